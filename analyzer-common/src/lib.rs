@@ -1,0 +1,2 @@
+//! Wire formats and accounting of RoCE, without allocation.
+#![no_std]

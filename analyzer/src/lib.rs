@@ -1,0 +1,1 @@
+//! rocescope as a library: sources, model and views.

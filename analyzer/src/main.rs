@@ -1,0 +1,2 @@
+//! The `rocescope` command.
+fn main() {}
