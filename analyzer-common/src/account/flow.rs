@@ -1,0 +1,461 @@
+//! A flow and its statistics.
+
+use super::psn::{PsnTrack, Span, Step};
+use crate::wire::bth::GSI_QP;
+use crate::wire::frame::{Addr, Frame, PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
+use crate::wire::opcode::Op;
+
+/// One direction of a queue pair on one link. The UDP source port is no part of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct FlowKey {
+    /// Source address in wire byte order; IPv4 in the last word, the others 0.
+    pub src: Addr,
+    /// Destination address.
+    pub dst: Addr,
+    /// Destination queue pair, 24 bits.
+    pub dest_qp: u32,
+    /// Index of the link (interface and direction) in the run's table of links.
+    pub link: u16,
+    /// 4 or 6: the form of the addresses.
+    pub family: u8,
+    /// Always 0; keys are compared byte for byte.
+    pub pad: u8,
+}
+
+impl FlowKey {
+    /// The flow that `frame` belongs to on `link`.
+    #[inline(always)]
+    #[must_use]
+    pub const fn of(frame: &Frame, link: u16) -> Self {
+        Self { src: frame.src, dst: frame.dst, dest_qp: frame.dest_qp, link, family: frame.family, pad: 0 }
+    }
+}
+
+/// Properties of the first packet that a later one did not share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mixed;
+
+impl Mixed {
+    /// The outermost VLAN id.
+    pub const VLAN: u8 = 1;
+    /// The second VLAN id.
+    pub const INNER_VLAN: u8 = 1 << 1;
+    /// The priority code point.
+    pub const PCP: u8 = 1 << 2;
+    /// The DSCP.
+    pub const DSCP: u8 = 1 << 3;
+    /// The tunnels around the packet.
+    pub const ENCAPSULATION: u8 = 1 << 4;
+    /// The RoCE version.
+    pub const ROCE_VERSION: u8 = 1 << 5;
+
+    /// The names in reports, by bit.
+    pub const NAMES: [(u8, &'static str); 6] = [
+        (Self::VLAN, "vlan"),
+        (Self::INNER_VLAN, "inner_vlan"),
+        (Self::PCP, "pcp"),
+        (Self::DSCP, "dscp"),
+        (Self::ENCAPSULATION, "encapsulation"),
+        (Self::ROCE_VERSION, "roce_version"),
+    ];
+}
+
+/// DSCP of a flow without an IP header (RoCEv1).
+pub const DSCP_NONE: u8 = u8::MAX;
+/// [`FlowStats::src_qp`]: datagrams of several source queue pairs were seen.
+pub const SRC_QP_SEVERAL: u32 = UNKNOWN - 1;
+/// [`FlowStats::transport`]: only CNPs so far.
+pub const TRANSPORT_NONE: u8 = u8::MAX;
+/// CE marks that follow one another within this time are one burst, in nanoseconds.
+pub const CE_BURST_GAP_NS: u64 = 10_000_000;
+
+/// What is counted of one flow. Lives in a kernel map in live runs, and is the same type in replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct FlowStats {
+    /// Packets of every kind. 0 means: nothing seen yet.
+    pub packets: u64,
+    /// Outer frames' lengths without FCS.
+    pub bytes: u64,
+    /// 14 + inner IP length, of encapsulated packets.
+    pub inner_bytes: u64,
+    /// Payload, of packets whose payload length is known.
+    pub payload_bytes: u64,
+    /// Packets whose payload length is not known.
+    pub payload_unknown: u64,
+    /// Earliest packet, in the run's clock.
+    pub first_ns: u64,
+    /// Latest packet.
+    pub last_ns: u64,
+    /// Latest packet marked CE; 0 for none.
+    pub last_ce_ns: u64,
+    /// By IP ECN bits, packets other than CNP and ACKNOWLEDGE.
+    pub ecn_data: [u64; 4],
+    /// By IP ECN bits, CNP and ACKNOWLEDGE.
+    pub ecn_control: [u64; 4],
+    /// Congestion notification packets.
+    pub cnp_packets: u64,
+    /// Packets by the low five bits of the opcode, where the upper three are `transport`.
+    pub opcodes: [u64; 32],
+    /// Packets with another transport in the opcode, CNPs excepted; they are in the overflow table.
+    pub other_opcode_packets: u64,
+    /// AETHs that acknowledge.
+    pub acks: u64,
+    /// Receiver-not-ready NAKs.
+    pub rnr_naks: u64,
+    /// NAKs by code 0 to 4; all others last.
+    pub naks: [u64; 6],
+    /// Packets whose AETH was cut off, or has the reserved type.
+    pub ack_unknown: u64,
+    /// The sequence of requests.
+    pub psn: PsnTrack,
+    /// The sequence of READ responses and atomic acknowledgements.
+    pub psn_responses: PsnTrack,
+    /// Packets that did not use `src_port`; by port they are in the overflow table.
+    pub other_port_packets: u64,
+    /// Their bytes.
+    pub other_port_bytes: u64,
+    /// Payload of the latest SEND or WRITE, FIRST or MIDDLE packet: the path MTU; 0 when unknown.
+    pub mtu: u32,
+    /// Source queue pair of the datagrams, [`UNKNOWN`] when there were none,
+    /// [`SRC_QP_SEVERAL`].
+    pub src_qp: u32,
+    /// Tunnels around the first packet, see [`Frame::encap`].
+    pub encap: u32,
+    /// UDP source port of the first packet.
+    pub src_port: u16,
+    /// Outermost VLAN id of the first packet.
+    pub vlan: u16,
+    /// Second VLAN id of the first packet.
+    pub inner_vlan: u16,
+    /// Priority code point of the first packet.
+    pub pcp: u8,
+    /// DSCP of the first packet, or [`DSCP_NONE`].
+    pub dscp: u8,
+    /// What changed later: bits of [`Mixed`].
+    pub mixed: u8,
+    /// RoCE version of the first packet.
+    pub roce_version: u8,
+    /// Upper three bits of the opcodes that `opcodes` counts, or [`TRANSPORT_NONE`].
+    pub transport: u8,
+    /// Always 0.
+    pub pad: u8,
+}
+
+impl FlowStats {
+    /// Nothing seen yet: all zero, so that fresh map memory is a valid value.
+    pub const EMPTY: Self = Self {
+        packets: 0,
+        bytes: 0,
+        inner_bytes: 0,
+        payload_bytes: 0,
+        payload_unknown: 0,
+        first_ns: 0,
+        last_ns: 0,
+        last_ce_ns: 0,
+        ecn_data: [0; 4],
+        ecn_control: [0; 4],
+        cnp_packets: 0,
+        opcodes: [0; 32],
+        other_opcode_packets: 0,
+        acks: 0,
+        rnr_naks: 0,
+        naks: [0; 6],
+        ack_unknown: 0,
+        psn: PsnTrack {
+            first: 0,
+            expected: 0,
+            slack: 0,
+            seen: 0,
+            repeats: 0,
+            gaps: 0,
+            missing: 0,
+            restarts: 0,
+        },
+        psn_responses: PsnTrack {
+            first: 0,
+            expected: 0,
+            slack: 0,
+            seen: 0,
+            repeats: 0,
+            gaps: 0,
+            missing: 0,
+            restarts: 0,
+        },
+        other_port_packets: 0,
+        other_port_bytes: 0,
+        mtu: 0,
+        src_qp: 0,
+        encap: 0,
+        src_port: 0,
+        vlan: 0,
+        inner_vlan: 0,
+        pcp: 0,
+        dscp: 0,
+        mixed: 0,
+        roce_version: 0,
+        transport: 0,
+        pad: 0,
+    };
+
+    /// All packets by ECN bits: not-ECT, ECT(1), ECT(0), CE. All zero for RoCEv1.
+    #[must_use]
+    pub fn ecn(&self) -> [u64; 4] {
+        core::array::from_fn(|i| self.ecn_data[i] + self.ecn_control[i])
+    }
+}
+
+/// What a packet gave rise to, to be told to user space: bits of [`Outcome::events`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event;
+
+impl Event {
+    /// First packet of a flow.
+    pub const NEW_FLOW: u16 = 1;
+    /// A congestion notification packet.
+    pub const CNP: u16 = 1 << 1;
+    /// The first CE mark after a time without.
+    pub const CE: u16 = 1 << 2;
+    /// A NAK.
+    pub const NAK: u16 = 1 << 3;
+    /// A receiver-not-ready NAK.
+    pub const RNR: u16 = 1 << 4;
+    /// PSNs were skipped.
+    pub const GAP: u16 = 1 << 5;
+    /// The sequence started anew.
+    pub const RESTART: u16 = 1 << 6;
+    /// A datagram to QP 1: connection management.
+    pub const GSI: u16 = 1 << 7;
+}
+
+/// What the caller of [`observe`] has left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Bits of [`Event`].
+    pub events: u16,
+    /// The source port is not the flow's first: count it in the overflow table.
+    pub other_port: bool,
+    /// The opcode is of another transport: count it in the overflow table.
+    pub other_opcode: bool,
+    /// PSNs skipped, with [`Event::GAP`].
+    pub missing: u32,
+}
+
+const ECN_CE: usize = 3;
+
+/// Counts one packet of a flow. Used by the kernel programs and by replay; `now` is the packet's
+/// time in nanoseconds.
+#[inline(always)]
+pub fn observe(stats: &mut FlowStats, frame: &Frame, now: u64) -> Outcome {
+    let op = Op::of(frame.opcode);
+    let mut outcome = Outcome { events: 0, other_port: false, other_opcode: false, missing: 0 };
+
+    if stats.packets == 0 {
+        outcome.events |= Event::NEW_FLOW;
+        first(stats, frame, now);
+    } else {
+        later(stats, frame, now);
+    }
+    stats.packets += 1;
+    stats.bytes += u64::from(frame.wire_len);
+    stats.inner_bytes += u64::from(frame.inner_bytes);
+    if frame.payload == UNKNOWN {
+        stats.payload_unknown += 1;
+    } else {
+        stats.payload_bytes += u64::from(frame.payload);
+    }
+
+    if frame.roce_version == 2 {
+        ecn(stats, frame, op, now, &mut outcome);
+    }
+    if frame.roce_version != 2 || frame.src_port != stats.src_port || stats.roce_version != 2 {
+        stats.other_port_packets += 1;
+        stats.other_port_bytes += u64::from(frame.wire_len);
+        outcome.other_port = frame.roce_version == 2;
+    }
+
+    opcode(stats, frame, op, &mut outcome);
+    if op.any(Op::REQUEST | Op::RESPONSE) {
+        sequence(stats, frame, op, &mut outcome);
+    }
+    if op.has(Op::AETH) {
+        aeth(stats, frame, &mut outcome);
+    }
+    if op.has(Op::DETH) {
+        datagram(stats, frame, &mut outcome);
+    }
+    outcome
+}
+
+#[inline(always)]
+fn first(stats: &mut FlowStats, frame: &Frame, now: u64) {
+    stats.first_ns = now;
+    stats.last_ns = now;
+    stats.src_port = frame.src_port;
+    stats.vlan = frame.vlan;
+    stats.inner_vlan = frame.inner_vlan;
+    stats.pcp = frame.pcp;
+    stats.dscp = dscp(frame);
+    stats.encap = frame.encap;
+    stats.roce_version = frame.roce_version;
+    stats.transport = TRANSPORT_NONE;
+    stats.src_qp = UNKNOWN;
+}
+
+#[inline(always)]
+fn dscp(frame: &Frame) -> u8 {
+    if frame.roce_version == 2 { frame.tos >> 2 } else { DSCP_NONE }
+}
+
+#[inline(always)]
+fn later(stats: &mut FlowStats, frame: &Frame, now: u64) {
+    if now > stats.last_ns {
+        stats.last_ns = now;
+    } else if now < stats.first_ns {
+        stats.first_ns = now;
+    }
+    if frame.vlan != stats.vlan {
+        stats.mixed |= Mixed::VLAN;
+    }
+    if frame.inner_vlan != stats.inner_vlan {
+        stats.mixed |= Mixed::INNER_VLAN;
+    }
+    if frame.pcp != stats.pcp {
+        stats.mixed |= Mixed::PCP;
+    }
+    if dscp(frame) != stats.dscp {
+        stats.mixed |= Mixed::DSCP;
+    }
+    if frame.encap != stats.encap {
+        stats.mixed |= Mixed::ENCAPSULATION;
+    }
+    if frame.roce_version != stats.roce_version {
+        stats.mixed |= Mixed::ROCE_VERSION;
+    }
+}
+
+#[inline(always)]
+fn ecn(stats: &mut FlowStats, frame: &Frame, op: Op, now: u64, outcome: &mut Outcome) {
+    let mark = usize::from(frame.tos & 3);
+    if op.any(Op::CNP | Op::ACKNOWLEDGE) {
+        stats.ecn_control[mark] += 1;
+    } else {
+        stats.ecn_data[mark] += 1;
+        if mark == ECN_CE {
+            if stats.last_ce_ns == 0 || now.wrapping_sub(stats.last_ce_ns) > CE_BURST_GAP_NS {
+                outcome.events |= Event::CE;
+            }
+            stats.last_ce_ns = now;
+        }
+    }
+}
+
+#[inline(always)]
+fn opcode(stats: &mut FlowStats, frame: &Frame, op: Op, outcome: &mut Outcome) {
+    if op.has(Op::CNP) {
+        stats.cnp_packets += 1;
+        outcome.events |= Event::CNP;
+        return;
+    }
+    let transport = frame.opcode >> 5;
+    if stats.transport == TRANSPORT_NONE {
+        stats.transport = transport;
+    }
+    if stats.transport == transport {
+        stats.opcodes[usize::from(frame.opcode & 0x1F)] += 1;
+    } else {
+        stats.other_opcode_packets += 1;
+        outcome.other_opcode = true;
+    }
+}
+
+#[inline(always)]
+fn sequence(stats: &mut FlowStats, frame: &Frame, op: Op, outcome: &mut Outcome) {
+    if op.has(Op::FULL_MTU) && frame.payload != UNKNOWN && frame.payload != 0 {
+        stats.mtu = frame.payload;
+    }
+    let step = if op.has(Op::RESPONSE) {
+        stats.psn_responses.observe(frame.psn, Span::ONE)
+    } else {
+        let span = if op.has(Op::READ_REQUEST) { Span::of_read(frame.dma_len, stats.mtu) } else { Span::ONE };
+        stats.psn.observe(frame.psn, span)
+    };
+    match step {
+        Step::Gap(missing) => {
+            outcome.events |= Event::GAP;
+            outcome.missing = missing;
+        }
+        Step::Restart => outcome.events |= Event::RESTART,
+        Step::InOrder | Step::Repeat => {}
+    }
+}
+
+#[inline(always)]
+fn aeth(stats: &mut FlowStats, frame: &Frame, outcome: &mut Outcome) {
+    if frame.aeth == UNKNOWN {
+        stats.ack_unknown += 1;
+        return;
+    }
+    let syndrome = frame.aeth >> 24;
+    match (syndrome >> 5) & 3 {
+        0 => stats.acks += 1,
+        1 => {
+            stats.rnr_naks += 1;
+            outcome.events |= Event::RNR;
+        }
+        3 => {
+            let code = syndrome & 0x1F;
+            stats.naks[if code < 5 { code as usize } else { 5 }] += 1;
+            outcome.events |= Event::NAK;
+        }
+        _ => stats.ack_unknown += 1,
+    }
+}
+
+#[inline(always)]
+fn datagram(stats: &mut FlowStats, frame: &Frame, outcome: &mut Outcome) {
+    if frame.dest_qp == GSI_QP {
+        outcome.events |= Event::GSI;
+    }
+    if frame.src_qp == UNKNOWN {
+        return;
+    }
+    if stats.src_qp == UNKNOWN {
+        stats.src_qp = frame.src_qp;
+    } else if stats.src_qp != frame.src_qp {
+        stats.src_qp = SRC_QP_SEVERAL;
+    }
+}
+
+impl FlowStats {
+    /// The outermost VLAN id: 0 for untagged, `None` when it cannot be known.
+    #[must_use]
+    pub fn vlan_id(&self) -> Option<u16> {
+        (self.vlan != VLAN_UNKNOWN).then_some(self.vlan)
+    }
+
+    /// The second VLAN id: 0 when there is none, `None` when it cannot be known.
+    #[must_use]
+    pub fn inner_vlan_id(&self) -> Option<u16> {
+        (self.inner_vlan != VLAN_UNKNOWN).then_some(self.inner_vlan)
+    }
+
+    /// The priority code point, where there is a tag.
+    #[must_use]
+    pub fn priority(&self) -> Option<u8> {
+        (self.pcp != PCP_NONE).then_some(self.pcp)
+    }
+
+    /// Packets that used `src_port`.
+    #[must_use]
+    pub fn first_port_packets(&self) -> u64 {
+        self.packets.saturating_sub(self.other_port_packets)
+    }
+
+    /// Bytes of the packets that used `src_port`.
+    #[must_use]
+    pub fn first_port_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.other_port_bytes)
+    }
+}

@@ -1,0 +1,179 @@
+//! Packet sequence numbers, modulo 2^24: gaps, repeats, restarts.
+
+use crate::wire::bth::MASK24;
+use crate::wire::frame::UNKNOWN;
+
+/// How far ahead or behind a packet may be and still belong to the same sequence.
+pub const WINDOW: u32 = 65_536;
+
+/// The sequence of one direction of a queue pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct PsnTrack {
+    /// PSN of the first packet seen.
+    pub first: u32,
+    /// PSN that the next packet should have; after a READ of unknown span the largest it may have.
+    pub expected: u32,
+    /// How many PSNs that end at `expected` are in order: 1, or more after a READ of unknown span.
+    pub slack: u32,
+    /// 0 until the first packet.
+    pub seen: u32,
+    /// Packets behind the expected PSN.
+    pub repeats: u64,
+    /// Jumps ahead.
+    pub gaps: u64,
+    /// PSNs skipped by them.
+    pub missing: u64,
+    /// Jumps too far to be either: the QP number is in use again.
+    pub restarts: u64,
+}
+
+/// How many PSNs a packet takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Distance from the packet's PSN to the largest that the next one may have, at least 1.
+    pub upper: u32,
+    /// Whether the next one may also have any PSN between.
+    pub loose: bool,
+}
+
+impl Span {
+    /// One PSN, as all packets but READ requests.
+    pub const ONE: Self = Self { upper: 1, loose: false };
+
+    /// The span of a READ request of `dma_len` bytes (or [`UNKNOWN`]) on a path of `mtu` bytes
+    /// (0 when not known).
+    #[inline(always)]
+    #[must_use]
+    pub const fn of_read(dma_len: u32, mtu: u32) -> Self {
+        const SMALLEST_MTU: u32 = 256;
+        if dma_len == UNKNOWN {
+            return Self { upper: WINDOW - 1, loose: true };
+        }
+        let loose = mtu == 0;
+        // The second branch of the `max` cannot be 0, which spares the check for it.
+        let unit = if loose { SMALLEST_MTU } else { mtu };
+        let whole = match dma_len.checked_div(unit) {
+            Some(whole) => whole,
+            None => 0,
+        };
+        let packets = if whole.wrapping_mul(unit) == dma_len { whole } else { whole + 1 };
+        Self { upper: if packets == 0 { 1 } else { packets }, loose }
+    }
+}
+
+/// What a packet did to the sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// First packet, or as expected.
+    InOrder,
+    /// This many PSNs were skipped.
+    Gap(u32),
+    /// Seen before, or late.
+    Repeat,
+    /// Out of all proportion.
+    Restart,
+}
+
+impl PsnTrack {
+    /// Accounts for a packet with this PSN that takes `span` of the sequence.
+    #[inline(always)]
+    pub fn observe(&mut self, psn: u32, span: Span) -> Step {
+        let step = if self.seen == 0 {
+            self.seen = 1;
+            self.first = psn;
+            Step::InOrder
+        } else if (self.expected.wrapping_sub(psn) & MASK24) < self.slack {
+            Step::InOrder
+        } else {
+            let ahead = psn.wrapping_sub(self.expected) & MASK24;
+            if ahead < WINDOW {
+                self.gaps += 1;
+                self.missing += u64::from(ahead);
+                Step::Gap(ahead)
+            } else if ahead >= (MASK24 + 1) - WINDOW {
+                self.repeats += 1;
+                return Step::Repeat;
+            } else {
+                self.restarts += 1;
+                Step::Restart
+            }
+        };
+        self.expected = psn.wrapping_add(span.upper) & MASK24;
+        self.slack = if span.loose { span.upper } else { 1 };
+        step
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PsnTrack, Span, Step, WINDOW};
+
+    fn track(psns: &[u32]) -> (PsnTrack, Step) {
+        let mut t = PsnTrack::default();
+        let mut last = Step::InOrder;
+        for psn in psns {
+            last = t.observe(*psn, Span::ONE);
+        }
+        (t, last)
+    }
+
+    #[test]
+    fn in_order_over_the_wrap() {
+        let (t, step) = track(&[0xFF_FFFE, 0xFF_FFFF, 0, 1]);
+        assert_eq!((t.first, t.expected, step), (0xFF_FFFE, 2, Step::InOrder));
+        assert_eq!((t.gaps, t.repeats, t.restarts), (0, 0, 0));
+    }
+
+    #[test]
+    fn the_four_kinds_at_their_borders() {
+        assert_eq!(track(&[10, 11 + WINDOW - 1]).1, Step::Gap(WINDOW - 1));
+        assert_eq!(track(&[10, 11 + WINDOW]).1, Step::Restart);
+        assert_eq!(track(&[0, 1u32.wrapping_sub(WINDOW) & 0xFF_FFFF]).1, Step::Repeat);
+        assert_eq!(track(&[0, 0u32.wrapping_sub(WINDOW) & 0xFF_FFFF]).1, Step::Restart);
+        let (t, _) = track(&[5, 9, 6, 7, 8, 10]);
+        assert_eq!((t.gaps, t.missing, t.repeats, t.expected), (1, 3, 3, 11));
+        let (t, _) = track(&[100, 8_000_000, 8_000_001]);
+        assert_eq!((t.restarts, t.gaps, t.expected, t.first), (1, 0, 8_000_002, 100));
+    }
+
+    #[test]
+    fn spans_of_reads() {
+        assert_eq!(Span::of_read(0, 1024), Span::ONE);
+        assert_eq!(Span::of_read(3000, 1024), Span { upper: 3, loose: false });
+        assert_eq!(Span::of_read(4096, 1024), Span { upper: 4, loose: false });
+        assert_eq!(Span::of_read(10_000, 0), Span { upper: 40, loose: true });
+        assert_eq!(Span::of_read(u32::MAX, 0), Span { upper: 65_535, loose: true });
+        assert_eq!(Span::of_read(u32::MAX - 1, 256).upper, 1 << 24);
+    }
+
+    #[test]
+    fn after_a_read_of_unknown_span_any_psn_in_it_is_in_order() {
+        for (next, step) in [
+            (101, Step::InOrder),
+            (140, Step::InOrder),
+            (141, Step::Gap(1)),
+            (100, Step::Repeat),
+            (50, Step::Repeat),
+        ] {
+            let mut t = PsnTrack::default();
+            t.observe(100, Span::of_read(10_000, 0));
+            assert_eq!(t.observe(next, Span::ONE), step, "{next}");
+        }
+        let mut t = PsnTrack::default();
+        t.observe(100, Span::of_read(10_000, 1024));
+        assert_eq!(t.observe(110, Span::ONE), Step::InOrder);
+    }
+
+    #[test]
+    fn no_input_panics() {
+        let mut t = PsnTrack::default();
+        for psn in [0, 0xFF_FFFF, u32::MAX, 0x80_0000] {
+            for dma in [0, 1, 255, u32::MAX - 1, u32::MAX] {
+                for mtu in [0, 1, 255, u32::MAX] {
+                    t.observe(psn & 0xFF_FFFF, Span::of_read(dma, mtu));
+                }
+            }
+        }
+    }
+}

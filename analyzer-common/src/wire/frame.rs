@@ -1,0 +1,494 @@
+//! From the first byte of a frame to what accounting needs of it.
+
+use super::bth::{self, Bth, ICRC_LEN, MASK24};
+use super::bytes::Bytes;
+use super::ip::{self, Upper};
+use super::layer::{Layer, Trace};
+use super::opcode::Op;
+use super::stop::Reason;
+use super::tunnel;
+
+/// Marks a number that is not known: cut off, or not part of this packet.
+pub const UNKNOWN: u32 = u32::MAX;
+/// A VLAN id that is not known: the tag may sit in metadata that cannot be read.
+pub const VLAN_UNKNOWN: u16 = u16::MAX;
+/// No priority code point: there is no tag, or it is not known.
+pub const PCP_NONE: u8 = u8::MAX;
+/// VLAN tags that are followed, those of tunnelled frames counted by themselves.
+const MAX_TAGS: u32 = 4;
+/// Tunnels that are followed when all of them are: four around the innermost frame.
+const MAX_TUNNELS: u32 = 4;
+
+/// What the first byte of the frame belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// An Ethernet header.
+    Ethernet,
+    /// What the given ethertype says (a cooked capture names it in its own header).
+    Ethertype(u16),
+    /// An IP header of the version that its first four bits say.
+    Ip,
+}
+
+/// What is known of a frame besides its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Meta {
+    /// What the frame starts with.
+    pub entry: Entry,
+    /// Offset at which it starts (behind the header of a cooked capture).
+    pub offset: usize,
+    /// Length of the frame on the wire without FCS, in bytes.
+    pub wire_len: u32,
+    /// A VLAN tag that travels beside the frame.
+    pub tag: Tag,
+}
+
+/// Whether a VLAN tag was moved out of the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tag {
+    /// There is none beside the frame; one in the frame is all there is.
+    None,
+    /// There is one, with this tag control information.
+    Tci(u16),
+    /// It cannot be known (XDP; raw IP without a link layer).
+    Unknown,
+}
+
+/// An address: 16 bytes as on the wire, IPv4 in the last four.
+pub type Addr = [u32; 4];
+
+/// What accounting needs of one RoCE packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Source address, in wire byte order.
+    pub src: Addr,
+    /// Destination address, in wire byte order.
+    pub dst: Addr,
+    /// 4 or 6: the form of the addresses.
+    pub family: u8,
+    /// 1 (GRH over Ethernet) or 2 (UDP).
+    pub roce_version: u8,
+    /// IPv4 ToS or IPv6 traffic class of the innermost IP header; 0 for RoCEv1.
+    pub tos: u8,
+    /// BTH operation code.
+    pub opcode: u8,
+    /// UDP source port; 0 for RoCEv1.
+    pub src_port: u16,
+    /// Id of the outermost VLAN tag; 0 when known to be untagged, [`VLAN_UNKNOWN`].
+    pub vlan: u16,
+    /// Id of the second VLAN tag; 0 when there is none, [`VLAN_UNKNOWN`].
+    pub inner_vlan: u16,
+    /// Priority code point of the outermost tag, or [`PCP_NONE`].
+    pub pcp: u8,
+    /// The BTH's AckReq bit.
+    pub ack_req: bool,
+    /// Tunnels around the packet, outermost in the lowest byte (see [`Encap`]); 0 for none.
+    pub encap: u32,
+    /// BTH destination queue pair.
+    pub dest_qp: u32,
+    /// BTH packet sequence number.
+    pub psn: u32,
+    /// Length of the outer frame on the wire without FCS.
+    pub wire_len: u32,
+    /// 14 plus the inner IP total length when encapsulated, else 0.
+    pub inner_bytes: u32,
+    /// Payload in bytes, or [`UNKNOWN`].
+    pub payload: u32,
+    /// AETH: syndrome in the top byte and MSN below, or [`UNKNOWN`] when there is none or it
+    /// was cut off.
+    pub aeth: u32,
+    /// DMA length of the RETH, or [`UNKNOWN`] when there is none or it was cut off.
+    pub dma_len: u32,
+    /// Source queue pair of the DETH, or [`UNKNOWN`].
+    pub src_qp: u32,
+    /// Offset of the BTH in the captured frame.
+    pub bth_offset: u32,
+    /// Offset of the innermost IP header or GRH in the captured frame.
+    pub ip_offset: u32,
+    /// Offset of the ICRC in the captured frame, or [`UNKNOWN`] when lengths contradict each other
+    /// or the packet is a fragment.
+    pub icrc_offset: u32,
+}
+
+/// A tunnel or mirror around a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Encap {
+    /// VXLAN.
+    Vxlan = 1,
+    /// VXLAN with generic protocol extension.
+    VxlanGpe = 2,
+    /// Geneve.
+    Geneve = 3,
+    /// GRE.
+    Gre = 4,
+    /// ERSPAN type I.
+    Erspan1 = 5,
+    /// ERSPAN type II.
+    Erspan2 = 6,
+    /// ERSPAN type III.
+    Erspan3 = 7,
+    /// MPLS.
+    Mpls = 8,
+    /// IP in IP.
+    IpIp = 9,
+}
+
+impl Encap {
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Vxlan => "vxlan",
+            Self::VxlanGpe => "vxlan-gpe",
+            Self::Geneve => "geneve",
+            Self::Gre => "gre",
+            Self::Erspan1 => "erspan1",
+            Self::Erspan2 => "erspan2",
+            Self::Erspan3 => "erspan3",
+            Self::Mpls => "mpls",
+            Self::IpIp => "ipip",
+        }
+    }
+
+    /// The tunnel kept in one byte of [`Frame::encap`].
+    #[must_use]
+    pub const fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Vxlan,
+            2 => Self::VxlanGpe,
+            3 => Self::Geneve,
+            4 => Self::Gre,
+            5 => Self::Erspan1,
+            6 => Self::Erspan2,
+            7 => Self::Erspan3,
+            8 => Self::Mpls,
+            9 => Self::IpIp,
+            _ => return None,
+        })
+    }
+}
+
+/// Which tunnels a build of the parser takes apart.
+pub trait Depth {
+    /// Tunnels followed, one inside another.
+    const TUNNELS: u32;
+    /// All carriers (`true`), or only VXLAN, GRE and ERSPAN (`false`).
+    const ALL: bool;
+}
+
+/// Everything, four tunnels deep: for captures.
+#[derive(Clone, Copy, Debug)]
+pub struct Full;
+impl Depth for Full {
+    const TUNNELS: u32 = MAX_TUNNELS;
+    const ALL: bool = true;
+}
+
+/// VXLAN, GRE and ERSPAN, one deep: what the kernel programs take apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel;
+impl Depth for Kernel {
+    const TUNNELS: u32 = 1;
+    const ALL: bool = false;
+}
+
+/// Where the parser is and what it has met on the way.
+pub(super) struct Walk {
+    pub(super) offset: usize,
+    pub(super) vlan: u16,
+    pub(super) inner_vlan: u16,
+    pub(super) pcp: u8,
+    tags: u8,
+    pub(super) encap: u32,
+}
+
+impl Walk {
+    #[inline(always)]
+    fn tag(&mut self, tci: u16) {
+        let id = tci & 0x0FFF;
+        if self.tags == 0 {
+            self.vlan = id;
+            self.inner_vlan = 0;
+            self.pcp = (tci >> 13) as u8;
+        } else if self.tags == 1 {
+            self.inner_vlan = id;
+        }
+        self.tags = self.tags.saturating_add(1);
+    }
+
+    /// Notes a tunnel; `level` counts from 0.
+    #[inline(always)]
+    pub(super) fn tunnel(&mut self, level: u32, encap: Encap) {
+        self.encap |= (encap as u32) << (8 * level);
+    }
+}
+
+/// What one level of headers leads to.
+pub(super) enum Outcome {
+    Roce(Frame),
+    Inside(Entry),
+}
+
+/// Ethertypes the parser knows.
+pub(super) mod ethertype {
+    pub(crate) const IPV4: u16 = 0x0800;
+    pub(crate) const ARP: u16 = 0x0806;
+    pub(crate) const TEB: u16 = 0x6558;
+    pub(crate) const VLAN: u16 = 0x8100;
+    pub(crate) const IPV6: u16 = 0x86DD;
+    pub(crate) const MAC_CONTROL: u16 = 0x8808;
+    pub(crate) const MPLS: u16 = 0x8847;
+    pub(crate) const MPLS_MULTICAST: u16 = 0x8848;
+    pub(crate) const QINQ: u16 = 0x88A8;
+    pub(crate) const LLDP: u16 = 0x88CC;
+    pub(crate) const ROCE_V1: u16 = 0x8915;
+    pub(crate) const QINQ_OLD: u16 = 0x9100;
+}
+
+/// Parses one frame.
+///
+/// # Errors
+/// The reason why the frame is not counted as RoCE.
+#[inline(always)]
+pub fn parse<D: Depth>(bytes: &impl Bytes, meta: Meta, trace: &mut impl Trace) -> Result<Frame, Reason> {
+    let (vlan, tags) = match meta.tag {
+        Tag::None => (0, 0),
+        Tag::Tci(tci) => (tci & 0x0FFF, 1),
+        Tag::Unknown => (VLAN_UNKNOWN, 0),
+    };
+    let mut walk = Walk {
+        offset: meta.offset,
+        vlan,
+        inner_vlan: if tags == 0 { vlan } else { 0 },
+        pcp: if let Tag::Tci(tci) = meta.tag { (tci >> 13) as u8 } else { PCP_NONE },
+        tags,
+        encap: 0,
+    };
+    let mut entry = meta.entry;
+    // One level more than there are tunnels: the innermost has no tunnel below it.
+    for level in 0..=D::TUNNELS {
+        match one_level::<D>(bytes, &mut walk, entry, level, meta.wire_len, trace)? {
+            Outcome::Roce(frame) => return Ok(frame),
+            Outcome::Inside(inside) => entry = inside,
+        }
+    }
+    Err(Reason::TunnelUnparsed)
+}
+
+#[inline(always)]
+fn one_level<D: Depth>(
+    bytes: &impl Bytes,
+    walk: &mut Walk,
+    entry: Entry,
+    level: u32,
+    wire_len: u32,
+    trace: &mut impl Trace,
+) -> Result<Outcome, Reason> {
+    let ethertype = match entry {
+        Entry::Ethernet => ethernet(bytes, walk, trace)?,
+        Entry::Ethertype(given) => tags(bytes, walk, given, trace)?,
+        Entry::Ip => {
+            let [first] = bytes.get::<1>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+            match first >> 4 {
+                4 => ethertype::IPV4,
+                6 => ethertype::IPV6,
+                _ => return Err(Reason::Malformed),
+            }
+        }
+    };
+    match ethertype {
+        ethertype::IPV4 | ethertype::IPV6 => {
+            let (net, upper) = if ethertype == ethertype::IPV4 {
+                ip::v4(bytes, walk.offset, trace)?
+            } else {
+                ip::v6(bytes, walk.offset, trace)?
+            };
+            match upper {
+                Upper::Roce { src_port, udp_len } => {
+                    let bth_at = net.upper + ip::UDP_LEN;
+                    trace.layer(Layer::Udp, net.upper);
+                    roce_v2(bytes, walk, &net, bth_at, src_port, udp_len, wire_len, trace).map(Outcome::Roce)
+                }
+                other => tunnel::enter::<D>(bytes, walk, &net, other, level, trace).map(Outcome::Inside),
+            }
+        }
+        ethertype::ROCE_V1 => roce_v1(bytes, walk, wire_len, trace).map(Outcome::Roce),
+        ethertype::MPLS | ethertype::MPLS_MULTICAST => {
+            tunnel::mpls::<D>(bytes, walk, level, trace).map(Outcome::Inside)
+        }
+        ethertype::ARP => Err(Reason::Arp),
+        ethertype::LLDP => Err(Reason::Lldp),
+        ethertype::MAC_CONTROL => Err(Reason::MacControl),
+        _ => Err(Reason::OtherEthertype),
+    }
+}
+
+const ETHERNET_LEN: usize = 14;
+const TAG_LEN: usize = 4;
+
+#[inline(always)]
+fn ethernet(bytes: &impl Bytes, walk: &mut Walk, trace: &mut impl Trace) -> Result<u16, Reason> {
+    let ethertype = bytes.get::<2>(walk.offset + 12).ok_or(Reason::TruncatedHeaders)?;
+    trace.layer(Layer::Ethernet, walk.offset);
+    walk.offset += ETHERNET_LEN;
+    tags(bytes, walk, u16::from_be_bytes(ethertype), trace)
+}
+
+#[inline(always)]
+fn tags(bytes: &impl Bytes, walk: &mut Walk, first: u16, trace: &mut impl Trace) -> Result<u16, Reason> {
+    let mut ethertype = first;
+    for _ in 0..MAX_TAGS {
+        if !matches!(ethertype, ethertype::VLAN | ethertype::QINQ | ethertype::QINQ_OLD) {
+            return Ok(ethertype);
+        }
+        let [t0, t1, e0, e1] = bytes.get::<TAG_LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+        trace.layer(Layer::Vlan, walk.offset);
+        walk.tag(u16::from_be_bytes([t0, t1]));
+        walk.offset += TAG_LEN;
+        ethertype = u16::from_be_bytes([e0, e1]);
+    }
+    match ethertype {
+        ethertype::VLAN | ethertype::QINQ | ethertype::QINQ_OLD => Err(Reason::VlanUnparsed),
+        other => Ok(other),
+    }
+}
+
+/// The shortest UDP length that holds a BTH.
+const MIN_UDP_LEN: u32 = ip::UDP_LEN as u32 + bth::LEN as u32;
+
+#[inline(always)]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "inlined into the kernel program, where a struct would cost stack"
+)]
+fn roce_v2(
+    bytes: &impl Bytes,
+    walk: &Walk,
+    net: &ip::Net,
+    bth_at: usize,
+    src_port: u16,
+    udp_len: u32,
+    wire_len: u32,
+    trace: &mut impl Trace,
+) -> Result<Frame, Reason> {
+    if udp_len < MIN_UDP_LEN {
+        return Err(Reason::Malformed);
+    }
+    // A UDP length that reaches beyond its IP packet says nothing about the payload, unless the
+    // rest of the datagram travels in other fragments.
+    let fits = net.fragment || net.upper + udp_len as usize <= net.end;
+    let transport_len = if fits { udp_len - ip::UDP_LEN as u32 } else { UNKNOWN };
+    let mut frame = transport(bytes, bth_at, transport_len, trace)?;
+    if net.fragment {
+        frame.icrc_offset = UNKNOWN;
+    }
+    frame.src = net.src;
+    frame.dst = net.dst;
+    frame.family = net.family;
+    frame.tos = net.tos;
+    frame.roce_version = 2;
+    frame.src_port = src_port;
+    frame.ip_offset = net.start as u32;
+    frame.inner_bytes = if walk.encap == 0 { 0 } else { ETHERNET_LEN as u32 + net.total_len };
+    finish(frame, walk, wire_len)
+}
+
+const GRH_LEN: usize = 40;
+const GRH_NEXT_BTH: u8 = 0x1B;
+
+#[inline(always)]
+fn roce_v1(bytes: &impl Bytes, walk: &Walk, wire_len: u32, trace: &mut impl Trace) -> Result<Frame, Reason> {
+    let at = walk.offset;
+    let [_, _, _, _, l0, l1, next, _] = bytes.get::<8>(at).ok_or(Reason::TruncatedHeaders)?;
+    if next != GRH_NEXT_BTH {
+        return Err(Reason::GrhNotBth);
+    }
+    let src = bytes.get::<16>(at + 8).ok_or(Reason::Truncated)?;
+    let dst = bytes.get::<16>(at + 24).ok_or(Reason::Truncated)?;
+    trace.layer(Layer::Grh, at);
+    let payload_len = u32::from(u16::from_be_bytes([l0, l1]));
+    if payload_len < bth::LEN as u32 {
+        return Err(Reason::Malformed);
+    }
+    let mut frame = transport(bytes, at + GRH_LEN, payload_len, trace)?;
+    frame.src = ip::words(src);
+    frame.dst = ip::words(dst);
+    frame.family = 6;
+    frame.roce_version = 1;
+    frame.ip_offset = at as u32;
+    frame.inner_bytes = if walk.encap == 0 { 0 } else { ETHERNET_LEN as u32 + GRH_LEN as u32 + payload_len };
+    finish(frame, walk, wire_len)
+}
+
+#[inline(always)]
+fn finish(mut frame: Frame, walk: &Walk, wire_len: u32) -> Result<Frame, Reason> {
+    frame.vlan = walk.vlan;
+    frame.inner_vlan = walk.inner_vlan;
+    frame.pcp = walk.pcp;
+    frame.encap = walk.encap;
+    frame.wire_len = wire_len;
+    Ok(frame)
+}
+
+/// The BTH and what follows. `len` is the length from the BTH to the end of the ICRC as the
+/// headers below say it, or [`UNKNOWN`].
+#[inline(always)]
+fn transport(bytes: &impl Bytes, at: usize, len: u32, trace: &mut impl Trace) -> Result<Frame, Reason> {
+    let header = Bth(bytes.get::<{ bth::LEN }>(at).ok_or(Reason::Truncated)?);
+    trace.layer(Layer::Bth, at);
+    let op = Op::of(header.opcode());
+    let ext = at + bth::LEN;
+    let mut frame = Frame {
+        src: [0; 4],
+        dst: [0; 4],
+        family: 0,
+        roce_version: 0,
+        tos: 0,
+        opcode: header.opcode(),
+        src_port: 0,
+        vlan: 0,
+        inner_vlan: 0,
+        pcp: PCP_NONE,
+        ack_req: header.ack_req(),
+        encap: 0,
+        dest_qp: header.dest_qp(),
+        psn: header.psn(),
+        wire_len: 0,
+        inner_bytes: 0,
+        payload: payload(op, u32::from(header.pad()), len),
+        aeth: UNKNOWN,
+        dma_len: UNKNOWN,
+        src_qp: UNKNOWN,
+        bth_offset: at as u32,
+        ip_offset: 0,
+        icrc_offset: UNKNOWN,
+    };
+    if len != UNKNOWN && len >= bth::LEN as u32 + ICRC_LEN {
+        frame.icrc_offset = at as u32 + len - ICRC_LEN;
+    }
+    if op.has(Op::AETH) {
+        if let Some(aeth) = bytes.get::<4>(ext) {
+            frame.aeth = u32::from_be_bytes(aeth);
+        }
+    } else if op.has(Op::RETH) {
+        // The DMA length is the last word of the RETH.
+        if let Some(len) = bytes.get::<4>(ext + op.reth_offset() + 12) {
+            frame.dma_len = u32::from_be_bytes(len);
+        }
+    } else if op.has(Op::DETH) {
+        if let Some(qp) = bytes.get::<4>(ext + 4) {
+            frame.src_qp = u32::from_be_bytes(qp) & MASK24;
+        }
+    }
+    Ok(frame)
+}
+
+#[inline(always)]
+fn payload(op: Op, pad: u32, len: u32) -> u32 {
+    if op.any(Op::ACKNOWLEDGE | Op::CNP) {
+        return 0;
+    }
+    let around = bth::LEN as u32 + op.ext_len() + pad + ICRC_LEN;
+    if !op.has(Op::KNOWN) || len == UNKNOWN || len < around { UNKNOWN } else { len - around }
+}

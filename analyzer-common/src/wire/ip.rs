@@ -1,0 +1,174 @@
+//! IPv4, IPv6 with its extension headers, and UDP.
+
+use super::bytes::Bytes;
+use super::frame::Addr;
+use super::layer::{Layer, Trace};
+use super::stop::Reason;
+
+/// Length of a UDP header in bytes.
+pub(super) const UDP_LEN: usize = 8;
+
+const PROTO_HOP_BY_HOP: u8 = 0;
+const PROTO_IPIP: u8 = 4;
+const PROTO_TCP: u8 = 6;
+const PROTO_UDP: u8 = 17;
+const PROTO_IPV6: u8 = 41;
+const PROTO_ROUTING: u8 = 43;
+const PROTO_FRAGMENT: u8 = 44;
+const PROTO_GRE: u8 = 47;
+const PROTO_AH: u8 = 51;
+const PROTO_DEST_OPTS: u8 = 60;
+const PROTO_MPLS: u8 = 137;
+
+const PORT_ROCE: u16 = 4791;
+const PORT_ULTRA_ETHERNET: u16 = 4793;
+
+/// IPv6 extension headers that are followed.
+const MAX_EXT: u32 = 6;
+
+/// An IP header, as far as anything above needs it.
+pub(super) struct Net {
+    pub(super) src: Addr,
+    pub(super) dst: Addr,
+    pub(super) family: u8,
+    pub(super) tos: u8,
+    /// Offset of the header itself.
+    pub(super) start: usize,
+    /// Offset of the header above.
+    pub(super) upper: usize,
+    /// Offset behind the last byte of the packet, as its length field says.
+    pub(super) end: usize,
+    /// Header and payload, as the length field says.
+    pub(super) total_len: u32,
+    /// A first fragment: the datagram goes on in other packets.
+    pub(super) fragment: bool,
+}
+
+/// What an IP packet carries.
+#[derive(Clone, Copy)]
+pub(super) enum Upper {
+    Roce { src_port: u16, udp_len: u32 },
+    Udp { dst_port: u16 },
+    Gre,
+    Ip,
+    Mpls,
+}
+
+/// The sixteen bytes of an address as four words in wire order.
+#[inline(always)]
+pub(super) fn words(bytes: [u8; 16]) -> Addr {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = bytes;
+    [
+        u32::from_ne_bytes([a, b, c, d]),
+        u32::from_ne_bytes([e, f, g, h]),
+        u32::from_ne_bytes([i, j, k, l]),
+        u32::from_ne_bytes([m, n, o, p]),
+    ]
+}
+
+#[inline(always)]
+pub(super) fn v4(bytes: &impl Bytes, at: usize, trace: &mut impl Trace) -> Result<(Net, Upper), Reason> {
+    const LEN: usize = 20;
+    let h = bytes.get::<LEN>(at).ok_or(Reason::TruncatedHeaders)?;
+    // Masked rather than shifted, so that the bound (60) is plain to the kernel's verifier.
+    let header_len = usize::from(h[0] << 2 & 0x3C);
+    if h[0] >> 4 != 4 || header_len < LEN {
+        return Err(Reason::Malformed);
+    }
+    trace.layer(Layer::Ipv4, at);
+    let total_len = u32::from(u16::from_be_bytes([h[2], h[3]]));
+    if (total_len as usize) < header_len {
+        return Err(Reason::Malformed);
+    }
+    let fragment = u16::from_be_bytes([h[6], h[7]]);
+    if fragment & 0x1FFF != 0 {
+        return Err(Reason::Fragment);
+    }
+    let upper = at + header_len;
+    let net = Net {
+        src: [0, 0, 0, u32::from_ne_bytes([h[12], h[13], h[14], h[15]])],
+        dst: [0, 0, 0, u32::from_ne_bytes([h[16], h[17], h[18], h[19]])],
+        family: 4,
+        tos: h[1],
+        start: at,
+        upper,
+        end: at + total_len as usize,
+        total_len,
+        fragment: fragment & 0x2000 != 0,
+    };
+    let carried = above(bytes, h[9], upper)?;
+    Ok((net, carried))
+}
+
+#[inline(always)]
+pub(super) fn v6(bytes: &impl Bytes, at: usize, trace: &mut impl Trace) -> Result<(Net, Upper), Reason> {
+    const LEN: usize = 40;
+    let h = bytes.get::<8>(at).ok_or(Reason::TruncatedHeaders)?;
+    let src = bytes.get::<16>(at + 8).ok_or(Reason::TruncatedHeaders)?;
+    let dst = bytes.get::<16>(at + 24).ok_or(Reason::TruncatedHeaders)?;
+    if h[0] >> 4 != 6 {
+        return Err(Reason::Malformed);
+    }
+    trace.layer(Layer::Ipv6, at);
+    let total_len = LEN as u32 + u32::from(u16::from_be_bytes([h[4], h[5]]));
+    let mut net = Net {
+        src: words(src),
+        dst: words(dst),
+        family: 6,
+        tos: (h[0] << 4) | (h[1] >> 4),
+        start: at,
+        upper: at + LEN,
+        end: at + total_len as usize,
+        total_len,
+        fragment: false,
+    };
+    let mut next = h[6];
+    for _ in 0..MAX_EXT {
+        let unit = match next {
+            PROTO_HOP_BY_HOP | PROTO_ROUTING | PROTO_DEST_OPTS => 8,
+            PROTO_FRAGMENT => 0,
+            PROTO_AH => 4,
+            _ => break,
+        };
+        let ext = bytes.get::<8>(net.upper).ok_or(Reason::TruncatedHeaders)?;
+        trace.layer(Layer::Ipv6Ext, net.upper);
+        if next == PROTO_FRAGMENT {
+            let field = u16::from_be_bytes([ext[2], ext[3]]);
+            if field >> 3 != 0 {
+                return Err(Reason::Fragment);
+            }
+            net.fragment = field & 1 != 0;
+        }
+        // The length counts units without the first eight bytes; a fragment header has none.
+        net.upper += 8 + usize::from(ext[1]) * unit;
+        next = ext[0];
+    }
+    if matches!(next, PROTO_HOP_BY_HOP | PROTO_ROUTING | PROTO_DEST_OPTS | PROTO_FRAGMENT | PROTO_AH) {
+        return Err(Reason::Ipv6ExtUnparsed);
+    }
+    let carried = above(bytes, next, net.upper)?;
+    Ok((net, carried))
+}
+
+#[inline(always)]
+fn above(bytes: &impl Bytes, protocol: u8, at: usize) -> Result<Upper, Reason> {
+    match protocol {
+        PROTO_UDP => {
+            let h = bytes.get::<UDP_LEN>(at).ok_or(Reason::TruncatedHeaders)?;
+            let dst_port = u16::from_be_bytes([h[2], h[3]]);
+            match dst_port {
+                PORT_ROCE => Ok(Upper::Roce {
+                    src_port: u16::from_be_bytes([h[0], h[1]]),
+                    udp_len: u32::from(u16::from_be_bytes([h[4], h[5]])),
+                }),
+                PORT_ULTRA_ETHERNET => Err(Reason::UltraEthernet),
+                _ => Ok(Upper::Udp { dst_port }),
+            }
+        }
+        PROTO_TCP => Err(Reason::Tcp),
+        PROTO_GRE => Ok(Upper::Gre),
+        PROTO_IPIP | PROTO_IPV6 => Ok(Upper::Ip),
+        PROTO_MPLS => Ok(Upper::Mpls),
+        _ => Err(Reason::OtherIpProtocol),
+    }
+}

@@ -1,0 +1,18 @@
+//! The frame parser. [`parse`](frame::parse) is the only place that knows the order of layers.
+
+pub mod bth;
+pub mod bytes;
+pub mod cm;
+pub mod cooked;
+pub mod frame;
+pub mod icrc;
+mod ip;
+pub mod layer;
+pub mod opcode;
+pub mod stop;
+mod tunnel;
+
+pub use bytes::Bytes;
+pub use frame::{Entry, Frame, Meta, parse};
+pub use layer::{Layer, Trace};
+pub use stop::Reason;

@@ -1,0 +1,132 @@
+//! Why a frame is not counted as RoCE.
+
+/// The reason a frame was skipped. The number is the kernel's counter index and part of its ABI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Reason {
+    /// ARP (ethertype 0x0806).
+    Arp = 0,
+    /// LLDP (ethertype 0x88CC).
+    Lldp = 1,
+    /// MAC control: PAUSE and PFC (ethertype 0x8808).
+    MacControl = 2,
+    /// Another ethertype, or an IEEE 802.3 length field.
+    OtherEthertype = 3,
+    /// TCP.
+    Tcp = 4,
+    /// An IP protocol other than TCP and UDP that is no known tunnel.
+    OtherIpProtocol = 5,
+    /// UDP to a port that is neither RoCEv2 nor a known tunnel.
+    OtherUdp = 6,
+    /// Ultra Ethernet transport: UDP to port 4793. Recognised, not parsed.
+    UltraEthernet = 7,
+    /// An IP fragment other than the first: it has no UDP header.
+    Fragment = 8,
+    /// RoCEv1 ethertype, but the GRH is not followed by a BTH.
+    GrhNotBth = 9,
+    /// RoCE by its headers, but cut before the end of the BTH.
+    Truncated = 10,
+    /// Cut before it could be told whether it is RoCE.
+    TruncatedHeaders = 11,
+    /// A header contradicts itself: wrong IP version, a length smaller than its own header.
+    Malformed = 12,
+    /// More IPv6 extension headers than the parser follows, or an unknown one.
+    Ipv6ExtUnparsed = 13,
+    /// More VLAN tags than the parser follows.
+    VlanUnparsed = 14,
+    /// A tunnel or mirror header that is not taken apart here, or nested too deeply.
+    TunnelUnparsed = 15,
+    /// The capture's link type is not one that rocescope reads.
+    LinkTypeUnsupported = 16,
+    /// RoCE, but left out by the user's `--filter`.
+    Filtered = 17,
+}
+
+impl Reason {
+    /// Number of reasons; the size of a counter array indexed by them.
+    pub const COUNT: usize = 18;
+
+    /// Every reason, in the order of its number.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Arp,
+        Self::Lldp,
+        Self::MacControl,
+        Self::OtherEthertype,
+        Self::Tcp,
+        Self::OtherIpProtocol,
+        Self::OtherUdp,
+        Self::UltraEthernet,
+        Self::Fragment,
+        Self::GrhNotBth,
+        Self::Truncated,
+        Self::TruncatedHeaders,
+        Self::Malformed,
+        Self::Ipv6ExtUnparsed,
+        Self::VlanUnparsed,
+        Self::TunnelUnparsed,
+        Self::LinkTypeUnsupported,
+        Self::Filtered,
+    ];
+
+    /// The name used in reports (`totals.skipped`).
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Arp => "arp",
+            Self::Lldp => "lldp",
+            Self::MacControl => "mac_control",
+            Self::OtherEthertype => "other_ethertype",
+            Self::Tcp => "tcp",
+            Self::OtherIpProtocol => "other_ip_protocol",
+            Self::OtherUdp => "other_udp",
+            Self::UltraEthernet => "ultra_ethernet",
+            Self::Fragment => "fragment",
+            Self::GrhNotBth => "grh_not_bth",
+            Self::Truncated => "truncated",
+            Self::TruncatedHeaders => "truncated_headers",
+            Self::Malformed => "malformed",
+            Self::Ipv6ExtUnparsed => "ipv6_ext_unparsed",
+            Self::VlanUnparsed => "vlan_unparsed",
+            Self::TunnelUnparsed => "tunnel_unparsed",
+            Self::LinkTypeUnsupported => "link_type_unsupported",
+            Self::Filtered => "filtered",
+        }
+    }
+
+    /// One line of explanation, for help texts and docs/metrics.md.
+    #[must_use]
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Arp => "ARP",
+            Self::Lldp => "LLDP",
+            Self::MacControl => "MAC control frames: PAUSE and PFC",
+            Self::OtherEthertype => "another ethertype, or an IEEE 802.3 length field",
+            Self::Tcp => "TCP",
+            Self::OtherIpProtocol => "an IP protocol other than TCP and UDP that is no known tunnel",
+            Self::OtherUdp => "UDP to a port that is neither RoCEv2 nor a known tunnel",
+            Self::UltraEthernet => "Ultra Ethernet transport (UDP 4793): recognised, not parsed",
+            Self::Fragment => "an IP fragment other than the first: it has no UDP header",
+            Self::GrhNotBth => "RoCEv1 ethertype, but no BTH behind the GRH",
+            Self::Truncated => "RoCE by its headers, but cut before the end of the BTH",
+            Self::TruncatedHeaders => "cut before it could be told whether it is RoCE",
+            Self::Malformed => "a header contradicts itself (IP version, a length below its own header)",
+            Self::Ipv6ExtUnparsed => "more IPv6 extension headers than the parser follows",
+            Self::VlanUnparsed => "more VLAN tags than the parser follows",
+            Self::TunnelUnparsed => "a tunnel or mirror that is not taken apart here, or nested too deeply",
+            Self::LinkTypeUnsupported => "the capture's link type is not one that rocescope reads",
+            Self::Filtered => "RoCE that --filter left out",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Reason;
+
+    #[test]
+    fn the_list_is_in_the_order_of_the_numbers() {
+        for (number, reason) in Reason::ALL.iter().enumerate() {
+            assert_eq!(*reason as usize, number, "{}", reason.name());
+        }
+    }
+}

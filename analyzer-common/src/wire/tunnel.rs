@@ -1,0 +1,265 @@
+//! Tunnels and mirrors around RoCE: VXLAN, VXLAN-GPE, Geneve, GRE, ERSPAN I–III, MPLS, IP in IP.
+
+use super::bytes::Bytes;
+use super::frame::{Depth, Encap, Entry, Walk, ethertype};
+use super::ip::{Net, UDP_LEN, Upper};
+use super::layer::{Layer, Trace};
+use super::stop::Reason;
+
+const PORT_VXLAN: u16 = 4789;
+const PORT_VXLAN_GPE: u16 = 4790;
+const PORT_GENEVE: u16 = 6081;
+const PORT_MPLS: u16 = 6635;
+
+const GRE_ERSPAN_1_2: u16 = 0x88BE;
+const GRE_ERSPAN_3: u16 = 0x22EB;
+
+/// MPLS labels that are popped.
+const MAX_LABELS: u32 = 8;
+
+/// Steps over the header of a tunnel that `net` carries and says what is inside.
+#[inline(always)]
+pub(super) fn enter<D: Depth>(
+    bytes: &impl Bytes,
+    walk: &mut Walk,
+    net: &Net,
+    upper: Upper,
+    level: u32,
+    trace: &mut impl Trace,
+) -> Result<Entry, Reason> {
+    walk.offset = net.upper;
+    match upper {
+        Upper::Udp { dst_port } => {
+            trace.layer(Layer::Udp, net.upper);
+            walk.offset += UDP_LEN;
+            match dst_port {
+                PORT_VXLAN => {
+                    too_deep::<D>(level)?;
+                    vxlan(bytes, walk, level, trace)
+                }
+                PORT_VXLAN_GPE | PORT_GENEVE | PORT_MPLS => {
+                    if !D::ALL {
+                        return Err(Reason::TunnelUnparsed);
+                    }
+                    too_deep::<D>(level)?;
+                    match dst_port {
+                        PORT_VXLAN_GPE => vxlan_gpe(bytes, walk, level, trace),
+                        PORT_GENEVE => geneve(bytes, walk, level, trace),
+                        _ => mpls::<D>(bytes, walk, level, trace),
+                    }
+                }
+                _ => Err(Reason::OtherUdp),
+            }
+        }
+        Upper::Gre => {
+            too_deep::<D>(level)?;
+            gre::<D>(bytes, walk, level, trace)
+        }
+        Upper::Ip if D::ALL => {
+            too_deep::<D>(level)?;
+            walk.tunnel(level, Encap::IpIp);
+            Ok(Entry::Ip)
+        }
+        Upper::Mpls if D::ALL => mpls::<D>(bytes, walk, level, trace),
+        Upper::Ip | Upper::Mpls => Err(Reason::TunnelUnparsed),
+        // The caller has dealt with it.
+        Upper::Roce { .. } => Err(Reason::Malformed),
+    }
+}
+
+#[inline(always)]
+fn too_deep<D: Depth>(level: u32) -> Result<(), Reason> {
+    if level >= D::TUNNELS { Err(Reason::TunnelUnparsed) } else { Ok(()) }
+}
+
+#[inline(always)]
+fn vxlan(bytes: &impl Bytes, walk: &mut Walk, level: u32, trace: &mut impl Trace) -> Result<Entry, Reason> {
+    const LEN: usize = 8;
+    const FLAG_VNI: u8 = 0x08;
+    let h = bytes.get::<LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+    if h[0] & FLAG_VNI == 0 {
+        return Err(Reason::TunnelUnparsed);
+    }
+    trace.layer(Layer::Vxlan, walk.offset);
+    walk.offset += LEN;
+    walk.tunnel(level, Encap::Vxlan);
+    Ok(Entry::Ethernet)
+}
+
+/// The next-protocol numbers that VXLAN-GPE and NSH share.
+#[inline(always)]
+fn gpe_inside(next: u8) -> Result<Entry, Reason> {
+    match next {
+        1 | 2 => Ok(Entry::Ip),
+        3 => Ok(Entry::Ethernet),
+        5 => Ok(Entry::Ethertype(ethertype::MPLS)),
+        _ => Err(Reason::TunnelUnparsed),
+    }
+}
+
+#[inline(always)]
+fn vxlan_gpe(
+    bytes: &impl Bytes,
+    walk: &mut Walk,
+    level: u32,
+    trace: &mut impl Trace,
+) -> Result<Entry, Reason> {
+    const LEN: usize = 8;
+    const NEXT_NSH: u8 = 4;
+    let h = bytes.get::<LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+    trace.layer(Layer::VxlanGpe, walk.offset);
+    walk.offset += LEN;
+    walk.tunnel(level, Encap::VxlanGpe);
+    if h[3] != NEXT_NSH {
+        return gpe_inside(h[3]);
+    }
+    // NSH: the length in words sits in the low six bits of the second byte.
+    let nsh = bytes.get::<8>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+    let words = usize::from(nsh[1] & 0x3F);
+    if words < 2 {
+        return Err(Reason::Malformed);
+    }
+    trace.layer(Layer::Nsh, walk.offset);
+    walk.offset += 4 * words;
+    gpe_inside(nsh[3])
+}
+
+#[inline(always)]
+fn geneve(bytes: &impl Bytes, walk: &mut Walk, level: u32, trace: &mut impl Trace) -> Result<Entry, Reason> {
+    const LEN: usize = 8;
+    let h = bytes.get::<LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+    trace.layer(Layer::Geneve, walk.offset);
+    walk.offset += LEN + 4 * usize::from(h[0] & 0x3F);
+    walk.tunnel(level, Encap::Geneve);
+    Ok(by_ethertype(u16::from_be_bytes([h[2], h[3]])))
+}
+
+#[inline(always)]
+fn by_ethertype(ethertype: u16) -> Entry {
+    if ethertype == ethertype::TEB { Entry::Ethernet } else { Entry::Ethertype(ethertype) }
+}
+
+#[inline(always)]
+fn gre<D: Depth>(
+    bytes: &impl Bytes,
+    walk: &mut Walk,
+    level: u32,
+    trace: &mut impl Trace,
+) -> Result<Entry, Reason> {
+    const CHECKSUM: u16 = 0x8000;
+    const ROUTING: u16 = 0x4000;
+    const KEY: u16 = 0x2000;
+    const SEQUENCE: u16 = 0x1000;
+    const VERSION: u16 = 0x0007;
+    let h = bytes.get::<4>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+    let flags = u16::from_be_bytes([h[0], h[1]]);
+    let protocol = u16::from_be_bytes([h[2], h[3]]);
+    trace.layer(Layer::Gre, walk.offset);
+    if flags & (VERSION | ROUTING) != 0 {
+        return Err(Reason::TunnelUnparsed);
+    }
+    walk.offset += 4;
+    if flags & CHECKSUM != 0 {
+        walk.offset += 4;
+    }
+    if flags & KEY != 0 {
+        walk.offset += 4;
+    }
+    if flags & SEQUENCE != 0 {
+        walk.offset += 4;
+    }
+    match protocol {
+        GRE_ERSPAN_1_2 if flags & SEQUENCE == 0 => {
+            // Type I has no header of its own: the mirrored frame follows at once.
+            trace.layer(Layer::Erspan, walk.offset);
+            walk.tunnel(level, Encap::Erspan1);
+            Ok(Entry::Ethernet)
+        }
+        GRE_ERSPAN_1_2 => erspan2(bytes, walk, level, trace),
+        GRE_ERSPAN_3 => erspan3(bytes, walk, level, trace),
+        ethertype::TEB => {
+            walk.tunnel(level, Encap::Gre);
+            Ok(Entry::Ethernet)
+        }
+        ethertype::IPV4 | ethertype::IPV6 => {
+            walk.tunnel(level, Encap::Gre);
+            Ok(Entry::Ethertype(protocol))
+        }
+        _ if D::ALL => {
+            walk.tunnel(level, Encap::Gre);
+            Ok(Entry::Ethertype(protocol))
+        }
+        _ => Err(Reason::TunnelUnparsed),
+    }
+}
+
+#[inline(always)]
+fn erspan2(bytes: &impl Bytes, walk: &mut Walk, level: u32, trace: &mut impl Trace) -> Result<Entry, Reason> {
+    const LEN: usize = 8;
+    const VERSION: u8 = 1;
+    let h = bytes.get::<LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+    if h[0] >> 4 != VERSION {
+        return Err(Reason::TunnelUnparsed);
+    }
+    trace.layer(Layer::Erspan, walk.offset);
+    walk.offset += LEN;
+    walk.tunnel(level, Encap::Erspan2);
+    Ok(Entry::Ethernet)
+}
+
+#[inline(always)]
+fn erspan3(bytes: &impl Bytes, walk: &mut Walk, level: u32, trace: &mut impl Trace) -> Result<Entry, Reason> {
+    const LEN: usize = 12;
+    const PLATFORM_LEN: usize = 8;
+    const VERSION: u8 = 2;
+    let h = bytes.get::<LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+    if h[0] >> 4 != VERSION {
+        return Err(Reason::TunnelUnparsed);
+    }
+    trace.layer(Layer::Erspan, walk.offset);
+    walk.offset += LEN;
+    if h[11] & 1 != 0 {
+        walk.offset += PLATFORM_LEN;
+    }
+    walk.tunnel(level, Encap::Erspan3);
+    match h[10] >> 2 & 0x1F {
+        0 => Ok(Entry::Ethernet),
+        2 => Ok(Entry::Ip),
+        _ => Err(Reason::TunnelUnparsed),
+    }
+}
+
+/// Pops MPLS labels up to the bottom of the stack. What follows has no type field: an IP version
+/// in the first four bits, or a control word of zeros before an Ethernet frame.
+#[inline(always)]
+pub(super) fn mpls<D: Depth>(
+    bytes: &impl Bytes,
+    walk: &mut Walk,
+    level: u32,
+    trace: &mut impl Trace,
+) -> Result<Entry, Reason> {
+    const LEN: usize = 4;
+    if !D::ALL {
+        return Err(Reason::TunnelUnparsed);
+    }
+    too_deep::<D>(level)?;
+    for _ in 0..MAX_LABELS {
+        let label = bytes.get::<LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+        trace.layer(Layer::Mpls, walk.offset);
+        walk.offset += LEN;
+        if label[2] & 1 == 0 {
+            continue;
+        }
+        walk.tunnel(level, Encap::Mpls);
+        let [first] = bytes.get::<1>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+        return match first >> 4 {
+            4 | 6 => Ok(Entry::Ip),
+            0 => {
+                walk.offset += 4;
+                Ok(Entry::Ethernet)
+            }
+            _ => Err(Reason::TunnelUnparsed),
+        };
+    }
+    Err(Reason::TunnelUnparsed)
+}
