@@ -1,7 +1,7 @@
 //! IPv4, IPv6 with its extension headers, and UDP.
 
 use super::bytes::Bytes;
-use super::frame::Addr;
+use super::frame::{Addr, Frame};
 use super::layer::{Layer, Trace};
 use super::stop::Reason;
 
@@ -28,12 +28,6 @@ const MAX_EXT: u32 = 6;
 
 /// An IP header, as far as anything above needs it.
 pub(super) struct Net {
-    pub(super) src: Addr,
-    pub(super) dst: Addr,
-    pub(super) family: u8,
-    pub(super) tos: u8,
-    /// Offset of the header itself.
-    pub(super) start: usize,
     /// Offset of the header above.
     pub(super) upper: usize,
     /// Offset behind the last byte of the packet, as its length field says.
@@ -47,7 +41,7 @@ pub(super) struct Net {
 /// What an IP packet carries.
 #[derive(Clone, Copy)]
 pub(super) enum Upper {
-    Roce { src_port: u16, udp_len: u32 },
+    Roce { udp_len: u32 },
     Udp { dst_port: u16 },
     Gre,
     Ip,
@@ -67,7 +61,12 @@ pub(super) fn words(bytes: [u8; 16]) -> Addr {
 }
 
 #[inline(always)]
-pub(super) fn v4(bytes: &impl Bytes, at: usize, trace: &mut impl Trace) -> Result<(Net, Upper), Reason> {
+pub(super) fn v4(
+    bytes: &impl Bytes,
+    at: usize,
+    frame: &mut Frame,
+    trace: &mut impl Trace,
+) -> Result<(Net, Upper), Reason> {
     const LEN: usize = 20;
     let h = bytes.get::<LEN>(at).ok_or(Reason::TruncatedHeaders)?;
     // Masked rather than shifted, so that the bound (60) is plain to the kernel's verifier.
@@ -84,44 +83,37 @@ pub(super) fn v4(bytes: &impl Bytes, at: usize, trace: &mut impl Trace) -> Resul
     if fragment & 0x1FFF != 0 {
         return Err(Reason::Fragment);
     }
+    frame.src = [0, 0, 0, u32::from_ne_bytes([h[12], h[13], h[14], h[15]])];
+    frame.dst = [0, 0, 0, u32::from_ne_bytes([h[16], h[17], h[18], h[19]])];
+    frame.family = 4;
+    frame.tos = h[1];
+    frame.ip_offset = at as u32;
     let upper = at + header_len;
-    let net = Net {
-        src: [0, 0, 0, u32::from_ne_bytes([h[12], h[13], h[14], h[15]])],
-        dst: [0, 0, 0, u32::from_ne_bytes([h[16], h[17], h[18], h[19]])],
-        family: 4,
-        tos: h[1],
-        start: at,
-        upper,
-        end: at + total_len as usize,
-        total_len,
-        fragment: fragment & 0x2000 != 0,
-    };
-    let carried = above(bytes, h[9], upper)?;
+    let net = Net { upper, end: at + total_len as usize, total_len, fragment: fragment & 0x2000 != 0 };
+    let carried = above(bytes, h[9], upper, frame)?;
     Ok((net, carried))
 }
 
 #[inline(always)]
-pub(super) fn v6(bytes: &impl Bytes, at: usize, trace: &mut impl Trace) -> Result<(Net, Upper), Reason> {
+pub(super) fn v6(
+    bytes: &impl Bytes,
+    at: usize,
+    frame: &mut Frame,
+    trace: &mut impl Trace,
+) -> Result<(Net, Upper), Reason> {
     const LEN: usize = 40;
     let h = bytes.get::<8>(at).ok_or(Reason::TruncatedHeaders)?;
-    let src = bytes.get::<16>(at + 8).ok_or(Reason::TruncatedHeaders)?;
-    let dst = bytes.get::<16>(at + 24).ok_or(Reason::TruncatedHeaders)?;
     if h[0] >> 4 != 6 {
         return Err(Reason::Malformed);
     }
+    frame.src = words(bytes.get::<16>(at + 8).ok_or(Reason::TruncatedHeaders)?);
+    frame.dst = words(bytes.get::<16>(at + 24).ok_or(Reason::TruncatedHeaders)?);
+    frame.family = 6;
+    frame.tos = (h[0] << 4) | (h[1] >> 4);
+    frame.ip_offset = at as u32;
     trace.layer(Layer::Ipv6, at);
     let total_len = LEN as u32 + u32::from(u16::from_be_bytes([h[4], h[5]]));
-    let mut net = Net {
-        src: words(src),
-        dst: words(dst),
-        family: 6,
-        tos: (h[0] << 4) | (h[1] >> 4),
-        start: at,
-        upper: at + LEN,
-        end: at + total_len as usize,
-        total_len,
-        fragment: false,
-    };
+    let mut net = Net { upper: at + LEN, end: at + total_len as usize, total_len, fragment: false };
     let mut next = h[6];
     for _ in 0..MAX_EXT {
         let unit = match next {
@@ -146,21 +138,21 @@ pub(super) fn v6(bytes: &impl Bytes, at: usize, trace: &mut impl Trace) -> Resul
     if matches!(next, PROTO_HOP_BY_HOP | PROTO_ROUTING | PROTO_DEST_OPTS | PROTO_FRAGMENT | PROTO_AH) {
         return Err(Reason::Ipv6ExtUnparsed);
     }
-    let carried = above(bytes, next, net.upper)?;
+    let carried = above(bytes, next, net.upper, frame)?;
     Ok((net, carried))
 }
 
 #[inline(always)]
-fn above(bytes: &impl Bytes, protocol: u8, at: usize) -> Result<Upper, Reason> {
+fn above(bytes: &impl Bytes, protocol: u8, at: usize, frame: &mut Frame) -> Result<Upper, Reason> {
     match protocol {
         PROTO_UDP => {
             let h = bytes.get::<UDP_LEN>(at).ok_or(Reason::TruncatedHeaders)?;
             let dst_port = u16::from_be_bytes([h[2], h[3]]);
             match dst_port {
-                PORT_ROCE => Ok(Upper::Roce {
-                    src_port: u16::from_be_bytes([h[0], h[1]]),
-                    udp_len: u32::from(u16::from_be_bytes([h[4], h[5]])),
-                }),
+                PORT_ROCE => {
+                    frame.src_port = u16::from_be_bytes([h[0], h[1]]);
+                    Ok(Upper::Roce { udp_len: u32::from(u16::from_be_bytes([h[4], h[5]])) })
+                }
                 PORT_ULTRA_ETHERNET => Err(Reason::UltraEthernet),
                 _ => Ok(Upper::Udp { dst_port }),
             }

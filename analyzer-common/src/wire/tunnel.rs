@@ -21,7 +21,7 @@ const MAX_LABELS: u32 = 8;
 #[inline(always)]
 pub(super) fn enter<D: Depth>(
     bytes: &impl Bytes,
-    walk: &mut Walk,
+    walk: &mut Walk<'_>,
     net: &Net,
     upper: Upper,
     level: u32,
@@ -73,7 +73,12 @@ fn too_deep<D: Depth>(level: u32) -> Result<(), Reason> {
 }
 
 #[inline(always)]
-fn vxlan(bytes: &impl Bytes, walk: &mut Walk, level: u32, trace: &mut impl Trace) -> Result<Entry, Reason> {
+fn vxlan(
+    bytes: &impl Bytes,
+    walk: &mut Walk<'_>,
+    level: u32,
+    trace: &mut impl Trace,
+) -> Result<Entry, Reason> {
     const LEN: usize = 8;
     const FLAG_VNI: u8 = 0x08;
     let h = bytes.get::<LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
@@ -100,7 +105,7 @@ fn gpe_inside(next: u8) -> Result<Entry, Reason> {
 #[inline(always)]
 fn vxlan_gpe(
     bytes: &impl Bytes,
-    walk: &mut Walk,
+    walk: &mut Walk<'_>,
     level: u32,
     trace: &mut impl Trace,
 ) -> Result<Entry, Reason> {
@@ -125,7 +130,12 @@ fn vxlan_gpe(
 }
 
 #[inline(always)]
-fn geneve(bytes: &impl Bytes, walk: &mut Walk, level: u32, trace: &mut impl Trace) -> Result<Entry, Reason> {
+fn geneve(
+    bytes: &impl Bytes,
+    walk: &mut Walk<'_>,
+    level: u32,
+    trace: &mut impl Trace,
+) -> Result<Entry, Reason> {
     const LEN: usize = 8;
     let h = bytes.get::<LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
     trace.layer(Layer::Geneve, walk.offset);
@@ -142,7 +152,7 @@ fn by_ethertype(ethertype: u16) -> Entry {
 #[inline(always)]
 fn gre<D: Depth>(
     bytes: &impl Bytes,
-    walk: &mut Walk,
+    walk: &mut Walk<'_>,
     level: u32,
     trace: &mut impl Trace,
 ) -> Result<Entry, Reason> {
@@ -194,7 +204,12 @@ fn gre<D: Depth>(
 }
 
 #[inline(always)]
-fn erspan2(bytes: &impl Bytes, walk: &mut Walk, level: u32, trace: &mut impl Trace) -> Result<Entry, Reason> {
+fn erspan2(
+    bytes: &impl Bytes,
+    walk: &mut Walk<'_>,
+    level: u32,
+    trace: &mut impl Trace,
+) -> Result<Entry, Reason> {
     const LEN: usize = 8;
     const VERSION: u8 = 1;
     let h = bytes.get::<LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
@@ -208,7 +223,12 @@ fn erspan2(bytes: &impl Bytes, walk: &mut Walk, level: u32, trace: &mut impl Tra
 }
 
 #[inline(always)]
-fn erspan3(bytes: &impl Bytes, walk: &mut Walk, level: u32, trace: &mut impl Trace) -> Result<Entry, Reason> {
+fn erspan3(
+    bytes: &impl Bytes,
+    walk: &mut Walk<'_>,
+    level: u32,
+    trace: &mut impl Trace,
+) -> Result<Entry, Reason> {
     const LEN: usize = 12;
     const PLATFORM_LEN: usize = 8;
     const VERSION: u8 = 2;
@@ -234,7 +254,7 @@ fn erspan3(bytes: &impl Bytes, walk: &mut Walk, level: u32, trace: &mut impl Tra
 #[inline(always)]
 pub(super) fn mpls<D: Depth>(
     bytes: &impl Bytes,
-    walk: &mut Walk,
+    walk: &mut Walk<'_>,
     level: u32,
     trace: &mut impl Trace,
 ) -> Result<Entry, Reason> {
