@@ -9,6 +9,7 @@ use aya_ebpf::macros::btf_map;
 use rocescope_common::abi::maps::MAX_LINKS;
 use rocescope_common::abi::{EventRecord, ExtraKey, ExtraValue, FlowSlot, LinkCounters};
 use rocescope_common::account::FlowKey;
+use rocescope_common::wire::Frame;
 
 const FLOWS_MAX: usize = 65_536;
 const EVENTS_BYTES: usize = 1 << 20;
@@ -35,6 +36,16 @@ pub(crate) static LINKS: PerCpuArray<LinkCounters, { MAX_LINKS as usize }> = Per
 
 #[btf_map]
 pub(crate) static EVENTS: RingBuf<EventRecord, EVENTS_BYTES> = RingBuf::new();
+
+/// The frame being counted. In a map rather than on the stack: it would not fit there beside the
+/// rest, and the verifier does not tell apart what lies in map memory, which keeps the number of
+/// states that it has to walk through small.
+#[btf_map]
+pub(crate) static FRAME: PerCpuArray<Frame, 1> = PerCpuArray::new();
+
+/// Where offsets go to be forgotten by the verifier, see `Bytes::settle`.
+#[btf_map]
+pub(crate) static OFFSET: PerCpuArray<u64, 1> = PerCpuArray::new();
 
 /// Per CPU, because a TC program is not interrupted by another on the same CPU.
 #[btf_map]

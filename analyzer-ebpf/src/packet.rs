@@ -7,19 +7,20 @@ use aya_ebpf::helpers::generated::bpf_skb_load_bytes;
 use aya_ebpf::programs::TcContext;
 use rocescope_common::wire::Bytes;
 
-use crate::maps::{SCRATCH, SCRATCH_LEN};
+use crate::maps::{OFFSET, SCRATCH, SCRATCH_LEN};
 
 /// The linear part of a packet, between two packet pointers.
 #[derive(Clone, Copy)]
 pub(crate) struct Linear {
     start: usize,
     end: usize,
+    offset: *mut u64,
 }
 
 impl Linear {
     #[inline(always)]
-    pub(crate) const fn new(start: usize, end: usize) -> Self {
-        Self { start, end }
+    pub(crate) fn new(start: usize, end: usize) -> Option<Self> {
+        Some(Self { start, end, offset: OFFSET.get_ptr_mut(0)? })
     }
 
     #[inline(always)]
@@ -28,12 +29,17 @@ impl Linear {
     }
 }
 
+/// Offsets that headers are followed to.
+const OFFSET_MAX: usize = 4096;
+
 /// Keeps LLVM from computing a pointer twice: the verifier only trusts the very register that was
 /// compared with the end of the packet.
 #[inline(always)]
 fn opaque(mut pointer: usize) -> usize {
-    // SAFETY: no instruction at all.
-    unsafe { asm!("/* {0} */", inout(reg) pointer, options(nomem, nostack, preserves_flags)) };
+    // A move to itself, not nothing: the kernel refuses line information of two lines for one
+    // instruction.
+    // SAFETY: the instruction changes nothing.
+    unsafe { asm!("{0} = {0}", inout(reg) pointer, options(nomem, nostack, preserves_flags)) };
     pointer
 }
 
@@ -47,6 +53,23 @@ impl Bytes for Linear {
         // SAFETY: the N bytes from `at` lie before the end of the packet; the verifier checks it.
         Some(unsafe { (at as *const [u8; N]).read_unaligned() })
     }
+
+    #[inline(always)]
+    fn settle(&self, offset: usize) -> Option<usize> {
+        settle(self.offset, offset)
+    }
+}
+
+/// Sends an offset through map memory, from which the verifier takes it as any number, and bounds
+/// it again.
+#[inline(always)]
+fn settle(memory: *mut u64, offset: usize) -> Option<usize> {
+    // SAFETY: the pointer comes from a per-CPU map; volatile, or the compiler would see through it.
+    let any = unsafe {
+        memory.write_volatile(offset as u64);
+        memory.read_volatile() as usize
+    };
+    (any <= OFFSET_MAX).then_some(any)
 }
 
 /// A copy of a packet's first bytes, for packets whose headers are not in the linear part.
@@ -54,6 +77,7 @@ impl Bytes for Linear {
 pub(crate) struct Copied {
     bytes: *const u8,
     len: usize,
+    offset: *mut u64,
 }
 
 impl Copied {
@@ -61,13 +85,14 @@ impl Copied {
     #[inline(always)]
     pub(crate) fn of(ctx: &TcContext) -> Option<Self> {
         let scratch = SCRATCH.get_ptr_mut(0)?;
+        let offset = OFFSET.get_ptr_mut(0)?;
         let len = (ctx.len() as usize).min(SCRATCH_LEN);
         if len == 0 {
             return None;
         }
         // SAFETY: `scratch` has room for SCRATCH_LEN bytes, and `len` is not more.
         let done = unsafe { bpf_skb_load_bytes(ctx.as_ptr(), 0, scratch.cast(), len as u32) };
-        (done == 0).then_some(Self { bytes: scratch.cast(), len })
+        (done == 0).then_some(Self { bytes: scratch.cast(), len, offset })
     }
 }
 
@@ -81,5 +106,10 @@ impl Bytes for Copied {
         }
         // SAFETY: within the scratch value, as just checked.
         Some(unsafe { self.bytes.add(offset).cast::<[u8; N]>().read_unaligned() })
+    }
+
+    #[inline(always)]
+    fn settle(&self, offset: usize) -> Option<usize> {
+        settle(self.offset, offset)
     }
 }

@@ -14,7 +14,7 @@ use rocescope_common::wire::frame::{Kernel, Tag};
 use rocescope_common::wire::{Bytes, Entry, Frame, Meta, parse_into};
 
 use crate::emit;
-use crate::maps::{EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, LINK_MULTIPLIER, LINK_SHIFT, LINKS, SLOTS};
+use crate::maps::{EXTRA, FLOWS, FRAME, FREE, HAVE_XDP_BUFF_LEN, LINK_MULTIPLIER, LINK_SHIFT, LINKS, SLOTS};
 use crate::packet::{Copied, Linear};
 
 const NOEXIST: u64 = 1;
@@ -25,13 +25,13 @@ const ENOUGH: usize = 192;
 
 #[inline(always)]
 pub(crate) fn xdp(ctx: &XdpContext, frags: bool) {
-    let packet = Linear::new(ctx.data(), ctx.data_end());
+    let Some(packet) = Linear::new(ctx.data(), ctx.data_end()) else { return };
     let mut len = packet.len() as u32;
     if frags && HAVE_XDP_BUFF_LEN.load() != 0 {
         // SAFETY: the context is this program's own.
         len = unsafe { bpf_xdp_get_buff_len(ctx.ctx) } as u32;
     }
-    let meta = Meta { entry: Entry::Ethernet, offset: 0, wire_len: len, tag: Tag::Unknown };
+    let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: len, tag: Tag::UNKNOWN };
     count(ctx, &packet, meta, ctx.ingress_ifindex() as u32, false, |headers| emit::copy(&packet, headers));
 }
 
@@ -44,13 +44,13 @@ pub(crate) fn tc(ctx: &TcContext, egress: bool) {
     };
     // wire_len counts segments' headers on egress; on ingress it lacks the Ethernet header.
     let mut len = if wire_len > skb_len { wire_len } else { skb_len };
-    let mut tag = Tag::None;
+    let mut tag = Tag::NONE;
     if tagged != 0 {
         len += 4;
-        tag = Tag::Tci(tci as u16);
+        tag = Tag::tci(tci as u16);
     }
-    let meta = Meta { entry: Entry::Ethernet, offset: 0, wire_len: len, tag };
-    let packet = Linear::new(ctx.data(), ctx.data_end());
+    let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: len, tag };
+    let Some(packet) = Linear::new(ctx.data(), ctx.data_end()) else { return };
     let headers = |headers: &mut emit::Headers| emit::load(ctx, headers);
     if packet.len() < ENOUGH && packet.len() < skb_len as usize {
         if let Some(copied) = Copied::of(ctx) {
@@ -74,10 +74,17 @@ fn count<C: aya_ebpf::EbpfContext>(
     let Some(counters) = LINKS.get_ptr_mut(link) else { return };
     // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
     let counters = unsafe { &mut *counters };
-    let mut frame = Frame::EMPTY;
-    match parse_into::<Kernel>(packet, meta, &mut (), &mut frame) {
-        Ok(()) => roce(ctx, &frame, link as u16, counters, headers),
-        Err(reason) => counters.skipped[reason as usize].add(meta.wire_len),
+    let Some(frame) = FRAME.get_ptr_mut(0) else { return };
+    // SAFETY: a per-CPU value, as above.
+    let frame = unsafe { &mut *frame };
+    match parse_into::<Kernel>(packet, meta, &mut (), frame) {
+        Ok(()) => roce(ctx, frame, link as u16, counters, headers),
+        Err(reason) => {
+            // Always in range; said this way the compiler need not believe it.
+            if let Some(counter) = counters.skipped.get_mut(reason as usize) {
+                counter.add(meta.wire_len);
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::bth::{self, Bth, ICRC_LEN, MASK24};
 use super::bytes::Bytes;
-use super::ip::{self, Upper};
+use super::ip::{self, Kind};
 use super::layer::{Layer, Trace};
 use super::opcode::Op;
 use super::stop::Reason;
@@ -20,14 +20,26 @@ const MAX_TAGS: u32 = 4;
 const MAX_TUNNELS: u32 = 4;
 
 /// What the first byte of the frame belongs to.
+///
+/// A number and no enum with a payload: where there is none, the compiler would leave its bits
+/// unset, and the kernel's verifier refuses to see an unset register copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub struct Entry(u32);
+
+impl Entry {
     /// An Ethernet header.
-    Ethernet,
-    /// What the given ethertype says (a cooked capture names it in its own header).
-    Ethertype(u16),
+    pub const ETHERNET: Self = Self(1 << 16);
     /// An IP header of the version that its first four bits say.
-    Ip,
+    pub const IP: Self = Self(2 << 16);
+    /// Nothing: the BTH was reached.
+    pub(super) const DONE: Self = Self(3 << 16);
+
+    /// What an ethertype says (a cooked capture names it in its own header).
+    #[inline(always)]
+    #[must_use]
+    pub const fn ethertype(ethertype: u16) -> Self {
+        Self(ethertype as u32)
+    }
 }
 
 /// What is known of a frame besides its bytes.
@@ -43,15 +55,22 @@ pub struct Meta {
     pub tag: Tag,
 }
 
-/// Whether a VLAN tag was moved out of the frame.
+/// Whether a VLAN tag was moved out of the frame. A number for the same reason as [`Entry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tag {
+pub struct Tag(u32);
+
+impl Tag {
     /// There is none beside the frame; one in the frame is all there is.
-    None,
-    /// There is one, with this tag control information.
-    Tci(u16),
+    pub const NONE: Self = Self(1 << 16);
     /// It cannot be known (XDP; raw IP without a link layer).
-    Unknown,
+    pub const UNKNOWN: Self = Self(2 << 16);
+
+    /// There is one, with this tag control information.
+    #[inline(always)]
+    #[must_use]
+    pub const fn tci(tci: u16) -> Self {
+        Self(tci as u32)
+    }
 }
 
 /// An address: 16 bytes as on the wire, IPv4 in the last four.
@@ -251,12 +270,6 @@ impl Walk<'_> {
     }
 }
 
-/// What one level of headers leads to.
-pub(super) enum Outcome {
-    Roce,
-    Inside(Entry),
-}
-
 /// Ethertypes the parser knows.
 pub(super) mod ethertype {
     pub(crate) const IPV4: u16 = 0x0800;
@@ -300,25 +313,24 @@ pub fn parse_into<D: Depth>(
     frame.pcp = PCP_NONE;
     frame.inner_vlan = 0;
     let mut tags = 0;
-    match meta.tag {
-        Tag::None => frame.vlan = 0,
-        Tag::Tci(tci) => {
-            frame.vlan = tci & 0x0FFF;
-            frame.pcp = (tci >> 13) as u8;
-            tags = 1;
-        }
-        Tag::Unknown => {
-            frame.vlan = VLAN_UNKNOWN;
-            frame.inner_vlan = VLAN_UNKNOWN;
-        }
+    if meta.tag == Tag::NONE {
+        frame.vlan = 0;
+    } else if meta.tag == Tag::UNKNOWN {
+        frame.vlan = VLAN_UNKNOWN;
+        frame.inner_vlan = VLAN_UNKNOWN;
+    } else {
+        frame.vlan = (meta.tag.0 & 0x0FFF) as u16;
+        frame.pcp = (meta.tag.0 >> 13) as u8;
+        tags = 1;
     }
     let mut walk = Walk { offset: meta.offset, tags, frame };
     let mut entry = meta.entry;
     // One level more than there are tunnels: the innermost has no tunnel below it.
     for level in 0..=D::TUNNELS {
-        match one_level::<D>(bytes, &mut walk, entry, level, trace)? {
-            Outcome::Roce => return Ok(()),
-            Outcome::Inside(inside) => entry = inside,
+        walk.offset = bytes.settle(walk.offset).ok_or(Reason::Ipv6ExtUnparsed)?;
+        entry = one_level::<D>(bytes, &mut walk, entry, level, trace)?;
+        if entry == Entry::DONE {
+            return Ok(());
         }
     }
     Err(Reason::TunnelUnparsed)
@@ -331,31 +343,32 @@ fn one_level<D: Depth>(
     entry: Entry,
     level: u32,
     trace: &mut impl Trace,
-) -> Result<Outcome, Reason> {
-    let ethertype = match entry {
-        Entry::Ethernet => ethernet(bytes, walk, trace)?,
-        Entry::Ethertype(given) => tags(bytes, walk, given, trace)?,
-        Entry::Ip => {
-            let [first] = bytes.get::<1>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
-            match first >> 4 {
-                4 => ethertype::IPV4,
-                6 => ethertype::IPV6,
-                _ => return Err(Reason::Malformed),
-            }
+) -> Result<Entry, Reason> {
+    let ethertype = if entry == Entry::ETHERNET {
+        ethernet(bytes, walk, trace)?
+    } else if entry == Entry::IP {
+        let [first] = bytes.get::<1>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+        match first >> 4 {
+            4 => ethertype::IPV4,
+            6 => ethertype::IPV6,
+            _ => return Err(Reason::Malformed),
         }
+    } else {
+        tags(bytes, walk, entry.0 as u16, trace)?
     };
+    walk.offset = bytes.settle(walk.offset).ok_or(Reason::Ipv6ExtUnparsed)?;
     match ethertype {
         ethertype::IPV4 => {
-            let (net, upper) = ip::v4(bytes, walk.offset, walk.frame, trace)?;
-            above_ip::<D>(bytes, walk, &net, upper, level, trace)
+            let net = ip::v4(bytes, walk.offset, walk.frame, trace)?;
+            above_ip::<D>(bytes, walk, net, level, trace)
         }
         ethertype::IPV6 => {
-            let (net, upper) = ip::v6(bytes, walk.offset, walk.frame, trace)?;
-            above_ip::<D>(bytes, walk, &net, upper, level, trace)
+            let net = ip::v6(bytes, walk.offset, walk.frame, trace)?;
+            above_ip::<D>(bytes, walk, net, level, trace)
         }
         ethertype::ROCE_V1 => roce_v1(bytes, walk, trace),
         ethertype::MPLS | ethertype::MPLS_MULTICAST => {
-            tunnel::mpls::<D>(bytes, walk, level, trace).map(Outcome::Inside)
+            tunnel::mpls::<D>(bytes, walk, level, trace)
         }
         ethertype::ARP => Err(Reason::Arp),
         ethertype::LLDP => Err(Reason::Lldp),
@@ -368,16 +381,17 @@ fn one_level<D: Depth>(
 fn above_ip<D: Depth>(
     bytes: &impl Bytes,
     walk: &mut Walk<'_>,
-    net: &ip::Net,
-    upper: Upper,
+    mut net: ip::Net,
     level: u32,
     trace: &mut impl Trace,
-) -> Result<Outcome, Reason> {
-    if let Upper::Roce { udp_len } = upper {
+) -> Result<Entry, Reason> {
+    net.upper = bytes.settle(net.upper).ok_or(Reason::Ipv6ExtUnparsed)?;
+    let carried = ip::above(bytes, &net, walk.frame)?;
+    if carried.kind == Kind::Roce {
         trace.layer(Layer::Udp, net.upper);
-        roce_v2(bytes, walk, net, udp_len, trace)
+        roce_v2(bytes, walk, &net, carried.value, trace)
     } else {
-        tunnel::enter::<D>(bytes, walk, net, upper, level, trace).map(Outcome::Inside)
+        tunnel::enter::<D>(bytes, walk, &net, carried, level, trace)
     }
 }
 
@@ -421,7 +435,7 @@ fn roce_v2(
     net: &ip::Net,
     udp_len: u32,
     trace: &mut impl Trace,
-) -> Result<Outcome, Reason> {
+) -> Result<Entry, Reason> {
     if udp_len < MIN_UDP_LEN {
         return Err(Reason::Malformed);
     }
@@ -435,14 +449,14 @@ fn roce_v2(
     if net.fragment {
         walk.frame.icrc_offset = UNKNOWN;
     }
-    Ok(Outcome::Roce)
+    Ok(Entry::DONE)
 }
 
 const GRH_LEN: usize = 40;
 const GRH_NEXT_BTH: u8 = 0x1B;
 
 #[inline(always)]
-fn roce_v1(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> Result<Outcome, Reason> {
+fn roce_v1(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> Result<Entry, Reason> {
     let at = walk.offset;
     let [_, _, _, _, l0, l1, next, _] = bytes.get::<8>(at).ok_or(Reason::TruncatedHeaders)?;
     if next != GRH_NEXT_BTH {
@@ -463,7 +477,7 @@ fn roce_v1(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> R
     walk.frame.inner_bytes =
         if walk.frame.encap == 0 { 0 } else { (ETHERNET_LEN + GRH_LEN) as u32 + payload_len };
     transport(bytes, at + GRH_LEN, payload_len, walk.frame, trace)?;
-    Ok(Outcome::Roce)
+    Ok(Entry::DONE)
 }
 
 /// The BTH and what follows. `len` is the length from the BTH to the end of the ICRC as the
