@@ -8,7 +8,7 @@ use aya_ebpf::btf_maps::{Array, HashMap, PerCpuArray, RingBuf, Stack};
 use aya_ebpf::macros::btf_map;
 use rocescope_common::abi::maps::MAX_LINKS;
 use rocescope_common::abi::{EventRecord, ExtraKey, ExtraValue, FlowSlot, LinkCounters};
-use rocescope_common::account::FlowKey;
+use rocescope_common::account::{FlowKey, Outcome};
 use rocescope_common::wire::Frame;
 
 const FLOWS_MAX: usize = 65_536;
@@ -42,6 +42,10 @@ pub(crate) static EVENTS: RingBuf<EventRecord, EVENTS_BYTES> = RingBuf::new();
 /// states that it has to walk through small.
 #[btf_map]
 pub(crate) static FRAME: PerCpuArray<Frame, 1> = PerCpuArray::new();
+
+/// What counting a packet gave rise to, on its way from one half of the program to the other.
+#[btf_map]
+pub(crate) static OUTCOME: PerCpuArray<Outcome, 1> = PerCpuArray::new();
 
 /// Where offsets go to be forgotten by the verifier, see `Bytes::settle`.
 #[btf_map]

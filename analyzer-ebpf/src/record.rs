@@ -14,7 +14,9 @@ use rocescope_common::wire::frame::{Kernel, Tag};
 use rocescope_common::wire::{Bytes, Entry, Frame, Meta, parse_into};
 
 use crate::emit;
-use crate::maps::{EXTRA, FLOWS, FRAME, FREE, HAVE_XDP_BUFF_LEN, LINK_MULTIPLIER, LINK_SHIFT, LINKS, SLOTS};
+use crate::maps::{
+    EXTRA, FLOWS, FRAME, FREE, HAVE_XDP_BUFF_LEN, LINK_MULTIPLIER, LINK_SHIFT, LINKS, OUTCOME, SLOTS,
+};
 use crate::packet::{Copied, Linear};
 
 const NOEXIST: u64 = 1;
@@ -96,6 +98,7 @@ fn roce<C: aya_ebpf::EbpfContext>(
     counters: &mut LinkCounters,
     headers: impl FnOnce(&mut emit::Headers) -> u16,
 ) {
+    let Some(scratch) = OUTCOME.get_ptr_mut(0) else { return };
     let now = now();
     let key = FlowKey::of(frame, link);
     let Some((slot, place)) = slot_of(ctx, &key) else {
@@ -108,7 +111,10 @@ fn roce<C: aya_ebpf::EbpfContext>(
         lock((&raw mut (*place).lock).cast());
         let outcome = observe(&mut (*place).stats, frame, now);
         unlock((&raw mut (*place).lock).cast());
-        outcome
+        // Through map memory: the verifier would else walk through what follows once for every
+        // combination of events.
+        scratch.write_volatile(outcome);
+        scratch.read_volatile()
     };
     if outcome.other_port {
         extra(ExtraKey { slot, kind: ExtraKind::PORT, value: frame.src_port }, frame, counters);

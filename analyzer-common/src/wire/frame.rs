@@ -367,9 +367,7 @@ fn one_level<D: Depth>(
             above_ip::<D>(bytes, walk, net, level, trace)
         }
         ethertype::ROCE_V1 => roce_v1(bytes, walk, trace),
-        ethertype::MPLS | ethertype::MPLS_MULTICAST => {
-            tunnel::mpls::<D>(bytes, walk, level, trace)
-        }
+        ethertype::MPLS | ethertype::MPLS_MULTICAST => tunnel::mpls::<D>(bytes, walk, level, trace),
         ethertype::ARP => Err(Reason::Arp),
         ethertype::LLDP => Err(Reason::Lldp),
         ethertype::MAC_CONTROL => Err(Reason::MacControl),
