@@ -1,1 +1,3 @@
 //! rocescope as a library: sources, model and views.
+
+pub mod capture;
