@@ -113,7 +113,7 @@ pub(super) fn is_gzip_damage(e: &io::Error) -> bool {
 }
 
 /// An error met while the first decompressed bytes were read.
-pub(super) fn gzip_open(name: &str, e: io::Error) -> CaptureError {
+pub(super) fn open_error(name: &str, e: io::Error) -> CaptureError {
     if is_gzip_damage(&e) {
         return CaptureError::Corrupt {
             name: name.to_owned(),
