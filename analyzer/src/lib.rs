@@ -3,5 +3,8 @@
 //! A source (`replay`, `live`, `demo`) counts packets and makes [`sample::Sample`]s; it runs behind
 //! a [`feed`]. Views (`report`, `tui`) are functions of samples.
 
+pub mod capture;
 pub mod feed;
+#[cfg(feature = "live")]
+pub mod live;
 pub mod sample;
