@@ -4,4 +4,7 @@
 //! a [`feed`]. Views (`report`, `tui`) are functions of samples.
 
 pub mod feed;
+pub mod peers;
+pub mod retire;
 pub mod sample;
+pub mod table;
