@@ -3,8 +3,11 @@
 //! A source (`replay`, `live`, `demo`) counts packets and makes [`sample::Sample`]s; it runs behind
 //! a [`feed`]. Views (`report`, `tui`) are functions of samples.
 
+pub mod capture;
 pub mod feed;
+pub mod filter;
 pub mod peers;
+pub mod replay;
 pub mod retire;
 pub mod sample;
 pub mod table;
