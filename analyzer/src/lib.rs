@@ -5,3 +5,4 @@
 
 pub mod feed;
 pub mod sample;
+pub mod units;
