@@ -4,5 +4,6 @@
 //! a [`feed`]. Views (`report`, `tui`) are functions of samples.
 
 pub mod feed;
+pub mod report;
 pub mod sample;
 pub mod units;
