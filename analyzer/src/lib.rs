@@ -4,10 +4,15 @@
 //! a [`feed`]. Views (`report`, `tui`) are functions of samples.
 
 pub mod capture;
+pub mod cli;
+pub mod drive;
 pub mod feed;
 pub mod filter;
 pub mod peers;
 pub mod replay;
+pub mod report;
 pub mod retire;
 pub mod sample;
 pub mod table;
+pub mod units;
+pub mod view;

@@ -266,8 +266,7 @@ fn hash_of(hasher: &State, key: &FlowKey) -> u64 {
     };
     state.write_u128(wide(key.src));
     state.write_u128(wide(key.dst));
-    state
-        .write_u64(u64::from(key.dest_qp) | u64::from(key.link) << 32 | u64::from(key.family) << 48);
+    state.write_u64(u64::from(key.dest_qp) | u64::from(key.link) << 32 | u64::from(key.family) << 48);
     state.finish()
 }
 

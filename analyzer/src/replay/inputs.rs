@@ -142,9 +142,11 @@ fn set_apart(taps: &mut [(Option<PathBuf>, TapFiles)], notices: &mut Vec<String>
             .filter_map(|i| taps.get(*i))
             .map(|(folder, _)| folder.as_deref().map(components).unwrap_or_default())
             .collect();
-        let mine = same.iter().position(|i| *i == at).and_then(|i| folders.get(i)).cloned().unwrap_or_default();
+        let mine =
+            same.iter().position(|i| *i == at).and_then(|i| folders.get(i)).cloned().unwrap_or_default();
         let longest = folders.iter().map(Vec::len).max().unwrap_or(0);
-        let tail = |folder: &[String], depth: usize| folder[folder.len() - depth.min(folder.len())..].to_vec();
+        let tail =
+            |folder: &[String], depth: usize| folder[folder.len() - depth.min(folder.len())..].to_vec();
         let depth = (1..=longest)
             .find(|depth| folders.iter().filter(|f| tail(f, *depth) == tail(&mine, *depth)).count() == 1)
             .unwrap_or(longest);

@@ -255,7 +255,10 @@ mod tests {
         assert_eq!(names(&table), ["x.pcapng:eth0", "x.pcapng:1"]);
         // The next file of the rotation, and another section, describe them again.
         links.next_file();
-        links.learn(&[interface(None, 1, 0), interface(Some("eth0"), 1, 1), interface(None, 1, 1)], &mut table);
+        links.learn(
+            &[interface(None, 1, 0), interface(Some("eth0"), 1, 1), interface(None, 1, 1)],
+            &mut table,
+        );
         assert_eq!(names(&table), ["x.pcapng:eth0", "x.pcapng:1", "x.pcapng:0"]);
         assert_eq!(links.resolve(2, &[], 0, &mut table).0, 1);
     }
