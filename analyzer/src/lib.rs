@@ -4,7 +4,17 @@
 //! a [`feed`]. Views (`report`, `tui`) are functions of samples.
 
 pub mod capture;
+pub mod cli;
+pub mod drive;
 pub mod feed;
+pub mod filter;
 #[cfg(feature = "live")]
 pub mod live;
+pub mod peers;
+pub mod replay;
+pub mod report;
+pub mod retire;
 pub mod sample;
+pub mod table;
+pub mod units;
+pub mod view;

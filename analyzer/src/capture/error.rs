@@ -90,6 +90,12 @@ pub enum CaptureError {
 }
 
 impl CaptureError {
+    /// Whether the input only has nothing to give at the moment.
+    #[must_use]
+    pub fn would_block(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == ErrorKind::WouldBlock)
+    }
+
     /// Sorts an I/O error into the cases a user can act on.
     pub(super) fn from_io(name: &str, source: io::Error) -> Self {
         let name = name.to_owned();

@@ -194,7 +194,8 @@ impl Reader {
     ///
     /// # Errors
     /// [`CaptureError::Corrupt`] or [`CaptureError::Io`], once, after all records before the
-    /// damage; later calls give `None`.
+    /// damage; later calls give `None`. An input that [would block](CaptureError::would_block)
+    /// may be asked again.
     #[expect(
         clippy::should_implement_trait,
         reason = "records borrow from the reader, which Iterator cannot express"
@@ -218,6 +219,10 @@ impl Reader {
                     wire_len: found.wire_len,
                     data: self.window.slice(found.start, found.len),
                 }))
+            }
+            // Nothing was consumed of the record: the next call tries again.
+            Err(Stop::Io(source)) if source.kind() == io::ErrorKind::WouldBlock => {
+                Err(CaptureError::from_io(&self.name, source))
             }
             Err(stop) => self.stop(stop).map(|()| None),
         }

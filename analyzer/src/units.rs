@@ -1,0 +1,297 @@
+//! Figures as people read them: three significant digits, decimal prefixes, `-` for unknown.
+//!
+//! Every function has a largest width, so that columns can be laid out without measuring first:
+//!
+//! | function | at most | examples |
+//! |---|---|---|
+//! | [`si`] | 6 | `0`, `999`, `1.25 M`, `125 G` |
+//! | [`bytes`] | 7 | `512 B`, `1.25 MB` |
+//! | [`bit_rate`] | 9 | `0 b/s`, `12.4 Gb/s` |
+//! | [`ratio`] | 7 | `-`, `0 %`, `<0.01 %`, `12.3 %`, `100 %` |
+//! | [`duration`] | 11 | `850 ns`, `12.3 ms`, `2 min 5 s` |
+//! | [`clock_utc`] | 12 | `13:05:09.250` |
+//! | [`time_utc`] | 27 | `2026-03-01 13:05:09.250 UTC` |
+//!
+//! A figure that is not zero is never shown as zero, and one below the whole never as 100 %.
+
+/// What stands for a figure that is not known.
+pub const UNKNOWN: &str = "-";
+
+/// Between groups of three digits: a thin space, one column wide.
+const GROUP: char = '\u{2009}';
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// Three significant digits of `n` with a decimal prefix from `k` to `E`, and a space before it.
+/// Negative and undefined numbers give `-`.
+#[must_use]
+pub fn si(n: f64) -> String {
+    let (figure, prefix) = scaled(n);
+    if prefix.is_empty() { figure } else { format!("{figure} {prefix}") }
+}
+
+/// The figure, and the prefix that goes before its unit.
+fn scaled(n: f64) -> (String, &'static str) {
+    const PREFIXES: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
+    if !n.is_finite() || n < 0.0 {
+        return (UNKNOWN.into(), "");
+    }
+    let mut value = n;
+    let mut last = "E";
+    for prefix in PREFIXES {
+        // 999.5 of one prefix rounds to 1.00 of the next.
+        if value < 999.5 {
+            let whole = prefix.is_empty() && value.fract() == 0.0;
+            return (if whole { format!("{value:.0}") } else { three_digits(value) }, prefix);
+        }
+        last = prefix;
+        value /= 1000.0;
+    }
+    (format!("{:.0}", value * 1000.0), last)
+}
+
+/// `value` below 1000 with three significant digits, at most two of them behind the point.
+fn three_digits(value: f64) -> String {
+    if value >= 99.95 {
+        format!("{value:.0}")
+    } else if value >= 9.995 {
+        format!("{value:.1}")
+    } else if value > 0.0 && value < 0.01 {
+        "<0.01".into()
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+fn with_unit(n: f64, unit: &str) -> String {
+    let (figure, prefix) = scaled(n);
+    if figure == UNKNOWN { figure } else { format!("{figure} {prefix}{unit}") }
+}
+
+/// A rate in bits per second, decimal: `12.4 Gb/s`.
+#[must_use]
+pub fn bit_rate(bits_per_s: f64) -> String {
+    with_unit(bits_per_s, "b/s")
+}
+
+/// A rate of packets or events per second: `1.25 M/s`.
+#[must_use]
+pub fn per_second(n: f64) -> String {
+    with_unit(n, "/s")
+}
+
+/// A number of bytes, decimal: `1.25 MB`.
+#[must_use]
+pub fn bytes(n: u64) -> String {
+    with_unit(n as f64, "B")
+}
+
+/// A fraction of 1 in percent; `-` when it is not known.
+#[must_use]
+pub fn ratio(fraction: Option<f64>) -> String {
+    let Some(percent) = fraction.filter(|f| f.is_finite() && *f >= 0.0).map(|f| f * 100.0) else {
+        return UNKNOWN.into();
+    };
+    if percent == 0.0 {
+        "0 %".into()
+    } else if percent < 0.01 {
+        "<0.01 %".into()
+    } else if (99.95..100.0).contains(&percent) {
+        "99.9 %".into()
+    } else {
+        format!("{} %", three_digits(percent))
+    }
+}
+
+/// All digits of `n`, in groups of three with a thin space between.
+#[must_use]
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::with_capacity(2 * digits.len());
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(GROUP);
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// [`count`], or `-` when it is not known.
+#[must_use]
+pub fn count_or_unknown(n: Option<u64>) -> String {
+    n.map_or_else(|| UNKNOWN.into(), count)
+}
+
+/// A span of time in nanoseconds: two units from a minute on, three digits below.
+#[must_use]
+pub fn duration(ns: u64) -> String {
+    let seconds = ns / NS_PER_S;
+    match seconds {
+        0 => {
+            let (figure, unit) = match ns {
+                0..1_000 => return format!("{ns} ns"),
+                1_000..999_500 => (ns as f64 / 1e3, "µs"),
+                999_500..999_500_000 => (ns as f64 / 1e6, "ms"),
+                _ => (ns as f64 / 1e9, "s"),
+            };
+            format!("{} {unit}", three_digits(figure))
+        }
+        1..60 => format!("{} s", three_digits((ns as f64 / 1e9).min(59.9))),
+        60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
+        86_400..8_640_000 => format!("{} d {} h", seconds / 86_400, seconds / 3_600 % 24),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// The time of day in UTC to the millisecond, of Unix time in nanoseconds.
+#[must_use]
+pub fn clock_utc(ns: u64) -> String {
+    let s = ns / NS_PER_S;
+    let ms = ns / 1_000_000 % 1000;
+    format!("{:02}:{:02}:{:02}.{ms:03}", s / 3_600 % 24, s / 60 % 60, s % 60)
+}
+
+/// Date and time in UTC to the millisecond, of Unix time in nanoseconds.
+#[must_use]
+pub fn time_utc(ns: u64) -> String {
+    let (year, month, day) = date(ns / NS_PER_S / 86_400);
+    format!("{year:04}-{month:02}-{day:02} {} UTC", clock_utc(ns))
+}
+
+/// The Gregorian date, `days` after 1970-01-01.
+fn date(days: u64) -> (u64, u64, u64) {
+    const DAYS_IN_400_YEARS: u64 = 146_097;
+    // Nothing a 64-bit nanosecond count reaches lies beyond the year 2554: the loops are short.
+    let (mut year, mut left) = (1970 + 400 * (days / DAYS_IN_400_YEARS), days % DAYS_IN_400_YEARS);
+    let leap = |y: u64| y.is_multiple_of(4) && (!y.is_multiple_of(100) || y.is_multiple_of(400));
+    while left >= 365 + u64::from(leap(year)) {
+        left -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let mut month = 1;
+    for length in [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if left < length {
+            break;
+        }
+        left -= length;
+        month += 1;
+    }
+    (year, month, left + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_round_into_one_another() {
+        for (n, text) in [
+            (0.0, "0"),
+            (1.0, "1"),
+            (0.5, "0.50"),
+            (0.001, "<0.01"),
+            (999.0, "999"),
+            (999.4, "999"),
+            (999.6, "1.00 k"),
+            (1_000.0, "1.00 k"),
+            (1_250_000.0, "1.25 M"),
+            (9_994.0, "9.99 k"),
+            (9_996.0, "10.0 k"),
+            (99_960.0, "100 k"),
+            (999_499.0, "999 k"),
+            (999_500.0, "1.00 M"),
+            (12.4e9, "12.4 G"),
+            (u64::MAX as f64, "18.4 E"),
+            (f64::NAN, "-"),
+            (f64::INFINITY, "-"),
+            (-1.0, "-"),
+        ] {
+            assert_eq!(si(n), text, "{n}");
+        }
+        assert_eq!(bit_rate(12.4e9), "12.4 Gb/s");
+        assert_eq!(bit_rate(0.0), "0 b/s");
+        assert_eq!(bit_rate(f64::NAN), "-");
+        assert_eq!(per_second(1_250_000.0), "1.25 M/s");
+        assert_eq!(bytes(512), "512 B");
+        assert_eq!(bytes(4_190), "4.19 kB");
+    }
+
+    #[test]
+    fn a_ratio_is_zero_or_whole_only_when_it_is() {
+        for (fraction, text) in [
+            (None, "-"),
+            (Some(f64::NAN), "-"),
+            (Some(0.0), "0 %"),
+            (Some(1e-9), "<0.01 %"),
+            (Some(0.0001), "0.01 %"),
+            (Some(0.0123), "1.23 %"),
+            (Some(0.123), "12.3 %"),
+            (Some(0.999_999), "99.9 %"),
+            (Some(1.0), "100 %"),
+            (Some(1.5), "150 %"),
+        ] {
+            assert_eq!(ratio(fraction), text, "{fraction:?}");
+        }
+    }
+
+    #[test]
+    fn counts_and_durations() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1_000), "1\u{2009}000");
+        assert_eq!(count(1_234_567), "1\u{2009}234\u{2009}567");
+        assert_eq!(count_or_unknown(None), "-");
+        for (ns, text) in [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1_000, "1.00 µs"),
+            (999_499, "999 µs"),
+            (999_500, "1.00 ms"),
+            (12_340_000, "12.3 ms"),
+            (999_600_000, "1.00 s"),
+            (1_500_000_000, "1.50 s"),
+            (59_999_999_999, "59.9 s"),
+            (125_000_000_000, "2 min 5 s"),
+            (3_720_000_000_000, "1 h 2 min"),
+            (273_600_000_000_000, "3 d 4 h"),
+        ] {
+            assert_eq!(duration(ns), text, "{ns}");
+        }
+    }
+
+    #[test]
+    fn dates_across_leap_years() {
+        for (s, text) in [
+            (0, "1970-01-01 00:00:00.000 UTC"),
+            (951_782_399, "2000-02-28 23:59:59.000 UTC"),
+            (951_782_400, "2000-02-29 00:00:00.000 UTC"),
+            (1_709_164_800, "2024-02-29 00:00:00.000 UTC"),
+            (4_107_542_400, "2100-03-01 00:00:00.000 UTC"),
+            (1_767_225_599, "2025-12-31 23:59:59.000 UTC"),
+        ] {
+            assert_eq!(time_utc(s * NS_PER_S), text);
+        }
+        assert_eq!(time_utc(u64::MAX), "2554-07-21 23:34:33.709 UTC");
+        assert_eq!(clock_utc(1_250_000_000), "00:00:01.250");
+    }
+
+    #[test]
+    fn nothing_is_wider_than_promised() {
+        let mut n = 1u64;
+        for _ in 0..64 {
+            for n in [n, n - 1, n + n / 3] {
+                let f = n as f64;
+                assert!(si(f).chars().count() <= 6, "{}", si(f));
+                assert!(bytes(n).chars().count() <= 7, "{}", bytes(n));
+                assert!(bit_rate(f).chars().count() <= 9, "{}", bit_rate(f));
+                assert!(ratio(Some(1.0 / f)).chars().count() <= 7, "{}", ratio(Some(1.0 / f)));
+                let text = duration(n);
+                assert!(text.chars().count() <= 11, "{text}");
+                assert_eq!(time_utc(n).len(), 27);
+            }
+            n = n.saturating_mul(2);
+        }
+    }
+}
