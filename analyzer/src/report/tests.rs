@@ -200,6 +200,18 @@ fn ports_that_found_the_table_full_make_their_number_unknown() {
     assert_eq!(flow.src_port_count, Some(1));
 }
 
+/// In live runs a flow and its further ports are read one after the other: packets between the two
+/// readings are no loss.
+#[test]
+fn ports_read_later_than_their_flow_are_not_lost() {
+    let stats = FlowStats { other_port_packets: 5, other_port_bytes: 500, ..stats(1, 9, 900) };
+    let mut sample = sample(vec![link("a.pcap", None)], vec![(key(0, A, B, 7), stats)]);
+    sample.extra.insert(0, Extra { ports: vec![(2, counter(4, 400))], opcodes: Vec::new() });
+    let report = report(&sample);
+    assert_eq!(report.flows[0].src_port_count, Some(2));
+    assert_eq!(report.entropy.unattributed_bytes, Some(0));
+}
+
 #[test]
 fn rocev1_has_no_ports() {
     for lost_elsewhere in [false, true] {
