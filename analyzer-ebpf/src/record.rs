@@ -2,9 +2,9 @@
 
 use core::arch::asm;
 
-use aya_ebpf::helpers::generated::{
-    bpf_ktime_get_coarse_ns, bpf_spin_lock as lock, bpf_spin_unlock as unlock, bpf_xdp_get_buff_len,
-};
+#[cfg(not(feature = "test-clock"))]
+use aya_ebpf::helpers::generated::bpf_ktime_get_coarse_ns;
+use aya_ebpf::helpers::generated::{bpf_spin_lock as lock, bpf_spin_unlock as unlock, bpf_xdp_get_buff_len};
 use aya_ebpf::programs::{TcContext, XdpContext};
 use aya_log_ebpf::debug;
 use rocescope_common::abi::maps::ExtraKind;

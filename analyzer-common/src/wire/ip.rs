@@ -163,7 +163,13 @@ pub(super) fn v6(
 pub(super) fn above(bytes: &impl Bytes, net: &Net, frame: &mut Frame) -> Result<Upper, Reason> {
     let kind = match net.protocol {
         PROTO_UDP => {
-            let h = bytes.get::<UDP_LEN>(net.upper).ok_or(Reason::TruncatedHeaders)?;
+            let Some(h) = bytes.get::<UDP_LEN>(net.upper) else {
+                // Cut within the UDP header: the ports may be there.
+                return match bytes.get::<4>(net.upper) {
+                    Some([_, _, a, b]) if u16::from_be_bytes([a, b]) == PORT_ROCE => Err(Reason::Truncated),
+                    _ => Err(Reason::TruncatedHeaders),
+                };
+            };
             return match u16::from_be_bytes([h[2], h[3]]) {
                 PORT_ROCE => {
                     frame.src_port = u16::from_be_bytes([h[0], h[1]]);

@@ -1,11 +1,13 @@
 //! The kernel programs: loaded, with maps of the wanted size.
 
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
 use anyhow::{Context as _, Result, anyhow, bail};
 use aya::maps::{HashMap, Map, MapData, PerCpuArray, RingBuf, Stack};
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
 use rocescope_common::abi::maps::MAX_LINKS;
-use rocescope_common::abi::{FlowSlot, Link, LinkCounters, maps};
+use rocescope_common::abi::{ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, maps};
 use rocescope_common::account::FlowKey;
 
 /// The object that the build put into this binary.
@@ -73,9 +75,9 @@ unsafe impl Pod for Data<LinkCounters> {}
 // SAFETY: as above.
 unsafe impl Pod for Data<FlowKey> {}
 // SAFETY: as above.
-unsafe impl Pod for Data<rocescope_common::abi::ExtraKey> {}
+unsafe impl Pod for Data<ExtraKey> {}
 // SAFETY: as above.
-unsafe impl Pod for Data<rocescope_common::abi::ExtraValue> {}
+unsafe impl Pod for Data<ExtraValue> {}
 
 /// How interface indices become link indices, see [`Link::index`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +133,8 @@ impl LinkHash {
 pub struct Programs {
     pub(crate) ebpf: Ebpf,
     pub(crate) slots: MapData,
-    pub(crate) extra: HashMap<MapData, Data<rocescope_common::abi::ExtraKey>, Data<rocescope_common::abi::ExtraValue>>,
+    pub(crate) extra: HashMap<MapData, Data<ExtraKey>, Data<ExtraValue>>,
+    extra_fd: OwnedFd,
     pub(crate) flows: HashMap<MapData, Data<FlowKey>, u32>,
     pub(crate) free: Stack<MapData, u32>,
     pub(crate) links: PerCpuArray<MapData, Data<LinkCounters>>,
@@ -177,9 +180,13 @@ impl Programs {
             ebpf.take_map(name).ok_or_else(|| anyhow!("the kernel programs have no map {name}"))
         };
         let Map::Array(slots) = take(maps::SLOTS)? else { bail!("map {} is no array", maps::SLOTS) };
+        let extra = take(maps::EXTRA)?;
+        let Map::HashMap(extra_data) = &extra else { bail!("map {} is no hash", maps::EXTRA) };
+        let extra_fd = extra_data.fd().as_fd().try_clone_to_owned()?;
         let mut programs = Self {
             slots,
-            extra: take(maps::EXTRA)?.try_into()?,
+            extra: extra.try_into()?,
+            extra_fd,
             flows: take(maps::FLOWS)?.try_into()?,
             free: take(maps::FREE)?.try_into()?,
             links: take(maps::LINKS)?.try_into()?,
@@ -193,6 +200,11 @@ impl Programs {
             programs.free.push(slot, 0).context("the table of free flow slots could not be filled")?;
         }
         Ok(programs)
+    }
+
+    /// The overflow table itself, for what aya has no method for.
+    pub(crate) fn extra_fd(&self) -> BorrowedFd<'_> {
+        self.extra_fd.as_fd()
     }
 
     /// The XDP program of that name, loaded.
