@@ -90,7 +90,8 @@ impl Account {
     fn add_file(&mut self, capture: &Path) -> Result<()> {
         let rows = tshark::read(capture)?;
         let name = capture.file_name().context("a capture without a name")?.to_string_lossy().into_owned();
-        let interfaces: BTreeSet<_> = rows.iter().filter_map(|row| row.number("frame.interface_id", 0)).collect();
+        let interfaces: BTreeSet<_> =
+            rows.iter().filter_map(|row| row.number("frame.interface_id", 0)).collect();
         for row in &rows {
             let frame = packet::decode(row).with_context(|| capture.display().to_string())?;
             let interface = match row.text("frame.interface_name", 0) {

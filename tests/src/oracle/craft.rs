@@ -1,4 +1,7 @@
-#![expect(clippy::cast_possible_truncation, reason = "frames of tests are far below the limits of their length fields")]
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "frames of tests are far below the limits of their length fields"
+)]
 
 //! Frames made for the tests: what no public capture shows.
 //!

@@ -37,11 +37,7 @@ pub fn normalised(protocols: &str) -> String {
 /// Differences between two lists of layer paths, frame by frame, in sentences.
 ///
 /// `ours` may stop early only where `may_stop` says so; it gets our path and tshark's.
-pub fn differences(
-    ours: &[String],
-    theirs: &[String],
-    may_stop: impl Fn(&str, &str) -> bool,
-) -> Vec<String> {
+pub fn differences(ours: &[String], theirs: &[String], may_stop: impl Fn(&str, &str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     if ours.len() != theirs.len() {
         found.push(format!("rocescope gives {} frames, tshark {}", ours.len(), theirs.len()));

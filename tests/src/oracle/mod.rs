@@ -7,6 +7,7 @@
 pub mod account;
 pub mod binary;
 pub mod captures;
+pub mod cases;
 pub mod compare;
 pub mod craft;
 pub mod icrc;

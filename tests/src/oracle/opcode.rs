@@ -81,12 +81,9 @@ pub fn lookup(code: u8) -> Opcode {
         (3, Some((_, name, _))) if low == 0x04 => datagram(name, DETH),
         (3, Some((_, name, _))) if low == 0x05 => datagram(name, DETH + IMMEDIATE),
         (2, _) => unknown(format!("DC_OR_RD_0x{code:02X}")),
-        (4, _) if code == 0x81 => Opcode {
-            extended: Some(0),
-            control: true,
-            cnp: true,
-            ..unknown("CNP".to_owned())
-        },
+        (4, _) if code == 0x81 => {
+            Opcode { extended: Some(0), control: true, cnp: true, ..unknown("CNP".to_owned()) }
+        }
         _ => unknown(format!("UNKNOWN_0x{code:02X}")),
     }
 }
@@ -154,9 +151,8 @@ mod tests {
 
     #[test]
     fn only_requests_and_responses_are_numbered() {
-        let numbered = |which| {
-            (0..=0xFF).filter(|code| lookup(*code).sequence == Some(which)).map(|c| c & 0x1F).count()
-        };
+        let numbered =
+            |which| (0..=0xFF).filter(|code| lookup(*code).sequence == Some(which)).map(|c| c & 0x1F).count();
         assert_eq!(numbered(Sequence::Request), 19 + 12 + 19);
         assert_eq!(numbered(Sequence::Response), 5 + 5);
     }

@@ -2,7 +2,8 @@
 //!
 //! BTH, AETH, RETH and DETH are tshark's own decoding wherever it has one. tshark 4.0 takes CNP,
 //! XRC, FLUSH and ATOMIC WRITE for unknown opcodes and shows nothing behind their BTH; for those
-//! alone the bytes of the UDP payload are read here.
+//! alone, and where a source port keeps it from decoding at all, the bytes of the UDP payload are read
+//! here.
 
 use std::net::IpAddr;
 
@@ -295,35 +296,41 @@ fn version1(row: &Row, above: &Above) -> Result<Content> {
 /// Reads the BTH and what is behind it. `bytes` start with the BTH; `udp_length` is `None` when the
 /// lengths of the packet contradict one another.
 fn behind_bth(row: &Row, bytes: &[u8], udp_length: Option<u64>) -> Result<Packet> {
-    let code = row.number("infiniband.bth.opcode", 0).context("tshark shows no opcode")?;
-    let code = u8::try_from(code).context("an opcode beyond eight bits")?;
+    let own = |offset: usize, count: usize| {
+        bytes.get(offset..offset + count).map(|part| part.iter().fold(0, |sum, b| sum << 8 | u64::from(*b)))
+    };
+    // A source port that is another protocol's well-known port keeps tshark from decoding the BTH.
+    let field = |name: &str, offset: usize, count: usize| {
+        row.number(name, 0).or_else(|| own(offset, count)).with_context(|| format!("no {name}"))
+    };
+    let code = u8::try_from(field("infiniband.bth.opcode", 0, 1)?).context("an opcode beyond eight bits")?;
     let opcode = opcode::lookup(code);
-    let pad = row.number("infiniband.bth.padcnt", 0).context("tshark shows no pad count")?;
+    let pad = match row.number("infiniband.bth.padcnt", 0) {
+        Some(pad) => pad,
+        None => own(1, 1).context("no pad count")? >> 4 & 3,
+    };
     let payload = match (opcode.control, opcode.extended, udp_length) {
         (true, ..) => Some(0),
         (false, Some(extended), Some(length)) => length.checked_sub(8 + 12 + extended + pad + 4),
         _ => None,
     };
     // tshark knows RC, UC and UD up to SEND WITH INVALIDATE.
-    let tshark_knows = matches!(code, 0x00..=0x17 | 0x20..=0x2B | 0x64 | 0x65);
-    let own = |offset: Option<usize>, from: usize, count: usize| {
-        let start = BTH + offset? + from;
-        bytes.get(start..start + count).map(|part| part.iter().fold(0, |sum, b| sum << 8 | u64::from(*b)))
+    let tshark_knows = matches!(code, 0x00..=0x17 | 0x20..=0x2B | 0x64 | 0x65)
+        && row.number("infiniband.bth.opcode", 0).is_some();
+    let behind = |header: Option<usize>, name: &str, from: usize, count: usize| {
+        let start = BTH + header?;
+        if tshark_knows { row.number(name, 0) } else { own(start + from, count) }
     };
-    let syndrome = match (opcode.aeth, tshark_knows) {
-        (Some(_), true) => row.number("infiniband.aeth.syndrome", 0),
-        (aeth, _) => own(aeth, 0, 1),
-    };
-    let dma_length = match (opcode.read_reth, tshark_knows) {
-        (Some(_), true) => row.number("infiniband.reth.dmalen", 0),
-        (reth, _) => own(reth, 12, 4),
-    };
+    let syndrome = behind(opcode.aeth, "infiniband.aeth.syndrome", 0, 1);
+    let dma_length = behind(opcode.read_reth, "infiniband.reth.dmalen", 12, 4);
+    let src_qp = behind(opcode.deth.then_some(0), "infiniband.deth.srcqp", 5, 3);
     let pair = |id: &str, qp: &str| Some((row.number(id, 0)?, row.number(qp, 0)?));
-    let cm = pair("infiniband.cm.req", "infiniband.cm.req.localqpn")
-        .map(|(id, qp)| Cm::Req(id, qp))
-        .or_else(|| {
-            pair("infiniband.cm.rep.remotecommid", "infiniband.cm.rep.localqpn").map(|(id, qp)| Cm::Rep(id, qp))
-        });
+    let cm = pair("infiniband.cm.req", "infiniband.cm.req.localqpn").map(|(id, qp)| Cm::Req(id, qp)).or_else(
+        || {
+            pair("infiniband.cm.rep.remotecommid", "infiniband.cm.rep.localqpn")
+                .map(|(id, qp)| Cm::Rep(id, qp))
+        },
+    );
     let unset = IpAddr::from([0, 0, 0, 0]);
     Ok(Packet {
         src: unset,
@@ -331,8 +338,8 @@ fn behind_bth(row: &Row, bytes: &[u8], udp_length: Option<u64>) -> Result<Packet
         src_port: None,
         roce_version: 2,
         code,
-        dest_qp: row.number("infiniband.bth.destqp", 0).context("tshark shows no destination QP")?,
-        psn: u32::try_from(row.number("infiniband.bth.psn", 0).context("tshark shows no PSN")?)?,
+        dest_qp: field("infiniband.bth.destqp", 5, 3)?,
+        psn: u32::try_from(field("infiniband.bth.psn", 9, 3)?).context("a PSN beyond 24 bits")?,
         payload,
         ecn: None,
         dscp: None,
@@ -343,7 +350,7 @@ fn behind_bth(row: &Row, bytes: &[u8], udp_length: Option<u64>) -> Result<Packet
         inner_bytes: None,
         syndrome,
         dma_length,
-        src_qp: if opcode.deth { row.number("infiniband.deth.srcqp", 0) } else { None },
+        src_qp,
         cm,
         opcode,
     })

@@ -35,9 +35,7 @@ impl Span {
     /// Span of a READ request of `dma_length` bytes (`None`: cut off) at a path MTU (`None`: unknown).
     #[must_use]
     pub fn of_read(dma_length: Option<u64>, mtu: Option<u64>) -> Self {
-        let packets = |size: u64, mtu: u64| {
-            u32::try_from(size.div_ceil(mtu).max(1)).unwrap_or(u32::MAX)
-        };
+        let packets = |size: u64, mtu: u64| u32::try_from(size.div_ceil(mtu).max(1)).unwrap_or(u32::MAX);
         match (dma_length, mtu) {
             (Some(size), Some(mtu)) => Self::Exact(packets(size, mtu)),
             (Some(size), None) => Self::UpTo(packets(size, 256)),

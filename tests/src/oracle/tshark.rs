@@ -133,7 +133,8 @@ impl Row {
         let text = self.text("frame.time_epoch", 0).context("tshark gave a frame no time")?;
         let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
         let nanos = format!("{fraction:0<9}");
-        let parse = || Some(seconds.parse::<u64>().ok()? * 1_000_000_000 + nanos.get(..9)?.parse::<u64>().ok()?);
+        let parse =
+            || Some(seconds.parse::<u64>().ok()? * 1_000_000_000 + nanos.get(..9)?.parse::<u64>().ok()?);
         parse().with_context(|| format!("tshark gave the time {text:?}"))
     }
 }
@@ -147,7 +148,9 @@ pub fn available() -> Result<bool> {
         return Ok(true);
     }
     if std::env::var("CI").is_ok_and(|value| value == "true") {
-        bail!("tshark is not installed, but these tests must not be skipped in CI: install the package tshark");
+        bail!(
+            "tshark is not installed, but these tests must not be skipped in CI: install the package tshark"
+        );
     }
     println!("SKIP: tshark is not installed, so replay is not compared with it (install the package tshark)");
     Ok(false)
