@@ -3,6 +3,8 @@
 //! They were right when they were written: `replay_vs_tshark` held them against tshark. After a
 //! change that is meant to alter reports, run that test, then this one with `ROCESCOPE_BLESS=1`.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests may fail like a test")]
+
 use std::path::{Path, PathBuf};
 
 use rocescope_tests::oracle::{binary, captures};

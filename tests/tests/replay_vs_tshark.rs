@@ -3,6 +3,8 @@
 //! The first tests hold that accounting itself against what the programs, queues and drivers that
 //! made the traffic said about it; they need no rocescope.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests may fail like a test")]
+
 use std::path::{Path, PathBuf};
 
 use rocescope_tests::oracle::account::Account;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 /// The folder of captures that belong to the tests.
 #[must_use]
@@ -50,4 +50,42 @@ fn is_capture(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let plain = name.strip_suffix(".gz").unwrap_or(&name);
     Path::new(plain).extension().is_some_and(|extension| extension == "pcap" || extension == "pcapng")
+}
+
+/// The frames of a plain pcap file.
+#[derive(Debug)]
+pub struct Plain {
+    /// 1 Ethernet, 101 raw IP, 113 and 276 Linux cooked.
+    pub link_type: u32,
+    /// Captured bytes, and length on the wire.
+    pub frames: Vec<(Vec<u8>, u32)>,
+}
+
+/// Reads a plain pcap file; `None` when it is of another kind (pcapng, gzip).
+///
+/// # Errors
+/// When the file cannot be read, or ends within a record.
+pub fn plain(path: &Path) -> Result<Option<Plain>> {
+    let file = std::fs::read(path).with_context(|| path.display().to_string())?;
+    let big = match file.get(..4) {
+        Some([0xA1, 0xB2, 0xC3 | 0x3C, 0xD4 | 0x4D]) => true,
+        Some([0xD4 | 0x4D, 0xC3 | 0x3C, 0xB2, 0xA1]) => false,
+        _ => return Ok(None),
+    };
+    let word = |at: usize| -> Option<u32> {
+        let bytes = file.get(at..at + 4)?.try_into().ok()?;
+        Some(if big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
+    };
+    // The upper half of the link type's word says how long the FCS is, where it is known.
+    let link_type = word(20).context("no file header")? & 0xFFFF;
+    let (mut frames, mut at) = (Vec::new(), 24);
+    while at < file.len() {
+        let (Some(kept), Some(length)) = (word(at + 8), word(at + 12)) else {
+            bail!("a record without header")
+        };
+        let end = at + 16 + usize::try_from(kept)?;
+        frames.push((file.get(at + 16..end).context("a record that is cut off")?.to_vec(), length));
+        at = end;
+    }
+    Ok(Some(Plain { link_type, frames }))
 }

@@ -44,6 +44,7 @@ fn case(name: &'static str, file: Vec<u8>, packets: u64, flows: usize) -> Case {
     Case { name, file, packets, flows }
 }
 
+/// Packets in Ethernet, a millisecond apart, as a file.
 fn in_ethernet(packets: &[Roce]) -> Vec<u8> {
     let frames = packets.iter().map(|packet| craft::ethernet(0x0800, &packet.ipv4())).collect();
     craft::pcap(1, &craft::in_sequence(frames))
@@ -105,7 +106,7 @@ fn sequence_numbers() -> Vec<Case> {
         [first(9, 1024), read(10, 10_000), send(20), read(21, 0), send(22), send(25), read(21, 0)];
     let after_gap = [read(10, 1000), read(10, 1000), send(20), send(13)];
     let mtu_changes = [first(0, 256), read(1, 1024), send(5), first(6, 4096), read(7, 4097), send(9)];
-    let mut wide: Vec<_> = vec![read(5, u32::MAX)];
+    let mut wide: Vec<_> = vec![read(5, 1 << 31)];
     wide.extend([6, 65_000, 200_000, 5].map(send));
     vec![
         case("wrap.pcap", list(&[0xFF_FFFE, 0xFF_FFFF, 0, 1, 0xFF_FFFF, 2]), 6, 1),
@@ -133,14 +134,19 @@ fn source_ports_and_entropy() -> Vec<Case> {
     let packet = |index: u32, src_port| Roce { src_port, psn: index, payload: 100, ..Roce::default() };
     // 69 is TFTP's and 4789 VXLAN's as destination; as sources they mean nothing.
     let mut packets = vec![packet(0, 69), packet(1, 4789), packet(2, 4791), packet(3, 0)];
-    packets.extend((0..40).map(|i| packet(4 + i, 50_000 + (i / 2) as u16)));
+    packets.extend(
+        (4..).zip(50_000..50_020).flat_map(|(psn, port)| [packet(psn, port), packet(psn + 20, port)]),
+    );
     vec![case("ports.pcap", in_ethernet(&packets), 44, 1)]
 }
+
+type Wrap = dyn Fn(&[u8], &[u8]) -> Vec<u8>;
 
 fn tunnels_and_mirrors() -> Vec<Case> {
     const VXLAN: [u8; 8] = [8, 0, 0, 0, 0, 0, 42, 0];
     const ERSPAN2: [u8; 16] = [0x10, 0, 0x88, 0xBE, 0, 0, 0, 9, 0x10, 0x64, 0, 1, 0, 0, 0, 2];
-    let around = |name, wrap: &dyn Fn(&[u8], &[u8]) -> Vec<u8>| {
+    // Both the packet and the Ethernet frame around it are offered to be wrapped.
+    let around = |name, wrap: &Wrap| {
         let frame = |psn| {
             let packet = Roce { psn, class: 2, payload: 256, ..Roce::default() }.ipv4();
             wrap(&packet, &craft::ethernet(0x0800, &packet))
@@ -184,8 +190,8 @@ fn ipv6_extension_headers() -> Vec<Case> {
     let plain = Roce { payload: 64, class: 0x8B, ..Roce::default() }.ipv6();
     let with = |first: u8, header: &[u8]| {
         let mut packet = plain.clone();
-        let length = (plain.len() - 40 + header.len()) as u16;
-        packet[4..6].copy_from_slice(&length.to_be_bytes());
+        let length = plain.len() - 40 + header.len();
+        packet[4..6].copy_from_slice(&craft::length(length));
         packet[6] = first;
         packet.splice(40..40, header.iter().copied());
         craft::ethernet(0x86DD, &packet)

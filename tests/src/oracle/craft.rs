@@ -1,11 +1,11 @@
+//! Frames made for the tests: what no public capture shows.
+//!
+//! Addresses are from the ranges for documentation. Every packet has a right ICRC unless it is cut.
+
 #![expect(
     clippy::cast_possible_truncation,
     reason = "frames of tests are far below the limits of their length fields"
 )]
-
-//! Frames made for the tests: what no public capture shows.
-//!
-//! Addresses are from the ranges for documentation. Every packet has a right ICRC unless it is cut.
 
 use super::icrc;
 
@@ -78,7 +78,7 @@ impl Roce {
         let transport = self.transport();
         let mut bytes = self.src_port.to_be_bytes().to_vec();
         bytes.extend(4791_u16.to_be_bytes());
-        bytes.extend(((8 + transport.len() + 4) as u16).to_be_bytes());
+        bytes.extend(length(8 + transport.len() + 4));
         bytes.extend([0, 0]);
         bytes.extend(transport);
         bytes
@@ -118,11 +118,17 @@ fn with_icrc(mut bytes: Vec<u8>, grh: bool) -> Vec<u8> {
     bytes
 }
 
+/// A length as headers carry it.
+#[must_use]
+pub fn length(bytes: usize) -> [u8; 2] {
+    (bytes as u16).to_be_bytes()
+}
+
 /// An IPv4 header in front of `length` bytes.
 #[must_use]
 pub fn ipv4_header(protocol: u8, class: u8, length: usize, ends: (u8, u8)) -> Vec<u8> {
     let mut bytes = vec![0x45, class];
-    bytes.extend(((20 + length) as u16).to_be_bytes());
+    bytes.extend(self::length(20 + length));
     bytes.extend([0, 7, 0x40, 0, 64, protocol, 0, 0, 192, 0, 2, ends.0, 192, 0, 2, ends.1]);
     let sum: u32 = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
     let folded = (sum & 0xFFFF) + (sum >> 16);
@@ -135,7 +141,7 @@ pub fn ipv4_header(protocol: u8, class: u8, length: usize, ends: (u8, u8)) -> Ve
 #[must_use]
 pub fn ipv6_header(next: u8, class: u8, length: usize, ends: (u8, u8)) -> Vec<u8> {
     let mut bytes = vec![0x60 | class >> 4, class << 4, 0, 0];
-    bytes.extend((length as u16).to_be_bytes());
+    bytes.extend(self::length(length));
     bytes.extend([next, 64]);
     for end in [ends.0, ends.1] {
         bytes.extend([0x20, 0x01, 0x0D, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, end]);
@@ -176,7 +182,7 @@ pub fn carried(protocol: u8, header: &[u8], inner: &[u8]) -> Vec<u8> {
 pub fn tunnelled(port: u16, header: &[u8], inner: &[u8]) -> Vec<u8> {
     let mut udp = vec![0xD0, 1];
     udp.extend(port.to_be_bytes());
-    udp.extend(((8 + header.len() + inner.len()) as u16).to_be_bytes());
+    udp.extend(length(8 + header.len() + inner.len()));
     udp.extend([0, 0]);
     udp.extend(header);
     carried(17, &udp, inner)
@@ -263,7 +269,7 @@ fn pad(bytes: &mut Vec<u8>) {
 
 fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
     body.extend(code.to_be_bytes());
-    body.extend((value.len() as u16).to_be_bytes());
+    body.extend(length(value.len()));
     body.extend(value);
     pad(body);
 }

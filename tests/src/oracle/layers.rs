@@ -5,7 +5,7 @@
 //! (`data` and everything above a transport).
 
 /// Layers that may stand above a RoCE packet, as tshark names them.
-const CARRIERS: [&str; 14] = [
+const CARRIERS: [&str; 15] = [
     "eth",
     "sll",
     "raw",
@@ -19,6 +19,7 @@ const CARRIERS: [&str; 14] = [
     "vxlan",
     "geneve",
     "mpls",
+    "nsh",
     "infiniband",
 ];
 

@@ -33,7 +33,7 @@ pub struct Frame {
 pub enum Content {
     /// A RoCE packet.
     Roce(Box<Packet>),
-    /// To port 4791 (or RoCEv1), but its Base Transport Header was not captured whole.
+    /// To port 4791 (or RoCEv1), but cut between the UDP header and the end of the BTH.
     Truncated,
     /// Anything else.
     Other,
@@ -243,7 +243,9 @@ impl Above {
 fn version2(row: &Row, above: &Above) -> Result<Content> {
     let payload = row.bytes("udp.payload", above.udp);
     if payload.len() < BTH {
-        return Ok(Content::Truncated);
+        // A UDP header that is itself cut may be read as far as it goes, or not at all.
+        let whole = row.text("udp.checksum", above.udp).is_some();
+        return Ok(if whole { Content::Truncated } else { Content::Other });
     }
     let (family, index) =
         if above.last_is_v6 { ("ipv6", above.ipv6 - 1) } else { ("ip", above.ip.saturating_sub(1)) };

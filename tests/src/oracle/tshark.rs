@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
-const FIELDS: [&str; 50] = [
+const FIELDS: [&str; 51] = [
     "frame.time_epoch",
     "frame.len",
     "frame.protocols",
@@ -41,6 +41,7 @@ const FIELDS: [&str; 50] = [
     "udp.srcport",
     "udp.dstport",
     "udp.length",
+    "udp.checksum",
     "udp.payload",
     "gre.proto",
     "gre.flags.sequence_number",
@@ -65,7 +66,7 @@ const FIELDS: [&str; 50] = [
 ];
 
 /// Protocols that stay enabled: those that carry RoCE, and those without which tshark shows nothing.
-const KEPT: [&str; 18] = [
+const KEPT: [&str; 19] = [
     "frame",
     "eth",
     "ethertype",
@@ -81,6 +82,7 @@ const KEPT: [&str; 18] = [
     "vxlan",
     "geneve",
     "mpls",
+    "nsh",
     "infiniband",
     "data",
     "null",
