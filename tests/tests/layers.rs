@@ -8,10 +8,10 @@
 use std::path::{Path, PathBuf};
 
 use rocescope_common::wire::frame::{Full, PCP_NONE, Tag, UNKNOWN, VLAN_UNKNOWN};
-use rocescope_common::wire::{Entry, Frame, Layer, Meta, Reason, Trace, cooked, parse};
+use rocescope_common::wire::{self, Entry, Frame, Layer, Meta, Reason, Trace, cooked, parse};
 use rocescope_tests::oracle::captures::{self, Plain};
 use rocescope_tests::oracle::packet::{self, Content, Packet};
-use rocescope_tests::oracle::{cases, layers, tshark};
+use rocescope_tests::oracle::{cases, icrc, layers, tshark};
 
 /// Capture, the most frequent path in it, and how many frames have that path.
 const EXPECTED: [(&str, &str, usize); 33] = [
@@ -176,6 +176,19 @@ fn fields(ours: &Frame, theirs: &Packet) -> Vec<Field> {
     list
 }
 
+/// Whether the ICRC holds by the tests' own computation; `None` when the packet is not whole, or has
+/// extension headers, which that computation does not know.
+fn invariant(bytes: &[u8], frame: &Frame) -> Option<bool> {
+    let at = |offset: u32| usize::try_from(offset).ok();
+    let (ip, bth, end) = (at(frame.ip_offset)?, at(frame.bth_offset)?, at(frame.icrc_offset)?);
+    let plain =
+        bth - ip == if frame.roce_version == 1 { 40 } else { [28, 48][usize::from(frame.family == 6)] };
+    if !plain {
+        return None;
+    }
+    icrc::holds(bytes.get(ip..end.checked_add(4)?)?, frame.roce_version == 1)
+}
+
 fn compare_frames(name: &str, plain: &Plain, rows: &[tshark::Row], found: &mut Vec<String>) {
     assert_eq!(plain.frames.len(), rows.len(), "frames of {name}");
     for (number, ((bytes, len), row)) in (1..).zip(plain.frames.iter().zip(rows)) {
@@ -186,6 +199,10 @@ fn compare_frames(name: &str, plain: &Plain, rows: &[tshark::Row], found: &mut V
                 found.extend(differing.map(|(field, a, b)| {
                     format!("{name} frame {number}: {field}: rocescope {a:?}, tshark {b:?}")
                 }));
+                let (said, computed) = (wire::icrc::check(&bytes.as_slice(), &ours), invariant(bytes, &ours));
+                if computed.is_some_and(|computed| said != Some(computed)) {
+                    found.push(format!("{name} frame {number}: ICRC {said:?}, computed {computed:?}"));
+                }
             }
             (Err(Reason::Truncated), Content::Truncated) => {}
             (Err(reason), Content::Other) if reason != Reason::Truncated => {}
@@ -203,6 +220,7 @@ fn the_parser_reads_the_fields_that_tshark_does() {
     }
     let folder = tempfile::tempdir().unwrap();
     let mut all = captures::own().unwrap();
+    all.extend(captures::further().unwrap());
     for case in cases::all() {
         all.push(folder.path().join(case.name));
         std::fs::write(folder.path().join(case.name), case.file).unwrap();

@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use rocescope_tests::oracle::account::Account;
+use rocescope_tests::oracle::craft::{self, Captured, Roce};
 use rocescope_tests::oracle::{binary, captures, cases, compare, tshark};
 use serde_json::{Value, json};
 
@@ -184,6 +185,48 @@ fn uneven_uplinks_give_the_imbalance_of_their_bytes() {
     }
     let without = binary::replay(&files, [] as [&str; 0]).unwrap();
     assert_eq!(without["imbalance"], json!([]), "no group was named");
+}
+
+/// A capture written in parts is one link when it is named as such.
+#[test]
+fn parts_of_one_tap() {
+    if !tshark::available().unwrap() {
+        return;
+    }
+    let packets = |psns: std::ops::Range<u32>| {
+        psns.map(|psn| craft::ethernet(0x0800, &Roce { psn, payload: 99, ..Roce::default() }.ipv4()))
+            .collect()
+    };
+    let all = craft::in_sequence(packets(0..20));
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, frames: &[Captured]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, craft::pcap(1, frames)).unwrap();
+        path
+    };
+    let parts = [write("one.pcap", &all[..7]), write("other.pcap", &all[7..])];
+    let whole = write("leaf1", &all);
+    let named = format!("leaf1={},{}", parts[0].display(), parts[1].display());
+    let report = binary::replay(&[], ["--tap", &named]).unwrap();
+    let differences = compare::differences(&report, &account(&[whole]).report());
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+/// What a capture says it dropped stands beside the counts; a capture that says nothing gives null.
+#[test]
+fn drops_of_the_capture() {
+    let frames = craft::in_sequence(vec![craft::ethernet(0x0800, &Roce::default().ipv4())]);
+    let folder = tempfile::tempdir().unwrap();
+    let drops = |name: &str, file: Vec<u8>| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, file).unwrap();
+        binary::replay(&[path], [] as [&str; 0]).unwrap()["totals"]["lost"]["capture_drops"].clone()
+    };
+    let pcapng = craft::pcapng(&["eth0"], &frames);
+    let said = craft::with_drops(pcapng.clone(), frames[0].time_ns, 7);
+    assert_eq!(drops("said.pcapng", said), 7);
+    assert_eq!(drops("unsaid.pcapng", pcapng), Value::Null);
+    assert_eq!(drops("plain.pcap", craft::pcap(1, &frames)), Value::Null);
 }
 
 // ---------------------------------------------------------------------------------------------

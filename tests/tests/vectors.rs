@@ -166,3 +166,21 @@ fn replay_reads_them_as_the_table_says() {
     }
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
 }
+
+/// The bit errors of a faulty link, and only those, show in the ICRC.
+#[test]
+fn corrupted_packets_are_those_with_a_wrong_icrc() {
+    let wrong = |name: &str| {
+        let plain = captures::plain(&captures::folder().join(name)).unwrap().expect("a plain pcap file");
+        let whole = plain.frames.iter().filter(|(bytes, length)| bytes.len() == *length as usize);
+        let packets = whole.map(|(bytes, _)| {
+            let end = 14 + word(bytes, 16);
+            icrc::holds(&bytes[14..end], false).expect("a RoCE packet")
+        });
+        let (right, wrong): (Vec<_>, Vec<_>) = packets.partition(|holds| *holds);
+        (right.len(), wrong.len())
+    };
+    assert_eq!(wrong("b5_ops_full.h0.pcap"), (172, 0));
+    assert_eq!(wrong("g_rnr.h0.pcap"), (111, 0));
+    assert_eq!(wrong("e5_corrupt_full.h1.pcap"), (68, 3));
+}

@@ -32,6 +32,7 @@ pub fn all() -> Vec<Case> {
         frames_cut_short(),
         settings_that_change(),
         raw_ip_and_frames_out_of_time_order(),
+        cooked_captures(),
         several_interfaces_in_one_file(),
         datagrams_state_their_source(),
     ]
@@ -282,6 +283,15 @@ fn raw_ip_and_frames_out_of_time_order() -> Vec<Case> {
         case("times.pcap", craft::pcap(1, &frames), 3, 1),
         case("empty.pcap", craft::pcap(1, &[]), 0, 0),
     ]
+}
+
+fn cooked_captures() -> Vec<Case> {
+    // The same packets leave one interface and arrive at another.
+    let frames = (0..6).map(|number| {
+        let packet = Roce { psn: number / 2, payload: 32, ..Roce::default() }.ipv4();
+        craft::cooked(number % 2 == 0, 0x0800, &packet)
+    });
+    vec![case("cooked.pcap", craft::pcap(113, &craft::in_sequence(frames.collect())), 6, 2)]
 }
 
 fn several_interfaces_in_one_file() -> Vec<Case> {

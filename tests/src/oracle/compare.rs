@@ -68,7 +68,7 @@ fn matched(
         match ours.get(key) {
             Some(our) => compare(&place, our, their, found),
             None => {
-                found.push(format!("{place}: not in the report, tshark has {} packets", their["packets"]))
+                found.push(format!("{place}: not in the report, tshark has {} packets", their["packets"]));
             }
         }
     }
@@ -231,11 +231,13 @@ fn source_ports(place: &str, ours: &Value, theirs: &Value, found: &mut Vec<Strin
     }
 }
 
-/// `inner_vlan` may be named or not: the definition lists vlan, pcp, dscp and encapsulation.
+/// The definition lists vlan, pcp, dscp and encapsulation; a report may also name these two.
 fn mixed(place: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>) {
     let names = |value: &Value| {
         let list = value.as_array().into_iter().flatten();
-        list.map(text).filter(|name| name != "inner_vlan").collect::<BTreeSet<_>>()
+        list.map(text)
+            .filter(|name| !matches!(name.as_str(), "inner_vlan" | "roce_version"))
+            .collect::<BTreeSet<_>>()
     };
     let (our, their) = (names(&ours["mixed"]), names(&theirs["mixed"]));
     if our != their {

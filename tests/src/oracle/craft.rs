@@ -263,6 +263,26 @@ pub fn pcapng(interfaces: &[&str], frames: &[Captured]) -> Vec<u8> {
     file
 }
 
+/// Closes a pcapng file of [`pcapng`] with what its first interface dropped.
+#[must_use]
+pub fn with_drops(mut file: Vec<u8>, time_ns: u64, dropped: u64) -> Vec<u8> {
+    let mut body = 0_u32.to_be_bytes().to_vec();
+    body.extend(time_ns.to_be_bytes());
+    option(&mut body, 5, &dropped.to_be_bytes());
+    option(&mut body, 0, &[]);
+    block(&mut file, 5, &body);
+    file
+}
+
+/// A Linux cooked header of version 1 in front of a packet; `sent` by this host, or received.
+#[must_use]
+pub fn cooked(sent: bool, ethertype: u16, packet: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0, if sent { 4 } else { 0 }, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0];
+    bytes.extend(ethertype.to_be_bytes());
+    bytes.extend(packet);
+    bytes
+}
+
 fn pad(bytes: &mut Vec<u8>) {
     bytes.resize(bytes.len().next_multiple_of(4), 0);
 }
