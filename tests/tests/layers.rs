@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rocescope_common::wire::frame::{Full, PCP_NONE, Tag, UNKNOWN, VLAN_UNKNOWN};
+use rocescope_common::wire::frame::{Encap, Full, PCP_NONE, Tag, UNKNOWN, VLAN_UNKNOWN};
 use rocescope_common::wire::{self, Entry, Frame, Layer, Meta, Reason, Trace, cooked, parse};
 use rocescope_tests::oracle::captures::{self, Plain};
 use rocescope_tests::oracle::packet::{self, Content, Packet};
@@ -199,7 +199,19 @@ fn compare_frames(name: &str, plain: &Plain, rows: &[tshark::Row], found: &mut V
                 found.extend(differing.map(|(field, a, b)| {
                     format!("{name} frame {number}: {field}: rocescope {a:?}, tshark {b:?}")
                 }));
-                let (said, computed) = (wire::icrc::check(&bytes.as_slice(), &ours), invariant(bytes, &ours));
+                let tunnels: Vec<_> = ours
+                    .encap
+                    .to_le_bytes()
+                    .into_iter()
+                    .filter_map(Encap::from_byte)
+                    .map(Encap::name)
+                    .collect();
+                let tunnels = (!tunnels.is_empty()).then(|| tunnels.join("+"));
+                if tunnels != theirs.encapsulation {
+                    let theirs = &theirs.encapsulation;
+                    found.push(format!("{name} frame {number}: tunnels {tunnels:?}, tshark {theirs:?}"));
+                }
+                let (said, computed) = (wire::icrc::check(bytes, &ours), invariant(bytes, &ours));
                 if computed.is_some_and(|computed| said != Some(computed)) {
                     found.push(format!("{name} frame {number}: ICRC {said:?}, computed {computed:?}"));
                 }

@@ -35,7 +35,6 @@ pub struct Account {
 /// Per-flow counters.
 #[derive(Debug, Default)]
 pub struct Flow {
-    roce_version: u64,
     packets: u64,
     bytes: u64,
     inner_bytes: Option<u64>,
@@ -67,6 +66,7 @@ struct Setting {
     pcp: Option<u64>,
     dscp: Option<u64>,
     encapsulation: Option<String>,
+    roce_version: u64,
 }
 
 fn widen(window: &mut Option<(u64, u64)>, time: u64) {
@@ -252,7 +252,6 @@ impl Flow {
         let opcode = &packet.opcode;
         self.packets += 1;
         self.bytes += len;
-        self.roce_version = if self.roce_version == 0 { packet.roce_version } else { self.roce_version };
         widen(&mut self.window, time);
         if let Some(inner) = packet.inner_bytes {
             *self.inner_bytes.get_or_insert(0) += inner;
@@ -314,6 +313,7 @@ impl Flow {
             pcp: packet.pcp,
             dscp: packet.dscp,
             encapsulation: packet.encapsulation.clone(),
+            roce_version: packet.roce_version,
         };
         let first = self.first_setting.get_or_insert_with(|| now.clone());
         let changed = [
@@ -322,6 +322,7 @@ impl Flow {
             ("pcp", first.pcp != now.pcp),
             ("dscp", first.dscp != now.dscp),
             ("encapsulation", first.encapsulation != now.encapsulation),
+            ("roce_version", first.roce_version != now.roce_version),
         ];
         self.mixed.extend(changed.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name));
     }
@@ -358,7 +359,7 @@ impl Flow {
         let setting = self.first_setting.as_ref();
         let value = json!({
             "link": link, "direction": null, "src": src.to_string(), "dst": dst.to_string(),
-            "dest_qp": dest_qp, "roce_version": self.roce_version,
+            "dest_qp": dest_qp, "roce_version": setting.map(|s| s.roce_version),
             "packets": self.packets, "bytes": self.bytes, "inner_bytes": self.inner_bytes,
             "payload_bytes": self.payload_bytes, "payload_unknown": self.payload_unknown,
             "first_ns": self.window.map(|w| w.0), "last_ns": self.window.map(|w| w.1),

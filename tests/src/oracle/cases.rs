@@ -127,8 +127,14 @@ fn version_1_of_the_protocol() -> Vec<Case> {
         Roce { opcode: 0x0A, psn: 6, class: 3, extended: reth(9), payload: 9, ..Roce::default() },
         Roce { opcode: 0x11, psn: 6, extended: aeth(0), ends: (2, 1), ..Roce::default() },
     ];
-    let frames = packets.iter().map(|packet| craft::ethernet(0x8915, &packet.grh())).collect();
-    vec![case("v1.pcap", file_of(frames), 3, 2)]
+    let first = |packet: &Roce| craft::ethernet(0x8915, &packet.grh());
+    let second = |packet: &Roce| craft::ethernet(0x86DD, &packet.ipv6());
+    // A GID may be an IPv6 address: then both versions are the same flow.
+    let both = vec![second(&packets[0]), first(&packets[1]), second(&packets[1])];
+    vec![
+        case("v1.pcap", file_of(packets.iter().map(first).collect()), 3, 2),
+        case("both.pcap", file_of(both), 3, 1),
+    ]
 }
 
 fn source_ports_and_entropy() -> Vec<Case> {

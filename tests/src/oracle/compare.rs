@@ -10,9 +10,6 @@ const LISTED_PORTS: usize = 16;
 /// Sums of floating-point numbers depend on their order by about this much.
 const TOLERANCE: f64 = 1e-9;
 
-/// Names of tunnels that the definitions give to the letter.
-const NAMED: [&str; 6] = ["vxlan", "gre", "erspan1", "erspan2", "erspan3", "geneve"];
-
 /// Every difference, in sentences: what, the report's value, and the value it should have.
 #[must_use]
 pub fn differences(report: &Value, expected: &Value) -> Vec<String> {
@@ -198,7 +195,6 @@ fn flow(place: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>) {
     }
     source_ports(place, ours, theirs, found);
     mixed(place, ours, theirs, found);
-    encapsulation(place, ours, theirs, found);
     let peer = &theirs["peer_qp"];
     if peer.is_object() && peer["is"] != ours["peer_qp"] {
         found.push(format!("{place}: peer_qp {}, the packets state {}", ours["peer_qp"], peer["is"]));
@@ -231,26 +227,12 @@ fn source_ports(place: &str, ours: &Value, theirs: &Value, found: &mut Vec<Strin
     }
 }
 
-/// The definition lists vlan, pcp, dscp and encapsulation; a report may also name these two.
+/// A set: the order of the names says nothing.
 fn mixed(place: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>) {
-    let names = |value: &Value| {
-        let list = value.as_array().into_iter().flatten();
-        list.map(text)
-            .filter(|name| !matches!(name.as_str(), "inner_vlan" | "roce_version"))
-            .collect::<BTreeSet<_>>()
-    };
+    let names = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<BTreeSet<_>>();
     let (our, their) = (names(&ours["mixed"]), names(&theirs["mixed"]));
     if our != their {
         found.push(format!("{place}: mixed {our:?}, tshark {their:?}"));
-    }
-}
-
-/// Names that the definitions do not give must only be there.
-fn encapsulation(place: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>) {
-    let (our, their) = (&ours["encapsulation"], &theirs["encapsulation"]);
-    let named = their.as_str().is_none_or(|names| names.split('+').all(|name| NAMED.contains(&name)));
-    if our.is_null() != their.is_null() || (named && our != their) {
-        found.push(format!("{place}: encapsulation {our}, tshark {their}"));
     }
 }
 
