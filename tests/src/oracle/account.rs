@@ -224,8 +224,10 @@ impl Account {
     /// The QP at the sending end, where the packets state it: `{"is": QP or null}`, or `"unstated"`.
     fn peer(&self, (link, src, dst, dest_qp): &FlowKey, flow: &Flow) -> Value {
         let one = |stated: &BTreeSet<u64>| json!({ "is": stated.first().filter(|_| stated.len() == 1) });
+        // A queue pair has one transport: what else uses its number makes the datagrams' word doubtful.
+        let datagrams_only = flow.opcodes.keys().all(|code| code >> 5 == 3 || *code == 0x81);
         if !flow.src_qps.is_empty() {
-            return one(&flow.src_qps);
+            return if datagrams_only { one(&flow.src_qps) } else { json!("unstated") };
         }
         let mut stated = BTreeSet::new();
         for (req_link, a, b, req) in &self.cm {
