@@ -3,7 +3,7 @@
 //! The first tests hold that accounting itself against what the programs, queues and drivers that
 //! made the traffic said about it; they need no rocescope.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests may fail like a test")]
+#![expect(clippy::expect_used, reason = "a helper of tests may fail like a test")]
 
 use std::path::{Path, PathBuf};
 
@@ -20,21 +20,23 @@ fn account(files: &[PathBuf]) -> Account {
     Account::of_files(files).expect("tshark's accounting")
 }
 
-/// Replays the files and fails with every difference to tshark's accounting.
-fn hold_against_tshark(sets: &[Vec<PathBuf>]) {
-    let mut found = Vec::new();
-    for files in sets {
-        let name =
-            files.iter().map(|f| f.file_name().unwrap().to_string_lossy()).collect::<Vec<_>>().join(" ");
-        match binary::replay(files, [] as [&str; 0]) {
-            Ok(report) => {
-                let differences = compare::differences(&report, &account(files).report());
-                found.extend(differences.into_iter().map(|line| format!("{name}: {line}")));
-            }
-            Err(error) => found.push(format!("{name}: {error:#}")),
-        }
-    }
+/// Replays files and gives every difference to an accounting of them.
+fn differences(files: &[PathBuf], account: &Account) -> Vec<String> {
+    let names: Vec<_> = files.iter().filter_map(|file| file.file_name()?.to_str()).collect();
+    let found = match binary::replay(files, [] as [&str; 0]) {
+        Ok(report) => compare::differences(&report, &account.report()),
+        Err(error) => vec![format!("{error:#}")],
+    };
+    found.into_iter().map(|line| format!("{}: {line}", names.join(" "))).collect()
+}
+
+fn none(found: &[String]) {
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
+}
+
+/// Replays sets of files, each at once, and fails with every difference to tshark's accounting.
+fn hold_against_tshark(sets: &[Vec<PathBuf>]) {
+    none(&sets.iter().flat_map(|files| differences(files, &account(files))).collect::<Vec<_>>());
 }
 
 // ---------------------------------------------------------------------------------------------
@@ -208,8 +210,7 @@ fn parts_of_one_tap() {
     let whole = write("leaf1", &all);
     let named = format!("leaf1={},{}", parts[0].display(), parts[1].display());
     let report = binary::replay(&[], ["--tap", &named]).unwrap();
-    let differences = compare::differences(&report, &account(&[whole]).report());
-    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    none(&compare::differences(&report, &account(&[whole]).report()));
 }
 
 /// What a capture says it dropped stands beside the counts; a capture that says nothing gives null.
@@ -239,16 +240,16 @@ fn every_crafted_capture() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let mut sets = Vec::new();
+    let mut differing = Vec::new();
     for case in cases::all() {
         let path = folder.path().join(case.name);
         std::fs::write(&path, &case.file).unwrap();
         let account = account(std::slice::from_ref(&path));
         let found = (account.roce_packets(), account.flows().len());
         assert_eq!(found, (case.packets, case.flows), "{} for tshark", case.name);
-        sets.push(vec![path]);
+        differing.extend(differences(&[path], &account));
     }
-    hold_against_tshark(&sets);
+    none(&differing);
 }
 
 /// The comparison itself must notice: every figure of a report is changed in turn.
