@@ -1,1 +1,3 @@
 //! Helpers of the integration tests.
+
+pub mod oracle;
