@@ -10,20 +10,21 @@ const TCA_BPF_FD: u16 = 6;
 const TCA_BPF_FLAGS: u16 = 8;
 const DIRECT_ACTION: u32 = 1;
 
+/// The start of union bpf_attr: type, instruction count, instructions, licence.
+#[repr(C)]
+struct Attr {
+    kind: u32,
+    count: u32,
+    code: u64,
+    licence: u64,
+    rest: [u64; 12],
+}
+
 /// A classifier that passes everything on: `r0 = -1; exit`.
 fn program() -> OwnedFd {
     const BPF_PROG_LOAD: libc::c_long = 5;
     const SCHED_CLS: u32 = 3;
     let code: [u64; 2] = [0xffff_ffff_0000_00b7, 0x95];
-    // The start of union bpf_attr: type, instruction count, instructions, licence.
-    #[repr(C)]
-    struct Attr {
-        kind: u32,
-        count: u32,
-        code: u64,
-        licence: u64,
-        rest: [u64; 12],
-    }
     let attr = Attr {
         kind: SCHED_CLS,
         count: 2,

@@ -117,15 +117,15 @@ pub fn plan(
     let mut notes = Vec::new();
     let (ingress, fallback) = decide(hook, mode, interface, kernel, &mut notes);
     let since = |wanted| kernel.is_some_and(|kernel| kernel >= wanted);
-    if ingress == Ingress::Tc {
-        if let Some(xdp) = interface.xdp {
-            notes.push(format!(
-                "packets that the XDP program{} on {} drops or redirects do not reach TC and are \
-                 not seen",
-                program(xdp.program_id),
-                interface.name
-            ));
-        }
+    if ingress == Ingress::Tc
+        && let Some(xdp) = interface.xdp
+    {
+        notes.push(format!(
+            "packets that the XDP program{} on {} drops or redirects do not reach TC and are \
+             not seen",
+            program(xdp.program_id),
+            interface.name
+        ));
     }
     Plan { ingress, fallback, tcx: since(TCX_SINCE), notes }
 }
@@ -173,7 +173,7 @@ fn decide(
     }
     let frags = interface.mtu > ONE_BUFFER_MTU;
     let needed = frags_since(interface);
-    if frags && !kernel.is_some_and(|kernel| kernel >= needed) {
+    if frags && kernel.is_none_or(|kernel| kernel < needed) {
         let kernel = kernel.map_or_else(|| "this kernel".to_owned(), |k| format!("kernel {k}"));
         notes.push(format!(
             "{name} has an MTU of {}, and native XDP takes frames above {ONE_BUFFER_MTU} only from \
@@ -212,11 +212,10 @@ fn resets_queues(interface: &Interface) -> bool {
 /// First kernel in which this driver takes frames of several buffers.
 fn frags_since(interface: &Interface) -> KernelVersion {
     match interface.driver.as_deref() {
-        // 5.18 has it only without striding receive queues, which are the default.
-        Some("mlx5_core") => KernelVersion::new(6, 4, 0),
+        // mlx5 has it since 5.18, but only without striding receive queues, which are the default.
+        Some("mlx5_core" | "i40e") => KernelVersion::new(6, 4, 0),
         Some("bnxt_en") => KernelVersion::new(5, 19, 0),
         Some("virtio_net" | "ice") => KernelVersion::new(6, 3, 0),
-        Some("i40e") => KernelVersion::new(6, 4, 0),
         _ => FRAGS_SINCE,
     }
 }

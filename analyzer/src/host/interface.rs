@@ -205,7 +205,11 @@ impl Interface {
         let device = attrs.text(IFLA_PARENT_DEV_NAME);
         let kind = Kind::from_link(info_kind.as_deref(), loopback, device.is_some());
         let peer_netns = attrs.i32(libc::IFLA_LINK_NETNSID);
-        let link = attrs.u32(libc::IFLA_LINK).filter(|link| *link != 0 && *link != header.index);
+        // An interface names itself when there is nothing below it; in another namespace the same
+        // number is another interface.
+        let link = attrs
+            .u32(libc::IFLA_LINK)
+            .filter(|link| *link != 0 && (*link != header.index || peer_netns.is_some()));
         let is_pair = matches!(kind, Kind::Veth | Kind::Netkit);
         let underlay = || {
             let data = info?.nested(libc::IFLA_INFO_DATA)?;

@@ -43,15 +43,15 @@ fn a_nic_in_a_bond_is_physical_and_knows_its_master() {
 
 #[test]
 fn a_vlan_and_a_vxlan_know_what_is_below() {
-    let vlan =
+    let tagged =
         message(5, "eth0.100", 0, |r| info(r.attr_u32(libc::IFLA_LINK, 2), "vlan", |r| r.attr(1, &[100, 0])));
-    let vlan = Interface::parse(&vlan).unwrap();
-    assert_eq!((vlan.kind, vlan.lower), (Kind::Vlan, vec![2]));
+    let tagged = Interface::parse(&tagged).unwrap();
+    assert_eq!((tagged.kind, tagged.lower), (Kind::Vlan, vec![2]));
 
-    let vxlan = message(6, "vx", 0, |r| info(r, "vxlan", |r| r.attr_u32(IFLA_VXLAN_LINK, 2)));
-    assert_eq!(Interface::parse(&vxlan).unwrap().lower, [2]);
-    let vxlan = message(6, "vx", 0, |r| info(r, "vxlan", |r| r.attr_u32(IFLA_VXLAN_LINK, 0)));
-    assert!(Interface::parse(&vxlan).unwrap().lower.is_empty());
+    let tunnel = message(6, "vx", 0, |r| info(r, "vxlan", |r| r.attr_u32(IFLA_VXLAN_LINK, 2)));
+    assert_eq!(Interface::parse(&tunnel).unwrap().lower, [2]);
+    let tunnel = message(6, "vx", 0, |r| info(r, "vxlan", |r| r.attr_u32(IFLA_VXLAN_LINK, 0)));
+    assert!(Interface::parse(&tunnel).unwrap().lower.is_empty());
 }
 
 #[test]

@@ -24,16 +24,20 @@ impl KernelVersion {
     /// The version in a release text ("5.15.0-91-generic", "6.18-rc3").
     #[must_use]
     pub fn parse(release: &str) -> Option<Self> {
-        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
-        let major = numbers.next()?.ok()?;
-        let minor = release.strip_prefix(&format!("{major}."))?;
-        let minor_digits = minor.len() - minor.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let (minor, rest) = minor.split_at(minor_digits);
-        let patch = rest.strip_prefix('.').and_then(|rest| {
-            rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|patch| patch.parse().ok())
-        });
-        Some(Self { major, minor: minor.parse().ok()?, patch: patch.unwrap_or(0) })
+        let (major, rest) = digits(release);
+        let (minor, rest) = digits(rest.strip_prefix('.')?);
+        let (patch, _) = rest.strip_prefix('.').map_or(("", rest), digits);
+        Some(Self {
+            major: major.parse().ok()?,
+            minor: minor.parse().ok()?,
+            patch: patch.parse().unwrap_or(0),
+        })
     }
+}
+
+/// The digits a text begins with, and the rest.
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
 impl fmt::Display for KernelVersion {
@@ -162,13 +166,13 @@ pub fn preflight(facts: &KernelFacts, needs: Needs) -> Result<()> {
             )));
         }
     }
-    if let (Some(version), Some(release)) = (facts.version, &facts.release) {
-        if version < OLDEST {
-            return Err(HostError::Unfit(format!(
-                "this kernel is {release}, and rocescope live needs {OLDEST} or newer; capture on \
-                 this host with tcpdump and read the file with rocescope replay"
-            )));
-        }
+    if let (Some(version), Some(release)) = (facts.version, &facts.release)
+        && version < OLDEST
+    {
+        return Err(HostError::Unfit(format!(
+            "this kernel is {release}, and rocescope live needs {OLDEST} or newer; capture on this \
+             host with tcpdump and read the file with rocescope replay"
+        )));
     }
     if !facts.btf {
         return Err(HostError::Unfit(

@@ -69,7 +69,7 @@ impl NetNs {
                 }
             }
             let mut netns = Self::current()?;
-            netns.label = "an anonymous network namespace".to_owned();
+            "an anonymous network namespace".clone_into(&mut netns.label);
             Ok(netns)
         })?
     }

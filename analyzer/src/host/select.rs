@@ -1,9 +1,10 @@
 //! From the user's `-i` names to the interfaces to attach to.
 
 use super::error::{HostError, Result};
-use super::interface::{Interface, Kind};
-use super::rdma::RdmaDevice;
+use super::interface::{self, Interface, Kind};
+use super::rdma::{self, RdmaDevice};
 use super::stack;
+use super::sysfs::SysRoot;
 
 /// An interface to attach to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +13,16 @@ pub struct Target {
     pub interface: Interface,
     /// The RDMA devices that use it, by name.
     pub rdma_devices: Vec<String>,
+}
+
+/// The same as [`resolve`] with the interfaces and RDMA devices of the calling thread's network
+/// namespace.
+///
+/// # Errors
+/// Those of [`resolve`], and when the kernel does not tell what there is.
+pub fn on_this_host(wanted: &[String]) -> Result<Vec<Target>> {
+    let root = SysRoot::of_this_thread()?;
+    resolve(wanted, &interface::list_with_hardware(&root)?, &rdma::list(&root))
 }
 
 /// The interfaces that `wanted` means: names of interfaces or RDMA devices, in that order and

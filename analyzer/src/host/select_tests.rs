@@ -1,5 +1,5 @@
 use super::super::rdma::{LinkLayer, RdmaPort};
-use super::super::testing::interface;
+use super::super::testing::{interface, root_or_skip, veth_pair};
 use super::*;
 
 fn host() -> Vec<Interface> {
@@ -10,8 +10,8 @@ fn host() -> Vec<Interface> {
     let bond = interface("bond0", 4, Kind::Bond);
     let mut vlan = interface("bond0.100", 5, Kind::Vlan);
     vlan.lower = vec![4];
-    let mut vxlan = interface("vx0", 6, Kind::Vxlan);
-    vxlan.lower = vec![7];
+    let mut tunnel = interface("vx0", 6, Kind::Vxlan);
+    tunnel.lower = vec![7];
     let mut eth2 = interface("eth2", 7, Kind::Physical);
     eth2.admin_up = false;
     let mut port = interface("veth9", 8, Kind::Veth);
@@ -20,7 +20,7 @@ fn host() -> Vec<Interface> {
     let mut macvlan = interface("mv0", 10, Kind::Macvlan);
     macvlan.lower = vec![7];
     let lo = interface("lo", 1, Kind::Loopback);
-    vec![lo, eth0, eth1, bond, vlan, vxlan, eth2, port, bridge, macvlan]
+    vec![lo, eth0, eth1, bond, vlan, tunnel, eth2, port, bridge, macvlan]
 }
 
 fn device(name: &str, link_layer: LinkLayer, interfaces: &[Option<&str>]) -> RdmaDevice {
@@ -134,4 +134,15 @@ fn distances() {
     {
         assert_eq!(distance(a, b), expected, "{a} {b}");
     }
+}
+
+#[test]
+fn a_real_host_is_asked() {
+    if !root_or_skip("a_real_host_is_asked") {
+        return;
+    }
+    let pair = veth_pair(1500);
+    let targets = pair.left.run(|| on_this_host(&["left0".to_owned()])).unwrap().unwrap();
+    assert_eq!(targets[0].interface.index, pair.left_index);
+    assert!(pair.left.run(|| on_this_host(&["right0".to_owned()])).unwrap().is_err());
 }

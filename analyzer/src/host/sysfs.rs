@@ -24,19 +24,22 @@ impl SysRoot {
 
     /// The sysfs of the network namespace the calling thread is in.
     ///
-    /// `/sys` shows the namespace of whoever mounted it. On a thread that has entered another
-    /// one, a sysfs is mounted that is not part of any folder tree and vanishes with this value.
+    /// `/sys` shows the namespace of whoever mounted it, which is another one after `--netns` or
+    /// `nsenter --net`. So a sysfs is mounted that is not part of any folder tree and vanishes
+    /// with this value. A container that may not mount has its own `/sys`, which is used instead.
     ///
     /// # Errors
-    /// When the kernel refuses the mount (it needs CAP_SYS_ADMIN).
+    /// When the kernel refuses the mount (it needs CAP_SYS_ADMIN) and this thread has left the
+    /// namespace of its process, so that `/sys` would be the wrong one.
     pub fn of_this_thread() -> Result<Self> {
-        // The process's own namespace is where `/sys` belongs, unless somebody arranged otherwise.
-        if NetNs::current()?.is_same(&NetNs::of_process()?) {
-            return Ok(Self::at("/sys"));
+        match detached_sysfs() {
+            Ok(mount) => {
+                let path = format!("/proc/self/fd/{}", mount.as_raw_fd());
+                Ok(Self { path: path.into(), _mount: Some(mount) })
+            }
+            Err(_) if NetNs::current()?.is_same(&NetNs::of_process()?) => Ok(Self::at("/sys")),
+            Err(error) => Err(error),
         }
-        let mount = detached_sysfs()?;
-        let path = format!("/proc/self/fd/{}", mount.as_raw_fd());
-        Ok(Self { path: path.into(), _mount: Some(mount) })
     }
 
     /// A path below this root.
@@ -105,6 +108,7 @@ pub struct Hardware {
 
 impl Hardware {
     /// Reads the facts of one interface.
+    #[must_use]
     pub fn read(root: &SysRoot, name: &str) -> Self {
         let at = Path::new("class/net").join(name);
         let queues = root.names(at.join("queues")).iter().filter(|q| q.starts_with("rx-")).count();
@@ -122,6 +126,7 @@ impl Hardware {
 
 #[cfg(test)]
 mod tests {
+    use super::super::interface;
     use super::super::testing::{root_or_skip, tree};
     use super::*;
 
@@ -153,7 +158,10 @@ mod tests {
         if !root_or_skip("another_namespace_shows_its_own_interfaces") {
             return;
         }
-        assert_eq!(SysRoot::of_this_thread().unwrap().join("x"), Path::new("/sys/x"));
+        let here = SysRoot::of_this_thread().unwrap().names("class/net");
+        let mut expected: Vec<_> = interface::list().unwrap().into_iter().map(|i| i.name).collect();
+        expected.sort();
+        assert_eq!(here, expected);
         let seen = NetNs::anonymous()
             .unwrap()
             .run(|| SysRoot::of_this_thread().map(|root| root.names("class/net")))
