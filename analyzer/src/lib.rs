@@ -3,5 +3,6 @@
 //! A source (`replay`, `live`, `demo`) counts packets and makes [`sample::Sample`]s; it runs behind
 //! a [`feed`]. Views (`report`, `tui`) are functions of samples.
 
+pub mod demo;
 pub mod feed;
 pub mod sample;
