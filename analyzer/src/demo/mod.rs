@@ -9,4 +9,6 @@
 //! | [`stage`] | the network namespaces and links that it is sent through |
 
 pub mod craft;
+#[cfg(target_os = "linux")]
+pub mod play;
 pub mod scenario;

@@ -75,7 +75,7 @@ pub struct Scheduled {
 }
 
 /// The shortest cycle: below this, episodes would be shorter than their own steps.
-const MIN_CYCLE_NS: u64 = 2_000_000_000;
+const MIN_CYCLE_NS: u64 = 5_000_000_000;
 /// The time between the starts of two steps that is aimed at.
 const STEP_NS: u64 = 1_000_000_000;
 /// Steps that every episode has at least.
@@ -156,7 +156,7 @@ impl PartialOrd for Plan {
 }
 
 impl Scenario {
-    /// The traffic that follows from `seed`, where all episodes come by in `cycle` (at least two
+    /// The traffic that follows from `seed`, where all episodes come by in `cycle` (at least five
     /// seconds).
     #[must_use]
     pub fn new(seed: u64, cycle: Duration) -> Self {
@@ -188,6 +188,12 @@ impl Scenario {
     #[must_use]
     pub fn truth(&self) -> &Truth {
         &self.truth
+    }
+
+    /// When the next frame is due, in nanoseconds since the start.
+    pub fn next_at(&mut self) -> Option<u64> {
+        self.plan_ahead();
+        self.waiting.peek().map(|Reverse(plan)| plan.at_ns)
     }
 
     /// Makes sure that the earliest waiting frame is the next one of all.
