@@ -62,6 +62,7 @@ pub enum Icrc {
 }
 
 /// BTH and what follows it. Fields hold what the wire shall hold, sensible or not.
+#[expect(clippy::struct_excessive_bools, reason = "the header has these bits")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transport {
     /// Operation code.
@@ -277,7 +278,7 @@ impl Net {
     pub fn wrap(&self, protocol: u8, inside: &[u8]) -> Typed {
         match (self.src, self.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                assert!(self.options.len() % 4 == 0, "IPv4 options come in words");
+                assert!(self.options.len().is_multiple_of(4), "IPv4 options come in words");
                 let mut out = vec![0x45 + (self.options.len() / 4) as u8, self.tos];
                 out.extend(((20 + self.options.len() + inside.len()) as u16).to_be_bytes());
                 out.extend(self.id.to_be_bytes());

@@ -1,5 +1,7 @@
 //! The tests' own frame and file builders: against known bytes, the parser and tshark.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::path::Path;
 use std::process::Command;
 
@@ -150,7 +152,7 @@ fn the_parser_reads_cooked_captures_and_rocev1() {
 
 #[test]
 fn a_wrong_icrc_is_wrong_and_other_fields_are_where_they_belong() {
-    let mut transport = Transport::new(0x64, 1, 0).ext(deth(0x8001_0000, 0xABCDEF)).payload([0; 256]);
+    let mut transport = Transport::new(0x64, 1, 0).ext(deth(0x8001_0000, 0x00AB_CDEF)).payload([0; 256]);
     transport.icrc = Icrc::Wrong;
     let bytes = ethernet(Mac::SRC, Mac::DST, &v4().roce(50_000, &transport));
     let (frame, _) = parsed(&bytes);
@@ -212,7 +214,7 @@ fn tshark_reads_pcapng_with_sections_interfaces_and_resolutions() {
     let mut file = PcapNg::new(Order::Little);
     file.interface(Some("rail0"), ETHERNET, Some(9)).interface(None, SLL, None);
     file.packet(0, TIME, &frame, None).packet(1, TIME, &sll(0, &packet), None).dropped(0, 12);
-    file.section(Order::Big).interface(Some("any"), SLL2, Some(0x80 | 10));
+    file.section(Order::Big).interface(Some("any"), SLL2, Some(0x8A));
     file.packet(0, TIME, &sll2(2, 4, &packet), Some(4_000))
         .block(0x0BAD, &[1, 2, 3])
         .simple_packet(&sll2(2, 0, &packet));

@@ -197,7 +197,7 @@ pub fn roce(packet: &Packet<'_>) -> Vec<u8> {
     }
     .to_bytes();
     let network = network(packet, udp_len);
-    let crc = icrc(&network, &udp, &transport);
+    let crc = icrc(&network, udp, &transport);
 
     let mut frame = Vec::with_capacity(18 + network.len() + udp.len() + transport.len() + ICRC_LEN);
     link(packet.route, &mut frame);
@@ -279,7 +279,7 @@ fn network(packet: &Packet<'_>, payload_len: u16) -> Vec<u8> {
 /// CRC-32 over eight bytes of ones (in place of a link-layer header that RoCE does not have) and
 /// the packet from its IP header on, where fields that routers change count as ones. Sent with the
 /// least significant byte first.
-fn icrc(network: &[u8], udp: &[u8; UDP_LEN], transport: &[u8]) -> [u8; ICRC_LEN] {
+fn icrc(network: &[u8], udp: [u8; UDP_LEN], transport: &[u8]) -> [u8; ICRC_LEN] {
     let mut masked = [0xFF; 8 + Ipv6Header::LEN + UDP_LEN + BTH_LEN];
     let (ip_at, udp_at) = (8, 8 + network.len());
     let bth_at = udp_at + UDP_LEN;
@@ -314,6 +314,7 @@ fn icrc(network: &[u8], udp: &[u8; UDP_LEN], transport: &[u8]) -> [u8; ICRC_LEN]
 /// The product of the numbers is folded to a 20-bit flow label, and that to a port of the range
 /// 49152 to 65535, as the Linux kernel's `rdma_get_udp_sport` does.
 #[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "masked to 14 bits; try_from is not const")]
 pub const fn source_port(local_qp: u32, remote_qp: u32) -> u16 {
     let mut v = local_qp as u64 * remote_qp as u64;
     v ^= v >> 20;

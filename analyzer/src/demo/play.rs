@@ -64,10 +64,10 @@ pub(super) fn bind(socket: &OwnedFd, index: u32, protocol: u16) -> io::Result<()
     let index = libc::c_int::try_from(index).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
     // SAFETY: all fields are integers, for which zero is a value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as libc::c_ushort;
+    address.sll_family = libc::c_ushort::try_from(libc::AF_PACKET).unwrap_or_default();
     address.sll_protocol = protocol.to_be();
     address.sll_ifindex = index;
-    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>()).unwrap_or_default();
     // SAFETY: the address lives through the call and has the length given.
     let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -145,12 +145,12 @@ fn connection(index: usize) -> Connection {
     let job = if index < PER_JOB { Job::Spread } else { Job::Crowded };
     let within = index % PER_JOB;
     // Half of the connections go to the next hosts of the rings, half come from the previous ones.
-    let role = if within % 2 == 0 { Role::Sends } else { Role::Receives };
+    let role = if within.is_multiple_of(2) { Role::Sends } else { Role::Receives };
     let ring = within / 2;
     let half = PEERS / 2;
     let peer = if role == Role::Sends { ring % half } else { half + ring % half };
     let uplink = match job {
-        Job::Spread if (ring + ring / half) % 2 == 0 => Uplink::Rail0,
+        Job::Spread if (ring + ring / half).is_multiple_of(2) => Uplink::Rail0,
         // One ring of eight escapes the crowd.
         Job::Crowded if ring != half => Uplink::Rail0,
         _ => Uplink::Rail1,
@@ -193,14 +193,21 @@ pub(super) const fn host() -> Ipv4Addr {
     HOST
 }
 
+const fn last_octet(uplink: Uplink) -> u8 {
+    match uplink {
+        Uplink::Rail0 => 0,
+        Uplink::Rail1 => 1,
+    }
+}
+
 /// The MAC address of this host's port.
 #[must_use]
 pub(super) const fn host_mac(uplink: Uplink) -> [u8; 6] {
-    [0x02, 0x00, 0x0A, 0x28, 0x01, 0x10 + uplink.index() as u8]
+    [0x02, 0x00, 0x0A, 0x28, 0x01, 0x10 + last_octet(uplink)]
 }
 
 /// The MAC address of the switch at its other end.
 #[must_use]
 pub(super) const fn switch_mac(uplink: Uplink) -> [u8; 6] {
-    [0x02, 0x00, 0x0A, 0x28, 0x01, 0xF0 + uplink.index() as u8]
+    [0x02, 0x00, 0x0A, 0x28, 0x01, 0xF0 + last_octet(uplink)]
 }

@@ -24,7 +24,7 @@ use step::Planner;
 use truth::Order;
 
 /// Path MTU of all connections, in bytes.
-pub const PATH_MTU: usize = 2048;
+pub const PATH_MTU: u16 = 2048;
 /// MTU of the links: fits [`PATH_MTU`] with all headers, and is small enough for any XDP program.
 pub const LINK_MTU: u32 = 2200;
 
@@ -107,12 +107,15 @@ impl Clock {
         Self { step_ns: episode_ns / steps_per_episode, steps_per_episode }
     }
 
-    /// The episode of a step, and how far it has come: 0 in its first step, near 1 in its last.
-    fn episode(self, step: u64) -> (Episode, f64) {
+    /// The episode of a step, and how far it has come in thousandths: 0 in its first step.
+    fn episode(self, step: u64) -> (Episode, u32) {
         let episodes = Episode::ALL.len() as u64;
         let index = (step / self.steps_per_episode) % episodes;
-        let progress = (step % self.steps_per_episode) as f64 / self.steps_per_episode as f64;
-        (Episode::ALL[usize::try_from(index).unwrap_or_default()], progress)
+        let progress = step % self.steps_per_episode * 1_000 / self.steps_per_episode;
+        (
+            Episode::ALL[usize::try_from(index).unwrap_or_default()],
+            u32::try_from(progress).unwrap_or_default(),
+        )
     }
 }
 
@@ -139,7 +142,7 @@ struct Roce {
     psn: u32,
     tos: u8,
     ack_req: bool,
-    payload: usize,
+    payload: u16,
     order: Order,
 }
 
@@ -240,7 +243,7 @@ impl Scenario {
                     psn: roce.psn,
                     ack_req: roce.ack_req,
                     operation,
-                    payload: &PATTERN[..payload.min(PATH_MTU)],
+                    payload: &PATTERN[..usize::from(payload.min(PATH_MTU))],
                 });
                 Scheduled { at_ns, uplink, direction, frame }
             }
@@ -249,11 +252,12 @@ impl Scenario {
 }
 
 /// Payload of all data: looks like nothing that a protocol analyzer would take for a protocol.
-static PATTERN: [u8; PATH_MTU] = {
-    let mut bytes = [0; PATH_MTU];
-    let mut i = 0;
-    while i < PATH_MTU {
-        bytes[i] = 0xA5 ^ (i as u8).wrapping_mul(29);
+static PATTERN: [u8; PATH_MTU as usize] = {
+    let mut bytes = [0xA5; PATH_MTU as usize];
+    let mut i = 1;
+    while i < bytes.len() {
+        let before: u8 = bytes[i - 1];
+        bytes[i] = before.wrapping_mul(29).wrapping_add(7);
         i += 1;
     }
     bytes

@@ -19,8 +19,8 @@ pub(super) struct Step {
     /// Nanoseconds.
     pub(super) length: u64,
     pub(super) episode: Episode,
-    /// How far the episode has come: from 0 to below 1.
-    pub(super) progress: f64,
+    /// How far the episode has come, in thousandths.
+    pub(super) progress: u32,
 }
 
 /// DSCP 26 with ECT(0), as lossless RoCE classes use it.
@@ -35,12 +35,13 @@ const PACKETS: u32 = 32;
 const ACK_EVERY: u32 = 16;
 /// Between two packets of a message.
 const PACKET_GAP_NS: u64 = 40_000;
+const PACKET_JITTER_NS: u32 = 10_000;
 /// From this host to a peer and back.
 const ROUND_TRIP_NS: u64 = 160_000;
 /// An adapter's own time to answer.
 const ANSWER_NS: u64 = 8_000;
 /// Bytes of a clear-to-send write.
-const CREDIT_BYTES: usize = 64;
+const CREDIT_BYTES: u16 = 64;
 /// CE marks for one notification.
 const CE_PER_CNP: u32 = 60;
 /// Timer code 12: what NCCL asks for, and how long it means.
@@ -49,8 +50,8 @@ const RNR_WAIT_NS: u64 = 640_000;
 /// Data messages per connection and second.
 const MESSAGES_PER_SECOND: u64 = 8;
 const MAX_MESSAGES: u64 = 64;
-/// A message never starts later than this share of its slot, so that it ends within it.
-const JITTER: f64 = 0.4;
+/// A message starts in the first of so many parts of its slot, so that it ends within it.
+const JITTER_PARTS: u64 = 3;
 
 /// Requests of one direction of a connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,8 +82,8 @@ struct State {
 /// What one message of a connection meets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Weather {
-    /// Share of data packets that get a CE mark on their way.
-    ce: f64,
+    /// Data packets out of a thousand that get a CE mark on their way.
+    ce: u32,
     /// First lost packet of the message and how many follow it.
     loss: Option<(u32, u32)>,
     /// How often the receiver is not ready for the last packet.
@@ -110,10 +111,10 @@ impl Planner {
         self.ambient(step, out);
         for (index, connection) in all.iter().enumerate() {
             let count = messages(step, connection);
-            let busy = (step.length as f64 * busy_share(step, connection)) as u64;
-            let slot = busy / count.max(1);
+            let time = step.length / 1_000 * u64::from(busy(step, connection));
+            let slot = time / count.max(1);
             for message in 0..count {
-                let jitter = (self.random.unit() * JITTER * slot as f64) as u64;
+                let jitter = self.random.next() % (slot / JITTER_PARTS).max(1);
                 let at = step.starts + message * slot + jitter;
                 let weather = self.weather(step, connection);
                 Message { planner: self, index, connection, out, at }.plan(weather);
@@ -128,9 +129,9 @@ impl Planner {
         }
         match step.episode {
             Episode::Congestion if connection.uplink == Uplink::Rail0 => {
-                weather.ce = 0.08 + 0.4 * step.progress;
+                weather.ce = 80 + step.progress * 2 / 5;
             }
-            Episode::Loss if self.random.unit() < 0.3 => {
+            Episode::Loss if self.random.below(1_000) < 300 => {
                 // Enough packets must follow for the gap to be seen and answered in the message.
                 let first = 1 + self.random.below(PACKETS - 12);
                 weather.loss = Some((first, 1 + self.random.below(3)));
@@ -151,7 +152,7 @@ impl Planner {
             };
             add(part, Direction::Egress, ambient::Kind::Arp);
             add(part + 1, Direction::Ingress, ambient::Kind::Arp);
-            if step.number % 2 == 0 {
+            if step.number.is_multiple_of(2) {
                 add(part + 4, Direction::Ingress, ambient::Kind::Lldp);
             }
         }
@@ -182,12 +183,12 @@ fn messages(step: &Step, connection: &Connection) -> u64 {
     }
 }
 
-/// The share of a step in which a connection sends: its sender slows down when told to.
-fn busy_share(step: &Step, connection: &Connection) -> f64 {
+/// For how many thousandths of a step a connection sends: its sender slows down when told to.
+fn busy(step: &Step, connection: &Connection) -> u32 {
     match step.episode {
-        Episode::Congestion if connection.uplink == Uplink::Rail0 => 0.6 + 0.3 * step.progress,
-        Episode::BadHashing => 0.85,
-        _ => 0.6,
+        Episode::Congestion if connection.uplink == Uplink::Rail0 => 600 + step.progress * 3 / 10,
+        Episode::BadHashing => 850,
+        _ => 600,
     }
 }
 
@@ -205,13 +206,15 @@ impl Message<'_> {
     fn plan(mut self, weather: Weather) {
         self.credit();
         let first_psn = self.state().data.psn;
-        let last_payload = 1 + self.planner.random.below(PATH_MTU as u32) as usize;
+        let last_payload = 1 + u16::try_from(self.planner.random.below(PATH_MTU.into())).unwrap_or_default();
         let shape = Shape { first_psn, last_payload };
         let last = PACKETS - 1;
         let mut number = 0;
         while number < last {
             match weather.loss {
-                Some((first, lost)) if first == number => number = self.lose(shape, first, lost, weather.ce),
+                Some((first, count)) if first == number => {
+                    number = self.lose(shape, first, count, weather.ce);
+                }
                 _ => {
                     self.data(shape, number, Order::Next, weather.ce);
                     self.acknowledge_if_due(shape, number);
@@ -240,7 +243,7 @@ impl Message<'_> {
     fn credit(&mut self) {
         let (data, back) = (self.connection.data(), self.connection.answers());
         let Sequence { psn, .. } = self.state().credits;
-        let reth = Reth { address: 0x7F3A_5000_0000, rkey: 0x0018_2A00, length: CREDIT_BYTES as u32 };
+        let reth = Reth { address: 0x7F3A_5000_0000, rkey: 0x0018_2A00, length: CREDIT_BYTES.into() };
         let operation = Operation::WriteOnly(reth);
         self.push(self.at, back, operation, psn, TOS_DATA, true, CREDIT_BYTES, Order::Next);
         let msn = self.state().credits.complete();
@@ -252,12 +255,12 @@ impl Message<'_> {
     }
 
     /// Sends one data packet and moves time on to the next.
-    fn data(&mut self, shape: Shape, number: u32, order: Order, ce: f64) {
+    fn data(&mut self, shape: Shape, number: u32, order: Order, ce: u32) {
         let last = PACKETS - 1;
         let reth = Reth {
             address: 0x7F3A_9000_0000,
             rkey: 0x0018_2B00,
-            length: last * PATH_MTU as u32 + shape.last_payload as u32,
+            length: last * u32::from(PATH_MTU) + u32::from(shape.last_payload),
         };
         let (operation, payload) = match number {
             0 => (Operation::WriteFirst(reth), PATH_MTU),
@@ -265,7 +268,7 @@ impl Message<'_> {
             _ => (Operation::WriteMiddle, PATH_MTU),
         };
         // Marks are set by switches: what this host sends is marked behind its own port.
-        let marked = self.planner.random.unit() < ce;
+        let marked = self.planner.random.below(1_000) < ce;
         let seen = marked && self.connection.role == Role::Receives;
         let tos = if seen { TOS_DATA_CE } else { TOS_DATA };
         let ack_req = number == last || asks(number);
@@ -274,7 +277,7 @@ impl Message<'_> {
         if marked {
             self.notify();
         }
-        let jitter = self.planner.random.below(PACKET_GAP_NS as u32 / 4);
+        let jitter = self.planner.random.below(PACKET_JITTER_NS);
         self.at += PACKET_GAP_NS + u64::from(jitter);
     }
 
@@ -293,7 +296,7 @@ impl Message<'_> {
     /// `lost` packets from `first` on do not arrive. The receiver asks for them as soon as it sees
     /// the next one; the sender has sent more by then, and starts again from the first lost one.
     /// Returns the number of the packet to go on with.
-    fn lose(&mut self, shape: Shape, first: u32, lost: u32, ce: f64) -> u32 {
+    fn lose(&mut self, shape: Shape, first: u32, lost: u32, ce: u32) -> u32 {
         // What arrives at this host was lost before its port; what it sends is lost behind it.
         let before = self.connection.role == Role::Receives;
         let mut number = first;
@@ -359,7 +362,7 @@ impl Message<'_> {
         psn: u32,
         tos: u8,
         ack_req: bool,
-        payload: usize,
+        payload: u16,
         order: Order,
     ) {
         let connection = self.index;
@@ -377,7 +380,7 @@ const fn asks(number: u32) -> bool {
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     first_psn: u32,
-    last_payload: usize,
+    last_payload: u16,
 }
 
 impl Shape {
@@ -401,11 +404,6 @@ impl Random {
 
     /// From 0 to below `end`.
     fn below(&mut self, end: u32) -> u32 {
-        ((u64::from(end) * (self.next() >> 32)) >> 32) as u32
-    }
-
-    /// From 0 to below 1.
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        u32::try_from((u64::from(end) * (self.next() >> 32)) >> 32).unwrap_or_default()
     }
 }

@@ -25,7 +25,7 @@ pub struct TruthKey {
 
 /// Where a request stands in its sequence, as seen at this host's port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub(super) enum Order {
     /// Next in line, or no request at all.
     Next,
     /// First behind a loss on the way here, of so many packets.
@@ -78,14 +78,7 @@ const CE: u8 = 3;
 
 impl Truth {
     /// Adds a RoCE packet over IPv4 without a tag.
-    pub(super) fn roce(
-        &mut self,
-        key: TruthKey,
-        operation: Operation,
-        tos: u8,
-        payload: usize,
-        order: Order,
-    ) {
+    pub(super) fn roce(&mut self, key: TruthKey, operation: Operation, tos: u8, payload: u16, order: Order) {
         let flow = self.flows.entry(key).or_default();
         flow.packets += 1;
         let extended: u64 = match operation {
@@ -97,7 +90,7 @@ impl Truth {
             Operation::WriteLastImm(_) | Operation::Acknowledge(..) => 4,
             Operation::WriteMiddle | Operation::WriteLast => 0,
         };
-        let payload = payload as u64;
+        let payload = u64::from(payload);
         flow.bytes += HEADERS + extended + payload.next_multiple_of(4) + ICRC;
         flow.payload_bytes += payload;
         flow.ce += u64::from(tos & 3 == CE);
