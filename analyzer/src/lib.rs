@@ -5,4 +5,6 @@
 
 pub mod demo;
 pub mod feed;
+#[cfg(target_os = "linux")]
+pub mod host;
 pub mod sample;
