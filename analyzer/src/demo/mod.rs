@@ -12,3 +12,5 @@ pub mod craft;
 #[cfg(target_os = "linux")]
 pub mod play;
 pub mod scenario;
+#[cfg(target_os = "linux")]
+pub mod stage;

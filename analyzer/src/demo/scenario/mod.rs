@@ -74,6 +74,10 @@ pub struct Scheduled {
     pub frame: Vec<u8>,
 }
 
+/// A cycle for people who watch: eight steps of one second per episode.
+pub const WATCHED: Duration = Duration::from_secs(40);
+/// A cycle for a run that only prints its result: all episodes, soon.
+pub const BRIEF: Duration = Duration::from_secs(12);
 /// The shortest cycle: below this, episodes would be shorter than their own steps.
 const MIN_CYCLE_NS: u64 = 5_000_000_000;
 /// The time between the starts of two steps that is aimed at.

@@ -10,7 +10,7 @@ use rocescope_common::wire::icrc;
 use super::*;
 use crate::sample::address;
 
-const CYCLE: Duration = Duration::from_secs(12);
+const CYCLE: Duration = BRIEF;
 
 fn until(scenario: &mut Scenario, end: Duration) -> impl Iterator<Item = Scheduled> {
     let end = u64::try_from(end.as_nanos()).unwrap();
@@ -175,7 +175,7 @@ fn each_episode_shows_its_ill_and_no_other() {
 
 #[test]
 fn rates_are_modest_and_time_never_goes_back() {
-    for cycle in [Duration::from_secs(5), CYCLE, Duration::from_secs(40)] {
+    for cycle in [Duration::from_secs(5), CYCLE, WATCHED] {
         let mut scenario = Scenario::new(11, cycle);
         let whole = scenario.round();
         let mut last = 0;
