@@ -77,7 +77,8 @@ impl Stage {
     }
 
     /// Starts to play a scenario, for `limit` of its time or until the player is stopped. The
-    /// player may outlive the stage; its frames then go nowhere.
+    /// player's sockets keep the namespaces: they vanish with the stage or the player, whichever
+    /// goes last.
     ///
     /// # Errors
     /// When the kernel refuses the packet sockets, or no thread can be started.
