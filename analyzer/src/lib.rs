@@ -1,6 +1,11 @@
 //! rocescope as a library: sources, model and views.
+//!
+//! A source (`replay`, `live`, `demo`) counts packets and makes [`sample::Sample`]s; it runs behind
+//! a [`feed`]. Views (`report`, `tui`) are functions of samples.
+
 pub mod capture;
 pub mod cli;
+pub mod demo;
 pub mod drive;
 pub mod feed;
 pub mod filter;
