@@ -176,9 +176,8 @@ impl Programs {
         #[cfg(not(feature = "test-clock"))]
         let object = OBJECT;
         let mut ebpf = loader.load(object).map_err(map_refused)?;
-        let mut take = |name: &str| {
-            ebpf.take_map(name).ok_or_else(|| anyhow!("the kernel programs have no map {name}"))
-        };
+        let mut take =
+            |name: &str| ebpf.take_map(name).ok_or_else(|| anyhow!("the kernel programs have no map {name}"));
         let Map::Array(slots) = take(maps::SLOTS)? else { bail!("map {} is no array", maps::SLOTS) };
         let extra = take(maps::EXTRA)?;
         let Map::HashMap(extra_data) = &extra else { bail!("map {} is no hash", maps::EXTRA) };
@@ -212,11 +211,8 @@ impl Programs {
     /// # Errors
     /// When the kernel refuses it.
     pub fn xdp(&mut self, name: &str) -> Result<&mut Xdp> {
-        let program: &mut Xdp = self
-            .ebpf
-            .program_mut(name)
-            .ok_or_else(|| anyhow!("there is no program {name}"))?
-            .try_into()?;
+        let program: &mut Xdp =
+            self.ebpf.program_mut(name).ok_or_else(|| anyhow!("there is no program {name}"))?.try_into()?;
         if program.fd().is_err() {
             program.load().map_err(|error| refused(name, error))?;
         }
@@ -228,11 +224,8 @@ impl Programs {
     /// # Errors
     /// When the kernel refuses it.
     pub fn tc(&mut self, name: &str) -> Result<&mut SchedClassifier> {
-        let program: &mut SchedClassifier = self
-            .ebpf
-            .program_mut(name)
-            .ok_or_else(|| anyhow!("there is no program {name}"))?
-            .try_into()?;
+        let program: &mut SchedClassifier =
+            self.ebpf.program_mut(name).ok_or_else(|| anyhow!("there is no program {name}"))?.try_into()?;
         if program.fd().is_err() {
             program.load().map_err(|error| refused(name, error))?;
         }
