@@ -1,6 +1,6 @@
 //! Takes a feed to its end and prints reports.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
@@ -62,7 +62,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// # Errors
 /// The source's, and when the output cannot be written.
 pub fn print(feed: &Feed, format: Format, options: &report::Options, interrupt: &Interrupt) -> Result<()> {
-    let mut out = io::stdout().lock();
+    // Standard output by itself would write every line of a long report alone.
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let mut latest: Option<Box<Sample>> = None;
     let mut stopping = false;
     let ended = loop {
