@@ -160,7 +160,7 @@ impl TapReader {
     /// Hands frames to `take` as long as `go_on` wants them by their times.
     ///
     /// # Errors
-    /// When the next file of the tap cannot be opened.
+    /// When a stream is no capture that can be read.
     #[inline]
     pub fn frames(
         &mut self,
@@ -173,7 +173,7 @@ impl TapReader {
         }
         loop {
             let Some(reader) = &mut self.reader else {
-                match self.next_file()? {
+                match self.next_file(said)? {
                     None => continue,
                     Some(turn) => return Ok(turn),
                 }
@@ -219,7 +219,7 @@ impl TapReader {
 
     /// Opens what comes next. `None`: it is open.
     #[cold]
-    fn next_file(&mut self) -> Result<Option<Turn>> {
+    fn next_file(&mut self, said: &mut Said) -> Result<Option<Turn>> {
         if let Some((_, stream)) = &self.stream {
             if !stream.ready()? {
                 return Ok(Some(Turn::Wait));
@@ -235,7 +235,13 @@ impl TapReader {
         }
         let Some(file) = self.files.pop_front() else { return Ok(Some(Turn::Ended)) };
         self.links.next_file();
-        self.reader = Some(Reader::open(&file)?);
+        match Reader::open(&file) {
+            Ok(reader) => self.reader = Some(reader),
+            // It was there at the start: what was counted since is worth a report.
+            Err(error) => {
+                said.failure.get_or_insert(error);
+            }
+        }
         Ok(None)
     }
 }

@@ -1,6 +1,6 @@
 //! Standard input while it is open, and the ends that a run may come to.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, Stdio};
 use std::time::{Duration, Instant};
 
