@@ -74,7 +74,7 @@ pub enum CaptureError {
     },
     /// Nonsense in the middle of the data. Everything before it was delivered.
     #[error(
-        "{name}: damaged at byte {offset}: {what}; the {records} packets before it were read, \
+        "{name}: damaged at byte {offset}: {what}; all packets before it were read ({records}), \
          what follows cannot be: copy the file again or capture again"
     )]
     Corrupt {
@@ -119,7 +119,7 @@ pub(super) fn is_gzip_damage(e: &io::Error) -> bool {
 }
 
 /// An error met while the first decompressed bytes were read.
-pub(super) fn gzip_open(name: &str, e: io::Error) -> CaptureError {
+pub(super) fn open_error(name: &str, e: io::Error) -> CaptureError {
     if is_gzip_damage(&e) {
         return CaptureError::Corrupt {
             name: name.to_owned(),
@@ -182,8 +182,8 @@ impl fmt::Display for Truncation {
         }
         write!(
             f,
-            "; the {records} complete packets before it were read. The capture was interrupted or \
-             the copy is incomplete"
+            "; all packets before it were read ({records}). The capture was interrupted or the copy \
+             is incomplete"
         )
     }
 }

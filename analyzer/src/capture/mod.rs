@@ -163,7 +163,7 @@ impl Reader {
         let gzip = magic == Magic::Gzip;
         if gzip {
             window = Window::gunzip(window);
-            magic = detect::magic(&mut window).map_err(|e| error::gzip_open(name, e))?;
+            magic = detect::magic(&mut window).map_err(|e| error::open_error(name, e))?;
         }
         let kind = match magic {
             Magic::Pcap => FormatKind::Pcap,

@@ -69,7 +69,7 @@ impl Pcap {
         window: &mut Window,
         interfaces: &mut Vec<Interface>,
     ) -> Result<Self, CaptureError> {
-        let complete = window.ensure(FILE_HEADER).map_err(|e| super::error::gzip_open(name, e))?;
+        let complete = window.ensure(FILE_HEADER).map_err(|e| super::error::open_error(name, e))?;
         let head = window.available();
         let cut = || CaptureError::HeaderCut { name: name.to_owned(), have: head.len(), format: "pcap" };
         let (true, Some(head)) = (complete, head.first_chunk::<FILE_HEADER>()) else {

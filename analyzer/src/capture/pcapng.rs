@@ -17,13 +17,15 @@ use super::window::{MAX_RECORD, Window};
 use super::{Found, Interface, without_fcs};
 
 mod clock;
+mod order;
+
 use clock::Clock;
+use order::ByteOrder;
 
 /// The obsolete Packet Block, which old writers still use.
 const PB_MAGIC: u32 = 2;
 /// Type, length and, at the end, the length again.
 const FRAMING: usize = 12;
-const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 /// Bytes before the packet in an Enhanced Packet Block and in the obsolete Packet Block.
 const PACKET_HEADER: usize = 28;
 const SIMPLE_HEADER: usize = 12;
@@ -37,8 +39,6 @@ const IF_FCSLEN: u16 = 13;
 const IF_TSOFFSET: u16 = 14;
 const ISB_IFDROP: u16 = 5;
 const ISB_OSDROP: u16 = 7;
-const EPB_FLAGS: u16 = 2;
-const EPB_DROPCOUNT: u16 = 4;
 
 /// What packets of one interface need, and what it says it lost.
 struct Port {
@@ -52,7 +52,7 @@ struct Port {
 
 /// Reads the blocks of a pcapng.
 pub(super) struct PcapNg {
-    big_endian: bool,
+    order: ByteOrder,
     sections: u32,
     /// Interfaces of all sections; the current section's start at `first_port`.
     ports: Vec<Port>,
@@ -76,7 +76,7 @@ struct Packet {
 impl PcapNg {
     /// Checks that a section header starts here; the blocks are read by [`Self::next`].
     pub(super) fn open(name: &str, window: &mut Window) -> Result<Self, CaptureError> {
-        let complete = window.ensure(FRAMING).map_err(|e| super::error::gzip_open(name, e))?;
+        let complete = window.ensure(FRAMING).map_err(|e| super::error::open_error(name, e))?;
         if !complete {
             return Err(CaptureError::HeaderCut {
                 name: name.to_owned(),
@@ -85,7 +85,7 @@ impl PcapNg {
             });
         }
         Ok(Self {
-            big_endian: false,
+            order: ByteOrder::Little,
             sections: 0,
             ports: Vec::new(),
             first_port: 0,
@@ -120,7 +120,7 @@ impl PcapNg {
             let Some(block) = window.available().get(..block_len) else {
                 return Err(cut(window, Some(block_len)));
             };
-            let trailer = self.u32(block, block_len - 4);
+            let trailer = self.order.u32(block, block_len - 4);
             if trailer as usize != block_len {
                 return Err(Stop::Corrupt(format!(
                     "a block says it has {block_len} bytes at its start and {trailer} at its end"
@@ -160,17 +160,12 @@ impl PcapNg {
         }
         let head = window.available();
         // The section header's type reads the same in both byte orders.
-        let block_type = self.u32(head, 0);
+        let block_type = self.order.u32(head, 0);
         if block_type == SHB_MAGIC {
-            self.big_endian = false;
-            if self.u32(head, 8) != BYTE_ORDER {
-                self.big_endian = true;
-                if self.u32(head, 8) != BYTE_ORDER {
-                    return Err(corrupt("a section header has no valid byte-order mark"));
-                }
-            }
+            self.order = ByteOrder::of_section(head)
+                .ok_or_else(|| corrupt("a section header has no valid byte-order mark"))?;
         }
-        let block_len = self.u32(head, 4) as usize;
+        let block_len = self.order.u32(head, 4) as usize;
         if !(FRAMING..=MAX_RECORD as usize).contains(&block_len) {
             return Err(Stop::Corrupt(format!(
                 "a block claims {block_len} bytes (possible are {FRAMING} to {MAX_RECORD})"
@@ -184,13 +179,13 @@ impl PcapNg {
 
     #[inline]
     fn enhanced_packet(&mut self, block: &[u8]) -> Result<Packet, Stop> {
-        let id = self.u32(block, 8) as usize;
+        let id = self.order.u32(block, 8) as usize;
         let mut packet = self.packet(block, id)?;
         let options_at = PACKET_HEADER + packet.len.next_multiple_of(4) as usize;
         let mut fcs = self.ports[packet.port].fcs;
         // Writers that give no options leave nothing here, or nothing but the end marker.
         if options_at + 8 < block.len() {
-            let (drops, fcs_bits) = self.packet_options(&block[options_at..block.len() - 4]);
+            let (drops, fcs_bits) = self.order.packet_options(&block[options_at..block.len() - 4]);
             if let Some(drops) = drops {
                 self.lost_between = Some(add(self.lost_between, drops));
             }
@@ -202,9 +197,9 @@ impl PcapNg {
 
     #[cold]
     fn old_packet(&mut self, block: &[u8]) -> Result<Packet, Stop> {
-        let id = usize::from(self.u16(block, 8));
+        let id = usize::from(self.order.u16(block, 8));
         let mut packet = self.packet(block, id)?;
-        let drops = self.u16(block, 10);
+        let drops = self.order.u16(block, 10);
         // All ones means that the writer did not know.
         if drops != u16::MAX {
             self.lost_between = Some(add(self.lost_between, u64::from(drops)));
@@ -226,14 +221,14 @@ impl PcapNg {
                 "a packet names interface {id}, which was not described before it"
             )));
         };
-        let caplen = self.u32(block, 20);
+        let caplen = self.order.u32(block, 20);
         if caplen as usize > block.len() - PACKET_HEADER - 4 {
             return Err(Stop::Corrupt(format!(
                 "a packet of {caplen} bytes does not fit into its block of {}",
                 block.len()
             )));
         }
-        let ticks = u64::from(self.u32(block, 12)) << 32 | u64::from(self.u32(block, 16));
+        let ticks = u64::from(self.order.u32(block, 12)) << 32 | u64::from(self.order.u32(block, 16));
         let ts_ns = port.clock.to_ns(ticks);
         let link_type = port.link_type;
         self.latest_ns = self.latest_ns.max(ts_ns);
@@ -241,7 +236,7 @@ impl PcapNg {
             ts_ns,
             port: index,
             link_type,
-            wire_len: self.u32(block, 24),
+            wire_len: self.order.u32(block, 24),
             offset: PACKET_HEADER,
             len: caplen,
         })
@@ -257,7 +252,7 @@ impl PcapNg {
         let Some(port) = self.ports.get(self.first_port) else {
             return Err(corrupt("a simple packet comes before the description of its interface"));
         };
-        let wire_len = self.u32(block, 8);
+        let wire_len = self.order.u32(block, 8);
         let room = block.len() - SIMPLE_HEADER - 4;
         let limit = if port.snaplen == 0 { u32::MAX } else { port.snaplen };
         let caplen = wire_len.min(limit);
@@ -277,27 +272,6 @@ impl PcapNg {
             offset: SIMPLE_HEADER,
             len,
         })
-    }
-
-    /// Losses before a packet and the length of its FCS in bytes, from its options.
-    fn packet_options(&self, mut rest: &[u8]) -> (Option<u64>, Option<u32>) {
-        let (mut drops, mut fcs) = (None, None);
-        while rest.len() >= 4 {
-            let code = self.u16(rest, 0);
-            let len = usize::from(self.u16(rest, 2));
-            let Some(value) = rest.get(4..4 + len) else {
-                break;
-            };
-            match (code, len) {
-                (OPT_END, _) => break,
-                (EPB_DROPCOUNT, 8) => drops = Some(self.u64(value)),
-                // Bits 5 to 8; zero means that the length is not known.
-                (EPB_FLAGS, 4) => fcs = Some(self.u32(value, 0) >> 5 & 0xf).filter(|&n| n > 0),
-                _ => {}
-            }
-            rest = rest.get(4 + len.next_multiple_of(4)..).unwrap_or_default();
-        }
-        (drops, fcs)
     }
 
     /// Takes what a block other than a packet says.
@@ -332,10 +306,9 @@ impl PcapNg {
         if self.ports.len() >= MAX_INTERFACES {
             return Err(Stop::Corrupt(format!("more than {MAX_INTERFACES} interfaces are described")));
         }
-        let description = if self.big_endian {
-            parse_interfacedescriptionblock_be(block)
-        } else {
-            parse_interfacedescriptionblock_le(block)
+        let description = match self.order {
+            ByteOrder::Big => parse_interfacedescriptionblock_be(block),
+            ByteOrder::Little => parse_interfacedescriptionblock_le(block),
         };
         let description = parsed(description, "interface description")?;
         let options = &description.options;
@@ -346,11 +319,11 @@ impl PcapNg {
         let resolution = option(options, IF_TSRESOL).and_then(|v| v.first());
         let offset = option(options, IF_TSOFFSET).filter(|v| v.len() == 8);
         let fcs = option(options, IF_FCSLEN).and_then(|v| v.first());
-        let link_type = self.u16(block, 8);
+        let link_type = self.order.u16(block, 8);
         self.ports.push(Port {
             clock: Clock::new(
                 resolution.copied().unwrap_or(6),
-                offset.map_or(0, |v| self.u64(v).cast_signed()),
+                offset.map_or(0, |v| self.order.u64(v).cast_signed()),
             ),
             link_type,
             snaplen: description.snaplen,
@@ -369,13 +342,13 @@ impl PcapNg {
 
     /// Counters so far of one interface; later blocks replace earlier ones.
     fn statistics(&mut self, block: &[u8]) -> Result<(), Stop> {
-        let statistics = if self.big_endian {
-            parse_interfacestatisticsblock_be(block)
-        } else {
-            parse_interfacestatisticsblock_le(block)
+        let statistics = match self.order {
+            ByteOrder::Big => parse_interfacestatisticsblock_be(block),
+            ByteOrder::Little => parse_interfacestatisticsblock_le(block),
         };
         let statistics = parsed(statistics, "interface statistics")?;
-        let number = |code| option(&statistics.options, code).filter(|v| v.len() == 8).map(|v| self.u64(v));
+        let number =
+            |code| option(&statistics.options, code).filter(|v| v.len() == 8).map(|v| self.order.u64(v));
         let (if_drop, os_drop) = (number(ISB_IFDROP), number(ISB_OSDROP));
         // Statistics of an interface nobody described say nothing about any packet here.
         let index = self.first_port + statistics.if_id as usize;
@@ -384,26 +357,6 @@ impl PcapNg {
             port.os_drop = os_drop.or(port.os_drop);
         }
         Ok(())
-    }
-
-    /// The number at `at`, in the section's byte order; 0 beyond the end, which callers exclude.
-    #[inline]
-    fn u32(&self, bytes: &[u8], at: usize) -> u32 {
-        let word = bytes.get(at..).and_then(|b| b.first_chunk()).copied();
-        let word = word.unwrap_or_default();
-        if self.big_endian { u32::from_be_bytes(word) } else { u32::from_le_bytes(word) }
-    }
-
-    fn u16(&self, bytes: &[u8], at: usize) -> u16 {
-        let half = bytes.get(at..).and_then(|b| b.first_chunk()).copied();
-        let half = half.unwrap_or_default();
-        if self.big_endian { u16::from_be_bytes(half) } else { u16::from_le_bytes(half) }
-    }
-
-    fn u64(&self, bytes: &[u8]) -> u64 {
-        let (first, second) = (self.u32(bytes, 0), self.u32(bytes, 4));
-        let (high, low) = if self.big_endian { (first, second) } else { (second, first) };
-        u64::from(high) << 32 | u64::from(low)
     }
 }
 

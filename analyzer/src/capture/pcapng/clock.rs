@@ -27,8 +27,11 @@ impl Clock {
         let power = resolution & 0x7f;
         let scale = match (resolution & 0x80, power) {
             (0, 0..=9) => Scale::Multiply(10_u64.pow(u32::from(9 - power))),
-            // Beyond 64 bits of ticks per nanosecond, no 64-bit time reaches a nanosecond.
-            (0, _) => Scale::Divide(10_u64.checked_pow(u32::from(power - 9)).unwrap_or(u64::MAX)),
+            (0, _) => match 10_u64.checked_pow(u32::from(power - 9)) {
+                Some(ticks) => Scale::Divide(ticks),
+                // So fine that no 64-bit time reaches a nanosecond.
+                None => Scale::Multiply(0),
+            },
             _ => Scale::Binary(power),
         };
         Self { scale, offset }
