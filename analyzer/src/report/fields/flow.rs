@@ -65,8 +65,8 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].psn_responses.first", "PSN": "PSN of the first response seen.";
     "flows[].psn_responses.expected", "PSN": "PSN that the next response should have.";
     "flows[].psn_responses.repeats", "packets": "Responses behind the expected PSN.";
-    "flows[].psn_responses.gaps", "jumps": "Jumps ahead. Several outstanding READs or atomics leave gaps of their \
-        own only when ACKNOWLEDGEs take PSNs between.";
+    "flows[].psn_responses.gaps", "jumps": "Jumps ahead. Responses take the PSNs of their requests, so a queue pair \
+        that also writes or sends jumps without any loss; with READs alone a jump is a loss.";
     "flows[].psn_responses.missing", "PSNs": "PSNs skipped by them.";
     "flows[].psn_responses.restarts", "jumps": "Jumps too far to be either.";
     "flows[].latency_ns", "object": "Time from request to acknowledgement, where both pass here."

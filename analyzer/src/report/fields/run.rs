@@ -14,7 +14,7 @@ pub const RUN: &[FieldMeta] = fields! {
         or null "there was no frame";
     "totals.packets", "packets": "All frames, RoCE or not, on all links. A frame that passes two links counts twice.";
     "totals.bytes", "bytes": "Their lengths on the wire, outer frame, without FCS.";
-    "totals.roce_packets", "packets": "Frames with a whole base transport header.";
+    "totals.roce_packets", "packets": "Frames with a whole base transport header that `--filter` lets through.";
     "totals.roce_bytes", "bytes": "Their outer frames.";
     "totals.cnp_packets", "packets": "Congestion notification packets (opcode 0x81).";
     "totals.ecn.not_ect", "packets": "Packets of flows and retired flows whose ECN bits are 00: not ECN-capable.";
@@ -32,8 +32,8 @@ pub const RUN: &[FieldMeta] = fields! {
         or null "not known (replay)";
     "totals.lost.extra_table_full", "packets": "Packets counted in their flow whose source port or opcode found the \
         overflow table full: they are missing from `src_ports` and `opcodes`.";
-    "totals.retired.flows", "flows": "Flows that were closed to make room. What they had counted is in the totals \
-        and links.";
+    "totals.retired.flows", "flows": "Flows that were closed during the run, idle for long or to make room. What they had \
+        counted is in the totals and links.";
     "totals.retired.packets", "packets": "Packets of retired flows.";
     "totals.retired.bytes", "bytes": "Bytes of retired flows.";
     "entropy.five_tuples", "tuples": "Different (source, destination, UDP, source port, 4791), retired flows \

@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use rocescope_common::wire::opcode::Op;
+
 use crate::report::text::layout::{Align, Table, labelled, plain};
 use crate::report::{Flow, Psn, Report, direction_name};
 use crate::sample::Direction;
@@ -37,9 +39,15 @@ const FIGURES: [Figure; 7] = [
     Figure { heading: "RESTARTS", of: |flow| sequences(flow, |psn| psn.restarts), trouble: false },
 ];
 
-/// A figure of both sequences of a flow together; `None` when it has neither.
+/// A figure of both sequences of a flow together; `None` when neither says anything.
+///
+/// Responses take the PSNs of their READs. Where the requester also writes or sends, those PSNs are
+/// answered by ACKNOWLEDGEs, and the jumps over them are no loss: the responses of such a flow say
+/// nothing.
 fn sequences(flow: &Flow, of: fn(&Psn) -> u64) -> Option<u64> {
-    let both = [flow.psn, flow.psn_responses];
+    let acknowledges = || flow.opcodes.iter().any(|opcode| Op::of(opcode.code).has(Op::ACKNOWLEDGE));
+    let responses = flow.psn_responses.filter(|_| !acknowledges());
+    let both = [flow.psn, responses];
     both.iter().any(Option::is_some).then(|| both.iter().flatten().map(of).sum())
 }
 

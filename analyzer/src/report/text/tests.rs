@@ -104,6 +104,22 @@ fn an_empty_report_says_why_and_what_would_help() {
 }
 
 #[test]
+fn responses_between_acknowledges_show_no_loss() {
+    let mut read = stats(7, 10, 1_000);
+    read.opcodes = [0; 32];
+    read.opcodes[0x10] = 10;
+    (read.psn_responses, read.psn) = (read.psn, read.psn_responses);
+    (read.psn_responses.gaps, read.psn_responses.missing) = (3, 77);
+    let page = |stats| {
+        let sample = sample(vec![link("r.pcap", None)], vec![(key(0, "10.0.0.1", "10.0.0.2", 5), stats)]);
+        text::text(&plain_report(&sample), 80)
+    };
+    assert!(page(read).contains(" 77"), "READs alone: a loss");
+    read.opcodes[0x11] = 1;
+    assert!(!page(read).contains(" 77"), "a write was between");
+}
+
+#[test]
 fn any_width_is_survived() {
     let report = plain_report(&everything());
     for width in [0, 1, 47, 60, 1_000, usize::MAX] {
