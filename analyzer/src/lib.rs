@@ -5,9 +5,14 @@
 
 pub mod capture;
 pub mod cli;
+pub mod demo;
 pub mod drive;
 pub mod feed;
 pub mod filter;
+#[cfg(target_os = "linux")]
+pub mod host;
+#[cfg(feature = "live")]
+pub mod live;
 pub mod peers;
 pub mod replay;
 pub mod report;

@@ -139,13 +139,13 @@ impl TapLinks {
         let meta = |entry, offset, tag| Meta { entry, offset, wire_len, tag };
         match self.known.get(interface as usize) {
             Some(Known { kind: Kind::Ethernet, link: Some(link), .. }) => {
-                (*link, Ok(meta(Entry::Ethernet, 0, Tag::None)))
+                (*link, Ok(meta(Entry::ETHERNET, 0, Tag::NONE)))
             }
             Some(Known { kind: Kind::Ip, link: Some(link), .. }) => {
-                (*link, Ok(meta(Entry::Ip, 0, Tag::Unknown)))
+                (*link, Ok(meta(Entry::IP, 0, Tag::UNKNOWN)))
             }
             Some(Known { kind: Kind::Loopback, link: Some(link), .. }) => {
-                let start = loopback(data).map(|offset| meta(Entry::Ip, offset, Tag::Unknown));
+                let start = loopback(data).map(|offset| meta(Entry::IP, offset, Tag::UNKNOWN));
                 (*link, start)
             }
             Some(Known { kind: Kind::Unsupported, link: Some(link), .. }) => {
@@ -163,7 +163,7 @@ impl TapLinks {
                     _ => self.link(key, table),
                 };
                 self.latest = Some((key, link));
-                (link, Ok(meta(Entry::Ethertype(header.ethertype), header.offset, Tag::None)))
+                (link, Ok(meta(Entry::ethertype(header.ethertype), header.offset, Tag::NONE)))
             }
             // A reader numbers only interfaces that it describes.
             None => (self.link((0, None), table), Err(Reason::LinkTypeUnsupported)),
@@ -272,7 +272,7 @@ mod tests {
         header[..2].copy_from_slice(&[0x08, 0]);
         header[7] = 3;
         let (link, meta) = links.resolve(0, &header, 99, &mut table);
-        let expected = Meta { entry: Entry::Ethertype(0x800), offset: 20, wire_len: 99, tag: Tag::None };
+        let expected = Meta { entry: Entry::ethertype(0x800), offset: 20, wire_len: 99, tag: Tag::NONE };
         assert!(matches!(meta, Ok(m) if m.entry == expected.entry && m.offset == 20 && m.wire_len == 99));
         header[10] = 4;
         assert_eq!((link, links.resolve(0, &header, 99, &mut table).0), (0, 1));
@@ -290,7 +290,7 @@ mod tests {
         let interfaces: Vec<Interface> = types.iter().map(|t| interface(Some("x"), *t, 0)).collect();
         assert_eq!(links.learn(&interfaces, &mut table), [247]);
         assert_eq!(links.resolve(0, &[0; 16], 1, &mut table).0, 1);
-        assert!(matches!(links.resolve(1, &[], 1, &mut table).1, Ok(m) if m.tag == Tag::Unknown));
+        assert!(matches!(links.resolve(1, &[], 1, &mut table).1, Ok(m) if m.tag == Tag::UNKNOWN));
         for (family, offset) in
             [([2, 0, 0, 0], Ok(4)), ([0, 0, 0, 30], Ok(4)), ([7, 0, 0, 0], Err(Reason::OtherEthertype))]
         {
