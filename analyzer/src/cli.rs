@@ -105,11 +105,11 @@ fn replay(args: ReplayArgs) -> Result<()> {
         events: output == Output::Tui,
     })?;
     if output == Output::Tui
-        && let Some(shown) = view::tui(&feed, &options)
+        && let Some(shown) = view::tui(&feed, &options, &interrupt)
     {
         return shown;
     }
-    drive::print(&feed, format(output), &options, &interrupt)
+    drive::print(&feed, format(output), &options, &interrupt, None)
 }
 
 #[cfg(not(feature = "live"))]

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal as _, Write};
 
 use anyhow::Result;
 
+use crate::drive::Interrupt;
 use crate::feed::Feed;
 use crate::report::{self, Report};
 use crate::sample::Sample;
@@ -43,6 +44,6 @@ pub fn json_line(sample: &Sample, options: &report::Options, out: &mut impl Writ
 
 /// Shows a feed in the terminal until the user leaves. `None` when this build cannot.
 #[must_use]
-pub fn tui(_feed: &Feed, _options: &report::Options) -> Option<Result<()>> {
+pub fn tui(_feed: &Feed, _options: &report::Options, _interrupt: &Interrupt) -> Option<Result<()>> {
     None
 }
