@@ -4,5 +4,7 @@
 //! a [`feed`]. Views (`report`, `tui`) are functions of samples.
 
 pub mod feed;
+pub mod model;
 pub mod sample;
+pub mod tui;
 pub mod units;
