@@ -5,6 +5,7 @@
 
 pub mod feed;
 pub mod model;
+pub mod report;
 pub mod sample;
 pub mod tui;
 pub mod units;

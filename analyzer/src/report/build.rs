@@ -1,0 +1,149 @@
+//! From a sample to a report: sums, order, links.
+
+use crate::report::{
+    Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source, Totals, Window, entropy,
+    flow, imbalance,
+};
+use crate::sample::{FlowSample, LinkSample, Sample, address};
+
+impl Report {
+    /// The report of everything counted up to `sample`.
+    ///
+    /// Devices and findings are left empty: they come from elsewhere. The same counts give the same
+    /// report, whatever the order of the sample's flows.
+    #[must_use]
+    pub fn build(sample: &Sample, options: &Options) -> Self {
+        let sums = sums(sample);
+        Self {
+            schema: SCHEMA,
+            source: Source { kind: sample.kind.into(), inputs: sample.inputs.clone() },
+            window: Window {
+                first_ns: sample.window.map(|(first, _)| first),
+                last_ns: sample.window.map(|(_, last)| last),
+            },
+            totals: totals(sample, &sums),
+            flows: flows(sample),
+            entropy: entropy::entropy(sample),
+            links: links(sample, &sums),
+            imbalance: imbalances(sample, &sums, options),
+            devices: Vec::new(),
+            findings: Vec::new(),
+        }
+    }
+}
+
+/// RoCE packets of one link.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LinkSum {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+    cnp_packets: u64,
+    ecn: Ecn,
+    ecn_data: Ecn,
+}
+
+/// The sum over flows, retired flows and packets that found no flow, by link.
+fn sums(sample: &Sample) -> Vec<LinkSum> {
+    let mut sums: Vec<LinkSum> = sample.links.iter().map(link_alone).collect();
+    for FlowSample { key, stats, .. } in &sample.flows {
+        // A sample names only links that it has.
+        if let Some(sum) = sums.get_mut(usize::from(key.link)) {
+            sum.packets += stats.packets;
+            sum.bytes += stats.bytes;
+            sum.cnp_packets += stats.cnp_packets;
+            sum.ecn.add(stats.ecn());
+            sum.ecn_data.add(stats.ecn_data);
+        }
+    }
+    sums
+}
+
+/// What a link counted outside its present flows.
+fn link_alone(link: &LinkSample) -> LinkSum {
+    let (retired, full) = (&link.retired, &link.flow_table_full);
+    LinkSum {
+        packets: retired.packets + full.packets,
+        bytes: retired.bytes + full.bytes,
+        cnp_packets: retired.cnp_packets,
+        ecn: retired.ecn.into(),
+        ecn_data: retired.ecn_data.into(),
+    }
+}
+
+fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
+    let mut totals = Totals {
+        lost: Lost {
+            events_dropped: sample.events_dropped,
+            capture_drops: sample.capture_drops,
+            interface_drops: sample.interface_drops,
+            ..Lost::default()
+        },
+        ..Totals::default()
+    };
+    for sum in sums {
+        totals.roce_packets += sum.packets;
+        totals.roce_bytes += sum.bytes;
+        totals.cnp_packets += sum.cnp_packets;
+        for (total, part) in [(&mut totals.ecn, sum.ecn), (&mut totals.ecn_data, sum.ecn_data)] {
+            total.add([part.not_ect, part.ect1, part.ect0, part.ce]);
+        }
+    }
+    let mut skipped_bytes = 0;
+    for link in &sample.links {
+        skipped_bytes += link.skipped.iter().map(|counter| counter.bytes).sum::<u64>();
+        totals.lost.flow_table_full += link.flow_table_full.packets;
+        totals.lost.extra_table_full += link.extra_full;
+        totals.retired.flows += link.retired.flows;
+        totals.retired.packets += link.retired.packets;
+        totals.retired.bytes += link.retired.bytes;
+    }
+    totals.skipped = skipped(sample);
+    totals.packets = totals.roce_packets + totals.skipped.packets();
+    totals.bytes = totals.roce_bytes + skipped_bytes;
+    totals
+}
+
+fn skipped(sample: &Sample) -> Skipped {
+    let by_reason = rocescope_common::wire::Reason::ALL.into_iter().map(|reason| {
+        (reason, sample.links.iter().map(|link| link.skipped[reason as usize].packets).sum::<u64>())
+    });
+    Skipped(by_reason.filter(|(_, n)| *n > 0).collect())
+}
+
+fn flows(sample: &Sample) -> Vec<Flow> {
+    let mut order: Vec<&FlowSample> = sample.flows.iter().collect();
+    order.sort_by_cached_key(|flow| {
+        let key = &flow.key;
+        (key.link, address(key.family, key.src), address(key.family, key.dst), key.dest_qp)
+    });
+    order.into_iter().map(|flow| flow::build(sample, flow)).collect()
+}
+
+fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
+    let links = sample.links.iter().zip(sums);
+    links
+        .map(|(link, sum)| Link {
+            name: link.name.clone(),
+            direction: link.direction,
+            packets: sum.packets,
+            bytes: sum.bytes,
+            ce_ratio: sum.ecn_data.ce_ratio(),
+        })
+        .collect()
+}
+
+/// How evenly links that share a load carry it: [`Report::imbalance`] alone.
+#[must_use]
+pub fn imbalance(sample: &Sample, options: &Options) -> Vec<Imbalance> {
+    imbalances(sample, &sums(sample), options)
+}
+
+fn imbalances(sample: &Sample, sums: &[LinkSum], options: &Options) -> Vec<Imbalance> {
+    let loads: Vec<imbalance::Load<'_>> = sample
+        .links
+        .iter()
+        .zip(sums)
+        .map(|(link, sum)| imbalance::Load { name: &link.name, direction: link.direction, bytes: sum.bytes })
+        .collect();
+    imbalance::imbalances(&loads, options)
+}

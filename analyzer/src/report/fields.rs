@@ -1,0 +1,1 @@
+//! What every field of the report means.

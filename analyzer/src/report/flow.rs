@@ -1,0 +1,146 @@
+//! One flow of the report.
+
+use std::collections::BTreeMap;
+
+use rocescope_common::account::flow::{DSCP_NONE, SRC_QP_SEVERAL, TRANSPORT_NONE};
+use rocescope_common::account::{FlowStats, Mixed, PsnTrack};
+use rocescope_common::wire::frame::{Encap, UNKNOWN};
+use rocescope_common::wire::opcode::{CNP, Name};
+
+use crate::report::{Ack, Ecn, Flow, MAX_PORTS, Opcode, Port, Psn};
+use crate::sample::{Extra, FlowSample, PeerKey, Sample, address};
+
+/// The upper three opcode bits of unreliable datagrams.
+const TRANSPORT_UD: u8 = 3;
+
+pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
+    let FlowSample { key, stats, .. } = flow;
+    let extra = sample.extra.get(&flow.slot);
+    let link = sample.links.get(usize::from(key.link));
+    let mut ports = Ports::of(stats, extra);
+    let lost_ports = link.is_some_and(|link| link.extra_full > 0) && ports.missing_packets > 0;
+    let src_port_count = (!lost_ports).then_some(ports.seen.len() as u64);
+    ports.seen.sort_by_key(|port| (std::cmp::Reverse(port.bytes), port.port));
+    ports.seen.truncate(MAX_PORTS);
+    Flow {
+        link: link.map(|link| link.name.clone()).unwrap_or_default(),
+        direction: link.and_then(|link| link.direction),
+        src: address(key.family, key.src),
+        dst: address(key.family, key.dst),
+        dest_qp: key.dest_qp,
+        roce_version: stats.roce_version,
+        src_port_count,
+        src_ports: ports.seen,
+        vlan: stats.vlan_id(),
+        inner_vlan: stats.inner_vlan_id(),
+        pcp: stats.priority(),
+        dscp: (stats.dscp != DSCP_NONE).then_some(stats.dscp),
+        encapsulation: encapsulation(stats.encap),
+        mixed: Mixed::NAMES
+            .into_iter()
+            .filter_map(|(bit, name)| (stats.mixed & bit != 0).then_some(name))
+            .collect(),
+        packets: stats.packets,
+        bytes: stats.bytes,
+        inner_bytes: (stats.encap != 0 || stats.mixed & Mixed::ENCAPSULATION != 0)
+            .then_some(stats.inner_bytes),
+        payload_bytes: stats.payload_bytes,
+        payload_unknown: stats.payload_unknown,
+        first_ns: stats.first_ns,
+        last_ns: stats.last_ns,
+        ecn: stats.ecn().into(),
+        ce_ratio: Ecn::from(stats.ecn_data).ce_ratio(),
+        cnp_packets: stats.cnp_packets,
+        opcodes: opcodes(stats, extra),
+        ack: Ack {
+            acks: stats.acks,
+            rnr_naks: stats.rnr_naks,
+            naks: stats.naks.into(),
+            unknown: stats.ack_unknown,
+        },
+        psn: psn(&stats.psn),
+        psn_responses: psn(&stats.psn_responses),
+        latency_ns: None,
+        peer_qp: sample.peers.get(&PeerKey::of(key)).copied().or_else(|| datagram_qp(stats)),
+        pid: None,
+        comm: None,
+    }
+}
+
+/// The UDP source ports of a flow.
+pub(super) struct Ports {
+    /// Those that are known, in no order.
+    pub(super) seen: Vec<Port>,
+    /// RoCEv2 packets whose port is not among them.
+    pub(super) missing_packets: u64,
+    /// Their bytes; `None` when RoCEv1 packets, which have no port, cannot be told from them.
+    pub(super) missing_bytes: Option<u64>,
+}
+
+impl Ports {
+    pub(super) fn of(stats: &FlowStats, extra: Option<&Extra>) -> Self {
+        // Packets without a port count as "other port" too, and only their packets are known
+        // apart: every RoCEv2 packet, and no other, is counted by its ECN bits.
+        let without_port = stats.packets.saturating_sub(stats.ecn().iter().sum());
+        let mut seen = Vec::new();
+        if stats.first_port_packets() > 0 {
+            seen.push(Port {
+                port: stats.src_port,
+                packets: stats.first_port_packets(),
+                bytes: stats.first_port_bytes(),
+            });
+        }
+        let (mut packets, mut bytes) = (0, 0);
+        for &(port, counter) in extra.into_iter().flat_map(|extra| &extra.ports) {
+            packets += counter.packets;
+            bytes += counter.bytes;
+            seen.push(Port { port, packets: counter.packets, bytes: counter.bytes });
+        }
+        let missing_packets = stats.other_port_packets.saturating_sub(without_port).saturating_sub(packets);
+        let missing_bytes = match (missing_packets, without_port) {
+            (0, _) => Some(0),
+            (_, 0) => Some(stats.other_port_bytes.saturating_sub(bytes)),
+            _ => None,
+        };
+        Self { seen, missing_packets, missing_bytes }
+    }
+}
+
+/// The tunnels around the first packet, outermost first.
+fn encapsulation(encap: u32) -> Option<String> {
+    let names: Vec<&str> =
+        encap.to_le_bytes().into_iter().filter_map(Encap::from_byte).map(Encap::name).collect();
+    (!names.is_empty()).then(|| names.join("+"))
+}
+
+fn opcodes(stats: &FlowStats, extra: Option<&Extra>) -> Vec<Opcode> {
+    let mut by_code: BTreeMap<u8, u64> = BTreeMap::new();
+    if stats.transport != TRANSPORT_NONE {
+        for (low, packets) in (0..).zip(stats.opcodes) {
+            *by_code.entry(stats.transport << 5 | low).or_default() += packets;
+        }
+    }
+    *by_code.entry(CNP).or_default() += stats.cnp_packets;
+    for &(code, packets) in extra.into_iter().flat_map(|extra| &extra.opcodes) {
+        *by_code.entry(code).or_default() += packets;
+    }
+    let seen = by_code.into_iter().filter(|(_, packets)| *packets > 0);
+    seen.map(|(code, packets)| Opcode { code, name: Name(code).to_string(), packets }).collect()
+}
+
+fn psn(track: &PsnTrack) -> Option<Psn> {
+    (track.seen != 0).then_some(Psn {
+        first: track.first,
+        expected: track.expected,
+        repeats: track.repeats,
+        gaps: track.gaps,
+        missing: track.missing,
+        restarts: track.restarts,
+    })
+}
+
+/// The sending queue pair that the datagrams themselves name, when it was always the same.
+fn datagram_qp(stats: &FlowStats) -> Option<u32> {
+    (stats.transport == TRANSPORT_UD && stats.src_qp != UNKNOWN && stats.src_qp != SRC_QP_SEVERAL)
+        .then_some(stats.src_qp)
+}
