@@ -315,7 +315,11 @@ impl<'a> Earlier<'a> {
             _ => {
                 let flows = self.flows;
                 let map = self.map.get_or_insert_with(|| {
-                    flows.iter().enumerate().map(|(i, f)| (Identity { key: f.key, slot: f.slot }, i)).collect()
+                    flows
+                        .iter()
+                        .enumerate()
+                        .map(|(i, f)| (Identity { key: f.key, slot: f.slot }, i))
+                        .collect()
                 });
                 *map.get(&Identity { key: flow.key, slot: flow.slot })?
             }

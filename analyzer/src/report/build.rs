@@ -134,7 +134,7 @@ fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
 
 /// How evenly links that share a load carry it: [`Report::imbalance`] alone.
 #[must_use]
-pub fn imbalance(sample: &Sample, options: &Options) -> Vec<Imbalance> {
+pub fn compare_links(sample: &Sample, options: &Options) -> Vec<Imbalance> {
     imbalances(sample, &sums(sample), options)
 }
 

@@ -19,7 +19,7 @@ use serde::{Serialize, Serializer};
 
 use crate::sample::{Direction, SourceKind};
 
-pub use build::imbalance;
+pub use build::compare_links as imbalance;
 pub use entropy::entropy;
 pub use imbalance::unknown_names;
 

@@ -267,9 +267,9 @@ impl App {
         self.order = keyed.into_iter().map(|(_, i)| i).collect();
 
         let rows = &data.model.rows;
-        let place = self.selected.and_then(|id| {
-            self.order.iter().position(|i| rows.get(*i).is_some_and(|row| row.id == id))
-        });
+        let place = self
+            .selected
+            .and_then(|id| self.order.iter().position(|i| rows.get(*i).is_some_and(|row| row.id == id)));
         let page = self.layout().page();
         self.flows.follow(place, self.order.len(), page);
         if place.is_none() {

@@ -134,10 +134,9 @@ pub fn fit(width: u16, has_ipv6: bool) -> Vec<Fitted> {
     let used: Vec<&'static Column> = COLUMNS.iter().filter(|column| column.rank < limit).collect();
     let grow = if has_ipv6 { (left / 2).min(ADDRESS_V6 - ADDRESS_V4) } else { 0 };
     let address = |id| matches!(id, Id::Source | Id::Destination);
-    let widths = used.into_iter().map(|column| Fitted {
-        column,
-        width: column.width + if address(column.id) { grow } else { 0 },
-    });
+    let widths = used
+        .into_iter()
+        .map(|column| Fitted { column, width: column.width + if address(column.id) { grow } else { 0 } });
     widths.collect()
 }
 
@@ -165,9 +164,7 @@ pub fn cell(id: Id, index: usize, row: &Row, cx: Context<'_>) -> (String, Style)
         Id::PacketRate => figure(delta.map(crate::model::Delta::packets_per_s), Level::Fine, theme::PLAIN),
         Id::CeNow => percent(delta.and_then(|d| d.counts.ce_ratio())),
         Id::CeAll => percent(total.ce_ratio()),
-        Id::CnpRate => {
-            figure(delta.map(crate::model::Delta::cnp_per_s), Level::Warning, theme::PLAIN)
-        }
+        Id::CnpRate => figure(delta.map(crate::model::Delta::cnp_per_s), Level::Warning, theme::PLAIN),
         Id::Cnps => number(total.cnp, Level::Warning),
         Id::Lost => number(total.missing, Level::Critical),
         Id::Gaps => number(total.gaps, Level::Critical),
@@ -278,12 +275,10 @@ pub fn bar(share: f64, width: u16) -> String {
 /// The name of a row's link, with its direction.
 #[must_use]
 pub fn link(row: &Row, model: &Model) -> String {
-    model.links.get(usize::from(row.id.key.link)).map_or_else(String::new, |link| {
-        match link.direction {
-            Some(crate::sample::Direction::Ingress) => format!("{} in", link.name),
-            Some(crate::sample::Direction::Egress) => format!("{} out", link.name),
-            None => link.name.clone(),
-        }
+    model.links.get(usize::from(row.id.key.link)).map_or_else(String::new, |link| match link.direction {
+        Some(crate::sample::Direction::Ingress) => format!("{} in", link.name),
+        Some(crate::sample::Direction::Egress) => format!("{} out", link.name),
+        None => link.name.clone(),
     })
 }
 
@@ -301,7 +296,14 @@ pub struct SortKey {
 pub const fn largest_first(id: Id) -> bool {
     !matches!(
         id,
-        Id::Source | Id::Destination | Id::Qp | Id::Link | Id::Transport | Id::SourcePort | Id::PeerQp | Id::Tunnel
+        Id::Source
+            | Id::Destination
+            | Id::Qp
+            | Id::Link
+            | Id::Transport
+            | Id::SourcePort
+            | Id::PeerQp
+            | Id::Tunnel
     )
 }
 

@@ -8,20 +8,20 @@ use crate::sample::address;
 
 /// A filter ready for use.
 #[derive(Clone, Debug)]
-pub struct Matcher {
+pub(super) struct Matcher {
     words: Vec<String>,
 }
 
 impl Matcher {
     /// The filter of this text; no words match everything.
     #[must_use]
-    pub fn new(text: &str) -> Self {
+    pub(super) fn new(text: &str) -> Self {
         Self { words: text.split_whitespace().map(str::to_lowercase).collect() }
     }
 
     /// Whether a row is shown: addresses, `qp` and its number, link, state.
     #[must_use]
-    pub fn row(&self, row: &Row, model: &Model) -> bool {
+    pub(super) fn row(&self, row: &Row, model: &Model) -> bool {
         if self.words.is_empty() {
             return true;
         }
@@ -39,7 +39,7 @@ impl Matcher {
 
     /// Whether an event is shown: its word, flow and text.
     #[must_use]
-    pub fn event(&self, entry: &log::Entry) -> bool {
+    pub(super) fn event(&self, entry: &log::Entry) -> bool {
         if self.words.is_empty() {
             return true;
         }

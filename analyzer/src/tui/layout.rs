@@ -57,10 +57,7 @@ impl Layout {
             (body, nothing)
         } else if width >= WIDE {
             let beside = DETAIL_WIDTH.max(width / 3).min(76);
-            (
-                Rect { width: width - beside, ..body },
-                Rect { x: width - beside, width: beside, ..body },
-            )
+            (Rect { width: width - beside, ..body }, Rect { x: width - beside, width: beside, ..body })
         } else {
             let below = (body.height * 3 / 5).min(16);
             (
