@@ -8,8 +8,9 @@ use super::app::Screen;
 pub const SMALLEST: (u16, u16) = (60, 15);
 /// From this width on, details stand beside the table.
 const WIDE: u16 = 120;
-/// Width of the details beside the table.
-const DETAIL_WIDTH: u16 = 54;
+/// Width of the table that shows all that matters; details beside it get the rest, within bounds.
+const TABLE_WIDTH: u16 = 76;
+const DETAIL_WIDTH: (u16, u16) = (44, 70);
 
 /// The areas. What is not shown has no height.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ impl Layout {
         let (table, detail) = if !detail || screen != Screen::Flows {
             (body, nothing)
         } else if width >= WIDE {
-            let beside = DETAIL_WIDTH.max(width / 3).min(76);
+            let beside = (width - TABLE_WIDTH).clamp(DETAIL_WIDTH.0, DETAIL_WIDTH.1);
             (Rect { width: width - beside, ..body }, Rect { x: width - beside, width: beside, ..body })
         } else {
             let below = (body.height * 3 / 5).min(16);

@@ -125,12 +125,13 @@ pub fn route(key: &FlowKey) -> String {
     format!("{} → {} QP {}", address(key.family, key.src), address(key.family, key.dst), key.dest_qp)
 }
 
-/// The packet in words.
+/// The packet in words, what matters most first.
 fn describe(event: &EventSample) -> String {
     let mut parts = Vec::new();
     let has = |bit| event.events & bit != 0;
     if has(Event::NAK) || has(Event::RNR) {
-        parts.push(syndrome(event.aeth));
+        let text = syndrome(event.aeth);
+        parts.push(text.trim_start_matches("NAK: ").trim_start_matches("RNR NAK, ").to_owned());
     }
     if has(Event::GAP) {
         let before = event.psn.wrapping_sub(event.missing) & 0x00FF_FFFF;
@@ -138,7 +139,7 @@ fn describe(event: &EventSample) -> String {
         parts.push(format!("{} PSN{s} missing from {before}", event.missing));
     }
     if has(Event::CNP) {
-        parts.push(format!("to slow down QP {}", event.key.dest_qp));
+        parts.push("slow down".to_owned());
     }
     if has(Event::CE) {
         parts.push("marked CE".to_owned());

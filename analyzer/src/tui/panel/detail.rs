@@ -27,7 +27,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, detail: Option<&Detail>, a
         .title(Line::styled(format!(" {} ", log::route(&detail.id.key)), theme::BOLD));
     let inner = block.inner(area);
     block.render(area, buffer);
-    let (main, lists) = (main(detail, app), lists(detail));
+    let (main, lists) = (main(detail, app), lists(detail, beside));
     if beside {
         let all = main.into_iter().chain(std::iter::once(Line::default())).chain(lists);
         for (y, text) in (0..inner.height).zip(all) {
@@ -35,7 +35,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, detail: Option<&Detail>, a
         }
         return;
     }
-    let half = inner.width / 2 + 2;
+    let half = inner.width * 3 / 5;
     let left = Rect { width: half, ..inner };
     let right = Rect { x: inner.x + half, width: inner.width - half, ..inner };
     for (y, text) in (0..inner.height).zip(main) {
@@ -72,14 +72,15 @@ fn main(detail: &Detail, app: &App) -> Vec<Line<'static>> {
     );
     let ratio = row.and_then(|row| row.total.ce_ratio());
     let [not_ect, ect1, ect0, ce] = stats.ecn();
+    let n = |n: u64| compact(n as f64);
     let naks: u64 = stats.naks.iter().sum();
     let mut lines = vec![
         entry("rate", rate),
         entry("total", format!("{}, {} packets", units::bytes(stats.bytes), units::count(stats.packets))),
-        psn("PSN", &stats.psn),
     ];
+    lines.extend(psn("PSN", &stats.psn));
     if stats.psn_responses.seen != 0 {
-        lines.push(psn("responses", &stats.psn_responses));
+        lines.extend(psn("responses", &stats.psn_responses));
     }
     lines.extend([
         styled(
@@ -92,11 +93,12 @@ fn main(detail: &Detail, app: &App) -> Vec<Line<'static>> {
             format!("CE {} of capable; {} CNP", units::ratio(ratio), compact(stats.cnp_packets as f64)),
             bad(ce + stats.cnp_packets > 0, Level::Warning),
         ),
-        entry("", format!("{ce} CE, {ect0} ECT0, {ect1} ECT1, {not_ect} not")),
+        entry("", format!("{} CE, {} ECT0, {} ECT1, {} not", n(ce), n(ect0), n(ect1), n(not_ect))),
     ]);
     lines.extend(nak_codes(stats));
     lines.push(entry("peer QP", peer(detail)));
-    lines.push(entry("path", path(detail)));
+    let (path, tags) = path(detail);
+    lines.extend([entry("path", path), entry("tags", tags)]);
     lines.push(entry("link", detail.link.clone()));
     lines.push(entry("last", format!("{} UTC", units::clock_utc(stats.last_ns))));
     let mixed: Vec<&str> =
@@ -107,25 +109,27 @@ fn main(detail: &Detail, app: &App) -> Vec<Line<'static>> {
     lines
 }
 
-fn psn(name: &str, track: &PsnTrack) -> Line<'static> {
+fn psn(name: &str, track: &PsnTrack) -> Vec<Line<'static>> {
     if track.seen == 0 {
-        return entry(name, units::UNKNOWN);
+        return vec![entry(name, units::UNKNOWN)];
     }
-    let mut text = format!("next {}", track.expected);
     let found = [
         (track.missing, "missing"),
         (track.gaps, "gaps"),
         (track.repeats, "repeats"),
         (track.restarts, "restarts"),
     ];
-    for (count, what) in found.into_iter().filter(|(count, _)| *count > 0) {
-        text.push_str(&format!(", {} {what}", compact(count as f64)));
+    let found: Vec<String> = found
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{} {what}", compact(count as f64)))
+        .collect();
+    let expected = format!("next {}", track.expected);
+    if found.is_empty() {
+        return vec![entry(name, format!("in order, {expected}"))];
     }
-    let loss = track.gaps + track.repeats > 0;
-    if !loss && track.restarts == 0 {
-        text.push_str(", in order");
-    }
-    styled(name, text, bad(loss, Level::Critical))
+    let level = bad(track.gaps + track.repeats > 0, Level::Critical);
+    vec![styled(name, found.join(", "), level), entry("", format!("{expected}, first {}", track.first))]
 }
 
 fn nak_codes(stats: &FlowStats) -> Vec<Line<'static>> {
@@ -142,54 +146,53 @@ fn peer(detail: &Detail) -> String {
     match (detail.peer_qp, detail.stats.src_qp) {
         (Some(qp), _) => qp.to_string(),
         (None, SRC_QP_SEVERAL) => "several".to_owned(),
-        (None, _) => "not known: its connection was made before".to_owned(),
+        (None, _) => "not known".to_owned(),
     }
 }
 
-fn path(detail: &Detail) -> String {
+/// What the packets look like: RoCE version, MTU and DSCP, then tags and tunnels.
+fn path(detail: &Detail) -> (String, String) {
     let stats = &detail.stats;
-    let mut parts = vec![format!("RoCEv{}", stats.roce_version)];
-    parts.push(if stats.mtu > 0 { format!("MTU {}", stats.mtu) } else { "MTU -".to_owned() });
-    if stats.dscp != DSCP_NONE {
-        parts.push(format!("DSCP {}", stats.dscp));
-    }
-    match stats.vlan_id() {
-        None => parts.push("VLAN -".to_owned()),
-        Some(0) => parts.push("untagged".to_owned()),
-        Some(id) => parts.push(format!("VLAN {id}")),
-    }
+    let mtu = if stats.mtu > 0 { stats.mtu.to_string() } else { units::UNKNOWN.to_owned() };
+    let dscp = if stats.dscp == DSCP_NONE { units::UNKNOWN.to_owned() } else { stats.dscp.to_string() };
+    let mut tags = vec![match stats.vlan_id() {
+        None => "VLAN -".to_owned(),
+        Some(0) => "untagged".to_owned(),
+        Some(id) => format!("VLAN {id}"),
+    }];
     if let Some(id) = stats.inner_vlan_id().filter(|id| *id != 0) {
-        parts.push(format!("in {id}"));
+        tags.push(format!("inner VLAN {id}"));
     }
-    if let Some(pcp) = stats.priority() {
-        parts.push(format!("PCP {pcp}"));
-    }
+    tags.extend(stats.priority().map(|pcp| format!("PCP {pcp}")));
     if !detail.encapsulation.is_empty() {
-        parts.push(detail.encapsulation.join("/"));
+        tags.push(detail.encapsulation.join("/"));
     }
-    parts.join(", ")
+    (format!("RoCEv{}, MTU {mtu}, DSCP {dscp}", stats.roce_version), tags.join(", "))
 }
 
-fn lists(detail: &Detail) -> Vec<Line<'static>> {
+fn lists(detail: &Detail, bars: bool) -> Vec<Line<'static>> {
     let packets = detail.stats.packets;
-    let mut lines = vec![Line::styled("opcodes", theme::DIM)];
+    let mut lines = vec![Line::styled(" opcodes", theme::DIM)];
     for (code, count) in detail.opcodes.iter().take(LISTED) {
-        lines.push(counted(&Name(*code).to_string(), *count, packets));
+        lines.push(counted(&Name(*code).to_string(), *count, packets, bars));
     }
     let ports = detail.ports.len();
     if ports > 0 {
-        lines.push(Line::styled(format!("source ports: {ports}"), theme::DIM));
+        lines.push(Line::styled(format!(" source ports: {ports}"), theme::DIM));
         for (port, counter) in detail.ports.iter().take(LISTED) {
-            lines.push(counted(&port.to_string(), counter.packets, packets));
+            lines.push(counted(&port.to_string(), counter.packets, packets, bars));
         }
     }
     lines
 }
 
-fn counted(name: &str, count: u64, all: u64) -> Line<'static> {
+fn counted(name: &str, count: u64, all: u64, bars: bool) -> Line<'static> {
     let share = if all > 0 { count as f64 / all as f64 } else { 0.0 };
     let mut spans = Spans::default();
     spans.push(format!(" {:>6} ", compact(count as f64)), theme::BOLD);
-    spans.push(bar(share, 5), theme::BAR).push(format!(" {name}"), theme::PLAIN);
+    if bars {
+        spans.push(format!("{} ", bar(share, 5)), theme::BAR);
+    }
+    spans.push(name, theme::PLAIN);
     spans.into_line()
 }

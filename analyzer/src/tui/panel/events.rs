@@ -7,6 +7,7 @@ use ratatui::text::Line;
 use super::{Spans, line};
 use crate::model::Level;
 use crate::tui::app::App;
+use crate::tui::column::compact;
 use crate::tui::filter::Matcher;
 use crate::tui::layout::Layout;
 use crate::tui::log::{Entry, route};
@@ -20,7 +21,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
         buffer,
         list,
         0,
-        &Line::styled(" TIME (UTC)    EVENT        FLOW AND PACKET, THE LATEST FIRST", theme::HEAD),
+        &Line::styled(" TIME (UTC)   EVENT  FLOW AND PACKET, THE LATEST FIRST", theme::HEAD),
     );
     let matcher = Matcher::new(&app.filter.text);
     let entries = app.log.latest().filter(|entry| matcher.event(entry));
@@ -42,17 +43,16 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
 }
 
 fn row(entry: &Entry) -> Line<'static> {
+    let level = entry.class.level;
+    let symbol = if level == Level::Fine { "·" } else { theme::symbol(level) };
     let mut spans = Spans::default();
-    let times = if entry.count > 1 {
-        format!("×{}", units::si(entry.count as f64).replace(' ', ""))
-    } else {
-        String::new()
-    };
-    let symbol = if entry.class.level == Level::Fine { "·" } else { theme::symbol(entry.class.level) };
     spans.push(format!(" {} ", units::clock_utc(entry.time_ns)), theme::DIM);
-    spans.push(format!("{symbol} {:<4}", entry.class.word), theme::text(entry.class.level));
-    spans.push(format!("{times:>6}  "), theme::BOLD);
-    spans.push(route(&entry.key), theme::PLAIN).push(format!("  {}", entry.text), theme::PLAIN);
+    spans.push(format!("{symbol} {:<4} ", entry.class.word), theme::text(level));
+    spans.push(route(&entry.key), theme::PLAIN);
+    if entry.count > 1 {
+        spans.push(format!(" ×{}", compact(entry.count as f64)), theme::BOLD);
+    }
+    spans.push(format!("  {}", entry.text), theme::PLAIN);
     spans.into_line()
 }
 

@@ -31,8 +31,10 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
         if app.flows.selected == Some(place) {
             let line = Rect { y: at.table.y + y, height: 1, ..at.table };
             buffer.set_style(line, theme::SELECTED);
-            for cell in line.positions().filter_map(|p| buffer.cell_mut(p).map(|_| p)).collect::<Vec<_>>() {
-                buffer[cell].modifier.remove(Modifier::DIM);
+            for place in line.positions() {
+                if let Some(cell) = buffer.cell_mut(place) {
+                    cell.modifier.remove(Modifier::DIM);
+                }
             }
         }
     }

@@ -144,21 +144,24 @@ fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
 
 fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     let width = usize::from(at.verdict.width);
-    let mut parts: Vec<Spans> = Vec::new();
-    for problem in &data.problems {
-        parts.push(problem_part(problem, app, data));
-    }
-    parts.extend(data.imbalance.iter().filter_map(unbalanced));
-    parts.extend(hashing(data));
-    if parts.is_empty() {
-        let spans = no_problem(data);
-        line(buffer, at.verdict, 0, &spans.into_line());
+    let parts = |long: bool| -> Vec<Spans> {
+        let problems = data.problems.iter().map(|problem| problem_part(problem, app, data, long));
+        let links = data.imbalance.iter().filter_map(|imbalance| unbalanced(imbalance, long));
+        problems.chain(links).chain(hashing(data, long)).collect()
+    };
+    let long = parts(true);
+    if long.is_empty() {
+        line(buffer, at.verdict, 0, &no_problem(data).into_line());
         return;
     }
-    // Room for the count of what does not fit.
-    let (mut spans, left_out) = join(parts, width.saturating_sub(8), "  ");
+    // Sentences when they all fit, else each problem with its one figure, so that none is hidden.
+    let (mut spans, mut left_out) = join(long, width, "  ");
     if left_out > 0 {
-        spans.push(format!("  +{left_out} more"), theme::BOLD);
+        // Room for the count of what does not fit even so.
+        (spans, left_out) = join(parts(false), width.saturating_sub(4), "  ");
+    }
+    if left_out > 0 {
+        spans.push(format!("  +{left_out}"), theme::BOLD);
     } else if let Some(problem) = data.problems.first() {
         let route = data.model.rows.get(problem.worst).map(|row| log::route(&row.id.key));
         let worst = route.map_or_else(String::new, |route| format!("  worst: {route}"));
@@ -188,58 +191,73 @@ fn badge(level: Level, word: &str) -> Spans {
     part(format!(" {} {word} ", theme::symbol(level)), theme::badge(level))
 }
 
-fn problem_part(problem: &Problem, app: &App, data: &Data) -> Spans {
+fn problem_part(problem: &Problem, app: &App, data: &Data, long: bool) -> Spans {
     let kind = problem.kind;
     let total = &data.model.total;
     let n = |n: u64| compact(n as f64);
-    let (word, text) = match kind {
+    let (word, short, text) = match kind {
         Kind::Loss => {
-            let mut text = Vec::new();
-            for (count, what) in
-                [(total.missing, "missing"), (total.repeats, "repeats"), (total.sequence_naks, "NAKs")]
-            {
-                if count > 0 {
-                    text.push(format!("{} {what}", n(count)));
-                }
-            }
-            ("LOSS", text.join(", "))
+            let counts =
+                [(total.missing, "missing"), (total.repeats, "repeats"), (total.sequence_naks, "NAKs")];
+            let mut found = counts.iter().filter(|(count, _)| *count > 0);
+            let text: Vec<String> =
+                found.clone().map(|(count, what)| format!("{} {what}", n(*count))).collect();
+            ("LOSS", n(found.next().map_or(0, |(count, _)| *count)), text.join(", "))
         }
-        Kind::Refused => ("NAK", format!("{} refused", n(total.other_naks))),
-        Kind::NotReady => ("RNR", format!("{} receiver not ready", n(total.rnr))),
+        Kind::Refused => ("NAK", n(total.other_naks), format!("{} requests refused", n(total.other_naks))),
+        Kind::NotReady => ("RNR", n(total.rnr), format!("{} receiver not ready", n(total.rnr))),
         Kind::Marked => {
             let ratio = if app.end.is_none() { data.model.ce_now() } else { total.ce_ratio() };
-            ("CONGESTION", format!("CE {}", units::ratio(ratio)))
+            let ratio = units::ratio(ratio);
+            (if long { "CONGESTION" } else { "CE" }, ratio.clone(), format!("CE {ratio}"))
         }
-        Kind::Notified => ("CNP", format!("{} sent", n(total.cnp))),
+        Kind::Notified => ("CNP", n(total.cnp), format!("{} to slow down", n(total.cnp))),
     };
-    let qps = format!(" in {} QP{}", problem.flows, if problem.flows == 1 { "" } else { "s" });
     let mut spans = Spans::default();
     if problem.present {
         spans.append(badge(kind.level(), word));
     } else {
-        let text = format!(" {} earlier: {} ", theme::symbol(kind.level()), word.to_lowercase());
+        let text = format!(" {} earlier: {}", theme::symbol(kind.level()), word.to_lowercase());
         spans.push(text, theme::text(kind.level()));
     }
-    spans.push(format!(" {text}"), theme::PLAIN).push(qps, theme::DIM);
+    if long {
+        spans.push(format!(" {text}"), theme::PLAIN);
+        spans.push(
+            format!(" in {} QP{}", problem.flows, if problem.flows == 1 { "" } else { "s" }),
+            theme::DIM,
+        );
+    } else {
+        spans.push(format!(" {short}"), theme::PLAIN);
+    }
     spans
 }
 
-fn unbalanced(imbalance: &Imbalance) -> Option<Spans> {
+fn unbalanced(imbalance: &Imbalance, long: bool) -> Option<Spans> {
     let ratio = imbalance.max_over_mean.filter(|ratio| *ratio >= UNBALANCED)?;
-    let mut spans = badge(Level::Warning, "IMBALANCE");
-    spans.push(format!(" fullest link {ratio:.2}x the mean of {}", imbalance.links.len()), theme::PLAIN);
+    let mut spans = badge(Level::Warning, if long { "IMBALANCE" } else { "IMBAL" });
+    let what = if long {
+        format!(" fullest link {ratio:.2}x the mean of {}", imbalance.links.len())
+    } else {
+        format!(" {ratio:.2}x")
+    };
+    spans.push(what, theme::PLAIN);
     Some(spans)
 }
 
-fn hashing(data: &Data) -> Option<Spans> {
+fn hashing(data: &Data, long: bool) -> Option<Spans> {
     let entropy = &data.entropy;
     let low = entropy.normalized.is_some_and(|n| n < LOW_ENTROPY);
     if !low || entropy.five_tuples < FEW_TUPLES {
         return None;
     }
-    let mut spans = badge(Level::Warning, "HASHING");
+    let mut spans = badge(Level::Warning, if long { "HASHING" } else { "HASH" });
     let top = units::ratio(entropy.top_share);
-    spans.push(format!(" {top} of the bytes in one of {} 5-tuples", entropy.five_tuples), theme::PLAIN);
+    let what = if long {
+        format!(" {top} of the bytes in one of {} 5-tuples", entropy.five_tuples)
+    } else {
+        format!(" {top}")
+    };
+    spans.push(what, theme::PLAIN);
     Some(spans)
 }
 
@@ -248,9 +266,10 @@ fn warning(buffer: &mut Buffer, at: &Layout, data: &Data) {
     if !lost.any() {
         return;
     }
-    let word = if data.model.losing { "MISSING PACKETS NOW" } else { "NOT ALL WAS SEEN" };
+    let word = if data.model.losing { "MISSING NOW" } else { "NOT ALL SEEN" };
     let mut spans = badge(Level::Warning, word);
-    spans.push(format!(" {}; losses shown may be our own", own_losses(lost)), theme::PLAIN);
+    spans.push(format!(" {}", own_losses(lost)), theme::BOLD);
+    spans.push("; a loss shown may be our own", theme::PLAIN);
     line(buffer, at.warning, 0, &spans.into_line());
 }
 

@@ -27,7 +27,7 @@ pub fn render(frame: &mut Frame<'_>, app: &App) {
     if area.width < width || area.height < height {
         too_small(buffer, area);
     } else {
-        let at = layout::Layout { ..app.layout() };
+        let at = app.layout();
         header::render(buffer, &at, app);
         match app.screen {
             Screen::Flows => flows::render(buffer, &at, app),
