@@ -34,7 +34,7 @@ fn source(tap: &Tap, world: &fake::World) {
                 return;
             }
         }
-        std::thread::sleep(Duration::from_millis(1000));
+        std::thread::sleep(Duration::from_secs(1));
     }
 }
 

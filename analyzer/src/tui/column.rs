@@ -355,7 +355,7 @@ fn sort_value(id: Id, index: usize, row: &Row, cx: Context<'_>) -> Option<u128> 
         Id::Dscp => stats.filter(|s| s.dscp != DSCP_NONE).map(|s| u128::from(s.dscp)),
         Id::SourcePort => stats.filter(|s| s.roce_version == 2).map(|s| u128::from(s.src_port)),
         Id::PeerQp => detail::peer_qp(cx.sample, index).map(u128::from),
-        Id::Vlan => stats.and_then(|s| s.vlan_id()).map(u128::from),
+        Id::Vlan => stats.and_then(rocescope_common::account::FlowStats::vlan_id).map(u128::from),
         Id::Tunnel => stats.map(|s| u128::from(s.encap)),
     }
 }

@@ -9,8 +9,8 @@ pub const SMALLEST: (u16, u16) = (60, 15);
 /// From this width on, details stand beside the table.
 const WIDE: u16 = 120;
 /// Width of the table that shows all that matters; details beside it get the rest, within bounds.
-const TABLE_WIDTH: u16 = 76;
-const DETAIL_WIDTH: (u16, u16) = (44, 70);
+const TABLE_WIDTH: u16 = 77;
+const DETAIL_WIDTH: (u16, u16) = (43, 70);
 
 /// The areas. What is not shown has no height.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

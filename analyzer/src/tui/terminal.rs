@@ -55,7 +55,13 @@ impl Guard {
     /// When the terminal cannot be set up again.
     pub(super) fn suspend(&mut self) -> Result<()> {
         restore();
-        signal_hook::low_level::raise(signal_hook::consts::SIGSTOP)?;
+        // To the whole process group, as the terminal would: a capture tool that feeds us through a
+        // pipe must stop too, or the shell does not take the job for stopped.
+        // SAFETY: kill(2) touches no memory of ours; 0 is the caller's own process group.
+        let sent = unsafe { libc::kill(0, libc::SIGTSTP) };
+        if sent != 0 {
+            return Err(io::Error::last_os_error()).context("the process cannot be stopped");
+        }
         take().context("the terminal cannot be set up again")?;
         self.terminal.clear()?;
         Ok(())

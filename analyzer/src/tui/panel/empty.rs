@@ -16,9 +16,33 @@ use crate::units;
 const REASONS: usize = 6;
 
 pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
-    for (y, text) in (1..).zip(lines(app)) {
+    let width = usize::from(area.width);
+    for (y, text) in (1..).zip(lines(app).iter().flat_map(|line| wrap(line, width))) {
         line(buffer, area, y, &text);
     }
+}
+
+/// Breaks a line between words; what follows is indented a little more than its beginning.
+fn wrap(text: &Line<'_>, width: usize) -> Vec<Line<'static>> {
+    let whole = text.to_string();
+    if whole.chars().count() <= width {
+        return vec![Line::styled(whole, text.style)];
+    }
+    let indent = whole.chars().take_while(|c| *c == ' ').count();
+    let mut lines = Vec::new();
+    let mut current = " ".repeat(indent);
+    for word in whole.split_whitespace() {
+        let full = current.chars().count() + 1 + word.chars().count() > width;
+        if full && !current.trim().is_empty() {
+            lines.push(Line::styled(std::mem::replace(&mut current, " ".repeat(indent + 2)), text.style));
+        }
+        if !current.trim().is_empty() {
+            current.push(' ');
+        }
+        current.push_str(word);
+    }
+    lines.push(Line::styled(current, text.style));
+    lines
 }
 
 fn text(text: impl Into<String>) -> Line<'static> {
