@@ -3,9 +3,23 @@
 //! A source (`replay`, `live`, `demo`) counts packets and makes [`sample::Sample`]s; it runs behind
 //! a [`feed`]. Views (`report`, `tui`) are functions of samples.
 
+pub mod capture;
+pub mod cli;
+pub mod demo;
+pub mod drive;
 pub mod feed;
+pub mod filter;
+#[cfg(target_os = "linux")]
+pub mod host;
+#[cfg(feature = "live")]
+pub mod live;
 pub mod model;
+pub mod peers;
+pub mod replay;
 pub mod report;
+pub mod retire;
 pub mod sample;
+pub mod table;
 pub mod tui;
 pub mod units;
+pub mod view;

@@ -1,2 +1,7 @@
 //! The `rocescope` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    rocescope::cli::main()
+}

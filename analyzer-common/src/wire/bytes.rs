@@ -7,6 +7,14 @@
 pub trait Bytes {
     /// `N` bytes from `offset`, or `None` where the frame (as captured) ends earlier.
     fn get<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
+
+    /// The same offset, or `None` when it is further than headers are followed. The parser calls it where layers meet: kernel programs let the verifier
+    /// forget there by which way the offset came about, or it would walk through the rest once for
+    /// every combination of headers before.
+    #[inline(always)]
+    fn settle(&self, offset: usize) -> Option<usize> {
+        Some(offset)
+    }
 }
 
 impl Bytes for &[u8] {

@@ -2,7 +2,7 @@
 
 use super::bth::{self, Bth, ICRC_LEN, MASK24};
 use super::bytes::Bytes;
-use super::ip::{self, Upper};
+use super::ip::{self, Kind};
 use super::layer::{Layer, Trace};
 use super::opcode::Op;
 use super::stop::Reason;
@@ -20,14 +20,26 @@ const MAX_TAGS: u32 = 4;
 const MAX_TUNNELS: u32 = 4;
 
 /// What the first byte of the frame belongs to.
+///
+/// A number and no enum with a payload: where there is none, the compiler would leave its bits
+/// unset, and the kernel's verifier refuses to see an unset register copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub struct Entry(u32);
+
+impl Entry {
     /// An Ethernet header.
-    Ethernet,
-    /// What the given ethertype says (a cooked capture names it in its own header).
-    Ethertype(u16),
+    pub const ETHERNET: Self = Self(1 << 16);
     /// An IP header of the version that its first four bits say.
-    Ip,
+    pub const IP: Self = Self(2 << 16);
+    /// Nothing: the BTH was reached.
+    pub(super) const DONE: Self = Self(3 << 16);
+
+    /// What an ethertype says (a cooked capture names it in its own header).
+    #[inline(always)]
+    #[must_use]
+    pub const fn ethertype(ethertype: u16) -> Self {
+        Self(ethertype as u32)
+    }
 }
 
 /// What is known of a frame besides its bytes.
@@ -43,15 +55,22 @@ pub struct Meta {
     pub tag: Tag,
 }
 
-/// Whether a VLAN tag was moved out of the frame.
+/// Whether a VLAN tag was moved out of the frame. A number for the same reason as [`Entry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tag {
+pub struct Tag(u32);
+
+impl Tag {
     /// There is none beside the frame; one in the frame is all there is.
-    None,
-    /// There is one, with this tag control information.
-    Tci(u16),
+    pub const NONE: Self = Self(1 << 16);
     /// It cannot be known (XDP; raw IP without a link layer).
-    Unknown,
+    pub const UNKNOWN: Self = Self(2 << 16);
+
+    /// There is one, with this tag control information.
+    #[inline(always)]
+    #[must_use]
+    pub const fn tci(tci: u16) -> Self {
+        Self(tci as u32)
+    }
 }
 
 /// An address: 16 bytes as on the wire, IPv4 in the last four.
@@ -108,6 +127,35 @@ pub struct Frame {
     /// Offset of the ICRC in the captured frame, or [`UNKNOWN`] when lengths contradict each other
     /// or the packet is a fragment.
     pub icrc_offset: u32,
+}
+
+impl Frame {
+    /// Nothing known yet.
+    pub const EMPTY: Self = Self {
+        src: [0; 4],
+        dst: [0; 4],
+        family: 0,
+        roce_version: 0,
+        tos: 0,
+        opcode: 0,
+        src_port: 0,
+        vlan: 0,
+        inner_vlan: 0,
+        pcp: PCP_NONE,
+        ack_req: false,
+        encap: 0,
+        dest_qp: 0,
+        psn: 0,
+        wire_len: 0,
+        inner_bytes: 0,
+        payload: UNKNOWN,
+        aeth: UNKNOWN,
+        dma_len: UNKNOWN,
+        src_qp: UNKNOWN,
+        bth_offset: 0,
+        ip_offset: 0,
+        icrc_offset: UNKNOWN,
+    };
 }
 
 /// A tunnel or mirror around a packet.
@@ -193,26 +241,24 @@ impl Depth for Kernel {
     const ALL: bool = false;
 }
 
-/// Where the parser is and what it has met on the way.
-pub(super) struct Walk {
+/// Where the parser is, and the frame that it fills in on the way: by reference, because the
+/// kernel's stack is too small to pass frames about.
+pub(super) struct Walk<'a> {
     pub(super) offset: usize,
-    pub(super) vlan: u16,
-    pub(super) inner_vlan: u16,
-    pub(super) pcp: u8,
     tags: u8,
-    pub(super) encap: u32,
+    frame: &'a mut Frame,
 }
 
-impl Walk {
+impl Walk<'_> {
     #[inline(always)]
     fn tag(&mut self, tci: u16) {
         let id = tci & 0x0FFF;
         if self.tags == 0 {
-            self.vlan = id;
-            self.inner_vlan = 0;
-            self.pcp = (tci >> 13) as u8;
+            self.frame.vlan = id;
+            self.frame.inner_vlan = 0;
+            self.frame.pcp = (tci >> 13) as u8;
         } else if self.tags == 1 {
-            self.inner_vlan = id;
+            self.frame.inner_vlan = id;
         }
         self.tags = self.tags.saturating_add(1);
     }
@@ -220,14 +266,8 @@ impl Walk {
     /// Notes a tunnel; `level` counts from 0.
     #[inline(always)]
     pub(super) fn tunnel(&mut self, level: u32, encap: Encap) {
-        self.encap |= (encap as u32) << (8 * level);
+        self.frame.encap |= (encap as u32) << (8 * level);
     }
-}
-
-/// What one level of headers leads to.
-pub(super) enum Outcome {
-    Roce(Frame),
-    Inside(Entry),
 }
 
 /// Ethertypes the parser knows.
@@ -250,27 +290,47 @@ pub(super) mod ethertype {
 ///
 /// # Errors
 /// The reason why the frame is not counted as RoCE.
-#[inline(always)]
+#[inline]
 pub fn parse<D: Depth>(bytes: &impl Bytes, meta: Meta, trace: &mut impl Trace) -> Result<Frame, Reason> {
-    let (vlan, tags) = match meta.tag {
-        Tag::None => (0, 0),
-        Tag::Tci(tci) => (tci & 0x0FFF, 1),
-        Tag::Unknown => (VLAN_UNKNOWN, 0),
-    };
-    let mut walk = Walk {
-        offset: meta.offset,
-        vlan,
-        inner_vlan: if tags == 0 { vlan } else { 0 },
-        pcp: if let Tag::Tci(tci) = meta.tag { (tci >> 13) as u8 } else { PCP_NONE },
-        tags,
-        encap: 0,
-    };
+    let mut frame = Frame::EMPTY;
+    parse_into::<D>(bytes, meta, trace, &mut frame)?;
+    Ok(frame)
+}
+
+/// Parses one frame into memory of the caller's, all of whose fields are written on success.
+///
+/// # Errors
+/// The reason why the frame is not counted as RoCE; `frame` is then of no use.
+#[inline(always)]
+pub fn parse_into<D: Depth>(
+    bytes: &impl Bytes,
+    meta: Meta,
+    trace: &mut impl Trace,
+    frame: &mut Frame,
+) -> Result<(), Reason> {
+    frame.encap = 0;
+    frame.wire_len = meta.wire_len;
+    frame.pcp = PCP_NONE;
+    frame.inner_vlan = 0;
+    let mut tags = 0;
+    if meta.tag == Tag::NONE {
+        frame.vlan = 0;
+    } else if meta.tag == Tag::UNKNOWN {
+        frame.vlan = VLAN_UNKNOWN;
+        frame.inner_vlan = VLAN_UNKNOWN;
+    } else {
+        frame.vlan = (meta.tag.0 & 0x0FFF) as u16;
+        frame.pcp = (meta.tag.0 >> 13) as u8;
+        tags = 1;
+    }
+    let mut walk = Walk { offset: meta.offset, tags, frame };
     let mut entry = meta.entry;
     // One level more than there are tunnels: the innermost has no tunnel below it.
     for level in 0..=D::TUNNELS {
-        match one_level::<D>(bytes, &mut walk, entry, level, meta.wire_len, trace)? {
-            Outcome::Roce(frame) => return Ok(frame),
-            Outcome::Inside(inside) => entry = inside,
+        walk.offset = bytes.settle(walk.offset).ok_or(Reason::Ipv6ExtUnparsed)?;
+        entry = one_level::<D>(bytes, &mut walk, entry, level, trace)?;
+        if entry == Entry::DONE {
+            return Ok(());
         }
     }
     Err(Reason::TunnelUnparsed)
@@ -279,44 +339,35 @@ pub fn parse<D: Depth>(bytes: &impl Bytes, meta: Meta, trace: &mut impl Trace) -
 #[inline(always)]
 fn one_level<D: Depth>(
     bytes: &impl Bytes,
-    walk: &mut Walk,
+    walk: &mut Walk<'_>,
     entry: Entry,
     level: u32,
-    wire_len: u32,
     trace: &mut impl Trace,
-) -> Result<Outcome, Reason> {
-    let ethertype = match entry {
-        Entry::Ethernet => ethernet(bytes, walk, trace)?,
-        Entry::Ethertype(given) => tags(bytes, walk, given, trace)?,
-        Entry::Ip => {
-            let [first] = bytes.get::<1>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
-            match first >> 4 {
-                4 => ethertype::IPV4,
-                6 => ethertype::IPV6,
-                _ => return Err(Reason::Malformed),
-            }
+) -> Result<Entry, Reason> {
+    let ethertype = if entry == Entry::ETHERNET {
+        ethernet(bytes, walk, trace)?
+    } else if entry == Entry::IP {
+        let [first] = bytes.get::<1>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+        match first >> 4 {
+            4 => ethertype::IPV4,
+            6 => ethertype::IPV6,
+            _ => return Err(Reason::Malformed),
         }
+    } else {
+        tags(bytes, walk, entry.0 as u16, trace)?
     };
+    walk.offset = bytes.settle(walk.offset).ok_or(Reason::Ipv6ExtUnparsed)?;
     match ethertype {
-        ethertype::IPV4 | ethertype::IPV6 => {
-            let (net, upper) = if ethertype == ethertype::IPV4 {
-                ip::v4(bytes, walk.offset, trace)?
-            } else {
-                ip::v6(bytes, walk.offset, trace)?
-            };
-            match upper {
-                Upper::Roce { src_port, udp_len } => {
-                    let bth_at = net.upper + ip::UDP_LEN;
-                    trace.layer(Layer::Udp, net.upper);
-                    roce_v2(bytes, walk, &net, bth_at, src_port, udp_len, wire_len, trace).map(Outcome::Roce)
-                }
-                other => tunnel::enter::<D>(bytes, walk, &net, other, level, trace).map(Outcome::Inside),
-            }
+        ethertype::IPV4 => {
+            let net = ip::v4(bytes, walk.offset, walk.frame, trace)?;
+            above_ip::<D>(bytes, walk, net, level, trace)
         }
-        ethertype::ROCE_V1 => roce_v1(bytes, walk, wire_len, trace).map(Outcome::Roce),
-        ethertype::MPLS | ethertype::MPLS_MULTICAST => {
-            tunnel::mpls::<D>(bytes, walk, level, trace).map(Outcome::Inside)
+        ethertype::IPV6 => {
+            let net = ip::v6(bytes, walk.offset, walk.frame, trace)?;
+            above_ip::<D>(bytes, walk, net, level, trace)
         }
+        ethertype::ROCE_V1 => roce_v1(bytes, walk, trace),
+        ethertype::MPLS | ethertype::MPLS_MULTICAST => tunnel::mpls::<D>(bytes, walk, level, trace),
         ethertype::ARP => Err(Reason::Arp),
         ethertype::LLDP => Err(Reason::Lldp),
         ethertype::MAC_CONTROL => Err(Reason::MacControl),
@@ -324,11 +375,29 @@ fn one_level<D: Depth>(
     }
 }
 
+#[inline(always)]
+fn above_ip<D: Depth>(
+    bytes: &impl Bytes,
+    walk: &mut Walk<'_>,
+    mut net: ip::Net,
+    level: u32,
+    trace: &mut impl Trace,
+) -> Result<Entry, Reason> {
+    net.upper = bytes.settle(net.upper).ok_or(Reason::Ipv6ExtUnparsed)?;
+    let carried = ip::above(bytes, &net, walk.frame)?;
+    if carried.kind == Kind::Roce {
+        trace.layer(Layer::Udp, net.upper);
+        roce_v2(bytes, walk, &net, carried.value, trace)
+    } else {
+        tunnel::enter::<D>(bytes, walk, &net, carried, level, trace)
+    }
+}
+
 const ETHERNET_LEN: usize = 14;
 const TAG_LEN: usize = 4;
 
 #[inline(always)]
-fn ethernet(bytes: &impl Bytes, walk: &mut Walk, trace: &mut impl Trace) -> Result<u16, Reason> {
+fn ethernet(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> Result<u16, Reason> {
     let ethertype = bytes.get::<2>(walk.offset + 12).ok_or(Reason::TruncatedHeaders)?;
     trace.layer(Layer::Ethernet, walk.offset);
     walk.offset += ETHERNET_LEN;
@@ -336,7 +405,7 @@ fn ethernet(bytes: &impl Bytes, walk: &mut Walk, trace: &mut impl Trace) -> Resu
 }
 
 #[inline(always)]
-fn tags(bytes: &impl Bytes, walk: &mut Walk, first: u16, trace: &mut impl Trace) -> Result<u16, Reason> {
+fn tags(bytes: &impl Bytes, walk: &mut Walk<'_>, first: u16, trace: &mut impl Trace) -> Result<u16, Reason> {
     let mut ethertype = first;
     for _ in 0..MAX_TAGS {
         if !matches!(ethertype, ethertype::VLAN | ethertype::QINQ | ethertype::QINQ_OLD) {
@@ -358,20 +427,13 @@ fn tags(bytes: &impl Bytes, walk: &mut Walk, first: u16, trace: &mut impl Trace)
 const MIN_UDP_LEN: u32 = ip::UDP_LEN as u32 + bth::LEN as u32;
 
 #[inline(always)]
-#[expect(
-    clippy::too_many_arguments,
-    reason = "inlined into the kernel program, where a struct would cost stack"
-)]
 fn roce_v2(
     bytes: &impl Bytes,
-    walk: &Walk,
+    walk: &mut Walk<'_>,
     net: &ip::Net,
-    bth_at: usize,
-    src_port: u16,
     udp_len: u32,
-    wire_len: u32,
     trace: &mut impl Trace,
-) -> Result<Frame, Reason> {
+) -> Result<Entry, Reason> {
     if udp_len < MIN_UDP_LEN {
         return Err(Reason::Malformed);
     }
@@ -379,94 +441,71 @@ fn roce_v2(
     // rest of the datagram travels in other fragments.
     let fits = net.fragment || net.upper + udp_len as usize <= net.end;
     let transport_len = if fits { udp_len - ip::UDP_LEN as u32 } else { UNKNOWN };
-    let mut frame = transport(bytes, bth_at, transport_len, trace)?;
+    walk.frame.roce_version = 2;
+    walk.frame.inner_bytes = if walk.frame.encap == 0 { 0 } else { ETHERNET_LEN as u32 + net.total_len };
+    transport(bytes, net.upper + ip::UDP_LEN, transport_len, walk.frame, trace)?;
     if net.fragment {
-        frame.icrc_offset = UNKNOWN;
+        walk.frame.icrc_offset = UNKNOWN;
     }
-    frame.src = net.src;
-    frame.dst = net.dst;
-    frame.family = net.family;
-    frame.tos = net.tos;
-    frame.roce_version = 2;
-    frame.src_port = src_port;
-    frame.ip_offset = net.start as u32;
-    frame.inner_bytes = if walk.encap == 0 { 0 } else { ETHERNET_LEN as u32 + net.total_len };
-    finish(frame, walk, wire_len)
+    Ok(Entry::DONE)
 }
 
 const GRH_LEN: usize = 40;
 const GRH_NEXT_BTH: u8 = 0x1B;
 
 #[inline(always)]
-fn roce_v1(bytes: &impl Bytes, walk: &Walk, wire_len: u32, trace: &mut impl Trace) -> Result<Frame, Reason> {
+fn roce_v1(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> Result<Entry, Reason> {
     let at = walk.offset;
     let [_, _, _, _, l0, l1, next, _] = bytes.get::<8>(at).ok_or(Reason::TruncatedHeaders)?;
     if next != GRH_NEXT_BTH {
         return Err(Reason::GrhNotBth);
     }
-    let src = bytes.get::<16>(at + 8).ok_or(Reason::Truncated)?;
-    let dst = bytes.get::<16>(at + 24).ok_or(Reason::Truncated)?;
+    walk.frame.src = ip::words(bytes.get::<16>(at + 8).ok_or(Reason::Truncated)?);
+    walk.frame.dst = ip::words(bytes.get::<16>(at + 24).ok_or(Reason::Truncated)?);
     trace.layer(Layer::Grh, at);
     let payload_len = u32::from(u16::from_be_bytes([l0, l1]));
     if payload_len < bth::LEN as u32 {
         return Err(Reason::Malformed);
     }
-    let mut frame = transport(bytes, at + GRH_LEN, payload_len, trace)?;
-    frame.src = ip::words(src);
-    frame.dst = ip::words(dst);
-    frame.family = 6;
-    frame.roce_version = 1;
-    frame.ip_offset = at as u32;
-    frame.inner_bytes = if walk.encap == 0 { 0 } else { ETHERNET_LEN as u32 + GRH_LEN as u32 + payload_len };
-    finish(frame, walk, wire_len)
-}
-
-#[inline(always)]
-fn finish(mut frame: Frame, walk: &Walk, wire_len: u32) -> Result<Frame, Reason> {
-    frame.vlan = walk.vlan;
-    frame.inner_vlan = walk.inner_vlan;
-    frame.pcp = walk.pcp;
-    frame.encap = walk.encap;
-    frame.wire_len = wire_len;
-    Ok(frame)
+    walk.frame.family = 6;
+    walk.frame.tos = 0;
+    walk.frame.src_port = 0;
+    walk.frame.roce_version = 1;
+    walk.frame.ip_offset = at as u32;
+    walk.frame.inner_bytes =
+        if walk.frame.encap == 0 { 0 } else { (ETHERNET_LEN + GRH_LEN) as u32 + payload_len };
+    transport(bytes, at + GRH_LEN, payload_len, walk.frame, trace)?;
+    Ok(Entry::DONE)
 }
 
 /// The BTH and what follows. `len` is the length from the BTH to the end of the ICRC as the
 /// headers below say it, or [`UNKNOWN`].
 #[inline(always)]
-fn transport(bytes: &impl Bytes, at: usize, len: u32, trace: &mut impl Trace) -> Result<Frame, Reason> {
+fn transport(
+    bytes: &impl Bytes,
+    at: usize,
+    len: u32,
+    frame: &mut Frame,
+    trace: &mut impl Trace,
+) -> Result<(), Reason> {
     let header = Bth(bytes.get::<{ bth::LEN }>(at).ok_or(Reason::Truncated)?);
     trace.layer(Layer::Bth, at);
     let op = Op::of(header.opcode());
     let ext = at + bth::LEN;
-    let mut frame = Frame {
-        src: [0; 4],
-        dst: [0; 4],
-        family: 0,
-        roce_version: 0,
-        tos: 0,
-        opcode: header.opcode(),
-        src_port: 0,
-        vlan: 0,
-        inner_vlan: 0,
-        pcp: PCP_NONE,
-        ack_req: header.ack_req(),
-        encap: 0,
-        dest_qp: header.dest_qp(),
-        psn: header.psn(),
-        wire_len: 0,
-        inner_bytes: 0,
-        payload: payload(op, u32::from(header.pad()), len),
-        aeth: UNKNOWN,
-        dma_len: UNKNOWN,
-        src_qp: UNKNOWN,
-        bth_offset: at as u32,
-        ip_offset: 0,
-        icrc_offset: UNKNOWN,
+    frame.opcode = header.opcode();
+    frame.ack_req = header.ack_req();
+    frame.dest_qp = header.dest_qp();
+    frame.psn = header.psn();
+    frame.payload = payload(op, u32::from(header.pad()), len);
+    frame.bth_offset = at as u32;
+    frame.icrc_offset = if len != UNKNOWN && len >= bth::LEN as u32 + ICRC_LEN {
+        at as u32 + len - ICRC_LEN
+    } else {
+        UNKNOWN
     };
-    if len != UNKNOWN && len >= bth::LEN as u32 + ICRC_LEN {
-        frame.icrc_offset = at as u32 + len - ICRC_LEN;
-    }
+    frame.aeth = UNKNOWN;
+    frame.dma_len = UNKNOWN;
+    frame.src_qp = UNKNOWN;
     if op.has(Op::AETH) {
         if let Some(aeth) = bytes.get::<4>(ext) {
             frame.aeth = u32::from_be_bytes(aeth);
@@ -481,7 +520,7 @@ fn transport(bytes: &impl Bytes, at: usize, len: u32, trace: &mut impl Trace) ->
             frame.src_qp = u32::from_be_bytes(qp) & MASK24;
         }
     }
-    Ok(frame)
+    Ok(())
 }
 
 #[inline(always)]

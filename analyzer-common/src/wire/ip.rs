@@ -1,7 +1,7 @@
 //! IPv4, IPv6 with its extension headers, and UDP.
 
 use super::bytes::Bytes;
-use super::frame::Addr;
+use super::frame::{Addr, Frame};
 use super::layer::{Layer, Trace};
 use super::stop::Reason;
 
@@ -28,14 +28,10 @@ const MAX_EXT: u32 = 6;
 
 /// An IP header, as far as anything above needs it.
 pub(super) struct Net {
-    pub(super) src: Addr,
-    pub(super) dst: Addr,
-    pub(super) family: u8,
-    pub(super) tos: u8,
-    /// Offset of the header itself.
-    pub(super) start: usize,
     /// Offset of the header above.
     pub(super) upper: usize,
+    /// Protocol number of the header above.
+    protocol: u8,
     /// Offset behind the last byte of the packet, as its length field says.
     pub(super) end: usize,
     /// Header and payload, as the length field says.
@@ -45,13 +41,22 @@ pub(super) struct Net {
 }
 
 /// What an IP packet carries.
-#[derive(Clone, Copy)]
-pub(super) enum Upper {
-    Roce { src_port: u16, udp_len: u32 },
-    Udp { dst_port: u16 },
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// UDP to the port of RoCEv2; the value is the UDP length.
+    Roce,
+    /// UDP to another port, which is the value.
+    Udp,
     Gre,
     Ip,
     Mpls,
+}
+
+/// A kind with its value; 0 where it has none, see [`super::frame::Entry`].
+#[derive(Clone, Copy)]
+pub(super) struct Upper {
+    pub(super) kind: Kind,
+    pub(super) value: u32,
 }
 
 /// The sixteen bytes of an address as four words in wire order.
@@ -67,7 +72,12 @@ pub(super) fn words(bytes: [u8; 16]) -> Addr {
 }
 
 #[inline(always)]
-pub(super) fn v4(bytes: &impl Bytes, at: usize, trace: &mut impl Trace) -> Result<(Net, Upper), Reason> {
+pub(super) fn v4(
+    bytes: &impl Bytes,
+    at: usize,
+    frame: &mut Frame,
+    trace: &mut impl Trace,
+) -> Result<Net, Reason> {
     const LEN: usize = 20;
     let h = bytes.get::<LEN>(at).ok_or(Reason::TruncatedHeaders)?;
     // Masked rather than shifted, so that the bound (60) is plain to the kernel's verifier.
@@ -84,55 +94,51 @@ pub(super) fn v4(bytes: &impl Bytes, at: usize, trace: &mut impl Trace) -> Resul
     if fragment & 0x1FFF != 0 {
         return Err(Reason::Fragment);
     }
-    let upper = at + header_len;
-    let net = Net {
-        src: [0, 0, 0, u32::from_ne_bytes([h[12], h[13], h[14], h[15]])],
-        dst: [0, 0, 0, u32::from_ne_bytes([h[16], h[17], h[18], h[19]])],
-        family: 4,
-        tos: h[1],
-        start: at,
-        upper,
+    frame.src = [0, 0, 0, u32::from_ne_bytes([h[12], h[13], h[14], h[15]])];
+    frame.dst = [0, 0, 0, u32::from_ne_bytes([h[16], h[17], h[18], h[19]])];
+    frame.family = 4;
+    frame.tos = h[1];
+    frame.ip_offset = at as u32;
+    Ok(Net {
+        upper: at + header_len,
+        protocol: h[9],
         end: at + total_len as usize,
         total_len,
         fragment: fragment & 0x2000 != 0,
-    };
-    let carried = above(bytes, h[9], upper)?;
-    Ok((net, carried))
+    })
 }
 
 #[inline(always)]
-pub(super) fn v6(bytes: &impl Bytes, at: usize, trace: &mut impl Trace) -> Result<(Net, Upper), Reason> {
+pub(super) fn v6(
+    bytes: &impl Bytes,
+    at: usize,
+    frame: &mut Frame,
+    trace: &mut impl Trace,
+) -> Result<Net, Reason> {
     const LEN: usize = 40;
     let h = bytes.get::<8>(at).ok_or(Reason::TruncatedHeaders)?;
-    let src = bytes.get::<16>(at + 8).ok_or(Reason::TruncatedHeaders)?;
-    let dst = bytes.get::<16>(at + 24).ok_or(Reason::TruncatedHeaders)?;
     if h[0] >> 4 != 6 {
         return Err(Reason::Malformed);
     }
+    frame.src = words(bytes.get::<16>(at + 8).ok_or(Reason::TruncatedHeaders)?);
+    frame.dst = words(bytes.get::<16>(at + 24).ok_or(Reason::TruncatedHeaders)?);
+    frame.family = 6;
+    frame.tos = (h[0] << 4) | (h[1] >> 4);
+    frame.ip_offset = at as u32;
     trace.layer(Layer::Ipv6, at);
     let total_len = LEN as u32 + u32::from(u16::from_be_bytes([h[4], h[5]]));
-    let mut net = Net {
-        src: words(src),
-        dst: words(dst),
-        family: 6,
-        tos: (h[0] << 4) | (h[1] >> 4),
-        start: at,
-        upper: at + LEN,
-        end: at + total_len as usize,
-        total_len,
-        fragment: false,
-    };
-    let mut next = h[6];
+    let end = at + total_len as usize;
+    let mut net = Net { upper: at + LEN, protocol: h[6], end, total_len, fragment: false };
     for _ in 0..MAX_EXT {
-        let unit = match next {
+        let unit = match net.protocol {
             PROTO_HOP_BY_HOP | PROTO_ROUTING | PROTO_DEST_OPTS => 8,
             PROTO_FRAGMENT => 0,
             PROTO_AH => 4,
-            _ => break,
+            _ => return Ok(net),
         };
         let ext = bytes.get::<8>(net.upper).ok_or(Reason::TruncatedHeaders)?;
         trace.layer(Layer::Ipv6Ext, net.upper);
-        if next == PROTO_FRAGMENT {
+        if net.protocol == PROTO_FRAGMENT {
             let field = u16::from_be_bytes([ext[2], ext[3]]);
             if field >> 3 != 0 {
                 return Err(Reason::Fragment);
@@ -140,35 +146,44 @@ pub(super) fn v6(bytes: &impl Bytes, at: usize, trace: &mut impl Trace) -> Resul
             net.fragment = field & 1 != 0;
         }
         // The length counts units without the first eight bytes; a fragment header has none.
-        net.upper += 8 + usize::from(ext[1]) * unit;
-        next = ext[0];
+        let next = net.upper + 8 + usize::from(ext[1]) * unit;
+        net.upper = bytes.settle(next).ok_or(Reason::Ipv6ExtUnparsed)?;
+        net.protocol = ext[0];
     }
-    if matches!(next, PROTO_HOP_BY_HOP | PROTO_ROUTING | PROTO_DEST_OPTS | PROTO_FRAGMENT | PROTO_AH) {
-        return Err(Reason::Ipv6ExtUnparsed);
+    match net.protocol {
+        PROTO_HOP_BY_HOP | PROTO_ROUTING | PROTO_DEST_OPTS | PROTO_FRAGMENT | PROTO_AH => {
+            Err(Reason::Ipv6ExtUnparsed)
+        }
+        _ => Ok(net),
     }
-    let carried = above(bytes, next, net.upper)?;
-    Ok((net, carried))
 }
 
+/// What is above an IP header; the source port of RoCE goes into the frame.
 #[inline(always)]
-fn above(bytes: &impl Bytes, protocol: u8, at: usize) -> Result<Upper, Reason> {
-    match protocol {
+pub(super) fn above(bytes: &impl Bytes, net: &Net, frame: &mut Frame) -> Result<Upper, Reason> {
+    let kind = match net.protocol {
         PROTO_UDP => {
-            let h = bytes.get::<UDP_LEN>(at).ok_or(Reason::TruncatedHeaders)?;
-            let dst_port = u16::from_be_bytes([h[2], h[3]]);
-            match dst_port {
-                PORT_ROCE => Ok(Upper::Roce {
-                    src_port: u16::from_be_bytes([h[0], h[1]]),
-                    udp_len: u32::from(u16::from_be_bytes([h[4], h[5]])),
-                }),
+            let Some(h) = bytes.get::<UDP_LEN>(net.upper) else {
+                // Cut within the UDP header: the ports may be there.
+                return match bytes.get::<4>(net.upper) {
+                    Some([_, _, a, b]) if u16::from_be_bytes([a, b]) == PORT_ROCE => Err(Reason::Truncated),
+                    _ => Err(Reason::TruncatedHeaders),
+                };
+            };
+            return match u16::from_be_bytes([h[2], h[3]]) {
+                PORT_ROCE => {
+                    frame.src_port = u16::from_be_bytes([h[0], h[1]]);
+                    Ok(Upper { kind: Kind::Roce, value: u32::from(u16::from_be_bytes([h[4], h[5]])) })
+                }
                 PORT_ULTRA_ETHERNET => Err(Reason::UltraEthernet),
-                _ => Ok(Upper::Udp { dst_port }),
-            }
+                other => Ok(Upper { kind: Kind::Udp, value: u32::from(other) }),
+            };
         }
-        PROTO_TCP => Err(Reason::Tcp),
-        PROTO_GRE => Ok(Upper::Gre),
-        PROTO_IPIP | PROTO_IPV6 => Ok(Upper::Ip),
-        PROTO_MPLS => Ok(Upper::Mpls),
-        _ => Err(Reason::OtherIpProtocol),
-    }
+        PROTO_TCP => return Err(Reason::Tcp),
+        PROTO_GRE => Kind::Gre,
+        PROTO_IPIP | PROTO_IPV6 => Kind::Ip,
+        PROTO_MPLS => Kind::Mpls,
+        _ => return Err(Reason::OtherIpProtocol),
+    };
+    Ok(Upper { kind, value: 0 })
 }

@@ -13,6 +13,6 @@ pub mod stop;
 mod tunnel;
 
 pub use bytes::Bytes;
-pub use frame::{Entry, Frame, Meta, parse};
+pub use frame::{Entry, Frame, Meta, parse, parse_into};
 pub use layer::{Layer, Trace};
 pub use stop::Reason;

@@ -2,14 +2,14 @@
 
 use super::bytes::Bytes;
 use super::frame::{Depth, Encap, Entry, Walk, ethertype};
-use super::ip::{Net, UDP_LEN, Upper};
+use super::ip::{Kind, Net, UDP_LEN, Upper};
 use super::layer::{Layer, Trace};
 use super::stop::Reason;
 
-const PORT_VXLAN: u16 = 4789;
-const PORT_VXLAN_GPE: u16 = 4790;
-const PORT_GENEVE: u16 = 6081;
-const PORT_MPLS: u16 = 6635;
+const PORT_VXLAN: u32 = 4789;
+const PORT_VXLAN_GPE: u32 = 4790;
+const PORT_GENEVE: u32 = 6081;
+const PORT_MPLS: u32 = 6635;
 
 const GRE_ERSPAN_1_2: u16 = 0x88BE;
 const GRE_ERSPAN_3: u16 = 0x22EB;
@@ -21,49 +21,47 @@ const MAX_LABELS: u32 = 8;
 #[inline(always)]
 pub(super) fn enter<D: Depth>(
     bytes: &impl Bytes,
-    walk: &mut Walk,
+    walk: &mut Walk<'_>,
     net: &Net,
     upper: Upper,
     level: u32,
     trace: &mut impl Trace,
 ) -> Result<Entry, Reason> {
     walk.offset = net.upper;
-    match upper {
-        Upper::Udp { dst_port } => {
+    match upper.kind {
+        Kind::Udp => {
             trace.layer(Layer::Udp, net.upper);
             walk.offset += UDP_LEN;
-            match dst_port {
+            match upper.value {
                 PORT_VXLAN => {
                     too_deep::<D>(level)?;
                     vxlan(bytes, walk, level, trace)
                 }
-                PORT_VXLAN_GPE | PORT_GENEVE | PORT_MPLS => {
-                    if !D::ALL {
-                        return Err(Reason::TunnelUnparsed);
-                    }
+                PORT_VXLAN_GPE | PORT_GENEVE | PORT_MPLS if !D::ALL => Err(Reason::TunnelUnparsed),
+                PORT_VXLAN_GPE => {
                     too_deep::<D>(level)?;
-                    match dst_port {
-                        PORT_VXLAN_GPE => vxlan_gpe(bytes, walk, level, trace),
-                        PORT_GENEVE => geneve(bytes, walk, level, trace),
-                        _ => mpls::<D>(bytes, walk, level, trace),
-                    }
+                    vxlan_gpe(bytes, walk, level, trace)
                 }
+                PORT_GENEVE => {
+                    too_deep::<D>(level)?;
+                    geneve(bytes, walk, level, trace)
+                }
+                PORT_MPLS => mpls::<D>(bytes, walk, level, trace),
                 _ => Err(Reason::OtherUdp),
             }
         }
-        Upper::Gre => {
+        Kind::Gre => {
             too_deep::<D>(level)?;
             gre::<D>(bytes, walk, level, trace)
         }
-        Upper::Ip if D::ALL => {
+        Kind::Ip if D::ALL => {
             too_deep::<D>(level)?;
             walk.tunnel(level, Encap::IpIp);
-            Ok(Entry::Ip)
+            Ok(Entry::IP)
         }
-        Upper::Mpls if D::ALL => mpls::<D>(bytes, walk, level, trace),
-        Upper::Ip | Upper::Mpls => Err(Reason::TunnelUnparsed),
-        // The caller has dealt with it.
-        Upper::Roce { .. } => Err(Reason::Malformed),
+        Kind::Mpls if D::ALL => mpls::<D>(bytes, walk, level, trace),
+        // RoCE never gets here: the caller has dealt with it.
+        Kind::Ip | Kind::Mpls | Kind::Roce => Err(Reason::TunnelUnparsed),
     }
 }
 
@@ -73,7 +71,12 @@ fn too_deep<D: Depth>(level: u32) -> Result<(), Reason> {
 }
 
 #[inline(always)]
-fn vxlan(bytes: &impl Bytes, walk: &mut Walk, level: u32, trace: &mut impl Trace) -> Result<Entry, Reason> {
+fn vxlan(
+    bytes: &impl Bytes,
+    walk: &mut Walk<'_>,
+    level: u32,
+    trace: &mut impl Trace,
+) -> Result<Entry, Reason> {
     const LEN: usize = 8;
     const FLAG_VNI: u8 = 0x08;
     let h = bytes.get::<LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
@@ -83,16 +86,16 @@ fn vxlan(bytes: &impl Bytes, walk: &mut Walk, level: u32, trace: &mut impl Trace
     trace.layer(Layer::Vxlan, walk.offset);
     walk.offset += LEN;
     walk.tunnel(level, Encap::Vxlan);
-    Ok(Entry::Ethernet)
+    Ok(Entry::ETHERNET)
 }
 
 /// The next-protocol numbers that VXLAN-GPE and NSH share.
 #[inline(always)]
 fn gpe_inside(next: u8) -> Result<Entry, Reason> {
     match next {
-        1 | 2 => Ok(Entry::Ip),
-        3 => Ok(Entry::Ethernet),
-        5 => Ok(Entry::Ethertype(ethertype::MPLS)),
+        1 | 2 => Ok(Entry::IP),
+        3 => Ok(Entry::ETHERNET),
+        5 => Ok(Entry::ethertype(ethertype::MPLS)),
         _ => Err(Reason::TunnelUnparsed),
     }
 }
@@ -100,7 +103,7 @@ fn gpe_inside(next: u8) -> Result<Entry, Reason> {
 #[inline(always)]
 fn vxlan_gpe(
     bytes: &impl Bytes,
-    walk: &mut Walk,
+    walk: &mut Walk<'_>,
     level: u32,
     trace: &mut impl Trace,
 ) -> Result<Entry, Reason> {
@@ -125,7 +128,12 @@ fn vxlan_gpe(
 }
 
 #[inline(always)]
-fn geneve(bytes: &impl Bytes, walk: &mut Walk, level: u32, trace: &mut impl Trace) -> Result<Entry, Reason> {
+fn geneve(
+    bytes: &impl Bytes,
+    walk: &mut Walk<'_>,
+    level: u32,
+    trace: &mut impl Trace,
+) -> Result<Entry, Reason> {
     const LEN: usize = 8;
     let h = bytes.get::<LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
     trace.layer(Layer::Geneve, walk.offset);
@@ -136,13 +144,13 @@ fn geneve(bytes: &impl Bytes, walk: &mut Walk, level: u32, trace: &mut impl Trac
 
 #[inline(always)]
 fn by_ethertype(ethertype: u16) -> Entry {
-    if ethertype == ethertype::TEB { Entry::Ethernet } else { Entry::Ethertype(ethertype) }
+    if ethertype == ethertype::TEB { Entry::ETHERNET } else { Entry::ethertype(ethertype) }
 }
 
 #[inline(always)]
 fn gre<D: Depth>(
     bytes: &impl Bytes,
-    walk: &mut Walk,
+    walk: &mut Walk<'_>,
     level: u32,
     trace: &mut impl Trace,
 ) -> Result<Entry, Reason> {
@@ -173,28 +181,33 @@ fn gre<D: Depth>(
             // Type I has no header of its own: the mirrored frame follows at once.
             trace.layer(Layer::Erspan, walk.offset);
             walk.tunnel(level, Encap::Erspan1);
-            Ok(Entry::Ethernet)
+            Ok(Entry::ETHERNET)
         }
         GRE_ERSPAN_1_2 => erspan2(bytes, walk, level, trace),
         GRE_ERSPAN_3 => erspan3(bytes, walk, level, trace),
         ethertype::TEB => {
             walk.tunnel(level, Encap::Gre);
-            Ok(Entry::Ethernet)
+            Ok(Entry::ETHERNET)
         }
         ethertype::IPV4 | ethertype::IPV6 => {
             walk.tunnel(level, Encap::Gre);
-            Ok(Entry::Ethertype(protocol))
+            Ok(Entry::ethertype(protocol))
         }
         _ if D::ALL => {
             walk.tunnel(level, Encap::Gre);
-            Ok(Entry::Ethertype(protocol))
+            Ok(Entry::ethertype(protocol))
         }
         _ => Err(Reason::TunnelUnparsed),
     }
 }
 
 #[inline(always)]
-fn erspan2(bytes: &impl Bytes, walk: &mut Walk, level: u32, trace: &mut impl Trace) -> Result<Entry, Reason> {
+fn erspan2(
+    bytes: &impl Bytes,
+    walk: &mut Walk<'_>,
+    level: u32,
+    trace: &mut impl Trace,
+) -> Result<Entry, Reason> {
     const LEN: usize = 8;
     const VERSION: u8 = 1;
     let h = bytes.get::<LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
@@ -204,11 +217,16 @@ fn erspan2(bytes: &impl Bytes, walk: &mut Walk, level: u32, trace: &mut impl Tra
     trace.layer(Layer::Erspan, walk.offset);
     walk.offset += LEN;
     walk.tunnel(level, Encap::Erspan2);
-    Ok(Entry::Ethernet)
+    Ok(Entry::ETHERNET)
 }
 
 #[inline(always)]
-fn erspan3(bytes: &impl Bytes, walk: &mut Walk, level: u32, trace: &mut impl Trace) -> Result<Entry, Reason> {
+fn erspan3(
+    bytes: &impl Bytes,
+    walk: &mut Walk<'_>,
+    level: u32,
+    trace: &mut impl Trace,
+) -> Result<Entry, Reason> {
     const LEN: usize = 12;
     const PLATFORM_LEN: usize = 8;
     const VERSION: u8 = 2;
@@ -223,8 +241,8 @@ fn erspan3(bytes: &impl Bytes, walk: &mut Walk, level: u32, trace: &mut impl Tra
     }
     walk.tunnel(level, Encap::Erspan3);
     match h[10] >> 2 & 0x1F {
-        0 => Ok(Entry::Ethernet),
-        2 => Ok(Entry::Ip),
+        0 => Ok(Entry::ETHERNET),
+        2 => Ok(Entry::IP),
         _ => Err(Reason::TunnelUnparsed),
     }
 }
@@ -234,7 +252,7 @@ fn erspan3(bytes: &impl Bytes, walk: &mut Walk, level: u32, trace: &mut impl Tra
 #[inline(always)]
 pub(super) fn mpls<D: Depth>(
     bytes: &impl Bytes,
-    walk: &mut Walk,
+    walk: &mut Walk<'_>,
     level: u32,
     trace: &mut impl Trace,
 ) -> Result<Entry, Reason> {
@@ -253,10 +271,10 @@ pub(super) fn mpls<D: Depth>(
         walk.tunnel(level, Encap::Mpls);
         let [first] = bytes.get::<1>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
         return match first >> 4 {
-            4 | 6 => Ok(Entry::Ip),
+            4 | 6 => Ok(Entry::IP),
             0 => {
                 walk.offset += 4;
-                Ok(Entry::Ethernet)
+                Ok(Entry::ETHERNET)
             }
             _ => Err(Reason::TunnelUnparsed),
         };

@@ -7,9 +7,14 @@
 mod build;
 mod entropy;
 pub mod fields;
+#[cfg(test)]
+mod fixtures;
 mod flow;
 mod imbalance;
 pub mod json;
+#[cfg(test)]
+mod tests;
+pub mod text;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -432,7 +437,11 @@ pub const fn direction_name(direction: Direction) -> &'static str {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference to the field")]
+#[expect(
+    clippy::ref_option,
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference to the field"
+)]
 fn direction<S: Serializer>(direction: &Option<Direction>, serializer: S) -> Result<S::Ok, S::Error> {
     direction.map(direction_name).serialize(serializer)
 }

@@ -1,0 +1,91 @@
+//! Events for user space.
+
+use core::mem::MaybeUninit;
+
+use aya_ebpf::EbpfContext as _;
+use aya_ebpf::helpers::generated::bpf_skb_load_bytes;
+use aya_ebpf::programs::TcContext;
+use rocescope_common::abi::{EVENT_HEADERS, EventRecord, LinkCounters};
+use rocescope_common::account::{Event, FlowKey, Outcome};
+use rocescope_common::wire::{Bytes, Frame};
+
+use crate::maps::{EVENTS, WANT_EVENTS};
+
+/// Where a packet's first bytes go.
+pub(crate) type Headers = [u8; EVENT_HEADERS];
+
+/// Events of which user space wants to see the packet.
+const WITH_HEADERS: u16 = Event::NAK | Event::RNR | Event::CNP | Event::GAP | Event::GSI;
+
+/// Sends an event; one that does not fit is counted.
+#[inline(always)]
+pub(crate) fn event(
+    frame: &Frame,
+    key: &FlowKey,
+    outcome: Outcome,
+    now: u64,
+    counters: &mut LinkCounters,
+    headers: impl FnOnce(&mut Headers) -> u16,
+) {
+    if WANT_EVENTS.load() == 0 {
+        return;
+    }
+    let Some(mut entry) = EVENTS.reserve(0) else {
+        counters.events_dropped += 1;
+        return;
+    };
+    let record: &mut MaybeUninit<EventRecord> = &mut entry;
+    let record = record.as_mut_ptr();
+    // SAFETY: the entry has room for a record; every field is written before it is submitted.
+    unsafe {
+        (*record).time_ns = now;
+        (*record).key = *key;
+        (*record).psn = frame.psn;
+        (*record).missing = outcome.missing;
+        (*record).aeth = frame.aeth;
+        (*record).wire_len = frame.wire_len;
+        (*record).events = outcome.events;
+        (*record).bth_offset = frame.bth_offset as u16;
+        (*record).opcode = frame.opcode;
+        (*record).tos = frame.tos;
+        (*record).src_port = frame.src_port;
+        (*record).pad = [0; 6];
+        (*record).headers_len =
+            if outcome.events & WITH_HEADERS == 0 { 0 } else { headers(&mut (*record).headers) };
+    }
+    entry.submit(0);
+}
+
+/// Copies the first bytes of a packet that lies in memory.
+#[inline(always)]
+pub(crate) fn copy(packet: &impl Bytes, headers: &mut Headers) -> u16 {
+    const STEP: usize = 16;
+    let mut done = 0;
+    for i in 0..EVENT_HEADERS / STEP {
+        let Some(bytes) = packet.get::<STEP>(i * STEP) else { break };
+        // SAFETY: i * STEP + STEP is at most EVENT_HEADERS.
+        unsafe { headers.as_mut_ptr().add(i * STEP).cast::<[u8; STEP]>().write_unaligned(bytes) };
+        done = i + 1;
+    }
+    let mut len = done * STEP;
+    // The rest of a packet that ends within a step.
+    for _ in 1..STEP {
+        let Some([byte]) = packet.get::<1>(len) else { break };
+        let Some(place) = headers.get_mut(len) else { break };
+        *place = byte;
+        len += 1;
+    }
+    len as u16
+}
+
+/// Copies the first bytes of a packet that may be spread over several buffers.
+#[inline(always)]
+pub(crate) fn load(ctx: &TcContext, headers: &mut Headers) -> u16 {
+    let len = ctx.len().min(EVENT_HEADERS as u32);
+    if len == 0 {
+        return 0;
+    }
+    // SAFETY: `headers` has room for EVENT_HEADERS bytes, and `len` is not more.
+    let done = unsafe { bpf_skb_load_bytes(ctx.as_ptr(), 0, headers.as_mut_ptr().cast(), len) };
+    if done == 0 { len as u16 } else { 0 }
+}

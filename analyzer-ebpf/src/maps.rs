@@ -1,0 +1,76 @@
+//! The maps, and the numbers that user space sets before loading.
+//!
+//! Sizes below are the defaults; user space scales them with `--max-flows`. At 65,536 flows:
+//! slots 41 MiB, hash 8 MiB, overflow table 6 MiB, ring buffer 1 MiB, free slots 0.3 MiB.
+
+use aya_ebpf::Global;
+use aya_ebpf::btf_maps::{Array, HashMap, PerCpuArray, RingBuf, Stack};
+use aya_ebpf::macros::btf_map;
+use rocescope_common::abi::maps::MAX_LINKS;
+use rocescope_common::abi::{EventRecord, ExtraKey, ExtraValue, FlowSlot, LinkCounters};
+use rocescope_common::account::{FlowKey, Outcome};
+use rocescope_common::wire::Frame;
+
+const FLOWS_MAX: usize = 65_536;
+const EVENTS_BYTES: usize = 1 << 20;
+/// What is copied of a packet whose headers are spread over several buffers.
+pub(crate) const SCRATCH_LEN: usize = 512;
+
+#[btf_map]
+pub(crate) static FLOWS: HashMap<FlowKey, u32, FLOWS_MAX> = HashMap::new();
+
+/// Not per CPU: one value a flow keeps the memory independent of the number of CPUs, and a packet
+/// sequence has only one order. The lock in each slot makes counting exact when packets of one flow
+/// arrive on several CPUs.
+#[btf_map]
+pub(crate) static SLOTS: Array<FlowSlot, FLOWS_MAX> = Array::new();
+
+#[btf_map]
+pub(crate) static FREE: Stack<u32, FLOWS_MAX> = Stack::new();
+
+#[btf_map]
+pub(crate) static EXTRA: HashMap<ExtraKey, ExtraValue, FLOWS_MAX> = HashMap::new();
+
+#[btf_map]
+pub(crate) static LINKS: PerCpuArray<LinkCounters, { MAX_LINKS as usize }> = PerCpuArray::new();
+
+#[btf_map]
+pub(crate) static EVENTS: RingBuf<EventRecord, EVENTS_BYTES> = RingBuf::new();
+
+/// The frame being counted. In a map rather than on the stack: it would not fit there beside the
+/// rest, and the verifier does not tell apart what lies in map memory, which keeps the number of
+/// states that it has to walk through small.
+#[btf_map]
+pub(crate) static FRAME: PerCpuArray<Frame, 1> = PerCpuArray::new();
+
+/// What counting a packet gave rise to, on its way from one half of the program to the other.
+#[btf_map]
+pub(crate) static OUTCOME: PerCpuArray<Outcome, 1> = PerCpuArray::new();
+
+/// Where offsets go to be forgotten by the verifier, see `Bytes::settle`.
+#[btf_map]
+pub(crate) static OFFSET: PerCpuArray<u64, 1> = PerCpuArray::new();
+
+/// Per CPU, because a TC program is not interrupted by another on the same CPU.
+#[btf_map]
+pub(crate) static SCRATCH: PerCpuArray<[u8; SCRATCH_LEN], 1> = PerCpuArray::new();
+
+#[cfg(feature = "test-clock")]
+#[btf_map]
+pub(crate) static TEST_CLOCK: Array<u64, 1> = Array::new();
+
+/// See [`rocescope_common::abi::Link::index`].
+#[unsafe(no_mangle)]
+pub(crate) static LINK_MULTIPLIER: Global<u32> = Global::new(0);
+
+/// See [`rocescope_common::abi::Link::index`].
+#[unsafe(no_mangle)]
+pub(crate) static LINK_SHIFT: Global<u32> = Global::new(31);
+
+/// 1 where the kernel has `bpf_xdp_get_buff_len` (5.18 and later).
+#[unsafe(no_mangle)]
+pub(crate) static HAVE_XDP_BUFF_LEN: Global<u8> = Global::new(0);
+
+/// Whether to send events at all.
+#[unsafe(no_mangle)]
+pub(crate) static WANT_EVENTS: Global<u8> = Global::new(1);

@@ -1,0 +1,115 @@
+//! Packet buffers as the parser reads them.
+
+use core::arch::asm;
+
+use aya_ebpf::EbpfContext as _;
+use aya_ebpf::helpers::generated::bpf_skb_load_bytes;
+use aya_ebpf::programs::TcContext;
+use rocescope_common::wire::Bytes;
+
+use crate::maps::{OFFSET, SCRATCH, SCRATCH_LEN};
+
+/// The linear part of a packet, between two packet pointers.
+#[derive(Clone, Copy)]
+pub(crate) struct Linear {
+    start: usize,
+    end: usize,
+    offset: *mut u64,
+}
+
+impl Linear {
+    #[inline(always)]
+    pub(crate) fn new(start: usize, end: usize) -> Option<Self> {
+        Some(Self { start, end, offset: OFFSET.get_ptr_mut(0)? })
+    }
+
+    #[inline(always)]
+    pub(crate) const fn len(&self) -> usize {
+        self.end - self.start
+    }
+}
+
+/// Offsets that headers are followed to.
+const OFFSET_MAX: usize = 4096;
+
+/// Keeps LLVM from computing a pointer twice: the verifier only trusts the very register that was
+/// compared with the end of the packet.
+#[inline(always)]
+fn opaque(mut pointer: usize) -> usize {
+    // A move to itself, not nothing: the kernel refuses line information of two lines for one
+    // instruction.
+    // SAFETY: the instruction changes nothing.
+    unsafe { asm!("{0} = {0}", inout(reg) pointer, options(nomem, nostack, preserves_flags)) };
+    pointer
+}
+
+impl Bytes for Linear {
+    #[inline(always)]
+    fn get<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        let at = opaque(self.start + offset);
+        if at + N > self.end {
+            return None;
+        }
+        // SAFETY: the N bytes from `at` lie before the end of the packet; the verifier checks it.
+        Some(unsafe { (at as *const [u8; N]).read_unaligned() })
+    }
+
+    #[inline(always)]
+    fn settle(&self, offset: usize) -> Option<usize> {
+        settle(self.offset, offset)
+    }
+}
+
+/// Sends an offset through map memory, from which the verifier takes it as any number, and bounds
+/// it again.
+#[inline(always)]
+fn settle(memory: *mut u64, offset: usize) -> Option<usize> {
+    // SAFETY: the pointer comes from a per-CPU map; volatile, or the compiler would see through it.
+    let any = unsafe {
+        memory.write_volatile(offset as u64);
+        memory.read_volatile() as usize
+    };
+    (any <= OFFSET_MAX).then_some(any)
+}
+
+/// A copy of a packet's first bytes, for packets whose headers are not in the linear part.
+#[derive(Clone, Copy)]
+pub(crate) struct Copied {
+    bytes: *const u8,
+    len: usize,
+    offset: *mut u64,
+}
+
+impl Copied {
+    /// Copies up to [`SCRATCH_LEN`] bytes of the packet to this CPU's scratch memory.
+    #[inline(always)]
+    pub(crate) fn of(ctx: &TcContext) -> Option<Self> {
+        let scratch = SCRATCH.get_ptr_mut(0)?;
+        let offset = OFFSET.get_ptr_mut(0)?;
+        let len = (ctx.len() as usize).min(SCRATCH_LEN);
+        if len == 0 {
+            return None;
+        }
+        // SAFETY: `scratch` has room for SCRATCH_LEN bytes, and `len` is not more.
+        let done = unsafe { bpf_skb_load_bytes(ctx.as_ptr(), 0, scratch.cast(), len as u32) };
+        (done == 0).then_some(Self { bytes: scratch.cast(), len, offset })
+    }
+}
+
+impl Bytes for Copied {
+    #[inline(always)]
+    fn get<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        // Through the barrier, so that the check is made on the register that is added.
+        let offset = opaque(offset);
+        if offset > SCRATCH_LEN - N || offset + N > self.len {
+            return None;
+        }
+        // SAFETY: within the scratch value, as just checked.
+        Some(unsafe { self.bytes.add(offset).cast::<[u8; N]>().read_unaligned() })
+    }
+
+    #[inline(always)]
+    fn settle(&self, offset: usize) -> Option<usize> {
+        settle(self.offset, offset)
+    }
+}

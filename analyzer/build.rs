@@ -1,0 +1,108 @@
+//! Builds the kernel programs under feature `live`; without it there is nothing to do.
+
+#[cfg(feature = "live")]
+#[path = "../xtask/src/ebpf_toolchain.rs"]
+mod ebpf_toolchain;
+
+#[cfg(not(feature = "live"))]
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+}
+
+#[cfg(feature = "live")]
+fn main() -> anyhow::Result<()> {
+    live::main()
+}
+
+#[cfg(feature = "live")]
+mod live {
+    use crate::ebpf_toolchain::{EbpfToolchain, LINKER_DIR_VAR, TOOLCHAIN_VAR, find_on_path, record_path};
+    use anyhow::{Context as _, Result, bail};
+    use aya_build::{Package, Toolchain, build_ebpf};
+    use std::env;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+    use std::process::{Command, Stdio};
+
+    const MISSING: &str = "the eBPF toolchain is missing: run `cargo xtask setup`";
+    const OBJECT: &str = "rocescope-ebpf";
+
+    pub(crate) fn main() -> Result<()> {
+        watch();
+        let chosen = EbpfToolchain::from_env().or_else(EbpfToolchain::from_record).context(MISSING)?;
+        verify(&chosen)?;
+        enter(&chosen)?;
+        let out_dir = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets no OUT_DIR")?);
+        // The test object comes first and is renamed, because both are built from the same binary target.
+        if cfg!(feature = "test-clock") {
+            build(&chosen, &out_dir, &["test-clock"])?;
+            let test_object = out_dir.join(format!("{OBJECT}-test"));
+            fs::rename(out_dir.join(OBJECT), &test_object)
+                .with_context(|| format!("{} could not be written", test_object.display()))?;
+        }
+        build(&chosen, &out_dir, &[])
+    }
+
+    /// Names what a new build depends on. The kernel programs are no dependency that cargo knows of.
+    fn watch() {
+        for path in ["build.rs", "../analyzer-common", "../Cargo.toml", "../Cargo.lock"] {
+            println!("cargo:rerun-if-changed={path}");
+        }
+        for variable in [TOOLCHAIN_VAR, LINKER_DIR_VAR] {
+            println!("cargo:rerun-if-env-changed={variable}");
+        }
+        if let Some(record) = record_path().filter(|path| path.exists()) {
+            println!("cargo:rerun-if-changed={}", record.display());
+        }
+    }
+
+    fn verify(chosen: &EbpfToolchain) -> Result<()> {
+        if !chosen.linker().is_file() {
+            bail!("{MISSING} ({} is not there)", chosen.linker().display());
+        }
+        if find_on_path("rustup").is_some() {
+            let found = Command::new("rustup")
+                .args(["run", &chosen.toolchain, "rustc", "--version"])
+                .stdout(Stdio::null())
+                .status()
+                .is_ok_and(|status| status.success());
+            if !found {
+                bail!("{MISSING} (rustup has no toolchain {})", chosen.toolchain);
+            }
+        }
+        Ok(())
+    }
+
+    /// Prepares the environment that the inner cargo inherits.
+    fn enter(chosen: &EbpfToolchain) -> Result<()> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let folders = std::iter::once(chosen.linker_dir.clone()).chain(env::split_paths(&path));
+        let path = env::join_paths(folders).context("the linker's folder cannot stand in PATH")?;
+        // SAFETY: this build script has one thread, so nothing reads the environment meanwhile.
+        unsafe {
+            // rustc looks for `bpf-linker`, the linker of the bpf targets, on PATH.
+            env::set_var("PATH", path);
+            // `core` must be built from source, which a compiler that is not a nightly allows only so.
+            // It holds for the kernel programs alone: this process ends with their build.
+            env::set_var("RUSTC_BOOTSTRAP", "1");
+        }
+        Ok(())
+    }
+
+    fn build(chosen: &EbpfToolchain, out_dir: &Path, features: &[&str]) -> Result<()> {
+        let package = Package {
+            name: "rocescope-ebpf",
+            root_dir: "../analyzer-ebpf",
+            no_default_features: false,
+            features,
+        };
+        build_ebpf([package], Toolchain::Custom(&chosen.toolchain))
+            .context("the kernel programs could not be built")?;
+        if !out_dir.join(OBJECT).is_file() {
+            bail!(
+                "the build of the kernel programs left no object: unset AYA_BUILD_SKIP, or build without `live`"
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! A sliding window over the input: the bytes from the current record on.
+
+use std::io::{self, Cursor, ErrorKind, Read};
+
+use super::gzip::Gunzip;
+
+/// First size of the buffer: large enough that a read costs little per record, small enough to
+/// stay in the second-level cache.
+const INITIAL: usize = 256 * 1024;
+
+/// Longest record or block that is read, in bytes. Larger lengths are damage, not data.
+pub(super) const MAX_RECORD: u32 = 64 * 1024 * 1024;
+
+/// Buffered input that can be looked at before it is consumed.
+pub(super) struct Window {
+    input: Box<dyn Read + Send>,
+    buf: Vec<u8>,
+    /// The unconsumed bytes are `buf[start..end]`.
+    start: usize,
+    end: usize,
+    /// Offset of `buf[0]` in the (decompressed) input.
+    base: u64,
+    eof: bool,
+    /// Whether `input` decompresses: then an unexpected end is the file's, not the system's.
+    gzip: bool,
+    gzip_cut: bool,
+}
+
+impl Window {
+    pub(super) fn new(input: Box<dyn Read + Send>) -> Self {
+        Self {
+            input,
+            buf: vec![0; INITIAL],
+            start: 0,
+            end: 0,
+            base: 0,
+            eof: false,
+            gzip: false,
+            gzip_cut: false,
+        }
+    }
+
+    /// A window over what `compressed` decompresses to, including what it has read already.
+    pub(super) fn gunzip(compressed: Window) -> Self {
+        let head = Cursor::new(compressed.available().to_vec());
+        let input = Gunzip::new(Box::new(head.chain(compressed.input)));
+        Self { gzip: true, ..Self::new(Box::new(input)) }
+    }
+
+    /// The bytes read and not yet consumed.
+    #[inline]
+    pub(super) fn available(&self) -> &[u8] {
+        self.buf.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// Bytes `start..start + len` of the buffer; valid until the next [`Self::ensure`].
+    #[inline]
+    pub(super) fn slice(&self, start: usize, len: usize) -> &[u8] {
+        self.buf.get(start..start + len).unwrap_or_default()
+    }
+
+    /// Consumes `n` bytes and returns where in the buffer they started.
+    #[inline]
+    pub(super) fn consume(&mut self, n: usize) -> usize {
+        let at = self.start;
+        self.start = (at + n).min(self.end);
+        at
+    }
+
+    /// Offset of the next unconsumed byte in the (decompressed) input.
+    pub(super) fn position(&self) -> u64 {
+        self.base + self.start as u64
+    }
+
+    /// Whether the compressed input ended before its gzip stream did.
+    pub(super) fn gzip_cut(&self) -> bool {
+        self.gzip_cut
+    }
+
+    /// Makes `n` bytes available, reading only while they are not; false when the input ends
+    /// before.
+    #[inline]
+    pub(super) fn ensure(&mut self, n: usize) -> io::Result<bool> {
+        if self.end - self.start >= n {
+            return Ok(true);
+        }
+        self.fill(n)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fill(&mut self, n: usize) -> io::Result<bool> {
+        // What is left is less than a record: moving it is cheap and leaves the whole buffer.
+        self.buf.copy_within(self.start..self.end, 0);
+        self.base += self.start as u64;
+        self.end -= self.start;
+        self.start = 0;
+        while self.end < n && !self.eof {
+            // Growing only when full keeps a nonsense length from allocating what never comes.
+            if self.end == self.buf.len() {
+                let larger = (self.buf.len() * 2).min(n.max(MAX_RECORD as usize));
+                self.buf.resize(larger, 0);
+            }
+            match self.input.read(&mut self.buf[self.end..]) {
+                Ok(0) => self.eof = true,
+                Ok(got) => self.end += got,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if self.gzip && e.kind() == ErrorKind::UnexpectedEof => {
+                    self.eof = true;
+                    self.gzip_cut = true;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(self.end >= n)
+    }
+}

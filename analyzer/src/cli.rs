@@ -1,0 +1,130 @@
+//! The command line.
+
+mod args;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Parser as _;
+use clap::error::ErrorKind;
+
+pub use args::{Args, DemoArgs, Hook, LiveArgs, Output, ReplayArgs, SpeedArg, Verb, ViewArgs, XdpModeArg};
+
+use crate::drive::{self, Format, Interrupt};
+use crate::replay::{self, Emit};
+use crate::report;
+use crate::view;
+
+/// Runs the command; its result is the exit status: 0 done, 1 failed, 2 bad usage.
+#[must_use]
+pub fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return usage(&error),
+    };
+    let result = match args.verb {
+        Verb::Replay(args) => self::replay(args),
+        Verb::Live(args) => live(args),
+        Verb::Demo(args) => demo(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            drive::say(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Help and version go to standard output, mistakes to standard error.
+fn usage(error: &clap::Error) -> ExitCode {
+    // A reader that went away is no failure.
+    let _ = error.print();
+    let _ = std::io::stdout().flush();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+        _ => ExitCode::from(2),
+    }
+}
+
+/// What the user wants to see, once the terminal was looked at.
+fn output(view: &ViewArgs) -> Output {
+    view.output.unwrap_or_else(|| if std::io::stdout().is_terminal() { Output::Tui } else { Output::Text })
+}
+
+/// Options of the report, as given.
+fn report_options(view: &ViewArgs) -> report::Options {
+    report::Options { groups: view.group.clone(), ..report::Options::default() }
+}
+
+/// The format of a report that is printed.
+fn format(output: Output) -> Format {
+    match output {
+        Output::Tui | Output::Text => Format::Text,
+        Output::Json => Format::Json,
+        Output::Jsonl => Format::JsonLines,
+    }
+}
+
+fn replay(args: ReplayArgs) -> Result<()> {
+    let output = output(&args.view);
+    let options = report_options(&args.view);
+    let interval = args.view.interval;
+    let stream = args.files.iter().any(|file| file.as_os_str() == "-");
+    let speed = args.speed.map_or_else(
+        || {
+            // A stream comes as it comes; someone who watches files wants to see them happen.
+            if output == Output::Tui && !stream { 1.0 } else { f64::INFINITY }
+        },
+        |speed| speed.0,
+    );
+    let emit = match output {
+        Output::Tui => Emit::Watch(interval),
+        Output::Text | Output::Json => Emit::AtEnd,
+        Output::Jsonl => Emit::Every(interval),
+    };
+    let interrupt = Interrupt::catch()?;
+    let feed = replay::start(replay::Options {
+        files: args.files,
+        taps: args.tap,
+        speed,
+        from: args.from,
+        to: args.to,
+        duration: args.view.duration,
+        filter: args.view.filter,
+        idle: args.view.idle,
+        max_flows: args.view.max_flows.unwrap_or(replay::MAX_FLOWS),
+        emit,
+        events: output == Output::Tui,
+    })?;
+    if output == Output::Tui {
+        return view::tui(feed, &options, (!stream).then_some(speed));
+    }
+    drive::print(&feed, format(output), &options, &interrupt)
+}
+
+#[cfg(not(feature = "live"))]
+const NO_KERNEL_SIDE: &str = "this build has no kernel side: build with `cargo xtask build`";
+
+#[cfg(not(feature = "live"))]
+fn live(_: LiveArgs) -> Result<()> {
+    bail!(NO_KERNEL_SIDE)
+}
+
+#[cfg(not(feature = "live"))]
+fn demo(_: DemoArgs) -> Result<()> {
+    bail!(NO_KERNEL_SIDE)
+}
+
+/// Where the kernel side starts: makes a feed, to be shown like a replay's.
+#[cfg(feature = "live")]
+fn live(_: LiveArgs) -> Result<()> {
+    bail!("the kernel side is not connected to the command yet")
+}
+
+/// Where the demo starts.
+#[cfg(feature = "live")]
+fn demo(_: DemoArgs) -> Result<()> {
+    bail!("the demo is not connected to the command yet")
+}

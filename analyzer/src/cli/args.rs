@@ -1,0 +1,306 @@
+//! Commands, options and their help.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+use crate::filter::Filter;
+use crate::replay::inputs::TapFiles;
+use crate::replay::time::{TimeSpec, parse_duration, parse_time};
+
+/// Shows the RoCE traffic of a host, queue pair by queue pair, and says what is wrong with it.
+#[derive(Debug, Parser)]
+#[command(name = "rocescope", version, propagate_version = true, arg_required_else_help = true)]
+#[command(after_help = "Exit status: 0 done (also when interrupted), 1 failed, 2 bad usage.")]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Watch interfaces: attach, show, detach
+    Live(LiveArgs),
+    /// Read capture files, or a stream of one
+    Replay(ReplayArgs),
+    /// Build network namespaces, send bundled RoCE traffic through them and show it live
+    Demo(DemoArgs),
+}
+
+const LIVE_EXAMPLES: &str = "\
+Examples:
+  rocescope live                                   every interface that has an RDMA device
+  rocescope live -i eth2 -i mlx5_1                 by interface or by RDMA device
+  rocescope live -i eth0 --netns 4711              inside the pod of process 4711
+  rocescope live -i eth2 --output json --duration 10s";
+
+/// Options of `live`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = LIVE_EXAMPLES)]
+pub struct LiveArgs {
+    /// Network interface, or RDMA device (its interface is meant); repeatable
+    #[arg(short, long = "interface", value_name = "IFACE")]
+    pub interface: Vec<String>,
+    /// Network namespace of the interfaces: a name, or the number of a process in it
+    #[arg(long, value_name = "NAME|PID")]
+    pub netns: Option<String>,
+    /// Options of all live sources.
+    #[command(flatten)]
+    pub attach: AttachArgs,
+    /// Options of the view.
+    #[command(flatten)]
+    pub view: ViewArgs,
+}
+
+/// How the kernel programs are attached.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct AttachArgs {
+    /// Ingress hook: auto is TC on physical interfaces, XDP on virtual ones
+    #[arg(long, value_enum, default_value_t = Hook::Auto)]
+    pub hook: Hook,
+    /// Where XDP runs: in the driver, or behind it
+    #[arg(long, value_enum, default_value_t = XdpModeArg::Auto)]
+    pub xdp_mode: XdpModeArg,
+    /// Leave promiscuous mode alone
+    #[arg(long)]
+    pub no_promisc: bool,
+    /// Print the kernel programs' diagnostics
+    #[arg(long)]
+    pub log: bool,
+}
+
+/// Options of `demo`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct DemoArgs {
+    /// How the kernel programs are attached.
+    #[command(flatten)]
+    pub attach: AttachArgs,
+    /// Options of the view.
+    #[command(flatten)]
+    pub view: ViewArgs,
+}
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  rocescope replay trace.pcap
+  rocescope replay h0.pcap h1.pcap.gz --group h0.pcap,h1.pcap.gz
+  rocescope replay --tap leaf1=l1.pcap0,l1.pcap1 --tap leaf2=l2.pcap --output json
+  rocescope replay trace.pcapng --from +10s --to +20s --filter 'host 10.0.0.1 and not opcode CNP'
+  tcpdump -U -s 128 -i mlx5_0 -w - | rocescope replay -
+
+Filters:
+  host NET, src NET, dst NET   address or prefix (10.0.0.1, 10.0.0.0/24, fd00::/8)
+  qp N                         destination queue pair (17, 0x11)
+  port N                       UDP source port
+  link NAME                    as reports name it
+  opcode NAME|N                RC_SEND_ONLY, SEND_ONLY (any transport), CNP, 0x11
+  joined with and, or, not and ( ); RoCE packets that do not match are counted as filtered";
+
+/// Options of `replay`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = REPLAY_EXAMPLES)]
+pub struct ReplayArgs {
+    /// pcap or pcapng files, also gzip, each a tap of its own; - is standard input
+    #[arg(value_name = "FILE", required_unless_present = "tap")]
+    pub files: Vec<PathBuf>,
+    /// Name a tap, and join files into it; repeatable
+    #[arg(long, value_name = "NAME=FILE[,FILE..]", value_parser = parse_tap)]
+    pub tap: Vec<TapFiles>,
+    /// The data's time against the clock: max, 1x, 10x, 0.5x [default: 1x in the terminal, else max]
+    #[arg(long, value_name = "SPEED")]
+    pub speed: Option<SpeedArg>,
+    /// Count no frames before: Unix seconds, RFC 3339, or +OFFSET from the first frame
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub from: Option<TimeSpec>,
+    /// Count no frames after
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub to: Option<TimeSpec>,
+    /// Options of the view.
+    #[command(flatten)]
+    pub view: ViewArgs,
+}
+
+/// What all commands that show traffic share.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct ViewArgs {
+    /// What to show [default: tui in a terminal, else text]
+    #[arg(long, value_enum)]
+    pub output: Option<Output>,
+    /// End after this time
+    #[arg(long, value_name = "DURATION", value_parser = positive)]
+    pub duration: Option<Duration>,
+    /// Time between two reports of jsonl, and two readings of the terminal view
+    #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "1s")]
+    pub interval: Duration,
+    /// Only these packets, or flows; see the examples of replay
+    #[arg(long, value_name = "EXPR")]
+    pub filter: Option<Filter>,
+    /// Links that share a load, to be compared; repeatable
+    #[arg(long, value_name = "LINK,LINK", value_parser = parse_group)]
+    pub group: Vec<Vec<String>>,
+    /// Flows at a time, at most
+    #[arg(long, value_name = "N", value_parser = parse_flows)]
+    pub max_flows: Option<usize>,
+    /// Retire flows that are idle for longer; their sums stay in the report
+    #[arg(long, value_name = "DURATION", value_parser = positive)]
+    pub idle: Option<Duration>,
+}
+
+/// `--output`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// Terminal view.
+    Tui,
+    /// A report for people, at the end.
+    Text,
+    /// A report as JSON, at the end.
+    Json,
+    /// A report as one line of JSON per interval.
+    Jsonl,
+}
+
+/// `--hook`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Hook {
+    /// By the kind of interface.
+    Auto,
+    /// XDP.
+    Xdp,
+    /// TC.
+    Tc,
+}
+
+/// `--xdp-mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum XdpModeArg {
+    /// What the interface can do.
+    Auto,
+    /// In the driver.
+    Native,
+    /// Behind the driver.
+    Generic,
+}
+
+/// `--speed`: data time per clock time, infinite for `max`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SpeedArg(pub f64);
+
+impl FromStr for SpeedArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "max" {
+            return Ok(Self(f64::INFINITY));
+        }
+        let number = text.strip_suffix('x').unwrap_or(text);
+        let speed: Option<f64> = number.parse().ok();
+        speed
+            .filter(|speed| speed.is_finite() && *speed > 0.0)
+            .map(Self)
+            .ok_or_else(|| format!("`{text}` is no speed; write max, 1x, 10x or 0.5x"))
+    }
+}
+
+fn positive(text: &str) -> Result<Duration, String> {
+    let duration = parse_duration(text)?;
+    if duration.is_zero() { Err("must be more than nothing".into()) } else { Ok(duration) }
+}
+
+fn parse_flows(text: &str) -> Result<usize, String> {
+    const MOST: usize = 1 << 26;
+    text.parse()
+        .ok()
+        .filter(|n| (1..=MOST).contains(n))
+        .ok_or_else(|| format!("`{text}` is no number of flows; write 1 to {MOST}"))
+}
+
+fn parse_group(text: &str) -> Result<Vec<String>, String> {
+    let names: Vec<String> = text.split(',').map(str::to_owned).collect();
+    if names.len() < 2 || names.iter().any(String::is_empty) {
+        return Err("names two links or more, with commas between".into());
+    }
+    Ok(names)
+}
+
+fn parse_tap(text: &str) -> Result<TapFiles, String> {
+    let wanted = || "write NAME=FILE, or NAME=FILE,FILE to join files".to_owned();
+    let (name, files) = text.split_once('=').ok_or_else(wanted)?;
+    let files: Vec<PathBuf> = files.split(',').map(PathBuf::from).collect();
+    if name.is_empty() || files.iter().any(|file| file.as_os_str().is_empty()) {
+        return Err(wanted());
+    }
+    Ok(TapFiles { name: name.into(), files })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    fn replay(args: &[&str]) -> Result<ReplayArgs, clap::Error> {
+        let all = ["rocescope", "replay"].iter().chain(args);
+        match Args::try_parse_from(all)?.verb {
+            Verb::Replay(args) => Ok(args),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn definitions_are_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn replay_options() {
+        let args = replay(&[
+            "a.pcap",
+            "--tap",
+            "l=b,c",
+            "--speed",
+            "0.5x",
+            "--from",
+            "+1s",
+            "--group",
+            "a.pcap,l",
+            "--filter",
+            "qp 17",
+            "--interval",
+            "500ms",
+            "--duration",
+            "10",
+        ])
+        .unwrap();
+        assert_eq!(args.tap[0], TapFiles { name: "l".into(), files: vec!["b".into(), "c".into()] });
+        assert_eq!(args.speed, Some(SpeedArg(0.5)));
+        assert_eq!(args.from, Some(TimeSpec::Offset(1_000_000_000)));
+        assert_eq!(args.view.group, [["a.pcap", "l"]]);
+        assert_eq!(args.view.duration, Some(Duration::from_secs(10)));
+        assert_eq!(replay(&["-"]).unwrap().view.interval, Duration::from_secs(1));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for args in [
+            &[][..],
+            &["x", "--speed", "fast"],
+            &["x", "--speed", "0x"],
+            &["x", "--speed", "inf"],
+            &["x", "--speed", "-1x"],
+            &["x", "--interval", "0"],
+            &["x", "--group", "one"],
+            &["x", "--tap", "l"],
+            &["x", "--tap", "=f"],
+            &["x", "--tap", "l=a,,b"],
+            &["x", "--max-flows", "0"],
+            &["x", "--from", "yesterday"],
+            &["x", "--filter", "qp"],
+            &["x", "--output", "xml"],
+        ] {
+            assert!(replay(args).is_err(), "{args:?}");
+        }
+    }
+}

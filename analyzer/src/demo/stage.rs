@@ -1,0 +1,194 @@
+//! Where the demo plays: network namespaces without a name and two links between them.
+//!
+//! Nothing outside is touched, and all of it goes with its last descriptor, however the process
+//! ends.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use super::play::{Player, Port, Ports, bind};
+use super::scenario::{LINK_MTU, Scenario, Uplink};
+use crate::host::netns::NetNs;
+use crate::host::veth::{VethEnd, create_pair};
+use crate::host::{HostError, Result};
+
+/// Names of the links' other ends, which only the demo itself sees.
+const FAR_NAMES: [&str; 2] = ["switch0", "switch1"];
+const QUEUES: u32 = 1;
+const ETH_P_LLDP: u16 = 0x88CC;
+
+/// The observed host with its two uplinks, and what is at their other ends.
+#[derive(Debug)]
+pub struct Stage {
+    observed: NetNs,
+    far: NetNs,
+    links: [Link; 2],
+}
+
+#[derive(Debug)]
+struct Link {
+    near: u32,
+    far: u32,
+    _listeners: [OwnedFd; 2],
+}
+
+impl Stage {
+    /// Makes the namespaces and the links between them, and sets the links up.
+    ///
+    /// # Errors
+    /// When the kernel refuses; it needs root.
+    pub fn new() -> Result<Self> {
+        let observed = NetNs::anonymous()?;
+        let far = NetNs::anonymous()?;
+        let link = |uplink: Uplink| {
+            let near_end = VethEnd { netns: &observed, name: uplink.name(), mac: None };
+            let far_end = VethEnd { netns: &far, name: FAR_NAMES[uplink.index()], mac: None };
+            let (near, far_index) = create_pair(near_end, far_end, LINK_MTU, QUEUES)?;
+            let listeners = [observed.run(|| listen(near))??, far.run(|| listen(far_index))??];
+            Ok::<_, HostError>(Link { near, far: far_index, _listeners: listeners })
+        };
+        let links = [link(Uplink::Rail0)?, link(Uplink::Rail1)?];
+        Ok(Self { observed, far, links })
+    }
+
+    /// The namespace of the observed host.
+    #[must_use]
+    pub fn observed_netns(&self) -> BorrowedFd<'_> {
+        self.observed.as_fd()
+    }
+
+    /// The same, to run code in.
+    #[must_use]
+    pub fn observed(&self) -> &NetNs {
+        &self.observed
+    }
+
+    /// The observed host's interfaces.
+    #[must_use]
+    pub fn interfaces(&self) -> [String; 2] {
+        Uplink::ALL.map(|uplink| uplink.name().to_owned())
+    }
+
+    /// Their indices, in the same order.
+    #[must_use]
+    pub fn indices(&self) -> [u32; 2] {
+        Uplink::ALL.map(|uplink| self.links[uplink.index()].near)
+    }
+
+    /// Starts to play a scenario, for `limit` of its time or until the player is stopped. The
+    /// player's sockets keep the namespaces: they vanish with the stage or the player, whichever
+    /// goes last.
+    ///
+    /// # Errors
+    /// When the kernel refuses the packet sockets, or no thread can be started.
+    pub fn start(&self, scenario: Scenario, limit: Option<Duration>) -> Result<Player> {
+        let open = |netns: &NetNs, index: u32| {
+            netns
+                .run(|| Port::open(index))?
+                .map_err(|e| HostError::system("open a packet socket for the demo's traffic", e))
+        };
+        let [first, second] = &self.links;
+        let ports = Ports {
+            near: [open(&self.observed, first.near)?, open(&self.observed, second.near)?],
+            far: [open(&self.far, first.far)?, open(&self.far, second.far)?],
+        };
+        Player::start(scenario, ports, limit)
+            .map_err(|e| HostError::system("start the thread that sends the demo's traffic", e))
+    }
+}
+
+/// A socket that takes LLDP frames and is never read. Without a taker the kernel counts them as
+/// dropped by the interface, which would look like a loss of the analyzer's own.
+fn listen(index: u32) -> Result<OwnedFd> {
+    let action = "open a packet socket for the demo's LLDP frames";
+    let protocol = libc::c_int::from(ETH_P_LLDP.to_be());
+    // SAFETY: no pointers; the result is checked before it is used.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, protocol) };
+    if fd < 0 {
+        return Err(HostError::last_os(action));
+    }
+    // SAFETY: the descriptor is new and belongs to nobody else.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let smallest: libc::c_int = 1;
+    let length = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or_default();
+    let value = (&raw const smallest).cast();
+    // SAFETY: the value lives through the call and has the length given.
+    let set =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, value, length) };
+    if set != 0 {
+        return Err(HostError::last_os(action));
+    }
+    bind(&socket, index, ETH_P_LLDP).map_err(|e: io::Error| HostError::system(action, e))?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the test can run; says so when it cannot, and fails where it must.
+    fn root(test: &str) -> bool {
+        // SAFETY: has no preconditions.
+        let root = unsafe { libc::geteuid() } == 0;
+        if !root {
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} must run as root where CI=true");
+            eprintln!("SKIP: {test} needs root");
+        }
+        root
+    }
+
+    /// Statistics of an interface of the calling thread's namespace: received and sent packets,
+    /// dropped on receipt.
+    fn counters(name: &str) -> [u64; 3] {
+        let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+        let line = text.lines().find(|l| l.trim_start().starts_with(&format!("{name}:"))).unwrap();
+        let numbers: Vec<u64> =
+            line.split_once(':').unwrap().1.split_whitespace().map(|n| n.parse().unwrap()).collect();
+        [numbers[1], numbers[9], numbers[3]]
+    }
+
+    #[test]
+    fn every_frame_of_the_truth_crosses_the_links() {
+        if !root("every_frame_of_the_truth_crosses_the_links") {
+            return;
+        }
+        let stage = Stage::new().unwrap();
+        let limit = Duration::from_millis(1_500);
+        let player = stage.start(Scenario::new(1, Duration::from_secs(5)), Some(limit)).unwrap();
+        let result = player.join().unwrap();
+        assert_eq!((result.failed, result.first_error.as_deref()), (0, None));
+        let total = result.truth.total().packets + result.truth.other_packets;
+        assert_eq!(result.sent, total);
+        assert!(total > 1_000);
+        let mut seen = 0;
+        for name in stage.interfaces() {
+            let [received, sent, dropped] = stage.observed().run(|| counters(&name)).unwrap();
+            assert!(received > 0 && sent > 0, "{name}");
+            assert_eq!(dropped, 0, "{name}");
+            seen += received + sent;
+        }
+        assert_eq!(seen, total);
+    }
+
+    #[test]
+    fn a_player_stops_when_asked_and_outlives_its_stage() {
+        if !root("a_player_stops_when_asked_and_outlives_its_stage") {
+            return;
+        }
+        let stage = Stage::new().unwrap();
+        let player = stage.start(Scenario::new(1, Duration::from_secs(40)), None).unwrap();
+        // Bounded: ten seconds.
+        for _ in 0..500 {
+            if player.sent() > 10 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(player.sent() > 10 && !player.is_finished());
+        drop(stage);
+        player.stop();
+        let result = player.join().unwrap();
+        assert!(result.sent > 10);
+    }
+}

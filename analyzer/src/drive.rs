@@ -1,0 +1,121 @@
+//! Takes a feed to its end and prints reports.
+
+use std::io::{self, ErrorKind, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::feed::{Command, Feed, Update};
+use crate::report;
+use crate::sample::Sample;
+use crate::view;
+
+/// What reports look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people, once.
+    Text,
+    /// One JSON document.
+    Json,
+    /// One JSON document per line and interval.
+    JsonLines,
+}
+
+/// Set by SIGINT and SIGTERM.
+#[derive(Clone, Debug)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Catches SIGINT and SIGTERM from now on. The first asks for an orderly end, a second one
+    /// ends the process at once.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn catch() -> Result<Self> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // In this order the second signal finds the flag set, the first does not.
+            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag))
+                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+                .context("cannot catch signals")?;
+        }
+        Ok(Self(flag))
+    }
+
+    /// Whether one came.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How long a wait for an update may hold up a look at the signals.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Prints what `feed` has to say, to standard output in `format` and to standard error in
+/// sentences. Returns when it ended, or was interrupted, or nobody reads the output any more.
+///
+/// # Errors
+/// The source's, and when the output cannot be written.
+pub fn print(feed: &Feed, format: Format, options: &report::Options, interrupt: &Interrupt) -> Result<()> {
+    let mut out = io::stdout().lock();
+    let mut latest: Option<Box<Sample>> = None;
+    let mut stopping = false;
+    let ended = loop {
+        if interrupt.is_set() && !stopping {
+            stopping = true;
+            // A source that is gone has ended, which the next update says.
+            let _ = feed.commands.send(Command::Stop);
+        }
+        match feed.updates.recv_timeout(LOOK) {
+            Ok(Update::Sample(sample)) => {
+                if format == Format::JsonLines
+                    && !written(view::json_line(&sample, options, &mut out).and_then(|()| out.flush()))?
+                {
+                    let _ = feed.commands.send(Command::Stop);
+                    return Ok(());
+                }
+                latest = Some(sample);
+            }
+            Ok(Update::Events(_)) => {}
+            Ok(Update::Notice(notice)) => say(&notice),
+            Ok(Update::Ended(result)) => break result,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                break Err(anyhow!("the source of packets broke off without a word; please report this"));
+            }
+        }
+    };
+    if let Some(sample) = latest {
+        for name in report::unknown_names(&sample, &options.groups) {
+            let names: Vec<&str> = sample.links.iter().map(|link| link.name.as_str()).collect();
+            say(&format!("--group: there is no link called {name}; the links are {}", names.join(", ")));
+        }
+        let printed = match format {
+            Format::Text => view::text(&sample, options, &mut out),
+            Format::Json => view::json(&sample, options, &mut out),
+            Format::JsonLines => Ok(()),
+        };
+        written(printed.and_then(|()| out.flush()))?;
+    }
+    ended
+}
+
+/// False when nobody reads any more, which is a fine end.
+fn written(result: io::Result<()>) -> Result<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("cannot write the report to standard output"),
+    }
+}
+
+/// A sentence to standard error.
+pub fn say(sentence: &str) {
+    // Without anyone to read it there is nobody to tell.
+    let _ = writeln!(io::stderr(), "rocescope: {sentence}");
+}

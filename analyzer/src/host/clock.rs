@@ -1,0 +1,90 @@
+//! Kernel timestamps (CLOCK_MONOTONIC) as Unix time (CLOCK_REALTIME).
+
+/// Readings of which the tightest is taken.
+const READINGS: usize = 8;
+
+/// The distance between the two clocks at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WallClock {
+    /// Nanoseconds to add to the monotonic clock.
+    offset_ns: i64,
+    /// Bound of the offset's error in nanoseconds: half the width of the bracketing readings.
+    error_ns: u64,
+}
+
+impl WallClock {
+    /// Reads both clocks. When the wall clock is set later, offsets taken before and after differ.
+    #[must_use]
+    pub fn sample() -> Self {
+        let readings = std::array::from_fn::<_, READINGS, _>(|_| {
+            (now(libc::CLOCK_MONOTONIC), now(libc::CLOCK_REALTIME), now(libc::CLOCK_MONOTONIC))
+        });
+        Self::tightest(&readings)
+    }
+
+    /// The offset from the readings (monotonic, wall, monotonic) whose monotonic ones are closest.
+    fn tightest(readings: &[(i64, i64, i64)]) -> Self {
+        readings
+            .iter()
+            .map(|(before, wall, after)| {
+                let width = after.saturating_sub(*before).max(0);
+                Self {
+                    offset_ns: wall.saturating_sub(before.saturating_add(width / 2)),
+                    error_ns: width.unsigned_abs().div_ceil(2),
+                }
+            })
+            .min_by_key(|clock| clock.error_ns)
+            .unwrap_or(Self { offset_ns: 0, error_ns: u64::MAX })
+    }
+
+    /// Unix time in nanoseconds of a kernel timestamp in nanoseconds.
+    #[must_use]
+    pub fn unix_ns(&self, monotonic_ns: u64) -> u64 {
+        monotonic_ns.saturating_add_signed(self.offset_ns)
+    }
+
+    /// How many nanoseconds [`Self::unix_ns`] may be off.
+    #[must_use]
+    pub fn error_ns(&self) -> u64 {
+        self.error_ns
+    }
+}
+
+/// The monotonic clock, in nanoseconds: comparable with what `bpf_ktime_get_ns` gives.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    now(libc::CLOCK_MONOTONIC).unsigned_abs()
+}
+
+fn now(clock: libc::clockid_t) -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is valid for the call. Both clocks exist on every Linux, so that it
+    // cannot fail.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    #[expect(clippy::useless_conversion, reason = "32-bit hosts have narrower fields")]
+    i64::from(time.tv_sec).saturating_mul(1_000_000_000).saturating_add(i64::from(time.tv_nsec))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tightest_reading_wins() {
+        let clock = WallClock::tightest(&[(100, 5_000, 300), (400, 5_250, 420), (500, 9_000, 900)]);
+        assert_eq!(clock, WallClock { offset_ns: 4_840, error_ns: 10 });
+        assert_eq!(clock.unix_ns(1_000), 5_840);
+        assert_eq!(WallClock { offset_ns: -5, error_ns: 0 }.unix_ns(3), 0);
+    }
+
+    #[test]
+    fn a_sample_agrees_with_the_system_clock() {
+        let clock = WallClock::sample();
+        let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let seen = clock.unix_ns(monotonic_ns());
+        let after = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let slack = u128::from(clock.error_ns()) + 1_000_000;
+        assert!(u128::from(seen) + slack >= before.as_nanos());
+        assert!(u128::from(seen) <= after.as_nanos() + slack);
+    }
+}

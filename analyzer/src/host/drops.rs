@@ -1,0 +1,120 @@
+//! What an interface itself dropped on receive, before any program saw it.
+
+use super::error::Result;
+use super::interface::{self, Interface, Kind};
+use super::netlink::{Attrs, LinkHeader};
+
+/// Receive drop counters of an interface since it exists (`struct rtnl_link_stats64`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RxDrops {
+    /// Packets received and not processed. Also grows for packets of protocols that nobody
+    /// handles, which programs did see.
+    pub dropped: u64,
+    /// Packets the device had no buffer for.
+    pub missed: u64,
+    /// Overruns of the device's queue. Some drivers count the same in `missed`.
+    pub fifo: u64,
+    /// Frames that arrived damaged, all kinds.
+    pub errors: u64,
+}
+
+impl RxDrops {
+    /// Reads an RTM_NEWLINK message (after its netlink header); `None` when it has no statistics.
+    #[must_use]
+    pub fn parse(payload: &[u8]) -> Option<Self> {
+        let stats = Attrs::after(payload, LinkHeader::LEN).get(libc::IFLA_STATS64)?;
+        let at = |field: usize| stats.get(field * 8..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
+        Some(Self { errors: at(4)?, dropped: at(6)?, fifo: at(14)?, missed: at(15)? })
+    }
+
+    /// The counters of an interface of the calling thread's namespace; `None` when it is gone or
+    /// its driver keeps none.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn read(index: u32) -> Result<Option<Self>> {
+        match interface::raw(index) {
+            Ok(payload) => Ok(Self::parse(&payload)),
+            Err(error) if error.is_absent() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What was added since `earlier`; `None` when a counter went back (the driver was reloaded).
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Option<Self> {
+        Some(Self {
+            dropped: self.dropped.checked_sub(earlier.dropped)?,
+            missed: self.missed.checked_sub(earlier.missed)?,
+            fifo: self.fifo.checked_sub(earlier.fifo)?,
+            errors: self.errors.checked_sub(earlier.errors)?,
+        })
+    }
+
+    /// The packets of a difference that no program can have seen.
+    ///
+    /// On a NIC those it had no room for: `dropped` there also holds what the network stack threw
+    /// away later, such as every RoCEv1 packet on a port without RDMA. Virtual interfaces have no
+    /// hardware and count their full queues as `dropped`.
+    #[must_use]
+    pub fn unseen(self, kind: &Kind) -> u64 {
+        // The larger of two counters of which some drivers keep only one and some keep both.
+        let no_room = self.missed.max(self.fifo);
+        match kind {
+            Kind::Physical => no_room,
+            _ => no_room.saturating_add(self.dropped),
+        }
+    }
+}
+
+/// `interface_drops` of one interface: packets lost before the programs between two readings;
+/// `None` when either is missing or the counters were reset.
+#[must_use]
+pub fn between(interface: &Interface, earlier: Option<RxDrops>, now: Option<RxDrops>) -> Option<u64> {
+    Some(now?.since(earlier?)?.unseen(&interface.kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::netlink::Request;
+    use super::super::testing::{interface, root_or_skip, veth_pair};
+    use super::*;
+
+    #[test]
+    fn fields_are_those_of_the_kernels_structure() {
+        let stats: Vec<u8> = (0..25u64).flat_map(u64::to_ne_bytes).collect();
+        let message = |stats: &[u8]| Request::new(16, 0, &[0; 16]).attr(libc::IFLA_STATS64, stats).payload();
+        let drops = RxDrops::parse(&message(&stats)).unwrap();
+        assert_eq!(drops, RxDrops { errors: 4, dropped: 6, fifo: 14, missed: 15 });
+        assert_eq!(RxDrops::parse(&message(&stats[..120])), None);
+        assert_eq!(RxDrops::parse(&[0; 16]), None);
+    }
+
+    #[test]
+    fn what_is_unknown_is_not_zero() {
+        let eth0 = interface("eth0", 1, Kind::Physical);
+        let (old, new) = (RxDrops { missed: 5, ..RxDrops::default() }, RxDrops::default());
+        assert_eq!(between(&eth0, Some(old), Some(new)), None);
+        assert_eq!(between(&eth0, None, Some(new)), None);
+        assert_eq!(between(&eth0, Some(old), None), None);
+        assert_eq!(between(&eth0, Some(new), Some(old)), Some(5));
+    }
+
+    #[test]
+    fn drops_of_the_stack_are_not_the_nics() {
+        let drops = RxDrops { dropped: 100, missed: 3, fifo: 3, errors: 1 };
+        assert_eq!(drops.unseen(&Kind::Physical), 3);
+        assert_eq!(drops.unseen(&Kind::Veth), 103);
+    }
+
+    #[test]
+    fn a_real_interface_has_counters_and_a_missing_one_has_none() {
+        if !root_or_skip("a_real_interface_has_counters") {
+            return;
+        }
+        let pair = veth_pair(1500);
+        let read = |index| pair.left.run(|| RxDrops::read(index)).unwrap().unwrap();
+        assert_eq!(read(pair.left_index), Some(RxDrops::default()));
+        assert_eq!(read(9999), None);
+    }
+}

@@ -1,0 +1,102 @@
+//! What can go wrong with the host, in sentences for the user.
+
+use std::io;
+
+/// `Result` with a [`HostError`].
+pub type Result<T, E = HostError> = std::result::Result<T, E>;
+
+/// An error whose text names the thing, the cause and, where there is one, the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// The kernel refused something.
+    #[error("cannot {action}: {}", reason(.source))]
+    System {
+        /// What was tried, as it reads after "cannot".
+        action: String,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// The kernel refused a netlink request and said why in its own words.
+    #[error("cannot {action}: {} (the kernel says: {message})", reason(.source))]
+    Netlink {
+        /// What was tried, as it reads after "cannot".
+        action: String,
+        /// The error number of the answer.
+        source: io::Error,
+        /// The kernel's extended acknowledgement.
+        message: String,
+    },
+    /// What the user named does not exist or does not go together.
+    #[error("{0}")]
+    Choice(String),
+    /// This kernel, or the rights of this process, do not suffice.
+    #[error("{0}")]
+    Unfit(String),
+}
+
+impl HostError {
+    /// An error about `action` ("open network namespace x"), caused by `source`.
+    pub fn system(action: impl Into<String>, source: io::Error) -> Self {
+        Self::System { action: action.into(), source }
+    }
+
+    /// The same for the error of the system call that just failed on this thread.
+    pub fn last_os(action: impl Into<String>) -> Self {
+        Self::system(action, io::Error::last_os_error())
+    }
+
+    /// The error number behind this error, if the kernel gave one.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::System { source, .. } | Self::Netlink { source, .. } => source.raw_os_error(),
+            Self::Choice(_) | Self::Unfit(_) => None,
+        }
+    }
+
+    /// Whether the thing asked about does not exist (any more).
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        matches!(self.errno(), Some(libc::ENODEV | libc::ENOENT | libc::ENXIO | libc::ESRCH))
+    }
+}
+
+/// The cause in words: a bare errno text says neither what is missing nor what helps.
+fn reason(source: &io::Error) -> String {
+    match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            "the kernel does not permit it to this process; run it as root (sudo)".to_owned()
+        }
+        Some(libc::ENODEV | libc::ENXIO) => "there is no such device (any more)".to_owned(),
+        Some(libc::EBUSY) => "it is in use by another program".to_owned(),
+        Some(libc::EOPNOTSUPP) => "this kernel or driver does not support it".to_owned(),
+        Some(libc::ENOBUFS | libc::ENOMEM) => "the kernel is out of memory for it".to_owned(),
+        Some(libc::EMFILE | libc::ENFILE) => {
+            "too many files are open; raise the limit (ulimit -n)".to_owned()
+        }
+        _ => source.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_action_and_the_remedy() {
+        let text = HostError::system("make a network namespace", io::Error::from_raw_os_error(libc::EPERM))
+            .to_string();
+        assert!(text.starts_with("cannot make a network namespace: "), "{text}");
+        assert!(text.contains("sudo"), "{text}");
+        assert!(!text.contains("os error"), "{text}");
+    }
+
+    #[test]
+    fn absence_is_told_from_refusal() {
+        let error = |n| HostError::system("x", io::Error::from_raw_os_error(n));
+        assert!(error(libc::ENODEV).is_absent());
+        assert!(!error(libc::EPERM).is_absent());
+        assert!(!HostError::Choice("x".into()).is_absent());
+    }
+}

@@ -1,0 +1,138 @@
+//! Driver statistics (`ethtool -S`) of an interface of the calling thread's namespace.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use super::error::{HostError, Result};
+
+// linux/ethtool.h
+const ETHTOOL_GSTRINGS: u32 = 0x1b;
+const ETHTOOL_GSTATS: u32 = 0x1d;
+const ETHTOOL_GSSET_INFO: u32 = 0x37;
+const ETH_SS_STATS: u32 = 1;
+const NAME_LEN: usize = 32;
+/// More than any driver has (mlx5 with hundreds of queues has some ten thousand).
+const MAX_STATISTICS: u32 = 1 << 20;
+
+/// Name and value of each statistic, in the driver's order; none when the driver keeps none.
+///
+/// # Errors
+/// When there is no such interface or the kernel refuses.
+pub fn statistics(name: &str) -> Result<Vec<(String, u64)>> {
+    let action = || format!("read the driver statistics of {name}");
+    let result = read(name).map_err(|e| HostError::system(action(), e));
+    match result {
+        Err(error) if error.errno() == Some(libc::EOPNOTSUPP) => Ok(Vec::new()),
+        result => result,
+    }
+}
+
+/// Drops at the port itself, before any queue of the host: mlx5 counts there what its buffer
+/// could not take (`rx_discards_phy`), and nowhere else. `None` when the driver has no such count.
+#[must_use]
+pub fn port_discards(statistics: &[(String, u64)]) -> Option<u64> {
+    statistics.iter().find(|(name, _)| name == "rx_discards_phy").map(|(_, value)| *value)
+}
+
+fn read(name: &str) -> io::Result<Vec<(String, u64)>> {
+    // SAFETY: takes three numbers.
+    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the system call just returned this descriptor to us alone.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    // struct ethtool_sset_info: command, reserved, 64-bit mask of sets, then a count per set.
+    let mut info = vec![ETHTOOL_GSSET_INFO, 0, 0, 0, 0];
+    info[2..4].copy_from_slice(&words(1 << ETH_SS_STATS));
+    call(&socket, name, &mut info)?;
+    let has_statistics = info[2..4] != [0, 0];
+    let count = if has_statistics { info[4].min(MAX_STATISTICS) } else { 0 };
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    // The next calls write as many as the driver has by then, however many were asked for, so
+    // there is far more room than a change of queues can fill. Untouched pages cost nothing.
+    let room = (count as usize * 2).max(1 << 16);
+    let mut names = vec![0; 3 + room * NAME_LEN / 4];
+    names[..3].copy_from_slice(&[ETHTOOL_GSTRINGS, ETH_SS_STATS, count]);
+    call(&socket, name, &mut names)?;
+    let mut values = vec![0; 2 + room * 2];
+    values[..2].copy_from_slice(&[ETHTOOL_GSTATS, count]);
+    call(&socket, name, &mut values)?;
+    let count = (names[2].min(values[1]) as usize).min(room);
+    let names = names[3..].chunks_exact(NAME_LEN / 4).map(text);
+    let values = values[2..].chunks_exact(2).map(|pair| number([pair[0], pair[1]]));
+    Ok(names.zip(values).take(count).collect())
+}
+
+/// A number as the two words it takes in memory.
+fn words(value: u64) -> [u32; 2] {
+    let bytes = value.to_ne_bytes();
+    std::array::from_fn(|word| u32::from_ne_bytes(std::array::from_fn(|byte| bytes[word * 4 + byte])))
+}
+
+fn number(words: [u32; 2]) -> u64 {
+    let bytes = words.map(u32::to_ne_bytes);
+    u64::from_ne_bytes(std::array::from_fn(|byte| bytes[byte / 4][byte % 4]))
+}
+
+fn text(words: &[u32]) -> String {
+    let bytes: Vec<u8> =
+        words.iter().flat_map(|word| word.to_ne_bytes()).take_while(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&bytes).trim().to_owned()
+}
+
+/// One ethtool request about `name`: `command` starts with its number and has room for the answer.
+fn call(socket: &OwnedFd, name: &str, command: &mut [u32]) -> io::Result<()> {
+    // SAFETY: all-zero bytes are a valid value of this structure of integers and a union.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = libc::c_char::from_ne_bytes([from]);
+    }
+    request.ifr_ifru.ifru_data = command.as_mut_ptr().cast();
+    // SAFETY: the structure and the buffer it points to are valid for the call, and the buffer has
+    // room for what the kernel writes in answer to this command.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{root_or_skip, veth_pair};
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_are_taken_as_they_lie_in_memory() {
+        assert_eq!(number(words(0x0123_4567_89ab_cdef)), 0x0123_4567_89ab_cdef);
+        let mut name = [0; 8];
+        name[0] = u32::from_ne_bytes(*b"rx_d");
+        name[1] = u32::from_ne_bytes([b'r', b'o', b'p', 0]);
+        assert_eq!(text(&name), "rx_drop");
+    }
+
+    #[test]
+    fn port_discards_are_unknown_without_the_counter() {
+        let stats = |name: &str| vec![("rx_packets".to_owned(), 1), (name.to_owned(), 7)];
+        assert_eq!(port_discards(&stats("rx_discards_phy")), Some(7));
+        assert_eq!(port_discards(&stats("rx_discards")), None);
+    }
+
+    #[test]
+    fn a_veth_tells_its_statistics() {
+        if !root_or_skip("a_veth_tells_its_statistics") {
+            return;
+        }
+        let pair = veth_pair(1500);
+        let read = |name: &'static str| pair.left.run(move || statistics(name)).unwrap();
+        let all = read("left0").unwrap();
+        assert!(all.iter().any(|(name, value)| name == "peer_ifindex" && *value > 0), "{all:?}");
+        assert!(all.iter().any(|(name, _)| name.starts_with("rx_queue_0")), "{all:?}");
+        assert_eq!(read("lo").unwrap(), []);
+        assert!(read("nothere").unwrap_err().is_absent());
+        assert!(read("a-name-that-is-far-too-long").unwrap_err().is_absent());
+    }
+}

@@ -1,0 +1,150 @@
+//! TC filters of ours that an earlier run could not take away.
+//!
+//! On kernels before 6.6 programs attach as filters of a clsact queueing discipline, which stay
+//! when their process is killed. Ours carry our name, and as handle the process id of their owner,
+//! so that those of a run that is still going are told from leftovers.
+
+use std::fs;
+use std::path::Path;
+
+use super::error::Result;
+use super::netlink::{Attrs, Request, RouteSocket, TcHeader};
+
+/// How the names of our filters begin.
+pub const NAME_PREFIX: &str = "rocescope";
+/// Name of the process that owns such filters (`/proc/PID/comm`).
+const OWNER: &str = "rocescope";
+
+// linux/pkt_sched.h, linux/pkt_cls.h
+const CLSACT: u32 = 0xffff_fff1;
+const CLSACT_INGRESS: u32 = 0xffff_fff2;
+const CLSACT_EGRESS: u32 = 0xffff_fff3;
+const CLSACT_HANDLE: u32 = 0xffff_0000;
+const TCA_BPF_NAME: u16 = 7;
+const TCA_BPF_ID: u16 = 11;
+
+/// A BPF filter on a clsact hook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filter {
+    /// Its name; `None` for filters of other kinds or without one.
+    pub name: Option<String>,
+    /// Whether it is on ingress (else egress).
+    pub ingress: bool,
+    /// Its handle: for ours, the process id of the owner.
+    pub handle: u32,
+    /// Program id; `None` when the kernel does not say.
+    pub program_id: Option<u32>,
+    header: TcHeader,
+    kind: String,
+}
+
+impl Filter {
+    /// Reads an RTM_NEWTFILTER message (after its netlink header). `None` for the entry that
+    /// stands for a whole priority rather than a filter.
+    fn parse(payload: &[u8]) -> Option<Self> {
+        let header = TcHeader::parse(payload)?;
+        let attrs = Attrs::after(payload, TcHeader::LEN);
+        let options = attrs.nested(libc::TCA_OPTIONS)?;
+        let kind = attrs.text(libc::TCA_KIND)?;
+        let bpf = |attr| (kind == "bpf").then_some(attr);
+        Some(Self {
+            name: bpf(TCA_BPF_NAME).and_then(|attr| options.text(attr)),
+            program_id: bpf(TCA_BPF_ID).and_then(|attr| options.u32(attr)),
+            ingress: header.parent == CLSACT_INGRESS,
+            handle: header.handle,
+            header,
+            kind,
+        })
+    }
+
+    /// Whether it is a filter of ours, whoever owns it.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.name.as_deref().is_some_and(|name| name.starts_with(NAME_PREFIX))
+    }
+
+    /// Whether it is ours and its owner, by the processes below `root`, no longer runs.
+    fn is_stale(&self, root: &Path) -> bool {
+        self.is_ours()
+            && !fs::read_to_string(root.join(format!("proc/{}/comm", self.handle)))
+                .is_ok_and(|comm| comm.trim() == OWNER)
+    }
+}
+
+/// The handle under which this process's clsact filters must be attached for
+/// [`remove_stale_filters`] of other runs to leave them alone.
+#[must_use]
+pub fn owner_handle() -> u32 {
+    std::process::id()
+}
+
+/// The filters on both clsact hooks of an interface of the calling thread's namespace; none when
+/// it has no clsact.
+///
+/// # Errors
+/// When the kernel does not answer.
+pub fn list(index: u32) -> Result<Vec<Filter>> {
+    let mut socket = RouteSocket::open()?;
+    let mut filters = Vec::new();
+    for parent in [CLSACT_INGRESS, CLSACT_EGRESS] {
+        let header = TcHeader { index, parent, ..TcHeader::default() };
+        let request = Request::new(libc::RTM_GETTFILTER, 0, &header.bytes());
+        let action = format!("list the TC filters of interface {index}");
+        let dump = socket.dump(&action, libc::RTM_NEWTFILTER, &request)?;
+        filters.extend(dump.iter().filter_map(|payload| Filter::parse(payload)).filter(|filter| {
+            // Kernels that do not know the parent of a dump answer with that of another.
+            filter.header.parent == parent && filter.header.index == index
+        }));
+    }
+    Ok(filters)
+}
+
+/// Removes the filters that earlier runs left on an interface of the calling thread's namespace.
+/// Returns how many.
+///
+/// # Errors
+/// When the kernel does not answer or refuses a removal.
+pub fn remove_stale_filters(index: u32) -> Result<usize> {
+    let mut socket = RouteSocket::open()?;
+    let mut removed = 0;
+    for filter in list(index)?.iter().filter(|filter| filter.is_stale(Path::new("/"))) {
+        let request = Request::new(libc::RTM_DELTFILTER, 0, &filter.header.bytes())
+            .attr_text(libc::TCA_KIND, &filter.kind);
+        let action = format!(
+            "remove the TC filter {} left on interface {index}",
+            filter.name.as_deref().unwrap_or("-")
+        );
+        match socket.request(&action, request) {
+            // Somebody else was faster.
+            Err(error) if error.is_absent() => {}
+            result => {
+                result?;
+                removed += 1;
+            }
+        }
+    }
+    Ok(removed)
+}
+
+/// Removes the clsact queueing discipline of an interface if no filter is left on it. Only for one
+/// that this program added itself. Returns whether it was removed.
+///
+/// # Errors
+/// When the kernel does not answer or refuses the removal.
+pub fn remove_clsact_if_empty(index: u32) -> Result<bool> {
+    if !list(index)?.is_empty() {
+        return Ok(false);
+    }
+    let header = TcHeader { index, handle: CLSACT_HANDLE, parent: CLSACT, ..TcHeader::default() };
+    let request = Request::new(libc::RTM_DELQDISC, 0, &header.bytes()).attr_text(libc::TCA_KIND, "clsact");
+    let action = format!("remove the empty clsact of interface {index}");
+    match RouteSocket::open()?.request(&action, request) {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_absent() || error.errno() == Some(libc::EINVAL) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+#[path = "filters_tests.rs"]
+mod tests;

@@ -1,0 +1,225 @@
+//! Where on an interface to attach: a pure decision, with the sentences that explain it.
+//!
+//! Egress is always TC; only ingress has a choice.
+
+use clap::ValueEnum;
+
+use super::interface::{Interface, Kind};
+use super::kernel::KernelVersion;
+
+/// The user's `--hook`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum HookChoice {
+    /// TC on NICs, XDP on veth and other virtual ports.
+    #[default]
+    Auto,
+    /// XDP on ingress.
+    Xdp,
+    /// TC on ingress.
+    Tc,
+}
+
+/// The user's `--xdp-mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum XdpModeChoice {
+    /// Native where the driver can, else generic.
+    #[default]
+    Auto,
+    /// In the driver, or not at all.
+    Native,
+    /// After the driver, on any interface.
+    Generic,
+}
+
+/// How to attach an XDP program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In the driver.
+    Native,
+    /// After the driver.
+    Generic,
+}
+
+/// An ingress hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ingress {
+    /// XDP; with `frags` the program must be loaded as one that takes frames of several buffers.
+    Xdp {
+        /// How.
+        mode: XdpMode,
+        /// Whether frames may span several buffers.
+        frags: bool,
+    },
+    /// TC: through TCX where the plan says so, else a clsact filter.
+    Tc,
+}
+
+impl Ingress {
+    /// The name for the user.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Xdp { mode: XdpMode::Native, .. } => "native XDP",
+            Self::Xdp { mode: XdpMode::Generic, .. } => "generic XDP",
+            Self::Tc => "TC ingress",
+        }
+    }
+}
+
+/// What to do on one interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The one ingress hook to attach.
+    pub ingress: Ingress,
+    /// What to attach instead, in this order, while the kernel or driver refuses.
+    pub fallback: Vec<Ingress>,
+    /// Whether TC programs attach through TCX (kernel 6.6) rather than clsact filters.
+    pub tcx: bool,
+    /// What to tell the user.
+    pub notes: Vec<String>,
+}
+
+impl Plan {
+    /// The kernel refused the ingress hook with `reason`: moves on to the next one, says so in
+    /// the notes, and returns it; `None` when nothing is left.
+    pub fn refused(&mut self, interface: &str, reason: &str) -> Option<Ingress> {
+        if self.fallback.is_empty() {
+            return None;
+        }
+        let next = self.fallback.remove(0);
+        self.notes.push(format!(
+            "{interface} refuses {} ({reason}): using {} instead",
+            self.ingress.as_str(),
+            next.as_str()
+        ));
+        self.ingress = next;
+        Some(next)
+    }
+}
+
+/// First kernel whose TC programs attach as links (TCX).
+pub const TCX_SINCE: KernelVersion = KernelVersion::new(6, 6, 0);
+/// First kernel with XDP programs that take frames of several buffers.
+pub const FRAGS_SINCE: KernelVersion = KernelVersion::new(5, 18, 0);
+/// The largest MTU that every driver with native XDP takes in one 4 KiB buffer: of the common ones
+/// mlx5 leaves least. A driver that takes even less refuses, and the fallback is used.
+pub const ONE_BUFFER_MTU: u32 = 3498;
+
+/// Decides for one interface. `kernel` is `None` when its version could not be read; the
+/// interface should carry its driver ([`super::interface::list_with_hardware`]).
+#[must_use]
+pub fn plan(
+    hook: HookChoice,
+    mode: XdpModeChoice,
+    interface: &Interface,
+    kernel: Option<KernelVersion>,
+) -> Plan {
+    let mut notes = Vec::new();
+    let (ingress, fallback) = decide(hook, mode, interface, kernel, &mut notes);
+    let since = |wanted| kernel.is_some_and(|kernel| kernel >= wanted);
+    if ingress == Ingress::Tc
+        && let Some(xdp) = interface.xdp
+    {
+        notes.push(format!(
+            "packets that the XDP program{} on {} drops or redirects do not reach TC and are \
+             not seen",
+            program(xdp.program_id),
+            interface.name
+        ));
+    }
+    Plan { ingress, fallback, tcx: since(TCX_SINCE), notes }
+}
+
+fn decide(
+    hook: HookChoice,
+    mode: XdpModeChoice,
+    interface: &Interface,
+    kernel: Option<KernelVersion>,
+    notes: &mut Vec<String>,
+) -> (Ingress, Vec<Ingress>) {
+    let name = &interface.name;
+    let tc = (Ingress::Tc, Vec::new());
+    let wants_xdp = match hook {
+        HookChoice::Tc => false,
+        HookChoice::Xdp => true,
+        HookChoice::Auto => matches!(interface.kind, Kind::Veth | Kind::Tun),
+    };
+    if !wants_xdp {
+        if mode != XdpModeChoice::Auto {
+            notes.push(format!("{name} uses TC ingress, so --xdp-mode has no effect there"));
+        }
+        return tc;
+    }
+    if let Some(xdp) = interface.xdp {
+        notes.push(format!(
+            "another XDP program{} is on {name} ({}) and is not replaced: using TC ingress instead",
+            program(xdp.program_id),
+            xdp.mode.as_str()
+        ));
+        return tc;
+    }
+    if interface.kind == Kind::Netkit {
+        notes.push(format!("{name} is a netkit device, which takes no XDP: using TC ingress instead"));
+        return tc;
+    }
+    let native = match mode {
+        XdpModeChoice::Native => true,
+        XdpModeChoice::Generic => false,
+        XdpModeChoice::Auto => has_native(&interface.kind),
+    };
+    let generic = Ingress::Xdp { mode: XdpMode::Generic, frags: false };
+    if !native {
+        return (generic, vec![Ingress::Tc]);
+    }
+    let frags = interface.mtu > ONE_BUFFER_MTU;
+    let needed = frags_since(interface);
+    if frags && kernel.is_none_or(|kernel| kernel < needed) {
+        let kernel = kernel.map_or_else(|| "this kernel".to_owned(), |k| format!("kernel {k}"));
+        notes.push(format!(
+            "{name} has an MTU of {}, and native XDP takes frames above {ONE_BUFFER_MTU} only from \
+             kernel {needed} on (this is {kernel}): using TC ingress instead",
+            interface.mtu
+        ));
+        return tc;
+    }
+    if resets_queues(interface) {
+        notes.push(format!(
+            "native XDP may make {name} reset its queues when it is attached and detached, which \
+             interrupts its traffic for a moment; --hook tc does not"
+        ));
+    }
+    let fallback = match mode {
+        XdpModeChoice::Auto => vec![generic, Ingress::Tc],
+        _ => vec![Ingress::Tc],
+    };
+    (Ingress::Xdp { mode: XdpMode::Native, frags }, fallback)
+}
+
+fn program(id: Option<u32>) -> String {
+    id.map_or_else(String::new, |id| format!(" (id {id})"))
+}
+
+/// Kinds whose drivers run XDP themselves. Of NICs that is tried.
+fn has_native(kind: &Kind) -> bool {
+    matches!(kind, Kind::Physical | Kind::Bond | Kind::Veth | Kind::Tun)
+}
+
+/// A bond hands the program to the NICs below it.
+fn resets_queues(interface: &Interface) -> bool {
+    matches!(interface.kind, Kind::Physical | Kind::Bond)
+}
+
+/// First kernel in which this driver takes frames of several buffers.
+fn frags_since(interface: &Interface) -> KernelVersion {
+    match interface.driver.as_deref() {
+        // mlx5 has it since 5.18, but only without striding receive queues, which are the default.
+        Some("mlx5_core" | "i40e") => KernelVersion::new(6, 4, 0),
+        Some("bnxt_en") => KernelVersion::new(5, 19, 0),
+        Some("virtio_net" | "ice") => KernelVersion::new(6, 3, 0),
+        _ => FRAGS_SINCE,
+    }
+}
+
+#[cfg(test)]
+#[path = "hook_tests.rs"]
+mod tests;

@@ -1,0 +1,338 @@
+//! Network interfaces, read over netlink so that they are those of the calling thread's namespace.
+
+use super::error::{HostError, Result};
+use super::netlink::{Attrs, LinkHeader, Request, RouteSocket};
+use super::sysfs::{Hardware, SysRoot};
+
+// Numbers of linux/if_link.h that libc does not carry.
+const IFLA_XDP_ATTACHED: u16 = 2;
+const IFLA_XDP_PROG_ID: u16 = 4;
+const IFLA_XDP_DRV_PROG_ID: u16 = 5;
+const IFLA_XDP_SKB_PROG_ID: u16 = 6;
+const IFLA_XDP_HW_PROG_ID: u16 = 7;
+const IFLA_VXLAN_LINK: u16 = 2;
+const IFLA_PARENT_DEV_NAME: u16 = 56;
+
+/// What an interface is, as far as attaching and stacking care.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the variants are the kernel's own names")]
+pub enum Kind {
+    /// A port of a device: a NIC, a virtual function, the NIC of a virtual machine.
+    Physical,
+    Loopback,
+    Bond,
+    Team,
+    Bridge,
+    Vlan,
+    Vxlan,
+    Geneve,
+    Macvlan,
+    Ipvlan,
+    Vrf,
+    Veth,
+    Netkit,
+    Tun,
+    Dummy,
+    Ifb,
+    /// Any other kind, by the kernel's name; empty when the kernel gives none.
+    Other(String),
+}
+
+impl Kind {
+    fn from_link(info: Option<&str>, loopback: bool, has_device: bool) -> Self {
+        match info {
+            _ if loopback => Self::Loopback,
+            None if has_device => Self::Physical,
+            None => Self::Other(String::new()),
+            Some("bond") => Self::Bond,
+            Some("team") => Self::Team,
+            Some("bridge") => Self::Bridge,
+            Some("vlan") => Self::Vlan,
+            Some("vxlan") => Self::Vxlan,
+            Some("geneve") => Self::Geneve,
+            Some("macvlan" | "macvtap") => Self::Macvlan,
+            Some("ipvlan" | "ipvtap") => Self::Ipvlan,
+            Some("vrf") => Self::Vrf,
+            Some("veth") => Self::Veth,
+            Some("netkit") => Self::Netkit,
+            Some("tun") => Self::Tun,
+            Some("dummy") => Self::Dummy,
+            Some("ifb") => Self::Ifb,
+            Some(other) => Self::Other(other.to_owned()),
+        }
+    }
+
+    /// The name for the user.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Physical => "physical",
+            Self::Loopback => "loopback",
+            Self::Bond => "bond",
+            Self::Team => "team",
+            Self::Bridge => "bridge",
+            Self::Vlan => "VLAN",
+            Self::Vxlan => "VXLAN",
+            Self::Geneve => "Geneve",
+            Self::Macvlan => "macvlan",
+            Self::Ipvlan => "ipvlan",
+            Self::Vrf => "VRF",
+            Self::Veth => "veth",
+            Self::Netkit => "netkit",
+            Self::Tun => "tun/tap",
+            Self::Dummy => "dummy",
+            Self::Ifb => "ifb",
+            Self::Other(name) if name.is_empty() => "virtual",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+/// Operational state (RFC 2863), as the kernel numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the states of RFC 2863")]
+pub enum OperState {
+    Unknown,
+    NotPresent,
+    Down,
+    LowerLayerDown,
+    Testing,
+    Dormant,
+    Up,
+}
+
+impl OperState {
+    fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::NotPresent,
+            2 => Self::Down,
+            3 => Self::LowerLayerDown,
+            4 => Self::Testing,
+            5 => Self::Dormant,
+            6 => Self::Up,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// How an XDP program is attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XdpAttachment {
+    /// In the driver.
+    Native,
+    /// After the driver, on socket buffers.
+    Generic,
+    /// In the NIC.
+    Offloaded,
+    /// Several at once.
+    Multiple,
+}
+
+impl XdpAttachment {
+    /// The name for the user.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+            Self::Offloaded => "offloaded",
+            Self::Multiple => "native and offloaded",
+        }
+    }
+}
+
+/// An XDP program found on an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttachedXdp {
+    /// How it is attached.
+    pub mode: XdpAttachment,
+    /// Its program id as `bpftool prog` shows it; `None` when the kernel does not say.
+    pub program_id: Option<u32>,
+}
+
+/// A network interface of one namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its index in the namespace.
+    pub index: u32,
+    /// What it is.
+    pub kind: Kind,
+    /// The kernel driver; `None` when it has none or sysfs was not read.
+    pub driver: Option<String>,
+    /// Largest IP packet in bytes.
+    pub mtu: u32,
+    /// Whether it was set up by the administrator.
+    pub admin_up: bool,
+    /// Operational state.
+    pub oper_state: OperState,
+    /// Whether there is a carrier.
+    pub carrier: Option<bool>,
+    /// Link speed in Mbit/s; `None` when unknown or sysfs was not read.
+    pub speed_mbps: Option<u32>,
+    /// Number of receive queues: those in use where sysfs was read, else those allocated.
+    pub rx_queues: Option<u32>,
+    /// Ethernet address; `None` for interfaces without.
+    pub mac: Option<[u8; 6]>,
+    /// The alias the administrator gave.
+    pub alias: Option<String>,
+    /// Index of the bond, bridge, team or VRF it is a member of.
+    pub master: Option<u32>,
+    /// Indices, in this namespace, of what it is stacked on (VLAN parent, VXLAN underlay ..).
+    pub lower: Vec<u32>,
+    /// For a veth: index of its peer, in this namespace or in `peer_netns`.
+    pub peer: Option<u32>,
+    /// Id that this namespace gave to the namespace of its peer or parent, when that is another.
+    pub peer_netns: Option<i32>,
+    /// The device it is a port of, by its bus address ("0000:3b:00.0").
+    pub device: Option<String>,
+    /// The XDP program it carries.
+    pub xdp: Option<AttachedXdp>,
+}
+
+impl Interface {
+    /// Reads an RTM_NEWLINK message (after its netlink header). `None` when it has no name or
+    /// index, which no kernel sends.
+    #[must_use]
+    pub fn parse(payload: &[u8]) -> Option<Self> {
+        let header = LinkHeader::parse(payload)?;
+        let attrs = Attrs::after(payload, LinkHeader::LEN);
+        let info = attrs.nested(libc::IFLA_LINKINFO);
+        let info_kind = info.and_then(|info| info.text(libc::IFLA_INFO_KIND));
+        let loopback = header.flags & flag(libc::IFF_LOOPBACK) != 0;
+        let device = attrs.text(IFLA_PARENT_DEV_NAME);
+        let kind = Kind::from_link(info_kind.as_deref(), loopback, device.is_some());
+        let peer_netns = attrs.i32(libc::IFLA_LINK_NETNSID);
+        // An interface names itself when there is nothing below it; in another namespace the same
+        // number is another interface.
+        let link = attrs
+            .u32(libc::IFLA_LINK)
+            .filter(|link| *link != 0 && (*link != header.index || peer_netns.is_some()));
+        let is_pair = matches!(kind, Kind::Veth | Kind::Netkit);
+        let underlay = || {
+            let data = info?.nested(libc::IFLA_INFO_DATA)?;
+            data.u32(IFLA_VXLAN_LINK).filter(|link| *link != 0)
+        };
+        let mut lower = Vec::new();
+        if !is_pair && peer_netns.is_none() {
+            lower.extend(link);
+            if kind == Kind::Vxlan {
+                lower.extend(underlay());
+            }
+            lower.dedup();
+        }
+        Some(Self {
+            name: attrs.text(libc::IFLA_IFNAME)?,
+            index: Some(header.index).filter(|index| *index != 0)?,
+            driver: None,
+            mtu: attrs.u32(libc::IFLA_MTU).unwrap_or_default(),
+            admin_up: header.flags & flag(libc::IFF_UP) != 0,
+            oper_state: attrs.u8(libc::IFLA_OPERSTATE).map_or(OperState::Unknown, OperState::from_code),
+            carrier: attrs.u8(libc::IFLA_CARRIER).map(|carrier| carrier != 0),
+            speed_mbps: None,
+            rx_queues: attrs.u32(libc::IFLA_NUM_RX_QUEUES),
+            mac: (header.hardware == libc::ARPHRD_ETHER)
+                .then(|| attrs.get(libc::IFLA_ADDRESS)?.try_into().ok())
+                .flatten(),
+            alias: attrs.text(libc::IFLA_IFALIAS),
+            master: attrs.u32(libc::IFLA_MASTER).filter(|master| *master != 0),
+            lower,
+            peer: link.filter(|_| is_pair),
+            peer_netns,
+            device,
+            xdp: attrs.nested(libc::IFLA_XDP).and_then(attached_xdp),
+            kind,
+        })
+    }
+
+    /// Whether packets can arrive: it is up and nothing says that the link is down.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.admin_up && matches!(self.oper_state, OperState::Up | OperState::Unknown)
+    }
+
+    /// Adds what only sysfs knows.
+    #[must_use]
+    pub fn with_hardware(mut self, hardware: Hardware) -> Self {
+        self.driver = hardware.driver;
+        self.speed_mbps = hardware.speed_mbps;
+        self.rx_queues = hardware.rx_queues.or(self.rx_queues);
+        self
+    }
+}
+
+/// The flag bits are small positive constants in libc's signed type.
+fn flag(bit: libc::c_int) -> u32 {
+    bit.unsigned_abs()
+}
+
+fn attached_xdp(attrs: Attrs<'_>) -> Option<AttachedXdp> {
+    let mode = match attrs.u8(IFLA_XDP_ATTACHED)? {
+        0 => return None,
+        1 => XdpAttachment::Native,
+        2 => XdpAttachment::Generic,
+        3 => XdpAttachment::Offloaded,
+        _ => XdpAttachment::Multiple,
+    };
+    let ids = [IFLA_XDP_PROG_ID, IFLA_XDP_DRV_PROG_ID, IFLA_XDP_SKB_PROG_ID, IFLA_XDP_HW_PROG_ID];
+    Some(AttachedXdp { mode, program_id: ids.into_iter().find_map(|id| attrs.u32(id)) })
+}
+
+/// The interfaces of the calling thread's namespace, without what only sysfs knows.
+///
+/// # Errors
+/// When the kernel refuses the netlink socket or the dump.
+pub fn list() -> Result<Vec<Interface>> {
+    let request = Request::new(libc::RTM_GETLINK, 0, &LinkHeader::default().bytes());
+    let dump = RouteSocket::open()?.dump("list the network interfaces", libc::RTM_NEWLINK, &request)?;
+    Ok(dump.iter().filter_map(|payload| Interface::parse(payload)).collect())
+}
+
+/// The interfaces of the calling thread's namespace with driver, speed and queues from `root`,
+/// which must be of the same namespace.
+///
+/// # Errors
+/// When the kernel refuses the netlink socket or the dump.
+pub fn list_with_hardware(root: &SysRoot) -> Result<Vec<Interface>> {
+    let with = |i: Interface| {
+        let hardware = Hardware::read(root, &i.name);
+        i.with_hardware(hardware)
+    };
+    Ok(list()?.into_iter().map(with).collect())
+}
+
+/// The raw answer about one interface, for readers of its other attributes.
+pub(super) fn raw(index: u32) -> Result<Vec<u8>> {
+    let header = LinkHeader { index, ..LinkHeader::default() };
+    let request = Request::new(libc::RTM_GETLINK, 0, &header.bytes());
+    RouteSocket::open()?.get(&format!("read interface {index}"), request)
+}
+
+/// One interface of the calling thread's namespace, as it is now.
+///
+/// # Errors
+/// When there is no such interface ([`HostError::is_absent`]) or the kernel refuses.
+pub fn get(index: u32) -> Result<Interface> {
+    let absent = || {
+        HostError::system(format!("read interface {index}"), std::io::Error::from_raw_os_error(libc::ENODEV))
+    };
+    Interface::parse(&raw(index)?).ok_or_else(absent)
+}
+
+/// Whether the interface is still there.
+///
+/// # Errors
+/// When the kernel does not answer that question.
+pub fn exists(index: u32) -> Result<bool> {
+    match raw(index) {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_absent() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+#[path = "interface_tests.rs"]
+mod tests;

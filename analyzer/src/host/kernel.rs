@@ -1,0 +1,205 @@
+//! Whether this kernel and this process may attach programs.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use super::error::{HostError, Result};
+
+/// A kernel release as numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KernelVersion {
+    major: u16,
+    minor: u16,
+    patch: u16,
+}
+
+impl KernelVersion {
+    /// A version.
+    #[must_use]
+    pub const fn new(major: u16, minor: u16, patch: u16) -> Self {
+        Self { major, minor, patch }
+    }
+
+    /// The version in a release text ("5.15.0-91-generic", "6.18-rc3").
+    #[must_use]
+    pub fn parse(release: &str) -> Option<Self> {
+        let (major, rest) = digits(release);
+        let (minor, rest) = digits(rest.strip_prefix('.')?);
+        let (patch, _) = rest.strip_prefix('.').map_or(("", rest), digits);
+        Some(Self {
+            major: major.parse().ok()?,
+            minor: minor.parse().ok()?,
+            patch: patch.parse().unwrap_or(0),
+        })
+    }
+}
+
+/// The digits a text begins with, and the rest.
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
+}
+
+impl fmt::Display for KernelVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)?;
+        if self.patch == 0 { Ok(()) } else { write!(f, ".{}", self.patch) }
+    }
+}
+
+/// The oldest kernel the programs are made for.
+pub const OLDEST: KernelVersion = KernelVersion::new(5, 15, 0);
+
+/// A capability of linux/capability.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the kernel's own names")]
+pub enum Capability {
+    NetAdmin = 12,
+    NetRaw = 13,
+    SysAdmin = 21,
+    Perfmon = 38,
+    Bpf = 39,
+}
+
+impl Capability {
+    fn name(self) -> &'static str {
+        match self {
+            Self::NetAdmin => "CAP_NET_ADMIN",
+            Self::NetRaw => "CAP_NET_RAW",
+            Self::SysAdmin => "CAP_SYS_ADMIN",
+            Self::Perfmon => "CAP_PERFMON",
+            Self::Bpf => "CAP_BPF",
+        }
+    }
+}
+
+/// The effective capabilities of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Capabilities(pub u64);
+
+impl Capabilities {
+    /// The `CapEff` line of a `/proc/PID/status`.
+    #[must_use]
+    pub fn parse(status: &str) -> Option<Self> {
+        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+        u64::from_str_radix(line.trim(), 16).ok().map(Self)
+    }
+
+    /// Whether it has this one. CAP_SYS_ADMIN stands for CAP_BPF and CAP_PERFMON, as in the kernel.
+    #[must_use]
+    pub fn has(self, capability: Capability) -> bool {
+        let bit = |c: Capability| self.0 >> (c as u32) & 1 == 1;
+        let implied = matches!(capability, Capability::Bpf | Capability::Perfmon);
+        bit(capability) || implied && bit(Capability::SysAdmin)
+    }
+}
+
+/// What is known about the kernel and the rights of this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelFacts {
+    /// The release text, as `uname -r` gives it; `None` when unreadable.
+    pub release: Option<String>,
+    /// The numbers in it.
+    pub version: Option<KernelVersion>,
+    /// Whether the kernel describes its types (BTF).
+    pub btf: bool,
+    /// Effective capabilities; `None` when unreadable.
+    pub capabilities: Option<Capabilities>,
+    /// `kernel.unprivileged_bpf_disabled`: 0 allowed, 1 and 2 not; `None` when unreadable.
+    pub unprivileged_bpf_disabled: Option<u32>,
+    /// Whether BPF programs are compiled to machine code (`net.core.bpf_jit_enable` not 0); `None`
+    /// when unreadable (only root may, or it is always on).
+    pub jit: Option<bool>,
+}
+
+impl KernelFacts {
+    /// Reads the facts below `root` (`/`, or a recorded tree).
+    #[must_use]
+    pub fn read(root: &Path) -> Self {
+        let text = |path: &str| fs::read_to_string(root.join(path)).ok();
+        let number = |path: &str| text(path).and_then(|text| text.trim().parse::<u32>().ok());
+        let release = text("proc/sys/kernel/osrelease").map(|text| text.trim().to_owned());
+        Self {
+            version: release.as_deref().and_then(KernelVersion::parse),
+            release,
+            btf: root.join("sys/kernel/btf/vmlinux").exists(),
+            capabilities: text("proc/self/status").as_deref().and_then(Capabilities::parse),
+            unprivileged_bpf_disabled: number("proc/sys/kernel/unprivileged_bpf_disabled"),
+            jit: number("proc/sys/net/core/bpf_jit_enable").map(|enabled| enabled != 0),
+        }
+    }
+}
+
+/// What a run is going to need beside loading and attaching programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Needs {
+    /// Promiscuous mode.
+    pub promiscuous: bool,
+    /// Entering or making network namespaces.
+    pub netns: bool,
+}
+
+/// Whether attaching can work at all here. What cannot be read is given the benefit of the doubt:
+/// the kernel then answers for itself.
+///
+/// # Errors
+/// With the sentence for the user when it cannot.
+pub fn preflight(facts: &KernelFacts, needs: Needs) -> Result<()> {
+    if let Some(capabilities) = facts.capabilities {
+        let mut wanted = vec![Capability::Bpf, Capability::NetAdmin, Capability::Perfmon];
+        wanted.extend(needs.promiscuous.then_some(Capability::NetRaw));
+        wanted.extend(needs.netns.then_some(Capability::SysAdmin));
+        wanted.retain(|capability| !capabilities.has(*capability));
+        let missing: Vec<&str> = wanted.iter().map(|capability| capability.name()).collect();
+        if wanted == [Capability::NetRaw] {
+            return Err(HostError::Unfit(
+                "promiscuous mode needs CAP_NET_RAW, which this process lacks; run rocescope as \
+                 root (sudo) or with --no-promisc"
+                    .to_owned(),
+            ));
+        }
+        if !missing.is_empty() {
+            return Err(HostError::Unfit(format!(
+                "loading and attaching eBPF programs needs root: this process lacks {}; run \
+                 rocescope with sudo (rocescope replay works without)",
+                missing.join(", ")
+            )));
+        }
+    }
+    if let (Some(version), Some(release)) = (facts.version, &facts.release)
+        && version < OLDEST
+    {
+        return Err(HostError::Unfit(format!(
+            "this kernel is {release}, and rocescope live needs {OLDEST} or newer; capture on this \
+             host with tcpdump and read the file with rocescope replay"
+        )));
+    }
+    if !facts.btf {
+        return Err(HostError::Unfit(
+            "this kernel has no type information (/sys/kernel/btf/vmlinux is missing), which loading \
+             eBPF programs needs; use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as those of the \
+             distributions are"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Lifts the limit on locked memory, to which eBPF maps count in some kernels' configurations
+/// (before 5.11 in all).
+///
+/// # Errors
+/// When the kernel refuses; loading may work all the same.
+pub fn raise_memlock() -> Result<()> {
+    let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the structure is valid for the call, which only reads it.
+    if unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) } == 0 {
+        Ok(())
+    } else {
+        Err(HostError::last_os("raise the limit on locked memory (RLIMIT_MEMLOCK)"))
+    }
+}
+
+#[cfg(test)]
+#[path = "kernel_tests.rs"]
+mod tests;

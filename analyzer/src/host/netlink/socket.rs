@@ -1,0 +1,196 @@
+//! The netlink socket: requests, dumps, acknowledgements.
+
+use std::io;
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR,
+    NLMSG_NOOP, NetlinkBuffer,
+};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+
+use super::request::HEADER_LEN;
+use super::{Attrs, Request};
+use crate::host::error::{HostError, Result};
+
+/// More than the kernel ever puts into one answer (32 KiB for dumps).
+const RECEIVE_LEN: usize = 128 * 1024;
+/// A dump that changed while it ran is read again, this often at most.
+const DUMP_TRIES: usize = 4;
+/// Datagrams read for one request at most, so that a flood of strays cannot hold us.
+const MAX_DATAGRAMS: usize = 100_000;
+/// Extended acknowledgement: the kernel's sentence (`NLMSGERR_ATTR_MSG`).
+const ERROR_ATTR_MESSAGE: u16 = 1;
+
+/// A NETLINK_ROUTE socket in the namespace the opening thread was in.
+pub struct RouteSocket {
+    socket: Socket,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+impl std::fmt::Debug for RouteSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RouteSocket").field("sequence", &self.sequence).finish_non_exhaustive()
+    }
+}
+
+impl RouteSocket {
+    /// Opens a socket in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// When the kernel refuses the socket.
+    pub fn open() -> Result<Self> {
+        let open = || -> io::Result<Socket> {
+            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            socket.bind_auto()?;
+            socket.connect(&SocketAddr::new(0, 0))?;
+            Ok(socket)
+        };
+        let socket = open().map_err(|e| HostError::system("open a netlink socket", e))?;
+        // Only for better texts: an old kernel without it works just as well.
+        let _ = socket.set_ext_ack(true);
+        Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(RECEIVE_LEN) })
+    }
+
+    /// Sends a request and waits for the kernel's acknowledgement. `action` is what it does, as
+    /// it reads after "cannot".
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn request(&mut self, action: &str, request: Request) -> Result<()> {
+        self.exchange(action, request.with_flags(NLM_F_ACK), |_, _| {}).map(drop)
+    }
+
+    /// Sends a request for one object and returns the payload of the answer (after the netlink
+    /// header).
+    ///
+    /// # Errors
+    /// When the kernel refuses, or answers with nothing.
+    pub fn get(&mut self, action: &str, request: Request) -> Result<Vec<u8>> {
+        let mut answer = None;
+        self.exchange(action, request.with_flags(NLM_F_ACK), |_, payload| {
+            answer.get_or_insert_with(|| payload.to_vec());
+        })?;
+        answer.ok_or_else(|| HostError::system(action, io::Error::from_raw_os_error(libc::ENOENT)))
+    }
+
+    /// Sends a dump request and returns the payload of every answer of message type `kind`. Read
+    /// again when the kernel says that the objects changed meanwhile.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn dump(&mut self, action: &str, kind: u16, request: &Request) -> Result<Vec<Vec<u8>>> {
+        let mut payloads = Vec::new();
+        for _ in 0..DUMP_TRIES {
+            payloads.clear();
+            let interrupted =
+                self.exchange(action, request.clone().with_flags(NLM_F_DUMP), |message, payload| {
+                    if message == kind {
+                        payloads.push(payload.to_vec());
+                    }
+                })?;
+            if !interrupted {
+                break;
+            }
+        }
+        Ok(payloads)
+    }
+
+    /// Sends, then hands every answer to `each` up to the acknowledgement or the dump's end.
+    /// Returns whether a dump was interrupted by a change.
+    fn exchange(&mut self, action: &str, request: Request, mut each: impl FnMut(u16, &[u8])) -> Result<bool> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let message = request.finish(self.sequence);
+        let failed = |e| HostError::system(action, e);
+        retry(|| self.socket.send(&message, 0)).map_err(failed)?;
+        let mut interrupted = false;
+        for _ in 0..MAX_DATAGRAMS {
+            self.buffer.clear();
+            let length = retry(|| self.socket.recv(&mut self.buffer, libc::MSG_TRUNC)).map_err(failed)?;
+            if length > self.buffer.len() {
+                return Err(failed(io::Error::other("the kernel's answer is longer than expected")));
+            }
+            let mut rest: &[u8] = &self.buffer;
+            while let Ok(answer) = NetlinkBuffer::new_checked(rest) {
+                let length = answer.length() as usize;
+                let kind = answer.message_type();
+                let flags = answer.flags();
+                let payload = rest.get(HEADER_LEN..length).unwrap_or_default();
+                if answer.sequence_number() == self.sequence {
+                    interrupted |= flags & NLM_F_DUMP_INTR != 0;
+                    match kind {
+                        NLMSG_NOOP => {}
+                        NLMSG_DONE | NLMSG_ERROR => {
+                            return outcome(action, flags, kind, payload).map(|()| interrupted);
+                        }
+                        _ => each(kind, payload),
+                    }
+                }
+                rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+            }
+        }
+        Err(failed(io::Error::other("the kernel's answer does not end")))
+    }
+}
+
+/// The result in an error or done message: its first word is 0 or a negative error number.
+fn outcome(action: &str, flags: u16, kind: u16, payload: &[u8]) -> Result<()> {
+    let code = payload.first_chunk().map_or(0, |word| i32::from_ne_bytes(*word));
+    if code >= 0 {
+        return Ok(());
+    }
+    let source = io::Error::from_raw_os_error(code.saturating_neg());
+    let request_at = 4;
+    let attrs_at = if kind == NLMSG_DONE {
+        request_at
+    } else if flags & NLM_F_CAPPED != 0 {
+        request_at + HEADER_LEN
+    } else {
+        // The request is repeated before the attributes.
+        let length = payload.get(request_at..).and_then(<[u8]>::first_chunk);
+        request_at + length.map_or(0, |word| u32::from_ne_bytes(*word) as usize).next_multiple_of(4)
+    };
+    let message = (flags & NLM_F_ACK_TLVS != 0)
+        .then(|| Attrs::after(payload, attrs_at).text(ERROR_ATTR_MESSAGE))
+        .flatten();
+    Err(match message {
+        Some(message) => HostError::Netlink { action: action.to_owned(), source, message },
+        None => HostError::system(action, source),
+    })
+}
+
+fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acknowledgement_is_success_and_an_error_keeps_its_number() {
+        assert!(outcome("x", 0, NLMSG_ERROR, &0i32.to_ne_bytes()).is_ok());
+        let error = outcome("x", 0, NLMSG_ERROR, &(-libc::ENODEV).to_ne_bytes()).unwrap_err();
+        assert!(error.is_absent());
+    }
+
+    #[test]
+    fn the_kernels_sentence_is_passed_on() {
+        let mut payload = (-libc::EINVAL).to_ne_bytes().to_vec();
+        payload.extend(Request::new(1, 0, &[]).finish(1));
+        payload.extend([12, 0, 1, 0]);
+        payload.extend(b"too bad\0");
+        let flags = NLM_F_ACK_TLVS;
+        let error = outcome("do it", flags, NLMSG_ERROR, &payload).unwrap_err().to_string();
+        assert!(error.contains("cannot do it") && error.contains("too bad"), "{error}");
+        for end in 4..payload.len() {
+            assert!(outcome("x", flags, NLMSG_ERROR, &payload[..end]).is_err());
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! From the user's `-i` names to the interfaces to attach to.
+
+use super::error::{HostError, Result};
+use super::interface::{self, Interface, Kind};
+use super::rdma::{self, RdmaDevice};
+use super::stack;
+use super::sysfs::SysRoot;
+
+/// An interface to attach to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The interface.
+    pub interface: Interface,
+    /// The RDMA devices that use it, by name.
+    pub rdma_devices: Vec<String>,
+}
+
+/// The same as [`resolve`] with the interfaces and RDMA devices of the calling thread's network
+/// namespace.
+///
+/// # Errors
+/// Those of [`resolve`], and when the kernel does not tell what there is.
+pub fn on_this_host(wanted: &[String]) -> Result<Vec<Target>> {
+    let root = SysRoot::of_this_thread()?;
+    resolve(wanted, &interface::list_with_hardware(&root)?, &rdma::list(&root))
+}
+
+/// The interfaces that `wanted` means: names of interfaces or RDMA devices, in that order and
+/// each once. Nothing wanted: every interface that has an RDMA device.
+///
+/// # Errors
+/// When a name is unknown, no interface has an RDMA device, a device has no interface here, or two
+/// of the interfaces lie on one another. The sentence names what there is to choose from.
+pub fn resolve(wanted: &[String], interfaces: &[Interface], rdma: &[RdmaDevice]) -> Result<Vec<Target>> {
+    let mut chosen: Vec<usize> = Vec::new();
+    let mut choose = |position: usize| {
+        if !chosen.contains(&position) {
+            chosen.push(position);
+        }
+    };
+    if wanted.is_empty() {
+        for device in rdma {
+            positions(device, interfaces).into_iter().for_each(&mut choose);
+        }
+    }
+    for name in wanted {
+        if let Some(position) = interfaces.iter().position(|i| i.name == *name) {
+            choose(position);
+        } else if let Some(device) = rdma.iter().find(|d| d.name == *name) {
+            let found = positions(device, interfaces);
+            if found.is_empty() {
+                return Err(HostError::Choice(no_interface(device, interfaces, rdma)));
+            }
+            found.into_iter().for_each(&mut choose);
+        } else {
+            return Err(HostError::Choice(unknown(name, interfaces, rdma)));
+        }
+    }
+    if chosen.is_empty() {
+        return Err(HostError::Choice(format!(
+            "no network interface here has an RDMA device, so there is nothing to choose by \
+             itself; name one with -i. {}",
+            candidates(interfaces, rdma)
+        )));
+    }
+    if let Some(pair) = stack::find(&chosen, interfaces) {
+        return Err(HostError::Choice(format!(
+            "{} and {} cannot be watched together: {}, so every packet would be counted twice; \
+             choose one of them with -i",
+            pair.upper, pair.lower, pair.relation
+        )));
+    }
+    Ok(chosen
+        .into_iter()
+        .map(|position| {
+            let interface = interfaces[position].clone();
+            let rdma_devices = users(&interface.name, rdma);
+            Target { interface, rdma_devices }
+        })
+        .collect())
+}
+
+/// What is worth telling about the chosen interfaces before any packet arrives.
+#[must_use]
+pub fn notes(targets: &[Target]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for Target { interface, .. } in targets {
+        let name = &interface.name;
+        if !interface.admin_up {
+            notes.push(format!("{name} is down; nothing arrives until `ip link set {name} up`"));
+        } else if !interface.is_up() {
+            notes.push(format!("{name} has no link; nothing arrives until its cable or peer is up"));
+        }
+        if interface.kind == Kind::Vxlan && interface.lower.is_empty() && targets.len() > 1 {
+            notes.push(format!(
+                "{name} is a VXLAN whose underlay is found by routing: if that is one of the other \
+                 interfaces, its packets are counted on both"
+            ));
+        }
+    }
+    notes
+}
+
+/// One sentence with every interface that could be named, with its kind and RDMA devices.
+#[must_use]
+pub fn candidates(interfaces: &[Interface], rdma: &[RdmaDevice]) -> String {
+    let list: Vec<String> = interfaces
+        .iter()
+        .filter(|i| i.kind != Kind::Loopback)
+        .map(|i| {
+            let mut about = vec![i.kind.as_str().to_owned()];
+            about.extend(users(&i.name, rdma));
+            if !i.is_up() {
+                about.push("down".to_owned());
+            }
+            format!("{} ({})", i.name, about.join(", "))
+        })
+        .collect();
+    if list.is_empty() {
+        "There is no interface but the loopback in this network namespace.".to_owned()
+    } else {
+        format!("Interfaces: {}.", list.join(", "))
+    }
+}
+
+fn positions(device: &RdmaDevice, interfaces: &[Interface]) -> Vec<usize> {
+    let position = |name: &str| interfaces.iter().position(|i| i.name == name);
+    device.interfaces().into_iter().filter_map(position).collect()
+}
+
+fn users(interface: &str, rdma: &[RdmaDevice]) -> Vec<String> {
+    rdma.iter().filter(|d| d.interfaces().contains(&interface)).map(|d| d.name.clone()).collect()
+}
+
+fn no_interface(device: &RdmaDevice, interfaces: &[Interface], rdma: &[RdmaDevice]) -> String {
+    let name = &device.name;
+    if device.is_infiniband_only() {
+        return format!("{name} is an InfiniBand device: it has no RoCE traffic to watch");
+    }
+    match device.interfaces().first() {
+        Some(elsewhere) => format!(
+            "the interface of {name} is {elsewhere}, which is not in this network namespace; name \
+             its namespace with --netns. {}",
+            candidates(interfaces, rdma)
+        ),
+        None => format!(
+            "the kernel does not tell which interface {name} uses; name the interface itself. {}",
+            candidates(interfaces, rdma)
+        ),
+    }
+}
+
+fn unknown(name: &str, interfaces: &[Interface], rdma: &[RdmaDevice]) -> String {
+    let known = interfaces.iter().map(|i| i.name.as_str()).chain(rdma.iter().map(|d| d.name.as_str()));
+    let closest = known.map(|known| (distance(name, known), known)).min();
+    // A slip of the finger, not another name altogether.
+    let hint = match closest {
+        Some((edits, known)) if edits <= 2 && edits < name.chars().count() => {
+            format!(" (did you mean {known}?)")
+        }
+        _ => String::new(),
+    };
+    format!(
+        "there is no network interface and no RDMA device {name:?}{hint}. {}",
+        candidates(interfaces, rdma)
+    )
+}
+
+/// Insertions, deletions and substitutions that make `a` into `b`.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+#[path = "select_tests.rs"]
+mod tests;

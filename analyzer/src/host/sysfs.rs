@@ -1,0 +1,172 @@
+//! A sysfs that shows the calling thread's network namespace, and the few facts only it knows.
+
+use std::fs;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use super::error::{HostError, Result};
+use super::netns::NetNs;
+
+/// Where to read sysfs: `/sys`, a recorded tree, or a private mount.
+///
+/// A private mount keeps its network namespace alive: drop it when done reading.
+#[derive(Debug)]
+pub struct SysRoot {
+    path: PathBuf,
+    _mount: Option<OwnedFd>,
+}
+
+impl SysRoot {
+    /// A tree at `path`, which holds what `/sys` holds.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), _mount: None }
+    }
+
+    /// The sysfs of the network namespace the calling thread is in.
+    ///
+    /// `/sys` shows the namespace of whoever mounted it, which is another one after `--netns` or
+    /// `nsenter --net`. So a sysfs is mounted that is not part of any folder tree and vanishes
+    /// with this value. A container that may not mount has its own `/sys`, which is used instead.
+    ///
+    /// # Errors
+    /// When the kernel refuses the mount (it needs CAP_SYS_ADMIN) and this thread has left the
+    /// namespace of its process, so that `/sys` would be the wrong one.
+    pub fn of_this_thread() -> Result<Self> {
+        match detached_sysfs() {
+            Ok(mount) => {
+                let path = format!("/proc/self/fd/{}", mount.as_raw_fd());
+                Ok(Self { path: path.into(), _mount: Some(mount) })
+            }
+            Err(_) if NetNs::current()?.is_same(&NetNs::of_process()?) => Ok(Self::at("/sys")),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A path below this root.
+    pub fn join(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.path.join(path)
+    }
+
+    /// The trimmed text of a file; `None` when absent, unreadable or empty.
+    pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
+        let text = fs::read_to_string(self.join(path)).ok()?;
+        let text = text.trim();
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    /// The entries of a folder, sorted; none when it is absent.
+    pub fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.join(path)) else { return Vec::new() };
+        let mut names: Vec<String> =
+            entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
+    /// The last component of what a symbolic link points to.
+    pub fn link_name(&self, path: impl AsRef<Path>) -> Option<String> {
+        let target = fs::read_link(self.join(path)).ok()?;
+        Some(target.file_name()?.to_str()?.to_owned())
+    }
+}
+
+const FSCONFIG_CMD_CREATE: libc::c_long = 6;
+const FSOPEN_CLOEXEC: libc::c_long = 1;
+const FSMOUNT_CLOEXEC: libc::c_long = 1;
+
+/// Mounts a sysfs for the thread's network namespace that is attached nowhere.
+fn detached_sysfs() -> Result<OwnedFd> {
+    let action = "mount a sysfs for this network namespace";
+    let owned = |result: libc::c_long| match i32::try_from(result) {
+        // SAFETY: the system call just returned this descriptor to us alone.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(HostError::last_os(action)),
+    };
+    // SAFETY: the name is a terminated string that outlives the call.
+    let context = owned(unsafe { libc::syscall(libc::SYS_fsopen, c"sysfs".as_ptr(), FSOPEN_CLOEXEC) })?;
+    let none = std::ptr::null::<libc::c_char>();
+    // SAFETY: CMD_CREATE takes neither key nor value.
+    let created =
+        unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), FSCONFIG_CMD_CREATE, none, none, 0) };
+    if created < 0 {
+        return Err(HostError::last_os(action));
+    }
+    // SAFETY: takes a descriptor and two numbers.
+    owned(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, 0) })
+}
+
+/// What sysfs adds to an interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Hardware {
+    /// The kernel driver ("mlx5_core"); `None` for interfaces without a device.
+    pub driver: Option<String>,
+    /// Link speed in Mbit/s; `None` when unknown or down.
+    pub speed_mbps: Option<u32>,
+    /// Receive queues in use; `None` when the folder cannot be read.
+    pub rx_queues: Option<u32>,
+}
+
+impl Hardware {
+    /// Reads the facts of one interface.
+    #[must_use]
+    pub fn read(root: &SysRoot, name: &str) -> Self {
+        let at = Path::new("class/net").join(name);
+        let queues = root.names(at.join("queues")).iter().filter(|q| q.starts_with("rx-")).count();
+        Self {
+            driver: root.link_name(at.join("device/driver")),
+            // A port without a link reports -1, or 2^32-1 with some drivers.
+            speed_mbps: root
+                .text(at.join("speed"))
+                .and_then(|text| text.parse::<u32>().ok())
+                .filter(|speed| *speed != 0 && *speed != u32::MAX),
+            rx_queues: u32::try_from(queues).ok().filter(|n| *n > 0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::interface;
+    use super::super::testing::{root_or_skip, tree};
+    use super::*;
+
+    #[test]
+    fn a_recorded_nic_is_read() {
+        let root = tree(&[
+            ("class/net/eth0/device/driver", "-> ../../../../bus/pci/drivers/mlx5_core"),
+            ("class/net/eth0/speed", "200000\n"),
+            ("class/net/eth0/queues/rx-0/rps_cpus", "0\n"),
+            ("class/net/eth0/queues/rx-1/rps_cpus", "0\n"),
+            ("class/net/eth0/queues/tx-0/xps_cpus", "0\n"),
+        ]);
+        let hardware = Hardware::read(&SysRoot::at(root.path()), "eth0");
+        assert_eq!(hardware.driver.as_deref(), Some("mlx5_core"));
+        assert_eq!(hardware.speed_mbps, Some(200_000));
+        assert_eq!(hardware.rx_queues, Some(2));
+    }
+
+    #[test]
+    fn an_unknown_speed_is_not_a_number() {
+        for speed in ["-1\n", "4294967295\n", "", "fast"] {
+            let root = tree(&[("class/net/eth0/speed", speed)]);
+            assert_eq!(Hardware::read(&SysRoot::at(root.path()), "eth0"), Hardware::default());
+        }
+    }
+
+    #[test]
+    fn another_namespace_shows_its_own_interfaces() {
+        if !root_or_skip("another_namespace_shows_its_own_interfaces") {
+            return;
+        }
+        let here = SysRoot::of_this_thread().unwrap().names("class/net");
+        let mut expected: Vec<_> = interface::list().unwrap().into_iter().map(|i| i.name).collect();
+        expected.sort();
+        assert_eq!(here, expected);
+        let seen = NetNs::anonymous()
+            .unwrap()
+            .run(|| SysRoot::of_this_thread().map(|root| root.names("class/net")))
+            .unwrap()
+            .unwrap();
+        assert_eq!(seen, ["lo"]);
+    }
+}

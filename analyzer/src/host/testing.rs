@@ -1,0 +1,86 @@
+//! What several tests of this module need.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use super::interface::{self, Interface, Kind, OperState};
+use super::netns::NetNs;
+use super::veth::{self, VethEnd};
+
+/// Whether a test that needs root can run. Says so when it cannot, and fails where it must run.
+pub(crate) fn root_or_skip(test: &str) -> bool {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} must run as root where CI=true");
+        eprintln!("SKIP: {test} needs root");
+    }
+    root
+}
+
+/// A recorded tree below a temporary folder: `(path, content)`, where a content of the form
+/// `-> target` makes a symbolic link.
+pub(crate) fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for (path, content) in files {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).unwrap();
+        match content.strip_prefix("-> ") {
+            Some(target) => symlink(target, path).unwrap(),
+            None => fs::write(path, content).unwrap(),
+        }
+    }
+    root
+}
+
+/// Two namespaces joined by a link.
+pub(crate) struct VethPair {
+    pub(crate) left: NetNs,
+    pub(crate) right: NetNs,
+    pub(crate) left_index: u32,
+    pub(crate) right_index: u32,
+}
+
+/// A pair of the given MTU with two queues.
+pub(crate) fn veth_pair(mtu: u32) -> VethPair {
+    let (left, right) = (NetNs::anonymous().unwrap(), NetNs::anonymous().unwrap());
+    let a = VethEnd { netns: &left, name: "left0", mac: Some([2, 0, 0, 0, 0, 1]) };
+    let b = VethEnd { netns: &right, name: "right0", mac: None };
+    let (left_index, right_index) = veth::create_pair(a, b, mtu, 2).unwrap();
+    VethPair { left, right, left_index, right_index }
+}
+
+impl VethPair {
+    pub(crate) fn left_interface(&self) -> Interface {
+        self.left.run(|| interface::get(self.left_index)).unwrap().unwrap()
+    }
+
+    pub(crate) fn right_interface(&self) -> Interface {
+        self.right.run(|| interface::get(self.right_index)).unwrap().unwrap()
+    }
+}
+
+/// A bare interface for tests of decisions.
+pub(crate) fn interface(name: &str, index: u32, kind: Kind) -> Interface {
+    Interface {
+        name: name.to_owned(),
+        index,
+        kind,
+        driver: None,
+        mtu: 1500,
+        admin_up: true,
+        oper_state: OperState::Up,
+        carrier: Some(true),
+        speed_mbps: None,
+        rx_queues: None,
+        mac: None,
+        alias: None,
+        master: None,
+        lower: Vec::new(),
+        peer: None,
+        peer_netns: None,
+        device: None,
+        xdp: None,
+    }
+}

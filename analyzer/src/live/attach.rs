@@ -1,0 +1,138 @@
+//! From a plan to attached programs, interface by interface.
+
+use anyhow::{Context as _, Result, anyhow};
+use aya::programs::links::{FdLink, LinkOrder};
+use aya::programs::tc::{NlOptions, SchedClassifierLink, TcAttachOptions, TcHandle};
+use aya::programs::{ProgramError, TcAttachType, XdpMode as AyaXdpMode, tc};
+
+use super::load::{Programs, chain, names};
+use crate::host::filters;
+use crate::host::hook::{Ingress, Plan, XdpMode};
+use crate::host::interface::Interface;
+use crate::host::promisc::Promiscuous;
+
+/// Programs on one interface. Dropping it detaches them.
+#[derive(Debug)]
+pub struct Attached {
+    /// The interface as it was when attaching.
+    pub interface: Interface,
+    /// The ingress hook in use.
+    pub ingress: Ingress,
+    links: Vec<Hold>,
+    /// Set where the clsact qdisc is ours, to be removed with the last filter.
+    clsact: bool,
+    _promiscuous: Option<Promiscuous>,
+}
+
+/// What keeps a program attached.
+#[derive(Debug)]
+enum Hold {
+    Xdp(#[expect(dead_code, reason = "held for its drop")] FdLink),
+    Tc(#[expect(dead_code, reason = "held for its drop")] SchedClassifierLink),
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.links.clear();
+        if self.clsact {
+            // Nothing can be done about a failure here, and an empty qdisc does nothing.
+            let _ = filters::remove_clsact_if_empty(self.interface.index);
+        }
+    }
+}
+
+/// Attaches to one interface as planned. Where the kernel refuses the ingress hook, the plan's
+/// fallbacks are tried in turn; its notes then say so.
+///
+/// # Errors
+/// With a sentence, when no ingress hook or the egress hook cannot be had.
+pub fn attach(
+    programs: &mut Programs,
+    interface: &Interface,
+    plan: &mut Plan,
+    promiscuous: bool,
+) -> Result<Attached> {
+    let name = &interface.name;
+    let mut attached = Attached {
+        interface: interface.clone(),
+        ingress: plan.ingress,
+        links: Vec::new(),
+        clsact: false,
+        _promiscuous: None,
+    };
+    if !plan.tcx {
+        filters::remove_stale_filters(interface.index)
+            .with_context(|| format!("filters of an earlier run on {name} could not be removed"))?;
+    }
+    loop {
+        let result = match plan.ingress {
+            Ingress::Xdp { mode, frags } => xdp(programs, interface, mode, frags),
+            Ingress::Tc => tc_program(programs, interface, plan.tcx, false, &mut attached.clsact),
+        };
+        match result {
+            Ok(hold) => {
+                attached.links.push(hold);
+                break;
+            }
+            Err(error) => {
+                let reason = format!("{error:#}");
+                if plan.refused(name, &reason).is_none() {
+                    return Err(error.context(format!("nothing can be attached to ingress of {name}")));
+                }
+            }
+        }
+    }
+    attached.ingress = plan.ingress;
+    let egress = tc_program(programs, interface, plan.tcx, true, &mut attached.clsact)
+        .with_context(|| format!("nothing can be attached to egress of {name}"))?;
+    attached.links.push(egress);
+    if promiscuous {
+        let guard = Promiscuous::enable(interface.index)
+            .with_context(|| format!("{name} could not be made promiscuous; --no-promisc does without"))?;
+        attached._promiscuous = Some(guard);
+    }
+    Ok(attached)
+}
+
+fn xdp(programs: &mut Programs, interface: &Interface, mode: XdpMode, frags: bool) -> Result<Hold> {
+    let program = programs.xdp(if frags { names::XDP_FRAGS } else { names::XDP })?;
+    let mode = match mode {
+        XdpMode::Native => AyaXdpMode::Driver,
+        XdpMode::Generic => AyaXdpMode::Skb,
+    };
+    let link = program.attach_to_if_index(interface.index, mode).map_err(plain)?;
+    // An attachment that is no link would outlive a kill; dropping it detaches.
+    let link = FdLink::try_from(program.take_link(link)?)
+        .map_err(|_| anyhow!("the kernel has no links for XDP here"))?;
+    Ok(Hold::Xdp(link))
+}
+
+fn tc_program(
+    programs: &mut Programs,
+    interface: &Interface,
+    tcx: bool,
+    egress: bool,
+    clsact: &mut bool,
+) -> Result<Hold> {
+    let name = &interface.name;
+    if !tcx && !*clsact {
+        // Another's clsact qdisc serves as well, and stays.
+        *clsact = tc::qdisc_add_clsact(name).is_ok();
+    }
+    let program = programs.tc(if egress { names::TC_EGRESS } else { names::TC_INGRESS })?;
+    let direction = if egress { TcAttachType::Egress } else { TcAttachType::Ingress };
+    let options = if tcx {
+        // First on the way in, last on the way out: nearest to the wire.
+        TcAttachOptions::TcxOrder(if egress { LinkOrder::last() } else { LinkOrder::first() })
+    } else {
+        // The handle tells a later run whose filter it is.
+        let handle = TcHandle::from(filters::owner_handle());
+        TcAttachOptions::Netlink(NlOptions { handle, ..NlOptions::default() })
+    };
+    let link = program.attach_with_options(name, direction, options).map_err(plain)?;
+    Ok(Hold::Tc(program.take_link(link)?))
+}
+
+fn plain(error: ProgramError) -> anyhow::Error {
+    anyhow!("{}", chain(&error))
+}

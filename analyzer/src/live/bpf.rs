@@ -1,0 +1,189 @@
+//! The bpf(2) calls that aya has no method for: reading many map entries at once.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+
+const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
+const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
+const BPF_MAP_LOOKUP_BATCH: libc::c_long = 24;
+/// Read and write values under their spin lock.
+const BPF_F_LOCK: u64 = 4;
+
+/// The part of `union bpf_attr` that batch commands use.
+#[repr(C)]
+#[derive(Default)]
+struct BatchAttr {
+    in_batch: u64,
+    out_batch: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map_fd: u32,
+    elem_flags: u64,
+    flags: u64,
+}
+
+/// The part of `union bpf_attr` that commands on one element use.
+#[repr(C)]
+#[derive(Default)]
+struct ElementAttr {
+    map_fd: u32,
+    pad: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<()> {
+    // SAFETY: `attr` is a prefix of the kernel's `union bpf_attr` for this command, and the
+    // addresses in it point to memory that the callers below keep alive and sized for the map.
+    let done = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>()) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Plain data: any bytes are a value, and there is no padding.
+///
+/// # Safety
+/// The implementor promises just that.
+pub unsafe trait Plain: Copy + 'static {}
+
+// SAFETY: integers and arrays of them, laid out without gaps (asserted where they are defined).
+unsafe impl Plain for rocescope_common::abi::FlowSlot {}
+// SAFETY: as above.
+unsafe impl Plain for rocescope_common::abi::ExtraKey {}
+// SAFETY: as above.
+unsafe impl Plain for rocescope_common::abi::ExtraValue {}
+// SAFETY: an integer.
+unsafe impl Plain for u32 {}
+
+/// Reads up to `count` values of an array map from index `first` on, each under its spin lock,
+/// and appends them to `values`. Gives fewer where the map ends.
+///
+/// # Errors
+/// The kernel's error.
+pub fn array_values<V: Plain>(
+    map: BorrowedFd<'_>,
+    first: u32,
+    count: u32,
+    values: &mut Vec<V>,
+) -> io::Result<()> {
+    values.reserve(count as usize);
+    let mut keys = vec![0u32; count as usize];
+    let before = first.wrapping_sub(1);
+    let mut after = 0u32;
+    let mut attr = BatchAttr {
+        in_batch: if first == 0 { 0 } else { (&raw const before).addr() as u64 },
+        out_batch: (&raw mut after).addr() as u64,
+        keys: keys.as_mut_ptr().addr() as u64,
+        values: values.spare_capacity_mut().as_mut_ptr().addr() as u64,
+        count,
+        map_fd: map.as_raw_fd().cast_unsigned(),
+        elem_flags: BPF_F_LOCK,
+        flags: 0,
+    };
+    match bpf(BPF_MAP_LOOKUP_BATCH, &mut attr) {
+        Ok(()) => {}
+        // The end of the map was reached; `count` says how many there were.
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+        Err(error) => return Err(error),
+    }
+    let read = (attr.count.min(count)) as usize;
+    // SAFETY: the kernel wrote `read` values behind the old length, within the reserved capacity.
+    unsafe { values.set_len(values.len() + read) };
+    Ok(())
+}
+
+/// One value of an array map, under its spin lock.
+///
+/// # Errors
+/// The kernel's error.
+pub fn array_value<V: Plain>(map: BorrowedFd<'_>, index: u32) -> io::Result<V> {
+    let mut value = std::mem::MaybeUninit::<V>::uninit();
+    let mut attr = ElementAttr {
+        map_fd: map.as_raw_fd().cast_unsigned(),
+        key: (&raw const index).addr() as u64,
+        value: value.as_mut_ptr().addr() as u64,
+        flags: BPF_F_LOCK,
+        ..ElementAttr::default()
+    };
+    bpf(BPF_MAP_LOOKUP_ELEM, &mut attr)?;
+    // SAFETY: the kernel wrote the whole value.
+    Ok(unsafe { value.assume_init() })
+}
+
+/// Writes one value of an array map, under its spin lock.
+///
+/// # Errors
+/// The kernel's error.
+pub fn set_array_value<V: Plain>(map: BorrowedFd<'_>, index: u32, value: &V) -> io::Result<()> {
+    let mut attr = ElementAttr {
+        map_fd: map.as_raw_fd().cast_unsigned(),
+        key: (&raw const index).addr() as u64,
+        value: std::ptr::from_ref(value).addr() as u64,
+        flags: BPF_F_LOCK,
+        ..ElementAttr::default()
+    };
+    bpf(BPF_MAP_UPDATE_ELEM, &mut attr)
+}
+
+/// Every entry of a hash map. Entries that come or go meanwhile may be missing or not.
+///
+/// # Errors
+/// The kernel's error.
+pub fn hash_entries<K: Plain, V: Plain>(map: BorrowedFd<'_>) -> io::Result<Vec<(K, V)>> {
+    let mut entries = Vec::new();
+    let mut chunk = 1024u32;
+    let mut token = 0u32;
+    let mut first = true;
+    loop {
+        let mut keys = Vec::<K>::with_capacity(chunk as usize);
+        let mut values = Vec::<V>::with_capacity(chunk as usize);
+        let mut next = 0u32;
+        let mut attr = BatchAttr {
+            in_batch: if first { 0 } else { (&raw const token).addr() as u64 },
+            out_batch: (&raw mut next).addr() as u64,
+            keys: keys.as_mut_ptr().addr() as u64,
+            values: values.as_mut_ptr().addr() as u64,
+            count: chunk,
+            map_fd: map.as_raw_fd().cast_unsigned(),
+            elem_flags: 0,
+            flags: 0,
+        };
+        let result = bpf(BPF_MAP_LOOKUP_BATCH, &mut attr);
+        let end = match &result {
+            Ok(()) => false,
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => true,
+            // A bucket of the hash has more entries than the chunk: with more room it will do.
+            Err(error) if error.raw_os_error() == Some(libc::ENOSPC) && chunk < 1 << 20 => {
+                chunk *= 4;
+                continue;
+            }
+            Err(_) => return result.map(|()| entries),
+        };
+        let read = attr.count.min(chunk) as usize;
+        // SAFETY: the kernel wrote `read` keys and as many values, within the capacities.
+        unsafe {
+            keys.set_len(read);
+            values.set_len(read);
+        }
+        entries.extend(keys.into_iter().zip(values));
+        if end {
+            return Ok(entries);
+        }
+        token = next;
+        first = false;
+    }
+}
+
+/// Waits until no program that was running when this was called is running any more.
+///
+/// Programs run in RCU read-side sections; the system call waits for all of those. Where it is
+/// refused (kernels with `nohz_full` CPUs), a pause far longer than any program takes serves.
+pub fn quiesce() {
+    const MEMBARRIER_CMD_GLOBAL: libc::c_long = 1;
+    // SAFETY: the call takes plain numbers and touches no memory.
+    let done = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    if done != 0 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,327 @@
+//! The kernel programs: loaded, with maps of the wanted size.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use aya::maps::{HashMap, Map, MapData, PerCpuArray, RingBuf, Stack};
+use aya::programs::{ProgramError, SchedClassifier, Xdp};
+use aya::{Ebpf, EbpfLoader, Pod};
+use rocescope_common::abi::maps::MAX_LINKS;
+use rocescope_common::abi::{ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, maps};
+use rocescope_common::account::FlowKey;
+
+/// The object that the build put into this binary.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-ebpf"));
+/// The same with the clock of tests.
+#[cfg(feature = "test-clock")]
+static TEST_OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-ebpf-test"));
+
+/// Flows that the table holds unless the user says otherwise.
+pub const DEFAULT_MAX_FLOWS: u32 = 65_536;
+
+/// Names of the programs.
+pub mod names {
+    /// XDP for frames in one buffer.
+    pub const XDP: &str = "rocescope_xdp";
+    /// XDP for frames in several buffers.
+    pub const XDP_FRAGS: &str = "rocescope_xdp_frags";
+    /// TC on ingress.
+    pub const TC_INGRESS: &str = "rocescope_tc_ingress";
+    /// TC on egress.
+    pub const TC_EGRESS: &str = "rocescope_tc_egress";
+}
+
+/// What is decided before loading.
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    /// Size of the flow table.
+    pub max_flows: u32,
+    /// Indices of the interfaces that will be watched.
+    pub interfaces: Vec<u32>,
+    /// Whether programs send events.
+    pub events: bool,
+    /// Whether the kernel has `bpf_xdp_get_buff_len`.
+    pub xdp_buff_len: bool,
+    /// Verbosity of the programs' own log, 0 (off) to 5.
+    pub log_level: u8,
+    /// Use the build whose clock tests set.
+    #[cfg(feature = "test-clock")]
+    pub test_clock: bool,
+}
+
+impl LoadOptions {
+    /// The usual ones for these interfaces.
+    #[must_use]
+    pub fn new(interfaces: &[u32]) -> Self {
+        Self {
+            max_flows: DEFAULT_MAX_FLOWS,
+            interfaces: interfaces.to_vec(),
+            events: true,
+            xdp_buff_len: true,
+            log_level: 0,
+            #[cfg(feature = "test-clock")]
+            test_clock: false,
+        }
+    }
+}
+
+/// A map key or value as aya wants it.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Data<T>(pub(crate) T);
+
+// SAFETY: integers and arrays of them without padding, see the assertions beside the types.
+unsafe impl Pod for Data<LinkCounters> {}
+// SAFETY: as above.
+unsafe impl Pod for Data<FlowKey> {}
+// SAFETY: as above.
+unsafe impl Pod for Data<ExtraKey> {}
+// SAFETY: as above.
+unsafe impl Pod for Data<ExtraValue> {}
+
+/// How interface indices become link indices, see [`Link::index`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkHash {
+    multiplier: u32,
+    shift: u32,
+}
+
+impl LinkHash {
+    /// A hash without collisions among `interfaces`, into as few links as possible.
+    ///
+    /// # Errors
+    /// When there are more interfaces than links.
+    pub fn find(interfaces: &[u32]) -> Result<Self> {
+        let most = MAX_LINKS / 2;
+        if interfaces.len() as u32 > most {
+            bail!("{} interfaces are too many: at most {most} can be watched in one run", interfaces.len());
+        }
+        // Odd multipliers by a fixed rule: the same interfaces give the same hash in every run.
+        for bits in interfaces.len().next_power_of_two().ilog2()..=most.ilog2() {
+            let shift = 32 - bits.max(1);
+            for attempt in 0..4096u32 {
+                let multiplier = attempt.wrapping_mul(0x9E37_79B9) | 1;
+                let hash = Self { multiplier, shift };
+                let mut seen = 0u64;
+                if interfaces.iter().all(|interface| {
+                    let bit = 1u64 << (hash.index(*interface, false) / 2);
+                    let free = seen & bit == 0;
+                    seen |= bit;
+                    free
+                }) {
+                    return Ok(hash);
+                }
+            }
+        }
+        bail!("no numbering was found for these interfaces: watch fewer in one run");
+    }
+
+    /// The index of an interface's link.
+    #[must_use]
+    pub fn index(&self, interface: u32, egress: bool) -> u32 {
+        Link::index(interface, self.multiplier, self.shift, egress)
+    }
+
+    /// How many links the hash may give.
+    #[must_use]
+    pub fn links(&self) -> u32 {
+        2 << (32 - self.shift)
+    }
+}
+
+/// Loaded programs and their maps. Dropping it detaches and unloads everything.
+pub struct Programs {
+    pub(crate) ebpf: Ebpf,
+    pub(crate) slots: MapData,
+    pub(crate) extra: HashMap<MapData, Data<ExtraKey>, Data<ExtraValue>>,
+    extra_fd: OwnedFd,
+    pub(crate) flows: HashMap<MapData, Data<FlowKey>, u32>,
+    pub(crate) free: Stack<MapData, u32>,
+    pub(crate) links: PerCpuArray<MapData, Data<LinkCounters>>,
+    pub(crate) events: Option<RingBuf<MapData>>,
+    /// How interfaces are numbered.
+    pub hash: LinkHash,
+    /// Size of the flow table.
+    pub max_flows: u32,
+}
+
+impl std::fmt::Debug for Programs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Programs").field("max_flows", &self.max_flows).finish_non_exhaustive()
+    }
+}
+
+impl Programs {
+    /// Creates the maps. Programs are loaded when they are first wanted.
+    ///
+    /// # Errors
+    /// When the kernel refuses a map.
+    pub fn load(options: &LoadOptions) -> Result<Self> {
+        let hash = LinkHash::find(&options.interfaces)?;
+        let max_flows = options.max_flows.max(1);
+        let mut loader = EbpfLoader::new();
+        loader
+            .override_global("LINK_MULTIPLIER", &hash.multiplier, true)
+            .override_global("LINK_SHIFT", &hash.shift, true)
+            .override_global("WANT_EVENTS", if options.events { &1u8 } else { &0u8 }, true)
+            .override_global("HAVE_XDP_BUFF_LEN", if options.xdp_buff_len { &1u8 } else { &0u8 }, true)
+            .override_global(aya_log::LEVEL, &options.log_level, false)
+            .map_max_entries(maps::FLOWS, max_flows)
+            .map_max_entries(maps::SLOTS, max_flows)
+            .map_max_entries(maps::FREE, max_flows)
+            .map_max_entries(maps::EXTRA, max_flows)
+            .map_max_entries(maps::LINKS, hash.links());
+        #[cfg(feature = "test-clock")]
+        let object = if options.test_clock { TEST_OBJECT } else { OBJECT };
+        #[cfg(not(feature = "test-clock"))]
+        let object = OBJECT;
+        let mut ebpf = loader.load(object).map_err(map_refused)?;
+        let mut take =
+            |name: &str| ebpf.take_map(name).ok_or_else(|| anyhow!("the kernel programs have no map {name}"));
+        let Map::Array(slots) = take(maps::SLOTS)? else { bail!("map {} is no array", maps::SLOTS) };
+        let extra = take(maps::EXTRA)?;
+        let Map::HashMap(extra_data) = &extra else { bail!("map {} is no hash", maps::EXTRA) };
+        let extra_fd = extra_data.fd().as_fd().try_clone_to_owned()?;
+        let mut programs = Self {
+            slots,
+            extra: extra.try_into()?,
+            extra_fd,
+            flows: take(maps::FLOWS)?.try_into()?,
+            free: take(maps::FREE)?.try_into()?,
+            links: take(maps::LINKS)?.try_into()?,
+            events: Some(take(maps::EVENTS)?.try_into()?),
+            ebpf,
+            hash,
+            max_flows,
+        };
+        // Last in, first out: slots are handed out from 0 upwards.
+        for slot in (0..max_flows).rev() {
+            programs.free.push(slot, 0).context("the table of free flow slots could not be filled")?;
+        }
+        Ok(programs)
+    }
+
+    /// The overflow table itself, for what aya has no method for.
+    pub(crate) fn extra_fd(&self) -> BorrowedFd<'_> {
+        self.extra_fd.as_fd()
+    }
+
+    /// The XDP program of that name, loaded.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn xdp(&mut self, name: &str) -> Result<&mut Xdp> {
+        let program: &mut Xdp =
+            self.ebpf.program_mut(name).ok_or_else(|| anyhow!("there is no program {name}"))?.try_into()?;
+        if program.fd().is_err() {
+            program.load().map_err(|error| refused(name, error))?;
+        }
+        Ok(program)
+    }
+
+    /// The TC program of that name, loaded.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn tc(&mut self, name: &str) -> Result<&mut SchedClassifier> {
+        let program: &mut SchedClassifier =
+            self.ebpf.program_mut(name).ok_or_else(|| anyhow!("there is no program {name}"))?.try_into()?;
+        if program.fd().is_err() {
+            program.load().map_err(|error| refused(name, error))?;
+        }
+        Ok(program)
+    }
+
+    /// The kernel memory that the maps take, in bytes, as far as their sizes say it.
+    #[must_use]
+    pub fn map_bytes(&self) -> u64 {
+        const HASH_ENTRY: u64 = 48 + 16;
+        let flows = u64::from(self.max_flows);
+        let slots = flows * size_of::<FlowSlot>() as u64;
+        let hash = flows * (HASH_ENTRY + size_of::<FlowKey>() as u64 + 8);
+        let extra = flows * (HASH_ENTRY + 24);
+        slots + hash + extra + flows * 4 + (1 << 20)
+    }
+
+    /// Sets the time of the next frame, in the build for tests.
+    ///
+    /// # Errors
+    /// When this is not that build.
+    #[cfg(feature = "test-clock")]
+    pub fn set_test_clock(&mut self, now: u64) -> Result<()> {
+        let map = self.ebpf.map_mut(maps::TEST_CLOCK).context("this object has no test clock")?;
+        let mut clock: aya::maps::Array<&mut MapData, u64> = map.try_into()?;
+        clock.set(0, now, 0).context("the test clock could not be set")
+    }
+}
+
+fn map_refused(error: aya::EbpfError) -> anyhow::Error {
+    let text = chain(&error);
+    anyhow!("the kernel refused the maps or programs: {text}; `--max-flows` makes the maps smaller")
+}
+
+fn refused(name: &str, error: ProgramError) -> anyhow::Error {
+    match error {
+        ProgramError::LoadError { io_error, verifier_log } => {
+            let log = verifier_log.to_string();
+            let log = log.trim();
+            if log.is_empty() {
+                anyhow!("the kernel refused to load program {name}: {io_error}")
+            } else {
+                anyhow!(
+                    "the kernel's verifier refused program {name}: {io_error}. This is a fault of \
+                     rocescope with this kernel; please report it with `uname -r` and these last \
+                     lines of its reasons:\n{}",
+                    tail(log, 12)
+                )
+            }
+        }
+        other => anyhow!("program {name} could not be loaded: {}", chain(&other)),
+    }
+}
+
+fn tail(text: &str, lines: usize) -> String {
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LinkHash;
+
+    #[test]
+    fn interfaces_get_links_of_their_own() {
+        for interfaces in [vec![1], vec![2, 3], vec![7, 1_000_003, 5, 12], (1..=64).collect()] {
+            let hash = LinkHash::find(&interfaces).unwrap();
+            let mut seen = std::collections::BTreeSet::new();
+            for interface in &interfaces {
+                for egress in [false, true] {
+                    let index = hash.index(*interface, egress);
+                    assert!(index < hash.links(), "{interface}: {index} of {}", hash.links());
+                    assert!(seen.insert(index), "{interface} {egress} collides");
+                }
+            }
+        }
+        assert!(LinkHash::find(&(1..=65).collect::<Vec<_>>()).is_err());
+    }
+
+    #[test]
+    fn few_interfaces_take_few_links() {
+        assert!(LinkHash::find(&[4]).unwrap().links() <= 4);
+        assert!(LinkHash::find(&[4, 9, 11]).unwrap().links() <= 16);
+    }
+}

@@ -1,0 +1,106 @@
+//! Live: the programs in the kernel as a source.
+//!
+//! `load` brings programs and maps into the kernel, `attach` puts programs on interfaces, `tables`
+//! reads the maps and retires idle flows, `event` reads the ring buffer, and `source` is the thread
+//! that does it all and feeds the views. `bpf` holds the system calls that aya lacks.
+
+pub mod attach;
+pub mod bpf;
+pub mod event;
+pub mod load;
+mod source;
+pub mod tables;
+
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+
+pub use load::{DEFAULT_MAX_FLOWS, LoadOptions, Programs};
+pub use tables::Tables;
+
+use crate::feed::{self, Feed};
+use crate::host::hook::{HookChoice, XdpModeChoice};
+use crate::host::netns::NetNs;
+
+/// What to watch and how.
+#[derive(Debug)]
+pub struct Config {
+    /// Interfaces or RDMA devices; none means every interface that has an RDMA device.
+    pub interfaces: Vec<String>,
+    /// The network namespace of the interfaces; `None` for the caller's.
+    pub netns: Option<NetNs>,
+    /// Which ingress hook.
+    pub hook: HookChoice,
+    /// Where XDP runs.
+    pub xdp_mode: XdpModeChoice,
+    /// Whether to make the interfaces promiscuous.
+    pub promiscuous: bool,
+    /// Size of the flow table.
+    pub max_flows: u32,
+    /// Flows without a packet for this long are retired; `None` keeps them all.
+    pub idle: Option<Duration>,
+    /// Time between samples.
+    pub interval: Duration,
+    /// When to end by itself.
+    pub duration: Option<Duration>,
+    /// Whether the programs send events (connection management is read from them too).
+    pub events: bool,
+    /// Whether the view gets them.
+    pub events_to_view: bool,
+    /// Verbosity of the programs' own log, 0 (off) to 5.
+    pub log_level: u8,
+}
+
+/// A running source.
+#[derive(Debug)]
+pub struct Running {
+    /// Its feed.
+    pub feed: Feed,
+    /// Its thread; everything is detached when it ends.
+    pub thread: JoinHandle<()>,
+    /// Which hook each interface got, a sentence each.
+    pub hooks: Vec<String>,
+}
+
+impl Running {
+    /// Waits until everything is detached.
+    pub fn join(self) {
+        drop(self.feed);
+        // The thread reports its own end through the feed.
+        let _ = self.thread.join();
+    }
+}
+
+/// Attaches, and starts the thread that counts. Notices say what was chosen and why.
+///
+/// # Errors
+/// With a sentence, when this host, these interfaces or these privileges do not allow it.
+pub fn start(config: Config) -> Result<Running> {
+    let (tap, feed) = feed::channel();
+    let (ready_in, ready_out) = std::sync::mpsc::channel();
+    let thread = thread::Builder::new()
+        .name("live".to_owned())
+        .spawn(move || match source::Source::attach(config) {
+            Ok((source, notes)) => {
+                if ready_in.send(Ok(source.hooks())).is_ok() {
+                    source.run(&tap, notes);
+                }
+            }
+            Err(error) => {
+                // The caller waits for this and nothing else.
+                let _ = ready_in.send(Err(error));
+            }
+        })
+        .context("the thread of the live source could not be started")?;
+    let hooks = ready_out.recv().map_err(|_| anyhow!("the live source broke off"))??;
+    Ok(Running { feed, thread, hooks })
+}
+
+/// Opens the network namespace that the user named.
+///
+/// # Errors
+/// When there is none.
+pub fn netns(name: &str) -> Result<NetNs> {
+    source::open_netns(name)
+}

@@ -1,0 +1,401 @@
+//! The source's thread: attaches, then turns the kernel's tables into samples and its ring buffer
+//! into events until it is told to stop.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use aya::maps::{MapData, RingBuf};
+use bytes::Bytes;
+use rocescope_common::abi::EventRecord;
+use rocescope_common::account::Event;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::Instant;
+
+use super::attach::{Attached, attach};
+use super::load::{LoadOptions, Programs};
+use super::tables::{Tables, fill_link, link_counters};
+use super::{Config, event};
+use crate::feed::{Command, Tap, Update};
+use crate::host::clock::{WallClock, monotonic_ns};
+use crate::host::drops::{self, RxDrops};
+use crate::host::hook::{self, FRAGS_SINCE};
+use crate::host::interface::{self, Interface};
+use crate::host::kernel::{KernelFacts, Needs, preflight, raise_memlock};
+use crate::host::netns::NetNs;
+use crate::host::sysfs::SysRoot;
+use crate::host::watch::LinkWatch;
+use crate::host::{rdma, select};
+use crate::peers::Peers;
+use crate::sample::{Direction, EventSample, LinkSample, Retired, RetiredTuple, Sample, SourceKind};
+
+/// How long commands may wait.
+const LOOK: Duration = Duration::from_millis(20);
+/// Events taken from the ring buffer in one go, so that a storm of them does not keep samples and
+/// commands waiting.
+const EVENT_BUDGET: usize = 8_192;
+
+/// Everything that is attached, and what was read so far.
+pub(super) struct Source {
+    programs: Programs,
+    attached: Vec<Attached>,
+    /// Interfaces watched at the start, also those that are gone.
+    interfaces: Vec<Watched>,
+    tables: Tables,
+    peers: Peers,
+    clock: WallClock,
+    start_ns: u64,
+    config: Config,
+    watch: Option<LinkWatch>,
+}
+
+struct Watched {
+    interface: Interface,
+    drops_at_start: Option<RxDrops>,
+    /// The last difference seen; kept when the interface goes.
+    drops: Option<u64>,
+    gone: bool,
+}
+
+/// What attaching had to say.
+pub(super) type Notes = Vec<String>;
+
+impl Source {
+    /// Attaches as configured, on the calling thread, whose network namespace it enters.
+    pub(super) fn attach(config: Config) -> Result<(Self, Notes)> {
+        let facts = KernelFacts::read(std::path::Path::new("/"));
+        let promiscuous = config.promiscuous;
+        preflight(&facts, Needs { promiscuous, netns: config.netns.is_some() })?;
+        if let Some(netns) = &config.netns {
+            netns.enter()?;
+        }
+        let root = SysRoot::of_this_thread()?;
+        let all = interface::list_with_hardware(&root)?;
+        let targets = select::resolve(&config.interfaces, &all, &rdma::list(&root))?;
+        let mut notes = select::notes(&targets);
+        // Only counts for kernels that charge maps to this limit; loading tells if it matters.
+        let _ = raise_memlock();
+        let kernel = facts.version;
+        let mut options = LoadOptions::new(&targets.iter().map(|t| t.interface.index).collect::<Vec<_>>());
+        options.max_flows = config.max_flows;
+        options.events = config.events;
+        options.log_level = config.log_level;
+        options.xdp_buff_len = kernel.is_some_and(|version| version >= FRAGS_SINCE);
+        let mut programs = Programs::load(&options)?;
+        let mut attached = Vec::new();
+        let mut interfaces = Vec::new();
+        for target in targets {
+            let interface = target.interface;
+            let mut plan = hook::plan(config.hook, config.xdp_mode, &interface, kernel);
+            let done = attach(&mut programs, &interface, &mut plan, promiscuous)?;
+            notes.append(&mut plan.notes);
+            attached.push(done);
+            interfaces.push(Watched {
+                drops_at_start: drops::RxDrops::read(interface.index).ok().flatten(),
+                drops: Some(0),
+                gone: false,
+                interface,
+            });
+        }
+        let source = Self {
+            programs,
+            attached,
+            interfaces,
+            tables: Tables::default(),
+            peers: Peers::default(),
+            clock: WallClock::sample(),
+            start_ns: monotonic_ns(),
+            config,
+            watch: LinkWatch::open().ok(),
+        };
+        Ok((source, notes))
+    }
+
+    /// Which hook each interface got, for the user.
+    pub(super) fn hooks(&self) -> Vec<String> {
+        self.attached
+            .iter()
+            .map(|a| format!("{}: {} and TC egress", a.interface.name, a.ingress.as_str()))
+            .collect()
+    }
+
+    /// Runs until stopped. Everything is detached when this returns.
+    pub(super) fn run(mut self, tap: &Tap, notes: Notes) {
+        for note in notes {
+            let _gone = tap.tell(Update::Notice(note));
+        }
+        let result = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("the event loop could not be started")
+            .and_then(|runtime| runtime.block_on(self.pump(tap)));
+        drop(self);
+        let _gone = tap.tell(Update::Ended(result));
+    }
+
+    async fn pump(&mut self, tap: &Tap) -> Result<()> {
+        let ring = self.programs.events.take().ok_or_else(|| anyhow!("the event ring is taken"))?;
+        let mut ring = AsyncFd::with_interest(ring, Interest::READABLE)
+            .context("the ring buffer of events cannot be waited for")?;
+        let _log = log(&mut self.programs, self.config.log_level)?;
+        let start = Instant::now();
+        let mut next_sample = start + self.config.interval;
+        let mut next_look = start + LOOK;
+        loop {
+            tokio::select! {
+                ready = ring.readable_mut() => {
+                    let mut guard = ready.context("the ring buffer of events cannot be read")?;
+                    let (events, more) = self.drain(guard.get_inner_mut());
+                    if !more {
+                        guard.clear_ready();
+                    }
+                    if !events.is_empty() && !self.offer(tap, events) {
+                        return Ok(());
+                    }
+                }
+                () = tokio::time::sleep_until(next_look.min(next_sample)) => {}
+            }
+            let now = Instant::now();
+            if now >= next_look {
+                next_look = now + LOOK;
+                if self.told_to_stop(tap) || self.config.duration.is_some_and(|most| now - start >= most) {
+                    break;
+                }
+                self.look_for_removed(tap);
+                if self.attached.is_empty() {
+                    self.finish(tap, ring.get_mut())?;
+                    return Err(anyhow!("every watched interface is gone"));
+                }
+            }
+            if now >= next_sample {
+                next_sample += self.config.interval;
+                if next_sample < now {
+                    next_sample = now + self.config.interval;
+                }
+                let sample = self.sample(true)?;
+                if !tap.sample(sample) {
+                    return Ok(());
+                }
+            }
+        }
+        self.finish(tap, ring.get_mut())
+    }
+
+    /// Detaches, so that the figures stand still, and sends the rest.
+    fn finish(&mut self, tap: &Tap, ring: &mut RingBuf<MapData>) -> Result<()> {
+        for (watched, at_end) in self.interfaces.iter_mut().map(|w| {
+            let now = drops::RxDrops::read(w.interface.index).ok().flatten();
+            (w, now)
+        }) {
+            watched.note_drops(at_end);
+        }
+        self.attached.clear();
+        super::bpf::quiesce();
+        loop {
+            let (events, more) = self.drain(ring);
+            if !events.is_empty() && !self.offer(tap, events) {
+                return Ok(());
+            }
+            if !more {
+                break;
+            }
+        }
+        let sample = self.sample(false)?;
+        let _gone = tap.tell(Update::Sample(Box::new(sample)));
+        Ok(())
+    }
+
+    fn told_to_stop(&self, tap: &Tap) -> bool {
+        loop {
+            match tap.commands.try_recv() {
+                Ok(Command::Stop) | Err(std::sync::mpsc::TryRecvError::Disconnected) => return true,
+                Ok(Command::Pause(_) | Command::Speed(_)) => {}
+                Err(std::sync::mpsc::TryRecvError::Empty) => return false,
+            }
+        }
+    }
+
+    /// Events for a view that wants them; false when it is gone.
+    fn offer(&self, tap: &Tap, events: Vec<EventSample>) -> bool {
+        !self.config.events_to_view || tap.tell(Update::Events(events))
+    }
+
+    fn drain(&mut self, ring: &mut RingBuf<MapData>) -> (Vec<EventSample>, bool) {
+        let mut events = Vec::new();
+        for _ in 0..EVENT_BUDGET {
+            let Some(item) = ring.next() else { return (events, false) };
+            let Some(record) = event::read(&item) else { continue };
+            drop(item);
+            if record.events & Event::GSI != 0 {
+                let bytes = record.headers.get(..usize::from(record.headers_len)).unwrap_or_default();
+                let EventRecord { key, bth_offset, .. } = record;
+                self.peers.observe(key.family, key.src, key.dst, bytes, usize::from(bth_offset));
+            }
+            if self.config.events_to_view {
+                events.push(self.event(&record));
+            }
+        }
+        (events, true)
+    }
+
+    fn event(&self, record: &EventRecord) -> EventSample {
+        let headers = record.headers.get(..usize::from(record.headers_len)).unwrap_or_default();
+        let mut key = record.key;
+        key.link = self.link_of(key.link);
+        EventSample {
+            time_ns: self.clock.unix_ns(record.time_ns),
+            key,
+            events: record.events,
+            opcode: record.opcode,
+            tos: record.tos,
+            src_port: record.src_port,
+            psn: record.psn,
+            missing: record.missing,
+            aeth: record.aeth,
+            wire_len: record.wire_len,
+            bth_offset: record.bth_offset,
+            headers: Bytes::copy_from_slice(headers),
+        }
+    }
+
+    /// Links in the sample's order: interfaces as chosen, ingress before egress.
+    fn kernel_links(&self) -> impl Iterator<Item = (u16, Direction, &Watched)> {
+        self.interfaces.iter().flat_map(|watched| {
+            [(Direction::Ingress, false), (Direction::Egress, true)].map(|(direction, egress)| {
+                let index = self.programs.hash.index(watched.interface.index, egress);
+                (u16::try_from(index).unwrap_or(u16::MAX), direction, watched)
+            })
+        })
+    }
+
+    fn link_of(&self, kernel: u16) -> u16 {
+        let position = self.kernel_links().position(|(index, ..)| index == kernel).unwrap_or(0);
+        u16::try_from(position).unwrap_or(u16::MAX)
+    }
+
+    fn sample(&mut self, retire: bool) -> Result<Sample> {
+        self.clock = WallClock::sample();
+        let now = monotonic_ns();
+        let mut reading = self.tables.read(&self.programs)?;
+        if let Some(idle) = self.config.idle.filter(|_| retire) {
+            let before = now.saturating_sub(u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX));
+            if self.tables.retire_idle(&mut self.programs, &reading.flows, before)? > 0 {
+                reading = self.tables.read(&self.programs)?;
+            }
+        }
+        let mut events_dropped = 0;
+        let mut links = Vec::new();
+        let mut places = BTreeMap::new();
+        for (kernel, direction, watched) in self.kernel_links() {
+            let counters = link_counters(&self.programs, u32::from(kernel))?;
+            events_dropped += counters.events_dropped;
+            let mut link = LinkSample {
+                name: watched.interface.name.clone(),
+                direction: Some(direction),
+                skipped: counters.skipped,
+                flow_table_full: counters.flow_table_full,
+                extra_full: 0,
+                retired: Retired::default(),
+            };
+            fill_link(&mut link, &counters, self.tables.retired(kernel));
+            places.insert(kernel, u16::try_from(links.len()).unwrap_or(u16::MAX));
+            links.push(link);
+        }
+        let place = |kernel: u16| places.get(&kernel).copied().unwrap_or(0);
+        for flow in &mut reading.flows {
+            flow.key.link = place(flow.key.link);
+            flow.stats.first_ns = self.clock.unix_ns(flow.stats.first_ns);
+            flow.stats.last_ns = self.clock.unix_ns(flow.stats.last_ns);
+            if flow.stats.last_ce_ns != 0 {
+                flow.stats.last_ce_ns = self.clock.unix_ns(flow.stats.last_ce_ns);
+            }
+        }
+        let tuples = self.tables.tuples();
+        let retired_tuples: Vec<RetiredTuple> =
+            tuples.tuples().iter().map(|t| RetiredTuple { link: place(t.link), ..*t }).collect();
+        let retired_unattributed = tuples.unattributed();
+        Ok(Sample {
+            time_ns: self.clock.unix_ns(now),
+            kind: SourceKind::Live,
+            inputs: self.interfaces.iter().map(|w| w.interface.name.clone()).collect(),
+            window: Some((self.clock.unix_ns(self.start_ns), self.clock.unix_ns(now))),
+            links,
+            flows: reading.flows,
+            extra: reading.extra,
+            retired_tuples,
+            retired_unattributed,
+            peers: self.peers.peers().clone(),
+            events_dropped: Some(events_dropped),
+            capture_drops: None,
+            interface_drops: self.interface_drops(),
+        })
+    }
+
+    fn interface_drops(&mut self) -> Option<u64> {
+        let mut sum = None;
+        for watched in &mut self.interfaces {
+            if !watched.gone {
+                let now = drops::RxDrops::read(watched.interface.index).ok().flatten();
+                watched.note_drops(now);
+            }
+            // One interface that says nothing makes the sum unknown.
+            sum = Some(sum.unwrap_or(0) + watched.drops?);
+        }
+        sum
+    }
+
+    /// Says which interfaces are gone and lets go of them; the rest goes on.
+    fn look_for_removed(&mut self, tap: &Tap) {
+        let Some(watch) = &mut self.watch else { return };
+        let Ok(removals) = watch.removals() else { return };
+        if removals.indices.is_empty() && !removals.incomplete {
+            return;
+        }
+        for watched in self.interfaces.iter_mut().filter(|w| !w.gone) {
+            let index = watched.interface.index;
+            if removals.indices.contains(&index)
+                || (removals.incomplete && interface::exists(index).is_ok_and(|exists| !exists))
+            {
+                watched.gone = true;
+                self.attached.retain(|a| a.interface.index != index);
+                let _gone = tap.tell(Update::Notice(format!(
+                    "interface {} is gone; what it counted so far stays in the report",
+                    watched.interface.name
+                )));
+            }
+        }
+    }
+}
+
+impl Watched {
+    fn note_drops(&mut self, now: Option<RxDrops>) {
+        if let Some(drops) = drops::between(&self.interface, self.drops_at_start, now) {
+            self.drops = Some(drops);
+        } else if self.drops_at_start.is_none() {
+            self.drops = None;
+        }
+    }
+}
+
+/// Carries the programs' own log to standard error, when it is on.
+fn log(programs: &mut Programs, level: u8) -> Result<Option<tokio::task::JoinHandle<()>>> {
+    if level == 0 {
+        return Ok(None);
+    }
+    let logger = aya_log::EbpfLogger::init_with_logger(&mut programs.ebpf, event::StderrLog)
+        .context("the log of the kernel programs cannot be read")?;
+    let mut logger = AsyncFd::with_interest(logger, Interest::READABLE)
+        .context("the log of the kernel programs cannot be waited for")?;
+    Ok(Some(tokio::spawn(async move {
+        while let Ok(mut guard) = logger.readable_mut().await {
+            guard.get_inner_mut().flush();
+            guard.clear_ready();
+        }
+    })))
+}
+
+/// A namespace to watch, opened by the caller's thread.
+pub(super) fn open_netns(name: &str) -> Result<NetNs> {
+    Ok(NetNs::open(name)?)
+}

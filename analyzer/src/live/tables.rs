@@ -1,0 +1,204 @@
+//! The kernel's tables as user space reads them, and the retirement of idle flows.
+//!
+//! User space never writes a value that programs count in. A flow retires in this order: its key
+//! leaves the hash, so that no program finds the slot any more; a grace period passes, after which
+//! no program holds it either; only then its last figures are read, folded into the sums of its
+//! link, and the slot is cleared and free again. Not one packet is lost or counted twice.
+
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use anyhow::{Context as _, Result};
+use hashbrown::HashMap;
+use rocescope_common::abi::maps::ExtraKind;
+use rocescope_common::abi::{Counter, ExtraKey, ExtraValue, FlowSlot, LinkCounters, SpinLock};
+use rocescope_common::account::{FlowKey, FlowStats};
+
+use super::bpf;
+use super::load::{Data, Programs};
+use crate::retire::RetiredTuples;
+use crate::sample::{Extra, FlowSample, LinkSample, Retired};
+
+/// Slots read with one system call.
+const CHUNK: u32 = 512;
+
+/// What has been read and folded so far.
+#[derive(Debug, Default)]
+pub struct Tables {
+    /// One above the highest slot that was ever seen in use.
+    high: u32,
+    /// What retired flows counted, by kernel link index.
+    retired: HashMap<u16, Retired>,
+    tuples: RetiredTuples,
+    buffer: Vec<FlowSlot>,
+}
+
+/// The kernel's figures at one moment, times still in the kernel's clock.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// Flows in use, by slot.
+    pub flows: Vec<FlowSample>,
+    /// What some of them have besides, by slot.
+    pub extra: HashMap<u32, Extra, foldhash::fast::RandomState>,
+}
+
+impl Tables {
+    /// Reads every flow in use.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub fn read(&mut self, programs: &Programs) -> Result<Reading> {
+        let slots = programs.slots.fd().as_fd();
+        let mut reading = Reading::default();
+        let mut first = 0;
+        // Slots are handed out from 0 upwards, so a whole chunk that was never in use is the end.
+        while first < programs.max_flows {
+            let count = CHUNK.min(programs.max_flows - first);
+            self.buffer.clear();
+            bpf::array_values(slots, first, count, &mut self.buffer)
+                .context("the flow table could not be read")?;
+            let mut used = false;
+            for (slot, value) in (first..).zip(&self.buffer) {
+                if value.stats.packets > 0 {
+                    used = true;
+                    self.high = self.high.max(slot + 1);
+                    reading.flows.push(FlowSample { slot, key: value.key, stats: value.stats });
+                }
+            }
+            first += count;
+            if !used && first >= self.high {
+                break;
+            }
+        }
+        if reading.flows.iter().any(|flow| needs_extra(&flow.stats)) {
+            reading.extra = extra(programs)?;
+        }
+        Ok(reading)
+    }
+
+    /// Retires flows without a packet since `before` (in the kernel's clock). Gives their number.
+    ///
+    /// # Errors
+    /// When a map cannot be read or written.
+    pub fn retire_idle(
+        &mut self,
+        programs: &mut Programs,
+        flows: &[FlowSample],
+        before: u64,
+    ) -> Result<usize> {
+        let idle: Vec<(u32, FlowKey)> = flows
+            .iter()
+            .filter(|flow| flow.stats.last_ns < before)
+            .map(|flow| (flow.slot, flow.key))
+            .collect();
+        if idle.is_empty() {
+            return Ok(0);
+        }
+        for (_, key) in &idle {
+            programs.flows.remove(&Data(*key)).context("an idle flow could not be retired")?;
+        }
+        bpf::quiesce();
+        let extra = extra(programs)?;
+        for (slot, _) in &idle {
+            self.fold(programs, *slot, extra.get(slot))?;
+        }
+        Ok(idle.len())
+    }
+
+    fn fold(&mut self, programs: &mut Programs, slot: u32, extra: Option<&Extra>) -> Result<()> {
+        let map = programs.slots.fd().as_fd();
+        let last: FlowSlot = bpf::array_value(map, slot).context("a retired flow could not be read")?;
+        let sum = self.retired.entry(last.key.link).or_default();
+        self.tuples.fold(sum, &last.key, &last.stats, extra);
+        clear(map, slot)?;
+        for key in extra.into_iter().flat_map(|extra| extra_keys(slot, extra)) {
+            programs.extra.remove(&Data(key)).context("a retired flow could not be removed")?;
+        }
+        programs.free.push(slot, 0).context("a retired flow's slot could not be given back")
+    }
+
+    /// Forgets every flow without folding it, and what was folded.
+    ///
+    /// # Errors
+    /// When a map cannot be written.
+    pub fn reset(&mut self, programs: &mut Programs, flows: &[FlowSample]) -> Result<()> {
+        self.retire_idle(programs, flows, u64::MAX)?;
+        *self = Self { high: self.high, ..Self::default() };
+        Ok(())
+    }
+
+    /// What flows of the link with this kernel index had counted when they retired.
+    #[must_use]
+    pub fn retired(&self, link: u16) -> Retired {
+        self.retired.get(&link).copied().unwrap_or_default()
+    }
+
+    /// Bytes by 5-tuple of retired flows; links are kernel indices.
+    #[must_use]
+    pub fn tuples(&self) -> &RetiredTuples {
+        &self.tuples
+    }
+}
+
+fn needs_extra(stats: &FlowStats) -> bool {
+    stats.other_port_packets > 0 || stats.other_opcode_packets > 0
+}
+
+fn clear(map: BorrowedFd<'_>, slot: u32) -> Result<()> {
+    let empty =
+        FlowSlot { lock: SpinLock::default(), pad: 0, key: FlowKey::default(), stats: FlowStats::EMPTY };
+    bpf::set_array_value(map, slot, &empty).context("a retired flow's slot could not be cleared")
+}
+
+fn extra_keys(slot: u32, extra: &Extra) -> impl Iterator<Item = ExtraKey> {
+    let ports = extra.ports.iter().map(|(port, _)| (ExtraKind::PORT, *port));
+    let opcodes = extra.opcodes.iter().map(|(code, _)| (ExtraKind::OPCODE, u16::from(*code)));
+    ports.chain(opcodes).map(move |(kind, value)| ExtraKey { slot, kind, value })
+}
+
+fn extra(programs: &Programs) -> Result<HashMap<u32, Extra, foldhash::fast::RandomState>> {
+    let entries: Vec<(ExtraKey, ExtraValue)> =
+        bpf::hash_entries(programs.extra_fd()).context("the overflow table could not be read")?;
+    let mut all: HashMap<u32, Extra, foldhash::fast::RandomState> = HashMap::default();
+    for (key, value) in entries {
+        let extra = all.entry(key.slot).or_default();
+        if key.kind == ExtraKind::PORT {
+            extra.ports.push((key.value, Counter { packets: value.packets, bytes: value.bytes }));
+        } else if let Ok(opcode) = u8::try_from(key.value) {
+            extra.opcodes.push((opcode, value.packets));
+        }
+    }
+    // A hash has no order; a report has.
+    for extra in all.values_mut() {
+        extra.ports.sort_unstable_by_key(|(port, _)| *port);
+        extra.opcodes.sort_unstable_by_key(|(code, _)| *code);
+    }
+    Ok(all)
+}
+
+/// The counters of one link besides flows, summed over CPUs.
+///
+/// # Errors
+/// When the map cannot be read.
+pub fn link_counters(programs: &Programs, link: u32) -> Result<LinkCounters> {
+    let mut sum = LinkCounters::default();
+    let values = programs.links.get(&link, 0).context("the counters of a link could not be read")?;
+    for Data(cpu) in values.iter() {
+        for (sum, cpu) in sum.skipped.iter_mut().zip(cpu.skipped) {
+            sum.packets += cpu.packets;
+            sum.bytes += cpu.bytes;
+        }
+        sum.flow_table_full.packets += cpu.flow_table_full.packets;
+        sum.flow_table_full.bytes += cpu.flow_table_full.bytes;
+        sum.extra_full += cpu.extra_full;
+        sum.events_dropped += cpu.events_dropped;
+    }
+    Ok(sum)
+}
+
+/// Puts counters and retired sums of a kernel link into the link of a sample.
+pub fn fill_link(link: &mut LinkSample, counters: &LinkCounters, retired: Retired) {
+    link.skipped = counters.skipped;
+    link.flow_table_full = counters.flow_table_full;
+    link.extra_full = counters.extra_full;
+    link.retired = retired;
+}

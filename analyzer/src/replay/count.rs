@@ -1,0 +1,110 @@
+//! One frame at a time: parse, filter, count.
+
+use bytes::Bytes;
+use rocescope_common::abi::EVENT_HEADERS;
+use rocescope_common::account::{Event, FlowKey, Outcome};
+use rocescope_common::wire::frame::Full;
+use rocescope_common::wire::{Frame, Reason, parse};
+
+use super::links::TapLinks;
+use crate::filter::Filter;
+use crate::peers::Peers;
+use crate::sample::EventSample;
+use crate::table::FlowTable;
+
+/// Events that carry the packet's first bytes.
+const WITH_HEADERS: u16 = Event::NAK | Event::RNR | Event::GSI | Event::CNP | Event::GAP;
+
+/// What is counted of all taps.
+#[derive(Debug)]
+pub struct Counts {
+    /// Flows and links.
+    pub table: FlowTable,
+    /// Connections seen.
+    pub peers: Peers,
+    /// First and last frame of any kind, Unix nanoseconds.
+    pub window: Option<(u64, u64)>,
+    /// What happened since it was last told; `None` when nobody listens.
+    pub events: Option<Vec<EventSample>>,
+    /// Frames before this are not counted.
+    pub from_ns: u64,
+    /// Frames after this are not counted.
+    pub to_ns: u64,
+    /// RoCE packets that do not match are only counted as filtered.
+    pub filter: Option<Filter>,
+}
+
+impl Counts {
+    /// Whether a frame of this time is counted at all.
+    #[inline]
+    #[must_use]
+    pub fn in_range(&self, ts_ns: u64) -> bool {
+        self.from_ns <= ts_ns && ts_ns <= self.to_ns
+    }
+
+    /// Counts one frame.
+    #[inline]
+    pub fn frame(&mut self, links: &mut TapLinks, interface: u32, ts_ns: u64, wire_len: u32, data: &[u8]) {
+        if !self.in_range(ts_ns) {
+            return;
+        }
+        match &mut self.window {
+            Some((first, last)) => {
+                *first = ts_ns.min(*first);
+                *last = ts_ns.max(*last);
+            }
+            None => self.window = Some((ts_ns, ts_ns)),
+        }
+        let (link, start) = links.resolve(interface, data, wire_len, &mut self.table);
+        let parsed = match start {
+            Ok(meta) => parse::<Full>(&data, meta, &mut ()),
+            Err(reason) => Err(reason),
+        };
+        match parsed {
+            Ok(frame) => self.packet(link, &frame, ts_ns, data),
+            Err(reason) => self.table.skip(link, reason, wire_len),
+        }
+    }
+
+    #[inline]
+    fn packet(&mut self, link: u16, frame: &Frame, ts_ns: u64, data: &[u8]) {
+        if let Some(filter) = &self.filter {
+            let name = self.table.links().get(usize::from(link)).map_or("", |link| link.name.as_str());
+            if !filter.packet(frame, name) {
+                return self.table.skip(link, Reason::Filtered, frame.wire_len);
+            }
+        }
+        if let Some((_, outcome)) = self.table.observe(link, frame, ts_ns)
+            && outcome.events != 0
+        {
+            self.happened(link, frame, ts_ns, data, outcome);
+        }
+    }
+
+    #[cold]
+    fn happened(&mut self, link: u16, frame: &Frame, ts_ns: u64, data: &[u8], outcome: Outcome) {
+        if outcome.events & Event::GSI != 0 {
+            self.peers.observe(frame.family, frame.src, frame.dst, data, frame.bth_offset as usize);
+        }
+        let Some(events) = &mut self.events else { return };
+        let headers = if outcome.events & WITH_HEADERS == 0 {
+            Bytes::new()
+        } else {
+            Bytes::copy_from_slice(data.get(..EVENT_HEADERS).unwrap_or(data))
+        };
+        events.push(EventSample {
+            time_ns: ts_ns,
+            key: FlowKey::of(frame, link),
+            events: outcome.events,
+            opcode: frame.opcode,
+            tos: frame.tos,
+            src_port: frame.src_port,
+            psn: frame.psn,
+            missing: outcome.missing,
+            aeth: frame.aeth,
+            wire_len: frame.wire_len,
+            bth_offset: u16::try_from(frame.bth_offset).unwrap_or(u16::MAX),
+            headers,
+        });
+    }
+}

@@ -1,0 +1,112 @@
+//! The data's time against the clock.
+
+use std::time::{Duration, Instant};
+
+/// When frames are due: the one place of replay that looks at the clock.
+#[derive(Debug)]
+pub struct Pace {
+    /// Data time per clock time; infinite for as fast as possible.
+    speed: f64,
+    paused: bool,
+    /// A point in data time and when it was reached.
+    anchor: Option<(u64, Instant)>,
+    shown: Option<Instant>,
+    started: Instant,
+}
+
+impl Pace {
+    /// Runs at `speed` times the data's own.
+    #[must_use]
+    pub fn new(speed: f64) -> Self {
+        Self { speed, paused: false, anchor: None, shown: None, started: Instant::now() }
+    }
+
+    /// Whether the data's time stands still.
+    #[must_use]
+    pub fn paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Whether nothing is ever waited for.
+    #[must_use]
+    pub fn unlimited(&self) -> bool {
+        self.speed.is_infinite()
+    }
+
+    /// Changes the speed when data time is at `data_ns`. Zero, negative and undefined speeds are
+    /// ignored.
+    pub fn set_speed(&mut self, speed: f64, data_ns: Option<u64>) {
+        if speed > 0.0 {
+            self.restart(data_ns);
+            self.speed = speed;
+        }
+    }
+
+    /// Stops or continues when data time is at `data_ns`.
+    pub fn pause(&mut self, paused: bool, data_ns: Option<u64>) {
+        if self.paused != paused {
+            self.restart(data_ns);
+            self.paused = paused;
+        }
+    }
+
+    /// Data time goes on from `data_ns` now.
+    fn restart(&mut self, data_ns: Option<u64>) {
+        self.anchor = data_ns.map(|ns| (ns, Instant::now()));
+    }
+
+    /// Clock time since the start.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// How long to wait until data time is `data_ns`; `None`: it is due. The first call sets the
+    /// start.
+    pub fn wait(&mut self, data_ns: u64) -> Option<Duration> {
+        if self.unlimited() {
+            return None;
+        }
+        let now = Instant::now();
+        let (from, at) = *self.anchor.get_or_insert((data_ns, now));
+        let ahead = Duration::from_nanos(data_ns.saturating_sub(from));
+        // Speeds so small that the product leaves all bounds mean: not in this life.
+        let ahead = Duration::try_from_secs_f64(ahead.as_secs_f64() / self.speed).unwrap_or(Duration::MAX);
+        let wait = ahead.checked_sub(now.duration_since(at))?;
+        (!wait.is_zero()).then_some(wait)
+    }
+
+    /// True when `interval` went by on the clock since this was last true, and the first time.
+    pub fn refresh(&mut self, interval: Duration) -> bool {
+        let now = Instant::now();
+        let due = self.shown.is_none_or(|shown| now.duration_since(shown) >= interval);
+        if due {
+            self.shown = Some(now);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_due_by_data_time_over_speed() {
+        let mut pace = Pace::new(2.0);
+        assert_eq!(pace.wait(1_000), None, "the first frame is the start");
+        let wait = pace.wait(20_000_001_000).unwrap();
+        assert!(wait > Duration::from_secs(9) && wait <= Duration::from_secs(10), "{wait:?}");
+        pace.set_speed(20.0, Some(10_000_001_000));
+        assert!(pace.wait(20_000_001_000).unwrap() <= Duration::from_millis(500));
+        assert_eq!(pace.wait(10_000_000_999), None, "late frames are due");
+        for nonsense in [0.0, -1.0, f64::NAN] {
+            pace.set_speed(nonsense, Some(0));
+        }
+        assert!(pace.wait(20_000_001_000).unwrap() <= Duration::from_millis(500));
+        pace.set_speed(f64::INFINITY, Some(0));
+        assert_eq!(pace.wait(u64::MAX), None);
+        pace.set_speed(f64::MIN_POSITIVE, Some(0));
+        assert!(pace.wait(u64::MAX).is_some());
+    }
+}

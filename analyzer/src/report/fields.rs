@@ -1,1 +1,0 @@
-//! What every field of the report means.

@@ -1,0 +1,83 @@
+//! Fields of one flow.
+
+use super::{FieldMeta, fields};
+
+/// Fields of `flows[]`.
+pub const FLOW: &[FieldMeta] = fields! {
+    "flows[].link", "text": "Name of the link, as in `links`.";
+    "flows[].direction", "text": "`ingress` or `egress`." or null "replay";
+    "flows[].src", "address": "Source: the innermost IP header, or the GRH of RoCEv1.";
+    "flows[].dst", "address": "Destination.";
+    "flows[].dest_qp", "number": "Destination queue pair, 24 bits. Of CNPs: the QP that is told to slow down.";
+    "flows[].roce_version", "number": "1 (GRH over Ethernet) or 2 (UDP); of the first packet.";
+    "flows[].src_port_count", "ports": "Different UDP source ports. 0 for RoCEv1, which has none."
+        or null "some found the overflow table full";
+    "flows[].src_ports[].port", "number": "A UDP source port. The 16 with most bytes are listed, most first.";
+    "flows[].src_ports[].packets", "packets": "Packets from it.";
+    "flows[].src_ports[].bytes", "bytes": "Their outer frames.";
+    "flows[].vlan", "number": "Outermost VLAN id of the first packet; 0 is known to be untagged."
+        or null "not known: XDP may not see the tag, raw IP has no link layer";
+    "flows[].inner_vlan", "number": "Second VLAN id of the first packet; 0 is none." or null "not known";
+    "flows[].pcp", "number": "Priority code point of the first packet." or null "untagged, or not known";
+    "flows[].dscp", "number": "DSCP of the first packet." or null "RoCEv1";
+    "flows[].encapsulation", "text": "Tunnels around the first packet, outermost first, joined with `+`: `vxlan`, \
+        `vxlan-gpe`, `geneve`, `gre`, `erspan1`, `erspan2`, `erspan3`, `mpls`, `ipip`." or null "none";
+    "flows[].mixed[]", "text": "Properties that a later packet did not share with the first: `vlan`, `inner_vlan`, \
+        `pcp`, `dscp`, `encapsulation`, `roce_version`.";
+    "flows[].packets", "packets": "Packets of every kind.";
+    "flows[].bytes", "bytes": "Outer frames on the wire without FCS.";
+    "flows[].inner_bytes", "bytes": "Of encapsulated packets: 14 + length of the inner IP packet."
+        or null "no packet was encapsulated";
+    "flows[].payload_bytes", "bytes": "Payload without headers, padding and ICRC.";
+    "flows[].payload_unknown", "packets": "Packets whose payload length is not known: an opcode without a known \
+        header chain, or lengths that contradict each other.";
+    "flows[].first_ns", "Unix ns": "Earliest packet.";
+    "flows[].last_ns", "Unix ns": "Latest packet.";
+    "flows[].ecn.not_ect", "packets": "All packets with ECN bits 00: not ECN-capable. RoCEv1 counts in none of the four.";
+    "flows[].ecn.ect1", "packets": "ECN bits 01.";
+    "flows[].ecn.ect0", "packets": "ECN bits 10.";
+    "flows[].ecn.ce", "packets": "ECN bits 11: congestion was experienced.";
+    "flows[].ce_ratio", "ratio": "ce / (ect0 + ect1 + ce) over packets other than CNP and ACKNOWLEDGE."
+        or null "none of them is ECN-capable: ECN is off, which is not 0 %";
+    "flows[].cnp_packets", "packets": "Congestion notification packets in this flow: they tell its `dest_qp` to slow down.";
+    "flows[].opcodes[].code", "number": "BTH opcode, in rising order.";
+    "flows[].opcodes[].name", "text": "Its name as in Linux' ib_pack.h without the prefix, `CNP`, `DC_OR_RD_0xNN`, \
+        `UNKNOWN_0xNN`.";
+    "flows[].opcodes[].packets", "packets": "Packets with it.";
+    "flows[].ack.acks", "packets": "AETHs that acknowledge (ACKNOWLEDGE, READ RESPONSE, ATOMIC ACKNOWLEDGE).";
+    "flows[].ack.rnr_naks", "packets": "Receiver-not-ready NAKs: no receive buffer was posted.";
+    "flows[].ack.naks.psn_sequence_error", "packets": "NAK code 0: the responder missed a packet.";
+    "flows[].ack.naks.invalid_request", "packets": "NAK code 1.";
+    "flows[].ack.naks.remote_access_error", "packets": "NAK code 2.";
+    "flows[].ack.naks.remote_operational_error", "packets": "NAK code 3.";
+    "flows[].ack.naks.invalid_rd_request", "packets": "NAK code 4.";
+    "flows[].ack.naks.reserved", "packets": "Other NAK codes.";
+    "flows[].ack.unknown", "packets": "AETHs that were cut off or have the reserved type.";
+    "flows[].psn", "object": "Sequence of the requests." or null "no request of RC, UC or XRC was seen";
+    "flows[].psn.first", "PSN": "PSN of the first request seen.";
+    "flows[].psn.expected", "PSN": "PSN that the next request should have.";
+    "flows[].psn.repeats", "packets": "Requests up to 65,536 PSNs behind the expected one: sent again, or late.";
+    "flows[].psn.gaps", "jumps": "Jumps ahead by less than 65,536 PSNs: something was lost before this link, or comes late.";
+    "flows[].psn.missing", "PSNs": "PSNs skipped by them.";
+    "flows[].psn.restarts", "jumps": "Jumps too far to be either: the QP number is in use again.";
+    "flows[].psn_responses", "object": "The same of READ RESPONSE and ATOMIC ACKNOWLEDGE packets."
+        or null "none was seen";
+    "flows[].psn_responses.first", "PSN": "PSN of the first response seen.";
+    "flows[].psn_responses.expected", "PSN": "PSN that the next response should have.";
+    "flows[].psn_responses.repeats", "packets": "Responses behind the expected PSN.";
+    "flows[].psn_responses.gaps", "jumps": "Jumps ahead. Responses take the PSNs of their requests, so a queue pair \
+        that also writes or sends jumps without any loss; with READs alone a jump is a loss.";
+    "flows[].psn_responses.missing", "PSNs": "PSNs skipped by them.";
+    "flows[].psn_responses.restarts", "jumps": "Jumps too far to be either.";
+    "flows[].latency_ns", "object": "Time from request to acknowledgement, where both pass here."
+        or null "not measured";
+    "flows[].latency_ns.count", "samples": "Acknowledged requests it rests on.";
+    "flows[].latency_ns.p50", "ns": "Median.";
+    "flows[].latency_ns.p99", "ns": "99th percentile.";
+    "flows[].latency_ns.p999", "ns": "99.9th percentile.";
+    "flows[].latency_ns.max", "ns": "Longest.";
+    "flows[].peer_qp", "number": "Queue pair at the sending end, from connection management or datagram headers."
+        or null "not known, or datagrams came from several";
+    "flows[].pid", "number": "Process that owns the queue pair." or null "not known";
+    "flows[].comm", "text": "Its name." or null "not known";
+};

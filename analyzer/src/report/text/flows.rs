@@ -1,0 +1,187 @@
+//! The table of flows: the busiest, then those below them that show trouble.
+
+use std::cmp::Reverse;
+
+use rocescope_common::wire::opcode::Op;
+
+use crate::report::text::layout::{Align, Table, labelled, plain};
+use crate::report::{Flow, Psn, Report, direction_name};
+use crate::sample::Direction;
+use crate::units;
+
+/// Flows shown because they carry most bytes.
+const BUSIEST: usize = 20;
+/// Flows shown besides because something went wrong in them: those that carry NAKs and CNPs are
+/// the small ones.
+const TROUBLED: usize = 10;
+
+/// Before the figures of a flow that takes two lines.
+const INDENT: &str = "    ";
+
+/// A column of counts.
+#[derive(Clone, Copy)]
+struct Figure {
+    heading: &'static str,
+    /// `None`: not known, or the flow has nothing of the kind.
+    of: fn(&Flow) -> Option<u64>,
+    /// Shows that something went wrong: such a flow is worth a line even when it is small.
+    trouble: bool,
+}
+
+/// Most important first: where the width does not suffice, the last are left out.
+const FIGURES: [Figure; 7] = [
+    Figure { heading: "CNP", of: |flow| Some(flow.cnp_packets), trouble: true },
+    Figure { heading: "GAPS", of: |flow| sequences(flow, |psn| psn.gaps), trouble: true },
+    Figure { heading: "MISSING", of: |flow| sequences(flow, |psn| psn.missing), trouble: false },
+    Figure { heading: "NAK", of: |flow| Some(flow.ack.naks.total()), trouble: true },
+    Figure { heading: "RNR", of: |flow| Some(flow.ack.rnr_naks), trouble: true },
+    Figure { heading: "REPEATS", of: |flow| sequences(flow, |psn| psn.repeats), trouble: true },
+    Figure { heading: "RESTARTS", of: |flow| sequences(flow, |psn| psn.restarts), trouble: false },
+];
+
+/// A figure of both sequences of a flow together; `None` when neither says anything.
+///
+/// Responses take the PSNs of their READs. Where the requester also writes or sends, those PSNs are
+/// answered by ACKNOWLEDGEs, and the jumps over them are no loss: the responses of such a flow say
+/// nothing.
+fn sequences(flow: &Flow, of: fn(&Psn) -> u64) -> Option<u64> {
+    let acknowledges = || flow.opcodes.iter().any(|opcode| Op::of(opcode.code).has(Op::ACKNOWLEDGE));
+    let responses = flow.psn_responses.filter(|_| !acknowledges());
+    let both = [flow.psn, responses];
+    both.iter().any(Option::is_some).then(|| both.iter().flatten().map(of).sum())
+}
+
+/// How much went wrong in a flow.
+fn trouble(flow: &Flow) -> u64 {
+    FIGURES.iter().filter(|figure| figure.trouble).filter_map(|figure| (figure.of)(flow)).sum()
+}
+
+/// The section's lines, `room` columns wide.
+pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
+    let mut order: Vec<&Flow> = report.flows.iter().collect();
+    order.sort_by_key(|flow| Reverse(flow.bytes));
+    let (busiest, rest) = order.split_at(order.len().min(BUSIEST));
+    let mut troubled: Vec<&Flow> = rest.iter().copied().filter(|flow| trouble(flow) > 0).collect();
+    let troubled_in_all = troubled.len();
+    troubled.sort_by_key(|flow| Reverse(trouble(flow)));
+    troubled.truncate(TROUBLED);
+
+    let shown: Vec<&Flow> = busiest.iter().chain(&troubled).copied().collect();
+    let (figures, zero): (Vec<Figure>, Vec<Figure>) = FIGURES.into_iter().partition(|figure| {
+        let all = || report.flows.iter().map(figure.of);
+        all().any(|n| n > Some(0)) || all().all(|n| n.is_none())
+    });
+    let (mut lines, left_out) = table(&shown, &figures, report.links.len() > 1, room);
+    if !troubled.is_empty() {
+        // Heading first; a flow takes one line or two.
+        let per_flow = (lines.len() - 1) / shown.len();
+        lines.insert(1 + per_flow * busiest.len(), "… smaller, but with trouble:".into());
+    }
+    let hidden = report.flows.len() - shown.len();
+    if hidden > 0 {
+        lines.push(match troubled_in_all - troubled.len() {
+            0 => format!("… and {} more", units::count(hidden as u64)),
+            n => format!("… and {} more, {} of them with trouble", units::count(hidden as u64), n),
+        });
+    }
+    for (label, headings) in [("Zero where known: ", names(&zero)), ("Too narrow for: ", left_out.join(", "))]
+    {
+        if !headings.is_empty() {
+            lines.extend(labelled(label, label.len(), &headings, room));
+        }
+    }
+    lines
+}
+
+fn names(figures: &[Figure]) -> String {
+    figures.iter().map(|figure| figure.heading).collect::<Vec<_>>().join(", ")
+}
+
+/// One line per flow where that fits, else two: the flow's identity above its figures. Also the
+/// headings of columns that did not fit even so.
+fn table(flows: &[&Flow], figures: &[Figure], links: bool, room: usize) -> (Vec<String>, Vec<&'static str>) {
+    let mut identity = vec![("FLOW", Align::Left), ("QP", Align::Right)];
+    if links {
+        identity.push(("LINK", Align::Left));
+    }
+    let mut one = Table::new(identity.into_iter().chain(headings(figures)).collect());
+    for flow in flows {
+        let mut cells = vec![endpoints(flow), flow.dest_qp.to_string()];
+        if links {
+            cells.push(link(flow));
+        }
+        cells.extend(numbers(flow, figures));
+        one.row(cells);
+    }
+    if one.fits(room) {
+        return (one.lines(room), Vec::new());
+    }
+
+    let room = room.saturating_sub(INDENT.len());
+    for kept in (0..=figures.len()).rev() {
+        let (kept, out) = figures.split_at(kept);
+        let mut two = Table::new(headings(kept).collect());
+        for flow in flows {
+            two.row(numbers(flow, kept));
+        }
+        if !two.fits(room) && !kept.is_empty() {
+            continue;
+        }
+        let mut all = Vec::new();
+        for (i, figures) in two.lines(room).into_iter().enumerate() {
+            if let Some(flow) = i.checked_sub(1).and_then(|i| flows.get(i)) {
+                let on = if links { format!(" on {}", link(flow)) } else { String::new() };
+                all.push(format!("{} qp {}{on}", endpoints(flow), flow.dest_qp));
+            }
+            all.push(format!("{INDENT}{figures}"));
+        }
+        return (all, out.iter().map(|figure| figure.heading).collect());
+    }
+    (Vec::new(), Vec::new())
+}
+
+fn headings(figures: &[Figure]) -> impl Iterator<Item = (&'static str, Align)> {
+    let fixed = ["BYTES", "RATE", "CE", "PORTS"].into_iter();
+    fixed.chain(figures.iter().map(|figure| figure.heading)).map(|heading| (heading, Align::Right))
+}
+
+fn numbers(flow: &Flow, figures: &[Figure]) -> Vec<String> {
+    let mut cells = vec![
+        units::bytes(flow.bytes),
+        rate(flow).map_or_else(|| units::UNKNOWN.into(), units::bit_rate),
+        units::ratio(flow.ce_ratio),
+        short(flow.src_port_count),
+    ];
+    cells.extend(figures.iter().map(|figure| short((figure.of)(flow))));
+    cells
+}
+
+/// Bits per second over the flow's own lifetime; `None` for a single moment.
+fn rate(flow: &Flow) -> Option<f64> {
+    let ns = flow.last_ns.checked_sub(flow.first_ns).filter(|ns| *ns > 0)?;
+    Some(flow.bytes as f64 * 8e9 / ns as f64)
+}
+
+/// All digits up to five of them, then three and a prefix.
+fn short(n: Option<u64>) -> String {
+    match n {
+        Some(n) if n >= 100_000 => units::si(n as f64),
+        n => units::count_or_unknown(n),
+    }
+}
+
+fn endpoints(flow: &Flow) -> String {
+    format!("{} → {}", flow.src, flow.dst)
+}
+
+fn link(flow: &Flow) -> String {
+    link_name(&flow.link, flow.direction)
+}
+
+/// A link as the text names it: with its direction where it has one.
+pub(super) fn link_name(name: &str, direction: Option<Direction>) -> String {
+    match direction {
+        Some(direction) => format!("{} {}", plain(name), direction_name(direction)),
+        None => plain(name),
+    }
+}

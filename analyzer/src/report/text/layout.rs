@@ -1,0 +1,140 @@
+//! Columns, paragraphs and names on a terminal of a given width.
+
+use unicode_width::UnicodeWidthStr;
+
+use crate::units;
+
+/// A name from outside as it may be shown: without characters that command a terminal.
+pub(super) fn plain(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// The columns that `text` takes.
+pub(super) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// Where the text of a cell stands in its column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Align {
+    Left,
+    Right,
+}
+
+/// A table: headings, then rows of as many cells.
+#[derive(Debug)]
+pub(super) struct Table {
+    headings: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(super) fn new(headings: Vec<(&'static str, Align)>) -> Self {
+        Self { headings, rows: Vec::new() }
+    }
+
+    pub(super) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// The width of each column.
+    fn widths(&self) -> Vec<usize> {
+        let cells = |i: usize| self.rows.iter().filter_map(move |row| row.get(i)).map(|cell| width(cell));
+        (self.headings.iter().enumerate())
+            .map(|(i, (heading, _))| cells(i).max().unwrap_or(0).max(width(heading)))
+            .collect()
+    }
+
+    /// Heading and rows, with two spaces between columns, or one where two are too many.
+    pub(super) fn lines(&self, room: usize) -> Vec<String> {
+        let widths = self.widths();
+        let gap = " ".repeat(if self.fits_with(2, room) { 2 } else { 1 });
+        let headings = self.headings.iter().map(|(heading, _)| *heading).collect::<Vec<_>>();
+        let rows = self.rows.iter().map(|row| row.iter().map(String::as_str).collect());
+        std::iter::once(headings)
+            .chain(rows)
+            .map(|row| {
+                let cells = row.into_iter().zip(&widths).zip(&self.headings);
+                let line: Vec<String> = cells.map(|((cell, w), (_, align))| pad(cell, *w, *align)).collect();
+                line.join(&gap).trim_end().to_owned()
+            })
+            .collect()
+    }
+
+    /// Whether the table is no wider than `room`.
+    pub(super) fn fits(&self, room: usize) -> bool {
+        self.fits_with(1, room)
+    }
+
+    fn fits_with(&self, gap: usize, room: usize) -> bool {
+        let widths = self.widths();
+        widths.iter().sum::<usize>() + gap * widths.len().saturating_sub(1) <= room
+    }
+}
+
+fn pad(text: &str, to: usize, align: Align) -> String {
+    let spaces = " ".repeat(to.saturating_sub(width(text)));
+    match align {
+        Align::Left => format!("{text}{spaces}"),
+        Align::Right => format!("{spaces}{text}"),
+    }
+}
+
+/// `text` under a label: lines of at most `room` columns, the first behind `label`, the others
+/// below the text.
+pub(super) fn labelled(label: &str, indent: usize, text: &str, room: usize) -> Vec<String> {
+    let lines = wrap(text, room.saturating_sub(indent));
+    let first = std::iter::once(pad(label, indent, Align::Left));
+    let heads = first.chain(std::iter::repeat(" ".repeat(indent)));
+    lines.into_iter().zip(heads).map(|(line, head)| format!("{head}{line}")).collect()
+}
+
+/// Breaks `text` at spaces into lines of at most `room` columns; longer words stay whole.
+pub(super) fn wrap(text: &str, room: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let Some(line) = lines.last_mut() else { break };
+        if line.is_empty() {
+            line.push_str(word);
+        } else if width(line) + 1 + width(word) <= room {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+/// A count and the thing counted.
+pub(super) fn plural(n: u64, of: &str) -> String {
+    format!("{} {of}{}", units::count(n), if n == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_wrapped_but_never_cut() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("longer-than-room x", 4), ["longer-than-room", "x"]);
+        assert_eq!(wrap("", 4), [""]);
+        assert_eq!(labelled("At", 4, "one two three", 11), ["At  one two", "    three"]);
+    }
+
+    #[test]
+    fn columns_align_by_what_a_terminal_shows() {
+        let mut table = Table::new(vec![("NAME", Align::Left), ("N", Align::Right)]);
+        table.row(vec!["网卡".into(), "1".into()]);
+        table.row(vec!["eth0-a".into(), "1\u{2009}000".into()]);
+        assert_eq!(table.lines(80), ["NAME        N", "网卡        1", "eth0-a  1\u{2009}000"]);
+        assert!(table.fits(12) && !table.fits(11));
+        assert_eq!(table.lines(12)[0], "NAME       N");
+    }
+
+    #[test]
+    fn names_cannot_command_the_terminal() {
+        assert_eq!(plain("a\u{1b}[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
+    }
+}

@@ -1,0 +1,156 @@
+//! The top of the text: what was looked at, the sums, and what was lost.
+
+use rocescope_common::wire::Reason;
+
+use crate::report::text::layout::{labelled, plain, plural};
+use crate::report::{Kind, Report};
+use crate::units;
+
+/// Width of the labels at the left.
+const LABEL: usize = 10;
+/// Inputs named one by one; a report on a thousand files names the first of them.
+const MAX_INPUTS: usize = 8;
+
+pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut say = |label: &str, text: &str| lines.extend(labelled(label, LABEL, text, room));
+    say("rocescope", &source(report));
+    say("Window", &window(report));
+    say("RoCE", &roce(report));
+    if report.totals.roce_packets > 0 {
+        say("ECN", &ecn(report));
+        say("CNP", &units::count(report.totals.cnp_packets));
+    }
+    if report.totals.retired.flows > 0 {
+        let retired = &report.totals.retired;
+        say(
+            "Retired",
+            &format!(
+                "{} with {}, {}: in the sums, not in the table",
+                plural(retired.flows, "closed flow"),
+                plural(retired.packets, "packet"),
+                units::bytes(retired.bytes)
+            ),
+        );
+    }
+    say("Lost", &lost(report));
+    for sentence in nothing_seen(report) {
+        say("", &sentence);
+    }
+    lines
+}
+
+/// Bits per second over the report's window; `None` when it has no length.
+pub(super) fn rate(bytes: u64, report: &Report) -> Option<f64> {
+    let ns = report.window.length_ns().filter(|ns| *ns > 0)?;
+    Some(bytes as f64 * 8e9 / ns as f64)
+}
+
+fn source(report: &Report) -> String {
+    let inputs = &report.source.inputs;
+    let named: Vec<String> = inputs.iter().take(MAX_INPUTS).map(|name| plain(name)).collect();
+    let more = match inputs.len().saturating_sub(MAX_INPUTS) {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    let what = match report.source.kind {
+        Kind::Replay => "replay of",
+        Kind::Live => "live on",
+        Kind::Counters => "device counters of",
+        Kind::Mixed => "packets and device counters of",
+    };
+    format!("{what} {}{more}", named.join(", "))
+}
+
+fn window(report: &Report) -> String {
+    match (report.window.first_ns, report.window.length_ns()) {
+        (Some(first), Some(length)) => {
+            format!("{}, {} long", units::time_utc(first), units::duration(length))
+        }
+        _ => "no frame, so no time".into(),
+    }
+}
+
+fn roce(report: &Report) -> String {
+    let totals = &report.totals;
+    let rate =
+        rate(totals.roce_bytes, report).map_or_else(String::new, |r| format!(", {}", units::bit_rate(r)));
+    format!(
+        "{}, {}{rate} (of {}, {})",
+        plural(totals.roce_packets, "packet"),
+        units::bytes(totals.roce_bytes),
+        plural(totals.packets, "frame"),
+        units::bytes(totals.bytes)
+    )
+}
+
+fn ecn(report: &Report) -> String {
+    match report.totals.ce_ratio() {
+        None => "off: no data packet is ECN-capable".into(),
+        ratio => format!("{} of ECN-capable data is marked CE", units::ratio(ratio)),
+    }
+}
+
+fn lost(report: &Report) -> String {
+    let lost = &report.totals.lost;
+    let counters = [
+        (Some(lost.flow_table_full), "packets in no flow (flow table full)"),
+        (Some(lost.extra_table_full), "packets without their port or opcode (overflow table full)"),
+        (lost.events_dropped, "events (ring buffer full)"),
+        (lost.capture_drops, "packets dropped by the capture"),
+        (lost.interface_drops, "packets dropped by the interface"),
+    ];
+    let some: Vec<String> = counters
+        .iter()
+        .filter_map(|(n, what)| n.filter(|n| *n > 0).map(|n| format!("{} {what}", units::count(n))))
+        .collect();
+    let known = if some.is_empty() { "nothing counted".into() } else { some.join("; ") };
+    let unknown: Vec<&str> = [
+        (lost.events_dropped, "events", report.source.kind != Kind::Replay),
+        (lost.capture_drops, "capture drops", report.source.kind != Kind::Live),
+        (lost.interface_drops, "interface drops", report.source.kind != Kind::Replay),
+    ]
+    .into_iter()
+    .filter_map(|(n, what, applies)| (n.is_none() && applies).then_some(what))
+    .collect();
+    if unknown.is_empty() { known } else { format!("{known} (not known: {})", unknown.join(", ")) }
+}
+
+/// Why there is nothing to see, and what would help.
+fn nothing_seen(report: &Report) -> Vec<String> {
+    let totals = &report.totals;
+    if totals.roce_packets > 0 {
+        return Vec::new();
+    }
+    let of = |reason: Reason| totals.skipped.0.iter().find(|(r, _)| *r == reason).map_or(0, |(_, n)| *n);
+    let mut why = Vec::new();
+    let cut = of(Reason::Truncated) + of(Reason::TruncatedHeaders);
+    if cut > 0 {
+        why.push(format!(
+            "{} frames were cut too early to be counted: capture 128 bytes of each (tcpdump -s 128).",
+            units::count(cut)
+        ));
+    }
+    if of(Reason::Filtered) > 0 {
+        why.push(format!("{} RoCE packets did not match --filter.", units::count(of(Reason::Filtered))));
+    }
+    if of(Reason::LinkTypeUnsupported) > 0 {
+        why.push("The capture's link type is not supported: capture on an Ethernet interface.".into());
+    }
+    if report.source.kind == Kind::Live {
+        why.push(
+            "No RoCE packet passed. A NIC that does RoCE in hardware shows none of it to XDP or TC: \
+             `rocescope doctor` tells what can be seen on this host, and how."
+                .into(),
+        );
+    } else if totals.packets == 0 {
+        why.push("There was no frame at all.".into());
+    } else if why.is_empty() {
+        why.push(
+            "None of the frames is RoCE. Was it captured on the port that carries it, and with its \
+             RDMA device (tcpdump -i mlx5_0) where the NIC does RoCE in hardware?"
+                .into(),
+        );
+    }
+    why
+}

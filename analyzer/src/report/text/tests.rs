@@ -1,0 +1,129 @@
+//! The text as a whole, against stored pages.
+
+use rocescope_common::wire::Reason;
+
+use crate::report::fixtures::{START, counter, everything, key, link, sample, stats, stored};
+use crate::report::{Finding, FlowId, Options, Report, Severity, text};
+use crate::sample::{Sample, SourceKind};
+
+fn check(name: &str, report: &Report) {
+    for width in [80, 120] {
+        let page = text::text(report, width);
+        stored(&format!("{name}-{width}.txt"), &page);
+        for line in page.lines() {
+            assert!(text::layout::width(line) <= width, "{name}: wider than {width}: {line}");
+            assert_eq!(line.trim_end(), line, "{name}");
+        }
+    }
+}
+
+fn plain_report(sample: &Sample) -> Report {
+    Report::build(sample, &Options::default())
+}
+
+#[test]
+fn everything_at_once() {
+    let mut report =
+        Report::build(&everything(), &Options { imbalance_all_links: true, ..Options::default() });
+    let flow = &report.flows[1];
+    let flows = vec![FlowId {
+        link: flow.link.clone(),
+        direction: flow.direction,
+        src: flow.src,
+        dst: flow.dst,
+        dest_qp: flow.dest_qp,
+    }];
+    for (severity, title, advice) in [
+        (Severity::Info, "One tunnelled flow", ""),
+        (
+            Severity::Critical,
+            "QP 280 loses packets on the way: 37 gaps, 1204 PSNs",
+            "Look for drops at the switch ports on the path, and whether PFC is on for DSCP 26.",
+        ),
+    ] {
+        report.findings.push(Finding {
+            id: "made-up".into(),
+            severity,
+            title: title.into(),
+            evidence: [].into(),
+            flows: flows.clone(),
+            advice: advice.into(),
+        });
+    }
+    check("everything", &report);
+}
+
+/// Forty flows of one capture: the table keeps the busiest, and the small ones with trouble.
+#[test]
+fn many_flows_of_one_capture() {
+    let flows = (0..40u16).map(|i| {
+        let mut stats = stats(49_152 + i, 100_000, 104_000_000 - 1_000_000 * u64::from(i));
+        stats.ecn_data = [stats.packets, 0, 0, 0];
+        if i >= 27 {
+            stats.psn.gaps = u64::from(i);
+            stats.psn.missing = 100 * u64::from(i);
+        }
+        (key(0, "10.0.0.1", "10.0.0.2", 0x100 + u32::from(i)), stats)
+    });
+    let mut sample = sample(vec![link("incast.pcap", None)], flows.collect());
+    sample.capture_drops = Some(0);
+    check("many", &plain_report(&sample));
+}
+
+#[test]
+fn a_flow_of_one_packet_has_no_rate() {
+    let mut only = stats(7, 1, 1_000);
+    only.last_ns = only.first_ns;
+    let mut sample = sample(
+        vec![link("one.pcap", None)],
+        vec![(key(0, "2001:db8:aaaa:bbbb:cccc:dddd:eeee:1", "2001:db8:aaaa:bbbb:cccc:dddd:eeee:2", 5), only)],
+    );
+    sample.window = Some((START, START));
+    check("single", &plain_report(&sample));
+}
+
+#[test]
+fn an_empty_report_says_why_and_what_would_help() {
+    let mut live = sample(vec![link("eth0", None)], Vec::new());
+    live.kind = SourceKind::Live;
+    live.inputs = vec!["eth0".into()];
+    check("empty-live", &plain_report(&live));
+
+    let mut cut = sample(vec![link("cut.pcap", None)], Vec::new());
+    cut.links[0].skipped[Reason::Truncated as usize] = counter(12_000, 12_000_000);
+    cut.links[0].skipped[Reason::Filtered as usize] = counter(3, 300);
+    check("empty-cut", &plain_report(&cut));
+
+    let mut none = sample(Vec::new(), Vec::new());
+    none.window = None;
+    check("empty-none", &plain_report(&none));
+
+    let mut other = sample(vec![link("other.pcap", None)], Vec::new());
+    other.links[0].skipped[Reason::Tcp as usize] = counter(9, 900);
+    check("empty-other", &plain_report(&other));
+}
+
+#[test]
+fn responses_between_acknowledges_show_no_loss() {
+    let mut read = stats(7, 10, 1_000);
+    read.opcodes = [0; 32];
+    read.opcodes[0x10] = 10;
+    (read.psn_responses, read.psn) = (read.psn, read.psn_responses);
+    (read.psn_responses.gaps, read.psn_responses.missing) = (3, 77);
+    let page = |stats| {
+        let sample = sample(vec![link("r.pcap", None)], vec![(key(0, "10.0.0.1", "10.0.0.2", 5), stats)]);
+        text::text(&plain_report(&sample), 80)
+    };
+    assert!(page(read).contains(" 77"), "READs alone: a loss");
+    read.opcodes[0x11] = 1;
+    assert!(!page(read).contains(" 77"), "a write was between");
+}
+
+#[test]
+fn any_width_is_survived() {
+    let report = plain_report(&everything());
+    for width in [0, 1, 47, 60, 1_000, usize::MAX] {
+        assert!(text::text(&report, width).contains("10.1.0.42"), "{width}");
+    }
+    assert!(text::text(&report, 48).contains("Too narrow for:"));
+}

@@ -1,0 +1,126 @@
+use rocescope_common::account::Event;
+use rocescope_common::wire::frame::{PCP_NONE, UNKNOWN};
+
+use super::*;
+
+fn frame(qp: u32, port: u16, opcode: u8) -> Frame {
+    Frame {
+        src: [0, 0, 0, 1],
+        dst: [0, 0, 0, 2],
+        family: 4,
+        roce_version: 2,
+        tos: 2,
+        opcode,
+        src_port: port,
+        vlan: 0,
+        inner_vlan: 0,
+        pcp: PCP_NONE,
+        ack_req: false,
+        encap: 0,
+        dest_qp: qp,
+        psn: 0,
+        wire_len: 100,
+        inner_bytes: 0,
+        payload: 10,
+        aeth: UNKNOWN,
+        dma_len: UNKNOWN,
+        src_qp: UNKNOWN,
+        bth_offset: 42,
+        ip_offset: 14,
+        icrc_offset: UNKNOWN,
+    }
+}
+
+fn table(max_flows: usize) -> FlowTable {
+    let mut table = FlowTable::new(max_flows);
+    assert_eq!(table.add_link("a".into(), None), Some(0));
+    assert_eq!(table.add_link("b".into(), None), Some(1));
+    table
+}
+
+/// Packets in flows, retired and turned away: what conservation is about.
+fn counted(table: &FlowTable) -> u64 {
+    let flows: u64 = table.flows().iter().map(|f| f.stats.packets).sum();
+    let links: u64 = table.links().iter().map(|l| l.retired.packets + l.flow_table_full.packets).sum();
+    flows + links
+}
+
+#[test]
+fn a_full_table_turns_packets_away_and_counts_them() {
+    let mut t = table(2);
+    assert_eq!(t.observe(0, &frame(1, 9, 4), 1).map(|(slot, _)| slot), Some(0));
+    assert_eq!(t.observe(0, &frame(2, 9, 4), 2).map(|(slot, _)| slot), Some(1));
+    assert!(t.observe(1, &frame(1, 9, 4), 3).is_none(), "another link is another flow");
+    let (slot, outcome) = t.observe(0, &frame(1, 9, 4), 4).unwrap();
+    assert_eq!((slot, outcome.events & Event::NEW_FLOW), (0, 0));
+    assert_eq!(t.links()[1].flow_table_full, Counter { packets: 1, bytes: 100 });
+    assert_eq!((t.len(), counted(&t)), (2, 4));
+}
+
+#[test]
+fn retired_flows_return_as_new_ones_in_used_slots() {
+    let mut t = table(3);
+    for qp in 1..=3 {
+        t.observe(0, &frame(qp, 9, 4), u64::from(qp) * 1000).unwrap();
+    }
+    assert_eq!(t.retire_idle(3000, 1500), 1);
+    assert_eq!(t.retire_idle(3000, 1500), 0, "once");
+    assert_eq!(t.links()[0].retired.flows, 1);
+    assert_eq!(t.retired_tuples().len(), 1);
+    // The slot of flow 1 goes to flow 4; flow 1, back again, finds the table full.
+    let (slot, outcome) = t.observe(0, &frame(4, 9, 4), 4000).unwrap();
+    assert_eq!((slot, outcome.events & Event::NEW_FLOW), (0, Event::NEW_FLOW));
+    assert!(t.observe(0, &frame(1, 9, 4), 4001).is_none());
+    let order: Vec<u32> = t.flows().iter().map(|f| f.key.dest_qp).collect();
+    assert_eq!(order, [2, 3, 4], "in order of appearance");
+    assert_eq!(counted(&t), 5);
+    assert_eq!(t.retire_idle(1_000_000, 0), 3);
+    assert!(t.is_empty());
+    let (_, outcome) = t.observe(0, &frame(2, 9, 4), 2_000_000).unwrap();
+    assert_eq!(outcome.events & Event::NEW_FLOW, Event::NEW_FLOW);
+    assert_eq!(counted(&t), 6);
+    assert_eq!(t.retired_tuples().iter().map(|t| t.bytes).sum::<u64>(), 400);
+}
+
+#[test]
+fn ports_and_opcodes_of_few_flows_overflow_within_bounds() {
+    let mut t = FlowTable::with_limits(10, 2, 10);
+    t.add_link("a".into(), None);
+    for (port, opcode) in [(9, 4), (10, 4), (9, 0x64), (11, 4), (10, 0x64), (9, 0x81)] {
+        t.observe(0, &frame(1, port, opcode), 5).unwrap();
+    }
+    let extra = t.extra();
+    assert_eq!(extra[&0].ports, [(10, Counter { packets: 2, bytes: 200 })]);
+    assert_eq!(extra[&0].opcodes, [(0x64, 2)]);
+    assert_eq!(t.links()[0].extra_full, 1, "port 11");
+    // Retirement makes room again, and the bytes of port 11 are known to be unattributed.
+    assert_eq!(t.retire_idle(100, 10), 1);
+    assert!(t.extra().is_empty());
+    assert_eq!(t.retired_unattributed(), 100);
+    assert_eq!(t.retired_tuples().iter().map(|t| t.bytes).collect::<Vec<_>>(), [300, 200]);
+    t.observe(0, &frame(2, 1, 4), 200).unwrap();
+    t.observe(0, &frame(2, 2, 4), 200).unwrap();
+    t.observe(0, &frame(2, 3, 4), 200).unwrap();
+    assert_eq!(t.extra()[&0].ports.len(), 2);
+}
+
+#[test]
+fn nothing_is_lost_among_many_flows_that_come_and_go() {
+    let mut t = FlowTable::with_limits(200, 64, 50);
+    t.add_link("a".into(), None);
+    let mut random = 1u64;
+    for now in 0..20_000u64 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let qp = u32::try_from((random >> 33) % 300).unwrap();
+        let port = u16::try_from((random >> 50) % 4).unwrap();
+        t.observe(0, &frame(qp, port, 4), now);
+        if now % 700 == 0 {
+            t.retire_idle(now, 150);
+        }
+    }
+    assert_eq!(counted(&t), 20_000);
+    assert!(t.links()[0].flow_table_full.packets > 0 && t.links()[0].retired.flows > 200);
+    t.retire_idle(1_000_000, 0);
+    let tuples: u64 = t.retired_tuples().iter().map(|t| t.bytes).sum();
+    assert_eq!(tuples + t.retired_unattributed(), t.links()[0].retired.bytes);
+}

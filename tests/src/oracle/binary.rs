@@ -1,0 +1,64 @@
+//! Running the program under test.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+/// The program to test: `ROCESCOPE_BIN`, else the one built next to the running test.
+///
+/// # Errors
+/// When there is none.
+pub fn path() -> Result<PathBuf> {
+    if let Some(chosen) = std::env::var_os("ROCESCOPE_BIN") {
+        let chosen = PathBuf::from(chosen);
+        if !chosen.is_file() {
+            bail!("ROCESCOPE_BIN names {}, which is no file: correct or unset it", chosen.display());
+        }
+        return Ok(chosen);
+    }
+    let test = std::env::current_exe().context("the path of this test is not known")?;
+    // target/<profile>/deps/<test>: release first, as what users run.
+    for target in test.ancestors().skip(1) {
+        for profile in ["release", "debug"] {
+            let candidate = target.join(profile).join("rocescope");
+            if candidate.is_file() {
+                return Ok(candidate);
+            }
+        }
+    }
+    bail!("the program rocescope is not built: run `cargo build -p rocescope`, or set ROCESCOPE_BIN to it")
+}
+
+/// The JSON report of `rocescope replay` over capture files, as it stands on standard output.
+///
+/// # Errors
+/// When the program is missing, fails, or prints something other than one JSON value.
+pub fn replay<I, S>(captures: &[PathBuf], options: I) -> Result<Value>
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
+    let mut command = Command::new(path()?);
+    command.arg("replay").args(captures).args(["--output", "json"]).args(options);
+    let output = command.output().context("rocescope could not be started")?;
+    let what = || captures.iter().map(|c| c.display().to_string()).collect::<Vec<_>>().join(" ");
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        bail!("rocescope replay {} ended with {}: {}", what(), output.status, why.trim());
+    }
+    serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("rocescope replay {} did not print a JSON report", what()))
+}
+
+/// Gives the report's inputs without their folders, which differ from machine to machine.
+pub fn strip_folders(report: &mut Value) {
+    for input in report["source"]["inputs"].as_array_mut().into_iter().flatten() {
+        let name = input.as_str().and_then(|path| Path::new(path).file_name()?.to_str().map(str::to_owned));
+        if let Some(name) = name {
+            *input = Value::String(name);
+        }
+    }
+}

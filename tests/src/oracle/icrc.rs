@@ -1,0 +1,79 @@
+//! The invariant CRC of a RoCE packet, bit by bit.
+//!
+//! Written from the rule and not for speed, so that it shares nothing with the parser it judges:
+//! CRC-32 (reflected polynomial 0xEDB88320) over eight bytes of ones, the network header with
+//! everything a router may rewrite set to ones, the UDP header with its checksum set to ones, the
+//! BTH with its fifth byte set to ones, and the rest. It is stored least significant byte first.
+
+/// CRC-32 as in Ethernet and zlib: reflected, initial value and final inversion all ones.
+#[must_use]
+pub fn crc32(bytes: &[u8]) -> u32 {
+    let mut crc = u32::MAX;
+    for byte in bytes {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xEDB8_8320 } else { crc >> 1 };
+        }
+    }
+    !crc
+}
+
+/// ICRC of a packet that starts at its IPv4, IPv6 or (RoCEv1) GRH header and ends before the ICRC.
+///
+/// `grh` says that the header is a GRH, after which the BTH follows without UDP. `None` when the
+/// packet is too short or of no known version.
+#[must_use]
+pub fn icrc(packet: &[u8], grh: bool) -> Option<u32> {
+    let mut masked = packet.to_vec();
+    let header = match masked.first()? >> 4 {
+        4 if !grh => {
+            for at in [1, 8, 10, 11] {
+                *masked.get_mut(at)? = 0xFF;
+            }
+            usize::from(packet[0] & 0x0F) * 4
+        }
+        6 => {
+            // Traffic class and flow label: all of the first word but the version.
+            masked[0] |= 0x0F;
+            for at in [1, 2, 3, 7] {
+                *masked.get_mut(at)? = 0xFF;
+            }
+            40
+        }
+        _ => return None,
+    };
+    let bth = if grh {
+        header
+    } else {
+        *masked.get_mut(header + 6)? = 0xFF;
+        *masked.get_mut(header + 7)? = 0xFF;
+        header + 8
+    };
+    *masked.get_mut(bth + 4)? = 0xFF;
+    let mut covered = vec![0xFF; 8];
+    covered.extend_from_slice(&masked);
+    Some(crc32(&covered))
+}
+
+/// Whether the last four bytes of `packet` (which ends with its ICRC) are the ICRC of the rest.
+#[must_use]
+pub fn holds(packet: &[u8], grh: bool) -> Option<bool> {
+    let (covered, stored) = packet.split_at_checked(packet.len().checked_sub(4)?)?;
+    Some(icrc(covered, grh)?.to_le_bytes() == stored)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crc32_has_its_well_known_check_value() {
+        assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
+    }
+
+    #[test]
+    fn too_short_is_not_checkable() {
+        assert_eq!(holds(&[0x45, 0], false), None);
+        assert_eq!(icrc(&[], false), None);
+    }
+}

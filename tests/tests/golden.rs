@@ -1,0 +1,113 @@
+//! Reports kept with the tests, for machines without tshark.
+//!
+//! They were right when they were written: `replay_vs_tshark` held them against tshark. After a
+//! change that is meant to alter reports, run that test, then this one with `ROCESCOPE_BLESS=1`.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests may fail like a test")]
+
+use std::path::{Path, PathBuf};
+
+use rocescope_tests::oracle::{binary, captures};
+use serde_json::{Value, json};
+
+fn folder() -> PathBuf {
+    captures::folder().join("golden")
+}
+
+/// Where the report of a capture is kept: the name alone would be taken twice in several folders.
+fn kept(capture: &Path) -> PathBuf {
+    let inner = capture.strip_prefix(captures::folder()).expect("the tests' own captures");
+    let name = inner.to_string_lossy().replace(std::path::MAIN_SEPARATOR, "__");
+    folder().join(format!("{name}.json"))
+}
+
+/// What is kept of a report: everything but the findings, which are a judgement on these figures
+/// and change when it is bettered.
+fn reduced(mut report: Value) -> Value {
+    binary::strip_folders(&mut report);
+    if let Some(report) = report.as_object_mut() {
+        report.remove("findings");
+    }
+    report
+}
+
+/// The paths at which two values differ, in sentences.
+fn differences(place: &str, now: &Value, before: &Value, found: &mut Vec<String>) {
+    match (now, before) {
+        (Value::Object(a), Value::Object(b)) => {
+            for name in a.keys().chain(b.keys().filter(|name| !a.contains_key(*name))) {
+                let absent = json!("absent");
+                let (a, b) = (a.get(name).unwrap_or(&absent), b.get(name).unwrap_or(&absent));
+                differences(&format!("{place}/{name}"), a, b, found);
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (index, (a, b)) in a.iter().zip(b).enumerate() {
+                differences(&format!("{place}/{index}"), a, b, found);
+            }
+        }
+        // The last digit of a logarithm may differ between machines.
+        (Value::Number(a), Value::Number(b)) if a.is_f64() && b.is_f64() => {
+            let (a, b) = (a.as_f64().unwrap(), b.as_f64().unwrap());
+            if (a - b).abs() > 1e-9 * b.abs().max(1.0) {
+                found.push(format!("{place}: {a}, kept {b}"));
+            }
+        }
+        _ if now == before => {}
+        _ => found.push(format!("{place}: {now}, kept {before}")),
+    }
+}
+
+#[test]
+fn reports_are_as_kept() {
+    let bless = std::env::var("ROCESCOPE_BLESS").is_ok_and(|value| value == "1");
+    let captures = captures::own().unwrap();
+    assert!(captures.len() > 50, "only {} captures found", captures.len());
+    if bless {
+        std::fs::create_dir_all(folder()).unwrap();
+    }
+    let mut found = Vec::new();
+    for capture in &captures {
+        let report = reduced(binary::replay(std::slice::from_ref(capture), [] as [&str; 0]).unwrap());
+        let path = kept(capture);
+        if bless {
+            std::fs::write(&path, serde_json::to_string_pretty(&report).unwrap() + "\n").unwrap();
+            continue;
+        }
+        match std::fs::read_to_string(&path) {
+            Ok(text) => {
+                let before = serde_json::from_str(&text).expect("a kept report is JSON");
+                let name = capture.file_name().unwrap().to_string_lossy();
+                differences(&name, &report, &before, &mut found);
+            }
+            Err(error) => found.push(format!(
+                "{}: {error}; after checking the report, keep it with ROCESCOPE_BLESS=1",
+                path.display()
+            )),
+        }
+    }
+    assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
+}
+
+/// The order of flows must not depend on chance, or no two reports could be compared by eye.
+#[test]
+fn the_same_capture_gives_the_same_bytes() {
+    let capture = captures::folder().join("h1_rping.h0.pcap");
+    let run = || binary::replay(std::slice::from_ref(&capture), [] as [&str; 0]).unwrap().to_string();
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn differences_are_found_wherever_they_are() {
+    let kept = json!({ "a": [{ "b": 1 }, 0.5], "c": null });
+    for (now, says) in [
+        (json!({ "a": [{ "b": 2 }, 0.5], "c": null }), "x/a/0/b: 2, kept 1"),
+        (json!({ "a": [{ "b": 1 }, 0.6], "c": null }), "x/a/1: 0.6, kept 0.5"),
+        (json!({ "a": [{ "b": 1 }], "c": null }), "x/a: "),
+        (json!({ "a": [{ "b": 1 }, 0.5] }), "x/c: \"absent\", kept null"),
+    ] {
+        let mut found = Vec::new();
+        differences("x", &now, &kept, &mut found);
+        assert!(found.len() == 1 && found[0].starts_with(says), "{found:?}");
+    }
+}

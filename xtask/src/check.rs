@@ -1,0 +1,173 @@
+//! `cargo xtask check`: everything that can be checked without root.
+
+mod kernel;
+mod length;
+
+use crate::build::with_ebpf;
+use crate::ebpf_toolchain::EbpfToolchain;
+use crate::run::{cargo, output_of, run, say, step};
+use crate::setup;
+use anyhow::{Result, bail};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const USER_SPACE: [&str; 8] =
+    ["-p", "rocescope", "-p", "rocescope-common", "-p", "rocescope-tests", "-p", "xtask"];
+const ARM: &str = "aarch64-unknown-linux-gnu";
+
+/// What has been checked so far.
+#[derive(Default)]
+struct Checks {
+    passed: usize,
+    failed: Vec<String>,
+    skipped: Vec<String>,
+}
+
+impl Checks {
+    /// Runs one check. A failure is kept for the end, so that one run shows all of them.
+    fn check(&mut self, name: &str, work: impl FnOnce() -> Result<()>) {
+        match step(name, work) {
+            Ok(()) => self.passed += 1,
+            Err(error) => self.failed.push(format!("{name}: {error:#}")),
+        }
+    }
+
+    fn skip(&mut self, name: &str, why: &str) {
+        let line = format!("SKIP {name}: {why}");
+        say(&line);
+        self.skipped.push(line);
+    }
+}
+
+/// Runs every check.
+///
+/// # Errors
+/// Names the checks that failed.
+pub(crate) fn check() -> Result<()> {
+    let mut checks = Checks::default();
+    let toolchain = setup::ebpf_toolchain();
+    if let Err(error) = &toolchain {
+        checks.skip("checks with feature `live`", &format!("{error:#}"));
+    }
+    let ebpf = toolchain.as_ref().ok();
+    checks.check("files of at most 600 lines", length::check);
+    format(&mut checks);
+    lints(&mut checks, ebpf);
+    arm(&mut checks, ebpf);
+    docs(&mut checks, ebpf);
+    licences(&mut checks);
+
+    for line in &checks.skipped {
+        say(line);
+    }
+    say(&format!(
+        "{} checks passed, {} failed, {} skipped",
+        checks.passed,
+        checks.failed.len(),
+        checks.skipped.len()
+    ));
+    if checks.failed.is_empty() {
+        return Ok(());
+    }
+    bail!("{} checks failed:\n  {}", checks.failed.len(), checks.failed.join("\n  "))
+}
+
+fn format(checks: &mut Checks) {
+    match component("rustfmt", "fmt") {
+        Ok(()) => checks.check("format", || run(cargo().args(["fmt", "--all", "--check"]))),
+        Err(why) => checks.skip("format", &why),
+    }
+}
+
+fn lints(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
+    match component("clippy", "clippy") {
+        Ok(()) => {
+            checks.check("lints", || {
+                run(cargo().arg("clippy").args(USER_SPACE).args(["--all-targets", "--", "-D", "warnings"]))
+            });
+            if let Some(ebpf) = ebpf {
+                checks.check("lints with `live`", || {
+                    run(with_ebpf(&mut cargo(), ebpf)
+                        .args(["clippy", "-p", "rocescope", "--features", "live,test-clock"])
+                        .args(["--all-targets", "--", "-D", "warnings"]))
+                });
+            }
+        }
+        Err(why) => checks.skip("lints", &why),
+    }
+    kernel::lints(checks, ebpf);
+}
+
+/// Type-checks everything, tests included, for the other architecture that GPU hosts have.
+fn arm(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
+    let name = format!("types on {ARM}");
+    if let Err(why) = arm_target() {
+        return checks.skip(&name, &why);
+    }
+    checks.check(&name, || {
+        run(cargo().args(["check", "--tests", "-p", "rocescope", "-p", "rocescope-common", "--target", ARM]))
+    });
+    if let Some(ebpf) = ebpf {
+        checks.check(&format!("{name} with `live`"), || {
+            run(with_ebpf(&mut cargo(), ebpf).args([
+                "check",
+                "-p",
+                "rocescope",
+                "--features",
+                "live",
+                "--target",
+                ARM,
+            ]))
+        });
+    }
+}
+
+fn docs(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
+    checks.check("documentation", || {
+        let mut command = cargo();
+        command.env("RUSTDOCFLAGS", "-D warnings").args(["doc", "--no-deps"]).args(USER_SPACE);
+        if let Some(ebpf) = ebpf {
+            with_ebpf(&mut command, ebpf).args(["--features", "rocescope/live"]);
+        }
+        run(&mut command)
+    });
+}
+
+fn licences(checks: &mut Checks) {
+    if output_of(cargo().args(["deny", "--version"])).is_none() {
+        return checks.skip(
+            "licences and advisories",
+            "cargo-deny is not installed: `cargo install cargo-deny --locked`",
+        );
+    }
+    checks.check("licences and advisories", || run(cargo().args(["deny", "--all-features", "check"])));
+}
+
+/// Makes sure that the active toolchain has a component, `cargo <subcommand>`.
+fn component(name: &str, subcommand: &str) -> Result<(), String> {
+    let there = || output_of(cargo().args([subcommand, "--version"])).is_some();
+    if there() {
+        return Ok(());
+    }
+    say(&format!("adding {name} to the active toolchain"));
+    let added = run(Command::new("rustup").args(["component", "add", name]).stdin(Stdio::null()));
+    match added {
+        Ok(()) if there() => Ok(()),
+        Ok(()) => Err(format!("{name} was added, but does not run")),
+        Err(error) => Err(format!("{name} is not installed: {error:#}")),
+    }
+}
+
+fn arm_target() -> Result<(), String> {
+    let there = || {
+        output_of(Command::new("rustc").args(["--print", "target-libdir", "--target", ARM]))
+            .is_some_and(|dir| Path::new(dir.trim()).exists())
+    };
+    if there() {
+        return Ok(());
+    }
+    say(&format!("adding the target {ARM} to the active toolchain"));
+    run(Command::new("rustup").args(["target", "add", ARM]).stdin(Stdio::null()))
+        .map_err(|error| format!("the target is not installed: {error:#}"))?;
+    if there() { Ok(()) } else { Err("the target was added, but rustc does not find it".to_owned()) }
+}

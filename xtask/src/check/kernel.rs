@@ -1,0 +1,52 @@
+//! Lints of the kernel programs.
+
+use super::{Checks, component};
+use crate::ebpf_toolchain::EbpfToolchain;
+use crate::run::{cargo, output_of, run, workspace_root};
+use crate::setup::{has_core_source, in_toolchain};
+use std::process::{Command, Stdio};
+
+const NAME: &str = "lints of the kernel programs";
+
+/// Lints them for their own target, apart from the rest: together, features that need the standard
+/// library would reach them.
+pub(super) fn lints(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
+    let Some(clippy) = clippy(ebpf) else {
+        return checks.skip(
+            NAME,
+            "no toolchain here has both clippy and rust-src: `rustup component add clippy rust-src`",
+        );
+    };
+    for features in ["", "test-clock"] {
+        let name = if features.is_empty() { NAME.to_owned() } else { format!("{NAME} with `{features}`") };
+        checks.check(&name, || {
+            run(clippy()
+                .args(["-p", "rocescope-ebpf", "--target", "bpfel-unknown-none", "-Z", "build-std=core"])
+                .args(["--features", features, "--", "-D", "warnings"])
+                // `core` is built from source, which a compiler that is not a nightly allows only so.
+                .env("RUSTC_BOOTSTRAP", "1"))
+        });
+    }
+}
+
+/// Where clippy comes from: the toolchain that builds the programs, or the active one. Linting
+/// links nothing, so any compiler that has the source of `core` will do.
+fn clippy(ebpf: Option<&EbpfToolchain>) -> Option<Box<dyn Fn() -> Command + '_>> {
+    if let Some(ebpf) = ebpf {
+        let own = move || {
+            let mut command = in_toolchain(&ebpf.toolchain, "cargo");
+            command.arg("clippy").current_dir(workspace_root()).stdin(Stdio::null());
+            command
+        };
+        if output_of(own().arg("--version")).is_some() {
+            return Some(Box::new(own));
+        }
+    }
+    let active = || {
+        let mut command = cargo();
+        command.arg("clippy");
+        command
+    };
+    let usable = component("clippy", "clippy").is_ok() && has_core_source(&mut Command::new("rustc"));
+    usable.then(|| Box::new(active) as Box<dyn Fn() -> Command>)
+}

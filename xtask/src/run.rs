@@ -1,0 +1,143 @@
+//! Running other programs, and saying so.
+
+use crate::ebpf_toolchain::find_on_path;
+use anyhow::{Context as _, Result, bail};
+use std::env;
+use std::ffi::OsStr;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Prints a progress line.
+pub(crate) fn say(message: &str) {
+    eprintln!("xtask: {message}");
+}
+
+/// Runs one named step and prints how long it took and how it ended.
+///
+/// # Errors
+/// Those of `work`.
+pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    say(&format!("{name} ..."));
+    let start = Instant::now();
+    let result = work();
+    let end = if result.is_ok() { "ok" } else { "FAILED" };
+    say(&format!("{name}: {end} ({:.1} s)", start.elapsed().as_secs_f64()));
+    result
+}
+
+/// Runs a command to its end.
+///
+/// # Errors
+/// Names the command when it cannot be started or ends with anything but 0.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let shown = show(command);
+    let status = command.status().with_context(|| format!("`{shown}` could not be started"))?;
+    if !status.success() {
+        bail!("`{shown}` failed: {status}");
+    }
+    Ok(())
+}
+
+/// Standard output of a command that succeeded; nothing when it cannot be run or failed.
+pub(crate) fn output_of(command: &mut Command) -> Option<String> {
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The command as a person would type it.
+pub(crate) fn show(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+}
+
+/// The cargo that runs this task, in the root of the workspace, with nothing to read.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(workspace_root()).stdin(Stdio::null());
+    command
+}
+
+/// Root of the workspace.
+pub(crate) fn workspace_root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().unwrap_or(manifest).to_path_buf()
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_dir() -> PathBuf {
+    let root = workspace_root();
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
+}
+
+/// Whether the program can be found. System folders count: on Debian a user's `PATH` lacks them,
+/// while sudo has them.
+pub(crate) fn has_program(program: &str) -> bool {
+    find_on_path(program).is_some()
+        || ["/usr/sbin", "/sbin"].iter().any(|dir| Path::new(dir).join(program).is_file())
+}
+
+/// Whether a continuous-integration run asked that nothing be skipped.
+pub(crate) fn is_ci() -> bool {
+    env::var_os("CI").is_some_and(|value| value == "true" || value == "1")
+}
+
+/// Whether this process is root.
+pub(crate) fn is_root() -> bool {
+    output_of(Command::new("id").arg("-u")).is_some_and(|id| id.trim() == "0")
+}
+
+/// What stands before a command that needs root: nothing for root, else `sudo`; `None` when
+/// neither is to be had.
+pub(crate) fn root_prefix() -> Option<&'static [&'static str]> {
+    if is_root() {
+        Some(&[])
+    } else if has_program("sudo") {
+        Some(&["sudo"])
+    } else {
+        None
+    }
+}
+
+/// A command run as root.
+///
+/// # Errors
+/// `purpose` completes the sentence when this is neither root nor a machine with sudo.
+pub(crate) fn root_command(program: impl AsRef<OsStr>, purpose: &str) -> Result<Command> {
+    match root_prefix() {
+        Some([]) => Ok(Command::new(program)),
+        Some([sudo, ..]) => {
+            say(&format!("using sudo: {purpose} needs root"));
+            let mut command = Command::new(sudo);
+            command.arg("--").arg(program);
+            Ok(command)
+        }
+        None => bail!("{purpose} needs root, and there is no sudo: run this as root"),
+    }
+}
+
+/// Runs a command to its end and shows each line of its standard output to `watch` as well as to
+/// the caller of this task.
+///
+/// # Errors
+/// Those of [`run`], and standard output that cannot be read or written.
+pub(crate) fn run_watched(command: &mut Command, mut watch: impl FnMut(&str)) -> Result<()> {
+    let shown = show(command);
+    let mut child =
+        command.stdout(Stdio::piped()).spawn().with_context(|| format!("`{shown}` could not be started"))?;
+    if let Some(stdout) = child.stdout.take() {
+        let mut reader = BufReader::new(stdout);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).context("a command's output could not be read")? > 0 {
+            io::stdout().write_all(&line).context("standard output cannot be written")?;
+            watch(&String::from_utf8_lossy(&line));
+            line.clear();
+        }
+    }
+    let status = child.wait().with_context(|| format!("`{shown}` could not be waited for"))?;
+    if !status.success() {
+        bail!("`{shown}` failed: {status}");
+    }
+    Ok(())
+}

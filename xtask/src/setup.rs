@@ -1,0 +1,182 @@
+//! `cargo xtask setup`: installs what building and testing need and the machine lacks.
+
+mod debian;
+mod linker;
+mod packages;
+mod rustup;
+
+use crate::ebpf_toolchain::{EbpfToolchain, cache_dir, record_path};
+use crate::recipe::{Facts, LLVM_MAJOR, Recipe, llvm_major, plan};
+use crate::run::{has_program, output_of, say};
+use anyhow::{Context as _, Result, anyhow, bail};
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The whole set-up: what building needs, then what testing needs.
+///
+/// # Errors
+/// What could not be installed, and what to do about it.
+pub(crate) fn setup() -> Result<()> {
+    ebpf_toolchain()?;
+    test_tools()
+}
+
+/// Programs that the integration tests call.
+///
+/// # Errors
+/// Names the packages that are missing and could not be installed.
+pub(crate) fn test_tools() -> Result<()> {
+    packages::ensure_test_tools()
+}
+
+/// A compiler and a linker for the kernel programs, installed when there are none.
+///
+/// # Errors
+/// Every recipe that was tried, and why it failed.
+pub(crate) fn ebpf_toolchain() -> Result<EbpfToolchain> {
+    if !["cc", "gcc", "clang"].into_iter().any(has_program) {
+        bail!("there is no C compiler to link with: install one (Debian: `apt-get install gcc libc6-dev`)");
+    }
+    if let Some(toolchain) = EbpfToolchain::from_env() {
+        check(&toolchain).context("ROCESCOPE_EBPF_TOOLCHAIN is set, but what it names does not work")?;
+        say(&format!("eBPF toolchain: {}, as ROCESCOPE_EBPF_TOOLCHAIN asks", toolchain.toolchain));
+        return Ok(toolchain);
+    }
+    let forced = env::var("ROCESCOPE_RECIPE").ok().filter(|recipe| !recipe.is_empty());
+    if let Some(toolchain) = recorded(forced.as_deref()) {
+        say(&format!("eBPF toolchain: {}, already set up", toolchain.toolchain));
+        return Ok(toolchain);
+    }
+    let facts = Facts { forced, rustup: has_program("rustup"), apt: has_program("apt-get") };
+    let mut failures = Vec::new();
+    for recipe in plan(&facts).map_err(|message| anyhow!(message))? {
+        match install(recipe) {
+            Ok(toolchain) => {
+                record(&toolchain)?;
+                return Ok(toolchain);
+            }
+            Err(error) => {
+                say(&format!("recipe {recipe} did not work: {error:#}"));
+                failures.push(format!("{recipe}: {error:#}"));
+            }
+        }
+    }
+    bail!(
+        "no eBPF toolchain could be set up; everything but `live` builds without one. Tried:\n  {}",
+        failures.join("\n  ")
+    )
+}
+
+fn install(recipe: Recipe) -> Result<EbpfToolchain> {
+    let toolchain = match recipe {
+        Recipe::Rustup => rustup::install()?,
+        Recipe::Debian => debian::install()?,
+    };
+    check(&toolchain)?;
+    Ok(toolchain)
+}
+
+/// The recorded choice, when it still works and is of the recipe asked for.
+fn recorded(forced: Option<&str>) -> Option<EbpfToolchain> {
+    let toolchain = EbpfToolchain::from_record()?;
+    if forced.is_some_and(|recipe| recipe != Recipe::of(&toolchain.toolchain).to_string()) {
+        return None;
+    }
+    check(&toolchain).ok()?;
+    Some(toolchain)
+}
+
+fn record(choice: &EbpfToolchain) -> Result<()> {
+    let path = record_path().context("neither HOME nor XDG_CACHE_HOME is set")?;
+    fs::write(&path, render(choice)).with_context(|| format!("{} could not be written", path.display()))
+}
+
+fn render(choice: &EbpfToolchain) -> String {
+    format!("toolchain={}\nlinker_dir={}\n", choice.toolchain, choice.linker_dir.display())
+}
+
+/// Our folder below the user's cache, made when missing.
+fn cache() -> Result<PathBuf> {
+    let dir =
+        cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: there is no folder to install into")?;
+    fs::create_dir_all(&dir).with_context(|| format!("{} could not be made", dir.display()))?;
+    Ok(dir)
+}
+
+/// Whether compiler and linker are there and the compiler can build `core`.
+fn check(choice: &EbpfToolchain) -> Result<()> {
+    check_compiler(&choice.toolchain)?;
+    let linker = choice.linker();
+    if output_of(Command::new(&linker).arg("--version")).is_none() {
+        bail!("{} does not run", linker.display());
+    }
+    Ok(())
+}
+
+/// Whether a compiler is there, has our LLVM and the source of `core`.
+fn check_compiler(toolchain: &str) -> Result<()> {
+    let version = output_of(rustc(toolchain).arg("-vV"))
+        .with_context(|| format!("the toolchain {toolchain} is not installed"))?;
+    match llvm_major(&version) {
+        Some(LLVM_MAJOR) => {}
+        other => bail!(
+            "the compiler of {toolchain} has LLVM {}, but bpf-linker needs LLVM {LLVM_MAJOR}",
+            other.map_or_else(|| "of unknown version".to_owned(), |major| major.to_string())
+        ),
+    }
+    if !has_core_source(&mut rustc(toolchain)) {
+        bail!("the toolchain {toolchain} lacks the source of `core` (rust-src)");
+    }
+    Ok(())
+}
+
+/// Whether the source of `core` lies where this compiler looks for it.
+pub(crate) fn has_core_source(rustc: &mut Command) -> bool {
+    output_of(rustc.args(["--print", "sysroot"]))
+        .is_some_and(|sysroot| Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/core").exists())
+}
+
+/// The compiler of a toolchain; without rustup the one on `PATH`.
+fn rustc(toolchain: &str) -> Command {
+    in_toolchain(toolchain, "rustc")
+}
+
+/// A program of a toolchain; without rustup the one on `PATH`.
+pub(crate) fn in_toolchain(toolchain: &str, program: &str) -> Command {
+    if has_program("rustup") {
+        let mut command = Command::new("rustup");
+        command.args(["run", toolchain, program]);
+        command
+    } else {
+        Command::new(program)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn record_reads_back() {
+        let choice = EbpfToolchain {
+            toolchain: "nightly-2026-05-20".to_owned(),
+            linker_dir: PathBuf::from("/home/a b/.cache/rocescope/bpf-linker/bin"),
+        };
+        assert_eq!(EbpfToolchain::parse(&render(&choice)), Some(choice));
+    }
+
+    #[test]
+    fn broken_record_is_no_choice() {
+        for text in [
+            "",
+            "toolchain=nightly\n",
+            "linker_dir=/x\n",
+            "toolchain=n\nlinker_dir=\n",
+            "toolchainx=n\nlinker_dir=/x\n",
+        ] {
+            assert_eq!(EbpfToolchain::parse(text), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Packages of the distribution.
+
+use crate::run::{has_program, output_of, root_command, root_prefix, run, say, step};
+use anyhow::{Context as _, Result, bail};
+use std::process::{Command, Stdio};
+
+/// A program the integration tests call, and the Debian package that has it.
+const TEST_TOOLS: [(&str, &str); 5] = [
+    ("tshark", "tshark"),
+    ("tcpdump", "tcpdump"),
+    ("ip", "iproute2"),
+    ("ethtool", "ethtool"),
+    ("tmux", "tmux"),
+];
+
+/// Installs the programs the integration tests call.
+///
+/// # Errors
+/// Names the missing packages when they cannot be installed.
+pub(super) fn ensure_test_tools() -> Result<()> {
+    let missing: Vec<&str> =
+        TEST_TOOLS.iter().filter(|(program, _)| !has_program(program)).map(|(_, package)| *package).collect();
+    if missing.is_empty() {
+        say("test tools: all there");
+        return Ok(());
+    }
+    install("the tests", &missing)
+}
+
+/// Installs those of the packages that dpkg does not know as installed.
+///
+/// # Errors
+/// Names the missing packages when they cannot be installed.
+pub(super) fn ensure(purpose: &str, packages: &[&str]) -> Result<()> {
+    let missing: Vec<&str> = packages.iter().copied().filter(|package| !is_installed(package)).collect();
+    if missing.is_empty() { Ok(()) } else { install(purpose, &missing) }
+}
+
+fn is_installed(package: &str) -> bool {
+    output_of(Command::new("dpkg-query").args(["--show", "--showformat=${db:Status-Status}", package]))
+        .is_some_and(|status| status == "installed")
+}
+
+fn install(purpose: &str, packages: &[&str]) -> Result<()> {
+    let names = packages.join(" ");
+    if !has_program("apt-get") {
+        bail!(
+            "{purpose} needs {names} (names of the Debian packages): install them with your package manager"
+        );
+    }
+    if root_prefix().is_none() {
+        bail!(
+            "{purpose} needs packages, and this is neither root nor a machine with sudo: as root, run `apt-get install {names}`"
+        );
+    }
+    step(&format!("installing {names} for {purpose}"), || {
+        // Whether others than root may capture is the owner's decision: no is the package's default.
+        preseed("wireshark-common wireshark-common/install-setuid boolean false\n", packages);
+        apt(&["update", "--quiet=2"])?;
+        let mut args = vec!["install", "--yes", "--quiet=2", "--no-install-recommends"];
+        args.extend(packages);
+        apt(&args)
+    })
+    .with_context(|| format!("{names} could not be installed"))
+}
+
+fn apt(args: &[&str]) -> Result<()> {
+    let mut command = root_command("env", "apt-get")?;
+    run(command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]).args(args).stdin(Stdio::null()))
+}
+
+/// Answers tshark's installation question beforehand. A failure is no loss: the front end that
+/// asks nothing takes the default.
+fn preseed(answers: &str, packages: &[&str]) {
+    use std::io::Write as _;
+    if !packages.contains(&"tshark") || !has_program("debconf-set-selections") {
+        return;
+    }
+    let child = root_command("debconf-set-selections", "answering tshark's installation question")
+        .and_then(|mut command| command.stdin(Stdio::piped()).spawn().map_err(Into::into));
+    if let Ok(mut child) = child {
+        if let Some(mut stdin) = child.stdin.take() {
+            let _ = stdin.write_all(answers.as_bytes());
+        }
+        let _ = child.wait();
+    }
+}

@@ -1,0 +1,50 @@
+//! The first recipe: a rustup toolchain, and a bpf-linker that uses the compiler's own LLVM.
+
+use super::check_compiler;
+use super::linker::Linker;
+use crate::ebpf_toolchain::EbpfToolchain;
+use crate::recipe::{LLVM_MAJOR, PINNED_NIGHTLY, candidates};
+use crate::run::{output_of, run, say, step};
+use anyhow::{Context as _, Result, bail};
+use std::process::{Command, Stdio};
+
+/// Needs no LLVM of the system: it borrows the one inside the compiler that runs it.
+const LINKER: Linker = Linker { version: "0.10.3", args: &[], env: &[] };
+
+/// Installs what this recipe lacks.
+///
+/// # Errors
+/// No fitting toolchain can be had, or bpf-linker does not build.
+pub(super) fn install() -> Result<EbpfToolchain> {
+    let toolchain = compiler()?;
+    let linker_dir = LINKER.install(&toolchain)?;
+    say(&format!(
+        "eBPF toolchain: rustup's {toolchain} (LLVM {LLVM_MAJOR}) with bpf-linker {} in {}",
+        LINKER.version,
+        linker_dir.display()
+    ));
+    Ok(EbpfToolchain { toolchain, linker_dir })
+}
+
+fn compiler() -> Result<String> {
+    if check_compiler(PINNED_NIGHTLY).is_ok() {
+        return Ok(PINNED_NIGHTLY.to_owned());
+    }
+    let installed = step(&format!("rustup toolchain install {PINNED_NIGHTLY}"), || {
+        run(Command::new("rustup")
+            .args(["toolchain", "install", PINNED_NIGHTLY, "--profile", "minimal"])
+            .args(["--component", "rust-src", "--no-self-update"])
+            .stdin(Stdio::null()))?;
+        check_compiler(PINNED_NIGHTLY)
+    });
+    let Err(error) = installed else { return Ok(PINNED_NIGHTLY.to_owned()) };
+    say(&format!("{PINNED_NIGHTLY} cannot be had ({error:#}); looking at the installed toolchains"));
+    let list = output_of(Command::new("rustup").args(["toolchain", "list"]))
+        .context("rustup lists no toolchains")?;
+    match candidates(&list).into_iter().find(|name| check_compiler(name).is_ok()) {
+        Some(name) => Ok(name),
+        None => bail!(
+            "{PINNED_NIGHTLY} cannot be installed, and no installed toolchain has LLVM {LLVM_MAJOR} and rust-src"
+        ),
+    }
+}

@@ -1,0 +1,171 @@
+//! `cargo xtask test`: every test there is, also those that need root and eBPF.
+
+use crate::build::with_ebpf;
+use crate::ebpf_toolchain::EbpfToolchain;
+use crate::run::{cargo, is_ci, is_root, root_prefix, run, run_watched, say, step, target_dir};
+use crate::setup;
+use anyhow::{Result, bail};
+use std::env;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+/// What the tests are told, and what must survive sudo's cleaning of the environment.
+const PASSED_ON: [&str; 2] = ["CI", "RUST_BACKTRACE"];
+
+/// What has been run so far.
+#[derive(Default)]
+struct Tally {
+    failed: Vec<String>,
+    skipped: Vec<String>,
+}
+
+impl Tally {
+    /// Runs one set of tests. A failure is kept for the end, so that one run shows all of them.
+    fn tests(&mut self, name: &str, command: &mut Command) {
+        let result = step(name, || run_watched(command, |line| self.skipped.extend(skip_line(line))));
+        if let Err(error) = result {
+            self.failed.push(format!("{name}: {error:#}"));
+        }
+    }
+
+    fn skip(&mut self, what: &str, why: &str) {
+        let line = format!("SKIP {what}: {why}");
+        say(&line);
+        self.skipped.push(line);
+    }
+
+    fn finish(self) -> Result<()> {
+        for line in &self.skipped {
+            say(line);
+        }
+        say(&format!("{} skipped", self.skipped.len()));
+        if self.failed.is_empty() {
+            say("all tests passed");
+            return Ok(());
+        }
+        bail!("{} of the test runs failed:\n  {}", self.failed.len(), self.failed.join("\n  "))
+    }
+}
+
+/// Sets up and runs every test.
+///
+/// # Errors
+/// Names the sets of tests that failed. With `CI=true` also when something cannot be set up, which
+/// else skips the tests that need it.
+pub(crate) fn test() -> Result<()> {
+    let mut tally = Tally::default();
+    if let Err(error) = setup::test_tools() {
+        // Under CI the tests that miss a tool fail by themselves.
+        tally.skip("tests that call other programs", &format!("{error:#}"));
+    }
+    let toolchain = match setup::ebpf_toolchain() {
+        Ok(toolchain) => Some(toolchain),
+        Err(error) if is_ci() => return Err(error),
+        Err(error) => {
+            tally.skip("tests of the kernel programs", &format!("{error:#}"));
+            None
+        }
+    };
+    tally.tests("tests without `live`", cargo().args(["test", "--no-fail-fast", "--", "--show-output"]));
+    if let Some(toolchain) = &toolchain {
+        tally.tests(
+            "tests with `live`",
+            with_ebpf(&mut cargo(), toolchain).args([
+                "test",
+                "--no-fail-fast",
+                "-p",
+                "rocescope",
+                "--features",
+                "live",
+                "--",
+                "--show-output",
+            ]),
+        );
+    }
+    match binary(toolchain.as_ref()) {
+        Ok(binary) => integration(&mut tally, toolchain.as_ref(), &binary),
+        Err(error) => tally.failed.push(format!("{error:#}")),
+    }
+    tally.finish()
+}
+
+/// Builds the program that the integration tests run.
+fn binary(toolchain: Option<&EbpfToolchain>) -> Result<OsString> {
+    step("building rocescope for the integration tests", || {
+        let mut command = cargo();
+        command.args(["build", "--profile", "checked", "-p", "rocescope"]);
+        if let Some(toolchain) = toolchain {
+            with_ebpf(&mut command, toolchain).args(["--features", "live,test-clock"]);
+        }
+        run(&mut command)
+    })?;
+    Ok(target_dir().join("checked/rocescope").into_os_string())
+}
+
+/// Builds the integration tests as this user and runs them as root: they make network namespaces
+/// and load programs into the kernel.
+fn integration(tally: &mut Tally, toolchain: Option<&EbpfToolchain>, binary: &OsString) {
+    let mut command = cargo();
+    command.env("ROCESCOPE_BIN", binary);
+    if let Some(toolchain) = toolchain {
+        with_ebpf(&mut command, toolchain);
+    }
+    command.args(["test", "--no-fail-fast", "--profile", "checked", "-p", "rocescope-tests"]);
+    match root_prefix() {
+        Some([]) => {}
+        Some([sudo, ..]) => {
+            say("using sudo: the integration tests need root");
+            let passed_on = PASSED_ON.iter().filter_map(|name| Some((*name, env::var(name).ok()?)));
+            command.arg("--config").arg(runner(sudo, Path::new(binary), passed_on));
+        }
+        None => {
+            tally.skip("integration tests that need root", "this is neither root nor a machine with sudo");
+        }
+    }
+    let name = if is_root() { "integration tests" } else { "integration tests (built as this user)" };
+    tally.tests(name, command.args(["--", "--show-output"]));
+}
+
+/// Setting that makes cargo start test programs through sudo, with the environment they need. It
+/// holds for any architecture, which a `CARGO_TARGET_*_RUNNER` variable does not.
+fn runner<'a>(sudo: &str, binary: &Path, environment: impl Iterator<Item = (&'a str, String)>) -> String {
+    let mut words = vec![sudo.to_owned(), "env".to_owned()];
+    words.push(format!("ROCESCOPE_BIN={}", binary.display()));
+    words.extend(environment.map(|(name, value)| format!("{name}={value}")));
+    let words: Vec<String> = words.iter().map(|word| toml_string(word)).collect();
+    format!("target.'cfg(unix)'.runner = [{}]", words.join(", "))
+}
+
+fn toml_string(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// The line when it is one with which a test says what it did not do.
+fn skip_line(line: &str) -> Option<String> {
+    let line = line.trim();
+    let rest = line.strip_prefix("SKIP")?;
+    (rest.is_empty() || rest.starts_with([' ', ':'])).then(|| line.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skip_lines_are_found() {
+        assert_eq!(skip_line("SKIP: no tshark").as_deref(), Some("SKIP: no tshark"));
+        assert_eq!(skip_line("  SKIP needs root\n").as_deref(), Some("SKIP needs root"));
+        assert_eq!(skip_line("SKIPPED frames: 3"), None);
+        assert_eq!(skip_line("test skip_line ... ok"), None);
+    }
+
+    #[test]
+    fn runner_passes_the_environment_through_sudo() {
+        let setting = runner("sudo", Path::new("/t a/r\"b"), [("CI", "true".to_owned())].into_iter());
+        assert_eq!(
+            setting,
+            r#"target.'cfg(unix)'.runner = ["sudo", "env", "ROCESCOPE_BIN=/t a/r\"b", "CI=true"]"#
+        );
+    }
+}
