@@ -77,10 +77,10 @@ fn replay(args: ReplayArgs) -> Result<()> {
     let output = output(&args.view);
     let options = report_options(&args.view);
     let interval = args.view.interval;
+    let stream = args.files.iter().any(|file| file.as_os_str() == "-");
     let speed = args.speed.map_or_else(
         || {
             // A stream comes as it comes; someone who watches files wants to see them happen.
-            let stream = args.files.iter().any(|file| file.as_os_str() == "-");
             if output == Output::Tui && !stream { 1.0 } else { f64::INFINITY }
         },
         |speed| speed.0,
@@ -90,7 +90,8 @@ fn replay(args: ReplayArgs) -> Result<()> {
         Output::Text | Output::Json => Emit::AtEnd,
         Output::Jsonl => Emit::Every(interval),
     };
-    let interrupt = Interrupt::catch()?;
+    // The terminal view watches the signals itself: it has a terminal to put back in order.
+    let interrupt = if output == Output::Tui { None } else { Some(Interrupt::catch()?) };
     let feed = replay::start(replay::Options {
         files: args.files,
         taps: args.tap,
@@ -104,12 +105,10 @@ fn replay(args: ReplayArgs) -> Result<()> {
         emit,
         events: output == Output::Tui,
     })?;
-    if output == Output::Tui
-        && let Some(shown) = view::tui(&feed, &options, &interrupt)
-    {
-        return shown;
+    match interrupt {
+        None => view::tui(feed, &options, (!stream).then_some(speed)),
+        Some(interrupt) => drive::print(&feed, format(output), &options, &interrupt, None),
     }
-    drive::print(&feed, format(output), &options, &interrupt, None)
 }
 
 #[cfg(not(feature = "live"))]

@@ -22,12 +22,12 @@ const SEED: u64 = 4791;
 pub(super) fn live(args: LiveArgs) -> Result<()> {
     let netns = args.netns.as_deref().map(live::netns).transpose()?;
     let config = Config { interfaces: args.interface, netns, ..config(&args.attach, &args.view)? };
-    let interrupt = Interrupt::catch()?;
-    show(live::start(config)?, &args.view, &interrupt)
+    let interrupt = interrupt(&args.view)?;
+    show(live::start(config)?, &args.view, interrupt)
 }
 
 pub(super) fn demo(args: DemoArgs) -> Result<()> {
-    let interrupt = Interrupt::catch()?;
+    let interrupt = interrupt(&args.view)?;
     let stage = Stage::new()?;
     let mut config = Config {
         interfaces: stage.interfaces().to_vec(),
@@ -43,7 +43,7 @@ pub(super) fn demo(args: DemoArgs) -> Result<()> {
     let limit = config.duration;
     let running = live::start(config)?;
     let player = stage.start(Scenario::new(SEED, cycle), limit)?;
-    let shown = show(running, &args.view, &interrupt);
+    let shown = show(running, &args.view, interrupt);
     player.stop();
     let played = player.join();
     shown?;
@@ -79,20 +79,28 @@ fn config(attach: &AttachArgs, view: &ViewArgs) -> Result<Config> {
     })
 }
 
-fn show(running: Running, view: &ViewArgs, interrupt: &Interrupt) -> Result<()> {
+/// Signals are caught for reports; the terminal view watches them itself.
+fn interrupt(view: &ViewArgs) -> Result<Option<Interrupt>> {
+    if output(view) == Output::Tui { Ok(None) } else { Interrupt::catch().map(Some) }
+}
+
+/// Shows the source until its end or the user's, and waits until everything is detached.
+fn show(running: Running, view: &ViewArgs, interrupt: Option<Interrupt>) -> Result<()> {
+    let Running { feed, thread, hooks, interfaces } = running;
     let mut options = report_options(view);
-    options.imbalance_all_links = running.interfaces > 1;
-    let output = output(view);
-    let shown = if output == Output::Tui { view::tui(&running.feed, &options) } else { None };
-    let shown = match shown {
-        Some(shown) => shown,
-        None => {
-            for hook in &running.hooks {
+    options.imbalance_all_links = interfaces > 1;
+    let shown = match interrupt {
+        None => view::tui(feed, &options, None),
+        Some(interrupt) => {
+            for hook in &hooks {
                 drive::say(hook);
             }
-            drive::print(&running.feed, format(output), &options, interrupt)
+            let shown = drive::print(&feed, format(output(view)), &options, &interrupt, None);
+            drop(feed);
+            shown
         }
     };
-    running.join();
+    // The source's own end has been reported through the feed.
+    let _ = thread.join();
     shown
 }

@@ -73,15 +73,6 @@ pub struct Running {
 /// The largest flow table; beyond it the maps' sizes overflow what the kernel accepts.
 pub const MOST_FLOWS: u32 = 4_000_000;
 
-impl Running {
-    /// Waits until everything is detached.
-    pub fn join(self) {
-        drop(self.feed);
-        // The thread reports its own end through the feed.
-        let _ = self.thread.join();
-    }
-}
-
 /// Attaches, and starts the thread that counts. Notices say what was chosen and why.
 ///
 /// # Errors
