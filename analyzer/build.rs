@@ -85,6 +85,8 @@ mod live {
             // `core` must be built from source, which a compiler that is not a nightly allows only so.
             // It holds for the kernel programs alone: this process ends with their build.
             env::set_var("RUSTC_BOOTSTRAP", "1");
+            // Its progress lines would reach the user as warnings, again with every build.
+            env::set_var("CARGO_TERM_QUIET", "true");
         }
         Ok(())
     }

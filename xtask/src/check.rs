@@ -127,7 +127,7 @@ fn docs(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
         let mut command = cargo();
         command.env("RUSTDOCFLAGS", "-D warnings").args(["doc", "--no-deps"]).args(USER_SPACE);
         if let Some(ebpf) = ebpf {
-            with_ebpf(&mut command, ebpf).args(["--features", "rocescope/live"]);
+            with_ebpf(&mut command, ebpf).args(["--features", "rocescope/live,rocescope/test-clock"]);
         }
         run(&mut command)
     });

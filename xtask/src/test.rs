@@ -77,7 +77,8 @@ pub(crate) fn test() -> Result<()> {
                 "-p",
                 "rocescope",
                 "--features",
-                "live",
+                // The same features as the lints: one build of the kernel programs serves both.
+                "live,test-clock",
                 "--",
                 "--show-output",
             ]),
