@@ -9,13 +9,14 @@ use aya::maps::{MapData, RingBuf};
 use bytes::Bytes;
 use rocescope_common::abi::EventRecord;
 use rocescope_common::account::Event;
+use rocescope_common::wire::Reason;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use super::attach::{Attached, attach};
 use super::load::{LoadOptions, Programs};
-use super::tables::{Tables, fill_link, link_counters};
+use super::tables::{Reading, Tables, fill_link, link_counters};
 use super::{Config, event};
 use crate::feed::{Command, Tap, Update};
 use crate::host::clock::{WallClock, monotonic_ns};
@@ -136,7 +137,9 @@ impl Source {
 
     async fn pump(&mut self, tap: &Tap) -> Result<()> {
         let ring = self.programs.events.take().ok_or_else(|| anyhow!("the event ring is taken"))?;
-        let mut ring = AsyncFd::with_interest(ring, Interest::READABLE)
+        // SAFETY: the ring buffer owns its descriptor, gives it to nobody, and is dropped after it
+        // was deregistered.
+        let mut ring = unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }
             .context("the ring buffer of events cannot be waited for")?;
         let _log = log(&mut self.programs, self.config.log_level)?;
         let start = Instant::now();
@@ -173,8 +176,9 @@ impl Source {
                 if next_sample < now {
                     next_sample = now + self.config.interval;
                 }
+                // Read also when nobody looks: idle flows are retired on the way.
                 let sample = self.sample(true)?;
-                if !tap.sample(sample) {
+                if self.config.samples && !tap.sample(sample) {
                     return Ok(());
                 }
             }
@@ -311,6 +315,19 @@ impl Source {
                 flow.stats.last_ce_ns = self.clock.unix_ns(flow.stats.last_ce_ns);
             }
         }
+        if let Some(filter) = &self.config.filter {
+            let Reading { flows, extra } = &mut reading;
+            flows.retain(|flow| {
+                let Some(link) = links.get_mut(usize::from(flow.key.link)) else { return true };
+                let shown = filter.flow(flow, extra.get(&flow.slot), &link.name);
+                if !shown {
+                    let filtered = &mut link.skipped[Reason::Filtered as usize];
+                    filtered.packets += flow.stats.packets;
+                    filtered.bytes += flow.stats.bytes;
+                }
+                shown
+            });
+        }
         let tuples = self.tables.tuples();
         let retired_tuples: Vec<RetiredTuple> =
             tuples.tuples().iter().map(|t| RetiredTuple { link: place(t.link), ..*t }).collect();
@@ -385,7 +402,8 @@ fn log(programs: &mut Programs, level: u8) -> Result<Option<tokio::task::JoinHan
     }
     let logger = aya_log::EbpfLogger::init_with_logger(&mut programs.ebpf, event::StderrLog)
         .context("the log of the kernel programs cannot be read")?;
-    let mut logger = AsyncFd::with_interest(logger, Interest::READABLE)
+    // SAFETY: the logger owns its descriptor and is dropped after it was deregistered.
+    let mut logger = unsafe { AsyncFd::register_with_interest(logger, Interest::READABLE) }
         .context("the log of the kernel programs cannot be waited for")?;
     Ok(Some(tokio::spawn(async move {
         while let Ok(mut guard) = logger.readable_mut().await {
