@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
+use rocescope_common::wire::frame::{Full, Kernel, Tag};
+use rocescope_common::wire::{Entry, Meta, Reason, parse};
 
 use crate::capture_file::{ETHERNET, Order, Pcap};
 use crate::craft::{self, Mac, Net, Transport};
@@ -28,6 +30,7 @@ pub fn whole(mtu: u32) -> Result<Vec<Vec<u8>>> {
         frames.extend(whole_frames(&path)?);
     }
     frames.extend(tagged());
+    frames.extend(long());
     frames.retain(|frame| (14..=mtu as usize + 14).contains(&frame.len()));
     Ok(frames)
 }
@@ -58,6 +61,37 @@ fn tagged() -> Vec<Vec<u8>> {
         frames.push(frame(tag(0x88A8, 700, &packet(0x506, psn))));
     }
     frames
+}
+
+/// From a full frame of the usual MTU to one of 9000, and beyond what one page holds.
+fn long() -> Vec<Vec<u8>> {
+    // 14 Ethernet, 20 IPv4, 8 UDP, 12 BTH, 4 ICRC.
+    const AROUND: usize = 58;
+    let frame = |length: usize, psn| {
+        // A length that is no multiple of four is reached with padding that is not said to be any.
+        let transport = Transport { pad: Some(0), ..Transport::new(0x01, 0x601, psn) };
+        let transport = transport.payload(vec![9; length - AROUND]);
+        let packet = Net::v4([10, 9, 1, 1], [10, 9, 1, 2]).tos(2).roce(49_153, &transport);
+        craft::ethernet(Mac::SRC, Mac::DST, &packet)
+    };
+    let lengths = [1513, 1514, 1515, 2048, 3498, 3512, 3513, 4095, 4096, 4097, 6000, 8192, 9013, 9014];
+    let mut psn = 0;
+    let mut next = |length| {
+        psn += 1;
+        frame(length, psn)
+    };
+    lengths.into_iter().cycle().take(4 * lengths.len()).map(&mut next).collect()
+}
+
+/// Whether the kernel programs see a tunnel that they do not take apart where replay finds RoCE: they
+/// go through one VXLAN, GRE or ERSPAN, replay through four tunnels of any kind.
+#[must_use]
+pub fn is_deep(frame: &[u8]) -> bool {
+    let wire_len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+    let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len, tag: Tag::NONE };
+    let unparsed = Some(Reason::TunnelUnparsed);
+    parse::<Kernel>(&frame, meta, &mut ()).err() == unparsed
+        && parse::<Full>(&frame, meta, &mut ()).err() != unparsed
 }
 
 /// SENDs of `flows` queue pairs in turn, all in order.
