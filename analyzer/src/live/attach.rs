@@ -21,7 +21,6 @@ pub struct Attached {
     links: Vec<Hold>,
     /// Set where the clsact qdisc is ours, to be removed with the last filter.
     clsact: bool,
-    #[expect(dead_code, reason = "held for its drop")]
     promiscuous: Option<Promiscuous>,
 }
 
