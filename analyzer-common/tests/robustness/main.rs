@@ -3,6 +3,10 @@
 //!
 //! Arithmetic is checked in this build, so an overflow is a panic, too. Everything follows from
 //! fixed seeds; `fuzz/` looks for what these do not find.
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "frames are short, and of random numbers any bits will do"
+)]
 
 mod frames;
 mod random;
@@ -184,7 +188,7 @@ fn every_way_to_cut_a_frame() {
 #[test]
 fn random_bytes() {
     let mut random = Random::new(1);
-    for _ in 0..200_000 {
+    for _ in 0..100_000 {
         let len = random.below(200);
         let bytes = random.bytes(len);
         let meta = any_meta(&mut random, len);
@@ -200,7 +204,7 @@ fn changed_frames() {
     let mut random = Random::new(2);
     let samples = frames::roce();
     let mut roce = 0;
-    for _ in 0..200_000 {
+    for _ in 0..100_000 {
         let sample = random.below(samples.len());
         let bytes = mutated(&mut random, &samples[sample].bytes);
         if bytes.is_empty() {
@@ -214,7 +218,7 @@ fn changed_frames() {
             assert_eq!(FlowKey::of(&cut, 3), FlowKey::of(&whole, 3));
         }
     }
-    assert!(roce > 50_000, "only {roce} frames were RoCE: the test looks at little else than refusals");
+    assert!(roce > 25_000, "only {roce} frames were RoCE: the test looks at little else than refusals");
 }
 
 #[test]
@@ -291,7 +295,7 @@ fn sums_of_flows_come_out_even() {
     let samples = frames::roce();
     let mut flows: HashMap<FlowKey, (FlowStats, Beside)> = HashMap::new();
     let mut packets = 0u64;
-    for _ in 0..300_000 {
+    for _ in 0..150_000 {
         let sample = &samples[random.below(samples.len())];
         let bytes =
             if random.below(3) == 0 { mutated(&mut random, &sample.bytes) } else { sample.bytes.clone() };
@@ -323,7 +327,7 @@ fn sums_of_flows_come_out_even() {
         assert_eq!(outcome.missing > 0, outcome.events & Event::GAP != 0);
         assert!(!outcome.other_port || frame.roce_version == 2);
     }
-    assert!(packets > 200_000 && flows.len() > 10, "{packets} packets in {} flows", flows.len());
+    assert!(packets > 100_000 && flows.len() > 10, "{packets} packets in {} flows", flows.len());
     for (stats, beside) in flows.values() {
         check_flow(stats, beside);
     }
