@@ -136,7 +136,7 @@ impl Source {
     }
 
     async fn pump(&mut self, tap: &Tap) -> Result<()> {
-        let ring = self.programs.events.take().ok_or_else(|| anyhow!("the event ring is taken"))?;
+        let ring = self.programs.take_events().ok_or_else(|| anyhow!("the event ring is taken"))?;
         let mut ring = AsyncFd::with_interest(ring, Interest::READABLE)
             .context("the ring buffer of events cannot be waited for")?;
         let _log = log(&mut self.programs, self.config.log_level)?;
