@@ -1,15 +1,17 @@
 //! The command line.
 
 mod args;
+#[cfg(feature = "live")]
+mod live;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Parser as _;
 use clap::error::ErrorKind;
 
-pub use args::{Args, DemoArgs, Hook, LiveArgs, Output, ReplayArgs, SpeedArg, Verb, ViewArgs, XdpModeArg};
+pub use args::{Args, AttachArgs, DemoArgs, LiveArgs, Output, ReplayArgs, SpeedArg, Verb, ViewArgs};
 
 use crate::drive::{self, Format, Interrupt};
 use crate::replay::{self, Emit};
@@ -25,8 +27,12 @@ pub fn main() -> ExitCode {
     };
     let result = match args.verb {
         Verb::Replay(args) => self::replay(args),
-        Verb::Live(args) => live(args),
-        Verb::Demo(args) => demo(args),
+        #[cfg(feature = "live")]
+        Verb::Live(args) => live::live(args),
+        #[cfg(feature = "live")]
+        Verb::Demo(args) => live::demo(&args),
+        #[cfg(not(feature = "live"))]
+        Verb::Live(_) | Verb::Demo(_) => Err(anyhow::anyhow!(NO_KERNEL_SIDE)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -71,10 +77,10 @@ fn replay(args: ReplayArgs) -> Result<()> {
     let output = output(&args.view);
     let options = report_options(&args.view);
     let interval = args.view.interval;
+    let stream = args.files.iter().any(|file| file.as_os_str() == "-");
     let speed = args.speed.map_or_else(
         || {
             // A stream comes as it comes; someone who watches files wants to see them happen.
-            let stream = args.files.iter().any(|file| file.as_os_str() == "-");
             if output == Output::Tui && !stream { 1.0 } else { f64::INFINITY }
         },
         |speed| speed.0,
@@ -84,7 +90,8 @@ fn replay(args: ReplayArgs) -> Result<()> {
         Output::Text | Output::Json => Emit::AtEnd,
         Output::Jsonl => Emit::Every(interval),
     };
-    let interrupt = Interrupt::catch()?;
+    // The terminal view watches the signals itself: it has a terminal to put back in order.
+    let interrupt = if output == Output::Tui { None } else { Some(Interrupt::catch()?) };
     let feed = replay::start(replay::Options {
         files: args.files,
         taps: args.tap,
@@ -98,35 +105,11 @@ fn replay(args: ReplayArgs) -> Result<()> {
         emit,
         events: output == Output::Tui,
     })?;
-    if output == Output::Tui
-        && let Some(shown) = view::tui(&feed, &options)
-    {
-        return shown;
+    match interrupt {
+        None => view::tui(feed, &options, (!stream).then_some(speed)),
+        Some(interrupt) => drive::print(&feed, format(output), &options, &interrupt, None),
     }
-    drive::print(&feed, format(output), &options, &interrupt)
 }
 
 #[cfg(not(feature = "live"))]
 const NO_KERNEL_SIDE: &str = "this build has no kernel side: build with `cargo xtask build`";
-
-#[cfg(not(feature = "live"))]
-fn live(_: LiveArgs) -> Result<()> {
-    bail!(NO_KERNEL_SIDE)
-}
-
-#[cfg(not(feature = "live"))]
-fn demo(_: DemoArgs) -> Result<()> {
-    bail!(NO_KERNEL_SIDE)
-}
-
-/// Where the kernel side starts: makes a feed, to be shown like a replay's.
-#[cfg(feature = "live")]
-fn live(_: LiveArgs) -> Result<()> {
-    bail!("the kernel side is not connected to the command yet")
-}
-
-/// Where the demo starts.
-#[cfg(feature = "live")]
-fn demo(_: DemoArgs) -> Result<()> {
-    bail!("the demo is not connected to the command yet")
-}

@@ -1,10 +1,10 @@
 //! Takes a feed to its end and prints reports.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -57,16 +57,26 @@ impl Interrupt {
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Prints what `feed` has to say, to standard output in `format` and to standard error in
-/// sentences. Returns when it ended, or was interrupted, or nobody reads the output any more.
+/// sentences. Returns when it ended, or was interrupted, or nobody reads the output any more. `limit`
+/// ends the run by the clock, as `interrupt` does.
 ///
 /// # Errors
 /// The source's, and when the output cannot be written.
-pub fn print(feed: &Feed, format: Format, options: &report::Options, interrupt: &Interrupt) -> Result<()> {
-    let mut out = io::stdout().lock();
+pub fn print(
+    feed: &Feed,
+    format: Format,
+    options: &report::Options,
+    interrupt: &Interrupt,
+    limit: Option<Duration>,
+) -> Result<()> {
+    let start = Instant::now();
+    // Standard output by itself would write every line of a long report alone.
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let mut latest: Option<Box<Sample>> = None;
     let mut stopping = false;
     let ended = loop {
-        if interrupt.is_set() && !stopping {
+        let over = limit.is_some_and(|limit| start.elapsed() >= limit);
+        if (over || interrupt.is_set()) && !stopping {
             stopping = true;
             // A source that is gone has ended, which the next update says.
             let _ = feed.commands.send(Command::Stop);
@@ -81,10 +91,10 @@ pub fn print(feed: &Feed, format: Format, options: &report::Options, interrupt: 
                 }
                 latest = Some(sample);
             }
-            Ok(Update::Events(_)) => {}
             Ok(Update::Notice(notice)) => say(&notice),
             Ok(Update::Ended(result)) => break result,
-            Err(RecvTimeoutError::Timeout) => {}
+            // A report counts, it does not tell what happened when.
+            Ok(Update::Events(_)) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 break Err(anyhow!("the source of packets broke off without a word; please report this"));
             }

@@ -85,7 +85,7 @@ impl Filter {
     /// Whether a flow is wanted: tests of port and opcode hold when any of its packets has them.
     #[must_use]
     pub fn flow(&self, flow: &FlowSample, extra: Option<&Extra>, link: &str) -> bool {
-        self.expr.holds(&Flow { flow, extra, link })
+        self.expr.holds(&Flow { sample: flow, extra, link })
     }
 }
 
@@ -135,19 +135,19 @@ impl Subject for Packet<'_> {
 }
 
 struct Flow<'a> {
-    flow: &'a FlowSample,
+    sample: &'a FlowSample,
     extra: Option<&'a Extra>,
     link: &'a str,
 }
 
 impl Subject for Flow<'_> {
     fn addresses(&self) -> (u8, Addr, Addr) {
-        let key = &self.flow.key;
+        let key = &self.sample.key;
         (key.family, key.src, key.dst)
     }
 
     fn dest_qp(&self) -> u32 {
-        self.flow.key.dest_qp
+        self.sample.key.dest_qp
     }
 
     fn link(&self) -> &str {
@@ -155,13 +155,13 @@ impl Subject for Flow<'_> {
     }
 
     fn port(&self, port: u16) -> bool {
-        let stats = &self.flow.stats;
+        let stats = &self.sample.stats;
         (stats.src_port == port && stats.first_port_packets() > 0)
             || self.extra.is_some_and(|extra| extra.ports.iter().any(|(p, _)| *p == port))
     }
 
     fn opcode(&self, wanted: &[bool; 256]) -> bool {
-        let stats = &self.flow.stats;
+        let stats = &self.sample.stats;
         let has = |code: u8| wanted[usize::from(code)];
         let own = (0u8..32).zip(stats.opcodes).any(|(low, packets)| {
             // Without a transport there are only CNPs, and the counts are zero.

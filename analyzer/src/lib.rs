@@ -13,11 +13,13 @@ pub mod filter;
 pub mod host;
 #[cfg(feature = "live")]
 pub mod live;
+pub mod model;
 pub mod peers;
 pub mod replay;
 pub mod report;
 pub mod retire;
 pub mod sample;
 pub mod table;
+pub mod tui;
 pub mod units;
 pub mod view;

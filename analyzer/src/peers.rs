@@ -32,7 +32,7 @@ struct Request {
 pub struct Peers {
     requests: HashMap<Request, u32, State>,
     order: VecDeque<Request>,
-    peers: HashMap<PeerKey, u32, State>,
+    known: HashMap<PeerKey, u32, State>,
 }
 
 impl Peers {
@@ -63,15 +63,15 @@ impl Peers {
     }
 
     fn insert(&mut self, key: PeerKey, qp: u32) {
-        if self.peers.len() < MAX_PEERS || self.peers.contains_key(&key) {
-            self.peers.insert(key, qp);
+        if self.known.len() < MAX_PEERS || self.known.contains_key(&key) {
+            self.known.insert(key, qp);
         }
     }
 
     /// The queue pair at the sending end, by the direction of the packets.
     #[must_use]
     pub fn peers(&self) -> &HashMap<PeerKey, u32, State> {
-        &self.peers
+        &self.known
     }
 }
 

@@ -7,6 +7,7 @@ use anyhow::Result;
 use crate::feed::Feed;
 use crate::report::{self, Report};
 use crate::sample::Sample;
+use crate::tui;
 
 /// Prints a report once: `text`.
 ///
@@ -41,8 +42,11 @@ pub fn json_line(sample: &Sample, options: &report::Options, out: &mut impl Writ
     report::json::write_line(&Report::build(sample, options), out)
 }
 
-/// Shows a feed in the terminal until the user leaves. `None` when this build cannot.
-#[must_use]
-pub fn tui(_feed: &Feed, _options: &report::Options) -> Option<Result<()>> {
-    None
+/// Shows a feed in the terminal until the user leaves. `speed` is that of a replay whose speed can
+/// be changed.
+///
+/// # Errors
+/// The source's, and when the terminal cannot be used.
+pub fn tui(feed: Feed, options: &report::Options, speed: Option<f64>) -> Result<()> {
+    tui::run(feed, tui::Options { report: options.clone(), speed, ..tui::Options::from_env() })
 }

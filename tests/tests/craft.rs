@@ -24,12 +24,12 @@ impl Trace for Layers {
 fn parsed_from(bytes: &[u8], entry: Entry, offset: usize) -> (Frame, String) {
     let mut layers = Layers(Vec::new());
     let wire_len = u32::try_from(bytes.len()).unwrap();
-    let frame = parse::<Full>(&bytes, Meta { entry, offset, wire_len, tag: Tag::None }, &mut layers).unwrap();
+    let frame = parse::<Full>(&bytes, Meta { entry, offset, wire_len, tag: Tag::NONE }, &mut layers).unwrap();
     (frame, layers.0.join(":"))
 }
 
 fn parsed(bytes: &[u8]) -> (Frame, String) {
-    parsed_from(bytes, Entry::Ethernet, 0)
+    parsed_from(bytes, Entry::ETHERNET, 0)
 }
 
 fn hex(text: &str) -> Vec<u8> {
@@ -137,10 +137,10 @@ fn the_parser_reads_every_wrapper() {
 fn the_parser_reads_cooked_captures_and_rocev1() {
     let packet = v4().roce(50_000, &write());
     let bytes = sll(4, &packet);
-    let (frame, _) = parsed_from(&bytes, Entry::Ethertype(packet.ethertype), 16);
+    let (frame, _) = parsed_from(&bytes, Entry::ethertype(packet.ethertype), 16);
     assert_eq!((frame.psn, icrc::check(&bytes, &frame)), (0xFF_FFFE, Some(true)));
     let bytes = sll2(3, 0, &packet);
-    let (frame, _) = parsed_from(&bytes, Entry::Ethertype(packet.ethertype), 20);
+    let (frame, _) = parsed_from(&bytes, Entry::ethertype(packet.ethertype), 20);
     assert_eq!((frame.psn, icrc::check(&bytes, &frame)), (0xFF_FFFE, Some(true)));
 
     let ack = Transport::ack(0x109, 0xA7_88C0, 0, 5);

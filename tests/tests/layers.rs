@@ -68,16 +68,16 @@ impl Trace for Walked {
 fn parsed(link_type: u32, frame: &[u8], wire_len: u32) -> (String, Result<Frame, Reason>) {
     let mut path = Walked::default();
     let (entry, offset, tag) = match link_type {
-        1 => (Entry::Ethernet, 0, Tag::None),
+        1 => (Entry::ETHERNET, 0, Tag::NONE),
         101 => {
             path.0.push("raw");
-            (Entry::Ip, 0, Tag::Unknown)
+            (Entry::IP, 0, Tag::UNKNOWN)
         }
         113 | 276 => {
             let header = if link_type == 113 { cooked::sll(&frame) } else { cooked::sll2(&frame) };
             let header = header.expect("a whole cooked header");
             path.0.push("sll");
-            (Entry::Ethertype(header.ethertype), header.offset, Tag::None)
+            (Entry::ethertype(header.ethertype), header.offset, Tag::NONE)
         }
         other => panic!("link type {other}"),
     };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::filter::Filter;
+use crate::host::hook::{HookChoice, XdpModeChoice};
 use crate::replay::inputs::TapFiles;
 use crate::replay::time::{TimeSpec, parse_duration, parse_time};
 
@@ -60,11 +61,11 @@ pub struct LiveArgs {
 #[derive(Clone, Debug, ClapArgs)]
 pub struct AttachArgs {
     /// Ingress hook: auto is TC on physical interfaces, XDP on virtual ones
-    #[arg(long, value_enum, default_value_t = Hook::Auto)]
-    pub hook: Hook,
+    #[arg(long, value_enum, default_value_t = HookChoice::Auto)]
+    pub hook: HookChoice,
     /// Where XDP runs: in the driver, or behind it
-    #[arg(long, value_enum, default_value_t = XdpModeArg::Auto)]
-    pub xdp_mode: XdpModeArg,
+    #[arg(long, value_enum, default_value_t = XdpModeChoice::Auto)]
+    pub xdp_mode: XdpModeChoice,
     /// Leave promiscuous mode alone
     #[arg(long)]
     pub no_promisc: bool,
@@ -161,28 +162,6 @@ pub enum Output {
     Json,
     /// A report as one line of JSON per interval.
     Jsonl,
-}
-
-/// `--hook`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Hook {
-    /// By the kind of interface.
-    Auto,
-    /// XDP.
-    Xdp,
-    /// TC.
-    Tc,
-}
-
-/// `--xdp-mode`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum XdpModeArg {
-    /// What the interface can do.
-    Auto,
-    /// In the driver.
-    Native,
-    /// Behind the driver.
-    Generic,
 }
 
 /// `--speed`: data time per clock time, infinite for `max`.

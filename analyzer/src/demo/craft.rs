@@ -347,7 +347,7 @@ mod tests {
 
     fn parsed(bytes: &[u8]) -> Frame {
         let wire_len = u32::try_from(bytes.len()).unwrap();
-        let meta = Meta { entry: Entry::Ethernet, offset: 0, wire_len, tag: Tag::None };
+        let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len, tag: Tag::NONE };
         parse::<Full>(&bytes, meta, &mut ()).unwrap()
     }
 

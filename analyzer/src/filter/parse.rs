@@ -166,7 +166,7 @@ impl Parser<'_> {
         };
         let text = value.text.as_str();
         let number = |max: u32| number(text).filter(|n| *n <= max);
-        let test = match word {
+        let parsed = match word {
             "host" => net(text).map(Expr::Host),
             "src" => net(text).map(Expr::Src),
             "dst" => net(text).map(Expr::Dst),
@@ -175,18 +175,15 @@ impl Parser<'_> {
             "link" => Some(Expr::Link(text.to_owned())).filter(|_| value.quoted || !"()".contains(text)),
             _ => opcodes(text).map(Expr::Opcode),
         };
-        test.ok_or_else(|| self.error(&value, format!("expected {wanted} after `{word}`, found `{text}`")))
+        parsed.ok_or_else(|| self.error(&value, format!("expected {wanted} after `{word}`, found `{text}`")))
     }
 }
 
 fn one_or(mut list: Vec<Expr>, join: fn(Vec<Expr>) -> Expr) -> Expr {
-    match list.pop() {
-        Some(only) if list.is_empty() => only,
-        last => {
-            list.extend(last);
-            join(list)
-        }
+    if list.len() > 1 {
+        return join(list);
     }
+    list.pop().unwrap_or_else(|| join(Vec::new()))
 }
 
 const TESTS: [&str; 7] = ["host", "src", "dst", "qp", "port", "link", "opcode"];

@@ -93,7 +93,7 @@ impl LinkHash {
     /// When there are more interfaces than links.
     pub fn find(interfaces: &[u32]) -> Result<Self> {
         let most = MAX_LINKS / 2;
-        if interfaces.len() as u32 > most {
+        if interfaces.len() > most as usize {
             bail!("{} interfaces are too many: at most {most} can be watched in one run", interfaces.len());
         }
         // Odd multipliers by a fixed rule: the same interfaces give the same hash in every run.
@@ -138,7 +138,7 @@ pub struct Programs {
     pub(crate) flows: HashMap<MapData, Data<FlowKey>, u32>,
     pub(crate) free: Stack<MapData, u32>,
     pub(crate) links: PerCpuArray<MapData, Data<LinkCounters>>,
-    events: Option<RingBuf<MapData>>,
+    pub(crate) events: Option<RingBuf<MapData>>,
     /// How interfaces are numbered.
     pub hash: LinkHash,
     /// Size of the flow table.
@@ -175,10 +175,9 @@ impl Programs {
         let object = if options.test_clock { TEST_OBJECT } else { OBJECT };
         #[cfg(not(feature = "test-clock"))]
         let object = OBJECT;
-        let mut ebpf = loader.load(object).map_err(map_refused)?;
-        let mut take = |name: &str| {
-            ebpf.take_map(name).ok_or_else(|| anyhow!("the kernel programs have no map {name}"))
-        };
+        let mut ebpf = loader.load(object).map_err(|error| map_refused(&error))?;
+        let mut take =
+            |name: &str| ebpf.take_map(name).ok_or_else(|| anyhow!("the kernel programs have no map {name}"));
         let Map::Array(slots) = take(maps::SLOTS)? else { bail!("map {} is no array", maps::SLOTS) };
         let extra = take(maps::EXTRA)?;
         let Map::HashMap(extra_data) = &extra else { bail!("map {} is no hash", maps::EXTRA) };
@@ -212,11 +211,8 @@ impl Programs {
     /// # Errors
     /// When the kernel refuses it.
     pub fn xdp(&mut self, name: &str) -> Result<&mut Xdp> {
-        let program: &mut Xdp = self
-            .ebpf
-            .program_mut(name)
-            .ok_or_else(|| anyhow!("there is no program {name}"))?
-            .try_into()?;
+        let program: &mut Xdp =
+            self.ebpf.program_mut(name).ok_or_else(|| anyhow!("there is no program {name}"))?.try_into()?;
         if program.fd().is_err() {
             program.load().map_err(|error| refused(name, error))?;
         }
@@ -228,11 +224,8 @@ impl Programs {
     /// # Errors
     /// When the kernel refuses it.
     pub fn tc(&mut self, name: &str) -> Result<&mut SchedClassifier> {
-        let program: &mut SchedClassifier = self
-            .ebpf
-            .program_mut(name)
-            .ok_or_else(|| anyhow!("there is no program {name}"))?
-            .try_into()?;
+        let program: &mut SchedClassifier =
+            self.ebpf.program_mut(name).ok_or_else(|| anyhow!("there is no program {name}"))?.try_into()?;
         if program.fd().is_err() {
             program.load().map_err(|error| refused(name, error))?;
         }
@@ -267,8 +260,8 @@ impl Programs {
     }
 }
 
-fn map_refused(error: aya::EbpfError) -> anyhow::Error {
-    let text = chain(&error);
+fn map_refused(error: &aya::EbpfError) -> anyhow::Error {
+    let text = chain(error);
     anyhow!("the kernel refused the maps or programs: {text}; `--max-flows` makes the maps smaller")
 }
 

@@ -20,10 +20,15 @@ pub use load::{DEFAULT_MAX_FLOWS, LoadOptions, Programs};
 pub use tables::Tables;
 
 use crate::feed::{self, Feed};
+use crate::filter::Filter;
 use crate::host::hook::{HookChoice, XdpModeChoice};
 use crate::host::netns::NetNs;
 
 /// What to watch and how.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an independent switch of the user's or the view's"
+)]
 #[derive(Debug)]
 pub struct Config {
     /// Interfaces or RDMA devices; none means every interface that has an RDMA device.
@@ -42,6 +47,10 @@ pub struct Config {
     pub idle: Option<Duration>,
     /// Time between samples.
     pub interval: Duration,
+    /// Whether samples are wanted before the end.
+    pub samples: bool,
+    /// Which flows to show; `None` for all. The packets of the others are counted as filtered.
+    pub filter: Option<Filter>,
     /// When to end by itself.
     pub duration: Option<Duration>,
     /// Whether the programs send events (connection management is read from them too).
@@ -61,16 +70,12 @@ pub struct Running {
     pub thread: JoinHandle<()>,
     /// Which hook each interface got, a sentence each.
     pub hooks: Vec<String>,
+    /// How many interfaces are watched.
+    pub interfaces: usize,
 }
 
-impl Running {
-    /// Waits until everything is detached.
-    pub fn join(self) {
-        drop(self.feed);
-        // The thread reports its own end through the feed.
-        let _ = self.thread.join();
-    }
-}
+/// The largest flow table; beyond it the maps' sizes overflow what the kernel accepts.
+pub const MOST_FLOWS: u32 = 4_000_000;
 
 /// Attaches, and starts the thread that counts. Notices say what was chosen and why.
 ///
@@ -94,7 +99,7 @@ pub fn start(config: Config) -> Result<Running> {
         })
         .context("the thread of the live source could not be started")?;
     let hooks = ready_out.recv().map_err(|_| anyhow!("the live source broke off"))??;
-    Ok(Running { feed, thread, hooks })
+    Ok(Running { feed, thread, interfaces: hooks.len(), hooks })
 }
 
 /// Opens the network namespace that the user named.

@@ -9,13 +9,14 @@ use aya::maps::{MapData, RingBuf};
 use bytes::Bytes;
 use rocescope_common::abi::EventRecord;
 use rocescope_common::account::Event;
+use rocescope_common::wire::Reason;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use super::attach::{Attached, attach};
 use super::load::{LoadOptions, Programs};
-use super::tables::{Tables, fill_link, link_counters};
+use super::tables::{Reading, Tables, fill_link, link_counters};
 use super::{Config, event};
 use crate::feed::{Command, Tap, Update};
 use crate::host::clock::{WallClock, monotonic_ns};
@@ -77,8 +78,7 @@ impl Source {
         // Only counts for kernels that charge maps to this limit; loading tells if it matters.
         let _ = raise_memlock();
         let kernel = facts.version;
-        let mut options =
-            LoadOptions::new(&targets.iter().map(|t| t.interface.index).collect::<Vec<_>>());
+        let mut options = LoadOptions::new(&targets.iter().map(|t| t.interface.index).collect::<Vec<_>>());
         options.max_flows = config.max_flows;
         options.events = config.events;
         options.log_level = config.log_level;
@@ -136,8 +136,10 @@ impl Source {
     }
 
     async fn pump(&mut self, tap: &Tap) -> Result<()> {
-        let ring = self.programs.take_events().ok_or_else(|| anyhow!("the event ring is taken"))?;
-        let mut ring = AsyncFd::with_interest(ring, Interest::READABLE)
+        let ring = self.programs.events.take().ok_or_else(|| anyhow!("the event ring is taken"))?;
+        // SAFETY: the ring buffer owns its descriptor, gives it to nobody, and is dropped after it
+        // was deregistered.
+        let mut ring = unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }
             .context("the ring buffer of events cannot be waited for")?;
         let _log = log(&mut self.programs, self.config.log_level)?;
         let start = Instant::now();
@@ -160,7 +162,7 @@ impl Source {
             let now = Instant::now();
             if now >= next_look {
                 next_look = now + LOOK;
-                if self.told_to_stop(tap) || self.config.duration.is_some_and(|most| now - start >= most) {
+                if told_to_stop(tap) || self.config.duration.is_some_and(|most| now - start >= most) {
                     break;
                 }
                 self.look_for_removed(tap);
@@ -174,8 +176,9 @@ impl Source {
                 if next_sample < now {
                     next_sample = now + self.config.interval;
                 }
+                // Read also when nobody looks: idle flows are retired on the way.
                 let sample = self.sample(true)?;
-                if !tap.sample(sample) {
+                if self.config.samples && !tap.sample(sample) {
                     return Ok(());
                 }
             }
@@ -205,16 +208,6 @@ impl Source {
         let sample = self.sample(false)?;
         let _gone = tap.tell(Update::Sample(Box::new(sample)));
         Ok(())
-    }
-
-    fn told_to_stop(&self, tap: &Tap) -> bool {
-        loop {
-            match tap.commands.try_recv() {
-                Ok(Command::Stop) | Err(std::sync::mpsc::TryRecvError::Disconnected) => return true,
-                Ok(Command::Pause(_) | Command::Speed(_)) => {}
-                Err(std::sync::mpsc::TryRecvError::Empty) => return false,
-            }
-        }
     }
 
     /// Events for a view that wants them; false when it is gone.
@@ -312,6 +305,19 @@ impl Source {
                 flow.stats.last_ce_ns = self.clock.unix_ns(flow.stats.last_ce_ns);
             }
         }
+        if let Some(filter) = &self.config.filter {
+            let Reading { flows, extra } = &mut reading;
+            flows.retain(|flow| {
+                let Some(link) = links.get_mut(usize::from(flow.key.link)) else { return true };
+                let shown = filter.flow(flow, extra.get(&flow.slot), &link.name);
+                if !shown {
+                    let filtered = &mut link.skipped[Reason::Filtered as usize];
+                    filtered.packets += flow.stats.packets;
+                    filtered.bytes += flow.stats.bytes;
+                }
+                shown
+            });
+        }
         let tuples = self.tables.tuples();
         let retired_tuples: Vec<RetiredTuple> =
             tuples.tuples().iter().map(|t| RetiredTuple { link: place(t.link), ..*t }).collect();
@@ -379,6 +385,17 @@ impl Watched {
     }
 }
 
+/// Whether the view asked for the end, or is gone.
+fn told_to_stop(tap: &Tap) -> bool {
+    loop {
+        match tap.commands.try_recv() {
+            Ok(Command::Stop) | Err(std::sync::mpsc::TryRecvError::Disconnected) => return true,
+            Ok(Command::Pause(_) | Command::Speed(_)) => {}
+            Err(std::sync::mpsc::TryRecvError::Empty) => return false,
+        }
+    }
+}
+
 /// Carries the programs' own log to standard error, when it is on.
 fn log(programs: &mut Programs, level: u8) -> Result<Option<tokio::task::JoinHandle<()>>> {
     if level == 0 {
@@ -386,7 +403,8 @@ fn log(programs: &mut Programs, level: u8) -> Result<Option<tokio::task::JoinHan
     }
     let logger = aya_log::EbpfLogger::init_with_logger(&mut programs.ebpf, event::StderrLog)
         .context("the log of the kernel programs cannot be read")?;
-    let mut logger = AsyncFd::with_interest(logger, Interest::READABLE)
+    // SAFETY: the logger owns its descriptor and is dropped after it was deregistered.
+    let mut logger = unsafe { AsyncFd::register_with_interest(logger, Interest::READABLE) }
         .context("the log of the kernel programs cannot be waited for")?;
     Ok(Some(tokio::spawn(async move {
         while let Ok(mut guard) = logger.readable_mut().await {

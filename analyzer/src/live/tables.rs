@@ -144,12 +144,8 @@ fn needs_extra(stats: &FlowStats) -> bool {
 }
 
 fn clear(map: BorrowedFd<'_>, slot: u32) -> Result<()> {
-    let empty = FlowSlot {
-        lock: SpinLock::default(),
-        pad: 0,
-        key: FlowKey::default(),
-        stats: FlowStats::EMPTY,
-    };
+    let empty =
+        FlowSlot { lock: SpinLock::default(), pad: 0, key: FlowKey::default(), stats: FlowStats::EMPTY };
     bpf::set_array_value(map, slot, &empty).context("a retired flow's slot could not be cleared")
 }
 

@@ -97,8 +97,12 @@ struct Group {
 
 /// Files that belong together, in the order of their first member.
 fn groups(files: &[PathBuf]) -> Vec<Group> {
-    let mut order: Vec<(Option<PathBuf>, String)> = Vec::new();
-    let mut members: BTreeMap<(Option<PathBuf>, String), Vec<(String, PathBuf)>> = BTreeMap::new();
+    /// Folder and stem.
+    type Key = (Option<PathBuf>, String);
+    /// Rotation suffix and path.
+    type Member = (String, PathBuf);
+    let mut order: Vec<Key> = Vec::new();
+    let mut members: BTreeMap<Key, Vec<Member>> = BTreeMap::new();
     for file in files {
         let folder = file.parent().map(Path::to_path_buf);
         let (stem, part) = rotation(&file_name(file));

@@ -137,3 +137,6 @@ pub fn start(options: Options) -> Result<Feed> {
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,6 +69,8 @@ pub struct TapReader {
     reader: Option<Reader>,
     impatient: Option<Arc<AtomicBool>>,
     drops: Option<u64>,
+    /// The first frame was read when the file was opened.
+    primed: bool,
 }
 
 impl TapReader {
@@ -85,12 +87,18 @@ impl TapReader {
             reader: None,
             impatient: None,
             drops: None,
+            primed: false,
         };
         if let [file] = tap.files.as_slice() {
             if let Some(stream) = stream(file)? {
                 opened.stream = Some((display(file), stream));
             } else {
-                let reader = Reader::open(file)?;
+                let mut reader = Reader::open(file)?;
+                // Only with the first frame does a pcapng have an interface.
+                if let Some(record) = reader.next()? {
+                    opened.pending.keep(&record);
+                    opened.primed = true;
+                }
                 refuse_unreadable(&reader)?;
                 opened.reader = Some(reader);
             }
@@ -102,9 +110,9 @@ impl TapReader {
                 bail!("{}: a pipe cannot be joined with files into one tap", display(&file));
             }
             let mut reader = Reader::open(&file)?;
-            refuse_unreadable(&reader)?;
             // A file without frames has no place in time, and needs none.
             let first = reader.next()?.map_or(u64::MAX, |record| record.ts_ns);
+            refuse_unreadable(&reader)?;
             timed.push((first, file));
         }
         timed.sort_by_key(|(first, _)| *first);
@@ -129,9 +137,15 @@ impl TapReader {
     }
 
     /// Takes note of new interfaces. To be called after [`Turn::Later`] and at the end.
+    ///
+    /// # Errors
+    /// When none of the interfaces of a file can be read.
     pub fn learn(&mut self, table: &mut FlowTable, said: &mut Said) -> Result<()> {
         let Some(reader) = &self.reader else { return Ok(()) };
         let refused = self.links.learn(reader.interfaces(), table);
+        if !refused.is_empty() {
+            refuse_unreadable(reader)?;
+        }
         for link_type in &refused {
             said.notices.push(format!(
                 "{}: frames of link type {} ({link_type}) cannot be read; they are counted as \
@@ -140,16 +154,13 @@ impl TapReader {
                 link_type_name(*link_type)
             ));
         }
-        if !refused.is_empty() {
-            refuse_unreadable(reader)?;
-        }
         Ok(())
     }
 
-    /// Hands frames to `take` as long as `go_on` wants them, by time and number of frames so far.
+    /// Hands frames to `take` as long as `go_on` wants them by their times.
     ///
     /// # Errors
-    /// When the next file of the tap cannot be opened.
+    /// When a stream is no capture that can be read.
     #[inline]
     pub fn frames(
         &mut self,
@@ -157,9 +168,12 @@ impl TapReader {
         mut go_on: impl FnMut(u64) -> bool,
         mut take: impl FnMut(&mut TapLinks, &Record<'_>),
     ) -> Result<Turn> {
+        if std::mem::take(&mut self.primed) {
+            return Ok(Turn::Later);
+        }
         loop {
             let Some(reader) = &mut self.reader else {
-                match self.next_file()? {
+                match self.next_file(said)? {
                     None => continue,
                     Some(turn) => return Ok(turn),
                 }
@@ -205,7 +219,7 @@ impl TapReader {
 
     /// Opens what comes next. `None`: it is open.
     #[cold]
-    fn next_file(&mut self) -> Result<Option<Turn>> {
+    fn next_file(&mut self, said: &mut Said) -> Result<Option<Turn>> {
         if let Some((_, stream)) = &self.stream {
             if !stream.ready()? {
                 return Ok(Some(Turn::Wait));
@@ -221,7 +235,13 @@ impl TapReader {
         }
         let Some(file) = self.files.pop_front() else { return Ok(Some(Turn::Ended)) };
         self.links.next_file();
-        self.reader = Some(Reader::open(&file)?);
+        match Reader::open(&file) {
+            Ok(reader) => self.reader = Some(reader),
+            // It was there at the start: what was counted since is worth a report.
+            Err(error) => {
+                said.failure.get_or_insert(error);
+            }
+        }
         Ok(None)
     }
 }

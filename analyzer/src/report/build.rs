@@ -132,6 +132,12 @@ fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
         .collect()
 }
 
+/// How evenly links that share a load carry it: [`Report::imbalance`] alone.
+#[must_use]
+pub fn compare_links(sample: &Sample, options: &Options) -> Vec<Imbalance> {
+    imbalances(sample, &sums(sample), options)
+}
+
 fn imbalances(sample: &Sample, sums: &[LinkSum], options: &Options) -> Vec<Imbalance> {
     let loads: Vec<imbalance::Load<'_>> = sample
         .links

@@ -8,7 +8,9 @@ use crate::report::Entropy;
 use crate::report::flow::Ports;
 use crate::sample::{Sample, Tuple};
 
-pub(super) fn entropy(sample: &Sample) -> Entropy {
+/// Entropy over 5-tuples of everything that `sample` has counted.
+#[must_use]
+pub fn entropy(sample: &Sample) -> Entropy {
     let (weights, unattributed_bytes) = weights(sample);
     let five_tuples = weights.len() as u64;
     let source_ports = weights.iter().map(|(tuple, _)| tuple.src_port).collect::<BTreeSet<_>>().len() as u64;

@@ -24,6 +24,8 @@ use serde::{Serialize, Serializer};
 
 use crate::sample::{Direction, SourceKind};
 
+pub use build::compare_links as imbalance;
+pub use entropy::entropy;
 pub use imbalance::unknown_names;
 
 /// Name and version of the schema.

@@ -30,7 +30,7 @@ fn count(scheduled: impl Iterator<Item = Scheduled>) -> Counted {
     let mut counted = Counted { flows: BTreeMap::new(), skipped: BTreeMap::new() };
     for Scheduled { at_ns, uplink, direction, frame } in scheduled {
         let wire_len = u32::try_from(frame.len()).unwrap();
-        let meta = Meta { entry: Entry::Ethernet, offset: 0, wire_len, tag: Tag::None };
+        let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len, tag: Tag::NONE };
         match parse::<Full>(&frame.as_slice(), meta, &mut ()) {
             Ok(parsed) => {
                 assert_eq!(icrc::check(&frame, &parsed), Some(true));
@@ -211,7 +211,7 @@ fn acknowledgements_name_requests_that_were_sent() {
     let mut asked: BTreeMap<(usize, bool), (u32, u32)> = BTreeMap::new();
     for scheduled in until(&mut scenario, CYCLE) {
         let wire_len = u32::try_from(scheduled.frame.len()).unwrap();
-        let meta = Meta { entry: Entry::Ethernet, offset: 0, wire_len, tag: Tag::None };
+        let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len, tag: Tag::NONE };
         let Ok(frame) = parse::<Full>(&scheduled.frame.as_slice(), meta, &mut ()) else { continue };
         let egress = scheduled.direction == Direction::Egress;
         let ends_at = |c: &Connection| c.dest_qp(scheduled.direction) == frame.dest_qp;

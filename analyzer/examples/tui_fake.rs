@@ -1,0 +1,59 @@
+//! The terminal UI on made-up figures, to look at it without traffic:
+//! `cargo run --example tui_fake -- sick` (or healthy, empty, many, ipv6, replay).
+
+use std::time::Duration;
+
+use rocescope::feed::{Command, Tap, Update, channel};
+use rocescope::tui::{Options, run};
+
+#[path = "../tests/support/fake.rs"]
+#[allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used, reason = "shared with the tests")]
+mod fake;
+
+fn source(tap: &Tap, world: &fake::World) {
+    let mut seconds = 0;
+    let mut paused = false;
+    let _ = tap.tell(Update::Notice("made-up figures: nothing is measured".into()));
+    loop {
+        while let Ok(command) = tap.commands.try_recv() {
+            match command {
+                Command::Stop => {
+                    let _ = tap.tell(Update::Ended(Ok(())));
+                    return;
+                }
+                Command::Pause(on) => paused = on,
+                Command::Speed(_) => {}
+            }
+        }
+        if !paused {
+            seconds += 1;
+            if seconds > 1 {
+                let _ = tap.tell(Update::Events(world.events(seconds - 1)));
+            }
+            if !tap.sample(world.at(seconds)) {
+                return;
+            }
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    let which = std::env::args().nth(1).unwrap_or_default();
+    let world = match which.as_str() {
+        "healthy" => fake::World::healthy(),
+        "empty" => fake::World::live(),
+        "many" => fake::World::many(65_000),
+        "ipv6" => fake::World::ipv6(),
+        "replay" => fake::World { flows: fake::World::sick().flows, ..fake::World::replay() },
+        _ => fake::World::sick(),
+    };
+    let (tap, feed) = channel();
+    let source = std::thread::spawn(move || source(&tap, &world));
+    let mut options = Options::from_env();
+    options.report.imbalance_all_links = true;
+    options.speed = (which == "replay").then_some(1.0);
+    let result = run(feed, options);
+    let _ = source.join();
+    result
+}

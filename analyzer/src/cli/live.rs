@@ -1,0 +1,106 @@
+//! `live` and `demo`: the kernel side behind the same views as a replay.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::{AttachArgs, DemoArgs, LiveArgs, Output, ViewArgs, format, output, report_options};
+use crate::demo::scenario::{self, Scenario};
+use crate::demo::stage::Stage;
+use crate::drive::{self, Interrupt};
+use crate::live::{self, Config, DEFAULT_MAX_FLOWS, Running};
+use crate::view;
+
+/// A flow without a packet for this long is retired, unless the user says otherwise: far longer
+/// than any pause in a training job's rhythm, and short enough for a table to last.
+const IDLE: Duration = Duration::from_secs(600);
+/// Kernel log levels of aya: 4 is debug.
+const LOG_DEBUG: u8 = 4;
+/// The seed of the demonstration: everybody sees the same.
+const SEED: u64 = 4791;
+
+pub(super) fn live(args: LiveArgs) -> Result<()> {
+    let netns = args.netns.as_deref().map(live::netns).transpose()?;
+    let config = Config { interfaces: args.interface, netns, ..config(&args.attach, &args.view)? };
+    let interrupt = interrupt(&args.view)?;
+    show(live::start(config)?, &args.view, interrupt)
+}
+
+pub(super) fn demo(args: &DemoArgs) -> Result<()> {
+    let interrupt = interrupt(&args.view)?;
+    let stage = Stage::new()?;
+    let mut config = Config {
+        interfaces: stage.interfaces().to_vec(),
+        netns: Some(stage.observed().try_clone()?),
+        ..config(&args.attach, &args.view)?
+    };
+    let watched = output(&args.view) == Output::Tui;
+    let cycle = if watched { scenario::WATCHED } else { scenario::BRIEF };
+    if !watched && config.duration.is_none() {
+        // Long enough for every episode once.
+        config.duration = Some(cycle + Duration::from_millis(500));
+    }
+    let limit = config.duration;
+    let running = live::start(config)?;
+    let player = stage.start(Scenario::new(SEED, cycle), limit)?;
+    let shown = show(running, &args.view, interrupt);
+    player.stop();
+    let sent = player.join();
+    shown?;
+    if let Some(error) = sent?.first_error {
+        bail!("some of the demonstration's packets could not be sent: {error}");
+    }
+    Ok(())
+}
+
+fn config(attach: &AttachArgs, view: &ViewArgs) -> Result<Config> {
+    let max_flows = match view.max_flows {
+        None => DEFAULT_MAX_FLOWS,
+        Some(flows) => match u32::try_from(flows) {
+            Ok(flows) if flows <= live::MOST_FLOWS => flows,
+            _ => bail!("--max-flows {flows}: the kernel's table holds at most {}", live::MOST_FLOWS),
+        },
+    };
+    Ok(Config {
+        interfaces: Vec::new(),
+        netns: None,
+        hook: attach.hook,
+        xdp_mode: attach.xdp_mode,
+        promiscuous: !attach.no_promisc,
+        max_flows,
+        idle: Some(view.idle.unwrap_or(IDLE)),
+        interval: view.interval,
+        samples: matches!(output(view), Output::Tui | Output::Jsonl),
+        duration: view.duration,
+        filter: view.filter.clone(),
+        events: true,
+        events_to_view: output(view) == Output::Tui,
+        log_level: if attach.log { LOG_DEBUG } else { 0 },
+    })
+}
+
+/// Signals are caught for reports; the terminal view watches them itself.
+fn interrupt(view: &ViewArgs) -> Result<Option<Interrupt>> {
+    if output(view) == Output::Tui { Ok(None) } else { Interrupt::catch().map(Some) }
+}
+
+/// Shows the source until its end or the user's, and waits until everything is detached.
+fn show(running: Running, view: &ViewArgs, interrupt: Option<Interrupt>) -> Result<()> {
+    let Running { feed, thread, hooks, interfaces } = running;
+    let mut options = report_options(view);
+    options.imbalance_all_links = interfaces > 1;
+    let shown = match interrupt {
+        None => view::tui(feed, &options, None),
+        Some(interrupt) => {
+            for hook in &hooks {
+                drive::say(hook);
+            }
+            let shown = drive::print(&feed, format(output(view)), &options, &interrupt, None);
+            drop(feed);
+            shown
+        }
+    };
+    // The source's own end has been reported through the feed.
+    let _ = thread.join();
+    shown
+}

@@ -1,0 +1,178 @@
+//! The counters that views show, added up over flows and taken from one another over time.
+
+use rocescope_common::account::FlowStats;
+
+use crate::sample::Retired;
+
+/// Nanoseconds in a second.
+pub const NS_PER_S: f64 = 1e9;
+
+/// Counters of a flow, a link or everything. All are packets unless their name says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All packets.
+    pub packets: u64,
+    /// Outer frames' bytes.
+    pub bytes: u64,
+    /// Packets other than CNP and ACKNOWLEDGE, by ECN bits.
+    pub ecn_data: [u64; 4],
+    /// Congestion notification packets.
+    pub cnp: u64,
+    /// AETHs that acknowledge.
+    pub acks: u64,
+    /// Receiver-not-ready NAKs.
+    pub rnr: u64,
+    /// NAKs for a PSN sequence error.
+    pub sequence_naks: u64,
+    /// All other NAKs, RNR excepted.
+    pub other_naks: u64,
+    /// Jumps ahead in the sequences of requests and of responses.
+    pub gaps: u64,
+    /// PSNs that they skipped.
+    pub missing: u64,
+    /// Packets behind the expected PSN.
+    pub repeats: u64,
+    /// Jumps too far to be a loss.
+    pub restarts: u64,
+}
+
+impl Counts {
+    /// The counters of one flow.
+    #[must_use]
+    pub fn of(stats: &FlowStats) -> Self {
+        let (requests, responses) = (&stats.psn, &stats.psn_responses);
+        let [sequence_naks, others @ ..] = stats.naks;
+        Self {
+            packets: stats.packets,
+            bytes: stats.bytes,
+            ecn_data: stats.ecn_data,
+            cnp: stats.cnp_packets,
+            acks: stats.acks,
+            rnr: stats.rnr_naks,
+            sequence_naks,
+            other_naks: others.iter().sum(),
+            gaps: requests.gaps + responses.gaps,
+            missing: requests.missing + responses.missing,
+            repeats: requests.repeats + responses.repeats,
+            restarts: requests.restarts + responses.restarts,
+        }
+    }
+
+    /// The counters that are kept of retired flows; the others are 0.
+    #[must_use]
+    pub fn of_retired(retired: &Retired) -> Self {
+        Self {
+            packets: retired.packets,
+            bytes: retired.bytes,
+            ecn_data: retired.ecn_data,
+            cnp: retired.cnp_packets,
+            ..Self::default()
+        }
+    }
+
+    /// Adds `other`.
+    pub fn add(&mut self, other: &Self) {
+        *self = self.zip(other, u64::saturating_add);
+    }
+
+    /// What came on top of `earlier`; `None` when a counter went back.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Option<Self> {
+        let mut back = false;
+        let delta = self.zip(earlier, |now, then| {
+            back |= now < then;
+            now.wrapping_sub(then)
+        });
+        (!back).then_some(delta)
+    }
+
+    /// Whether any PSN was skipped, or a receiver said so.
+    #[must_use]
+    pub const fn loss(&self) -> bool {
+        self.gaps != 0 || self.sequence_naks != 0
+    }
+
+    /// All NAKs, receiver-not-ready included.
+    #[must_use]
+    pub const fn naks(&self) -> u64 {
+        self.sequence_naks + self.other_naks + self.rnr
+    }
+
+    /// CE marks by ECN-capable packets; `None` when there were none of those.
+    #[must_use]
+    pub fn ce_ratio(&self) -> Option<f64> {
+        let [_, ect1, ect0, ce] = self.ecn_data;
+        let capable = ect1 + ect0 + ce;
+        (capable > 0).then(|| ce as f64 / capable as f64)
+    }
+
+    fn zip(&self, other: &Self, mut f: impl FnMut(u64, u64) -> u64) -> Self {
+        Self {
+            packets: f(self.packets, other.packets),
+            bytes: f(self.bytes, other.bytes),
+            ecn_data: std::array::from_fn(|i| f(self.ecn_data[i], other.ecn_data[i])),
+            cnp: f(self.cnp, other.cnp),
+            acks: f(self.acks, other.acks),
+            rnr: f(self.rnr, other.rnr),
+            sequence_naks: f(self.sequence_naks, other.sequence_naks),
+            other_naks: f(self.other_naks, other.other_naks),
+            gaps: f(self.gaps, other.gaps),
+            missing: f(self.missing, other.missing),
+            repeats: f(self.repeats, other.repeats),
+            restarts: f(self.restarts, other.restarts),
+        }
+    }
+}
+
+/// What was counted in a span of time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Delta {
+    /// Counted in it.
+    pub counts: Counts,
+    /// Its length; always positive.
+    pub seconds: f64,
+}
+
+impl Delta {
+    /// Bits per second of outer frames.
+    #[must_use]
+    pub fn bits_per_s(&self) -> f64 {
+        self.counts.bytes as f64 * 8.0 / self.seconds
+    }
+
+    /// Packets per second.
+    #[must_use]
+    pub fn packets_per_s(&self) -> f64 {
+        self.counts.packets as f64 / self.seconds
+    }
+
+    /// Congestion notification packets per second.
+    #[must_use]
+    pub fn cnp_per_s(&self) -> f64 {
+        self.counts.cnp as f64 / self.seconds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counts, Delta};
+
+    #[test]
+    fn a_counter_that_goes_back_leaves_no_rate() {
+        let now = Counts { packets: 10, bytes: 1000, ..Counts::default() };
+        let then = Counts { packets: 4, bytes: 400, ..Counts::default() };
+        let counts = now.since(&then).unwrap();
+        assert_eq!((counts.packets, counts.bytes), (6, 600));
+        assert_eq!(Delta { counts, seconds: 2.0 }.bits_per_s().to_bits(), 2400f64.to_bits());
+        assert_eq!(then.since(&now), None);
+        let less_cnp = Counts { packets: 10, cnp: 1, ..Counts::default() };
+        assert_eq!(now.since(&less_cnp), None);
+    }
+
+    #[test]
+    fn the_ce_ratio_is_unknown_without_ecn_capable_packets() {
+        assert_eq!(Counts { ecn_data: [100, 0, 0, 0], ..Counts::default() }.ce_ratio(), None);
+        let half = Counts { ecn_data: [9, 1, 2, 3], ..Counts::default() };
+        assert_eq!(half.ce_ratio(), Some(0.5));
+    }
+}

@@ -1,0 +1,224 @@
+//! What is wrong, in the order in which it should be looked at.
+
+use super::{Counts, Model, Row};
+
+/// From this share of CE marks on, a flow counts as congested. Below it a queue only touches its
+/// marking threshold now and then, which is how DCQCN is meant to work.
+pub const CE_LIMIT: f64 = 0.01;
+
+/// How long a problem is still called present, in nanoseconds.
+pub const PRESENT_NS: u64 = 10_000_000_000;
+
+/// How bad something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Nothing to remark.
+    Fine,
+    /// Costs throughput.
+    Warning,
+    /// Data was lost or refused.
+    Critical,
+}
+
+/// A kind of problem, the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// PSNs skipped, or a receiver that says it missed some.
+    Loss,
+    /// Requests refused.
+    Refused,
+    /// The receiver has no buffer posted.
+    NotReady,
+    /// Packets sent again: after a loss that was not seen here, a NAK or a timeout.
+    Resent,
+    /// CE marks on the data.
+    Marked,
+    /// Senders are told to slow down.
+    Notified,
+}
+
+impl Kind {
+    /// Every kind, the worst first.
+    pub const ALL: [Self; 6] =
+        [Self::Loss, Self::Refused, Self::NotReady, Self::Resent, Self::Marked, Self::Notified];
+
+    /// The word for it in a column.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Loss => "LOSS",
+            Self::Refused => "NAK",
+            Self::NotReady => "RNR",
+            Self::Resent => "RPT",
+            Self::Marked => "CE",
+            Self::Notified => "CNP",
+        }
+    }
+
+    /// What the word means, for the help.
+    #[must_use]
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Loss => "PSNs skipped, or NAK: PSN sequence error",
+            Self::Refused => "NAK: a request was refused",
+            Self::NotReady => "RNR NAK: the receiver has no buffer posted",
+            Self::Resent => "packets sent again: loss elsewhere, NAK or timeout",
+            Self::Marked => "1 % or more of the data is marked CE: a queue on the way is full",
+            Self::Notified => "CNPs: the QP they go to is told to slow down",
+        }
+    }
+
+    /// How bad it is.
+    #[must_use]
+    pub const fn level(self) -> Level {
+        match self {
+            Self::Loss | Self::Refused => Level::Critical,
+            Self::NotReady | Self::Resent | Self::Marked | Self::Notified => Level::Warning,
+        }
+    }
+
+    /// Whether `counts` show it.
+    #[must_use]
+    pub fn is_in(self, counts: &Counts) -> bool {
+        match self {
+            Self::Loss => counts.loss(),
+            Self::Refused => counts.other_naks > 0,
+            Self::NotReady => counts.rnr > 0,
+            Self::Resent => counts.repeats > 0,
+            Self::Marked => counts.ce_ratio().is_some_and(|ratio| ratio >= CE_LIMIT),
+            Self::Notified => counts.cnp > 0,
+        }
+    }
+
+    /// The figure by which flows with this problem compare.
+    #[must_use]
+    pub fn amount(self, counts: &Counts) -> u64 {
+        match self {
+            Self::Loss => counts.missing + counts.sequence_naks,
+            Self::Refused => counts.other_naks,
+            Self::NotReady => counts.rnr,
+            Self::Resent => counts.repeats,
+            Self::Marked => counts.ecn_data[3],
+            Self::Notified => counts.cnp,
+        }
+    }
+}
+
+/// The state of one flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Its worst problem since the start.
+    pub worst: Option<Kind>,
+    /// Whether there are others.
+    pub more: bool,
+    /// Whether one of them showed in the span that rates are of.
+    pub present: bool,
+    /// Whether packets came in that span; `None` when that is not known.
+    pub active: Option<bool>,
+}
+
+impl State {
+    /// The state of `row`.
+    #[must_use]
+    pub fn of(row: &Row) -> Self {
+        let mut kinds = Kind::ALL.into_iter().filter(|kind| kind.is_in(&row.total));
+        let worst = kinds.next();
+        Self {
+            worst,
+            more: kinds.next().is_some(),
+            present: row.delta.is_some_and(|d| Kind::ALL.iter().any(|kind| kind.is_in(&d.counts))),
+            active: row.delta.map(|d| d.counts.packets > 0),
+        }
+    }
+
+    /// How bad it is.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.worst.map_or(Level::Fine, Kind::level)
+    }
+
+    /// Sorts by badness: larger is worse.
+    #[must_use]
+    pub fn rank(&self) -> u8 {
+        match self.worst {
+            Some(Kind::Loss) => 6,
+            Some(Kind::Refused) => 5,
+            Some(Kind::NotReady) => 4,
+            Some(Kind::Resent) => 3,
+            Some(Kind::Marked) => 2,
+            Some(Kind::Notified) => 1,
+            None => 0,
+        }
+    }
+}
+
+/// One kind of problem over all flows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Which kind.
+    pub kind: Kind,
+    /// Whether it showed lately; in a finished run always true.
+    pub present: bool,
+    /// Flows that have it.
+    pub flows: usize,
+    /// Index of the row that has most of it.
+    pub worst: usize,
+}
+
+/// What is wrong, the worst first. `recent` is what the last seconds counted; without it, all that
+/// was ever counted is held to be present.
+#[must_use]
+pub fn problems(model: &Model, recent: Option<&Counts>) -> Vec<Problem> {
+    let mut found: [Option<(usize, usize, u64)>; 6] = [None; 6];
+    for (i, row) in model.rows.iter().enumerate() {
+        for (slot, kind) in found.iter_mut().zip(Kind::ALL) {
+            if !kind.is_in(&row.total) {
+                continue;
+            }
+            let amount = kind.amount(&row.total);
+            let (flows, worst, most) = slot.get_or_insert((0, i, 0));
+            *flows += 1;
+            if amount > *most {
+                (*worst, *most) = (i, amount);
+            }
+        }
+    }
+    let with_kind = Kind::ALL.into_iter().zip(found);
+    let mut problems: Vec<Problem> = with_kind
+        .filter_map(|(kind, found)| {
+            let (flows, worst, _) = found?;
+            let present = recent.is_none_or(|counts| kind.amount(counts) > 0);
+            Some(Problem { kind, present, flows, worst })
+        })
+        .collect();
+    problems.sort_by_key(|p| (!p.present, p.kind));
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Level};
+    use crate::model::Counts;
+
+    #[test]
+    fn each_kind_shows_in_its_own_counter_and_in_no_other() {
+        let none = Counts { packets: 9, ecn_data: [0, 0, 9_901, 99], ..Counts::default() };
+        let cases = [
+            (Kind::Loss, Counts { gaps: 1, missing: 2, ..none }),
+            (Kind::Loss, Counts { sequence_naks: 1, ..none }),
+            (Kind::Refused, Counts { other_naks: 1, ..none }),
+            (Kind::NotReady, Counts { rnr: 1, ..none }),
+            (Kind::Resent, Counts { repeats: 1, ..none }),
+            (Kind::Marked, Counts { ecn_data: [0, 0, 99, 1], ..none }),
+            (Kind::Notified, Counts { cnp: 1, ..none }),
+        ];
+        for kind in Kind::ALL {
+            assert!(!kind.is_in(&none), "{kind:?}: less than one mark in a hundred is no problem");
+        }
+        for (kind, counts) in cases {
+            let found: Vec<Kind> = Kind::ALL.into_iter().filter(|k| k.is_in(&counts)).collect();
+            assert_eq!(found, [kind]);
+            assert!(kind.amount(&counts) > 0 && kind.level() > Level::Fine);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The list of events: the latest first, with repetitions of the same thing joined.
+
+use std::collections::VecDeque;
+
+use rocescope_common::account::{Event, FlowKey};
+use rocescope_common::wire::frame::UNKNOWN;
+use rocescope_common::wire::opcode::Name;
+
+use crate::model::Level;
+use crate::sample::{EventSample, address};
+
+/// Entries kept; the oldest go first.
+pub const CAPACITY: usize = 2_000;
+/// Entries in which a repetition is looked for.
+const JOIN_AMONG: usize = 64;
+/// Events further apart than this are not joined, in nanoseconds.
+const JOIN_WITHIN_NS: u64 = 1_000_000_000;
+
+/// What happened, as one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// Bit of [`Event`].
+    pub bit: u16,
+    /// The word.
+    pub word: &'static str,
+    /// How bad it is.
+    pub level: Level,
+    /// What it means, for the help.
+    pub help: &'static str,
+}
+
+const fn class(bit: u16, word: &'static str, level: Level, help: &'static str) -> Class {
+    Class { bit, word, level, help }
+}
+
+/// Every class of event, the worst first: an event with several is listed under the first.
+pub const CLASSES: &[Class] = &[
+    class(Event::NAK, "NAK", Level::Critical, "a request was refused, or PSNs are missing at the receiver"),
+    class(Event::GAP, "GAP", Level::Critical, "PSNs were skipped before this packet"),
+    class(Event::RNR, "RNR", Level::Warning, "the receiver has no buffer posted"),
+    class(Event::CNP, "CNP", Level::Warning, "the sender is told to slow down"),
+    class(Event::CE, "CE", Level::Warning, "first CE mark after 10 ms without"),
+    class(Event::RESTART, "RESTART", Level::Fine, "the PSNs start anew: the QP number is in use again"),
+    class(Event::GSI, "CM", Level::Fine, "connection management"),
+    class(Event::NEW_FLOW, "NEW", Level::Fine, "first packet of a flow"),
+];
+
+/// One entry.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The latest such event, Unix time in nanoseconds.
+    pub time_ns: u64,
+    /// What happened.
+    pub class: &'static Class,
+    /// Its flow.
+    pub key: FlowKey,
+    /// How often.
+    pub count: u64,
+    /// What is known of the latest.
+    pub text: String,
+    /// Unique and growing, so that a view can stay where it is while entries come.
+    pub number: u64,
+}
+
+/// The entries, the oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    entries: VecDeque<Entry>,
+    next: u64,
+    seen: u64,
+}
+
+impl Log {
+    /// Adds an event. Several bits of one packet are one entry.
+    pub fn push(&mut self, event: &EventSample) {
+        let Some(class) = CLASSES.iter().find(|class| event.events & class.bit != 0) else { return };
+        self.seen += 1;
+        let same = self.entries.iter().rev().take(JOIN_AMONG).position(|entry| {
+            entry.class.bit == class.bit
+                && entry.key == event.key
+                && event.time_ns.abs_diff(entry.time_ns) < JOIN_WITHIN_NS
+        });
+        let joined = same.map(|back| self.entries.len() - 1 - back);
+        if let Some(entry) = joined.and_then(|at| self.entries.get_mut(at)) {
+            entry.count += 1;
+            entry.time_ns = entry.time_ns.max(event.time_ns);
+            entry.text = describe(event);
+            return;
+        }
+        if self.entries.len() == CAPACITY {
+            self.entries.pop_front();
+        }
+        let (number, time_ns, key) = (self.next, event.time_ns, event.key);
+        self.next += 1;
+        self.entries.push_back(Entry { time_ns, class, key, count: 1, text: describe(event), number });
+    }
+
+    /// Entries, the latest first.
+    pub fn latest(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().rev()
+    }
+
+    /// Number of entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing happened.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Events ever added, joined and forgotten ones included.
+    #[must_use]
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+}
+
+/// Source, destination and queue pair in one line.
+#[must_use]
+pub fn route(key: &FlowKey) -> String {
+    format!("{} → {} QP {}", address(key.family, key.src), address(key.family, key.dst), key.dest_qp)
+}
+
+/// The packet in words, what matters most first.
+fn describe(event: &EventSample) -> String {
+    let mut parts = Vec::new();
+    let has = |bit| event.events & bit != 0;
+    if has(Event::NAK) || has(Event::RNR) {
+        let text = syndrome(event.aeth);
+        parts.push(text.trim_start_matches("NAK: ").trim_start_matches("RNR NAK, ").to_owned());
+    }
+    if has(Event::GAP) {
+        let before = event.psn.wrapping_sub(event.missing) & 0x00FF_FFFF;
+        let s = if event.missing == 1 { "" } else { "s" };
+        parts.push(format!("{} PSN{s} missing from {before}", event.missing));
+    }
+    if has(Event::CNP) {
+        parts.push("slow down".to_owned());
+    }
+    if has(Event::CE) {
+        parts.push("marked CE".to_owned());
+    }
+    if has(Event::RESTART) {
+        parts.push("sequence starts anew".to_owned());
+    }
+    if has(Event::NEW_FLOW) && parts.is_empty() {
+        parts.push("first packet".to_owned());
+    }
+    if !has(Event::CNP) {
+        parts.push(format!("{} PSN {}", Name(event.opcode), event.psn));
+    }
+    if event.src_port != 0 {
+        parts.push(format!("port {}", event.src_port));
+    }
+    if event.tos != 0 {
+        parts.push(format!("DSCP {}", event.tos >> 2));
+    }
+    parts.join(", ")
+}
+
+/// The AETH syndrome in words, as the InfiniBand specification names its codes.
+#[must_use]
+pub fn syndrome(aeth: u32) -> String {
+    if aeth == UNKNOWN {
+        return "AETH cut off".to_owned();
+    }
+    let syndrome = aeth >> 24;
+    let value = syndrome & 0x1F;
+    match (syndrome >> 5) & 3 {
+        0 => format!("ACK, {value} credits"),
+        1 => format!("RNR NAK, wait {}", rnr_timer(value)),
+        3 => {
+            let name = match value {
+                0 => "PSN sequence error",
+                1 => "invalid request",
+                2 => "remote access error",
+                3 => "remote operational error",
+                4 => "invalid RD request",
+                _ => "reserved code",
+            };
+            format!("NAK: {name}")
+        }
+        _ => "reserved syndrome".to_owned(),
+    }
+}
+
+/// The RNR timer field as a time, by the table of the InfiniBand specification (9.7.5.2.8).
+fn rnr_timer(code: u32) -> String {
+    const HUNDREDTHS_OF_MS: [u32; 32] = [
+        65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
+        3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+    ];
+    let wait = HUNDREDTHS_OF_MS.get(code as usize).copied().unwrap_or_default();
+    crate::units::duration(u64::from(wait) * 10_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Log, syndrome};
+    use crate::sample::EventSample;
+    use bytes::Bytes;
+    use rocescope_common::account::{Event, FlowKey};
+
+    fn event(bits: u16, time_ns: u64, dest_qp: u32) -> EventSample {
+        EventSample {
+            time_ns,
+            key: FlowKey { dest_qp, family: 4, ..FlowKey::default() },
+            events: bits,
+            opcode: 0x11,
+            tos: 0,
+            src_port: 0,
+            psn: 2,
+            missing: 4,
+            aeth: 0x6000_0000,
+            wire_len: 62,
+            bth_offset: 42,
+            headers: Bytes::new(),
+        }
+    }
+
+    #[test]
+    fn repetitions_are_joined_and_counted_and_the_list_is_bounded() {
+        let mut log = Log::default();
+        for i in 0..10 {
+            log.push(&event(Event::CNP, i, 1));
+            log.push(&event(Event::GAP | Event::NEW_FLOW, i, 2));
+        }
+        let entries: Vec<_> = log.latest().map(|e| (e.class.word, e.count)).collect();
+        assert_eq!(entries, [("GAP", 10), ("CNP", 10)]);
+        log.push(&event(Event::CNP, 5_000_000_000, 1));
+        assert_eq!((log.len(), log.seen()), (3, 21));
+        for i in 0..5_000 {
+            log.push(&event(Event::NAK, 0, i));
+        }
+        assert_eq!((log.len(), log.seen()), (super::CAPACITY, 5_021));
+    }
+
+    #[test]
+    fn events_in_words() {
+        let mut log = Log::default();
+        log.push(&event(Event::GAP, 0, 2));
+        let text = log.latest().next().unwrap().text.clone();
+        assert_eq!(text, "4 PSNs missing from 16777214, RC_ACKNOWLEDGE PSN 2");
+        assert_eq!(syndrome(0x6000_0000), "NAK: PSN sequence error");
+        assert_eq!(syndrome(0x6200_0000), "NAK: remote access error");
+        assert_eq!(syndrome(0x2100_0000), "RNR NAK, wait 10.0 µs");
+        assert_eq!(syndrome(0x2000_0000), "RNR NAK, wait 655 ms");
+        assert_eq!(syndrome(u32::MAX), "AETH cut off");
+    }
+}

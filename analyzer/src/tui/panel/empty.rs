@@ -1,0 +1,128 @@
+//! Why there is nothing to see, and what would help.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+use rocescope_common::wire::Reason;
+
+use super::line;
+use crate::sample::SourceKind;
+use crate::tui::app::{App, Data, End};
+use crate::tui::column::compact;
+use crate::tui::theme;
+use crate::units;
+
+/// Reasons listed.
+const REASONS: usize = 6;
+
+pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
+    let width = usize::from(area.width);
+    for (y, text) in (1..).zip(lines(app).iter().flat_map(|line| wrap(line, width))) {
+        line(buffer, area, y, &text);
+    }
+}
+
+/// Breaks a line between words; what follows is indented a little more than its beginning.
+fn wrap(text: &Line<'_>, width: usize) -> Vec<Line<'static>> {
+    let whole = text.to_string();
+    if whole.chars().count() <= width {
+        return vec![Line::styled(whole, text.style)];
+    }
+    let indent = whole.chars().take_while(|c| *c == ' ').count();
+    let mut lines = Vec::new();
+    let mut current = String::new();
+    for word in whole.split_inclusive(' ') {
+        let full = current.chars().count() + word.trim_end().chars().count() > width;
+        if full && !current.trim().is_empty() {
+            let next = " ".repeat(indent + 2);
+            lines.push(Line::styled(std::mem::replace(&mut current, next), text.style));
+        }
+        current.push_str(word);
+    }
+    lines.push(Line::styled(current, text.style));
+    lines
+}
+
+fn text(text: impl Into<String>) -> Line<'static> {
+    Line::from(format!("  {}", text.into()))
+}
+
+fn title(text: impl Into<String>) -> Line<'static> {
+    Line::styled(format!("  {}", text.into()), theme::BOLD)
+}
+
+fn lines(app: &App) -> Vec<Line<'static>> {
+    let Some(data) = &app.data else {
+        return match &app.end {
+            None => vec![title("Waiting for the first figures from the source.")],
+            Some(End::Done) => vec![title("The source ended without any figures.")],
+            Some(End::Failed(error)) => vec![title("The source failed."), text(error.clone())],
+        };
+    };
+    if !data.model.rows.is_empty() {
+        let filter = &app.filter.text;
+        return vec![
+            title(format!("No queue pair matches \"{filter}\".")),
+            text("Esc drops the filter, / changes it."),
+        ];
+    }
+    let mut lines = nothing(app, data);
+    lines.extend(data.model.skipped.first().map(|(reason, _)| remedy(*reason)).into_iter().flatten());
+    if data.model.kind == SourceKind::Live {
+        lines.extend(live_hint());
+    }
+    lines
+}
+
+fn nothing(app: &App, data: &Data) -> Vec<Line<'static>> {
+    let model = &data.model;
+    let frames = model.frames();
+    if frames == 0 {
+        let what = match (&app.end, model.kind) {
+            (Some(_), SourceKind::Replay) => "The capture holds no frames.",
+            (_, SourceKind::Replay) => "No frame read yet.",
+            (_, SourceKind::Live) => "No frame of any kind seen yet on these interfaces.",
+        };
+        return vec![title(what)];
+    }
+    if model.total.packets > 0 {
+        return vec![
+            title("No queue pair at the moment."),
+            text(format!("{} flows were retired after a time without packets.", model.retired_flows)),
+        ];
+    }
+    let so_far = if app.end.is_some() { "" } else { " yet" };
+    let mut lines = vec![title(format!(
+        "No RoCE packet{so_far} among {} frames. What they were:",
+        compact(frames as f64)
+    ))];
+    for (reason, counter) in model.skipped.iter().take(REASONS) {
+        let share = units::ratio(Some(counter.packets as f64 / frames as f64));
+        let count = compact(counter.packets as f64);
+        lines.push(text(format!("  {count:>6} {share:>7}  {}: {}", reason.name(), reason.meaning())));
+    }
+    lines
+}
+
+fn remedy(reason: Reason) -> Vec<Line<'static>> {
+    let advice = match reason {
+        Reason::Truncated | Reason::TruncatedHeaders => {
+            "The frames were cut short: capture at least 128 bytes of each (tcpdump -s 128)."
+        }
+        Reason::Filtered => "The filter given on the command line leaves out all RoCE: loosen it.",
+        Reason::LinkTypeUnsupported => "Capture on an Ethernet interface, or with tcpdump -i any.",
+        Reason::UltraEthernet => "This is Ultra Ethernet, not RoCE; rocescope does not take it apart.",
+        _ => return Vec::new(),
+    };
+    vec![Line::default(), text(advice)]
+}
+
+fn live_hint() -> Vec<Line<'static>> {
+    vec![
+        Line::default(),
+        title("A NIC that does RoCE in hardware shows none of it to XDP and TC."),
+        text("What such a host can show, and how:  rocescope doctor"),
+        text("With libpcap's RDMA sniffer:"),
+        text("  tcpdump -U -s 128 -i mlx5_0 -w - | rocescope replay -"),
+    ]
+}

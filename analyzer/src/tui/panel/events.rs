@@ -1,0 +1,65 @@
+//! What happened, the latest first, and what the source said.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+use super::{Spans, line};
+use crate::model::Level;
+use crate::tui::app::App;
+use crate::tui::column::compact;
+use crate::tui::filter::Matcher;
+use crate::tui::layout::Layout;
+use crate::tui::log::{Entry, route};
+use crate::tui::theme;
+use crate::units;
+
+pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
+    let (body, notices) = (at.body, at.notices());
+    let list = Rect { height: body.height - notices, ..body };
+    line(
+        buffer,
+        list,
+        0,
+        &Line::styled(" TIME (UTC)   EVENT  FLOW AND PACKET, THE LATEST FIRST", theme::HEAD),
+    );
+    let matcher = Matcher::new(&app.filter.text);
+    let entries = app.log.latest().filter(|entry| matcher.event(entry));
+    let mut y = 1;
+    for text in entries.skip(app.events.offset).take(at.events_page()) {
+        line(buffer, list, y, &row(text));
+        y += 1;
+    }
+    if y == 1 {
+        let why = if app.log.is_empty() {
+            "  No events so far: no NAK, RNR, gap, CNP or CE mark was seen."
+        } else {
+            "  No event matches the filter."
+        };
+        line(buffer, list, 2, &Line::raw(why));
+    }
+    let below = Rect { y: list.bottom(), height: notices, ..body };
+    said(buffer, below, app);
+}
+
+fn row(entry: &Entry) -> Line<'static> {
+    let level = entry.class.level;
+    let symbol = if level == Level::Fine { "·" } else { theme::symbol(level) };
+    let mut spans = Spans::default();
+    spans.push(format!(" {} ", units::clock_utc(entry.time_ns)), theme::DIM);
+    spans.push(format!("{symbol} {:<4} ", entry.class.word), theme::text(level));
+    spans.push(route(&entry.key), theme::PLAIN);
+    if entry.count > 1 {
+        spans.push(format!(" ×{}", compact(entry.count as f64)), theme::BOLD);
+    }
+    spans.push(format!("  {}", entry.text), theme::PLAIN);
+    spans.into_line()
+}
+
+fn said(buffer: &mut Buffer, area: Rect, app: &App) {
+    let count = app.notices.len();
+    line(buffer, area, 0, &Line::styled(format!(" NOTICES {count}, the latest first"), theme::HEAD));
+    for (y, notice) in (1..).zip(app.notices.iter().rev().take(usize::from(area.height.saturating_sub(1)))) {
+        line(buffer, area, y, &Line::raw(format!(" {notice}")));
+    }
+}

@@ -1,0 +1,160 @@
+//! One module per part of the screen; each draws from the state alone.
+
+mod detail;
+mod empty;
+mod events;
+mod flows;
+mod header;
+pub(super) mod help;
+mod links;
+mod status;
+mod trends;
+
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::app::{App, Screen};
+use super::{layout, theme};
+
+/// Draws everything.
+pub fn render(frame: &mut Frame<'_>, app: &App) {
+    let area = frame.area();
+    let buffer = frame.buffer_mut();
+    let (width, height) = layout::SMALLEST;
+    if area.width < width || area.height < height {
+        too_small(buffer, area);
+    } else {
+        let at = app.layout();
+        header::render(buffer, &at, app);
+        match app.screen {
+            Screen::Flows => flows::render(buffer, &at, app),
+            Screen::Links => links::render(buffer, at.body, app),
+            Screen::Events => events::render(buffer, &at, app),
+            Screen::Trends => trends::render(buffer, at.body, app),
+        }
+        status::render(buffer, at.status, app);
+        if let Some(top) = app.help {
+            help::render(buffer, area, top);
+        }
+    }
+    if !app.options.color {
+        theme::plain(buffer);
+    }
+    if !app.options.unicode {
+        theme::ascii(buffer);
+    }
+}
+
+fn too_small(buffer: &mut Buffer, area: Rect) {
+    let (width, height) = layout::SMALLEST;
+    let lines = [
+        format!("terminal too small: {}x{}", area.width, area.height),
+        format!("needs {width}x{height}; q quits"),
+    ];
+    let top = area.height.saturating_sub(2) / 2;
+    for (i, text) in (0u16..).zip(lines) {
+        let x = area.width.saturating_sub(text.len().try_into().unwrap_or(area.width)) / 2;
+        line(buffer, Rect { x, width: area.width - x, ..area }, top + i, &Line::raw(text));
+    }
+}
+
+/// Draws a line of text at line `y` of `area`, cut at its right border.
+fn line(buffer: &mut Buffer, area: Rect, y: u16, line: &Line<'_>) {
+    if y < area.height {
+        buffer.set_line(area.x, area.y + y, line, area.width);
+    }
+}
+
+/// Spans put together, with their width.
+#[derive(Clone, Debug, Default)]
+struct Spans {
+    spans: Vec<Span<'static>>,
+    width: usize,
+}
+
+impl Spans {
+    fn push(&mut self, text: impl Into<String>, style: Style) -> &mut Self {
+        let span = Span::styled(text.into(), style);
+        self.width += span.width();
+        self.spans.push(span);
+        self
+    }
+
+    fn append(&mut self, other: Self) {
+        self.width += other.width;
+        self.spans.extend(other.spans);
+    }
+
+    fn into_line(self) -> Line<'static> {
+        Line::from(self.spans)
+    }
+}
+
+/// Joins as many `parts` as fit into `width` with a bar between; returns how many were left out.
+fn join(parts: Vec<Spans>, width: usize, between: &str) -> (Spans, usize) {
+    let mut all = Spans::default();
+    let count = parts.len();
+    for (i, part) in parts.into_iter().enumerate() {
+        let gap = if i == 0 { 0 } else { between.chars().count() };
+        if i > 0 && all.width + gap + part.width > width {
+            return (all, count - i);
+        }
+        if i > 0 {
+            all.push(between, theme::DIM);
+        }
+        all.append(part);
+    }
+    (all, 0)
+}
+
+/// The text cut to `width` columns; the end is kept where `keep_end` says so, as the ends of
+/// addresses differ more than their beginnings.
+fn cut(text: &str, width: usize, keep_end: bool) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_owned();
+    }
+    let keep = width.saturating_sub(1);
+    let end = if keep_end { keep / 2 } else { 0 };
+    let start: String = text.chars().take(keep - end).collect();
+    let rest: String = text.chars().skip(length - end).collect();
+    format!("{start}…{rest}")
+}
+
+/// A line of blocks for values between 0 and `max`; unknown values are blank.
+fn spark(values: &[Option<f64>], max: f64) -> String {
+    const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let block = |value: &Option<f64>| match value {
+        None => ' ',
+        Some(value) if *value <= 0.0 || max <= 0.0 => '▁',
+        Some(value) => {
+            let step = (value / max * 8.0).ceil().clamp(1.0, 8.0);
+            // Between 1 and 8 after the clamp.
+            BLOCKS.into_iter().zip(1u8..).find(|(_, n)| f64::from(*n) >= step).map_or('█', |(c, _)| c)
+        }
+    };
+    values.iter().map(block).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{cut, spark};
+
+    #[test]
+    fn long_texts_are_cut() {
+        assert_eq!(cut("10.0.0.1", 8, true), "10.0.0.1");
+        assert_eq!(cut("2001:db8::1:2:3:4", 9, true), "2001…:3:4");
+        assert_eq!(cut("abcdef", 3, false), "ab…");
+        assert_eq!(cut("abcdef", 1, true), "…");
+        assert_eq!(cut("abcdef", 0, true), "…");
+    }
+
+    #[test]
+    fn what_is_not_zero_is_higher_than_zero_and_unknown_is_blank() {
+        assert_eq!(spark(&[None, Some(0.0), Some(1.0), Some(50.0), Some(100.0)], 100.0), " ▁▁▄█");
+        assert_eq!(spark(&[Some(3.0)], 0.0), "▁");
+    }
+}

@@ -1,0 +1,176 @@
+//! The loop: keys in, updates in, pictures out. Everything else is elsewhere, and pure.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::app::{Action, App, End};
+use super::inbox::{Inbox, News};
+use super::key::Key;
+use super::terminal::Guard;
+use super::{Options, render};
+use crate::feed::{Command, Feed};
+
+/// How long the loop waits for a key before it looks for updates.
+const TICK: Duration = Duration::from_millis(25);
+/// Keys taken before the screen is drawn again, when many wait.
+const KEYS_PER_PICTURE: usize = 64;
+
+/// Shows what `feed` brings until the user quits or a signal ends the run. Then the source is told
+/// to stop; the caller waits for it, and should keep nothing else of the feed.
+///
+/// # Errors
+/// When the terminal cannot be set up or read, or the source failed.
+pub fn run(feed: Feed, options: Options) -> Result<()> {
+    let stopped = Arc::new(AtomicBool::new(false));
+    let mut handlers = Vec::new();
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        let handler = signal_hook::flag::register(signal, Arc::clone(&stopped));
+        handlers.push(handler.context("signals cannot be handled")?);
+    }
+    let result = Guard::new().and_then(|mut guard| show(feed, options, &mut guard, &stopped));
+    for handler in handlers {
+        signal_hook::low_level::unregister(handler);
+    }
+    result
+}
+
+fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -> Result<()> {
+    let Feed { updates, commands } = feed;
+    let inbox = Inbox::collect(updates).context("no thread for the interactive view")?;
+    let mut app = App::new(options);
+    let mut failed = None;
+    let size = guard.terminal.size()?;
+    app.on_resize(size.width, size.height);
+    let mut dirty = true;
+    // A source that is already gone needs no commands.
+    let send = |command| {
+        let _ = commands.send(command);
+    };
+    let result = loop {
+        if stopped.load(Ordering::SeqCst) {
+            break Ok(());
+        }
+        if !app.frozen() {
+            let news = inbox.take();
+            dirty |= news.any();
+            failed = take(&mut app, news).or(failed);
+        }
+        if dirty {
+            guard.terminal.draw(|frame| render(frame, &app))?;
+            dirty = false;
+        }
+        match keys(&mut app) {
+            Ok(actions) => {
+                dirty |= !actions.is_empty();
+                if actions.contains(&Action::Quit) {
+                    break Ok(());
+                }
+                for action in actions {
+                    match action {
+                        Action::Send(command) => send(command),
+                        Action::Redraw => guard.terminal.clear()?,
+                        Action::Suspend => {
+                            guard.suspend()?;
+                            let size = guard.terminal.size()?;
+                            app.on_resize(size.width, size.height);
+                        }
+                        Action::None | Action::Draw | Action::Thaw | Action::Quit => {}
+                    }
+                }
+            }
+            // After a hang-up there is nobody to tell.
+            Err(_) if stopped.load(Ordering::SeqCst) => break Ok(()),
+            Err(error) => break Err(anyhow!(error).context("the terminal cannot be read")),
+        }
+    };
+    send(Command::Stop);
+    result?;
+    // A failure that came in just before the end, or while the view was frozen.
+    failed.or_else(|| take(&mut app, inbox.take())).map_or(Ok(()), Err)
+}
+
+/// Gives news to the state; returns the source's error.
+fn take(app: &mut App, news: News) -> Option<anyhow::Error> {
+    let News { sample, events, too_many, notices, end } = news;
+    if let Some(sample) = sample {
+        app.on_sample(sample);
+    }
+    if !events.is_empty() {
+        app.on_events(&events);
+    }
+    if too_many > 0 {
+        app.on_notice(format!(
+            "{too_many} events came faster than they can be listed; counters have them all"
+        ));
+    }
+    for notice in notices {
+        app.on_notice(notice);
+    }
+    match end? {
+        Ok(()) => {
+            app.on_end(End::Done);
+            None
+        }
+        Err(error) => {
+            app.on_end(End::Failed(format!("{error:#}")));
+            Some(error)
+        }
+    }
+}
+
+/// Waits a moment for keys; then takes those that are there.
+fn keys(app: &mut App) -> std::io::Result<Vec<Action>> {
+    let mut actions = Vec::new();
+    let mut wait = TICK;
+    while actions.len() < KEYS_PER_PICTURE && event::poll(wait)? {
+        wait = Duration::ZERO;
+        match event::read()? {
+            Event::Key(key) => {
+                if let Some(key) = translate(key) {
+                    actions.push(app.on_key(key));
+                }
+            }
+            Event::Resize(width, height) => {
+                app.on_resize(width, height);
+                actions.push(Action::Draw);
+            }
+            _ => {}
+        }
+        if matches!(actions.last(), Some(Action::Quit | Action::Suspend)) {
+            break;
+        }
+    }
+    Ok(actions)
+}
+
+fn translate(key: KeyEvent) -> Option<Key> {
+    if key.kind == KeyEventKind::Release {
+        return None;
+    }
+    Some(match key.code {
+        KeyCode::Char(c) if key.modifiers.contains(KeyModifiers::CONTROL) => {
+            Key::Ctrl(c.to_ascii_lowercase())
+        }
+        KeyCode::Char(_) if key.modifiers.contains(KeyModifiers::ALT) => return None,
+        KeyCode::Char(c) => Key::Char(c),
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        KeyCode::Left => Key::Left,
+        KeyCode::Right => Key::Right,
+        KeyCode::PageUp => Key::PageUp,
+        KeyCode::PageDown => Key::PageDown,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Esc => Key::Esc,
+        KeyCode::Tab => Key::Tab,
+        KeyCode::BackTab => Key::BackTab,
+        KeyCode::Backspace => Key::Backspace,
+        _ => return None,
+    })
+}

@@ -1,0 +1,154 @@
+//! Inputs good and bad: what is counted, what is said, which exit status.
+
+use serde_json::json;
+
+use crate::craft::{self, Shot, arp, pcap, pcapng, send, sends};
+use crate::{file, links, replay, report, rocescope};
+
+/// The sentence of a run that has to fail with exit status 1 and print nothing else.
+fn refused(args: &[&str]) -> String {
+    let output = replay(&[args, &["--output", "json"]].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+    assert!(output.stdout.is_empty(), "{args:?} printed a report");
+    assert!(said.starts_with("rocescope: ") && said.trim_end().lines().count() == 1, "{said}");
+    said
+}
+
+#[test]
+fn frames_are_counted_by_flow_or_by_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let shots = [send(0, 17, 0), send(1, 17, 1), arp(2), send(3, 18, 5), send(4, 17, 3)];
+    let path = file(folder.path(), "a.pcap", &pcap(1, &shots));
+    let (report, said) = report(&[&path]);
+    assert_eq!(said, "");
+    assert_eq!(report["totals"]["packets"], 5);
+    assert_eq!(report["totals"]["skipped"], json!({ "arp": 1 }));
+    assert_eq!(report["window"]["first_ns"], craft::START * 1_000_000_000);
+    assert_eq!(report["window"]["last_ns"], craft::START * 1_000_000_000 + 4_000_000);
+    assert_eq!(report["flows"][0]["packets"], 3);
+    assert_eq!(report["flows"][0]["psn"]["missing"], 1);
+    assert_eq!(report["flows"][0]["bytes"], 3 * 62);
+    assert_eq!(report["totals"]["lost"]["capture_drops"], json!(null), "pcap does not say");
+    assert_eq!(links(&report), ["a.pcap"]);
+    assert_eq!(report["source"]["inputs"], json!([path]));
+}
+
+#[test]
+fn what_cannot_be_read_is_named_with_its_cause() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let good = file(folder.path(), "good.pcap", &sends(0, 1, 2));
+    let missing = at("missing.pcap");
+    assert!(refused(&[&missing]).contains("missing.pcap: no such file"));
+    assert!(refused(&[&good, &missing]).contains("missing.pcap: no such file"), "before any report");
+    assert!(refused(&[&file(folder.path(), "empty.pcap", b"")]).contains("empty"));
+    assert!(refused(&[&file(folder.path(), "notes.txt", b"Dear diary, today")]).contains("not a pcap"));
+    assert!(refused(&[&at("")]).contains("directory"));
+    assert!(refused(&[&good, &good]).contains("given twice"));
+    let foreign = file(folder.path(), "ib.pcap", &pcap(247, &[send(0, 1, 1)]));
+    assert!(refused(&[&foreign]).contains("INFINIBAND (247)"));
+    let foreign = file(folder.path(), "wifi.pcapng", &pcapng(&[("wlan0", 105)], &[(0, send(0, 1, 1))]));
+    assert!(refused(&[&foreign]).contains("IEEE802_11 (105)"));
+}
+
+#[test]
+fn a_cut_capture_counts_what_is_there_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bytes = sends(0, 1, 3);
+    bytes.truncate(bytes.len() - 7);
+    let (report, said) = report(&[&file(folder.path(), "cut.pcap", &bytes)]);
+    assert_eq!(report["totals"]["packets"], 2);
+    assert!(said.contains("cut.pcap: cut off in a packet"), "{said}");
+}
+
+#[test]
+fn damage_in_the_middle_fails_after_the_report_of_what_was_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bytes = sends(0, 1, 3);
+    bytes.extend([0xFF; 40]);
+    let output = replay(&[&file(folder.path(), "bad.pcap", &bytes), "--output", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["totals"]["packets"], 3);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("bad.pcap: damaged"));
+}
+
+#[test]
+fn a_capture_without_frames_is_an_empty_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let (report, _) = report(&[&file(folder.path(), "none.pcap", &pcap(1, &[]))]);
+    assert_eq!(report["window"]["first_ns"], json!(null));
+    assert_eq!(links(&report), ["none.pcap"]);
+}
+
+#[test]
+fn interfaces_of_one_file_are_links_and_a_foreign_one_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let shots = [(0, send(0, 1, 0)), (1, send(1, 1, 0)), (2, send(2, 1, 0)), (1, send(3, 1, 1))];
+    let bytes = pcapng(&[("eth0", 1), ("eth1", 1), ("wlan0", 105)], &shots);
+    let (report, said) = report(&[&file(folder.path(), "x.pcapng", &bytes)]);
+    assert_eq!(report["totals"]["skipped"], json!({ "link_type_unsupported": 1 }));
+    assert!(said.contains("IEEE802_11 (105)"), "{said}");
+    assert_eq!(links(&report), ["x.pcapng:eth0", "x.pcapng:eth1", "x.pcapng:wlan0"]);
+    let flows: Vec<_> =
+        report["flows"].as_array().unwrap().iter().map(|f| f["link"].as_str().unwrap()).collect();
+    assert_eq!(flows, ["x.pcapng:eth0", "x.pcapng:eth1"]);
+}
+
+#[test]
+fn other_link_layers() {
+    let folder = tempfile::tempdir().unwrap();
+    let with = |header: &[u8]| Shot { ts_ns: 1, bytes: [header, &craft::ip(9, 0)].concat() };
+    let raw = file(folder.path(), "raw.pcap", &pcap(101, &[with(&[])]));
+    let null = file(folder.path(), "null.pcap", &pcap(0, &[with(&[2, 0, 0, 0])]));
+    let mut sll2 = [0; 20];
+    (sll2[0], sll2[7], sll2[10]) = (8, 3, 4);
+    let sll2 = file(folder.path(), "any.pcap", &pcap(276, &[with(&sll2)]));
+    let mut sll = [0; 16];
+    sll[14] = 8;
+    let sll = file(folder.path(), "old.pcap", &pcap(113, &[with(&sll)]));
+    let (report, _) = report(&[&raw, &null, &sll2, &sll]);
+    let flows: Vec<_> = report["flows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|f| (f["link"].as_str().unwrap(), f["vlan"].as_u64(), f["bytes"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(
+        flows,
+        [
+            ("raw.pcap", None, 48),
+            ("null.pcap", None, 52),
+            ("any.pcap:if3:out", Some(0), 68),
+            ("old.pcap:in", Some(0), 64)
+        ]
+    );
+}
+
+#[test]
+fn wrong_usage_is_exit_status_2() {
+    for args in [
+        &["replay"][..],
+        &["replay", "x", "--output", "xml"],
+        &["replay", "x", "--filter", "qp"],
+        &["fly"],
+        &[],
+    ] {
+        let output = rocescope(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{args:?}");
+    }
+    let help = rocescope(&["replay", "--help"]).output().unwrap();
+    assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("Examples:"));
+}
+
+#[cfg(not(feature = "live"))]
+#[test]
+fn a_build_without_kernel_side_says_so() {
+    for verb in ["live", "demo"] {
+        let output = rocescope(&[verb]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("cargo xtask build"));
+    }
+}

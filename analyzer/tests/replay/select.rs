@@ -1,0 +1,119 @@
+//! Which files form a tap, and which frames are wanted.
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::craft::{START, pcap, send, sends};
+use crate::{file, links, replay, report};
+
+#[test]
+fn several_files_are_several_taps() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = file(folder.path(), "a.pcap", &sends(0, 1, 5));
+    let b = file(folder.path(), "b.pcap", &sends(2, 1, 4));
+    let (report, said) = report(&[&a, &b]);
+    assert_eq!((links(&report), said.as_str()), (vec!["a.pcap", "b.pcap"], ""));
+    assert_eq!(report["flows"].as_array().unwrap().len(), 2);
+    assert_eq!(report["totals"]["packets"], 9);
+}
+
+#[test]
+fn rotated_files_are_one_tap_in_the_order_of_their_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gz.write_all(&pcap(1, &[send(0, 1, 0), send(1, 1, 1)])).unwrap();
+    let first = file(folder.path(), "x.pcap0.gz", &gz.finish().unwrap());
+    let second = file(folder.path(), "x.pcap1", &pcap(1, &[send(2, 1, 2)]));
+    // Given in the wrong order, they still have no gap.
+    for args in [[second.as_str(), first.as_str()], [&first, &second]] {
+        let (report, said) = report(&args);
+        assert_eq!(links(&report), ["x.pcap"]);
+        assert!(said.contains("joined into one tap, x.pcap"), "{said}");
+        let psn = &report["flows"][0]["psn"];
+        assert_eq!((&psn["first"], &psn["gaps"], &psn["repeats"]), (&json!(0), &json!(0), &json!(0)));
+    }
+    let (named, said) = report(&["--tap", &format!("leaf={second},{first}")]);
+    assert_eq!((links(&named), said.as_str()), (vec!["leaf"], ""));
+    assert_eq!(named["flows"][0]["psn"]["gaps"], 0);
+}
+
+#[test]
+fn the_same_name_in_two_folders_stays_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = file(folder.path(), "h0/x.pcap", &sends(0, 1, 1));
+    let b = file(folder.path(), "h1/x.pcap", &sends(0, 1, 1));
+    let (report, said) = report(&[&a, &b]);
+    assert_eq!(links(&report), ["h0/x.pcap", "h1/x.pcap"]);
+    assert!(said.contains("2 files are called x.pcap"), "{said}");
+}
+
+#[test]
+fn time_ranges_and_filters() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "a.pcap", &sends(0, 0x11, 100));
+    let packets =
+        |args: &[&str]| report(&[&[path.as_str()], args].concat()).0["totals"]["packets"].as_u64().unwrap();
+    assert_eq!(packets(&["--from", "+90ms"]), 10);
+    assert_eq!(packets(&["--to", "+9ms"]), 10);
+    assert_eq!(packets(&["--from", "+10ms", "--to", "+19ms"]), 10);
+    assert_eq!(packets(&["--from", &format!("{START}.05")]), 50);
+    assert_eq!(packets(&["--to", "2023-11-14T22:13:20.049Z"]), 50);
+    assert_eq!(packets(&["--from", "+1h"]), 0);
+    assert_eq!(packets(&["--duration", "24ms"]), 25);
+    assert_eq!(packets(&["--from", "+50ms", "--duration", "9ms"]), 10);
+    let (filtered, _) = report(&[&path, "--filter", "qp 17 and not host 10.0.0.9"]);
+    assert_eq!(filtered["totals"]["roce_packets"], 100);
+    let (filtered, _) = report(&[&path, "--filter", "dst 10.0.0.1"]);
+    assert_eq!(filtered["totals"]["skipped"], json!({ "filtered": 100 }));
+}
+
+#[test]
+fn idle_flows_retire_and_a_full_table_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let shots: Vec<_> = (0..100).map(|i| send(u64::from(i) * 10, i % 10, i)).collect();
+    let path = file(folder.path(), "a.pcap", &pcap(1, &shots));
+    let (report_full, _) = report(&[&path, "--max-flows", "4"]);
+    assert_eq!(report_full["totals"]["lost"]["flow_table_full"], 60);
+    let (retired, _) = report(&[&path, "--idle", "50ms"]);
+    assert!(retired["totals"]["retired"]["flows"].as_u64().unwrap() >= 80);
+    assert_eq!(retired["entropy"]["five_tuples"], 1, "retired flows count");
+}
+
+#[test]
+fn groups_compare_links_and_unknown_names_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = file(folder.path(), "a.pcap", &sends(0, 1, 30));
+    let b = file(folder.path(), "b.pcap", &sends(2, 1, 10));
+    let (grouped, said) = report(&[&a, &b, "--group", "a.pcap,b.pcap"]);
+    assert_eq!((&grouped["imbalance"][0]["max_over_mean"], said.as_str()), (&json!(1.5), ""));
+    let (_, said) = report(&[&a, &b, "--group", "a.pcap,c.pcap"]);
+    assert!(said.contains("no link called c.pcap"), "{said}");
+}
+
+#[test]
+fn a_speed_holds_frames_to_their_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "a.pcap", &pcap(1, &[send(0, 1, 0), send(600, 1, 1)]));
+    let start = Instant::now();
+    assert!(replay(&[&path, "--speed", "2x"]).status.success());
+    assert!(start.elapsed() >= Duration::from_millis(300), "{:?}", start.elapsed());
+}
+
+#[test]
+fn jsonl_is_a_report_per_interval_of_the_data_and_one_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    // 2.5 seconds of data, then a jump of a year.
+    let mut shots: Vec<_> = (0..25).map(|i| send(u64::from(i) * 100, 1, i)).collect();
+    shots.push(send(31_536_000_000, 1, 25));
+    let output = replay(&[&file(folder.path(), "a.pcap", &pcap(1, &shots)), "--output", "jsonl"]);
+    let packets: Vec<u64> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<serde_json::Value>(line).unwrap()["totals"]["packets"].as_u64().unwrap()
+        })
+        .collect();
+    assert_eq!(packets, [10, 20, 25, 26]);
+}
