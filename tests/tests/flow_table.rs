@@ -144,7 +144,8 @@ fn ports_and_opcodes_of_a_retired_flow_go_with_it() {
     }
     let mut machine = Machine::new(Hook::TcIngress, 64).unwrap();
     let sprayed = |time: u64| -> Vec<Frame> {
-        let packet = |n: u16| Roce { src_port: 50_000 + n, psn: u32::from(n), payload: 64, ..Roce::default() };
+        let packet =
+            |n: u16| Roce { src_port: 50_000 + n, psn: u32::from(n), payload: 64, ..Roce::default() };
         let mut frames: Vec<Frame> = (0..20).map(|n| frame(START + time, &packet(n))).collect();
         let other = Roce { opcode: 0x24, psn: 20, ..packet(0) };
         frames.push(frame(START + time, &other));

@@ -210,7 +210,12 @@ fn only_these_tunnels_are_left_to_replay() {
         }
         let report = replayed::report(&machine.sample().unwrap()).unwrap();
         if let Some(count) = report["totals"]["skipped"]["tunnel_unparsed"].as_u64() {
-            assert_eq!((count, report["flows"].as_array().unwrap().len()), (case.packets, 0), "{}", case.name);
+            assert_eq!(
+                (count, report["flows"].as_array().unwrap().len()),
+                (case.packets, 0),
+                "{}",
+                case.name
+            );
             left.insert(case.name);
         }
     }

@@ -86,8 +86,8 @@ fn one_flow_on_several_cpus() {
     let fds = hooks.map(|hook| hook.load(&mut programs).unwrap());
     let ring = programs.take_events().unwrap();
     // Another port than the flow's first on one CPU: the overflow table is raced for too.
-    let frames =
-        [0xC123, 0xC124].map(|src_port| frame(&Roce { src_port, payload: 1024, class: 2, ..Roce::default() }));
+    let frames = [0xC123, 0xC124]
+        .map(|src_port| frame(&Roce { src_port, payload: 1024, class: 2, ..Roce::default() }));
     let mut tables = Tables::default();
     let ended = AtomicU64::new(0);
     thread::scope(|scope| {

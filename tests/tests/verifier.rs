@@ -30,14 +30,7 @@ fn variants() -> Vec<LoadOptions> {
                 for xdp_buff_len in [false, true] {
                     let max_flows = 1024;
                     let usual = LoadOptions::new(&[1]);
-                    all.push(LoadOptions {
-                        test_clock,
-                        events,
-                        log_level,
-                        xdp_buff_len,
-                        max_flows,
-                        ..usual
-                    });
+                    all.push(LoadOptions { test_clock, events, log_level, xdp_buff_len, max_flows, ..usual });
                 }
             }
         }

@@ -2,7 +2,8 @@
 //!
 //! [`frames`] turns captures into Ethernet frames, [`machine`] sends those through a program with
 //! `BPF_PROG_TEST_RUN` ([`test_run`]) and makes a sample of what was counted, [`replayed`] gets the
-//! same from replay, and [`diff`] finds every difference between the two reports.
+//! same from replay, and [`diff`] finds every difference between the two reports. [`wire`] is a pair of
+//! real interfaces with the live source on one of them.
 
 pub mod diff;
 pub mod frames;
@@ -10,6 +11,7 @@ pub mod machine;
 pub mod memory;
 pub mod replayed;
 pub mod test_run;
+pub mod wire;
 
 /// Whether this process may load programs. Without that a test has nothing to do: it says so in a
 /// line, or fails where every test is expected to run (`CI=true`).
