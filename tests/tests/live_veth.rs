@@ -268,6 +268,7 @@ fn the_frames_are_worth_sending() {
         assert!(whole.count() > 10 && all.contains(&plain.frames[0].0), "{name}");
     }
     assert!(all.iter().filter(|frame| frame.len() > 1514).count() > 20, "jumbo frames");
+    // Most of what is in them is no RoCE.
     let deep = all.iter().filter(|frame| frames::is_deep(frame)).count();
-    assert!((1..30).contains(&deep), "{deep} frames are not compared");
+    assert!(deep > 0 && deep * 4 < all.len(), "{deep} of {} frames are not compared", all.len());
 }

@@ -214,7 +214,7 @@ fn keys_come_from_the_terminal_when_the_capture_comes_from_a_pipe() {
     let terminal = &session.terminal;
     let (program, capture) = (binary::path().unwrap(), captures::folder().join("b5_ops_full.h0.pcap"));
     terminal.command(&format!("cat {} | {} replay -", capture.display(), program.display())).unwrap();
-    let ended = |screen: &str| screen.contains("replay stdin") && screen.contains("ENDED");
+    let ended = |screen: &str| screen.contains(" stdin") && screen.contains("ENDED");
     let screen = terminal.until("the end of the capture", ended).unwrap();
     assert!(screen.contains("10.0.0.1") && screen.contains("STATE SOURCE"), "{screen}");
     terminal
