@@ -10,20 +10,20 @@ pub type Result<T, E = HostError> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum HostError {
     /// The kernel refused something.
-    #[error("cannot {action}: {}", reason(.source))]
+    #[error("cannot {action}: {}", reason(.cause))]
     System {
         /// What was tried, as it reads after "cannot".
         action: String,
-        /// What the kernel answered.
-        source: io::Error,
+        /// What the kernel answered. No source: the text says it already, and would say it twice.
+        cause: io::Error,
     },
     /// The kernel refused a netlink request and said why in its own words.
-    #[error("cannot {action}: {} (the kernel says: {message})", reason(.source))]
+    #[error("cannot {action}: {} (the kernel says: {message})", reason(.cause))]
     Netlink {
         /// What was tried, as it reads after "cannot".
         action: String,
         /// The error number of the answer.
-        source: io::Error,
+        cause: io::Error,
         /// The kernel's extended acknowledgement.
         message: String,
     },
@@ -38,7 +38,7 @@ pub enum HostError {
 impl HostError {
     /// An error about `action` ("open network namespace x"), caused by `source`.
     pub fn system(action: impl Into<String>, source: io::Error) -> Self {
-        Self::System { action: action.into(), source }
+        Self::System { action: action.into(), cause: source }
     }
 
     /// The same for the error of the system call that just failed on this thread.
@@ -50,7 +50,7 @@ impl HostError {
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Self::System { source, .. } | Self::Netlink { source, .. } => source.raw_os_error(),
+            Self::System { cause, .. } | Self::Netlink { cause, .. } => cause.raw_os_error(),
             Self::Choice(_) | Self::Unfit(_) => None,
         }
     }
@@ -63,8 +63,8 @@ impl HostError {
 }
 
 /// The cause in words: a bare errno text says neither what is missing nor what helps.
-fn reason(source: &io::Error) -> String {
-    match source.raw_os_error() {
+fn reason(cause: &io::Error) -> String {
+    match cause.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
             "the kernel does not permit it to this process; run it as root (sudo)".to_owned()
         }
@@ -75,7 +75,11 @@ fn reason(source: &io::Error) -> String {
         Some(libc::EMFILE | libc::ENFILE) => {
             "too many files are open; raise the limit (ulimit -n)".to_owned()
         }
-        _ => source.to_string(),
+        _ => {
+            let text = cause.to_string();
+            // The number that Rust adds means nothing to most people.
+            text.split_once(" (os error ").map_or(text.as_str(), |(words, _)| words).to_owned()
+        }
     }
 }
 
@@ -90,6 +94,14 @@ mod tests {
         assert!(text.starts_with("cannot make a network namespace: "), "{text}");
         assert!(text.contains("sudo"), "{text}");
         assert!(!text.contains("os error"), "{text}");
+    }
+
+    #[test]
+    fn the_cause_is_said_once() {
+        let error = HostError::system("open x", io::Error::from_raw_os_error(libc::ENOENT));
+        // With all its causes, as the program prints it.
+        let text = format!("{:#}", anyhow::Error::from(error));
+        assert_eq!(text, "cannot open x: No such file or directory");
     }
 
     #[test]

@@ -10,7 +10,7 @@ const IFLA_XDP_PROG_ID: u16 = 4;
 const IFLA_XDP_DRV_PROG_ID: u16 = 5;
 const IFLA_XDP_SKB_PROG_ID: u16 = 6;
 const IFLA_XDP_HW_PROG_ID: u16 = 7;
-const IFLA_VXLAN_LINK: u16 = 2;
+const IFLA_VXLAN_LINK: u16 = 3;
 const IFLA_PARENT_DEV_NAME: u16 = 56;
 
 /// What an interface is, as far as attaching and stacking care.

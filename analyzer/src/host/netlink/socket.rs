@@ -155,7 +155,7 @@ fn outcome(action: &str, flags: u16, kind: u16, payload: &[u8]) -> Result<()> {
         .then(|| Attrs::after(payload, attrs_at).text(ERROR_ATTR_MESSAGE))
         .flatten();
     Err(match message {
-        Some(message) => HostError::Netlink { action: action.to_owned(), source, message },
+        Some(message) => HostError::Netlink { action: action.to_owned(), cause: source, message },
         None => HostError::system(action, source),
     })
 }

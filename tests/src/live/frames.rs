@@ -1,0 +1,119 @@
+//! Frames to send: those of captures, and crafted ones.
+
+use std::path::Path;
+
+use anyhow::Result;
+use rocescope_common::wire::frame::{Full, Kernel, Tag};
+use rocescope_common::wire::{Entry, Meta, Reason, parse};
+
+use crate::capture_file::{ETHERNET, Order, Pcap};
+use crate::craft::{self, Mac, Net, Transport};
+use crate::oracle::{captures, cases};
+
+/// A time like any other, for frames that come from nowhere in particular.
+const TIME_NS: u64 = 1_700_000_000_000_000_000;
+
+/// Every whole Ethernet frame of the captures and crafted cases of the tests that a link with this
+/// MTU can carry, in their order.
+///
+/// # Errors
+/// When a capture cannot be read.
+pub fn whole(mtu: u32) -> Result<Vec<Vec<u8>>> {
+    let mut frames = Vec::new();
+    for path in captures::own()? {
+        frames.extend(whole_frames(&path)?);
+    }
+    let folder = tempfile::tempdir()?;
+    for case in cases::all() {
+        let path = folder.path().join(case.name);
+        std::fs::write(&path, case.file)?;
+        frames.extend(whole_frames(&path)?);
+    }
+    frames.extend(tagged());
+    frames.extend(long());
+    frames.retain(|frame| (14..=mtu as usize + 14).contains(&frame.len()));
+    Ok(frames)
+}
+
+/// The frames of a plain Ethernet capture of which nothing was cut off.
+fn whole_frames(path: &Path) -> Result<impl Iterator<Item = Vec<u8>> + use<>> {
+    let plain = captures::plain(path)?.filter(|plain| plain.link_type == u32::from(ETHERNET));
+    let frames = plain.map(|plain| plain.frames).unwrap_or_default();
+    Ok(frames.into_iter().filter(|(frame, length)| frame.len() as u64 == u64::from(*length)).map(|(f, _)| f))
+}
+
+/// One, two and three tags, of both kinds, and a flow that changes its own.
+fn tagged() -> Vec<Vec<u8>> {
+    let packet = |qp, psn| {
+        let transport = Transport::new(0x04, qp, psn).payload(vec![7; 100]);
+        Net::v4([10, 9, 0, 1], [10, 9, 0, 2]).tos(0x6A).roce(49_152, &transport)
+    };
+    let frame = |typed| craft::ethernet(Mac::SRC, Mac::DST, &typed);
+    let tag = craft::vlan;
+    let mut frames = Vec::new();
+    for psn in 0..4 {
+        frames.push(frame(tag(0x8100, 0x6000 | 100, &packet(0x501, psn))));
+        frames.push(frame(tag(0x88A8, 0x2000 | 200, &tag(0x8100, 0x8000 | 300, &packet(0x502, psn)))));
+        frames.push(frame(tag(0x8100, 400, &tag(0x8100, 500, &packet(0x503, psn)))));
+        frames.push(frame(tag(0x8100, 600 + psn as u16 % 2, &packet(0x504, psn))));
+        // A priority without a VLAN.
+        frames.push(frame(tag(0x8100, 0xA000, &packet(0x505, psn))));
+        frames.push(frame(tag(0x88A8, 700, &packet(0x506, psn))));
+    }
+    frames
+}
+
+/// From a full frame of the usual MTU to one of 9000, and beyond what one page holds.
+fn long() -> Vec<Vec<u8>> {
+    // 14 Ethernet, 20 IPv4, 8 UDP, 12 BTH, 4 ICRC.
+    const AROUND: usize = 58;
+    let frame = |length: usize, psn| {
+        // A length that is no multiple of four is reached with padding that is not said to be any.
+        let transport = Transport { pad: Some(0), ..Transport::new(0x01, 0x601, psn) };
+        let transport = transport.payload(vec![9; length - AROUND]);
+        let packet = Net::v4([10, 9, 1, 1], [10, 9, 1, 2]).tos(2).roce(49_153, &transport);
+        craft::ethernet(Mac::SRC, Mac::DST, &packet)
+    };
+    let lengths = [1513, 1514, 1515, 2048, 3498, 3512, 3513, 4095, 4096, 4097, 6000, 8192, 9013, 9014];
+    let mut psn = 0;
+    let mut next = |length| {
+        psn += 1;
+        frame(length, psn)
+    };
+    lengths.into_iter().cycle().take(4 * lengths.len()).map(&mut next).collect()
+}
+
+/// Whether the kernel programs see a tunnel that they do not take apart where replay finds RoCE: they
+/// go through one VXLAN, GRE or ERSPAN, replay through four tunnels of any kind.
+#[must_use]
+pub fn is_deep(frame: &[u8]) -> bool {
+    let wire_len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+    let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len, tag: Tag::NONE };
+    let unparsed = Some(Reason::TunnelUnparsed);
+    parse::<Kernel>(&frame, meta, &mut ()).err() == unparsed
+        && parse::<Full>(&frame, meta, &mut ()).err() != unparsed
+}
+
+/// SENDs of `flows` queue pairs in turn, all in order.
+#[must_use]
+pub fn sends(flows: u32, packets_each: u32) -> Vec<Vec<u8>> {
+    let packets = (0..packets_each).flat_map(|psn| (0..flows).map(move |flow| (psn, flow)));
+    packets.map(|(psn, flow)| send(0x100 + flow, psn)).collect()
+}
+
+/// One SEND to a queue pair.
+#[must_use]
+pub fn send(dest_qp: u32, psn: u32) -> Vec<u8> {
+    let transport = Transport::new(0x04, dest_qp, psn).payload(vec![1; 64]);
+    craft::ethernet(Mac::SRC, Mac::DST, &Net::v4([10, 8, 0, 1], [10, 8, 0, 2]).roce(50_000, &transport))
+}
+
+/// A capture of these frames.
+#[must_use]
+pub fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut file = Pcap::new(Order::Little, true, ETHERNET);
+    for (at, frame) in (0..).zip(frames) {
+        file.packet(TIME_NS + at * 1_000, frame);
+    }
+    file.finish()
+}

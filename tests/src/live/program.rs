@@ -1,0 +1,291 @@
+//! The program under test, running beside the test.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use rocescope::host::netns::NetNs;
+use serde_json::Value;
+
+use crate::oracle::binary;
+
+/// How long anything may take on a slow machine under load.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// The user and group that may do nothing.
+const NOBODY: u32 = 65534;
+
+/// What a program wrote so far.
+#[derive(Clone, Debug, Default)]
+struct Written(Arc<(Mutex<(Vec<u8>, bool)>, Condvar)>);
+
+impl Written {
+    fn state(&self) -> MutexGuard<'_, (Vec<u8>, bool)> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows a pipe to its end.
+    fn follow(&self, mut pipe: impl Read + Send + 'static) -> JoinHandle<()> {
+        let written = self.clone();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 1 << 16];
+            loop {
+                let read = pipe.read(&mut buffer).unwrap_or(0);
+                let mut state = written.state();
+                match buffer.get(..read) {
+                    Some(bytes) if read > 0 => state.0.extend(bytes),
+                    _ => state.1 = true,
+                }
+                written.0.1.notify_all();
+                if state.1 {
+                    return;
+                }
+            }
+        })
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.state().0).into_owned()
+    }
+
+    /// Waits until `found` finds something in what was written.
+    fn wait<T>(&self, found: impl Fn(&str) -> Option<T>) -> Option<T> {
+        let late = Instant::now() + PATIENCE;
+        let mut state = self.state();
+        loop {
+            if let Some(found) = found(&String::from_utf8_lossy(&state.0)) {
+                return Some(found);
+            }
+            let left = late.saturating_duration_since(Instant::now());
+            if state.1 || left.is_zero() {
+                return None;
+            }
+            state = self.0.1.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// How to start it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Start<'a> {
+    /// In which network namespace; `None` for that of the test.
+    pub netns: Option<&'a NetNs>,
+    /// As the user nobody, without any capability.
+    pub nobody: bool,
+    /// Closes its standard output at once.
+    pub closed_output: bool,
+}
+
+/// A running program. Is killed when dropped.
+#[derive(Debug)]
+pub struct Program {
+    child: Child,
+    out: Written,
+    err: Written,
+    readers: Vec<JoinHandle<()>>,
+}
+
+/// A program that has ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Exit status.
+    pub status: ExitStatus,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+}
+
+impl Ended {
+    /// The one JSON report on standard output.
+    ///
+    /// # Errors
+    /// When there is anything else.
+    pub fn report(&self) -> Result<Value> {
+        serde_json::from_str(&self.out)
+            .with_context(|| format!("no report: {}; it said: {}", self.out, self.err))
+    }
+
+    /// The reports of `--output jsonl`, one per line.
+    ///
+    /// # Errors
+    /// When a line is none.
+    pub fn lines(&self) -> Result<Vec<Value>> {
+        self.out.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
+    }
+}
+
+impl Program {
+    /// Starts rocescope with these arguments.
+    ///
+    /// # Errors
+    /// When it is not built or cannot be started.
+    pub fn start(how: Start<'_>, arguments: &[&str]) -> Result<Self> {
+        let mut command = Command::new(binary::path()?);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if how.nobody {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        // A child is in the namespace of the thread that makes it.
+        let mut child = match how.netns {
+            Some(netns) => netns.run(|| command.spawn())?,
+            None => command.spawn(),
+        }
+        .context("rocescope could not be started")?;
+        let (out, err) = (Written::default(), Written::default());
+        let mut readers = Vec::new();
+        if let Some(pipe) = child.stdout.take().filter(|_| !how.closed_output) {
+            readers.push(out.follow(pipe));
+        }
+        if let Some(pipe) = child.stderr.take() {
+            readers.push(err.follow(pipe));
+        }
+        Ok(Self { child, out, err, readers })
+    }
+
+    /// Starts `rocescope live` in a namespace, and waits until everything is attached.
+    ///
+    /// # Errors
+    /// When it ends before.
+    pub fn live(netns: &NetNs, arguments: &[&str]) -> Result<Self> {
+        let start = Start { netns: Some(netns), ..Start::default() };
+        Self::watching(start, &[&["live"], arguments].concat())
+    }
+
+    /// The same with more to choose.
+    ///
+    /// # Errors
+    /// When it ends before.
+    pub fn watching(how: Start<'_>, arguments: &[&str]) -> Result<Self> {
+        let interfaces = arguments.iter().filter(|argument| **argument == "-i").count().max(1);
+        let program = Self::start(how, arguments)?;
+        program.said(|text| {
+            let attached = text.lines().filter(|line| line.ends_with(" and TC egress")).count();
+            (attached >= interfaces).then_some(())
+        })?;
+        Ok(program)
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until `found` finds something on standard error.
+    ///
+    /// # Errors
+    /// When it does not in time, or the program ends before.
+    pub fn said<T>(&self, found: impl Fn(&str) -> Option<T>) -> Result<T> {
+        let said = || anyhow!("what was waited for was not said, but: {}", self.err.text());
+        self.err.wait(found).ok_or_else(said)
+    }
+
+    /// Waits for a report of `--output jsonl` that is as wanted, and gives it.
+    ///
+    /// # Errors
+    /// When none comes in time, or the program ends before.
+    pub fn reported(&self, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
+        let last = |text: &str| -> Option<Value> {
+            let (complete, _) = text.rsplit_once('\n')?;
+            serde_json::from_str(complete.lines().next_back()?).ok()
+        };
+        let found = self.out.wait(|text| last(text).filter(&wanted));
+        found.ok_or_else(|| {
+            let totals = last(&self.out.text()).map(|report| report["totals"].to_string());
+            anyhow!("no report as waited for; the last is {totals:?}; it said: {}", self.err.text())
+        })
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn signal(&self, signal: libc::c_int) -> Result<()> {
+        let pid = libc::pid_t::try_from(self.child.id())?;
+        // SAFETY: takes two numbers; the child was not waited for, so the number is still its own.
+        if unsafe { libc::kill(pid, signal) } == 0 {
+            return Ok(());
+        }
+        Err(std::io::Error::last_os_error()).context("rocescope could not be signalled")
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// When it does not end in time.
+    pub fn end(mut self) -> Result<Ended> {
+        let late = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break status;
+            }
+            if Instant::now() > late {
+                bail!("rocescope does not end; it said: {}", self.err.text());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        for reader in self.readers.drain(..) {
+            reader.join().map_err(|_| anyhow!("a reader of rocescope's output has panicked"))?;
+        }
+        Ok(Ended { status, out: self.out.text(), err: self.err.text() })
+    }
+
+    /// Interrupts it as Ctrl-C does, and waits for its end.
+    ///
+    /// # Errors
+    /// When it does not end in time.
+    pub fn interrupt(self) -> Result<Ended> {
+        self.signal(libc::SIGINT)?;
+        self.end()
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// When it does not end in time.
+    pub fn run(how: Start<'_>, arguments: &[&str]) -> Result<Ended> {
+        Self::start(how, arguments)?.end()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Has ended already in a test that went well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A process that does nothing in a namespace, so that the namespace can be named by its number.
+#[derive(Debug)]
+pub struct Tenant(Child);
+
+impl Tenant {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn of(netns: &NetNs) -> Result<Self> {
+        // Waits for the end of its standard input, which comes with the test's own.
+        let mut command = Command::new("cat");
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        Ok(Self(netns.run(|| command.spawn())?.context("cat could not be started")?))
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn id(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Tenant {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,291 @@
+//! A watched namespace, the world around it, and links between them.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use rocescope::demo::play::Port;
+use rocescope::host::netlink::{Attrs, LinkHeader, Request, RouteSocket};
+use rocescope::host::netns::NetNs;
+use rocescope::host::veth::{self, VethEnd};
+
+/// Frames between two looks at whether they have arrived: fewer than the queues in a link hold.
+const BURST: usize = 64;
+/// How long a burst may take on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Two namespaces, and nothing in them but what a test makes.
+#[derive(Debug)]
+pub struct World {
+    /// Where the program watches.
+    pub near: NetNs,
+    /// Where traffic comes from and goes to.
+    pub far: NetNs,
+}
+
+/// A link between the two.
+pub struct Link {
+    /// Name of its end in the watched namespace.
+    pub name: String,
+    /// Index of that end.
+    pub index: u32,
+    /// Sends from there: egress.
+    pub near: Port,
+    /// Sends from the other end: ingress.
+    pub far: Port,
+    near_counters: Counters,
+    far_counters: Counters,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").field("name", &self.name).field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+/// What the kernel counts on an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Packets received.
+    pub received: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Dropped on receipt.
+    pub receive_drops: u64,
+    /// Dropped instead of being sent.
+    pub send_drops: u64,
+    /// How many asked for promiscuous mode.
+    pub promiscuity: u32,
+}
+
+impl std::ops::Sub for Counted {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            received: self.received - earlier.received,
+            sent: self.sent - earlier.sent,
+            receive_drops: self.receive_drops - earlier.receive_drops,
+            send_drops: self.send_drops - earlier.send_drops,
+            promiscuity: self.promiscuity,
+        }
+    }
+}
+
+/// Reads the counters of one interface, whatever the namespace of the caller.
+struct Counters {
+    socket: RouteSocket,
+    index: u32,
+}
+
+impl Counters {
+    fn open(netns: &NetNs, index: u32) -> Result<Self> {
+        Ok(Self { socket: netns.run(RouteSocket::open)??, index })
+    }
+
+    fn read(&mut self) -> Result<Counted> {
+        let header = LinkHeader { index: self.index, ..LinkHeader::default() };
+        let request = Request::new(libc::RTM_GETLINK, 0, &header.bytes());
+        let answer = self.socket.get("read an interface's counters", request)?;
+        let attrs = Attrs::after(&answer, LinkHeader::LEN);
+        // struct rtnl_link_stats64
+        let stats = attrs.get(libc::IFLA_STATS64).context("an interface without counters")?;
+        let at = |field: usize| -> Result<u64> {
+            let bytes = stats.get(field * 8..).and_then(|rest| rest.first_chunk());
+            Ok(u64::from_ne_bytes(*bytes.context("counters are cut off")?))
+        };
+        Ok(Counted {
+            received: at(0)?,
+            sent: at(1)?,
+            receive_drops: at(6)?,
+            send_drops: at(7)?,
+            promiscuity: attrs.u32(libc::IFLA_PROMISCUITY).unwrap_or_default(),
+        })
+    }
+}
+
+/// What became of frames that were sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Frames sent.
+    pub frames: u64,
+    /// Those that the link dropped.
+    pub dropped: u64,
+}
+
+impl World {
+    /// Two empty namespaces.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn new() -> Result<Self> {
+        Ok(Self { near: NetNs::anonymous()?, far: NetNs::anonymous()? })
+    }
+
+    /// A world with one link, `near0`.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn with_link(mtu: u32) -> Result<(Self, Link)> {
+        let world = Self::new()?;
+        let link = world.link("near0", mtu)?;
+        Ok((world, link))
+    }
+
+    /// Adds a link; its far end has the same name with `peer-` before it.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn link(&self, name: &str, mtu: u32) -> Result<Link> {
+        let far_name = format!("peer-{name}");
+        let near_end = VethEnd { netns: &self.near, name, mac: Some([2, 0, 0, 0, 0, 1]) };
+        let far_end = VethEnd { netns: &self.far, name: &far_name, mac: Some([2, 0, 0, 0, 0, 2]) };
+        let (near, far) = veth::create_pair(near_end, far_end, mtu, 1)?;
+        Ok(Link {
+            name: name.to_owned(),
+            index: near,
+            near: self.near.run(|| Port::open(near))??,
+            far: self.far.run(|| Port::open(far))??,
+            near_counters: Counters::open(&self.near, near)?,
+            far_counters: Counters::open(&self.far, far)?,
+        })
+    }
+
+    /// Makes an interface of a kind in the watched namespace, on top of `lower` if given.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn add(&self, kind: &str, name: &str, lower: Option<u32>) -> Result<u32> {
+        let (create, exclusive) = (libc::NLM_F_CREATE as u16, libc::NLM_F_EXCL as u16);
+        let mut request = Request::new(libc::RTM_NEWLINK, create | exclusive, &LinkHeader::default().bytes())
+            .attr_text(libc::IFLA_IFNAME, name);
+        if let Some(lower) = lower.filter(|_| kind != "vxlan") {
+            request = request.attr_u32(libc::IFLA_LINK, lower);
+        }
+        // A VXLAN names its network, its underlay and its port in attributes of its own kind.
+        const VXLAN_ID: u16 = 1;
+        const VXLAN_LINK: u16 = 3;
+        const VXLAN_PORT: u16 = 15;
+        let request = request.nest(libc::IFLA_LINKINFO, |info| {
+            let info = info.attr_text(libc::IFLA_INFO_KIND, kind);
+            if kind != "vxlan" {
+                return info;
+            }
+            info.nest(libc::IFLA_INFO_DATA, |data| {
+                let data = data.attr_u32(VXLAN_ID, 7).attr(VXLAN_PORT, &4789u16.to_be_bytes());
+                lower.into_iter().fold(data, |data, lower| data.attr_u32(VXLAN_LINK, lower))
+            })
+        });
+        self.near.run(|| -> Result<u32> {
+            RouteSocket::open()?.request(&format!("make {kind} {name}"), request)?;
+            Ok(veth::index_of(name)?)
+        })?
+    }
+
+    /// Makes `port` a member of bridge `master`.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn enslave(&self, port: u32, master: u32) -> Result<()> {
+        let header = LinkHeader { index: port, ..LinkHeader::default() };
+        let request = Request::new(libc::RTM_NEWLINK, 0, &header.bytes()).attr_u32(libc::IFLA_MASTER, master);
+        self.near.run(|| RouteSocket::open()?.request("enslave an interface", request))??;
+        Ok(())
+    }
+
+    /// Gives an interface of the watched namespace an address.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn address(&self, index: u32, address: IpAddr) -> Result<()> {
+        Ok(self.near.run(|| veth::add_address(index, address, 24))??)
+    }
+
+    /// Deletes an interface of the watched namespace.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn delete(&self, index: u32) -> Result<()> {
+        let header = LinkHeader { index, ..LinkHeader::default() };
+        let request = Request::new(libc::RTM_DELLINK, 0, &header.bytes());
+        self.near.run(|| RouteSocket::open()?.request("delete an interface", request))??;
+        Ok(())
+    }
+}
+
+impl Link {
+    /// The counters of the near end.
+    ///
+    /// # Errors
+    /// When the interface is gone.
+    pub fn near_counted(&mut self) -> Result<Counted> {
+        self.near_counters.read()
+    }
+
+    /// The counters of the far end.
+    ///
+    /// # Errors
+    /// When the interface is gone.
+    pub fn far_counted(&mut self) -> Result<Counted> {
+        self.far_counters.read()
+    }
+
+    /// Sends frames towards the watched namespace in bursts, each when the one before has arrived.
+    /// Returns when all have.
+    ///
+    /// # Errors
+    /// When the kernel does not take a frame, or frames neither arrive nor are dropped in time.
+    pub fn receive(&mut self, frames: &[Vec<u8>]) -> Result<Sent> {
+        let (near, far) = (self.near_counted()?, self.far_counted()?);
+        let mut sent = Sent::default();
+        for burst in frames.chunks(BURST) {
+            for frame in burst {
+                self.far.send(frame).with_context(|| format!("a frame of {} bytes", frame.len()))?;
+            }
+            sent.frames += burst.len() as u64;
+            let late = Instant::now() + PATIENCE;
+            loop {
+                sent.dropped = (self.far_counted()? - far).send_drops;
+                let arrived = (self.near_counted()? - near).received;
+                if arrived + sent.dropped == sent.frames {
+                    break;
+                }
+                if Instant::now() > late {
+                    bail!("of {} frames {arrived} arrived and {} were dropped", sent.frames, sent.dropped);
+                }
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Sends frames out of the watched namespace.
+    ///
+    /// # Errors
+    /// When the kernel does not take a frame.
+    pub fn transmit(&mut self, frames: &[Vec<u8>]) -> Result<Sent> {
+        for frame in frames {
+            self.near.send(frame).with_context(|| format!("a frame of {} bytes", frame.len()))?;
+        }
+        // Programs see them before the link may drop them.
+        Ok(Sent { frames: frames.len() as u64, dropped: 0 })
+    }
+
+    /// Sends frames towards the watched namespace without regard to what the link can take.
+    ///
+    /// # Errors
+    /// When the kernel does not take a frame.
+    pub fn flood(&mut self, frames: &[Vec<u8>], times: usize) -> Result<Sent> {
+        let before = self.far_counted()?;
+        for frame in std::iter::repeat_n(frames, times).flatten() {
+            match self.far.send(frame) {
+                Ok(()) => {}
+                // The same drop, told to the sender as well.
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
+                Err(error) => return Err(error).context("a frame of a flood"),
+            }
+        }
+        let dropped = (self.far_counted()? - before).send_drops;
+        Ok(Sent { frames: (frames.len() * times) as u64, dropped })
+    }
+}

@@ -1,0 +1,274 @@
+//! Frames through a real link: what the kernel programs count there is what replay counts of a
+//! capture of the same frames, and every frame sent was counted or dropped by the link.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use rocescope_tests::live::attached::Hooks;
+use rocescope_tests::live::program::Program;
+use rocescope_tests::live::wire::{Sent, World};
+use rocescope_tests::live::{frames, root_or_skip};
+use rocescope_tests::oracle::binary;
+use serde_json::{Value, json};
+
+/// Frames are sent once more when the link dropped some, up to so many times.
+const ATTEMPTS: usize = 4;
+
+/// An ingress hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hook {
+    Native,
+    Generic,
+    Tc,
+}
+
+impl Hook {
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Native => &["--hook", "xdp", "--xdp-mode", "native"],
+            Self::Generic => &["--hook", "xdp", "--xdp-mode", "generic"],
+            Self::Tc => &["--hook", "tc"],
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native XDP",
+            Self::Generic => "generic XDP",
+            Self::Tc => "TC ingress",
+        }
+    }
+}
+
+/// The report of replay over these frames. Those in tunnels that the kernel programs do not take
+/// apart are left out, and counted as the programs do.
+fn replayed(frames: &[Vec<u8>]) -> Result<Value> {
+    let (deep, plain): (Vec<_>, Vec<_>) = frames.iter().cloned().partition(|frame| frames::is_deep(frame));
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("frames.pcap");
+    std::fs::write(&path, frames::capture(&plain))?;
+    let mut report = binary::replay(&[path], [] as [&str; 0])?;
+    let bytes: usize = deep.iter().map(Vec::len).sum();
+    let totals = &mut report["totals"];
+    for (name, more) in [("packets", deep.len()), ("bytes", bytes)] {
+        totals[name] = json!(totals[name].as_u64().unwrap_or(0) + more as u64);
+    }
+    let unparsed = &mut totals["skipped"]["tunnel_unparsed"];
+    *unparsed = json!(unparsed.as_u64().unwrap_or(0) + deep.len() as u64);
+    Ok(report)
+}
+
+fn packets(report: &Value) -> u64 {
+    report["totals"]["packets"].as_u64().unwrap_or(0)
+}
+
+/// Watches with `hook` while all frames arrive and then leave again. The report, and what was sent
+/// in both directions; the link dropped nothing.
+fn watched(hook: Hook, mtu: u32, frames: &[Vec<u8>]) -> (Value, u64) {
+    for _ in 0..ATTEMPTS {
+        let (world, mut link) = World::with_link(mtu).unwrap();
+        let options = ["-i", "near0", "--output", "jsonl", "--interval", "50ms"];
+        let program = Program::live(&world.near, &[&options, hook.arguments()].concat()).unwrap();
+        program.said(|text| text.contains(&format!("near0: {}", hook.name())).then_some(())).unwrap();
+        let hooks = Hooks::of(&world, &mut link).unwrap();
+        assert_eq!(hooks.xdp.is_some(), hook != Hook::Tc, "{hook:?}");
+        assert_eq!((hooks.tc_ingress, hooks.tc_egress), (u32::from(hook == Hook::Tc), 1), "{hook:?}");
+
+        let arriving = link.receive(frames).unwrap();
+        let leaving = link.transmit(frames).unwrap();
+        let Sent { frames: sent, dropped } =
+            Sent { frames: arriving.frames + leaving.frames, dropped: arriving.dropped };
+        // Where the far end's queue is the kernel's own, frames may still be on their way.
+        program.reported(|report| packets(report) + dropped >= sent).unwrap();
+        let ended = program.interrupt().unwrap();
+        assert!(ended.status.success(), "{hook:?}: {ended:?}");
+        let report = ended.lines().unwrap().pop().unwrap();
+        assert_eq!(
+            packets(&report) + dropped,
+            sent,
+            "{hook:?} at {mtu}: a frame is neither counted nor dropped"
+        );
+        let after = Hooks::of(&world, &mut link).unwrap();
+        assert_eq!(after, Hooks::default(), "{hook:?}");
+        if dropped == 0 {
+            return (report, sent);
+        }
+    }
+    panic!("{hook:?} at {mtu}: the link dropped frames each time");
+}
+
+fn identity(flow: &Value) -> String {
+    format!("{} > {} QP {}", flow["src"], flow["dst"], flow["dest_qp"])
+}
+
+fn flows<'a>(report: &'a Value, direction: Option<&str>) -> BTreeMap<String, &'a Value> {
+    let wanted = |flow: &&Value| flow["direction"].as_str() == direction;
+    let all = report["flows"].as_array().unwrap().iter().filter(wanted);
+    all.map(|flow| (identity(flow), flow)).collect()
+}
+
+/// Every difference of the flows of one direction.
+fn flow_differences(live: &Value, replayed: &Value, direction: &str, tag_known: bool) -> Vec<String> {
+    let (ours, theirs) = (flows(live, Some(direction)), flows(replayed, None));
+    let mut found = Vec::new();
+    for (key, their) in &theirs {
+        let Some(our) = ours.get(key) else {
+            found.push(format!("{direction} {key}: not seen live"));
+            continue;
+        };
+        // To XDP, no tag in the frame does not mean that there was none.
+        let untagged = their["vlan"] == 0 && their["pcp"].is_null();
+        for (name, value) in their.as_object().unwrap() {
+            let expected = match name.as_str() {
+                "link" | "direction" | "first_ns" | "last_ns" | "latency_ns" => continue,
+                "vlan" | "inner_vlan" if untagged && !tag_known => &Value::Null,
+                _ => value,
+            };
+            if our[name] != *expected {
+                let line = format!("{direction} {key}: {name} is {}, replay has {expected}", our[name]);
+                found.push(line.chars().take(400).collect());
+            }
+        }
+    }
+    found.extend(
+        ours.keys()
+            .filter(|key| !theirs.contains_key(*key))
+            .map(|key| format!("{direction} {key}: only live")),
+    );
+    found
+}
+
+/// Every difference between a live report in which frames arrived and left, and their replay.
+fn differences(live: &Value, replayed: &Value, hook: Hook) -> Vec<String> {
+    let mut found = flow_differences(live, replayed, "ingress", hook == Hook::Tc);
+    found.extend(flow_differences(live, replayed, "egress", true));
+    // Everything was seen twice.
+    for name in ["packets", "bytes", "roce_packets", "roce_bytes", "cnp_packets", "ecn", "skipped"] {
+        let expected = twice(&replayed["totals"][name]);
+        if live["totals"][name] != expected {
+            found.push(format!("totals.{name} is {}, twice replay's is {expected}", live["totals"][name]));
+        }
+    }
+    for link in live["links"].as_array().unwrap() {
+        for name in ["packets", "bytes", "ce_ratio"] {
+            if link[name] != replayed["links"][0][name] {
+                found.push(format!("links: {name} of {link} is not {}", replayed["links"][0][name]));
+            }
+        }
+    }
+    // The same 5-tuples on both links count once.
+    for name in ["five_tuples", "source_ports", "entropy_bits", "normalized", "effective_flows", "top_share"]
+    {
+        let (ours, theirs) = (&live["entropy"][name], &replayed["entropy"][name]);
+        let close = match (ours.as_f64(), theirs.as_f64()) {
+            (Some(a), Some(b)) => (a - b).abs() <= 1e-9 * b.abs().max(1.0),
+            _ => ours == theirs,
+        };
+        if !close {
+            found.push(format!("entropy.{name} is {ours}, replay has {theirs}"));
+        }
+    }
+    found
+}
+
+fn twice(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => map.iter().map(|(name, value)| (name.clone(), twice(value))).collect(),
+        value => json!(2 * value.as_u64().unwrap()),
+    }
+}
+
+/// Times are those of this run, in order.
+fn times_are_plausible(report: &Value) {
+    let number = |value: &Value| value.as_u64().unwrap();
+    let (first, last) = (number(&report["window"]["first_ns"]), number(&report["window"]["last_ns"]));
+    // The programs' clock moves with the timer tick, up to 10 ms behind.
+    let early = first - 20_000_000;
+    assert!(last > first && last - first < 600_000_000_000, "{first} to {last}");
+    for flow in report["flows"].as_array().unwrap() {
+        let (from, to) = (number(&flow["first_ns"]), number(&flow["last_ns"]));
+        assert!(early <= from && from <= to && to <= last + 1_000_000, "{}: {from} to {to}", identity(flow));
+    }
+}
+
+fn same_as_replay(hook: Hook, mtu: u32) {
+    let frames = frames::whole(mtu).unwrap();
+    let longest = frames.iter().map(Vec::len).max().unwrap();
+    assert!(frames.len() > 1_000 && longest == mtu as usize + 14, "{} frames up to {longest}", frames.len());
+    let expected = replayed(&frames).unwrap();
+    let (report, _) = watched(hook, mtu, &frames);
+    let found = differences(&report, &expected, hook);
+    let shown = found.iter().take(40).map(String::as_str).collect::<Vec<_>>().join("\n");
+    assert!(found.is_empty(), "{hook:?} at MTU {mtu}: {} differences:\n{shown}", found.len());
+    times_are_plausible(&report);
+    let totals = &report["totals"];
+    assert_eq!(totals["lost"]["flow_table_full"], 0);
+    assert!(totals["lost"]["interface_drops"].is_u64(), "{}", totals["lost"]);
+    assert_eq!(report["source"], json!({ "kind": "live", "inputs": ["near0"] }));
+}
+
+macro_rules! links {
+    ($($name:ident: $hook:expr, $mtu:expr;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                if root_or_skip(stringify!($name)) {
+                    same_as_replay($hook, $mtu);
+                }
+            }
+        )*
+    };
+}
+
+links! {
+    native_xdp_counts_as_replay_does: Hook::Native, 1500;
+    generic_xdp_counts_as_replay_does: Hook::Generic, 1500;
+    tc_counts_as_replay_does: Hook::Tc, 1500;
+    native_xdp_counts_as_replay_does_with_jumbo_frames: Hook::Native, 9000;
+    generic_xdp_counts_as_replay_does_with_jumbo_frames: Hook::Generic, 9000;
+    tc_counts_as_replay_does_with_jumbo_frames: Hook::Tc, 9000;
+}
+
+/// At full speed, on a link that cannot keep up.
+#[test]
+fn what_is_not_counted_is_what_the_link_dropped() {
+    if !root_or_skip("what_is_not_counted_is_what_the_link_dropped") {
+        return;
+    }
+    let frames = frames::sends(32, 8);
+    for hook in [Hook::Native, Hook::Generic, Hook::Tc] {
+        let (world, mut link) = World::with_link(1500).unwrap();
+        let options = ["-i", "near0", "--output", "jsonl", "--interval", "50ms"];
+        let program = Program::live(&world.near, &[&options, hook.arguments()].concat()).unwrap();
+        let before = link.near_counted().unwrap();
+        let sent = link.flood(&frames, 500).unwrap();
+        program.reported(|report| packets(report) + sent.dropped >= sent.frames).unwrap();
+        let receive_drops = (link.near_counted().unwrap() - before).receive_drops;
+        let ended = program.interrupt().unwrap();
+        let report = ended.lines().unwrap().pop().unwrap();
+        assert_eq!(packets(&report) + sent.dropped, sent.frames, "{hook:?}: {sent:?}");
+        let totals = &report["totals"];
+        assert_eq!(totals["lost"]["interface_drops"], receive_drops, "{hook:?}");
+        let flows = report["flows"].as_array().unwrap();
+        let counted: u64 = flows.iter().map(|flow| flow["packets"].as_u64().unwrap()).sum();
+        assert_eq!((flows.len(), counted), (32, packets(&report)), "{hook:?}");
+    }
+}
+
+#[test]
+fn the_frames_are_worth_sending() {
+    let names = ["b5_ops_full.h0.pcap", "b7_ud_ops.h1.pcap", "g_rnr.h0.pcap", "n1_vxlan_ops.x0.pcap"];
+    let all = frames::whole(9000).unwrap();
+    for name in names {
+        let path = rocescope_tests::oracle::captures::folder().join(name);
+        let plain = rocescope_tests::oracle::captures::plain(&path).unwrap().unwrap();
+        let whole = plain.frames.iter().filter(|(frame, length)| frame.len() == *length as usize);
+        assert!(whole.count() > 10 && all.contains(&plain.frames[0].0), "{name}");
+    }
+    assert!(all.iter().filter(|frame| frame.len() > 1514).count() > 20, "jumbo frames");
+    // Most of what is in them is no RoCE.
+    let deep = all.iter().filter(|frame| frames::is_deep(frame)).count();
+    assert!(deep > 0 && deep * 4 < all.len(), "{deep} of {} frames are not compared", all.len());
+}
