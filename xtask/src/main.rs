@@ -8,6 +8,7 @@ mod recipe;
 mod run;
 mod setup;
 mod test;
+mod vm;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -35,7 +36,11 @@ enum Task {
         args: Vec<String>,
     },
     /// Run every test, those that need root through sudo
-    Test,
+    Test {
+        /// Run instead the tests of the live path on an older kernel, in a virtual machine
+        #[arg(long)]
+        vm: bool,
+    },
     /// Run formatter, lints, documentation and other checks that need no root
     Check,
 }
@@ -56,7 +61,8 @@ fn work(task: &Task) -> Result<()> {
         Task::Setup => setup::setup(),
         Task::Build => build::build().map(drop),
         Task::Demo { args } => demo::demo(args),
-        Task::Test => test::test(),
+        Task::Test { vm: false } => test::test(),
+        Task::Test { vm: true } => vm::test(),
         Task::Check => check::check(),
     }
 }
