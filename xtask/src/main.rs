@@ -4,6 +4,7 @@ mod build;
 mod check;
 mod demo;
 mod ebpf_toolchain;
+mod gen_capture;
 mod recipe;
 mod run;
 mod setup;
@@ -35,6 +36,8 @@ enum Task {
     },
     /// Run every test, those that need root through sudo
     Test,
+    /// Write a capture of made-up RoCE traffic, the same for the same arguments
+    GenCapture(gen_capture::Generate),
     /// Run formatter, lints, documentation and other checks that need no root
     Check,
 }
@@ -45,6 +48,7 @@ fn main() -> Result<()> {
         Task::Build => build::build().map(drop),
         Task::Demo { args } => demo::demo(&args),
         Task::Test => test::test(),
+        Task::GenCapture(wanted) => gen_capture::generate(&wanted),
         Task::Check => check::check(),
     }
 }
