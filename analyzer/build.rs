@@ -10,8 +10,15 @@ fn main() {
 }
 
 #[cfg(feature = "live")]
-fn main() -> anyhow::Result<()> {
-    live::main()
+fn main() -> std::process::ExitCode {
+    match live::main() {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        // Not `main() -> Result`: that prints a backtrace for what is a message to the user.
+        Err(error) => {
+            println!("cargo::error={}", format!("{error:#}").replace('\n', " "));
+            std::process::ExitCode::FAILURE
+        }
+    }
 }
 
 #[cfg(feature = "live")]

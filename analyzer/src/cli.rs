@@ -30,7 +30,7 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "live")]
         Verb::Live(args) => live::live(args),
         #[cfg(feature = "live")]
-        Verb::Demo(args) => live::demo(args),
+        Verb::Demo(args) => live::demo(&args),
         #[cfg(not(feature = "live"))]
         Verb::Live(_) | Verb::Demo(_) => Err(anyhow::anyhow!(NO_KERNEL_SIDE)),
     };

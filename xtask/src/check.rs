@@ -101,7 +101,7 @@ fn lints(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
 /// Type-checks everything, tests included, for the other architecture that GPU hosts have.
 fn arm(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
     let name = format!("types on {ARM}");
-    if let Err(why) = arm_target() {
+    if let Err(why) = ensure_target(ARM) {
         return checks.skip(&name, &why);
     }
     checks.check(&name, || {
@@ -158,16 +158,20 @@ fn component(name: &str, subcommand: &str) -> Result<(), String> {
     }
 }
 
-fn arm_target() -> Result<(), String> {
+/// Makes sure that the active toolchain can build for `target`.
+///
+/// # Errors
+/// Why it cannot.
+pub(crate) fn ensure_target(target: &str) -> Result<(), String> {
     let there = || {
-        output_of(Command::new("rustc").args(["--print", "target-libdir", "--target", ARM]))
+        output_of(Command::new("rustc").args(["--print", "target-libdir", "--target", target]))
             .is_some_and(|dir| Path::new(dir.trim()).exists())
     };
     if there() {
         return Ok(());
     }
-    say(&format!("adding the target {ARM} to the active toolchain"));
-    run(Command::new("rustup").args(["target", "add", ARM]).stdin(Stdio::null()))
+    say(&format!("adding the target {target} to the active toolchain"));
+    run(Command::new("rustup").args(["target", "add", target]).stdin(Stdio::null()))
         .map_err(|error| format!("the target is not installed: {error:#}"))?;
     if there() { Ok(()) } else { Err("the target was added, but rustc does not find it".to_owned()) }
 }

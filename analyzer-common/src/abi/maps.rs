@@ -131,7 +131,7 @@ impl Link {
 const _: () = {
     use core::mem::{align_of, offset_of, size_of};
     assert!(size_of::<FlowKey>() == 40 && align_of::<FlowKey>() == 4);
-    assert!(size_of::<FlowStats>() % 8 == 0 && align_of::<FlowStats>() == 8);
+    assert!(size_of::<FlowStats>().is_multiple_of(8) && align_of::<FlowStats>() == 8);
     assert!(offset_of!(FlowSlot, key) == 8 && offset_of!(FlowSlot, stats) == 48);
     assert!(size_of::<FlowSlot>() == 48 + size_of::<FlowStats>());
     assert!(size_of::<FlowSlot>() <= 704, "65,536 slots must stay well under 64 MiB");

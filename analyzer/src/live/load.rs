@@ -93,7 +93,7 @@ impl LinkHash {
     /// When there are more interfaces than links.
     pub fn find(interfaces: &[u32]) -> Result<Self> {
         let most = MAX_LINKS / 2;
-        if interfaces.len() as u32 > most {
+        if interfaces.len() > most as usize {
             bail!("{} interfaces are too many: at most {most} can be watched in one run", interfaces.len());
         }
         // Odd multipliers by a fixed rule: the same interfaces give the same hash in every run.
@@ -175,7 +175,7 @@ impl Programs {
         let object = if options.test_clock { TEST_OBJECT } else { OBJECT };
         #[cfg(not(feature = "test-clock"))]
         let object = OBJECT;
-        let mut ebpf = loader.load(object).map_err(map_refused)?;
+        let mut ebpf = loader.load(object).map_err(|error| map_refused(&error))?;
         let mut take =
             |name: &str| ebpf.take_map(name).ok_or_else(|| anyhow!("the kernel programs have no map {name}"));
         let Map::Array(slots) = take(maps::SLOTS)? else { bail!("map {} is no array", maps::SLOTS) };
@@ -232,6 +232,11 @@ impl Programs {
         Ok(program)
     }
 
+    /// The ring buffer of events, once; who takes it has to keep it drained.
+    pub fn take_events(&mut self) -> Option<RingBuf<MapData>> {
+        self.events.take()
+    }
+
     /// The kernel memory that the maps take, in bytes, as far as their sizes say it.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
@@ -255,8 +260,8 @@ impl Programs {
     }
 }
 
-fn map_refused(error: aya::EbpfError) -> anyhow::Error {
-    let text = chain(&error);
+fn map_refused(error: &aya::EbpfError) -> anyhow::Error {
+    let text = chain(error);
     anyhow!("the kernel refused the maps or programs: {text}; `--max-flows` makes the maps smaller")
 }
 
