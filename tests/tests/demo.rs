@@ -128,7 +128,8 @@ fn what_is_counted_is_what_was_sent() {
         match feed.updates.recv_timeout(Duration::from_secs(30)).unwrap() {
             Update::Sample(sample) => {
                 let report = report_of(&sample);
-                if !stopping && (number(&report["totals"]["packets"]) >= played.sent || Instant::now() > late) {
+                if !stopping && (number(&report["totals"]["packets"]) >= played.sent || Instant::now() > late)
+                {
                     stopping = true;
                     feed.commands.send(Command::Stop).unwrap();
                 }
@@ -165,7 +166,11 @@ fn the_command_shows_every_episode_and_cleans_up() {
     let start = Instant::now();
     let ended = Program::run(Start::default(), &["demo", "--output", "json"]).unwrap();
     assert_eq!(ended.status.code(), Some(0), "{ended:?}");
-    assert!(start.elapsed() >= BRIEF && start.elapsed() < BRIEF + Duration::from_secs(30), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() >= BRIEF && start.elapsed() < BRIEF + Duration::from_secs(30),
+        "{:?}",
+        start.elapsed()
+    );
     for interface in ["rail0", "rail1"] {
         assert!(ended.err.contains(&format!("{interface}: native XDP and TC egress")), "{}", ended.err);
     }
@@ -202,8 +207,14 @@ fn the_command_shows_every_episode_and_cleans_up() {
     for (key, their) in &truth {
         let our = counted.get(key).copied().unwrap_or_default();
         assert!(near(our.packets, their.packets), "{key:?}: {our:?}, generated {their:?}");
-        assert!(near(our.acks, their.acks) && near(our.repeats, their.repeats), "{key:?}: {our:?}, generated {their:?}");
-        assert!(near(our.ce, their.ce) && our.gaps.abs_diff(their.gaps) <= 1, "{key:?}: {our:?}, generated {their:?}");
+        assert!(
+            near(our.acks, their.acks) && near(our.repeats, their.repeats),
+            "{key:?}: {our:?}, generated {their:?}"
+        );
+        assert!(
+            near(our.ce, their.ce) && our.gaps.abs_diff(their.gaps) <= 1,
+            "{key:?}: {our:?}, generated {their:?}"
+        );
     }
     assert!(counted.keys().all(|key| truth.contains_key(key)), "flows that were never generated");
 }

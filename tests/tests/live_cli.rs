@@ -240,7 +240,8 @@ fn a_reader_that_goes_away_ends_the_run_quietly() {
     let (world, mut link) = World::with_link(1500).unwrap();
     let how = Start { netns: Some(&world.near), closed_output: true, ..Start::default() };
     for output in ["jsonl", "json", "text"] {
-        let options = ["live", "-i", "near0", "--output", output, "--interval", "50ms", "--duration", "300ms"];
+        let options =
+            ["live", "-i", "near0", "--output", output, "--interval", "50ms", "--duration", "300ms"];
         let ended = Program::run(how, &options).unwrap();
         assert_eq!(status(&ended), 0, "{output}: {ended:?}");
         assert_eq!(ended.err.trim(), "rocescope: near0: native XDP and TC egress", "{output}");
@@ -289,8 +290,10 @@ fn the_rest_goes_on_when_an_interface_goes() {
     second.receive(&frames::sends(3, 5)).unwrap();
     let report = program.reported(|report| packets(report) == 25).unwrap();
     conserved(&report);
-    let ingress: Vec<_> = report["links"].as_array().unwrap().iter().filter(|l| l["direction"] == "ingress").collect();
-    let counted: Vec<_> = ingress.iter().map(|link| (link["name"].as_str().unwrap(), number(&link["packets"]))).collect();
+    let ingress: Vec<_> =
+        report["links"].as_array().unwrap().iter().filter(|l| l["direction"] == "ingress").collect();
+    let counted: Vec<_> =
+        ingress.iter().map(|link| (link["name"].as_str().unwrap(), number(&link["packets"]))).collect();
     assert_eq!(counted, [("near0", 10), ("near1", 15)]);
 
     // With the last one the run fails, and still reports.
@@ -337,7 +340,10 @@ fn each_line_of_jsonl_is_a_whole_report_and_counts_on() {
     }
     assert_eq!(before, sent);
     let flows = lines.last().unwrap()["flows"].as_array().unwrap().clone();
-    assert!(flows.iter().all(|flow| flow["psn"]["gaps"] == 0 && number(&flow["packets"]) == sent / 7), "{flows:?}");
+    assert!(
+        flows.iter().all(|flow| flow["psn"]["gaps"] == 0 && number(&flow["packets"]) == sent / 7),
+        "{flows:?}"
+    );
     nothing_is_attached(&world, &mut link);
 }
 
@@ -350,8 +356,11 @@ fn two_interfaces_share_a_load() {
     let mut second = world.link("near1", 1500).unwrap();
     let mut third = world.link("near2", 1500).unwrap();
     let all = [&LINES[..], &["-i", "near1", "-i", "near2"]].concat();
-    for (group, names) in [(None, &["near0", "near1", "near2"][..]), (Some("near0,near2"), &["near0", "near2"])] {
-        let options: Vec<&str> = all.iter().copied().chain(group.into_iter().flat_map(|g| ["--group", g])).collect();
+    for (group, names) in
+        [(None, &["near0", "near1", "near2"][..]), (Some("near0,near2"), &["near0", "near2"])]
+    {
+        let options: Vec<&str> =
+            all.iter().copied().chain(group.into_iter().flat_map(|g| ["--group", g])).collect();
         let program = Program::live(&world.near, &options).unwrap();
         first.receive(&frames::sends(1, 30)).unwrap();
         second.receive(&frames::sends(1, 10)).unwrap();
@@ -366,13 +375,19 @@ fn two_interfaces_share_a_load() {
         let (count, sum) = (shares.len() as f64, shares.iter().sum::<f64>());
         let squares: f64 = shares.iter().map(|share| share * share).sum();
         let close = |value: &Value, expected: f64| {
-            assert!((value.as_f64().unwrap() - expected).abs() < 1e-9, "{value} is not {expected}: {ingress}");
+            assert!(
+                (value.as_f64().unwrap() - expected).abs() < 1e-9,
+                "{value} is not {expected}: {ingress}"
+            );
         };
         close(&ingress["max_over_mean"], 30.0 * count / sum);
         close(&ingress["jain"], sum * sum / (count * squares));
         // Nothing was sent: nothing can be out of balance.
         let egress = imbalance.iter().find(|entry| entry["direction"] == "egress");
-        assert!(egress.is_none_or(|entry| entry["max_over_mean"].is_null() && entry["jain"].is_null()), "{egress:?}");
+        assert!(
+            egress.is_none_or(|entry| entry["max_over_mean"].is_null() && entry["jain"].is_null()),
+            "{egress:?}"
+        );
     }
 }
 
@@ -383,7 +398,8 @@ fn an_unknown_group_is_named() {
     }
     let (world, _link) = World::with_link(1500).unwrap();
     let how = Start { netns: Some(&world.near), ..Start::default() };
-    let options = ["live", "-i", "near0", "--group", "near0,rail9", "--duration", "100ms", "--output", "json"];
+    let options =
+        ["live", "-i", "near0", "--group", "near0,rail9", "--duration", "100ms", "--output", "json"];
     let ended = Program::run(how, &options).unwrap();
     assert_eq!(status(&ended), 0);
     assert!(ended.err.contains("no link called rail9"), "{}", ended.err);
@@ -448,7 +464,9 @@ fn what_the_filter_leaves_out_is_counted_as_such() {
         return;
     }
     let (world, mut link) = World::with_link(1500).unwrap();
-    for (filter, shown) in [("qp 0x101", 1), ("not qp 0x101", 3), ("host 10.8.0.0/24", 4), ("src 192.0.2.1", 0)] {
+    for (filter, shown) in
+        [("qp 0x101", 1), ("not qp 0x101", 3), ("host 10.8.0.0/24", 4), ("src 192.0.2.1", 0)]
+    {
         let options = [&LINES[..], &["--filter", filter]].concat();
         let program = Program::live(&world.near, &options).unwrap();
         link.receive(&frames::sends(4, 5)).unwrap();

@@ -85,7 +85,11 @@ fn watched(hook: Hook, mtu: u32, frames: &[Vec<u8>]) -> (Value, u64) {
         let ended = program.interrupt().unwrap();
         assert!(ended.status.success(), "{hook:?}: {ended:?}");
         let report = ended.lines().unwrap().pop().unwrap();
-        assert_eq!(packets(&report) + dropped, sent, "{hook:?} at {mtu}: a frame is neither counted nor dropped");
+        assert_eq!(
+            packets(&report) + dropped,
+            sent,
+            "{hook:?} at {mtu}: a frame is neither counted nor dropped"
+        );
         let after = Hooks::of(&world, &mut link).unwrap();
         assert_eq!(after, Hooks::default(), "{hook:?}");
         if dropped == 0 {
@@ -128,7 +132,11 @@ fn flow_differences(live: &Value, replayed: &Value, direction: &str, tag_known: 
             }
         }
     }
-    found.extend(ours.keys().filter(|key| !theirs.contains_key(*key)).map(|key| format!("{direction} {key}: only live")));
+    found.extend(
+        ours.keys()
+            .filter(|key| !theirs.contains_key(*key))
+            .map(|key| format!("{direction} {key}: only live")),
+    );
     found
 }
 
@@ -151,7 +159,8 @@ fn differences(live: &Value, replayed: &Value, hook: Hook) -> Vec<String> {
         }
     }
     // The same 5-tuples on both links count once.
-    for name in ["five_tuples", "source_ports", "entropy_bits", "normalized", "effective_flows", "top_share"] {
+    for name in ["five_tuples", "source_ports", "entropy_bits", "normalized", "effective_flows", "top_share"]
+    {
         let (ours, theirs) = (&live["entropy"][name], &replayed["entropy"][name]);
         let close = match (ours.as_f64(), theirs.as_f64()) {
             (Some(a), Some(b)) => (a - b).abs() <= 1e-9 * b.abs().max(1.0),
@@ -259,6 +268,7 @@ fn the_frames_are_worth_sending() {
         assert!(whole.count() > 10 && all.contains(&plain.frames[0].0), "{name}");
     }
     assert!(all.iter().filter(|frame| frame.len() > 1514).count() > 20, "jumbo frames");
+    // Most of what is in them is no RoCE.
     let deep = all.iter().filter(|frame| frames::is_deep(frame)).count();
-    assert!((1..30).contains(&deep), "{deep} frames are not compared");
+    assert!(deep > 0 && deep * 4 < all.len(), "{deep} of {} frames are not compared", all.len());
 }

@@ -1,1 +1,227 @@
-//! x
+//! The terminal view in a real terminal: every screen is reached, every size is survived, and the
+//! terminal is as it was after every end.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rocescope_tests::live::root_or_skip;
+use rocescope_tests::live::terminal::{PROMPT, Terminal, tmux_or_skip};
+use rocescope_tests::oracle::{binary, captures};
+
+/// Stands on the screen before the program runs, and must be there again afterwards.
+const BEFORE: &str = "what-was-there-before";
+
+/// A terminal with something in it, and its settings.
+struct Session {
+    terminal: Terminal,
+    folder: tempfile::TempDir,
+    settings: String,
+}
+
+impl Session {
+    fn open(columns: u16, lines: u16) -> Self {
+        let terminal = Terminal::open(columns, lines).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let settings = terminal.settings(&folder.path().join("before")).unwrap();
+        terminal.command(&format!("echo {BEFORE}")).unwrap();
+        let said = |screen: &str| screen.lines().any(|line| line.trim() == BEFORE);
+        terminal.until("its answer", said).unwrap();
+        Self { terminal, folder, settings }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Starts rocescope such that its process id is known.
+    fn start(&self, arguments: &str) {
+        let (pid, program) = (self.file("pid"), binary::path().unwrap());
+        let command = format!("echo $$ > {}; exec {} {arguments}", pid.display(), program.display());
+        self.terminal.command(&format!("sh -c '{command}'")).unwrap();
+    }
+
+    fn signal(&self, signal: libc::c_int) {
+        let pid = std::fs::read_to_string(self.file("pid")).unwrap().trim().parse().unwrap();
+        // SAFETY: takes two numbers; the process is the one this session started, and the shell has
+        // not seen it end.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    }
+
+    /// The shell is back, and everything is as it was.
+    fn is_restored(&self, status: &str) {
+        let screen = self
+            .terminal
+            .until("what was there before", |screen| screen.contains(BEFORE) && last_line(screen) == PROMPT);
+        assert_eq!(self.terminal.modes().unwrap(), (false, true), "alternate screen, cursor: {screen:?}");
+        assert_eq!(self.terminal.status().unwrap(), status, "{screen:?}");
+        let settings = self.terminal.settings(&self.file("after")).unwrap();
+        std::fs::remove_file(self.file("after")).unwrap();
+        assert_eq!(settings, self.settings);
+    }
+}
+
+fn last_line(screen: &str) -> &str {
+    screen.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("")
+}
+
+/// Rows of the table of queue pairs.
+fn rows(screen: &str) -> usize {
+    screen.lines().filter(|line| line.contains(" 10.") && line.contains(" rail")).count()
+}
+
+fn shows_queue_pairs(screen: &str) -> bool {
+    screen.contains("STATE SOURCE") && rows(screen) >= 5
+}
+
+#[test]
+fn every_screen_key_and_size() {
+    if !root_or_skip("every_screen_key_and_size") || !tmux_or_skip("every_screen_key_and_size") {
+        return;
+    }
+    let session = Session::open(120, 40);
+    let terminal = &session.terminal;
+    session.start("demo");
+    let screen = terminal.until("queue pairs", shows_queue_pairs).unwrap();
+    assert!(screen.contains("live rail0, rail1"), "{screen}");
+    assert!(terminal.modes().unwrap().0, "the alternate screen is used");
+
+    // Screens.
+    terminal.press_until("2", "links", |screen| screen.contains("BALANCE over links")).unwrap();
+    terminal.press_until("3", "events", |screen| screen.contains("EVENT  FLOW AND PACKET")).unwrap();
+    terminal.press_until("4", "trends", |screen| screen.contains("TREND over")).unwrap();
+    terminal.press_until("Tab", "queue pairs", shows_queue_pairs).unwrap();
+    terminal.press_until("BTab", "trends", |screen| screen.contains("TREND over")).unwrap();
+    terminal.press_until("1", "queue pairs", shows_queue_pairs).unwrap();
+
+    // Sorting.
+    terminal.press_until("s", "another order", |screen| screen.contains("sort SOURCE")).unwrap();
+    let up = |screen: &str| screen.contains("sort SOURCE ↑");
+    let was_up = up(&terminal.screen().unwrap());
+    terminal
+        .press_until("S", "the order turned round", |screen| {
+            screen.contains("sort SOURCE") && up(screen) != was_up
+        })
+        .unwrap();
+
+    // Help.
+    terminal.press_until("?", "help", |screen| screen.contains("PgUp Ctrl-B  page up")).unwrap();
+    terminal.press_until("?", "no help", |screen| !screen.contains("page up") && rows(screen) > 0).unwrap();
+
+    // Filter: typed, kept, dropped.
+    terminal.press_until("/", "a filter being typed", |screen| screen.contains("filter:")).unwrap();
+    terminal.type_text("rail1").unwrap();
+    let only_rail1 = |screen: &str| {
+        let rail0 = screen.lines().skip(5).any(|line| line.contains(" 10.") && line.contains(" rail0"));
+        rows(screen) > 0 && !rail0
+    };
+    terminal.until("flows of rail1 alone", only_rail1).unwrap();
+    terminal
+        .press_until("Enter", "the filter kept", |screen| {
+            only_rail1(screen) && !screen.contains("Enter keeps it")
+        })
+        .unwrap();
+    terminal
+        .press_until("Escape", "all flows", |screen| {
+            screen.lines().skip(5).any(|line| line.contains(" rail0"))
+        })
+        .unwrap();
+
+    // Pause: nothing moves, and then it does again.
+    let paused = terminal.press_until("Space", "a pause", |screen| screen.contains("PAUSED")).unwrap();
+    let end = Instant::now() + Duration::from_millis(1_300);
+    while Instant::now() < end {
+        assert_eq!(terminal.screen().unwrap(), paused, "a view that is paused moves");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    terminal.press_until("Space", "movement", |screen| !screen.contains("PAUSED")).unwrap();
+    let title = |screen: &str| screen.lines().next().unwrap_or("").to_owned();
+    terminal.until("a later time", |screen| title(screen) != title(&paused)).unwrap();
+
+    // Details.
+    terminal.press(&["Down"]).unwrap();
+    let detail = |screen: &str| screen.contains("opcodes") && screen.contains("PSN");
+    terminal.press_until("Enter", "details", detail).unwrap();
+
+    // Sizes, with the details open.
+    for (columns, lines) in [(80, 24), (200, 60)] {
+        terminal.resize(columns, lines).unwrap();
+        let fits = |screen: &str| {
+            let hints = last_line(screen);
+            detail(screen) && hints.ends_with("q quit") && screen.lines().count() == usize::from(lines)
+        };
+        let screen = terminal.until(&format!("{columns}x{lines}"), fits).unwrap();
+        assert!(screen.lines().all(|line| line.chars().count() <= usize::from(columns)), "{screen}");
+    }
+    terminal.resize(50, 10).unwrap();
+    terminal.until("what is too small", |screen| screen.contains("terminal too small: 50x10")).unwrap();
+    terminal.resize(120, 40).unwrap();
+    terminal.until("details again", detail).unwrap();
+    terminal.press_until("Escape", "no details", |screen| !detail(screen) && rows(screen) > 4).unwrap();
+
+    // To the background and back.
+    terminal
+        .press_until("C-z", "the shell", |screen| screen.contains("Stopped") && screen.contains(BEFORE))
+        .unwrap();
+    assert_eq!(terminal.modes().unwrap(), (false, true));
+    let stopped = terminal.settings(&session.file("stopped")).unwrap();
+    assert_eq!(stopped, session.settings);
+    terminal.command("fg").unwrap();
+    terminal.until("queue pairs", shows_queue_pairs).unwrap();
+    assert!(terminal.modes().unwrap().0);
+
+    terminal.press(&["q"]).unwrap();
+    session.is_restored("0");
+}
+
+#[test]
+fn signals_and_ctrl_c_give_the_terminal_back() {
+    let name = "signals_and_ctrl_c_give_the_terminal_back";
+    if !root_or_skip(name) || !tmux_or_skip(name) {
+        return;
+    }
+    let session = Session::open(100, 30);
+    for end in [Some(libc::SIGTERM), Some(libc::SIGINT), None] {
+        session.start("demo");
+        session.terminal.until("the view", |screen| screen.contains("STATE SOURCE")).unwrap();
+        match end {
+            Some(signal) => session.signal(signal),
+            None => session.terminal.press(&["C-c"]).unwrap(),
+        }
+        session.is_restored("0");
+    }
+}
+
+#[test]
+fn a_failure_gives_the_terminal_back_and_says_why() {
+    let name = "a_failure_gives_the_terminal_back_and_says_why";
+    if !root_or_skip(name) || !tmux_or_skip(name) {
+        return;
+    }
+    let session = Session::open(100, 30);
+    session.start("live -i no-such-interface");
+    session.terminal.until("the reason", |screen| screen.contains("no network interface")).unwrap();
+    session.is_restored("1");
+}
+
+#[test]
+fn keys_come_from_the_terminal_when_the_capture_comes_from_a_pipe() {
+    if !tmux_or_skip("keys_come_from_the_terminal_when_the_capture_comes_from_a_pipe") {
+        return;
+    }
+    let session = Session::open(120, 40);
+    let terminal = &session.terminal;
+    let (program, capture) = (binary::path().unwrap(), captures::folder().join("b5_ops_full.h0.pcap"));
+    terminal.command(&format!("cat {} | {} replay -", capture.display(), program.display())).unwrap();
+    let ended = |screen: &str| screen.contains(" stdin") && screen.contains("ENDED");
+    let screen = terminal.until("the end of the capture", ended).unwrap();
+    assert!(screen.contains("10.0.0.1") && screen.contains("STATE SOURCE"), "{screen}");
+    terminal
+        .press_until("2", "links", |screen| screen.contains("LINK") && screen.contains("SKIPPED"))
+        .unwrap();
+    terminal.press_until("?", "help", |screen| screen.contains("page up")).unwrap();
+    terminal.press_until("?", "no help", |screen| !screen.contains("page up")).unwrap();
+    terminal.press(&["q"]).unwrap();
+    session.is_restored("0");
+}

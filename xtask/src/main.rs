@@ -4,6 +4,7 @@ mod build;
 mod check;
 mod demo;
 mod ebpf_toolchain;
+mod gen_capture;
 mod recipe;
 mod run;
 mod setup;
@@ -41,6 +42,8 @@ enum Task {
         #[arg(long)]
         vm: bool,
     },
+    /// Write a capture of made-up RoCE traffic, the same for the same arguments
+    GenCapture(gen_capture::Generate),
     /// Run formatter, lints, documentation and other checks that need no root
     Check,
 }
@@ -63,6 +66,7 @@ fn work(task: &Task) -> Result<()> {
         Task::Demo { args } => demo::demo(args),
         Task::Test { vm: false } => test::test(),
         Task::Test { vm: true } => vm::test(),
+        Task::GenCapture(wanted) => gen_capture::generate(wanted),
         Task::Check => check::check(),
     }
 }

@@ -1,1 +1,179 @@
-//! x
+//! A real terminal to run the program in: a shell inside tmux, with a server of its own.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::program::PATIENCE;
+
+/// The shell's prompt.
+pub const PROMPT: &str = "ready>";
+/// Time between two looks at the screen.
+const LOOK: Duration = Duration::from_millis(30);
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// Whether there is tmux. Says so when there is not, and fails where there must be.
+///
+/// # Panics
+/// When it is missing and `CI` is `true`.
+#[must_use]
+pub fn tmux_or_skip(test: &str) -> bool {
+    let found = Command::new("tmux").arg("-V").output().is_ok_and(|output| output.status.success());
+    if !found {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} must find tmux where CI=true");
+        eprintln!("SKIP: {test} needs tmux");
+    }
+    found
+}
+
+/// A shell in a terminal. Both end when it is dropped.
+#[derive(Debug)]
+pub struct Terminal {
+    server: String,
+}
+
+impl Terminal {
+    /// Opens a terminal of so many columns and lines, and waits for the shell's prompt.
+    ///
+    /// # Errors
+    /// When tmux or the shell does not start.
+    pub fn open(columns: u16, lines: u16) -> Result<Self> {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let terminal = Self { server: format!("rocescope-test-{}-{number}", std::process::id()) };
+        let (columns, lines) = (columns.to_string(), lines.to_string());
+        let shell = format!("env LC_ALL=C.UTF-8 PS1='{PROMPT} ' bash --norc --noprofile -i");
+        let session = ["-f", "/dev/null", "-u", "new-session", "-d", "-x", &columns, "-y", &lines, &shell];
+        terminal.tmux(&session)?;
+        terminal.until("the prompt", |screen| screen.contains(PROMPT))?;
+        Ok(terminal)
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> Result<String> {
+        let mut command = Command::new("tmux");
+        // A tmux around the tests is none of theirs.
+        command.env_remove("TMUX").args(["-L", &self.server]).args(arguments);
+        let Output { status, stdout, stderr } = command.output().context("tmux could not be started")?;
+        ensure!(status.success(), "tmux {arguments:?}: {}", String::from_utf8_lossy(&stderr));
+        Ok(String::from_utf8_lossy(&stdout).into_owned())
+    }
+
+    /// What is on the screen, line by line.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn screen(&self) -> Result<String> {
+        self.tmux(&["capture-pane", "-p"])
+    }
+
+    /// Waits until the screen is as wanted, and gives it.
+    ///
+    /// # Errors
+    /// With what is on the screen instead, when it does not become so in time.
+    pub fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
+        let late = Instant::now() + PATIENCE;
+        loop {
+            let screen = self.screen()?;
+            if wanted(&screen) {
+                return Ok(screen);
+            }
+            if Instant::now() > late {
+                bail!("the screen does not show {what}, but:\n{screen}");
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Presses keys, by tmux's names: `a`, `Enter`, `C-z`.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn press(&self, keys: &[&str]) -> Result<()> {
+        self.tmux(&[&["send-keys"], keys].concat()).map(drop)
+    }
+
+    /// Presses a key and waits for what it does.
+    ///
+    /// # Errors
+    /// With what is on the screen instead.
+    pub fn press_until(&self, key: &str, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
+        self.press(&[key])?;
+        self.until(&format!("{what} after {key}"), wanted)
+    }
+
+    /// Types text as it stands.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn type_text(&self, text: &str) -> Result<()> {
+        self.tmux(&["send-keys", "-l", text]).map(drop)
+    }
+
+    /// Types a command and Enter.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn command(&self, text: &str) -> Result<()> {
+        self.type_text(text)?;
+        self.press(&["Enter"])
+    }
+
+    /// The exit status of the shell's last command, once the shell is back.
+    ///
+    /// # Errors
+    /// When the shell does not answer.
+    pub fn status(&self) -> Result<String> {
+        // In two parts, so that the command itself does not look like its answer.
+        self.command("echo the-status'='$?'.'")?;
+        let find = |screen: &str| -> Option<String> {
+            let (_, after) = screen.rsplit_once("the-status=")?;
+            let (number, _) = after.split_once('.')?;
+            Some(number.to_owned())
+        };
+        let screen = self.until("an exit status", |screen| find(screen).is_some())?;
+        find(&screen).context("an exit status")
+    }
+
+    /// Writes the terminal's settings to a file and reads it.
+    ///
+    /// # Errors
+    /// When the shell does not answer.
+    pub fn settings(&self, file: &Path) -> Result<String> {
+        self.command(&format!("stty -a > {0}.new && mv {0}.new {0}", file.display()))?;
+        let late = Instant::now() + PATIENCE;
+        loop {
+            match std::fs::read_to_string(file) {
+                Ok(text) => return Ok(text),
+                Err(_) if Instant::now() < late => std::thread::sleep(LOOK),
+                Err(error) => return Err(error).context("stty's answer"),
+            }
+        }
+    }
+
+    /// Makes the terminal another size.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn resize(&self, columns: u16, lines: u16) -> Result<()> {
+        self.tmux(&["resize-window", "-x", &columns.to_string(), "-y", &lines.to_string()]).map(drop)
+    }
+
+    /// Whether the alternate screen is shown, and whether the cursor is visible.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn modes(&self) -> Result<(bool, bool)> {
+        let text = self.tmux(&["display-message", "-p", "#{alternate_on} #{cursor_flag}"])?;
+        Ok((text.starts_with('1'), text.trim().ends_with('1')))
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // Only this terminal's own server.
+        let _ = self.tmux(&["kill-server"]);
+    }
+}

@@ -157,9 +157,8 @@ impl World {
     /// When the kernel refuses.
     pub fn add(&self, kind: &str, name: &str, lower: Option<u32>) -> Result<u32> {
         let (create, exclusive) = (libc::NLM_F_CREATE as u16, libc::NLM_F_EXCL as u16);
-        let mut request =
-            Request::new(libc::RTM_NEWLINK, create | exclusive, &LinkHeader::default().bytes())
-                .attr_text(libc::IFLA_IFNAME, name);
+        let mut request = Request::new(libc::RTM_NEWLINK, create | exclusive, &LinkHeader::default().bytes())
+            .attr_text(libc::IFLA_IFNAME, name);
         if let Some(lower) = lower.filter(|_| kind != "vxlan") {
             request = request.attr_u32(libc::IFLA_LINK, lower);
         }
@@ -189,8 +188,7 @@ impl World {
     /// When the kernel refuses.
     pub fn enslave(&self, port: u32, master: u32) -> Result<()> {
         let header = LinkHeader { index: port, ..LinkHeader::default() };
-        let request =
-            Request::new(libc::RTM_NEWLINK, 0, &header.bytes()).attr_u32(libc::IFLA_MASTER, master);
+        let request = Request::new(libc::RTM_NEWLINK, 0, &header.bytes()).attr_u32(libc::IFLA_MASTER, master);
         self.near.run(|| RouteSocket::open()?.request("enslave an interface", request))??;
         Ok(())
     }
