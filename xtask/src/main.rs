@@ -1,5 +1,6 @@
 //! rocescope's development tasks, run as `cargo xtask <task>`.
 
+mod bench;
 mod build;
 mod check;
 mod demo;
@@ -37,6 +38,9 @@ enum Task {
     },
     /// Run every test, those that need root through sudo
     Test,
+    /// Measure beside other programs
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Write a capture of made-up RoCE traffic, the same for the same arguments
     GenCapture(gen_capture::Generate),
     /// Run formatter, lints, documentation and other checks that need no root
@@ -60,7 +64,8 @@ fn work(task: &Task) -> Result<()> {
         Task::Build => build::build().map(drop),
         Task::Demo { args } => demo::demo(args),
         Task::Test => test::test(),
-        Task::GenCapture(wanted) => gen_capture::generate(&wanted),
+        Task::Bench(wanted) => bench::bench(wanted),
+        Task::GenCapture(wanted) => gen_capture::generate(wanted),
         Task::Check => check::check(),
     }
 }
