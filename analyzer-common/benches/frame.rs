@@ -74,7 +74,7 @@ fn cases() -> Vec<Case> {
     let vxlan = [&[8, 0, 0, 0, 0, 0, 7, 0], inner.as_slice()].concat();
     let vlan = [&[0x60, 100, 8, 0], v4().as_slice()].concat();
     let ack = ipv4(17, &roce(ACKNOWLEDGE, &[0x1F, 0, 0, 1], 0));
-    let case = |name, frame, headers| Case { name, frame, psn_at: Some(headers + 9) };
+    let case = |name, frame, headers: usize| Case { name, frame, psn_at: Some(headers + 9) };
     let other = |name, frame| Case { name, frame, psn_at: None };
     vec![
         case("ipv4_write_middle", ethernet(0x0800, &v4()), 42),
