@@ -127,8 +127,8 @@ fn flow_differences(live: &Value, replayed: &Value, direction: &str, tag_known: 
                 _ => value,
             };
             if our[name] != *expected {
-                let line = format!("{direction} {key}: {name} is {}, replay has {expected}", our[name]);
-                found.push(line.chars().take(400).collect());
+                let text = format!("{direction} {key}: {name} is {}, replay has {expected}", our[name]);
+                found.push(text.chars().take(400).collect());
             }
         }
     }

@@ -50,14 +50,15 @@ fn tagged() -> Vec<Vec<u8>> {
     };
     let frame = |typed| craft::ethernet(Mac::SRC, Mac::DST, &typed);
     let tag = craft::vlan;
+    let tci = |priority: u16, id: u16| priority << 13 | id;
     let mut frames = Vec::new();
     for psn in 0..4 {
-        frames.push(frame(tag(0x8100, 0x6000 | 100, &packet(0x501, psn))));
-        frames.push(frame(tag(0x88A8, 0x2000 | 200, &tag(0x8100, 0x8000 | 300, &packet(0x502, psn)))));
+        frames.push(frame(tag(0x8100, tci(3, 100), &packet(0x501, psn))));
+        frames.push(frame(tag(0x88A8, tci(1, 200), &tag(0x8100, tci(4, 300), &packet(0x502, psn)))));
         frames.push(frame(tag(0x8100, 400, &tag(0x8100, 500, &packet(0x503, psn)))));
         frames.push(frame(tag(0x8100, 600 + psn as u16 % 2, &packet(0x504, psn))));
         // A priority without a VLAN.
-        frames.push(frame(tag(0x8100, 0xA000, &packet(0x505, psn))));
+        frames.push(frame(tag(0x8100, tci(5, 0), &packet(0x505, psn))));
         frames.push(frame(tag(0x88A8, 700, &packet(0x506, psn))));
     }
     frames
