@@ -1,6 +1,5 @@
 //! A watched namespace, the world around it, and links between them.
 
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -193,12 +192,13 @@ impl World {
         Ok(())
     }
 
-    /// Gives an interface of the watched namespace an address.
+    /// Gives the near end of a link a smaller MTU than the far one: longer frames are dropped on
+    /// the way.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn address(&self, index: u32, address: IpAddr) -> Result<()> {
-        Ok(self.near.run(|| veth::add_address(index, address, 24))??)
+    pub fn shrink(&self, link: &Link, mtu: u32) -> Result<()> {
+        Ok(self.near.run(|| veth::set_mtu(link.index, mtu))??)
     }
 
     /// Deletes an interface of the watched namespace.
