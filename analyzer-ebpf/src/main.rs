@@ -13,6 +13,8 @@ mod emit;
 mod maps;
 mod packet;
 mod record;
+#[cfg(feature = "test-clock")]
+mod testing;
 
 use aya_ebpf::bindings::{tcx_action_base::TCX_NEXT, xdp_action::XDP_PASS};
 use aya_ebpf::macros::{classifier, xdp};

@@ -20,8 +20,10 @@ pub const MAX_EXTRA: usize = 65_536;
 /// Links that one table can tell apart.
 pub const MAX_LINKS: usize = u16::MAX as usize + 1;
 
-/// Recent flows that are found without hashing; a power of two.
-const RECENT: usize = 64;
+/// Recent flows that are found without the index, at first and at most; powers of two. Places grow
+/// with the flows, so that few flows need few lines of the cache.
+const RECENT: usize = 256;
+const MAX_RECENT: usize = 1 << 18;
 
 #[derive(Debug)]
 struct Slot {
@@ -41,7 +43,8 @@ pub struct FlowTable {
     slots: Vec<Slot>,
     free: Vec<u32>,
     born: u64,
-    recent: [u32; RECENT],
+    /// Slots of recent flows; their number is a power of two.
+    recent: Vec<u32>,
     extra: ExtraTable,
     links: Vec<LinkSample>,
     retired: RetiredTuples,
@@ -64,7 +67,7 @@ impl FlowTable {
             slots: Vec::new(),
             free: Vec::new(),
             born: 0,
-            recent: [u32::MAX; RECENT],
+            recent: vec![u32::MAX; RECENT],
             extra: ExtraTable::new(max_extra),
             links: Vec::new(),
             retired: RetiredTuples::with_max(max_tuples),
@@ -113,11 +116,11 @@ impl FlowTable {
     #[inline]
     pub fn observe(&mut self, link: u16, frame: &Frame, now_ns: u64) -> Option<(u32, Outcome)> {
         let key = FlowKey::of(frame, link);
-        let recent = recent_index(&key);
-        let mut number = self.recent[recent];
+        let mut number = *self.recent.get(recent_index(&key, self.recent.len()))?;
         if !self.slots.get(number as usize).is_some_and(|slot| slot.key == key && slot.stats.packets != 0) {
             number = self.find_or_add(&key, frame.wire_len)?;
-            self.recent[recent] = number;
+            let recent = recent_index(&key, self.recent.len());
+            *self.recent.get_mut(recent)? = number;
         }
         let slot = self.slots.get_mut(number as usize)?;
         let outcome = observe(&mut slot.stats, frame, now_ns);
@@ -154,6 +157,10 @@ impl FlowTable {
         self.index.insert_unique(hash, number, |number| {
             slots.get(*number as usize).map_or(0, |slot| hash_of(hasher, &slot.key))
         });
+        if self.index.len() > self.recent.len() / 2 && self.recent.len() < MAX_RECENT {
+            // All of them are forgotten, which costs each flow one more look at the index.
+            self.recent = vec![u32::MAX; self.recent.len() * 2];
+        }
         Some(number)
     }
 
@@ -251,11 +258,14 @@ impl FlowTable {
     }
 }
 
-/// Queue pair numbers are often consecutive, addresses differ in their last bytes.
+/// A place among `places` (a power of two) for a flow: addresses and queue pair numbers differ in
+/// their last bits, the product carries these to its first ones.
 #[inline]
-fn recent_index(key: &FlowKey) -> usize {
-    let last = u32::from_be(key.src[3]) ^ u32::from_be(key.dst[3]).rotate_left(3);
-    (key.dest_qp ^ last ^ u32::from(key.link).rotate_left(5)) as usize % RECENT
+fn recent_index(key: &FlowKey, places: usize) -> usize {
+    let ends = u32::from_be(key.src[3]) ^ u32::from_be(key.dst[3]).rotate_left(11);
+    let id = u64::from(key.dest_qp) | u64::from(key.link) << 48;
+    let product = (id ^ u64::from(ends) << 20).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (product >> 40) as usize & (places - 1)
 }
 
 #[inline]

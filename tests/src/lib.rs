@@ -7,5 +7,7 @@
 pub mod capture_file;
 pub mod craft;
 #[cfg(feature = "live")]
+pub mod kernel;
+#[cfg(feature = "live")]
 pub mod live;
 pub mod oracle;

@@ -4,10 +4,12 @@ mod build;
 mod check;
 mod demo;
 mod ebpf_toolchain;
+mod gen_capture;
 mod recipe;
 mod run;
 mod setup;
 mod test;
+mod vm;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -35,7 +37,13 @@ enum Task {
         args: Vec<String>,
     },
     /// Run every test, those that need root through sudo
-    Test,
+    Test {
+        /// Run instead the tests of the live path on an older kernel, in a virtual machine
+        #[arg(long)]
+        vm: bool,
+    },
+    /// Write a capture of made-up RoCE traffic, the same for the same arguments
+    GenCapture(gen_capture::Generate),
     /// Run formatter, lints, documentation and other checks that need no root
     Check,
 }
@@ -56,7 +64,9 @@ fn work(task: &Task) -> Result<()> {
         Task::Setup => setup::setup(),
         Task::Build => build::build().map(drop),
         Task::Demo { args } => demo::demo(args),
-        Task::Test => test::test(),
+        Task::Test { vm: false } => test::test(),
+        Task::Test { vm: true } => vm::test(),
+        Task::GenCapture(wanted) => gen_capture::generate(wanted),
         Task::Check => check::check(),
     }
 }

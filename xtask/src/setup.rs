@@ -31,6 +31,14 @@ pub(crate) fn test_tools() -> Result<()> {
     packages::ensure_test_tools()
 }
 
+/// Programs that the test in a virtual machine calls.
+///
+/// # Errors
+/// Names the packages that are missing and could not be installed.
+pub(crate) fn vm_tools() -> Result<()> {
+    packages::ensure_vm_tools()
+}
+
 /// A compiler and a linker for the kernel programs, installed when there are none.
 ///
 /// # Errors

@@ -1,8 +1,8 @@
 //! `cargo xtask test`: every test there is, also those that need root and eBPF.
 
 use crate::build::with_ebpf;
-use crate::ebpf_toolchain::EbpfToolchain;
 use crate::check::ensure_target;
+use crate::ebpf_toolchain::EbpfToolchain;
 use crate::run::{cargo, has_program, is_ci, is_root, root_prefix, run, run_watched, say, step, target_dir};
 use crate::setup;
 use anyhow::{Result, bail};
@@ -109,7 +109,16 @@ fn arm(tally: &mut Tally) {
         cargo()
             .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", "rust-lld")
             .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER", "qemu-aarch64")
-            .args(["test", "--no-fail-fast", "-p", "rocescope-common", "--target", TARGET, "--lib", "--tests"]),
+            .args([
+                "test",
+                "--no-fail-fast",
+                "-p",
+                "rocescope-common",
+                "--target",
+                TARGET,
+                "--lib",
+                "--tests",
+            ]),
     );
 }
 

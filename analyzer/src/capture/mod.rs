@@ -8,11 +8,13 @@
 //! [`Reader`] recognises pcap and pcapng (plain or gzip) by their first bytes and hands out one
 //! [`Record`] at a time, borrowed from its buffer: no copy and no allocation per packet, memory
 //! that does not grow with the input, and nothing held back on a pipe: a record is delivered as
-//! soon as its last byte is there. It knows nothing about what is inside a frame.
+//! soon as its last byte is there. It knows nothing about what is inside a frame. A long
+//! input may be read, and decompressed, by a thread of its own; records stay the same.
 //!
 //! Damage never costs what came before it: all complete records are delivered first, then a cut
 //! end shows as [`Reader::truncated`] and nonsense as one [`CaptureError::Corrupt`].
 
+mod ahead;
 mod detect;
 mod error;
 mod gzip;
@@ -96,6 +98,11 @@ impl fmt::Display for Format {
     }
 }
 
+/// Records after which an input counts as long: most captures in tests, and many in life, end before.
+const LONG: u64 = 8192;
+/// Mean length of records, in bytes, up to which a plain file is read ahead.
+const SHORT: u64 = 1024;
+
 /// A frame found in the window: a [`Record`] before it borrows.
 struct Found {
     ts_ns: u64,
@@ -116,6 +123,8 @@ enum State {
 pub struct Reader {
     name: String,
     window: Window,
+    /// Whether it is a file, whose bytes are all there already.
+    file: bool,
     format: Format,
     state: State,
     interfaces: Vec<Interface>,
@@ -147,7 +156,7 @@ impl Reader {
         if file.metadata().is_ok_and(|m| m.is_dir()) {
             return Err(CaptureError::Directory { name });
         }
-        Self::from_read(&name, Box::new(file))
+        Ok(Self { file: true, ..Self::from_read(&name, Box::new(file))? })
     }
 
     /// Reads from any stream, for example standard input. `name` is what messages call it.
@@ -180,6 +189,7 @@ impl Reader {
         Ok(Self {
             name: name.to_owned(),
             window,
+            file: false,
             format: Format { kind, gzip },
             state,
             interfaces,
@@ -212,6 +222,9 @@ impl Reader {
         match found {
             Ok(found) => {
                 self.records += 1;
+                if self.records == LONG {
+                    self.read_ahead();
+                }
                 Ok(Some(Record {
                     ts_ns: found.ts_ns,
                     interface: found.interface,
@@ -225,6 +238,17 @@ impl Reader {
                 Err(CaptureError::from_io(&self.name, source))
             }
             Err(stop) => self.stop(stop).map(|()| None),
+        }
+    }
+
+    /// Decides whether a thread that reads ahead is worth its while: when decompressing takes as long
+    /// as counting, or copying from the page cache does. Of large frames few bytes are looked at, and
+    /// what comes through a pipe was read ahead by whoever writes it.
+    #[cold]
+    fn read_ahead(&mut self) {
+        let mean_len = self.window.position() / self.records.max(1);
+        if self.window.gzip() || (self.file && mean_len <= SHORT) {
+            self.window.read_ahead();
         }
     }
 

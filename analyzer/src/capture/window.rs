@@ -2,6 +2,7 @@
 
 use std::io::{self, Cursor, ErrorKind, Read};
 
+use super::ahead::Ahead;
 use super::gzip::Gunzip;
 
 /// First size of the buffer: large enough that a read costs little per record, small enough to
@@ -11,14 +12,23 @@ const INITIAL: usize = 256 * 1024;
 /// Longest record or block that is read, in bytes. Larger lengths are damage, not data.
 pub(super) const MAX_RECORD: u32 = 64 * 1024 * 1024;
 
+/// Where bytes come from.
+enum Input {
+    Direct(Box<dyn Read + Send>),
+    Ahead(Ahead),
+}
+
 /// Buffered input that can be looked at before it is consumed.
 pub(super) struct Window {
-    input: Box<dyn Read + Send>,
+    input: Input,
+    /// Whether `input` shall be read by a thread of its own from the next time on.
+    read_ahead: bool,
     buf: Vec<u8>,
     /// The unconsumed bytes are `buf[start..end]`.
     start: usize,
     end: usize,
-    /// Offset of `buf[0]` in the (decompressed) input.
+    /// Offset of `buf[0]` in the (decompressed) input, modulo 2^64: the first bytes of the input may
+    /// lie further back in their buffer than they do in the input.
     base: u64,
     eof: bool,
     /// Whether `input` decompresses: then an unexpected end is the file's, not the system's.
@@ -29,7 +39,8 @@ pub(super) struct Window {
 impl Window {
     pub(super) fn new(input: Box<dyn Read + Send>) -> Self {
         Self {
-            input,
+            input: Input::Direct(input),
+            read_ahead: false,
             buf: vec![0; INITIAL],
             start: 0,
             end: 0,
@@ -43,8 +54,20 @@ impl Window {
     /// A window over what `compressed` decompresses to, including what it has read already.
     pub(super) fn gunzip(compressed: Window) -> Self {
         let head = Cursor::new(compressed.available().to_vec());
-        let input = Gunzip::new(Box::new(head.chain(compressed.input)));
+        let Input::Direct(rest) = compressed.input else { return compressed };
+        let input = Gunzip::new(Box::new(head.chain(rest)));
         Self { gzip: true, ..Self::new(Box::new(input)) }
+    }
+
+    /// Has a thread of its own read the input ahead from now on, where that is possible. What the
+    /// window gives stays the same.
+    pub(super) fn read_ahead(&mut self) {
+        self.read_ahead = true;
+    }
+
+    /// Whether the input is decompressed on the way.
+    pub(super) fn gzip(&self) -> bool {
+        self.gzip
     }
 
     /// The bytes read and not yet consumed.
@@ -69,7 +92,7 @@ impl Window {
 
     /// Offset of the next unconsumed byte in the (decompressed) input.
     pub(super) fn position(&self) -> u64 {
-        self.base + self.start as u64
+        self.base.wrapping_add(self.start as u64)
     }
 
     /// Whether the compressed input ended before its gzip stream did.
@@ -90,20 +113,13 @@ impl Window {
     #[cold]
     #[inline(never)]
     fn fill(&mut self, n: usize) -> io::Result<bool> {
-        // What is left is less than a record: moving it is cheap and leaves the whole buffer.
-        self.buf.copy_within(self.start..self.end, 0);
-        self.base += self.start as u64;
-        self.end -= self.start;
-        self.start = 0;
-        while self.end < n && !self.eof {
-            // Growing only when full keeps a nonsense length from allocating what never comes.
-            if self.end == self.buf.len() {
-                let larger = (self.buf.len() * 2).min(n.max(MAX_RECORD as usize));
-                self.buf.resize(larger, 0);
-            }
-            match self.input.read(&mut self.buf[self.end..]) {
-                Ok(0) => self.eof = true,
-                Ok(got) => self.end += got,
+        if self.read_ahead {
+            self.start_ahead();
+        }
+        while self.end - self.start < n && !self.eof {
+            let before = self.end - self.start;
+            match self.more(n) {
+                Ok(()) => self.eof = self.end - self.start == before,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if self.gzip && e.kind() == ErrorKind::UnexpectedEof => {
                     self.eof = true;
@@ -112,6 +128,40 @@ impl Window {
                 Err(e) => return Err(e),
             }
         }
-        Ok(self.end >= n)
+        Ok(self.end - self.start >= n)
+    }
+
+    /// Reads once; at the end of the input there is nothing more behind it.
+    fn more(&mut self, n: usize) -> io::Result<()> {
+        let position = self.position();
+        match &mut self.input {
+            Input::Ahead(ahead) => {
+                (self.start, self.end) = ahead.next(&mut self.buf, self.start, self.end)?;
+            }
+            Input::Direct(input) => {
+                // What is left is less than a record: moving it is cheap and leaves the whole buffer.
+                self.buf.copy_within(self.start..self.end, 0);
+                self.end -= self.start;
+                self.start = 0;
+                self.base = position;
+                // Growing only when full keeps a nonsense length from allocating what never comes.
+                if self.end == self.buf.len() {
+                    let larger = (self.buf.len() * 2).min(n.max(MAX_RECORD as usize));
+                    self.buf.resize(larger, 0);
+                }
+                self.end += input.read(&mut self.buf[self.end..])?;
+            }
+        }
+        self.base = position.wrapping_sub(self.start as u64);
+        Ok(())
+    }
+
+    fn start_ahead(&mut self) {
+        self.read_ahead = false;
+        let nothing = Input::Direct(Box::new(io::empty()));
+        self.input = match std::mem::replace(&mut self.input, nothing) {
+            Input::Direct(input) => Ahead::start(input).map_or_else(Input::Direct, Input::Ahead),
+            ahead @ Input::Ahead(_) => ahead,
+        };
     }
 }

@@ -99,6 +99,16 @@ pub fn list(index: u32) -> Result<Vec<Filter>> {
     Ok(filters)
 }
 
+/// Whether an interface of the calling thread's namespace has filters, and none but ours, whoever
+/// owns them.
+///
+/// # Errors
+/// When the kernel does not answer.
+pub fn are_all_ours(index: u32) -> Result<bool> {
+    let filters = list(index)?;
+    Ok(!filters.is_empty() && filters.iter().all(Filter::is_ours))
+}
+
 /// Removes the filters that earlier runs left on an interface of the calling thread's namespace.
 /// Returns how many.
 ///

@@ -98,9 +98,12 @@ fn leftovers_go_and_everything_else_stays() {
             assert_eq!(remove_stale_filters(index).unwrap(), 0);
             assert!(!remove_clsact_if_empty(index).unwrap());
             add_clsact(index);
+            assert!(!are_all_ours(index).unwrap(), "an empty one may be anybody's");
             add_filter(index, CLSACT_INGRESS, gone, "rocescope_ingress");
+            assert!(are_all_ours(index).unwrap());
             add_filter(index, CLSACT_EGRESS, gone, "rocescope_egress");
             add_filter(index, CLSACT_EGRESS, gone + 1, "somebody_else");
+            assert!(!are_all_ours(index).unwrap());
             let filters = list(index).unwrap();
             assert_eq!(filters.len(), 3, "{filters:?}");
             assert_eq!(filters[0].name.as_deref(), Some("rocescope_ingress"));

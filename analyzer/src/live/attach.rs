@@ -61,6 +61,9 @@ pub fn attach(
         promiscuous: None,
     };
     if !plan.tcx {
+        // A clsact with filters of ours alone was added by a run that was killed, or by one that
+        // will leave it to us when it ends first.
+        attached.clsact = filters::are_all_ours(interface.index).unwrap_or(false);
         filters::remove_stale_filters(interface.index)
             .with_context(|| format!("filters of an earlier run on {name} could not be removed"))?;
     }
@@ -115,9 +118,9 @@ fn tc_program(
     clsact: &mut bool,
 ) -> Result<Hold> {
     let name = &interface.name;
-    if !tcx && !*clsact {
+    if !tcx {
         // Another's clsact qdisc serves as well, and stays.
-        *clsact = tc::qdisc_add_clsact(name).is_ok();
+        *clsact |= tc::qdisc_add_clsact(name).is_ok();
     }
     let program = programs.tc(if egress { names::TC_EGRESS } else { names::TC_INGRESS })?;
     let direction = if egress { TcAttachType::Egress } else { TcAttachType::Ingress };

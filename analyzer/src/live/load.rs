@@ -232,6 +232,11 @@ impl Programs {
         Ok(program)
     }
 
+    /// The ring buffer of events, once; who takes it has to keep it drained.
+    pub fn take_events(&mut self) -> Option<RingBuf<MapData>> {
+        self.events.take()
+    }
+
     /// The kernel memory that the maps take, in bytes, as far as their sizes say it.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {

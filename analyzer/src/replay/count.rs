@@ -4,7 +4,8 @@ use bytes::Bytes;
 use rocescope_common::abi::EVENT_HEADERS;
 use rocescope_common::account::{Event, FlowKey, Outcome};
 use rocescope_common::wire::frame::Full;
-use rocescope_common::wire::{Frame, Reason, parse};
+use rocescope_common::wire::frame::parse_into;
+use rocescope_common::wire::{Frame, Reason};
 
 use super::links::TapLinks;
 use crate::filter::Filter;
@@ -56,12 +57,10 @@ impl Counts {
             None => self.window = Some((ts_ns, ts_ns)),
         }
         let (link, start) = links.resolve(interface, data, wire_len, &mut self.table);
-        let parsed = match start {
-            Ok(meta) => parse::<Full>(&data, meta, &mut ()),
-            Err(reason) => Err(reason),
-        };
-        match parsed {
-            Ok(frame) => self.packet(link, &frame, ts_ns, data),
+        // Filled in where it is: a frame that is returned by value would be copied.
+        let mut frame = Frame::EMPTY;
+        match start.and_then(|meta| parse_into::<Full>(&data, meta, &mut (), &mut frame)) {
+            Ok(()) => self.packet(link, &frame, ts_ns, data),
             Err(reason) => self.table.skip(link, reason, wire_len),
         }
     }

@@ -14,18 +14,34 @@ const TEST_TOOLS: [(&str, &str); 6] = [
     ("qemu-aarch64", "qemu-user"),
 ];
 
+/// A program that the test in a virtual machine calls, and its package.
+const VM_TOOLS: [(&str, &str); 3] =
+    [("qemu-system-x86_64", "qemu-system-x86"), ("modprobe", "kmod"), ("timeout", "coreutils")];
+
 /// Installs the programs the integration tests call.
 ///
 /// # Errors
 /// Names the missing packages when they cannot be installed.
 pub(super) fn ensure_test_tools() -> Result<()> {
+    ensure_programs("the tests", &TEST_TOOLS)
+}
+
+/// Installs the programs that the test in a virtual machine calls.
+///
+/// # Errors
+/// Names the missing packages when they cannot be installed.
+pub(super) fn ensure_vm_tools() -> Result<()> {
+    ensure_programs("the test in a virtual machine", &VM_TOOLS)
+}
+
+fn ensure_programs(purpose: &str, programs: &[(&str, &'static str)]) -> Result<()> {
     let missing: Vec<&str> =
-        TEST_TOOLS.iter().filter(|(program, _)| !has_program(program)).map(|(_, package)| *package).collect();
+        programs.iter().filter(|(program, _)| !has_program(program)).map(|(_, package)| *package).collect();
     if missing.is_empty() {
-        say("test tools: all there");
+        say(&format!("programs for {purpose}: all there"));
         return Ok(());
     }
-    install("the tests", &missing)
+    install(purpose, &missing)
 }
 
 /// Installs those of the packages that dpkg does not know as installed.

@@ -1,0 +1,335 @@
+//! What must hold of any bytes whatever: the parser ends without a panic and says one thing only,
+//! and the sums that reports rest on come out even.
+//!
+//! Arithmetic is checked in this build, so an overflow is a panic, too. Everything follows from
+//! fixed seeds; `fuzz/` looks for what these do not find.
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "frames are short, and of random numbers any bits will do"
+)]
+
+mod frames;
+mod random;
+
+use std::collections::HashMap;
+
+use random::Random;
+use rocescope_common::account::flow::SRC_QP_SEVERAL;
+use rocescope_common::account::{Event, FlowKey, FlowStats, observe};
+use rocescope_common::wire::frame::{Encap, Full, Kernel, PCP_NONE, Tag, UNKNOWN, VLAN_UNKNOWN};
+use rocescope_common::wire::opcode::Op;
+use rocescope_common::wire::{Entry, Frame, Layer, Meta, Reason, Trace, cm, icrc, parse};
+
+fn at(entry: Entry, offset: usize, tag: Tag, wire_len: u32) -> Meta {
+    Meta { entry, offset, wire_len, tag }
+}
+
+fn ethernet(bytes: &[u8]) -> Meta {
+    at(Entry::ETHERNET, 0, Tag::NONE, bytes.len() as u32)
+}
+
+/// Notes where layers begin, and that they only ever begin further on.
+struct Offsets {
+    last: Option<usize>,
+    limit: usize,
+}
+
+impl Trace for Offsets {
+    fn layer(&mut self, layer: Layer, offset: usize) {
+        // ERSPAN type I has no bytes of its own: what it carries begins where it does.
+        let limit = if layer == Layer::Erspan { self.limit + 1 } else { self.limit };
+        assert!(offset < limit, "{} at {offset} of {} bytes", layer.name(), self.limit);
+        assert!(self.last.is_none_or(|last| offset >= last), "{} goes back to {offset}", layer.name());
+        self.last = Some(offset);
+    }
+}
+
+/// What holds of every frame that the parser gives.
+fn check_frame(bytes: &[u8], meta: Meta, frame: &Frame) {
+    let op = Op::of(frame.opcode);
+    let bth = frame.bth_offset as usize;
+    assert!(bth + 12 <= bytes.len(), "the whole BTH is there");
+    assert_eq!(bytes[bth], frame.opcode);
+    assert!((frame.ip_offset as usize) < bth && frame.ip_offset as usize >= meta.offset);
+    assert!(matches!((frame.family, frame.roce_version), (4 | 6, 2) | (6, 1)));
+    assert!(frame.dest_qp <= 0xFF_FFFF && frame.psn <= 0xFF_FFFF);
+    assert!(frame.family == 6 || (frame.src[..3] == [0; 3] && frame.dst[..3] == [0; 3]));
+    assert!(frame.vlan <= 0xFFF || frame.vlan == VLAN_UNKNOWN);
+    assert!(frame.inner_vlan <= 0xFFF || frame.inner_vlan == VLAN_UNKNOWN);
+    assert!(frame.pcp <= 7 || frame.pcp == PCP_NONE);
+    assert_eq!(frame.wire_len, meta.wire_len);
+    assert_eq!(frame.inner_bytes == 0, frame.encap == 0);
+    assert!(frame.payload == UNKNOWN || frame.payload <= 65_535);
+    if op.any(Op::ACKNOWLEDGE | Op::CNP) {
+        assert_eq!(frame.payload, 0);
+    }
+    assert!(frame.aeth == UNKNOWN || op.has(Op::AETH));
+    assert!(frame.dma_len == UNKNOWN || op.has(Op::RETH));
+    assert!(frame.src_qp == UNKNOWN || (op.has(Op::DETH) && frame.src_qp <= 0xFF_FFFF));
+    let mut inside = false;
+    for byte in frame.encap.to_le_bytes().into_iter().rev() {
+        assert!(byte == 0 || Encap::from_byte(byte).is_some());
+        assert!(byte != 0 || !inside, "tunnels are noted without holes: {:#x}", frame.encap);
+        inside |= byte != 0;
+    }
+}
+
+/// Parses with both builds of the parser and reads whatever else can be read of the frame.
+fn check_parse(bytes: &[u8], meta: Meta) -> Result<Frame, Reason> {
+    let full = parse::<Full>(&bytes, meta, &mut Offsets { last: None, limit: bytes.len() });
+    let kernel = parse::<Kernel>(&bytes, meta, &mut Offsets { last: None, limit: bytes.len() });
+    match (full, kernel) {
+        (Ok(frame), kernel) => {
+            check_frame(bytes, meta, &frame);
+            let icrc = icrc::check(bytes, &frame);
+            assert!(icrc.is_none() || frame.icrc_offset as usize + 4 <= bytes.len());
+            let _any = cm::read(&bytes, frame.bth_offset as usize);
+            assert!(matches!(kernel, Ok(same) if same == frame) || kernel == Err(Reason::TunnelUnparsed));
+        }
+        (Err(full), kernel) => {
+            assert!((full as usize) < Reason::COUNT);
+            // The kernel gives up earlier, but for no other reason.
+            assert!(kernel == Err(full) || kernel == Err(Reason::TunnelUnparsed), "{kernel:?} {full:?}");
+        }
+    }
+    full
+}
+
+/// Ethernet, IP, any ethertype; from the start or further on; with and without a tag beside.
+fn any_meta(random: &mut Random, len: usize) -> Meta {
+    let entry = match random.below(4) {
+        0 => Entry::ETHERNET,
+        1 => Entry::IP,
+        2 => Entry::ethertype(random.pick(&[0x0800, 0x86DD, 0x8915, 0x8847, 0x8100, 0x88A8, 0x0806])),
+        _ => Entry::ethertype(random.next() as u16),
+    };
+    let tag = match random.below(3) {
+        0 => Tag::NONE,
+        1 => Tag::UNKNOWN,
+        _ => Tag::tci(random.next() as u16),
+    };
+    let offset = if random.below(2) == 0 { 0 } else { random.below(len + 20) };
+    at(entry, offset, tag, random.next() as u32)
+}
+
+/// A copy with a few bytes changed to numbers that headers are sensitive to.
+fn mutated(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
+    let mut copy = bytes.to_vec();
+    for _ in 0..=random.below(4) {
+        // Mostly among the headers.
+        let end = if random.below(4) == 0 { copy.len() } else { copy.len().min(120) };
+        let place = random.below(end);
+        copy[place] = match random.below(4) {
+            0 => random.byte(),
+            1 => copy[place] ^ (1 << random.below(8)),
+            2 => random.pick(&[0, 0xFF, 0x7F, 0x80]),
+            _ => copy[place].wrapping_add(random.pick(&[1, 4, 0xFF, 0xFC])),
+        };
+    }
+    if random.below(4) == 0 {
+        copy.truncate(random.below(copy.len() + 1));
+    }
+    copy
+}
+
+#[test]
+fn frames_made_by_hand_are_roce() {
+    for sample in frames::roce() {
+        let bytes = &sample.bytes[..];
+        let full = check_parse(bytes, ethernet(bytes));
+        assert!(full.is_ok(), "{}: {full:?}", sample.name);
+        let kernel = parse::<Kernel>(&bytes, ethernet(bytes), &mut ());
+        assert_eq!(kernel.is_ok(), sample.kernel, "{}", sample.name);
+    }
+}
+
+#[test]
+fn every_way_to_cut_a_frame() {
+    for sample in frames::roce() {
+        let bytes = &sample.bytes[..];
+        let whole = parse::<Full>(&bytes, ethernet(bytes), &mut ()).unwrap();
+        let bth_end = whole.bth_offset as usize + 12;
+        for len in 0..bytes.len() {
+            let cut = check_parse(&bytes[..len], ethernet(bytes));
+            assert_eq!(cut.is_ok(), len >= bth_end, "{} cut to {len}: {cut:?}", sample.name);
+            match cut {
+                Ok(frame) => {
+                    assert_eq!(
+                        FlowKey::of(&frame, 0),
+                        FlowKey::of(&whole, 0),
+                        "{} cut to {len}",
+                        sample.name
+                    );
+                    // Only what lies behind the cut may be missing, and it is missing, not wrong.
+                    let known = |cut: u32, whole: u32| cut == whole || cut == UNKNOWN;
+                    assert!(known(frame.aeth, whole.aeth));
+                    assert!(known(frame.dma_len, whole.dma_len));
+                    assert!(known(frame.src_qp, whole.src_qp));
+                    let (aeth, dma_len, src_qp) = (whole.aeth, whole.dma_len, whole.src_qp);
+                    assert_eq!(
+                        Frame { aeth, dma_len, src_qp, ..frame },
+                        whole,
+                        "{} cut to {len}",
+                        sample.name
+                    );
+                    assert_eq!(icrc::check(&bytes[..len], &frame), None, "the end is missing");
+                }
+                Err(reason) => assert!(
+                    matches!(reason, Reason::Truncated | Reason::TruncatedHeaders),
+                    "{} cut to {len}: {}",
+                    sample.name,
+                    reason.name()
+                ),
+            }
+        }
+    }
+}
+
+#[test]
+fn random_bytes() {
+    let mut random = Random::new(1);
+    for _ in 0..100_000 {
+        let len = random.below(200);
+        let bytes = random.bytes(len);
+        let meta = any_meta(&mut random, len);
+        let _any = check_parse(&bytes, meta);
+        if let Some(start) = bytes.get(..random.below(len + 1)) {
+            let _any = cm::read(&start, random.below(len + 20));
+        }
+    }
+}
+
+#[test]
+fn changed_frames() {
+    let mut random = Random::new(2);
+    let samples = frames::roce();
+    let mut roce = 0;
+    for _ in 0..100_000 {
+        let sample = random.below(samples.len());
+        let bytes = mutated(&mut random, &samples[sample].bytes);
+        if bytes.is_empty() {
+            continue;
+        }
+        let meta = if random.below(2) == 0 { ethernet(&bytes) } else { any_meta(&mut random, bytes.len()) };
+        let Ok(whole) = check_parse(&bytes, meta) else { continue };
+        roce += 1;
+        let start = &bytes[..random.below(bytes.len())];
+        if let Ok(cut) = check_parse(start, meta) {
+            assert_eq!(FlowKey::of(&cut, 3), FlowKey::of(&whole, 3));
+        }
+    }
+    assert!(roce > 25_000, "only {roce} frames were RoCE: the test looks at little else than refusals");
+}
+
+#[test]
+fn connection_requests_cut_or_changed() {
+    let request = frames::connection_request();
+    let bytes = &request[..];
+    let frame = check_parse(bytes, ethernet(bytes)).unwrap();
+    let bth = frame.bth_offset as usize;
+    let whole = cm::read(&bytes, bth);
+    assert_eq!(whole, Some(cm::Message::Req { local_id: 0xDEAD_BEEF, local_qp: 0x1234 }));
+    let needed = bth + 20 + 24 + 36;
+    for len in 0..bytes.len() {
+        let cut = cm::read(&&bytes[..len], bth);
+        assert_eq!(cut, whole.filter(|_| len >= needed), "cut to {len}");
+    }
+    let mut random = Random::new(3);
+    for _ in 0..20_000 {
+        let changed = mutated(&mut random, bytes);
+        if let Some(cm::Message::Req { local_qp, .. } | cm::Message::Rep { local_qp, .. }) =
+            cm::read(&&changed[..], bth)
+        {
+            assert!(local_qp <= 0xFF_FFFF);
+        }
+    }
+}
+
+/// The sums beside a flow that the caller of `observe` keeps.
+#[derive(Default)]
+struct Beside {
+    packets: u64,
+    bytes: u64,
+    roce_v2: u64,
+    with_aeth: u64,
+    requests: u64,
+    responses: u64,
+    other_opcodes: u64,
+    missing: u64,
+    gaps: u64,
+    new: u64,
+}
+
+fn check_flow(stats: &FlowStats, beside: &Beside) {
+    let opcodes: u64 = stats.opcodes.iter().sum();
+    assert_eq!(stats.packets, beside.packets);
+    assert_eq!(stats.bytes, beside.bytes);
+    assert_eq!(stats.packets, opcodes + stats.cnp_packets + stats.other_opcode_packets);
+    assert_eq!(stats.other_opcode_packets, beside.other_opcodes);
+    assert_eq!(stats.ecn().iter().sum::<u64>(), beside.roce_v2);
+    let answers = stats.acks + stats.rnr_naks + stats.naks.iter().sum::<u64>() + stats.ack_unknown;
+    assert_eq!(answers, beside.with_aeth);
+    assert_eq!(stats.first_port_packets() + stats.other_port_packets, stats.packets);
+    assert_eq!(stats.first_port_bytes() + stats.other_port_bytes, stats.bytes);
+    assert!(stats.payload_unknown <= stats.packets);
+    assert!(stats.first_ns <= stats.last_ns);
+    assert!(stats.src_qp <= 0xFF_FFFF || stats.src_qp == UNKNOWN || stats.src_qp == SRC_QP_SEVERAL);
+    assert_eq!(beside.new, 1);
+    let mut gaps = 0;
+    let mut missing = 0;
+    for (track, packets) in [(&stats.psn, beside.requests), (&stats.psn_responses, beside.responses)] {
+        assert_eq!(track.seen != 0, packets > 0);
+        // The first packet of a sequence is none of these.
+        assert!(track.gaps + track.repeats + track.restarts <= packets.saturating_sub(1));
+        assert!(track.missing >= track.gaps && track.missing < track.gaps.max(1) * 65_536);
+        assert!(track.expected <= 0xFF_FFFF && track.first <= 0xFF_FFFF);
+        gaps += track.gaps;
+        missing += track.missing;
+    }
+    assert_eq!((gaps, missing), (beside.gaps, beside.missing), "each gap was told with its size");
+}
+
+#[test]
+fn sums_of_flows_come_out_even() {
+    let mut random = Random::new(4);
+    let samples = frames::roce();
+    let mut flows: HashMap<FlowKey, (FlowStats, Beside)> = HashMap::new();
+    let mut packets = 0u64;
+    for _ in 0..150_000 {
+        let sample = &samples[random.below(samples.len())];
+        let bytes =
+            if random.below(3) == 0 { mutated(&mut random, &sample.bytes) } else { sample.bytes.clone() };
+        let Ok(mut frame) = parse::<Full>(&&bytes[..], ethernet(&bytes), &mut ()) else { continue };
+        // Few queue pairs, so that flows get many packets; any opcode, and PSNs near and far.
+        frame.dest_qp &= 1;
+        if random.below(2) == 0 {
+            frame.opcode = random.byte();
+        }
+        frame.psn = match random.below(8) {
+            0 => random.next() as u32 & 0xFF_FFFF,
+            _ => (packets as u32).wrapping_add(random.below(64) as u32) & 0xFF_FFFF,
+        };
+        let op = Op::of(frame.opcode);
+        let key = FlowKey::of(&frame, (packets % 3) as u16);
+        let (stats, beside) = flows.entry(key).or_insert((FlowStats::EMPTY, Beside::default()));
+        let outcome = observe(stats, &frame, random.next() >> 1);
+        packets += 1;
+        beside.packets += 1;
+        beside.bytes += u64::from(frame.wire_len);
+        beside.roce_v2 += u64::from(frame.roce_version == 2);
+        beside.with_aeth += u64::from(op.has(Op::AETH));
+        beside.requests += u64::from(op.has(Op::REQUEST));
+        beside.responses += u64::from(op.has(Op::RESPONSE));
+        beside.other_opcodes += u64::from(outcome.other_opcode);
+        beside.missing += u64::from(outcome.missing);
+        beside.gaps += u64::from(outcome.events & Event::GAP != 0);
+        beside.new += u64::from(outcome.events & Event::NEW_FLOW != 0);
+        assert_eq!(outcome.missing > 0, outcome.events & Event::GAP != 0);
+        assert!(!outcome.other_port || frame.roce_version == 2);
+    }
+    assert!(packets > 100_000 && flows.len() > 10, "{packets} packets in {} flows", flows.len());
+    for (stats, beside) in flows.values() {
+        check_flow(stats, beside);
+    }
+    assert_eq!(flows.values().map(|(stats, _)| stats.packets).sum::<u64>(), packets);
+}

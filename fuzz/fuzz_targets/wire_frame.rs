@@ -1,0 +1,64 @@
+//! Any bytes as a frame, through everything that reads packets.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rocescope_common::account::{FlowKey, FlowStats, observe};
+use rocescope_common::wire::frame::{Full, Kernel, Tag};
+use rocescope_common::wire::{Entry, Meta, Reason, cm, cooked, icrc, parse};
+
+/// The first bytes of the input choose how the rest is entered.
+const CHOICE: usize = 6;
+
+fn meta(choice: [u8; CHOICE], len: usize) -> Meta {
+    let [entry, tag, offset, a, b, wire] = choice;
+    let number = u16::from_be_bytes([a, b]);
+    Meta {
+        entry: match entry % 4 {
+            0 => Entry::ETHERNET,
+            1 => Entry::IP,
+            2 => Entry::ethertype([0x0800, 0x86DD, 0x8915, 0x8847][usize::from(a % 4)]),
+            _ => Entry::ethertype(number),
+        },
+        offset: if offset < 128 { 0 } else { usize::from(offset - 128) },
+        // Shorter than what was captured, too: a file may say anything.
+        wire_len: (len as u32 * u32::from(wire)) / 64,
+        tag: match tag % 3 {
+            0 => Tag::NONE,
+            1 => Tag::UNKNOWN,
+            _ => Tag::tci(number),
+        },
+    }
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some((choice, bytes)) = input.split_first_chunk::<CHOICE>() else { return };
+    let meta = meta(*choice, bytes.len());
+    let _any = (cooked::sll(&bytes), cooked::sll2(&bytes), cm::read(&bytes, meta.offset));
+    let full = parse::<Full>(&bytes, meta, &mut ());
+    let kernel = parse::<Kernel>(&bytes, meta, &mut ());
+    let frame = match full {
+        Ok(frame) => frame,
+        Err(reason) => {
+            assert!(kernel == Err(reason) || kernel == Err(Reason::TunnelUnparsed));
+            return;
+        }
+    };
+    assert!(kernel == Ok(frame) || kernel == Err(Reason::TunnelUnparsed));
+    let bth = frame.bth_offset as usize;
+    let _any = cm::read(&bytes, bth);
+    if icrc::check(bytes, &frame).is_some() {
+        assert!(bytes.len() >= frame.icrc_offset as usize + 4);
+    }
+    let shortest = parse::<Full>(&&bytes[..bth + 12], meta, &mut ());
+    assert_eq!(shortest.map(|cut| FlowKey::of(&cut, 0)), Ok(FlowKey::of(&frame, 0)));
+    assert!(parse::<Full>(&&bytes[..bth + 11], meta, &mut ()).is_err());
+
+    let mut stats = FlowStats::EMPTY;
+    for now in [5, 9, 2] {
+        observe(&mut stats, &frame, now);
+    }
+    let opcodes: u64 = stats.opcodes.iter().sum();
+    assert_eq!(stats.packets, opcodes + stats.cnp_packets + stats.other_opcode_packets);
+    assert_eq!(stats.ecn().iter().sum::<u64>(), if frame.roce_version == 2 { 3 } else { 0 });
+    assert_eq!((stats.first_ns, stats.last_ns), (2, 9));
+});

@@ -1,0 +1,188 @@
+//! `cargo xtask test --vm`: the live path on an older kernel, in a virtual machine.
+//!
+//! Debian 12's kernel 6.1 has no TCX, so that TC programs attach as filters there, and is stricter
+//! with programs than this machine's may be. QEMU emulates the processor: no KVM is needed.
+
+mod cpio;
+mod debian;
+
+use crate::build::with_ebpf;
+use crate::check::ensure_target;
+use crate::ebpf_toolchain::EbpfToolchain;
+use crate::run::{cargo, output_of, run, run_watched, say, show, step, target_dir, workspace_root};
+use crate::setup;
+use anyhow::{Context as _, Result, anyhow, bail};
+use cpio::Archive;
+use debian::Parts;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Static programs: the guest has no C library.
+const TARGET: &str = "x86_64-unknown-linux-musl";
+/// The tests that run in the guest, and their arguments there. Tests that only hold on older
+/// kernels are ignored elsewhere.
+const TESTS: [(&str, &str); 2] = [("old_kernel", "--ignored"), ("demo", "")];
+/// How long the guest may run. It takes about two minutes.
+const LIMIT: &str = "600";
+/// How the guest's last line begins, see `init.sh`.
+const DONE: &str = "guest: done";
+
+/// Builds, boots and runs.
+///
+/// # Errors
+/// What cannot be had here, or that tests failed in the guest.
+pub(crate) fn test() -> Result<()> {
+    if !cfg!(target_arch = "x86_64") {
+        bail!("the guest is an x86_64 machine: run this on one");
+    }
+    setup::vm_tools()?;
+    let toolchain = setup::ebpf_toolchain()?;
+    ensure_target(TARGET).map_err(|why| anyhow!("{why}"))?;
+    let dir = target_dir().join("vm");
+    fs::create_dir_all(&dir).with_context(|| format!("{} cannot be made", dir.display()))?;
+    let parts = debian::parts(&dir)?;
+    let binary = step("building rocescope for the guest", || binary(&toolchain))?;
+    let tests = step("building the tests for the guest", || tests(&toolchain))?;
+    let image = step("packing the guest", || pack(&dir, &parts, &binary, &tests))?;
+    let name = format!("tests on kernel {}", parts.release);
+    step(&name, || boot(&parts, &image))
+}
+
+fn binary(toolchain: &EbpfToolchain) -> Result<PathBuf> {
+    let arguments = ["build", "--profile", "checked", "-p", "rocescope", "--features", "live,test-clock"];
+    run(with_ebpf(&mut cargo(), toolchain).args(arguments).args(["--target", TARGET]))?;
+    Ok(target_dir().join(TARGET).join("checked/rocescope"))
+}
+
+/// The test programs, in the order of [`TESTS`].
+fn tests(toolchain: &EbpfToolchain) -> Result<Vec<PathBuf>> {
+    let mut command = cargo();
+    with_ebpf(&mut command, toolchain);
+    command.args(["test", "--no-run", "--profile", "checked", "-p", "rocescope-tests", "--features", "live"]);
+    command.args(["--target", TARGET, "--message-format", "json-render-diagnostics"]);
+    for (name, _) in TESTS {
+        command.args(["--test", name]);
+    }
+    let shown = show(&command);
+    let output =
+        command.stderr(Stdio::inherit()).output().with_context(|| format!("`{shown}` cannot be started"))?;
+    if !output.status.success() {
+        bail!("`{shown}` failed: {}", output.status);
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let find = |(name, _): (&str, &str)| {
+        text.lines()
+            .find_map(|line| test_program(line, name))
+            .with_context(|| format!("cargo built no test {name}"))
+    };
+    TESTS.into_iter().map(find).collect()
+}
+
+/// The program's path in a message of cargo about the test `name`.
+fn test_program(line: &str, name: &str) -> Option<PathBuf> {
+    let message: serde_json::Value = serde_json::from_str(line).ok()?;
+    let target = &message["target"];
+    if target["name"] != name || !target["kind"].as_array()?.iter().any(|kind| kind == "test") {
+        return None;
+    }
+    message["executable"].as_str().map(PathBuf::from)
+}
+
+/// Writes the guest's file system to a file below `dir`.
+fn pack(dir: &Path, parts: &Parts, binary: &Path, tests: &[PathBuf]) -> Result<PathBuf> {
+    let image = dir.join("initramfs");
+    let read = |path: &Path| fs::read(path).with_context(|| format!("{} cannot be read", path.display()));
+    let file = fs::File::create(&image).with_context(|| format!("{} cannot be made", image.display()))?;
+    let mut archive = Archive::new(BufWriter::new(file));
+    archive.program("/init", include_bytes!("vm/init.sh"))?;
+    archive.device("/dev/console", 5, 1)?;
+    archive.program("/bin/busybox", &read(&parts.busybox)?)?;
+    // Where the kernel looks for the program that loads a module it wants.
+    archive.link("/sbin/modprobe", "/bin/busybox")?;
+    archive.copy_all(&format!("/lib/modules/{}", parts.release), &parts.modules)?;
+    archive.program("/bin/rocescope", &read(&stripped(binary, dir))?)?;
+    let mut list = String::new();
+    for ((name, arguments), path) in TESTS.into_iter().zip(tests) {
+        archive.program(&format!("/tests/{name}"), &read(&stripped(path, dir))?)?;
+        list.push_str(&format!("{name} {arguments}\n"));
+    }
+    archive.program("/tests/list", list.as_bytes())?;
+    // Tests look for captures where the repository was when they were built.
+    let data = workspace_root().join("tests/data");
+    archive.copy_all(&data.to_string_lossy(), &data)?;
+    archive.finish()?;
+    Ok(image)
+}
+
+/// A copy of a program without what only a debugger reads, below `dir`: the guest is slow at loading
+/// it. Where there is no `strip`, the program itself.
+fn stripped(program: &Path, dir: &Path) -> PathBuf {
+    let copy = dir.join(program.file_name().unwrap_or_default());
+    let mut strip = Command::new("strip");
+    let done = output_of(strip.arg("-o").args([&copy, program]));
+    if done.is_some() { copy } else { program.to_path_buf() }
+}
+
+/// Runs the guest to its end and passes its result on.
+fn boot(parts: &Parts, image: &Path) -> Result<()> {
+    let mut result = None;
+    let mut command = Command::new("timeout");
+    command
+        .args(["--kill-after=5", LIMIT, "qemu-system-x86_64"])
+        .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1G"])
+        .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"])
+        .args([OsStr::new("-kernel"), parts.kernel.as_os_str(), OsStr::new("-initrd"), image.as_os_str()])
+        .args(["-append", "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr tsc=reliable"])
+        .stdin(Stdio::null());
+    let ended = run_watched(&mut command, |line| {
+        if let Some(at) = line.find(DONE) {
+            result = line.get(at..).and_then(result_of);
+        }
+    });
+    match result {
+        Some(true) => {
+            say("all tests passed in the guest");
+            Ok(())
+        }
+        Some(false) => bail!("tests failed in the guest: see its lines above"),
+        None => {
+            ended?;
+            bail!("the guest ended before its tests did: see its last lines above")
+        }
+    }
+}
+
+/// Whether the guest's last line says that all went well; `None` when it is cut off.
+fn result_of(line: &str) -> Option<bool> {
+    match line.trim().rsplit_once("failed=")?.1 {
+        "0" => Some(true),
+        "1" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_complete_last_line_is_a_result() {
+        assert_eq!(result_of("guest: done after 12.30 s, failed=0\r\n"), Some(true));
+        assert_eq!(result_of("guest: done after 12.30 s, failed=1"), Some(false));
+        assert_eq!(result_of("guest: done after 12.30 s, failed="), None);
+        assert_eq!(result_of("guest: done after"), None);
+    }
+
+    #[test]
+    fn test_programs_are_found_in_cargos_messages() {
+        let line = r#"{"reason":"compiler-artifact","target":{"kind":["test"],"name":"demo"},"executable":"/t/demo-1"}"#;
+        assert_eq!(test_program(line, "demo"), Some(PathBuf::from("/t/demo-1")));
+        assert_eq!(test_program(line, "old_kernel"), None);
+        let library = r#"{"target":{"kind":["lib"],"name":"demo"},"executable":null}"#;
+        assert_eq!(test_program(library, "demo"), None);
+        assert_eq!(test_program("warning: text", "demo"), None);
+    }
+}

@@ -1,0 +1,191 @@
+//! The guest's kernel and its shell: Debian's packages, downloaded and unpacked, not installed.
+
+use crate::run::{has_program, output_of, root_command, run, say, step};
+use anyhow::{Context as _, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The package that depends on the distribution's current kernel. (That for clouds has fewer modules.)
+const KERNEL: &str = "linux-image-amd64";
+const SHELL: &str = "busybox-static";
+/// The first kernel for which this whole test would be pointless: there TC programs attach as links.
+const TOO_NEW: (u32, u32) = (6, 6);
+/// What the tests make interfaces of, and what the kernel loads when a TC filter is added.
+const MODULES: [&str; 9] =
+    ["veth", "8021q", "bridge", "bonding", "macvlan", "vxlan", "dummy", "sch_ingress", "cls_bpf"];
+
+/// Parts of the guest.
+pub(super) struct Parts {
+    /// Kernel image.
+    pub(super) kernel: PathBuf,
+    /// Its release, as `uname -r` will say.
+    pub(super) release: String,
+    /// A folder that becomes the guest's `/lib/modules/<release>`.
+    pub(super) modules: PathBuf,
+    /// A shell and other basic programs in one static file.
+    pub(super) busybox: PathBuf,
+}
+
+/// Gets the parts, into and below `dir`. What is there already is used again.
+///
+/// # Errors
+/// When the packages are not to be had, or the kernel is not what the test is for.
+pub(super) fn parts(dir: &Path) -> Result<Parts> {
+    if !has_program("apt-get") || !has_program("dpkg-deb") {
+        bail!(
+            "the guest is made of Debian's packages, which needs apt-get and dpkg-deb: run this on Debian 12"
+        );
+    }
+    let (kernel_package, shell_package) = step("getting a kernel and a shell for the guest", || {
+        let kernel = current_kernel().or_else(|| {
+            update().ok()?;
+            current_kernel()
+        });
+        let kernel = kernel
+            .with_context(|| format!("apt knows no package {KERNEL}: run this on Debian 12 for x86_64"))?;
+        Ok((unpacked(dir, &kernel)?, unpacked(dir, SHELL)?))
+    })?;
+    let release = only_entry(&kernel_package.join("lib/modules"))?;
+    if version(&release).is_none_or(|version| version >= TOO_NEW) {
+        bail!(
+            "the kernel of this distribution is {release}, but this test is for kernels before {}.{}: run it on Debian 12",
+            TOO_NEW.0,
+            TOO_NEW.1
+        );
+    }
+    let modules = modules(dir, &kernel_package, &release)?;
+    Ok(Parts {
+        kernel: kernel_package.join(format!("boot/vmlinuz-{release}")),
+        busybox: shell_package.join("bin/busybox"),
+        release,
+        modules,
+    })
+}
+
+/// The package of the kernel that [`KERNEL`] stands for.
+fn current_kernel() -> Option<String> {
+    dependency(&output_of(Command::new("apt-cache").args(["depends", KERNEL]))?).map(str::to_owned)
+}
+
+/// The first dependency in what `apt-cache depends` says.
+fn dependency(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| line.trim().strip_prefix("Depends: ")).map(str::trim)
+}
+
+fn update() -> Result<()> {
+    run(root_command("apt-get", "updating the list of packages")?
+        .args(["update", "--quiet=2"])
+        .stdin(Stdio::null()))
+}
+
+/// The folder into which a package was unpacked.
+fn unpacked(dir: &Path, package: &str) -> Result<PathBuf> {
+    let place = dir.join(package);
+    if place.is_dir() {
+        return Ok(place);
+    }
+    let downloads = dir.join("packages");
+    fs::create_dir_all(&downloads).with_context(|| format!("{} cannot be made", downloads.display()))?;
+    let download = || {
+        let mut command = Command::new("apt-get");
+        // As root, apt would fetch as a user that may not write here, and complain.
+        command.args(["download", "--quiet=2", "-o", "APT::Sandbox::User=root", package]);
+        run(command.current_dir(&downloads).stdin(Stdio::null()))
+    };
+    if download().is_err() {
+        // Lists grow old: what they name may have been replaced.
+        update()?;
+        download().with_context(|| format!("the package {package} cannot be had"))?;
+    }
+    let file = newest(&downloads, &format!("{package}_"))
+        .with_context(|| format!("apt-get left no package {package} in {}", downloads.display()))?;
+    // Complete or not there: an interrupted run must not leave half of a kernel.
+    let partial = dir.join(format!("{package}.partial"));
+    let _ = fs::remove_dir_all(&partial);
+    run(Command::new("dpkg-deb").arg("--extract").args([&file, &partial]).stdin(Stdio::null()))?;
+    fs::rename(&partial, &place).with_context(|| format!("{} cannot be made", place.display()))?;
+    say(&format!("unpacked {}", file.file_name().unwrap_or_default().to_string_lossy()));
+    Ok(place)
+}
+
+/// The file of this prefix that was changed last.
+fn newest(dir: &Path, prefix: &str) -> Option<PathBuf> {
+    let files = fs::read_dir(dir).ok()?.flatten();
+    files
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
+        .max_by_key(|entry| entry.metadata().and_then(|data| data.modified()).ok())
+        .map(|entry| entry.path())
+}
+
+fn only_entry(dir: &Path) -> Result<String> {
+    let mut entries = fs::read_dir(dir).with_context(|| format!("{} cannot be read", dir.display()))?;
+    let first = entries.next().with_context(|| format!("{} is empty", dir.display()))??;
+    Ok(first.file_name().to_string_lossy().into_owned())
+}
+
+/// The modules wanted and those they need, with the index that modprobe reads.
+fn modules(dir: &Path, kernel: &Path, release: &str) -> Result<PathBuf> {
+    let below = format!("lib/modules/{release}");
+    let all = kernel.join(&below);
+    if !all.join("modules.dep").is_file() {
+        run(Command::new("depmod").arg("-b").arg(kernel).arg(release).env("PATH", system_path()))?;
+    }
+    let root = dir.join("modules");
+    let _ = fs::remove_dir_all(&root);
+    let copy = |path: &Path| -> Result<()> {
+        let inside = path.strip_prefix(&all).with_context(|| format!("{} is no module", path.display()))?;
+        let target = root.join(&below).join(inside);
+        fs::create_dir_all(target.parent().unwrap_or(&root))?;
+        fs::copy(path, &target).with_context(|| format!("{} cannot be copied", path.display()))?;
+        Ok(())
+    };
+    for module in MODULES {
+        let mut command = Command::new("modprobe");
+        command
+            .arg("-d")
+            .arg(kernel)
+            .args(["-S", release, "--show-depends", module])
+            .env("PATH", system_path());
+        let listed = output_of(&mut command)
+            .with_context(|| format!("the kernel {release} has no module {module}"))?;
+        for path in listed.lines().filter_map(|line| line.strip_prefix("insmod ")) {
+            copy(Path::new(path.trim()))?;
+        }
+    }
+    for list in ["modules.builtin", "modules.builtin.modinfo", "modules.order"] {
+        copy(&all.join(list))?;
+    }
+    run(Command::new("depmod").arg("-b").arg(&root).arg(release).env("PATH", system_path()))?;
+    Ok(root.join(below))
+}
+
+/// Debian keeps depmod and modprobe where a user's `PATH` does not look.
+fn system_path() -> String {
+    format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
+}
+
+/// Major and minor number of a kernel release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(['.', '-']).map(str::parse::<u32>);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_is_what_the_package_depends_on() {
+        let text = "linux-image-amd64\n  Depends: linux-image-6.1.0-49-amd64\n  Recommends: apparmor\n";
+        assert_eq!(dependency(text), Some("linux-image-6.1.0-49-amd64"));
+        assert_eq!(dependency("linux-image-amd64\n"), None);
+    }
+
+    #[test]
+    fn releases_compare_as_numbers() {
+        assert_eq!(version("6.1.0-49-amd64"), Some((6, 1)));
+        assert!(version("6.12.3+deb13-amd64") > Some(TOO_NEW));
+        assert_eq!(version("amd64"), None);
+    }
+}
