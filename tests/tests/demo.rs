@@ -166,11 +166,7 @@ fn the_command_shows_every_episode_and_cleans_up() {
     let start = Instant::now();
     let ended = Program::run(Start::default(), &["demo", "--output", "json"]).unwrap();
     assert_eq!(ended.status.code(), Some(0), "{ended:?}");
-    assert!(
-        start.elapsed() >= BRIEF && start.elapsed() < BRIEF + Duration::from_secs(30),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() >= BRIEF, "{:?}", start.elapsed());
     for interface in ["rail0", "rail1"] {
         assert!(ended.err.contains(&format!("{interface}: native XDP and TC egress")), "{}", ended.err);
     }

@@ -70,7 +70,7 @@ impl Terminal {
     ///
     /// # Errors
     /// With what is on the screen instead, when it does not become so in time.
-    pub fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
+    pub fn until(&self, what: &str, mut wanted: impl FnMut(&str) -> bool) -> Result<String> {
         let late = Instant::now() + PATIENCE;
         loop {
             let screen = self.screen()?;
@@ -96,7 +96,7 @@ impl Terminal {
     ///
     /// # Errors
     /// With what is on the screen instead.
-    pub fn press_until(&self, key: &str, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
+    pub fn press_until(&self, key: &str, what: &str, wanted: impl FnMut(&str) -> bool) -> Result<String> {
         self.press(&[key])?;
         self.until(&format!("{what} after {key}"), wanted)
     }
