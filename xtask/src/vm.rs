@@ -44,51 +44,43 @@ pub(crate) fn test() -> Result<()> {
     let dir = target_dir().join("vm");
     fs::create_dir_all(&dir).with_context(|| format!("{} cannot be made", dir.display()))?;
     let parts = debian::parts(&dir)?;
-    let binary = step("building rocescope for the guest", || binary(&toolchain))?;
-    let tests = step("building the tests for the guest", || tests(&toolchain))?;
+    let (binary, tests) = step("building rocescope and its tests for the guest", || build(&toolchain))?;
     let image = step("packing the guest", || pack(&dir, &parts, &binary, &tests))?;
     let name = format!("tests on kernel {}", parts.release);
     step(&name, || boot(&parts, &image))
 }
 
-fn binary(toolchain: &EbpfToolchain) -> Result<PathBuf> {
-    let arguments = ["build", "--profile", "checked", "-p", "rocescope", "--features", "live,test-clock"];
-    run(with_ebpf(&mut cargo(), toolchain).args(arguments).args(["--target", TARGET]))?;
-    Ok(target_dir().join(TARGET).join("checked/rocescope"))
-}
-
-/// The test programs, in the order of [`TESTS`].
-fn tests(toolchain: &EbpfToolchain) -> Result<Vec<PathBuf>> {
+/// The program, and its tests in the order of [`TESTS`]. In one build, so that what both are made of
+/// is compiled once.
+fn build(toolchain: &EbpfToolchain) -> Result<(PathBuf, Vec<PathBuf>)> {
     let mut command = cargo();
-    with_ebpf(&mut command, toolchain);
-    command.args(["test", "--no-run", "--profile", "checked", "-p", "rocescope-tests", "--features", "live"]);
-    command.args(["--target", TARGET, "--message-format", "json-render-diagnostics"]);
-    for (name, _) in TESTS {
-        command.args(["--test", name]);
-    }
+    with_ebpf(&mut command, toolchain)
+        .args(["build", "--profile", "checked", "--target", TARGET])
+        .args(["-p", "rocescope", "-p", "rocescope-tests", "--features"])
+        .args(["rocescope/live,rocescope/test-clock,rocescope-tests/live", "--bin", "rocescope"])
+        .args(TESTS.iter().flat_map(|(name, _)| ["--test", name]))
+        .args(["--message-format", "json-render-diagnostics"]);
     let shown = show(&command);
     let output =
         command.stderr(Stdio::inherit()).output().with_context(|| format!("`{shown}` cannot be started"))?;
     if !output.status.success() {
         bail!("`{shown}` failed: {}", output.status);
     }
-    let text = String::from_utf8_lossy(&output.stdout);
-    let find = |(name, _): (&str, &str)| {
-        text.lines()
-            .find_map(|line| test_program(line, name))
-            .with_context(|| format!("cargo built no test {name}"))
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let find = |kind, name| {
+        let mut found = messages.lines().filter_map(|line| executable(line, kind, name));
+        found.next().with_context(|| format!("cargo built no {kind} {name}"))
     };
-    TESTS.into_iter().map(find).collect()
+    let tests: Result<Vec<PathBuf>> = TESTS.iter().map(|(name, _)| find("test", name)).collect();
+    Ok((find("bin", "rocescope")?, tests?))
 }
 
-/// The program's path in a message of cargo about the test `name`.
-fn test_program(line: &str, name: &str) -> Option<PathBuf> {
+/// The program of this kind and name, when this message of cargo is about it.
+fn executable(line: &str, kind: &str, name: &str) -> Option<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(line).ok()?;
     let target = &message["target"];
-    if target["name"] != name || !target["kind"].as_array()?.iter().any(|kind| kind == "test") {
-        return None;
-    }
-    message["executable"].as_str().map(PathBuf::from)
+    let is_it = target["name"] == name && target["kind"].as_array()?.iter().any(|one| one == kind);
+    if is_it { message["executable"].as_str().map(PathBuf::from) } else { None }
 }
 
 /// Writes the guest's file system to a file below `dir`.
@@ -177,12 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn test_programs_are_found_in_cargos_messages() {
+    fn programs_are_found_in_cargos_messages() {
         let line = r#"{"reason":"compiler-artifact","target":{"kind":["test"],"name":"demo"},"executable":"/t/demo-1"}"#;
-        assert_eq!(test_program(line, "demo"), Some(PathBuf::from("/t/demo-1")));
-        assert_eq!(test_program(line, "old_kernel"), None);
+        assert_eq!(executable(line, "test", "demo"), Some(PathBuf::from("/t/demo-1")));
+        assert_eq!(executable(line, "test", "old_kernel"), None);
+        assert_eq!(executable(line, "bin", "demo"), None);
         let library = r#"{"target":{"kind":["lib"],"name":"demo"},"executable":null}"#;
-        assert_eq!(test_program(library, "demo"), None);
-        assert_eq!(test_program("warning: text", "demo"), None);
+        assert_eq!(executable(library, "lib", "demo"), None);
+        assert_eq!(executable("warning: text", "test", "demo"), None);
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use anyhow::{Context as _, Result};
+use rocescope::host::filters;
 use rocescope::host::interface::{self, AttachedXdp};
 
 use super::wire::{Link, World};
@@ -56,7 +57,7 @@ fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<i32> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(i32::try_from(done).unwrap_or_default()) }
 }
 
-/// How many programs TCX has on an interface of the calling thread's namespace.
+/// How many programs TC has on an interface of the calling thread's namespace.
 fn tcx_programs(index: u32, place: u32) -> Result<u32> {
     #[repr(C)]
     #[derive(Default)]
@@ -78,6 +79,11 @@ fn tcx_programs(index: u32, place: u32) -> Result<u32> {
         Ok(_) => Ok(query.count),
         // Nothing was ever attached there.
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(0),
+        // A kernel before 6.6 has filters in place of TCX.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            let all = filters::list(index)?.into_iter();
+            Ok(u32::try_from(all.filter(|filter| filter.ingress == (place == BPF_TCX_INGRESS)).count())?)
+        }
         Err(error) => Err(error).context("TCX programs cannot be counted"),
     }
 }

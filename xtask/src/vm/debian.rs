@@ -140,17 +140,12 @@ fn modules(dir: &Path, kernel: &Path, release: &str) -> Result<PathBuf> {
         fs::copy(path, &target).with_context(|| format!("{} cannot be copied", path.display()))?;
         Ok(())
     };
+    let index = fs::read_to_string(all.join("modules.dep")).context("depmod left no list of modules")?;
     for module in MODULES {
-        let mut command = Command::new("modprobe");
-        command
-            .arg("-d")
-            .arg(kernel)
-            .args(["-S", release, "--show-depends", module])
-            .env("PATH", system_path());
-        let listed = output_of(&mut command)
-            .with_context(|| format!("the kernel {release} has no module {module}"))?;
-        for path in listed.lines().filter_map(|line| line.strip_prefix("insmod ")) {
-            copy(Path::new(path.trim()))?;
+        let files =
+            needed(&index, module).with_context(|| format!("the kernel {release} has no module {module}"))?;
+        for file in files {
+            copy(&all.join(file))?;
         }
     }
     for list in ["modules.builtin", "modules.builtin.modinfo", "modules.order"] {
@@ -160,7 +155,20 @@ fn modules(dir: &Path, kernel: &Path, release: &str) -> Result<PathBuf> {
     Ok(root.join(below))
 }
 
-/// Debian keeps depmod and modprobe where a user's `PATH` does not look.
+/// The files of a module and of those it needs, in what depmod calls `modules.dep`.
+fn needed<'a>(index: &'a str, module: &str) -> Option<Vec<&'a str>> {
+    index.lines().find_map(|line| {
+        let (file, others) = line.split_once(':')?;
+        let name = Path::new(file).file_name()?.to_str()?;
+        // Compressed modules have a second extension.
+        if name.split('.').next()?.replace('-', "_") != module {
+            return None;
+        }
+        Some(std::iter::once(file).chain(others.split_whitespace()).collect())
+    })
+}
+
+/// Debian keeps depmod where a user's `PATH` does not look.
 fn system_path() -> String {
     format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
 }
@@ -180,6 +188,17 @@ mod tests {
         let text = "linux-image-amd64\n  Depends: linux-image-6.1.0-49-amd64\n  Recommends: apparmor\n";
         assert_eq!(dependency(text), Some("linux-image-6.1.0-49-amd64"));
         assert_eq!(dependency("linux-image-amd64\n"), None);
+    }
+
+    #[test]
+    fn modules_come_with_what_they_need() {
+        let index = "kernel/net/802/stp.ko: kernel/net/llc/llc.ko\n\
+                     kernel/net/a/sch-x.ko.xz:\n\
+                     kernel/net/bridge/bridge.ko: kernel/net/802/stp.ko kernel/net/llc/llc.ko\n";
+        let bridge = ["kernel/net/bridge/bridge.ko", "kernel/net/802/stp.ko", "kernel/net/llc/llc.ko"];
+        assert_eq!(needed(index, "bridge").unwrap(), bridge);
+        assert_eq!(needed(index, "sch_x").unwrap(), ["kernel/net/a/sch-x.ko.xz"]);
+        assert_eq!(needed(index, "llc"), None);
     }
 
     #[test]
