@@ -9,7 +9,7 @@ mod debian;
 use crate::build::with_ebpf;
 use crate::check::ensure_target;
 use crate::ebpf_toolchain::EbpfToolchain;
-use crate::run::{cargo, output_of, run, run_watched, say, show, step, target_dir, workspace_root};
+use crate::run::{cargo, output_of, run_watched, say, show, step, target_dir, workspace_root};
 use crate::setup;
 use anyhow::{Context as _, Result, anyhow, bail};
 use cpio::Archive;
