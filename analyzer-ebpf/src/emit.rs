@@ -10,6 +10,7 @@ use rocescope_common::account::{Event, FlowKey, Outcome};
 use rocescope_common::wire::{Bytes, Frame};
 
 use crate::maps::{EVENTS, WANT_EVENTS};
+use crate::packet::length;
 
 /// Where a packet's first bytes go.
 pub(crate) type Headers = [u8; EVENT_HEADERS];
@@ -81,11 +82,8 @@ pub(crate) fn copy(packet: &impl Bytes, headers: &mut Headers) -> u16 {
 /// Copies the first bytes of a packet that may be spread over several buffers.
 #[inline(always)]
 pub(crate) fn load(ctx: &TcContext, headers: &mut Headers) -> u16 {
-    let len = ctx.len().min(EVENT_HEADERS as u32);
-    if len == 0 {
-        return 0;
-    }
+    let Some(len) = length::<EVENT_HEADERS>(ctx.len() as usize) else { return 0 };
     // SAFETY: `headers` has room for EVENT_HEADERS bytes, and `len` is not more.
-    let done = unsafe { bpf_skb_load_bytes(ctx.as_ptr(), 0, headers.as_mut_ptr().cast(), len) };
+    let done = unsafe { bpf_skb_load_bytes(ctx.as_ptr(), 0, headers.as_mut_ptr().cast(), len as u32) };
     if done == 0 { len as u16 } else { 0 }
 }

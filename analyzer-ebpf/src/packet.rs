@@ -69,7 +69,18 @@ fn settle(memory: *mut u64, offset: usize) -> Option<usize> {
         memory.write_volatile(offset as u64);
         memory.read_volatile() as usize
     };
-    (any <= OFFSET_MAX).then_some(any)
+    // Through the barrier: what the compiler puts on the stack is then the number that was checked.
+    // Kernels before 6.8 do not carry a check over to a copy made before it.
+    (any <= OFFSET_MAX).then(|| opaque(any))
+}
+
+/// A length from 1 to `MOST`, for helpers that take no other; `None` for 0.
+///
+/// Kernels before 6.8 learn nothing from a comparison with 0, but do from one with an upper bound.
+#[inline(always)]
+pub(crate) fn length<const MOST: usize>(len: usize) -> Option<usize> {
+    let beyond_first = opaque(len.min(MOST).wrapping_sub(1));
+    (beyond_first < MOST).then(|| beyond_first + 1)
 }
 
 /// A copy of a packet's first bytes, for packets whose headers are not in the linear part.
@@ -86,10 +97,7 @@ impl Copied {
     pub(crate) fn of(ctx: &TcContext) -> Option<Self> {
         let scratch = SCRATCH.get_ptr_mut(0)?;
         let offset = OFFSET.get_ptr_mut(0)?;
-        let len = (ctx.len() as usize).min(SCRATCH_LEN);
-        if len == 0 {
-            return None;
-        }
+        let len = length::<SCRATCH_LEN>(ctx.len() as usize)?;
         // SAFETY: `scratch` has room for SCRATCH_LEN bytes, and `len` is not more.
         let done = unsafe { bpf_skb_load_bytes(ctx.as_ptr(), 0, scratch.cast(), len as u32) };
         (done == 0).then_some(Self { bytes: scratch.cast(), len, offset })
@@ -99,9 +107,13 @@ impl Copied {
 impl Bytes for Copied {
     #[inline(always)]
     fn get<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
-        // Through the barrier, so that the check is made on the register that is added.
+        if offset + N > self.len {
+            return None;
+        }
+        // Through the barrier, so that a second check is made on the register that is added: kernels
+        // before 6.8 learn nothing from the first, whose limit is not a constant.
         let offset = opaque(offset);
-        if offset > SCRATCH_LEN - N || offset + N > self.len {
+        if offset > SCRATCH_LEN - N {
             return None;
         }
         // SAFETY: within the scratch value, as just checked.
