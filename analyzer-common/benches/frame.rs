@@ -72,15 +72,15 @@ fn cases() -> Vec<Case> {
     let v4 = || ipv4(17, &write());
     let inner = ethernet(0x0800, &v4());
     let vxlan = [&[8, 0, 0, 0, 0, 0, 7, 0], inner.as_slice()].concat();
-    let vlan = [&[0x60, 100, 8, 0], v4().as_slice()].concat();
+    let tagged = [&[0x60, 100, 8, 0], v4().as_slice()].concat();
     let ack = ipv4(17, &roce(ACKNOWLEDGE, &[0x1F, 0, 0, 1], 0));
-    let case = |name, frame, headers| Case { name, frame, psn_at: Some(headers + 9) };
+    let case = |name, frame, headers: usize| Case { name, frame, psn_at: Some(headers + 9) };
     let other = |name, frame| Case { name, frame, psn_at: None };
     vec![
         case("ipv4_write_middle", ethernet(0x0800, &v4()), 42),
         case("ipv4_ack", ethernet(0x0800, &ack), 42),
         case("ipv6_write_middle", ethernet(0x86DD, &ipv6(&write())), 62),
-        case("vlan_write_middle", ethernet(0x8100, &vlan), 46),
+        case("vlan_write_middle", ethernet(0x8100, &tagged), 46),
         case("vxlan_write_middle", ethernet(0x0800, &ipv4(17, &udp(4789, &vxlan))), 42 + 8 + 42),
         other("not_roce_udp", ethernet(0x0800, &ipv4(17, &udp(53, &[0; 64])))),
         other("not_roce_tcp", ethernet(0x0800, &ipv4(6, &[0; 64]))),

@@ -130,10 +130,8 @@ fn roce<C: aya_ebpf::EbpfContext>(
 /// The slot of a flow, a new one if need be. `None` when the table is full.
 #[inline(always)]
 fn slot_of<C: aya_ebpf::EbpfContext>(ctx: &C, key: &FlowKey) -> Option<(u32, *mut FlowSlot)> {
-    // SAFETY: the value is a number that is read at once.
-    if let Some(slot) = unsafe { FLOWS.get(key) } {
-        let slot = *slot;
-        return Some((slot, SLOTS.get_ptr_mut(slot)?));
+    if let Some(found) = find(key) {
+        return Some(found);
     }
     let Ok(Some(slot)) = FREE.pop() else {
         debug!(ctx, "flow table full");
@@ -155,11 +153,39 @@ fn slot_of<C: aya_ebpf::EbpfContext>(ctx: &C, key: &FlowKey) -> Option<(u32, *mu
                 return None;
             }
             // Another CPU was faster with the same flow.
-            // SAFETY: the value is a number that is read at once.
-            let slot = *unsafe { FLOWS.get(key) }?;
-            Some((slot, SLOTS.get_ptr_mut(slot)?))
+            find(key)
         }
     }
+}
+
+/// The slot that the hash has for a flow.
+///
+/// The hash gives an entry that user space removed to the next new flow at once, which may be after
+/// the entry was found here and before the number in it is read. The number is then that of another
+/// flow's slot, and the key in the slot tells.
+#[inline(always)]
+fn find(key: &FlowKey) -> Option<(u32, *mut FlowSlot)> {
+    // SAFETY: the value is a number that is read at once.
+    let slot = *unsafe { FLOWS.get(key) }?;
+    let place = SLOTS.get_ptr_mut(slot)?;
+    // SAFETY: the pointer comes from the map, and a slot's key stays while the slot may be found.
+    let same = unsafe { same(&raw const (*place).key, key) };
+    same.then_some((slot, place))
+}
+
+/// Whether two keys are equal. Without a branch for each word, each of which the verifier would
+/// follow both ways.
+///
+/// # Safety
+/// Both must point to keys.
+#[inline(always)]
+unsafe fn same(one: *const FlowKey, other: *const FlowKey) -> bool {
+    let mut differing = 0;
+    for word in 0..size_of::<FlowKey>() / size_of::<u32>() {
+        // SAFETY: a key is words without padding, and `word` is one of them.
+        differing |= unsafe { one.cast::<u32>().add(word).read() ^ other.cast::<u32>().add(word).read() };
+    }
+    differing == 0
 }
 
 /// Counts a packet under an overflow key.

@@ -9,6 +9,8 @@
 //! unknown to it. And the programs take apart one VXLAN, GRE or ERSPAN around RoCE, nothing else:
 //! frames in other tunnels they count as such, and replay is asked about the others.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 

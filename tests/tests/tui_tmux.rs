@@ -71,6 +71,12 @@ fn rows(screen: &str) -> usize {
     screen.lines().filter(|line| line.contains(" 10.") && line.contains(" rail")).count()
 }
 
+/// Whether the table is sorted by source address, and then whether upwards.
+fn sorted_up(screen: &str) -> Option<bool> {
+    let (_, order) = screen.split_once("sort SOURCE ")?;
+    Some(order.starts_with('↑'))
+}
+
 fn shows_queue_pairs(screen: &str) -> bool {
     screen.contains("STATE SOURCE") && rows(screen) >= 5
 }
@@ -96,14 +102,9 @@ fn every_screen_key_and_size() {
     terminal.press_until("1", "queue pairs", shows_queue_pairs).unwrap();
 
     // Sorting.
-    terminal.press_until("s", "another order", |screen| screen.contains("sort SOURCE")).unwrap();
-    let up = |screen: &str| screen.contains("sort SOURCE ↑");
-    let was_up = up(&terminal.screen().unwrap());
-    terminal
-        .press_until("S", "the order turned round", |screen| {
-            screen.contains("sort SOURCE") && up(screen) != was_up
-        })
-        .unwrap();
+    let screen = terminal.press_until("s", "another order", |screen| sorted_up(screen).is_some()).unwrap();
+    let turned = sorted_up(&screen).map(|up| !up);
+    terminal.press_until("S", "the order turned round", |screen| sorted_up(screen) == turned).unwrap();
 
     // Help.
     terminal.press_until("?", "help", |screen| screen.contains("PgUp Ctrl-B  page up")).unwrap();
@@ -129,7 +130,14 @@ fn every_screen_key_and_size() {
         .unwrap();
 
     // Pause: nothing moves, and then it does again.
-    let paused = terminal.press_until("Space", "a pause", |screen| screen.contains("PAUSED")).unwrap();
+    terminal.press_until("Space", "a pause", |screen| screen.contains("PAUSED")).unwrap();
+    // The picture may have been taken while it was drawn.
+    let mut paused = terminal.screen().unwrap();
+    terminal
+        .until("a picture that stands still", |screen| {
+            screen == std::mem::replace(&mut paused, screen.to_owned())
+        })
+        .unwrap();
     let end = Instant::now() + Duration::from_millis(1_300);
     while Instant::now() < end {
         assert_eq!(terminal.screen().unwrap(), paused, "a view that is paused moves");

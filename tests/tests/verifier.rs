@@ -1,6 +1,8 @@
 //! The kernel takes every program, in every variant that users or tests load, at a cost that is
 //! known and bounded.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
 use std::os::fd::AsFd as _;
 
 use aya::programs::ProgramInfo;

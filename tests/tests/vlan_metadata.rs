@@ -1,6 +1,8 @@
 //! VLAN tags that travel beside the frame, and frames whose headers lie in another buffer than their
 //! beginning: what a test run cannot make, on a veth pair in network namespaces of our own.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
 use rocescope::host::hook::{HookChoice, XdpModeChoice};
 use rocescope_tests::kernel::machine::programs;
 use rocescope_tests::kernel::wire::{self, Wire};

@@ -89,6 +89,7 @@ fn lints(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
                 checks.check("lints with `live`", || {
                     run(with_ebpf(&mut cargo(), ebpf)
                         .args(["clippy", "-p", "rocescope", "--features", "live,test-clock"])
+                        .args(["-p", "rocescope-tests", "--features", "rocescope-tests/live"])
                         .args(["--all-targets", "--", "-D", "warnings"]))
                 });
             }

@@ -1,5 +1,6 @@
 //! rocescope's development tasks, run as `cargo xtask <task>`.
 
+mod bench;
 mod build;
 mod check;
 mod demo;
@@ -42,6 +43,9 @@ enum Task {
         #[arg(long)]
         vm: bool,
     },
+    /// Measure beside other programs
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Write a capture of made-up RoCE traffic, the same for the same arguments
     GenCapture(gen_capture::Generate),
     /// Run formatter, lints, documentation and other checks that need no root
@@ -66,6 +70,7 @@ fn work(task: &Task) -> Result<()> {
         Task::Demo { args } => demo::demo(args),
         Task::Test { vm: false } => test::test(),
         Task::Test { vm: true } => vm::test(),
+        Task::Bench(wanted) => bench::bench(wanted),
         Task::GenCapture(wanted) => gen_capture::generate(wanted),
         Task::Check => check::check(),
     }

@@ -140,10 +140,10 @@ fn binary(toolchain: Option<&EbpfToolchain>) -> Result<OsString> {
 fn integration(tally: &mut Tally, toolchain: Option<&EbpfToolchain>, binary: &OsString) {
     let mut command = cargo();
     command.env("ROCESCOPE_BIN", binary);
-    if let Some(toolchain) = toolchain {
-        with_ebpf(&mut command, toolchain);
-    }
     command.args(["test", "--no-fail-fast", "--profile", "checked", "-p", "rocescope-tests"]);
+    if let Some(toolchain) = toolchain {
+        with_ebpf(&mut command, toolchain).args(["--features", "live"]);
+    }
     match root_prefix() {
         Some([]) => {}
         Some([sudo, ..]) => {

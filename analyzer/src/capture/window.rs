@@ -19,6 +19,7 @@ enum Input {
 }
 
 /// Buffered input that can be looked at before it is consumed.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about one input")]
 pub(super) struct Window {
     input: Input,
     /// Whether `input` shall be read by a thread of its own from the next time on.

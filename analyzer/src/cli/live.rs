@@ -1,5 +1,6 @@
 //! `live` and `demo`: the kernel side behind the same views as a replay.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -8,6 +9,7 @@ use super::{AttachArgs, DemoArgs, LiveArgs, Output, ViewArgs, format, output, re
 use crate::demo::scenario::{self, Scenario};
 use crate::demo::stage::Stage;
 use crate::drive::{self, Interrupt};
+use crate::feed::Command;
 use crate::live::{self, Config, DEFAULT_MAX_FLOWS, Running};
 use crate::view;
 
@@ -16,6 +18,10 @@ use crate::view;
 const IDLE: Duration = Duration::from_secs(600);
 /// Kernel log levels of aya: 4 is debug.
 const LOG_DEBUG: u8 = 4;
+/// How often to look whether the demonstration has played to its end.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long its last frames get to arrive.
+const SETTLE: Duration = Duration::from_millis(100);
 /// The seed of the demonstration: everybody sees the same.
 const SEED: u64 = 4791;
 
@@ -29,21 +35,40 @@ pub(super) fn live(args: LiveArgs) -> Result<()> {
 pub(super) fn demo(args: &DemoArgs) -> Result<()> {
     let interrupt = interrupt(&args.view)?;
     let stage = Stage::new()?;
-    let mut config = Config {
+    let config = Config {
         interfaces: stage.interfaces().to_vec(),
         netns: Some(stage.observed().try_clone()?),
         ..config(&args.attach, &args.view)?
     };
     let watched = output(&args.view) == Output::Tui;
     let cycle = if watched { scenario::WATCHED } else { scenario::BRIEF };
-    if !watched && config.duration.is_none() {
-        // Long enough for every episode once.
-        config.duration = Some(cycle + Duration::from_millis(500));
-    }
-    let limit = config.duration;
+    // Long enough for every episode once, in the scenario's own time: on a busy machine that takes
+    // longer by the clock.
+    let once = (!watched && config.duration.is_none()).then_some(cycle + Duration::from_millis(500));
+    let limit = config.duration.or(once);
     let running = live::start(config)?;
     let player = stage.start(Scenario::new(SEED, cycle), limit)?;
-    let shown = show(running, &args.view, interrupt);
+    let commands = running.feed.commands.clone();
+    let over = AtomicBool::new(false);
+    let shown = std::thread::scope(|scope| {
+        if once.is_some() {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    if player.is_finished() {
+                        // The last frames may still be in the links.
+                        std::thread::sleep(SETTLE);
+                        // A source that has ended by itself needs no telling.
+                        let _ = commands.send(Command::Stop);
+                        return;
+                    }
+                    std::thread::sleep(LOOK);
+                }
+            });
+        }
+        let shown = show(running, &args.view, interrupt);
+        over.store(true, Ordering::Relaxed);
+        shown
+    });
     player.stop();
     let sent = player.join();
     shown?;

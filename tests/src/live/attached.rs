@@ -64,7 +64,7 @@ fn tcx_programs(index: u32, place: u32) -> Result<u32> {
     struct Query {
         target_ifindex: u32,
         attach_type: u32,
-        query_flags: u32,
+        options: u32,
         attach_flags: u32,
         prog_ids: u64,
         count: u32,

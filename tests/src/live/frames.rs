@@ -50,14 +50,15 @@ fn tagged() -> Vec<Vec<u8>> {
     };
     let frame = |typed| craft::ethernet(Mac::SRC, Mac::DST, &typed);
     let tag = craft::vlan;
+    let tci = |priority: u16, id: u16| priority << 13 | id;
     let mut frames = Vec::new();
     for psn in 0..4 {
-        frames.push(frame(tag(0x8100, 0x6000 | 100, &packet(0x501, psn))));
-        frames.push(frame(tag(0x88A8, 0x2000 | 200, &tag(0x8100, 0x8000 | 300, &packet(0x502, psn)))));
+        frames.push(frame(tag(0x8100, tci(3, 100), &packet(0x501, psn))));
+        frames.push(frame(tag(0x88A8, tci(1, 200), &tag(0x8100, tci(4, 300), &packet(0x502, psn)))));
         frames.push(frame(tag(0x8100, 400, &tag(0x8100, 500, &packet(0x503, psn)))));
         frames.push(frame(tag(0x8100, 600 + psn as u16 % 2, &packet(0x504, psn))));
         // A priority without a VLAN.
-        frames.push(frame(tag(0x8100, 0xA000, &packet(0x505, psn))));
+        frames.push(frame(tag(0x8100, tci(5, 0), &packet(0x505, psn))));
         frames.push(frame(tag(0x88A8, 700, &packet(0x506, psn))));
     }
     frames
@@ -65,22 +66,26 @@ fn tagged() -> Vec<Vec<u8>> {
 
 /// From a full frame of the usual MTU to one of 9000, and beyond what one page holds.
 fn long() -> Vec<Vec<u8>> {
+    let lengths = [1513, 1514, 1515, 2048, 3498, 3512, 3513, 4095, 4096, 4097, 6000, 8192, 9013, 9014];
+    (1..=4 * lengths.len() as u32)
+        .zip(lengths.into_iter().cycle())
+        .map(|(psn, length)| of_length(length, psn))
+        .collect()
+}
+
+/// One SEND FIRST in a frame of so many bytes.
+///
+/// # Panics
+/// When that is too short for its headers.
+#[must_use]
+pub fn of_length(length: usize, psn: u32) -> Vec<u8> {
     // 14 Ethernet, 20 IPv4, 8 UDP, 12 BTH, 4 ICRC.
     const AROUND: usize = 58;
-    let frame = |length: usize, psn| {
-        // A length that is no multiple of four is reached with padding that is not said to be any.
-        let transport = Transport { pad: Some(0), ..Transport::new(0x01, 0x601, psn) };
-        let transport = transport.payload(vec![9; length - AROUND]);
-        let packet = Net::v4([10, 9, 1, 1], [10, 9, 1, 2]).tos(2).roce(49_153, &transport);
-        craft::ethernet(Mac::SRC, Mac::DST, &packet)
-    };
-    let lengths = [1513, 1514, 1515, 2048, 3498, 3512, 3513, 4095, 4096, 4097, 6000, 8192, 9013, 9014];
-    let mut psn = 0;
-    let mut next = |length| {
-        psn += 1;
-        frame(length, psn)
-    };
-    lengths.into_iter().cycle().take(4 * lengths.len()).map(&mut next).collect()
+    // A length that is no multiple of four is reached with padding that is not said to be any.
+    let transport = Transport { pad: Some(0), ..Transport::new(0x01, 0x601, psn) };
+    let transport = transport.payload(vec![9; length - AROUND]);
+    let packet = Net::v4([10, 9, 1, 1], [10, 9, 1, 2]).tos(2).roce(49_153, &transport);
+    craft::ethernet(Mac::SRC, Mac::DST, &packet)
 }
 
 /// Whether the kernel programs see a tunnel that they do not take apart where replay finds RoCE: they

@@ -18,12 +18,14 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// The user and group that may do nothing.
 const NOBODY: u32 = 65534;
 
-/// What a program wrote so far.
+/// What a program wrote so far, and whether that is all.
 #[derive(Clone, Debug, Default)]
-struct Written(Arc<(Mutex<(Vec<u8>, bool)>, Condvar)>);
+struct Written(Arc<(Mutex<Bytes>, Condvar)>);
+
+type Bytes = (Vec<u8>, bool);
 
 impl Written {
-    fn state(&self) -> MutexGuard<'_, (Vec<u8>, bool)> {
+    fn state(&self) -> MutexGuard<'_, Bytes> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -31,7 +33,7 @@ impl Written {
     fn follow(&self, mut pipe: impl Read + Send + 'static) -> JoinHandle<()> {
         let written = self.clone();
         std::thread::spawn(move || {
-            let mut buffer = [0; 1 << 16];
+            let mut buffer = vec![0; 1 << 16];
             loop {
                 let read = pipe.read(&mut buffer).unwrap_or(0);
                 let mut state = written.state();

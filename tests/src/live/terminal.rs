@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -13,8 +12,6 @@ use super::program::PATIENCE;
 pub const PROMPT: &str = "ready>";
 /// Time between two looks at the screen.
 const LOOK: Duration = Duration::from_millis(30);
-
-static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// Whether there is tmux. Says so when there is not, and fails where there must be.
 ///
@@ -33,7 +30,8 @@ pub fn tmux_or_skip(test: &str) -> bool {
 /// A shell in a terminal. Both end when it is dropped.
 #[derive(Debug)]
 pub struct Terminal {
-    server: String,
+    /// Holds the server's socket.
+    folder: tempfile::TempDir,
 }
 
 impl Terminal {
@@ -42,8 +40,7 @@ impl Terminal {
     /// # Errors
     /// When tmux or the shell does not start.
     pub fn open(columns: u16, lines: u16) -> Result<Self> {
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let terminal = Self { server: format!("rocescope-test-{}-{number}", std::process::id()) };
+        let terminal = Self { folder: tempfile::tempdir()? };
         let (columns, lines) = (columns.to_string(), lines.to_string());
         let shell = format!("env LC_ALL=C.UTF-8 PS1='{PROMPT} ' bash --norc --noprofile -i");
         let session = ["-f", "/dev/null", "-u", "new-session", "-d", "-x", &columns, "-y", &lines, &shell];
@@ -55,7 +52,7 @@ impl Terminal {
     fn tmux(&self, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new("tmux");
         // A tmux around the tests is none of theirs.
-        command.env_remove("TMUX").args(["-L", &self.server]).args(arguments);
+        command.env_remove("TMUX").arg("-S").arg(self.folder.path().join("tmux")).args(arguments);
         let Output { status, stdout, stderr } = command.output().context("tmux could not be started")?;
         ensure!(status.success(), "tmux {arguments:?}: {}", String::from_utf8_lossy(&stderr));
         Ok(String::from_utf8_lossy(&stdout).into_owned())
@@ -73,7 +70,7 @@ impl Terminal {
     ///
     /// # Errors
     /// With what is on the screen instead, when it does not become so in time.
-    pub fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
+    pub fn until(&self, what: &str, mut wanted: impl FnMut(&str) -> bool) -> Result<String> {
         let late = Instant::now() + PATIENCE;
         loop {
             let screen = self.screen()?;
@@ -99,7 +96,7 @@ impl Terminal {
     ///
     /// # Errors
     /// With what is on the screen instead.
-    pub fn press_until(&self, key: &str, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
+    pub fn press_until(&self, key: &str, what: &str, wanted: impl FnMut(&str) -> bool) -> Result<String> {
         self.press(&[key])?;
         self.until(&format!("{what} after {key}"), wanted)
     }

@@ -1,6 +1,5 @@
 //! A watched namespace, the world around it, and links between them.
 
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -11,6 +10,10 @@ use rocescope::host::veth::{self, VethEnd};
 
 /// Frames between two looks at whether they have arrived: fewer than the queues in a link hold.
 const BURST: usize = 64;
+// A VXLAN names its network, its underlay and its port in attributes of its own (linux/if_link.h).
+const VXLAN_ID: u16 = 1;
+const VXLAN_LINK: u16 = 3;
+const VXLAN_PORT: u16 = 15;
 /// How long a burst may take on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -162,10 +165,6 @@ impl World {
         if let Some(lower) = lower.filter(|_| kind != "vxlan") {
             request = request.attr_u32(libc::IFLA_LINK, lower);
         }
-        // A VXLAN names its network, its underlay and its port in attributes of its own kind.
-        const VXLAN_ID: u16 = 1;
-        const VXLAN_LINK: u16 = 3;
-        const VXLAN_PORT: u16 = 15;
         let request = request.nest(libc::IFLA_LINKINFO, |info| {
             let info = info.attr_text(libc::IFLA_INFO_KIND, kind);
             if kind != "vxlan" {
@@ -193,12 +192,13 @@ impl World {
         Ok(())
     }
 
-    /// Gives an interface of the watched namespace an address.
+    /// Gives the near end of a link a smaller MTU than the far one: longer frames are dropped on
+    /// the way.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn address(&self, index: u32, address: IpAddr) -> Result<()> {
-        Ok(self.near.run(|| veth::add_address(index, address, 24))??)
+    pub fn shrink(&self, link: &Link, mtu: u32) -> Result<()> {
+        Ok(self.near.run(|| veth::set_mtu(link.index, mtu))??)
     }
 
     /// Deletes an interface of the watched namespace.

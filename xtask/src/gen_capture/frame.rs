@@ -32,7 +32,6 @@ pub(crate) struct Packet<'a> {
     /// IPv4 `ToS`, IPv6 traffic class.
     pub(crate) tos: u8,
     pub(crate) opcode: u8,
-    /// Second byte of the BTH: here only the pad count.
     pub(crate) ack_req: bool,
     pub(crate) becn: bool,
     pub(crate) dest_qp: u32,

@@ -295,7 +295,7 @@ fn connection(number: u32, random: &mut Random) -> Connection {
     let host = |host: u32| u16::try_from(host + 1).unwrap_or(1);
     let wrap = match random.below(16) {
         0 | 1 => Wrap::V6,
-        2 => Wrap::Vlan(0x6000 | 100),
+        2 => Wrap::Vlan(0x6064),
         _ => Wrap::V4,
     };
     let port = 0xC000 | u16::try_from(random.below(0x4000)).unwrap_or(0);

@@ -140,7 +140,8 @@ fn nothing_seen(report: &Report) -> Vec<String> {
     if report.source.kind == Kind::Live {
         why.push(
             "No RoCE packet passed. A NIC that does RoCE in hardware shows none of it to XDP or TC: \
-             `rocescope doctor` tells what can be seen on this host, and how."
+             watch a mirror port, or read libpcap's RDMA sniffer where the NIC allows it: \
+             tcpdump -U -s 128 -i mlx5_0 -w - | rocescope replay -"
                 .into(),
         );
     } else if totals.packets == 0 {

@@ -121,8 +121,7 @@ fn live_hint() -> Vec<Line<'static>> {
     vec![
         Line::default(),
         title("A NIC that does RoCE in hardware shows none of it to XDP and TC."),
-        text("What such a host can show, and how:  rocescope doctor"),
-        text("With libpcap's RDMA sniffer:"),
+        text("A mirror port does, and libpcap's RDMA sniffer where the NIC allows it:"),
         text("  tcpdump -U -s 128 -i mlx5_0 -w - | rocescope replay -"),
     ]
 }

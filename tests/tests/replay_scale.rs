@@ -1,0 +1,189 @@
+//! Replay of much data: bounded memory, and reports that do not depend on how many processors there
+//! are.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use rocescope_tests::capture_file::{Order, Pcap};
+use rocescope_tests::craft::{self, Mac, Net, Transport};
+use rocescope_tests::oracle::{binary, captures};
+use serde_json::Value;
+
+const WRITE_MIDDLE: u8 = 0x07;
+const ETHERNET: u16 = 1;
+const START_NS: u64 = 1_767_225_600_000_000_000;
+
+/// A capture of WRITEs of `flows` queue pairs in turn, `packets` in all, each frame of which keeps
+/// `snap` bytes at most.
+fn capture(packets: u32, flows: u32, payload: usize, snap: u32) -> Vec<u8> {
+    let mut pcap = Pcap::with_snap_len(Order::Little, true, ETHERNET, snap);
+    for number in 0..packets {
+        let flow = number % flows;
+        let transport =
+            Transport::new(WRITE_MIDDLE, 0x100 + flow, number / flows).payload(vec![0x5A; payload]);
+        let [_, _, a, b] = (flow / 16).to_be_bytes();
+        let packet = Net::v4([10, 1, a, b], [10, 2, a, b]).tos(2).roce(50_000, &transport);
+        let frame = craft::ethernet(Mac::SRC, Mac::DST, &packet);
+        pcap.packet(START_NS + u64::from(number) * 100, &frame);
+    }
+    pcap.finish()
+}
+
+/// The peak of a process's memory so far, in bytes.
+fn peak_memory(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).context("the program has ended")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kib * 1024)
+}
+
+/// Writes `capture`, and its records again and again until there are `bytes`. Gives the records'
+/// repetitions.
+fn write_stream(capture: &[u8], bytes: u64, pipe: &mut ChildStdin) -> io::Result<u64> {
+    const FILE_HEADER: usize = 24;
+    let records = &capture[FILE_HEADER..];
+    pipe.write_all(&capture[..FILE_HEADER])?;
+    let rounds = bytes.div_ceil(records.len() as u64);
+    for _ in 0..rounds {
+        pipe.write_all(records)?;
+    }
+    Ok(rounds)
+}
+
+/// `ROCESCOPE_STREAM_GB` sets the length of the stream.
+#[test]
+fn a_long_stream_needs_no_more_memory_than_a_short_one() -> Result<()> {
+    const LIMIT: u64 = 100 << 20;
+    let gigabytes: u64 = match std::env::var("ROCESCOPE_STREAM_GB") {
+        Ok(number) => number.parse().context("ROCESCOPE_STREAM_GB is no number")?,
+        Err(_) => 2,
+    };
+    for (title, payload, snap) in [("whole frames", 4096, 262_144), ("snapped frames", 4096, 96)] {
+        let packets = 4000;
+        let capture = capture(packets, 1000, payload, snap);
+        let mut command = Command::new(binary::path()?);
+        command.args(["replay", "-", "--output", "json"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().context("rocescope could not be started")?;
+        let mut pipe = child.stdin.take().context("no pipe")?;
+        let rounds = write_stream(&capture, gigabytes * 1_000_000_000, &mut pipe)?;
+        // All but what fits into the pipe has been counted by now.
+        let peak = peak_memory(child.id())?;
+        drop(pipe);
+        let output = child.wait_with_output()?;
+        ensure!(output.status.success(), "ended with {}", output.status);
+        let report: Value = serde_json::from_slice(&output.stdout)?;
+        let expected = rounds * u64::from(packets);
+        assert_eq!(report["totals"]["roce_packets"], expected, "{title}");
+        assert_eq!(report["flows"].as_array().map(Vec::len), Some(1000), "{title}");
+        println!("{title}: {gigabytes} GB, {expected} packets, peak {} KiB", peak / 1024);
+        assert!(peak < LIMIT, "{title}: peak memory of {peak} bytes");
+    }
+    Ok(())
+}
+
+/// Runs the program on the first processor alone, or on all that this test may use.
+fn report(files: &[PathBuf], one_processor: bool) -> Result<Vec<u8>> {
+    let mut command = if one_processor {
+        let mut command = Command::new("taskset");
+        command.args(["--cpu-list", &first_processor()?]).arg(binary::path()?);
+        command
+    } else {
+        Command::new(binary::path()?)
+    };
+    let output = command
+        .arg("replay")
+        .args(files)
+        .args(["--output", "json"])
+        .output()
+        .context("taskset (of util-linux) or rocescope could not be started")?;
+    ensure!(!output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok([output.stdout, output.stderr].concat())
+}
+
+/// The first processor that this process may run on.
+fn first_processor() -> Result<String> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let first =
+        list.and_then(|list| list.trim().split([',', '-']).next()).context("no list of processors")?;
+    Ok(first.to_owned())
+}
+
+fn same_on_one_and_all(files: &[PathBuf]) -> Result<()> {
+    let one = report(files, true).with_context(|| format!("{files:?}"))?;
+    for _ in 0..3 {
+        assert!(report(files, false)? == one, "{files:?}: more processors, another report");
+    }
+    Ok(())
+}
+
+#[test]
+fn processors_do_not_change_the_report_of_any_capture() -> Result<()> {
+    for capture in captures::own()?.into_iter().chain(captures::further()?) {
+        same_on_one_and_all(&[capture])?;
+    }
+    Ok(())
+}
+
+/// Long enough that bytes are read ahead; the captures of the tests are not.
+#[test]
+fn processors_do_not_change_the_report_of_long_captures() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let write = |name: &str, bytes: &[u8]| -> Result<PathBuf> {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes)?;
+        Ok(path)
+    };
+    let snapped = capture(60_000, 3000, 1024, 96);
+    let plain = write("plain.pcap", &snapped)?;
+    let packed = write("packed.pcap.gz", &gzip(&snapped)?)?;
+    let whole = write("whole.pcap.gz", &gzip(&capture(20_000, 7, 4096, 262_144))?)?;
+    same_on_one_and_all(std::slice::from_ref(&plain))?;
+    same_on_one_and_all(std::slice::from_ref(&packed))?;
+    same_on_one_and_all(std::slice::from_ref(&whole))?;
+    same_on_one_and_all(&[plain.clone(), packed.clone(), whole])?;
+
+    // Cut anywhere, in the record or in the compressed data: the same complete records count.
+    let cut = write("cut.pcap", &snapped[..snapped.len() - 33])?;
+    same_on_one_and_all(&[cut])?;
+    let bytes = fs::read(&packed)?;
+    let cut = write("cut.pcap.gz", &bytes[..bytes.len() * 9 / 10])?;
+    same_on_one_and_all(&[cut])?;
+    damaged(&folder.path().join("damaged.pcap"), snapped)?;
+
+    let (plain, packed) = (totals(&plain)?, totals(&packed)?);
+    assert_eq!(plain["roce_packets"], 60_000);
+    assert_eq!(plain, packed, "compression changes nothing");
+    Ok(())
+}
+
+/// Nonsense far behind the point from which bytes are read ahead.
+fn damaged(path: &Path, mut capture: Vec<u8>) -> Result<()> {
+    let record = 16 + 96;
+    let at = 24 + 50_000 * record + 8;
+    capture[at..at + 4].fill(0xFF);
+    fs::write(path, capture)?;
+    same_on_one_and_all(&[path.to_owned()])?;
+    let text = String::from_utf8(report(&[path.to_owned()], false)?)?;
+    assert!(
+        text.contains(&format!("damaged at byte {}", at - 8)),
+        "{}",
+        &text[text.len().saturating_sub(400)..]
+    );
+    assert!(text.contains("(50000)"), "all records before it");
+    Ok(())
+}
+
+fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes)?;
+    Ok(encoder.finish()?)
+}
+
+fn totals(file: &Path) -> Result<Value> {
+    let report = binary::replay(&[file.to_owned()], [] as [&str; 0])?;
+    Ok(report["totals"].clone())
+}

@@ -1,0 +1,24 @@
+//! `cargo xtask bench`: measurements side by side with other programs, as ratios.
+
+mod child;
+mod replay;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+/// What is measured.
+#[derive(Subcommand, Clone, Debug)]
+pub(crate) enum Bench {
+    /// `rocescope replay` beside tcpdump, tshark and gzip on the same captures
+    Replay(replay::Wanted),
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// When an input cannot be made, or a program cannot be run.
+pub(crate) fn bench(wanted: &Bench) -> Result<()> {
+    match wanted {
+        Bench::Replay(wanted) => replay::replay(wanted),
+    }
+}

@@ -1,0 +1,77 @@
+//! How long a program takes, and how much of the processors it uses.
+
+use std::mem::MaybeUninit;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::run::show;
+
+/// One run of a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spent {
+    /// By the clock.
+    pub(crate) wall: Duration,
+    /// User and system time of all its threads.
+    pub(crate) cpu: Duration,
+}
+
+/// Runs a program to its end with its output thrown away.
+///
+/// # Errors
+/// When it cannot be started or fails.
+pub(crate) fn time(command: &mut Command) -> Result<Spent> {
+    let shown = show(command);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let before = children();
+    let start = Instant::now();
+    let status = command.status().with_context(|| format!("`{shown}` could not be started"))?;
+    let wall = start.elapsed();
+    if !status.success() {
+        bail!("`{shown}` failed: {status}; run it by hand to see why");
+    }
+    Ok(Spent { wall, cpu: children().saturating_sub(before) })
+}
+
+/// Processor time of all children that have ended.
+fn children() -> Duration {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is to memory of the right size, and any bytes are a valid rusage; a call
+    // that fails leaves the zeros that are there.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let duration = |time: libc::timeval| {
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        Duration::from_secs(seconds) + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
+    };
+    duration(usage.ru_utime) + duration(usage.ru_stime)
+}
+
+/// The value in the middle.
+pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_takes_time_and_a_failing_one_is_named() {
+        let spent = time(Command::new("sleep").arg("0.05")).unwrap();
+        assert!(spent.wall >= Duration::from_millis(50) && spent.cpu < spent.wall, "{spent:?}");
+        let error = time(&mut Command::new("false")).unwrap_err().to_string();
+        assert!(error.contains("`false` failed"), "{error}");
+    }
+
+    #[test]
+    fn the_median_is_the_one_in_the_middle() {
+        let ms = |ms: &[u64]| ms.iter().copied().map(Duration::from_millis).collect::<Vec<_>>();
+        assert_eq!(median(ms(&[9, 1, 5])), Duration::from_millis(5));
+        assert_eq!(median(Vec::new()), Duration::ZERO);
+    }
+}
