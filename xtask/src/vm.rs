@@ -105,12 +105,11 @@ fn pack(dir: &Path, parts: &Parts, binary: &Path, tests: &[PathBuf]) -> Result<P
     archive.link("/sbin/modprobe", "/bin/busybox")?;
     archive.copy_all(&format!("/lib/modules/{}", parts.release), &parts.modules)?;
     archive.program("/bin/rocescope", &read(&stripped(binary, dir))?)?;
-    let mut list = String::new();
-    for ((name, arguments), path) in TESTS.into_iter().zip(tests) {
+    for ((name, _), path) in TESTS.iter().zip(tests) {
         archive.program(&format!("/tests/{name}"), &read(&stripped(path, dir))?)?;
-        list.push_str(&format!("{name} {arguments}\n"));
     }
-    archive.program("/tests/list", list.as_bytes())?;
+    let list: Vec<String> = TESTS.iter().map(|(name, arguments)| format!("{name} {arguments}\n")).collect();
+    archive.program("/tests/list", list.concat().as_bytes())?;
     // Tests look for captures where the repository was when they were built.
     let data = workspace_root().join("tests/data");
     archive.copy_all(&data.to_string_lossy(), &data)?;
