@@ -107,11 +107,11 @@ impl Kind {
 /// The state of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// Its worst problem since the start.
+    /// Its worst problem now, or else the worst since the start.
     pub worst: Option<Kind>,
     /// Whether there are others.
     pub more: bool,
-    /// Whether one of them showed in the span that rates are of.
+    /// Whether it showed in the span that rates are of.
     pub present: bool,
     /// Whether packets came in that span; `None` when that is not known.
     pub active: Option<bool>,
@@ -121,12 +121,13 @@ impl State {
     /// The state of `row`.
     #[must_use]
     pub fn of(row: &Row) -> Self {
-        let mut kinds = Kind::ALL.into_iter().filter(|kind| kind.is_in(&row.total));
-        let worst = kinds.next();
+        let kinds = Kind::ALL.into_iter().filter(|kind| kind.is_in(&row.total));
+        // What goes on now matters more than what is over, however bad that was.
+        let now = row.delta.and_then(|d| Kind::ALL.into_iter().find(|kind| kind.is_in(&d.counts)));
         Self {
-            worst,
-            more: kinds.next().is_some(),
-            present: row.delta.is_some_and(|d| Kind::ALL.iter().any(|kind| kind.is_in(&d.counts))),
+            worst: now.or_else(|| kinds.clone().next()),
+            more: kinds.count() > 1,
+            present: now.is_some(),
             active: row.delta.map(|d| d.counts.packets > 0),
         }
     }
@@ -140,7 +141,8 @@ impl State {
     /// Sorts by badness: larger is worse.
     #[must_use]
     pub fn rank(&self) -> u8 {
-        match self.worst {
+        const PRESENT: u8 = 8;
+        let kind = match self.worst {
             Some(Kind::Loss) => 6,
             Some(Kind::Refused) => 5,
             Some(Kind::NotReady) => 4,
@@ -148,7 +150,8 @@ impl State {
             Some(Kind::Marked) => 2,
             Some(Kind::Notified) => 1,
             None => 0,
-        }
+        };
+        kind + if self.present { PRESENT } else { 0 }
     }
 }
 

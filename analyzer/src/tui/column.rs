@@ -268,8 +268,8 @@ fn share(row: &Row, model: &Model) -> f64 {
 /// A bar of `width` cells, filled by `share`.
 #[must_use]
 pub fn bar(share: f64, width: u16) -> String {
-    let eighths = (share.clamp(0.0, 1.0) * f64::from(width)).ceil();
-    (0..width).map(|i| if f64::from(i) < eighths { '█' } else { '·' }).collect()
+    let full = (share.clamp(0.0, 1.0) * f64::from(width)).round();
+    (0..width).map(|i| if f64::from(i) < full { '█' } else { '·' }).collect()
 }
 
 /// The name of a row's link, with its direction.

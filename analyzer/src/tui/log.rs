@@ -81,10 +81,12 @@ impl Log {
                 && event.time_ns.abs_diff(entry.time_ns) < JOIN_WITHIN_NS
         });
         let joined = same.map(|back| self.entries.len() - 1 - back);
-        if let Some(entry) = joined.and_then(|at| self.entries.get_mut(at)) {
+        if let Some(mut entry) = joined.and_then(|at| self.entries.remove(at)) {
             entry.count += 1;
             entry.time_ns = entry.time_ns.max(event.time_ns);
             entry.text = describe(event);
+            // It is the latest now, and stands where the latest stand.
+            self.entries.push_back(entry);
             return;
         }
         if self.entries.len() == CAPACITY {

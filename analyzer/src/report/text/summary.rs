@@ -33,7 +33,10 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
             ),
         );
     }
-    say("Lost", &lost(report));
+    if report.totals.roce_packets > 0 {
+        say("Loss", &loss(report));
+    }
+    say("Not seen", &lost(report));
     for sentence in nothing_seen(report) {
         say("", &sentence);
     }
@@ -91,6 +94,27 @@ fn ecn(report: &Report) -> String {
     }
 }
 
+/// What the packets themselves say of loss: what went missing before this point, what was refused,
+/// and what was sent again.
+fn loss(report: &Report) -> String {
+    let flows = &report.flows;
+    let psn = |of: fn(&crate::report::Psn) -> u64| -> u64 {
+        flows.iter().filter_map(|f| f.psn.as_ref()).map(of).sum()
+    };
+    let naks: u64 = flows.iter().map(|f| f.ack.naks.total()).sum();
+    let rnr: u64 = flows.iter().map(|f| f.ack.rnr_naks).sum();
+    let all = [
+        (psn(|p| p.missing), "PSNs missing"),
+        (naks, "NAKs"),
+        (rnr, "RNR NAKs"),
+        (psn(|p| p.repeats), "repeats"),
+    ];
+    let some: Vec<String> =
+        all.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", units::count(*n))).collect();
+    if some.is_empty() { "no sign of any".into() } else { some.join(", ") }
+}
+
+/// What rocescope itself did not see.
 fn lost(report: &Report) -> String {
     let lost = &report.totals.lost;
     let counters = [
