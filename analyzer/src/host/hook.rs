@@ -25,7 +25,7 @@ pub enum XdpModeChoice {
     /// Native where the driver can, else generic.
     #[default]
     Auto,
-    /// In the driver, or not at all.
+    /// In the driver; where it refuses, TC is used and that is said.
     Native,
     /// After the driver, on any interface.
     Generic,

@@ -290,12 +290,20 @@ fn tail(text: &str, lines: usize) -> String {
     all[all.len().saturating_sub(lines)..].join("\n")
 }
 
+/// A message without the error number that Rust adds, which means nothing to most people.
+fn words(text: &str) -> String {
+    match text.split_once(" (os error ") {
+        Some((before, rest)) => format!("{before}{}", rest.split_once(')').map_or("", |(_, after)| after)),
+        None => text.to_owned(),
+    }
+}
+
 /// An error with its causes, in one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
+    let mut text = words(&error.to_string());
     let mut source = error.source();
     while let Some(cause) = source {
-        let cause_text = cause.to_string();
+        let cause_text = words(&cause.to_string());
         if !text.contains(&cause_text) {
             text = format!("{text}: {cause_text}");
         }
@@ -322,6 +330,13 @@ mod tests {
             }
         }
         assert!(LinkHash::find(&(1..=65).collect::<Vec<_>>()).is_err());
+    }
+
+    #[test]
+    fn messages_carry_no_error_numbers() {
+        assert_eq!(super::words("No such device (os error 19)"), "No such device");
+        assert_eq!(super::words("a (os error 95): b"), "a: b");
+        assert_eq!(super::words("plain"), "plain");
     }
 
     #[test]
