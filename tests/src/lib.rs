@@ -2,4 +2,6 @@
 
 pub mod capture_file;
 pub mod craft;
+#[cfg(feature = "live")]
+pub mod kernel;
 pub mod oracle;

@@ -138,7 +138,7 @@ pub struct Programs {
     pub(crate) flows: HashMap<MapData, Data<FlowKey>, u32>,
     pub(crate) free: Stack<MapData, u32>,
     pub(crate) links: PerCpuArray<MapData, Data<LinkCounters>>,
-    pub(crate) events: Option<RingBuf<MapData>>,
+    events: Option<RingBuf<MapData>>,
     /// How interfaces are numbered.
     pub hash: LinkHash,
     /// Size of the flow table.
@@ -230,6 +230,11 @@ impl Programs {
             program.load().map_err(|error| refused(name, error))?;
         }
         Ok(program)
+    }
+
+    /// The ring buffer of events, once; who takes it has to keep it drained.
+    pub fn take_events(&mut self) -> Option<RingBuf<MapData>> {
+        self.events.take()
     }
 
     /// The kernel memory that the maps take, in bytes, as far as their sizes say it.

@@ -136,7 +136,7 @@ impl Source {
     }
 
     async fn pump(&mut self, tap: &Tap) -> Result<()> {
-        let ring = self.programs.events.take().ok_or_else(|| anyhow!("the event ring is taken"))?;
+        let ring = self.programs.take_events().ok_or_else(|| anyhow!("the event ring is taken"))?;
         // SAFETY: the ring buffer owns its descriptor, gives it to nobody, and is dropped after it
         // was deregistered.
         let mut ring = unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }

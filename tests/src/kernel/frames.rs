@@ -1,0 +1,90 @@
+//! Captures as Ethernet frames, which is what the kernel programs get.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use rocescope::capture::{self, Reader, Record};
+
+use crate::oracle::craft::{self, Captured};
+
+/// One frame.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// When it was captured, Unix nanoseconds.
+    pub time_ns: u64,
+    /// The captured bytes, from the Ethernet header on.
+    pub data: Vec<u8>,
+    /// Length on the wire, at least that of `data`.
+    pub wire_len: u32,
+}
+
+const ETHERNET_LEN: u32 = 14;
+
+/// Every frame of a capture. Cooked and raw ones get an Ethernet header in place of what they had;
+/// `None` when frames of some other kind are among them, which no kernel program ever meets.
+///
+/// # Errors
+/// When the capture cannot be read.
+pub fn read(path: &Path) -> Result<Option<Vec<Frame>>> {
+    let mut reader = Reader::open(path)?;
+    let mut frames = Vec::new();
+    while let Some(record) = reader.next().with_context(|| path.display().to_string())? {
+        match reframed(&record) {
+            Some(frame) => frames.push(frame),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(frames))
+}
+
+fn reframed(record: &Record<'_>) -> Option<Frame> {
+    let Record { ts_ns: time_ns, link_type, wire_len, data, .. } = *record;
+    let ethertype = |at: usize| Some(u16::from_be_bytes(data.get(at..at + 2)?.try_into().ok()?));
+    let by_version = |at: usize| if data.get(at).is_some_and(|b| b >> 4 == 6) { 0x86DD } else { 0x0800 };
+    let (stripped, ethertype) = match link_type {
+        capture::LINKTYPE_EN10MB => return Some(Frame { time_ns, data: data.to_vec(), wire_len }),
+        capture::LINKTYPE_RAW
+        | capture::LINKTYPE_RAW_BSD
+        | capture::LINKTYPE_RAW_OPENBSD
+        | capture::LINKTYPE_IPV4
+        | capture::LINKTYPE_IPV6 => (0, by_version(0)),
+        capture::LINKTYPE_NULL | capture::LINKTYPE_LOOP => (4, by_version(4)),
+        capture::LINKTYPE_LINUX_SLL => (16, ethertype(14)?),
+        capture::LINKTYPE_LINUX_SLL2 => (20, ethertype(0)?),
+        _ => return None,
+    };
+    let packet = data.get(stripped..)?;
+    let wire_len = wire_len - u32::try_from(stripped).ok()? + ETHERNET_LEN;
+    Some(Frame { time_ns, data: craft::ethernet(ethertype, packet), wire_len })
+}
+
+impl Frame {
+    /// The frame as long as it was on the wire, what is not known of it being zeros.
+    #[must_use]
+    pub fn padded(&self) -> Self {
+        let mut data = self.data.clone();
+        data.resize(data.len().max(self.wire_len as usize), 0);
+        Self { data, ..*self }
+    }
+
+    /// The frame with at most `most` of its bytes.
+    #[must_use]
+    pub fn cut(&self, most: usize) -> Self {
+        Self { data: self.data[..self.data.len().min(most)].to_vec(), ..*self }
+    }
+}
+
+/// The frames as a pcap file.
+#[must_use]
+pub fn pcap(frames: &[Frame]) -> Vec<u8> {
+    let captured: Vec<Captured> = frames
+        .iter()
+        .map(|frame| Captured {
+            time_ns: frame.time_ns,
+            kept: frame.data.len(),
+            frame: frame.padded().data,
+            interface: 0,
+        })
+        .collect();
+    craft::pcap(1, &captured)
+}

@@ -1,0 +1,254 @@
+//! A program in the kernel that frames can be sent through.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use aya::maps::{MapData, RingBuf};
+use rocescope::live::load::names;
+use rocescope::live::tables::{fill_link, link_counters};
+use rocescope::live::{LoadOptions, Programs, Tables, event};
+use rocescope::peers::Peers;
+use rocescope::sample::{EventSample, LinkSample, Retired, Sample, SourceKind};
+use rocescope_common::abi::{Counter, EventRecord};
+use rocescope_common::account::Event;
+use rocescope_common::wire::Reason;
+
+use super::frames::Frame;
+use super::replayed::LINK;
+use super::test_run;
+
+/// Test runs happen on the loopback interface of this network namespace.
+const LOOPBACK: u32 = 1;
+/// After that many frames the ring buffer is emptied: it holds about 3,000 events.
+const DRAIN: u32 = 1_000;
+
+/// The four programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// XDP, frames in one buffer.
+    Xdp,
+    /// XDP, frames in several buffers.
+    XdpFrags,
+    /// TC on ingress.
+    TcIngress,
+    /// TC on egress.
+    TcEgress,
+}
+
+impl Hook {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Xdp, Self::XdpFrags, Self::TcIngress, Self::TcEgress];
+
+    /// Whether it is one of the XDP programs.
+    #[must_use]
+    pub fn is_xdp(self) -> bool {
+        matches!(self, Self::Xdp | Self::XdpFrags)
+    }
+
+    /// The program's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Xdp => names::XDP,
+            Self::XdpFrags => names::XDP_FRAGS,
+            Self::TcIngress => names::TC_INGRESS,
+            Self::TcEgress => names::TC_EGRESS,
+        }
+    }
+
+    /// What the program must return: the packet goes on.
+    #[must_use]
+    pub fn passes(self) -> u32 {
+        const XDP_PASS: u32 = 2;
+        const TCX_NEXT: u32 = u32::MAX;
+        if self.is_xdp() { XDP_PASS } else { TCX_NEXT }
+    }
+
+    /// Loads the program and gives a descriptor of it.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn load(self, programs: &mut Programs) -> Result<OwnedFd> {
+        let fd = if self.is_xdp() {
+            programs.xdp(self.name())?.fd()?.as_fd().try_clone_to_owned()
+        } else {
+            programs.tc(self.name())?.fd()?.as_fd().try_clone_to_owned()
+        };
+        fd.context("the program's descriptor could not be copied")
+    }
+}
+
+/// Programs whose clock tests set, for frames on the loopback interface.
+///
+/// # Errors
+/// When the kernel refuses the maps.
+pub fn programs(max_flows: u32, test_clock: bool) -> Result<Programs> {
+    Programs::load(&LoadOptions { max_flows, test_clock, ..LoadOptions::new(&[LOOPBACK]) })
+}
+
+/// One program with its maps, and what was read from them.
+pub struct Machine {
+    /// The maps.
+    pub programs: Programs,
+    /// How they are read.
+    pub tables: Tables,
+    /// Events so far.
+    pub events: Vec<EventSample>,
+    hook: Hook,
+    program: OwnedFd,
+    ring: RingBuf<MapData>,
+    peers: Peers,
+    window: Option<(u64, u64)>,
+    undrained: u32,
+}
+
+impl std::fmt::Debug for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Machine").field("hook", &self.hook).finish_non_exhaustive()
+    }
+}
+
+impl Machine {
+    /// Loads the test build of a program.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn new(hook: Hook, max_flows: u32) -> Result<Self> {
+        let mut programs = programs(max_flows, true)?;
+        let program = hook.load(&mut programs)?;
+        let ring = programs.take_events().context("the ring buffer is taken")?;
+        Ok(Self {
+            programs,
+            tables: Tables::default(),
+            events: Vec::new(),
+            hook,
+            program,
+            ring,
+            peers: Peers::default(),
+            window: None,
+            undrained: 0,
+        })
+    }
+
+    /// Sends one frame, at its time.
+    ///
+    /// # Errors
+    /// When the kernel does not take the frame, or the program would not let it pass.
+    pub fn send(&mut self, frame: &Frame) -> Result<()> {
+        self.send_unheard(frame)?;
+        self.undrained += 1;
+        if self.undrained >= DRAIN {
+            self.drain()?;
+        }
+        Ok(())
+    }
+
+    /// Sends one frame without ever emptying the ring buffer.
+    ///
+    /// # Errors
+    /// As for [`Self::send`].
+    pub fn send_unheard(&mut self, frame: &Frame) -> Result<()> {
+        self.programs.set_test_clock(frame.time_ns)?;
+        let program = self.program.as_fd();
+        let verdict = if self.hook.is_xdp() {
+            test_run::xdp(program, &frame.data, 1)
+        } else {
+            test_run::tc(program, &frame.data, frame.wire_len, 1)
+        };
+        let verdict = verdict.with_context(|| {
+            format!("{} with {} of {} bytes", self.hook.name(), frame.data.len(), frame.wire_len)
+        })?;
+        ensure!(verdict == self.hook.passes(), "{} returned {verdict}", self.hook.name());
+        let time = frame.time_ns;
+        self.window =
+            Some(self.window.map_or((time, time), |(first, last)| (first.min(time), last.max(time))));
+        Ok(())
+    }
+
+    /// The kernel's number of the link that frames are sent on.
+    #[must_use]
+    pub fn link(&self) -> u32 {
+        self.programs.hash.index(LOOPBACK, self.hook == Hook::TcEgress)
+    }
+
+    /// Empties the ring buffer.
+    ///
+    /// # Errors
+    /// When there is something else than records in it.
+    pub fn drain(&mut self) -> Result<()> {
+        self.undrained = 0;
+        let link = self.link();
+        while let Some(item) = self.ring.next() {
+            let Some(record) = event::read(&item) else {
+                bail!("an event of {} bytes", item.len());
+            };
+            drop(item);
+            let headers = record.headers.get(..usize::from(record.headers_len)).context("headers_len")?;
+            let EventRecord { key, bth_offset, .. } = record;
+            ensure!(u32::from(key.link) == link, "an event of link {}", key.link);
+            if record.events & Event::GSI != 0 {
+                self.peers.observe(key.family, key.src, key.dst, headers, usize::from(bth_offset));
+            }
+            self.events.push(EventSample {
+                time_ns: record.time_ns,
+                key: rocescope_common::account::FlowKey { link: 0, ..key },
+                events: record.events,
+                opcode: record.opcode,
+                tos: record.tos,
+                src_port: record.src_port,
+                psn: record.psn,
+                missing: record.missing,
+                aeth: record.aeth,
+                wire_len: record.wire_len,
+                bth_offset,
+                headers: headers.to_vec().into(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Everything counted so far, as replay would put it.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub fn sample(&mut self) -> Result<Sample> {
+        self.drain()?;
+        let mut reading = self.tables.read(&self.programs)?;
+        let number = self.link();
+        let kernel_link = u16::try_from(number)?;
+        for flow in &mut reading.flows {
+            ensure!(flow.key.link == kernel_link, "a flow of link {}", flow.key.link);
+            flow.key.link = 0;
+        }
+        let counters = link_counters(&self.programs, number)?;
+        let mut link = LinkSample {
+            name: LINK.to_owned(),
+            direction: None,
+            skipped: [Counter::default(); Reason::COUNT],
+            flow_table_full: Counter::default(),
+            extra_full: 0,
+            retired: Retired::default(),
+        };
+        fill_link(&mut link, &counters, self.tables.retired(kernel_link));
+        let tuples = self.tables.tuples();
+        Ok(Sample {
+            time_ns: self.window.map_or(0, |(_, last)| last),
+            kind: SourceKind::Replay,
+            inputs: vec![LINK.to_owned()],
+            window: self.window,
+            links: vec![link],
+            flows: reading.flows,
+            extra: reading.extra,
+            retired_tuples: tuples
+                .tuples()
+                .iter()
+                .map(|tuple| rocescope::sample::RetiredTuple { link: 0, ..*tuple })
+                .collect(),
+            retired_unattributed: tuples.unattributed(),
+            peers: self.peers.peers().clone(),
+            events_dropped: Some(counters.events_dropped),
+            capture_drops: None,
+            interface_drops: None,
+        })
+    }
+}

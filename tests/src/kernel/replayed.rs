@@ -1,0 +1,46 @@
+//! What replay makes of frames.
+
+use anyhow::{Context as _, Result, bail};
+use rocescope::feed::Update;
+use rocescope::replay;
+use rocescope::report::{Options, Report};
+use rocescope::sample::{EventSample, Sample};
+use serde_json::Value;
+
+use super::frames::{self, Frame};
+
+/// Name of the link on both sides of a comparison.
+pub const LINK: &str = "frames.pcap";
+
+/// The last sample of a replay of `frames`, and all its events.
+///
+/// # Errors
+/// When replay fails.
+pub fn sample(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join(LINK);
+    std::fs::write(&path, frames::pcap(frames))?;
+    let options = replay::Options { files: vec![path], events: true, ..replay::Options::default() };
+    let feed = replay::start(options)?;
+    let (mut last, mut events) = (None, Vec::new());
+    loop {
+        match feed.updates.recv().context("the replay broke off")? {
+            Update::Sample(sample) => last = Some(*sample),
+            Update::Events(more) => events.extend(more),
+            Update::Notice(_) => {}
+            Update::Ended(Err(error)) => return Err(error),
+            Update::Ended(Ok(())) => break,
+        }
+    }
+    let Some(mut sample) = last else { bail!("the replay ended without a sample") };
+    sample.inputs = vec![LINK.to_owned()];
+    Ok((sample, events))
+}
+
+/// The report of a sample, as JSON.
+///
+/// # Errors
+/// When it cannot be written, which would be a fault of the report.
+pub fn report(sample: &Sample) -> Result<Value> {
+    Ok(serde_json::to_value(Report::build(sample, &Options::default()))?)
+}

@@ -1,0 +1,219 @@
+//! The kernel programs count what replay counts, figure by figure.
+//!
+//! Each capture's frames are sent through the programs with `BPF_PROG_TEST_RUN`, at their own times,
+//! and the report of what the programs counted is compared with replay's. XDP gets whole frames: as
+//! long as they were on the wire, zeros for what the capture cut off; replay then gets the same. TC
+//! gets the captured bytes and is told the length on the wire.
+//!
+//! Two things differ by design. XDP cannot know that a frame is untagged, so an id of 0 in replay is
+//! unknown to it. And the programs take apart one VXLAN, GRE or ERSPAN around RoCE, nothing else:
+//! frames in other tunnels they count as such, and replay is asked about the others.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use rocescope_common::wire::frame::{Full, Kernel, Tag};
+use rocescope_common::wire::{Entry, Meta, Reason, parse};
+use rocescope_tests::kernel::frames::{self, Frame};
+use rocescope_tests::kernel::machine::{Hook, Machine};
+use rocescope_tests::kernel::{available, diff, replayed, test_run};
+use rocescope_tests::oracle::{captures, cases};
+use serde_json::{Value, json};
+
+/// More than any capture has.
+const MAX_FLOWS: u32 = 4096;
+
+/// The longest packet there is in a kernel; some captures claim longer ones, to break readers.
+const LONGEST: u32 = 65_536;
+
+/// What the programs leave unparsed, replay may not.
+fn too_deep(frame: &Frame) -> bool {
+    let data = frame.data.as_slice();
+    let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: frame.wire_len, tag: Tag::NONE };
+    parse::<Kernel>(&data, meta, &mut ()) == Err(Reason::TunnelUnparsed)
+        && parse::<Full>(&data, meta, &mut ()) != Err(Reason::TunnelUnparsed)
+}
+
+/// Frames as a hook gets them.
+fn as_given(hook: Hook, frames: &[Frame]) -> Vec<Frame> {
+    // The kernel makes no packet of less than an Ethernet header.
+    let frames = frames.iter().filter(|frame| frame.data.len() >= test_run::LEAST);
+    let frames = frames.map(|frame| Frame { wire_len: frame.wire_len.min(LONGEST), ..frame.clone() });
+    if hook.is_xdp() {
+        frames.map(|frame| frame.padded()).collect()
+    } else {
+        // All headers lie far in front of where test runs of TC end.
+        frames.map(|frame| frame.cut(test_run::LINEAR)).collect()
+    }
+}
+
+/// What the report of `hook` must be, from a replay of what it can take apart.
+fn expected(hook: Hook, parsed: &[Frame], deep: &[Frame], window: (u64, u64)) -> Result<Value> {
+    let mut report = replayed::report(&replayed::sample(parsed)?.0)?;
+    let count = |report: &mut Value, place: &str, more: u64| -> Result<()> {
+        let value = report.pointer_mut(place).context("no such count")?;
+        *value = json!(value.as_u64().unwrap_or(0) + more);
+        Ok(())
+    };
+    if !deep.is_empty() {
+        count(&mut report, "/totals/packets", deep.len() as u64)?;
+        count(&mut report, "/totals/bytes", deep.iter().map(|frame| u64::from(frame.wire_len)).sum())?;
+        let skipped = report.pointer_mut("/totals/skipped").context("no skipped")?;
+        let before = skipped["tunnel_unparsed"].as_u64().unwrap_or(0);
+        skipped["tunnel_unparsed"] = json!(before + deep.len() as u64);
+        report["window"] = json!({ "first_ns": window.0, "last_ns": window.1 });
+    }
+    if hook.is_xdp() {
+        report["flows"].as_array_mut().context("no flows")?.iter_mut().for_each(without_metadata);
+    }
+    report["totals"]["lost"]["events_dropped"] = json!(0);
+    Ok(report)
+}
+
+/// The flow as it is when nothing is known of tags beside the frames.
+fn without_metadata(flow: &mut Value) {
+    for id in ["vlan", "inner_vlan"] {
+        if flow[id] == 0 && (id == "vlan" || flow["vlan"].is_null()) {
+            flow[id] = Value::Null;
+        }
+    }
+    // With the first tag it is known that there is no second one.
+    let mut mixed: Vec<Value> = flow["mixed"].as_array().cloned().unwrap_or_default();
+    if mixed.contains(&json!("vlan")) && !mixed.contains(&json!("inner_vlan")) {
+        mixed.insert(1, json!("inner_vlan"));
+        flow["mixed"] = json!(mixed);
+    }
+}
+
+/// Sends frames through a program and gives every difference to replay.
+fn differences(hook: Hook, frames: &[Frame]) -> Result<Vec<String>> {
+    let given = as_given(hook, frames);
+    let (deep, parsed): (Vec<_>, Vec<_>) = given.iter().cloned().partition(too_deep);
+    let mut machine = Machine::new(hook, MAX_FLOWS)?;
+    for frame in &given {
+        machine.send(frame)?;
+    }
+    let sample = machine.sample()?;
+    let report = replayed::report(&sample)?;
+    let expected = expected(hook, &parsed, &deep, sample.window.unwrap_or_default())?;
+    let mut found = diff::differences(&report, &expected);
+
+    let (_, events) = replayed::sample(&parsed)?;
+    if machine.events.len() != events.len() {
+        found.push(format!("{} events, expected {}", machine.events.len(), events.len()));
+    }
+    for (number, (ours, theirs)) in machine.events.iter().zip(&events).enumerate() {
+        if ours != theirs {
+            found.push(format!("event {number}: kernel {ours:?}, expected {theirs:?}"));
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// One program of each kind; that of XDP is the one which also takes frames of several buffers.
+const BOTH_KINDS: [Hook; 2] = [Hook::XdpFrags, Hook::TcIngress];
+
+/// Every program; the one that gets no frame of several buffers is left out where there are some.
+fn every_hook(frames: &[Frame]) -> Vec<Hook> {
+    let several = frames.iter().any(|frame| frame.wire_len as usize > test_run::LINEAR);
+    Hook::ALL.into_iter().filter(|hook| !(several && *hook == Hook::Xdp)).collect()
+}
+
+fn hold_against_replay(name: &str, frames: &[Frame], hooks: &[Hook], found: &mut Vec<String>) {
+    for hook in hooks {
+        match differences(*hook, frames) {
+            Ok(differences) => {
+                found.extend(differences.iter().map(|line| format!("{name} {hook:?} {line}")));
+            }
+            Err(error) => found.push(format!("{name} {hook:?}: {error:#}")),
+        }
+    }
+}
+
+fn none(found: &[String]) {
+    assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
+}
+
+/// Holds captures against replay and gives the names of those with frames no program ever meets.
+fn captures(paths: &[PathBuf]) -> BTreeSet<String> {
+    let (mut found, mut foreign) = (Vec::new(), BTreeSet::new());
+    let mut sent = 0;
+    for path in paths {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        match frames::read(path) {
+            Ok(Some(frames)) => {
+                sent += frames.len();
+                hold_against_replay(&name, &frames, &BOTH_KINDS, &mut found);
+            }
+            Ok(None) => {
+                foreign.insert(name);
+            }
+            Err(error) => found.push(format!("{name}: {error:#}")),
+        }
+    }
+    println!("{sent} frames of {} captures, {foreign:?} are of other links", paths.len());
+    none(&found);
+    foreign
+}
+
+#[test]
+fn every_capture_of_the_tests() {
+    if !available() {
+        return;
+    }
+    let paths = captures::own().unwrap();
+    assert!(paths.len() > 50, "only {} captures found", paths.len());
+    assert_eq!(captures(&paths), BTreeSet::new());
+}
+
+#[test]
+fn every_further_capture() {
+    if !available() {
+        return;
+    }
+    captures(&captures::further().unwrap());
+}
+
+#[test]
+fn every_crafted_capture() {
+    if !available() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut found = Vec::new();
+    for case in cases::all() {
+        let path = folder.path().join(case.name);
+        std::fs::write(&path, &case.file).unwrap();
+        let frames = frames::read(&path).unwrap().unwrap();
+        hold_against_replay(case.name, &frames, &every_hook(&frames), &mut found);
+    }
+    none(&found);
+}
+
+/// By name, so that the rule above cannot excuse anything else.
+#[test]
+fn only_these_tunnels_are_left_to_replay() {
+    if !available() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut left = BTreeSet::new();
+    for case in cases::all() {
+        let path = folder.path().join(case.name);
+        std::fs::write(&path, &case.file).unwrap();
+        let frames = frames::read(&path).unwrap().unwrap();
+        let mut machine = Machine::new(Hook::TcIngress, 64).unwrap();
+        for frame in &as_given(Hook::TcIngress, &frames) {
+            machine.send(frame).unwrap();
+        }
+        let report = replayed::report(&machine.sample().unwrap()).unwrap();
+        if let Some(count) = report["totals"]["skipped"]["tunnel_unparsed"].as_u64() {
+            assert_eq!((count, report["flows"].as_array().unwrap().len()), (case.packets, 0), "{}", case.name);
+            left.insert(case.name);
+        }
+    }
+    let these = ["erspan2_vxlan.pcap", "geneve.pcap", "ip6_in_ip4.pcap", "ipip.pcap", "mpls.pcap"];
+    assert_eq!(left, BTreeSet::from(these));
+}

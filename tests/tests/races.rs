@@ -1,0 +1,265 @@
+//! Several senders on several CPUs at once, with flows read and retired meanwhile: no count is lost
+//! to a race.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use rocescope::live::tables::link_counters;
+use rocescope::live::{Programs, Tables};
+use rocescope::sample::{FlowSample, Retired};
+use rocescope_common::account::Event;
+use rocescope_tests::kernel::machine::{Hook, programs};
+use rocescope_tests::kernel::{available, test_run};
+use rocescope_tests::oracle::craft::{self, Roce};
+
+fn frame(packet: &Roce) -> Vec<u8> {
+    craft::ethernet(0x0800, &packet.ipv4())
+}
+
+/// The CPUs this process may run on.
+fn cpus() -> Vec<usize> {
+    // SAFETY: a set of CPUs is an array of integers, which may be zero; the call fills it in.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set), 0);
+        set
+    };
+    // SAFETY: every number is below the size of the set.
+    (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
+}
+
+fn pin(cpu: usize) {
+    // SAFETY: as above; the calling thread is the one that moves.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set), 0);
+    }
+}
+
+/// Two CPUs, or a line that says that nothing can race here.
+fn two_cpus() -> Option<[usize; 2]> {
+    if !available() {
+        return None;
+    }
+    match cpus().as_slice() {
+        [first, second, ..] => Some([*first, *second]),
+        _ => {
+            println!("SKIP nothing can race on a single CPU");
+            None
+        }
+    }
+}
+
+fn send(hook: Hook, program: BorrowedFd<'_>, frame: &[u8], repeat: u32) {
+    let verdict = if hook.is_xdp() {
+        test_run::xdp(program, frame, repeat)
+    } else {
+        test_run::tc(program, frame, u32::try_from(frame.len()).unwrap(), repeat)
+    };
+    assert_eq!(verdict.unwrap(), hook.passes());
+}
+
+fn link(programs: &Programs) -> u32 {
+    programs.hash.index(1, false)
+}
+
+#[test]
+fn one_flow_on_several_cpus() {
+    const EACH: u32 = 400_000;
+    let Some(cpus) = two_cpus() else { return };
+    let programs = programs(64, false);
+    let mut programs = programs.unwrap();
+    // XDP and TC count in the same table, as they would on two interfaces of one run.
+    let hooks = [Hook::Xdp, Hook::TcIngress];
+    let fds = hooks.map(|hook| hook.load(&mut programs).unwrap());
+    let ring = programs.take_events().unwrap();
+    // Another port than the flow's first on one CPU: the overflow table is raced for too.
+    let frames =
+        [0xC123, 0xC124].map(|src_port| frame(&Roce { src_port, payload: 1024, class: 2, ..Roce::default() }));
+    let mut tables = Tables::default();
+    let ended = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for number in 0..2 {
+            let (fd, frames, ended) = (&fds[number], &frames, &ended);
+            scope.spawn(move || {
+                pin(cpus[number]);
+                for _ in 0..10 {
+                    for frame in frames {
+                        send(hooks[number], fd.as_fd(), frame, EACH / 20);
+                    }
+                }
+                ended.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        // What is read meanwhile must fit together: a reader never sees half of a packet.
+        while ended.load(Ordering::Relaxed) < 2 {
+            for flow in tables.read(&programs).unwrap().flows {
+                let stats = &flow.stats;
+                assert_eq!(stats.bytes, stats.packets * frames[0].len() as u64);
+                assert_eq!(stats.opcodes.iter().sum::<u64>(), stats.packets);
+                assert_eq!(stats.ecn_data, [0, 0, stats.packets, 0]);
+                assert_eq!(stats.psn.repeats, stats.packets - 1);
+            }
+        }
+    });
+    let reading = tables.read(&programs).unwrap();
+    assert_eq!(reading.flows.len(), 1);
+    let flow = &reading.flows[0];
+    assert_eq!(flow.stats.packets, 2 * u64::from(EACH));
+    assert_eq!(flow.stats.bytes, 2 * u64::from(EACH) * frames[0].len() as u64);
+    assert_eq!(flow.stats.other_port_packets, u64::from(EACH));
+    let ports = &reading.extra[&flow.slot].ports;
+    assert_eq!(ports.len(), 1);
+    assert_eq!(ports[0].1.packets, u64::from(EACH));
+    assert_eq!(ports[0].1.bytes, flow.stats.other_port_bytes);
+    drop(ring);
+}
+
+/// The same new flows come up on two CPUs at the same time, over and over.
+#[test]
+fn flows_that_begin_on_two_cpus_at_once_are_one_each() {
+    const FLOWS: u32 = 2_000;
+    const ROUNDS: u32 = 10;
+    let Some(cpus) = two_cpus() else { return };
+    let mut programs = programs(FLOWS + 2, false).unwrap();
+    let hook = Hook::TcIngress;
+    let fd = hook.load(&mut programs).unwrap();
+    let frames: Vec<_> =
+        (0..FLOWS).map(|dest_qp| frame(&Roce { dest_qp, payload: 64, ..Roce::default() })).collect();
+    let mut ring = programs.take_events().unwrap();
+    let mut tables = Tables::default();
+    for _ in 0..ROUNDS {
+        let (turn, done) = (AtomicU64::new(0), AtomicU64::new(0));
+        let mut new_flows = 0;
+        thread::scope(|scope| {
+            for cpu in cpus {
+                let (fd, frames, turn, done) = (&fd, &frames, &turn, &done);
+                scope.spawn(move || {
+                    pin(cpu);
+                    for (number, frame) in (0..).zip(frames) {
+                        // Step by step side by side. Bounded: the other one may have failed.
+                        turn.fetch_add(1, Ordering::AcqRel);
+                        for _ in 0..10_000 {
+                            if turn.load(Ordering::Acquire) >= 2 * (number + 1) {
+                                break;
+                            }
+                            std::hint::spin_loop();
+                        }
+                        send(hook, fd.as_fd(), frame, 3);
+                    }
+                    done.fetch_add(1, Ordering::AcqRel);
+                });
+            }
+            while done.load(Ordering::Acquire) < 2 {
+                new_flows += drained(&mut ring);
+            }
+        });
+        new_flows += drained(&mut ring);
+        let reading = tables.read(&programs).unwrap();
+        assert_eq!(reading.flows.len(), FLOWS as usize);
+        for flow in &reading.flows {
+            assert_eq!(flow.stats.packets, 6, "queue pair {}", flow.key.dest_qp);
+        }
+        let counters = link_counters(&programs, link(&programs)).unwrap();
+        assert_eq!(counters.flow_table_full.packets, 0, "no slot was lost in a race");
+        assert_eq!(new_flows + counters.events_dropped, u64::from(FLOWS), "each flow is new once");
+        tables.reset(&mut programs, &reading.flows).unwrap();
+    }
+}
+
+fn drained(ring: &mut aya::maps::RingBuf<aya::maps::MapData>) -> u64 {
+    let mut new_flows = 0;
+    while let Some(item) = ring.next() {
+        let record = rocescope::live::event::read(&item).unwrap();
+        new_flows += u64::from(record.events & Event::NEW_FLOW != 0);
+    }
+    new_flows
+}
+
+/// Flows are retired while packets of them arrive: the worst that user space can do to a program.
+#[test]
+fn flows_retired_under_the_programs_feet() {
+    const FLOWS: u32 = 64;
+    const ROUNDS: u32 = 3_000;
+    const REPEAT: u32 = 3;
+    let Some(cpus) = two_cpus() else { return };
+    // Fewer places than flows: some packets find the table full.
+    for max_flows in [FLOWS + 2, FLOWS / 2] {
+        let mut programs = programs(max_flows, false).unwrap();
+        let hooks = [Hook::Xdp, Hook::TcIngress];
+        let fds = hooks.map(|hook| hook.load(&mut programs).unwrap());
+        drop(programs.take_events());
+        // Each flow's packets are of a length of its own: a packet in the wrong flow shows.
+        let frames: Vec<_> = (0..FLOWS)
+            .map(|qp| frame(&Roce { dest_qp: qp, payload: 4 * qp as usize, ..Roce::default() }))
+            .collect();
+        let mut tables = Tables::default();
+        let ended = AtomicU64::new(0);
+        let failed = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for number in 0..2 {
+                let (fd, frames, ended) = (&fds[number], &frames, &ended);
+                scope.spawn(move || {
+                    pin(cpus[number]);
+                    for _ in 0..ROUNDS {
+                        for frame in frames {
+                            send(hooks[number], fd.as_fd(), frame, REPEAT);
+                        }
+                    }
+                    ended.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+            while ended.load(Ordering::Relaxed) < 2 {
+                let reading = tables.read(&programs).unwrap();
+                let strangers = misplaced(&reading.flows, &frames);
+                if !strangers.is_empty() {
+                    println!("{strangers:?}");
+                    failed.store(true, Ordering::Relaxed);
+                }
+                tables.retire_idle(&mut programs, &reading.flows, u64::MAX).unwrap();
+            }
+        });
+        let sent = 2 * u64::from(ROUNDS * FLOWS * REPEAT);
+        let lengths: u64 = frames.iter().map(|frame| frame.len() as u64).sum();
+        let reading = tables.read(&programs).unwrap();
+        let number = link(&programs);
+        let counters = link_counters(&programs, number).unwrap();
+        let Retired { packets, bytes, flows, .. } = tables.retired(u16::try_from(number).unwrap());
+        let (full, present) = (counters.flow_table_full, sums(&reading.flows));
+        println!(
+            "{sent} sent: {packets} in {flows} retired flows, {} in flows, {} too many",
+            present.0, full.packets
+        );
+        assert_eq!(packets + present.0 + full.packets, sent);
+        assert_eq!(bytes + present.1 + full.bytes, 2 * u64::from(ROUNDS * REPEAT) * lengths);
+        assert!(flows > 1_000, "only {flows} flows were retired");
+        assert!(!failed.load(Ordering::Relaxed), "packets were counted in other flows than their own");
+
+        // No slot got lost: all can be used.
+        tables.retire_idle(&mut programs, &reading.flows, u64::MAX).unwrap();
+        for frame in frames.iter().take(max_flows as usize) {
+            send(hooks[1], fds[1].as_fd(), frame, 1);
+        }
+        let counts: BTreeMap<_, _> =
+            tables.read(&programs).unwrap().flows.iter().map(|f| (f.key.dest_qp, f.stats.packets)).collect();
+        assert_eq!(counts, (0..max_flows.min(FLOWS)).map(|qp| (qp, 1)).collect());
+    }
+}
+
+fn sums(flows: &[FlowSample]) -> (u64, u64) {
+    flows.iter().fold((0, 0), |(p, b), flow| (p + flow.stats.packets, b + flow.stats.bytes))
+}
+
+/// Flows with bytes that their own packets do not add up to.
+fn misplaced(flows: &[FlowSample], frames: &[Vec<u8>]) -> Vec<(u32, u64, u64)> {
+    flows
+        .iter()
+        .filter(|flow| {
+            flow.stats.bytes != flow.stats.packets * frames[flow.key.dest_qp as usize].len() as u64
+        })
+        .map(|flow| (flow.key.dest_qp, flow.stats.packets, flow.stats.bytes))
+        .collect()
+}
