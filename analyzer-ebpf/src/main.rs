@@ -14,6 +14,7 @@ mod emit;
 mod maps;
 mod packet;
 mod record;
+mod turn;
 
 use aya_ebpf::bindings::{tcx_action_base::TCX_NEXT, xdp_action::XDP_PASS};
 use aya_ebpf::macros::{classifier, xdp};
@@ -44,6 +45,13 @@ pub fn rocescope_tc_ingress(ctx: TcContext) -> i32 {
 #[classifier]
 pub fn rocescope_tc_egress(ctx: TcContext) -> i32 {
     record::tc(&ctx, true);
+    TCX_NEXT
+}
+
+/// Says which tick it is, so that user space can set the clock of the others. Never attached.
+#[classifier]
+pub fn rocescope_ticks(_ctx: TcContext) -> i32 {
+    record::note_ticks();
     TCX_NEXT
 }
 

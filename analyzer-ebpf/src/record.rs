@@ -2,22 +2,22 @@
 
 use core::arch::asm;
 
-#[cfg(not(feature = "test-clock"))]
-use aya_ebpf::helpers::generated::bpf_ktime_get_coarse_ns;
-use aya_ebpf::helpers::generated::{bpf_spin_lock as lock, bpf_spin_unlock as unlock, bpf_xdp_get_buff_len};
+use aya_ebpf::helpers::generated::bpf_jiffies64;
+use aya_ebpf::helpers::generated::bpf_xdp_get_buff_len;
 use aya_ebpf::programs::{TcContext, XdpContext};
 use aya_log_ebpf::debug;
-use rocescope_common::abi::maps::ExtraKind;
+use rocescope_common::abi::maps::{ExtraKind, hint_of};
 use rocescope_common::abi::{ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters};
 use rocescope_common::account::{FlowKey, observe};
 use rocescope_common::wire::frame::{Kernel, Tag};
 use rocescope_common::wire::{Bytes, Entry, Frame, Meta, parse_into};
 
-use crate::emit;
 use crate::maps::{
-    EXTRA, FLOWS, FRAME, FREE, HAVE_XDP_BUFF_LEN, LINK_MULTIPLIER, LINK_SHIFT, LINKS, OUTCOME, SLOTS,
+    EXTRA, FLOWS, FRAME, FREE, HAVE_XDP_BUFF_LEN, HINT_MASK, HINTS, LINK_MULTIPLIER, LINK_SHIFT, LINKS,
+    OUTCOME, SLOTS,
 };
 use crate::packet::{Copied, Linear};
+use crate::{emit, turn};
 
 const NOEXIST: u64 = 1;
 const EEXIST: i32 = -17;
@@ -100,17 +100,20 @@ fn roce<C: aya_ebpf::EbpfContext>(
 ) {
     let Some(scratch) = OUTCOME.get_ptr_mut(0) else { return };
     let now = now();
-    let key = FlowKey::of(frame, link);
-    let Some((slot, place)) = slot_of(ctx, &key) else {
+    let Some((slot, place)) = slot_of(ctx, frame, link) else {
         counters.flow_table_full.add(frame.wire_len);
         return;
     };
-    // SAFETY: the pointer comes from the map; between lock and unlock this program alone uses the
-    // statistics.
+    // SAFETY: the pointer comes from the map.
+    let turn = unsafe { &raw mut (*place).turn };
+    let Some(taken) = turn::take(turn) else {
+        counters.flow_table_full.add(frame.wire_len);
+        return;
+    };
+    // SAFETY: between taking and passing on the turn this program alone uses the statistics.
     let outcome = unsafe {
-        lock((&raw mut (*place).lock).cast());
         let outcome = observe(&mut (*place).stats, frame, now);
-        unlock((&raw mut (*place).lock).cast());
+        turn::pass_on(turn, taken);
         // Through map memory: the verifier would else walk through what follows once for every
         // combination of events.
         scratch.write_volatile(outcome);
@@ -123,30 +126,98 @@ fn roce<C: aya_ebpf::EbpfContext>(
         extra(ExtraKey { slot, kind: ExtraKind::OPCODE, value: u16::from(frame.opcode) }, frame, counters);
     }
     if outcome.events != 0 {
-        emit::event(frame, &key, outcome, now, counters, headers);
+        emit::event(frame, &FlowKey::of(frame, link), outcome, now, counters, headers);
     }
 }
 
 /// The slot of a flow, a new one if need be. `None` when the table is full.
 #[inline(always)]
-fn slot_of<C: aya_ebpf::EbpfContext>(ctx: &C, key: &FlowKey) -> Option<(u32, *mut FlowSlot)> {
+fn slot_of<C: aya_ebpf::EbpfContext>(ctx: &C, frame: &Frame, link: u16) -> Option<(u32, *mut FlowSlot)> {
+    let index = hint_of(frame.src[3], frame.dst[3], frame.dest_qp, link) & HINT_MASK.load();
+    let hint = HINTS.get_ptr_mut(index)?;
+    // SAFETY: the pointer comes from the map; any number is a hint.
+    let slot = unsafe { hint.read_volatile() };
+    if let Some(place) = SLOTS.get_ptr_mut(slot) {
+        if is_of(place, frame, link) {
+            return Some((slot, place));
+        }
+    }
+    let slot = look_up(ctx, &FlowKey::of(frame, link))?;
+    // SAFETY: as above.
+    unsafe { hint.write_volatile(slot) };
+    Some((slot, SLOTS.get_ptr_mut(slot)?))
+}
+
+/// Whether a slot is that of the frame's flow: the key is its own, complete, and not marked as
+/// retiring.
+///
+/// A flow leaves the hash and is marked before the grace period at whose end its figures are read
+/// for the last time, so a program that finds it here is done by then.
+#[inline(always)]
+fn is_of(place: *mut FlowSlot, frame: &Frame, link: u16) -> bool {
+    // SAFETY: the pointer comes from the map; the words are those of a key.
+    let (last, src, dst) = unsafe {
+        let key = &raw mut (*place).key;
+        // First the word that is written last.
+        (turn::acquire((&raw mut (*key).dest_qp).cast()), &raw const (*key).src, &raw const (*key).dst)
+    };
+    if last != last_word(frame.dest_qp, link, frame.family) {
+        return false;
+    }
+    // SAFETY: as above.
+    let word = |of: *const [u32; 4], at: usize| unsafe { of.cast::<u32>().add(at).read_volatile() };
+    if word(src, 3) != frame.src[3] || word(dst, 3) != frame.dst[3] {
+        return false;
+    }
+    // The rest of an IPv4 address is 0 in every key.
+    frame.family == 4
+        || (word(src, 0) == frame.src[0]
+            && word(src, 1) == frame.src[1]
+            && word(src, 2) == frame.src[2]
+            && word(dst, 0) == frame.dst[0]
+            && word(dst, 1) == frame.dst[1]
+            && word(dst, 2) == frame.dst[2])
+}
+
+/// The last eight bytes of a key as one word.
+#[inline(always)]
+fn last_word(dest_qp: u32, link: u16, family: u8) -> u64 {
+    let low = u64::from(dest_qp);
+    let high = u64::from(link) | u64::from(family) << 16;
+    if cfg!(target_endian = "little") {
+        low | high << 32
+    } else {
+        low << 32 | u64::from(link) << 16 | u64::from(family) << 8
+    }
+}
+
+/// The number of a flow's slot by the hash, a new one if need be. `None` when the table is full.
+#[inline(always)]
+fn look_up<C: aya_ebpf::EbpfContext>(ctx: &C, key: &FlowKey) -> Option<u32> {
     // SAFETY: the value is a number that is read at once.
     if let Some(slot) = unsafe { FLOWS.get(key) } {
-        let slot = *slot;
-        return Some((slot, SLOTS.get_ptr_mut(slot)?));
+        return Some(*slot);
     }
     let Ok(Some(slot)) = FREE.pop() else {
         debug!(ctx, "flow table full");
         return None;
     };
-    let place = SLOTS.get_ptr_mut(slot)?;
-    // SAFETY: a slot off the free list belongs to this program until it is in the hash.
-    unsafe { (*place).key = *key };
     match FLOWS.insert(key, slot, NOEXIST) {
-        Ok(()) => Some((slot, place)),
+        Ok(()) => {
+            let place = SLOTS.get_ptr_mut(slot)?;
+            // SAFETY: only the program that put a slot into the hash writes its key. The last word
+            // makes it one that hints may lead to; before, nobody takes the rest for anything.
+            unsafe {
+                (*place).key.src = key.src;
+                (*place).key.dst = key.dst;
+                turn::release(
+                    (&raw mut (*place).key.dest_qp).cast(),
+                    last_word(key.dest_qp, key.link, key.family),
+                );
+            }
+            Some(slot)
+        }
         Err(error) => {
-            // SAFETY: as above; the slot goes back as it came.
-            unsafe { (*place).key = FlowKey::default() };
             if FREE.push(slot, 0).is_err() {
                 debug!(ctx, "slot {} lost", slot);
             }
@@ -156,8 +227,7 @@ fn slot_of<C: aya_ebpf::EbpfContext>(ctx: &C, key: &FlowKey) -> Option<(u32, *mu
             }
             // Another CPU was faster with the same flow.
             // SAFETY: the value is a number that is read at once.
-            let slot = *unsafe { FLOWS.get(key) }?;
-            Some((slot, SLOTS.get_ptr_mut(slot)?))
+            unsafe { FLOWS.get(key) }.copied()
         }
     }
 }
@@ -189,12 +259,27 @@ unsafe fn add(word: *mut u64, amount: u64) {
     unsafe { asm!("lock *(u64 *)({0} + 0) += {1}", in(reg) word, in(reg) amount, options(nostack)) };
 }
 
+/// The monotonic time at the latest tick (of 1 to 10 ms).
 #[cfg(not(feature = "test-clock"))]
 #[inline(always)]
 fn now() -> u64 {
-    // The coarse clock moves with the timer tick (1 to 10 ms) and costs a fraction of the exact one.
+    let Some(clock) = crate::maps::TICKS.get(0) else { return 0 };
+    ticks().wrapping_mul(clock.tick_ns).wrapping_add(clock.base_ns)
+}
+
+#[inline(always)]
+fn ticks() -> u64 {
     // SAFETY: takes no arguments.
-    unsafe { bpf_ktime_get_coarse_ns() }
+    unsafe { bpf_jiffies64() }
+}
+
+/// Writes the number of the tick to the map.
+#[inline(always)]
+pub(crate) fn note_ticks() {
+    if let Some(clock) = crate::maps::TICKS.get_ptr_mut(0) {
+        // SAFETY: the pointer comes from the map.
+        unsafe { (&raw mut (*clock).ticks).write_volatile(ticks()) };
+    }
 }
 
 #[cfg(feature = "test-clock")]
