@@ -22,6 +22,7 @@ use aya_ebpf::programs::{TcContext, XdpContext};
 
 /// Ingress, at frame sizes that fit one buffer.
 #[xdp]
+#[inline(always)]
 pub fn rocescope_xdp(ctx: XdpContext) -> u32 {
     record::xdp(&ctx, false);
     XDP_PASS
@@ -29,6 +30,7 @@ pub fn rocescope_xdp(ctx: XdpContext) -> u32 {
 
 /// Ingress, also where a frame may span several buffers (jumbo MTU).
 #[xdp(frags)]
+#[inline(always)]
 pub fn rocescope_xdp_frags(ctx: XdpContext) -> u32 {
     record::xdp(&ctx, true);
     XDP_PASS
@@ -36,6 +38,7 @@ pub fn rocescope_xdp_frags(ctx: XdpContext) -> u32 {
 
 /// Ingress, where XDP is not wanted or not to be had.
 #[classifier]
+#[inline(always)]
 pub fn rocescope_tc_ingress(ctx: TcContext) -> i32 {
     record::tc(&ctx, false);
     TCX_NEXT
@@ -43,6 +46,7 @@ pub fn rocescope_tc_ingress(ctx: TcContext) -> i32 {
 
 /// Egress.
 #[classifier]
+#[inline(always)]
 pub fn rocescope_tc_egress(ctx: TcContext) -> i32 {
     record::tc(&ctx, true);
     TCX_NEXT

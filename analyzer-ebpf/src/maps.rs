@@ -49,19 +49,21 @@ pub(crate) static LINKS: PerCpuArray<LinkCounters, { MAX_LINKS as usize }> = Per
 #[btf_map]
 pub(crate) static EVENTS: RingBuf<EventRecord, EVENTS_BYTES> = RingBuf::new();
 
-/// The frame being counted. In a map rather than on the stack: it would not fit there beside the
-/// rest, and the verifier does not tell apart what lies in map memory, which keeps the number of
-/// states that it has to walk through small.
-#[btf_map]
-pub(crate) static FRAME: PerCpuArray<Frame, 1> = PerCpuArray::new();
+/// What programs keep of the packet at hand. In a map rather than on the stack: it would not fit
+/// there beside the rest, and the verifier does not tell apart what lies in map memory, which keeps
+/// the number of states that it has to walk through small. Per CPU: programs on one CPU do not
+/// interrupt one another.
+pub(crate) struct Work {
+    /// Where offsets go to be forgotten by the verifier, see `Bytes::settle`.
+    pub(crate) offset: u64,
+    /// The frame being counted.
+    pub(crate) frame: Frame,
+    /// What counting it gave rise to, on its way from one half of the program to the other.
+    pub(crate) outcome: Outcome,
+}
 
-/// What counting a packet gave rise to, on its way from one half of the program to the other.
 #[btf_map]
-pub(crate) static OUTCOME: PerCpuArray<Outcome, 1> = PerCpuArray::new();
-
-/// Where offsets go to be forgotten by the verifier, see `Bytes::settle`.
-#[btf_map]
-pub(crate) static OFFSET: PerCpuArray<u64, 1> = PerCpuArray::new();
+pub(crate) static WORK: PerCpuArray<Work, 1> = PerCpuArray::new();
 
 /// Per CPU, because a TC program is not interrupted by another on the same CPU.
 #[btf_map]
@@ -87,9 +89,9 @@ pub(crate) static LINK_SHIFT: Global<u32> = Global::new(31);
 #[unsafe(no_mangle)]
 pub(crate) static HAVE_XDP_BUFF_LEN: Global<u8> = Global::new(0);
 
-/// The number of hints less 1; that is a power of two.
+/// By how many bits the number of a hint is less than one of 32.
 #[unsafe(no_mangle)]
-pub(crate) static HINT_MASK: Global<u32> = Global::new(0);
+pub(crate) static HINT_SHIFT: Global<u32> = Global::new(31);
 
 /// 1 where the kernel has `bpf_loop` (5.17 and later).
 #[unsafe(no_mangle)]

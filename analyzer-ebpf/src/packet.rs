@@ -7,7 +7,7 @@ use aya_ebpf::helpers::generated::bpf_skb_load_bytes;
 use aya_ebpf::programs::TcContext;
 use rocescope_common::wire::Bytes;
 
-use crate::maps::{OFFSET, SCRATCH, SCRATCH_LEN};
+use crate::maps::{SCRATCH, SCRATCH_LEN};
 
 /// The linear part of a packet, between two packet pointers.
 #[derive(Clone, Copy)]
@@ -18,9 +18,10 @@ pub(crate) struct Linear {
 }
 
 impl Linear {
+    /// `offset` is a word of map memory, see [`settle`].
     #[inline(always)]
-    pub(crate) fn new(start: usize, end: usize) -> Option<Self> {
-        Some(Self { start, end, offset: OFFSET.get_ptr_mut(0)? })
+    pub(crate) const fn new(start: usize, end: usize, offset: *mut u64) -> Self {
+        Self { start, end, offset }
     }
 
     #[inline(always)]
@@ -83,9 +84,8 @@ pub(crate) struct Copied {
 impl Copied {
     /// Copies up to [`SCRATCH_LEN`] bytes of the packet to this CPU's scratch memory.
     #[inline(always)]
-    pub(crate) fn of(ctx: &TcContext) -> Option<Self> {
+    pub(crate) fn of(ctx: &TcContext, offset: *mut u64) -> Option<Self> {
         let scratch = SCRATCH.get_ptr_mut(0)?;
-        let offset = OFFSET.get_ptr_mut(0)?;
         let len = (ctx.len() as usize).min(SCRATCH_LEN);
         if len == 0 {
             return None;

@@ -13,8 +13,8 @@ use rocescope_common::wire::frame::{Kernel, Tag};
 use rocescope_common::wire::{Bytes, Entry, Frame, Meta, parse_into};
 
 use crate::maps::{
-    EXTRA, FLOWS, FRAME, FREE, HAVE_XDP_BUFF_LEN, HINT_MASK, HINTS, LINK_MULTIPLIER, LINK_SHIFT, LINKS,
-    OUTCOME, SLOTS,
+    EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, LINKS, SLOTS,
+    WORK, Work,
 };
 use crate::packet::{Copied, Linear};
 use crate::{emit, turn};
@@ -27,14 +27,17 @@ const ENOUGH: usize = 192;
 
 #[inline(always)]
 pub(crate) fn xdp(ctx: &XdpContext, frags: bool) {
-    let Some(packet) = Linear::new(ctx.data(), ctx.data_end()) else { return };
+    let Some(work) = WORK.get_ptr_mut(0) else { return };
+    // SAFETY: the pointer comes from the map.
+    let packet = Linear::new(ctx.data(), ctx.data_end(), unsafe { &raw mut (*work).offset });
     let mut len = packet.len() as u32;
     if frags && HAVE_XDP_BUFF_LEN.load() != 0 {
         // SAFETY: the context is this program's own.
         len = unsafe { bpf_xdp_get_buff_len(ctx.ctx) } as u32;
     }
     let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: len, tag: Tag::UNKNOWN };
-    count(ctx, &packet, meta, ctx.ingress_ifindex() as u32, false, |headers| emit::copy(&packet, headers));
+    let link = link(ctx.ingress_ifindex() as u32, false);
+    count(ctx, work, &packet, meta, link, |headers| emit::copy(&packet, headers));
 }
 
 #[inline(always)]
@@ -52,36 +55,48 @@ pub(crate) fn tc(ctx: &TcContext, egress: bool) {
         tag = Tag::tci(tci as u16);
     }
     let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: len, tag };
-    let Some(packet) = Linear::new(ctx.data(), ctx.data_end()) else { return };
+    let Some(work) = WORK.get_ptr_mut(0) else { return };
+    // SAFETY: the pointer comes from the map.
+    let offset = unsafe { &raw mut (*work).offset };
+    let packet = Linear::new(ctx.data(), ctx.data_end(), offset);
+    let link = link(ifindex, egress);
     let headers = |headers: &mut emit::Headers| emit::load(ctx, headers);
     if packet.len() < ENOUGH && packet.len() < skb_len as usize {
-        if let Some(copied) = Copied::of(ctx) {
-            count(ctx, &copied, meta, ifindex, egress, headers);
+        if let Some(copied) = Copied::of(ctx, offset) {
+            count(ctx, work, &copied, meta, link, headers);
             return;
         }
     }
-    count(ctx, &packet, meta, ifindex, egress, headers);
+    count(ctx, work, &packet, meta, link, headers);
+}
+
+#[inline(always)]
+fn link(ifindex: u32, egress: bool) -> u32 {
+    Link::index(ifindex, LINK_MULTIPLIER.load(), LINK_SHIFT.load(), egress)
+}
+
+/// This CPU's counters of a link.
+#[inline(always)]
+fn counters_of<'a>(link: u32) -> Option<&'a mut LinkCounters> {
+    // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
+    Some(unsafe { &mut *LINKS.get_ptr_mut(link)? })
 }
 
 #[inline(always)]
 fn count<C: aya_ebpf::EbpfContext>(
     ctx: &C,
+    work: *mut Work,
     packet: &impl Bytes,
     meta: Meta,
-    ifindex: u32,
-    egress: bool,
+    link: u32,
     headers: impl FnOnce(&mut emit::Headers) -> u16,
 ) {
-    let link = Link::index(ifindex, LINK_MULTIPLIER.load(), LINK_SHIFT.load(), egress);
-    let Some(counters) = LINKS.get_ptr_mut(link) else { return };
     // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
-    let counters = unsafe { &mut *counters };
-    let Some(frame) = FRAME.get_ptr_mut(0) else { return };
-    // SAFETY: a per-CPU value, as above.
-    let frame = unsafe { &mut *frame };
+    let frame = unsafe { &mut (*work).frame };
     match parse_into::<Kernel>(packet, meta, &mut (), frame) {
-        Ok(()) => roce(ctx, frame, link as u16, counters, headers),
+        Ok(()) => roce(ctx, work, link as u16, headers),
         Err(reason) => {
+            let Some(counters) = counters_of(link) else { return };
             // Always in range; said this way the compiler need not believe it.
             if let Some(counter) = counters.skipped.get_mut(reason as usize) {
                 counter.add(meta.wire_len);
@@ -90,24 +105,32 @@ fn count<C: aya_ebpf::EbpfContext>(
     }
 }
 
+/// Counts a packet that could not be counted in a flow.
+#[inline(always)]
+fn full(link: u16, frame: &Frame) {
+    if let Some(counters) = counters_of(u32::from(link)) {
+        counters.flow_table_full.add(frame.wire_len);
+    }
+}
+
 #[inline(always)]
 fn roce<C: aya_ebpf::EbpfContext>(
     ctx: &C,
-    frame: &Frame,
+    work: *mut Work,
     link: u16,
-    counters: &mut LinkCounters,
     headers: impl FnOnce(&mut emit::Headers) -> u16,
 ) {
-    let Some(scratch) = OUTCOME.get_ptr_mut(0) else { return };
+    // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
+    let (frame, scratch) = unsafe { (&(*work).frame, &raw mut (*work).outcome) };
     let now = now();
     let Some((slot, place)) = slot_of(ctx, frame, link) else {
-        counters.flow_table_full.add(frame.wire_len);
+        full(link, frame);
         return;
     };
     // SAFETY: the pointer comes from the map.
     let turn = unsafe { &raw mut (*place).turn };
     let Some(taken) = turn::take(turn) else {
-        counters.flow_table_full.add(frame.wire_len);
+        full(link, frame);
         return;
     };
     // SAFETY: between taking and passing on the turn this program alone uses the statistics.
@@ -119,6 +142,10 @@ fn roce<C: aya_ebpf::EbpfContext>(
         scratch.write_volatile(outcome);
         scratch.read_volatile()
     };
+    if !outcome.other_port && !outcome.other_opcode && outcome.events == 0 {
+        return;
+    }
+    let Some(counters) = counters_of(u32::from(link)) else { return };
     if outcome.other_port {
         extra(ExtraKey { slot, kind: ExtraKind::PORT, value: frame.src_port }, frame, counters);
     }
@@ -133,7 +160,7 @@ fn roce<C: aya_ebpf::EbpfContext>(
 /// The slot of a flow, a new one if need be. `None` when the table is full.
 #[inline(always)]
 fn slot_of<C: aya_ebpf::EbpfContext>(ctx: &C, frame: &Frame, link: u16) -> Option<(u32, *mut FlowSlot)> {
-    let index = hint_of(frame.src[3], frame.dst[3], frame.dest_qp, link) & HINT_MASK.load();
+    let index = hint_of(frame.src[3], frame.dst[3], frame.dest_qp, link) >> (HINT_SHIFT.load() & 31);
     let hint = HINTS.get_ptr_mut(index)?;
     // SAFETY: the pointer comes from the map; any number is a hint.
     let slot = unsafe { hint.read_volatile() };

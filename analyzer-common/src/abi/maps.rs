@@ -156,14 +156,15 @@ impl Link {
 /// its hint with another.
 pub const HINTS_PER_FLOW: u32 = 2;
 
-/// The index of a flow's hint, before it is reduced to the number of hints.
+/// The index of a flow's hint, in as many of the topmost bits as there are hints.
+///
+/// Queue pairs are mostly numbered in order; multiplied by the golden ratio they lie evenly in the
+/// upper bits, more evenly than chance would spread them.
 #[inline(always)]
 #[must_use]
 pub const fn hint_of(src: u32, dst: u32, dest_qp: u32, link: u16) -> u32 {
-    // Queue pairs and addresses are mostly numbered in order; odd constants spread them.
-    let mixed = (src ^ dst.rotate_left(7) ^ ((link as u32) << 24)).wrapping_mul(0x9E37_79B1)
-        ^ dest_qp.wrapping_mul(0x85EB_CA6B);
-    mixed ^ (mixed >> 15)
+    let between = (src ^ dst.rotate_left(9) ^ ((link as u32) << 4)).wrapping_mul(0x85EB_CA6B);
+    dest_qp.wrapping_add(between ^ (between >> 16)).wrapping_mul(0x9E37_79B9)
 }
 
 const _: () = {

@@ -202,13 +202,13 @@ impl Programs {
         let hash = LinkHash::find(&options.interfaces)?;
         let max_flows = options.max_flows.max(1);
         let hints = hints(max_flows);
-        let hint_mask = hints - 1;
+        let hint_shift = 32 - hints.ilog2();
         let mut loader = EbpfLoader::new();
         loader
             .override_global("LINK_MULTIPLIER", &hash.multiplier, true)
             .override_global("LINK_SHIFT", &hash.shift, true)
             .override_global("WANT_EVENTS", if options.events { &1u8 } else { &0u8 }, true)
-            .override_global("HINT_MASK", &hint_mask, true)
+            .override_global("HINT_SHIFT", &hint_shift, true)
             .override_global("HAVE_LOOP", if options.bpf_loop { &1u8 } else { &0u8 }, true)
             .override_global("HAVE_XDP_BUFF_LEN", if options.xdp_buff_len { &1u8 } else { &0u8 }, true)
             .override_global(aya_log::LEVEL, &options.log_level, false)
@@ -318,7 +318,7 @@ impl Programs {
 
 /// How many hints there are for a table of that size: a power of two.
 fn hints(max_flows: u32) -> u32 {
-    max_flows.saturating_mul(maps::HINTS_PER_FLOW).checked_next_power_of_two().unwrap_or(1 << 31)
+    max_flows.saturating_mul(maps::HINTS_PER_FLOW).max(2).checked_next_power_of_two().unwrap_or(1 << 31)
 }
 
 fn map_refused(error: aya::EbpfError) -> anyhow::Error {
