@@ -49,6 +49,7 @@ impl Tables {
     /// When a map cannot be read.
     pub fn read(&mut self, programs: &Programs) -> Result<Reading> {
         let mut reading = Reading { flows: Vec::with_capacity(self.flows), ..Reading::default() };
+        large_pages(&mut reading.flows);
         // Slots are handed out from 0 upwards.
         let mut unused = 0;
         for slot in 0..programs.max_flows {
@@ -137,6 +138,21 @@ impl Tables {
     #[must_use]
     pub fn tuples(&self) -> &RetiredTuples {
         &self.tuples
+    }
+}
+
+/// Asks for large pages behind a list that is about to be filled: entering every small page of a
+/// fresh list one by one costs as much as filling it.
+fn large_pages(list: &mut Vec<FlowSample>) {
+    const LARGE: usize = 2 << 20;
+    let room = list.spare_capacity_mut();
+    let first = room.as_mut_ptr().cast::<u8>();
+    let skip = first.align_offset(LARGE);
+    let len = size_of_val(room).saturating_sub(skip) / LARGE * LARGE;
+    if len > 0 {
+        // SAFETY: the range lies within the list's own memory, and advice changes no byte of it. A
+        // kernel that does not take it leaves everything as it was.
+        let _ = unsafe { libc::madvise(first.wrapping_add(skip).cast(), len, libc::MADV_HUGEPAGE) };
     }
 }
 
