@@ -10,8 +10,15 @@ fn main() {
 }
 
 #[cfg(feature = "live")]
-fn main() -> anyhow::Result<()> {
-    live::main()
+fn main() -> std::process::ExitCode {
+    match live::main() {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        // Not `main() -> Result`: that prints a backtrace for what is a message to the user.
+        Err(error) => {
+            println!("cargo::error={}", format!("{error:#}").replace('\n', " "));
+            std::process::ExitCode::FAILURE
+        }
+    }
 }
 
 #[cfg(feature = "live")]
@@ -85,6 +92,8 @@ mod live {
             // `core` must be built from source, which a compiler that is not a nightly allows only so.
             // It holds for the kernel programs alone: this process ends with their build.
             env::set_var("RUSTC_BOOTSTRAP", "1");
+            // Its progress lines would reach the user as warnings, again with every build.
+            env::set_var("CARGO_TERM_QUIET", "true");
         }
         Ok(())
     }

@@ -11,6 +11,16 @@
 //! them. Nothing here allocates, does I/O or reads a clock.
 #![no_std]
 #![forbid(unsafe_code)]
+#![expect(
+    clippy::inline_always,
+    reason = "what runs in the kernel must end up in one function: calls cost stack, and are not \
+              allowed while a spin lock is held"
+)]
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "offsets and lengths here are bounded by 16-bit length fields; try_from would bring \
+              panics or branches into the kernel programs"
+)]
 
 pub mod abi;
 pub mod account;

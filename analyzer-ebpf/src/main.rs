@@ -14,6 +14,8 @@ mod emit;
 mod maps;
 mod packet;
 mod record;
+#[cfg(feature = "test-clock")]
+mod testing;
 mod turn;
 
 use aya_ebpf::bindings::{tcx_action_base::TCX_NEXT, xdp_action::XDP_PASS};

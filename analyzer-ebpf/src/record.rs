@@ -165,46 +165,46 @@ fn slot_of<C: aya_ebpf::EbpfContext>(ctx: &C, frame: &Frame, link: u16) -> Optio
     // SAFETY: the pointer comes from the map; any number is a hint.
     let slot = unsafe { hint.read_volatile() };
     if let Some(place) = SLOTS.get_ptr_mut(slot) {
-        if is_of(place, frame, link) {
+        if is_of(place, frame, link, ALL) {
             return Some((slot, place));
         }
     }
-    let slot = look_up(ctx, &FlowKey::of(frame, link))?;
+    let slot = look_up(ctx, frame, link)?;
     // SAFETY: as above.
     unsafe { hint.write_volatile(slot) };
     Some((slot, SLOTS.get_ptr_mut(slot)?))
 }
 
-/// Whether a slot is that of the frame's flow: the key is its own, complete, and not marked as
-/// retiring.
+/// Whether a slot is that of the frame's flow, going by the bits of the key's last word that are
+/// named.
 ///
-/// A flow leaves the hash and is marked before the grace period at whose end its figures are read
-/// for the last time, so a program that finds it here is done by then.
+/// Hints go by all of them: a slot that is marked is not, or no more, in the hash. A flow leaves the
+/// hash and is marked before the grace period at whose end its figures are read for the last time, so
+/// a program that found it by a hint is done by then.
 #[inline(always)]
-fn is_of(place: *mut FlowSlot, frame: &Frame, link: u16) -> bool {
+fn is_of(place: *mut FlowSlot, frame: &Frame, link: u16, bits: u64) -> bool {
     // SAFETY: the pointer comes from the map; the words are those of a key.
     let (last, src, dst) = unsafe {
         let key = &raw mut (*place).key;
         // First the word that is written last.
         (turn::acquire((&raw mut (*key).dest_qp).cast()), &raw const (*key).src, &raw const (*key).dst)
     };
-    if last != last_word(frame.dest_qp, link, frame.family) {
+    if last & bits != last_word(frame.dest_qp, link, frame.family) {
         return false;
     }
+    // Without a branch for each word, each of which the verifier would follow both ways.
     // SAFETY: as above.
-    let word = |of: *const [u32; 4], at: usize| unsafe { of.cast::<u32>().add(at).read_volatile() };
-    if word(src, 3) != frame.src[3] || word(dst, 3) != frame.dst[3] {
-        return false;
-    }
+    let differs = |at: usize| unsafe {
+        (src.cast::<u32>().add(at).read_volatile() ^ frame.src[at])
+            | (dst.cast::<u32>().add(at).read_volatile() ^ frame.dst[at])
+    };
     // The rest of an IPv4 address is 0 in every key.
-    frame.family == 4
-        || (word(src, 0) == frame.src[0]
-            && word(src, 1) == frame.src[1]
-            && word(src, 2) == frame.src[2]
-            && word(dst, 0) == frame.dst[0]
-            && word(dst, 1) == frame.dst[1]
-            && word(dst, 2) == frame.dst[2])
+    differs(3) == 0 && (frame.family == 4 || differs(0) | differs(1) | differs(2) == 0)
 }
+
+/// The mark in the last word of a slot's key: its flow is not in the hash yet, or no more.
+const MARK: u64 = if cfg!(target_endian = "little") { 1 << 56 } else { 1 };
+const ALL: u64 = u64::MAX;
 
 /// The last eight bytes of a key as one word.
 #[inline(always)]
@@ -220,31 +220,34 @@ fn last_word(dest_qp: u32, link: u16, family: u8) -> u64 {
 
 /// The number of a flow's slot by the hash, a new one if need be. `None` when the table is full.
 #[inline(always)]
-fn look_up<C: aya_ebpf::EbpfContext>(ctx: &C, key: &FlowKey) -> Option<u32> {
-    // SAFETY: the value is a number that is read at once.
-    if let Some(slot) = unsafe { FLOWS.get(key) } {
-        return Some(*slot);
+fn look_up<C: aya_ebpf::EbpfContext>(ctx: &C, frame: &Frame, link: u16) -> Option<u32> {
+    let key = FlowKey::of(frame, link);
+    if let Some(slot) = find(&key, frame, link) {
+        return Some(slot);
     }
     let Ok(Some(slot)) = FREE.pop() else {
         debug!(ctx, "flow table full");
         return None;
     };
-    match FLOWS.insert(key, slot, NOEXIST) {
+    let place = SLOTS.get_ptr_mut(slot)?;
+    let last = last_word(key.dest_qp, key.link, key.family);
+    // SAFETY: a slot off the free list belongs to this program until it is in the hash. The mark
+    // keeps those away whom an old hint leads here, until the flow is sure to stay.
+    unsafe {
+        (*place).key.src = key.src;
+        (*place).key.dst = key.dst;
+        turn::release((&raw mut (*place).key.dest_qp).cast(), last | MARK);
+    }
+    match FLOWS.insert(&key, slot, NOEXIST) {
         Ok(()) => {
-            let place = SLOTS.get_ptr_mut(slot)?;
-            // SAFETY: only the program that put a slot into the hash writes its key. The last word
-            // makes it one that hints may lead to; before, nobody takes the rest for anything.
-            unsafe {
-                (*place).key.src = key.src;
-                (*place).key.dst = key.dst;
-                turn::release(
-                    (&raw mut (*place).key.dest_qp).cast(),
-                    last_word(key.dest_qp, key.link, key.family),
-                );
-            }
+            // SAFETY: only the program that put a slot into the hash takes its first mark away, and
+            // user space, which alone may remove it again, does so for slots without a mark.
+            turn::release(unsafe { (&raw mut (*place).key.dest_qp).cast() }, last);
             Some(slot)
         }
         Err(error) => {
+            // SAFETY: as above; the slot goes back as it came.
+            unsafe { (*place).key = FlowKey::default() };
             if FREE.push(slot, 0).is_err() {
                 debug!(ctx, "slot {} lost", slot);
             }
@@ -253,10 +256,21 @@ fn look_up<C: aya_ebpf::EbpfContext>(ctx: &C, key: &FlowKey) -> Option<u32> {
                 return None;
             }
             // Another CPU was faster with the same flow.
-            // SAFETY: the value is a number that is read at once.
-            unsafe { FLOWS.get(key) }.copied()
+            find(&key, frame, link)
         }
     }
+}
+
+/// The number of the slot that the hash has for a flow.
+///
+/// The hash gives an entry that user space removed to the next new flow at once, which may be after
+/// the entry was found here and before the number in it is read. The number is then that of another
+/// flow's slot, and the key in the slot tells.
+#[inline(always)]
+fn find(key: &FlowKey, frame: &Frame, link: u16) -> Option<u32> {
+    // SAFETY: the value is a number that is read at once.
+    let slot = *unsafe { FLOWS.get(key) }?;
+    is_of(SLOTS.get_ptr_mut(slot)?, frame, link, !MARK).then_some(slot)
 }
 
 /// Counts a packet under an overflow key.

@@ -33,7 +33,7 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "live")]
         Verb::Live(args) => live::live(args),
         #[cfg(feature = "live")]
-        Verb::Demo(args) => live::demo(args),
+        Verb::Demo(args) => live::demo(&args),
         #[cfg(feature = "live")]
         Verb::Bench(args) => crate::bench::run(args.output == BenchOutput::Json),
         #[cfg(not(feature = "live"))]

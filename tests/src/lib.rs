@@ -1,4 +1,8 @@
 //! Helpers of the integration tests.
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "tests choose lengths and numbers that fit the fields they are put into"
+)]
 
 pub mod capture_file;
 pub mod craft;

@@ -1,6 +1,8 @@
 //! The kernel's flow table at its limits: full, retired, sprayed over ports, with nobody listening.
 //! Whatever happens, no packet is counted in nothing.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
 use std::collections::BTreeMap;
 
 use rocescope_common::account::Event;
@@ -29,6 +31,12 @@ fn in_turn(queue_pairs: std::ops::Range<u32>, packets: u32) -> Vec<Frame> {
             frame(START + number * MILLISECOND, &Roce { dest_qp, psn, payload, ..Roce::default() })
         })
         .collect()
+}
+
+fn send(machine: &mut Machine, frames: &[Frame]) {
+    for frame in frames {
+        machine.send(frame).unwrap();
+    }
 }
 
 fn report(machine: &mut Machine) -> Value {
@@ -70,7 +78,7 @@ fn what_a_full_table_cannot_take_is_counted() {
     let frames = in_turn(1..13, 5);
     for hook in Hook::ALL {
         let mut machine = Machine::new(hook, 8).unwrap();
-        frames.iter().for_each(|frame| machine.send(frame).unwrap());
+        send(&mut machine, &frames);
         let report = report(&mut machine);
         assert_eq!(report["totals"]["lost"]["flow_table_full"], 4 * 5);
         conserved(&report, &frames.iter().collect::<Vec<_>>());
@@ -97,7 +105,7 @@ fn idle_flows_retire_without_taking_a_count_along() {
     }
     let mut machine = Machine::new(Hook::TcIngress, 8).unwrap();
     let early = in_turn(1..9, 4);
-    early.iter().for_each(|frame| machine.send(frame).unwrap());
+    send(&mut machine, &early);
     let late = Frame { time_ns: START + 10_000 * MILLISECOND, ..early[2].clone() };
     machine.send(&late).unwrap();
 
@@ -125,7 +133,7 @@ fn idle_flows_retire_without_taking_a_count_along() {
         .into_iter()
         .map(|frame| Frame { time_ns: frame.time_ns + 20_000 * MILLISECOND, ..frame })
         .collect();
-    again.iter().for_each(|frame| machine.send(frame).unwrap());
+    send(&mut machine, &again);
     sent.extend(&again);
     let last = report(&mut machine);
     conserved(&last, &sent);
@@ -144,7 +152,8 @@ fn ports_and_opcodes_of_a_retired_flow_go_with_it() {
     }
     let mut machine = Machine::new(Hook::TcIngress, 64).unwrap();
     let sprayed = |time: u64| -> Vec<Frame> {
-        let packet = |n: u16| Roce { src_port: 50_000 + n, psn: u32::from(n), payload: 64, ..Roce::default() };
+        let packet =
+            |n: u16| Roce { src_port: 50_000 + n, psn: u32::from(n), payload: 64, ..Roce::default() };
         let mut frames: Vec<Frame> = (0..20).map(|n| frame(START + time, &packet(n))).collect();
         let other = Roce { opcode: 0x24, psn: 20, ..packet(0) };
         frames.push(frame(START + time, &other));
@@ -153,7 +162,7 @@ fn ports_and_opcodes_of_a_retired_flow_go_with_it() {
     // More than fit the overflow table at once: room must come back each time.
     for round in 0..10 {
         let frames = sprayed(round * 1_000 * MILLISECOND);
-        frames.iter().for_each(|frame| machine.send(frame).unwrap());
+        send(&mut machine, &frames);
         let now = report(&mut machine);
         assert_eq!(now["flows"], replay(&frames)["flows"], "round {round}");
         let reading = machine.tables.read(&machine.programs).unwrap();
@@ -171,10 +180,10 @@ fn ports_and_opcodes_of_a_retired_flow_go_with_it() {
 
 #[test]
 fn ports_that_find_no_room_are_counted_in_their_flow_all_the_same() {
+    const PORTS: u16 = 40;
     if !available() {
         return;
     }
-    const PORTS: u16 = 40;
     let frames: Vec<Frame> = (0..PORTS)
         .map(|n| {
             let packet = Roce { src_port: 50_000 + n, psn: u32::from(n), payload: 64, ..Roce::default() };
@@ -182,7 +191,7 @@ fn ports_that_find_no_room_are_counted_in_their_flow_all_the_same() {
         })
         .collect();
     let mut machine = Machine::new(Hook::TcIngress, 8).unwrap();
-    frames.iter().for_each(|frame| machine.send(frame).unwrap());
+    send(&mut machine, &frames);
     let report = report(&mut machine);
     conserved(&report, &frames.iter().collect::<Vec<_>>());
     let flow = &report["flows"][0];
@@ -208,7 +217,7 @@ fn a_sprayed_queue_pair_is_one_flow_without_gaps() {
         })
         .collect();
     let mut machine = Machine::new(Hook::TcIngress, 4096).unwrap();
-    frames.iter().for_each(|frame| machine.send(frame).unwrap());
+    send(&mut machine, &frames);
     let report = report(&mut machine);
     assert_eq!(diff::differences(&report, &replay(&frames)), Vec::<String>::new());
     let flow = &report["flows"][0];
@@ -217,10 +226,10 @@ fn a_sprayed_queue_pair_is_one_flow_without_gaps() {
 
 #[test]
 fn events_that_nobody_takes_are_counted() {
+    const SENT: u32 = 6_000;
     if !available() {
         return;
     }
-    const SENT: u32 = 6_000;
     let mut machine = Machine::new(Hook::TcIngress, 8).unwrap();
     let cnp = Roce { opcode: 0x81, extended: vec![0; 16], ..Roce::default() };
     let cnp = frame(START, &cnp);
@@ -248,7 +257,7 @@ fn reset_leaves_nothing() {
     let mut machine = Machine::new(Hook::TcIngress, 16).unwrap();
     let frames = in_turn(1..17, 2);
     for _ in 0..3 {
-        frames.iter().for_each(|frame| machine.send(frame).unwrap());
+        send(&mut machine, &frames);
         assert_eq!(diff::differences(&report(&mut machine)["flows"], &replay(&frames)["flows"]), [""; 0]);
         let reading = machine.tables.read(&machine.programs).unwrap();
         machine.tables.reset(&mut machine.programs, &reading.flows).unwrap();

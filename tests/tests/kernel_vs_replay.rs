@@ -9,6 +9,8 @@
 //! unknown to it. And the programs take apart one VXLAN, GRE or ERSPAN around RoCE, nothing else:
 //! frames in other tunnels they count as such, and replay is asked about the others.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -210,7 +212,12 @@ fn only_these_tunnels_are_left_to_replay() {
         }
         let report = replayed::report(&machine.sample().unwrap()).unwrap();
         if let Some(count) = report["totals"]["skipped"]["tunnel_unparsed"].as_u64() {
-            assert_eq!((count, report["flows"].as_array().unwrap().len()), (case.packets, 0), "{}", case.name);
+            assert_eq!(
+                (count, report["flows"].as_array().unwrap().len()),
+                (case.packets, 0),
+                "{}",
+                case.name
+            );
             left.insert(case.name);
         }
     }

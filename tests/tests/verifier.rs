@@ -1,6 +1,8 @@
 //! The kernel takes every program, in every variant that users or tests load, at a cost that is
 //! known and bounded.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
 use std::os::fd::AsFd as _;
 
 use aya::programs::ProgramInfo;
@@ -30,14 +32,7 @@ fn variants() -> Vec<LoadOptions> {
                 for xdp_buff_len in [false, true] {
                     let max_flows = 1024;
                     let usual = LoadOptions::new(&[1]);
-                    all.push(LoadOptions {
-                        test_clock,
-                        events,
-                        log_level,
-                        xdp_buff_len,
-                        max_flows,
-                        ..usual
-                    });
+                    all.push(LoadOptions { test_clock, events, log_level, xdp_buff_len, max_flows, ..usual });
                 }
             }
         }

@@ -89,6 +89,7 @@ fn lints(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
                 checks.check("lints with `live`", || {
                     run(with_ebpf(&mut cargo(), ebpf)
                         .args(["clippy", "-p", "rocescope", "--features", "live,test-clock"])
+                        .args(["-p", "rocescope-tests", "--features", "rocescope-tests/live"])
                         .args(["--all-targets", "--", "-D", "warnings"]))
                 });
             }
@@ -101,7 +102,7 @@ fn lints(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
 /// Type-checks everything, tests included, for the other architecture that GPU hosts have.
 fn arm(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
     let name = format!("types on {ARM}");
-    if let Err(why) = arm_target() {
+    if let Err(why) = ensure_target(ARM) {
         return checks.skip(&name, &why);
     }
     checks.check(&name, || {
@@ -127,7 +128,7 @@ fn docs(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
         let mut command = cargo();
         command.env("RUSTDOCFLAGS", "-D warnings").args(["doc", "--no-deps"]).args(USER_SPACE);
         if let Some(ebpf) = ebpf {
-            with_ebpf(&mut command, ebpf).args(["--features", "rocescope/live"]);
+            with_ebpf(&mut command, ebpf).args(["--features", "rocescope/live,rocescope/test-clock"]);
         }
         run(&mut command)
     });
@@ -158,16 +159,20 @@ fn component(name: &str, subcommand: &str) -> Result<(), String> {
     }
 }
 
-fn arm_target() -> Result<(), String> {
+/// Makes sure that the active toolchain can build for `target`.
+///
+/// # Errors
+/// Why it cannot.
+pub(crate) fn ensure_target(target: &str) -> Result<(), String> {
     let there = || {
-        output_of(Command::new("rustc").args(["--print", "target-libdir", "--target", ARM]))
+        output_of(Command::new("rustc").args(["--print", "target-libdir", "--target", target]))
             .is_some_and(|dir| Path::new(dir.trim()).exists())
     };
     if there() {
         return Ok(());
     }
-    say(&format!("adding the target {ARM} to the active toolchain"));
-    run(Command::new("rustup").args(["target", "add", ARM]).stdin(Stdio::null()))
+    say(&format!("adding the target {target} to the active toolchain"));
+    run(Command::new("rustup").args(["target", "add", target]).stdin(Stdio::null()))
         .map_err(|error| format!("the target is not installed: {error:#}"))?;
     if there() { Ok(()) } else { Err("the target was added, but rustc does not find it".to_owned()) }
 }

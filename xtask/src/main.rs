@@ -11,6 +11,7 @@ mod test;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
 /// Sets up, builds, runs, tests and checks rocescope. None of it needs to be started as root: what
 /// does need root goes through sudo, and says so.
@@ -39,11 +40,22 @@ enum Task {
     Check,
 }
 
-fn main() -> Result<()> {
-    match Cli::parse().task {
+fn main() -> ExitCode {
+    match work(&Cli::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Not `main() -> Result`: that prints a backtrace for what is a message to the user.
+        Err(error) => {
+            run::say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work(task: &Task) -> Result<()> {
+    match task {
         Task::Setup => setup::setup(),
         Task::Build => build::build().map(drop),
-        Task::Demo { args } => demo::demo(&args),
+        Task::Demo { args } => demo::demo(args),
         Task::Test => test::test(),
         Task::Check => check::check(),
     }

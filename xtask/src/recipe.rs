@@ -84,10 +84,15 @@ pub(crate) fn llvm_major(verbose_version: &str) -> Option<u32> {
 }
 
 /// Toolchain names in the output of `rustup toolchain list`, best candidate first: a nightly needs
-/// no switch to build `core`, and the newest compilers come last because their LLVM moves on.
+/// no switch to build `core`. Debian's compiler is not among them: its LLVM is the system's, which
+/// the linker of this recipe does not find.
 pub(crate) fn candidates(toolchain_list: &str) -> Vec<String> {
-    let mut names: Vec<String> =
-        toolchain_list.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect();
+    let mut names: Vec<String> = toolchain_list
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| Recipe::of(name) == Recipe::Rustup)
+        .map(str::to_owned)
+        .collect();
     names.sort_by_key(|name| (!name.starts_with(PINNED_NIGHTLY), !name.starts_with("nightly"), name.clone()));
     names
 }
@@ -133,7 +138,7 @@ mod tests {
     #[test]
     fn pinned_nightly_is_the_first_candidate() {
         let list = "stable-x86_64-unknown-linux-gnu (active, default)\nnightly-x86_64-unknown-linux-gnu\n\
-                    nightly-2026-05-20-x86_64-unknown-linux-gnu\n";
+                    nightly-2026-05-20-x86_64-unknown-linux-gnu\nrocescope-ebpf\n";
         assert_eq!(
             candidates(list),
             [

@@ -2,7 +2,8 @@
 
 use crate::build::with_ebpf;
 use crate::ebpf_toolchain::EbpfToolchain;
-use crate::run::{cargo, is_ci, is_root, root_prefix, run, run_watched, say, step, target_dir};
+use crate::check::ensure_target;
+use crate::run::{cargo, has_program, is_ci, is_root, root_prefix, run, run_watched, say, step, target_dir};
 use crate::setup;
 use anyhow::{Result, bail};
 use std::env;
@@ -77,17 +78,39 @@ pub(crate) fn test() -> Result<()> {
                 "-p",
                 "rocescope",
                 "--features",
-                "live",
+                // The same features as the lints: one build of the kernel programs serves both.
+                "live,test-clock",
                 "--",
                 "--show-output",
             ]),
         );
     }
+    arm(&mut tally);
     match binary(toolchain.as_ref()) {
         Ok(binary) => integration(&mut tally, toolchain.as_ref(), &binary),
         Err(error) => tally.failed.push(format!("{error:#}")),
     }
     tally.finish()
+}
+
+/// Runs the common crate's tests as an ARM host would: programs of that architecture, linked without
+/// a cross compiler, under QEMU's user emulation.
+fn arm(tally: &mut Tally) {
+    const TARGET: &str = "aarch64-unknown-linux-musl";
+    const NAME: &str = "the common crate's tests on aarch64";
+    if !has_program("qemu-aarch64") {
+        return tally.skip(NAME, "qemu-aarch64 is not installed (package qemu-user)");
+    }
+    if let Err(why) = ensure_target(TARGET) {
+        return tally.skip(NAME, &why);
+    }
+    tally.tests(
+        NAME,
+        cargo()
+            .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", "rust-lld")
+            .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER", "qemu-aarch64")
+            .args(["test", "--no-fail-fast", "-p", "rocescope-common", "--target", TARGET, "--lib", "--tests"]),
+    );
 }
 
 /// Builds the program that the integration tests run.
@@ -108,10 +131,10 @@ fn binary(toolchain: Option<&EbpfToolchain>) -> Result<OsString> {
 fn integration(tally: &mut Tally, toolchain: Option<&EbpfToolchain>, binary: &OsString) {
     let mut command = cargo();
     command.env("ROCESCOPE_BIN", binary);
-    if let Some(toolchain) = toolchain {
-        with_ebpf(&mut command, toolchain);
-    }
     command.args(["test", "--no-fail-fast", "--profile", "checked", "-p", "rocescope-tests"]);
+    if let Some(toolchain) = toolchain {
+        with_ebpf(&mut command, toolchain).args(["--features", "live"]);
+    }
     match root_prefix() {
         Some([]) => {}
         Some([sudo, ..]) => {

@@ -38,8 +38,9 @@ pub const MAX_LINKS: u32 = 128;
 pub struct FlowSlot {
     /// Odd while a program counts.
     pub turn: u64,
-    /// Whose statistics these are. Written once, after the slot got into the hash, the word with
-    /// `dest_qp`, `link` and `family` last; family 0 until then.
+    /// Whose statistics these are; family 0 for nobody's. Written before the slot gets into the hash,
+    /// the word with `dest_qp`, `link` and `family` last. `pad` is 1 until it is there, and again from
+    /// when it has left.
     pub key: FlowKey,
     /// The statistics; `packets == 0` marks a slot that is not in use.
     pub stats: FlowStats,
@@ -170,7 +171,7 @@ pub const fn hint_of(src: u32, dst: u32, dest_qp: u32, link: u16) -> u32 {
 const _: () = {
     use core::mem::{align_of, offset_of, size_of};
     assert!(size_of::<FlowKey>() == 40 && align_of::<FlowKey>() == 4);
-    assert!(size_of::<FlowStats>() % 8 == 0 && align_of::<FlowStats>() == 8);
+    assert!(size_of::<FlowStats>().is_multiple_of(8) && align_of::<FlowStats>() == 8);
     assert!(offset_of!(FlowSlot, key) == 8 && offset_of!(FlowSlot, stats) == 48);
     assert!(offset_of!(FlowKey, dest_qp) == 32 && offset_of!(FlowKey, family) == 38);
     assert!(size_of::<FlowSlot>() == 704, "65,536 slots must stay well under 64 MiB");

@@ -515,10 +515,10 @@ fn transport(
         if let Some(len) = bytes.get::<4>(ext + op.reth_offset() + 12) {
             frame.dma_len = u32::from_be_bytes(len);
         }
-    } else if op.has(Op::DETH) {
-        if let Some(qp) = bytes.get::<4>(ext + 4) {
-            frame.src_qp = u32::from_be_bytes(qp) & MASK24;
-        }
+    } else if op.has(Op::DETH)
+        && let Some(qp) = bytes.get::<4>(ext + 4)
+    {
+        frame.src_qp = u32::from_be_bytes(qp) & MASK24;
     }
     Ok(())
 }

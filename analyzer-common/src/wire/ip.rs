@@ -62,13 +62,8 @@ pub(super) struct Upper {
 /// The sixteen bytes of an address as four words in wire order.
 #[inline(always)]
 pub(super) fn words(bytes: [u8; 16]) -> Addr {
-    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = bytes;
-    [
-        u32::from_ne_bytes([a, b, c, d]),
-        u32::from_ne_bytes([e, f, g, h]),
-        u32::from_ne_bytes([i, j, k, l]),
-        u32::from_ne_bytes([m, n, o, p]),
-    ]
+    let word = |i: usize| u32::from_ne_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
+    [word(0), word(4), word(8), word(12)]
 }
 
 #[inline(always)]
@@ -146,8 +141,8 @@ pub(super) fn v6(
             net.fragment = field & 1 != 0;
         }
         // The length counts units without the first eight bytes; a fragment header has none.
-        let next = net.upper + 8 + usize::from(ext[1]) * unit;
-        net.upper = bytes.settle(next).ok_or(Reason::Ipv6ExtUnparsed)?;
+        let behind = net.upper + 8 + usize::from(ext[1]) * unit;
+        net.upper = bytes.settle(behind).ok_or(Reason::Ipv6ExtUnparsed)?;
         net.protocol = ext[0];
     }
     match net.protocol {

@@ -145,9 +145,9 @@ static TABLE: [u32; 256] = {
     t = fill(t, XRC, 4, WRITES);
     t = fill(t, XRC, 4, RELIABLE_REQUESTS);
     t = fill(t, XRC, 0, RESPONSES);
-    t[(UD | 0x04) as usize] = 8 | Op::KNOWN | Op::DETH | ONLY;
-    t[(UD | 0x05) as usize] = 12 | Op::KNOWN | Op::DETH | ONLY;
-    t[CNP as usize] = 16 | Op::KNOWN | Op::CNP;
+    t[(UD | 0x04) as usize] = 0x08 | Op::KNOWN | Op::DETH | ONLY;
+    t[(UD | 0x05) as usize] = 0x0C | Op::KNOWN | Op::DETH | ONLY;
+    t[CNP as usize] = 0x10 | Op::KNOWN | Op::CNP;
     t
 };
 

@@ -26,7 +26,7 @@ pub(super) fn live(args: LiveArgs) -> Result<()> {
     show(live::start(config)?, &args.view, interrupt)
 }
 
-pub(super) fn demo(args: DemoArgs) -> Result<()> {
+pub(super) fn demo(args: &DemoArgs) -> Result<()> {
     let interrupt = interrupt(&args.view)?;
     let stage = Stage::new()?;
     let mut config = Config {
@@ -45,9 +45,9 @@ pub(super) fn demo(args: DemoArgs) -> Result<()> {
     let player = stage.start(Scenario::new(SEED, cycle), limit)?;
     let shown = show(running, &args.view, interrupt);
     player.stop();
-    let played = player.join();
+    let sent = player.join();
     shown?;
-    if let Some(error) = played?.first_error {
+    if let Some(error) = sent?.first_error {
         bail!("some of the demonstration's packets could not be sent: {error}");
     }
     Ok(())

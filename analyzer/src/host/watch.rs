@@ -127,7 +127,7 @@ mod tests {
         let pair = veth_pair(1500);
         let (left, index) = (pair.left, pair.left_index);
         let mut watch = left.run(LinkWatch::open).unwrap().unwrap();
-        assert_eq!(watch.removals().unwrap().indices, []);
+        assert_eq!(watch.removals().unwrap().indices, Vec::<u32>::new());
         drop(pair.right);
         let mut found = Vec::new();
         // The first notice may be that of the lost carrier.

@@ -21,7 +21,7 @@ pub struct Attached {
     links: Vec<Hold>,
     /// Set where the clsact qdisc is ours, to be removed with the last filter.
     clsact: bool,
-    _promiscuous: Option<Promiscuous>,
+    promiscuous: Option<Promiscuous>,
 }
 
 /// What keeps a program attached.
@@ -58,7 +58,7 @@ pub fn attach(
         ingress: plan.ingress,
         links: Vec::new(),
         clsact: false,
-        _promiscuous: None,
+        promiscuous: None,
     };
     if !plan.tcx {
         filters::remove_stale_filters(interface.index)
@@ -89,7 +89,7 @@ pub fn attach(
     if promiscuous {
         let guard = Promiscuous::enable(interface.index)
             .with_context(|| format!("{name} could not be made promiscuous; --no-promisc does without"))?;
-        attached._promiscuous = Some(guard);
+        attached.promiscuous = Some(guard);
     }
     Ok(attached)
 }
@@ -134,5 +134,7 @@ fn tc_program(
 }
 
 fn plain(error: ProgramError) -> anyhow::Error {
-    anyhow!("{}", chain(&error))
+    let text = chain(&error);
+    drop(error);
+    anyhow!(text)
 }

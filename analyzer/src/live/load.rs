@@ -123,7 +123,7 @@ impl LinkHash {
     /// When there are more interfaces than links.
     pub fn find(interfaces: &[u32]) -> Result<Self> {
         let most = MAX_LINKS / 2;
-        if interfaces.len() as u32 > most {
+        if interfaces.len() > most as usize {
             bail!("{} interfaces are too many: at most {most} can be watched in one run", interfaces.len());
         }
         // Odd multipliers by a fixed rule: the same interfaces give the same hash in every run.
@@ -168,7 +168,7 @@ pub struct Programs {
     pub(crate) flows: HashMap<MapData, Data<FlowKey>, u32>,
     pub(crate) free: Stack<MapData, u32>,
     pub(crate) links: PerCpuArray<MapData, Data<LinkCounters>>,
-    events: Option<RingBuf<MapData>>,
+    pub(crate) events: Option<RingBuf<MapData>>,
     /// How interfaces are numbered.
     pub hash: LinkHash,
     /// Size of the flow table.
@@ -218,7 +218,7 @@ impl Programs {
             .map_max_entries(maps::FREE, max_flows)
             .map_max_entries(maps::EXTRA, max_flows)
             .map_max_entries(maps::LINKS, hash.links());
-        let mut ebpf = loader.load(object).map_err(map_refused)?;
+        let mut ebpf = loader.load(object).map_err(|error| map_refused(&error))?;
         ticks::set(&mut ebpf)?;
         let mut take =
             |name: &str| ebpf.take_map(name).ok_or_else(|| anyhow!("the kernel programs have no map {name}"));
@@ -321,8 +321,8 @@ fn hints(max_flows: u32) -> u32 {
     max_flows.saturating_mul(maps::HINTS_PER_FLOW).max(2).checked_next_power_of_two().unwrap_or(1 << 31)
 }
 
-fn map_refused(error: aya::EbpfError) -> anyhow::Error {
-    let text = chain(&error);
+fn map_refused(error: &aya::EbpfError) -> anyhow::Error {
+    let text = chain(error);
     anyhow!("the kernel refused the maps or programs: {text}; `--max-flows` makes the maps smaller")
 }
 

@@ -28,6 +28,10 @@ use crate::host::hook::{HookChoice, XdpModeChoice};
 use crate::host::netns::NetNs;
 
 /// What to watch and how.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an independent switch of the user's or the view's"
+)]
 #[derive(Debug)]
 pub struct Config {
     /// Interfaces or RDMA devices; none means every interface that has an RDMA device.

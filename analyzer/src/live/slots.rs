@@ -16,8 +16,8 @@ const ATTEMPTS: u32 = 64;
 /// How often others are let run before the slot is given up, and for how long: a second in all.
 const PAUSES: u32 = 1_000;
 const PAUSE: Duration = Duration::from_millis(1);
-/// [`FlowKey::pad`] of a flow that retires.
-const RETIRING: u8 = 1;
+/// [`FlowKey::pad`] of a flow that is not in the hash yet, or no more.
+const MARK: u8 = 1;
 
 /// The mapped array.
 #[derive(Debug)]
@@ -56,11 +56,24 @@ impl Slots {
         Ok(unsafe { self.first.add(slot as usize) })
     }
 
-    /// Key and statistics of a slot as they were at one moment, or `None` if it is not in use.
+    /// Key and statistics of a slot as they were at one moment, or `None` if it is not in use, or its
+    /// flow is only just being entered: the next reading has it.
     ///
     /// # Errors
     /// When there is no such slot, or a program keeps it for longer than programs run.
     pub(crate) fn read(&self, slot: u32) -> io::Result<Option<(FlowKey, FlowStats)>> {
+        Ok(self.copy(slot)?.filter(|(key, _)| key.pad != MARK))
+    }
+
+    /// The same of a slot that [`Self::retire`] marked.
+    ///
+    /// # Errors
+    /// As for [`Self::read`].
+    pub(crate) fn read_retired(&self, slot: u32) -> io::Result<Option<(FlowKey, FlowStats)>> {
+        Ok(self.copy(slot)?.map(|(key, stats)| (FlowKey { pad: 0, ..key }, stats)))
+    }
+
+    fn copy(&self, slot: u32) -> io::Result<Option<(FlowKey, FlowStats)>> {
         let place = self.at(slot)?.as_ptr();
         // SAFETY: the fields lie in the mapping, which lives as long as `self`, and are aligned; all
         // access to them here is atomic, as the kernel's is in effect.
@@ -86,9 +99,7 @@ impl Slots {
                     };
                     fence(Ordering::Acquire);
                     if turn.load(Ordering::Relaxed) == before {
-                        // A flow that is being entered has no key yet; it has the next time.
-                        return Ok((copy.1.packets > 0 && copy.0.family != 0)
-                            .then_some((FlowKey { pad: 0, ..copy.0 }, copy.1)));
+                        return Ok((copy.1.packets > 0 && copy.0.family != 0).then_some(copy));
                     }
                 }
                 std::hint::spin_loop();
@@ -102,14 +113,15 @@ impl Slots {
         Err(io::Error::other(format!("slot {slot} is held by a program that does not end")))
     }
 
-    /// Marks the slot's flow as retiring: programs that start from now on do not find it by a hint.
+    /// Marks the slot of a flow that was read and has left the hash: programs that start from now on do
+    /// not find it by a hint.
     ///
     /// # Errors
     /// When there is no such slot.
     pub(crate) fn retire(&self, slot: u32) -> io::Result<()> {
         let place = self.at(slot)?.as_ptr();
         // SAFETY: the byte lies in the mapping.
-        unsafe { AtomicU8::from_ptr(&raw mut (*place).key.pad) }.store(RETIRING, Ordering::SeqCst);
+        unsafe { AtomicU8::from_ptr(&raw mut (*place).key.pad) }.store(MARK, Ordering::SeqCst);
         Ok(())
     }
 

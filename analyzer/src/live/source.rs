@@ -165,7 +165,7 @@ impl Source {
             let now = Instant::now();
             if now >= next_look {
                 next_look = now + LOOK;
-                if self.told_to_stop(tap) || self.config.duration.is_some_and(|most| now - start >= most) {
+                if told_to_stop(tap) || self.config.duration.is_some_and(|most| now - start >= most) {
                     break;
                 }
                 self.look_for_removed(tap);
@@ -211,16 +211,6 @@ impl Source {
         let sample = self.sample(false)?;
         let _gone = tap.tell(Update::Sample(Box::new(sample)));
         Ok(())
-    }
-
-    fn told_to_stop(&self, tap: &Tap) -> bool {
-        loop {
-            match tap.commands.try_recv() {
-                Ok(Command::Stop) | Err(std::sync::mpsc::TryRecvError::Disconnected) => return true,
-                Ok(Command::Pause(_) | Command::Speed(_)) => {}
-                Err(std::sync::mpsc::TryRecvError::Empty) => return false,
-            }
-        }
     }
 
     /// Events for a view that wants them; false when it is gone.
@@ -394,6 +384,17 @@ impl Watched {
             self.drops = Some(drops);
         } else if self.drops_at_start.is_none() {
             self.drops = None;
+        }
+    }
+}
+
+/// Whether the view asked for the end, or is gone.
+fn told_to_stop(tap: &Tap) -> bool {
+    loop {
+        match tap.commands.try_recv() {
+            Ok(Command::Stop) | Err(std::sync::mpsc::TryRecvError::Disconnected) => return true,
+            Ok(Command::Pause(_) | Command::Speed(_)) => {}
+            Err(std::sync::mpsc::TryRecvError::Empty) => return false,
         }
     }
 }

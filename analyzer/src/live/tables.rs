@@ -106,7 +106,7 @@ impl Tables {
     fn fold(&mut self, programs: &mut Programs, slot: u32, extra: Option<&Extra>) -> Result<()> {
         let (key, stats) = programs
             .slots
-            .read(slot)
+            .read_retired(slot)
             .context("a retired flow could not be read")?
             .context("a flow that retires is gone")?;
         let sum = self.retired.entry(key.link).or_default();

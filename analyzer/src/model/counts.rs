@@ -86,10 +86,10 @@ impl Counts {
         (!back).then_some(delta)
     }
 
-    /// Whether any PSN was skipped or came again, or a receiver said so.
+    /// Whether any PSN was skipped, or a receiver said so.
     #[must_use]
     pub const fn loss(&self) -> bool {
-        self.gaps != 0 || self.repeats != 0 || self.sequence_naks != 0
+        self.gaps != 0 || self.sequence_naks != 0
     }
 
     /// All NAKs, receiver-not-ready included.

@@ -23,12 +23,14 @@ pub enum Level {
 /// A kind of problem, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// PSNs skipped, packets sent again, or a receiver that says it missed some.
+    /// PSNs skipped, or a receiver that says it missed some.
     Loss,
     /// Requests refused.
     Refused,
     /// The receiver has no buffer posted.
     NotReady,
+    /// Packets sent again: after a loss that was not seen here, a NAK or a timeout.
+    Resent,
     /// CE marks on the data.
     Marked,
     /// Senders are told to slow down.
@@ -37,7 +39,8 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, the worst first.
-    pub const ALL: [Self; 5] = [Self::Loss, Self::Refused, Self::NotReady, Self::Marked, Self::Notified];
+    pub const ALL: [Self; 6] =
+        [Self::Loss, Self::Refused, Self::NotReady, Self::Resent, Self::Marked, Self::Notified];
 
     /// The word for it in a column.
     #[must_use]
@@ -46,6 +49,7 @@ impl Kind {
             Self::Loss => "LOSS",
             Self::Refused => "NAK",
             Self::NotReady => "RNR",
+            Self::Resent => "RPT",
             Self::Marked => "CE",
             Self::Notified => "CNP",
         }
@@ -55,9 +59,10 @@ impl Kind {
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::Loss => "PSNs skipped or repeated, or NAK: PSN sequence error",
+            Self::Loss => "PSNs skipped, or NAK: PSN sequence error",
             Self::Refused => "NAK: a request was refused",
             Self::NotReady => "RNR NAK: the receiver has no buffer posted",
+            Self::Resent => "packets sent again: loss elsewhere, NAK or timeout",
             Self::Marked => "1 % or more of the data is marked CE: a queue on the way is full",
             Self::Notified => "CNPs: the QP they go to is told to slow down",
         }
@@ -68,7 +73,7 @@ impl Kind {
     pub const fn level(self) -> Level {
         match self {
             Self::Loss | Self::Refused => Level::Critical,
-            Self::NotReady | Self::Marked | Self::Notified => Level::Warning,
+            Self::NotReady | Self::Resent | Self::Marked | Self::Notified => Level::Warning,
         }
     }
 
@@ -79,6 +84,7 @@ impl Kind {
             Self::Loss => counts.loss(),
             Self::Refused => counts.other_naks > 0,
             Self::NotReady => counts.rnr > 0,
+            Self::Resent => counts.repeats > 0,
             Self::Marked => counts.ce_ratio().is_some_and(|ratio| ratio >= CE_LIMIT),
             Self::Notified => counts.cnp > 0,
         }
@@ -88,9 +94,10 @@ impl Kind {
     #[must_use]
     pub fn amount(self, counts: &Counts) -> u64 {
         match self {
-            Self::Loss => counts.missing + counts.repeats + counts.sequence_naks,
+            Self::Loss => counts.missing + counts.sequence_naks,
             Self::Refused => counts.other_naks,
             Self::NotReady => counts.rnr,
+            Self::Resent => counts.repeats,
             Self::Marked => counts.ecn_data[3],
             Self::Notified => counts.cnp,
         }
@@ -134,9 +141,10 @@ impl State {
     #[must_use]
     pub fn rank(&self) -> u8 {
         match self.worst {
-            Some(Kind::Loss) => 5,
-            Some(Kind::Refused) => 4,
-            Some(Kind::NotReady) => 3,
+            Some(Kind::Loss) => 6,
+            Some(Kind::Refused) => 5,
+            Some(Kind::NotReady) => 4,
+            Some(Kind::Resent) => 3,
             Some(Kind::Marked) => 2,
             Some(Kind::Notified) => 1,
             None => 0,
@@ -161,7 +169,7 @@ pub struct Problem {
 /// was ever counted is held to be present.
 #[must_use]
 pub fn problems(model: &Model, recent: Option<&Counts>) -> Vec<Problem> {
-    let mut found: [Option<(usize, usize, u64)>; 5] = [None; 5];
+    let mut found: [Option<(usize, usize, u64)>; 6] = [None; 6];
     for (i, row) in model.rows.iter().enumerate() {
         for (slot, kind) in found.iter_mut().zip(Kind::ALL) {
             if !kind.is_in(&row.total) {
@@ -185,4 +193,32 @@ pub fn problems(model: &Model, recent: Option<&Counts>) -> Vec<Problem> {
         .collect();
     problems.sort_by_key(|p| (!p.present, p.kind));
     problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Level};
+    use crate::model::Counts;
+
+    #[test]
+    fn each_kind_shows_in_its_own_counter_and_in_no_other() {
+        let none = Counts { packets: 9, ecn_data: [0, 0, 9_901, 99], ..Counts::default() };
+        let cases = [
+            (Kind::Loss, Counts { gaps: 1, missing: 2, ..none }),
+            (Kind::Loss, Counts { sequence_naks: 1, ..none }),
+            (Kind::Refused, Counts { other_naks: 1, ..none }),
+            (Kind::NotReady, Counts { rnr: 1, ..none }),
+            (Kind::Resent, Counts { repeats: 1, ..none }),
+            (Kind::Marked, Counts { ecn_data: [0, 0, 99, 1], ..none }),
+            (Kind::Notified, Counts { cnp: 1, ..none }),
+        ];
+        for kind in Kind::ALL {
+            assert!(!kind.is_in(&none), "{kind:?}: less than one mark in a hundred is no problem");
+        }
+        for (kind, counts) in cases {
+            let found: Vec<Kind> = Kind::ALL.into_iter().filter(|k| k.is_in(&counts)).collect();
+            assert_eq!(found, [kind]);
+            assert!(kind.amount(&counts) > 0 && kind.level() > Level::Fine);
+        }
+    }
 }

@@ -168,7 +168,7 @@ pub fn cell(id: Id, index: usize, row: &Row, cx: Context<'_>) -> (String, Style)
         Id::Cnps => number(total.cnp, Level::Warning),
         Id::Lost => number(total.missing, Level::Critical),
         Id::Gaps => number(total.gaps, Level::Critical),
-        Id::Repeats => number(total.repeats, Level::Critical),
+        Id::Repeats => number(total.repeats, Level::Warning),
         Id::Naks => {
             let refused = total.sequence_naks + total.other_naks > 0;
             number(total.naks(), if refused { Level::Critical } else { Level::Warning })

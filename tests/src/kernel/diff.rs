@@ -69,14 +69,24 @@ mod tests {
 
     #[test]
     fn each_kind_of_difference_is_named() {
-        let flow = |qp: u32, packets: u32| json!({ "src": "a", "dst": "b", "dest_qp": qp, "packets": packets });
+        let flow =
+            |qp: u32, packets: u32| json!({ "src": "a", "dst": "b", "dest_qp": qp, "packets": packets });
         let report = json!({ "totals": { "packets": 3 }, "flows": [flow(1, 2), flow(2, 1)] });
         assert_eq!(differences(&report, &report), Vec::<String>::new());
         for (other, says) in [
-            (json!({ "totals": { "packets": 4 }, "flows": [flow(1, 2), flow(2, 1)] }), "/totals/packets: kernel 3"),
+            (
+                json!({ "totals": { "packets": 4 }, "flows": [flow(1, 2), flow(2, 1)] }),
+                "/totals/packets: kernel 3",
+            ),
             (json!({ "totals": { "packets": 3 }, "flows": [flow(2, 1)] }), "qp 1: kernel"),
-            (json!({ "totals": { "packets": 3 }, "flows": [flow(1, 2), flow(3, 1)] }), "qp 3: not in the kernel"),
-            (json!({ "totals": { "packets": 3 }, "flows": [flow(1, 3), flow(2, 1)] }), "packets: kernel 2, expected 3"),
+            (
+                json!({ "totals": { "packets": 3 }, "flows": [flow(1, 2), flow(3, 1)] }),
+                "qp 3: not in the kernel",
+            ),
+            (
+                json!({ "totals": { "packets": 3 }, "flows": [flow(1, 3), flow(2, 1)] }),
+                "packets: kernel 2, expected 3",
+            ),
             (json!({ "totals": { "packets": 3.0 }, "flows": [] }), "2 entries, expected 0"),
         ] {
             let found = differences(&report, &other);

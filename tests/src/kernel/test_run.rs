@@ -58,7 +58,8 @@ pub fn tc(program: BorrowedFd<'_>, frame: &[u8], wire_len: u32, repeat: u32) -> 
 }
 
 fn run(program: BorrowedFd<'_>, frame: &[u8], repeat: u32, context: Option<&SkBuff>) -> io::Result<u32> {
-    let number = |value: usize| u32::try_from(value).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
+    let number =
+        |value: usize| u32::try_from(value).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
     let mut attr = TestRunAttr {
         prog_fd: program.as_raw_fd().cast_unsigned(),
         data_size_in: number(frame.len())?,
@@ -73,8 +74,7 @@ fn run(program: BorrowedFd<'_>, frame: &[u8], repeat: u32, context: Option<&SkBu
     // SAFETY: `attr` is a prefix of the kernel's `union bpf_attr`; the addresses in it are those of
     // `frame` and `context`, which live through the call, with their sizes. Nothing is written back
     // but into `attr`.
-    let done = unsafe {
-        libc::syscall(libc::SYS_bpf, BPF_PROG_TEST_RUN, &raw mut attr, size_of::<TestRunAttr>())
-    };
+    let done =
+        unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_TEST_RUN, &raw mut attr, size_of::<TestRunAttr>()) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(attr.retval) }
 }

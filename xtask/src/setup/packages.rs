@@ -5,12 +5,13 @@ use anyhow::{Context as _, Result, bail};
 use std::process::{Command, Stdio};
 
 /// A program the integration tests call, and the Debian package that has it.
-const TEST_TOOLS: [(&str, &str); 5] = [
+const TEST_TOOLS: [(&str, &str); 6] = [
     ("tshark", "tshark"),
     ("tcpdump", "tcpdump"),
     ("ip", "iproute2"),
     ("ethtool", "ethtool"),
     ("tmux", "tmux"),
+    ("qemu-aarch64", "qemu-user"),
 ];
 
 /// Installs the programs the integration tests call.

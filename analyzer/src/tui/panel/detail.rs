@@ -128,7 +128,8 @@ fn psn(name: &str, track: &PsnTrack) -> Vec<Line<'static>> {
     if found.is_empty() {
         return vec![entry(name, format!("in order, {expected}"))];
     }
-    let level = bad(track.gaps + track.repeats > 0, Level::Critical);
+    let repeated = bad(track.repeats > 0, Level::Warning);
+    let level = if track.gaps > 0 { Level::Critical } else { repeated };
     vec![styled(name, found.join(", "), level), entry("", format!("{expected}, first {}", track.first))]
 }
 

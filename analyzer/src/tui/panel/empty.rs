@@ -30,14 +30,12 @@ fn wrap(text: &Line<'_>, width: usize) -> Vec<Line<'static>> {
     }
     let indent = whole.chars().take_while(|c| *c == ' ').count();
     let mut lines = Vec::new();
-    let mut current = " ".repeat(indent);
-    for word in whole.split_whitespace() {
-        let full = current.chars().count() + 1 + word.chars().count() > width;
+    let mut current = String::new();
+    for word in whole.split_inclusive(' ') {
+        let full = current.chars().count() + word.trim_end().chars().count() > width;
         if full && !current.trim().is_empty() {
-            lines.push(Line::styled(std::mem::replace(&mut current, " ".repeat(indent + 2)), text.style));
-        }
-        if !current.trim().is_empty() {
-            current.push(' ');
+            let next = " ".repeat(indent + 2);
+            lines.push(Line::styled(std::mem::replace(&mut current, next), text.style));
         }
         current.push_str(word);
     }

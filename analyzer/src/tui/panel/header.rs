@@ -131,7 +131,7 @@ fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
         figure("lost", compact(total.missing as f64), Level::Critical),
         figure("RNR", compact(total.rnr as f64), Level::Warning),
         figure("NAK", compact((total.sequence_naks + total.other_naks) as f64), Level::Critical),
-        figure("repeats", compact(total.repeats as f64), Level::Critical),
+        figure("repeats", compact(total.repeats as f64), Level::Warning),
         figure("gaps", compact(total.gaps as f64), Level::Critical),
         figure("CE overall", units::ratio(total.ce_ratio()), Level::Warning),
         figure("CNPs", compact(total.cnp as f64), Level::Warning),
@@ -197,8 +197,7 @@ fn problem_part(problem: &Problem, app: &App, data: &Data, long: bool) -> Spans 
     let n = |n: u64| compact(n as f64);
     let (word, short, text) = match kind {
         Kind::Loss => {
-            let counts =
-                [(total.missing, "missing"), (total.repeats, "repeats"), (total.sequence_naks, "NAKs")];
+            let counts = [(total.missing, "missing"), (total.sequence_naks, "NAKs")];
             let mut found = counts.iter().filter(|(count, _)| *count > 0);
             let text: Vec<String> =
                 found.clone().map(|(count, what)| format!("{} {what}", n(*count))).collect();
@@ -206,6 +205,7 @@ fn problem_part(problem: &Problem, app: &App, data: &Data, long: bool) -> Spans 
         }
         Kind::Refused => ("NAK", n(total.other_naks), format!("{} requests refused", n(total.other_naks))),
         Kind::NotReady => ("RNR", n(total.rnr), format!("{} receiver not ready", n(total.rnr))),
+        Kind::Resent => ("RPT", n(total.repeats), format!("{} sent again", n(total.repeats))),
         Kind::Marked => {
             let ratio = if app.end.is_none() { data.model.ce_now() } else { total.ce_ratio() };
             let ratio = units::ratio(ratio);

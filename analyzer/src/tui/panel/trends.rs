@@ -40,7 +40,7 @@ const TRENDS: &[Trend] = &[
     ),
     trend("CNP/s", |p| p.per_second(|c| c.cnp), compact, Level::Warning),
     trend("missing/s", |p| p.per_second(|c| c.missing), compact, Level::Critical),
-    trend("repeats/s", |p| p.per_second(|c| c.repeats), compact, Level::Critical),
+    trend("repeats/s", |p| p.per_second(|c| c.repeats), compact, Level::Warning),
     trend("RNR NAK/s", |p| p.per_second(|c| c.rnr), compact, Level::Warning),
     trend("NAK/s", |p| p.per_second(|c| c.sequence_naks + c.other_naks), compact, Level::Critical),
 ];

@@ -1,0 +1,151 @@
+//! Two network namespaces of our own with a veth pair between them: frames go in at one end, and
+//! the live source watches the other.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use rocescope::feed::{Command, Update};
+use rocescope::host::hook::{HookChoice, XdpModeChoice};
+use rocescope::host::netns::NetNs;
+use rocescope::host::veth::{VethEnd, create_pair};
+use rocescope::live::{self, Config, Programs, Running};
+use rocescope::sample::Sample;
+
+/// Name of the end that is watched.
+pub const WATCHED: &str = "watched";
+/// Name of the end that frames are sent from.
+pub const SENDING: &str = "sending";
+/// How long to wait for frames that should have arrived at once.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The pair.
+#[derive(Debug)]
+pub struct Wire {
+    watched: NetNs,
+    sending: NetNs,
+    index: u32,
+}
+
+impl Wire {
+    /// A new pair with nothing else on it.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn new(mtu: u32) -> Result<Self> {
+        let (watched, sending) = (NetNs::anonymous()?, NetNs::anonymous()?);
+        let end = |netns, name| VethEnd { netns, name, mac: None };
+        let (_, index) = create_pair(end(&watched, WATCHED), end(&sending, SENDING), mtu, 1)?;
+        Ok(Self { watched, sending, index })
+    }
+
+    /// Starts the live source on the watched end.
+    ///
+    /// # Errors
+    /// The source's.
+    pub fn watch(&self, hook: HookChoice, xdp_mode: XdpModeChoice) -> Result<Running> {
+        live::start(Config {
+            interfaces: vec![WATCHED.to_owned()],
+            netns: Some(self.watched.try_clone()?),
+            hook,
+            xdp_mode,
+            promiscuous: true,
+            max_flows: 256,
+            idle: None,
+            interval: Duration::from_millis(20),
+            samples: true,
+            filter: None,
+            duration: None,
+            events: true,
+            events_to_view: false,
+            log_level: 0,
+        })
+    }
+
+    /// Attaches the program that tags what leaves the sending end. It stays as long as `programs`.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn tag(&self, programs: &mut Programs) -> Result<()> {
+        let tagger = programs.tc("rocescope_test_tag")?;
+        self.sending.run(|| tagger.attach(SENDING, aya::programs::TcAttachType::Egress))??;
+        Ok(())
+    }
+
+    /// Sends frames from the sending end, as they are.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn send(&self, frames: &[Vec<u8>]) -> Result<()> {
+        self.sending.run(|| send(self.index, frames))?
+    }
+}
+
+/// Waits until the source has counted `packets` packets, stops it and gives its last sample.
+///
+/// # Errors
+/// The source's, and when the packets do not come.
+pub fn take(running: Running, packets: u64) -> Result<Sample> {
+    let start = Instant::now();
+    let mut last = None;
+    let mut stopping = false;
+    loop {
+        let update = running.feed.updates.recv_timeout(PATIENCE).context("the live source is silent")?;
+        match update {
+            Update::Sample(sample) => {
+                let counted: u64 = sample.flows.iter().map(|flow| flow.stats.packets).sum();
+                last = Some(*sample);
+                if !stopping && (counted >= packets || start.elapsed() > PATIENCE) {
+                    stopping = true;
+                    running.feed.commands.send(Command::Stop)?;
+                }
+            }
+            Update::Ended(result) => {
+                result?;
+                break;
+            }
+            _ => {}
+        }
+    }
+    drop(running.feed);
+    running.thread.join().map_err(|_| anyhow!("the live source panicked"))?;
+    let sample = last.context("the live source ended without a sample")?;
+    let counted: u64 = sample.flows.iter().map(|flow| flow.stats.packets).sum();
+    ensure!(counted == packets, "{counted} packets were counted, {packets} sent");
+    Ok(sample)
+}
+
+fn send(interface: u32, frames: &[Vec<u8>]) -> Result<()> {
+    use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+    // SAFETY: the call takes numbers alone.
+    let socket = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if socket < 0 {
+        return Err(io::Error::last_os_error()).context("no packet socket");
+    }
+    // SAFETY: the descriptor is new and belongs to nobody else.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    // SAFETY: an address is integers, which may be zero.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_ifindex = interface.cast_signed();
+    for frame in frames {
+        // SAFETY: `frame` and `address` live through the call, with these sizes.
+        let sent = unsafe {
+            libc::sendto(
+                socket.as_raw_fd(),
+                frame.as_ptr().cast(),
+                frame.len(),
+                0,
+                (&raw const address).cast(),
+                size_of::<libc::sockaddr_ll>() as u32,
+            )
+        };
+        if sent < 0 {
+            return Err(io::Error::last_os_error()).context("a frame was not sent");
+        }
+        if sent.cast_unsigned() != frame.len() {
+            bail!("{sent} bytes of {} were sent", frame.len());
+        }
+    }
+    Ok(())
+}
