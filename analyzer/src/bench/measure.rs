@@ -194,7 +194,12 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> 
                         continue;
                     }
                 };
-                figures.push(Some(set.measure(hook, case)?));
+                match set.measure(hook, case) {
+                    Ok(figure) => figures.push(Some(figure)),
+                    // A signal breaks off the test run as well.
+                    Err(_) if interrupt.is_set() => return Ok(measured),
+                    Err(error) => return Err(error),
+                }
             }
             if let Some(set) = &filled {
                 reads.push(read(set)?);
