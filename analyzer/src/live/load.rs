@@ -55,6 +55,10 @@ pub mod names {
 }
 
 /// What is decided before loading.
+#[cfg_attr(
+    feature = "test-clock",
+    expect(clippy::struct_excessive_bools, reason = "independent facts and switches")
+)]
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
     /// Size of the flow table.

@@ -168,6 +168,8 @@ unsafe fn words<T: Copy>(from: *mut u64) -> T {
 
 const _: () = {
     assert!(
-        size_of::<FlowKey>() % 8 == 0 && size_of::<FlowStats>() % 8 == 0 && size_of::<FlowSlot>() % 8 == 0
+        size_of::<FlowKey>().is_multiple_of(8)
+            && size_of::<FlowStats>().is_multiple_of(8)
+            && size_of::<FlowSlot>().is_multiple_of(8)
     );
 };
