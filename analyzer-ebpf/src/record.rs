@@ -54,11 +54,12 @@ pub(crate) fn tc(ctx: &TcContext, egress: bool) {
     let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: len, tag };
     let Some(packet) = Linear::new(ctx.data(), ctx.data_end()) else { return };
     let headers = |headers: &mut emit::Headers| emit::load(ctx, headers);
-    if packet.len() < ENOUGH && packet.len() < skb_len as usize {
-        if let Some(copied) = Copied::of(ctx) {
-            count(ctx, &copied, meta, ifindex, egress, headers);
-            return;
-        }
+    if packet.len() < ENOUGH
+        && packet.len() < skb_len as usize
+        && let Some(copied) = Copied::of(ctx)
+    {
+        count(ctx, &copied, meta, ifindex, egress, headers);
+        return;
     }
     count(ctx, &packet, meta, ifindex, egress, headers);
 }
@@ -190,6 +191,10 @@ unsafe fn same(one: *const FlowKey, other: *const FlowKey) -> bool {
 
 /// Counts a packet under an overflow key.
 #[inline(always)]
+#[expect(
+    clippy::needless_borrows_for_generic_args,
+    reason = "by value each call would put another copy of the key on the stack"
+)]
 fn extra(key: ExtraKey, frame: &Frame, counters: &mut LinkCounters) {
     if EXTRA.get_ptr_mut(&key).is_none() {
         let _exists_or_full = EXTRA.insert(&key, ExtraValue { packets: 0, bytes: 0 }, NOEXIST);

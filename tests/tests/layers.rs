@@ -218,11 +218,19 @@ fn compare_frames(name: &str, plain: &Plain, rows: &[tshark::Row], found: &mut V
             }
             (Err(Reason::Truncated), Content::Truncated) => {}
             (Err(reason), Content::Other) if reason != Reason::Truncated => {}
+            // tshark reads nothing of a UDP header that is cut; its ports may be there all the same.
+            (Err(Reason::Truncated), Content::Other) if ends_within_udp_to_roce(bytes) => {}
             (ours, theirs) => {
                 found.push(format!("{name} frame {number}: rocescope {ours:?}, tshark {theirs:?}"));
             }
         }
     }
+}
+
+/// Whether a frame ends within a UDP header, behind a destination port that says RoCEv2.
+fn ends_within_udp_to_roce(bytes: &[u8]) -> bool {
+    let ports = |have: usize| bytes.len().checked_sub(have).and_then(|at| bytes.get(at + 2..at + 4));
+    (4..8).any(|have| ports(have) == Some(&4791u16.to_be_bytes()[..]))
 }
 
 #[test]
