@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`app`] | the state, and what keys and updates do to it |
 //! | [`key`] | the table of keys, which is the help too |
-//! | [`column`] | the table of columns of the queue pairs |
+//! | [`mod@column`] | the table of columns of the queue pairs |
 //! | [`layout`] | where things are |
 //! | [`log`] | the list of events |
 //! | `panel` | one function per part of the screen |
