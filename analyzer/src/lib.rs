@@ -8,7 +8,9 @@ pub mod cli;
 pub mod demo;
 pub mod drive;
 pub mod feed;
+pub mod figures;
 pub mod filter;
+pub mod findings;
 #[cfg(target_os = "linux")]
 pub mod host;
 #[cfg(feature = "live")]

@@ -11,6 +11,8 @@ use rocescope_common::account::{FlowKey, FlowStats};
 use rocescope_common::wire::Reason;
 use rocescope_common::wire::frame::Addr;
 
+use crate::figures::Figures;
+
 /// Where the figures come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceKind {
@@ -58,6 +60,8 @@ pub struct Sample {
     pub capture_drops: Option<u64>,
     /// Packets that the interfaces dropped on receipt meanwhile.
     pub interface_drops: Option<u64>,
+    /// Figures beyond counters.
+    pub figures: Figures,
 }
 
 /// One link.

@@ -336,6 +336,7 @@ impl Source {
             events_dropped: Some(events_dropped),
             capture_drops: None,
             interface_drops: self.interface_drops(),
+            figures: crate::figures::Figures::default(),
         })
     }
 

@@ -1,5 +1,6 @@
 //! From a sample to a report: sums, order, links.
 
+use crate::findings;
 use crate::report::{
     Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source, Totals, Window, entropy,
     flow, imbalance,
@@ -9,12 +10,12 @@ use crate::sample::{FlowSample, LinkSample, Sample, address};
 impl Report {
     /// The report of everything counted up to `sample`.
     ///
-    /// Devices and findings are left empty: they come from elsewhere. The same counts give the same
-    /// report, whatever the order of the sample's flows.
+    /// Devices are left empty: they come from elsewhere. The same counts give the same report,
+    /// whatever the order of the sample's flows.
     #[must_use]
     pub fn build(sample: &Sample, options: &Options) -> Self {
         let sums = sums(sample);
-        Self {
+        let mut report = Self {
             schema: SCHEMA,
             source: Source { kind: sample.kind.into(), inputs: sample.inputs.clone() },
             window: Window {
@@ -28,7 +29,10 @@ impl Report {
             imbalance: imbalances(sample, &sums, options),
             devices: Vec::new(),
             findings: Vec::new(),
-        }
+        };
+        report.findings =
+            findings::check(&findings::Input { sample, report: &report, limits: &options.limits });
+        report
     }
 }
 

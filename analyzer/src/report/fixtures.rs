@@ -104,6 +104,7 @@ pub(super) fn sample(links: Vec<LinkSample>, flows: Vec<(FlowKey, FlowStats)>) -
         events_dropped: None,
         capture_drops: None,
         interface_drops: None,
+        figures: crate::figures::Figures::default(),
     }
 }
 

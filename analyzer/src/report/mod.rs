@@ -22,6 +22,7 @@ use std::net::IpAddr;
 use rocescope_common::wire::Reason;
 use serde::{Serialize, Serializer};
 
+use crate::findings::Limits;
 use crate::sample::{Direction, SourceKind};
 
 pub use build::compare_links as imbalance;
@@ -34,12 +35,14 @@ pub const SCHEMA: &str = "rocescope.report/1";
 pub const MAX_PORTS: usize = 16;
 
 /// What the user chose about the report.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
     /// Names of links that share a load, one list per `--group`.
     pub groups: Vec<Vec<String>>,
     /// Compare all links of one direction too: live runs with two or more interfaces.
     pub imbalance_all_links: bool,
+    /// From where on something is a finding.
+    pub limits: Limits,
 }
 
 /// A whole report.
@@ -396,7 +399,7 @@ pub struct Device {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "every field is described in report::fields")]
 pub struct Finding {
-    pub id: String,
+    pub id: &'static str,
     pub severity: Severity,
     pub title: String,
     pub evidence: BTreeMap<String, serde_json::Value>,
@@ -426,6 +429,20 @@ pub struct FlowId {
     pub src: IpAddr,
     pub dst: IpAddr,
     pub dest_qp: u32,
+}
+
+impl FlowId {
+    /// The id of a flow.
+    #[must_use]
+    pub fn of(flow: &Flow) -> Self {
+        Self {
+            link: flow.link.clone(),
+            direction: flow.direction,
+            src: flow.src,
+            dst: flow.dst,
+            dest_qp: flow.dest_qp,
+        }
+    }
 }
 
 /// The name of a direction in the report.

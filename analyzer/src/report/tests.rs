@@ -310,7 +310,8 @@ fn imbalance_counts_idle_links() {
     let group = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let groups = vec![group(&["up1", "up0", "up2", "nowhere"]), group(&["host", "up2"]), group(&["up0"])];
     assert_eq!(unknown_names(&sample, &groups), ["nowhere"]);
-    let found = Report::build(&sample, &Options { groups, imbalance_all_links: false }).imbalance;
+    let found = Report::build(&sample, &Options { groups, imbalance_all_links: false, ..Options::default() })
+        .imbalance;
     assert_eq!(found.len(), 2, "one link compares with nothing");
     assert_eq!(found[0].links, ["up0", "up1", "up2"]);
     close(found[0].max_over_mean, 300.0 * 3.0 / 400.0);
@@ -321,7 +322,11 @@ fn imbalance_counts_idle_links() {
 
 #[test]
 fn imbalance_keeps_directions_apart() {
-    let options = Options { groups: vec![vec!["eth1".into(), "eth0".into()]], imbalance_all_links: true };
+    let options = Options {
+        groups: vec![vec!["eth1".into(), "eth0".into()]],
+        imbalance_all_links: true,
+        ..Options::default()
+    };
     let found = Report::build(&everything(), &options).imbalance;
     let directions: Vec<_> = found.iter().map(|one| one.direction).collect();
     assert_eq!(directions, [Some(Direction::Ingress), Some(Direction::Egress)], "the group is the same");
@@ -331,7 +336,7 @@ fn imbalance_keeps_directions_apart() {
 
 #[test]
 fn json_on_one_line_and_on_many() {
-    let options = Options { groups: Vec::new(), imbalance_all_links: true };
+    let options = Options { groups: Vec::new(), imbalance_all_links: true, ..Options::default() };
     let report = Report::build(&everything(), &options);
     let (mut line, mut pretty) = (Vec::new(), Vec::new());
     json::write_line(&report, &mut line).unwrap();

@@ -249,6 +249,7 @@ impl Machine {
             events_dropped: Some(counters.events_dropped),
             capture_drops: None,
             interface_drops: None,
+            figures: rocescope::figures::Figures::default(),
         })
     }
 }

@@ -34,7 +34,7 @@ fn full() -> Report {
         qps: vec![serde_json::json!({ "lqpn": 280 })],
     });
     report.findings.push(Finding {
-        id: "gaps".into(),
+        id: "gaps",
         severity: Severity::Warning,
         title: "Packets are lost".into(),
         evidence: [("gaps".to_owned(), 37.into())].into(),
