@@ -1,6 +1,7 @@
 //! The command line.
 
 mod args;
+mod explain;
 #[cfg(feature = "live")]
 mod live;
 
@@ -11,8 +12,11 @@ use anyhow::Result;
 use clap::Parser as _;
 use clap::error::ErrorKind;
 
-pub use args::{Args, AttachArgs, DemoArgs, LiveArgs, Output, ReplayArgs, SpeedArg, Verb, ViewArgs};
+pub use args::{
+    Args, AttachArgs, DemoArgs, ExplainArgs, LiveArgs, Output, ReplayArgs, SpeedArg, Verb, ViewArgs,
+};
 
+use crate::config::Config;
 use crate::drive::{self, Format, Interrupt};
 use crate::replay::{self, Emit};
 use crate::report;
@@ -27,6 +31,8 @@ pub fn main() -> ExitCode {
     };
     let result = match args.verb {
         Verb::Replay(args) => self::replay(args),
+        Verb::Explain(args) => return explain::explain(args.id.as_deref()),
+        Verb::Config => drive::page(&crate::config::template()),
         #[cfg(feature = "live")]
         Verb::Live(args) => live::live(args),
         #[cfg(feature = "live")]
@@ -60,8 +66,15 @@ fn output(view: &ViewArgs) -> Output {
 }
 
 /// Options of the report, as given.
-fn report_options(view: &ViewArgs) -> report::Options {
-    report::Options { groups: view.group.clone(), ..report::Options::default() }
+fn report_options(view: &ViewArgs) -> Result<report::Options> {
+    let config = Config::load(view.config.as_deref())?;
+    Ok(report::Options {
+        groups: view.group.clone(),
+        ecmp: view.ecmp,
+        rails: view.rail.clone(),
+        limits: config.findings,
+        ..report::Options::default()
+    })
 }
 
 /// The format of a report that is printed.
@@ -75,7 +88,7 @@ fn format(output: Output) -> Format {
 
 fn replay(args: ReplayArgs) -> Result<()> {
     let output = output(&args.view);
-    let options = report_options(&args.view);
+    let options = report_options(&args.view)?;
     let interval = args.view.interval;
     let stream = args.files.iter().any(|file| file.as_os_str() == "-");
     let speed = args.speed.map_or_else(

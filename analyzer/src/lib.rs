@@ -5,6 +5,7 @@
 
 pub mod capture;
 pub mod cli;
+pub mod config;
 pub mod demo;
 pub mod drive;
 pub mod feed;

@@ -30,6 +30,10 @@ pub enum Verb {
     Replay(ReplayArgs),
     /// Build network namespaces, send bundled RoCE traffic through them and show it live
     Demo(DemoArgs),
+    /// Say what a finding means, how it is computed and what to do; without ID, list them
+    Explain(ExplainArgs),
+    /// Print a configuration file with every setting, its default and its reason
+    Config,
 }
 
 const LIVE_EXAMPLES: &str = "\
@@ -143,12 +147,29 @@ pub struct ViewArgs {
     /// Links that share a load, to be compared; repeatable
     #[arg(long, value_name = "LINK,LINK", value_parser = parse_group)]
     pub group: Vec<Vec<String>>,
+    /// What hashing over N equal uplinks would make of these flows
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1024))]
+    pub ecmp: Option<u32>,
+    /// The rail that an interface belongs to; repeatable
+    #[arg(long, value_name = "IFACE=NAME", value_parser = parse_rail)]
+    pub rail: Vec<(String, String)>,
     /// Flows at a time, at most
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub max_flows: Option<usize>,
+    /// Configuration file [default: ~/.config/rocescope/config.toml, where it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Retire flows that are idle for longer; their sums stay in the report
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub idle: Option<Duration>,
+}
+
+/// Options of `explain`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct ExplainArgs {
+    /// Id of a finding (loss.before_tap), or a family of them (loss)
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
 }
 
 /// `--output`.
@@ -203,6 +224,15 @@ fn parse_group(text: &str) -> Result<Vec<String>, String> {
         return Err("names two links or more, with commas between".into());
     }
     Ok(names)
+}
+
+fn parse_rail(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((interface, name)) if !interface.is_empty() && !name.is_empty() => {
+            Ok((interface.into(), name.into()))
+        }
+        _ => Err("write IFACE=NAME, such as eth2=rail0".into()),
+    }
 }
 
 fn parse_tap(text: &str) -> Result<TapFiles, String> {
@@ -272,6 +302,9 @@ mod tests {
             &["x", "--interval", "0"],
             &["x", "--group", "one"],
             &["x", "--tap", "l"],
+            &["x", "--ecmp", "1"],
+            &["x", "--rail", "eth0"],
+            &["x", "--rail", "=r"],
             &["x", "--tap", "=f"],
             &["x", "--tap", "l=a,,b"],
             &["x", "--max-flows", "0"],

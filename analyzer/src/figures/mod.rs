@@ -4,8 +4,12 @@
 //! plain result that goes into the [`Sample`](crate::sample::Sample). A figure that a source cannot
 //! collect is `None` there.
 
+pub mod marking;
+
 use rocescope_common::account::{FlowKey, FlowStats, Outcome};
 use rocescope_common::wire::Frame;
+
+use marking::{ByDscp, Marking};
 
 /// One RoCE packet that was counted, as collectors see it.
 #[derive(Clone, Copy, Debug)]
@@ -35,18 +39,22 @@ pub struct Options {}
 
 /// Collects every figure of a replay.
 #[derive(Debug)]
-pub struct Collector {}
+pub struct Collector {
+    marking: Marking,
+}
 
 impl Collector {
     /// Nothing seen yet.
     #[must_use]
     pub fn new(_options: &Options) -> Self {
-        Self {}
+        Self { marking: Marking::default() }
     }
 
     /// Takes in one packet.
     #[inline]
-    pub fn packet(&mut self, _packet: &Packet<'_>) {}
+    pub fn packet(&mut self, packet: &Packet<'_>) {
+        self.marking.packet(packet);
+    }
 
     /// The flow of a slot was retired; the slot will be used again.
     pub fn retired(&mut self, _slot: u32) {}
@@ -54,10 +62,13 @@ impl Collector {
     /// What is known so far.
     #[must_use]
     pub fn figures(&self) -> Figures {
-        Figures {}
+        Figures { marking: Some(self.marking.links().to_vec()) }
     }
 }
 
 /// The figures at a moment. What a source cannot collect is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Figures {}
+pub struct Figures {
+    /// Packets by DSCP, by link; links at the end that have none may be missing.
+    pub marking: Option<Vec<ByDscp>>,
+}

@@ -6,8 +6,14 @@
 //! when someone should look, not whenever a counter is not zero: a false alarm at three in the
 //! morning costs more trust than ten findings earn.
 
+mod balance;
+#[cfg(test)]
+mod balance_tests;
 mod catalog;
 mod raise;
+mod settings;
+#[cfg(test)]
+mod settings_tests;
 #[cfg(test)]
 mod tests;
 mod tool;
@@ -36,6 +42,12 @@ pub struct Input<'a> {
 #[serde(default, deny_unknown_fields)]
 #[expect(missing_docs, reason = "each family describes its own")]
 pub struct Limits {
+    pub entropy: balance::EntropyLimits,
+    pub isolation: settings::IsolationLimits,
+    pub links: balance::LinksLimits,
+    pub mtu: settings::MtuLimits,
+    pub qos: settings::QosLimits,
+    pub rocev1: settings::Rocev1Limits,
     pub tool: tool::Limits,
 }
 
@@ -43,7 +55,9 @@ pub struct Limits {
 #[must_use]
 pub fn check(input: &Input<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    tool::check(input, &mut found);
+    for check in [balance::check, settings::check, tool::check] {
+        check(input, &mut found);
+    }
     // Stable: within a family the order says which is the worst.
     found.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.id.cmp(b.id)));
     found

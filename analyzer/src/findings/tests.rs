@@ -1,8 +1,36 @@
 //! What holds for all findings.
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 
 use super::*;
+use crate::report::Severity;
+use crate::report::{Options, fixtures};
+
+/// The findings about a sample.
+pub(super) fn found(sample: &Sample, options: &Options) -> Vec<Finding> {
+    Report::build(sample, options).findings
+}
+
+/// Severity of the finding with this id, if there is one.
+pub(super) fn severity(sample: &Sample, id: &str) -> Option<Severity> {
+    found(sample, &Options::default()).into_iter().find(|f| f.id == id).map(|f| f.severity)
+}
+
+#[test]
+fn what_was_lost_is_said_as_badly_as_it_is() {
+    let mut sample = fixtures::sample(
+        vec![fixtures::link("eth0", None)],
+        vec![(fixtures::key(0, "10.0.0.1", "10.0.0.2", 17), fixtures::stats(50_000, 10_000, 10_000_000))],
+    );
+    assert_eq!(severity(&sample, "tool.lost"), None);
+    sample.events_dropped = Some(3);
+    assert_eq!(severity(&sample, "tool.lost"), Some(Severity::Info), "counts are exact");
+    sample.capture_drops = Some(5);
+    assert_eq!(severity(&sample, "tool.lost"), Some(Severity::Warning));
+    sample.capture_drops = Some(11);
+    assert_eq!(severity(&sample, "tool.lost"), Some(Severity::Critical), "more than one in a thousand");
+}
 
 #[test]
 fn ids_are_unique_and_texts_complete() {
@@ -22,9 +50,10 @@ fn documented_limits_are_the_defaults() {
     let mut tables: std::collections::BTreeMap<&str, String> = std::collections::BTreeMap::new();
     for limit in limits() {
         let (family, name) = limit.name.split_once('.').unwrap();
-        tables.entry(family).or_default().push_str(&format!("{name} = {}\n", limit.default));
+        let table = tables.entry(family).or_insert_with(|| format!("[{family}]\n"));
+        writeln!(table, "{name} = {}", limit.default).unwrap();
     }
-    let text: String = tables.iter().map(|(family, fields)| format!("[{family}]\n{fields}")).collect();
+    let text: String = tables.into_values().collect();
     let documented: Limits = toml::from_str(&text).unwrap();
     assert_eq!(documented, Limits::default());
     let fields = format!("{:?}", Limits::default()).matches(": ").count();

@@ -6,7 +6,7 @@ use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::{Finding, Severity};
 
 /// Kinds of this family.
-pub const ENTRIES: &[Entry] = &[LOST];
+pub(super) const ENTRIES: &[Entry] = &[LOST];
 const LOST: Entry = Entry {
     id: "tool.lost",
     title: "Packets passed that rocescope did not count in full",
@@ -20,7 +20,7 @@ const LOST: Entry = Entry {
 };
 
 /// Thresholds of this family.
-pub const LIMITS: &[LimitMeta] = &[LimitMeta {
+pub(super) const LIMITS: &[LimitMeta] = &[LimitMeta {
     name: "tool.lost_ratio",
     default: "0.001",
     meaning: "share of frames missed from which the finding is critical",
@@ -30,8 +30,8 @@ pub const LIMITS: &[LimitMeta] = &[LimitMeta {
 /// Thresholds of this family.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[expect(missing_docs, reason = "described in LIMITS")]
 pub struct Limits {
+    /// See [`LIMITS`].
     pub lost_ratio: f64,
 }
 

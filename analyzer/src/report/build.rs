@@ -1,9 +1,10 @@
 //! From a sample to a report: sums, order, links.
 
+use crate::figures::marking::{ByDscp, Marked};
 use crate::findings;
 use crate::report::{
-    Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source, Totals, Window, entropy,
-    flow, imbalance,
+    Dscp, Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source, Totals, Window, ecmp,
+    entropy, flow, imbalance,
 };
 use crate::sample::{FlowSample, LinkSample, Sample, address};
 
@@ -27,6 +28,8 @@ impl Report {
             entropy: entropy::entropy(sample),
             links: links(sample, &sums),
             imbalance: imbalances(sample, &sums, options),
+            rails: imbalance::rails(&loads(sample, &sums), options),
+            ecmp: ecmp::ecmp(sample, options),
             devices: Vec::new(),
             findings: Vec::new(),
         };
@@ -124,14 +127,30 @@ fn flows(sample: &Sample) -> Vec<Flow> {
 }
 
 fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
-    let links = sample.links.iter().zip(sums);
+    let links = (0..).zip(sample.links.iter().zip(sums));
     links
-        .map(|(link, sum)| Link {
+        .map(|(index, (link, sum))| Link {
             name: link.name.clone(),
             direction: link.direction,
             packets: sum.packets,
             bytes: sum.bytes,
             ce_ratio: sum.ecn_data.ce_ratio(),
+            skipped_bytes: link.skipped.iter().map(|counter| counter.bytes).sum(),
+            dscp: sample.figures.marking.as_deref().map(|links| dscp(links.get::<usize>(index))),
+        })
+        .collect()
+}
+
+fn dscp(link: Option<&ByDscp>) -> Vec<Dscp> {
+    let marked = (0..).zip(link.into_iter().flatten());
+    marked
+        .filter(|(_, marked)| marked.data_packets + marked.ack_packets + marked.cnp_packets > 0)
+        .map(|(dscp, &Marked { data_packets, data_bytes, ack_packets, cnp_packets })| Dscp {
+            dscp,
+            data_packets,
+            data_bytes,
+            ack_packets,
+            cnp_packets,
         })
         .collect()
 }
@@ -143,11 +162,14 @@ pub fn compare_links(sample: &Sample, options: &Options) -> Vec<Imbalance> {
 }
 
 fn imbalances(sample: &Sample, sums: &[LinkSum], options: &Options) -> Vec<Imbalance> {
-    let loads: Vec<imbalance::Load<'_>> = sample
-        .links
-        .iter()
-        .zip(sums)
-        .map(|(link, sum)| imbalance::Load { name: &link.name, direction: link.direction, bytes: sum.bytes })
-        .collect();
-    imbalance::imbalances(&loads, options)
+    imbalance::imbalances(&loads(sample, sums), options)
+}
+
+fn loads<'a>(sample: &'a Sample, sums: &[LinkSum]) -> Vec<imbalance::Load<'a>> {
+    let load = |(link, sum): (&'a LinkSample, &LinkSum)| imbalance::Load {
+        name: &link.name,
+        direction: link.direction,
+        bytes: sum.bytes,
+    };
+    sample.links.iter().zip(sums).map(load).collect()
 }

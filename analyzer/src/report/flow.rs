@@ -40,6 +40,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
             .into_iter()
             .filter_map(|(bit, name)| (stats.mixed & bit != 0).then_some(name))
             .collect(),
+        path_mtu: (stats.mtu != 0).then_some(stats.mtu),
         packets: stats.packets,
         bytes: stats.bytes,
         inner_bytes: (stats.encap != 0 || stats.mixed & Mixed::ENCAPSULATION != 0)

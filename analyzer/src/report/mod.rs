@@ -5,10 +5,11 @@
 //! in [`fields`], which also makes docs/metrics.md. What is not known is `None` and becomes null.
 
 mod build;
+mod ecmp;
 mod entropy;
 pub mod fields;
 #[cfg(test)]
-mod fixtures;
+pub(crate) mod fixtures;
 mod flow;
 mod imbalance;
 pub mod json;
@@ -26,7 +27,8 @@ use crate::findings::Limits;
 use crate::sample::{Direction, SourceKind};
 
 pub use build::compare_links as imbalance;
-pub use entropy::entropy;
+pub use ecmp::{Case, Ecmp, Set};
+pub use entropy::{QpSpread, entropy};
 pub use imbalance::unknown_names;
 
 /// Name and version of the schema.
@@ -41,6 +43,10 @@ pub struct Options {
     pub groups: Vec<Vec<String>>,
     /// Compare all links of one direction too: live runs with two or more interfaces.
     pub imbalance_all_links: bool,
+    /// Number of equal uplinks to hash the flows over, at least 2.
+    pub ecmp: Option<u32>,
+    /// Rails: a link and the name of its rail, one for each `--rail`.
+    pub rails: Vec<(String, String)>,
     /// From where on something is a finding.
     pub limits: Limits,
 }
@@ -58,6 +64,8 @@ pub struct Report {
     pub entropy: Entropy,
     pub links: Vec<Link>,
     pub imbalance: Vec<Imbalance>,
+    pub rails: Vec<Rails>,
+    pub ecmp: Option<Ecmp>,
     pub devices: Vec<Device>,
     pub findings: Vec<Finding>,
 }
@@ -238,6 +246,7 @@ pub struct Flow {
     pub dscp: Option<u8>,
     pub encapsulation: Option<String>,
     pub mixed: Vec<&'static str>,
+    pub path_mtu: Option<u32>,
     pub packets: u64,
     pub bytes: u64,
     pub inner_bytes: Option<u64>,
@@ -371,6 +380,19 @@ pub struct Link {
     pub packets: u64,
     pub bytes: u64,
     pub ce_ratio: Option<f64>,
+    pub skipped_bytes: u64,
+    pub dscp: Option<Vec<Dscp>>,
+}
+
+/// RoCEv2 packets of one link with one DSCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Dscp {
+    pub dscp: u8,
+    pub data_packets: u64,
+    pub data_bytes: u64,
+    pub ack_packets: u64,
+    pub cnp_packets: u64,
 }
 
 /// How evenly bytes spread over links that share a load.
@@ -382,6 +404,26 @@ pub struct Imbalance {
     pub direction: Option<Direction>,
     pub max_over_mean: Option<f64>,
     pub jain: Option<f64>,
+}
+
+/// The rails of one direction, and how evenly bytes spread over them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Rails {
+    #[serde(serialize_with = "direction")]
+    pub direction: Option<Direction>,
+    pub rails: Vec<Rail>,
+    pub max_over_mean: Option<f64>,
+    pub jain: Option<f64>,
+}
+
+/// The links of one rail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Rail {
+    pub name: String,
+    pub links: Vec<String>,
+    pub bytes: u64,
 }
 
 /// What a device itself counted. Never added to totals or flows.

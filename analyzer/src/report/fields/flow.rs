@@ -24,6 +24,8 @@ pub const FLOW: &[FieldMeta] = fields! {
         `vxlan-gpe`, `geneve`, `gre`, `erspan1`, `erspan2`, `erspan3`, `mpls`, `ipip`." or null "none";
     "flows[].mixed[]", "text": "Properties that a later packet did not share with the first: `vlan`, `inner_vlan`, \
         `pcp`, `dscp`, `encapsulation`, `roce_version`.";
+    "flows[].path_mtu", "bytes": "Path MTU in use: payload of the latest SEND or WRITE, FIRST or MIDDLE packet, which carry exactly \
+        that." or null "no message of several packets was seen";
     "flows[].packets", "packets": "Packets of every kind.";
     "flows[].bytes", "bytes": "Outer frames on the wire without FCS.";
     "flows[].inner_bytes", "bytes": "Of encapsulated packets: 14 + length of the inner IP packet."

@@ -56,12 +56,43 @@ pub const RUN: &[FieldMeta] = fields! {
     "links[].bytes", "bytes": "Their outer frames.";
     "links[].ce_ratio", "ratio": "As `flows[].ce_ratio`, over flows and retired flows of the link."
         or null "no data packet is ECN-capable";
+    "links[].skipped_bytes", "bytes": "Frames that are not counted as RoCE.";
+    "links[].dscp[]", "object": "RoCEv2 packets by the DSCP of the (inner) IP header; only those seen."
+        or null "not collected (live)";
+    "links[].dscp[].dscp", "0–63": "A DSCP.";
+    "links[].dscp[].data_packets", "packets": "Packets other than CNP and ACKNOWLEDGE with it.";
+    "links[].dscp[].data_bytes", "bytes": "Their outer frames.";
+    "links[].dscp[].ack_packets", "packets": "ACKNOWLEDGE packets with it.";
+    "links[].dscp[].cnp_packets", "packets": "Congestion notification packets with it.";
     "imbalance[].links[]", "text": "Links of one direction that share a load, idle ones included.";
     "imbalance[].direction", "text": "Their direction." or null "replay";
     "imbalance[].max_over_mean", "ratio": "Bytes of the busiest link over the mean: 1 is even, the number of links \
         is the worst." or null "all are idle";
     "imbalance[].jain", "ratio": "Jain's index (Σx)² / (n·Σx²) over bytes: 1 is even, 1/n the worst."
         or null "all are idle";
+    "rails[].direction", "text": "`ingress` or `egress`; only with `--rail`." or null "replay";
+    "rails[].rails[].name", "text": "A rail, as `--rail` names it.";
+    "rails[].rails[].links[]", "text": "Its links.";
+    "rails[].rails[].bytes", "bytes": "Bytes of outer RoCE frames on them.";
+    "rails[].max_over_mean", "ratio": "As `imbalance[].max_over_mean`, over rails." or null "all are idle";
+    "rails[].jain", "ratio": "As `imbalance[].jain`, over rails." or null "all are idle";
+    "ecmp", "object": "What hashing 5-tuples over equal uplinks would make of these flows: a model, for the hash and the seed of \
+        a real switch are not known." or null "`--ecmp` was not given";
+    "ecmp.uplinks", "links": "Equal uplinks, from `--ecmp`.";
+    "ecmp.seeds", "number": "Hash seeds that were tried.";
+    "ecmp.sets[].of", "text": "Flows that compete for the uplinks: those of a direction; in a capture taken at one host what \
+        it sent, and what was sent to it; else all.";
+    "ecmp.sets[].direction", "text": "`ingress` or `egress`." or null "replay";
+    "ecmp.sets[].five_tuples", "tuples": "Different 5-tuples among them.";
+    "ecmp.sets[].bytes", "bytes": "Their bytes, each 5-tuple on the link that saw most of it.";
+    "ecmp.sets[].heavy", "tuples": "The fewest 5-tuples that carry four fifths of the bytes.";
+    "ecmp.sets[].expected_collisions", "tuples": "How many heavy 5-tuples land, on average over hash functions, on an \
+        uplink that has one already: h − N·(1 − (1 − 1/N)^h).";
+    "ecmp.sets[].cases[].case", "text": "`as_seen`; `port_per_qp`: each queue pair with a source port of its own; `qps_2`, `qps_4`, \
+        `qps_8`: every 5-tuple split evenly over so many queue pairs with ports of their own.";
+    "ecmp.sets[].cases[].five_tuples", "tuples": "5-tuples in this case.";
+    "ecmp.sets[].cases[].max_over_mean_p50", "ratio": "Bytes of the busiest uplink over the mean, median over the seeds.";
+    "ecmp.sets[].cases[].max_over_mean_p95", "ratio": "The same, 95th percentile: one fabric in twenty is worse.";
     "devices[].name", "text": "RDMA device or interface that counted by itself.";
     "devices[].port", "number": "Port of the device." or null "the counters are not of one port";
     "devices[].source", "text": "Where the counters were read.";

@@ -4,6 +4,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{EVENTS, all, markdown};
+use crate::figures::marking::Marked;
 use crate::report::fixtures::{compare, everything};
 use crate::report::{Device, Finding, FlowId, Latency, Options, Report, Severity};
 
@@ -15,7 +16,11 @@ const MAPS: [(&str, &str); 3] =
 fn full() -> Report {
     let mut sample = everything();
     sample.capture_drops = Some(1);
-    let mut report = Report::build(&sample, &Options { imbalance_all_links: true, ..Options::default() });
+    sample.figures.marking = Some(vec![[Marked { data_packets: 1, ..Marked::default() }; 64]]);
+    let rails = ["eth0", "eth1"].map(|link| (link.to_owned(), format!("rail of {link}")));
+    let options =
+        Options { imbalance_all_links: true, ecmp: Some(4), rails: rails.into(), ..Options::default() };
+    let mut report = Report::build(&sample, &options);
     let flow = &mut report.flows[0];
     flow.latency_ns = Some(Latency::default());
     (flow.pid, flow.comm) = (Some(1), Some("train".into()));
@@ -61,6 +66,11 @@ fn names(value: &Value, at: &str, found: &mut BTreeSet<(String, bool)>) {
             }
         }
         Value::Array(elements) => {
+            // Evidence may be a list of numbers, which is a field like any other.
+            if at == "findings[].evidence.<name>" {
+                found.insert((at.to_owned(), false));
+                return;
+            }
             for element in elements {
                 names(element, &format!("{at}[]"), found);
             }

@@ -2,8 +2,6 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use crate::units;
-
 /// A name from outside as it may be shown: without characters that command a terminal.
 pub(super) fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
@@ -90,7 +88,7 @@ pub(super) fn labelled(label: &str, indent: usize, text: &str, room: usize) -> V
 }
 
 /// Breaks `text` at spaces into lines of at most `room` columns; longer words stay whole.
-pub(super) fn wrap(text: &str, room: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let Some(line) = lines.last_mut() else { break };
@@ -104,11 +102,6 @@ pub(super) fn wrap(text: &str, room: usize) -> Vec<String> {
         }
     }
     lines
-}
-
-/// A count and the thing counted.
-pub(super) fn plural(n: u64, of: &str) -> String {
-    format!("{} {of}{}", units::count(n), if n == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

@@ -4,15 +4,15 @@
 //! Plain text without colour or control characters; a pure function of report and width.
 
 mod flows;
-mod layout;
+pub(crate) mod layout;
 mod summary;
 #[cfg(test)]
 mod tests;
 
 use crate::report::text::flows::link_name;
-use crate::report::text::layout::{Align, Table, labelled, plain, plural, wrap};
-use crate::report::{Device, Imbalance, Report, Severity, direction_name};
-use crate::units;
+use crate::report::text::layout::{Align, Table, labelled, plain, wrap};
+use crate::report::{Device, Imbalance, Report, Set, Severity, direction_name};
+use crate::units::{self, plural};
 
 /// Below this nothing sensible can be laid out: lines then run over.
 const NARROWEST: usize = 48;
@@ -103,7 +103,20 @@ fn links(report: &Report, room: usize) -> Vec<String> {
 }
 
 fn balance(report: &Report, room: usize) -> Vec<String> {
-    report.imbalance.iter().flat_map(|one| labelled("", 0, &balance_of(one), room)).collect()
+    let mut lines: Vec<String> =
+        report.imbalance.iter().flat_map(|one| labelled("", 0, &balance_of(one), room)).collect();
+    for one in &report.rails {
+        let rails: Vec<String> = one
+            .rails
+            .iter()
+            .map(|rail| format!("{} {}", plain(&rail.name), units::bytes(rail.bytes)))
+            .collect();
+        let ratio = one.max_over_mean.map_or_else(|| units::UNKNOWN.into(), |ratio| format!("{ratio:.2}"));
+        let way = one.direction.map_or("", direction_name);
+        let said = format!("Rails {way}: {}; busiest {ratio} × the mean", rails.join(", "));
+        lines.extend(labelled("", 0, &said, room));
+    }
+    lines
 }
 
 fn balance_of(imbalance: &Imbalance) -> String {
@@ -141,7 +154,44 @@ fn hashing(report: &Report, room: usize) -> Vec<String> {
         Some(bytes) => format!(" {} are in none: their ports are not known.", units::bytes(bytes)),
         None => " An unknown number of bytes is in none: their ports are not known.".into(),
     };
-    wrap(&format!("{tuples} from {ports}. {spread}{rest}"), room)
+    let mut lines = wrap(&format!("{tuples} from {ports}. {spread}{rest}"), room);
+    for set in report.ecmp.iter().flat_map(|ecmp| &ecmp.sets) {
+        lines.extend(uplinks(report.ecmp.as_ref().map_or(0, |ecmp| ecmp.uplinks), set, room));
+    }
+    lines
+}
+
+/// What the user's number of uplinks would make of it.
+fn uplinks(uplinks: u32, set: &Set, room: usize) -> Vec<String> {
+    let said = format!(
+        "Over {uplinks} equal uplinks ({}): {} carry 80 % of the bytes, of which {:.1} share an uplink with another on \
+         average. The busiest uplink over the mean, median and 95th percentile of hash seeds:",
+        set.of,
+        plural(set.heavy, "5-tuple"),
+        set.expected_collisions
+    );
+    let mut table = Table::new(vec![
+        ("", Align::Left),
+        ("5-TUPLES", Align::Right),
+        ("MEDIAN", Align::Right),
+        ("95 %", Align::Right),
+    ]);
+    for case in &set.cases {
+        let name = match case.case.as_str() {
+            "as_seen" => "as seen".to_owned(),
+            "port_per_qp" => "a source port for each QP".to_owned(),
+            other => format!("{} QPs for each", other.trim_start_matches("qps_")),
+        };
+        table.row(vec![
+            format!("  {name}"),
+            units::count(case.five_tuples),
+            format!("{:.2}", case.max_over_mean_p50),
+            format!("{:.2}", case.max_over_mean_p95),
+        ]);
+    }
+    let mut lines = wrap(&said, room);
+    lines.extend(table.lines(room));
+    lines
 }
 
 fn skipped(report: &Report, room: usize) -> Vec<String> {

@@ -2,9 +2,9 @@
 
 use rocescope_common::wire::Reason;
 
-use crate::report::text::layout::{labelled, plain, plural};
+use crate::report::text::layout::{labelled, plain};
 use crate::report::{Kind, Report};
-use crate::units;
+use crate::units::{self, plural};
 
 /// Width of the labels at the left.
 const LABEL: usize = 10;
