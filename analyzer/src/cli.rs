@@ -1,6 +1,7 @@
 //! The command line.
 
 mod args;
+mod diff;
 mod explain;
 #[cfg(feature = "live")]
 mod live;
@@ -13,7 +14,8 @@ use clap::Parser as _;
 use clap::error::ErrorKind;
 
 pub use args::{
-    Args, AttachArgs, DemoArgs, ExplainArgs, LiveArgs, Output, ReplayArgs, SpeedArg, Verb, ViewArgs,
+    Args, AttachArgs, DemoArgs, DiffArgs, DiffOutput, ExplainArgs, LiveArgs, Output, ReplayArgs, SpeedArg,
+    Verb, ViewArgs,
 };
 
 use crate::config::Config;
@@ -32,6 +34,7 @@ pub fn main() -> ExitCode {
     let result = match args.verb {
         Verb::Replay(args) => self::replay(args),
         Verb::Explain(args) => return explain::explain(args.id.as_deref()),
+        Verb::Diff(args) => diff::diff(&args),
         Verb::Config => drive::page(&crate::config::template()),
         #[cfg(feature = "live")]
         Verb::Live(args) => live::live(args),

@@ -7,6 +7,7 @@ pub mod capture;
 pub mod cli;
 pub mod config;
 pub mod demo;
+pub mod diff;
 pub mod drive;
 pub mod feed;
 pub mod figures;

@@ -30,6 +30,8 @@ pub enum Verb {
     Replay(ReplayArgs),
     /// Build network namespaces, send bundled RoCE traffic through them and show it live
     Demo(DemoArgs),
+    /// Compare two captures or saved reports: what got better or worse
+    Diff(DiffArgs),
     /// Say what a finding means, how it is computed and what to do; without ID, list them
     Explain(ExplainArgs),
     /// Print a configuration file with every setting, its default and its reason
@@ -162,6 +164,36 @@ pub struct ViewArgs {
     /// Retire flows that are idle for longer; their sums stay in the report
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub idle: Option<Duration>,
+}
+
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  rocescope diff before.pcap after.pcap
+  rocescope diff monday.json today.pcap.gz --output json     (monday.json: saved from --output json)";
+
+/// Options of `diff`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = DIFF_EXAMPLES)]
+pub struct DiffArgs {
+    /// Before: a capture, or a report saved with --output json
+    pub a: PathBuf,
+    /// After
+    pub b: PathBuf,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = DiffOutput::Text)]
+    pub output: DiffOutput,
+    /// Configuration file [default: ~/.config/rocescope/config.toml, where it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// `--output` of `diff`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DiffOutput {
+    /// Tables for people.
+    Text,
+    /// One JSON document, `rocescope.diff/1`.
+    Json,
 }
 
 /// Options of `explain`.

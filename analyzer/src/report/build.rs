@@ -104,6 +104,7 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
         totals.retired.packets += link.retired.packets;
         totals.retired.bytes += link.retired.bytes;
     }
+    totals.ce_ratio = totals.ecn_data.ce_ratio();
     totals.skipped = skipped(sample);
     totals.packets = totals.roce_packets + totals.skipped.packets();
     totals.bytes = totals.roce_bytes + skipped_bytes;

@@ -131,7 +131,7 @@ impl Window {
 }
 
 /// Sums over all links.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "every field is described in report::fields")]
 pub struct Totals {
     pub packets: u64,
@@ -140,20 +140,13 @@ pub struct Totals {
     pub roce_bytes: u64,
     pub cnp_packets: u64,
     pub ecn: Ecn,
-    /// Packets other than CNP and ACKNOWLEDGE; the base of [`Totals::ce_ratio`].
+    /// Packets other than CNP and ACKNOWLEDGE; the base of `ce_ratio`.
     #[serde(skip)]
     pub ecn_data: Ecn,
+    pub ce_ratio: Option<f64>,
     pub skipped: Skipped,
     pub lost: Lost,
     pub retired: Retired,
-}
-
-impl Totals {
-    /// The share of CE marks over flows and retired flows.
-    #[must_use]
-    pub fn ce_ratio(&self) -> Option<f64> {
-        self.ecn_data.ce_ratio()
-    }
 }
 
 /// Packets that are not RoCE, by reason, in the order of the reasons; none of them 0.

@@ -21,6 +21,8 @@ pub const RUN: &[FieldMeta] = fields! {
     "totals.ecn.ect1", "packets": "ECN bits 01: ECN-capable, ECT(1).";
     "totals.ecn.ect0", "packets": "ECN bits 10: ECN-capable, ECT(0).";
     "totals.ecn.ce", "packets": "ECN bits 11: congestion was experienced.";
+    "totals.ce_ratio", "ratio": "As `flows[].ce_ratio`, over all flows and retired flows."
+        or null "no data packet is ECN-capable";
     "totals.skipped.<reason>", "packets": "Frames that are not counted as RoCE, by reason (see below).";
     "totals.lost.flow_table_full", "packets": "RoCE packets that found the flow table full: in the totals and in \
         their link, but in no flow.";

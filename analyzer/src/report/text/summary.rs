@@ -88,7 +88,7 @@ fn roce(report: &Report) -> String {
 }
 
 fn ecn(report: &Report) -> String {
-    match report.totals.ce_ratio() {
+    match report.totals.ce_ratio {
         None => "off: no data packet is ECN-capable".into(),
         ratio => format!("{} of ECN-capable data is marked CE", units::ratio(ratio)),
     }
