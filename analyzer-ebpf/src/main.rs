@@ -9,6 +9,7 @@
 #![feature(asm_experimental_arch)]
 #![expect(unsafe_code, reason = "packet and map memory is reached through pointers that the verifier checks")]
 
+mod bench;
 mod emit;
 mod maps;
 mod packet;

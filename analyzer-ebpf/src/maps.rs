@@ -7,7 +7,7 @@ use aya_ebpf::Global;
 use aya_ebpf::btf_maps::{Array, HashMap, PerCpuArray, RingBuf, Stack};
 use aya_ebpf::macros::btf_map;
 use rocescope_common::abi::maps::MAX_LINKS;
-use rocescope_common::abi::{EventRecord, ExtraKey, ExtraValue, FlowSlot, LinkCounters};
+use rocescope_common::abi::{BenchStep, EventRecord, ExtraKey, ExtraValue, FlowSlot, LinkCounters};
 use rocescope_common::account::{FlowKey, Outcome};
 use rocescope_common::wire::Frame;
 
@@ -54,6 +54,10 @@ pub(crate) static OFFSET: PerCpuArray<u64, 1> = PerCpuArray::new();
 /// Per CPU, because a TC program is not interrupted by another on the same CPU.
 #[btf_map]
 pub(crate) static SCRATCH: PerCpuArray<[u8; SCRATCH_LEN], 1> = PerCpuArray::new();
+
+/// What the programs of `bench` do before they count.
+#[btf_map]
+pub(crate) static BENCH_STEP: Array<BenchStep, 1> = Array::new();
 
 #[cfg(feature = "test-clock")]
 #[btf_map]

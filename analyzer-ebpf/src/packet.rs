@@ -35,7 +35,7 @@ const OFFSET_MAX: usize = 4096;
 /// Keeps LLVM from computing a pointer twice: the verifier only trusts the very register that was
 /// compared with the end of the packet.
 #[inline(always)]
-fn opaque(mut pointer: usize) -> usize {
+pub(crate) fn opaque(mut pointer: usize) -> usize {
     // A move to itself, not nothing: the kernel refuses line information of two lines for one
     // instruction.
     // SAFETY: the instruction changes nothing.

@@ -11,7 +11,10 @@ use anyhow::Result;
 use clap::Parser as _;
 use clap::error::ErrorKind;
 
-pub use args::{Args, AttachArgs, DemoArgs, LiveArgs, Output, ReplayArgs, SpeedArg, Verb, ViewArgs};
+pub use args::{
+    Args, AttachArgs, BenchArgs, BenchOutput, DemoArgs, LiveArgs, Output, ReplayArgs, SpeedArg, Verb,
+    ViewArgs,
+};
 
 use crate::drive::{self, Format, Interrupt};
 use crate::replay::{self, Emit};
@@ -31,8 +34,10 @@ pub fn main() -> ExitCode {
         Verb::Live(args) => live::live(args),
         #[cfg(feature = "live")]
         Verb::Demo(args) => live::demo(&args),
+        #[cfg(feature = "live")]
+        Verb::Bench(args) => crate::bench::run(args.output == BenchOutput::Json),
         #[cfg(not(feature = "live"))]
-        Verb::Live(_) | Verb::Demo(_) => Err(anyhow::anyhow!(NO_KERNEL_SIDE)),
+        Verb::Live(_) | Verb::Demo(_) | Verb::Bench(_) => Err(anyhow::anyhow!(NO_KERNEL_SIDE)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

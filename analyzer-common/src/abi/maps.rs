@@ -15,6 +15,8 @@ pub const EXTRA: &str = "EXTRA";
 pub const LINKS: &str = "LINKS";
 /// Ring buffer of [`super::EventRecord`].
 pub const EVENTS: &str = "EVENTS";
+/// Array of one [`BenchStep`].
+pub const BENCH_STEP: &str = "BENCH_STEP";
 /// Array of one u64, in builds for tests: the time of the next frame.
 pub const TEST_CLOCK: &str = "TEST_CLOCK";
 
@@ -112,6 +114,17 @@ pub struct LinkCounters {
     pub extra_full: u64,
     /// Events that did not fit into the ring buffer.
     pub events_dropped: u64,
+}
+
+/// What the programs that `rocescope bench` measures do to a packet before they count it: the
+/// bits of `mask`, as a number in the big-endian word at `offset`, go up by 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct BenchStep {
+    /// Offset of the word in the frame, 0 to 255.
+    pub offset: u32,
+    /// Which bits of it count.
+    pub mask: u32,
 }
 
 /// Where a program runs: how it finds the index of its link from the interface index.

@@ -30,6 +30,25 @@ pub enum Verb {
     Replay(ReplayArgs),
     /// Build network namespaces, send bundled RoCE traffic through them and show it live
     Demo(DemoArgs),
+    /// Measure what counting costs on this host, without touching any interface
+    Bench(BenchArgs),
+}
+
+/// Options of `bench`.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub struct BenchArgs {
+    /// How to show the result
+    #[arg(long, value_enum, default_value_t = BenchOutput::Text)]
+    pub output: BenchOutput,
+}
+
+/// `--output` of `bench`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BenchOutput {
+    /// A table.
+    Text,
+    /// One JSON document.
+    Json,
 }
 
 const LIVE_EXAMPLES: &str = "\

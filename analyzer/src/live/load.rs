@@ -7,7 +7,7 @@ use aya::maps::{HashMap, Map, MapData, PerCpuArray, RingBuf, Stack};
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
 use rocescope_common::abi::maps::MAX_LINKS;
-use rocescope_common::abi::{ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, maps};
+use rocescope_common::abi::{BenchStep, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, maps};
 use rocescope_common::account::FlowKey;
 
 /// The object that the build put into this binary.
@@ -29,6 +29,24 @@ pub mod names {
     pub const TC_INGRESS: &str = "rocescope_tc_ingress";
     /// TC on egress.
     pub const TC_EGRESS: &str = "rocescope_tc_egress";
+    /// For `bench`: XDP that does nothing.
+    pub const BENCH_XDP_EMPTY: &str = "rocescope_bench_xdp_empty";
+    /// For `bench`: XDP that moves a number in the packet on.
+    pub const BENCH_XDP_STEP: &str = "rocescope_bench_xdp_step";
+    /// For `bench`: XDP that does so and then counts.
+    pub const BENCH_XDP: &str = "rocescope_bench_xdp";
+    /// For `bench`: XDP for several buffers that does nothing.
+    pub const BENCH_XDP_FRAGS_EMPTY: &str = "rocescope_bench_xdp_frags_empty";
+    /// For `bench`: XDP for several buffers that moves a number in the packet on.
+    pub const BENCH_XDP_FRAGS_STEP: &str = "rocescope_bench_xdp_frags_step";
+    /// For `bench`: XDP for several buffers that does so and then counts.
+    pub const BENCH_XDP_FRAGS: &str = "rocescope_bench_xdp_frags";
+    /// For `bench`: TC that does nothing.
+    pub const BENCH_TC_EMPTY: &str = "rocescope_bench_tc_empty";
+    /// For `bench`: TC that moves a number in the packet on.
+    pub const BENCH_TC_STEP: &str = "rocescope_bench_tc_step";
+    /// For `bench`: TC that does so and then counts.
+    pub const BENCH_TC: &str = "rocescope_bench_tc";
 }
 
 /// What is decided before loading.
@@ -78,6 +96,8 @@ unsafe impl Pod for Data<FlowKey> {}
 unsafe impl Pod for Data<ExtraKey> {}
 // SAFETY: as above.
 unsafe impl Pod for Data<ExtraValue> {}
+// SAFETY: as above.
+unsafe impl Pod for Data<BenchStep> {}
 
 /// How interface indices become link indices, see [`Link::index`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,6 +177,18 @@ impl Programs {
     /// # Errors
     /// When the kernel refuses a map.
     pub fn load(options: &LoadOptions) -> Result<Self> {
+        #[cfg(feature = "test-clock")]
+        let object = if options.test_clock { TEST_OBJECT } else { OBJECT };
+        #[cfg(not(feature = "test-clock"))]
+        let object = OBJECT;
+        Self::load_object(options, object)
+    }
+
+    /// The same from another build of the kernel programs, to compare the two.
+    ///
+    /// # Errors
+    /// When this is no such object, or the kernel refuses a map.
+    pub fn load_object(options: &LoadOptions, object: &[u8]) -> Result<Self> {
         let hash = LinkHash::find(&options.interfaces)?;
         let max_flows = options.max_flows.max(1);
         let mut loader = EbpfLoader::new();
@@ -171,10 +203,6 @@ impl Programs {
             .map_max_entries(maps::FREE, max_flows)
             .map_max_entries(maps::EXTRA, max_flows)
             .map_max_entries(maps::LINKS, hash.links());
-        #[cfg(feature = "test-clock")]
-        let object = if options.test_clock { TEST_OBJECT } else { OBJECT };
-        #[cfg(not(feature = "test-clock"))]
-        let object = OBJECT;
         let mut ebpf = loader.load(object).map_err(|error| map_refused(&error))?;
         let mut take =
             |name: &str| ebpf.take_map(name).ok_or_else(|| anyhow!("the kernel programs have no map {name}"));
@@ -246,6 +274,16 @@ impl Programs {
         let hash = flows * (HASH_ENTRY + size_of::<FlowKey>() as u64 + 8);
         let extra = flows * (HASH_ENTRY + 24);
         slots + hash + extra + flows * 4 + (1 << 20)
+    }
+
+    /// Sets what the programs of `bench` do to a packet first.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn set_bench_step(&mut self, step: BenchStep) -> Result<()> {
+        let map = self.ebpf.map_mut(maps::BENCH_STEP).context("this object has no programs for bench")?;
+        let mut steps: aya::maps::Array<&mut MapData, Data<BenchStep>> = map.try_into()?;
+        steps.set(0, Data(step), 0).context("the bench could not be set up")
     }
 
     /// Sets the time of the next frame, in the build for tests.
