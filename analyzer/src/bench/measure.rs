@@ -30,11 +30,13 @@ pub struct Effort {
     pub rounds: u32,
     /// In how many of them flow tables are filled, which takes longer.
     pub fills: u32,
+    /// Which rows are wanted, by kind of program and the case's name in JSON.
+    pub wanted: fn(Hook, &str) -> bool,
 }
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { rounds: 21, fills: 5 }
+        Self { rounds: 21, fills: 5, wanted: |_, _| true }
     }
 }
 
@@ -161,6 +163,7 @@ impl Set {
 pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> Result<Measured> {
     let cases = all();
     let mut measured = Measured::default();
+    let wanted = |hook, case: &Case| (effort.wanted)(hook, case.id) && measured_with(hook, case);
     for hook in Hook::ALL {
         for case in cases.iter().filter(|case| wanted(hook, case)) {
             let row = Row { hook, id: case.id, name: case.name, ns: Vec::new(), empty_ns: Vec::new() };
@@ -209,7 +212,7 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> 
     Ok(measured)
 }
 
-fn wanted(hook: Hook, case: &Case) -> bool {
+fn measured_with(hook: Hook, case: &Case) -> bool {
     match hook {
         Hook::Xdp => true,
         Hook::XdpFrags => case.every_hook,
