@@ -17,12 +17,14 @@ const OFFSET_MASK: u32 = 0xFF;
 
 /// The cost of calling any XDP program.
 #[xdp]
+#[inline(always)]
 pub fn rocescope_bench_xdp_empty(_ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
 /// The cost of the step.
 #[xdp]
+#[inline(always)]
 pub fn rocescope_bench_xdp_step(ctx: XdpContext) -> u32 {
     step(ctx.data(), ctx.data_end());
     XDP_PASS
@@ -30,6 +32,7 @@ pub fn rocescope_bench_xdp_step(ctx: XdpContext) -> u32 {
 
 /// The step, then what `rocescope_xdp` does.
 #[xdp]
+#[inline(always)]
 pub fn rocescope_bench_xdp(ctx: XdpContext) -> u32 {
     step(ctx.data(), ctx.data_end());
     record::xdp(&ctx, false);
@@ -38,12 +41,14 @@ pub fn rocescope_bench_xdp(ctx: XdpContext) -> u32 {
 
 /// The cost of calling any XDP program that takes frames of several buffers.
 #[xdp(frags)]
+#[inline(always)]
 pub fn rocescope_bench_xdp_frags_empty(_ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
 /// The cost of the step.
 #[xdp(frags)]
+#[inline(always)]
 pub fn rocescope_bench_xdp_frags_step(ctx: XdpContext) -> u32 {
     step(ctx.data(), ctx.data_end());
     XDP_PASS
@@ -51,6 +56,7 @@ pub fn rocescope_bench_xdp_frags_step(ctx: XdpContext) -> u32 {
 
 /// The step, then what `rocescope_xdp_frags` does.
 #[xdp(frags)]
+#[inline(always)]
 pub fn rocescope_bench_xdp_frags(ctx: XdpContext) -> u32 {
     step(ctx.data(), ctx.data_end());
     record::xdp(&ctx, true);
@@ -59,12 +65,14 @@ pub fn rocescope_bench_xdp_frags(ctx: XdpContext) -> u32 {
 
 /// The cost of calling any TC program.
 #[classifier]
+#[inline(always)]
 pub fn rocescope_bench_tc_empty(_ctx: TcContext) -> i32 {
     TCX_NEXT
 }
 
 /// The cost of the step.
 #[classifier]
+#[inline(always)]
 pub fn rocescope_bench_tc_step(ctx: TcContext) -> i32 {
     step(ctx.data(), ctx.data_end());
     TCX_NEXT
@@ -72,6 +80,7 @@ pub fn rocescope_bench_tc_step(ctx: TcContext) -> i32 {
 
 /// The step, then what `rocescope_tc_ingress` does.
 #[classifier]
+#[inline(always)]
 pub fn rocescope_bench_tc(ctx: TcContext) -> i32 {
     step(ctx.data(), ctx.data_end());
     record::tc(&ctx, false);

@@ -83,13 +83,13 @@ pub(super) struct Case {
 const PSN: u32 = 0x00FF_FFFF;
 
 /// The PSN goes up by 1 with each packet.
-const fn in_order(bth: u32) -> Option<BenchStep> {
-    Some(BenchStep { offset: bth + 8, mask: PSN })
+const fn in_order(bth: u32) -> BenchStep {
+    BenchStep { offset: bth + 8, mask: PSN }
 }
 
 /// The queue pair goes up by 1 with each packet, in a circle of [`FLOWS`].
-const fn next_flow(bth: u32) -> Option<BenchStep> {
-    Some(BenchStep { offset: bth + 4, mask: FLOWS - 1 })
+const fn next_flow(bth: u32) -> BenchStep {
+    BenchStep { offset: bth + 4, mask: FLOWS - 1 }
 }
 
 /// All cases in the order of the table. Those that fill the flow table come last.
@@ -98,25 +98,35 @@ pub(super) fn all() -> Vec<Case> {
     vec![
         Case {
             every_hook: true,
-            ..case("ipv4_in_order", "RoCEv2/IPv4 WRITE, PSNs in order", f::write(0x10), in_order(f::IPV4_BTH))
+            ..case(
+                "ipv4_in_order",
+                "RoCEv2/IPv4 WRITE, PSNs in order",
+                f::write(0x10),
+                Some(in_order(f::IPV4_BTH)),
+            )
         },
         Case {
             every_hook: true,
             ..case("ipv4_repeat", "RoCEv2/IPv4 WRITE, the same PSN again", f::write(0x10), None)
         },
-        case("ipv6_in_order", "RoCEv2/IPv6 WRITE, in order", f::write_v6(), in_order(f::IPV6_BTH)),
-        case("vlan_in_order", "VLAN, RoCEv2/IPv4 WRITE, in order", f::write_vlan(), in_order(f::VLAN_BTH)),
+        case("ipv6_in_order", "RoCEv2/IPv6 WRITE, in order", f::write_v6(), Some(in_order(f::IPV6_BTH))),
+        case(
+            "vlan_in_order",
+            "VLAN, RoCEv2/IPv4 WRITE, in order",
+            f::write_vlan(),
+            Some(in_order(f::VLAN_BTH)),
+        ),
         case(
             "vxlan_in_order",
             "VXLAN, RoCEv2/IPv4 WRITE, in order",
             f::write_vxlan(),
-            in_order(f::VXLAN_BTH),
+            Some(in_order(f::VXLAN_BTH)),
         ),
         case(
             "erspan2_in_order",
             "ERSPAN II, RoCEv2/IPv4 WRITE, in order",
             f::write_erspan(),
-            in_order(f::ERSPAN_BTH),
+            Some(in_order(f::ERSPAN_BTH)),
         ),
         case("ack", "RoCEv2/IPv4 ACK", f::ack(), None),
         Case { kind: Kind::Events, ..case("cnp", "RoCEv2/IPv4 CNP, with its event", f::cnp(), None) },
@@ -130,7 +140,7 @@ pub(super) fn all() -> Vec<Case> {
                 "new_flow",
                 "a new flow each packet, with its event",
                 f::write(0x20_0000),
-                next_flow(f::IPV4_BTH),
+                Some(next_flow(f::IPV4_BTH)),
             )
         },
         Case {
@@ -139,12 +149,17 @@ pub(super) fn all() -> Vec<Case> {
                 "known_of_65536",
                 "65,536 known flows in turn",
                 f::write(0x20_0000),
-                next_flow(f::IPV4_BTH),
+                Some(next_flow(f::IPV4_BTH)),
             )
         },
         Case {
             kind: Kind::Full,
-            ..case("table_full", "new flows, flow table full", f::write(0x30_0000), next_flow(f::IPV4_BTH))
+            ..case(
+                "table_full",
+                "new flows, flow table full",
+                f::write(0x30_0000),
+                Some(next_flow(f::IPV4_BTH)),
+            )
         },
     ]
 }

@@ -23,7 +23,7 @@ pub(super) const VLAN_BTH: u32 = IPV4_BTH + 4;
 /// Inside VXLAN.
 pub(super) const VXLAN_BTH: u32 = 14 + 20 + 8 + 8 + IPV4_BTH;
 /// Inside ERSPAN type II.
-pub(super) const ERSPAN_BTH: u32 = 14 + 20 + GRE.len() as u32 + ERSPAN.len() as u32 + IPV4_BTH;
+pub(super) const ERSPAN_BTH: u32 = 14 + 20 + 8 + 8 + IPV4_BTH;
 
 /// GRE with a sequence number, ERSPAN type II inside.
 const GRE: [u8; 8] = [0x10, 0x00, 0x88, 0xBE, 0, 0, 0, 1];

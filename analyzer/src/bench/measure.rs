@@ -142,12 +142,14 @@ impl Set {
         let bth = case.step.map_or(0, |step| step.offset as usize);
         let mut frame = case.frame.clone();
         let mut sum = 0.0;
-        for part in 0..FLOWS / EVENTS {
+        let packets = u16::try_from(EVENTS).unwrap_or(u16::MAX);
+        let mut first = 0u16;
+        for _ in 0..FLOWS / EVENTS {
             // A test run starts with the frame as given, so each part starts where the last ended.
-            let first = part * EVENTS;
             if let Some(low) = frame.get_mut(bth + 2..bth + 4) {
-                low.copy_from_slice(&(first as u16).to_be_bytes());
+                low.copy_from_slice(&first.to_be_bytes());
             }
+            first = first.wrapping_add(packets);
             sum += self.run(hook, program, &frame, EVENTS)?;
             self.drain();
         }
@@ -194,7 +196,12 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> 
                         continue;
                     }
                 };
-                figures.push(Some(set.measure(hook, case)?));
+                match set.measure(hook, case) {
+                    Ok(figure) => figures.push(Some(figure)),
+                    // A signal breaks off the test run as well.
+                    Err(_) if interrupt.is_set() => return Ok(measured),
+                    Err(error) => return Err(error),
+                }
             }
             if let Some(set) = &filled {
                 reads.push(read(set)?);
