@@ -7,7 +7,7 @@ use aya_ebpf::helpers::generated::bpf_skb_load_bytes;
 use aya_ebpf::programs::TcContext;
 use rocescope_common::wire::Bytes;
 
-use crate::maps::{OFFSET, SCRATCH, SCRATCH_LEN};
+use crate::maps::{SCRATCH, SCRATCH_LEN};
 
 /// The linear part of a packet, between two packet pointers.
 #[derive(Clone, Copy)]
@@ -18,9 +18,10 @@ pub(crate) struct Linear {
 }
 
 impl Linear {
+    /// `offset` is a word of map memory, see [`settle`].
     #[inline(always)]
-    pub(crate) fn new(start: usize, end: usize) -> Option<Self> {
-        Some(Self { start, end, offset: OFFSET.get_ptr_mut(0)? })
+    pub(crate) const fn new(start: usize, end: usize, offset: *mut u64) -> Self {
+        Self { start, end, offset }
     }
 
     #[inline(always)]
@@ -35,7 +36,7 @@ const OFFSET_MAX: usize = 4096;
 /// Keeps LLVM from computing a pointer twice: the verifier only trusts the very register that was
 /// compared with the end of the packet.
 #[inline(always)]
-fn opaque(mut pointer: usize) -> usize {
+pub(crate) fn opaque(mut pointer: usize) -> usize {
     // A move to itself, not nothing: the kernel refuses line information of two lines for one
     // instruction.
     // SAFETY: the instruction changes nothing.
@@ -94,9 +95,8 @@ pub(crate) struct Copied {
 impl Copied {
     /// Copies up to [`SCRATCH_LEN`] bytes of the packet to this CPU's scratch memory.
     #[inline(always)]
-    pub(crate) fn of(ctx: &TcContext) -> Option<Self> {
+    pub(crate) fn of(ctx: &TcContext, offset: *mut u64) -> Option<Self> {
         let scratch = SCRATCH.get_ptr_mut(0)?;
-        let offset = OFFSET.get_ptr_mut(0)?;
         let len = length::<SCRATCH_LEN>(ctx.len() as usize)?;
         // SAFETY: `scratch` has room for SCRATCH_LEN bytes, and `len` is not more.
         let done = unsafe { bpf_skb_load_bytes(ctx.as_ptr(), 0, scratch.cast(), len as u32) };

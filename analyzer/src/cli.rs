@@ -14,8 +14,8 @@ use clap::Parser as _;
 use clap::error::ErrorKind;
 
 pub use args::{
-    Args, AttachArgs, DemoArgs, DiffArgs, DiffOutput, ExplainArgs, LiveArgs, Output, ReplayArgs, SpeedArg,
-    Verb, ViewArgs,
+    Args, AttachArgs, BenchArgs, DemoArgs, DiffArgs, ExplainArgs, LiveArgs, Output, PageOutput, ReplayArgs,
+    SpeedArg, Verb, ViewArgs,
 };
 
 use crate::config::Config;
@@ -40,8 +40,10 @@ pub fn main() -> ExitCode {
         Verb::Live(args) => live::live(args),
         #[cfg(feature = "live")]
         Verb::Demo(args) => live::demo(&args),
+        #[cfg(feature = "live")]
+        Verb::Bench(args) => crate::bench::run(args.output == PageOutput::Json),
         #[cfg(not(feature = "live"))]
-        Verb::Live(_) | Verb::Demo(_) => Err(anyhow::anyhow!(NO_KERNEL_SIDE)),
+        Verb::Live(_) | Verb::Demo(_) | Verb::Bench(_) => Err(anyhow::anyhow!(NO_KERNEL_SIDE)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,6 +3,8 @@
 //! A source (`replay`, `live`, `demo`) counts packets and makes [`sample::Sample`]s; it runs behind
 //! a [`feed`]. Views (`report`, `tui`) are functions of samples.
 
+#[cfg(feature = "live")]
+pub mod bench;
 pub mod capture;
 pub mod cli;
 pub mod config;

@@ -6,4 +6,4 @@ pub mod event;
 pub mod maps;
 
 pub use event::{EVENT_HEADERS, EventRecord};
-pub use maps::{Counter, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, SpinLock};
+pub use maps::{BenchStep, Counter, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TickClock};

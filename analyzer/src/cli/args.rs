@@ -30,6 +30,8 @@ pub enum Verb {
     Replay(ReplayArgs),
     /// Build network namespaces, send bundled RoCE traffic through them and show it live
     Demo(DemoArgs),
+    /// Measure what counting costs on this host, without touching any interface
+    Bench(BenchArgs),
     /// Compare two captures or saved reports: what got better or worse
     Diff(DiffArgs),
     /// Say what a finding means, how it is computed and what to do; without ID, list them
@@ -180,20 +182,28 @@ pub struct DiffArgs {
     /// After
     pub b: PathBuf,
     /// What to print
-    #[arg(long, value_enum, default_value_t = DiffOutput::Text)]
-    pub output: DiffOutput,
+    #[arg(long, value_enum, default_value_t = PageOutput::Text)]
+    pub output: PageOutput,
     /// Configuration file [default: ~/.config/rocescope/config.toml, where it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
 
-/// `--output` of `diff`.
+/// `--output` of commands that print one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DiffOutput {
+pub enum PageOutput {
     /// Tables for people.
     Text,
-    /// One JSON document, `rocescope.diff/1`.
+    /// One JSON document.
     Json,
+}
+
+/// Options of `bench`.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub struct BenchArgs {
+    /// What to print
+    #[arg(long, value_enum, default_value_t = PageOutput::Text)]
+    pub output: PageOutput,
 }
 
 /// Options of `explain`.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use super::{DiffArgs, DiffOutput};
+use super::{DiffArgs, PageOutput};
 use crate::config::Config;
 use crate::drive;
 use crate::feed::Update;
@@ -21,8 +21,8 @@ pub(super) fn diff(args: &DiffArgs) -> Result<()> {
     let (name_a, name_b) = (args.a.display().to_string(), args.b.display().to_string());
     let diff = crate::diff::diff((&name_a, &a), (&name_b, &b));
     match args.output {
-        DiffOutput::Text => drive::page(&crate::diff::text(&diff, view::width())),
-        DiffOutput::Json => {
+        PageOutput::Text => drive::page(&crate::diff::text(&diff, view::width())),
+        PageOutput::Json => {
             let mut text =
                 serde_json::to_string_pretty(&diff).context("cannot write the comparison as JSON")?;
             text.push('\n');

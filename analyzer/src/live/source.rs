@@ -23,7 +23,7 @@ use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::drops::{self, RxDrops};
 use crate::host::hook::{self, FRAGS_SINCE};
 use crate::host::interface::{self, Interface};
-use crate::host::kernel::{KernelFacts, Needs, preflight, raise_memlock};
+use crate::host::kernel::{KernelFacts, KernelVersion, Needs, preflight, raise_memlock};
 use crate::host::netns::NetNs;
 use crate::host::sysfs::SysRoot;
 use crate::host::watch::LinkWatch;
@@ -31,6 +31,8 @@ use crate::host::{rdma, select};
 use crate::peers::Peers;
 use crate::sample::{Direction, EventSample, LinkSample, Retired, RetiredTuple, Sample, SourceKind};
 
+/// The first kernel with `bpf_loop`.
+const LOOP_SINCE: KernelVersion = KernelVersion::new(5, 17, 0);
 /// How long commands may wait.
 const LOOK: Duration = Duration::from_millis(20);
 /// Events taken from the ring buffer in one go, so that a storm of them does not keep samples and
@@ -83,6 +85,7 @@ impl Source {
         options.events = config.events;
         options.log_level = config.log_level;
         options.xdp_buff_len = kernel.is_some_and(|version| version >= FRAGS_SINCE);
+        options.bpf_loop = kernel.is_some_and(|version| version >= LOOP_SINCE);
         let mut programs = Programs::load(&options)?;
         let mut attached = Vec::new();
         let mut interfaces = Vec::new();
@@ -136,7 +139,7 @@ impl Source {
     }
 
     async fn pump(&mut self, tap: &Tap) -> Result<()> {
-        let ring = self.programs.events.take().ok_or_else(|| anyhow!("the event ring is taken"))?;
+        let ring = self.programs.take_events().ok_or_else(|| anyhow!("the event ring is taken"))?;
         // SAFETY: the ring buffer owns its descriptor, gives it to nobody, and is dropped after it
         // was deregistered.
         let mut ring = unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }
