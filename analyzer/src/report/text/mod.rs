@@ -9,9 +9,11 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use crate::report::text::flows::link_name;
 use crate::report::text::layout::{Align, Table, labelled, plain, wrap};
-use crate::report::{Device, Imbalance, Report, Set, Severity, direction_name};
+use crate::report::{Device, Finding, Imbalance, Report, Set, Severity, direction_name};
 use crate::units::{self, plural};
 
 /// Below this nothing sensible can be laid out: lines then run over.
@@ -65,18 +67,45 @@ fn findings(report: &Report, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut findings: Vec<_> = report.findings.iter().collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    let mut advised = BTreeSet::new();
     for finding in findings {
         let severity = match finding.severity {
             Severity::Info => "info",
             Severity::Warning => "warning",
             Severity::Critical => "CRITICAL",
         };
-        lines.extend(labelled(severity, INDENT, &plain(&finding.title), room));
-        if !finding.advice.is_empty() {
+        let title = format!("{} [{}]", plain(&finding.title), finding.id);
+        lines.extend(labelled(severity, INDENT, &title, room));
+        // What is only good to know stays on its line; advice is given once.
+        if finding.severity == Severity::Info {
+            continue;
+        }
+        if let Some(flows) = flows_of(finding) {
+            lines.extend(labelled("", INDENT, &flows, room));
+        }
+        if !finding.advice.is_empty() && advised.insert(finding.id) {
             lines.extend(labelled("", INDENT, &plain(&finding.advice), room));
         }
     }
+    if !lines.is_empty() {
+        lines.push("`rocescope explain ID` says what each means and how it was found.".into());
+    }
     lines
+}
+
+/// The first flows that a finding names, and how many more there are.
+fn flows_of(finding: &Finding) -> Option<String> {
+    const SHOWN: usize = 3;
+    let named: Vec<String> = (finding.flows.iter().take(SHOWN))
+        .map(|flow| {
+            let link = link_name(&flow.link, flow.direction);
+            format!("{} → {} QP {} on {link}", flow.src, flow.dst, flow.dest_qp)
+        })
+        .collect();
+    let all = finding.evidence.get("flows").and_then(serde_json::Value::as_u64);
+    let more = all.unwrap_or(finding.flows.len() as u64).saturating_sub(named.len() as u64);
+    let rest = if more > 0 { format!(", and {}", plural(more, "more flow")) } else { String::new() };
+    (!named.is_empty()).then(|| format!("{}{rest}", named.join("; ")))
 }
 
 fn links(report: &Report, room: usize) -> Vec<String> {
@@ -112,8 +141,8 @@ fn balance(report: &Report, room: usize) -> Vec<String> {
             .map(|rail| format!("{} {}", plain(&rail.name), units::bytes(rail.bytes)))
             .collect();
         let ratio = one.max_over_mean.map_or_else(|| units::UNKNOWN.into(), |ratio| format!("{ratio:.2}"));
-        let way = one.direction.map_or("", direction_name);
-        let said = format!("Rails {way}: {}; busiest {ratio} × the mean", rails.join(", "));
+        let way = one.direction.map_or_else(String::new, |way| format!(" ({})", direction_name(way)));
+        let said = format!("Rails{way}: {}; busiest {ratio} × the mean", rails.join(", "));
         lines.extend(labelled("", 0, &said, room));
     }
     lines
