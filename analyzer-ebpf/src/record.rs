@@ -2,8 +2,9 @@
 
 use core::arch::asm;
 
-use aya_ebpf::helpers::generated::bpf_jiffies64;
-use aya_ebpf::helpers::generated::bpf_xdp_get_buff_len;
+#[cfg(not(feature = "test-clock"))]
+use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
+use aya_ebpf::helpers::generated::{bpf_jiffies64, bpf_xdp_get_buff_len};
 use aya_ebpf::programs::{TcContext, XdpContext};
 use aya_log_ebpf::debug;
 use rocescope_common::abi::maps::{ExtraKind, hint_of};
@@ -106,14 +107,6 @@ fn count<C: aya_ebpf::EbpfContext>(
     }
 }
 
-/// Counts a packet that could not be counted in a flow.
-#[inline(always)]
-fn full(link: u16, frame: &Frame) {
-    if let Some(counters) = counters_of(u32::from(link)) {
-        counters.flow_table_full.add(frame.wire_len);
-    }
-}
-
 #[inline(always)]
 fn roce<C: aya_ebpf::EbpfContext>(
     ctx: &C,
@@ -125,13 +118,17 @@ fn roce<C: aya_ebpf::EbpfContext>(
     let (frame, scratch) = unsafe { (&(*work).frame, &raw mut (*work).outcome) };
     let now = now();
     let Some((slot, place)) = slot_of(ctx, frame, link) else {
-        full(link, frame);
+        if let Some(counters) = counters_of(u32::from(link)) {
+            counters.flow_table_full.add(frame.wire_len);
+        }
         return;
     };
     // SAFETY: the pointer comes from the map.
     let turn = unsafe { &raw mut (*place).turn };
-    let Some(taken) = turn::take(turn) else {
-        full(link, frame);
+    let Some(taken) = turn::take(slot, turn) else {
+        if let Some(counters) = counters_of(u32::from(link)) {
+            counters.contended.add(frame.wire_len);
+        }
         return;
     };
     // SAFETY: between taking and passing on the turn this program alone uses the statistics.
@@ -247,8 +244,10 @@ fn look_up<C: aya_ebpf::EbpfContext>(ctx: &C, frame: &Frame, link: u16) -> Optio
             Some(slot)
         }
         Err(error) => {
-            // SAFETY: as above; the slot goes back as it came.
-            unsafe { (*place).key = FlowKey::default() };
+            // The slot goes back as nobody's. The word with the mark goes as a whole: a hint must not
+            // meet the key without it.
+            // SAFETY: as above.
+            turn::release(unsafe { (&raw mut (*place).key.dest_qp).cast() }, 0);
             if FREE.push(slot, 0).is_err() {
                 debug!(ctx, "slot {} lost", slot);
             }
@@ -305,10 +304,14 @@ unsafe fn add(word: *mut u64, amount: u64) {
     unsafe { asm!("lock *(u64 *)({0} + 0) += {1}", in(reg) word, in(reg) amount, options(nostack)) };
 }
 
-/// The monotonic time at the latest tick (of 1 to 10 ms).
+/// The monotonic time, exact or at the latest tick (of 1 to 10 ms).
 #[cfg(not(feature = "test-clock"))]
 #[inline(always)]
 fn now() -> u64 {
+    if crate::maps::PRECISE_CLOCK.load() != 0 {
+        // SAFETY: takes no arguments.
+        return unsafe { bpf_ktime_get_ns() };
+    }
     let Some(clock) = crate::maps::TICKS.get(0) else { return 0 };
     ticks().wrapping_mul(clock.tick_ns).wrapping_add(clock.base_ns)
 }

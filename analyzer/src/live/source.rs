@@ -23,7 +23,7 @@ use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::drops::{self, RxDrops};
 use crate::host::hook::{self, FRAGS_SINCE};
 use crate::host::interface::{self, Interface};
-use crate::host::kernel::{KernelFacts, KernelVersion, Needs, preflight, raise_memlock};
+use crate::host::kernel::{KernelFacts, Needs, preflight, raise_memlock};
 use crate::host::netns::NetNs;
 use crate::host::sysfs::SysRoot;
 use crate::host::watch::LinkWatch;
@@ -31,8 +31,6 @@ use crate::host::{rdma, select};
 use crate::peers::Peers;
 use crate::sample::{Direction, EventSample, LinkSample, Retired, RetiredTuple, Sample, SourceKind};
 
-/// The first kernel with `bpf_loop`.
-const LOOP_SINCE: KernelVersion = KernelVersion::new(5, 17, 0);
 /// How long commands may wait.
 const LOOK: Duration = Duration::from_millis(20);
 /// Events taken from the ring buffer in one go, so that a storm of them does not keep samples and
@@ -85,7 +83,7 @@ impl Source {
         options.events = config.events;
         options.log_level = config.log_level;
         options.xdp_buff_len = kernel.is_some_and(|version| version >= FRAGS_SINCE);
-        options.bpf_loop = kernel.is_some_and(|version| version >= LOOP_SINCE);
+        options.precise_clock = config.precise_clock;
         let mut programs = Programs::load(&options)?;
         let mut attached = Vec::new();
         let mut interfaces = Vec::new();
@@ -292,6 +290,7 @@ impl Source {
                 direction: Some(direction),
                 skipped: counters.skipped,
                 flow_table_full: counters.flow_table_full,
+                contended: counters.contended,
                 extra_full: 0,
                 retired: Retired::default(),
             };

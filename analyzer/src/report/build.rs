@@ -67,10 +67,10 @@ fn sums(sample: &Sample) -> Vec<LinkSum> {
 
 /// What a link counted outside its present flows.
 fn link_alone(link: &LinkSample) -> LinkSum {
-    let (retired, full) = (&link.retired, &link.flow_table_full);
+    let (retired, full, contended) = (&link.retired, &link.flow_table_full, &link.contended);
     LinkSum {
-        packets: retired.packets + full.packets,
-        bytes: retired.bytes + full.bytes,
+        packets: retired.packets + full.packets + contended.packets,
+        bytes: retired.bytes + full.bytes + contended.bytes,
         cnp_packets: retired.cnp_packets,
         ecn: retired.ecn.into(),
         ecn_data: retired.ecn_data.into(),
@@ -99,6 +99,7 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
     for link in &sample.links {
         skipped_bytes += link.skipped.iter().map(|counter| counter.bytes).sum::<u64>();
         totals.lost.flow_table_full += link.flow_table_full.packets;
+        totals.lost.contended += link.contended.packets;
         totals.lost.extra_table_full += link.extra_full;
         totals.retired.flows += link.retired.flows;
         totals.retired.packets += link.retired.packets;

@@ -176,6 +176,7 @@ pub struct Lost {
     pub capture_drops: Option<u64>,
     pub interface_drops: Option<u64>,
     pub extra_table_full: u64,
+    pub contended: u64,
 }
 
 /// Flows that were closed because they were idle for long or the table was full.

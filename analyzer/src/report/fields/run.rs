@@ -34,6 +34,9 @@ pub const RUN: &[FieldMeta] = fields! {
         or null "not known (replay)";
     "totals.lost.extra_table_full", "packets": "Packets counted in their flow whose source port or opcode found the \
         overflow table full: they are missing from `src_ports` and `opcodes`.";
+    "totals.lost.contended", "packets": "RoCE packets of live runs that waited half a second or so for their flow's \
+        counters, which another processor kept: in the totals and in their link, but in no flow. A processor keeps them \
+        for nanoseconds unless it is taken away meanwhile, as that of a virtual machine may be: expect 0.";
     "totals.retired.flows", "flows": "Flows that were closed during the run, idle for long or to make room. What they had \
         counted is in the totals and links.";
     "totals.retired.packets", "packets": "Packets of retired flows.";
