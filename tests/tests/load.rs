@@ -15,7 +15,7 @@ use rocescope_tests::live::root_or_skip;
 use rocescope_tests::load::flood::{Flood, Kind, Wanted};
 use rocescope_tests::load::link::{FloodLink, Receiver};
 use rocescope_tests::load::traffic::{self, State};
-use rocescope_tests::load::{storm, usage};
+use rocescope_tests::load::{scan, storm, usage};
 
 const SHORT: Duration = Duration::from_millis(200);
 
@@ -141,5 +141,22 @@ fn every_event_is_told_or_counted_as_dropped() {
         assert_eq!(heard.events, heard.naks, "every one is a NAK");
         assert!(heard.events > 0);
         assert!(!deaf || dropped > 0, "the ring buffer holds some 3,000 events");
+    }
+}
+
+/// Many more new flows than the table has places, retired as soon as may be, or hardly at all.
+#[test]
+fn totals_of_a_scan_are_exact() {
+    if !root_or_skip("totals_of_a_scan_are_exact") {
+        return;
+    }
+    for options in
+        [&["--max-flows", "4096", "--idle", "1ms", "--interval", "20ms"] as &[&str], &["--max-flows", "4096"]]
+    {
+        // The comparison is in there.
+        let seen = scan::watched(Duration::from_secs(1), options).unwrap();
+        println!("{options:?}: {seen:?}");
+        assert!(seen.new > 4096 && seen.without > 0, "{options:?}: {seen:?}");
+        assert_eq!(seen.retired > 0, options.len() > 2, "{options:?}: {seen:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use rocescope_tests::load::{storm, traffic};
+use rocescope_tests::load::{scan, storm, traffic};
 
 /// Floods links of its own, in network namespaces without a name. Needs root.
 #[derive(Parser)]
@@ -23,6 +23,15 @@ enum What {
         rounds: usize,
         /// Seconds of a turn
         #[arg(long, default_value_t = 1.0)]
+        seconds: f64,
+    },
+    /// New flows at 100,000 a second, and what they do to known ones
+    Scan {
+        /// Rounds in which the cost of a known flow is measured
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Seconds that a rocescope watches a scan
+        #[arg(long, default_value_t = 10.0)]
         seconds: f64,
     },
     /// A storm of events, and what telling of them takes
@@ -50,6 +59,7 @@ fn main() -> ExitCode {
 fn work() -> Result<()> {
     match Cli::parse().what {
         What::Traffic { rounds, seconds } => traffic::bench(rounds, Duration::try_from_secs_f64(seconds)?),
+        What::Scan { rounds, seconds } => scan::bench(rounds, Duration::try_from_secs_f64(seconds)?),
         What::Storm { rounds, seconds } => storm::bench(rounds, Duration::try_from_secs_f64(seconds)?),
     }
 }

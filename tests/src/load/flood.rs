@@ -22,7 +22,7 @@ const NAK: [u8; 4] = [0x60, 0, 0, 1];
 const ACKNOWLEDGE: u8 = 0x11;
 const WRITE_MIDDLE: u8 = 0x07;
 /// The first of the queue pairs that are scanned, far from those that have traffic.
-const SCANNED: u32 = 0x10_0000;
+pub const SCANNED: u32 = 0x10_0000;
 /// The first of those.
 const FIRST: u32 = 0x100;
 

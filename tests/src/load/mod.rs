@@ -7,6 +7,7 @@
 pub mod flood;
 pub mod link;
 pub mod pty;
+pub mod scan;
 pub mod storm;
 pub mod traffic;
 pub mod usage;

@@ -14,7 +14,7 @@ use super::{cell, median};
 use crate::kernel::machine;
 use crate::live::program::Program;
 
-const EMPTY_XDP: &str = "rocescope_test_pass_xdp";
+pub(super) const EMPTY_XDP: &str = "rocescope_test_pass_xdp";
 const EMPTY_TC: &str = "rocescope_test_pass_tc";
 /// Queue pairs that the flood is spread over.
 const FLOWS: u32 = 64;

@@ -36,6 +36,8 @@ enum Part {
     Traffic,
     /// Every packet an event
     Storm,
+    /// New flows at 100,000 a second
+    Scan,
 }
 
 impl Part {
@@ -43,6 +45,7 @@ impl Part {
         match self {
             Self::Traffic => "traffic",
             Self::Storm => "storm",
+            Self::Scan => "scan",
         }
     }
 }
