@@ -1,6 +1,8 @@
 //! `cargo xtask bench`: measurements side by side with other programs, as ratios.
 
 mod child;
+mod load;
+mod machine;
 mod replay;
 
 use anyhow::Result;
@@ -11,6 +13,8 @@ use clap::Subcommand;
 pub(crate) enum Bench {
     /// `rocescope replay` beside tcpdump, tshark and gzip on the same captures
     Replay(replay::Wanted),
+    /// `rocescope live` on a flooded veth pair, beside an empty program and nothing
+    Load(load::Wanted),
 }
 
 /// Measures and prints.
@@ -20,5 +24,6 @@ pub(crate) enum Bench {
 pub(crate) fn bench(wanted: &Bench) -> Result<()> {
     match wanted {
         Bench::Replay(wanted) => replay::replay(wanted),
+        Bench::Load(wanted) => load::load(wanted),
     }
 }
