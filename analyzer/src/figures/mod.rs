@@ -4,8 +4,16 @@
 //! plain result that goes into the [`Sample`](crate::sample::Sample). A figure that a source cannot
 //! collect is `None` there.
 
+pub mod latency;
+pub mod pairing;
+
+use hashbrown::HashMap;
 use rocescope_common::account::{FlowKey, FlowStats, Outcome};
 use rocescope_common::wire::Frame;
+
+use crate::replay::links::TapLinks;
+
+type State = foldhash::fast::RandomState;
 
 /// One RoCE packet that was counted, as collectors see it.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +35,8 @@ pub struct Packet<'a> {
     pub stats: &'a FlowStats,
     /// The captured bytes.
     pub data: &'a [u8],
+    /// The tap that it was captured at.
+    pub tap: &'a TapLinks,
 }
 
 /// What the user chose about figures.
@@ -35,29 +45,43 @@ pub struct Options {}
 
 /// Collects every figure of a replay.
 #[derive(Debug)]
-pub struct Collector {}
+pub struct Collector {
+    pairing: pairing::Pairing,
+    latency: latency::Collector,
+}
 
 impl Collector {
     /// Nothing seen yet.
     #[must_use]
     pub fn new(_options: &Options) -> Self {
-        Self {}
+        Self { pairing: pairing::Pairing::default(), latency: latency::Collector::default() }
     }
 
     /// Takes in one packet.
     #[inline]
-    pub fn packet(&mut self, _packet: &Packet<'_>) {}
+    pub fn packet(&mut self, packet: &Packet<'_>) {
+        let reverse = self.pairing.packet(packet);
+        self.latency.packet(packet, reverse);
+    }
 
     /// The flow of a slot was retired; the slot will be used again.
-    pub fn retired(&mut self, _slot: u32) {}
+    pub fn retired(&mut self, slot: u32) {
+        self.pairing.retired(slot);
+        self.latency.retired(slot);
+    }
 
     /// What is known so far.
     #[must_use]
     pub fn figures(&self) -> Figures {
-        Figures {}
+        Figures { pairs: Some(self.pairing.pairs()), latency: Some(self.latency.figures()) }
     }
 }
 
 /// The figures at a moment. What a source cannot collect is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Figures {}
+pub struct Figures {
+    /// The other direction of flows, by slot, as far as it is known.
+    pub pairs: Option<HashMap<u32, pairing::Pair, State>>,
+    /// Times from request to answer, by slot of the flow of requests.
+    pub latency: Option<HashMap<u32, latency::Figure, State>>,
+}
