@@ -6,13 +6,13 @@
 use hashbrown::HashMap;
 use rocescope_common::account::Event;
 use rocescope_common::account::latency::{
-    BUCKETS, CLASS_NONE, CLASSES, Latency, answered, answered_by, bounds, class_of, requested, restarted,
+    BUCKETS, CLASS_NONE, CLASSES, Latency, RING, answered, answered_by, bounds, class_of, requested, restarted,
 };
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
 use super::Packet;
-use super::pairing::NONE;
+use super::pairing::{NONE, Reverse};
 
 type State = foldhash::fast::RandomState;
 
@@ -42,19 +42,19 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Takes in a packet; `reverse` is the slot of the flow with the other direction, or [`NONE`].
+    /// Takes in a packet; `reverse` is what is known of the other direction at it.
     #[inline]
-    pub fn packet(&mut self, packet: &Packet<'_>, reverse: u32) {
+    pub fn packet(&mut self, packet: &Packet<'_>, reverse: Reverse) {
         let op = Op::of(packet.frame.opcode);
         if op.has(Op::RELIABLE) {
-            let restart = packet.outcome.events & (Event::RESTART | Event::NEW_FLOW) != 0;
+            let restart = packet.outcome.events & Event::RESTART != 0;
             let class = class_of(packet.frame);
             if class != CLASS_NONE || restart {
                 self.request(packet, class, reverse);
             }
-        } else if reverse != NONE && op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
+        } else if reverse.slot != NONE && op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
             let up_to = answered_by(packet.frame);
-            let ring = self.slots.get(reverse as usize).map_or(NONE, |slot| slot.ring);
+            let ring = self.slots.get(reverse.slot as usize).map_or(NONE, |slot| slot.ring);
             if up_to != UNKNOWN
                 && let Some(ring) = self.rings.get_mut(ring as usize)
             {
@@ -63,7 +63,7 @@ impl Collector {
         }
     }
 
-    fn request(&mut self, packet: &Packet<'_>, class: u32, reverse: u32) {
+    fn request(&mut self, packet: &Packet<'_>, class: u32, reverse: Reverse) {
         let at = packet.slot as usize;
         if self.slots.len() <= at {
             self.slots.resize(at + 1, FREE);
@@ -77,7 +77,7 @@ impl Collector {
         if class == CLASS_NONE {
             return;
         }
-        if reverse == NONE {
+        if !reverse.paired {
             slot.unpaired += 1;
             return;
         }
@@ -93,6 +93,11 @@ impl Collector {
             slot.untracked += 1;
             return;
         };
+        // Answers that never come this way would leave old requests to wait for the first that does.
+        if reverse.slot == NONE && ring.outstanding() >= RING as u64 {
+            slot.unpaired += 1;
+            return;
+        }
         requested(ring.as_mut(), packet.frame.psn, class, packet.repeat, packet.time_ns);
     }
 

@@ -2,20 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use rocescope_common::account::flow::{DSCP_NONE, SRC_QP_SEVERAL, TRANSPORT_NONE};
+use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
 use rocescope_common::account::{FlowStats, Mixed, PsnTrack};
-use rocescope_common::wire::frame::{Encap, UNKNOWN};
+use rocescope_common::wire::frame::Encap;
 use rocescope_common::wire::opcode::{CNP, Name};
 
-use crate::report::{Ack, Ecn, Flow, MAX_PORTS, Opcode, Port, Psn};
-use crate::sample::{Extra, FlowSample, PeerKey, Sample, address};
-
-/// The upper three opcode bits of unreliable datagrams.
-const TRANSPORT_UD: u8 = 3;
+use crate::report::{Ack, Ecn, Flow, MAX_PORTS, Opcode, Port, Psn, latency};
+use crate::sample::{Extra, FlowSample, Sample, address};
 
 pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
     let FlowSample { key, stats, .. } = flow;
     let extra = sample.extra.get(&flow.slot);
+    let latency = sample.figures.latency.as_ref().and_then(|latency| latency.get(&flow.slot));
+    let (peer_qp, pairing) = latency::peer(sample, flow);
     let link = sample.links.get(usize::from(key.link));
     let mut ports = Ports::of(stats, extra);
     let lost_ports = link.is_some_and(|link| link.extra_full > 0) && ports.missing_packets > 0;
@@ -60,8 +59,12 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         },
         psn: psn(&stats.psn),
         psn_responses: psn(&stats.psn_responses),
-        latency_ns: None,
-        peer_qp: sample.peers.get(&PeerKey::of(key)).copied().or_else(|| datagram_qp(stats)),
+        latency_ns: latency.and_then(|figure| figure.all).map(Into::into),
+        latency_by_class: latency.and_then(latency::by_class),
+        latency_unpaired: latency.map(|figure| figure.unpaired),
+        latency_untimed: latency.map(latency::untimed),
+        peer_qp,
+        pairing,
         pid: None,
         comm: None,
     }
@@ -137,10 +140,4 @@ fn psn(track: &PsnTrack) -> Option<Psn> {
         missing: track.missing,
         restarts: track.restarts,
     })
-}
-
-/// The sending queue pair that the datagrams themselves name, when it was always the same.
-fn datagram_qp(stats: &FlowStats) -> Option<u32> {
-    (stats.transport == TRANSPORT_UD && stats.src_qp != UNKNOWN && stats.src_qp != SRC_QP_SEVERAL)
-        .then_some(stats.src_qp)
 }

@@ -11,6 +11,7 @@ pub mod fields;
 mod fixtures;
 mod flow;
 mod imbalance;
+mod latency;
 pub mod json;
 #[cfg(test)]
 mod tests;
@@ -253,7 +254,11 @@ pub struct Flow {
     pub psn: Option<Psn>,
     pub psn_responses: Option<Psn>,
     pub latency_ns: Option<Latency>,
+    pub latency_by_class: Option<LatencyByClass>,
+    pub latency_unpaired: Option<u64>,
+    pub latency_untimed: Option<Untimed>,
     pub peer_qp: Option<u32>,
+    pub pairing: Option<Pairing>,
     pub pid: Option<u32>,
     pub comm: Option<String>,
 }
@@ -346,6 +351,33 @@ pub struct Latency {
     pub p99: u64,
     pub p999: u64,
     pub max: u64,
+}
+
+/// The same by class of request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct LatencyByClass {
+    pub write_send: Option<Latency>,
+    pub read: Option<Latency>,
+    pub atomic: Option<Latency>,
+}
+
+/// Requests whose answer was not timed though the flow with the answers was known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Untimed {
+    pub ambiguous: u64,
+    pub ring_full: u64,
+    pub untracked: u64,
+    pub outstanding: u64,
+}
+
+/// What says which queue pair sends in this direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Pairing {
+    pub how: &'static str,
+    pub confidence: &'static str,
 }
 
 /// How evenly bytes spread over 5-tuples, which is what fabrics hash.

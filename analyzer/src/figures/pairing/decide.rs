@@ -69,6 +69,7 @@ impl Pairing {
             direction.peer_qp = qp;
             direction.doubtful = !sure;
         }
+        self.settle(number);
     }
 
     /// Ports that are queue pair numbers: both ways, or one way where no hash gives such a port.
@@ -195,6 +196,7 @@ impl Pairing {
             for slot in &direction.slots {
                 if let Some(slot) = self.slots.get_mut(*slot as usize) {
                     slot.reverse = NONE;
+                    slot.paired = false;
                     slot.settled = false;
                 }
             }
@@ -204,9 +206,10 @@ impl Pairing {
     /// Flows of a direction about which everything is known need no second look.
     fn settle(&mut self, number: u32) {
         let Some(direction) = self.directions.get(number as usize) else { return };
-        let settled = direction.settled();
+        let (paired, settled) = (direction.how.is_some(), direction.settled());
         for slot in &direction.slots {
             if let Some(slot) = self.slots.get_mut(*slot as usize) {
+                slot.paired = paired;
                 slot.settled = settled;
             }
         }

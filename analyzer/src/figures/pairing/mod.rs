@@ -165,13 +165,26 @@ struct Slot {
     /// Slot of the flow with the answers.
     reverse: u32,
     link: u16,
+    /// The queue pair at the other end is known.
+    paired: bool,
     /// Only PSNs may still tell something.
     decided: bool,
     /// Nothing is left to find out.
     settled: bool,
 }
 
-const FREE: Slot = Slot { direction: NONE, reverse: NONE, link: 0, decided: false, settled: false };
+const FREE: Slot =
+    Slot { direction: NONE, reverse: NONE, link: 0, paired: false, decided: false, settled: false };
+
+/// What is known of a flow's other direction at a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reverse {
+    /// Slot of the flow with the answers to this one, or the requests that this one answers; [`NONE`]
+    /// when no such flow has been seen with the same clock.
+    pub slot: u32,
+    /// It is known which queue pair that is.
+    pub paired: bool,
+}
 
 /// Whether the PSN of a packet may tell to whom it belongs: a request with an answer to come, or
 /// the first packet of an answer.
@@ -214,26 +227,25 @@ pub struct Pairing {
 }
 
 impl Pairing {
-    /// Takes in a packet and gives the slot of the flow with the answers to this one (or with the
-    /// requests that this one answers), or [`NONE`].
+    /// Takes in a packet and gives what is known at it of its flow's other direction.
     #[inline]
-    pub fn packet(&mut self, packet: &Packet<'_>) -> u32 {
+    pub fn packet(&mut self, packet: &Packet<'_>) -> Reverse {
         const SELDOM: u16 = Event::NEW_FLOW | Event::RESTART | Event::GSI;
         if let Some(slot) = self.slots.get(packet.slot as usize)
             && packet.outcome.events & SELDOM == 0
             && (slot.settled || (slot.decided && !says_something(packet.frame)))
         {
-            return slot.reverse;
+            return Reverse { slot: slot.reverse, paired: slot.paired };
         }
         self.unsettled(packet);
         self.reverse(packet.slot)
     }
 
-    /// The slot of the flow with the answers, or [`NONE`].
-    #[inline]
+    /// What is known of the other direction of a slot's flow.
     #[must_use]
-    pub fn reverse(&self, slot: u32) -> u32 {
-        self.slots.get(slot as usize).map_or(NONE, |slot| slot.reverse)
+    pub fn reverse(&self, slot: u32) -> Reverse {
+        let slot = self.slots.get(slot as usize).unwrap_or(&FREE);
+        Reverse { slot: slot.reverse, paired: slot.paired }
     }
 
     /// What is known about the flow of a slot.
@@ -293,6 +305,7 @@ impl Pairing {
         let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return };
         let direction = self.directions.get(slot.direction as usize);
         slot.decided = direction.is_none_or(|direction| direction.port.is_some());
+        slot.paired = direction.is_some_and(|direction| direction.how.is_some());
         // Datagrams name their sender themselves.
         slot.settled = op.has(Op::DETH) || direction.is_some_and(Direction::settled);
     }

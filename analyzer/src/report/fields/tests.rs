@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{EVENTS, all, markdown};
 use crate::report::fixtures::{compare, everything};
-use crate::report::{Device, Finding, FlowId, Latency, Options, Report, Severity};
+use crate::report::{Device, Finding, FlowId, Latency, LatencyByClass, Options, Report, Severity, Untimed};
 
 /// Maps whose keys are data; the table has one entry for all of them.
 const MAPS: [(&str, &str); 3] =
@@ -17,7 +17,10 @@ fn full() -> Report {
     sample.capture_drops = Some(1);
     let mut report = Report::build(&sample, &Options { imbalance_all_links: true, ..Options::default() });
     let flow = &mut report.flows[0];
-    flow.latency_ns = Some(Latency::default());
+    let latency = Some(Latency::default());
+    flow.latency_ns = latency;
+    flow.latency_by_class = Some(LatencyByClass { write_send: latency, read: latency, atomic: latency });
+    (flow.latency_unpaired, flow.latency_untimed) = (Some(1), Some(Untimed::default()));
     (flow.pid, flow.comm) = (Some(1), Some("train".into()));
     let id = FlowId {
         link: flow.link.clone(),
