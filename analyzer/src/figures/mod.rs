@@ -4,6 +4,7 @@
 //! plain result that goes into the [`Sample`](crate::sample::Sample). A figure that a source cannot
 //! collect is `None` there.
 
+pub mod ecn;
 pub mod latency;
 pub mod pairing;
 
@@ -48,13 +49,18 @@ pub struct Options {}
 pub struct Collector {
     pairing: pairing::Pairing,
     latency: latency::Collector,
+    ecn: ecn::Collector,
 }
 
 impl Collector {
     /// Nothing seen yet.
     #[must_use]
     pub fn new(_options: &Options) -> Self {
-        Self { pairing: pairing::Pairing::default(), latency: latency::Collector::default() }
+        Self {
+            pairing: pairing::Pairing::default(),
+            latency: latency::Collector::default(),
+            ecn: ecn::Collector::default(),
+        }
     }
 
     /// Takes in one packet.
@@ -62,18 +68,20 @@ impl Collector {
     pub fn packet(&mut self, packet: &Packet<'_>) {
         let reverse = self.pairing.packet(packet);
         self.latency.packet(packet, reverse);
+        self.ecn.packet(packet, reverse);
     }
 
     /// The flow of a slot was retired; the slot will be used again.
     pub fn retired(&mut self, slot: u32) {
         self.pairing.retired(slot);
         self.latency.retired(slot);
+        self.ecn.retired(slot);
     }
 
     /// What is known so far.
     #[must_use]
     pub fn figures(&self) -> Figures {
-        Figures { pairs: Some(self.pairing.pairs()), latency: Some(self.latency.figures()) }
+        Figures { pairs: Some(self.pairing.pairs()), latency: Some(self.latency.figures()), ecn: Some(self.ecn.figures()) }
     }
 }
 
@@ -84,4 +92,6 @@ pub struct Figures {
     pub pairs: Option<HashMap<u32, pairing::Pair, State>>,
     /// Times from request to answer, by slot of the flow of requests.
     pub latency: Option<HashMap<u32, latency::Figure, State>>,
+    /// Congestion marks and notifications.
+    pub ecn: Option<ecn::Figures>,
 }
