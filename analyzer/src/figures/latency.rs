@@ -6,7 +6,8 @@
 use hashbrown::HashMap;
 use rocescope_common::account::Event;
 use rocescope_common::account::latency::{
-    BUCKETS, CLASS_NONE, CLASSES, Latency, RING, answered, answered_by, bounds, class_of, requested, restarted,
+    BUCKETS, CLASS_NONE, CLASSES, Latency, RING, answered, answered_by, bounds, class_of, requested,
+    restarted,
 };
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;

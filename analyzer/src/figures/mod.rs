@@ -81,7 +81,11 @@ impl Collector {
     /// What is known so far.
     #[must_use]
     pub fn figures(&self) -> Figures {
-        Figures { pairs: Some(self.pairing.pairs()), latency: Some(self.latency.figures()), ecn: Some(self.ecn.figures()) }
+        Figures {
+            pairs: Some(self.pairing.pairs()),
+            latency: Some(self.latency.figures()),
+            ecn: Some(self.ecn.figures()),
+        }
     }
 }
 

@@ -7,6 +7,9 @@
 //! morning costs more trust than ten findings earn.
 
 mod catalog;
+mod cnp;
+mod ecn;
+mod latency;
 mod raise;
 #[cfg(test)]
 mod tests;
@@ -36,6 +39,8 @@ pub struct Input<'a> {
 #[serde(default, deny_unknown_fields)]
 #[expect(missing_docs, reason = "each family describes its own")]
 pub struct Limits {
+    pub ecn: ecn::Limits,
+    pub latency: latency::Limits,
     pub tool: tool::Limits,
 }
 
@@ -43,6 +48,9 @@ pub struct Limits {
 #[must_use]
 pub fn check(input: &Input<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
+    ecn::check(input, &mut found);
+    cnp::check(input, &mut found);
+    latency::check(input, &mut found);
     tool::check(input, &mut found);
     // Stable: within a family the order says which is the worst.
     found.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.id.cmp(b.id)));

@@ -80,17 +80,7 @@ impl Counts {
         else {
             return;
         };
-        self.figures.packet(&Packet {
-            key,
-            slot,
-            frame,
-            time_ns: ts_ns,
-            outcome,
-            repeat,
-            stats,
-            data,
-            tap,
-        });
+        self.figures.packet(&Packet { key, slot, frame, time_ns: ts_ns, outcome, repeat, stats, data, tap });
         if outcome.events != 0 {
             self.happened(link, frame, ts_ns, data, outcome);
         }

@@ -2,7 +2,7 @@
 
 use crate::findings;
 use crate::report::{
-    Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source, Totals, Window, entropy,
+    Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source, Totals, Window, ecn, entropy,
     flow, imbalance,
 };
 use crate::sample::{FlowSample, LinkSample, Sample, address};
@@ -80,6 +80,7 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
             events_dropped: sample.events_dropped,
             capture_drops: sample.capture_drops,
             interface_drops: sample.interface_drops,
+            ecn_untracked: sample.figures.ecn.as_ref().map(|ecn| ecn.untracked),
             ..Lost::default()
         },
         ..Totals::default()
@@ -120,18 +121,22 @@ fn flows(sample: &Sample) -> Vec<Flow> {
         let key = &flow.key;
         (key.link, address(key.family, key.src), address(key.family, key.dst), key.dest_qp)
     });
-    order.into_iter().map(|flow| flow::build(sample, flow)).collect()
+    let by_slot = ecn::by_slot(sample);
+    let build =
+        |flow: &&FlowSample| Flow { cnp: ecn::cnp(sample, flow, &by_slot), ..flow::build(sample, flow) };
+    order.iter().map(build).collect()
 }
 
 fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
-    let links = sample.links.iter().zip(sums);
+    let links = (0u16..).zip(sample.links.iter().zip(sums));
     links
-        .map(|(link, sum)| Link {
+        .map(|(number, (link, sum))| Link {
             name: link.name.clone(),
             direction: link.direction,
             packets: sum.packets,
             bytes: sum.bytes,
             ce_ratio: sum.ecn_data.ce_ratio(),
+            ecn_over_time: ecn::link(sample, number),
         })
         .collect()
 }

@@ -7,7 +7,7 @@ use rocescope_common::account::{FlowStats, Mixed, PsnTrack};
 use rocescope_common::wire::frame::Encap;
 use rocescope_common::wire::opcode::{CNP, Name};
 
-use crate::report::{Ack, Ecn, Flow, MAX_PORTS, Opcode, Port, Psn, latency};
+use crate::report::{Ack, Ecn, Flow, MAX_PORTS, Opcode, Port, Psn, ecn, latency};
 use crate::sample::{Extra, FlowSample, Sample, address};
 
 pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
@@ -48,8 +48,12 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         first_ns: stats.first_ns,
         last_ns: stats.last_ns,
         ecn: stats.ecn().into(),
+        ecn_data: stats.ecn_data.into(),
         ce_ratio: Ecn::from(stats.ecn_data).ce_ratio(),
+        ce_over_time: ecn::flow(sample, flow.slot),
         cnp_packets: stats.cnp_packets,
+        // Made where all flows are known.
+        cnp: None,
         opcodes: opcodes(stats, extra),
         ack: Ack {
             acks: stats.acks,

@@ -30,9 +30,8 @@ pub(super) fn untimed(figure: &Figure) -> Untimed {
 
 /// The queue pair that sends in this direction, and what says so.
 pub(super) fn peer(sample: &Sample, flow: &FlowSample) -> (Option<u32>, Option<Pairing>) {
-    let named = |how: How, confidence: Confidence| {
-        Some(Pairing { how: how.name(), confidence: confidence.name() })
-    };
+    let named =
+        |how: How, confidence: Confidence| Some(Pairing { how: how.name(), confidence: confidence.name() });
     if let Some(pair) = sample.figures.pairs.as_ref().and_then(|pairs| pairs.get(&flow.slot)) {
         let pairing = pair.peer_qp.and_then(|_| named(pair.how, pair.confidence));
         return (pair.peer_qp, pairing);

@@ -5,14 +5,15 @@
 //! in [`fields`], which also makes docs/metrics.md. What is not known is `None` and becomes null.
 
 mod build;
+mod ecn;
 mod entropy;
 pub mod fields;
 #[cfg(test)]
 mod fixtures;
 mod flow;
 mod imbalance;
-mod latency;
 pub mod json;
+mod latency;
 #[cfg(test)]
 mod tests;
 pub mod text;
@@ -176,6 +177,7 @@ pub struct Lost {
     pub capture_drops: Option<u64>,
     pub interface_drops: Option<u64>,
     pub extra_table_full: u64,
+    pub ecn_untracked: Option<u64>,
 }
 
 /// Flows that were closed because they were idle for long or the table was full.
@@ -205,10 +207,16 @@ impl From<[u64; 4]> for Ecn {
 }
 
 impl Ecn {
+    /// Packets that are ECN-capable, marked ones included.
+    #[must_use]
+    pub fn capable(&self) -> u64 {
+        self.ect0 + self.ect1 + self.ce
+    }
+
     /// CE among packets that are ECN-capable; `None` when none is.
     #[must_use]
     pub fn ce_ratio(&self) -> Option<f64> {
-        let capable = self.ect0 + self.ect1 + self.ce;
+        let capable = self.capable();
         (capable > 0).then(|| self.ce as f64 / capable as f64)
     }
 
@@ -247,8 +255,13 @@ pub struct Flow {
     pub first_ns: u64,
     pub last_ns: u64,
     pub ecn: Ecn,
+    /// Packets other than CNP and ACKNOWLEDGE; the base of [`Flow::ce_ratio`].
+    #[serde(skip)]
+    pub ecn_data: Ecn,
     pub ce_ratio: Option<f64>,
+    pub ce_over_time: Option<CeOverTime>,
     pub cnp_packets: u64,
+    pub cnp: Option<Cnp>,
     pub opcodes: Vec<Opcode>,
     pub ack: Ack,
     pub psn: Option<Psn>,
@@ -353,6 +366,42 @@ pub struct Latency {
     pub max: u64,
 }
 
+/// Marks of one flow over time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct CeOverTime {
+    pub start_ns: u64,
+    pub bin_ns: u64,
+    pub capable: Vec<u32>,
+    pub ce: Vec<u32>,
+}
+
+/// Marks and notifications of one link over time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct EcnOverTime {
+    pub start_ns: u64,
+    pub bin_ns: u64,
+    pub capable: Vec<u32>,
+    pub ce: Vec<u32>,
+    pub cnp: Vec<u32>,
+}
+
+/// The congestion notifications in a flow, and what they did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Cnp {
+    pub answers: Option<FlowId>,
+    pub per_second: Option<f64>,
+    pub min_interval_ns: Option<u64>,
+    pub delay_ns: Option<Latency>,
+    pub without_ce: Option<u64>,
+    pub rate_before_bps: Option<u64>,
+    pub rate_after_bps: Option<u64>,
+    pub rate_window_ns: Option<u64>,
+    pub rate_samples: Option<u64>,
+}
+
 /// The same by class of request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "every field is described in report::fields")]
@@ -403,6 +452,7 @@ pub struct Link {
     pub packets: u64,
     pub bytes: u64,
     pub ce_ratio: Option<f64>,
+    pub ecn_over_time: Option<EcnOverTime>,
 }
 
 /// How evenly bytes spread over links that share a load.

@@ -230,16 +230,19 @@ impl Collector {
             if let Some(cnps) = self.cnps.get(slot.cnps) {
                 let answered = self.slots.get(slot.answers as usize).map_or(NONE, |slot| slot.data);
                 let answered = self.data.get(answered);
-                figures.cnps.insert(number, CnpFigure {
-                    answers: (slot.answers != NONE).then_some(slot.answers),
-                    count: cnps.count,
-                    first_ns: cnps.first_ns,
-                    last_ns: cnps.last_ns,
-                    min_gap_ns: cnps.min_gap_ns,
-                    delay: Summary::of(&cnps.delays.map(u64::from), cnps.delay_max),
-                    without_mark: answered.map(|_| cnps.without_mark),
-                    reaction: answered.and_then(|data| data.speed.reaction()),
-                });
+                figures.cnps.insert(
+                    number,
+                    CnpFigure {
+                        answers: (slot.answers != NONE).then_some(slot.answers),
+                        count: cnps.count,
+                        first_ns: cnps.first_ns,
+                        last_ns: cnps.last_ns,
+                        min_gap_ns: cnps.min_gap_ns,
+                        delay: Summary::of(&cnps.delays.map(u64::from), cnps.delay_max),
+                        without_mark: answered.map(|_| cnps.without_mark),
+                        reaction: answered.and_then(|data| data.speed.reaction()),
+                    },
+                );
             }
         }
         let links = self.links.iter().map(|link| link.as_ref().map(|link| OverTime::of(link.bins())));

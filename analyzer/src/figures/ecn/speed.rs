@@ -47,15 +47,7 @@ pub struct Reaction {
 
 impl Speed {
     pub(super) fn new() -> Self {
-        Self {
-            bins: [0; BINS],
-            now: 0,
-            pending: None,
-            len: None,
-            kept: Vec::new(),
-            stride: 1,
-            skipped: 0,
-        }
+        Self { bins: [0; BINS], now: 0, pending: None, len: None, kept: Vec::new(), stride: 1, skipped: 0 }
     }
 
     /// A packet of the flow.

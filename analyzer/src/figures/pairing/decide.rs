@@ -19,7 +19,8 @@ impl Pairing {
         if let Some((qp, sure)) = self.peers.latest(&key) {
             return self.by_cm(number, &key, qp, sure);
         }
-        let Some(port) = direction.port.filter(|_| direction.how.is_none_or(|how| how < How::PortRule)) else {
+        let Some(port) = direction.port.filter(|_| direction.how.is_none_or(|how| how < How::PortRule))
+        else {
             return;
         };
         let x = key.dest_qp;
@@ -204,7 +205,7 @@ impl Pairing {
     }
 
     /// Flows of a direction about which everything is known need no second look.
-    fn settle(&mut self, number: u32) {
+    pub(super) fn settle(&mut self, number: u32) {
         let Some(direction) = self.directions.get(number as usize) else { return };
         let (paired, settled) = (direction.how.is_some(), direction.settled());
         for slot in &direction.slots {

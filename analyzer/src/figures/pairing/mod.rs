@@ -280,10 +280,8 @@ impl Pairing {
         let op = Op::of(packet.frame.opcode);
         let link = packet.key.link;
         if !self.places.get(usize::from(link)).is_some_and(Option::is_some) {
-            let place = Place {
-                tap: self.tap_number(packet.tap.name()),
-                interface: packet.tap.interface_of(link),
-            };
+            let place =
+                Place { tap: self.tap_number(packet.tap.name()), interface: packet.tap.interface_of(link) };
             self.link(link, place);
         }
         if packet.outcome.events & Event::GSI != 0 {
@@ -370,6 +368,7 @@ impl Pairing {
         if known.slots.len() == 1 {
             self.decide(direction);
         }
+        self.settle(direction);
         self.resolve(direction);
         Some(direction)
     }

@@ -39,7 +39,45 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].ecn.ce", "packets": "ECN bits 11: congestion was experienced.";
     "flows[].ce_ratio", "ratio": "ce / (ect0 + ect1 + ce) over packets other than CNP and ACKNOWLEDGE."
         or null "none of them is ECN-capable: ECN is off, which is not 0 %";
+    "flows[].ce_over_time", "object": "CE marks over time, in at most 64 bins that are 1.05 ms wide at first; their width \
+        doubles when the flow lasts longer." or null "no packet is marked CE, or (live) it is not collected";
+    "flows[].ce_over_time.start_ns", "Unix ns": "Start of the first bin.";
+    "flows[].ce_over_time.bin_ns", "ns": "Width of a bin.";
+    "flows[].ce_over_time.capable[]", "packets": "ECN-capable packets other than CNP and ACKNOWLEDGE in each bin, marked ones \
+        included.";
+    "flows[].ce_over_time.ce[]", "packets": "Those marked CE.";
     "flows[].cnp_packets", "packets": "Congestion notification packets in this flow: they tell its `dest_qp` to slow down.";
+    "flows[].cnp", "object": "The notifications in this flow, and what they did."
+        or null "there are none, or (live) it is not collected";
+    "flows[].cnp.answers", "object": "The flow of data whose sender they tell to slow down, on the same tap."
+        or null "not known (`pairing`), or it does not pass here";
+    "flows[].cnp.answers.link", "text": "Its link,";
+    "flows[].cnp.answers.direction", "text": "direction," or null "replay";
+    "flows[].cnp.answers.src", "address": "source,";
+    "flows[].cnp.answers.dst", "address": "destination";
+    "flows[].cnp.answers.dest_qp", "number": "and destination QP.";
+    "flows[].cnp.per_second", "1/s": "CNPs per second between the first and the last." or null "fewer than two, or no time \
+        between them";
+    "flows[].cnp.min_interval_ns", "ns": "Least time between two CNPs of this flow: the NIC's pacing is at most this."
+        or null "fewer than two";
+    "flows[].cnp.delay_ns", "object": "Time from a CE mark in the flow that they answer to the CNP, at this tap: from the \
+        first mark since the CNP before, so it includes the NIC's pacing. Percentiles as in `latency_ns`."
+        or null "no mark passed here before a CNP";
+    "flows[].cnp.delay_ns.count", "samples": "CNPs with a mark before.";
+    "flows[].cnp.delay_ns.p50", "ns": "Median.";
+    "flows[].cnp.delay_ns.p99", "ns": "99th percentile.";
+    "flows[].cnp.delay_ns.p999", "ns": "99.9th percentile.";
+    "flows[].cnp.delay_ns.max", "ns": "Longest.";
+    "flows[].cnp.without_ce", "packets": "CNPs without a mark since the CNP before. Marks set behind this tap are not seen."
+        or null "the flow they answer is not known, or has no ECN-capable data";
+    "flows[].cnp.rate_before_bps", "bits/s": "Rate of the data in the window before a CNP: the median over up to 128 CNPs. \
+        Outer frames."
+        or null "the flow is not known, or has too few packets, or stops after CNPs";
+    "flows[].cnp.rate_after_bps", "bits/s": "The same in the window after it, without the 262 µs in which it passed."
+        or null "as `rate_before_bps`";
+    "flows[].cnp.rate_window_ns", "ns": "Length of the windows: 1.05 ms, or 10.5 ms for slow senders."
+        or null "as `rate_before_bps`";
+    "flows[].cnp.rate_samples", "CNPs": "CNPs that the two rates rest on." or null "as `rate_before_bps`";
     "flows[].opcodes[].code", "number": "BTH opcode, in rising order.";
     "flows[].opcodes[].name", "text": "Its name as in Linux' ib_pack.h without the prefix, `CNP`, `DC_OR_RD_0xNN`, \
         `UNKNOWN_0xNN`.";
