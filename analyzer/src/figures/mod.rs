@@ -4,12 +4,19 @@
 //! plain result that goes into the [`Sample`](crate::sample::Sample). A figure that a source cannot
 //! collect is `None` there.
 
+pub mod ecn;
+pub mod latency;
 pub mod marking;
+pub mod pairing;
 
+use hashbrown::HashMap;
 use rocescope_common::account::{FlowKey, FlowStats, Outcome};
 use rocescope_common::wire::Frame;
 
+use crate::replay::links::TapLinks;
 use marking::{ByDscp, Marking};
+
+type State = foldhash::fast::RandomState;
 
 /// One RoCE packet that was counted, as collectors see it.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +38,8 @@ pub struct Packet<'a> {
     pub stats: &'a FlowStats,
     /// The captured bytes.
     pub data: &'a [u8],
+    /// The tap that it was captured at.
+    pub tap: &'a TapLinks,
 }
 
 /// What the user chose about figures.
@@ -41,28 +50,48 @@ pub struct Options {}
 #[derive(Debug)]
 pub struct Collector {
     marking: Marking,
+    pairing: pairing::Pairing,
+    latency: latency::Collector,
+    ecn: ecn::Collector,
 }
 
 impl Collector {
     /// Nothing seen yet.
     #[must_use]
     pub fn new(_options: &Options) -> Self {
-        Self { marking: Marking::default() }
+        Self {
+            marking: Marking::default(),
+            pairing: pairing::Pairing::default(),
+            latency: latency::Collector::default(),
+            ecn: ecn::Collector::default(),
+        }
     }
 
     /// Takes in one packet.
     #[inline]
     pub fn packet(&mut self, packet: &Packet<'_>) {
         self.marking.packet(packet);
+        let reverse = self.pairing.packet(packet);
+        self.latency.packet(packet, reverse);
+        self.ecn.packet(packet, reverse);
     }
 
     /// The flow of a slot was retired; the slot will be used again.
-    pub fn retired(&mut self, _slot: u32) {}
+    pub fn retired(&mut self, slot: u32) {
+        self.pairing.retired(slot);
+        self.latency.retired(slot);
+        self.ecn.retired(slot);
+    }
 
     /// What is known so far.
     #[must_use]
     pub fn figures(&self) -> Figures {
-        Figures { marking: Some(self.marking.links().to_vec()) }
+        Figures {
+            marking: Some(self.marking.links().to_vec()),
+            pairs: Some(self.pairing.pairs()),
+            latency: Some(self.latency.figures()),
+            ecn: Some(self.ecn.figures()),
+        }
     }
 }
 
@@ -71,4 +100,10 @@ impl Collector {
 pub struct Figures {
     /// Packets by DSCP, by link; links at the end that have none may be missing.
     pub marking: Option<Vec<ByDscp>>,
+    /// The other direction of flows, by slot, as far as it is known.
+    pub pairs: Option<HashMap<u32, pairing::Pair, State>>,
+    /// Times from request to answer, by slot of the flow of requests.
+    pub latency: Option<HashMap<u32, latency::Figure, State>>,
+    /// Congestion marks and notifications.
+    pub ecn: Option<ecn::Figures>,
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{balance, settings, tool};
+use super::{balance, cnp, ecn, latency, settings, tool};
 
 /// What there is to say about a kind of finding, whatever the case at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +36,14 @@ pub struct LimitMeta {
 
 /// Every kind of finding, by family.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
-    [balance::ENTRIES, settings::ENTRIES, tool::ENTRIES].into_iter().flatten()
+    [balance::ENTRIES, cnp::ENTRIES, ecn::ENTRIES, latency::ENTRIES, settings::ENTRIES, tool::ENTRIES]
+        .into_iter()
+        .flatten()
 }
 
 /// Every threshold, by family.
 pub fn limits() -> impl Iterator<Item = &'static LimitMeta> {
-    [balance::LIMITS, settings::LIMITS, tool::LIMITS].into_iter().flatten()
+    [balance::LIMITS, ecn::LIMITS, latency::LIMITS, settings::LIMITS, tool::LIMITS].into_iter().flatten()
 }
 
 impl Entry {

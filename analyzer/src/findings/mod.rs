@@ -10,6 +10,9 @@ mod balance;
 #[cfg(test)]
 mod balance_tests;
 mod catalog;
+mod cnp;
+mod ecn;
+mod latency;
 mod raise;
 mod settings;
 #[cfg(test)]
@@ -48,6 +51,8 @@ pub struct Limits {
     pub mtu: settings::MtuLimits,
     pub qos: settings::QosLimits,
     pub rocev1: settings::Rocev1Limits,
+    pub ecn: ecn::Limits,
+    pub latency: latency::Limits,
     pub tool: tool::Limits,
 }
 
@@ -55,7 +60,7 @@ pub struct Limits {
 #[must_use]
 pub fn check(input: &Input<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    for check in [balance::check, settings::check, tool::check] {
+    for check in [balance::check, cnp::check, ecn::check, latency::check, settings::check, tool::check] {
         check(input, &mut found);
     }
     // Stable: within a family the order says which is the worst.

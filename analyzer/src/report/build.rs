@@ -4,7 +4,7 @@ use crate::figures::marking::{ByDscp, Marked};
 use crate::findings;
 use crate::report::{
     Dscp, Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source, Totals, Window, ecmp,
-    entropy, flow, imbalance,
+    ecn, entropy, flow, imbalance,
 };
 use crate::sample::{FlowSample, LinkSample, Sample, address};
 
@@ -83,6 +83,7 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
             events_dropped: sample.events_dropped,
             capture_drops: sample.capture_drops,
             interface_drops: sample.interface_drops,
+            ecn_untracked: sample.figures.ecn.as_ref().map(|ecn| ecn.untracked),
             ..Lost::default()
         },
         ..Totals::default()
@@ -125,20 +126,24 @@ fn flows(sample: &Sample) -> Vec<Flow> {
         let key = &flow.key;
         (key.link, address(key.family, key.src), address(key.family, key.dst), key.dest_qp)
     });
-    order.into_iter().map(|flow| flow::build(sample, flow)).collect()
+    let by_slot = ecn::by_slot(sample);
+    let build =
+        |flow: &&FlowSample| Flow { cnp: ecn::cnp(sample, flow, &by_slot), ..flow::build(sample, flow) };
+    order.iter().map(build).collect()
 }
 
 fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
-    let links = (0..).zip(sample.links.iter().zip(sums));
+    let links = (0u16..).zip(sample.links.iter().zip(sums));
     links
-        .map(|(index, (link, sum))| Link {
+        .map(|(number, (link, sum))| Link {
             name: link.name.clone(),
             direction: link.direction,
             packets: sum.packets,
             bytes: sum.bytes,
             ce_ratio: sum.ecn_data.ce_ratio(),
             skipped_bytes: link.skipped.iter().map(|counter| counter.bytes).sum(),
-            dscp: sample.figures.marking.as_deref().map(|links| dscp(links.get::<usize>(index))),
+            dscp: sample.figures.marking.as_deref().map(|links| dscp(links.get(usize::from(number)))),
+            ecn_over_time: ecn::link(sample, number),
         })
         .collect()
 }

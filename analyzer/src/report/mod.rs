@@ -6,6 +6,7 @@
 
 mod build;
 mod ecmp;
+mod ecn;
 mod entropy;
 pub mod fields;
 #[cfg(test)]
@@ -13,6 +14,7 @@ pub(crate) mod fixtures;
 mod flow;
 mod imbalance;
 pub mod json;
+mod latency;
 #[cfg(test)]
 mod tests;
 pub mod text;
@@ -177,6 +179,7 @@ pub struct Lost {
     pub interface_drops: Option<u64>,
     pub extra_table_full: u64,
     pub contended: u64,
+    pub ecn_untracked: Option<u64>,
 }
 
 /// Flows that were closed because they were idle for long or the table was full.
@@ -206,10 +209,16 @@ impl From<[u64; 4]> for Ecn {
 }
 
 impl Ecn {
+    /// Packets that are ECN-capable, marked ones included.
+    #[must_use]
+    pub fn capable(&self) -> u64 {
+        self.ect0 + self.ect1 + self.ce
+    }
+
     /// CE among packets that are ECN-capable; `None` when none is.
     #[must_use]
     pub fn ce_ratio(&self) -> Option<f64> {
-        let capable = self.ect0 + self.ect1 + self.ce;
+        let capable = self.capable();
         (capable > 0).then(|| self.ce as f64 / capable as f64)
     }
 
@@ -249,14 +258,23 @@ pub struct Flow {
     pub first_ns: u64,
     pub last_ns: u64,
     pub ecn: Ecn,
+    /// Packets other than CNP and ACKNOWLEDGE; the base of [`Flow::ce_ratio`].
+    #[serde(skip)]
+    pub ecn_data: Ecn,
     pub ce_ratio: Option<f64>,
+    pub ce_over_time: Option<CeOverTime>,
     pub cnp_packets: u64,
+    pub cnp: Option<Cnp>,
     pub opcodes: Vec<Opcode>,
     pub ack: Ack,
     pub psn: Option<Psn>,
     pub psn_responses: Option<Psn>,
     pub latency_ns: Option<Latency>,
+    pub latency_by_class: Option<LatencyByClass>,
+    pub latency_unpaired: Option<u64>,
+    pub latency_untimed: Option<Untimed>,
     pub peer_qp: Option<u32>,
+    pub pairing: Option<Pairing>,
     pub pid: Option<u32>,
     pub comm: Option<String>,
 }
@@ -351,6 +369,69 @@ pub struct Latency {
     pub max: u64,
 }
 
+/// Marks of one flow over time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct CeOverTime {
+    pub start_ns: u64,
+    pub bin_ns: u64,
+    pub capable: Vec<u32>,
+    pub ce: Vec<u32>,
+}
+
+/// Marks and notifications of one link over time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct EcnOverTime {
+    pub start_ns: u64,
+    pub bin_ns: u64,
+    pub capable: Vec<u32>,
+    pub ce: Vec<u32>,
+    pub cnp: Vec<u32>,
+}
+
+/// The congestion notifications in a flow, and what they did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Cnp {
+    pub answers: Option<FlowId>,
+    pub per_second: Option<f64>,
+    pub min_interval_ns: Option<u64>,
+    pub delay_ns: Option<Latency>,
+    pub without_ce: Option<u64>,
+    pub rate_before_bps: Option<u64>,
+    pub rate_after_bps: Option<u64>,
+    pub rate_window_ns: Option<u64>,
+    pub rate_samples: Option<u64>,
+}
+
+/// The same by class of request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct LatencyByClass {
+    pub write_send: Option<Latency>,
+    pub read: Option<Latency>,
+    pub atomic: Option<Latency>,
+}
+
+/// Requests whose answer was not timed though the flow with the answers was known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Untimed {
+    pub ambiguous: u64,
+    pub ring_full: u64,
+    pub untracked: u64,
+    pub outstanding: u64,
+}
+
+/// What says which queue pair sends in this direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Pairing {
+    pub how: &'static str,
+    pub confidence: &'static str,
+}
+
 /// How evenly bytes spread over 5-tuples, which is what fabrics hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "every field is described in report::fields")]
@@ -376,6 +457,7 @@ pub struct Link {
     pub ce_ratio: Option<f64>,
     pub skipped_bytes: u64,
     pub dscp: Option<Vec<Dscp>>,
+    pub ecn_over_time: Option<EcnOverTime>,
 }
 
 /// RoCEv2 packets of one link with one DSCP.

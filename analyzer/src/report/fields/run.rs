@@ -37,6 +37,8 @@ pub const RUN: &[FieldMeta] = fields! {
     "totals.lost.contended", "packets": "RoCE packets of live runs that waited half a second or so for their flow's \
         counters, which another processor kept: in the totals and in their link, but in no flow. A processor keeps them \
         for nanoseconds unless it is taken away meanwhile, as that of a virtual machine may be: expect 0.";
+    "totals.lost.ecn_untracked", "packets": "Packets left out of `ce_over_time` and `cnp`, because 16,384 other flows had \
+        some." or null "not collected (live)";
     "totals.retired.flows", "flows": "Flows that were closed during the run, idle for long or to make room. What they had \
         counted is in the totals and links.";
     "totals.retired.packets", "packets": "Packets of retired flows.";
@@ -69,6 +71,15 @@ pub const RUN: &[FieldMeta] = fields! {
     "links[].dscp[].data_bytes", "bytes": "Their outer frames.";
     "links[].dscp[].ack_packets", "packets": "ACKNOWLEDGE packets with it.";
     "links[].dscp[].cnp_packets", "packets": "Congestion notification packets with it.";
+    "links[].ecn_over_time", "object": "Marks and notifications over time, in at most 128 bins that are 1.05 ms wide at \
+        first; their width doubles when time runs out of them."
+        or null "neither a mark nor a CNP passed, or (live) it is not collected";
+    "links[].ecn_over_time.start_ns", "Unix ns": "Start of the first bin.";
+    "links[].ecn_over_time.bin_ns", "ns": "Width of a bin.";
+    "links[].ecn_over_time.capable[]", "packets": "ECN-capable packets other than CNP and ACKNOWLEDGE in each bin, marked \
+        ones included.";
+    "links[].ecn_over_time.ce[]", "packets": "Those marked CE.";
+    "links[].ecn_over_time.cnp[]", "packets": "CNPs.";
     "imbalance[].links[]", "text": "Links of one direction that share a load, idle ones included.";
     "imbalance[].direction", "text": "Their direction." or null "replay";
     "imbalance[].max_over_mean", "ratio": "Bytes of the busiest link over the mean: 1 is even, the number of links \
@@ -107,7 +118,7 @@ pub const RUN: &[FieldMeta] = fields! {
     "findings[].id", "text": "Stable name of the rule that found it.";
     "findings[].severity", "text": "`info`, `warning` or `critical`.";
     "findings[].title", "text": "What is wrong, in a sentence.";
-    "findings[].evidence.<name>", "as named": "The figures it rests on.";
+    "findings[].evidence.<name>", "as named": "The figures it rests on." or null "that figure is not known";
     "findings[].flows[].link", "text": "A flow it is about: its link,";
     "findings[].flows[].direction", "text": "direction," or null "replay";
     "findings[].flows[].src", "address": "source,";

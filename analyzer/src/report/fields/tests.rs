@@ -6,7 +6,10 @@ use serde_json::Value;
 use super::{EVENTS, all, markdown};
 use crate::figures::marking::Marked;
 use crate::report::fixtures::{compare, everything};
-use crate::report::{Device, Finding, FlowId, Latency, Options, Report, Severity};
+use crate::report::{
+    CeOverTime, Cnp, Device, EcnOverTime, Finding, FlowId, Latency, LatencyByClass, Options, Report,
+    Severity, Untimed,
+};
 
 /// Maps whose keys are data; the table has one entry for all of them.
 const MAPS: [(&str, &str); 3] =
@@ -22,8 +25,12 @@ fn full() -> Report {
         Options { imbalance_all_links: true, ecmp: Some(4), rails: rails.into(), ..Options::default() };
     let mut report = Report::build(&sample, &options);
     let flow = &mut report.flows[0];
-    flow.latency_ns = Some(Latency::default());
+    let latency = Some(Latency::default());
+    flow.latency_ns = latency;
+    flow.latency_by_class = Some(LatencyByClass { write_send: latency, read: latency, atomic: latency });
+    (flow.latency_unpaired, flow.latency_untimed) = (Some(1), Some(Untimed::default()));
     (flow.pid, flow.comm) = (Some(1), Some("train".into()));
+    flow.ce_over_time = Some(CeOverTime { capable: vec![1], ce: vec![1], ..CeOverTime::default() });
     let id = FlowId {
         link: flow.link.clone(),
         direction: flow.direction,
@@ -31,6 +38,21 @@ fn full() -> Report {
         dst: flow.dst,
         dest_qp: flow.dest_qp,
     };
+    flow.cnp = Some(Cnp {
+        answers: Some(id.clone()),
+        per_second: Some(1.0),
+        min_interval_ns: Some(1),
+        delay_ns: latency,
+        without_ce: Some(1),
+        rate_before_bps: Some(1),
+        rate_after_bps: Some(1),
+        rate_window_ns: Some(1),
+        rate_samples: Some(1),
+    });
+    let column = || vec![1];
+    report.links[0].ecn_over_time =
+        Some(EcnOverTime { start_ns: 1, bin_ns: 1, capable: column(), ce: column(), cnp: column() });
+    report.totals.lost.ecn_untracked = Some(1);
     report.devices.push(Device {
         name: "mlx5_0".into(),
         port: Some(1),
