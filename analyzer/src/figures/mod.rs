@@ -4,6 +4,11 @@
 //! plain result that goes into the [`Sample`](crate::sample::Sample). A figure that a source cannot
 //! collect is `None` there.
 
+pub mod icrc;
+pub mod loss;
+
+use std::time::Duration;
+
 use rocescope_common::account::{FlowKey, FlowStats, Outcome};
 use rocescope_common::wire::Frame;
 
@@ -31,33 +36,54 @@ pub struct Packet<'a> {
 
 /// What the user chose about figures.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Options {}
+pub struct Options {
+    /// How late a packet may come and still be taken for one out of order; `None` for
+    /// [`loss::REORDER_WINDOW_NS`].
+    pub reorder_window: Option<Duration>,
+}
 
 /// Collects every figure of a replay.
 #[derive(Debug)]
-pub struct Collector {}
+pub struct Collector {
+    loss: loss::Collector,
+    icrc: icrc::Collector,
+}
 
 impl Collector {
     /// Nothing seen yet.
     #[must_use]
-    pub fn new(_options: &Options) -> Self {
-        Self {}
+    pub fn new(options: &Options) -> Self {
+        let window = options.reorder_window.map_or(loss::REORDER_WINDOW_NS, |window| {
+            u64::try_from(window.as_nanos()).unwrap_or(u64::MAX)
+        });
+        Self { loss: loss::Collector::new(window), icrc: icrc::Collector::default() }
     }
 
     /// Takes in one packet.
     #[inline]
-    pub fn packet(&mut self, _packet: &Packet<'_>) {}
+    pub fn packet(&mut self, packet: &Packet<'_>) {
+        self.loss.packet(packet);
+        self.icrc.packet(packet);
+    }
 
     /// The flow of a slot was retired; the slot will be used again.
-    pub fn retired(&mut self, _slot: u32) {}
+    pub fn retired(&mut self, slot: u32) {
+        self.loss.retired(slot);
+        self.icrc.retired(slot);
+    }
 
     /// What is known so far.
     #[must_use]
     pub fn figures(&self) -> Figures {
-        Figures {}
+        Figures { loss: Some(self.loss.figures()), icrc: Some(self.icrc.figures()) }
     }
 }
 
 /// The figures at a moment. What a source cannot collect is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Figures {}
+pub struct Figures {
+    /// Loss, reordering and what was sent again.
+    pub loss: Option<loss::Loss>,
+    /// Whether packets arrive as they were sent.
+    pub icrc: Option<icrc::Icrc>,
+}

@@ -124,14 +124,25 @@ fn flows(sample: &Sample) -> Vec<Flow> {
 }
 
 fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
-    let links = sample.links.iter().zip(sums);
+    let mut icrc = sample.figures.icrc.as_ref().map(|icrc| {
+        (0..).zip(&sample.links).map(|(link, _)| icrc.retired(link)).collect::<Vec<_>>()
+    });
+    if let (Some(icrc), Some(figures)) = (&mut icrc, &sample.figures.icrc) {
+        for FlowSample { key, slot, .. } in &sample.flows {
+            if let Some(link) = icrc.get_mut(usize::from(key.link)) {
+                link.add(&figures.flow(*slot));
+            }
+        }
+    }
+    let links = (0..).zip(sample.links.iter().zip(sums));
     links
-        .map(|(link, sum)| Link {
+        .map(|(at, (link, sum)): (usize, _)| Link {
             name: link.name.clone(),
             direction: link.direction,
             packets: sum.packets,
             bytes: sum.bytes,
             ce_ratio: sum.ecn_data.ce_ratio(),
+            icrc: icrc.as_ref().and_then(|icrc| icrc.get(at)).map(|checked| (*checked).into()),
         })
         .collect()
 }

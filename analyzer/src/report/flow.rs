@@ -7,7 +7,7 @@ use rocescope_common::account::{FlowStats, Mixed, PsnTrack};
 use rocescope_common::wire::frame::{Encap, UNKNOWN};
 use rocescope_common::wire::opcode::{CNP, Name};
 
-use crate::report::{Ack, Ecn, Flow, MAX_PORTS, Opcode, Port, Psn};
+use crate::report::{Ack, Ecn, Flow, Loss, MAX_PORTS, Opcode, Port, Psn};
 use crate::sample::{Extra, FlowSample, PeerKey, Sample, address};
 
 /// The upper three opcode bits of unreliable datagrams.
@@ -17,6 +17,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
     let FlowSample { key, stats, .. } = flow;
     let extra = sample.extra.get(&flow.slot);
     let link = sample.links.get(usize::from(key.link));
+    let loss = sample.figures.loss.as_ref().map(|loss| loss.flow(flow.slot));
     let mut ports = Ports::of(stats, extra);
     let lost_ports = link.is_some_and(|link| link.extra_full > 0) && ports.missing_packets > 0;
     let src_port_count = (!lost_ports).then_some(ports.seen.len() as u64);
@@ -60,6 +61,10 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         },
         psn: psn(&stats.psn),
         psn_responses: psn(&stats.psn_responses),
+        loss: loss.and_then(|loss| (stats.psn.seen != 0).then(|| Loss::of(loss.requests))),
+        loss_responses: loss
+            .and_then(|loss| (stats.psn_responses.seen != 0).then(|| Loss::of(loss.responses))),
+        icrc: sample.figures.icrc.as_ref().map(|icrc| icrc.flow(flow.slot).into()),
         latency_ns: None,
         peer_qp: sample.peers.get(&PeerKey::of(key)).copied().or_else(|| datagram_qp(stats)),
         pid: None,

@@ -12,6 +12,7 @@ mod fixtures;
 mod flow;
 mod imbalance;
 pub mod json;
+mod loss;
 #[cfg(test)]
 mod tests;
 pub mod text;
@@ -28,6 +29,7 @@ use crate::sample::{Direction, SourceKind};
 pub use build::compare_links as imbalance;
 pub use entropy::entropy;
 pub use imbalance::unknown_names;
+pub use loss::{Episodes, Icrc, Loss};
 
 /// Name and version of the schema.
 pub const SCHEMA: &str = "rocescope.report/1";
@@ -252,6 +254,9 @@ pub struct Flow {
     pub ack: Ack,
     pub psn: Option<Psn>,
     pub psn_responses: Option<Psn>,
+    pub loss: Option<Loss>,
+    pub loss_responses: Option<Loss>,
+    pub icrc: Option<Icrc>,
     pub latency_ns: Option<Latency>,
     pub peer_qp: Option<u32>,
     pub pid: Option<u32>,
@@ -371,6 +376,7 @@ pub struct Link {
     pub packets: u64,
     pub bytes: u64,
     pub ce_ratio: Option<f64>,
+    pub icrc: Option<Icrc>,
 }
 
 /// How evenly bytes spread over links that share a load.

@@ -56,6 +56,10 @@ pub const RUN: &[FieldMeta] = fields! {
     "links[].bytes", "bytes": "Their outer frames.";
     "links[].ce_ratio", "ratio": "As `flows[].ce_ratio`, over flows and retired flows of the link."
         or null "no data packet is ECN-capable";
+    "links[].icrc", "object": "As `flows[].icrc`, over flows and retired flows of the link." or null "live";
+    "links[].icrc.checked", "packets": "Packets whose invariant CRC was computed.";
+    "links[].icrc.bad", "packets": "Those in which it is wrong.";
+    "links[].icrc.unchecked", "packets": "Packets of which it cannot be computed.";
     "imbalance[].links[]", "text": "Links of one direction that share a load, idle ones included.";
     "imbalance[].direction", "text": "Their direction." or null "replay";
     "imbalance[].max_over_mean", "ratio": "Bytes of the busiest link over the mean: 1 is even, the number of links \
