@@ -21,7 +21,10 @@ const REUSE_PAUSE_NS: u64 = 100_000_000;
 /// 655 ms).
 const NAK_MEMORY_NS: u64 = 2_000_000_000;
 /// PSNs whose last IP identification is remembered, to tell packets that a mirror sent twice.
-const RECENT: usize = 64;
+const RECENT: usize = 256;
+
+/// How far an IP identification is ahead of another when it was given later.
+const ID_AHEAD: u16 = 0x4000;
 
 /// How a sender repairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,9 +138,12 @@ enum Cause {
 #[derive(Clone, Copy, Debug)]
 struct Run {
     start: u32,
-    /// The latest PSN.
+    /// The latest PSN, and its IPv4 identification.
     last: u32,
+    last_id: u16,
     start_ns: u64,
+    /// IPv4 identification of the first packet.
+    start_id: u16,
     /// Time since the packet before the run.
     pause_ns: u64,
     packets: u64,
@@ -209,7 +215,7 @@ impl Sequence {
         self.stuck = 0;
         self.remember(seen);
         // What need not be missing is of interest only if it is sent again.
-        self.open(seen, start, missing, !judged);
+        self.open(seen, start, missing, seen.high_id, !judged);
         if judged && !self.reliable {
             self.figures.lost += u64::from(missing);
             self.before.note(seen.time_ns.saturating_sub(seen.window_ns), seen.time_ns, u64::from(missing));
@@ -261,7 +267,8 @@ impl Sequence {
         let missing = if self.reliable { self.holes.missing() } else { 0 };
         Figures {
             unfilled: self.figures.unfilled + missing,
-            before: self.before.figures(),
+            // What was taken back may belong to an episode that is over.
+            before: if self.figures.lost == 0 { Episodes::default() } else { self.before.figures() },
             after: self.after.figures(),
             retransmission,
             stuck: self.stuck,
@@ -321,7 +328,7 @@ impl Sequence {
             run.packets += 1;
             run.passed += 1;
             if seen.psn.wrapping_sub(run.last) & MASK24 < MASK24 / 2 {
-                run.last = seen.psn;
+                (run.last, run.last_id) = (seen.psn, seen.id);
             }
         }
     }
@@ -336,8 +343,9 @@ impl Sequence {
         }
     }
 
-    fn open(&mut self, seen: &Seen<'_>, start: u32, len: u32, again: bool) {
-        let turn = seen.numbered.then_some(Turn { after: seen.high_id, before: seen.id });
+    /// A hole behind a packet with the IPv4 identification `after`, which this one closes.
+    fn open(&mut self, seen: &Seen<'_>, start: u32, len: u32, after: u16, again: bool) {
+        let turn = seen.numbered.then_some(Turn { after, before: seen.id });
         let hole = Hole { start, len, opened_ns: seen.time_ns, turn, again };
         if let Some(gone) = self.holes.add(hole)
             && !gone.again
@@ -431,12 +439,22 @@ impl Sequence {
             let asked = |psn: u32| psn == seen.psn;
             let on = step > 0 && step < MASK24 / 2;
             if on && (step == 1 || pause_ns < TIMEOUT_PAUSE_NS || seen.nak(asked, run.start_ns).is_none()) {
-                let skipped = run.last.wrapping_add(1) & MASK24;
-                run.last = seen.psn;
+                let (skipped, sent) = (run.last.wrapping_add(1) & MASK24, (run.last_id, run.start_id));
+                (run.last, run.last_id) = (seen.psn, seen.id);
                 run.packets += 1;
                 if step > 1 && run.cause != Some(Cause::Reuse) {
-                    self.skipped_again(seen, skipped, step - 1);
+                    self.skipped_again(seen, skipped, step - 1, sent);
                 }
+                return;
+            }
+            let sent_before = run.last_id.wrapping_sub(seen.id);
+            if seen.numbered && !on && sent_before > 0 && sent_before < ID_AHEAD {
+                // Sent before the one that came before it: these, too, come out of order.
+                if run.start_id.wrapping_sub(seen.id) < ID_AHEAD {
+                    (run.start, run.start_id) = (seen.psn, seen.id);
+                }
+                (run.last, run.last_id) = (seen.psn, seen.id);
+                run.packets += 1;
                 return;
             }
         }
@@ -445,7 +463,9 @@ impl Sequence {
         self.run = Some(Run {
             start: seen.psn,
             last: seen.psn,
+            last_id: seen.id,
             start_ns: seen.time_ns,
+            start_id: seen.id,
             pause_ns,
             packets: 1,
             passed: 0,
@@ -455,10 +475,23 @@ impl Sequence {
         });
     }
 
-    /// PSNs that a run jumps over: lost once more, or not wanted. Only what follows can tell.
-    fn skipped_again(&mut self, seen: &Seen<'_>, start: u32, len: u32) {
-        if self.reliable && !self.holes.any_between(start, start.wrapping_add(len)) {
-            self.open(seen, start, len, true);
+    /// PSNs that a run jumps over: lost once more, or not wanted. Only what follows can tell. Those
+    /// that came ahead of their turn since the run began are not missing. `sent`: IPv4
+    /// identifications of the packet before them and of the run's first.
+    fn skipped_again(&mut self, seen: &Seen<'_>, start: u32, len: u32, (after, since): (u16, u16)) {
+        if !self.reliable || self.holes.any_between(start, start.wrapping_add(len)) {
+            return;
+        }
+        self.open(seen, start, len, after, true);
+        if !seen.numbered {
+            return;
+        }
+        for psn in (0..len.min(RECENT as u32)).map(|i| start.wrapping_add(i) & MASK24) {
+            let recent = self.recent[psn as usize % RECENT];
+            let id = recent as u16;
+            if recent == recent_word(psn, id) && id.wrapping_sub(since) < ID_AHEAD {
+                self.holes.fill(psn, false);
+            }
         }
     }
 
@@ -484,7 +517,10 @@ impl Sequence {
         let back = seen.expected.wrapping_sub(run.start) & MASK24;
         match seen.nak(|psn| psn == run.start, 0) {
             Some(Nak { rnr: true, .. }) => return Cause::Rnr,
-            Some(_) if self.holes.knows(run.start) => return Cause::Before,
+            // A receiver that throws away what comes out of order wants the packet behind a hole as well.
+            Some(_) if self.holes.knows(run.start) || self.holes.knows(run.start.wrapping_sub(1) & MASK24) => {
+                return Cause::Before;
+            }
             Some(_) => return Cause::After,
             None => {}
         }
@@ -533,7 +569,7 @@ impl Sequence {
         }
         if resumed && rest > 0 {
             let start = run.last.wrapping_add(1) & MASK24;
-            self.skipped_again(seen, start, rest);
+            self.skipped_again(seen, start, rest, (run.last_id, run.start_id));
         }
     }
 }
