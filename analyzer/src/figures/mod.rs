@@ -6,6 +6,7 @@
 
 pub mod icrc;
 pub mod loss;
+pub mod taps;
 
 use std::time::Duration;
 
@@ -47,6 +48,7 @@ pub struct Options {
 pub struct Collector {
     loss: loss::Collector,
     icrc: icrc::Collector,
+    taps: taps::Collector,
 }
 
 impl Collector {
@@ -56,7 +58,12 @@ impl Collector {
         let window = options.reorder_window.map_or(loss::REORDER_WINDOW_NS, |window| {
             u64::try_from(window.as_nanos()).unwrap_or(u64::MAX)
         });
-        Self { loss: loss::Collector::new(window), icrc: icrc::Collector::default() }
+        Self { loss: loss::Collector::new(window), icrc: icrc::Collector::default(), taps: taps::Collector::default() }
+    }
+
+    /// Says how many taps there will be.
+    pub fn expect_taps(&mut self, taps: usize) {
+        self.taps.expect(taps);
     }
 
     /// Takes in one packet.
@@ -64,18 +71,24 @@ impl Collector {
     pub fn packet(&mut self, packet: &Packet<'_>) {
         self.loss.packet(packet);
         self.icrc.packet(packet);
+        self.taps.packet(packet);
     }
 
     /// The flow of a slot was retired; the slot will be used again.
     pub fn retired(&mut self, slot: u32) {
         self.loss.retired(slot);
         self.icrc.retired(slot);
+        self.taps.retired(slot);
     }
 
     /// What is known so far.
     #[must_use]
     pub fn figures(&self) -> Figures {
-        Figures { loss: Some(self.loss.figures()), icrc: Some(self.icrc.figures()) }
+        Figures {
+            loss: Some(self.loss.figures()),
+            icrc: Some(self.icrc.figures()),
+            taps: Some(self.taps.figures()),
+        }
     }
 }
 
@@ -86,4 +99,20 @@ pub struct Figures {
     pub loss: Option<loss::Loss>,
     /// Whether packets arrive as they were sent.
     pub icrc: Option<icrc::Icrc>,
+    /// Flows that were seen at several taps.
+    pub taps: Option<Vec<taps::TapPair>>,
+}
+
+/// The IPv4 identification; 0 where there is none.
+#[inline]
+fn identification(packet: &Packet<'_>) -> u16 {
+    let frame = packet.frame;
+    if frame.family != 4 || frame.roce_version != 2 {
+        return 0;
+    }
+    let at = frame.ip_offset as usize + 4;
+    match packet.data.get(at..at + 2) {
+        Some(&[high, low]) => u16::from_be_bytes([high, low]),
+        _ => 0,
+    }
 }

@@ -3,7 +3,7 @@
 use crate::findings;
 use crate::report::{
     Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source, Totals, Window, entropy,
-    flow, imbalance,
+    flow, imbalance, taps,
 };
 use crate::sample::{FlowSample, LinkSample, Sample, address};
 
@@ -27,6 +27,7 @@ impl Report {
             entropy: entropy::entropy(sample),
             links: links(sample, &sums),
             imbalance: imbalances(sample, &sums, options),
+            taps: sample.figures.taps.as_ref().map(|_| taps::taps(sample)),
             devices: Vec::new(),
             findings: Vec::new(),
         };

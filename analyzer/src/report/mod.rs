@@ -13,6 +13,7 @@ mod flow;
 mod imbalance;
 pub mod json;
 mod loss;
+mod taps;
 #[cfg(test)]
 mod tests;
 pub mod text;
@@ -30,6 +31,7 @@ pub use build::compare_links as imbalance;
 pub use entropy::entropy;
 pub use imbalance::unknown_names;
 pub use loss::{Episodes, Icrc, Loss};
+pub use taps::{DelayChange, DelayPoint, TapFlow};
 
 /// Name and version of the schema.
 pub const SCHEMA: &str = "rocescope.report/1";
@@ -60,6 +62,7 @@ pub struct Report {
     pub entropy: Entropy,
     pub links: Vec<Link>,
     pub imbalance: Vec<Imbalance>,
+    pub taps: Option<Vec<TapFlow>>,
     pub devices: Vec<Device>,
     pub findings: Vec<Finding>,
 }

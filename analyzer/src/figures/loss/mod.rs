@@ -1,7 +1,7 @@
 //! What was lost, what came out of order, and what was sent again for which reason.
 //!
 //! A few bytes per flow (64) are kept of every packet; only a flow in which something was skipped or
-//! came again gets a [`Sequence`], of at most 5 KiB, and each pair of hosts remembers its last 16
+//! came again gets a [`Sequence`], of at most 5 KiB, and each pair of hosts remembers its last 32
 //! NAKs. Nothing is concluded from a single packet that the packets after it can tell better: a
 //! PSN that was skipped is lost once it is sent again, and late when it comes in its own right,
 //! which the IPv4 identification shows where the sender counts it up.
@@ -29,7 +29,7 @@ use sequence::{Nak, Seen, Sequence};
 pub const REORDER_WINDOW_NS: u64 = 5_000_000;
 
 /// NAKs remembered per pair of hosts.
-const NAKS: usize = 16;
+const NAKS: usize = 32;
 /// Links remembered on which a pair of hosts answered.
 const ANSWER_LINKS: usize = 8;
 /// Pairs of hosts that are told apart; of more, no NAKs are known.
@@ -280,7 +280,7 @@ impl Collector {
     fn sequence(&mut self, packet: &Packet<'_>, op: Op) {
         let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return };
         let (psn, now) = (packet.frame.psn, packet.time_ns);
-        let id = identification(packet);
+        let id = super::identification(packet);
         let response = op.has(Op::RESPONSE);
         let smooth = !packet.repeat && packet.outcome.events & (Event::GAP | Event::RESTART) == 0;
         let (latest, loss) = if response {
@@ -357,19 +357,5 @@ impl Collector {
             sequence.in_order(&seen);
         }
         latest.passed(seen.psn, id, seen.time_ns, smooth);
-    }
-}
-
-/// The IPv4 identification; 0 where there is none.
-#[inline]
-fn identification(packet: &Packet<'_>) -> u16 {
-    let frame = packet.frame;
-    if frame.family != 4 || frame.roce_version != 2 {
-        return 0;
-    }
-    let at = frame.ip_offset as usize + 4;
-    match packet.data.get(at..at + 2) {
-        Some(&[high, low]) => u16::from_be_bytes([high, low]),
-        _ => 0,
     }
 }

@@ -66,6 +66,27 @@ pub const RUN: &[FieldMeta] = fields! {
         is the worst." or null "all are idle";
     "imbalance[].jain", "ratio": "Jain's index (Σx)² / (n·Σx²) over bytes: 1 is even, 1/n the worst."
         or null "all are idle";
+    "taps", "object": "Flows that two links saw, which are two taps on one way: captures from several places, or several \
+        interfaces. Clocks may differ by seconds: packets are matched by PSN, opcode and IPv4 identification, not by time."
+        or null "live";
+    "taps[].src", "address": "Source of a flow that two links saw.";
+    "taps[].dst", "address": "Destination.";
+    "taps[].dest_qp", "number": "Destination queue pair.";
+    "taps[].links[]", "text": "The two links: the one nearer the sender first, if that is known.";
+    "taps[].from", "text": "The link nearer the sender: told by the time to live, else by which of the two lacks packets, else by \
+        times in both directions." or null "it cannot be told";
+    "taps[].to", "text": "The link nearer the receiver." or null "it cannot be told";
+    "taps[].packets_matched", "packets": "Packets that both saw.";
+    "taps[].vanished", "packets": "Packets that passed `from` and not `to`, between packets that passed both: lost on the way, or missed \
+        by the capture at `to`." or null "the order is not known and one of the two lacks packets";
+    "taps[].only_at[]", "packets": "Packets that only the first, and only the second link saw, between packets that both saw.";
+    "taps[].delay_change_ns.min", "ns": "One-way delay from the first link to the second, as change against the least at the start \
+        (the clocks' difference is not known): the smallest.";
+    "taps[].delay_change_ns.max", "ns": "The largest change.";
+    "taps[].delay_change_ns.drift", "ns": "Change of the least delay from the first point to the last: the clocks drift, or the way \
+        has become longer.";
+    "taps[].delay_change_ns.points[].time_ns", "Unix ns": "Start of a span of time, by the clock of the link that saw the flow first; 32 spans at most.";
+    "taps[].delay_change_ns.points[].change_ns", "ns": "Change of the least delay in it.";
     "devices[].name", "text": "RDMA device or interface that counted by itself.";
     "devices[].port", "number": "Port of the device." or null "the counters are not of one port";
     "devices[].source", "text": "Where the counters were read.";
