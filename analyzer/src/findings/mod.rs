@@ -7,7 +7,13 @@
 //! morning costs more trust than ten findings earn.
 
 mod catalog;
+mod icrc;
+mod loss;
+mod nak;
+mod peer;
 mod raise;
+mod retry;
+mod rnr;
 #[cfg(test)]
 mod tests;
 mod tool;
@@ -36,6 +42,12 @@ pub struct Input<'a> {
 #[serde(default, deny_unknown_fields)]
 #[expect(missing_docs, reason = "each family describes its own")]
 pub struct Limits {
+    pub icrc: icrc::Limits,
+    pub loss: loss::Limits,
+    pub nak: nak::Limits,
+    pub peer: peer::Limits,
+    pub retry: retry::Limits,
+    pub rnr: rnr::Limits,
     pub tool: tool::Limits,
 }
 
@@ -43,6 +55,12 @@ pub struct Limits {
 #[must_use]
 pub fn check(input: &Input<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
+    icrc::check(input, &mut found);
+    loss::check(input, &mut found);
+    nak::check(input, &mut found);
+    peer::check(input, &mut found);
+    retry::check(input, &mut found);
+    rnr::check(input, &mut found);
     tool::check(input, &mut found);
     // Stable: within a family the order says which is the worst.
     found.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.id.cmp(b.id)));
