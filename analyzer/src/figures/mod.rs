@@ -5,9 +5,14 @@
 //! collect is `None` there.
 
 pub mod ecn;
+pub mod icrc;
 pub mod latency;
+pub mod loss;
 pub mod marking;
 pub mod pairing;
+pub mod taps;
+
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use rocescope_common::account::{FlowKey, FlowStats, Outcome};
@@ -44,7 +49,11 @@ pub struct Packet<'a> {
 
 /// What the user chose about figures.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Options {}
+pub struct Options {
+    /// How late a packet may come and still be taken for one out of order; `None` for
+    /// [`loss::REORDER_WINDOW_NS`].
+    pub reorder_window: Option<Duration>,
+}
 
 /// Collects every figure of a replay.
 #[derive(Debug)]
@@ -53,18 +62,32 @@ pub struct Collector {
     pairing: pairing::Pairing,
     latency: latency::Collector,
     ecn: ecn::Collector,
+    loss: loss::Collector,
+    icrc: icrc::Collector,
+    taps: taps::Collector,
 }
 
 impl Collector {
     /// Nothing seen yet.
     #[must_use]
-    pub fn new(_options: &Options) -> Self {
+    pub fn new(options: &Options) -> Self {
+        let window = options
+            .reorder_window
+            .map_or(loss::REORDER_WINDOW_NS, |window| u64::try_from(window.as_nanos()).unwrap_or(u64::MAX));
         Self {
             marking: Marking::default(),
             pairing: pairing::Pairing::default(),
             latency: latency::Collector::default(),
             ecn: ecn::Collector::default(),
+            loss: loss::Collector::new(window),
+            icrc: icrc::Collector::default(),
+            taps: taps::Collector::default(),
         }
+    }
+
+    /// Says how many taps there will be.
+    pub fn expect_taps(&mut self, taps: usize) {
+        self.taps.expect(taps);
     }
 
     /// Takes in one packet.
@@ -74,6 +97,9 @@ impl Collector {
         let reverse = self.pairing.packet(packet);
         self.latency.packet(packet, reverse);
         self.ecn.packet(packet, reverse);
+        self.loss.packet(packet);
+        self.icrc.packet(packet);
+        self.taps.packet(packet);
     }
 
     /// The flow of a slot was retired; the slot will be used again.
@@ -81,6 +107,9 @@ impl Collector {
         self.pairing.retired(slot);
         self.latency.retired(slot);
         self.ecn.retired(slot);
+        self.loss.retired(slot);
+        self.icrc.retired(slot);
+        self.taps.retired(slot);
     }
 
     /// What is known so far.
@@ -91,6 +120,9 @@ impl Collector {
             pairs: Some(self.pairing.pairs()),
             latency: Some(self.latency.figures()),
             ecn: Some(self.ecn.figures()),
+            loss: Some(self.loss.figures()),
+            icrc: Some(self.icrc.figures()),
+            taps: Some(self.taps.figures()),
         }
     }
 }
@@ -106,4 +138,24 @@ pub struct Figures {
     pub latency: Option<HashMap<u32, latency::Figure, State>>,
     /// Congestion marks and notifications.
     pub ecn: Option<ecn::Figures>,
+    /// Loss, reordering and what was sent again.
+    pub loss: Option<loss::Loss>,
+    /// Whether packets arrive as they were sent.
+    pub icrc: Option<icrc::Icrc>,
+    /// Flows that were seen at several taps.
+    pub taps: Option<Vec<taps::TapPair>>,
+}
+
+/// The IPv4 identification; 0 where there is none.
+#[inline]
+fn identification(packet: &Packet<'_>) -> u16 {
+    let frame = packet.frame;
+    if frame.family != 4 || frame.roce_version != 2 {
+        return 0;
+    }
+    let at = frame.ip_offset as usize + 4;
+    match packet.data.get(at..at + 2) {
+        Some(&[high, low]) => u16::from_be_bytes([high, low]),
+        _ => 0,
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{balance, cnp, ecn, latency, settings, tool};
+use super::{balance, cnp, ecn, icrc, latency, loss, nak, peer, retry, rnr, settings, tool};
 
 /// What there is to say about a kind of finding, whatever the case at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,14 +36,39 @@ pub struct LimitMeta {
 
 /// Every kind of finding, by family.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
-    [balance::ENTRIES, cnp::ENTRIES, ecn::ENTRIES, latency::ENTRIES, settings::ENTRIES, tool::ENTRIES]
-        .into_iter()
-        .flatten()
+    let families = [
+        balance::ENTRIES,
+        cnp::ENTRIES,
+        ecn::ENTRIES,
+        icrc::ENTRIES,
+        latency::ENTRIES,
+        loss::ENTRIES,
+        nak::ENTRIES,
+        peer::ENTRIES,
+        retry::ENTRIES,
+        rnr::ENTRIES,
+        settings::ENTRIES,
+        tool::ENTRIES,
+    ];
+    families.into_iter().flatten()
 }
 
 /// Every threshold, by family.
 pub fn limits() -> impl Iterator<Item = &'static LimitMeta> {
-    [balance::LIMITS, ecn::LIMITS, latency::LIMITS, settings::LIMITS, tool::LIMITS].into_iter().flatten()
+    let families = [
+        balance::LIMITS,
+        ecn::LIMITS,
+        icrc::LIMITS,
+        latency::LIMITS,
+        loss::LIMITS,
+        nak::LIMITS,
+        peer::LIMITS,
+        retry::LIMITS,
+        rnr::LIMITS,
+        settings::LIMITS,
+        tool::LIMITS,
+    ];
+    families.into_iter().flatten()
 }
 
 impl Entry {

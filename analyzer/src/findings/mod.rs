@@ -12,8 +12,14 @@ mod balance_tests;
 mod catalog;
 mod cnp;
 mod ecn;
+mod icrc;
 mod latency;
+mod loss;
+mod nak;
+mod peer;
 mod raise;
+mod retry;
+mod rnr;
 mod settings;
 #[cfg(test)]
 mod settings_tests;
@@ -53,6 +59,12 @@ pub struct Limits {
     pub rocev1: settings::Rocev1Limits,
     pub ecn: ecn::Limits,
     pub latency: latency::Limits,
+    pub icrc: icrc::Limits,
+    pub loss: loss::Limits,
+    pub nak: nak::Limits,
+    pub peer: peer::Limits,
+    pub retry: retry::Limits,
+    pub rnr: rnr::Limits,
     pub tool: tool::Limits,
 }
 
@@ -60,7 +72,21 @@ pub struct Limits {
 #[must_use]
 pub fn check(input: &Input<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    for check in [balance::check, cnp::check, ecn::check, latency::check, settings::check, tool::check] {
+    let families = [
+        balance::check,
+        cnp::check,
+        ecn::check,
+        icrc::check,
+        latency::check,
+        loss::check,
+        nak::check,
+        peer::check,
+        retry::check,
+        rnr::check,
+        settings::check,
+        tool::check,
+    ];
+    for check in families {
         check(input, &mut found);
     }
     // Stable: within a family the order says which is the worst.

@@ -4,7 +4,7 @@ use crate::figures::marking::{ByDscp, Marked};
 use crate::findings;
 use crate::report::{
     Dscp, Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source, Totals, Window, ecmp,
-    ecn, entropy, flow, imbalance,
+    ecn, entropy, flow, imbalance, taps,
 };
 use crate::sample::{FlowSample, LinkSample, Sample, address};
 
@@ -30,6 +30,7 @@ impl Report {
             imbalance: imbalances(sample, &sums, options),
             rails: imbalance::rails(&loads(sample, &sums), options),
             ecmp: ecmp::ecmp(sample, options),
+            taps: sample.figures.taps.as_ref().map(|_| taps::taps(sample)),
             devices: Vec::new(),
             findings: Vec::new(),
         };
@@ -133,6 +134,18 @@ fn flows(sample: &Sample) -> Vec<Flow> {
 }
 
 fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
+    let mut icrc = sample
+        .figures
+        .icrc
+        .as_ref()
+        .map(|icrc| (0..).zip(&sample.links).map(|(link, _)| icrc.retired(link)).collect::<Vec<_>>());
+    if let (Some(icrc), Some(figures)) = (&mut icrc, &sample.figures.icrc) {
+        for FlowSample { key, slot, .. } in &sample.flows {
+            if let Some(link) = icrc.get_mut(usize::from(key.link)) {
+                link.add(&figures.flow(*slot));
+            }
+        }
+    }
     let links = (0u16..).zip(sample.links.iter().zip(sums));
     links
         .map(|(number, (link, sum))| Link {
@@ -144,6 +157,10 @@ fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
             skipped_bytes: link.skipped.iter().map(|counter| counter.bytes).sum(),
             dscp: sample.figures.marking.as_deref().map(|links| dscp(links.get(usize::from(number)))),
             ecn_over_time: ecn::link(sample, number),
+            icrc: icrc
+                .as_ref()
+                .and_then(|icrc| icrc.get(usize::from(number)))
+                .map(|checked| (*checked).into()),
         })
         .collect()
 }

@@ -7,7 +7,7 @@ use rocescope_common::account::{FlowStats, Mixed, PsnTrack};
 use rocescope_common::wire::frame::Encap;
 use rocescope_common::wire::opcode::{CNP, Name};
 
-use crate::report::{Ack, Ecn, Flow, MAX_PORTS, Opcode, Port, Psn, ecn, latency};
+use crate::report::{Ack, Ecn, Flow, Loss, MAX_PORTS, Opcode, Port, Psn, ecn, latency};
 use crate::sample::{Extra, FlowSample, Sample, address};
 
 pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
@@ -16,6 +16,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
     let latency = sample.figures.latency.as_ref().and_then(|latency| latency.get(&flow.slot));
     let (peer_qp, pairing) = latency::peer(sample, flow);
     let link = sample.links.get(usize::from(key.link));
+    let loss = sample.figures.loss.as_ref().map(|loss| loss.flow(flow.slot));
     let mut ports = Ports::of(stats, extra);
     let lost_ports = link.is_some_and(|link| link.extra_full > 0) && ports.missing_packets > 0;
     let src_port_count = (!lost_ports).then_some(ports.seen.len() as u64);
@@ -70,6 +71,10 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         latency_untimed: latency.map(latency::untimed),
         peer_qp,
         pairing,
+        loss: loss.and_then(|loss| (stats.psn.seen != 0).then(|| Loss::of(loss.requests))),
+        loss_responses: loss
+            .and_then(|loss| (stats.psn_responses.seen != 0).then(|| Loss::of(loss.responses))),
+        icrc: sample.figures.icrc.as_ref().map(|icrc| icrc.flow(flow.slot).into()),
         pid: None,
         comm: None,
     }

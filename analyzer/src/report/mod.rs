@@ -15,6 +15,8 @@ mod flow;
 mod imbalance;
 pub mod json;
 mod latency;
+mod loss;
+mod taps;
 #[cfg(test)]
 mod tests;
 pub mod text;
@@ -32,6 +34,8 @@ pub use build::compare_links as imbalance;
 pub use ecmp::{Case, Ecmp, Set};
 pub use entropy::{QpSpread, entropy};
 pub use imbalance::unknown_names;
+pub use loss::{Episodes, Icrc, Loss};
+pub use taps::{DelayChange, DelayPoint, TapFlow};
 
 /// Name and version of the schema.
 pub const SCHEMA: &str = "rocescope.report/1";
@@ -68,6 +72,7 @@ pub struct Report {
     pub imbalance: Vec<Imbalance>,
     pub rails: Vec<Rails>,
     pub ecmp: Option<Ecmp>,
+    pub taps: Option<Vec<TapFlow>>,
     pub devices: Vec<Device>,
     pub findings: Vec<Finding>,
 }
@@ -269,6 +274,9 @@ pub struct Flow {
     pub ack: Ack,
     pub psn: Option<Psn>,
     pub psn_responses: Option<Psn>,
+    pub loss: Option<Loss>,
+    pub loss_responses: Option<Loss>,
+    pub icrc: Option<Icrc>,
     pub latency_ns: Option<Latency>,
     pub latency_by_class: Option<LatencyByClass>,
     pub latency_unpaired: Option<u64>,
@@ -458,6 +466,7 @@ pub struct Link {
     pub skipped_bytes: u64,
     pub dscp: Option<Vec<Dscp>>,
     pub ecn_over_time: Option<EcnOverTime>,
+    pub icrc: Option<Icrc>,
 }
 
 /// RoCEv2 packets of one link with one DSCP.

@@ -109,6 +109,68 @@ pub const FLOW: &[FieldMeta] = fields! {
         that also writes or sends jumps without any loss; with READs alone a jump is a loss.";
     "flows[].psn_responses.missing", "PSNs": "PSNs skipped by them.";
     "flows[].psn_responses.restarts", "jumps": "Jumps too far to be either.";
+    "flows[].loss", "object": "What was lost, reordered and sent again among the requests."
+        or null "no request of RC, UC or XRC was seen, or this source does not tell (live)";
+    "flows[].loss.recovered", "PSNs": "Skipped, then late in their own right: reordered on the way, not lost. Told by the IPv4 \
+        identification where the sender counts it up, else by coming within `--reorder-window` and before any NAK.";
+    "flows[].loss.lost", "PSNs": "Lost before this link: skipped here and sent again, also packets that were sent again and lost \
+        once more. Of UC, which sends nothing again: skipped and not seen since.";
+    "flows[].loss.unfilled", "PSNs": "Skipped here and never seen, though the sender did not send them again: they went \
+        another way, or the capture missed them; or the loss was not repaired by the end.";
+    "flows[].loss.retransmitted", "packets": "Sent again though they had passed here before.";
+    "flows[].loss.mirrored", "packets": "Shown twice by a mirror: the same PSN with the same IPv4 identification, or twice in a row \
+        within 10 us.";
+    "flows[].loss.rereads", "packets": "READ requests sent again: a request or responses were lost.";
+    "flows[].loss.rnr_resent", "packets": "Of `retransmitted`: because the receiver was not ready.";
+    "flows[].loss.timeouts", "times": "The sender went back after a pause of 1 ms or more that no NAK ended: its timer ran out.";
+    "flows[].loss.stuck", "times": "At the end: how often in a row the sender began again at one PSN without getting further.";
+    "flows[].loss.retransmission", "text": "`go_back_n`: everything from the missing packet on is sent again; `selective_repeat`: \
+        only what was missing." or null "nothing was sent again, or it cannot be told";
+    "flows[].loss.before_tap.episodes", "episodes": "Times at which something was lost before this link; what is lost before \
+        the last is repaired belongs to it.";
+    "flows[].loss.before_tap.longest_ns", "ns": "The longest, from the skip to the last repair." or null "there was none";
+    "flows[].loss.before_tap.largest", "PSNs": "Lost in the largest." or null "there was none";
+    "flows[].loss.before_tap.first_ns", "Unix ns": "Start of the first." or null "there was none";
+    "flows[].loss.before_tap.last_ns", "Unix ns": "End of the last." or null "there was none";
+    "flows[].loss.after_tap.episodes", "episodes": "Times at which the receiver asked (NAK; of responses: a READ sent again) for what had \
+        passed here: lost behind this link, or refused there as damaged or out of order. Where no answers are seen: times at which the sender went back.";
+    "flows[].loss.after_tap.longest_ns", "ns": "The longest, from the first packet sent again to the last." or null "there was none";
+    "flows[].loss.after_tap.largest", "packets": "Sent again in the largest." or null "there was none";
+    "flows[].loss.after_tap.first_ns", "Unix ns": "Start of the first." or null "there was none";
+    "flows[].loss.after_tap.last_ns", "Unix ns": "End of the last." or null "there was none";
+    "flows[].loss_responses", "object": "The same of READ RESPONSE and ATOMIC ACKNOWLEDGE packets."
+        or null "no response was seen, or this source does not tell (live)";
+    "flows[].loss_responses.recovered", "PSNs": "Skipped, then late in their own right: reordered on the way, not lost. Told by the IPv4 \
+        identification where the sender counts it up, else by coming within `--reorder-window` and before any NAK.";
+    "flows[].loss_responses.lost", "PSNs": "Lost before this link: skipped here and sent again, also packets that were sent again and lost \
+        once more. Of UC, which sends nothing again: skipped and not seen since.";
+    "flows[].loss_responses.unfilled", "PSNs": "Skipped here and never seen, though the sender did not send them again: they went \
+        another way, or the capture missed them; or the loss was not repaired by the end.";
+    "flows[].loss_responses.retransmitted", "packets": "Sent again though they had passed here before.";
+    "flows[].loss_responses.mirrored", "packets": "Shown twice by a mirror: the same PSN with the same IPv4 identification, or twice in a row \
+        within 10 us.";
+    "flows[].loss_responses.rereads", "packets": "READ requests sent again: a request or responses were lost.";
+    "flows[].loss_responses.rnr_resent", "packets": "Of `retransmitted`: because the receiver was not ready.";
+    "flows[].loss_responses.timeouts", "times": "The sender went back after a pause of 1 ms or more that no NAK ended: its timer ran out.";
+    "flows[].loss_responses.stuck", "times": "At the end: how often in a row the sender began again at one PSN without getting further.";
+    "flows[].loss_responses.retransmission", "text": "`go_back_n`: everything from the missing packet on is sent again; `selective_repeat`: \
+        only what was missing." or null "nothing was sent again, or it cannot be told";
+    "flows[].loss_responses.before_tap.episodes", "episodes": "Times at which something was lost before this link; what is lost before \
+        the last is repaired belongs to it.";
+    "flows[].loss_responses.before_tap.longest_ns", "ns": "The longest, from the skip to the last repair." or null "there was none";
+    "flows[].loss_responses.before_tap.largest", "PSNs": "Lost in the largest." or null "there was none";
+    "flows[].loss_responses.before_tap.first_ns", "Unix ns": "Start of the first." or null "there was none";
+    "flows[].loss_responses.before_tap.last_ns", "Unix ns": "End of the last." or null "there was none";
+    "flows[].loss_responses.after_tap.episodes", "episodes": "Times at which the receiver asked (NAK; of responses: a READ sent again) for what had \
+        passed here: lost behind this link, or refused there as damaged or out of order. Where no answers are seen: times at which the sender went back.";
+    "flows[].loss_responses.after_tap.longest_ns", "ns": "The longest, from the first packet sent again to the last." or null "there was none";
+    "flows[].loss_responses.after_tap.largest", "packets": "Sent again in the largest." or null "there was none";
+    "flows[].loss_responses.after_tap.first_ns", "Unix ns": "Start of the first." or null "there was none";
+    "flows[].loss_responses.after_tap.last_ns", "Unix ns": "End of the last." or null "there was none";
+    "flows[].icrc", "object": "Whether packets arrive as they were sent." or null "this source does not tell (live)";
+    "flows[].icrc.checked", "packets": "Packets whose invariant CRC was computed.";
+    "flows[].icrc.bad", "packets": "Those in which it is wrong: damaged on the way, or rewritten in what should not change.";
+    "flows[].icrc.unchecked", "packets": "Packets of which it cannot be computed: cut by the snap length, fragments.";
     "flows[].latency_ns", "object": "Time from a request to its answer, of the requests in this flow: from a request \
         that asks for an acknowledgement, or a READ, atomic or FLUSH, to the first packet that answers it here. An \
         acknowledgement answers everything up to its PSN. Needs the flow with the answers (`pairing`) on the same tap."

@@ -7,8 +7,8 @@ use super::{EVENTS, all, markdown};
 use crate::figures::marking::Marked;
 use crate::report::fixtures::{compare, everything};
 use crate::report::{
-    CeOverTime, Cnp, Device, EcnOverTime, Finding, FlowId, Latency, LatencyByClass, Options, Report,
-    Severity, Untimed,
+    CeOverTime, Cnp, DelayChange, DelayPoint, Device, EcnOverTime, Episodes, Finding, FlowId, Icrc, Latency,
+    LatencyByClass, Loss, Options, Report, Severity, TapFlow, Untimed,
 };
 
 /// Maps whose keys are data; the table has one entry for all of them.
@@ -53,6 +53,35 @@ fn full() -> Report {
     report.links[0].ecn_over_time =
         Some(EcnOverTime { start_ns: 1, bin_ns: 1, capable: column(), ce: column(), cnp: column() });
     report.totals.lost.ecn_untracked = Some(1);
+    let known = Some(1);
+    let episodes =
+        Episodes { episodes: 1, longest_ns: known, largest: known, first_ns: known, last_ns: known };
+    let loss = Loss {
+        retransmission: Some("go_back_n"),
+        before_tap: episodes,
+        after_tap: episodes,
+        ..Loss::default()
+    };
+    let flow = &mut report.flows[0];
+    (flow.loss, flow.loss_responses, flow.icrc) = (Some(loss), Some(loss), Some(Icrc::default()));
+    report.links[0].icrc = Some(Icrc::default());
+    report.taps = Some(vec![TapFlow {
+        src: id.src,
+        dst: id.dst,
+        dest_qp: id.dest_qp,
+        links: ["eth0".into(), "eth1".into()],
+        from: Some("eth0".into()),
+        to: Some("eth1".into()),
+        packets_matched: 1,
+        vanished: Some(1),
+        only_at: [1, 0],
+        delay_change_ns: DelayChange {
+            min: 0,
+            max: 1,
+            drift: 1,
+            points: vec![DelayPoint { time_ns: 1, change_ns: 0 }],
+        },
+    }]);
     report.devices.push(Device {
         name: "mlx5_0".into(),
         port: Some(1),
@@ -88,9 +117,10 @@ fn names(value: &Value, at: &str, found: &mut BTreeSet<(String, bool)>) {
             }
         }
         Value::Array(elements) => {
+            // A list that may be null is a field itself.
+            found.insert((at.to_owned(), false));
             // Evidence may be a list of numbers, which is a field like any other.
             if at == "findings[].evidence.<name>" {
-                found.insert((at.to_owned(), false));
                 return;
             }
             for element in elements {
@@ -109,7 +139,11 @@ fn every_field_is_documented_and_every_documented_field_exists() {
     names(&serde_json::to_value(full()).unwrap(), "", &mut found);
     let containers: BTreeSet<String> = found
         .iter()
-        .filter(|(name, _)| found.iter().any(|(other, _)| other.starts_with(&format!("{name}."))))
+        .filter(|(name, _)| {
+            found.iter().any(|(other, _)| {
+                other.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with(['.', '[']))
+            })
+        })
         .map(|(name, _)| name.clone())
         .chain([String::new()])
         .collect();
