@@ -90,7 +90,7 @@ pub(super) fn labelled(label: &str, indent: usize, text: &str, room: usize) -> V
 }
 
 /// Breaks `text` at spaces into lines of at most `room` columns; longer words stay whole.
-pub(super) fn wrap(text: &str, room: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let Some(line) = lines.last_mut() else { break };

@@ -10,7 +10,8 @@ mod summary;
 mod tests;
 
 use crate::report::text::flows::link_name;
-use crate::report::text::layout::{Align, Table, labelled, plain, plural, wrap};
+pub(crate) use crate::report::text::layout::wrap;
+use crate::report::text::layout::{Align, Table, labelled, plain, plural};
 use crate::report::{Device, Imbalance, Report, Severity, direction_name};
 use crate::units;
 
