@@ -11,13 +11,13 @@ use rocescope_common::abi::maps::{ExtraKind, hint_of};
 use rocescope_common::abi::{ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters};
 use rocescope_common::account::{FlowKey, observe};
 use rocescope_common::wire::frame::{Kernel, Tag};
-use rocescope_common::wire::{Bytes, Entry, Frame, Meta, parse_into};
+use rocescope_common::wire::{Bytes, Entry, Frame, Meta, Reason, not_roce, parse_into};
 
 use crate::maps::{
     EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, LINKS, SLOTS,
     WORK, Work,
 };
-use crate::packet::{Copied, Linear};
+use crate::packet::{Copied, Head};
 use crate::{emit, turn};
 
 const NOEXIST: u64 = 1;
@@ -28,16 +28,21 @@ const ENOUGH: usize = 192;
 
 #[inline(always)]
 pub(crate) fn xdp(ctx: &XdpContext, frags: bool) {
-    let Some(work) = WORK.get_ptr_mut(0) else { return };
-    // SAFETY: the pointer comes from the map.
-    let packet = Linear::new(ctx.data(), ctx.data_end(), unsafe { &raw mut (*work).offset });
-    let mut len = packet.len() as u32;
+    let head = Head::new(ctx.data(), ctx.data_end());
+    let mut len = head.len() as u32;
     if frags && HAVE_XDP_BUFF_LEN.load() != 0 {
         // SAFETY: the context is this program's own.
         len = unsafe { bpf_xdp_get_buff_len(ctx.ctx) } as u32;
     }
-    let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: len, tag: Tag::UNKNOWN };
     let link = link(ctx.ingress_ifindex() as u32, false);
+    if let Some(reason) = not_roce(&head) {
+        skip(link, reason, len);
+        return;
+    }
+    let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: len, tag: Tag::UNKNOWN };
+    let Some(work) = WORK.get_ptr_mut(0) else { return };
+    // SAFETY: the pointer comes from the map.
+    let packet = head.settling(unsafe { &raw mut (*work).offset });
     count(ctx, work, &packet, meta, link, |headers| emit::copy(&packet, headers));
 }
 
@@ -55,12 +60,17 @@ pub(crate) fn tc(ctx: &TcContext, egress: bool) {
         len += 4;
         tag = Tag::tci(tci as u16);
     }
+    let head = Head::new(ctx.data(), ctx.data_end());
+    let link = link(ifindex, egress);
+    if let Some(reason) = not_roce(&head) {
+        skip(link, reason, len);
+        return;
+    }
     let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: len, tag };
     let Some(work) = WORK.get_ptr_mut(0) else { return };
     // SAFETY: the pointer comes from the map.
     let offset = unsafe { &raw mut (*work).offset };
-    let packet = Linear::new(ctx.data(), ctx.data_end(), offset);
-    let link = link(ifindex, egress);
+    let packet = head.settling(offset);
     let headers = |headers: &mut emit::Headers| emit::load(ctx, headers);
     if packet.len() < ENOUGH
         && packet.len() < skb_len as usize
@@ -97,13 +107,17 @@ fn count<C: aya_ebpf::EbpfContext>(
     let frame = unsafe { &mut (*work).frame };
     match parse_into::<Kernel>(packet, meta, &mut (), frame) {
         Ok(()) => roce(ctx, work, link as u16, headers),
-        Err(reason) => {
-            let Some(counters) = counters_of(link) else { return };
-            // Always in range; said this way the compiler need not believe it.
-            if let Some(counter) = counters.skipped.get_mut(reason as usize) {
-                counter.add(meta.wire_len);
-            }
-        }
+        Err(reason) => skip(link, reason, meta.wire_len),
+    }
+}
+
+/// Counts a frame that is no RoCE.
+#[inline(always)]
+fn skip(link: u32, reason: Reason, wire_len: u32) {
+    let Some(counters) = counters_of(link) else { return };
+    // Always in range; said this way the compiler need not believe it.
+    if let Some(counter) = counters.skipped.get_mut(reason as usize) {
+        counter.add(wire_len);
     }
 }
 

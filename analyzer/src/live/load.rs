@@ -195,7 +195,7 @@ impl Programs {
         let object = if options.test_clock { TEST_OBJECT } else { OBJECT };
         #[cfg(not(feature = "test-clock"))]
         let object = OBJECT;
-        Self::load_object(options, object)
+        Self::load_from(options, object, true)
     }
 
     /// The same from another build of the kernel programs, to compare the two.
@@ -203,6 +203,11 @@ impl Programs {
     /// # Errors
     /// When this is no such object, or the kernel refuses a map.
     pub fn load_object(options: &LoadOptions, object: &[u8]) -> Result<Self> {
+        Self::load_from(options, object, false)
+    }
+
+    /// `ours`: the object is of this version, so that it has every switch.
+    fn load_from(options: &LoadOptions, object: &[u8], ours: bool) -> Result<Self> {
         let hash = LinkHash::find(&options.interfaces)?;
         let max_flows = options.max_flows.max(1);
         let hints = hints(max_flows);
@@ -212,9 +217,9 @@ impl Programs {
             .override_global("LINK_MULTIPLIER", &hash.multiplier, true)
             .override_global("LINK_SHIFT", &hash.shift, true)
             .override_global("WANT_EVENTS", flag(options.events), true)
-            .override_global("HINT_SHIFT", &hint_shift, true)
-            .override_global("FULL_ORDER", flag(options.full_order), true)
-            .override_global("PRECISE_CLOCK", flag(options.precise_clock), true)
+            .override_global("HINT_SHIFT", &hint_shift, ours)
+            .override_global("FULL_ORDER", flag(options.full_order), ours)
+            .override_global("PRECISE_CLOCK", flag(options.precise_clock), ours)
             .override_global("HAVE_XDP_BUFF_LEN", flag(options.xdp_buff_len), true)
             .override_global(aya_log::LEVEL, &options.log_level, false)
             .map_max_entries(maps::FLOWS, max_flows)
