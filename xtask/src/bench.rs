@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: measurements side by side with other programs, as ratios.
 
 mod child;
+mod kernel;
 mod replay;
 
 use anyhow::Result;
@@ -9,6 +10,8 @@ use clap::Subcommand;
 /// What is measured.
 #[derive(Subcommand, Clone, Debug)]
 pub(crate) enum Bench {
+    /// What counting a packet costs the kernel programs, beside what it may cost
+    Kernel(kernel::Wanted),
     /// `rocescope replay` beside tcpdump, tshark and gzip on the same captures
     Replay(replay::Wanted),
 }
@@ -19,6 +22,7 @@ pub(crate) enum Bench {
 /// When an input cannot be made, or a program cannot be run.
 pub(crate) fn bench(wanted: &Bench) -> Result<()> {
     match wanted {
+        Bench::Kernel(wanted) => kernel::kernel(wanted),
         Bench::Replay(wanted) => replay::replay(wanted),
     }
 }
