@@ -12,7 +12,7 @@ const WITHOUT_CE: Entry = Entry {
     title: "CNPs for data that is not marked here",
     meaning: "A sender is told to slow down, but none of its packets that passed here carries a mark. Either they are marked further on, between here and the receiver, or the receiver sends CNPs \
               for something else.",
-    computed: "Over flows of at least 10 CNPs whose flow of data is known (flows[].cnp.answers), is ECN-capable with at least 1,000 packets here and has no mark at all. A warning in a live run \
+    computed: "Over flows of at least 10 CNPs whose flow of data is known (flows[].cnp.answers), is ECN-capable with at least 100 packets here and has no mark at all. A warning in a live run \
                when that data arrives at this host, for nothing can mark it further on; info in a replay, where the place of the tap is not known; nothing when this host sends the data. Flows \
                with as many NAKs as half their CNPs are left out: some NICs send a CNP with a NAK.",
     advice: "To find the congested switch, capture nearer to the receiver: its ingress has all marks. Where the receiver itself sends CNPs without marks, look at its settings (roce_np, \
@@ -23,7 +23,7 @@ const WITHOUT_CE: Entry = Entry {
 /// Fewer may be chance, or belong to marks before the capture began.
 const ENOUGH_CNPS: u64 = 10;
 /// Of fewer packets it cannot be said that none is marked.
-const ENOUGH_DATA: u64 = 1_000;
+const ENOUGH_DATA: u64 = 100;
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let flows = &input.report.flows;

@@ -75,9 +75,9 @@ pub(super) const LIMITS: &[LimitMeta] = &[
     },
     LimitMeta {
         name: "ecn.not_capable_packets",
-        default: "1000",
+        default: "100",
         meaning: "packets that are not ECN-capable from which this is said",
-        reason: "A job moves more than that in a step; single tools for testing do not matter",
+        reason: "A job moves more than that in a step; a few packets are no traffic to speak of",
     },
     LimitMeta {
         name: "ecn.not_capable_ratio",
@@ -106,7 +106,7 @@ impl Default for Limits {
             congestion_marks: 100,
             no_cnp_marks: 100,
             no_cnp_ms: 100,
-            not_capable_packets: 1000,
+            not_capable_packets: 100,
             not_capable_ratio: 0.05,
         }
     }

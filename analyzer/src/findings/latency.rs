@@ -24,9 +24,9 @@ const TAIL: Entry = Entry {
 pub(super) const LIMITS: &[LimitMeta] = &[
     LimitMeta {
         name: "latency.tail_samples",
-        default: "1000",
+        default: "500",
         meaning: "timed requests that a flow must have",
-        reason: "The 99th percentile of a thousand rests on ten of them; of a hundred it would be one accident",
+        reason: "The 99th percentile of five hundred rests on five of them; of a hundred it would be one accident",
     },
     LimitMeta {
         name: "latency.tail_factor",
@@ -60,7 +60,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { tail_samples: 1000, tail_factor: 20.0, warning_factor: 100.0, tail_us: 1000 }
+        Self { tail_samples: 500, tail_factor: 20.0, warning_factor: 100.0, tail_us: 1000 }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Congestion marks and notifications: CE marks over time, and the loop from a mark through the CNP
 //! to the sender that slows down.
 //!
-//! Bounded: [`MAX_FLOWS`] flows with ECN-capable data (1.2 KB each) and as many with CNPs (0.9 KB),
-//! [`MAX_LINKS`] links (1.6 KB). Flows beyond are counted.
+//! A flow is followed from its first mark on, or the first CNP for it. Bounded: [`MAX_FLOWS`] flows of
+//! data (1.2 KB each) and as many with CNPs (0.9 KB), [`MAX_LINKS`] links (1.6 KB). Flows beyond are
+//! counted.
 
 pub mod series;
 pub mod speed;
@@ -19,7 +20,7 @@ use speed::{Reaction, Speed};
 
 type State = foldhash::fast::RandomState;
 
-/// Flows with ECN-capable data that are followed at a time, and flows with CNPs.
+/// Flows of data that are followed at a time, and flows with CNPs.
 pub const MAX_FLOWS: usize = 16_384;
 /// Links with a history.
 pub const MAX_LINKS: usize = 4_096;
@@ -39,6 +40,20 @@ struct Data {
     /// First CE mark since the latest CNP.
     marked_ns: Option<u64>,
     first_ce_ns: Option<u64>,
+}
+
+impl Data {
+    #[inline]
+    fn packet(&mut self, now: u64, bytes: u32, ce: bool) {
+        let bin = self.series.at(now);
+        bin.capable += 1;
+        self.speed.packet(now, bytes);
+        if ce {
+            bin.ce += 1;
+            self.marked_ns.get_or_insert(now);
+            self.first_ce_ns.get_or_insert(now);
+        }
+    }
 }
 
 /// What is known of the CNPs in a flow.
@@ -139,27 +154,33 @@ impl Collector {
             bin.capable += 1;
             bin.ce += u32::from(ce);
         }
-        let Some(slot) = place(&mut self.slots, packet.slot) else { return };
-        if slot.data == NONE {
-            slot.data = self.data.add(Data {
+        // Most flows are never marked, and cost no more than this look.
+        let known = self.slots.get(packet.slot as usize).map_or(NONE, |slot| slot.data);
+        if known != NONE {
+            if let Some(data) = self.data.get_mut(known) {
+                data.packet(now, packet.frame.wire_len, ce);
+            }
+        } else if ce {
+            match self.follow(packet.slot, now) {
+                Some(data) => data.packet(now, packet.frame.wire_len, ce),
+                None => self.untracked += 1,
+            }
+        }
+    }
+
+    /// Starts to follow a flow of data, unless it is followed already.
+    #[cold]
+    fn follow(&mut self, slot: u32, now: u64) -> Option<&mut Data> {
+        let place = place(&mut self.slots, slot)?;
+        if place.data == NONE {
+            place.data = self.data.add(Data {
                 series: Series::new(now),
                 speed: Speed::new(),
                 marked_ns: None,
                 first_ce_ns: None,
             });
         }
-        let Some(data) = self.data.get_mut(slot.data) else {
-            self.untracked += 1;
-            return;
-        };
-        let bin = data.series.at(now);
-        bin.capable += 1;
-        data.speed.packet(now, packet.frame.wire_len);
-        if ce {
-            bin.ce += 1;
-            data.marked_ns.get_or_insert(now);
-            data.first_ce_ns.get_or_insert(now);
-        }
+        self.data.get_mut(place.data)
     }
 
     #[cold]
@@ -167,6 +188,10 @@ impl Collector {
         let now = packet.time_ns;
         if let Some(link) = link(&mut self.links, packet.key.link, now) {
             link.at(now).cnp += 1;
+        }
+        // From here on the rate of the data is of interest, marked or not.
+        if reverse.slot != NONE {
+            self.follow(reverse.slot, now);
         }
         let answered = self.slots.get(reverse.slot as usize).map_or(NONE, |slot| slot.data);
         let Some(slot) = place(&mut self.slots, packet.slot) else { return };

@@ -41,8 +41,8 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].ecn.ce", "packets": "ECN bits 11: congestion was experienced.";
     "flows[].ce_ratio", "ratio": "ce / (ect0 + ect1 + ce) over packets other than CNP and ACKNOWLEDGE."
         or null "none of them is ECN-capable: ECN is off, which is not 0 %";
-    "flows[].ce_over_time", "object": "CE marks over time, in at most 64 bins that are 1.05 ms wide at first; their width \
-        doubles when the flow lasts longer." or null "no packet is marked CE, or (live) it is not collected";
+    "flows[].ce_over_time", "object": "CE marks over time from the first mark on, in at most 64 bins that are 1.05 ms wide at \
+        first; their width doubles when the flow lasts longer." or null "no packet is marked CE, or (live) it is not collected";
     "flows[].ce_over_time.start_ns", "Unix ns": "Start of the first bin.";
     "flows[].ce_over_time.bin_ns", "ns": "Width of a bin.";
     "flows[].ce_over_time.capable[]", "packets": "ECN-capable packets other than CNP and ACKNOWLEDGE in each bin, marked ones \
@@ -71,9 +71,9 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].cnp.delay_ns.p999", "ns": "99.9th percentile.";
     "flows[].cnp.delay_ns.max", "ns": "Longest.";
     "flows[].cnp.without_ce", "packets": "CNPs without a mark since the CNP before. Marks set behind this tap are not seen."
-        or null "the flow they answer is not known, or has no ECN-capable data";
-    "flows[].cnp.rate_before_bps", "bits/s": "Rate of the data in the window before a CNP: the median over up to 128 CNPs. \
-        Outer frames."
+        or null "the flow they answer is not known";
+    "flows[].cnp.rate_before_bps", "bits/s": "Rate of the data in the window before a CNP: the median over up to 128 CNPs, \
+        without those that came before any mark and any other CNP. Outer frames of ECN-capable packets."
         or null "the flow is not known, or has too few packets, or stops after CNPs";
     "flows[].cnp.rate_after_bps", "bits/s": "The same in the window after it, without the 262 µs in which it passed."
         or null "as `rate_before_bps`";

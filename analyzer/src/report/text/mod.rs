@@ -3,6 +3,7 @@
 //! What matters most comes first: findings, the sums, what was lost, then links, hashing and flows.
 //! Plain text without colour or control characters; a pure function of report and width.
 
+mod answers;
 mod flows;
 pub(crate) mod layout;
 mod summary;
@@ -37,6 +38,14 @@ pub fn text(report: &Report, width: usize) -> String {
         n => format!("{} FLOWS, busiest first; rates over each flow's own time", units::count(n as u64)),
     };
     page.section(&title, flows);
+    page.section(
+        "LATENCY, from request to answer as seen here, longest tails first",
+        answers::latency(report, room),
+    );
+    page.section(
+        "CNP, who is told to slow down, and the rate of its data",
+        answers::notifications(report, room),
+    );
     page.section("NOT RoCE", skipped(report, room));
     page.section("DEVICES, their own counters: not part of the sums above", devices(&report.devices, room));
     let mut text = page.lines.join("\n");
