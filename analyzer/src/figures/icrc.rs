@@ -86,10 +86,7 @@ impl Collector {
     /// What is known so far.
     #[must_use]
     pub fn figures(&self) -> Icrc {
-        Icrc {
-            flows: self.slots.iter().map(|(_, counts)| *counts).collect(),
-            retired: self.retired.clone(),
-        }
+        Icrc { flows: self.slots.iter().map(|(_, counts)| *counts).collect(), retired: self.retired.clone() }
     }
 }
 

@@ -55,10 +55,14 @@ impl Collector {
     /// Nothing seen yet.
     #[must_use]
     pub fn new(options: &Options) -> Self {
-        let window = options.reorder_window.map_or(loss::REORDER_WINDOW_NS, |window| {
-            u64::try_from(window.as_nanos()).unwrap_or(u64::MAX)
-        });
-        Self { loss: loss::Collector::new(window), icrc: icrc::Collector::default(), taps: taps::Collector::default() }
+        let window = options
+            .reorder_window
+            .map_or(loss::REORDER_WINDOW_NS, |window| u64::try_from(window.as_nanos()).unwrap_or(u64::MAX));
+        Self {
+            loss: loss::Collector::new(window),
+            icrc: icrc::Collector::default(),
+            taps: taps::Collector::default(),
+        }
     }
 
     /// Says how many taps there will be.

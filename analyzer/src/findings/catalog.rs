@@ -36,12 +36,16 @@ pub struct LimitMeta {
 
 /// Every kind of finding, by family.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
-    [icrc::ENTRIES, loss::ENTRIES, nak::ENTRIES, peer::ENTRIES, retry::ENTRIES, rnr::ENTRIES, tool::ENTRIES].into_iter().flatten()
+    [icrc::ENTRIES, loss::ENTRIES, nak::ENTRIES, peer::ENTRIES, retry::ENTRIES, rnr::ENTRIES, tool::ENTRIES]
+        .into_iter()
+        .flatten()
 }
 
 /// Every threshold, by family.
 pub fn limits() -> impl Iterator<Item = &'static LimitMeta> {
-    [icrc::LIMITS, loss::LIMITS, nak::LIMITS, peer::LIMITS, retry::LIMITS, rnr::LIMITS, tool::LIMITS].into_iter().flatten()
+    [icrc::LIMITS, loss::LIMITS, nak::LIMITS, peer::LIMITS, retry::LIMITS, rnr::LIMITS, tool::LIMITS]
+        .into_iter()
+        .flatten()
 }
 
 impl Entry {

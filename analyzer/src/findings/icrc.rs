@@ -46,7 +46,6 @@ pub(super) const LIMITS: &[LimitMeta] = &[
 /// Thresholds of this family.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[expect(missing_docs, reason = "described in LIMITS")]
 pub struct Limits {
     pub packets: u64,
     pub ratio: f64,
@@ -71,15 +70,21 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     };
     for link in &input.report.links {
         let on_link = || {
-            input.report.flows.iter().filter(|flow| flow.link == link.name && flow.direction == link.direction)
+            input
+                .report
+                .flows
+                .iter()
+                .filter(|flow| flow.link == link.name && flow.direction == link.direction)
         };
         let Some(all) = link.icrc.filter(|icrc| icrc.bad > 0) else { continue };
-        let (mut damaged, always): (Vec<&Flow>, Vec<&Flow>) =
-            on_link().filter(|flow| flow.icrc.is_some_and(|icrc| icrc.bad > 0)).partition(|flow| !is_always(flow));
+        let (mut damaged, always): (Vec<&Flow>, Vec<&Flow>) = on_link()
+            .filter(|flow| flow.icrc.is_some_and(|icrc| icrc.bad > 0))
+            .partition(|flow| !is_always(flow));
         let bad_of = |flow: &&Flow| flow.icrc.map_or(0, |icrc| icrc.bad);
         let bad_always: u64 = always.iter().map(bad_of).sum();
         let checked_always: u64 = always.iter().filter_map(|flow| flow.icrc).map(|icrc| icrc.checked).sum();
-        let (bad, checked) = (all.bad - bad_always.min(all.bad), all.checked - checked_always.min(all.checked));
+        let (bad, checked) =
+            (all.bad - bad_always.min(all.bad), all.checked - checked_always.min(all.checked));
         if bad > 0 {
             let ratio = bad as f64 / checked.max(1) as f64;
             let severe = bad >= limits.packets && ratio >= limits.ratio;

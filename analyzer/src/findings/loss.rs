@@ -86,7 +86,6 @@ pub(super) const LIMITS: &[LimitMeta] = &[
 /// Thresholds of this family.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[expect(missing_docs, reason = "described in LIMITS")]
 pub struct Limits {
     pub episodes: u64,
     pub vanished: u64,
@@ -147,7 +146,7 @@ struct Ends<'a> {
 impl<'a> Ends<'a> {
     fn of(report: &'a Report) -> Self {
         let (mut behind, mut ahead) = (HashSet::new(), HashSet::new());
-        for tap in report.taps.iter().flatten() {
+        for tap in &report.taps {
             let name = (tap.src, tap.dst, tap.dest_qp);
             if let (Some(from), Some(to)) = (&tap.from, &tap.to) {
                 ahead.insert((from.as_str(), name));
@@ -188,7 +187,10 @@ fn sides(input: &Input<'_>, ends: &Ends<'_>, side: Side, found: &mut Vec<Finding
         let (ratio, lost, packets) = (worst.ratio(), worst.lost, worst.packets);
         let share = units::ratio(Some(ratio));
         let what = match side {
-            Side::Before => format!("{share} of the packets from {src} to {dst} are lost before {link}: {lost} of {}", packets + lost),
+            Side::Before => format!(
+                "{share} of the packets from {src} to {dst} are lost before {link}: {lost} of {}",
+                packets + lost
+            ),
             Side::After => format!(
                 "{dst} asked {lost} times for packets from {src} that had passed {link}: lost behind it, or \
                  arrived damaged or out of order"
@@ -260,7 +262,7 @@ fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
         let same = |flow: &&Flow| flow.link == link && (flow.src, flow.dst, flow.dest_qp) == name;
         input.report.flows.iter().find(same)
     };
-    for tap in input.report.taps.iter().flatten() {
+    for tap in &input.report.taps {
         let (Some(from), Some(to), Some(mut vanished)) = (&tap.from, &tap.to, tap.vanished) else { continue };
         let sum = pairs.entry((from, to, tap.src, tap.dst)).or_default();
         sum.matched += tap.packets_matched;

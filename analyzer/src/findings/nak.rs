@@ -50,7 +50,6 @@ pub(super) const LIMITS: &[LimitMeta] = &[LimitMeta {
 /// Thresholds of this family.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[expect(missing_docs, reason = "described in LIMITS")]
 pub struct Limits {
     pub errors: u64,
 }
@@ -70,13 +69,14 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for (entry, what, of) in kinds {
         let flows = once(&input.report.flows, |flow| of(&flow.ack.naks));
         let naks: u64 = flows.iter().map(|(_, naks)| naks).sum();
-        let Some((worst, _)) = flows.first().filter(|_| naks >= input.limits.nak.errors.max(1)) else { continue };
+        let Some((worst, _)) = flows.first().filter(|_| naks >= input.limits.nak.errors.max(1)) else {
+            continue;
+        };
         let more = match flows.len() - 1 {
             0 => String::new(),
             n => format!(", and {n} more queue pairs"),
         };
-        let title =
-            format!("{} {what}: NAK to QP {} of {}{more}", worst.src, worst.dest_qp, worst.dst);
+        let title = format!("{} {what}: NAK to QP {} of {}{more}", worst.src, worst.dest_qp, worst.dst);
         Raise::new(entry, Severity::Critical, title)
             .evidence("naks", naks)
             .flows(flows.iter().map(|(flow, _)| *flow))

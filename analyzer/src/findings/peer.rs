@@ -32,7 +32,6 @@ pub(super) const LIMITS: &[LimitMeta] = &[LimitMeta {
 /// Thresholds of this family.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[expect(missing_docs, reason = "described in LIMITS")]
 pub struct Limits {
     pub retries: u64,
 }
@@ -52,7 +51,9 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             continue;
         }
         let answers = input.sample.flows.iter().filter(|other| {
-            other.key.family == sample.key.family && other.key.src == sample.key.dst && other.key.dst == sample.key.src
+            other.key.family == sample.key.family
+                && other.key.src == sample.key.dst
+                && other.key.dst == sample.key.src
         });
         let answered = |other: &FlowSample| {
             figures.dialogue(other.slot).answer_psn.is_some_and(|psn| is_of(psn, sample))
@@ -70,8 +71,13 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         0 => String::new(),
         n => format!(", and {n} more"),
     };
-    let title =
-        format!("{} does not answer {}: QP {} got the same request {} times{more}", worst.dst, worst.src, worst.dest_qp, stuck + 1);
+    let title = format!(
+        "{} does not answer {}: QP {} got the same request {} times{more}",
+        worst.dst,
+        worst.src,
+        worst.dest_qp,
+        stuck + 1
+    );
     Raise::new(&SILENT, Severity::Critical, title)
         .evidence("retries", *stuck)
         .flows(silent.iter().map(|(flow, _)| *flow))
@@ -90,6 +96,10 @@ fn named<'a>(input: &Input<'a>, sample: &FlowSample) -> Option<&'a Flow> {
     let link = input.sample.links.get(usize::from(key.link))?;
     let (src, dst) = (address(key.family, key.src), address(key.family, key.dst));
     input.report.flows.iter().find(|flow| {
-        flow.dest_qp == key.dest_qp && flow.src == src && flow.dst == dst && flow.link == link.name && flow.direction == link.direction
+        flow.dest_qp == key.dest_qp
+            && flow.src == src
+            && flow.dst == dst
+            && flow.link == link.name
+            && flow.direction == link.direction
     })
 }

@@ -39,7 +39,6 @@ pub(super) const LIMITS: &[LimitMeta] = &[
 /// Thresholds of this family.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[expect(missing_docs, reason = "described in LIMITS")]
 pub struct Limits {
     pub ratio: f64,
     pub packets: u64,
@@ -74,8 +73,13 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             continue;
         }
         let own = || flows.iter().map(|(flow, _)| *flow).filter(|flow| (flow.src, flow.dst) == (src, dst));
-        let sum = |of: fn(&crate::report::Loss) -> u64| own().filter_map(|flow| flow.loss).map(|loss| of(&loss)).sum::<u64>();
-        let title = format!("{} of what {src} sends to {dst} was sent before: {again} of {packets} packets", units::ratio(Some(ratio)));
+        let sum = |of: fn(&crate::report::Loss) -> u64| {
+            own().filter_map(|flow| flow.loss).map(|loss| of(&loss)).sum::<u64>()
+        };
+        let title = format!(
+            "{} of what {src} sends to {dst} was sent before: {again} of {packets} packets",
+            units::ratio(Some(ratio))
+        );
         Raise::new(&STORM, Severity::Warning, title)
             .evidence("retransmitted", again)
             .evidence("retransmitted_ratio", ratio)

@@ -43,7 +43,6 @@ pub(super) const LIMITS: &[LimitMeta] = &[
 /// Thresholds of this family.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[expect(missing_docs, reason = "described in LIMITS")]
 pub struct Limits {
     pub naks: u64,
     pub ratio: f64,
@@ -81,7 +80,9 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             continue;
         }
         let own = || flows.iter().filter(|(flow, _)| flow.src == host).map(|(flow, _)| *flow);
-        let share = ratio.map_or_else(String::new, |ratio| format!(", {} of the requests sent to it", units::ratio(Some(ratio))));
+        let share = ratio.map_or_else(String::new, |ratio| {
+            format!(", {} of the requests sent to it", units::ratio(Some(ratio)))
+        });
         let resent: u64 = once(&input.report.flows, |flow| flow.loss.map_or(0, |loss| loss.rnr_resent))
             .iter()
             .filter(|(flow, _)| flow.dst == host)

@@ -27,7 +27,7 @@ impl Report {
             entropy: entropy::entropy(sample),
             links: links(sample, &sums),
             imbalance: imbalances(sample, &sums, options),
-            taps: sample.figures.taps.as_ref().map(|_| taps::taps(sample)),
+            taps: taps::taps(sample),
             devices: Vec::new(),
             findings: Vec::new(),
         };
@@ -125,9 +125,11 @@ fn flows(sample: &Sample) -> Vec<Flow> {
 }
 
 fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
-    let mut icrc = sample.figures.icrc.as_ref().map(|icrc| {
-        (0..).zip(&sample.links).map(|(link, _)| icrc.retired(link)).collect::<Vec<_>>()
-    });
+    let mut icrc = sample
+        .figures
+        .icrc
+        .as_ref()
+        .map(|icrc| (0..).zip(&sample.links).map(|(link, _)| icrc.retired(link)).collect::<Vec<_>>());
     if let (Some(icrc), Some(figures)) = (&mut icrc, &sample.figures.icrc) {
         for FlowSample { key, slot, .. } in &sample.flows {
             if let Some(link) = icrc.get_mut(usize::from(key.link)) {

@@ -62,7 +62,7 @@ pub struct Report {
     pub entropy: Entropy,
     pub links: Vec<Link>,
     pub imbalance: Vec<Imbalance>,
-    pub taps: Option<Vec<TapFlow>>,
+    pub taps: Vec<TapFlow>,
     pub devices: Vec<Device>,
     pub findings: Vec<Finding>,
 }

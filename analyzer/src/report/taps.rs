@@ -51,7 +51,8 @@ pub(super) fn taps(sample: &Sample) -> Vec<TapFlow> {
 
 fn build(sample: &Sample, pair: &TapPair) -> TapFlow {
     let TapPair { key, links, ordered, matched, only, delay } = pair;
-    let links = links.map(|link| sample.links.get(usize::from(link)).map_or_else(String::new, |link| link.name.clone()));
+    let links = links
+        .map(|link| sample.links.get(usize::from(link)).map_or_else(String::new, |link| link.name.clone()));
     let [from, to] = links.clone();
     let first = delay.points().next().map_or(0, |(_, least)| least);
     let points: Vec<DelayPoint> = delay

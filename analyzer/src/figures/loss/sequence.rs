@@ -518,7 +518,9 @@ impl Sequence {
         match seen.nak(|psn| psn == run.start, 0) {
             Some(Nak { rnr: true, .. }) => return Cause::Rnr,
             // A receiver that throws away what comes out of order wants the packet behind a hole as well.
-            Some(_) if self.holes.knows(run.start) || self.holes.knows(run.start.wrapping_sub(1) & MASK24) => {
+            Some(_)
+                if self.holes.knows(run.start) || self.holes.knows(run.start.wrapping_sub(1) & MASK24) =>
+            {
                 return Cause::Before;
             }
             Some(_) => return Cause::After,
@@ -559,7 +561,11 @@ impl Sequence {
         let rest = frontier.wrapping_sub(run.last).wrapping_sub(1) & MASK24;
         let reach = frontier.wrapping_sub(run.start) & MASK24;
         if reach > 1 {
-            let whole = if resumed { u64::from(reach) } else { u64::from(run.last.wrapping_sub(run.start) & MASK24) + 1 };
+            let whole = if resumed {
+                u64::from(reach)
+            } else {
+                u64::from(run.last.wrapping_sub(run.start) & MASK24) + 1
+            };
             // Some of those sent again may be lost again.
             if run.packets >= 2 && run.packets * 4 >= whole * 3 {
                 self.go_back_n += 1;

@@ -210,7 +210,8 @@ impl Group {
             let (first, second) = (tap.min(other), tap.max(other));
             let difference = entry.time_ns[second].wrapping_sub(entry.time_ns[first]).cast_signed();
             let places = [entry.place[first], entry.place[second]];
-            let known = self.common.iter_mut().find(|common| common.first == first && common.second == second);
+            let known =
+                self.common.iter_mut().find(|common| common.first == first && common.second == second);
             if let Some(common) = known {
                 common.matched += 1;
                 for (span, place) in common.span.iter_mut().zip(places) {

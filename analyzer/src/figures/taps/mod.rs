@@ -148,7 +148,8 @@ impl Collector {
         let mut pairs = Vec::new();
         for (key, group, all) in &several {
             for common in all {
-                let (Some(first), Some(second)) = (group.links.get(common.first), group.links.get(common.second))
+                let (Some(first), Some(second)) =
+                    (group.links.get(common.first), group.links.get(common.second))
                 else {
                     continue;
                 };

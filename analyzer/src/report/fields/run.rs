@@ -66,10 +66,8 @@ pub const RUN: &[FieldMeta] = fields! {
         is the worst." or null "all are idle";
     "imbalance[].jain", "ratio": "Jain's index (Σx)² / (n·Σx²) over bytes: 1 is even, 1/n the worst."
         or null "all are idle";
-    "taps", "object": "Flows that two links saw, which are two taps on one way: captures from several places, or several \
-        interfaces. Clocks may differ by seconds: packets are matched by PSN, opcode and IPv4 identification, not by time."
-        or null "live";
-    "taps[].src", "address": "Source of a flow that two links saw.";
+    "taps[].src", "address": "Source of a flow that two links saw, which are two taps on one way: captures from several places, or several \
+        interfaces. Clocks may differ by seconds: packets are matched by PSN, opcode and IPv4 identification, not by time. Empty in live.";
     "taps[].dst", "address": "Destination.";
     "taps[].dest_qp", "number": "Destination queue pair.";
     "taps[].links[]", "text": "The two links: the one nearer the sender first, if that is known.";

@@ -4,8 +4,11 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{EVENTS, all, markdown};
+use crate::figures::loss::Episodes as Figures;
 use crate::report::fixtures::{compare, everything};
-use crate::report::{Device, Finding, FlowId, Latency, Options, Report, Severity};
+use crate::report::{
+    DelayChange, DelayPoint, Device, Finding, FlowId, Icrc, Latency, Loss, Options, Report, Severity, TapFlow,
+};
 
 /// Maps whose keys are data; the table has one entry for all of them.
 const MAPS: [(&str, &str); 3] =
@@ -16,7 +19,35 @@ fn full() -> Report {
     let mut sample = everything();
     sample.capture_drops = Some(1);
     let mut report = Report::build(&sample, &Options { imbalance_all_links: true, ..Options::default() });
+    let loss = Loss {
+        retransmission: Some("go_back_n"),
+        before_tap: Figures { count: 1, ..Figures::default() }.into(),
+        after_tap: Figures { count: 1, ..Figures::default() }.into(),
+        ..Loss::default()
+    };
+    report.taps = vec![TapFlow {
+        src: report.flows[0].src,
+        dst: report.flows[0].dst,
+        dest_qp: 17,
+        links: ["a".into(), "b".into()],
+        from: Some("a".into()),
+        to: Some("b".into()),
+        packets_matched: 9,
+        vanished: Some(1),
+        only_at: [1, 0],
+        delay_change_ns: DelayChange {
+            min: -1,
+            max: 5,
+            drift: 0,
+            points: vec![DelayPoint { time_ns: 1, change_ns: 0 }],
+        },
+    }];
+    for link in &mut report.links {
+        link.icrc = Some(Icrc::default());
+    }
     let flow = &mut report.flows[0];
+    (flow.loss, flow.loss_responses) = (Some(loss), Some(loss));
+    flow.icrc = Some(Icrc::default());
     flow.latency_ns = Some(Latency::default());
     (flow.pid, flow.comm) = (Some(1), Some("train".into()));
     let id = FlowId {
