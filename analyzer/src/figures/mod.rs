@@ -7,6 +7,8 @@
 pub mod icrc;
 pub mod loss;
 pub mod taps;
+#[cfg(test)]
+mod wire;
 
 use std::time::Duration;
 
