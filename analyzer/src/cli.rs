@@ -120,7 +120,7 @@ fn replay(args: ReplayArgs) -> Result<()> {
         filter: args.view.filter,
         idle: args.view.idle,
         max_flows: args.view.max_flows.unwrap_or(replay::MAX_FLOWS),
-        figures: crate::figures::Options::default(),
+        figures: crate::figures::Options { reorder_window: args.reorder_window },
         emit,
         events: output == Output::Tui,
     })?;

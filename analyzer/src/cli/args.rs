@@ -128,6 +128,9 @@ pub struct ReplayArgs {
     /// Count no frames after
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub to: Option<TimeSpec>,
+    /// How late a packet may come and be out of order, not lost and sent again [default: 5ms]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub reorder_window: Option<Duration>,
     /// Options of the view.
     #[command(flatten)]
     pub view: ViewArgs,
@@ -323,6 +326,8 @@ mod tests {
             "500ms",
             "--duration",
             "10",
+            "--reorder-window",
+            "100us",
         ])
         .unwrap();
         assert_eq!(args.tap[0], TapFiles { name: "l".into(), files: vec!["b".into(), "c".into()] });
@@ -330,6 +335,7 @@ mod tests {
         assert_eq!(args.from, Some(TimeSpec::Offset(1_000_000_000)));
         assert_eq!(args.view.group, [["a.pcap", "l"]]);
         assert_eq!(args.view.duration, Some(Duration::from_secs(10)));
+        assert_eq!(args.reorder_window, Some(Duration::from_micros(100)));
         assert_eq!(replay(&["-"]).unwrap().view.interval, Duration::from_secs(1));
     }
 

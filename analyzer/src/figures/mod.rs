@@ -11,6 +11,8 @@ pub mod loss;
 pub mod marking;
 pub mod pairing;
 pub mod taps;
+#[cfg(test)]
+mod wire;
 
 use std::time::Duration;
 

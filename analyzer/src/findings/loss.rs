@@ -146,7 +146,7 @@ struct Ends<'a> {
 impl<'a> Ends<'a> {
     fn of(report: &'a Report) -> Self {
         let (mut behind, mut ahead) = (HashSet::new(), HashSet::new());
-        for tap in report.taps.iter().flatten() {
+        for tap in &report.taps {
             let name = (tap.src, tap.dst, tap.dest_qp);
             if let (Some(from), Some(to)) = (&tap.from, &tap.to) {
                 ahead.insert((from.as_str(), name));
@@ -262,7 +262,7 @@ fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
         let same = |flow: &&Flow| flow.link == link && (flow.src, flow.dst, flow.dest_qp) == name;
         input.report.flows.iter().find(same)
     };
-    for tap in input.report.taps.iter().flatten() {
+    for tap in &input.report.taps {
         let (Some(from), Some(to), Some(mut vanished)) = (&tap.from, &tap.to, tap.vanished) else { continue };
         let sum = pairs.entry((from, to, tap.src, tap.dst)).or_default();
         sum.matched += tap.packets_matched;

@@ -30,7 +30,7 @@ impl Report {
             imbalance: imbalances(sample, &sums, options),
             rails: imbalance::rails(&loads(sample, &sums), options),
             ecmp: ecmp::ecmp(sample, options),
-            taps: sample.figures.taps.as_ref().map(|_| taps::taps(sample)),
+            taps: taps::taps(sample),
             devices: Vec::new(),
             findings: Vec::new(),
         };

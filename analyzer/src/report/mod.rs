@@ -72,7 +72,7 @@ pub struct Report {
     pub imbalance: Vec<Imbalance>,
     pub rails: Vec<Rails>,
     pub ecmp: Option<Ecmp>,
-    pub taps: Option<Vec<TapFlow>>,
+    pub taps: Vec<TapFlow>,
     pub devices: Vec<Device>,
     pub findings: Vec<Finding>,
 }

@@ -368,8 +368,10 @@ impl Sequence {
     fn fill(&mut self, seen: &Seen<'_>, hole: Hole) {
         let asked = || seen.nak(|psn| hole.contains(psn), hole.opened_ns).is_some();
         let in_time = seen.time_ns.saturating_sub(hole.opened_ns) <= seen.window_ns;
+        let repairs = self.run.is_some_and(|run| run.cause.is_some());
         // A number outside its turn was given when it was sent again.
-        let resent = self.reliable && (hole.turn.is_some() && seen.numbered || !in_time || asked());
+        let renumbered = hole.turn.is_some() && seen.numbered;
+        let resent = self.reliable && (renumbered || !in_time || repairs || asked());
         let psns = self.fill_span(seen, resent);
         if resent {
             self.figures.lost += psns;

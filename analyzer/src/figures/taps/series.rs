@@ -1,7 +1,7 @@
 //! A difference of times over time, in few points.
 
 /// Points of a series, at most.
-pub(super) const POINTS: usize = 32;
+const POINTS: usize = 32;
 /// Width of a point at first; doubled whenever the series has grown too long.
 const FIRST_WIDTH_NS: u64 = 1_000_000;
 

@@ -113,10 +113,8 @@ pub const RUN: &[FieldMeta] = fields! {
     "ecmp.sets[].cases[].five_tuples", "tuples": "5-tuples in this case.";
     "ecmp.sets[].cases[].max_over_mean_p50", "ratio": "Bytes of the busiest uplink over the mean, median over the seeds.";
     "ecmp.sets[].cases[].max_over_mean_p95", "ratio": "The same, 95th percentile: one fabric in twenty is worse.";
-    "taps", "object": "Flows that two links saw, which are two taps on one way: captures from several places, or several \
-        interfaces. Clocks may differ by seconds: packets are matched by PSN, opcode and IPv4 identification, not by time."
-        or null "live";
-    "taps[].src", "address": "Source of a flow that two links saw.";
+    "taps[].src", "address": "Source of a flow that two links saw, which are two taps on one way: captures from several places, or several \
+        interfaces. Clocks may differ by seconds: packets are matched by PSN, opcode and IPv4 identification, not by time. Empty in live.";
     "taps[].dst", "address": "Destination.";
     "taps[].dest_qp", "number": "Destination queue pair.";
     "taps[].links[]", "text": "The two links: the one nearer the sender first, if that is known.";

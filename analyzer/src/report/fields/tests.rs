@@ -65,7 +65,7 @@ fn full() -> Report {
     let flow = &mut report.flows[0];
     (flow.loss, flow.loss_responses, flow.icrc) = (Some(loss), Some(loss), Some(Icrc::default()));
     report.links[0].icrc = Some(Icrc::default());
-    report.taps = Some(vec![TapFlow {
+    report.taps = vec![TapFlow {
         src: id.src,
         dst: id.dst,
         dest_qp: id.dest_qp,
@@ -81,7 +81,7 @@ fn full() -> Report {
             drift: 1,
             points: vec![DelayPoint { time_ns: 1, change_ns: 0 }],
         },
-    }]);
+    }];
     report.devices.push(Device {
         name: "mlx5_0".into(),
         port: Some(1),
