@@ -2,6 +2,7 @@
 
 pub mod flow;
 pub mod psn;
+pub mod spurt;
 
 pub use flow::{Event, FlowKey, FlowStats, Mixed, Outcome, observe};
 pub use psn::PsnTrack;
