@@ -73,6 +73,10 @@ fn format(output: Output) -> Format {
     }
 }
 
+fn nanos(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn replay(args: ReplayArgs) -> Result<()> {
     let output = output(&args.view);
     let options = report_options(&args.view);
@@ -102,7 +106,7 @@ fn replay(args: ReplayArgs) -> Result<()> {
         filter: args.view.filter,
         idle: args.view.idle,
         max_flows: args.view.max_flows.unwrap_or(replay::MAX_FLOWS),
-        figures: crate::figures::Options::default(),
+        figures: crate::figures::Options { bin_ns: nanos(args.bin), ..crate::figures::Options::default() },
         emit,
         events: output == Output::Tui,
     })?;

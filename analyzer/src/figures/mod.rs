@@ -4,6 +4,11 @@
 //! plain result that goes into the [`Sample`](crate::sample::Sample). A figure that a source cannot
 //! collect is `None` there.
 
+pub mod steps;
+pub mod traffic;
+
+use std::sync::Arc;
+
 use rocescope_common::account::{FlowKey, FlowStats, Outcome};
 use rocescope_common::wire::Frame;
 
@@ -30,34 +35,58 @@ pub struct Packet<'a> {
 }
 
 /// What the user chose about figures.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Options {}
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Length of the bins in which bursts are counted, in nanoseconds.
+    pub bin_ns: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { bin_ns: traffic::BIN_NS }
+    }
+}
 
 /// Collects every figure of a replay.
 #[derive(Debug)]
-pub struct Collector {}
+pub struct Collector {
+    traffic: traffic::Collector,
+}
 
 impl Collector {
     /// Nothing seen yet.
     #[must_use]
-    pub fn new(_options: &Options) -> Self {
-        Self {}
+    pub fn new(options: &Options) -> Self {
+        Self { traffic: traffic::Collector::new(options.bin_ns) }
+    }
+
+    /// A frame of any kind passed a link; those with RoCE come to [`Self::packet`] next.
+    #[inline]
+    pub fn frame(&mut self, link: u16, time_ns: u64) {
+        self.traffic.frame(link, time_ns);
     }
 
     /// Takes in one packet.
     #[inline]
-    pub fn packet(&mut self, _packet: &Packet<'_>) {}
+    pub fn packet(&mut self, packet: &Packet<'_>) {
+        self.traffic.packet(packet);
+    }
 
     /// The flow of a slot was retired; the slot will be used again.
-    pub fn retired(&mut self, _slot: u32) {}
+    pub fn retired(&mut self, slot: u32) {
+        self.traffic.retired(slot);
+    }
 
     /// What is known so far.
     #[must_use]
     pub fn figures(&self) -> Figures {
-        Figures {}
+        Figures { traffic: Some(Arc::new(self.traffic.figures())) }
     }
 }
 
 /// The figures at a moment. What a source cannot collect is `None`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Figures {}
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// Traffic in time and by hosts.
+    pub traffic: Option<Arc<traffic::Traffic>>,
+}

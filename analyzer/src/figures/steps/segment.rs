@@ -1,0 +1,273 @@
+//! Where the steps of a job begin and end, from the volume that each of them moves.
+//!
+//! A job that trains sends the same bytes in every step, and is silent in between. But it is also silent within a step, when all
+//! wait for one; silences alone do not tell the two apart. So the blocks between long silences are joined until each
+//! group has the same volume.
+
+use std::ops::Range;
+
+use rocescope_common::account::spurt::SPURT_GAP_NS;
+
+use crate::figures::traffic::spurts::Record;
+
+/// Fewer steps than this are no rhythm.
+pub const MIN_STEPS: usize = 5;
+/// Volumes of steps differ by no more than this share: packets that the capture missed, small messages besides.
+const TOLERANCE: f64 = 0.05;
+/// Share of all bytes that must lie in whole steps.
+const EXPLAINED: f64 = 0.9;
+/// Silences within a step.
+const MAX_BLOCKS: usize = 16;
+/// Blocks that are looked at: the latest.
+const MAX_ATOMS: usize = 8192;
+/// Lengths of a silence that are tried: from the gap that ends a spurt up to ten seconds and more.
+const LADDER: usize = 26;
+
+/// Data without a silence on the link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// First packet.
+    pub start_ns: u64,
+    /// Last packet.
+    pub end_ns: u64,
+    /// Bytes that were not sent before.
+    pub bytes: u64,
+    /// Its spurts, in the list that is sorted by start.
+    pub spurts: Range<usize>,
+}
+
+/// A link's traffic cut into steps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Segments {
+    /// The blocks between long silences.
+    pub blocks: Vec<Block>,
+    /// Which blocks make a step, in order. Blocks between may be in none.
+    pub steps: Vec<Range<usize>>,
+    /// Bytes of a step.
+    pub volume: u64,
+    /// Share of all bytes that lie in whole steps.
+    pub explained: f64,
+}
+
+/// The blocks of spurts that are sorted by their start.
+#[must_use]
+pub fn atoms(spurts: &[Record]) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    for (at, spurt) in spurts.iter().enumerate() {
+        match blocks.last_mut() {
+            Some(block) if spurt.start_ns.saturating_sub(block.end_ns) <= SPURT_GAP_NS => {
+                block.end_ns = block.end_ns.max(spurt.end_ns);
+                block.bytes += spurt.fresh_bytes;
+                block.spurts.end = at + 1;
+            }
+            _ => blocks.push(Block {
+                start_ns: spurt.start_ns,
+                end_ns: spurt.end_ns,
+                bytes: spurt.fresh_bytes,
+                spurts: at..at + 1,
+            }),
+        }
+    }
+    blocks.drain(..blocks.len().saturating_sub(MAX_ATOMS));
+    blocks
+}
+
+fn merged(atoms: &[Block], silence_ns: u64) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    for atom in atoms {
+        match blocks.last_mut() {
+            Some(block) if atom.start_ns.saturating_sub(block.end_ns) <= silence_ns => {
+                block.end_ns = block.end_ns.max(atom.end_ns);
+                block.bytes += atom.bytes;
+                block.spurts.end = atom.spurts.end;
+            }
+            _ => blocks.push(atom.clone()),
+        }
+    }
+    blocks
+}
+
+/// The volume that most groups of `count` consecutive blocks have in common.
+fn common_volume(blocks: &[Block], count: usize) -> u64 {
+    let mut volumes: Vec<u64> =
+        blocks.windows(count).map(|group| group.iter().map(|b| b.bytes).sum()).collect();
+    volumes.sort_unstable();
+    let (mut best, mut volume, mut end) = (0, 0, 0);
+    for (start, smallest) in volumes.iter().enumerate() {
+        let limit = (*smallest as f64 * (1.0 + TOLERANCE)) as u64;
+        while volumes.get(end).is_some_and(|v| *v <= limit) {
+            end += 1;
+        }
+        if end - start > best {
+            best = end - start;
+            volume = volumes.get(start + best / 2).copied().unwrap_or(*smallest);
+        }
+    }
+    volume
+}
+
+/// Groups consecutive blocks, from the one at `offset` on, until each group has the volume. Gives the groups and their bytes.
+fn grouped(blocks: &[Block], volume: u64, offset: usize) -> (Vec<Range<usize>>, u64) {
+    let enough = (volume as f64 * (1.0 - TOLERANCE)) as u64;
+    let limit = (volume as f64 * (1.0 + TOLERANCE)) as u64;
+    let (mut steps, mut explained, mut from) = (Vec::new(), 0, offset);
+    while from < blocks.len() {
+        let (mut bytes, mut to) = (0, from);
+        while bytes < enough && to - from < MAX_BLOCKS {
+            let Some(block) = blocks.get(to) else { break };
+            bytes += block.bytes;
+            to += 1;
+        }
+        if (enough..=limit).contains(&bytes) && bytes > 0 {
+            steps.push(from..to);
+            explained += bytes;
+            from = to;
+        } else {
+            from += 1;
+        }
+    }
+    (steps, explained)
+}
+
+/// Cuts a link's traffic into steps; `None` when it has no such rhythm. `starts` says for a block how many hosts begin
+/// there by themselves, which only decides between cuts that are as good.
+#[must_use]
+pub fn segments(atoms: &[Block], starts: impl Fn(&Block) -> usize) -> Option<Segments> {
+    let total: u64 = atoms.iter().map(|block| block.bytes).sum();
+    if atoms.len() < MIN_STEPS || total == 0 {
+        return None;
+    }
+    let share = |bytes: u64| bytes as f64 / total as f64;
+    let ladder = |rung: usize| {
+        (SPURT_GAP_NS as f64 * f64::from(rung as u32 / 2).exp2()) as u64
+            * if rung % 2 == 0 { 1000 } else { 1414 }
+            / 1000
+    };
+    // The longest silences that cut the traffic into equal volumes are those between steps: shorter ones do that too where
+    // a step has equal parts.
+    let (rung, volume, explained) = (0..LADDER).rev().find_map(|rung| {
+        let blocks = merged(atoms, ladder(rung));
+        if blocks.len() < MIN_STEPS {
+            return None;
+        }
+        let mut volumes: Vec<u64> = (1..=4).map(|count| common_volume(&blocks, count)).collect();
+        volumes.sort_unstable();
+        volumes.into_iter().find_map(|volume| {
+            let (steps, bytes) = grouped(&blocks, volume, 0);
+            (steps.len() >= MIN_STEPS && share(bytes) >= EXPLAINED).then_some((rung, volume, share(bytes)))
+        })
+    })?;
+    // A silence within steps may be longer than some between them: shorter ones are looked at as well.
+    let mut best: Option<(Segments, usize)> = None;
+    for finer in [rung, rung.saturating_sub(1), rung.saturating_sub(2)] {
+        let blocks = merged(atoms, ladder(finer));
+        for offset in 0..4.min(blocks.len()) {
+            let (steps, bytes) = grouped(&blocks, volume, offset);
+            if share(bytes) < explained - 0.01 || steps.len() < MIN_STEPS {
+                continue;
+            }
+            let score = steps.iter().filter_map(|step| blocks.get(step.start)).map(&starts).sum();
+            let better = best.as_ref().is_none_or(|(before, most)| {
+                share(bytes) > before.explained + 0.01
+                    || (share(bytes) > before.explained - 0.01 && score > *most)
+            });
+            if better {
+                best = Some((
+                    Segments { blocks: blocks.clone(), steps, volume, explained: share(bytes) },
+                    score,
+                ));
+            }
+        }
+    }
+    best.map(|(segments, _)| segments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn spurts(list: &[(u64, u64, u64)]) -> Vec<Record> {
+        (list.iter())
+            .map(|(start, end, bytes)| Record {
+                start_ns: start * MS,
+                end_ns: end * MS,
+                fresh_bytes: *bytes,
+                ..Record::default()
+            })
+            .collect()
+    }
+
+    fn starts(segments: &Segments) -> Vec<u64> {
+        segments.steps.iter().map(|step| segments.blocks[step.start].start_ns / MS).collect()
+    }
+
+    #[test]
+    fn equal_volumes_between_silences() {
+        let list: Vec<_> = (0..10).map(|i| (100 * i, 100 * i + 40, 1_000_000 + 1000 * i)).collect();
+        let segments = segments(&atoms(&spurts(&list)), |_| 0).unwrap();
+        assert_eq!(starts(&segments), (0..10).map(|i| 100 * i).collect::<Vec<_>>());
+        assert!(segments.explained > 0.99);
+    }
+
+    /// A step has three equal parts with short silences between: it is the long ones that count.
+    #[test]
+    fn parts_of_a_step_are_no_steps() {
+        let mut list = Vec::new();
+        for i in 0..10 {
+            for part in 0..3 {
+                list.push((200 * i + 20 * part, 200 * i + 20 * part + 10, 5000));
+            }
+        }
+        let segments = segments(&atoms(&spurts(&list)), |_| 0).unwrap();
+        assert_eq!(starts(&segments), (0..10).map(|i| 200 * i).collect::<Vec<_>>());
+        assert_eq!(segments.volume, 15_000);
+    }
+
+    /// From the sixth step on all wait in the middle for one, longer than they compute.
+    #[test]
+    fn a_silence_within_steps() {
+        let mut list: Vec<_> = (0..5).map(|i| (100 * i, 100 * i + 40, 9000)).collect();
+        for i in 5..12 {
+            let at = 500 + (i - 5) * 160;
+            list.extend([(at, at + 20, 3000), (at + 80, at + 110, 6000)]);
+        }
+        let segments = segments(&atoms(&spurts(&list)), |_| 0).unwrap();
+        let expected: Vec<u64> = (0..5).map(|i| 100 * i).chain((0..7).map(|i| 500 + 160 * i)).collect();
+        assert_eq!(starts(&segments), expected);
+    }
+
+    /// Nothing but steps with a wait in the middle, cut at its start in the wrong place: hosts that start by themselves decide.
+    #[test]
+    fn who_starts_by_itself_decides_when_volumes_do_not() {
+        let mut list = vec![(0, 30, 6000)];
+        for i in 0..9 {
+            let at = 72 + i * 150;
+            list.extend([(at, at + 20, 3000), (at + 78, at + 108, 6000)]);
+        }
+        let second = |block: &Block| usize::from(block.bytes == 3000);
+        let segments = segments(&atoms(&spurts(&list)), second).unwrap();
+        assert_eq!(starts(&segments), (0..9).map(|i| 72 + 150 * i).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn no_rhythm() {
+        assert_eq!(segments(&[], |_| 0), None);
+        let steady: Vec<_> = (0..1000).map(|i| (i, i + 1, 1000)).collect();
+        assert_eq!(segments(&atoms(&spurts(&steady)), |_| 0), None);
+        let mut random = 1u64;
+        let mut next = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random >> 40
+        };
+        let mut at = 0;
+        let wild: Vec<_> = (0..300)
+            .map(|_| {
+                at += 5 + next() % 300;
+                (at, at + 1, 1 + next() % 1_000_000)
+            })
+            .collect();
+        assert_eq!(segments(&atoms(&spurts(&wild)), |_| 0), None);
+    }
+}
