@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::tool;
+use super::{burst, job, step, tool};
 
 /// What there is to say about a kind of finding, whatever the case at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +36,12 @@ pub struct LimitMeta {
 
 /// Every kind of finding, by family.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
-    [tool::ENTRIES].into_iter().flatten()
+    [burst::ENTRIES, job::ENTRIES, step::ENTRIES, tool::ENTRIES].into_iter().flatten()
 }
 
 /// Every threshold, by family.
 pub fn limits() -> impl Iterator<Item = &'static LimitMeta> {
-    [tool::LIMITS].into_iter().flatten()
+    [burst::LIMITS, job::LIMITS, step::LIMITS, tool::LIMITS].into_iter().flatten()
 }
 
 impl Entry {

@@ -6,8 +6,11 @@
 //! when someone should look, not whenever a counter is not zero: a false alarm at three in the
 //! morning costs more trust than ten findings earn.
 
+mod burst;
 mod catalog;
+mod job;
 mod raise;
+mod step;
 #[cfg(test)]
 mod tests;
 mod tool;
@@ -36,6 +39,9 @@ pub struct Input<'a> {
 #[serde(default, deny_unknown_fields)]
 #[expect(missing_docs, reason = "each family describes its own")]
 pub struct Limits {
+    pub burst: burst::Limits,
+    pub job: job::Limits,
+    pub step: step::Limits,
     pub tool: tool::Limits,
 }
 
@@ -43,6 +49,9 @@ pub struct Limits {
 #[must_use]
 pub fn check(input: &Input<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
+    burst::check(input, &mut found);
+    job::check(input, &mut found);
+    step::check(input, &mut found);
     tool::check(input, &mut found);
     // Stable: within a family the order says which is the worst.
     found.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.id.cmp(b.id)));

@@ -3,7 +3,7 @@
 use crate::findings;
 use crate::report::{
     Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source, Totals, Window, entropy,
-    flow, imbalance,
+    flow, imbalance, traffic,
 };
 use crate::sample::{FlowSample, LinkSample, Sample, address};
 
@@ -27,6 +27,10 @@ impl Report {
             entropy: entropy::entropy(sample),
             links: links(sample, &sums),
             imbalance: imbalances(sample, &sums, options),
+            bursts: traffic::bursts(sample),
+            incast: traffic::incast(sample),
+            steps: traffic::steps(sample),
+            pattern: traffic::pattern(sample),
             devices: Vec::new(),
             findings: Vec::new(),
         };
@@ -126,12 +130,14 @@ fn flows(sample: &Sample) -> Vec<Flow> {
 fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
     let links = sample.links.iter().zip(sums);
     links
-        .map(|(link, sum)| Link {
+        .enumerate()
+        .map(|(at, (link, sum))| Link {
             name: link.name.clone(),
             direction: link.direction,
             packets: sum.packets,
             bytes: sum.bytes,
             ce_ratio: sum.ecn_data.ce_ratio(),
+            frame_sizes: traffic::frame_sizes(sample, at),
         })
         .collect()
 }

@@ -114,7 +114,7 @@ pub(super) fn counter(packets: u64, bytes: u64) -> Counter {
 
 /// One of everything: a live run on two uplinks with congestion, loss, tunnels, datagrams, RoCEv1,
 /// lost ports and retired flows.
-pub(super) fn everything() -> Sample {
+pub(crate) fn everything() -> Sample {
     let ingress = Some(Direction::Ingress);
     let mut up0 = link("eth0", ingress);
     up0.skipped[Reason::Tcp as usize] = counter(60_000, 6_000_000);

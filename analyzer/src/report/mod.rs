@@ -8,13 +8,15 @@ mod build;
 mod entropy;
 pub mod fields;
 #[cfg(test)]
-mod fixtures;
+pub(crate) mod fixtures;
 mod flow;
 mod imbalance;
 pub mod json;
+mod shape;
 #[cfg(test)]
 mod tests;
 pub mod text;
+pub mod traffic;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -58,6 +60,10 @@ pub struct Report {
     pub entropy: Entropy,
     pub links: Vec<Link>,
     pub imbalance: Vec<Imbalance>,
+    pub bursts: Option<Vec<traffic::Burst>>,
+    pub incast: Option<Vec<traffic::Incast>>,
+    pub steps: Option<traffic::Steps>,
+    pub pattern: Option<traffic::Pattern>,
     pub devices: Vec<Device>,
     pub findings: Vec<Finding>,
 }
@@ -371,6 +377,7 @@ pub struct Link {
     pub packets: u64,
     pub bytes: u64,
     pub ce_ratio: Option<f64>,
+    pub frame_sizes: Option<Vec<traffic::FrameSize>>,
 }
 
 /// How evenly bytes spread over links that share a load.

@@ -168,7 +168,7 @@ fn link_steps(
     live: bool,
 ) -> Option<LinkSteps> {
     let pairs = &traffic.pairs;
-    let segments = segments(&atoms(spurts), |block| View::independent_starts(spurts, pairs, block))?;
+    let segments = segments(&atoms(spurts), |block| View::independent_starts(link, spurts, pairs, block))?;
     let mut view = View { link, segments: &segments, spurts, pairs, period_ns: 0 };
     let steps: Vec<Step> = segments.steps.iter().filter_map(|blocks| measure(view.step(blocks))).collect();
     let mut found = LinkSteps {

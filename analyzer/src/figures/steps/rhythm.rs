@@ -6,6 +6,8 @@ pub const STRONG: f64 = 0.3;
 const MIN_PERIODS: usize = 5;
 /// A shorter lag is the period when its correlation comes this near to the best one: multiples of a period correlate as well.
 const NEAR: f64 = 0.85;
+/// By how much a coarser series must correlate better; a much slower rhythm may correlate as much worse.
+const MARGIN: f64 = 0.1;
 /// Points that are compared, at most.
 const MAX_POINTS: usize = 2048;
 
@@ -30,9 +32,14 @@ pub fn rhythm(points: &[f64]) -> Option<Rhythm> {
     while series.len() >= 4 * MIN_PERIODS {
         if series.len() <= MAX_POINTS
             && let Some(found) = period(&series)
-            && best.is_none_or(|best| found.strength > best.strength + 0.1)
         {
-            best = Some(Rhythm { period: found.period * scale, ..found });
+            let found = Rhythm { period: found.period * scale, ..found };
+            // Equal parts of a step make a rhythm of their own, within that of the steps.
+            let slower = |best: Rhythm| found.period > 3.0 * best.period;
+            let margin = |best| if slower(best) { -MARGIN } else { MARGIN };
+            if best.is_none_or(|best| found.strength > best.strength + margin(best)) {
+                best = Some(found);
+            }
         }
         series = series.chunks(2).map(|pair| pair.iter().sum()).collect();
         scale *= 2.0;

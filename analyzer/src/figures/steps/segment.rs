@@ -14,8 +14,15 @@ use crate::figures::traffic::spurts::Record;
 pub const MIN_STEPS: usize = 5;
 /// Volumes of steps differ by no more than this share: packets that the capture missed, small messages besides.
 const TOLERANCE: f64 = 0.05;
-/// Share of all bytes that must lie in whole steps.
-const EXPLAINED: f64 = 0.9;
+/// Share of the bytes from the first step to the last that must lie in whole steps.
+const EXPLAINED: f64 = 0.95;
+/// Share of all bytes: a capture begins and ends in the middle of a step.
+const COVERED: f64 = 0.6;
+/// Smaller steps are the true ones when four of five silences between them are at least this long, compared with those between larger
+/// ones. Between parts of a step they are much shorter.
+const ALIKE: f64 = 0.5;
+/// Steps that may be taken for one.
+const MAX_MULTIPLE: u64 = 8;
 /// Silences within a step.
 const MAX_BLOCKS: usize = 16;
 /// Blocks that are looked at: the latest.
@@ -106,11 +113,11 @@ fn common_volume(blocks: &[Block], count: usize) -> u64 {
     volume
 }
 
-/// Groups consecutive blocks, from the one at `offset` on, until each group has the volume. Gives the groups and their bytes.
-fn grouped(blocks: &[Block], volume: u64, offset: usize) -> (Vec<Range<usize>>, u64) {
+/// Groups consecutive blocks, from the one at `offset` on, until each group has the volume.
+fn grouped(blocks: &[Block], volume: u64, offset: usize) -> Cut {
     let enough = (volume as f64 * (1.0 - TOLERANCE)) as u64;
     let limit = (volume as f64 * (1.0 + TOLERANCE)) as u64;
-    let (mut steps, mut explained, mut from) = (Vec::new(), 0, offset);
+    let (mut cut, mut from) = (Cut::default(), offset);
     while from < blocks.len() {
         let (mut bytes, mut to) = (0, from);
         while bytes < enough && to - from < MAX_BLOCKS {
@@ -119,14 +126,57 @@ fn grouped(blocks: &[Block], volume: u64, offset: usize) -> (Vec<Range<usize>>, 
             to += 1;
         }
         if (enough..=limit).contains(&bytes) && bytes > 0 {
-            steps.push(from..to);
-            explained += bytes;
+            cut.steps.push(from..to);
+            cut.bytes += bytes;
             from = to;
         } else {
             from += 1;
         }
     }
-    (steps, explained)
+    if let (Some(first), Some(last)) = (cut.steps.first(), cut.steps.last()) {
+        let span = blocks.get(first.start..last.end).unwrap_or_default();
+        cut.span_bytes = span.iter().map(|block| block.bytes).sum();
+    }
+    cut
+}
+
+/// Blocks in groups of equal volume.
+#[derive(Clone, Debug, Default)]
+struct Cut {
+    steps: Vec<Range<usize>>,
+    /// Bytes in them.
+    bytes: u64,
+    /// Bytes from the first of them to the last.
+    span_bytes: u64,
+}
+
+impl Cut {
+    fn explained(&self) -> f64 {
+        self.bytes as f64 / self.span_bytes.max(1) as f64
+    }
+
+    fn holds(&self, total: u64) -> bool {
+        self.steps.len() >= MIN_STEPS
+            && self.explained() >= EXPLAINED
+            && self.bytes as f64 >= COVERED * total as f64
+    }
+
+    /// The silence before a group that a share of them does not exceed.
+    fn silence(&self, blocks: &[Block], share: f64) -> u64 {
+        let before = |step: &Range<usize>| {
+            let previous = blocks.get(step.start.checked_sub(1)?)?;
+            Some(blocks.get(step.start)?.start_ns.saturating_sub(previous.end_ns))
+        };
+        let mut silences: Vec<u64> = self.steps.iter().filter_map(before).collect();
+        silences.sort_unstable();
+        silences.get((silences.len() as f64 * share) as usize).copied().unwrap_or(0)
+    }
+}
+
+/// The silence of a rung: powers of the root of two times the gap that ends a spurt.
+fn ladder(rung: usize) -> u64 {
+    let octave = SPURT_GAP_NS << (rung / 2);
+    if rung.is_multiple_of(2) { octave } else { octave * 1414 / 1000 }
 }
 
 /// Cuts a link's traffic into steps; `None` when it has no such rhythm. `starts` says for a block how many hosts begin
@@ -137,15 +187,9 @@ pub fn segments(atoms: &[Block], starts: impl Fn(&Block) -> usize) -> Option<Seg
     if atoms.len() < MIN_STEPS || total == 0 {
         return None;
     }
-    let share = |bytes: u64| bytes as f64 / total as f64;
-    let ladder = |rung: usize| {
-        (SPURT_GAP_NS as f64 * f64::from(rung as u32 / 2).exp2()) as u64
-            * if rung % 2 == 0 { 1000 } else { 1414 }
-            / 1000
-    };
     // The longest silences that cut the traffic into equal volumes are those between steps: shorter ones do that too where
     // a step has equal parts.
-    let (rung, volume, explained) = (0..LADDER).rev().find_map(|rung| {
+    let (mut rung, mut volume, silence) = (0..LADDER).rev().find_map(|rung| {
         let blocks = merged(atoms, ladder(rung));
         if blocks.len() < MIN_STEPS {
             return None;
@@ -153,33 +197,46 @@ pub fn segments(atoms: &[Block], starts: impl Fn(&Block) -> usize) -> Option<Seg
         let mut volumes: Vec<u64> = (1..=4).map(|count| common_volume(&blocks, count)).collect();
         volumes.sort_unstable();
         volumes.into_iter().find_map(|volume| {
-            let (steps, bytes) = grouped(&blocks, volume, 0);
-            (steps.len() >= MIN_STEPS && share(bytes) >= EXPLAINED).then_some((rung, volume, share(bytes)))
+            let cut = grouped(&blocks, volume, 0);
+            cut.holds(total).then(|| (rung, volume, cut.silence(&blocks, 0.5)))
         })
     })?;
+    // Several steps together have equal volumes as well.
+    let single = (2..=MAX_MULTIPLE).rev().find_map(|parts| {
+        (0..=rung).rev().find_map(|rung| {
+            let blocks = merged(atoms, ladder(rung));
+            let cut = grouped(&blocks, volume / parts, 0);
+            let alike = cut.silence(&blocks, 0.2) as f64 >= ALIKE * silence as f64;
+            (cut.holds(total) && alike).then_some((rung, volume / parts))
+        })
+    });
+    if let Some(single) = single {
+        (rung, volume) = single;
+    }
     // A silence within steps may be longer than some between them: shorter ones are looked at as well.
-    let mut best: Option<(Segments, usize)> = None;
+    let mut best: Option<(Segments, f64, usize)> = None;
     for finer in [rung, rung.saturating_sub(1), rung.saturating_sub(2)] {
         let blocks = merged(atoms, ladder(finer));
         for offset in 0..4.min(blocks.len()) {
-            let (steps, bytes) = grouped(&blocks, volume, offset);
-            if share(bytes) < explained - 0.01 || steps.len() < MIN_STEPS {
+            let cut = grouped(&blocks, volume, offset);
+            if !cut.holds(total) {
                 continue;
             }
-            let score = steps.iter().filter_map(|step| blocks.get(step.start)).map(&starts).sum();
-            let better = best.as_ref().is_none_or(|(before, most)| {
-                share(bytes) > before.explained + 0.01
-                    || (share(bytes) > before.explained - 0.01 && score > *most)
+            let score: usize = cut.steps.iter().filter_map(|step| blocks.get(step.start)).map(&starts).sum();
+            // A block left over between steps is a sign of a wrong cut; one at an end says nothing.
+            let margin = 0.25 / cut.steps.len() as f64;
+            let whole = cut.explained();
+            let better = best.as_ref().is_none_or(|(_, before, most)| {
+                whole > before + margin || (whole > before - margin && score > *most)
             });
             if better {
-                best = Some((
-                    Segments { blocks: blocks.clone(), steps, volume, explained: share(bytes) },
-                    score,
-                ));
+                let explained = cut.bytes as f64 / total as f64;
+                let segments = Segments { blocks: blocks.clone(), steps: cut.steps, volume, explained };
+                best = Some((segments, whole, score));
             }
         }
     }
-    best.map(|(segments, _)| segments)
+    best.map(|(segments, ..)| segments)
 }
 
 #[cfg(test)]
@@ -249,6 +306,20 @@ mod tests {
         let second = |block: &Block| usize::from(block.bytes == 3000);
         let segments = segments(&atoms(&spurts(&list)), second).unwrap();
         assert_eq!(starts(&segments), (0..9).map(|i| 72 + 150 * i).collect::<Vec<_>>());
+    }
+
+    /// Silences of very different lengths between steps: groups of three would do as well.
+    #[test]
+    fn several_steps_are_not_one() {
+        let mut at = 0;
+        let list: Vec<_> = (0..30)
+            .map(|i| {
+                at += 60 + if i % 3 == 0 { 35 } else { 0 };
+                (at, at + 20, 7000)
+            })
+            .collect();
+        let segments = segments(&atoms(&spurts(&list)), |_| 0).unwrap();
+        assert_eq!((segments.steps.len(), segments.volume), (30, 7000));
     }
 
     #[test]

@@ -149,8 +149,9 @@ impl View<'_> {
         hosts.len()
     }
 
-    /// How many hosts send in a block before they receive anything there: they start by themselves.
-    pub(super) fn independent_starts(spurts: &[Record], pairs: &[Pair], block: &Block) -> usize {
+    /// How many hosts send in a block before they receive anything there: they start by themselves. Those of which only
+    /// one direction passes here say nothing.
+    pub(super) fn independent_starts(link: u16, spurts: &[Record], pairs: &[Pair], block: &Block) -> usize {
         let mut known: Vec<(Host, bool)> = Vec::new();
         for spurt in spurts.get(block.spurts.clone()).unwrap_or_default() {
             let Some(pair) = pairs.get(spurt.pair as usize) else { continue };
@@ -160,7 +161,10 @@ impl View<'_> {
                 }
             }
         }
-        known.iter().filter(|(_, sends)| *sends).count()
+        let receives = |host: Host| {
+            pairs.iter().any(|pair| pair.link == link && pair.dst == host && pair.data_bytes > 0)
+        };
+        known.iter().filter(|(host, sends)| *sends && receives(*host)).count()
     }
 
     /// The longest silence within a step, and who ended it.
@@ -184,7 +188,8 @@ impl View<'_> {
         }
         let pair = self.pair(spurt)?;
         let before = step.get(..at)?;
-        let wait = Wait { why: Why::Upstream, host: pair.src, peer: pair.dst, dest_qp: spurt.dest_qp, behind_ns };
+        let wait =
+            Wait { why: Why::Upstream, host: pair.src, peer: pair.dst, dest_qp: spurt.dest_qp, behind_ns };
         if self.sender(before, pair.src) {
             let why = if self.receives(pair.src) { Why::Pauses } else { Why::Upstream };
             return Some(Wait { why, ..wait });
@@ -259,9 +264,12 @@ impl View<'_> {
             Some((score, of, range))
         });
         let (_, of, range) = best.max_by_key(|(score, ..)| *score)?;
-        let others = waits.iter().enumerate().filter(|(at, wait)| !range.contains(at) && !same(wait, of));
+        // Who ends a silence that all steps have is chance.
+        let silent = matches!(of.0, Why::Pauses | Why::Upstream);
+        let without = |wait: &Option<Wait>| if silent { wait.is_none() } else { !same(wait, of) };
+        let others = waits.iter().enumerate().filter(|(at, wait)| !range.contains(at) && without(wait));
         let changed = others.count() >= MIN_STEPS;
-        if !changed && matches!(of.0, Why::Pauses | Why::Upstream) {
+        if silent && !changed {
             return None;
         }
         let stretch = waits.get(range.clone())?;

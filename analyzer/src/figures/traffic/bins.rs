@@ -272,11 +272,18 @@ impl Binner {
     fn other(&mut self, time_ns: u64, bin_ns: u64, bytes: u32, ce: bool, cnp: bool) {
         let index = time_ns / bin_ns.max(1);
         if self.end_ns == 0 || index > self.newest {
-            let fresh = index.saturating_sub(self.newest).min(OPEN);
-            for at in index - fresh + 1..=index {
-                let Some(bin) = self.open.get_mut((at % OPEN) as usize) else { continue };
-                let passed = std::mem::replace(bin, Bin { index: at, ..Bin::default() });
-                self.folded.fold(&passed);
+            let oldest = (index + 1).saturating_sub(OPEN);
+            let mut open = self.open;
+            open.sort_unstable_by_key(|bin| bin.index);
+            for passed in open.iter().filter(|bin| bin.index < oldest) {
+                self.folded.fold(passed);
+            }
+            for at in oldest..=index {
+                if let Some(bin) = self.open.get_mut((at % OPEN) as usize)
+                    && bin.index != at
+                {
+                    *bin = Bin { index: at, ..Bin::default() };
+                }
             }
             self.newest = index;
             self.start_ns = index.saturating_mul(bin_ns);
@@ -372,6 +379,17 @@ mod tests {
         assert_eq!((b.total.packets, b.total.bytes, b.total.ce), (8, 800, 1));
         assert_eq!((b.peak.index, b.peak.bytes), (10, 300));
         assert_eq!((b.late_packets, b.active_bins, b.bins), (2, 4, 21));
+    }
+
+    /// What was open when time jumped ahead passes in its order.
+    #[test]
+    fn bins_before_a_silence_are_not_late() {
+        let mut binner = Binner::default();
+        for index in (0..13).chain(40..53).chain(100..101) {
+            binner.packet(index * 1000, 1000, 100, false, false);
+        }
+        let b = binner.bursts(1000).unwrap();
+        assert_eq!((b.late_packets, b.active_bins, b.bursts, b.length_max_ns), (0, 27, 3, 13_000));
     }
 
     #[test]

@@ -19,6 +19,7 @@ fn full() -> Report {
     let flow = &mut report.flows[0];
     flow.latency_ns = Some(Latency::default());
     (flow.pid, flow.comm) = (Some(1), Some("train".into()));
+    crate::report::traffic::example(&mut report);
     let id = FlowId {
         link: flow.link.clone(),
         direction: flow.direction,
