@@ -15,7 +15,7 @@ const STRAGGLER: Entry = Entry {
     meaning: "A step of a collective ends when the slowest of its hosts is done. One host comes late to the step, pauses in it, or its transfers take much longer than those of the others; all others wait.",
     computed: "From steps.straggler: the silences of a link within its steps, and who ends them. A host that had sent nothing in the step before starts late; a transfer is slow when it takes three times as long as another of \
                its size. It must cost straggler_ratio of the median step or more, in at least 5 steps and two of three of a stretch. A warning when other steps of the run go without \
-               it or when more than two hosts send on the link; else info, for a stage of a pipeline starts late by its nature. When only the host before is in sight, the finding says so and names no culprit.",
+               it, or when more than two hosts are seen to send and no other is named; else info, for a stage of a pipeline starts late by its nature. When only the host before is in sight, the finding says so and names no culprit.",
     advice: "Look at that host first, not at the network: GPU clocks and throttling (nvidia-smi -q -d PERFORMANCE), ECC and Xid errors (dmesg), CPU and NUMA placement of its process, storage or data loader, other jobs on it. For slow_transfer look \
              at its link: speed and lanes (ethtool, lspci -vv), CE marks, PFC pauses, losses on the way to the receiver. NCCL_DEBUG=INFO and the job's own timings confirm it.",
     caveat: "Hosts that send nothing where packets are captured cannot be named: capture at several hosts, or at a switch. A host that computes longer in every step from the start looks like a stage of a pipeline.",
@@ -94,8 +94,11 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
         ),
     };
     let title = format!("In {} of {} steps {what}", straggler.steps, straggler.of_steps);
-    let senders = sender_count(input, &straggler.link);
-    let severity = if straggler.changed || senders > 2 { Severity::Warning } else { Severity::Info };
+    let severity = if straggler.changed || straggler.alone && sender_count(input) > 2 {
+        Severity::Warning
+    } else {
+        Severity::Info
+    };
     let flows = input
         .report
         .flows
@@ -119,9 +122,9 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
         .into(found);
 }
 
-/// Hosts that send data on a link.
-fn sender_count(input: &Input<'_>, link: &str) -> usize {
-    let own = input.report.flows.iter().filter(|flow| flow.link == link && flow.payload_bytes > 0);
+/// Hosts that send data.
+fn sender_count(input: &Input<'_>) -> usize {
+    let own = input.report.flows.iter().filter(|flow| flow.payload_bytes > 0);
     let mut hosts: Vec<_> = own.map(|flow| flow.src).collect();
     hosts.sort_unstable();
     hosts.dedup();
@@ -174,7 +177,7 @@ mod tests {
         assert_eq!(found(&little, "step.straggler"), None);
         let always = with_steps(|steps| {
             if let Some(straggler) = &mut steps.straggler {
-                straggler.changed = false;
+                (straggler.changed, straggler.alone) = (false, false);
             }
         });
         assert_eq!(found(&always, "step.straggler").map(|f| f.severity), Some(Severity::Info));

@@ -128,6 +128,7 @@ pub struct StepStraggler {
     pub link: String,
     pub certain: bool,
     pub changed: bool,
+    pub alone: bool,
     pub steps: u64,
     pub of_steps: u64,
     pub since_ns: u64,
@@ -326,7 +327,7 @@ pub(super) fn steps(sample: &Sample) -> Option<Steps> {
         silence_ns: median(found.steps.iter().map(|step| step.silence_ns).collect())?,
         latest: latest(found),
         last_flow: found.last.as_ref().map(flow),
-        straggler: all.straggler.map(|straggler| named(sample, &straggler)),
+        straggler: all.straggler.map(|straggler| named(sample, &straggler, all.named == 1)),
         ending: Ending {
             last_data_ns: found.ending.last_data_ns,
             silent_ns: found.ending.silent_ns,
@@ -349,7 +350,7 @@ fn latest(found: &LinkSteps) -> Vec<Step> {
         .collect()
 }
 
-fn named(sample: &Sample, straggler: &Straggler) -> StepStraggler {
+fn named(sample: &Sample, straggler: &Straggler, alone: bool) -> StepStraggler {
     let kind = match straggler.why {
         Why::StartsLate => "starts_late",
         Why::SlowTransfer => "slow_transfer",
@@ -365,6 +366,7 @@ fn named(sample: &Sample, straggler: &Straggler) -> StepStraggler {
         link: link(sample, straggler.link).0,
         certain: straggler.certain,
         changed: straggler.changed,
+        alone,
         steps: straggler.steps as u64,
         of_steps: straggler.of_steps as u64,
         since_ns: straggler.since_ns,
@@ -559,6 +561,7 @@ pub(crate) fn example_steps(host: IpAddr, direction: Option<Direction>) -> Steps
             link: "eth0".into(),
             certain: true,
             changed: true,
+            alone: true,
             steps: 12,
             of_steps: 12,
             since_ns: 1,

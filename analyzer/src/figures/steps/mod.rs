@@ -105,6 +105,9 @@ pub struct Steps {
     pub links: Vec<LinkSteps>,
     /// The straggler that is best known, over all links.
     pub straggler: Option<Straggler>,
+    /// Hosts that some link names, those of which only the host before is known excepted. More than one: perhaps the stages of
+    /// a pipeline.
+    pub named: usize,
     /// Period of the busiest link by autocorrelation, in nanoseconds, and its strength.
     pub rhythm: Option<Rhythm>,
 }
@@ -141,7 +144,13 @@ pub fn steps(traffic: &Traffic, window_end_ns: u64, live: bool) -> Option<Steps>
         let all = links.iter().filter_map(|link| link.straggler).filter(|other| same(other, &best));
         Straggler { behind_ns: all.map(|other| other.behind_ns).min().unwrap_or(best.behind_ns), ..best }
     });
-    (!links.is_empty()).then_some(Steps { links, straggler, rhythm })
+    let mut named: Vec<Host> = (links.iter().filter_map(|link| link.straggler))
+        .filter(|straggler| straggler.why != Why::Upstream)
+        .map(|straggler| straggler.host)
+        .collect();
+    named.sort_unstable();
+    named.dedup();
+    (!links.is_empty()).then_some(Steps { links, straggler, named: named.len(), rhythm })
 }
 
 /// The period of one link by autocorrelation, in nanoseconds: of its latest bins, or else of the whole run.

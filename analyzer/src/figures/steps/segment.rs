@@ -18,9 +18,13 @@ const TOLERANCE: f64 = 0.05;
 const EXPLAINED: f64 = 0.95;
 /// Share of all bytes: a capture begins and ends in the middle of a step.
 const COVERED: f64 = 0.6;
+/// Share of the steps in which the same hosts send the same.
+const MOST: f64 = 0.8;
 /// Smaller steps are the true ones when four of five silences between them are at least this long, compared with those between larger
 /// ones. Between parts of a step they are much shorter.
 const ALIKE: f64 = 0.5;
+/// Share of a step that makes one cut better than another.
+const LEFT_OVER: f64 = 0.02;
 /// Steps that may be taken for one.
 const MAX_MULTIPLE: u64 = 8;
 /// Silences within a step.
@@ -39,6 +43,8 @@ pub struct Block {
     pub end_ns: u64,
     /// Bytes that were not sent before.
     pub bytes: u64,
+    /// The same, weighted by who sends to whom: steps that are alike have about the same.
+    pub mark: u64,
     /// Its spurts, in the list that is sorted by start.
     pub spurts: Range<usize>,
 }
@@ -56,6 +62,12 @@ pub struct Segments {
     pub explained: f64,
 }
 
+/// The bytes of a spurt by a weight of 1 to 16 that depends on the hosts only.
+fn mark(spurt: &Record) -> u64 {
+    let weight = spurt.pair.wrapping_add(1).wrapping_mul(0x9E37_79B1) >> 28;
+    spurt.fresh_bytes.saturating_mul(u64::from(weight) + 1)
+}
+
 /// The blocks of spurts that are sorted by their start.
 #[must_use]
 pub fn atoms(spurts: &[Record]) -> Vec<Block> {
@@ -65,12 +77,14 @@ pub fn atoms(spurts: &[Record]) -> Vec<Block> {
             Some(block) if spurt.start_ns.saturating_sub(block.end_ns) <= SPURT_GAP_NS => {
                 block.end_ns = block.end_ns.max(spurt.end_ns);
                 block.bytes += spurt.fresh_bytes;
+                block.mark += mark(spurt);
                 block.spurts.end = at + 1;
             }
             _ => blocks.push(Block {
                 start_ns: spurt.start_ns,
                 end_ns: spurt.end_ns,
                 bytes: spurt.fresh_bytes,
+                mark: mark(spurt),
                 spurts: at..at + 1,
             }),
         }
@@ -86,6 +100,7 @@ fn merged(atoms: &[Block], silence_ns: u64) -> Vec<Block> {
             Some(block) if atom.start_ns.saturating_sub(block.end_ns) <= silence_ns => {
                 block.end_ns = block.end_ns.max(atom.end_ns);
                 block.bytes += atom.bytes;
+                block.mark += atom.mark;
                 block.spurts.end = atom.spurts.end;
             }
             _ => blocks.push(atom.clone()),
@@ -155,8 +170,24 @@ impl Cut {
         self.bytes as f64 / self.span_bytes.max(1) as f64
     }
 
-    fn holds(&self, total: u64) -> bool {
+    /// Whether the same hosts send the same shares in nearly all of the groups.
+    fn alike(&self, blocks: &[Block]) -> bool {
+        let ratio = |step: &Range<usize>| {
+            let step = blocks.get(step.clone()).unwrap_or_default();
+            let sum = |of: fn(&Block) -> u64| step.iter().map(of).sum::<u64>() as f64;
+            sum(|block| block.mark) / sum(|block| block.bytes).max(1.0)
+        };
+        let ratios: Vec<f64> = self.steps.iter().map(ratio).collect();
+        let mut sorted = ratios.clone();
+        sorted.sort_by(f64::total_cmp);
+        let Some(middle) = sorted.get(sorted.len() / 2) else { return false };
+        let near = ratios.iter().filter(|ratio| (*ratio - middle).abs() <= TOLERANCE * middle).count();
+        near as f64 >= MOST * ratios.len() as f64
+    }
+
+    fn holds(&self, blocks: &[Block], total: u64) -> bool {
         self.steps.len() >= MIN_STEPS
+            && self.alike(blocks)
             && self.explained() >= EXPLAINED
             && self.bytes as f64 >= COVERED * total as f64
     }
@@ -198,7 +229,7 @@ pub fn segments(atoms: &[Block], starts: impl Fn(&Block) -> usize) -> Option<Seg
         volumes.sort_unstable();
         volumes.into_iter().find_map(|volume| {
             let cut = grouped(&blocks, volume, 0);
-            cut.holds(total).then(|| (rung, volume, cut.silence(&blocks, 0.5)))
+            cut.holds(&blocks, total).then(|| (rung, volume, cut.silence(&blocks, 0.5)))
         })
     })?;
     // Several steps together have equal volumes as well.
@@ -207,32 +238,34 @@ pub fn segments(atoms: &[Block], starts: impl Fn(&Block) -> usize) -> Option<Seg
             let blocks = merged(atoms, ladder(rung));
             let cut = grouped(&blocks, volume / parts, 0);
             let alike = cut.silence(&blocks, 0.2) as f64 >= ALIKE * silence as f64;
-            (cut.holds(total) && alike).then_some((rung, volume / parts))
+            (cut.holds(&blocks, total) && alike).then_some((rung, volume / parts))
         })
     });
     if let Some(single) = single {
         (rung, volume) = single;
     }
     // A silence within steps may be longer than some between them: shorter ones are looked at as well.
-    let mut best: Option<(Segments, f64, usize)> = None;
+    let mut best: Option<(Segments, [f64; 2], usize)> = None;
     for finer in [rung, rung.saturating_sub(1), rung.saturating_sub(2)] {
         let blocks = merged(atoms, ladder(finer));
         for offset in 0..4.min(blocks.len()) {
             let cut = grouped(&blocks, volume, offset);
-            if !cut.holds(total) {
+            if !cut.holds(&blocks, total) {
                 continue;
             }
             let score: usize = cut.steps.iter().filter_map(|step| blocks.get(step.start)).map(&starts).sum();
-            // A block left over between steps is a sign of a wrong cut; one at an end says nothing.
-            let margin = 0.25 / cut.steps.len() as f64;
-            let whole = cut.explained();
+            // A block left over between steps is a sign of a wrong cut. So is one left over at both ends, unless the capture
+            // begins or ends within a step. Between cuts that are as good, causes decide.
+            let margin = LEFT_OVER / cut.steps.len() as f64;
+            let rank = [cut.explained(), cut.bytes as f64 / total as f64];
             let better = best.as_ref().is_none_or(|(_, before, most)| {
-                whole > before + margin || (whole > before - margin && score > *most)
+                let further = rank.iter().zip(before).find(|(now, before)| (*now - *before).abs() > margin);
+                further.map_or(score > *most, |(now, before)| now > before)
             });
             if better {
-                let explained = cut.bytes as f64 / total as f64;
-                let segments = Segments { blocks: blocks.clone(), steps: cut.steps, volume, explained };
-                best = Some((segments, whole, score));
+                let segments =
+                    Segments { blocks: blocks.clone(), steps: cut.steps, volume, explained: rank[1] };
+                best = Some((segments, rank, score));
             }
         }
     }

@@ -16,10 +16,10 @@ fn full() -> Report {
     let mut sample = everything();
     sample.capture_drops = Some(1);
     let mut report = Report::build(&sample, &Options { imbalance_all_links: true, ..Options::default() });
+    crate::report::traffic::example(&mut report);
     let flow = &mut report.flows[0];
     flow.latency_ns = Some(Latency::default());
     (flow.pid, flow.comm) = (Some(1), Some("train".into()));
-    crate::report::traffic::example(&mut report);
     let id = FlowId {
         link: flow.link.clone(),
         direction: flow.direction,

@@ -81,6 +81,7 @@ pub const TRAFFIC: &[FieldMeta] = fields! {
     "steps.straggler.link", "text": "The link on which this was seen best.";
     "steps.straggler.certain", "bool": "What the host receives passes that link too, so that nobody else can have kept it.";
     "steps.straggler.changed", "bool": "In 5 or more other steps it was not waited for.";
+    "steps.straggler.alone", "bool": "No other host is named on any link: with several it may be that each is a stage of a pipeline.";
     "steps.straggler.steps", "steps": "Steps in which it was waited for,";
     "steps.straggler.of_steps", "steps": "of these from the first to the last.";
     "steps.straggler.since_ns", "Unix ns": "Start of the first.";
