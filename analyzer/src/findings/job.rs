@@ -46,6 +46,10 @@ pub(super) const LIMITS: &[LimitMeta] = &[
 /// Thresholds of this family.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the names in the configuration file begin with that of the finding"
+)]
 pub struct Limits {
     pub stalled_periods: f64,
     pub stalled_ns: u64,

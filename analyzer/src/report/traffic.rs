@@ -8,9 +8,9 @@ use serde::Serialize;
 use super::{direction, shape};
 use crate::figures::steps::straggler::{Straggler, Why};
 use crate::figures::steps::{self, LinkSteps, MAX_LISTED, median};
-use crate::figures::traffic::Traffic;
 use crate::figures::traffic::hosts::{Host, Target};
 use crate::figures::traffic::messages::FRAME_ENDS;
+use crate::figures::traffic::{Traffic, times};
 use crate::sample::{Direction, Sample, SourceKind, address};
 
 /// Receivers, pairs of hosts and sizes that a report lists, at most: those with most bytes.
@@ -282,11 +282,11 @@ pub(super) fn incast(sample: &Sample) -> Option<Vec<Incast>> {
 /// The number of senders that a share of the bins does not exceed.
 fn percentile(target: &Target, share: f64) -> u64 {
     let bins: u64 = target.degrees.iter().map(|degree| degree.bins).sum();
-    let rank = (bins as f64 * share).ceil() as u64;
+    let rank = bins - times(bins, 1.0 - share);
     let mut seen = 0;
     let found = target.degrees.iter().position(|degree| {
         seen += degree.bins;
-        seen >= rank.max(1)
+        seen >= rank
     });
     found.unwrap_or(0) as u64
 }
@@ -316,7 +316,7 @@ pub(super) fn steps(sample: &Sample) -> Option<Steps> {
         period_ns: found.period_ns,
         step_bytes: found.volume,
         explained_ratio: found.explained,
-        autocorrelation_period_ns: all.rhythm.map(|rhythm| rhythm.period as u64),
+        autocorrelation_period_ns: all.rhythm.map(|rhythm| times(1, rhythm.period)),
         autocorrelation: all.rhythm.map(|rhythm| rhythm.strength),
         first_third_ns: quantile(periods.get(..third)?, 0.5)?,
         first_third_p75_ns: quantile(periods.get(..third)?, 0.75)?,
@@ -378,8 +378,8 @@ fn named(sample: &Sample, straggler: &Straggler, alone: bool) -> StepStraggler {
 fn quantile(numbers: &[u64], share: f64) -> Option<u64> {
     let mut numbers = numbers.to_vec();
     numbers.sort_unstable();
-    let rank = (share * numbers.len() as f64).ceil() as usize;
-    numbers.get(rank.max(1) - 1).copied()
+    let rank = usize::try_from(times(numbers.len() as u64, share)).ok()?;
+    numbers.get(rank.min(numbers.len().saturating_sub(1))).copied()
 }
 
 /// The slope of the straight line that is nearest to some numbers, per number.

@@ -9,6 +9,7 @@ use std::ops::Range;
 use rocescope_common::account::spurt::SPURT_GAP_NS;
 
 use crate::figures::traffic::spurts::Record;
+use crate::figures::traffic::times;
 
 /// Fewer steps than this are no rhythm.
 pub const MIN_STEPS: usize = 5;
@@ -116,7 +117,7 @@ fn common_volume(blocks: &[Block], count: usize) -> u64 {
     volumes.sort_unstable();
     let (mut best, mut volume, mut end) = (0, 0, 0);
     for (start, smallest) in volumes.iter().enumerate() {
-        let limit = (*smallest as f64 * (1.0 + TOLERANCE)) as u64;
+        let limit = times(*smallest, 1.0 + TOLERANCE);
         while volumes.get(end).is_some_and(|v| *v <= limit) {
             end += 1;
         }
@@ -130,8 +131,8 @@ fn common_volume(blocks: &[Block], count: usize) -> u64 {
 
 /// Groups consecutive blocks, from the one at `offset` on, until each group has the volume.
 fn grouped(blocks: &[Block], volume: u64, offset: usize) -> Cut {
-    let enough = (volume as f64 * (1.0 - TOLERANCE)) as u64;
-    let limit = (volume as f64 * (1.0 + TOLERANCE)) as u64;
+    let enough = times(volume, 1.0 - TOLERANCE);
+    let limit = times(volume, 1.0 + TOLERANCE);
     let (mut cut, mut from) = (Cut::default(), offset);
     while from < blocks.len() {
         let (mut bytes, mut to) = (0, from);
@@ -200,7 +201,8 @@ impl Cut {
         };
         let mut silences: Vec<u64> = self.steps.iter().filter_map(before).collect();
         silences.sort_unstable();
-        silences.get((silences.len() as f64 * share) as usize).copied().unwrap_or(0)
+        let rank = times(silences.len() as u64, share);
+        silences.get(usize::try_from(rank).unwrap_or(0)).copied().unwrap_or(0)
     }
 }
 

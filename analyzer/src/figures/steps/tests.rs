@@ -148,7 +148,7 @@ fn what_is_outstanding() {
     let mut back = all.pairs[0];
     (back.src, back.dst) = (host(2), host(1));
     all.pairs.push(back);
-    let answers = all.pairs.len() as u32 - 1;
+    let answers = u32::try_from(all.pairs.len() - 1).unwrap();
     all.spurts.standing = vec![standing(0, Some((100, 50)), None)];
     assert_eq!(outstanding(&all, 0), 0, "no answer was ever seen: it passes elsewhere");
     all.spurts.standing.push(standing(answers, None, Some((99, 60))));

@@ -5,6 +5,7 @@
 //! decided when the peak is known.
 
 use super::series::{Decimated, Recent};
+use super::times;
 
 /// Bytes and packets in one bin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,12 +68,13 @@ impl Level {
 }
 
 fn length_bucket(length: u64) -> usize {
-    if length < 4 {
-        return length as usize;
-    }
-    let octave = length.ilog2() as usize;
-    let quarter = (length >> (octave - 2)) as usize & 3;
-    (4 + (octave - 2) * 4 + quarter).min(LENGTHS - 1)
+    let bucket = if length < 4 {
+        length
+    } else {
+        let octave = u64::from(length.ilog2());
+        4 + (octave - 2) * 4 + (length >> (octave - 2) & 3)
+    };
+    usize::try_from(bucket).map_or(LENGTHS - 1, |bucket| bucket.min(LENGTHS - 1))
 }
 
 /// The longest length that falls into a bucket.
@@ -172,7 +174,7 @@ impl Folded {
         let at = above.first()?;
         let burst_bins: u64 = above.iter().map(|level| level.bins).sum();
         let length = |share: f64| {
-            let rank = (at.runs as f64 * share).ceil().max(1.0) as u64;
+            let rank = at.runs - times(at.runs, 1.0 - share);
             let mut seen = 0;
             let found = at.lengths.iter().position(|count| {
                 seen += u64::from(*count);
@@ -240,11 +242,12 @@ pub struct Bursts {
 
 /// Packets come nearly in order: those of the latest bins still find theirs.
 const OPEN: u64 = 8;
+const PLACES: usize = 8;
 
 /// Puts packets into bins and folds those that have passed.
 #[derive(Clone, Debug, Default)]
 pub struct Binner {
-    open: [Bin; OPEN as usize],
+    open: [Bin; PLACES],
     /// The newest bin.
     newest: u64,
     /// Its start and end; both 0 before the first packet.
@@ -258,7 +261,7 @@ impl Binner {
     #[inline]
     pub fn packet(&mut self, time_ns: u64, bin_ns: u64, bytes: u32, ce: bool, cnp: bool) -> u64 {
         if time_ns >= self.start_ns && time_ns < self.end_ns {
-            if let Some(bin) = self.open.get_mut((self.newest % OPEN) as usize) {
+            if let Some(bin) = self.open.get_mut(place(self.newest)) {
                 count(bin, bytes, ce, cnp);
             }
         } else {
@@ -279,7 +282,7 @@ impl Binner {
                 self.folded.fold(passed);
             }
             for at in oldest..=index {
-                if let Some(bin) = self.open.get_mut((at % OPEN) as usize)
+                if let Some(bin) = self.open.get_mut(place(at))
                     && bin.index != at
                 {
                     *bin = Bin { index: at, ..Bin::default() };
@@ -289,7 +292,7 @@ impl Binner {
             self.start_ns = index.saturating_mul(bin_ns);
             self.end_ns = self.start_ns.saturating_add(bin_ns);
         }
-        match self.open.get_mut((index % OPEN) as usize) {
+        match self.open.get_mut(place(index)) {
             Some(bin) if bin.index == index => count(bin, bytes, ce, cnp),
             _ => {
                 let mut late = Bin { index, ..Bin::default() };
@@ -310,6 +313,12 @@ impl Binner {
         }
         folded.bursts(bin_ns)
     }
+}
+
+/// The place of an open bin.
+#[inline]
+fn place(index: u64) -> usize {
+    (index % OPEN) as usize
 }
 
 #[inline]

@@ -111,7 +111,7 @@ pub struct Seen {
 /// All pairs of hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Pairs {
-    pairs: Vec<Pair>,
+    list: Vec<Pair>,
     targets: Vec<Target>,
     index: HashMap<(u16, Host, Host), u32, foldhash::fast::RandomState>,
     target_index: HashMap<(u16, Host), u32, foldhash::fast::RandomState>,
@@ -125,11 +125,10 @@ impl Pairs {
         if let Some(number) = self.index.get(&(link, src, dst)) {
             return *number;
         }
-        if self.pairs.len() >= MAX_PAIRS {
+        if self.list.len() >= MAX_PAIRS {
             return NO_PAIR;
         }
-        // Below the limits, so both fit.
-        let number = self.pairs.len() as u32;
+        let Ok(number) = u32::try_from(self.list.len()) else { return NO_PAIR };
         let targets = &mut self.targets;
         let target = *self.target_index.entry((link, dst)).or_insert_with(|| {
             targets.push(Target {
@@ -143,9 +142,10 @@ impl Pairs {
                 open: Degree::default(),
                 open_senders: 0,
             });
-            targets.len() as u32 - 1
+            // No more than pairs.
+            u32::try_from(targets.len() - 1).unwrap_or(NO_PAIR)
         });
-        self.pairs.push(Pair { link, src, dst, packets: 0, bytes: 0, data_bytes: 0, target, bin: u64::MAX });
+        self.list.push(Pair { link, src, dst, packets: 0, bytes: 0, data_bytes: 0, target, bin: u64::MAX });
         self.index.insert((link, src, dst), number);
         number
     }
@@ -153,7 +153,7 @@ impl Pairs {
     /// Counts a packet between the hosts of a pair.
     #[inline]
     pub fn packet(&mut self, number: u32, seen: Seen) {
-        let Some(pair) = self.pairs.get_mut(number as usize) else {
+        let Some(pair) = self.list.get_mut(number as usize) else {
             self.left_out += 1;
             return;
         };
@@ -183,7 +183,7 @@ impl Pairs {
     /// The pairs by number.
     #[must_use]
     pub fn pairs(&self) -> &[Pair] {
-        &self.pairs
+        &self.list
     }
 
     /// What each host received, bins that are not complete included.
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn what_finds_no_room_is_counted() {
         let mut pairs = Pairs::default();
-        for src in 0..MAX_PAIRS as u32 + 2 {
+        for src in 0..u32::try_from(MAX_PAIRS).unwrap() + 2 {
             send(&mut pairs, src, 1, true);
         }
         assert_eq!((pairs.pairs().len(), pairs.left_out()), (MAX_PAIRS, 2));

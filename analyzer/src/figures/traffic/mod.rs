@@ -33,6 +33,17 @@ pub const BIN_NS: u64 = 1_000_000;
 /// The shortest and the longest bin that may be chosen.
 pub const BIN_RANGE_NS: std::ops::RangeInclusive<u64> = 100_000..=1_000_000_000;
 
+/// A number times a factor, rounded down; 0 when that is negative.
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what is out of range becomes the nearest number in it"
+)]
+pub fn times(number: u64, factor: f64) -> u64 {
+    (number as f64 * factor) as u64
+}
+
 /// What is kept of one link.
 #[derive(Clone, Debug, Default)]
 struct Link {

@@ -66,8 +66,7 @@ impl Decimated {
         while ahead / self.bins >= POINTS as u64 {
             self.halve();
         }
-        // Less than the number of points.
-        let at = (ahead / self.bins) as usize;
+        let Ok(at) = usize::try_from(ahead / self.bins) else { return };
         if at >= self.points.len() {
             self.points.resize(at + 1, 0);
         }
