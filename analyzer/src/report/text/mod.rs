@@ -9,6 +9,7 @@ pub(crate) mod layout;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod traffic;
 
 use std::collections::BTreeSet;
 
@@ -29,8 +30,12 @@ pub fn text(report: &Report, width: usize) -> String {
     let room = width.clamp(NARROWEST, WIDEST);
     let mut page = Page { lines: summary::lines(report, room), room };
     page.section("FINDINGS", findings(report, room));
+    page.section("JOB", traffic::job(report, room));
     page.section("LINKS", links(report, room));
     page.section("BALANCE", balance(report, room));
+    let bin = report.bursts.iter().flatten().next().map_or(0, |burst| burst.bin_ns);
+    let title = format!("BURSTS, in bins of {}; senders: most at once to one host", units::duration(bin));
+    page.section(&title, traffic::bursts(report, room));
     page.section("HASHING", hashing(report, room));
     let flows = if report.flows.is_empty() { Vec::new() } else { flows::lines(report, room) };
     let title = match report.flows.len() {
