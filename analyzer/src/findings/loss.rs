@@ -1,6 +1,7 @@
 //! Lost packets, and on which side of the tap.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use serde::Deserialize;
@@ -315,11 +316,13 @@ fn title(what: String, others: usize, report: &Report) -> String {
     match others {
         0 => {}
         1 => title.push_str("; one more pair of hosts"),
-        n => title.push_str(&format!("; {n} more pairs of hosts")),
+        n => {
+            let _ = write!(title, "; {n} more pairs of hosts");
+        }
     }
     let own = own(report);
     if own > 0 {
-        title.push_str(&format!(" (may be our own: {own} packets were dropped before they were counted)"));
+        let _ = write!(title, " (may be our own: {own} packets were dropped before they were counted)");
     }
     title
 }

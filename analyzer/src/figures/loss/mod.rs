@@ -251,8 +251,8 @@ impl Collector {
         if self.answers.len() >= MAX_PAIRS {
             return UNKNOWN;
         }
+        let Ok(pair) = u32::try_from(self.answers.len()) else { return UNKNOWN };
         self.answers.push(Answers::default());
-        let pair = self.answers.len() as u32 - 1;
         self.pairs.insert((family, src, dst), pair);
         pair
     }
@@ -268,9 +268,9 @@ impl Collector {
         {
             answers.seen_on(packet.key.link);
             // Other NAKs end a connection; nothing is sent again for them.
-            let sequence_error = packet.frame.aeth >> 24 & 0x1F == 0;
+            let code = packet.frame.aeth >> 24 & 0x1F;
             let rnr = packet.outcome.events & Event::RNR != 0;
-            if nak && (rnr || sequence_error) {
+            if nak && (rnr || code == 0) {
                 answers.nak(packet.key.link, Nak { psn: packet.frame.psn, time_ns: packet.time_ns, rnr });
             }
         }

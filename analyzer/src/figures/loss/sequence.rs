@@ -21,7 +21,7 @@ const REUSE_PAUSE_NS: u64 = 100_000_000;
 /// 655 ms).
 const NAK_MEMORY_NS: u64 = 2_000_000_000;
 /// PSNs whose last IP identification is remembered, to tell packets that a mirror sent twice.
-const RECENT: usize = 256;
+const RECENT: u32 = 256;
 
 /// How far an IP identification is ahead of another when it was given later.
 const ID_AHEAD: u16 = 0x4000;
@@ -174,7 +174,7 @@ pub(super) struct Sequence {
     stuck_at: u32,
     stuck: u64,
     /// PSN and identification of recent packets, by the last bits of the PSN.
-    recent: [u64; RECENT],
+    recent: [u64; RECENT as usize],
 }
 
 fn recent_word(psn: u32, id: u16) -> u64 {
@@ -196,7 +196,7 @@ impl Sequence {
             selective: 0,
             stuck_at: 0,
             stuck: 0,
-            recent: [0; RECENT],
+            recent: [0; RECENT as usize],
         }
     }
 
@@ -231,7 +231,7 @@ impl Sequence {
         if self.reliable {
             self.figures.unfilled += missing;
         }
-        self.recent = [0; RECENT];
+        self.recent = [0; RECENT as usize];
         self.remember(seen);
     }
 
@@ -277,7 +277,7 @@ impl Sequence {
     }
 
     fn remember(&mut self, seen: &Seen<'_>) {
-        self.recent[seen.psn as usize % RECENT] = recent_word(seen.psn, seen.id);
+        self.recent[(seen.psn % RECENT) as usize] = recent_word(seen.psn, seen.id);
     }
 
     fn is_mirrored(&self, seen: &Seen<'_>) -> bool {
@@ -286,7 +286,7 @@ impl Sequence {
             return true;
         }
         // What is sent again gets a number of its own.
-        seen.numbered && self.recent[seen.psn as usize % RECENT] == recent_word(seen.psn, seen.id)
+        seen.numbered && self.recent[(seen.psn % RECENT) as usize] == recent_word(seen.psn, seen.id)
     }
 
     /// Whether the packet was sent before those that passed before it, as its number tells.
@@ -488,9 +488,9 @@ impl Sequence {
         if !seen.numbered {
             return;
         }
-        for psn in (0..len.min(RECENT as u32)).map(|i| start.wrapping_add(i) & MASK24) {
-            let recent = self.recent[psn as usize % RECENT];
-            let id = recent as u16;
+        for psn in (0..len.min(RECENT)).map(|i| start.wrapping_add(i) & MASK24) {
+            let recent = self.recent[(psn % RECENT) as usize];
+            let id = (recent & 0xFFFF) as u16;
             if recent == recent_word(psn, id) && id.wrapping_sub(since) < ID_AHEAD {
                 self.holes.fill(psn, false);
             }

@@ -5,6 +5,7 @@
 
 mod flows;
 mod layout;
+mod loss;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,8 @@ pub fn text(report: &Report, width: usize) -> String {
         n => format!("{} FLOWS, busiest first; rates over each flow's own time", units::count(n as u64)),
     };
     page.section(&title, flows);
+    page.section("LOST, LATE AND SENT AGAIN", loss::lines(report, room));
+    page.section("BETWEEN TAPS", loss::taps(report, room));
     page.section("NOT RoCE", skipped(report, room));
     page.section("DEVICES, their own counters: not part of the sums above", devices(&report.devices, room));
     let mut text = page.lines.join("\n");
