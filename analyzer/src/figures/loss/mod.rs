@@ -8,6 +8,8 @@
 
 mod episode;
 mod holes;
+mod result;
+mod seen;
 mod sequence;
 #[cfg(test)]
 mod tests;
@@ -20,8 +22,9 @@ use rocescope_common::wire::opcode::Op;
 
 use super::Packet;
 pub use episode::Episodes;
-pub use sequence::{Figures, Retransmission};
-use sequence::{Nak, Seen, Sequence};
+pub use result::{Figures, Retransmission};
+use seen::{Nak, Seen};
+use sequence::Sequence;
 
 /// How late a packet may come and be taken for one out of order, where nothing else tells: longer than
 /// the largest shared packet buffers take to drain into one port (64 MB at 100 Gb/s), shorter than
