@@ -1,6 +1,6 @@
 //! Jobs that take steps: made up packet by packet, replayed, and what the report says of them.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests may fail like a test")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests may fail like a test")]
 
 use std::path::PathBuf;
 
@@ -115,7 +115,8 @@ impl Ring {
                 }
                 let silent = self.unanswered && last && part == 2;
                 let sent: [u64; 4] = std::array::from_fn(|at| {
-                    let (src, dst) = (at as u8 + 1, (at as u8 + 1) % 4 + 1);
+                    let src = u8::try_from(at).unwrap() + 1;
+                    let dst = src % 4 + 1;
                     wire.send(ready[at], src, dst, 20, silent && src == 2)
                 });
                 // The next part needs that of the host before.
