@@ -23,14 +23,14 @@ const CE: u8 = OFF | 3;
 /// Queue pair 100 on A, 200 on B; the port that Linux computes for them.
 const QP_A: u32 = 100;
 const QP_B: u32 = 200;
-const PORT: u16 = 0xC000 | (100 * 200 & 0x3FFF) ^ (100 * 200 >> 14);
+const PORT: u16 = 0xC000 | (((100 * 200) & 0x3FFF) ^ ((100 * 200) >> 14));
 
 /// Frames at times, in any order.
 #[derive(Default)]
 struct Capture(Vec<(u64, Vec<u8>)>);
 
 impl Capture {
-    fn frame(&mut self, at: u64, net: Net, port: u16, transport: &Transport) {
+    fn frame(&mut self, at: u64, net: &Net, port: u16, transport: &Transport) {
         let frame = craft::ethernet(Mac::SRC, Mac::DST, &net.roce(port, transport));
         self.0.push((at, frame));
     }
@@ -39,15 +39,15 @@ impl Capture {
     fn write(&mut self, at: u64, psn: u32, tos: u8, ack_req: bool) {
         let ext = craft::reth(0, 1, 1_000);
         let transport = Transport { ack_req, ..Transport::new(0x0A, QP_B, psn).ext(ext).payload([0; 1_000]) };
-        self.frame(at, Net::v4(A, B).tos(tos), PORT, &transport);
+        self.frame(at, &Net::v4(A, B).tos(tos), PORT, &transport);
     }
 
     fn ack(&mut self, at: u64, psn: u32) {
-        self.frame(at, Net::v4(B, A).tos(ECT), PORT, &Transport::ack(QP_A, psn, 0x1F, 1));
+        self.frame(at, &Net::v4(B, A).tos(ECT), PORT, &Transport::ack(QP_A, psn, 0x1F, 1));
     }
 
     fn cnp(&mut self, at: u64) {
-        self.frame(at, Net::v4(B, A).tos(48 << 2 | 2), 0, &Transport::cnp(QP_A));
+        self.frame(at, &Net::v4(B, A).tos(48 << 2 | 2), 0, &Transport::cnp(QP_A));
     }
 
     fn report(mut self) -> Value {
@@ -163,7 +163,7 @@ fn latency_is_the_time_from_request_to_answer() {
     let report = capture.report();
     let flow = flow(&report, "10.0.0.1", QP_B);
     let latency = &flow["latency_ns"];
-    // The first passes before anyone has answered.
+    // The first request passes before anyone has answered.
     assert_eq!((&flow["latency_unpaired"], &latency["count"]), (&json!(1), &json!(999)));
     assert!(near(&latency["p50"], 20_500, 7), "{latency}");
     // Where an acknowledgement takes 400 µs, that of the next request comes before it, and is for both.

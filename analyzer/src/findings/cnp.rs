@@ -6,7 +6,7 @@ use crate::sample::Direction;
 use crate::units;
 
 /// Kinds of this family.
-pub const ENTRIES: &[Entry] = &[WITHOUT_CE];
+pub(super) const ENTRIES: &[Entry] = &[WITHOUT_CE];
 const WITHOUT_CE: Entry = Entry {
     id: "cnp.without_ce",
     title: "CNPs for data that is not marked here",

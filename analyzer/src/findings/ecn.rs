@@ -11,7 +11,7 @@ use crate::report::{Finding, Flow, Severity};
 use crate::units;
 
 /// Kinds of this family.
-pub const ENTRIES: &[Entry] = &[CONGESTION, NO_CNP, NOT_CAPABLE];
+pub(super) const ENTRIES: &[Entry] = &[CONGESTION, NO_CNP, NOT_CAPABLE];
 const CONGESTION: Entry = Entry {
     id: "ecn.congestion",
     title: "Data arrives marked CE",
@@ -48,7 +48,7 @@ const NOT_CAPABLE: Entry = Entry {
 };
 
 /// Thresholds of this family.
-pub const LIMITS: &[LimitMeta] = &[
+pub(super) const LIMITS: &[LimitMeta] = &[
     LimitMeta {
         name: "ecn.congestion_ratio",
         default: "0.01",
@@ -90,7 +90,6 @@ pub const LIMITS: &[LimitMeta] = &[
 /// Thresholds of this family.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[expect(missing_docs, reason = "described in LIMITS")]
 pub struct Limits {
     pub congestion_ratio: f64,
     pub congestion_marks: u64,

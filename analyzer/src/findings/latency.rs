@@ -7,7 +7,7 @@ use crate::report::{Finding, Flow, Latency, Severity};
 use crate::units;
 
 /// Kinds of this family.
-pub const ENTRIES: &[Entry] = &[TAIL];
+pub(super) const ENTRIES: &[Entry] = &[TAIL];
 const TAIL: Entry = Entry {
     id: "latency.tail",
     title: "Some requests wait far longer than others",
@@ -21,7 +21,7 @@ const TAIL: Entry = Entry {
 };
 
 /// Thresholds of this family.
-pub const LIMITS: &[LimitMeta] = &[
+pub(super) const LIMITS: &[LimitMeta] = &[
     LimitMeta {
         name: "latency.tail_samples",
         default: "500",
@@ -51,7 +51,6 @@ pub const LIMITS: &[LimitMeta] = &[
 /// Thresholds of this family.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[expect(missing_docs, reason = "described in LIMITS")]
 pub struct Limits {
     pub tail_samples: u64,
     pub tail_factor: f64,
