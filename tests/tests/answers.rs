@@ -35,10 +35,10 @@ impl Capture {
         self.0.push((at, frame));
     }
 
-    /// A WRITE of 1,000 bytes from A to B.
+    /// A WRITE of 64 bytes from A to B.
     fn write(&mut self, at: u64, psn: u32, tos: u8, ack_req: bool) {
-        let ext = craft::reth(0, 1, 1_000);
-        let transport = Transport { ack_req, ..Transport::new(0x0A, QP_B, psn).ext(ext).payload([0; 1_000]) };
+        let ext = craft::reth(0, 1, 64);
+        let transport = Transport { ack_req, ..Transport::new(0x0A, QP_B, psn).ext(ext).payload([0; 64]) };
         self.frame(at, &Net::v4(A, B).tos(tos), PORT, &transport);
     }
 
@@ -293,8 +293,8 @@ fn a_notification_names_its_data_its_delay_and_what_the_sender_did() {
     assert!(cnp["delay_ns"]["p50"].as_u64().is_some_and(|ns| (8 * MS..11 * MS).contains(&ns)), "{cnp}");
     assert!(cnp["min_interval_ns"].as_u64() >= Some(10 * MS), "{cnp}");
     assert!(cnp["per_second"].as_f64().is_some_and(|n| (80.0..100.0).contains(&n)), "{cnp}");
-    // Frames of 1,074 bytes every 10 µs, then every 20 µs.
-    let wire = 14 + 20 + 8 + 12 + 16 + 1_000 + 4;
+    // Frames of 138 bytes every 10 µs, then every 20 µs.
+    let wire = 14 + 20 + 8 + 12 + 16 + 64 + 4;
     assert!(near(&cnp["rate_before_bps"], wire * 8 * 100_000, 5), "{cnp}");
     assert!(near(&cnp["rate_after_bps"], wire * 8 * 50_000, 5), "{cnp}");
     assert_eq!(cnp["rate_window_ns"], 1 << 20);
