@@ -2,7 +2,7 @@
 //! slows down: against what drivers and programs said of their traffic, and against traffic made
 //! here.
 //!
-//! Pairs over all captures there are with a list of their queue pairs from the drivers (56 files):
+//! Pairs over all captures there are with a list of their queue pairs from the drivers (49 files):
 //! 266 flows right, none wrong, 1 not known (UC, which nobody answers).
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
