@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::report::text::flows::link_name;
-use crate::report::text::layout::{labelled, plain, plural};
+use crate::report::text::layout::{labelled, plain};
 use crate::report::{Flow, Loss, Report};
-use crate::units;
+use crate::units::{self, plural};
 
 /// Flows that are told about: those that lost or repeated most.
 const FLOWS: usize = 10;
