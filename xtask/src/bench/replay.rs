@@ -263,7 +263,8 @@ fn met(met: bool) -> &'static str {
 }
 
 fn print_machine(binary: &Path) {
-    machine::print(binary);
+    machine::print();
+    println!("rocescope:  {}", first_line(Command::new(binary).arg("--version")));
     println!("tcpdump:    {}", first_line(Command::new("tcpdump").arg("--version")));
     println!("tshark:     {}", first_line(Command::new("tshark").arg("--version")));
     println!("gzip:       {}", first_line(Command::new("gzip").arg("--version")));
