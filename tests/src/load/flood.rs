@@ -29,7 +29,7 @@ const FIRST: u32 = 0x100;
 /// The plan as aya wants it.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-struct Plan(FloodPlan);
+pub(super) struct Plan(pub(super) FloodPlan);
 
 // SAFETY: integers without padding.
 unsafe impl Pod for Plan {}
