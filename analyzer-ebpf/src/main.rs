@@ -9,12 +9,14 @@
 #![feature(asm_experimental_arch)]
 #![expect(unsafe_code, reason = "packet and map memory is reached through pointers that the verifier checks")]
 
+mod bench;
 mod emit;
 mod maps;
 mod packet;
 mod record;
 #[cfg(feature = "test-clock")]
 mod testing;
+mod turn;
 
 use aya_ebpf::bindings::{tcx_action_base::TCX_NEXT, xdp_action::XDP_PASS};
 use aya_ebpf::macros::{classifier, xdp};
@@ -22,6 +24,7 @@ use aya_ebpf::programs::{TcContext, XdpContext};
 
 /// Ingress, at frame sizes that fit one buffer.
 #[xdp]
+#[inline(always)]
 pub fn rocescope_xdp(ctx: XdpContext) -> u32 {
     record::xdp(&ctx, false);
     XDP_PASS
@@ -29,6 +32,7 @@ pub fn rocescope_xdp(ctx: XdpContext) -> u32 {
 
 /// Ingress, also where a frame may span several buffers (jumbo MTU).
 #[xdp(frags)]
+#[inline(always)]
 pub fn rocescope_xdp_frags(ctx: XdpContext) -> u32 {
     record::xdp(&ctx, true);
     XDP_PASS
@@ -36,6 +40,7 @@ pub fn rocescope_xdp_frags(ctx: XdpContext) -> u32 {
 
 /// Ingress, where XDP is not wanted or not to be had.
 #[classifier]
+#[inline(always)]
 pub fn rocescope_tc_ingress(ctx: TcContext) -> i32 {
     record::tc(&ctx, false);
     TCX_NEXT
@@ -43,8 +48,16 @@ pub fn rocescope_tc_ingress(ctx: TcContext) -> i32 {
 
 /// Egress.
 #[classifier]
+#[inline(always)]
 pub fn rocescope_tc_egress(ctx: TcContext) -> i32 {
     record::tc(&ctx, true);
+    TCX_NEXT
+}
+
+/// Says which tick it is, so that user space can set the clock of the others. Never attached.
+#[classifier]
+pub fn rocescope_ticks(_ctx: TcContext) -> i32 {
+    record::note_ticks();
     TCX_NEXT
 }
 

@@ -1,17 +1,21 @@
 //! The maps, and the numbers that user space sets before loading.
 //!
 //! Sizes below are the defaults; user space scales them with `--max-flows`. At 65,536 flows:
-//! slots 41 MiB, hash 8 MiB, overflow table 6 MiB, ring buffer 1 MiB, free slots 0.3 MiB.
+//! slots 44 MiB, hints 1 MiB, hash 8 MiB, overflow table 6 MiB, ring buffer 1 MiB, free slots 0.3 MiB.
 
 use aya_ebpf::Global;
 use aya_ebpf::btf_maps::{Array, HashMap, PerCpuArray, RingBuf, Stack};
 use aya_ebpf::macros::btf_map;
 use rocescope_common::abi::maps::MAX_LINKS;
-use rocescope_common::abi::{EventRecord, ExtraKey, ExtraValue, FlowSlot, LinkCounters};
+use rocescope_common::abi::{
+    BenchStep, EventRecord, ExtraKey, ExtraValue, FlowSlot, LinkCounters, TickClock,
+};
 use rocescope_common::account::{FlowKey, Outcome};
 use rocescope_common::wire::Frame;
 
 const FLOWS_MAX: usize = 65_536;
+/// BPF_F_MMAPABLE.
+const MMAPABLE: usize = 1 << 10;
 const EVENTS_BYTES: usize = 1 << 20;
 /// What is copied of a packet whose headers are spread over several buffers.
 pub(crate) const SCRATCH_LEN: usize = 512;
@@ -20,10 +24,18 @@ pub(crate) const SCRATCH_LEN: usize = 512;
 pub(crate) static FLOWS: HashMap<FlowKey, u32, FLOWS_MAX> = HashMap::new();
 
 /// Not per CPU: one value a flow keeps the memory independent of the number of CPUs, and a packet
-/// sequence has only one order. The lock in each slot makes counting exact when packets of one flow
-/// arrive on several CPUs.
+/// sequence has only one order. The turn in each slot makes counting exact when packets of one flow
+/// arrive on several CPUs. User space maps the array and reads it without a system call.
 #[btf_map]
-pub(crate) static SLOTS: Array<FlowSlot, FLOWS_MAX> = Array::new();
+pub(crate) static SLOTS: Array<FlowSlot, FLOWS_MAX, MMAPABLE> = Array::new();
+
+/// Shared by all CPUs: what a hint says is checked against the slot's own key, so that it may be
+/// anything.
+#[btf_map]
+pub(crate) static HINTS: Array<u32, { FLOWS_MAX * 2 }> = Array::new();
+
+#[btf_map]
+pub(crate) static TICKS: Array<TickClock, 1> = Array::new();
 
 #[btf_map]
 pub(crate) static FREE: Stack<u32, FLOWS_MAX> = Stack::new();
@@ -37,23 +49,29 @@ pub(crate) static LINKS: PerCpuArray<LinkCounters, { MAX_LINKS as usize }> = Per
 #[btf_map]
 pub(crate) static EVENTS: RingBuf<EventRecord, EVENTS_BYTES> = RingBuf::new();
 
-/// The frame being counted. In a map rather than on the stack: it would not fit there beside the
-/// rest, and the verifier does not tell apart what lies in map memory, which keeps the number of
-/// states that it has to walk through small.
-#[btf_map]
-pub(crate) static FRAME: PerCpuArray<Frame, 1> = PerCpuArray::new();
+/// What programs keep of the packet at hand. In a map rather than on the stack: it would not fit
+/// there beside the rest, and the verifier does not tell apart what lies in map memory, which keeps
+/// the number of states that it has to walk through small. Per CPU: programs on one CPU do not
+/// interrupt one another.
+pub(crate) struct Work {
+    /// Where offsets go to be forgotten by the verifier, see `Bytes::settle`.
+    pub(crate) offset: u64,
+    /// The frame being counted.
+    pub(crate) frame: Frame,
+    /// What counting it gave rise to, on its way from one half of the program to the other.
+    pub(crate) outcome: Outcome,
+}
 
-/// What counting a packet gave rise to, on its way from one half of the program to the other.
 #[btf_map]
-pub(crate) static OUTCOME: PerCpuArray<Outcome, 1> = PerCpuArray::new();
-
-/// Where offsets go to be forgotten by the verifier, see `Bytes::settle`.
-#[btf_map]
-pub(crate) static OFFSET: PerCpuArray<u64, 1> = PerCpuArray::new();
+pub(crate) static WORK: PerCpuArray<Work, 1> = PerCpuArray::new();
 
 /// Per CPU, because a TC program is not interrupted by another on the same CPU.
 #[btf_map]
 pub(crate) static SCRATCH: PerCpuArray<[u8; SCRATCH_LEN], 1> = PerCpuArray::new();
+
+/// What the programs of `bench` do before they count.
+#[btf_map]
+pub(crate) static BENCH_STEP: Array<BenchStep, 1> = Array::new();
 
 #[cfg(feature = "test-clock")]
 #[btf_map]
@@ -70,6 +88,18 @@ pub(crate) static LINK_SHIFT: Global<u32> = Global::new(31);
 /// 1 where the kernel has `bpf_xdp_get_buff_len` (5.18 and later).
 #[unsafe(no_mangle)]
 pub(crate) static HAVE_XDP_BUFF_LEN: Global<u8> = Global::new(0);
+
+/// By how many bits the number of a hint is less than one of 32.
+#[unsafe(no_mangle)]
+pub(crate) static HINT_SHIFT: Global<u32> = Global::new(31);
+
+/// 1 on processors that may show the stores of one CPU to another in another order (all but x86).
+#[unsafe(no_mangle)]
+pub(crate) static FULL_ORDER: Global<u8> = Global::new(1);
+
+/// 1 to take the time from the kernel's exact clock, 0 from the number of the tick.
+#[unsafe(no_mangle)]
+pub(crate) static PRECISE_CLOCK: Global<u8> = Global::new(0);
 
 /// Whether to send events at all.
 #[unsafe(no_mangle)]

@@ -7,25 +7,44 @@ use aya_ebpf::helpers::generated::bpf_skb_load_bytes;
 use aya_ebpf::programs::TcContext;
 use rocescope_common::wire::Bytes;
 
-use crate::maps::{OFFSET, SCRATCH, SCRATCH_LEN};
+use crate::maps::{SCRATCH, SCRATCH_LEN};
 
-/// The linear part of a packet, between two packet pointers.
+/// The linear part of a packet, between two packet pointers, for who reads at fixed offsets only.
 #[derive(Clone, Copy)]
-pub(crate) struct Linear {
+pub(crate) struct Head {
     start: usize,
     end: usize,
-    offset: *mut u64,
 }
 
-impl Linear {
+impl Head {
     #[inline(always)]
-    pub(crate) fn new(start: usize, end: usize) -> Option<Self> {
-        Some(Self { start, end, offset: OFFSET.get_ptr_mut(0)? })
+    pub(crate) const fn new(start: usize, end: usize) -> Self {
+        Self { start, end }
     }
 
     #[inline(always)]
     pub(crate) const fn len(&self) -> usize {
         self.end - self.start
+    }
+
+    /// The same for the parser. `offset` is a word of map memory, see [`settle`].
+    #[inline(always)]
+    pub(crate) const fn settling(self, offset: *mut u64) -> Linear {
+        Linear { head: self, offset }
+    }
+}
+
+/// The linear part of a packet.
+#[derive(Clone, Copy)]
+pub(crate) struct Linear {
+    head: Head,
+    offset: *mut u64,
+}
+
+impl Linear {
+    #[inline(always)]
+    pub(crate) const fn len(&self) -> usize {
+        self.head.len()
     }
 }
 
@@ -35,7 +54,7 @@ const OFFSET_MAX: usize = 4096;
 /// Keeps LLVM from computing a pointer twice: the verifier only trusts the very register that was
 /// compared with the end of the packet.
 #[inline(always)]
-fn opaque(mut pointer: usize) -> usize {
+pub(crate) fn opaque(mut pointer: usize) -> usize {
     // A move to itself, not nothing: the kernel refuses line information of two lines for one
     // instruction.
     // SAFETY: the instruction changes nothing.
@@ -43,7 +62,7 @@ fn opaque(mut pointer: usize) -> usize {
     pointer
 }
 
-impl Bytes for Linear {
+impl Bytes for Head {
     #[inline(always)]
     fn get<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         let at = opaque(self.start + offset);
@@ -52,6 +71,13 @@ impl Bytes for Linear {
         }
         // SAFETY: the N bytes from `at` lie before the end of the packet; the verifier checks it.
         Some(unsafe { (at as *const [u8; N]).read_unaligned() })
+    }
+}
+
+impl Bytes for Linear {
+    #[inline(always)]
+    fn get<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        self.head.get(offset)
     }
 
     #[inline(always)]
@@ -94,9 +120,8 @@ pub(crate) struct Copied {
 impl Copied {
     /// Copies up to [`SCRATCH_LEN`] bytes of the packet to this CPU's scratch memory.
     #[inline(always)]
-    pub(crate) fn of(ctx: &TcContext) -> Option<Self> {
+    pub(crate) fn of(ctx: &TcContext, offset: *mut u64) -> Option<Self> {
         let scratch = SCRATCH.get_ptr_mut(0)?;
-        let offset = OFFSET.get_ptr_mut(0)?;
         let len = length::<SCRATCH_LEN>(ctx.len() as usize)?;
         // SAFETY: `scratch` has room for SCRATCH_LEN bytes, and `len` is not more.
         let done = unsafe { bpf_skb_load_bytes(ctx.as_ptr(), 0, scratch.cast(), len as u32) };

@@ -3,21 +3,22 @@
 use core::arch::asm;
 
 #[cfg(not(feature = "test-clock"))]
-use aya_ebpf::helpers::generated::bpf_ktime_get_coarse_ns;
-use aya_ebpf::helpers::generated::{bpf_spin_lock as lock, bpf_spin_unlock as unlock, bpf_xdp_get_buff_len};
+use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
+use aya_ebpf::helpers::generated::{bpf_jiffies64, bpf_xdp_get_buff_len};
 use aya_ebpf::programs::{TcContext, XdpContext};
 use aya_log_ebpf::debug;
-use rocescope_common::abi::maps::ExtraKind;
+use rocescope_common::abi::maps::{ExtraKind, hint_of};
 use rocescope_common::abi::{ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters};
 use rocescope_common::account::{FlowKey, observe};
 use rocescope_common::wire::frame::{Kernel, Tag};
-use rocescope_common::wire::{Bytes, Entry, Frame, Meta, parse_into};
+use rocescope_common::wire::{Bytes, Entry, Frame, Meta, Reason, not_roce, parse_into};
 
-use crate::emit;
 use crate::maps::{
-    EXTRA, FLOWS, FRAME, FREE, HAVE_XDP_BUFF_LEN, LINK_MULTIPLIER, LINK_SHIFT, LINKS, OUTCOME, SLOTS,
+    EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, LINKS, SLOTS,
+    WORK, Work,
 };
-use crate::packet::{Copied, Linear};
+use crate::packet::{Copied, Head};
+use crate::{emit, turn};
 
 const NOEXIST: u64 = 1;
 const EEXIST: i32 = -17;
@@ -27,14 +28,22 @@ const ENOUGH: usize = 192;
 
 #[inline(always)]
 pub(crate) fn xdp(ctx: &XdpContext, frags: bool) {
-    let Some(packet) = Linear::new(ctx.data(), ctx.data_end()) else { return };
-    let mut len = packet.len() as u32;
+    let head = Head::new(ctx.data(), ctx.data_end());
+    let mut len = head.len() as u32;
     if frags && HAVE_XDP_BUFF_LEN.load() != 0 {
         // SAFETY: the context is this program's own.
         len = unsafe { bpf_xdp_get_buff_len(ctx.ctx) } as u32;
     }
+    let link = link(ctx.ingress_ifindex() as u32, false);
+    if let Some(reason) = not_roce(&head) {
+        skip(link, reason, len);
+        return;
+    }
     let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: len, tag: Tag::UNKNOWN };
-    count(ctx, &packet, meta, ctx.ingress_ifindex() as u32, false, |headers| emit::copy(&packet, headers));
+    let Some(work) = WORK.get_ptr_mut(0) else { return };
+    // SAFETY: the pointer comes from the map.
+    let packet = head.settling(unsafe { &raw mut (*work).offset });
+    count(ctx, work, &packet, meta, link, |headers| emit::copy(&packet, headers));
 }
 
 #[inline(always)]
@@ -51,72 +60,104 @@ pub(crate) fn tc(ctx: &TcContext, egress: bool) {
         len += 4;
         tag = Tag::tci(tci as u16);
     }
+    let head = Head::new(ctx.data(), ctx.data_end());
+    let link = link(ifindex, egress);
+    if let Some(reason) = not_roce(&head) {
+        skip(link, reason, len);
+        return;
+    }
     let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: len, tag };
-    let Some(packet) = Linear::new(ctx.data(), ctx.data_end()) else { return };
+    let Some(work) = WORK.get_ptr_mut(0) else { return };
+    // SAFETY: the pointer comes from the map.
+    let offset = unsafe { &raw mut (*work).offset };
+    let packet = head.settling(offset);
     let headers = |headers: &mut emit::Headers| emit::load(ctx, headers);
     if packet.len() < ENOUGH
         && packet.len() < skb_len as usize
-        && let Some(copied) = Copied::of(ctx)
+        && let Some(copied) = Copied::of(ctx, offset)
     {
-        count(ctx, &copied, meta, ifindex, egress, headers);
+        count(ctx, work, &copied, meta, link, headers);
         return;
     }
-    count(ctx, &packet, meta, ifindex, egress, headers);
+    count(ctx, work, &packet, meta, link, headers);
+}
+
+#[inline(always)]
+fn link(ifindex: u32, egress: bool) -> u32 {
+    Link::index(ifindex, LINK_MULTIPLIER.load(), LINK_SHIFT.load(), egress)
+}
+
+/// This CPU's counters of a link.
+#[inline(always)]
+fn counters_of<'a>(link: u32) -> Option<&'a mut LinkCounters> {
+    // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
+    Some(unsafe { &mut *LINKS.get_ptr_mut(link)? })
 }
 
 #[inline(always)]
 fn count<C: aya_ebpf::EbpfContext>(
     ctx: &C,
+    work: *mut Work,
     packet: &impl Bytes,
     meta: Meta,
-    ifindex: u32,
-    egress: bool,
+    link: u32,
     headers: impl FnOnce(&mut emit::Headers) -> u16,
 ) {
-    let link = Link::index(ifindex, LINK_MULTIPLIER.load(), LINK_SHIFT.load(), egress);
-    let Some(counters) = LINKS.get_ptr_mut(link) else { return };
     // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
-    let counters = unsafe { &mut *counters };
-    let Some(frame) = FRAME.get_ptr_mut(0) else { return };
-    // SAFETY: a per-CPU value, as above.
-    let frame = unsafe { &mut *frame };
+    let frame = unsafe { &mut (*work).frame };
     match parse_into::<Kernel>(packet, meta, &mut (), frame) {
-        Ok(()) => roce(ctx, frame, link as u16, counters, headers),
-        Err(reason) => {
-            // Always in range; said this way the compiler need not believe it.
-            if let Some(counter) = counters.skipped.get_mut(reason as usize) {
-                counter.add(meta.wire_len);
-            }
-        }
+        Ok(()) => roce(ctx, work, link as u16, headers),
+        Err(reason) => skip(link, reason, meta.wire_len),
+    }
+}
+
+/// Counts a frame that is no RoCE.
+#[inline(always)]
+fn skip(link: u32, reason: Reason, wire_len: u32) {
+    let Some(counters) = counters_of(link) else { return };
+    // Always in range; said this way the compiler need not believe it.
+    if let Some(counter) = counters.skipped.get_mut(reason as usize) {
+        counter.add(wire_len);
     }
 }
 
 #[inline(always)]
 fn roce<C: aya_ebpf::EbpfContext>(
     ctx: &C,
-    frame: &Frame,
+    work: *mut Work,
     link: u16,
-    counters: &mut LinkCounters,
     headers: impl FnOnce(&mut emit::Headers) -> u16,
 ) {
-    let Some(scratch) = OUTCOME.get_ptr_mut(0) else { return };
+    // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
+    let (frame, scratch) = unsafe { (&(*work).frame, &raw mut (*work).outcome) };
     let now = now();
-    let key = FlowKey::of(frame, link);
-    let Some((slot, place)) = slot_of(ctx, &key) else {
-        counters.flow_table_full.add(frame.wire_len);
+    let Some((slot, place)) = slot_of(ctx, frame, link) else {
+        if let Some(counters) = counters_of(u32::from(link)) {
+            counters.flow_table_full.add(frame.wire_len);
+        }
         return;
     };
-    // SAFETY: the pointer comes from the map; between lock and unlock this program alone uses the
-    // statistics.
+    // SAFETY: the pointer comes from the map.
+    let turn = unsafe { &raw mut (*place).turn };
+    let Some(taken) = turn::take(slot, turn) else {
+        if let Some(counters) = counters_of(u32::from(link)) {
+            counters.contended.add(frame.wire_len);
+        }
+        return;
+    };
+    // SAFETY: between taking and passing on the turn this program alone uses the statistics.
     let outcome = unsafe {
-        lock((&raw mut (*place).lock).cast());
         let outcome = observe(&mut (*place).stats, frame, now);
-        unlock((&raw mut (*place).lock).cast());
+        turn::pass_on(turn, taken);
         // Through map memory: the verifier would else walk through what follows once for every
         // combination of events.
         scratch.write_volatile(outcome);
         scratch.read_volatile()
     };
+    if !outcome.other_port && !outcome.other_opcode && outcome.events == 0 {
+        return;
+    }
+    let Some(counters) = counters_of(u32::from(link)) else { return };
     if outcome.other_port {
         extra(ExtraKey { slot, kind: ExtraKind::PORT, value: frame.src_port }, frame, counters);
     }
@@ -124,28 +165,103 @@ fn roce<C: aya_ebpf::EbpfContext>(
         extra(ExtraKey { slot, kind: ExtraKind::OPCODE, value: u16::from(frame.opcode) }, frame, counters);
     }
     if outcome.events != 0 {
-        emit::event(frame, &key, outcome, now, counters, headers);
+        emit::event(frame, &FlowKey::of(frame, link), outcome, now, counters, headers);
     }
 }
 
 /// The slot of a flow, a new one if need be. `None` when the table is full.
 #[inline(always)]
-fn slot_of<C: aya_ebpf::EbpfContext>(ctx: &C, key: &FlowKey) -> Option<(u32, *mut FlowSlot)> {
-    if let Some(found) = find(key) {
-        return Some(found);
+fn slot_of<C: aya_ebpf::EbpfContext>(ctx: &C, frame: &Frame, link: u16) -> Option<(u32, *mut FlowSlot)> {
+    let index = hint_of(frame.src[3], frame.dst[3], frame.dest_qp, link) >> (HINT_SHIFT.load() & 31);
+    let hint = HINTS.get_ptr_mut(index)?;
+    // SAFETY: the pointer comes from the map; any number is a hint.
+    let slot = unsafe { hint.read_volatile() };
+    if let Some(place) = SLOTS.get_ptr_mut(slot) {
+        if is_of(place, frame, link, ALL) {
+            return Some((slot, place));
+        }
+    }
+    let slot = look_up(ctx, frame, link)?;
+    // SAFETY: as above.
+    unsafe { hint.write_volatile(slot) };
+    Some((slot, SLOTS.get_ptr_mut(slot)?))
+}
+
+/// Whether a slot is that of the frame's flow, going by the bits of the key's last word that are
+/// named.
+///
+/// Hints go by all of them: a slot that is marked is not, or no more, in the hash. A flow leaves the
+/// hash and is marked before the grace period at whose end its figures are read for the last time, so
+/// a program that found it by a hint is done by then.
+#[inline(always)]
+fn is_of(place: *mut FlowSlot, frame: &Frame, link: u16, bits: u64) -> bool {
+    // SAFETY: the pointer comes from the map; the words are those of a key.
+    let (last, src, dst) = unsafe {
+        let key = &raw mut (*place).key;
+        // First the word that is written last.
+        (turn::acquire((&raw mut (*key).dest_qp).cast()), &raw const (*key).src, &raw const (*key).dst)
+    };
+    if last & bits != last_word(frame.dest_qp, link, frame.family) {
+        return false;
+    }
+    // Without a branch for each word, each of which the verifier would follow both ways.
+    // SAFETY: as above.
+    let differs = |at: usize| unsafe {
+        (src.cast::<u32>().add(at).read_volatile() ^ frame.src[at])
+            | (dst.cast::<u32>().add(at).read_volatile() ^ frame.dst[at])
+    };
+    // The rest of an IPv4 address is 0 in every key.
+    differs(3) == 0 && (frame.family == 4 || differs(0) | differs(1) | differs(2) == 0)
+}
+
+/// The mark in the last word of a slot's key: its flow is not in the hash yet, or no more.
+const MARK: u64 = if cfg!(target_endian = "little") { 1 << 56 } else { 1 };
+const ALL: u64 = u64::MAX;
+
+/// The last eight bytes of a key as one word.
+#[inline(always)]
+fn last_word(dest_qp: u32, link: u16, family: u8) -> u64 {
+    let low = u64::from(dest_qp);
+    let high = u64::from(link) | u64::from(family) << 16;
+    if cfg!(target_endian = "little") {
+        low | high << 32
+    } else {
+        low << 32 | u64::from(link) << 16 | u64::from(family) << 8
+    }
+}
+
+/// The number of a flow's slot by the hash, a new one if need be. `None` when the table is full.
+#[inline(always)]
+fn look_up<C: aya_ebpf::EbpfContext>(ctx: &C, frame: &Frame, link: u16) -> Option<u32> {
+    let key = FlowKey::of(frame, link);
+    if let Some(slot) = find(&key, frame, link) {
+        return Some(slot);
     }
     let Ok(Some(slot)) = FREE.pop() else {
         debug!(ctx, "flow table full");
         return None;
     };
     let place = SLOTS.get_ptr_mut(slot)?;
-    // SAFETY: a slot off the free list belongs to this program until it is in the hash.
-    unsafe { (*place).key = *key };
-    match FLOWS.insert(key, slot, NOEXIST) {
-        Ok(()) => Some((slot, place)),
+    let last = last_word(key.dest_qp, key.link, key.family);
+    // SAFETY: a slot off the free list belongs to this program until it is in the hash. The mark
+    // keeps those away whom an old hint leads here, until the flow is sure to stay.
+    unsafe {
+        (*place).key.src = key.src;
+        (*place).key.dst = key.dst;
+        turn::release((&raw mut (*place).key.dest_qp).cast(), last | MARK);
+    }
+    match FLOWS.insert(&key, slot, NOEXIST) {
+        Ok(()) => {
+            // SAFETY: only the program that put a slot into the hash takes its first mark away, and
+            // user space, which alone may remove it again, does so for slots without a mark.
+            turn::release(unsafe { (&raw mut (*place).key.dest_qp).cast() }, last);
+            Some(slot)
+        }
         Err(error) => {
-            // SAFETY: as above; the slot goes back as it came.
-            unsafe { (*place).key = FlowKey::default() };
+            // The slot goes back as nobody's. The word with the mark goes as a whole: a hint must not
+            // meet the key without it.
+            // SAFETY: as above.
+            turn::release(unsafe { (&raw mut (*place).key.dest_qp).cast() }, 0);
             if FREE.push(slot, 0).is_err() {
                 debug!(ctx, "slot {} lost", slot);
             }
@@ -154,39 +270,21 @@ fn slot_of<C: aya_ebpf::EbpfContext>(ctx: &C, key: &FlowKey) -> Option<(u32, *mu
                 return None;
             }
             // Another CPU was faster with the same flow.
-            find(key)
+            find(&key, frame, link)
         }
     }
 }
 
-/// The slot that the hash has for a flow.
+/// The number of the slot that the hash has for a flow.
 ///
 /// The hash gives an entry that user space removed to the next new flow at once, which may be after
 /// the entry was found here and before the number in it is read. The number is then that of another
 /// flow's slot, and the key in the slot tells.
 #[inline(always)]
-fn find(key: &FlowKey) -> Option<(u32, *mut FlowSlot)> {
+fn find(key: &FlowKey, frame: &Frame, link: u16) -> Option<u32> {
     // SAFETY: the value is a number that is read at once.
     let slot = *unsafe { FLOWS.get(key) }?;
-    let place = SLOTS.get_ptr_mut(slot)?;
-    // SAFETY: the pointer comes from the map, and a slot's key stays while the slot may be found.
-    let same = unsafe { same(&raw const (*place).key, key) };
-    same.then_some((slot, place))
-}
-
-/// Whether two keys are equal. Without a branch for each word, each of which the verifier would
-/// follow both ways.
-///
-/// # Safety
-/// Both must point to keys.
-#[inline(always)]
-unsafe fn same(one: *const FlowKey, other: *const FlowKey) -> bool {
-    let mut differing = 0;
-    for word in 0..size_of::<FlowKey>() / size_of::<u32>() {
-        // SAFETY: a key is words without padding, and `word` is one of them.
-        differing |= unsafe { one.cast::<u32>().add(word).read() ^ other.cast::<u32>().add(word).read() };
-    }
-    differing == 0
+    is_of(SLOTS.get_ptr_mut(slot)?, frame, link, !MARK).then_some(slot)
 }
 
 /// Counts a packet under an overflow key.
@@ -220,12 +318,31 @@ unsafe fn add(word: *mut u64, amount: u64) {
     unsafe { asm!("lock *(u64 *)({0} + 0) += {1}", in(reg) word, in(reg) amount, options(nostack)) };
 }
 
+/// The monotonic time, exact or at the latest tick (of 1 to 10 ms).
 #[cfg(not(feature = "test-clock"))]
 #[inline(always)]
 fn now() -> u64 {
-    // The coarse clock moves with the timer tick (1 to 10 ms) and costs a fraction of the exact one.
+    if crate::maps::PRECISE_CLOCK.load() != 0 {
+        // SAFETY: takes no arguments.
+        return unsafe { bpf_ktime_get_ns() };
+    }
+    let Some(clock) = crate::maps::TICKS.get(0) else { return 0 };
+    ticks().wrapping_mul(clock.tick_ns).wrapping_add(clock.base_ns)
+}
+
+#[inline(always)]
+fn ticks() -> u64 {
     // SAFETY: takes no arguments.
-    unsafe { bpf_ktime_get_coarse_ns() }
+    unsafe { bpf_jiffies64() }
+}
+
+/// Writes the number of the tick to the map.
+#[inline(always)]
+pub(crate) fn note_ticks() {
+    if let Some(clock) = crate::maps::TICKS.get_ptr_mut(0) {
+        // SAFETY: the pointer comes from the map.
+        unsafe { (&raw mut (*clock).ticks).write_volatile(ticks()) };
+    }
 }
 
 #[cfg(feature = "test-clock")]

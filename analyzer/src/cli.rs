@@ -1,6 +1,8 @@
 //! The command line.
 
 mod args;
+mod diff;
+mod explain;
 #[cfg(feature = "live")]
 mod live;
 
@@ -11,8 +13,12 @@ use anyhow::Result;
 use clap::Parser as _;
 use clap::error::ErrorKind;
 
-pub use args::{Args, AttachArgs, DemoArgs, LiveArgs, Output, ReplayArgs, SpeedArg, Verb, ViewArgs};
+pub use args::{
+    Args, AttachArgs, BenchArgs, DemoArgs, DiffArgs, ExplainArgs, LiveArgs, Output, PageOutput, ReplayArgs,
+    SpeedArg, Verb, ViewArgs,
+};
 
+use crate::config::Config;
 use crate::drive::{self, Format, Interrupt};
 use crate::replay::{self, Emit};
 use crate::report;
@@ -27,12 +33,17 @@ pub fn main() -> ExitCode {
     };
     let result = match args.verb {
         Verb::Replay(args) => self::replay(args),
+        Verb::Explain(args) => return explain::explain(args.id.as_deref()),
+        Verb::Diff(args) => diff::diff(&args),
+        Verb::Config => drive::page(&crate::config::template()),
         #[cfg(feature = "live")]
         Verb::Live(args) => live::live(args),
         #[cfg(feature = "live")]
         Verb::Demo(args) => live::demo(&args),
+        #[cfg(feature = "live")]
+        Verb::Bench(args) => crate::bench::run(args.output == PageOutput::Json),
         #[cfg(not(feature = "live"))]
-        Verb::Live(_) | Verb::Demo(_) => Err(anyhow::anyhow!(NO_KERNEL_SIDE)),
+        Verb::Live(_) | Verb::Demo(_) | Verb::Bench(_) => Err(anyhow::anyhow!(NO_KERNEL_SIDE)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -60,8 +71,15 @@ fn output(view: &ViewArgs) -> Output {
 }
 
 /// Options of the report, as given.
-fn report_options(view: &ViewArgs) -> report::Options {
-    report::Options { groups: view.group.clone(), ..report::Options::default() }
+fn report_options(view: &ViewArgs) -> Result<report::Options> {
+    let config = Config::load(view.config.as_deref())?;
+    Ok(report::Options {
+        groups: view.group.clone(),
+        ecmp: view.ecmp,
+        rails: view.rail.clone(),
+        limits: config.findings,
+        ..report::Options::default()
+    })
 }
 
 /// The format of a report that is printed.
@@ -75,7 +93,7 @@ fn format(output: Output) -> Format {
 
 fn replay(args: ReplayArgs) -> Result<()> {
     let output = output(&args.view);
-    let options = report_options(&args.view);
+    let options = report_options(&args.view)?;
     let interval = args.view.interval;
     let stream = args.files.iter().any(|file| file.as_os_str() == "-");
     let speed = args.speed.map_or_else(
@@ -102,6 +120,7 @@ fn replay(args: ReplayArgs) -> Result<()> {
         filter: args.view.filter,
         idle: args.view.idle,
         max_flows: args.view.max_flows.unwrap_or(replay::MAX_FLOWS),
+        figures: crate::figures::Options { reorder_window: args.reorder_window },
         emit,
         events: output == Output::Tui,
     })?;

@@ -3,12 +3,18 @@
 //! A source (`replay`, `live`, `demo`) counts packets and makes [`sample::Sample`]s; it runs behind
 //! a [`feed`]. Views (`report`, `tui`) are functions of samples.
 
+#[cfg(feature = "live")]
+pub mod bench;
 pub mod capture;
 pub mod cli;
+pub mod config;
 pub mod demo;
+pub mod diff;
 pub mod drive;
 pub mod feed;
+pub mod figures;
 pub mod filter;
+pub mod findings;
 #[cfg(target_os = "linux")]
 pub mod host;
 #[cfg(feature = "live")]

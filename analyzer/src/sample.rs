@@ -11,6 +11,8 @@ use rocescope_common::account::{FlowKey, FlowStats};
 use rocescope_common::wire::Reason;
 use rocescope_common::wire::frame::Addr;
 
+use crate::figures::Figures;
+
 /// Where the figures come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceKind {
@@ -58,6 +60,8 @@ pub struct Sample {
     pub capture_drops: Option<u64>,
     /// Packets that the interfaces dropped on receipt meanwhile.
     pub interface_drops: Option<u64>,
+    /// Figures beyond counters.
+    pub figures: Figures,
 }
 
 /// One link.
@@ -71,6 +75,8 @@ pub struct LinkSample {
     pub skipped: [Counter; Reason::COUNT],
     /// RoCE packets that found the flow table full.
     pub flow_table_full: Counter,
+    /// RoCE packets that did not get at their flow's counters, which other processors kept.
+    pub contended: Counter,
     /// Packets counted in their flow, whose port or opcode found the overflow table full.
     pub extra_full: u64,
     /// What retired flows had counted.

@@ -181,6 +181,12 @@ fn date(days: u64) -> (u64, u64, u64) {
     (year, month, left + 1)
 }
 
+/// A count and the thing counted.
+#[must_use]
+pub fn plural(n: u64, of: &str) -> String {
+    format!("{} {of}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

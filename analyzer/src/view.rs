@@ -18,7 +18,8 @@ pub fn text(sample: &Sample, options: &report::Options, out: &mut impl Write) ->
 }
 
 /// Columns of the terminal, or of a page where there is none.
-fn width() -> usize {
+#[must_use]
+pub fn width() -> usize {
     const PAGE: usize = 120;
     if !io::stdout().is_terminal() {
         return PAGE;

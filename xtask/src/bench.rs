@@ -2,6 +2,7 @@
 
 mod child;
 mod designs;
+mod kernel;
 mod load;
 mod machine;
 mod replay;
@@ -12,6 +13,8 @@ use clap::Subcommand;
 /// What is measured.
 #[derive(Subcommand, Clone, Debug)]
 pub(crate) enum Bench {
+    /// What counting a packet costs the kernel programs, beside what it may cost
+    Kernel(kernel::Wanted),
     /// `rocescope replay` beside tcpdump, tshark and gzip on the same captures
     Replay(replay::Wanted),
     /// `rocescope live` on a flooded veth pair, beside an empty program and nothing
@@ -26,6 +29,7 @@ pub(crate) enum Bench {
 /// When an input cannot be made, or a program cannot be run.
 pub(crate) fn bench(wanted: &Bench) -> Result<()> {
     match wanted {
+        Bench::Kernel(wanted) => kernel::kernel(wanted),
         Bench::Replay(wanted) => replay::replay(wanted),
         Bench::Load(wanted) => load::load(wanted),
         Bench::Designs(wanted) => designs::designs(wanted),

@@ -15,36 +15,49 @@ pub const EXTRA: &str = "EXTRA";
 pub const LINKS: &str = "LINKS";
 /// Ring buffer of [`super::EventRecord`].
 pub const EVENTS: &str = "EVENTS";
+/// Array of slot numbers (u32), by [`hint_of`]: where to look for a flow before asking the hash.
+pub const HINTS: &str = "HINTS";
+/// Array of one [`TickClock`].
+pub const TICKS: &str = "TICKS";
+/// Array of one [`BenchStep`].
+pub const BENCH_STEP: &str = "BENCH_STEP";
 /// Array of one u64, in builds for tests: the time of the next frame.
 pub const TEST_CLOCK: &str = "TEST_CLOCK";
 
 /// Most links (interface and direction) in one run.
 pub const MAX_LINKS: u32 = 128;
 
-/// The kernel's `struct bpf_spin_lock`; the kernel finds it in map values by this name.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct bpf_spin_lock {
-    /// Managed by the kernel.
-    pub val: u32,
-}
-
-/// The same type under a name of Rust's style.
-pub type SpinLock = bpf_spin_lock;
-
-/// One flow in the kernel. The lock guards `stats`; `key` is written once, before the slot can be
-/// found through the hash.
+/// One flow in the kernel, on cache lines of its own.
+///
+/// `turn` is a lock and a version in one: a program that counts makes it odd first, and then even
+/// again, 2 higher than before. User space takes a copy for whole when it met the same even number
+/// before and after. The kernel's own `bpf_spin_lock` would do as well, but turns interrupts off and
+/// on, which alone costs more than counting does.
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct FlowSlot {
-    /// Held while `stats` changes or is read.
-    pub lock: SpinLock,
-    /// Always 0.
-    pub pad: u32,
-    /// Whose statistics these are.
+    /// Odd while a program counts.
+    pub turn: u64,
+    /// Whose statistics these are; family 0 for nobody's. Written before the slot gets into the hash,
+    /// the word with `dest_qp`, `link` and `family` last. `pad` is 1 until it is there, and again from
+    /// when it has left.
     pub key: FlowKey,
     /// The statistics; `packets == 0` marks a slot that is not in use.
     pub stats: FlowStats,
+}
+
+/// Where kernel programs take the time from: the number of ticks since the kernel started, as the
+/// kernel counts it, costs a load; its clocks cost more than counting a packet does. Ticks follow
+/// the monotonic clock, so that two numbers turn one into the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct TickClock {
+    /// Nanoseconds of a tick.
+    pub tick_ns: u64,
+    /// Monotonic time at tick 0, modulo 2^64.
+    pub base_ns: u64,
+    /// The latest tick that `rocescope_ticks` met.
+    pub ticks: u64,
 }
 
 /// What [`ExtraKey`] counts.
@@ -107,11 +120,24 @@ pub struct LinkCounters {
     pub skipped: [Counter; Reason::COUNT],
     /// RoCE packets that found no free slot in the flow table.
     pub flow_table_full: Counter,
+    /// RoCE packets that did not get their turn at their flow's slot in about half a second.
+    pub contended: Counter,
     /// Packets whose source port or opcode found no room in the overflow table. They are counted
     /// in their flow all the same.
     pub extra_full: u64,
     /// Events that did not fit into the ring buffer.
     pub events_dropped: u64,
+}
+
+/// What the programs that `rocescope bench` measures do to a packet before they count it: the
+/// bits of `mask`, as a number in the big-endian word at `offset`, go up by 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct BenchStep {
+    /// Offset of the word in the frame, 0 to 255.
+    pub offset: u32,
+    /// Which bits of it count.
+    pub mask: u32,
 }
 
 /// Where a program runs: how it finds the index of its link from the interface index.
@@ -128,13 +154,28 @@ impl Link {
     }
 }
 
+/// Hints per flow that the table has room for: with as many as flows, every third flow would share
+/// its hint with another.
+pub const HINTS_PER_FLOW: u32 = 2;
+
+/// The index of a flow's hint, in as many of the topmost bits as there are hints.
+///
+/// Queue pairs are mostly numbered in order; multiplied by the golden ratio they lie evenly in the
+/// upper bits, more evenly than chance would spread them.
+#[inline(always)]
+#[must_use]
+pub const fn hint_of(src: u32, dst: u32, dest_qp: u32, link: u16) -> u32 {
+    let between = (src ^ dst.rotate_left(9) ^ ((link as u32) << 4)).wrapping_mul(0x85EB_CA6B);
+    dest_qp.wrapping_add(between ^ (between >> 16)).wrapping_mul(0x9E37_79B9)
+}
+
 const _: () = {
     use core::mem::{align_of, offset_of, size_of};
     assert!(size_of::<FlowKey>() == 40 && align_of::<FlowKey>() == 4);
     assert!(size_of::<FlowStats>().is_multiple_of(8) && align_of::<FlowStats>() == 8);
     assert!(offset_of!(FlowSlot, key) == 8 && offset_of!(FlowSlot, stats) == 48);
-    assert!(size_of::<FlowSlot>() == 48 + size_of::<FlowStats>());
-    assert!(size_of::<FlowSlot>() <= 704, "65,536 slots must stay well under 64 MiB");
+    assert!(offset_of!(FlowKey, dest_qp) == 32 && offset_of!(FlowKey, family) == 38);
+    assert!(size_of::<FlowSlot>() == 704, "65,536 slots must stay well under 64 MiB");
     assert!(size_of::<ExtraKey>() == 8 && size_of::<ExtraValue>() == 16);
-    assert!(size_of::<LinkCounters>() == 16 * (Reason::COUNT + 1) + 16);
+    assert!(size_of::<LinkCounters>() == 16 * (Reason::COUNT + 2) + 16);
 };

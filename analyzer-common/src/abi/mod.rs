@@ -7,4 +7,4 @@ pub mod maps;
 pub mod testing;
 
 pub use event::{EVENT_HEADERS, EventRecord};
-pub use maps::{Counter, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, SpinLock};
+pub use maps::{BenchStep, Counter, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TickClock};

@@ -19,7 +19,8 @@ pub struct FlowKey {
     pub link: u16,
     /// 4 or 6: the form of the addresses.
     pub family: u8,
-    /// Always 0; keys are compared byte for byte.
+    /// Always 0 where flows are told apart; keys are compared byte for byte. In the kernel's slots 1
+    /// marks a flow that retires.
     pub pad: u8,
 }
 
@@ -71,6 +72,9 @@ pub const TRANSPORT_NONE: u8 = u8::MAX;
 pub const CE_BURST_GAP_NS: u64 = 10_000_000;
 
 /// What is counted of one flow. Lives in a kernel map in live runs, and is the same type in replay.
+///
+/// The order of the fields is that of use: what every packet reads or changes lies together, so
+/// that a packet of one among many flows waits for few lines of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct FlowStats {
@@ -78,44 +82,12 @@ pub struct FlowStats {
     pub packets: u64,
     /// Outer frames' lengths without FCS.
     pub bytes: u64,
-    /// 14 + inner IP length, of encapsulated packets.
-    pub inner_bytes: u64,
     /// Payload, of packets whose payload length is known.
     pub payload_bytes: u64,
-    /// Packets whose payload length is not known.
-    pub payload_unknown: u64,
     /// Earliest packet, in the run's clock.
     pub first_ns: u64,
     /// Latest packet.
     pub last_ns: u64,
-    /// Latest packet marked CE; 0 for none.
-    pub last_ce_ns: u64,
-    /// By IP ECN bits, packets other than CNP and ACKNOWLEDGE.
-    pub ecn_data: [u64; 4],
-    /// By IP ECN bits, CNP and ACKNOWLEDGE.
-    pub ecn_control: [u64; 4],
-    /// Congestion notification packets.
-    pub cnp_packets: u64,
-    /// Packets by the low five bits of the opcode, where the upper three are `transport`.
-    pub opcodes: [u64; 32],
-    /// Packets with another transport in the opcode, CNPs excepted; they are in the overflow table.
-    pub other_opcode_packets: u64,
-    /// AETHs that acknowledge.
-    pub acks: u64,
-    /// Receiver-not-ready NAKs.
-    pub rnr_naks: u64,
-    /// NAKs by code 0 to 4; all others last.
-    pub naks: [u64; 6],
-    /// Packets whose AETH was cut off, or has the reserved type.
-    pub ack_unknown: u64,
-    /// The sequence of requests.
-    pub psn: PsnTrack,
-    /// The sequence of READ responses and atomic acknowledgements.
-    pub psn_responses: PsnTrack,
-    /// Packets that did not use `src_port`; by port they are in the overflow table.
-    pub other_port_packets: u64,
-    /// Their bytes.
-    pub other_port_bytes: u64,
     /// Payload of the latest SEND or WRITE, FIRST or MIDDLE packet: the path MTU; 0 when unknown.
     pub mtu: u32,
     /// Source queue pair of the datagrams, [`UNKNOWN`] when there were none,
@@ -141,6 +113,38 @@ pub struct FlowStats {
     pub transport: u8,
     /// Always 0.
     pub pad: u8,
+    /// The sequence of requests.
+    pub psn: PsnTrack,
+    /// By IP ECN bits, packets other than CNP and ACKNOWLEDGE.
+    pub ecn_data: [u64; 4],
+    /// By IP ECN bits, CNP and ACKNOWLEDGE.
+    pub ecn_control: [u64; 4],
+    /// Packets that did not use `src_port`; by port they are in the overflow table.
+    pub other_port_packets: u64,
+    /// Their bytes.
+    pub other_port_bytes: u64,
+    /// 14 + inner IP length, of encapsulated packets.
+    pub inner_bytes: u64,
+    /// Latest packet marked CE; 0 for none.
+    pub last_ce_ns: u64,
+    /// AETHs that acknowledge.
+    pub acks: u64,
+    /// Congestion notification packets.
+    pub cnp_packets: u64,
+    /// Packets by the low five bits of the opcode, where the upper three are `transport`.
+    pub opcodes: [u64; 32],
+    /// Packets whose payload length is not known.
+    pub payload_unknown: u64,
+    /// Packets with another transport in the opcode, CNPs excepted; they are in the overflow table.
+    pub other_opcode_packets: u64,
+    /// Receiver-not-ready NAKs.
+    pub rnr_naks: u64,
+    /// NAKs by code 0 to 4; all others last.
+    pub naks: [u64; 6],
+    /// Packets whose AETH was cut off, or has the reserved type.
+    pub ack_unknown: u64,
+    /// The sequence of READ responses and atomic acknowledgements.
+    pub psn_responses: PsnTrack,
 }
 
 impl FlowStats {

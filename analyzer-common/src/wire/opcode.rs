@@ -39,6 +39,12 @@ impl Op {
     pub const STARTS: u32 = 1 << 18;
     /// The last packet of a message, or the only one.
     pub const ENDS: u32 = 1 << 19;
+    /// A request of RC or XRC: acknowledged when it asks for it.
+    pub const RELIABLE: u32 = 1 << 20;
+    /// A request that is always answered: READ, atomics, FLUSH.
+    pub const ANSWERED: u32 = 1 << 21;
+    /// COMPARE SWAP or FETCH ADD.
+    pub const ATOMIC: u32 = 1 << 22;
 
     /// What is known of opcode `code`.
     #[inline(always)]
@@ -107,13 +113,13 @@ const WRITES: [Row; 12] = [
 
 /// What only the reliable services RC and XRC have.
 const RELIABLE_REQUESTS: [Row; 7] = [
-    (0x0C, 16, REQ | ONLY | Op::RETH | Op::READ_REQUEST, 0),
-    (0x13, 28, REQ | ONLY, 0),
-    (0x14, 28, REQ | ONLY, 0),
+    (0x0C, 16, REQ | ONLY | Op::RETH | Op::READ_REQUEST | Op::ANSWERED, 0),
+    (0x13, 28, REQ | ONLY | Op::ATOMIC | Op::ANSWERED, 0),
+    (0x14, 28, REQ | ONLY | Op::ATOMIC | Op::ANSWERED, 0),
     (0x16, 4, REQ | Op::ENDS, 0),
     (0x17, 4, REQ | ONLY, 0),
-    (0x1C, 20, REQ | ONLY | Op::RETH, 4),
-    (0x1D, 16, REQ | ONLY | Op::RETH, 0),
+    (0x1C, 20, REQ | ONLY | Op::RETH | Op::ANSWERED, 4),
+    (0x1D, 16, REQ | ONLY | Op::RETH | Op::ANSWERED, 0),
 ];
 
 /// Responses never carry an XRCETH.
@@ -130,7 +136,8 @@ const fn fill<const N: usize>(mut table: [u32; 256], transport: u8, more: u32, r
     let mut i = 0;
     while i < N {
         let (low, ext, flags, reth) = rows[i];
-        table[(transport | low) as usize] = (ext + more) | flags | ((reth + more) << 24);
+        let reliable = if transport != UC && flags & Op::REQUEST != 0 { Op::RELIABLE } else { 0 };
+        table[(transport | low) as usize] = (ext + more) | flags | reliable | ((reth + more) << 24);
         i += 1;
     }
     table
@@ -324,6 +331,10 @@ mod tests {
             assert_eq!(op.has(Op::FULL_MTU), full, "{code:#04x}");
             let reth = request && matches!(low, 0x06 | 0x0A | 0x0B | 0x0C | 0x1C | 0x1D);
             assert_eq!(op.has(Op::RETH), reth, "{code:#04x}");
+            assert_eq!(op.has(Op::RELIABLE), request && transport != 1, "{code:#04x}");
+            let answered = request && matches!(low, 0x0C | 0x13 | 0x14 | 0x1C | 0x1D);
+            assert_eq!(op.has(Op::ANSWERED), answered, "{code:#04x}");
+            assert_eq!(op.has(Op::ATOMIC), request && matches!(low, 0x13 | 0x14), "{code:#04x}");
             if reth {
                 let before = if transport == 5 { 4 } else { 0 } + if low == 0x1C { 4 } else { 0 };
                 assert_eq!(op.reth_offset(), before, "{code:#04x}");

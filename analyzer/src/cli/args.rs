@@ -30,6 +30,14 @@ pub enum Verb {
     Replay(ReplayArgs),
     /// Build network namespaces, send bundled RoCE traffic through them and show it live
     Demo(DemoArgs),
+    /// Measure what counting costs on this host, without touching any interface
+    Bench(BenchArgs),
+    /// Compare two captures or saved reports: what got better or worse
+    Diff(DiffArgs),
+    /// Say what a finding means, how it is computed and what to do; without ID, list them
+    Explain(ExplainArgs),
+    /// Print a configuration file with every setting, its default and its reason
+    Config,
 }
 
 const LIVE_EXAMPLES: &str = "\
@@ -120,6 +128,9 @@ pub struct ReplayArgs {
     /// Count no frames after
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub to: Option<TimeSpec>,
+    /// How late a packet may come and be out of order, not lost and sent again [default: 5ms]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub reorder_window: Option<Duration>,
     /// Options of the view.
     #[command(flatten)]
     pub view: ViewArgs,
@@ -143,12 +154,67 @@ pub struct ViewArgs {
     /// Links that share a load, to be compared; repeatable
     #[arg(long, value_name = "LINK,LINK", value_parser = parse_group)]
     pub group: Vec<Vec<String>>,
+    /// What hashing over N equal uplinks would make of these flows
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1024))]
+    pub ecmp: Option<u32>,
+    /// The rail that an interface belongs to; repeatable
+    #[arg(long, value_name = "IFACE=NAME", value_parser = parse_rail)]
+    pub rail: Vec<(String, String)>,
     /// Flows at a time, at most
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub max_flows: Option<usize>,
+    /// Configuration file [default: ~/.config/rocescope/config.toml, where it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Retire flows that are idle for longer; their sums stay in the report
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub idle: Option<Duration>,
+}
+
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  rocescope diff before.pcap after.pcap
+  rocescope diff monday.json today.pcap.gz --output json     (monday.json: saved from --output json)";
+
+/// Options of `diff`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = DIFF_EXAMPLES)]
+pub struct DiffArgs {
+    /// Before: a capture, or a report saved with --output json
+    pub a: PathBuf,
+    /// After
+    pub b: PathBuf,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = PageOutput::Text)]
+    pub output: PageOutput,
+    /// Configuration file [default: ~/.config/rocescope/config.toml, where it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// `--output` of commands that print one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PageOutput {
+    /// Tables for people.
+    Text,
+    /// One JSON document.
+    Json,
+}
+
+/// Options of `bench`.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub struct BenchArgs {
+    /// What to print
+    #[arg(long, value_enum, default_value_t = PageOutput::Text)]
+    pub output: PageOutput,
+}
+
+/// Options of `explain`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct ExplainArgs {
+    /// Id of a finding (loss.before_tap), or a family of them (loss)
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
 }
 
 /// `--output`.
@@ -205,6 +271,15 @@ fn parse_group(text: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
+fn parse_rail(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((interface, name)) if !interface.is_empty() && !name.is_empty() => {
+            Ok((interface.into(), name.into()))
+        }
+        _ => Err("write IFACE=NAME, such as eth2=rail0".into()),
+    }
+}
+
 fn parse_tap(text: &str) -> Result<TapFiles, String> {
     let wanted = || "write NAME=FILE, or NAME=FILE,FILE to join files".to_owned();
     let (name, files) = text.split_once('=').ok_or_else(wanted)?;
@@ -251,6 +326,8 @@ mod tests {
             "500ms",
             "--duration",
             "10",
+            "--reorder-window",
+            "100us",
         ])
         .unwrap();
         assert_eq!(args.tap[0], TapFiles { name: "l".into(), files: vec!["b".into(), "c".into()] });
@@ -258,6 +335,7 @@ mod tests {
         assert_eq!(args.from, Some(TimeSpec::Offset(1_000_000_000)));
         assert_eq!(args.view.group, [["a.pcap", "l"]]);
         assert_eq!(args.view.duration, Some(Duration::from_secs(10)));
+        assert_eq!(args.reorder_window, Some(Duration::from_micros(100)));
         assert_eq!(replay(&["-"]).unwrap().view.interval, Duration::from_secs(1));
     }
 
@@ -272,6 +350,9 @@ mod tests {
             &["x", "--interval", "0"],
             &["x", "--group", "one"],
             &["x", "--tap", "l"],
+            &["x", "--ecmp", "1"],
+            &["x", "--rail", "eth0"],
+            &["x", "--rail", "=r"],
             &["x", "--tap", "=f"],
             &["x", "--tap", "l=a,,b"],
             &["x", "--max-flows", "0"],

@@ -1,4 +1,5 @@
-//! Driver statistics (`ethtool -S`) of an interface of the calling thread's namespace.
+//! What `ethtool` shows of an interface: driver statistics (`-S`) and the receive hash (`-n`) of
+//! the calling thread's namespace.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -9,7 +10,14 @@ use super::error::{HostError, Result};
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSTATS: u32 = 0x1d;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
+const ETHTOOL_GRXFH: u32 = 0x29;
 const ETH_SS_STATS: u32 = 1;
+const UDP_V4_FLOW: u32 = 0x02;
+const UDP_V6_FLOW: u32 = 0x06;
+/// Both port fields: the first four bytes of the transport header.
+const RXH_PORTS: u64 = 1 << 6 | 1 << 7;
+/// Far more than `struct ethtool_rxnfc` takes in any kernel.
+const RXNFC_WORDS: usize = 256;
 const NAME_LEN: usize = 32;
 /// More than any driver has (mlx5 with hundreds of queues has some ten thousand).
 const MAX_STATISTICS: u32 = 1 << 20;
@@ -34,14 +42,37 @@ pub fn port_discards(statistics: &[(String, u64)]) -> Option<u64> {
     statistics.iter().find(|(name, _)| name == "rx_discards_phy").map(|(_, value)| *value)
 }
 
-fn read(name: &str) -> io::Result<Vec<(String, u64)>> {
+/// Whether the UDP ports are part of the hash by which the adapter picks a receive queue, for IPv4
+/// or (`v6`) IPv6. `None` when the driver does not say.
+///
+/// # Errors
+/// When there is no such interface or the kernel refuses.
+pub fn udp_ports_hashed(name: &str, v6: bool) -> Result<Option<bool>> {
+    // struct ethtool_rxnfc: command, flow type, 64-bit set of fields, and more that only other
+    // requests use.
+    let mut request = vec![0; RXNFC_WORDS];
+    request[..2].copy_from_slice(&[ETHTOOL_GRXFH, if v6 { UDP_V6_FLOW } else { UDP_V4_FLOW }]);
+    let result = socket().and_then(|socket| call(&socket, name, &mut request));
+    let result = result.map_err(|e| HostError::system(format!("read the receive hash of {name}"), e));
+    match result {
+        Ok(()) => Ok(Some(number([request[2], request[3]]) & RXH_PORTS == RXH_PORTS)),
+        Err(error) if matches!(error.errno(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn socket() -> io::Result<OwnedFd> {
     // SAFETY: takes three numbers.
     let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the system call just returned this descriptor to us alone.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn read(name: &str) -> io::Result<Vec<(String, u64)>> {
+    let socket = socket()?;
     // struct ethtool_sset_info: command, reserved, 64-bit mask of sets, then a count per set.
     let mut info = vec![ETHTOOL_GSSET_INFO, 0, 0, 0, 0];
     info[2..4].copy_from_slice(&words(1 << ETH_SS_STATS));
@@ -132,6 +163,9 @@ mod tests {
         assert!(all.iter().any(|(name, value)| name == "peer_ifindex" && *value > 0), "{all:?}");
         assert!(all.iter().any(|(name, _)| name.starts_with("rx_queue_0")), "{all:?}");
         assert_eq!(read("lo").unwrap(), []);
+        // Neither has queues to choose from, so neither driver says anything of a hash.
+        assert_eq!(udp_ports_hashed("lo", false).unwrap(), None);
+        assert!(udp_ports_hashed("nothere", true).unwrap_err().is_absent());
         assert!(read("nothere").unwrap_err().is_absent());
         assert!(read("a-name-that-is-far-too-long").unwrap_err().is_absent());
     }

@@ -47,8 +47,10 @@ impl fmt::Display for KernelVersion {
     }
 }
 
-/// The oldest kernel the programs are made for.
-pub const OLDEST: KernelVersion = KernelVersion::new(5, 15, 0);
+/// The oldest kernel the programs are made for. On architectures other than x86-64 that is the first
+/// which translates their atomic operations for aarch64.
+pub const OLDEST: KernelVersion =
+    if cfg!(target_arch = "x86_64") { KernelVersion::new(5, 15, 0) } else { KernelVersion::new(5, 18, 0) };
 
 /// A capability of linux/capability.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,11 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
-const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
-const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
 const BPF_MAP_LOOKUP_BATCH: libc::c_long = 24;
-/// Read and write values under their spin lock.
-const BPF_F_LOCK: u64 = 4;
 
 /// The part of `union bpf_attr` that batch commands use.
 #[repr(C)]
@@ -20,17 +16,6 @@ struct BatchAttr {
     count: u32,
     map_fd: u32,
     elem_flags: u64,
-    flags: u64,
-}
-
-/// The part of `union bpf_attr` that commands on one element use.
-#[repr(C)]
-#[derive(Default)]
-struct ElementAttr {
-    map_fd: u32,
-    pad: u32,
-    key: u64,
-    value: u64,
     flags: u64,
 }
 
@@ -47,85 +32,10 @@ fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<()> {
 /// The implementor promises just that.
 pub unsafe trait Plain: Copy + 'static {}
 
-// SAFETY: integers and arrays of them, laid out without gaps (asserted where they are defined).
-unsafe impl Plain for rocescope_common::abi::FlowSlot {}
-// SAFETY: as above.
+// SAFETY: integers, laid out without gaps (asserted where they are defined).
 unsafe impl Plain for rocescope_common::abi::ExtraKey {}
 // SAFETY: as above.
 unsafe impl Plain for rocescope_common::abi::ExtraValue {}
-// SAFETY: an integer.
-unsafe impl Plain for u32 {}
-
-/// Reads up to `count` values of an array map from index `first` on, each under its spin lock,
-/// and appends them to `values`. Gives fewer where the map ends.
-///
-/// # Errors
-/// The kernel's error.
-pub fn array_values<V: Plain>(
-    map: BorrowedFd<'_>,
-    first: u32,
-    count: u32,
-    values: &mut Vec<V>,
-) -> io::Result<()> {
-    values.reserve(count as usize);
-    let mut keys = vec![0u32; count as usize];
-    let before = first.wrapping_sub(1);
-    let mut after = 0u32;
-    let mut attr = BatchAttr {
-        in_batch: if first == 0 { 0 } else { (&raw const before).addr() as u64 },
-        out_batch: (&raw mut after).addr() as u64,
-        keys: keys.as_mut_ptr().addr() as u64,
-        values: values.spare_capacity_mut().as_mut_ptr().addr() as u64,
-        count,
-        map_fd: map.as_raw_fd().cast_unsigned(),
-        elem_flags: BPF_F_LOCK,
-        flags: 0,
-    };
-    match bpf(BPF_MAP_LOOKUP_BATCH, &mut attr) {
-        Ok(()) => {}
-        // The end of the map was reached; `count` says how many there were.
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
-        Err(error) => return Err(error),
-    }
-    let read = (attr.count.min(count)) as usize;
-    // SAFETY: the kernel wrote `read` values behind the old length, within the reserved capacity.
-    unsafe { values.set_len(values.len() + read) };
-    Ok(())
-}
-
-/// One value of an array map, under its spin lock.
-///
-/// # Errors
-/// The kernel's error.
-pub fn array_value<V: Plain>(map: BorrowedFd<'_>, index: u32) -> io::Result<V> {
-    let mut value = std::mem::MaybeUninit::<V>::uninit();
-    let mut attr = ElementAttr {
-        map_fd: map.as_raw_fd().cast_unsigned(),
-        key: (&raw const index).addr() as u64,
-        value: value.as_mut_ptr().addr() as u64,
-        flags: BPF_F_LOCK,
-        ..ElementAttr::default()
-    };
-    bpf(BPF_MAP_LOOKUP_ELEM, &mut attr)?;
-    // SAFETY: the kernel wrote the whole value.
-    Ok(unsafe { value.assume_init() })
-}
-
-/// Writes one value of an array map, under its spin lock.
-///
-/// # Errors
-/// The kernel's error.
-pub fn set_array_value<V: Plain>(map: BorrowedFd<'_>, index: u32, value: &V) -> io::Result<()> {
-    let mut attr = ElementAttr {
-        map_fd: map.as_raw_fd().cast_unsigned(),
-        key: (&raw const index).addr() as u64,
-        value: std::ptr::from_ref(value).addr() as u64,
-        flags: BPF_F_LOCK,
-        ..ElementAttr::default()
-    };
-    bpf(BPF_MAP_UPDATE_ELEM, &mut attr)
-}
-
 /// Every entry of a hash map. Entries that come or go meanwhile may be missing or not.
 ///
 /// # Errors

@@ -7,8 +7,11 @@ use aya::maps::{HashMap, Map, MapData, PerCpuArray, RingBuf, Stack};
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
 use rocescope_common::abi::maps::MAX_LINKS;
-use rocescope_common::abi::{ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, maps};
+use rocescope_common::abi::{BenchStep, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TickClock, maps};
 use rocescope_common::account::FlowKey;
+
+use super::slots::Slots;
+use super::ticks;
 
 /// The object that the build put into this binary.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-ebpf"));
@@ -29,9 +32,30 @@ pub mod names {
     pub const TC_INGRESS: &str = "rocescope_tc_ingress";
     /// TC on egress.
     pub const TC_EGRESS: &str = "rocescope_tc_egress";
+    /// Tells the kernel's tick.
+    pub const TICKS: &str = "rocescope_ticks";
+    /// For `bench`: XDP that does nothing.
+    pub const BENCH_XDP_EMPTY: &str = "rocescope_bench_xdp_empty";
+    /// For `bench`: XDP that moves a number in the packet on.
+    pub const BENCH_XDP_STEP: &str = "rocescope_bench_xdp_step";
+    /// For `bench`: XDP that does so and then counts.
+    pub const BENCH_XDP: &str = "rocescope_bench_xdp";
+    /// For `bench`: XDP for several buffers that does nothing.
+    pub const BENCH_XDP_FRAGS_EMPTY: &str = "rocescope_bench_xdp_frags_empty";
+    /// For `bench`: XDP for several buffers that moves a number in the packet on.
+    pub const BENCH_XDP_FRAGS_STEP: &str = "rocescope_bench_xdp_frags_step";
+    /// For `bench`: XDP for several buffers that does so and then counts.
+    pub const BENCH_XDP_FRAGS: &str = "rocescope_bench_xdp_frags";
+    /// For `bench`: TC that does nothing.
+    pub const BENCH_TC_EMPTY: &str = "rocescope_bench_tc_empty";
+    /// For `bench`: TC that moves a number in the packet on.
+    pub const BENCH_TC_STEP: &str = "rocescope_bench_tc_step";
+    /// For `bench`: TC that does so and then counts.
+    pub const BENCH_TC: &str = "rocescope_bench_tc";
 }
 
 /// What is decided before loading.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts and switches")]
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
     /// Size of the flow table.
@@ -42,6 +66,10 @@ pub struct LoadOptions {
     pub events: bool,
     /// Whether the kernel has `bpf_xdp_get_buff_len`.
     pub xdp_buff_len: bool,
+    /// Whether times are exact (see `bench` for what that costs) or those of the latest timer tick.
+    pub precise_clock: bool,
+    /// Whether the processor may show stores to other CPUs out of order; only tests choose it.
+    pub full_order: bool,
     /// Verbosity of the programs' own log, 0 (off) to 5.
     pub log_level: u8,
     /// Use the build whose clock tests set.
@@ -58,6 +86,8 @@ impl LoadOptions {
             interfaces: interfaces.to_vec(),
             events: true,
             xdp_buff_len: true,
+            precise_clock: false,
+            full_order: !cfg!(target_arch = "x86_64"),
             log_level: 0,
             #[cfg(feature = "test-clock")]
             test_clock: false,
@@ -78,6 +108,10 @@ unsafe impl Pod for Data<FlowKey> {}
 unsafe impl Pod for Data<ExtraKey> {}
 // SAFETY: as above.
 unsafe impl Pod for Data<ExtraValue> {}
+// SAFETY: as above.
+unsafe impl Pod for Data<BenchStep> {}
+// SAFETY: as above.
+unsafe impl Pod for Data<TickClock> {}
 
 /// How interface indices become link indices, see [`Link::index`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +166,7 @@ impl LinkHash {
 /// Loaded programs and their maps. Dropping it detaches and unloads everything.
 pub struct Programs {
     pub(crate) ebpf: Ebpf,
-    pub(crate) slots: MapData,
+    pub(crate) slots: Slots,
     pub(crate) extra: HashMap<MapData, Data<ExtraKey>, Data<ExtraValue>>,
     extra_fd: OwnedFd,
     pub(crate) flows: HashMap<MapData, Data<FlowKey>, u32>,
@@ -157,25 +191,45 @@ impl Programs {
     /// # Errors
     /// When the kernel refuses a map.
     pub fn load(options: &LoadOptions) -> Result<Self> {
-        let hash = LinkHash::find(&options.interfaces)?;
-        let max_flows = options.max_flows.max(1);
-        let mut loader = EbpfLoader::new();
-        loader
-            .override_global("LINK_MULTIPLIER", &hash.multiplier, true)
-            .override_global("LINK_SHIFT", &hash.shift, true)
-            .override_global("WANT_EVENTS", if options.events { &1u8 } else { &0u8 }, true)
-            .override_global("HAVE_XDP_BUFF_LEN", if options.xdp_buff_len { &1u8 } else { &0u8 }, true)
-            .override_global(aya_log::LEVEL, &options.log_level, false)
-            .map_max_entries(maps::FLOWS, max_flows)
-            .map_max_entries(maps::SLOTS, max_flows)
-            .map_max_entries(maps::FREE, max_flows)
-            .map_max_entries(maps::EXTRA, max_flows)
-            .map_max_entries(maps::LINKS, hash.links());
         #[cfg(feature = "test-clock")]
         let object = if options.test_clock { TEST_OBJECT } else { OBJECT };
         #[cfg(not(feature = "test-clock"))]
         let object = OBJECT;
+        Self::load_from(options, object, true)
+    }
+
+    /// The same from another build of the kernel programs, to compare the two.
+    ///
+    /// # Errors
+    /// When this is no such object, or the kernel refuses a map.
+    pub fn load_object(options: &LoadOptions, object: &[u8]) -> Result<Self> {
+        Self::load_from(options, object, false)
+    }
+
+    /// `ours`: the object is of this version, so that it has every switch.
+    fn load_from(options: &LoadOptions, object: &[u8], ours: bool) -> Result<Self> {
+        let hash = LinkHash::find(&options.interfaces)?;
+        let max_flows = options.max_flows.max(1);
+        let hints = hints(max_flows);
+        let hint_shift = 32 - hints.ilog2();
+        let mut loader = EbpfLoader::new();
+        loader
+            .override_global("LINK_MULTIPLIER", &hash.multiplier, true)
+            .override_global("LINK_SHIFT", &hash.shift, true)
+            .override_global("WANT_EVENTS", flag(options.events), true)
+            .override_global("HINT_SHIFT", &hint_shift, ours)
+            .override_global("FULL_ORDER", flag(options.full_order), ours)
+            .override_global("PRECISE_CLOCK", flag(options.precise_clock), ours)
+            .override_global("HAVE_XDP_BUFF_LEN", flag(options.xdp_buff_len), true)
+            .override_global(aya_log::LEVEL, &options.log_level, false)
+            .map_max_entries(maps::FLOWS, max_flows)
+            .map_max_entries(maps::SLOTS, max_flows)
+            .map_max_entries(maps::HINTS, hints)
+            .map_max_entries(maps::FREE, max_flows)
+            .map_max_entries(maps::EXTRA, max_flows)
+            .map_max_entries(maps::LINKS, hash.links());
         let mut ebpf = loader.load(object).map_err(|error| map_refused(&error))?;
+        ticks::set(&mut ebpf)?;
         let mut take =
             |name: &str| ebpf.take_map(name).ok_or_else(|| anyhow!("the kernel programs have no map {name}"));
         let Map::Array(slots) = take(maps::SLOTS)? else { bail!("map {} is no array", maps::SLOTS) };
@@ -183,7 +237,7 @@ impl Programs {
         let Map::HashMap(extra_data) = &extra else { bail!("map {} is no hash", maps::EXTRA) };
         let extra_fd = extra_data.fd().as_fd().try_clone_to_owned()?;
         let mut programs = Self {
-            slots,
+            slots: Slots::map(slots, max_flows).context("the flow table could not be mapped")?,
             extra: extra.try_into()?,
             extra_fd,
             flows: take(maps::FLOWS)?.try_into()?,
@@ -245,7 +299,19 @@ impl Programs {
         let slots = flows * size_of::<FlowSlot>() as u64;
         let hash = flows * (HASH_ENTRY + size_of::<FlowKey>() as u64 + 8);
         let extra = flows * (HASH_ENTRY + 24);
-        slots + hash + extra + flows * 4 + (1 << 20)
+        // Values of arrays take multiples of eight bytes.
+        let hints = u64::from(hints(self.max_flows)) * 8;
+        slots + hash + extra + hints + flows * 4 + (1 << 20)
+    }
+
+    /// Sets what the programs of `bench` do to a packet first.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn set_bench_step(&mut self, step: BenchStep) -> Result<()> {
+        let map = self.ebpf.map_mut(maps::BENCH_STEP).context("this object has no programs for bench")?;
+        let mut steps: aya::maps::Array<&mut MapData, Data<BenchStep>> = map.try_into()?;
+        steps.set(0, Data(step), 0).context("the bench could not be set up")
     }
 
     /// Sets the time of the next frame, in the build for tests.
@@ -260,12 +326,22 @@ impl Programs {
     }
 }
 
+/// A switch as the programs have it.
+const fn flag(on: bool) -> &'static u8 {
+    if on { &1 } else { &0 }
+}
+
+/// How many hints there are for a table of that size: a power of two.
+fn hints(max_flows: u32) -> u32 {
+    max_flows.saturating_mul(maps::HINTS_PER_FLOW).max(2).checked_next_power_of_two().unwrap_or(1 << 31)
+}
+
 fn map_refused(error: &aya::EbpfError) -> anyhow::Error {
     let text = chain(error);
     anyhow!("the kernel refused the maps or programs: {text}; `--max-flows` makes the maps smaller")
 }
 
-fn refused(name: &str, error: ProgramError) -> anyhow::Error {
+pub(super) fn refused(name: &str, error: ProgramError) -> anyhow::Error {
     match error {
         ProgramError::LoadError { io_error, verifier_log } => {
             let log = verifier_log.to_string();

@@ -2,14 +2,17 @@
 //!
 //! `load` brings programs and maps into the kernel, `attach` puts programs on interfaces, `tables`
 //! reads the maps and retires idle flows, `event` reads the ring buffer, and `source` is the thread
-//! that does it all and feeds the views. `bpf` holds the system calls that aya lacks.
+//! that does it all and feeds the views. `bpf` holds the system calls that aya lacks, `slots` the mapped
+//! flow table, and `ticks` sets the clock of the kernel programs.
 
 pub mod attach;
 pub mod bpf;
 pub mod event;
 pub mod load;
+mod slots;
 mod source;
 pub mod tables;
+mod ticks;
 
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -57,6 +60,8 @@ pub struct Config {
     pub events: bool,
     /// Whether the view gets them.
     pub events_to_view: bool,
+    /// Whether times are exact or those of the latest timer tick, which costs less.
+    pub precise_clock: bool,
     /// Verbosity of the programs' own log, 0 (off) to 5.
     pub log_level: u8,
 }

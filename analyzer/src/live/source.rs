@@ -86,6 +86,7 @@ impl Source {
         options.events = config.events;
         options.log_level = config.log_level;
         options.xdp_buff_len = kernel.is_some_and(|version| version >= FRAGS_SINCE);
+        options.precise_clock = config.precise_clock;
         let mut programs = Programs::load(&options)?;
         let mut attached = Vec::new();
         let mut interfaces = Vec::new();
@@ -139,7 +140,7 @@ impl Source {
     }
 
     async fn pump(&mut self, tap: &Tap) -> Result<()> {
-        let ring = self.programs.events.take().ok_or_else(|| anyhow!("the event ring is taken"))?;
+        let ring = self.programs.take_events().ok_or_else(|| anyhow!("the event ring is taken"))?;
         // SAFETY: the ring buffer owns its descriptor, gives it to nobody, and is dropped after it
         // was deregistered.
         let mut ring = unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }
@@ -299,6 +300,7 @@ impl Source {
                 direction: Some(direction),
                 skipped: counters.skipped,
                 flow_table_full: counters.flow_table_full,
+                contended: counters.contended,
                 extra_full: 0,
                 retired: Retired::default(),
             };
@@ -346,6 +348,7 @@ impl Source {
             events_dropped: Some(events_dropped),
             capture_drops: None,
             interface_drops: self.interface_drops(),
+            figures: crate::figures::Figures::default(),
         })
     }
 

@@ -1,16 +1,15 @@
 //! The kernel's tables as user space reads them, and the retirement of idle flows.
 //!
 //! User space never writes a value that programs count in. A flow retires in this order: its key
-//! leaves the hash, so that no program finds the slot any more; a grace period passes, after which
+//! leaves the hash and its slot is marked, so that no program finds the slot any more, neither by the
+//! hash nor by a hint; a grace period passes, after which
 //! no program holds it either; only then its last figures are read, folded into the sums of its
 //! link, and the slot is cleared and free again. Not one packet is lost or counted twice.
-
-use std::os::fd::{AsFd as _, BorrowedFd};
 
 use anyhow::{Context as _, Result};
 use hashbrown::HashMap;
 use rocescope_common::abi::maps::ExtraKind;
-use rocescope_common::abi::{Counter, ExtraKey, ExtraValue, FlowSlot, LinkCounters, SpinLock};
+use rocescope_common::abi::{Counter, ExtraKey, ExtraValue, LinkCounters};
 use rocescope_common::account::{FlowKey, FlowStats};
 
 use super::bpf;
@@ -18,18 +17,20 @@ use super::load::{Data, Programs};
 use crate::retire::RetiredTuples;
 use crate::sample::{Extra, FlowSample, LinkSample, Retired};
 
-/// Slots read with one system call.
-const CHUNK: u32 = 512;
+/// So many slots that were never in use, one after the other, are the end of those that were:
+/// programs on several processors may be entering flows out of order, but not so many.
+const UNUSED: u32 = 512;
 
 /// What has been read and folded so far.
 #[derive(Debug, Default)]
 pub struct Tables {
     /// One above the highest slot that was ever seen in use.
     high: u32,
+    /// Flows at the last reading.
+    flows: usize,
     /// What retired flows counted, by kernel link index.
     retired: HashMap<u16, Retired>,
     tuples: RetiredTuples,
-    buffer: Vec<FlowSlot>,
 }
 
 /// The kernel's figures at one moment, times still in the kernel's clock.
@@ -47,28 +48,25 @@ impl Tables {
     /// # Errors
     /// When a map cannot be read.
     pub fn read(&mut self, programs: &Programs) -> Result<Reading> {
-        let slots = programs.slots.fd().as_fd();
-        let mut reading = Reading::default();
-        let mut first = 0;
-        // Slots are handed out from 0 upwards, so a whole chunk that was never in use is the end.
-        while first < programs.max_flows {
-            let count = CHUNK.min(programs.max_flows - first);
-            self.buffer.clear();
-            bpf::array_values(slots, first, count, &mut self.buffer)
-                .context("the flow table could not be read")?;
-            let mut used = false;
-            for (slot, value) in (first..).zip(&self.buffer) {
-                if value.stats.packets > 0 {
-                    used = true;
-                    self.high = self.high.max(slot + 1);
-                    reading.flows.push(FlowSample { slot, key: value.key, stats: value.stats });
+        let mut reading = Reading { flows: Vec::with_capacity(self.flows), ..Reading::default() };
+        large_pages(&mut reading.flows);
+        // Slots are handed out from 0 upwards.
+        let mut unused = 0;
+        for slot in 0..programs.max_flows {
+            if let Some((key, stats)) =
+                programs.slots.read(slot).context("the flow table could not be read")?
+            {
+                unused = 0;
+                self.high = self.high.max(slot + 1);
+                reading.flows.push(FlowSample { slot, key, stats });
+            } else {
+                unused += 1;
+                if unused >= UNUSED && slot >= self.high {
+                    break;
                 }
             }
-            first += count;
-            if !used && first >= self.high {
-                break;
-            }
         }
+        self.flows = reading.flows.len();
         if reading.flows.iter().any(|flow| needs_extra(&flow.stats)) {
             reading.extra = extra(programs)?;
         }
@@ -93,8 +91,9 @@ impl Tables {
         if idle.is_empty() {
             return Ok(0);
         }
-        for (_, key) in &idle {
+        for (slot, key) in &idle {
             programs.flows.remove(&Data(*key)).context("an idle flow could not be retired")?;
+            programs.slots.retire(*slot).context("an idle flow could not be retired")?;
         }
         bpf::quiesce();
         let extra = extra(programs)?;
@@ -105,11 +104,14 @@ impl Tables {
     }
 
     fn fold(&mut self, programs: &mut Programs, slot: u32, extra: Option<&Extra>) -> Result<()> {
-        let map = programs.slots.fd().as_fd();
-        let last: FlowSlot = bpf::array_value(map, slot).context("a retired flow could not be read")?;
-        let sum = self.retired.entry(last.key.link).or_default();
-        self.tuples.fold(sum, &last.key, &last.stats, extra);
-        clear(map, slot)?;
+        let (key, stats) = programs
+            .slots
+            .read_retired(slot)
+            .context("a retired flow could not be read")?
+            .context("a flow that retires is gone")?;
+        let sum = self.retired.entry(key.link).or_default();
+        self.tuples.fold(sum, &key, &stats, extra);
+        programs.slots.clear(slot).context("a retired flow's slot could not be cleared")?;
         for key in extra.into_iter().flat_map(|extra| extra_keys(slot, extra)) {
             programs.extra.remove(&Data(key)).context("a retired flow could not be removed")?;
         }
@@ -139,14 +141,23 @@ impl Tables {
     }
 }
 
-fn needs_extra(stats: &FlowStats) -> bool {
-    stats.other_port_packets > 0 || stats.other_opcode_packets > 0
+/// Asks for large pages behind a list that is about to be filled: entering every small page of a
+/// fresh list one by one costs as much as filling it.
+fn large_pages(list: &mut Vec<FlowSample>) {
+    const LARGE: usize = 2 << 20;
+    let room = list.spare_capacity_mut();
+    let first = room.as_mut_ptr().cast::<u8>();
+    let skip = first.align_offset(LARGE);
+    let len = size_of_val(room).saturating_sub(skip) / LARGE * LARGE;
+    if len > 0 {
+        // SAFETY: the range lies within the list's own memory, and advice changes no byte of it. A
+        // kernel that does not take it leaves everything as it was.
+        let _ = unsafe { libc::madvise(first.wrapping_add(skip).cast(), len, libc::MADV_HUGEPAGE) };
+    }
 }
 
-fn clear(map: BorrowedFd<'_>, slot: u32) -> Result<()> {
-    let empty =
-        FlowSlot { lock: SpinLock::default(), pad: 0, key: FlowKey::default(), stats: FlowStats::EMPTY };
-    bpf::set_array_value(map, slot, &empty).context("a retired flow's slot could not be cleared")
+fn needs_extra(stats: &FlowStats) -> bool {
+    stats.other_port_packets > 0 || stats.other_opcode_packets > 0
 }
 
 fn extra_keys(slot: u32, extra: &Extra) -> impl Iterator<Item = ExtraKey> {
@@ -189,6 +200,8 @@ pub fn link_counters(programs: &Programs, link: u32) -> Result<LinkCounters> {
         }
         sum.flow_table_full.packets += cpu.flow_table_full.packets;
         sum.flow_table_full.bytes += cpu.flow_table_full.bytes;
+        sum.contended.packets += cpu.contended.packets;
+        sum.contended.bytes += cpu.contended.bytes;
         sum.extra_full += cpu.extra_full;
         sum.events_dropped += cpu.events_dropped;
     }
@@ -199,6 +212,7 @@ pub fn link_counters(programs: &Programs, link: u32) -> Result<LinkCounters> {
 pub fn fill_link(link: &mut LinkSample, counters: &LinkCounters, retired: Retired) {
     link.skipped = counters.skipped;
     link.flow_table_full = counters.flow_table_full;
+    link.contended = counters.contended;
     link.extra_full = counters.extra_full;
     link.retired = retired;
 }

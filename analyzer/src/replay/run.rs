@@ -280,7 +280,9 @@ impl Run {
         if let (Some(idle), Some(due)) = (self.idle_ns, self.clock.retire_ns)
             && ts_ns >= due
         {
-            self.counts.table.retire_idle(ts_ns, idle);
+            for slot in self.counts.table.retire_idle(ts_ns, idle) {
+                self.counts.figures.retired(slot);
+            }
             // Often enough that no flow stays for much longer than it may.
             self.clock.retire_ns = Some(ts_ns.saturating_add((idle / 8).max(1_000_000)));
         }
@@ -363,6 +365,7 @@ impl Run {
             events_dropped: None,
             capture_drops: drops.reduce(|sum, n| sum + n),
             interface_drops: None,
+            figures: self.counts.figures.figures(),
         }
     }
 }

@@ -278,6 +278,7 @@ impl World {
                 direction: *direction,
                 skipped,
                 flow_table_full: Counter { packets: full, bytes: full * 4178 },
+                contended: Counter::default(),
                 extra_full: 0,
                 retired: Retired::default(),
             }
@@ -298,6 +299,7 @@ impl World {
             events_dropped: (self.kind == SourceKind::Live).then_some(0),
             capture_drops: self.capture_drops,
             interface_drops: None,
+            figures: rocescope::figures::Figures::default(),
         }
     }
 

@@ -226,6 +226,7 @@ impl Machine {
             direction: None,
             skipped: [Counter::default(); Reason::COUNT],
             flow_table_full: Counter::default(),
+            contended: Counter::default(),
             extra_full: 0,
             retired: Retired::default(),
         };
@@ -249,6 +250,7 @@ impl Machine {
             events_dropped: Some(counters.events_dropped),
             capture_drops: None,
             interface_drops: None,
+            figures: rocescope::figures::Figures::default(),
         })
     }
 }

@@ -5,13 +5,18 @@
 //! same from replay, and [`diff`] finds every difference between the two reports. [`wire`] is a pair of
 //! real interfaces with the live source on one of them.
 
+pub mod cpus;
 pub mod diff;
 pub mod frames;
 pub mod machine;
 pub mod memory;
 pub mod replayed;
+pub mod slots;
 pub mod test_run;
 pub mod wire;
+
+use std::io;
+use std::os::fd::{FromRawFd as _, OwnedFd};
 
 /// Whether this process may load programs. Without that a test has nothing to do: it says so in a
 /// line, or fails where every test is expected to run (`CI=true`).
@@ -21,13 +26,31 @@ pub mod wire;
 #[must_use]
 pub fn available() -> bool {
     // SAFETY: the call has no arguments and cannot fail.
-    if unsafe { libc::geteuid() } == 0 {
+    let why = if unsafe { libc::geteuid() } != 0 {
+        "this is not root".to_owned()
+    } else if let Err(error) = make_a_map() {
+        format!("this kernel lets nobody use eBPF here ({error})")
+    } else {
         return true;
-    }
+    };
     assert!(
         std::env::var_os("CI").is_none_or(|value| value != "true"),
-        "tests of the kernel programs need root, and CI=true expects every test to run"
+        "{why}, but CI=true expects the tests of the kernel programs to run"
     );
-    println!("SKIP tests of the kernel programs need root");
+    println!("SKIP tests of the kernel programs: {why}");
     false
+}
+
+/// The least there is to do with eBPF: an array of one number, gone at once.
+fn make_a_map() -> io::Result<()> {
+    const BPF_MAP_CREATE: libc::c_long = 0;
+    const BPF_MAP_TYPE_ARRAY: u32 = 2;
+    // Type, sizes of key and value, entries, flags.
+    let attr = [BPF_MAP_TYPE_ARRAY, 4, 4, 1, 0];
+    // SAFETY: the numbers are a prefix of the kernel's `union bpf_attr` for this command.
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_MAP_CREATE, attr.as_ptr(), size_of_val(&attr)) };
+    let Ok(fd @ 0..) = i32::try_from(fd) else { return Err(io::Error::last_os_error()) };
+    // SAFETY: the descriptor is new and belongs to nobody else.
+    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    Ok(())
 }

@@ -92,6 +92,7 @@ These sums always hold:
 
 - `totals.packets` = `totals.roce_packets` + all of `totals.skipped`
 - `totals.roce_packets` = all `flows[].packets` + `totals.retired.packets` + `totals.lost.flow_table_full`
+  + `totals.lost.contended`
 
 ## Run, links and findings
 

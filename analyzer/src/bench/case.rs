@@ -1,0 +1,188 @@
+//! What is measured: programs and cases.
+
+use rocescope_common::abi::BenchStep;
+
+use super::frames as f;
+use crate::live::load::names;
+
+/// A kind of program, with those that its cost is held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// XDP, frames in one buffer.
+    Xdp,
+    /// XDP, also frames in several buffers.
+    XdpFrags,
+    /// TC.
+    Tc,
+}
+
+impl Hook {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Xdp, Self::XdpFrags, Self::Tc];
+
+    /// Name in tables and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Xdp => "xdp",
+            Self::XdpFrags => "xdp_frags",
+            Self::Tc => "tc",
+        }
+    }
+
+    /// Whether it is XDP.
+    #[must_use]
+    pub const fn is_xdp(self) -> bool {
+        !matches!(self, Self::Tc)
+    }
+
+    /// The program measured, and the one whose cost is taken off.
+    pub(super) const fn programs(self, stepping: bool) -> (&'static str, &'static str) {
+        match (self, stepping) {
+            (Self::Xdp, false) => (names::XDP, names::BENCH_XDP_EMPTY),
+            (Self::XdpFrags, false) => (names::XDP_FRAGS, names::BENCH_XDP_FRAGS_EMPTY),
+            (Self::Tc, false) => (names::TC_INGRESS, names::BENCH_TC_EMPTY),
+            (Self::Xdp, true) => (names::BENCH_XDP, names::BENCH_XDP_STEP),
+            (Self::XdpFrags, true) => (names::BENCH_XDP_FRAGS, names::BENCH_XDP_FRAGS_STEP),
+            (Self::Tc, true) => (names::BENCH_TC, names::BENCH_TC_STEP),
+        }
+    }
+}
+
+/// What a case does to the tables and the ring buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// One flow, or none, known from the warm-up on.
+    Known,
+    /// Every packet sends an event; the ring buffer is emptied between measurements.
+    Events,
+    /// Needs a table that holds exactly [`FLOWS`] flows, and fills it.
+    Fill,
+    /// The same table, now full of flows of which each packet is one in turn.
+    Full,
+}
+
+/// Flows in the cases that need many.
+pub(super) const FLOWS: u32 = crate::live::DEFAULT_MAX_FLOWS;
+
+/// One case.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    /// Name in JSON.
+    pub(super) id: &'static str,
+    /// Name in the table.
+    pub(super) name: &'static str,
+    pub(super) frame: Vec<u8>,
+    /// What changes from packet to packet.
+    pub(super) step: Option<BenchStep>,
+    pub(super) kind: Kind,
+    /// Whether it is measured with every kind of program, or with XDP and TC.
+    pub(super) every_hook: bool,
+    /// Whether the exact clock is switched on.
+    pub(super) precise: bool,
+}
+
+const PSN: u32 = 0x00FF_FFFF;
+
+/// The PSN goes up by 1 with each packet.
+const fn in_order(bth: u32) -> BenchStep {
+    BenchStep { offset: bth + 8, mask: PSN }
+}
+
+/// The queue pair goes up by 1 with each packet, in a circle of [`FLOWS`].
+const fn next_flow(bth: u32) -> BenchStep {
+    BenchStep { offset: bth + 4, mask: FLOWS - 1 }
+}
+
+/// All cases in the order of the table. Those that fill the flow table come last.
+pub(super) fn all() -> Vec<Case> {
+    let case = |id, name, frame, step| Case {
+        id,
+        name,
+        frame,
+        step,
+        kind: Kind::Known,
+        every_hook: false,
+        precise: false,
+    };
+    vec![
+        Case {
+            every_hook: true,
+            ..case(
+                "ipv4_in_order",
+                "RoCEv2/IPv4 WRITE, PSNs in order",
+                f::write(0x10),
+                Some(in_order(f::IPV4_BTH)),
+            )
+        },
+        Case {
+            every_hook: true,
+            ..case("ipv4_repeat", "RoCEv2/IPv4 WRITE, the same PSN again", f::write(0x10), None)
+        },
+        case("ipv6_in_order", "RoCEv2/IPv6 WRITE, in order", f::write_v6(), Some(in_order(f::IPV6_BTH))),
+        case(
+            "vlan_in_order",
+            "VLAN, RoCEv2/IPv4 WRITE, in order",
+            f::write_vlan(),
+            Some(in_order(f::VLAN_BTH)),
+        ),
+        case(
+            "vxlan_in_order",
+            "VXLAN, RoCEv2/IPv4 WRITE, in order",
+            f::write_vxlan(),
+            Some(in_order(f::VXLAN_BTH)),
+        ),
+        case(
+            "erspan2_in_order",
+            "ERSPAN II, RoCEv2/IPv4 WRITE, in order",
+            f::write_erspan(),
+            Some(in_order(f::ERSPAN_BTH)),
+        ),
+        Case {
+            precise: true,
+            ..case(
+                "precise_in_order",
+                "IPv4 WRITE in order, exact clock",
+                f::write(0x18),
+                Some(in_order(f::IPV4_BTH)),
+            )
+        },
+        case("ack", "RoCEv2/IPv4 ACK", f::ack(), None),
+        Case { kind: Kind::Events, ..case("cnp", "RoCEv2/IPv4 CNP, with its event", f::cnp(), None) },
+        Case { kind: Kind::Events, ..case("nak", "RoCEv2/IPv4 NAK, with its event", f::nak(), None) },
+        case("tcp", "TCP", f::tcp(), None),
+        case("tcp_ipv6", "TCP over IPv6", f::tcp_v6(), None),
+        case("tcp_vlan", "TCP with a VLAN tag in the frame", f::tcp_vlan(), None),
+        case("udp", "other UDP", f::udp(), None),
+        case("arp", "ARP", f::arp(), None),
+        Case {
+            kind: Kind::Fill,
+            ..case(
+                "new_flow",
+                "a new flow each packet, with its event",
+                f::write(0x20_0000),
+                Some(next_flow(f::IPV4_BTH)),
+            )
+        },
+        Case {
+            kind: Kind::Full,
+            ..case(
+                "known_of_65536",
+                "65,536 known flows in turn",
+                f::write(0x20_0000),
+                Some(next_flow(f::IPV4_BTH)),
+            )
+        },
+        Case {
+            kind: Kind::Full,
+            ..case(
+                "table_full",
+                "new flows, flow table full",
+                f::write(0x30_0000),
+                Some(next_flow(f::IPV4_BTH)),
+            )
+        },
+    ]
+}
+
+const _: () = assert!(FLOWS.is_power_of_two());

@@ -1,0 +1,280 @@
+//! The measurement: programs run on frames in memory, by turns, round after round.
+//!
+//! Every figure is a program's cost less that of an empty program, both taken in the same round, so
+//! that a machine that grows slower or faster meanwhile does the same to both. The median over the
+//! rounds stands for the whole; the quartiles say how far to trust it.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use aya::maps::{MapData, RingBuf};
+use aya::programs::{TestRun as _, TestRunOptions};
+
+use super::case::{Case, FLOWS, Hook, Kind, all};
+use crate::drive::Interrupt;
+use crate::live::{LoadOptions, Programs, Tables};
+
+/// Test runs happen on the loopback interface, which no program is attached to.
+const LOOPBACK: u32 = 1;
+/// Packets per measurement.
+const PACKETS: u32 = 50_000;
+/// Events that surely fit into the ring buffer at once.
+const EVENTS: u32 = 2_048;
+/// Measurements of one case per round where the ring buffer is emptied between them.
+const EVENT_RUNS: u32 = 8;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Rounds over all cases.
+    pub rounds: u32,
+    /// In how many of them flow tables are filled, which takes longer.
+    pub fills: u32,
+    /// Which rows are wanted, by kind of program and the case's name in JSON.
+    pub wanted: fn(Hook, &str) -> bool,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { rounds: 21, fills: 5, wanted: |_, _| true }
+    }
+}
+
+/// A row of the result.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Kind of program.
+    pub hook: Hook,
+    /// Name of the case in JSON.
+    pub id: &'static str,
+    /// Name of the case in the table.
+    pub name: &'static str,
+    /// Nanoseconds per packet, by round.
+    pub ns: Vec<f64>,
+    /// Those of the empty program, by round.
+    pub empty_ns: Vec<f64>,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Rounds that were completed.
+    pub rounds: u32,
+    /// One row per program and case.
+    pub rows: Vec<Row>,
+    /// How long user space takes to read a table of [`FLOWS`] flows, per reading.
+    pub reads: Vec<Duration>,
+    /// Kernel memory of the maps, in bytes.
+    pub map_bytes: u64,
+}
+
+/// Programs with an own set of maps.
+struct Set {
+    programs: Programs,
+    ring: RingBuf<MapData>,
+}
+
+impl Set {
+    fn load(object: Option<&[u8]>, precise_clock: bool) -> Result<Self> {
+        let options = LoadOptions { max_flows: FLOWS, precise_clock, ..LoadOptions::new(&[LOOPBACK]) };
+        let mut programs = match object {
+            Some(object) => Programs::load_object(&options, object)?,
+            None => Programs::load(&options)?,
+        };
+        let ring = programs.take_events().ok_or_else(|| anyhow!("the ring buffer of events is taken"))?;
+        Ok(Self { programs, ring })
+    }
+
+    /// Nanoseconds of this thread per packet.
+    fn run(&mut self, hook: Hook, program: &str, frame: &[u8], packets: u32) -> Result<f64> {
+        let mut options = TestRunOptions::new();
+        options.data_in = Some(frame);
+        options.repeat = packets;
+        let start;
+        let result = if hook.is_xdp() {
+            let program = self.programs.xdp(program)?;
+            start = thread_ns();
+            program.test_run(options)
+        } else {
+            let program = self.programs.tc(program)?;
+            start = thread_ns();
+            program.test_run(options)
+        };
+        let took = thread_ns().saturating_sub(start);
+        result.with_context(|| format!("the kernel could not run {program} on a frame in memory"))?;
+        Ok(took as f64 / f64::from(packets))
+    }
+
+    fn drain(&mut self) {
+        while self.ring.next().is_some() {}
+    }
+
+    /// One measurement of a case: the program's cost less the empty one's, and that.
+    fn measure(&mut self, hook: Hook, case: &Case) -> Result<(f64, f64)> {
+        let (program, empty) = hook.programs(case.step.is_some());
+        if let Some(step) = case.step {
+            self.programs.set_bench_step(step)?;
+        }
+        let base = self.run(hook, empty, &case.frame, PACKETS)?;
+        let cost = match case.kind {
+            Kind::Known => {
+                // The flow exists and is in the caches before it counts.
+                self.run(hook, program, &case.frame, 1_000)?;
+                self.run(hook, program, &case.frame, PACKETS)?
+            }
+            Kind::Full => self.run(hook, program, &case.frame, FLOWS)?,
+            Kind::Events => {
+                let mut sum = 0.0;
+                for _ in 0..EVENT_RUNS {
+                    self.drain();
+                    sum += self.run(hook, program, &case.frame, EVENTS)?;
+                }
+                self.drain();
+                sum / f64::from(EVENT_RUNS)
+            }
+            Kind::Fill => self.fill(hook, program, case)?,
+        };
+        Ok((cost - base, base))
+    }
+
+    /// Fills the flow table, emptying the ring buffer on the way.
+    fn fill(&mut self, hook: Hook, program: &str, case: &Case) -> Result<f64> {
+        let bth = case.step.map_or(0, |step| step.offset as usize);
+        let mut frame = case.frame.clone();
+        let mut sum = 0.0;
+        let packets = u16::try_from(EVENTS).unwrap_or(u16::MAX);
+        let mut first = 0u16;
+        for _ in 0..FLOWS / EVENTS {
+            // A test run starts with the frame as given, so each part starts where the last ended.
+            if let Some(low) = frame.get_mut(bth + 2..bth + 4) {
+                low.copy_from_slice(&first.to_be_bytes());
+            }
+            first = first.wrapping_add(packets);
+            sum += self.run(hook, program, &frame, EVENTS)?;
+            self.drain();
+        }
+        Ok(sum * f64::from(EVENTS) / f64::from(FLOWS))
+    }
+}
+
+/// Measures until done or interrupted; rounds that were not completed do not count. `object` is
+/// another build of the kernel programs than this binary's.
+///
+/// # Errors
+/// When the kernel refuses the programs or to run them.
+pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> Result<Measured> {
+    let cases = all();
+    let mut measured = Measured::default();
+    let wanted = |hook, case: &Case| (effort.wanted)(hook, case.id) && measured_with(hook, case);
+    for hook in Hook::ALL {
+        for case in cases.iter().filter(|case| wanted(hook, case)) {
+            let row = Row { hook, id: case.id, name: case.name, ns: Vec::new(), empty_ns: Vec::new() };
+            measured.rows.push(row);
+        }
+    }
+    let mut usual = Set::load(object, false)?;
+    let mut precise = Set::load(object, true)?;
+    measured.map_bytes = usual.programs.map_bytes();
+    for round in 0..effort.rounds {
+        let fills = round < effort.fills;
+        let mut figures = Vec::new();
+        let mut reads = Vec::new();
+        for hook in Hook::ALL {
+            let mut filled = None;
+            for case in cases.iter().filter(|case| wanted(hook, case)) {
+                if interrupt.is_set() {
+                    return Ok(measured);
+                }
+                let many = matches!(case.kind, Kind::Fill | Kind::Full);
+                let set = match (many, fills) {
+                    (false, _) if case.precise => &mut precise,
+                    (false, _) => &mut usual,
+                    (true, true) => match &mut filled {
+                        Some(set) => set,
+                        none => none.insert(Set::load(object, false)?),
+                    },
+                    (true, false) => {
+                        figures.push(None);
+                        continue;
+                    }
+                };
+                match set.measure(hook, case) {
+                    Ok(figure) => figures.push(Some(figure)),
+                    // A signal breaks off the test run as well.
+                    Err(_) if interrupt.is_set() => return Ok(measured),
+                    Err(error) => return Err(error),
+                }
+            }
+            if let Some(set) = &filled {
+                reads.push(read(set)?);
+            }
+        }
+        for (row, figure) in measured.rows.iter_mut().zip(figures) {
+            if let Some((ns, empty)) = figure {
+                row.ns.push(ns);
+                row.empty_ns.push(empty);
+            }
+        }
+        measured.reads.extend(reads);
+        measured.rounds += 1;
+    }
+    Ok(measured)
+}
+
+fn measured_with(hook: Hook, case: &Case) -> bool {
+    match hook {
+        Hook::Xdp => true,
+        Hook::XdpFrags => case.every_hook,
+        Hook::Tc => !matches!(case.kind, Kind::Fill | Kind::Full),
+    }
+}
+
+/// How long it takes to read the filled table, as a running view reads it.
+fn read(set: &Set) -> Result<Duration> {
+    let mut tables = Tables::default();
+    // The first reading grows buffers.
+    tables.read(&set.programs)?;
+    let start = thread_ns();
+    let reading = tables.read(&set.programs)?;
+    let took = Duration::from_nanos(thread_ns().saturating_sub(start));
+    if reading.flows.len() != FLOWS as usize {
+        return Err(anyhow!("the flow table has {} flows, not {FLOWS}", reading.flows.len()));
+    }
+    Ok(took)
+}
+
+/// Processor time of this thread in nanoseconds: what other processes take is not in it.
+fn thread_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is valid for the call, which fills it.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// The value that `part` (0 to 1) of the values lie below; `None` without values.
+#[must_use]
+pub fn quantile(values: &[f64], part: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().checked_sub(1)?;
+    let at = part.clamp(0.0, 1.0) * last as f64;
+    let (low, high) = (at.floor(), at.ceil());
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the list")]
+    let (from, to) = (*sorted.get(low as usize)?, *sorted.get(high as usize)?);
+    Some(from + (to - from) * (at - low))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quantile;
+
+    #[test]
+    fn quantiles_lie_between_the_values() {
+        assert_eq!(quantile(&[], 0.5), None);
+        assert_eq!(quantile(&[7.0], 0.5), Some(7.0));
+        assert_eq!(quantile(&[3.0, 1.0, 2.0], 0.5), Some(2.0));
+        assert_eq!(quantile(&[4.0, 1.0, 2.0, 3.0], 0.5), Some(2.5));
+        assert_eq!(quantile(&[4.0, 1.0, 2.0, 3.0], 1.0), Some(4.0));
+        assert_eq!(quantile(&[5.0, 1.0, 2.0, 3.0, 4.0], 0.25), Some(2.0));
+    }
+}

@@ -1,0 +1,45 @@
+//! What counting costs on this host: the kernel programs, measured without any interface.
+//!
+//! `BPF_PROG_TEST_RUN` runs a program on a frame in memory. Nothing is attached, sent or received.
+
+pub mod case;
+mod frames;
+pub mod measure;
+pub mod receive;
+pub mod show;
+
+use std::io::Write as _;
+
+use anyhow::{Context as _, Result};
+
+use crate::drive::{self, Interrupt};
+use crate::host::kernel::{KernelFacts, Needs, preflight, raise_memlock};
+use measure::{Effort, measure};
+
+/// Measures and prints the result, as JSON or as a table.
+///
+/// # Errors
+/// When this host or these privileges do not allow it.
+pub fn run(json: bool) -> Result<()> {
+    let interrupt = Interrupt::catch()?;
+    let facts = KernelFacts::read(std::path::Path::new("/"));
+    preflight(&facts, Needs { promiscuous: false, netns: false })?;
+    // Only counts for kernels that charge maps to this limit; loading tells if it matters.
+    let _ = raise_memlock();
+    let effort = Effort::default();
+    let measured = measure(effort, None, &interrupt)?;
+    if measured.rounds < effort.rounds {
+        drive::say(&format!("interrupted after {} of {} rounds", measured.rounds, effort.rounds));
+    }
+    if measured.rounds == 0 {
+        return Ok(());
+    }
+    let document = show::Document::new(&measured, &facts, receive::interfaces());
+    let mut out = std::io::stdout().lock();
+    let written = if json { document.json(&mut out) } else { document.text(&mut out) };
+    match written.and_then(|()| out.flush()) {
+        // A reader that went away has seen enough.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("the result could not be written"),
+    }
+}

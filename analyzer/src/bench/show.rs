@@ -1,0 +1,240 @@
+//! The result as a table and as JSON (`rocescope.bench/1`).
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::measure::{Measured, quantile};
+use super::receive::{Receiver, advice};
+use crate::host::kernel::KernelFacts;
+use crate::report::text::layout::wrap;
+
+/// Path MTUs that rates are given for.
+const MTUS: [u32; 3] = [1024, 2048, 4096];
+/// What a full packet has on the wire beside its payload: Ethernet, IPv4, UDP, BTH, ICRC, and the
+/// FCS, preamble and gap that take their time on the line too.
+const AROUND: u32 = 14 + 20 + 8 + 12 + 4 + 4 + 20;
+
+/// The result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Document {
+    /// `rocescope.bench/1`.
+    pub schema: &'static str,
+    /// Version of rocescope.
+    pub version: &'static str,
+    /// `uname -r`.
+    pub kernel: Option<String>,
+    /// Model of the first processor.
+    pub cpu: Option<String>,
+    /// Rounds measured.
+    pub rounds: u32,
+    /// One per program and case.
+    pub results: Vec<Result>,
+    /// Reading the table from user space.
+    pub table_read: TableRead,
+    /// How received packets are spread over cores.
+    pub receive: Vec<Receiver>,
+    /// What that means.
+    pub advice: Vec<String>,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize)]
+pub struct Result {
+    /// `xdp`, `xdp_frags`, `tc`.
+    pub program: &'static str,
+    /// Name of the case.
+    pub case: &'static str,
+    /// The case in words.
+    pub name: &'static str,
+    /// Median cost of counting a packet: the program less an empty one of the same kind, in ns.
+    pub ns: Option<f64>,
+    /// The quartile below.
+    pub ns_low: Option<f64>,
+    /// The quartile above.
+    pub ns_high: Option<f64>,
+    /// The empty program, in ns: the harness, the call and, in cases whose packets differ, the
+    /// change to the packet.
+    pub empty_ns: Option<f64>,
+    /// Million packets a second that one core counts if it does nothing else.
+    pub mpps: Option<f64>,
+    /// Gb/s on the line that these packets are at full size, by path MTU.
+    pub gbps: Rates,
+}
+
+/// Gb/s by path MTU.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Rates {
+    /// 1024 bytes.
+    pub mtu_1024: Option<f64>,
+    /// 2048 bytes.
+    pub mtu_2048: Option<f64>,
+    /// 4096 bytes.
+    pub mtu_4096: Option<f64>,
+}
+
+/// Reading the flow table from user space.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct TableRead {
+    /// Flows in it.
+    pub flows: u32,
+    /// Median processor time of one reading, in ms.
+    pub ms: Option<f64>,
+    /// Kernel memory of the maps at this size, in bytes.
+    pub map_bytes: u64,
+}
+
+/// Columns of the table.
+const WIDTH: usize = 100;
+
+/// Costs below this are noise: the rates they would mean are not given.
+const LEAST_NS: f64 = 0.5;
+
+impl Document {
+    /// Puts together what was measured.
+    #[must_use]
+    pub fn new(measured: &Measured, facts: &KernelFacts, receive: Vec<Receiver>) -> Self {
+        let results = measured.rows.iter().filter(|row| !row.ns.is_empty()).map(|row| {
+            let ns = quantile(&row.ns, 0.5);
+            let mpps = ns.filter(|ns| *ns >= LEAST_NS).map(|ns| 1e3 / ns);
+            let [mtu_1024, mtu_2048, mtu_4096] = MTUS.map(|mtu| mpps.map(|mpps| rate(mpps, mtu)));
+            Result {
+                program: row.hook.name(),
+                case: row.id,
+                name: row.name,
+                ns,
+                ns_low: quantile(&row.ns, 0.25),
+                ns_high: quantile(&row.ns, 0.75),
+                empty_ns: quantile(&row.empty_ns, 0.5),
+                mpps,
+                gbps: Rates { mtu_1024, mtu_2048, mtu_4096 },
+            }
+        });
+        let reads: Vec<f64> = measured.reads.iter().map(|read| read.as_secs_f64() * 1e3).collect();
+        Self {
+            schema: "rocescope.bench/1",
+            version: env!("CARGO_PKG_VERSION"),
+            kernel: facts.release.clone(),
+            cpu: cpu_model(),
+            rounds: measured.rounds,
+            results: results.collect(),
+            table_read: TableRead {
+                flows: super::case::FLOWS,
+                ms: quantile(&reads, 0.5),
+                map_bytes: measured.map_bytes,
+            },
+            advice: advice(&receive),
+            receive,
+        }
+    }
+
+    /// Writes one JSON document.
+    ///
+    /// # Errors
+    /// What writing gave.
+    pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut *out, self)?;
+        out.write_all(b"\n")
+    }
+
+    /// Writes the table.
+    ///
+    /// # Errors
+    /// What writing gave.
+    pub fn text(&self, out: &mut impl Write) -> io::Result<()> {
+        let kernel = self.kernel.as_deref().unwrap_or("-");
+        let cpu = self.cpu.as_deref().unwrap_or("-");
+        writeln!(out, "Counting a packet, without any interface; Linux {kernel}, {cpu}")?;
+        writeln!(
+            out,
+            "ns: less an empty program, median of {} rounds and quartiles; Mpps, Gb/s: of one core that does\n\
+             nothing else, with full packets of that path MTU\n",
+            self.rounds
+        )?;
+        writeln!(out, "{:>101}", "Gb/s at path MTU")?;
+        writeln!(
+            out,
+            "{:9}  {:38} {:>7} {:>13} {:>7} {:>6} {:>6} {:>6}",
+            "program", "case", "ns", "quartiles", "Mpps", "1024", "2048", "4096"
+        )?;
+        for row in &self.results {
+            let spread = match (row.ns_low, row.ns_high) {
+                (Some(low), Some(high)) => format!("{low:.1}..{high:.1}"),
+                _ => "-".to_owned(),
+            };
+            writeln!(
+                out,
+                "{:9}  {:38} {:>7} {:>13} {:>7} {:>6} {:>6} {:>6}",
+                row.program,
+                row.name,
+                figure(row.ns, 1),
+                spread,
+                figure(row.mpps, 1),
+                figure(row.gbps.mtu_1024, 0),
+                figure(row.gbps.mtu_2048, 0),
+                figure(row.gbps.mtu_4096, 0),
+            )?;
+        }
+        writeln!(
+            out,
+            "\nReading a table of {} flows takes {} ms of processor time; the maps take {:.0} MiB of kernel memory.\n",
+            self.table_read.flows,
+            figure(self.table_read.ms, 1),
+            self.table_read.map_bytes as f64 / f64::from(1u32 << 20),
+        )?;
+        for line in self.advice.iter().flat_map(|sentence| wrap(sentence, WIDTH)) {
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
+    }
+}
+
+fn rate(mpps: f64, mtu: u32) -> f64 {
+    mpps * f64::from(mtu + AROUND) * 8.0 / 1e3
+}
+
+fn figure(value: Option<f64>, digits: usize) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+fn cpu_model() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::case::Hook;
+    use crate::bench::measure::Row;
+
+    fn document(ns: &[f64]) -> Document {
+        let row = Row { hook: Hook::Xdp, id: "tcp", name: "TCP", ns: ns.to_vec(), empty_ns: vec![20.0] };
+        let measured = Measured { rounds: 3, rows: vec![row], reads: vec![], map_bytes: 1 << 20 };
+        let facts = KernelFacts::read(std::path::Path::new("/nowhere"));
+        Document::new(&measured, &facts, vec![])
+    }
+
+    #[test]
+    fn at_83_ns_one_core_counts_400_gigabits() {
+        let result = &document(&[83.0, 84.0, 83.56]).results[0];
+        assert_eq!(result.ns, Some(83.56));
+        assert!((result.gbps.mtu_4096.unwrap() - 400.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn noise_is_no_rate_and_unknown_is_no_zero() {
+        let document = document(&[-0.4, 0.1, 0.2]);
+        assert_eq!(document.results[0].mpps, None);
+        assert_eq!(document.table_read.ms, None);
+        let mut text = Vec::new();
+        document.text(&mut text).unwrap();
+        assert!(String::from_utf8(text).unwrap().contains("takes - ms"));
+        let mut json = Vec::new();
+        document.json(&mut json).unwrap();
+        let value: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!(value["schema"], "rocescope.bench/1");
+        assert!(value["results"][0]["mpps"].is_null());
+    }
+}

@@ -1,0 +1,176 @@
+//! The kernel's flow slots, mapped into memory: read without a system call.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+use std::time::Duration;
+
+use aya::maps::MapData;
+use rocescope_common::abi::FlowSlot;
+use rocescope_common::account::{FlowKey, FlowStats};
+
+/// Attempts to copy a slot while programs keep changing it, before others are let run.
+const ATTEMPTS: u32 = 64;
+/// How often others are let run before the slot is given up, and for how long: ten seconds in all, for
+/// which a virtual machine's processor may be gone.
+const PAUSES: u32 = 10_000;
+const PAUSE: Duration = Duration::from_millis(1);
+/// [`FlowKey::pad`] of a flow that is not in the hash yet, or no more.
+const MARK: u8 = 1;
+
+/// The mapped array.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    first: NonNull<FlowSlot>,
+    count: u32,
+    /// Programs that are loaded later still need its descriptor.
+    _map: MapData,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread, and is read with atomics.
+unsafe impl Send for Slots {}
+
+impl Slots {
+    /// Maps the array.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(crate) fn map(map: MapData, count: u32) -> io::Result<Self> {
+        let fd = map.fd().as_fd().as_raw_fd();
+        let len = count as usize * size_of::<FlowSlot>();
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: asks for an address of the kernel's choice, so that nothing is replaced.
+        let at = unsafe { libc::mmap(ptr::null_mut(), len, access, libc::MAP_SHARED, fd, 0) };
+        match NonNull::new(at.cast::<FlowSlot>()) {
+            Some(first) if at != libc::MAP_FAILED => Ok(Self { first, count, _map: map }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn at(&self, slot: u32) -> io::Result<NonNull<FlowSlot>> {
+        if slot >= self.count {
+            return Err(io::Error::other(format!("there is no slot {slot}")));
+        }
+        // SAFETY: within the mapping, as just checked.
+        Ok(unsafe { self.first.add(slot as usize) })
+    }
+
+    /// Key and statistics of a slot as they were at one moment, or `None` if it is not in use, or its
+    /// flow is only just being entered: the next reading has it.
+    ///
+    /// # Errors
+    /// When there is no such slot, or a program keeps it for longer than programs run.
+    pub(crate) fn read(&self, slot: u32) -> io::Result<Option<(FlowKey, FlowStats)>> {
+        Ok(self.copy(slot)?.filter(|(key, _)| key.pad != MARK))
+    }
+
+    /// The same of a slot that [`Self::retire`] marked.
+    ///
+    /// # Errors
+    /// As for [`Self::read`].
+    pub(crate) fn read_retired(&self, slot: u32) -> io::Result<Option<(FlowKey, FlowStats)>> {
+        Ok(self.copy(slot)?.map(|(key, stats)| (FlowKey { pad: 0, ..key }, stats)))
+    }
+
+    fn copy(&self, slot: u32) -> io::Result<Option<(FlowKey, FlowStats)>> {
+        let place = self.at(slot)?.as_ptr();
+        // SAFETY: the fields lie in the mapping, which lives as long as `self`, and are aligned; all
+        // access to them here is atomic, as the kernel's is in effect.
+        let (turn, packets) = unsafe {
+            (
+                AtomicU64::from_ptr(&raw mut (*place).turn),
+                AtomicU64::from_ptr(&raw mut (*place).stats.packets),
+            )
+        };
+        if packets.load(Ordering::Relaxed) == 0 {
+            return Ok(None);
+        }
+        for pause in 0..PAUSES {
+            for _ in 0..ATTEMPTS {
+                let before = turn.load(Ordering::Acquire);
+                if before % 2 == 0 {
+                    // SAFETY: as above; both types are integers without padding, in whole words.
+                    let copy = unsafe {
+                        (
+                            words::<FlowKey>((&raw mut (*place).key).cast()),
+                            words::<FlowStats>((&raw mut (*place).stats).cast()),
+                        )
+                    };
+                    fence(Ordering::Acquire);
+                    if turn.load(Ordering::Relaxed) == before {
+                        return Ok((copy.1.packets > 0 && copy.0.family != 0).then_some(copy));
+                    }
+                }
+                std::hint::spin_loop();
+            }
+            if pause > 0 {
+                std::thread::sleep(PAUSE);
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        Err(io::Error::other(format!("slot {slot} is held by a program that does not end")))
+    }
+
+    /// Marks the slot of a flow that was read and has left the hash: programs that start from now on do
+    /// not find it by a hint.
+    ///
+    /// # Errors
+    /// When there is no such slot.
+    pub(crate) fn retire(&self, slot: u32) -> io::Result<()> {
+        let place = self.at(slot)?.as_ptr();
+        // SAFETY: the byte lies in the mapping.
+        unsafe { AtomicU8::from_ptr(&raw mut (*place).key.pad) }.store(MARK, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Clears a slot that no program can find any more. Its turn goes on from where it is.
+    ///
+    /// # Errors
+    /// When there is no such slot.
+    pub(crate) fn clear(&self, slot: u32) -> io::Result<()> {
+        let place = self.at(slot)?.as_ptr();
+        // Everything behind the turn.
+        for word in 1..size_of::<FlowSlot>() / size_of::<u64>() {
+            // SAFETY: a slot is whole words, all within the mapping.
+            unsafe { AtomicU64::from_ptr(place.cast::<u64>().add(word)) }.store(0, Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        let len = self.count as usize * size_of::<FlowSlot>();
+        // SAFETY: this is the whole of what `map` mapped, and nothing refers to it any more.
+        unsafe { libc::munmap(self.first.as_ptr().cast(), len) };
+    }
+}
+
+/// Copies a value word by word.
+///
+/// # Safety
+/// `from` must be aligned and point to a `T` of whole words for which any bits are a value.
+unsafe fn words<T: Copy>(from: *mut u64) -> T {
+    let mut to = MaybeUninit::<T>::uninit();
+    for word in 0..size_of::<T>() / size_of::<u64>() {
+        // SAFETY: within the value, as promised by the caller; `to` is as large.
+        unsafe {
+            let value = AtomicU64::from_ptr(from.add(word)).load(Ordering::Relaxed);
+            to.as_mut_ptr().cast::<u64>().add(word).write_unaligned(value);
+        }
+    }
+    // SAFETY: every word was written.
+    unsafe { to.assume_init() }
+}
+
+const _: () = {
+    assert!(
+        size_of::<FlowKey>().is_multiple_of(8)
+            && size_of::<FlowStats>().is_multiple_of(8)
+            && size_of::<FlowSlot>().is_multiple_of(8)
+    );
+};

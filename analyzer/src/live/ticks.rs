@@ -1,0 +1,98 @@
+//! The clock of the kernel programs: ticks, and what they are in nanoseconds.
+//!
+//! The kernel counts a tick whenever the monotonic clock has gone on by the length of one. That
+//! length can be asked for; at which time tick 0 was is found by looking at both for a while, and
+//! stays as it is until the next start, because the one follows from the other.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use aya::Ebpf;
+use aya::maps::{Array, MapData};
+use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
+use rocescope_common::abi::{TickClock, maps};
+
+use super::load::{Data, names, refused};
+use crate::host::clock::monotonic_ns;
+
+/// Ticks last 1 to 10 ms.
+const LONGEST_TICK_NS: u64 = 10_000_000;
+/// Between two looks.
+const PAUSE: Duration = Duration::from_micros(50);
+/// Looks at most, whatever the clocks do.
+const LOOKS: u32 = 2_000;
+/// The shortest frame that programs are run on.
+const FRAME: [u8; 14] = [0; 14];
+
+/// Sets the clock of the kernel programs.
+///
+/// # Errors
+/// When the kernel refuses the program that tells the tick, or to run it.
+pub(super) fn set(ebpf: &mut Ebpf) -> Result<()> {
+    let tick_ns = tick_ns()?;
+    let program: &mut SchedClassifier = ebpf
+        .program_mut(names::TICKS)
+        .ok_or_else(|| anyhow!("there is no program {}", names::TICKS))?
+        .try_into()?;
+    program.load().map_err(|error| refused(names::TICKS, error))?;
+    let mut base = None;
+    let start = monotonic_ns();
+    for _ in 0..LOOKS {
+        let program: &mut SchedClassifier =
+            ebpf.program_mut(names::TICKS).context("the program that tells the tick is gone")?.try_into()?;
+        let mut options = TestRunOptions::new();
+        options.data_in = Some(&FRAME);
+        program.test_run(options).context("the kernel could not tell its tick")?;
+        let now = monotonic_ns();
+        let ticks = map(ebpf)?.get(&0, 0).context("the tick could not be read")?.0.ticks;
+        base = Some(earlier(base, now.wrapping_sub(ticks.wrapping_mul(tick_ns))));
+        if now.saturating_sub(start) > tick_ns + tick_ns / 4 {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    let base_ns = base.context("the kernel's tick is not known")?;
+    map(ebpf)?
+        .set(0, Data(TickClock { tick_ns, base_ns, ticks: 0 }), 0)
+        .context("the clock of the kernel programs could not be set")
+}
+
+/// Every look tells that tick 0 was then or before: the earliest is nearest to the truth, and comes
+/// from the look that was nearest to the beginning of its tick.
+fn earlier(known: Option<u64>, seen: u64) -> u64 {
+    // Modulo 2^64: the kernel starts to count below 0.
+    known.map_or(seen, |known| if seen.wrapping_sub(known).cast_signed() < 0 { seen } else { known })
+}
+
+fn map(ebpf: &mut Ebpf) -> Result<Array<&mut MapData, Data<TickClock>>> {
+    Ok(ebpf.map_mut(maps::TICKS).context("the kernel programs have no clock")?.try_into()?)
+}
+
+/// The length of a tick: the resolution of the clocks that move with it.
+fn tick_ns() -> Result<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is valid for the call, which fills it.
+    if unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) } != 0 {
+        return Err(std::io::Error::last_os_error())
+            .context("the kernel does not tell the length of its tick");
+    }
+    let ns = u64::try_from(time.tv_nsec).unwrap_or(0);
+    if time.tv_sec != 0 || ns == 0 || ns > LONGEST_TICK_NS {
+        return Err(anyhow!("the kernel says that its tick is {} s and {ns} ns long", time.tv_sec));
+    }
+    Ok(ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::earlier;
+
+    #[test]
+    fn the_earliest_counts_also_below_zero() {
+        assert_eq!(earlier(None, 7), 7);
+        assert_eq!(earlier(Some(7), 9), 7);
+        assert_eq!(earlier(Some(7), 5), 5);
+        assert_eq!(earlier(Some(3), 5u64.wrapping_sub(10)), 5u64.wrapping_sub(10));
+        assert_eq!(earlier(Some(u64::MAX), 2), u64::MAX);
+    }
+}
