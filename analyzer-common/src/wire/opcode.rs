@@ -158,6 +158,54 @@ static TABLE: [u32; 256] = {
     t
 };
 
+/// What a message does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Operation {
+    /// RDMA WRITE.
+    Write = 0,
+    /// SEND, datagrams included.
+    Send = 1,
+    /// RDMA READ: requests and responses.
+    Read = 2,
+    /// Compare and swap, fetch and add, atomic write, and the answers of the first two.
+    Atomic = 3,
+    /// Acknowledgements, CNPs, FLUSH and what is not known.
+    Other = 4,
+}
+
+impl Operation {
+    /// How many there are.
+    pub const COUNT: usize = 5;
+
+    /// What packets of opcode `code` are part of.
+    #[inline(always)]
+    #[must_use]
+    pub fn of(code: u8) -> Self {
+        OPERATIONS[code as usize]
+    }
+}
+
+static OPERATIONS: [Operation; 256] = {
+    let mut table = [Operation::Other; 256];
+    let mut code = 0;
+    while code < 256 {
+        if TABLE[code] & Op::KNOWN != 0 {
+            table[code] = match code & 0x1F {
+                0x00..=0x05 | 0x16 | 0x17 => Operation::Send,
+                0x06..=0x0B => Operation::Write,
+                0x0C..=0x10 => Operation::Read,
+                0x12..=0x14 | 0x1D => Operation::Atomic,
+                _ => Operation::Other,
+            };
+        }
+        code += 1;
+    }
+    // Its low five bits are those of a SEND.
+    table[CNP as usize] = Operation::Other;
+    table
+};
+
 /// The transport part of an opcode, as reports name it.
 #[must_use]
 pub const fn transport(code: u8) -> &'static str {
@@ -228,7 +276,7 @@ impl fmt::Display for Name {
 mod tests {
     use core::fmt::Write as _;
 
-    use super::{CNP, Name, Op};
+    use super::{CNP, Name, Op, Operation};
 
     /// Extended header lengths as other projects' tables have them (rxe_opcode.c, Wireshark,
     /// blue-rdma for XRC), typed in from there rather than derived.
@@ -341,6 +389,27 @@ mod tests {
             }
         }
         assert!(Op::of(CNP).has(Op::CNP) && !Op::of(0x80).has(Op::KNOWN));
+    }
+
+    #[test]
+    fn operations() {
+        for (code, operation) in [
+            (0x06, Operation::Write),
+            (0xAB, Operation::Write),
+            (0x02, Operation::Send),
+            (0x64, Operation::Send),
+            (0x16, Operation::Send),
+            (0x0C, Operation::Read),
+            (0x0E, Operation::Read),
+            (0x13, Operation::Atomic),
+            (0x1D, Operation::Atomic),
+            (0x11, Operation::Other),
+            (0x1C, Operation::Other),
+            (CNP, Operation::Other),
+            (0x46, Operation::Other),
+        ] {
+            assert_eq!(Operation::of(code), operation, "{code:#04x}");
+        }
     }
 
     struct Text([u8; 64], usize);

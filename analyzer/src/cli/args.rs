@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use crate::figures::traffic::BIN_RANGE_NS;
 use crate::filter::Filter;
 use crate::host::hook::{HookChoice, XdpModeChoice};
 use crate::replay::inputs::TapFiles;
@@ -131,6 +132,9 @@ pub struct ReplayArgs {
     /// How late a packet may come and be out of order, not lost and sent again [default: 5ms]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub reorder_window: Option<Duration>,
+    /// Bins in which bursts and senders at once are counted: 100us to 1s
+    #[arg(long, value_name = "DURATION", value_parser = parse_bin, default_value = "1ms")]
+    pub bin: Duration,
     /// Options of the view.
     #[command(flatten)]
     pub view: ViewArgs,
@@ -255,6 +259,12 @@ fn positive(text: &str) -> Result<Duration, String> {
     if duration.is_zero() { Err("must be more than nothing".into()) } else { Ok(duration) }
 }
 
+fn parse_bin(text: &str) -> Result<Duration, String> {
+    let duration = parse_duration(text)?;
+    let fits = u64::try_from(duration.as_nanos()).is_ok_and(|ns| BIN_RANGE_NS.contains(&ns));
+    if fits { Ok(duration) } else { Err("write 100us to 1s".into()) }
+}
+
 fn parse_flows(text: &str) -> Result<usize, String> {
     const MOST: usize = 1 << 26;
     text.parse()
@@ -337,6 +347,8 @@ mod tests {
         assert_eq!(args.view.duration, Some(Duration::from_secs(10)));
         assert_eq!(args.reorder_window, Some(Duration::from_micros(100)));
         assert_eq!(replay(&["-"]).unwrap().view.interval, Duration::from_secs(1));
+        assert_eq!(replay(&["-"]).unwrap().bin, Duration::from_millis(1));
+        assert_eq!(replay(&["-", "--bin", "100us"]).unwrap().bin, Duration::from_micros(100));
     }
 
     #[test]
@@ -359,6 +371,8 @@ mod tests {
             &["x", "--from", "yesterday"],
             &["x", "--filter", "qp"],
             &["x", "--output", "xml"],
+            &["x", "--bin", "10us"],
+            &["x", "--bin", "2s"],
         ] {
             assert!(replay(args).is_err(), "{args:?}");
         }

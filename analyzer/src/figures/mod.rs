@@ -10,10 +10,13 @@ pub mod latency;
 pub mod loss;
 pub mod marking;
 pub mod pairing;
+pub mod steps;
 pub mod taps;
+pub mod traffic;
 #[cfg(test)]
 mod wire;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -50,11 +53,19 @@ pub struct Packet<'a> {
 }
 
 /// What the user chose about figures.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// How late a packet may come and still be taken for one out of order; `None` for
     /// [`loss::REORDER_WINDOW_NS`].
     pub reorder_window: Option<Duration>,
+    /// Length of the bins in which bursts are counted, in nanoseconds.
+    pub bin_ns: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { reorder_window: None, bin_ns: traffic::BIN_NS }
+    }
 }
 
 /// Collects every figure of a replay.
@@ -67,6 +78,7 @@ pub struct Collector {
     loss: loss::Collector,
     icrc: icrc::Collector,
     taps: taps::Collector,
+    traffic: traffic::Collector,
 }
 
 impl Collector {
@@ -84,7 +96,14 @@ impl Collector {
             loss: loss::Collector::new(window),
             icrc: icrc::Collector::default(),
             taps: taps::Collector::default(),
+            traffic: traffic::Collector::new(options.bin_ns),
         }
+    }
+
+    /// A frame of any kind passed a link; those with RoCE come to [`Self::packet`] next.
+    #[inline]
+    pub fn frame(&mut self, link: u16, time_ns: u64) {
+        self.traffic.frame(link, time_ns);
     }
 
     /// Says how many taps there will be.
@@ -102,6 +121,7 @@ impl Collector {
         self.loss.packet(packet);
         self.icrc.packet(packet);
         self.taps.packet(packet);
+        self.traffic.packet(packet);
     }
 
     /// The flow of a slot was retired; the slot will be used again.
@@ -112,6 +132,7 @@ impl Collector {
         self.loss.retired(slot);
         self.icrc.retired(slot);
         self.taps.retired(slot);
+        self.traffic.retired(slot);
     }
 
     /// What is known so far.
@@ -125,12 +146,13 @@ impl Collector {
             loss: Some(self.loss.figures()),
             icrc: Some(self.icrc.figures()),
             taps: Some(self.taps.figures()),
+            traffic: Some(Arc::new(self.traffic.figures())),
         }
     }
 }
 
 /// The figures at a moment. What a source cannot collect is `None`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// Packets by DSCP, by link; links at the end that have none may be missing.
     pub marking: Option<Vec<ByDscp>>,
@@ -146,6 +168,8 @@ pub struct Figures {
     pub icrc: Option<icrc::Icrc>,
     /// Flows that were seen at several taps.
     pub taps: Option<Vec<taps::TapPair>>,
+    /// Traffic in time and by hosts.
+    pub traffic: Option<Arc<traffic::Traffic>>,
 }
 
 /// The IPv4 identification; 0 where there is none.

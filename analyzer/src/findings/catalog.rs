@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{balance, cnp, ecn, icrc, latency, loss, nak, peer, retry, rnr, settings, tool};
+use super::{
+    balance, burst, cnp, ecn, icrc, job, latency, loss, nak, peer, retry, rnr, settings, step, tool,
+};
 
 /// What there is to say about a kind of finding, whatever the case at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +40,11 @@ pub struct LimitMeta {
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
     let families = [
         balance::ENTRIES,
+        burst::ENTRIES,
         cnp::ENTRIES,
         ecn::ENTRIES,
         icrc::ENTRIES,
+        job::ENTRIES,
         latency::ENTRIES,
         loss::ENTRIES,
         nak::ENTRIES,
@@ -48,6 +52,7 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
         retry::ENTRIES,
         rnr::ENTRIES,
         settings::ENTRIES,
+        step::ENTRIES,
         tool::ENTRIES,
     ];
     families.into_iter().flatten()
@@ -57,8 +62,10 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
 pub fn limits() -> impl Iterator<Item = &'static LimitMeta> {
     let families = [
         balance::LIMITS,
+        burst::LIMITS,
         ecn::LIMITS,
         icrc::LIMITS,
+        job::LIMITS,
         latency::LIMITS,
         loss::LIMITS,
         nak::LIMITS,
@@ -66,6 +73,7 @@ pub fn limits() -> impl Iterator<Item = &'static LimitMeta> {
         retry::LIMITS,
         rnr::LIMITS,
         settings::LIMITS,
+        step::LIMITS,
         tool::LIMITS,
     ];
     families.into_iter().flatten()

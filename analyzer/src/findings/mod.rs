@@ -9,10 +9,12 @@
 mod balance;
 #[cfg(test)]
 mod balance_tests;
+mod burst;
 mod catalog;
 mod cnp;
 mod ecn;
 mod icrc;
+mod job;
 mod latency;
 mod loss;
 mod nak;
@@ -23,6 +25,7 @@ mod rnr;
 mod settings;
 #[cfg(test)]
 mod settings_tests;
+mod step;
 #[cfg(test)]
 mod tests;
 mod tool;
@@ -65,6 +68,9 @@ pub struct Limits {
     pub peer: peer::Limits,
     pub retry: retry::Limits,
     pub rnr: rnr::Limits,
+    pub burst: burst::Limits,
+    pub job: job::Limits,
+    pub step: step::Limits,
     pub tool: tool::Limits,
 }
 
@@ -74,9 +80,11 @@ pub fn check(input: &Input<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     let families = [
         balance::check,
+        burst::check,
         cnp::check,
         ecn::check,
         icrc::check,
+        job::check,
         latency::check,
         loss::check,
         nak::check,
@@ -84,6 +92,7 @@ pub fn check(input: &Input<'_>) -> Vec<Finding> {
         retry::check,
         rnr::check,
         settings::check,
+        step::check,
         tool::check,
     ];
     for check in families {

@@ -60,6 +60,7 @@ impl Counts {
             None => self.window = Some((ts_ns, ts_ns)),
         }
         let (link, start) = links.resolve(interface, data, wire_len, &mut self.table);
+        self.figures.frame(link, ts_ns);
         // Filled in where it is: a frame that is returned by value would be copied.
         let mut frame = Frame::EMPTY;
         match start.and_then(|meta| parse_into::<Full>(&data, meta, &mut (), &mut frame)) {

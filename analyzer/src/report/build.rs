@@ -4,7 +4,7 @@ use crate::figures::marking::{ByDscp, Marked};
 use crate::findings;
 use crate::report::{
     Dscp, Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source, Totals, Window, ecmp,
-    ecn, entropy, flow, imbalance, taps,
+    ecn, entropy, flow, imbalance, taps, traffic,
 };
 use crate::sample::{FlowSample, LinkSample, Sample, address};
 
@@ -31,6 +31,10 @@ impl Report {
             rails: imbalance::rails(&loads(sample, &sums), options),
             ecmp: ecmp::ecmp(sample, options),
             taps: taps::taps(sample),
+            bursts: traffic::bursts(sample),
+            incast: traffic::incast(sample),
+            steps: traffic::steps(sample),
+            pattern: traffic::pattern(sample),
             devices: Vec::new(),
             findings: Vec::new(),
         };
@@ -161,6 +165,7 @@ fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
                 .as_ref()
                 .and_then(|icrc| icrc.get(usize::from(number)))
                 .map(|checked| (*checked).into()),
+            frame_sizes: traffic::frame_sizes(sample, usize::from(number)),
         })
         .collect()
 }

@@ -16,10 +16,12 @@ mod imbalance;
 pub mod json;
 mod latency;
 mod loss;
+mod shape;
 mod taps;
 #[cfg(test)]
 mod tests;
 pub mod text;
+pub mod traffic;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -73,6 +75,10 @@ pub struct Report {
     pub rails: Vec<Rails>,
     pub ecmp: Option<Ecmp>,
     pub taps: Vec<TapFlow>,
+    pub bursts: Option<Vec<traffic::Burst>>,
+    pub incast: Option<Vec<traffic::Incast>>,
+    pub steps: Option<traffic::Steps>,
+    pub pattern: Option<traffic::Pattern>,
     pub devices: Vec<Device>,
     pub findings: Vec<Finding>,
 }
@@ -467,6 +473,7 @@ pub struct Link {
     pub dscp: Option<Vec<Dscp>>,
     pub ecn_over_time: Option<EcnOverTime>,
     pub icrc: Option<Icrc>,
+    pub frame_sizes: Option<Vec<traffic::FrameSize>>,
 }
 
 /// RoCEv2 packets of one link with one DSCP.

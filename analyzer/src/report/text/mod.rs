@@ -6,9 +6,11 @@
 mod answers;
 mod flows;
 pub(crate) mod layout;
+mod loss;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod traffic;
 
 use std::collections::BTreeSet;
 
@@ -29,8 +31,12 @@ pub fn text(report: &Report, width: usize) -> String {
     let room = width.clamp(NARROWEST, WIDEST);
     let mut page = Page { lines: summary::lines(report, room), room };
     page.section("FINDINGS", findings(report, room));
+    page.section("JOB", traffic::job(report, room));
     page.section("LINKS", links(report, room));
     page.section("BALANCE", balance(report, room));
+    let bin = report.bursts.iter().flatten().next().map_or(0, |burst| burst.bin_ns);
+    let title = format!("BURSTS, in bins of {}; senders: most at once to one host", units::duration(bin));
+    page.section(&title, traffic::bursts(report, room));
     page.section("HASHING", hashing(report, room));
     let flows = if report.flows.is_empty() { Vec::new() } else { flows::lines(report, room) };
     let title = match report.flows.len() {
@@ -46,6 +52,8 @@ pub fn text(report: &Report, width: usize) -> String {
         "CNP, who is told to slow down, and the rate of its data",
         answers::notifications(report, room),
     );
+    page.section("LOST, LATE AND SENT AGAIN", loss::lines(report, room));
+    page.section("BETWEEN TAPS", loss::taps(report, room));
     page.section("NOT RoCE", skipped(report, room));
     page.section("DEVICES, their own counters: not part of the sums above", devices(&report.devices, room));
     let mut text = page.lines.join("\n");
