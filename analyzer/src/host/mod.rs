@@ -22,7 +22,9 @@
 //! Every reader of sysfs or procfs takes its root, and every decision is a function of plain
 //! structs, so that both are tested on recorded trees.
 
+pub mod ask;
 pub mod clock;
+pub mod dcb;
 pub mod drops;
 mod error;
 pub mod ethtool;
@@ -32,8 +34,10 @@ pub mod interface;
 pub mod kernel;
 pub mod netlink;
 pub mod netns;
+pub mod nldev;
 pub mod promisc;
 pub mod rdma;
+pub mod read;
 pub mod select;
 pub mod stack;
 pub mod sysfs;
