@@ -24,6 +24,7 @@
 
 pub mod ask;
 pub mod clock;
+pub mod counters;
 pub mod dcb;
 pub mod drops;
 mod error;
@@ -35,6 +36,7 @@ pub mod kernel;
 pub mod netlink;
 pub mod netns;
 pub mod nldev;
+pub mod pci;
 pub mod promisc;
 pub mod rdma;
 pub mod read;
@@ -42,6 +44,7 @@ pub mod select;
 pub mod stack;
 pub mod sysfs;
 pub mod veth;
+pub mod vocabulary;
 pub mod watch;
 
 #[cfg(test)]
