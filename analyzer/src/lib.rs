@@ -19,6 +19,7 @@ pub mod findings;
 pub mod host;
 #[cfg(feature = "live")]
 pub mod live;
+pub mod lldp;
 pub mod model;
 pub mod peers;
 pub mod replay;

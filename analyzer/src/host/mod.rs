@@ -37,6 +37,8 @@ pub mod netlink;
 pub mod netns;
 pub mod nldev;
 pub mod pci;
+pub mod port;
+pub mod process;
 pub mod promisc;
 pub mod rdma;
 pub mod read;
