@@ -10,6 +10,8 @@ pub mod cli;
 pub mod config;
 pub mod demo;
 pub mod diff;
+#[cfg(target_os = "linux")]
+pub mod doctor;
 pub mod drive;
 pub mod feed;
 pub mod figures;

@@ -35,8 +35,14 @@ fn cee(pfc_flags: u8) -> Vec<u8> {
     let control = tlv(1, &[0, 0, 0, 0, 0, 1, 0, 0, 0, 1]);
     let groups = tlv(CEE_GROUPS, &[0, 0, CEE_ENABLED, 0, 0x00, 0x01, 0, 0, 50, 50, 0, 0, 0, 0, 0, 0, 8]);
     let pfc = tlv(CEE_PFC, &[0, 0, pfc_flags, 0, 0b1000, 8]);
-    let apps = tlv(CEE_APPS, &[0, 0, CEE_ENABLED, 0, 0x89, 0x06, 0, 0x1b, 0x21, 0b1000, 0x12, 0xb7, 1, 0x1b, 0x21, 0b1000]);
-    frame(&[tlv(TLV_ORGANISATION, &[[0x00, 0x1b, 0x21, CEE].as_slice(), &control, &groups, &pfc, &apps].concat())])
+    let apps = tlv(
+        CEE_APPS,
+        &[0, 0, CEE_ENABLED, 0, 0x89, 0x06, 0, 0x1b, 0x21, 0b1000, 0x12, 0xb7, 1, 0x1b, 0x21, 0b1000],
+    );
+    frame(&[tlv(
+        TLV_ORGANISATION,
+        &[[0x00, 0x1b, 0x21, CEE].as_slice(), &control, &groups, &pfc, &apps].concat(),
+    )])
 }
 
 #[test]

@@ -180,7 +180,8 @@ impl Dcb {
     #[must_use]
     pub fn priority_of_dscp(&self, dscp: u8) -> Option<u8> {
         // Several entries for one DSCP are allowed; drivers take the highest of them.
-        let of = self.apps.iter().filter(|app| app.selector == SELECT_DSCP && app.protocol == u16::from(dscp));
+        let of =
+            self.apps.iter().filter(|app| app.selector == SELECT_DSCP && app.protocol == u16::from(dscp));
         of.map(|app| app.priority).max()
     }
 
@@ -214,9 +215,8 @@ fn word(value: &[u8], from: usize) -> Option<u32> {
 }
 
 fn pfc(value: &[u8]) -> Option<Pfc> {
-    let counts = |from: usize| {
-        eight(|i| value.get(from + i * 8..)?.first_chunk().map(|b| u64::from_ne_bytes(*b)))
-    };
+    let counts =
+        |from: usize| eight(|i| value.get(from + i * 8..)?.first_chunk().map(|b| u64::from_ne_bytes(*b)));
     Some(Pfc {
         capable: *value.first()?,
         enabled: Priorities(*value.get(1)?),

@@ -33,6 +33,7 @@ pub mod filters;
 pub mod hook;
 pub mod interface;
 pub mod kernel;
+pub mod listen;
 pub mod netlink;
 pub mod netns;
 pub mod nldev;
@@ -50,6 +51,8 @@ pub mod vocabulary;
 pub mod watch;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod recorded;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use error::{HostError, Result};

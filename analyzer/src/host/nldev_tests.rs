@@ -111,7 +111,10 @@ fn no_cut_or_changed_answer_makes_it_panic() {
 fn requests_name_their_object() {
     let attrs = Query::BindingMode(3, 1).request().payload();
     let attrs = Attrs::new(&attrs);
-    assert_eq!((attrs.u32(DEV_INDEX), attrs.u32(PORT_INDEX), attrs.u32(STAT_RES)), (Some(3), Some(1), Some(19)));
+    assert_eq!(
+        (attrs.u32(DEV_INDEX), attrs.u32(PORT_INDEX), attrs.u32(STAT_RES)),
+        (Some(3), Some(1), Some(19))
+    );
     assert!(Query::QpCounters(3).is_dump() && !Query::PortCounters(3, 1).is_dump());
     assert_eq!(Query::Devices.kind(), 0x1401);
 }

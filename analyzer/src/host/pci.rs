@@ -76,7 +76,8 @@ impl PciDevice {
         let mut bridges: Vec<String> =
             root.components(&at).into_iter().filter(|part| is_address(part) && part != address).collect();
         bridges.reverse();
-        let id = unread.number(root, &format!("{at}/vendor")).zip(unread.number(root, &format!("{at}/device")));
+        let id =
+            unread.number(root, &format!("{at}/vendor")).zip(unread.number(root, &format!("{at}/device")));
         Self {
             id,
             bridges,
@@ -149,13 +150,13 @@ pub fn address_behind(root: &HostRoot, path: &str) -> Option<String> {
 fn is_address(text: &str) -> bool {
     let hex = |part: &str, least: usize| part.len() >= least && part.bytes().all(|b| b.is_ascii_hexdigit());
     let mut parts = text.split(':');
-    let (Some(domain), Some(bus), Some(rest), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+    let (Some(domain), Some(bus), Some(rest), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
     else {
         return false;
     };
-    rest.split_once('.').is_some_and(|(device, function)| {
-        hex(domain, 4) && hex(bus, 2) && hex(device, 2) && hex(function, 1)
-    })
+    rest.split_once('.')
+        .is_some_and(|(device, function)| hex(domain, 4) && hex(bus, 2) && hex(device, 2) && hex(function, 1))
 }
 
 /// A graphics processor or other accelerator.

@@ -13,8 +13,9 @@ fn read(files: &[(&str, &str)], address: &str) -> (PciDevice, usize) {
 #[test]
 fn a_device_is_read_with_the_bridges_above_it() {
     let at = "sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0";
-    let paths = ["vendor", "device", "numa_node", "current_link_speed", "max_link_speed", "current_link_width"]
-        .map(|file| format!("{at}/{file}"));
+    let paths =
+        ["vendor", "device", "numa_node", "current_link_speed", "max_link_speed", "current_link_width"]
+            .map(|file| format!("{at}/{file}"));
     let (device, unread) = read(
         &[
             ("sys/bus/pci/devices/0000:3b:00.0", "-> ../../../devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0"),

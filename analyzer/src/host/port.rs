@@ -183,7 +183,12 @@ impl RoceSettings {
     /// Reads what the drivers of this interface and device offer. Each of these files exists with
     /// some drivers only, so that an absent one is no failure and nothing is said about it.
     #[must_use]
-    pub fn read(root: &HostRoot, interface: Option<&str>, device: &DeviceFiles<'_>, dcb: Option<&Dcb>) -> Self {
+    pub fn read(
+        root: &HostRoot,
+        interface: Option<&str>,
+        device: &DeviceFiles<'_>,
+        dcb: Option<&Dcb>,
+    ) -> Self {
         let of_interface = |file: &str| root.text(&format!("/sys/class/net/{}/{file}", interface?)).ok();
         let of_mlx5 = |name: &str| {
             let file = format!("/sys/kernel/debug/mlx5/{}/cc_params/{name}", device.pci?);
@@ -284,7 +289,8 @@ mod tests {
         let mut unread = Unread::new();
         let port = Port::read(&HostRoot::at(tree.path()), &format!("/{AT}"), 1, &mut unread);
         assert_eq!((port.is_active(), port.rate_mbps), (Some(true), Some(200_000)));
-        let gids: Vec<_> = port.gids.iter().map(|gid| (gid.index, gid.address(), gid.is_routable())).collect();
+        let gids: Vec<_> =
+            port.gids.iter().map(|gid| (gid.index, gid.address(), gid.is_routable())).collect();
         assert_eq!(gids, [(0, "fe80::ff:fe00:1".to_owned(), false), (3, "192.0.2.1".to_owned(), true)]);
         assert_eq!(unread.into_reasons().len(), 1, "link_layer is missing");
     }
@@ -320,7 +326,10 @@ mod tests {
         let device =
             DeviceFiles { name: "mlx5_0", port: 1, pci: Some("0000:3b:00.0"), driver: Some("mlx5_ib") };
         let read = RoceSettings::read(&HostRoot::at(ofed.path()), Some("eth0"), &device, None);
-        assert_eq!((read.trust, read.ecn_np[3], read.ecn_rp[3]), (Some(Trust::Dscp), Some(true), Some(false)));
+        assert_eq!(
+            (read.trust, read.ecn_np[3], read.ecn_rp[3]),
+            (Some(Trust::Dscp), Some(true), Some(false))
+        );
         assert_eq!((read.ecn_np[0], read.cnp_priority), (None, Some(6)));
         assert_eq!((read.traffic_class, read.cm_tos), (Some(106), Some(104)));
 

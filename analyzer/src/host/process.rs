@@ -25,7 +25,9 @@ impl Container {
     pub fn parse(cgroup: &str) -> Option<Self> {
         let mut found = Self::default();
         // Version 1 has a line per controller, and any of them will do.
-        for part in cgroup.lines().filter_map(|line| line.splitn(3, ':').nth(2)).flat_map(|path| path.split('/')) {
+        for part in
+            cgroup.lines().filter_map(|line| line.splitn(3, ':').nth(2)).flat_map(|path| path.split('/'))
+        {
             let name = part.strip_suffix(".scope").or_else(|| part.strip_suffix(".slice")).unwrap_or(part);
             if let Some(uid) = pod_uid(name) {
                 found.pod_uid.get_or_insert(uid);
@@ -90,8 +92,18 @@ pub struct NcclProcess {
     pub comm: Option<String>,
     /// Where it runs.
     pub container: Option<Container>,
+    /// Whether it is in the network namespace of this process; `None` when that cannot be read.
+    pub same_network: Option<bool>,
     /// The variables beginning with `NCCL_`.
     pub environment: BTreeMap<String, String>,
+}
+
+impl NcclProcess {
+    /// The value of a variable; `None` when unset or empty.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.environment.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
+    }
 }
 
 /// What was found among all processes.
@@ -108,6 +120,7 @@ pub struct NcclProcesses {
 #[must_use]
 pub fn nccl_processes(root: &HostRoot) -> NcclProcesses {
     let mut result = NcclProcesses::default();
+    let own = network(root, "self");
     let mut pids: Vec<u32> = root.names("/proc").iter().filter_map(|name| name.parse().ok()).collect();
     pids.sort_unstable();
     for pid in pids {
@@ -126,6 +139,7 @@ pub fn nccl_processes(root: &HostRoot) -> NcclProcesses {
                 pid,
                 comm: comm(root, pid),
                 container: Container::of(root, pid),
+                same_network: own.as_ref().and_then(|own| Some(network(root, &pid.to_string())? == *own)),
                 environment,
             });
         }
@@ -137,6 +151,11 @@ pub fn nccl_processes(root: &HostRoot) -> NcclProcesses {
 #[must_use]
 pub fn comm(root: &HostRoot, pid: u32) -> Option<String> {
     root.text(&format!("/proc/{pid}/comm")).ok()
+}
+
+/// The network namespace of a process, by the kernel's number for it.
+fn network(root: &HostRoot, process: &str) -> Option<String> {
+    root.link_name(&format!("/proc/{process}/ns/net"))
 }
 
 fn nccl_variables(environ: &[u8]) -> BTreeMap<String, String> {

@@ -138,8 +138,12 @@ pub fn hardware(driver: Option<&str>, name: &str) -> Option<Meaning> {
         _ => {}
     }
     Some(match name {
-        "np_ecn_marked_roce_packets" | "rx_ecn_marked_pkts" | "RxECNMrkd" | "rx_rdma_ecn_pkts"
-        | "received_ecns" | "cc_rx_ce_pkts" => M::CeMarkedPackets,
+        "np_ecn_marked_roce_packets"
+        | "rx_ecn_marked_pkts"
+        | "RxECNMrkd"
+        | "rx_rdma_ecn_pkts"
+        | "received_ecns"
+        | "cc_rx_ce_pkts" => M::CeMarkedPackets,
         "np_cnp_sent" | "np_cnp_pkts" | "tx_cnp_pkts" | "cnpSent" | "tx_rdma_cnp_pkts" | "sent_cnps"
         | "tx_cnp_pkt" | "cc_tx_cnp_pkts" => M::CnpsSent,
         "rp_cnp_handled" | "rx_cnp_pkts" | "cnpHandled" | "rx_rdma_cnp_pkts" | "received_cnps"
@@ -161,7 +165,9 @@ pub fn hardware(driver: Option<&str>, name: &str) -> Option<Meaning> {
         "send_rnr_err" | "RNR sent" => M::RnrNaksSent,
         "out_of_buffer" | "rx_out_of_buffer" | "resp_rx_outof_buf" => M::OutOfBuffer,
         "roce_adp_retrans" | "completer_retry_err" => M::Retransmissions,
-        "req_transport_retries_exceeded" | "max_retry_exceeded" | "retry_exceeded_err"
+        "req_transport_retries_exceeded"
+        | "max_retry_exceeded"
+        | "retry_exceeded_err"
         | "req_tx_retry_excd_err" => M::RetriesExceeded,
         "req_rnr_retries_exceeded" | "retry_rnr_exceeded_err" => M::RnrRetriesExceeded,
         "roce_slow_restart" => M::SlowRestarts,
@@ -198,7 +204,9 @@ pub fn ethernet(name: &str) -> Option<Meaning> {
         "rx_global_pause" | "rx_pause_ctrl_phy" | "rx_pause_frames" | "link_xoff_rx.nic" => {
             M::GlobalPauseReceived
         }
-        "tx_global_pause" | "tx_pause_ctrl_phy" | "tx_pause_frames" | "link_xoff_tx.nic" => M::GlobalPauseSent,
+        "tx_global_pause" | "tx_pause_ctrl_phy" | "tx_pause_frames" | "link_xoff_tx.nic" => {
+            M::GlobalPauseSent
+        }
         "tx_pause_storm_warning_events" | "tx_pause_storm_error_events" => M::PauseStorms,
         _ => return None,
     })
@@ -365,7 +373,9 @@ mod tests {
             let count = if sent { counts.sent[5] } else { counts.received[5] };
             assert_eq!(if frames { count.frames } else { count.microseconds }, Some(7), "{name}");
         }
-        for name in ["rx_priority_5_xon.nic", "rx_prio8_pause", "rx_prio33_pause", "rx_prio", "pfc_pri", "tx_é"] {
+        for name in
+            ["rx_priority_5_xon.nic", "rx_prio8_pause", "rx_prio33_pause", "rx_prio", "pfc_pri", "tx_é"]
+        {
             assert_eq!(pause(&statistics(&[(name, 7)])), None, "{name}");
         }
     }
