@@ -23,6 +23,7 @@ pub mod host;
 pub mod live;
 pub mod lldp;
 pub mod model;
+pub mod owners;
 pub mod peers;
 pub mod replay;
 pub mod report;

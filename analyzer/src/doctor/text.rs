@@ -50,8 +50,8 @@ pub fn text(page: &Page, verbose: bool) -> String {
         if page.host.processes_unreadable > 0 {
             let _ = writeln!(
                 out,
-                "host: the environment of {} cannot be read; root may read most",
-                plural(page.host.processes_unreadable as u64, "process", "processes")
+                "host: {} process environments cannot be read; root may read most",
+                page.host.processes_unreadable
             );
         }
     } else if unknown > 0 {

@@ -82,7 +82,7 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
                 "rocescope doctor --clean",
             ),
             None => {
-                sheet.unknown("filters.stale", &interface.name, "the kernel does not list the TC filters")
+                sheet.unknown("filters.stale", &interface.name, "the kernel does not list the TC filters");
             }
         }
     }

@@ -82,7 +82,7 @@ pub fn check(facts: &HostFacts) -> Vec<Check> {
         check(facts, &mut sheet);
     }
     let mut checks = sheet.0;
-    checks.sort_by(|a, b| b.verdict.cmp(&a.verdict));
+    checks.sort_by_key(|check| std::cmp::Reverse(check.verdict));
     checks
 }
 

@@ -157,7 +157,7 @@ fn gid_index(process: &NcclProcess, used: &[&DeviceFacts], subject: &str, sheet:
         match gids.find(|gid| gid.index == index) {
             None => missing.push(device.name.as_str()),
             Some(gid) if gid.kind == Some(GidType::V1) || gid.is_link_local() => {
-                poor.push(device.name.as_str())
+                poor.push(device.name.as_str());
             }
             Some(_) => {}
         }
