@@ -3,11 +3,14 @@
 //! What matters most comes first: findings, the sums, what was lost, then links, hashing and flows.
 //! Plain text without colour or control characters; a pure function of report and width.
 
+mod answers;
 mod flows;
 pub(crate) mod layout;
+mod loss;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod traffic;
 
 use std::collections::BTreeSet;
 
@@ -28,8 +31,12 @@ pub fn text(report: &Report, width: usize) -> String {
     let room = width.clamp(NARROWEST, WIDEST);
     let mut page = Page { lines: summary::lines(report, room), room };
     page.section("FINDINGS", findings(report, room));
+    page.section("JOB", traffic::job(report, room));
     page.section("LINKS", links(report, room));
     page.section("BALANCE", balance(report, room));
+    let bin = report.bursts.iter().flatten().next().map_or(0, |burst| burst.bin_ns);
+    let title = format!("BURSTS, in bins of {}; senders: most at once to one host", units::duration(bin));
+    page.section(&title, traffic::bursts(report, room));
     page.section("HASHING", hashing(report, room));
     let flows = if report.flows.is_empty() { Vec::new() } else { flows::lines(report, room) };
     let title = match report.flows.len() {
@@ -37,6 +44,16 @@ pub fn text(report: &Report, width: usize) -> String {
         n => format!("{} FLOWS, busiest first; rates over each flow's own time", units::count(n as u64)),
     };
     page.section(&title, flows);
+    page.section(
+        "LATENCY, from request to answer as seen here, longest tails first",
+        answers::latency(report, room),
+    );
+    page.section(
+        "CNP, who is told to slow down, and the rate of its data",
+        answers::notifications(report, room),
+    );
+    page.section("LOST, LATE AND SENT AGAIN", loss::lines(report, room));
+    page.section("BETWEEN TAPS", loss::taps(report, room));
     page.section("NOT RoCE", skipped(report, room));
     page.section("DEVICES, their own counters: not part of the sums above", devices(&report.devices, room));
     let mut text = page.lines.join("\n");
