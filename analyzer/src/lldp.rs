@@ -193,7 +193,7 @@ impl Neighbour {
             CEE_APPS => {
                 for &[a, b, what, _, _, priorities] in rest.as_chunks::<6>().0 {
                     // 0 ethertype, 1 TCP or UDP port; IEEE numbers them differently.
-                    let selector = if what & 3 == 0 { 1 } else { 4 };
+                    let selector = if what & 0b11 > 0 { 4 } else { 1 };
                     self.apps.push(App { selector, protocol: u16::from_be_bytes([a, b]), priorities });
                 }
             }

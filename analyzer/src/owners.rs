@@ -45,13 +45,18 @@ pub struct Owned<'a> {
     pub owner: &'a QpOwner,
 }
 
+/// Queue pairs kept at most, those that are gone included.
+const MOST: usize = 1 << 17;
+
 /// A queue pair's number on an address.
 type End = (IpAddr, u32);
 
 /// The queue pairs of this host at a moment, by the ends that packets name.
 #[derive(Clone, Debug, Default)]
 pub struct Owners {
-    owners: Vec<QpOwner>,
+    all: Vec<QpOwner>,
+    /// Addresses by device.
+    addresses: HashMap<String, Vec<IpAddr>, foldhash::fast::RandomState>,
     /// By own address and own number; `None` where several share them.
     by_local: HashMap<End, Option<usize>, foldhash::fast::RandomState>,
     /// By own address and the number at the other end.
@@ -63,27 +68,57 @@ impl Owners {
     /// them).
     #[must_use]
     pub fn new(owners: Vec<QpOwner>, gids: &[(String, Vec<Ipv6Addr>)]) -> Self {
-        let mut all = Self { owners, ..Self::default() };
-        for (index, owner) in all.owners.iter().enumerate() {
-            let own = gids.iter().filter(|(device, _)| *device == owner.device).flat_map(|(_, gids)| gids);
-            let mut addresses: Vec<IpAddr> = own.flat_map(|gid| forms(*gid)).collect();
+        let mut found = Self { all: owners, ..Self::default() };
+        for (device, gids) in gids {
+            let mut addresses: Vec<IpAddr> = gids.iter().flat_map(|gid| forms(*gid)).collect();
             // A device has an address once per version of RoCE.
             addresses.sort_unstable();
             addresses.dedup();
-            for address in addresses {
-                insert(&mut all.by_local, (address, owner.lqpn), index);
+            found.addresses.insert(device.clone(), addresses);
+        }
+        for (index, owner) in found.all.iter().enumerate() {
+            for &address in found.addresses.get(&owner.device).into_iter().flatten() {
+                insert(&mut found.by_local, (address, owner.lqpn), index);
                 if let Some(rqpn) = owner.rqpn {
-                    insert(&mut all.by_remote, (address, rqpn), index);
+                    insert(&mut found.by_remote, (address, rqpn), index);
                 }
             }
         }
-        all
+        found
+    }
+
+    /// The same, with those of an earlier reading that are gone since, as far as nothing new has
+    /// taken their place: a report at the end of a run is about flows whose queue pairs were
+    /// destroyed with the job.
+    #[must_use]
+    pub fn with_gone(mut self, earlier: &Self) -> Self {
+        for owner in &earlier.all {
+            if self.all.len() >= MOST {
+                break;
+            }
+            let is_same = |index: &usize| self.all.get(*index).is_some_and(|now| now.device == owner.device);
+            let addresses = earlier.addresses.get(&owner.device).cloned().unwrap_or_default();
+            let mut ends = addresses.iter().map(|address| (*address, owner.lqpn));
+            if ends.any(|end| self.by_local.get(&end).is_some_and(|now| now.as_ref().is_none_or(is_same))) {
+                continue;
+            }
+            let index = self.all.len();
+            self.all.push(owner.clone());
+            for &address in &addresses {
+                self.by_local.entry((address, owner.lqpn)).or_insert(Some(index));
+                if let Some(rqpn) = owner.rqpn {
+                    self.by_remote.entry((address, rqpn)).or_insert(Some(index));
+                }
+            }
+            self.addresses.entry(owner.device.clone()).or_insert(addresses);
+        }
+        self
     }
 
     /// The queue pairs.
     #[must_use]
     pub fn all(&self) -> &[QpOwner] {
-        &self.owners
+        &self.all
     }
 
     /// Whose flow this is. `connected` is false for datagrams, whose sender's number shows in each
@@ -112,7 +147,7 @@ impl Owners {
         address: IpAddr,
         qpn: u32,
     ) -> Option<&QpOwner> {
-        self.owners.get((*map.get(&(address, qpn))?)?)
+        self.all.get((*map.get(&(address, qpn))?)?)
     }
 }
 
@@ -213,6 +248,20 @@ mod tests {
         let key = flow("10.0.0.1", "10.0.1.1", 40);
         assert_eq!(owners.of(&key, OUT, true).map(|o| (o.owner.pid, o.peer_qp)), Some((Some(100), Some(17))));
         assert_eq!(owners.of(&key, IN, true).map(|o| (o.owner.pid, o.peer_qp)), Some((Some(200), Some(17))));
+    }
+
+    #[test]
+    fn those_that_are_gone_stay_until_their_place_is_taken() {
+        let before = owners(vec![owner("mlx5_0", 17, Some(40), 100), owner("mlx5_0", 18, Some(41), 200)]);
+        let now = owners(vec![owner("mlx5_0", 17, Some(50), 300)]).with_gone(&before);
+        let received = |qp| now.of(&flow("10.0.0.9", "10.0.0.1", qp), IN, true).map(|owned| owned.owner.pid);
+        assert_eq!((received(17), received(18)), (Some(Some(300)), Some(Some(200))));
+        let sent = |qp| now.of(&flow("10.0.0.1", "10.0.0.9", qp), OUT, true).map(|owned| owned.owner.pid);
+        assert_eq!((sent(50), sent(41), sent(40)), (Some(Some(300)), Some(Some(200)), None));
+        // Readings without a change do not make it grow.
+        assert_eq!(owners(before.all().to_vec()).with_gone(&before).all().len(), 2);
+        let gone = Owners::default().with_gone(&now).with_gone(&now);
+        assert_eq!(gone.all().len(), 2);
     }
 
     #[test]

@@ -72,6 +72,8 @@ fn kernel_state(root: &HostRoot, unread: &mut Unread) -> KernelState {
 
 /// Whether a libpcap in one of the usual places calls the functions of the RDMA sniffer.
 fn libpcap_sniffs(root: &HostRoot) -> Option<bool> {
+    /// A function of libibverbs that nothing else in libpcap needs.
+    const CALL: &[u8] = b"ibv_create_flow";
     const FOLDERS: [&str; 5] = [
         "/usr/lib/x86_64-linux-gnu",
         "/usr/lib/aarch64-linux-gnu",
@@ -85,11 +87,7 @@ fn libpcap_sniffs(root: &HostRoot) -> Option<bool> {
     });
     let sniffs = |library: String| {
         let bytes = root.bytes(&library).ok()?;
-        const CALL: &[u8] = b"ibv_create_flow";
-        Some(
-            bytes.windows(CALL.len()).any(|window| window == CALL)
-                || bytes.windows(9).any(|w| w == b"rdmasniff"),
-        )
+        Some(bytes.windows(CALL.len()).any(|window| window == CALL))
     };
     let found: Vec<bool> = libraries.filter_map(sniffs).collect();
     (!found.is_empty()).then(|| found.contains(&true))
@@ -265,11 +263,10 @@ fn protocol(
         _ if is_iwarp => Protocol::Iwarp,
         Some("roce") => Protocol::Roce,
         Some("ib" | "opa") => Protocol::InfiniBand,
-        Some(_) => Protocol::Unknown,
         None if device.is_infiniband_only() => Protocol::InfiniBand,
         None if device.ports.iter().any(|port| port.link_layer == rdma::LinkLayer::Ethernet) => {
             Protocol::Roce
         }
-        None => Protocol::Unknown,
+        _ => Protocol::Unknown,
     }
 }

@@ -1,5 +1,7 @@
 //! What rocescope can see on an interface or device, through which source.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 
 use super::facts::{DeviceFacts, HostFacts, InterfaceFacts, PortFacts, Protocol};
@@ -160,7 +162,7 @@ fn counters(port: &PortFacts) -> (Works, String) {
     if let Some(optional) = &port.optional_counters {
         let off = optional.iter().filter(|(_, on)| !on).count();
         if off > 0 {
-            why.push_str(&format!("; {off} optional ones are off"));
+            let _ = write!(why, "; {off} optional ones are off");
         }
     }
     (Works::Yes, why)

@@ -104,9 +104,11 @@ fn faults() -> Vec<(&'static str, Verdict, String)> {
         (
             "gpu.nic",
             Warning,
-            format!(
-                "sys/bus/pci/devices/0000:3c:00.0 -> ../../../devices/pci0000:da/0000:3c:00.0\nsys/devices/pci0000:da/0000:3c:00.0/class = 0x030200\nsys/devices/pci0000:da/0000:3c:00.0/vendor = 0x10de\nsys/devices/pci0000:da/0000:3c:00.0/numa_node = 1"
-            ),
+            "sys/bus/pci/devices/0000:3c:00.0 -> ../../../devices/pci0000:da/0000:3c:00.0\n\
+             sys/devices/pci0000:da/0000:3c:00.0/class = 0x030200\n\
+             sys/devices/pci0000:da/0000:3c:00.0/vendor = 0x10de\n\
+             sys/devices/pci0000:da/0000:3c:00.0/numa_node = 1"
+                .into(),
         ),
         ("gpu.link", Warning, format!("{GPU}/current_link_width = 4")),
         (
@@ -326,16 +328,16 @@ fn both_views_say_all_of_it() {
     assert!(json["host"]["devices"][0]["ports"][0]["settings"]["traffic_class"].is_null());
 }
 
-/// `ROCESCOPE_WRITE_DOCS=1 cargo test -p rocescope doctor` writes it anew.
+/// `ROCESCOPE_BLESS=1 cargo test -p rocescope doctor` writes it anew.
 #[test]
 fn the_document_is_that_of_the_checks() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/doctor.md");
-    if std::env::var_os("ROCESCOPE_WRITE_DOCS").is_some() {
+    if std::env::var_os("ROCESCOPE_BLESS").is_some() {
         std::fs::write(path, markdown()).unwrap();
     }
     assert_eq!(
         std::fs::read_to_string(path).unwrap_or_default(),
         markdown(),
-        "write it with ROCESCOPE_WRITE_DOCS=1"
+        "write it with ROCESCOPE_BLESS=1"
     );
 }

@@ -125,7 +125,7 @@ impl RecordedKernel {
     }
 }
 
-fn attributes<'a>(mut request: Request, lines: &mut dyn Iterator<Item = &'a str>) -> Request {
+fn attributes(mut request: Request, lines: &mut dyn Iterator<Item = &str>) -> Request {
     while let Some(line) = lines.next() {
         if line == "}" {
             break;

@@ -126,15 +126,13 @@ pub fn hardware(driver: Option<&str>, name: &str) -> Option<Meaning> {
     use Meaning as M;
     // Names that mean another thing in one driver than in all others.
     match (driver, name) {
-        // irdma counts UDP of RoCE alone (its other protocols have names of their own).
-        (Some("irdma"), "RxUDP") => return Some(M::RxPackets),
-        (Some("irdma"), "TxUDP") => return Some(M::TxPackets),
-        (Some("irdma"), "RetransSegs" | "tcpRetransSegs") => return Some(M::Retransmissions),
-        // The unicast packets of the function that does RoCE.
-        (Some("bnxt_re"), "rx_pkts") => return Some(M::RxPackets),
-        (Some("bnxt_re"), "tx_pkts") => return Some(M::TxPackets),
+        // irdma counts UDP of RoCE alone (its other protocols have names of their own); bnxt_re the
+        // unicast packets of the function that does RoCE.
+        (Some("irdma"), "RxUDP") | (Some("bnxt_re"), "rx_pkts") => return Some(M::RxPackets),
+        (Some("irdma"), "TxUDP") | (Some("bnxt_re"), "tx_pkts") => return Some(M::TxPackets),
         (Some("bnxt_re"), "rx_bytes") => return Some(M::RxBytes),
         (Some("bnxt_re"), "tx_bytes") => return Some(M::TxBytes),
+        (Some("irdma"), "RetransSegs" | "tcpRetransSegs") => return Some(M::Retransmissions),
         _ => {}
     }
     Some(match name {
