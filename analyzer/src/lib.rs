@@ -20,6 +20,7 @@ pub mod host;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod model;
+pub mod packet;
 pub mod peers;
 pub mod replay;
 pub mod report;

@@ -205,7 +205,7 @@ fn case(name: String, uplinks: u32, weights: &[Weight], split: u32) -> Case {
 }
 
 /// A number that stands for a unit, the same in every run.
-fn digest(weight: &Weight) -> u64 {
+pub(super) fn digest(weight: &Weight) -> u64 {
     let Weight { tuple, dest_qp, .. } = weight;
     let words = tuple.src.into_iter().chain(tuple.dst).chain([u32::from(tuple.src_port), *dest_qp]);
     words.fold(u64::from(tuple.family), |state, word| mix(state.wrapping_add(GOLDEN) ^ u64::from(word)))

@@ -28,8 +28,8 @@ use crate::sample::{Direction, SourceKind};
 
 pub use build::compare_links as imbalance;
 pub use ecmp::{Case, Ecmp, Set};
-pub use entropy::{QpSpread, entropy};
-pub use imbalance::unknown_names;
+pub use entropy::{QpSpread, Spread, entropy};
+pub use imbalance::{Load, imbalances, unknown_names};
 
 /// Name and version of the schema.
 pub const SCHEMA: &str = "rocescope.report/1";
