@@ -74,6 +74,12 @@ pub(super) fn ecmp(sample: &Sample, options: &Options) -> Option<Ecmp> {
     Some(Ecmp { uplinks, seeds: SEEDS, sets })
 }
 
+/// The same for any number of uplinks, whatever the options say.
+#[must_use]
+pub fn what_if(sample: &Sample, uplinks: u32) -> Option<Ecmp> {
+    ecmp(sample, &Options { ecmp: Some(uplinks), ..Options::default() })
+}
+
 /// Which flows go the same way, and so compete.
 struct Side {
     name: String,

@@ -27,7 +27,7 @@ use crate::findings::Limits;
 use crate::sample::{Direction, SourceKind};
 
 pub use build::compare_links as imbalance;
-pub use ecmp::{Case, Ecmp, Set};
+pub use ecmp::{Case, Ecmp, Set, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use imbalance::{Load, imbalances, unknown_names};
 

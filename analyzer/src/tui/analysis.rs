@@ -65,9 +65,12 @@ impl Analyst {
             }
             self.spreads.push_back((now, spread));
         }
-        let mut options = self.options.clone();
-        options.ecmp = ask.uplinks.or(options.ecmp);
-        Analysis { time_ns: now, report: Report::build(sample, &options), entropy }
+        let mut report = Report::build(sample, &self.options);
+        if let Some(uplinks) = ask.uplinks {
+            // What the user tries out is no ground for a finding.
+            report.ecmp = report::what_if(sample, uplinks);
+        }
+        Analysis { time_ns: now, report, entropy }
     }
 
     /// The newest spread of this time or before, else the oldest.

@@ -331,6 +331,13 @@ impl Keys {
         keys.map(Key::to_string).collect::<Vec<_>>().join(" ")
     }
 
+    /// The first key that asks for this, as the help writes it; empty where there is none.
+    #[must_use]
+    pub fn first(&self, input: Input) -> String {
+        let binding = KEYMAP.iter().find(|binding| binding.input == input);
+        binding.and_then(|binding| self.of(binding).first()).map_or_else(String::new, Key::to_string)
+    }
+
     /// What `key` asks for on `screen`, while figures stand `still` or not.
     #[must_use]
     pub fn decode(&self, key: Key, screen: Screen, still: bool) -> Option<Input> {

@@ -6,8 +6,13 @@ use super::screen::Screen;
 
 /// The smallest terminal that shows anything useful.
 pub const SMALLEST: (u16, u16) = (60, 15);
-/// Rows of the busiest queue pairs on the overview, at least.
+/// Lines of the busiest queue pairs on the overview, at least.
 const BUSIEST: u16 = 4;
+/// From this width on, links stand beside the trends of the overview.
+pub const BESIDE: u16 = 110;
+/// Lines of the overview above the busiest queue pairs that hold all there is.
+const ABOVE_BESIDE: u16 = 15;
+const ABOVE_STACKED: u16 = 22;
 
 /// The areas. What is not shown has no height.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +61,8 @@ impl Layout {
         if screen != Screen::Overview {
             return body;
         }
-        let height = (body.height / 3).max(BUSIEST).min(body.height);
+        let above = if body.width >= BESIDE { ABOVE_BESIDE } else { ABOVE_STACKED };
+        let height = (body.height / 3).max(BUSIEST).max(body.height.saturating_sub(above)).min(body.height);
         Rect { y: body.bottom() - height, height, ..body }
     }
 
@@ -86,14 +92,15 @@ impl Layout {
 
     /// Lines of the list of findings, which stands above the text of the selected one.
     #[must_use]
-    pub fn findings(&self) -> Rect {
-        let height = (self.body.height * 2 / 5).max(3).min(self.body.height);
+    pub fn findings(&self, count: usize) -> Rect {
+        let wanted = u16::try_from(count + 1).unwrap_or(u16::MAX);
+        let height = wanted.min((self.body.height * 2 / 5).max(3)).min(self.body.height);
         Rect { height, ..self.body }
     }
 
     /// Findings that are visible.
     #[must_use]
     pub fn findings_page(&self) -> usize {
-        usize::from(self.findings().height.saturating_sub(1))
+        usize::from(self.findings(usize::from(u16::MAX) - 1).height.saturating_sub(1))
     }
 }

@@ -90,7 +90,7 @@ impl App {
             }
             Screen::Findings => {
                 let rows = self.finding_count();
-                if click_list(&mut self.findings, layout.findings(), rows, at) {
+                if click_list(&mut self.findings, layout.findings(rows), rows, at) {
                     self.open();
                 }
             }

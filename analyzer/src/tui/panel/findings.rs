@@ -42,8 +42,8 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
         put(buffer, at.body, lines);
         return;
     }
-    let list = at.findings();
     let count = report.findings.len();
+    let list = at.findings(count);
     line(
         buffer,
         list,
@@ -58,7 +58,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
         }
     }
     let below = Rect { y: list.bottom(), height: at.body.height - list.height, ..at.body };
-    let mut lines = Vec::new();
+    let mut lines = vec![Line::default()];
     if let Some(finding) = report.findings.get(app.findings.selected.unwrap_or(0)) {
         lines.extend(text(finding, width));
         lines.push(Line::default());

@@ -69,8 +69,8 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
 }
 
 fn phase(app: &App) -> (String, ratatui::style::Style) {
-    let back = app.data.as_ref().zip(app.newest.as_ref());
-    let back = back.map_or(0, |(data, newest)| newest.time_ns.saturating_sub(data.model.time_ns));
+    // Against the moment of the pause, so that nothing moves while paused.
+    let back = app.data.as_ref().map_or(0, |data| data.sample.time_ns.saturating_sub(data.model.time_ns));
     let past = if back > 0 && app.shown_ns.is_some() {
         format!(" −{}", units::duration(back))
     } else {
@@ -302,27 +302,30 @@ pub(super) fn own_losses(lost: &Lost) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// Letters of a screen's name where there is little room.
-const SHORT: usize = 4;
+/// From this width on, screens have their whole names, and filter and sorting have room beside them.
+const WHOLE_NAMES: u16 = 110;
 
 /// The screens' names, and where they stand: columns of the screen.
 #[must_use]
 pub(in crate::tui) fn tabs(app: &App) -> Vec<(std::ops::Range<u16>, Screen)> {
-    let long = tabs_of(usize::MAX);
-    let end = long.last().map_or(0, |(area, _)| area.end);
-    let right = u16::try_from(right_of_tabs(app).width).unwrap_or(0);
-    if end + right <= app.size.0 { long } else { tabs_of(SHORT) }
-}
-
-fn tabs_of(letters: usize) -> Vec<(std::ops::Range<u16>, Screen)> {
     let mut x = 0;
     let tabs = Screen::ALL.into_iter().map(|screen| {
-        // A number and a space before the name, a space on both sides.
-        let width = u16::try_from(screen.title().len().min(letters) + 4).unwrap_or(0);
-        x += width;
-        (x - width..x, screen)
+        let width = tab(app, screen).chars().count();
+        let start = x;
+        x += u16::try_from(width).unwrap_or(0);
+        (start..x, screen)
     });
     tabs.collect()
+}
+
+/// Number and name of a screen.
+fn tab(app: &App, screen: Screen) -> String {
+    let number = screen as usize + 1;
+    if app.size.0 >= WHOLE_NAMES {
+        format!(" {number} {} ", screen.title())
+    } else {
+        format!(" {number} {}", screen.short())
+    }
 }
 
 /// What stands at the right of the screens' names: filter, focus, sorting.
@@ -359,13 +362,10 @@ fn right_of_tabs(app: &App) -> Spans {
 }
 
 fn tab_line(buffer: &mut Buffer, at: &Layout, app: &App) {
-    for (number, (area, screen)) in (1..).zip(tabs(app)) {
-        let width = area.end - area.start;
-        let letters = usize::from(width) - 4;
-        let text: String = screen.title().chars().take(letters).collect();
+    for (area, screen) in tabs(app) {
         let style = if screen == app.screen { theme::SELECTED.patch(theme::BOLD) } else { theme::PLAIN };
-        let place = ratatui::layout::Rect { x: area.start, width, ..at.tabs };
-        line(buffer, place, 0, &Line::styled(format!(" {number} {text} "), style));
+        let place = ratatui::layout::Rect { x: area.start, width: area.end - area.start, ..at.tabs };
+        line(buffer, place, 0, &Line::styled(tab(app, screen), style));
     }
     let right = right_of_tabs(app);
     let end = tabs(app).last().map_or(0, |(area, _)| area.end);

@@ -9,13 +9,11 @@ use super::{Spans, cut, empty, findings, flows, line, links};
 use crate::model::Level;
 use crate::tui::app::{App, Data};
 use crate::tui::column::{self, bar, compact};
-use crate::tui::layout::Layout;
+use crate::tui::layout::{BESIDE, Layout};
 use crate::tui::screen::Screen;
 use crate::tui::theme;
 use crate::units;
 
-/// From this width on, links stand beside the trends.
-const WIDE: u16 = 110;
 /// Findings shown at most.
 const FINDINGS: usize = 4;
 
@@ -31,7 +29,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     // A quarter for findings, so that a long list leaves something of the rest.
     let mut lines = top(app, usize::from(above.width), FINDINGS.min((room / 3).max(1)));
     let left = room.saturating_sub(lines.len());
-    if above.width >= WIDE {
+    if above.width >= BESIDE {
         let y = u16::try_from(lines.len()).unwrap_or(0);
         for (y, text) in (0..).zip(&lines) {
             line(buffer, above, y, text);

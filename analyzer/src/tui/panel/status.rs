@@ -7,12 +7,11 @@ use super::{Spans, cut, join, line};
 use crate::model::Level;
 use crate::sample::SourceKind;
 use crate::tui::app::{App, End};
+use crate::tui::key::Input;
 use crate::tui::prompt::Purpose;
 use crate::tui::screen::Screen;
 use crate::tui::theme;
 
-/// What must never be out of sight.
-const WAY_OUT: &str = "  ? help  q quit ";
 
 pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     let mut spans = Spans::default();
@@ -34,7 +33,10 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
         line(buffer, area, 0, &spans.into_line());
         return;
     }
-    let room = usize::from(area.width).saturating_sub(WAY_OUT.len());
+    // What must never be out of sight.
+    let key = |input| app.options.keys.first(input);
+    let way_out = format!("  {} help  {} quit ", key(Input::Help), key(Input::Quit));
+    let room = usize::from(area.width).saturating_sub(way_out.chars().count());
     if let Some(answer) = &app.answer {
         spans.push(format!(" {}", cut(answer, room.saturating_sub(1), false)), theme::BOLD);
     } else if let (true, Some(notice)) = (app.unread, app.notices.back()) {
@@ -47,40 +49,50 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
         spans = hints(app, room);
     }
     let gap = room.saturating_sub(spans.width);
-    spans.push(" ".repeat(gap), theme::PLAIN).push(WAY_OUT, theme::BOLD);
+    spans.push(" ".repeat(gap), theme::PLAIN).push(way_out, theme::BOLD);
     line(buffer, area, 0, &spans.into_line());
 }
 
 fn hints(app: &App, width: usize) -> Spans {
-    let pause = match (&app.end, app.paused) {
-        (Some(_), _) => None,
-        (None, true) => Some(("Space", "go on")),
-        (None, false) => Some(("Space", "pause")),
+    use Input::{
+        Back, Capture, Columns, Earlier, ExportCsv, Faster, Filter, Group, Later, Metric, MoreUplinks,
+        NextScreen, Open, Pause, Slower, SortNext, Span,
     };
     let replay = app.end.is_none() && app.speed.is_some() && app.kind() == Some(SourceKind::Replay);
-    let (open, more): (&str, &[(&str, &str)]) = match app.screen {
-        Screen::Overview => ("details", &[]),
-        Screen::Qps => ("details", &[("s S", "sort"), ("/", "filter"), ("c", "columns"), ("o", "group")]),
-        Screen::Detail => ("", &[("Esc", "back"), ("w", "pcapng")]),
-        Screen::Matrix => ("queue pairs", &[("m", "figure")]),
-        Screen::Links => ("queue pairs", &[("n N", "uplinks")]),
-        Screen::Bursts => ("", &[]),
-        Screen::Events => ("headers", &[("/", "filter"), ("w", "pcapng")]),
-        Screen::Findings => ("queue pairs", &[]),
-    };
-    let hints = [Some(("Tab", "screens")), (!open.is_empty()).then_some(("Enter", open))]
-        .into_iter()
-        .chain(more.iter().copied().map(Some))
-        .chain([
-            app.still().then_some(("Left Right", "in time")),
-            pause,
-            Some(("t", "span")),
-            replay.then_some(("+ -", "speed")),
-            Some(("e", "export")),
-        ]);
-    let parts = hints.flatten().map(|(key, what)| {
+    let mut hints: Vec<(&[Input], &str)> = vec![(&[NextScreen], "screens")];
+    hints.extend::<&[(&[Input], &str)]>(match app.screen {
+        Screen::Overview => &[(&[Open], "details")],
+        Screen::Qps => &[
+            (&[Open], "details"),
+            (&[SortNext], "sort"),
+            (&[Filter], "filter"),
+            (&[Columns], "columns"),
+            (&[Group], "group"),
+        ],
+        Screen::Detail => &[(&[Back], "back"), (&[Capture], "pcapng")],
+        Screen::Matrix => &[(&[Open], "queue pairs"), (&[Metric], "figure")],
+        Screen::Links => &[(&[Open], "queue pairs"), (&[MoreUplinks], "uplinks")],
+        Screen::Bursts => &[],
+        Screen::Events => &[(&[Open], "headers"), (&[Filter], "filter"), (&[Capture], "pcapng")],
+        Screen::Findings => &[(&[Open], "queue pairs")],
+    });
+    match (&app.end, app.paused) {
+        (Some(_), _) => {}
+        (None, true) => hints.push((&[Pause], "go on")),
+        (None, false) => hints.push((&[Pause], "pause")),
+    }
+    if app.still() {
+        hints.push((&[Earlier, Later], "in time"));
+    }
+    hints.push((&[Span], "span"));
+    if replay {
+        hints.push((&[Faster, Slower], "speed"));
+    }
+    hints.push((&[ExportCsv], "export"));
+    let parts = hints.into_iter().map(|(inputs, what)| {
+        let keys: Vec<String> = inputs.iter().map(|input| app.options.keys.first(*input)).collect();
         let mut spans = Spans::default();
-        spans.push(format!(" {key} "), theme::BOLD).push(what, theme::DIM);
+        spans.push(format!(" {} ", keys.join(" ")), theme::BOLD).push(what, theme::DIM);
         spans
     });
     join(parts.collect(), width, " ").0
