@@ -1,7 +1,7 @@
 //! The maps, and the numbers that user space sets before loading.
 //!
 //! Sizes below are the defaults; user space scales them with `--max-flows`. At 65,536 flows:
-//! slots 41 MiB, hash 8 MiB, overflow table 6 MiB, ring buffer 1 MiB, free slots 0.3 MiB.
+//! slots 44 MiB, hints 1 MiB, hash 8 MiB, overflow table 6 MiB, ring buffer 1 MiB, free slots 0.3 MiB.
 
 use aya_ebpf::Global;
 use aya_ebpf::btf_maps::{Array, HashMap, PerCpuArray, RingBuf, Stack};
@@ -24,7 +24,7 @@ pub(crate) const SCRATCH_LEN: usize = 512;
 pub(crate) static FLOWS: HashMap<FlowKey, u32, FLOWS_MAX> = HashMap::new();
 
 /// Not per CPU: one value a flow keeps the memory independent of the number of CPUs, and a packet
-/// sequence has only one order. The lock in each slot makes counting exact when packets of one flow
+/// sequence has only one order. The turn in each slot makes counting exact when packets of one flow
 /// arrive on several CPUs. User space maps the array and reads it without a system call.
 #[btf_map]
 pub(crate) static SLOTS: Array<FlowSlot, FLOWS_MAX, MMAPABLE> = Array::new();
@@ -93,9 +93,13 @@ pub(crate) static HAVE_XDP_BUFF_LEN: Global<u8> = Global::new(0);
 #[unsafe(no_mangle)]
 pub(crate) static HINT_SHIFT: Global<u32> = Global::new(31);
 
-/// 1 where the kernel has `bpf_loop` (5.17 and later).
+/// 1 on processors that may show the stores of one CPU to another in another order (all but x86).
 #[unsafe(no_mangle)]
-pub(crate) static HAVE_LOOP: Global<u8> = Global::new(0);
+pub(crate) static FULL_ORDER: Global<u8> = Global::new(1);
+
+/// 1 to take the time from the kernel's exact clock, 0 from the number of the tick.
+#[unsafe(no_mangle)]
+pub(crate) static PRECISE_CLOCK: Global<u8> = Global::new(0);
 
 /// Whether to send events at all.
 #[unsafe(no_mangle)]

@@ -9,24 +9,42 @@ use rocescope_common::wire::Bytes;
 
 use crate::maps::{SCRATCH, SCRATCH_LEN};
 
-/// The linear part of a packet, between two packet pointers.
+/// The linear part of a packet, between two packet pointers, for who reads at fixed offsets only.
 #[derive(Clone, Copy)]
-pub(crate) struct Linear {
+pub(crate) struct Head {
     start: usize,
     end: usize,
-    offset: *mut u64,
 }
 
-impl Linear {
-    /// `offset` is a word of map memory, see [`settle`].
+impl Head {
     #[inline(always)]
-    pub(crate) const fn new(start: usize, end: usize, offset: *mut u64) -> Self {
-        Self { start, end, offset }
+    pub(crate) const fn new(start: usize, end: usize) -> Self {
+        Self { start, end }
     }
 
     #[inline(always)]
     pub(crate) const fn len(&self) -> usize {
         self.end - self.start
+    }
+
+    /// The same for the parser. `offset` is a word of map memory, see [`settle`].
+    #[inline(always)]
+    pub(crate) const fn settling(self, offset: *mut u64) -> Linear {
+        Linear { head: self, offset }
+    }
+}
+
+/// The linear part of a packet.
+#[derive(Clone, Copy)]
+pub(crate) struct Linear {
+    head: Head,
+    offset: *mut u64,
+}
+
+impl Linear {
+    #[inline(always)]
+    pub(crate) const fn len(&self) -> usize {
+        self.head.len()
     }
 }
 
@@ -44,7 +62,7 @@ pub(crate) fn opaque(mut pointer: usize) -> usize {
     pointer
 }
 
-impl Bytes for Linear {
+impl Bytes for Head {
     #[inline(always)]
     fn get<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         let at = opaque(self.start + offset);
@@ -53,6 +71,13 @@ impl Bytes for Linear {
         }
         // SAFETY: the N bytes from `at` lie before the end of the packet; the verifier checks it.
         Some(unsafe { (at as *const [u8; N]).read_unaligned() })
+    }
+}
+
+impl Bytes for Linear {
+    #[inline(always)]
+    fn get<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        self.head.get(offset)
     }
 
     #[inline(always)]

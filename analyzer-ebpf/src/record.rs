@@ -2,21 +2,22 @@
 
 use core::arch::asm;
 
-use aya_ebpf::helpers::generated::bpf_jiffies64;
-use aya_ebpf::helpers::generated::bpf_xdp_get_buff_len;
+#[cfg(not(feature = "test-clock"))]
+use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
+use aya_ebpf::helpers::generated::{bpf_jiffies64, bpf_xdp_get_buff_len};
 use aya_ebpf::programs::{TcContext, XdpContext};
 use aya_log_ebpf::debug;
 use rocescope_common::abi::maps::{ExtraKind, hint_of};
 use rocescope_common::abi::{ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters};
 use rocescope_common::account::{FlowKey, observe};
 use rocescope_common::wire::frame::{Kernel, Tag};
-use rocescope_common::wire::{Bytes, Entry, Frame, Meta, parse_into};
+use rocescope_common::wire::{Bytes, Entry, Frame, Meta, Reason, not_roce, parse_into};
 
 use crate::maps::{
     EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, LINKS, SLOTS,
     WORK, Work,
 };
-use crate::packet::{Copied, Linear};
+use crate::packet::{Copied, Head};
 use crate::{emit, turn};
 
 const NOEXIST: u64 = 1;
@@ -27,16 +28,21 @@ const ENOUGH: usize = 192;
 
 #[inline(always)]
 pub(crate) fn xdp(ctx: &XdpContext, frags: bool) {
-    let Some(work) = WORK.get_ptr_mut(0) else { return };
-    // SAFETY: the pointer comes from the map.
-    let packet = Linear::new(ctx.data(), ctx.data_end(), unsafe { &raw mut (*work).offset });
-    let mut len = packet.len() as u32;
+    let head = Head::new(ctx.data(), ctx.data_end());
+    let mut len = head.len() as u32;
     if frags && HAVE_XDP_BUFF_LEN.load() != 0 {
         // SAFETY: the context is this program's own.
         len = unsafe { bpf_xdp_get_buff_len(ctx.ctx) } as u32;
     }
-    let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: len, tag: Tag::UNKNOWN };
     let link = link(ctx.ingress_ifindex() as u32, false);
+    if let Some(reason) = not_roce(&head) {
+        skip(link, reason, len);
+        return;
+    }
+    let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: len, tag: Tag::UNKNOWN };
+    let Some(work) = WORK.get_ptr_mut(0) else { return };
+    // SAFETY: the pointer comes from the map.
+    let packet = head.settling(unsafe { &raw mut (*work).offset });
     count(ctx, work, &packet, meta, link, |headers| emit::copy(&packet, headers));
 }
 
@@ -54,12 +60,17 @@ pub(crate) fn tc(ctx: &TcContext, egress: bool) {
         len += 4;
         tag = Tag::tci(tci as u16);
     }
+    let head = Head::new(ctx.data(), ctx.data_end());
+    let link = link(ifindex, egress);
+    if let Some(reason) = not_roce(&head) {
+        skip(link, reason, len);
+        return;
+    }
     let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: len, tag };
     let Some(work) = WORK.get_ptr_mut(0) else { return };
     // SAFETY: the pointer comes from the map.
     let offset = unsafe { &raw mut (*work).offset };
-    let packet = Linear::new(ctx.data(), ctx.data_end(), offset);
-    let link = link(ifindex, egress);
+    let packet = head.settling(offset);
     let headers = |headers: &mut emit::Headers| emit::load(ctx, headers);
     if packet.len() < ENOUGH
         && packet.len() < skb_len as usize
@@ -96,21 +107,17 @@ fn count<C: aya_ebpf::EbpfContext>(
     let frame = unsafe { &mut (*work).frame };
     match parse_into::<Kernel>(packet, meta, &mut (), frame) {
         Ok(()) => roce(ctx, work, link as u16, headers),
-        Err(reason) => {
-            let Some(counters) = counters_of(link) else { return };
-            // Always in range; said this way the compiler need not believe it.
-            if let Some(counter) = counters.skipped.get_mut(reason as usize) {
-                counter.add(meta.wire_len);
-            }
-        }
+        Err(reason) => skip(link, reason, meta.wire_len),
     }
 }
 
-/// Counts a packet that could not be counted in a flow.
+/// Counts a frame that is no RoCE.
 #[inline(always)]
-fn full(link: u16, frame: &Frame) {
-    if let Some(counters) = counters_of(u32::from(link)) {
-        counters.flow_table_full.add(frame.wire_len);
+fn skip(link: u32, reason: Reason, wire_len: u32) {
+    let Some(counters) = counters_of(link) else { return };
+    // Always in range; said this way the compiler need not believe it.
+    if let Some(counter) = counters.skipped.get_mut(reason as usize) {
+        counter.add(wire_len);
     }
 }
 
@@ -125,13 +132,17 @@ fn roce<C: aya_ebpf::EbpfContext>(
     let (frame, scratch) = unsafe { (&(*work).frame, &raw mut (*work).outcome) };
     let now = now();
     let Some((slot, place)) = slot_of(ctx, frame, link) else {
-        full(link, frame);
+        if let Some(counters) = counters_of(u32::from(link)) {
+            counters.flow_table_full.add(frame.wire_len);
+        }
         return;
     };
     // SAFETY: the pointer comes from the map.
     let turn = unsafe { &raw mut (*place).turn };
-    let Some(taken) = turn::take(turn) else {
-        full(link, frame);
+    let Some(taken) = turn::take(slot, turn) else {
+        if let Some(counters) = counters_of(u32::from(link)) {
+            counters.contended.add(frame.wire_len);
+        }
         return;
     };
     // SAFETY: between taking and passing on the turn this program alone uses the statistics.
@@ -247,8 +258,10 @@ fn look_up<C: aya_ebpf::EbpfContext>(ctx: &C, frame: &Frame, link: u16) -> Optio
             Some(slot)
         }
         Err(error) => {
-            // SAFETY: as above; the slot goes back as it came.
-            unsafe { (*place).key = FlowKey::default() };
+            // The slot goes back as nobody's. The word with the mark goes as a whole: a hint must not
+            // meet the key without it.
+            // SAFETY: as above.
+            turn::release(unsafe { (&raw mut (*place).key.dest_qp).cast() }, 0);
             if FREE.push(slot, 0).is_err() {
                 debug!(ctx, "slot {} lost", slot);
             }
@@ -305,10 +318,14 @@ unsafe fn add(word: *mut u64, amount: u64) {
     unsafe { asm!("lock *(u64 *)({0} + 0) += {1}", in(reg) word, in(reg) amount, options(nostack)) };
 }
 
-/// The monotonic time at the latest tick (of 1 to 10 ms).
+/// The monotonic time, exact or at the latest tick (of 1 to 10 ms).
 #[cfg(not(feature = "test-clock"))]
 #[inline(always)]
 fn now() -> u64 {
+    if crate::maps::PRECISE_CLOCK.load() != 0 {
+        // SAFETY: takes no arguments.
+        return unsafe { bpf_ktime_get_ns() };
+    }
     let Some(clock) = crate::maps::TICKS.get(0) else { return 0 };
     ticks().wrapping_mul(clock.tick_ns).wrapping_add(clock.base_ns)
 }

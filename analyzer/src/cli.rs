@@ -107,6 +107,10 @@ fn format(output: Output) -> Format {
     }
 }
 
+fn nanos(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn replay(args: ReplayArgs) -> Result<()> {
     let output = output(&args.view);
     let options = report_options(&args.view)?;
@@ -140,7 +144,7 @@ fn replay(args: ReplayArgs) -> Result<()> {
         filter: args.view.filter,
         idle: args.view.idle,
         max_flows: args.view.max_flows.unwrap_or(replay::MAX_FLOWS),
-        figures: crate::figures::Options::default(),
+        figures: crate::figures::Options { reorder_window: args.reorder_window, bin_ns: nanos(args.bin) },
         emit,
         events: output == Output::Tui,
     })?;

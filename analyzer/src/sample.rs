@@ -75,6 +75,8 @@ pub struct LinkSample {
     pub skipped: [Counter; Reason::COUNT],
     /// RoCE packets that found the flow table full.
     pub flow_table_full: Counter,
+    /// RoCE packets that did not get at their flow's counters, which other processors kept.
+    pub contended: Counter,
     /// Packets counted in their flow, whose port or opcode found the overflow table full.
     pub extra_full: u64,
     /// What retired flows had counted.

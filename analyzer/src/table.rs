@@ -97,6 +97,7 @@ impl FlowTable {
             direction,
             skipped: [Counter::default(); Reason::COUNT],
             flow_table_full: Counter::default(),
+            contended: Counter::default(),
             extra_full: 0,
             retired: Retired::default(),
         });

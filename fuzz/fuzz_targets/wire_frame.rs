@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use rocescope_common::account::{FlowKey, FlowStats, observe};
 use rocescope_common::wire::frame::{Full, Kernel, Tag};
-use rocescope_common::wire::{Entry, Meta, Reason, cm, cooked, icrc, parse};
+use rocescope_common::wire::{Entry, Meta, Reason, cm, cooked, icrc, not_roce, parse};
 
 /// The first bytes of the input choose how the rest is entered.
 const CHOICE: usize = 6;
@@ -36,6 +36,12 @@ fuzz_target!(|input: &[u8]| {
     let _any = (cooked::sll(&bytes), cooked::sll2(&bytes), cm::read(&bytes, meta.offset));
     let full = parse::<Full>(&bytes, meta, &mut ());
     let kernel = parse::<Kernel>(&bytes, meta, &mut ());
+    if meta.entry == Entry::ETHERNET
+        && meta.offset == 0
+        && let Some(reason) = not_roce(&bytes)
+    {
+        assert_eq!((full, kernel), (Err(reason), Err(reason)));
+    }
     let frame = match full {
         Ok(frame) => frame,
         Err(reason) => {

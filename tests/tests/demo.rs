@@ -109,6 +109,7 @@ fn what_is_counted_is_what_was_sent() {
         filter: None,
         events: true,
         events_to_view: false,
+        precise_clock: false,
         log_level: 0,
     })
     .unwrap();

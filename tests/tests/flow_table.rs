@@ -66,8 +66,8 @@ fn conserved(report: &Value, sent: &[&Frame]) {
     let bytes: u64 = sent.iter().map(|frame| u64::from(frame.wire_len)).sum();
     assert_eq!(totals["roce_bytes"], bytes, "{totals}");
     let retired = totals["retired"]["packets"].as_u64().unwrap();
-    let full = totals["lost"]["flow_table_full"].as_u64().unwrap();
-    assert_eq!(roce, sum("packets") + retired + full, "{totals}");
+    let lost = |why: &str| totals["lost"][why].as_u64().unwrap();
+    assert_eq!(roce, sum("packets") + retired + lost("flow_table_full") + lost("contended"), "{totals}");
 }
 
 #[test]

@@ -29,7 +29,8 @@ fn conserved(report: &Value) {
     let skipped = sum(&mut totals["skipped"].as_object().unwrap().values());
     assert_eq!(packets(report), number(&totals["roce_packets"]) + skipped, "{totals}");
     let flows = sum(&mut report["flows"].as_array().unwrap().iter().map(|flow| &flow["packets"]));
-    let elsewhere = number(&totals["retired"]["packets"]) + number(&totals["lost"]["flow_table_full"]);
+    let lost = number(&totals["lost"]["flow_table_full"]) + number(&totals["lost"]["contended"]);
+    let elsewhere = number(&totals["retired"]["packets"]) + lost;
     assert_eq!(number(&totals["roce_packets"]), flows + elsewhere, "{totals}");
 }
 

@@ -97,7 +97,8 @@ fn last_report(ended: &Ended) -> Value {
     let skipped: u64 = totals["skipped"].as_object().unwrap().values().map(number).sum();
     assert_eq!(packets(&report), number(&totals["roce_packets"]) + skipped, "{totals}");
     let flows: u64 = report["flows"].as_array().unwrap().iter().map(|flow| number(&flow["packets"])).sum();
-    let elsewhere = number(&totals["retired"]["packets"]) + number(&totals["lost"]["flow_table_full"]);
+    let lost = number(&totals["lost"]["flow_table_full"]) + number(&totals["lost"]["contended"]);
+    let elsewhere = number(&totals["retired"]["packets"]) + lost;
     assert_eq!(number(&totals["roce_packets"]), flows + elsewhere, "{totals}");
     report
 }

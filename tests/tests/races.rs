@@ -9,49 +9,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use rocescope::live::tables::link_counters;
-use rocescope::live::{Programs, Tables};
+use rocescope::live::{LoadOptions, Programs, Tables};
 use rocescope::sample::{FlowSample, Retired};
 use rocescope_common::account::Event;
-use rocescope_tests::kernel::machine::{Hook, programs};
-use rocescope_tests::kernel::{available, test_run};
+use rocescope_tests::kernel::cpus::{pin, two_cpus};
+use rocescope_tests::kernel::machine::Hook;
+use rocescope_tests::kernel::test_run;
 use rocescope_tests::oracle::craft::{self, Roce};
 
 fn frame(packet: &Roce) -> Vec<u8> {
     craft::ethernet(0x0800, &packet.ipv4())
-}
-
-/// The CPUs this process may run on.
-fn cpus() -> Vec<usize> {
-    // SAFETY: a set of CPUs is an array of integers, which may be zero; the call fills it in.
-    let set = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        assert_eq!(libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set), 0);
-        set
-    };
-    // SAFETY: every number is below the size of the set.
-    (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
-}
-
-fn pin(cpu: usize) {
-    // SAFETY: as above; the calling thread is the one that moves.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        assert_eq!(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set), 0);
-    }
-}
-
-/// Two CPUs, or a line that says that nothing can race here.
-fn two_cpus() -> Option<[usize; 2]> {
-    if !available() {
-        return None;
-    }
-    let all = cpus();
-    let [first, second, ..] = all.as_slice() else {
-        println!("SKIP nothing can race on a single CPU");
-        return None;
-    };
-    Some([*first, *second])
 }
 
 fn send(hook: Hook, program: BorrowedFd<'_>, frame: &[u8], repeat: u32) {
@@ -72,6 +39,12 @@ impl Drop for Ending<'_> {
     }
 }
 
+/// Programs with the order of memory of this processor, or as on one that promises less.
+fn programs(max_flows: u32, full_order: bool) -> Programs {
+    let usual = LoadOptions::new(&[1]);
+    Programs::load(&LoadOptions { max_flows, full_order, ..usual }).unwrap()
+}
+
 fn link(programs: &Programs) -> u32 {
     programs.hash.index(1, false)
 }
@@ -80,8 +53,7 @@ fn link(programs: &Programs) -> u32 {
 fn one_flow_on_several_cpus() {
     const EACH: u32 = 400_000;
     let Some(cpus) = two_cpus() else { return };
-    let programs = programs(64, false);
-    let mut programs = programs.unwrap();
+    let mut programs = programs(64, false);
     // XDP and TC count in the same table, as they would on two interfaces of one run.
     let hooks = [Hook::Xdp, Hook::TcIngress];
     let fds = hooks.map(|hook| hook.load(&mut programs).unwrap());
@@ -134,7 +106,7 @@ fn flows_that_begin_on_two_cpus_at_once_are_one_each() {
     const FLOWS: u32 = 2_000;
     const ROUNDS: u32 = 10;
     let Some(cpus) = two_cpus() else { return };
-    let mut programs = programs(FLOWS + 2, false).unwrap();
+    let mut programs = programs(FLOWS + 2, true);
     let hook = Hook::TcIngress;
     let fd = hook.load(&mut programs).unwrap();
     let frames: Vec<_> =
@@ -175,6 +147,7 @@ fn flows_that_begin_on_two_cpus_at_once_are_one_each() {
         }
         let counters = link_counters(&programs, link(&programs)).unwrap();
         assert_eq!(counters.flow_table_full.packets, 0, "no slot was lost in a race");
+        assert_eq!(counters.contended.packets, 0);
         assert_eq!(new_flows + counters.events_dropped, u64::from(FLOWS), "each flow is new once");
         tables.reset(&mut programs, &reading.flows).unwrap();
     }
@@ -197,8 +170,8 @@ fn flows_retired_under_the_programs_feet() {
     const REPEAT: u32 = 3;
     let Some(cpus) = two_cpus() else { return };
     // Fewer places than flows: some packets find the table full.
-    for max_flows in [FLOWS + 2, FLOWS / 2] {
-        let mut programs = programs(max_flows, false).unwrap();
+    for (max_flows, full_order) in [(FLOWS + 2, false), (FLOWS / 2, true)] {
+        let mut programs = programs(max_flows, full_order);
         let hooks = [Hook::Xdp, Hook::TcIngress];
         let fds = hooks.map(|hook| hook.load(&mut programs).unwrap());
         drop(programs.take_events());
@@ -247,6 +220,7 @@ fn flows_retired_under_the_programs_feet() {
             "{sent} sent: {packets} in {flows} retired flows, {} in flows, {} too many",
             present.0, full.packets
         );
+        assert_eq!(counters.contended.packets, 0);
         assert_eq!(packets + present.0 + full.packets, sent);
         assert_eq!(bytes + present.1 + full.bytes, 2 * u64::from(ROUNDS * REPEAT) * lengths);
         assert!(flows > 1_000, "only {flows} flows were retired");

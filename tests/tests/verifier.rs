@@ -26,6 +26,13 @@ fn info(programs: &mut Programs, hook: Hook) -> ProgramInfo {
 
 fn variants() -> Vec<LoadOptions> {
     let mut all = Vec::new();
+    // What other processors, and other settings, need of the programs.
+    for full_order in [false, true] {
+        for precise_clock in [false, true] {
+            let usual = LoadOptions::new(&[1]);
+            all.push(LoadOptions { full_order, precise_clock, max_flows: 1024, ..usual });
+        }
+    }
     for test_clock in [false, true] {
         for events in [false, true] {
             for log_level in [0, 5] {
@@ -51,13 +58,15 @@ fn every_variant_of_every_program_is_verified_at_a_bounded_cost() {
             let info = info(&mut programs, hook);
             let verified = info.verified_instruction_count().unwrap();
             println!(
-                "{:22} test clock {:5}, events {:5}, log {}, xdp_buff_len {:5}: {verified:6} instructions \
-                 verified, {:5} bytes",
+                "{:22} test clock {:5}, events {:5}, log {}, xdp_buff_len {:5}, full order {:5}, precise {:5}: \
+                 {verified:6} instructions verified, {:5} bytes",
                 hook.name(),
                 options.test_clock,
                 options.events,
                 options.log_level,
                 options.xdp_buff_len,
+                options.full_order,
+                options.precise_clock,
                 info.size_translated().unwrap(),
             );
             assert!(verified < MOST_VERIFIED, "{} with {options:?}: {verified}", hook.name());

@@ -1,6 +1,9 @@
 //! `cargo xtask bench`: measurements side by side with other programs, as ratios.
 
 mod child;
+mod kernel;
+mod load;
+mod machine;
 mod replay;
 
 use anyhow::Result;
@@ -9,8 +12,12 @@ use clap::Subcommand;
 /// What is measured.
 #[derive(Subcommand, Clone, Debug)]
 pub(crate) enum Bench {
+    /// What counting a packet costs the kernel programs, beside what it may cost
+    Kernel(kernel::Wanted),
     /// `rocescope replay` beside tcpdump, tshark and gzip on the same captures
     Replay(replay::Wanted),
+    /// `rocescope live` on a flooded veth pair, beside an empty program and nothing
+    Load(load::Wanted),
 }
 
 /// Measures and prints.
@@ -19,6 +26,8 @@ pub(crate) enum Bench {
 /// When an input cannot be made, or a program cannot be run.
 pub(crate) fn bench(wanted: &Bench) -> Result<()> {
     match wanted {
+        Bench::Kernel(wanted) => kernel::kernel(wanted),
         Bench::Replay(wanted) => replay::replay(wanted),
+        Bench::Load(wanted) => load::load(wanted),
     }
 }

@@ -118,9 +118,10 @@ impl Counter {
 pub struct LinkCounters {
     /// Frames that are not RoCE, by [`Reason`].
     pub skipped: [Counter; Reason::COUNT],
-    /// RoCE packets that found no free slot in the flow table. (A slot that another processor held
-    /// for a second would count here too; none ever did.)
+    /// RoCE packets that found no free slot in the flow table.
     pub flow_table_full: Counter,
+    /// RoCE packets that did not get their turn at their flow's slot in about half a second.
+    pub contended: Counter,
     /// Packets whose source port or opcode found no room in the overflow table. They are counted
     /// in their flow all the same.
     pub extra_full: u64,
@@ -176,5 +177,5 @@ const _: () = {
     assert!(offset_of!(FlowKey, dest_qp) == 32 && offset_of!(FlowKey, family) == 38);
     assert!(size_of::<FlowSlot>() == 704, "65,536 slots must stay well under 64 MiB");
     assert!(size_of::<ExtraKey>() == 8 && size_of::<ExtraValue>() == 16);
-    assert!(size_of::<LinkCounters>() == 16 * (Reason::COUNT + 1) + 16);
+    assert!(size_of::<LinkCounters>() == 16 * (Reason::COUNT + 2) + 16);
 };

@@ -284,6 +284,12 @@ pub(super) mod ethertype {
     pub(crate) const LLDP: u16 = 0x88CC;
     pub(crate) const ROCE_V1: u16 = 0x8915;
     pub(crate) const QINQ_OLD: u16 = 0x9100;
+
+    /// Whether a VLAN tag follows.
+    #[inline(always)]
+    pub(crate) const fn is_tag(ethertype: u16) -> bool {
+        matches!(ethertype, VLAN | QINQ | QINQ_OLD)
+    }
 }
 
 /// Parses one frame.
@@ -408,7 +414,7 @@ fn ethernet(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> 
 fn tags(bytes: &impl Bytes, walk: &mut Walk<'_>, first: u16, trace: &mut impl Trace) -> Result<u16, Reason> {
     let mut ethertype = first;
     for _ in 0..MAX_TAGS {
-        if !matches!(ethertype, ethertype::VLAN | ethertype::QINQ | ethertype::QINQ_OLD) {
+        if !ethertype::is_tag(ethertype) {
             return Ok(ethertype);
         }
         let [t0, t1, e0, e1] = bytes.get::<TAG_LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
@@ -417,10 +423,7 @@ fn tags(bytes: &impl Bytes, walk: &mut Walk<'_>, first: u16, trace: &mut impl Tr
         walk.offset += TAG_LEN;
         ethertype = u16::from_be_bytes([e0, e1]);
     }
-    match ethertype {
-        ethertype::VLAN | ethertype::QINQ | ethertype::QINQ_OLD => Err(Reason::VlanUnparsed),
-        other => Ok(other),
-    }
+    if ethertype::is_tag(ethertype) { Err(Reason::VlanUnparsed) } else { Ok(ethertype) }
 }
 
 /// The shortest UDP length that holds a BTH.

@@ -10,8 +10,8 @@ pub(super) const UDP_LEN: usize = 8;
 
 const PROTO_HOP_BY_HOP: u8 = 0;
 const PROTO_IPIP: u8 = 4;
-const PROTO_TCP: u8 = 6;
-const PROTO_UDP: u8 = 17;
+pub(super) const PROTO_TCP: u8 = 6;
+pub(super) const PROTO_UDP: u8 = 17;
 const PROTO_IPV6: u8 = 41;
 const PROTO_ROUTING: u8 = 43;
 const PROTO_FRAGMENT: u8 = 44;
@@ -22,6 +22,12 @@ const PROTO_MPLS: u8 = 137;
 
 const PORT_ROCE: u16 = 4791;
 const PORT_ULTRA_ETHERNET: u16 = 4793;
+
+/// Whether [`above`] has anything to say about a UDP port.
+#[inline(always)]
+pub(super) const fn knows_port(port: u16) -> bool {
+    matches!(port, PORT_ROCE | PORT_ULTRA_ETHERNET)
+}
 
 /// IPv6 extension headers that are followed.
 const MAX_EXT: u32 = 6;

@@ -11,6 +11,12 @@ const PORT_VXLAN_GPE: u32 = 4790;
 const PORT_GENEVE: u32 = 6081;
 const PORT_MPLS: u32 = 6635;
 
+/// Whether a UDP port is that of a tunnel.
+#[inline(always)]
+pub(super) const fn knows_port(port: u16) -> bool {
+    matches!(port as u32, PORT_VXLAN | PORT_VXLAN_GPE | PORT_GENEVE | PORT_MPLS)
+}
+
 const GRE_ERSPAN_1_2: u16 = 0x88BE;
 const GRE_ERSPAN_3: u16 = 0x22EB;
 

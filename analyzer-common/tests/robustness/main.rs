@@ -18,7 +18,7 @@ use rocescope_common::account::flow::SRC_QP_SEVERAL;
 use rocescope_common::account::{Event, FlowKey, FlowStats, observe};
 use rocescope_common::wire::frame::{Encap, Full, Kernel, PCP_NONE, Tag, UNKNOWN, VLAN_UNKNOWN};
 use rocescope_common::wire::opcode::Op;
-use rocescope_common::wire::{Entry, Frame, Layer, Meta, Reason, Trace, cm, icrc, parse};
+use rocescope_common::wire::{Entry, Frame, Layer, Meta, Reason, Trace, cm, icrc, not_roce, parse};
 
 fn at(entry: Entry, offset: usize, tag: Tag, wire_len: u32) -> Meta {
     Meta { entry, offset, wire_len, tag }
@@ -92,7 +92,75 @@ fn check_parse(bytes: &[u8], meta: Meta) -> Result<Frame, Reason> {
             assert!(kernel == Err(full) || kernel == Err(Reason::TunnelUnparsed), "{kernel:?} {full:?}");
         }
     }
+    if meta.entry == Entry::ETHERNET
+        && meta.offset == 0
+        && let Some(reason) = not_roce(&bytes)
+    {
+        assert_eq!((full, kernel), (Err(reason), Err(reason)), "the short way says what the long one does");
+    }
     full
+}
+
+/// What the kernel programs tell without the parser: each byte it looks at in every state.
+#[test]
+fn plainly_no_roce_is_what_the_parser_says_too() {
+    let mut told = HashMap::new();
+    let networks = [(0x0800_u16, 20), (0x86DD, 40), (0x0806, 28), (0x8100, 20), (0x8915, 40)];
+    for (tag, (ethertype, header)) in [None, Some(0x8100_u16), Some(0x88A8), Some(0x9100)]
+        .into_iter()
+        .flat_map(|tag| networks.map(|network| (tag, network)))
+    {
+        let network = if tag.is_some() { 18 } else { 14 };
+        let mut frame = vec![0; network + header + 28];
+        if let Some(tag) = tag {
+            frame[12..14].copy_from_slice(&tag.to_be_bytes());
+            frame[14] = 0x60;
+        }
+        frame[network - 2..network].copy_from_slice(&ethertype.to_be_bytes());
+        frame[network] = if header == 20 { 0x45 } else { 0x60 };
+        frame[network + 2..network + 4].copy_from_slice(&48_u16.to_be_bytes());
+        let protocol = network + if header == 20 { 9 } else { 6 };
+        let port = network + header + 2;
+        for number in 0..=u8::MAX {
+            frame[protocol] = number;
+            for known in [0, 443, 4788, 4789, 4790, 4791, 4792, 4793, 6081, 6635, 65_535_u16] {
+                frame[port..port + 2].copy_from_slice(&known.to_be_bytes());
+                let places = [
+                    (0, &[0x45, 0x44, 0x46, 0x65, 0x60][..]),
+                    (3, &[48, 19, 20]),
+                    (6, &[0, 0x1F, 0x20, 0x40]),
+                ];
+                for (place, values) in places {
+                    let before = frame[network + place];
+                    for value in values {
+                        frame[network + place] = *value;
+                        let _any = check_parse(&frame, ethernet(&frame));
+                        if let Some(reason) = not_roce(&&frame[..]) {
+                            *told.entry((tag, ethertype, reason)).or_insert(0) += 1;
+                        }
+                    }
+                    frame[network + place] = before;
+                }
+            }
+        }
+        for len in 0..frame.len() {
+            let _any = check_parse(&frame[..len], ethernet(&frame));
+        }
+    }
+    // And it does tell: what a host receives most.
+    let most = [
+        (0x0800, Reason::Tcp),
+        (0x0800, Reason::OtherUdp),
+        (0x86DD, Reason::Tcp),
+        (0x86DD, Reason::OtherUdp),
+        (0x0806, Reason::Arp),
+    ];
+    for tag in [None, Some(0x8100), Some(0x88A8), Some(0x9100)] {
+        for (ethertype, reason) in most {
+            assert!(told.remove(&(tag, ethertype, reason)).is_some(), "{tag:?} {ethertype:#x} {reason:?}");
+        }
+    }
+    assert_eq!(told, HashMap::new());
 }
 
 /// Ethernet, IP, any ethertype; from the start or further on; with and without a tag beside.

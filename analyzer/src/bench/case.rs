@@ -78,6 +78,8 @@ pub(super) struct Case {
     pub(super) kind: Kind,
     /// Whether it is measured with every kind of program, or with XDP and TC.
     pub(super) every_hook: bool,
+    /// Whether the exact clock is switched on.
+    pub(super) precise: bool,
 }
 
 const PSN: u32 = 0x00FF_FFFF;
@@ -94,7 +96,15 @@ const fn next_flow(bth: u32) -> BenchStep {
 
 /// All cases in the order of the table. Those that fill the flow table come last.
 pub(super) fn all() -> Vec<Case> {
-    let case = |id, name, frame, step| Case { id, name, frame, step, kind: Kind::Known, every_hook: false };
+    let case = |id, name, frame, step| Case {
+        id,
+        name,
+        frame,
+        step,
+        kind: Kind::Known,
+        every_hook: false,
+        precise: false,
+    };
     vec![
         Case {
             every_hook: true,
@@ -128,10 +138,21 @@ pub(super) fn all() -> Vec<Case> {
             f::write_erspan(),
             Some(in_order(f::ERSPAN_BTH)),
         ),
+        Case {
+            precise: true,
+            ..case(
+                "precise_in_order",
+                "IPv4 WRITE in order, exact clock",
+                f::write(0x18),
+                Some(in_order(f::IPV4_BTH)),
+            )
+        },
         case("ack", "RoCEv2/IPv4 ACK", f::ack(), None),
         Case { kind: Kind::Events, ..case("cnp", "RoCEv2/IPv4 CNP, with its event", f::cnp(), None) },
         Case { kind: Kind::Events, ..case("nak", "RoCEv2/IPv4 NAK, with its event", f::nak(), None) },
         case("tcp", "TCP", f::tcp(), None),
+        case("tcp_ipv6", "TCP over IPv6", f::tcp_v6(), None),
+        case("tcp_vlan", "TCP with a VLAN tag in the frame", f::tcp_vlan(), None),
         case("udp", "other UDP", f::udp(), None),
         case("arp", "ARP", f::arp(), None),
         Case {

@@ -113,6 +113,21 @@ pub(super) fn tcp() -> Vec<u8> {
     built(outer().tcp(443, 50_000, 1, 1024), &PAYLOAD)
 }
 
+/// The same over IPv6.
+pub(super) fn tcp_v6() -> Vec<u8> {
+    let address = |last| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last).octets();
+    let step = PacketBuilder::ethernet2(SRC_MAC, DST_MAC).ipv6(address(1), address(2), 64);
+    built(step.tcp(443, 50_000, 1, 1024), &PAYLOAD)
+}
+
+/// The same over IPv4 with an 802.1Q tag in the frame.
+pub(super) fn tcp_vlan() -> Vec<u8> {
+    let mut frame = tcp();
+    // Behind the addresses: VLAN 100, priority 3.
+    frame.splice(12..12, [0x81, 0x00, 0x60, 100]);
+    frame
+}
+
 /// UDP that is neither RoCE nor a tunnel.
 pub(super) fn udp() -> Vec<u8> {
     built(outer().udp(50_000, 443), &PAYLOAD)
@@ -186,7 +201,10 @@ mod tests {
         assert_eq!(parsed(&ack()).unwrap().aeth >> 29, 0);
         assert_eq!(parsed(&nak()).unwrap().aeth >> 29, 3);
         assert_eq!(parsed(&cnp()).unwrap().opcode, 0x81);
-        assert_eq!(parsed(&tcp()), Err(Reason::Tcp));
+        for frame in [tcp(), tcp_v6(), tcp_vlan()] {
+            assert_eq!(parsed(&frame), Err(Reason::Tcp));
+        }
+        assert_eq!((tcp_v6()[12], tcp_vlan()[12]), (0x86, 0x81));
         assert_eq!(parsed(&udp()), Err(Reason::OtherUdp));
         assert_eq!(parsed(&arp()), Err(Reason::Arp));
     }

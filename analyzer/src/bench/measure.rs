@@ -75,8 +75,8 @@ struct Set {
 }
 
 impl Set {
-    fn load(object: Option<&[u8]>) -> Result<Self> {
-        let options = LoadOptions { max_flows: FLOWS, ..LoadOptions::new(&[LOOPBACK]) };
+    fn load(object: Option<&[u8]>, precise_clock: bool) -> Result<Self> {
+        let options = LoadOptions { max_flows: FLOWS, precise_clock, ..LoadOptions::new(&[LOOPBACK]) };
         let mut programs = match object {
             Some(object) => Programs::load_object(&options, object)?,
             None => Programs::load(&options)?,
@@ -172,7 +172,8 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> 
             measured.rows.push(row);
         }
     }
-    let mut usual = Set::load(object)?;
+    let mut usual = Set::load(object, false)?;
+    let mut precise = Set::load(object, true)?;
     measured.map_bytes = usual.programs.map_bytes();
     for round in 0..effort.rounds {
         let fills = round < effort.fills;
@@ -186,10 +187,11 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> 
                 }
                 let many = matches!(case.kind, Kind::Fill | Kind::Full);
                 let set = match (many, fills) {
+                    (false, _) if case.precise => &mut precise,
                     (false, _) => &mut usual,
                     (true, true) => match &mut filled {
                         Some(set) => set,
-                        none => none.insert(Set::load(object)?),
+                        none => none.insert(Set::load(object, false)?),
                     },
                     (true, false) => {
                         figures.push(None);

@@ -46,27 +46,49 @@ pub fn advice(receivers: &[Receiver]) -> Vec<String> {
     ];
     for receiver in receivers {
         let name = &receiver.interface;
+        if receiver.rx_queues == Some(1) {
+            said.push(format!("{name} has 1 receive queue: one core carries all of it."));
+            continue;
+        }
         let queues = receiver.rx_queues.map_or("unknown".to_owned(), |n| n.to_string());
-        said.push(match (receiver.rx_queues, receiver.udp4_ports_hashed) {
-            (Some(1), _) => format!("{name} has 1 receive queue: one core carries all of it."),
-            (_, Some(false)) => format!(
-                "{name} ({queues} receive queues) picks the queue by addresses alone: all queue pairs between two \
-                 hosts sit on one core. `ethtool -N {name} rx-flow-hash udp4 sdfn` (udp6 likewise) takes the \
-                 UDP ports into it."
-            ),
-            (_, Some(true)) => format!(
-                "{name} ({queues} receive queues) takes UDP ports into the choice of the queue: queue pairs spread."
-            ),
-            (_, None) => format!(
-                "{name} ({queues} receive queues) does not say how it picks the queue. Many adapters hash UDP by \
-                 addresses alone, so that all queue pairs between two hosts sit on one core; `ethtool -N {name} \
-                 rx-flow-hash udp4 sdfn` takes the ports into it where the driver can."
-            ),
-        });
+        let hashed = [("udp4", receiver.udp4_ports_hashed), ("udp6", receiver.udp6_ports_hashed)];
+        let of = |wanted| hashed.iter().filter(move |(_, is)| *is == wanted).map(|(kind, _)| *kind);
+        let commands = |kinds: Vec<&str>| {
+            let each = kinds.iter().map(|kind| format!("`ethtool -N {name} rx-flow-hash {kind} sdfn`"));
+            each.collect::<Vec<_>>().join(" and ")
+        };
+        let spread: Vec<&str> = of(Some(true)).collect();
+        if !spread.is_empty() {
+            said.push(format!(
+                "{name} ({queues} receive queues) takes the ports of {} into the choice of the queue: queue pairs \
+                 spread over cores.",
+                spread.join(" and ")
+            ));
+        }
+        let alone: Vec<&str> = of(Some(false)).collect();
+        if !alone.is_empty() {
+            said.push(format!(
+                "{name} ({queues} receive queues) picks the queue of {} by addresses alone: all queue pairs between \
+                 two hosts sit on one core. {} takes the ports into it.",
+                alone.join(" and "),
+                commands(alone)
+            ));
+        }
+        let unknown: Vec<&str> = of(None).collect();
+        if !unknown.is_empty() {
+            said.push(format!(
+                "{name} ({queues} receive queues) does not say how it picks the queue of {}. Many adapters hash UDP \
+                 by addresses alone, so that all queue pairs between two hosts sit on one core; {} takes the ports \
+                 into it where the driver can.",
+                unknown.join(" and "),
+                commands(unknown)
+            ));
+        }
     }
     said.push(
-        "A mirror (ERSPAN, GRE) arrives as one outer pair of addresses without ports: the whole of it sits on one \
-         core, unless the adapter hashes by the inner packet."
+        "A mirror in ERSPAN or GRE arrives as one outer pair of addresses without ports: the whole of it sits on \
+         one core, whatever the hash, unless the adapter hashes by the inner packet. One in VXLAN differs in its \
+         outer source port, so the commands above spread it."
             .to_owned(),
     );
     said
@@ -78,17 +100,24 @@ mod tests {
 
     #[test]
     fn advice_names_the_command_only_where_it_helps() {
-        let receiver = |queues, hashed| Receiver {
-            interface: "eth7".into(),
-            rx_queues: queues,
-            udp4_ports_hashed: hashed,
-            udp6_ports_hashed: hashed,
+        let said = |rx_queues, udp4_ports_hashed, udp6_ports_hashed| {
+            let interface = "eth7".to_owned();
+            let all = advice(&[Receiver { interface, rx_queues, udp4_ports_hashed, udp6_ports_hashed }]);
+            all[1..all.len() - 1].join("\n")
         };
-        let said = |queues, hashed| advice(&[receiver(queues, hashed)])[1].clone();
-        assert!(said(Some(8), Some(false)).contains("ethtool -N eth7 rx-flow-hash udp4 sdfn"));
-        assert!(!said(Some(8), Some(true)).contains("ethtool"));
-        assert!(said(Some(8), None).contains("Many adapters"));
-        assert!(said(Some(1), None).contains("one core carries all"));
+        let alone = said(Some(8), Some(false), Some(false));
+        assert!(alone.contains(
+            "`ethtool -N eth7 rx-flow-hash udp4 sdfn` and `ethtool -N eth7 rx-flow-hash udp6 sdfn`"
+        ));
+        assert!(!said(Some(8), Some(true), Some(true)).contains("ethtool"));
+        let one = said(Some(8), Some(true), Some(false));
+        assert!(
+            one.contains("takes the ports of udp4 into") && one.contains("the queue of udp6 by addresses")
+        );
+        assert!(one.contains("rx-flow-hash udp6") && !one.contains("rx-flow-hash udp4"));
+        assert!(said(Some(8), None, None).contains("Many adapters"));
+        assert!(said(None, Some(true), None).contains("(unknown receive queues)"));
+        assert_eq!(said(Some(1), None, None), "eth7 has 1 receive queue: one core carries all of it.");
         assert_eq!(advice(&[]).len(), 2);
     }
 }

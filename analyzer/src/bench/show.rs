@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::measure::{Measured, quantile};
 use super::receive::{Receiver, advice};
 use crate::host::kernel::KernelFacts;
+use crate::report::text::layout::wrap;
 
 /// Path MTUs that rates are given for.
 const MTUS: [u32; 3] = [1024, 2048, 4096];
@@ -83,6 +84,9 @@ pub struct TableRead {
     pub map_bytes: u64,
 }
 
+/// Columns of the table.
+const WIDTH: usize = 100;
+
 /// Costs below this are noise: the rates they would mean are not given.
 const LEAST_NS: f64 = 0.5;
 
@@ -143,9 +147,11 @@ impl Document {
         writeln!(out, "Counting a packet, without any interface; Linux {kernel}, {cpu}")?;
         writeln!(
             out,
-            "ns: less an empty program, median of {} rounds and quartiles; Gb/s: at full packets of that path MTU\n",
+            "ns: less an empty program, median of {} rounds and quartiles; Mpps, Gb/s: of one core that does\n\
+             nothing else, with full packets of that path MTU\n",
             self.rounds
         )?;
+        writeln!(out, "{:>101}", "Gb/s at path MTU")?;
         writeln!(
             out,
             "{:9}  {:38} {:>7} {:>13} {:>7} {:>6} {:>6} {:>6}",
@@ -171,13 +177,13 @@ impl Document {
         }
         writeln!(
             out,
-            "\nReading a table of {} flows takes {} ms; the maps take {:.0} MiB of kernel memory.\n",
+            "\nReading a table of {} flows takes {} ms of processor time; the maps take {:.0} MiB of kernel memory.\n",
             self.table_read.flows,
             figure(self.table_read.ms, 1),
             self.table_read.map_bytes as f64 / f64::from(1u32 << 20),
         )?;
-        for sentence in &self.advice {
-            writeln!(out, "{sentence}")?;
+        for line in self.advice.iter().flat_map(|sentence| wrap(sentence, WIDTH)) {
+            writeln!(out, "{line}")?;
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use crate::figures::traffic::BIN_RANGE_NS;
 use crate::filter::Filter;
 use crate::host::hook::{HookChoice, XdpModeChoice};
 use crate::replay::inputs::TapFiles;
@@ -131,6 +132,12 @@ pub struct ReplayArgs {
     /// Count no frames after
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub to: Option<TimeSpec>,
+    /// How late a packet may come and be out of order, not lost and sent again [default: 5ms]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub reorder_window: Option<Duration>,
+    /// Bins in which bursts and senders at once are counted: 100us to 1s
+    #[arg(long, value_name = "DURATION", value_parser = parse_bin, default_value = "1ms")]
+    pub bin: Duration,
     /// Options of the view.
     #[command(flatten)]
     pub view: ViewArgs,
@@ -261,6 +268,12 @@ fn positive(text: &str) -> Result<Duration, String> {
     if duration.is_zero() { Err("must be more than nothing".into()) } else { Ok(duration) }
 }
 
+fn parse_bin(text: &str) -> Result<Duration, String> {
+    let duration = parse_duration(text)?;
+    let fits = u64::try_from(duration.as_nanos()).is_ok_and(|ns| BIN_RANGE_NS.contains(&ns));
+    if fits { Ok(duration) } else { Err("write 100us to 1s".into()) }
+}
+
 fn parse_flows(text: &str) -> Result<usize, String> {
     const MOST: usize = 1 << 26;
     text.parse()
@@ -332,6 +345,8 @@ mod tests {
             "500ms",
             "--duration",
             "10",
+            "--reorder-window",
+            "100us",
         ])
         .unwrap();
         assert_eq!(args.tap[0], TapFiles { name: "l".into(), files: vec!["b".into(), "c".into()] });
@@ -339,7 +354,10 @@ mod tests {
         assert_eq!(args.from, Some(TimeSpec::Offset(1_000_000_000)));
         assert_eq!(args.view.group, [["a.pcap", "l"]]);
         assert_eq!(args.view.duration, Some(Duration::from_secs(10)));
+        assert_eq!(args.reorder_window, Some(Duration::from_micros(100)));
         assert_eq!(replay(&["-"]).unwrap().view.interval, Duration::from_secs(1));
+        assert_eq!(replay(&["-"]).unwrap().bin, Duration::from_millis(1));
+        assert_eq!(replay(&["-", "--bin", "100us"]).unwrap().bin, Duration::from_micros(100));
     }
 
     #[test]
@@ -364,6 +382,8 @@ mod tests {
             &["x", "--output", "xml"],
             &["x", "--screen", "9"],
             &["x", "--sort", "nothing"],
+            &["x", "--bin", "10us"],
+            &["x", "--bin", "2s"],
         ] {
             assert!(replay(args).is_err(), "{args:?}");
         }

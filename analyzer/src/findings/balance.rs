@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Finding, Flow, QpSpread, Severity};
+use crate::report::{Finding, Flow, QpSpread, Severity, direction_name};
+use crate::sample::Direction;
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[ENTROPY_LOW, LINKS_IMBALANCE];
@@ -188,11 +189,15 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
             input.report.links.iter().filter(|l| l.direction == direction && names.contains(&l.name));
         members.map(|link| (link.packets, link.bytes, link.name.as_str())).collect::<Vec<_>>()
     };
-    let report = |group: Vec<(u64, u64, &str)>, ratio: Option<f64>, what: &str| {
+    let report = |group: Vec<(u64, u64, &str)>,
+                  direction: Option<Direction>,
+                  ratio: Option<f64>,
+                  what: &str| {
         let packets: u64 = group.iter().map(|(packets, _, _)| packets).sum();
         let ratio = ratio.filter(|ratio| *ratio >= limits.max_over_mean && packets >= limits.min_packets)?;
         let (_, _, busiest) = group.iter().max_by_key(|(_, bytes, _)| *bytes)?;
-        let title = format!("{busiest} carries {ratio:.2} times the mean of its {} {what}", group.len());
+        let way = direction.map_or_else(String::new, |way| format!(" ({})", direction_name(way)));
+        let title = format!("{busiest} carries {ratio:.2} times the mean of its {} {what}{way}", group.len());
         let names: Vec<&str> = group.iter().map(|(_, _, name)| *name).collect();
         let bytes: Vec<u64> = group.iter().map(|(_, bytes, _)| *bytes).collect();
         Some(
@@ -204,7 +209,7 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
     };
     for group in &input.report.imbalance {
         let members = packets_on(&group.links, group.direction);
-        if let Some(raise) = report(members, group.max_over_mean, "links") {
+        if let Some(raise) = report(members, group.direction, group.max_over_mean, "links") {
             raise.evidence("jain", group.jain).into(found);
         }
     }
@@ -212,7 +217,7 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
         let packets = |links: &[String]| packets_on(links, rails.direction).iter().map(|(p, _, _)| p).sum();
         let members =
             rails.rails.iter().map(|rail| (packets(&rail.links), rail.bytes, rail.name.as_str())).collect();
-        if let Some(raise) = report(members, rails.max_over_mean, "rails") {
+        if let Some(raise) = report(members, rails.direction, rails.max_over_mean, "rails") {
             raise.evidence("jain", rails.jain).into(found);
         }
     }

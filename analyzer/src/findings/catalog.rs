@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{balance, settings, tool};
+use super::{
+    balance, burst, cnp, ecn, icrc, job, latency, loss, nak, peer, retry, rnr, settings, step, tool,
+};
 
 /// What there is to say about a kind of finding, whatever the case at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +38,45 @@ pub struct LimitMeta {
 
 /// Every kind of finding, by family.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
-    [balance::ENTRIES, settings::ENTRIES, tool::ENTRIES].into_iter().flatten()
+    let families = [
+        balance::ENTRIES,
+        burst::ENTRIES,
+        cnp::ENTRIES,
+        ecn::ENTRIES,
+        icrc::ENTRIES,
+        job::ENTRIES,
+        latency::ENTRIES,
+        loss::ENTRIES,
+        nak::ENTRIES,
+        peer::ENTRIES,
+        retry::ENTRIES,
+        rnr::ENTRIES,
+        settings::ENTRIES,
+        step::ENTRIES,
+        tool::ENTRIES,
+    ];
+    families.into_iter().flatten()
 }
 
 /// Every threshold, by family.
 pub fn limits() -> impl Iterator<Item = &'static LimitMeta> {
-    [balance::LIMITS, settings::LIMITS, tool::LIMITS].into_iter().flatten()
+    let families = [
+        balance::LIMITS,
+        burst::LIMITS,
+        ecn::LIMITS,
+        icrc::LIMITS,
+        job::LIMITS,
+        latency::LIMITS,
+        loss::LIMITS,
+        nak::LIMITS,
+        peer::LIMITS,
+        retry::LIMITS,
+        rnr::LIMITS,
+        settings::LIMITS,
+        step::LIMITS,
+        tool::LIMITS,
+    ];
+    families.into_iter().flatten()
 }
 
 impl Entry {

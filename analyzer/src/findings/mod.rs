@@ -9,11 +9,23 @@
 mod balance;
 #[cfg(test)]
 mod balance_tests;
+mod burst;
 mod catalog;
+mod cnp;
+mod ecn;
+mod icrc;
+mod job;
+mod latency;
+mod loss;
+mod nak;
+mod peer;
 mod raise;
+mod retry;
+mod rnr;
 mod settings;
 #[cfg(test)]
 mod settings_tests;
+mod step;
 #[cfg(test)]
 mod tests;
 mod tool;
@@ -48,6 +60,17 @@ pub struct Limits {
     pub mtu: settings::MtuLimits,
     pub qos: settings::QosLimits,
     pub rocev1: settings::Rocev1Limits,
+    pub ecn: ecn::Limits,
+    pub latency: latency::Limits,
+    pub icrc: icrc::Limits,
+    pub loss: loss::Limits,
+    pub nak: nak::Limits,
+    pub peer: peer::Limits,
+    pub retry: retry::Limits,
+    pub rnr: rnr::Limits,
+    pub burst: burst::Limits,
+    pub job: job::Limits,
+    pub step: step::Limits,
     pub tool: tool::Limits,
 }
 
@@ -55,7 +78,24 @@ pub struct Limits {
 #[must_use]
 pub fn check(input: &Input<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    for check in [balance::check, settings::check, tool::check] {
+    let families = [
+        balance::check,
+        burst::check,
+        cnp::check,
+        ecn::check,
+        icrc::check,
+        job::check,
+        latency::check,
+        loss::check,
+        nak::check,
+        peer::check,
+        retry::check,
+        rnr::check,
+        settings::check,
+        step::check,
+        tool::check,
+    ];
+    for check in families {
         check(input, &mut found);
     }
     // Stable: within a family the order says which is the worst.

@@ -250,7 +250,7 @@ fn dscp_mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
         .collect();
     if !changed.is_empty() {
         let title =
-            format!("{} change their DSCP on the way through time", plural(changed.len() as u64, "flow"));
+            format!("The DSCP of {} changes in the course of the run", plural(changed.len() as u64, "flow"));
         Raise::new(&DSCP_MIXED, Severity::Warning, title).flows(changed).into(found);
     }
     let mut pairs: BTreeMap<(&str, IpAddr, IpAddr), BTreeMap<u8, u64>> = BTreeMap::new();

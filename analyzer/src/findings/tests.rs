@@ -73,3 +73,19 @@ fn the_document_is_up_to_date() {
         "ROCESCOPE_BLESS=1 rewrites it"
     );
 }
+
+/// A report in which a job of 100 ms steps waits for 10.0.0.3, changed by `change`.
+pub(super) fn with_steps(change: impl FnOnce(&mut crate::report::traffic::Steps)) -> Report {
+    let mut steps = crate::report::traffic::example_steps(std::net::IpAddr::from([10, 0, 0, 3]), None);
+    change(&mut steps);
+    let mut report =
+        Report::build(&crate::report::fixtures::everything(), &crate::report::Options::default());
+    report.steps = Some(steps);
+    report
+}
+
+/// The finding of this id on a report, if it is raised.
+pub(super) fn found_on(report: &Report, id: &str) -> Option<Finding> {
+    let (sample, limits) = (crate::report::fixtures::everything(), Limits::default());
+    check(&Input { sample: &sample, report, limits: &limits }).into_iter().find(|finding| finding.id == id)
+}

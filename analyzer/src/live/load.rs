@@ -55,10 +55,7 @@ pub mod names {
 }
 
 /// What is decided before loading.
-#[cfg_attr(
-    feature = "test-clock",
-    expect(clippy::struct_excessive_bools, reason = "independent facts and switches")
-)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts and switches")]
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
     /// Size of the flow table.
@@ -69,8 +66,10 @@ pub struct LoadOptions {
     pub events: bool,
     /// Whether the kernel has `bpf_xdp_get_buff_len`.
     pub xdp_buff_len: bool,
-    /// Whether the kernel has `bpf_loop`.
-    pub bpf_loop: bool,
+    /// Whether times are exact (see `bench` for what that costs) or those of the latest timer tick.
+    pub precise_clock: bool,
+    /// Whether the processor may show stores to other CPUs out of order; only tests choose it.
+    pub full_order: bool,
     /// Verbosity of the programs' own log, 0 (off) to 5.
     pub log_level: u8,
     /// Use the build whose clock tests set.
@@ -87,7 +86,8 @@ impl LoadOptions {
             interfaces: interfaces.to_vec(),
             events: true,
             xdp_buff_len: true,
-            bpf_loop: true,
+            precise_clock: false,
+            full_order: !cfg!(target_arch = "x86_64"),
             log_level: 0,
             #[cfg(feature = "test-clock")]
             test_clock: false,
@@ -195,7 +195,7 @@ impl Programs {
         let object = if options.test_clock { TEST_OBJECT } else { OBJECT };
         #[cfg(not(feature = "test-clock"))]
         let object = OBJECT;
-        Self::load_object(options, object)
+        Self::load_from(options, object, true)
     }
 
     /// The same from another build of the kernel programs, to compare the two.
@@ -203,6 +203,11 @@ impl Programs {
     /// # Errors
     /// When this is no such object, or the kernel refuses a map.
     pub fn load_object(options: &LoadOptions, object: &[u8]) -> Result<Self> {
+        Self::load_from(options, object, false)
+    }
+
+    /// `ours`: the object is of this version, so that it has every switch.
+    fn load_from(options: &LoadOptions, object: &[u8], ours: bool) -> Result<Self> {
         let hash = LinkHash::find(&options.interfaces)?;
         let max_flows = options.max_flows.max(1);
         let hints = hints(max_flows);
@@ -211,10 +216,11 @@ impl Programs {
         loader
             .override_global("LINK_MULTIPLIER", &hash.multiplier, true)
             .override_global("LINK_SHIFT", &hash.shift, true)
-            .override_global("WANT_EVENTS", if options.events { &1u8 } else { &0u8 }, true)
-            .override_global("HINT_SHIFT", &hint_shift, true)
-            .override_global("HAVE_LOOP", if options.bpf_loop { &1u8 } else { &0u8 }, true)
-            .override_global("HAVE_XDP_BUFF_LEN", if options.xdp_buff_len { &1u8 } else { &0u8 }, true)
+            .override_global("WANT_EVENTS", flag(options.events), true)
+            .override_global("HINT_SHIFT", &hint_shift, ours)
+            .override_global("FULL_ORDER", flag(options.full_order), ours)
+            .override_global("PRECISE_CLOCK", flag(options.precise_clock), ours)
+            .override_global("HAVE_XDP_BUFF_LEN", flag(options.xdp_buff_len), true)
             .override_global(aya_log::LEVEL, &options.log_level, false)
             .map_max_entries(maps::FLOWS, max_flows)
             .map_max_entries(maps::SLOTS, max_flows)
@@ -318,6 +324,11 @@ impl Programs {
         let mut clock: aya::maps::Array<&mut MapData, u64> = map.try_into()?;
         clock.set(0, now, 0).context("the test clock could not be set")
     }
+}
+
+/// A switch as the programs have it.
+const fn flag(on: bool) -> &'static u8 {
+    if on { &1 } else { &0 }
 }
 
 /// How many hints there are for a table of that size: a power of two.

@@ -60,6 +60,8 @@ pub struct Config {
     pub events: bool,
     /// Whether the view gets them.
     pub events_to_view: bool,
+    /// Whether times are exact or those of the latest timer tick, which costs less.
+    pub precise_clock: bool,
     /// Verbosity of the programs' own log, 0 (off) to 5.
     pub log_level: u8,
 }

@@ -13,8 +13,9 @@ use rocescope_common::account::{FlowKey, FlowStats};
 
 /// Attempts to copy a slot while programs keep changing it, before others are let run.
 const ATTEMPTS: u32 = 64;
-/// How often others are let run before the slot is given up, and for how long: a second in all.
-const PAUSES: u32 = 1_000;
+/// How often others are let run before the slot is given up, and for how long: ten seconds in all, for
+/// which a virtual machine's processor may be gone.
+const PAUSES: u32 = 10_000;
 const PAUSE: Duration = Duration::from_millis(1);
 /// [`FlowKey::pad`] of a flow that is not in the hash yet, or no more.
 const MARK: u8 = 1;

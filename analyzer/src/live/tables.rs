@@ -200,6 +200,8 @@ pub fn link_counters(programs: &Programs, link: u32) -> Result<LinkCounters> {
         }
         sum.flow_table_full.packets += cpu.flow_table_full.packets;
         sum.flow_table_full.bytes += cpu.flow_table_full.bytes;
+        sum.contended.packets += cpu.contended.packets;
+        sum.contended.bytes += cpu.contended.bytes;
         sum.extra_full += cpu.extra_full;
         sum.events_dropped += cpu.events_dropped;
     }
@@ -210,6 +212,7 @@ pub fn link_counters(programs: &Programs, link: u32) -> Result<LinkCounters> {
 pub fn fill_link(link: &mut LinkSample, counters: &LinkCounters, retired: Retired) {
     link.skipped = counters.skipped;
     link.flow_table_full = counters.flow_table_full;
+    link.contended = counters.contended;
     link.extra_full = counters.extra_full;
     link.retired = retired;
 }

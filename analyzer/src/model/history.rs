@@ -416,8 +416,10 @@ fn grow(link: &mut LinkMoment, previous: &LinkMoment) {
 
 fn link(link: &crate::sample::LinkSample) -> LinkMoment {
     let mut total = Counts::of_retired(&link.retired);
-    total.packets += link.flow_table_full.packets;
-    total.bytes += link.flow_table_full.bytes;
+    for lost in [link.flow_table_full, link.contended] {
+        total.packets += lost.packets;
+        total.bytes += lost.bytes;
+    }
     let mut skipped = Counter::default();
     for counter in &link.skipped {
         skipped.packets += counter.packets;

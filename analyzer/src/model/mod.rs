@@ -69,6 +69,8 @@ pub struct LinkRow {
 pub struct Lost {
     /// RoCE packets that found the flow table full.
     pub flow_table_full: u64,
+    /// RoCE packets that did not get at their flow's counters.
+    pub contended: u64,
     /// Packets counted without their port or opcode.
     pub extra_full: u64,
     /// Events that found the ring buffer full.
@@ -84,7 +86,7 @@ impl Lost {
     #[must_use]
     pub fn any(&self) -> bool {
         let known = [self.events_dropped, self.capture_drops, self.interface_drops];
-        self.flow_table_full + self.extra_full > 0 || known.iter().flatten().any(|n| *n > 0)
+        self.flow_table_full + self.contended + self.extra_full > 0 || known.iter().flatten().any(|n| *n > 0)
     }
 }
 
@@ -292,6 +294,7 @@ fn skipped(sample: &Sample) -> Vec<(Reason, Counter)> {
 fn lost(sample: &Sample) -> Lost {
     Lost {
         flow_table_full: sample.links.iter().map(|l| l.flow_table_full.packets).sum(),
+        contended: sample.links.iter().map(|l| l.contended.packets).sum(),
         extra_full: sample.links.iter().map(|l| l.extra_full).sum(),
         events_dropped: sample.events_dropped,
         capture_drops: sample.capture_drops,

@@ -60,16 +60,17 @@ impl Counts {
             None => self.window = Some((ts_ns, ts_ns)),
         }
         let (link, start) = links.resolve(interface, data, wire_len, &mut self.table);
+        self.figures.frame(link, ts_ns);
         // Filled in where it is: a frame that is returned by value would be copied.
         let mut frame = Frame::EMPTY;
         match start.and_then(|meta| parse_into::<Full>(&data, meta, &mut (), &mut frame)) {
-            Ok(()) => self.packet(link, &frame, ts_ns, data),
+            Ok(()) => self.packet(links, link, &frame, ts_ns, data),
             Err(reason) => self.table.skip(link, reason, wire_len),
         }
     }
 
     #[inline]
-    fn packet(&mut self, link: u16, frame: &Frame, ts_ns: u64, data: &[u8]) {
+    fn packet(&mut self, tap: &TapLinks, link: u16, frame: &Frame, ts_ns: u64, data: &[u8]) {
         if let Some(filter) = &self.filter {
             let name = self.table.links().get(usize::from(link)).map_or("", |link| link.name.as_str());
             if !filter.packet(frame, name) {
@@ -80,7 +81,7 @@ impl Counts {
         else {
             return;
         };
-        self.figures.packet(&Packet { key, slot, frame, time_ns: ts_ns, outcome, repeat, stats, data });
+        self.figures.packet(&Packet { key, slot, frame, time_ns: ts_ns, outcome, repeat, stats, data, tap });
         if outcome.events != 0 {
             self.happened(link, frame, ts_ns, data, outcome);
         }

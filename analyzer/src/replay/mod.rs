@@ -108,6 +108,8 @@ pub fn start(options: Options) -> Result<Feed> {
     for tap in inputs.taps {
         taps.push(TapReader::open(tap)?);
     }
+    let mut figures = figures::Collector::new(&options.figures);
+    figures.expect_taps(taps.len());
     let (source, view) = feed::channel();
     let run = run::Run {
         tap: source,
@@ -115,7 +117,7 @@ pub fn start(options: Options) -> Result<Feed> {
         counts: count::Counts {
             table: FlowTable::new(options.max_flows),
             peers: Peers::default(),
-            figures: figures::Collector::new(&options.figures),
+            figures,
             window: None,
             events: options.events.then(Vec::new),
             from_ns: 0,

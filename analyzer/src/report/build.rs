@@ -4,7 +4,7 @@ use crate::figures::marking::{ByDscp, Marked};
 use crate::findings;
 use crate::report::{
     Dscp, Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source, Totals, Window, ecmp,
-    entropy, flow, imbalance,
+    ecn, entropy, flow, imbalance, taps, traffic,
 };
 use crate::sample::{FlowSample, LinkSample, Sample, address};
 
@@ -30,6 +30,11 @@ impl Report {
             imbalance: imbalances(sample, &sums, options),
             rails: imbalance::rails(&loads(sample, &sums), options),
             ecmp: ecmp::ecmp(sample, options),
+            taps: taps::taps(sample),
+            bursts: traffic::bursts(sample),
+            incast: traffic::incast(sample),
+            steps: traffic::steps(sample),
+            pattern: traffic::pattern(sample),
             devices: Vec::new(),
             findings: Vec::new(),
         };
@@ -67,10 +72,10 @@ fn sums(sample: &Sample) -> Vec<LinkSum> {
 
 /// What a link counted outside its present flows.
 fn link_alone(link: &LinkSample) -> LinkSum {
-    let (retired, full) = (&link.retired, &link.flow_table_full);
+    let (retired, full, contended) = (&link.retired, &link.flow_table_full, &link.contended);
     LinkSum {
-        packets: retired.packets + full.packets,
-        bytes: retired.bytes + full.bytes,
+        packets: retired.packets + full.packets + contended.packets,
+        bytes: retired.bytes + full.bytes + contended.bytes,
         cnp_packets: retired.cnp_packets,
         ecn: retired.ecn.into(),
         ecn_data: retired.ecn_data.into(),
@@ -83,6 +88,7 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
             events_dropped: sample.events_dropped,
             capture_drops: sample.capture_drops,
             interface_drops: sample.interface_drops,
+            ecn_untracked: sample.figures.ecn.as_ref().map(|ecn| ecn.untracked),
             ..Lost::default()
         },
         ..Totals::default()
@@ -99,6 +105,7 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
     for link in &sample.links {
         skipped_bytes += link.skipped.iter().map(|counter| counter.bytes).sum::<u64>();
         totals.lost.flow_table_full += link.flow_table_full.packets;
+        totals.lost.contended += link.contended.packets;
         totals.lost.extra_table_full += link.extra_full;
         totals.retired.flows += link.retired.flows;
         totals.retired.packets += link.retired.packets;
@@ -124,20 +131,41 @@ fn flows(sample: &Sample) -> Vec<Flow> {
         let key = &flow.key;
         (key.link, address(key.family, key.src), address(key.family, key.dst), key.dest_qp)
     });
-    order.into_iter().map(|flow| flow::build(sample, flow)).collect()
+    let by_slot = ecn::by_slot(sample);
+    let build =
+        |flow: &&FlowSample| Flow { cnp: ecn::cnp(sample, flow, &by_slot), ..flow::build(sample, flow) };
+    order.iter().map(build).collect()
 }
 
 fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
-    let links = (0..).zip(sample.links.iter().zip(sums));
+    let mut icrc = sample
+        .figures
+        .icrc
+        .as_ref()
+        .map(|icrc| (0..).zip(&sample.links).map(|(link, _)| icrc.retired(link)).collect::<Vec<_>>());
+    if let (Some(icrc), Some(figures)) = (&mut icrc, &sample.figures.icrc) {
+        for FlowSample { key, slot, .. } in &sample.flows {
+            if let Some(link) = icrc.get_mut(usize::from(key.link)) {
+                link.add(&figures.flow(*slot));
+            }
+        }
+    }
+    let links = (0u16..).zip(sample.links.iter().zip(sums));
     links
-        .map(|(index, (link, sum))| Link {
+        .map(|(number, (link, sum))| Link {
             name: link.name.clone(),
             direction: link.direction,
             packets: sum.packets,
             bytes: sum.bytes,
             ce_ratio: sum.ecn_data.ce_ratio(),
             skipped_bytes: link.skipped.iter().map(|counter| counter.bytes).sum(),
-            dscp: sample.figures.marking.as_deref().map(|links| dscp(links.get::<usize>(index))),
+            dscp: sample.figures.marking.as_deref().map(|links| dscp(links.get(usize::from(number)))),
+            ecn_over_time: ecn::link(sample, number),
+            icrc: icrc
+                .as_ref()
+                .and_then(|icrc| icrc.get(usize::from(number)))
+                .map(|checked| (*checked).into()),
+            frame_sizes: traffic::frame_sizes(sample, usize::from(number)),
         })
         .collect()
 }

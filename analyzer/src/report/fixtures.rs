@@ -83,6 +83,7 @@ pub(crate) fn link(name: &str, direction: Option<Direction>) -> LinkSample {
         direction,
         skipped: [Counter::default(); Reason::COUNT],
         flow_table_full: Counter::default(),
+        contended: Counter::default(),
         extra_full: 0,
         retired: Retired::default(),
     }
@@ -119,7 +120,8 @@ pub(crate) fn everything() -> Sample {
     let mut up0 = link("eth0", ingress);
     up0.skipped[Reason::Tcp as usize] = counter(60_000, 6_000_000);
     up0.skipped[Reason::Arp as usize] = counter(12, 720);
-    up0.flow_table_full = counter(7, 7_000);
+    up0.flow_table_full = counter(5, 5_000);
+    up0.contended = counter(2, 2_000);
     up0.extra_full = 40;
     up0.retired = Retired {
         flows: 2,

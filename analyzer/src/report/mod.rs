@@ -6,6 +6,7 @@
 
 mod build;
 mod ecmp;
+mod ecn;
 mod entropy;
 pub mod fields;
 #[cfg(test)]
@@ -13,9 +14,14 @@ pub(crate) mod fixtures;
 mod flow;
 mod imbalance;
 pub mod json;
+mod latency;
+mod loss;
+mod shape;
+mod taps;
 #[cfg(test)]
 mod tests;
 pub mod text;
+pub mod traffic;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -30,6 +36,8 @@ pub use build::compare_links as imbalance;
 pub use ecmp::{Case, Ecmp, Set, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use imbalance::{Load, imbalances, unknown_names};
+pub use loss::{Episodes, Icrc, Loss};
+pub use taps::{DelayChange, DelayPoint, TapFlow};
 
 /// Name and version of the schema.
 pub const SCHEMA: &str = "rocescope.report/1";
@@ -66,6 +74,11 @@ pub struct Report {
     pub imbalance: Vec<Imbalance>,
     pub rails: Vec<Rails>,
     pub ecmp: Option<Ecmp>,
+    pub taps: Vec<TapFlow>,
+    pub bursts: Option<Vec<traffic::Burst>>,
+    pub incast: Option<Vec<traffic::Incast>>,
+    pub steps: Option<traffic::Steps>,
+    pub pattern: Option<traffic::Pattern>,
     pub devices: Vec<Device>,
     pub findings: Vec<Finding>,
 }
@@ -176,6 +189,8 @@ pub struct Lost {
     pub capture_drops: Option<u64>,
     pub interface_drops: Option<u64>,
     pub extra_table_full: u64,
+    pub contended: u64,
+    pub ecn_untracked: Option<u64>,
 }
 
 /// Flows that were closed because they were idle for long or the table was full.
@@ -205,10 +220,16 @@ impl From<[u64; 4]> for Ecn {
 }
 
 impl Ecn {
+    /// Packets that are ECN-capable, marked ones included.
+    #[must_use]
+    pub fn capable(&self) -> u64 {
+        self.ect0 + self.ect1 + self.ce
+    }
+
     /// CE among packets that are ECN-capable; `None` when none is.
     #[must_use]
     pub fn ce_ratio(&self) -> Option<f64> {
-        let capable = self.ect0 + self.ect1 + self.ce;
+        let capable = self.capable();
         (capable > 0).then(|| self.ce as f64 / capable as f64)
     }
 
@@ -248,14 +269,26 @@ pub struct Flow {
     pub first_ns: u64,
     pub last_ns: u64,
     pub ecn: Ecn,
+    /// Packets other than CNP and ACKNOWLEDGE; the base of [`Flow::ce_ratio`].
+    #[serde(skip)]
+    pub ecn_data: Ecn,
     pub ce_ratio: Option<f64>,
+    pub ce_over_time: Option<CeOverTime>,
     pub cnp_packets: u64,
+    pub cnp: Option<Cnp>,
     pub opcodes: Vec<Opcode>,
     pub ack: Ack,
     pub psn: Option<Psn>,
     pub psn_responses: Option<Psn>,
+    pub loss: Option<Loss>,
+    pub loss_responses: Option<Loss>,
+    pub icrc: Option<Icrc>,
     pub latency_ns: Option<Latency>,
+    pub latency_by_class: Option<LatencyByClass>,
+    pub latency_unpaired: Option<u64>,
+    pub latency_untimed: Option<Untimed>,
     pub peer_qp: Option<u32>,
+    pub pairing: Option<Pairing>,
     pub pid: Option<u32>,
     pub comm: Option<String>,
 }
@@ -350,6 +383,69 @@ pub struct Latency {
     pub max: u64,
 }
 
+/// Marks of one flow over time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct CeOverTime {
+    pub start_ns: u64,
+    pub bin_ns: u64,
+    pub capable: Vec<u32>,
+    pub ce: Vec<u32>,
+}
+
+/// Marks and notifications of one link over time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct EcnOverTime {
+    pub start_ns: u64,
+    pub bin_ns: u64,
+    pub capable: Vec<u32>,
+    pub ce: Vec<u32>,
+    pub cnp: Vec<u32>,
+}
+
+/// The congestion notifications in a flow, and what they did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Cnp {
+    pub answers: Option<FlowId>,
+    pub per_second: Option<f64>,
+    pub min_interval_ns: Option<u64>,
+    pub delay_ns: Option<Latency>,
+    pub without_ce: Option<u64>,
+    pub rate_before_bps: Option<u64>,
+    pub rate_after_bps: Option<u64>,
+    pub rate_window_ns: Option<u64>,
+    pub rate_samples: Option<u64>,
+}
+
+/// The same by class of request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct LatencyByClass {
+    pub write_send: Option<Latency>,
+    pub read: Option<Latency>,
+    pub atomic: Option<Latency>,
+}
+
+/// Requests whose answer was not timed though the flow with the answers was known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Untimed {
+    pub ambiguous: u64,
+    pub ring_full: u64,
+    pub untracked: u64,
+    pub outstanding: u64,
+}
+
+/// What says which queue pair sends in this direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Pairing {
+    pub how: &'static str,
+    pub confidence: &'static str,
+}
+
 /// How evenly bytes spread over 5-tuples, which is what fabrics hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "every field is described in report::fields")]
@@ -375,6 +471,9 @@ pub struct Link {
     pub ce_ratio: Option<f64>,
     pub skipped_bytes: u64,
     pub dscp: Option<Vec<Dscp>>,
+    pub ecn_over_time: Option<EcnOverTime>,
+    pub icrc: Option<Icrc>,
+    pub frame_sizes: Option<Vec<traffic::FrameSize>>,
 }
 
 /// RoCEv2 packets of one link with one DSCP.

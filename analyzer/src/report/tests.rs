@@ -89,7 +89,9 @@ fn every_packet_is_in_a_flow_or_named_elsewhere() {
     assert_eq!((totals.packets, totals.roce_packets), (1_879_164, 1_819_151));
     assert_eq!(totals.packets, totals.roce_packets + totals.skipped.packets());
     let in_flows: u64 = report.flows.iter().map(|flow| flow.packets).sum();
-    assert_eq!(totals.roce_packets, in_flows + totals.retired.packets + totals.lost.flow_table_full);
+    let lost = totals.lost.flow_table_full + totals.lost.contended;
+    assert_eq!((totals.lost.contended, lost), (2, 7));
+    assert_eq!(totals.roce_packets, in_flows + totals.retired.packets + lost);
     assert_eq!(totals.roce_packets, report.links.iter().map(|link| link.packets).sum::<u64>());
     assert_eq!(totals.roce_bytes, report.links.iter().map(|link| link.bytes).sum::<u64>());
     assert_eq!(totals.bytes - totals.roce_bytes, 6_000_000 + 720 + 66);

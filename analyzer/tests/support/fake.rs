@@ -278,6 +278,7 @@ impl World {
                 direction: *direction,
                 skipped,
                 flow_table_full: Counter { packets: full, bytes: full * 4178 },
+                contended: Counter::default(),
                 extra_full: 0,
                 retired: Retired::default(),
             }

@@ -226,6 +226,7 @@ impl Machine {
             direction: None,
             skipped: [Counter::default(); Reason::COUNT],
             flow_table_full: Counter::default(),
+            contended: Counter::default(),
             extra_full: 0,
             retired: Retired::default(),
         };

@@ -5,11 +5,13 @@
 //! same from replay, and [`diff`] finds every difference between the two reports. [`wire`] is a pair of
 //! real interfaces with the live source on one of them.
 
+pub mod cpus;
 pub mod diff;
 pub mod frames;
 pub mod machine;
 pub mod memory;
 pub mod replayed;
+pub mod slots;
 pub mod test_run;
 pub mod wire;
 

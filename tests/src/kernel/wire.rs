@@ -58,6 +58,7 @@ impl Wire {
             duration: None,
             events: true,
             events_to_view: false,
+            precise_clock: false,
             log_level: 0,
         })
     }

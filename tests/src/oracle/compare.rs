@@ -132,7 +132,8 @@ fn conservation(report: &Value, found: &mut Vec<String>) {
         found.push(format!("totals: {all} packets, but {roce} RoCE and {skipped} skipped"));
     }
     let in_flows = sum_of(flows().map(|flow| &flow["packets"]));
-    let (retired, lost) = (count(&totals["retired"]["packets"]), count(&totals["lost"]["flow_table_full"]));
+    let retired = count(&totals["retired"]["packets"]);
+    let lost = count(&totals["lost"]["flow_table_full"]) + count(&totals["lost"]["contended"]);
     if roce != in_flows + retired + lost {
         found.push(format!(
             "totals: {roce} RoCE packets, but {in_flows} in flows, {retired} retired, {lost} without a flow"

@@ -14,8 +14,9 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 
 use super::child::{Spent, median, time};
+use super::machine::{self, first_line};
 use crate::gen_capture::{Generate, Snap, generate};
-use crate::run::{cargo, has_program, output_of, run, say, show, step, target_dir};
+use crate::run::{cargo, has_program, run, say, show, step, target_dir};
 
 /// What to measure.
 #[derive(Args, Clone, Debug)]
@@ -262,19 +263,8 @@ fn met(met: bool) -> &'static str {
 }
 
 fn print_machine(binary: &Path) {
-    let line = |command: &mut Command| {
-        output_of(command)
-            .and_then(|text| text.lines().next().map(str::to_owned))
-            .unwrap_or_else(|| "-".into())
-    };
-    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    println!("processors: {processors} x {}", model.unwrap_or("-"));
-    println!("kernel:     {}", line(Command::new("uname").arg("-r")));
-    println!("load:       {}", load.split_whitespace().next().unwrap_or("-"));
-    println!("rocescope:  {}", line(Command::new(binary).arg("--version")));
-    println!("tcpdump:    {}", line(Command::new("tcpdump").arg("--version")));
-    println!("tshark:     {}", line(Command::new("tshark").arg("--version")));
+    machine::print(binary);
+    println!("tcpdump:    {}", first_line(Command::new("tcpdump").arg("--version")));
+    println!("tshark:     {}", first_line(Command::new("tshark").arg("--version")));
+    println!("gzip:       {}", first_line(Command::new("gzip").arg("--version")));
 }

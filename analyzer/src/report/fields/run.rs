@@ -34,6 +34,11 @@ pub const RUN: &[FieldMeta] = fields! {
         or null "not known (replay)";
     "totals.lost.extra_table_full", "packets": "Packets counted in their flow whose source port or opcode found the \
         overflow table full: they are missing from `src_ports` and `opcodes`.";
+    "totals.lost.contended", "packets": "RoCE packets of live runs that waited half a second or so for their flow's \
+        counters, which another processor kept: in the totals and in their link, but in no flow. A processor keeps them \
+        for nanoseconds unless it is taken away meanwhile, as that of a virtual machine may be: expect 0.";
+    "totals.lost.ecn_untracked", "packets": "Packets left out of `ce_over_time` and `cnp`, because 16,384 other flows had \
+        some." or null "not collected (live)";
     "totals.retired.flows", "flows": "Flows that were closed during the run, idle for long or to make room. What they had \
         counted is in the totals and links.";
     "totals.retired.packets", "packets": "Packets of retired flows.";
@@ -66,6 +71,19 @@ pub const RUN: &[FieldMeta] = fields! {
     "links[].dscp[].data_bytes", "bytes": "Their outer frames.";
     "links[].dscp[].ack_packets", "packets": "ACKNOWLEDGE packets with it.";
     "links[].dscp[].cnp_packets", "packets": "Congestion notification packets with it.";
+    "links[].ecn_over_time", "object": "Marks and notifications over time, in at most 128 bins that are 1.05 ms wide at \
+        first; their width doubles when time runs out of them."
+        or null "neither a mark nor a CNP passed, or (live) it is not collected";
+    "links[].ecn_over_time.start_ns", "Unix ns": "Start of the first bin.";
+    "links[].ecn_over_time.bin_ns", "ns": "Width of a bin.";
+    "links[].ecn_over_time.capable[]", "packets": "ECN-capable packets other than CNP and ACKNOWLEDGE in each bin, marked \
+        ones included.";
+    "links[].ecn_over_time.ce[]", "packets": "Those marked CE.";
+    "links[].ecn_over_time.cnp[]", "packets": "CNPs.";
+    "links[].icrc", "object": "As `flows[].icrc`, over flows and retired flows of the link." or null "live";
+    "links[].icrc.checked", "packets": "Packets whose invariant CRC was computed.";
+    "links[].icrc.bad", "packets": "Those in which it is wrong.";
+    "links[].icrc.unchecked", "packets": "Packets of which it cannot be computed.";
     "imbalance[].links[]", "text": "Links of one direction that share a load, idle ones included.";
     "imbalance[].direction", "text": "Their direction." or null "replay";
     "imbalance[].max_over_mean", "ratio": "Bytes of the busiest link over the mean: 1 is even, the number of links \
@@ -95,6 +113,25 @@ pub const RUN: &[FieldMeta] = fields! {
     "ecmp.sets[].cases[].five_tuples", "tuples": "5-tuples in this case.";
     "ecmp.sets[].cases[].max_over_mean_p50", "ratio": "Bytes of the busiest uplink over the mean, median over the seeds.";
     "ecmp.sets[].cases[].max_over_mean_p95", "ratio": "The same, 95th percentile: one fabric in twenty is worse.";
+    "taps[].src", "address": "Source of a flow that two links saw, which are two taps on one way: captures from several places, or several \
+        interfaces. Clocks may differ by seconds: packets are matched by PSN, opcode and IPv4 identification, not by time. Empty in live.";
+    "taps[].dst", "address": "Destination.";
+    "taps[].dest_qp", "number": "Destination queue pair.";
+    "taps[].links[]", "text": "The two links: the one nearer the sender first, if that is known.";
+    "taps[].from", "text": "The link nearer the sender: told by the time to live, else by which of the two lacks packets, else by \
+        times in both directions." or null "it cannot be told";
+    "taps[].to", "text": "The link nearer the receiver." or null "it cannot be told";
+    "taps[].packets_matched", "packets": "Packets that both saw.";
+    "taps[].vanished", "packets": "Packets that passed `from` and not `to`, between packets that passed both: lost on the way, or missed \
+        by the capture at `to`." or null "the order is not known and one of the two lacks packets";
+    "taps[].only_at[]", "packets": "Packets that only the first, and only the second link saw, between packets that both saw.";
+    "taps[].delay_change_ns.min", "ns": "One-way delay from the first link to the second, as change against the least at the start \
+        (the clocks' difference is not known): the smallest.";
+    "taps[].delay_change_ns.max", "ns": "The largest change.";
+    "taps[].delay_change_ns.drift", "ns": "Change of the least delay from the first point to the last: the clocks drift, or the way \
+        has become longer.";
+    "taps[].delay_change_ns.points[].time_ns", "Unix ns": "Start of a span of time, by the clock of the link that saw the flow first; 32 spans at most.";
+    "taps[].delay_change_ns.points[].change_ns", "ns": "Change of the least delay in it.";
     "devices[].name", "text": "RDMA device or interface that counted by itself.";
     "devices[].port", "number": "Port of the device." or null "the counters are not of one port";
     "devices[].source", "text": "Where the counters were read.";
@@ -104,7 +141,7 @@ pub const RUN: &[FieldMeta] = fields! {
     "findings[].id", "text": "Stable name of the rule that found it.";
     "findings[].severity", "text": "`info`, `warning` or `critical`.";
     "findings[].title", "text": "What is wrong, in a sentence.";
-    "findings[].evidence.<name>", "as named": "The figures it rests on.";
+    "findings[].evidence.<name>", "as named": "The figures it rests on." or null "that figure is not known";
     "findings[].flows[].link", "text": "A flow it is about: its link,";
     "findings[].flows[].direction", "text": "direction," or null "replay";
     "findings[].flows[].src", "address": "source,";

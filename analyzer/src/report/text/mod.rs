@@ -3,15 +3,19 @@
 //! What matters most comes first: findings, the sums, what was lost, then links, hashing and flows.
 //! Plain text without colour or control characters; a pure function of report and width.
 
+mod answers;
 mod flows;
 pub(crate) mod layout;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod traffic;
+
+use std::collections::BTreeSet;
 
 use crate::report::text::flows::link_name;
 use crate::report::text::layout::{Align, Table, labelled, plain, wrap};
-use crate::report::{Device, Imbalance, Report, Set, Severity, direction_name};
+use crate::report::{Device, Finding, Imbalance, Report, Set, Severity, direction_name};
 use crate::units::{self, plural};
 
 /// Below this nothing sensible can be laid out: lines then run over.
@@ -26,8 +30,12 @@ pub fn text(report: &Report, width: usize) -> String {
     let room = width.clamp(NARROWEST, WIDEST);
     let mut page = Page { lines: summary::lines(report, room), room };
     page.section("FINDINGS", findings(report, room));
+    page.section("JOB", traffic::job(report, room));
     page.section("LINKS", links(report, room));
     page.section("BALANCE", balance(report, room));
+    let bin = report.bursts.iter().flatten().next().map_or(0, |burst| burst.bin_ns);
+    let title = format!("BURSTS, in bins of {}; senders: most at once to one host", units::duration(bin));
+    page.section(&title, traffic::bursts(report, room));
     page.section("HASHING", hashing(report, room));
     let flows = if report.flows.is_empty() { Vec::new() } else { flows::lines(report, room) };
     let title = match report.flows.len() {
@@ -35,6 +43,14 @@ pub fn text(report: &Report, width: usize) -> String {
         n => format!("{} FLOWS, busiest first; rates over each flow's own time", units::count(n as u64)),
     };
     page.section(&title, flows);
+    page.section(
+        "LATENCY, from request to answer as seen here, longest tails first",
+        answers::latency(report, room),
+    );
+    page.section(
+        "CNP, who is told to slow down, and the rate of its data",
+        answers::notifications(report, room),
+    );
     page.section("NOT RoCE", skipped(report, room));
     page.section("DEVICES, their own counters: not part of the sums above", devices(&report.devices, room));
     let mut text = page.lines.join("\n");
@@ -65,18 +81,45 @@ fn findings(report: &Report, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut findings: Vec<_> = report.findings.iter().collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    let mut advised = BTreeSet::new();
     for finding in findings {
         let severity = match finding.severity {
             Severity::Info => "info",
             Severity::Warning => "warning",
             Severity::Critical => "CRITICAL",
         };
-        lines.extend(labelled(severity, INDENT, &plain(&finding.title), room));
-        if !finding.advice.is_empty() {
+        let title = format!("{} [{}]", plain(&finding.title), finding.id);
+        lines.extend(labelled(severity, INDENT, &title, room));
+        // What is only good to know stays on its line; advice is given once.
+        if finding.severity == Severity::Info {
+            continue;
+        }
+        if let Some(flows) = flows_of(finding) {
+            lines.extend(labelled("", INDENT, &flows, room));
+        }
+        if !finding.advice.is_empty() && advised.insert(finding.id) {
             lines.extend(labelled("", INDENT, &plain(&finding.advice), room));
         }
     }
+    if !lines.is_empty() {
+        lines.push("`rocescope explain ID` says what each means and how it was found.".into());
+    }
     lines
+}
+
+/// The first flows that a finding names, and how many more there are.
+fn flows_of(finding: &Finding) -> Option<String> {
+    const SHOWN: usize = 3;
+    let named: Vec<String> = (finding.flows.iter().take(SHOWN))
+        .map(|flow| {
+            let link = link_name(&flow.link, flow.direction);
+            format!("{} → {} QP {} on {link}", flow.src, flow.dst, flow.dest_qp)
+        })
+        .collect();
+    let all = finding.evidence.get("flows").and_then(serde_json::Value::as_u64);
+    let more = all.unwrap_or(finding.flows.len() as u64).saturating_sub(named.len() as u64);
+    let rest = if more > 0 { format!(", and {}", plural(more, "more flow")) } else { String::new() };
+    (!named.is_empty()).then(|| format!("{}{rest}", named.join("; ")))
 }
 
 fn links(report: &Report, room: usize) -> Vec<String> {
@@ -112,8 +155,8 @@ fn balance(report: &Report, room: usize) -> Vec<String> {
             .map(|rail| format!("{} {}", plain(&rail.name), units::bytes(rail.bytes)))
             .collect();
         let ratio = one.max_over_mean.map_or_else(|| units::UNKNOWN.into(), |ratio| format!("{ratio:.2}"));
-        let way = one.direction.map_or("", direction_name);
-        let said = format!("Rails {way}: {}; busiest {ratio} × the mean", rails.join(", "));
+        let way = one.direction.map_or_else(String::new, |way| format!(" ({})", direction_name(way)));
+        let said = format!("Rails{way}: {}; busiest {ratio} × the mean", rails.join(", "));
         lines.extend(labelled("", 0, &said, room));
     }
     lines

@@ -119,6 +119,7 @@ fn lost(report: &Report) -> String {
     let lost = &report.totals.lost;
     let counters = [
         (Some(lost.flow_table_full), "packets in no flow (flow table full)"),
+        (Some(lost.contended), "packets in no flow (its counters were kept by another processor)"),
         (Some(lost.extra_table_full), "packets without their port or opcode (overflow table full)"),
         (lost.events_dropped, "events (ring buffer full)"),
         (lost.capture_drops, "packets dropped by the capture"),

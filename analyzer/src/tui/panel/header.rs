@@ -290,6 +290,7 @@ fn warning(buffer: &mut Buffer, at: &Layout, data: &Data) {
 pub(super) fn own_losses(lost: &Lost) -> String {
     let known = [
         (Some(lost.flow_table_full), "packets found the flow table full"),
+        (Some(lost.contended), "packets did not get at their flow's counters"),
         (lost.capture_drops, "dropped by the capture"),
         (lost.interface_drops, "dropped by the interface"),
         (lost.events_dropped, "events dropped"),

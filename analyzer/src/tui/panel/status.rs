@@ -12,7 +12,6 @@ use crate::tui::prompt::Purpose;
 use crate::tui::screen::Screen;
 use crate::tui::theme;
 
-
 pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     let mut spans = Spans::default();
     if let Some(prompt) = &app.prompt {

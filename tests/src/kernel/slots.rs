@@ -1,0 +1,87 @@
+//! The flow slots of loaded programs as memory, to do with them what another CPU might.
+
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context as _, Result, bail};
+use aya::maps::MapInfo;
+use aya::programs::ProgramInfo;
+use rocescope_common::abi::{FlowSlot, maps};
+
+/// A mapping of the array.
+#[derive(Debug)]
+pub struct Slots {
+    first: NonNull<FlowSlot>,
+    count: u32,
+}
+
+// SAFETY: the mapping belongs to the process, and only its atomics are used.
+unsafe impl Sync for Slots {}
+
+impl Slots {
+    /// Maps the slots that a loaded program uses.
+    ///
+    /// # Errors
+    /// When the kernel does not tell, or does not map.
+    pub fn of(program: &ProgramInfo) -> Result<Self> {
+        for id in program.map_ids()?.context("the kernel does not say which maps a program uses")? {
+            let info = MapInfo::from_id(id)?;
+            if info.name_as_str() != Some(maps::SLOTS) {
+                continue;
+            }
+            let (fd, count) = (info.fd()?, info.max_entries());
+            let len = count as usize * size_of::<FlowSlot>();
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            // SAFETY: asks for an address of the kernel's choice, so that nothing is replaced.
+            let at = unsafe {
+                libc::mmap(ptr::null_mut(), len, access, libc::MAP_SHARED, fd.as_fd().as_raw_fd(), 0)
+            };
+            return match NonNull::new(at.cast::<FlowSlot>()) {
+                Some(first) if at != libc::MAP_FAILED => Ok(Self { first, count }),
+                _ => Err(io::Error::last_os_error()).context("the slots could not be mapped"),
+            };
+        }
+        bail!("the program has no map {}", maps::SLOTS)
+    }
+
+    /// The turn of a slot; `None` when there is no such slot.
+    #[must_use]
+    pub fn turn(&self, slot: u32) -> Option<&AtomicU64> {
+        if slot >= self.count {
+            return None;
+        }
+        // SAFETY: within the mapping, which lives as long as `self`; the word is aligned, and all
+        // access to it is atomic.
+        Some(unsafe { AtomicU64::from_ptr(&raw mut (*self.first.as_ptr().add(slot as usize)).turn) })
+    }
+
+    /// Takes a slot's turn like a program that does not get on; dropping it passes it on.
+    #[must_use]
+    pub fn hold(&self, slot: u32) -> Option<Held<'_>> {
+        let turn = self.turn(slot)?;
+        let seen = turn.load(Ordering::SeqCst);
+        let free = seen.is_multiple_of(2);
+        let taken = free && turn.compare_exchange(seen, seen + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        taken.then_some(Held(turn))
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        let len = self.count as usize * size_of::<FlowSlot>();
+        // SAFETY: this is the whole of what was mapped; references to it borrow `self`.
+        unsafe { libc::munmap(self.first.as_ptr().cast(), len) };
+    }
+}
+
+/// A turn that is kept.
+#[derive(Debug)]
+pub struct Held<'a>(&'a AtomicU64);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
