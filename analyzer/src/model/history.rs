@@ -324,16 +324,16 @@ impl History {
             }
         }
         while self.bytes() > self.budget && self.moments.len() > 2 {
-            let older = self.moments.len() * 7 / 8;
-            if older < 4 {
-                self.moments.pop_front();
-                continue;
-            }
+            let (before, older) = (self.moments.len(), self.moments.len() * 7 / 8);
             let mut place = 0;
-            self.moments.retain(|_| {
+            // Where a span begins, everything is needed for as long as there is room.
+            self.moments.retain(|moment| {
                 place += 1;
-                place > older || place % 2 == 1
+                place > older || place % 2 == 1 || moment.complete && moment.flows.len() > BUSIEST
             });
+            if self.moments.len() == before {
+                self.moments.pop_front();
+            }
         }
     }
 }

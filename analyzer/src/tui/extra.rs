@@ -71,6 +71,12 @@ pub(super) fn other_direction(
     analysis: Option<&Analysis>,
 ) -> Option<usize> {
     let key = &detail.id.key;
+    let pair = sample.figures.pairs.as_ref().and_then(|pairs| pairs.get(&detail.id.slot));
+    if let Some(slot) = pair.and_then(|pair| pair.reverse)
+        && let Some(at) = sample.flows.iter().position(|flow| flow.slot == slot)
+    {
+        return Some(at);
+    }
     let peer = detail.peer_qp.or_else(|| {
         analysis.and_then(|analysis| flow(analysis, detail, sample)).and_then(|flow| flow.peer_qp)
     })?;

@@ -41,9 +41,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
         return;
     }
     let lines = lines(app, usize::from(area.width));
-    for (y, text) in (0..area.height).zip(lines.iter().skip(app.detail.offset)) {
-        line(buffer, area, y, text);
-    }
+    super::scrolled(buffer, area, &lines, app.detail.offset);
 }
 
 /// Both directions side by side, charts over time, the latest events.
@@ -51,9 +49,9 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     let Some(data) = &app.data else { return Vec::new() };
     let Some((this, other)) = &data.detail else { return Vec::new() };
     let half = width / 2;
-    let left = direction(this, app, half);
+    let left = direction(this, app, half, None);
     let right = match other {
-        Some(other) => direction(other, app, width - half),
+        Some(other) => direction(other, app, width - half, Some(this.id.key.dest_qp)),
         None => {
             let why = if this.peer_qp.is_some() {
                 "the other direction was not seen here"
@@ -84,7 +82,7 @@ fn beside(left: Vec<Line<'static>>, right: Vec<Line<'static>>, at: usize) -> Vec
             let mut spans = Vec::new();
             let mut used = 0;
             for span in left.next().unwrap_or_default().spans {
-                let room = (at - 1).saturating_sub(used);
+                let room = at.saturating_sub(used + 1);
                 let text = cut(&span.content, room, false);
                 used += text.chars().count();
                 if room > 0 {
@@ -98,10 +96,11 @@ fn beside(left: Vec<Line<'static>>, right: Vec<Line<'static>>, at: usize) -> Vec
         .collect()
 }
 
-fn direction(detail: &Detail, app: &App, width: usize) -> Vec<Line<'static>> {
+/// One direction; `peer` is the queue pair that sends it where the other direction tells.
+fn direction(detail: &Detail, app: &App, width: usize, peer: Option<u32>) -> Vec<Line<'static>> {
     let route = cut(&log::route(&detail.id.key), width.saturating_sub(2), true);
     let mut lines = vec![Line::styled(format!(" {route}"), theme::HEAD)];
-    lines.extend(main(detail, app));
+    lines.extend(main(detail, app, peer));
     lines.extend(lists(detail, width >= 50));
     lines
 }
@@ -148,7 +147,7 @@ fn bad(is_bad: bool, level: Level) -> Level {
 }
 
 /// What is bad comes first, so that it shows on small screens.
-fn main(detail: &Detail, app: &App) -> Vec<Line<'static>> {
+fn main(detail: &Detail, app: &App, sender: Option<u32>) -> Vec<Line<'static>> {
     let stats = &detail.stats;
     let model = app.data.as_ref().map(|data| &data.model);
     let row = model.and_then(|model| model.rows.iter().find(|row| row.id == detail.id));
@@ -190,7 +189,7 @@ fn main(detail: &Detail, app: &App) -> Vec<Line<'static>> {
     ]);
     lines.extend(nak_codes(stats));
     lines.extend(latency(detail, app));
-    lines.push(entry("peer QP", peer(detail)));
+    lines.push(entry("peer QP", peer(detail, sender)));
     let (path, tags) = path(detail);
     lines.extend([entry("path", path), entry("tags", tags)]);
     lines.push(entry("link", detail.link.clone()));
@@ -257,8 +256,8 @@ fn nak_codes(stats: &FlowStats) -> Vec<Line<'static>> {
         .collect()
 }
 
-fn peer(detail: &Detail) -> String {
-    match (detail.peer_qp, detail.stats.src_qp) {
+fn peer(detail: &Detail, sender: Option<u32>) -> String {
+    match (detail.peer_qp.or(sender), detail.stats.src_qp) {
         (Some(qp), _) => qp.to_string(),
         (None, SRC_QP_SEVERAL) => "several".to_owned(),
         (None, _) => "not known".to_owned(),

@@ -88,7 +88,14 @@ fn nothing(app: &App, data: &Data) -> Vec<Line<'static>> {
             (_, SourceKind::Replay) => "No frame read yet.",
             (_, SourceKind::Live) => "No frame of any kind seen yet on these interfaces.",
         };
-        return vec![title(what)];
+        let help = match (&app.end, model.kind) {
+            (Some(_), _) => "Nothing was captured: look at the interface and the filter of the capture.",
+            (None, SourceKind::Replay) => "It starts with the first frame of the capture.",
+            (None, SourceKind::Live) => {
+                "Is the link up, and does anything send? `ip -s link` counts frames too."
+            }
+        };
+        return vec![title(what), text(help)];
     }
     if model.total.packets > 0 {
         return vec![

@@ -82,6 +82,28 @@ fn overlay(buffer: &mut Buffer, screen: Rect, title: &str, lines: &[Line<'_>], t
     }
 }
 
+/// Lines from `top` on; the last line of the area says how many more there are.
+fn scrolled(buffer: &mut Buffer, area: Rect, lines: &[Line<'_>], top: usize) {
+    for (y, text) in (0..area.height).zip(lines.iter().skip(top)) {
+        line(buffer, area, y, text);
+    }
+    let below = lines.len().saturating_sub(top + usize::from(area.height));
+    if below > 0 {
+        let text = format!(" Down: {} more ", below + 1);
+        let width = u16::try_from(text.len()).unwrap_or(area.width).min(area.width);
+        let y = area.bottom().saturating_sub(1);
+        buffer.set_style(Rect { y, height: 1, ..area }, Style::reset());
+        buffer.set_stringn(
+            area.x,
+            y,
+            " ".repeat(usize::from(area.width)),
+            usize::from(area.width),
+            theme::PLAIN,
+        );
+        buffer.set_stringn(area.right() - width, y, text, usize::from(width), theme::BOLD);
+    }
+}
+
 /// Shows a line as selected.
 fn select(buffer: &mut Buffer, area: Rect) {
     buffer.set_style(area, theme::SELECTED);
