@@ -186,6 +186,8 @@ fn what_lies_over_the_screens() {
     snapshot("packet_top", &app);
     press(&mut app, &[Key::End]);
     snapshot("packet_end", &app);
+    press(&mut app, &[Key::Esc, Key::Char('8'), Key::Char('v')]);
+    snapshot("finding", &app);
     press(&mut app, &[Key::Esc, Key::Char('2'), Key::Char('c'), Key::Down]);
     snapshot("columns", &app);
     press(&mut app, &[Key::Esc, Key::Char('o')]);

@@ -247,6 +247,7 @@ impl History {
     }
 
     /// All moments, the oldest first.
+    #[must_use]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Moment> + ExactSizeIterator {
         self.moments.iter()
     }
@@ -349,10 +350,9 @@ fn moment(sample: &Sample, previous: Option<&Moment>) -> Moment {
         let counts = Counts::of(&flow.stats);
         let id = Identity { key: flow.key, slot: flow.slot };
         let since = match earlier.as_mut().map(|e| e.find(&id)) {
-            None => None,
             Some(Found::At(then)) => counts.since(&then),
             Some(Found::New) => Some(counts),
-            Some(Found::Unknown) => None,
+            Some(Found::Unknown) | None => None,
         };
         if let Some(link) = links.get_mut(usize::from(flow.key.link)) {
             link.total.add(&counts);

@@ -14,7 +14,7 @@ fn write_first() -> Vec<u8> {
 fn value(bytes: &[u8], wire_len: u32, bth: usize, header: &str, field: &str) -> String {
     let packet = decode(bytes, wire_len, bth);
     let header = packet.headers.iter().find(|h| h.name.starts_with(header));
-    let header = header.unwrap_or_else(|| panic!("no {header}: {packet:?}"));
+    let header = header.unwrap_or_else(|| panic!("no header with {field}: {packet:?}"));
     header.fields.iter().find(|f| f.name == field).unwrap_or_else(|| panic!("no {field}")).value.clone()
 }
 
@@ -97,7 +97,7 @@ fn any_bytes_are_survived_and_what_is_cut_is_left_out() {
         for _ in 0..6 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let at = (state >> 33) as usize % bytes.len();
-            bytes[at] = (state >> 25) as u8;
+            bytes[at] = (state >> 25).to_le_bytes()[0];
         }
         let _ = decode(&bytes, 128, 46);
         let _ = decode(&bytes, 128, usize::MAX);

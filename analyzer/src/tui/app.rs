@@ -75,6 +75,8 @@ pub enum Overlay {
     Columns(usize),
     /// The headers of the selected event from this line on.
     Packet(usize),
+    /// Everything about the selected finding from this line on.
+    Finding(usize),
 }
 
 /// How the run ended.

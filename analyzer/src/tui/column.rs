@@ -234,7 +234,7 @@ pub fn cell(id: Id, row: &Row, cx: Context<'_>) -> (String, Style) {
     let total = &row.total;
     let delta = row.delta.as_ref();
     let counted = |figure: fn(&Counts) -> u64, level| {
-        delta.map_or_else(|| unknown(), |delta| number(figure(&delta.counts), level))
+        delta.map_or_else(unknown, |delta| number(figure(&delta.counts), level))
     };
     match id {
         Id::State => state(row),

@@ -119,6 +119,8 @@ pub enum Input {
     ExportJson,
     /// Write packet headers as a capture file.
     Capture,
+    /// All there is to say about what is selected.
+    Read,
     /// Help, or none.
     Help,
     /// Draw everything again.
@@ -174,6 +176,7 @@ const fn when(when: When, binding: Binding) -> Binding {
 const QPS: Screens = Screen::Qps.only();
 const MATRIX: Screens = Screen::Matrix.only();
 const LINKS: Screens = Screen::Links.only();
+const FINDINGS: Screens = Screen::Findings.only();
 const FLOW: Screens = QPS.and(Screen::Detail.only()).and(Screen::Events.only());
 
 /// Every key: decodes them, and is the help.
@@ -244,6 +247,7 @@ pub const KEYMAP: &[Binding] = &[
         ),
     ),
     on(LINKS, bind("fewer-uplinks", &[Key::Char('N')], Input::FewerUplinks, "the same over half of them")),
+    on(FINDINGS, bind("read", &[Key::Char('v')], Input::Read, "read the whole finding, and what it means")),
     bind(
         "filter",
         &[Key::Char('/')],
@@ -298,15 +302,15 @@ impl Keys {
     /// # Errors
     /// A name or key that does not exist, or a key that means two things at once.
     pub fn new(changes: &BTreeMap<String, Vec<String>>) -> Result<Self, String> {
-        let mut changed = BTreeMap::new();
+        let mut own = BTreeMap::new();
         for (name, keys) in changes {
             if !KEYMAP.iter().any(|binding| binding.name == name) {
                 return Err(format!("there is no key binding called {name}"));
             }
             let parsed: Result<Vec<Key>, String> = keys.iter().map(|key| key.parse()).collect();
-            changed.insert(name.clone(), parsed.map_err(|error| format!("{name}: {error}"))?);
+            own.insert(name.clone(), parsed.map_err(|error| format!("{name}: {error}"))?);
         }
-        let keys = Self { changed };
+        let keys = Self { changed: own };
         for (i, a) in KEYMAP.iter().enumerate() {
             for b in KEYMAP.iter().skip(i + 1).filter(|b| a.clashes(b)) {
                 if let Some(key) = keys.of(a).iter().find(|key| keys.of(b).contains(key)) {

@@ -126,6 +126,7 @@ impl Log {
     }
 
     /// The latest packets that carry their headers, the oldest first.
+    #[must_use]
     pub fn packets(&self) -> impl DoubleEndedIterator<Item = &EventSample> {
         self.packets.iter()
     }

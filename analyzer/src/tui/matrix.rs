@@ -39,8 +39,8 @@ impl Metric {
         match self {
             Self::Rate => "bits per second",
             Self::Ce => "CE ratio",
-            Self::Loss => "PSNs missing and sequence NAKs",
-            Self::Latency => "99th percentile of latency",
+            Self::Loss => "PSNs missing, sequence NAKs",
+            Self::Latency => "latency, 99th percentile",
         }
     }
 }
@@ -134,6 +134,20 @@ impl Matrix {
     #[must_use]
     pub fn cell(&self, src: &IpAddr, dst: &IpAddr) -> Option<&Cell> {
         self.cells.get(&(*src, *dst))
+    }
+
+    /// Row and column of the cell with the largest figure; of the first of several.
+    #[must_use]
+    pub fn hottest(&self, metric: Metric) -> Option<(usize, usize)> {
+        let mut hottest: Option<(f64, &IpAddr, &IpAddr)> = None;
+        for (src, dst, cell) in self.iter() {
+            let value = cell.value(metric).unwrap_or(0.0);
+            if hottest.is_none_or(|(most, ..)| value > most) {
+                hottest = Some((value, src, dst));
+            }
+        }
+        let (_, src, dst) = hottest?;
+        Some((self.sources.binary_search(src).ok()?, self.destinations.binary_search(dst).ok()?))
     }
 
     /// The largest figure of all cells.

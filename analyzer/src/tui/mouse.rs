@@ -39,7 +39,7 @@ impl App {
         for _ in 0..NOTCH {
             match &mut self.overlay {
                 Overlay::None => self.step(step),
-                Overlay::Help(top) | Overlay::Packet(top) => {
+                Overlay::Help(top) | Overlay::Packet(top) | Overlay::Finding(top) => {
                     *top = if step == Move::Up { top.saturating_sub(1) } else { *top + 1 };
                 }
                 Overlay::Columns(_) => {}
@@ -51,6 +51,7 @@ impl App {
         self.overlay = match self.overlay {
             Overlay::Help(top) => Overlay::Help(top.min(end(panel::help::lines(self).len()))),
             Overlay::Packet(top) => Overlay::Packet(top.min(end(panel::packet::lines(self).len()))),
+            Overlay::Finding(top) => Overlay::Finding(top.min(end(panel::findings::lines(self).len()))),
             other => other,
         };
     }

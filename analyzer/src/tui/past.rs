@@ -81,13 +81,11 @@ impl App {
         let Some(data) = &self.data else { return Action::Draw };
         let now = data.model.time_ns;
         let start = now.saturating_sub(data.model.window_ns.unwrap_or(0));
-        match parse_time(text, now, start) {
-            Some(to) => self.go_to(to),
-            None => {
-                self.answer = Some(format!("`{text}` is no time; write 12:00:05, +30 or -30"));
-                Action::Draw
-            }
+        if let Some(to) = parse_time(text, now, start) {
+            return self.go_to(to);
         }
+        self.answer = Some(format!("`{text}` is no time; write 12:00:05, +30 or -30"));
+        Action::Draw
     }
 
     /// To a time: in the history where it is kept, else by having the replay go there.

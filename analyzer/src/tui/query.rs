@@ -77,7 +77,7 @@ impl Query {
         for word in text.split_whitespace() {
             let (not, rest) = word.strip_prefix('!').map_or((false, word), |rest| (true, rest));
             match test(rest) {
-                Ok(test) => query.terms.push(Term { not, test }),
+                Ok(found) => query.terms.push(Term { not, test: found }),
                 Err(error) => query.error = Some(error),
             }
         }

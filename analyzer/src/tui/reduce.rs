@@ -86,6 +86,11 @@ impl App {
             Input::ExportCsv => return self.export(export::Form::Csv),
             Input::ExportJson => return self.export(export::Form::Json),
             Input::Capture => return self.capture(),
+            Input::Read => {
+                if self.finding_count() > 0 {
+                    self.overlay = Overlay::Finding(0);
+                }
+            }
             Input::Help => self.overlay = Overlay::Help(0),
             Input::Redraw => return Action::Redraw,
             Input::Suspend => return Action::Suspend,
@@ -122,6 +127,7 @@ impl App {
         self.overlay = match self.overlay {
             Overlay::Help(top) => Overlay::Help(scrolled(top, panel::help::lines(self).len())),
             Overlay::Packet(top) => Overlay::Packet(scrolled(top, panel::packet::lines(self).len())),
+            Overlay::Finding(top) => Overlay::Finding(scrolled(top, panel::findings::lines(self).len())),
             other => other,
         };
         Action::Draw
@@ -193,8 +199,12 @@ impl App {
     }
 
     pub(super) fn show_screen(&mut self, screen: Screen) {
+        let new = self.screen != screen;
         self.screen = screen;
         self.refresh_matrix();
+        if let (Screen::Matrix, true, Some(data)) = (screen, new, &self.data) {
+            self.cell = data.matrix.hottest(self.metric).unwrap_or(self.cell);
+        }
         self.refresh_detail();
         self.keep_in_view();
     }

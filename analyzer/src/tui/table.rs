@@ -150,29 +150,16 @@ impl Table {
         let shown = self.shown(query, processes, cx);
         if self.group == Group::None {
             self.sums.clear();
-            let Sort { by, descending } = self.sort;
-            self.order = match keep {
-                Some(keep) => keep_places(keep, rows, shown),
-                None => {
-                    let mut keyed: Vec<_> = shown
-                        .into_iter()
-                        .filter_map(|i| Some((column::sort_key(by, descending, i, rows.get(i)?, cx), i)))
-                        .collect();
-                    keyed.sort_unstable();
-                    keyed.into_iter().map(|(_, i)| i).collect()
-                }
+            self.order = if let Some(keep) = keep {
+                keep_places(keep, rows, shown)
+            } else {
+                let rows = shown.into_iter().filter_map(|i| Some((i, rows.get(i)?)));
+                sorted(self.sort, rows, cx)
             };
         } else {
             self.sums = sums(self.group, &shown, processes, cx);
-            let Sort { by, descending } = self.sort;
-            let mut keyed: Vec<_> = self
-                .sums
-                .iter()
-                .enumerate()
-                .map(|(i, sum)| (column::sort_key(by, descending, i, &sum.row, cx), i))
-                .collect();
-            keyed.sort_unstable();
-            self.order = keyed.into_iter().map(|(_, i)| i).collect();
+            let rows = self.sums.iter().map(|sum| &sum.row).enumerate();
+            self.order = sorted(self.sort, rows, cx);
         }
         let place = self
             .selected
@@ -245,6 +232,14 @@ impl Table {
             self.marked.insert(id);
         }
     }
+}
+
+/// Places of rows in the order of their figures.
+fn sorted<'a>(sort: Sort, rows: impl Iterator<Item = (usize, &'a Row)>, cx: Context<'_>) -> Vec<usize> {
+    let Sort { by, descending } = sort;
+    let mut keyed: Vec<_> = rows.map(|(i, row)| (column::sort_key(by, descending, i, row, cx), i)).collect();
+    keyed.sort_unstable();
+    keyed.into_iter().map(|(_, i)| i).collect()
 }
 
 fn is(flow: &FlowId, row: &Row, model: &Model) -> bool {

@@ -52,15 +52,15 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     let mut links: Vec<(usize, &Bursts)> =
         traffic.links.iter().enumerate().filter_map(|(at, link)| Some((at, link.bursts.as_ref()?))).collect();
     links.sort_by_key(|(_, bursts)| std::cmp::Reverse(bursts.total.bytes));
-    let mut lines = Vec::new();
+    let mut all = Vec::new();
     for (at, bursts) in links {
-        lines.extend(link(&data.sample, at, bursts, &starts, width));
+        all.extend(link(&data.sample, at, bursts, &starts, width));
     }
-    if let (Some(report), false) = (report, lines.is_empty()) {
-        lines.extend(steps(report, width));
-        lines.extend(incast(report));
+    if let (Some(report), false) = (report, all.is_empty()) {
+        all.extend(steps(report, width));
+        all.extend(incast(report));
     }
-    lines
+    all
 }
 
 fn link(sample: &Sample, at: usize, bursts: &Bursts, starts: &[u64], width: usize) -> Vec<Line<'static>> {

@@ -5,12 +5,11 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Clear, Widget as _};
 
-use super::{Spans, line};
+use super::{Spans, WIDEST, line};
 use crate::tui::app::App;
 use crate::tui::theme;
 
 pub(super) fn render(buffer: &mut Buffer, screen: Rect, app: &App, selected: usize) {
-    const WIDEST: u16 = 100;
     let choice = app.column_choice();
     let width = screen.width.min(WIDEST);
     let height = u16::try_from(choice.len() + 3).unwrap_or(u16::MAX).min(screen.height.saturating_sub(1));

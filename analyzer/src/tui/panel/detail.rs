@@ -8,7 +8,7 @@ use rocescope_common::account::{Mixed, PsnTrack};
 use rocescope_common::wire::opcode::Name;
 
 use super::trends::{self, TRENDS};
-use super::{Spans, cut, empty, line, wrap};
+use super::{Spans, cut, empty, wrap};
 use crate::model::health::CE_LIMIT;
 use crate::model::{Counts, Detail, Level};
 use crate::packet::syndrome;
@@ -50,19 +50,16 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     let Some((this, other)) = &data.detail else { return Vec::new() };
     let half = width / 2;
     let left = direction(this, app, half, None);
-    let right = match other {
-        Some(other) => direction(other, app, width - half, Some(this.id.key.dest_qp)),
-        None => {
-            let why = if this.peer_qp.is_some() {
-                "the other direction was not seen here"
-            } else {
-                "the other direction is not known: no connection set-up was seen, and nothing else tells which it is"
-            };
-            wrap(why, (width - half).saturating_sub(3), 0)
-                .into_iter()
-                .map(|part| Line::styled(format!(" {part}"), theme::DIM))
-                .collect()
-        }
+    let right = if let Some(other) = other {
+        direction(other, app, width - half, Some(this.id.key.dest_qp))
+    } else {
+        let why = if this.peer_qp.is_some() {
+            "the other direction was not seen here"
+        } else {
+            "the other direction is not known: no connection set-up was seen, and nothing else tells which it is"
+        };
+        let parts = wrap(why, (width - half).saturating_sub(3), 0);
+        parts.into_iter().map(|part| Line::styled(format!(" {part}"), theme::DIM)).collect()
     };
     let mut lines = beside(left, right, half);
     lines.push(Line::default());

@@ -123,6 +123,26 @@ fn text(finding: &Finding, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
+/// Everything about the selected finding, with what it means and how it is computed.
+#[must_use]
+pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
+    let finding = app
+        .analysis
+        .as_ref()
+        .and_then(|analysis| analysis.report.findings.get(app.findings.selected.unwrap_or(0)));
+    let Some(finding) = finding else { return Vec::new() };
+    // The box is as wide as the screen up to a limit, with a border on both sides.
+    let width = usize::from(app.size.0.min(super::WIDEST).saturating_sub(2));
+    let mut lines = text(finding, width);
+    if let Some(entry) = crate::findings::entries().find(|entry| entry.id == finding.id) {
+        for paragraph in entry.text().lines() {
+            let wrapped = wrap(paragraph, width.saturating_sub(2), 0);
+            lines.extend(wrapped.into_iter().map(|part| Line::raw(format!(" {part}").trim_end().to_owned())));
+        }
+    }
+    lines
+}
+
 /// A value of the evidence, with no more digits than matter.
 fn value_text(value: &serde_json::Value) -> String {
     match value {

@@ -11,6 +11,7 @@ use crate::tui::app::{App, Data, End};
 use crate::tui::column::compact;
 use crate::tui::layout::Layout;
 use crate::tui::screen::Screen;
+use crate::tui::table::Group;
 use crate::tui::{log, theme};
 use crate::units;
 
@@ -329,37 +330,43 @@ fn tab(app: &App, screen: Screen) -> String {
     }
 }
 
-/// What stands at the right of the screens' names: filter, focus, sorting.
-fn right_of_tabs(app: &App) -> Spans {
-    let mut right = Spans::default();
+/// What stands at the right of the screens' names, as far as there is room: what of all is shown and why,
+/// grouping, sorting.
+fn right_of_tabs(app: &App, room: usize) -> Spans {
+    /// Letters of a filter where there is room for more than that.
+    const LONGEST: usize = 30;
     let table = matches!(app.screen, Screen::Qps | Screen::Detail);
+    let mut why = Vec::new();
     if let (true, Some(focus)) = (table, &app.table.focus) {
-        right.push(format!("{}: ", super::cut(&focus.about, 30, false)), theme::text(Level::Warning));
+        why.push(focus.about.clone());
     }
     if table && app.table.only_marked {
-        right.push("marked: ", theme::text(Level::Warning));
+        why.push("marked".to_owned());
     }
-    let filtered = !app.filter.is_empty() && (table || app.screen == Screen::Events);
-    if filtered {
-        right.push(format!("\"{}\": ", super::cut(&app.filter, 30, false)), theme::text(Level::Warning));
+    if !app.filter.is_empty() && (table || app.screen == Screen::Events) {
+        why.push(format!("\"{}\"", app.filter));
     }
-    if right.width > 0 {
-        let (shown, all) = if app.screen == Screen::Events {
-            (app.event_count(), app.log.len())
-        } else {
-            let groups = app.table.group != crate::tui::table::Group::None;
-            (app.table.order.len(), if groups { app.table.order.len() } else { app.row_count() })
+    let mut parts = Vec::new();
+    if !why.is_empty() {
+        let (shown, all) = match app.screen {
+            Screen::Events => (app.event_count(), app.log.len()),
+            _ if app.table.group == Group::None => (app.table.order.len(), app.row_count()),
+            _ => (app.table.order.len(), app.table.order.len()),
         };
-        right.push(format!("{} of {}  ", compact(shown as f64), compact(all as f64)), theme::PLAIN);
+        let of = format!(" {} of {}", compact(shown as f64), compact(all as f64));
+        let letters = room.saturating_sub(of.chars().count() + 1).min(LONGEST);
+        let mut spans = part(super::cut(&why.join(", "), letters, false), theme::text(Level::Warning));
+        spans.push(of, theme::PLAIN);
+        parts.push(spans);
     }
     if app.screen == Screen::Qps {
-        if app.table.group != crate::tui::table::Group::None {
-            right.push(format!("by {}  ", app.table.group.title()), theme::DIM);
+        if app.table.group != Group::None {
+            parts.push(part(format!("by {}", app.table.group.title()), theme::DIM));
         }
         let arrow = if app.table.sort.descending { "↓" } else { "↑" };
-        right.push(format!("sort {} {arrow} ", app.sorted_by()), theme::DIM);
+        parts.push(part(format!("sort {} {arrow} ", app.sorted_by()), theme::DIM));
     }
-    right
+    join(parts, room, "  ").0
 }
 
 fn tab_line(buffer: &mut Buffer, at: &Layout, app: &App) {
@@ -368,10 +375,10 @@ fn tab_line(buffer: &mut Buffer, at: &Layout, app: &App) {
         let place = ratatui::layout::Rect { x: area.start, width: area.end - area.start, ..at.tabs };
         line(buffer, place, 0, &Line::styled(tab(app, screen), style));
     }
-    let right = right_of_tabs(app);
     let end = tabs(app).last().map_or(0, |(area, _)| area.end);
-    let free = at.tabs.width.saturating_sub(end);
-    let x = at.tabs.width - free.min(u16::try_from(right.width).unwrap_or(free));
-    let area = ratatui::layout::Rect { x, width: at.tabs.width - x, ..at.tabs };
+    let free = at.tabs.width.saturating_sub(end + 1);
+    let right = right_of_tabs(app, usize::from(free));
+    let width = free.min(u16::try_from(right.width).unwrap_or(free));
+    let area = ratatui::layout::Rect { x: at.tabs.width - width, width, ..at.tabs };
     line(buffer, area, 0, &right.into_line());
 }

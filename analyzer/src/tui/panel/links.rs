@@ -31,7 +31,8 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     );
     if trend > 8 {
         let covered = units::duration(trends::covered(app, trend));
-        titles.push_str(&format!("  {:>trend$}", cut(&format!("b/s over {covered}"), trend, false)));
+        let title = cut(&format!("b/s over {covered}"), trend, false);
+        titles = format!("{titles}  {title:>trend$}");
     }
     line(buffer, area, 0, &Line::styled(titles, theme::HEAD));
     let page = app.layout().links_page();
@@ -124,9 +125,8 @@ fn balance(app: &App, data: &Data, width: usize) -> Vec<Line<'static>> {
 
 /// The ratio of the fullest link to the mean, moment by moment; from 1 (even) up.
 fn imbalance_over_time(app: &App, data: &Data, imbalance: &Imbalance, cells: usize) -> Option<Line<'static>> {
-    let member = |link: &LinkRow| {
-        link.direction == imbalance.direction && imbalance.links.iter().any(|name| *name == link.name)
-    };
+    let member =
+        |link: &LinkRow| link.direction == imbalance.direction && imbalance.links.contains(&link.name);
     let links: Vec<Vec<trends::Point>> = data
         .model
         .links

@@ -26,8 +26,8 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     let most = matrix.most(metric);
     let mut title = Spans::default();
     title.push(format!(" {} ", metric.title().to_uppercase()), theme::BOLD);
-    title.push(format!("from {rows} hosts (rows) to {columns} (columns); "), theme::PLAIN);
-    title.push(format!("░▒▓█ up to {}", figure(metric, Some(most))), theme::BAR);
+    title.push(format!("░▒▓█ up to {}  ", figure(metric, Some(most))), theme::BAR);
+    title.push(format!("{rows} hosts (rows) to {columns} (columns)"), theme::PLAIN);
     line(buffer, area, 0, &title.into_line());
     let shown = matrix.iter().any(|(.., cell)| cell.value(metric).is_some());
     if !shown {
@@ -117,7 +117,7 @@ fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, metric: Metric, mo
     };
     let value = cell.value(metric);
     let share = value.map_or(0.0, |value| if most > 0.0 { value / most } else { 0.0 });
-    let shade = match share {
+    let block = match share {
         s if s <= 0.0 => ' ',
         s if s <= 0.25 => '░',
         s if s <= 0.5 => '▒',
@@ -130,7 +130,7 @@ fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, metric: Metric, mo
         _ => Level::Fine,
     };
     let style = if level == Level::Fine { theme::BAR } else { theme::text(level) };
-    buffer.set_stringn(area.x + 1, area.y, shade.to_string(), 1, style);
+    buffer.set_stringn(area.x + 1, area.y, block.to_string(), 1, style);
     let text = format!("{:>6}", cut(&figure(metric, value), 6, false));
     buffer.set_stringn(area.x + 2, area.y, text, 6, theme::text(level));
 }

@@ -5,7 +5,7 @@ mod columns;
 pub(super) mod detail;
 mod empty;
 mod events;
-mod findings;
+pub(super) mod findings;
 pub(super) mod flows;
 pub(super) mod header;
 pub(super) mod help;
@@ -53,6 +53,7 @@ pub fn render(frame: &mut Frame<'_>, app: &App) {
             Overlay::Help(top) => help::render(buffer, area, app, top),
             Overlay::Columns(at) => columns::render(buffer, area, app, at),
             Overlay::Packet(top) => packet::render(buffer, area, app, top),
+            Overlay::Finding(top) => overlay(buffer, area, " Finding ", &findings::lines(app), top),
         }
     }
     if app.options.color {
@@ -65,9 +66,11 @@ pub fn render(frame: &mut Frame<'_>, app: &App) {
     }
 }
 
+/// Columns of a box over the screen, at most.
+const WIDEST: u16 = 100;
+
 /// A box over the screen with those lines from `top` on that fit.
 fn overlay(buffer: &mut Buffer, screen: Rect, title: &str, lines: &[Line<'_>], top: usize) {
-    const WIDEST: u16 = 100;
     let width = screen.width.min(WIDEST);
     let height = screen.height.saturating_sub(1).min(u16::try_from(lines.len() + 2).unwrap_or(u16::MAX));
     let area = Rect { x: (screen.width - width) / 2, width, height, ..screen };

@@ -42,10 +42,10 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
         return;
     }
     // On narrow screens: as many trends as leave room for spread and links.
-    let links = link_lines(app, data, usize::from(above.width), left / 2);
-    let trends = left.saturating_sub(links.len());
+    let below = link_lines(app, data, usize::from(above.width), left / 2);
+    let trends = left.saturating_sub(below.len());
     lines.extend(trend_lines(app, usize::from(above.width), trends));
-    lines.extend(links);
+    lines.extend(below);
     put(buffer, above, lines);
 }
 

@@ -48,7 +48,7 @@ pub(super) fn of(entry: &Entry) -> Vec<Line<'static>> {
         lines.push(Line::styled(format!("{}, at byte {}", header.name, header.offset), theme::HEAD));
         for field in &header.fields {
             let bytes = event.headers.get(field.offset..field.offset + field.len).unwrap_or_default();
-            let raw: String = bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+            let raw = bytes.iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
             let more = if bytes.len() > 8 { "…" } else { "" };
             let mut spans = Spans::default();
             spans.push(format!("  {:<NAME$}", field.name), theme::DIM);

@@ -55,7 +55,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
 fn hints(app: &App, width: usize) -> Spans {
     use Input::{
         Back, Capture, Columns, Earlier, ExportCsv, Faster, Filter, Group, Later, Metric, MoreUplinks,
-        NextScreen, Open, Pause, Slower, SortNext, Span,
+        NextScreen, Open, Pause, Read, Slower, SortNext, Span,
     };
     let replay = app.end.is_none() && app.speed.is_some() && app.kind() == Some(SourceKind::Replay);
     let mut hints: Vec<(&[Input], &str)> = vec![(&[NextScreen], "screens")];
@@ -73,7 +73,7 @@ fn hints(app: &App, width: usize) -> Spans {
         Screen::Links => &[(&[Open], "queue pairs"), (&[MoreUplinks], "uplinks")],
         Screen::Bursts => &[],
         Screen::Events => &[(&[Open], "headers"), (&[Filter], "filter"), (&[Capture], "pcapng")],
-        Screen::Findings => &[(&[Open], "queue pairs")],
+        Screen::Findings => &[(&[Open], "queue pairs"), (&[Read], "read it")],
     });
     match (&app.end, app.paused) {
         (Some(_), _) => {}
