@@ -72,7 +72,9 @@ impl Peers {
                     (PeerKey { family, src: dst, dst: src, dest_qp: local_qp }, requester),
                     (PeerKey { family, src, dst, dest_qp: requester }, local_qp),
                 ];
-                stated.iter().for_each(|(key, qp)| self.insert(*key, *qp));
+                for (key, qp) in stated {
+                    self.insert(key, qp);
+                }
                 Some(stated)
             }
             None => None,

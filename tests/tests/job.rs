@@ -1,6 +1,6 @@
 //! Jobs that take steps: made up packet by packet, replayed, and what the report says of them.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests may fail like a test")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests may fail like a test")]
 
 use std::path::PathBuf;
 
@@ -115,7 +115,8 @@ impl Ring {
                 }
                 let silent = self.unanswered && last && part == 2;
                 let sent: [u64; 4] = std::array::from_fn(|at| {
-                    let (src, dst) = (at as u8 + 1, (at as u8 + 1) % 4 + 1);
+                    let src = u8::try_from(at).unwrap() + 1;
+                    let dst = src % 4 + 1;
                     wire.send(ready[at], src, dst, 20, silent && src == 2)
                 });
                 // The next part needs that of the host before.
@@ -175,6 +176,65 @@ fn the_host_that_computes_longer_is_named_where_it_is_seen() {
         let found = finding(&report, "step.straggler").expect("somebody is waited for");
         assert_eq!(found["evidence"]["host"], Value::Null, "{host}: it sends nothing here");
     }
+}
+
+/// All send to all and compute when they have everything; one computes longer from the sixth step on.
+fn all_to_all(late: u8, ms: u64) -> Wire {
+    let mut wire = Wire::default();
+    let mut done = START_NS;
+    for step in 0..16 {
+        let mut end = 0;
+        for src in 1..5u8 {
+            let extra = if src == late && step >= 6 { ms } else { 0 };
+            let mut at = done + (50 + u64::from(src) + extra) * MS;
+            for dst in (1..5).filter(|dst| *dst != src) {
+                at = wire.send(at, src, dst, 10, false);
+            }
+            end = at.max(end);
+        }
+        done = end;
+    }
+    wire
+}
+
+#[test]
+fn all_send_to_all() {
+    let (mut healthy, mut late) = (all_to_all(0, 0), all_to_all(2, 30));
+    for hosts in [&[1][..], &[2], &[0], &[1, 2, 3, 4]] {
+        let report = healthy.report(hosts);
+        calm(&report);
+        assert_eq!((&report["steps"]["count"], &report["steps"]["straggler"]), (&16.into(), &Value::Null));
+        let shape = if hosts.len() == 4 || hosts == [0] { "all_to_all".into() } else { Value::Null };
+        assert_eq!(report["pattern"]["shape"], shape, "{hosts:?}");
+        let report = late.report(hosts);
+        let found = finding(&report, "step.straggler").unwrap_or_else(|| panic!("{hosts:?}: not found"));
+        assert_eq!(
+            (&found["evidence"]["host"], &found["evidence"]["steps"]),
+            (&"10.0.0.2".into(), &10.into())
+        );
+    }
+}
+
+/// What is sent to one host takes ten times as long from the sixth step on.
+#[test]
+fn a_slow_transfer_is_named() {
+    let mut wire = Wire::default();
+    let mut at = START_NS;
+    for step in 0..16 {
+        let slow = if step >= 6 { 10 } else { 1 };
+        for packet in 0..20 {
+            for (src, pace) in [(1u8, 1), (2, slow), (3, 1)] {
+                let message = Transport::new(0x04, u32::from(src), 20 * step + packet).payload(vec![0; 1000]);
+                let ns = at + u64::from(packet) * pace * 100_000 + u64::from(src);
+                wire.frame(ns, src, src % 3 + 1, ECT0, &message);
+            }
+        }
+        at += 60 * MS;
+    }
+    let report = wire.report(&[0]);
+    let straggler = &report["steps"]["straggler"];
+    assert_eq!((&straggler["kind"], &straggler["host"]), (&"slow_transfer".into(), &"10.0.0.2".into()));
+    assert_eq!(finding(&report, "step.straggler").expect("17 ms of 60")["severity"], "warning");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use rocescope::sample::Sample;
 use rocescope_common::account::Event;
 use rocescope_tests::live::program::PATIENCE;
 use rocescope_tests::live::root_or_skip;
+use rocescope_tests::live::wire::Counted;
 use rocescope_tests::load::flood::{Flood, Kind, Wanted};
 use rocescope_tests::load::link::{FloodLink, Receiver};
 use rocescope_tests::load::traffic::{self, State};
@@ -104,6 +105,7 @@ fn every_event_is_told_or_counted_as_dropped() {
             duration: None,
             events: true,
             events_to_view: true,
+            precise_clock: false,
             log_level: 0,
         })
         .unwrap();
@@ -121,15 +123,7 @@ fn every_event_is_told_or_counted_as_dropped() {
             }
             sender.join().unwrap();
         });
-        let late = Instant::now() + PATIENCE;
-        let received = loop {
-            let counted = bench.link.near_counted().unwrap();
-            if counted.received + counted.receive_drops == flood.made().unwrap().0 {
-                break counted.received;
-            }
-            assert!(Instant::now() < late, "{counted:?} of {:?}", flood.made());
-            std::thread::sleep(Duration::from_millis(1));
-        };
+        let received = bench.arrived(Counted::default(), &flood).unwrap().received;
         running.feed.commands.send(Command::Stop).unwrap();
         heard.listen(updates, |_| false);
         drop(running.feed);

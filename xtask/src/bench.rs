@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: measurements side by side with other programs, as ratios.
 
 mod child;
+mod designs;
 mod kernel;
 mod load;
 mod machine;
@@ -18,6 +19,8 @@ pub(crate) enum Bench {
     Replay(replay::Wanted),
     /// `rocescope live` on a flooded veth pair, beside an empty program and nothing
     Load(load::Wanted),
+    /// Ways to keep flows in the kernel, side by side
+    Designs(designs::Wanted),
 }
 
 /// Measures and prints.
@@ -29,5 +32,6 @@ pub(crate) fn bench(wanted: &Bench) -> Result<()> {
         Bench::Kernel(wanted) => kernel::kernel(wanted),
         Bench::Replay(wanted) => replay::replay(wanted),
         Bench::Load(wanted) => load::load(wanted),
+        Bench::Designs(wanted) => designs::designs(wanted),
     }
 }

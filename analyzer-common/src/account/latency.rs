@@ -78,12 +78,11 @@ pub trait Cells {
     fn sample(&mut self, class: usize, bucket: usize, ns: u64);
 }
 
-/// Outstanding requests and histograms of one flow of requests.
+/// Outstanding requests and histograms of one flow of requests. What every packet touches comes
+/// first, in one line of the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct Latency {
-    /// Outstanding requests: PSN (24 bits), class (2), time (38); 0 is empty.
-    pub ring: [u64; RING],
     /// See [`Cells::head`].
     pub head: u32,
     /// See [`Cells::tail`].
@@ -96,6 +95,8 @@ pub struct Latency {
     pub ring_full: u64,
     /// Longest time of each class, nanoseconds.
     pub max_ns: [u64; CLASSES],
+    /// Outstanding requests: PSN (24 bits), class (2), time (38); 0 is empty.
+    pub ring: [u64; RING],
     /// Samples by class and bucket (see [`bucket`]); each stops at its largest value.
     pub counts: [[u32; BUCKETS]; CLASSES],
 }
@@ -103,13 +104,13 @@ pub struct Latency {
 impl Latency {
     /// Nothing seen yet: all zero, so that fresh map memory is a valid value.
     pub const EMPTY: Self = Self {
-        ring: [0; RING],
         head: 0,
         tail: 0,
         ambiguous: 0,
         ambiguous_answers: 0,
         ring_full: 0,
         max_ns: [0; CLASSES],
+        ring: [0; RING],
         counts: [[0; BUCKETS]; CLASSES],
     };
 
@@ -177,6 +178,9 @@ impl Cells for Latency {
         }
     }
 }
+
+/// 2.9 KB: user space and the kernel programs must agree on it.
+const _: () = assert!(size_of::<Latency>() == 2944);
 
 /// The class of a request whose answer is timed, or [`CLASS_NONE`].
 #[inline(always)]

@@ -222,9 +222,9 @@ mod tests {
     #[test]
     fn percentiles_are_within_their_error() {
         let mut ring = Latency::EMPTY;
-        for i in 1..=10_000u64 {
-            requested(&mut ring, i as u32, 1, false, 0);
-            answered(&mut ring, i as u32, true, i * 1_000);
+        for i in 1..=10_000u32 {
+            requested(&mut ring, i, 1, false, 0);
+            answered(&mut ring, i, true, u64::from(i) * 1_000);
         }
         let all = Figure::of(&ring).all.unwrap();
         assert_eq!((all.count, all.max), (10_000, 10_000_000));

@@ -91,4 +91,12 @@ impl Chance {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % n.max(1)
     }
+
+    pub(super) fn small(&mut self, n: u32) -> u32 {
+        u32::try_from(self.below(n.into())).unwrap_or(0)
+    }
+
+    pub(super) fn id(&mut self, n: u16) -> u16 {
+        u16::try_from(self.below(n.into())).unwrap_or(0)
+    }
 }

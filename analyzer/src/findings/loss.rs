@@ -1,6 +1,7 @@
 //! Lost packets, and on which side of the tap.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use serde::Deserialize;
@@ -257,11 +258,13 @@ fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
         flows: Vec<&'a Flow>,
     }
     let limits = &input.limits.loss;
+    if input.report.taps.is_empty() {
+        return;
+    }
     let mut pairs: BTreeMap<(&str, &str, IpAddr, IpAddr), Sum<'_>> = BTreeMap::new();
-    let flow_at = |link: &str, name: Name| {
-        let same = |flow: &&Flow| flow.link == link && (flow.src, flow.dst, flow.dest_qp) == name;
-        input.report.flows.iter().find(same)
-    };
+    let name = |flow: &Flow| (flow.src, flow.dst, flow.dest_qp);
+    let at: HashMap<(&str, Name), &Flow> =
+        input.report.flows.iter().map(|flow| ((flow.link.as_str(), name(flow)), flow)).collect();
     for tap in &input.report.taps {
         let (Some(from), Some(to), Some(mut vanished)) = (&tap.from, &tap.to, tap.vanished) else { continue };
         let sum = pairs.entry((from, to, tap.src, tap.dst)).or_default();
@@ -269,7 +272,7 @@ fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
         if vanished == 0 {
             continue;
         }
-        let Some(flow) = flow_at(to, (tap.src, tap.dst, tap.dest_qp)) else { continue };
+        let Some(flow) = at.get(&(to.as_str(), (tap.src, tap.dst, tap.dest_qp))) else { continue };
         // What the sender did not send again has arrived: the second capture missed it.
         let missed = [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.unfilled).sum::<u64>();
         vanished = vanished.saturating_sub(if is_uc(flow) { 0 } else { missed });
@@ -313,11 +316,13 @@ fn title(what: String, others: usize, report: &Report) -> String {
     match others {
         0 => {}
         1 => title.push_str("; one more pair of hosts"),
-        n => title.push_str(&format!("; {n} more pairs of hosts")),
+        n => {
+            let _ = write!(title, "; {n} more pairs of hosts");
+        }
     }
     let own = own(report);
     if own > 0 {
-        title.push_str(&format!(" (may be our own: {own} packets were dropped before they were counted)"));
+        let _ = write!(title, " (may be our own: {own} packets were dropped before they were counted)");
     }
     title
 }

@@ -61,7 +61,8 @@ impl Default for Limits {
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let kinds: [(&Entry, &str, fn(&Naks) -> u64); 3] = [
+    type Kind = (&'static Entry, &'static str, fn(&Naks) -> u64);
+    let kinds: [Kind; 3] = [
         (&ACCESS, "denies access to its memory", |naks| naks.remote_access_error),
         (&OPERATIONAL, "failed to carry out requests", |naks| naks.remote_operational_error),
         (&INVALID, "calls requests invalid", |naks| naks.invalid_request),
@@ -86,7 +87,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 /// Flows in which something was counted, the most first; one that passes several links is there
 /// once, from the link that saw most of it.
-pub(super) fn once<'a>(flows: &'a [Flow], of: impl Fn(&Flow) -> u64) -> Vec<(&'a Flow, u64)> {
+pub(super) fn once(flows: &[Flow], of: impl Fn(&Flow) -> u64) -> Vec<(&Flow, u64)> {
     let mut best: BTreeMap<_, (&Flow, u64)> = BTreeMap::new();
     for flow in flows {
         let n = of(flow);

@@ -1,11 +1,16 @@
 //! Peers that do not answer.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use rocescope_common::account::FlowKey;
 use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::frame::Addr;
 use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::{Finding, Flow, Severity};
-use crate::sample::{FlowSample, address};
+use crate::sample::{Direction, FlowSample, address};
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[SILENT];
@@ -44,25 +49,33 @@ impl Default for Limits {
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let Some(figures) = &input.sample.figures.loss else { return };
+    let stuck_for = |flow: &FlowSample| figures.flow(flow.slot).requests.map_or(0, |loss| loss.stuck);
+    let stuck: Vec<&FlowSample> = input
+        .sample
+        .flows
+        .iter()
+        .filter(|flow| stuck_for(flow) >= input.limits.peer.retries.max(1))
+        .filter(|flow| figures.dialogue(flow.slot).asked_ns.is_some())
+        .collect();
+    if stuck.is_empty() {
+        return;
+    }
+    // By who answers whom.
+    let mut answers: HashMap<(u8, Addr, Addr), Vec<u32>> = HashMap::new();
+    for flow in &input.sample.flows {
+        if let Some(psn) = figures.dialogue(flow.slot).answer_psn {
+            answers.entry((flow.key.family, flow.key.src, flow.key.dst)).or_default().push(psn);
+        }
+    }
+    let named = names(input);
     let mut silent: Vec<(&Flow, u64)> = Vec::new();
-    for sample in &input.sample.flows {
-        let stuck = figures.flow(sample.slot).requests.map_or(0, |loss| loss.stuck);
-        if stuck < input.limits.peer.retries.max(1) || figures.dialogue(sample.slot).asked_ns.is_none() {
+    for sample in stuck {
+        let back = answers.get(&(sample.key.family, sample.key.dst, sample.key.src));
+        if back.into_iter().flatten().any(|psn| is_of(*psn, sample)) {
             continue;
         }
-        let answers = input.sample.flows.iter().filter(|other| {
-            other.key.family == sample.key.family
-                && other.key.src == sample.key.dst
-                && other.key.dst == sample.key.src
-        });
-        let answered = |other: &FlowSample| {
-            figures.dialogue(other.slot).answer_psn.is_some_and(|psn| is_of(psn, sample))
-        };
-        if answers.into_iter().any(answered) {
-            continue;
-        }
-        if let Some(flow) = named(input, sample) {
-            silent.push((flow, stuck));
+        if let Some(flow) = named.get(&sample.key) {
+            silent.push((flow, stuck_for(sample)));
         }
     }
     silent.sort_by_key(|(_, stuck)| std::cmp::Reverse(*stuck));
@@ -90,16 +103,19 @@ fn is_of(psn: u32, flow: &FlowSample) -> bool {
     psn.wrapping_sub(before) & MASK24 < flow.stats.psn.expected.wrapping_sub(before) & MASK24
 }
 
-/// The report's entry of a flow.
-fn named<'a>(input: &Input<'a>, sample: &FlowSample) -> Option<&'a Flow> {
-    let key = &sample.key;
-    let link = input.sample.links.get(usize::from(key.link))?;
-    let (src, dst) = (address(key.family, key.src), address(key.family, key.dst));
-    input.report.flows.iter().find(|flow| {
-        flow.dest_qp == key.dest_qp
-            && flow.src == src
-            && flow.dst == dst
-            && flow.link == link.name
-            && flow.direction == link.direction
-    })
+/// The report's entries by flow. They are in the order of links and addresses, the sample's are not.
+fn names<'a>(input: &Input<'a>) -> HashMap<FlowKey, &'a Flow> {
+    type Name<'b> = (&'b str, Option<Direction>, IpAddr, IpAddr, u32);
+    let flows: HashMap<Name<'_>, &'a Flow> = input
+        .report
+        .flows
+        .iter()
+        .map(|flow| ((flow.link.as_str(), flow.direction, flow.src, flow.dst, flow.dest_qp), flow))
+        .collect();
+    let entry = |key: &FlowKey| {
+        let link = input.sample.links.get(usize::from(key.link))?;
+        let (src, dst) = (address(key.family, key.src), address(key.family, key.dst));
+        flows.get(&(link.name.as_str(), link.direction, src, dst, key.dest_qp)).copied()
+    };
+    input.sample.flows.iter().filter_map(|flow| Some((flow.key, entry(&flow.key)?))).collect()
 }

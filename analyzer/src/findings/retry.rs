@@ -1,10 +1,13 @@
 //! Senders that mostly repeat themselves.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
 use serde::Deserialize;
 
 use super::nak::once;
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Finding, Flow, Severity};
+use crate::report::{Finding, Flow, Loss, Severity};
 use crate::units;
 
 /// Kinds of this family.
@@ -54,27 +57,36 @@ fn again(flow: &Flow) -> u64 {
     [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.retransmitted + loss.rereads).sum()
 }
 
+/// What was sent from one host to another.
+#[derive(Default)]
+struct Pair<'a> {
+    packets: u64,
+    again: u64,
+    flows: Vec<(&'a Flow, u64)>,
+}
+
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.retry;
-    let flows = once(&input.report.flows, again);
-    let mut pairs: Vec<_> = flows.iter().map(|(flow, _)| (flow.src, flow.dst)).collect();
-    pairs.sort_unstable();
-    pairs.dedup();
-    let sent = once(&input.report.flows, |flow| {
-        if flow.psn.is_some() || flow.psn_responses.is_some() { flow.packets } else { 0 }
-    });
-    for (src, dst) in pairs {
-        let of = |all: &[(&Flow, u64)]| -> u64 {
-            all.iter().filter(|(flow, _)| (flow.src, flow.dst) == (src, dst)).map(|(_, n)| n).sum()
-        };
-        let (again, packets) = (of(&flows), of(&sent));
+    let mut pairs: BTreeMap<(IpAddr, IpAddr), Pair<'_>> = BTreeMap::new();
+    for (flow, again) in once(&input.report.flows, again) {
+        let pair = pairs.entry((flow.src, flow.dst)).or_default();
+        pair.again += again;
+        pair.flows.push((flow, again));
+    }
+    let is_sequence = |flow: &Flow| flow.psn.is_some() || flow.psn_responses.is_some();
+    for (flow, packets) in once(&input.report.flows, |flow| if is_sequence(flow) { flow.packets } else { 0 })
+    {
+        if let Some(pair) = pairs.get_mut(&(flow.src, flow.dst)) {
+            pair.packets += packets;
+        }
+    }
+    for ((src, dst), Pair { packets, again, flows }) in pairs {
         let ratio = again as f64 / packets.max(1) as f64;
         if again < limits.packets || ratio < limits.ratio {
             continue;
         }
-        let own = || flows.iter().map(|(flow, _)| *flow).filter(|flow| (flow.src, flow.dst) == (src, dst));
-        let sum = |of: fn(&crate::report::Loss) -> u64| {
-            own().filter_map(|flow| flow.loss).map(|loss| of(&loss)).sum::<u64>()
+        let sum = |of: fn(&Loss) -> u64| -> u64 {
+            flows.iter().filter_map(|(flow, _)| flow.loss.as_ref()).map(of).sum()
         };
         let title = format!(
             "{} of what {src} sends to {dst} was sent before: {again} of {packets} packets",
@@ -86,7 +98,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             .evidence("packets", packets)
             .evidence("timeouts", sum(|loss| loss.timeouts))
             .evidence("rnr_resent", sum(|loss| loss.rnr_resent))
-            .flows(own())
+            .flows(flows.iter().map(|(flow, _)| *flow))
             .into(found);
     }
 }

@@ -57,26 +57,25 @@ impl Default for Limits {
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.rnr;
     let flows = once(&input.report.flows, |flow| flow.ack.rnr_naks);
-    let mut hosts: Vec<(IpAddr, u64)> = Vec::new();
+    let mut by_host: HashMap<IpAddr, u64> = HashMap::new();
     for (flow, naks) in &flows {
-        match hosts.iter_mut().find(|(host, _)| *host == flow.src) {
-            Some((_, sum)) => *sum += naks,
-            None => hosts.push((flow.src, *naks)),
-        }
+        *by_host.entry(flow.src).or_default() += naks;
     }
-    if hosts.is_empty() {
+    if by_host.is_empty() {
         return;
     }
     let mut requests: HashMap<IpAddr, u64> = HashMap::new();
     for (flow, packets) in once(&input.report.flows, |flow| flow.psn.map_or(0, |_| flow.packets)) {
         *requests.entry(flow.dst).or_default() += packets;
     }
-    hosts.sort_by_key(|(_, naks)| std::cmp::Reverse(*naks));
+    let mut hosts: Vec<(IpAddr, u64)> =
+        by_host.into_iter().filter(|(_, naks)| *naks >= limits.naks).collect();
+    hosts.sort_by_key(|(host, naks)| (std::cmp::Reverse(*naks), *host));
     for (host, naks) in hosts {
         let sent = requests.get(&host).copied();
         let ratio = sent.map(|sent| naks as f64 / sent as f64);
         // A mirror may show NAKs alone: then there is nothing to compare with.
-        if naks < limits.naks || ratio.is_some_and(|ratio| ratio < limits.ratio) {
+        if ratio.is_some_and(|ratio| ratio < limits.ratio) {
             continue;
         }
         let own = || flows.iter().filter(|(flow, _)| flow.src == host).map(|(flow, _)| *flow);

@@ -93,7 +93,8 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
             "all wait {time} for data from {waits_for}, or from a host that it waits for and that is not in sight here"
         ),
     };
-    let title = format!("In {} of {} steps {what}", straggler.steps, straggler.of_steps);
+    let since = units::clock_utc(straggler.since_ns);
+    let title = format!("In {} of {} steps since {since} {what}", straggler.steps, straggler.of_steps);
     let severity = if straggler.changed || straggler.alone && sender_count(input) > 2 {
         Severity::Warning
     } else {

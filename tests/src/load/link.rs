@@ -3,13 +3,16 @@
 use std::fs;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use rocescope::host::netns::NetNs;
 use rocescope::host::sysfs::SysRoot;
 
+use super::flood::Flood;
 use super::usage;
-use crate::live::wire::{Link, World};
+use crate::live::program::PATIENCE;
+use crate::live::wire::{Counted, Link, World};
 
 /// Frames of a flood fit this MTU.
 const MTU: u32 = 1500;
@@ -61,6 +64,25 @@ impl FloodLink {
             Receiver::OwnCpu => move_to(&world.near, &name, *cpus.get(1).context("there is only one CPU")?)?,
         };
         Ok(Self { world, link, far, threads })
+    }
+}
+
+impl FloodLink {
+    /// What the near end counted since `before`, once all frames of a flood have arrived or were dropped.
+    ///
+    /// # Errors
+    /// When some do neither in time.
+    pub fn arrived(&mut self, before: Counted, flood: &Flood) -> Result<Counted> {
+        let (made, _) = flood.made()?;
+        let late = Instant::now() + PATIENCE;
+        loop {
+            let counted = self.link.near_counted()? - before;
+            if counted.received + counted.receive_drops == made {
+                return Ok(counted);
+            }
+            ensure!(Instant::now() < late, "of {made} frames neither arrived nor dropped: {counted:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

@@ -99,7 +99,7 @@ fn round(costs: &mut [(State, Vec<f64>)]) -> Result<f64> {
     let mut ring = programs.take_events().context("the ring buffer is taken")?;
     let (sent, seconds) = (AtomicU64::new(0), AtomicU64::new(0));
     let mut next = SCANNED;
-    for (state, costs) in costs.iter_mut() {
+    for (state, found) in costs.iter_mut() {
         if *state == State::Full {
             for qp in next..next + PLACES {
                 test_run::xdp(program, &to_qp(qp), 1)?;
@@ -111,7 +111,7 @@ fn round(costs: &mut [(State, Vec<f64>)]) -> Result<f64> {
         let stop = AtomicBool::new(!scanned);
         let first = next;
         let (cost, new) = std::thread::scope(|scope| {
-            let scanner = scope.spawn(|| -> Result<u64> {
+            let other = scope.spawn(|| -> Result<u64> {
                 usage::pin(0, there)?;
                 let start = Instant::now();
                 let done = scan(program, first, &stop, ring)?;
@@ -125,10 +125,10 @@ fn round(costs: &mut [(State, Vec<f64>)]) -> Result<f64> {
             });
             let cost = joined(cost);
             stop.store(true, Ordering::Relaxed);
-            Ok::<_, anyhow::Error>((cost?, joined(scanner)?))
+            Ok::<_, anyhow::Error>((cost?, joined(other)?))
         })?;
         next += u32::try_from(new)?;
-        costs.push(cost);
+        found.push(cost);
     }
     complete(&mut programs, next - SCANNED)?;
     let micros = seconds.load(Ordering::Relaxed);
@@ -201,7 +201,7 @@ pub fn watched(time: Duration, options: &[&str]) -> Result<Watched> {
             Ok((start.elapsed().as_secs_f64(), worked, [half.unwrap_or(end), end]))
         }))
     })?;
-    let received = (bench.link.near_counted()? - before).received;
+    let received = bench.arrived(before, &flood)?.received;
     let report = program.interrupt()?.report()?;
     let (retired, without) = even(&report, received)?;
     let (_, new) = flood.made()?;
@@ -223,14 +223,17 @@ fn even(report: &Value, received: u64) -> Result<(u64, u64)> {
     ensure!(packets == received, "{received} packets received, {packets} counted");
     let skipped: u64 =
         totals["skipped"].as_object().context("no skipped")?.values().filter_map(Value::as_u64).sum();
-    let (roce, without) = (number(&totals["roce_packets"])?, number(&totals["lost"]["flow_table_full"])?);
+    let lost = &totals["lost"];
+    let (roce, without) = (number(&totals["roce_packets"])?, number(&lost["flow_table_full"])?);
+    let contended = number(&lost["contended"])?;
     ensure!(packets == roce + skipped, "{packets} packets: {roce} of RoCE and {skipped} skipped");
     let flows = report["flows"].as_array().context("no flows")?;
     let in_flows: u64 = flows.iter().filter_map(|flow| flow["packets"].as_u64()).sum();
     let retired = number(&totals["retired"]["packets"])?;
     ensure!(
-        roce == in_flows + retired + without,
-        "{roce} packets of RoCE: {in_flows} in flows, {retired} retired, {without} without a place"
+        roce == in_flows + retired + without + contended,
+        "{roce} packets of RoCE: {in_flows} in flows, {retired} retired, {without} without a place, {contended} \
+         without their turn"
     );
     Ok((number(&totals["retired"]["flows"])?, without))
 }

@@ -97,7 +97,7 @@ pub fn run(view: View, time: Duration) -> Result<Run> {
             Ok((start.elapsed().as_secs_f64(), usage::cpu_time(watching.id())?.saturating_sub(idle)))
         }))
     })?;
-    let received = (bench.link.near_counted()? - before).received;
+    let received = bench.arrived(before, &flood)?.received;
     let reported = match watching {
         Watching::Reports(program) => Some(reports(program, received)?),
         Watching::Screen(_) => None,

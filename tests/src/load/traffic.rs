@@ -20,8 +20,6 @@ const EMPTY_TC: &str = "rocescope_test_pass_tc";
 const FLOWS: u32 = 64;
 /// Frames in front of each measurement, for caches, pages and the table of flows.
 const WARM_UP: u32 = 50_000;
-/// How long the last frames may be on their way.
-const SETTLE: Duration = Duration::from_millis(20);
 
 /// What is at the receiving end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,9 +81,9 @@ enum Attached {
     Nothing,
     /// Detached when dropped.
     Empty {
-        _programs: Programs,
+        _programs: Box<Programs>,
     },
-    Rocescope(Program),
+    Rocescope(Box<Program>),
 }
 
 impl Attached {
@@ -93,7 +91,7 @@ impl Attached {
         let (near, name) = (&flood.world.near, flood.link.name.as_str());
         let live = |hook: &[&str]| {
             let options = ["-i", name, "--output", "json"];
-            Program::live(near, &[&options, hook].concat()).map(Self::Rocescope)
+            Program::live(near, &[&options, hook].concat()).map(|program| Self::Rocescope(Box::new(program)))
         };
         match state {
             State::Nothing => Ok(Self::Nothing),
@@ -103,21 +101,22 @@ impl Attached {
                 let mut programs = machine::programs(1, true)?;
                 let program = programs.xdp(EMPTY_XDP)?;
                 near.run(|| program.attach(name, XdpMode::Driver).map(drop))??;
-                Ok(Self::Empty { _programs: programs })
+                Ok(Self::Empty { _programs: Box::new(programs) })
             }
             State::EmptyTc => {
                 let mut programs = machine::programs(1, true)?;
                 let program = programs.tc(EMPTY_TC)?;
                 near.run(|| program.attach(name, TcAttachType::Ingress).map(drop))??;
-                Ok(Self::Empty { _programs: programs })
+                Ok(Self::Empty { _programs: Box::new(programs) })
             }
         }
     }
 
-    fn cpu_time(&self) -> Result<Option<Duration>> {
+    /// The process, where there is one.
+    fn process(&self) -> Option<u32> {
         match self {
-            Self::Rocescope(program) => usage::cpu_time(program.id()).map(Some),
-            _ => Ok(None),
+            Self::Rocescope(program) => Some(program.id()),
+            _ => None,
         }
     }
 }
@@ -126,16 +125,15 @@ impl Attached {
 ///
 /// # Errors
 /// When something is refused, or rocescope counted other packets than the interface.
-pub fn run(receiver: Receiver, state: State, time: Duration) -> Result<Run> {
-    let mut bench = FloodLink::new(receiver)?;
+pub fn run(at: Receiver, state: State, time: Duration) -> Result<Run> {
+    let mut bench = FloodLink::new(at)?;
     let attached = Attached::new(state, &bench)?;
     let before = bench.link.near_counted()?;
-    let hold_psn = receiver == Receiver::OwnCpu;
+    let hold_psn = at == Receiver::OwnCpu;
     let wanted = Wanted { kind: Kind::Data, flows: FLOWS, scan_every: 0, hold_psn };
     let flood = Flood::new(&bench.world.far, bench.far, wanted)?;
-    let sent = send(&flood, &bench, receiver, &attached, time)?;
-    std::thread::sleep(SETTLE);
-    let counted = bench.link.near_counted()? - before;
+    let spent = send(&flood, &bench, at, attached.process(), time)?;
+    let counted = bench.arrived(before, &flood)?;
     if let Attached::Rocescope(program) = attached {
         let report = program.interrupt()?.report()?;
         let seen = report["totals"]["packets"].as_u64().context("a report without packets")?;
@@ -150,18 +148,18 @@ pub fn run(receiver: Receiver, state: State, time: Duration) -> Result<Run> {
         ensure!(in_flows == seen, "{seen} packets, {in_flows} of them in flows");
     }
     // The warm-up arrived at the same share as the rest.
-    let made = sent.frames as f64;
+    let made = spent.frames as f64;
     let received = counted.received as f64 * made / (made + f64::from(WARM_UP));
     Ok(Run {
-        received: received / sent.seconds,
-        offered: made / sent.seconds,
-        per_cpu: received / sent.cpu_seconds,
-        process: sent.process,
+        received: received / spent.seconds,
+        offered: made / spent.seconds,
+        per_cpu: received / spent.cpu_seconds,
+        process: spent.process,
     })
 }
 
 /// What was sent, and what it took.
-struct Sent {
+struct Spent {
     frames: u64,
     seconds: f64,
     cpu_seconds: f64,
@@ -171,10 +169,10 @@ struct Sent {
 fn send(
     flood: &Flood,
     bench: &FloodLink,
-    receiver: Receiver,
-    attached: &Attached,
+    at: Receiver,
+    process: Option<u32>,
     time: Duration,
-) -> Result<Sent> {
+) -> Result<Spent> {
     let cpu = usage::cpus()?.first().copied().context("no CPU")?;
     // A thread of its own: it stays on the CPU and in the namespace that it moves to.
     std::thread::scope(|scope| {
@@ -183,21 +181,22 @@ fn send(
             flood.enter()?;
             flood.send(WARM_UP)?;
             let mut workers = bench.threads.clone();
-            if receiver == Receiver::SameCpu {
+            if at == Receiver::SameCpu {
                 workers.push(usage::this_thread());
             }
             let worked =
                 || workers.iter().map(|thread| usage::thread_time(*thread)).sum::<Result<Duration>>();
-            let (before, (first, _), idle) = (attached.cpu_time()?, flood.made()?, worked()?);
+            let (before, (first, _), idle) =
+                (process.map(usage::cpu_time).transpose()?, flood.made()?, worked()?);
             let start = Instant::now();
             flood.send_for(time)?;
             let (seconds, worked) = (start.elapsed().as_secs_f64(), worked()?.saturating_sub(idle));
-            let process = before.zip(attached.cpu_time()?);
-            Ok(Sent {
+            let process = before.zip(process.map(usage::cpu_time).transpose()?);
+            Ok(Spent {
                 frames: flood.made()?.0 - first,
                 seconds,
                 cpu_seconds: worked.as_secs_f64(),
-                process: process.map(|(before, after)| (after - before).as_secs_f64() / seconds),
+                process: process.map(|(before, after)| after.saturating_sub(before).as_secs_f64() / seconds),
             })
         }))
     })
@@ -226,18 +225,18 @@ pub fn bench(rounds: usize, time: Duration) -> Result<()> {
     Ok(())
 }
 
-fn table(title: &str, receiver: Receiver, rounds: usize, time: Duration) -> Result<()> {
+fn table(title: &str, at: Receiver, rounds: usize, time: Duration) -> Result<()> {
     let mut runs = State::ALL.map(|state| (state, Vec::new()));
     for _ in 0..rounds.max(1) {
         for (state, runs) in &mut runs {
-            runs.push(run(receiver, *state, time)?);
+            runs.push(run(at, *state, time)?);
         }
     }
-    let rate = |state: State, of: fn(&Run) -> f64| {
+    let figure = |state: State, of: fn(&Run) -> f64| {
         let of_state = runs.iter().filter(|(other, _)| *other == state);
         median(of_state.flat_map(|(_, runs)| runs).map(of).collect())
     };
-    let per_cpu = |state| rate(state, |run| run.per_cpu);
+    let per_cpu = |state| figure(state, |run| run.per_cpu);
     println!("\n{title}");
     println!(
         "  {:<14} {:>9} {:>9} {:>8} {:>9} {:>10} {:>9} {:>9} {:>9}",
@@ -252,7 +251,7 @@ fn table(title: &str, receiver: Receiver, rounds: usize, time: Duration) -> Resu
         "process"
     );
     for (state, runs) in &runs {
-        let (received, offered) = (rate(*state, |run| run.received), rate(*state, |run| run.offered));
+        let (received, offered) = (figure(*state, |run| run.received), figure(*state, |run| run.offered));
         let (now, empty) = (per_cpu(*state), state.empty().map(per_cpu));
         let process: Vec<f64> = runs.iter().filter_map(|run| run.process).collect();
         println!(

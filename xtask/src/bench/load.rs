@@ -4,6 +4,7 @@
 //! programs; this builds it and what it measures, and runs it.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -60,7 +61,8 @@ pub(crate) fn load(wanted: &Wanted) -> Result<()> {
         None => build()?,
     };
     let tool = tool()?;
-    machine::print(&rocescope);
+    machine::print();
+    println!("rocescope:  {}", machine::first_line(Command::new(&rocescope).arg("--version")));
     let all = Part::value_variants();
     for part in if wanted.parts.is_empty() { all } else { &wanted.parts } {
         measure(&rocescope, &tool, *part, wanted)?;

@@ -1,13 +1,12 @@
 //! What the figures were measured on.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use crate::run::output_of;
 
-/// Prints processors, kernel, load and the version of the rocescope that is measured.
-pub(crate) fn print(rocescope: &Path) {
+/// Prints processors, kernel and load.
+pub(crate) fn print() {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -15,7 +14,6 @@ pub(crate) fn print(rocescope: &Path) {
     println!("processors: {processors} x {}", model.unwrap_or("-"));
     println!("kernel:     {}", first_line(Command::new("uname").arg("-r")));
     println!("load:       {}", load.split_whitespace().next().unwrap_or("-"));
-    println!("rocescope:  {}", first_line(Command::new(rocescope).arg("--version")));
 }
 
 /// The first line of what a command says, or a dash.

@@ -74,8 +74,6 @@ enum Goal {
     AtMost(f64),
     /// At least so many times as fast.
     Faster(f64),
-    /// Nothing in particular.
-    Shown,
 }
 
 struct Case {
@@ -195,7 +193,7 @@ fn cases(wanted: &Wanted, binary: &Path, inputs: &Inputs) -> Vec<Case> {
             Goal::AtMost(0.5),
             vec![rocescope(&inputs.full, whole), tcpdump(&inputs.full, whole)],
         ),
-        case("compressed, snapped", Goal::Shown, vec![rocescope(&inputs.gzip, packets), gzip]),
+        case("compressed, snapped", Goal::AtMost(1.2), vec![rocescope(&inputs.gzip, packets), gzip]),
         // Start-up does not count for rocescope here: it has all frames, tshark a part of them.
         case(
             "fields of every packet, per frame",
@@ -247,7 +245,6 @@ impl Case {
                     let faster = 1.0 / wall;
                     format!("{faster:.0} times as fast; wanted: {times}, {}", met(faster >= times))
                 }
-                Goal::Shown => "to be seen beside the decompressor itself".to_owned(),
             };
             println!(
                 "  ratio to {}: {wall:.3} by the clock, {cpu:.3} of processor time; {verdict}",
@@ -263,7 +260,8 @@ fn met(met: bool) -> &'static str {
 }
 
 fn print_machine(binary: &Path) {
-    machine::print(binary);
+    machine::print();
+    println!("rocescope:  {}", first_line(Command::new(binary).arg("--version")));
     println!("tcpdump:    {}", first_line(Command::new("tcpdump").arg("--version")));
     println!("tshark:     {}", first_line(Command::new("tshark").arg("--version")));
     println!("gzip:       {}", first_line(Command::new("gzip").arg("--version")));

@@ -271,7 +271,7 @@ impl Collector {
             }
         }
         let links = self.links.iter().map(|link| link.as_ref().map(|link| OverTime::of(link.bins())));
-        figures.links = links.map(|link| link.filter(|link| link.any_mark())).collect();
+        figures.links = links.map(|link| link.filter(OverTime::any_mark)).collect();
         figures
     }
 }

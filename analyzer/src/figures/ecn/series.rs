@@ -36,7 +36,9 @@ impl<const N: usize> Series<N> {
         while since >> self.shift >= N as u64 {
             self.fold();
         }
-        &mut self.bins[(since >> self.shift) as usize % N]
+        // Below N, after the loop.
+        let at = usize::try_from(since >> self.shift).unwrap_or_default();
+        &mut self.bins[at % N]
     }
 
     #[cold]

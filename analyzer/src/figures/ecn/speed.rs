@@ -45,6 +45,12 @@ pub struct Reaction {
     pub after_bps: u64,
 }
 
+/// Where a bin is kept.
+#[inline]
+fn place(number: u64) -> usize {
+    usize::try_from(number % BINS as u64).unwrap_or_default()
+}
+
 impl Speed {
     pub(super) fn new() -> Self {
         Self { bins: [0; BINS], now: 0, pending: None, len: None, kept: Vec::new(), stride: 1, skipped: 0 }
@@ -59,7 +65,7 @@ impl Speed {
         } else if self.now - number >= BINS as u64 {
             return;
         }
-        let bin = &mut self.bins[(number % BINS as u64) as usize];
+        let bin = &mut self.bins[place(number)];
         *bin = bin.saturating_add(bytes);
     }
 
@@ -76,14 +82,14 @@ impl Speed {
         }
         let gone = (number - self.now).min(BINS as u64);
         for number in number - gone + 1..=number {
-            self.bins[(number % BINS as u64) as usize] = 0;
+            self.bins[place(number)] = 0;
         }
         self.now = number;
     }
 
     fn bytes(&self, number: u64) -> u64 {
         let known = number <= self.now && self.now - number < BINS as u64;
-        if known { u64::from(self.bins[(number % BINS as u64) as usize]) } else { 0 }
+        if known { u64::from(self.bins[place(number)]) } else { 0 }
     }
 
     /// The flow's sender is told to slow down.

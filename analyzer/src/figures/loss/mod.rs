@@ -8,6 +8,8 @@
 
 mod episode;
 mod holes;
+mod result;
+mod seen;
 mod sequence;
 #[cfg(test)]
 mod tests;
@@ -20,8 +22,9 @@ use rocescope_common::wire::opcode::Op;
 
 use super::Packet;
 pub use episode::Episodes;
-pub use sequence::{Figures, Retransmission};
-use sequence::{Nak, Seen, Sequence};
+pub use result::{Figures, Retransmission};
+use seen::{Nak, Seen};
+use sequence::Sequence;
 
 /// How late a packet may come and be taken for one out of order, where nothing else tells: longer than
 /// the largest shared packet buffers take to drain into one port (64 MB at 100 Gb/s), shorter than
@@ -251,8 +254,8 @@ impl Collector {
         if self.answers.len() >= MAX_PAIRS {
             return UNKNOWN;
         }
+        let Ok(pair) = u32::try_from(self.answers.len()) else { return UNKNOWN };
         self.answers.push(Answers::default());
-        let pair = self.answers.len() as u32 - 1;
         self.pairs.insert((family, src, dst), pair);
         pair
     }
@@ -268,9 +271,9 @@ impl Collector {
         {
             answers.seen_on(packet.key.link);
             // Other NAKs end a connection; nothing is sent again for them.
-            let sequence_error = packet.frame.aeth >> 24 & 0x1F == 0;
+            let code = packet.frame.aeth >> 24 & 0x1F;
             let rnr = packet.outcome.events & Event::RNR != 0;
-            if nak && (rnr || sequence_error) {
+            if nak && (rnr || code == 0) {
                 answers.nak(packet.key.link, Nak { psn: packet.frame.psn, time_ns: packet.time_ns, rnr });
             }
         }

@@ -4,6 +4,8 @@ use rocescope_common::wire::bth::MASK24;
 
 use super::episode::{Episodes, Tracker};
 use super::holes::{Hole, Holes, Turn};
+use super::result::{Figures, Retransmission};
+use super::seen::{Nak, Seen};
 
 /// A sender that waits at least so long before it sends again was woken by its timer: the ACK
 /// timeout is 4.096 us * 2^n, and below n = 8 (1 ms) nobody sets it.
@@ -17,103 +19,11 @@ const REUSE_BACK: u32 = 16_384;
 /// The same for one that goes back to its very first PSN after a pause of [`REUSE_PAUSE_NS`].
 const REUSE_FROM_FIRST: u32 = 256;
 const REUSE_PAUSE_NS: u64 = 100_000_000;
-/// A NAK has to do with what is sent again after it, at most so long (the longest RNR timer is
-/// 655 ms).
-const NAK_MEMORY_NS: u64 = 2_000_000_000;
 /// PSNs whose last IP identification is remembered, to tell packets that a mirror sent twice.
-const RECENT: usize = 256;
+const RECENT: u32 = 256;
 
 /// How far an IP identification is ahead of another when it was given later.
 const ID_AHEAD: u16 = 0x4000;
-
-/// How a sender repairs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retransmission {
-    /// From the missing packet on, everything again.
-    GoBackN,
-    /// What was missing, and no more.
-    SelectiveRepeat,
-}
-
-/// What is known of loss in one sequence. Counts of PSNs are such of packets but for READ requests,
-/// which take several.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// PSNs that were skipped and came late, but in their own right: out of order.
-    pub recovered: u64,
-    /// PSNs lost before this link: skipped here, then sent again; also packets that were
-    /// sent again and skipped once more. Of UC, which sends nothing again: skipped, never seen.
-    pub lost: u64,
-    /// PSNs that were skipped here and never came, though the sender has gone on.
-    pub unfilled: u64,
-    /// Packets sent again that had passed here before.
-    pub retransmitted: u64,
-    /// Packets that passed twice because a mirror shows them twice.
-    pub mirrored: u64,
-    /// READ requests sent again: the request was lost, or responses.
-    pub rereads: u64,
-    /// Packets sent again because the receiver was not ready.
-    pub rnr_resent: u64,
-    /// Times at which the sender's timer ran out: it went back after a pause, and no NAK had asked it
-    /// to.
-    pub timeouts: u64,
-    /// Losses before this link.
-    pub before: Episodes,
-    /// Times at which the sender was asked to send again what had passed here: lost behind this
-    /// link, or thrown away by the receiver because it was damaged or out of order. Where
-    /// no answers are seen, all the times at which it sent again.
-    pub after: Episodes,
-    /// How the sender repairs; `None` when it had nothing to repair, or it cannot be told.
-    pub retransmission: Option<Retransmission>,
-    /// How often in a row the sender began again at one PSN without getting any further.
-    pub stuck: u64,
-}
-
-/// A NAK that was seen.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Nak {
-    pub(super) psn: u32,
-    pub(super) time_ns: u64,
-    pub(super) rnr: bool,
-}
-
-/// What a packet's surroundings are.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Seen<'a> {
-    pub(super) psn: u32,
-    pub(super) time_ns: u64,
-    /// IPv4 identification, or 0.
-    pub(super) id: u16,
-    /// The sender numbers its packets, so that `id` says when this one was sent.
-    pub(super) numbered: bool,
-    /// PSN, IPv4 identification and time of the packet before it, and the highest identification.
-    pub(super) last_psn: u32,
-    pub(super) last_id: u16,
-    pub(super) last_ns: u64,
-    pub(super) high_id: u16,
-    /// First PSN of the sequence, and the one that is expected.
-    pub(super) first: u32,
-    pub(super) expected: u32,
-    /// PSNs it takes: 1 but for READ requests.
-    pub(super) span: u32,
-    /// It is a READ request.
-    pub(super) read: bool,
-    /// NAKs of the other direction, in no order.
-    pub(super) naks: &'a [Nak],
-    /// Answers of the other direction are seen at all.
-    pub(super) answered: bool,
-    /// How late a packet may come and still be taken for one out of order.
-    pub(super) window_ns: u64,
-}
-
-impl Seen<'_> {
-    fn nak(&self, of: impl Fn(u32) -> bool, since_ns: u64) -> Option<Nak> {
-        let near = |nak: &&Nak| of(nak.psn) && nak.time_ns.abs_diff(self.time_ns) < NAK_MEMORY_NS;
-        let mut found = self.naks.iter().filter(near).filter(|nak| nak.time_ns >= since_ns);
-        let first = found.next()?;
-        Some(if first.rnr { *first } else { *found.find(|nak| nak.rnr).unwrap_or(first) })
-    }
-}
 
 /// Why a run of packets was sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,7 +84,7 @@ pub(super) struct Sequence {
     stuck_at: u32,
     stuck: u64,
     /// PSN and identification of recent packets, by the last bits of the PSN.
-    recent: [u64; RECENT],
+    recent: [u64; RECENT as usize],
 }
 
 fn recent_word(psn: u32, id: u16) -> u64 {
@@ -196,7 +106,7 @@ impl Sequence {
             selective: 0,
             stuck_at: 0,
             stuck: 0,
-            recent: [0; RECENT],
+            recent: [0; RECENT as usize],
         }
     }
 
@@ -231,7 +141,7 @@ impl Sequence {
         if self.reliable {
             self.figures.unfilled += missing;
         }
-        self.recent = [0; RECENT];
+        self.recent = [0; RECENT as usize];
         self.remember(seen);
     }
 
@@ -277,7 +187,7 @@ impl Sequence {
     }
 
     fn remember(&mut self, seen: &Seen<'_>) {
-        self.recent[seen.psn as usize % RECENT] = recent_word(seen.psn, seen.id);
+        self.recent[(seen.psn % RECENT) as usize] = recent_word(seen.psn, seen.id);
     }
 
     fn is_mirrored(&self, seen: &Seen<'_>) -> bool {
@@ -286,7 +196,7 @@ impl Sequence {
             return true;
         }
         // What is sent again gets a number of its own.
-        seen.numbered && self.recent[seen.psn as usize % RECENT] == recent_word(seen.psn, seen.id)
+        seen.numbered && self.recent[(seen.psn % RECENT) as usize] == recent_word(seen.psn, seen.id)
     }
 
     /// Whether the packet was sent before those that passed before it, as its number tells.
@@ -488,9 +398,9 @@ impl Sequence {
         if !seen.numbered {
             return;
         }
-        for psn in (0..len.min(RECENT as u32)).map(|i| start.wrapping_add(i) & MASK24) {
-            let recent = self.recent[psn as usize % RECENT];
-            let id = recent as u16;
+        for psn in (0..len.min(RECENT)).map(|i| start.wrapping_add(i) & MASK24) {
+            let recent = self.recent[(psn % RECENT) as usize];
+            let id = (recent & 0xFFFF) as u16;
             if recent == recent_word(psn, id) && id.wrapping_sub(since) < ID_AHEAD {
                 self.holes.fill(psn, false);
             }

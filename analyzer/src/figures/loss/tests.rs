@@ -326,10 +326,9 @@ fn responses_jump_over_what_is_written_and_a_hole_in_a_message_is_a_loss() {
     let mut scene = Scene::new(false);
     let response = P { syndrome: 0x1F, ..ANSWER };
     let message = |scene: &mut Scene, start: u32, lost: &[u32]| {
-        for (at, opcode) in [FIRST, MIDDLE, MIDDLE, LAST].into_iter().enumerate() {
-            let psn = start + at as u32;
+        for (psn, opcode) in (start..).zip([FIRST, MIDDLE, MIDDLE, LAST]) {
             if !lost.contains(&psn) {
-                scene.slot = scene.pass(P { psn, opcode, ..response });
+                scene.slot = scene.pass(P { opcode, psn, ..response });
             }
         }
     };
@@ -341,14 +340,14 @@ fn responses_jump_over_what_is_written_and_a_hole_in_a_message_is_a_loss() {
     scene.now_ns += REORDER_WINDOW_NS + 1;
     // The requester asks for the rest.
     for (psn, opcode) in [(121, FIRST), (122, MIDDLE), (123, LAST)] {
-        scene.pass(P { psn, opcode, ..response });
+        scene.pass(P { opcode, psn, ..response });
     }
     message(&mut scene, 124, &[]);
     let now = loss(&scene);
     assert_eq!((now.lost, now.retransmitted, now.before.count, now.after.count), (1, 2, 1, 0));
     // Asked again for what had passed.
     for (psn, opcode) in [(126, FIRST), (127, LAST)] {
-        scene.pass(P { psn, opcode, ..response });
+        scene.pass(P { opcode, psn, ..response });
     }
     message(&mut scene, 128, &[]);
     assert_eq!(loss(&scene).after.count, 1);
@@ -377,16 +376,16 @@ fn any_order_of_packets_is_survived() {
         let mut scene = Scene::new(true);
         for _ in 0..5_000 {
             let psn = match chance.below(10) {
-                0 => chance.below(1 << 24) as u32,
-                _ => 0xFF_FFC0u32.wrapping_add(chance.below(128) as u32),
+                0 => chance.small(1 << 24),
+                _ => 0xFF_FFC0u32.wrapping_add(chance.small(128)),
             };
             let opcode =
-                [7, 7, 7, 4, 0x0C, 0x0D, 0x0E, 0x0F, 0x10, 0x12, 0x27, 0x11][chance.below(12) as usize];
-            let syndrome = [0x1F, 0x2C, 0x60, 0x62][chance.below(4) as usize];
-            let id = chance.below(300) as u16;
+                [7, 7, 7, 4, 0x0C, 0x0D, 0x0E, 0x0F, 0x10, 0x12, 0x27, 0x11][chance.small(12) as usize];
+            let syndrome = [0x1F, 0x2C, 0x60, 0x62][chance.small(4) as usize];
+            let id = chance.id(300);
             scene.now_ns = scene.now_ns.wrapping_add(chance.below(3 * MS)).wrapping_sub(chance.below(2 * MS));
             let base = if chance.below(3) == 0 { ANSWER } else { DATA };
-            scene.pass(P { psn, opcode, syndrome, id, ..base });
+            scene.pass(P { opcode, psn, id, syndrome, ..base });
         }
         for loss in scene.collector.figures().flows.values() {
             for figures in [loss.requests, loss.responses].into_iter().flatten() {

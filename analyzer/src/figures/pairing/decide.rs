@@ -1,6 +1,16 @@
 //! The decision itself.
 
-use super::*;
+use rocescope_common::account::latency;
+use rocescope_common::account::psn::WINDOW;
+use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::frame::UNKNOWN;
+
+use super::{
+    DISAGREEMENTS, Direction, How, MAX_CANDIDATES, NONE, PSN_VOTES, Pairing, PortKey, reversed, rules,
+};
+use crate::figures::Packet;
+use crate::peers::Stated;
+use crate::sample::PeerKey;
 
 impl Pairing {
     /// Connection management named the ends of a connection.

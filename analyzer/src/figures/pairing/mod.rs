@@ -15,15 +15,13 @@ pub mod rules;
 mod tests;
 
 use hashbrown::HashMap;
-use rocescope_common::account::psn::WINDOW;
 use rocescope_common::account::{Event, FlowKey, latency};
 use rocescope_common::wire::Frame;
-use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
 use super::Packet;
-use crate::peers::{Peers, Stated};
+use crate::peers::Peers;
 use crate::sample::PeerKey;
 use outstanding::Outstanding;
 

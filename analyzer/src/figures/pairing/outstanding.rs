@@ -21,16 +21,10 @@ const NOBODY: u32 = u32::MAX;
 const SEVERAL: u32 = u32::MAX - 1;
 
 /// Recent requests by (hosts, PSN). A fixed number of places; a later request takes an older one's.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Outstanding {
     places: Vec<Waiting>,
     hasher: foldhash::fast::RandomState,
-}
-
-impl Default for Outstanding {
-    fn default() -> Self {
-        Self { places: Vec::new(), hasher: foldhash::fast::RandomState::default() }
-    }
 }
 
 impl Outstanding {
@@ -40,7 +34,7 @@ impl Outstanding {
             self.places = vec![Waiting { hash: 0, direction: NOBODY, at_ns: 0 }; PLACES];
         }
         let hash = self.hash(key.family, &key.src, &key.dst, psn);
-        let Some(place) = self.places.get_mut(hash as usize % PLACES) else { return };
+        let Some(place) = self.places.get_mut(place(hash)) else { return };
         let same = place.hash == hash && place.direction != NOBODY && recent(place, now_ns);
         let direction = if same && place.direction != direction { SEVERAL } else { direction };
         *place = Waiting { hash, direction, at_ns: now_ns };
@@ -49,7 +43,7 @@ impl Outstanding {
     /// The one direction in which a request waits for a response that goes as `key` says.
     pub(super) fn answered(&self, key: &PeerKey, psn: u32, now_ns: u64) -> Option<u32> {
         let hash = self.hash(key.family, &key.dst, &key.src, psn);
-        let place = self.places.get(hash as usize % PLACES)?;
+        let place = self.places.get(place(hash))?;
         let one = place.hash == hash && place.direction < SEVERAL && recent(place, now_ns);
         one.then_some(place.direction)
     }
@@ -63,6 +57,10 @@ impl Outstanding {
         state.write_u64(u64::from(psn) | u64::from(family) << 32);
         state.finish()
     }
+}
+
+fn place(hash: u64) -> usize {
+    usize::try_from(hash % PLACES as u64).unwrap_or_default()
 }
 
 fn recent(place: &Waiting, now_ns: u64) -> bool {

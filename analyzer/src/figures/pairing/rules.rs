@@ -20,7 +20,8 @@ pub fn of_both(one: u32, other: u32) -> u16 {
 fn from_flow_label(label: u32) -> u16 {
     let low = label & 0x3FFF;
     let high = (label & 0xF_C000) >> 14;
-    FIRST_HASHED_PORT | (low ^ high) as u16
+    // Both have 14 bits at most.
+    FIRST_HASHED_PORT | u16::try_from(low ^ high).unwrap_or_default()
 }
 
 /// The port of a sender that hashes its own queue pair number: Soft-RoCE before the rule above.

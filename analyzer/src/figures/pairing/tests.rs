@@ -14,7 +14,7 @@ const CNP: u8 = 0x81;
 struct Tap {
     pairing: Pairing,
     table: FlowTable,
-    tap: TapLinks,
+    links: TapLinks,
     now: u64,
 }
 
@@ -22,7 +22,7 @@ impl Tap {
     fn new() -> Self {
         let mut table = FlowTable::new(100_000);
         table.add_link("tap".into(), None);
-        Self { pairing: Pairing::default(), table, tap: TapLinks::new("tap".into()), now: 1 << 40 }
+        Self { pairing: Pairing::default(), table, links: TapLinks::new("tap".into()), now: 1 << 40 }
     }
 
     /// A packet from host to host, to a queue pair and from a port; its slot and what is known of
@@ -55,7 +55,7 @@ impl Tap {
             repeat: seen.repeat,
             stats: seen.stats,
             data: &[],
-            tap: &self.tap,
+            tap: &self.links,
         };
         (seen.slot, self.pairing.packet(&packet))
     }
@@ -145,11 +145,12 @@ fn a_port_of_several_connections_says_nothing() {
 fn psns_pair_what_ports_do_not() {
     let mut tap = Tap::new();
     let mut slots = Vec::new();
+    // Every packet has a port of its own.
+    let mut port = 50_000;
     for i in 0..20 {
-        for connection in 0..4u32 {
+        for connection in 0..4 {
             let psn = 1_000_000 * (connection + 1) + i;
-            // Every packet has a port of its own.
-            let port = 50_000 + (i * 4 + connection) as u16;
+            port += 1;
             let (there, _) = tap.send((A, B), 500 + connection, port, WRITE, psn);
             let (back, _) = tap.send((B, A), 603 - connection, port + 7_000, ACK, psn);
             slots.push((there, back, connection));
@@ -165,9 +166,9 @@ fn psns_pair_what_ports_do_not() {
 fn reads_pair_by_their_first_response() {
     let mut tap = Tap::new();
     let mut last = (0, 0);
-    for i in 0..20u32 {
-        let (there, _) = tap.send((A, B), 500, 50_000 + i as u16, READ, 700_000 + i);
-        let (back, _) = tap.send((B, A), 600, 51_000 + i as u16, RESPONSE, 700_000 + i);
+    for (psn, port) in (700_000..700_020).zip(50_000..) {
+        let (there, _) = tap.send((A, B), 500, port, READ, psn);
+        let (back, _) = tap.send((B, A), 600, port + 1_000, RESPONSE, psn);
         last = (there, back);
     }
     assert_eq!(tap.how(last.0), Some((600, How::Psn, Confidence::Likely)));
@@ -180,11 +181,11 @@ fn equal_psns_and_sequences_from_0_pair_nothing() {
         let mut tap = Tap::new();
         let mut slots = Vec::new();
         for psn in first..first + 50 {
-            for connection in 0..3 {
-                slots.push(tap.send((A, B), 500 + connection, 50_000 + connection as u16, WRITE, psn).0);
+            for (qp, port) in (500..503).zip(50_000..) {
+                slots.push(tap.send((A, B), qp, port, WRITE, psn).0);
             }
-            for connection in 0..3 {
-                slots.push(tap.send((B, A), 600 + connection, 60_000 + connection as u16, ACK, psn).0);
+            for (qp, port) in (600..603).zip(60_000..) {
+                slots.push(tap.send((B, A), qp, port, ACK, psn).0);
             }
         }
         assert!(slots.iter().all(|slot| tap.how(*slot).is_none()), "from {first}");

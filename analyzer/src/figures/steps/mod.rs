@@ -16,7 +16,7 @@ use super::traffic::hosts::Host;
 use super::traffic::spurts::{Record, Standing};
 use rhythm::{Rhythm, rhythm};
 use segment::{Segments, atoms, segments};
-use straggler::{Straggler, View, Why};
+use straggler::{Receivers, Straggler, View, Why};
 
 /// Links that are looked at: those with most data.
 const MAX_LINKS: usize = 64;
@@ -177,8 +177,11 @@ fn link_steps(
     live: bool,
 ) -> Option<LinkSteps> {
     let pairs = &traffic.pairs;
-    let segments = segments(&atoms(spurts), |block| View::independent_starts(link, spurts, pairs, block))?;
-    let mut view = View { link, segments: &segments, spurts, pairs, period_ns: 0 };
+    let own = pairs.iter().filter(|pair| pair.link == link && pair.data_bytes > 0);
+    let receivers: Receivers = own.map(|pair| pair.dst).collect();
+    let segments =
+        segments(&atoms(spurts), |block| View::independent_starts(&receivers, spurts, pairs, block))?;
+    let mut view = View { link, segments: &segments, spurts, pairs, receivers: &receivers, period_ns: 0 };
     let steps: Vec<Step> = segments.steps.iter().filter_map(|blocks| measure(view.step(blocks))).collect();
     let mut found = LinkSteps {
         link,

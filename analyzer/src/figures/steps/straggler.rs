@@ -11,6 +11,8 @@
 
 use std::ops::Range;
 
+use hashbrown::HashSet;
+
 use super::segment::{Block, MIN_STEPS, Segments};
 use crate::figures::traffic::hosts::{Host, Pair};
 use crate::figures::traffic::spurts::Record;
@@ -64,6 +66,9 @@ pub struct Straggler {
     pub behind_ns: u64,
 }
 
+/// Hosts that receive data on a link.
+pub type Receivers = HashSet<Host, foldhash::fast::RandomState>;
+
 /// What is known of one link's steps.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
@@ -75,6 +80,8 @@ pub struct View<'a> {
     pub spurts: &'a [Record],
     /// All pairs of hosts.
     pub pairs: &'a [Pair],
+    /// Hosts that receive data on the link.
+    pub receivers: &'a Receivers,
     /// Median length of a step.
     pub period_ns: u64,
 }
@@ -137,7 +144,7 @@ impl View<'_> {
     }
 
     fn receives(&self, host: Host) -> bool {
-        self.pairs.iter().any(|pair| pair.link == self.link && pair.dst == host && pair.data_bytes > 0)
+        self.receivers.contains(&host)
     }
 
     /// Hosts with an address on this link.
@@ -151,7 +158,12 @@ impl View<'_> {
 
     /// How many hosts send in a block before they receive anything there: they start by themselves. Those of which only
     /// one direction passes here say nothing.
-    pub(super) fn independent_starts(link: u16, spurts: &[Record], pairs: &[Pair], block: &Block) -> usize {
+    pub(super) fn independent_starts(
+        receivers: &Receivers,
+        spurts: &[Record],
+        pairs: &[Pair],
+        block: &Block,
+    ) -> usize {
         let mut known: Vec<(Host, bool)> = Vec::new();
         for spurt in spurts.get(block.spurts.clone()).unwrap_or_default() {
             let Some(pair) = pairs.get(spurt.pair as usize) else { continue };
@@ -161,10 +173,7 @@ impl View<'_> {
                 }
             }
         }
-        let receives = |host: Host| {
-            pairs.iter().any(|pair| pair.link == link && pair.dst == host && pair.data_bytes > 0)
-        };
-        known.iter().filter(|(host, sends)| *sends && receives(*host)).count()
+        known.iter().filter(|(host, sends)| *sends && receivers.contains(host)).count()
     }
 
     /// The longest silence within a step, and who ended it.

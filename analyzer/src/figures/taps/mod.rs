@@ -91,7 +91,7 @@ impl Collector {
         let group = match self.index.get(&key) {
             Some(group) => *group,
             None if self.groups.len() < MAX_GROUPS => {
-                let number = self.groups.len() as u32;
+                let number = u32::try_from(self.groups.len()).unwrap_or(NONE);
                 let group = Group::new(packet.time_ns);
                 self.groups.push((key, group));
                 self.index.insert(key, number);

@@ -56,7 +56,8 @@ impl Series {
             }
             self.width_ns = self.width_ns.saturating_mul(2);
         }
-        if let Some(point) = self.points.get_mut((age / self.width_ns) as usize) {
+        let at = usize::try_from(age / self.width_ns).unwrap_or(usize::MAX);
+        if let Some(point) = self.points.get_mut(at) {
             *point = Some(point.map_or(one, |range| range.join(one)));
         }
     }
@@ -92,7 +93,7 @@ mod tests {
         let mut series = Series::new(1_000, 500);
         for i in 0..100_000u64 {
             let queue = if i % 7 == 0 { 0 } else { 300 };
-            series.add(1_000 + i * 100_000, 500 + i as i64 / 100 + queue);
+            series.add(1_000 + i * 100_000, 500 + i.cast_signed() / 100 + queue);
         }
         let points: Vec<_> = series.points().collect();
         assert!(points.len() > POINTS / 2 && points.len() <= POINTS, "{}", points.len());

@@ -31,7 +31,7 @@ fn conversation(ahead_ns: i64, ids: bool, lost: impl Fn(u32) -> bool) -> Vec<Tap
     let mut packets = Vec::new();
     for psn in 0..1_000 {
         let time_ns = START + u64::from(psn) * 10 * US;
-        let id = if ids { psn as u16 } else { 0 };
+        let id = if ids { (psn & 0xFFFF) as u16 } else { 0 };
         let [here, there] = both(P { psn, id, time_ns, ..DATA }, 5_000 + i64::from(psn % 7) * 100, ahead_ns);
         packets.push(here);
         if !lost(psn) {
@@ -44,7 +44,7 @@ fn conversation(ahead_ns: i64, ids: bool, lost: impl Fn(u32) -> bool) -> Vec<Tap
 
 #[test]
 fn what_vanishes_is_counted_however_far_clocks_are_apart() {
-    for ahead_ns in [0, 7 * SECOND as i64, -7 * (SECOND as i64)] {
+    for ahead_ns in [0, 7 * SECOND.cast_signed(), -7 * (SECOND.cast_signed())] {
         for ids in [true, false] {
             let pairs = conversation(ahead_ns, ids, |psn| psn % 100 == 50);
             let [there, back] = pairs[..] else { panic!("{pairs:?}") };
@@ -60,7 +60,7 @@ fn what_vanishes_is_counted_however_far_clocks_are_apart() {
 /// Nothing is missing: only the times of both directions tell who comes first.
 #[test]
 fn the_order_of_taps_needs_no_loss() {
-    for ahead_ns in [0, 3 * SECOND as i64, -3 * (SECOND as i64)] {
+    for ahead_ns in [0, 3 * SECOND.cast_signed(), -3 * (SECOND.cast_signed())] {
         let pairs = conversation(ahead_ns, true, |_| false);
         assert!(pairs.iter().all(|pair| pair.ordered && pair.only == [0, 0]));
         assert_eq!((pairs[0].links, pairs[1].links), ([0, 1], [1, 0]));
@@ -82,8 +82,11 @@ fn the_order_of_taps_needs_no_loss() {
 #[test]
 fn captures_of_different_length_are_compared_where_they_overlap() {
     let packets = (0..1_000u32).flat_map(|psn| {
-        let [here, there] =
-            both(P { psn, id: psn as u16, time_ns: START + u64::from(psn) * US, ..DATA }, 5_000, 0);
+        let [here, there] = both(
+            P { psn, id: (psn & 0xFFFF) as u16, time_ns: START + u64::from(psn) * US, ..DATA },
+            5_000,
+            0,
+        );
         [(psn < 800).then_some(here), (psn >= 300 && psn != 500).then_some(there)]
     });
     let pairs = collect(packets.flatten().collect(), 2);
@@ -121,10 +124,10 @@ fn memory_is_bounded() {
     collector.expect(6);
     for i in 0..300_000u64 {
         let p = P {
-            link: chance.below(6) as u16,
-            qp: 17 + chance.below(40) as u32,
-            psn: chance.below(1 << 24) as u32,
-            id: chance.below(65_536) as u16,
+            link: chance.id(6),
+            qp: 17 + chance.small(40),
+            psn: chance.small(1 << 24),
+            id: chance.id(u16::MAX),
             time_ns: START + i * US,
             ..DATA
         };

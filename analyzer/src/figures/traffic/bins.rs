@@ -275,7 +275,7 @@ impl Binner {
     fn other(&mut self, time_ns: u64, bin_ns: u64, bytes: u32, ce: bool, cnp: bool) {
         let index = time_ns / bin_ns.max(1);
         if self.end_ns == 0 || index > self.newest {
-            let oldest = (index + 1).saturating_sub(OPEN);
+            let oldest = index.saturating_sub(OPEN - 1);
             let mut open = self.open;
             open.sort_unstable_by_key(|bin| bin.index);
             for passed in open.iter().filter(|bin| bin.index < oldest) {

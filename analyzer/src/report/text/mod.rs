@@ -6,6 +6,7 @@
 mod answers;
 mod flows;
 pub(crate) mod layout;
+mod loss;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -51,6 +52,8 @@ pub fn text(report: &Report, width: usize) -> String {
         "CNP, who is told to slow down, and the rate of its data",
         answers::notifications(report, room),
     );
+    page.section("LOST, LATE AND SENT AGAIN", loss::lines(report, room));
+    page.section("BETWEEN TAPS", loss::taps(report, room));
     page.section("NOT RoCE", skipped(report, room));
     page.section("DEVICES, their own counters: not part of the sums above", devices(&report.devices, room));
     let mut text = page.lines.join("\n");
