@@ -24,6 +24,7 @@ use crate::config::Config;
 use crate::drive::{self, Format, Interrupt};
 use crate::replay::{self, Emit};
 use crate::report;
+use crate::tui;
 use crate::view;
 
 /// Runs the command; its result is the exit status: 0 done, 1 failed, 2 bad usage, and of doctor 3.
@@ -91,6 +92,21 @@ fn report_options(view: &ViewArgs) -> Result<report::Options> {
     })
 }
 
+/// Options of the terminal UI: command line before configuration file before environment.
+fn tui_options(view: &ViewArgs, report: report::Options, speed: Option<f64>) -> Result<tui::Options> {
+    let config = Config::load(view.config.as_deref())?;
+    let options = tui::Options::from_env()
+        .with_settings(&config.tui)
+        .map_err(|error| anyhow::anyhow!("configuration file, [tui]: {error}"))?;
+    Ok(tui::Options {
+        report,
+        speed,
+        screen: view.screen.unwrap_or(options.screen),
+        sort: view.sort.or(options.sort),
+        ..options
+    })
+}
+
 /// The format of a report that is printed.
 fn format(output: Output) -> Format {
     match output {
@@ -121,6 +137,10 @@ fn replay(args: ReplayArgs) -> Result<()> {
         Output::Text | Output::Json => Emit::AtEnd,
         Output::Jsonl => Emit::Every(interval),
     };
+    let tui = match output {
+        Output::Tui => Some(tui_options(&args.view, options.clone(), (!stream).then_some(speed))?),
+        _ => None,
+    };
     // The terminal view watches the signals itself: it has a terminal to put back in order.
     let interrupt = if output == Output::Tui { None } else { Some(Interrupt::catch()?) };
     let feed = replay::start(replay::Options {
@@ -138,7 +158,7 @@ fn replay(args: ReplayArgs) -> Result<()> {
         events: output == Output::Tui,
     })?;
     match interrupt {
-        None => view::tui(feed, &options, (!stream).then_some(speed)),
+        None => view::tui(feed, tui.unwrap_or_default()),
         Some(interrupt) => drive::print(&feed, format(output), &options, &interrupt, None),
     }
 }

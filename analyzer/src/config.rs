@@ -1,4 +1,4 @@
-//! The configuration file: thresholds of findings.
+//! The configuration file: thresholds of findings, and how the terminal UI looks and listens.
 //!
 //! `$XDG_CONFIG_HOME/rocescope/config.toml`, else `~/.config/rocescope/config.toml`, else the file
 //! that `--config` names. Everything in it is optional.
@@ -11,6 +11,8 @@ use serde::Deserialize;
 
 use crate::findings::{self, LimitMeta, Limits};
 use crate::report::text::layout::wrap;
+use crate::tui::key::KEYMAP;
+use crate::tui::settings::{self, SettingMeta, Settings};
 
 /// What the file may hold.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -18,6 +20,8 @@ use crate::report::text::layout::wrap;
 pub struct Config {
     /// Thresholds: `[findings.FAMILY]`.
     pub findings: Limits,
+    /// The terminal UI: `[tui]`.
+    pub tui: Settings,
 }
 
 impl Config {
@@ -77,12 +81,31 @@ pub fn template() -> String {
         }
         let _ = writeln!(text, "#{field} = {default}");
     }
+    let mut part = |head: &str, settings: &mut dyn Iterator<Item = (&str, String, &str)>| {
+        let _ = writeln!(text, "\n[{head}]");
+        for (name, default, meaning) in settings {
+            for line in wrap(&format!("{meaning}."), WIDTH) {
+                let _ = writeln!(text, "# {line}");
+            }
+            let _ = writeln!(text, "#{name} = {default}");
+        }
+    };
+    let plain = |setting: &'static SettingMeta| (setting.name, setting.default.to_owned(), setting.meaning);
+    part("tui", &mut settings::SETTINGS.iter().map(plain));
+    part("tui.theme", &mut settings::THEME.iter().map(plain));
+    let keys = KEYMAP.iter().map(|binding| {
+        let keys: Vec<String> = binding.keys.iter().map(|key| format!("\"{key}\"")).collect();
+        (binding.name, format!("[{}]", keys.join(", ")), binding.help)
+    });
+    part("tui.keys", &mut { keys });
     text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tui::key::Keys;
+    use std::collections::BTreeMap;
 
     #[test]
     fn the_template_is_a_valid_file_with_and_without_its_comment_signs() {
@@ -96,7 +119,24 @@ mod tests {
             })
             .collect();
         assert!(set.lines().filter(|line| !line.starts_with('#') && line.contains(" = ")).count() > 5);
-        assert_eq!(Config::parse(&set, path).unwrap(), Config::default());
+        let all = Config::parse(&set, path).unwrap();
+        assert_eq!(all.findings, Limits::default());
+        // Keys are written out: what they mean is the same, though the file says it.
+        let keys = Keys::new(&all.tui.keys).unwrap();
+        for binding in KEYMAP {
+            assert_eq!(keys.of(binding), binding.keys, "{}", binding.name);
+        }
+        assert_eq!(Settings { keys: BTreeMap::new(), ..all.tui }, Settings::default());
+    }
+
+    #[test]
+    fn the_terminal_ui_is_set_up_by_name() {
+        let text = "[tui]\nscreen = \"qps\"\n[tui.theme]\ncritical = \"208\"\n[tui.keys]\npause = [\"p\"]";
+        let config = Config::parse(text, Path::new("x")).unwrap();
+        assert_eq!(config.tui.screen, "qps");
+        assert_eq!(config.tui.theme.critical, ratatui::style::Color::Indexed(208));
+        let wrong = Config::parse("[tui.theme]\nfine = \"pinkish\"", Path::new("x")).unwrap_err();
+        assert!(format!("{wrong:#}").contains("pinkish"), "{wrong:#}");
     }
 
     #[test]

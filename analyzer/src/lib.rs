@@ -24,6 +24,7 @@ pub mod live;
 pub mod lldp;
 pub mod model;
 pub mod owners;
+pub mod packet;
 pub mod peers;
 pub mod replay;
 pub mod report;

@@ -11,6 +11,9 @@ use crate::filter::Filter;
 use crate::host::hook::{HookChoice, XdpModeChoice};
 use crate::replay::inputs::TapFiles;
 use crate::replay::time::{TimeSpec, parse_duration, parse_time};
+use crate::tui::screen::Screen;
+use crate::tui::settings::{parse_screen, parse_sort};
+use crate::tui::table::Sort;
 
 /// Shows the RoCE traffic of a host, queue pair by queue pair, and says what is wrong with it.
 #[derive(Debug, Parser)]
@@ -166,6 +169,12 @@ pub struct ViewArgs {
     /// The rail that an interface belongs to; repeatable
     #[arg(long, value_name = "IFACE=NAME", value_parser = parse_rail)]
     pub rail: Vec<(String, String)>,
+    /// First screen of the terminal view: overview, qps, detail, matrix, links, bursts, events, findings, or 1 to 8
+    #[arg(long, value_name = "SCREEN", value_parser = parse_screen)]
+    pub screen: Option<Screen>,
+    /// Column that the terminal view sorts queue pairs by, such as ce, rate or src; -COLUMN turns it round
+    #[arg(long, value_name = "COLUMN", value_parser = parse_sort, allow_hyphen_values = true)]
+    pub sort: Option<Sort>,
     /// Flows at a time, at most
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub max_flows: Option<usize>,
@@ -413,6 +422,8 @@ mod tests {
             &["x", "--from", "yesterday"],
             &["x", "--filter", "qp"],
             &["x", "--output", "xml"],
+            &["x", "--screen", "9"],
+            &["x", "--sort", "nothing"],
             &["x", "--bin", "10us"],
             &["x", "--bin", "2s"],
         ] {

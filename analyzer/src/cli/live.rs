@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::{AttachArgs, DemoArgs, LiveArgs, Output, ViewArgs, format, output, report_options};
+use super::{AttachArgs, DemoArgs, LiveArgs, Output, ViewArgs, format, output, report_options, tui_options};
 use crate::demo::scenario::{self, Scenario};
 use crate::demo::stage::Stage;
 use crate::drive::{self, Interrupt};
@@ -123,7 +123,7 @@ fn show(
     let Running { feed, thread, hooks, interfaces } = running;
     options.imbalance_all_links = interfaces > 1;
     let shown = match interrupt {
-        None => view::tui(feed, &options, None),
+        None => view::tui(feed, tui_options(view, options, None)?),
         Some(interrupt) => {
             for hook in &hooks {
                 drive::say(hook);

@@ -74,6 +74,12 @@ pub(super) fn ecmp(sample: &Sample, options: &Options) -> Option<Ecmp> {
     Some(Ecmp { uplinks, seeds: SEEDS, sets })
 }
 
+/// The same for any number of uplinks, whatever the options say.
+#[must_use]
+pub fn what_if(sample: &Sample, uplinks: u32) -> Option<Ecmp> {
+    ecmp(sample, &Options { ecmp: Some(uplinks), ..Options::default() })
+}
+
 /// Which flows go the same way, and so compete.
 struct Side {
     name: String,
@@ -205,7 +211,7 @@ fn case(name: String, uplinks: u32, weights: &[Weight], split: u32) -> Case {
 }
 
 /// A number that stands for a unit, the same in every run.
-fn digest(weight: &Weight) -> u64 {
+pub(super) fn digest(weight: &Weight) -> u64 {
     let Weight { tuple, dest_qp, .. } = weight;
     let words = tuple.src.into_iter().chain(tuple.dst).chain([u32::from(tuple.src_port), *dest_qp]);
     words.fold(u64::from(tuple.family), |state, word| mix(state.wrapping_add(GOLDEN) ^ u64::from(word)))

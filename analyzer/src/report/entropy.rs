@@ -5,26 +5,75 @@ use std::net::IpAddr;
 
 use hashbrown::HashMap;
 
-use crate::report::Entropy;
 use crate::report::flow::Ports;
+use crate::report::{Entropy, ecmp};
 use crate::sample::{Direction, Sample, Tuple, address};
 
 /// Entropy over 5-tuples of everything that `sample` has counted.
 #[must_use]
 pub fn entropy(sample: &Sample) -> Entropy {
-    let (weights, unattributed_bytes) = weights(sample, Unit::FiveTuple);
-    let five_tuples = weights.len() as u64;
-    let source_ports = weights.iter().map(|w| w.tuple.src_port).collect::<BTreeSet<_>>().len() as u64;
-    let nothing = Entropy { five_tuples, source_ports, unattributed_bytes, ..Entropy::default() };
-    let Some(bits) = bits(weights.iter()) else { return nothing };
-    let total = weights.iter().map(|w| w.bytes as f64).sum::<f64>();
-    let top = weights.iter().map(|w| w.bytes).max().unwrap_or(0);
-    Entropy {
-        entropy_bits: Some(bits),
-        normalized: (five_tuples > 1).then(|| bits / (five_tuples as f64).log2()),
-        effective_flows: Some(bits.exp2()),
-        top_share: Some(top as f64 / total),
-        ..nothing
+    Spread::of(sample).entropy()
+}
+
+/// How bytes spread over 5-tuples at a moment, small enough to be kept for later comparison: what came
+/// between two moments has an entropy of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// A number that stands for the 5-tuple, its source port, its bytes; by number.
+    tuples: Vec<(u64, u16, u64)>,
+    unattributed_bytes: Option<u64>,
+}
+
+impl Spread {
+    /// The spread of everything that `sample` has counted.
+    #[must_use]
+    pub fn of(sample: &Sample) -> Self {
+        let (weights, unattributed_bytes) = weights(sample, Unit::FiveTuple);
+        let mut tuples: Vec<(u64, u16, u64)> =
+            weights.iter().map(|w| (ecmp::digest(w), w.tuple.src_port, w.bytes)).collect();
+        tuples.sort_unstable();
+        Self { tuples, unattributed_bytes }
+    }
+
+    /// What came on top of `earlier`. 5-tuples without new bytes are left out; so are the bytes of one
+    /// that now has fewer, since another link speaks for it.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut before = earlier.tuples.iter().peekable();
+        let mut tuples = Vec::new();
+        for &(digest, port, bytes) in &self.tuples {
+            while before.next_if(|(other, ..)| *other < digest).is_some() {}
+            let then = before.next_if(|(other, ..)| *other == digest).map_or(0, |(.., bytes)| *bytes);
+            if bytes > then {
+                tuples.push((digest, port, bytes - then));
+            }
+        }
+        let between = self.unattributed_bytes.zip(earlier.unattributed_bytes);
+        Self { tuples, unattributed_bytes: between.map(|(now, then)| now.saturating_sub(then)) }
+    }
+
+    /// Its figures.
+    #[must_use]
+    pub fn entropy(&self) -> Entropy {
+        let five_tuples = self.tuples.len() as u64;
+        let source_ports = self.tuples.iter().map(|(_, port, _)| port).collect::<BTreeSet<_>>().len() as u64;
+        let nothing = Entropy {
+            five_tuples,
+            source_ports,
+            unattributed_bytes: self.unattributed_bytes,
+            ..Entropy::default()
+        };
+        let bytes = || self.tuples.iter().map(|(.., bytes)| *bytes);
+        let Some(bits) = bits_of(bytes()) else { return nothing };
+        let total = bytes().map(|bytes| bytes as f64).sum::<f64>();
+        let top = bytes().max().unwrap_or(0);
+        Entropy {
+            entropy_bits: Some(bits),
+            normalized: (five_tuples > 1).then(|| bits / (five_tuples as f64).log2()),
+            effective_flows: Some(bits.exp2()),
+            top_share: Some(top as f64 / total),
+            ..nothing
+        }
     }
 }
 
@@ -95,9 +144,13 @@ pub(super) fn weights(sample: &Sample, unit: Unit) -> (Vec<Weight>, Option<u64>)
 
 /// Entropy of weights in bits; `None` when they have no bytes.
 pub(super) fn bits<'a>(weights: impl Iterator<Item = &'a Weight> + Clone) -> Option<f64> {
-    let total = weights.clone().map(|w| w.bytes as f64).sum::<f64>();
+    bits_of(weights.map(|w| w.bytes))
+}
+
+fn bits_of(weights: impl Iterator<Item = u64> + Clone) -> Option<f64> {
+    let total = weights.clone().map(|bytes| bytes as f64).sum::<f64>();
     // p·log2(1/p) rather than −p·log2(p): one tuple gives 0, not −0.
-    let shares = weights.filter(|w| w.bytes > 0).map(|w| w.bytes as f64 / total);
+    let shares = weights.filter(|bytes| *bytes > 0).map(|bytes| bytes as f64 / total);
     (total > 0.0).then(|| shares.map(|p| p * p.recip().log2()).sum())
 }
 

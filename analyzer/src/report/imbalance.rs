@@ -5,15 +5,19 @@ use crate::sample::{Direction, Sample};
 
 /// The RoCE bytes of one link.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Load<'a> {
-    pub(super) name: &'a str,
-    pub(super) direction: Option<Direction>,
-    pub(super) bytes: u64,
+pub struct Load<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its direction.
+    pub direction: Option<Direction>,
+    /// RoCE bytes.
+    pub bytes: u64,
 }
 
 /// One comparison for each group and each direction in which the group has two links or more:
 /// first all links if that was asked for, then the named groups in their order.
-pub(super) fn imbalances(links: &[Load<'_>], options: &Options) -> Vec<Imbalance> {
+#[must_use]
+pub fn imbalances(links: &[Load<'_>], options: &Options) -> Vec<Imbalance> {
     let mut all = Vec::new();
     if options.imbalance_all_links {
         compare(links, |_| true, &mut all);

@@ -33,9 +33,9 @@ use crate::findings::Limits;
 use crate::sample::{Direction, SourceKind};
 
 pub use build::compare_links as imbalance;
-pub use ecmp::{Case, Ecmp, Set};
-pub use entropy::{QpSpread, entropy};
-pub use imbalance::unknown_names;
+pub use ecmp::{Case, Ecmp, Set, what_if};
+pub use entropy::{QpSpread, Spread, entropy};
+pub use imbalance::{Load, imbalances, unknown_names};
 pub use loss::{Episodes, Icrc, Loss};
 pub use taps::{DelayChange, DelayPoint, TapFlow};
 
