@@ -4,6 +4,8 @@
 //! or ratios. Those are derived when it is read, from one sample or from two. Live runs and replay
 //! make the same samples, so that nothing behind this point knows where the packets came from.
 
+mod flows;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,6 +17,8 @@ use rocescope_common::wire::frame::Addr;
 
 use crate::figures::Figures;
 use crate::owners::{Owned, Owners};
+
+pub use flows::{Flows, Spare};
 
 /// Where the figures come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +52,7 @@ pub struct Sample {
     /// Links; [`FlowKey::link`] is an index into them.
     pub links: Vec<LinkSample>,
     /// Flows that are not retired, in the order in which they appeared.
-    pub flows: Vec<FlowSample>,
+    pub flows: Flows,
     /// What some flows have besides, by [`FlowSample::slot`].
     pub extra: HashMap<u32, Extra, foldhash::fast::RandomState>,
     /// Bytes by 5-tuple of flows that were retired.

@@ -11,7 +11,7 @@ use rocescope_common::wire::{Frame, Reason};
 use std::hash::{BuildHasher as _, Hasher as _};
 
 use crate::retire::RetiredTuples;
-use crate::sample::{Direction, Extra, FlowSample, LinkSample, Retired, RetiredTuple};
+use crate::sample::{Direction, Extra, FlowSample, Flows, LinkSample, Retired, RetiredTuple};
 
 type State = foldhash::fast::RandomState;
 
@@ -242,7 +242,7 @@ impl FlowTable {
 
     /// The flows in the order in which they appeared.
     #[must_use]
-    pub fn flows(&self) -> Vec<FlowSample> {
+    pub fn flows(&self) -> Flows {
         let mut live: Vec<(u64, u32)> = (0u32..)
             .zip(&self.slots)
             .filter(|(_, slot)| slot.stats.packets != 0)

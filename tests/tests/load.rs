@@ -105,6 +105,7 @@ fn every_event_is_told_or_counted_as_dropped() {
             duration: None,
             events: true,
             events_to_view: true,
+            precise_clock: false,
             log_level: 0,
         })
         .unwrap();

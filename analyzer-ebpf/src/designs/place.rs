@@ -31,7 +31,8 @@ pub(crate) struct Locked {
     stats: FlowStats,
 }
 
-#[repr(C)]
+/// On cache lines of its own, as in rocescope.
+#[repr(C, align(64))]
 pub(crate) struct Slot {
     /// Odd while a program counts.
     turn: u64,

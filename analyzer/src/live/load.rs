@@ -173,6 +173,7 @@ pub struct Programs {
     pub(crate) free: Stack<MapData, u32>,
     pub(crate) links: PerCpuArray<MapData, Data<LinkCounters>>,
     pub(crate) events: Option<RingBuf<MapData>>,
+    drift: ticks::Drift,
     /// How interfaces are numbered.
     pub hash: LinkHash,
     /// Size of the flow table.
@@ -245,6 +246,7 @@ impl Programs {
             links: take(maps::LINKS)?.try_into()?,
             events: Some(take(maps::EVENTS)?.try_into()?),
             ebpf,
+            drift: ticks::Drift::default(),
             hash,
             max_flows,
         };
@@ -302,6 +304,15 @@ impl Programs {
         // Values of arrays take multiples of eight bytes.
         let hints = u64::from(hints(self.max_flows)) * 8;
         slots + hash + extra + hints + flows * 4 + (1 << 20)
+    }
+
+    /// Compares the programs' clock with the kernel's, and sets it anew if ticks went missing. To be
+    /// called now and then.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(crate) fn keep_clock(&mut self) -> Result<()> {
+        ticks::keep(&mut self.ebpf, &mut self.drift)
     }
 
     /// Sets what the programs of `bench` do to a packet first.

@@ -286,6 +286,7 @@ impl Source {
 
     fn sample(&mut self, retire: bool) -> Result<Sample> {
         self.clock = WallClock::sample();
+        self.programs.keep_clock()?;
         let now = monotonic_ns();
         let mut reading = self.tables.read(&self.programs)?;
         if let Some(idle) = self.config.idle.filter(|_| retire) {

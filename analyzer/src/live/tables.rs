@@ -15,7 +15,7 @@ use rocescope_common::account::{FlowKey, FlowStats};
 use super::bpf;
 use super::load::{Data, Programs};
 use crate::retire::RetiredTuples;
-use crate::sample::{Extra, FlowSample, LinkSample, Retired};
+use crate::sample::{Extra, FlowSample, Flows, LinkSample, Retired, Spare};
 
 /// So many slots that were never in use, one after the other, are the end of those that were:
 /// programs on several processors may be entering flows out of order, but not so many.
@@ -31,13 +31,14 @@ pub struct Tables {
     /// What retired flows counted, by kernel link index.
     retired: HashMap<u16, Retired>,
     tuples: RetiredTuples,
+    spare: Spare,
 }
 
 /// The kernel's figures at one moment, times still in the kernel's clock.
 #[derive(Debug, Default)]
 pub struct Reading {
     /// Flows in use, by slot.
-    pub flows: Vec<FlowSample>,
+    pub flows: Flows,
     /// What some of them have besides, by slot.
     pub extra: HashMap<u32, Extra, foldhash::fast::RandomState>,
 }
@@ -48,8 +49,11 @@ impl Tables {
     /// # Errors
     /// When a map cannot be read.
     pub fn read(&mut self, programs: &Programs) -> Result<Reading> {
-        let mut reading = Reading { flows: Vec::with_capacity(self.flows), ..Reading::default() };
-        large_pages(&mut reading.flows);
+        let mut reading = Reading { flows: self.spare.list(self.flows), ..Reading::default() };
+        if reading.flows.capacity() < self.flows {
+            reading.flows.reserve_exact(self.flows);
+            large_pages(&mut reading.flows);
+        }
         // Slots are handed out from 0 upwards.
         let mut unused = 0;
         for slot in 0..programs.max_flows {

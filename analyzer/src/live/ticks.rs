@@ -1,8 +1,10 @@
 //! The clock of the kernel programs: ticks, and what they are in nanoseconds.
 //!
 //! The kernel counts a tick whenever the monotonic clock has gone on by the length of one. That
-//! length can be asked for; at which time tick 0 was is found by looking at both for a while, and
-//! stays as it is until the next start, because the one follows from the other.
+//! length can be asked for; at which time tick 0 was is found by looking at both for a while. It stays
+//! as it is, because the one follows from the other, except on kernels whose timer only ever fires
+//! periodically (`highres=off nohz=off`): they may miss ticks for good. So a running view looks again
+//! now and then.
 
 use std::time::Duration;
 
@@ -21,6 +23,8 @@ const LONGEST_TICK_NS: u64 = 10_000_000;
 const PAUSE: Duration = Duration::from_micros(50);
 /// Looks at most, whatever the clocks do.
 const LOOKS: u32 = 2_000;
+/// Looks in a row that have to be late before the clock is believed to be wrong.
+const LATE_LOOKS: u32 = 10;
 /// The shortest frame that programs are run on.
 const FRAME: [u8; 14] = [0; 14];
 
@@ -38,23 +42,79 @@ pub(super) fn set(ebpf: &mut Ebpf) -> Result<()> {
     let mut base = None;
     let start = monotonic_ns();
     for _ in 0..LOOKS {
-        let program: &mut SchedClassifier =
-            ebpf.program_mut(names::TICKS).context("the program that tells the tick is gone")?.try_into()?;
-        let mut options = TestRunOptions::new();
-        options.data_in = Some(&FRAME);
-        program.test_run(options).context("the kernel could not tell its tick")?;
-        let now = monotonic_ns();
-        let ticks = map(ebpf)?.get(&0, 0).context("the tick could not be read")?.0.ticks;
-        base = Some(earlier(base, now.wrapping_sub(ticks.wrapping_mul(tick_ns))));
+        let (now, seen) = look(ebpf, tick_ns)?;
+        base = Some(earlier(base, seen));
         if now.saturating_sub(start) > tick_ns + tick_ns / 4 {
             break;
         }
         std::thread::sleep(PAUSE);
     }
     let base_ns = base.context("the kernel's tick is not known")?;
-    map(ebpf)?
-        .set(0, Data(TickClock { tick_ns, base_ns, ticks: 0 }), 0)
-        .context("the clock of the kernel programs could not be set")
+    write(ebpf, TickClock { tick_ns, base_ns, ticks: 0 })
+}
+
+/// Looks once more and sets the clock anew when ticks were missed for good.
+///
+/// # Errors
+/// As for [`set`].
+pub(super) fn keep(ebpf: &mut Ebpf, drift: &mut Drift) -> Result<()> {
+    let clock = read(ebpf)?;
+    let (_, seen) = look(ebpf, clock.tick_ns)?;
+    match drift.judge(clock, seen) {
+        Some(base_ns) => write(ebpf, TickClock { base_ns, ..clock }),
+        None => Ok(()),
+    }
+}
+
+/// What looks in a row said that differed from the clock.
+#[derive(Debug, Default)]
+pub(super) struct Drift {
+    looks: u32,
+    base: Option<u64>,
+}
+
+impl Drift {
+    /// The base that the clock should have, when that is not what it has. `seen` is what a look says.
+    fn judge(&mut self, clock: TickClock, seen: u64) -> Option<u64> {
+        let ahead = seen.wrapping_sub(clock.base_ns).cast_signed();
+        let tick = clock.tick_ns.cast_signed();
+        if ahead < -tick {
+            // No look comes before its tick: the base was wrong.
+            *self = Self::default();
+            return Some(seen);
+        }
+        if ahead <= 2 * tick {
+            *self = Self::default();
+            return None;
+        }
+        // Ticks that are late now, as on a busy host of virtual machines, are soon made up for. Those
+        // that never are make every look late.
+        self.looks += 1;
+        self.base = Some(earlier(self.base, seen));
+        if self.looks < LATE_LOOKS {
+            return None;
+        }
+        std::mem::take(self).base
+    }
+}
+
+/// The time, and when tick 0 was if the present tick only just began.
+fn look(ebpf: &mut Ebpf, tick_ns: u64) -> Result<(u64, u64)> {
+    let program: &mut SchedClassifier =
+        ebpf.program_mut(names::TICKS).context("the program that tells the tick is gone")?.try_into()?;
+    let mut options = TestRunOptions::new();
+    options.data_in = Some(&FRAME);
+    program.test_run(options).context("the kernel could not tell its tick")?;
+    let now = monotonic_ns();
+    Ok((now, now.wrapping_sub(read(ebpf)?.ticks.wrapping_mul(tick_ns))))
+}
+
+fn read(ebpf: &mut Ebpf) -> Result<TickClock> {
+    Ok(map(ebpf)?.get(&0, 0).context("the tick could not be read")?.0)
+}
+
+fn write(ebpf: &mut Ebpf, clock: TickClock) -> Result<()> {
+    map(ebpf)?.set(0, Data(clock), 0).context("the clock of the kernel programs could not be set")
 }
 
 /// Every look tells that tick 0 was then or before: the earliest is nearest to the truth, and comes
@@ -85,7 +145,7 @@ fn tick_ns() -> Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::earlier;
+    use super::{Drift, LATE_LOOKS, TickClock, earlier};
 
     #[test]
     fn the_earliest_counts_also_below_zero() {
@@ -94,5 +154,27 @@ mod tests {
         assert_eq!(earlier(Some(7), 5), 5);
         assert_eq!(earlier(Some(3), 5u64.wrapping_sub(10)), 5u64.wrapping_sub(10));
         assert_eq!(earlier(Some(u64::MAX), 2), u64::MAX);
+    }
+
+    #[test]
+    fn only_ticks_that_stay_late_move_the_clock() {
+        const TICK: u64 = 4_000_000;
+        let clock = TickClock { tick_ns: TICK, base_ns: 100, ticks: 0 };
+        let mut drift = Drift::default();
+        // Within a tick, and late for a while.
+        assert_eq!(drift.judge(clock, 100 + TICK), None);
+        for _ in 1..LATE_LOOKS {
+            assert_eq!(drift.judge(clock, 100 + 50 * TICK), None);
+        }
+        assert_eq!(drift.judge(clock, 150), None);
+        // Late for good: the earliest look is nearest to the truth.
+        for look in 1..LATE_LOOKS {
+            assert_eq!(drift.judge(clock, 100 + 5 * TICK + u64::from(look)), None);
+        }
+        assert_eq!(drift.judge(clock, 100 + 6 * TICK), Some(100 + 5 * TICK + 1));
+        // Too late a base shows at once, below zero as well.
+        assert_eq!(drift.judge(clock, 99), None);
+        let before = 100u64.wrapping_sub(2 * TICK);
+        assert_eq!(drift.judge(clock, before), Some(before));
     }
 }

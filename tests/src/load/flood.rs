@@ -8,7 +8,6 @@ use anyhow::{Context as _, Result, bail};
 use aya::Pod;
 use aya::maps::{Array, Map, MapData};
 use rocescope::host::netns::NetNs;
-use rocescope::live::Programs;
 use rocescope_common::abi::testing::{FLOOD, FloodPlan};
 
 use crate::craft::{self, Mac, Net, Transport};
@@ -71,7 +70,7 @@ pub struct Wanted {
 
 /// Sends frames out of an interface.
 pub struct Flood {
-    _programs: Programs,
+    /// Keeps its maps, and outlives the object that it was loaded with.
     program: OwnedFd,
     plan: Array<MapData, Plan>,
     frame: Vec<u8>,
@@ -106,7 +105,7 @@ impl Flood {
         };
         plan.set(0, Plan(first), 0).context("the plan of a flood was refused")?;
         let netns = netns.try_clone()?;
-        Ok(Self { _programs: programs, program: fd, plan, frame: wanted.kind.template(), netns })
+        Ok(Self { program: fd, plan, frame: wanted.kind.template(), netns })
     }
 
     /// Moves the calling thread to the namespace of the interface, where [`Self::send`] works.

@@ -223,14 +223,17 @@ fn even(report: &Value, received: u64) -> Result<(u64, u64)> {
     ensure!(packets == received, "{received} packets received, {packets} counted");
     let skipped: u64 =
         totals["skipped"].as_object().context("no skipped")?.values().filter_map(Value::as_u64).sum();
-    let (roce, without) = (number(&totals["roce_packets"])?, number(&totals["lost"]["flow_table_full"])?);
+    let lost = &totals["lost"];
+    let (roce, without) = (number(&totals["roce_packets"])?, number(&lost["flow_table_full"])?);
+    let contended = number(&lost["contended"])?;
     ensure!(packets == roce + skipped, "{packets} packets: {roce} of RoCE and {skipped} skipped");
     let flows = report["flows"].as_array().context("no flows")?;
     let in_flows: u64 = flows.iter().filter_map(|flow| flow["packets"].as_u64()).sum();
     let retired = number(&totals["retired"]["packets"])?;
     ensure!(
-        roce == in_flows + retired + without,
-        "{roce} packets of RoCE: {in_flows} in flows, {retired} retired, {without} without a place"
+        roce == in_flows + retired + without + contended,
+        "{roce} packets of RoCE: {in_flows} in flows, {retired} retired, {without} without a place, {contended} \
+         without their turn"
     );
     Ok((number(&totals["retired"]["flows"])?, without))
 }

@@ -112,10 +112,11 @@ impl Attached {
         }
     }
 
-    fn cpu_time(&self) -> Result<Option<Duration>> {
+    /// The process, where there is one.
+    fn process(&self) -> Option<u32> {
         match self {
-            Self::Rocescope(program) => usage::cpu_time(program.id()).map(Some),
-            _ => Ok(None),
+            Self::Rocescope(program) => Some(program.id()),
+            _ => None,
         }
     }
 }
@@ -131,7 +132,7 @@ pub fn run(at: Receiver, state: State, time: Duration) -> Result<Run> {
     let hold_psn = at == Receiver::OwnCpu;
     let wanted = Wanted { kind: Kind::Data, flows: FLOWS, scan_every: 0, hold_psn };
     let flood = Flood::new(&bench.world.far, bench.far, wanted)?;
-    let spent = send(&flood, &bench, at, &attached, time)?;
+    let spent = send(&flood, &bench, at, attached.process(), time)?;
     let counted = bench.arrived(before, &flood)?;
     if let Attached::Rocescope(program) = attached {
         let report = program.interrupt()?.report()?;
@@ -169,7 +170,7 @@ fn send(
     flood: &Flood,
     bench: &FloodLink,
     at: Receiver,
-    attached: &Attached,
+    process: Option<u32>,
     time: Duration,
 ) -> Result<Spent> {
     let cpu = usage::cpus()?.first().copied().context("no CPU")?;
@@ -185,11 +186,12 @@ fn send(
             }
             let worked =
                 || workers.iter().map(|thread| usage::thread_time(*thread)).sum::<Result<Duration>>();
-            let (before, (first, _), idle) = (attached.cpu_time()?, flood.made()?, worked()?);
+            let (before, (first, _), idle) =
+                (process.map(usage::cpu_time).transpose()?, flood.made()?, worked()?);
             let start = Instant::now();
             flood.send_for(time)?;
             let (seconds, worked) = (start.elapsed().as_secs_f64(), worked()?.saturating_sub(idle));
-            let process = before.zip(attached.cpu_time()?);
+            let process = before.zip(process.map(usage::cpu_time).transpose()?);
             Ok(Spent {
                 frames: flood.made()?.0 - first,
                 seconds,

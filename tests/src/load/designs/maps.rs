@@ -28,7 +28,7 @@ struct Locked {
     stats: FlowStats,
 }
 #[derive(Clone, Copy)]
-#[repr(C)]
+#[repr(C, align(64))]
 struct Slot {
     turn: u64,
     key: FlowKey,
@@ -41,7 +41,7 @@ unsafe impl Pod for Key {}
 unsafe impl Pod for Stats {}
 // SAFETY: as above.
 unsafe impl Pod for Locked {}
-// SAFETY: as above.
+// SAFETY: as above; any bytes may fill up its last cache line.
 unsafe impl Pod for Slot {}
 
 pub(super) struct Maps {
