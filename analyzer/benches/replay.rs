@@ -10,6 +10,7 @@ use std::io::{Cursor, Write as _};
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use rocescope::capture::Reader;
+use rocescope::figures::{Collector, Options};
 use rocescope::peers::Peers;
 use rocescope::replay::count::Counts;
 use rocescope::replay::links::TapLinks;
@@ -52,6 +53,7 @@ fn counts() -> (Counts, TapLinks) {
     let counts = Counts {
         table: FlowTable::new(1 << 20),
         peers: Peers::default(),
+        figures: Collector::new(&Options::default()),
         window: None,
         events: None,
         from_ns: 0,

@@ -22,7 +22,7 @@ fn source(tap: &Tap, world: &fake::World) {
                     return;
                 }
                 Command::Pause(on) => paused = on,
-                Command::Speed(_) => {}
+                Command::Speed(_) | Command::Seek(_) => {}
             }
         }
         if !paused {

@@ -1,6 +1,10 @@
 //! The command line.
 
 mod args;
+mod diff;
+#[cfg(target_os = "linux")]
+mod doctor;
+mod explain;
 #[cfg(feature = "live")]
 mod live;
 
@@ -12,16 +16,18 @@ use clap::Parser as _;
 use clap::error::ErrorKind;
 
 pub use args::{
-    Args, AttachArgs, BenchArgs, BenchOutput, DemoArgs, LiveArgs, Output, ReplayArgs, SpeedArg, Verb,
-    ViewArgs,
+    Args, AttachArgs, BenchArgs, DemoArgs, DiffArgs, DoctorArgs, ExplainArgs, LiveArgs, Output, PageOutput,
+    ReplayArgs, SpeedArg, Verb, ViewArgs,
 };
 
+use crate::config::Config;
 use crate::drive::{self, Format, Interrupt};
 use crate::replay::{self, Emit};
 use crate::report;
+use crate::tui;
 use crate::view;
 
-/// Runs the command; its result is the exit status: 0 done, 1 failed, 2 bad usage.
+/// Runs the command; its result is the exit status: 0 done, 1 failed, 2 bad usage, and of doctor 3.
 #[must_use]
 pub fn main() -> ExitCode {
     let args = match Args::try_parse() {
@@ -30,12 +36,22 @@ pub fn main() -> ExitCode {
     };
     let result = match args.verb {
         Verb::Replay(args) => self::replay(args),
+        Verb::Explain(args) => return explain::explain(args.id.as_deref()),
+        Verb::Diff(args) => diff::diff(&args),
+        #[cfg(target_os = "linux")]
+        Verb::Doctor(args) => match doctor::doctor(&args) {
+            Ok(status) => return status,
+            Err(error) => Err(error),
+        },
+        #[cfg(not(target_os = "linux"))]
+        Verb::Doctor(_) => Err(anyhow::anyhow!("doctor reads Linux; run it on the host in question")),
+        Verb::Config => drive::page(&crate::config::template()),
         #[cfg(feature = "live")]
         Verb::Live(args) => live::live(args),
         #[cfg(feature = "live")]
         Verb::Demo(args) => live::demo(&args),
         #[cfg(feature = "live")]
-        Verb::Bench(args) => crate::bench::run(args.output == BenchOutput::Json),
+        Verb::Bench(args) => crate::bench::run(args.output == PageOutput::Json),
         #[cfg(not(feature = "live"))]
         Verb::Live(_) | Verb::Demo(_) | Verb::Bench(_) => Err(anyhow::anyhow!(NO_KERNEL_SIDE)),
     };
@@ -65,8 +81,30 @@ fn output(view: &ViewArgs) -> Output {
 }
 
 /// Options of the report, as given.
-fn report_options(view: &ViewArgs) -> report::Options {
-    report::Options { groups: view.group.clone(), ..report::Options::default() }
+fn report_options(view: &ViewArgs) -> Result<report::Options> {
+    let config = Config::load(view.config.as_deref())?;
+    Ok(report::Options {
+        groups: view.group.clone(),
+        ecmp: view.ecmp,
+        rails: view.rail.clone(),
+        limits: config.findings,
+        ..report::Options::default()
+    })
+}
+
+/// Options of the terminal UI: command line before configuration file before environment.
+fn tui_options(view: &ViewArgs, report: report::Options, speed: Option<f64>) -> Result<tui::Options> {
+    let config = Config::load(view.config.as_deref())?;
+    let options = tui::Options::from_env()
+        .with_settings(&config.tui)
+        .map_err(|error| anyhow::anyhow!("configuration file, [tui]: {error}"))?;
+    Ok(tui::Options {
+        report,
+        speed,
+        screen: view.screen.unwrap_or(options.screen),
+        sort: view.sort.or(options.sort),
+        ..options
+    })
 }
 
 /// The format of a report that is printed.
@@ -78,9 +116,13 @@ fn format(output: Output) -> Format {
     }
 }
 
+fn nanos(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn replay(args: ReplayArgs) -> Result<()> {
     let output = output(&args.view);
-    let options = report_options(&args.view);
+    let options = report_options(&args.view)?;
     let interval = args.view.interval;
     let stream = args.files.iter().any(|file| file.as_os_str() == "-");
     let speed = args.speed.map_or_else(
@@ -95,6 +137,10 @@ fn replay(args: ReplayArgs) -> Result<()> {
         Output::Text | Output::Json => Emit::AtEnd,
         Output::Jsonl => Emit::Every(interval),
     };
+    let tui = match output {
+        Output::Tui => Some(tui_options(&args.view, options.clone(), (!stream).then_some(speed))?),
+        _ => None,
+    };
     // The terminal view watches the signals itself: it has a terminal to put back in order.
     let interrupt = if output == Output::Tui { None } else { Some(Interrupt::catch()?) };
     let feed = replay::start(replay::Options {
@@ -107,11 +153,12 @@ fn replay(args: ReplayArgs) -> Result<()> {
         filter: args.view.filter,
         idle: args.view.idle,
         max_flows: args.view.max_flows.unwrap_or(replay::MAX_FLOWS),
+        figures: crate::figures::Options { reorder_window: args.reorder_window, bin_ns: nanos(args.bin) },
         emit,
         events: output == Output::Tui,
     })?;
     match interrupt {
-        None => view::tui(feed, &options, (!stream).then_some(speed)),
+        None => view::tui(feed, tui.unwrap_or_default()),
         Some(interrupt) => drive::print(&feed, format(output), &options, &interrupt, None),
     }
 }

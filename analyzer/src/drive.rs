@@ -101,9 +101,14 @@ pub fn print(
         }
     };
     if let Some(sample) = latest {
-        for name in report::unknown_names(&sample, &options.groups) {
-            let names: Vec<&str> = sample.links.iter().map(|link| link.name.as_str()).collect();
-            say(&format!("--group: there is no link called {name}; the links are {}", names.join(", ")));
+        for (option, names) in [
+            ("--group", options.groups.iter().flatten().collect::<Vec<_>>()),
+            ("--rail", options.rails.iter().map(|(link, _)| link).collect()),
+        ] {
+            for name in report::unknown_names(&sample, names) {
+                let links: Vec<&str> = sample.links.iter().map(|link| link.name.as_str()).collect();
+                say(&format!("{option}: there is no link called {name}; the links are {}", links.join(", ")));
+            }
         }
         let printed = match format {
             Format::Text => view::text(&sample, options, &mut out),
@@ -128,4 +133,18 @@ fn written(result: io::Result<()>) -> Result<bool> {
 pub fn say(sentence: &str) {
     // Without anyone to read it there is nobody to tell.
     let _ = writeln!(io::stderr(), "rocescope: {sentence}");
+}
+
+/// A text to standard output. A reader that goes away is no failure.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn page(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(()),
+    }
 }

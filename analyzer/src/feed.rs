@@ -28,6 +28,9 @@ pub enum Command {
     Pause(bool),
     /// Replay only: the data's time against the clock; infinity for as fast as possible.
     Speed(f64),
+    /// Replay only: as fast as possible to this Unix time in nanoseconds, then on as before. A time that is
+    /// past changes nothing.
+    Seek(u64),
     /// Finish: send the last sample, then [`Update::Ended`].
     Stop,
 }

@@ -33,12 +33,24 @@ pub struct Peers {
     requests: HashMap<Request, u32, State>,
     order: VecDeque<Request>,
     known: HashMap<PeerKey, u32, State>,
+    /// The latest word on directions of which something else was said before.
+    doubtful: HashMap<PeerKey, u32, State>,
 }
+
+/// A queue pair, as packets to it name it, and the one that sends to it.
+pub type Stated = (PeerKey, u32);
 
 impl Peers {
     /// Reads the datagram whose BTH is at `bth_offset` of `bytes`; anything that is no REQ or
-    /// REP changes nothing.
-    pub fn observe(&mut self, family: u8, src: Addr, dst: Addr, bytes: &[u8], bth_offset: usize) {
+    /// REP changes nothing. Gives what it says of the two directions of a connection.
+    pub fn observe(
+        &mut self,
+        family: u8,
+        src: Addr,
+        dst: Addr,
+        bytes: &[u8],
+        bth_offset: usize,
+    ) -> Option<[Stated; 2]> {
         match cm::read(&bytes, bth_offset) {
             Some(Message::Req { local_id, local_qp }) => {
                 let request = Request { family, from: src, to: dst, id: local_id };
@@ -50,28 +62,50 @@ impl Peers {
                         self.requests.remove(&oldest);
                     }
                 }
+                None
             }
             Some(Message::Rep { remote_id, local_qp, .. }) => {
                 // The request stays: replies are repeated when they get lost.
                 let request = Request { family, from: dst, to: src, id: remote_id };
-                let Some(requester) = self.requests.get(&request).copied() else { return };
-                self.insert(PeerKey { family, src: dst, dst: src, dest_qp: local_qp }, requester);
-                self.insert(PeerKey { family, src, dst, dest_qp: requester }, local_qp);
+                let requester = self.requests.get(&request).copied()?;
+                let stated = [
+                    (PeerKey { family, src: dst, dst: src, dest_qp: local_qp }, requester),
+                    (PeerKey { family, src, dst, dest_qp: requester }, local_qp),
+                ];
+                for (key, qp) in stated {
+                    self.insert(key, qp);
+                }
+                Some(stated)
             }
-            None => {}
+            None => None,
         }
     }
 
     fn insert(&mut self, key: PeerKey, qp: u32) {
-        if self.known.len() < MAX_PEERS || self.known.contains_key(&key) {
+        if let Some(latest) = self.doubtful.get_mut(&key) {
+            *latest = qp;
+        } else if let Some(before) = self.known.get(&key).copied() {
+            if before != qp {
+                self.known.remove(&key);
+                self.doubtful.insert(key, qp);
+            }
+        } else if self.known.len() + self.doubtful.len() < MAX_PEERS {
             self.known.insert(key, qp);
         }
     }
 
-    /// The queue pair at the sending end, by the direction of the packets.
+    /// The queue pair at the sending end, by the direction of the packets. One that was connected to
+    /// several in turn, its number being used again, is not in it.
     #[must_use]
     pub fn peers(&self) -> &HashMap<PeerKey, u32, State> {
         &self.known
+    }
+
+    /// The queue pair that was last said to send in this direction, and whether that was always so.
+    #[must_use]
+    pub fn latest(&self, key: &PeerKey) -> Option<(u32, bool)> {
+        let sure = self.known.get(key).map(|qp| (*qp, true));
+        sure.or_else(|| self.doubtful.get(key).map(|qp| (*qp, false)))
     }
 }
 
@@ -106,6 +140,19 @@ mod tests {
         let get = |src, dst, dest_qp| peers.peers().get(&PeerKey { family: 4, src, dst, dest_qp }).copied();
         assert_eq!((get(A, B, 0x22), get(B, A, 0x11)), (Some(0x11), Some(0x22)));
         assert_eq!(peers.peers().len(), 2);
+    }
+
+    #[test]
+    fn a_number_that_is_used_again_names_no_one_peer() {
+        let mut peers = Peers::default();
+        for (id, requester) in [(1, 0x11), (2, 0x12), (3, 0x12)] {
+            peers.observe(4, A, B, &datagram(0x10, &[(0, id), (32, requester << 8)]), 0);
+            peers.observe(4, B, A, &datagram(0x13, &[(4, id), (12, 0x22 << 8)]), 0);
+        }
+        let key = PeerKey { family: 4, src: A, dst: B, dest_qp: 0x22 };
+        assert_eq!((peers.peers().get(&key), peers.latest(&key)), (None, Some((0x12, false))));
+        let back = PeerKey { family: 4, src: B, dst: A, dest_qp: 0x12 };
+        assert_eq!(peers.latest(&back), Some((0x22, true)));
     }
 
     #[test]

@@ -34,6 +34,21 @@ struct Slot {
     stats: FlowStats,
 }
 
+/// A packet that was counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    /// Its flow's place in the table.
+    pub slot: u32,
+    /// Its flow.
+    pub key: &'a FlowKey,
+    /// The flow's counters, the packet included.
+    pub stats: &'a FlowStats,
+    /// What is left to do.
+    pub outcome: Outcome,
+    /// Its PSN was behind the expected one.
+    pub repeat: bool,
+}
+
 /// Flows, links and what overflows, counted frame by frame.
 #[derive(Debug)]
 pub struct FlowTable {
@@ -110,12 +125,12 @@ impl FlowTable {
         }
     }
 
-    /// Counts a RoCE packet at `now_ns` and gives its flow's slot and what came of it. `None`:
-    /// the table is full, and the packet is counted as that.
+    /// Counts a RoCE packet at `now_ns` and gives its flow and what came of it. `None`: the table is
+    /// full, and the packet is counted as that.
     ///
     /// `link` must come from [`Self::add_link`].
     #[inline]
-    pub fn observe(&mut self, link: u16, frame: &Frame, now_ns: u64) -> Option<(u32, Outcome)> {
+    pub fn observe(&mut self, link: u16, frame: &Frame, now_ns: u64) -> Option<Observed<'_>> {
         let key = FlowKey::of(frame, link);
         let mut number = *self.recent.get(recent_index(&key, self.recent.len()))?;
         if !self.slots.get(number as usize).is_some_and(|slot| slot.key == key && slot.stats.packets != 0) {
@@ -124,11 +139,14 @@ impl FlowTable {
             *self.recent.get_mut(recent)? = number;
         }
         let slot = self.slots.get_mut(number as usize)?;
+        let repeats = |stats: &FlowStats| stats.psn.repeats + stats.psn_responses.repeats;
+        let before = repeats(&slot.stats);
         let outcome = observe(&mut slot.stats, frame, now_ns);
         if outcome.other_port || outcome.other_opcode {
             self.overflow(number, link, frame, outcome);
         }
-        Some((number, outcome))
+        let Slot { key, stats, .. } = self.slots.get(number as usize)?;
+        Some(Observed { slot: number, key, stats, outcome, repeat: repeats(stats) != before })
     }
 
     #[inline(never)]
@@ -181,9 +199,9 @@ impl FlowTable {
         }
     }
 
-    /// Retires the flows whose latest packet is more than `idle_ns` before `now_ns`, and says how
-    /// many they were. What they counted goes into the sums of their links.
-    pub fn retire_idle(&mut self, now_ns: u64, idle_ns: u64) -> usize {
+    /// Retires the flows whose latest packet is more than `idle_ns` before `now_ns`, and gives their
+    /// slots. What they counted goes into the sums of their links.
+    pub fn retire_idle(&mut self, now_ns: u64, idle_ns: u64) -> Vec<u32> {
         let mut gone = Vec::new();
         for (number, slot) in (0u32..).zip(&self.slots) {
             if slot.stats.packets != 0 && now_ns.saturating_sub(slot.stats.last_ns) > idle_ns {
@@ -191,7 +209,7 @@ impl FlowTable {
             }
         }
         if gone.is_empty() {
-            return 0;
+            return gone;
         }
         let extra = self.extra.take(&gone);
         for number in &gone {
@@ -207,7 +225,7 @@ impl FlowTable {
         }
         // Lowest numbers first, as long as there are some.
         self.free.extend(gone.iter().rev());
-        gone.len()
+        gone
     }
 
     /// Flows that are not retired.

@@ -160,6 +160,14 @@ pub fn time_utc(ns: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {} UTC", clock_utc(ns))
 }
 
+/// Date and time in UTC to the second for the name of a file: `20260301T130509Z`.
+#[must_use]
+pub fn stamp_utc(ns: u64) -> String {
+    let s = ns / NS_PER_S;
+    let (year, month, day) = date(s / 86_400);
+    format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z", s / 3_600 % 24, s / 60 % 60, s % 60)
+}
+
 /// The Gregorian date, `days` after 1970-01-01.
 fn date(days: u64) -> (u64, u64, u64) {
     const DAYS_IN_400_YEARS: u64 = 146_097;
@@ -179,6 +187,12 @@ fn date(days: u64) -> (u64, u64, u64) {
         month += 1;
     }
     (year, month, left + 1)
+}
+
+/// A count and the thing counted.
+#[must_use]
+pub fn plural(n: u64, of: &str) -> String {
+    format!("{} {of}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

@@ -18,7 +18,8 @@ pub fn text(sample: &Sample, options: &report::Options, out: &mut impl Write) ->
 }
 
 /// Columns of the terminal, or of a page where there is none.
-fn width() -> usize {
+#[must_use]
+pub fn width() -> usize {
     const PAGE: usize = 120;
     if !io::stdout().is_terminal() {
         return PAGE;
@@ -42,11 +43,10 @@ pub fn json_line(sample: &Sample, options: &report::Options, out: &mut impl Writ
     report::json::write_line(&Report::build(sample, options), out)
 }
 
-/// Shows a feed in the terminal until the user leaves. `speed` is that of a replay whose speed can
-/// be changed.
+/// Shows a feed in the terminal until the user leaves.
 ///
 /// # Errors
 /// The source's, and when the terminal cannot be used.
-pub fn tui(feed: Feed, options: &report::Options, speed: Option<f64>) -> Result<()> {
-    tui::run(feed, tui::Options { report: options.clone(), speed, ..tui::Options::from_env() })
+pub fn tui(feed: Feed, options: tui::Options) -> Result<()> {
+    tui::run(feed, options)
 }

@@ -1,7 +1,8 @@
-//! Rates and totals from one sample and from two.
+//! Figures of a span, totals, and what the history keeps.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use rocescope::model::{Basis, Model};
+use rocescope::model::history::{BUSIEST, History};
+use rocescope::model::{Basis, Model, Span};
 use rocescope::sample::{Retired, Sample};
 
 #[path = "support/fake.rs"]
@@ -18,13 +19,26 @@ fn pair() -> (Sample, Sample) {
     (world.at(10), world.at(12))
 }
 
+fn history(samples: &[&Sample]) -> History {
+    let mut history = History::default();
+    for sample in samples {
+        history.push(sample, false);
+    }
+    history
+}
+
+/// The model of the newest moment.
+fn model(samples: &[&Sample], span: Span) -> Model {
+    let history = history(samples);
+    Model::new(&history, history.len() - 1, span, samples.last().copied()).unwrap()
+}
+
 #[test]
-fn one_sample_has_totals_but_no_rates() {
+fn the_first_sample_has_figures_since_the_start() {
     let (then, _) = pair();
-    let model = Model::new(&then, None);
-    assert_eq!(model.basis, Basis::Unknown);
-    assert!(model.delta.is_none() && model.rows.iter().all(|row| row.delta.is_none()));
-    assert!(model.links.iter().all(|link| link.delta.is_none()));
+    let model = model(&[&then], Span::Seconds10);
+    assert_eq!(model.basis, Basis::Last(10.0));
+    assert_eq!(model.delta.unwrap().counts.packets, model.total.packets);
     let flows: u64 = then.flows.iter().map(|flow| flow.stats.packets).sum();
     assert_eq!(model.total.packets, flows + 30, "packets that found the table full are RoCE too");
     assert_eq!(model.links.iter().map(|link| link.total.packets).sum::<u64>(), model.total.packets);
@@ -33,10 +47,20 @@ fn one_sample_has_totals_but_no_rates() {
 }
 
 #[test]
+fn without_a_start_one_sample_has_totals_but_no_rates() {
+    let (mut then, _) = pair();
+    then.window = None;
+    let model = model(&[&then], Span::Seconds10);
+    assert_eq!(model.basis, Basis::Unknown);
+    assert!(model.delta.is_none() && model.rows.iter().all(|row| row.delta.is_none()));
+    assert!(model.links.iter().all(|link| link.delta.is_none()) && model.total.packets > 0);
+}
+
+#[test]
 fn rates_are_of_the_time_between() {
     let (then, now) = pair();
-    let model = Model::new(&now, Some(&then));
-    assert_eq!(model.basis, Basis::Interval(2.0));
+    let model = model(&[&then, &now], Span::Latest);
+    assert_eq!(model.basis, Basis::Last(2.0));
     let row = model.rows.iter().find(|row| row.total.missing > 0).unwrap();
     let delta = row.delta.unwrap();
     assert!(near(delta.packets_per_s(), 352_000.0));
@@ -49,21 +73,27 @@ fn rates_are_of_the_time_between() {
 }
 
 #[test]
-fn no_time_no_rates() {
+fn no_time_no_change_and_time_that_goes_back_starts_anew() {
     let (then, mut now) = pair();
-    for time_ns in [then.time_ns, then.time_ns - 1] {
-        now.time_ns = time_ns;
-        let model = Model::new(&now, Some(&then));
-        assert_eq!(model.basis, Basis::Unknown);
-        assert!(model.delta.is_none() && model.rows.iter().all(|row| row.delta.is_none()));
-    }
+    now.time_ns = then.time_ns;
+    let mut history = history(&[&then, &now]);
+    assert_eq!(history.len(), 2, "the start and one moment");
+    now.time_ns = then.time_ns - 1;
+    history.push(&now, false);
+    assert_eq!(history.len(), 2);
+    assert_eq!(history.get(1).unwrap().time_ns, now.time_ns);
+    // The last sample of a run may have more to say at the same time.
+    let mut last = now.clone();
+    last.flows[0].stats.packets += 1;
+    history.push(&last, true);
+    assert_eq!(history.get(1).unwrap().flows[0].counts.packets, last.flows[0].stats.packets);
 }
 
 #[test]
 fn a_counter_that_goes_back_leaves_its_flow_without_a_rate() {
     let (then, mut now) = pair();
     now.flows[3].stats.acks = 1;
-    let model = Model::new(&now, Some(&then));
+    let model = model(&[&then, &now], Span::Latest);
     assert!(model.rows[3].delta.is_none());
     assert!(model.rows[2].delta.is_some() && model.delta.is_some());
 }
@@ -71,15 +101,16 @@ fn a_counter_that_goes_back_leaves_its_flow_without_a_rate() {
 #[test]
 fn flows_are_found_again_in_any_order_and_a_slot_in_use_again_is_another_flow() {
     let (then, mut now) = pair();
-    let same = Model::new(&now, Some(&then));
+    let same = model(&[&then, &now], Span::Latest);
     now.flows.reverse();
-    let turned = Model::new(&now, Some(&then));
+    let turned = model(&[&then, &now], Span::Latest);
     for (a, b) in same.rows.iter().zip(turned.rows.iter().rev()) {
         assert_eq!((a.id, a.delta), (b.id, b.delta));
+        assert_eq!(now.flows[b.at.unwrap()].slot, b.id.slot);
     }
     // Retired and back in another slot: all it has was counted since.
     now.flows[0].slot = 99;
-    let model = Model::new(&now, Some(&then));
+    let model = model(&[&then, &now], Span::Latest);
     let row = &model.rows[0];
     assert_eq!(row.delta.unwrap().counts, row.total);
 }
@@ -87,7 +118,7 @@ fn flows_are_found_again_in_any_order_and_a_slot_in_use_again_is_another_flow() 
 #[test]
 fn what_retired_flows_counted_stays_in_the_rates_of_everything() {
     let (then, mut now) = pair();
-    let whole = Model::new(&now, Some(&then));
+    let whole = model(&[&then, &now], Span::Latest);
     let gone = now.flows.remove(0);
     now.links[usize::from(gone.key.link)].retired = Retired {
         flows: 1,
@@ -97,20 +128,111 @@ fn what_retired_flows_counted_stays_in_the_rates_of_everything() {
         ecn: gone.stats.ecn(),
         ecn_data: gone.stats.ecn_data,
     };
-    let model = Model::new(&now, Some(&then));
+    let model = model(&[&then, &now], Span::Latest);
     assert_eq!(model.total.packets, whole.total.packets);
     assert_eq!(model.delta.unwrap().counts.bytes, whole.delta.unwrap().counts.bytes);
     assert_eq!(model.retired_flows, 1);
 }
 
 #[test]
-fn a_finished_run_has_averages_over_its_window() {
-    let (_, now) = pair();
-    let model = Model::whole(&now);
+fn the_whole_run_has_averages_over_its_window() {
+    let (then, now) = pair();
+    let model = model(&[&then, &now], Span::All);
     assert_eq!(model.basis, Basis::Whole(12.0));
-    assert_eq!(model.delta.unwrap().counts, model.total);
-    let mut empty = World::replay().at(0);
-    assert_eq!(Model::whole(&empty).basis, Basis::Unknown);
-    empty.window = Some((5, 3));
-    assert_eq!(Model::whole(&empty).basis, Basis::Unknown);
+    let delta = model.delta.unwrap().counts;
+    assert_eq!((delta.packets, delta.missing), (model.total.packets, model.total.missing));
+}
+
+/// What was bad long ago is in the totals and not in the span.
+#[test]
+fn a_span_shows_what_is_now() {
+    let world = World::sick();
+    let mut calm = world.clone();
+    calm.flows[4].missing = 0;
+    calm.flows[4].gaps = 0;
+    let mut history = History::default();
+    for seconds in 1..=40 {
+        let mut sample = world.at(seconds);
+        if seconds > 20 {
+            // Nothing is lost any more: the counters stand where they stood.
+            sample.flows[4].stats.psn.missing = 20 * 41;
+            sample.flows[4].stats.psn.gaps = 60;
+        }
+        history.push(&sample, false);
+    }
+    let at = |span| Model::new(&history, history.len() - 1, span, None).unwrap().rows[4].clone();
+    let (now, minute) = (at(Span::Seconds10), at(Span::Minute));
+    assert_eq!((now.total.missing, now.delta.unwrap().counts.missing), (820, 0));
+    assert!(near(now.delta.unwrap().seconds, 10.0));
+    assert_eq!(minute.delta.unwrap().counts.missing, 820, "no older than the start");
+    // And back at second 20 it was bad.
+    let then = Model::new(&history, 20, Span::Seconds10, None).unwrap();
+    assert_eq!(then.rows[4].delta.unwrap().counts.missing, 410);
+}
+
+#[test]
+fn older_moments_keep_the_busiest_and_the_memory_is_bounded() {
+    let budget = 12 << 20;
+    let mut history = History::new(budget);
+    let world = World::many(3_000);
+    for seconds in 1..=700 {
+        history.push(&world.at(seconds), false);
+        assert!(history.bytes() <= budget, "{}", history.bytes());
+    }
+    let newest = history.len() - 1;
+    assert!(history.get(newest).unwrap().complete && history.len() > 30, "{}", history.len());
+    let old = history.get(2).unwrap();
+    assert_eq!((old.complete, old.flows.len(), old.total.flows), (false, BUSIEST, 3_000));
+    let slowest = old.flows.iter().map(|flow| flow.counts.packets).min().unwrap();
+    let left_out = history.get(newest).unwrap().flows.iter().filter(|flow| {
+        let id = flow.id;
+        !old.flows.iter().any(|kept| kept.id == id)
+    });
+    let seconds = (old.time_ns - fake::START_NS) / 1_000_000_000;
+    for flow in left_out {
+        assert!(flow.counts.packets / 700 * seconds <= slowest, "a busier one was left out");
+    }
+    // All spans are known of all flows now, and of those that were kept then.
+    for span in Span::ALL {
+        let model = Model::new(&history, newest, span, None).unwrap();
+        let unknown = model.rows.iter().filter(|row| row.delta.is_none()).count();
+        assert!(unknown == 0 || span == Span::All, "{span:?}: {unknown}");
+        let past = Model::new(&history, 20, span, None).unwrap();
+        assert!(past.rows.iter().filter(|row| row.delta.is_some()).count() >= 900);
+    }
+}
+
+#[test]
+fn moments_leave_after_ten_minutes() {
+    let mut history = History::default();
+    let world = World::healthy();
+    for seconds in 1..=1_000 {
+        history.push(&world.at(seconds), false);
+    }
+    assert_eq!(history.len(), 601);
+    assert_eq!(history.get(0).unwrap().time_ns, fake::START_NS + 400_000_000_000);
+    assert_eq!(history.at_time(fake::START_NS), None);
+    assert_eq!(history.at_time(fake::START_NS + 400_500_000_000), Some(0));
+    assert_eq!(history.at_time(u64::MAX), Some(600));
+}
+
+#[test]
+fn after_a_reset_counters_start_from_zero_and_spans_reach_no_further_back() {
+    let world = World::sick();
+    let mut history = History::default();
+    for seconds in 1..=20 {
+        history.push(&world.at(seconds), false);
+        if seconds == 15 {
+            assert!(history.reset());
+        }
+    }
+    for span in [Span::All, Span::Minute, Span::Seconds10] {
+        let model = Model::new(&history, history.len() - 1, span, None).unwrap();
+        assert_eq!(model.rows[4].total.missing, 5 * 41);
+        assert_eq!(model.rows[4].delta.unwrap().counts.missing, 5 * 41, "{span:?}");
+        assert_eq!(model.delta.unwrap().counts.packets, model.total.packets);
+    }
+    // Before the reset everything is as it was.
+    let before = Model::new(&history, 10, Span::All, None).unwrap();
+    assert_eq!(before.rows[4].total.missing, 10 * 41);
 }

@@ -4,21 +4,25 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
+use std::sync::Arc;
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
-use rocescope::feed::Command;
 use rocescope::sample::SourceKind;
-use rocescope::tui::app::Screen;
-use rocescope::tui::column::Id;
+use rocescope::tui::analysis::Analyst;
 use rocescope::tui::key::{KEYMAP, Key};
-use rocescope::tui::{Action, App, End, Options, render};
+use rocescope::tui::{Action, App, End, Options, Screen, render};
 
 #[path = "support/fake.rs"]
-#[allow(missing_docs, unreachable_pub, reason = "shared with an example")]
+#[allow(dead_code, missing_docs, unreachable_pub, reason = "shared with an example")]
 mod fake;
 use fake::World;
+
+#[path = "tui/keys.rs"]
+mod keys;
+#[path = "tui/time.rs"]
+mod time;
 
 fn options() -> Options {
     let mut options = Options { color: true, unicode: true, ..Options::default() };
@@ -26,19 +30,42 @@ fn options() -> Options {
     options
 }
 
-/// The state after three seconds of `world`.
-fn app(world: &World, size: (u16, u16)) -> App {
+/// The state after `seconds` of `world`, with conclusions.
+fn after(world: &World, size: (u16, u16), seconds: u64) -> App {
     let mut app = App::new(options());
+    let mut analyst = Analyst::new(app.options.report.clone());
     app.on_resize(size.0, size.1);
-    for seconds in 1..=3 {
-        app.on_events(&world.events(seconds));
-        app.on_sample(Box::new(world.at(seconds)));
+    for second in 1..=seconds {
+        app.on_events(&world.events(second));
+        app.on_sample(Arc::new(world.at(second)));
+        // Twice is enough for a spread in the span, and a report of many flows takes its time.
+        if second == 1 || second == seconds {
+            app.analyse_with(&mut analyst);
+        }
     }
+    app
+}
+
+/// The same after three seconds.
+fn app(world: &World, size: (u16, u16)) -> App {
+    after(world, size, 3)
+}
+
+/// The same on the screen of queue pairs.
+fn table(world: &World, size: (u16, u16)) -> App {
+    let mut app = app(world, size);
+    press(&mut app, &[Key::Char('2')]);
     app
 }
 
 fn press(app: &mut App, keys: &[Key]) -> Action {
     keys.iter().map(|key| app.on_key(*key)).last().unwrap_or(Action::None)
+}
+
+fn type_text(app: &mut App, text: &str) {
+    for c in text.chars() {
+        assert_eq!(app.on_key(Key::Char(c)), Action::Draw);
+    }
 }
 
 fn draw(app: &App) -> Terminal<TestBackend> {
@@ -78,6 +105,20 @@ const USUAL: (u16, u16) = (80, 24);
 const WIDE: (u16, u16) = (120, 40);
 const LARGE: (u16, u16) = (200, 60);
 
+/// A picture of every screen, with something selected on those that have lists.
+fn every_screen(name: &str, world: &World, size: (u16, u16)) {
+    for screen in Screen::ALL {
+        let mut app = app(world, size);
+        if screen == Screen::Detail && !world.flows.is_empty() {
+            press(&mut app, &[Key::Char('2'), Key::Down, Key::Enter]);
+        } else {
+            press(&mut app, &[Key::Char(char::from(b'1' + screen as u8)), Key::Down]);
+        }
+        assert_eq!(app.screen, screen);
+        snapshot(&format!("{name}_{}_{}x{}", screen.name(), size.0, size.1), &app);
+    }
+}
+
 #[test]
 fn nothing_to_see_says_why() {
     snapshot("waiting", &App::new(options()));
@@ -98,36 +139,69 @@ fn nothing_to_see_says_why() {
     snapshot("failed", &failed);
 }
 
+/// No screen is ever blank: it has what there is to see, or a sentence about why there is nothing.
+#[test]
+fn an_empty_screen_says_why_it_is_empty() {
+    for world in [World::live(), World::replay()] {
+        for screen in Screen::ALL {
+            let mut app = app(&world, USUAL);
+            press(&mut app, &[Key::Char(char::from(b'1' + screen as u8))]);
+            let body: Vec<String> = text(&app).lines().skip(4).take(18).map(str::to_owned).collect();
+            let words = body.iter().flat_map(|line| line.split_whitespace()).count();
+            assert!(words >= 5, "{screen:?}: {body:#?}");
+        }
+    }
+    every_screen("empty", &World::live(), USUAL);
+}
+
 #[test]
 fn one_queue_pair() {
     let mut world = World::healthy();
     world.flows.truncate(1);
-    snapshot("one", &app(&world, USUAL));
+    every_screen("one", &world, USUAL);
 }
 
 #[test]
 fn every_screen_of_a_healthy_host() {
-    for (number, screen) in ('1'..).zip(["flows", "links", "events", "trends"]) {
-        let mut app = app(&World::healthy(), USUAL);
-        press(&mut app, &[Key::Char(number)]);
-        snapshot(&format!("healthy_{screen}"), &app);
-    }
+    every_screen("healthy", &World::healthy(), USUAL);
 }
 
 #[test]
 fn every_screen_of_a_sick_host_at_every_size() {
     for size in [SMALL, USUAL, WIDE, LARGE] {
-        for (number, screen) in ('1'..).zip(["flows", "links", "events", "trends"]) {
-            let mut app = app(&World::sick(), size);
-            press(&mut app, &[Key::Char(number)]);
-            snapshot(&format!("sick_{screen}_{}x{}", size.0, size.1), &app);
-        }
-        let mut detail = app(&World::sick(), size);
-        press(&mut detail, &[Key::Down, Key::Enter]);
-        snapshot(&format!("sick_detail_{}x{}", size.0, size.1), &detail);
-        let mut help = app(&World::sick(), size);
+        every_screen("sick", &World::sick(), size);
+        let mut help = table(&World::sick(), size);
         press(&mut help, &[Key::Char('?')]);
         snapshot(&format!("help_{}x{}", size.0, size.1), &help);
+    }
+}
+
+#[test]
+fn what_lies_over_the_screens() {
+    let mut app = app(&World::sick(), USUAL);
+    press(&mut app, &[Key::Char('7')]);
+    press(&mut app, &[Key::Char('/')]);
+    type_text(&mut app, "event:nak");
+    press(&mut app, &[Key::Enter, Key::Down, Key::Enter]);
+    snapshot("packet_top", &app);
+    press(&mut app, &[Key::End]);
+    snapshot("packet_end", &app);
+    press(&mut app, &[Key::Esc, Key::Char('8'), Key::Char('v')]);
+    snapshot("finding", &app);
+    press(&mut app, &[Key::Esc, Key::Char('2'), Key::Char('c'), Key::Down]);
+    snapshot("columns", &app);
+    press(&mut app, &[Key::Esc, Key::Char('o')]);
+    snapshot("by_hosts", &app);
+    press(&mut app, &[Key::Char('o')]);
+    snapshot("by_link", &app);
+    press(&mut app, &[Key::Char('5'), Key::Char('n')]);
+    let mut analyst = Analyst::new(app.options.report.clone());
+    app.analyse_with(&mut analyst);
+    snapshot("links_what_if", &app);
+    for _ in 0..3 {
+        press(&mut app, &[Key::Char('4'), Key::Char('m')]);
+        let name = format!("matrix_{:?}", app.metric).to_lowercase();
+        snapshot(&name, &app);
     }
 }
 
@@ -140,27 +214,45 @@ fn a_finished_replay_shows_averages() {
     let mut app = app(&world, WIDE);
     app.on_notice("a notice of the source".into());
     app.on_end(End::Done);
-    press(&mut app, &[Key::Char('x')]);
+    snapshot("replay_notice", &app);
+    press(&mut app, &[Key::Char('2')]);
     snapshot("replay_ended", &app);
 }
 
 #[test]
 fn ipv6_addresses() {
     for size in [USUAL, WIDE, LARGE] {
-        snapshot(&format!("ipv6_{}x{}", size.0, size.1), &app(&World::ipv6(), size));
+        every_screen("ipv6", &World::ipv6(), size);
     }
 }
 
 #[test]
 fn more_queue_pairs_than_lines() {
-    let mut app = app(&World::many(1_500), USUAL);
+    let mut app = table(&World::many(1_500), USUAL);
     snapshot("many_top", &app);
     press(&mut app, &[Key::End]);
     snapshot("many_end", &app);
-    press(&mut app, &[Key::Char('/'), Key::Char('l'), Key::Char('o'), Key::Char('s'), Key::Char('s')]);
+    press(&mut app, &[Key::Char('/')]);
+    type_text(&mut app, "loss");
     snapshot("many_filtered", &app);
     press(&mut app, &[Key::Char('x'), Key::Enter]);
     snapshot("many_no_match", &app);
+}
+
+/// As many as the kernel's table holds. Two samples are enough.
+#[test]
+fn a_full_table() {
+    let world = World::many(65_536);
+    let mut app = App::new(options());
+    for second in 1..=2 {
+        app.on_sample(Arc::new(world.at(second)));
+    }
+    snapshot("full_overview", &app);
+    press(&mut app, &[Key::Char('2'), Key::Down, Key::End]);
+    snapshot("full_qps_end", &app);
+    press(&mut app, &[Key::Char('/')]);
+    type_text(&mut app, "rate:>3.3G !state:loss");
+    snapshot("full_filtered", &app);
 }
 
 #[test]
@@ -175,16 +267,21 @@ fn too_small_says_so() {
 
 #[test]
 fn every_size_is_drawn_without_panic() {
+    let mut app = app(&World::sick(), USUAL);
     for width in (0..260).step_by(13) {
-        for height in (0..70).step_by(3) {
-            let mut app = app(&World::sick(), (width, height));
-            press(&mut app, &[Key::Down, Key::Enter]);
-            for number in '1'..='4' {
-                press(&mut app, &[Key::Char(number)]);
+        for height in (0..70).step_by(5) {
+            app.on_resize(width, height);
+            for number in '1'..='8' {
+                press(&mut app, &[Key::Char(number), Key::Down]);
                 draw(&app);
             }
-            press(&mut app, &[Key::Char('?')]);
-            draw(&app);
+            for keys in
+                [&[Key::Char('2'), Key::Char('c')][..], &[Key::Char('7'), Key::Enter], &[Key::Char('?')]]
+            {
+                press(&mut app, keys);
+                draw(&app);
+                press(&mut app, &[Key::Esc]);
+            }
         }
     }
 }
@@ -194,224 +291,78 @@ fn without_utf8_every_symbol_is_ascii() {
     let mut app = app(&World::sick(), WIDE);
     app.options.unicode = false;
     app.speed = Some(1.0);
-    snapshot("ascii", &app);
-    for keys in [&[Key::Down, Key::Enter][..], &[Key::Tab], &[Key::Tab], &[Key::Tab], &[Key::Char('?')]] {
-        press(&mut app, keys);
-        let text = text(&app);
-        assert!(text.is_ascii(), "{text}");
-        let asked = text.lines().filter(|line| line.contains('?') && !line.contains("? h")).count();
-        assert_eq!(asked, 0, "a symbol has no substitute: {text}");
+    for number in '1'..='8' {
+        press(&mut app, &[Key::Char(number), Key::Down]);
+        if number == '2' {
+            snapshot("ascii_qps", &app);
+        }
+        if number == '1' {
+            snapshot("ascii_overview", &app);
+        }
+        for overlay in [false, true] {
+            if overlay {
+                press(&mut app, &[Key::Char('?')]);
+            }
+            let text = text(&app);
+            assert!(text.is_ascii(), "{text}");
+            // What has no substitute becomes a question mark.
+            let asked = text.lines().filter(|line| line.contains('?') && !line.contains("? help"));
+            let asked: Vec<&str> = asked.filter(|line| !line.contains("?     ")).collect();
+            assert!(asked.is_empty(), "a symbol has no substitute: {asked:?}");
+        }
+        press(&mut app, &[Key::Esc]);
     }
 }
 
 #[test]
-fn without_colour_badges_are_reversed() {
-    let mut app = app(&World::sick(), USUAL);
-    let coloured = |app: &App| {
+fn without_colour_badges_are_reversed_and_words_say_what_colours_said() {
+    for number in '1'..='8' {
+        let mut app = app(&World::sick(), USUAL);
+        press(&mut app, &[Key::Char(number)]);
+        let coloured = |app: &App| {
+            let terminal = draw(app);
+            let buffer = terminal.backend().buffer();
+            buffer.content.iter().filter(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset).count()
+        };
+        assert!(coloured(&app) > 0);
+        let before = text(&app);
+        app.options.color = false;
+        assert_eq!(coloured(&app), 0);
+        assert_eq!(text(&app), before);
+        let terminal = draw(&app);
+        let badge = terminal.backend().buffer().cell((1, 2)).unwrap().clone();
+        assert!(badge.modifier.contains(ratatui::style::Modifier::REVERSED));
+    }
+}
+
+#[test]
+fn the_users_colours_replace_the_usual_ones() {
+    let mut app = table(&World::sick(), USUAL);
+    let has = |app: &App, color: Color| {
         let terminal = draw(app);
         let buffer = terminal.backend().buffer();
-        buffer.content.iter().filter(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset).count()
+        buffer.content.iter().any(|cell| cell.fg == color || cell.bg == color)
     };
-    assert!(coloured(&app) > 0);
-    let before = text(&app);
-    app.options.color = false;
-    assert_eq!(coloured(&app), 0);
-    assert_eq!(text(&app), before, "words say what colours said");
-    let terminal = draw(&app);
-    let badge = terminal.backend().buffer().cell((1, 2)).unwrap().clone();
-    assert!(badge.modifier.contains(ratatui::style::Modifier::REVERSED));
+    assert!(has(&app, Color::Red) && !has(&app, Color::Indexed(208)));
+    app.options.palette.critical = Color::Indexed(208);
+    assert!(!has(&app, Color::Red) && has(&app, Color::Indexed(208)));
 }
 
 #[test]
-fn every_key_of_the_table_does_something_anywhere() {
-    for binding in KEYMAP {
-        for key in binding.keys {
-            for number in '1'..='4' {
-                let mut app = app(&World::sick(), USUAL);
-                press(&mut app, &[Key::Char(number)]);
-                let action = app.on_key(*key);
-                assert_ne!(action, Action::None, "{key}");
-                draw(&app);
-            }
+fn help_scrolls_and_names_every_key_of_its_screen() {
+    for screen in Screen::ALL {
+        let mut app = app(&World::sick(), LARGE);
+        press(&mut app, &[Key::Char(char::from(b'1' + screen as u8)), Key::Char('?')]);
+        let mut seen = text(&app);
+        press(&mut app, &[Key::End]);
+        seen.push_str(&text(&app));
+        for binding in KEYMAP {
+            let there = seen
+                .lines()
+                .any(|line| line.contains(&app.options.keys.shown(binding)) && line.contains(binding.help));
+            assert_eq!(there, binding.on.has(screen), "{} on {screen:?}", binding.name);
         }
+        press(&mut app, &[Key::PageUp, Key::Up, Key::Down, Key::Home, Key::Char('?')]);
+        assert_eq!(app.overlay, rocescope::tui::app::Overlay::None);
     }
-}
-
-#[test]
-fn keys_that_leave() {
-    for key in [Key::Char('q'), Key::Ctrl('c'), Key::Esc] {
-        assert_eq!(app(&World::sick(), USUAL).on_key(key), Action::Quit, "{key}");
-    }
-    let mut app = app(&World::sick(), USUAL);
-    assert_eq!(press(&mut app, &[Key::Ctrl('z')]), Action::Suspend);
-    assert_eq!(press(&mut app, &[Key::Ctrl('l')]), Action::Redraw);
-    // Esc closes one thing at a time: help, details, filter, selection.
-    press(&mut app, &[Key::Char('/'), Key::Char('1'), Key::Enter, Key::Down, Key::Enter, Key::Char('?')]);
-    assert!(app.help.is_some() && app.detail && app.selected.is_some() && app.filter.text == "1");
-    assert_eq!(press(&mut app, &[Key::Esc]), Action::Draw);
-    assert!(app.help.is_none() && app.detail);
-    press(&mut app, &[Key::Esc]);
-    assert!(!app.detail && !app.filter.text.is_empty());
-    press(&mut app, &[Key::Esc]);
-    assert!(app.filter.text.is_empty() && app.selected.is_some());
-    press(&mut app, &[Key::Esc]);
-    assert!(app.selected.is_none());
-    assert_eq!(press(&mut app, &[Key::Esc]), Action::Quit);
-}
-
-#[test]
-fn keys_that_change_screens() {
-    let mut app = app(&World::sick(), USUAL);
-    for (number, screen) in ('1'..).zip(Screen::ALL) {
-        press(&mut app, &[Key::Char(number)]);
-        assert_eq!(app.screen, screen);
-    }
-    press(&mut app, &[Key::Tab]);
-    assert_eq!(app.screen, Screen::Flows);
-    press(&mut app, &[Key::BackTab]);
-    assert_eq!(app.screen, Screen::Trends);
-}
-
-#[test]
-fn keys_that_move() {
-    let mut app = app(&World::many(1_000), USUAL);
-    let page = app.layout().page();
-    for (keys, at) in [
-        (&[Key::Down][..], 0),
-        (&[Key::Char('j'), Key::Down], 2),
-        (&[Key::Up], 1),
-        (&[Key::Char('k'), Key::Up], 0),
-        (&[Key::PageDown], page - 1),
-        (&[Key::Ctrl('f')], 2 * page - 2),
-        (&[Key::PageUp, Key::Ctrl('b')], 0),
-        (&[Key::End], 999),
-        (&[Key::Home], 0),
-        (&[Key::Char('G')], 999),
-        (&[Key::Char('g')], 0),
-    ] {
-        press(&mut app, keys);
-        assert_eq!(app.flows.selected, Some(at), "{keys:?}");
-        assert!(app.flows.offset <= at && at < app.flows.offset + page);
-    }
-}
-
-#[test]
-fn keys_that_sort() {
-    let mut app = app(&World::many(1_000), USUAL);
-    assert_eq!(app.sort.by, Id::State);
-    press(&mut app, &[Key::Char('s')]);
-    assert_eq!((app.sort.by, app.sort.descending), (Id::Source, false));
-    press(&mut app, &[Key::Right, Key::Right]);
-    assert_eq!(app.sort.by, Id::Qp);
-    let qps = |app: &App| {
-        let data = app.data.as_ref().unwrap();
-        app.order.iter().map(|i| data.model.rows[*i].id.key.dest_qp).collect::<Vec<_>>()
-    };
-    assert!(qps(&app).is_sorted());
-    press(&mut app, &[Key::Char('S')]);
-    assert!(qps(&app).is_sorted_by(|a, b| a >= b));
-    press(&mut app, &[Key::Char('r')]);
-    assert!(qps(&app).is_sorted());
-    press(&mut app, &[Key::Left, Key::Left, Key::Left]);
-    assert_eq!(app.sort.by, Id::State);
-    press(&mut app, &[Key::Left]);
-    assert_eq!(app.sort.by, Id::Naks, "before the first comes the last visible column");
-}
-
-#[test]
-fn the_selected_row_keeps_its_line_when_others_move() {
-    let world = World::many(1_000);
-    let mut app = app(&world, USUAL);
-    // By rate, largest first.
-    press(&mut app, &[Key::Char('s'); 4]);
-    assert_eq!(app.sort.by, Id::Rate);
-    press(&mut app, &[Key::PageDown, Key::PageDown, Key::Up, Key::Up]);
-    let (selected, line) = (app.selected, app.flows.selected.unwrap() - app.flows.offset);
-    assert!(selected.is_some() && line > 0);
-    // The selected flow becomes the slowest but a hundred: it goes far down the table.
-    let mut sample = world.at(4);
-    for flow in sample.flows.iter_mut().filter(|flow| Some(flow.key) != selected.map(|id| id.key)) {
-        flow.stats.bytes += 1 << 40;
-    }
-    app.on_sample(Box::new(sample));
-    assert_eq!(app.selected, selected);
-    assert_eq!(app.flows.selected, Some(999));
-    // When the flow is gone, so is the selection.
-    let mut sample = world.at(5);
-    sample.flows.retain(|flow| Some(flow.key) != selected.map(|id| id.key));
-    app.on_sample(Box::new(sample));
-    assert_eq!((app.selected, app.flows.selected), (None, None));
-}
-
-#[test]
-fn keys_that_filter() {
-    let mut app = app(&World::sick(), USUAL);
-    let all = app.order.len();
-    press(&mut app, &[Key::Char('/')]);
-    for c in "10.1.2.12 LOSS qp4642".chars() {
-        // q is a letter here.
-        assert_eq!(app.on_key(Key::Char(c)), Action::Draw);
-    }
-    assert_eq!(app.order.len(), 1);
-    for _ in 0..7 {
-        press(&mut app, &[Key::Backspace]);
-    }
-    assert_eq!(app.order.len(), 2, "the flow and its answers");
-    press(&mut app, &[Key::Enter]);
-    assert!(!app.filter.editing && !app.filter.text.is_empty());
-    press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
-    assert_eq!(app.order.len(), all);
-    press(&mut app, &[Key::Char('x'), Key::Esc]);
-    assert_eq!((app.order.len(), app.filter.editing), (all, false));
-    press(&mut app, &[Key::Char('/')]);
-    assert_eq!(app.on_key(Key::Ctrl('c')), Action::Quit);
-}
-
-#[test]
-fn keys_that_pause_and_speed_up() {
-    let mut live = app(&World::sick(), USUAL);
-    assert_eq!(press(&mut live, &[Key::Char(' ')]), Action::Draw);
-    assert!(live.frozen());
-    assert_eq!(press(&mut live, &[Key::Char(' ')]), Action::Thaw);
-    assert!(!live.frozen());
-    assert_eq!(press(&mut live, &[Key::Char('+')]), Action::Draw);
-
-    let mut replay = app(&World::replay(), USUAL);
-    replay.speed = Some(1.0);
-    assert_eq!(press(&mut replay, &[Key::Char(' ')]), Action::Send(Command::Pause(true)));
-    assert!(!replay.frozen());
-    assert_eq!(press(&mut replay, &[Key::Char(' ')]), Action::Send(Command::Pause(false)));
-    assert_eq!(press(&mut replay, &[Key::Char('+')]), Action::Send(Command::Speed(2.0)));
-    assert_eq!(press(&mut replay, &[Key::Char('-')]), Action::Send(Command::Speed(1.0)));
-    replay.on_end(End::Done);
-    assert_eq!(press(&mut replay, &[Key::Char(' ')]), Action::Draw);
-    assert_eq!(press(&mut replay, &[Key::Char('+')]), Action::Draw);
-    assert!(!replay.paused);
-}
-
-#[test]
-fn help_scrolls_and_names_every_key() {
-    let mut app = app(&World::sick(), WIDE);
-    press(&mut app, &[Key::Char('?')]);
-    let mut seen = text(&app);
-    press(&mut app, &[Key::End]);
-    seen.push_str(&text(&app));
-    for binding in KEYMAP {
-        assert!(seen.contains(binding.shown) && seen.contains(binding.help), "{}", binding.shown);
-    }
-    press(&mut app, &[Key::PageUp, Key::Up, Key::Down, Key::Home]);
-    assert_eq!(app.help, Some(0));
-    press(&mut app, &[Key::Char('h')]);
-    assert_eq!(app.help, None);
-}
-
-#[test]
-fn older_events_stay_in_place_while_new_ones_come() {
-    let world = World::sick();
-    let mut app = app(&world, USUAL);
-    press(&mut app, &[Key::Char('3'), Key::Down, Key::Down]);
-    let before = text(&app);
-    app.on_events(&world.events(4));
-    let rows = |text: &str| text.lines().skip(6).take(12).map(str::to_owned).collect::<Vec<_>>();
-    assert_eq!(rows(&before), rows(&text(&app)));
 }

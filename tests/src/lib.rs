@@ -10,4 +10,6 @@ pub mod craft;
 pub mod kernel;
 #[cfg(feature = "live")]
 pub mod live;
+#[cfg(feature = "live")]
+pub mod load;
 pub mod oracle;

@@ -61,6 +61,11 @@ fn expected(hook: Hook, parsed: &[Frame], deep: &[Frame], window: (u64, u64)) ->
     if !deep.is_empty() {
         count(&mut report, "/totals/packets", deep.len() as u64)?;
         count(&mut report, "/totals/bytes", deep.iter().map(|frame| u64::from(frame.wire_len)).sum())?;
+        count(
+            &mut report,
+            "/links/0/skipped_bytes",
+            deep.iter().map(|frame| u64::from(frame.wire_len)).sum(),
+        )?;
         let skipped = report.pointer_mut("/totals/skipped").context("no skipped")?;
         let before = skipped["tunnel_unparsed"].as_u64().unwrap_or(0);
         skipped["tunnel_unparsed"] = json!(before + deep.len() as u64);

@@ -89,17 +89,25 @@ fn every_screen_key_and_size() {
     let session = Session::open(120, 40);
     let terminal = &session.terminal;
     session.start("demo");
-    let screen = terminal.until("queue pairs", shows_queue_pairs).unwrap();
+    let overview = |screen: &str| screen.contains("SPREAD") && screen.contains("TREND over");
+    let screen = terminal.until("the overview", overview).unwrap();
     assert!(screen.contains("live rail0, rail1"), "{screen}");
     assert!(terminal.modes().unwrap().0, "the alternate screen is used");
 
     // Screens.
-    terminal.press_until("2", "links", |screen| screen.contains("BALANCE over links")).unwrap();
-    terminal.press_until("3", "events", |screen| screen.contains("EVENT  FLOW AND PACKET")).unwrap();
-    terminal.press_until("4", "trends", |screen| screen.contains("TREND over")).unwrap();
-    terminal.press_until("Tab", "queue pairs", shows_queue_pairs).unwrap();
-    terminal.press_until("BTab", "trends", |screen| screen.contains("TREND over")).unwrap();
-    terminal.press_until("1", "queue pairs", shows_queue_pairs).unwrap();
+    for (key, what, word) in [
+        ("3", "one queue pair", "EVENTS of this queue pair"),
+        ("4", "the matrix", "BITS PER SECOND"),
+        ("5", "links", "BALANCE over links"),
+        ("6", "bursts", "not collected in this run"),
+        ("7", "events", "EVENT  FLOW AND PACKET"),
+        ("8", "findings", "LOST OR NOT SEEN"),
+    ] {
+        terminal.press_until(key, what, |screen| screen.contains(word)).unwrap();
+    }
+    terminal.press_until("Tab", "the overview", overview).unwrap();
+    terminal.press_until("BTab", "findings", |screen| screen.contains("LOST OR NOT SEEN")).unwrap();
+    terminal.press_until("2", "queue pairs", shows_queue_pairs).unwrap();
 
     // Sorting.
     let screen = terminal.press_until("s", "another order", |screen| sorted_up(screen).is_some()).unwrap();
@@ -107,8 +115,10 @@ fn every_screen_key_and_size() {
     terminal.press_until("S", "the order turned round", |screen| sorted_up(screen) == turned).unwrap();
 
     // Help.
-    terminal.press_until("?", "help", |screen| screen.contains("PgUp Ctrl-B  page up")).unwrap();
-    terminal.press_until("?", "no help", |screen| !screen.contains("page up") && rows(screen) > 0).unwrap();
+    terminal.press_until("?", "help", |screen| screen.contains("choose and order the columns")).unwrap();
+    terminal
+        .press_until("?", "no help", |screen| !screen.contains("choose and order") && rows(screen) > 0)
+        .unwrap();
 
     // Filter: typed, kept, dropped.
     terminal.press_until("/", "a filter being typed", |screen| screen.contains("filter:")).unwrap();
@@ -143,13 +153,22 @@ fn every_screen_key_and_size() {
         assert_eq!(terminal.screen().unwrap(), paused, "a view that is paused moves");
         std::thread::sleep(Duration::from_millis(100));
     }
+    // Back in time and forward again.
+    terminal.press_until("Left", "a moment before", |screen| screen.contains("PAUSED −")).unwrap();
+    terminal.press_until("Left", "one more", |screen| screen.contains("PAUSED −2")).unwrap();
+    terminal.press(&["Right"]).unwrap();
+    terminal
+        .press_until("Right", "the moment of the pause", |screen| {
+            screen.contains("PAUSED") && !screen.contains("PAUSED −")
+        })
+        .unwrap();
     terminal.press_until("Space", "movement", |screen| !screen.contains("PAUSED")).unwrap();
     let title = |screen: &str| screen.lines().next().unwrap_or("").to_owned();
     terminal.until("a later time", |screen| title(screen) != title(&paused)).unwrap();
 
     // Details.
     terminal.press(&["Down"]).unwrap();
-    let detail = |screen: &str| screen.contains("opcodes") && screen.contains("PSN");
+    let detail = |screen: &str| screen.contains(" opcodes") && screen.contains(" PSN ");
     terminal.press_until("Enter", "details", detail).unwrap();
 
     // Sizes, with the details open.
@@ -192,7 +211,7 @@ fn signals_and_ctrl_c_give_the_terminal_back() {
     let session = Session::open(100, 30);
     for end in [Some(libc::SIGTERM), Some(libc::SIGINT), None] {
         session.start("demo");
-        session.terminal.until("the view", |screen| screen.contains("STATE SOURCE")).unwrap();
+        session.terminal.until("the view", |screen| screen.contains("SPREAD")).unwrap();
         match end {
             Some(signal) => session.signal(signal),
             None => session.terminal.press(&["C-c"]).unwrap(),
@@ -226,10 +245,12 @@ fn keys_come_from_the_terminal_when_the_capture_comes_from_a_pipe() {
     let screen = terminal.until("the end of the capture", ended).unwrap();
     assert!(screen.contains("10.0.0.1") && screen.contains("STATE SOURCE"), "{screen}");
     terminal
-        .press_until("2", "links", |screen| screen.contains("LINK") && screen.contains("SKIPPED"))
+        .press_until("5", "links", |screen| screen.contains("LINK") && screen.contains("SKIPPED"))
         .unwrap();
-    terminal.press_until("?", "help", |screen| screen.contains("page up")).unwrap();
-    terminal.press_until("?", "no help", |screen| !screen.contains("page up")).unwrap();
+    terminal.press_until("?", "help", |screen| screen.contains("what hashing over")).unwrap();
+    terminal.press_until("?", "no help", |screen| !screen.contains("over half of them")).unwrap();
+    terminal.press_until("Left", "a moment before the end", |screen| screen.contains("ENDED −")).unwrap();
+    terminal.press_until("Space", "the end", |screen| !screen.contains("ENDED −")).unwrap();
     terminal.press(&["q"]).unwrap();
     session.is_restored("0");
 }

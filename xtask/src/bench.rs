@@ -1,7 +1,10 @@
 //! `cargo xtask bench`: measurements side by side with other programs, as ratios.
 
 mod child;
+mod designs;
 mod kernel;
+mod load;
+mod machine;
 mod replay;
 
 use anyhow::Result;
@@ -14,6 +17,10 @@ pub(crate) enum Bench {
     Kernel(kernel::Wanted),
     /// `rocescope replay` beside tcpdump, tshark and gzip on the same captures
     Replay(replay::Wanted),
+    /// `rocescope live` on a flooded veth pair, beside an empty program and nothing
+    Load(load::Wanted),
+    /// Ways to keep flows in the kernel, side by side
+    Designs(designs::Wanted),
 }
 
 /// Measures and prints.
@@ -24,5 +31,7 @@ pub(crate) fn bench(wanted: &Bench) -> Result<()> {
     match wanted {
         Bench::Kernel(wanted) => kernel::kernel(wanted),
         Bench::Replay(wanted) => replay::replay(wanted),
+        Bench::Load(wanted) => load::load(wanted),
+        Bench::Designs(wanted) => designs::designs(wanted),
     }
 }

@@ -4,6 +4,7 @@
 
 pub mod event;
 pub mod maps;
+pub mod testing;
 
 pub use event::{EVENT_HEADERS, EventRecord};
 pub use maps::{BenchStep, Counter, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TickClock};

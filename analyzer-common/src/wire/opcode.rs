@@ -39,6 +39,12 @@ impl Op {
     pub const STARTS: u32 = 1 << 18;
     /// The last packet of a message, or the only one.
     pub const ENDS: u32 = 1 << 19;
+    /// A request of RC or XRC: acknowledged when it asks for it.
+    pub const RELIABLE: u32 = 1 << 20;
+    /// A request that is always answered: READ, atomics, FLUSH.
+    pub const ANSWERED: u32 = 1 << 21;
+    /// COMPARE SWAP or FETCH ADD.
+    pub const ATOMIC: u32 = 1 << 22;
 
     /// What is known of opcode `code`.
     #[inline(always)]
@@ -107,13 +113,13 @@ const WRITES: [Row; 12] = [
 
 /// What only the reliable services RC and XRC have.
 const RELIABLE_REQUESTS: [Row; 7] = [
-    (0x0C, 16, REQ | ONLY | Op::RETH | Op::READ_REQUEST, 0),
-    (0x13, 28, REQ | ONLY, 0),
-    (0x14, 28, REQ | ONLY, 0),
+    (0x0C, 16, REQ | ONLY | Op::RETH | Op::READ_REQUEST | Op::ANSWERED, 0),
+    (0x13, 28, REQ | ONLY | Op::ATOMIC | Op::ANSWERED, 0),
+    (0x14, 28, REQ | ONLY | Op::ATOMIC | Op::ANSWERED, 0),
     (0x16, 4, REQ | Op::ENDS, 0),
     (0x17, 4, REQ | ONLY, 0),
-    (0x1C, 20, REQ | ONLY | Op::RETH, 4),
-    (0x1D, 16, REQ | ONLY | Op::RETH, 0),
+    (0x1C, 20, REQ | ONLY | Op::RETH | Op::ANSWERED, 4),
+    (0x1D, 16, REQ | ONLY | Op::RETH | Op::ANSWERED, 0),
 ];
 
 /// Responses never carry an XRCETH.
@@ -130,7 +136,8 @@ const fn fill<const N: usize>(mut table: [u32; 256], transport: u8, more: u32, r
     let mut i = 0;
     while i < N {
         let (low, ext, flags, reth) = rows[i];
-        table[(transport | low) as usize] = (ext + more) | flags | ((reth + more) << 24);
+        let reliable = if transport != UC && flags & Op::REQUEST != 0 { Op::RELIABLE } else { 0 };
+        table[(transport | low) as usize] = (ext + more) | flags | reliable | ((reth + more) << 24);
         i += 1;
     }
     table
@@ -149,6 +156,54 @@ static TABLE: [u32; 256] = {
     t[(UD | 0x05) as usize] = 0x0C | Op::KNOWN | Op::DETH | ONLY;
     t[CNP as usize] = 0x10 | Op::KNOWN | Op::CNP;
     t
+};
+
+/// What a message does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Operation {
+    /// RDMA WRITE.
+    Write = 0,
+    /// SEND, datagrams included.
+    Send = 1,
+    /// RDMA READ: requests and responses.
+    Read = 2,
+    /// Compare and swap, fetch and add, atomic write, and the answers of the first two.
+    Atomic = 3,
+    /// Acknowledgements, CNPs, FLUSH and what is not known.
+    Other = 4,
+}
+
+impl Operation {
+    /// How many there are.
+    pub const COUNT: usize = 5;
+
+    /// What packets of opcode `code` are part of.
+    #[inline(always)]
+    #[must_use]
+    pub fn of(code: u8) -> Self {
+        OPERATIONS[code as usize]
+    }
+}
+
+static OPERATIONS: [Operation; 256] = {
+    let mut table = [Operation::Other; 256];
+    let mut code = 0;
+    while code < 256 {
+        if TABLE[code] & Op::KNOWN != 0 {
+            table[code] = match code & 0x1F {
+                0x00..=0x05 | 0x16 | 0x17 => Operation::Send,
+                0x06..=0x0B => Operation::Write,
+                0x0C..=0x10 => Operation::Read,
+                0x12..=0x14 | 0x1D => Operation::Atomic,
+                _ => Operation::Other,
+            };
+        }
+        code += 1;
+    }
+    // Its low five bits are those of a SEND.
+    table[CNP as usize] = Operation::Other;
+    table
 };
 
 /// The transport part of an opcode, as reports name it.
@@ -221,7 +276,7 @@ impl fmt::Display for Name {
 mod tests {
     use core::fmt::Write as _;
 
-    use super::{CNP, Name, Op};
+    use super::{CNP, Name, Op, Operation};
 
     /// Extended header lengths as other projects' tables have them (rxe_opcode.c, Wireshark,
     /// blue-rdma for XRC), typed in from there rather than derived.
@@ -324,12 +379,37 @@ mod tests {
             assert_eq!(op.has(Op::FULL_MTU), full, "{code:#04x}");
             let reth = request && matches!(low, 0x06 | 0x0A | 0x0B | 0x0C | 0x1C | 0x1D);
             assert_eq!(op.has(Op::RETH), reth, "{code:#04x}");
+            assert_eq!(op.has(Op::RELIABLE), request && transport != 1, "{code:#04x}");
+            let answered = request && matches!(low, 0x0C | 0x13 | 0x14 | 0x1C | 0x1D);
+            assert_eq!(op.has(Op::ANSWERED), answered, "{code:#04x}");
+            assert_eq!(op.has(Op::ATOMIC), request && matches!(low, 0x13 | 0x14), "{code:#04x}");
             if reth {
                 let before = if transport == 5 { 4 } else { 0 } + if low == 0x1C { 4 } else { 0 };
                 assert_eq!(op.reth_offset(), before, "{code:#04x}");
             }
         }
         assert!(Op::of(CNP).has(Op::CNP) && !Op::of(0x80).has(Op::KNOWN));
+    }
+
+    #[test]
+    fn operations() {
+        for (code, operation) in [
+            (0x06, Operation::Write),
+            (0xAB, Operation::Write),
+            (0x02, Operation::Send),
+            (0x64, Operation::Send),
+            (0x16, Operation::Send),
+            (0x0C, Operation::Read),
+            (0x0E, Operation::Read),
+            (0x13, Operation::Atomic),
+            (0x1D, Operation::Atomic),
+            (0x11, Operation::Other),
+            (0x1C, Operation::Other),
+            (CNP, Operation::Other),
+            (0x46, Operation::Other),
+        ] {
+            assert_eq!(Operation::of(code), operation, "{code:#04x}");
+        }
     }
 
     struct Text([u8; 64], usize);

@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use crate::figures::traffic::BIN_RANGE_NS;
 use crate::filter::Filter;
 use crate::host::hook::{HookChoice, XdpModeChoice};
 use crate::replay::inputs::TapFiles;
 use crate::replay::time::{TimeSpec, parse_duration, parse_time};
+use crate::tui::screen::Screen;
+use crate::tui::settings::{parse_screen, parse_sort};
+use crate::tui::table::Sort;
 
 /// Shows the RoCE traffic of a host, queue pair by queue pair, and says what is wrong with it.
 #[derive(Debug, Parser)]
@@ -32,23 +36,14 @@ pub enum Verb {
     Demo(DemoArgs),
     /// Measure what counting costs on this host, without touching any interface
     Bench(BenchArgs),
-}
-
-/// Options of `bench`.
-#[derive(Clone, Copy, Debug, ClapArgs)]
-pub struct BenchArgs {
-    /// How to show the result
-    #[arg(long, value_enum, default_value_t = BenchOutput::Text)]
-    pub output: BenchOutput,
-}
-
-/// `--output` of `bench`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BenchOutput {
-    /// A table.
-    Text,
-    /// One JSON document.
-    Json,
+    /// Say what can be seen on this host, through which source, and what is set wrong
+    Doctor(DoctorArgs),
+    /// Compare two captures or saved reports: what got better or worse
+    Diff(DiffArgs),
+    /// Say what a finding means, how it is computed and what to do; without ID, list them
+    Explain(ExplainArgs),
+    /// Print a configuration file with every setting, its default and its reason
+    Config,
 }
 
 const LIVE_EXAMPLES: &str = "\
@@ -139,6 +134,12 @@ pub struct ReplayArgs {
     /// Count no frames after
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub to: Option<TimeSpec>,
+    /// How late a packet may come and be out of order, not lost and sent again [default: 5ms]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub reorder_window: Option<Duration>,
+    /// Bins in which bursts and senders at once are counted: 100us to 1s
+    #[arg(long, value_name = "DURATION", value_parser = parse_bin, default_value = "1ms")]
+    pub bin: Duration,
     /// Options of the view.
     #[command(flatten)]
     pub view: ViewArgs,
@@ -162,12 +163,104 @@ pub struct ViewArgs {
     /// Links that share a load, to be compared; repeatable
     #[arg(long, value_name = "LINK,LINK", value_parser = parse_group)]
     pub group: Vec<Vec<String>>,
+    /// What hashing over N equal uplinks would make of these flows
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1024))]
+    pub ecmp: Option<u32>,
+    /// The rail that an interface belongs to; repeatable
+    #[arg(long, value_name = "IFACE=NAME", value_parser = parse_rail)]
+    pub rail: Vec<(String, String)>,
+    /// First screen of the terminal view: overview, qps, detail, matrix, links, bursts, events, findings, or 1 to 8
+    #[arg(long, value_name = "SCREEN", value_parser = parse_screen)]
+    pub screen: Option<Screen>,
+    /// Column that the terminal view sorts queue pairs by, such as ce, rate or src; -COLUMN turns it round
+    #[arg(long, value_name = "COLUMN", value_parser = parse_sort, allow_hyphen_values = true)]
+    pub sort: Option<Sort>,
     /// Flows at a time, at most
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub max_flows: Option<usize>,
+    /// Configuration file [default: ~/.config/rocescope/config.toml, where it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Retire flows that are idle for longer; their sums stay in the report
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub idle: Option<Duration>,
+}
+
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  rocescope diff before.pcap after.pcap
+  rocescope diff monday.json today.pcap.gz --output json     (monday.json: saved from --output json)";
+
+/// Options of `diff`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = DIFF_EXAMPLES)]
+pub struct DiffArgs {
+    /// Before: a capture, or a report saved with --output json
+    pub a: PathBuf,
+    /// After
+    pub b: PathBuf,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = PageOutput::Text)]
+    pub output: PageOutput,
+    /// Configuration file [default: ~/.config/rocescope/config.toml, where it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// `--output` of commands that print one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PageOutput {
+    /// Tables for people.
+    Text,
+    /// One JSON document.
+    Json,
+}
+
+/// Options of `bench`.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub struct BenchArgs {
+    /// What to print
+    #[arg(long, value_enum, default_value_t = PageOutput::Text)]
+    pub output: PageOutput,
+}
+
+const DOCTOR_EXAMPLES: &str = "\
+Exit status: 0 done, 1 failed, 2 bad usage, 3 something critical was found.
+
+Examples:
+  rocescope doctor                                 changes nothing; shows more as root
+  rocescope doctor --verbose                       also what could not be read, and why
+  rocescope doctor --lldp 35s                      listen for what the switch says (it speaks every 30 s)
+  rocescope doctor --lldp-capture eth2=lldp.pcap   or take it from a capture made on that interface
+  rocescope doctor --clean                         remove what a killed run left behind";
+
+/// Options of `doctor`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = DOCTOR_EXAMPLES)]
+pub struct DoctorArgs {
+    /// What to print
+    #[arg(long, value_enum, default_value_t = PageOutput::Text)]
+    pub output: PageOutput,
+    /// Also what is unknown, and why it could not be read
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Remove the TC filters that a killed run left behind (kernels before 6.6)
+    #[arg(long)]
+    pub clean: bool,
+    /// Listen for LLDP frames of the switches, this long at most
+    #[arg(long, value_name = "DURATION", value_parser = positive)]
+    pub lldp: Option<Duration>,
+    /// An interface and a capture with the LLDP frames of its switch; repeatable
+    #[arg(long, value_name = "IFACE=FILE", value_parser = parse_lldp_capture)]
+    pub lldp_capture: Vec<(String, PathBuf)>,
+}
+
+/// Options of `explain`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct ExplainArgs {
+    /// Id of a finding (loss.before_tap), or a family of them (loss)
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
 }
 
 /// `--output`.
@@ -208,6 +301,12 @@ fn positive(text: &str) -> Result<Duration, String> {
     if duration.is_zero() { Err("must be more than nothing".into()) } else { Ok(duration) }
 }
 
+fn parse_bin(text: &str) -> Result<Duration, String> {
+    let duration = parse_duration(text)?;
+    let fits = u64::try_from(duration.as_nanos()).is_ok_and(|ns| BIN_RANGE_NS.contains(&ns));
+    if fits { Ok(duration) } else { Err("write 100us to 1s".into()) }
+}
+
 fn parse_flows(text: &str) -> Result<usize, String> {
     const MOST: usize = 1 << 26;
     text.parse()
@@ -222,6 +321,24 @@ fn parse_group(text: &str) -> Result<Vec<String>, String> {
         return Err("names two links or more, with commas between".into());
     }
     Ok(names)
+}
+
+fn parse_rail(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((interface, name)) if !interface.is_empty() && !name.is_empty() => {
+            Ok((interface.into(), name.into()))
+        }
+        _ => Err("write IFACE=NAME, such as eth2=rail0".into()),
+    }
+}
+
+fn parse_lldp_capture(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((interface, file)) if !interface.is_empty() && !file.is_empty() => {
+            Ok((interface.into(), file.into()))
+        }
+        _ => Err("write IFACE=FILE, such as eth2=lldp.pcap".into()),
+    }
 }
 
 fn parse_tap(text: &str) -> Result<TapFiles, String> {
@@ -270,6 +387,8 @@ mod tests {
             "500ms",
             "--duration",
             "10",
+            "--reorder-window",
+            "100us",
         ])
         .unwrap();
         assert_eq!(args.tap[0], TapFiles { name: "l".into(), files: vec!["b".into(), "c".into()] });
@@ -277,7 +396,10 @@ mod tests {
         assert_eq!(args.from, Some(TimeSpec::Offset(1_000_000_000)));
         assert_eq!(args.view.group, [["a.pcap", "l"]]);
         assert_eq!(args.view.duration, Some(Duration::from_secs(10)));
+        assert_eq!(args.reorder_window, Some(Duration::from_micros(100)));
         assert_eq!(replay(&["-"]).unwrap().view.interval, Duration::from_secs(1));
+        assert_eq!(replay(&["-"]).unwrap().bin, Duration::from_millis(1));
+        assert_eq!(replay(&["-", "--bin", "100us"]).unwrap().bin, Duration::from_micros(100));
     }
 
     #[test]
@@ -291,12 +413,19 @@ mod tests {
             &["x", "--interval", "0"],
             &["x", "--group", "one"],
             &["x", "--tap", "l"],
+            &["x", "--ecmp", "1"],
+            &["x", "--rail", "eth0"],
+            &["x", "--rail", "=r"],
             &["x", "--tap", "=f"],
             &["x", "--tap", "l=a,,b"],
             &["x", "--max-flows", "0"],
             &["x", "--from", "yesterday"],
             &["x", "--filter", "qp"],
             &["x", "--output", "xml"],
+            &["x", "--screen", "9"],
+            &["x", "--sort", "nothing"],
+            &["x", "--bin", "10us"],
+            &["x", "--bin", "2s"],
         ] {
             assert!(replay(args).is_err(), "{args:?}");
         }

@@ -31,6 +31,8 @@ pub(crate) struct Slots {
 
 // SAFETY: the mapping belongs to the process, not to a thread, and is read with atomics.
 unsafe impl Send for Slots {}
+// SAFETY: as above; nothing here is changed but by atomics in the mapping.
+unsafe impl Sync for Slots {}
 
 impl Slots {
     /// Maps the array.

@@ -86,6 +86,12 @@ impl Counts {
         (!back).then_some(delta)
     }
 
+    /// What is left after `part`; 0 where that is more.
+    #[must_use]
+    pub fn less(&self, part: &Self) -> Self {
+        self.zip(part, u64::saturating_sub)
+    }
+
     /// Whether any PSN was skipped, or a receiver said so.
     #[must_use]
     pub const fn loss(&self) -> bool {

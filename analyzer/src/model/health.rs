@@ -6,9 +6,6 @@ use super::{Counts, Model, Row};
 /// marking threshold now and then, which is how DCQCN is meant to work.
 pub const CE_LIMIT: f64 = 0.01;
 
-/// How long a problem is still called present, in nanoseconds.
-pub const PRESENT_NS: u64 = 10_000_000_000;
-
 /// How bad something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -111,7 +108,7 @@ pub struct State {
     pub worst: Option<Kind>,
     /// Whether there are others.
     pub more: bool,
-    /// Whether it showed in the span that rates are of.
+    /// Whether it showed in the span.
     pub present: bool,
     /// Whether packets came in that span; `None` when that is not known.
     pub active: Option<bool>,
@@ -160,40 +157,42 @@ impl State {
 pub struct Problem {
     /// Which kind.
     pub kind: Kind,
-    /// Whether it showed lately; in a finished run always true.
+    /// Whether it showed in the span.
     pub present: bool,
-    /// Flows that have it.
+    /// Flows that have it: in the span if it is present, else since the start.
     pub flows: usize,
     /// Index of the row that has most of it.
     pub worst: usize,
 }
 
-/// What is wrong, the worst first. `recent` is what the last seconds counted; without it, all that
-/// was ever counted is held to be present.
+/// What is wrong, the worst first; what shows in the span before what is over.
 #[must_use]
-pub fn problems(model: &Model, recent: Option<&Counts>) -> Vec<Problem> {
-    let mut found: [Option<(usize, usize, u64)>; 6] = [None; 6];
-    for (i, row) in model.rows.iter().enumerate() {
-        for (slot, kind) in found.iter_mut().zip(Kind::ALL) {
-            if !kind.is_in(&row.total) {
-                continue;
-            }
-            let amount = kind.amount(&row.total);
-            let (flows, worst, most) = slot.get_or_insert((0, i, 0));
-            *flows += 1;
-            if amount > *most {
-                (*worst, *most) = (i, amount);
+pub fn problems(model: &Model) -> Vec<Problem> {
+    let count = |counts: &dyn Fn(&Row) -> Option<Counts>| {
+        let mut found: [Option<(usize, usize, u64)>; 6] = [None; 6];
+        for (i, row) in model.rows.iter().enumerate() {
+            let Some(counts) = counts(row) else { continue };
+            for (slot, kind) in found.iter_mut().zip(Kind::ALL) {
+                if !kind.is_in(&counts) {
+                    continue;
+                }
+                let amount = kind.amount(&counts);
+                let (flows, worst, most) = slot.get_or_insert((0, i, 0));
+                *flows += 1;
+                if amount > *most {
+                    (*worst, *most) = (i, amount);
+                }
             }
         }
+        found
+    };
+    let now = count(&|row| row.delta.map(|d| d.counts));
+    let ever = count(&|row| Some(row.total));
+    let mut problems: Vec<Problem> = Vec::new();
+    for ((kind, now), ever) in Kind::ALL.into_iter().zip(now).zip(ever) {
+        let Some((flows, worst, _)) = now.or(ever) else { continue };
+        problems.push(Problem { kind, present: now.is_some(), flows, worst });
     }
-    let with_kind = Kind::ALL.into_iter().zip(found);
-    let mut problems: Vec<Problem> = with_kind
-        .filter_map(|(kind, found)| {
-            let (flows, worst, _) = found?;
-            let present = recent.is_none_or(|counts| kind.amount(counts) > 0);
-            Some(Problem { kind, present, flows, worst })
-        })
-        .collect();
     problems.sort_by_key(|p| (!p.present, p.kind));
     problems
 }

@@ -1,10 +1,10 @@
-//! What views show: rows, rates and totals, as a pure function of one sample or of two.
+//! What views show: rows, rates and totals, as a pure function of the history of samples.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`counts`] | the counters, and their change over time |
 //! | [`health`] | what is wrong, and how badly |
-//! | [`history`] | the last minutes of the header figures |
+//! | [`history`] | the last minutes, moment by moment |
 //! | [`detail`] | everything about one flow, made when it is looked at |
 
 pub mod counts;
@@ -16,12 +16,13 @@ use rocescope_common::abi::Counter;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::Reason;
 
-use crate::sample::{Direction, FlowSample, LinkSample, Sample, SourceKind};
+use crate::sample::{Direction, FlowSample, Sample, SourceKind};
 use counts::NS_PER_S;
 pub use counts::{Counts, Delta};
 pub use detail::Detail;
 pub use health::{Kind, Level, Problem, State};
-pub use history::History;
+use history::{Earlier, FlowMoment, Found, LinkMoment};
+pub use history::{History, Moment, Span};
 
 /// Which flow a row is: the key, and the slot, which changes when the flow was retired and came
 /// back.
@@ -36,12 +37,13 @@ pub struct Identity {
 /// One flow.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Which one; [`Sample::flows`] has it at the row's own index.
+    /// Which one.
     pub id: Identity,
-    /// All that was counted.
+    /// Its place in the newest [`Sample::flows`]; `None` when it is not there (any more).
+    pub at: Option<usize>,
+    /// All that was counted since the start, or since counters were reset.
     pub total: Counts,
-    /// What was counted in the span that rates are of; `None` when there is none, or a counter
-    /// went back.
+    /// What was counted in the span; `None` when that is not known, or a counter went back.
     pub delta: Option<Delta>,
 }
 
@@ -56,7 +58,7 @@ pub struct LinkRow {
     pub flows: usize,
     /// RoCE packets on it.
     pub total: Counts,
-    /// The same in the span that rates are of.
+    /// The same in the span.
     pub delta: Option<Delta>,
     /// Frames that are not RoCE.
     pub skipped: Counter,
@@ -88,14 +90,14 @@ impl Lost {
     }
 }
 
-/// The span that rates are of.
+/// The time that figures are of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Basis {
-    /// There is only one sample, or no time passed between two.
+    /// There is only one moment, or no time passed between two.
     Unknown,
-    /// Between two samples, in seconds.
-    Interval(f64),
-    /// The whole window, in seconds: averages.
+    /// The last so many seconds.
+    Last(f64),
+    /// All since the start or since counters were reset, in seconds.
     Whole(f64),
 }
 
@@ -110,16 +112,18 @@ pub struct Model {
     pub inputs: Vec<String>,
     /// Length of the window so far in nanoseconds; `None` before the first frame of a replay.
     pub window_ns: Option<u64>,
-    /// What rates are of.
+    /// The span.
     pub basis: Basis,
-    /// A row per flow, in the order of [`Sample::flows`].
+    /// A row per flow that is known at this moment.
     pub rows: Vec<Row>,
+    /// Flows that there were at this moment, known or not.
+    pub flows: usize,
     /// Links, in the order of [`Sample::links`].
     pub links: Vec<LinkRow>,
     /// All RoCE packets, those of retired flows included. What is not kept of retired flows (NAKs
     /// and PSN figures) is of the present ones.
     pub total: Counts,
-    /// The same in the span that rates are of.
+    /// The same in the span.
     pub delta: Option<Delta>,
     /// Flows that were retired.
     pub retired_flows: u64,
@@ -127,50 +131,76 @@ pub struct Model {
     pub skipped: Vec<(Reason, Counter)>,
     /// Own losses.
     pub lost: Lost,
-    /// Whether they grew since the previous sample.
+    /// Whether they grew in the span.
     pub losing: bool,
     /// Whether an address is IPv6.
     pub has_ipv6: bool,
 }
 
 impl Model {
-    /// The model of `current`; rates are of the time since `previous`.
+    /// The model at moment number `at` of the history, its figures of the span before it. `newest`
+    /// tells where rows are in it. `None` when there is no such moment.
     #[must_use]
-    pub fn new(current: &Sample, previous: Option<&Sample>) -> Self {
-        let seconds = previous
-            .and_then(|p| current.time_ns.checked_sub(p.time_ns))
+    pub fn new(history: &History, at: usize, span: Span, newest: Option<&Sample>) -> Option<Self> {
+        let end = history.get(at)?;
+        let names = history.names()?;
+        let base = history.base(at, span);
+        let seconds = base
+            .and_then(|base| end.time_ns.checked_sub(base.time_ns))
             .filter(|ns| *ns > 0)
             .map(|ns| ns as f64 / NS_PER_S);
-        let pair = previous.zip(seconds);
-        let basis = seconds.map_or(Basis::Unknown, Basis::Interval);
-        let mut earlier = pair.map(|(p, _)| Earlier::new(&p.flows));
-        let mut model = Self::start(current, basis, |flow, total| {
-            let then = earlier.as_mut()?.find(flow).unwrap_or_default();
-            Some(Delta { counts: total.since(&then)?, seconds: seconds? })
+        let base = base.filter(|_| seconds.is_some());
+        let since = |now: &Counts, then: Option<&Counts>| {
+            let counts = now.since(then?)?;
+            Some(Delta { counts, seconds: seconds? })
+        };
+        let reset = history.reset_point().filter(|reset| reset.time_ns < end.time_ns);
+        let mut rows = Rows {
+            earlier: base.map(|base| Earlier::new(&base.flows, base.complete)),
+            reset: reset.map(|reset| Earlier::new(&reset.flows, reset.complete)),
+            places: Places::new(newest),
+            seconds,
+        };
+        let rows: Vec<Row> = end.flows.iter().map(|flow| rows.row(flow)).collect();
+        let none = LinkMoment::default();
+        let links = end.links.iter().zip(&names.links).enumerate().map(|(i, (link, (name, direction)))| {
+            let of = |moment: Option<&'_ Moment>| moment.map(|m| *m.links.get(i).unwrap_or(&none));
+            LinkRow {
+                name: name.clone(),
+                direction: *direction,
+                flows: link.flows,
+                total: after_reset(&link.total, of(reset).map(|l| l.total).as_ref()),
+                delta: since(&link.grown, of(base).map(|l| l.grown).as_ref()),
+                skipped: link.skipped,
+            }
         });
-        if let Some((previous, seconds)) = pair {
-            model.rates_of_sums(previous, seconds);
-            model.losing = model.lost != lost(previous) && model.lost.any();
-        }
-        model
+        let links = links.collect();
+        let whole = span == Span::All;
+        let basis = match seconds {
+            None => Basis::Unknown,
+            Some(seconds) if whole => Basis::Whole(seconds),
+            Some(seconds) => Basis::Last(seconds),
+        };
+        Some(Self {
+            time_ns: end.time_ns,
+            kind: names.kind,
+            inputs: names.inputs.clone(),
+            window_ns: end.start_ns.map(|start| end.time_ns.saturating_sub(start)),
+            basis,
+            has_ipv6: rows.iter().any(|row| row.id.key.family == 6),
+            rows,
+            flows: end.total.flows,
+            links,
+            total: after_reset(&end.total.total, reset.map(|r| &r.total.total)),
+            delta: since(&end.total.grown, base.map(|base| &base.total.grown)),
+            retired_flows: end.retired_flows,
+            skipped: end.skipped.clone(),
+            lost: end.lost,
+            losing: end.lost.any() && base.is_some_and(|base| base.lost != end.lost),
+        })
     }
 
-    /// The model of a finished run: rates are averages over the whole window.
-    #[must_use]
-    pub fn whole(last: &Sample) -> Self {
-        let ns = last.window.and_then(|(first, end)| end.checked_sub(first)).filter(|ns| *ns > 0);
-        let seconds = ns.map(|ns| ns as f64 / NS_PER_S);
-        let average = |counts: Counts| seconds.map(|seconds| Delta { counts, seconds });
-        let basis = seconds.map_or(Basis::Unknown, Basis::Whole);
-        let mut model = Self::start(last, basis, |_, total| average(*total));
-        model.delta = average(model.total);
-        for link in &mut model.links {
-            link.delta = average(link.total);
-        }
-        model
-    }
-
-    /// CE ratio in the span that rates are of.
+    /// CE ratio in the span.
     #[must_use]
     pub fn ce_now(&self) -> Option<f64> {
         self.delta.and_then(|d| d.counts.ce_ratio())
@@ -181,95 +211,67 @@ impl Model {
     pub fn frames(&self) -> u64 {
         self.total.packets + self.skipped.iter().map(|(_, c)| c.packets).sum::<u64>()
     }
+}
 
-    fn start(
-        sample: &Sample,
-        basis: Basis,
-        mut delta: impl FnMut(&FlowSample, &Counts) -> Option<Delta>,
-    ) -> Self {
-        let mut links: Vec<LinkRow> = sample.links.iter().map(link_row).collect();
-        let mut total = Counts::default();
-        for link in &links {
-            total.add(&link.total);
-        }
-        let mut has_ipv6 = false;
-        let rows = sample.flows.iter().map(|flow| {
-            let counts = Counts::of(&flow.stats);
-            total.add(&counts);
-            if let Some(link) = links.get_mut(usize::from(flow.key.link)) {
-                link.total.add(&counts);
-                link.flows += 1;
-            }
-            has_ipv6 |= flow.key.family == 6;
-            let id = Identity { key: flow.key, slot: flow.slot };
-            Row { id, total: counts, delta: delta(flow, &counts) }
-        });
-        let rows = rows.collect();
-        Self {
-            time_ns: sample.time_ns,
-            kind: sample.kind,
-            inputs: sample.inputs.clone(),
-            window_ns: sample.window.map(|(first, last)| last.saturating_sub(first)),
-            basis,
-            rows,
-            links,
-            total,
-            delta: None,
-            retired_flows: sample.links.iter().map(|l| l.retired.flows).sum(),
-            skipped: skipped(sample),
-            lost: lost(sample),
-            losing: false,
-            has_ipv6,
-        }
-    }
+/// What was counted after a reset. Sums may be smaller now, since flows were retired.
+fn after_reset(total: &Counts, reset: Option<&Counts>) -> Counts {
+    reset.map_or(*total, |reset| total.less(reset))
+}
 
-    /// Rates of links and of everything. Packets, bytes, ECN and CNP come from totals, which
-    /// include retired flows; the rest are sums over the present flows.
-    fn rates_of_sums(&mut self, previous: &Sample, seconds: f64) {
-        let before = Self::start(previous, Basis::Unknown, |_, _| None);
-        let mut sums = vec![Counts::default(); self.links.len()];
-        let mut sum = Counts::default();
-        for row in &self.rows {
-            let Some(delta) = row.delta else { continue };
-            sum.add(&delta.counts);
-            if let Some(link) = sums.get_mut(usize::from(row.id.key.link)) {
-                link.add(&delta.counts);
-            }
-        }
-        let merge = |total: &Counts, earlier: &Counts, mut sum: Counts| {
-            let kept = |c: &Counts| Counts {
-                packets: c.packets,
-                bytes: c.bytes,
-                ecn_data: c.ecn_data,
-                cnp: c.cnp,
-                ..Counts::default()
-            };
-            let kept = kept(total).since(&kept(earlier))?;
-            (sum.packets, sum.bytes, sum.ecn_data, sum.cnp) =
-                (kept.packets, kept.bytes, kept.ecn_data, kept.cnp);
-            Some(Delta { counts: sum, seconds })
+/// Makes rows of flows.
+struct Rows<'a> {
+    earlier: Option<Earlier<'a>>,
+    reset: Option<Earlier<'a>>,
+    places: Places<'a>,
+    seconds: Option<f64>,
+}
+
+impl Rows<'_> {
+    fn row(&mut self, flow: &FlowMoment) -> Row {
+        let FlowMoment { id, counts } = flow;
+        let then = match self.earlier.as_mut().map(|e| e.find(id)) {
+            Some(Found::At(then)) => Some(then),
+            Some(Found::New) => Some(Counts::default()),
+            Some(Found::Unknown) | None => None,
         };
-        self.delta = merge(&self.total, &before.total, sum);
-        for (i, (link, sum)) in self.links.iter_mut().zip(sums).enumerate() {
-            let none = Counts::default();
-            let earlier = before.links.get(i).map_or(&none, |l| &l.total);
-            link.delta = merge(&link.total, earlier, sum);
-        }
+        let delta = then
+            .and_then(|then| counts.since(&then))
+            .zip(self.seconds)
+            .map(|(counts, seconds)| Delta { counts, seconds });
+        let total = match self.reset.as_mut().map(|e| e.find(id)) {
+            Some(Found::At(then)) => counts.less(&then),
+            _ => *counts,
+        };
+        Row { id: *id, at: self.places.find(id), total, delta }
     }
 }
 
-fn link_row(link: &LinkSample) -> LinkRow {
-    let mut total = Counts::of_retired(&link.retired);
-    for lost in [link.flow_table_full, link.contended] {
-        total.packets += lost.packets;
-        total.bytes += lost.bytes;
+/// Finds flows in the newest sample, where they have the same order.
+struct Places<'a> {
+    flows: &'a [FlowSample],
+    next: usize,
+    map: Option<hashbrown::HashMap<Identity, usize, foldhash::fast::RandomState>>,
+}
+
+impl<'a> Places<'a> {
+    fn new(sample: Option<&'a Sample>) -> Self {
+        Self { flows: sample.map_or(&[], |sample| &sample.flows), next: 0, map: None }
     }
-    let mut skipped = Counter::default();
-    for counter in &link.skipped {
-        skipped.packets += counter.packets;
-        skipped.bytes += counter.bytes;
+
+    fn find(&mut self, id: &Identity) -> Option<usize> {
+        let flows = self.flows;
+        let is = |flow: &FlowSample| flow.slot == id.slot && flow.key == id.key;
+        let at = if flows.get(self.next).is_some_and(is) {
+            self.next
+        } else {
+            let map = self.map.get_or_insert_with(|| {
+                flows.iter().enumerate().map(|(i, f)| (Identity { key: f.key, slot: f.slot }, i)).collect()
+            });
+            *map.get(id)?
+        };
+        self.next = at + 1;
+        Some(at)
     }
-    LinkRow { name: link.name.clone(), direction: link.direction, flows: 0, total, delta: None, skipped }
 }
 
 fn skipped(sample: &Sample) -> Vec<(Reason, Counter)> {
@@ -297,39 +299,5 @@ fn lost(sample: &Sample) -> Lost {
         events_dropped: sample.events_dropped,
         capture_drops: sample.capture_drops,
         interface_drops: sample.interface_drops,
-    }
-}
-
-/// Finds flows in an earlier sample. Flows keep their order, so the place after the latest find is
-/// nearly always right, and the map is only made when it is not.
-struct Earlier<'a> {
-    flows: &'a [FlowSample],
-    next: usize,
-    map: Option<hashbrown::HashMap<Identity, usize, foldhash::fast::RandomState>>,
-}
-
-impl<'a> Earlier<'a> {
-    fn new(flows: &'a [FlowSample]) -> Self {
-        Self { flows, next: 0, map: None }
-    }
-
-    fn find(&mut self, flow: &FlowSample) -> Option<Counts> {
-        let is = |other: &FlowSample| other.slot == flow.slot && other.key == flow.key;
-        let at = match self.flows.get(self.next) {
-            Some(other) if is(other) => self.next,
-            _ => {
-                let flows = self.flows;
-                let map = self.map.get_or_insert_with(|| {
-                    flows
-                        .iter()
-                        .enumerate()
-                        .map(|(i, f)| (Identity { key: f.key, slot: f.slot }, i))
-                        .collect()
-                });
-                *map.get(&Identity { key: flow.key, slot: flow.slot })?
-            }
-        };
-        self.next = at + 1;
-        self.flows.get(at).map(|f| Counts::of(&f.stats))
     }
 }

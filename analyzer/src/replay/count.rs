@@ -8,10 +8,11 @@ use rocescope_common::wire::frame::parse_into;
 use rocescope_common::wire::{Frame, Reason};
 
 use super::links::TapLinks;
+use crate::figures::{Collector, Packet};
 use crate::filter::Filter;
 use crate::peers::Peers;
 use crate::sample::EventSample;
-use crate::table::FlowTable;
+use crate::table::{FlowTable, Observed};
 
 /// Events that carry the packet's first bytes.
 const WITH_HEADERS: u16 = Event::NAK | Event::RNR | Event::GSI | Event::CNP | Event::GAP;
@@ -23,6 +24,8 @@ pub struct Counts {
     pub table: FlowTable,
     /// Connections seen.
     pub peers: Peers,
+    /// Figures beyond counters.
+    pub figures: Collector,
     /// First and last frame of any kind, Unix nanoseconds.
     pub window: Option<(u64, u64)>,
     /// What happened since it was last told; `None` when nobody listens.
@@ -57,25 +60,29 @@ impl Counts {
             None => self.window = Some((ts_ns, ts_ns)),
         }
         let (link, start) = links.resolve(interface, data, wire_len, &mut self.table);
+        self.figures.frame(link, ts_ns);
         // Filled in where it is: a frame that is returned by value would be copied.
         let mut frame = Frame::EMPTY;
         match start.and_then(|meta| parse_into::<Full>(&data, meta, &mut (), &mut frame)) {
-            Ok(()) => self.packet(link, &frame, ts_ns, data),
+            Ok(()) => self.packet(links, link, &frame, ts_ns, data),
             Err(reason) => self.table.skip(link, reason, wire_len),
         }
     }
 
     #[inline]
-    fn packet(&mut self, link: u16, frame: &Frame, ts_ns: u64, data: &[u8]) {
+    fn packet(&mut self, tap: &TapLinks, link: u16, frame: &Frame, ts_ns: u64, data: &[u8]) {
         if let Some(filter) = &self.filter {
             let name = self.table.links().get(usize::from(link)).map_or("", |link| link.name.as_str());
             if !filter.packet(frame, name) {
                 return self.table.skip(link, Reason::Filtered, frame.wire_len);
             }
         }
-        if let Some((_, outcome)) = self.table.observe(link, frame, ts_ns)
-            && outcome.events != 0
-        {
+        let Some(Observed { slot, key, stats, outcome, repeat }) = self.table.observe(link, frame, ts_ns)
+        else {
+            return;
+        };
+        self.figures.packet(&Packet { key, slot, frame, time_ns: ts_ns, outcome, repeat, stats, data, tap });
+        if outcome.events != 0 {
             self.happened(link, frame, ts_ns, data, outcome);
         }
     }

@@ -93,6 +93,16 @@ impl TapLinks {
         &self.name
     }
 
+    /// The number, within the tap, of the interface that a link belongs to, whatever the direction.
+    #[must_use]
+    pub fn interface_of(&self, link: u16) -> u32 {
+        let found = self.links.iter().find(|(_, known)| **known == link);
+        let Some(((label, cooked), _)) = found else { return u32::MAX };
+        // Neither number is large.
+        let index = cooked.and_then(|(index, _)| index).unwrap_or(0);
+        label << 24 | (index & 0x00FF_FFFF)
+    }
+
     /// The next file of the tap begins: its interfaces are numbered anew.
     pub fn next_file(&mut self) {
         self.known.clear();

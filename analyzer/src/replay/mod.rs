@@ -21,6 +21,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use crate::feed::{self, Feed};
+use crate::figures;
 use crate::filter::Filter;
 use crate::peers::Peers;
 use crate::table::FlowTable;
@@ -61,6 +62,8 @@ pub struct Options {
     pub idle: Option<Duration>,
     /// Flows at a time, at most.
     pub max_flows: usize,
+    /// About figures beyond counters.
+    pub figures: figures::Options,
     /// When to send samples.
     pub emit: Emit,
     /// Whether the view wants events.
@@ -83,6 +86,7 @@ impl Default for Options {
             filter: None,
             idle: None,
             max_flows: MAX_FLOWS,
+            figures: figures::Options::default(),
             emit: Emit::AtEnd,
             events: false,
         }
@@ -104,6 +108,8 @@ pub fn start(options: Options) -> Result<Feed> {
     for tap in inputs.taps {
         taps.push(TapReader::open(tap)?);
     }
+    let mut figures = figures::Collector::new(&options.figures);
+    figures.expect_taps(taps.len());
     let (source, view) = feed::channel();
     let run = run::Run {
         tap: source,
@@ -111,6 +117,7 @@ pub fn start(options: Options) -> Result<Feed> {
         counts: count::Counts {
             table: FlowTable::new(options.max_flows),
             peers: Peers::default(),
+            figures,
             window: None,
             events: options.events.then(Vec::new),
             from_ns: 0,

@@ -27,6 +27,12 @@ impl Pace {
         self.paused
     }
 
+    /// Data time per clock time.
+    #[must_use]
+    pub fn speed(&self) -> f64 {
+        self.speed
+    }
+
     /// Whether nothing is ever waited for.
     #[must_use]
     pub fn unlimited(&self) -> bool {

@@ -58,6 +58,8 @@ pub(super) struct Clock {
     gate_ns: u64,
     /// Frames were counted since the last sample.
     news: bool,
+    /// Where the user wants to be, and the speed from there on.
+    seek: Option<(u64, f64)>,
 }
 
 impl Run {
@@ -221,6 +223,12 @@ impl Run {
             self.clock.sample_ns = interval.map(|interval| ts_ns.saturating_add(interval));
             self.clock.retire_ns = self.idle_ns.map(|idle| ts_ns.saturating_add(idle));
         }
+        if let Some((to_ns, speed)) = self.clock.seek
+            && ts_ns >= to_ns
+        {
+            self.clock.seek = None;
+            self.pace.set_speed(speed, Some(to_ns));
+        }
         loop {
             while self.pace.paused() {
                 let command = self.tap.commands.recv().map_err(|_| Stopped)?;
@@ -249,6 +257,7 @@ impl Run {
             sooner(self.clock.sample_ns)
                 .min(sooner(self.clock.retire_ns))
                 .min(self.clock.stop_ns.map_or(u64::MAX, |stop| stop.saturating_add(1)))
+                .min(self.clock.seek.map_or(u64::MAX, |(to, _)| to))
         } else {
             0
         };
@@ -280,7 +289,9 @@ impl Run {
         if let (Some(idle), Some(due)) = (self.idle_ns, self.clock.retire_ns)
             && ts_ns >= due
         {
-            self.counts.table.retire_idle(ts_ns, idle);
+            for slot in self.counts.table.retire_idle(ts_ns, idle) {
+                self.counts.figures.retired(slot);
+            }
             // Often enough that no flow stays for much longer than it may.
             self.clock.retire_ns = Some(ts_ns.saturating_add((idle / 8).max(1_000_000)));
         }
@@ -304,7 +315,18 @@ impl Run {
         let now_ns = self.clock.now_ns;
         match command {
             Command::Pause(paused) => self.pace.pause(paused, now_ns),
-            Command::Speed(speed) => self.pace.set_speed(speed, now_ns),
+            Command::Speed(speed) => match &mut self.clock.seek {
+                Some((_, later)) => *later = speed,
+                None => self.pace.set_speed(speed, now_ns),
+            },
+            Command::Seek(to_ns) => {
+                self.pace.pause(false, now_ns);
+                if now_ns.is_none_or(|now| now < to_ns) {
+                    let speed = self.clock.seek.map_or(self.pace.speed(), |(_, speed)| speed);
+                    self.clock.seek = Some((to_ns, speed));
+                    self.pace.set_speed(f64::INFINITY, now_ns);
+                }
+            }
             Command::Stop => return Err(Stopped),
         }
         // Everything passes the gate again, under what holds now.
@@ -363,6 +385,8 @@ impl Run {
             events_dropped: None,
             capture_drops: drops.reduce(|sum, n| sum + n),
             interface_drops: None,
+            owners: std::sync::Arc::default(),
+            figures: self.counts.figures.figures(),
         }
     }
 }

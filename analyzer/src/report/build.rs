@@ -1,20 +1,22 @@
 //! From a sample to a report: sums, order, links.
 
+use crate::figures::marking::{ByDscp, Marked};
+use crate::findings;
 use crate::report::{
-    Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source, Totals, Window, entropy,
-    flow, imbalance,
+    Dscp, Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source, Totals, Window, ecmp,
+    ecn, entropy, flow, imbalance, taps, traffic,
 };
 use crate::sample::{FlowSample, LinkSample, Sample, address};
 
 impl Report {
     /// The report of everything counted up to `sample`.
     ///
-    /// Devices and findings are left empty: they come from elsewhere. The same counts give the same
-    /// report, whatever the order of the sample's flows.
+    /// Devices are left empty: they come from elsewhere. The same counts give the same report,
+    /// whatever the order of the sample's flows.
     #[must_use]
     pub fn build(sample: &Sample, options: &Options) -> Self {
         let sums = sums(sample);
-        Self {
+        let mut report = Self {
             schema: SCHEMA,
             source: Source { kind: sample.kind.into(), inputs: sample.inputs.clone() },
             window: Window {
@@ -26,9 +28,19 @@ impl Report {
             entropy: entropy::entropy(sample),
             links: links(sample, &sums),
             imbalance: imbalances(sample, &sums, options),
+            rails: imbalance::rails(&loads(sample, &sums), options),
+            ecmp: ecmp::ecmp(sample, options),
+            taps: taps::taps(sample),
+            bursts: traffic::bursts(sample),
+            incast: traffic::incast(sample),
+            steps: traffic::steps(sample),
+            pattern: traffic::pattern(sample),
             devices: Vec::new(),
             findings: Vec::new(),
-        }
+        };
+        report.findings =
+            findings::check(&findings::Input { sample, report: &report, limits: &options.limits });
+        report
     }
 }
 
@@ -76,6 +88,7 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
             events_dropped: sample.events_dropped,
             capture_drops: sample.capture_drops,
             interface_drops: sample.interface_drops,
+            ecn_untracked: sample.figures.ecn.as_ref().map(|ecn| ecn.untracked),
             ..Lost::default()
         },
         ..Totals::default()
@@ -98,6 +111,7 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
         totals.retired.packets += link.retired.packets;
         totals.retired.bytes += link.retired.bytes;
     }
+    totals.ce_ratio = totals.ecn_data.ce_ratio();
     totals.skipped = skipped(sample);
     totals.packets = totals.roce_packets + totals.skipped.packets();
     totals.bytes = totals.roce_bytes + skipped_bytes;
@@ -117,18 +131,55 @@ fn flows(sample: &Sample) -> Vec<Flow> {
         let key = &flow.key;
         (key.link, address(key.family, key.src), address(key.family, key.dst), key.dest_qp)
     });
-    order.into_iter().map(|flow| flow::build(sample, flow)).collect()
+    let by_slot = ecn::by_slot(sample);
+    let build =
+        |flow: &&FlowSample| Flow { cnp: ecn::cnp(sample, flow, &by_slot), ..flow::build(sample, flow) };
+    order.iter().map(build).collect()
 }
 
 fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
-    let links = sample.links.iter().zip(sums);
+    let mut icrc = sample
+        .figures
+        .icrc
+        .as_ref()
+        .map(|icrc| (0..).zip(&sample.links).map(|(link, _)| icrc.retired(link)).collect::<Vec<_>>());
+    if let (Some(icrc), Some(figures)) = (&mut icrc, &sample.figures.icrc) {
+        for FlowSample { key, slot, .. } in &sample.flows {
+            if let Some(link) = icrc.get_mut(usize::from(key.link)) {
+                link.add(&figures.flow(*slot));
+            }
+        }
+    }
+    let links = (0u16..).zip(sample.links.iter().zip(sums));
     links
-        .map(|(link, sum)| Link {
+        .map(|(number, (link, sum))| Link {
             name: link.name.clone(),
             direction: link.direction,
             packets: sum.packets,
             bytes: sum.bytes,
             ce_ratio: sum.ecn_data.ce_ratio(),
+            skipped_bytes: link.skipped.iter().map(|counter| counter.bytes).sum(),
+            dscp: sample.figures.marking.as_deref().map(|links| dscp(links.get(usize::from(number)))),
+            ecn_over_time: ecn::link(sample, number),
+            icrc: icrc
+                .as_ref()
+                .and_then(|icrc| icrc.get(usize::from(number)))
+                .map(|checked| (*checked).into()),
+            frame_sizes: traffic::frame_sizes(sample, usize::from(number)),
+        })
+        .collect()
+}
+
+fn dscp(link: Option<&ByDscp>) -> Vec<Dscp> {
+    let marked = (0..).zip(link.into_iter().flatten());
+    marked
+        .filter(|(_, marked)| marked.data_packets + marked.ack_packets + marked.cnp_packets > 0)
+        .map(|(dscp, &Marked { data_packets, data_bytes, ack_packets, cnp_packets })| Dscp {
+            dscp,
+            data_packets,
+            data_bytes,
+            ack_packets,
+            cnp_packets,
         })
         .collect()
 }
@@ -140,11 +191,14 @@ pub fn compare_links(sample: &Sample, options: &Options) -> Vec<Imbalance> {
 }
 
 fn imbalances(sample: &Sample, sums: &[LinkSum], options: &Options) -> Vec<Imbalance> {
-    let loads: Vec<imbalance::Load<'_>> = sample
-        .links
-        .iter()
-        .zip(sums)
-        .map(|(link, sum)| imbalance::Load { name: &link.name, direction: link.direction, bytes: sum.bytes })
-        .collect();
-    imbalance::imbalances(&loads, options)
+    imbalance::imbalances(&loads(sample, sums), options)
+}
+
+fn loads<'a>(sample: &'a Sample, sums: &[LinkSum]) -> Vec<imbalance::Load<'a>> {
+    let load = |(link, sum): (&'a LinkSample, &LinkSum)| imbalance::Load {
+        name: &link.name,
+        direction: link.direction,
+        bytes: sum.bytes,
+    };
+    sample.links.iter().zip(sums).map(load).collect()
 }

@@ -13,10 +13,10 @@ use crate::sample::{
 };
 
 /// 2026-03-01 13:05:09.250 UTC.
-pub(super) const START: u64 = 1_772_370_309_250_000_000;
-pub(super) const SECOND: u64 = 1_000_000_000;
+pub(crate) const START: u64 = 1_772_370_309_250_000_000;
+pub(crate) const SECOND: u64 = 1_000_000_000;
 
-pub(super) fn words(ip: &str) -> (u8, Addr) {
+pub(crate) fn words(ip: &str) -> (u8, Addr) {
     let mut octets = [0; 16];
     let family = match ip.parse().unwrap() {
         IpAddr::V4(v4) => {
@@ -31,18 +31,18 @@ pub(super) fn words(ip: &str) -> (u8, Addr) {
     (family, std::array::from_fn(|i| u32::from_ne_bytes(octets[4 * i..4 * i + 4].try_into().unwrap())))
 }
 
-pub(super) fn key(link: u16, src: &str, dst: &str, dest_qp: u32) -> FlowKey {
+pub(crate) fn key(link: u16, src: &str, dst: &str, dest_qp: u32) -> FlowKey {
     let ((family, src), (_, dst)) = (words(src), words(dst));
     FlowKey { src, dst, dest_qp, link, family, pad: 0 }
 }
 
-pub(super) fn tuple(src: &str, dst: &str, src_port: u16) -> Tuple {
+pub(crate) fn tuple(src: &str, dst: &str, src_port: u16) -> Tuple {
     let ((family, src), (_, dst)) = (words(src), words(dst));
     Tuple { family, src, dst, src_port }
 }
 
 /// RC SEND ONLY from one port, ECT(0), untagged, over one second.
-pub(super) fn stats(src_port: u16, packets: u64, bytes: u64) -> FlowStats {
+pub(crate) fn stats(src_port: u16, packets: u64, bytes: u64) -> FlowStats {
     let mut stats = FlowStats {
         packets,
         bytes,
@@ -64,7 +64,7 @@ pub(super) fn stats(src_port: u16, packets: u64, bytes: u64) -> FlowStats {
 }
 
 /// Nothing but CNPs: no opcode of a transport, no sequence.
-pub(super) fn cnps(src_port: u16, packets: u64) -> FlowStats {
+pub(crate) fn cnps(src_port: u16, packets: u64) -> FlowStats {
     FlowStats {
         payload_bytes: 0,
         ecn_data: [0; 4],
@@ -77,7 +77,7 @@ pub(super) fn cnps(src_port: u16, packets: u64) -> FlowStats {
     }
 }
 
-pub(super) fn link(name: &str, direction: Option<Direction>) -> LinkSample {
+pub(crate) fn link(name: &str, direction: Option<Direction>) -> LinkSample {
     LinkSample {
         name: name.into(),
         direction,
@@ -89,7 +89,7 @@ pub(super) fn link(name: &str, direction: Option<Direction>) -> LinkSample {
     }
 }
 
-pub(super) fn sample(links: Vec<LinkSample>, flows: Vec<(FlowKey, FlowStats)>) -> Sample {
+pub(crate) fn sample(links: Vec<LinkSample>, flows: Vec<(FlowKey, FlowStats)>) -> Sample {
     let flows = (0..).zip(flows).map(|(slot, (key, stats))| FlowSample { slot, key, stats });
     Sample {
         time_ns: START + SECOND,
@@ -105,16 +105,18 @@ pub(super) fn sample(links: Vec<LinkSample>, flows: Vec<(FlowKey, FlowStats)>) -
         events_dropped: None,
         capture_drops: None,
         interface_drops: None,
+        owners: std::sync::Arc::default(),
+        figures: crate::figures::Figures::default(),
     }
 }
 
-pub(super) fn counter(packets: u64, bytes: u64) -> Counter {
+pub(crate) fn counter(packets: u64, bytes: u64) -> Counter {
     Counter { packets, bytes }
 }
 
 /// One of everything: a live run on two uplinks with congestion, loss, tunnels, datagrams, RoCEv1,
 /// lost ports and retired flows.
-pub(super) fn everything() -> Sample {
+pub(crate) fn everything() -> Sample {
     let ingress = Some(Direction::Ingress);
     let mut up0 = link("eth0", ingress);
     up0.skipped[Reason::Tcp as usize] = counter(60_000, 6_000_000);
@@ -207,12 +209,12 @@ pub(super) fn everything() -> Sample {
 }
 
 /// Compares `text` with a stored file; `ROCESCOPE_BLESS=1` stores it instead.
-pub(super) fn stored(name: &str, text: &str) {
+pub(crate) fn stored(name: &str, text: &str) {
     compare(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/report/snapshots").join(name), text);
 }
 
 /// See [`stored`].
-pub(super) fn compare(path: &std::path::Path, text: &str) {
+pub(crate) fn compare(path: &std::path::Path, text: &str) {
     if std::env::var_os("ROCESCOPE_BLESS").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();

@@ -2,21 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use rocescope_common::account::flow::{DSCP_NONE, SRC_QP_SEVERAL, TRANSPORT_NONE};
+use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
 use rocescope_common::account::{FlowStats, Mixed, PsnTrack};
-use rocescope_common::wire::frame::{Encap, UNKNOWN};
+use rocescope_common::wire::frame::Encap;
 use rocescope_common::wire::opcode::{CNP, Name};
 
-use crate::report::{Ack, Ecn, Flow, MAX_PORTS, Opcode, Port, Psn};
-use crate::sample::{Extra, FlowSample, PeerKey, Sample, address};
-
-/// The upper three opcode bits of unreliable datagrams.
-const TRANSPORT_UD: u8 = 3;
+use crate::report::{Ack, Ecn, Flow, Loss, MAX_PORTS, Opcode, Port, Psn, ecn, latency};
+use crate::sample::{Extra, FlowSample, Sample, address};
 
 pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
     let FlowSample { key, stats, .. } = flow;
     let extra = sample.extra.get(&flow.slot);
+    let latency = sample.figures.latency.as_ref().and_then(|latency| latency.get(&flow.slot));
+    let owned = sample.owned(flow);
+    let (peer_qp, pairing) = latency::peer(sample, flow);
     let link = sample.links.get(usize::from(key.link));
+    let loss = sample.figures.loss.as_ref().map(|loss| loss.flow(flow.slot));
     let mut ports = Ports::of(stats, extra);
     let lost_ports = link.is_some_and(|link| link.extra_full > 0) && ports.missing_packets > 0;
     let src_port_count = (!lost_ports).then_some(ports.seen.len() as u64);
@@ -40,6 +41,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
             .into_iter()
             .filter_map(|(bit, name)| (stats.mixed & bit != 0).then_some(name))
             .collect(),
+        path_mtu: (stats.mtu != 0).then_some(stats.mtu),
         packets: stats.packets,
         bytes: stats.bytes,
         inner_bytes: (stats.encap != 0 || stats.mixed & Mixed::ENCAPSULATION != 0)
@@ -49,8 +51,12 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         first_ns: stats.first_ns,
         last_ns: stats.last_ns,
         ecn: stats.ecn().into(),
+        ecn_data: stats.ecn_data.into(),
         ce_ratio: Ecn::from(stats.ecn_data).ce_ratio(),
+        ce_over_time: ecn::flow(sample, flow.slot),
         cnp_packets: stats.cnp_packets,
+        // Made where all flows are known.
+        cnp: None,
         opcodes: opcodes(stats, extra),
         ack: Ack {
             acks: stats.acks,
@@ -60,10 +66,19 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         },
         psn: psn(&stats.psn),
         psn_responses: psn(&stats.psn_responses),
-        latency_ns: None,
-        peer_qp: sample.peers.get(&PeerKey::of(key)).copied().or_else(|| datagram_qp(stats)),
-        pid: None,
-        comm: None,
+        latency_ns: latency.and_then(|figure| figure.all).map(Into::into),
+        latency_by_class: latency.and_then(latency::by_class),
+        latency_unpaired: latency.map(|figure| figure.unpaired),
+        latency_untimed: latency.map(latency::untimed),
+        peer_qp,
+        pairing,
+        loss: loss.and_then(|loss| (stats.psn.seen != 0).then(|| Loss::of(loss.requests))),
+        loss_responses: loss
+            .and_then(|loss| (stats.psn_responses.seen != 0).then(|| Loss::of(loss.responses))),
+        icrc: sample.figures.icrc.as_ref().map(|icrc| icrc.flow(flow.slot).into()),
+        pid: owned.and_then(|owned| owned.owner.pid),
+        comm: owned.and_then(|owned| owned.owner.comm.clone()),
+        pod: owned.and_then(|owned| owned.owner.pod.clone()),
     }
 }
 
@@ -137,10 +152,4 @@ fn psn(track: &PsnTrack) -> Option<Psn> {
         missing: track.missing,
         restarts: track.restarts,
     })
-}
-
-/// The sending queue pair that the datagrams themselves name, when it was always the same.
-fn datagram_qp(stats: &FlowStats) -> Option<u32> {
-    (stats.transport == TRANSPORT_UD && stats.src_qp != UNKNOWN && stats.src_qp != SRC_QP_SEVERAL)
-        .then_some(stats.src_qp)
 }

@@ -5,16 +5,23 @@
 //! in [`fields`], which also makes docs/metrics.md. What is not known is `None` and becomes null.
 
 mod build;
+mod ecmp;
+mod ecn;
 mod entropy;
 pub mod fields;
 #[cfg(test)]
-mod fixtures;
+pub(crate) mod fixtures;
 mod flow;
 mod imbalance;
 pub mod json;
+mod latency;
+mod loss;
+mod shape;
+mod taps;
 #[cfg(test)]
 mod tests;
 pub mod text;
+pub mod traffic;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,11 +29,15 @@ use std::net::IpAddr;
 use rocescope_common::wire::Reason;
 use serde::{Serialize, Serializer};
 
+use crate::findings::Limits;
 use crate::sample::{Direction, SourceKind};
 
 pub use build::compare_links as imbalance;
-pub use entropy::entropy;
-pub use imbalance::unknown_names;
+pub use ecmp::{Case, Ecmp, Set, what_if};
+pub use entropy::{QpSpread, Spread, entropy};
+pub use imbalance::{Load, imbalances, unknown_names};
+pub use loss::{Episodes, Icrc, Loss};
+pub use taps::{DelayChange, DelayPoint, TapFlow};
 
 /// Name and version of the schema.
 pub const SCHEMA: &str = "rocescope.report/1";
@@ -34,12 +45,18 @@ pub const SCHEMA: &str = "rocescope.report/1";
 pub const MAX_PORTS: usize = 16;
 
 /// What the user chose about the report.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
     /// Names of links that share a load, one list per `--group`.
     pub groups: Vec<Vec<String>>,
     /// Compare all links of one direction too: live runs with two or more interfaces.
     pub imbalance_all_links: bool,
+    /// Number of equal uplinks to hash the flows over, at least 2.
+    pub ecmp: Option<u32>,
+    /// Rails: a link and the name of its rail, one for each `--rail`.
+    pub rails: Vec<(String, String)>,
+    /// From where on something is a finding.
+    pub limits: Limits,
 }
 
 /// A whole report.
@@ -55,6 +72,13 @@ pub struct Report {
     pub entropy: Entropy,
     pub links: Vec<Link>,
     pub imbalance: Vec<Imbalance>,
+    pub rails: Vec<Rails>,
+    pub ecmp: Option<Ecmp>,
+    pub taps: Vec<TapFlow>,
+    pub bursts: Option<Vec<traffic::Burst>>,
+    pub incast: Option<Vec<traffic::Incast>>,
+    pub steps: Option<traffic::Steps>,
+    pub pattern: Option<traffic::Pattern>,
     pub devices: Vec<Device>,
     pub findings: Vec<Finding>,
 }
@@ -120,7 +144,7 @@ impl Window {
 }
 
 /// Sums over all links.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "every field is described in report::fields")]
 pub struct Totals {
     pub packets: u64,
@@ -129,20 +153,13 @@ pub struct Totals {
     pub roce_bytes: u64,
     pub cnp_packets: u64,
     pub ecn: Ecn,
-    /// Packets other than CNP and ACKNOWLEDGE; the base of [`Totals::ce_ratio`].
+    /// Packets other than CNP and ACKNOWLEDGE; the base of `ce_ratio`.
     #[serde(skip)]
     pub ecn_data: Ecn,
+    pub ce_ratio: Option<f64>,
     pub skipped: Skipped,
     pub lost: Lost,
     pub retired: Retired,
-}
-
-impl Totals {
-    /// The share of CE marks over flows and retired flows.
-    #[must_use]
-    pub fn ce_ratio(&self) -> Option<f64> {
-        self.ecn_data.ce_ratio()
-    }
 }
 
 /// Packets that are not RoCE, by reason, in the order of the reasons; none of them 0.
@@ -173,6 +190,7 @@ pub struct Lost {
     pub interface_drops: Option<u64>,
     pub extra_table_full: u64,
     pub contended: u64,
+    pub ecn_untracked: Option<u64>,
 }
 
 /// Flows that were closed because they were idle for long or the table was full.
@@ -202,10 +220,16 @@ impl From<[u64; 4]> for Ecn {
 }
 
 impl Ecn {
+    /// Packets that are ECN-capable, marked ones included.
+    #[must_use]
+    pub fn capable(&self) -> u64 {
+        self.ect0 + self.ect1 + self.ce
+    }
+
     /// CE among packets that are ECN-capable; `None` when none is.
     #[must_use]
     pub fn ce_ratio(&self) -> Option<f64> {
-        let capable = self.ect0 + self.ect1 + self.ce;
+        let capable = self.capable();
         (capable > 0).then(|| self.ce as f64 / capable as f64)
     }
 
@@ -236,6 +260,7 @@ pub struct Flow {
     pub dscp: Option<u8>,
     pub encapsulation: Option<String>,
     pub mixed: Vec<&'static str>,
+    pub path_mtu: Option<u32>,
     pub packets: u64,
     pub bytes: u64,
     pub inner_bytes: Option<u64>,
@@ -244,16 +269,29 @@ pub struct Flow {
     pub first_ns: u64,
     pub last_ns: u64,
     pub ecn: Ecn,
+    /// Packets other than CNP and ACKNOWLEDGE; the base of [`Flow::ce_ratio`].
+    #[serde(skip)]
+    pub ecn_data: Ecn,
     pub ce_ratio: Option<f64>,
+    pub ce_over_time: Option<CeOverTime>,
     pub cnp_packets: u64,
+    pub cnp: Option<Cnp>,
     pub opcodes: Vec<Opcode>,
     pub ack: Ack,
     pub psn: Option<Psn>,
     pub psn_responses: Option<Psn>,
+    pub loss: Option<Loss>,
+    pub loss_responses: Option<Loss>,
+    pub icrc: Option<Icrc>,
     pub latency_ns: Option<Latency>,
+    pub latency_by_class: Option<LatencyByClass>,
+    pub latency_unpaired: Option<u64>,
+    pub latency_untimed: Option<Untimed>,
     pub peer_qp: Option<u32>,
+    pub pairing: Option<Pairing>,
     pub pid: Option<u32>,
     pub comm: Option<String>,
+    pub pod: Option<String>,
 }
 
 /// Packets and bytes from one UDP source port.
@@ -346,6 +384,69 @@ pub struct Latency {
     pub max: u64,
 }
 
+/// Marks of one flow over time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct CeOverTime {
+    pub start_ns: u64,
+    pub bin_ns: u64,
+    pub capable: Vec<u32>,
+    pub ce: Vec<u32>,
+}
+
+/// Marks and notifications of one link over time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct EcnOverTime {
+    pub start_ns: u64,
+    pub bin_ns: u64,
+    pub capable: Vec<u32>,
+    pub ce: Vec<u32>,
+    pub cnp: Vec<u32>,
+}
+
+/// The congestion notifications in a flow, and what they did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Cnp {
+    pub answers: Option<FlowId>,
+    pub per_second: Option<f64>,
+    pub min_interval_ns: Option<u64>,
+    pub delay_ns: Option<Latency>,
+    pub without_ce: Option<u64>,
+    pub rate_before_bps: Option<u64>,
+    pub rate_after_bps: Option<u64>,
+    pub rate_window_ns: Option<u64>,
+    pub rate_samples: Option<u64>,
+}
+
+/// The same by class of request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct LatencyByClass {
+    pub write_send: Option<Latency>,
+    pub read: Option<Latency>,
+    pub atomic: Option<Latency>,
+}
+
+/// Requests whose answer was not timed though the flow with the answers was known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Untimed {
+    pub ambiguous: u64,
+    pub ring_full: u64,
+    pub untracked: u64,
+    pub outstanding: u64,
+}
+
+/// What says which queue pair sends in this direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Pairing {
+    pub how: &'static str,
+    pub confidence: &'static str,
+}
+
 /// How evenly bytes spread over 5-tuples, which is what fabrics hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "every field is described in report::fields")]
@@ -369,6 +470,22 @@ pub struct Link {
     pub packets: u64,
     pub bytes: u64,
     pub ce_ratio: Option<f64>,
+    pub skipped_bytes: u64,
+    pub dscp: Option<Vec<Dscp>>,
+    pub ecn_over_time: Option<EcnOverTime>,
+    pub icrc: Option<Icrc>,
+    pub frame_sizes: Option<Vec<traffic::FrameSize>>,
+}
+
+/// RoCEv2 packets of one link with one DSCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Dscp {
+    pub dscp: u8,
+    pub data_packets: u64,
+    pub data_bytes: u64,
+    pub ack_packets: u64,
+    pub cnp_packets: u64,
 }
 
 /// How evenly bytes spread over links that share a load.
@@ -380,6 +497,26 @@ pub struct Imbalance {
     pub direction: Option<Direction>,
     pub max_over_mean: Option<f64>,
     pub jain: Option<f64>,
+}
+
+/// The rails of one direction, and how evenly bytes spread over them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Rails {
+    #[serde(serialize_with = "direction")]
+    pub direction: Option<Direction>,
+    pub rails: Vec<Rail>,
+    pub max_over_mean: Option<f64>,
+    pub jain: Option<f64>,
+}
+
+/// The links of one rail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Rail {
+    pub name: String,
+    pub links: Vec<String>,
+    pub bytes: u64,
 }
 
 /// What a device itself counted. Never added to totals or flows.
@@ -397,7 +534,7 @@ pub struct Device {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "every field is described in report::fields")]
 pub struct Finding {
-    pub id: String,
+    pub id: &'static str,
     pub severity: Severity,
     pub title: String,
     pub evidence: BTreeMap<String, serde_json::Value>,
@@ -427,6 +564,20 @@ pub struct FlowId {
     pub src: IpAddr,
     pub dst: IpAddr,
     pub dest_qp: u32,
+}
+
+impl FlowId {
+    /// The id of a flow.
+    #[must_use]
+    pub fn of(flow: &Flow) -> Self {
+        Self {
+            link: flow.link.clone(),
+            direction: flow.direction,
+            src: flow.src,
+            dst: flow.dst,
+            dest_qp: flow.dest_qp,
+        }
+    }
 }
 
 /// The name of a direction in the report.

@@ -101,7 +101,7 @@ fn every_packet_is_in_a_flow_or_named_elsewhere() {
     // Flows and retired flows; RoCEv1 has no ECN.
     let ecn = Ecn { not_ect: 5_120 + 24 + 3, ect1: 0, ect0: 1_300_000 + 90_000 + 220_000 + 897, ce: 200_100 };
     assert_eq!(totals.ecn, ecn);
-    close(totals.ce_ratio(), 200_100.0 / (1_300_000.0 + 220_000.0 + 897.0 + 200_100.0));
+    close(totals.ce_ratio, 200_100.0 / (1_300_000.0 + 220_000.0 + 897.0 + 200_100.0));
     close(report.links[0].ce_ratio, 200_100.0 / 1_500_997.0);
     assert_eq!(report.links[1].ce_ratio, None, "acknowledgements and CNPs alone");
     for flow in &report.flows {
@@ -311,8 +311,9 @@ fn imbalance_counts_idle_links() {
     sample.links[1].flow_table_full = Counter { packets: 1, bytes: 40 };
     let group = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let groups = vec![group(&["up1", "up0", "up2", "nowhere"]), group(&["host", "up2"]), group(&["up0"])];
-    assert_eq!(unknown_names(&sample, &groups), ["nowhere"]);
-    let found = Report::build(&sample, &Options { groups, imbalance_all_links: false }).imbalance;
+    assert_eq!(unknown_names(&sample, groups.iter().flatten()), ["nowhere"]);
+    let found = Report::build(&sample, &Options { groups, imbalance_all_links: false, ..Options::default() })
+        .imbalance;
     assert_eq!(found.len(), 2, "one link compares with nothing");
     assert_eq!(found[0].links, ["up0", "up1", "up2"]);
     close(found[0].max_over_mean, 300.0 * 3.0 / 400.0);
@@ -323,7 +324,11 @@ fn imbalance_counts_idle_links() {
 
 #[test]
 fn imbalance_keeps_directions_apart() {
-    let options = Options { groups: vec![vec!["eth1".into(), "eth0".into()]], imbalance_all_links: true };
+    let options = Options {
+        groups: vec![vec!["eth1".into(), "eth0".into()]],
+        imbalance_all_links: true,
+        ..Options::default()
+    };
     let found = Report::build(&everything(), &options).imbalance;
     let directions: Vec<_> = found.iter().map(|one| one.direction).collect();
     assert_eq!(directions, [Some(Direction::Ingress), Some(Direction::Egress)], "the group is the same");
@@ -333,7 +338,7 @@ fn imbalance_keeps_directions_apart() {
 
 #[test]
 fn json_on_one_line_and_on_many() {
-    let options = Options { groups: Vec::new(), imbalance_all_links: true };
+    let options = Options { groups: Vec::new(), imbalance_all_links: true, ..Options::default() };
     let report = Report::build(&everything(), &options);
     let (mut line, mut pretty) = (Vec::new(), Vec::new());
     json::write_line(&report, &mut line).unwrap();
@@ -344,4 +349,34 @@ fn json_on_one_line_and_on_many() {
         [&line, &pretty].map(|bytes| serde_json::from_slice(bytes).unwrap());
     assert_eq!(one, other);
     stored("everything.json", std::str::from_utf8(&pretty).unwrap());
+}
+
+#[test]
+fn the_kernel_names_process_and_sender_better_than_packets_do() {
+    use crate::owners::{Owners, QpOwner};
+    let owner = QpOwner {
+        device: "mlx5_0".into(),
+        lqpn: 7,
+        rqpn: Some(99),
+        pid: Some(4711),
+        comm: Some("python3".into()),
+        pod: Some("trainer-0".into()),
+        ..QpOwner::default()
+    };
+    let gids = [("mlx5_0".to_owned(), vec!["::ffff:10.0.0.2".parse().unwrap()])];
+    let owners = std::sync::Arc::new(Owners::new(vec![owner], &gids));
+    let flow = one(&stats(50_000, 10, 1000), |sample| {
+        sample.links[0].direction = Some(Direction::Ingress);
+        sample.peers.insert(PeerKey::of(&sample.flows[0].key), 5);
+        sample.owners = owners;
+    });
+    assert_eq!((flow.peer_qp, flow.pid), (Some(99), Some(4711)));
+    assert_eq!((flow.comm.as_deref(), flow.pod.as_deref()), (Some("python3"), Some("trainer-0")));
+    let pairing = flow.pairing.unwrap();
+    assert_eq!((pairing.how, pairing.confidence), ("device", "certain"));
+    // Without it, what the packets say stays.
+    let flow = one(&stats(50_000, 10, 1000), |sample| {
+        sample.peers.insert(PeerKey::of(&sample.flows[0].key), 5);
+    });
+    assert_eq!((flow.peer_qp, flow.pid, flow.pod), (Some(5), None, None));
 }

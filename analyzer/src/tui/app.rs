@@ -1,55 +1,36 @@
-//! What the user sees and what keys do to it: state, and the reducer [`App::on_key`]. No I/O, no
-//! clock.
+//! What the user sees: the state, and what figures, events and notices do to it. No I/O, no clock.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use super::column::{self, COLUMNS, Context, Id};
-use super::cursor::{Cursor, Move};
-use super::key::{Input, Key, decode};
+use super::analysis::{Analysis, Ask};
+use super::column::{self, Context};
+use super::cursor::Cursor;
 use super::layout::Layout;
 use super::log::Log;
-use super::{Options, filter};
+use super::matrix::{Matrix, Metric};
+use super::prompt::Prompt;
+use super::query::Query;
+use super::screen::Screen;
+use super::table::{Group, Processes, Table};
+use super::{Options, analysis};
 use crate::feed::Command;
-use crate::model::{Detail, History, Identity, Model, Problem, health};
-use crate::report::{Entropy, Imbalance};
+use crate::model::{Detail, History, Identity, Model, Problem, Row, Span, health};
+use crate::report::{self, Entropy, Imbalance};
 use crate::sample::{EventSample, Sample, SourceKind};
 
 /// Notices kept.
 const NOTICES: usize = 200;
-/// Replay speeds that `+` and `-` go through.
-const SPEEDS: [f64; 10] = [0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1000.0, f64::INFINITY];
+/// Events that wait while the view is paused, at most; older ones go first.
+const WAITING: usize = 8_192;
 
-/// The screens, in the order of their numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Screen {
-    /// The table of queue pairs.
-    Flows,
-    /// Links, imbalance, entropy.
-    Links,
-    /// Events and notices.
-    Events,
-    /// The last minutes, and skipped frames.
-    Trends,
-}
-
-impl Screen {
-    /// Every screen.
-    pub const ALL: [Self; 4] = [Self::Flows, Self::Links, Self::Events, Self::Trends];
-
-    /// Its title.
-    #[must_use]
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Flows => "QPs",
-            Self::Links => "Links",
-            Self::Events => "Events",
-            Self::Trends => "Trends",
-        }
-    }
-}
+/// Queue pairs on the overview, at most.
+const TOP: usize = 100;
+/// Moments back from the one shown in which a figure that takes longer is looked for.
+const NEAR: usize = 30;
 
 /// What the loop has to do after a key.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Nothing.
     None,
@@ -59,30 +40,43 @@ pub enum Action {
     Redraw,
     /// Tell the source, and draw.
     Send(Command),
-    /// Show the newest figures again, and draw.
-    Thaw,
+    /// Have the newest sample analysed again, and draw.
+    Analyse,
+    /// Write a file, say so, and draw.
+    Write(File),
     /// Go to the background.
     Suspend,
     /// Leave.
     Quit,
 }
 
-/// How the table is sorted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sort {
-    /// By which column.
-    pub by: Id,
-    /// Largest first.
-    pub descending: bool,
+/// A file to be written to the working directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Its name without the ending; the loop appends a number where that is taken.
+    pub name: String,
+    /// The ending.
+    pub ending: &'static str,
+    /// What it holds, for the message.
+    pub what: String,
+    /// What is written.
+    pub bytes: Vec<u8>,
 }
 
-/// Which rows are shown.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
-    /// Words that must all match; empty for all rows.
-    pub text: String,
-    /// Whether keys go into the text.
-    pub editing: bool,
+/// What lies over the screen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overlay {
+    /// Nothing.
+    #[default]
+    None,
+    /// The help from this line on.
+    Help(usize),
+    /// The choice of columns, this one selected.
+    Columns(usize),
+    /// The headers of the selected event from this line on.
+    Packet(usize),
+    /// Everything about the selected finding from this line on.
+    Finding(usize),
 }
 
 /// How the run ended.
@@ -94,65 +88,93 @@ pub enum End {
     Failed(String),
 }
 
-/// The newest figures, and what follows from them.
+/// The figures shown, and what follows from them.
 #[derive(Debug)]
 pub struct Data {
-    /// Counters.
-    pub sample: Box<Sample>,
-    /// Rates.
+    /// The newest sample; what pauses shows that of the pause.
+    pub sample: Arc<Sample>,
+    /// Figures of the moment shown.
     pub model: Model,
-    /// How evenly bytes spread over 5-tuples.
-    pub entropy: Entropy,
-    /// How evenly links carry the load.
+    /// How evenly links carry the load in the span.
     pub imbalance: Vec<Imbalance>,
     /// What is wrong.
     pub problems: Vec<Problem>,
-    /// The selected flow.
-    pub detail: Option<Detail>,
+    /// The selected flow and its other direction.
+    pub detail: Option<(Detail, Option<Detail>)>,
+    /// Places of the busiest rows, those with the highest rate first.
+    pub busiest: Vec<usize>,
+    /// Bytes from host to host.
+    pub matrix: Matrix,
 }
 
 /// The state of the terminal UI.
 #[derive(Debug)]
 pub struct App {
-    /// What the user chose on the command line.
+    /// What the user chose beforehand.
     pub options: Options,
     /// Columns and lines of the terminal.
     pub size: (u16, u16),
     /// The screen shown.
     pub screen: Screen,
-    /// The first line of the help, while it is shown.
-    pub help: Option<usize>,
-    /// Whether details are shown.
-    pub detail: bool,
-    /// Sorting of the table.
-    pub sort: Sort,
-    /// Filter of table and events.
-    pub filter: Filter,
-    /// Rows of the model in the order of the table.
-    pub order: Vec<usize>,
-    /// Place in the table.
-    pub flows: Cursor,
-    /// The selected flow, which keeps its selection wherever it is sorted to.
-    pub selected: Option<Identity>,
+    /// Where Esc leads from the details.
+    pub from: Screen,
+    /// What lies over it.
+    pub overlay: Overlay,
+    /// The line that is being typed.
+    pub prompt: Option<Prompt>,
+    /// The filter's text; of table and events.
+    pub filter: String,
+    /// The filter, ready for use.
+    pub query: Query,
+    /// The table of queue pairs.
+    pub table: Table,
+    /// Place in the list of the busiest on the overview.
+    pub busiest: Cursor,
     /// Place in the list of links.
     pub links: Cursor,
     /// Place in the list of events.
     pub events: Cursor,
+    /// Place in the list of findings.
+    pub findings: Cursor,
+    /// First line of the details.
+    pub detail: Cursor,
+    /// First line of the bursts.
+    pub bursts: Cursor,
+    /// Row and column of the matrix.
+    pub cell: (usize, usize),
+    /// What the matrix shows.
+    pub metric: Metric,
+    /// The time that figures are of.
+    pub span: Span,
+    /// Uplinks of the what-if, where the user changed them.
+    pub uplinks: Option<u32>,
     /// Events.
     pub log: Log,
+    /// Events that came while the view was paused.
+    waiting: VecDeque<EventSample>,
     /// What the source said, the oldest first.
     pub notices: VecDeque<String>,
     /// Whether the latest notice is still in the status line.
     pub unread: bool,
+    /// The answer to the latest key, until the next.
+    pub answer: Option<String>,
     /// Whether the user stopped the data.
     pub paused: bool,
+    /// The time of the moment that is looked at; `None` for the newest.
+    pub shown_ns: Option<u64>,
     /// Replay speed, as far as it is known.
     pub speed: Option<f64>,
     /// How the run ended, when it has.
     pub end: Option<End>,
     /// The last minutes.
     pub history: History,
-    /// The newest figures; `None` before the first.
+    /// The newest sample.
+    pub newest: Option<Arc<Sample>>,
+    /// The latest conclusions.
+    pub analysis: Option<Arc<Analysis>>,
+    /// Which process owns which queue pair.
+    pub processes: Processes,
+    /// The figures shown; `None` before the first.
     pub data: Option<Data>,
 }
 
@@ -160,41 +182,62 @@ impl App {
     /// Nothing seen yet.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        let speed = options.speed;
+        let mut table = Table::default();
+        table.sort = options.sort.unwrap_or_default();
+        table.columns.clone_from(&options.columns);
         Self {
-            options,
             size: (80, 24),
-            screen: Screen::Flows,
-            help: None,
-            detail: false,
-            sort: Sort { by: Id::State, descending: true },
-            filter: Filter::default(),
-            order: Vec::new(),
-            flows: Cursor::default(),
-            selected: None,
+            screen: options.screen,
+            from: Screen::Qps,
+            overlay: Overlay::None,
+            prompt: None,
+            query: Query::new(&options.filter),
+            filter: options.filter.clone(),
+            table,
+            busiest: Cursor::default(),
             links: Cursor::default(),
             events: Cursor::default(),
+            findings: Cursor::default(),
+            detail: Cursor::default(),
+            bursts: Cursor::default(),
+            cell: (0, 0),
+            metric: Metric::default(),
+            span: Span::default(),
+            uplinks: None,
             log: Log::default(),
+            waiting: VecDeque::new(),
             notices: VecDeque::new(),
             unread: false,
+            answer: None,
             paused: false,
-            speed,
+            shown_ns: None,
+            speed: options.speed,
             end: None,
-            history: History::default(),
+            history: History::new(options.history_bytes),
+            newest: None,
+            analysis: None,
+            processes: Processes::default(),
             data: None,
+            options,
         }
     }
 
-    /// Whether the view stands still while the source goes on.
+    /// Whether figures stand still, so that one can go back in time.
     #[must_use]
-    pub fn frozen(&self) -> bool {
-        self.paused && self.end.is_none() && self.kind() != Some(SourceKind::Replay)
+    pub fn still(&self) -> bool {
+        self.paused || self.end.is_some()
     }
 
     /// The kind of source, once it is known.
     #[must_use]
     pub fn kind(&self) -> Option<SourceKind> {
-        self.data.as_ref().map(|data| data.model.kind)
+        self.newest.as_ref().map(|sample| sample.kind)
+    }
+
+    /// What should be analysed.
+    #[must_use]
+    pub fn ask(&self) -> Ask {
+        Ask { span: self.span, uplinks: self.uplinks }
     }
 
     /// The terminal has another size.
@@ -203,16 +246,33 @@ impl App {
         self.keep_in_view();
     }
 
-    /// Takes new figures.
-    pub fn on_sample(&mut self, sample: Box<Sample>) {
-        let previous = self.data.take().map(|data| data.sample);
-        let model = Model::new(&sample, previous.as_deref());
-        self.history.push(&model);
-        self.take(sample, model);
+    /// Takes new figures. While the view is paused they only go into the history.
+    pub fn on_sample(&mut self, sample: Arc<Sample>) {
+        if self.newest.as_ref().is_some_and(|newest| newest.time_ns > sample.time_ns) {
+            // A replay went back: what was seen is still to come.
+            self.log = Log::default();
+            self.waiting.clear();
+            self.analysis = None;
+            self.shown_ns = None;
+        }
+        self.history.push(&sample, false);
+        self.newest = Some(sample);
+        if !self.paused {
+            self.recompute(true);
+        } else if self.data.is_none() {
+            self.recompute(true);
+            self.pin();
+        }
     }
 
     /// Takes new events, in order.
     pub fn on_events(&mut self, events: &[EventSample]) {
+        if self.paused {
+            self.waiting.extend(events.iter().cloned());
+            let over = self.waiting.len().saturating_sub(WAITING);
+            self.waiting.drain(..over);
+            return;
+        }
         let top = self.log.latest().next().map(|entry| entry.number);
         for event in events {
             self.log.push(event);
@@ -226,6 +286,21 @@ impl App {
         self.keep_in_view();
     }
 
+    /// Takes conclusions.
+    pub fn on_analysis(&mut self, analysis: Analysis) {
+        if let Some(entropy) = analysis.entropy {
+            self.history.set_entropy(analysis.time_ns, entropy);
+        }
+        if let (Some(sample), true) = (&self.newest, !self.paused || self.analysis.is_none()) {
+            self.processes = super::extra::processes(sample, &analysis.report);
+            self.analysis = Some(Arc::new(analysis));
+            if self.table.group == Group::Process {
+                self.arrange(false);
+            }
+            self.keep_in_view();
+        }
+    }
+
     /// Takes a sentence for the user.
     pub fn on_notice(&mut self, notice: String) {
         if self.notices.len() == NOTICES {
@@ -235,55 +310,120 @@ impl App {
         self.unread = true;
     }
 
-    /// The source is done: rates become averages over the whole run.
+    /// The source is done: figures become those of the whole run.
     pub fn on_end(&mut self, end: End) {
         self.end = Some(end);
         self.paused = false;
-        if let Some(data) = self.data.take() {
-            let model = Model::whole(&data.sample);
-            self.take(data.sample, model);
+        self.shown_ns = None;
+        self.span = Span::All;
+        let waiting: Vec<EventSample> = self.waiting.drain(..).collect();
+        self.on_events(&waiting);
+        if let Some(newest) = &self.newest {
+            self.history.push(newest, true);
+        }
+        self.recompute(true);
+    }
+
+    /// Stays at the moment that is shown now.
+    pub(super) fn pin(&mut self) {
+        self.shown_ns = self.shown_ns.or_else(|| self.data.as_ref().map(|data| data.model.time_ns));
+    }
+
+    /// Shows the newest figures again, with all that came meanwhile.
+    pub(super) fn unpin(&mut self) {
+        self.shown_ns = None;
+        let waiting: Vec<EventSample> = self.waiting.drain(..).collect();
+        self.on_events(&waiting);
+        self.recompute(true);
+    }
+
+    /// The number of the moment that is shown.
+    #[must_use]
+    pub fn moment(&self) -> Option<usize> {
+        match self.shown_ns {
+            Some(time) => self.history.at_time(time).or(Some(0)),
+            None => self.history.len().checked_sub(1),
         }
     }
 
-    fn take(&mut self, sample: Box<Sample>, model: Model) {
-        let recent = if self.end.is_some() { None } else { self.history.recent(health::PRESENT_NS) };
-        let problems = health::problems(&model, recent.as_ref());
-        let entropy = crate::report::entropy(&sample);
-        let imbalance = crate::report::imbalance(&sample, &self.options.report);
-        self.data = Some(Data { sample, model, entropy, imbalance, problems, detail: None });
-        self.refresh();
+    /// Makes the figures of the moment shown. `keep`: rows may stay in their places.
+    pub(super) fn recompute(&mut self, keep: bool) {
+        let places = self.kept_places(keep);
+        let before = self.data.take();
+        // What is paused shows settings and ports of the pause.
+        let sample = match before {
+            Some(data) if self.paused => data.sample,
+            _ => match &self.newest {
+                Some(newest) => Arc::clone(newest),
+                None => return,
+            },
+        };
+        let model = self.moment().and_then(|at| Model::new(&self.history, at, self.span, Some(&sample)));
+        let Some(model) = model else { return };
+        let loads: Vec<report::Load<'_>> = model
+            .links
+            .iter()
+            .map(|link| report::Load {
+                name: &link.name,
+                direction: link.direction,
+                bytes: link.delta.map_or(link.total.bytes, |delta| delta.counts.bytes),
+            })
+            .collect();
+        let imbalance = report::imbalances(&loads, &self.options.report);
+        let problems = health::problems(&model);
+        let matrix = Matrix::default();
+        let busiest = busiest(&model);
+        self.data = Some(Data { sample, model, imbalance, problems, detail: None, busiest, matrix });
+        self.refresh_matrix();
+        self.arrange_at(places.as_deref());
     }
 
-    /// Sorts and filters again. The selected flow stays selected and on its line.
-    fn refresh(&mut self) {
+    /// The places that rows keep while the user looks at one.
+    fn kept_places(&self, keep: bool) -> Option<Vec<Identity>> {
+        let data = self.data.as_ref()?;
+        let looking = self.table.selected.is_some() && !self.table.follow && self.table.group == Group::None;
+        (keep && looking).then(|| self.table.places(&data.model))
+    }
+
+    /// Sorts and filters again. The selected flow stays selected.
+    pub(super) fn arrange(&mut self, keep: bool) {
+        let places = self.kept_places(keep);
+        self.arrange_at(places.as_deref());
+    }
+
+    fn arrange_at(&mut self, places: Option<&[Identity]>) {
+        let page = self.layout().table_page(self.screen);
         let Some(data) = &self.data else { return };
         let cx = Context { model: &data.model, sample: &data.sample };
-        let matcher = filter::Matcher::new(&self.filter.text);
-        let shown = data.model.rows.iter().enumerate().filter(|(_, row)| matcher.row(row, &data.model));
-        let Sort { by, descending } = self.sort;
-        let mut keyed: Vec<_> =
-            shown.map(|(i, row)| (column::sort_key(by, descending, i, row, cx), i)).collect();
-        keyed.sort_unstable();
-        self.order = keyed.into_iter().map(|(_, i)| i).collect();
-
-        let rows = &data.model.rows;
-        let place = self
-            .selected
-            .and_then(|id| self.order.iter().position(|i| rows.get(*i).is_some_and(|row| row.id == id)));
-        let page = self.layout().page();
-        self.flows.follow(place, self.order.len(), page);
-        if place.is_none() {
-            self.selected = None;
-        }
+        self.table.arrange(&self.query, &self.processes, cx, places, page);
         self.refresh_detail();
         self.keep_in_view();
     }
 
-    fn refresh_detail(&mut self) {
-        let index = self.flows.selected.and_then(|at| self.order.get(at)).copied();
+    /// Looks up the selected flow, or without a selection the one at the top of the table.
+    pub(super) fn refresh_detail(&mut self) {
+        let Some(data) = &mut self.data else { return };
+        if self.screen != Screen::Detail {
+            data.detail = None;
+            return;
+        }
+        let at = self.table.cursor.selected.unwrap_or(0);
+        let id = self.table.selected.or_else(|| self.table.id_at(at, &data.model));
+        let flow =
+            |id: &Identity| data.sample.flows.iter().position(|f| f.slot == id.slot && f.key == id.key);
+        data.detail = id.and_then(|id| {
+            let detail = Detail::new(&data.sample, flow(&id)?)?;
+            let other = super::extra::other_direction(&data.sample, &detail, self.analysis.as_deref());
+            Some((detail, other.and_then(|at| Detail::new(&data.sample, at))))
+        });
+    }
+
+    /// Adds up by host, for the screen that shows it.
+    pub(super) fn refresh_matrix(&mut self) {
+        let report = self.analysis.as_deref().map(|analysis| &analysis.report);
         if let Some(data) = &mut self.data {
-            let index = index.filter(|_| self.detail);
-            data.detail = index.and_then(|index| Detail::new(&data.sample, index));
+            let wanted = self.screen == Screen::Matrix;
+            data.matrix = if wanted { Matrix::new(&data.model, report) } else { Matrix::default() };
         }
     }
 
@@ -291,224 +431,85 @@ impl App {
     #[must_use]
     pub fn layout(&self) -> Layout {
         let warning = self.data.as_ref().is_some_and(|data| data.model.lost.any());
-        Layout::new(self.size, self.screen, self.detail && self.selected.is_some(), warning)
+        Layout::new(self.size, warning)
     }
 
     /// The columns of the table, as they fit.
     #[must_use]
     pub fn columns(&self) -> Vec<column::Fitted> {
         let has_ipv6 = self.data.as_ref().is_some_and(|data| data.model.has_ipv6);
-        column::fit(self.layout().table.width, has_ipv6)
+        column::fit(self.layout().table(self.screen).width.saturating_sub(1), has_ipv6, &self.table.columns)
     }
 
-    fn keep_in_view(&mut self) {
+    pub(super) fn keep_in_view(&mut self) {
         let layout = self.layout();
-        self.flows.show(self.order.len(), layout.page());
+        self.table.cursor.show(self.table.order.len(), layout.table_page(self.screen));
+        let busiest = self.data.as_ref().map_or(0, |data| data.busiest.len());
+        self.busiest.show(busiest, layout.table_page(Screen::Overview));
         self.events.show(self.event_count(), layout.events_page());
         let links = self.data.as_ref().map_or(0, |data| data.model.links.len());
         self.links.show(links, layout.links_page());
+        self.findings.show(self.finding_count(), layout.findings_page());
+        let hosts = self.data.as_ref().map_or((0, 0), |data| data.matrix.size());
+        self.cell = (self.cell.0.min(hosts.0.saturating_sub(1)), self.cell.1.min(hosts.1.saturating_sub(1)));
+    }
+
+    /// Number of queue pairs.
+    #[must_use]
+    pub fn row_count(&self) -> usize {
+        self.data.as_ref().map_or(0, |data| data.model.rows.len())
+    }
+
+    /// How bytes spread over 5-tuples in the span, at the moment shown or shortly before.
+    #[must_use]
+    pub fn entropy(&self) -> Option<Entropy> {
+        let at = self.moment()?;
+        self.history.iter().take(at + 1).rev().take(NEAR).find_map(|moment| moment.entropy)
+    }
+
+    /// Number of findings.
+    #[must_use]
+    pub fn finding_count(&self) -> usize {
+        self.analysis.as_ref().map_or(0, |analysis| analysis.report.findings.len())
     }
 
     /// Number of events that the filter lets through.
     #[must_use]
     pub fn event_count(&self) -> usize {
-        if self.filter.text.is_empty() {
-            return self.log.len();
-        }
-        let matcher = filter::Matcher::new(&self.filter.text);
-        self.log.latest().filter(|entry| matcher.event(entry)).count()
+        self.shown_events().count()
     }
 
-    /// What a key does.
-    #[must_use]
-    pub fn on_key(&mut self, key: Key) -> Action {
-        self.unread = false;
-        if self.filter.editing && key != Key::Ctrl('c') {
-            return self.edit(key);
-        }
-        let Some(input) = decode(key) else { return Action::Draw };
-        if let Some(top) = self.help {
-            return self.in_help(top, input);
-        }
-        self.on_input(input)
-    }
-
-    fn on_input(&mut self, input: Input) -> Action {
-        match input {
-            Input::Up => self.step(Move::Up),
-            Input::Down => self.step(Move::Down),
-            Input::PageUp => self.step(Move::PageUp),
-            Input::PageDown => self.step(Move::PageDown),
-            Input::First => self.step(Move::First),
-            Input::Last => self.step(Move::Last),
-            Input::Detail => self.toggle_detail(),
-            Input::Screen(number) => self.show_screen(number),
-            Input::NextScreen => self.show_screen((self.screen as usize + 1) % Screen::ALL.len()),
-            Input::PreviousScreen => {
-                self.show_screen((self.screen as usize + Screen::ALL.len() - 1) % Screen::ALL.len());
-            }
-            Input::SortNext => self.sort_by_neighbour(true),
-            Input::SortPrevious => self.sort_by_neighbour(false),
-            Input::Reverse => {
-                self.sort.descending = !self.sort.descending;
-                self.refresh();
-            }
-            Input::Filter => self.filter.editing = true,
-            Input::Pause => return self.pause(),
-            Input::Faster => return self.change_speed(true),
-            Input::Slower => return self.change_speed(false),
-            Input::Help => self.help = Some(0),
-            Input::Redraw => return Action::Redraw,
-            Input::Suspend => return Action::Suspend,
-            Input::Back => return self.back(),
-            Input::Quit => return Action::Quit,
-        }
-        Action::Draw
-    }
-
-    fn in_help(&mut self, top: usize, input: Input) -> Action {
-        let page = usize::from(self.size.1.saturating_sub(3));
-        let lines = super::panel::help::lines().len();
-        let mut cursor = Cursor { selected: None, offset: top };
-        let step = match input {
-            Input::Up => Move::Up,
-            Input::Down => Move::Down,
-            Input::PageUp => Move::PageUp,
-            Input::PageDown => Move::PageDown,
-            Input::First => Move::First,
-            Input::Last => Move::Last,
-            Input::Quit => return Action::Quit,
-            Input::Redraw => return Action::Redraw,
-            Input::Suspend => return Action::Suspend,
-            _ => {
-                self.help = None;
-                return Action::Draw;
-            }
-        };
-        cursor.scroll(step, lines, page);
-        self.help = Some(cursor.offset);
-        Action::Draw
-    }
-
-    fn edit(&mut self, key: Key) -> Action {
-        match key {
-            Key::Char(c) => self.filter.text.push(c),
-            Key::Backspace => {
-                self.filter.text.pop();
-            }
-            Key::Ctrl('u') => self.filter.text.clear(),
-            Key::Ctrl('l') => return Action::Redraw,
-            Key::Ctrl('z') => return Action::Suspend,
-            Key::Enter => self.filter.editing = false,
-            Key::Esc => self.filter = Filter::default(),
-            _ => return Action::None,
-        }
-        self.refresh();
-        Action::Draw
-    }
-
-    fn step(&mut self, step: Move) {
-        let layout = self.layout();
-        match self.screen {
-            Screen::Flows => {
-                self.flows.step(step, self.order.len(), layout.page());
-                let index = self.flows.selected.and_then(|at| self.order.get(at));
-                let rows = self.data.as_ref().map(|data| &data.model.rows);
-                self.selected = index.zip(rows).and_then(|(i, rows)| rows.get(*i)).map(|row| row.id);
-                self.refresh_detail();
-                self.keep_in_view();
-            }
-            Screen::Links => {
-                let links = self.data.as_ref().map_or(0, |data| data.model.links.len());
-                self.links.scroll(step, links, layout.links_page());
-            }
-            Screen::Events => self.events.scroll(step, self.event_count(), layout.events_page()),
-            Screen::Trends => {}
-        }
-    }
-
-    fn toggle_detail(&mut self) {
-        if self.screen != Screen::Flows {
-            return;
-        }
-        if self.selected.is_none() {
-            self.step(Move::Up);
-        }
-        self.detail = !self.detail && self.selected.is_some();
-        self.refresh_detail();
-        self.keep_in_view();
-    }
-
-    fn show_screen(&mut self, number: usize) {
-        if let Some(screen) = Screen::ALL.get(number) {
-            self.screen = *screen;
-            self.keep_in_view();
-        }
-    }
-
-    /// Sorts by the next visible column, or the one before, with its natural direction.
-    fn sort_by_neighbour(&mut self, next: bool) {
-        let visible: Vec<Id> = self.columns().iter().map(|fitted| fitted.column.id).collect();
-        let count = visible.len();
-        if count == 0 {
-            return;
-        }
-        let at = visible.iter().position(|id| *id == self.sort.by);
-        let to = match (at, next) {
-            (Some(at), true) => (at + 1) % count,
-            (Some(at), false) => (at + count - 1) % count,
-            (None, _) => 0,
-        };
-        if let Some(id) = visible.get(to) {
-            self.sort = Sort { by: *id, descending: column::largest_first(*id) };
-        }
-        self.refresh();
-    }
-
-    fn pause(&mut self) -> Action {
-        if self.end.is_some() {
-            return Action::Draw;
-        }
-        self.paused = !self.paused;
-        match self.kind() {
-            Some(SourceKind::Live) if self.paused => Action::Draw,
-            Some(SourceKind::Live) => Action::Thaw,
-            Some(SourceKind::Replay) | None => Action::Send(Command::Pause(self.paused)),
-        }
-    }
-
-    fn change_speed(&mut self, faster: bool) -> Action {
-        let Some(speed) = self.speed.filter(|_| self.end.is_none()) else { return Action::Draw };
-        let new = if faster {
-            SPEEDS.into_iter().find(|s| *s > speed)
-        } else {
-            SPEEDS.into_iter().rev().find(|s| *s < speed)
-        };
-        let Some(new) = new else { return Action::Draw };
-        self.speed = Some(new);
-        Action::Send(Command::Speed(new))
-    }
-
-    fn back(&mut self) -> Action {
-        if self.detail {
-            self.detail = false;
-            self.refresh_detail();
-            self.keep_in_view();
-        } else if !self.filter.text.is_empty() {
-            self.filter = Filter::default();
-            self.refresh();
-        } else if self.selected.is_some() && self.screen == Screen::Flows {
-            self.selected = None;
-            self.flows = Cursor::default();
-        } else {
-            return Action::Quit;
-        }
-        Action::Draw
+    /// Events that the filter lets through and that had happened at the moment shown, the latest first.
+    pub fn shown_events(&self) -> impl Iterator<Item = &super::log::Entry> {
+        let until = self.shown_ns.unwrap_or(u64::MAX);
+        self.log.latest().filter(move |entry| entry.first_ns <= until && self.query.event(entry))
     }
 
     /// Title of the column that rows are sorted by.
     #[must_use]
     pub fn sorted_by(&self) -> &'static str {
-        COLUMNS.iter().find(|column| column.id == self.sort.by).map_or("", |column| column.title)
+        column::column(self.table.sort.by).title
     }
+
+    /// Draws conclusions from the newest sample at once; for those who have no thread for it.
+    pub fn analyse_with(&mut self, analyst: &mut analysis::Analyst) {
+        if let Some(sample) = self.newest.clone() {
+            let ask = self.ask();
+            self.on_analysis(analyst.analyse(&sample, ask));
+        }
+    }
+}
+
+/// Rows with the highest rate, those that count nothing left out.
+fn busiest(model: &Model) -> Vec<usize> {
+    let rate = |row: &Row| row.delta.map_or(0, |delta| delta.counts.bytes);
+    let mut rows: Vec<(u64, usize)> =
+        model.rows.iter().enumerate().map(|(i, row)| (rate(row), i)).filter(|(rate, _)| *rate > 0).collect();
+    let by_rate = |a: &(u64, usize), b: &(u64, usize)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
+    if rows.len() > TOP {
+        rows.select_nth_unstable_by(TOP, by_rate);
+        rows.truncate(TOP);
+    }
+    rows.sort_unstable_by(by_rate);
+    rows.into_iter().map(|(_, i)| i).collect()
 }

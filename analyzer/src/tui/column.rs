@@ -2,11 +2,12 @@
 //! and sort order.
 
 use ratatui::style::Style;
+use rocescope_common::account::FlowStats;
 use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
 use rocescope_common::wire::opcode;
 
 use super::theme;
-use crate::model::{Level, Model, Row, State, detail};
+use crate::model::{Counts, Delta, Level, Model, Row, State, detail};
 use crate::sample::{Sample, address};
 use crate::units;
 
@@ -47,6 +48,8 @@ pub enum Id {
 pub struct Column {
     /// Which one.
     pub id: Id,
+    /// Its name in filters, on the command line and in the configuration file.
+    pub name: &'static str,
     /// Its title.
     pub title: &'static str,
     /// Its width.
@@ -59,42 +62,84 @@ pub struct Column {
     pub help: &'static str,
 }
 
-const fn left(id: Id, title: &'static str, width: u16, rank: u8, help: &'static str) -> Column {
-    Column { id, title, width, rank, right: false, help }
+const fn left(
+    id: Id,
+    name: &'static str,
+    title: &'static str,
+    width: u16,
+    rank: u8,
+    help: &'static str,
+) -> Column {
+    Column { id, name, title, width, rank, right: false, help }
 }
 
-const fn right(id: Id, title: &'static str, width: u16, rank: u8, help: &'static str) -> Column {
-    Column { id, title, width, rank, right: true, help }
+const fn right(
+    id: Id,
+    name: &'static str,
+    title: &'static str,
+    width: u16,
+    rank: u8,
+    help: &'static str,
+) -> Column {
+    Column { id, name, title, width, rank, right: true, help }
 }
 
 /// Every column, from left to right.
 pub const COLUMNS: &[Column] = &[
-    left(Id::State, "STATE", 5, 0, "worst problem; upper case: now, lower case: earlier, +: and others"),
-    left(Id::Source, "SOURCE", 15, 0, "source address"),
-    left(Id::Destination, "DESTINATION", 15, 0, "destination address"),
-    right(Id::Qp, "QP", 8, 0, "destination queue pair"),
-    right(Id::Rate, "b/s", 5, 0, "bits per second of whole frames"),
-    left(Id::Share, "SHARE", 8, 12, "share of the bits per second, as a bar"),
-    right(Id::PacketRate, "pkt/s", 5, 9, "packets per second"),
-    right(Id::CeNow, "CE %", 5, 1, "packets marked CE by ECN-capable data packets, now"),
-    right(Id::CeAll, "ALL %", 5, 13, "the same since the start"),
-    right(Id::CnpRate, "CNP/s", 5, 2, "congestion notification packets per second in this flow"),
-    right(Id::Cnps, "CNPs", 5, 14, "congestion notification packets since the start"),
-    right(Id::Lost, "LOST", 5, 3, "PSNs missing, requests and responses"),
-    right(Id::Gaps, "GAPS", 5, 11, "jumps in the PSNs"),
-    right(Id::Repeats, "RPT", 5, 8, "packets with a PSN seen before: sent again"),
-    right(Id::Naks, "NAKs", 5, 4, "all NAKs, RNR included"),
-    right(Id::Rnr, "RNR", 5, 7, "receiver-not-ready NAKs"),
-    right(Id::Bytes, "BYTES", 7, 15, "bytes of whole frames since the start"),
-    right(Id::Packets, "PKTS", 5, 16, "packets since the start"),
-    left(Id::Link, "LINK", 10, 10, "interface and direction, or capture file"),
-    left(Id::Transport, "TRANS", 5, 17, "transport: RC, UC, UD, XRC"),
-    right(Id::Mtu, "MTU", 4, 20, "path MTU: payload of the latest FIRST or MIDDLE packet"),
-    right(Id::Dscp, "DSCP", 4, 18, "DSCP of the first packet"),
-    right(Id::SourcePort, "SPORT", 6, 19, "UDP source port of the first packet; + when there are others"),
-    right(Id::PeerQp, "PEER QP", 8, 21, "queue pair at the sending end, where it is known"),
-    right(Id::Vlan, "VLAN", 4, 22, "outermost VLAN id; 0: untagged"),
-    left(Id::Tunnel, "TUNNEL", 8, 23, "tunnels around the packets"),
+    left(
+        Id::State,
+        "state",
+        "STATE",
+        5,
+        0,
+        "worst problem; upper case: now, lower case: earlier, +: and others",
+    ),
+    left(Id::Source, "src", "SOURCE", 15, 0, "source address"),
+    left(Id::Destination, "dst", "DESTINATION", 15, 0, "destination address"),
+    right(Id::Qp, "qp", "QP", 8, 0, "destination queue pair"),
+    right(Id::Rate, "rate", "b/s", 5, 0, "bits per second of whole frames"),
+    left(Id::Share, "share", "SHARE", 8, 12, "share of the bits per second, as a bar"),
+    right(Id::PacketRate, "pps", "pkt/s", 5, 9, "packets per second"),
+    right(Id::CeNow, "ce", "CE %", 5, 1, "packets marked CE by ECN-capable data packets"),
+    right(Id::CeAll, "ce_all", "ALL %", 5, 13, "the same since the start"),
+    right(
+        Id::CnpRate,
+        "cnp",
+        "CNP/s",
+        5,
+        2,
+        "congestion notification packets per second, in the flow they travel in",
+    ),
+    right(Id::Cnps, "cnps", "CNPs", 5, 14, "congestion notification packets since the start"),
+    right(
+        Id::Lost,
+        "lost",
+        "LOST",
+        5,
+        3,
+        "PSNs missing, requests and responses; this and all up to RNR are of the span",
+    ),
+    right(Id::Gaps, "gaps", "GAPS", 5, 11, "jumps in the PSNs"),
+    right(Id::Repeats, "rpt", "RPT", 5, 8, "packets with a PSN seen before: sent again"),
+    right(Id::Naks, "nak", "NAKs", 5, 4, "all NAKs, RNR included"),
+    right(Id::Rnr, "rnr", "RNR", 5, 7, "receiver-not-ready NAKs"),
+    right(Id::Bytes, "bytes", "BYTES", 7, 15, "bytes of whole frames since the start"),
+    right(Id::Packets, "pkts", "PKTS", 5, 16, "packets since the start"),
+    left(Id::Link, "link", "LINK", 10, 10, "interface and direction, or capture file"),
+    left(Id::Transport, "trans", "TRANS", 5, 17, "transport: RC, UC, UD, XRC"),
+    right(Id::Mtu, "mtu", "MTU", 4, 20, "path MTU: payload of the latest FIRST or MIDDLE packet"),
+    right(Id::Dscp, "dscp", "DSCP", 4, 18, "DSCP of the first packet"),
+    right(
+        Id::SourcePort,
+        "port",
+        "SPORT",
+        6,
+        19,
+        "UDP source port of the first packet; + when there are others",
+    ),
+    right(Id::PeerQp, "peer_qp", "PEER QP", 8, 21, "queue pair at the sending end, where it is known"),
+    right(Id::Vlan, "vlan", "VLAN", 4, 22, "outermost VLAN id; 0: untagged"),
+    left(Id::Tunnel, "tunnel", "TUNNEL", 8, 23, "tunnels around the packets"),
 ];
 
 /// A column with the width it has on this screen.
@@ -110,34 +155,62 @@ pub struct Fitted {
 const ADDRESS_V4: u16 = 15;
 const ADDRESS_V6: u16 = 39;
 
-/// The columns that fit into `width`, from left to right. Addresses get what is left over.
+/// The column of an id.
 #[must_use]
-pub fn fit(width: u16, has_ipv6: bool) -> Vec<Fitted> {
-    let mut ranked: Vec<&'static Column> = COLUMNS.iter().collect();
-    ranked.sort_by_key(|column| column.rank);
+pub fn column(id: Id) -> &'static Column {
+    // Every id is in the table; a test looks.
+    COLUMNS.iter().find(|column| column.id == id).unwrap_or(&COLUMNS[0])
+}
+
+/// The column of a name.
+#[must_use]
+pub fn by_name(name: &str) -> Option<&'static Column> {
+    COLUMNS.iter().find(|column| column.name == name)
+}
+
+/// The columns that fit into `width`, from left to right: the `chosen` ones in their order, or without
+/// a choice those that matter most. Addresses get what is left over.
+#[must_use]
+pub fn fit(width: u16, has_ipv6: bool, chosen: &[Id]) -> Vec<Fitted> {
     // One column of screen between two columns of the table.
     let mut left = width + 1;
-    let mut limit = u8::MAX;
-    for column in ranked {
-        // On wide screens IPv6 addresses come before the columns of least rank.
-        let wanted = column.width + 1;
-        if wanted > left || column.rank > limit {
-            limit = limit.min(column.rank);
-            continue;
-        }
-        if has_ipv6 && column.rank >= 12 && left < wanted + 2 * (ADDRESS_V6 - ADDRESS_V4) {
-            limit = limit.min(column.rank);
-            continue;
-        }
-        left -= wanted;
-    }
-    let used: Vec<&'static Column> = COLUMNS.iter().filter(|column| column.rank < limit).collect();
-    let grow = if has_ipv6 { (left / 2).min(ADDRESS_V6 - ADDRESS_V4) } else { 0 };
+    let used = if chosen.is_empty() { ranked(&mut left, has_ipv6) } else { in_order(&mut left, chosen) };
     let address = |id| matches!(id, Id::Source | Id::Destination);
+    let addresses = used.iter().filter(|column| address(column.id)).count();
+    let grow = match u16::try_from(addresses) {
+        Ok(n) if n > 0 && has_ipv6 => (left / n).min(ADDRESS_V6 - ADDRESS_V4),
+        _ => 0,
+    };
     let widths = used
         .into_iter()
         .map(|column| Fitted { column, width: column.width + if address(column.id) { grow } else { 0 } });
     widths.collect()
+}
+
+fn in_order(left: &mut u16, chosen: &[Id]) -> Vec<&'static Column> {
+    let fits = |id: &Id| {
+        let column = column(*id);
+        *left = left.checked_sub(column.width + 1)?;
+        Some(column)
+    };
+    chosen.iter().map_while(fits).collect()
+}
+
+fn ranked(left: &mut u16, has_ipv6: bool) -> Vec<&'static Column> {
+    let mut ranked: Vec<&'static Column> = COLUMNS.iter().collect();
+    ranked.sort_by_key(|column| column.rank);
+    let mut limit = u8::MAX;
+    for column in ranked {
+        let wanted = column.width + 1;
+        // On wide screens IPv6 addresses come before the columns of least rank.
+        let addresses = if has_ipv6 && column.rank >= 12 { 2 * (ADDRESS_V6 - ADDRESS_V4) } else { 0 };
+        if column.rank > limit || wanted + addresses > *left {
+            limit = limit.min(column.rank);
+            continue;
+        }
+        *left -= wanted;
+    }
+    COLUMNS.iter().filter(|column| column.rank < limit).collect()
 }
 
 /// What a cell needs besides its row.
@@ -145,68 +218,79 @@ pub fn fit(width: u16, has_ipv6: bool) -> Vec<Fitted> {
 pub struct Context<'a> {
     /// The model.
     pub model: &'a Model,
-    /// The sample it was made of.
+    /// The newest sample.
     pub sample: &'a Sample,
 }
 
-/// Text and style of one cell. `index` is the row's place in the model.
+impl<'a> Context<'a> {
+    fn flow(&self, row: &Row) -> Option<&'a FlowStats> {
+        self.sample.flows.get(row.at?).map(|flow| &flow.stats)
+    }
+}
+
+/// Text and style of one cell.
 #[must_use]
-pub fn cell(id: Id, index: usize, row: &Row, cx: Context<'_>) -> (String, Style) {
+pub fn cell(id: Id, row: &Row, cx: Context<'_>) -> (String, Style) {
     let total = &row.total;
     let delta = row.delta.as_ref();
+    let counted = |figure: fn(&Counts) -> u64, level| {
+        delta.map_or_else(unknown, |delta| number(figure(&delta.counts), level))
+    };
     match id {
         Id::State => state(row),
         Id::Source => (address(row.id.key.family, row.id.key.src).to_string(), theme::PLAIN),
         Id::Destination => (address(row.id.key.family, row.id.key.dst).to_string(), theme::PLAIN),
         Id::Qp => (row.id.key.dest_qp.to_string(), theme::PLAIN),
-        Id::Rate => figure(delta.map(crate::model::Delta::bits_per_s), Level::Fine, theme::BOLD),
+        Id::Rate => figure(delta.map(Delta::bits_per_s), Level::Fine, theme::BOLD),
         Id::Share => (bar(share(row, cx.model), 8), theme::BAR),
-        Id::PacketRate => figure(delta.map(crate::model::Delta::packets_per_s), Level::Fine, theme::PLAIN),
+        Id::PacketRate => figure(delta.map(Delta::packets_per_s), Level::Fine, theme::PLAIN),
         Id::CeNow => percent(delta.and_then(|d| d.counts.ce_ratio())),
         Id::CeAll => percent(total.ce_ratio()),
-        Id::CnpRate => figure(delta.map(crate::model::Delta::cnp_per_s), Level::Warning, theme::PLAIN),
+        Id::CnpRate => figure(delta.map(Delta::cnp_per_s), Level::Warning, theme::PLAIN),
         Id::Cnps => number(total.cnp, Level::Warning),
-        Id::Lost => number(total.missing, Level::Critical),
-        Id::Gaps => number(total.gaps, Level::Critical),
-        Id::Repeats => number(total.repeats, Level::Warning),
+        Id::Lost => counted(|c| c.missing, Level::Critical),
+        Id::Gaps => counted(|c| c.gaps, Level::Critical),
+        Id::Repeats => counted(|c| c.repeats, Level::Warning),
         Id::Naks => {
-            let refused = total.sequence_naks + total.other_naks > 0;
-            number(total.naks(), if refused { Level::Critical } else { Level::Warning })
+            let refused = delta.is_some_and(|d| d.counts.sequence_naks + d.counts.other_naks > 0);
+            counted(Counts::naks, if refused { Level::Critical } else { Level::Warning })
         }
-        Id::Rnr => number(total.rnr, Level::Warning),
+        Id::Rnr => counted(|c| c.rnr, Level::Warning),
         Id::Bytes => (units::bytes(total.bytes), theme::PLAIN),
         Id::Packets => number(total.packets, Level::Fine),
         Id::Link => (link(row, cx.model), theme::PLAIN),
-        _ => setting(id, index, cx),
+        _ => setting(id, row, cx),
     }
 }
 
+fn unknown() -> (String, Style) {
+    (units::UNKNOWN.to_owned(), theme::DIM)
+}
+
 /// Columns that need the flow's own counters.
-fn setting(id: Id, index: usize, cx: Context<'_>) -> (String, Style) {
-    let unknown = (units::UNKNOWN.to_owned(), theme::DIM);
-    let Some(stats) = cx.sample.flows.get(index).map(|flow| &flow.stats) else { return unknown };
+fn setting(id: Id, row: &Row, cx: Context<'_>) -> (String, Style) {
+    let Some(stats) = cx.flow(row) else { return unknown() };
+    let peer = || row.at.and_then(|at| detail::peer_qp(cx.sample, at));
     let text = match id {
         Id::Transport if stats.transport != TRANSPORT_NONE => {
-            opcode::transport(stats.transport << 5).to_owned()
+            Some(opcode::transport(stats.transport << 5).to_owned())
         }
-        Id::Transport if stats.cnp_packets > 0 => "CNP".to_owned(),
-        Id::Mtu if stats.mtu > 0 => stats.mtu.to_string(),
-        Id::Dscp if stats.dscp != DSCP_NONE => stats.dscp.to_string(),
+        Id::Transport if stats.cnp_packets > 0 => Some("CNP".to_owned()),
+        Id::Mtu if stats.mtu > 0 => Some(stats.mtu.to_string()),
+        Id::Dscp if stats.dscp != DSCP_NONE => Some(stats.dscp.to_string()),
         Id::SourcePort if stats.roce_version == 2 => {
-            format!("{}{}", stats.src_port, if stats.other_port_packets > 0 { "+" } else { "" })
+            Some(format!("{}{}", stats.src_port, if stats.other_port_packets > 0 { "+" } else { "" }))
         }
-        Id::PeerQp => match detail::peer_qp(cx.sample, index) {
-            Some(qp) => qp.to_string(),
-            None => return unknown,
-        },
-        Id::Vlan => match stats.vlan_id() {
-            Some(id) => id.to_string(),
-            None => return unknown,
-        },
-        Id::Tunnel => detail::encapsulation(stats.encap).join("/"),
-        _ => return unknown,
+        Id::PeerQp => peer().map(|qp| qp.to_string()),
+        Id::Vlan => stats.vlan_id().map(|id| id.to_string()),
+        Id::Tunnel => Some(detail::encapsulation(stats.encap).join("/")),
+        _ => None,
     };
-    if text == "0" { (text, theme::DIM) } else { (text, theme::PLAIN) }
+    match text {
+        None => unknown(),
+        Some(text) if text == "0" => (text, theme::DIM),
+        Some(text) => (text, theme::PLAIN),
+    }
 }
 
 /// The state as a word: upper case while it lasts.
@@ -272,6 +356,47 @@ pub fn bar(share: f64, width: u16) -> String {
     (0..width).map(|i| if f64::from(i) < full { '█' } else { '·' }).collect()
 }
 
+/// Whether a column means something for several queue pairs together.
+#[must_use]
+pub const fn sums_up(id: Id) -> bool {
+    matches!(
+        id,
+        Id::State
+            | Id::Rate
+            | Id::Share
+            | Id::PacketRate
+            | Id::CeNow
+            | Id::CeAll
+            | Id::CnpRate
+            | Id::Cnps
+            | Id::Lost
+            | Id::Gaps
+            | Id::Repeats
+            | Id::Naks
+            | Id::Rnr
+            | Id::Bytes
+            | Id::Packets
+    )
+}
+
+/// The value of a cell for an export: a figure, a text, or null for what is not known.
+#[must_use]
+pub fn json(id: Id, row: &Row, cx: Context<'_>) -> serde_json::Value {
+    use serde_json::Value;
+    match id {
+        Id::State | Id::Source | Id::Destination | Id::Link | Id::Transport | Id::Tunnel => {
+            let text = cell(id, row, cx).0;
+            if text == units::UNKNOWN { Value::Null } else { Value::String(text) }
+        }
+        // Counts are whole numbers and stay so.
+        Id::Rate | Id::Share | Id::PacketRate | Id::CeNow | Id::CeAll | Id::CnpRate => {
+            value(id, row, cx).into()
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts below 2^53")]
+        _ => value(id, row, cx).map(|n| n as u64).into(),
+    }
+}
+
 /// The name of a row's link, with its direction.
 #[must_use]
 pub fn link(row: &Row, model: &Model) -> String {
@@ -307,10 +432,10 @@ pub const fn largest_first(id: Id) -> bool {
     )
 }
 
-/// The sort key of a row. Rows that are equal are sorted by rate.
+/// The sort key of row number `index`. Rows that are equal are sorted by rate.
 #[must_use]
 pub fn sort_key(id: Id, descending: bool, index: usize, row: &Row, cx: Context<'_>) -> SortKey {
-    let value = sort_value(id, index, row, cx);
+    let value = sort_value(id, row, cx);
     let rate = float(row.delta.map_or(0.0, |d| d.bits_per_s()));
     let minor = std::cmp::Reverse(u64::try_from(rate).unwrap_or(u64::MAX));
     let major = value.map_or(0, |value| if descending { !value } else { value });
@@ -322,41 +447,54 @@ fn float(n: f64) -> u128 {
     u128::from(n.max(0.0).to_bits())
 }
 
-fn sort_value(id: Id, index: usize, row: &Row, cx: Context<'_>) -> Option<u128> {
-    let total = &row.total;
-    let delta = row.delta.as_ref();
+fn sort_value(id: Id, row: &Row, cx: Context<'_>) -> Option<u128> {
     let key = &row.id.key;
     let ip = |words| match address(key.family, words) {
         std::net::IpAddr::V4(ip) => u128::from(ip.to_bits()),
         std::net::IpAddr::V6(ip) => ip.to_bits(),
     };
-    let stats = cx.sample.flows.get(index).map(|flow| &flow.stats);
     match id {
-        Id::State => Some(u128::from(State::of(row).rank())),
         Id::Source => Some(ip(key.src)),
         Id::Destination => Some(ip(key.dst)),
-        Id::Qp => Some(u128::from(key.dest_qp)),
-        Id::Rate | Id::Share => delta.map(|d| float(d.bits_per_s())),
-        Id::PacketRate => delta.map(|d| float(d.packets_per_s())),
-        Id::CeNow => delta.and_then(|d| d.counts.ce_ratio()).map(float),
-        Id::CeAll => total.ce_ratio().map(float),
-        Id::CnpRate => delta.map(|d| float(d.cnp_per_s())),
-        Id::Cnps => Some(u128::from(total.cnp)),
-        Id::Lost => Some(u128::from(total.missing)),
-        Id::Gaps => Some(u128::from(total.gaps)),
-        Id::Repeats => Some(u128::from(total.repeats)),
-        Id::Naks => Some(u128::from(total.naks())),
-        Id::Rnr => Some(u128::from(total.rnr)),
-        Id::Bytes => Some(u128::from(total.bytes)),
-        Id::Packets => Some(u128::from(total.packets)),
-        Id::Link => Some(u128::from(key.link)),
-        Id::Transport => stats.filter(|s| s.transport != TRANSPORT_NONE).map(|s| u128::from(s.transport)),
-        Id::Mtu => stats.filter(|s| s.mtu > 0).map(|s| u128::from(s.mtu)),
-        Id::Dscp => stats.filter(|s| s.dscp != DSCP_NONE).map(|s| u128::from(s.dscp)),
-        Id::SourcePort => stats.filter(|s| s.roce_version == 2).map(|s| u128::from(s.src_port)),
-        Id::PeerQp => detail::peer_qp(cx.sample, index).map(u128::from),
-        Id::Vlan => stats.and_then(rocescope_common::account::FlowStats::vlan_id).map(u128::from),
-        Id::Tunnel => stats.map(|s| u128::from(s.encap)),
+        Id::Tunnel => cx.flow(row).map(|s| u128::from(s.encap)),
+        Id::Share => row.delta.map(|d| float(d.bits_per_s())),
+        _ => value(id, row, cx).map(float),
+    }
+}
+
+/// The figure that a column shows, in units of one (bits, packets, fractions of 1); `None` when it is
+/// not known, or the column shows no figure.
+#[must_use]
+pub fn value(id: Id, row: &Row, cx: Context<'_>) -> Option<f64> {
+    let total = &row.total;
+    let delta = row.delta.as_ref();
+    let counted = |figure: fn(&Counts) -> u64| delta.map(|delta| figure(&delta.counts) as f64);
+    let stats = || cx.flow(row);
+    match id {
+        Id::Source | Id::Destination | Id::Tunnel => None,
+        Id::State => Some(f64::from(State::of(row).rank())),
+        Id::Qp => Some(f64::from(row.id.key.dest_qp)),
+        Id::Rate => delta.map(Delta::bits_per_s),
+        Id::Share => Some(share(row, cx.model)),
+        Id::PacketRate => delta.map(Delta::packets_per_s),
+        Id::CeNow => delta.and_then(|d| d.counts.ce_ratio()),
+        Id::CeAll => total.ce_ratio(),
+        Id::CnpRate => delta.map(Delta::cnp_per_s),
+        Id::Cnps => Some(total.cnp as f64),
+        Id::Lost => counted(|c| c.missing),
+        Id::Gaps => counted(|c| c.gaps),
+        Id::Repeats => counted(|c| c.repeats),
+        Id::Naks => counted(Counts::naks),
+        Id::Rnr => counted(|c| c.rnr),
+        Id::Bytes => Some(total.bytes as f64),
+        Id::Packets => Some(total.packets as f64),
+        Id::Link => Some(f64::from(row.id.key.link)),
+        Id::Transport => stats().filter(|s| s.transport != TRANSPORT_NONE).map(|s| f64::from(s.transport)),
+        Id::Mtu => stats().filter(|s| s.mtu > 0).map(|s| f64::from(s.mtu)),
+        Id::Dscp => stats().filter(|s| s.dscp != DSCP_NONE).map(|s| f64::from(s.dscp)),
+        Id::SourcePort => stats().filter(|s| s.roce_version == 2).map(|s| f64::from(s.src_port)),
+        Id::PeerQp => row.at.and_then(|at| detail::peer_qp(cx.sample, at)).map(f64::from),
+        Id::Vlan => stats().and_then(FlowStats::vlan_id).map(f64::from),
     }
 }
 
@@ -366,8 +504,8 @@ mod tests {
 
     #[test]
     fn at_80_columns_what_matters_fits_and_wider_screens_show_more() {
-        let ids = |width, v6| fit(width, v6).iter().map(|f| f.column.id).collect::<Vec<_>>();
-        let used = |width, v6| fit(width, v6).iter().map(|f| f.width + 1).sum::<u16>() - 1;
+        let ids = |width, v6| fit(width, v6, &[]).iter().map(|f| f.column.id).collect::<Vec<_>>();
+        let used = |width, v6| fit(width, v6, &[]).iter().map(|f| f.width + 1).sum::<u16>() - 1;
         let narrow = ids(80, false);
         for id in [
             Id::State,

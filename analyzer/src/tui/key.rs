@@ -1,5 +1,10 @@
 //! Keys and what they do: one table decodes them and fills the help.
 
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use super::screen::{Screen, Screens};
+
 /// A key, without regard to the terminal library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
@@ -33,10 +38,12 @@ pub enum Key {
     BackTab,
     /// Backspace.
     Backspace,
+    /// Delete.
+    Delete,
 }
 
 /// What a key asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
     /// One row up.
     Up,
@@ -50,8 +57,12 @@ pub enum Input {
     First,
     /// To the last row.
     Last,
-    /// Details of the selected row, or none.
-    Detail,
+    /// One column to the left.
+    Left,
+    /// One column to the right.
+    Right,
+    /// Open what is selected.
+    Open,
     /// Screen number, from 0.
     Screen(usize),
     /// The next screen.
@@ -64,14 +75,52 @@ pub enum Input {
     SortPrevious,
     /// Sort the other way round.
     Reverse,
+    /// Choose columns.
+    Columns,
+    /// Put several queue pairs into one row.
+    Group,
+    /// Mark a row, or not.
+    Mark,
+    /// Only marked rows, or all.
+    OnlyMarked,
+    /// Follow the selected row, or keep rows in their places.
+    Follow,
+    /// Another figure.
+    Metric,
+    /// More uplinks.
+    MoreUplinks,
+    /// Fewer uplinks.
+    FewerUplinks,
     /// Edit the filter.
     Filter,
     /// Stop or go on.
     Pause,
+    /// Back in time.
+    Earlier,
+    /// Forward in time.
+    Later,
+    /// Far back in time.
+    JumpBack,
+    /// Far forward in time.
+    JumpForward,
+    /// To a time.
+    GoTo,
     /// Replay faster.
     Faster,
     /// Replay slower.
     Slower,
+    /// Figures of a longer span.
+    Span,
+    /// Counters from zero.
+    Reset,
+    /// Write what is shown as CSV.
+    ExportCsv,
+    /// Write what is shown as JSON.
+    ExportJson,
+    /// Write packet headers as a capture file.
+    Capture,
+    /// All there is to say about what is selected.
+    Read,
     /// Help, or none.
     Help,
     /// Draw everything again.
@@ -84,57 +133,276 @@ pub enum Input {
     Quit,
 }
 
+/// When a key means something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At any time.
+    Always,
+    /// While figures stand still: paused, or at the end.
+    Still,
+    /// While they do not.
+    Moving,
+}
+
 /// Keys that do the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Binding {
+    /// Its name in the configuration file.
+    pub name: &'static str,
     /// The keys.
     pub keys: &'static [Key],
     /// What they ask for.
     pub input: Input,
-    /// The keys as the help writes them.
-    pub shown: &'static str,
+    /// On which screens.
+    pub on: Screens,
+    /// When.
+    pub when: When,
     /// What they do, for the help.
     pub help: &'static str,
 }
 
-const fn bind(keys: &'static [Key], input: Input, shown: &'static str, help: &'static str) -> Binding {
-    Binding { keys, input, shown, help }
+const fn bind(name: &'static str, keys: &'static [Key], input: Input, help: &'static str) -> Binding {
+    Binding { name, keys, input, on: Screens::ALL, when: When::Always, help }
 }
 
-/// Every key.
+const fn on(on: Screens, binding: Binding) -> Binding {
+    Binding { on, ..binding }
+}
+
+const fn when(when: When, binding: Binding) -> Binding {
+    Binding { when, ..binding }
+}
+
+const QPS: Screens = Screen::Qps.only();
+const MATRIX: Screens = Screen::Matrix.only();
+const LINKS: Screens = Screen::Links.only();
+const FINDINGS: Screens = Screen::Findings.only();
+const FLOW: Screens = QPS.and(Screen::Detail.only()).and(Screen::Events.only());
+
+/// Every key: decodes them, and is the help.
 pub const KEYMAP: &[Binding] = &[
-    bind(&[Key::Up, Key::Char('k')], Input::Up, "Up k", "row up"),
-    bind(&[Key::Down, Key::Char('j')], Input::Down, "Down j", "row down"),
-    bind(&[Key::PageUp, Key::Ctrl('b')], Input::PageUp, "PgUp Ctrl-B", "page up"),
-    bind(&[Key::PageDown, Key::Ctrl('f')], Input::PageDown, "PgDn Ctrl-F", "page down"),
-    bind(&[Key::Home, Key::Char('g')], Input::First, "Home g", "first row"),
-    bind(&[Key::End, Key::Char('G')], Input::Last, "End G", "last row"),
-    bind(&[Key::Enter], Input::Detail, "Enter", "details of the selected queue pair, on and off"),
-    bind(&[Key::Char('1')], Input::Screen(0), "1", "queue pairs"),
-    bind(&[Key::Char('2')], Input::Screen(1), "2", "links, imbalance and entropy"),
-    bind(&[Key::Char('3')], Input::Screen(2), "3", "events and notices"),
-    bind(&[Key::Char('4')], Input::Screen(3), "4", "trends and skipped frames"),
-    bind(&[Key::Tab], Input::NextScreen, "Tab", "next screen"),
-    bind(&[Key::BackTab], Input::PreviousScreen, "Shift-Tab", "screen before"),
-    bind(&[Key::Char('s'), Key::Right], Input::SortNext, "s Right", "sort by the next column"),
-    bind(&[Key::Left], Input::SortPrevious, "Left", "sort by the column before"),
-    bind(&[Key::Char('S'), Key::Char('r')], Input::Reverse, "S r", "sort the other way round"),
-    bind(&[Key::Char('/')], Input::Filter, "/", "filter by address, QP, link, state (words: all must match)"),
-    bind(&[Key::Char(' ')], Input::Pause, "Space", "pause: stops a replay, freezes a live view"),
-    bind(&[Key::Char('+'), Key::Char('=')], Input::Faster, "+", "replay faster"),
-    bind(&[Key::Char('-')], Input::Slower, "-", "replay slower"),
-    bind(&[Key::Char('?'), Key::Char('h')], Input::Help, "? h", "this help, on and off"),
-    bind(&[Key::Ctrl('l')], Input::Redraw, "Ctrl-L", "draw the screen again"),
-    bind(&[Key::Ctrl('z')], Input::Suspend, "Ctrl-Z", "to the background; fg comes back"),
-    bind(&[Key::Esc], Input::Back, "Esc", "close what is open; quit when nothing is"),
-    bind(&[Key::Char('q'), Key::Ctrl('c')], Input::Quit, "q Ctrl-C", "quit"),
+    bind("screen-1", &[Key::Char('1')], Input::Screen(0), "overview: is it healthy, and if not, where"),
+    bind("screen-2", &[Key::Char('2')], Input::Screen(1), "queue pairs"),
+    bind("screen-3", &[Key::Char('3')], Input::Screen(2), "the selected queue pair, both directions"),
+    bind("screen-4", &[Key::Char('4')], Input::Screen(3), "matrix, host by host"),
+    bind("screen-5", &[Key::Char('5')], Input::Screen(4), "links and rails"),
+    bind("screen-6", &[Key::Char('6')], Input::Screen(5), "bursts"),
+    bind("screen-7", &[Key::Char('7')], Input::Screen(6), "events and notices"),
+    bind("screen-8", &[Key::Char('8')], Input::Screen(7), "findings, and what cannot be seen"),
+    bind("next-screen", &[Key::Tab], Input::NextScreen, "next screen"),
+    bind("previous-screen", &[Key::BackTab], Input::PreviousScreen, "screen before"),
+    bind("up", &[Key::Up, Key::Char('k')], Input::Up, "row up"),
+    bind("down", &[Key::Down, Key::Char('j')], Input::Down, "row down"),
+    bind("page-up", &[Key::PageUp, Key::Ctrl('b')], Input::PageUp, "page up"),
+    bind("page-down", &[Key::PageDown, Key::Ctrl('f')], Input::PageDown, "page down"),
+    bind("first", &[Key::Home], Input::First, "first row"),
+    bind("last", &[Key::End, Key::Char('G')], Input::Last, "last row"),
+    bind("open", &[Key::Enter], Input::Open, "open what is selected"),
+    when(
+        When::Still,
+        bind("earlier", &[Key::Left], Input::Earlier, "back in time, while paused or at the end"),
+    ),
+    when(
+        When::Still,
+        bind("later", &[Key::Right], Input::Later, "forward in time, while paused or at the end"),
+    ),
+    on(MATRIX, bind("left", &[Key::Char('h')], Input::Left, "column to the left")),
+    on(MATRIX, bind("right", &[Key::Char('l')], Input::Right, "column to the right")),
+    on(MATRIX, when(When::Moving, bind("left-moving", &[Key::Left], Input::Left, "column to the left"))),
+    on(MATRIX, when(When::Moving, bind("right-moving", &[Key::Right], Input::Right, "column to the right"))),
+    on(MATRIX, bind("metric", &[Key::Char('m')], Input::Metric, "bytes, CE ratio, loss or latency")),
+    on(QPS, bind("sort", &[Key::Char('s')], Input::SortNext, "sort by the next column; a click does too")),
+    on(QPS, bind("reverse", &[Key::Char('S')], Input::Reverse, "sort the other way round")),
+    on(
+        QPS,
+        when(When::Moving, bind("sort-right", &[Key::Right], Input::SortNext, "sort by the next column")),
+    ),
+    on(
+        QPS,
+        when(When::Moving, bind("sort-left", &[Key::Left], Input::SortPrevious, "sort by the column before")),
+    ),
+    on(QPS, bind("columns", &[Key::Char('c')], Input::Columns, "choose and order the columns")),
+    on(
+        QPS,
+        bind("group", &[Key::Char('o')], Input::Group, "one row per host pair, link or process, or each"),
+    ),
+    on(QPS, bind("mark", &[Key::Char('m')], Input::Mark, "mark the row, or not")),
+    on(QPS, bind("only-marked", &[Key::Char('M')], Input::OnlyMarked, "only marked rows, or all")),
+    on(
+        QPS,
+        bind(
+            "follow",
+            &[Key::Char('f')],
+            Input::Follow,
+            "follow the row where sorting puts it, or keep places",
+        ),
+    ),
+    on(
+        LINKS,
+        bind(
+            "more-uplinks",
+            &[Key::Char('n')],
+            Input::MoreUplinks,
+            "what hashing over twice the uplinks would do",
+        ),
+    ),
+    on(LINKS, bind("fewer-uplinks", &[Key::Char('N')], Input::FewerUplinks, "the same over half of them")),
+    on(FINDINGS, bind("read", &[Key::Char('v')], Input::Read, "read the whole finding, and what it means")),
+    bind(
+        "filter",
+        &[Key::Char('/')],
+        Input::Filter,
+        "filter: words, field:value, field:>1k, !not; see below",
+    ),
+    bind("span", &[Key::Char('t')], Input::Span, "time that figures are of: last sample, 10 s, 60 s, all"),
+    bind("pause", &[Key::Char(' ')], Input::Pause, "pause: the view stands still, a replay stops"),
+    bind("jump-back", &[Key::Char('<')], Input::JumpBack, "10 s back"),
+    bind("jump-forward", &[Key::Char('>')], Input::JumpForward, "10 s forward; a replay skips ahead"),
+    bind(
+        "go-to",
+        &[Key::Char('g')],
+        Input::GoTo,
+        "go to a time: 12:00:05, +30 from the start, -30 from here",
+    ),
+    bind("faster", &[Key::Char('+'), Key::Char('=')], Input::Faster, "replay faster"),
+    bind("slower", &[Key::Char('-')], Input::Slower, "replay slower"),
+    bind(
+        "reset",
+        &[Key::Char('r')],
+        Input::Reset,
+        "count from zero again; findings stay those of the whole run",
+    ),
+    bind("export-csv", &[Key::Char('e')], Input::ExportCsv, "write what is shown to a CSV file here"),
+    bind("export-json", &[Key::Char('E')], Input::ExportJson, "write what is shown to a JSON file here"),
+    on(
+        FLOW,
+        bind(
+            "capture",
+            &[Key::Char('w')],
+            Input::Capture,
+            "write the queue pair's latest packet headers to a pcapng file",
+        ),
+    ),
+    bind("help", &[Key::Char('?')], Input::Help, "the keys of this screen, on and off"),
+    bind("redraw", &[Key::Ctrl('l')], Input::Redraw, "draw the screen again"),
+    bind("suspend", &[Key::Ctrl('z')], Input::Suspend, "to the background; fg comes back"),
+    bind("back", &[Key::Esc], Input::Back, "close what is open; quit when nothing is"),
+    bind("quit", &[Key::Char('q'), Key::Ctrl('c')], Input::Quit, "quit"),
 ];
 
-/// What `key` asks for.
-#[must_use]
-pub fn decode(key: Key) -> Option<Input> {
-    KEYMAP.iter().find(|binding| binding.keys.contains(&key)).map(|binding| binding.input)
+/// The keys in force: the table, with what the configuration file changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keys {
+    changed: BTreeMap<String, Vec<Key>>,
 }
+
+impl Keys {
+    /// The table with other keys for some names.
+    ///
+    /// # Errors
+    /// A name or key that does not exist, or a key that means two things at once.
+    pub fn new(changes: &BTreeMap<String, Vec<String>>) -> Result<Self, String> {
+        let mut own = BTreeMap::new();
+        for (name, keys) in changes {
+            if !KEYMAP.iter().any(|binding| binding.name == name) {
+                return Err(format!("there is no key binding called {name}"));
+            }
+            let parsed: Result<Vec<Key>, String> = keys.iter().map(|key| key.parse()).collect();
+            own.insert(name.clone(), parsed.map_err(|error| format!("{name}: {error}"))?);
+        }
+        let keys = Self { changed: own };
+        for (i, a) in KEYMAP.iter().enumerate() {
+            for b in KEYMAP.iter().skip(i + 1).filter(|b| a.clashes(b)) {
+                if let Some(key) = keys.of(a).iter().find(|key| keys.of(b).contains(key)) {
+                    return Err(format!("{key} is bound to both {} and {}", a.name, b.name));
+                }
+            }
+        }
+        Ok(keys)
+    }
+
+    /// The keys of a binding.
+    #[must_use]
+    pub fn of(&self, binding: &Binding) -> &[Key] {
+        self.changed.get(binding.name).map_or(binding.keys, Vec::as_slice)
+    }
+
+    /// The keys of a binding as the help writes them.
+    #[must_use]
+    pub fn shown(&self, binding: &Binding) -> String {
+        // "=" is "+" without the shift key, which is not worth a word.
+        let keys = self.of(binding).iter().filter(|key| **key != Key::Char('='));
+        keys.map(Key::to_string).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The first key that asks for this, as the help writes it; empty where there is none.
+    #[must_use]
+    pub fn first(&self, input: Input) -> String {
+        let binding = KEYMAP.iter().find(|binding| binding.input == input);
+        binding.and_then(|binding| self.of(binding).first()).map_or_else(String::new, Key::to_string)
+    }
+
+    /// What `key` asks for on `screen`, while figures stand `still` or not.
+    #[must_use]
+    pub fn decode(&self, key: Key, screen: Screen, still: bool) -> Option<Input> {
+        let meant = |binding: &&Binding| {
+            binding.on.has(screen)
+                && match binding.when {
+                    When::Always => true,
+                    When::Still => still,
+                    When::Moving => !still,
+                }
+                && self.of(binding).contains(&key)
+        };
+        KEYMAP.iter().find(meant).map(|binding| binding.input)
+    }
+}
+
+impl Binding {
+    /// Whether two bindings are ever in force together.
+    const fn clashes(&self, other: &Self) -> bool {
+        let times =
+            !matches!((self.when, other.when), (When::Still, When::Moving) | (When::Moving, When::Still));
+        times && self.on.meets(other.on)
+    }
+}
+
+impl FromStr for Key {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut chars = text.chars();
+        if let (Some(c), None) = (chars.next(), chars.next()) {
+            return Ok(Self::Char(c));
+        }
+        if let Some(c) = text.strip_prefix("Ctrl-").and_then(|rest| rest.parse::<char>().ok()) {
+            return Ok(Self::Ctrl(c.to_ascii_lowercase()));
+        }
+        NAMED
+            .into_iter()
+            .find(|key| key.to_string() == text)
+            .ok_or_else(|| format!("`{text}` is no key; write one such as x, Space, Ctrl-X, PgUp or Enter"))
+    }
+}
+
+/// Keys that are written as a word.
+const NAMED: [Key; 15] = [
+    Key::Char(' '),
+    Key::Up,
+    Key::Down,
+    Key::Left,
+    Key::Right,
+    Key::PageUp,
+    Key::PageDown,
+    Key::Home,
+    Key::End,
+    Key::Enter,
+    Key::Esc,
+    Key::Tab,
+    Key::BackTab,
+    Key::Backspace,
+    Key::Delete,
+];
 
 impl std::fmt::Display for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -155,6 +423,7 @@ impl std::fmt::Display for Key {
             Self::Tab => "Tab",
             Self::BackTab => "Shift-Tab",
             Self::Backspace => "Backspace",
+            Self::Delete => "Delete",
         };
         f.write_str(name)
     }
@@ -162,34 +431,51 @@ impl std::fmt::Display for Key {
 
 #[cfg(test)]
 mod tests {
-    use super::{Input, KEYMAP, Key, decode};
+    use super::*;
 
     #[test]
-    fn every_key_in_the_table_does_what_its_line_says_and_no_other() {
-        for (i, binding) in KEYMAP.iter().enumerate() {
+    fn every_key_in_the_table_does_what_its_line_says_wherever_it_means_something() {
+        let keys = Keys::new(&BTreeMap::new()).unwrap();
+        for binding in KEYMAP {
             assert!(!binding.keys.is_empty() && !binding.help.is_empty());
-            for key in binding.keys {
-                assert_eq!(decode(*key), Some(binding.input), "{key:?} is bound twice");
-                let elsewhere = KEYMAP.iter().enumerate().any(|(j, b)| j != i && b.keys.contains(key));
-                assert!(!elsewhere, "{key:?} is bound twice");
+            for screen in Screen::ALL.into_iter().filter(|screen| binding.on.has(*screen)) {
+                for key in binding.keys {
+                    let still = binding.when == When::Still;
+                    assert_eq!(keys.decode(*key, screen, still), Some(binding.input), "{key} on {screen:?}");
+                }
             }
         }
-        assert_eq!(decode(Key::Char('x')), None);
-        assert_eq!(decode(Key::Ctrl('c')), Some(Input::Quit));
+        assert_eq!(keys.decode(Key::Char('x'), Screen::Qps, false), None);
+        assert_eq!(keys.decode(Key::Char('c'), Screen::Links, false), None);
+        assert_eq!(keys.decode(Key::Left, Screen::Qps, true), Some(Input::Earlier));
+        assert_eq!(keys.decode(Key::Left, Screen::Qps, false), Some(Input::SortPrevious));
     }
 
     #[test]
-    fn the_help_names_the_keys_that_are_bound() {
-        for binding in KEYMAP {
-            let named: Vec<&str> = binding.shown.split(' ').collect();
-            let bound: Vec<String> = binding.keys.iter().map(Key::to_string).collect();
-            for name in &named {
-                assert!(bound.iter().any(|b| b == name), "{name} is in the help but not bound");
-            }
-            // "=" is "+" without the shift key, which is not worth a word.
-            for key in bound.iter().filter(|key| *key != "=") {
-                assert!(named.contains(&key.as_str()), "{key} is bound but not in the help");
+    fn names_are_unique_and_keys_are_read_as_they_are_written() {
+        for (i, binding) in KEYMAP.iter().enumerate() {
+            assert!(KEYMAP.iter().skip(i + 1).all(|b| b.name != binding.name), "{}", binding.name);
+            for key in binding.keys {
+                assert_eq!(key.to_string().parse(), Ok(*key));
             }
         }
+        assert!("Enterr".parse::<Key>().is_err());
+    }
+
+    #[test]
+    fn the_configuration_changes_keys_and_clashes_are_named() {
+        let with = |name: &str, keys: &[&str]| {
+            let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+            Keys::new(&BTreeMap::from([(name.to_owned(), keys)]))
+        };
+        let keys = with("pause", &["p", "Ctrl-P"]).unwrap();
+        assert_eq!(keys.decode(Key::Char('p'), Screen::Links, false), Some(Input::Pause));
+        assert_eq!(keys.decode(Key::Char(' '), Screen::Links, false), None);
+        let pause = KEYMAP.iter().find(|b| b.input == Input::Pause).unwrap();
+        assert_eq!(keys.shown(pause), "p Ctrl-P");
+        let clash = with("pause", &["q"]).unwrap_err();
+        assert!(clash.contains("pause") && clash.contains("quit"), "{clash}");
+        assert!(with("paws", &["p"]).unwrap_err().contains("paws"));
+        assert!(with("pause", &["Pause"]).unwrap_err().contains("Pause"));
     }
 }

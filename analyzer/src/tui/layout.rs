@@ -1,16 +1,18 @@
-//! Where everything is on the screen: a pure function of its size and of what is open.
+//! Where everything is on the screen: a pure function of its size.
 
 use ratatui::layout::Rect;
 
-use super::app::Screen;
+use super::screen::Screen;
 
 /// The smallest terminal that shows anything useful.
 pub const SMALLEST: (u16, u16) = (60, 15);
-/// From this width on, details stand beside the table.
-const WIDE: u16 = 120;
-/// Width of the table that shows all that matters; details beside it get the rest, within bounds.
-const TABLE_WIDTH: u16 = 77;
-const DETAIL_WIDTH: (u16, u16) = (43, 70);
+/// Lines of the busiest queue pairs on the overview, at least.
+const BUSIEST: u16 = 4;
+/// From this width on, links stand beside the trends of the overview.
+pub const BESIDE: u16 = 110;
+/// Lines of the overview above the busiest queue pairs that hold all there is.
+const ABOVE_BESIDE: u16 = 15;
+const ABOVE_STACKED: u16 = 22;
 
 /// The areas. What is not shown has no height.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,18 +29,14 @@ pub struct Layout {
     pub tabs: Rect,
     /// The screen's own area.
     pub body: Rect,
-    /// The table of queue pairs with its titles.
-    pub table: Rect,
-    /// Details of the selected queue pair.
-    pub detail: Rect,
-    /// Notices, the filter, hints.
+    /// Notices, what is typed, hints.
     pub status: Rect,
 }
 
 impl Layout {
     /// The layout of a terminal of `size` columns and lines.
     #[must_use]
-    pub fn new((width, height): (u16, u16), screen: Screen, detail: bool, warning: bool) -> Self {
+    pub fn new((width, height): (u16, u16), warning: bool) -> Self {
         let mut y = 0;
         let mut line = |lines: u16| {
             let lines = lines.min(height.saturating_sub(y));
@@ -53,26 +51,25 @@ impl Layout {
         let tabs = line(1);
         let body = line(height.saturating_sub(5 + warning.height));
         let status = line(1);
-        let nothing = Rect::new(0, body.bottom(), width, 0);
-        let (table, detail) = if !detail || screen != Screen::Flows {
-            (body, nothing)
-        } else if width >= WIDE {
-            let beside = (width - TABLE_WIDTH).clamp(DETAIL_WIDTH.0, DETAIL_WIDTH.1);
-            (Rect { width: width - beside, ..body }, Rect { x: width - beside, width: beside, ..body })
-        } else {
-            let below = (body.height * 3 / 5).min(16);
-            (
-                Rect { height: body.height - below, ..body },
-                Rect { y: body.bottom() - below, height: below, ..body },
-            )
-        };
-        Self { title, figures, verdict, warning, tabs, body, table, detail, status }
+        Self { title, figures, verdict, warning, tabs, body, status }
+    }
+
+    /// The table of queue pairs with its titles: the whole body, or what the overview leaves it.
+    #[must_use]
+    pub fn table(&self, screen: Screen) -> Rect {
+        let body = self.body;
+        if screen != Screen::Overview {
+            return body;
+        }
+        let above = if body.width >= BESIDE { ABOVE_BESIDE } else { ABOVE_STACKED };
+        let height = (body.height / 3).max(BUSIEST).max(body.height.saturating_sub(above)).min(body.height);
+        Rect { y: body.bottom() - height, height, ..body }
     }
 
     /// Rows of the table that are visible.
     #[must_use]
-    pub fn page(&self) -> usize {
-        usize::from(self.table.height.saturating_sub(1))
+    pub fn table_page(&self, screen: Screen) -> usize {
+        usize::from(self.table(screen).height.saturating_sub(1))
     }
 
     /// Lines of the notices on the events screen.
@@ -90,6 +87,20 @@ impl Layout {
     /// Links that are visible.
     #[must_use]
     pub fn links_page(&self) -> usize {
-        usize::from(self.body.height.saturating_sub(2) / 2).max(1)
+        usize::from(self.body.height.saturating_sub(2) / 3).max(1)
+    }
+
+    /// Lines of the list of findings, which stands above the text of the selected one.
+    #[must_use]
+    pub fn findings(&self, count: usize) -> Rect {
+        let wanted = u16::try_from(count + 1).unwrap_or(u16::MAX);
+        let height = wanted.min((self.body.height * 2 / 5).max(3)).min(self.body.height);
+        Rect { height, ..self.body }
+    }
+
+    /// Findings that are visible.
+    #[must_use]
+    pub fn findings_page(&self) -> usize {
+        usize::from(self.findings(usize::from(u16::MAX) - 1).height.saturating_sub(1))
     }
 }

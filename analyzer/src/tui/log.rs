@@ -3,14 +3,16 @@
 use std::collections::VecDeque;
 
 use rocescope_common::account::{Event, FlowKey};
-use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Name;
 
 use crate::model::Level;
+use crate::packet;
 use crate::sample::{EventSample, address};
 
 /// Entries kept; the oldest go first.
 pub const CAPACITY: usize = 2_000;
+/// Packets kept for a capture file, at most.
+const PACKETS: usize = 8_192;
 /// Entries in which a repetition is looked for.
 const JOIN_AMONG: usize = 64;
 /// Events further apart than this are not joined, in nanoseconds.
@@ -56,8 +58,12 @@ pub struct Entry {
     pub key: FlowKey,
     /// How often.
     pub count: u64,
+    /// The first of them, Unix time in nanoseconds.
+    pub first_ns: u64,
     /// What is known of the latest.
     pub text: String,
+    /// The latest.
+    pub event: EventSample,
     /// Unique and growing, so that a view can stay where it is while entries come.
     pub number: u64,
 }
@@ -66,6 +72,7 @@ pub struct Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     entries: VecDeque<Entry>,
+    packets: VecDeque<EventSample>,
     next: u64,
     seen: u64,
 }
@@ -75,6 +82,12 @@ impl Log {
     pub fn push(&mut self, event: &EventSample) {
         let Some(class) = CLASSES.iter().find(|class| event.events & class.bit != 0) else { return };
         self.seen += 1;
+        if !event.headers.is_empty() {
+            if self.packets.len() == PACKETS {
+                self.packets.pop_front();
+            }
+            self.packets.push_back(event.clone());
+        }
         let same = self.entries.iter().rev().take(JOIN_AMONG).position(|entry| {
             entry.class.bit == class.bit
                 && entry.key == event.key
@@ -85,6 +98,7 @@ impl Log {
             entry.count += 1;
             entry.time_ns = entry.time_ns.max(event.time_ns);
             entry.text = describe(event);
+            entry.event = event.clone();
             // It is the latest now, and stands where the latest stand.
             self.entries.push_back(entry);
             return;
@@ -94,12 +108,27 @@ impl Log {
         }
         let (number, time_ns, key) = (self.next, event.time_ns, event.key);
         self.next += 1;
-        self.entries.push_back(Entry { time_ns, class, key, count: 1, text: describe(event), number });
+        self.entries.push_back(Entry {
+            time_ns,
+            first_ns: time_ns,
+            class,
+            key,
+            count: 1,
+            text: describe(event),
+            event: event.clone(),
+            number,
+        });
     }
 
     /// Entries, the latest first.
     pub fn latest(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().rev()
+    }
+
+    /// The latest packets that carry their headers, the oldest first.
+    #[must_use]
+    pub fn packets(&self) -> impl DoubleEndedIterator<Item = &EventSample> {
+        self.packets.iter()
     }
 
     /// Number of entries.
@@ -128,11 +157,12 @@ pub fn route(key: &FlowKey) -> String {
 }
 
 /// The packet in words, what matters most first.
-fn describe(event: &EventSample) -> String {
+#[must_use]
+pub fn describe(event: &EventSample) -> String {
     let mut parts = Vec::new();
     let has = |bit| event.events & bit != 0;
     if has(Event::NAK) || has(Event::RNR) {
-        let text = syndrome(event.aeth);
+        let text = packet::syndrome(event.aeth);
         parts.push(text.trim_start_matches("NAK: ").trim_start_matches("RNR NAK, ").to_owned());
     }
     if has(Event::GAP) {
@@ -164,45 +194,9 @@ fn describe(event: &EventSample) -> String {
     parts.join(", ")
 }
 
-/// The AETH syndrome in words, as the InfiniBand specification names its codes.
-#[must_use]
-pub fn syndrome(aeth: u32) -> String {
-    if aeth == UNKNOWN {
-        return "AETH cut off".to_owned();
-    }
-    let syndrome = aeth >> 24;
-    let value = syndrome & 0x1F;
-    match (syndrome >> 5) & 3 {
-        0 => format!("ACK, {value} credits"),
-        1 => format!("RNR NAK, wait {}", rnr_timer(value)),
-        3 => {
-            let name = match value {
-                0 => "PSN sequence error",
-                1 => "invalid request",
-                2 => "remote access error",
-                3 => "remote operational error",
-                4 => "invalid RD request",
-                _ => "reserved code",
-            };
-            format!("NAK: {name}")
-        }
-        _ => "reserved syndrome".to_owned(),
-    }
-}
-
-/// The RNR timer field as a time, by the table of the InfiniBand specification (9.7.5.2.8).
-fn rnr_timer(code: u32) -> String {
-    const HUNDREDTHS_OF_MS: [u32; 32] = [
-        65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
-        3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
-    ];
-    let wait = HUNDREDTHS_OF_MS.get(code as usize).copied().unwrap_or_default();
-    crate::units::duration(u64::from(wait) * 10_000)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Log, syndrome};
+    use super::Log;
     use crate::sample::EventSample;
     use bytes::Bytes;
     use rocescope_common::account::{Event, FlowKey};
@@ -247,10 +241,5 @@ mod tests {
         log.push(&event(Event::GAP, 0, 2));
         let text = log.latest().next().unwrap().text.clone();
         assert_eq!(text, "4 PSNs missing from 16777214, RC_ACKNOWLEDGE PSN 2");
-        assert_eq!(syndrome(0x6000_0000), "NAK: PSN sequence error");
-        assert_eq!(syndrome(0x6200_0000), "NAK: remote access error");
-        assert_eq!(syndrome(0x2100_0000), "RNR NAK, wait 10.0 µs");
-        assert_eq!(syndrome(0x2000_0000), "RNR NAK, wait 655 ms");
-        assert_eq!(syndrome(u32::MAX), "AETH cut off");
     }
 }

@@ -5,14 +5,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{
+    self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::app::{Action, App, End};
 use super::inbox::{Inbox, News};
 use super::key::Key;
+use super::mouse::Mouse;
 use super::terminal::Guard;
-use super::{Options, render};
+use super::worker::Worker;
+use super::{Options, files, render};
 use crate::feed::{Command, Feed};
 
 /// How long the loop waits for a key before it looks for updates.
@@ -32,7 +36,7 @@ pub fn run(feed: Feed, options: Options) -> Result<()> {
         let handler = signal_hook::flag::register(signal, Arc::clone(&stopped));
         handlers.push(handler.context("signals cannot be handled")?);
     }
-    let result = Guard::new().and_then(|mut guard| show(feed, options, &mut guard, &stopped));
+    let result = Guard::new(options.mouse).and_then(|mut guard| show(feed, options, &mut guard, &stopped));
     for handler in handlers {
         signal_hook::low_level::unregister(handler);
     }
@@ -42,6 +46,7 @@ pub fn run(feed: Feed, options: Options) -> Result<()> {
 fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -> Result<()> {
     let Feed { updates, commands } = feed;
     let inbox = Inbox::collect(updates).context("no thread for the interactive view")?;
+    let worker = Worker::start(options.report.clone()).context("no thread for the findings")?;
     let mut app = App::new(options);
     let mut failed = None;
     let size = guard.terminal.size()?;
@@ -55,10 +60,15 @@ fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -
         if stopped.load(Ordering::SeqCst) {
             break Ok(());
         }
-        if !app.frozen() {
-            let news = inbox.take();
-            dirty |= news.any();
-            failed = take(&mut app, news).or(failed);
+        let news = inbox.take();
+        if news.any() {
+            // What only goes into the history changes nothing on the screen.
+            dirty |= !app.paused || news.end.is_some() || !news.notices.is_empty() || app.data.is_none();
+            failed = take(&mut app, &worker, news).or(failed);
+        }
+        if let Some(analysis) = worker.take() {
+            app.on_analysis(analysis);
+            dirty = true;
         }
         if dirty {
             guard.terminal.draw(|frame| render(frame, &app))?;
@@ -73,13 +83,15 @@ fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -
                 for action in actions {
                     match action {
                         Action::Send(command) => send(command),
+                        Action::Analyse => analyse(&app, &worker, true),
+                        Action::Write(file) => app.answer = Some(files::write(&file)),
                         Action::Redraw => guard.terminal.clear()?,
                         Action::Suspend => {
                             guard.suspend()?;
                             let size = guard.terminal.size()?;
                             app.on_resize(size.width, size.height);
                         }
-                        Action::None | Action::Draw | Action::Thaw | Action::Quit => {}
+                        Action::None | Action::Draw | Action::Quit => {}
                     }
                 }
             }
@@ -90,15 +102,22 @@ fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -
     };
     send(Command::Stop);
     result?;
-    // A failure that came in just before the end, or while the view was frozen.
-    failed.or_else(|| take(&mut app, inbox.take())).map_or(Ok(()), Err)
+    // A failure that came in just before the end.
+    failed.or_else(|| take(&mut app, &worker, inbox.take())).map_or(Ok(()), Err)
+}
+
+fn analyse(app: &App, worker: &Worker, at_once: bool) {
+    if let Some(sample) = &app.newest {
+        worker.analyse(Arc::clone(sample), app.ask(), at_once);
+    }
 }
 
 /// Gives news to the state; returns the source's error.
-fn take(app: &mut App, news: News) -> Option<anyhow::Error> {
+fn take(app: &mut App, worker: &Worker, news: News) -> Option<anyhow::Error> {
     let News { sample, events, too_many, notices, end } = news;
     if let Some(sample) = sample {
-        app.on_sample(sample);
+        app.on_sample(Arc::from(sample));
+        analyse(app, worker, app.analysis.is_none());
     }
     if !events.is_empty() {
         app.on_events(&events);
@@ -111,16 +130,14 @@ fn take(app: &mut App, news: News) -> Option<anyhow::Error> {
     for notice in notices {
         app.on_notice(notice);
     }
-    match end? {
-        Ok(()) => {
-            app.on_end(End::Done);
-            None
-        }
-        Err(error) => {
-            app.on_end(End::Failed(format!("{error:#}")));
-            Some(error)
-        }
-    }
+    let end = end?;
+    let (end, error) = match end {
+        Ok(()) => (End::Done, None),
+        Err(error) => (End::Failed(format!("{error:#}")), Some(error)),
+    };
+    app.on_end(end);
+    analyse(app, worker, true);
+    error
 }
 
 /// Waits a moment for keys; then takes those that are there.
@@ -135,6 +152,11 @@ fn keys(app: &mut App) -> std::io::Result<Vec<Action>> {
                     actions.push(app.on_key(key));
                 }
             }
+            Event::Mouse(mouse) => {
+                if let Some(mouse) = pointed(mouse) {
+                    actions.push(app.on_mouse(mouse));
+                }
+            }
             Event::Resize(width, height) => {
                 app.on_resize(width, height);
                 actions.push(Action::Draw);
@@ -146,6 +168,15 @@ fn keys(app: &mut App) -> std::io::Result<Vec<Action>> {
         }
     }
     Ok(actions)
+}
+
+fn pointed(mouse: MouseEvent) -> Option<Mouse> {
+    match mouse.kind {
+        MouseEventKind::Down(MouseButton::Left) => Some(Mouse::Click(mouse.column, mouse.row)),
+        MouseEventKind::ScrollUp => Some(Mouse::WheelUp),
+        MouseEventKind::ScrollDown => Some(Mouse::WheelDown),
+        _ => None,
+    }
 }
 
 fn translate(key: KeyEvent) -> Option<Key> {
@@ -171,6 +202,7 @@ fn translate(key: KeyEvent) -> Option<Key> {
         KeyCode::Tab => Key::Tab,
         KeyCode::BackTab => Key::BackTab,
         KeyCode::Backspace => Key::Backspace,
+        KeyCode::Delete => Key::Delete,
         _ => return None,
     })
 }

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
+use ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
@@ -22,6 +23,7 @@ static HOOK: Once = Once::new();
 pub(super) struct Guard {
     /// Draws to it.
     pub(super) terminal: Terminal<CrosstermBackend<io::Stdout>>,
+    mouse: bool,
 }
 
 impl Guard {
@@ -29,7 +31,7 @@ impl Guard {
     ///
     /// # Errors
     /// When standard output is no terminal, or it cannot be set up.
-    pub(super) fn new() -> Result<Self> {
+    pub(super) fn new(mouse: bool) -> Result<Self> {
         ensure!(
             stdout().is_terminal(),
             "standard output is not a terminal; choose another form with --output text, json or jsonl"
@@ -41,11 +43,11 @@ impl Guard {
                 next(info);
             }));
         });
-        take().context(
+        take(mouse).context(
             "the terminal cannot be set up for the interactive view; use --output text, json or jsonl",
         )?;
         let terminal = Terminal::new(CrosstermBackend::new(stdout())).inspect_err(|_| restore())?;
-        Ok(Self { terminal })
+        Ok(Self { terminal, mouse })
     }
 
     /// Gives the terminal back, stops the process as job control does, and takes the terminal over
@@ -62,7 +64,7 @@ impl Guard {
         if sent != 0 {
             return Err(io::Error::last_os_error()).context("the process cannot be stopped");
         }
-        take().context("the terminal cannot be set up again")?;
+        take(self.mouse).context("the terminal cannot be set up again")?;
         self.terminal.clear()?;
         Ok(())
     }
@@ -74,17 +76,19 @@ impl Drop for Guard {
     }
 }
 
-fn take() -> io::Result<()> {
+fn take(mouse: bool) -> io::Result<()> {
     enable_raw_mode()?;
     TAKEN.store(true, Ordering::SeqCst);
-    execute!(stdout(), EnterAlternateScreen).inspect_err(|_| restore())
+    let taken = execute!(stdout(), EnterAlternateScreen);
+    let taken = if mouse { taken.and_then(|()| execute!(stdout(), EnableMouseCapture)) } else { taken };
+    taken.inspect_err(|_| restore())
 }
 
 /// Gives the terminal back; does nothing when it is not ours. Errors have nowhere to go: the
 /// terminal may be gone.
 fn restore() {
     if TAKEN.swap(false, Ordering::SeqCst) {
-        let _ = execute!(stdout(), LeaveAlternateScreen, Show);
+        let _ = execute!(stdout(), DisableMouseCapture, LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
         let _ = stdout().flush();
     }

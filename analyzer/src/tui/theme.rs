@@ -8,6 +8,8 @@
 use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};
 
+use serde::{Deserialize, Deserializer};
+
 use crate::model::Level;
 
 /// Titles and figures that matter.
@@ -53,6 +55,65 @@ pub const fn symbol(level: Level) -> &'static str {
     }
 }
 
+/// Colours by what they stand for: names of the 16 colours of a terminal, such as `cyan` or
+/// `lightred`, numbers of 256, or `#rrggbb` where the terminal has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Palette {
+    /// What is healthy, and bars.
+    #[serde(deserialize_with = "color")]
+    pub fine: Color,
+    /// What costs performance.
+    #[serde(deserialize_with = "color")]
+    pub warning: Color,
+    /// The same, as a background.
+    #[serde(deserialize_with = "color")]
+    pub warning_badge: Color,
+    /// What is lost or refused.
+    #[serde(deserialize_with = "color")]
+    pub critical: Color,
+}
+
+impl Default for Palette {
+    fn default() -> Self {
+        Self {
+            fine: Color::Cyan,
+            warning: Color::Magenta,
+            warning_badge: Color::Yellow,
+            critical: Color::Red,
+        }
+    }
+}
+
+fn color<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Color, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    name.parse().map_err(|_| {
+        serde::de::Error::custom(format!(
+            "`{name}` is no colour; write one such as cyan, lightred, 208 or #ff8700"
+        ))
+    })
+}
+
+/// Puts the user's colours in place of the usual ones.
+pub fn paint(buffer: &mut Buffer, palette: &Palette) {
+    if *palette == Palette::default() {
+        return;
+    }
+    let paint = |color: &mut Color| {
+        *color = match *color {
+            Color::Cyan => palette.fine,
+            Color::Magenta => palette.warning,
+            Color::Yellow => palette.warning_badge,
+            Color::Red => palette.critical,
+            other => other,
+        };
+    };
+    for cell in &mut buffer.content {
+        paint(&mut cell.fg);
+        paint(&mut cell.bg);
+    }
+}
+
 /// Takes the colours out; what had a background is shown reversed.
 pub fn plain(buffer: &mut Buffer) {
     for cell in &mut buffer.content {
@@ -80,21 +141,23 @@ const SUBSTITUTES: &[(&str, &str)] = &[
     ("○", "o"),
     ("▲", "!"),
     ("✖", "X"),
-    ("→▶", ">"),
+    ("→▶▸", ">"),
     ("←", "<"),
     ("↓", "v"),
     ("↑", "^"),
-    ("…", "~"),
-    ("·▂", "."),
+    ("…≈", "~"),
+    ("✓", "x"),
+    ("−", "-"),
+    ("·▂░", "."),
     ("×", "x"),
     ("µ", "u"),
     ("│", "|"),
     ("─▄", "-"),
     ("▁", "_"),
-    ("▃", ":"),
+    ("▃▒", ":"),
     ("▅", "="),
     ("▆┌┐└┘", "+"),
-    ("▇", "%"),
+    ("▇▓", "%"),
     ("█", "#"),
 ];
 

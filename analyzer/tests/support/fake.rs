@@ -143,6 +143,27 @@ impl Spec {
         stats
     }
 
+    /// The first bytes of a packet: Ethernet, IPv4, UDP, BTH and, of an ACKNOWLEDGE, the AETH.
+    fn headers(&self, opcode: u8, psn: u32, aeth: u32) -> Bytes {
+        let (std::net::IpAddr::V4(src), std::net::IpAddr::V4(dst)) = (self.src, self.dst) else {
+            return Bytes::new();
+        };
+        let mut bytes = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+        bytes.extend([0x45, 26 << 2 | 2, 16, 68, 0, 1, 0x40, 0, 64, 17, 0, 0]);
+        bytes.extend(src.octets());
+        bytes.extend(dst.octets());
+        bytes.extend([0xC0, 0, 0x12, 0xB7, 16, 48, 0, 0]);
+        bytes.extend([opcode, 0x40, 0xFF, 0xFF, 0]);
+        bytes.extend(&self.dest_qp.to_be_bytes()[1..]);
+        bytes.push(0);
+        bytes.extend(&psn.to_be_bytes()[1..]);
+        if opcode == 0x11 {
+            bytes.extend(aeth.to_be_bytes());
+        }
+        bytes.resize(bytes.len() + 16, 0);
+        Bytes::from(bytes)
+    }
+
     fn extra(&self, stats: &FlowStats) -> Option<Extra> {
         if self.ports < 2 {
             return None;
@@ -299,6 +320,8 @@ impl World {
             events_dropped: (self.kind == SourceKind::Live).then_some(0),
             capture_drops: self.capture_drops,
             interface_drops: None,
+            owners: std::sync::Arc::default(),
+            figures: rocescope::figures::Figures::default(),
         }
     }
 
@@ -332,7 +355,11 @@ impl World {
                     aeth,
                     wire_len: 4178,
                     bth_offset: 42,
-                    headers: Bytes::new(),
+                    headers: if bit & (Event::NAK | Event::RNR | Event::GAP | Event::CNP) == 0 {
+                        Bytes::new()
+                    } else {
+                        spec.headers(opcode, 1_000 + u32::try_from(seconds * 100 + i).unwrap(), aeth)
+                    },
                 });
             }
         }

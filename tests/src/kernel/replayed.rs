@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, bail};
 use rocescope::feed::Update;
+use rocescope::figures::Figures;
 use rocescope::replay;
 use rocescope::report::{Options, Report};
 use rocescope::sample::{EventSample, Sample};
@@ -34,6 +35,8 @@ pub fn sample(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
     }
     let Some(mut sample) = last else { bail!("the replay ended without a sample") };
     sample.inputs = vec![LINK.to_owned()];
+    // The kernel programs do not collect these.
+    sample.figures = Figures::default();
     Ok((sample, events))
 }
 

@@ -10,6 +10,8 @@ pub const LEAST: usize = 14;
 pub const LINEAR: usize = 3_400;
 
 const BPF_PROG_TEST_RUN: libc::c_long = 10;
+/// `BPF_F_TEST_XDP_LIVE_FRAMES`.
+const LIVE_FRAMES: u32 = 2;
 
 /// The part of `union bpf_attr` for test runs.
 #[repr(C)]
@@ -57,24 +59,54 @@ pub fn tc(program: BorrowedFd<'_>, frame: &[u8], wire_len: u32, repeat: u32) -> 
     run(program, frame, repeat, Some(&SkBuff { before: [0; 40], wire_len }))
 }
 
-fn run(program: BorrowedFd<'_>, frame: &[u8], repeat: u32, context: Option<&SkBuff>) -> io::Result<u32> {
-    let number =
-        |value: usize| u32::try_from(value).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
-    let mut attr = TestRunAttr {
+/// Runs an XDP program over copies of a frame `repeat` times, and does with each what the program
+/// decides: a frame that is redirected leaves through an interface. Needs kernel 5.18.
+///
+/// # Errors
+/// As for [`xdp`]; `EINTR` when a signal came.
+pub fn live(program: BorrowedFd<'_>, frame: &[u8], repeat: u32) -> io::Result<()> {
+    let mut attr = TestRunAttr { flags: LIVE_FRAMES, ..attr(program, frame, repeat)? };
+    call(&mut attr)
+}
+
+/// Runs an XDP program over a frame `repeat` times. Gives the nanoseconds that each took on average,
+/// with the call and what the kernel does in between.
+///
+/// # Errors
+/// As for [`xdp`].
+pub fn duration(program: BorrowedFd<'_>, frame: &[u8], repeat: u32) -> io::Result<u32> {
+    let mut attr = attr(program, frame, repeat)?;
+    call(&mut attr).map(|()| attr.duration)
+}
+
+fn attr(program: BorrowedFd<'_>, frame: &[u8], repeat: u32) -> io::Result<TestRunAttr> {
+    Ok(TestRunAttr {
         prog_fd: program.as_raw_fd().cast_unsigned(),
         data_size_in: number(frame.len())?,
         data_in: frame.as_ptr().addr() as u64,
         repeat,
         ..TestRunAttr::default()
-    };
+    })
+}
+
+fn number(value: usize) -> io::Result<u32> {
+    u32::try_from(value).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
+}
+
+fn run(program: BorrowedFd<'_>, frame: &[u8], repeat: u32, context: Option<&SkBuff>) -> io::Result<u32> {
+    let mut attr = attr(program, frame, repeat)?;
     if let Some(context) = context {
         attr.ctx_size_in = number(size_of::<SkBuff>())?;
         attr.ctx_in = std::ptr::from_ref(context).addr() as u64;
     }
-    // SAFETY: `attr` is a prefix of the kernel's `union bpf_attr`; the addresses in it are those of
-    // `frame` and `context`, which live through the call, with their sizes. Nothing is written back
-    // but into `attr`.
+    call(&mut attr).map(|()| attr.retval)
+}
+
+/// The addresses in `attr` are those of a frame and a context that live through the call.
+fn call(attr: &mut TestRunAttr) -> io::Result<()> {
+    // SAFETY: `attr` is a prefix of the kernel's `union bpf_attr`, and what it points to is as the
+    // callers promise. Nothing is written back but into `attr`.
     let done =
-        unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_TEST_RUN, &raw mut attr, size_of::<TestRunAttr>()) };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(attr.retval) }
+        unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_TEST_RUN, &raw mut *attr, size_of::<TestRunAttr>()) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

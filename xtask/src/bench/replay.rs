@@ -14,8 +14,9 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 
 use super::child::{Spent, median, time};
+use super::machine::{self, first_line};
 use crate::gen_capture::{Generate, Snap, generate};
-use crate::run::{cargo, has_program, output_of, run, say, show, step, target_dir};
+use crate::run::{cargo, has_program, run, say, show, step, target_dir};
 
 /// What to measure.
 #[derive(Args, Clone, Debug)]
@@ -73,8 +74,6 @@ enum Goal {
     AtMost(f64),
     /// At least so many times as fast.
     Faster(f64),
-    /// Nothing in particular.
-    Shown,
 }
 
 struct Case {
@@ -194,7 +193,7 @@ fn cases(wanted: &Wanted, binary: &Path, inputs: &Inputs) -> Vec<Case> {
             Goal::AtMost(0.5),
             vec![rocescope(&inputs.full, whole), tcpdump(&inputs.full, whole)],
         ),
-        case("compressed, snapped", Goal::Shown, vec![rocescope(&inputs.gzip, packets), gzip]),
+        case("compressed, snapped", Goal::AtMost(1.2), vec![rocescope(&inputs.gzip, packets), gzip]),
         // Start-up does not count for rocescope here: it has all frames, tshark a part of them.
         case(
             "fields of every packet, per frame",
@@ -246,7 +245,6 @@ impl Case {
                     let faster = 1.0 / wall;
                     format!("{faster:.0} times as fast; wanted: {times}, {}", met(faster >= times))
                 }
-                Goal::Shown => "to be seen beside the decompressor itself".to_owned(),
             };
             println!(
                 "  ratio to {}: {wall:.3} by the clock, {cpu:.3} of processor time; {verdict}",
@@ -262,19 +260,9 @@ fn met(met: bool) -> &'static str {
 }
 
 fn print_machine(binary: &Path) {
-    let line = |command: &mut Command| {
-        output_of(command)
-            .and_then(|text| text.lines().next().map(str::to_owned))
-            .unwrap_or_else(|| "-".into())
-    };
-    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    println!("processors: {processors} x {}", model.unwrap_or("-"));
-    println!("kernel:     {}", line(Command::new("uname").arg("-r")));
-    println!("load:       {}", load.split_whitespace().next().unwrap_or("-"));
-    println!("rocescope:  {}", line(Command::new(binary).arg("--version")));
-    println!("tcpdump:    {}", line(Command::new("tcpdump").arg("--version")));
-    println!("tshark:     {}", line(Command::new("tshark").arg("--version")));
+    machine::print();
+    println!("rocescope:  {}", first_line(Command::new(binary).arg("--version")));
+    println!("tcpdump:    {}", first_line(Command::new("tcpdump").arg("--version")));
+    println!("tshark:     {}", first_line(Command::new("tshark").arg("--version")));
+    println!("gzip:       {}", first_line(Command::new("gzip").arg("--version")));
 }

@@ -2,6 +2,7 @@
 
 mod flow;
 mod run;
+mod traffic;
 
 use std::fmt::Write as _;
 
@@ -10,6 +11,7 @@ use rocescope_common::wire::Reason;
 
 pub use flow::FLOW;
 pub use run::RUN;
+pub use traffic::TRAFFIC;
 
 /// A field of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +55,7 @@ pub const EVENTS: [(u16, &str, &str); 8] = [
 
 /// All fields, in the order of the report.
 pub fn all() -> impl Iterator<Item = &'static FieldMeta> {
-    RUN.iter().chain(FLOW)
+    RUN.iter().chain(TRAFFIC).chain(FLOW)
 }
 
 /// The text of docs/metrics.md.
@@ -61,6 +63,8 @@ pub fn all() -> impl Iterator<Item = &'static FieldMeta> {
 pub fn markdown() -> String {
     let mut text = String::from(HEAD);
     table(&mut text, RUN);
+    text.push_str(TRAFFIC_HEAD);
+    table(&mut text, TRAFFIC);
     text.push_str(FLOW_HEAD);
     table(&mut text, FLOW);
     text.push_str(SKIPPED_HEAD);
@@ -95,6 +99,13 @@ These sums always hold:
   + `totals.lost.contended`
 
 ## Run, links and findings
+
+";
+
+const TRAFFIC_HEAD: &str = "
+## Traffic in time and by hosts
+
+All of these are null where packets are not seen one by one.
 
 ";
 

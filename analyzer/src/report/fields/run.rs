@@ -21,6 +21,8 @@ pub const RUN: &[FieldMeta] = fields! {
     "totals.ecn.ect1", "packets": "ECN bits 01: ECN-capable, ECT(1).";
     "totals.ecn.ect0", "packets": "ECN bits 10: ECN-capable, ECT(0).";
     "totals.ecn.ce", "packets": "ECN bits 11: congestion was experienced.";
+    "totals.ce_ratio", "ratio": "As `flows[].ce_ratio`, over all flows and retired flows."
+        or null "no data packet is ECN-capable";
     "totals.skipped.<reason>", "packets": "Frames that are not counted as RoCE, by reason (see below).";
     "totals.lost.flow_table_full", "packets": "RoCE packets that found the flow table full: in the totals and in \
         their link, but in no flow.";
@@ -35,6 +37,8 @@ pub const RUN: &[FieldMeta] = fields! {
     "totals.lost.contended", "packets": "RoCE packets of live runs that waited half a second or so for their flow's \
         counters, which another processor kept: in the totals and in their link, but in no flow. A processor keeps them \
         for nanoseconds unless it is taken away meanwhile, as that of a virtual machine may be: expect 0.";
+    "totals.lost.ecn_untracked", "packets": "Packets left out of `ce_over_time` and `cnp`, because 16,384 other flows had \
+        some." or null "not collected (live)";
     "totals.retired.flows", "flows": "Flows that were closed during the run, idle for long or to make room. What they had \
         counted is in the totals and links.";
     "totals.retired.packets", "packets": "Packets of retired flows.";
@@ -59,12 +63,75 @@ pub const RUN: &[FieldMeta] = fields! {
     "links[].bytes", "bytes": "Their outer frames.";
     "links[].ce_ratio", "ratio": "As `flows[].ce_ratio`, over flows and retired flows of the link."
         or null "no data packet is ECN-capable";
+    "links[].skipped_bytes", "bytes": "Frames that are not counted as RoCE.";
+    "links[].dscp[]", "object": "RoCEv2 packets by the DSCP of the (inner) IP header; only those seen."
+        or null "not collected (live)";
+    "links[].dscp[].dscp", "0–63": "A DSCP.";
+    "links[].dscp[].data_packets", "packets": "Packets other than CNP and ACKNOWLEDGE with it.";
+    "links[].dscp[].data_bytes", "bytes": "Their outer frames.";
+    "links[].dscp[].ack_packets", "packets": "ACKNOWLEDGE packets with it.";
+    "links[].dscp[].cnp_packets", "packets": "Congestion notification packets with it.";
+    "links[].ecn_over_time", "object": "Marks and notifications over time, in at most 128 bins that are 1.05 ms wide at \
+        first; their width doubles when time runs out of them."
+        or null "neither a mark nor a CNP passed, or (live) it is not collected";
+    "links[].ecn_over_time.start_ns", "Unix ns": "Start of the first bin.";
+    "links[].ecn_over_time.bin_ns", "ns": "Width of a bin.";
+    "links[].ecn_over_time.capable[]", "packets": "ECN-capable packets other than CNP and ACKNOWLEDGE in each bin, marked \
+        ones included.";
+    "links[].ecn_over_time.ce[]", "packets": "Those marked CE.";
+    "links[].ecn_over_time.cnp[]", "packets": "CNPs.";
+    "links[].icrc", "object": "As `flows[].icrc`, over flows and retired flows of the link." or null "live";
+    "links[].icrc.checked", "packets": "Packets whose invariant CRC was computed.";
+    "links[].icrc.bad", "packets": "Those in which it is wrong.";
+    "links[].icrc.unchecked", "packets": "Packets of which it cannot be computed.";
     "imbalance[].links[]", "text": "Links of one direction that share a load, idle ones included.";
     "imbalance[].direction", "text": "Their direction." or null "replay";
     "imbalance[].max_over_mean", "ratio": "Bytes of the busiest link over the mean: 1 is even, the number of links \
         is the worst." or null "all are idle";
     "imbalance[].jain", "ratio": "Jain's index (Σx)² / (n·Σx²) over bytes: 1 is even, 1/n the worst."
         or null "all are idle";
+    "rails[].direction", "text": "`ingress` or `egress`; only with `--rail`." or null "replay";
+    "rails[].rails[].name", "text": "A rail, as `--rail` names it.";
+    "rails[].rails[].links[]", "text": "Its links.";
+    "rails[].rails[].bytes", "bytes": "Bytes of outer RoCE frames on them.";
+    "rails[].max_over_mean", "ratio": "As `imbalance[].max_over_mean`, over rails." or null "all are idle";
+    "rails[].jain", "ratio": "As `imbalance[].jain`, over rails." or null "all are idle";
+    "ecmp", "object": "What hashing 5-tuples over equal uplinks would make of these flows: a model, for the hash and the seed of \
+        a real switch are not known." or null "`--ecmp` was not given";
+    "ecmp.uplinks", "links": "Equal uplinks, from `--ecmp`.";
+    "ecmp.seeds", "number": "Hash seeds that were tried.";
+    "ecmp.sets[].of", "text": "Flows that compete for the uplinks: those of a direction; in a capture taken at one host what \
+        it sent, and what was sent to it; else all.";
+    "ecmp.sets[].direction", "text": "`ingress` or `egress`." or null "replay";
+    "ecmp.sets[].five_tuples", "tuples": "Different 5-tuples among them.";
+    "ecmp.sets[].bytes", "bytes": "Their bytes, each 5-tuple on the link that saw most of it.";
+    "ecmp.sets[].heavy", "tuples": "The fewest 5-tuples that carry four fifths of the bytes.";
+    "ecmp.sets[].expected_collisions", "tuples": "How many heavy 5-tuples land, on average over hash functions, on an \
+        uplink that has one already: h − N·(1 − (1 − 1/N)^h).";
+    "ecmp.sets[].cases[].case", "text": "`as_seen`; `port_per_qp`: each queue pair with a source port of its own; `qps_2`, `qps_4`, \
+        `qps_8`: every 5-tuple split evenly over so many queue pairs with ports of their own.";
+    "ecmp.sets[].cases[].five_tuples", "tuples": "5-tuples in this case.";
+    "ecmp.sets[].cases[].max_over_mean_p50", "ratio": "Bytes of the busiest uplink over the mean, median over the seeds.";
+    "ecmp.sets[].cases[].max_over_mean_p95", "ratio": "The same, 95th percentile: one fabric in twenty is worse.";
+    "taps[].src", "address": "Source of a flow that two links saw, which are two taps on one way: captures from several places, or several \
+        interfaces. Clocks may differ by seconds: packets are matched by PSN, opcode and IPv4 identification, not by time. Empty in live.";
+    "taps[].dst", "address": "Destination.";
+    "taps[].dest_qp", "number": "Destination queue pair.";
+    "taps[].links[]", "text": "The two links: the one nearer the sender first, if that is known.";
+    "taps[].from", "text": "The link nearer the sender: told by the time to live, else by which of the two lacks packets, else by \
+        times in both directions." or null "it cannot be told";
+    "taps[].to", "text": "The link nearer the receiver." or null "it cannot be told";
+    "taps[].packets_matched", "packets": "Packets that both saw.";
+    "taps[].vanished", "packets": "Packets that passed `from` and not `to`, between packets that passed both: lost on the way, or missed \
+        by the capture at `to`." or null "the order is not known and one of the two lacks packets";
+    "taps[].only_at[]", "packets": "Packets that only the first, and only the second link saw, between packets that both saw.";
+    "taps[].delay_change_ns.min", "ns": "One-way delay from the first link to the second, as change against the least at the start \
+        (the clocks' difference is not known): the smallest.";
+    "taps[].delay_change_ns.max", "ns": "The largest change.";
+    "taps[].delay_change_ns.drift", "ns": "Change of the least delay from the first point to the last: the clocks drift, or the way \
+        has become longer.";
+    "taps[].delay_change_ns.points[].time_ns", "Unix ns": "Start of a span of time, by the clock of the link that saw the flow first; 32 spans at most.";
+    "taps[].delay_change_ns.points[].change_ns", "ns": "Change of the least delay in it.";
     "devices[].name", "text": "RDMA device or interface that counted by itself.";
     "devices[].port", "number": "Port of the device." or null "the counters are not of one port";
     "devices[].source", "text": "Where the counters were read.";
@@ -74,7 +141,7 @@ pub const RUN: &[FieldMeta] = fields! {
     "findings[].id", "text": "Stable name of the rule that found it.";
     "findings[].severity", "text": "`info`, `warning` or `critical`.";
     "findings[].title", "text": "What is wrong, in a sentence.";
-    "findings[].evidence.<name>", "as named": "The figures it rests on.";
+    "findings[].evidence.<name>", "as named": "The figures it rests on." or null "that figure is not known";
     "findings[].flows[].link", "text": "A flow it is about: its link,";
     "findings[].flows[].direction", "text": "direction," or null "replay";
     "findings[].flows[].src", "address": "source,";

@@ -4,8 +4,12 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{EVENTS, all, markdown};
+use crate::figures::marking::Marked;
 use crate::report::fixtures::{compare, everything};
-use crate::report::{Device, Finding, FlowId, Latency, Options, Report, Severity};
+use crate::report::{
+    CeOverTime, Cnp, DelayChange, DelayPoint, Device, EcnOverTime, Episodes, Finding, FlowId, Icrc, Latency,
+    LatencyByClass, Loss, Options, Report, Severity, TapFlow, Untimed,
+};
 
 /// Maps whose keys are data; the table has one entry for all of them.
 const MAPS: [(&str, &str); 3] =
@@ -15,10 +19,19 @@ const MAPS: [(&str, &str); 3] =
 fn full() -> Report {
     let mut sample = everything();
     sample.capture_drops = Some(1);
-    let mut report = Report::build(&sample, &Options { imbalance_all_links: true, ..Options::default() });
+    sample.figures.marking = Some(vec![[Marked { data_packets: 1, ..Marked::default() }; 64]]);
+    let rails = ["eth0", "eth1"].map(|link| (link.to_owned(), format!("rail of {link}")));
+    let options =
+        Options { imbalance_all_links: true, ecmp: Some(4), rails: rails.into(), ..Options::default() };
+    let mut report = Report::build(&sample, &options);
+    crate::report::traffic::example(&mut report);
     let flow = &mut report.flows[0];
-    flow.latency_ns = Some(Latency::default());
-    (flow.pid, flow.comm) = (Some(1), Some("train".into()));
+    let latency = Some(Latency::default());
+    flow.latency_ns = latency;
+    flow.latency_by_class = Some(LatencyByClass { write_send: latency, read: latency, atomic: latency });
+    (flow.latency_unpaired, flow.latency_untimed) = (Some(1), Some(Untimed::default()));
+    (flow.pid, flow.comm, flow.pod) = (Some(1), Some("train".into()), Some("trainer-0".into()));
+    flow.ce_over_time = Some(CeOverTime { capable: vec![1], ce: vec![1], ..CeOverTime::default() });
     let id = FlowId {
         link: flow.link.clone(),
         direction: flow.direction,
@@ -26,6 +39,50 @@ fn full() -> Report {
         dst: flow.dst,
         dest_qp: flow.dest_qp,
     };
+    flow.cnp = Some(Cnp {
+        answers: Some(id.clone()),
+        per_second: Some(1.0),
+        min_interval_ns: Some(1),
+        delay_ns: latency,
+        without_ce: Some(1),
+        rate_before_bps: Some(1),
+        rate_after_bps: Some(1),
+        rate_window_ns: Some(1),
+        rate_samples: Some(1),
+    });
+    let column = || vec![1];
+    report.links[0].ecn_over_time =
+        Some(EcnOverTime { start_ns: 1, bin_ns: 1, capable: column(), ce: column(), cnp: column() });
+    report.totals.lost.ecn_untracked = Some(1);
+    let known = Some(1);
+    let episodes =
+        Episodes { episodes: 1, longest_ns: known, largest: known, first_ns: known, last_ns: known };
+    let loss = Loss {
+        retransmission: Some("go_back_n"),
+        before_tap: episodes,
+        after_tap: episodes,
+        ..Loss::default()
+    };
+    let flow = &mut report.flows[0];
+    (flow.loss, flow.loss_responses, flow.icrc) = (Some(loss), Some(loss), Some(Icrc::default()));
+    report.links[0].icrc = Some(Icrc::default());
+    report.taps = vec![TapFlow {
+        src: id.src,
+        dst: id.dst,
+        dest_qp: id.dest_qp,
+        links: ["eth0".into(), "eth1".into()],
+        from: Some("eth0".into()),
+        to: Some("eth1".into()),
+        packets_matched: 1,
+        vanished: Some(1),
+        only_at: [1, 0],
+        delay_change_ns: DelayChange {
+            min: 0,
+            max: 1,
+            drift: 1,
+            points: vec![DelayPoint { time_ns: 1, change_ns: 0 }],
+        },
+    }];
     report.devices.push(Device {
         name: "mlx5_0".into(),
         port: Some(1),
@@ -34,7 +91,7 @@ fn full() -> Report {
         qps: vec![serde_json::json!({ "lqpn": 280 })],
     });
     report.findings.push(Finding {
-        id: "gaps".into(),
+        id: "gaps",
         severity: Severity::Warning,
         title: "Packets are lost".into(),
         evidence: [("gaps".to_owned(), 37.into())].into(),
@@ -61,6 +118,12 @@ fn names(value: &Value, at: &str, found: &mut BTreeSet<(String, bool)>) {
             }
         }
         Value::Array(elements) => {
+            // A list that may be null is a field itself.
+            found.insert((at.to_owned(), false));
+            // Evidence may be a list of numbers, which is a field like any other.
+            if at == "findings[].evidence.<name>" {
+                return;
+            }
             for element in elements {
                 names(element, &format!("{at}[]"), found);
             }
@@ -77,7 +140,11 @@ fn every_field_is_documented_and_every_documented_field_exists() {
     names(&serde_json::to_value(full()).unwrap(), "", &mut found);
     let containers: BTreeSet<String> = found
         .iter()
-        .filter(|(name, _)| found.iter().any(|(other, _)| other.starts_with(&format!("{name}."))))
+        .filter(|(name, _)| {
+            found.iter().any(|(other, _)| {
+                other.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with(['.', '[']))
+            })
+        })
         .map(|(name, _)| name.clone())
         .chain([String::new()])
         .collect();

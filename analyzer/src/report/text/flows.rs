@@ -170,7 +170,7 @@ fn short(n: Option<u64>) -> String {
     }
 }
 
-fn endpoints(flow: &Flow) -> String {
+pub(super) fn endpoints(flow: &Flow) -> String {
     format!("{} → {}", flow.src, flow.dst)
 }
 

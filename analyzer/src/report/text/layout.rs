@@ -2,38 +2,36 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use crate::units;
-
 /// A name from outside as it may be shown: without characters that command a terminal.
-pub(super) fn plain(name: &str) -> String {
+pub(crate) fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// The columns that `text` takes.
-pub(super) fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
 /// Where the text of a cell stands in its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Align {
+pub(crate) enum Align {
     Left,
     Right,
 }
 
 /// A table: headings, then rows of as many cells.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(crate) struct Table {
     headings: Vec<(&'static str, Align)>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(super) fn new(headings: Vec<(&'static str, Align)>) -> Self {
+    pub(crate) fn new(headings: Vec<(&'static str, Align)>) -> Self {
         Self { headings, rows: Vec::new() }
     }
 
-    pub(super) fn row(&mut self, cells: Vec<String>) {
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
@@ -46,7 +44,7 @@ impl Table {
     }
 
     /// Heading and rows, with two spaces between columns, or one where two are too many.
-    pub(super) fn lines(&self, room: usize) -> Vec<String> {
+    pub(crate) fn lines(&self, room: usize) -> Vec<String> {
         let widths = self.widths();
         let gap = " ".repeat(if self.fits_with(2, room) { 2 } else { 1 });
         let headings = self.headings.iter().map(|(heading, _)| *heading).collect::<Vec<_>>();
@@ -62,7 +60,7 @@ impl Table {
     }
 
     /// Whether the table is no wider than `room`.
-    pub(super) fn fits(&self, room: usize) -> bool {
+    pub(crate) fn fits(&self, room: usize) -> bool {
         self.fits_with(1, room)
     }
 
@@ -82,7 +80,7 @@ fn pad(text: &str, to: usize, align: Align) -> String {
 
 /// `text` under a label: lines of at most `room` columns, the first behind `label`, the others
 /// below the text.
-pub(super) fn labelled(label: &str, indent: usize, text: &str, room: usize) -> Vec<String> {
+pub(crate) fn labelled(label: &str, indent: usize, text: &str, room: usize) -> Vec<String> {
     let lines = wrap(text, room.saturating_sub(indent));
     let first = std::iter::once(pad(label, indent, Align::Left));
     let heads = first.chain(std::iter::repeat(" ".repeat(indent)));
@@ -104,11 +102,6 @@ pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
         }
     }
     lines
-}
-
-/// A count and the thing counted.
-pub(super) fn plural(n: u64, of: &str) -> String {
-    format!("{} {of}{}", units::count(n), if n == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

@@ -3,17 +3,21 @@
 //! What matters most comes first: findings, the sums, what was lost, then links, hashing and flows.
 //! Plain text without colour or control characters; a pure function of report and width.
 
+mod answers;
 mod flows;
-mod layout;
+pub(crate) mod layout;
+mod loss;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod traffic;
+
+use std::collections::BTreeSet;
 
 use crate::report::text::flows::link_name;
-pub(crate) use crate::report::text::layout::wrap;
-use crate::report::text::layout::{Align, Table, labelled, plain, plural};
-use crate::report::{Device, Imbalance, Report, Severity, direction_name};
-use crate::units;
+use crate::report::text::layout::{Align, Table, labelled, plain, wrap};
+use crate::report::{Device, Finding, Imbalance, Report, Set, Severity, direction_name};
+use crate::units::{self, plural};
 
 /// Below this nothing sensible can be laid out: lines then run over.
 const NARROWEST: usize = 48;
@@ -27,8 +31,12 @@ pub fn text(report: &Report, width: usize) -> String {
     let room = width.clamp(NARROWEST, WIDEST);
     let mut page = Page { lines: summary::lines(report, room), room };
     page.section("FINDINGS", findings(report, room));
+    page.section("JOB", traffic::job(report, room));
     page.section("LINKS", links(report, room));
     page.section("BALANCE", balance(report, room));
+    let bin = report.bursts.iter().flatten().next().map_or(0, |burst| burst.bin_ns);
+    let title = format!("BURSTS, in bins of {}; senders: most at once to one host", units::duration(bin));
+    page.section(&title, traffic::bursts(report, room));
     page.section("HASHING", hashing(report, room));
     let flows = if report.flows.is_empty() { Vec::new() } else { flows::lines(report, room) };
     let title = match report.flows.len() {
@@ -36,6 +44,16 @@ pub fn text(report: &Report, width: usize) -> String {
         n => format!("{} FLOWS, busiest first; rates over each flow's own time", units::count(n as u64)),
     };
     page.section(&title, flows);
+    page.section(
+        "LATENCY, from request to answer as seen here, longest tails first",
+        answers::latency(report, room),
+    );
+    page.section(
+        "CNP, who is told to slow down, and the rate of its data",
+        answers::notifications(report, room),
+    );
+    page.section("LOST, LATE AND SENT AGAIN", loss::lines(report, room));
+    page.section("BETWEEN TAPS", loss::taps(report, room));
     page.section("NOT RoCE", skipped(report, room));
     page.section("DEVICES, their own counters: not part of the sums above", devices(&report.devices, room));
     let mut text = page.lines.join("\n");
@@ -66,18 +84,45 @@ fn findings(report: &Report, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut findings: Vec<_> = report.findings.iter().collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    let mut advised = BTreeSet::new();
     for finding in findings {
         let severity = match finding.severity {
             Severity::Info => "info",
             Severity::Warning => "warning",
             Severity::Critical => "CRITICAL",
         };
-        lines.extend(labelled(severity, INDENT, &plain(&finding.title), room));
-        if !finding.advice.is_empty() {
+        let title = format!("{} [{}]", plain(&finding.title), finding.id);
+        lines.extend(labelled(severity, INDENT, &title, room));
+        // What is only good to know stays on its line; advice is given once.
+        if finding.severity == Severity::Info {
+            continue;
+        }
+        if let Some(flows) = flows_of(finding) {
+            lines.extend(labelled("", INDENT, &flows, room));
+        }
+        if !finding.advice.is_empty() && advised.insert(finding.id) {
             lines.extend(labelled("", INDENT, &plain(&finding.advice), room));
         }
     }
+    if !lines.is_empty() {
+        lines.push("`rocescope explain ID` says what each means and how it was found.".into());
+    }
     lines
+}
+
+/// The first flows that a finding names, and how many more there are.
+fn flows_of(finding: &Finding) -> Option<String> {
+    const SHOWN: usize = 3;
+    let named: Vec<String> = (finding.flows.iter().take(SHOWN))
+        .map(|flow| {
+            let link = link_name(&flow.link, flow.direction);
+            format!("{} → {} QP {} on {link}", flow.src, flow.dst, flow.dest_qp)
+        })
+        .collect();
+    let all = finding.evidence.get("flows").and_then(serde_json::Value::as_u64);
+    let more = all.unwrap_or(finding.flows.len() as u64).saturating_sub(named.len() as u64);
+    let rest = if more > 0 { format!(", and {}", plural(more, "more flow")) } else { String::new() };
+    (!named.is_empty()).then(|| format!("{}{rest}", named.join("; ")))
 }
 
 fn links(report: &Report, room: usize) -> Vec<String> {
@@ -104,7 +149,20 @@ fn links(report: &Report, room: usize) -> Vec<String> {
 }
 
 fn balance(report: &Report, room: usize) -> Vec<String> {
-    report.imbalance.iter().flat_map(|one| labelled("", 0, &balance_of(one), room)).collect()
+    let mut lines: Vec<String> =
+        report.imbalance.iter().flat_map(|one| labelled("", 0, &balance_of(one), room)).collect();
+    for one in &report.rails {
+        let rails: Vec<String> = one
+            .rails
+            .iter()
+            .map(|rail| format!("{} {}", plain(&rail.name), units::bytes(rail.bytes)))
+            .collect();
+        let ratio = one.max_over_mean.map_or_else(|| units::UNKNOWN.into(), |ratio| format!("{ratio:.2}"));
+        let way = one.direction.map_or_else(String::new, |way| format!(" ({})", direction_name(way)));
+        let said = format!("Rails{way}: {}; busiest {ratio} × the mean", rails.join(", "));
+        lines.extend(labelled("", 0, &said, room));
+    }
+    lines
 }
 
 fn balance_of(imbalance: &Imbalance) -> String {
@@ -142,7 +200,44 @@ fn hashing(report: &Report, room: usize) -> Vec<String> {
         Some(bytes) => format!(" {} are in none: their ports are not known.", units::bytes(bytes)),
         None => " An unknown number of bytes is in none: their ports are not known.".into(),
     };
-    wrap(&format!("{tuples} from {ports}. {spread}{rest}"), room)
+    let mut lines = wrap(&format!("{tuples} from {ports}. {spread}{rest}"), room);
+    for set in report.ecmp.iter().flat_map(|ecmp| &ecmp.sets) {
+        lines.extend(uplinks(report.ecmp.as_ref().map_or(0, |ecmp| ecmp.uplinks), set, room));
+    }
+    lines
+}
+
+/// What the user's number of uplinks would make of it.
+fn uplinks(uplinks: u32, set: &Set, room: usize) -> Vec<String> {
+    let said = format!(
+        "Over {uplinks} equal uplinks ({}): {} carry 80 % of the bytes, of which {:.1} share an uplink with another on \
+         average. The busiest uplink over the mean, median and 95th percentile of hash seeds:",
+        set.of,
+        plural(set.heavy, "5-tuple"),
+        set.expected_collisions
+    );
+    let mut table = Table::new(vec![
+        ("", Align::Left),
+        ("5-TUPLES", Align::Right),
+        ("MEDIAN", Align::Right),
+        ("95 %", Align::Right),
+    ]);
+    for case in &set.cases {
+        let name = match case.case.as_str() {
+            "as_seen" => "as seen".to_owned(),
+            "port_per_qp" => "a source port for each QP".to_owned(),
+            other => format!("{} QPs for each", other.trim_start_matches("qps_")),
+        };
+        table.row(vec![
+            format!("  {name}"),
+            units::count(case.five_tuples),
+            format!("{:.2}", case.max_over_mean_p50),
+            format!("{:.2}", case.max_over_mean_p95),
+        ]);
+    }
+    let mut lines = wrap(&said, room);
+    lines.extend(table.lines(room));
+    lines
 }
 
 fn skipped(report: &Report, room: usize) -> Vec<String> {

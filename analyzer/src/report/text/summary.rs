@@ -2,9 +2,9 @@
 
 use rocescope_common::wire::Reason;
 
-use crate::report::text::layout::{labelled, plain, plural};
+use crate::report::text::layout::{labelled, plain};
 use crate::report::{Kind, Report};
-use crate::units;
+use crate::units::{self, plural};
 
 /// Width of the labels at the left.
 const LABEL: usize = 10;
@@ -88,7 +88,7 @@ fn roce(report: &Report) -> String {
 }
 
 fn ecn(report: &Report) -> String {
-    match report.totals.ce_ratio() {
+    match report.totals.ce_ratio {
         None => "off: no data packet is ECN-capable".into(),
         ratio => format!("{} of ECN-capable data is marked CE", units::ratio(ratio)),
     }

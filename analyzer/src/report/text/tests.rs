@@ -42,7 +42,7 @@ fn everything_at_once() {
         ),
     ] {
         report.findings.push(Finding {
-            id: "made-up".into(),
+            id: "made-up",
             severity,
             title: title.into(),
             evidence: [].into(),

@@ -1,49 +1,132 @@
-//! Everything about the selected queue pair.
+//! Everything about the selected queue pair, both directions side by side.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::text::Line;
-use ratatui::widgets::{Block, Borders, Widget as _};
+use ratatui::text::{Line, Span};
 use rocescope_common::account::flow::{DSCP_NONE, FlowStats, SRC_QP_SEVERAL};
 use rocescope_common::account::{Mixed, PsnTrack};
 use rocescope_common::wire::opcode::Name;
 
-use super::{Spans, line};
-use crate::model::{Detail, Level};
+use super::trends::{self, TRENDS};
+use super::{Spans, cut, empty, wrap};
+use crate::model::health::CE_LIMIT;
+use crate::model::{Counts, Detail, Level};
+use crate::packet::syndrome;
 use crate::tui::app::App;
 use crate::tui::column::{bar, compact};
-use crate::tui::{log, theme};
+use crate::tui::{extra, log, theme};
 use crate::units;
 
 const NAME: usize = 9;
 /// Entries of a list that are shown at least, whatever the height.
 const LISTED: usize = 16;
 
-pub(super) fn render(buffer: &mut Buffer, area: Rect, detail: Option<&Detail>, app: &App) {
-    let Some(detail) = detail.filter(|_| area.height > 1) else { return };
-    let beside = area.x > 0;
-    let block = Block::new()
-        .borders(if beside { Borders::LEFT.union(Borders::TOP) } else { Borders::TOP })
-        .title(Line::styled(format!(" {} ", log::route(&detail.id.key)), theme::BOLD));
-    let inner = block.inner(area);
-    block.render(area, buffer);
-    let (main, lists) = (main(detail, app), lists(detail, beside));
-    if beside {
-        let all = main.into_iter().chain(std::iter::once(Line::default())).chain(lists);
-        for (y, text) in (0..inner.height).zip(all) {
-            line(buffer, inner, y, &text);
-        }
+/// Events that are listed.
+const EVENTS: usize = 20;
+
+/// Lines of this screen at its present width.
+pub(in crate::tui) fn height(app: &App) -> usize {
+    lines(app, usize::from(app.size.0)).len()
+}
+
+pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
+    if empty::nothing_at_all(buffer, area, app) {
         return;
     }
-    let half = inner.width * 3 / 5;
-    let left = Rect { width: half, ..inner };
-    let right = Rect { x: inner.x + half, width: inner.width - half, ..inner };
-    for (y, text) in (0..inner.height).zip(main) {
-        line(buffer, left, y, &text);
+    let detail = app.data.as_ref().and_then(|data| data.detail.as_ref());
+    if detail.is_none() {
+        let gone = app.table.selected.is_some();
+        let why = if gone { "This queue pair is no longer there." } else { "No queue pair is selected." };
+        empty::because(buffer, area, why, "Choose one on screen 2 and press Enter.");
+        return;
     }
-    for (y, text) in (0..inner.height).zip(lists) {
-        line(buffer, right, y, &text);
+    let lines = lines(app, usize::from(area.width));
+    super::scrolled(buffer, area, &lines, app.detail.offset);
+}
+
+/// Both directions side by side, charts over time, the latest events.
+fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
+    let Some(data) = &app.data else { return Vec::new() };
+    let Some((this, other)) = &data.detail else { return Vec::new() };
+    let half = width / 2;
+    let left = direction(this, app, half, None);
+    let right = if let Some(other) = other {
+        direction(other, app, width - half, Some(this.id.key.dest_qp))
+    } else {
+        let why = if this.peer_qp.is_some() {
+            "the other direction was not seen here"
+        } else {
+            "the other direction is not known: no connection set-up was seen, and nothing else tells which it is"
+        };
+        let parts = wrap(why, (width - half).saturating_sub(3), 0);
+        parts.into_iter().map(|part| Line::styled(format!(" {part}"), theme::DIM)).collect()
+    };
+    let mut lines = beside(left, right, half);
+    lines.push(Line::default());
+    lines.extend(charts(app, this, width));
+    lines.push(Line::default());
+    lines.extend(events(app, this, other.as_ref()));
+    lines
+}
+
+/// Two lists of lines, the second from column `at` on.
+fn beside(left: Vec<Line<'static>>, right: Vec<Line<'static>>, at: usize) -> Vec<Line<'static>> {
+    let count = left.len().max(right.len());
+    let mut left = left.into_iter();
+    let mut right = right.into_iter();
+    (0..count)
+        .map(|_| {
+            let mut spans = Vec::new();
+            let mut used = 0;
+            for span in left.next().unwrap_or_default().spans {
+                let room = at.saturating_sub(used + 1);
+                let text = cut(&span.content, room, false);
+                used += text.chars().count();
+                if room > 0 {
+                    spans.push(Span::styled(text, span.style));
+                }
+            }
+            spans.push(Span::raw(" ".repeat(at - used.min(at))));
+            spans.extend(right.next().unwrap_or_default().spans);
+            Line::from(spans)
+        })
+        .collect()
+}
+
+/// One direction; `peer` is the queue pair that sends it where the other direction tells.
+fn direction(detail: &Detail, app: &App, width: usize, peer: Option<u32>) -> Vec<Line<'static>> {
+    let route = cut(&log::route(&detail.id.key), width.saturating_sub(2), true);
+    let mut lines = vec![Line::styled(format!(" {route}"), theme::HEAD)];
+    lines.extend(main(detail, app, peer));
+    lines.extend(lists(detail, width >= 50));
+    lines
+}
+
+/// Rate, CE, CNP and repeats over time.
+fn charts(app: &App, detail: &Detail, width: usize) -> Vec<Line<'static>> {
+    let cells = width.saturating_sub(trends::AROUND + 1);
+    let points = trends::flow_points(app, &detail.id, cells);
+    let covered = units::duration(trends::covered(app, cells));
+    let title = format!(" {} over {covered}, the newest at the right", log::route(&detail.id.key));
+    let mut lines = vec![Line::styled(title, theme::HEAD)];
+    lines.extend(TRENDS.iter().map(|trend| trends::row(trend, &points, cells)));
+    lines
+}
+
+fn events(app: &App, this: &Detail, other: Option<&Detail>) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::styled(" EVENTS of this queue pair, the latest first", theme::HEAD)];
+    let until = app.shown_ns.unwrap_or(u64::MAX);
+    let of = |entry: &&log::Entry| {
+        entry.first_ns <= until
+            && (entry.key == this.id.key || other.is_some_and(|other| entry.key == other.id.key))
+    };
+    lines.extend(app.log.latest().filter(of).take(EVENTS).map(super::events::row));
+    if lines.len() == 1 {
+        lines.push(Line::styled(" none", theme::DIM));
+    } else {
+        lines.push(Line::styled(" screen 7 shows the headers of each: Enter there", theme::DIM));
     }
+    lines
 }
 
 fn entry(name: &str, text: impl Into<String>) -> Line<'static> {
@@ -61,16 +144,17 @@ fn bad(is_bad: bool, level: Level) -> Level {
 }
 
 /// What is bad comes first, so that it shows on small screens.
-fn main(detail: &Detail, app: &App) -> Vec<Line<'static>> {
+fn main(detail: &Detail, app: &App, sender: Option<u32>) -> Vec<Line<'static>> {
     let stats = &detail.stats;
     let model = app.data.as_ref().map(|data| &data.model);
-    let row = app.flows.selected.and_then(|at| app.order.get(at)).and_then(|i| model?.rows.get(*i));
+    let row = model.and_then(|model| model.rows.iter().find(|row| row.id == detail.id));
     let delta = row.and_then(|row| row.delta);
     let rate = delta.map_or_else(
         || units::UNKNOWN.into(),
         |d| format!("{}, {} pkt/s", units::bit_rate(d.bits_per_s()), compact(d.packets_per_s())),
     );
-    let ratio = row.and_then(|row| row.total.ce_ratio());
+    let ratio = Counts::of(stats).ce_ratio();
+    let now = delta.and_then(|d| d.counts.ce_ratio());
     let [not_ect, ect1, ect0, ce] = stats.ecn();
     let n = |n: u64| compact(n as f64);
     let naks: u64 = stats.naks.iter().sum();
@@ -90,13 +174,19 @@ fn main(detail: &Detail, app: &App) -> Vec<Line<'static>> {
         ),
         styled(
             "ECN",
-            format!("CE {} of capable; {} CNP", units::ratio(ratio), compact(stats.cnp_packets as f64)),
-            bad(ce + stats.cnp_packets > 0, Level::Warning),
+            format!(
+                "CE {} now, {} in all; {} CNP",
+                units::ratio(now),
+                units::ratio(ratio),
+                compact(stats.cnp_packets as f64)
+            ),
+            bad(ratio.is_some_and(|r| r >= CE_LIMIT) || stats.cnp_packets > 0, Level::Warning),
         ),
         entry("", format!("{} CE, {} ECT0, {} ECT1, {} not", n(ce), n(ect0), n(ect1), n(not_ect))),
     ]);
     lines.extend(nak_codes(stats));
-    lines.push(entry("peer QP", peer(detail)));
+    lines.extend(latency(detail, app));
+    lines.push(entry("peer QP", peer(detail, sender)));
     let (path, tags) = path(detail);
     lines.extend([entry("path", path), entry("tags", tags)]);
     lines.push(entry("link", detail.link.clone()));
@@ -105,6 +195,26 @@ fn main(detail: &Detail, app: &App) -> Vec<Line<'static>> {
         Mixed::NAMES.iter().filter(|(bit, _)| stats.mixed & bit != 0).map(|(_, name)| *name).collect();
     if !mixed.is_empty() {
         lines.push(styled("changed", mixed.join(", "), Level::Warning));
+    }
+    lines
+}
+
+/// Percentiles of latency and the process, as far as the report knows them.
+fn latency(detail: &Detail, app: &App) -> Vec<Line<'static>> {
+    let (Some(analysis), Some(data)) = (&app.analysis, &app.data) else { return Vec::new() };
+    let Some(flow) = extra::flow(analysis, detail, &data.sample) else { return Vec::new() };
+    let mut lines = Vec::new();
+    let text = flow.latency_ns.as_ref().map_or_else(
+        || units::UNKNOWN.to_owned(),
+        |latency| {
+            let [p50, p99, p999, max] =
+                [latency.p50, latency.p99, latency.p999, latency.max].map(units::duration);
+            format!("p50 {p50}, p99 {p99}, p99.9 {p999}, max {max}")
+        },
+    );
+    lines.push(entry("latency", text));
+    if let Some(name) = app.processes.name(&detail.id) {
+        lines.push(entry("process", name.to_owned()));
     }
     lines
 }
@@ -137,14 +247,14 @@ fn nak_codes(stats: &FlowStats) -> Vec<Line<'static>> {
     let codes = (0u32..).zip(stats.naks).filter(|(_, count)| *count > 0);
     codes
         .map(|(code, count)| {
-            let name = log::syndrome((0x60 | code) << 24);
+            let name = syndrome((0x60 | code) << 24);
             styled("", format!("{count} {name}"), Level::Critical)
         })
         .collect()
 }
 
-fn peer(detail: &Detail) -> String {
-    match (detail.peer_qp, detail.stats.src_qp) {
+fn peer(detail: &Detail, sender: Option<u32>) -> String {
+    match (detail.peer_qp.or(sender), detail.stats.src_qp) {
         (Some(qp), _) => qp.to_string(),
         (None, SRC_QP_SEVERAL) => "several".to_owned(),
         (None, _) => "not known".to_owned(),

@@ -16,31 +16,35 @@ use crate::units;
 const REASONS: usize = 6;
 
 pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
+    put(buffer, area, &lines(app));
+}
+
+/// A sentence about why a screen is empty, and what would help.
+pub(super) fn because(buffer: &mut Buffer, area: Rect, why: &str, help: &str) {
+    put(buffer, area, &[title(why), text(help)]);
+}
+
+fn put(buffer: &mut Buffer, area: Rect, lines: &[Line<'_>]) {
     let width = usize::from(area.width);
-    for (y, text) in (1..).zip(lines(app).iter().flat_map(|line| wrap(line, width))) {
+    for (y, text) in (1..).zip(lines.iter().flat_map(|line| wrapped(line, width))) {
         line(buffer, area, y, &text);
     }
 }
 
 /// Breaks a line between words; what follows is indented a little more than its beginning.
-fn wrap(text: &Line<'_>, width: usize) -> Vec<Line<'static>> {
+fn wrapped(text: &Line<'_>, width: usize) -> Vec<Line<'static>> {
     let whole = text.to_string();
-    if whole.chars().count() <= width {
-        return vec![Line::styled(whole, text.style)];
+    let indent = whole.chars().take_while(|c| *c == ' ').count() + 2;
+    super::wrap(&whole, width, indent).into_iter().map(|part| Line::styled(part, text.style)).collect()
+}
+
+/// Whether there is nothing at all to see; says why, if so.
+pub(super) fn nothing_at_all(buffer: &mut Buffer, area: Rect, app: &App) -> bool {
+    let nothing = app.data.as_ref().is_none_or(|data| data.model.rows.is_empty());
+    if nothing {
+        render(buffer, area, app);
     }
-    let indent = whole.chars().take_while(|c| *c == ' ').count();
-    let mut lines = Vec::new();
-    let mut current = String::new();
-    for word in whole.split_inclusive(' ') {
-        let full = current.chars().count() + word.trim_end().chars().count() > width;
-        if full && !current.trim().is_empty() {
-            let next = " ".repeat(indent + 2);
-            lines.push(Line::styled(std::mem::replace(&mut current, next), text.style));
-        }
-        current.push_str(word);
-    }
-    lines.push(Line::styled(current, text.style));
-    lines
+    nothing
 }
 
 fn text(text: impl Into<String>) -> Line<'static> {
@@ -60,11 +64,12 @@ fn lines(app: &App) -> Vec<Line<'static>> {
         };
     };
     if !data.model.rows.is_empty() {
-        let filter = &app.filter.text;
-        return vec![
-            title(format!("No queue pair matches \"{filter}\".")),
-            text("Esc drops the filter, / changes it."),
-        ];
+        let by = match &app.table.focus {
+            Some(focus) => format!("is one of {}", focus.about),
+            None if app.table.only_marked => "is marked".to_owned(),
+            None => format!("matches \"{}\"", app.filter),
+        };
+        return vec![title(format!("No queue pair {by}.")), text("Esc drops that, / changes the filter.")];
     }
     let mut lines = nothing(app, data);
     lines.extend(data.model.skipped.first().map(|(reason, _)| remedy(*reason)).into_iter().flatten());
@@ -83,7 +88,14 @@ fn nothing(app: &App, data: &Data) -> Vec<Line<'static>> {
             (_, SourceKind::Replay) => "No frame read yet.",
             (_, SourceKind::Live) => "No frame of any kind seen yet on these interfaces.",
         };
-        return vec![title(what)];
+        let help = match (&app.end, model.kind) {
+            (Some(_), _) => "Nothing was captured: look at the interface and the filter of the capture.",
+            (None, SourceKind::Replay) => "It starts with the first frame of the capture.",
+            (None, SourceKind::Live) => {
+                "Is the link up, and does anything send? `ip -s link` counts frames too."
+            }
+        };
+        return vec![title(what), text(help)];
     }
     if model.total.packets > 0 {
         return vec![

@@ -8,7 +8,6 @@ use super::{Spans, line};
 use crate::model::Level;
 use crate::tui::app::App;
 use crate::tui::column::compact;
-use crate::tui::filter::Matcher;
 use crate::tui::layout::Layout;
 use crate::tui::log::{Entry, route};
 use crate::tui::theme;
@@ -23,16 +22,18 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
         0,
         &Line::styled(" TIME (UTC)   EVENT  FLOW AND PACKET, THE LATEST FIRST", theme::HEAD),
     );
-    let matcher = Matcher::new(&app.filter.text);
-    let entries = app.log.latest().filter(|entry| matcher.event(entry));
+    let page = at.events_page();
     let mut y = 1;
-    for text in entries.skip(app.events.offset).take(at.events_page()) {
-        line(buffer, list, y, &row(text));
+    for (place, entry) in app.shown_events().enumerate().skip(app.events.offset).take(page) {
+        line(buffer, list, y, &row(entry));
+        if app.events.selected == Some(place) {
+            super::select(buffer, Rect { y: list.y + y, height: 1, ..list });
+        }
         y += 1;
     }
     if y == 1 {
         let why = if app.log.is_empty() {
-            "  No events so far: no NAK, RNR, gap, CNP or CE mark was seen."
+            "  No events so far: no new flow, NAK, RNR, gap, CNP or CE mark was seen."
         } else {
             "  No event matches the filter."
         };
@@ -42,7 +43,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     said(buffer, below, app);
 }
 
-fn row(entry: &Entry) -> Line<'static> {
+pub(super) fn row(entry: &Entry) -> Line<'static> {
     let level = entry.class.level;
     let symbol = if level == Level::Fine { "·" } else { theme::symbol(level) };
     let mut spans = Spans::default();

@@ -2,51 +2,103 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::Modifier;
+use ratatui::text::Line;
 
-use super::{cut, detail, empty};
-use crate::tui::app::App;
+use super::{cut, empty, line};
+use crate::model::Row;
+use crate::tui::app::{App, Data};
 use crate::tui::column::{self, Context, Fitted, Id};
 use crate::tui::layout::Layout;
+use crate::tui::table::Group;
 use crate::tui::theme;
 
+/// Columns at the left for marks.
+pub(in crate::tui) const GUTTER: u16 = 1;
+
 pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
-    let Some(data) = app.data.as_ref().filter(|_| !app.order.is_empty()) else {
+    let table = at.table(app.screen);
+    let Some(data) = app.data.as_ref().filter(|_| !app.table.order.is_empty()) else {
         empty::render(buffer, at.body, app);
         return;
     };
+    if app.table.group != Group::None {
+        groups(buffer, table, app, data);
+        return;
+    }
+    let rows = app.table.order.iter().enumerate().skip(app.table.cursor.offset);
+    let rows = rows.filter_map(|(place, index)| Some((place, data.model.rows.get(*index)?)));
     let columns = app.columns();
-    titles(buffer, at.table, app, &columns);
+    titles(buffer, table, &columns, Some(app.table.sort.by));
+    list(buffer, table, app, data, &columns, rows, app.table.cursor.selected);
+}
+
+/// Rows of queue pairs below one line of titles.
+pub(super) fn list<'a>(
+    buffer: &mut Buffer,
+    table: Rect,
+    app: &App,
+    data: &Data,
+    columns: &[Fitted],
+    rows: impl Iterator<Item = (usize, &'a Row)>,
+    selected: Option<usize>,
+) {
     let cx = Context { model: &data.model, sample: &data.sample };
-    let visible = app.order.iter().enumerate().skip(app.flows.offset).take(at.page());
-    for (y, (place, index)) in (1..).zip(visible) {
-        let Some(row) = data.model.rows.get(*index) else { continue };
-        let mut x = at.table.x;
-        for fitted in &columns {
-            let (text, style) = column::cell(fitted.column.id, *index, row, cx);
-            let area = Rect { x, y: at.table.y + y, width: fitted.width, height: 1 };
+    let page = usize::from(table.height.saturating_sub(1));
+    for (y, (place, row)) in (table.y + 1..).zip(rows.take(page)) {
+        let marked = app.table.marked.contains(&row.id);
+        let sign = if marked { "*" } else { " " };
+        buffer.set_stringn(table.x, y, sign, 1, theme::BOLD);
+        let mut x = table.x + GUTTER;
+        for fitted in columns {
+            let (text, style) = column::cell(fitted.column.id, row, cx);
+            let area = Rect { x, y, width: fitted.width, height: 1 };
             put(buffer, area, fitted, &text, style);
             x += fitted.width + 1;
         }
-        if app.flows.selected == Some(place) {
-            let line = Rect { y: at.table.y + y, height: 1, ..at.table };
-            buffer.set_style(line, theme::SELECTED);
-            for place in line.positions() {
-                if let Some(cell) = buffer.cell_mut(place) {
-                    cell.modifier.remove(Modifier::DIM);
-                }
-            }
+        if selected == Some(place) {
+            super::select(buffer, Rect { y, height: 1, ..table });
         }
     }
-    detail::render(buffer, at.detail, data.detail.as_ref(), app);
 }
 
-fn titles(buffer: &mut Buffer, table: Rect, app: &App, columns: &[Fitted]) {
-    let mut x = table.x;
+/// One row for each group.
+fn groups(buffer: &mut Buffer, table: Rect, app: &App, data: &Data) {
+    const FLOWS: u16 = 6;
+    let cx = Context { model: &data.model, sample: &data.sample };
+    let width = (table.width / 3).max(24);
+    let title = format!("{:<1$}", app.table.group.title().to_uppercase(), usize::from(width));
+    line(buffer, table, 0, &Line::styled(format!(" {title} {:>5}", "QPs"), theme::HEAD));
+    let used = GUTTER + width + 1 + FLOWS;
+    let rest = Rect { x: table.x + used, width: table.width.saturating_sub(used), ..table };
+    let ids: Vec<Id> =
+        column::COLUMNS.iter().map(|column| column.id).filter(|id| column::sums_up(*id)).collect();
+    let columns = column::fit(rest.width.saturating_sub(GUTTER), false, &ids);
+    titles(buffer, rest, &columns, Some(app.table.sort.by));
+    let page = usize::from(table.height.saturating_sub(1));
+    let rows = app.table.order.iter().enumerate().skip(app.table.cursor.offset).take(page);
+    for (y, (place, index)) in (table.y + 1..).zip(rows) {
+        let Some(sum) = app.table.sums.get(*index) else { continue };
+        let name = cut(&sum.name, usize::from(width), true);
+        let text = format!(" {name:<0$} {1:>5}", usize::from(width), column::compact(sum.flows as f64));
+        buffer.set_stringn(table.x, y, text, usize::from(table.width), theme::PLAIN);
+        let mut x = rest.x + GUTTER;
+        for fitted in &columns {
+            let (text, style) = column::cell(fitted.column.id, &sum.row, cx);
+            put(buffer, Rect { x, y, width: fitted.width, height: 1 }, fitted, &text, style);
+            x += fitted.width + 1;
+        }
+        if app.table.cursor.selected == Some(place) {
+            super::select(buffer, Rect { y, height: 1, ..table });
+        }
+    }
+}
+
+pub(super) fn titles(buffer: &mut Buffer, table: Rect, columns: &[Fitted], sorted: Option<Id>) {
+    let mut x = table.x + GUTTER;
     for fitted in columns {
         let area = Rect { x, y: table.y, width: fitted.width, height: 1 };
-        let sorted = fitted.column.id == app.sort.by;
-        let style = if sorted { theme::HEAD.patch(theme::SELECTED) } else { theme::HEAD };
+        let style =
+            if sorted == Some(fitted.column.id) { theme::HEAD.patch(theme::SELECTED) } else { theme::HEAD };
         put(buffer, area, fitted, fitted.column.title, style);
         x += fitted.width + 1;
     }

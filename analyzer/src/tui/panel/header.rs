@@ -4,12 +4,14 @@ use ratatui::buffer::Buffer;
 use ratatui::text::Line;
 
 use super::{Spans, join, line, spark};
-use crate::model::{Basis, Kind, Level, Lost, Problem};
+use crate::model::{Basis, Counts, Kind, Level, Lost, Problem};
 use crate::report::Imbalance;
 use crate::sample::SourceKind;
-use crate::tui::app::{App, Data, End, Screen};
+use crate::tui::app::{App, Data, End};
 use crate::tui::column::compact;
 use crate::tui::layout::Layout;
+use crate::tui::screen::Screen;
+use crate::tui::table::Group;
 use crate::tui::{log, theme};
 use crate::units;
 
@@ -30,18 +32,18 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     } else {
         line(buffer, at.verdict, 0, &Line::styled(" waiting for the first figures", theme::DIM));
     }
-    tabs(buffer, at, app);
+    tab_line(buffer, at, app);
 }
 
 fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
     let mut right = Spans::default();
     if let Some(data) = &app.data {
         let model = &data.model;
+        if !matches!(model.basis, Basis::Unknown) {
+            right.push(format!("{}  ", span(model.basis)), theme::BOLD);
+        }
         if model.time_ns > 0 {
             right.push(units::clock_utc(model.time_ns), theme::PLAIN).push(" UTC  ", theme::DIM);
-        }
-        if let Some(ns) = model.window_ns {
-            right.push(units::duration(ns), theme::PLAIN).push("  ", theme::PLAIN);
         }
     }
     let (text, style) = phase(app);
@@ -68,15 +70,33 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
 }
 
 fn phase(app: &App) -> (String, ratatui::style::Style) {
+    // Against the moment of the pause, so that nothing moves while paused.
+    let back = app.data.as_ref().map_or(0, |data| data.sample.time_ns.saturating_sub(data.model.time_ns));
+    let past = if back > 0 && app.shown_ns.is_some() {
+        format!(" −{}", units::duration(back))
+    } else {
+        String::new()
+    };
     match (&app.end, app.paused) {
-        (Some(End::Failed(_)), _) => ("FAILED".into(), theme::badge(Level::Critical)),
-        (Some(End::Done), _) => ("ENDED".into(), theme::SELECTED),
-        (None, true) => ("PAUSED".into(), theme::badge(Level::Warning)),
+        (Some(End::Failed(_)), _) => (format!("FAILED{past}"), theme::badge(Level::Critical)),
+        (Some(End::Done), _) => (format!("ENDED{past}"), theme::SELECTED),
+        (None, true) => (format!("PAUSED{past}"), theme::badge(Level::Warning)),
         (None, false) => match app.speed {
             Some(speed) if speed.is_infinite() => ("▶ max".into(), theme::BOLD),
             Some(speed) => (format!("▶ {speed}x"), theme::BOLD),
             None => ("▶".into(), theme::BOLD),
         },
+    }
+}
+
+/// The span that figures are of, in words.
+pub(super) fn span(basis: Basis) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a span of data")]
+    let ns = |seconds: f64| units::duration((seconds * 1e9).round() as u64);
+    match basis {
+        Basis::Unknown => "no span yet".into(),
+        Basis::Last(seconds) => format!("last {}", ns(seconds)),
+        Basis::Whole(seconds) => format!("all {}", ns(seconds)),
     }
 }
 
@@ -100,43 +120,37 @@ fn figure(name: &str, value: String, level: Level) -> Spans {
 fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     let model = &data.model;
     let delta = model.delta;
-    let rate = delta.map_or_else(|| units::UNKNOWN.into(), |d| units::bit_rate(d.bits_per_s()));
-    let mut first = part(format!(" {rate:>9}"), theme::BOLD);
-    if matches!(model.basis, Basis::Whole(_)) {
-        first.push(" average", theme::DIM);
-    } else {
-        let values: Vec<Option<f64>> =
-            app.history.latest(SPARK).map(|point| point.per_second(|c| c.bytes)).collect();
-        let max = values.iter().flatten().copied().fold(0.0, f64::max);
-        first.push(" ", theme::PLAIN).push(format!("{:>SPARK$}", spark(&values, max)), theme::BAR);
-    }
-    let packets = delta.map_or_else(|| units::UNKNOWN.into(), |d| compact(d.packets_per_s()));
-    let mut packet_rate = part(packets, theme::BOLD);
+    let unknown = || units::UNKNOWN.to_owned();
+    let rate = delta.map_or_else(unknown, |d| units::bit_rate(d.bits_per_s()));
+    let mut first = part(format!(" {rate:>9} "), theme::BOLD);
+    let values = super::trends::values(app, SPARK, |point| point.per_second(|c| c.bytes));
+    let max = values.iter().flatten().copied().fold(0.0, f64::max);
+    first.push(format!("{:>SPARK$}", spark(&values, max)), theme::BAR);
+    let mut packet_rate = part(delta.map_or_else(unknown, |d| compact(d.packets_per_s())), theme::BOLD);
     packet_rate.push(" pkt/s", theme::DIM);
 
-    let total = &model.total;
-    let marked = |ratio: Option<f64>| Kind::Marked.is_in(total) && ratio.is_some_and(|r| r > 0.0);
-    let level = |bad: bool, level: Level| if bad { level } else { Level::Fine };
     let now = model.ce_now();
-    let ce_off = total.packets > 0 && total.ce_ratio().is_none();
+    let ce_off = delta.is_some_and(|d| d.counts.packets > 0) && now.is_none();
     let ce = if ce_off { "ECN off".to_owned() } else { units::ratio(now) };
-    let cnp = delta.map_or_else(|| units::UNKNOWN.into(), |d| format!("{}/s", compact(d.cnp_per_s())));
-    let cnp_level = level(total.cnp > 0, Level::Warning);
-    let cnp = if cnp == "0/s" { part("CNP 0/s", theme::DIM) } else { figure("CNP", cnp, cnp_level) };
+    let marked = delta.is_some_and(|d| Kind::Marked.is_in(&d.counts));
+    let cnp = delta.map_or_else(unknown, |d| format!("{}/s", compact(d.cnp_per_s())));
+    let cnp = if cnp == "0/s" { part("CNP 0/s", theme::DIM) } else { figure("CNP", cnp, Level::Warning) };
+    let count = |name, level, of: fn(&Counts) -> u64| {
+        figure(name, delta.map_or_else(unknown, |d| compact(of(&d.counts) as f64)), level)
+    };
     let parts = vec![
         first,
         packet_rate,
-        figure("CE", ce, level(marked(now), Level::Warning)),
+        figure("CE", ce, if marked { Level::Warning } else { Level::Fine }),
         cnp,
-        figure("lost", compact(total.missing as f64), Level::Critical),
-        figure("RNR", compact(total.rnr as f64), Level::Warning),
-        figure("NAK", compact((total.sequence_naks + total.other_naks) as f64), Level::Critical),
-        figure("repeats", compact(total.repeats as f64), Level::Warning),
-        figure("gaps", compact(total.gaps as f64), Level::Critical),
-        figure("CE overall", units::ratio(total.ce_ratio()), Level::Warning),
-        figure("CNPs", compact(total.cnp as f64), Level::Warning),
-        figure("RoCE", units::bytes(total.bytes), Level::Fine),
-        figure("packets", compact(total.packets as f64), Level::Fine),
+        count("lost", Level::Critical, |c| c.missing),
+        count("RNR", Level::Warning, |c| c.rnr),
+        count("NAK", Level::Critical, |c| c.sequence_naks + c.other_naks),
+        count("repeats", Level::Warning, |c| c.repeats),
+        count("gaps", Level::Critical, |c| c.gaps),
+        figure("since the start: RoCE", units::bytes(model.total.bytes), Level::Fine),
+        figure("lost", compact(model.total.missing as f64), Level::Critical),
+        figure("CNPs", compact(model.total.cnp as f64), Level::Warning),
     ];
     let (spans, _) = join(parts, usize::from(at.figures.width), " │ ");
     line(buffer, at.figures, 0, &spans.into_line());
@@ -145,9 +159,9 @@ fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
 fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     let width = usize::from(at.verdict.width);
     let parts = |long: bool| -> Vec<Spans> {
-        let problems = data.problems.iter().map(|problem| problem_part(problem, app, data, long));
+        let problems = data.problems.iter().map(|problem| problem_part(problem, data, long));
         let links = data.imbalance.iter().filter_map(|imbalance| unbalanced(imbalance, long));
-        problems.chain(links).chain(hashing(data, long)).collect()
+        problems.chain(links).chain(hashing(app, long)).collect()
     };
     let long = parts(true);
     if long.is_empty() {
@@ -180,7 +194,7 @@ fn no_problem(data: &Data) -> Spans {
         return spans;
     }
     let mut spans = part(format!(" {} HEALTHY ", theme::symbol(Level::Fine)), theme::badge(Level::Fine));
-    let qps = model.rows.len();
+    let qps = model.flows;
     let s = if qps == 1 { "" } else { "s" };
     let ecn = if model.total.ce_ratio().is_none() { "; ECN is off" } else { "" };
     spans.push(format!(" no loss, no NAK, no congestion in {qps} QP direction{s}{ecn}"), theme::PLAIN);
@@ -191,27 +205,27 @@ fn badge(level: Level, word: &str) -> Spans {
     part(format!(" {} {word} ", theme::symbol(level)), theme::badge(level))
 }
 
-fn problem_part(problem: &Problem, app: &App, data: &Data, long: bool) -> Spans {
+fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
     let kind = problem.kind;
-    let total = &data.model.total;
+    let span = data.model.delta.map(|d| d.counts).filter(|_| problem.present);
+    let counts = &span.unwrap_or(data.model.total);
     let n = |n: u64| compact(n as f64);
     let (word, short, text) = match kind {
         Kind::Loss => {
-            let counts = [(total.missing, "missing"), (total.sequence_naks, "NAKs")];
-            let mut found = counts.iter().filter(|(count, _)| *count > 0);
+            let found = [(counts.missing, "missing"), (counts.sequence_naks, "NAKs")];
+            let mut found = found.iter().filter(|(count, _)| *count > 0);
             let text: Vec<String> =
                 found.clone().map(|(count, what)| format!("{} {what}", n(*count))).collect();
             ("LOSS", n(found.next().map_or(0, |(count, _)| *count)), text.join(", "))
         }
-        Kind::Refused => ("NAK", n(total.other_naks), format!("{} requests refused", n(total.other_naks))),
-        Kind::NotReady => ("RNR", n(total.rnr), format!("{} receiver not ready", n(total.rnr))),
-        Kind::Resent => ("RPT", n(total.repeats), format!("{} sent again", n(total.repeats))),
+        Kind::Refused => ("NAK", n(counts.other_naks), format!("{} requests refused", n(counts.other_naks))),
+        Kind::NotReady => ("RNR", n(counts.rnr), format!("{} receiver not ready", n(counts.rnr))),
+        Kind::Resent => ("RPT", n(counts.repeats), format!("{} sent again", n(counts.repeats))),
         Kind::Marked => {
-            let ratio = if app.end.is_none() { data.model.ce_now() } else { total.ce_ratio() };
-            let ratio = units::ratio(ratio);
+            let ratio = units::ratio(counts.ce_ratio());
             (if long { "CONGESTION" } else { "CE" }, ratio.clone(), format!("CE {ratio}"))
         }
-        Kind::Notified => ("CNP", n(total.cnp), format!("{} to slow down", n(total.cnp))),
+        Kind::Notified => ("CNP", n(counts.cnp), format!("{} to slow down", n(counts.cnp))),
     };
     let mut spans = Spans::default();
     if problem.present {
@@ -244,8 +258,8 @@ fn unbalanced(imbalance: &Imbalance, long: bool) -> Option<Spans> {
     Some(spans)
 }
 
-fn hashing(data: &Data, long: bool) -> Option<Spans> {
-    let entropy = &data.entropy;
+fn hashing(app: &App, long: bool) -> Option<Spans> {
+    let entropy = &app.entropy()?;
     let low = entropy.normalized.is_some_and(|n| n < LOW_ENTROPY);
     if !low || entropy.five_tuples < FEW_TUPLES {
         return None;
@@ -290,33 +304,81 @@ pub(super) fn own_losses(lost: &Lost) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-fn tabs(buffer: &mut Buffer, at: &Layout, app: &App) {
-    let mut spans = part(" ", theme::PLAIN);
-    for (number, screen) in (1..).zip(Screen::ALL) {
-        let count = match screen {
-            Screen::Flows => app.data.as_ref().map(|data| data.model.rows.len() as u64),
-            Screen::Links => app.data.as_ref().map(|data| data.model.links.len() as u64),
-            Screen::Events => Some(app.log.seen()),
-            Screen::Trends => None,
+/// From this width on, screens have their whole names, and filter and sorting have room beside them.
+const WHOLE_NAMES: u16 = 110;
+
+/// The screens' names, and where they stand: columns of the screen.
+#[must_use]
+pub(in crate::tui) fn tabs(app: &App) -> Vec<(std::ops::Range<u16>, Screen)> {
+    let mut x = 0;
+    let tabs = Screen::ALL.into_iter().map(|screen| {
+        let width = tab(app, screen).chars().count();
+        let start = x;
+        x += u16::try_from(width).unwrap_or(0);
+        (start..x, screen)
+    });
+    tabs.collect()
+}
+
+/// Number and name of a screen.
+fn tab(app: &App, screen: Screen) -> String {
+    let number = screen as usize + 1;
+    if app.size.0 >= WHOLE_NAMES {
+        format!(" {number} {} ", screen.title())
+    } else {
+        format!(" {number} {}", screen.short())
+    }
+}
+
+/// What stands at the right of the screens' names, as far as there is room: what of all is shown and why,
+/// grouping, sorting.
+fn right_of_tabs(app: &App, room: usize) -> Spans {
+    /// Letters of a filter where there is room for more than that.
+    const LONGEST: usize = 30;
+    let table = matches!(app.screen, Screen::Qps | Screen::Detail);
+    let mut why = Vec::new();
+    if let (true, Some(focus)) = (table, &app.table.focus) {
+        why.push(focus.about.clone());
+    }
+    if table && app.table.only_marked {
+        why.push("marked".to_owned());
+    }
+    if !app.filter.is_empty() && (table || app.screen == Screen::Events) {
+        why.push(format!("\"{}\"", app.filter));
+    }
+    let mut parts = Vec::new();
+    if !why.is_empty() {
+        let (shown, all) = match app.screen {
+            Screen::Events => (app.event_count(), app.log.len()),
+            _ if app.table.group == Group::None => (app.table.order.len(), app.row_count()),
+            _ => (app.table.order.len(), app.table.order.len()),
         };
-        let count = count.map_or_else(String::new, |n| format!(" {}", compact(n as f64)));
+        let of = format!(" {} of {}", compact(shown as f64), compact(all as f64));
+        let letters = room.saturating_sub(of.chars().count() + 1).min(LONGEST);
+        let mut spans = part(super::cut(&why.join(", "), letters, false), theme::text(Level::Warning));
+        spans.push(of, theme::PLAIN);
+        parts.push(spans);
+    }
+    if app.screen == Screen::Qps {
+        if app.table.group != Group::None {
+            parts.push(part(format!("by {}", app.table.group.title()), theme::DIM));
+        }
+        let arrow = if app.table.sort.descending { "↓" } else { "↑" };
+        parts.push(part(format!("sort {} {arrow} ", app.sorted_by()), theme::DIM));
+    }
+    join(parts, room, "  ").0
+}
+
+fn tab_line(buffer: &mut Buffer, at: &Layout, app: &App) {
+    for (area, screen) in tabs(app) {
         let style = if screen == app.screen { theme::SELECTED.patch(theme::BOLD) } else { theme::PLAIN };
-        spans.push(format!(" {number} {}{count} ", screen.title()), style).push(" ", theme::PLAIN);
+        let place = ratatui::layout::Rect { x: area.start, width: area.end - area.start, ..at.tabs };
+        line(buffer, place, 0, &Line::styled(tab(app, screen), style));
     }
-    let mut right = Spans::default();
-    if !app.filter.text.is_empty() {
-        let shown = if app.screen == Screen::Events { app.event_count() } else { app.order.len() };
-        right.push(format!("filter \"{}\": {shown}  ", app.filter.text), theme::text(Level::Warning));
-    }
-    if app.screen == Screen::Flows {
-        let arrow = if app.sort.descending { "↓" } else { "↑" };
-        right.push(format!("sort {} {arrow} ", app.sorted_by()), theme::DIM);
-    }
-    let width = usize::from(at.tabs.width);
-    line(buffer, at.tabs, 0, &spans.clone().into_line());
-    if spans.width + right.width <= width {
-        let x = at.tabs.width - u16::try_from(right.width).unwrap_or(0);
-        let area = ratatui::layout::Rect { x, width: at.tabs.width - x, ..at.tabs };
-        line(buffer, area, 0, &right.into_line());
-    }
+    let end = tabs(app).last().map_or(0, |(area, _)| area.end);
+    let free = at.tabs.width.saturating_sub(end + 1);
+    let right = right_of_tabs(app, usize::from(free));
+    let width = free.min(u16::try_from(right.width).unwrap_or(free));
+    let area = ratatui::layout::Rect { x: at.tabs.width - width, width, ..at.tabs };
+    line(buffer, area, 0, &right.into_line());
 }

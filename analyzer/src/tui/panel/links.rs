@@ -4,56 +4,81 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::{Spans, cut, empty, line};
+use super::{Spans, cut, empty, line, trends};
 use crate::model::{Delta, Level, LinkRow};
-use crate::report::{Entropy, Imbalance};
+use crate::report::Imbalance;
 use crate::sample::Direction;
 use crate::tui::app::{App, Data};
 use crate::tui::column::{bar, compact};
 use crate::tui::theme;
 use crate::units;
 
+/// Columns of the trend at the right of wide screens, at most.
+const TREND: usize = 60;
+
 pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     let Some(data) = &app.data else {
         empty::render(buffer, area, app);
         return;
     };
-    let name = usize::from(area.width.saturating_sub(62)).clamp(10, 40);
-    let titles = format!(
+    let width = usize::from(area.width);
+    let longest = data.model.links.iter().map(|link| link.name.chars().count()).max().unwrap_or(0);
+    let name = width.saturating_sub(62).clamp(10, 40).min(longest.max(10));
+    let trend = width.saturating_sub(name + 64).min(TREND);
+    let mut titles = format!(
         " {:<name$} {:<3} {:>9} {:>6} {:<10} {:>6} {:>6} {:>5} {:>7}",
-        "LINK", "DIR", "b/s", "pkt/s", "SHARE", "CE %", "BYTES", "QPs", "SKIPPED"
+        "LINK", "DIR", "b/s", "pkt/s", "LOAD", "CE %", "BYTES", "QPs", "SKIPPED"
     );
+    if trend > 8 {
+        let covered = units::duration(trends::covered(app, trend));
+        let title = cut(&format!("b/s over {covered}"), trend, false);
+        titles = format!("{titles}  {title:>trend$}");
+    }
     line(buffer, area, 0, &Line::styled(titles, theme::HEAD));
     let page = app.layout().links_page();
     let most = data.model.links.iter().map(load).fold(0.0, f64::max);
-    let visible = data.model.links.iter().skip(app.links.offset).take(page);
+    let visible = data.model.links.iter().enumerate().skip(app.links.offset).take(page);
     let mut y = 1;
-    for link in visible {
-        line(buffer, area, y, &row(link, name, most));
+    for (place, link) in visible {
+        let mut spans = row(link, name, most);
+        if trend > 8 {
+            let points = trends::link_points(app, place, trend);
+            let values: Vec<_> = points.iter().map(|p| p.per_second(|c| c.bytes)).collect();
+            let peak = values.iter().flatten().copied().fold(0.0, f64::max);
+            spans.push(format!("  {:>trend$}", super::spark(&values, peak)), theme::BAR);
+        }
+        line(buffer, area, y, &spans.into_line());
+        if app.links.selected == Some(place) {
+            super::select(buffer, Rect { y: area.y + y, height: 1, ..area });
+        }
         y += 1;
     }
     let below = data.model.links.len().saturating_sub(app.links.offset + page);
     if below > 0 {
         line(buffer, area, y, &Line::styled(format!(" {below} more below"), theme::DIM));
+        y += 1;
     }
-    y += 1;
-    for text in balance(data).into_iter().chain(spread(&data.entropy)) {
+    if area.height > 12 {
+        y += 1;
+    }
+    let rest = balance(app, data, width).into_iter().chain(spread(app)).chain(rails(app)).chain(what_if(app));
+    for text in rest {
         line(buffer, area, y, &text);
         y += 1;
     }
 }
 
 /// What a link carries: bits per second, or all bytes while that is not known.
-fn load(link: &LinkRow) -> f64 {
+pub(super) fn load(link: &LinkRow) -> f64 {
     link.delta.map_or(link.total.bytes as f64, |d| d.bits_per_s())
 }
 
-fn row(link: &LinkRow, name: usize, most: f64) -> Line<'static> {
+fn row(link: &LinkRow, name: usize, most: f64) -> Spans {
     let dir = direction(link.direction);
     let unknown = || units::UNKNOWN.to_owned();
     let rate = link.delta.as_ref().map(Delta::bits_per_s).map_or_else(unknown, units::bit_rate);
     let packets = link.delta.as_ref().map(Delta::packets_per_s).map_or_else(unknown, compact);
-    let ce = link.total.ce_ratio();
+    let ce = link.delta.and_then(|d| d.counts.ce_ratio());
     let marked = ce.is_some_and(|ratio| ratio >= crate::model::health::CE_LIMIT);
     let share = if most > 0.0 { load(link) / most } else { 0.0 };
     let mut spans = Spans::default();
@@ -64,10 +89,10 @@ fn row(link: &LinkRow, name: usize, most: f64) -> Line<'static> {
     spans.push(format!(" {:>6}", units::ratio(ce).trim_end_matches(" %")), ce_style);
     let (bytes, skipped) = (compact(link.total.bytes as f64), compact(link.skipped.packets as f64));
     spans.push(format!(" {bytes:>6} {:>5} {skipped:>7}", link.flows), theme::PLAIN);
-    spans.into_line()
+    spans
 }
 
-fn direction(direction: Option<Direction>) -> &'static str {
+pub(super) fn direction(direction: Option<Direction>) -> &'static str {
     match direction {
         Some(Direction::Ingress) => "in",
         Some(Direction::Egress) => "out",
@@ -75,8 +100,11 @@ fn direction(direction: Option<Direction>) -> &'static str {
     }
 }
 
-fn balance(data: &Data) -> Vec<Line<'static>> {
-    let mut lines = vec![Line::styled(" BALANCE over links that share a load", theme::BOLD)];
+fn balance(app: &App, data: &Data, width: usize) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::styled(
+        format!(" BALANCE over links that share a load, {}", super::header::span(data.model.basis)),
+        theme::HEAD,
+    )];
     if data.imbalance.is_empty() {
         let why = if data.model.links.len() < 2 {
             " one link: nothing to compare"
@@ -85,11 +113,46 @@ fn balance(data: &Data) -> Vec<Line<'static>> {
         };
         lines.push(Line::styled(why, theme::DIM));
     }
-    lines.extend(data.imbalance.iter().map(balance_of));
+    for imbalance in &data.imbalance {
+        lines.push(balance_of(imbalance));
+        let cells = width.saturating_sub(trends::AROUND).min(TREND);
+        if let Some(trend) = imbalance_over_time(app, data, imbalance, cells) {
+            lines.push(trend);
+        }
+    }
     lines
 }
 
-fn balance_of(imbalance: &Imbalance) -> Line<'static> {
+/// The ratio of the fullest link to the mean, moment by moment; from 1 (even) up.
+fn imbalance_over_time(app: &App, data: &Data, imbalance: &Imbalance, cells: usize) -> Option<Line<'static>> {
+    let member =
+        |link: &LinkRow| link.direction == imbalance.direction && imbalance.links.contains(&link.name);
+    let links: Vec<Vec<trends::Point>> = data
+        .model
+        .links
+        .iter()
+        .enumerate()
+        .filter(|(_, link)| member(link))
+        .map(|(at, _)| trends::link_points(app, at, cells))
+        .collect();
+    let moments = links.iter().map(Vec::len).min()?;
+    let ratio = |at: usize| {
+        let loads: Option<Vec<f64>> =
+            links.iter().map(|points| points.get(at)?.per_second(|c| c.bytes)).collect();
+        let loads = loads?;
+        let mean = loads.iter().sum::<f64>() / loads.len() as f64;
+        (mean > 0.0).then(|| loads.iter().copied().fold(0.0, f64::max) / mean)
+    };
+    let ratios: Vec<Option<f64>> = (0..moments).map(ratio).collect();
+    let highest = links.len() as f64 - 1.0;
+    let above: Vec<Option<f64>> = ratios.iter().map(|ratio| ratio.map(|r| r - 1.0)).collect();
+    let mut spans = Spans::default();
+    spans.push("   max/mean over time, full height is all on one ", theme::DIM);
+    spans.push(super::spark(&above, highest), theme::BAR);
+    Some(spans.into_line())
+}
+
+pub(super) fn balance_of(imbalance: &Imbalance) -> Line<'static> {
     let number = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), |n| format!("{n:.2}"));
     let uneven = imbalance.max_over_mean.is_some_and(|ratio| ratio >= super::header::UNBALANCED);
     let level = if uneven { Level::Warning } else { Level::Fine };
@@ -102,12 +165,14 @@ fn balance_of(imbalance: &Imbalance) -> Line<'static> {
     spans.into_line()
 }
 
-fn spread(entropy: &Entropy) -> Vec<Line<'static>> {
+fn spread(app: &App) -> Vec<Line<'static>> {
     let number = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), |n| format!("{n:.2}"));
-    let mut lines = vec![
-        Line::default(),
-        Line::styled(" SPREAD over 5-tuples, which the fabric hashes to choose a path", theme::BOLD),
-    ];
+    let mut lines =
+        vec![Line::styled(" SPREAD over 5-tuples, which the fabric hashes to choose a path", theme::HEAD)];
+    let Some(entropy) = &app.entropy() else {
+        lines.push(Line::styled(" not known yet; it comes with the next figures", theme::DIM));
+        return lines;
+    };
     let mut counts = Spans::default();
     counts.push(format!(" {} 5-tuples", units::count(entropy.five_tuples)), theme::BOLD);
     counts.push(format!(", {} source ports", units::count(entropy.source_ports)), theme::PLAIN);
@@ -138,6 +203,70 @@ fn spread(entropy: &Entropy) -> Vec<Line<'static>> {
     lines.push(top.into_line());
     if let Some(bytes) = entropy.unattributed_bytes.filter(|bytes| *bytes > 0) {
         lines.push(Line::raw(format!(" {} are of 5-tuples no longer known", units::bytes(bytes))));
+    }
+    lines
+}
+
+/// Rails, where the user named them.
+fn rails(app: &App) -> Vec<Line<'static>> {
+    let rails = app.analysis.iter().flat_map(|analysis| &analysis.report.rails);
+    let mut lines = Vec::new();
+    for rails in rails {
+        let number = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), |n| format!("{n:.2}"));
+        lines.push(Line::styled(
+            format!(
+                " RAILS {} since the start: max/mean {}, Jain {}",
+                direction(rails.direction),
+                number(rails.max_over_mean),
+                number(rails.jain)
+            ),
+            theme::HEAD,
+        ));
+        let most = rails.rails.iter().map(|rail| rail.bytes).max().unwrap_or(0).max(1) as f64;
+        lines.extend(rails.rails.iter().map(|rail| {
+            let mut spans = Spans::default();
+            spans.push(format!(" {:<12} ", cut(&rail.name, 12, false)), theme::PLAIN);
+            spans.push(bar(rail.bytes as f64 / most, 10), theme::BAR);
+            spans.push(format!(" {:>7}  {}", units::bytes(rail.bytes), rail.links.join(", ")), theme::PLAIN);
+            spans.into_line()
+        }));
+    }
+    lines
+}
+
+/// What hashing over so many uplinks would do with these flows.
+fn what_if(app: &App) -> Vec<Line<'static>> {
+    let Some(ecmp) = app.analysis.as_ref().and_then(|analysis| analysis.report.ecmp.as_ref()) else {
+        return vec![Line::styled(
+            " HASHING over uplinks: n shows what it would make of these flows",
+            theme::DIM,
+        )];
+    };
+    let mut lines = vec![Line::styled(
+        format!(
+            " HASHING over {} uplinks, since the start: fullest against mean, median of {} seeds and 95th percentile",
+            ecmp.uplinks, ecmp.seeds
+        ),
+        theme::HEAD,
+    )];
+    for set in &ecmp.sets {
+        let mut spans = Spans::default();
+        spans.push(format!(" {}: {} 5-tuples, ", set.of, units::count(set.five_tuples)), theme::BOLD);
+        spans.push(format!("{} carry four fifths", units::count(set.heavy)), theme::PLAIN);
+        lines.push(spans.into_line());
+        for case in &set.cases {
+            let uneven = case.max_over_mean_p50 >= super::header::UNBALANCED;
+            let level = if uneven { Level::Warning } else { Level::Fine };
+            let mut spans = Spans::default();
+            spans.push(format!("   {:<14}", case.case), theme::DIM);
+            spans.push(
+                format!("{:>5.2} {:>5.2} ", case.max_over_mean_p50, case.max_over_mean_p95),
+                theme::text(level),
+            );
+            let share = (case.max_over_mean_p50 - 1.0) / (f64::from(ecmp.uplinks) - 1.0).max(1.0);
+            spans.push(bar(share, 10), theme::BAR);
+            lines.push(spans.into_line());
+        }
     }
     lines
 }

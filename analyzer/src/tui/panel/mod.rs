@@ -1,22 +1,30 @@
 //! One module per part of the screen; each draws from the state alone.
 
-mod detail;
+pub(super) mod bursts;
+mod columns;
+pub(super) mod detail;
 mod empty;
 mod events;
-mod flows;
-mod header;
+pub(super) mod findings;
+pub(super) mod flows;
+pub(super) mod header;
 pub(super) mod help;
 mod links;
+mod matrix;
+mod overview;
+pub(super) mod packet;
 mod status;
 mod trends;
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::Style;
+use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear, Widget as _};
 
-use super::app::{App, Screen};
+use super::app::{App, Overlay};
+use super::screen::Screen;
 use super::{layout, theme};
 
 /// Draws everything.
@@ -30,22 +38,99 @@ pub fn render(frame: &mut Frame<'_>, app: &App) {
         let at = app.layout();
         header::render(buffer, &at, app);
         match app.screen {
-            Screen::Flows => flows::render(buffer, &at, app),
+            Screen::Overview => overview::render(buffer, &at, app),
+            Screen::Qps => flows::render(buffer, &at, app),
+            Screen::Detail => detail::render(buffer, at.body, app),
+            Screen::Matrix => matrix::render(buffer, at.body, app),
             Screen::Links => links::render(buffer, at.body, app),
+            Screen::Bursts => bursts::render(buffer, at.body, app),
             Screen::Events => events::render(buffer, &at, app),
-            Screen::Trends => trends::render(buffer, at.body, app),
+            Screen::Findings => findings::render(buffer, &at, app),
         }
         status::render(buffer, at.status, app);
-        if let Some(top) = app.help {
-            help::render(buffer, area, top);
+        match app.overlay {
+            Overlay::None => {}
+            Overlay::Help(top) => help::render(buffer, area, app, top),
+            Overlay::Columns(at) => columns::render(buffer, area, app, at),
+            Overlay::Packet(top) => packet::render(buffer, area, app, top),
+            Overlay::Finding(top) => overlay(buffer, area, " Finding ", &findings::lines(app), top),
         }
     }
-    if !app.options.color {
+    if app.options.color {
+        theme::paint(buffer, &app.options.palette);
+    } else {
         theme::plain(buffer);
     }
     if !app.options.unicode {
         theme::ascii(buffer);
     }
+}
+
+/// Columns of a box over the screen, at most.
+const WIDEST: u16 = 100;
+
+/// A box over the screen with those lines from `top` on that fit.
+fn overlay(buffer: &mut Buffer, screen: Rect, title: &str, lines: &[Line<'_>], top: usize) {
+    let width = screen.width.min(WIDEST);
+    let height = screen.height.saturating_sub(1).min(u16::try_from(lines.len() + 2).unwrap_or(u16::MAX));
+    let area = Rect { x: (screen.width - width) / 2, width, height, ..screen };
+    Clear.render(area, buffer);
+    let end = lines.len().saturating_sub(usize::from(height.saturating_sub(2)));
+    let more = if top < end { " Down: more  Esc: close " } else { " Esc: close " };
+    let block = Block::bordered().title(title).title_bottom(more);
+    let inner = block.inner(area);
+    block.render(area, buffer);
+    for (y, text) in (0..).zip(lines.iter().skip(top.min(end)).take(usize::from(inner.height))) {
+        line(buffer, inner, y, text);
+    }
+}
+
+/// Lines from `top` on; the last line of the area says how many more there are.
+fn scrolled(buffer: &mut Buffer, area: Rect, lines: &[Line<'_>], top: usize) {
+    for (y, text) in (0..area.height).zip(lines.iter().skip(top)) {
+        line(buffer, area, y, text);
+    }
+    let below = lines.len().saturating_sub(top + usize::from(area.height));
+    if below > 0 {
+        let text = format!(" Down: {} more ", below + 1);
+        let width = u16::try_from(text.len()).unwrap_or(area.width).min(area.width);
+        let y = area.bottom().saturating_sub(1);
+        buffer.set_style(Rect { y, height: 1, ..area }, Style::reset());
+        buffer.set_stringn(
+            area.x,
+            y,
+            " ".repeat(usize::from(area.width)),
+            usize::from(area.width),
+            theme::PLAIN,
+        );
+        buffer.set_stringn(area.right() - width, y, text, usize::from(width), theme::BOLD);
+    }
+}
+
+/// Shows a line as selected.
+fn select(buffer: &mut Buffer, area: Rect) {
+    buffer.set_style(area, theme::SELECTED);
+    for place in area.positions() {
+        if let Some(cell) = buffer.cell_mut(place) {
+            cell.modifier.remove(Modifier::DIM);
+        }
+    }
+}
+
+/// Breaks text between words; what follows the first line is indented by `indent`.
+fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut current = String::new();
+    for word in text.split_inclusive(' ') {
+        let full = current.chars().count() + word.trim_end().chars().count() > width;
+        if full && !current.trim().is_empty() {
+            let next = " ".repeat(indent);
+            lines.push(std::mem::replace(&mut current, next).trim_end().to_owned());
+        }
+        current.push_str(word);
+    }
+    lines.push(current.trim_end().to_owned());
+    lines
 }
 
 fn too_small(buffer: &mut Buffer, area: Rect) {

@@ -6,22 +6,39 @@ use ratatui::layout::Rect;
 use super::{Spans, cut, join, line};
 use crate::model::Level;
 use crate::sample::SourceKind;
-use crate::tui::app::{App, End, Screen};
+use crate::tui::app::{App, End};
+use crate::tui::key::Input;
+use crate::tui::prompt::Purpose;
+use crate::tui::screen::Screen;
 use crate::tui::theme;
-
-/// What must never be out of sight.
-const WAY_OUT: &str = "  ? help  q quit ";
 
 pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     let mut spans = Spans::default();
-    if app.filter.editing {
-        spans.push(" filter: ", theme::BOLD).push(app.filter.text.clone(), theme::PLAIN);
-        spans.push("█", theme::PLAIN).push("  Enter keeps it, Esc drops it", theme::DIM);
+    if let Some(prompt) = &app.prompt {
+        let (name, hint) = match prompt.purpose {
+            Purpose::Filter => (" filter: ", "  Enter keeps it, Esc drops it"),
+            Purpose::GoTo => (" go to: ", "  12:00:05, +30 from the start, -30 from here"),
+        };
+        spans.push(name, theme::BOLD).push(prompt.text.clone(), theme::PLAIN);
+        spans.push("█", theme::PLAIN);
+        match &app.query.error {
+            Some(error) if prompt.purpose == Purpose::Filter => {
+                spans.push(format!("  {error}"), theme::text(Level::Warning));
+            }
+            _ => {
+                spans.push(hint, theme::DIM);
+            }
+        }
         line(buffer, area, 0, &spans.into_line());
         return;
     }
-    let room = usize::from(area.width).saturating_sub(WAY_OUT.len());
-    if let (true, Some(notice)) = (app.unread, app.notices.back()) {
+    // What must never be out of sight.
+    let key = |input| app.options.keys.first(input);
+    let way_out = format!("  {} help  {} quit ", key(Input::Help), key(Input::Quit));
+    let room = usize::from(area.width).saturating_sub(way_out.chars().count());
+    if let Some(answer) = &app.answer {
+        spans.push(format!(" {}", cut(answer, room.saturating_sub(1), false)), theme::BOLD);
+    } else if let (true, Some(notice)) = (app.unread, app.notices.back()) {
         spans.push(" ! ", theme::badge(Level::Warning));
         spans.push(format!(" {}", cut(notice, room.saturating_sub(5), false)), theme::PLAIN);
     } else if let Some(End::Failed(error)) = &app.end {
@@ -31,36 +48,51 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
         spans = hints(app, room);
     }
     let gap = room.saturating_sub(spans.width);
-    spans.push(" ".repeat(gap), theme::PLAIN).push(WAY_OUT, theme::BOLD);
+    spans.push(" ".repeat(gap), theme::PLAIN).push(way_out, theme::BOLD);
     line(buffer, area, 0, &spans.into_line());
 }
 
 fn hints(app: &App, width: usize) -> Spans {
-    let pause = match (&app.end, app.paused) {
-        (Some(_), _) => None,
-        (None, true) => Some(("Space", "go on")),
-        (None, false) => Some(("Space", "pause")),
+    use Input::{
+        Back, Capture, Columns, Earlier, ExportCsv, Faster, Filter, Group, Later, Metric, MoreUplinks,
+        NextScreen, Open, Pause, Read, Slower, SortNext, Span,
     };
-    let flows = app.screen == Screen::Flows;
     let replay = app.end.is_none() && app.speed.is_some() && app.kind() == Some(SourceKind::Replay);
-    let hints = [
-        Some(("Tab", "screens")),
-        flows.then_some(("Enter", "details")),
-        flows.then_some(("s S", "sort")),
-        Some(("/", "filter")),
-        pause,
-        replay.then_some(("+ -", "speed")),
-    ];
-    let parts = hints.into_iter().flatten().map(|(key, what)| {
+    let mut hints: Vec<(&[Input], &str)> = vec![(&[NextScreen], "screens")];
+    hints.extend::<&[(&[Input], &str)]>(match app.screen {
+        Screen::Overview => &[(&[Open], "details")],
+        Screen::Qps => &[
+            (&[Open], "details"),
+            (&[SortNext], "sort"),
+            (&[Filter], "filter"),
+            (&[Columns], "columns"),
+            (&[Group], "group"),
+        ],
+        Screen::Detail => &[(&[Back], "back"), (&[Capture], "pcapng")],
+        Screen::Matrix => &[(&[Open], "queue pairs"), (&[Metric], "figure")],
+        Screen::Links => &[(&[Open], "queue pairs"), (&[MoreUplinks], "uplinks")],
+        Screen::Bursts => &[],
+        Screen::Events => &[(&[Open], "headers"), (&[Filter], "filter"), (&[Capture], "pcapng")],
+        Screen::Findings => &[(&[Open], "queue pairs"), (&[Read], "read it")],
+    });
+    match (&app.end, app.paused) {
+        (Some(_), _) => {}
+        (None, true) => hints.push((&[Pause], "go on")),
+        (None, false) => hints.push((&[Pause], "pause")),
+    }
+    if app.still() {
+        hints.push((&[Earlier, Later], "in time"));
+    }
+    hints.push((&[Span], "span"));
+    if replay {
+        hints.push((&[Faster, Slower], "speed"));
+    }
+    hints.push((&[ExportCsv], "export"));
+    let parts = hints.into_iter().map(|(inputs, what)| {
+        let keys: Vec<String> = inputs.iter().map(|input| app.options.keys.first(*input)).collect();
         let mut spans = Spans::default();
-        spans.push(format!(" {key} "), theme::BOLD).push(what, theme::DIM);
+        spans.push(format!(" {} ", keys.join(" ")), theme::BOLD).push(what, theme::DIM);
         spans
     });
-    let mut parts: Vec<Spans> = parts.collect();
-    if app.end == Some(End::Done) {
-        let mut ended = Spans::default();
-        ended.push(" ended: rates are averages ", theme::PLAIN);
-        parts.insert(0, ended);
-    }
-    join(parts, width, " ").0
+    join(parts.collect(), width, " ").0
 }

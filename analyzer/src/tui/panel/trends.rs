@@ -1,23 +1,36 @@
-//! The last minutes of the header figures, and what was not RoCE.
+//! Figures over the last minutes as sparklines.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::{Spans, empty, line, spark};
-use crate::model::history::Point;
-use crate::model::{Counts, Level};
-use crate::tui::app::{App, Data};
+use super::{Spans, spark};
+use crate::model::{Counts, Identity, Level, Moment};
+use crate::tui::app::App;
 use crate::tui::column::compact;
 use crate::tui::theme;
 use crate::units;
 
+/// What was counted between a moment and the one before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Point {
+    /// `None` when that is not known.
+    pub(super) counts: Option<Counts>,
+    /// Length of the time between.
+    pub(super) seconds: f64,
+}
+
+impl Point {
+    /// A figure per second; `None` when it is not known.
+    pub(super) fn per_second(&self, figure: impl Fn(&Counts) -> u64) -> Option<f64> {
+        self.counts.as_ref().filter(|_| self.seconds > 0.0).map(|c| figure(c) as f64 / self.seconds)
+    }
+}
+
 /// One figure over time.
-struct Trend {
-    name: &'static str,
-    value: fn(&Point) -> Option<f64>,
-    format: fn(f64) -> String,
-    level: Level,
+pub(super) struct Trend {
+    pub(super) name: &'static str,
+    pub(super) value: fn(&Point) -> Option<f64>,
+    pub(super) format: fn(f64) -> String,
+    pub(super) level: Level,
 }
 
 const fn trend(
@@ -29,49 +42,92 @@ const fn trend(
     Trend { name, value, format, level }
 }
 
-const TRENDS: &[Trend] = &[
+fn ratio(ratio: f64) -> String {
+    units::ratio(Some(ratio))
+}
+
+/// The figures, those that matter most first.
+pub(super) const TRENDS: &[Trend] = &[
     trend("bits/s", |p| p.per_second(|c| c.bytes * 8), units::bit_rate, Level::Fine),
-    trend("packets/s", |p| p.per_second(|c| c.packets), compact, Level::Fine),
-    trend(
-        "CE ratio",
-        |p| p.counts.and_then(|c: Counts| c.ce_ratio()),
-        |r| units::ratio(Some(r)),
-        Level::Warning,
-    ),
-    trend("CNP/s", |p| p.per_second(|c| c.cnp), compact, Level::Warning),
+    trend("CE ratio", |p| p.counts.and_then(|c| c.ce_ratio()), ratio, Level::Warning),
     trend("missing/s", |p| p.per_second(|c| c.missing), compact, Level::Critical),
-    trend("repeats/s", |p| p.per_second(|c| c.repeats), compact, Level::Warning),
+    trend("CNP/s", |p| p.per_second(|c| c.cnp), compact, Level::Warning),
     trend("RNR NAK/s", |p| p.per_second(|c| c.rnr), compact, Level::Warning),
+    trend("packets/s", |p| p.per_second(|c| c.packets), compact, Level::Fine),
+    trend("repeats/s", |p| p.per_second(|c| c.repeats), compact, Level::Warning),
     trend("NAK/s", |p| p.per_second(|c| c.sequence_naks + c.other_naks), compact, Level::Critical),
 ];
 
-const NAME: u16 = 22;
-const PEAK: u16 = 16;
+/// Columns before and behind a sparkline.
+pub(super) const AROUND: usize = 22 + 16;
 
-pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
-    let Some(data) = &app.data else {
-        empty::render(buffer, area, app);
-        return;
-    };
-    let width = area.width.saturating_sub(NAME + PEAK);
-    let points: Vec<&Point> = app.history.latest(usize::from(width)).collect();
-    let span = points.first().zip(points.last()).map_or(0, |(a, b)| b.time_ns.saturating_sub(a.time_ns));
-    let title = format!(" TREND over {}, the newest at the right", units::duration(span));
-    line(buffer, area, 0, &Line::styled(title, theme::HEAD));
-    // Tall screens leave a blank line between figures.
-    let step = if area.height >= 30 { 2 } else { 1 };
-    let mut y = 1;
-    for trend in TRENDS {
-        line(buffer, area, y, &row(trend, &points, usize::from(width)));
-        y += step;
-    }
-    for text in not_roce(data) {
-        y += 1;
-        line(buffer, area, y, &text);
-    }
+/// Pairs of moments that follow one another, the latest `n` up to the one shown, the oldest first.
+fn pairs(app: &App, n: usize) -> Vec<(&Moment, &Moment)> {
+    let end = app.moment().map_or(0, |at| at + 1);
+    let mut pairs: Vec<_> = (1..end)
+        .rev()
+        .take(n)
+        .filter_map(|at| Some((app.history.get(at - 1)?, app.history.get(at)?)))
+        .collect();
+    pairs.reverse();
+    pairs
 }
 
-fn row(trend: &Trend, points: &[&Point], width: usize) -> Line<'static> {
+fn seconds(earlier: &Moment, later: &Moment) -> f64 {
+    later.time_ns.saturating_sub(earlier.time_ns) as f64 / crate::model::counts::NS_PER_S
+}
+
+/// Points of everything.
+pub(super) fn points(app: &App, n: usize) -> Vec<Point> {
+    let point = |(a, b): (&Moment, &Moment)| Point {
+        counts: b.total.grown.since(&a.total.grown),
+        seconds: seconds(a, b),
+    };
+    pairs(app, n).into_iter().map(point).collect()
+}
+
+/// Points of one link.
+pub(super) fn link_points(app: &App, link: usize, n: usize) -> Vec<Point> {
+    let point = |(a, b): (&Moment, &Moment)| Point {
+        counts: b.links.get(link).zip(a.links.get(link)).and_then(|(b, a)| b.grown.since(&a.grown)),
+        seconds: seconds(a, b),
+    };
+    pairs(app, n).into_iter().map(point).collect()
+}
+
+/// Points of one flow; unknown where it was not among the busiest.
+pub(super) fn flow_points(app: &App, id: &Identity, n: usize) -> Vec<Point> {
+    let of = |moment: &Moment| moment.flows.iter().find(|f| f.id == *id).map(|f| f.counts);
+    let mut points: Vec<Point> = Vec::new();
+    let mut before: Option<Option<Counts>> = None;
+    for (a, b) in pairs(app, n) {
+        let then = before.unwrap_or_else(|| of(a));
+        let now = of(b);
+        let new = a.complete && then.is_none();
+        let counts = match (now, then) {
+            (Some(now), Some(then)) => now.since(&then),
+            (Some(now), None) if new => Some(now),
+            _ => None,
+        };
+        points.push(Point { counts, seconds: seconds(a, b) });
+        before = Some(now);
+    }
+    points
+}
+
+/// One figure of everything over the latest `n` moments.
+pub(super) fn values(app: &App, n: usize, value: fn(&Point) -> Option<f64>) -> Vec<Option<f64>> {
+    points(app, n).iter().map(value).collect()
+}
+
+/// Time that the latest `n` points cover, in nanoseconds.
+pub(super) fn covered(app: &App, n: usize) -> u64 {
+    let pairs = pairs(app, n);
+    pairs.first().zip(pairs.last()).map_or(0, |((a, _), (_, b))| b.time_ns.saturating_sub(a.time_ns))
+}
+
+/// A figure in a line: name, latest value, sparkline of `width` columns, peak.
+pub(super) fn row(trend: &Trend, points: &[Point], width: usize) -> Line<'static> {
     let values: Vec<Option<f64>> = points.iter().map(|point| (trend.value)(point)).collect();
     let peak = values.iter().flatten().copied().fold(0.0, f64::max);
     let now = values.last().copied().flatten();
@@ -83,33 +139,4 @@ fn row(trend: &Trend, points: &[&Point], width: usize) -> Line<'static> {
     spans.push(format!("{:>width$}", spark(&values, peak)), bars);
     spans.push(format!(" peak {:>9}", (trend.format)(peak)), theme::DIM);
     spans.into_line()
-}
-
-fn not_roce(data: &Data) -> Vec<Line<'static>> {
-    let model = &data.model;
-    let frames = model.frames();
-    let title = format!(" NOT RoCE: frames skipped, of {}", units::count(frames));
-    let mut lines = vec![Line::styled(title, theme::HEAD)];
-    if model.skipped.is_empty() {
-        lines.push(Line::styled(" none", theme::DIM));
-    }
-    lines.extend(model.skipped.iter().map(|(reason, counter)| {
-        let share = units::ratio(Some(counter.packets as f64 / frames.max(1) as f64));
-        let count = compact(counter.packets as f64);
-        Line::raw(format!(" {count:>6} {share:>7}  {}: {}", reason.name(), reason.meaning()))
-    }));
-    if model.lost.any() {
-        lines.push(Line::styled(
-            format!(" {}", super::header::own_losses(&model.lost)),
-            theme::text(Level::Warning),
-        ));
-    }
-    if model.retired_flows > 0 {
-        let bytes = model.retired_flows;
-        lines.push(Line::raw(format!(
-            " {} flows were retired; their packets stay in the totals",
-            units::count(bytes)
-        )));
-    }
-    lines
 }

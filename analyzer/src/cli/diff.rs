@@ -1,0 +1,82 @@
+//! `diff`: two captures or saved reports.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use super::{DiffArgs, PageOutput};
+use crate::config::Config;
+use crate::drive;
+use crate::feed::Update;
+use crate::replay;
+use crate::report::{Options, Report};
+use crate::view;
+
+pub(super) fn diff(args: &DiffArgs) -> Result<()> {
+    let options = Options { limits: Config::load(args.config.as_deref())?.findings, ..Options::default() };
+    let (a, b) = (report(&args.a, &options)?, report(&args.b, &options)?);
+    let (name_a, name_b) = (args.a.display().to_string(), args.b.display().to_string());
+    let diff = crate::diff::diff((&name_a, &a), (&name_b, &b));
+    match args.output {
+        PageOutput::Text => drive::page(&crate::diff::text(&diff, view::width())),
+        PageOutput::Json => {
+            let mut text =
+                serde_json::to_string_pretty(&diff).context("cannot write the comparison as JSON")?;
+            text.push('\n');
+            drive::page(&text)
+        }
+    }
+}
+
+/// The report in a file, or of the capture in it.
+fn report(path: &Path, options: &Options) -> Result<Value> {
+    if starts_like_json(path)? { saved(path) } else { replayed(path, options) }
+}
+
+/// Captures begin with a magic number, reports with a brace.
+fn starts_like_json(path: &Path) -> Result<bool> {
+    let mut head = Vec::new();
+    let file = File::open(path).with_context(|| format!("{}: cannot be opened", path.display()))?;
+    file.take(64).read_to_end(&mut head).with_context(|| format!("{}: cannot be read", path.display()))?;
+    Ok(head.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{'))
+}
+
+/// A saved report; of several in one file (`jsonl`) the last, which is cumulative like all of them.
+fn saved(path: &Path) -> Result<Value> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("{}: cannot be read", path.display()))?;
+    let mut last = None;
+    for value in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
+        last = Some(value.with_context(|| format!("{}: not a report in JSON", path.display()))?);
+    }
+    let report = last.with_context(|| format!("{}: empty", path.display()))?;
+    match report.get("schema").and_then(Value::as_str) {
+        Some(crate::report::SCHEMA) => Ok(report),
+        Some(other) => bail!("{}: a `{other}`, not a `{}`", path.display(), crate::report::SCHEMA),
+        None => {
+            bail!("{}: not a report; write one with `rocescope replay FILE --output json`", path.display())
+        }
+    }
+}
+
+fn replayed(path: &Path, options: &Options) -> Result<Value> {
+    let feed =
+        replay::start(replay::Options { files: vec![PathBuf::from(path)], ..replay::Options::default() })?;
+    let mut last = None;
+    for update in &feed.updates {
+        match update {
+            Update::Sample(sample) => last = Some(sample),
+            Update::Notice(notice) => drive::say(&notice),
+            Update::Events(_) => {}
+            Update::Ended(result) => {
+                result?;
+                break;
+            }
+        }
+    }
+    let sample = last.with_context(|| format!("{}: nothing was read", path.display()))?;
+    serde_json::to_value(Report::build(&sample, options)).context("cannot turn a report into JSON")
+}

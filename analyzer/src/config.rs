@@ -1,0 +1,162 @@
+//! The configuration file: thresholds of findings, and how the terminal UI looks and listens.
+//!
+//! `$XDG_CONFIG_HOME/rocescope/config.toml`, else `~/.config/rocescope/config.toml`, else the file
+//! that `--config` names. Everything in it is optional.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+
+use crate::findings::{self, LimitMeta, Limits};
+use crate::report::text::layout::wrap;
+use crate::tui::key::KEYMAP;
+use crate::tui::settings::{self, SettingMeta, Settings};
+
+/// What the file may hold.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Thresholds: `[findings.FAMILY]`.
+    pub findings: Limits,
+    /// The terminal UI: `[tui]`.
+    pub tui: Settings,
+}
+
+impl Config {
+    /// Reads the file that was asked for, or the user's if there is one.
+    ///
+    /// # Errors
+    /// A file that was asked for and is not there; one that cannot be read; a name or value in it that does
+    /// not exist, with its line.
+    pub fn load(asked: Option<&Path>) -> Result<Self> {
+        if let Some(path) = asked {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("--config {}: cannot be read", path.display()))?;
+            return Self::parse(&text, path);
+        }
+        let Some(path) = user_file() else { return Ok(Self::default()) };
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Self::parse(&text, &path),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error).with_context(|| format!("{}: cannot be read", path.display())),
+        }
+    }
+
+    fn parse(text: &str, path: &Path) -> Result<Self> {
+        toml::from_str(text).with_context(|| {
+            format!(
+                "{}: not a configuration file; `rocescope config` prints one with every setting",
+                path.display()
+            )
+        })
+    }
+}
+
+/// Where the user's file would be; `None` without a home directory.
+fn user_file() -> Option<PathBuf> {
+    let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let config = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
+    Some(config.join("rocescope/config.toml"))
+}
+
+/// A file with every setting at its default, each with its meaning and reason, commented out.
+#[must_use]
+pub fn template() -> String {
+    const WIDTH: usize = 100;
+    let mut text = String::from(
+        "# Configuration of rocescope: ~/.config/rocescope/config.toml, or --config FILE.\n\
+         # Every setting is at its default; remove the # in front of those you change.\n",
+    );
+    let mut table = "";
+    for LimitMeta { name, default, meaning, reason } in findings::limits() {
+        let (family, field) = name.split_once('.').unwrap_or(("", name));
+        if family != table {
+            table = family;
+            let _ = writeln!(text, "\n[findings.{family}]");
+        }
+        for line in wrap(&format!("{meaning}. {reason}."), WIDTH) {
+            let _ = writeln!(text, "# {line}");
+        }
+        let _ = writeln!(text, "#{field} = {default}");
+    }
+    let mut part = |head: &str, settings: &mut dyn Iterator<Item = (&str, String, &str)>| {
+        let _ = writeln!(text, "\n[{head}]");
+        for (name, default, meaning) in settings {
+            for line in wrap(&format!("{meaning}."), WIDTH) {
+                let _ = writeln!(text, "# {line}");
+            }
+            let _ = writeln!(text, "#{name} = {default}");
+        }
+    };
+    let plain = |setting: &'static SettingMeta| (setting.name, setting.default.to_owned(), setting.meaning);
+    part("tui", &mut settings::SETTINGS.iter().map(plain));
+    part("tui.theme", &mut settings::THEME.iter().map(plain));
+    let keys = KEYMAP.iter().map(|binding| {
+        let keys: Vec<String> = binding.keys.iter().map(|key| format!("\"{key}\"")).collect();
+        (binding.name, format!("[{}]", keys.join(", ")), binding.help)
+    });
+    part("tui.keys", &mut { keys });
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tui::key::Keys;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_template_is_a_valid_file_with_and_without_its_comment_signs() {
+        let path = Path::new("config.toml");
+        assert_eq!(Config::parse(&template(), path).unwrap(), Config::default());
+        let set: String = template()
+            .lines()
+            .map(|line| match line.strip_prefix('#') {
+                Some(setting) if !setting.starts_with(' ') => format!("{setting}\n"),
+                _ => format!("{line}\n"),
+            })
+            .collect();
+        assert!(set.lines().filter(|line| !line.starts_with('#') && line.contains(" = ")).count() > 5);
+        let all = Config::parse(&set, path).unwrap();
+        assert_eq!(all.findings, Limits::default());
+        // Keys are written out: what they mean is the same, though the file says it.
+        let keys = Keys::new(&all.tui.keys).unwrap();
+        for binding in KEYMAP {
+            assert_eq!(keys.of(binding), binding.keys, "{}", binding.name);
+        }
+        assert_eq!(Settings { keys: BTreeMap::new(), ..all.tui }, Settings::default());
+    }
+
+    #[test]
+    fn the_terminal_ui_is_set_up_by_name() {
+        let text = "[tui]\nscreen = \"qps\"\n[tui.theme]\ncritical = \"208\"\n[tui.keys]\npause = [\"p\"]";
+        let config = Config::parse(text, Path::new("x")).unwrap();
+        assert_eq!(config.tui.screen, "qps");
+        assert_eq!(config.tui.theme.critical, ratatui::style::Color::Indexed(208));
+        let wrong = Config::parse("[tui.theme]\nfine = \"pinkish\"", Path::new("x")).unwrap_err();
+        assert!(format!("{wrong:#}").contains("pinkish"), "{wrong:#}");
+    }
+
+    #[test]
+    fn settings_change_what_they_name_and_nothing_else() {
+        let config = Config::parse("[findings.mtu]\nsmall = 2048", Path::new("x")).unwrap();
+        assert_eq!(config.findings.mtu.small, 2048);
+        assert_eq!(config.findings.qos, Limits::default().qos);
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_place() {
+        for (text, word) in [
+            ("[findings.mtu]\nsmal = 2048", "smal"),
+            ("[finding.mtu]\nsmall = 2048", "finding"),
+            ("[findings.mtu]\nsmall = \"big\"", "line 2"),
+        ] {
+            let error = format!("{:#}", Config::parse(text, Path::new("my.toml")).unwrap_err());
+            assert!(error.contains(word) && error.contains("my.toml"), "{error}");
+        }
+        let missing = Config::load(Some(Path::new("/nowhere/x.toml"))).unwrap_err();
+        assert!(format!("{missing:#}").contains("/nowhere/x.toml"));
+    }
+}

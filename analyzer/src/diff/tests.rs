@@ -1,0 +1,124 @@
+use serde_json::{Value, json};
+
+use super::{Verdict, diff, text};
+
+fn report(seconds: u64, bytes: u64, ce: f64, findings: &[(&str, &str)]) -> Value {
+    let findings: Vec<Value> = findings
+        .iter()
+        .map(|(id, severity)| json!({ "id": id, "severity": severity, "title": format!("about {id}") }))
+        .collect();
+    json!({
+        "schema": "rocescope.report/1",
+        "source": { "kind": "replay", "inputs": ["x.pcap"] },
+        "window": { "first_ns": 0, "last_ns": seconds * 1_000_000_000 },
+        "totals": {
+            "roce_packets": bytes / 1000, "roce_bytes": bytes, "cnp_packets": 0, "ce_ratio": ce,
+            "lost": { "flow_table_full": 0, "capture_drops": null, "interface_drops": null },
+        },
+        "flows": [{
+            "src": "10.0.0.1", "dst": "10.0.0.2", "dest_qp": 17, "packets": bytes / 1000, "bytes": bytes,
+            "payload_bytes": bytes, "ecn": { "not_ect": 0, "ect1": 0, "ect0": 90, "ce": 10 },
+            "ack": { "rnr_naks": 0, "naks": { "psn_sequence_error": 0 } },
+            "psn": { "missing": 0, "repeats": 0 }, "psn_responses": null,
+            "latency_ns": { "count": 10, "p50": 5000, "p99": 20000 },
+        }],
+        "entropy": { "effective_flows": 1.0 },
+        "imbalance": [],
+        "findings": findings,
+    })
+}
+
+fn verdict(a: &Value, b: &Value, name: &str) -> Option<Verdict> {
+    diff(("a", a), ("b", b)).figures.iter().find(|change| change.name == name).unwrap().verdict
+}
+
+#[test]
+fn a_run_is_the_same_as_itself() {
+    let a = report(10, 1_000_000, 0.01, &[("ecn.congestion", "warning")]);
+    let same = diff(("a", &a), ("b", &a));
+    assert!(
+        same.figures.iter().all(|change| matches!(change.verdict, None | Some(Verdict::Same))),
+        "{same:?}"
+    );
+    assert!(same.findings.iter().all(|finding| finding.verdict == Verdict::Same));
+    assert_eq!(same.hosts, []);
+}
+
+#[test]
+fn rates_are_compared_and_not_sums() {
+    let (a, b) = (report(10, 1_000_000, 0.0, &[]), report(20, 2_000_000, 0.0, &[]));
+    assert_eq!(verdict(&a, &b, "bits_per_second"), Some(Verdict::Same));
+    let faster = report(10, 2_000_000, 0.0, &[]);
+    assert_eq!(verdict(&a, &faster, "bits_per_second"), Some(Verdict::Better));
+    assert_eq!(verdict(&faster, &a, "bits_per_second"), Some(Verdict::Worse));
+    let nearly = report(10, 1_040_000, 0.0, &[]);
+    assert_eq!(verdict(&a, &nearly, "bits_per_second"), Some(Verdict::Same), "4 % is what runs differ by");
+}
+
+#[test]
+fn more_marks_are_worse() {
+    let (a, b) = (report(10, 1_000_000, 0.0, &[]), report(10, 1_000_000, 0.1, &[]));
+    assert_eq!(verdict(&a, &b, "ce_ratio"), Some(Verdict::Worse));
+    assert_eq!(verdict(&b, &a, "ce_ratio"), Some(Verdict::Better));
+}
+
+#[test]
+fn what_one_report_does_not_have_is_unknown() {
+    let a = report(10, 1_000_000, 0.0, &[]);
+    let old = json!({ "schema": "rocescope.report/1" });
+    for change in diff(("a", &a), ("b", &old)).figures {
+        assert_eq!(
+            (change.b, change.verdict),
+            (change.b.filter(|_| change.verdict.is_some()), change.verdict)
+        );
+        assert!(change.b.is_none() || change.name == "lost_packets", "{change:?}");
+    }
+    assert_eq!(diff(("a", &Value::Null), ("b", &Value::Null)).findings, []);
+}
+
+#[test]
+fn findings_come_go_and_change() {
+    let a = report(
+        10,
+        1_000_000,
+        0.0,
+        &[("loss.before_tap", "warning"), ("mtu.small", "info"), ("rnr.slow_receiver", "warning")],
+    );
+    let b = report(
+        10,
+        1_000_000,
+        0.0,
+        &[
+            ("loss.before_tap", "critical"),
+            ("entropy.low", "warning"),
+            ("mtu.small", "info"),
+            ("mtu.small", "info"),
+        ],
+    );
+    let found: Vec<(String, Verdict)> =
+        diff(("a", &a), ("b", &b)).findings.into_iter().map(|change| (change.id, change.verdict)).collect();
+    let expected = [
+        ("entropy.low", Verdict::Worse),
+        ("loss.before_tap", Verdict::Worse),
+        ("rnr.slow_receiver", Verdict::Better),
+        ("mtu.small", Verdict::Changed),
+    ];
+    assert_eq!(found, expected.map(|(id, verdict)| (id.to_owned(), verdict)));
+}
+
+#[test]
+fn hosts_that_changed_are_named() {
+    let (a, b) = (report(10, 1_000_000, 0.0, &[]), report(10, 400_000, 0.0, &[]));
+    let all = diff(("before.pcap", &a), ("after.pcap", &b));
+    assert_eq!(all.hosts.len(), 1);
+    assert_eq!(
+        (all.hosts[0].src.as_str(), all.hosts[0].figures[0].verdict),
+        ("10.0.0.1", Some(Verdict::Worse))
+    );
+    let page = text(&all, 100);
+    assert!(
+        page.contains("before.pcap") && page.contains("-60.0 %") && page.contains("10.0.0.1 → 10.0.0.2"),
+        "{page}"
+    );
+    assert!(text(&diff(("a", &Value::Null), ("b", &Value::Null)), 80).contains("No findings"));
+}

@@ -1,0 +1,122 @@
+//! The comparison for people.
+
+use super::figure::Kind;
+use super::{Change, Diff, Verdict};
+use crate::report::text::layout::{Align, Table, plain};
+use crate::units;
+
+/// The comparison in lines of at most `room` columns where that is possible.
+#[must_use]
+pub fn text(diff: &Diff, room: usize) -> String {
+    let mut lines = Vec::new();
+    for (letter, side) in [("A", &diff.a), ("B", &diff.b)] {
+        let length = side.duration_ns.map_or_else(|| units::UNKNOWN.into(), units::duration);
+        lines.push(format!("{letter}  {}, {length} long", plain(&side.name)));
+    }
+    lines.push(String::new());
+    let mut table = Table::new(vec![
+        ("FIGURE", Align::Left),
+        ("A", Align::Right),
+        ("B", Align::Right),
+        ("CHANGE", Align::Right),
+        ("", Align::Left),
+    ]);
+    for change in diff.figures.iter().filter(|change| change.a.is_some() || change.b.is_some()) {
+        table.row(row(change.name.to_owned(), change));
+    }
+    lines.extend(table.lines(room));
+    lines.push(String::new());
+    if diff.findings.is_empty() {
+        lines.push("No findings in either.".into());
+    } else {
+        let mut table = Table::new(vec![
+            ("FINDING", Align::Left),
+            ("A", Align::Left),
+            ("B", Align::Left),
+            ("", Align::Left),
+            ("", Align::Left),
+        ]);
+        for finding in &diff.findings {
+            let side = |severity: &Option<String>, count| match severity {
+                Some(severity) if count > 1 => format!("{severity} ×{count}"),
+                Some(severity) => severity.clone(),
+                None => units::UNKNOWN.into(),
+            };
+            let word = match (&finding.a, &finding.b) {
+                (None, Some(_)) => "new",
+                (Some(_), None) => "gone",
+                _ => word(finding.verdict),
+            };
+            table.row(vec![
+                finding.id.clone(),
+                side(&finding.a, finding.count_a),
+                side(&finding.b, finding.count_b),
+                word.into(),
+                plain(&finding.title),
+            ]);
+        }
+        lines.extend(table.lines(room));
+    }
+    if !diff.hosts.is_empty() {
+        lines.push(String::new());
+        let mut table = Table::new(vec![
+            ("FROM → TO", Align::Left),
+            ("A", Align::Right),
+            ("B", Align::Right),
+            ("CHANGE", Align::Right),
+            ("", Align::Left),
+        ]);
+        for pair in &diff.hosts {
+            for change in &pair.figures {
+                if !matches!(change.verdict, None | Some(Verdict::Same)) {
+                    table.row(row(
+                        format!("{} → {}  {}", plain(&pair.src), plain(&pair.dst), change.name),
+                        change,
+                    ));
+                }
+            }
+        }
+        lines.extend(table.lines(room));
+    }
+    let mut text = lines.join("\n");
+    text.push('\n');
+    text
+}
+
+fn row(name: String, change: &Change) -> Vec<String> {
+    let ratio =
+        change.change_ratio.map_or_else(|| units::UNKNOWN.into(), |ratio| format!("{:+.1} %", ratio * 100.0));
+    vec![
+        name,
+        value(change.kind, change.a),
+        value(change.kind, change.b),
+        ratio,
+        change.verdict.map_or("", word).into(),
+    ]
+}
+
+const fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Worse => "worse",
+        Verdict::Better => "better",
+        Verdict::Changed => "changed",
+        Verdict::Same => "same",
+    }
+}
+
+fn value(kind: Kind, value: Option<f64>) -> String {
+    let Some(value) = value else { return units::UNKNOWN.into() };
+    match kind {
+        Kind::BitRate => units::bit_rate(value),
+        Kind::Rate => units::per_second(value),
+        Kind::Ratio if value > 1.0 => format!("{value:.2}"),
+        Kind::Ratio => units::ratio(Some(value)),
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a duration in a report is a u64"
+        )]
+        Kind::Duration => units::duration(value as u64),
+        Kind::Number => format!("{value:.1}").trim_end_matches(".0").to_owned(),
+    }
+}

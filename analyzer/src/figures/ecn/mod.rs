@@ -1,0 +1,364 @@
+//! Congestion marks and notifications: CE marks over time, and the loop from a mark through the CNP
+//! to the sender that slows down.
+//!
+//! A flow is followed from its first mark on, or the first CNP for it. Bounded: [`MAX_FLOWS`] flows of
+//! data (1.2 KB each) and as many with CNPs (0.9 KB), [`MAX_LINKS`] links (1.6 KB). Flows beyond are
+//! counted.
+
+pub mod series;
+pub mod speed;
+
+use hashbrown::HashMap;
+use rocescope_common::account::latency::{BUCKETS, bucket};
+use rocescope_common::wire::opcode::Op;
+
+use super::Packet;
+use super::latency::Summary;
+use super::pairing::{NONE, Reverse};
+use series::{Bin, Series};
+use speed::{Reaction, Speed};
+
+type State = foldhash::fast::RandomState;
+
+/// Flows of data that are followed at a time, and flows with CNPs.
+pub const MAX_FLOWS: usize = 16_384;
+/// Links with a history.
+pub const MAX_LINKS: usize = 4_096;
+/// Bins of a flow's history.
+pub const FLOW_BINS: usize = 64;
+/// Bins of a link's history.
+pub const LINK_BINS: usize = 128;
+
+const ECT_MASK: u8 = 3;
+const CE: u8 = 3;
+
+/// What is known of a flow of data.
+#[derive(Clone, Debug)]
+struct Data {
+    series: Series<FLOW_BINS>,
+    speed: Speed,
+    /// First CE mark since the latest CNP.
+    marked_ns: Option<u64>,
+    first_ce_ns: Option<u64>,
+}
+
+impl Data {
+    #[inline]
+    fn packet(&mut self, now: u64, bytes: u32, ce: bool) {
+        let bin = self.series.at(now);
+        bin.capable += 1;
+        self.speed.packet(now, bytes);
+        if ce {
+            bin.ce += 1;
+            self.marked_ns.get_or_insert(now);
+            self.first_ce_ns.get_or_insert(now);
+        }
+    }
+}
+
+/// What is known of the CNPs in a flow.
+#[derive(Clone, Debug)]
+struct Cnps {
+    count: u64,
+    first_ns: u64,
+    last_ns: u64,
+    min_gap_ns: Option<u64>,
+    delays: [u32; BUCKETS],
+    delay_max: u64,
+    /// CNPs while the flow that they answer passes here, but no mark since the CNP before.
+    without_mark: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    data: u32,
+    cnps: u32,
+    /// The slot of the flow that the CNPs answer, at the latest CNP.
+    answers: u32,
+}
+
+const FREE: Slot = Slot { data: NONE, cnps: NONE, answers: NONE };
+
+/// Boxes with numbers that are used again.
+#[derive(Debug)]
+struct Pool<T> {
+    items: Vec<Box<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Pool<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Pool<T> {
+    fn add(&mut self, item: T) -> u32 {
+        if let Some(number) = self.free.pop()
+            && let Some(place) = self.items.get_mut(number as usize)
+        {
+            **place = item;
+            return number;
+        }
+        if self.items.len() >= MAX_FLOWS {
+            return NONE;
+        }
+        self.items.push(Box::new(item));
+        u32::try_from(self.items.len() - 1).unwrap_or(NONE)
+    }
+
+    fn get(&self, number: u32) -> Option<&T> {
+        self.items.get(number as usize).map(Box::as_ref)
+    }
+
+    fn get_mut(&mut self, number: u32) -> Option<&mut T> {
+        self.items.get_mut(number as usize).map(Box::as_mut)
+    }
+
+    fn remove(&mut self, number: u32) {
+        if (number as usize) < self.items.len() {
+            self.free.push(number);
+        }
+    }
+}
+
+/// Follows marks and notifications packet by packet.
+#[derive(Debug, Default)]
+pub struct Collector {
+    slots: Vec<Slot>,
+    data: Pool<Data>,
+    cnps: Pool<Cnps>,
+    links: Vec<Option<Box<Series<LINK_BINS>>>>,
+    untracked: u64,
+}
+
+impl Collector {
+    /// Takes in a packet; `reverse` is what is known of the other direction at it.
+    #[inline]
+    pub fn packet(&mut self, packet: &Packet<'_>, reverse: Reverse) {
+        let frame = packet.frame;
+        let op = Op::of(frame.opcode);
+        if op.any(Op::ACKNOWLEDGE | Op::CNP) {
+            if op.has(Op::CNP) {
+                self.cnp(packet, reverse);
+            }
+        } else if frame.roce_version == 2 && frame.tos & ECT_MASK != 0 {
+            self.data(packet);
+        }
+    }
+
+    fn data(&mut self, packet: &Packet<'_>) {
+        let (now, ce) = (packet.time_ns, packet.frame.tos & ECT_MASK == CE);
+        if let Some(link) = link(&mut self.links, packet.key.link, now) {
+            let bin = link.at(now);
+            bin.capable += 1;
+            bin.ce += u32::from(ce);
+        }
+        // Most flows are never marked, and cost no more than this look.
+        let known = self.slots.get(packet.slot as usize).map_or(NONE, |slot| slot.data);
+        if known != NONE {
+            if let Some(data) = self.data.get_mut(known) {
+                data.packet(now, packet.frame.wire_len, ce);
+            }
+        } else if ce {
+            match self.follow(packet.slot, now) {
+                Some(data) => data.packet(now, packet.frame.wire_len, ce),
+                None => self.untracked += 1,
+            }
+        }
+    }
+
+    /// Starts to follow a flow of data, unless it is followed already.
+    #[cold]
+    fn follow(&mut self, slot: u32, now: u64) -> Option<&mut Data> {
+        let place = place(&mut self.slots, slot)?;
+        if place.data == NONE {
+            place.data = self.data.add(Data {
+                series: Series::new(now),
+                speed: Speed::new(),
+                marked_ns: None,
+                first_ce_ns: None,
+            });
+        }
+        self.data.get_mut(place.data)
+    }
+
+    #[cold]
+    fn cnp(&mut self, packet: &Packet<'_>, reverse: Reverse) {
+        let now = packet.time_ns;
+        if let Some(link) = link(&mut self.links, packet.key.link, now) {
+            link.at(now).cnp += 1;
+        }
+        // From here on the rate of the data is of interest, marked or not.
+        if reverse.slot != NONE {
+            self.follow(reverse.slot, now);
+        }
+        let answered = self.slots.get(reverse.slot as usize).map_or(NONE, |slot| slot.data);
+        let Some(slot) = place(&mut self.slots, packet.slot) else { return };
+        slot.answers = reverse.slot;
+        if slot.cnps == NONE {
+            slot.cnps = self.cnps.add(Cnps {
+                count: 0,
+                first_ns: now,
+                last_ns: now,
+                min_gap_ns: None,
+                delays: [0; BUCKETS],
+                delay_max: 0,
+                without_mark: 0,
+            });
+        }
+        let Some(cnps) = self.cnps.get_mut(slot.cnps) else {
+            self.untracked += 1;
+            return;
+        };
+        if cnps.count > 0
+            && let Some(gap) = now.checked_sub(cnps.last_ns)
+        {
+            cnps.min_gap_ns = Some(cnps.min_gap_ns.map_or(gap, |least| least.min(gap)));
+        }
+        cnps.count += 1;
+        cnps.first_ns = cnps.first_ns.min(now);
+        cnps.last_ns = cnps.last_ns.max(now);
+        let Some(data) = self.data.get_mut(answered) else { return };
+        data.speed.notified(now);
+        match data.marked_ns.take().map(|marked| now.checked_sub(marked)) {
+            None => cnps.without_mark += 1,
+            Some(Some(delay)) => {
+                let count = &mut cnps.delays[bucket(delay) % BUCKETS];
+                *count = count.saturating_add(1);
+                cnps.delay_max = cnps.delay_max.max(delay);
+            }
+            // The clock went back.
+            Some(None) => {}
+        }
+    }
+
+    /// The flow of a slot was retired.
+    pub fn retired(&mut self, slot: u32) {
+        let Some(place) = self.slots.get_mut(slot as usize) else { return };
+        let gone = std::mem::replace(place, FREE);
+        self.data.remove(gone.data);
+        self.cnps.remove(gone.cnps);
+    }
+
+    /// The figures so far.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        let mut figures = Figures { untracked: self.untracked, ..Figures::default() };
+        for (number, slot) in (0u32..).zip(&self.slots) {
+            if let Some(data) = self.data.get(slot.data)
+                && let Some(first_ce_ns) = data.first_ce_ns
+            {
+                let series = OverTime::of(data.series.bins());
+                figures.marks.insert(number, Marks { first_ce_ns, series });
+            }
+            if let Some(cnps) = self.cnps.get(slot.cnps) {
+                let answered = self.slots.get(slot.answers as usize).map_or(NONE, |slot| slot.data);
+                let answered = self.data.get(answered);
+                figures.cnps.insert(
+                    number,
+                    CnpFigure {
+                        answers: (slot.answers != NONE).then_some(slot.answers),
+                        count: cnps.count,
+                        first_ns: cnps.first_ns,
+                        last_ns: cnps.last_ns,
+                        min_gap_ns: cnps.min_gap_ns,
+                        delay: Summary::of(&cnps.delays.map(u64::from), cnps.delay_max),
+                        without_mark: answered.map(|_| cnps.without_mark),
+                        reaction: answered.and_then(|data| data.speed.reaction()),
+                    },
+                );
+            }
+        }
+        let links = self.links.iter().map(|link| link.as_ref().map(|link| OverTime::of(link.bins())));
+        figures.links = links.map(|link| link.filter(OverTime::any_mark)).collect();
+        figures
+    }
+}
+
+fn place(slots: &mut Vec<Slot>, slot: u32) -> Option<&mut Slot> {
+    let at = slot as usize;
+    if slots.len() <= at {
+        slots.resize(at + 1, FREE);
+    }
+    slots.get_mut(at)
+}
+
+fn link(
+    links: &mut Vec<Option<Box<Series<LINK_BINS>>>>,
+    link: u16,
+    now: u64,
+) -> Option<&mut Series<LINK_BINS>> {
+    let at = usize::from(link);
+    if at >= MAX_LINKS {
+        return None;
+    }
+    if links.len() <= at {
+        links.resize(at + 1, None);
+    }
+    Some(links.get_mut(at)?.get_or_insert_with(|| Box::new(Series::new(now))))
+}
+
+/// A history, as it is reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OverTime {
+    /// When the first bin begins, Unix nanoseconds.
+    pub start_ns: u64,
+    /// How long each lasts.
+    pub bin_ns: u64,
+    /// Counts, up to the last bin in use.
+    pub bins: Vec<Bin>,
+}
+
+impl OverTime {
+    fn of((start_ns, bin_ns, bins): (u64, u64, &[Bin])) -> Self {
+        Self { start_ns, bin_ns, bins: bins.to_vec() }
+    }
+
+    fn any_mark(&self) -> bool {
+        self.bins.iter().any(|bin| bin.ce + bin.cnp > 0)
+    }
+}
+
+/// CE marks of one flow of data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// The first mark.
+    pub first_ce_ns: u64,
+    /// Data and marks over time.
+    pub series: OverTime,
+}
+
+/// The CNPs in one flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CnpFigure {
+    /// Slot of the flow of data that they answer.
+    pub answers: Option<u32>,
+    /// How many.
+    pub count: u64,
+    /// The first.
+    pub first_ns: u64,
+    /// The last.
+    pub last_ns: u64,
+    /// Least time between two.
+    pub min_gap_ns: Option<u64>,
+    /// From the first CE mark since the CNP before to the CNP.
+    pub delay: Option<Summary>,
+    /// CNPs without a mark since the one before; `None` when the data's flow is not followed.
+    pub without_mark: Option<u64>,
+    /// The sender's rate before and after.
+    pub reaction: Option<Reaction>,
+}
+
+/// Marks and notifications so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// Flows with CE marks, by slot.
+    pub marks: HashMap<u32, Marks, State>,
+    /// Flows with CNPs, by slot.
+    pub cnps: HashMap<u32, CnpFigure, State>,
+    /// By link, where there was a mark or a CNP.
+    pub links: Vec<Option<OverTime>>,
+    /// Packets of flows beyond what is followed.
+    pub untracked: u64,
+}

@@ -1,0 +1,247 @@
+//! The time from requests to their answers, by flow and class of request.
+//!
+//! The core is [`rocescope_common::account::latency`], the same in the kernel. Here is what it
+//! needs around it: which flow has which ring, and percentiles.
+
+use hashbrown::HashMap;
+use rocescope_common::account::Event;
+use rocescope_common::account::latency::{
+    BUCKETS, CLASS_NONE, CLASSES, Latency, RING, answered, answered_by, bounds, class_of, requested,
+    restarted,
+};
+use rocescope_common::wire::frame::UNKNOWN;
+use rocescope_common::wire::opcode::Op;
+
+use super::Packet;
+use super::pairing::{NONE, Reverse};
+
+type State = foldhash::fast::RandomState;
+
+/// Flows of requests that are timed at a time, about 3 KB each.
+pub const MAX_FLOWS: usize = 65_536;
+
+/// What one flow of requests has.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// Number of its ring.
+    ring: u32,
+    /// Requests that passed while the flow with the answers was not known.
+    unpaired: u64,
+    /// Requests that passed while all rings were in use.
+    untracked: u64,
+}
+
+const FREE: Slot = Slot { ring: NONE, unpaired: 0, untracked: 0 };
+
+/// Times requests packet by packet.
+#[derive(Debug, Default)]
+pub struct Collector {
+    slots: Vec<Slot>,
+    #[expect(clippy::vec_box, reason = "3 KB each: growing the list must not copy them")]
+    rings: Vec<Box<Latency>>,
+    free: Vec<u32>,
+}
+
+impl Collector {
+    /// Takes in a packet; `reverse` is what is known of the other direction at it.
+    #[inline]
+    pub fn packet(&mut self, packet: &Packet<'_>, reverse: Reverse) {
+        let op = Op::of(packet.frame.opcode);
+        if op.has(Op::RELIABLE) {
+            let restart = packet.outcome.events & Event::RESTART != 0;
+            let class = class_of(packet.frame);
+            if class != CLASS_NONE || restart {
+                self.request(packet, class, reverse);
+            }
+        } else if reverse.slot != NONE && op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
+            let up_to = answered_by(packet.frame);
+            let ring = self.slots.get(reverse.slot as usize).map_or(NONE, |slot| slot.ring);
+            if up_to != UNKNOWN
+                && let Some(ring) = self.rings.get_mut(ring as usize)
+            {
+                answered(ring.as_mut(), up_to, op.has(Op::ACKNOWLEDGE), packet.time_ns);
+            }
+        }
+    }
+
+    fn request(&mut self, packet: &Packet<'_>, class: u32, reverse: Reverse) {
+        let at = packet.slot as usize;
+        if self.slots.len() <= at {
+            self.slots.resize(at + 1, FREE);
+        }
+        let Some(slot) = self.slots.get_mut(at) else { return };
+        if packet.outcome.events & Event::RESTART != 0
+            && let Some(ring) = self.rings.get_mut(slot.ring as usize)
+        {
+            restarted(ring.as_mut());
+        }
+        if class == CLASS_NONE {
+            return;
+        }
+        if !reverse.paired {
+            slot.unpaired += 1;
+            return;
+        }
+        if slot.ring == NONE {
+            if let Some(free) = self.free.pop() {
+                slot.ring = free;
+            } else if self.rings.len() < MAX_FLOWS {
+                slot.ring = u32::try_from(self.rings.len()).unwrap_or(NONE);
+                self.rings.push(Box::new(Latency::EMPTY));
+            }
+        }
+        let Some(ring) = self.rings.get_mut(slot.ring as usize) else {
+            slot.untracked += 1;
+            return;
+        };
+        // Answers that never come this way would leave old requests to wait for the first that does.
+        if reverse.slot == NONE && ring.outstanding() >= RING as u64 {
+            slot.unpaired += 1;
+            return;
+        }
+        requested(ring.as_mut(), packet.frame.psn, class, packet.repeat, packet.time_ns);
+    }
+
+    /// The flow of a slot was retired.
+    pub fn retired(&mut self, slot: u32) {
+        let Some(slot) = self.slots.get_mut(slot as usize) else { return };
+        let gone = std::mem::replace(slot, FREE);
+        if let Some(ring) = self.rings.get_mut(gone.ring as usize) {
+            **ring = Latency::EMPTY;
+            self.free.push(gone.ring);
+        }
+    }
+
+    /// The figures so far, by slot of the flow of requests.
+    #[must_use]
+    pub fn figures(&self) -> HashMap<u32, Figure, State> {
+        let figures = (0u32..).zip(&self.slots).filter_map(|(number, slot)| {
+            let ring = self.rings.get(slot.ring as usize).map(Box::as_ref);
+            if ring.is_none() && slot.unpaired + slot.untracked == 0 {
+                return None;
+            }
+            let mut figure = ring.map(Figure::of).unwrap_or_default();
+            (figure.unpaired, figure.untracked) = (slot.unpaired, slot.untracked);
+            Some((number, figure))
+        });
+        figures.collect()
+    }
+}
+
+/// Percentiles, nanoseconds. Those of a bucket's values are the bucket's middle, at most 6.25 % off;
+/// below 1,024 ns and from 17.2 s on there is one bucket each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Samples.
+    pub count: u64,
+    /// Median.
+    pub p50: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// 99.9th percentile.
+    pub p999: u64,
+    /// Longest, in units of 16 ns.
+    pub max: u64,
+}
+
+impl Summary {
+    /// The summary of a histogram; `None` without samples.
+    #[must_use]
+    pub fn of(counts: &[u64; BUCKETS], max: u64) -> Option<Self> {
+        let count: u64 = counts.iter().sum();
+        (count > 0).then(|| Self {
+            count,
+            p50: percentile(counts, count, 500, max),
+            p99: percentile(counts, count, 990, max),
+            p999: percentile(counts, count, 999, max),
+            max,
+        })
+    }
+}
+
+/// The least value that is not exceeded by `per_mille` of all.
+fn percentile(counts: &[u64; BUCKETS], count: u64, per_mille: u64, max: u64) -> u64 {
+    let rank = u64::try_from((u128::from(count) * u128::from(per_mille)).div_ceil(1000)).unwrap_or(count);
+    let mut seen = 0;
+    for (bucket, n) in counts.iter().enumerate() {
+        seen += n;
+        if seen >= rank.max(1) {
+            let (low, high) = bounds(bucket);
+            // The open bucket has no middle.
+            return if high == u64::MAX { max } else { u64::midpoint(low, high).min(max) };
+        }
+    }
+    max
+}
+
+/// Times of one flow of requests, and why others are not among them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figure {
+    /// Over all classes.
+    pub all: Option<Summary>,
+    /// By class: writes and sends, READs, atomics.
+    pub classes: [Option<Summary>; CLASSES],
+    /// Requests that passed while the flow with the answers was not known.
+    pub unpaired: u64,
+    /// Requests that were repeated before they were answered, or whose response went missing.
+    pub ambiguous: u64,
+    /// Requests beyond what a flow may have outstanding to be timed.
+    pub ring_full: u64,
+    /// Requests of flows beyond what can be timed at once.
+    pub untracked: u64,
+    /// Requests that no answer has been seen for.
+    pub outstanding: u64,
+}
+
+impl Figure {
+    /// The figures of one ring; `unpaired` and `untracked` are not its business.
+    #[must_use]
+    pub fn of(ring: &Latency) -> Self {
+        let mut sum = [0; BUCKETS];
+        let classes = std::array::from_fn(|class| {
+            let counts = ring.counts[class].map(u64::from);
+            sum.iter_mut().zip(&counts).for_each(|(sum, n)| *sum += n);
+            Summary::of(&counts, ring.max_ns[class])
+        });
+        Self {
+            all: Summary::of(&sum, ring.max_ns.into_iter().max().unwrap_or(0)),
+            classes,
+            unpaired: 0,
+            ambiguous: ring.ambiguous + ring.ambiguous_answers,
+            ring_full: ring.ring_full,
+            untracked: 0,
+            outstanding: ring.outstanding(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_within_their_error() {
+        let mut ring = Latency::EMPTY;
+        for i in 1..=10_000u32 {
+            requested(&mut ring, i, 1, false, 0);
+            answered(&mut ring, i, true, u64::from(i) * 1_000);
+        }
+        let all = Figure::of(&ring).all.unwrap();
+        assert_eq!((all.count, all.max), (10_000, 10_000_000));
+        for (got, want) in [(all.p50, 5_000_000f64), (all.p99, 9_900_000.0), (all.p999, 9_990_000.0)] {
+            assert!((got as f64 - want).abs() <= want * 0.0625, "{got} for {want}");
+        }
+    }
+
+    #[test]
+    fn one_sample_is_every_percentile() {
+        let mut ring = Latency::EMPTY;
+        requested(&mut ring, 1, 2, false, 0);
+        answered(&mut ring, 1, false, 64_000);
+        let Figure { all: Some(all), classes: [None, Some(read), None], .. } = Figure::of(&ring) else {
+            panic!("{:?}", Figure::of(&ring));
+        };
+        assert_eq!((all, read.max), (read, 64_000));
+        assert!(read.p50.abs_diff(64_000) <= 4_000 && read.p50 == read.p999);
+    }
+}

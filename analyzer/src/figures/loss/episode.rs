@@ -1,0 +1,90 @@
+//! Times at which something went wrong, counted one by one.
+
+/// How often, how long, how much.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Episodes {
+    /// Episodes.
+    pub count: u64,
+    /// Length of the longest in nanoseconds.
+    pub longest_ns: u64,
+    /// PSNs or packets in the largest.
+    pub largest: u64,
+    /// Start of the first, Unix nanoseconds; 0 when there was none.
+    pub first_ns: u64,
+    /// End of the last.
+    pub last_ns: u64,
+}
+
+/// Episodes and the one under way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tracker {
+    done: Episodes,
+    now: Option<Episode>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Episode {
+    start_ns: u64,
+    end_ns: u64,
+    packets: u64,
+}
+
+impl Tracker {
+    /// `packets` went wrong between two times. Belongs to the episode under way when it began before
+    /// that ended.
+    pub(super) fn note(&mut self, start_ns: u64, end_ns: u64, packets: u64) {
+        match &mut self.now {
+            Some(now) if start_ns <= now.end_ns => {
+                now.end_ns = end_ns.max(now.end_ns);
+                now.start_ns = start_ns.min(now.start_ns);
+                now.packets += packets;
+            }
+            _ => {
+                self.done = self.figures();
+                self.now = Some(Episode { start_ns, end_ns: end_ns.max(start_ns), packets });
+            }
+        }
+    }
+
+    /// One packet of the latest episode turned out to be all right.
+    pub(super) fn take_back(&mut self) {
+        if let Some(now) = &mut self.now {
+            now.packets = now.packets.saturating_sub(1);
+            if now.packets == 0 {
+                self.now = None;
+            }
+        }
+    }
+
+    /// All episodes, the one under way included.
+    pub(super) fn figures(&self) -> Episodes {
+        let mut all = self.done;
+        if let Some(now) = self.now {
+            all.count += 1;
+            all.longest_ns = all.longest_ns.max(now.end_ns - now.start_ns);
+            all.largest = all.largest.max(now.packets);
+            all.first_ns = if all.count == 1 { now.start_ns } else { all.first_ns.min(now.start_ns) };
+            all.last_ns = all.last_ns.max(now.end_ns);
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlapping_ones_are_one() {
+        let mut tracker = Tracker::default();
+        tracker.note(10, 20, 1);
+        tracker.note(15, 40, 2);
+        tracker.note(50, 50, 1);
+        let episodes = Episodes { count: 2, longest_ns: 30, largest: 3, first_ns: 10, last_ns: 50 };
+        assert_eq!(tracker.figures(), episodes);
+        tracker.take_back();
+        assert_eq!(tracker.figures(), Episodes { count: 1, last_ns: 40, ..episodes });
+        tracker.take_back();
+        assert_eq!(tracker.figures().count, 1);
+    }
+}

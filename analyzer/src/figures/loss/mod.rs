@@ -1,0 +1,364 @@
+//! What was lost, what came out of order, and what was sent again for which reason.
+//!
+//! A few bytes per flow (64) are kept of every packet; only a flow in which something was skipped or
+//! came again gets a [`Sequence`], of at most 5 KiB, and each pair of hosts remembers its last 32
+//! NAKs. Nothing is concluded from a single packet that the packets after it can tell better: a
+//! PSN that was skipped is lost once it is sent again, and late when it comes in its own right,
+//! which the IPv4 identification shows where the sender counts it up.
+
+mod episode;
+mod holes;
+mod result;
+mod seen;
+mod sequence;
+#[cfg(test)]
+mod tests;
+
+use hashbrown::HashMap;
+use rocescope_common::account::Event;
+use rocescope_common::account::psn::Span;
+use rocescope_common::wire::frame::{Addr, UNKNOWN};
+use rocescope_common::wire::opcode::Op;
+
+use super::Packet;
+pub use episode::Episodes;
+pub use result::{Figures, Retransmission};
+use seen::{Nak, Seen};
+use sequence::Sequence;
+
+/// How late a packet may come and be taken for one out of order, where nothing else tells: longer than
+/// the largest shared packet buffers take to drain into one port (64 MB at 100 Gb/s), shorter than
+/// the timers of senders.
+pub const REORDER_WINDOW_NS: u64 = 5_000_000;
+
+/// NAKs remembered per pair of hosts.
+const NAKS: usize = 32;
+/// Links remembered on which a pair of hosts answered.
+const ANSWER_LINKS: usize = 8;
+/// Pairs of hosts that are told apart; of more, no NAKs are known.
+const MAX_PAIRS: usize = 65_536;
+/// Packets in a row with a rising IPv4 identification from which on it is taken for a number.
+const NUMBERED: u8 = 16;
+/// How far it may rise from one packet of a flow to the next: others share the count.
+const ID_STEP: u16 = 0x2000;
+const UC: u8 = 1;
+
+/// What is known of one flow in which something was skipped or came again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowLoss {
+    /// Its requests; `None` when nothing was skipped and nothing came twice.
+    pub requests: Option<Figures>,
+    /// Its READ responses and atomic acknowledgements.
+    pub responses: Option<Figures>,
+}
+
+/// Whether a flow asked, or answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dialogue {
+    /// First request that asked for an acknowledgement, Unix nanoseconds.
+    pub asked_ns: Option<u64>,
+    /// PSN of the latest acknowledgement, NAK or response in this flow.
+    pub answer_psn: Option<u32>,
+}
+
+/// All flows, by slot.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Loss {
+    /// Those in which something was skipped or came again.
+    pub flows: HashMap<u32, FlowLoss, foldhash::fast::RandomState>,
+    /// Those that asked or answered; the index is the slot.
+    pub dialogues: Vec<Dialogue>,
+}
+
+impl Loss {
+    /// What is known of the flow in a slot: nothing happened, unless it says otherwise.
+    #[must_use]
+    pub fn flow(&self, slot: u32) -> FlowLoss {
+        self.flows.get(&slot).copied().unwrap_or_default()
+    }
+
+    /// Whether the flow in a slot asked, or answered.
+    #[must_use]
+    pub fn dialogue(&self, slot: u32) -> Dialogue {
+        self.dialogues.get(slot as usize).copied().unwrap_or_default()
+    }
+}
+
+/// Collects it.
+#[derive(Debug)]
+pub struct Collector {
+    window_ns: u64,
+    slots: Vec<Slot>,
+    pairs: HashMap<(u8, Addr, Addr), u32, foldhash::fast::RandomState>,
+    answers: Vec<Answers>,
+}
+
+/// What is kept of one sequence's latest packets.
+#[derive(Clone, Copy, Debug, Default)]
+struct Latest {
+    time_ns: u64,
+    psn: u32,
+    id: u16,
+    /// Highest identification so far.
+    high_id: u16,
+    /// Packets in a row with a rising one, up to [`NUMBERED`].
+    rising: u8,
+}
+
+impl Latest {
+    #[inline]
+    fn numbered(&self) -> bool {
+        self.rising >= NUMBERED
+    }
+
+    #[inline]
+    fn passed(&mut self, psn: u32, id: u16, time_ns: u64, in_order: bool) {
+        let step = id.wrapping_sub(self.high_id);
+        if in_order {
+            let rises = step != 0 && step < ID_STEP;
+            self.rising = if rises { (self.rising + 1).min(NUMBERED) } else { 0 };
+        }
+        if !in_order && step >= ID_STEP {
+            self.id = id;
+        } else {
+            (self.id, self.high_id) = (id, id);
+        }
+        self.psn = psn;
+        self.time_ns = time_ns;
+    }
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    requests: Latest,
+    responses: Latest,
+    /// First request that asked for an acknowledgement; 0 for none.
+    asked_ns: u64,
+    /// Latest PSN that was answered, or [`UNKNOWN`].
+    answer_psn: u32,
+    /// Of the flow's source and destination, and the other way round, in `answers`.
+    pair: u32,
+    reverse: u32,
+    /// The latest response was not the last of its message.
+    within_message: bool,
+    request_loss: Option<Box<Sequence>>,
+    response_loss: Option<Box<Sequence>>,
+}
+
+/// What one host answered another.
+#[derive(Debug, Default)]
+struct Answers {
+    naks: Vec<(u16, Nak)>,
+    next: usize,
+    /// Links on which answers were seen.
+    links: Vec<u16>,
+}
+
+impl Answers {
+    fn seen_on(&mut self, link: u16) {
+        if !self.links.contains(&link) && self.links.len() < ANSWER_LINKS {
+            self.links.push(link);
+        }
+    }
+
+    fn nak(&mut self, link: u16, nak: Nak) {
+        if self.naks.len() < NAKS {
+            self.naks.push((link, nak));
+        } else if let Some(place) = self.naks.get_mut(self.next % NAKS) {
+            *place = (link, nak);
+        }
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// The NAKs that concern a flow on `link`: those seen there, or, when answers take another link
+    /// (the two directions of an interface), all.
+    fn on(&self, link: u16) -> Vec<Nak> {
+        let own = self.links.contains(&link);
+        self.naks.iter().filter(|(on, _)| !own || *on == link).map(|(_, nak)| *nak).collect()
+    }
+}
+
+impl Collector {
+    /// Nothing seen yet. What comes later than `window_ns` is no reordering, unless its IP
+    /// identification says otherwise.
+    #[must_use]
+    pub fn new(window_ns: u64) -> Self {
+        Self { window_ns, slots: Vec::new(), pairs: HashMap::default(), answers: Vec::new() }
+    }
+
+    /// Takes in one packet.
+    #[inline]
+    pub fn packet(&mut self, packet: &Packet<'_>) {
+        if packet.outcome.events & Event::NEW_FLOW != 0 {
+            self.open(packet);
+        }
+        let op = Op::of(packet.frame.opcode);
+        if op.any(Op::REQUEST | Op::RESPONSE) {
+            self.sequence(packet, op);
+        }
+        if op.has(Op::AETH) {
+            self.answer(packet, op);
+        }
+    }
+
+    /// The flow of a slot was retired.
+    pub fn retired(&mut self, slot: u32) {
+        if let Some(slot) = self.slots.get_mut(slot as usize) {
+            *slot = Slot { answer_psn: UNKNOWN, ..Slot::default() };
+        }
+    }
+
+    /// What is known so far.
+    #[must_use]
+    pub fn figures(&self) -> Loss {
+        let figures = |sequence: &Option<Box<Sequence>>| sequence.as_ref().map(|sequence| sequence.figures());
+        let troubled = (0..)
+            .zip(&self.slots)
+            .filter(|(_, slot)| slot.request_loss.is_some() || slot.response_loss.is_some());
+        Loss {
+            flows: troubled
+                .map(|(number, slot)| {
+                    let requests = figures(&slot.request_loss);
+                    (number, FlowLoss { requests, responses: figures(&slot.response_loss) })
+                })
+                .collect(),
+            dialogues: self
+                .slots
+                .iter()
+                .map(|slot| Dialogue {
+                    asked_ns: (slot.asked_ns != 0).then_some(slot.asked_ns),
+                    answer_psn: (slot.answer_psn != UNKNOWN).then_some(slot.answer_psn),
+                })
+                .collect(),
+        }
+    }
+
+    #[cold]
+    fn open(&mut self, packet: &Packet<'_>) {
+        let key = packet.key;
+        let pair = self.pair(key.family, key.src, key.dst);
+        let reverse = self.pair(key.family, key.dst, key.src);
+        let at = packet.slot as usize;
+        if self.slots.len() <= at {
+            self.slots.resize_with(at + 1, Slot::default);
+        }
+        if let Some(slot) = self.slots.get_mut(at) {
+            *slot = Slot { answer_psn: UNKNOWN, pair, reverse, ..Slot::default() };
+        }
+    }
+
+    fn pair(&mut self, family: u8, src: Addr, dst: Addr) -> u32 {
+        if let Some(pair) = self.pairs.get(&(family, src, dst)) {
+            return *pair;
+        }
+        if self.answers.len() >= MAX_PAIRS {
+            return UNKNOWN;
+        }
+        let Ok(pair) = u32::try_from(self.answers.len()) else { return UNKNOWN };
+        self.answers.push(Answers::default());
+        self.pairs.insert((family, src, dst), pair);
+        pair
+    }
+
+    #[inline]
+    fn answer(&mut self, packet: &Packet<'_>, op: Op) {
+        let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return };
+        let first = slot.answer_psn == UNKNOWN;
+        slot.answer_psn = packet.frame.psn;
+        let nak = packet.outcome.events & (Event::NAK | Event::RNR) != 0;
+        if (first || nak || !op.has(Op::ACKNOWLEDGE))
+            && let Some(answers) = self.answers.get_mut(slot.pair as usize)
+        {
+            answers.seen_on(packet.key.link);
+            // Other NAKs end a connection; nothing is sent again for them.
+            let code = packet.frame.aeth >> 24 & 0x1F;
+            let rnr = packet.outcome.events & Event::RNR != 0;
+            if nak && (rnr || code == 0) {
+                answers.nak(packet.key.link, Nak { psn: packet.frame.psn, time_ns: packet.time_ns, rnr });
+            }
+        }
+    }
+
+    #[inline]
+    fn sequence(&mut self, packet: &Packet<'_>, op: Op) {
+        let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return };
+        let (psn, now) = (packet.frame.psn, packet.time_ns);
+        let id = super::identification(packet);
+        let response = op.has(Op::RESPONSE);
+        let smooth = !packet.repeat && packet.outcome.events & (Event::GAP | Event::RESTART) == 0;
+        let (latest, loss) = if response {
+            (&mut slot.responses, &slot.response_loss)
+        } else {
+            if packet.frame.ack_req && slot.asked_ns == 0 {
+                slot.asked_ns = now;
+            }
+            (&mut slot.requests, &slot.request_loss)
+        };
+        if smooth && loss.is_none() {
+            latest.passed(psn, id, now, true);
+        } else {
+            self.trouble(packet, op, id);
+        }
+        if response && let Some(slot) = self.slots.get_mut(packet.slot as usize) {
+            slot.within_message = !op.has(Op::ENDS);
+        }
+    }
+
+    /// Something was skipped or came again, now or before.
+    #[inline(never)]
+    fn trouble(&mut self, packet: &Packet<'_>, op: Op, id: u16) {
+        let Self { slots, answers, window_ns, .. } = self;
+        let Some(slot) = slots.get_mut(packet.slot as usize) else { return };
+        let response = op.has(Op::RESPONSE);
+        let events = packet.outcome.events;
+        let smooth = !packet.repeat && events & (Event::GAP | Event::RESTART) == 0;
+        let (naks, answered) = match answers.get(slot.reverse as usize) {
+            // Responses are not answered: a READ request comes again.
+            Some(answers) if !smooth && !response => (answers.on(packet.key.link), !answers.links.is_empty()),
+            _ => (Vec::new(), false),
+        };
+        let (latest, loss, track) = if response {
+            (&mut slot.responses, &mut slot.response_loss, &packet.stats.psn_responses)
+        } else {
+            (&mut slot.requests, &mut slot.request_loss, &packet.stats.psn)
+        };
+        let reliable = packet.frame.opcode >> 5 != UC;
+        let sequence = loss.get_or_insert_with(|| Box::new(Sequence::new(reliable)));
+        let span = if op.has(Op::READ_REQUEST) {
+            let span = Span::of_read(packet.frame.dma_len, packet.stats.mtu);
+            if span.loose { 1 } else { span.upper }
+        } else {
+            1
+        };
+        let seen = Seen {
+            psn: packet.frame.psn,
+            time_ns: packet.time_ns,
+            id,
+            numbered: latest.numbered(),
+            last_psn: latest.psn,
+            last_id: latest.id,
+            last_ns: latest.time_ns,
+            high_id: latest.high_id,
+            first: track.first,
+            expected: track.expected,
+            span,
+            read: op.has(Op::READ_REQUEST),
+            naks: &naks,
+            answered,
+            window_ns: *window_ns,
+        };
+        if events & Event::RESTART != 0 {
+            sequence.restart(&seen);
+        } else if packet.repeat {
+            sequence.repeat(&seen);
+        } else if events & Event::GAP != 0 {
+            // Responses take their PSNs from the requester's sequence, in which it may also write:
+            // between two messages nothing has to be missing.
+            let judged = !response || slot.within_message || !op.has(Op::STARTS);
+            sequence.gap(&seen, packet.outcome.missing, judged);
+        } else {
+            sequence.in_order(&seen);
+        }
+        latest.passed(seen.psn, id, seen.time_ns, smooth);
+    }
+}

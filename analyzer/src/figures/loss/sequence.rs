@@ -1,0 +1,493 @@
+//! One sequence of packets with something missing or sent again.
+
+use rocescope_common::wire::bth::MASK24;
+
+use super::episode::{Episodes, Tracker};
+use super::holes::{Hole, Holes, Turn};
+use super::result::{Figures, Retransmission};
+use super::seen::{Nak, Seen};
+
+/// A sender that waits at least so long before it sends again was woken by its timer: the ACK
+/// timeout is 4.096 us * 2^n, and below n = 8 (1 ms) nobody sets it.
+pub(super) const TIMEOUT_PAUSE_NS: u64 = 1_000_000;
+/// Without IP identifications, the same packet twice in a row within this time is a mirror's doing: a
+/// sender needs a round trip or a timer (10 us is the shortest RNR timer) to send again.
+const MIRROR_NS: u64 = 10_000;
+/// A sender that goes back so far does not send again: no window of unacknowledged packets is that
+/// large (4,096-byte packets at 400 Gb/s for 1.3 ms). The queue pair is in use again.
+const REUSE_BACK: u32 = 16_384;
+/// The same for one that goes back to its very first PSN after a pause of [`REUSE_PAUSE_NS`].
+const REUSE_FROM_FIRST: u32 = 256;
+const REUSE_PAUSE_NS: u64 = 100_000_000;
+/// PSNs whose last IP identification is remembered, to tell packets that a mirror sent twice.
+const RECENT: u32 = 256;
+
+/// How far an IP identification is ahead of another when it was given later.
+const ID_AHEAD: u16 = 0x4000;
+
+/// Why a run of packets was sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// Something was missing here.
+    Before,
+    /// Nothing was, and yet the receiver asked for it.
+    After,
+    /// The receiver was not ready.
+    Rnr,
+    /// The timer ran out, and nothing was missing here.
+    Timeout,
+    /// A mirror shows everything twice.
+    Mirror,
+    /// Another connection with the same number.
+    Reuse,
+    /// Nothing explains it.
+    Unknown,
+}
+
+/// Packets behind the expected PSN, one after the other.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    start: u32,
+    /// The latest PSN, and its IPv4 identification.
+    last: u32,
+    last_id: u16,
+    start_ns: u64,
+    /// IPv4 identification of the first packet.
+    start_id: u16,
+    /// Time since the packet before the run.
+    pause_ns: u64,
+    packets: u64,
+    /// Of those, packets that had passed before.
+    passed: u64,
+    /// Holes that were filled as if out of order; if packets follow that had passed before, it was
+    /// no reordering.
+    provisional: u64,
+    provisional_ns: u64,
+    cause: Option<Cause>,
+}
+
+/// A sequence in which something was missing or came again.
+#[derive(Clone, Debug)]
+pub(super) struct Sequence {
+    /// Whether lost packets are sent again (RC, XRC) or not (UC).
+    reliable: bool,
+    figures: Figures,
+    before: Tracker,
+    after: Tracker,
+    holes: Holes,
+    run: Option<Run>,
+    /// Where the run before this one ended, and how many packets it had.
+    previous: Option<(u32, u64)>,
+    go_back_n: u64,
+    selective: u64,
+    /// Where the sender began again last, and how often in a row.
+    stuck_at: u32,
+    stuck: u64,
+    /// PSN and identification of recent packets, by the last bits of the PSN.
+    recent: [u64; RECENT as usize],
+}
+
+fn recent_word(psn: u32, id: u16) -> u64 {
+    // Never 0, which stands for nothing.
+    1 << 63 | u64::from(psn) << 16 | u64::from(id)
+}
+
+impl Sequence {
+    pub(super) fn new(reliable: bool) -> Self {
+        Self {
+            reliable,
+            figures: Figures::default(),
+            before: Tracker::default(),
+            after: Tracker::default(),
+            holes: Holes::default(),
+            run: None,
+            previous: None,
+            go_back_n: 0,
+            selective: 0,
+            stuck_at: 0,
+            stuck: 0,
+            recent: [0; RECENT as usize],
+        }
+    }
+
+    /// A packet as expected.
+    pub(super) fn in_order(&mut self, seen: &Seen<'_>) {
+        self.end_run(seen, seen.psn, true);
+        self.stuck = 0;
+        self.remember(seen);
+    }
+
+    /// A packet before which `missing` PSNs were skipped. `judged`: they are a hole, and not what a
+    /// sequence of responses jumps over anyway.
+    pub(super) fn gap(&mut self, seen: &Seen<'_>, missing: u32, judged: bool) {
+        let start = seen.psn.wrapping_sub(missing) & MASK24;
+        self.end_run(seen, start, true);
+        self.stuck = 0;
+        self.remember(seen);
+        // What need not be missing is of interest only if it is sent again.
+        self.open(seen, start, missing, seen.high_id, !judged);
+        if judged && !self.reliable {
+            self.figures.lost += u64::from(missing);
+            self.before.note(seen.time_ns.saturating_sub(seen.window_ns), seen.time_ns, u64::from(missing));
+        }
+    }
+
+    /// Another connection uses the number.
+    pub(super) fn restart(&mut self, seen: &Seen<'_>) {
+        self.run = None;
+        self.previous = None;
+        self.stuck = 0;
+        let missing = self.holes.clear();
+        if self.reliable {
+            self.figures.unfilled += missing;
+        }
+        self.recent = [0; RECENT as usize];
+        self.remember(seen);
+    }
+
+    /// A packet behind the expected PSN.
+    pub(super) fn repeat(&mut self, seen: &Seen<'_>) {
+        if self.is_mirrored(seen) {
+            self.figures.mirrored += 1;
+            return;
+        }
+        self.remember(seen);
+        if self.late(seen) {
+            return;
+        }
+        if seen.read {
+            self.reread(seen);
+            return;
+        }
+        self.extend_run(seen);
+        match self.holes.at(seen.psn) {
+            Some(hole) => self.fill(seen, hole),
+            None => self.passed_before(seen),
+        }
+    }
+
+    /// What is known.
+    pub(super) fn figures(&self) -> Figures {
+        let (go, selective) = (self.go_back_n, self.selective);
+        let retransmission = match go.cmp(&selective) {
+            std::cmp::Ordering::Greater => Some(Retransmission::GoBackN),
+            std::cmp::Ordering::Less => Some(Retransmission::SelectiveRepeat),
+            std::cmp::Ordering::Equal => None,
+        };
+        let missing = if self.reliable { self.holes.missing() } else { 0 };
+        Figures {
+            unfilled: self.figures.unfilled + missing,
+            // What was taken back may belong to an episode that is over.
+            before: if self.figures.lost == 0 { Episodes::default() } else { self.before.figures() },
+            after: self.after.figures(),
+            retransmission,
+            stuck: self.stuck,
+            ..self.figures
+        }
+    }
+
+    fn remember(&mut self, seen: &Seen<'_>) {
+        self.recent[(seen.psn % RECENT) as usize] = recent_word(seen.psn, seen.id);
+    }
+
+    fn is_mirrored(&self, seen: &Seen<'_>) -> bool {
+        let twice = seen.psn == seen.last_psn && seen.id == seen.last_id;
+        if twice && seen.time_ns.abs_diff(seen.last_ns) < MIRROR_NS {
+            return true;
+        }
+        // What is sent again gets a number of its own.
+        seen.numbered && self.recent[(seen.psn % RECENT) as usize] == recent_word(seen.psn, seen.id)
+    }
+
+    /// Whether the packet was sent before those that passed before it, as its number tells.
+    fn late(&mut self, seen: &Seen<'_>) -> bool {
+        if !seen.numbered {
+            return false;
+        }
+        if let Some(hole) = self.holes.at(seen.psn) {
+            if !hole.turn.is_some_and(|turn| turn.holds(seen.id)) {
+                return false;
+            }
+            self.fill_span(seen, false);
+            if hole.again {
+                // It has passed before and is sent again; only its place among these is odd.
+                self.passed_late(seen);
+            } else {
+                self.recovered(1);
+            }
+            return true;
+        }
+        let Some(filled) = self.holes.was_filled(seen.psn) else { return false };
+        if !filled.resent || !filled.hole.turn.is_some_and(|turn| turn.holds(seen.id)) {
+            return false;
+        }
+        // It had been sent again meanwhile, for nothing.
+        self.holes.came_after_all(seen.psn);
+        self.figures.lost = self.figures.lost.saturating_sub(1);
+        self.figures.retransmitted += 1;
+        self.before.take_back();
+        if !filled.hole.again {
+            self.figures.recovered += 1;
+        }
+        true
+    }
+
+    fn passed_late(&mut self, seen: &Seen<'_>) {
+        self.figures.retransmitted += 1;
+        if let Some(run) = &mut self.run {
+            run.packets += 1;
+            run.passed += 1;
+            if seen.psn.wrapping_sub(run.last) & MASK24 < MASK24 / 2 {
+                (run.last, run.last_id) = (seen.psn, seen.id);
+            }
+        }
+    }
+
+    fn recovered(&mut self, psns: u64) {
+        self.figures.recovered += psns;
+        if !self.reliable {
+            self.figures.lost = self.figures.lost.saturating_sub(psns);
+            for _ in 0..psns {
+                self.before.take_back();
+            }
+        }
+    }
+
+    /// A hole behind a packet with the IPv4 identification `after`, which this one closes.
+    fn open(&mut self, seen: &Seen<'_>, start: u32, len: u32, after: u16, again: bool) {
+        let turn = seen.numbered.then_some(Turn { after, before: seen.id });
+        let hole = Hole { start, len, opened_ns: seen.time_ns, turn, again };
+        if let Some(gone) = self.holes.add(hole)
+            && !gone.again
+            && self.reliable
+        {
+            self.figures.unfilled += u64::from(gone.len);
+        }
+    }
+
+    /// Takes the packet's PSNs out of their hole and says how many these were.
+    fn fill_span(&mut self, seen: &Seen<'_>, resent: bool) -> u64 {
+        /// A READ of 64 MB in packets of 1,024 bytes; larger ones are rare and fill the rest later.
+        const MOST: u32 = 65_536;
+        (0..seen.span.min(MOST))
+            .take_while(|i| self.holes.fill(seen.psn.wrapping_add(*i) & MASK24, resent).is_some())
+            .count() as u64
+    }
+
+    /// The packet was missing.
+    fn fill(&mut self, seen: &Seen<'_>, hole: Hole) {
+        let asked = || seen.nak(|psn| hole.contains(psn), hole.opened_ns).is_some();
+        let in_time = seen.time_ns.saturating_sub(hole.opened_ns) <= seen.window_ns;
+        let repairs = self.run.is_some_and(|run| run.cause.is_some());
+        // A number outside its turn was given when it was sent again.
+        let renumbered = hole.turn.is_some() && seen.numbered;
+        let resent = self.reliable && (renumbered || !in_time || repairs || asked());
+        let psns = self.fill_span(seen, resent);
+        if resent {
+            self.figures.lost += psns;
+            self.before.note(hole.opened_ns, seen.time_ns, psns);
+            self.set_cause(seen);
+        } else if hole.again {
+            self.passed_late(seen);
+        } else {
+            self.recovered(psns);
+            if let Some(run) = &mut self.run {
+                run.provisional += psns;
+                run.provisional_ns = hole.opened_ns;
+            }
+        }
+    }
+
+    fn passed_before(&mut self, seen: &Seen<'_>) {
+        self.set_cause(seen);
+        let Some(run) = &mut self.run else { return };
+        run.passed += 1;
+        let (provisional, opened_ns) = (std::mem::take(&mut run.provisional), run.provisional_ns);
+        match run.cause {
+            Some(Cause::Mirror) => self.figures.mirrored += 1,
+            Some(Cause::Reuse) => {}
+            cause => {
+                self.figures.retransmitted += 1;
+                self.figures.rnr_resent += u64::from(cause == Some(Cause::Rnr));
+            }
+        }
+        if provisional > 0 && self.reliable {
+            // No reordering brings what has passed already.
+            self.figures.recovered = self.figures.recovered.saturating_sub(provisional);
+            self.figures.lost += provisional;
+            self.before.note(opened_ns, seen.time_ns, provisional);
+        }
+    }
+
+    /// A READ request that is sent again may start in the middle of the first: it says what the
+    /// requester still wants.
+    fn reread(&mut self, seen: &Seen<'_>) {
+        self.end_run(seen, seen.expected, false);
+        match self.holes.at(seen.psn) {
+            Some(hole) if !hole.again => {
+                let psns = self.fill_span(seen, true);
+                self.figures.lost += psns;
+                self.before.note(hole.opened_ns, seen.time_ns, psns);
+            }
+            _ => self.figures.rereads += 1,
+        }
+        self.begin_again(seen.psn);
+    }
+
+    fn begin_again(&mut self, psn: u32) {
+        if self.stuck > 0 && self.stuck_at == psn {
+            self.stuck += 1;
+        } else {
+            self.stuck_at = psn;
+            self.stuck = 1;
+        }
+    }
+
+    /// The packet continues the run, or begins one.
+    fn extend_run(&mut self, seen: &Seen<'_>) {
+        let pause_ns = seen.time_ns.saturating_sub(seen.last_ns);
+        if let Some(run) = &mut self.run {
+            let step = seen.psn.wrapping_sub(run.last) & MASK24;
+            let asked = |psn: u32| psn == seen.psn;
+            let on = step > 0 && step < MASK24 / 2;
+            if on && (step == 1 || pause_ns < TIMEOUT_PAUSE_NS || seen.nak(asked, run.start_ns).is_none()) {
+                let (skipped, sent) = (run.last.wrapping_add(1) & MASK24, (run.last_id, run.start_id));
+                (run.last, run.last_id) = (seen.psn, seen.id);
+                run.packets += 1;
+                if step > 1 && run.cause != Some(Cause::Reuse) {
+                    self.skipped_again(seen, skipped, step - 1, sent);
+                }
+                return;
+            }
+            let sent_before = run.last_id.wrapping_sub(seen.id);
+            if seen.numbered && !on && sent_before > 0 && sent_before < ID_AHEAD {
+                // Sent before the one that came before it: these, too, come out of order.
+                if run.start_id.wrapping_sub(seen.id) < ID_AHEAD {
+                    (run.start, run.start_id) = (seen.psn, seen.id);
+                }
+                (run.last, run.last_id) = (seen.psn, seen.id);
+                run.packets += 1;
+                return;
+            }
+        }
+        self.end_run(seen, seen.expected, false);
+        self.begin_again(seen.psn);
+        self.run = Some(Run {
+            start: seen.psn,
+            last: seen.psn,
+            last_id: seen.id,
+            start_ns: seen.time_ns,
+            start_id: seen.id,
+            pause_ns,
+            packets: 1,
+            passed: 0,
+            provisional: 0,
+            provisional_ns: 0,
+            cause: None,
+        });
+    }
+
+    /// PSNs that a run jumps over: lost once more, or not wanted. Only what follows can tell. Those
+    /// that came ahead of their turn since the run began are not missing. `sent`: IPv4
+    /// identifications of the packet before them and of the run's first.
+    fn skipped_again(&mut self, seen: &Seen<'_>, start: u32, len: u32, (after, since): (u16, u16)) {
+        if !self.reliable || self.holes.any_between(start, start.wrapping_add(len)) {
+            return;
+        }
+        self.open(seen, start, len, after, true);
+        if !seen.numbered {
+            return;
+        }
+        for psn in (0..len.min(RECENT)).map(|i| start.wrapping_add(i) & MASK24) {
+            let recent = self.recent[(psn % RECENT) as usize];
+            let id = (recent & 0xFFFF) as u16;
+            if recent == recent_word(psn, id) && id.wrapping_sub(since) < ID_AHEAD {
+                self.holes.fill(psn, false);
+            }
+        }
+    }
+
+    fn set_cause(&mut self, seen: &Seen<'_>) {
+        let Some(run) = self.run else { return };
+        if run.cause.is_some() {
+            return;
+        }
+        let cause = self.cause(seen, &run);
+        if run.pause_ns >= TIMEOUT_PAUSE_NS
+            && seen.answered
+            && matches!(cause, Cause::Before | Cause::Timeout)
+            && seen.nak(|psn| psn == run.start, 0).is_none()
+        {
+            self.figures.timeouts += 1;
+        }
+        if let Some(run) = &mut self.run {
+            run.cause = Some(cause);
+        }
+    }
+
+    fn cause(&self, seen: &Seen<'_>, run: &Run) -> Cause {
+        let back = seen.expected.wrapping_sub(run.start) & MASK24;
+        match seen.nak(|psn| psn == run.start, 0) {
+            Some(Nak { rnr: true, .. }) => return Cause::Rnr,
+            // A receiver that throws away what comes out of order wants the packet behind a hole as well.
+            Some(_)
+                if self.holes.knows(run.start) || self.holes.knows(run.start.wrapping_sub(1) & MASK24) =>
+            {
+                return Cause::Before;
+            }
+            Some(_) => return Cause::After,
+            None => {}
+        }
+        let from_first = run.start == seen.first && back >= REUSE_FROM_FIRST;
+        if back >= REUSE_BACK || from_first && run.pause_ns >= REUSE_PAUSE_NS {
+            return Cause::Reuse;
+        }
+        if self.holes.any_between(run.start, seen.expected) || self.holes.knows(run.start) {
+            return Cause::Before;
+        }
+        if self.previous.is_some_and(|(last, packets)| packets <= 2 && run.start == (last + 1) & MASK24)
+            && run.pause_ns < TIMEOUT_PAUSE_NS
+        {
+            return Cause::Mirror;
+        }
+        match (seen.answered, run.pause_ns >= TIMEOUT_PAUSE_NS) {
+            // Whether it was asked cannot be seen here.
+            (false, _) => Cause::After,
+            (true, true) => Cause::Timeout,
+            (true, false) => Cause::Unknown,
+        }
+    }
+
+    /// The packets sent again are through: the next one is `frontier`, or (`resumed` false) the
+    /// sender goes back once more.
+    fn end_run(&mut self, seen: &Seen<'_>, frontier: u32, resumed: bool) {
+        let Some(run) = self.run.take() else { return };
+        self.previous = Some((run.last, run.packets));
+        let Some(cause) = run.cause else { return };
+        if matches!(cause, Cause::Mirror | Cause::Reuse) {
+            return;
+        }
+        if cause == Cause::After {
+            self.after.note(run.start_ns, seen.last_ns, run.packets);
+        }
+        let rest = frontier.wrapping_sub(run.last).wrapping_sub(1) & MASK24;
+        let reach = frontier.wrapping_sub(run.start) & MASK24;
+        if reach > 1 {
+            let whole = if resumed {
+                u64::from(reach)
+            } else {
+                u64::from(run.last.wrapping_sub(run.start) & MASK24) + 1
+            };
+            // Some of those sent again may be lost again.
+            if run.packets >= 2 && run.packets * 4 >= whole * 3 {
+                self.go_back_n += 1;
+            } else if resumed && run.packets * 2 <= whole {
+                self.selective += 1;
+            }
+        }
+        if resumed && rest > 0 {
+            let start = run.last.wrapping_add(1) & MASK24;
+            self.skipped_again(seen, start, rest, (run.last_id, run.start_id));
+        }
+    }
+}

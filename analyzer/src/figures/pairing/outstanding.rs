@@ -1,0 +1,68 @@
+//! Which flow of requests waits for which PSN: for connections whose ports say nothing.
+
+use std::hash::{BuildHasher as _, Hasher as _};
+
+use crate::sample::PeerKey;
+
+/// Places: requests of unpaired flows that are remembered at a time.
+const PLACES: usize = 1 << 14;
+/// A request that was not answered for this long is forgotten: no response to it is on its way.
+const WINDOW_NS: u64 = 100_000_000;
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    hash: u64,
+    direction: u32,
+    at_ns: u64,
+}
+
+const NOBODY: u32 = u32::MAX;
+/// More than one flow waits for this PSN.
+const SEVERAL: u32 = u32::MAX - 1;
+
+/// Recent requests by (hosts, PSN). A fixed number of places; a later request takes an older one's.
+#[derive(Debug, Default)]
+pub(super) struct Outstanding {
+    places: Vec<Waiting>,
+    hasher: foldhash::fast::RandomState,
+}
+
+impl Outstanding {
+    /// A request with this PSN went in `direction`, which has the key `key`.
+    pub(super) fn request(&mut self, key: &PeerKey, psn: u32, direction: u32, now_ns: u64) {
+        if self.places.is_empty() {
+            self.places = vec![Waiting { hash: 0, direction: NOBODY, at_ns: 0 }; PLACES];
+        }
+        let hash = self.hash(key.family, &key.src, &key.dst, psn);
+        let Some(place) = self.places.get_mut(place(hash)) else { return };
+        let same = place.hash == hash && place.direction != NOBODY && recent(place, now_ns);
+        let direction = if same && place.direction != direction { SEVERAL } else { direction };
+        *place = Waiting { hash, direction, at_ns: now_ns };
+    }
+
+    /// The one direction in which a request waits for a response that goes as `key` says.
+    pub(super) fn answered(&self, key: &PeerKey, psn: u32, now_ns: u64) -> Option<u32> {
+        let hash = self.hash(key.family, &key.dst, &key.src, psn);
+        let place = self.places.get(place(hash))?;
+        let one = place.hash == hash && place.direction < SEVERAL && recent(place, now_ns);
+        one.then_some(place.direction)
+    }
+
+    fn hash(&self, family: u8, src: &[u32; 4], dst: &[u32; 4], psn: u32) -> u64 {
+        let mut state = self.hasher.build_hasher();
+        for words in [src, dst] {
+            state.write_u64(u64::from(words[0]) | u64::from(words[1]) << 32);
+            state.write_u64(u64::from(words[2]) | u64::from(words[3]) << 32);
+        }
+        state.write_u64(u64::from(psn) | u64::from(family) << 32);
+        state.finish()
+    }
+}
+
+fn place(hash: u64) -> usize {
+    usize::try_from(hash % PLACES as u64).unwrap_or_default()
+}
+
+fn recent(place: &Waiting, now_ns: u64) -> bool {
+    now_ns.saturating_sub(place.at_ns) <= WINDOW_NS
+}

@@ -1,0 +1,53 @@
+//! What a UDP source port says about the two queue pairs of a connection.
+//!
+//! A port says nothing certain, but senders do not choose it at random either. Each rule here is a
+//! formula of a sender's; that it holds by chance has a probability of 1 in 16,384 or less.
+
+/// Lowest port that a hashed flow label gives.
+pub const FIRST_HASHED_PORT: u16 = 0xC000;
+
+/// The port of both directions as Linux (`rdma_calc_flow_label`, used by mlx5, irdma and Soft-RoCE)
+/// computes it from the two queue pair numbers, when no flow label was set.
+#[must_use]
+pub fn of_both(one: u32, other: u32) -> u16 {
+    let mut v = u64::from(one) * u64::from(other);
+    v ^= v >> 20;
+    v ^= v >> 40;
+    from_flow_label((v & 0xF_FFFF) as u32)
+}
+
+/// The port that stands for a flow label of 20 bits.
+fn from_flow_label(label: u32) -> u16 {
+    let low = label & 0x3FFF;
+    let high = (label & 0xF_C000) >> 14;
+    // Both have 14 bits at most.
+    FIRST_HASHED_PORT | u16::try_from(low ^ high).unwrap_or_default()
+}
+
+/// The port of a sender that hashes its own queue pair number: Soft-RoCE before the rule above.
+#[must_use]
+pub fn of_sender(qp: u32) -> u16 {
+    const GOLDEN_RATIO_32: u32 = 0x61C8_8647;
+    FIRST_HASHED_PORT + (qp.wrapping_mul(GOLDEN_RATIO_32) >> (32 - 14)) as u16
+}
+
+/// The port of a sender that puts its own queue pair number there (HiSilicon hns).
+#[must_use]
+pub fn is_sender(qp: u32) -> u16 {
+    (qp & 0xFFFF) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ports that drivers chose for queue pairs they named.
+    #[test]
+    fn ports_seen_on_the_wire() {
+        assert_eq!((of_both(28, 29), of_both(29, 28)), (49_964, 49_964));
+        assert_eq!(of_both(0x29, 0x2A), 50_874);
+        assert_eq!(from_flow_label(0x7_0BBD), 52_129);
+        assert_eq!((of_sender(1), of_sender(17)), (55_410, 57_236));
+        assert_eq!(is_sender(69), 69);
+    }
+}

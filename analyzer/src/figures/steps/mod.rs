@@ -1,0 +1,294 @@
+//! Steps of a job: how long they are, how that changes, and whom they wait for.
+//!
+//! Pure functions of the spurts that [`traffic`](super::traffic) keeps, so that spurts told by the kernel give the same.
+//! Each link is judged by itself: the clocks of two captures may be seconds apart.
+
+pub mod rhythm;
+pub mod segment;
+pub mod straggler;
+#[cfg(test)]
+mod tests;
+
+use hashbrown::HashMap;
+
+use super::traffic::Traffic;
+use super::traffic::hosts::Host;
+use super::traffic::spurts::{Record, Standing};
+use rhythm::{Rhythm, rhythm};
+use segment::{Segments, atoms, segments};
+use straggler::{Receivers, Straggler, View, Why};
+
+/// Links that are looked at: those with most data.
+const MAX_LINKS: usize = 64;
+/// Steps whose lengths are told one by one: the latest.
+pub const MAX_LISTED: usize = 64;
+
+/// One step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// First packet of data, Unix time.
+    pub start_ns: u64,
+    /// Last packet of data.
+    pub end_ns: u64,
+    /// Time with data on the link.
+    pub busy_ns: u64,
+    /// Longest silence between its first and its last packet.
+    pub silence_ns: u64,
+}
+
+/// The flow that is most often the last to finish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Last {
+    /// Who sends.
+    pub src: Host,
+    /// To whom.
+    pub dst: Host,
+    /// On which queue pair.
+    pub dest_qp: u32,
+    /// Steps in which it was the last.
+    pub steps: usize,
+    /// Median time by which it finished after the flow before it.
+    pub behind_ns: u64,
+}
+
+/// How the traffic of a link with steps ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ending {
+    /// Last packet of data, Unix time.
+    pub last_data_ns: u64,
+    /// From there to the last frame of any kind on the link, or to the end of the window where that is not known.
+    pub silent_ns: u64,
+    /// Share of a step's bytes that were sent after the last whole step.
+    pub part: f64,
+    /// Flows of this link with a message that has not ended, or a request that was not answered.
+    pub outstanding: usize,
+}
+
+/// The steps on one link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkSteps {
+    /// Index of the link.
+    pub link: u16,
+    /// Whole steps, in order.
+    pub steps: Vec<Step>,
+    /// Median time from one step to the next.
+    pub period_ns: u64,
+    /// Bytes of a step.
+    pub volume: u64,
+    /// Share of the link's data that lies in whole steps.
+    pub explained: f64,
+    /// Whom the others wait for.
+    pub straggler: Option<Straggler>,
+    /// Who finishes last.
+    pub last: Option<Last>,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+impl LinkSteps {
+    /// Times from one step to the next, in order.
+    #[must_use]
+    pub fn periods(&self) -> Vec<u64> {
+        // A step that could not be told leaves a hole of two.
+        let all = self.steps.windows(2).filter_map(|pair| match pair {
+            [one, next] => Some(next.start_ns.saturating_sub(one.start_ns)),
+            _ => None,
+        });
+        all.collect()
+    }
+}
+
+/// Steps on all links.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Steps {
+    /// Links with steps, the one with most of them first.
+    pub links: Vec<LinkSteps>,
+    /// The straggler that is best known, over all links.
+    pub straggler: Option<Straggler>,
+    /// Hosts that some link names, those of which only the host before is known excepted. More than one: perhaps the stages of
+    /// a pipeline.
+    pub named: usize,
+    /// Period of the busiest link by autocorrelation, in nanoseconds, and its strength.
+    pub rhythm: Option<Rhythm>,
+}
+
+/// The steps of all traffic; `None` when no link has any. `window_end_ns` is the end of what was watched.
+#[must_use]
+pub fn steps(traffic: &Traffic, window_end_ns: u64, live: bool) -> Option<Steps> {
+    let mut by_link: HashMap<u16, Vec<Record>, foldhash::fast::RandomState> = HashMap::default();
+    let standing = traffic.spurts.standing.iter().map(|standing| &standing.spurt);
+    for record in traffic.spurts.ended.iter().chain(standing) {
+        if let Some(pair) = traffic.pairs.get(record.pair as usize)
+            && record.end_ns > 0
+        {
+            by_link.entry(pair.link).or_default().push(*record);
+        }
+    }
+    let mut order: Vec<(u64, u16)> =
+        by_link.iter().map(|(link, records)| (records.iter().map(|r| r.fresh_bytes).sum(), *link)).collect();
+    order.sort_unstable_by_key(|(bytes, link)| (std::cmp::Reverse(*bytes), *link));
+    let rhythm = order.first().and_then(|(_, link)| link_rhythm(traffic, *link));
+    let mut links: Vec<LinkSteps> = Vec::new();
+    for (_, link) in order.iter().take(MAX_LINKS) {
+        let Some(mut spurts) = by_link.remove(link) else { continue };
+        spurts.sort_unstable_by_key(|spurt| (spurt.start_ns, spurt.end_ns, spurt.pair, spurt.dest_qp));
+        links.extend(link_steps(traffic, *link, &spurts, window_end_ns, live));
+    }
+    links.sort_by_key(|link| (std::cmp::Reverse(link.steps.len()), link.link));
+    // What is certain counts before what costs more.
+    let all = links.iter().filter_map(|link| link.straggler);
+    let straggler = all.max_by_key(|s| (s.why != Why::Upstream, s.certain, s.why, s.steps, s.behind_ns));
+    // A link that shows more of the hosts shows a later start of the last of the others.
+    let same = |a: &Straggler, b: &Straggler| a.host == b.host && a.why == b.why;
+    let straggler = straggler.map(|best| {
+        let all = links.iter().filter_map(|link| link.straggler).filter(|other| same(other, &best));
+        Straggler { behind_ns: all.map(|other| other.behind_ns).min().unwrap_or(best.behind_ns), ..best }
+    });
+    let mut named: Vec<Host> = (links.iter().filter_map(|link| link.straggler))
+        .filter(|straggler| straggler.why != Why::Upstream)
+        .map(|straggler| straggler.host)
+        .collect();
+    named.sort_unstable();
+    named.dedup();
+    (!links.is_empty()).then_some(Steps { links, straggler, named: named.len(), rhythm })
+}
+
+/// The period of one link by autocorrelation, in nanoseconds: of its latest bins, or else of the whole run.
+fn link_rhythm(traffic: &Traffic, link: u16) -> Option<Rhythm> {
+    let bursts = traffic.links.get(usize::from(link))?.bursts.as_ref()?;
+    let recent: Vec<f64> = bursts.recent.iter().map(|bytes| f64::from(*bytes)).collect();
+    let long: Vec<f64> = bursts.long.iter().map(|bytes| *bytes as f64).collect();
+    let bin_ns = bursts.bin_ns as f64;
+    let recent = rhythm(&recent).map(|found| Rhythm { period: found.period * bin_ns, ..found });
+    let long = rhythm(&long)
+        .map(|found| Rhythm { period: found.period * bin_ns * bursts.long_bins as f64, ..found });
+    match (recent, long) {
+        (Some(recent), Some(long)) if long.strength > recent.strength + 0.1 => Some(long),
+        (Some(recent), _) => Some(recent),
+        (None, long) => long,
+    }
+}
+
+fn link_steps(
+    traffic: &Traffic,
+    link: u16,
+    spurts: &[Record],
+    window_end_ns: u64,
+    live: bool,
+) -> Option<LinkSteps> {
+    let pairs = &traffic.pairs;
+    let own = pairs.iter().filter(|pair| pair.link == link && pair.data_bytes > 0);
+    let receivers: Receivers = own.map(|pair| pair.dst).collect();
+    let segments =
+        segments(&atoms(spurts), |block| View::independent_starts(&receivers, spurts, pairs, block))?;
+    let mut view = View { link, segments: &segments, spurts, pairs, receivers: &receivers, period_ns: 0 };
+    let steps: Vec<Step> = segments.steps.iter().filter_map(|blocks| measure(view.step(blocks))).collect();
+    let mut found = LinkSteps {
+        link,
+        steps,
+        period_ns: 0,
+        volume: segments.volume,
+        explained: segments.explained,
+        straggler: None,
+        last: None,
+        ending: ending(traffic, link, &segments, window_end_ns, live)?,
+    };
+    found.period_ns = median(found.periods())?;
+    view.period_ns = found.period_ns;
+    found.straggler = view.straggler();
+    found.last = last(&view);
+    Some(found)
+}
+
+/// The times of a step from its spurts, which are sorted by start.
+fn measure(spurts: &[Record]) -> Option<Step> {
+    let first = spurts.first()?;
+    let (mut end_ns, mut busy_ns, mut silence_ns) = (first.start_ns, 0, 0);
+    for spurt in spurts {
+        silence_ns = spurt.start_ns.saturating_sub(end_ns).max(silence_ns);
+        busy_ns += spurt.end_ns.saturating_sub(spurt.start_ns.max(end_ns));
+        end_ns = end_ns.max(spurt.end_ns);
+    }
+    Some(Step { start_ns: first.start_ns, end_ns, busy_ns, silence_ns })
+}
+
+/// The flow that finishes last most often.
+fn last(view: &View<'_>) -> Option<Last> {
+    let mut by_flow: HashMap<(u32, u32), Vec<u64>, foldhash::fast::RandomState> = HashMap::default();
+    for blocks in &view.segments.steps {
+        let mut ends: HashMap<(u32, u32), u64, foldhash::fast::RandomState> = HashMap::default();
+        for spurt in view.step(blocks) {
+            let end = ends.entry((spurt.pair, spurt.dest_qp)).or_default();
+            *end = spurt.end_ns.max(*end);
+        }
+        let mut ends: Vec<(u64, (u32, u32))> = ends.into_iter().map(|(flow, end)| (end, flow)).collect();
+        ends.sort_unstable();
+        if let [.., (before, _), (end, flow)] = ends[..] {
+            by_flow.entry(flow).or_default().push(end - before);
+        }
+    }
+    let most = by_flow.into_iter().max_by_key(|(flow, behind)| (behind.len(), std::cmp::Reverse(*flow)))?;
+    let ((pair, dest_qp), behind) = most;
+    let pair = view.pairs.get(pair as usize)?;
+    Some(Last { src: pair.src, dst: pair.dst, dest_qp, steps: behind.len(), behind_ns: median(behind)? })
+}
+
+fn ending(
+    traffic: &Traffic,
+    link: u16,
+    segments: &Segments,
+    window_end_ns: u64,
+    live: bool,
+) -> Option<Ending> {
+    let last_data_ns = segments.blocks.iter().map(|block| block.end_ns).max()?;
+    let after = segments.steps.last()?.end;
+    let bytes: u64 = segments.blocks.get(after..)?.iter().map(|block| block.bytes).sum();
+    // In a replay the end of this link's own capture counts, not that of another one.
+    let seen = traffic.links.get(usize::from(link)).and_then(|link| link.last_ns);
+    let end_ns = if live { window_end_ns } else { seen.unwrap_or(last_data_ns) };
+    Some(Ending {
+        last_data_ns,
+        silent_ns: end_ns.saturating_sub(last_data_ns),
+        part: bytes as f64 / segments.volume.max(1) as f64,
+        outstanding: outstanding(traffic, link),
+    })
+}
+
+/// Flows of a link that wait for something: the end of a message, or an answer.
+///
+/// Which flow carries the answers is not always known. A request counts as answered when any flow between the two hosts
+/// answered this PSN or one behind it since; so a request may seem answered that was not, and never the other way round. Where no answer
+/// between two hosts was ever seen, nothing is concluded from its absence.
+fn outstanding(traffic: &Traffic, link: u16) -> usize {
+    const MASK: u32 = 0x00FF_FFFF;
+    const WINDOW: u32 = 65_536;
+    let mut answers: HashMap<(Host, Host), Vec<(u32, u64)>, foldhash::fast::RandomState> = HashMap::default();
+    let own = |standing: &&Standing| {
+        traffic.pairs.get(standing.spurt.pair as usize).is_some_and(|pair| pair.link == link)
+    };
+    for standing in traffic.spurts.standing.iter().filter(own) {
+        if let (Some(pair), Some(answer)) = (traffic.pairs.get(standing.spurt.pair as usize), standing.answer)
+        {
+            answers.entry((pair.dst, pair.src)).or_default().push(answer);
+        }
+    }
+    let waits = |standing: &&Standing| {
+        let Some(pair) = traffic.pairs.get(standing.spurt.pair as usize) else { return false };
+        let unanswered = standing.request.is_some_and(|(psn, at)| {
+            answers.get(&(pair.src, pair.dst)).is_some_and(|answers| {
+                !answers
+                    .iter()
+                    .any(|(answer, when)| *when >= at && (answer.wrapping_sub(psn) & MASK) < WINDOW)
+            })
+        });
+        standing.message_open || unanswered
+    };
+    traffic.spurts.standing.iter().filter(own).filter(waits).count()
+}
+
+/// The middle one of some numbers.
+#[must_use]
+pub fn median(mut numbers: Vec<u64>) -> Option<u64> {
+    numbers.sort_unstable();
+    numbers.get(numbers.len() / 2).copied()
+}

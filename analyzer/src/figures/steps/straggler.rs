@@ -1,0 +1,338 @@
+//! Whom the others wait for in a step.
+//!
+//! When all hosts on a link are silent in the middle of a step, the one that sends first afterwards was waited for: nothing
+//! that passed here woke it up. If it had sent nothing in the step before, it came late to the step, because it computed
+//! longer. If it had, and its own receipts pass here too, it paused. If its receipts do not pass here, it may itself have
+//! waited for a host that this link does not show. A host of which the transfers take much longer than the others' is
+//! waited for as well.
+//!
+//! Jobs also pause together, between the buckets of their gradients or the stages of a pipeline. A silence within the steps is
+//! therefore held against somebody who had sent in the step only when it is not there in other steps of the same run.
+
+use std::ops::Range;
+
+use hashbrown::HashSet;
+
+use super::segment::{Block, MIN_STEPS, Segments};
+use crate::figures::traffic::hosts::{Host, Pair};
+use crate::figures::traffic::spurts::Record;
+
+/// A wait counts from this share of the median step on. Hosts of a healthy ring start one after the other: in the captures that this was
+/// tried on by up to 8 % of a step each.
+pub const WAIT_SHARE: f64 = 0.1;
+/// A transfer is slow when it takes this many times as long as the quickest of about the same size.
+const SLOW_FACTOR: f64 = 3.0;
+/// Steps without the straggler within its stretch weigh this much against those with it.
+const MISS: i64 = 2;
+
+/// Why a host is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Why {
+    /// Only known: it, or a host that it waits for and that this link does not show.
+    Upstream,
+    /// It fell silent in the middle of the step without anybody keeping it.
+    Pauses,
+    /// Its transfers take longer than the others'.
+    SlowTransfer,
+    /// It begins the step after the others.
+    StartsLate,
+}
+
+/// A host that others wait for, step after step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Straggler {
+    /// Index of the link on which this was seen.
+    pub link: u16,
+    /// Why it is waited for.
+    pub why: Why,
+    /// The host.
+    pub host: Host,
+    /// Whom it sends to when it ends the wait.
+    pub peer: Host,
+    /// On which queue pair.
+    pub dest_qp: u32,
+    /// Its receipts pass this link too, so that nobody else can have kept it.
+    pub certain: bool,
+    /// Steps in which it was waited for.
+    pub steps: usize,
+    /// Steps from the first to the last of these.
+    pub of_steps: usize,
+    /// When the first of them began.
+    pub since_ns: u64,
+    /// There are enough steps besides in which it was not waited for: something changed.
+    pub changed: bool,
+    /// Median over these steps. For a host that starts late: from the start of the last of the others to its own; for a slow
+    /// transfer: how much longer it took than the quickest; else the silence of all.
+    pub behind_ns: u64,
+}
+
+/// Hosts that receive data on a link.
+pub type Receivers = HashSet<Host, foldhash::fast::RandomState>;
+
+/// What is known of one link's steps.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// Index of the link.
+    pub link: u16,
+    /// Its steps.
+    pub segments: &'a Segments,
+    /// Its spurts, by start.
+    pub spurts: &'a [Record],
+    /// All pairs of hosts.
+    pub pairs: &'a [Pair],
+    /// Hosts that receive data on the link.
+    pub receivers: &'a Receivers,
+    /// Median length of a step.
+    pub period_ns: u64,
+}
+
+/// Someone was waited for in one step.
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    why: Why,
+    host: Host,
+    peer: Host,
+    dest_qp: u32,
+    behind_ns: u64,
+}
+
+/// What one host sends another in a step.
+#[derive(Clone, Copy, Debug, Default)]
+struct Transfer {
+    pair: u32,
+    busy_ns: u64,
+    end_ns: u64,
+    bytes: u64,
+    /// Queue pair of the longest spurt, and its length.
+    dest_qp: u32,
+    longest_ns: u64,
+}
+
+/// Pairs of hosts that are compared in a step.
+const MAX_TRANSFERS: usize = 256;
+
+impl Transfer {
+    fn add(&mut self, spurt: &Record) {
+        let length = spurt.end_ns.saturating_sub(spurt.start_ns);
+        self.busy_ns += spurt.end_ns.saturating_sub(spurt.start_ns.max(self.end_ns));
+        self.end_ns = self.end_ns.max(spurt.end_ns);
+        self.bytes += spurt.fresh_bytes;
+        if length >= self.longest_ns {
+            (self.dest_qp, self.longest_ns) = (spurt.dest_qp, length);
+        }
+    }
+}
+
+impl View<'_> {
+    /// The spurts of a step.
+    pub(super) fn step(&self, blocks: &Range<usize>) -> &[Record] {
+        let blocks = self.segments.blocks.get(blocks.clone()).unwrap_or_default();
+        match (blocks.first(), blocks.last()) {
+            (Some(first), Some(last)) => {
+                self.spurts.get(first.spurts.start..last.spurts.end).unwrap_or_default()
+            }
+            _ => &[],
+        }
+    }
+
+    fn pair(&self, spurt: &Record) -> Option<&Pair> {
+        self.pairs.get(spurt.pair as usize)
+    }
+
+    fn sender(&self, spurts: &[Record], host: Host) -> bool {
+        spurts.iter().any(|spurt| self.pair(spurt).is_some_and(|pair| pair.src == host))
+    }
+
+    fn receives(&self, host: Host) -> bool {
+        self.receivers.contains(&host)
+    }
+
+    /// Hosts with an address on this link.
+    fn hosts(&self) -> usize {
+        let own = self.pairs.iter().filter(|pair| pair.link == self.link && pair.data_bytes > 0);
+        let mut hosts: Vec<Host> = own.flat_map(|pair| [pair.src, pair.dst]).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        hosts.len()
+    }
+
+    /// How many hosts send in a block before they receive anything there: they start by themselves. Those of which only
+    /// one direction passes here say nothing.
+    pub(super) fn independent_starts(
+        receivers: &Receivers,
+        spurts: &[Record],
+        pairs: &[Pair],
+        block: &Block,
+    ) -> usize {
+        let mut known: Vec<(Host, bool)> = Vec::new();
+        for spurt in spurts.get(block.spurts.clone()).unwrap_or_default() {
+            let Some(pair) = pairs.get(spurt.pair as usize) else { continue };
+            for (host, sends) in [(pair.src, true), (pair.dst, false)] {
+                if !known.iter().any(|(other, _)| *other == host) && known.len() < 64 {
+                    known.push((host, sends));
+                }
+            }
+        }
+        known.iter().filter(|(host, sends)| *sends && receivers.contains(host)).count()
+    }
+
+    /// The longest silence within a step, and who ended it.
+    fn silence(&self, step: &[Record]) -> Option<Wait> {
+        let mut end = step.first()?.end_ns;
+        let mut longest: Option<(u64, usize)> = None;
+        for (at, spurt) in step.iter().enumerate() {
+            let silence = spurt.start_ns.saturating_sub(end);
+            if silence as f64 >= WAIT_SHARE * self.period_ns as f64
+                && longest.is_none_or(|(most, _)| silence > most)
+            {
+                longest = Some((silence, at));
+            }
+            end = end.max(spurt.end_ns);
+        }
+        let (behind_ns, at) = longest?;
+        let spurt = step.get(at)?;
+        // A retransmission after a timeout is a matter of loss.
+        if spurt.fresh_bytes == 0 {
+            return None;
+        }
+        let pair = self.pair(spurt)?;
+        let before = step.get(..at)?;
+        let wait =
+            Wait { why: Why::Upstream, host: pair.src, peer: pair.dst, dest_qp: spurt.dest_qp, behind_ns };
+        if self.sender(before, pair.src) {
+            let why = if self.receives(pair.src) { Why::Pauses } else { Why::Upstream };
+            return Some(Wait { why, ..wait });
+        }
+        // From the start of the last host that did not wait for it.
+        let mut started: Vec<Host> = Vec::new();
+        let mut latest = spurt.start_ns;
+        for spurt in before {
+            if let Some(pair) = self.pair(spurt)
+                && !started.contains(&pair.src)
+                && started.len() < MAX_TRANSFERS
+            {
+                started.push(pair.src);
+                latest = spurt.start_ns;
+            }
+        }
+        let late = spurt.start_ns.saturating_sub(latest);
+        Some(Wait { why: Why::StartsLate, behind_ns: late, ..wait })
+    }
+
+    /// The pair of hosts whose transfer takes far longer than another's of about the same size.
+    fn slow(&self, step: &[Record]) -> Option<Wait> {
+        let mut transfers: Vec<Transfer> = Vec::new();
+        for spurt in step {
+            let at =
+                transfers.iter().position(|transfer| transfer.pair == spurt.pair).unwrap_or(transfers.len());
+            if at == transfers.len() && at < MAX_TRANSFERS {
+                transfers.push(Transfer { pair: spurt.pair, ..Transfer::default() });
+            }
+            if let Some(transfer) = transfers.get_mut(at) {
+                transfer.add(spurt);
+            }
+        }
+        let most = transfers.iter().map(|transfer| transfer.bytes).max()?;
+        transfers.retain(|transfer| transfer.bytes >= most / 2);
+        let slowest = *transfers.iter().max_by_key(|transfer| transfer.busy_ns)?;
+        let quickest = transfers.iter().map(|transfer| transfer.busy_ns).min()?;
+        let behind_ns = slowest.busy_ns - quickest;
+        let far = slowest.busy_ns as f64 >= SLOW_FACTOR * quickest as f64;
+        if !far || (behind_ns as f64) < WAIT_SHARE * self.period_ns as f64 {
+            return None;
+        }
+        let dest_qp = slowest.dest_qp;
+        let pair = self.pairs.get(slowest.pair as usize)?;
+        Some(Wait { why: Why::SlowTransfer, host: pair.src, peer: pair.dst, dest_qp, behind_ns })
+    }
+
+    /// Who is waited for in most of a stretch of steps.
+    #[must_use]
+    pub fn straggler(&self) -> Option<Straggler> {
+        // Two hosts that wait for each other's answers are client and server.
+        if self.hosts() < 3 {
+            return None;
+        }
+        let steps = &self.segments.steps;
+        let waits = |of: fn(&Self, &[Record]) -> Option<Wait>| -> Vec<Option<Wait>> {
+            steps.iter().map(|step| of(self, self.step(step))).collect()
+        };
+        let found = [waits(Self::silence), waits(Self::slow)];
+        let stretches = found.iter().filter_map(|waits| self.stretch(waits));
+        stretches.max_by_key(|straggler| (straggler.steps as u64).saturating_mul(straggler.behind_ns))
+    }
+
+    /// The stretch of steps in which one host is waited for most.
+    fn stretch(&self, waits: &[Option<Wait>]) -> Option<Straggler> {
+        let mut who: Vec<(Why, Host)> = waits.iter().flatten().map(|wait| (wait.why, wait.host)).collect();
+        who.sort_unstable();
+        who.dedup();
+        let same = |wait: &Option<Wait>, of: (Why, Host)| wait.is_some_and(|w| (w.why, w.host) == of);
+        let best = who.into_iter().filter_map(|of| {
+            let (range, score) = densest(waits.iter().map(|wait| if same(wait, of) { 1 } else { -MISS }))?;
+            Some((score, of, range))
+        });
+        let (_, of, range) = best.max_by_key(|(score, ..)| *score)?;
+        // Who ends a silence that all steps have is chance.
+        let silent = matches!(of.0, Why::Pauses | Why::Upstream);
+        let without = |wait: &Option<Wait>| if silent { wait.is_none() } else { !same(wait, of) };
+        let others = waits.iter().enumerate().filter(|(at, wait)| !range.contains(at) && without(wait));
+        let changed = others.count() >= MIN_STEPS;
+        if silent && !changed {
+            return None;
+        }
+        let stretch = waits.get(range.clone())?;
+        let mut own: Vec<Wait> = stretch.iter().filter(|wait| same(wait, of)).flatten().copied().collect();
+        if own.len() < MIN_STEPS {
+            return None;
+        }
+        own.sort_unstable_by_key(|wait| wait.behind_ns);
+        let median = own.get(own.len() / 2)?;
+        let (why, host) = of;
+        Some(Straggler {
+            link: self.link,
+            why,
+            host,
+            peer: median.peer,
+            dest_qp: median.dest_qp,
+            certain: why != Why::Upstream && self.receives(host),
+            steps: own.len(),
+            of_steps: range.len(),
+            changed,
+            since_ns: self
+                .segments
+                .steps
+                .get(range.start)
+                .map_or(0, |step| self.segments.blocks.get(step.start).map_or(0, |block| block.start_ns)),
+            behind_ns: median.behind_ns,
+        })
+    }
+}
+
+/// The run of consecutive scores with the largest sum, and the sum.
+fn densest(scores: impl Iterator<Item = i64>) -> Option<(Range<usize>, i64)> {
+    let mut best: Option<(Range<usize>, i64)> = None;
+    let (mut start, mut sum) = (0, 0);
+    for (at, score) in scores.enumerate() {
+        if sum <= 0 {
+            (start, sum) = (at, 0);
+        }
+        sum += score;
+        if sum > 0 && best.as_ref().is_none_or(|(_, most)| sum > *most) {
+            best = Some((start..at + 1, sum));
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::densest;
+
+    #[test]
+    fn the_densest_stretch() {
+        assert_eq!(densest([1, -2, 1, 1, -2, 1, 1, 1, -2, -2, 1].into_iter()), Some((5..8, 3)));
+        assert_eq!(densest([-2, -2].into_iter()), None);
+        assert_eq!(densest([].into_iter()), None);
+    }
+}

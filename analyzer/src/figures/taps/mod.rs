@@ -1,0 +1,244 @@
+//! The same flows at several taps: what vanished between them, and how the delay changed.
+//!
+//! Packets are recognised by PSN, opcode and, in IPv4, identification. Clocks need not agree: a packet waits
+//! until the other tap sees it, however much later its time is. A waiting packet takes 64 bytes; all
+//! of them at most 64 MiB, 8 MiB per flow. What finds no room is not judged.
+
+mod group;
+mod series;
+#[cfg(test)]
+mod tests;
+
+use hashbrown::HashMap;
+use rocescope_common::account::{Event, FlowKey};
+use rocescope_common::wire::frame::Addr;
+use rocescope_common::wire::opcode::Op;
+
+use super::Packet;
+use group::{Common, Group};
+pub use series::Series;
+
+type State = foldhash::fast::RandomState;
+
+/// Packets that wait, of all flows.
+const MAX_WAITING: usize = 1 << 20;
+/// Flows that are followed.
+const MAX_GROUPS: usize = 65_536;
+/// How much later than the first tap the second may see a flow for the first time; clocks differ by
+/// seconds.
+const ALONE_NS: u64 = 30_000_000_000;
+const NONE: u32 = u32::MAX;
+
+/// A flow at two taps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TapPair {
+    /// The flow; its link is that of the first tap.
+    pub key: FlowKey,
+    /// Links of the taps: the one nearer the sender first, if that is known.
+    pub links: [u16; 2],
+    /// The first is nearer the sender.
+    pub ordered: bool,
+    /// Packets that both saw.
+    pub matched: u64,
+    /// Packets that only the first saw, and only the second, between packets that both saw.
+    pub only: [u64; 2],
+    /// Time at the second minus time at the first. The clocks' difference is part of it.
+    pub delay: Series,
+}
+
+/// Collects it.
+#[derive(Debug, Default)]
+pub struct Collector {
+    /// Packets are kept: there is more than one tap, or will be.
+    several: bool,
+    link: Option<u16>,
+    index: HashMap<FlowKey, u32, State>,
+    groups: Vec<(FlowKey, Group)>,
+    /// Group and tap by slot.
+    slots: Vec<(u32, u8)>,
+    waiting: usize,
+}
+
+impl Collector {
+    /// Says how many taps there are: with two or more, packets are kept from the first on.
+    pub fn expect(&mut self, taps: usize) {
+        self.several |= taps > 1;
+    }
+
+    /// Takes in one packet.
+    #[inline]
+    pub fn packet(&mut self, packet: &Packet<'_>) {
+        if packet.outcome.events & Event::NEW_FLOW != 0 {
+            self.open(packet);
+        }
+        if self.several {
+            self.keep(packet);
+        }
+    }
+
+    /// The flow of a slot was retired.
+    pub fn retired(&mut self, slot: u32) {
+        if let Some(slot) = self.slots.get_mut(slot as usize) {
+            *slot = (NONE, 0);
+        }
+    }
+
+    #[cold]
+    fn open(&mut self, packet: &Packet<'_>) {
+        let link = packet.key.link;
+        self.several |= *self.link.get_or_insert(link) != link;
+        let key = FlowKey { link: 0, ..*packet.key };
+        let group = match self.index.get(&key) {
+            Some(group) => *group,
+            None if self.groups.len() < MAX_GROUPS => {
+                let number = u32::try_from(self.groups.len()).unwrap_or(NONE);
+                let group = Group::new(packet.time_ns);
+                self.groups.push((key, group));
+                self.index.insert(key, number);
+                number
+            }
+            None => NONE,
+        };
+        let place = self
+            .groups
+            .get_mut(group as usize)
+            .and_then(|(_, one)| Some((group, one.tap(link, hops(packet))?)))
+            .unwrap_or((NONE, 0));
+        let at = packet.slot as usize;
+        if self.slots.len() <= at {
+            self.slots.resize(at + 1, (NONE, 0));
+        }
+        if let Some(slot) = self.slots.get_mut(at) {
+            *slot = place;
+        }
+    }
+
+    fn keep(&mut self, packet: &Packet<'_>) {
+        let Some((group, tap)) = self.slots.get(packet.slot as usize).copied() else { return };
+        let Some((_, group)) = self.groups.get_mut(group as usize) else { return };
+        let number = super::identification(packet);
+        if number == 0 && Op::of(packet.frame.opcode).has(Op::CNP) {
+            // All of them are alike.
+            return;
+        }
+        let before = group.places();
+        if group.links.len() < 2 && packet.time_ns.saturating_sub(group.first_ns) > ALONE_NS {
+            group.clear();
+        } else {
+            let id = 1 << 63
+                | u64::from(packet.frame.psn) << 32
+                | u64::from(packet.frame.opcode) << 16
+                | u64::from(number);
+            let room = MAX_WAITING.saturating_sub(self.waiting);
+            group.packet(usize::from(tap), id, packet.time_ns, room);
+        }
+        self.waiting = self.waiting + group.places() - before.min(self.waiting + group.places());
+    }
+
+    /// What is known so far: flows that two taps or more saw.
+    #[must_use]
+    pub fn figures(&self) -> Vec<TapPair> {
+        let several: Vec<(&FlowKey, &Group, Vec<Common>)> = self
+            .groups
+            .iter()
+            .filter(|(_, group)| !group.common.is_empty())
+            .map(|(key, group)| (key, group, group.figures()))
+            .collect();
+        let delays = delays(&several);
+        let mut pairs = Vec::new();
+        for (key, group, all) in &several {
+            for common in all {
+                let (Some(first), Some(second)) =
+                    (group.links.get(common.first), group.links.get(common.second))
+                else {
+                    continue;
+                };
+                let hops = (group.hops.get(common.first), group.hops.get(common.second));
+                let pair = TapPair {
+                    key: FlowKey { link: *first, ..**key },
+                    links: [*first, *second],
+                    ordered: true,
+                    matched: common.matched,
+                    only: common.only,
+                    delay: common.delay,
+                };
+                pairs.push(match first_is_nearer(&pair, hops, &delays) {
+                    Some(true) => pair,
+                    Some(false) => pair.reversed(),
+                    None => TapPair { ordered: false, ..pair },
+                });
+            }
+        }
+        pairs
+    }
+}
+
+/// Times between two links in one direction between two hosts, by the ends.
+type Delays = HashMap<(u8, Addr, Addr, [u16; 2]), Vec<(u64, i64)>, State>;
+
+/// The smallest differences of times that any flow from one host to another shows.
+fn delays(several: &[(&FlowKey, &Group, Vec<Common>)]) -> Delays {
+    let mut delays = Delays::default();
+    for (key, group, all) in several {
+        for common in all {
+            let (Some(first), Some(second)) = (group.links.get(common.first), group.links.get(common.second))
+            else {
+                continue;
+            };
+            let series = if first < second { common.delay } else { common.delay.reversed() };
+            let links = [*first.min(second), *first.max(second)];
+            delays.entry((key.family, key.src, key.dst, links)).or_default().extend(series.points());
+        }
+    }
+    delays
+}
+
+/// Whether the first tap is nearer the sender; `None` when it cannot be told.
+fn first_is_nearer(pair: &TapPair, hops: (Option<&u8>, Option<&u8>), delays: &Delays) -> Option<bool> {
+    if hops.0 != hops.1 {
+        // Routers count down.
+        return Some(hops.0 > hops.1);
+    }
+    let [first, second] = pair.only;
+    if first.abs_diff(second) > 0 && (first > 4 * second || second > 4 * first) {
+        // Packets vanish on the way and do not appear from nothing.
+        return Some(first > second);
+    }
+    let (key, [a, b]) = (&pair.key, pair.links);
+    let links = [a.min(b), a.max(b)];
+    let there = delays.get(&(key.family, key.src, key.dst, links))?;
+    let back = delays.get(&(key.family, key.dst, key.src, links))?;
+    // The clocks' difference is in both, the way in one with plus and in the other with minus. It
+    // may drift: only what is near in time is compared.
+    let mut sum = 0i64;
+    let mut count = 0i64;
+    for (time_ns, difference) in there {
+        let near = back.iter().min_by_key(|(other_ns, _)| other_ns.abs_diff(*time_ns))?;
+        sum = sum.saturating_add(difference.saturating_sub(near.1).signum());
+        count += 1;
+    }
+    // Nearly all have to agree.
+    if sum.abs() * 2 <= count {
+        return None;
+    }
+    Some((sum > 0) == (a < b))
+}
+
+impl TapPair {
+    fn reversed(self) -> Self {
+        let ([a, b], [first, second]) = (self.links, self.only);
+        Self {
+            key: FlowKey { link: b, ..self.key },
+            links: [b, a],
+            only: [second, first],
+            delay: self.delay.reversed(),
+            ..self
+        }
+    }
+}
+
+/// Time to live, or hop limit.
+fn hops(packet: &Packet<'_>) -> u8 {
+    let at = packet.frame.ip_offset as usize + if packet.frame.family == 4 { 8 } else { 7 };
+    packet.data.get(at).copied().unwrap_or(0)
+}

@@ -1,0 +1,147 @@
+//! Taps whose clocks differ, flows that take several ways, and memory that ends.
+
+use super::*;
+use crate::figures::wire::{ANSWER, Chance, DATA, P, Wire};
+
+const US: u64 = 1_000;
+const SECOND: u64 = 1_000_000_000;
+const START: u64 = 1_000 * SECOND;
+
+/// Packets in the order of their times, as a replay merges them.
+fn collect(mut packets: Vec<P>, links: usize) -> Vec<TapPair> {
+    packets.sort_by_key(|p| p.time_ns);
+    let mut wire = Wire::new(links);
+    let mut collector = Collector::default();
+    collector.expect(links);
+    for p in packets {
+        wire.pass(p, |packet| collector.packet(packet));
+    }
+    let mut pairs = collector.figures();
+    pairs.sort_by_key(|pair| pair.key.dest_qp);
+    pairs
+}
+
+/// A packet at link 0 and, `way_ns` later by a clock that is `ahead_ns` ahead, at link 1.
+fn both(p: P, way_ns: i64, ahead_ns: i64) -> [P; 2] {
+    [P { link: 0, ..p }, P { link: 1, time_ns: p.time_ns.wrapping_add_signed(way_ns + ahead_ns), ..p }]
+}
+
+/// 1,000 requests and their answers through two taps; `lost` between them.
+fn conversation(ahead_ns: i64, ids: bool, lost: impl Fn(u32) -> bool) -> Vec<TapPair> {
+    let mut packets = Vec::new();
+    for psn in 0..1_000 {
+        let time_ns = START + u64::from(psn) * 10 * US;
+        let id = if ids { (psn & 0xFFFF) as u16 } else { 0 };
+        let [here, there] = both(P { psn, id, time_ns, ..DATA }, 5_000 + i64::from(psn % 7) * 100, ahead_ns);
+        packets.push(here);
+        if !lost(psn) {
+            packets.push(there);
+        }
+        packets.extend(both(P { psn, id, time_ns: time_ns + 20 * US, ..ANSWER }, -5_000, ahead_ns));
+    }
+    collect(packets, 2)
+}
+
+#[test]
+fn what_vanishes_is_counted_however_far_clocks_are_apart() {
+    for ahead_ns in [0, 7 * SECOND.cast_signed(), -7 * (SECOND.cast_signed())] {
+        for ids in [true, false] {
+            let pairs = conversation(ahead_ns, ids, |psn| psn % 100 == 50);
+            let [there, back] = pairs[..] else { panic!("{pairs:?}") };
+            assert_eq!((there.links, there.ordered, there.matched, there.only), ([0, 1], true, 990, [10, 0]));
+            assert_eq!((back.links, back.ordered, back.matched, back.only), ([1, 0], true, 1_000, [0, 0]));
+            assert_eq!(there.key, Wire::key(P { link: 0, ..DATA }));
+            assert_eq!(there.delay.range(), (5_000 + ahead_ns, 5_600 + ahead_ns));
+            assert_eq!(back.delay.range(), (5_000 - ahead_ns, 5_000 - ahead_ns));
+        }
+    }
+}
+
+/// Nothing is missing: only the times of both directions tell who comes first.
+#[test]
+fn the_order_of_taps_needs_no_loss() {
+    for ahead_ns in [0, 3 * SECOND.cast_signed(), -3 * (SECOND.cast_signed())] {
+        let pairs = conversation(ahead_ns, true, |_| false);
+        assert!(pairs.iter().all(|pair| pair.ordered && pair.only == [0, 0]));
+        assert_eq!((pairs[0].links, pairs[1].links), ([0, 1], [1, 0]));
+    }
+    // One direction alone says nothing.
+    let one_way =
+        (0..100).flat_map(|psn| both(P { psn, time_ns: START + u64::from(psn) * US, ..DATA }, 5_000, 0));
+    let pairs = collect(one_way.collect(), 2);
+    assert_eq!((pairs.len(), pairs[0].ordered, pairs[0].only), (1, false, [0, 0]));
+    // Unless a router between them counts down.
+    let routed = (0..100).flat_map(|psn| {
+        let [here, there] = both(P { psn, time_ns: START + u64::from(psn) * US, ..DATA }, 5_000, -2_000_000);
+        [here, P { hops: 63, ..there }]
+    });
+    let pairs = collect(routed.collect(), 2);
+    assert_eq!((pairs[0].ordered, pairs[0].links), (true, [0, 1]));
+}
+
+#[test]
+fn captures_of_different_length_are_compared_where_they_overlap() {
+    let packets = (0..1_000u32).flat_map(|psn| {
+        let [here, there] = both(
+            P { psn, id: (psn & 0xFFFF) as u16, time_ns: START + u64::from(psn) * US, ..DATA },
+            5_000,
+            0,
+        );
+        [(psn < 800).then_some(here), (psn >= 300 && psn != 500).then_some(there)]
+    });
+    let pairs = collect(packets.flatten().collect(), 2);
+    assert_eq!((pairs[0].matched, pairs[0].only), (499, [1, 0]));
+}
+
+#[test]
+fn a_flow_at_one_tap_is_no_pair_and_its_memory_is_given_back() {
+    let mut wire = Wire::new(2);
+    let mut collector = Collector::default();
+    collector.expect(2);
+    for i in 0..100_000u32 {
+        let p = P { psn: i, time_ns: START + u64::from(i) * 1_000_000, ..DATA };
+        wire.pass(p, |packet| collector.packet(packet));
+    }
+    assert_eq!((collector.figures().len(), collector.waiting), (0, 0));
+}
+
+#[test]
+fn with_one_link_nothing_is_kept() {
+    let mut wire = Wire::new(1);
+    let mut collector = Collector::default();
+    for psn in 0..1_000 {
+        wire.pass(P { psn, time_ns: START, ..DATA }, |packet| collector.packet(packet));
+    }
+    assert_eq!((collector.waiting, collector.figures().len()), (0, 0));
+}
+
+/// More flows, taps and disorder than there is room for.
+#[test]
+fn memory_is_bounded() {
+    let mut chance = Chance(11);
+    let mut wire = Wire::new(6);
+    let mut collector = Collector::default();
+    collector.expect(6);
+    for i in 0..300_000u64 {
+        let p = P {
+            link: chance.id(6),
+            qp: 17 + chance.small(40),
+            psn: chance.small(1 << 24),
+            id: chance.id(u16::MAX),
+            time_ns: START + i * US,
+            ..DATA
+        };
+        wire.pass(p, |packet| collector.packet(packet));
+        if i % 10_007 == 0 {
+            for slot in wire.retire(START + i * US + 1) {
+                collector.retired(slot);
+            }
+        }
+    }
+    let places: usize = collector.groups.iter().map(|(_, group)| group.places()).sum();
+    assert_eq!(places, collector.waiting);
+    assert!(places <= MAX_WAITING);
+    for pair in collector.figures() {
+        assert!(pair.matched > 0 && pair.links[0] != pair.links[1]);
+    }
+}

@@ -1,0 +1,245 @@
+//! Hosts, who sends to whom, and how many at once.
+
+use hashbrown::HashMap;
+use rocescope_common::wire::Frame;
+use rocescope_common::wire::frame::Addr;
+
+/// Pairs of hosts that are told apart, per run; what the others send is counted in [`Pairs::left_out`].
+pub const MAX_PAIRS: usize = 65_536;
+/// Number of a pair that found no room.
+pub const NO_PAIR: u32 = u32::MAX;
+/// Numbers of senders that are told apart; more count as the last.
+pub const DEGREES: usize = 65;
+
+/// An address and its form (4 or 6).
+pub type Host = (u8, Addr);
+
+/// One direction between two hosts on one link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Index of the link.
+    pub link: u16,
+    /// Who sends.
+    pub src: Host,
+    /// Who receives.
+    pub dst: Host,
+    /// Packets of every kind.
+    pub packets: u64,
+    /// Their outer frames.
+    pub bytes: u64,
+    /// Outer frames of what is no acknowledgement and no CNP.
+    pub data_bytes: u64,
+    target: u32,
+    /// The last bin with data, to count a sender once.
+    bin: u64,
+}
+
+/// Bins in which a host had data from this many senders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Degree {
+    /// Bins.
+    pub bins: u64,
+    /// Data packets in them.
+    pub packets: u64,
+    /// Their outer frames.
+    pub bytes: u64,
+    /// Data packets marked CE.
+    pub ce: u64,
+    /// Jumps of a PSN ahead.
+    pub gaps: u64,
+}
+
+/// What a host receives on one link, by the number of senders in a bin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Index of the link.
+    pub link: u16,
+    /// Who receives.
+    pub host: Host,
+    /// Hosts that sent data to it over the whole run.
+    pub senders: u64,
+    /// By the number of senders in the bin; the last holds all above.
+    pub degrees: Vec<Degree>,
+    /// Bytes in its fullest bin.
+    pub peak_bytes: u64,
+    /// Senders in that bin.
+    pub peak_senders: u32,
+    bin: u64,
+    open: Degree,
+    open_senders: u32,
+}
+
+impl Target {
+    fn fold(&mut self) {
+        let Degree { packets, bytes, ce, gaps, .. } = std::mem::take(&mut self.open);
+        if packets == 0 {
+            return;
+        }
+        if bytes > self.peak_bytes {
+            (self.peak_bytes, self.peak_senders) = (bytes, self.open_senders);
+        }
+        let at = (self.open_senders as usize).min(DEGREES - 1);
+        if at >= self.degrees.len() {
+            self.degrees.resize(at + 1, Degree::default());
+        }
+        if let Some(degree) = self.degrees.get_mut(at) {
+            degree.bins += 1;
+            degree.packets += packets;
+            degree.bytes += bytes;
+            degree.ce += ce;
+            degree.gaps += gaps;
+        }
+        self.open_senders = 0;
+    }
+}
+
+/// A packet as pairs see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// Number of the newest bin.
+    pub bin: u64,
+    /// Length of the frame.
+    pub bytes: u32,
+    /// No acknowledgement and no CNP.
+    pub data: bool,
+    /// Marked CE.
+    pub ce: bool,
+    /// Its PSN jumped ahead.
+    pub gap: bool,
+}
+
+/// All pairs of hosts.
+#[derive(Clone, Debug, Default)]
+pub struct Pairs {
+    list: Vec<Pair>,
+    targets: Vec<Target>,
+    index: HashMap<(u16, Host, Host), u32, foldhash::fast::RandomState>,
+    target_index: HashMap<(u16, Host), u32, foldhash::fast::RandomState>,
+    left_out: u64,
+}
+
+impl Pairs {
+    /// The number of the pair that a frame is between, or [`NO_PAIR`].
+    pub fn number(&mut self, link: u16, frame: &Frame) -> u32 {
+        let (src, dst) = ((frame.family, frame.src), (frame.family, frame.dst));
+        if let Some(number) = self.index.get(&(link, src, dst)) {
+            return *number;
+        }
+        if self.list.len() >= MAX_PAIRS {
+            return NO_PAIR;
+        }
+        let Ok(number) = u32::try_from(self.list.len()) else { return NO_PAIR };
+        let targets = &mut self.targets;
+        let target = *self.target_index.entry((link, dst)).or_insert_with(|| {
+            targets.push(Target {
+                link,
+                host: dst,
+                senders: 0,
+                degrees: Vec::new(),
+                peak_bytes: 0,
+                peak_senders: 0,
+                bin: u64::MAX,
+                open: Degree::default(),
+                open_senders: 0,
+            });
+            // No more than pairs.
+            u32::try_from(targets.len() - 1).unwrap_or(NO_PAIR)
+        });
+        self.list.push(Pair { link, src, dst, packets: 0, bytes: 0, data_bytes: 0, target, bin: u64::MAX });
+        self.index.insert((link, src, dst), number);
+        number
+    }
+
+    /// Counts a packet between the hosts of a pair.
+    #[inline]
+    pub fn packet(&mut self, number: u32, seen: Seen) {
+        let Some(pair) = self.list.get_mut(number as usize) else {
+            self.left_out += 1;
+            return;
+        };
+        pair.packets += 1;
+        pair.bytes += u64::from(seen.bytes);
+        if !seen.data {
+            return;
+        }
+        let first = pair.data_bytes == 0;
+        pair.data_bytes += u64::from(seen.bytes);
+        let Some(target) = self.targets.get_mut(pair.target as usize) else { return };
+        if target.bin != seen.bin {
+            target.fold();
+            target.bin = seen.bin;
+        }
+        if pair.bin != seen.bin {
+            pair.bin = seen.bin;
+            target.open_senders += 1;
+        }
+        target.senders += u64::from(first);
+        target.open.packets += 1;
+        target.open.bytes += u64::from(seen.bytes);
+        target.open.ce += u64::from(seen.ce);
+        target.open.gaps += u64::from(seen.gap);
+    }
+
+    /// The pairs by number.
+    #[must_use]
+    pub fn pairs(&self) -> &[Pair] {
+        &self.list
+    }
+
+    /// What each host received, bins that are not complete included.
+    #[must_use]
+    pub fn targets(&self) -> Vec<Target> {
+        let mut targets: Vec<Target> =
+            self.targets.iter().filter(|target| target.senders > 0).cloned().collect();
+        for target in &mut targets {
+            target.fold();
+        }
+        targets
+    }
+
+    /// Packets between hosts for which there was no room.
+    #[must_use]
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn send(pairs: &mut Pairs, src: u32, bin: u64, data: bool) {
+        let frame = Frame { src: [0, 0, 0, src], dst: [0, 0, 0, 9], family: 4, ..Frame::EMPTY };
+        let number = pairs.number(0, &frame);
+        pairs.packet(number, Seen { bin, bytes: 1000, data, ce: src == 3, gap: false });
+    }
+
+    #[test]
+    fn senders_are_counted_once_per_bin() {
+        let mut pairs = Pairs::default();
+        for (src, bin) in [(1, 5), (2, 5), (1, 5), (3, 5), (1, 6), (1, 6), (2, 9)] {
+            send(&mut pairs, src, bin, true);
+        }
+        send(&mut pairs, 4, 9, false);
+        let targets = pairs.targets();
+        assert_eq!((targets.len(), targets[0].senders), (1, 3));
+        let [_, one, _, three] = targets[0].degrees[..] else { panic!("{:?}", targets[0].degrees) };
+        assert_eq!((one.bins, one.bytes), (2, 3000));
+        assert_eq!((three.bins, three.bytes, three.ce), (1, 4000, 1));
+        assert_eq!((targets[0].peak_bytes, targets[0].peak_senders), (4000, 3));
+        assert_eq!(pairs.pairs().len(), 4);
+        assert_eq!((pairs.pairs()[3].data_bytes, pairs.pairs()[3].bytes), (0, 1000));
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted() {
+        let mut pairs = Pairs::default();
+        for src in 0..u32::try_from(MAX_PAIRS).unwrap() + 2 {
+            send(&mut pairs, src, 1, true);
+        }
+        assert_eq!((pairs.pairs().len(), pairs.left_out()), (MAX_PAIRS, 2));
+        let targets = pairs.targets();
+        assert_eq!(targets[0].degrees.len(), DEGREES);
+        assert_eq!(targets[0].degrees[DEGREES - 1].bins, 1);
+    }
+}

@@ -1,0 +1,172 @@
+//! Messages: how many of which kind, how long. And how long frames are.
+
+use rocescope_common::wire::Frame;
+use rocescope_common::wire::frame::UNKNOWN;
+use rocescope_common::wire::opcode::{Op, Operation};
+
+/// Upper ends of the buckets of frame lengths, in bytes without FCS; the last one is open. Those of RMON's etherStats less the
+/// FCS that it counts, and beyond them what RoCE uses: the path MTUs of 1024, 2048 and 4096 bytes and jumbo frames.
+pub const FRAME_ENDS: [u32; 10] = [60, 123, 251, 507, 1019, 1514, 2043, 4091, 9014, u32::MAX];
+
+/// Frames by length.
+pub type FrameSizes = [u64; FRAME_ENDS.len()];
+
+/// The bucket of a frame.
+#[inline]
+#[must_use]
+pub fn frame_bucket(len: u32) -> usize {
+    FRAME_ENDS.iter().map(|end| usize::from(len > *end)).sum()
+}
+
+/// Buckets of message lengths: 0, 1, 2 to 3, 4 to 7 … up to 2^31 and more.
+pub const SIZES: usize = 33;
+
+/// Messages of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Messages {
+    /// Messages whose end was seen, repeats excepted.
+    pub messages: u64,
+    /// Packets of this kind, repeats included.
+    pub packets: u64,
+    /// Payload of these packets.
+    pub payload_bytes: u64,
+    /// Messages by length: bucket 0 is empty ones, bucket k those of 2^(k−1) to 2^k − 1 bytes.
+    pub sizes: [u64; SIZES],
+    /// Messages whose length is not known: their start was not seen, or packets are missing.
+    pub size_unknown: u64,
+}
+
+impl Messages {
+    /// Nothing.
+    pub const NONE: Self =
+        Self { messages: 0, packets: 0, payload_bytes: 0, sizes: [0; SIZES], size_unknown: 0 };
+
+    fn complete(&mut self, length: Option<u64>) {
+        self.messages += 1;
+        match length {
+            Some(length) => {
+                let bucket = (u64::BITS - length.leading_zeros()) as usize;
+                if let Some(count) = self.sizes.get_mut(bucket.min(SIZES - 1)) {
+                    *count += 1;
+                }
+            }
+            None => self.size_unknown += 1,
+        }
+    }
+}
+
+/// The message that a flow is sending.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Open {
+    /// Bytes so far, or of the whole message when its first packet said so.
+    bytes: u32,
+    stated: bool,
+    started: bool,
+    broken: bool,
+}
+
+impl Open {
+    /// None.
+    pub const NONE: Self = Self { bytes: 0, stated: false, started: false, broken: false };
+
+    /// Whether a message has begun and not ended.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.started
+    }
+
+    /// Counts a packet. `gap`: packets are missing before it.
+    #[inline]
+    pub fn packet(
+        &mut self,
+        kinds: &mut [Messages; Operation::COUNT],
+        frame: &Frame,
+        op: Op,
+        repeat: bool,
+        gap: bool,
+    ) {
+        let Some(kind) = kinds.get_mut(Operation::of(frame.opcode) as usize) else { return };
+        kind.packets += 1;
+        let payload = if frame.payload == UNKNOWN { 0 } else { frame.payload };
+        kind.payload_bytes += u64::from(payload);
+        // Responses belong to a message that was counted at its request.
+        if repeat || !op.has(Op::KNOWN) || op.any(Op::RESPONSE | Op::ACKNOWLEDGE | Op::CNP) {
+            return;
+        }
+        let stated = op.has(Op::RETH) && frame.dma_len != UNKNOWN;
+        let bytes = if stated { frame.dma_len } else { payload };
+        let cut = frame.payload == UNKNOWN && !stated;
+        match (op.has(Op::STARTS), op.has(Op::ENDS)) {
+            (true, true) => {
+                kind.complete((!cut).then_some(u64::from(bytes)));
+                *self = Self::default();
+            }
+            (true, false) => *self = Self { bytes, stated, started: true, broken: cut },
+            (false, ends) => {
+                if !self.stated {
+                    self.bytes = self.bytes.saturating_add(bytes);
+                    self.broken |= cut | gap;
+                }
+                if ends {
+                    let whole = self.started && !self.broken;
+                    kind.complete(whole.then_some(u64::from(self.bytes)));
+                    *self = Self::default();
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(packets: &[(u8, u32, u32, bool)]) -> [Messages; Operation::COUNT] {
+        let mut kinds = [Messages::NONE; Operation::COUNT];
+        let mut open = Open::default();
+        for (opcode, payload, dma_len, repeat) in packets {
+            let frame = Frame { opcode: *opcode, payload: *payload, dma_len: *dma_len, ..Frame::EMPTY };
+            open.packet(&mut kinds, &frame, Op::of(*opcode), *repeat, false);
+        }
+        kinds
+    }
+
+    #[test]
+    fn lengths_from_the_first_packet_or_the_sum() {
+        let kinds = run(&[
+            (0x06, 1024, 3000, false),
+            (0x07, 1024, UNKNOWN, false),
+            (0x07, 1024, UNKNOWN, true),
+            (0x08, 952, UNKNOWN, false),
+            (0x0A, 0, 0, false),
+            (0x00, 1024, UNKNOWN, false),
+            (0x02, 1, UNKNOWN, false),
+            (0x0C, 0, 65_536, false),
+            (0x10, 1024, UNKNOWN, false),
+            (0x13, 0, UNKNOWN, false),
+        ]);
+        let write = kinds[Operation::Write as usize];
+        assert_eq!((write.messages, write.packets, write.sizes[12], write.sizes[0]), (2, 5, 1, 1));
+        let send = kinds[Operation::Send as usize];
+        assert_eq!((send.messages, send.sizes[11], send.payload_bytes), (1, 1, 1025));
+        let read = kinds[Operation::Read as usize];
+        assert_eq!((read.messages, read.sizes[17], read.payload_bytes), (1, 1, 1024));
+        assert_eq!(kinds[Operation::Atomic as usize].messages, 1);
+    }
+
+    #[test]
+    fn a_message_without_its_start_has_no_length() {
+        let kinds = run(&[(0x01, 1024, UNKNOWN, false), (0x02, 10, UNKNOWN, false)]);
+        let send = kinds[Operation::Send as usize];
+        assert_eq!((send.messages, send.size_unknown, send.sizes.iter().sum::<u64>()), (1, 1, 0));
+    }
+
+    #[test]
+    fn frames_fall_into_their_bucket() {
+        for (len, bucket) in
+            [(60, 0), (61, 1), (74, 1), (1098, 5), (1514, 5), (1515, 6), (4170, 8), (9014, 8), (9015, 9)]
+        {
+            assert_eq!(frame_bucket(len), bucket, "{len}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The traffic in time and by hosts: bins, spurts, who sends to whom, messages, lengths of frames.
+//!
+//! ```text
+//! packet ─ bins ──── bursts (per link), series for the rhythm
+//!        ├ hosts ─── matrix, senders at once (per receiving host)
+//!        ├ messages  kinds and lengths, frames by length
+//!        └ spurts ── steps (see `steps`)
+//! ```
+//!
+//! Memory: 32 KiB per link for the first [`MAX_LINKS`] of them, 8 MiB for spurts, 72 bytes per flow and about 200 per pair of hosts
+//! ([`hosts::MAX_PAIRS`]). Nothing is allocated per packet.
+
+pub mod bins;
+pub mod hosts;
+pub mod messages;
+pub mod series;
+pub mod spurts;
+
+use rocescope_common::account::Event;
+use rocescope_common::account::spurt::Spurt;
+use rocescope_common::wire::opcode::{Op, Operation};
+
+use super::Packet;
+use bins::{Binner, Bursts};
+use hosts::{NO_PAIR, Pair, Pairs, Seen, Target};
+use messages::{FRAME_ENDS, FrameSizes, Messages, Open, frame_bucket};
+use spurts::{Record, Spurts, Standing};
+
+/// Links whose bins are kept; those beyond have no bursts.
+pub const MAX_LINKS: usize = 1024;
+/// Length of a bin, unless the user says otherwise: what buffers of switches absorb lasts about as long.
+pub const BIN_NS: u64 = 1_000_000;
+/// The shortest and the longest bin that may be chosen.
+pub const BIN_RANGE_NS: std::ops::RangeInclusive<u64> = 100_000..=1_000_000_000;
+
+/// A number times a factor, rounded down; 0 when that is negative.
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what is out of range becomes the nearest number in it"
+)]
+pub fn times(number: u64, factor: f64) -> u64 {
+    (number as f64 * factor) as u64
+}
+
+/// What is kept of one link.
+#[derive(Clone, Debug, Default)]
+struct Link {
+    bins: Binner,
+    frame_sizes: FrameSizes,
+    /// Its last frame of any kind.
+    last_ns: u64,
+}
+
+/// What is kept of one flow.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    pair: u32,
+    dest_qp: u32,
+    spurt: Spurt,
+    message: Open,
+    request: Option<(u32, u64)>,
+    answer: Option<(u32, u64)>,
+}
+
+impl Slot {
+    const EMPTY: Self = Self {
+        pair: NO_PAIR,
+        dest_qp: 0,
+        spurt: Spurt { start_ns: 0, end_ns: 0, bytes: 0, fresh_bytes: 0, packets: 0 },
+        message: Open::NONE,
+        request: None,
+        answer: None,
+    };
+
+    fn record(&self) -> Record {
+        Record::of(&self.spurt, self.pair, self.dest_qp)
+    }
+}
+
+/// Collects all of this.
+#[derive(Clone, Debug)]
+pub struct Collector {
+    bin_ns: u64,
+    links: Vec<Link>,
+    slots: Vec<Slot>,
+    pairs: Pairs,
+    kinds: [Messages; Operation::COUNT],
+    ended: spurts::Ended,
+}
+
+impl Collector {
+    /// Nothing seen yet; bins of this length.
+    #[must_use]
+    pub fn new(bin_ns: u64) -> Self {
+        Self {
+            bin_ns: bin_ns.max(1),
+            links: Vec::new(),
+            slots: Vec::new(),
+            pairs: Pairs::default(),
+            kinds: [Messages::NONE; Operation::COUNT],
+            ended: spurts::Ended::default(),
+        }
+    }
+
+    /// A frame of any kind passed a link.
+    #[inline]
+    pub fn frame(&mut self, link: u16, time_ns: u64) {
+        match self.links.get_mut(usize::from(link)) {
+            Some(link) => link.last_ns = link.last_ns.max(time_ns),
+            None => self.add_link(link, time_ns),
+        }
+    }
+
+    #[cold]
+    fn add_link(&mut self, link: u16, time_ns: u64) {
+        if usize::from(link) < MAX_LINKS {
+            self.links.resize_with(usize::from(link) + 1, Link::default);
+            self.frame(link, time_ns);
+        }
+    }
+
+    /// Takes in one RoCE packet. Its link was told by [`Self::frame`].
+    #[inline]
+    pub fn packet(&mut self, packet: &Packet<'_>) {
+        const CE: u8 = 3;
+        let Packet { key, slot, frame, time_ns, outcome, repeat, .. } = *packet;
+        let op = Op::of(frame.opcode);
+        let (data, cnp) = (Spurt::counts(op), op.has(Op::CNP));
+        let ce = frame.roce_version == 2 && frame.tos & CE == CE && data;
+        let mut bin = 0;
+        if let Some(link) = self.links.get_mut(usize::from(key.link)) {
+            bin = link.bins.packet(time_ns, self.bin_ns, frame.wire_len, ce, cnp);
+            if let Some(count) = link.frame_sizes.get_mut(frame_bucket(frame.wire_len)) {
+                *count += 1;
+            }
+        }
+        if slot as usize >= self.slots.len() {
+            self.slots.resize(slot as usize + 1, Slot::EMPTY);
+        }
+        let Some(slot) = self.slots.get_mut(slot as usize) else { return };
+        if outcome.events & Event::NEW_FLOW != 0 {
+            *slot = Slot { pair: self.pairs.number(key.link, frame), dest_qp: frame.dest_qp, ..Slot::EMPTY };
+        }
+        let gap = outcome.events & Event::GAP != 0;
+        self.pairs.packet(slot.pair, Seen { bin, bytes: frame.wire_len, data, ce, gap });
+        slot.message.packet(&mut self.kinds, frame, op, repeat, gap);
+        if data {
+            if let Some(before) = slot.spurt.observe(time_ns, frame.wire_len, repeat) {
+                self.ended.push(Record::of(&before, slot.pair, slot.dest_qp));
+            }
+            if frame.ack_req || op.has(Op::READ_REQUEST) {
+                slot.request = Some((frame.psn, time_ns));
+            }
+        }
+        if op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
+            slot.answer = Some((frame.psn, time_ns));
+        }
+    }
+
+    /// The flow of a slot was retired.
+    pub fn retired(&mut self, slot: u32) {
+        if let Some(slot) = self.slots.get_mut(slot as usize) {
+            if slot.spurt.packets > 0 {
+                self.ended.push(slot.record());
+            }
+            *slot = Slot::EMPTY;
+        }
+    }
+
+    /// What is known so far.
+    #[must_use]
+    pub fn figures(&self) -> Traffic {
+        let standing = |slot: &Slot| Standing {
+            spurt: slot.record(),
+            message_open: slot.message.is_open(),
+            request: slot.request,
+            answer: slot.answer,
+        };
+        let slots = self.slots.iter().filter(|slot| slot.pair != NO_PAIR);
+        Traffic {
+            bin_ns: self.bin_ns,
+            links: (self.links.iter())
+                .map(|link| LinkTraffic {
+                    bursts: link.bins.bursts(self.bin_ns),
+                    frame_sizes: link.frame_sizes,
+                    last_ns: (link.last_ns > 0).then_some(link.last_ns),
+                })
+                .collect(),
+            pairs: self.pairs.pairs().to_vec(),
+            targets: self.pairs.targets(),
+            left_out: self.pairs.left_out(),
+            kinds: self.kinds,
+            spurts: Spurts { ended: self.ended.clone(), standing: slots.map(standing).collect() },
+        }
+    }
+}
+
+/// What is known of one link.
+#[derive(Clone, Debug)]
+pub struct LinkTraffic {
+    /// Its traffic in bins; `None` when there was none.
+    pub bursts: Option<Bursts>,
+    /// Frames by the buckets of [`FRAME_ENDS`].
+    pub frame_sizes: [u64; FRAME_ENDS.len()],
+    /// Its last frame of any kind, Unix time.
+    pub last_ns: Option<u64>,
+}
+
+/// The figures at a moment.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    /// Length of a bin.
+    pub bin_ns: u64,
+    /// By index of the link; links beyond [`MAX_LINKS`] are missing.
+    pub links: Vec<LinkTraffic>,
+    /// Who sent to whom, by link.
+    pub pairs: Vec<Pair>,
+    /// Who received data, by link.
+    pub targets: Vec<Target>,
+    /// Packets between pairs of hosts for which there was no room.
+    pub left_out: u64,
+    /// Messages by [`Operation`], over all links.
+    pub kinds: [Messages; Operation::COUNT],
+    /// What was sent when.
+    pub spurts: Spurts,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Spurts of all flows: the recent ones, in bounded memory.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rocescope_common::account::spurt::Spurt;
+
+/// Spurts in a chunk, which is shared once it is full.
+const CHUNK: usize = 4096;
+/// Full chunks that are kept: a quarter of a million spurts of 32 bytes, 8 MiB.
+const CHUNKS: usize = 64;
+
+/// A spurt of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// First packet, Unix time.
+    pub start_ns: u64,
+    /// Last packet.
+    pub end_ns: u64,
+    /// Bytes that were not sent before.
+    pub fresh_bytes: u64,
+    /// Number of the pair of hosts.
+    pub pair: u32,
+    /// Destination queue pair.
+    pub dest_qp: u32,
+}
+
+impl Record {
+    /// The record of a spurt.
+    #[must_use]
+    pub fn of(spurt: &Spurt, pair: u32, dest_qp: u32) -> Self {
+        Self { start_ns: spurt.start_ns, end_ns: spurt.end_ns, fresh_bytes: spurt.fresh_bytes, pair, dest_qp }
+    }
+}
+
+/// Spurts that have ended, in the order of their ends.
+#[derive(Clone, Debug, Default)]
+pub struct Ended {
+    full: VecDeque<Arc<Vec<Record>>>,
+    open: Vec<Record>,
+    dropped: u64,
+}
+
+impl Ended {
+    /// Keeps a spurt; the oldest give way.
+    pub fn push(&mut self, record: Record) {
+        self.open.push(record);
+        if self.open.len() == CHUNK {
+            if self.full.len() == CHUNKS {
+                self.full.pop_front();
+                self.dropped += CHUNK as u64;
+            }
+            self.full.push_back(Arc::new(std::mem::take(&mut self.open)));
+        }
+    }
+
+    /// Those that are kept.
+    pub fn iter(&self) -> impl Iterator<Item = &Record> {
+        self.full.iter().flat_map(|chunk| chunk.iter()).chain(&self.open)
+    }
+
+    /// How many gave way.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+/// Where a flow stands now: its last spurt, and whether something is outstanding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// The spurt that goes on or was the last.
+    pub spurt: Record,
+    /// A message has begun and not ended.
+    pub message_open: bool,
+    /// PSN of the latest request that wants an answer, and when it was sent.
+    pub request: Option<(u32, u64)>,
+    /// PSN of the latest answer in this flow, and when.
+    pub answer: Option<(u32, u64)>,
+}
+
+/// What happened when, flow by flow.
+#[derive(Clone, Debug, Default)]
+pub struct Spurts {
+    /// Spurts that have ended.
+    pub ended: Ended,
+    /// Flows with data or answers, as they stand.
+    pub standing: Vec<Standing>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_give_way_and_are_counted() {
+        let mut ended = Ended::default();
+        let total = (CHUNKS as u64 + 3) * CHUNK as u64 + 5;
+        for start_ns in 0..total {
+            ended.push(Record { start_ns, ..Record::default() });
+        }
+        let kept: Vec<u64> = ended.iter().map(|record| record.start_ns).collect();
+        assert_eq!(kept.len() as u64 + ended.dropped(), total);
+        assert_eq!((kept.first(), kept.last()), (Some(&ended.dropped()), Some(&(total - 1))));
+    }
+}

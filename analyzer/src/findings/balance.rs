@@ -1,0 +1,224 @@
+//! Load that is spread unevenly: over links, and over what fabrics hash.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::Deserialize;
+
+use super::{Entry, Input, LimitMeta, Raise};
+use crate::report::{Finding, Flow, QpSpread, Severity, direction_name};
+use crate::sample::Direction;
+
+/// Kinds of this family.
+pub(super) const ENTRIES: &[Entry] = &[ENTROPY_LOW, LINKS_IMBALANCE];
+const ENTROPY_LOW: Entry = Entry {
+    id: "entropy.low",
+    title: "Too few source ports for the fabric to spread the load",
+    meaning: "Switches choose a path by a hash over addresses and UDP ports. Queue pairs that share a source port are one flow to them and share one uplink, however many paths there are; \
+              collective bandwidth is then that of the busiest uplink.",
+    computed: "A host's sent bytes are weighed twice: by queue pair and by 5-tuple (2 to the entropy of the bytes: how many equal ones would spread as well). A warning when the queue pairs are worth \
+               entropy.min_flows or more, and the 5-tuples entropy.ratio of that or less. With --ecmp N also a warning when hashing the 5-tuples over N uplinks makes the busiest carry entropy.ecmp times \
+               the mean or more (median over hash seeds) while a source port for each queue pair, or more queue pairs, would bring it below.",
+    advice: "Give queue pairs source ports of their own: the driver derives the port from the flow label or from both QP numbers, so check that the flow label is not set to one value \
+             (perftest --flow_label, a fixed RDMA CM flow label). With NCCL raise NCCL_IB_QPS_PER_CONNECTION (and look at NCCL_IB_SPLIT_DATA_ON_QPS), or let the switches hash on the BTH destination QP \
+             (SAI hash field RDMA_BTH_DEST_QP, user-defined fields), or use adaptive routing.",
+    caveat: "A fabric that hashes on the destination QP, sprays packets or routes adaptively is not hurt by few ports. The hash of the real switches is not known.",
+};
+const LINKS_IMBALANCE: Entry = Entry {
+    id: "links.imbalance",
+    title: "Links that share a load carry it unevenly",
+    meaning: "One uplink, port or rail is much busier than its peers, so the traffic on it waits while others idle.",
+    computed: "For each group of links (imbalance) and rails: a warning when the busiest carries links.max_over_mean times the mean or more, and the group has carried links.min_packets or more; not raised \
+               for less.",
+    advice: "See entropy.low first: with few 5-tuples the hash cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and look for hash polarisation between tiers. \
+             For rails, look at NCCL_IB_HCA, NCCL_CROSS_NIC and which GPU uses which NIC.",
+    caveat: "A group that does not share one load by design (--group of unrelated links) is uneven by design. Bytes are counted since the start: an imbalance that began late shows late.",
+};
+
+/// Thresholds of this family.
+pub(super) const LIMITS: &[LimitMeta] = &[
+    LimitMeta {
+        name: "entropy.min_flows",
+        default: "4.0",
+        meaning: "queue pairs, in equal flows, below which ports are not judged",
+        reason: "With fewer there is nothing to spread, whatever the ports",
+    },
+    LimitMeta {
+        name: "entropy.ratio",
+        default: "0.5",
+        meaning: "5-tuples over queue pairs, in equal flows",
+        reason: "Ports made from QP numbers collide now and then; that half of them do, does not happen by chance",
+    },
+    LimitMeta {
+        name: "entropy.ecmp",
+        default: "1.5",
+        meaning: "load of the busiest uplink over the mean, median over hash seeds",
+        reason: "At 1.5 the job gets two thirds of the bandwidth it paid for; Meta reported up to 40 % gained by fixing less (SIGCOMM 2024)",
+    },
+    LimitMeta {
+        name: "links.max_over_mean",
+        default: "1.5",
+        meaning: "load of the busiest link over the mean",
+        reason: "As entropy.ecmp: a third of the bandwidth is lost",
+    },
+    LimitMeta {
+        name: "links.min_packets",
+        default: "1000",
+        meaning: "RoCE packets in the group below which it is not judged",
+        reason: "A few messages fall on a few links by chance",
+    },
+];
+
+/// Thresholds about entropy.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EntropyLimits {
+    /// See [`LIMITS`].
+    pub min_flows: f64,
+    /// See [`LIMITS`].
+    pub ratio: f64,
+    /// See [`LIMITS`].
+    pub ecmp: f64,
+}
+
+impl Default for EntropyLimits {
+    fn default() -> Self {
+        Self { min_flows: 4.0, ratio: 0.5, ecmp: 1.5 }
+    }
+}
+
+/// Thresholds about links.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LinksLimits {
+    /// See [`LIMITS`].
+    pub max_over_mean: f64,
+    /// See [`LIMITS`].
+    pub min_packets: u64,
+}
+
+impl Default for LinksLimits {
+    fn default() -> Self {
+        Self { max_over_mean: 1.5, min_packets: 1000 }
+    }
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    shared_ports(input, found);
+    uplinks(input, found);
+    links(input, found);
+}
+
+/// Queue pairs of one host that share source ports.
+fn shared_ports(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let limits = &input.limits.entropy;
+    let spreads = QpSpread::by_sender(input.sample);
+    for spread in spreads {
+        let (Some(pairs), Some(tuples)) = (spread.effective_queue_pairs, spread.effective_tuples) else {
+            continue;
+        };
+        if pairs < limits.min_flows || tuples > pairs * limits.ratio {
+            continue;
+        }
+        let host = spread.src;
+        let title = format!(
+            "{} queue pairs that {host} sends to share {}: the fabric sees {tuples:.1} flows instead of {pairs:.1}",
+            spread.queue_pairs,
+            if spread.source_ports == 1 {
+                "one source port".to_owned()
+            } else {
+                format!("{} source ports", spread.source_ports)
+            },
+        );
+        Raise::new(&ENTROPY_LOW, Severity::Warning, title)
+            .evidence("queue_pairs", spread.queue_pairs)
+            .evidence("effective_queue_pairs", pairs)
+            .evidence("five_tuples", spread.five_tuples)
+            .evidence("effective_five_tuples", tuples)
+            .evidence("source_ports", spread.source_ports)
+            .flows(busiest_from(input, host))
+            .into(found);
+    }
+}
+
+fn busiest_from<'a>(input: &Input<'a>, host: IpAddr) -> Vec<&'a Flow> {
+    let mut by_pair: BTreeMap<(IpAddr, u32), &Flow> = BTreeMap::new();
+    for flow in input.report.flows.iter().filter(|flow| flow.src == host && flow.payload_bytes > 0) {
+        let best = by_pair.entry((flow.dst, flow.dest_qp)).or_insert(flow);
+        if flow.bytes > best.bytes {
+            *best = flow;
+        }
+    }
+    let mut flows: Vec<&Flow> = by_pair.into_values().collect();
+    flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
+    flows
+}
+
+/// What the number of uplinks that the user named would make of it.
+fn uplinks(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let Some(ecmp) = &input.report.ecmp else { return };
+    for set in &ecmp.sets {
+        let p50 =
+            |name: &str| set.cases.iter().find(|case| case.case == name).map(|case| case.max_over_mean_p50);
+        let limit = input.limits.entropy.ecmp;
+        let Some(now) = p50("as_seen").filter(|now| *now >= limit) else { continue };
+        // What would help, the least effort first.
+        let better = ["port_per_qp", "qps_2", "qps_4", "qps_8"]
+            .into_iter()
+            .find(|name| p50(name).is_some_and(|p| p < limit));
+        let Some(better) = better else { continue };
+        let title = format!(
+            "Hashing the {} 5-tuples ({}) over {} uplinks makes the busiest {now:.2} times as busy as the mean",
+            set.five_tuples, set.of, ecmp.uplinks
+        );
+        Raise::new(&ENTROPY_LOW, Severity::Warning, title)
+            .evidence("uplinks", ecmp.uplinks)
+            .evidence("five_tuples", set.five_tuples)
+            .evidence("max_over_mean_p50", now)
+            .evidence("expected_collisions", set.expected_collisions)
+            .evidence("better_case", better)
+            .evidence("better_max_over_mean_p50", p50(better))
+            .into(found);
+    }
+}
+
+fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let limits = &input.limits.links;
+    let packets_on = |names: &[String], direction| {
+        let members =
+            input.report.links.iter().filter(|l| l.direction == direction && names.contains(&l.name));
+        members.map(|link| (link.packets, link.bytes, link.name.as_str())).collect::<Vec<_>>()
+    };
+    let report = |group: Vec<(u64, u64, &str)>,
+                  direction: Option<Direction>,
+                  ratio: Option<f64>,
+                  what: &str| {
+        let packets: u64 = group.iter().map(|(packets, _, _)| packets).sum();
+        let ratio = ratio.filter(|ratio| *ratio >= limits.max_over_mean && packets >= limits.min_packets)?;
+        let (_, _, busiest) = group.iter().max_by_key(|(_, bytes, _)| *bytes)?;
+        let way = direction.map_or_else(String::new, |way| format!(" ({})", direction_name(way)));
+        let title = format!("{busiest} carries {ratio:.2} times the mean of its {} {what}{way}", group.len());
+        let names: Vec<&str> = group.iter().map(|(_, _, name)| *name).collect();
+        let bytes: Vec<u64> = group.iter().map(|(_, bytes, _)| *bytes).collect();
+        Some(
+            Raise::new(&LINKS_IMBALANCE, Severity::Warning, title)
+                .evidence("links", names)
+                .evidence("bytes", bytes)
+                .evidence("max_over_mean", ratio),
+        )
+    };
+    for group in &input.report.imbalance {
+        let members = packets_on(&group.links, group.direction);
+        if let Some(raise) = report(members, group.direction, group.max_over_mean, "links") {
+            raise.evidence("jain", group.jain).into(found);
+        }
+    }
+    for rails in &input.report.rails {
+        let packets = |links: &[String]| packets_on(links, rails.direction).iter().map(|(p, _, _)| p).sum();
+        let members =
+            rails.rails.iter().map(|rail| (packets(&rail.links), rail.bytes, rail.name.as_str())).collect();
+        if let Some(raise) = report(members, rails.direction, rails.max_over_mean, "rails") {
+            raise.evidence("jain", rails.jain).into(found);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Traffic that is spread badly, and traffic that nearly is.
+
+use super::tests::{found, severity};
+use crate::report::{Options, Severity, fixtures};
+use crate::sample::Sample;
+
+/// Queue pairs of one host, each with its source port.
+fn pairs(ports: &[u16]) -> Sample {
+    let flows = (0..).zip(ports).map(|(qp, port)| {
+        (fixtures::key(0, "10.0.0.1", "10.0.0.2", 100 + qp), fixtures::stats(*port, 1000, 4_000_000))
+    });
+    fixtures::sample(vec![fixtures::link("h0.pcap", None)], flows.collect())
+}
+
+#[test]
+fn sixteen_queue_pairs_behind_two_ports() {
+    let ports: Vec<u16> = (0..16).map(|i| 50_000 + i % 2).collect();
+    let findings = found(&pairs(&ports), &Options::default());
+    let finding = findings.iter().find(|f| f.id == "entropy.low").unwrap();
+    assert_eq!(finding.severity, Severity::Warning);
+    assert_eq!(finding.evidence["queue_pairs"], 16);
+    assert_eq!(finding.evidence["source_ports"], 2);
+    assert!((finding.evidence["effective_five_tuples"].as_f64().unwrap() - 2.0).abs() < 1e-9);
+    assert_eq!((finding.flows.len(), finding.evidence["flows"].as_u64()), (16, Some(16)));
+    assert!(
+        finding.title.contains("10.0.0.1") && finding.title.contains("2 source ports"),
+        "{}",
+        finding.title
+    );
+}
+
+#[test]
+fn nearly_too_few_ports_are_enough() {
+    // Ten ports for sixteen queue pairs: collisions as chance makes them.
+    let ports: Vec<u16> = (0..16).map(|i| 50_000 + i % 10).collect();
+    assert_eq!(severity(&pairs(&ports), "entropy.low"), None);
+    // Three queue pairs are not enough to be spread anyhow.
+    assert_eq!(severity(&pairs(&[50_000; 3]), "entropy.low"), None);
+    assert_eq!(severity(&pairs(&[50_000; 4]), "entropy.low"), Some(Severity::Warning));
+    // Fifteen idle ones beside one that works are one.
+    let mut one = pairs(&[50_000; 16]);
+    for flow in &mut one.flows[1..] {
+        flow.stats.bytes = 100;
+    }
+    assert_eq!(severity(&one, "entropy.low"), None);
+}
+
+#[test]
+fn uplinks_that_the_user_named() {
+    let asked = |ports: &[u16], uplinks| {
+        let options = Options { ecmp: Some(uplinks), ..Options::default() };
+        found(&pairs(ports), &options).into_iter().filter(|f| f.id == "entropy.low").count()
+    };
+    assert_eq!(asked(&[50_000, 50_001, 50_002], 4), 1, "three flows over four uplinks");
+    let many: Vec<u16> = (0..256).map(|i| 50_000 + i).collect();
+    assert_eq!(asked(&many, 2), 0, "256 flows over two are even");
+}
+
+fn links(bytes: &[u64]) -> Sample {
+    let names = (0..bytes.len()).map(|i| fixtures::link(&format!("u{i}"), None));
+    let flows = (0u16..).zip(bytes).map(|(link, bytes)| {
+        let port = 50_000 + link;
+        (fixtures::key(link, "10.0.0.1", "10.0.0.2", 100), fixtures::stats(port, bytes / 1000, *bytes))
+    });
+    fixtures::sample(names.collect(), flows.collect())
+}
+
+#[test]
+fn links_and_rails() {
+    let seen = |bytes: &[u64], options: &Options| {
+        found(&links(bytes), options).into_iter().filter(|f| f.id == "links.imbalance").count()
+    };
+    let group = Options { groups: vec![vec!["u0".into(), "u1".into()]], ..Options::default() };
+    assert_eq!(seen(&[6_000_000, 853_000], &group), 1);
+    assert_eq!(seen(&[4_000_000, 1_400_000], &group), 0, "1.48 times the mean");
+    assert_eq!(seen(&[6_000_000, 853_000], &Options::default()), 0, "nobody says that they share a load");
+    assert_eq!(seen(&[600_000, 85_000], &group), 0, "685 packets may fall as they like");
+    let rails = ["u0", "u1", "u2"].map(|link| (link.to_owned(), format!("r{}", &link[1..]))).into();
+    let rails = Options { rails, ..Options::default() };
+    assert_eq!(seen(&[9_000_000, 1_000_000, 1_000_000], &rails), 1);
+    assert_eq!(seen(&[3_000_000, 3_000_000, 3_000_000], &rails), 0);
+}

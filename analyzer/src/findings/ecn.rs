@@ -1,0 +1,280 @@
+//! Congestion marks: too many of them, none possible, and nobody who passes them on.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use rocescope_common::wire::bth::GSI_QP;
+use serde::Deserialize;
+
+use super::{Entry, Input, LimitMeta, Raise};
+use crate::report::{Finding, Flow, Severity};
+use crate::units;
+
+/// Kinds of this family.
+pub(super) const ENTRIES: &[Entry] = &[CONGESTION, NO_CNP, NOT_CAPABLE];
+const CONGESTION: Entry = Entry {
+    id: "ecn.congestion",
+    title: "Data arrives marked CE",
+    meaning: "Switches on the way had queues beyond their marking threshold. The receivers answer with CNPs, and the senders slow down: these flows are limited by the fabric, \
+              not by the hosts.",
+    computed: "Per link, over flows in which at least congestion_marks packets and the share congestion_ratio of the ECN-capable data are marked CE. ACKNOWLEDGE and CNP do not count. A \
+               warning. marked_time_ratio is the share of time bins with data in which there was a mark, peak_ratio the largest share of marks in a bin.",
+    advice: "Find the queue: several senders to one host (incast, see flows), or flows that were hashed onto one uplink (look at entropy and imbalance; more source ports with \
+             NCCL_IB_QPS_PER_CONNECTION=4 and NCCL_IB_SPLIT_DATA_ON_QPS=1 spread better). Check on the switch that the marking thresholds (Kmin, Kmax, Pmax) suit the port's speed, and that \
+             DCQCN is on at the hosts: /sys/class/net/IF/ecn/roce_np/enable/PRIO and roce_rp/enable/PRIO, or cc_params in mlx5's debugfs.",
+    caveat: "Some marks are how DCQCN works: a ratio says how often the queue was long, not how much was lost. Marks set behind this point are not seen here.",
+};
+const NO_CNP: Entry = Entry {
+    id: "ecn.no_cnp",
+    title: "Marks are not answered with CNPs",
+    meaning: "A receiver gets packets marked CE and never sends a CNP. Its senders are not told to slow down: the queue goes on growing until PFC stops the port or packets are lost.",
+    computed: "Per receiver: at least no_cnp_marks data packets marked CE over no_cnp_ms or more, at least 10 acknowledgements from it in the same capture (so that its way back \
+               passes here), and not one CNP from it to anybody. Nothing is concluded from how many CNPs there are: NICs pace them per port, per address pair or per destination. A warning.",
+    advice: "Switch the notification point on for the data's priority: echo 1 > /sys/class/net/IF/ecn/roce_np/enable/PRIO (mlx5; upstream: cc_params/np_* in debugfs), and the reaction point \
+             (roce_rp) at the senders. Check that CNPs are not dropped: their DSCP (48 by default) needs a queue of its own on the switch. np_cnp_sent and np_ecn_marked_roce_packets in \
+             hw_counters tell whether the NIC sends them.",
+    caveat: "Soft-RoCE (rxe) sends no CNPs at all. CNPs have a source port of their own, so with several uplinks they may return by another than the one watched. DCQCN is not the only \
+             congestion control: a fabric that uses another one (as HPCC, Swift or a NIC's own) needs no CNPs.",
+};
+const NOT_CAPABLE: Entry = Entry {
+    id: "ecn.not_capable",
+    title: "Data is not ECN-capable",
+    meaning: "The ECN bits of these packets are 00: a congested switch cannot mark them, only drop or pause them. DCQCN does not work for them.",
+    computed: "Raised as info when at least not_capable_packets packets of connections are not-ECT and they are the share not_capable_ratio of all such packets. ACKNOWLEDGE, CNP, connection management and \
+               RoCEv1, which has no ECN bits, do not count.",
+    advice: "Where DCQCN is wanted: set ECT in the traffic class. NCCL_IB_TC=106 is DSCP 26 with ECT(0); cma_roce_tos for connections through rdma_cm; `--tclass=106` in perftest; on mlx5 also \
+             /sys/class/infiniband/DEV/tc/1/traffic_class.",
+    caveat: "No fault where the fabric relies on PFC alone, or on another congestion control.",
+};
+
+/// Thresholds of this family.
+pub(super) const LIMITS: &[LimitMeta] = &[
+    LimitMeta {
+        name: "ecn.congestion_ratio",
+        default: "0.01",
+        meaning: "share of marks in a flow from which it counts as congested",
+        reason: "DCQCN holds queues at the threshold with well under one mark in a hundred packets; the DCQCN paper marks 1 % of the packets when the queue is at its upper threshold",
+    },
+    LimitMeta {
+        name: "ecn.congestion_marks",
+        default: "100",
+        meaning: "marks in a flow from which it counts as congested",
+        reason: "A burst at the start of a step marks some tens of packets and is over",
+    },
+    LimitMeta {
+        name: "ecn.no_cnp_marks",
+        default: "100",
+        meaning: "marks that a receiver must have got to be expected to send a CNP",
+        reason: "NICs pace CNPs by time (4 µs to 50 µs by default, milliseconds at most), not by marks: one at least is due for any burst of this size",
+    },
+    LimitMeta {
+        name: "ecn.no_cnp_ms",
+        default: "100",
+        meaning: "time in milliseconds over which they came",
+        reason: "Many times the longest pacing interval that NICs can be set to (4 ms)",
+    },
+    LimitMeta {
+        name: "ecn.not_capable_packets",
+        default: "100",
+        meaning: "packets that are not ECN-capable from which this is said",
+        reason: "A job moves more than that in a step; a few packets are no traffic to speak of",
+    },
+    LimitMeta {
+        name: "ecn.not_capable_ratio",
+        default: "0.05",
+        meaning: "their share of all packets of connections",
+        reason: "Below it the rest of the traffic sets the picture",
+    },
+];
+
+/// Thresholds of this family.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    pub congestion_ratio: f64,
+    pub congestion_marks: u64,
+    pub no_cnp_marks: u64,
+    pub no_cnp_ms: u64,
+    pub not_capable_packets: u64,
+    pub not_capable_ratio: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            congestion_ratio: 0.01,
+            congestion_marks: 100,
+            no_cnp_marks: 100,
+            no_cnp_ms: 100,
+            not_capable_packets: 100,
+            not_capable_ratio: 0.05,
+        }
+    }
+}
+
+/// Acknowledgements that show that a receiver's way back passes here.
+const ENOUGH_ACKS: u64 = 10;
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    for (number, link) in input.report.links.iter().enumerate() {
+        congestion(input, number, &link.name, found);
+    }
+    no_cnp(input, found);
+    not_capable(input, found);
+}
+
+fn share(part: u64, all: u64) -> f64 {
+    part as f64 / all.max(1) as f64
+}
+
+fn congestion(input: &Input<'_>, number: usize, name: &str, found: &mut Vec<Finding>) {
+    let limits = &input.limits.ecn;
+    let Some(link) = input.report.links.get(number) else { return };
+    let mut flows: Vec<&Flow> = input
+        .report
+        .flows
+        .iter()
+        .filter(|flow| flow.link == link.name && flow.direction == link.direction)
+        .filter(|flow| flow.ecn_data.ce >= limits.congestion_marks)
+        .filter(|flow| flow.ce_ratio >= Some(limits.congestion_ratio))
+        .collect();
+    // Those that carry most marks first.
+    flows.sort_by_key(|flow| std::cmp::Reverse(flow.ecn_data.ce));
+    let Some(most) = flows.first() else { return };
+    let sum = |of: fn(&Flow) -> u64| flows.iter().map(|flow| of(flow)).sum::<u64>();
+    let (ce, capable) = (sum(|flow| flow.ecn_data.ce), sum(|flow| flow.ecn_data.capable()));
+    let percent = units::ratio(Some(share(ce, capable)));
+    let one_host = flows.iter().all(|flow| flow.dst == most.dst);
+    let title = match flows.len() {
+        1 => format!(
+            "{percent} of the data from {} to QP {} on {} arrives marked CE",
+            most.src, most.dest_qp, most.dst
+        ),
+        n if one_host => format!("{percent} of the data to {} in {n} flows arrives marked CE", most.dst),
+        n => format!("{percent} of the data in {n} flows on {name} arrives marked CE"),
+    };
+    let worst = flows.iter().filter_map(|flow| flow.ce_ratio).fold(0.0, f64::max);
+    let bins = || {
+        let over_time = link.ecn_over_time.as_ref();
+        over_time.into_iter().flat_map(|bins| bins.capable.iter().zip(&bins.ce)).filter(|(all, _)| **all > 0)
+    };
+    let marked_time = link
+        .ecn_over_time
+        .as_ref()
+        .map(|_| share(bins().filter(|(_, ce)| **ce > 0).count() as u64, bins().count() as u64));
+    let peak = bins().map(|(all, ce)| f64::from(*ce) / f64::from(*all)).reduce(f64::max);
+    let reaction = input
+        .report
+        .flows
+        .iter()
+        .filter_map(|flow| flow.cnp.as_ref())
+        .find(|cnp| cnp.answers.as_ref().is_some_and(|id| *id == crate::report::FlowId::of(most)));
+    Raise::new(&CONGESTION, Severity::Warning, title)
+        .evidence("ce_ratio", share(ce, capable))
+        .evidence("ce_packets", ce)
+        .evidence("ecn_capable_packets", capable)
+        .evidence("worst_flow_ratio", worst)
+        .evidence("marked_time_ratio", marked_time)
+        .evidence("peak_ratio", peak)
+        .evidence("rate_before_cnp_bps", reaction.and_then(|cnp| cnp.rate_before_bps))
+        .evidence("rate_after_cnp_bps", reaction.and_then(|cnp| cnp.rate_after_bps))
+        .flows(flows.iter().copied())
+        .into(found);
+}
+
+/// How long marks came in a flow, in nanoseconds: by its history, or else by its length.
+fn marked_for(flow: &Flow) -> u64 {
+    let Some(over_time) = &flow.ce_over_time else {
+        return flow.last_ns.saturating_sub(flow.first_ns);
+    };
+    let marked = |count: &u32| *count > 0;
+    let (first, last) = (over_time.ce.iter().position(marked), over_time.ce.iter().rposition(marked));
+    let bins = last.unwrap_or(0).saturating_sub(first.unwrap_or(0)) as u64;
+    (bins * over_time.bin_ns).min(flow.last_ns.saturating_sub(flow.first_ns))
+}
+
+fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
+    #[derive(Default)]
+    struct Receiver<'a> {
+        ce: u64,
+        marked_ns: u64,
+        acks: u64,
+        cnps: u64,
+        flows: Vec<&'a Flow>,
+    }
+    let limits = &input.limits.ecn;
+    let mut receivers: BTreeMap<IpAddr, Receiver<'_>> = BTreeMap::new();
+    for flow in &input.report.flows {
+        if flow.ecn_data.ce > 0 {
+            let receiver = receivers.entry(flow.dst).or_default();
+            receiver.ce += flow.ecn_data.ce;
+            receiver.marked_ns = receiver.marked_ns.max(marked_for(flow));
+            receiver.flows.push(flow);
+        }
+        if flow.cnp_packets + flow.ack.acks > 0 {
+            let sender = receivers.entry(flow.src).or_default();
+            sender.cnps += flow.cnp_packets;
+            sender.acks += flow.ack.acks;
+        }
+    }
+    let mut silent: Vec<(IpAddr, Receiver<'_>)> = receivers
+        .into_iter()
+        .filter(|(_, receiver)| {
+            receiver.ce >= limits.no_cnp_marks
+                && receiver.marked_ns >= limits.no_cnp_ms.saturating_mul(1_000_000)
+                && receiver.acks >= ENOUGH_ACKS
+                && receiver.cnps == 0
+        })
+        .collect();
+    silent.sort_by_key(|(_, receiver)| std::cmp::Reverse(receiver.ce));
+    let Some((most, receiver)) = silent.first() else { return };
+    let others = match silent.len() - 1 {
+        0 => String::new(),
+        1 => " (and one other host likewise)".to_owned(),
+        n => format!(" (and {n} other hosts likewise)"),
+    };
+    let title = format!(
+        "{most} got {} packets marked CE and answered with no CNP{others}",
+        units::count(receiver.ce)
+    );
+    let all: Vec<&Flow> = silent.iter().flat_map(|(_, receiver)| receiver.flows.iter().copied()).collect();
+    Raise::new(&NO_CNP, Severity::Warning, title)
+        .evidence("receivers", silent.len() as u64)
+        .evidence("ce_packets", receiver.ce)
+        .evidence("marked_ns", receiver.marked_ns)
+        .evidence("acks", receiver.acks)
+        .evidence("cnp_packets", 0)
+        .flows(all)
+        .into(found);
+}
+
+fn not_capable(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let limits = &input.limits.ecn;
+    // What carries data; a flow of acknowledgements has no data packets to count.
+    let flows = input.report.flows.iter().filter(|flow| flow.dest_qp != GSI_QP);
+    let (mut not, mut all) = (0, 0);
+    let mut named: Vec<&Flow> = Vec::new();
+    for flow in flows {
+        not += flow.ecn_data.not_ect;
+        all += flow.ecn_data.not_ect + flow.ecn_data.capable();
+        if flow.ecn_data.not_ect > 0 {
+            named.push(flow);
+        }
+    }
+    let ratio = share(not, all);
+    if not < limits.not_capable_packets || ratio < limits.not_capable_ratio {
+        return;
+    }
+    named.sort_by_key(|flow| std::cmp::Reverse(flow.ecn_data.not_ect));
+    let title = if not == all {
+        "No data is ECN-capable: switches cannot mark it".to_owned()
+    } else {
+        format!("{} of the data is not ECN-capable: switches cannot mark it", units::ratio(Some(ratio)))
+    };
+    Raise::new(&NOT_CAPABLE, Severity::Info, title)
+        .evidence("not_ect_ratio", ratio)
+        .evidence("not_ect_packets", not)
+        .evidence("packets", all)
+        .flows(named)
+        .into(found);
+}

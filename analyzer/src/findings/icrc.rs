@@ -1,0 +1,120 @@
+//! Packets that do not arrive as they were sent.
+
+use serde::Deserialize;
+
+use super::{Entry, Input, LimitMeta, Raise};
+use crate::report::{Finding, Flow, Severity};
+use crate::units;
+
+/// Kinds of this family.
+pub(super) const ENTRIES: &[Entry] = &[ERRORS];
+const ERRORS: Entry = Entry {
+    id: "icrc.errors",
+    title: "Packets are damaged: their invariant CRC is wrong",
+    meaning: "Something between the sender and this tap changed packets in what must not change. Ethernet's own checksum did not notice, so it happened inside a device: memory of a switch or NIC, a \
+              faulty ASIC, or software that rewrites headers. The receiver throws such packets away, which looks like loss behind the tap.",
+    computed: "The ICRC is computed over whole frames in replay; frames cut by a snap length are not judged. Warning from `packets` bad ones and the share `ratio` on a link on, else info. Flows in \
+               which nearly all are bad (the share `always`) are told apart, as info: there the sender's NIC fills in the ICRC behind the capture, or something on the way rewrites addresses, \
+               ports or the IP identification.",
+    advice: "Narrow down the place with a second tap: the device between a tap where the packets are right and one where they are wrong is the one. Look at its memory error and FCS counters (of \
+             cut-through switches also the ports before it) and replace it. On the receiver, rx_icrc_encapsulated and rx_roce_errors count the same packets.",
+    caveat: "Address translation breaks the ICRC of all packets that pass it.",
+};
+
+/// Thresholds of this family.
+pub(super) const LIMITS: &[LimitMeta] = &[
+    LimitMeta {
+        name: "icrc.packets",
+        default: "3",
+        meaning: "damaged packets on a link from which it is a warning",
+        reason: "A single one may be a bit that flipped once",
+    },
+    LimitMeta {
+        name: "icrc.ratio",
+        default: "0.000001",
+        meaning: "share of damaged packets from which it is a warning",
+        reason: "A link at the bit error rate of 1e-12 that Ethernet allows damages 3 in 100 million packets of 4 KB, and its FCS finds those",
+    },
+    LimitMeta {
+        name: "icrc.always",
+        default: "0.9",
+        meaning: "share of bad packets in a flow from which they are not called damaged",
+        reason: "No damage hits nearly every packet and leaves the flow running",
+    },
+];
+
+/// Thresholds of this family.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    pub packets: u64,
+    pub ratio: f64,
+    pub always: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { packets: 3, ratio: 0.000_001, always: 0.9 }
+    }
+}
+
+/// Fewer packets do not tell a flow that is rewritten from one that a damaged packet made up.
+const ALWAYS_AT_LEAST: u64 = 5;
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let limits = &input.limits.icrc;
+    let is_always = |flow: &Flow| {
+        flow.icrc.is_some_and(|icrc| {
+            icrc.checked >= ALWAYS_AT_LEAST && icrc.bad as f64 >= limits.always * icrc.checked as f64
+        })
+    };
+    for link in &input.report.links {
+        let on_link = || {
+            input
+                .report
+                .flows
+                .iter()
+                .filter(|flow| flow.link == link.name && flow.direction == link.direction)
+        };
+        let Some(all) = link.icrc.filter(|icrc| icrc.bad > 0) else { continue };
+        let (mut damaged, always): (Vec<&Flow>, Vec<&Flow>) = on_link()
+            .filter(|flow| flow.icrc.is_some_and(|icrc| icrc.bad > 0))
+            .partition(|flow| !is_always(flow));
+        let bad_of = |flow: &&Flow| flow.icrc.map_or(0, |icrc| icrc.bad);
+        let bad_always: u64 = always.iter().map(bad_of).sum();
+        let checked_always: u64 = always.iter().filter_map(|flow| flow.icrc).map(|icrc| icrc.checked).sum();
+        let (bad, checked) =
+            (all.bad - bad_always.min(all.bad), all.checked - checked_always.min(all.checked));
+        if bad > 0 {
+            let ratio = bad as f64 / checked.max(1) as f64;
+            let severe = bad >= limits.packets && ratio >= limits.ratio;
+            damaged.sort_by_key(|flow| std::cmp::Reverse(bad_of(flow)));
+            let title = format!(
+                "{bad} of {checked} packets on {} are damaged ({}): their ICRC is wrong",
+                link.name,
+                units::ratio(Some(ratio))
+            );
+            Raise::new(&ERRORS, if severe { Severity::Warning } else { Severity::Info }, title)
+                .evidence("bad", bad)
+                .evidence("checked", checked)
+                .evidence("unchecked", all.unchecked)
+                .evidence("bad_ratio", ratio)
+                .flows(damaged)
+                .into(found);
+        }
+        if let Some(first) = always.first() {
+            let title = format!(
+                "The ICRC is never right in {} flows on {}, {} to {} first: captured before the NIC filled it in, or rewritten on the way",
+                always.len(),
+                link.name,
+                first.src,
+                first.dst
+            );
+            Raise::new(&ERRORS, Severity::Info, title)
+                .evidence("bad", bad_always)
+                .evidence("checked", checked_always)
+                .flows(always)
+                .into(found);
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! Lost packets, and on which side of the tap.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use serde::Deserialize;
+
+use super::{Entry, Input, LimitMeta, Raise};
+use crate::report::{Finding, Flow, Report, Severity};
+use crate::units;
+
+/// Kinds of this family.
+pub(super) const ENTRIES: &[Entry] = &[BEFORE, AFTER, BETWEEN];
+
+const ADVICE: &str = "A lossless fabric does not lose RoCE to full buffers: check that PFC is on for the priority that RoCE uses at every hop (`dcb pfc show`, mlnx_qos), that hosts and \
+     switches map the DSCP of RoCE to it (trust dscp, NCCL_IB_TC), and buffer and headroom settings. Look for drops at each hop on the way (switch port counters, rx_discards_phy, \
+     rx_prioP_buf_discard) and for link errors (symbol errors, bad cables and transceivers).";
+
+const BEFORE: Entry = Entry {
+    id: "loss.before_tap",
+    title: "Packets are lost before they reach this tap",
+    meaning: "Between the sender and the place of the capture packets are lost. Each loss makes a sender with go-back-N repeat all that is in flight.",
+    computed: "Per link and pair of hosts: PSNs that were skipped here and then sent again, as a share of the packets that should have passed (flows[].loss.lost). PSNs that came late in \
+               their own right do not count, nor those that the sender never sent again, for these reached the receiver. Raised from `episodes` separate episodes and the share `ratio` on; critical \
+               from `critical_ratio`. Of UC, whose senders send nothing again, skipped PSNs count as lost, and the finding is info. With two taps on the way, only the one nearer the sender is asked.",
+    advice: ADVICE,
+    caveat: "Where the capture itself drops packets and the sender repeats for another reason, the first look like losses: while totals.lost grows the title says so.",
+};
+const AFTER: Entry = Entry {
+    id: "loss.after_tap",
+    title: "Packets pass this tap and do not arrive",
+    meaning: "Receivers ask for packets again that passed here: these were lost behind this tap, or arrived damaged or out of order, which most receivers treat like a loss.",
+    computed: "Per link and pair of hosts: times at which a NAK (sequence error) asked for a PSN that had passed here without a gap, and the sender went back to it; of READ responses, times at \
+               which they were asked for again (flows[].loss.after_tap). RNR NAKs and what follows them do not count, nor what a mirror shows twice, nor timers that ran out without a NAK. Where no \
+               answers are seen, every time the sender went back counts. Raised and graded as loss.before_tap, the share being of episodes among packets. With two taps on the way, only the one nearer \
+               the receiver is asked.",
+    advice: ADVICE,
+    caveat: "One episode may be more than one lost packet: how many is not visible from here. Reordering behind the tap looks the same; with adaptive routing it needs receivers that put \
+             packets in order (NCCL_IB_ADAPTIVE_ROUTING, the NIC's out-of-order placement).",
+};
+const BETWEEN: Entry = Entry {
+    id: "loss.between_taps",
+    title: "Packets vanish between two taps",
+    meaning: "Packets that passed one tap did not pass the next one on their way: what loses them lies between the two.",
+    computed: "Per pair of taps and pair of hosts: packets that the tap nearer the sender saw and the other did not, between packets that both saw (taps[].vanished), without those that the \
+               sender never sent again, for these reached the receiver and were missed by the second capture. Raised from `vanished` packets and the share `ratio` on, critical from `critical_ratio`. \
+               Not raised from the share `other_way` on: then flows take several ways, of which only one is captured.",
+    advice: ADVICE,
+    caveat: "Taps are not named when their order is not known. Of services that send nothing again, a packet that the second capture missed cannot be told from a lost one.",
+};
+
+/// Thresholds of this family.
+pub(super) const LIMITS: &[LimitMeta] = &[
+    LimitMeta {
+        name: "loss.episodes",
+        default: "5",
+        meaning: "separate episodes from which loss is a finding",
+        reason: "Clean links repeat now and then: healthy captures show one or two. Loss that matters comes back",
+    },
+    LimitMeta {
+        name: "loss.vanished",
+        default: "5",
+        meaning: "packets that vanished between two taps from which it is a finding",
+        reason: "As episodes",
+    },
+    LimitMeta {
+        name: "loss.ratio",
+        default: "0.0001",
+        meaning: "share of lost packets from which it is a warning",
+        reason: "One loss costs a go-back-N sender all that is in flight, often 100 to 1,000 packets: 1 lost in 10,000 then costs 1 to 10 % of the throughput",
+    },
+    LimitMeta {
+        name: "loss.critical_ratio",
+        default: "0.01",
+        meaning: "share of lost packets from which it is critical",
+        reason: "By the same count a sender with 100 packets in flight then sends everything twice",
+    },
+    LimitMeta {
+        name: "loss.other_way",
+        default: "0.3",
+        meaning: "share of packets not seen at a second tap from which they are said to have taken another way",
+        reason: "No reliable connection survives such a loss; spraying over two links hides one half of the packets from each",
+    },
+];
+
+/// Thresholds of this family.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    pub episodes: u64,
+    pub vanished: u64,
+    pub ratio: f64,
+    pub critical_ratio: f64,
+    pub other_way: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { episodes: 5, vanished: 5, ratio: 0.0001, critical_ratio: 0.01, other_way: 0.3 }
+    }
+}
+
+/// A flow, wherever it is seen.
+type Name = (IpAddr, IpAddr, u32);
+
+/// What went wrong between two hosts.
+#[derive(Default)]
+struct Pair<'a> {
+    flows: Vec<(&'a Flow, u64)>,
+    packets: u64,
+    lost: u64,
+    episodes: u64,
+    longest_ns: u64,
+    largest: u64,
+    timeouts: u64,
+    reliable: bool,
+}
+
+impl Pair<'_> {
+    fn ratio(&self) -> f64 {
+        self.lost as f64 / (self.packets + self.lost).max(1) as f64
+    }
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let ends = Ends::of(input.report);
+    sides(input, &ends, Side::Before, found);
+    sides(input, &ends, Side::After, found);
+    between(input, found);
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Before,
+    After,
+}
+
+/// Flows whose loss on one side is what another tap tells better.
+struct Ends<'a> {
+    /// Links that another tap is before, of these flows.
+    behind: HashSet<(&'a str, Name)>,
+    /// Links that another tap is behind.
+    ahead: HashSet<(&'a str, Name)>,
+}
+
+impl<'a> Ends<'a> {
+    fn of(report: &'a Report) -> Self {
+        let (mut behind, mut ahead) = (HashSet::new(), HashSet::new());
+        for tap in &report.taps {
+            let name = (tap.src, tap.dst, tap.dest_qp);
+            if let (Some(from), Some(to)) = (&tap.from, &tap.to) {
+                ahead.insert((from.as_str(), name));
+                behind.insert((to.as_str(), name));
+            }
+        }
+        Self { behind, ahead }
+    }
+
+    fn tell_better(&self, side: Side, flow: &Flow) -> bool {
+        let key = (flow.link.as_str(), (flow.src, flow.dst, flow.dest_qp));
+        match side {
+            Side::Before => self.behind.contains(&key),
+            Side::After => self.ahead.contains(&key),
+        }
+    }
+}
+
+fn sides(input: &Input<'_>, ends: &Ends<'_>, side: Side, found: &mut Vec<Finding>) {
+    let limits = &input.limits.loss;
+    let mut links: BTreeMap<&str, BTreeMap<(IpAddr, IpAddr), Pair<'_>>> = BTreeMap::new();
+    for flow in &input.report.flows {
+        if ends.tell_better(side, flow) {
+            continue;
+        }
+        let pair = links.entry(&flow.link).or_default().entry((flow.src, flow.dst)).or_default();
+        add(pair, flow, side);
+    }
+    for (link, pairs) in links {
+        let mut bad: Vec<((IpAddr, IpAddr), Pair<'_>)> = pairs
+            .into_iter()
+            .filter(|(_, pair)| pair.episodes >= limits.episodes && pair.ratio() >= limits.ratio)
+            // Where senders repeat nothing, a capture of every other packet looks like this.
+            .filter(|(_, pair)| pair.reliable || pair.ratio() < limits.other_way)
+            .collect();
+        bad.sort_by(|(_, a), (_, b)| b.ratio().total_cmp(&a.ratio()));
+        let Some(((src, dst), worst)) = bad.first() else { continue };
+        let (ratio, lost, packets) = (worst.ratio(), worst.lost, worst.packets);
+        let share = units::ratio(Some(ratio));
+        let what = match side {
+            Side::Before => format!(
+                "{share} of the packets from {src} to {dst} are lost before {link}: {lost} of {}",
+                packets + lost
+            ),
+            Side::After => format!(
+                "{dst} asked {lost} times for packets from {src} that had passed {link}: lost behind it, or \
+                 arrived damaged or out of order"
+            ),
+        };
+        let others = bad.len() - 1;
+        let severity = if !worst.reliable {
+            Severity::Info
+        } else if ratio >= limits.critical_ratio {
+            Severity::Critical
+        } else {
+            Severity::Warning
+        };
+        let sum = |of: fn(&Pair<'_>) -> u64| bad.iter().map(|(_, pair)| of(pair)).sum::<u64>();
+        let most = |of: fn(&Pair<'_>) -> u64| bad.iter().map(|(_, pair)| of(pair)).max().unwrap_or(0);
+        let entry = if side == Side::Before { &BEFORE } else { &AFTER };
+        let mut flows: Vec<(&Flow, u64)> = bad.iter().flat_map(|(_, pair)| pair.flows.clone()).collect();
+        flows.sort_by_key(|(_, lost)| std::cmp::Reverse(*lost));
+        Raise::new(entry, severity, title(what, others, input.report))
+            .evidence("loss_ratio", ratio)
+            .evidence(if side == Side::Before { "lost" } else { "asked_again" }, sum(|pair| pair.lost))
+            .evidence("packets", sum(|pair| pair.packets))
+            .evidence("episodes", sum(|pair| pair.episodes))
+            .evidence("longest_ns", most(|pair| pair.longest_ns))
+            .evidence("largest", most(|pair| pair.largest))
+            .evidence("timeouts", sum(|pair| pair.timeouts))
+            .evidence("host_pairs", bad.len())
+            .evidence("tool_lost", own(input.report))
+            .flows(flows.into_iter().map(|(flow, _)| flow))
+            .into(found);
+    }
+}
+
+fn add<'a>(pair: &mut Pair<'a>, flow: &'a Flow, side: Side) {
+    let mut lost = 0;
+    for loss in [flow.loss, flow.loss_responses].iter().flatten() {
+        let episodes = if side == Side::Before { &loss.before_tap } else { &loss.after_tap };
+        lost += if side == Side::Before { loss.lost } else { episodes.episodes };
+        pair.episodes += episodes.episodes;
+        pair.longest_ns = pair.longest_ns.max(episodes.longest_ns.unwrap_or(0));
+        pair.largest = pair.largest.max(episodes.largest.unwrap_or(0));
+        pair.timeouts += loss.timeouts;
+    }
+    if flow.psn.is_some() || flow.psn_responses.is_some() {
+        pair.packets += flow.packets;
+        pair.lost += lost;
+        pair.reliable |= lost > 0 && !is_uc(flow);
+    }
+    if lost > 0 {
+        pair.flows.push((flow, lost));
+    }
+}
+
+fn is_uc(flow: &Flow) -> bool {
+    const UC: u8 = 1;
+    flow.opcodes.iter().all(|opcode| opcode.code >> 5 == UC)
+}
+
+fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
+    #[derive(Default)]
+    struct Sum<'a> {
+        matched: u64,
+        vanished: u64,
+        flows: Vec<&'a Flow>,
+    }
+    let limits = &input.limits.loss;
+    if input.report.taps.is_empty() {
+        return;
+    }
+    let mut pairs: BTreeMap<(&str, &str, IpAddr, IpAddr), Sum<'_>> = BTreeMap::new();
+    let name = |flow: &Flow| (flow.src, flow.dst, flow.dest_qp);
+    let at: HashMap<(&str, Name), &Flow> =
+        input.report.flows.iter().map(|flow| ((flow.link.as_str(), name(flow)), flow)).collect();
+    for tap in &input.report.taps {
+        let (Some(from), Some(to), Some(mut vanished)) = (&tap.from, &tap.to, tap.vanished) else { continue };
+        let sum = pairs.entry((from, to, tap.src, tap.dst)).or_default();
+        sum.matched += tap.packets_matched;
+        if vanished == 0 {
+            continue;
+        }
+        let Some(flow) = at.get(&(to.as_str(), (tap.src, tap.dst, tap.dest_qp))) else { continue };
+        // What the sender did not send again has arrived: the second capture missed it.
+        let missed = [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.unfilled).sum::<u64>();
+        vanished = vanished.saturating_sub(if is_uc(flow) { 0 } else { missed });
+        sum.vanished += vanished;
+        sum.flows.push(flow);
+    }
+    let ratio = |sum: &Sum<'_>| sum.vanished as f64 / (sum.matched + sum.vanished).max(1) as f64;
+    let mut bad: Vec<_> = pairs
+        .into_iter()
+        .filter(|(_, sum)| sum.vanished >= limits.vanished)
+        .filter(|(_, sum)| (limits.ratio..limits.other_way).contains(&ratio(sum)))
+        .collect();
+    bad.sort_by(|(_, a), (_, b)| ratio(b).total_cmp(&ratio(a)));
+    for ((from, to, src, dst), sum) in bad {
+        let share = units::ratio(Some(ratio(&sum)));
+        let what = format!(
+            "{share} of the packets from {src} to {dst} vanish between {from} and {to}: {} of {}",
+            sum.vanished,
+            sum.matched + sum.vanished
+        );
+        let critical = ratio(&sum) >= limits.critical_ratio;
+        let severity = if critical { Severity::Critical } else { Severity::Warning };
+        Raise::new(&BETWEEN, severity, title(what, 0, input.report))
+            .evidence("loss_ratio", ratio(&sum))
+            .evidence("vanished", sum.vanished)
+            .evidence("packets", sum.matched + sum.vanished)
+            .evidence("tool_lost", own(input.report))
+            .flows(sum.flows.iter().copied())
+            .into(found);
+    }
+}
+
+/// Packets that rocescope, the capture or the interface dropped.
+fn own(report: &Report) -> u64 {
+    let lost = &report.totals.lost;
+    lost.flow_table_full + lost.capture_drops.unwrap_or(0) + lost.interface_drops.unwrap_or(0)
+}
+
+fn title(what: String, others: usize, report: &Report) -> String {
+    let mut title = what;
+    match others {
+        0 => {}
+        1 => title.push_str("; one more pair of hosts"),
+        n => {
+            let _ = write!(title, "; {n} more pairs of hosts");
+        }
+    }
+    let own = own(report);
+    if own > 0 {
+        let _ = write!(title, " (may be our own: {own} packets were dropped before they were counted)");
+    }
+    title
+}

@@ -1,0 +1,104 @@
+//! What is wrong, or may be: conclusions from a sample and its report, with their evidence.
+//!
+//! Each family of findings is a module with the same parts: `ENTRIES`, the text about each finding
+//! (one source for `rocescope explain` and docs/findings.md); `Limits`, the thresholds, each with
+//! its reason; and `check`, a pure function. A finding says what was seen in numbers. It is raised
+//! when someone should look, not whenever a counter is not zero: a false alarm at three in the
+//! morning costs more trust than ten findings earn.
+
+mod balance;
+#[cfg(test)]
+mod balance_tests;
+mod burst;
+mod catalog;
+mod cnp;
+mod ecn;
+mod icrc;
+mod job;
+mod latency;
+mod loss;
+mod nak;
+mod peer;
+mod raise;
+mod retry;
+mod rnr;
+mod settings;
+#[cfg(test)]
+mod settings_tests;
+mod step;
+#[cfg(test)]
+mod tests;
+mod tool;
+
+use serde::Deserialize;
+
+use crate::report::{Finding, Report};
+use crate::sample::Sample;
+
+pub use catalog::{Entry, LimitMeta, entries, limits, markdown};
+use raise::Raise;
+
+/// What findings are drawn from.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// The raw counters and figures.
+    pub sample: &'a Sample,
+    /// The report of the same sample, its findings still empty.
+    pub report: &'a Report,
+    /// Thresholds.
+    pub limits: &'a Limits,
+}
+
+/// The thresholds of all families, as in the `[findings]` table of the configuration file.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[expect(missing_docs, reason = "each family describes its own")]
+pub struct Limits {
+    pub entropy: balance::EntropyLimits,
+    pub isolation: settings::IsolationLimits,
+    pub links: balance::LinksLimits,
+    pub mtu: settings::MtuLimits,
+    pub qos: settings::QosLimits,
+    pub rocev1: settings::Rocev1Limits,
+    pub ecn: ecn::Limits,
+    pub latency: latency::Limits,
+    pub icrc: icrc::Limits,
+    pub loss: loss::Limits,
+    pub nak: nak::Limits,
+    pub peer: peer::Limits,
+    pub retry: retry::Limits,
+    pub rnr: rnr::Limits,
+    pub burst: burst::Limits,
+    pub job: job::Limits,
+    pub step: step::Limits,
+    pub tool: tool::Limits,
+}
+
+/// All findings, the worst first, then by id.
+#[must_use]
+pub fn check(input: &Input<'_>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let families = [
+        balance::check,
+        burst::check,
+        cnp::check,
+        ecn::check,
+        icrc::check,
+        job::check,
+        latency::check,
+        loss::check,
+        nak::check,
+        peer::check,
+        retry::check,
+        rnr::check,
+        settings::check,
+        step::check,
+        tool::check,
+    ];
+    for check in families {
+        check(input, &mut found);
+    }
+    // Stable: within a family the order says which is the worst.
+    found.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.id.cmp(b.id)));
+    found
+}

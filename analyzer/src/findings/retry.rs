@@ -1,0 +1,104 @@
+//! Senders that mostly repeat themselves.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::Deserialize;
+
+use super::nak::once;
+use super::{Entry, Input, LimitMeta, Raise};
+use crate::report::{Finding, Flow, Loss, Severity};
+use crate::units;
+
+/// Kinds of this family.
+pub(super) const ENTRIES: &[Entry] = &[STORM];
+const STORM: Entry = Entry {
+    id: "retry.storm",
+    title: "A large part of what is sent has been sent before",
+    meaning: "Senders spend much of their capacity on packets that were already on the way: the job gets what is left, and the fabric carries a load that moves nothing.",
+    computed: "Per pair of hosts: packets sent again that had passed before, whatever the reason (flows[].loss.retransmitted; what a mirror shows twice and what only came out of order does not \
+               count). Raised as a warning when they are the share `ratio` of the packets sent and at least `packets`.",
+    advice: "Look at the finding that says why: loss (before, behind or between taps), rnr.slow_receiver, icrc.errors. Without any, senders' timers run out: compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 us \
+             * 2^n) with the latency, and look for paths that pause for long (PFC storms). Selective repeat, where the NIC has it, repeats only what is missing.",
+    caveat: "",
+};
+
+/// Thresholds of this family.
+pub(super) const LIMITS: &[LimitMeta] = &[
+    LimitMeta {
+        name: "retry.ratio",
+        default: "0.2",
+        meaning: "share of packets sent again",
+        reason: "A healthy software stack under load shows up to 8 % in our captures; a fifth is more than any cost that is worth bearing",
+    },
+    LimitMeta {
+        name: "retry.packets",
+        default: "100",
+        meaning: "packets sent again, at least",
+        reason: "A short exchange that repeats once is no storm",
+    },
+];
+
+/// Thresholds of this family.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    pub ratio: f64,
+    pub packets: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { ratio: 0.2, packets: 100 }
+    }
+}
+
+fn again(flow: &Flow) -> u64 {
+    [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.retransmitted + loss.rereads).sum()
+}
+
+/// What was sent from one host to another.
+#[derive(Default)]
+struct Pair<'a> {
+    packets: u64,
+    again: u64,
+    flows: Vec<(&'a Flow, u64)>,
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let limits = &input.limits.retry;
+    let mut pairs: BTreeMap<(IpAddr, IpAddr), Pair<'_>> = BTreeMap::new();
+    for (flow, again) in once(&input.report.flows, again) {
+        let pair = pairs.entry((flow.src, flow.dst)).or_default();
+        pair.again += again;
+        pair.flows.push((flow, again));
+    }
+    let is_sequence = |flow: &Flow| flow.psn.is_some() || flow.psn_responses.is_some();
+    for (flow, packets) in once(&input.report.flows, |flow| if is_sequence(flow) { flow.packets } else { 0 })
+    {
+        if let Some(pair) = pairs.get_mut(&(flow.src, flow.dst)) {
+            pair.packets += packets;
+        }
+    }
+    for ((src, dst), Pair { packets, again, flows }) in pairs {
+        let ratio = again as f64 / packets.max(1) as f64;
+        if again < limits.packets || ratio < limits.ratio {
+            continue;
+        }
+        let sum = |of: fn(&Loss) -> u64| -> u64 {
+            flows.iter().filter_map(|(flow, _)| flow.loss.as_ref()).map(of).sum()
+        };
+        let title = format!(
+            "{} of what {src} sends to {dst} was sent before: {again} of {packets} packets",
+            units::ratio(Some(ratio))
+        );
+        Raise::new(&STORM, Severity::Warning, title)
+            .evidence("retransmitted", again)
+            .evidence("retransmitted_ratio", ratio)
+            .evidence("packets", packets)
+            .evidence("timeouts", sum(|loss| loss.timeouts))
+            .evidence("rnr_resent", sum(|loss| loss.rnr_resent))
+            .flows(flows.iter().map(|(flow, _)| *flow))
+            .into(found);
+    }
+}

@@ -1,0 +1,98 @@
+//! Receivers that are not ready.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use serde::Deserialize;
+
+use super::nak::once;
+use super::{Entry, Input, LimitMeta, Raise};
+use crate::report::{Finding, Severity};
+use crate::units;
+
+/// Kinds of this family.
+pub(super) const ENTRIES: &[Entry] = &[SLOW];
+const SLOW: Entry = Entry {
+    id: "rnr.slow_receiver",
+    title: "A receiver has no buffer ready for what is sent to it",
+    meaning: "SENDs, or WRITEs with immediate data, arrive before the receiver has posted a receive buffer. It refuses them (RNR NAK), and the sender waits for the RNR timer and repeats all \
+              that was in flight. After rnr_retry attempts the connection fails.",
+    computed: "Raised for a host from `naks` RNR NAKs on, when they are at least the share `ratio` of the requests that were sent to it. Warning. The sequence-error NAKs and repeats that follow \
+               an RNR NAK are part of it and count as no loss.",
+    advice: "The receiving process is too slow or posts too few receives: look at its CPU (pinning, NUMA node, a busy or paused GPU), at the depth of its receive queue, and at what it waits for. A \
+             longer RNR timer only hides it. Where retries run out: rnr_retry 7 means without end.",
+    caveat: "A few RNR NAKs at the start of a job are usual: peers do not start at the same time.",
+};
+
+/// Thresholds of this family.
+pub(super) const LIMITS: &[LimitMeta] = &[
+    LimitMeta {
+        name: "rnr.naks",
+        default: "5",
+        meaning: "RNR NAKs of a host from which it is a finding",
+        reason: "Fewer are what the start of a connection may bring",
+    },
+    LimitMeta {
+        name: "rnr.ratio",
+        default: "0.001",
+        meaning: "RNR NAKs per request sent to the host",
+        reason: "Each one costs a timer of at least 10 us (NCCL: 640 us), as long as hundreds of packets take; below 1 in 1,000 that is a small share",
+    },
+];
+
+/// Thresholds of this family.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    pub naks: u64,
+    pub ratio: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { naks: 5, ratio: 0.001 }
+    }
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let limits = &input.limits.rnr;
+    let flows = once(&input.report.flows, |flow| flow.ack.rnr_naks);
+    let mut by_host: HashMap<IpAddr, u64> = HashMap::new();
+    for (flow, naks) in &flows {
+        *by_host.entry(flow.src).or_default() += naks;
+    }
+    if by_host.is_empty() {
+        return;
+    }
+    let mut requests: HashMap<IpAddr, u64> = HashMap::new();
+    for (flow, packets) in once(&input.report.flows, |flow| flow.psn.map_or(0, |_| flow.packets)) {
+        *requests.entry(flow.dst).or_default() += packets;
+    }
+    let mut hosts: Vec<(IpAddr, u64)> =
+        by_host.into_iter().filter(|(_, naks)| *naks >= limits.naks).collect();
+    hosts.sort_by_key(|(host, naks)| (std::cmp::Reverse(*naks), *host));
+    for (host, naks) in hosts {
+        let sent = requests.get(&host).copied();
+        let ratio = sent.map(|sent| naks as f64 / sent as f64);
+        // A mirror may show NAKs alone: then there is nothing to compare with.
+        if ratio.is_some_and(|ratio| ratio < limits.ratio) {
+            continue;
+        }
+        let own = || flows.iter().filter(|(flow, _)| flow.src == host).map(|(flow, _)| *flow);
+        let share = ratio.map_or_else(String::new, |ratio| {
+            format!(", {} of the requests sent to it", units::ratio(Some(ratio)))
+        });
+        let resent: u64 = once(&input.report.flows, |flow| flow.loss.map_or(0, |loss| loss.rnr_resent))
+            .iter()
+            .filter(|(flow, _)| flow.dst == host)
+            .map(|(_, packets)| packets)
+            .sum();
+        Raise::new(&SLOW, Severity::Warning, format!("{host} was not ready to receive {naks} times{share}"))
+            .evidence("rnr_naks", naks)
+            .evidence("rnr_ratio", ratio)
+            .evidence("requests", sent)
+            .evidence("packets_resent", resent)
+            .flows(own())
+            .into(found);
+    }
+}

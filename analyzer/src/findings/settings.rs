@@ -1,0 +1,372 @@
+//! Settings that show on the wire: MTU, DSCP, RoCE version, and what else shares the link.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use rocescope_common::wire::Reason;
+use serde::Deserialize;
+
+use super::{Entry, Input, LimitMeta, Raise};
+use crate::report::{Finding, Flow, Severity};
+use crate::units::plural;
+
+/// Kinds of this family.
+pub(super) const ENTRIES: &[Entry] = &[MTU_SMALL, DSCP_MIXED, DSCP_UNSET, CNP_DSCP, ROCEV1, FOREIGN];
+const MTU_SMALL: Entry = Entry {
+    id: "mtu.small",
+    title: "A queue pair uses a small path MTU",
+    meaning: "Small packets cost more headers and more packets a second: at a path MTU of 1024 about 7 % of a link are headers, at 4096 about 2 %, and the NIC handles four times the packets.",
+    computed: "Path MTU is the payload of FIRST and MIDDLE packets. Only flows with mtu.min_bytes or more. A warning when another flow of the same link uses twice the path MTU or more, so that the port \
+               could; info when the path MTU is mtu.small or less and nothing larger is seen.",
+    advice: "Set the interface MTU above the path MTU plus headers (4200 or 9000 for a path MTU of 4096) on hosts and switches alike, restart the connections, and check active_mtu with `ibv_devinfo`. In \
+             applications: perftest -m, UCX_RC_PATH_MTU, the path MTU in the connection request.",
+    caveat: "Applications with small messages do not show their path MTU at all.",
+};
+const DSCP_MIXED: Entry = Entry {
+    id: "qos.dscp_mixed",
+    title: "Data between the same hosts travels in different classes",
+    meaning: "Packets of one job with different DSCPs take different queues in every switch: some in the lossless class with ECN, others perhaps not, and they overtake one another.",
+    computed: "Over data (neither CNP nor ACKNOWLEDGE) of present flows. A warning when a flow of qos.min_bytes or more changes its DSCP, or when two or more DSCPs each carry qos.share or more of the bytes \
+               from one host to another.",
+    advice: "Set one traffic class for the job: NCCL_IB_TC (its value is the ToS byte, DSCP times 4), UCX_IB_TRAFFIC_CLASS, cma_roce_tos for connections by RDMA CM, /sys/class/infiniband/<dev>/tc/1/traffic_class. \
+             Check that no switch rewrites DSCP.",
+    caveat: "Two jobs between the same hosts may be meant to differ. NCCL_IB_FIFO_TC sends small control messages in another class on purpose; they stay below the share.",
+};
+const DSCP_UNSET: Entry = Entry {
+    id: "qos.dscp_unset",
+    title: "Data is sent with DSCP 0",
+    meaning: "With DSCP 0 most switches put the traffic into the default class, which is neither lossless nor marked with ECN. Many fabrics are set up that way by mistake; some by design.",
+    computed: "Info when qos.share or more of the data bytes of a link have DSCP 0, from qos.min_bytes on.",
+    advice: "Find the DSCP that the fabric treats as lossless (often 24 or 26) and set it: NCCL_IB_TC=106 for DSCP 26 with ECT(0), UCX_IB_TRAFFIC_CLASS, cma_roce_tos; set the port's trust mode to dscp \
+             (mlnx_qos --trust dscp).",
+    caveat: "Fabrics that sort by PCP in a VLAN tag, or that treat all traffic as lossless, need no DSCP.",
+};
+const CNP_DSCP: Entry = Entry {
+    id: "qos.cnp_dscp",
+    title: "CNPs travel in the class of the data",
+    meaning: "A congestion notification that queues behind the very data it is about arrives late, and PFC on that class stops it altogether.",
+    computed: "Info when qos.share or more of a link's CNPs have the DSCP that carries most of its data, from qos.min_cnps CNPs on. Not collected live.",
+    advice: "Give CNPs a DSCP and a strict-priority queue of their own: roce_np cnp_dscp (48 is the default of ConnectX), CNP_DSCP_P1 in mlxconfig, np_cnp_dscp in mlx5 debugfs; map it in every switch.",
+    caveat: "",
+};
+const ROCEV1: Entry = Entry {
+    id: "rocev1.present",
+    title: "RoCEv1 frames",
+    meaning: "RoCEv1 has no IP header: it cannot be routed, is not marked with ECN, and is not hashed by source port.",
+    computed: "Info when any RoCEv1 packet is seen beside RoCEv2; a warning when RoCEv1 carries rocev1.share or more of the bytes.",
+    advice: "Choose a RoCEv2 GID: NCCL_IB_GID_INDEX (show_gids lists them), NCCL_IB_ROCE_VERSION_NUM=2, cma_roce_mode -m 2, `-x` in perftest.",
+    caveat: "",
+};
+const FOREIGN: Entry = Entry {
+    id: "isolation.foreign_traffic",
+    title: "Other traffic shares a link that carries mostly RoCE",
+    meaning: "Storage, management or monitoring traffic on a link meant for RoCE takes its bandwidth and its buffers, and does not slow down for its congestion control.",
+    computed: "A link on which RoCE is half of the bytes or more counts as meant for it. A warning when other frames (ARP, LLDP, MAC control and what --filter left out excepted) are isolation.share or more \
+               of the bytes, from isolation.min_bytes on.",
+    advice: "Find it (the report's NOT RoCE section tells the kind) and move it: NCCL_SOCKET_IFNAME and storage mounts to the front-end network; else give it a class of its own with a bandwidth limit \
+             (ETS: `dcb ets`, mlnx_qos).",
+    caveat: "A capture that was filtered for RoCE cannot show it; on hosts the RoCE of a NIC in hardware is not counted here, so that everything looks foreign: the half keeps such links out.",
+};
+
+/// Thresholds of this family.
+pub(super) const LIMITS: &[LimitMeta] = &[
+    LimitMeta {
+        name: "mtu.small",
+        default: "1024",
+        meaning: "path MTU in bytes that is called small by itself",
+        reason: "1024 is what a port at the Ethernet default of 1500 gives",
+    },
+    LimitMeta {
+        name: "mtu.min_bytes",
+        default: "1000000",
+        meaning: "bytes of a flow below which its MTU does not matter",
+        reason: "A thousand packets",
+    },
+    LimitMeta {
+        name: "qos.share",
+        default: "0.1",
+        meaning: "share of bytes or packets",
+        reason: "Small control messages of collective libraries stay far below a tenth",
+    },
+    LimitMeta {
+        name: "qos.min_bytes",
+        default: "1000000",
+        meaning: "bytes of data below which classes are not judged",
+        reason: "A thousand packets",
+    },
+    LimitMeta {
+        name: "qos.min_cnps",
+        default: "10",
+        meaning: "CNPs below which their class is not judged",
+        reason: "A few say nothing about a setting",
+    },
+    LimitMeta {
+        name: "rocev1.share",
+        default: "0.01",
+        meaning: "share of RoCE bytes from which it is a warning",
+        reason: "Connection tests use v1 now and then; one per cent is traffic",
+    },
+    LimitMeta {
+        name: "isolation.share",
+        default: "0.05",
+        meaning: "share of a link's bytes",
+        reason: "Control planes and monitoring stay below one per cent of a busy link; five are a workload",
+    },
+    LimitMeta {
+        name: "isolation.min_bytes",
+        default: "10000000",
+        meaning: "other bytes below which nothing is said",
+        reason: "Ten megabytes cannot slow a training job",
+    },
+];
+
+/// Thresholds about MTU.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MtuLimits {
+    /// See [`LIMITS`].
+    pub small: u32,
+    /// See [`LIMITS`].
+    pub min_bytes: u64,
+}
+
+impl Default for MtuLimits {
+    fn default() -> Self {
+        Self { small: 1024, min_bytes: 1_000_000 }
+    }
+}
+
+/// Thresholds about traffic classes.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct QosLimits {
+    /// See [`LIMITS`].
+    pub share: f64,
+    /// See [`LIMITS`].
+    pub min_bytes: u64,
+    /// See [`LIMITS`].
+    pub min_cnps: u64,
+}
+
+impl Default for QosLimits {
+    fn default() -> Self {
+        Self { share: 0.1, min_bytes: 1_000_000, min_cnps: 10 }
+    }
+}
+
+/// Thresholds about RoCEv1.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rocev1Limits {
+    /// See [`LIMITS`].
+    pub share: f64,
+}
+
+impl Default for Rocev1Limits {
+    fn default() -> Self {
+        Self { share: 0.01 }
+    }
+}
+
+/// Thresholds about other traffic.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct IsolationLimits {
+    /// See [`LIMITS`].
+    pub share: f64,
+    /// See [`LIMITS`].
+    pub min_bytes: u64,
+}
+
+impl Default for IsolationLimits {
+    fn default() -> Self {
+        Self { share: 0.05, min_bytes: 10_000_000 }
+    }
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    mtu(input, found);
+    dscp_mixed(input, found);
+    classes(input, found);
+    rocev1(input, found);
+    foreign(input, found);
+}
+
+fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let limits = &input.limits.mtu;
+    let mut largest: BTreeMap<&str, u32> = BTreeMap::new();
+    for flow in &input.report.flows {
+        let most = largest.entry(&flow.link).or_default();
+        *most = flow.path_mtu.unwrap_or(0).max(*most);
+    }
+    let mut beside: Vec<&Flow> = Vec::new();
+    let mut alone: Vec<&Flow> = Vec::new();
+    for flow in input.report.flows.iter().filter(|flow| flow.bytes >= limits.min_bytes) {
+        let (Some(mtu), Some(&most)) = (flow.path_mtu, largest.get(flow.link.as_str())) else { continue };
+        if most >= mtu.saturating_mul(2) {
+            beside.push(flow);
+        } else if mtu <= limits.small {
+            alone.push(flow);
+        }
+    }
+    for (mut flows, severity) in [(beside, Severity::Warning), (alone, Severity::Info)] {
+        flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
+        let Some(first) = flows.first() else { continue };
+        let smallest = flows.iter().filter_map(|flow| flow.path_mtu).min();
+        let most = largest.get(first.link.as_str()).copied();
+        let title = match (severity, most) {
+            (Severity::Warning, Some(most)) => format!(
+                "{} use a path MTU of {} bytes where others on the link use {most}",
+                plural(flows.len() as u64, "flow"),
+                smallest.unwrap_or(0)
+            ),
+            _ => format!(
+                "{} use a path MTU of {} bytes",
+                plural(flows.len() as u64, "flow"),
+                smallest.unwrap_or(0)
+            ),
+        };
+        Raise::new(&MTU_SMALL, severity, title)
+            .evidence("path_mtu", smallest)
+            .evidence("largest_path_mtu", most)
+            .flows(flows)
+            .into(found);
+    }
+}
+
+fn is_data(flow: &Flow) -> bool {
+    flow.payload_bytes > 0 && flow.roce_version == 2
+}
+
+fn dscp_mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let limits = &input.limits.qos;
+    let data = || input.report.flows.iter().filter(|flow| is_data(flow));
+    let acks = |flow: &Flow| flow.ack.acks + flow.ack.rnr_naks + flow.ack.naks.total() + flow.cnp_packets;
+    // A flow that carries answers or CNPs too has every right to several DSCPs.
+    let changed: Vec<&Flow> = data()
+        .filter(|flow| {
+            flow.mixed.contains(&"dscp") && flow.payload_bytes >= limits.min_bytes && acks(flow) == 0
+        })
+        .collect();
+    if !changed.is_empty() {
+        let title =
+            format!("The DSCP of {} changes in the course of the run", plural(changed.len() as u64, "flow"));
+        Raise::new(&DSCP_MIXED, Severity::Warning, title).flows(changed).into(found);
+    }
+    let mut pairs: BTreeMap<(&str, IpAddr, IpAddr), BTreeMap<u8, u64>> = BTreeMap::new();
+    for flow in data() {
+        let Some(dscp) = flow.dscp else { continue };
+        *pairs.entry((&flow.link, flow.src, flow.dst)).or_default().entry(dscp).or_default() +=
+            flow.payload_bytes;
+    }
+    for ((link, src, dst), by_dscp) in pairs {
+        let bytes: u64 = by_dscp.values().sum();
+        let heavy: Vec<u8> = by_dscp
+            .iter()
+            .filter(|(_, part)| **part as f64 >= bytes as f64 * limits.share)
+            .map(|(dscp, _)| *dscp)
+            .collect();
+        if heavy.len() < 2 || bytes < limits.min_bytes {
+            continue;
+        }
+        let names = heavy.iter().map(u8::to_string).collect::<Vec<_>>().join(" and ");
+        let title = format!("Data from {src} to {dst} is sent with DSCP {names}");
+        let flows = data().filter(|flow| flow.link == link && flow.src == src && flow.dst == dst);
+        Raise::new(&DSCP_MIXED, Severity::Warning, title)
+            .evidence("dscp", by_dscp.keys().copied().collect::<Vec<u8>>())
+            .evidence("payload_bytes", by_dscp.values().copied().collect::<Vec<u64>>())
+            .flows(flows)
+            .into(found);
+    }
+}
+
+/// DSCP by kind of packet and link; where that was not collected, by flow.
+fn classes(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let limits = &input.limits.qos;
+    let enough = |part: u64, whole: u64| whole > 0 && part as f64 >= whole as f64 * limits.share;
+    for link in &input.report.links {
+        let (unset, data) = if let Some(dscp) = &link.dscp {
+            let sum = dscp.iter().map(|d| d.data_bytes).sum();
+            (dscp.iter().find(|d| d.dscp == 0).map_or(0, |d| d.data_bytes), sum)
+        } else {
+            let flows = input.report.flows.iter();
+            let mine = flows.filter(|f| is_data(f) && f.link == link.name && f.direction == link.direction);
+            mine.fold((0, 0), |(unset, sum), f| {
+                (unset + if f.dscp == Some(0) { f.bytes } else { 0 }, sum + f.bytes)
+            })
+        };
+        if data >= limits.min_bytes && enough(unset, data) {
+            let share = unset as f64 / data as f64;
+            let title =
+                format!("{} of the data on {} has DSCP 0", crate::units::ratio(Some(share)), link.name);
+            Raise::new(&DSCP_UNSET, Severity::Info, title)
+                .evidence("share", share)
+                .evidence("data_bytes", data)
+                .into(found);
+        }
+        let Some(dscp) = &link.dscp else { continue };
+        let cnps: u64 = dscp.iter().map(|d| d.cnp_packets).sum();
+        let Some(main) = dscp.iter().max_by_key(|d| d.data_bytes).filter(|d| d.data_bytes > 0) else {
+            continue;
+        };
+        if cnps >= limits.min_cnps && enough(main.cnp_packets, cnps) {
+            let title = format!("CNPs on {} have DSCP {}, as the data", link.name, main.dscp);
+            Raise::new(&CNP_DSCP, Severity::Info, title)
+                .evidence("dscp", main.dscp)
+                .evidence("cnp_packets", cnps)
+                .evidence("cnp_packets_in_data_class", main.cnp_packets)
+                .into(found);
+        }
+    }
+}
+
+fn rocev1(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let flows: Vec<&Flow> = input.report.flows.iter().filter(|flow| flow.roce_version == 1).collect();
+    let packets: u64 = flows.iter().map(|flow| flow.packets).sum();
+    if packets == 0 {
+        return;
+    }
+    let bytes: u64 = flows.iter().map(|flow| flow.bytes).sum();
+    let share = bytes as f64 / input.report.totals.roce_bytes.max(1) as f64;
+    let severity = if share >= input.limits.rocev1.share { Severity::Warning } else { Severity::Info };
+    let title = format!(
+        "{} of the RoCE bytes are RoCEv1, which has no ECN and is not routed",
+        crate::units::ratio(Some(share))
+    );
+    Raise::new(&ROCEV1, severity, title)
+        .evidence("packets", packets)
+        .evidence("bytes", bytes)
+        .evidence("share", share)
+        .flows(flows)
+        .into(found);
+}
+
+fn foreign(input: &Input<'_>, found: &mut Vec<Finding>) {
+    const EXPECTED: [Reason; 4] = [Reason::Arp, Reason::Lldp, Reason::MacControl, Reason::Filtered];
+    let limits = &input.limits.isolation;
+    for (link, raw) in input.report.links.iter().zip(&input.sample.links) {
+        let others = || Reason::ALL.into_iter().filter(|reason| !EXPECTED.contains(reason));
+        let bytes_of = |reason: Reason| raw.skipped.get(reason as usize).map_or(0, |counter| counter.bytes);
+        let other: u64 = others().map(bytes_of).sum();
+        let all = link.bytes + other;
+        let share = other as f64 / all.max(1) as f64;
+        if other < limits.min_bytes || link.bytes < other || share < limits.share {
+            continue;
+        }
+        let Some(most) = others().max_by_key(|reason| bytes_of(*reason)) else { continue };
+        let title = format!(
+            "{} of the bytes on {} are not RoCE, most of them {}",
+            crate::units::ratio(Some(share)),
+            link.name,
+            most.meaning()
+        );
+        let mut raise = Raise::new(&FOREIGN, Severity::Warning, title)
+            .evidence("share", share)
+            .evidence("roce_bytes", link.bytes)
+            .evidence("other_bytes", other);
+        for reason in others().filter(|reason| bytes_of(*reason) > 0) {
+            raise = raise.evidence(&format!("{}_bytes", reason.name()), bytes_of(reason));
+        }
+        raise.into(found);
+    }
+}

@@ -1,0 +1,95 @@
+//! Settings that are wrong on the wire, and those that nearly are.
+
+use rocescope_common::account::{FlowStats, Mixed};
+use rocescope_common::wire::Reason;
+
+use super::tests::{found, severity};
+use crate::figures::marking::Marked;
+use crate::report::{Options, Severity, fixtures};
+use crate::sample::Sample;
+
+fn flows(stats: &[FlowStats]) -> Sample {
+    let flows =
+        (0..).zip(stats).map(|(qp, stats)| (fixtures::key(0, "10.0.0.1", "10.0.0.2", 100 + qp), *stats));
+    fixtures::sample(vec![fixtures::link("eth0", None)], flows.collect())
+}
+
+/// A flow of bytes with a port of its own.
+fn bulk(bytes: u64) -> FlowStats {
+    fixtures::stats(50_000, bytes / 1000, bytes)
+}
+
+#[test]
+fn a_small_mtu_is_a_warning_only_beside_a_larger_one() {
+    let mtu = |mtu, bytes| FlowStats { mtu, ..bulk(bytes) };
+    assert_eq!(severity(&flows(&[mtu(1024, 5_000_000)]), "mtu.small"), Some(Severity::Info));
+    assert_eq!(severity(&flows(&[mtu(2048, 5_000_000)]), "mtu.small"), None);
+    let beside = flows(&[mtu(1024, 5_000_000), mtu(4096, 5_000_000)]);
+    assert_eq!(severity(&beside, "mtu.small"), Some(Severity::Warning));
+    let light = flows(&[mtu(1024, 900_000), mtu(4096, 5_000_000)]);
+    assert_eq!(severity(&light, "mtu.small"), None, "too few bytes to matter");
+    assert_eq!(severity(&flows(&[mtu(0, 5_000_000)]), "mtu.small"), None, "not known");
+}
+
+#[test]
+fn classes_that_mix() {
+    let dscp = |dscp, bytes| FlowStats { dscp, ..bulk(bytes) };
+    let id = "qos.dscp_mixed";
+    assert_eq!(severity(&flows(&[dscp(26, 5_000_000), dscp(0, 5_000_000)]), id), Some(Severity::Warning));
+    assert_eq!(severity(&flows(&[dscp(26, 9_900_000), dscp(0, 90_000)]), id), None, "control messages");
+    let changes = FlowStats { mixed: Mixed::DSCP, ..bulk(5_000_000) };
+    assert_eq!(severity(&flows(&[changes]), id), Some(Severity::Warning));
+    let answers = FlowStats { acks: 50, ..changes };
+    assert_eq!(severity(&flows(&[answers]), id), None, "acknowledgements may have another class");
+}
+
+#[test]
+fn data_without_a_class_is_told_but_no_warning() {
+    let dscp = |dscp, bytes| FlowStats { dscp, ..bulk(bytes) };
+    assert_eq!(severity(&flows(&[dscp(0, 5_000_000)]), "qos.dscp_unset"), Some(Severity::Info));
+    assert_eq!(severity(&flows(&[dscp(26, 5_000_000)]), "qos.dscp_unset"), None);
+    assert_eq!(severity(&flows(&[dscp(0, 50_000)]), "qos.dscp_unset"), None, "hardly any data");
+}
+
+#[test]
+fn notifications_among_the_data() {
+    let marked = |data: u8, cnp: u8, cnps| {
+        let mut sample = flows(&[bulk(5_000_000)]);
+        let mut link = [Marked::default(); 64];
+        link[usize::from(data)].data_bytes = 5_000_000;
+        link[usize::from(cnp)].cnp_packets = cnps;
+        sample.figures.marking = Some(vec![link]);
+        severity(&sample, "qos.cnp_dscp")
+    };
+    assert_eq!(marked(26, 26, 40), Some(Severity::Info));
+    assert_eq!(marked(26, 48, 40), None);
+    assert_eq!(marked(26, 26, 9), None, "too few to tell");
+    assert_eq!(severity(&flows(&[bulk(5_000_000)]), "qos.cnp_dscp"), None, "not collected");
+}
+
+#[test]
+fn version_1() {
+    let v1 = |bytes| FlowStats { roce_version: 1, ..bulk(bytes) };
+    assert_eq!(
+        severity(&flows(&[v1(1_000_000), bulk(9_000_000)]), "rocev1.present"),
+        Some(Severity::Warning)
+    );
+    assert_eq!(severity(&flows(&[v1(1_000), bulk(9_000_000)]), "rocev1.present"), Some(Severity::Info));
+    assert_eq!(severity(&flows(&[bulk(9_000_000)]), "rocev1.present"), None);
+}
+
+#[test]
+fn other_traffic_on_a_link_for_roce() {
+    let with = |reason: Reason, bytes, roce| {
+        let mut sample = flows(&[bulk(roce)]);
+        sample.links[0].skipped[reason as usize] = fixtures::counter(bytes / 1000, bytes);
+        found(&sample, &Options::default()).into_iter().find(|f| f.id == "isolation.foreign_traffic")
+    };
+    let finding = with(Reason::Tcp, 40_000_000, 100_000_000).unwrap();
+    assert_eq!(finding.severity, Severity::Warning);
+    assert_eq!(finding.evidence["tcp_bytes"], 40_000_000);
+    assert!(with(Reason::Tcp, 4_000_000, 100_000_000).is_none(), "below one in twenty");
+    assert!(with(Reason::Tcp, 900_000_000, 100_000_000).is_none(), "a link for everything");
+    assert!(with(Reason::Filtered, 40_000_000, 100_000_000).is_none(), "left out by the user");
+    assert!(with(Reason::Tcp, 9_000_000, 20_000_000).is_none(), "too little to slow anything");
+}

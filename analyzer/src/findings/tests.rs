@@ -1,0 +1,91 @@
+//! What holds for all findings.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use super::*;
+use crate::report::Severity;
+use crate::report::{Options, fixtures};
+
+/// The findings about a sample.
+pub(super) fn found(sample: &Sample, options: &Options) -> Vec<Finding> {
+    Report::build(sample, options).findings
+}
+
+/// Severity of the finding with this id, if there is one.
+pub(super) fn severity(sample: &Sample, id: &str) -> Option<Severity> {
+    found(sample, &Options::default()).into_iter().find(|f| f.id == id).map(|f| f.severity)
+}
+
+#[test]
+fn what_was_lost_is_said_as_badly_as_it_is() {
+    let mut sample = fixtures::sample(
+        vec![fixtures::link("eth0", None)],
+        vec![(fixtures::key(0, "10.0.0.1", "10.0.0.2", 17), fixtures::stats(50_000, 10_000, 10_000_000))],
+    );
+    assert_eq!(severity(&sample, "tool.lost"), None);
+    sample.events_dropped = Some(3);
+    assert_eq!(severity(&sample, "tool.lost"), Some(Severity::Info), "counts are exact");
+    sample.capture_drops = Some(5);
+    assert_eq!(severity(&sample, "tool.lost"), Some(Severity::Warning));
+    sample.capture_drops = Some(11);
+    assert_eq!(severity(&sample, "tool.lost"), Some(Severity::Critical), "more than one in a thousand");
+}
+
+#[test]
+fn ids_are_unique_and_texts_complete() {
+    let mut seen = HashSet::new();
+    for entry in entries() {
+        assert!(seen.insert(entry.id), "{} is there twice", entry.id);
+        for text in [entry.title, entry.meaning, entry.computed, entry.advice] {
+            assert!(text.len() > 10, "{}: says nothing", entry.id);
+            assert!(!text.contains("  "), "{}: two blanks in a row", entry.id);
+        }
+    }
+}
+
+/// The documented defaults are those of the code, and every threshold is documented.
+#[test]
+fn documented_limits_are_the_defaults() {
+    let mut tables: std::collections::BTreeMap<&str, String> = std::collections::BTreeMap::new();
+    for limit in limits() {
+        let (family, name) = limit.name.split_once('.').unwrap();
+        let table = tables.entry(family).or_insert_with(|| format!("[{family}]\n"));
+        writeln!(table, "{name} = {}", limit.default).unwrap();
+    }
+    let text: String = tables.into_values().collect();
+    let documented: Limits = toml::from_str(&text).unwrap();
+    assert_eq!(documented, Limits::default());
+    let fields = format!("{:?}", Limits::default()).matches(": ").count();
+    let families = format!("{:?}", Limits::default()).matches("Limits {").count() - 1;
+    assert_eq!(fields - families, limits().count(), "a threshold without a word about it");
+}
+
+#[test]
+fn the_document_is_up_to_date() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/findings.md");
+    if std::env::var_os("ROCESCOPE_BLESS").is_some() {
+        std::fs::write(path, markdown()).unwrap();
+    }
+    assert_eq!(
+        std::fs::read_to_string(path).unwrap_or_default(),
+        markdown(),
+        "ROCESCOPE_BLESS=1 rewrites it"
+    );
+}
+
+/// A report in which a job of 100 ms steps waits for 10.0.0.3, changed by `change`.
+pub(super) fn with_steps(change: impl FnOnce(&mut crate::report::traffic::Steps)) -> Report {
+    let mut steps = crate::report::traffic::example_steps(std::net::IpAddr::from([10, 0, 0, 3]), None);
+    change(&mut steps);
+    let mut report =
+        Report::build(&crate::report::fixtures::everything(), &crate::report::Options::default());
+    report.steps = Some(steps);
+    report
+}
+
+/// The finding of this id on a report, if it is raised.
+pub(super) fn found_on(report: &Report, id: &str) -> Option<Finding> {
+    let (sample, limits) = (crate::report::fixtures::everything(), Limits::default());
+    check(&Input { sample: &sample, report, limits: &limits }).into_iter().find(|finding| finding.id == id)
+}

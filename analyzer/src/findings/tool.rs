@@ -1,0 +1,68 @@
+//! What rocescope itself missed.
+
+use serde::Deserialize;
+
+use super::{Entry, Input, LimitMeta, Raise};
+use crate::report::{Finding, Severity};
+
+/// Kinds of this family.
+pub(super) const ENTRIES: &[Entry] = &[LOST];
+const LOST: Entry = Entry {
+    id: "tool.lost",
+    title: "Packets passed that rocescope did not count in full",
+    meaning: "The figures are incomplete: packets were dropped before they could be counted, or counted without their flow. Gaps in PSNs may then be rocescope's own and no \
+              loss of the fabric.",
+    computed: "Raised when any of totals.lost is above 0. Critical when RoCE packets without a flow and packets dropped by the capture or the interface exceed the share lost_ratio of all \
+               frames, else a warning; info when only events did not reach the screen or ports of some packets are not known, for all counts are then exact.",
+    advice: "flow_table_full: raise --max-flows, or narrow with --filter or fewer interfaces. events_dropped: counters are exact, only the list of events has holes. capture_drops: capture with a \
+             smaller snap length (-s 128) and a larger buffer (tcpdump -B). interface_drops: look at `ethtool -S` for ring overruns and raise the ring (ethtool -G).",
+    caveat: "The drop counter of libpcap's RDMA sniffer is always 0 and says nothing. On virtual interfaces interface_drops also counts frames of protocols that nobody takes.",
+};
+
+/// Thresholds of this family.
+pub(super) const LIMITS: &[LimitMeta] = &[LimitMeta {
+    name: "tool.lost_ratio",
+    default: "0.001",
+    meaning: "share of frames missed from which the finding is critical",
+    reason: "One packet in a thousand is what loss findings start to call a loss; when the tool misses that many itself, they cannot be believed",
+}];
+
+/// Thresholds of this family.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// See [`LIMITS`].
+    pub lost_ratio: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { lost_ratio: 0.001 }
+    }
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let totals = &input.report.totals;
+    let lost = &totals.lost;
+    let packets = lost.flow_table_full + lost.capture_drops.unwrap_or(0) + lost.interface_drops.unwrap_or(0);
+    let incomplete = lost.extra_table_full + lost.events_dropped.unwrap_or(0);
+    if packets + incomplete == 0 {
+        return;
+    }
+    let ratio = packets as f64 / (totals.packets + packets).max(1) as f64;
+    let (severity, title) = if packets == 0 {
+        (Severity::Info, "Some events or source ports were not recorded; all counts are exact".to_owned())
+    } else {
+        let severity =
+            if ratio > input.limits.tool.lost_ratio { Severity::Critical } else { Severity::Warning };
+        (severity, format!("{packets} packets passed that are missing from these figures"))
+    };
+    Raise::new(&LOST, severity, title)
+        .evidence("lost_ratio", ratio)
+        .evidence("flow_table_full", lost.flow_table_full)
+        .evidence("events_dropped", lost.events_dropped)
+        .evidence("capture_drops", lost.capture_drops)
+        .evidence("interface_drops", lost.interface_drops)
+        .evidence("extra_table_full", lost.extra_table_full)
+        .into(found);
+}

@@ -1,0 +1,84 @@
+//! What answers tell: how long they take, and who is told to slow down.
+
+use std::cmp::Reverse;
+
+use crate::report::text::flows::{endpoints, link_name};
+use crate::report::text::layout::{Align, Table};
+use crate::report::{Flow, Report};
+use crate::units;
+
+/// Flows listed, those with the longest tails, or most notifications.
+const LISTED: usize = 10;
+
+/// Times from request to answer.
+pub(super) fn latency(report: &Report, room: usize) -> Vec<String> {
+    let mut flows: Vec<_> =
+        report.flows.iter().filter_map(|flow| Some((flow, flow.latency_ns.as_ref()?))).collect();
+    flows.sort_by_key(|(_, latency)| Reverse((latency.p99, latency.count)));
+    let rows = flows.iter().take(LISTED).map(|(flow, latency)| {
+        let times = [latency.p50, latency.p99, latency.p999, latency.max].map(units::duration);
+        let mut cells = identity(flow, report);
+        cells.push(units::count(latency.count));
+        cells.extend(times);
+        cells
+    });
+    let headings = ["SAMPLES", "P50", "P99", "P99.9", "MAX"];
+    list(report, &headings, rows.collect(), flows.len(), room)
+}
+
+/// Notifications, and what they did.
+pub(super) fn notifications(report: &Report, room: usize) -> Vec<String> {
+    let mut flows: Vec<_> = report.flows.iter().filter_map(|flow| Some((flow, flow.cnp.as_ref()?))).collect();
+    flows.sort_by_key(|(flow, _)| Reverse(flow.cnp_packets));
+    let rows = flows.iter().take(LISTED).map(|(flow, cnp)| {
+        let rate =
+            |bps: Option<u64>| bps.map_or_else(|| units::UNKNOWN.into(), |bps| units::bit_rate(bps as f64));
+        let mut cells = identity(flow, report);
+        cells.push(units::count(flow.cnp_packets));
+        cells.push(cnp.per_second.map_or_else(|| units::UNKNOWN.into(), units::per_second));
+        cells.push(
+            cnp.answers.as_ref().map_or_else(|| units::UNKNOWN.into(), |data| data.dest_qp.to_string()),
+        );
+        cells.push(cnp.delay_ns.map_or_else(|| units::UNKNOWN.into(), |delay| units::duration(delay.p50)));
+        cells.push(rate(cnp.rate_before_bps));
+        cells.push(rate(cnp.rate_after_bps));
+        cells
+    });
+    let headings = ["CNP", "PER S", "DATA TO", "MARK TO CNP", "BEFORE", "AFTER"];
+    list(report, &headings, rows.collect(), flows.len(), room)
+}
+
+fn identity(flow: &Flow, report: &Report) -> Vec<String> {
+    let mut cells = vec![endpoints(flow), flow.dest_qp.to_string()];
+    if report.links.len() > 1 {
+        cells.push(link_name(&flow.link, flow.direction));
+    }
+    cells
+}
+
+fn list(
+    report: &Report,
+    headings: &[&'static str],
+    rows: Vec<Vec<String>>,
+    all: usize,
+    room: usize,
+) -> Vec<String> {
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let mut columns = vec![("FLOW", Align::Left), ("QP", Align::Right)];
+    if report.links.len() > 1 {
+        columns.push(("LINK", Align::Left));
+    }
+    columns.extend(headings.iter().map(|heading| (*heading, Align::Right)));
+    let mut table = Table::new(columns);
+    let more = all - rows.len();
+    for row in rows {
+        table.row(row);
+    }
+    let mut lines = table.lines(room);
+    if more > 0 {
+        lines.push(format!("… and {} more", units::count(more as u64)));
+    }
+    lines
+}

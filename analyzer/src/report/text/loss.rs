@@ -1,0 +1,214 @@
+//! What was lost and sent again, and what vanished between taps: a sentence each.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use crate::report::text::flows::link_name;
+use crate::report::text::layout::{labelled, plain};
+use crate::report::{Flow, Loss, Report};
+use crate::units::{self, plural};
+
+/// Flows that are told about: those that lost or repeated most.
+const FLOWS: usize = 10;
+/// Pairs of taps and hosts.
+const TAPS: usize = 16;
+const INDENT: usize = 2;
+
+/// Flows in which something was lost, late or sent again.
+pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
+    let weight = |loss: &Loss| loss.lost + loss.retransmitted + loss.recovered + loss.mirrored + loss.rereads;
+    let of = |flow: &Flow| [flow.loss, flow.loss_responses].iter().flatten().map(weight).sum::<u64>();
+    let mut flows: Vec<&Flow> = report.flows.iter().filter(|flow| of(flow) > 0).collect();
+    flows.sort_by_key(|flow| Reverse(of(flow)));
+    let hidden = flows.len().saturating_sub(FLOWS);
+    flows.truncate(FLOWS);
+    let mut lines = Vec::new();
+    for flow in flows {
+        for (loss, what) in [(flow.loss, ""), (flow.loss_responses, ", responses")] {
+            let Some(said) = loss.as_ref().and_then(sentence) else { continue };
+            let on = link_name(&flow.link, flow.direction);
+            let text = format!("{} → {} qp {} on {on}{what}: {said}", flow.src, flow.dst, flow.dest_qp);
+            lines.extend(hanging(&text, room));
+        }
+    }
+    if hidden > 0 {
+        lines.push(format!("… and {} more", units::count(hidden as u64)));
+    }
+    lines
+}
+
+fn hanging(text: &str, room: usize) -> Vec<String> {
+    let lines = labelled("", INDENT, text, room);
+    lines
+        .into_iter()
+        .enumerate()
+        .map(|(i, line)| if i == 0 { line.trim_start().to_owned() } else { line })
+        .collect()
+}
+
+fn sentence(loss: &Loss) -> Option<String> {
+    let mut parts = Vec::new();
+    let longest =
+        |ns: Option<u64>| ns.map_or_else(String::new, |ns| format!(" (longest {})", units::duration(ns)));
+    if loss.lost > 0 {
+        let (episodes, longest) = (loss.before_tap.episodes, longest(loss.before_tap.longest_ns));
+        parts.push(format!(
+            "{} lost before in {}{longest}",
+            units::count(loss.lost),
+            plural(episodes, "episode")
+        ));
+    }
+    if loss.after_tap.episodes > 0 {
+        let longest = longest(loss.after_tap.longest_ns);
+        parts.push(format!("asked for again {}{longest}", plural(loss.after_tap.episodes, "time")));
+    }
+    if loss.retransmitted > 0 {
+        let how = match loss.retransmission {
+            Some("go_back_n") => ", go-back-N",
+            Some(_) => ", selective repeat",
+            None => "",
+        };
+        let rnr = match loss.rnr_resent {
+            0 => String::new(),
+            n => format!(", {} of them as the receiver was not ready", units::count(n)),
+        };
+        parts.push(format!("{} sent again{how}{rnr}", units::count(loss.retransmitted)));
+    }
+    for (n, what) in [
+        (loss.recovered, "late, out of order"),
+        (loss.timeouts, "timeouts"),
+        (loss.rereads, "READs asked again"),
+        (loss.unfilled, "not seen and not sent again"),
+        (loss.mirrored, "shown twice by a mirror"),
+    ] {
+        if n > 0 {
+            parts.push(format!("{} {what}", units::count(n)));
+        }
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// What vanished between two taps, by pair of hosts.
+pub(super) fn taps(report: &Report, room: usize) -> Vec<String> {
+    #[derive(Default)]
+    struct Sum {
+        matched: u64,
+        vanished: Option<u64>,
+        only: [u64; 2],
+        change: (i64, i64),
+    }
+    let mut pairs: BTreeMap<_, Sum> = BTreeMap::new();
+    for tap in &report.taps {
+        let known = tap.from.is_some();
+        let new = Sum { vanished: Some(0), ..Sum::default() };
+        let sum = pairs.entry((&tap.links, known, tap.src, tap.dst)).or_insert(new);
+        sum.matched += tap.packets_matched;
+        sum.vanished = sum.vanished.zip(tap.vanished).map(|(a, b)| a + b);
+        for (sum, n) in sum.only.iter_mut().zip(tap.only_at) {
+            *sum += n;
+        }
+        let change = &tap.delay_change_ns;
+        sum.change = (sum.change.0.min(change.min), sum.change.1.max(change.max));
+    }
+    let hidden = pairs.len().saturating_sub(TAPS);
+    let mut pairs: Vec<_> = pairs.into_iter().collect();
+    pairs.sort_by_key(|(_, sum)| Reverse(sum.vanished));
+    let mut lines = Vec::new();
+    for (([first, second], known, src, dst), sum) in pairs.into_iter().take(TAPS) {
+        let (first, second) = (plain(first), plain(second));
+        let arrow = if known { "→" } else { "and" };
+        let lost = match (sum.vanished, sum.only) {
+            (Some(vanished), [_, 0]) => format!("{} vanished", units::count(vanished)),
+            (Some(vanished), [_, more]) => {
+                format!("{} vanished, {} missed by the first", units::count(vanished), units::count(more))
+            }
+            (None, [a, b]) => {
+                format!("{} seen only by the first, {} by the second", units::count(a), units::count(b))
+            }
+        };
+        let text = format!(
+            "{first} {arrow} {second}, {src} → {dst}: {} seen by both, {lost}; one-way delay changes by {} to {}",
+            plural(sum.matched, "packet"),
+            signed(sum.change.0),
+            signed(sum.change.1)
+        );
+        lines.extend(hanging(&text, room));
+    }
+    if hidden > 0 {
+        lines.push(format!("… and {} more", units::count(hidden as u64)));
+    }
+    lines
+}
+
+fn signed(ns: i64) -> String {
+    format!("{}{}", if ns < 0 { "−" } else { "+" }, units::duration(ns.unsigned_abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{DelayChange, Episodes, Options, TapFlow};
+
+    fn report() -> Report {
+        Report::build(&crate::report::fixtures::everything(), &Options::default())
+    }
+
+    #[test]
+    fn nothing_lost_says_nothing() {
+        let mut report = report();
+        assert!(lines(&report, 80).is_empty() && taps(&report, 80).is_empty());
+        report.flows[0].loss = Some(Loss::default());
+        assert!(lines(&report, 80).is_empty());
+    }
+
+    #[test]
+    fn what_was_lost_in_words() {
+        let mut report = report();
+        let before_tap = Episodes { episodes: 2, longest_ns: Some(3_000_000), ..Episodes::default() };
+        report.flows[0].loss = Some(Loss {
+            lost: 7,
+            recovered: 1,
+            retransmitted: 1_200,
+            retransmission: Some("go_back_n"),
+            before_tap,
+            ..Loss::default()
+        });
+        let page = lines(&report, 200).join("\n");
+        for part in
+            ["7 lost before in 2 episodes (longest 3", "sent again, go-back-N", "1 late, out of order"]
+        {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert!(lines(&report, 60).iter().skip(1).all(|line| line.starts_with("  ")));
+    }
+
+    #[test]
+    fn taps_are_summed_by_hosts() {
+        let mut report = report();
+        let (src, dst) = (report.flows[0].src, report.flows[0].dst);
+        let tap = |dest_qp, vanished, from: Option<&str>| TapFlow {
+            src,
+            dst,
+            dest_qp,
+            links: ["a.pcap".into(), "b.pcap".into()],
+            from: from.map(str::to_owned),
+            to: from.map(|_| "b.pcap".to_owned()),
+            packets_matched: 100,
+            vanished,
+            only_at: [3, 0],
+            delay_change_ns: DelayChange { min: -1_000, max: 2_000_000, drift: 0, points: Vec::new() },
+        };
+        report.taps = vec![tap(1, Some(3), Some("a.pcap")), tap(2, Some(3), Some("a.pcap"))];
+        let page = taps(&report, 200).join("\n");
+        assert!(
+            page.starts_with("a.pcap → b.pcap, ") && page.contains("200 packets seen by both, 6 vanished"),
+            "{page}"
+        );
+        report.taps = vec![tap(1, None, None)];
+        let page = taps(&report, 200).join("\n");
+        assert!(
+            page.contains("a.pcap and b.pcap") && page.contains("3 seen only by the first, 0 by the second"),
+            "{page}"
+        );
+    }
+}

@@ -1,0 +1,103 @@
+//! Steps, bursts and pattern in words.
+
+use crate::report::Report;
+use crate::report::text::flows::link_name;
+use crate::report::text::layout::{Align, Table, labelled};
+use crate::report::traffic::{Pattern, Steps};
+use crate::units::{self, plural};
+
+/// Width of the labels at the left.
+const LABEL: usize = 10;
+/// Pairs of hosts that are shown.
+const MAX_PAIRS: usize = 6;
+
+/// Rhythm and shape of the job.
+pub(super) fn job(report: &Report, room: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut say = |label: &str, text: &str| lines.extend(labelled(label, LABEL, text, room));
+    if let Some(steps) = &report.steps {
+        say("Steps", &steps_of(steps));
+    }
+    if let Some(pattern) = &report.pattern {
+        say("Pattern", &pattern_of(pattern));
+    }
+    lines
+}
+
+fn steps_of(steps: &Steps) -> String {
+    let straggler = steps.straggler.as_ref().map_or_else(String::new, |straggler| {
+        let who = match straggler.host {
+            Some(host) => format!("{host}"),
+            None => format!("{} or a host behind it", straggler.waits_for),
+        };
+        format!(
+            " {} of {} waited {} for {who}.",
+            straggler.steps,
+            straggler.of_steps,
+            units::duration(straggler.behind_ns)
+        )
+    });
+    format!(
+        "{} of {}, {} each on {}; {} at first, {} at last. The network was busy for {} of the time.{straggler}",
+        plural(steps.count, "step"),
+        units::duration(steps.period_ns),
+        units::bytes(steps.step_bytes),
+        link_name(&steps.link, steps.direction),
+        units::duration(steps.first_third_ns),
+        units::duration(steps.last_third_ns),
+        units::ratio(Some(steps.busy_ratio)),
+    )
+}
+
+fn pattern_of(pattern: &Pattern) -> String {
+    let shape = match pattern.shape {
+        Some("all_to_all") => "all to all",
+        Some(shape) => shape,
+        None => "no clear shape",
+    };
+    let kinds: Vec<String> = (pattern.operations.iter())
+        .filter(|one| one.messages > 0)
+        .map(|one| format!("{} {}", units::count(one.messages), one.operation.to_uppercase()))
+        .collect();
+    let messages = if kinds.is_empty() { "no whole message".to_owned() } else { kinds.join(", ") };
+    let data = pattern.matrix.iter().filter(|cell| cell.data_bytes > 0);
+    let pairs: Vec<String> = (data.clone().take(MAX_PAIRS))
+        .map(|cell| format!("{} > {} {}", cell.src, cell.dst, units::bytes(cell.data_bytes)))
+        .collect();
+    let more = match data.count().saturating_sub(MAX_PAIRS) {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    format!("{}, {shape}: {messages}. {}{more}", plural(pattern.hosts, "host"), pairs.join(", "))
+}
+
+/// The traffic of each link in bins.
+pub(super) fn bursts(report: &Report, room: usize) -> Vec<String> {
+    let Some(bursts) = report.bursts.as_ref().filter(|bursts| !bursts.is_empty()) else { return Vec::new() };
+    let mut table = Table::new(vec![
+        ("LINK", Align::Left),
+        ("BUSY", Align::Right),
+        ("PEAK", Align::Right),
+        ("PEAK/MEAN", Align::Right),
+        ("BURSTS", Align::Right),
+        ("p50", Align::Right),
+        ("p99", Align::Right),
+        ("SENDERS", Align::Right),
+    ]);
+    for burst in bursts {
+        let own = report.incast.iter().flatten();
+        let senders = own.filter(|one| one.link == burst.link && one.direction == burst.direction);
+        let rate = burst.peak_bytes as f64 * 8e9 / burst.bin_ns as f64;
+        table.row(vec![
+            link_name(&burst.link, burst.direction),
+            units::ratio(Some(burst.duty_cycle)),
+            units::bit_rate(rate),
+            format!("{:.1}", burst.peak_to_mean),
+            units::count(burst.bursts),
+            units::duration(burst.length_p50_ns),
+            units::duration(burst.length_p99_ns),
+            senders.map(|one| one.senders_max).max().map_or_else(|| units::UNKNOWN.into(), units::count),
+        ]);
+    }
+    table.lines(room)
+}

@@ -1,0 +1,163 @@
+//! Who sends to whom: a cell for each pair of hosts.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use crate::model::{Counts, Model};
+use crate::report::Report;
+use crate::sample::address;
+
+/// What cells show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Metric {
+    /// Bits per second.
+    #[default]
+    Rate,
+    /// CE marks by ECN-capable data packets.
+    Ce,
+    /// PSNs missing and NAKs for a sequence error.
+    Loss,
+    /// 99th percentile of latency: the worst of the pair's queue pairs.
+    Latency,
+}
+
+impl Metric {
+    /// The next one, in a circle.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        match self {
+            Self::Rate => Self::Ce,
+            Self::Ce => Self::Loss,
+            Self::Loss => Self::Latency,
+            Self::Latency => Self::Rate,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Rate => "bits per second",
+            Self::Ce => "CE ratio",
+            Self::Loss => "PSNs missing, sequence NAKs",
+            Self::Latency => "latency, 99th percentile",
+        }
+    }
+}
+
+/// From one host to another.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cell {
+    /// Queue pairs.
+    pub flows: usize,
+    /// What they counted in the span.
+    pub counts: Counts,
+    /// Length of the span in seconds; 0 when it is not known.
+    pub seconds: f64,
+    /// The worst 99th percentile of latency since the start, in nanoseconds.
+    pub latency_ns: Option<u64>,
+}
+
+impl Cell {
+    /// What it shows; `None` when that is not known.
+    #[must_use]
+    pub fn value(&self, metric: Metric) -> Option<f64> {
+        match metric {
+            Metric::Rate => (self.seconds > 0.0).then(|| self.counts.bytes as f64 * 8.0 / self.seconds),
+            Metric::Ce => self.counts.ce_ratio(),
+            Metric::Loss => {
+                (self.seconds > 0.0).then_some((self.counts.missing + self.counts.sequence_naks) as f64)
+            }
+            Metric::Latency => self.latency_ns.map(|ns| ns as f64),
+        }
+    }
+}
+
+/// The matrix. Hosts are in the order of their addresses.
+#[derive(Clone, Debug, Default)]
+pub struct Matrix {
+    /// Rows.
+    pub sources: Vec<IpAddr>,
+    /// Columns.
+    pub destinations: Vec<IpAddr>,
+    cells: BTreeMap<(IpAddr, IpAddr), Cell>,
+}
+
+impl Matrix {
+    /// The matrix of all flows. What passes several links counts once, from the link that saw most of it.
+    #[must_use]
+    pub fn new(model: &Model, report: Option<&Report>) -> Self {
+        let mut by_link: BTreeMap<(IpAddr, IpAddr), Vec<(u16, Cell)>> = BTreeMap::new();
+        for row in &model.rows {
+            let key = &row.id.key;
+            let pair = (address(key.family, key.src), address(key.family, key.dst));
+            let links = by_link.entry(pair).or_default();
+            let at = links.iter().position(|(link, _)| *link == key.link).unwrap_or_else(|| {
+                links.push((key.link, Cell::default()));
+                links.len() - 1
+            });
+            let Some((_, cell)) = links.get_mut(at) else { continue };
+            cell.flows += 1;
+            if let Some(delta) = &row.delta {
+                cell.counts.add(&delta.counts);
+                cell.seconds = delta.seconds;
+            }
+        }
+        let mut cells: BTreeMap<(IpAddr, IpAddr), Cell> = by_link
+            .into_iter()
+            .filter_map(|(pair, links)| {
+                let most = links.into_iter().max_by_key(|(_, cell)| cell.counts.bytes)?;
+                Some((pair, most.1))
+            })
+            .collect();
+        for flow in report.iter().flat_map(|report| &report.flows) {
+            if let (Some(latency), Some(cell)) = (&flow.latency_ns, cells.get_mut(&(flow.src, flow.dst))) {
+                cell.latency_ns = cell.latency_ns.max(Some(latency.p99));
+            }
+        }
+        let mut sources: Vec<IpAddr> = cells.keys().map(|(src, _)| *src).collect();
+        let mut destinations: Vec<IpAddr> = cells.keys().map(|(_, dst)| *dst).collect();
+        for hosts in [&mut sources, &mut destinations] {
+            hosts.sort_unstable();
+            hosts.dedup();
+        }
+        Self { sources, destinations, cells }
+    }
+
+    /// Rows and columns.
+    #[must_use]
+    pub fn size(&self) -> (usize, usize) {
+        (self.sources.len(), self.destinations.len())
+    }
+
+    /// The cell of two hosts; `None` when nothing goes from one to the other.
+    #[must_use]
+    pub fn cell(&self, src: &IpAddr, dst: &IpAddr) -> Option<&Cell> {
+        self.cells.get(&(*src, *dst))
+    }
+
+    /// Row and column of the cell with the largest figure; of the first of several.
+    #[must_use]
+    pub fn hottest(&self, metric: Metric) -> Option<(usize, usize)> {
+        let mut hottest: Option<(f64, &IpAddr, &IpAddr)> = None;
+        for (src, dst, cell) in self.iter() {
+            let value = cell.value(metric).unwrap_or(0.0);
+            if hottest.is_none_or(|(most, ..)| value > most) {
+                hottest = Some((value, src, dst));
+            }
+        }
+        let (_, src, dst) = hottest?;
+        Some((self.sources.binary_search(src).ok()?, self.destinations.binary_search(dst).ok()?))
+    }
+
+    /// The largest figure of all cells.
+    #[must_use]
+    pub fn most(&self, metric: Metric) -> f64 {
+        self.cells.values().filter_map(|cell| cell.value(metric)).fold(0.0, f64::max)
+    }
+
+    /// All cells.
+    pub fn iter(&self) -> impl Iterator<Item = (&IpAddr, &IpAddr, &Cell)> {
+        self.cells.iter().map(|((src, dst), cell)| (src, dst, cell))
+    }
+}

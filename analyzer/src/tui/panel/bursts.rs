@@ -1,0 +1,265 @@
+//! Load in bins of a millisecond or less, the steps of the job, and who is waited for.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+use super::{Spans, empty, wrap};
+use crate::figures::traffic::bins::Bursts;
+use crate::model::Level;
+use crate::report::Report;
+use crate::sample::{Sample, SourceKind};
+use crate::tui::app::App;
+use crate::tui::column::compact;
+use crate::tui::theme;
+use crate::units;
+
+/// Lines of a strip chart.
+const TALL: usize = 3;
+/// Receivers listed.
+const RECEIVERS: usize = 5;
+
+/// Lines of this screen at its present width.
+pub(in crate::tui) fn height(app: &App) -> usize {
+    lines(app, usize::from(app.size.0)).len()
+}
+
+pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
+    if empty::nothing_at_all(buffer, area, app) {
+        return;
+    }
+    let lines = lines(app, usize::from(area.width));
+    if lines.is_empty() {
+        let help = match app.kind() {
+            Some(SourceKind::Live) => {
+                "The kernel programs keep counters, not single packets. Record with tcpdump and replay the capture to see bursts."
+            }
+            _ => "It comes with the first packets; the overview has the load second by second.",
+        };
+        empty::because(buffer, area, "Load in short bins is not collected in this run.", help);
+        return;
+    }
+    super::scrolled(buffer, area, &lines, app.bursts.offset);
+}
+
+fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
+    let Some(data) = &app.data else { return Vec::new() };
+    let Some(traffic) = &data.sample.figures.traffic else { return Vec::new() };
+    let report = app.analysis.as_deref().map(|analysis| &analysis.report);
+    let starts: Vec<u64> = report
+        .and_then(|r| r.steps.as_ref())
+        .map_or_else(Vec::new, |s| s.latest.iter().map(|s| s.start_ns).collect());
+    let mut links: Vec<(usize, &Bursts)> =
+        traffic.links.iter().enumerate().filter_map(|(at, link)| Some((at, link.bursts.as_ref()?))).collect();
+    links.sort_by_key(|(_, bursts)| std::cmp::Reverse(bursts.total.bytes));
+    let mut all = Vec::new();
+    for (at, bursts) in links {
+        all.extend(link(&data.sample, at, bursts, &starts, width));
+    }
+    if let (Some(report), false) = (report, all.is_empty()) {
+        all.extend(steps(report, width));
+        all.extend(incast(report));
+    }
+    all
+}
+
+fn link(sample: &Sample, at: usize, bursts: &Bursts, starts: &[u64], width: usize) -> Vec<Line<'static>> {
+    let name = sample.links.get(at).map_or_else(String::new, |link| {
+        format!("{} {}", link.name, super::links::direction(link.direction)).trim_end_matches(" -").to_owned()
+    });
+    let rate = |bytes: f64| units::bit_rate(bytes * 8e9 / bursts.bin_ns as f64);
+    let mean = bursts.total.bytes as f64 / bursts.bins.max(1) as f64;
+    let mut title = Spans::default();
+    title.push(format!(" {name}  "), theme::HEAD);
+    title.push(
+        format!(
+            "peak {} in {}, {:.1} times the mean {}; busy {} of the time",
+            rate(bursts.peak.bytes as f64),
+            units::duration(bursts.bin_ns),
+            if mean > 0.0 { bursts.peak.bytes as f64 / mean } else { 0.0 },
+            rate(mean),
+            units::ratio(Some(bursts.active_bins as f64 / bursts.bins.max(1) as f64)),
+        ),
+        theme::PLAIN,
+    );
+    let mut lines = vec![title.into_line()];
+    let cells = width.saturating_sub(2);
+    // The latest bins, a column each.
+    let shown = bursts.recent.len().min(cells);
+    let first = bursts.recent.len() - shown;
+    let recent: Vec<f64> = bursts.recent.iter().skip(first).map(|bytes| f64::from(*bytes)).collect();
+    let from_bin = bursts.bins.saturating_sub(shown as u64);
+    let start_ns = bursts.first_ns.saturating_add(from_bin.saturating_mul(bursts.bin_ns));
+    let text = format!(
+        "the latest {}, a column is {}",
+        units::duration(shown as u64 * bursts.bin_ns),
+        units::duration(bursts.bin_ns)
+    );
+    lines.extend(strip(&text, &recent, cells, start_ns, bursts.bin_ns as f64, starts));
+    // The whole run, as many points to a column as it takes.
+    let per_column = bursts.long.len().div_ceil(cells.max(1)).max(1);
+    if bursts.bins > shown as u64 && !bursts.long.is_empty() {
+        let long: Vec<f64> = bursts
+            .long
+            .chunks(per_column)
+            .map(|points| points.iter().sum::<u64>() as f64 / points.len() as f64)
+            .collect();
+        let column_ns = bursts.long_bins as f64 * per_column as f64 * bursts.bin_ns as f64;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a span of data")]
+        let text = format!("the whole run, a column is {}", units::duration(column_ns as u64));
+        lines.extend(strip(&text, &long, cells, bursts.first_ns, column_ns, starts));
+    }
+    let length = [bursts.length_p50_ns, bursts.length_p99_ns, bursts.length_max_ns].map(units::duration);
+    let [p50, p99, max] = length;
+    let late = if bursts.late_packets > 0 {
+        format!("; {} packets came too late for their bin", compact(bursts.late_packets as f64))
+    } else {
+        String::new()
+    };
+    lines.push(Line::styled(
+        format!(
+            " {} bursts of half the peak or more: p50 {p50}, p99 {p99}, longest {max}{late}",
+            compact(bursts.bursts as f64)
+        ),
+        theme::PLAIN,
+    ));
+    lines.push(Line::default());
+    lines
+}
+
+/// A chart of some lines with a line of marks below where steps begin.
+fn strip(
+    text: &str,
+    values: &[f64],
+    cells: usize,
+    start_ns: u64,
+    column_ns: f64,
+    starts: &[u64],
+) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::styled(format!(" {text}"), theme::DIM)];
+    let max = values.iter().copied().fold(0.0, f64::max);
+    for row in (0..TALL).rev() {
+        let blocks: String = values.iter().map(|value| block(*value, max, row)).collect();
+        lines.push(Line::styled(format!(" {blocks}"), theme::BAR));
+    }
+    let mut marks = vec![' '; values.len().min(cells)];
+    let mut any = false;
+    for start in starts.iter().filter(|start| **start >= start_ns) {
+        let column = (start - start_ns) as f64 / column_ns.max(1.0);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative, and looked up"
+        )]
+        if let Some(mark) = marks.get_mut(column as usize) {
+            *mark = '↑';
+            any = true;
+        }
+    }
+    if any {
+        let marks: String = marks.into_iter().collect();
+        lines.push(Line::styled(format!(" {marks} steps begin").trim_end().to_owned(), theme::BOLD));
+    }
+    lines
+}
+
+/// The part of a bar that lies in line `row` from below, of [`TALL`] lines.
+fn block(value: f64, max: f64, row: usize) -> char {
+    const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    if max <= 0.0 || value <= 0.0 {
+        return ' ';
+    }
+    let eighths = (value / max * (TALL * 8) as f64).ceil() - (row * 8) as f64;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 0 and 8 after the clamp"
+    )]
+    let at = eighths.clamp(0.0, 8.0) as usize;
+    BLOCKS.get(at).copied().unwrap_or(' ')
+}
+
+fn steps(report: &Report, width: usize) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::styled(" STEPS of the job", theme::HEAD)];
+    let Some(steps) = &report.steps else {
+        lines.push(Line::styled(" no rhythm of steps in this traffic", theme::DIM));
+        return lines;
+    };
+    let mut say = |text: String, level: Level| {
+        for part in wrap(&text, width.saturating_sub(2), 2) {
+            lines.push(Line::styled(format!(" {part}"), theme::text(level)));
+        }
+    };
+    say(
+        format!(
+            "{} steps of {} each, {} a step, busy {}, silent {} between",
+            steps.count,
+            units::duration(steps.period_ns),
+            units::bytes(steps.step_bytes),
+            units::ratio(Some(steps.busy_ratio)),
+            units::duration(steps.silence_ns),
+        ),
+        Level::Fine,
+    );
+    say(
+        format!(
+            "from {} in the first third to {} in the last",
+            units::duration(steps.first_third_ns),
+            units::duration(steps.last_third_ns)
+        ),
+        Level::Fine,
+    );
+    if let Some(late) = &steps.straggler {
+        let who = late.host.map_or_else(|| late.waits_for.to_string(), |host| host.to_string());
+        let sure = if late.certain { "" } else { " (not certain)" };
+        say(
+            format!(
+                "{} waited for{sure}: {who}, {} behind the others in {} of {} steps; {} → {} QP {}",
+                theme::symbol(Level::Warning),
+                units::duration(late.behind_ns),
+                late.steps,
+                late.of_steps,
+                late.waits_for,
+                late.dst,
+                late.dest_qp
+            ),
+            Level::Warning,
+        );
+    } else if let Some(last) = &steps.last_flow {
+        say(
+            format!(
+                "last most often: {} → {} QP {} in {} steps, {} behind",
+                last.src,
+                last.dst,
+                last.dest_qp,
+                last.steps,
+                units::duration(last.behind_ns)
+            ),
+            Level::Fine,
+        );
+    }
+    lines
+}
+
+fn incast(report: &Report) -> Vec<Line<'static>> {
+    let several = report.incast.iter().flatten().filter(|incast| incast.senders > 1);
+    let mut lines: Vec<Line<'static>> = several
+        .take(RECEIVERS)
+        .map(|incast| {
+            Line::raw(format!(
+                " {} from {} senders, up to {} at once (p99 {}), {} of the bytes while several send",
+                incast.dst,
+                incast.senders,
+                incast.senders_max,
+                incast.senders_p99,
+                units::ratio(Some(incast.several_ratio))
+            ))
+        })
+        .collect();
+    if !lines.is_empty() {
+        lines
+            .insert(0, Line::styled(" INCAST: several senders to one receiver in the same bin", theme::HEAD));
+        lines.insert(0, Line::default());
+    }
+    lines
+}

@@ -1,0 +1,241 @@
+//! Conclusions with evidence and advice, and what rocescope lost or cannot see.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+use super::{Spans, cut, empty, line, wrap};
+use crate::model::Level;
+use crate::report::{Finding, Report, Severity};
+use crate::sample::SourceKind;
+use crate::tui::app::{App, Data};
+use crate::tui::layout::Layout;
+use crate::tui::theme;
+
+/// Flows of a finding that are listed.
+const FLOWS: usize = 6;
+
+pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
+    let (Some(data), Some(analysis)) = (&app.data, &app.analysis) else {
+        if app.data.is_none() {
+            empty::render(buffer, at.body, app);
+        } else {
+            empty::because(
+                buffer,
+                at.body,
+                "Findings are being worked out.",
+                "They are drawn from all that was counted since the start, beside the screen.",
+            );
+        }
+        return;
+    };
+    let report = &analysis.report;
+    let width = usize::from(at.body.width);
+    let blind = blind(data, report);
+    if report.findings.is_empty() {
+        let mut lines = vec![
+            Line::default(),
+            Line::styled("  No findings since the start: nothing that anyone should look at.", theme::BOLD),
+            Line::default(),
+        ];
+        lines.extend(blind_lines(&blind, width));
+        put(buffer, at.body, lines);
+        return;
+    }
+    let count = report.findings.len();
+    let list = at.findings(count);
+    line(
+        buffer,
+        list,
+        0,
+        &Line::styled(format!(" FINDINGS since the start: {count}, the worst first"), theme::HEAD),
+    );
+    let rows = report.findings.iter().enumerate().skip(app.findings.offset).take(at.findings_page());
+    for (y, (place, finding)) in (1..).zip(rows) {
+        line(buffer, list, y, &title(finding, width));
+        if app.findings.selected == Some(place) {
+            super::select(buffer, Rect { y: list.y + y, height: 1, ..list });
+        }
+    }
+    let below = Rect { y: list.bottom(), height: at.body.height - list.height, ..at.body };
+    let mut lines = vec![Line::default()];
+    if let Some(finding) = report.findings.get(app.findings.selected.unwrap_or(0)) {
+        lines.extend(text(finding, width));
+        lines.push(Line::default());
+    }
+    lines.extend(blind_lines(&blind, width));
+    put(buffer, below, lines);
+}
+
+fn put(buffer: &mut Buffer, area: Rect, lines: Vec<Line<'_>>) {
+    for (y, text) in (0..area.height).zip(lines) {
+        line(buffer, area, y, &text);
+    }
+}
+
+const fn level(severity: Severity) -> Level {
+    match severity {
+        Severity::Info => Level::Fine,
+        Severity::Warning => Level::Warning,
+        Severity::Critical => Level::Critical,
+    }
+}
+
+/// Severity and title in a line.
+pub(super) fn title(finding: &Finding, width: usize) -> Line<'static> {
+    let level = level(finding.severity);
+    let word = match finding.severity {
+        Severity::Info => "info",
+        Severity::Warning => "warning",
+        Severity::Critical => "CRITICAL",
+    };
+    let mut spans = Spans::default();
+    spans.push(format!(" {} {word:<8} ", theme::symbol(level)), theme::text(level));
+    let room = width.saturating_sub(spans.width);
+    spans.push(cut(&finding.title, room, false), theme::PLAIN);
+    spans.into_line()
+}
+
+/// Everything about one finding.
+fn text(finding: &Finding, width: usize) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::styled(format!(" {}", finding.id), theme::HEAD)];
+    let mut part = |name: &str, text: String| {
+        let wrapped = wrap(&text, width.saturating_sub(12), 0);
+        for (i, text) in wrapped.into_iter().enumerate() {
+            let mut spans = Spans::default();
+            spans.push(format!(" {:<9} ", if i == 0 { name } else { "" }), theme::DIM);
+            spans.push(text, theme::PLAIN);
+            lines.push(spans.into_line());
+        }
+    };
+    part("what", finding.title.clone());
+    let evidence: Vec<String> =
+        finding.evidence.iter().map(|(name, value)| format!("{name} {}", value_text(value))).collect();
+    part("evidence", evidence.join(", "));
+    part("advice", finding.advice.clone());
+    for (i, flow) in finding.flows.iter().take(FLOWS).enumerate() {
+        let route = format!("{} → {} QP {} on {}", flow.src, flow.dst, flow.dest_qp, flow.link);
+        part(if i == 0 { "flows" } else { "" }, route);
+    }
+    if finding.flows.len() > FLOWS {
+        part("", format!("and {} more; Enter shows them all", finding.flows.len() - FLOWS));
+    }
+    lines
+}
+
+/// Everything about the selected finding, with what it means and how it is computed.
+#[must_use]
+pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
+    let finding = app
+        .analysis
+        .as_ref()
+        .and_then(|analysis| analysis.report.findings.get(app.findings.selected.unwrap_or(0)));
+    let Some(finding) = finding else { return Vec::new() };
+    // The box is as wide as the screen up to a limit, with a border on both sides.
+    let width = usize::from(app.size.0.min(super::WIDEST).saturating_sub(2));
+    let mut lines = text(finding, width);
+    if let Some(entry) = crate::findings::entries().find(|entry| entry.id == finding.id) {
+        for paragraph in entry.text().lines() {
+            let wrapped = wrap(paragraph, width.saturating_sub(2), 0);
+            lines.extend(wrapped.into_iter().map(|part| Line::raw(format!(" {part}").trim_end().to_owned())));
+        }
+    }
+    lines
+}
+
+/// A value of the evidence, with no more digits than matter.
+fn value_text(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::Null => crate::units::UNKNOWN.to_owned(),
+        serde_json::Value::Number(number) => match number.as_f64() {
+            Some(n) if number.is_f64() => {
+                let text = format!("{n:.4}");
+                text.trim_end_matches('0').trim_end_matches('.').to_owned()
+            }
+            _ => number.to_string(),
+        },
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Array(values) => {
+            let parts: Vec<String> = values.iter().map(value_text).collect();
+            format!("[{}]", parts.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// What was lost, and what this source cannot show, with the reason; worst first.
+fn blind(data: &Data, report: &Report) -> Vec<(Level, String)> {
+    let mut blind = Vec::new();
+    let model = &data.model;
+    if model.lost.any() {
+        let when = if model.losing { "still growing" } else { "not growing now" };
+        blind.push((Level::Warning, format!("lost: {} ({when})", super::header::own_losses(&model.lost))));
+    }
+    let frames = model.frames();
+    for (reason, counter) in &model.skipped {
+        use rocescope_common::wire::Reason;
+        let cut = matches!(
+            reason,
+            Reason::Truncated
+                | Reason::TruncatedHeaders
+                | Reason::TunnelUnparsed
+                | Reason::Ipv6ExtUnparsed
+                | Reason::Malformed
+        );
+        if cut {
+            let share = crate::units::ratio(Some(counter.packets as f64 / frames.max(1) as f64));
+            let text = format!(
+                "{}: {share} of the frames could be RoCE and cannot be told: {}",
+                reason.name(),
+                reason.meaning()
+            );
+            blind.push((Level::Warning, text));
+        }
+    }
+    if model.retired_flows > 0 {
+        let n = crate::units::count(model.retired_flows);
+        blind.push((
+            Level::Fine,
+            format!("{n} flows were retired: their packets stay in totals, not in rows"),
+        ));
+    }
+    if !report.flows.is_empty() && report.flows.iter().all(|flow| flow.latency_ns.is_none()) {
+        let why = match model.kind {
+            SourceKind::Live => "latency: not known of these queue pairs in this run",
+            SourceKind::Replay => "latency: needs requests and their answers in the same capture",
+        };
+        blind.push((Level::Fine, why.into()));
+    }
+    if report.flows.iter().all(|flow| flow.pid.is_none()) {
+        blind.push((
+            Level::Fine,
+            "processes: packets do not say whose they are; this source has no other word of it".into(),
+        ));
+    }
+    if model.kind == SourceKind::Live {
+        let hardware =
+            "hardware RoCE: a NIC that does RoCE in hardware shows its packets neither to XDP nor to TC";
+        blind.push((Level::Fine, hardware.into()));
+    } else if model.lost.capture_drops.is_none() {
+        blind.push((Level::Fine, "drops: the capture does not say whether it dropped packets".into()));
+    }
+    blind
+}
+
+fn blind_lines(blind: &[(Level, String)], width: usize) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::styled(" LOST OR NOT SEEN by rocescope", theme::HEAD)];
+    if blind.is_empty() {
+        lines.push(Line::styled(" nothing", theme::DIM));
+    }
+    for (level, text) in blind {
+        for (i, part) in wrap(text, width.saturating_sub(4), 0).into_iter().enumerate() {
+            let symbol = match (i, level) {
+                (0, Level::Fine) => "·",
+                (0, level) => theme::symbol(*level),
+                _ => " ",
+            };
+            lines.push(Line::styled(format!(" {symbol} {part}"), theme::text(*level)));
+        }
+    }
+    lines
+}

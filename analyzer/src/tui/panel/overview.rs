@@ -1,0 +1,156 @@
+//! Is it healthy, and if not, where: findings, trends, links, spread, busiest queue pairs.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+use super::trends::{self, TRENDS};
+use super::{Spans, cut, empty, findings, flows, line, links};
+use crate::model::Level;
+use crate::tui::app::{App, Data};
+use crate::tui::column::{self, bar, compact};
+use crate::tui::layout::{BESIDE, Layout};
+use crate::tui::screen::Screen;
+use crate::tui::theme;
+use crate::units;
+
+/// Findings shown at most.
+const FINDINGS: usize = 4;
+
+pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
+    if empty::nothing_at_all(buffer, at.body, app) {
+        return;
+    }
+    let Some(data) = &app.data else { return };
+    let table = at.table(Screen::Overview);
+    let above = Rect { height: at.body.height - table.height, ..at.body };
+    busiest(buffer, table, app, data);
+    let room = usize::from(above.height);
+    // A quarter for findings, so that a long list leaves something of the rest.
+    let mut lines = top(app, usize::from(above.width), FINDINGS.min((room / 3).max(1)));
+    let left = room.saturating_sub(lines.len());
+    if above.width >= BESIDE {
+        let y = u16::try_from(lines.len()).unwrap_or(0);
+        for (y, text) in (0..).zip(&lines) {
+            line(buffer, above, y, text);
+        }
+        let half = above.width / 2;
+        let below = Rect { y: above.y + y, height: above.height.saturating_sub(y), ..above };
+        put(buffer, Rect { width: half, ..below }, trend_lines(app, usize::from(half), left));
+        let right = Rect { x: below.x + half, width: below.width - half, ..below };
+        put(buffer, right, link_lines(app, data, usize::from(right.width), left));
+        return;
+    }
+    // On narrow screens: as many trends as leave room for spread and links.
+    let below = link_lines(app, data, usize::from(above.width), left / 2);
+    let trends = left.saturating_sub(below.len());
+    lines.extend(trend_lines(app, usize::from(above.width), trends));
+    lines.extend(below);
+    put(buffer, above, lines);
+}
+
+fn put(buffer: &mut Buffer, area: Rect, lines: Vec<Line<'_>>) {
+    for (y, text) in (0..area.height).zip(lines) {
+        line(buffer, area, y, &text);
+    }
+}
+
+/// The findings that matter most, and how many more there are.
+fn top(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
+    let Some(analysis) = &app.analysis else {
+        return vec![Line::styled(" FINDINGS are being worked out", theme::DIM)];
+    };
+    let all = &analysis.report.findings;
+    let mut lines: Vec<Line<'static>> =
+        all.iter().take(most).map(|finding| findings::title(finding, width)).collect();
+    match (all.len(), all.len().saturating_sub(most)) {
+        (0, _) => lines.push(Line::styled(" no findings since the start", theme::DIM)),
+        (_, 0) => {}
+        (_, more) => {
+            if let Some(last) = lines.last_mut() {
+                let text = format!("  +{more} more: 8");
+                let title = cut(&last.to_string(), width.saturating_sub(text.len()), false);
+                *last = Line::styled(format!("{title}{text}"), last.style);
+            }
+        }
+    }
+    lines
+}
+
+fn trend_lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
+    let cells = width.saturating_sub(trends::AROUND + 1);
+    let points = trends::points(app, cells);
+    let mut lines = Vec::new();
+    if most > TRENDS.len() {
+        let covered = units::duration(trends::covered(app, cells));
+        lines.push(Line::styled(format!(" TREND over {covered}, the newest at the right"), theme::HEAD));
+    }
+    lines.extend(TRENDS.iter().map(|trend| trends::row(trend, &points, cells)));
+    lines.truncate(most);
+    lines
+}
+
+/// Spread and balance in a line each, then links, those with most load first.
+fn link_lines(app: &App, data: &Data, width: usize, most: usize) -> Vec<Line<'static>> {
+    let mut lines = vec![gauge(app, width)];
+    lines.extend(data.imbalance.iter().map(links::balance_of));
+    let mut order: Vec<_> = data.model.links.iter().collect();
+    order.sort_by(|a, b| links::load(b).total_cmp(&links::load(a)));
+    let highest = order.first().map_or(0.0, |link| links::load(link));
+    for link in order {
+        let share = if highest > 0.0 { links::load(link) / highest } else { 0.0 };
+        let name = width.saturating_sub(43).clamp(8, 30);
+        let rate = link.delta.map_or_else(|| units::UNKNOWN.into(), |d| units::bit_rate(d.bits_per_s()));
+        let ce = link.delta.and_then(|d| d.counts.ce_ratio());
+        let mut spans = Spans::default();
+        spans.push(
+            format!(" {:<name$} {:<3} ", cut(&link.name, name, true), links::direction(link.direction)),
+            theme::PLAIN,
+        );
+        spans.push(bar(share, 10), theme::BAR).push(format!(" {rate:>9}"), theme::BOLD);
+        let marked = ce.is_some_and(|ratio| ratio >= crate::model::health::CE_LIMIT);
+        let level = if marked { Level::Warning } else { Level::Fine };
+        spans.push(format!("  CE {:>7}", units::ratio(ce)), theme::text(level));
+        lines.push(spans.into_line());
+    }
+    let left_out = lines.len().saturating_sub(most);
+    lines.truncate(most);
+    if left_out > 0
+        && let Some(last) = lines.last_mut()
+        && most > 2
+    {
+        *last = Line::styled(format!(" +{} more links: 5", left_out + 1), theme::DIM);
+    }
+    lines
+}
+
+/// How evenly bytes spread over 5-tuples.
+fn gauge(app: &App, width: usize) -> Line<'static> {
+    let mut spans = Spans::default();
+    spans.push(" SPREAD ", theme::BOLD);
+    let Some(entropy) = app.entropy() else {
+        spans.push("not known yet", theme::DIM);
+        return spans.into_line();
+    };
+    let cells = if width >= 70 { 16 } else { 8 };
+    let low = entropy.five_tuples > 1
+        && entropy.normalized.is_some_and(|normalized| normalized < super::header::LOW_ENTROPY);
+    let level = if low { Level::Warning } else { Level::Fine };
+    spans.push(bar(entropy.normalized.unwrap_or(0.0), cells), theme::BAR);
+    spans.push(format!(" {}", units::ratio(entropy.normalized)), theme::text(level));
+    let effective = entropy.effective_flows.map_or_else(|| units::UNKNOWN.into(), compact);
+    spans.push(
+        format!(" {effective} effective of {} 5-tuples", compact(entropy.five_tuples as f64)),
+        theme::PLAIN,
+    );
+    spans.into_line()
+}
+
+fn busiest(buffer: &mut Buffer, table: Rect, app: &App, data: &Data) {
+    let has_ipv6 = data.model.has_ipv6;
+    let columns = column::fit(table.width.saturating_sub(flows::GUTTER), has_ipv6, &[]);
+    flows::titles(buffer, table, &columns, Some(column::Id::Rate));
+    let rows = data.busiest.iter().enumerate().skip(app.busiest.offset);
+    let rows = rows.filter_map(|(place, index)| Some((place, data.model.rows.get(*index)?)));
+    flows::list(buffer, table, app, data, &columns, rows, app.busiest.selected);
+}

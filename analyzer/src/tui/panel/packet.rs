@@ -1,0 +1,69 @@
+//! The headers of one event's packet, field by field, with their bytes.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+use super::Spans;
+use crate::packet::{decode, hex};
+use crate::tui::app::App;
+use crate::tui::log::{Entry, route};
+use crate::tui::theme;
+use crate::units;
+
+const NAME: usize = 24;
+
+fn entry(app: &App) -> Option<&Entry> {
+    app.shown_events().nth(app.events.selected?)
+}
+
+/// All lines about the selected event.
+#[must_use]
+pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
+    entry(app).map_or_else(Vec::new, of)
+}
+
+/// All lines about an event.
+pub(super) fn of(entry: &Entry) -> Vec<Line<'static>> {
+    let event = &entry.event;
+    let mut lines = vec![
+        Line::styled(format!("{}  {}", entry.class.word, entry.class.help), theme::BOLD),
+        Line::raw(route(&entry.key)),
+        Line::raw(format!("{}, {} bytes on the wire", units::time_utc(event.time_ns), event.wire_len)),
+    ];
+    if entry.count > 1 {
+        let text = format!("the latest of {} in quick succession", units::count(entry.count));
+        lines.push(Line::raw(text));
+    }
+    lines.push(Line::raw(entry.text.clone()));
+    if event.headers.is_empty() {
+        lines.push(Line::default());
+        let why = "The packet's bytes are kept of NAK, RNR, CNP, gap and connection events only.";
+        lines.push(Line::styled(why, theme::DIM));
+        return lines;
+    }
+    let packet = decode(&event.headers, event.wire_len, usize::from(event.bth_offset));
+    for header in &packet.headers {
+        lines.push(Line::default());
+        lines.push(Line::styled(format!("{}, at byte {}", header.name, header.offset), theme::HEAD));
+        for field in &header.fields {
+            let bytes = event.headers.get(field.offset..field.offset + field.len).unwrap_or_default();
+            let raw = bytes.iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+            let more = if bytes.len() > 8 { "…" } else { "" };
+            let mut spans = Spans::default();
+            spans.push(format!("  {:<NAME$}", field.name), theme::DIM);
+            spans.push(format!("{:<40} ", field.value), theme::PLAIN);
+            spans.push(format!("{raw}{more}"), theme::DIM);
+            lines.push(spans.into_line());
+        }
+    }
+    lines.push(Line::default());
+    lines.push(Line::styled("Bytes", theme::HEAD));
+    lines.extend(hex(&event.headers).map(Line::raw));
+    lines.extend(packet.note.map(|note| Line::styled(note, theme::DIM)));
+    lines
+}
+
+pub(super) fn render(buffer: &mut Buffer, screen: Rect, app: &App, top: usize) {
+    super::overlay(buffer, screen, " Packet ", &lines(app), top);
+}

@@ -1,0 +1,122 @@
+//! Pause, and steps in time.
+
+use super::app::{Action, App};
+use super::prompt::parse_time;
+use crate::feed::Command;
+use crate::sample::SourceKind;
+use crate::units;
+
+/// Replay speeds that `+` and `-` go through.
+const SPEEDS: [f64; 10] = [0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1000.0, f64::INFINITY];
+/// How far `<` and `>` go, in nanoseconds.
+const JUMP_NS: u64 = 10_000_000_000;
+
+impl App {
+    pub(super) fn pause(&mut self) -> Action {
+        if self.end.is_some() {
+            // Space brings back the end after steps in time.
+            if self.shown_ns.is_some() {
+                self.unpin();
+            }
+            return Action::Draw;
+        }
+        self.paused = !self.paused;
+        if self.paused {
+            self.pin();
+        } else {
+            self.unpin();
+        }
+        match self.kind() {
+            Some(SourceKind::Live) => Action::Draw,
+            Some(SourceKind::Replay) | None => Action::Send(Command::Pause(self.paused)),
+        }
+    }
+
+    pub(super) fn change_speed(&mut self, faster: bool) -> Action {
+        let Some(speed) = self.speed.filter(|_| self.end.is_none()) else {
+            self.answer = Some("only a replay that is still running has a speed".into());
+            return Action::Draw;
+        };
+        let new = if faster {
+            SPEEDS.into_iter().find(|s| *s > speed)
+        } else {
+            SPEEDS.into_iter().rev().find(|s| *s < speed)
+        };
+        let Some(new) = new else { return Action::Draw };
+        self.speed = Some(new);
+        Action::Send(Command::Speed(new))
+    }
+
+    /// To the moment before or after the one that is shown.
+    pub(super) fn step_in_time(&mut self, later: bool) {
+        let Some(at) = self.moment() else { return };
+        let to = if later { at + 1 } else { at.saturating_sub(1) };
+        if to >= self.history.len() || to == at {
+            self.answer = Some(if later {
+                "this is the newest moment".to_owned()
+            } else {
+                "nothing older is kept".to_owned()
+            });
+            return;
+        }
+        self.show_moment(to);
+    }
+
+    fn show_moment(&mut self, at: usize) {
+        let Some(moment) = self.history.get(at) else { return };
+        self.shown_ns = Some(moment.time_ns);
+        if at + 1 == self.history.len() && self.end.is_some() {
+            self.shown_ns = None;
+        }
+        self.recompute(true);
+    }
+
+    pub(super) fn jump(&mut self, forward: bool) -> Action {
+        let Some(now) = self.data.as_ref().map(|data| data.model.time_ns) else { return Action::Draw };
+        let to = if forward { now.saturating_add(JUMP_NS) } else { now.saturating_sub(JUMP_NS) };
+        self.go_to(to)
+    }
+
+    pub(super) fn go_to_text(&mut self, text: &str) -> Action {
+        let Some(data) = &self.data else { return Action::Draw };
+        let now = data.model.time_ns;
+        let start = now.saturating_sub(data.model.window_ns.unwrap_or(0));
+        if let Some(to) = parse_time(text, now, start) {
+            return self.go_to(to);
+        }
+        self.answer = Some(format!("`{text}` is no time; write 12:00:05, +30 or -30"));
+        Action::Draw
+    }
+
+    /// To a time: in the history where it is kept, else by having the replay go there.
+    fn go_to(&mut self, to_ns: u64) -> Action {
+        let newest = self.newest.as_ref().map_or(0, |sample| sample.time_ns);
+        let oldest = self.history.get(0).map_or(u64::MAX, |moment| moment.time_ns);
+        let replay = self.kind() == Some(SourceKind::Replay);
+        if to_ns > newest {
+            if replay && self.end.is_none() && self.speed.is_some() {
+                self.paused = false;
+                self.unpin();
+                self.answer = Some(format!("on to {} UTC", units::clock_utc(to_ns)));
+                return Action::Send(Command::Seek(to_ns));
+            }
+            self.answer = Some("there is nothing newer yet".into());
+            if self.shown_ns.is_some()
+                && let Some(last) = self.history.len().checked_sub(1)
+            {
+                self.show_moment(last);
+            }
+            return Action::Draw;
+        }
+        let at = self.history.at_time(to_ns).unwrap_or(0);
+        let mut action = Action::Draw;
+        if self.end.is_none() && !self.paused {
+            action = self.pause();
+        }
+        if to_ns < oldest {
+            self.answer = Some("nothing older is kept".into());
+        }
+        self.show_moment(at);
+        action
+    }
+}

@@ -1,0 +1,251 @@
+//! The filter typed at `/`: words that must all match, `field:value`, comparisons, and `!` for not.
+
+use std::fmt::Write as _;
+
+use super::column::{self, Column, Context, Id};
+use super::log;
+use crate::model::{Identity, Kind, Row};
+use crate::sample::address;
+
+/// What the filter understands, for the help.
+pub const HELP: &[(&str, &str)] = &[
+    ("10.0.1 rail0", "words, all of which occur in addresses, QP, link or state"),
+    ("peer:10.0.1", "either address begins so; also host:, and src: and dst: for one end"),
+    ("qp:17", "a figure is this; any column by its name"),
+    ("ce:>1%", "a figure compares: < <= > >= =, with k M G or %"),
+    ("state:loss", "the state, link or transport has this in it"),
+    ("!link:eth0", "not"),
+    ("event:nak", "on the events screen: the kind of event"),
+];
+
+/// A filter ready for use.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Query {
+    terms: Vec<Term>,
+    /// What is wrong with the text, in a few words.
+    pub error: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Term {
+    not: bool,
+    test: Test,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Test {
+    /// Occurs anywhere.
+    Word(String),
+    /// An address begins so: of the source, of the destination, or of either.
+    Address(Option<Id>, String),
+    /// The text of a column has this in it.
+    Text(Id, String),
+    /// A figure compares.
+    Figure(Id, Op, f64),
+    /// The kind of event.
+    Event(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Less,
+    LessOrEqual,
+    Equal,
+    MoreOrEqual,
+    More,
+}
+
+impl Op {
+    fn holds(self, a: f64, b: f64) -> bool {
+        match self {
+            Self::Less => a < b,
+            Self::LessOrEqual => a <= b,
+            // What is typed has fewer digits than what is counted.
+            Self::Equal => (a - b).abs() <= f64::EPSILON * b.abs(),
+            Self::MoreOrEqual => a >= b,
+            Self::More => a > b,
+        }
+    }
+}
+
+impl Query {
+    /// The filter of this text; no words match everything. A term that makes no sense is left out, and
+    /// `error` says so.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        let mut query = Self::default();
+        for word in text.split_whitespace() {
+            let (not, rest) = word.strip_prefix('!').map_or((false, word), |rest| (true, rest));
+            match test(rest) {
+                Ok(found) => query.terms.push(Term { not, test: found }),
+                Err(error) => query.error = Some(error),
+            }
+        }
+        query
+    }
+
+    /// Whether everything matches.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    /// Whether a row is shown. `text` is its [`text`].
+    #[must_use]
+    pub fn row(&self, row: &Row, text: &str, cx: Context<'_>) -> bool {
+        let key = &row.id.key;
+        let starts = |words, with: &str| address(key.family, words).to_string().starts_with(with);
+        self.terms.iter().all(|term| {
+            let found = match &term.test {
+                Test::Word(word) => text.contains(word.as_str()) || states(row).contains(word.as_str()),
+                Test::Address(end, with) => {
+                    (*end != Some(Id::Destination) && starts(key.src, with))
+                        || (*end != Some(Id::Source) && starts(key.dst, with))
+                }
+                Test::Text(Id::State, part) => states(row).contains(part.as_str()),
+                Test::Text(id, part) => column::cell(*id, row, cx).0.to_lowercase().contains(part.as_str()),
+                // What is not known is neither more nor less, and not "not more" either.
+                Test::Figure(id, op, n) => match column::value(*id, row, cx) {
+                    Some(value) => op.holds(value, *n),
+                    None => return false,
+                },
+                Test::Event(_) => return true,
+            };
+            found != term.not
+        })
+    }
+
+    /// Whether an event is shown: words in its kind, flow and text; addresses, queue pair and kind by
+    /// field. Other fields are about rows and let all events pass.
+    #[must_use]
+    pub fn event(&self, entry: &log::Entry) -> bool {
+        if self.terms.is_empty() {
+            return true;
+        }
+        let key = &entry.key;
+        let (src, dst) = (address(key.family, key.src).to_string(), address(key.family, key.dst).to_string());
+        let text =
+            format!("{} {src} {dst} qp{} {}", entry.class.word, key.dest_qp, entry.text).to_lowercase();
+        self.terms.iter().all(|term| {
+            let found = match &term.test {
+                Test::Word(word) => text.contains(word.as_str()),
+                Test::Address(end, with) => {
+                    (*end != Some(Id::Destination) && src.starts_with(with.as_str()))
+                        || (*end != Some(Id::Source) && dst.starts_with(with.as_str()))
+                }
+                Test::Figure(Id::Qp, op, n) => op.holds(f64::from(key.dest_qp), *n),
+                Test::Event(kind) => entry.class.word.to_lowercase().contains(kind.as_str()),
+                Test::Text(..) | Test::Figure(..) => return true,
+            };
+            found != term.not
+        })
+    }
+}
+
+fn test(word: &str) -> Result<Test, String> {
+    let lower = word.to_lowercase();
+    let Some((field, value)) = lower.split_once(':') else { return Ok(Test::Word(lower)) };
+    let end = match field {
+        "host" | "peer" => Some(None),
+        "src" => Some(Some(Id::Source)),
+        "dst" => Some(Some(Id::Destination)),
+        _ => None,
+    };
+    if let Some(end) = end {
+        return Ok(Test::Address(end, value.to_owned()));
+    }
+    if field == "event" {
+        return Ok(Test::Event(value.to_owned()));
+    }
+    // IPv6 addresses have colons too.
+    let Some(Column { id, .. }) = column::by_name(field) else { return Ok(Test::Word(lower)) };
+    if matches!(id, Id::State | Id::Link | Id::Transport | Id::Tunnel) {
+        return Ok(Test::Text(*id, value.to_owned()));
+    }
+    let ops = [
+        ("<=", Op::LessOrEqual),
+        (">=", Op::MoreOrEqual),
+        ("<", Op::Less),
+        (">", Op::More),
+        ("=", Op::Equal),
+    ];
+    let found = ops.into_iter().find_map(|(sign, op)| Some((op, value.strip_prefix(sign)?)));
+    let (op, number) = found.unwrap_or((Op::Equal, value));
+    let number = figure(number).ok_or_else(|| format!("{field}: wants a number, such as {field}:>10k"))?;
+    Ok(Test::Figure(*id, op, number))
+}
+
+/// A number as people type it: `1%`, `10k`, `2.5G`, `0x11`.
+fn figure(text: &str) -> Option<f64> {
+    if let Some(hex) = text.strip_prefix("0x") {
+        return u32::from_str_radix(hex, 16).ok().map(f64::from);
+    }
+    let (number, factor) = match text.chars().last()? {
+        '%' => (text.strip_suffix('%')?, 0.01),
+        'k' => (text.strip_suffix('k')?, 1e3),
+        'm' => (text.strip_suffix('m')?, 1e6),
+        'g' => (text.strip_suffix('g')?, 1e9),
+        't' => (text.strip_suffix('t')?, 1e12),
+        _ => (text, 1.0),
+    };
+    let number: f64 = number.parse().ok()?;
+    number.is_finite().then_some(number * factor)
+}
+
+/// What words are looked for in, of a row: what of it does not change.
+#[must_use]
+pub fn text(id: &Identity, link: &str) -> String {
+    let key = &id.key;
+    let mut text = String::with_capacity(64);
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{} {} ", address(key.family, key.src), address(key.family, key.dst));
+    let _ = write!(text, "qp{} {link}", key.dest_qp);
+    text.make_ascii_lowercase();
+    text
+}
+
+/// All states of a row in lower case.
+fn states(row: &Row) -> String {
+    let mut text = column::state(row).0.to_lowercase();
+    for kind in Kind::ALL.iter().filter(|kind| kind.is_in(&row.total)) {
+        text.push(' ');
+        text.push_str(kind.word());
+    }
+    text.make_ascii_lowercase();
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_as_people_type_them() {
+        for (text, number) in [("1%", 0.01), ("10k", 1e4), ("2.5g", 2.5e9), ("0x11", 17.0), ("7", 7.0)] {
+            assert!((figure(text).unwrap() - number).abs() < 1e-9 * number, "{text}");
+        }
+        for text in ["", "k", "x", "1kk", "nan", "inf", "0x", "--1"] {
+            assert_eq!(figure(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn terms_are_told_apart() {
+        let tests =
+            |text: &str| Query::new(text).terms.into_iter().map(|t| (t.not, t.test)).collect::<Vec<_>>();
+        assert_eq!(
+            tests("Rail0 !ce:>1% peer:10.0.1 2001:db8::1 qp:0x11 state:LOSS"),
+            [
+                (false, Test::Word("rail0".into())),
+                (true, Test::Figure(Id::CeNow, Op::More, 0.01)),
+                (false, Test::Address(None, "10.0.1".into())),
+                (false, Test::Word("2001:db8::1".into())),
+                (false, Test::Figure(Id::Qp, Op::Equal, 17.0)),
+                (false, Test::Text(Id::State, "loss".into())),
+            ]
+        );
+        assert_eq!(Query::new("ce:>").error.as_deref(), Some("ce: wants a number, such as ce:>10k"));
+        assert!(Query::new("ce:>").is_empty() && Query::new("  ").is_empty());
+        assert_eq!(tests("nak:<=5"), [(false, Test::Figure(Id::Naks, Op::LessOrEqual, 5.0))]);
+    }
+}

@@ -1,0 +1,284 @@
+//! What the terminal UI knows beforehand: from the command line, the configuration file and the
+//! environment.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::column::{self, Id};
+use super::key::Keys;
+use super::screen::Screen;
+use super::table::Sort;
+use super::theme::{self, Palette};
+use crate::model::history;
+use crate::report;
+
+/// What the terminal UI must know beforehand.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Options of the report.
+    pub report: report::Options,
+    /// Whether colours may be used.
+    pub color: bool,
+    /// Whether symbols other than ASCII may be used.
+    pub unicode: bool,
+    /// Which colours.
+    pub palette: Palette,
+    /// Whether clicks come here rather than to the terminal.
+    pub mouse: bool,
+    /// Speed of a replay when it starts; `None` where it cannot be changed.
+    pub speed: Option<f64>,
+    /// The first screen.
+    pub screen: Screen,
+    /// The filter that the view starts with.
+    pub filter: String,
+    /// Sorting of the queue pairs; `None` for the worst first.
+    pub sort: Option<Sort>,
+    /// Columns of the queue pairs; empty for those that fit.
+    pub columns: Vec<Id>,
+    /// Keys.
+    pub keys: Keys,
+    /// Memory for the history, in bytes.
+    pub history_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            report: report::Options::default(),
+            color: false,
+            unicode: false,
+            palette: Palette::default(),
+            mouse: true,
+            speed: None,
+            screen: Screen::default(),
+            filter: String::new(),
+            sort: None,
+            columns: Vec::new(),
+            keys: Keys::default(),
+            history_bytes: history::BUDGET,
+        }
+    }
+}
+
+/// Where something is decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Choice {
+    /// By the environment.
+    #[default]
+    Auto,
+    /// Yes.
+    Always,
+    /// No.
+    Never,
+}
+
+impl Choice {
+    fn or(self, auto: bool) -> bool {
+        match self {
+            Self::Auto => auto,
+            Self::Always => true,
+            Self::Never => false,
+        }
+    }
+}
+
+/// The `[tui]` table of the configuration file.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// The first screen, by name.
+    pub screen: String,
+    /// Columns of the queue pairs, by name.
+    pub columns: Vec<String>,
+    /// Column to sort by; `-` before it turns the order round.
+    pub sort: String,
+    /// Whether colours are used.
+    pub color: Choice,
+    /// Whether symbols other than ASCII are used.
+    pub unicode: Choice,
+    /// Whether the mouse is used.
+    pub mouse: bool,
+    /// Memory for the history, in MiB.
+    pub history_mib: usize,
+    /// Colours by what they stand for.
+    pub theme: Palette,
+    /// Keys by the name of what they do.
+    pub keys: BTreeMap<String, Vec<String>>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            screen: "overview".into(),
+            columns: Vec::new(),
+            sort: "state".into(),
+            color: Choice::Auto,
+            unicode: Choice::Auto,
+            mouse: true,
+            history_mib: history::BUDGET >> 20,
+            theme: Palette::default(),
+            keys: BTreeMap::new(),
+        }
+    }
+}
+
+/// One setting, for the printed configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct SettingMeta {
+    /// Its name within `[tui]`.
+    pub name: &'static str,
+    /// The default, as written in the file.
+    pub default: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+}
+
+/// The settings of `[tui]` but keys, which the table of keys has.
+pub const SETTINGS: &[SettingMeta] = &[
+    SettingMeta {
+        name: "screen",
+        default: "\"overview\"",
+        meaning: "The first screen: overview, qps, detail, matrix, links, bursts, events or findings",
+    },
+    SettingMeta {
+        name: "columns",
+        default: "[]",
+        meaning: "Columns of the queue pairs from left to right, such as [\"state\", \"src\", \"dst\", \"qp\", \"rate\", \"ce\"]; without any, those that \
+                  matter most and fit",
+    },
+    SettingMeta {
+        name: "sort",
+        default: "\"state\"",
+        meaning: "Column that queue pairs are sorted by; a - before it turns the order round",
+    },
+    SettingMeta {
+        name: "color",
+        default: "\"auto\"",
+        meaning: "auto, always or never; auto means unless NO_COLOR is set or TERM is dumb",
+    },
+    SettingMeta {
+        name: "unicode",
+        default: "\"auto\"",
+        meaning: "auto, always or never (ASCII only); auto goes by the locale",
+    },
+    SettingMeta {
+        name: "mouse",
+        default: "true",
+        meaning: "Clicks and the wheel; false leaves them to the terminal, for example to mark text",
+    },
+    SettingMeta {
+        name: "history_mib",
+        default: "256",
+        meaning: "Memory for the last ten minutes, in MiB (1 to 65536)",
+    },
+];
+
+/// Colours of `[tui.theme]`.
+pub const THEME: &[SettingMeta] = &[
+    SettingMeta { name: "fine", default: "\"cyan\"", meaning: "What is healthy, and bars" },
+    SettingMeta { name: "warning", default: "\"magenta\"", meaning: "What costs performance" },
+    SettingMeta { name: "warning_badge", default: "\"yellow\"", meaning: "The same, as a background" },
+    SettingMeta { name: "critical", default: "\"red\"", meaning: "What is lost or refused" },
+];
+
+impl Options {
+    /// What the environment says: NO_COLOR and TERM=dumb turn colours off, a locale without UTF-8
+    /// turns symbols off.
+    #[must_use]
+    pub fn from_env() -> Self {
+        Self::from_lookup(|name| std::env::var(name).ok())
+    }
+
+    fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Self {
+        let no_color = lookup("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = lookup("TERM").is_some_and(|term| term == "dumb");
+        Self { color: !no_color && !dumb, unicode: theme::is_utf8(lookup), ..Self::default() }
+    }
+
+    /// With what the configuration file says.
+    ///
+    /// # Errors
+    /// A screen, column or key that does not exist, or two meanings for one key.
+    pub fn with_settings(self, settings: &Settings) -> Result<Self, String> {
+        let columns: Result<Vec<Id>, String> =
+            settings.columns.iter().map(|name| parse_column(name)).collect();
+        if !(1..=65_536).contains(&settings.history_mib) {
+            return Err(format!("history_mib = {}: write 1 to 65536", settings.history_mib));
+        }
+        Ok(Self {
+            screen: parse_screen(&settings.screen)?,
+            columns: columns?,
+            sort: Some(parse_sort(&settings.sort)?),
+            color: settings.color.or(self.color),
+            unicode: settings.unicode.or(self.unicode),
+            mouse: settings.mouse,
+            history_bytes: settings.history_mib << 20,
+            palette: settings.theme,
+            keys: Keys::new(&settings.keys)?,
+            ..self
+        })
+    }
+}
+
+/// A screen by name or number.
+///
+/// # Errors
+/// When there is none of this name.
+pub fn parse_screen(name: &str) -> Result<Screen, String> {
+    Screen::from_name(name).ok_or_else(|| {
+        let names: Vec<&str> = Screen::ALL.iter().map(|screen| screen.name()).collect();
+        format!("there is no screen `{name}`; the screens are {}", names.join(", "))
+    })
+}
+
+fn parse_column(name: &str) -> Result<Id, String> {
+    column::by_name(name).map(|column| column.id).ok_or_else(|| {
+        let names: Vec<&str> = column::COLUMNS.iter().map(|column| column.name).collect();
+        format!("there is no column `{name}`; the columns are {}", names.join(", "))
+    })
+}
+
+/// A column to sort by, in its natural direction; `-` before it turns that round.
+///
+/// # Errors
+/// When there is no such column.
+pub fn parse_sort(text: &str) -> Result<Sort, String> {
+    let (name, turned) = text.strip_prefix('-').map_or((text, false), |name| (name, true));
+    let sort = Sort::by(parse_column(name)?);
+    Ok(Sort { descending: sort.descending != turned, ..sort })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_color_counts_when_it_is_not_empty() {
+        let color = |value: &str| Options::from_lookup(|n| (n == "NO_COLOR").then(|| value.to_owned())).color;
+        assert!(color("") && !color("1") && !color("0"));
+        assert!(!Options::from_lookup(|n| (n == "TERM").then(|| "dumb".to_owned())).color);
+    }
+
+    #[test]
+    fn settings_are_read_and_mistakes_are_named() {
+        let mut settings = Settings {
+            screen: "2".into(),
+            columns: vec!["qp".into(), "rate".into()],
+            sort: "-src".into(),
+            color: Choice::Always,
+            unicode: Choice::Never,
+            ..Settings::default()
+        };
+        let options = Options { unicode: true, ..Options::default() }.with_settings(&settings).unwrap();
+        assert_eq!((options.screen, options.columns.as_slice()), (Screen::Qps, &[Id::Qp, Id::Rate][..]));
+        assert_eq!(options.sort, Some(Sort { by: Id::Source, descending: true }));
+        assert!(options.color && !options.unicode);
+        settings.sort = "rait".into();
+        assert!(Options::default().with_settings(&settings).unwrap_err().contains("`rait`"));
+        settings = Settings { history_mib: 0, ..Settings::default() };
+        assert!(Options::default().with_settings(&settings).unwrap_err().contains("history_mib"));
+        assert!(parse_screen("flows").unwrap_err().contains("overview"));
+    }
+}

@@ -1,0 +1,354 @@
+//! The table of queue pairs: which rows, in which order, and which of them the user looks at.
+
+use std::net::IpAddr;
+
+use hashbrown::{HashMap, HashSet};
+
+use super::column::{self, Context, Id};
+use super::cursor::{Cursor, Move};
+use super::query::{self, Query};
+use crate::model::{Identity, Model, Row};
+use crate::report::FlowId;
+use crate::sample::address;
+
+type State = foldhash::fast::RandomState;
+
+/// How the table is sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sort {
+    /// By which column.
+    pub by: Id,
+    /// Largest first.
+    pub descending: bool,
+}
+
+impl Sort {
+    /// By a column in its natural direction.
+    #[must_use]
+    pub const fn by(id: Id) -> Self {
+        Self { by: id, descending: column::largest_first(id) }
+    }
+}
+
+impl Default for Sort {
+    fn default() -> Self {
+        Self::by(Id::State)
+    }
+}
+
+/// What shares a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Group {
+    /// Each queue pair has its own.
+    #[default]
+    None,
+    /// Source and destination address.
+    Hosts,
+    /// The link.
+    Link,
+    /// The process that owns the queue pair.
+    Process,
+}
+
+impl Group {
+    /// The next one, in a circle.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        match self {
+            Self::None => Self::Hosts,
+            Self::Hosts => Self::Link,
+            Self::Link => Self::Process,
+            Self::Process => Self::None,
+        }
+    }
+
+    /// What a row is then.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::None => "queue pair",
+            Self::Hosts => "host pair",
+            Self::Link => "link",
+            Self::Process => "process",
+        }
+    }
+}
+
+/// Several queue pairs in one row.
+#[derive(Clone, Debug)]
+pub struct Sum {
+    /// Sums of their counters; the identity is that of the first.
+    pub row: Row,
+    /// How many there are.
+    pub flows: usize,
+    /// What they have in common.
+    pub name: String,
+}
+
+/// Queue pairs that something is about: a finding, a cell of the matrix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Focus {
+    /// What, in a few words.
+    pub about: String,
+    /// Which.
+    pub on: Only,
+}
+
+/// Which queue pairs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Only {
+    /// Those that a finding lists.
+    Flows(Vec<FlowId>),
+    /// Those from one host to another.
+    Hosts(IpAddr, IpAddr),
+    /// Those on a link.
+    Link(u16),
+    /// Those of a process; `None` for those whose process is not known.
+    Process(Option<String>),
+}
+
+/// The state of the table.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// Sorting.
+    pub sort: Sort,
+    /// Columns that the user chose, from left to right; empty for those that fit.
+    pub columns: Vec<Id>,
+    /// What shares a row.
+    pub group: Group,
+    /// Rows: places in the model's rows, or in `sums` when queue pairs are grouped.
+    pub order: Vec<usize>,
+    /// Groups, when queue pairs are grouped.
+    pub sums: Vec<Sum>,
+    /// Place in `order`.
+    pub cursor: Cursor,
+    /// The selected queue pair, which keeps its selection wherever it is.
+    pub selected: Option<Identity>,
+    /// Marked queue pairs.
+    pub marked: HashSet<Identity, State>,
+    /// Whether only marked ones are shown.
+    pub only_marked: bool,
+    /// Whether rows move while one is selected.
+    pub follow: bool,
+    /// Which queue pairs are shown, besides the filter.
+    pub focus: Option<Focus>,
+    texts: Texts,
+}
+
+impl Table {
+    /// Puts rows in order anew. With `keep`, rows that were there stay in their places, and new ones
+    /// come last.
+    pub(super) fn arrange(
+        &mut self,
+        query: &Query,
+        processes: &Processes,
+        cx: Context<'_>,
+        keep: Option<&[Identity]>,
+        page: usize,
+    ) {
+        let rows = &cx.model.rows;
+        let shown = self.shown(query, processes, cx);
+        if self.group == Group::None {
+            self.sums.clear();
+            self.order = if let Some(keep) = keep {
+                keep_places(keep, rows, shown)
+            } else {
+                let rows = shown.into_iter().filter_map(|i| Some((i, rows.get(i)?)));
+                sorted(self.sort, rows, cx)
+            };
+        } else {
+            self.sums = sums(self.group, &shown, processes, cx);
+            let rows = self.sums.iter().map(|sum| &sum.row).enumerate();
+            self.order = sorted(self.sort, rows, cx);
+        }
+        let place = self
+            .selected
+            .and_then(|id| (0..self.order.len()).find(|at| self.id_at(*at, cx.model) == Some(id)));
+        self.cursor.follow(place, self.order.len(), page);
+        if place.is_none() {
+            self.selected = None;
+        }
+    }
+
+    /// The rows that filter, focus and marks let through.
+    fn shown(&mut self, query: &Query, processes: &Processes, cx: Context<'_>) -> Vec<usize> {
+        let rows = &cx.model.rows;
+        if !query.is_empty() {
+            self.texts.update(cx.model);
+        }
+        let focused = |row: &Row| match self.focus.as_ref().map(|focus| &focus.on) {
+            None => true,
+            Some(Only::Flows(flows)) => flows.iter().any(|flow| is(flow, row, cx.model)),
+            Some(Only::Hosts(src, dst)) => {
+                let key = &row.id.key;
+                address(key.family, key.src) == *src && address(key.family, key.dst) == *dst
+            }
+            Some(Only::Link(link)) => row.id.key.link == *link,
+            Some(Only::Process(name)) => processes.name(&row.id) == name.as_deref(),
+        };
+        let wanted = |(i, row): &(usize, &Row)| {
+            (query.is_empty() || query.row(row, self.texts.get(*i), cx))
+                && (!self.only_marked || self.marked.contains(&row.id))
+                && focused(row)
+        };
+        rows.iter().enumerate().filter(wanted).map(|(i, _)| i).collect()
+    }
+
+    /// The queue pair in row number `at`; the first of a group.
+    #[must_use]
+    pub fn id_at(&self, at: usize, model: &Model) -> Option<Identity> {
+        let index = *self.order.get(at)?;
+        match self.group {
+            Group::None => model.rows.get(index).map(|row| row.id),
+            _ => self.sums.get(index).map(|sum| sum.row.id),
+        }
+    }
+
+    /// The rows as they stand.
+    pub(super) fn places(&self, model: &Model) -> Vec<Identity> {
+        (0..self.order.len()).filter_map(|at| self.id_at(at, model)).collect()
+    }
+
+    /// Moves the selection.
+    pub(super) fn step(&mut self, step: Move, model: &Model, page: usize) {
+        self.cursor.step(step, self.order.len(), page);
+        self.selected = self.cursor.selected.and_then(|at| self.id_at(at, model));
+    }
+
+    /// Selects row number `at`.
+    pub(super) fn select(&mut self, at: usize, model: &Model, page: usize) {
+        if at < self.order.len() {
+            self.cursor.selected = Some(at);
+            self.cursor.show(self.order.len(), page);
+            self.selected = self.id_at(at, model);
+        }
+    }
+
+    /// Marks the selected queue pair, or takes the mark away.
+    pub(super) fn mark(&mut self) {
+        if let Some(id) = self.selected
+            && !self.marked.remove(&id)
+        {
+            self.marked.insert(id);
+        }
+    }
+}
+
+/// Places of rows in the order of their figures.
+fn sorted<'a>(sort: Sort, rows: impl Iterator<Item = (usize, &'a Row)>, cx: Context<'_>) -> Vec<usize> {
+    let Sort { by, descending } = sort;
+    let mut keyed: Vec<_> = rows.map(|(i, row)| (column::sort_key(by, descending, i, row, cx), i)).collect();
+    keyed.sort_unstable();
+    keyed.into_iter().map(|(_, i)| i).collect()
+}
+
+fn is(flow: &FlowId, row: &Row, model: &Model) -> bool {
+    let key = &row.id.key;
+    key.dest_qp == flow.dest_qp
+        && address(key.family, key.src) == flow.src
+        && address(key.family, key.dst) == flow.dst
+        && model
+            .links
+            .get(usize::from(key.link))
+            .is_some_and(|link| link.name == flow.link && link.direction == flow.direction)
+}
+
+/// `keep` as far as it is still shown, in the same order, and what is new behind.
+fn keep_places(keep: &[Identity], rows: &[Row], shown: Vec<usize>) -> Vec<usize> {
+    let mut at: HashMap<Identity, usize, State> =
+        shown.iter().filter_map(|i| Some((rows.get(*i)?.id, *i))).collect();
+    let mut order: Vec<usize> = keep.iter().filter_map(|id| at.remove(id)).collect();
+    order.extend(shown.into_iter().filter(|i| rows.get(*i).is_some_and(|row| at.contains_key(&row.id))));
+    order
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Common {
+    Hosts(IpAddr, IpAddr),
+    Link(u16),
+    Process(Option<String>),
+}
+
+fn sums(group: Group, shown: &[usize], processes: &Processes, cx: Context<'_>) -> Vec<Sum> {
+    let mut at: HashMap<Common, usize, State> = HashMap::default();
+    let mut sums: Vec<Sum> = Vec::new();
+    for row in shown.iter().filter_map(|i| cx.model.rows.get(*i)) {
+        let key = &row.id.key;
+        let common = match group {
+            Group::None | Group::Hosts => {
+                Common::Hosts(address(key.family, key.src), address(key.family, key.dst))
+            }
+            Group::Link => Common::Link(key.link),
+            Group::Process => Common::Process(processes.name(&row.id).map(str::to_owned)),
+        };
+        let name = || match &common {
+            Common::Hosts(src, dst) => format!("{src} → {dst}"),
+            Common::Link(_) => column::link(row, cx.model),
+            Common::Process(name) => name.clone().unwrap_or_else(|| "process not known".to_owned()),
+        };
+        let place = at.get(&common).copied();
+        let Some(sum) = place.and_then(|place| sums.get_mut(place)) else {
+            sums.push(Sum { row: Row { at: None, ..row.clone() }, flows: 1, name: name() });
+            at.insert(common, sums.len() - 1);
+            continue;
+        };
+        sum.flows += 1;
+        sum.row.total.add(&row.total);
+        sum.row.delta = match (sum.row.delta, row.delta) {
+            (Some(mut a), Some(b)) => {
+                a.counts.add(&b.counts);
+                Some(a)
+            }
+            (known, None) | (None, known) => known,
+        };
+    }
+    sums
+}
+
+/// Which process owns which queue pair, where that is known.
+#[derive(Clone, Debug, Default)]
+pub struct Processes {
+    names: HashMap<Identity, String, State>,
+}
+
+impl Processes {
+    /// The name and number of the process of a queue pair.
+    #[must_use]
+    pub fn name(&self, id: &Identity) -> Option<&str> {
+        self.names.get(id).map(String::as_str)
+    }
+
+    /// Notes a process.
+    pub fn insert(&mut self, id: Identity, name: String) {
+        self.names.insert(id, name);
+    }
+
+    /// Whether no process is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+}
+
+/// What the words of a filter are looked for in, by row; made once for each flow.
+#[derive(Debug, Default)]
+struct Texts {
+    texts: Vec<(Identity, String)>,
+}
+
+impl Texts {
+    fn update(&mut self, model: &Model) {
+        self.texts.truncate(model.rows.len());
+        for (i, row) in model.rows.iter().enumerate() {
+            match self.texts.get_mut(i) {
+                Some((id, _)) if *id == row.id => {}
+                Some(entry) => *entry = (row.id, query::text(&row.id, &column::link(row, model))),
+                None => self.texts.push((row.id, query::text(&row.id, &column::link(row, model)))),
+            }
+        }
+    }
+
+    fn get(&self, at: usize) -> &str {
+        self.texts.get(at).map_or("", |(_, text)| text)
+    }
+}

@@ -1,0 +1,414 @@
+//! What keys and the mouse do.
+
+use super::*;
+use rocescope::tui::app::Overlay;
+use rocescope::tui::column::Id;
+use rocescope::tui::matrix::Metric;
+use rocescope::tui::mouse::Mouse;
+use rocescope::tui::table::{Group, Only};
+
+#[test]
+fn every_key_of_the_table_does_something_where_it_is_bound_and_nothing_bad_elsewhere() {
+    for binding in KEYMAP {
+        for key in binding.keys {
+            for number in '1'..='8' {
+                let mut app = app(&World::sick(), USUAL);
+                press(&mut app, &[Key::Char(number)]);
+                let action = app.on_key(*key);
+                assert_ne!(action, Action::None, "{key}");
+                draw(&app);
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_that_leave() {
+    for key in [Key::Char('q'), Key::Ctrl('c'), Key::Esc] {
+        assert_eq!(app(&World::sick(), USUAL).on_key(key), Action::Quit, "{key}");
+    }
+    let mut app = table(&World::sick(), USUAL);
+    assert_eq!(press(&mut app, &[Key::Ctrl('z')]), Action::Suspend);
+    assert_eq!(press(&mut app, &[Key::Ctrl('l')]), Action::Redraw);
+    // Esc closes one thing at a time: help, details, filter, selection.
+    press(&mut app, &[Key::Char('/'), Key::Char('1'), Key::Enter, Key::Down, Key::Enter, Key::Char('?')]);
+    assert_eq!((app.overlay, app.screen, app.filter.as_str()), (Overlay::Help(0), Screen::Detail, "1"));
+    assert_eq!(press(&mut app, &[Key::Esc]), Action::Draw);
+    assert_eq!((app.overlay, app.screen), (Overlay::None, Screen::Detail));
+    press(&mut app, &[Key::Esc]);
+    assert_eq!((app.screen, app.filter.as_str()), (Screen::Qps, "1"));
+    press(&mut app, &[Key::Esc]);
+    assert!(app.filter.is_empty() && app.table.selected.is_some());
+    press(&mut app, &[Key::Esc]);
+    assert!(app.table.selected.is_none());
+    assert_eq!(press(&mut app, &[Key::Esc]), Action::Quit);
+}
+
+#[test]
+fn keys_that_change_screens() {
+    let mut app = app(&World::sick(), USUAL);
+    for (number, screen) in ('1'..).zip(Screen::ALL) {
+        press(&mut app, &[Key::Char(number)]);
+        assert_eq!(app.screen, screen);
+    }
+    press(&mut app, &[Key::Tab]);
+    assert_eq!(app.screen, Screen::Overview);
+    press(&mut app, &[Key::BackTab]);
+    assert_eq!(app.screen, Screen::Findings);
+}
+
+#[test]
+fn keys_that_move() {
+    let mut app = table(&World::many(1_000), USUAL);
+    let page = app.layout().table_page(Screen::Qps);
+    for (keys, at) in [
+        (&[Key::Down][..], 0),
+        (&[Key::Char('j'), Key::Down], 2),
+        (&[Key::Up], 1),
+        (&[Key::Char('k'), Key::Up], 0),
+        (&[Key::PageDown], page - 1),
+        (&[Key::Ctrl('f')], 2 * page - 2),
+        (&[Key::PageUp, Key::Ctrl('b')], 0),
+        (&[Key::End], 999),
+        (&[Key::Home], 0),
+        (&[Key::Char('G')], 999),
+    ] {
+        press(&mut app, keys);
+        assert_eq!(app.table.cursor.selected, Some(at), "{keys:?}");
+        assert!(app.table.cursor.offset <= at && at < app.table.cursor.offset + page);
+    }
+}
+
+fn qps(app: &App) -> Vec<u32> {
+    let data = app.data.as_ref().unwrap();
+    app.table.order.iter().map(|i| data.model.rows[*i].id.key.dest_qp).collect()
+}
+
+#[test]
+fn keys_that_sort() {
+    let mut app = table(&World::many(1_000), USUAL);
+    assert_eq!(app.table.sort.by, Id::State);
+    press(&mut app, &[Key::Char('s')]);
+    assert_eq!((app.table.sort.by, app.table.sort.descending), (Id::Source, false));
+    press(&mut app, &[Key::Right, Key::Right]);
+    assert_eq!(app.table.sort.by, Id::Qp);
+    assert!(qps(&app).is_sorted());
+    press(&mut app, &[Key::Char('S')]);
+    assert!(qps(&app).is_sorted_by(|a, b| a >= b));
+    press(&mut app, &[Key::Char('S')]);
+    assert!(qps(&app).is_sorted());
+    press(&mut app, &[Key::Left, Key::Left, Key::Left]);
+    assert_eq!(app.table.sort.by, Id::State);
+    press(&mut app, &[Key::Left]);
+    assert_eq!(app.table.sort.by, Id::Naks, "before the first comes the last visible column");
+}
+
+#[test]
+fn rows_keep_their_places_while_one_is_selected_and_are_followed_on_demand() {
+    let world = World::many(1_000);
+    let mut app = table(&world, USUAL);
+    // By rate, largest first.
+    press(&mut app, &[Key::Char('s'); 4]);
+    assert_eq!(app.table.sort.by, Id::Rate);
+    press(&mut app, &[Key::PageDown, Key::PageDown, Key::Up, Key::Up]);
+    let (selected, before) = (app.table.selected, qps(&app));
+    let at = app.table.cursor;
+    assert!(selected.is_some() && at.selected.unwrap() > at.offset);
+    // The selected flow becomes the slowest, and a new one comes.
+    let mut many = World::many(1_001);
+    let slow = app.table.selected.map(|id| id.key.dest_qp).unwrap();
+    let faster = |sample: &mut rocescope::sample::Sample| {
+        for flow in sample.flows.iter_mut().filter(|flow| flow.key.dest_qp != slow) {
+            flow.stats.bytes += 1 << 40;
+        }
+    };
+    let mut sample = many.at(4);
+    faster(&mut sample);
+    app.on_sample(Arc::new(sample));
+    assert_eq!((app.table.selected, app.table.cursor), (selected, at));
+    let now = qps(&app);
+    assert_eq!((&now[..1_000], now[1_000]), (&before[..], 100 + 1_000));
+    // Followed, it goes down the table and takes the view with it.
+    press(&mut app, &[Key::Char('f')]);
+    assert_eq!((app.table.selected, app.table.cursor.selected), (selected, Some(1_000)));
+    // When the flow is gone, so is the selection.
+    many.flows.retain(|spec| spec.dest_qp != slow);
+    app.on_sample(Arc::new(many.at(5)));
+    assert_eq!((app.table.selected, app.table.cursor.selected), (None, None));
+}
+
+#[test]
+fn keys_that_filter() {
+    let mut app = table(&World::sick(), USUAL);
+    let all = app.table.order.len();
+    press(&mut app, &[Key::Char('/')]);
+    // q is a letter here.
+    type_text(&mut app, "10.1.2.12 LOSS qp4642");
+    assert_eq!(app.table.order.len(), 1);
+    press(&mut app, &[Key::Ctrl('w')]);
+    assert_eq!(app.table.order.len(), 2, "the flow and its answers");
+    press(&mut app, &[Key::Backspace; 2]);
+    press(&mut app, &[Key::Enter]);
+    assert!(app.prompt.is_none() && !app.filter.is_empty());
+    press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
+    assert_eq!(app.table.order.len(), all);
+    // Esc brings back what was before.
+    press(&mut app, &[Key::Char('x'), Key::Esc]);
+    assert_eq!(app.filter, "10.1.2.12 LOS");
+    press(&mut app, &[Key::Char('/')]);
+    assert_eq!(app.on_key(Key::Ctrl('c')), Action::Quit);
+}
+
+#[test]
+fn a_filter_compares_and_knows_fields() {
+    let mut app = table(&World::sick(), USUAL);
+    let all = app.table.order.len();
+    for (filter, rows) in [
+        ("ce:>1%", 1),
+        ("ce:>9%", 0),
+        ("nak:>0", 3),
+        ("!nak:>0", all - 3),
+        ("nak:>=56", 1),
+        ("peer:10.1.0", 2),
+        ("src:10.1.0", 1),
+        ("host:10.1.0 dst:10.1", 1),
+        ("state:loss", 2),
+        ("link:eth1", 8),
+        ("qp:0x1200", 1),
+        ("mtu:4096 rate:>1G", 7),
+        ("trans:rc", all),
+        ("rate:>", all),
+    ] {
+        press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
+        type_text(&mut app, filter);
+        press(&mut app, &[Key::Enter]);
+        assert_eq!(app.table.order.len(), rows, "{filter}");
+    }
+    press(&mut app, &[Key::Char('/')]);
+    assert!(text(&app).contains("rate: wants a number"));
+}
+
+#[test]
+fn keys_that_choose_columns() {
+    let mut app = table(&World::sick(), USUAL);
+    press(&mut app, &[Key::Char('c')]);
+    assert_eq!(app.overlay, Overlay::Columns(0));
+    // The second column to the front, the first one away.
+    press(&mut app, &[Key::Down, Key::Left, Key::Down, Key::Char(' ')]);
+    let ids: Vec<Id> = app.columns().iter().map(|fitted| fitted.column.id).collect();
+    assert_eq!(ids[..2], [Id::Source, Id::Destination]);
+    assert!(!ids.contains(&Id::State));
+    // The last of all that are hidden is shown, behind the others.
+    press(&mut app, &[Key::End, Key::Char(' ')]);
+    assert_eq!(app.table.columns.last(), Some(&Id::Tunnel));
+    draw(&app);
+    press(&mut app, &[Key::Backspace]);
+    assert!(app.table.columns.is_empty());
+    press(&mut app, &[Key::Enter]);
+    assert_eq!(app.overlay, Overlay::None);
+    // One column always stays.
+    press(&mut app, &[Key::Char('c')]);
+    for _ in 0..40 {
+        press(&mut app, &[Key::Home, Key::Char(' ')]);
+    }
+    assert_eq!(app.table.columns.len(), 1);
+    assert_eq!(press(&mut app, &[Key::Char('q')]), Action::Quit);
+}
+
+#[test]
+fn keys_that_mark_and_group() {
+    let mut app = table(&World::sick(), USUAL);
+    let all = app.table.order.len();
+    press(&mut app, &[Key::Down, Key::Char('m'), Key::Down, Key::Char('m'), Key::Char('M')]);
+    assert_eq!((app.table.order.len(), app.table.marked.len()), (2, 2));
+    assert!(text(&app).lines().filter(|line| line.starts_with('*')).count() == 2);
+    press(&mut app, &[Key::Char('m')]);
+    assert_eq!(app.table.marked.len(), 1);
+    press(&mut app, &[Key::Esc]);
+    assert_eq!(app.table.order.len(), all);
+
+    press(&mut app, &[Key::Esc, Key::Char('o')]);
+    assert_eq!((app.table.group, app.table.sums.len()), (Group::Hosts, 16));
+    let flows: usize = app.table.sums.iter().map(|sum| sum.flows).sum();
+    assert_eq!(flows, all);
+    press(&mut app, &[Key::Char('o')]);
+    assert_eq!((app.table.group, app.table.sums.len()), (Group::Link, 4));
+    let data = app.data.as_ref().unwrap();
+    let bytes: u64 = app.table.sums.iter().map(|sum| sum.row.total.bytes).sum();
+    assert_eq!(bytes, data.model.rows.iter().map(|row| row.total.bytes).sum::<u64>());
+    // Enter opens the group.
+    press(&mut app, &[Key::Down, Key::Enter]);
+    assert_eq!((app.table.group, app.table.order.len()), (Group::None, 4));
+    assert!(matches!(app.table.focus.as_ref().map(|f| &f.on), Some(Only::Link(_))));
+    press(&mut app, &[Key::Char('o'), Key::Char('o'), Key::Char('o')]);
+    assert_eq!(app.table.group, Group::Process);
+    assert!(app.answer.as_ref().unwrap().contains("no process"));
+    press(&mut app, &[Key::Char('o')]);
+    assert_eq!(app.table.group, Group::None);
+}
+
+#[test]
+fn enter_leads_to_what_is_selected() {
+    let mut app = app(&World::sick(), USUAL);
+    press(&mut app, &[Key::Enter]);
+    assert_eq!(app.screen, Screen::Detail);
+    let (detail, other) = app.data.as_ref().unwrap().detail.as_ref().unwrap();
+    assert!(detail.stats.bytes > 0);
+    assert_eq!(other.as_ref().map(|other| other.id.key.src), Some(detail.id.key.dst));
+    press(&mut app, &[Key::Esc]);
+    assert_eq!(app.screen, Screen::Overview);
+    // A finding's queue pairs.
+    press(&mut app, &[Key::Char('8'), Key::Down]);
+    let findings = &app.analysis.as_ref().unwrap().report.findings;
+    let with_flows = findings.iter().position(|finding| !finding.flows.is_empty()).unwrap();
+    let (id, flows) = (findings[with_flows].id, findings[with_flows].flows.len());
+    for _ in 0..with_flows {
+        press(&mut app, &[Key::Down]);
+    }
+    press(&mut app, &[Key::Enter]);
+    assert_eq!((app.screen, app.table.order.len()), (Screen::Qps, flows));
+    assert!(text(&app).contains(&id[..6]), "it says why only these are shown");
+    press(&mut app, &[Key::Esc]);
+    assert!(app.table.focus.is_none() && app.table.order.len() == 16);
+    // The queue pairs of a cell of the matrix, and of a link.
+    press(&mut app, &[Key::Char('4'), Key::Char('l'), Key::Right, Key::Char('h'), Key::Down, Key::Up]);
+    assert_eq!(app.cell, (0, 1));
+    press(&mut app, &[Key::Char('5'), Key::Down, Key::Down, Key::Enter]);
+    assert_eq!((app.screen, app.table.order.len()), (Screen::Qps, 4));
+    // An event's packet.
+    press(&mut app, &[Key::Char('7'), Key::Enter]);
+    assert_eq!(app.overlay, Overlay::Packet(0));
+    assert_eq!(press(&mut app, &[Key::Down, Key::Tab]), Action::Draw);
+    assert_eq!(app.overlay, Overlay::None);
+}
+
+#[test]
+fn the_figure_of_the_matrix_and_the_uplinks_change() {
+    let mut app = app(&World::sick(), USUAL);
+    press(&mut app, &[Key::Char('4')]);
+    for metric in [Metric::Ce, Metric::Loss, Metric::Latency, Metric::Rate] {
+        press(&mut app, &[Key::Char('m')]);
+        assert_eq!(app.metric, metric);
+    }
+    press(&mut app, &[Key::Char('5')]);
+    for (key, uplinks) in [('n', 4), ('n', 8), ('N', 4), ('N', 2), ('N', 2)] {
+        assert_eq!(press(&mut app, &[Key::Char(key)]), Action::Analyse);
+        assert_eq!(app.ask().uplinks, Some(uplinks));
+    }
+}
+
+#[test]
+fn older_events_stay_in_place_while_new_ones_come() {
+    let world = World::sick();
+    let mut app = app(&world, USUAL);
+    press(&mut app, &[Key::Char('7'), Key::Down, Key::Down]);
+    let before = app.shown_events().nth(app.events.selected.unwrap()).unwrap().number;
+    app.on_events(&world.events(4));
+    let after = app.shown_events().nth(app.events.selected.unwrap()).unwrap().number;
+    assert_eq!(before, after);
+}
+
+#[test]
+fn exports_hold_what_is_shown() {
+    let mut app = table(&World::sick(), USUAL);
+    press(&mut app, &[Key::Char('/')]);
+    type_text(&mut app, "ce:>1%");
+    press(&mut app, &[Key::Enter]);
+    let Action::Write(file) = press(&mut app, &[Key::Char('e')]) else { panic!("nothing written") };
+    assert_eq!((file.name.as_str(), file.ending), ("rocescope-qps-20260301T120003Z", "csv"));
+    let text = String::from_utf8(file.bytes).unwrap();
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines.len(), 2);
+    let value = |name: &str| lines[1][lines[0].iter().position(|n| *n == name).unwrap()];
+    assert_eq!(
+        (value("src"), value("qp"), value("ce"), value("peer_qp")),
+        ("10.1.0.12", "4608", "0.082", "2304")
+    );
+    let Action::Write(file) = press(&mut app, &[Key::Char('E')]) else { panic!("nothing written") };
+    let json: serde_json::Value = serde_json::from_slice(&file.bytes).unwrap();
+    assert_eq!(json[0]["qp"], 4608);
+    // Every screen that has rows has an export; one without says so.
+    for number in '1'..='8' {
+        press(&mut app, &[Key::Char(number)]);
+        assert!(matches!(press(&mut app, &[Key::Char('e')]), Action::Write(_)), "{number}");
+    }
+    let mut empty = super::app(&World::live(), USUAL);
+    assert_eq!(press(&mut empty, &[Key::Char('e')]), Action::Draw);
+    assert!(empty.answer.is_some());
+}
+
+#[test]
+fn packet_headers_of_the_selected_queue_pair_become_a_capture() {
+    let mut app = table(&World::sick(), USUAL);
+    press(&mut app, &[Key::Char('/')]);
+    type_text(&mut app, "rnr:>0");
+    press(&mut app, &[Key::Enter, Key::Down]);
+    let Action::Write(file) = press(&mut app, &[Key::Char('w')]) else { panic!("nothing written") };
+    assert_eq!((file.ending, file.what.as_str()), ("pcapng", "3 packet headers"));
+    let mut reader =
+        rocescope::capture::Reader::from_read("w", Box::new(std::io::Cursor::new(file.bytes))).unwrap();
+    let mut records = 0;
+    while let Some(record) = reader.next().unwrap() {
+        assert_eq!((record.wire_len, record.data[42]), (4178, 0x11));
+        records += 1;
+    }
+    assert_eq!(records, 3);
+    press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
+    type_text(&mut app, "qp:4693");
+    press(&mut app, &[Key::Enter, Key::Down]);
+    assert_eq!(press(&mut app, &[Key::Char('w')]), Action::Draw);
+    assert!(app.answer.as_ref().unwrap().contains("no packet headers"));
+}
+
+#[test]
+fn the_mouse_selects_sorts_and_scrolls() {
+    let mut app = table(&World::many(1_000), USUAL);
+    let table = app.layout().table(Screen::Qps);
+    let click = |app: &mut App, x: u16, y: u16| assert_eq!(app.on_mouse(Mouse::Click(x, y)), Action::Draw);
+    click(&mut app, 10, table.y + 3);
+    assert_eq!(app.table.cursor.selected, Some(2));
+    // The title of the queue pairs' numbers, twice.
+    let x = u16::try_from(text(&app).lines().nth(4).unwrap().find(" QP ").unwrap() + 1).unwrap();
+    click(&mut app, x, table.y);
+    assert_eq!((app.table.sort.by, app.table.sort.descending), (Id::Qp, false));
+    click(&mut app, x, table.y);
+    assert!(app.table.sort.descending);
+    let _ = app.on_mouse(Mouse::WheelDown);
+    assert_eq!(app.table.cursor.selected, app.table.selected.and(app.table.cursor.selected));
+    // A second click on the same row opens it.
+    let row = u16::try_from(app.table.cursor.selected.unwrap() - app.table.cursor.offset).unwrap();
+    click(&mut app, 10, table.y + 1 + row);
+    assert_eq!(app.screen, Screen::Detail);
+    // The names of the screens.
+    let x = u16::try_from(text(&app).lines().nth(3).unwrap().find("Link").unwrap()).unwrap();
+    let y = app.layout().tabs.y;
+    click(&mut app, x, y);
+    assert_eq!(app.screen, Screen::Links);
+    press(&mut app, &[Key::Char('?')]);
+    let _ = app.on_mouse(Mouse::WheelDown);
+    assert!(matches!(app.overlay, Overlay::Help(top) if top > 0));
+    click(&mut app, 1, 1);
+    assert_eq!(app.overlay, Overlay::None);
+    for (x, y) in [(0, 0), (79, 23), (500, 500), (40, 12)] {
+        for number in '1'..='8' {
+            press(&mut app, &[Key::Char(number)]);
+            click(&mut app, x, y);
+        }
+    }
+}
+
+#[test]
+fn the_command_line_and_the_configuration_set_the_start() {
+    let mut options = options();
+    options.screen = Screen::Qps;
+    options.filter = "ce:>1%".into();
+    options.sort = rocescope::tui::settings::parse_sort("-ce").ok();
+    options.columns = vec![Id::Qp, Id::CeNow];
+    let mut app = App::new(options);
+    for second in 1..=2 {
+        app.on_sample(Arc::new(World::sick().at(second)));
+    }
+    assert_eq!((app.screen, app.table.order.len()), (Screen::Qps, 1));
+    assert_eq!((app.table.sort.by, app.table.sort.descending), (Id::CeNow, false));
+    assert_eq!(app.columns().len(), 2);
+}

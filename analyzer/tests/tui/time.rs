@@ -1,0 +1,212 @@
+//! Pause, steps in time, spans, reset, speed.
+
+use super::*;
+use rocescope::feed::Command;
+use rocescope::model::Span;
+
+#[test]
+fn a_live_view_stands_still_while_paused_and_catches_up_afterwards() {
+    let world = World::sick();
+    let mut live = app(&world, USUAL);
+    assert_eq!(press(&mut live, &[Key::Char(' ')]), Action::Draw);
+    assert!(live.still());
+    let before = text(&live);
+    for second in 4..=6 {
+        live.on_events(&world.events(second));
+        live.on_sample(Arc::new(world.at(second)));
+    }
+    assert_eq!(text(&live), before);
+    press(&mut live, &[Key::Char(' ')]);
+    assert!(!live.still());
+    assert_eq!(live.data.as_ref().unwrap().model.time_ns, world.at(6).time_ns);
+    assert_ne!(text(&live), before);
+    let latest = live.log.latest().next().unwrap().time_ns;
+    assert!(latest > world.at(5).time_ns, "events that came meanwhile are there");
+}
+
+#[test]
+fn while_paused_arrows_go_back_and_forward_in_time() {
+    for kind in [SourceKind::Live, SourceKind::Replay] {
+        let mut world = World::sick();
+        world.kind = kind;
+        let mut app = after(&world, USUAL, 20);
+        press(&mut app, &[Key::Char('2')]);
+        let shown = |app: &App| (app.data.as_ref().unwrap().model.time_ns - fake::START_NS) / 1_000_000_000;
+        press(&mut app, &[Key::Left]);
+        assert_eq!(shown(&app), 20, "while figures move, arrows sort");
+        press(&mut app, &[Key::Char(' '), Key::Left, Key::Left, Key::Left]);
+        assert_eq!(shown(&app), 17);
+        let row = |app: &App| app.data.as_ref().unwrap().model.rows[4].total.missing;
+        assert_eq!(row(&app), 17 * 41);
+        assert!(text(&app).contains("PAUSED −3.00 s"), "{}", text(&app));
+        press(&mut app, &[Key::Right]);
+        assert_eq!(shown(&app), 18);
+        // Events that were still to come then are not shown.
+        press(&mut app, &[Key::Char('7')]);
+        assert!(app.shown_events().all(|entry| entry.first_ns <= fake::START_NS + 18_000_000_000));
+        for _ in 0..30 {
+            press(&mut app, &[Key::Left]);
+        }
+        assert_eq!(shown(&app), 0);
+        assert!(app.answer.as_ref().unwrap().contains("nothing older"));
+        for _ in 0..30 {
+            press(&mut app, &[Key::Right]);
+        }
+        assert_eq!(shown(&app), 20);
+        for number in '1'..='8' {
+            press(&mut app, &[Key::Char(number), Key::Left]);
+            draw(&app);
+        }
+        press(&mut app, &[Key::Char(' ')]);
+        assert_eq!((shown(&app), app.shown_ns), (20, None));
+    }
+}
+
+#[test]
+fn after_the_end_one_can_still_go_back() {
+    let mut world = World::sick();
+    world.kind = SourceKind::Replay;
+    let mut app = after(&world, USUAL, 20);
+    app.on_end(End::Done);
+    assert_eq!(app.span, Span::All);
+    press(&mut app, &[Key::Left, Key::Left]);
+    assert_eq!(app.data.as_ref().unwrap().model.time_ns, world.at(18).time_ns);
+    assert!(text(&app).contains("ENDED −2.00 s"));
+    press(&mut app, &[Key::Char(' ')]);
+    assert_eq!((app.shown_ns, app.paused), (None, false));
+}
+
+#[test]
+fn what_was_not_kept_of_a_flow_is_a_dash() {
+    let world = World::many(3_000);
+    let mut app = after(&world, USUAL, 40);
+    press(&mut app, &[Key::Char('2'), Key::Char(' ')]);
+    for _ in 0..22 {
+        press(&mut app, &[Key::Left]);
+    }
+    let data = app.data.as_ref().unwrap();
+    assert_eq!((data.model.rows.len(), data.model.flows), (1_000, 3_000));
+    draw(&app);
+}
+
+#[test]
+fn the_span_changes_what_figures_are_of() {
+    let mut app = after(&World::sick(), USUAL, 30);
+    press(&mut app, &[Key::Char('2')]);
+    let lost = |app: &App| app.data.as_ref().unwrap().model.rows[4].delta.unwrap().counts.missing;
+    assert_eq!(lost(&app), 410);
+    for (span, missing, word) in [
+        (Span::Minute, 30 * 41, "last 30.0 s"),
+        (Span::All, 30 * 41, "all 30.0 s"),
+        (Span::Latest, 41, "last 1.00 s"),
+        (Span::Seconds10, 410, "last 10.0 s"),
+    ] {
+        assert_eq!(press(&mut app, &[Key::Char('t')]), Action::Analyse);
+        assert_eq!((app.span, lost(&app)), (span, missing));
+        assert!(text(&app).contains(word), "{}", text(&app));
+    }
+}
+
+#[test]
+fn imbalance_entropy_and_verdict_are_of_the_span() {
+    let mut world = World::healthy();
+    let mut app = App::new(options());
+    let mut analyst = Analyst::new(app.options.report.clone());
+    app.on_resize(80, 24);
+    let mut show = |app: &mut App, sample| {
+        app.on_sample(Arc::new(sample));
+        app.analyse_with(&mut analyst);
+    };
+    for second in 1..=5 {
+        show(&mut app, world.at(second));
+    }
+    let imbalance = |app: &App| app.data.as_ref().unwrap().imbalance[1].max_over_mean.unwrap();
+    let even = imbalance(&app);
+    assert!(even < 1.05, "{even}");
+    assert!(text(&app).contains("HEALTHY"));
+    // From now on only one uplink carries anything.
+    let before = world.at(5);
+    world.flows.retain(|spec| spec.link == 1);
+    let flows = app.entropy().unwrap().five_tuples;
+    for second in 6..=40 {
+        let mut sample = World::healthy().at(second);
+        for (flow, then) in sample.flows.iter_mut().zip(&before.flows) {
+            if flow.key.link != 1 {
+                *flow = then.clone();
+            }
+        }
+        sample.extra = before.extra.clone();
+        show(&mut app, sample);
+    }
+    assert!(imbalance(&app) > 1.95, "now, not since the start: {}", imbalance(&app));
+    assert!(text(&app).contains("IMBAL"));
+    assert!(app.entropy().unwrap().five_tuples < flows, "5-tuples without new bytes do not count");
+}
+
+#[test]
+fn a_reset_counts_from_zero() {
+    let world = World::sick();
+    let mut app = after(&world, USUAL, 20);
+    press(&mut app, &[Key::Char('2'), Key::Char('r')]);
+    assert!(app.answer.is_some());
+    app.on_sample(Arc::new(world.at(21)));
+    let row = &app.data.as_ref().unwrap().model.rows[4];
+    assert_eq!((row.total.missing, row.delta.unwrap().counts.missing), (41, 41));
+}
+
+#[test]
+fn keys_that_change_the_speed() {
+    let mut replay = app(&World::replay(), USUAL);
+    replay.speed = Some(1.0);
+    assert_eq!(press(&mut replay, &[Key::Char(' ')]), Action::Send(Command::Pause(true)));
+    assert_eq!(press(&mut replay, &[Key::Char(' ')]), Action::Send(Command::Pause(false)));
+    assert_eq!(press(&mut replay, &[Key::Char('+')]), Action::Send(Command::Speed(2.0)));
+    assert_eq!(press(&mut replay, &[Key::Char('-')]), Action::Send(Command::Speed(1.0)));
+    replay.on_end(End::Done);
+    assert_eq!(press(&mut replay, &[Key::Char(' ')]), Action::Draw);
+    assert_eq!(press(&mut replay, &[Key::Char('+')]), Action::Draw);
+    assert!(!replay.paused);
+    let mut live = app(&World::sick(), USUAL);
+    assert_eq!(press(&mut live, &[Key::Char('+')]), Action::Draw);
+    assert!(live.answer.is_some());
+}
+
+#[test]
+fn jumps_go_through_the_history_and_let_a_replay_skip_ahead() {
+    let mut world = World::sick();
+    world.kind = SourceKind::Replay;
+    let mut app = after(&world, USUAL, 30);
+    app.speed = Some(1.0);
+    let shown = |app: &App| (app.data.as_ref().unwrap().model.time_ns - fake::START_NS) / 1_000_000_000;
+    assert_eq!(press(&mut app, &[Key::Char('<')]), Action::Send(Command::Pause(true)));
+    assert_eq!((shown(&app), app.paused), (20, true));
+    press(&mut app, &[Key::Char('<')]);
+    assert_eq!(shown(&app), 10);
+    press(&mut app, &[Key::Char('>')]);
+    assert_eq!(shown(&app), 20);
+    press(&mut app, &[Key::Char('g')]);
+    type_text(&mut app, "12:00:07");
+    press(&mut app, &[Key::Enter]);
+    assert_eq!(shown(&app), 7);
+    press(&mut app, &[Key::Char('g')]);
+    type_text(&mut app, "+25");
+    press(&mut app, &[Key::Enter]);
+    assert_eq!(shown(&app), 25);
+    press(&mut app, &[Key::Char('g')]);
+    type_text(&mut app, "soon");
+    assert_eq!(press(&mut app, &[Key::Enter]), Action::Draw);
+    assert!(app.answer.as_ref().unwrap().contains("soon"));
+    press(&mut app, &[Key::Char('g'), Key::Char('x'), Key::Esc]);
+    assert!(app.prompt.is_none());
+    // What is still to come: the replay goes there as fast as it can.
+    let to = world.at(45).time_ns;
+    press(&mut app, &[Key::Char('g')]);
+    type_text(&mut app, "+45");
+    assert_eq!(press(&mut app, &[Key::Enter]), Action::Send(Command::Seek(to)));
+    assert!(!app.paused && app.shown_ns.is_none());
+    // Live there is nothing ahead.
+    let mut live = after(&World::sick(), USUAL, 30);
+    press(&mut live, &[Key::Char(' ')]);
+    assert_eq!(press(&mut live, &[Key::Char('>')]), Action::Draw);
+    assert!(live.answer.as_ref().unwrap().contains("nothing newer"));
+}

@@ -1,0 +1,75 @@
+//! Measures what watching costs under real load, for `cargo xtask bench load`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use rocescope_tests::load::{designs, scan, storm, traffic};
+
+/// Floods links of its own, in network namespaces without a name. Needs root.
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Throughput with nothing, an empty program and rocescope attached
+    Traffic {
+        /// Rounds in which every state has its turn
+        #[arg(long, default_value_t = 7)]
+        rounds: usize,
+        /// Seconds of a turn
+        #[arg(long, default_value_t = 1.0)]
+        seconds: f64,
+    },
+    /// Ways to keep flows in the kernel
+    Designs {
+        /// The object with the programs
+        object: PathBuf,
+        /// Rounds in which every program has its turn
+        #[arg(long, default_value_t = 21)]
+        rounds: usize,
+    },
+    /// New flows at 100,000 a second, and what they do to known ones
+    Scan {
+        /// Rounds in which the cost of a known flow is measured
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Seconds that a rocescope watches a scan
+        #[arg(long, default_value_t = 10.0)]
+        seconds: f64,
+    },
+    /// A storm of events, and what telling of them takes
+    Storm {
+        /// Storms for each view
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        /// Seconds of a storm
+        #[arg(long, default_value_t = 3.0)]
+        seconds: f64,
+    },
+}
+
+fn main() -> ExitCode {
+    match work() {
+        Ok(()) => ExitCode::SUCCESS,
+        // Not `main() -> Result`: that prints a backtrace for what is a message to the user.
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work() -> Result<()> {
+    match Cli::parse().what {
+        What::Traffic { rounds, seconds } => traffic::bench(rounds, Duration::try_from_secs_f64(seconds)?),
+        What::Scan { rounds, seconds } => scan::bench(rounds, Duration::try_from_secs_f64(seconds)?),
+        What::Designs { object, rounds } => designs::bench(&object, rounds),
+        What::Storm { rounds, seconds } => storm::bench(rounds, Duration::try_from_secs_f64(seconds)?),
+    }
+}

@@ -1,0 +1,171 @@
+//! The source of a flood.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use aya::Pod;
+use aya::maps::{Array, Map, MapData};
+use rocescope::host::netns::NetNs;
+use rocescope_common::abi::testing::{FLOOD, FloodPlan};
+
+use crate::craft::{self, Mac, Net, Transport};
+use crate::kernel::machine;
+use crate::kernel::test_run;
+
+/// The program that makes the frames.
+const PROGRAM: &str = "rocescope_test_flood";
+/// AETH: the NAK for a PSN out of sequence, and a message number.
+const NAK: [u8; 4] = [0x60, 0, 0, 1];
+const ACKNOWLEDGE: u8 = 0x11;
+const WRITE_MIDDLE: u8 = 0x07;
+/// The first of the queue pairs that are scanned, far from those that have traffic.
+pub const SCANNED: u32 = 0x10_0000;
+/// The first of those.
+const FIRST: u32 = 0x100;
+
+/// The plan as aya wants it.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(super) struct Plan(pub(super) FloodPlan);
+
+// SAFETY: integers without padding.
+unsafe impl Pod for Plan {}
+
+/// What a flood is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// WRITE MIDDLE, 1024 bytes of payload.
+    Data,
+    /// A NAK each: every packet is an event.
+    Nak,
+}
+
+impl Kind {
+    /// The frame that all others are copies of but for queue pair and PSN.
+    #[must_use]
+    pub fn template(self) -> Vec<u8> {
+        let transport = match self {
+            Self::Data => Transport::new(WRITE_MIDDLE, FIRST, 0).payload(vec![0x5A; 1024]),
+            Self::Nak => Transport::new(ACKNOWLEDGE, FIRST, 0).ext(NAK),
+        };
+        let packet = Net::v4([10, 7, 0, 1], [10, 7, 0, 2]).tos(2).roce(50_000, &transport);
+        craft::ethernet(Mac::SRC, Mac::DST, &packet)
+    }
+}
+
+/// What a flood does.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// What its frames are.
+    pub kind: Kind,
+    /// Queue pairs that have turns.
+    pub flows: u32,
+    /// One frame of so many goes to a queue pair that had none before; 0 for none.
+    pub scan_every: u32,
+    /// Whether the packets of a queue pair all have the same PSN, see [`FloodPlan::hold_psn`].
+    pub hold_psn: bool,
+}
+
+/// Sends frames out of an interface.
+pub struct Flood {
+    /// Keeps its maps, and outlives the object that it was loaded with.
+    program: OwnedFd,
+    plan: Array<MapData, Plan>,
+    frame: Vec<u8>,
+    netns: NetNs,
+}
+
+impl std::fmt::Debug for Flood {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Flood").field("netns", &self.netns).finish_non_exhaustive()
+    }
+}
+
+impl Flood {
+    /// A flood out of the interface with this index in this namespace.
+    ///
+    /// # Errors
+    /// When the kernel refuses the generator.
+    pub fn new(netns: &NetNs, interface: u32, wanted: Wanted) -> Result<Self> {
+        let mut programs = machine::programs(1, true)?;
+        let program = programs.xdp(PROGRAM)?;
+        let fd = program.fd()?.as_fd().try_clone_to_owned()?;
+        let maps = program.info()?.map_ids()?.unwrap_or_default();
+        let mut plan = plan_of(&maps)?;
+        let first = FloodPlan {
+            interface,
+            flows: wanted.flows,
+            first_qp: FIRST,
+            scan_every: wanted.scan_every,
+            hold_psn: wanted.hold_psn.into(),
+            scan_qp: SCANNED,
+            ..FloodPlan::default()
+        };
+        plan.set(0, Plan(first), 0).context("the plan of a flood was refused")?;
+        let netns = netns.try_clone()?;
+        Ok(Self { program: fd, plan, frame: wanted.kind.template(), netns })
+    }
+
+    /// Moves the calling thread to the namespace of the interface, where [`Self::send`] works.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn enter(&self) -> Result<()> {
+        Ok(self.netns.enter()?)
+    }
+
+    /// Sends so many frames, and perhaps some more. The thread must be in the interface's namespace.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn send(&self, frames: u32) -> Result<()> {
+        loop {
+            match test_run::live(self.program.as_fd(), &self.frame, frames) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => return done.context("frames of a flood could not be sent (needs kernel 5.18)"),
+            }
+        }
+    }
+
+    /// Sends for about so long. The thread must be in the interface's namespace.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn send_for(&self, time: Duration) -> Result<()> {
+        // A call takes some 20 ms to prepare and to clean up, whatever it sends.
+        const LONG: Duration = Duration::from_millis(400);
+        let start = Instant::now();
+        let mut frames = 1 << 16;
+        loop {
+            let before = Instant::now();
+            self.send(frames)?;
+            if start.elapsed() >= time {
+                return Ok(());
+            }
+            if before.elapsed() < LONG.min(time / 2) {
+                frames *= 2;
+            }
+        }
+    }
+
+    /// How many frames were made so far, and how many of them went to new queue pairs.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn made(&self) -> Result<(u64, u64)> {
+        let Plan(plan) = self.plan.get(&0, 0)?;
+        Ok((plan.frames, plan.frames - plan.known))
+    }
+}
+
+fn plan_of(maps: &[u32]) -> Result<Array<MapData, Plan>> {
+    for id in maps {
+        let map = MapData::from_id(*id)?;
+        if map.info()?.name_as_str() == Some(FLOOD) {
+            return Ok(Map::Array(map).try_into()?);
+        }
+    }
+    bail!("program {PROGRAM} has no map {FLOOD}")
+}

@@ -1,0 +1,124 @@
+//! The link that a flood goes through.
+
+use std::fs;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use rocescope::host::netns::NetNs;
+use rocescope::host::sysfs::SysRoot;
+
+use super::flood::Flood;
+use super::usage;
+use crate::live::program::PATIENCE;
+use crate::live::wire::{Counted, Link, World};
+
+/// Frames of a flood fit this MTU.
+const MTU: u32 = 1500;
+// linux/ethtool.h
+const ETHTOOL_SGRO: u32 = 0x2c;
+
+static LINKS: AtomicU32 = AtomicU32::new(0);
+
+/// A watched namespace, the world around it and a link that takes frames without packet buffers.
+#[derive(Debug)]
+pub struct FloodLink {
+    /// The namespaces.
+    pub world: World,
+    /// The link; its near end is watched.
+    pub link: Link,
+    /// The index of the far end, in its own namespace.
+    pub far: u32,
+    /// The kernel threads that may work for the receiving end.
+    pub threads: Vec<libc::pid_t>,
+}
+
+/// Where the receiving end does its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receiver {
+    /// On the sender's CPU, a batch after each batch that is sent: no frame is dropped.
+    SameCpu,
+    /// In a kernel thread on the second CPU of [`usage::cpus`]: what it cannot take is dropped.
+    OwnCpu,
+}
+
+impl FloodLink {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or this host cannot receive on a CPU of its own.
+    pub fn new(receiver: Receiver) -> Result<Self> {
+        let world = World::new()?;
+        // A name of its own: by it the kernel's thread is found, and that of an earlier link may linger.
+        let name = format!("load{}", LINKS.fetch_add(1, Ordering::Relaxed));
+        let link = world.link(&name, MTU)?;
+        let far = world.far.run(|| rocescope::host::veth::index_of(&format!("peer-{name}")))??;
+        // A pair takes frames without packet buffers when its receiving end polls, which it does for
+        // an XDP program, or for this. So the link is the same one with and without a program.
+        world.near.run(|| poll(&name))??;
+        let cpus = usage::cpus()?;
+        let threads = match receiver {
+            // What does not get its turn behind a batch is left to this thread.
+            Receiver::SameCpu => usage::named(&format!("ksoftirqd/{}", cpus.first().context("no CPU")?)),
+            Receiver::OwnCpu => move_to(&world.near, &name, *cpus.get(1).context("there is only one CPU")?)?,
+        };
+        Ok(Self { world, link, far, threads })
+    }
+}
+
+impl FloodLink {
+    /// What the near end counted since `before`, once all frames of a flood have arrived or were dropped.
+    ///
+    /// # Errors
+    /// When some do neither in time.
+    pub fn arrived(&mut self, before: Counted, flood: &Flood) -> Result<Counted> {
+        let (made, _) = flood.made()?;
+        let late = Instant::now() + PATIENCE;
+        loop {
+            let counted = self.link.near_counted()? - before;
+            if counted.received + counted.receive_drops == made {
+                return Ok(counted);
+            }
+            ensure!(Instant::now() < late, "of {made} frames neither arrived nor dropped: {counted:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Switches generic receive offload on.
+fn poll(name: &str) -> Result<()> {
+    // SAFETY: takes three numbers.
+    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error()).context("no socket");
+    }
+    // SAFETY: the descriptor is new and belongs to nobody else.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut command = [ETHTOOL_SGRO, 1];
+    // SAFETY: all-zero bytes are a valid value of this structure of integers and a union.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = libc::c_char::from_ne_bytes([from]);
+    }
+    request.ifr_ifru.ifru_data = command.as_mut_ptr().cast();
+    // SAFETY: the structure and the two words it points to are valid for the call.
+    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) } < 0 {
+        return Err(std::io::Error::last_os_error()).context("generic receive offload stays off");
+    }
+    Ok(())
+}
+
+/// Lets a kernel thread receive, on that CPU.
+fn move_to(near: &NetNs, name: &str, cpu: usize) -> Result<Vec<libc::pid_t>> {
+    near.run(|| -> Result<()> {
+        let root = SysRoot::of_this_thread()?;
+        let file = root.join(format!("class/net/{name}/threaded"));
+        fs::write(file, "1").context("this kernel has no threads that receive (before 5.12)")
+    })??;
+    let threads = usage::named(&format!("napi/{name}-"));
+    for thread in &threads {
+        usage::pin(*thread, cpu)?;
+    }
+    Ok(threads)
+}

@@ -1,0 +1,275 @@
+//! How much of a flood gets through with nothing, an empty program and rocescope at the receiving end.
+
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use aya::programs::{TcAttachType, XdpMode};
+use rocescope::live::Programs;
+
+use super::flood::{Flood, Kind, Wanted};
+use super::link::{FloodLink, Receiver};
+use super::usage;
+use super::{cell, median};
+use crate::kernel::machine;
+use crate::live::program::Program;
+
+pub(super) const EMPTY_XDP: &str = "rocescope_test_pass_xdp";
+const EMPTY_TC: &str = "rocescope_test_pass_tc";
+/// Queue pairs that the flood is spread over.
+const FLOWS: u32 = 64;
+/// Frames in front of each measurement, for caches, pages and the table of flows.
+const WARM_UP: u32 = 50_000;
+
+/// What is at the receiving end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing.
+    Nothing,
+    /// An XDP program that passes everything on.
+    EmptyXdp,
+    /// rocescope with `--hook xdp --xdp-mode native`.
+    Xdp,
+    /// A TC program that passes everything on.
+    EmptyTc,
+    /// rocescope with `--hook tc`.
+    Tc,
+}
+
+impl State {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Nothing, Self::EmptyXdp, Self::Xdp, Self::EmptyTc, Self::Tc];
+
+    /// How it is called in the table.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::EmptyXdp => "empty XDP",
+            Self::Xdp => "rocescope XDP",
+            Self::EmptyTc => "empty TC",
+            Self::Tc => "rocescope TC",
+        }
+    }
+
+    /// The empty program of the same kind.
+    fn empty(self) -> Option<Self> {
+        match self {
+            Self::Xdp => Some(Self::EmptyXdp),
+            Self::Tc => Some(Self::EmptyTc),
+            _ => None,
+        }
+    }
+}
+
+/// One measurement.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// Frames received, a second by the clock.
+    pub received: f64,
+    /// Frames made, a second by the clock.
+    pub offered: f64,
+    /// Frames received in a second of processor time of those who work on them: the receiving end, and
+    /// the sender where both share a CPU. Other work on the machine hardly moves it.
+    pub per_cpu: f64,
+    /// Processor time of rocescope's process, as a share of one core.
+    pub process: Option<f64>,
+}
+
+/// Something attached to the near end.
+enum Attached {
+    Nothing,
+    /// Detached when dropped.
+    Empty {
+        _programs: Box<Programs>,
+    },
+    Rocescope(Box<Program>),
+}
+
+impl Attached {
+    fn new(state: State, flood: &FloodLink) -> Result<Self> {
+        let (near, name) = (&flood.world.near, flood.link.name.as_str());
+        let live = |hook: &[&str]| {
+            let options = ["-i", name, "--output", "json"];
+            Program::live(near, &[&options, hook].concat()).map(|program| Self::Rocescope(Box::new(program)))
+        };
+        match state {
+            State::Nothing => Ok(Self::Nothing),
+            State::Xdp => live(&["--hook", "xdp", "--xdp-mode", "native"]),
+            State::Tc => live(&["--hook", "tc"]),
+            State::EmptyXdp => {
+                let mut programs = machine::programs(1, true)?;
+                let program = programs.xdp(EMPTY_XDP)?;
+                near.run(|| program.attach(name, XdpMode::Driver).map(drop))??;
+                Ok(Self::Empty { _programs: Box::new(programs) })
+            }
+            State::EmptyTc => {
+                let mut programs = machine::programs(1, true)?;
+                let program = programs.tc(EMPTY_TC)?;
+                near.run(|| program.attach(name, TcAttachType::Ingress).map(drop))??;
+                Ok(Self::Empty { _programs: Box::new(programs) })
+            }
+        }
+    }
+
+    /// The process, where there is one.
+    fn process(&self) -> Option<u32> {
+        match self {
+            Self::Rocescope(program) => Some(program.id()),
+            _ => None,
+        }
+    }
+}
+
+/// Floods a link for about so long.
+///
+/// # Errors
+/// When something is refused, or rocescope counted other packets than the interface.
+pub fn run(at: Receiver, state: State, time: Duration) -> Result<Run> {
+    let mut bench = FloodLink::new(at)?;
+    let attached = Attached::new(state, &bench)?;
+    let before = bench.link.near_counted()?;
+    let hold_psn = at == Receiver::OwnCpu;
+    let wanted = Wanted { kind: Kind::Data, flows: FLOWS, scan_every: 0, hold_psn };
+    let flood = Flood::new(&bench.world.far, bench.far, wanted)?;
+    let spent = send(&flood, &bench, at, attached.process(), time)?;
+    let counted = bench.arrived(before, &flood)?;
+    if let Attached::Rocescope(program) = attached {
+        let report = program.interrupt()?.report()?;
+        let seen = report["totals"]["packets"].as_u64().context("a report without packets")?;
+        ensure!(
+            seen == counted.received,
+            "{}: the interface received {} packets, rocescope counted {seen}",
+            state.name(),
+            counted.received
+        );
+        let flows = report["flows"].as_array().context("a report without flows")?;
+        let in_flows: u64 = flows.iter().filter_map(|flow| flow["packets"].as_u64()).sum();
+        ensure!(in_flows == seen, "{seen} packets, {in_flows} of them in flows");
+    }
+    // The warm-up arrived at the same share as the rest.
+    let made = spent.frames as f64;
+    let received = counted.received as f64 * made / (made + f64::from(WARM_UP));
+    Ok(Run {
+        received: received / spent.seconds,
+        offered: made / spent.seconds,
+        per_cpu: received / spent.cpu_seconds,
+        process: spent.process,
+    })
+}
+
+/// What was sent, and what it took.
+struct Spent {
+    frames: u64,
+    seconds: f64,
+    cpu_seconds: f64,
+    process: Option<f64>,
+}
+
+fn send(
+    flood: &Flood,
+    bench: &FloodLink,
+    at: Receiver,
+    process: Option<u32>,
+    time: Duration,
+) -> Result<Spent> {
+    let cpu = usage::cpus()?.first().copied().context("no CPU")?;
+    // A thread of its own: it stays on the CPU and in the namespace that it moves to.
+    std::thread::scope(|scope| {
+        joined(scope.spawn(|| {
+            usage::pin(0, cpu)?;
+            flood.enter()?;
+            flood.send(WARM_UP)?;
+            let mut workers = bench.threads.clone();
+            if at == Receiver::SameCpu {
+                workers.push(usage::this_thread());
+            }
+            let worked =
+                || workers.iter().map(|thread| usage::thread_time(*thread)).sum::<Result<Duration>>();
+            let (before, (first, _), idle) =
+                (process.map(usage::cpu_time).transpose()?, flood.made()?, worked()?);
+            let start = Instant::now();
+            flood.send_for(time)?;
+            let (seconds, worked) = (start.elapsed().as_secs_f64(), worked()?.saturating_sub(idle));
+            let process = before.zip(process.map(usage::cpu_time).transpose()?);
+            Ok(Spent {
+                frames: flood.made()?.0 - first,
+                seconds,
+                cpu_seconds: worked.as_secs_f64(),
+                process: process.map(|(before, after)| after.saturating_sub(before).as_secs_f64() / seconds),
+            })
+        }))
+    })
+}
+
+/// What a thread came to.
+pub(super) fn joined<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
+    thread.join().map_err(|_| anyhow!("a thread of the measurement has panicked"))?
+}
+
+/// Every state in turn, round after round, and a table for each place of the receiving end.
+///
+/// # Errors
+/// As for [`run`].
+pub fn bench(rounds: usize, time: Duration) -> Result<()> {
+    println!("{FLOWS} queue pairs, frames of 1082 bytes, {rounds} rounds of {time:?}, medians");
+    table("the receiving end on the sender's CPU, PSNs in order", Receiver::SameCpu, rounds, time)?;
+    if usage::cpus()?.len() > 1 {
+        table("the receiving end on a CPU of its own, PSNs repeated", Receiver::OwnCpu, rounds, time)?;
+    } else {
+        println!("SKIP the receiving end on a CPU of its own: there is only one");
+    }
+    println!(
+        "\nIn every round rocescope counted the packets that the interface received, all of them in flows."
+    );
+    Ok(())
+}
+
+fn table(title: &str, at: Receiver, rounds: usize, time: Duration) -> Result<()> {
+    let mut runs = State::ALL.map(|state| (state, Vec::new()));
+    for _ in 0..rounds.max(1) {
+        for (state, runs) in &mut runs {
+            runs.push(run(at, *state, time)?);
+        }
+    }
+    let figure = |state: State, of: fn(&Run) -> f64| {
+        let of_state = runs.iter().filter(|(other, _)| *other == state);
+        median(of_state.flat_map(|(_, runs)| runs).map(of).collect())
+    };
+    let per_cpu = |state| figure(state, |run| run.per_cpu);
+    println!("\n{title}");
+    println!(
+        "  {:<14} {:>9} {:>9} {:>8} {:>9} {:>10} {:>9} {:>9} {:>9}",
+        "attached",
+        "offered",
+        "received",
+        "dropped",
+        "per CPU",
+        "to nothing",
+        "to empty",
+        "ns more",
+        "process"
+    );
+    for (state, runs) in &runs {
+        let (received, offered) = (figure(*state, |run| run.received), figure(*state, |run| run.offered));
+        let (now, empty) = (per_cpu(*state), state.empty().map(per_cpu));
+        let process: Vec<f64> = runs.iter().filter_map(|run| run.process).collect();
+        println!(
+            "  {:<14} {:>9.3} {:>9.3} {:>7.1}% {:>9.3} {:>10.3} {:>9} {:>9} {:>9}",
+            state.name(),
+            offered / 1e6,
+            received / 1e6,
+            (1.0 - received / offered).max(0.0) * 100.0,
+            now / 1e6,
+            now / per_cpu(State::Nothing),
+            cell(empty, |empty| format!("{:.3}", now / empty)),
+            cell(empty, |empty| format!("{:.0}", 1e9 / now - 1e9 / empty)),
+            cell((!process.is_empty()).then(|| median(process)), |share| format!("{:.1}%", share * 100.0)),
+        );
+    }
+    println!(
+        "  offered, received: millions of frames a second by the clock; per CPU: received in a second of"
+    );
+    println!("  processor time, of which the ratios are; ns more: a frame, than with the empty program");
+    Ok(())
+}

@@ -1,0 +1,322 @@
+//! Jobs that take steps: made up packet by packet, replayed, and what the report says of them.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may fail like a test")]
+
+use std::path::PathBuf;
+
+use rocescope_tests::capture_file::{Order, Pcap};
+use rocescope_tests::craft::{self, Mac, Net, Transport, Typed};
+use rocescope_tests::oracle::binary;
+use serde_json::Value;
+
+const ETHERNET: u16 = 1;
+const START_NS: u64 = 1_767_225_600_000_000_000;
+const MS: u64 = 1_000_000;
+const SNAP: u32 = 128;
+
+/// A WRITE in one packet, with immediate data.
+const WRITE_ONLY_IMM: u8 = 0x0B;
+const WRITE_FIRST: u8 = 0x06;
+const ECT0: u8 = 2;
+const CE: u8 = 3;
+
+/// Frames with the hosts that see them.
+#[derive(Default)]
+struct Wire {
+    frames: Vec<(u64, u8, u8, Vec<u8>)>,
+    psn: u32,
+}
+
+impl Wire {
+    fn frame(&mut self, ns: u64, src: u8, dst: u8, tos: u8, transport: &Transport) {
+        let packet = Net::v4([10, 0, 0, src], [10, 0, 0, dst]).tos(tos).roce(50_000, transport);
+        self.frames.push((ns, src, dst, craft::ethernet(Mac::SRC, Mac::DST, &packet)));
+    }
+
+    /// `packets` messages of 1000 bytes, one each 100 µs; the last is acknowledged, unless `silent`. Gives the end.
+    fn send(&mut self, ns: u64, src: u8, dst: u8, packets: u64, silent: bool) -> u64 {
+        for number in 0..packets {
+            let ext = [craft::reth(0, 1, 1000), vec![0; 4]].concat();
+            let mut message =
+                Transport::new(WRITE_ONLY_IMM, u32::from(src), self.psn).ext(ext).payload(vec![0; 1000]);
+            message.ack_req = number + 1 == packets;
+            self.frame(ns + number * 100_000, src, dst, ECT0, &message);
+            self.psn += 1;
+        }
+        let end = ns + packets * 100_000;
+        if !silent {
+            let ack = Transport::ack(0x100 + u32::from(dst), self.psn - 1, 0x1F, 0);
+            self.frame(end, dst, src, ECT0, &ack);
+        }
+        end
+    }
+
+    /// A frame that is no RoCE, which every host sees.
+    fn other(&mut self, ns: u64) {
+        let arp = craft::ethernet(Mac::SRC, Mac::DST, &Typed::new(0x0806, vec![0; 28]));
+        self.frames.push((ns, 0, 0, arp));
+    }
+
+    /// The capture of one host, or of a switch that sees everything (0).
+    fn file(&mut self, folder: &tempfile::TempDir, host: u8) -> PathBuf {
+        self.frames.sort_by_key(|(ns, ..)| *ns);
+        let mut pcap = Pcap::with_snap_len(Order::Little, true, ETHERNET, SNAP);
+        for (ns, src, dst, frame) in &self.frames {
+            if host == 0 || [*src, *dst].contains(&host) || *src == 0 {
+                pcap.packet(*ns, frame);
+            }
+        }
+        let path = folder.path().join(format!("h{host}.pcap"));
+        std::fs::write(&path, pcap.finish()).unwrap();
+        path
+    }
+
+    /// The report of the captures of these hosts.
+    fn report(&mut self, hosts: &[u8]) -> Value {
+        let folder = tempfile::tempdir().unwrap();
+        let files: Vec<PathBuf> = hosts.iter().map(|host| self.file(&folder, *host)).collect();
+        binary::replay(&files, [] as [&str; 0]).unwrap()
+    }
+}
+
+/// A ring of four hosts that computes for 50 ms and then passes three parts around.
+struct Ring {
+    steps: u64,
+    /// Computes longer: who, by how many ms, from which step on.
+    late: (u8, u64, u64),
+    /// All compute longer by so many ms in each step than in the one before.
+    slower_ms: u64,
+    /// Nobody starts the second part of the last step.
+    stops: bool,
+    /// The last message is never acknowledged.
+    unanswered: bool,
+    /// Other frames go on for so long behind the end.
+    idle_ms: u64,
+}
+
+const HEALTHY: Ring =
+    Ring { steps: 16, late: (0, 0, 0), slower_ms: 0, stops: false, unanswered: false, idle_ms: 0 };
+
+impl Ring {
+    fn run(&self) -> Wire {
+        let mut wire = Wire::default();
+        let mut done = [START_NS; 4];
+        for step in 0..self.steps {
+            let mut ready = done;
+            for (host, ready) in (1u8..).zip(&mut ready) {
+                let (who, ms, from) = self.late;
+                let late = if who == host && step >= from { ms } else { 0 };
+                *ready += (50 + late + self.slower_ms * step + u64::from(host)) * MS;
+            }
+            let last = step + 1 == self.steps;
+            for part in 0..3 {
+                if self.stops && last && part > 0 {
+                    break;
+                }
+                let silent = self.unanswered && last && part == 2;
+                let sent: [u64; 4] = std::array::from_fn(|at| {
+                    let src = u8::try_from(at).unwrap() + 1;
+                    let dst = src % 4 + 1;
+                    wire.send(ready[at], src, dst, 20, silent && src == 2)
+                });
+                // The next part needs that of the host before.
+                ready = std::array::from_fn(|at| sent[at].max(sent[(at + 3) % 4]) + 100_000);
+            }
+            done = ready;
+        }
+        let end = done.iter().max().copied().unwrap_or(START_NS);
+        for ms in (0..self.idle_ms).step_by(100) {
+            wire.other(end + ms * MS);
+        }
+        wire
+    }
+}
+
+fn finding<'a>(report: &'a Value, id: &str) -> Option<&'a Value> {
+    report["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == id)
+}
+
+/// Nothing worse than info.
+fn calm(report: &Value) {
+    for finding in report["findings"].as_array().unwrap() {
+        assert_eq!(finding["severity"], "info", "{}", finding["title"]);
+    }
+}
+
+#[test]
+fn a_healthy_ring() {
+    let mut wire = HEALTHY.run();
+    for hosts in [&[1][..], &[2], &[3], &[4], &[0], &[1, 2, 3, 4]] {
+        let report = wire.report(hosts);
+        calm(&report);
+        let steps = &report["steps"];
+        assert_eq!((&steps["count"], &steps["straggler"]), (&Value::from(16), &Value::Null), "{hosts:?}");
+        let period = steps["period_ns"].as_u64().unwrap();
+        assert!((50 * MS..65 * MS).contains(&period), "{period}");
+        let other = steps["autocorrelation_period_ns"].as_u64().unwrap();
+        assert!(period.abs_diff(other) < 3 * MS, "{period} {other}");
+        let whole = hosts.len() == 4 || hosts == [0];
+        assert_eq!(report["pattern"]["shape"], if whole { "ring".into() } else { Value::Null });
+    }
+}
+
+#[test]
+fn the_host_that_computes_longer_is_named_where_it_is_seen() {
+    let mut wire = Ring { late: (3, 40, 8), ..HEALTHY }.run();
+    for hosts in [&[3][..], &[4], &[0], &[1, 2, 3, 4]] {
+        let report = wire.report(hosts);
+        let found = finding(&report, "step.straggler").unwrap_or_else(|| panic!("{hosts:?}: not found"));
+        assert_eq!((&found["severity"], &found["evidence"]["host"]), (&"warning".into(), &"10.0.0.3".into()));
+        assert_eq!(found["evidence"]["steps"], 8);
+        let behind = found["evidence"]["behind_ns"].as_u64().unwrap();
+        assert!((35 * MS..50 * MS).contains(&behind), "{hosts:?}: {behind}");
+    }
+    for host in [1, 2] {
+        let report = wire.report(&[host]);
+        let found = finding(&report, "step.straggler").expect("somebody is waited for");
+        assert_eq!(found["evidence"]["host"], Value::Null, "{host}: it sends nothing here");
+    }
+}
+
+/// All send to all and compute when they have everything; one computes longer from the sixth step on.
+fn all_to_all(late: u8, ms: u64) -> Wire {
+    let mut wire = Wire::default();
+    let mut done = START_NS;
+    for step in 0..16 {
+        let mut end = 0;
+        for src in 1..5u8 {
+            let extra = if src == late && step >= 6 { ms } else { 0 };
+            let mut at = done + (50 + u64::from(src) + extra) * MS;
+            for dst in (1..5).filter(|dst| *dst != src) {
+                at = wire.send(at, src, dst, 10, false);
+            }
+            end = at.max(end);
+        }
+        done = end;
+    }
+    wire
+}
+
+#[test]
+fn all_send_to_all() {
+    let (mut healthy, mut late) = (all_to_all(0, 0), all_to_all(2, 30));
+    for hosts in [&[1][..], &[2], &[0], &[1, 2, 3, 4]] {
+        let report = healthy.report(hosts);
+        calm(&report);
+        assert_eq!((&report["steps"]["count"], &report["steps"]["straggler"]), (&16.into(), &Value::Null));
+        let shape = if hosts.len() == 4 || hosts == [0] { "all_to_all".into() } else { Value::Null };
+        assert_eq!(report["pattern"]["shape"], shape, "{hosts:?}");
+        let report = late.report(hosts);
+        let found = finding(&report, "step.straggler").unwrap_or_else(|| panic!("{hosts:?}: not found"));
+        assert_eq!(
+            (&found["evidence"]["host"], &found["evidence"]["steps"]),
+            (&"10.0.0.2".into(), &10.into())
+        );
+    }
+}
+
+/// What is sent to one host takes ten times as long from the sixth step on.
+#[test]
+fn a_slow_transfer_is_named() {
+    let mut wire = Wire::default();
+    let mut at = START_NS;
+    for step in 0..16 {
+        let slow = if step >= 6 { 10 } else { 1 };
+        for packet in 0..20 {
+            for (src, pace) in [(1u8, 1), (2, slow), (3, 1)] {
+                let message = Transport::new(0x04, u32::from(src), 20 * step + packet).payload(vec![0; 1000]);
+                let ns = at + u64::from(packet) * pace * 100_000 + u64::from(src);
+                wire.frame(ns, src, src % 3 + 1, ECT0, &message);
+            }
+        }
+        at += 60 * MS;
+    }
+    let report = wire.report(&[0]);
+    let straggler = &report["steps"]["straggler"];
+    assert_eq!((&straggler["kind"], &straggler["host"]), (&"slow_transfer".into(), &"10.0.0.2".into()));
+    assert_eq!(finding(&report, "step.straggler").expect("17 ms of 60")["severity"], "warning");
+}
+
+#[test]
+fn a_little_longer_is_no_straggler() {
+    let mut wire = Ring { late: (3, 6, 8), ..HEALTHY }.run();
+    for hosts in [&[1][..], &[2], &[3], &[4], &[0], &[1, 2, 3, 4]] {
+        assert_eq!(finding(&wire.report(hosts), "step.straggler"), None, "{hosts:?}");
+    }
+}
+
+#[test]
+fn steps_that_become_longer() {
+    let slower = Ring { slower_ms: 2, ..HEALTHY }.run().report(&[0]);
+    let found = finding(&slower, "step.slower").expect("30 ms more at the end");
+    let trend = found["evidence"]["trend_ns_per_step"].as_f64().unwrap();
+    assert!((trend - 2e6).abs() < 1e5, "{trend}");
+    assert_eq!(finding(&HEALTHY.run().report(&[0]), "step.slower"), None);
+    let few = Ring { slower_ms: 2, steps: 8, ..HEALTHY }.run().report(&[0]);
+    assert_eq!(finding(&few, "step.slower"), None, "too few to say");
+}
+
+#[test]
+fn a_job_that_stopped_and_one_that_ended() {
+    for hosts in [&[1][..], &[0], &[1, 2, 3, 4]] {
+        let stalled = Ring { stops: true, idle_ms: 3000, ..HEALTHY }.run().report(hosts);
+        let found = finding(&stalled, "job.stalled").unwrap_or_else(|| panic!("{hosts:?}: not found"));
+        assert_eq!(found["severity"], "critical");
+        calm(&Ring { idle_ms: 3000, ..HEALTHY }.run().report(hosts));
+        calm(&Ring { stops: true, ..HEALTHY }.run().report(hosts));
+        calm(&Ring { stops: true, idle_ms: 600, ..HEALTHY }.run().report(hosts));
+    }
+    let unanswered = Ring { unanswered: true, idle_ms: 3000, ..HEALTHY }.run().report(&[0]);
+    let found = finding(&unanswered, "job.stalled").expect("a request without an answer");
+    assert_eq!(found["evidence"]["outstanding_flows"], 1);
+    calm(&Ring { unanswered: true, ..HEALTHY }.run().report(&[0]));
+}
+
+/// A message that has begun and does not end.
+#[test]
+fn a_job_that_stopped_within_a_message() {
+    let mut wire = HEALTHY.run();
+    let end = wire.frames.iter().map(|(ns, ..)| *ns).max().unwrap();
+    let first = Transport::new(WRITE_FIRST, 2, wire.psn).ext(craft::reth(0, 1, 4096)).payload(vec![0; 1024]);
+    wire.frame(end + MS, 2, 3, ECT0, &first);
+    for ms in (0..3000).step_by(100) {
+        wire.other(end + (1 + ms) * MS);
+    }
+    let report = wire.report(&[0]);
+    assert_eq!(finding(&report, "job.stalled").expect("stopped")["evidence"]["outstanding_flows"], 1);
+}
+
+/// Five hosts send to one, together or in turn; a part of the packets is marked.
+fn many_to_one(together: bool, marks: impl Fn(u32) -> bool) -> Value {
+    let mut wire = Wire::default();
+    let mut sent = [0u32; 8];
+    for round in 0..200u64 {
+        for src in 2..7u8 {
+            let slot = if together { 0 } else { u64::from(src) * 2 * MS };
+            for packet in 0..4u64 {
+                let psn = &mut sent[usize::from(src)];
+                let message = Transport::new(0x04, u32::from(src), *psn).payload(vec![0; 1000]);
+                let tos = if marks(*psn) { CE } else { ECT0 };
+                wire.frame(START_NS + round * 20 * MS + slot + packet * 50_000, src, 1, tos, &message);
+                *psn += 1;
+            }
+        }
+    }
+    wire.report(&[1])
+}
+
+#[test]
+fn incast_is_a_matter_when_it_costs() {
+    let marked = many_to_one(true, |psn| psn % 20 == 0);
+    let found = finding(&marked, "burst.incast").expect("five at once, 5 % marked");
+    assert_eq!((&found["severity"], &found["evidence"]["senders_max"]), (&"warning".into(), &5.into()));
+    assert_eq!(marked["incast"][0]["senders_p99"], 5);
+    for (what, report) in [
+        ("no marks", many_to_one(true, |_| false)),
+        ("marks, one after the other", many_to_one(false, |psn| psn % 20 == 0)),
+        ("a mark in a thousand", many_to_one(true, |psn| psn % 1000 == 7)),
+    ] {
+        assert_eq!(finding(&report, "burst.incast"), None, "{what}");
+    }
+    assert_eq!(many_to_one(false, |_| false)["incast"][0]["senders_max"], 1);
+}

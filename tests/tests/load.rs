@@ -1,0 +1,156 @@
+//! Floods: every packet that an interface received is counted, and every event is told or counted as
+//! dropped, however fast they come. Nothing here depends on how fast that is.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use std::time::{Duration, Instant};
+
+use rocescope::feed::{Command, Update};
+use rocescope::host::hook::{HookChoice, XdpModeChoice};
+use rocescope::live::{self, Config};
+use rocescope::sample::Sample;
+use rocescope_common::account::Event;
+use rocescope_tests::live::program::PATIENCE;
+use rocescope_tests::live::root_or_skip;
+use rocescope_tests::live::wire::Counted;
+use rocescope_tests::load::flood::{Flood, Kind, Wanted};
+use rocescope_tests::load::link::{FloodLink, Receiver};
+use rocescope_tests::load::traffic::{self, State};
+use rocescope_tests::load::{scan, storm, usage};
+
+const SHORT: Duration = Duration::from_millis(200);
+
+/// Neither where frames are dropped before the program nor where none are.
+#[test]
+fn rocescope_counts_what_the_interface_received() {
+    if !root_or_skip("rocescope_counts_what_the_interface_received") {
+        return;
+    }
+    let several = usage::cpus().unwrap().len() > 1;
+    for receiver in [Receiver::SameCpu, Receiver::OwnCpu] {
+        if receiver == Receiver::OwnCpu && !several {
+            println!("SKIP nothing can receive on a CPU of its own where there is only one");
+            continue;
+        }
+        for state in [State::Xdp, State::Tc] {
+            // The comparison is in there.
+            let run = traffic::run(receiver, state, SHORT).unwrap();
+            assert!(run.received > 0.0, "{receiver:?} {state:?}: {run:?}");
+        }
+    }
+}
+
+#[test]
+fn reports_of_a_storm_are_exact() {
+    if root_or_skip("reports_of_a_storm_are_exact") {
+        // The comparison is in there.
+        let run = storm::run(storm::View::Reports, SHORT).unwrap();
+        assert!(run.packets > 0.0, "{run:?}");
+    }
+}
+
+/// What a view of the live source heard.
+#[derive(Default)]
+struct Heard {
+    events: u64,
+    naks: u64,
+    sample: Option<Box<Sample>>,
+}
+
+impl Heard {
+    /// Takes updates until `enough`, or the source has ended.
+    fn listen(&mut self, updates: &std::sync::mpsc::Receiver<Update>, enough: impl Fn(&Self) -> bool) {
+        let late = Instant::now() + PATIENCE;
+        while !enough(self) {
+            assert!(Instant::now() < late, "the live source does not come to an end");
+            match updates.recv_timeout(PATIENCE).unwrap() {
+                Update::Sample(sample) => self.sample = Some(sample),
+                Update::Events(events) => {
+                    self.events += events.len() as u64;
+                    self.naks += events.iter().filter(|event| event.events & Event::NAK != 0).count() as u64;
+                }
+                Update::Notice(_) => {}
+                Update::Ended(result) => return result.unwrap(),
+            }
+        }
+    }
+
+    fn packets(&self) -> u64 {
+        let flows = self.sample.iter().flat_map(|sample| &sample.flows);
+        flows.map(|flow| flow.stats.packets).sum()
+    }
+}
+
+#[test]
+fn every_event_is_told_or_counted_as_dropped() {
+    const FRAMES: u32 = 200_000;
+    if !root_or_skip("every_event_is_told_or_counted_as_dropped") {
+        return;
+    }
+    // A view that listens all the time, and one that does not during the storm: then the source has to
+    // wait with what it has to tell, and the ring buffer overflows.
+    for deaf in [false, true] {
+        let mut bench = FloodLink::new(Receiver::SameCpu).unwrap();
+        let running = live::start(Config {
+            interfaces: vec![bench.link.name.clone()],
+            netns: Some(bench.world.near.try_clone().unwrap()),
+            hook: HookChoice::Xdp,
+            xdp_mode: XdpModeChoice::Native,
+            promiscuous: true,
+            max_flows: 1024,
+            idle: None,
+            interval: Duration::from_millis(50),
+            samples: true,
+            filter: None,
+            duration: None,
+            events: true,
+            events_to_view: true,
+            precise_clock: false,
+            log_level: 0,
+        })
+        .unwrap();
+        let wanted = Wanted { kind: Kind::Nak, flows: 8, scan_every: 0, hold_psn: false };
+        let flood = Flood::new(&bench.world.far, bench.far, wanted).unwrap();
+        let mut heard = Heard::default();
+        let updates = &running.feed.updates;
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| {
+                flood.enter().unwrap();
+                flood.send(FRAMES).unwrap();
+            });
+            if !deaf {
+                heard.listen(updates, |_| sender.is_finished());
+            }
+            sender.join().unwrap();
+        });
+        let received = bench.arrived(Counted::default(), &flood).unwrap().received;
+        running.feed.commands.send(Command::Stop).unwrap();
+        heard.listen(updates, |_| false);
+        drop(running.feed);
+        running.thread.join().unwrap();
+        let dropped = heard.sample.as_ref().and_then(|sample| sample.events_dropped).unwrap();
+        println!("{received} received, {} told, {dropped} dropped", heard.events);
+        assert_eq!(heard.packets(), received, "packets in flows");
+        assert_eq!(heard.events + dropped, received, "told and dropped");
+        assert_eq!(heard.events, heard.naks, "every one is a NAK");
+        assert!(heard.events > 0);
+        assert!(!deaf || dropped > 0, "the ring buffer holds some 3,000 events");
+    }
+}
+
+/// Many more new flows than the table has places, retired as soon as may be, or hardly at all.
+#[test]
+fn totals_of_a_scan_are_exact() {
+    if !root_or_skip("totals_of_a_scan_are_exact") {
+        return;
+    }
+    for options in
+        [&["--max-flows", "4096", "--idle", "1ms", "--interval", "20ms"] as &[&str], &["--max-flows", "4096"]]
+    {
+        // The comparison is in there.
+        let seen = scan::watched(Duration::from_secs(1), options).unwrap();
+        println!("{options:?}: {seen:?}");
+        assert!(seen.new > 4096 && seen.without > 0, "{options:?}: {seen:?}");
+        assert_eq!(seen.retired > 0, options.len() > 2, "{options:?}: {seen:?}");
+    }
+}

@@ -1,0 +1,363 @@
+//! Loss, its place, refused and damaged packets: what `rocescope replay` concludes from captures.
+//!
+//! Captures are real ones whose queues and drivers said what happened (tests/data/README.md), and
+//! made ones that are just enough, or not quite, for a finding.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use std::path::PathBuf;
+
+use rocescope_tests::capture_file::{Order, Pcap, PcapNg};
+use rocescope_tests::craft::{self, Icrc, Mac, Net, Transport};
+use rocescope_tests::oracle::{binary, captures};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const MS: u64 = 1_000_000;
+const START: u64 = 1_800_000_000_000_000_000;
+const ETHERNET: u16 = 1;
+const FAMILIES: [&str; 6] = ["loss.", "nak.", "rnr.", "retry.", "icrc.", "peer."];
+
+fn replay(names: &[&str]) -> Value {
+    let files: Vec<PathBuf> = names.iter().map(|name| captures::folder().join(name)).collect();
+    binary::replay(&files, [] as [&str; 0]).unwrap()
+}
+
+/// Ids of the findings of these families, with the severity of each.
+fn found(report: &Value) -> Vec<(String, String)> {
+    let text = |finding: &Value, name: &str| finding[name].as_str().unwrap().to_owned();
+    let findings = report["findings"].as_array().unwrap().iter();
+    let own =
+        findings.filter(|finding| FAMILIES.iter().any(|family| text(finding, "id").starts_with(family)));
+    own.map(|finding| (text(finding, "id"), text(finding, "severity"))).collect()
+}
+
+fn ids(report: &Value) -> Vec<String> {
+    let mut ids: Vec<String> = found(report).into_iter().map(|(id, _)| id).collect();
+    ids.sort();
+    ids
+}
+
+fn evidence(report: &Value, id: &str, name: &str) -> u64 {
+    let finding = report["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == id).unwrap();
+    finding["evidence"][name].as_u64().unwrap()
+}
+
+/// The sum of a figure of `flows[].loss`.
+fn sum(report: &Value, name: &str) -> u64 {
+    let flows = report["flows"].as_array().unwrap().iter();
+    flows.filter_map(|flow| flow["loss"][name].as_u64()).sum()
+}
+
+/// The queue between the taps said: 92 packets dropped.
+#[test]
+fn loss_between_two_hosts_is_placed_from_either_side() {
+    let near = replay(&["e1_loss1.h0.pcap.gz"]);
+    assert_eq!(ids(&near), ["loss.after_tap", "retry.storm"]);
+    assert_eq!((sum(&near, "lost"), sum(&near, "recovered")), (0, 0));
+    // The sender's driver counted 49 sequence errors; one NAK more came when it had gone back already.
+    let asked = evidence(&near, "loss.after_tap", "asked_again");
+    assert!((45..=50).contains(&asked), "{asked}");
+
+    let far = replay(&["e1_loss1.h1.pcap.gz"]);
+    assert_eq!(ids(&far), ["loss.before_tap", "retry.storm"]);
+    // A PSN whose first and second copy are lost in a row is a hole only once.
+    let lost = evidence(&far, "loss.before_tap", "lost");
+    assert!((80..=92).contains(&lost), "{lost}");
+    for flow in far["flows"].as_array().unwrap().iter().filter(|flow| flow["loss"]["lost"].as_u64() > Some(0))
+    {
+        assert_eq!(flow["loss"]["retransmission"], "go_back_n");
+    }
+
+    let both = replay(&["e1_loss1.h0.pcap.gz", "e1_loss1.h1.pcap.gz"]);
+    assert_eq!(ids(&both), ["loss.between_taps", "retry.storm"]);
+    assert_eq!(evidence(&both, "loss.between_taps", "vanished"), 92);
+    for tap in both["taps"].as_array().unwrap() {
+        let sent = tap["src"] == "10.0.0.1";
+        assert_eq!(tap["from"], if sent { "e1_loss1.h0.pcap.gz" } else { "e1_loss1.h1.pcap.gz" });
+        assert!(sent || tap["vanished"] == 0, "{tap}");
+    }
+}
+
+#[test]
+fn reordering_is_no_loss() {
+    let far = replay(&["e3_reorder.h1.pcap.gz"]);
+    // Of 92 PSNs that were skipped.
+    assert!(sum(&far, "recovered") >= 90 && sum(&far, "lost") <= 1, "{}", sum(&far, "lost"));
+    assert_eq!(ids(&far), ["retry.storm"]);
+    let both = replay(&["e3_reorder.h0.pcap.gz", "e3_reorder.h1.pcap.gz"]);
+    assert_eq!(ids(&both), ["retry.storm"]);
+    assert!(both["taps"].as_array().unwrap().iter().all(|tap| tap["vanished"] == 0));
+}
+
+#[test]
+fn healthy_captures_raise_no_alarm() {
+    for name in [
+        "a1_write_mtu1024.h0.pcap",
+        "b1_send.h1.pcap",
+        "b2_read.h0.pcap",
+        "b5_ops_full.h0.pcap",
+        "b6_uc.h1.pcap",
+        "b7_ud_ops.h1.pcap",
+        "c1_ipv6_write.h0.pcap",
+        "d1_vlan_write.h0.pcap",
+        "f1_ecn_red.h1.pcap.gz",
+        "h1_rping.h0.pcap",
+        "h2_cm_write.h0.pcap",
+        "k1_ecmp_ring.uA0.pcap.gz",
+        "l1_any_sll2.any.pcap",
+        "n1_vxlan_ops.x0.pcap",
+    ] {
+        assert_eq!(found(&replay(&[name])), [], "{name}");
+    }
+    // Two uplinks carry different flows; the same frames twice are two taps with nothing between.
+    assert_eq!(found(&replay(&["k1_ecmp_ring.uA0.pcap.gz", "k1_ecmp_ring.uA1.pcap.gz"])), []);
+}
+
+#[test]
+fn refused_and_damaged_packets_are_named() {
+    assert_eq!(ids(&replay(&["g_rnr.h0.pcap"])), ["rnr.slow_receiver"]);
+    let denied = replay(&["g_badrkey.h0.pcap"]);
+    assert_eq!(found(&denied), [("nak.remote_access_error".into(), "critical".into())]);
+    let damaged = replay(&["e5_corrupt_full.h1.pcap"]);
+    assert_eq!(evidence(&damaged, "icrc.errors", "bad"), 3);
+    assert_eq!(damaged["links"][0]["icrc"]["checked"], 71);
+    // Cut frames are not judged; of 70 bytes only acknowledgements are whole.
+    let cut = replay(&["e1_loss1.h0.pcap.gz"]);
+    let icrc = &cut["links"][0]["icrc"];
+    assert_eq!((icrc["checked"].as_u64(), icrc["bad"].as_u64()), (Some(444), Some(0)));
+    assert_eq!(icrc["unchecked"], 9_170);
+}
+
+/// A capture in the making: host 1 writes to QP 17 of host 2, which answers to QP 18.
+struct Made {
+    frames: Vec<(u64, Vec<u8>)>,
+    now_ns: u64,
+    id: u16,
+}
+
+impl Made {
+    fn new() -> Self {
+        Self { frames: Vec::new(), now_ns: START, id: 0 }
+    }
+
+    fn frame(&mut self, net: Net, transport: &Transport) {
+        self.now_ns += 20_000;
+        let packet = net.roce(50_000, transport);
+        self.frames.push((self.now_ns, craft::ethernet(Mac::SRC, Mac::DST, &packet)));
+    }
+
+    fn write(&mut self, psn: u32, icrc: Icrc) {
+        self.id = self.id.wrapping_add(1);
+        let net = Net { id: self.id, ..Net::v4([10, 0, 0, 1], [10, 0, 0, 2]) };
+        let middle = Transport { icrc, ack_req: true, ..Transport::new(7, 17, psn).payload(vec![7; 64]) };
+        self.frame(net, &middle);
+    }
+
+    fn send(&mut self, psns: impl IntoIterator<Item = u32>) {
+        for psn in psns {
+            self.write(psn, Icrc::Right);
+        }
+    }
+
+    fn answer(&mut self, psn: u32, syndrome: u8) {
+        self.frame(Net::v4([10, 0, 0, 2], [10, 0, 0, 1]), &Transport::ack(18, psn, syndrome, 0));
+    }
+
+    /// The capture in a folder that goes with the first value.
+    fn write_as(&self, name: &str, shift_ns: i64, keep: impl Fn(usize) -> bool) -> (TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        let mut file = Pcap::new(Order::Little, true, ETHERNET);
+        for (_, (time_ns, frame)) in self.frames.iter().enumerate().filter(|(at, _)| keep(*at)) {
+            file.packet(time_ns.wrapping_add_signed(shift_ns), frame);
+        }
+        std::fs::write(&path, file.finish()).unwrap();
+        (folder, path)
+    }
+
+    fn report(&self) -> Value {
+        let (_folder, path) = self.write_as("made.pcap", 0, |_| true);
+        binary::replay(&[path], [] as [&str; 0]).unwrap()
+    }
+}
+
+/// `episodes` times a packet is lost and all that is in flight sent again.
+fn losses(episodes: u32, seen: bool) -> Made {
+    let mut made = Made::new();
+    made.answer(99, 0x1F);
+    made.send(100..200);
+    for episode in 0..episodes {
+        let start = 200 + episode * 100;
+        made.send((start..start + 20).filter(|psn| seen || *psn != start + 10));
+        made.answer(start + 10, 0x60);
+        made.send(start + 10..start + 100);
+        made.answer(start + 99, 0x1F);
+    }
+    made
+}
+
+#[test]
+fn loss_takes_several_episodes() {
+    for (seen, id) in [(false, "loss.before_tap"), (true, "loss.after_tap")] {
+        assert_eq!(found(&losses(5, seen).report()), [(id.into(), "warning".into())]);
+        assert_eq!(found(&losses(4, seen).report()), []);
+    }
+}
+
+#[test]
+fn while_packets_are_dropped_by_the_capture_a_loss_may_be_its_own() {
+    let made = losses(6, false);
+    let mut file = PcapNg::new(Order::Little);
+    file.section(Order::Little).interface(Some("eth0"), ETHERNET, Some(9));
+    for (time_ns, frame) in &made.frames {
+        file.packet(0, *time_ns, frame, None);
+    }
+    file.dropped(0, 37);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dropped.pcapng");
+    std::fs::write(&path, file.finish()).unwrap();
+    let report = binary::replay(&[path], [] as [&str; 0]).unwrap();
+    let finding =
+        report["findings"].as_array().unwrap().iter().find(|f| f["id"] == "loss.before_tap").unwrap();
+    assert!(finding["title"].as_str().unwrap().contains("may be our own: 37 packets"), "{finding}");
+    assert_eq!(finding["evidence"]["tool_lost"], 37);
+}
+
+/// Mirrors can be told to copy NAKs alone.
+#[test]
+fn naks_alone_place_no_loss() {
+    let mut made = Made::new();
+    for i in 0..50 {
+        made.answer(i * 10, 0x60);
+    }
+    assert_eq!(found(&made.report()), []);
+}
+
+#[test]
+fn what_vanishes_between_taps_takes_several_packets_and_one_way() {
+    let mut made = Made::new();
+    for psn in 0..2_000 {
+        made.send([psn]);
+        made.answer(psn, 0x1F);
+    }
+    let is_request = |at: usize| at % 2 == 0;
+    for every in [200, 2_000, 2] {
+        let (_a, near) = made.write_as("near.pcap", 0, |_| true);
+        let lost = |at: usize| is_request(at) && (at / 2) % every == every / 2;
+        let (_b, far) = made.write_as("far.pcap", 5_000_000_000, |at| !lost(at));
+        let report = binary::replay(&[far, near], [] as [&str; 0]).unwrap();
+        // Nothing was sent again: a reliable sender would have been asked to, so the second capture
+        // missed them, or they took another way.
+        assert_eq!(found(&report), [], "{every}");
+    }
+    // Sent again.
+    let made = losses(20, true);
+    let first_copies: Vec<usize> = (0..made.frames.len()).filter(|at| is_lost_copy(*at)).collect();
+    let (_a, near) = made.write_as("near.pcap", 0, |_| true);
+    let (_b, far) = made.write_as("far.pcap", -5_000_000_000, |at| !first_copies.contains(&at));
+    let report = binary::replay(&[near.clone(), far], [] as [&str; 0]).unwrap();
+    assert_eq!(found(&report), [("loss.between_taps".into(), "warning".into())]);
+    assert_eq!(evidence(&report, "loss.between_taps", "vanished"), 20);
+    let tap = report["taps"].as_array().unwrap().iter().find(|tap| tap["dest_qp"] == 17).unwrap();
+    assert_eq!((tap["from"].as_str(), tap["to"].as_str()), (Some("near.pcap"), Some("far.pcap")));
+    // Four of them are not enough.
+    let (_b, far) = made.write_as("far.pcap", 0, |at| !first_copies.iter().take(4).any(|lost| *lost == at));
+    let report = binary::replay(&[near, far], [] as [&str; 0]).unwrap();
+    assert!(!ids(&report).contains(&"loss.between_taps".to_owned()));
+}
+
+/// Which frames of [`losses`] are the copy that is asked for again: the eleventh of each episode.
+fn is_lost_copy(at: usize) -> bool {
+    // An answer and 100 requests; then per episode 20 requests, a NAK, 90 requests, an answer.
+    at.checked_sub(101).is_some_and(|at| at % 112 == 10)
+}
+
+#[test]
+fn every_refusal_is_told_apart() {
+    for (syndrome, id) in [
+        (0x61, "nak.invalid_request"),
+        (0x62, "nak.remote_access_error"),
+        (0x63, "nak.remote_operational_error"),
+    ] {
+        let mut made = losses(0, true);
+        made.answer(200, syndrome);
+        assert_eq!(found(&made.report()), [(id.into(), "critical".into())]);
+    }
+    // A sequence error or two, or an invalid RD request, is none of them.
+    let mut made = losses(2, true);
+    made.answer(400, 0x64);
+    assert_eq!(found(&made.report()), []);
+}
+
+#[test]
+fn receivers_are_slow_when_it_happens_again_and_again() {
+    let rnr = |times: u32, requests: u32| {
+        let mut made = Made::new();
+        made.send(0..requests);
+        for i in 0..times {
+            made.send([requests + i]);
+            made.answer(requests + i, 0x2C);
+            made.now_ns += MS;
+            made.send([requests + i]);
+            made.answer(requests + i, 0x1F);
+        }
+        found(&made.report())
+    };
+    assert_eq!(rnr(5, 100), [("rnr.slow_receiver".into(), "warning".into())]);
+    assert_eq!(rnr(4, 100), []);
+    assert_eq!(rnr(5, 6_000), []);
+}
+
+#[test]
+fn storms_are_large() {
+    // Twenty times ten packets of two hundred are sent again because a timer ran out.
+    let storm = |again: u32, packets: u32| {
+        let mut made = Made::new();
+        made.answer(0, 0x1F);
+        for start in (0..packets).step_by(200) {
+            made.send(start..start + 200);
+            made.now_ns += 67 * MS;
+            made.send(start + 200 - again..start + 200);
+        }
+        found(&made.report())
+    };
+    assert_eq!(storm(60, 2_000), [("retry.storm".into(), "warning".into())]);
+    assert_eq!(storm(40, 2_000), []);
+    assert_eq!(storm(60, 200), []);
+}
+
+#[test]
+fn damage_is_told_from_what_is_never_right() {
+    let damaged = |wrong: u32, of: u32| {
+        let mut made = Made::new();
+        for psn in 0..of {
+            made.write(psn, if psn < wrong { Icrc::Wrong } else { Icrc::Right });
+        }
+        found(&made.report())
+    };
+    assert_eq!(damaged(3, 100), [("icrc.errors".into(), "warning".into())]);
+    assert_eq!(damaged(2, 100), [("icrc.errors".into(), "info".into())]);
+    assert_eq!(damaged(0, 100), []);
+    // The NIC fills it in behind the capture.
+    assert_eq!(damaged(100, 100), [("icrc.errors".into(), "info".into())]);
+}
+
+#[test]
+fn a_peer_is_silent_when_nothing_it_is_asked_is_answered() {
+    let silent = |retries: u32, answer: Option<u32>| {
+        let mut made = Made::new();
+        made.answer(5_000, 0x1F);
+        for _ in 0..=retries {
+            made.send(100..104);
+            made.now_ns += 500 * MS;
+        }
+        if let Some(psn) = answer {
+            made.answer(psn, 0x1F);
+        }
+        found(&made.report())
+    };
+    assert_eq!(silent(3, None), [("peer.silent".into(), "critical".into())]);
+    assert_eq!(silent(1, None), []);
+    assert_eq!(silent(3, Some(103)), []);
+}
