@@ -139,7 +139,11 @@ fn every_screen_key_and_size() {
         })
         .unwrap();
 
-    // Pause: nothing moves, and then it does again.
+    // Pause: nothing moves, and then it does again. A few seconds are needed to go back to.
+    let some_seconds = |screen: &str| {
+        ["3", "4", "5", "6", "7", "8", "9"].iter().any(|n| screen.contains(&format!("last {n}.")))
+    };
+    terminal.until("some seconds", some_seconds).unwrap();
     terminal.press_until("Space", "a pause", |screen| screen.contains("PAUSED")).unwrap();
     // The picture may have been taken while it was drawn.
     let mut paused = terminal.screen().unwrap();
@@ -154,8 +158,12 @@ fn every_screen_key_and_size() {
         std::thread::sleep(Duration::from_millis(100));
     }
     // Back in time and forward again.
-    terminal.press_until("Left", "a moment before", |screen| screen.contains("PAUSED −")).unwrap();
-    terminal.press_until("Left", "one more", |screen| screen.contains("PAUSED −2")).unwrap();
+    let title = |screen: &str| screen.lines().next().unwrap_or("").to_owned();
+    let back = |screen: &str| title(screen).contains("PAUSED −");
+    let before = terminal.press_until("Left", "a moment before", back).unwrap();
+    terminal
+        .press_until("Left", "one more", |screen| back(screen) && title(screen) != title(&before))
+        .unwrap();
     terminal.press(&["Right"]).unwrap();
     terminal
         .press_until("Right", "the moment of the pause", |screen| {
@@ -163,7 +171,6 @@ fn every_screen_key_and_size() {
         })
         .unwrap();
     terminal.press_until("Space", "movement", |screen| !screen.contains("PAUSED")).unwrap();
-    let title = |screen: &str| screen.lines().next().unwrap_or("").to_owned();
     terminal.until("a later time", |screen| title(screen) != title(&paused)).unwrap();
 
     // Details.

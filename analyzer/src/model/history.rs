@@ -23,6 +23,8 @@ pub const BUDGET: usize = 256 << 20;
 const SECOND: u64 = 1_000_000_000;
 /// Moments as close as this to the newest keep all flows at this spacing, in nanoseconds.
 const COMPLETE: [(u64, u64); 2] = [(25 * SECOND / 2, 5 * SECOND / 2), (75 * SECOND, 15 * SECOND)];
+/// A span may be shorter than asked by this part of it.
+const TOLERANCE: u64 = 20;
 /// Where all flows of every moment that a span may begin at fit into this share of the memory, all
 /// are kept.
 const COMPLETE_SHARE: usize = 4;
@@ -278,7 +280,8 @@ impl History {
             (Span::All, _) => reset.or_else(|| before().next()),
             (_, None) => before().next_back(),
             (_, Some(ns)) => {
-                let wanted = end.time_ns.saturating_sub(ns);
+                // Samples come nearly, not exactly, every second.
+                let wanted = end.time_ns.saturating_sub(ns - ns / TOLERANCE);
                 let old = || before().rev().skip_while(move |m| m.time_ns > wanted);
                 let whole = old().find(|m| m.complete).filter(|m| wanted - m.time_ns <= ns / 2);
                 whole.or_else(|| old().next()).or_else(|| before().next())

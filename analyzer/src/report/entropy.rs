@@ -185,7 +185,9 @@ impl QpSpread {
         let tuples: Vec<&[Weight]> = tuples.chunk_by(|a, b| sender(a) == sender(b)).collect();
         let pairs = pairs.chunk_by(|a, b| sender(a) == sender(b)).filter_map(|pairs| {
             let src = pairs.first().map(sender)?;
-            let tuples = tuples.iter().find(|tuples| tuples.first().map(sender) == Some(src))?;
+            // Both are sorted by sender.
+            let at = tuples.binary_search_by_key(&Some(src), |tuples| tuples.first().map(sender)).ok()?;
+            let tuples = tuples.get(at)?;
             let ports: BTreeSet<u16> = tuples.iter().map(|w| w.tuple.src_port).collect();
             Some(Self {
                 src,

@@ -51,7 +51,9 @@ impl App {
     pub(super) fn step_in_time(&mut self, later: bool) {
         let Some(at) = self.moment() else { return };
         let to = if later { at + 1 } else { at.saturating_sub(1) };
-        if to >= self.history.len() || to == at {
+        // Before the first figures there is nothing to look at.
+        let empty = self.history.get(to).is_some_and(|moment| moment.start_ns == Some(moment.time_ns));
+        if to >= self.history.len() || to == at || empty {
             self.answer = Some(if later {
                 "this is the newest moment".to_owned()
             } else {

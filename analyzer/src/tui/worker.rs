@@ -13,7 +13,7 @@ use crate::sample::Sample;
 /// The thread rests this many times as long as it worked, so that it takes a small part of one core.
 const REST: u32 = 24;
 /// It rests no longer than this, whatever the work took.
-const LONGEST_REST: Duration = Duration::from_secs(10);
+const LONGEST_REST: Duration = Duration::from_secs(60);
 
 /// The view's end.
 #[derive(Debug)]

@@ -137,6 +137,8 @@ pub(super) fn row(trend: &Trend, points: &[Point], width: usize) -> Line<'static
     spans.push(format!("{:>10} ", now.map_or_else(|| units::UNKNOWN.into(), trend.format)), style);
     let bars = if trend.level == Level::Fine { theme::BAR } else { style };
     spans.push(format!("{:>width$}", spark(&values, peak)), bars);
-    spans.push(format!(" peak {:>9}", (trend.format)(peak)), theme::DIM);
+    let known = values.iter().any(Option::is_some);
+    let peak = if known { (trend.format)(peak) } else { units::UNKNOWN.to_owned() };
+    spans.push(format!(" peak {peak:>9}"), theme::DIM);
     spans.into_line()
 }
