@@ -273,6 +273,7 @@ fn enter_leads_to_what_is_selected() {
     // The queue pairs of a cell of the matrix, and of a link.
     press(&mut app, &[Key::Char('4')]);
     let (row, column) = app.cell;
+    assert!(app.data.as_ref().unwrap().matrix.hottest(Metric::Rate) == Some((row, column)) && row > 0);
     press(&mut app, &[Key::Char('h'), Key::Up]);
     assert_eq!(app.cell, (row - 1, column - 1));
     press(&mut app, &[Key::Right, Key::Down]);
