@@ -141,7 +141,7 @@ impl Made {
         Self { frames: Vec::new(), now_ns: START, id: 0 }
     }
 
-    fn frame(&mut self, net: Net, transport: &Transport) {
+    fn frame(&mut self, net: &Net, transport: &Transport) {
         self.now_ns += 20_000;
         let packet = net.roce(50_000, transport);
         self.frames.push((self.now_ns, craft::ethernet(Mac::SRC, Mac::DST, &packet)));
@@ -151,7 +151,7 @@ impl Made {
         self.id = self.id.wrapping_add(1);
         let net = Net { id: self.id, ..Net::v4([10, 0, 0, 1], [10, 0, 0, 2]) };
         let middle = Transport { icrc, ack_req: true, ..Transport::new(7, 17, psn).payload(vec![7; 64]) };
-        self.frame(net, &middle);
+        self.frame(&net, &middle);
     }
 
     fn send(&mut self, psns: impl IntoIterator<Item = u32>) {
@@ -161,7 +161,7 @@ impl Made {
     }
 
     fn answer(&mut self, psn: u32, syndrome: u8) {
-        self.frame(Net::v4([10, 0, 0, 2], [10, 0, 0, 1]), &Transport::ack(18, psn, syndrome, 0));
+        self.frame(&Net::v4([10, 0, 0, 2], [10, 0, 0, 1]), &Transport::ack(18, psn, syndrome, 0));
     }
 
     /// The capture in a folder that goes with the first value.
@@ -241,7 +241,7 @@ fn what_vanishes_between_taps_takes_several_packets_and_one_way() {
         made.send([psn]);
         made.answer(psn, 0x1F);
     }
-    let is_request = |at: usize| at % 2 == 0;
+    let is_request = |at: usize| at.is_multiple_of(2);
     for every in [200, 2_000, 2] {
         let (_a, near) = made.write_as("near.pcap", 0, |_| true);
         let lost = |at: usize| is_request(at) && (at / 2) % every == every / 2;

@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn few_heavy_ones_among_many() {
         let mut flows: Vec<_> =
-            (0..100).map(|qp| ("10.0.0.1", "10.0.0.2", qp, 50_000 + qp as u16, 1_000)).collect();
+            (0..100u16).map(|i| ("10.0.0.1", "10.0.0.2", u32::from(i), 50_000 + i, 1_000)).collect();
         for flow in &mut flows[..3] {
             flow.4 = 1_000_000;
         }

@@ -44,7 +44,7 @@ impl Verdict {
 /// A setting, its value, and what is thought of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// Which check; one of [`CATALOG`].
+    /// Which check; one of the catalogue.
     pub id: &'static str,
     /// Of what: interface, device and port, GPU, process, or `host`.
     pub subject: String,

@@ -1,7 +1,7 @@
 //! What was lost, what came out of order, and what was sent again for which reason.
 //!
 //! A few bytes per flow (64) are kept of every packet; only a flow in which something was skipped or
-//! came again gets a [`Sequence`], of at most 5 KiB, and each pair of hosts remembers its last 32
+//! came again gets a `Sequence`, of at most 5 KiB, and each pair of hosts remembers its last 32
 //! NAKs. Nothing is concluded from a single packet that the packets after it can tell better: a
 //! PSN that was skipped is lost once it is sent again, and late when it comes in its own right,
 //! which the IPv4 identification shows where the sender counts it up.
