@@ -176,10 +176,10 @@ fn slot_of<C: aya_ebpf::EbpfContext>(ctx: &C, frame: &Frame, link: u16) -> Optio
     let hint = HINTS.get_ptr_mut(index)?;
     // SAFETY: the pointer comes from the map; any number is a hint.
     let slot = unsafe { hint.read_volatile() };
-    if let Some(place) = SLOTS.get_ptr_mut(slot) {
-        if is_of(place, frame, link, ALL) {
-            return Some((slot, place));
-        }
+    if let Some(place) = SLOTS.get_ptr_mut(slot)
+        && is_of(place, frame, link, ALL)
+    {
+        return Some((slot, place));
     }
     let slot = look_up(ctx, frame, link)?;
     // SAFETY: as above.
@@ -232,6 +232,10 @@ fn last_word(dest_qp: u32, link: u16, family: u8) -> u64 {
 
 /// The number of a flow's slot by the hash, a new one if need be. `None` when the table is full.
 #[inline(always)]
+#[expect(
+    clippy::needless_borrows_for_generic_args,
+    reason = "by value each call would put another copy of the key on the stack"
+)]
 fn look_up<C: aya_ebpf::EbpfContext>(ctx: &C, frame: &Frame, link: u16) -> Option<u32> {
     let key = FlowKey::of(frame, link);
     if let Some(slot) = find(&key, frame, link) {

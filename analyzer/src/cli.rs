@@ -2,6 +2,8 @@
 
 mod args;
 mod diff;
+#[cfg(target_os = "linux")]
+mod doctor;
 mod explain;
 #[cfg(feature = "live")]
 mod live;
@@ -14,8 +16,8 @@ use clap::Parser as _;
 use clap::error::ErrorKind;
 
 pub use args::{
-    Args, AttachArgs, BenchArgs, DemoArgs, DiffArgs, ExplainArgs, LiveArgs, Output, PageOutput, ReplayArgs,
-    SpeedArg, Verb, ViewArgs,
+    Args, AttachArgs, BenchArgs, DemoArgs, DiffArgs, DoctorArgs, ExplainArgs, LiveArgs, Output, PageOutput,
+    ReplayArgs, SpeedArg, Verb, ViewArgs,
 };
 
 use crate::config::Config;
@@ -25,7 +27,7 @@ use crate::report;
 use crate::tui;
 use crate::view;
 
-/// Runs the command; its result is the exit status: 0 done, 1 failed, 2 bad usage.
+/// Runs the command; its result is the exit status: 0 done, 1 failed, 2 bad usage, and of doctor 3.
 #[must_use]
 pub fn main() -> ExitCode {
     let args = match Args::try_parse() {
@@ -36,6 +38,13 @@ pub fn main() -> ExitCode {
         Verb::Replay(args) => self::replay(args),
         Verb::Explain(args) => return explain::explain(args.id.as_deref()),
         Verb::Diff(args) => diff::diff(&args),
+        #[cfg(target_os = "linux")]
+        Verb::Doctor(args) => match doctor::doctor(&args) {
+            Ok(status) => return status,
+            Err(error) => Err(error),
+        },
+        #[cfg(not(target_os = "linux"))]
+        Verb::Doctor(_) => Err(anyhow::anyhow!("doctor reads Linux; run it on the host in question")),
         Verb::Config => drive::page(&crate::config::template()),
         #[cfg(feature = "live")]
         Verb::Live(args) => live::live(args),

@@ -4,6 +4,7 @@
 //! that `--config` names. Everything in it is optional.
 
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -39,7 +40,10 @@ impl Config {
         let Some(path) = user_file() else { return Ok(Self::default()) };
         match std::fs::read_to_string(&path) {
             Ok(text) => Self::parse(&text, &path),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            // A home that is someone else's, as after su without a login, has no file for this user.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+                Ok(Self::default())
+            }
             Err(error) => Err(error).with_context(|| format!("{}: cannot be read", path.display())),
         }
     }

@@ -10,6 +10,8 @@ pub mod cli;
 pub mod config;
 pub mod demo;
 pub mod diff;
+#[cfg(target_os = "linux")]
+pub mod doctor;
 pub mod drive;
 pub mod feed;
 pub mod figures;
@@ -19,7 +21,9 @@ pub mod findings;
 pub mod host;
 #[cfg(feature = "live")]
 pub mod live;
+pub mod lldp;
 pub mod model;
+pub mod owners;
 pub mod packet;
 pub mod peers;
 pub mod replay;

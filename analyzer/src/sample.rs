@@ -6,6 +6,8 @@
 
 mod flows;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use hashbrown::HashMap;
 use rocescope_common::abi::Counter;
@@ -14,6 +16,7 @@ use rocescope_common::wire::Reason;
 use rocescope_common::wire::frame::Addr;
 
 use crate::figures::Figures;
+use crate::owners::{Owned, Owners};
 pub use flows::{Flows, Spare};
 
 /// Where the figures come from.
@@ -63,8 +66,23 @@ pub struct Sample {
     pub capture_drops: Option<u64>,
     /// Packets that the interfaces dropped on receipt meanwhile.
     pub interface_drops: Option<u64>,
+    /// Queue pairs of this host and their processes; empty in replay, and without RDMA devices.
+    pub owners: Arc<Owners>,
     /// Figures beyond counters.
     pub figures: Figures,
+}
+
+/// The upper three opcode bits of unreliable datagrams.
+pub(crate) const TRANSPORT_UD: u8 = 3;
+
+impl Sample {
+    /// The queue pair of this host that a flow goes to (received) or comes from (sent), as the
+    /// kernel knows it.
+    #[must_use]
+    pub fn owned(&self, flow: &FlowSample) -> Option<Owned<'_>> {
+        let direction = self.links.get(usize::from(flow.key.link))?.direction;
+        self.owners.of(&flow.key, direction, flow.stats.transport != TRANSPORT_UD)
+    }
 }
 
 /// One link.

@@ -62,7 +62,7 @@ pub struct Measured {
     pub rounds: u32,
     /// One row per program and case.
     pub rows: Vec<Row>,
-    /// How long user space takes to read a table of [`FLOWS`] flows, per reading.
+    /// How long user space takes to read a full table, per reading.
     pub reads: Vec<Duration>,
     /// Kernel memory of the maps, in bytes.
     pub map_bytes: u64,

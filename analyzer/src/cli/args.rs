@@ -36,6 +36,8 @@ pub enum Verb {
     Demo(DemoArgs),
     /// Measure what counting costs on this host, without touching any interface
     Bench(BenchArgs),
+    /// Say what can be seen on this host, through which source, and what is set wrong
+    Doctor(DoctorArgs),
     /// Compare two captures or saved reports: what got better or worse
     Diff(DiffArgs),
     /// Say what a finding means, how it is computed and what to do; without ID, list them
@@ -222,6 +224,37 @@ pub struct BenchArgs {
     pub output: PageOutput,
 }
 
+const DOCTOR_EXAMPLES: &str = "\
+Exit status: 0 done, 1 failed, 2 bad usage, 3 something critical was found.
+
+Examples:
+  rocescope doctor                                 changes nothing; shows more as root
+  rocescope doctor --verbose                       also what could not be read, and why
+  rocescope doctor --lldp 35s                      listen for what the switch says (it speaks every 30 s)
+  rocescope doctor --lldp-capture eth2=lldp.pcap   or take it from a capture made on that interface
+  rocescope doctor --clean                         remove what a killed run left behind";
+
+/// Options of `doctor`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = DOCTOR_EXAMPLES)]
+pub struct DoctorArgs {
+    /// What to print
+    #[arg(long, value_enum, default_value_t = PageOutput::Text)]
+    pub output: PageOutput,
+    /// Also what is unknown, and why it could not be read
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Remove the TC filters that a killed run left behind (kernels before 6.6)
+    #[arg(long)]
+    pub clean: bool,
+    /// Listen for LLDP frames of the switches, this long at most
+    #[arg(long, value_name = "DURATION", value_parser = positive)]
+    pub lldp: Option<Duration>,
+    /// An interface and a capture with the LLDP frames of its switch; repeatable
+    #[arg(long, value_name = "IFACE=FILE", value_parser = parse_lldp_capture)]
+    pub lldp_capture: Vec<(String, PathBuf)>,
+}
+
 /// Options of `explain`.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct ExplainArgs {
@@ -296,6 +329,15 @@ fn parse_rail(text: &str) -> Result<(String, String), String> {
             Ok((interface.into(), name.into()))
         }
         _ => Err("write IFACE=NAME, such as eth2=rail0".into()),
+    }
+}
+
+fn parse_lldp_capture(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((interface, file)) if !interface.is_empty() && !file.is_empty() => {
+            Ok((interface.into(), file.into()))
+        }
+        _ => Err("write IFACE=FILE, such as eth2=lldp.pcap".into()),
     }
 }
 

@@ -4,12 +4,16 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use serde::Serialize;
+
 use super::error::{HostError, Result};
 
 // linux/ethtool.h
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSTATS: u32 = 0x1d;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
+const ETHTOOL_GRINGPARAM: u32 = 0x10;
+const ETHTOOL_GPAUSEPARAM: u32 = 0x12;
 const ETHTOOL_GRXFH: u32 = 0x29;
 const ETH_SS_STATS: u32 = 1;
 const UDP_V4_FLOW: u32 = 0x02;
@@ -59,6 +63,58 @@ pub fn udp_ports_hashed(name: &str, v6: bool) -> Result<Option<bool>> {
         Err(error) if matches!(error.errno(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Global pause (IEEE 802.3x), which stops a whole link rather than one priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Pause {
+    /// Whether what the link partner offers decides.
+    pub autonegotiated: bool,
+    /// Whether received pause frames are obeyed.
+    pub rx: bool,
+    /// Whether pause frames are sent.
+    pub tx: bool,
+}
+
+/// Sizes of the rings of buffers between driver and NIC, in packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Rings {
+    /// Receive, in use.
+    pub rx: u32,
+    /// Receive, at most.
+    pub rx_max: u32,
+    /// Transmit, in use.
+    pub tx: u32,
+    /// Transmit, at most.
+    pub tx_max: u32,
+}
+
+/// The global pause setting (`ethtool -a`).
+///
+/// # Errors
+/// When there is no such interface, the driver has no such setting, or the kernel refuses.
+pub fn pause(name: &str) -> Result<Pause> {
+    let mut request = vec![ETHTOOL_GPAUSEPARAM, 0, 0, 0];
+    ask(name, "read the pause setting", &mut request)?;
+    Ok(Pause { autonegotiated: request[1] != 0, rx: request[2] != 0, tx: request[3] != 0 })
+}
+
+/// The sizes of the rings (`ethtool -g`).
+///
+/// # Errors
+/// When there is no such interface, the driver has no such setting, or the kernel refuses.
+pub fn rings(name: &str) -> Result<Rings> {
+    // struct ethtool_ringparam: command, maxima of rx, mini, jumbo and tx, then what is in use.
+    let mut request = vec![ETHTOOL_GRINGPARAM, 0, 0, 0, 0, 0, 0, 0, 0];
+    ask(name, "read the ring sizes", &mut request)?;
+    Ok(Rings { rx_max: request[1], tx_max: request[4], rx: request[5], tx: request[8] })
+}
+
+/// One request about `name` whose failure reads "cannot `action` of `name`".
+fn ask(name: &str, action: &str, request: &mut [u32]) -> Result<()> {
+    socket()
+        .and_then(|socket| call(&socket, name, request))
+        .map_err(|e| HostError::system(format!("{action} of {name}"), e))
 }
 
 fn socket() -> io::Result<OwnedFd> {
@@ -167,6 +223,9 @@ mod tests {
         assert_eq!(udp_ports_hashed("lo", false).unwrap(), None);
         assert!(udp_ports_hashed("nothere", true).unwrap_err().is_absent());
         assert!(read("nothere").unwrap_err().is_absent());
+        assert!(rings("nothere").unwrap_err().is_absent());
+        // A veth has neither; whatever the kernel says of it, nothing is made up.
+        assert!(pair.left.run(|| pause("left0")).unwrap().is_err());
         assert!(read("a-name-that-is-far-too-long").unwrap_err().is_absent());
     }
 }

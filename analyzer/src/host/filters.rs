@@ -109,6 +109,14 @@ pub fn are_all_ours(index: u32) -> Result<bool> {
     Ok(!filters.is_empty() && filters.iter().all(Filter::is_ours))
 }
 
+/// How many filters earlier runs left on an interface of the calling thread's namespace.
+///
+/// # Errors
+/// When the kernel does not answer.
+pub fn stale(index: u32) -> Result<usize> {
+    Ok(list(index)?.iter().filter(|filter| filter.is_stale(Path::new("/"))).count())
+}
+
 /// Removes the filters that earlier runs left on an interface of the calling thread's namespace.
 /// Returns how many.
 ///

@@ -64,7 +64,9 @@ pub enum Capability {
 }
 
 impl Capability {
-    fn name(self) -> &'static str {
+    /// The kernel's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Self::NetAdmin => "CAP_NET_ADMIN",
             Self::NetRaw => "CAP_NET_RAW",

@@ -11,6 +11,12 @@
 //! | [`promisc`] | promiscuous mode for as long as a guard lives |
 //! | [`drops`], [`ethtool`], [`watch`] | what an interface itself dropped, and whether it is still there |
 //! | [`filters`] | TC filters that an earlier run could not remove |
+//! | [`read`], [`ask`] | files and answers of the kernel that may fail, with the reason; recorded ones in tests |
+//! | [`port`], [`dcb`], [`nldev`] | ports and RoCE settings, data centre bridging, RDMA netlink |
+//! | [`counters`], [`vocabulary`] | counters of devices under one set of names, and what they added |
+//! | [`pci`] | where NICs and GPUs sit, and their links |
+//! | [`process`], [`qp`] | NCCL settings and pods of processes; which process a queue pair belongs to |
+//! | [`listen`] | what the switch says over LLDP |
 //! | [`clock`] | kernel timestamps as Unix time |
 //!
 //! # Namespaces
@@ -22,7 +28,10 @@
 //! Every reader of sysfs or procfs takes its root, and every decision is a function of plain
 //! structs, so that both are tested on recorded trees.
 
+pub mod ask;
 pub mod clock;
+pub mod counters;
+pub mod dcb;
 pub mod drops;
 mod error;
 pub mod ethtool;
@@ -30,17 +39,27 @@ pub mod filters;
 pub mod hook;
 pub mod interface;
 pub mod kernel;
+pub mod listen;
 pub mod netlink;
 pub mod netns;
+pub mod nldev;
+pub mod pci;
+pub mod port;
+pub mod process;
 pub mod promisc;
+pub mod qp;
 pub mod rdma;
+pub mod read;
 pub mod select;
 pub mod stack;
 pub mod sysfs;
 pub mod veth;
+pub mod vocabulary;
 pub mod watch;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod recorded;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use error::{HostError, Result};

@@ -9,6 +9,7 @@ pub mod attach;
 pub mod bpf;
 pub mod event;
 pub mod load;
+mod qps;
 mod slots;
 mod source;
 pub mod tables;

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::attach::{Attached, attach};
 use super::load::{LoadOptions, Programs};
+use super::qps::QpReader;
 use super::tables::{Reading, Tables, fill_link, link_counters};
 use super::{Config, event};
 use crate::feed::{Command, Tap, Update};
@@ -52,6 +53,8 @@ pub(super) struct Source {
     start_ns: u64,
     config: Config,
     watch: Option<LinkWatch>,
+    /// Without RDMA devices there is nothing to read.
+    qps: Option<QpReader>,
 }
 
 struct Watched {
@@ -76,7 +79,8 @@ impl Source {
         }
         let root = SysRoot::of_this_thread()?;
         let all = interface::list_with_hardware(&root)?;
-        let targets = select::resolve(&config.interfaces, &all, &rdma::list(&root))?;
+        let devices = rdma::list(&root);
+        let targets = select::resolve(&config.interfaces, &all, &devices)?;
         let mut notes = select::notes(&targets);
         // Only counts for kernels that charge maps to this limit; loading tells if it matters.
         let _ = raise_memlock();
@@ -113,6 +117,7 @@ impl Source {
             start_ns: monotonic_ns(),
             config,
             watch: LinkWatch::open().ok(),
+            qps: if devices.is_empty() { None } else { QpReader::start() },
         };
         Ok((source, notes))
     }
@@ -349,6 +354,7 @@ impl Source {
             events_dropped: Some(events_dropped),
             capture_drops: None,
             interface_drops: self.interface_drops(),
+            owners: self.qps.as_ref().map(QpReader::current).unwrap_or_default(),
             figures: crate::figures::Figures::default(),
         })
     }

@@ -70,6 +70,9 @@ impl Detail {
 #[must_use]
 pub fn peer_qp(sample: &Sample, index: usize) -> Option<u32> {
     let flow = sample.flows.get(index)?;
+    if let Some(qp) = sample.owned(flow).and_then(|owned| owned.peer_qp) {
+        return Some(qp);
+    }
     if let Some(pair) = sample.figures.pairs.as_ref().and_then(|pairs| pairs.get(&flow.slot)) {
         return pair.peer_qp;
     }

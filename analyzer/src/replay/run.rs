@@ -385,6 +385,7 @@ impl Run {
             events_dropped: None,
             capture_drops: drops.reduce(|sum, n| sum + n),
             interface_drops: None,
+            owners: std::sync::Arc::default(),
             figures: self.counts.figures.figures(),
         }
     }

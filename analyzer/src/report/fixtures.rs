@@ -105,6 +105,7 @@ pub(crate) fn sample(links: Vec<LinkSample>, flows: Vec<(FlowKey, FlowStats)>) -
         events_dropped: None,
         capture_drops: None,
         interface_drops: None,
+        owners: std::sync::Arc::default(),
         figures: crate::figures::Figures::default(),
     }
 }

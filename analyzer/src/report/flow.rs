@@ -14,6 +14,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
     let FlowSample { key, stats, .. } = flow;
     let extra = sample.extra.get(&flow.slot);
     let latency = sample.figures.latency.as_ref().and_then(|latency| latency.get(&flow.slot));
+    let owned = sample.owned(flow);
     let (peer_qp, pairing) = latency::peer(sample, flow);
     let link = sample.links.get(usize::from(key.link));
     let loss = sample.figures.loss.as_ref().map(|loss| loss.flow(flow.slot));
@@ -75,8 +76,9 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         loss_responses: loss
             .and_then(|loss| (stats.psn_responses.seen != 0).then(|| Loss::of(loss.responses))),
         icrc: sample.figures.icrc.as_ref().map(|icrc| icrc.flow(flow.slot).into()),
-        pid: None,
-        comm: None,
+        pid: owned.and_then(|owned| owned.owner.pid),
+        comm: owned.and_then(|owned| owned.owner.comm.clone()),
+        pod: owned.and_then(|owned| owned.owner.pod.clone()),
     }
 }
 

@@ -7,10 +7,7 @@ use rocescope_common::wire::frame::UNKNOWN;
 use crate::figures::latency::{Figure, Summary};
 use crate::figures::pairing::{Confidence, How};
 use crate::report::{Latency, LatencyByClass, Pairing, Untimed};
-use crate::sample::{FlowSample, PeerKey, Sample};
-
-/// The upper three opcode bits of unreliable datagrams.
-const TRANSPORT_UD: u8 = 3;
+use crate::sample::{FlowSample, PeerKey, Sample, TRANSPORT_UD};
 
 impl From<Summary> for Latency {
     fn from(Summary { count, p50, p99, p999, max }: Summary) -> Self {
@@ -32,6 +29,9 @@ pub(super) fn untimed(figure: &Figure) -> Untimed {
 pub(super) fn peer(sample: &Sample, flow: &FlowSample) -> (Option<u32>, Option<Pairing>) {
     let named =
         |how: How, confidence: Confidence| Some(Pairing { how: how.name(), confidence: confidence.name() });
+    if let Some(qp) = sample.owned(flow).and_then(|owned| owned.peer_qp) {
+        return (Some(qp), named(How::Device, Confidence::Certain));
+    }
     if let Some(pair) = sample.figures.pairs.as_ref().and_then(|pairs| pairs.get(&flow.slot)) {
         let pairing = pair.peer_qp.and_then(|_| named(pair.how, pair.confidence));
         return (pair.peer_qp, pairing);

@@ -291,6 +291,7 @@ pub struct Flow {
     pub pairing: Option<Pairing>,
     pub pid: Option<u32>,
     pub comm: Option<String>,
+    pub pod: Option<String>,
 }
 
 /// Packets and bytes from one UDP source port.

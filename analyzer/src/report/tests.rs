@@ -350,3 +350,33 @@ fn json_on_one_line_and_on_many() {
     assert_eq!(one, other);
     stored("everything.json", std::str::from_utf8(&pretty).unwrap());
 }
+
+#[test]
+fn the_kernel_names_process_and_sender_better_than_packets_do() {
+    use crate::owners::{Owners, QpOwner};
+    let owner = QpOwner {
+        device: "mlx5_0".into(),
+        lqpn: 7,
+        rqpn: Some(99),
+        pid: Some(4711),
+        comm: Some("python3".into()),
+        pod: Some("trainer-0".into()),
+        ..QpOwner::default()
+    };
+    let gids = [("mlx5_0".to_owned(), vec!["::ffff:10.0.0.2".parse().unwrap()])];
+    let owners = std::sync::Arc::new(Owners::new(vec![owner], &gids));
+    let flow = one(&stats(50_000, 10, 1000), |sample| {
+        sample.links[0].direction = Some(Direction::Ingress);
+        sample.peers.insert(PeerKey::of(&sample.flows[0].key), 5);
+        sample.owners = owners;
+    });
+    assert_eq!((flow.peer_qp, flow.pid), (Some(99), Some(4711)));
+    assert_eq!((flow.comm.as_deref(), flow.pod.as_deref()), (Some("python3"), Some("trainer-0")));
+    let pairing = flow.pairing.unwrap();
+    assert_eq!((pairing.how, pairing.confidence), ("device", "certain"));
+    // Without it, what the packets say stays.
+    let flow = one(&stats(50_000, 10, 1000), |sample| {
+        sample.peers.insert(PeerKey::of(&sample.flows[0].key), 5);
+    });
+    assert_eq!((flow.peer_qp, flow.pid, flow.pod), (Some(5), None, None));
+}

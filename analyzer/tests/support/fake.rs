@@ -320,6 +320,7 @@ impl World {
             events_dropped: (self.kind == SourceKind::Live).then_some(0),
             capture_drops: self.capture_drops,
             interface_drops: None,
+            owners: std::sync::Arc::default(),
             figures: rocescope::figures::Figures::default(),
         }
     }

@@ -250,6 +250,7 @@ impl Machine {
             events_dropped: Some(counters.events_dropped),
             capture_drops: None,
             interface_drops: None,
+            owners: std::sync::Arc::default(),
             figures: rocescope::figures::Figures::default(),
         })
     }

@@ -56,6 +56,8 @@ pub enum How {
     Datagram,
     /// Connection management named both.
     Cm,
+    /// The device says it of its own queue pair; not concluded from packets.
+    Device,
 }
 
 impl How {
@@ -69,6 +71,7 @@ impl How {
             Self::PortRule => "port_rule",
             Self::Datagram => "datagram",
             Self::Cm => "cm",
+            Self::Device => "device",
         }
     }
 }
@@ -253,7 +256,7 @@ impl Pairing {
         let direction = self.directions.get(slot.direction as usize)?;
         let how = direction.how?;
         let confidence = match how {
-            How::Cm | How::Datagram => Confidence::Certain,
+            How::Device | How::Cm | How::Datagram => Confidence::Certain,
             How::PortRule | How::PortIsQp => Confidence::Strong,
             How::SharedPort if direction.agreed >= AGREEMENTS => Confidence::Strong,
             How::SharedPort | How::Psn => Confidence::Likely,

@@ -48,6 +48,12 @@ impl<'a> Attrs<'a> {
         self.get(kind)?.first().copied()
     }
 
+    /// A 64-bit number in the host's byte order.
+    #[must_use]
+    pub fn u64(&self, kind: u16) -> Option<u64> {
+        self.get(kind)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
+    }
+
     /// A number in the host's byte order.
     #[must_use]
     pub fn u32(&self, kind: u16) -> Option<u32> {

@@ -212,12 +212,16 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].peer_qp", "number": "Queue pair at the sending end: the one that answers to this flow go to."
         or null "not known, or datagrams or connections came from several";
     "flows[].pairing", "object": "What `peer_qp` rests on." or null "`peer_qp` is null";
-    "flows[].pairing.how", "text": "`cm`: connection management named both ends. `datagram`: the datagram header names \
+    "flows[].pairing.how", "text": "`device`: the device says so of its own queue pair (live, RDMA netlink). `cm`: \
+        connection management named both ends. `datagram`: the datagram header names \
         the sender. `port_rule`: the UDP source port is what a driver computes from the queue pair numbers. `port_is_qp`: \
         it is the sender's queue pair number. `shared_port`: just one flow each way uses this port. `psn`: just one flow of \
         requests waited for the PSNs of the answers, eight times.";
-    "flows[].pairing.confidence", "text": "`certain` (cm, datagram), `strong` (port_rule, port_is_qp, and shared_port once \
+    "flows[].pairing.confidence", "text": "`certain` (device, cm, datagram), `strong` (port_rule, port_is_qp, and shared_port once \
         acknowledgements fit the requests' PSNs) or `likely`.";
-    "flows[].pid", "number": "Process that owns the queue pair." or null "not known";
-    "flows[].comm", "text": "Its name." or null "not known";
+    "flows[].pid", "number": "Process on this host that made the queue pair the flow goes to (ingress) or comes from (egress)."
+        or null "not live, no RDMA device, made by the kernel, or two queue pairs fit";
+    "flows[].comm", "text": "Its name, or that of the kernel module." or null "not known";
+    "flows[].pod", "text": "The Kubernetes pod by name or id, else the container, else the Slurm job that it runs in."
+        or null "not known, or the host itself";
 };

@@ -30,7 +30,7 @@ fn full() -> Report {
     flow.latency_ns = latency;
     flow.latency_by_class = Some(LatencyByClass { write_send: latency, read: latency, atomic: latency });
     (flow.latency_unpaired, flow.latency_untimed) = (Some(1), Some(Untimed::default()));
-    (flow.pid, flow.comm) = (Some(1), Some("train".into()));
+    (flow.pid, flow.comm, flow.pod) = (Some(1), Some("train".into()), Some("trainer-0".into()));
     flow.ce_over_time = Some(CeOverTime { capable: vec![1], ce: vec![1], ..CeOverTime::default() });
     let id = FlowId {
         link: flow.link.clone(),

@@ -1,0 +1,103 @@
+//! `doctor`: reads, judges, prints.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{DoctorArgs, PageOutput};
+use crate::capture::{LINKTYPE_EN10MB, Reader};
+use crate::doctor::{self, Page};
+use crate::drive::{self, Interrupt};
+use crate::host::ask::Kernel;
+use crate::host::listen::{self, LldpSocket};
+use crate::host::read::HostRoot;
+use crate::host::{filters, interface};
+use crate::lldp::Neighbour;
+
+/// Something critical was found.
+const CRITICAL: u8 = 3;
+
+/// Runs the command; its result is the exit status: 0, or 3 when something critical was found.
+pub(super) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
+    // Before anything is read: a mistake in a name is told at once.
+    let mut heard = Vec::new();
+    for (name, file) in &args.lldp_capture {
+        match from_capture(file)? {
+            Some(neighbour) => heard.push((name.clone(), neighbour)),
+            None => drive::say(&format!("{} has no LLDP frame", file.display())),
+        }
+    }
+    if args.clean {
+        clean()?;
+    }
+    let root = HostRoot::here()?;
+    let mut host = doctor::collect(&root, &Kernel);
+    if let Some(limit) = args.lldp {
+        let interrupt = Interrupt::catch()?;
+        let mut sockets = Vec::new();
+        for interface in
+            host.interfaces.iter().filter(|i| i.up && (i.kind == "physical" || !i.devices.is_empty()))
+        {
+            match LldpSocket::open(&interface.name, interface.index) {
+                Ok(socket) => sockets.push(socket),
+                Err(error) => drive::say(&error.to_string()),
+            }
+        }
+        let names: Vec<&str> = sockets.iter().map(LldpSocket::name).collect();
+        if names.is_empty() {
+            drive::say("there is no interface to listen on for LLDP: none of hardware is up");
+        } else {
+            drive::say(&format!("listening for LLDP on {}, {} s at most", names.join(", "), limit.as_secs()));
+            heard.extend(listen::listen(&sockets, limit, || interrupt.is_set()));
+        }
+    }
+    for (name, neighbour) in heard {
+        match host.interfaces.iter_mut().find(|interface| interface.name == name) {
+            Some(interface) => interface.neighbour = Some(neighbour),
+            None => {
+                bail!("there is no interface {name} to hold an LLDP frame against; name one of this host")
+            }
+        }
+    }
+    let page = Page::of(host);
+    let text = match args.output {
+        PageOutput::Text => doctor::text::text(&page, args.verbose),
+        PageOutput::Json => page.json().context("cannot write the page as JSON")?,
+    };
+    drive::page(&text)?;
+    Ok(if page.is_critical() { ExitCode::from(CRITICAL) } else { ExitCode::SUCCESS })
+}
+
+/// Removes what killed runs left behind, and says so.
+fn clean() -> Result<()> {
+    let mut removed = 0;
+    for interface in interface::list()? {
+        let count = filters::remove_stale_filters(interface.index)
+            .with_context(|| format!("cannot clean {}", interface.name))?;
+        if count > 0 {
+            drive::say(&format!("removed {count} TC filters from {}", interface.name));
+        }
+        removed += count;
+    }
+    if removed == 0 {
+        drive::say("no run of rocescope left a TC filter behind");
+    }
+    Ok(())
+}
+
+/// What the last LLDP frame of a capture says; `None` when there is none. Of several neighbours the
+/// last with lossless settings counts.
+fn from_capture(file: &Path) -> Result<Option<Neighbour>> {
+    let mut reader = Reader::open(file)?;
+    let mut found: Option<Neighbour> = None;
+    while let Some(record) = reader.next()? {
+        if record.link_type == LINKTYPE_EN10MB
+            && let Some(neighbour) = Neighbour::parse(record.data)
+            && (neighbour.dialect.is_some() || found.as_ref().is_none_or(|found| found.dialect.is_none()))
+        {
+            found = Some(neighbour);
+        }
+    }
+    Ok(found)
+}

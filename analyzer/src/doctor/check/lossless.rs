@@ -1,0 +1,345 @@
+//! The settings that make RoCE lossless: priorities, PFC, ECN, CNPs, pause, buffers.
+
+use super::{Entry, Sheet, Verdict};
+use crate::doctor::facts::{DeviceFacts, HostFacts, InterfaceFacts, PortFacts};
+use crate::host::dcb::{Dcb, Priorities};
+use crate::host::port::Trust;
+
+pub(super) const ENTRIES: &[Entry] = &[
+    Entry {
+        id: "qos.trust",
+        about: "By what the port sorts received packets. A warning for pcp: RoCE without a VLAN tag then gets one priority, whatever its DSCP.",
+    },
+    Entry {
+        id: "pfc.enabled",
+        about: "Priorities with PFC. Info when there are none: loss is then up to ECN and retransmission. A warning for more than two, for which few switches and NICs have buffers.",
+    },
+    Entry {
+        id: "pfc.with_global_pause",
+        about: "Global pause beside PFC. Critical: the two exclude one another, and which one works is chance.",
+    },
+    Entry {
+        id: "pause.global",
+        about: "Global pause without PFC. Info: it stops all traffic of the port, not one class.",
+    },
+    Entry {
+        id: "qos.roce_priority",
+        about: "The priority that the traffic class in use (NCCL_IB_TC, the device's forced class, the connection manager's ToS) maps to, against PFC. Critical when it has no PFC while others have.",
+    },
+    Entry {
+        id: "ecn.notification_point",
+        about: "Whether CE marks on lossless priorities are answered with CNPs (roce_np). A warning when off.",
+    },
+    Entry {
+        id: "ecn.reaction_point",
+        about: "Whether CNPs slow senders down on lossless priorities (roce_rp). A warning when off.",
+    },
+    Entry {
+        id: "cnp.priority",
+        about: "Priority of CNPs. A warning when it has PFC: CNPs then wait behind the data they are about.",
+    },
+    Entry {
+        id: "cm.tos",
+        about: "ToS byte of connections made by the connection manager (cma_roce_tos). Info when 0 beside PFC.",
+    },
+    Entry {
+        id: "buffer.lossless",
+        about: "Receive buffer of lossless priorities. Critical when it has no bytes; a warning when other priorities share it.",
+    },
+    Entry {
+        id: "ring.receive",
+        about: "Receive ring. Info when it is under 1024 packets and could be larger; it matters to TCP, Soft-RoCE and mirrored traffic, not to RoCE in hardware.",
+    },
+];
+
+/// More lossless priorities than this need more headroom than most buffers have.
+const MOST_LOSSLESS: usize = 2;
+/// A receive ring below this is emptied by one burst.
+const SMALL_RING: u32 = 1024;
+
+pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
+    for interface in facts.interfaces.iter().filter(|interface| !interface.devices.is_empty()) {
+        rings(interface, sheet);
+        pause(interface, sheet);
+    }
+    for (device, port) in facts.roce_ports().filter(|(device, _)| !device.software) {
+        let Some(interface) = facts.interface_of(port) else { continue };
+        let name = interface.name.as_str();
+        trust(port, name, sheet);
+        let Some(dcb) = &interface.dcb else {
+            for id in ["pfc.enabled", "qos.roce_priority", "buffer.lossless"] {
+                sheet.unknown(id, name, "the driver has no DCB, or the kernel was built without it");
+            }
+            continue;
+        };
+        let lossless = dcb.pfc.map(|pfc| pfc.enabled);
+        pfc(lossless, name, sheet);
+        roce_priority(facts, device, port, dcb, name, sheet);
+        let lossless = lossless.unwrap_or_default();
+        ecn(port, lossless, name, sheet);
+        cnp(port, dcb, lossless, name, sheet);
+        cm(device, port, lossless, sheet);
+        buffers(dcb, lossless, name, sheet);
+    }
+}
+
+fn rings(interface: &InterfaceFacts, sheet: &mut Sheet) {
+    let name = &interface.name;
+    match interface.rings {
+        Some(rings) if rings.rx < SMALL_RING && rings.rx < rings.rx_max => sheet.say(
+            ("ring.receive", Verdict::Info),
+            name,
+            format!("{} of {}", rings.rx, rings.rx_max),
+            "a short burst of TCP, Soft-RoCE or mirrored traffic overflows it; RoCE in hardware does not use it",
+            format!("ethtool -G {name} rx {} (the link may flap)", rings.rx_max.min(8192)),
+        ),
+        Some(rings) => sheet.ok("ring.receive", name, format!("{} of {}", rings.rx, rings.rx_max)),
+        None => sheet.unknown("ring.receive", name, "the driver has no ring sizes"),
+    }
+}
+
+fn pause(interface: &InterfaceFacts, sheet: &mut Sheet) {
+    let name = &interface.name;
+    let pfc = interface.dcb.as_ref().and_then(|dcb| dcb.pfc).map(|pfc| pfc.enabled);
+    let Some(pause) = interface.pause else {
+        sheet.unknown("pause.global", name, "the driver has no pause setting");
+        return;
+    };
+    let way = match (pause.rx, pause.tx) {
+        (true, true) => "receive and send",
+        (true, false) => "receive",
+        (false, true) => "send",
+        (false, false) => "off",
+    };
+    let change = format!("ethtool -A {name} autoneg off rx off tx off");
+    match pfc {
+        _ if way == "off" => {
+            sheet.ok("pause.global", name, way);
+            if pfc.is_some_and(|pfc| !pfc.is_empty()) {
+                sheet.ok("pfc.with_global_pause", name, "off");
+            }
+        }
+        Some(pfc) if !pfc.is_empty() => sheet.say(
+            ("pfc.with_global_pause", Verdict::Critical),
+            name,
+            format!("{way}, PFC on priority {pfc}"),
+            "global pause stops every priority, and NICs and switches use one or the other: PFC may not work at all",
+            change,
+        ),
+        _ => sheet.say(
+            ("pause.global", Verdict::Info),
+            name,
+            way,
+            "a pause then stops all traffic of the port, storage and management included",
+            format!("use PFC on one priority (dcb pfc set dev {name} prio-pfc all:off 3:on) and turn this off: {change}"),
+        ),
+    }
+}
+
+fn trust(port: &PortFacts, name: &str, sheet: &mut Sheet) {
+    match port.settings.trust {
+        Some(Trust::Dscp) => sheet.ok("qos.trust", name, "dscp"),
+        Some(Trust::Pcp) => sheet.say(
+            ("qos.trust", Verdict::Warning),
+            name,
+            "pcp",
+            "RoCE that arrives without a VLAN tag gets one priority, whatever its DSCP, and so may miss the lossless one",
+            format!("mlnx_qos -i {name} --trust dscp; upstream: dcb app add dev {name} dscp-prio 26:3 (with the fabric's DSCP and priority)"),
+        ),
+        None => sheet.unknown("qos.trust", name, "the driver does not tell"),
+    }
+}
+
+fn pfc(lossless: Option<Priorities>, name: &str, sheet: &mut Sheet) {
+    let change =
+        format!("dcb pfc set dev {name} prio-pfc all:off 3:on, with the priority that the switch has");
+    match lossless {
+        None => sheet.unknown("pfc.enabled", name, "the driver does not tell"),
+        Some(set) if set.is_empty() => sheet.say(
+            ("pfc.enabled", Verdict::Info),
+            name,
+            "none",
+            "RoCE is not lossless here: drops are up to ECN and to retransmission, which suits fabrics made for that alone",
+            change,
+        ),
+        Some(set) if set.iter().count() > MOST_LOSSLESS => sheet.say(
+            ("pfc.enabled", Verdict::Warning),
+            name,
+            set.to_string(),
+            "each lossless priority needs headroom in every buffer on the way; with so many it is too small for all",
+            change,
+        ),
+        Some(set) => sheet.ok("pfc.enabled", name, set.to_string()),
+    }
+}
+
+/// A traffic class that RoCE on this port is sent with, and who says so.
+fn classes(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts) -> Vec<(u64, String)> {
+    let mut classes = Vec::new();
+    if let Some(class) = port.settings.traffic_class {
+        // It overrides what programs ask for.
+        return vec![(class, format!("traffic class of {}", device.name))];
+    }
+    for process in &facts.processes {
+        if let Some(class) = process.get("NCCL_IB_TC").and_then(|text| text.parse().ok()) {
+            let entry = (class, format!("NCCL_IB_TC of process {}", process.pid));
+            // A job has a process per GPU, all with the same setting.
+            if !classes.iter().any(|(known, _)| *known == class) {
+                classes.push(entry);
+            }
+        }
+    }
+    if let Some(tos) = port.settings.cm_tos.filter(|tos| *tos != 0) {
+        classes.push((tos, "ToS of the connection manager".to_owned()));
+    }
+    classes
+}
+
+fn roce_priority(
+    facts: &HostFacts,
+    device: &DeviceFacts,
+    port: &PortFacts,
+    dcb: &Dcb,
+    name: &str,
+    sheet: &mut Sheet,
+) {
+    let classes = classes(facts, device, port);
+    let lossless = dcb.pfc.map(|pfc| pfc.enabled).unwrap_or_default();
+    if classes.is_empty() {
+        sheet.unknown("qos.roce_priority", name, "no traffic class is set that can be read here");
+        return;
+    }
+    for (class, source) in classes {
+        let dscp = u8::try_from(class >> 2 & 0x3f).unwrap_or_default();
+        let Some(priority) = dcb.priority_of_dscp(dscp) else {
+            sheet.unknown(
+                "qos.roce_priority",
+                name,
+                &format!("DSCP {dscp} ({source}) is not mapped to a priority by hand"),
+            );
+            continue;
+        };
+        let value = format!("DSCP {dscp} → priority {priority} ({source})");
+        if lossless.is_empty() || lossless.has(priority) {
+            sheet.ok("qos.roce_priority", name, value);
+        } else {
+            sheet.say(
+                ("qos.roce_priority", Verdict::Critical),
+                name,
+                value,
+                format!("this traffic is outside of the lossless priority {lossless}"),
+                format!("map the DSCP to it (dcb app replace dev {name} dscp-prio {dscp}:PRIORITY), or send with the DSCP that is mapped there"),
+            );
+        }
+    }
+}
+
+fn ecn(port: &PortFacts, lossless: Priorities, name: &str, sheet: &mut Sheet) {
+    let settings = &port.settings;
+    for (id, side, folder) in [
+        ("ecn.notification_point", &settings.ecn_np, "roce_np"),
+        ("ecn.reaction_point", &settings.ecn_rp, "roce_rp"),
+    ] {
+        let of = |wanted: bool| -> Vec<u8> {
+            lossless.iter().filter(|p| side.get(usize::from(*p)) == Some(&Some(wanted))).collect()
+        };
+        let (off, on) = (of(false), of(true));
+        if let Some(first) = off.first() {
+            let list = off.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+            sheet.say(
+                (id, Verdict::Warning),
+                name,
+                format!("off for priority {list}"),
+                "congestion is then told to nobody, and PFC alone has to hold it",
+                format!("echo 1 > /sys/class/net/{name}/ecn/{folder}/enable/{first}"),
+            );
+        } else if on.is_empty() {
+            sheet.unknown(id, name, "only the drivers of MLNX_OFED and DOCA tell, for priorities with PFC");
+        } else {
+            sheet.ok(id, name, "on");
+        }
+    }
+}
+
+fn cnp(port: &PortFacts, dcb: &Dcb, lossless: Priorities, name: &str, sheet: &mut Sheet) {
+    let settings = &port.settings;
+    let byte = |value: Option<u64>| value.and_then(|value| u8::try_from(value).ok());
+    let dscp = byte(settings.cnp_dscp);
+    // Where DSCP is trusted it decides, else the priority in the tag.
+    let by_dscp = dscp.and_then(|dscp| dcb.priority_of_dscp(dscp));
+    let Some(priority) = by_dscp.or_else(|| byte(settings.cnp_priority)) else {
+        sheet.unknown("cnp.priority", name, "the driver does not tell");
+        return;
+    };
+    let value = match dscp {
+        Some(dscp) => format!("DSCP {dscp}, priority {priority}"),
+        None => format!("priority {priority}"),
+    };
+    if lossless.has(priority) {
+        sheet.say(
+            ("cnp.priority", Verdict::Warning),
+            name,
+            value,
+            "CNPs share the lossless priority: a pause stops them with the data they are about, just when they are needed",
+            format!("echo 48 > /sys/class/net/{name}/ecn/roce_np/cnp_dscp, and map DSCP 48 to a priority of its own on hosts and switches"),
+        );
+    } else {
+        sheet.ok("cnp.priority", name, value);
+    }
+}
+
+fn cm(device: &DeviceFacts, port: &PortFacts, lossless: Priorities, sheet: &mut Sheet) {
+    let subject = format!("{}/{}", device.name, port.port.number);
+    match port.settings.cm_tos {
+        Some(0) if !lossless.is_empty() => sheet.say(
+            ("cm.tos", Verdict::Info),
+            &subject,
+            "0",
+            format!("connections made by the connection manager (storage, perftest -R) miss the lossless priority {lossless} unless they set a class themselves"),
+            format!("cma_roce_tos -d {} -t 104 (DSCP 26 times 4; with the fabric's DSCP)", device.name),
+        ),
+        Some(tos) => sheet.ok("cm.tos", &subject, tos.to_string()),
+        None => sheet.unknown(
+            "cm.tos",
+            &subject,
+            "it shows in configfs only after `cma_roce_tos` has made an entry for the device; the default is 0",
+        ),
+    }
+}
+
+fn buffers(dcb: &Dcb, lossless: Priorities, name: &str, sheet: &mut Sheet) {
+    let Some(buffers) = dcb.buffers.filter(|buffers| buffers.total > 0) else {
+        sheet.unknown("buffer.lossless", name, "the driver does not tell its receive buffers");
+        return;
+    };
+    let buffer_of =
+        |priority: u8| usize::from(buffers.buffer_of.get(usize::from(priority)).copied().unwrap_or(0));
+    for priority in lossless.iter() {
+        let buffer = buffer_of(priority);
+        let size = buffers.sizes.get(buffer).copied().unwrap_or(0);
+        let value = format!("priority {priority} in buffer {buffer}, {size} bytes");
+        let change = format!(
+            "dcb buffer set dev {name} prio-buffer {priority}:1 buffer-size 1:BYTES (mlnx_qos -i {name} --prio2buffer, --buffer_size)"
+        );
+        let shared = (0..8).any(|other| !lossless.has(other) && buffer_of(other) == buffer);
+        if size == 0 {
+            sheet.say(
+                ("buffer.lossless", Verdict::Critical),
+                name,
+                value,
+                "a lossless priority without a buffer drops what PFC should hold",
+                change,
+            );
+        } else if shared {
+            sheet.say(
+                ("buffer.lossless", Verdict::Warning),
+                name,
+                value,
+                "other priorities share the buffer and can fill it, which pauses RoCE for their sake",
+                change,
+            );
+        } else {
+            sheet.ok("buffer.lossless", name, value);
+        }
+    }
+}

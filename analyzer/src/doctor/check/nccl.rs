@@ -1,0 +1,237 @@
+//! NCCL's settings of running processes, against what the host has.
+
+use super::{Entry, Sheet, Verdict};
+use crate::doctor::facts::{DeviceFacts, HostFacts, Protocol};
+use crate::host::port::GidType;
+use crate::host::process::NcclProcess;
+
+pub(super) const ENTRIES: &[Entry] = &[
+    Entry {
+        id: "nccl.disabled",
+        about: "NCCL_IB_DISABLE. A warning at 1 on a host with RoCE devices: the job runs over TCP.",
+    },
+    Entry {
+        id: "nccl.hca",
+        about: "NCCL_IB_HCA against the RDMA devices. A warning when a name in it fits none, and when it leaves none.",
+    },
+    Entry {
+        id: "nccl.gid_index",
+        about: "NCCL_IB_GID_INDEX against the tables of the devices it uses. Critical when a device has no such entry; a warning when the entry is RoCE v1 or link-local.",
+    },
+    Entry {
+        id: "nccl.traffic_class",
+        about: "NCCL_IB_TC. A warning when it is unset or 0 while a device it uses has PFC: the data then has DSCP 0 and is outside of the lossless class.",
+    },
+    Entry {
+        id: "nccl.socket_interface",
+        about: "NCCL_SOCKET_IFNAME against the interfaces, for processes in this network namespace. A warning when a name fits none.",
+    },
+    Entry {
+        id: "nccl.gpudirect",
+        about: "NCCL_NET_GDR_LEVEL. Info at LOC or 0, which switch GPUDirect off.",
+    },
+];
+
+pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
+    for process in &facts.processes {
+        let comm = process.comm.as_deref().unwrap_or("process");
+        let subject = format!("{comm} {}", process.pid);
+        one(facts, process, &subject, sheet);
+    }
+}
+
+fn one(facts: &HostFacts, process: &NcclProcess, subject: &str, sheet: &mut Sheet) {
+    let has_roce = facts.devices.iter().any(|device| device.protocol == Protocol::Roce);
+    match process.get("NCCL_IB_DISABLE") {
+        Some("1") if has_roce => {
+            sheet.say(
+                ("nccl.disabled", Verdict::Warning),
+                subject,
+                "NCCL_IB_DISABLE=1",
+                "the job runs over TCP although the host has RoCE",
+                "unset NCCL_IB_DISABLE",
+            );
+            return;
+        }
+        Some(value) => sheet.ok("nccl.disabled", subject, format!("NCCL_IB_DISABLE={value}")),
+        None => {}
+    }
+    let used = hca(facts, process, subject, sheet);
+    gid_index(process, &used, subject, sheet);
+    traffic_class(facts, process, &used, subject, sheet);
+    socket_interface(facts, process, subject, sheet);
+    match process.get("NCCL_NET_GDR_LEVEL") {
+        Some(level @ ("LOC" | "0")) if !facts.gpus.is_empty() => sheet.say(
+            ("nccl.gpudirect", Verdict::Info),
+            subject,
+            format!("NCCL_NET_GDR_LEVEL={level}"),
+            "GPUDirect is switched off: every byte goes through the memory of the host",
+            "unset it, or set PHB or SYS",
+        ),
+        Some(level) => sheet.ok("nccl.gpudirect", subject, format!("NCCL_NET_GDR_LEVEL={level}")),
+        None => {}
+    }
+}
+
+/// A list as NCCL reads it: `^` in front leaves out what it names, `=` asks for whole names rather
+/// than their beginnings, and `:port` may follow a device.
+struct List<'a> {
+    inverted: bool,
+    exact: bool,
+    names: Vec<&'a str>,
+}
+
+impl<'a> List<'a> {
+    fn parse(text: &'a str) -> Self {
+        let (inverted, text) = text.strip_prefix('^').map_or((false, text), |rest| (true, rest));
+        let (exact, text) = text.strip_prefix('=').map_or((false, text), |rest| (true, rest));
+        let names = text.split(',').map(|name| name.split(':').next().unwrap_or(name).trim());
+        Self { inverted, exact, names: names.filter(|name| !name.is_empty()).collect() }
+    }
+
+    fn fits(&self, pattern: &str, name: &str) -> bool {
+        if self.exact { name == pattern } else { name.starts_with(pattern) }
+    }
+
+    fn takes(&self, name: &str) -> bool {
+        self.names.iter().any(|pattern| self.fits(pattern, name)) != self.inverted
+    }
+
+    /// Names that fit none of `all`.
+    fn strangers(&self, all: &[&str]) -> Vec<&'a str> {
+        let is_stranger = |pattern: &&&str| !all.iter().any(|name| self.fits(pattern, name));
+        self.names.iter().filter(is_stranger).copied().collect()
+    }
+}
+
+/// The RoCE devices that the process uses.
+fn hca<'a>(
+    facts: &'a HostFacts,
+    process: &NcclProcess,
+    subject: &str,
+    sheet: &mut Sheet,
+) -> Vec<&'a DeviceFacts> {
+    let roce = facts.devices.iter().filter(|device| device.protocol == Protocol::Roce);
+    let Some(text) = process.get("NCCL_IB_HCA") else { return roce.collect() };
+    let list = List::parse(text);
+    let used: Vec<&DeviceFacts> = roce.filter(|device| list.takes(&device.name)).collect();
+    let all: Vec<&str> = facts.devices.iter().map(|device| device.name.as_str()).collect();
+    let strangers = list.strangers(&all);
+    let value = format!("NCCL_IB_HCA={text}");
+    if !strangers.is_empty() && !list.inverted || used.is_empty() {
+        let why = if used.is_empty() {
+            "no RoCE device of this host is left: the job runs over TCP or not at all".to_owned()
+        } else {
+            format!("the host has no {}", strangers.join(", "))
+        };
+        sheet.say(
+            ("nccl.hca", Verdict::Warning),
+            subject,
+            value,
+            why,
+            format!(
+                "name devices of this host: {}",
+                if all.is_empty() { "it has none".into() } else { all.join(",") }
+            ),
+        );
+    } else {
+        sheet.ok("nccl.hca", subject, value);
+    }
+    used
+}
+
+fn gid_index(process: &NcclProcess, used: &[&DeviceFacts], subject: &str, sheet: &mut Sheet) {
+    const ID: &str = "nccl.gid_index";
+    let Some(text) = process.get("NCCL_IB_GID_INDEX") else { return };
+    let value = format!("NCCL_IB_GID_INDEX={text}");
+    // -1 lets NCCL choose.
+    let Ok(index) = text.parse::<u32>() else {
+        sheet.ok(ID, subject, value);
+        return;
+    };
+    let change = "unset it (NCCL chooses since 2.21), or take an index that is RoCE v2 with the IP address on every device: show_gids";
+    let (mut missing, mut poor) = (Vec::new(), Vec::new());
+    // A table that could not be read says nothing of the index.
+    for device in used.iter().filter(|device| device.ports.iter().any(|port| !port.port.gids.is_empty())) {
+        let mut gids = device.ports.iter().flat_map(|port| &port.port.gids);
+        match gids.find(|gid| gid.index == index) {
+            None => missing.push(device.name.as_str()),
+            Some(gid) if gid.kind == Some(GidType::V1) || gid.is_link_local() => {
+                poor.push(device.name.as_str());
+            }
+            Some(_) => {}
+        }
+    }
+    if !missing.is_empty() {
+        let why = format!("{} has no address at this index: connections fail", missing.join(", "));
+        sheet.say((ID, Verdict::Critical), subject, value, why, change);
+    } else if !poor.is_empty() {
+        let why = format!(
+            "on {} it is RoCE v1 or link-local: not routed, and v1 is never marked with ECN",
+            poor.join(", ")
+        );
+        sheet.say((ID, Verdict::Warning), subject, value, why, change);
+    } else {
+        sheet.ok(ID, subject, value);
+    }
+}
+
+fn traffic_class(
+    facts: &HostFacts,
+    process: &NcclProcess,
+    used: &[&DeviceFacts],
+    subject: &str,
+    sheet: &mut Sheet,
+) {
+    const ID: &str = "nccl.traffic_class";
+    let text = process.get("NCCL_IB_TC");
+    let value = text.map_or_else(|| "NCCL_IB_TC unset".to_owned(), |text| format!("NCCL_IB_TC={text}"));
+    let is_set = text.is_some_and(|text| text.parse::<u64>().is_ok_and(|class| class != 0));
+    // Where the device forces a class, or DSCP 0 is in a lossless priority, unset is fine.
+    let concerned = used.iter().flat_map(|device| &device.ports).find(|port| {
+        let lossless = facts.interface_of(port).and_then(|interface| {
+            let dcb = interface.dcb.as_ref()?;
+            let pfc = dcb.pfc?.enabled;
+            let default = dcb.priority_of_dscp(0).unwrap_or(0);
+            Some(!pfc.is_empty() && !pfc.has(default))
+        });
+        lossless == Some(true) && port.settings.traffic_class.is_none()
+    });
+    match concerned {
+        Some(port) if !is_set => sheet.say(
+            (ID, Verdict::Warning),
+            subject,
+            value,
+            format!(
+                "data leaves with DSCP 0, outside of the lossless priority of {}",
+                port.port.interface.as_deref().unwrap_or("the port")
+            ),
+            "NCCL_IB_TC=106 (DSCP 26 times 4, plus 2 for ECT(0)), with the DSCP that the fabric treats as lossless",
+        ),
+        _ => sheet.ok(ID, subject, value),
+    }
+}
+
+fn socket_interface(facts: &HostFacts, process: &NcclProcess, subject: &str, sheet: &mut Sheet) {
+    const ID: &str = "nccl.socket_interface";
+    let Some(text) = process.get("NCCL_SOCKET_IFNAME") else { return };
+    let value = format!("NCCL_SOCKET_IFNAME={text}");
+    if process.same_network != Some(true) {
+        sheet.unknown(ID, subject, "the process is in another network namespace, or that cannot be read");
+        return;
+    }
+    let list = List::parse(text);
+    let all: Vec<&str> =
+        facts.interfaces.iter().map(|interface| interface.name.as_str()).chain(["lo"]).collect();
+    if !list.inverted && !all.iter().any(|name| list.takes(name)) {
+        sheet.say(
+            (ID, Verdict::Warning),
+            subject,
+            value,
+            "no interface of this host fits: NCCL cannot set its connections up",
+            "name an interface of the front-end network, without its number to allow for several",
+        );
+    } else {
+        sheet.ok(ID, subject, value);
+    }
+}

@@ -1,0 +1,197 @@
+//! What doctor knows of a host: plain facts, read once. Nothing here is judged.
+
+use serde::Serialize;
+
+use crate::host::counters::Counter;
+use crate::host::dcb::Dcb;
+use crate::host::ethtool::{Pause, Rings};
+use crate::host::kernel::KernelVersion;
+use crate::host::pci::{Gpu, PciDevice};
+use crate::host::port::{Port, RoceSettings};
+use crate::host::process::NcclProcess;
+use crate::host::read::Reason;
+use crate::host::vocabulary::PauseCounts;
+use crate::lldp::Neighbour;
+
+/// A host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct HostFacts {
+    /// The kernel and the rights of this process.
+    pub kernel: KernelState,
+    /// Network interfaces, the loopback excepted.
+    pub interfaces: Vec<InterfaceFacts>,
+    /// RDMA devices.
+    pub devices: Vec<DeviceFacts>,
+    /// Graphics processors.
+    pub gpus: Vec<Gpu>,
+    /// What lets NICs reach GPU memory.
+    pub gpudirect: GpuDirect,
+    /// Processes with NCCL settings.
+    pub processes: Vec<NcclProcess>,
+    /// Processes whose environment could not be read.
+    pub processes_unreadable: usize,
+    /// What could not be read, and why.
+    pub unread: Vec<Reason>,
+}
+
+/// The kernel and the rights of this process; `None` where it cannot be read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct KernelState {
+    /// `uname -r`.
+    pub release: Option<String>,
+    /// The numbers in it.
+    #[serde(skip)]
+    pub version: Option<KernelVersion>,
+    /// Whether the kernel describes its types.
+    pub btf: bool,
+    /// Capabilities that `live` needs and this process lacks.
+    pub missing_capabilities: Option<Vec<&'static str>>,
+    /// Whether this is the first user namespace, in which capabilities count for eBPF.
+    pub initial_user_namespace: Option<bool>,
+    /// `net.core.bpf_jit_enable` is not 0.
+    pub bpf_jit: Option<bool>,
+    /// `net.core.bpf_jit_harden`.
+    pub bpf_jit_harden: Option<u64>,
+    /// `kernel.bpf_stats_enabled`.
+    pub bpf_stats: Option<u64>,
+    /// `kernel.unprivileged_bpf_disabled`.
+    pub unprivileged_bpf_disabled: Option<u32>,
+    /// Whether the libpcap of this host has the RDMA sniffer; `None` when none was found.
+    pub libpcap_sniffs: Option<bool>,
+}
+
+/// A network interface.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct InterfaceFacts {
+    /// Name.
+    pub name: String,
+    /// Index.
+    pub index: u32,
+    /// What it is: `physical`, `veth`, `VLAN` …
+    pub kind: String,
+    /// Kernel driver.
+    pub driver: Option<String>,
+    /// Largest IP packet in bytes.
+    pub mtu: u32,
+    /// Whether packets can arrive.
+    pub up: bool,
+    /// Link speed in Mbit/s.
+    pub speed_mbps: Option<u32>,
+    /// RDMA devices that use it.
+    pub devices: Vec<String>,
+    /// An XDP program it carries, by how it is attached.
+    pub xdp: Option<&'static str>,
+    /// Global pause.
+    pub pause: Option<Pause>,
+    /// Ring sizes.
+    pub rings: Option<Rings>,
+    /// Data centre bridging.
+    pub dcb: Option<Dcb>,
+    /// Pause by priority.
+    pub pause_counts: Option<PauseCounts>,
+    /// Driver statistics with a meaning for RoCE.
+    pub counters: Vec<Counter>,
+    /// TC filters that an earlier run left behind.
+    pub stale_filters: Option<usize>,
+    /// What the switch said over LLDP.
+    pub neighbour: Option<Neighbour>,
+}
+
+/// What an RDMA device speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// RoCE.
+    Roce,
+    /// InfiniBand.
+    InfiniBand,
+    /// RDMA over TCP.
+    Iwarp,
+    /// Scalable reliable datagrams of AWS.
+    Efa,
+    /// Something else, or the kernel does not say.
+    #[default]
+    Unknown,
+}
+
+/// An RDMA device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct DeviceFacts {
+    /// Name.
+    pub name: String,
+    /// RDMA driver: `mlx5_ib`, `bnxt_re`, `irdma`, `rxe` …
+    pub driver: Option<String>,
+    /// Whether the kernel itself handles its packets.
+    pub software: bool,
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// Firmware version.
+    pub firmware: Option<String>,
+    /// Whether programs can open it (`/dev/infiniband/uverbsN`).
+    pub verbs: bool,
+    /// Where it sits.
+    pub pci: Option<PciDevice>,
+    /// Bridges above it that redirect direct traffic to the root complex.
+    pub acs_redirect: Option<Vec<String>>,
+    /// Its ports.
+    pub ports: Vec<PortFacts>,
+    /// Queue pairs in use.
+    pub queue_pairs: Option<usize>,
+}
+
+impl DeviceFacts {
+    /// Whether it does RoCE in hardware.
+    #[must_use]
+    pub fn is_hardware_roce(&self) -> bool {
+        self.protocol == Protocol::Roce && !self.software
+    }
+}
+
+/// A port of an RDMA device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PortFacts {
+    /// What sysfs says.
+    #[serde(flatten)]
+    pub port: Port,
+    /// Largest RDMA path MTU, computed from the MTU of the interface as the kernel does it.
+    pub active_mtu: Option<u32>,
+    /// How RoCE is treated.
+    pub settings: RoceSettings,
+    /// Counters.
+    pub counters: Vec<Counter>,
+    /// Optional counters and whether they are on; `None` when the kernel does not tell.
+    pub optional_counters: Option<Vec<(String, bool)>>,
+    /// How queue pairs get counters of their own: `none`, `auto`, `manual`.
+    pub qp_binding: Option<&'static str>,
+}
+
+/// What lets NICs reach GPU memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GpuDirect {
+    /// The module nvidia_peermem (or its predecessor nv_peer_mem) is loaded.
+    pub peermem: bool,
+    /// The NVIDIA driver's kernel modules are the open ones, which offer dma-buf.
+    pub nvidia_open: Option<bool>,
+    /// The module amdgpu is loaded.
+    pub amdgpu: bool,
+}
+
+impl HostFacts {
+    /// Ports that do RoCE, with their devices.
+    pub fn roce_ports(&self) -> impl Iterator<Item = (&DeviceFacts, &PortFacts)> {
+        let roce = self.devices.iter().filter(|device| device.protocol == Protocol::Roce);
+        roce.flat_map(|device| device.ports.iter().map(move |port| (device, port)))
+    }
+
+    /// The interface of this name.
+    #[must_use]
+    pub fn interface(&self, name: &str) -> Option<&InterfaceFacts> {
+        self.interfaces.iter().find(|interface| interface.name == name)
+    }
+
+    /// The interface of a port.
+    #[must_use]
+    pub fn interface_of(&self, port: &PortFacts) -> Option<&InterfaceFacts> {
+        self.interface(port.port.interface.as_deref()?)
+    }
+}

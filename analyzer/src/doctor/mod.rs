@@ -1,0 +1,101 @@
+//! `rocescope doctor`: what can be seen on this host, through which source, what is set wrong.
+//!
+//! | part | does |
+//! |---|---|
+//! | [`collect()`] | reads the facts; what fails is unknown, with the reason |
+//! | [`facts`] | what is known of the host, not judged |
+//! | [`sight`] | what rocescope can see, from the facts |
+//! | [`check`] | verdicts, from the facts |
+//! | [`text`], [`Page::json`] | views |
+
+pub mod check;
+mod collect;
+pub mod facts;
+pub mod sight;
+#[cfg(test)]
+mod tests;
+pub mod text;
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use check::{Check, Verdict};
+pub use collect::collect;
+use facts::HostFacts;
+use sight::Sight;
+
+/// Name and version of the JSON document.
+pub const SCHEMA: &str = "rocescope.doctor/1";
+
+/// Everything doctor has to say.
+#[derive(Clone, Debug, Serialize)]
+pub struct Page {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// What can be seen.
+    pub sights: Vec<Sight>,
+    /// Verdicts, the worst first.
+    pub checks: Vec<Check>,
+    /// What they rest on.
+    pub host: HostFacts,
+}
+
+impl Page {
+    /// The page about a host.
+    #[must_use]
+    pub fn of(host: HostFacts) -> Self {
+        Self { schema: SCHEMA, sights: sight::sights(&host), checks: check::check(&host), host }
+    }
+
+    /// Whether something critical was found.
+    #[must_use]
+    pub fn is_critical(&self) -> bool {
+        self.checks.iter().any(|check| check.verdict == Verdict::Critical)
+    }
+
+    /// The page as JSON, over several lines.
+    ///
+    /// # Errors
+    /// None that is known: it holds nothing that JSON cannot.
+    pub fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self).map(|text| text + "\n")
+    }
+}
+
+/// The text of docs/doctor.md.
+#[must_use]
+pub fn markdown() -> String {
+    let mut text = String::from(HEAD);
+    for entry in check::catalog() {
+        let _ = writeln!(text, "- **{}**: {}", entry.id, entry.about);
+    }
+    text
+}
+
+const HEAD: &str = "\
+# doctor
+
+Generated from the program; a test holds it up to date.
+
+`rocescope doctor` reads the host and changes nothing. It says, for every interface and RDMA device, what rocescope can see there and by
+which source, then judges the settings that make RoCE work: each with its value, a verdict and how to change it. What cannot be read is unknown,
+and `--verbose` says why. Exit status: 0, or 3 when something critical was found.
+
+```console
+$ sudo rocescope doctor                            # more can be read as root; it works without
+$ sudo rocescope doctor --verbose                  # also what could not be read, and why
+$ sudo rocescope doctor --lldp 35s                 # listen for what the switch says (it speaks every 30 s)
+$ rocescope doctor --lldp-capture eth2=lldp.pcap   # or take it from a capture made on that interface
+$ rocescope doctor --output json                   # schema rocescope.doctor/1: sights, checks, host
+$ sudo rocescope doctor --clean                    # remove TC filters that a killed run left behind
+```
+
+Verdicts: `critical` (traffic stalls, is lost or runs far below what the hardware can do), `warning` (it costs performance or hides something),
+`info`, `ok`, `unknown`.
+
+It has not run on an RDMA NIC: readers and checks are tested on recorded trees, written by hand from the drivers' sources (tests/data/host).
+
+## What is checked
+
+";

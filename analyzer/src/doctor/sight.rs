@@ -1,0 +1,179 @@
+//! What rocescope can see on an interface or device, through which source.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::facts::{DeviceFacts, HostFacts, InterfaceFacts, PortFacts, Protocol};
+
+/// A way to see traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// Programs on XDP or TC: `rocescope live`.
+    Packets,
+    /// libpcap's RDMA sniffer, read from a stream.
+    Sniffer,
+    /// Counters of the device.
+    Counters,
+}
+
+impl Way {
+    /// The name for people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Packets => "packets",
+            Self::Sniffer => "sniffer",
+            Self::Counters => "counters",
+        }
+    }
+}
+
+/// Whether a way works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Works {
+    /// Yes.
+    Yes,
+    /// No.
+    No,
+    /// It depends on what cannot be read here.
+    Perhaps,
+}
+
+impl Works {
+    /// The word for people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::No => "no",
+            Self::Perhaps => "perhaps",
+        }
+    }
+}
+
+/// One way to see one thing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Sight {
+    /// Interface, or device and port ("mlx5_0/1").
+    pub subject: String,
+    /// The way.
+    pub way: Way,
+    /// Whether it works.
+    pub works: Works,
+    /// Why, in a sentence.
+    pub why: String,
+    /// The command.
+    pub command: Option<String>,
+}
+
+/// Everything that can and cannot be seen on the host, devices first.
+#[must_use]
+pub fn sights(facts: &HostFacts) -> Vec<Sight> {
+    let mut sights = Vec::new();
+    for device in &facts.devices {
+        for port in &device.ports {
+            of_port(facts, device, port, &mut sights);
+        }
+    }
+    for interface in facts.interfaces.iter().filter(|interface| interface.devices.is_empty()) {
+        sights.push(of_interface(interface));
+    }
+    sights
+}
+
+fn of_port(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts, sights: &mut Vec<Sight>) {
+    let subject = format!("{}/{}", device.name, port.port.number);
+    let mut say = |way, works, why: String, command| {
+        sights.push(Sight { subject: subject.clone(), way, works, why, command });
+    };
+    let not_roce = match device.protocol {
+        Protocol::Roce => None,
+        Protocol::InfiniBand => {
+            Some("this port speaks InfiniBand, whose packets are no Ethernet frames: not RoCE")
+        }
+        Protocol::Iwarp => Some("this device speaks iWARP, which is RDMA over TCP: not RoCE"),
+        Protocol::Efa => Some("this is an Elastic Fabric Adapter, which speaks SRD: not RoCE"),
+        Protocol::Unknown => {
+            Some("the kernel does not say what this device speaks; it is not known to be RoCE")
+        }
+    };
+    if let Some(why) = not_roce {
+        say(Way::Packets, Works::No, why.to_owned(), None);
+        return;
+    }
+    let interface = port.port.interface.as_deref();
+    let live = interface.map(|name| format!("rocescope live -i {name}"));
+    let shown = interface.unwrap_or("its interface");
+    if device.software {
+        let why = format!(
+            "Soft-RoCE: its packets pass {shown} both ways (packets to the host's own address excepted, which pass no interface)"
+        );
+        say(Way::Packets, Works::Yes, why, live);
+    } else {
+        let why = format!(
+            "the NIC handles RoCE in hardware, and neither XDP nor TC on {shown} sees a packet of it; `live` there shows other traffic only. Packets can be had from a mirror port, or on this port with RoCE switched off"
+        );
+        say(Way::Packets, Works::No, why, None);
+        let (works, why) = sniffer(facts, device);
+        let command = format!("tcpdump -U -s 128 -i {} -w - | rocescope replay -", device.name);
+        say(Way::Sniffer, works, why, (works != Works::No).then_some(command));
+    }
+    let (works, why) = counters(port);
+    say(Way::Counters, works, why, None);
+}
+
+fn sniffer(facts: &HostFacts, device: &DeviceFacts) -> (Works, String) {
+    if !matches!(device.driver.as_deref(), Some("mlx5_ib" | "bnxt_re" | "mlx4_ib")) {
+        let driver = device.driver.as_deref().unwrap_or("this driver");
+        return (Works::No, format!("{driver} is not known to let a program receive copies of its packets"));
+    }
+    if !device.verbs {
+        return (
+            Works::No,
+            "there is no /dev/infiniband/uverbs file for the device; load the module ib_uverbs".to_owned(),
+        );
+    }
+    match facts.kernel.libpcap_sniffs {
+        Some(false) => (Works::No, "the libpcap of this host was built without RDMA; build it with libibverbs present".into()),
+        None => (Works::Perhaps, "no libpcap was found in the usual places; it must be 1.9 or newer and built with RDMA".into()),
+        Some(true) => (
+            Works::Perhaps,
+            "libpcap has the RDMA sniffer; whether the NIC's firmware allows it shows when it starts. It slows traffic down, and its own losses are not counted"
+                .into(),
+        ),
+    }
+}
+
+fn counters(port: &PortFacts) -> (Works, String) {
+    let known = port.counters.iter().filter(|counter| counter.meaning.is_some()).count();
+    if port.counters.is_empty() {
+        return (Works::No, "the driver offers none below ports/N/counters and hw_counters".into());
+    }
+    let mut why = format!("{} counters of the port, {known} of them known by meaning", port.counters.len());
+    match port.qp_binding {
+        Some("auto") => why.push_str("; by queue pair, for those made since automatic counting is on"),
+        Some("manual") => why.push_str("; by queue pair, for those bound by hand"),
+        Some(_) => why.push_str("; not by queue pair, which is switched off"),
+        None => why.push_str("; not by queue pair"),
+    }
+    if let Some(optional) = &port.optional_counters {
+        let off = optional.iter().filter(|(_, on)| !on).count();
+        if off > 0 {
+            let _ = write!(why, "; {off} optional ones are off");
+        }
+    }
+    (Works::Yes, why)
+}
+
+fn of_interface(interface: &InterfaceFacts) -> Sight {
+    let command = Some(format!("rocescope live -i {}", interface.name));
+    let (works, why) = if interface.up {
+        (Works::Yes, "no RDMA device uses it: RoCE that arrives or leaves here passes XDP and TC, as from a mirror port".to_owned())
+    } else {
+        (Works::Perhaps, "no RDMA device uses it, and it is down: nothing arrives".to_owned())
+    };
+    Sight { subject: interface.name.clone(), way: Way::Packets, works, why, command }
+}

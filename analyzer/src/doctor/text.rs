@@ -1,0 +1,153 @@
+//! The page as text.
+
+use std::fmt::Write as _;
+
+use super::Page;
+use super::check::{Check, Verdict};
+use super::facts::{DeviceFacts, HostFacts, PortFacts};
+use crate::host::dcb::Priorities;
+use crate::report::text::layout::{Align, Table, plain, wrap};
+
+/// Columns of the page.
+const WIDTH: usize = 120;
+
+/// The page for people; `verbose` adds what is unknown, and why.
+#[must_use]
+pub fn text(page: &Page, verbose: bool) -> String {
+    let mut out = String::new();
+    let release = page.host.kernel.release.as_deref().unwrap_or("unknown");
+    let _ = writeln!(out, "rocescope doctor on Linux {}", plain(release));
+    devices(&page.host, &mut out);
+    heading("WHAT ROCESCOPE CAN SEE HERE", &mut out);
+    if page.sights.is_empty() {
+        out.push_str("There is no network interface but the loopback, and no RDMA device.\n");
+    }
+    for sight in &page.sights {
+        let line = format!("{}, {}: {}", plain(&sight.subject), sight.way.name(), sight.works.name());
+        paragraph(&format!("{line}; {}.", plain(&sight.why)), "", &mut out);
+        if let Some(command) = &sight.command {
+            let _ = writeln!(out, "    $ {}", plain(command));
+        }
+    }
+    let found: Vec<&Check> = page.checks.iter().filter(|check| check.verdict >= Verdict::Info).collect();
+    heading("WHAT TO LOOK AT", &mut out);
+    if found.is_empty() {
+        out.push_str("Nothing.\n");
+    }
+    for check in found {
+        problem(check, &mut out);
+    }
+    heading("AS IT SHOULD BE", &mut out);
+    table(page, Verdict::Ok, &mut out);
+    let unknown = page.checks.iter().filter(|check| check.verdict == Verdict::Unknown).count();
+    if verbose {
+        heading("UNKNOWN", &mut out);
+        table(page, Verdict::Unknown, &mut out);
+        heading("NOT READ", &mut out);
+        for reason in &page.host.unread {
+            paragraph(&plain(&format!("{}: {}", reason.subject, reason.why)), "", &mut out);
+        }
+        if page.host.processes_unreadable > 0 {
+            let _ = writeln!(
+                out,
+                "host: {} process environments cannot be read; root may read most",
+                page.host.processes_unreadable
+            );
+        }
+    } else if unknown > 0 {
+        let _ = writeln!(out, "\n{unknown} more could not be judged; --verbose says which and why.");
+    }
+    out
+}
+
+fn heading(title: &str, out: &mut String) {
+    let used = title.chars().count() + 4;
+    let _ = writeln!(out, "\n── {title} {}", "─".repeat(WIDTH.saturating_sub(used)));
+}
+
+fn paragraph(text: &str, indent: &str, out: &mut String) {
+    for (number, line) in wrap(text, WIDTH - indent.len() - 2).into_iter().enumerate() {
+        let _ = writeln!(out, "{indent}{}{line}", if number == 0 { "" } else { "  " });
+    }
+}
+
+fn problem(check: &Check, out: &mut String) {
+    let value = check.value.as_deref().unwrap_or("unknown");
+    let head = format!("{:<8}  {}  {}: {}", check.verdict.name(), check.id, check.subject, value);
+    paragraph(&plain(&head), "", out);
+    if let Some(why) = &check.why {
+        paragraph(&plain(&format!("{why}.")), "          ", out);
+    }
+    if let Some(change) = &check.change {
+        paragraph(&plain(&format!("Change: {change}")), "          ", out);
+    }
+}
+
+fn table(page: &Page, verdict: Verdict, out: &mut String) {
+    let mut table = Table::new(vec![("CHECK", Align::Left), ("OF", Align::Left), ("VALUE", Align::Left)]);
+    for check in page.checks.iter().filter(|check| check.verdict == verdict) {
+        let shown = check.value.as_deref().or(check.why.as_deref()).unwrap_or("-");
+        table.row(vec![check.id.to_owned(), plain(&check.subject), plain(shown)]);
+    }
+    for line in table.lines(WIDTH) {
+        let _ = writeln!(out, "{line}");
+    }
+}
+
+fn devices(host: &HostFacts, out: &mut String) {
+    heading("DEVICES", out);
+    if host.devices.is_empty() {
+        out.push_str("No RDMA device.\n");
+    }
+    for device in &host.devices {
+        for port in &device.ports {
+            paragraph(&plain(&device_line(device, port)), "", out);
+        }
+    }
+    for interface in &host.interfaces {
+        let mut parts = vec![format!("{} ({})", interface.name, interface.kind)];
+        parts.extend(interface.driver.clone());
+        parts.push(if interface.up { "up".into() } else { "down".into() });
+        parts.extend(interface.speed_mbps.map(|mbps| rate(u64::from(mbps))));
+        parts.push(format!("MTU {}", interface.mtu));
+        if !interface.devices.is_empty() {
+            parts.push(format!("RDMA {}", interface.devices.join(", ")));
+        }
+        parts.extend(interface.xdp.map(|mode| format!("carries an XDP program ({mode})")));
+        if let Some(neighbour) = &interface.neighbour {
+            parts.push(format!("switch {}", neighbour.label()));
+            if let Some(pfc) = neighbour.pfc {
+                parts.push(format!("which has PFC on priority {}", Priorities(pfc.enabled)));
+            }
+        }
+        paragraph(&plain(&parts.join(", ")), "", out);
+    }
+    for gpu in &host.gpus {
+        let node = gpu.pci.numa_node.map_or_else(String::new, |node| format!(", NUMA node {node}"));
+        let _ = writeln!(out, "{} GPU {}{node}", gpu.vendor, plain(&gpu.pci.address));
+    }
+}
+
+fn device_line(device: &DeviceFacts, port: &PortFacts) -> String {
+    let mut parts = vec![format!("{}/{}", device.name, port.port.number)];
+    parts.extend(device.driver.clone());
+    parts.extend(port.port.interface.as_ref().map(|name| format!("on {name}")));
+    parts.extend(port.port.state.clone());
+    parts.extend(port.port.rate_mbps.map(rate));
+    parts.extend(port.active_mtu.map(|mtu| format!("RDMA MTU {mtu}")));
+    parts.extend(device.firmware.as_ref().map(|version| format!("firmware {version}")));
+    parts.extend(device.pci.as_ref().and_then(|pci| pci.numa_node).map(|node| format!("NUMA node {node}")));
+    parts.extend(device.queue_pairs.map(|count| format!("{count} queue pairs")));
+    let of = |kind| port.port.gids.iter().filter(|gid| gid.kind == Some(kind)).count();
+    let (v1, v2) = (of(crate::host::port::GidType::V1), of(crate::host::port::GidType::V2));
+    if v1 + v2 > 0 {
+        let v4 = port.port.gids.iter().filter(|gid| gid.is_ipv4()).count();
+        parts.push(format!("{v2} GIDs of RoCE v2, {v1} of v1 ({v4} IPv4)"));
+    }
+    parts.join(", ")
+}
+
+/// Mbit/s for people.
+fn rate(mbps: u64) -> String {
+    if mbps >= 1000 { format!("{} Gb/s", mbps as f64 / 1000.0) } else { format!("{mbps} Mb/s") }
+}

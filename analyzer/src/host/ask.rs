@@ -1,0 +1,89 @@
+//! What is asked of the kernel by socket rather than read from a file, behind one trait, so that
+//! recorded answers can stand in for a host.
+
+use super::error::Result;
+use super::ethtool::{self, Pause, Rings};
+use super::filters;
+use super::interface::{self, Interface};
+use super::netlink::{Request, RouteSocket};
+use super::{dcb, nldev};
+
+/// The kernel's answers about the calling thread's network namespace.
+pub trait Ask {
+    /// The network interfaces, without what only sysfs knows.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn interfaces(&self) -> Result<Vec<Interface>>;
+    /// Name and value of each driver statistic of an interface.
+    ///
+    /// # Errors
+    /// When there is no such interface or the kernel refuses.
+    fn statistics(&self, interface: &str) -> Result<Vec<(String, u64)>>;
+    /// The global pause setting of an interface.
+    ///
+    /// # Errors
+    /// When the driver has none or the kernel refuses.
+    fn pause(&self, interface: &str) -> Result<Pause>;
+    /// The ring sizes of an interface.
+    ///
+    /// # Errors
+    /// When the driver has none or the kernel refuses.
+    fn rings(&self, interface: &str) -> Result<Rings>;
+    /// The payload of the answer to an IEEE DCB request about an interface.
+    ///
+    /// # Errors
+    /// When the driver has no DCB or the kernel refuses.
+    fn dcb(&self, interface: &str) -> Result<Vec<u8>>;
+    /// The payloads of the answers to a request of RDMA netlink.
+    ///
+    /// # Errors
+    /// When the kernel has no RDMA or refuses.
+    fn rdma(&self, query: nldev::Query) -> Result<Vec<Vec<u8>>>;
+    /// TC filters on an interface that a run of ours left behind.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    fn stale_filters(&self, index: u32) -> Result<usize>;
+}
+
+/// The running kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Kernel;
+
+impl Ask for Kernel {
+    fn interfaces(&self) -> Result<Vec<Interface>> {
+        interface::list()
+    }
+
+    fn statistics(&self, interface: &str) -> Result<Vec<(String, u64)>> {
+        ethtool::statistics(interface)
+    }
+
+    fn pause(&self, interface: &str) -> Result<Pause> {
+        ethtool::pause(interface)
+    }
+
+    fn rings(&self, interface: &str) -> Result<Rings> {
+        ethtool::rings(interface)
+    }
+
+    fn dcb(&self, interface: &str) -> Result<Vec<u8>> {
+        RouteSocket::open()?.get(&format!("read the DCB settings of {interface}"), dcb::request(interface))
+    }
+
+    fn rdma(&self, query: nldev::Query) -> Result<Vec<Vec<u8>>> {
+        let mut socket = RouteSocket::open_rdma()?;
+        let request = query.request();
+        let (action, kind) = (query.action(), query.kind());
+        if query.is_dump() {
+            socket.dump(&action, kind, &request)
+        } else {
+            Ok(vec![socket.get(&action, Request::clone(&request))?])
+        }
+    }
+
+    fn stale_filters(&self, index: u32) -> Result<usize> {
+        filters::stale(index)
+    }
+}

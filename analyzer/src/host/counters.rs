@@ -1,0 +1,210 @@
+//! The counters of a port at a moment, and what was added between two moments.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::read::{HostRoot, Unread, number};
+use super::vocabulary::{self, Meaning};
+
+/// Where a counter was read. Figures of different sources are never added up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// `ports/N/counters` of the RDMA device: generic.
+    Port,
+    /// `ports/N/hw_counters` of the RDMA device: the driver's own.
+    Hardware,
+    /// RDMA netlink.
+    Netlink,
+    /// Driver statistics of the Ethernet interface.
+    Ethtool,
+}
+
+impl Source {
+    /// The name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Port => "sysfs counters",
+            Self::Hardware => "sysfs hw_counters",
+            Self::Netlink => "RDMA netlink",
+            Self::Ethtool => "ethtool",
+        }
+    }
+}
+
+/// A counter's value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Counter {
+    /// The name its driver gives it.
+    pub name: String,
+    /// The value, since an unknown moment in the past.
+    pub value: u64,
+    /// Where it was read.
+    pub source: Source,
+    /// What it means in one vocabulary; `None` when only the driver knows.
+    pub meaning: Option<Meaning>,
+}
+
+/// Bytes of what the generic data counters count in.
+const WORD: u64 = 4;
+/// How far from its end a 32-bit counter may have been for a smaller value to be a wrap rather than
+/// a reset: a device at full speed adds far less between two readings.
+const WRAP_ROOM: u64 = 1 << 31;
+
+/// Counters of one port that were read together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading(BTreeMap<(Source, String), u64>);
+
+impl Reading {
+    /// Reads what sysfs has of a port below `at` ("/sys/class/infiniband/mlx5_0/ports/1").
+    #[must_use]
+    pub fn of_port(root: &HostRoot, at: &str, unread: &mut Unread) -> Self {
+        let mut reading = Self::default();
+        for (folder, source) in [("counters", Source::Port), ("hw_counters", Source::Hardware)] {
+            for name in root.names(&format!("{at}/{folder}")) {
+                // Not a counter but for how long values are kept.
+                if name == "lifespan" {
+                    continue;
+                }
+                let Some(text) = unread.text(root, &format!("{at}/{folder}/{name}")) else { continue };
+                // Some drivers answer "N/A (not available)".
+                if let Some(value) = number(&text) {
+                    // In words of four bytes, for the sake of InfiniBand's specification.
+                    let words = matches!(name.as_str(), "port_xmit_data" | "port_rcv_data");
+                    reading.insert(source, name, if words { value.saturating_mul(WORD) } else { value });
+                }
+            }
+        }
+        reading
+    }
+
+    /// Adds counters of another source.
+    pub fn add(&mut self, source: Source, counters: impl IntoIterator<Item = (String, u64)>) {
+        for (name, value) in counters {
+            self.insert(source, name, value);
+        }
+    }
+
+    fn insert(&mut self, source: Source, name: String, value: u64) {
+        self.0.insert((source, name), value);
+    }
+
+    /// Whether nothing was read.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All counters with their meanings; `driver` is that of the RDMA device.
+    #[must_use]
+    pub fn counters(&self, driver: Option<&str>) -> Vec<Counter> {
+        let of = |(source, name): &(Source, String)| match source {
+            Source::Port => generic(name),
+            Source::Ethtool => vocabulary::ethernet(name),
+            Source::Hardware | Source::Netlink => vocabulary::hardware(driver, name),
+        };
+        let one = |(key, value): (&(Source, String), &u64)| Counter {
+            name: key.1.clone(),
+            value: *value,
+            source: key.0,
+            meaning: of(key),
+        };
+        self.0.iter().map(one).collect()
+    }
+
+    /// What each counter added since `earlier`. `None` for counters that went back (the driver was
+    /// loaded again, or somebody reset them); one of 32 bits that passed its end is no such.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> BTreeMap<(Source, String), Option<u64>> {
+        let added = |(key, now): (&(Source, String), &u64)| {
+            let before = earlier.0.get(key)?;
+            Some((key.clone(), difference(*before, *now)))
+        };
+        self.0.iter().filter_map(added).collect()
+    }
+}
+
+/// What a counter added, from its two values; `None` when it was reset.
+///
+/// Most counters of mlx5 (its Q counters) and some of irdma have 32 bits and start over at their
+/// end, others have 64, and no file says which. A value that fell is taken for a wrap when both
+/// values fit into 32 bits and the distance over the end is short; else for a reset.
+#[must_use]
+pub fn difference(before: u64, now: u64) -> Option<u64> {
+    if let Some(added) = now.checked_sub(before) {
+        return Some(added);
+    }
+    let end = 1u64 << 32;
+    let over = (before < end).then(|| end - before + now)?;
+    (over < WRAP_ROOM).then_some(over)
+}
+
+/// Meanings of the generic counters that RoCE devices fill in.
+fn generic(name: &str) -> Option<Meaning> {
+    Some(match name {
+        "port_xmit_data" => Meaning::TxBytes,
+        "port_rcv_data" => Meaning::RxBytes,
+        "port_xmit_packets" => Meaning::TxPackets,
+        "port_rcv_packets" => Meaning::RxPackets,
+        "port_xmit_discards" => Meaning::TxDiscards,
+        "link_downed" => Meaning::LinkDowns,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::tree;
+    use super::*;
+
+    #[test]
+    fn counters_of_a_port_are_read_and_named() {
+        let tree = tree(&[
+            ("sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data", "1000\n"),
+            ("sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_errors", "N/A (no PMA)\n"),
+            ("sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_sequence", "4294967290\n"),
+            ("sys/class/infiniband/mlx5_0/ports/1/hw_counters/lifespan", "10\n"),
+        ]);
+        let root = HostRoot::at(tree.path());
+        let mut unread = Unread::new();
+        let mut before = Reading::of_port(&root, "/sys/class/infiniband/mlx5_0/ports/1", &mut unread);
+        let counters = before.counters(Some("mlx5_ib"));
+        assert_eq!(counters.len(), 2, "{counters:?}");
+        assert_eq!((counters[0].value, counters[0].meaning), (4000, Some(Meaning::TxBytes)));
+        assert_eq!(counters[1].meaning, Some(Meaning::OutOfSequence));
+
+        let mut now = Reading::default();
+        now.add(Source::Hardware, [("out_of_sequence".to_owned(), 10)]);
+        now.add(Source::Ethtool, [("out_of_sequence".to_owned(), 10), ("new".to_owned(), 3)]);
+        before.add(Source::Ethtool, [("out_of_sequence".to_owned(), 11_000_000_000)]);
+        let added = now.since(&before);
+        assert_eq!(added.get(&(Source::Hardware, "out_of_sequence".into())), Some(&Some(16)));
+        assert_eq!(added.get(&(Source::Ethtool, "out_of_sequence".into())), Some(&None));
+        assert_eq!(added.len(), 2, "a counter that was not there before added nothing known");
+    }
+
+    #[test]
+    fn a_wrap_is_told_from_a_reset() {
+        for (before, now, added) in [
+            (5, 9, Some(4)),
+            (9, 9, Some(0)),
+            (u64::from(u32::MAX), 0, Some(1)),
+            (u64::from(u32::MAX) - 9, 10, Some(20)),
+            // Reset: it would have had to count two thousand million.
+            (1000, 0, None),
+            (1 << 40, 5, None),
+            (u64::MAX, 5, None),
+        ] {
+            assert_eq!(difference(before, now), added, "{before} → {now}");
+        }
+    }
+
+    #[test]
+    fn nothing_to_read_is_nothing() {
+        let tree = tree(&[]);
+        let mut unread = Unread::new();
+        assert!(Reading::of_port(&HostRoot::at(tree.path()), "/sys/none", &mut unread).is_empty());
+    }
+}

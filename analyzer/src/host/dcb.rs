@@ -1,0 +1,323 @@
+//! Data centre bridging as the kernel knows it: PFC, traffic classes, priorities of applications,
+//! what is trusted, buffers (`dcb` of iproute2 shows the same).
+//!
+//! Numbers and structures are those of linux/dcbnl.h.
+
+use serde::Serialize;
+
+use super::netlink::{Attrs, Request};
+
+const RTM_GETDCB: u16 = 78;
+const DCB_CMD_IEEE_GET: u8 = 21;
+/// Bytes of `struct dcbmsg`.
+const HEADER_LEN: usize = 4;
+
+const DCB_ATTR_IFNAME: u16 = 1;
+const DCB_ATTR_IEEE: u16 = 13;
+const DCB_ATTR_DCBX: u16 = 14;
+
+const IEEE_ETS: u16 = 1;
+const IEEE_PFC: u16 = 2;
+const IEEE_APP_TABLE: u16 = 3;
+const IEEE_PEER_PFC: u16 = 5;
+const IEEE_PEER_APP: u16 = 6;
+const DCB_BUFFER: u16 = 10;
+const DCB_APP_TRUST_TABLE: u16 = 11;
+
+const DCBX_HOST: u8 = 0x01;
+/// Within `struct ieee_pfc`, after padding.
+const PFC_REQUESTS: usize = 8;
+const PFC_INDICATIONS: usize = 72;
+/// Within `struct dcbnl_buffer`.
+const BUFFER_SIZES: usize = 8;
+const BUFFER_TOTAL: usize = 40;
+/// Within `struct ieee_ets`.
+const ETS_BANDWIDTH: usize = 3;
+const ETS_ALGORITHM: usize = 19;
+const ETS_PRIORITIES: usize = 27;
+
+/// Selectors of application priorities (IEEE 802.1Q table D-9).
+pub const SELECT_ETHERTYPE: u8 = 1;
+/// UDP port.
+pub const SELECT_UDP: u8 = 3;
+/// TCP or UDP port.
+pub const SELECT_ANY_PORT: u8 = 4;
+/// DSCP.
+pub const SELECT_DSCP: u8 = 5;
+/// In the table of what is trusted: the priority in the VLAN tag (`DCB_APP_SEL_PCP`).
+pub const SELECT_PCP: u8 = 255;
+
+/// Eight priorities as a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(into = "Vec<u8>")]
+pub struct Priorities(pub u8);
+
+impl Priorities {
+    /// Whether this priority, 0 to 7, is in it.
+    #[must_use]
+    pub fn has(self, priority: u8) -> bool {
+        priority < 8 && self.0 >> priority & 1 == 1
+    }
+
+    /// Those in it, the lowest first.
+    pub fn iter(self) -> impl Iterator<Item = u8> {
+        (0..8).filter(move |priority| self.has(*priority))
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl From<Priorities> for Vec<u8> {
+    fn from(set: Priorities) -> Self {
+        set.iter().collect()
+    }
+}
+
+impl std::fmt::Display for Priorities {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.is_empty() {
+            return f.write_str("none");
+        }
+        let names: Vec<String> = self.iter().map(|priority| priority.to_string()).collect();
+        f.write_str(&names.join(", "))
+    }
+}
+
+/// Priority flow control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Pfc {
+    /// Traffic classes that can be lossless at a time.
+    pub capable: u8,
+    /// Priorities that it is on for.
+    pub enabled: Priorities,
+    /// Pause frames sent, by priority.
+    pub sent: [u64; 8],
+    /// Pause frames received, by priority.
+    pub received: [u64; 8],
+}
+
+/// Which priority a kind of packets gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct AppPriority {
+    /// What `protocol` is: `SELECT_*`.
+    pub selector: u8,
+    /// Ethertype, port or DSCP.
+    pub protocol: u16,
+    /// The priority, 0 to 7.
+    pub priority: u8,
+}
+
+/// Enhanced transmission selection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Ets {
+    /// Traffic class of each priority.
+    pub class_of: [u8; 8],
+    /// Share of each traffic class in per cent; of those that share by bandwidth.
+    pub bandwidth: [u8; 8],
+    /// How each class is chosen: 0 strict priority, 1 credit-based shaper, 2 share of the bandwidth.
+    pub algorithm: [u8; 8],
+}
+
+/// Receive buffers of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Buffers {
+    /// Buffer of each priority.
+    pub buffer_of: [u8; 8],
+    /// Bytes of each buffer.
+    pub sizes: [u32; 8],
+    /// Bytes of all.
+    pub total: u32,
+}
+
+/// All of it; what a driver does not have is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Dcb {
+    /// Priority flow control.
+    pub pfc: Option<Pfc>,
+    /// Traffic classes.
+    pub ets: Option<Ets>,
+    /// Priorities of applications and DSCPs.
+    pub apps: Vec<AppPriority>,
+    /// By what received packets are sorted, in order of precedence: `SELECT_*`; kernels before 6.2
+    /// do not say.
+    pub trust: Option<Vec<u8>>,
+    /// Receive buffers.
+    pub buffers: Option<Buffers>,
+    /// What the switch has PFC on for, where the driver's own DCBX engine tells.
+    pub peer_pfc: Option<Priorities>,
+    /// What the switch has for applications, by the same way.
+    pub peer_apps: Vec<AppPriority>,
+    /// Whether a program on the host speaks DCBX (else the NIC's firmware does, or nobody).
+    pub dcbx_on_host: Option<bool>,
+}
+
+impl Dcb {
+    /// Reads the answer to [`request`] (after its netlink header); `None` when it has no settings
+    /// of IEEE 802.1Qaz.
+    #[must_use]
+    pub fn parse(payload: &[u8]) -> Option<Self> {
+        let attrs = Attrs::after(payload, HEADER_LEN);
+        let ieee = attrs.nested(DCB_ATTR_IEEE)?;
+        Some(Self {
+            pfc: ieee.get(IEEE_PFC).and_then(pfc),
+            ets: ieee.get(IEEE_ETS).and_then(ets),
+            apps: apps(ieee.nested(IEEE_APP_TABLE)),
+            trust: ieee
+                .nested(DCB_APP_TRUST_TABLE)
+                .map(|table| table.iter().filter_map(|(_, value)| value.first().copied()).collect()),
+            buffers: ieee.get(DCB_BUFFER).and_then(buffers),
+            peer_pfc: ieee.get(IEEE_PEER_PFC).and_then(pfc).map(|pfc| pfc.enabled),
+            peer_apps: apps(ieee.nested(IEEE_PEER_APP)),
+            dcbx_on_host: attrs.u8(DCB_ATTR_DCBX).map(|mode| mode & DCBX_HOST != 0),
+        })
+    }
+
+    /// The priority of packets with this DSCP, where DSCPs are mapped.
+    #[must_use]
+    pub fn priority_of_dscp(&self, dscp: u8) -> Option<u8> {
+        // Several entries for one DSCP are allowed; drivers take the highest of them.
+        let of =
+            self.apps.iter().filter(|app| app.selector == SELECT_DSCP && app.protocol == u16::from(dscp));
+        of.map(|app| app.priority).max()
+    }
+
+    /// Whether any DSCP is mapped to a priority.
+    #[must_use]
+    pub fn maps_dscp(&self) -> bool {
+        self.apps.iter().any(|app| app.selector == SELECT_DSCP)
+    }
+}
+
+/// The request for the DCB settings of an interface.
+#[must_use]
+pub fn request(interface: &str) -> Request {
+    Request::new(RTM_GETDCB, 0, &[0, DCB_CMD_IEEE_GET, 0, 0]).attr_text(DCB_ATTR_IFNAME, interface)
+}
+
+fn eight<T: Copy + Default>(at: impl Fn(usize) -> Option<T>) -> Option<[T; 8]> {
+    let mut out = [T::default(); 8];
+    for (index, slot) in out.iter_mut().enumerate() {
+        *slot = at(index)?;
+    }
+    Some(out)
+}
+
+fn bytes(value: &[u8], from: usize) -> Option<[u8; 8]> {
+    value.get(from..)?.first_chunk().copied()
+}
+
+fn word(value: &[u8], from: usize) -> Option<u32> {
+    value.get(from..)?.first_chunk().map(|b| u32::from_ne_bytes(*b))
+}
+
+fn pfc(value: &[u8]) -> Option<Pfc> {
+    let counts =
+        |from: usize| eight(|i| value.get(from + i * 8..)?.first_chunk().map(|b| u64::from_ne_bytes(*b)));
+    Some(Pfc {
+        capable: *value.first()?,
+        enabled: Priorities(*value.get(1)?),
+        // Older kernels and peers have no counters: zero there is what they say.
+        sent: counts(PFC_REQUESTS).unwrap_or_default(),
+        received: counts(PFC_INDICATIONS).unwrap_or_default(),
+    })
+}
+
+fn ets(value: &[u8]) -> Option<Ets> {
+    Some(Ets {
+        class_of: bytes(value, ETS_PRIORITIES)?,
+        bandwidth: bytes(value, ETS_BANDWIDTH)?,
+        algorithm: bytes(value, ETS_ALGORITHM)?,
+    })
+}
+
+fn buffers(value: &[u8]) -> Option<Buffers> {
+    Some(Buffers {
+        buffer_of: bytes(value, 0)?,
+        sizes: eight(|i| word(value, BUFFER_SIZES + i * 4))?,
+        total: word(value, BUFFER_TOTAL)?,
+    })
+}
+
+fn apps(table: Option<Attrs<'_>>) -> Vec<AppPriority> {
+    // struct dcb_app: selector, priority, protocol in the host's byte order.
+    let one = |value: &[u8]| {
+        let &[selector, priority, a, b] = value.first_chunk()?;
+        Some(AppPriority { selector, priority: priority & 7, protocol: u16::from_ne_bytes([a, b]) })
+    };
+    table.into_iter().flat_map(|table| table.iter()).filter_map(|(_, value)| one(value)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer() -> Vec<u8> {
+        let mut pfc = vec![8, 1 << 3, 0, 0, 0, 0, 0, 0];
+        for count in 0..16u64 {
+            pfc.extend((count * 10).to_ne_bytes());
+        }
+        let mut ets = vec![0; 59];
+        ets[ETS_BANDWIDTH + 1] = 60;
+        ets[ETS_ALGORITHM + 1] = 2;
+        ets[ETS_PRIORITIES + 3] = 1;
+        let mut buffer = vec![0, 0, 0, 1, 0, 0, 0, 0];
+        for size in [20_000u32, 150_000, 0, 0, 0, 0, 0, 0, 262_144] {
+            buffer.extend(size.to_ne_bytes());
+        }
+        let mut app = vec![SELECT_DSCP, 3];
+        app.extend(26u16.to_ne_bytes());
+        Request::new(RTM_GETDCB, 0, &[0, DCB_CMD_IEEE_GET, 0, 0])
+            .attr_text(DCB_ATTR_IFNAME, "eth0")
+            .nest(DCB_ATTR_IEEE, |r| {
+                r.attr(IEEE_ETS, &ets)
+                    .attr(IEEE_PFC, &pfc)
+                    .nest(IEEE_APP_TABLE, |r| r.attr(1, &app))
+                    .attr(IEEE_PEER_PFC, &pfc[..8])
+                    .attr(DCB_BUFFER, &buffer)
+                    .nest(DCB_APP_TRUST_TABLE, |r| r.attr(13, &[SELECT_DSCP]).attr(13, &[SELECT_PCP]))
+            })
+            .attr(DCB_ATTR_DCBX, &[0x0d])
+            .payload()
+    }
+
+    #[test]
+    fn every_setting_is_read() {
+        let dcb = Dcb::parse(&answer()).unwrap();
+        let pfc = dcb.pfc.unwrap();
+        assert_eq!((pfc.capable, pfc.enabled.to_string().as_str()), (8, "3"));
+        assert_eq!((pfc.sent[3], pfc.received[3]), (30, 110));
+        assert_eq!(dcb.ets.unwrap().class_of[3], 1);
+        assert_eq!((dcb.ets.unwrap().bandwidth[1], dcb.ets.unwrap().algorithm[1]), (60, 2));
+        assert_eq!((dcb.priority_of_dscp(26), dcb.priority_of_dscp(24)), (Some(3), None));
+        assert_eq!(dcb.trust, Some(vec![SELECT_DSCP, SELECT_PCP]));
+        let buffers = dcb.buffers.unwrap();
+        assert_eq!((buffers.buffer_of[3], buffers.sizes[1], buffers.total), (1, 150_000, 262_144));
+        assert_eq!(dcb.peer_pfc, Some(Priorities(8)));
+        assert_eq!(dcb.dcbx_on_host, Some(true));
+    }
+
+    #[test]
+    fn no_cut_or_changed_answer_makes_it_panic() {
+        let whole = answer();
+        for end in 0..whole.len() {
+            let _ = Dcb::parse(&whole[..end]);
+        }
+        for at in 0..whole.len() {
+            let mut changed = whole.clone();
+            changed[at] ^= 0xff;
+            let _ = Dcb::parse(&changed);
+        }
+        assert_eq!(Dcb::parse(&whole[..HEADER_LEN]), None);
+    }
+
+    #[test]
+    fn a_set_of_priorities_reads_well() {
+        assert_eq!(Priorities(0b1001).to_string(), "0, 3");
+        assert_eq!(Priorities(0).to_string(), "none");
+        assert!(!Priorities(0xff).has(8));
+    }
+}

@@ -1,0 +1,189 @@
+//! Listening for LLDP frames.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use super::error::{HostError, Result};
+use crate::lldp::{ETHERTYPE, Neighbour};
+
+/// Where switches send LLDP: the nearest bridge, and the two wider scopes.
+const GROUPS: [[u8; 6]; 3] =
+    [[0x01, 0x80, 0xc2, 0, 0, 0x0e], [0x01, 0x80, 0xc2, 0, 0, 0x03], [0x01, 0x80, 0xc2, 0, 0, 0x00]];
+/// Longer than any LLDP frame.
+const FRAME: usize = 9216;
+/// How often to look whether it is time.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A socket for the LLDP frames of one interface.
+#[derive(Debug)]
+pub struct LldpSocket {
+    socket: OwnedFd,
+    name: String,
+}
+
+impl LldpSocket {
+    /// Opens a socket on an interface of the calling thread's namespace.
+    ///
+    /// # Errors
+    /// When the kernel refuses (it needs CAP_NET_RAW) or there is no such interface.
+    pub fn open(name: &str, index: u32) -> Result<Self> {
+        let action = || format!("listen for LLDP on {name}");
+        let absent = || HostError::system(action(), io::Error::from_raw_os_error(libc::ENODEV));
+        let index = i32::try_from(index).map_err(|_| absent())?;
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // Without a protocol until it is bound, so that nothing of other interfaces comes in.
+        // SAFETY: takes three numbers.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+        if fd < 0 {
+            return Err(HostError::last_os(action()));
+        }
+        // SAFETY: the system call just returned this descriptor to us alone.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        for group in GROUPS {
+            let mut request = libc::packet_mreq {
+                mr_ifindex: index,
+                mr_type: u16::try_from(libc::PACKET_MR_MULTICAST).unwrap_or_default(),
+                mr_alen: 6,
+                mr_address: [0; 8],
+            };
+            request.mr_address[..6].copy_from_slice(&group);
+            let length = libc::socklen_t::try_from(size_of::<libc::packet_mreq>()).unwrap_or_default();
+            // SAFETY: the structure is valid for the call and as long as said.
+            let added = unsafe {
+                libc::setsockopt(
+                    socket.as_raw_fd(),
+                    libc::SOL_PACKET,
+                    libc::PACKET_ADD_MEMBERSHIP,
+                    (&raw const request).cast(),
+                    length,
+                )
+            };
+            if added < 0 {
+                return Err(HostError::last_os(action()));
+            }
+        }
+        // SAFETY: all-zero bytes are a valid value of this structure of integers.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        address.sll_family = u16::try_from(libc::AF_PACKET).unwrap_or_default();
+        address.sll_protocol = ETHERTYPE.to_be();
+        address.sll_ifindex = index;
+        let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>()).unwrap_or_default();
+        // SAFETY: the structure is valid for the call and as long as said.
+        let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
+        if bound < 0 {
+            return Err(HostError::last_os(action()));
+        }
+        Ok(Self { socket, name: name.to_owned() })
+    }
+
+    /// The interface's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes a frame, without waiting; `None` when there is none.
+    ///
+    /// # Errors
+    /// When the socket fails, as it does when the interface goes down.
+    fn receive(&self) -> Result<Option<Neighbour>> {
+        let mut frame = [0u8; FRAME];
+        // SAFETY: the buffer is valid for writes of the length given.
+        let length =
+            unsafe { libc::recv(self.socket.as_raw_fd(), frame.as_mut_ptr().cast(), frame.len(), 0) };
+        let Ok(length) = usize::try_from(length) else {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+                _ => Err(HostError::system(format!("receive LLDP on {}", self.name), error)),
+            };
+        };
+        Ok(frame.get(..length).and_then(Neighbour::parse))
+    }
+}
+
+/// Listens until every socket has heard something of its switch's lossless settings, `limit` is
+/// over, or `stop` says so. Gives the interface and what was heard there last.
+pub fn listen(sockets: &[LldpSocket], limit: Duration, stop: impl Fn() -> bool) -> Vec<(String, Neighbour)> {
+    let mut heard: Vec<(String, Neighbour)> = Vec::new();
+    let end = Instant::now() + limit;
+    loop {
+        for socket in sockets {
+            // A socket that fails (its interface went down) may work again later.
+            while let Ok(Some(neighbour)) = socket.receive() {
+                heard.retain(|(name, _)| *name != socket.name);
+                heard.push((socket.name.clone(), neighbour));
+            }
+        }
+        let is_done = !sockets.is_empty() && heard.len() == sockets.len();
+        if is_done || Instant::now() >= end || stop() {
+            return heard;
+        }
+        std::thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::promisc::Promiscuous;
+    use super::super::testing::{root_or_skip, veth_pair};
+    use super::*;
+
+    #[test]
+    fn what_a_neighbour_says_is_heard() {
+        if !root_or_skip("what_a_neighbour_says_is_heard") {
+            return;
+        }
+        let pair = veth_pair(1500);
+        let index = pair.right_index;
+        let socket = pair.right.run(move || LldpSocket::open("right0", index)).unwrap().unwrap();
+        assert!(listen(std::slice::from_ref(&socket), Duration::ZERO, || false).is_empty());
+        let mut frame = vec![0x01, 0x80, 0xc2, 0, 0, 0x0e, 2, 0, 0, 0, 0, 1, 0x88, 0xcc];
+        frame.extend([0x0a, 5]);
+        frame.extend(b"leaf1");
+        frame.extend([0xfe, 6, 0x00, 0x80, 0xc2, 0x0b, 8, 1 << 3]);
+        frame.extend([0; 40]);
+        // A link that was just made may swallow the first frames.
+        let (mut heard, index) = (Vec::new(), pair.left_index);
+        for _ in 0..100 {
+            pair.left.run(|| send(index, &frame)).unwrap();
+            heard = listen(std::slice::from_ref(&socket), Duration::from_millis(50), || false);
+            if !heard.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(heard[0].0, "right0");
+        assert_eq!(heard[0].1.system.as_deref(), Some("leaf1"));
+        assert_eq!(heard[0].1.pfc.unwrap().enabled, 8);
+        // The kernel refuses what is not there.
+        assert!(LldpSocket::open("none", 4_000_000).is_err());
+        assert!(Promiscuous::enable(4_000_000).is_err());
+    }
+
+    fn send(index: u32, frame: &[u8]) {
+        // SAFETY: takes three numbers; all-zero bytes are a valid address.
+        let (fd, mut address): (i32, libc::sockaddr_ll) = unsafe {
+            (libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0), std::mem::zeroed())
+        };
+        assert!(fd >= 0);
+        // SAFETY: the descriptor was just made, for us alone.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        address.sll_family = u16::try_from(libc::AF_PACKET).unwrap();
+        address.sll_ifindex = i32::try_from(index).unwrap();
+        let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>()).unwrap();
+        // SAFETY: buffer and address are valid for the call and as long as said.
+        let sent = unsafe {
+            libc::sendto(
+                socket.as_raw_fd(),
+                frame.as_ptr().cast(),
+                frame.len(),
+                0,
+                (&raw const address).cast(),
+                length,
+            )
+        };
+        assert_eq!(usize::try_from(sent), Ok(frame.len()));
+    }
+}

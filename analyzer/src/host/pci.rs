@@ -1,0 +1,238 @@
+//! PCI Express: where NICs and GPUs sit, how wide and fast their links are, what may keep them from
+//! talking to one another directly.
+
+use serde::Serialize;
+
+use super::read::{HostRoot, Unread};
+
+/// Extended capabilities begin behind the 256 bytes of ordinary configuration space.
+const EXTENDED_START: usize = 0x100;
+/// Access Control Services in a list of extended capabilities (pci_regs.h).
+const CAP_ACS: u16 = 0x0d;
+/// Control register within that capability.
+const ACS_CONTROL: usize = 6;
+/// Requests from device to device go up to the root complex first.
+const ACS_REQUEST_REDIRECT: u16 = 1 << 2;
+/// No more extended capabilities fit into configuration space.
+const MAX_CAPS: usize = 64;
+
+/// A PCI Express link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Link {
+    /// GT/s a lane, in use.
+    pub speed: Option<f64>,
+    /// GT/s a lane, at most.
+    pub max_speed: Option<f64>,
+    /// Lanes in use.
+    pub width: Option<u64>,
+    /// Lanes at most.
+    pub max_width: Option<u64>,
+}
+
+impl Link {
+    /// Mbit/s in one direction, after line coding; `None` when unknown.
+    #[must_use]
+    pub fn mbps(&self) -> Option<f64> {
+        Some(coded(self.speed?) * self.width? as f64)
+    }
+
+    /// The same at its best.
+    #[must_use]
+    pub fn max_mbps(&self) -> Option<f64> {
+        Some(coded(self.max_speed?) * self.max_width? as f64)
+    }
+}
+
+/// Mbit/s of one lane. 2.5 and 5 GT/s spend a fifth on coding, newer ones 2 in 130 (and from
+/// 64 GT/s on about as much on flits).
+fn coded(gigatransfers: f64) -> f64 {
+    gigatransfers * 1000.0 * if gigatransfers <= 5.0 { 0.8 } else { 128.0 / 130.0 }
+}
+
+/// A device on PCI Express.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PciDevice {
+    /// Its address ("0000:3b:00.0").
+    pub address: String,
+    /// Vendor and device numbers.
+    pub id: Option<(u64, u64)>,
+    /// The bridges above it, the nearest first.
+    pub bridges: Vec<String>,
+    /// NUMA node.
+    pub numa_node: Option<u64>,
+    /// Its link.
+    pub link: Link,
+    /// How the IOMMU treats it: `DMA`, `DMA-FQ`, `identity`; `None` without an IOMMU.
+    pub iommu: Option<String>,
+    /// The driver in use.
+    pub driver: Option<String>,
+}
+
+impl PciDevice {
+    /// Reads the device at `address`.
+    #[must_use]
+    pub fn read(root: &HostRoot, address: &str, unread: &mut Unread) -> Self {
+        let at = format!("/sys/bus/pci/devices/{address}");
+        let mut bridges: Vec<String> =
+            root.components(&at).into_iter().filter(|part| is_address(part) && part != address).collect();
+        bridges.reverse();
+        let id =
+            unread.number(root, &format!("{at}/vendor")).zip(unread.number(root, &format!("{at}/device")));
+        Self {
+            id,
+            bridges,
+            // -1 is what the kernel says when it does not know, or there is only one.
+            numa_node: unread.text(root, &format!("{at}/numa_node")).and_then(|text| text.parse().ok()),
+            link: read_link(root, &at, unread),
+            iommu: root.text(&format!("{at}/iommu_group/type")).ok(),
+            driver: root.link_name(&format!("{at}/driver")),
+            address: address.to_owned(),
+        }
+    }
+
+    /// How far it is from another device.
+    #[must_use]
+    pub fn distance(&self, other: &Self) -> Distance {
+        let shared = self.bridges.iter().any(|bridge| other.bridges.contains(bridge));
+        match (self.bridges.first(), other.bridges.first()) {
+            // The root port is shared by everything below one switch; two bridges or more in
+            // common, or one that both hang below through ports of their own, is a switch.
+            _ if shared => Distance::Switch,
+            _ => match (self.numa_node, other.numa_node) {
+                (Some(a), Some(b)) if a == b => Distance::Node,
+                (Some(_), Some(_)) => Distance::Far,
+                _ => Distance::Unknown,
+            },
+        }
+    }
+}
+
+/// How far two devices are from one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Distance {
+    /// Below the same PCIe bridge: the path for GPUDirect.
+    Switch,
+    /// In the same NUMA node.
+    Node,
+    /// In different NUMA nodes: through the link between processors.
+    Far,
+    /// The kernel does not say.
+    Unknown,
+}
+
+fn read_link(root: &HostRoot, at: &str, unread: &mut Unread) -> Link {
+    // "16.0 GT/s PCIe", or "Unknown" for a device inside the processor.
+    let speed = |unread: &mut Unread, file: &str| {
+        let text = unread.text(root, &format!("{at}/{file}"))?;
+        text.split(' ').next()?.parse::<f64>().ok().filter(|speed| speed.is_finite() && *speed > 0.0)
+    };
+    let width = |unread: &mut Unread, file: &str| {
+        // A link that is down has 0 lanes or 255.
+        unread.number(root, &format!("{at}/{file}")).filter(|width| (1..=32).contains(width))
+    };
+    Link {
+        speed: speed(unread, "current_link_speed"),
+        max_speed: speed(unread, "max_link_speed"),
+        width: width(unread, "current_link_width"),
+        max_width: width(unread, "max_link_width"),
+    }
+}
+
+/// The last PCI address on the way to what `path` leads to: the device behind a class entry, also
+/// when functions or auxiliary devices lie between.
+#[must_use]
+pub fn address_behind(root: &HostRoot, path: &str) -> Option<String> {
+    root.components(path).into_iter().rfind(|part| is_address(part))
+}
+
+/// Whether this is a PCI address: domain, bus, device, function.
+fn is_address(text: &str) -> bool {
+    let hex = |part: &str, least: usize| part.len() >= least && part.bytes().all(|b| b.is_ascii_hexdigit());
+    let mut parts = text.split(':');
+    let (Some(domain), Some(bus), Some(rest), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return false;
+    };
+    rest.split_once('.')
+        .is_some_and(|(device, function)| hex(domain, 4) && hex(bus, 2) && hex(device, 2) && hex(function, 1))
+}
+
+/// A graphics processor or other accelerator.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Gpu {
+    /// Whose it is.
+    pub vendor: &'static str,
+    /// Where it sits.
+    pub pci: PciDevice,
+}
+
+/// The GPUs of the vendors whose NICs can reach GPU memory: by class (display, 3D, processing
+/// accelerator) and vendor.
+#[must_use]
+pub fn gpus(root: &HostRoot, unread: &mut Unread) -> Vec<Gpu> {
+    let mut gpus = Vec::new();
+    for address in root.names("/sys/bus/pci/devices") {
+        let at = format!("/sys/bus/pci/devices/{address}");
+        let Some(class) = root.text(&format!("{at}/class")).ok().and_then(|text| super::read::number(&text))
+        else {
+            continue;
+        };
+        // Base class and subclass: 0x0300 VGA, 0x0302 3D, 0x0380 other display, 0x1200 accelerator.
+        if !matches!(class >> 8, 0x0300 | 0x0302 | 0x0380 | 0x1200) {
+            continue;
+        }
+        let vendor = root.text(&format!("{at}/vendor")).ok().and_then(|text| super::read::number(&text));
+        let vendor = match vendor {
+            Some(0x10de) => "NVIDIA",
+            Some(0x1002) => "AMD",
+            _ => continue,
+        };
+        unread.about(&address);
+        gpus.push(Gpu { vendor, pci: PciDevice::read(root, &address, unread) });
+    }
+    gpus
+}
+
+/// The bridges above `device` that send requests between their ports up to the root complex (ACS),
+/// so that direct traffic between NIC and GPU takes the long way. `None` when configuration space
+/// cannot be read, which needs root.
+#[must_use]
+pub fn redirecting_bridges(root: &HostRoot, device: &PciDevice, unread: &mut Unread) -> Option<Vec<String>> {
+    let mut redirecting = Vec::new();
+    for bridge in &device.bridges {
+        let path = format!("/sys/bus/pci/devices/{bridge}/config");
+        let config = unread.keep(root.bytes(&path))?;
+        if config.len() <= EXTENDED_START {
+            // Without CAP_SYS_ADMIN the kernel gives the first 64 bytes and no more.
+            return None;
+        }
+        if acs_control(&config).is_some_and(|control| control & ACS_REQUEST_REDIRECT != 0) {
+            redirecting.push(bridge.clone());
+        }
+    }
+    Some(redirecting)
+}
+
+/// The ACS control register in configuration space; `None` when the device has no ACS.
+fn acs_control(config: &[u8]) -> Option<u16> {
+    let half = |at: usize| config.get(at..)?.first_chunk().map(|bytes| u16::from_le_bytes(*bytes));
+    let mut at = EXTENDED_START;
+    for _ in 0..MAX_CAPS {
+        // Capability number, then version in four bits and the next one's place in twelve.
+        let (cap, next) = (half(at)?, usize::from(half(at + 2)? >> 4));
+        if cap == CAP_ACS {
+            return half(at + ACS_CONTROL);
+        }
+        if next < EXTENDED_START {
+            return None;
+        }
+        at = next;
+    }
+    None
+}
+
+#[cfg(test)]
+#[path = "pci_tests.rs"]
+mod tests;

@@ -1,0 +1,224 @@
+//! Processes: their NCCL settings, and the container and pod that they run in.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::read::HostRoot;
+
+/// A container, and the pod around it, from a process's control group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+pub struct Container {
+    /// Id of the container, as the runtime has it (usually 64 hexadecimal digits).
+    pub id: Option<String>,
+    /// Id of the Kubernetes pod.
+    pub pod_uid: Option<String>,
+    /// Host name inside: the pod's name, unless the pod shares the host's network.
+    pub name: Option<String>,
+    /// Slurm job.
+    pub slurm_job: Option<String>,
+}
+
+impl Container {
+    /// Reads a `/proc/PID/cgroup`; `None` when it names none of them.
+    #[must_use]
+    pub fn parse(cgroup: &str) -> Option<Self> {
+        let mut found = Self::default();
+        // Version 1 has a line per controller, and any of them will do.
+        for part in
+            cgroup.lines().filter_map(|line| line.splitn(3, ':').nth(2)).flat_map(|path| path.split('/'))
+        {
+            let name = part.strip_suffix(".scope").or_else(|| part.strip_suffix(".slice")).unwrap_or(part);
+            if let Some(uid) = pod_uid(name) {
+                found.pod_uid.get_or_insert(uid);
+            } else if let Some(id) = container_id(name) {
+                found.id.get_or_insert_with(|| id.to_owned());
+            } else if let Some(job) = name.strip_prefix("job_").filter(|job| is_number(job)) {
+                found.slurm_job.get_or_insert_with(|| job.to_owned());
+            }
+        }
+        (found != Self::default()).then_some(found)
+    }
+
+    /// Of the process `pid` below `root`; `None` for processes of the host itself.
+    #[must_use]
+    pub fn of(root: &HostRoot, pid: u32) -> Option<Self> {
+        let mut found = Self::parse(&root.text(&format!("/proc/{pid}/cgroup")).ok()?)?;
+        if found.id.is_some() || found.pod_uid.is_some() {
+            found.name = root.text(&format!("/proc/{pid}/root/etc/hostname")).ok();
+        }
+        Some(found)
+    }
+
+    /// How people call it: the pod by name or id, else the container, else the job.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let short = |id: &String| id.chars().take(12).collect::<String>();
+        (self.name.clone().filter(|_| self.pod_uid.is_some()))
+            .or_else(|| self.pod_uid.clone())
+            .or_else(|| self.id.as_ref().map(short))
+            .or_else(|| self.slurm_job.as_ref().map(|job| format!("slurm job {job}")))
+            .unwrap_or_default()
+    }
+}
+
+/// `kubepods-burstable-pod12345678_1234_…` (systemd) or `pod12345678-1234-…` (cgroupfs).
+fn pod_uid(name: &str) -> Option<String> {
+    let uid = match name.rsplit_once("-pod") {
+        Some((before, uid)) if before.starts_with("kubepods") => uid,
+        _ => name.strip_prefix("pod")?,
+    };
+    let uid = uid.replace('_', "-");
+    let is_uid = uid.len() >= 32 && uid.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
+    is_uid.then_some(uid)
+}
+
+/// `docker-…`, `cri-containerd-…`, `crio-…`, `libpod-…`, or the bare id.
+fn container_id(name: &str) -> Option<&str> {
+    let id = name.rsplit_once('-').map_or(name, |(_, id)| id);
+    (id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit())).then_some(id)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// A process that NCCL (or RCCL, whose variables have the same names) was told something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NcclProcess {
+    /// Its number.
+    pub pid: u32,
+    /// The command's name.
+    pub comm: Option<String>,
+    /// Where it runs.
+    pub container: Option<Container>,
+    /// Whether it is in the network namespace of this process; `None` when that cannot be read.
+    pub same_network: Option<bool>,
+    /// The variables beginning with `NCCL_`.
+    pub environment: BTreeMap<String, String>,
+}
+
+impl NcclProcess {
+    /// The value of a variable; `None` when unset or empty.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.environment.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
+    }
+}
+
+/// What was found among all processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NcclProcesses {
+    /// Those with `NCCL_` variables, by number.
+    pub found: Vec<NcclProcess>,
+    /// Processes whose environment could not be read, which only root may.
+    pub unreadable: usize,
+}
+
+/// The processes below `root` that have `NCCL_` variables in the environment they started with.
+/// What a program sets later by itself does not show.
+#[must_use]
+pub fn nccl_processes(root: &HostRoot) -> NcclProcesses {
+    let mut result = NcclProcesses::default();
+    let own = network(root, "self");
+    let mut pids: Vec<u32> = root.names("/proc").iter().filter_map(|name| name.parse().ok()).collect();
+    pids.sort_unstable();
+    for pid in pids {
+        let environ = match root.bytes(&format!("/proc/{pid}/environ")) {
+            Ok(environ) => environ,
+            // One that ended meanwhile is none of ours to count.
+            Err(error) if error.is_absent() => continue,
+            Err(_) => {
+                result.unreadable += 1;
+                continue;
+            }
+        };
+        let environment = nccl_variables(&environ);
+        if !environment.is_empty() {
+            result.found.push(NcclProcess {
+                pid,
+                comm: comm(root, pid),
+                container: Container::of(root, pid),
+                same_network: own.as_ref().and_then(|own| Some(network(root, &pid.to_string())? == *own)),
+                environment,
+            });
+        }
+    }
+    result
+}
+
+/// The name of a process's command.
+#[must_use]
+pub fn comm(root: &HostRoot, pid: u32) -> Option<String> {
+    root.text(&format!("/proc/{pid}/comm")).ok()
+}
+
+/// The network namespace of a process, by the kernel's number for it.
+fn network(root: &HostRoot, process: &str) -> Option<String> {
+    root.link_name(&format!("/proc/{process}/ns/net"))
+}
+
+fn nccl_variables(environ: &[u8]) -> BTreeMap<String, String> {
+    let one = |entry: &[u8]| {
+        let text = String::from_utf8_lossy(entry);
+        let (name, value) = text.split_once('=')?;
+        name.starts_with("NCCL_").then(|| (name.to_owned(), value.to_owned()))
+    };
+    environ.split(|byte| *byte == 0).filter_map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::tree;
+    use super::*;
+
+    const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn containers_of_every_runtime_are_recognised() {
+        let pod = "11111111-2222-3333-4444-555555555555";
+        for (path, uid, id) in [
+            (
+                format!(
+                    "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{}.slice/cri-containerd-{ID}.scope",
+                    pod.replace('-', "_")
+                ),
+                Some(pod),
+                Some(ID),
+            ),
+            (format!("0::/kubepods/besteffort/pod{pod}/{ID}"), Some(pod), Some(ID)),
+            (format!("12:cpu:/docker/{ID}\n11:memory:/docker/{ID}"), None, Some(ID)),
+            (format!("0::/system.slice/docker-{ID}.scope"), None, Some(ID)),
+            (format!("0::/machine.slice/libpod-{ID}.scope/container"), None, Some(ID)),
+        ] {
+            let found = Container::parse(&path).unwrap();
+            assert_eq!((found.pod_uid.as_deref(), found.id.as_deref()), (uid, id), "{path}");
+        }
+        let job = Container::parse("0::/system.slice/slurmstepd.scope/job_77/step_0").unwrap();
+        assert_eq!(job.label(), "slurm job 77");
+        for none in ["0::/user.slice/user-0.slice/session-1.scope", "0::/podman", "", "x", "0::/job_x"] {
+            assert_eq!(Container::parse(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn only_processes_with_nccl_settings_are_listed() {
+        let cgroup = format!("0::/kubepods/pod11111111-2222-3333-4444-555555555555/{ID}\n");
+        let tree = tree(&[
+            ("proc/17/environ", "PATH=/bin\0NCCL_IB_HCA=mlx5\0NCCL_DEBUG=\0"),
+            ("proc/17/comm", "python3\n"),
+            ("proc/17/cgroup", &cgroup),
+            ("proc/17/root/etc/hostname", "trainer-0\n"),
+            ("proc/18/environ", "NCCLX=1\0HOME=/\0"),
+            ("proc/19/environ/folder", "no file"),
+            ("proc/meminfo", ""),
+        ]);
+        let root = HostRoot::at(tree.path());
+        let result = nccl_processes(&root);
+        assert_eq!((result.found.len(), result.unreadable), (1, 1));
+        let found = &result.found[0];
+        assert_eq!((found.pid, found.comm.as_deref()), (17, Some("python3")));
+        assert_eq!(found.environment["NCCL_IB_HCA"], "mlx5");
+        assert_eq!(found.container.as_ref().unwrap().label(), "trainer-0");
+    }
+}

@@ -1,0 +1,107 @@
+//! The queue pairs of this host with the processes that made them.
+
+use std::collections::HashMap;
+use std::net::Ipv6Addr;
+
+use super::ask::Ask;
+use super::nldev::{self, Query, QueuePair};
+use super::port::Port;
+use super::process::{self, Container};
+use super::rdma;
+use super::read::{HostRoot, Unread};
+use crate::owners::{Owners, QpOwner};
+
+/// Reads the queue pairs of all devices, their processes and the devices' addresses. Each queue
+/// pair costs a question to the device, so that this is for every second or so, not for every
+/// packet. What fails is left out, with the reason in `unread`.
+#[must_use]
+pub fn owners(root: &HostRoot, kernel: &impl Ask, unread: &mut Unread) -> Owners {
+    let devices = rdma::list(root.sys());
+    if devices.is_empty() {
+        return Owners::default();
+    }
+    let mut gids: Vec<(String, Vec<Ipv6Addr>)> = Vec::new();
+    for device in &devices {
+        unread.about(&device.name);
+        let ports = device.ports.iter().map(|port| {
+            let at = format!("/sys/class/infiniband/{}/ports/{}", device.name, port.number);
+            Port::read(root, &at, port.number, unread)
+        });
+        let of_device = ports.flat_map(|port| port.gids).map(|gid| gid.gid).collect();
+        gids.push((device.name.clone(), of_device));
+    }
+    unread.about("host");
+    let answers = unread.keep(kernel.rdma(Query::Devices)).unwrap_or_default();
+    let mut owners = Vec::new();
+    let mut known = Processes::default();
+    for device in answers.iter().filter_map(|answer| nldev::Device::parse(answer)) {
+        unread.about(&device.name);
+        let answers = unread.keep(kernel.rdma(Query::QueuePairs(device.index))).unwrap_or_default();
+        for qp in answers.iter().flat_map(|answer| nldev::queue_pairs(answer)) {
+            owners.push(known.owner(root, qp));
+        }
+    }
+    Owners::new(owners, &gids)
+}
+
+/// Names of processes, each looked up once: a job has thousands of queue pairs and few processes.
+#[derive(Default)]
+struct Processes(HashMap<u32, (Option<String>, Option<String>)>);
+
+impl Processes {
+    fn owner(&mut self, root: &HostRoot, qp: QueuePair) -> QpOwner {
+        let of_process = qp.pid.map(|pid| {
+            let read = || (process::comm(root, pid), Container::of(root, pid).map(|c| c.label()));
+            self.0.entry(pid).or_insert_with(read).clone()
+        });
+        let (comm, pod) = of_process.unwrap_or_default();
+        QpOwner {
+            comm: comm.or(qp.kernel_name),
+            pod,
+            device: qp.device,
+            lqpn: qp.lqpn,
+            rqpn: qp.rqpn,
+            kind: qp.kind,
+            state: qp.state,
+            pid: qp.pid,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::recorded::Recorded;
+    use super::*;
+    use crate::owners::flow_address;
+    use crate::sample::Direction;
+    use rocescope_common::account::FlowKey;
+
+    const MLX5: &str = include_str!("../../../tests/data/host/mlx5.txt");
+    const RXE: &str = include_str!("../../../tests/data/host/rxe.txt");
+
+    #[test]
+    fn a_flow_leads_to_the_pod_that_sends_it() {
+        let host = Recorded::unpack(MLX5);
+        let mut unread = Unread::new();
+        let owners = owners(&host.root(), &host.kernel(), &mut unread);
+        assert_eq!(owners.all().len(), 1);
+        let address = |text: &str| flow_address(text.parse().unwrap());
+        let ((family, src), (_, dst)) = (address("192.0.2.1"), address("192.0.2.2"));
+        let key = FlowKey { src, dst, dest_qp: 951, link: 0, family, pad: 0 };
+        let owned = owners.of(&key, Some(Direction::Egress), true).unwrap();
+        assert_eq!(owned.peer_qp, Some(298));
+        let QpOwner { pid, comm, pod, kind, state, .. } = owned.owner;
+        assert_eq!((*pid, comm.as_deref(), pod.as_deref()), (Some(4711), Some("python3"), Some("trainer-0")));
+        assert_eq!((*kind, *state), (Some("RC"), Some("RTS")));
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_answer_leaves_none_and_says_why() {
+        for text in [RXE, ""] {
+            let host = Recorded::unpack(text);
+            let mut unread = Unread::new();
+            assert!(owners(&host.root(), &host.kernel(), &mut unread).all().is_empty());
+            assert_eq!(unread.into_reasons().is_empty(), text.is_empty());
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! One vocabulary over the counters of RDMA and Ethernet drivers, each of which has its own names.
+//!
+//! Names come from the drivers' sources in Linux: hw/mlx5/counters.c, hw/bnxt_re/hw_counters.c
+//! (older names, and those that newer releases took over from mlx5), hw/irdma/verbs.c,
+//! hw/ionic, hw/mana/counters.c, hw/erdma, sw/rxe/rxe_hw_counters.c; mlx5e, bnxt_en, ice and ionic
+//! for Ethernet.
+
+use serde::Serialize;
+
+/// What a counter of a RoCE device counts, whatever its driver calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Meaning {
+    /// RoCE packets that arrived with a CE mark.
+    CeMarkedPackets,
+    /// CNPs sent.
+    CnpsSent,
+    /// CNPs that arrived and slowed a queue pair down, or just arrived where no more is known.
+    CnpsHandled,
+    /// CNPs that arrived and had no effect.
+    CnpsIgnored,
+    /// Requests that arrived out of sequence.
+    OutOfSequence,
+    /// NAKs of a PSN sequence error that arrived.
+    PsnErrorNaks,
+    /// Gaps that a requester concluded from responses.
+    ImpliedPsnErrors,
+    /// Requests that had arrived before.
+    DuplicateRequests,
+    /// Times no ACK came in time.
+    LocalAckTimeouts,
+    /// RNR NAKs that arrived.
+    RnrNaksReceived,
+    /// RNR NAKs sent.
+    RnrNaksSent,
+    /// Messages or packets for which the receiver had no buffer posted.
+    OutOfBuffer,
+    /// Packets sent again.
+    Retransmissions,
+    /// Queue pairs that gave up after the last retry.
+    RetriesExceeded,
+    /// Queue pairs that gave up after the last RNR retry.
+    RnrRetriesExceeded,
+    /// Slow restarts after a loss.
+    SlowRestarts,
+    /// RoCE packets sent.
+    TxPackets,
+    /// RoCE packets received.
+    RxPackets,
+    /// Bytes of RoCE packets sent.
+    TxBytes,
+    /// Bytes of RoCE packets received.
+    RxBytes,
+    /// RoCE packets that arrived and were thrown away.
+    RxDiscards,
+    /// Packets with a wrong invariant CRC.
+    IcrcErrors,
+    /// Frames that the port had no room for.
+    PortDiscards,
+    /// Frames that the port had to drop when sending.
+    TxDiscards,
+    /// Bit errors that forward error correction mended.
+    FecCorrected,
+    /// Blocks that forward error correction could not mend.
+    FecUncorrectable,
+    /// Times the link went down.
+    LinkDowns,
+    /// Times that sending had to wait for PCIe reads.
+    PcieReadStalls,
+    /// Times that receiving had to wait for PCIe writes.
+    PcieWriteStalls,
+    /// Port-wide pause frames received.
+    GlobalPauseReceived,
+    /// Port-wide pause frames sent.
+    GlobalPauseSent,
+    /// Pauses that lasted so long that the driver warned or acted.
+    PauseStorms,
+}
+
+impl Meaning {
+    /// The name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CeMarkedPackets => "ce_marked_packets",
+            Self::CnpsSent => "cnps_sent",
+            Self::CnpsHandled => "cnps_handled",
+            Self::CnpsIgnored => "cnps_ignored",
+            Self::OutOfSequence => "out_of_sequence",
+            Self::PsnErrorNaks => "psn_error_naks",
+            Self::ImpliedPsnErrors => "implied_psn_errors",
+            Self::DuplicateRequests => "duplicate_requests",
+            Self::LocalAckTimeouts => "local_ack_timeouts",
+            Self::RnrNaksReceived => "rnr_naks_received",
+            Self::RnrNaksSent => "rnr_naks_sent",
+            Self::OutOfBuffer => "out_of_buffer",
+            Self::Retransmissions => "retransmissions",
+            Self::RetriesExceeded => "retries_exceeded",
+            Self::RnrRetriesExceeded => "rnr_retries_exceeded",
+            Self::SlowRestarts => "slow_restarts",
+            Self::TxPackets => "tx_packets",
+            Self::RxPackets => "rx_packets",
+            Self::TxBytes => "tx_bytes",
+            Self::RxBytes => "rx_bytes",
+            Self::RxDiscards => "rx_discards",
+            Self::IcrcErrors => "icrc_errors",
+            Self::PortDiscards => "port_discards",
+            Self::TxDiscards => "tx_discards",
+            Self::FecCorrected => "fec_corrected",
+            Self::FecUncorrectable => "fec_uncorrectable",
+            Self::LinkDowns => "link_downs",
+            Self::PcieReadStalls => "pcie_read_stalls",
+            Self::PcieWriteStalls => "pcie_write_stalls",
+            Self::GlobalPauseReceived => "global_pause_received",
+            Self::GlobalPauseSent => "global_pause_sent",
+            Self::PauseStorms => "pause_storms",
+        }
+    }
+}
+
+/// What a counter below `hw_counters`, or the same over netlink, means; `None` for those that only
+/// their driver knows. `driver` is that of the RDMA device ("mlx5_ib"); names that drivers use
+/// alike need none.
+#[must_use]
+pub fn hardware(driver: Option<&str>, name: &str) -> Option<Meaning> {
+    use Meaning as M;
+    // Names that mean another thing in one driver than in all others.
+    match (driver, name) {
+        // irdma counts UDP of RoCE alone (its other protocols have names of their own); bnxt_re the
+        // unicast packets of the function that does RoCE.
+        (Some("irdma"), "RxUDP") | (Some("bnxt_re"), "rx_pkts") => return Some(M::RxPackets),
+        (Some("irdma"), "TxUDP") | (Some("bnxt_re"), "tx_pkts") => return Some(M::TxPackets),
+        (Some("bnxt_re"), "rx_bytes") => return Some(M::RxBytes),
+        (Some("bnxt_re"), "tx_bytes") => return Some(M::TxBytes),
+        (Some("irdma"), "RetransSegs" | "tcpRetransSegs") => return Some(M::Retransmissions),
+        _ => {}
+    }
+    Some(match name {
+        "np_ecn_marked_roce_packets"
+        | "rx_ecn_marked_pkts"
+        | "RxECNMrkd"
+        | "rx_rdma_ecn_pkts"
+        | "received_ecns"
+        | "cc_rx_ce_pkts" => M::CeMarkedPackets,
+        "np_cnp_sent" | "np_cnp_pkts" | "tx_cnp_pkts" | "cnpSent" | "tx_rdma_cnp_pkts" | "sent_cnps"
+        | "tx_cnp_pkt" | "cc_tx_cnp_pkts" => M::CnpsSent,
+        "rp_cnp_handled" | "rx_cnp_pkts" | "cnpHandled" | "rx_rdma_cnp_pkts" | "received_cnps"
+        | "rx_cnp_pkt" | "cc_rx_cnp_pkts" => M::CnpsHandled,
+        "rp_cnp_ignored" | "cnpIgnored" => M::CnpsIgnored,
+        "out_of_sequence" | "oos_drop_count" | "out_of_seq_request" | "resp_rx_outouf_seq" | "oos_nak" => {
+            M::OutOfSequence
+        }
+        "packet_seq_err" | "seq_err_naks_rcvd" | "rcvd_seq_err" | "req_rx_pkt_seq_err"
+        | "Nak Sequence Error" => M::PsnErrorNaks,
+        "implied_nak_seq_err" | "req_rx_impl_nak_seq_err" => M::ImpliedPsnErrors,
+        "duplicate_request" | "dup_req" => M::DuplicateRequests,
+        "local_ack_timeout_err" | "to_retransmits" | "tx_rdma_ack_timeout" | "requester_timeout" => {
+            M::LocalAckTimeouts
+        }
+        "rnr_nak_retry_err" | "rnr_naks_rcvd" | "rcvd_rnr_err" | "req_rx_rnr_retry_err" | "RNR received" => {
+            M::RnrNaksReceived
+        }
+        "send_rnr_err" | "RNR sent" => M::RnrNaksSent,
+        "out_of_buffer" | "rx_out_of_buffer" | "resp_rx_outof_buf" => M::OutOfBuffer,
+        "roce_adp_retrans" | "completer_retry_err" => M::Retransmissions,
+        "req_transport_retries_exceeded"
+        | "max_retry_exceeded"
+        | "retry_exceeded_err"
+        | "req_tx_retry_excd_err" => M::RetriesExceeded,
+        "req_rnr_retries_exceeded" | "retry_rnr_exceeded_err" => M::RnrRetriesExceeded,
+        "roce_slow_restart" => M::SlowRestarts,
+        "rdma_tx_packets" | "sent_pkts" | "tx_roce_only_pkts" | "tx_rdma_ucast_pkts" => M::TxPackets,
+        "rdma_rx_packets" | "rcvd_pkts" | "rx_roce_only_pkts" | "rx_rdma_ucast_pkts" => M::RxPackets,
+        "rdma_tx_bytes" | "tx_roce_only_bytes" | "tx_rdma_ucast_bytes" => M::TxBytes,
+        "rdma_rx_bytes" | "rx_roce_only_bytes" | "rx_rdma_ucast_bytes" => M::RxBytes,
+        "rx_roce_discards" => M::RxDiscards,
+        "rx_icrc_encapsulated" => M::IcrcErrors,
+        "link_downed" => M::LinkDowns,
+        _ => return None,
+    })
+}
+
+/// What a driver statistic of an Ethernet interface (`ethtool -S`) means; pause by priority is read
+/// by [`pause`].
+#[must_use]
+pub fn ethernet(name: &str) -> Option<Meaning> {
+    use Meaning as M;
+    Some(match name {
+        "rx_vport_rdma_unicast_packets" => M::RxPackets,
+        "tx_vport_rdma_unicast_packets" => M::TxPackets,
+        "rx_vport_rdma_unicast_bytes" => M::RxBytes,
+        "tx_vport_rdma_unicast_bytes" => M::TxBytes,
+        "rx_discards_phy" | "rx_discard_frames" | "rx_dropped.nic" => M::PortDiscards,
+        "tx_discards_phy" | "tx_dropped_link_down.nic" => M::TxDiscards,
+        "rx_corrected_bits_phy" | "rx_fec_corrected_blocks" | "fec_corrected_blocks" => M::FecCorrected,
+        "rx_pcs_symbol_err_phy" | "rx_fec_uncorrectable_blocks" | "fec_uncorrectable_blocks" => {
+            M::FecUncorrectable
+        }
+        "link_down_events_phy" | "link_down_events" => M::LinkDowns,
+        "outbound_pci_stalled_rd_events" => M::PcieReadStalls,
+        "outbound_pci_stalled_wr_events" => M::PcieWriteStalls,
+        "rx_global_pause" | "rx_pause_ctrl_phy" | "rx_pause_frames" | "link_xoff_rx.nic" => {
+            M::GlobalPauseReceived
+        }
+        "tx_global_pause" | "tx_pause_ctrl_phy" | "tx_pause_frames" | "link_xoff_tx.nic" => {
+            M::GlobalPauseSent
+        }
+        "tx_pause_storm_warning_events" | "tx_pause_storm_error_events" => M::PauseStorms,
+        _ => return None,
+    })
+}
+
+/// Pause of one priority, one way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PauseCount {
+    /// Pause frames; `None` when the driver does not count them.
+    pub frames: Option<u64>,
+    /// Time spent paused, in microseconds.
+    pub microseconds: Option<u64>,
+    /// Changes from running to paused.
+    pub transitions: Option<u64>,
+}
+
+/// Pause by priority.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PauseCounts {
+    /// The neighbour told this port to stop.
+    pub received: [PauseCount; 8],
+    /// This port told the neighbour to stop.
+    pub sent: [PauseCount; 8],
+}
+
+/// The pause counters among the driver statistics of an interface; `None` when there are none.
+#[must_use]
+pub fn pause(statistics: &[(String, u64)]) -> Option<PauseCounts> {
+    let mut counts = PauseCounts::default();
+    let mut any = false;
+    for (name, value) in statistics {
+        let Some((sent, priority, field)) = pause_name(name) else { continue };
+        let side = if sent { &mut counts.sent } else { &mut counts.received };
+        let Some(count) = side.get_mut(usize::from(priority)) else { continue };
+        let slot = match field {
+            PauseField::Frames => &mut count.frames,
+            PauseField::Microseconds => &mut count.microseconds,
+            PauseField::Transitions => &mut count.transitions,
+        };
+        // ice counts stop and go apart; only a stop pauses.
+        *slot = Some(slot.unwrap_or(0).saturating_add(*value));
+        any = true;
+    }
+    any.then_some(counts)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PauseField {
+    Frames,
+    Microseconds,
+    Transitions,
+}
+
+/// Whether sent, which priority, and what, of a driver's name for a pause counter.
+fn pause_name(name: &str) -> Option<(bool, u8, PauseField)> {
+    use PauseField::{Frames, Microseconds, Transitions};
+    // bnxt_en, newer: pfc_pri3_rx_duration_us, pfc_pri3_tx_transitions.
+    if let Some(rest) = name.strip_prefix("pfc_pri") {
+        let (priority, rest) = priority(rest)?;
+        return Some(match rest {
+            "_rx_duration_us" => (false, priority, Microseconds),
+            "_tx_duration_us" => (true, priority, Microseconds),
+            "_rx_transitions" => (false, priority, Transitions),
+            "_tx_transitions" => (true, priority, Transitions),
+            _ => return None,
+        });
+    }
+    // i40e puts `port.` before what ice puts `.nic` behind.
+    let name = name.strip_prefix("port.").unwrap_or(name);
+    let (sent, rest) = match name.strip_prefix("rx_") {
+        Some(rest) => (false, rest),
+        None => (true, name.strip_prefix("tx_")?),
+    };
+    // ice: rx_priority_3_xoff.nic; i40e: rx_priority_3_xoff_rx.
+    if let Some(rest) = rest.strip_prefix("priority_") {
+        let (priority, rest) = priority(rest)?;
+        return rest.starts_with("_xoff").then_some((sent, priority, Frames));
+    }
+    // mlx5: rx_prio3_pause, rx_prio3_pause_duration, rx_prio3_pause_transition.
+    if let Some(rest) = rest.strip_prefix("prio") {
+        let (priority, rest) = priority(rest)?;
+        return Some(match rest {
+            "_pause" => (sent, priority, Frames),
+            "_pause_duration" => (sent, priority, Microseconds),
+            "_pause_transition" => (sent, priority, Transitions),
+            _ => return None,
+        });
+    }
+    // bnxt_en: rx_pfc_ena_frames_pri3.
+    if let Some(rest) = rest.strip_prefix("pfc_ena_frames_pri") {
+        let (priority, rest) = priority(rest)?;
+        return rest.is_empty().then_some((sent, priority, Frames));
+    }
+    // ionic: frames_rx_pripause_3 is read as "rx_pripause_3" behind its own prefix.
+    let rest = rest.strip_prefix("pripause_")?;
+    let (priority, rest) = priority(rest)?;
+    match rest {
+        "" => Some((sent, priority, Frames)),
+        "_1us_count" => Some((sent, priority, Microseconds)),
+        _ => None,
+    }
+}
+
+/// The digit that a text begins with, as a priority, and the rest.
+fn priority(text: &str) -> Option<(u8, &str)> {
+    let (first, rest) = text.split_at_checked(1)?;
+    let priority = first.parse().ok().filter(|priority| *priority < 8)?;
+    (!rest.starts_with(|c: char| c.is_ascii_digit())).then_some((priority, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drivers_share_one_vocabulary() {
+        use Meaning as M;
+        for (driver, name, meaning) in [
+            ("mlx5_ib", "np_cnp_sent", Some(M::CnpsSent)),
+            ("mlx5_ib", "rp_cnp_handled", Some(M::CnpsHandled)),
+            ("mlx5_ib", "np_ecn_marked_roce_packets", Some(M::CeMarkedPackets)),
+            ("bnxt_re", "tx_cnp_pkts", Some(M::CnpsSent)),
+            ("bnxt_re", "oos_drop_count", Some(M::OutOfSequence)),
+            ("bnxt_re", "rx_pkts", Some(M::RxPackets)),
+            ("mlx5_ib", "rx_pkts", None),
+            ("irdma", "RxUDP", Some(M::RxPackets)),
+            ("irdma", "cnpIgnored", Some(M::CnpsIgnored)),
+            ("rxe", "rcvd_seq_err", Some(M::PsnErrorNaks)),
+            ("rxe", "send_rnr_err", Some(M::RnrNaksSent)),
+            ("hypothetical", "out_of_sequence", Some(M::OutOfSequence)),
+            ("hypothetical", "lifespan", None),
+        ] {
+            assert_eq!(hardware(Some(driver), name), meaning, "{driver} {name}");
+        }
+        assert_eq!(ethernet("rx_vport_rdma_unicast_packets"), Some(M::RxPackets));
+        assert_eq!(ethernet("rx_packets"), None, "not RoCE's");
+    }
+
+    #[test]
+    fn pause_by_priority_in_every_spelling() {
+        let statistics = |names: &[(&str, u64)]| {
+            names.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect::<Vec<_>>()
+        };
+        let mlx5 = pause(&statistics(&[
+            ("rx_prio3_pause", 5),
+            ("rx_prio3_pause_duration", 70),
+            ("rx_prio3_pause_transition", 2),
+            ("tx_prio3_pause", 9),
+            ("rx_prio3_packets", 1000),
+        ]))
+        .unwrap();
+        let expected = PauseCount { frames: Some(5), microseconds: Some(70), transitions: Some(2) };
+        assert_eq!(mlx5.received[3], expected);
+        assert_eq!(mlx5.sent[3].frames, Some(9));
+        assert_eq!(mlx5.received[4], PauseCount::default());
+        for (name, sent, frames) in [
+            ("rx_pfc_ena_frames_pri5", false, true),
+            ("pfc_pri5_tx_duration_us", true, false),
+            ("tx_priority_5_xoff.nic", true, true),
+            ("port.rx_priority_5_xoff_rx", false, true),
+            ("rx_pripause_5_1us_count", false, false),
+        ] {
+            let counts = pause(&statistics(&[(name, 7)])).unwrap_or_default();
+            let count = if sent { counts.sent[5] } else { counts.received[5] };
+            assert_eq!(if frames { count.frames } else { count.microseconds }, Some(7), "{name}");
+        }
+        for name in
+            ["rx_priority_5_xon.nic", "rx_prio8_pause", "rx_prio33_pause", "rx_prio", "pfc_pri", "tx_é"]
+        {
+            assert_eq!(pause(&statistics(&[(name, 7)])), None, "{name}");
+        }
+    }
+}

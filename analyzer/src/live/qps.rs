@@ -1,0 +1,63 @@
+//! Whose queue pairs are whose, read in the background while a run goes on.
+
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::host::ask::Kernel;
+use crate::host::qp;
+use crate::host::read::{HostRoot, Unread};
+use crate::owners::Owners;
+
+/// Between two readings. Each asks the device about every queue pair, which takes it some time
+/// with thousands of them; queue pairs of a job live for hours.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Reads again and again until dropped, on a thread of its own, so that a slow device holds
+/// nothing else up.
+#[derive(Debug)]
+pub(super) struct QpReader {
+    current: Arc<Mutex<Arc<Owners>>>,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl QpReader {
+    /// Starts in the network namespace of the calling thread. `None` when no thread can be made:
+    /// flows then have no processes, which harms nothing else.
+    pub(super) fn start() -> Option<Self> {
+        let current = Arc::new(Mutex::new(Arc::new(Owners::default())));
+        let (stop, stopped) = mpsc::channel();
+        let shared = Arc::clone(&current);
+        let read = move || {
+            loop {
+                // Mounted anew each time: a mount that stays would keep the namespace alive.
+                if let Ok(root) = HostRoot::here() {
+                    let now = qp::owners(&root, &Kernel, &mut Unread::new());
+                    let mut slot = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                    *slot = Arc::new(now.with_gone(&slot));
+                }
+                if stopped.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("queue pairs".into()).spawn(read).ok()?;
+        Some(Self { current, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// What was read last.
+    pub(super) fn current(&self) -> Arc<Owners> {
+        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for QpReader {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ended = thread.join();
+        }
+    }
+}

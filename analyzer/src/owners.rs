@@ -1,0 +1,275 @@
+//! Which queue pair and process of this host a flow belongs to, as the kernel knows it.
+//!
+//! A packet names the queue pair that it goes to, and no other. The kernel knows both numbers of
+//! every connected queue pair of this host, and who made it, so that device address and number
+//! lead from a flow to its process, and to the queue pair at the sending end. This is certain
+//! where it gives an answer; where two queue pairs fit, it gives none.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use rocescope_common::account::FlowKey;
+use rocescope_common::wire::frame::Addr;
+use serde::Serialize;
+
+use crate::sample::{Direction, address};
+
+/// A queue pair of this host, and whose it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+pub struct QpOwner {
+    /// RDMA device.
+    pub device: String,
+    /// Its number.
+    pub lqpn: u32,
+    /// The number at the other end, of connected transports.
+    pub rqpn: Option<u32>,
+    /// Transport: `RC`, `UC`, `UD` …
+    pub kind: Option<&'static str>,
+    /// State: `RTS`, `ERR` …
+    pub state: Option<&'static str>,
+    /// Process that made it; `None` for the kernel's own, and in other PID namespaces.
+    pub pid: Option<u32>,
+    /// The process's command, or the kernel module.
+    pub comm: Option<String>,
+    /// The pod or container it runs in.
+    pub pod: Option<String>,
+}
+
+/// What is known of a flow's end on this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owned<'a> {
+    /// Queue pair at the sending end; `None` for datagrams received.
+    pub peer_qp: Option<u32>,
+    /// The queue pair of this host.
+    pub owner: &'a QpOwner,
+}
+
+/// Queue pairs kept at most, those that are gone included.
+const MOST: usize = 1 << 17;
+
+/// A queue pair's number on an address.
+type End = (IpAddr, u32);
+
+/// The queue pairs of this host at a moment, by the ends that packets name.
+#[derive(Clone, Debug, Default)]
+pub struct Owners {
+    all: Vec<QpOwner>,
+    /// Addresses by device.
+    addresses: HashMap<String, Vec<IpAddr>, foldhash::fast::RandomState>,
+    /// By own address and own number; `None` where several share them.
+    by_local: HashMap<End, Option<usize>, foldhash::fast::RandomState>,
+    /// By own address and the number at the other end.
+    by_remote: HashMap<End, Option<usize>, foldhash::fast::RandomState>,
+}
+
+impl Owners {
+    /// The queue pairs `owners` on devices with these GIDs (IPv4 mapped into IPv6, as sysfs has
+    /// them).
+    #[must_use]
+    pub fn new(owners: Vec<QpOwner>, gids: &[(String, Vec<Ipv6Addr>)]) -> Self {
+        let mut found = Self { all: owners, ..Self::default() };
+        for (device, gids) in gids {
+            let mut addresses: Vec<IpAddr> = gids.iter().flat_map(|gid| forms(*gid)).collect();
+            // A device has an address once per version of RoCE.
+            addresses.sort_unstable();
+            addresses.dedup();
+            found.addresses.insert(device.clone(), addresses);
+        }
+        for (index, owner) in found.all.iter().enumerate() {
+            for &address in found.addresses.get(&owner.device).into_iter().flatten() {
+                insert(&mut found.by_local, (address, owner.lqpn), index);
+                if let Some(rqpn) = owner.rqpn {
+                    insert(&mut found.by_remote, (address, rqpn), index);
+                }
+            }
+        }
+        found
+    }
+
+    /// The same, with those of an earlier reading that are gone since, as far as nothing new has
+    /// taken their place: a report at the end of a run is about flows whose queue pairs were
+    /// destroyed with the job.
+    #[must_use]
+    pub fn with_gone(mut self, earlier: &Self) -> Self {
+        for owner in &earlier.all {
+            if self.all.len() >= MOST {
+                break;
+            }
+            let is_same = |index: &usize| self.all.get(*index).is_some_and(|now| now.device == owner.device);
+            let addresses = earlier.addresses.get(&owner.device).cloned().unwrap_or_default();
+            let mut ends = addresses.iter().map(|address| (*address, owner.lqpn));
+            if ends.any(|end| self.by_local.get(&end).is_some_and(|now| now.as_ref().is_none_or(is_same))) {
+                continue;
+            }
+            let index = self.all.len();
+            self.all.push(owner.clone());
+            for &address in &addresses {
+                self.by_local.entry((address, owner.lqpn)).or_insert(Some(index));
+                if let Some(rqpn) = owner.rqpn {
+                    self.by_remote.entry((address, rqpn)).or_insert(Some(index));
+                }
+            }
+            self.addresses.entry(owner.device.clone()).or_insert(addresses);
+        }
+        self
+    }
+
+    /// The queue pairs.
+    #[must_use]
+    pub fn all(&self) -> &[QpOwner] {
+        &self.all
+    }
+
+    /// Whose flow this is. `connected` is false for datagrams, whose sender's number shows in each
+    /// packet rather than in the kernel. On the way in the receiving end is meant, on the way out
+    /// the sending one; without a direction, the one that is here.
+    #[must_use]
+    pub fn of(&self, key: &FlowKey, direction: Option<Direction>, connected: bool) -> Option<Owned<'_>> {
+        let receiver = || {
+            let owner = self.get(&self.by_local, address(key.family, key.dst), key.dest_qp)?;
+            Some(Owned { peer_qp: owner.rqpn.filter(|_| connected), owner })
+        };
+        let sender = || {
+            let owner = self.get(&self.by_remote, address(key.family, key.src), key.dest_qp)?;
+            connected.then_some(Owned { peer_qp: Some(owner.lqpn), owner })
+        };
+        match direction {
+            Some(Direction::Ingress) => receiver(),
+            Some(Direction::Egress) => sender(),
+            None => receiver().or_else(sender),
+        }
+    }
+
+    fn get(
+        &self,
+        map: &HashMap<End, Option<usize>, foldhash::fast::RandomState>,
+        address: IpAddr,
+        qpn: u32,
+    ) -> Option<&QpOwner> {
+        self.all.get((*map.get(&(address, qpn))?)?)
+    }
+}
+
+/// An address as packets show it: of RoCEv1 always as IPv6, of RoCEv2 as what it is.
+fn forms(gid: Ipv6Addr) -> impl Iterator<Item = IpAddr> {
+    [Some(IpAddr::V6(gid)), gid.to_ipv4_mapped().map(IpAddr::V4)].into_iter().flatten()
+}
+
+fn insert(map: &mut HashMap<End, Option<usize>, foldhash::fast::RandomState>, end: End, index: usize) {
+    match map.entry(end) {
+        Entry::Vacant(entry) => {
+            entry.insert(Some(index));
+        }
+        // Two devices with one address, or two queue pairs with peers of one number on different
+        // hosts: which of them it is, no packet says.
+        Entry::Occupied(mut entry) => {
+            entry.insert(None);
+        }
+    }
+}
+
+/// An address in the form in which flows have it: family and words in wire order.
+#[must_use]
+pub fn flow_address(address: IpAddr) -> (u8, Addr) {
+    let (family, bytes) = match address {
+        IpAddr::V4(v4) => {
+            let mut bytes = [0; 16];
+            bytes[12..].copy_from_slice(&v4.octets());
+            (4, bytes)
+        }
+        IpAddr::V6(v6) => (6, v6.octets()),
+    };
+    let mut words = Addr::default();
+    for (word, chunk) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {
+        *word = u32::from_ne_bytes(*chunk);
+    }
+    (family, words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(device: &str, lqpn: u32, rqpn: Option<u32>, pid: u32) -> QpOwner {
+        QpOwner { device: device.into(), lqpn, rqpn, pid: Some(pid), ..QpOwner::default() }
+    }
+
+    fn flow(src: &str, dst: &str, dest_qp: u32) -> FlowKey {
+        let ((family, src), (_, dst)) =
+            (flow_address(src.parse().unwrap()), flow_address(dst.parse().unwrap()));
+        FlowKey { src, dst, dest_qp, link: 0, family, pad: 0 }
+    }
+
+    fn owners(list: Vec<QpOwner>) -> Owners {
+        let gid = |text: &str| text.parse::<Ipv6Addr>().unwrap();
+        Owners::new(
+            list,
+            &[
+                ("mlx5_0".to_owned(), vec![gid("::ffff:10.0.0.1"), gid("::ffff:10.0.0.1"), gid("fd00::1")]),
+                ("mlx5_1".to_owned(), vec![gid("::ffff:10.0.1.1")]),
+            ],
+        )
+    }
+
+    const IN: Option<Direction> = Some(Direction::Ingress);
+    const OUT: Option<Direction> = Some(Direction::Egress);
+
+    #[test]
+    fn both_directions_lead_to_the_process_and_the_sending_end() {
+        let owners = owners(vec![owner("mlx5_0", 17, Some(40), 100), owner("mlx5_1", 17, Some(41), 200)]);
+        let found = |src, dst, qp, direction| {
+            owners.of(&flow(src, dst, qp), direction, true).map(|owned| (owned.owner.pid, owned.peer_qp))
+        };
+        assert_eq!(found("10.0.0.9", "10.0.0.1", 17, IN), Some((Some(100), Some(40))));
+        assert_eq!(found("10.0.0.9", "10.0.1.1", 17, IN), Some((Some(200), Some(41))));
+        assert_eq!(found("10.0.0.1", "10.0.0.9", 40, OUT), Some((Some(100), Some(17))));
+        assert_eq!(found("fd00::1", "fd00::9", 40, OUT), Some((Some(100), Some(17))));
+        assert_eq!(found("::ffff:10.0.0.9", "::ffff:10.0.0.1", 17, IN), Some((Some(100), Some(40))));
+        // What only passes by, as on a mirror port, is nobody's here.
+        assert_eq!(found("10.0.0.8", "10.0.0.9", 17, IN), None);
+        assert_eq!(found("10.0.0.9", "10.0.0.1", 18, IN), None);
+        assert_eq!(found("10.0.0.9", "10.0.0.1", 17, OUT), None);
+        assert_eq!(found("10.0.0.1", "10.0.0.9", 40, None), Some((Some(100), Some(17))));
+    }
+
+    #[test]
+    fn what_fits_two_is_nobodys() {
+        // Peers on two hosts that happen to have the same number.
+        let owners = owners(vec![owner("mlx5_0", 17, Some(40), 100), owner("mlx5_0", 18, Some(40), 200)]);
+        assert_eq!(owners.of(&flow("10.0.0.1", "10.0.0.9", 40), OUT, true), None);
+        let one = owners.of(&flow("10.0.0.9", "10.0.0.1", 18), IN, true).unwrap();
+        assert_eq!((one.owner.pid, one.peer_qp), (Some(200), Some(40)));
+    }
+
+    #[test]
+    fn between_two_queue_pairs_of_one_host_the_direction_decides() {
+        let owners = owners(vec![owner("mlx5_0", 17, Some(40), 100), owner("mlx5_1", 40, Some(17), 200)]);
+        let key = flow("10.0.0.1", "10.0.1.1", 40);
+        assert_eq!(owners.of(&key, OUT, true).map(|o| (o.owner.pid, o.peer_qp)), Some((Some(100), Some(17))));
+        assert_eq!(owners.of(&key, IN, true).map(|o| (o.owner.pid, o.peer_qp)), Some((Some(200), Some(17))));
+    }
+
+    #[test]
+    fn those_that_are_gone_stay_until_their_place_is_taken() {
+        let before = owners(vec![owner("mlx5_0", 17, Some(40), 100), owner("mlx5_0", 18, Some(41), 200)]);
+        let now = owners(vec![owner("mlx5_0", 17, Some(50), 300)]).with_gone(&before);
+        let received = |qp| now.of(&flow("10.0.0.9", "10.0.0.1", qp), IN, true).map(|owned| owned.owner.pid);
+        assert_eq!((received(17), received(18)), (Some(Some(300)), Some(Some(200))));
+        let sent = |qp| now.of(&flow("10.0.0.1", "10.0.0.9", qp), OUT, true).map(|owned| owned.owner.pid);
+        assert_eq!((sent(50), sent(41), sent(40)), (Some(Some(300)), Some(Some(200)), None));
+        // Readings without a change do not make it grow.
+        assert_eq!(owners(before.all().to_vec()).with_gone(&before).all().len(), 2);
+        let gone = Owners::default().with_gone(&now).with_gone(&now);
+        assert_eq!(gone.all().len(), 2);
+    }
+
+    #[test]
+    fn datagrams_have_a_receiver_and_no_peer() {
+        let owners = owners(vec![owner("mlx5_0", 17, None, 100), owner("mlx5_0", 18, Some(5), 200)]);
+        let owned = owners.of(&flow("10.0.0.9", "10.0.0.1", 17), IN, false).unwrap();
+        assert_eq!((owned.owner.pid, owned.peer_qp), (Some(100), None));
+        // To queue pair 5 somewhere: not by the connected one that has a peer of that number.
+        assert_eq!(owners.of(&flow("10.0.0.1", "10.0.0.9", 5), OUT, false), None);
+    }
+}
