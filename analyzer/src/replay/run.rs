@@ -223,16 +223,16 @@ impl Run {
             self.clock.sample_ns = interval.map(|interval| ts_ns.saturating_add(interval));
             self.clock.retire_ns = self.idle_ns.map(|idle| ts_ns.saturating_add(idle));
         }
-        if let Some((to_ns, speed)) = self.clock.seek
-            && ts_ns >= to_ns
-        {
-            self.clock.seek = None;
-            self.pace.set_speed(speed, Some(to_ns));
-        }
         loop {
             while self.pace.paused() {
                 let command = self.tap.commands.recv().map_err(|_| Stopped)?;
                 self.command(command)?;
+            }
+            if let Some((to_ns, speed)) = self.clock.seek.take_if(|(to_ns, _)| ts_ns >= *to_ns) {
+                // The view sees at once what there is at this time.
+                self.pace.set_speed(speed, Some(to_ns));
+                self.send(to_ns)?;
+                self.clock.sample_ns = interval.map(|interval| to_ns.saturating_add(interval));
             }
             let due = self.clock.sample_ns.unwrap_or(u64::MAX).min(ts_ns);
             if let Some(wait) = self.pace.wait(due) {

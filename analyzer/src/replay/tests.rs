@@ -90,6 +90,33 @@ fn pause_speed_and_stop_are_heeded_at_once() {
 }
 
 #[test]
+fn a_seek_skips_the_time_until_there_and_goes_on_as_before() {
+    let file = capture(&[(0, 4, 0), (3_600_000, 4, 1), (7_200_000, 4, 2)]);
+    let (first, _) = heard(&start(options(&file)).unwrap()).0.last().unwrap().window.unwrap();
+    let hour = first + 3_600_000_000_000;
+    let feed =
+        start(Options { speed: 1.0, emit: Emit::Watch(Duration::from_secs(600)), ..options(&file) }).unwrap();
+    // Out of a pause as well.
+    feed.commands.send(Command::Pause(true)).unwrap();
+    feed.commands.send(Command::Seek(hour)).unwrap();
+    let there = |update: Update| match update {
+        Update::Sample(sample) => sample.time_ns >= hour - 600_000_000_000,
+        _ => false,
+    };
+    while !there(feed.updates.recv_timeout(Duration::from_secs(20)).unwrap()) {}
+    // A time that is past changes nothing; the third frame is still an hour away.
+    feed.commands.send(Command::Seek(first)).unwrap();
+    let quiet = Duration::from_millis(300);
+    while let Ok(update) = feed.updates.recv_timeout(quiet) {
+        assert!(!matches!(update, Update::Ended(_)), "the rest is not skipped");
+    }
+    feed.commands.send(Command::Stop).unwrap();
+    let (samples, _) = heard(&feed);
+    assert_eq!(samples.last().unwrap().window, Some((first, hour)));
+    assert_eq!(samples.last().unwrap().flows[0].stats.packets, 2);
+}
+
+#[test]
 fn a_view_that_is_gone_ends_the_replay() {
     let file = capture(&[(0, 4, 0), (3_600_000, 4, 1)]);
     let feed = start(Options { speed: 1.0, ..options(&file) }).unwrap();
