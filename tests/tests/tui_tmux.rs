@@ -82,6 +82,7 @@ fn shows_queue_pairs(screen: &str) -> bool {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one walk through the whole program")]
 fn every_screen_key_and_size() {
     if !root_or_skip("every_screen_key_and_size") || !tmux_or_skip("every_screen_key_and_size") {
         return;
