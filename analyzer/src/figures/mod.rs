@@ -24,6 +24,7 @@ use rocescope_common::account::{FlowKey, FlowStats, Outcome};
 use rocescope_common::wire::Frame;
 
 use crate::replay::links::TapLinks;
+use crate::replay::nanos;
 use marking::{ByDscp, Marking};
 
 type State = foldhash::fast::RandomState;
@@ -85,9 +86,7 @@ impl Collector {
     /// Nothing seen yet.
     #[must_use]
     pub fn new(options: &Options) -> Self {
-        let window = options
-            .reorder_window
-            .map_or(loss::REORDER_WINDOW_NS, |window| u64::try_from(window.as_nanos()).unwrap_or(u64::MAX));
+        let window = options.reorder_window.map_or(loss::REORDER_WINDOW_NS, nanos);
         Self {
             marking: Marking::default(),
             pairing: pairing::Pairing::default(),

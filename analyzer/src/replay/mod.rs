@@ -141,7 +141,8 @@ pub fn start(options: Options) -> Result<Feed> {
     Ok(view)
 }
 
-fn nanos(duration: Duration) -> u64 {
+/// A duration in nanoseconds; what does not fit becomes the largest number.
+pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
