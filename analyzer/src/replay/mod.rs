@@ -22,6 +22,7 @@ use anyhow::{Context as _, Result};
 
 use crate::feed::{self, Feed};
 use crate::figures;
+use crate::figures::beside::Beside;
 use crate::filter::Filter;
 use crate::peers::Peers;
 use crate::table::FlowTable;
@@ -108,8 +109,7 @@ pub fn start(options: Options) -> Result<Feed> {
     for tap in inputs.taps {
         taps.push(TapReader::open(tap)?);
     }
-    let mut figures = figures::Collector::new(&options.figures);
-    figures.expect_taps(taps.len());
+    let figures = Beside::new(&options.figures, taps.len());
     let (source, view) = feed::channel();
     let run = run::Run {
         tap: source,

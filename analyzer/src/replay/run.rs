@@ -289,8 +289,9 @@ impl Run {
         if let (Some(idle), Some(due)) = (self.idle_ns, self.clock.retire_ns)
             && ts_ns >= due
         {
-            for slot in self.counts.table.retire_idle(ts_ns, idle) {
-                self.counts.figures.retired(slot);
+            let gone = self.counts.table.retire_idle(ts_ns, idle);
+            if !gone.is_empty() {
+                self.counts.figures.retired(gone);
             }
             // Often enough that no flow stays for much longer than it may.
             self.clock.retire_ns = Some(ts_ns.saturating_add((idle / 8).max(1_000_000)));
@@ -368,7 +369,8 @@ impl Run {
         Ok(())
     }
 
-    fn sample(&self, time_ns: u64) -> Sample {
+    fn sample(&mut self, time_ns: u64) -> Sample {
+        let figures = self.counts.figures.figures();
         let table = &self.counts.table;
         let drops = self.taps.iter().filter_map(TapReader::drops);
         Sample {
@@ -386,7 +388,7 @@ impl Run {
             capture_drops: drops.reduce(|sum, n| sum + n),
             interface_drops: None,
             owners: std::sync::Arc::default(),
-            figures: self.counts.figures.figures(),
+            figures,
         }
     }
 }
