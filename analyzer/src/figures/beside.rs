@@ -37,8 +37,8 @@ struct Batch {
 }
 
 impl Batch {
-    fn new() -> Box<Self> {
-        Box::new(Self { packets: vec![Packet::EMPTY; BATCH], len: 0, asides: Vec::new() })
+    fn new() -> Self {
+        Self { packets: vec![Packet::EMPTY; BATCH], len: 0, asides: Vec::new() }
     }
 
     /// Shows all packets to the collectors, and forgets them.
@@ -59,7 +59,7 @@ impl Batch {
 
 /// What the thread is to do, in this order.
 enum Job {
-    Packets(Box<Batch>),
+    Packets(Batch),
     Retired(Vec<u32>),
     Tell(Sender<Figures>),
 }
@@ -69,7 +69,7 @@ enum Worker {
     Here(Box<Collector>),
     Thread {
         jobs: SyncSender<Job>,
-        used: Receiver<Box<Batch>>,
+        used: Receiver<Batch>,
     },
     /// The thread is gone: nothing is known.
     Nobody,
@@ -77,7 +77,7 @@ enum Worker {
 
 /// Collects every figure of a replay.
 pub struct Beside {
-    batch: Box<Batch>,
+    batch: Batch,
     worker: Worker,
     batches: u32,
     icrc: icrc::Collector,
@@ -241,7 +241,7 @@ impl Beside {
 }
 
 /// What the thread does, until nobody has anything to do for it.
-fn work(mut collector: Box<Collector>, jobs: &Receiver<Job>, used: &Sender<Box<Batch>>) {
+fn work(mut collector: Box<Collector>, jobs: &Receiver<Job>, used: &Sender<Batch>) {
     for job in jobs {
         match job {
             Job::Packets(mut batch) => {
