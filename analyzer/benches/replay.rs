@@ -56,6 +56,7 @@ fn counts() -> (Counts, TapLinks) {
         peers: Peers::default(),
         figures: Beside::new(&Options::default(), 1),
         window: None,
+        out_of_range: None,
         events: None,
         from_ns: 0,
         to_ns: u64::MAX,

@@ -12,7 +12,6 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Parser as _;
 use clap::error::ErrorKind;
 
 pub use args::{
@@ -30,7 +29,7 @@ use crate::view;
 /// Runs the command; its result is the exit status: 0 done, 1 failed, 2 bad usage, and of doctor 3.
 #[must_use]
 pub fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args = match Args::read(std::env::args_os()) {
         Ok(args) => args,
         Err(error) => return usage(&error),
     };

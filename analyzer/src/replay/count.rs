@@ -28,6 +28,8 @@ pub struct Counts {
     pub figures: Beside,
     /// First and last frame of any kind, Unix nanoseconds.
     pub window: Option<(u64, u64)>,
+    /// First and last frame that is not [in range](Self::in_range).
+    pub out_of_range: Option<(u64, u64)>,
     /// What happened since it was last told; `None` when nobody listens.
     pub events: Option<Vec<EventSample>>,
     /// Frames before this are not counted.
@@ -50,15 +52,9 @@ impl Counts {
     #[inline]
     pub fn frame(&mut self, links: &mut TapLinks, interface: u32, ts_ns: u64, wire_len: u32, data: &[u8]) {
         if !self.in_range(ts_ns) {
-            return;
+            return widen(&mut self.out_of_range, ts_ns);
         }
-        match &mut self.window {
-            Some((first, last)) => {
-                *first = ts_ns.min(*first);
-                *last = ts_ns.max(*last);
-            }
-            None => self.window = Some((ts_ns, ts_ns)),
-        }
+        widen(&mut self.window, ts_ns);
         let (link, start) = links.resolve(interface, data, wire_len, &mut self.table);
         self.figures.frame(link, ts_ns);
         // Filled in where figures will look for it: a frame that is returned by value would be copied.
@@ -85,6 +81,17 @@ impl Counts {
             happened(&mut self.peers, self.events.as_mut(), (link, frame, ts_ns, data), outcome);
         }
         self.figures.packet(ts_ns, link, &observed, data, tap);
+    }
+}
+
+#[inline]
+fn widen(span: &mut Option<(u64, u64)>, ts_ns: u64) {
+    match span {
+        Some((first, last)) => {
+            *first = ts_ns.min(*first);
+            *last = ts_ns.max(*last);
+        }
+        None => *span = Some((ts_ns, ts_ns)),
     }
 }
 

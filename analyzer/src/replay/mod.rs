@@ -119,6 +119,7 @@ pub fn start(options: Options) -> Result<Feed> {
             peers: Peers::default(),
             figures,
             window: None,
+            out_of_range: None,
             events: options.events.then(Vec::new),
             from_ns: 0,
             to_ns: u64::MAX,

@@ -14,6 +14,7 @@ use super::time::TimeSpec;
 use super::{Emit, nanos};
 use crate::feed::{Command, Tap, Update};
 use crate::sample::{Sample, SourceKind};
+use crate::units;
 
 /// Frames between two looks at the commands.
 const TURN: u32 = 4096;
@@ -73,6 +74,16 @@ impl Run {
             for tap in &mut self.taps {
                 result = result.and(tap.learn(&mut self.counts.table, &mut self.said));
             }
+        }
+        if self.counts.window.is_none()
+            && let Some((first, last)) = self.counts.out_of_range
+        {
+            self.said.notices.push(format!(
+                "no frame is within --from and --to: this capture has frames from {} to {}, {} later",
+                units::time_utc(first),
+                units::time_utc(last),
+                units::duration(last - first),
+            ));
         }
         let _ = self.tell_notices();
         if result.is_ok() {
