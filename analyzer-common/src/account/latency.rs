@@ -99,6 +99,9 @@ pub struct Latency {
     pub ring: [u64; RING],
     /// Samples by class and bucket (see [`bucket`]); each stops at its largest value.
     pub counts: [[u32; BUCKETS]; CLASSES],
+    /// First CE mark since the latest CNP, on data of the flow of requests and of the flow of answers; 0
+    /// for none. The kernel programs' alone; a replay keeps it with other figures.
+    pub marked_ns: [u64; 2],
 }
 
 impl Latency {
@@ -112,6 +115,7 @@ impl Latency {
         max_ns: [0; CLASSES],
         ring: [0; RING],
         counts: [[0; BUCKETS]; CLASSES],
+        marked_ns: [0; 2],
     };
 
     /// Requests that are not answered yet.
@@ -182,12 +186,19 @@ impl Cells for Latency {
 /// 2.9 KB: user space and the kernel programs must agree on it.
 const _: () = assert!(size_of::<Latency>() == 2944);
 
+/// Whether a packet is a request with an answer to come.
+#[inline(always)]
+#[must_use]
+pub fn is_timed(op: Op, ack_req: bool) -> bool {
+    op.has(Op::RELIABLE) & (ack_req | op.has(Op::ANSWERED))
+}
+
 /// The class of a request whose answer is timed, or [`CLASS_NONE`].
 #[inline(always)]
 #[must_use]
 pub fn class_of(frame: &Frame) -> u32 {
     let op = Op::of(frame.opcode);
-    if op.has(Op::RELIABLE) && (frame.ack_req || op.has(Op::ANSWERED)) {
+    if is_timed(op, frame.ack_req) {
         if op.has(Op::READ_REQUEST) {
             CLASS_READ
         } else if op.has(Op::ATOMIC) {

@@ -8,7 +8,6 @@ use anyhow::{Context as _, Result, anyhow};
 use aya::maps::{MapData, RingBuf};
 use bytes::Bytes;
 use rocescope_common::abi::EventRecord;
-use rocescope_common::account::Event;
 use rocescope_common::wire::Reason;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -16,10 +15,12 @@ use tokio::time::Instant;
 
 use super::attach::{Attached, attach};
 use super::load::{LoadOptions, Programs};
+use super::pairing::Pairs;
 use super::qps::QpReader;
 use super::tables::{Reading, Tables, fill_link, link_counters};
 use super::{Config, event};
 use crate::feed::{Command, Tap, Update};
+use crate::figures::Figures;
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::drops::{self, RxDrops};
 use crate::host::hook::{self, FRAGS_SINCE};
@@ -29,8 +30,7 @@ use crate::host::netns::NetNs;
 use crate::host::sysfs::SysRoot;
 use crate::host::watch::LinkWatch;
 use crate::host::{rdma, select};
-use crate::peers::Peers;
-use crate::sample::{Direction, EventSample, LinkSample, Retired, RetiredTuple, Sample, SourceKind};
+use crate::sample::{Direction, EventSample, LinkSample, Retired, RetiredTuple, Sample, SourceKind, TRANSPORT_UD};
 
 /// How long commands may wait.
 const LOOK: Duration = Duration::from_millis(20);
@@ -48,7 +48,7 @@ pub(super) struct Source {
     /// Interfaces watched at the start, also those that are gone.
     interfaces: Vec<Watched>,
     tables: Tables,
-    peers: Peers,
+    pairs: Pairs,
     clock: WallClock,
     start_ns: u64,
     config: Config,
@@ -107,12 +107,19 @@ impl Source {
                 interface,
             });
         }
+        let mut pairs = Pairs::default();
+        for watched in &interfaces {
+            for egress in [false, true] {
+                let link = programs.hash.index(watched.interface.index, egress);
+                pairs.link(u16::try_from(link).unwrap_or(u16::MAX), watched.interface.index);
+            }
+        }
         let source = Self {
             programs,
             attached,
             interfaces,
             tables: Tables::default(),
-            peers: Peers::default(),
+            pairs,
             clock: WallClock::sample(),
             start_ns: monotonic_ns(),
             config,
@@ -164,7 +171,7 @@ impl Source {
             tokio::select! {
                 ready = ring.readable_mut(), if listening => {
                     let mut guard = ready.context("the ring buffer of events cannot be read")?;
-                    let (events, more) = self.drain(guard.get_inner_mut());
+                    let (events, more) = self.drain(guard.get_inner_mut())?;
                     if !more {
                         guard.clear_ready();
                     }
@@ -213,7 +220,7 @@ impl Source {
         self.attached.clear();
         super::bpf::quiesce();
         loop {
-            let (events, more) = self.drain(ring);
+            let (events, more) = self.drain(ring)?;
             if !events.is_empty() && !self.offer(tap, events) {
                 return Ok(());
             }
@@ -231,22 +238,18 @@ impl Source {
         !self.config.events_to_view || tap.tell(Update::Events(events))
     }
 
-    fn drain(&mut self, ring: &mut RingBuf<MapData>) -> (Vec<EventSample>, bool) {
+    fn drain(&mut self, ring: &mut RingBuf<MapData>) -> Result<(Vec<EventSample>, bool)> {
         let mut events = Vec::new();
         for _ in 0..EVENT_BUDGET {
-            let Some(item) = ring.next() else { return (events, false) };
+            let Some(item) = ring.next() else { return Ok((events, false)) };
             let Some(record) = event::read(&item) else { continue };
             drop(item);
-            if record.events & Event::GSI != 0 {
-                let bytes = record.headers.get(..usize::from(record.headers_len)).unwrap_or_default();
-                let EventRecord { key, bth_offset, .. } = record;
-                self.peers.observe(key.family, key.src, key.dst, bytes, usize::from(bth_offset));
-            }
+            self.pairs.event(&mut self.programs, &record)?;
             if self.config.events_to_view {
                 events.push(self.event(&record));
             }
         }
-        (events, true)
+        Ok((events, true))
     }
 
     fn event(&self, record: &EventRecord) -> EventSample {
@@ -261,7 +264,7 @@ impl Source {
             tos: record.tos,
             src_port: record.src_port,
             psn: record.psn,
-            missing: record.missing,
+            missing: event::missing(&record),
             aeth: record.aeth,
             wire_len: record.wire_len,
             bth_offset: record.bth_offset,
@@ -291,10 +294,13 @@ impl Source {
         let mut reading = self.tables.read(&self.programs)?;
         if let Some(idle) = self.config.idle.filter(|_| retire) {
             let before = now.saturating_sub(u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX));
+            let gone = Tables::idle(&reading.flows, before).map(|flow| flow.slot);
+            self.pairs.retire(&mut self.programs, gone)?;
             if self.tables.retire_idle(&mut self.programs, &reading.flows, before)? > 0 {
                 reading = self.tables.read(&self.programs)?;
             }
         }
+        self.find_pairs(&reading)?;
         let mut events_dropped = 0;
         let mut links = Vec::new();
         let mut places = BTreeMap::new();
@@ -324,7 +330,7 @@ impl Source {
             }
         }
         if let Some(filter) = &self.config.filter {
-            let Reading { flows, extra } = &mut reading;
+            let Reading { flows, extra, .. } = &mut reading;
             flows.retain(|flow| {
                 let Some(link) = links.get_mut(usize::from(flow.key.link)) else { return true };
                 let shown = filter.flow(flow, extra.get(&flow.slot), &link.name);
@@ -350,12 +356,27 @@ impl Source {
             extra: reading.extra,
             retired_tuples,
             retired_unattributed,
-            peers: self.peers.peers().clone(),
+            peers: self.pairs.peers().peers().clone(),
             events_dropped: Some(events_dropped),
             capture_drops: None,
             interface_drops: self.interface_drops(),
             owners: self.qps.as_ref().map(QpReader::current).unwrap_or_default(),
-            figures: crate::figures::Figures::default(),
+            figures: Figures {
+                pairs: Some(self.pairs.pairs()),
+                latency: self.config.precise_clock.then(|| self.pairs.latency(&self.programs)),
+                ..Figures::default()
+            },
+        })
+    }
+
+    /// What a reading and the RDMA devices tell of which flows belong together.
+    fn find_pairs(&mut self, reading: &Reading) -> Result<()> {
+        let owners = self.qps.as_ref().map(QpReader::current).unwrap_or_default();
+        let directions: BTreeMap<u16, Direction> =
+            self.kernel_links().map(|(link, direction, _)| (link, direction)).collect();
+        self.pairs.reading(&mut self.programs, reading, |flow| {
+            let connected = flow.stats.transport != TRANSPORT_UD;
+            owners.of(&flow.key, directions.get(&flow.key.link).copied(), connected)?.peer_qp
         })
     }
 
