@@ -8,12 +8,14 @@ use anyhow::{Context as _, Result, anyhow};
 use aya::maps::{MapData, RingBuf};
 use bytes::Bytes;
 use rocescope_common::abi::EventRecord;
+use rocescope_common::account::Event;
 use rocescope_common::wire::Reason;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use super::attach::{Attached, attach};
+use super::ecn::Ecn;
 use super::load::{LoadOptions, Programs};
 use super::pairing::Pairs;
 use super::qps::QpReader;
@@ -49,6 +51,7 @@ pub(super) struct Source {
     interfaces: Vec<Watched>,
     tables: Tables,
     pairs: Pairs,
+    ecn: Ecn,
     clock: WallClock,
     start_ns: u64,
     config: Config,
@@ -107,6 +110,7 @@ impl Source {
                 interface,
             });
         }
+        let (clock, start_ns) = (WallClock::sample(), monotonic_ns());
         let mut pairs = Pairs::default();
         for watched in &interfaces {
             for egress in [false, true] {
@@ -120,8 +124,9 @@ impl Source {
             interfaces,
             tables: Tables::default(),
             pairs,
-            clock: WallClock::sample(),
-            start_ns: monotonic_ns(),
+            ecn: Ecn::new(clock.unix_ns(start_ns), nanos(config.interval)),
+            clock,
+            start_ns,
             config,
             watch: LinkWatch::open().ok(),
             qps: if devices.is_empty() { None } else { QpReader::start() },
@@ -245,11 +250,30 @@ impl Source {
             let Some(record) = event::read(&item) else { continue };
             drop(item);
             self.pairs.event(&mut self.programs, &record)?;
+            self.congestion(&record);
             if self.config.events_to_view {
                 events.push(self.event(&record));
             }
         }
         Ok((events, true))
+    }
+
+    /// Marks and notifications, of flows that are known by now.
+    fn congestion(&mut self, record: &EventRecord) {
+        if record.events & (Event::CE | Event::CNP) == 0 {
+            return;
+        }
+        let Some(slot) = self.pairs.slot_of(&record.key).or_else(|| self.programs.slot_of(&record.key))
+        else {
+            return;
+        };
+        let time_ns = self.clock.unix_ns(record.time_ns);
+        if record.events & Event::CE != 0 {
+            self.ecn.ce(slot, time_ns);
+        }
+        if record.events & Event::CNP != 0 {
+            self.ecn.cnp(slot, time_ns, record.missing);
+        }
     }
 
     fn event(&self, record: &EventRecord) -> EventSample {
@@ -293,14 +317,17 @@ impl Source {
         let now = monotonic_ns();
         let mut reading = self.tables.read(&self.programs)?;
         if let Some(idle) = self.config.idle.filter(|_| retire) {
-            let before = now.saturating_sub(u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX));
-            let gone = Tables::idle(&reading.flows, before).map(|flow| flow.slot);
-            self.pairs.retire(&mut self.programs, gone)?;
+            let before = now.saturating_sub(nanos(idle));
+            let gone = || Tables::idle(&reading.flows, before).map(|flow| flow.slot);
+            self.pairs.retire(&mut self.programs, gone())?;
+            self.ecn.reading(&reading.flows, self.clock.unix_ns(now));
+            gone().for_each(|slot| self.ecn.retired(slot));
             if self.tables.retire_idle(&mut self.programs, &reading.flows, before)? > 0 {
                 reading = self.tables.read(&self.programs)?;
             }
         }
         self.find_pairs(&reading)?;
+        self.ecn.reading(&reading.flows, self.clock.unix_ns(now));
         let mut events_dropped = 0;
         let mut links = Vec::new();
         let mut places = BTreeMap::new();
@@ -362,6 +389,11 @@ impl Source {
             interface_drops: self.interface_drops(),
             owners: self.qps.as_ref().map(QpReader::current).unwrap_or_default(),
             figures: Figures {
+                ecn: Some(self.ecn.figures(
+                    |slot| self.pairs.reverse(slot),
+                    self.kernel_links().map(|(link, ..)| link),
+                    events_dropped == 0,
+                )),
                 pairs: Some(self.pairs.pairs()),
                 latency: self.config.precise_clock.then(|| self.pairs.latency(&self.programs)),
                 ..Figures::default()
@@ -424,6 +456,10 @@ impl Watched {
             self.drops = None;
         }
     }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Whether the view asked for the end, or is gone.
