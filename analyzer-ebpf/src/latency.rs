@@ -7,17 +7,19 @@
 use core::arch::asm;
 
 use rocescope_common::abi::event::mark;
-use rocescope_common::abi::Timing;
+use rocescope_common::abi::{FlowSlot, Timing};
 use rocescope_common::account::Event;
+use rocescope_common::account::psn::Span;
 use rocescope_common::account::latency::{
     BUCKETS, CLASS_NONE, CLASSES, Cells, Latency, RING, answered, answered_by, class_of, is_timed,
     requested, restarted,
 };
+use rocescope_common::wire::Frame;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
 use crate::maps::{LATENCY, SLOTS, WORK, Work};
-use crate::turn;
+use crate::{emit, turn};
 
 /// IP ECN bits of a mark.
 const CE: u8 = 3;
@@ -140,10 +142,21 @@ fn exchange(word: *mut u64, value: u64) -> u64 {
 /// from map memory, and put together without branches: here meet all the ways through the accounting,
 /// and the verifier must see one.
 ///
+/// `before_ns` is the time of the flow's packet before.
+///
 /// # Safety
-/// `work` must point to this CPU's.
+/// `work` must point to this CPU's, and `place` to the packet's slot.
 #[inline(always)]
-pub(crate) unsafe fn packet(slot: u32, work: *mut Work, repeat: bool, now: u64) {
+pub(crate) unsafe fn packet(
+    slot: u32,
+    place: *mut FlowSlot,
+    work: *mut Work,
+    repeat: bool,
+    before_ns: u64,
+    now: u64,
+) {
+    // SAFETY: promised by the caller.
+    let run = unsafe { (&raw const (*place).timing.untimed).read_volatile() } & Timing::RUN != 0;
     // SAFETY: promised by the caller.
     let (opcode, ack_req, tos, events) = unsafe {
         (
@@ -157,13 +170,15 @@ pub(crate) unsafe fn packet(slot: u32, work: *mut Work, repeat: bool, now: u64) 
     let restart = events & Event::RESTART != 0;
     let wanted = is_timed(op, ack_req)
         | restart
+        | repeat
+        | run
         | op.any(Op::RESPONSE | Op::ACKNOWLEDGE | Op::CNP)
         | (tos & CE == CE);
     if !wanted {
         return;
     }
     let flags = u32::from(repeat) * REPEAT | u32::from(restart) * RESTART;
-    let told = rocescope_time(slot, now, flags) as u32;
+    let told = rocescope_time(slot, now, flags, before_ns) as u32;
     if told != mark::UNKNOWN {
         // SAFETY: promised by the caller.
         unsafe { (&raw mut (*work).outcome.missing).write_volatile(told) };
@@ -176,7 +191,7 @@ pub(crate) unsafe fn packet(slot: u32, work: *mut Work, repeat: bool, now: u64) 
 /// A function that the verifier checks by itself: what leads here has thousands of ways.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn rocescope_time(slot: u32, now: u64, flags: u32) -> u64 {
+pub extern "C" fn rocescope_time(slot: u32, now: u64, flags: u32, before_ns: u64) -> u64 {
     let (Some(work), Some(place)) = (WORK.get_ptr_mut(0), SLOTS.get_ptr_mut(slot)) else { return 0 };
     // SAFETY: both pointers come from maps; the frame is this program's own.
     let (frame, timing) = unsafe { (&(*work).frame, &raw mut (*place).timing) };
@@ -187,7 +202,9 @@ pub extern "C" fn rocescope_time(slot: u32, now: u64, flags: u32) -> u64 {
         let pair = (&raw const (*timing).pair).read_volatile();
         if class != CLASS_NONE && Timing::own(pair) == 0 {
             let untimed = &raw mut (*timing).untimed;
-            untimed.write_volatile(untimed.read_volatile().wrapping_add(1));
+            let before = untimed.read_volatile();
+            let next = before.wrapping_add(1) & !Timing::RUN;
+            untimed.write_volatile(next | before & Timing::RUN);
         }
         pair
     };
@@ -203,6 +220,12 @@ pub extern "C" fn rocescope_time(slot: u32, now: u64, flags: u32) -> u64 {
     }
     if op.has(Op::RELIABLE) {
         let Some(mut own) = own else { return 0 };
+        let place = Place { slot: place, frame, now };
+        if flags & REPEAT != 0 {
+            again(own, &place, op, before_ns);
+        } else {
+            tell(own, &place, 0);
+        }
         if flags & RESTART != 0 {
             restarted(&mut own);
         }
@@ -218,6 +241,63 @@ pub extern "C" fn rocescope_time(slot: u32, now: u64, flags: u32) -> u64 {
         }
     }
     0
+}
+
+/// A packet and its slot.
+struct Place<'a> {
+    slot: *mut FlowSlot,
+    frame: &'a Frame,
+    now: u64,
+}
+
+/// A packet came again.
+#[inline(always)]
+fn again(entry: Entry, place: &Place<'_>, op: Op, before_ns: u64) {
+    let psn = place.frame.psn;
+    // SAFETY: the pointer comes from the map; the run belongs to packets of this flow.
+    let run = unsafe { &raw mut (*entry.0).run };
+    // SAFETY: as above.
+    unsafe {
+        if (*run).goes_on(op, psn) {
+            (*run).packets += 1;
+            (*run).end_ns = place.now;
+            return;
+        }
+    }
+    tell(entry, place, REPEAT);
+    let pause = place.now.saturating_sub(before_ns);
+    // SAFETY: as above; the slot is this packet's.
+    unsafe {
+        (*run).start_ns = place.now;
+        (*run).end_ns = place.now;
+        (*run).pause_ns = if pause > u64::from(u32::MAX) { u32::MAX } else { pause as u32 };
+        (*run).first = psn | u32::from(place.frame.opcode) << 24;
+        (*run).packets = 1;
+        if op.has(Op::READ_REQUEST) {
+            let span = Span::of_read(place.frame.dma_len, (*place.slot).stats.mtu);
+            (*run).packets = if span.loose { 1 } else { span.upper };
+        }
+        (*run).expected = (*place.slot).stats.psn.expected;
+        let untimed = &raw mut (*place.slot).timing.untimed;
+        untimed.write_volatile(untimed.read_volatile() | Timing::RUN);
+    }
+}
+
+/// Tells the packets that came again before this one, if any did. `again`: 1 if this one does, too.
+#[inline(always)]
+fn tell(entry: Entry, place: &Place<'_>, again: u32) {
+    // SAFETY: the pointer comes from the map; the run belongs to packets of this flow.
+    let run = unsafe { &raw mut (*entry.0).run };
+    // SAFETY: as above; the slot is this packet's, and its turn this program's.
+    unsafe {
+        if (*run).packets == 0 {
+            return;
+        }
+        emit::run(place.frame, &raw const (*place.slot).key, run, again, place.now);
+        (*run).packets = 0;
+        let untimed = &raw mut (*place.slot).timing.untimed;
+        untimed.write_volatile(untimed.read_volatile() & !Timing::RUN);
+    }
 }
 
 /// Where a flow notes marks on its data: in its own entry if it has one, else in that of the other

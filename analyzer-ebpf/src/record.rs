@@ -89,7 +89,7 @@ fn link(ifindex: u32, egress: bool) -> u32 {
 
 /// This CPU's counters of a link.
 #[inline(always)]
-fn counters_of<'a>(link: u32) -> Option<&'a mut LinkCounters> {
+pub(crate) fn counters_of<'a>(link: u32) -> Option<&'a mut LinkCounters> {
     // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
     Some(unsafe { &mut *LINKS.get_ptr_mut(link)? })
 }
@@ -148,12 +148,16 @@ fn roce<C: aya_ebpf::EbpfContext>(
     // SAFETY: between taking and passing on the turn this program alone uses the statistics.
     let outcome = unsafe {
         let repeats = &raw const (*place).stats.psn.repeats;
-        let before = if PRECISE_CLOCK.load() == 0 { 0 } else { repeats.read_volatile() };
+        let (before, before_ns) = if PRECISE_CLOCK.load() == 0 {
+            (0, 0)
+        } else {
+            (repeats.read_volatile(), (&raw const (*place).stats.last_ns).read_volatile())
+        };
         // Through map memory: the verifier would else walk through what follows once for every
         // combination of events.
         scratch.write_volatile(observe(&mut (*place).stats, frame, now));
         if PRECISE_CLOCK.load() != 0 {
-            latency::packet(slot, work, repeats.read_volatile() != before, now);
+            latency::packet(slot, place, work, repeats.read_volatile() != before, before_ns, now);
         }
         turn::pass_on(turn, taken);
         scratch.read_volatile()

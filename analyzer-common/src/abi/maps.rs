@@ -59,11 +59,15 @@ pub struct FlowSlot {
 pub struct Timing {
     /// Written by user space alone, in one go: see [`Timing::pair`].
     pub pair: u32,
-    /// Requests with an answer to come that passed while the flow had no entry of its own, modulo 2^32.
+    /// Requests with an answer to come that passed while the flow had no entry of its own, modulo 2^31,
+    /// and [`Self::RUN`].
     pub untimed: u32,
 }
 
 impl Timing {
+    /// Bit of [`Self::untimed`]: packets come again at the moment.
+    pub const RUN: u32 = 1 << 31;
+
     /// The word for a flow whose requests are noted in entry `own` and whose answers are to the
     /// requests in entry `other`. Numbers are one above the entry's index; 0 is none.
     #[inline(always)]

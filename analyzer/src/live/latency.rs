@@ -13,10 +13,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use aya::maps::MapData;
 use hashbrown::HashMap;
 use rocescope_common::abi::Timing;
-use rocescope_common::account::latency::{CLASSES, Latency, RING};
+use rocescope_common::account::latency::{CLASSES, Latency, RING, Run};
 
 use super::bpf;
+use super::loss::Trouble;
 use super::slots::Slots;
+use crate::host::clock::monotonic_ns;
 
 type State = foldhash::fast::RandomState;
 
@@ -25,8 +27,24 @@ type State = foldhash::fast::RandomState;
 struct Timed {
     /// Its number, from 1.
     entry: u16,
-    /// Slot of the flow with the answers.
-    answers: u32,
+    /// Slot of the flow with the answers; `None` for requests whose repeats alone are followed.
+    answers: Option<u32>,
+}
+
+/// What changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    /// The requests in a slot have an entry.
+    Timed {
+        slot: u32,
+        answers: Option<u32>,
+        /// In the kernel's clock.
+        since_ns: u64,
+        /// Their counters then; `None` when they changed at that very moment.
+        base: Option<Trouble>,
+    },
+    /// They have none any more.
+    Ended { slot: u32 },
 }
 
 /// The kernel's entries, and whose they are.
@@ -40,6 +58,9 @@ pub(crate) struct Times {
     answering: HashMap<u32, u32, State>,
     /// What flows measured in entries that are others' now, by slot.
     kept: HashMap<u32, Box<Latency>, State>,
+    /// Requests of flows that had an entry while nobody was known to answer them, by slot.
+    unpaired: HashMap<u32, u64, State>,
+    changes: Vec<Change>,
 }
 
 impl Times {
@@ -56,6 +77,8 @@ impl Times {
             timed: HashMap::default(),
             answering: HashMap::default(),
             kept: HashMap::default(),
+            unpaired: HashMap::default(),
+            changes: Vec::new(),
         })
     }
 
@@ -64,13 +87,23 @@ impl Times {
         self.free.len()
     }
 
-    /// The slot with the answers to a timed flow of requests.
-    pub(crate) fn answers_of(&self, requests: u32) -> Option<u32> {
-        self.timed.get(&requests).map(|timed| timed.answers)
+    /// What changed since this was asked last.
+    pub(crate) fn changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
     }
 
-    /// Slots of timed flows of requests, with those of their answers.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, u32)> {
+    /// Whether a flow of requests has an entry.
+    pub(crate) fn has(&self, requests: u32) -> bool {
+        self.timed.contains_key(&requests)
+    }
+
+    /// The slot with the answers to a timed flow of requests.
+    pub(crate) fn answers_of(&self, requests: u32) -> Option<u32> {
+        self.timed.get(&requests)?.answers
+    }
+
+    /// Slots of flows of requests with an entry, with those of their answers.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, Option<u32>)> {
         self.timed.iter().map(|(requests, timed)| (*requests, timed.answers))
     }
 
@@ -80,20 +113,34 @@ impl Times {
         own.into_iter().chain(self.answering.get(&slot).copied())
     }
 
-    /// Times the requests in one slot by the answers in another from now on. False when there is no
-    /// room, or one of them has its part already.
+    /// Times the requests in one slot by the answers in another from now on; without answers only their
+    /// repeats are followed. False when there is no room, or one of them has its part already.
     ///
     /// # Errors
     /// When there is no such slot.
-    pub(crate) fn assign(&mut self, slots: &Slots, requests: u32, answers: u32) -> io::Result<bool> {
-        if self.timed.contains_key(&requests) || self.answering.contains_key(&answers) {
+    pub(crate) fn assign(&mut self, slots: &Slots, requests: u32, answers: Option<u32>) -> io::Result<bool> {
+        let taken = answers.is_some_and(|answers| self.answering.contains_key(&answers));
+        if self.timed.contains_key(&requests) || taken {
             return Ok(false);
         }
         let Some(entry) = self.free.pop() else { return Ok(false) };
         self.timed.insert(requests, Timed { entry, answers });
-        self.answering.insert(answers, requests);
+        if let Some(answers) = answers {
+            self.answering.insert(answers, requests);
+            if answers != requests {
+                self.tell(slots, answers)?;
+            }
+        }
+        let trouble = || -> io::Result<Option<Trouble>> {
+            Ok(slots.read(requests)?.map(|(_, stats)| Trouble::of(&stats)))
+        };
+        let since_ns = monotonic_ns();
+        let before = trouble()?;
         self.tell(slots, requests)?;
-        self.tell(slots, answers)?;
+        // Nobody's slot: the flow is still to come.
+        let base = if before == trouble()? { Some(before.unwrap_or_default()) } else { None };
+        let since_ns = if before.is_none() { 0 } else { since_ns };
+        self.changes.push(Change::Timed { slot: requests, answers, since_ns, base });
         Ok(true)
     }
 
@@ -112,23 +159,30 @@ impl Times {
         let mut gone = Vec::new();
         for slot in requests {
             if let Some(timed) = self.timed.remove(slot) {
-                self.answering.remove(&timed.answers);
+                self.changes.push(Change::Ended { slot: *slot });
                 self.tell(slots, *slot)?;
-                self.tell(slots, timed.answers)?;
-                gone.push((*slot, timed.entry));
+                if let Some(answers) = timed.answers {
+                    self.answering.remove(&answers);
+                    self.tell(slots, answers)?;
+                }
+                gone.push((*slot, timed));
             }
         }
         if gone.is_empty() {
             return Ok(());
         }
         bpf::quiesce();
-        for (slot, entry) in gone {
+        for (slot, Timed { entry, answers }) in gone {
             if let Some(map) = &self.map {
                 let mut last = map.read(entry);
-                // Nobody will take their answers.
-                last.ambiguous_answers += last.outstanding();
-                last.ring = [0; RING];
-                fold(self.kept.entry(slot).or_insert_with(|| Box::new(Latency::EMPTY)), &last);
+                if answers.is_none() {
+                    *self.unpaired.entry(slot).or_default() += waiting(&last);
+                } else {
+                    // Nobody will take their answers.
+                    last.ambiguous_answers += last.outstanding();
+                    last.ring = [0; RING];
+                    fold(self.kept.entry(slot).or_insert_with(|| Box::new(Latency::EMPTY)), &last);
+                }
                 map.clear(entry);
             }
             self.free.push(entry);
@@ -139,6 +193,17 @@ impl Times {
     /// The flow of a slot was retired: what it measured is nobody's. Its timing has ended before.
     pub(crate) fn forget(&mut self, slot: u32) {
         self.kept.remove(&slot);
+        self.unpaired.remove(&slot);
+    }
+
+    /// Requests that had an entry while nobody was known to answer them.
+    pub(crate) fn unpaired(&self, slot: u32) -> u64 {
+        let before = self.unpaired.get(&slot).copied().unwrap_or(0);
+        let now = match (self.timed.get(&slot), &self.map) {
+            (Some(Timed { entry, answers: None }), Some(map)) => waiting(&map.read(*entry)),
+            _ => 0,
+        };
+        before + now
     }
 
     /// Slots of flows that have measured something, or may have.
@@ -147,10 +212,31 @@ impl Times {
         self.timed.keys().chain(kept).copied()
     }
 
+    /// Whether the requests in a slot asked for an answer, as far as their entry knows.
+    pub(crate) fn asked(&self, requests: u32) -> bool {
+        self.entry(requests).is_some_and(|(map, entry)| map.head_and_tail(entry).0 != 0)
+    }
+
+    /// Whether any of them got one.
+    pub(crate) fn answered(&self, requests: u32) -> bool {
+        self.entry(requests).is_some_and(|(map, entry)| map.head_and_tail(entry).1 != 0)
+    }
+
+    /// The requests of a slot that come again at the moment.
+    pub(crate) fn run(&self, requests: u32) -> Option<Run> {
+        let (map, entry) = self.entry(requests)?;
+        Some(map.run(entry)).filter(|run| run.packets != 0)
+    }
+
+    fn entry(&self, requests: u32) -> Option<(&Entries, u16)> {
+        Some((self.map.as_ref()?, self.timed.get(&requests)?.entry))
+    }
+
     /// What the requests in a slot measured so far; `None` if they were never timed.
     pub(crate) fn read(&self, slot: u32) -> Option<Box<Latency>> {
         let kept = self.kept.get(&slot).cloned();
-        let entry = self.timed.get(&slot).and_then(|timed| Some(self.map.as_ref()?.read(timed.entry)));
+        let timed = self.timed.get(&slot).filter(|timed| timed.answers.is_some());
+        let entry = timed.and_then(|timed| Some(self.map.as_ref()?.read(timed.entry)));
         match (kept, entry) {
             (Some(mut sum), Some(entry)) => {
                 fold(&mut sum, &entry);
@@ -160,6 +246,11 @@ impl Times {
             (kept, entry) => kept.or_else(|| entry.map(Box::new)),
         }
     }
+}
+
+/// Requests in an entry that nobody takes out of it.
+fn waiting(entry: &Latency) -> u64 {
+    entry.outstanding() + entry.ring_full + entry.ambiguous
 }
 
 fn fold(sum: &mut Latency, more: &Latency) {
@@ -232,6 +323,40 @@ impl Entries {
                     std::array::from_fn(|i| half(row.add(i)))
                 }),
                 marked_ns: std::array::from_fn(|i| word((&raw mut (*entry).marked_ns).cast::<u64>().add(i))),
+                run: self.run(number),
+            }
+        }
+    }
+
+    /// Requests noted and requests done with, modulo 2^32.
+    fn head_and_tail(&self, number: u16) -> (u32, u32) {
+        let Some(entry) = self.at(number) else { return (0, 0) };
+        // SAFETY: both lie in the mapping and are aligned.
+        unsafe {
+            let (head, tail) = (&raw mut (*entry).head, &raw mut (*entry).tail);
+            (
+                AtomicU32::from_ptr(head).load(Ordering::Relaxed),
+                AtomicU32::from_ptr(tail).load(Ordering::Relaxed),
+            )
+        }
+    }
+
+    /// The run under way in an entry.
+    fn run(&self, number: u16) -> Run {
+        let Some(entry) = self.at(number) else { return Run::EMPTY };
+        // SAFETY: the fields lie in the mapping, which lives as long as `self`, and are aligned.
+        let word = |at: *mut u64| unsafe { AtomicU64::from_ptr(at) }.load(Ordering::Relaxed);
+        // SAFETY: as above.
+        let half = |at: *mut u32| unsafe { AtomicU32::from_ptr(at) }.load(Ordering::Relaxed);
+        // SAFETY: places of fields of the entry.
+        unsafe {
+            Run {
+                start_ns: word(&raw mut (*entry).run.start_ns),
+                end_ns: word(&raw mut (*entry).run.end_ns),
+                pause_ns: half(&raw mut (*entry).run.pause_ns),
+                first: half(&raw mut (*entry).run.first),
+                packets: half(&raw mut (*entry).run.packets),
+                expected: half(&raw mut (*entry).run.expected),
             }
         }
     }

@@ -336,7 +336,7 @@ impl Programs {
     /// # Errors
     /// When there is no such slot.
     pub fn pair(&mut self, requests: u32, answers: u32) -> Result<bool> {
-        self.times.assign(&self.slots, requests, answers).context("a flow could not be timed")
+        self.times.assign(&self.slots, requests, Some(answers)).context("a flow could not be timed")
     }
 
     /// What the requests in a slot measured, and how many there were to be timed while they were not.

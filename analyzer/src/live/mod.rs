@@ -2,7 +2,7 @@
 //!
 //! `load` brings programs and maps into the kernel, `attach` puts programs on interfaces, `tables`
 //! reads the maps and retires idle flows, `pairing` finds which flows answer
-//! which, `latency` holds what the programs time of them, `ecn` follows marks and CNPs,
+//! which, `latency` holds what the programs time of them, `ecn` follows marks and CNPs, `loss` what is sent again,
 //! `event` reads the ring buffer, and `source` is the thread that does it all and feeds the views. `bpf` holds the system calls that aya lacks, `slots` the mapped
 //! flow table, and `ticks` sets the clock of the kernel programs.
 
@@ -12,6 +12,7 @@ pub mod ecn;
 pub mod event;
 mod latency;
 pub mod load;
+pub mod loss;
 pub mod pairing;
 mod qps;
 mod slots;

@@ -12,7 +12,7 @@ use std::io;
 
 use anyhow::{Context as _, Result};
 use hashbrown::HashMap;
-use rocescope_common::abi::EventRecord;
+use rocescope_common::abi::{EventRecord, Timing};
 use rocescope_common::account::flow::TRANSPORT_NONE;
 use rocescope_common::account::{Event, FlowKey, FlowStats};
 use rocescope_common::wire::opcode::Op;
@@ -49,6 +49,8 @@ struct Known {
     packets: u64,
     /// Between the last two readings.
     recent: u64,
+    /// Its requests came again.
+    repeating: bool,
     /// The slot's count of requests that were not timed, when it was last looked at.
     untimed: u32,
     /// Those that passed while the flow with the answers was not known.
@@ -83,6 +85,12 @@ impl Pairs {
     #[must_use]
     pub fn slot_of(&self, key: &FlowKey) -> Option<u32> {
         self.slots.get(key).copied()
+    }
+
+    /// The flow in a slot, as far as it is known.
+    #[must_use]
+    pub fn key_of(&self, slot: u32) -> Option<&FlowKey> {
+        self.at(slot).map(|known| &known.key)
     }
 
     /// The slot of the flow with the answers, or with what this one answers.
@@ -142,7 +150,7 @@ impl Pairs {
         for (slot, untimed) in &reading.untimed {
             let paired = self.pairing.reverse(*slot).paired;
             if let Some(known) = self.at_mut(*slot) {
-                let more = u64::from(untimed.wrapping_sub(known.untimed));
+                let more = more(known.untimed, *untimed);
                 known.untimed = *untimed;
                 if paired {
                     known.untracked += more;
@@ -162,7 +170,7 @@ impl Pairs {
             if let Some(known) = self.at_mut(*slot)
                 && known.untimed != *untimed
             {
-                known.unpaired += u64::from(untimed.wrapping_sub(known.untimed));
+                known.unpaired += more(known.untimed, *untimed);
                 known.untimed = *untimed;
             }
         }
@@ -206,11 +214,11 @@ impl Pairs {
             }
         }
         for (slot, known) in (0u32..).zip(&self.known) {
-            if let Some(known) = known
-                && known.unpaired + known.untracked > 0
-            {
+            let Some(known) = known else { continue };
+            let unpaired = known.unpaired + programs.times.unpaired(slot);
+            if unpaired + known.untracked > 0 {
                 let figure = figures.entry(slot).or_default();
-                (figure.unpaired, figure.untracked) = (known.unpaired, known.untracked);
+                (figure.unpaired, figure.untracked) = (unpaired, known.untracked);
             }
         }
         figures
@@ -237,6 +245,7 @@ impl Pairs {
                 restarts: 0,
                 packets: 0,
                 recent: 0,
+                repeating: false,
                 untimed: 0,
                 unpaired: 0,
                 untracked: 0,
@@ -255,6 +264,7 @@ impl Pairs {
         let Some(known) = self.at_mut(*slot) else { return };
         known.recent = stats.packets.saturating_sub(known.packets);
         known.packets = stats.packets;
+        known.repeating = stats.psn.repeats > 0;
         let restart = stats.psn.restarts > known.restarts;
         known.restarts = stats.psn.restarts;
         if known.recent == 0 || (known.ported && known.asks && !restart) {
@@ -276,7 +286,7 @@ impl Pairs {
         let Programs { times, slots, .. } = programs;
         for (requests, answers) in [(slot, other), (other, slot)] {
             if self.at(requests).is_some_and(|known| known.asks) {
-                times.assign(slots, requests, answers).context("a flow could not be timed")?;
+                times.assign(slots, requests, Some(answers)).context("a flow could not be timed")?;
             }
         }
         Ok(())
@@ -285,16 +295,15 @@ impl Pairs {
     /// Ends what is no pair any more, and times the busiest pairs.
     fn choose(&mut self, programs: &mut Programs) -> io::Result<()> {
         let Programs { times, slots, .. } = programs;
-        let stale = |(requests, answers): &(u32, u32)| self.reverse(*requests) != Some(*answers);
+        let stale = |(requests, answers): &(u32, Option<u32>)| self.reverse(*requests) != *answers;
         let stale: Vec<u32> = times.all().filter(stale).map(|(requests, _)| requests).collect();
         times.release(slots, &stale)?;
-        let mut wanted: Vec<(u64, u32, u32)> = Vec::new();
+        let mut wanted: Vec<(u64, u32, Option<u32>)> = Vec::new();
         for (slot, known) in (0u32..).zip(&self.known) {
-            if let Some(known) = known
-                && known.asks
-                && times.answers_of(slot).is_none()
-                && let Some(answers) = self.reverse(slot)
-            {
+            let Some(known) = known else { continue };
+            let answers = self.reverse(slot);
+            // Requests that nobody answers are of interest when they come again.
+            if known.asks && !times.has(slot) && (answers.is_some() || known.repeating) {
                 wanted.push((known.recent, slot, answers));
             }
         }
@@ -323,6 +332,11 @@ impl Pairs {
         }
         Ok(())
     }
+}
+
+/// How many more of a count modulo 2^31.
+fn more(before: u32, now: u32) -> u64 {
+    u64::from(now.wrapping_sub(before) & !Timing::RUN)
 }
 
 /// Whether a flow has requests that are answered, as far as its counters tell.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use aya::maps::MapData;
-use rocescope_common::abi::FlowSlot;
+use rocescope_common::abi::{FlowSlot, Timing};
 use rocescope_common::account::{FlowKey, FlowStats};
 
 /// Attempts to copy a slot while programs keep changing it, before others are let run.
@@ -116,11 +116,12 @@ impl Slots {
         Err(io::Error::other(format!("slot {slot} is held by a program that does not end")))
     }
 
-    /// Requests of the flow in a slot that were not timed, modulo 2^32; 0 for a slot that is not in use.
+    /// Requests of the flow in a slot that were not timed, modulo 2^31; 0 for a slot that is not in use.
     pub(crate) fn untimed(&self, slot: u32) -> u32 {
         let Ok(place) = self.at(slot) else { return 0 };
         // SAFETY: the number lies in the mapping, which lives as long as `self`, and is aligned.
-        unsafe { AtomicU32::from_ptr(&raw mut (*place.as_ptr()).timing.untimed) }.load(Ordering::Relaxed)
+        let untimed = unsafe { AtomicU32::from_ptr(&raw mut (*place.as_ptr()).timing.untimed) };
+        untimed.load(Ordering::Relaxed) & !Timing::RUN
     }
 
     /// Says which entries the packets of the flow in a slot belong to: see

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::attach::{Attached, attach};
 use super::ecn::Ecn;
 use super::load::{LoadOptions, Programs};
+use super::loss::Losses;
 use super::pairing::Pairs;
 use super::qps::QpReader;
 use super::tables::{Reading, Tables, fill_link, link_counters};
@@ -52,6 +53,7 @@ pub(super) struct Source {
     tables: Tables,
     pairs: Pairs,
     ecn: Ecn,
+    losses: Losses,
     clock: WallClock,
     start_ns: u64,
     config: Config,
@@ -124,6 +126,7 @@ impl Source {
             interfaces,
             tables: Tables::default(),
             pairs,
+            losses: Losses::default(),
             ecn: Ecn::new(clock.unix_ns(start_ns), nanos(config.interval)),
             clock,
             start_ns,
@@ -250,23 +253,26 @@ impl Source {
             let Some(record) = event::read(&item) else { continue };
             drop(item);
             self.pairs.event(&mut self.programs, &record)?;
-            self.congestion(&record);
-            if self.config.events_to_view {
+            self.losses.changes(&mut self.programs, &self.pairs);
+            self.happened(&record);
+            if self.config.events_to_view && record.events & !Event::RUN != 0 {
                 events.push(self.event(&record));
             }
         }
         Ok((events, true))
     }
 
-    /// Marks and notifications, of flows that are known by now.
-    fn congestion(&mut self, record: &EventRecord) {
-        if record.events & (Event::CE | Event::CNP) == 0 {
+    /// Marks, notifications and losses, of flows that are known by now.
+    fn happened(&mut self, record: &EventRecord) {
+        const OF_INTEREST: u16 = !(Event::NEW_FLOW | Event::GSI);
+        if record.events & OF_INTEREST == 0 {
             return;
         }
         let Some(slot) = self.pairs.slot_of(&record.key).or_else(|| self.programs.slot_of(&record.key))
         else {
             return;
         };
+        self.losses.event(slot, record, &self.pairs, &self.clock);
         let time_ns = self.clock.unix_ns(record.time_ns);
         if record.events & Event::CE != 0 {
             self.ecn.ce(slot, time_ns);
@@ -321,13 +327,19 @@ impl Source {
             let gone = || Tables::idle(&reading.flows, before).map(|flow| flow.slot);
             self.pairs.retire(&mut self.programs, gone())?;
             self.ecn.reading(&reading.flows, self.clock.unix_ns(now));
-            gone().for_each(|slot| self.ecn.retired(slot));
+            self.losses.changes(&mut self.programs, &self.pairs);
+            for slot in gone() {
+                self.ecn.retired(slot);
+                self.losses.retired(slot);
+            }
             if self.tables.retire_idle(&mut self.programs, &reading.flows, before)? > 0 {
                 reading = self.tables.read(&self.programs)?;
             }
         }
         self.find_pairs(&reading)?;
         self.ecn.reading(&reading.flows, self.clock.unix_ns(now));
+        self.losses.changes(&mut self.programs, &self.pairs);
+        self.losses.reading(&reading.flows, &self.programs, (!retire).then_some(&self.clock));
         let mut events_dropped = 0;
         let mut links = Vec::new();
         let mut places = BTreeMap::new();
@@ -369,6 +381,7 @@ impl Source {
                 shown
             });
         }
+        let loss = self.losses.figures(&reading.flows, &self.programs, &self.pairs);
         let tuples = self.tables.tuples();
         let retired_tuples: Vec<RetiredTuple> =
             tuples.tuples().iter().map(|t| RetiredTuple { link: place(t.link), ..*t }).collect();
@@ -395,6 +408,7 @@ impl Source {
                     events_dropped == 0,
                 )),
                 pairs: Some(self.pairs.pairs()),
+                loss: self.config.precise_clock.then_some(loss),
                 latency: self.config.precise_clock.then(|| self.pairs.latency(&self.programs)),
                 ..Figures::default()
             },
