@@ -8,6 +8,8 @@ use aya_ebpf::bindings::{tcx_action_base::TCX_NEXT, xdp_action::XDP_PASS};
 use aya_ebpf::macros::{classifier, xdp};
 use aya_ebpf::programs::{TcContext, XdpContext};
 
+use rocescope_common::abi::BenchStep;
+
 use crate::maps::BENCH_STEP;
 use crate::packet::opaque;
 use crate::record;
@@ -87,11 +89,14 @@ pub fn rocescope_bench_tc(ctx: TcContext) -> i32 {
     TCX_NEXT
 }
 
-/// Adds 1 to the bits of a word in the packet that the mask names.
+/// Adds 1 to the bits of a word in the packet that the mask names; with a toggle see [`alternate`].
 #[inline(always)]
 fn step(start: usize, end: usize) {
     let Some(step) = BENCH_STEP.get(0) else { return };
     let at = opaque(start + (step.offset & OFFSET_MASK) as usize);
+    if step.toggle != 0 {
+        return alternate(at, end, step);
+    }
     if at + 4 > end {
         return;
     }
@@ -101,5 +106,26 @@ fn step(start: usize, end: usize) {
         let old = u32::from_be(word.read_unaligned());
         let new = (old & !step.mask) | (old.wrapping_add(1) & step.mask);
         word.write_unaligned(new.to_be());
+    }
+}
+
+/// Changes the first word of a BTH with each packet, and the number in the word with the PSN with every
+/// other.
+#[inline(always)]
+fn alternate(at: usize, end: usize, step: &BenchStep) {
+    /// A reserved bit beside the PSN says which packet of two it is.
+    const SECOND: u32 = 1 << 30;
+    if at + 12 > end {
+        return;
+    }
+    let first = at as *mut u32;
+    // SAFETY: the twelve bytes from `at` lie before the end of the packet; the verifier checks it.
+    unsafe {
+        first.write_unaligned(first.read_unaligned() ^ step.toggle.to_be());
+        let last = first.add(2);
+        let old = u32::from_be(last.read_unaligned());
+        let new = (old & !step.mask) | (old.wrapping_add(1) & step.mask);
+        let next = if old & SECOND == 0 { old | SECOND } else { new & !SECOND };
+        last.write_unaligned(next.to_be());
     }
 }

@@ -6,11 +6,13 @@ use aya_ebpf::EbpfContext as _;
 use aya_ebpf::helpers::generated::bpf_skb_load_bytes;
 use aya_ebpf::programs::TcContext;
 use rocescope_common::abi::{EVENT_HEADERS, EventRecord, LinkCounters};
+use rocescope_common::account::latency::Run;
 use rocescope_common::account::{Event, FlowKey, Outcome};
 use rocescope_common::wire::{Bytes, Frame};
 
 use crate::maps::{EVENTS, WANT_EVENTS};
 use crate::packet::length;
+use crate::record::counters_of;
 
 /// Where a packet's first bytes go.
 pub(crate) type Headers = [u8; EVENT_HEADERS];
@@ -53,6 +55,45 @@ pub(crate) fn event(
         (*record).pad = [0; 6];
         (*record).headers_len =
             if outcome.events & WITH_HEADERS == 0 { 0 } else { headers(&mut (*record).headers) };
+    }
+    entry.submit(0);
+}
+
+/// Tells packets that came again, which `frame` put an end to; what does not fit is counted.
+///
+/// # Safety
+/// `key` and `run` must point to map memory.
+#[inline(always)]
+pub(crate) unsafe fn run(frame: &Frame, key: *const FlowKey, run: *const Run, again: u32, now: u64) {
+    if WANT_EVENTS.load() == 0 {
+        return;
+    }
+    let Some(mut entry) = EVENTS.reserve(0) else {
+        // SAFETY: promised by the caller.
+        if let Some(counters) = counters_of(u32::from(unsafe { (*key).link })) {
+            counters.events_dropped += 1;
+        }
+        return;
+    };
+    let record: &mut MaybeUninit<EventRecord> = &mut entry;
+    let record = record.as_mut_ptr();
+    // SAFETY: the entry has room for a record, and a run fits its headers; every field is written
+    // before it is submitted. The rest is promised by the caller.
+    unsafe {
+        (*record).time_ns = now;
+        (*record).key = *key;
+        (*record).psn = frame.psn;
+        (*record).missing = again;
+        (*record).aeth = frame.aeth;
+        (*record).wire_len = frame.wire_len;
+        (*record).events = Event::RUN;
+        (*record).headers_len = EventRecord::RUN_LEN;
+        (*record).bth_offset = frame.bth_offset as u16;
+        (*record).opcode = frame.opcode;
+        (*record).tos = frame.tos;
+        (*record).src_port = frame.src_port;
+        (*record).pad = [0; 6];
+        (&raw mut (*record).headers).cast::<Run>().write(*run);
     }
     entry.submit(0);
 }

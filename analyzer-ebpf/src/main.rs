@@ -2,8 +2,8 @@
 //!
 //! They parse, count and pass every packet on. Parsing and accounting are those of
 //! `rocescope-common`, the same as in replay; this crate only drives them: `packet` lets the parser
-//! read a packet buffer, `record` finds a flow's slot and counts in it, `emit` tells user space of
-//! what happened at single packets.
+//! read a packet buffer, `record` finds a flow's slot and counts in it, `latency` times
+//! requests, `emit` tells user space of what happened at single packets.
 #![no_std]
 #![no_main]
 #![feature(asm_experimental_arch)]
@@ -11,6 +11,7 @@
 
 mod bench;
 mod emit;
+mod latency;
 mod maps;
 mod packet;
 mod record;

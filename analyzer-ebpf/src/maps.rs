@@ -1,15 +1,17 @@
 //! The maps, and the numbers that user space sets before loading.
 //!
 //! Sizes below are the defaults; user space scales them with `--max-flows`. At 65,536 flows:
-//! slots 44 MiB, hints 1 MiB, hash 8 MiB, overflow table 6 MiB, ring buffer 1 MiB, free slots 0.3 MiB.
+//! slots 44 MiB, hints 1 MiB, hash 8 MiB, overflow table 6 MiB, requests under way 1.4 MiB, ring buffer
+//! 1 MiB, free slots 0.3 MiB.
 
 use aya_ebpf::Global;
 use aya_ebpf::btf_maps::{Array, HashMap, PerCpuArray, RingBuf, Stack};
 use aya_ebpf::macros::btf_map;
 use rocescope_common::abi::maps::MAX_LINKS;
 use rocescope_common::abi::{
-    BenchStep, EventRecord, ExtraKey, ExtraValue, FlowSlot, LinkCounters, TickClock,
+    BenchStep, EventRecord, ExtraKey, ExtraValue, FlowSlot, LinkCounters, TIMED_FLOWS, TickClock,
 };
+use rocescope_common::account::latency::Latency;
 use rocescope_common::account::{FlowKey, Outcome};
 use rocescope_common::wire::Frame;
 
@@ -33,6 +35,10 @@ pub(crate) static SLOTS: Array<FlowSlot, FLOWS_MAX, MMAPABLE> = Array::new();
 /// anything.
 #[btf_map]
 pub(crate) static HINTS: Array<u32, { FLOWS_MAX * 2 }> = Array::new();
+
+/// Requests under way and their times, of the flows that user space chose.
+#[btf_map]
+pub(crate) static LATENCY: Array<Latency, { TIMED_FLOWS as usize }, MMAPABLE> = Array::new();
 
 #[btf_map]
 pub(crate) static TICKS: Array<TickClock, 1> = Array::new();
@@ -97,7 +103,8 @@ pub(crate) static HINT_SHIFT: Global<u32> = Global::new(31);
 #[unsafe(no_mangle)]
 pub(crate) static FULL_ORDER: Global<u8> = Global::new(1);
 
-/// 1 to take the time from the kernel's exact clock, 0 from the number of the tick.
+/// 1 to take the time from the kernel's exact clock and to time requests, 0 to take it from the number of
+/// the tick and time nothing.
 #[unsafe(no_mangle)]
 pub(crate) static PRECISE_CLOCK: Global<u8> = Global::new(0);
 

@@ -14,11 +14,11 @@ use rocescope_common::wire::frame::{Kernel, Tag};
 use rocescope_common::wire::{Bytes, Entry, Frame, Meta, Reason, not_roce, parse_into};
 
 use crate::maps::{
-    EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, LINKS, SLOTS,
-    WORK, Work,
+    EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, LINKS,
+    PRECISE_CLOCK, SLOTS, WORK, Work,
 };
 use crate::packet::{Copied, Head};
-use crate::{emit, turn};
+use crate::{emit, latency, turn};
 
 const NOEXIST: u64 = 1;
 const EEXIST: i32 = -17;
@@ -89,7 +89,7 @@ fn link(ifindex: u32, egress: bool) -> u32 {
 
 /// This CPU's counters of a link.
 #[inline(always)]
-fn counters_of<'a>(link: u32) -> Option<&'a mut LinkCounters> {
+pub(crate) fn counters_of<'a>(link: u32) -> Option<&'a mut LinkCounters> {
     // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
     Some(unsafe { &mut *LINKS.get_ptr_mut(link)? })
 }
@@ -147,11 +147,19 @@ fn roce<C: aya_ebpf::EbpfContext>(
     };
     // SAFETY: between taking and passing on the turn this program alone uses the statistics.
     let outcome = unsafe {
-        let outcome = observe(&mut (*place).stats, frame, now);
-        turn::pass_on(turn, taken);
+        let repeats = &raw const (*place).stats.psn.repeats;
+        let (before, before_ns) = if PRECISE_CLOCK.load() == 0 {
+            (0, 0)
+        } else {
+            (repeats.read_volatile(), (&raw const (*place).stats.last_ns).read_volatile())
+        };
         // Through map memory: the verifier would else walk through what follows once for every
         // combination of events.
-        scratch.write_volatile(outcome);
+        scratch.write_volatile(observe(&mut (*place).stats, frame, now));
+        if PRECISE_CLOCK.load() != 0 {
+            latency::packet(slot, place, work, repeats.read_volatile() != before, before_ns, now);
+        }
+        turn::pass_on(turn, taken);
         scratch.read_volatile()
     };
     if !outcome.other_port && !outcome.other_opcode && outcome.events == 0 {
@@ -326,7 +334,7 @@ unsafe fn add(word: *mut u64, amount: u64) {
 #[cfg(not(feature = "test-clock"))]
 #[inline(always)]
 fn now() -> u64 {
-    if crate::maps::PRECISE_CLOCK.load() != 0 {
+    if PRECISE_CLOCK.load() != 0 {
         // SAFETY: takes no arguments.
         return unsafe { bpf_ktime_get_ns() };
     }

@@ -1,6 +1,7 @@
 //! Events: what the kernel programs tell at once rather than count.
 
-use crate::account::FlowKey;
+use crate::account::latency::Run;
+use crate::account::{Event, FlowKey};
 
 /// Bytes of the packet that go with an event: enough for the headers of a connection request
 /// inside VXLAN over IPv6.
@@ -16,7 +17,8 @@ pub struct EventRecord {
     pub key: FlowKey,
     /// BTH packet sequence number.
     pub psn: u32,
-    /// PSNs skipped, with [`crate::account::Event::GAP`].
+    /// PSNs skipped, with [`crate::account::Event::GAP`]. With [`crate::account::Event::CNP`] the time
+    /// since the flow that it is about was marked, see [`mark`].
     pub missing: u32,
     /// AETH, or [`crate::wire::frame::UNKNOWN`].
     pub aeth: u32,
@@ -36,11 +38,70 @@ pub struct EventRecord {
     pub src_port: u16,
     /// Always 0.
     pub pad: [u8; 6],
-    /// The first bytes of the packet.
+    /// The first bytes of the packet; with [`crate::account::Event::RUN`] a [`Run`].
     pub headers: [u8; EVENT_HEADERS],
+}
+
+impl EventRecord {
+    /// Bytes of `headers` that hold a run, with [`crate::account::Event::RUN`].
+    pub const RUN_LEN: u16 = core::mem::size_of::<Run>() as u16;
+
+    /// The run that is told, with [`crate::account::Event::RUN`]; the record's PSN and time are those
+    /// of the packet that ended it, and `missing` is 1 if that one came again, too.
+    #[must_use]
+    pub fn run(&self) -> Option<Run> {
+        let told = self.events & Event::RUN != 0 && self.headers_len == Self::RUN_LEN;
+        let word = |at: usize| self.headers.get(at..at + 4).and_then(|bytes| bytes.first_chunk());
+        let number = |at: usize| word(at).map(|bytes| u32::from_ne_bytes(*bytes));
+        let long = |at: usize| {
+            let bytes = self.headers.get(at..at + 8).and_then(|bytes| bytes.first_chunk());
+            bytes.map(|bytes| u64::from_ne_bytes(*bytes))
+        };
+        if !told {
+            return None;
+        }
+        Some(Run {
+            start_ns: long(0)?,
+            end_ns: long(8)?,
+            pause_ns: number(16)?,
+            first: number(20)?,
+            packets: number(24)?,
+            expected: number(28)?,
+        })
+    }
+}
+
+/// What is told with a CNP of the first CE mark since the CNP before.
+pub mod mark {
+    /// The flow that the CNP is about is not known, or not watched.
+    pub const UNKNOWN: u32 = 0;
+    /// There was no mark.
+    pub const NONE: u32 = 1;
+    /// Less than any time told.
+    const FIRST: u32 = 2;
+    /// Times are told in units of 16 ns.
+    const UNIT_BITS: u32 = 4;
+
+    /// A mark so long ago, up to 68 s.
+    #[inline(always)]
+    #[must_use]
+    pub const fn since(ns: u64) -> u32 {
+        let units = ns >> UNIT_BITS;
+        if units > (u32::MAX - FIRST) as u64 { u32::MAX } else { units as u32 + FIRST }
+    }
+
+    /// The nanoseconds that were told; `None` when no time was.
+    #[must_use]
+    pub const fn ns(told: u32) -> Option<u64> {
+        match told.checked_sub(FIRST) {
+            Some(units) => Some((units as u64) << UNIT_BITS),
+            None => None,
+        }
+    }
 }
 
 const _: () = {
     use core::mem::size_of;
     assert!(size_of::<EventRecord>() == 80 + EVENT_HEADERS);
+    assert!(size_of::<Run>() == 32 && core::mem::offset_of!(EventRecord, headers) == 80);
 };

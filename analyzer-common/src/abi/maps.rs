@@ -17,6 +17,8 @@ pub const LINKS: &str = "LINKS";
 pub const EVENTS: &str = "EVENTS";
 /// Array of slot numbers (u32), by [`hint_of`]: where to look for a flow before asking the hash.
 pub const HINTS: &str = "HINTS";
+/// Array of [`Latency`](crate::account::latency::Latency), by the numbers in [`Timing`].
+pub const LATENCY: &str = "LATENCY";
 /// Array of one [`TickClock`].
 pub const TICKS: &str = "TICKS";
 /// Array of one [`BenchStep`].
@@ -42,9 +44,56 @@ pub struct FlowSlot {
     /// the word with `dest_qp`, `link` and `family` last. `pad` is 1 until it is there, and again from
     /// when it has left.
     pub key: FlowKey,
+    /// Which other flow has the answers, beside the key, so that looking costs no further line of memory.
+    pub timing: Timing,
     /// The statistics; `packets == 0` marks a slot that is not in use.
     pub stats: FlowStats,
 }
+
+/// Which entries of [`LATENCY`] a flow's packets belong to.
+///
+/// A packet names only the queue pair it goes to, so user space, which sees both directions, says which
+/// two flows are one connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Timing {
+    /// Written by user space alone, in one go: see [`Timing::pair`].
+    pub pair: u32,
+    /// Requests with an answer to come that passed while the flow had no entry of its own, modulo 2^31,
+    /// and [`Self::RUN`].
+    pub untimed: u32,
+}
+
+impl Timing {
+    /// Bit of [`Self::untimed`]: packets come again at the moment.
+    pub const RUN: u32 = 1 << 31;
+
+    /// The word for a flow whose requests are noted in entry `own` and whose answers are to the
+    /// requests in entry `other`. Numbers are one above the entry's index; 0 is none.
+    #[inline(always)]
+    #[must_use]
+    pub const fn pair(own: u16, other: u16) -> u32 {
+        own as u32 | (other as u32) << 16
+    }
+
+    /// `own` of a word.
+    #[inline(always)]
+    #[must_use]
+    pub const fn own(pair: u32) -> u32 {
+        pair & 0xFFFF
+    }
+
+    /// `other` of a word.
+    #[inline(always)]
+    #[must_use]
+    pub const fn other(pair: u32) -> u32 {
+        pair >> 16
+    }
+}
+
+/// Flows whose requests are timed at a time, at most: 1.4 MiB, which is what 64 MiB leave beside the
+/// flow table.
+pub const TIMED_FLOWS: u32 = 512;
 
 /// Where kernel programs take the time from: the number of ticks since the kernel started, as the
 /// kernel counts it, costs a load; its clocks cost more than counting a packet does. Ticks follow
@@ -130,7 +179,8 @@ pub struct LinkCounters {
 }
 
 /// What the programs that `rocescope bench` measures do to a packet before they count it: the
-/// bits of `mask`, as a number in the big-endian word at `offset`, go up by 1.
+/// bits of `mask`, as a number in the big-endian word at `offset`, go up by 1. With a `toggle`, these bits
+/// of the word at `offset` change with every packet, and the number 8 bytes later goes up with every other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct BenchStep {
@@ -138,6 +188,8 @@ pub struct BenchStep {
     pub offset: u32,
     /// Which bits of it count.
     pub mask: u32,
+    /// Which bits change, or 0.
+    pub toggle: u32,
 }
 
 /// Where a program runs: how it finds the index of its link from the interface index.
@@ -173,7 +225,7 @@ const _: () = {
     use core::mem::{align_of, offset_of, size_of};
     assert!(size_of::<FlowKey>() == 40 && align_of::<FlowKey>() == 4);
     assert!(size_of::<FlowStats>().is_multiple_of(8) && align_of::<FlowStats>() == 8);
-    assert!(offset_of!(FlowSlot, key) == 8 && offset_of!(FlowSlot, stats) == 48);
+    assert!(offset_of!(FlowSlot, key) == 8 && offset_of!(FlowSlot, timing) == 48);
     assert!(offset_of!(FlowKey, dest_qp) == 32 && offset_of!(FlowKey, family) == 38);
     assert!(size_of::<FlowSlot>() == 704, "65,536 slots must stay well under 64 MiB");
     assert!(size_of::<ExtraKey>() == 8 && size_of::<ExtraValue>() == 16);

@@ -231,6 +231,9 @@ impl Event {
     pub const RESTART: u16 = 1 << 6;
     /// A datagram to QP 1: connection management.
     pub const GSI: u16 = 1 << 7;
+    /// Packets that came again, as a whole: told by the kernel programs of flows that are timed, beside
+    /// what the packet after them gave rise to.
+    pub const RUN: u16 = 1 << 8;
 }
 
 /// What the caller of [`observe`] has left to do.

@@ -99,6 +99,60 @@ pub struct Latency {
     pub ring: [u64; RING],
     /// Samples by class and bucket (see [`bucket`]); each stops at its largest value.
     pub counts: [[u32; BUCKETS]; CLASSES],
+    /// First CE mark since the latest CNP, on data of the flow of requests and of the flow of answers; 0
+    /// for none. The kernel programs' alone; a replay keeps it with other figures.
+    pub marked_ns: [u64; 2],
+    /// Packets that come again, one after the other. The kernel programs' alone as well.
+    pub run: Run,
+}
+
+/// Packets behind the expected PSN whose PSNs follow one another: what is told of them is told once, when
+/// something else follows. Zero packets: none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Run {
+    /// Time of the first, in the run's clock.
+    pub start_ns: u64,
+    /// Time of the latest.
+    pub end_ns: u64,
+    /// Nanoseconds between the packet of the flow before and the first, at most 4.3 s.
+    pub pause_ns: u32,
+    /// PSN of the first in the lower 24 bits, its opcode above.
+    pub first: u32,
+    /// How many; a READ request is a run of its own, and this is how many PSNs it takes.
+    pub packets: u32,
+    /// The PSN that was expected instead.
+    pub expected: u32,
+}
+
+impl Run {
+    /// No packets.
+    pub const EMPTY: Self =
+        Self { start_ns: 0, end_ns: 0, pause_ns: 0, first: 0, packets: 0, expected: 0 };
+
+    /// PSN of the first.
+    #[inline(always)]
+    #[must_use]
+    pub const fn start(&self) -> u32 {
+        self.first & MASK24
+    }
+
+    /// The kind of its packets, as far as it matters.
+    #[inline(always)]
+    #[must_use]
+    pub fn op(&self) -> Op {
+        Op::of((self.first >> 24) as u8)
+    }
+
+    /// Whether a packet of this kind and PSN goes on with the run.
+    #[inline(always)]
+    #[must_use]
+    pub fn goes_on(&self, op: Op, psn: u32) -> bool {
+        self.packets != 0
+            && psn == self.first.wrapping_add(self.packets) & MASK24
+            && !op.has(Op::READ_REQUEST)
+            && !self.op().has(Op::READ_REQUEST)
+    }
 }
 
 impl Latency {
@@ -112,6 +166,8 @@ impl Latency {
         max_ns: [0; CLASSES],
         ring: [0; RING],
         counts: [[0; BUCKETS]; CLASSES],
+        marked_ns: [0; 2],
+        run: Run::EMPTY,
     };
 
     /// Requests that are not answered yet.
@@ -182,12 +238,19 @@ impl Cells for Latency {
 /// 2.9 KB: user space and the kernel programs must agree on it.
 const _: () = assert!(size_of::<Latency>() == 2944);
 
+/// Whether a packet is a request with an answer to come.
+#[inline(always)]
+#[must_use]
+pub fn is_timed(op: Op, ack_req: bool) -> bool {
+    op.has(Op::RELIABLE) & (ack_req | op.has(Op::ANSWERED))
+}
+
 /// The class of a request whose answer is timed, or [`CLASS_NONE`].
 #[inline(always)]
 #[must_use]
 pub fn class_of(frame: &Frame) -> u32 {
     let op = Op::of(frame.opcode);
-    if op.has(Op::RELIABLE) && (frame.ack_req || op.has(Op::ANSWERED)) {
+    if is_timed(op, frame.ack_req) {
         if op.has(Op::READ_REQUEST) {
             CLASS_READ
         } else if op.has(Op::ATOMIC) {

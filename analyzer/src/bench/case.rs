@@ -80,18 +80,28 @@ pub(super) struct Case {
     pub(super) every_hook: bool,
     /// Whether the exact clock is switched on.
     pub(super) precise: bool,
+    /// Whether the flow to this queue pair is timed: it is its own answer.
+    pub(super) timed: Option<u32>,
 }
 
+const TIMED_QP: u32 = 0x19;
+const ANSWERED_QP: u32 = 0x1A;
 const PSN: u32 = 0x00FF_FFFF;
 
 /// The PSN goes up by 1 with each packet.
 const fn in_order(bth: u32) -> BenchStep {
-    BenchStep { offset: bth + 8, mask: PSN }
+    BenchStep { offset: bth + 8, mask: PSN, toggle: 0 }
 }
 
 /// The queue pair goes up by 1 with each packet, in a circle of [`FLOWS`].
 const fn next_flow(bth: u32) -> BenchStep {
-    BenchStep { offset: bth + 4, mask: FLOWS - 1 }
+    BenchStep { offset: bth + 4, mask: FLOWS - 1, toggle: 0 }
+}
+
+/// A WRITE LAST, then the acknowledgement to it, then the next WRITE LAST.
+const fn answered(bth: u32) -> BenchStep {
+    const LAST_TO_ACK: u32 = (0x08 ^ 0x11) << 24;
+    BenchStep { offset: bth, mask: PSN, toggle: LAST_TO_ACK }
 }
 
 /// All cases in the order of the table. Those that fill the flow table come last.
@@ -104,6 +114,7 @@ pub(super) fn all() -> Vec<Case> {
         kind: Kind::Known,
         every_hook: false,
         precise: false,
+        timed: None,
     };
     vec![
         Case {
@@ -145,6 +156,26 @@ pub(super) fn all() -> Vec<Case> {
                 "IPv4 WRITE in order, exact clock",
                 f::write(0x18),
                 Some(in_order(f::IPV4_BTH)),
+            )
+        },
+        Case {
+            precise: true,
+            timed: Some(TIMED_QP),
+            ..case(
+                "timed_middle",
+                "the same in a flow that is timed",
+                f::write(TIMED_QP),
+                Some(in_order(f::IPV4_BTH)),
+            )
+        },
+        Case {
+            precise: true,
+            timed: Some(ANSWERED_QP),
+            ..case(
+                "timed_answered",
+                "WRITE LAST and its ACK in turn, timed",
+                f::write_last(ANSWERED_QP),
+                Some(answered(f::IPV4_BTH)),
             )
         },
         case("ack", "RoCEv2/IPv4 ACK", f::ack(), None),

@@ -67,7 +67,23 @@ pub(super) fn write(dest_qp: u32) -> Vec<u8> {
     frame(&v4(), dest_qp, Operation::WriteMiddle, &PAYLOAD)
 }
 
-/// The same over IPv6.
+/// The end of an RDMA WRITE, with an acknowledgement to come. Its payload would be that of an
+/// acknowledgement, if it were one.
+pub(super) fn write_last(dest_qp: u32) -> Vec<u8> {
+    let route = v4();
+    roce(&Packet {
+        route: &route,
+        tos: ECT_0,
+        identification: 0,
+        dest_qp,
+        psn: 0,
+        ack_req: true,
+        operation: Operation::WriteLast,
+        payload: &[0; 1024],
+    })
+}
+
+/// The middle of an RDMA WRITE over IPv6.
 pub(super) fn write_v6() -> Vec<u8> {
     frame(&v6(), 0x11, Operation::WriteMiddle, &PAYLOAD)
 }

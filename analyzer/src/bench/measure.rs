@@ -120,6 +120,9 @@ impl Set {
             Kind::Known => {
                 // The flow exists and is in the caches before it counts.
                 self.run(hook, program, &case.frame, 1_000)?;
+                if let Some(qp) = case.timed {
+                    self.time(qp)?;
+                }
                 self.run(hook, program, &case.frame, PACKETS)?
             }
             Kind::Full => self.run(hook, program, &case.frame, FLOWS)?,
@@ -135,6 +138,15 @@ impl Set {
             Kind::Fill => self.fill(hook, program, case)?,
         };
         Ok((cost - base, base))
+    }
+
+    /// Times the flow to a queue pair by itself, unless that is so already.
+    fn time(&mut self, qp: u32) -> Result<()> {
+        let reading = Tables::default().read(&self.programs)?;
+        for flow in reading.flows.iter().filter(|flow| flow.key.dest_qp == qp) {
+            self.programs.pair(flow.slot, flow.slot)?;
+        }
+        Ok(())
     }
 
     /// Fills the flow table, emptying the ring buffer on the way.

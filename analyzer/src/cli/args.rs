@@ -103,6 +103,9 @@ pub struct AttachArgs {
     /// Leave promiscuous mode alone
     #[arg(long)]
     pub no_promisc: bool,
+    /// Time nothing, to the tick of 1 to 10 ms only: costs less per packet, and there is no latency
+    #[arg(long)]
+    pub no_timing: bool,
     /// Print the kernel programs' diagnostics
     #[arg(long)]
     pub log: bool,

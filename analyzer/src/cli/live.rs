@@ -103,7 +103,7 @@ fn config(attach: &AttachArgs, view: &ViewArgs) -> Result<Config> {
         filter: view.filter.clone(),
         events: true,
         events_to_view: output(view) == Output::Tui,
-        precise_clock: false,
+        precise_clock: !attach.no_timing,
         log_level: if attach.log { LOG_DEBUG } else { 0 },
     })
 }

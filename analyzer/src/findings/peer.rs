@@ -60,10 +60,12 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     if stuck.is_empty() {
         return;
     }
-    // By who answers whom.
-    let mut answers: HashMap<(u8, Addr, Addr), Vec<u32>> = HashMap::new();
+    // By who answers whom; what is not known may be an answer to anybody.
+    let mut answers: HashMap<(u8, Addr, Addr), Vec<Option<u32>>> = HashMap::new();
     for flow in &input.sample.flows {
-        if let Some(psn) = figures.dialogue(flow.slot).answer_psn {
+        let dialogue = figures.dialogue(flow.slot);
+        let psn = dialogue.answer_psn.map(Some).or(dialogue.answered_something.then_some(None));
+        if let Some(psn) = psn {
             answers.entry((flow.key.family, flow.key.src, flow.key.dst)).or_default().push(psn);
         }
     }
@@ -71,7 +73,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let mut silent: Vec<(&Flow, u64)> = Vec::new();
     for sample in stuck {
         let back = answers.get(&(sample.key.family, sample.key.dst, sample.key.src));
-        if back.into_iter().flatten().any(|psn| is_of(*psn, sample)) {
+        if back.into_iter().flatten().any(|psn| psn.is_none_or(|psn| is_of(psn, sample))) {
             continue;
         }
         if let Some(flow) = named.get(&sample.key) {

@@ -1,6 +1,7 @@
 //! Records of the ring buffer, and the kernel programs' log.
 
 use rocescope_common::abi::EventRecord;
+use rocescope_common::account::Event;
 
 /// The record in an item of the ring buffer; `None` for one of another size.
 #[must_use]
@@ -11,6 +12,12 @@ pub fn read(item: &[u8]) -> Option<EventRecord> {
     // SAFETY: a record is integers and arrays of them without padding, so any bytes are one, and
     // there are as many as it has.
     Some(unsafe { item.as_ptr().cast::<EventRecord>().read_unaligned() })
+}
+
+/// PSNs skipped; 0 without a gap.
+#[must_use]
+pub const fn missing(record: &EventRecord) -> u32 {
+    if record.events & Event::GAP == 0 { 0 } else { record.missing }
 }
 
 /// Prints the kernel programs' messages to standard error.

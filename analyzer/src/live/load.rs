@@ -7,9 +7,11 @@ use aya::maps::{HashMap, Map, MapData, PerCpuArray, RingBuf, Stack};
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
 use rocescope_common::abi::maps::MAX_LINKS;
-use rocescope_common::abi::{BenchStep, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TickClock, maps};
+use rocescope_common::abi::{BenchStep, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TIMED_FLOWS, TickClock, maps};
 use rocescope_common::account::FlowKey;
+use rocescope_common::account::latency::Latency;
 
+use super::latency::Times;
 use super::slots::Slots;
 use super::ticks;
 
@@ -66,7 +68,8 @@ pub struct LoadOptions {
     pub events: bool,
     /// Whether the kernel has `bpf_xdp_get_buff_len`.
     pub xdp_buff_len: bool,
-    /// Whether times are exact (see `bench` for what that costs) or those of the latest timer tick.
+    /// Whether times are exact, and requests are timed (see `bench` for what that costs), or times are
+    /// those of the latest timer tick.
     pub precise_clock: bool,
     /// Whether the processor may show stores to other CPUs out of order; only tests choose it.
     pub full_order: bool,
@@ -86,7 +89,7 @@ impl LoadOptions {
             interfaces: interfaces.to_vec(),
             events: true,
             xdp_buff_len: true,
-            precise_clock: false,
+            precise_clock: true,
             full_order: !cfg!(target_arch = "x86_64"),
             log_level: 0,
             #[cfg(feature = "test-clock")]
@@ -167,6 +170,8 @@ impl LinkHash {
 pub struct Programs {
     pub(crate) ebpf: Ebpf,
     pub(crate) slots: Slots,
+    /// Which flows are timed.
+    pub(crate) times: Times,
     pub(crate) extra: HashMap<MapData, Data<ExtraKey>, Data<ExtraValue>>,
     extra_fd: OwnedFd,
     pub(crate) flows: HashMap<MapData, Data<FlowKey>, u32>,
@@ -178,6 +183,8 @@ pub struct Programs {
     pub hash: LinkHash,
     /// Size of the flow table.
     pub max_flows: u32,
+    /// Flows that can be timed at once.
+    timed: u32,
 }
 
 impl std::fmt::Debug for Programs {
@@ -213,6 +220,7 @@ impl Programs {
         let max_flows = options.max_flows.max(1);
         let hints = hints(max_flows);
         let hint_shift = 32 - hints.ilog2();
+        let timed = timed(options);
         let mut loader = EbpfLoader::new();
         loader
             .override_global("LINK_MULTIPLIER", &hash.multiplier, true)
@@ -228,9 +236,16 @@ impl Programs {
             .map_max_entries(maps::HINTS, hints)
             .map_max_entries(maps::FREE, max_flows)
             .map_max_entries(maps::EXTRA, max_flows)
+            .map_max_entries(maps::LATENCY, timed)
             .map_max_entries(maps::LINKS, hash.links());
         let mut ebpf = loader.load(object).map_err(|error| map_refused(&error))?;
         ticks::set(&mut ebpf)?;
+        // Other builds may time nothing.
+        let times = match ebpf.take_map(maps::LATENCY) {
+            Some(Map::Array(map)) => Some(map),
+            Some(_) => bail!("map {} is no array", maps::LATENCY),
+            None => None,
+        };
         let mut take =
             |name: &str| ebpf.take_map(name).ok_or_else(|| anyhow!("the kernel programs have no map {name}"));
         let Map::Array(slots) = take(maps::SLOTS)? else { bail!("map {} is no array", maps::SLOTS) };
@@ -238,6 +253,7 @@ impl Programs {
         let Map::HashMap(extra_data) = &extra else { bail!("map {} is no hash", maps::EXTRA) };
         let extra_fd = extra_data.fd().as_fd().try_clone_to_owned()?;
         let mut programs = Self {
+            times: Times::new(times, timed).context("the requests under way could not be mapped")?,
             slots: Slots::map(slots, max_flows).context("the flow table could not be mapped")?,
             extra: extra.try_into()?,
             extra_fd,
@@ -249,6 +265,7 @@ impl Programs {
             drift: ticks::Drift::default(),
             hash,
             max_flows,
+            timed,
         };
         // Last in, first out: slots are handed out from 0 upwards.
         for slot in (0..max_flows).rev() {
@@ -303,7 +320,29 @@ impl Programs {
         let extra = flows * (HASH_ENTRY + 24);
         // Values of arrays take multiples of eight bytes.
         let hints = u64::from(hints(self.max_flows)) * 8;
-        slots + hash + extra + hints + flows * 4 + (1 << 20)
+        let timed = u64::from(self.timed) * size_of::<Latency>() as u64;
+        slots + hash + extra + hints + timed + flows * 4 + (1 << 20)
+    }
+
+    /// The slot of a flow that is in the table; its link is the kernel's number.
+    #[must_use]
+    pub fn slot_of(&self, key: &FlowKey) -> Option<u32> {
+        self.flows.get(&Data(*key), 0).ok()
+    }
+
+    /// Times the requests of the flow in one slot by the answers of that in another, from now on. The
+    /// slots need not be in use yet. False when there is no room.
+    ///
+    /// # Errors
+    /// When there is no such slot.
+    pub fn pair(&mut self, requests: u32, answers: u32) -> Result<bool> {
+        self.times.assign(&self.slots, requests, Some(answers)).context("a flow could not be timed")
+    }
+
+    /// What the requests in a slot measured, and how many there were to be timed while they were not.
+    #[must_use]
+    pub fn latency(&self, slot: u32) -> (Option<Box<Latency>>, u32) {
+        (self.times.read(slot), self.slots.untimed(slot))
     }
 
     /// Compares the programs' clock with the kernel's, and sets it anew if ticks went missing. To be
@@ -340,6 +379,11 @@ impl Programs {
 /// A switch as the programs have it.
 const fn flag(on: bool) -> &'static u8 {
     if on { &1 } else { &0 }
+}
+
+/// How many flows can be timed; the map cannot be empty.
+fn timed(options: &LoadOptions) -> u32 {
+    if options.precise_clock { options.max_flows.clamp(1, TIMED_FLOWS) } else { 1 }
 }
 
 /// How many hints there are for a table of that size: a power of two.

@@ -1,14 +1,19 @@
 //! Live: the programs in the kernel as a source.
 //!
 //! `load` brings programs and maps into the kernel, `attach` puts programs on interfaces, `tables`
-//! reads the maps and retires idle flows, `event` reads the ring buffer, and `source` is the thread
-//! that does it all and feeds the views. `bpf` holds the system calls that aya lacks, `slots` the mapped
+//! reads the maps and retires idle flows, `pairing` finds which flows answer
+//! which, `latency` holds what the programs time of them, `ecn` follows marks and CNPs, `loss` what is sent again,
+//! `event` reads the ring buffer, and `source` is the thread that does it all and feeds the views. `bpf` holds the system calls that aya lacks, `slots` the mapped
 //! flow table, and `ticks` sets the clock of the kernel programs.
 
 pub mod attach;
 pub mod bpf;
+pub mod ecn;
 pub mod event;
+mod latency;
 pub mod load;
+pub mod loss;
+pub mod pairing;
 mod qps;
 mod slots;
 mod source;
@@ -61,7 +66,8 @@ pub struct Config {
     pub events: bool,
     /// Whether the view gets them.
     pub events_to_view: bool,
-    /// Whether times are exact or those of the latest timer tick, which costs less.
+    /// Whether times are exact and requests are timed; without, times are those of the latest timer tick,
+    /// which costs less.
     pub precise_clock: bool,
     /// Verbosity of the programs' own log, 0 (off) to 5.
     pub log_level: u8,

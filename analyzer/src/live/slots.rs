@@ -4,11 +4,11 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use aya::maps::MapData;
-use rocescope_common::abi::FlowSlot;
+use rocescope_common::abi::{FlowSlot, Timing};
 use rocescope_common::account::{FlowKey, FlowStats};
 
 /// Attempts to copy a slot while programs keep changing it, before others are let run.
@@ -114,6 +114,26 @@ impl Slots {
             }
         }
         Err(io::Error::other(format!("slot {slot} is held by a program that does not end")))
+    }
+
+    /// Requests of the flow in a slot that were not timed, modulo 2^31; 0 for a slot that is not in use.
+    pub(crate) fn untimed(&self, slot: u32) -> u32 {
+        let Ok(place) = self.at(slot) else { return 0 };
+        // SAFETY: the number lies in the mapping, which lives as long as `self`, and is aligned.
+        let untimed = unsafe { AtomicU32::from_ptr(&raw mut (*place.as_ptr()).timing.untimed) };
+        untimed.load(Ordering::Relaxed) & !Timing::RUN
+    }
+
+    /// Says which entries the packets of the flow in a slot belong to: see
+    /// [`rocescope_common::abi::Timing`]. Programs only read it.
+    ///
+    /// # Errors
+    /// When there is no such slot.
+    pub(crate) fn set_pair(&self, slot: u32, pair: u32) -> io::Result<()> {
+        let place = self.at(slot)?.as_ptr();
+        // SAFETY: as above.
+        unsafe { AtomicU32::from_ptr(&raw mut (*place).timing.pair) }.store(pair, Ordering::SeqCst);
+        Ok(())
     }
 
     /// Marks the slot of a flow that was read and has left the hash: programs that start from now on do

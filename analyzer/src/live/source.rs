@@ -15,11 +15,15 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use super::attach::{Attached, attach};
+use super::ecn::Ecn;
 use super::load::{LoadOptions, Programs};
+use super::loss::Losses;
+use super::pairing::Pairs;
 use super::qps::QpReader;
 use super::tables::{Reading, Tables, fill_link, link_counters};
 use super::{Config, event};
 use crate::feed::{Command, Tap, Update};
+use crate::figures::Figures;
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::drops::{self, RxDrops};
 use crate::host::hook::{self, FRAGS_SINCE};
@@ -29,8 +33,7 @@ use crate::host::netns::NetNs;
 use crate::host::sysfs::SysRoot;
 use crate::host::watch::LinkWatch;
 use crate::host::{rdma, select};
-use crate::peers::Peers;
-use crate::sample::{Direction, EventSample, LinkSample, Retired, RetiredTuple, Sample, SourceKind};
+use crate::sample::{Direction, EventSample, LinkSample, Retired, RetiredTuple, Sample, SourceKind, TRANSPORT_UD};
 
 /// How long commands may wait.
 const LOOK: Duration = Duration::from_millis(20);
@@ -48,7 +51,9 @@ pub(super) struct Source {
     /// Interfaces watched at the start, also those that are gone.
     interfaces: Vec<Watched>,
     tables: Tables,
-    peers: Peers,
+    pairs: Pairs,
+    ecn: Ecn,
+    losses: Losses,
     clock: WallClock,
     start_ns: u64,
     config: Config,
@@ -107,14 +112,24 @@ impl Source {
                 interface,
             });
         }
+        let (clock, start_ns) = (WallClock::sample(), monotonic_ns());
+        let mut pairs = Pairs::default();
+        for watched in &interfaces {
+            for egress in [false, true] {
+                let link = programs.hash.index(watched.interface.index, egress);
+                pairs.link(u16::try_from(link).unwrap_or(u16::MAX), watched.interface.index);
+            }
+        }
         let source = Self {
             programs,
             attached,
             interfaces,
             tables: Tables::default(),
-            peers: Peers::default(),
-            clock: WallClock::sample(),
-            start_ns: monotonic_ns(),
+            pairs,
+            losses: Losses::default(),
+            ecn: Ecn::new(clock.unix_ns(start_ns), nanos(config.interval)),
+            clock,
+            start_ns,
             config,
             watch: LinkWatch::open().ok(),
             qps: if devices.is_empty() { None } else { QpReader::start() },
@@ -164,7 +179,7 @@ impl Source {
             tokio::select! {
                 ready = ring.readable_mut(), if listening => {
                     let mut guard = ready.context("the ring buffer of events cannot be read")?;
-                    let (events, more) = self.drain(guard.get_inner_mut());
+                    let (events, more) = self.drain(guard.get_inner_mut())?;
                     if !more {
                         guard.clear_ready();
                     }
@@ -213,7 +228,7 @@ impl Source {
         self.attached.clear();
         super::bpf::quiesce();
         loop {
-            let (events, more) = self.drain(ring);
+            let (events, more) = self.drain(ring)?;
             if !events.is_empty() && !self.offer(tap, events) {
                 return Ok(());
             }
@@ -231,22 +246,40 @@ impl Source {
         !self.config.events_to_view || tap.tell(Update::Events(events))
     }
 
-    fn drain(&mut self, ring: &mut RingBuf<MapData>) -> (Vec<EventSample>, bool) {
+    fn drain(&mut self, ring: &mut RingBuf<MapData>) -> Result<(Vec<EventSample>, bool)> {
         let mut events = Vec::new();
         for _ in 0..EVENT_BUDGET {
-            let Some(item) = ring.next() else { return (events, false) };
+            let Some(item) = ring.next() else { return Ok((events, false)) };
             let Some(record) = event::read(&item) else { continue };
             drop(item);
-            if record.events & Event::GSI != 0 {
-                let bytes = record.headers.get(..usize::from(record.headers_len)).unwrap_or_default();
-                let EventRecord { key, bth_offset, .. } = record;
-                self.peers.observe(key.family, key.src, key.dst, bytes, usize::from(bth_offset));
-            }
-            if self.config.events_to_view {
+            self.pairs.event(&mut self.programs, &record)?;
+            self.losses.changes(&mut self.programs, &self.pairs);
+            self.happened(&record);
+            if self.config.events_to_view && record.events & !Event::RUN != 0 {
                 events.push(self.event(&record));
             }
         }
-        (events, true)
+        Ok((events, true))
+    }
+
+    /// Marks, notifications and losses, of flows that are known by now.
+    fn happened(&mut self, record: &EventRecord) {
+        const OF_INTEREST: u16 = !(Event::NEW_FLOW | Event::GSI);
+        if record.events & OF_INTEREST == 0 {
+            return;
+        }
+        let Some(slot) = self.pairs.slot_of(&record.key).or_else(|| self.programs.slot_of(&record.key))
+        else {
+            return;
+        };
+        self.losses.event(slot, record, &self.pairs, &self.clock);
+        let time_ns = self.clock.unix_ns(record.time_ns);
+        if record.events & Event::CE != 0 {
+            self.ecn.ce(slot, time_ns);
+        }
+        if record.events & Event::CNP != 0 {
+            self.ecn.cnp(slot, time_ns, record.missing);
+        }
     }
 
     fn event(&self, record: &EventRecord) -> EventSample {
@@ -261,7 +294,7 @@ impl Source {
             tos: record.tos,
             src_port: record.src_port,
             psn: record.psn,
-            missing: record.missing,
+            missing: event::missing(&record),
             aeth: record.aeth,
             wire_len: record.wire_len,
             bth_offset: record.bth_offset,
@@ -290,11 +323,23 @@ impl Source {
         let now = monotonic_ns();
         let mut reading = self.tables.read(&self.programs)?;
         if let Some(idle) = self.config.idle.filter(|_| retire) {
-            let before = now.saturating_sub(u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX));
+            let before = now.saturating_sub(nanos(idle));
+            let gone = || Tables::idle(&reading.flows, before).map(|flow| flow.slot);
+            self.pairs.retire(&mut self.programs, gone())?;
+            self.ecn.reading(&reading.flows, self.clock.unix_ns(now));
+            self.losses.changes(&mut self.programs, &self.pairs);
+            for slot in gone() {
+                self.ecn.retired(slot);
+                self.losses.retired(slot);
+            }
             if self.tables.retire_idle(&mut self.programs, &reading.flows, before)? > 0 {
                 reading = self.tables.read(&self.programs)?;
             }
         }
+        self.find_pairs(&reading)?;
+        self.ecn.reading(&reading.flows, self.clock.unix_ns(now));
+        self.losses.changes(&mut self.programs, &self.pairs);
+        self.losses.reading(&reading.flows, &self.programs, (!retire).then_some(&self.clock));
         let mut events_dropped = 0;
         let mut links = Vec::new();
         let mut places = BTreeMap::new();
@@ -324,7 +369,7 @@ impl Source {
             }
         }
         if let Some(filter) = &self.config.filter {
-            let Reading { flows, extra } = &mut reading;
+            let Reading { flows, extra, .. } = &mut reading;
             flows.retain(|flow| {
                 let Some(link) = links.get_mut(usize::from(flow.key.link)) else { return true };
                 let shown = filter.flow(flow, extra.get(&flow.slot), &link.name);
@@ -336,6 +381,7 @@ impl Source {
                 shown
             });
         }
+        let loss = self.losses.figures(&reading.flows, &self.programs, &self.pairs);
         let tuples = self.tables.tuples();
         let retired_tuples: Vec<RetiredTuple> =
             tuples.tuples().iter().map(|t| RetiredTuple { link: place(t.link), ..*t }).collect();
@@ -350,12 +396,33 @@ impl Source {
             extra: reading.extra,
             retired_tuples,
             retired_unattributed,
-            peers: self.peers.peers().clone(),
+            peers: self.pairs.peers().peers().clone(),
             events_dropped: Some(events_dropped),
             capture_drops: None,
             interface_drops: self.interface_drops(),
             owners: self.qps.as_ref().map(QpReader::current).unwrap_or_default(),
-            figures: crate::figures::Figures::default(),
+            figures: Figures {
+                ecn: Some(self.ecn.figures(
+                    |slot| self.pairs.reverse(slot),
+                    self.kernel_links().map(|(link, ..)| link),
+                    events_dropped == 0,
+                )),
+                pairs: Some(self.pairs.pairs()),
+                loss: self.config.precise_clock.then_some(loss),
+                latency: self.config.precise_clock.then(|| self.pairs.latency(&self.programs)),
+                ..Figures::default()
+            },
+        })
+    }
+
+    /// What a reading and the RDMA devices tell of which flows belong together.
+    fn find_pairs(&mut self, reading: &Reading) -> Result<()> {
+        let owners = self.qps.as_ref().map(QpReader::current).unwrap_or_default();
+        let directions: BTreeMap<u16, Direction> =
+            self.kernel_links().map(|(link, direction, _)| (link, direction)).collect();
+        self.pairs.reading(&mut self.programs, reading, |flow| {
+            let connected = flow.stats.transport != TRANSPORT_UD;
+            owners.of(&flow.key, directions.get(&flow.key.link).copied(), connected)?.peer_qp
         })
     }
 
@@ -403,6 +470,10 @@ impl Watched {
             self.drops = None;
         }
     }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Whether the view asked for the end, or is gone.

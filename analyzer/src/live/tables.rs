@@ -41,6 +41,8 @@ pub struct Reading {
     pub flows: Flows,
     /// What some of them have besides, by slot.
     pub extra: HashMap<u32, Extra, foldhash::fast::RandomState>,
+    /// Requests with an answer to come that were not timed, by slot where there were any, modulo 2^32.
+    pub untimed: Vec<(u32, u32)>,
 }
 
 impl Tables {
@@ -63,6 +65,10 @@ impl Tables {
                 unused = 0;
                 self.high = self.high.max(slot + 1);
                 reading.flows.push(FlowSample { slot, key, stats });
+                let untimed = programs.slots.untimed(slot);
+                if untimed != 0 {
+                    reading.untimed.push((slot, untimed));
+                }
             } else {
                 unused += 1;
                 if unused >= UNUSED && slot >= self.high {
@@ -77,6 +83,11 @@ impl Tables {
         Ok(reading)
     }
 
+    /// Flows without a packet since `before` (in the kernel's clock).
+    pub fn idle(flows: &[FlowSample], before: u64) -> impl Iterator<Item = &FlowSample> {
+        flows.iter().filter(move |flow| flow.stats.last_ns < before)
+    }
+
     /// Retires flows without a packet since `before` (in the kernel's clock). Gives their number.
     ///
     /// # Errors
@@ -87,11 +98,8 @@ impl Tables {
         flows: &[FlowSample],
         before: u64,
     ) -> Result<usize> {
-        let idle: Vec<(u32, FlowKey)> = flows
-            .iter()
-            .filter(|flow| flow.stats.last_ns < before)
-            .map(|flow| (flow.slot, flow.key))
-            .collect();
+        let idle: Vec<(u32, FlowKey)> =
+            Self::idle(flows, before).map(|flow| (flow.slot, flow.key)).collect();
         if idle.is_empty() {
             return Ok(0);
         }

@@ -17,7 +17,9 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
     let owned = sample.owned(flow);
     let (peer_qp, pairing) = latency::peer(sample, flow);
     let link = sample.links.get(usize::from(key.link));
-    let loss = sample.figures.loss.as_ref().map(|loss| loss.flow(flow.slot));
+    let loss = sample.figures.loss.as_ref();
+    let (requests_known, responses_known) = loss.map_or((false, false), |loss| loss.is_known(flow.slot));
+    let loss = loss.map(|loss| loss.flow(flow.slot));
     let mut ports = Ports::of(stats, extra);
     let lost_ports = link.is_some_and(|link| link.extra_full > 0) && ports.missing_packets > 0;
     let src_port_count = (!lost_ports).then_some(ports.seen.len() as u64);
@@ -72,9 +74,12 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         latency_untimed: latency.map(latency::untimed),
         peer_qp,
         pairing,
-        loss: loss.and_then(|loss| (stats.psn.seen != 0).then(|| Loss::of(loss.requests))),
+        loss: loss
+            .filter(|_| requests_known && stats.psn.seen != 0)
+            .map(|loss| Loss::of(loss.requests)),
         loss_responses: loss
-            .and_then(|loss| (stats.psn_responses.seen != 0).then(|| Loss::of(loss.responses))),
+            .filter(|_| responses_known && stats.psn_responses.seen != 0)
+            .map(|loss| Loss::of(loss.responses)),
         icrc: sample.figures.icrc.as_ref().map(|icrc| icrc.flow(flow.slot).into()),
         pid: owned.and_then(|owned| owned.owner.pid),
         comm: owned.and_then(|owned| owned.owner.comm.clone()),

@@ -197,7 +197,7 @@ impl Machine {
                 tos: record.tos,
                 src_port: record.src_port,
                 psn: record.psn,
-                missing: record.missing,
+                missing: event::missing(&record),
                 aeth: record.aeth,
                 wire_len: record.wire_len,
                 bth_offset,

@@ -18,6 +18,21 @@ pub const LINK: &str = "frames.pcap";
 /// # Errors
 /// When replay fails.
 pub fn sample(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
+    let (mut sample, events) = replay(frames)?;
+    // How and when these are found depends on what a source sees; `kernel_latency.rs` compares them.
+    sample.figures = Figures::default();
+    Ok((sample, events))
+}
+
+/// The last sample of a replay of `frames`, with its figures.
+///
+/// # Errors
+/// When replay fails.
+pub fn whole(frames: &[Frame]) -> Result<Sample> {
+    Ok(replay(frames)?.0)
+}
+
+fn replay(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join(LINK);
     std::fs::write(&path, frames::pcap(frames))?;
@@ -35,8 +50,6 @@ pub fn sample(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
     }
     let Some(mut sample) = last else { bail!("the replay ended without a sample") };
     sample.inputs = vec![LINK.to_owned()];
-    // The kernel programs do not collect these.
-    sample.figures = Figures::default();
     Ok((sample, events))
 }
 

@@ -29,6 +29,12 @@ impl<const N: usize> Series<N> {
         Self { start_ns, shift: FIRST_SHIFT, bins: [Bin::default(); N] }
     }
 
+    /// The same, in bins that are 2 to `shift` nanoseconds wide at first.
+    #[must_use]
+    pub fn with_width(start_ns: u64, shift: u32) -> Self {
+        Self { shift: shift.min(62), ..Self::new(start_ns) }
+    }
+
     /// The bin of a time. What comes before the start goes into the first one.
     #[inline]
     pub fn at(&mut self, time_ns: u64) -> &mut Bin {

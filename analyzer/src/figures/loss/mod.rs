@@ -11,12 +11,13 @@ mod holes;
 mod result;
 mod seen;
 mod sequence;
+pub mod told;
 #[cfg(test)]
 mod tests;
 
-use hashbrown::HashMap;
-use rocescope_common::account::Event;
+use hashbrown::{HashMap, HashSet};
 use rocescope_common::account::psn::Span;
+use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::Op;
 
@@ -59,6 +60,8 @@ pub struct Dialogue {
     pub asked_ns: Option<u64>,
     /// PSN of the latest acknowledgement, NAK or response in this flow.
     pub answer_psn: Option<u32>,
+    /// It answered, but it is not known what.
+    pub answered_something: bool,
 }
 
 /// All flows, by slot.
@@ -68,6 +71,9 @@ pub struct Loss {
     pub flows: HashMap<u32, FlowLoss, foldhash::fast::RandomState>,
     /// Those that asked or answered; the index is the slot.
     pub dialogues: Vec<Dialogue>,
+    /// The flows whose requests are known without a gap, where that is not every flow. Of responses
+    /// nothing is known then.
+    pub known: Option<HashSet<u32, foldhash::fast::RandomState>>,
 }
 
 impl Loss {
@@ -75,6 +81,12 @@ impl Loss {
     #[must_use]
     pub fn flow(&self, slot: u32) -> FlowLoss {
         self.flows.get(&slot).copied().unwrap_or_default()
+    }
+
+    /// Whether it is known what happened to the requests, and to the responses, in a slot.
+    #[must_use]
+    pub fn is_known(&self, slot: u32) -> (bool, bool) {
+        self.known.as_ref().map_or((true, true), |known| (known.contains(&slot), false))
     }
 
     /// Whether the flow in a slot asked, or answered.
@@ -190,7 +202,7 @@ impl Collector {
     #[inline]
     pub fn packet(&mut self, packet: &Packet) {
         if packet.outcome.events & Event::NEW_FLOW != 0 {
-            self.open(packet);
+            self.open(packet.slot, &packet.key());
         }
         let op = Op::of(packet.frame.opcode);
         if op.any(Op::REQUEST | Op::RESPONSE) {
@@ -222,23 +234,24 @@ impl Collector {
                     (number, FlowLoss { requests, responses: figures(&slot.response_loss) })
                 })
                 .collect(),
+            known: None,
             dialogues: self
                 .slots
                 .iter()
                 .map(|slot| Dialogue {
                     asked_ns: (slot.asked_ns != 0).then_some(slot.asked_ns),
                     answer_psn: (slot.answer_psn != UNKNOWN).then_some(slot.answer_psn),
+                    answered_something: false,
                 })
                 .collect(),
         }
     }
 
     #[cold]
-    fn open(&mut self, packet: &Packet) {
-        let key = packet.key();
+    fn open(&mut self, slot: u32, key: &FlowKey) {
         let pair = self.pair(key.family, key.src, key.dst);
         let reverse = self.pair(key.family, key.dst, key.src);
-        let at = packet.slot as usize;
+        let at = slot as usize;
         if self.slots.len() <= at {
             self.slots.resize_with(at + 1, Slot::default);
         }

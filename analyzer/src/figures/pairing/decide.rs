@@ -26,8 +26,12 @@ impl Pairing {
     pub(super) fn decide(&mut self, number: u32) {
         let Some(direction) = self.directions.get(number as usize) else { return };
         let key = direction.key;
+        if direction.how == Some(How::Device) {
+            let qp = direction.peer_qp;
+            return self.by_name(number, &key, qp, true, How::Device);
+        }
         if let Some((qp, sure)) = self.peers.latest(&key) {
-            return self.by_cm(number, &key, qp, sure);
+            return self.by_name(number, &key, qp, sure, How::Cm);
         }
         let Some(port) = direction.port.filter(|_| direction.how.is_none_or(|how| how < How::PortRule))
         else {
@@ -65,7 +69,8 @@ impl Pairing {
         }
     }
 
-    fn by_cm(&mut self, number: u32, key: &PeerKey, qp: u32, sure: bool) {
+    /// Connection management or the device named the queue pair at the other end.
+    pub(super) fn by_name(&mut self, number: u32, key: &PeerKey, qp: u32, sure: bool, how: How) {
         let other = self.index.get(&reversed(key, qp)).copied().filter(|other| *other != number);
         let now = self.directions.get(number as usize);
         let pair = now.map_or(NONE, |direction| direction.pair);
@@ -73,10 +78,10 @@ impl Pairing {
             self.unpair(number);
         }
         if let Some(other) = other {
-            self.set(number, other, How::Cm);
+            self.set(number, other, how);
         }
         if let Some(direction) = self.directions.get_mut(number as usize) {
-            direction.how = Some(How::Cm);
+            direction.how = Some(how);
             direction.peer_qp = qp;
             direction.doubtful = !sure;
         }

@@ -17,7 +17,7 @@ mod tests;
 use hashbrown::HashMap;
 use rocescope_common::account::{Event, FlowKey, latency};
 use rocescope_common::wire::Frame;
-use rocescope_common::wire::frame::UNKNOWN;
+use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::Op;
 
 use super::packet::{Aside, Packet};
@@ -290,10 +290,7 @@ impl Pairing {
             && let Some(aside) = aside
         {
             let frame = &packet.frame;
-            let at = frame.bth_offset as usize;
-            if let Some(stated) = self.peers.observe(frame.family, frame.src, frame.dst, &aside.data, at) {
-                self.stated(&stated);
-            }
+            self.management(frame.family, frame.src, frame.dst, &aside.data, frame.bth_offset as usize);
         }
         // Neither datagrams nor CNPs use the connection's port.
         let connected = op.any(Op::REQUEST | Op::RESPONSE | Op::ACKNOWLEDGE);
@@ -310,6 +307,29 @@ impl Pairing {
         slot.paired = direction.is_some_and(|direction| direction.how.is_some());
         // Datagrams name their sender themselves.
         slot.settled = op.has(Op::DETH) || direction.is_some_and(Direction::settled);
+    }
+
+    /// A datagram to QP 1, whose BTH is at `bth_offset` of `bytes`: it may name both ends of a connection.
+    pub fn management(&mut self, family: u8, src: Addr, dst: Addr, bytes: &[u8], bth_offset: usize) {
+        if let Some(stated) = self.peers.observe(family, src, dst, bytes, bth_offset) {
+            self.stated(&stated);
+        }
+    }
+
+    /// What connection management said so far.
+    #[must_use]
+    pub fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// The device says which queue pair sends in the direction of the flow in a slot.
+    pub fn device(&mut self, slot: u32, peer_qp: u32) {
+        let direction = self.slots.get(slot as usize).map_or(NONE, |slot| slot.direction);
+        let Some(known) = self.directions.get(direction as usize) else { return };
+        let key = known.key;
+        if known.how != Some(How::Device) || known.peer_qp != peer_qp || known.pair == NONE {
+            self.by_name(direction, &key, peer_qp, true, How::Device);
+        }
     }
 
     /// Says where a link is. Needed before flows of the link are told.
@@ -349,7 +369,7 @@ impl Pairing {
         let Some(slot) = self.slots.get(at).copied() else { return };
         let number_of = if slot.direction == NONE { self.join(number, key) } else { Some(slot.direction) };
         let Some(direction) = number_of else { return };
-        if restart && self.directions.get(direction as usize).is_some_and(|d| d.how != Some(How::Cm)) {
+        if restart && self.directions.get(direction as usize).is_some_and(|d| d.how < Some(How::Cm)) {
             self.unpair(direction);
             self.set_port(direction, None);
         }

@@ -1,0 +1,338 @@
+//! The time from requests to answers: the access to entries of `LATENCY`, and which packet does what
+//! to which. What is done is `rocescope_common::account::latency`, the same in replay.
+//!
+//! User space says which flows are the two directions of a connection (see
+//! [`rocescope_common::abi::Timing`]); until it has, requests are counted as untimed.
+
+use core::arch::asm;
+
+use rocescope_common::abi::event::mark;
+use rocescope_common::abi::{FlowSlot, Timing};
+use rocescope_common::account::Event;
+use rocescope_common::account::psn::Span;
+use rocescope_common::account::latency::{
+    BUCKETS, CLASS_NONE, CLASSES, Cells, Latency, RING, answered, answered_by, class_of, is_timed,
+    requested, restarted,
+};
+use rocescope_common::wire::Frame;
+use rocescope_common::wire::frame::UNKNOWN;
+use rocescope_common::wire::opcode::Op;
+
+use crate::maps::{LATENCY, SLOTS, WORK, Work};
+use crate::{emit, turn};
+
+/// IP ECN bits of a mark.
+const CE: u8 = 3;
+/// For [`rocescope_time`]: the packet's PSN was behind the expected one.
+const REPEAT: u32 = 1;
+/// For [`rocescope_time`]: the sequence began anew.
+const RESTART: u32 = 2;
+
+/// An entry of the map. Its two sides belong to packets of two flows, each of which has its turn at its
+/// own slot only: what both touch is exchanged atomically.
+#[derive(Clone, Copy)]
+struct Entry(*mut Latency);
+
+impl Entry {
+    #[inline(always)]
+    fn at(number: u32) -> Option<Self> {
+        LATENCY.get_ptr_mut(number.wrapping_sub(1)).map(Self)
+    }
+
+    /// Adds 1 to a counter that only packets of one flow touch.
+    ///
+    /// # Safety
+    /// `word` must lie in the entry.
+    #[inline(always)]
+    unsafe fn count(word: *mut u64) {
+        // SAFETY: promised by the caller.
+        unsafe { word.write_volatile(word.read_volatile() + 1) };
+    }
+}
+
+impl Cells for Entry {
+    #[inline(always)]
+    fn head(&self) -> u32 {
+        // With the tail beside it, before the cells that the head leads to.
+        // SAFETY: the pointer comes from the map, and two numbers of four bytes come first.
+        let both = turn::acquire(unsafe { (&raw mut (*self.0).head).cast() });
+        if cfg!(target_endian = "little") { both as u32 } else { (both >> 32) as u32 }
+    }
+
+    #[inline(always)]
+    fn set_head(&mut self, head: u32) {
+        // Behind the exchange of the cell, which is in full order.
+        // SAFETY: the pointer comes from the map.
+        unsafe { (&raw mut (*self.0).head).write_volatile(head) };
+    }
+
+    #[inline(always)]
+    fn tail(&self) -> u32 {
+        // SAFETY: the pointer comes from the map.
+        unsafe { (&raw const (*self.0).tail).read_volatile() }
+    }
+
+    #[inline(always)]
+    fn set_tail(&mut self, tail: u32) {
+        // SAFETY: the pointer comes from the map.
+        unsafe { (&raw mut (*self.0).tail).write_volatile(tail) };
+    }
+
+    #[inline(always)]
+    fn cell(&self, index: usize) -> u64 {
+        // SAFETY: the index is masked, and the pointer comes from the map.
+        unsafe { (&raw const (*self.0).ring).cast::<u64>().add(index & (RING - 1)).read_volatile() }
+    }
+
+    #[inline(always)]
+    fn swap(&mut self, index: usize, value: u64) -> u64 {
+        // SAFETY: as above.
+        exchange(unsafe { (&raw mut (*self.0).ring).cast::<u64>().add(index & (RING - 1)) }, value)
+    }
+
+    #[inline(always)]
+    fn ambiguous(&mut self) {
+        // SAFETY: the pointer comes from the map.
+        unsafe { Self::count(&raw mut (*self.0).ambiguous) };
+    }
+
+    #[inline(always)]
+    fn ambiguous_answer(&mut self) {
+        // SAFETY: as above.
+        unsafe { Self::count(&raw mut (*self.0).ambiguous_answers) };
+    }
+
+    #[inline(always)]
+    fn ring_full(&mut self) {
+        // SAFETY: as above.
+        unsafe { Self::count(&raw mut (*self.0).ring_full) };
+    }
+
+    #[inline(always)]
+    fn sample(&mut self, class: usize, bucket: usize, ns: u64) {
+        let at = class * BUCKETS + bucket;
+        if class >= CLASSES || at >= CLASSES * BUCKETS {
+            return;
+        }
+        // SAFETY: both indices were just compared, and the pointer comes from the map.
+        unsafe {
+            let count = (&raw mut (*self.0).counts).cast::<u32>().add(at);
+            count.write_volatile(count.read_volatile().saturating_add(1));
+            let max = (&raw mut (*self.0).max_ns).cast::<u64>().add(class);
+            if ns > max.read_volatile() {
+                max.write_volatile(ns);
+            }
+        }
+    }
+}
+
+/// Puts a value into a word of map memory and gives the one before, atomically and in full order.
+#[inline(always)]
+fn exchange(word: *mut u64, value: u64) -> u64 {
+    let mut value = value;
+    // SAFETY: callers pass an aligned word of map memory.
+    unsafe { asm!("{0} = xchg_64({1} + 0, {0})", inout(reg) value, in(reg) word, options(nostack)) };
+    value
+}
+
+/// Takes note of the packet in `work` that was just counted, within its flow's turn. `repeat`: its PSN was
+/// behind the expected one. What goes with the event of a CNP is put into the outcome there.
+///
+/// Most packets (the middle of messages) are done here; the rest is a call away. Everything is read again
+/// from map memory, and put together without branches: here meet all the ways through the accounting,
+/// and the verifier must see one.
+///
+/// `before_ns` is the time of the flow's packet before.
+///
+/// # Safety
+/// `work` must point to this CPU's, and `place` to the packet's slot.
+#[inline(always)]
+pub(crate) unsafe fn packet(
+    slot: u32,
+    place: *mut FlowSlot,
+    work: *mut Work,
+    repeat: bool,
+    before_ns: u64,
+    now: u64,
+) {
+    // SAFETY: promised by the caller.
+    let run = unsafe { (&raw const (*place).timing.untimed).read_volatile() } & Timing::RUN != 0;
+    // SAFETY: promised by the caller.
+    let (opcode, ack_req, tos, events) = unsafe {
+        (
+            (&raw const (*work).frame.opcode).read_volatile(),
+            (&raw const (*work).frame.ack_req).cast::<u8>().read_volatile() != 0,
+            (&raw const (*work).frame.tos).read_volatile(),
+            (&raw const (*work).outcome.events).read_volatile(),
+        )
+    };
+    let op = Op::of(opcode);
+    let restart = events & Event::RESTART != 0;
+    let wanted = is_timed(op, ack_req)
+        | restart
+        | repeat
+        | run
+        | op.any(Op::RESPONSE | Op::ACKNOWLEDGE | Op::CNP)
+        | (tos & CE == CE);
+    if !wanted {
+        return;
+    }
+    let flags = u32::from(repeat) * REPEAT | u32::from(restart) * RESTART;
+    let told = rocescope_time(slot, now, flags, before_ns) as u32;
+    if told != mark::UNKNOWN {
+        // SAFETY: promised by the caller.
+        unsafe { (&raw mut (*work).outcome.missing).write_volatile(told) };
+    }
+}
+
+/// What [`packet`] does to entries, for the frame in `WORK`, whose flow's slot has its turn. Gives
+/// what goes with the event of a CNP.
+///
+/// A function that the verifier checks by itself: what leads here has thousands of ways.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn rocescope_time(slot: u32, now: u64, flags: u32, before_ns: u64) -> u64 {
+    let (Some(work), Some(place)) = (WORK.get_ptr_mut(0), SLOTS.get_ptr_mut(slot)) else { return 0 };
+    // SAFETY: both pointers come from maps; the frame is this program's own.
+    let (frame, timing) = unsafe { (&(*work).frame, &raw mut (*place).timing) };
+    let op = Op::of(frame.opcode);
+    let class = class_of(frame);
+    // SAFETY: as above. The count belongs to packets of this flow.
+    let pair = unsafe {
+        let pair = (&raw const (*timing).pair).read_volatile();
+        if class != CLASS_NONE && Timing::own(pair) == 0 {
+            let untimed = &raw mut (*timing).untimed;
+            let before = untimed.read_volatile();
+            let next = before.wrapping_add(1) & !Timing::RUN;
+            untimed.write_volatile(next | before & Timing::RUN);
+        }
+        pair
+    };
+    if pair == 0 {
+        return 0;
+    }
+    let (own, other) = (Entry::at(Timing::own(pair)), Entry::at(Timing::other(pair)));
+    if op.has(Op::CNP) {
+        return u64::from(notified(own, other, now));
+    }
+    if frame.roce_version == 2 && frame.tos & CE == CE && !op.has(Op::ACKNOWLEDGE) {
+        marked(own, other, now);
+    }
+    if op.has(Op::RELIABLE) {
+        let Some(mut own) = own else { return 0 };
+        let place = Place { slot: place, frame, now };
+        if flags & REPEAT != 0 {
+            again(own, &place, op, before_ns);
+        } else {
+            tell(own, &place, 0);
+        }
+        if flags & RESTART != 0 {
+            restarted(&mut own);
+        }
+        if class != CLASS_NONE {
+            requested(&mut own, frame.psn, class, flags & REPEAT != 0, now);
+        }
+    } else if op.any(Op::RESPONSE | Op::ACKNOWLEDGE)
+        && let Some(mut other) = other
+    {
+        let up_to = answered_by(frame);
+        if up_to != UNKNOWN {
+            answered(&mut other, up_to, op.has(Op::ACKNOWLEDGE), now);
+        }
+    }
+    0
+}
+
+/// A packet and its slot.
+struct Place<'a> {
+    slot: *mut FlowSlot,
+    frame: &'a Frame,
+    now: u64,
+}
+
+/// A packet came again.
+#[inline(always)]
+fn again(entry: Entry, place: &Place<'_>, op: Op, before_ns: u64) {
+    let psn = place.frame.psn;
+    // SAFETY: the pointer comes from the map; the run belongs to packets of this flow.
+    let run = unsafe { &raw mut (*entry.0).run };
+    // SAFETY: as above.
+    unsafe {
+        if (*run).goes_on(op, psn) {
+            (*run).packets += 1;
+            (*run).end_ns = place.now;
+            return;
+        }
+    }
+    tell(entry, place, REPEAT);
+    let pause = place.now.saturating_sub(before_ns);
+    // SAFETY: as above; the slot is this packet's.
+    unsafe {
+        (*run).start_ns = place.now;
+        (*run).end_ns = place.now;
+        (*run).pause_ns = if pause > u64::from(u32::MAX) { u32::MAX } else { pause as u32 };
+        (*run).first = psn | u32::from(place.frame.opcode) << 24;
+        (*run).packets = 1;
+        if op.has(Op::READ_REQUEST) {
+            let span = Span::of_read(place.frame.dma_len, (*place.slot).stats.mtu);
+            (*run).packets = if span.loose { 1 } else { span.upper };
+        }
+        (*run).expected = (*place.slot).stats.psn.expected;
+        let untimed = &raw mut (*place.slot).timing.untimed;
+        untimed.write_volatile(untimed.read_volatile() | Timing::RUN);
+    }
+}
+
+/// Tells the packets that came again before this one, if any did. `again`: 1 if this one does, too.
+#[inline(always)]
+fn tell(entry: Entry, place: &Place<'_>, again: u32) {
+    // SAFETY: the pointer comes from the map; the run belongs to packets of this flow.
+    let run = unsafe { &raw mut (*entry.0).run };
+    // SAFETY: as above; the slot is this packet's, and its turn this program's.
+    unsafe {
+        if (*run).packets == 0 {
+            return;
+        }
+        emit::run(place.frame, &raw const (*place.slot).key, run, again, place.now);
+        (*run).packets = 0;
+        let untimed = &raw mut (*place.slot).timing.untimed;
+        untimed.write_volatile(untimed.read_volatile() & !Timing::RUN);
+    }
+}
+
+/// Where a flow notes marks on its data: in its own entry if it has one, else in that of the other
+/// direction; the CNPs about it look there.
+#[inline(always)]
+fn marked(own: Option<Entry>, other: Option<Entry>, now: u64) {
+    let word = match (own, other) {
+        // SAFETY: the pointers come from the map.
+        (Some(own), _) => unsafe { (&raw mut (*own.0).marked_ns).cast::<u64>() },
+        // SAFETY: as above; there are two words.
+        (None, Some(other)) => unsafe { (&raw mut (*other.0).marked_ns).cast::<u64>().add(1) },
+        (None, None) => return,
+    };
+    // SAFETY: as above. Packets of one flow write here, and a CNP takes it away.
+    unsafe {
+        if word.read_volatile() == 0 {
+            word.write_volatile(now);
+        }
+    }
+}
+
+/// The time since the other direction was marked first; the mark is taken.
+#[inline(always)]
+fn notified(own: Option<Entry>, other: Option<Entry>, now: u64) -> u32 {
+    let word = match (other, own) {
+        // SAFETY: the pointers come from the map.
+        (Some(other), _) => unsafe { (&raw mut (*other.0).marked_ns).cast::<u64>() },
+        // SAFETY: as above; there are two words.
+        (None, Some(own)) => unsafe { (&raw mut (*own.0).marked_ns).cast::<u64>().add(1) },
+        (None, None) => return mark::UNKNOWN,
+    };
+    let marked = exchange(word, 0);
+    if marked == 0 {
+        return mark::NONE;
+    }
+    // The clock of another CPU may be a little behind.
+    if now < marked { mark::UNKNOWN } else { mark::since(now - marked) }
+}

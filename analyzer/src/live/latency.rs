@@ -1,0 +1,383 @@
+//! Which flows are timed in the kernel, and what was measured.
+//!
+//! An entry of the kernel's array belongs to one flow of requests, as long as its flow of answers is
+//! known. Slots say which entries their packets belong to. To end this, the numbers leave both slots, a
+//! grace period passes, after which no program uses the entry; then it is read for the last time,
+//! cleared, and free for another flow.
+
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use aya::maps::MapData;
+use hashbrown::HashMap;
+use rocescope_common::abi::Timing;
+use rocescope_common::account::latency::{CLASSES, Latency, RING, Run};
+
+use super::bpf;
+use super::loss::Trouble;
+use super::slots::Slots;
+use crate::host::clock::monotonic_ns;
+
+type State = foldhash::fast::RandomState;
+
+/// The entry of a flow of requests.
+#[derive(Clone, Copy, Debug)]
+struct Timed {
+    /// Its number, from 1.
+    entry: u16,
+    /// Slot of the flow with the answers; `None` for requests whose repeats alone are followed.
+    answers: Option<u32>,
+}
+
+/// What changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    /// The requests in a slot have an entry.
+    Timed {
+        slot: u32,
+        answers: Option<u32>,
+        /// In the kernel's clock.
+        since_ns: u64,
+        /// Their counters then; `None` when they changed at that very moment.
+        base: Option<Trouble>,
+    },
+    /// They have none any more.
+    Ended { slot: u32 },
+}
+
+/// The kernel's entries, and whose they are.
+#[derive(Debug)]
+pub(crate) struct Times {
+    map: Option<Entries>,
+    free: Vec<u16>,
+    /// By slot of the flow of requests.
+    timed: HashMap<u32, Timed, State>,
+    /// By slot of the flow of answers: slot of the flow of requests.
+    answering: HashMap<u32, u32, State>,
+    /// What flows measured in entries that are others' now, by slot.
+    kept: HashMap<u32, Box<Latency>, State>,
+    /// Requests of flows that had an entry while nobody was known to answer them, by slot.
+    unpaired: HashMap<u32, u64, State>,
+    changes: Vec<Change>,
+}
+
+impl Times {
+    /// Nothing timed yet, with so many entries; `None` when the programs have no such map.
+    ///
+    /// # Errors
+    /// When the map cannot be mapped into memory.
+    pub(crate) fn new(map: Option<MapData>, entries: u32) -> io::Result<Self> {
+        let map = map.map(|map| Entries::map(map, entries)).transpose()?;
+        let most = map.as_ref().map_or(0, |map| u16::try_from(map.count).unwrap_or(u16::MAX));
+        Ok(Self {
+            map,
+            free: (1..=most).rev().collect(),
+            timed: HashMap::default(),
+            answering: HashMap::default(),
+            kept: HashMap::default(),
+            unpaired: HashMap::default(),
+            changes: Vec::new(),
+        })
+    }
+
+    /// How many more flows could be timed.
+    pub(crate) fn room(&self) -> usize {
+        self.free.len()
+    }
+
+    /// What changed since this was asked last.
+    pub(crate) fn changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Whether a flow of requests has an entry.
+    pub(crate) fn has(&self, requests: u32) -> bool {
+        self.timed.contains_key(&requests)
+    }
+
+    /// The slot with the answers to a timed flow of requests.
+    pub(crate) fn answers_of(&self, requests: u32) -> Option<u32> {
+        self.timed.get(&requests)?.answers
+    }
+
+    /// Slots of flows of requests with an entry, with those of their answers.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, Option<u32>)> {
+        self.timed.iter().map(|(requests, timed)| (*requests, timed.answers))
+    }
+
+    /// Flows of requests whose timing needs the flow in this slot.
+    pub(crate) fn of(&self, slot: u32) -> impl Iterator<Item = u32> {
+        let own = self.timed.contains_key(&slot).then_some(slot);
+        own.into_iter().chain(self.answering.get(&slot).copied())
+    }
+
+    /// Times the requests in one slot by the answers in another from now on; without answers only their
+    /// repeats are followed. False when there is no room, or one of them has its part already.
+    ///
+    /// # Errors
+    /// When there is no such slot.
+    pub(crate) fn assign(&mut self, slots: &Slots, requests: u32, answers: Option<u32>) -> io::Result<bool> {
+        let taken = answers.is_some_and(|answers| self.answering.contains_key(&answers));
+        if self.timed.contains_key(&requests) || taken {
+            return Ok(false);
+        }
+        let Some(entry) = self.free.pop() else { return Ok(false) };
+        self.timed.insert(requests, Timed { entry, answers });
+        if let Some(answers) = answers {
+            self.answering.insert(answers, requests);
+            if answers != requests {
+                self.tell(slots, answers)?;
+            }
+        }
+        let trouble = || -> io::Result<Option<Trouble>> {
+            Ok(slots.read(requests)?.map(|(_, stats)| Trouble::of(&stats)))
+        };
+        let since_ns = monotonic_ns();
+        let before = trouble()?;
+        self.tell(slots, requests)?;
+        // Nobody's slot: the flow is still to come.
+        let base = if before == trouble()? { Some(before.unwrap_or_default()) } else { None };
+        let since_ns = if before.is_none() { 0 } else { since_ns };
+        self.changes.push(Change::Timed { slot: requests, answers, since_ns, base });
+        Ok(true)
+    }
+
+    /// Writes the entries of a slot into it.
+    fn tell(&self, slots: &Slots, slot: u32) -> io::Result<()> {
+        let own = self.timed.get(&slot).map_or(0, |timed| timed.entry);
+        let requests = self.answering.get(&slot).and_then(|requests| self.timed.get(requests));
+        slots.set_pair(slot, Timing::pair(own, requests.map_or(0, |timed| timed.entry)))
+    }
+
+    /// Ends the timing of these flows of requests. What they measured stays theirs.
+    ///
+    /// # Errors
+    /// When there is no such slot.
+    pub(crate) fn release(&mut self, slots: &Slots, requests: &[u32]) -> io::Result<()> {
+        let mut gone = Vec::new();
+        for slot in requests {
+            if let Some(timed) = self.timed.remove(slot) {
+                self.changes.push(Change::Ended { slot: *slot });
+                self.tell(slots, *slot)?;
+                if let Some(answers) = timed.answers {
+                    self.answering.remove(&answers);
+                    self.tell(slots, answers)?;
+                }
+                gone.push((*slot, timed));
+            }
+        }
+        if gone.is_empty() {
+            return Ok(());
+        }
+        bpf::quiesce();
+        for (slot, Timed { entry, answers }) in gone {
+            if let Some(map) = &self.map {
+                let mut last = map.read(entry);
+                if answers.is_none() {
+                    *self.unpaired.entry(slot).or_default() += waiting(&last);
+                } else {
+                    // Nobody will take their answers.
+                    last.ambiguous_answers += last.outstanding();
+                    last.ring = [0; RING];
+                    fold(self.kept.entry(slot).or_insert_with(|| Box::new(Latency::EMPTY)), &last);
+                }
+                map.clear(entry);
+            }
+            self.free.push(entry);
+        }
+        Ok(())
+    }
+
+    /// The flow of a slot was retired: what it measured is nobody's. Its timing has ended before.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        self.kept.remove(&slot);
+        self.unpaired.remove(&slot);
+    }
+
+    /// Requests that had an entry while nobody was known to answer them.
+    pub(crate) fn unpaired(&self, slot: u32) -> u64 {
+        let before = self.unpaired.get(&slot).copied().unwrap_or(0);
+        let now = match (self.timed.get(&slot), &self.map) {
+            (Some(Timed { entry, answers: None }), Some(map)) => waiting(&map.read(*entry)),
+            _ => 0,
+        };
+        before + now
+    }
+
+    /// Slots of flows that have measured something, or may have.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
+        let kept = self.kept.keys().filter(|slot| !self.timed.contains_key(*slot));
+        self.timed.keys().chain(kept).copied()
+    }
+
+    /// Whether the requests in a slot asked for an answer, as far as their entry knows.
+    pub(crate) fn asked(&self, requests: u32) -> bool {
+        self.entry(requests).is_some_and(|(map, entry)| map.head_and_tail(entry).0 != 0)
+    }
+
+    /// Whether any of them got one.
+    pub(crate) fn answered(&self, requests: u32) -> bool {
+        self.entry(requests).is_some_and(|(map, entry)| map.head_and_tail(entry).1 != 0)
+    }
+
+    /// The requests of a slot that come again at the moment.
+    pub(crate) fn run(&self, requests: u32) -> Option<Run> {
+        let (map, entry) = self.entry(requests)?;
+        Some(map.run(entry)).filter(|run| run.packets != 0)
+    }
+
+    fn entry(&self, requests: u32) -> Option<(&Entries, u16)> {
+        Some((self.map.as_ref()?, self.timed.get(&requests)?.entry))
+    }
+
+    /// What the requests in a slot measured so far; `None` if they were never timed.
+    pub(crate) fn read(&self, slot: u32) -> Option<Box<Latency>> {
+        let kept = self.kept.get(&slot).cloned();
+        let timed = self.timed.get(&slot).filter(|timed| timed.answers.is_some());
+        let entry = timed.and_then(|timed| Some(self.map.as_ref()?.read(timed.entry)));
+        match (kept, entry) {
+            (Some(mut sum), Some(entry)) => {
+                fold(&mut sum, &entry);
+                sum.ring = entry.ring;
+                Some(sum)
+            }
+            (kept, entry) => kept.or_else(|| entry.map(Box::new)),
+        }
+    }
+}
+
+/// Requests in an entry that nobody takes out of it.
+fn waiting(entry: &Latency) -> u64 {
+    entry.outstanding() + entry.ring_full + entry.ambiguous
+}
+
+fn fold(sum: &mut Latency, more: &Latency) {
+    sum.ambiguous += more.ambiguous;
+    sum.ambiguous_answers += more.ambiguous_answers;
+    sum.ring_full += more.ring_full;
+    for class in 0..CLASSES {
+        sum.max_ns[class] = sum.max_ns[class].max(more.max_ns[class]);
+        for (sum, more) in sum.counts[class].iter_mut().zip(more.counts[class]) {
+            *sum = sum.saturating_add(more);
+        }
+    }
+}
+
+/// The mapped array.
+#[derive(Debug)]
+struct Entries {
+    first: NonNull<Latency>,
+    count: u32,
+    /// Programs that are loaded later still need its descriptor.
+    _map: MapData,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread, and is used with atomics.
+unsafe impl Send for Entries {}
+// SAFETY: as above.
+unsafe impl Sync for Entries {}
+
+impl Entries {
+    fn map(map: MapData, count: u32) -> io::Result<Self> {
+        let fd = map.fd().as_fd().as_raw_fd();
+        let len = count as usize * size_of::<Latency>();
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: asks for an address of the kernel's choice, so that nothing is replaced.
+        let at = unsafe { libc::mmap(ptr::null_mut(), len, access, libc::MAP_SHARED, fd, 0) };
+        match NonNull::new(at.cast::<Latency>()) {
+            Some(first) if at != libc::MAP_FAILED => Ok(Self { first, count, _map: map }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// An entry by its number, from 1.
+    fn at(&self, number: u16) -> Option<*mut Latency> {
+        let index = u32::from(number).checked_sub(1).filter(|index| *index < self.count)?;
+        // SAFETY: within the mapping, as just checked.
+        Some(unsafe { self.first.add(index as usize) }.as_ptr())
+    }
+
+    /// A copy of an entry. Programs may be counting in it: each number in it is whole, and later ones may be
+    /// of a later moment.
+    fn read(&self, number: u16) -> Latency {
+        let Some(entry) = self.at(number) else { return Latency::EMPTY };
+        // SAFETY: the fields lie in the mapping, which lives as long as `self`, and are aligned; all
+        // access to them here is atomic, as the kernel's is in effect.
+        let word = |at: *mut u64| unsafe { AtomicU64::from_ptr(at) }.load(Ordering::Relaxed);
+        // SAFETY: as above.
+        let half = |at: *mut u32| unsafe { AtomicU32::from_ptr(at) }.load(Ordering::Relaxed);
+        // SAFETY: places of fields of the entry; indices stay below the lengths of the arrays.
+        unsafe {
+            Latency {
+                head: half(&raw mut (*entry).head),
+                tail: half(&raw mut (*entry).tail),
+                ambiguous: word(&raw mut (*entry).ambiguous),
+                ambiguous_answers: word(&raw mut (*entry).ambiguous_answers),
+                ring_full: word(&raw mut (*entry).ring_full),
+                max_ns: std::array::from_fn(|i| word((&raw mut (*entry).max_ns).cast::<u64>().add(i))),
+                ring: std::array::from_fn(|i| word((&raw mut (*entry).ring).cast::<u64>().add(i))),
+                counts: std::array::from_fn(|class| {
+                    let row = (&raw mut (*entry).counts[class]).cast::<u32>();
+                    std::array::from_fn(|i| half(row.add(i)))
+                }),
+                marked_ns: std::array::from_fn(|i| word((&raw mut (*entry).marked_ns).cast::<u64>().add(i))),
+                run: self.run(number),
+            }
+        }
+    }
+
+    /// Requests noted and requests done with, modulo 2^32.
+    fn head_and_tail(&self, number: u16) -> (u32, u32) {
+        let Some(entry) = self.at(number) else { return (0, 0) };
+        // SAFETY: both lie in the mapping and are aligned.
+        unsafe {
+            let (head, tail) = (&raw mut (*entry).head, &raw mut (*entry).tail);
+            (
+                AtomicU32::from_ptr(head).load(Ordering::Relaxed),
+                AtomicU32::from_ptr(tail).load(Ordering::Relaxed),
+            )
+        }
+    }
+
+    /// The run under way in an entry.
+    fn run(&self, number: u16) -> Run {
+        let Some(entry) = self.at(number) else { return Run::EMPTY };
+        // SAFETY: the fields lie in the mapping, which lives as long as `self`, and are aligned.
+        let word = |at: *mut u64| unsafe { AtomicU64::from_ptr(at) }.load(Ordering::Relaxed);
+        // SAFETY: as above.
+        let half = |at: *mut u32| unsafe { AtomicU32::from_ptr(at) }.load(Ordering::Relaxed);
+        // SAFETY: places of fields of the entry.
+        unsafe {
+            Run {
+                start_ns: word(&raw mut (*entry).run.start_ns),
+                end_ns: word(&raw mut (*entry).run.end_ns),
+                pause_ns: half(&raw mut (*entry).run.pause_ns),
+                first: half(&raw mut (*entry).run.first),
+                packets: half(&raw mut (*entry).run.packets),
+                expected: half(&raw mut (*entry).run.expected),
+            }
+        }
+    }
+
+    /// Clears an entry that no program uses any more.
+    fn clear(&self, number: u16) {
+        let Some(entry) = self.at(number) else { return };
+        for word in 0..size_of::<Latency>() / size_of::<u64>() {
+            // SAFETY: an entry is whole words, all within the mapping.
+            unsafe { AtomicU64::from_ptr(entry.cast::<u64>().add(word)) }.store(0, Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst);
+    }
+}
+
+impl Drop for Entries {
+    fn drop(&mut self) {
+        let len = self.count as usize * size_of::<Latency>();
+        // SAFETY: this is the whole of what `map` mapped, and nothing refers to it any more.
+        unsafe { libc::munmap(self.first.as_ptr().cast(), len) };
+    }
+}
+
+const _: () = assert!(size_of::<Latency>().is_multiple_of(8));

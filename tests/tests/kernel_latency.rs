@@ -1,0 +1,177 @@
+//! The kernel programs time what replay times, sample by sample.
+//!
+//! How pairs are found depends on what each side sees, and when. So the pairs are given in advance here,
+//! the same to both: those that a replay of the whole capture ends with. Then the frames go through the
+//! programs at their own times, and through replay's own collector.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use rocescope::figures::Packet;
+use rocescope::figures::latency::{Collector, Figure};
+use rocescope::figures::pairing::{NONE, Reverse};
+use rocescope::replay::links::TapLinks;
+use rocescope::table::{FlowTable, Observed};
+use rocescope_common::abi::TIMED_FLOWS;
+use rocescope_common::wire::frame::{Kernel, Tag};
+use rocescope_common::wire::{Entry, Meta, parse};
+use rocescope_tests::kernel::frames::{self, Frame};
+use rocescope_tests::kernel::machine::{Hook, Machine};
+use rocescope_tests::kernel::{available, replayed, test_run};
+use rocescope_tests::oracle::captures;
+
+/// More than any capture has.
+const MAX_FLOWS: u32 = 4096;
+
+/// The slot with the answers, by slot of the flow of requests.
+type Pairs = BTreeMap<u32, u32>;
+
+/// What is compared of a flow: times, and why others have none.
+type Times = BTreeMap<u32, (Figure, u64)>;
+
+fn parsed(frame: &Frame) -> Option<rocescope_common::wire::Frame> {
+    let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: frame.wire_len, tag: Tag::NONE };
+    parse::<Kernel>(&frame.data.as_slice(), meta, &mut ()).ok()
+}
+
+fn timed(figure: Figure) -> (Figure, u64) {
+    let untimed = figure.unpaired + figure.untracked;
+    (Figure { unpaired: 0, untracked: 0, ..figure }, untimed)
+}
+
+/// By replay's collector.
+fn by_replay(frames: &[Frame], pairs: &Pairs) -> Times {
+    let mut table = FlowTable::new(MAX_FLOWS as usize);
+    let link = table.add_link("tap".to_owned(), None).unwrap();
+    let mut collector = Collector::default();
+    let tap = TapLinks::new("tap".to_owned());
+    for frame in frames {
+        let Some(headers) = parsed(frame) else { continue };
+        let Observed { slot, key, stats, outcome, repeat } =
+            table.observe(link, &headers, frame.time_ns).unwrap();
+        let reverse = pairs.get(&slot).copied();
+        let packet = Packet {
+            key,
+            slot,
+            frame: &headers,
+            time_ns: frame.time_ns,
+            outcome,
+            repeat,
+            stats,
+            data: &frame.data,
+            tap: &tap,
+        };
+        collector.packet(&packet, Reverse { slot: reverse.unwrap_or(NONE), paired: reverse.is_some() });
+    }
+    collector.figures().into_iter().map(|(slot, figure)| (slot, timed(figure))).collect()
+}
+
+/// By the kernel programs.
+fn by_kernel(hook: Hook, frames: &[Frame], pairs: &Pairs) -> Result<Times> {
+    let mut machine = Machine::new(hook, MAX_FLOWS)?;
+    for (requests, answers) in pairs {
+        assert!(machine.programs.pair(*requests, *answers)?, "there is room for all");
+    }
+    for frame in frames {
+        machine.send(frame)?;
+    }
+    let flows = machine.sample()?.flows;
+    let mut times = Times::new();
+    for flow in flows {
+        let (latency, untimed) = machine.programs.latency(flow.slot);
+        let figure = latency.map(|latency| Figure::of(&latency)).unwrap_or_default();
+        times.insert(flow.slot, (figure, u64::from(untimed)));
+    }
+    Ok(times)
+}
+
+/// The two directions of each connection, as a replay of all frames finds them.
+fn pairs_of(frames: &[Frame]) -> Pairs {
+    let sample = replayed::whole(frames).unwrap();
+    let pairs = sample.figures.pairs.unwrap();
+    let mut found = Pairs::new();
+    for (slot, pair) in pairs {
+        if let Some(reverse) = pair.reverse {
+            found.insert(slot, reverse);
+        }
+    }
+    // Each flow of answers answers one flow: several links of one direction do not come up here.
+    let mut taken = std::collections::BTreeSet::new();
+    found.retain(|_, answers| taken.insert(*answers));
+    found
+}
+
+fn as_given(hook: Hook, frames: &[Frame]) -> Vec<Frame> {
+    let frames = frames.iter().filter(|frame| frame.data.len() >= test_run::LEAST);
+    let frames = frames.filter(|frame| frame.wire_len <= 65_536);
+    if hook.is_xdp() {
+        frames.map(Frame::padded).collect()
+    } else {
+        frames.map(|frame| frame.cut(test_run::LINEAR)).collect()
+    }
+}
+
+/// Holds one capture against replay; gives the samples and the requests without one.
+fn differences(hook: Hook, frames: &[Frame], paired: bool, found: &mut Vec<String>, name: &str) -> (u64, u64) {
+    let frames = as_given(hook, frames);
+    let pairs = if paired { pairs_of(&frames) } else { Pairs::new() };
+    assert!(pairs.len() <= TIMED_FLOWS as usize, "{name}: {} pairs", pairs.len());
+    let expected = by_replay(&frames, &pairs);
+    let got = by_kernel(hook, &frames, &pairs).unwrap();
+    let nothing = (Figure::default(), 0);
+    for slot in expected.keys().chain(got.keys()) {
+        let (expected, got) = (expected.get(slot).unwrap_or(&nothing), got.get(slot).unwrap_or(&nothing));
+        if expected != got {
+            found.push(format!("{name} {hook:?} slot {slot}: kernel {got:?}, replay {expected:?}"));
+        }
+    }
+    let samples = expected.values().filter_map(|(figure, _)| figure.all).map(|all| all.count).sum();
+    (samples, expected.values().map(|(_, untimed)| untimed).sum())
+}
+
+fn captures(paths: &[std::path::PathBuf], paired: bool) -> (u64, u64) {
+    let (mut samples, mut untimed) = (0, 0);
+    let mut found = Vec::new();
+    for path in paths {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let Some(frames) = frames::read(path).unwrap() else { continue };
+        for hook in [Hook::XdpFrags, Hook::TcIngress] {
+            let (timed, others) = differences(hook, &frames, paired, &mut found, &name);
+            samples += timed;
+            untimed += others;
+        }
+    }
+    println!("{samples} samples, {untimed} requests of flows without a pair");
+    assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
+    (samples, untimed)
+}
+
+#[test]
+fn every_capture_of_the_tests() {
+    if !available() {
+        return;
+    }
+    let (samples, _) = captures(&captures::own().unwrap(), true);
+    // The captures hold this much at least.
+    assert!(samples > 4_000, "{samples} samples");
+}
+
+/// What is not paired is counted, request by request.
+#[test]
+fn without_pairs_every_request_is_counted() {
+    if !available() {
+        return;
+    }
+    let (samples, untimed) = captures(&captures::own().unwrap(), false);
+    assert!(samples == 0 && untimed > 4_000, "{samples} samples, {untimed} requests");
+}
+
+#[test]
+fn every_further_capture() {
+    if !available() {
+        return;
+    }
+    captures(&captures::further().unwrap(), true);
+}
