@@ -7,18 +7,18 @@ use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
 use aya_ebpf::helpers::generated::{bpf_jiffies64, bpf_xdp_get_buff_len};
 use aya_ebpf::programs::{TcContext, XdpContext};
 use aya_log_ebpf::debug;
-use rocescope_common::abi::maps::{ExtraKind, hint_of};
-use rocescope_common::abi::{ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters};
+use rocescope_common::abi::maps::{ExtraKind, dscp_value, hint_of};
+use rocescope_common::abi::{ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, Work};
 use rocescope_common::account::{FlowKey, observe};
 use rocescope_common::wire::frame::{Kernel, Tag};
 use rocescope_common::wire::{Bytes, Entry, Frame, Meta, Reason, not_roce, parse_into};
 
 use crate::maps::{
     EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, LINKS, SLOTS,
-    WORK, Work,
+    WORK,
 };
 use crate::packet::{Copied, Head};
-use crate::{emit, turn};
+use crate::{bins, emit, turn};
 
 const NOEXIST: u64 = 1;
 const EEXIST: i32 = -17;
@@ -89,7 +89,7 @@ fn link(ifindex: u32, egress: bool) -> u32 {
 
 /// This CPU's counters of a link.
 #[inline(always)]
-fn counters_of<'a>(link: u32) -> Option<&'a mut LinkCounters> {
+pub(crate) fn counters_of<'a>(link: u32) -> Option<&'a mut LinkCounters> {
     // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
     Some(unsafe { &mut *LINKS.get_ptr_mut(link)? })
 }
@@ -147,14 +147,20 @@ fn roce<C: aya_ebpf::EbpfContext>(
     };
     // SAFETY: between taking and passing on the turn this program alone uses the statistics.
     let outcome = unsafe {
-        let outcome = observe(&mut (*place).stats, frame, now);
-        turn::pass_on(turn, taken);
         // Through map memory: the verifier would else walk through what follows once for every
         // combination of events.
-        scratch.write_volatile(outcome);
-        scratch.read_volatile()
+        scratch.write_volatile(observe(&mut (*place).stats, frame, now));
+        let outcome = scratch.read_volatile();
+        if bins::wanted() {
+            bins::count(work, place, slot, outcome, now);
+        }
+        turn::pass_on(turn, taken);
+        outcome
     };
-    if !outcome.other_port && !outcome.other_opcode && outcome.events == 0 {
+    if bins::wanted() {
+        bins::tell(work, slot, link);
+    }
+    if !outcome.other_port && !outcome.other_opcode && !outcome.other_dscp && outcome.events == 0 {
         return;
     }
     let Some(counters) = counters_of(u32::from(link)) else { return };
@@ -163,6 +169,9 @@ fn roce<C: aya_ebpf::EbpfContext>(
     }
     if outcome.other_opcode {
         extra(ExtraKey { slot, kind: ExtraKind::OPCODE, value: u16::from(frame.opcode) }, frame, counters);
+    }
+    if outcome.other_dscp {
+        extra(ExtraKey { slot, kind: ExtraKind::DSCP, value: dscp_value(frame) }, frame, counters);
     }
     if outcome.events != 0 {
         emit::event(frame, &FlowKey::of(frame, link), outcome, now, counters, headers);

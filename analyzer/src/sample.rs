@@ -139,6 +139,9 @@ pub struct Extra {
     pub ports: Vec<(u16, Counter)>,
     /// Packets by opcode, for opcodes of another transport than the flow's.
     pub opcodes: Vec<(u8, u64)>,
+    /// Packets and bytes by DSCP and kind of packet (see [`rocescope_common::abi::maps::dscp_value`]), for DSCPs other than the
+    /// first.
+    pub dscps: Vec<(u16, Counter)>,
 }
 
 /// A 5-tuple (the protocol is always UDP, the destination port 4791) of retired flows on one link.

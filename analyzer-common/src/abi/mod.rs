@@ -7,4 +7,6 @@ pub mod maps;
 pub mod testing;
 
 pub use event::{EVENT_HEADERS, EventRecord};
-pub use maps::{BenchStep, Counter, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TickClock};
+pub use maps::{
+    BenchStep, BinRecord, Counter, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TickClock, Work,
+};

@@ -117,6 +117,8 @@ pub struct FlowStats {
     pub psn: PsnTrack,
     /// By IP ECN bits, packets other than CNP and ACKNOWLEDGE.
     pub ecn_data: [u64; 4],
+    /// Outer frames' bytes of these packets.
+    pub data_bytes: u64,
     /// By IP ECN bits, CNP and ACKNOWLEDGE.
     pub ecn_control: [u64; 4],
     /// Packets that did not use `src_port`; by port they are in the overflow table.
@@ -159,6 +161,7 @@ impl FlowStats {
         last_ns: 0,
         last_ce_ns: 0,
         ecn_data: [0; 4],
+        data_bytes: 0,
         ecn_control: [0; 4],
         cnp_packets: 0,
         opcodes: [0; 32],
@@ -242,6 +245,10 @@ pub struct Outcome {
     pub other_port: bool,
     /// The opcode is of another transport: count it in the overflow table.
     pub other_opcode: bool,
+    /// The DSCP is not that of the flow's first packet: count it in the overflow table.
+    pub other_dscp: bool,
+    /// The PSN was behind the expected one, in the sequence of requests or of responses.
+    pub repeat: bool,
     /// PSNs skipped, with [`Event::GAP`].
     pub missing: u32,
 }
@@ -253,13 +260,20 @@ const ECN_CE: usize = 3;
 #[inline(always)]
 pub fn observe(stats: &mut FlowStats, frame: &Frame, now: u64) -> Outcome {
     let op = Op::of(frame.opcode);
-    let mut outcome = Outcome { events: 0, other_port: false, other_opcode: false, missing: 0 };
+    let mut outcome = Outcome {
+        events: 0,
+        other_port: false,
+        other_opcode: false,
+        other_dscp: false,
+        repeat: false,
+        missing: 0,
+    };
 
     if stats.packets == 0 {
         outcome.events |= Event::NEW_FLOW;
         first(stats, frame, now);
     } else {
-        later(stats, frame, now);
+        later(stats, frame, now, &mut outcome);
     }
     stats.packets += 1;
     stats.bytes += u64::from(frame.wire_len);
@@ -313,7 +327,7 @@ fn dscp(frame: &Frame) -> u8 {
 }
 
 #[inline(always)]
-fn later(stats: &mut FlowStats, frame: &Frame, now: u64) {
+fn later(stats: &mut FlowStats, frame: &Frame, now: u64, outcome: &mut Outcome) {
     if now > stats.last_ns {
         stats.last_ns = now;
     } else if now < stats.first_ns {
@@ -330,6 +344,7 @@ fn later(stats: &mut FlowStats, frame: &Frame, now: u64) {
     }
     if dscp(frame) != stats.dscp {
         stats.mixed |= Mixed::DSCP;
+        outcome.other_dscp = frame.roce_version == 2;
     }
     if frame.encap != stats.encap {
         stats.mixed |= Mixed::ENCAPSULATION;
@@ -346,6 +361,7 @@ fn ecn(stats: &mut FlowStats, frame: &Frame, op: Op, now: u64, outcome: &mut Out
         stats.ecn_control[mark] += 1;
     } else {
         stats.ecn_data[mark] += 1;
+        stats.data_bytes += u64::from(frame.wire_len);
         if mark == ECN_CE {
             if stats.last_ce_ns == 0 || now.wrapping_sub(stats.last_ce_ns) > CE_BURST_GAP_NS {
                 outcome.events |= Event::CE;
@@ -391,7 +407,8 @@ fn sequence(stats: &mut FlowStats, frame: &Frame, op: Op, outcome: &mut Outcome)
             outcome.missing = missing;
         }
         Step::Restart => outcome.events |= Event::RESTART,
-        Step::InOrder | Step::Repeat => {}
+        Step::Repeat => outcome.repeat = true,
+        Step::InOrder => {}
     }
 }
 

@@ -83,6 +83,9 @@ pub struct AttachArgs {
     /// Leave promiscuous mode alone
     #[arg(long)]
     pub no_promisc: bool,
+    /// Bins in which bursts and senders at once are counted: 100us to 1ms, or whole milliseconds to 1s
+    #[arg(long, value_name = "DURATION", value_parser = parse_bin, default_value = "1ms")]
+    pub bin: Duration,
     /// Print the kernel programs' diagnostics
     #[arg(long)]
     pub log: bool,

@@ -24,7 +24,7 @@ use rocescope_common::account::{FlowKey, FlowStats, Outcome};
 use rocescope_common::wire::Frame;
 
 use crate::replay::links::TapLinks;
-use marking::{ByDscp, Marking};
+use marking::ByDscp;
 
 type State = foldhash::fast::RandomState;
 
@@ -71,7 +71,6 @@ impl Default for Options {
 /// Collects every figure of a replay.
 #[derive(Debug)]
 pub struct Collector {
-    marking: Marking,
     pairing: pairing::Pairing,
     latency: latency::Collector,
     ecn: ecn::Collector,
@@ -89,7 +88,6 @@ impl Collector {
             .reorder_window
             .map_or(loss::REORDER_WINDOW_NS, |window| u64::try_from(window.as_nanos()).unwrap_or(u64::MAX));
         Self {
-            marking: Marking::default(),
             pairing: pairing::Pairing::default(),
             latency: latency::Collector::default(),
             ecn: ecn::Collector::default(),
@@ -114,7 +112,6 @@ impl Collector {
     /// Takes in one packet.
     #[inline]
     pub fn packet(&mut self, packet: &Packet<'_>) {
-        self.marking.packet(packet);
         let reverse = self.pairing.packet(packet);
         self.latency.packet(packet, reverse);
         self.ecn.packet(packet, reverse);
@@ -139,7 +136,8 @@ impl Collector {
     #[must_use]
     pub fn figures(&self) -> Figures {
         Figures {
-            marking: Some(self.marking.links().to_vec()),
+            // The table of flows has it.
+            marking: None,
             pairs: Some(self.pairing.pairs()),
             latency: Some(self.latency.figures()),
             ecn: Some(self.ecn.figures()),
@@ -154,7 +152,7 @@ impl Collector {
 /// The figures at a moment. What a source cannot collect is `None`.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// Packets by DSCP, by link; links at the end that have none may be missing.
+    /// Packets by DSCP, by link.
     pub marking: Option<Vec<ByDscp>>,
     /// The other direction of flows, by slot, as far as it is known.
     pub pairs: Option<HashMap<u32, pairing::Pair, State>>,

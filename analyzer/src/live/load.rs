@@ -7,8 +7,9 @@ use aya::maps::{HashMap, Map, MapData, PerCpuArray, RingBuf, Stack};
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
 use rocescope_common::abi::maps::MAX_LINKS;
-use rocescope_common::abi::{BenchStep, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TickClock, maps};
+use rocescope_common::abi::{BenchStep, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TickClock, Work, maps};
 use rocescope_common::account::FlowKey;
+use rocescope_common::account::bin::{Asked, Bins, LONGEST_NS};
 
 use super::slots::Slots;
 use super::ticks;
@@ -68,6 +69,8 @@ pub struct LoadOptions {
     pub xdp_buff_len: bool,
     /// Whether times are exact (see `bench` for what that costs) or those of the latest timer tick.
     pub precise_clock: bool,
+    /// The bins that flows tell, with the exact clock.
+    pub bins: Bins,
     /// Whether the processor may show stores to other CPUs out of order; only tests choose it.
     pub full_order: bool,
     /// Verbosity of the programs' own log, 0 (off) to 5.
@@ -86,7 +89,8 @@ impl LoadOptions {
             interfaces: interfaces.to_vec(),
             events: true,
             xdp_buff_len: true,
-            precise_clock: false,
+            precise_clock: true,
+            bins: Bins { length_ns: LONGEST_NS, phase_ns: 0 },
             full_order: !cfg!(target_arch = "x86_64"),
             log_level: 0,
             #[cfg(feature = "test-clock")]
@@ -109,9 +113,14 @@ unsafe impl Pod for Data<ExtraKey> {}
 // SAFETY: as above.
 unsafe impl Pod for Data<ExtraValue> {}
 // SAFETY: as above.
+unsafe impl Pod for Data<WorkWords> {}
+// SAFETY: as above.
 unsafe impl Pod for Data<BenchStep> {}
 // SAFETY: as above.
 unsafe impl Pod for Data<TickClock> {}
+
+/// A [`Work`] as words, of which the first are its counts: the rest is the kernel's alone.
+pub(crate) type WorkWords = [u64; size_of::<Work>() / 8];
 
 /// How interface indices become link indices, see [`Link::index`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,12 +181,16 @@ pub struct Programs {
     pub(crate) flows: HashMap<MapData, Data<FlowKey>, u32>,
     pub(crate) free: Stack<MapData, u32>,
     pub(crate) links: PerCpuArray<MapData, Data<LinkCounters>>,
+    pub(crate) work: PerCpuArray<MapData, Data<WorkWords>>,
     pub(crate) events: Option<RingBuf<MapData>>,
+    bins: Option<RingBuf<MapData>>,
     drift: ticks::Drift,
     /// How interfaces are numbered.
     pub hash: LinkHash,
     /// Size of the flow table.
     pub max_flows: u32,
+    /// Whether flows tell bins.
+    pub(crate) timing: bool,
 }
 
 impl std::fmt::Debug for Programs {
@@ -221,6 +234,8 @@ impl Programs {
             .override_global("HINT_SHIFT", &hint_shift, ours)
             .override_global("FULL_ORDER", flag(options.full_order), ours)
             .override_global("PRECISE_CLOCK", flag(options.precise_clock), ours)
+            .override_global("BIN_NS", &options.bins.length_ns, ours)
+            .override_global("BIN_PHASE_NS", &options.bins.phase_ns, ours)
             .override_global("HAVE_XDP_BUFF_LEN", flag(options.xdp_buff_len), true)
             .override_global(aya_log::LEVEL, &options.log_level, false)
             .map_max_entries(maps::FLOWS, max_flows)
@@ -229,16 +244,29 @@ impl Programs {
             .map_max_entries(maps::FREE, max_flows)
             .map_max_entries(maps::EXTRA, max_flows)
             .map_max_entries(maps::LINKS, hash.links());
+        // Without bins there are neither requests nor answers.
+        if ours && !options.precise_clock {
+            loader.map_max_entries(maps::ASKED, 1);
+        } else if ours {
+            loader.map_max_entries(maps::ASKED, max_flows);
+        }
         let mut ebpf = loader.load(object).map_err(|error| map_refused(&error))?;
         ticks::set(&mut ebpf)?;
         let mut take =
             |name: &str| ebpf.take_map(name).ok_or_else(|| anyhow!("the kernel programs have no map {name}"));
         let Map::Array(slots) = take(maps::SLOTS)? else { bail!("map {} is no array", maps::SLOTS) };
+        let asked = match take(maps::ASKED) {
+            Ok(Map::Array(asked)) if options.precise_clock => Some(asked),
+            _ => None,
+        };
         let extra = take(maps::EXTRA)?;
         let Map::HashMap(extra_data) = &extra else { bail!("map {} is no hash", maps::EXTRA) };
         let extra_fd = extra_data.fd().as_fd().try_clone_to_owned()?;
         let mut programs = Self {
-            slots: Slots::map(slots, max_flows).context("the flow table could not be mapped")?,
+            slots: Slots::map(slots, asked, max_flows).context("the flow table could not be mapped")?,
+            work: take(maps::WORK)?.try_into()?,
+            bins: take(maps::BINS).ok().map(TryInto::try_into).transpose()?,
+            timing: options.precise_clock,
             extra: extra.try_into()?,
             extra_fd,
             flows: take(maps::FLOWS)?.try_into()?,
@@ -293,6 +321,11 @@ impl Programs {
         self.events.take()
     }
 
+    /// The ring buffer of bins, once; `None` when flows tell none. Who takes it has to keep it drained.
+    pub fn take_bins(&mut self) -> Option<RingBuf<MapData>> {
+        self.bins.take().filter(|_| self.timing)
+    }
+
     /// The kernel memory that the maps take, in bytes, as far as their sizes say it.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
@@ -303,7 +336,8 @@ impl Programs {
         let extra = flows * (HASH_ENTRY + 24);
         // Values of arrays take multiples of eight bytes.
         let hints = u64::from(hints(self.max_flows)) * 8;
-        slots + hash + extra + hints + flows * 4 + (1 << 20)
+        let asked = if self.timing { flows * size_of::<Asked>() as u64 } else { 0 };
+        slots + hash + extra + hints + asked + flows * 4 + (1 << 20) + (512 << 10)
     }
 
     /// Compares the programs' clock with the kernel's, and sets it anew if ticks went missing. To be

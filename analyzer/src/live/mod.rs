@@ -1,11 +1,12 @@
 //! Live: the programs in the kernel as a source.
 //!
 //! `load` brings programs and maps into the kernel, `attach` puts programs on interfaces, `tables`
-//! reads the maps and retires idle flows, `event` reads the ring buffer, and `source` is the thread
+//! reads the maps and retires idle flows, `event` and `bins` read the ring buffers, and `source` is the thread
 //! that does it all and feeds the views. `bpf` holds the system calls that aya lacks, `slots` the mapped
 //! flow table, and `ticks` sets the clock of the kernel programs.
 
 pub mod attach;
+pub mod bins;
 pub mod bpf;
 pub mod event;
 pub mod load;
@@ -63,6 +64,8 @@ pub struct Config {
     pub events_to_view: bool,
     /// Whether times are exact or those of the latest timer tick, which costs less.
     pub precise_clock: bool,
+    /// Length of the bins in which bursts are counted: up to 1 ms, or a multiple of it. Without the exact clock there are none.
+    pub bin_ns: u64,
     /// Verbosity of the programs' own log, 0 (off) to 5.
     pub log_level: u8,
 }

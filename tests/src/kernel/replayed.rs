@@ -35,8 +35,9 @@ pub fn sample(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
     }
     let Some(mut sample) = last else { bail!("the replay ended without a sample") };
     sample.inputs = vec![LINK.to_owned()];
-    // The kernel programs do not collect these.
-    sample.figures = Figures::default();
+    // The others the kernel programs do not collect.
+    let Figures { marking, traffic, .. } = sample.figures;
+    sample.figures = Figures { marking, traffic, ..Figures::default() };
     Ok((sample, events))
 }
 
