@@ -92,6 +92,8 @@ pub struct LinkSample {
     pub name: String,
     /// Direction; `None` in replay.
     pub direction: Option<Direction>,
+    /// MTU of the interface; `None` in replay.
+    pub mtu: Option<u32>,
     /// Frames that are not RoCE, by [`Reason`].
     pub skipped: [Counter; Reason::COUNT],
     /// RoCE packets that found the flow table full.

@@ -99,6 +99,7 @@ impl FlowTable {
             skipped: [Counter::default(); Reason::COUNT],
             flow_table_full: Counter::default(),
             contended: Counter::default(),
+            mtu: None,
             extra_full: 0,
             retired: Retired::default(),
         });

@@ -116,7 +116,7 @@ impl Bins {
     ///
     /// # Errors
     /// As for [`Self::settle`].
-    pub(super) fn retire(&mut self, programs: &Programs, gone: &[(u32, Hand)]) -> Result<()> {
+    pub fn retire(&mut self, programs: &Programs, gone: &[(u32, Hand)]) -> Result<()> {
         self.drain();
         self.resolve(programs)?;
         for (slot, Hand { bin, .. }) in gone {

@@ -22,6 +22,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 
 pub use load::{DEFAULT_MAX_FLOWS, LoadOptions, Programs};
+pub use slots::Hand;
 pub use tables::Tables;
 
 use crate::feed::{self, Feed};

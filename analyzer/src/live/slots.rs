@@ -34,7 +34,7 @@ pub(crate) struct Slots {
 
 /// What a flow has not told yet.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Hand {
+pub struct Hand {
     /// The bin at hand.
     pub(crate) bin: FlowBin,
     /// Latest request and answer.

@@ -352,6 +352,7 @@ impl Source {
                 skipped: counters.skipped,
                 flow_table_full: counters.flow_table_full,
                 contended: counters.contended,
+                mtu: Some(watched.interface.mtu),
                 extra_full: 0,
                 retired: Retired::default(),
             };

@@ -97,7 +97,10 @@ impl Tables {
     }
 
     /// The same. `tell` gets what the flows had not told yet, before their slots are anybody else's.
-    pub(super) fn retire_idle_telling(
+    ///
+    /// # Errors
+    /// As for [`Self::retire_idle`], and those of `tell`.
+    pub fn retire_idle_telling(
         &mut self,
         programs: &mut Programs,
         flows: &[FlowSample],

@@ -84,6 +84,7 @@ pub(crate) fn link(name: &str, direction: Option<Direction>) -> LinkSample {
         skipped: [Counter::default(); Reason::COUNT],
         flow_table_full: Counter::default(),
         contended: Counter::default(),
+        mtu: None,
         extra_full: 0,
         retired: Retired::default(),
     }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use rocescope_common::account::message::{FRAME_ENDS, Kinds, Messages};
+use rocescope_common::account::message::{FRAME_ENDS, FrameSizes, Kinds, Messages};
 use rocescope_common::wire::opcode::Operation;
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use super::{direction, shape};
 use crate::figures::steps::straggler::{Straggler, Why};
 use crate::figures::steps::{self, LinkSteps, MAX_LISTED, median};
 use crate::figures::traffic::hosts::{Host, Target};
-use crate::figures::traffic::{Traffic, times};
+use crate::figures::traffic::{MAX_LINKS, Traffic, times};
 use crate::sample::{Direction, Sample, address};
 
 /// Receivers, pairs of hosts and sizes that a report lists, at most: those with most bytes.
@@ -211,7 +211,13 @@ fn link(sample: &Sample, link: u16) -> (String, Option<Direction>) {
 
 /// Frames of one link by length; `None` where they were not counted.
 pub(super) fn frame_sizes(sample: &Sample, link: usize) -> Option<Vec<FrameSize>> {
-    let sizes = sample.figures.traffic.as_ref()?.links.get(link)?.frame_sizes?;
+    let links = &sample.figures.traffic.as_ref()?.links;
+    let sizes = match links.get(link) {
+        Some(link) => link.frame_sizes?,
+        // Nothing came.
+        None if link < MAX_LINKS => FrameSizes::default(),
+        None => return None,
+    };
     let ends = FRAME_ENDS.iter().map(|end| (*end != u32::MAX).then_some(*end));
     Some(ends.zip(sizes).map(|(up_to_bytes, frames)| FrameSize { up_to_bytes, frames }).collect())
 }

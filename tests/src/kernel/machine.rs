@@ -223,6 +223,21 @@ impl Machine {
         Ok(())
     }
 
+    /// Retires every flow, whatever it is doing.
+    ///
+    /// # Errors
+    /// When a map cannot be read or written.
+    pub fn retire(&mut self) -> Result<()> {
+        self.drain()?;
+        let flows = self.tables.read(&self.programs)?.flows;
+        let Self { tables, programs, bins, .. } = self;
+        tables.retire_idle_telling(programs, &flows, u64::MAX, |programs, gone| match bins {
+            Some(bins) => bins.retire(programs, gone),
+            None => Ok(()),
+        })?;
+        Ok(())
+    }
+
     /// Everything counted so far, as replay would put it.
     ///
     /// # Errors
@@ -247,6 +262,7 @@ impl Machine {
             skipped: [Counter::default(); Reason::COUNT],
             flow_table_full: Counter::default(),
             contended: Counter::default(),
+            mtu: None,
             extra_full: 0,
             retired: Retired::default(),
         };

@@ -255,10 +255,16 @@ pub struct Traffic {
 const MOST_LOST: f64 = 0.001;
 
 impl Traffic {
+    /// Packets that found no room on their way to these figures; `None` where nothing can get lost: in a replay.
+    #[must_use]
+    pub fn lost_packets(&self) -> Option<u64> {
+        self.end_ns.map(|_| self.links.iter().map(|link| link.lost.packets).sum())
+    }
+
     /// Whether so much is missing that what follows from single spurts is not to be believed.
     #[must_use]
     pub fn too_much_lost(&self) -> bool {
-        let lost: u64 = self.links.iter().map(|link| link.lost.packets).sum();
+        let lost = self.lost_packets().unwrap_or(0);
         let told: u64 = self.pairs.iter().map(|pair| pair.packets).sum();
         lost > 0 && lost as f64 > MOST_LOST * (lost + told) as f64
     }
