@@ -7,7 +7,7 @@
 use core::arch::asm;
 
 use rocescope_common::abi::event::mark;
-use rocescope_common::abi::{FlowSlot, Timing};
+use rocescope_common::abi::{FlowSlot, Timing, Work};
 use rocescope_common::account::Event;
 use rocescope_common::account::psn::Span;
 use rocescope_common::account::latency::{
@@ -18,7 +18,7 @@ use rocescope_common::wire::Frame;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
-use crate::maps::{LATENCY, SLOTS, WORK, Work};
+use crate::maps::{LATENCY, SLOTS, WORK};
 use crate::{emit, turn};
 
 /// IP ECN bits of a mark.

@@ -10,6 +10,7 @@
 #![expect(unsafe_code, reason = "packet and map memory is reached through pointers that the verifier checks")]
 
 mod bench;
+mod bins;
 mod emit;
 mod latency;
 mod maps;

@@ -9,16 +9,18 @@ use aya_ebpf::btf_maps::{Array, HashMap, PerCpuArray, RingBuf, Stack};
 use aya_ebpf::macros::btf_map;
 use rocescope_common::abi::maps::MAX_LINKS;
 use rocescope_common::abi::{
-    BenchStep, EventRecord, ExtraKey, ExtraValue, FlowSlot, LinkCounters, TIMED_FLOWS, TickClock,
+    BenchStep, BinRecord, EventRecord, ExtraKey, ExtraValue, FlowSlot, LinkCounters, TIMED_FLOWS, TickClock, Work,
 };
+use rocescope_common::account::FlowKey;
+use rocescope_common::account::bin::Asked;
 use rocescope_common::account::latency::Latency;
-use rocescope_common::account::{FlowKey, Outcome};
-use rocescope_common::wire::Frame;
 
 const FLOWS_MAX: usize = 65_536;
 /// BPF_F_MMAPABLE.
 const MMAPABLE: usize = 1 << 10;
 const EVENTS_BYTES: usize = 1 << 20;
+/// Some 9,000 records: what 900 flows that send in every millisecond tell in 10 of them.
+const BINS_BYTES: usize = 512 << 10;
 /// What is copied of a packet whose headers are spread over several buffers.
 pub(crate) const SCRATCH_LEN: usize = 512;
 
@@ -53,20 +55,14 @@ pub(crate) static EXTRA: HashMap<ExtraKey, ExtraValue, FLOWS_MAX> = HashMap::new
 pub(crate) static LINKS: PerCpuArray<LinkCounters, { MAX_LINKS as usize }> = PerCpuArray::new();
 
 #[btf_map]
-pub(crate) static EVENTS: RingBuf<EventRecord, EVENTS_BYTES> = RingBuf::new();
+pub(crate) static BINS: RingBuf<BinRecord, BINS_BYTES> = RingBuf::new();
 
-/// What programs keep of the packet at hand. In a map rather than on the stack: it would not fit
-/// there beside the rest, and the verifier does not tell apart what lies in map memory, which keeps
-/// the number of states that it has to walk through small. Per CPU: programs on one CPU do not
-/// interrupt one another.
-pub(crate) struct Work {
-    /// Where offsets go to be forgotten by the verifier, see `Bytes::settle`.
-    pub(crate) offset: u64,
-    /// The frame being counted.
-    pub(crate) frame: Frame,
-    /// What counting it gave rise to, on its way from one half of the program to the other.
-    pub(crate) outcome: Outcome,
-}
+/// Beside the slots, and under their turns: few packets ask for an answer or are one.
+#[btf_map]
+pub(crate) static ASKED: Array<Asked, FLOWS_MAX, MMAPABLE> = Array::new();
+
+#[btf_map]
+pub(crate) static EVENTS: RingBuf<EventRecord, EVENTS_BYTES> = RingBuf::new();
 
 #[btf_map]
 pub(crate) static WORK: PerCpuArray<Work, 1> = PerCpuArray::new();
@@ -107,6 +103,14 @@ pub(crate) static FULL_ORDER: Global<u8> = Global::new(1);
 /// the tick and time nothing.
 #[unsafe(no_mangle)]
 pub(crate) static PRECISE_CLOCK: Global<u8> = Global::new(0);
+
+/// Length of a bin that flows tell.
+#[unsafe(no_mangle)]
+pub(crate) static BIN_NS: Global<u64> = Global::new(1_000_000);
+
+/// See [`rocescope_common::account::bin::Bins::phase_ns`].
+#[unsafe(no_mangle)]
+pub(crate) static BIN_PHASE_NS: Global<u64> = Global::new(0);
 
 /// Whether to send events at all.
 #[unsafe(no_mangle)]

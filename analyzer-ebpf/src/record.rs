@@ -7,18 +7,18 @@ use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
 use aya_ebpf::helpers::generated::{bpf_jiffies64, bpf_xdp_get_buff_len};
 use aya_ebpf::programs::{TcContext, XdpContext};
 use aya_log_ebpf::debug;
-use rocescope_common::abi::maps::{ExtraKind, hint_of};
-use rocescope_common::abi::{ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters};
+use rocescope_common::abi::maps::{ExtraKind, dscp_value, hint_of};
+use rocescope_common::abi::{ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, Work};
 use rocescope_common::account::{FlowKey, observe};
 use rocescope_common::wire::frame::{Kernel, Tag};
 use rocescope_common::wire::{Bytes, Entry, Frame, Meta, Reason, not_roce, parse_into};
 
 use crate::maps::{
-    EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, LINKS,
-    PRECISE_CLOCK, SLOTS, WORK, Work,
+    EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, LINKS, SLOTS,
+    WORK,
 };
 use crate::packet::{Copied, Head};
-use crate::{emit, latency, turn};
+use crate::{bins, emit, latency, turn};
 
 const NOEXIST: u64 = 1;
 const EEXIST: i32 = -17;
@@ -147,22 +147,22 @@ fn roce<C: aya_ebpf::EbpfContext>(
     };
     // SAFETY: between taking and passing on the turn this program alone uses the statistics.
     let outcome = unsafe {
-        let repeats = &raw const (*place).stats.psn.repeats;
-        let (before, before_ns) = if PRECISE_CLOCK.load() == 0 {
-            (0, 0)
-        } else {
-            (repeats.read_volatile(), (&raw const (*place).stats.last_ns).read_volatile())
-        };
+        let timing = bins::wanted();
+        let before_ns = if timing { (&raw const (*place).stats.last_ns).read_volatile() } else { 0 };
         // Through map memory: the verifier would else walk through what follows once for every
         // combination of events.
         scratch.write_volatile(observe(&mut (*place).stats, frame, now));
-        if PRECISE_CLOCK.load() != 0 {
-            latency::packet(slot, place, work, repeats.read_volatile() != before, before_ns, now);
+        if timing {
+            bins::count(work, place, slot, scratch.read_volatile(), now);
+            latency::packet(slot, place, work, (&raw const (*scratch).repeat).read_volatile(), before_ns, now);
         }
         turn::pass_on(turn, taken);
         scratch.read_volatile()
     };
-    if !outcome.other_port && !outcome.other_opcode && outcome.events == 0 {
+    if bins::wanted() {
+        bins::tell(work, slot, link);
+    }
+    if !outcome.other_port && !outcome.other_opcode && !outcome.other_dscp && outcome.events == 0 {
         return;
     }
     let Some(counters) = counters_of(u32::from(link)) else { return };
@@ -171,6 +171,9 @@ fn roce<C: aya_ebpf::EbpfContext>(
     }
     if outcome.other_opcode {
         extra(ExtraKey { slot, kind: ExtraKind::OPCODE, value: u16::from(frame.opcode) }, frame, counters);
+    }
+    if outcome.other_dscp {
+        extra(ExtraKey { slot, kind: ExtraKind::DSCP, value: dscp_value(frame) }, frame, counters);
     }
     if outcome.events != 0 {
         emit::event(frame, &FlowKey::of(frame, link), outcome, now, counters, headers);
@@ -334,7 +337,7 @@ unsafe fn add(word: *mut u64, amount: u64) {
 #[cfg(not(feature = "test-clock"))]
 #[inline(always)]
 fn now() -> u64 {
-    if PRECISE_CLOCK.load() != 0 {
+    if bins::wanted() {
         // SAFETY: takes no arguments.
         return unsafe { bpf_ktime_get_ns() };
     }

@@ -9,6 +9,7 @@ use rocescope_common::abi::Counter;
 use rocescope_common::account::{FlowKey, FlowStats, Mixed};
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 
+use crate::figures::marking::{self, ByDscp, Marked};
 use crate::sample::{Extra, Retired, RetiredTuple, Tuple};
 
 /// Retired 5-tuples that are kept apart; bytes of more are only known in sum.
@@ -22,6 +23,7 @@ pub struct RetiredTuples {
     hasher: foldhash::fast::RandomState,
     unattributed: u64,
     max: usize,
+    marking: marking::ByLink,
 }
 
 impl Default for RetiredTuples {
@@ -40,6 +42,7 @@ impl RetiredTuples {
             hasher: foldhash::fast::RandomState::default(),
             unattributed: 0,
             max: max.min(u32::MAX as usize),
+            marking: marking::ByLink::default(),
         }
     }
 
@@ -56,6 +59,8 @@ impl RetiredTuples {
         for (sum, n) in sum.ecn_data.iter_mut().zip(stats.ecn_data) {
             *sum += n;
         }
+        let link = self.marking.entry(key.link).or_insert_with(|| Box::new([Marked::default(); 64]));
+        marking::add(link, stats, extra);
         if stats.roce_version == 2 && stats.first_port_bytes() > 0 {
             self.add(key, stats.src_port, stats.first_port_bytes());
         }
@@ -97,6 +102,11 @@ impl RetiredTuples {
         &self.list
     }
 
+    /// Packets by DSCP and link.
+    pub fn marking(&self) -> impl Iterator<Item = (u16, ByDscp)> {
+        self.marking.iter().map(|(link, by_dscp)| (*link, **by_dscp))
+    }
+
     /// Bytes whose 5-tuple is not known any more.
     #[must_use]
     pub fn unattributed(&self) -> u64 {
@@ -134,7 +144,7 @@ mod tests {
         let mut tuples = RetiredTuples::with_max(2);
         let mut sum = Retired::default();
         let key = FlowKey { family: 4, dest_qp: 5, ..FlowKey::default() };
-        let extra = Extra { ports: vec![(1001, Counter { packets: 1, bytes: 30 })], opcodes: vec![] };
+        let extra = Extra { ports: vec![(1001, Counter { packets: 1, bytes: 30 })], ..Extra::default() };
         tuples.fold(&mut sum, &key, &stats(100, 40), Some(&extra));
         assert_eq!(tuples.tuples().iter().map(|t| t.bytes).collect::<Vec<_>>(), [60, 30]);
         assert_eq!(tuples.unattributed(), 10, "a port that found no room in the overflow table");

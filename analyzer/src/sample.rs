@@ -92,6 +92,8 @@ pub struct LinkSample {
     pub name: String,
     /// Direction; `None` in replay.
     pub direction: Option<Direction>,
+    /// MTU of the interface; `None` in replay.
+    pub mtu: Option<u32>,
     /// Frames that are not RoCE, by [`Reason`].
     pub skipped: [Counter; Reason::COUNT],
     /// RoCE packets that found the flow table full.
@@ -139,6 +141,9 @@ pub struct Extra {
     pub ports: Vec<(u16, Counter)>,
     /// Packets by opcode, for opcodes of another transport than the flow's.
     pub opcodes: Vec<(u8, u64)>,
+    /// Packets and bytes by DSCP and kind of packet (see [`rocescope_common::abi::maps::dscp_value`]), for DSCPs other than the
+    /// first.
+    pub dscps: Vec<(u16, Counter)>,
 }
 
 /// A 5-tuple (the protocol is always UDP, the destination port 4791) of retired flows on one link.

@@ -4,12 +4,13 @@
 //! bounded, and what finds no room is counted. Nothing is allocated per packet.
 
 use hashbrown::{HashMap, HashTable};
-use rocescope_common::abi::maps::ExtraKind;
+use rocescope_common::abi::maps::{ExtraKind, dscp_value};
 use rocescope_common::abi::{Counter, ExtraKey};
 use rocescope_common::account::{FlowKey, FlowStats, Outcome, observe};
 use rocescope_common::wire::{Frame, Reason};
 use std::hash::{BuildHasher as _, Hasher as _};
 
+use crate::figures::marking::{self, ByDscp};
 use crate::retire::RetiredTuples;
 use crate::sample::{Direction, Extra, FlowSample, Flows, LinkSample, Retired, RetiredTuple};
 
@@ -96,6 +97,7 @@ impl FlowTable {
             skipped: [Counter::default(); Reason::COUNT],
             flow_table_full: Counter::default(),
             contended: Counter::default(),
+            mtu: None,
             extra_full: 0,
             retired: Retired::default(),
         });
@@ -137,14 +139,12 @@ impl FlowTable {
             *self.recent.get_mut(recent)? = number;
         }
         let slot = self.slots.get_mut(number as usize)?;
-        let repeats = |stats: &FlowStats| stats.psn.repeats + stats.psn_responses.repeats;
-        let before = repeats(&slot.stats);
         let outcome = observe(&mut slot.stats, frame, now_ns);
-        if outcome.other_port || outcome.other_opcode {
+        if outcome.other_port || outcome.other_opcode || outcome.other_dscp {
             self.overflow(number, link, frame, outcome);
         }
         let Slot { stats, .. } = self.slots.get(number as usize)?;
-        Some(Observed { slot: number, stats, outcome, repeat: repeats(stats) != before })
+        Some(Observed { slot: number, stats, outcome, repeat: outcome.repeat })
     }
 
     #[inline(never)]
@@ -190,6 +190,10 @@ impl FlowTable {
         }
         if outcome.other_opcode {
             let key = ExtraKey { slot, kind: ExtraKind::OPCODE, value: u16::from(frame.opcode) };
+            full |= !self.extra.add(key, frame.wire_len);
+        }
+        if outcome.other_dscp {
+            let key = ExtraKey { slot, kind: ExtraKind::DSCP, value: dscp_value(frame) };
             full |= !self.extra.add(key, frame.wire_len);
         }
         if full && let Some(link) = self.links.get_mut(usize::from(link)) {
@@ -268,6 +272,12 @@ impl FlowTable {
         self.retired.tuples()
     }
 
+    /// Packets by DSCP, by link; `None` when some found no room.
+    #[must_use]
+    pub fn marking(&self, flows: &Flows, extra: &HashMap<u32, Extra, State>) -> Option<Vec<ByDscp>> {
+        marking::by_link(&self.links, flows, extra, self.retired.marking())
+    }
+
     /// Bytes of retired flows whose 5-tuple is not known any more.
     #[must_use]
     pub fn retired_unattributed(&self) -> u64 {
@@ -302,6 +312,8 @@ fn group(list: &[(ExtraKey, Counter)], by_slot: &mut HashMap<u32, Extra, State>)
         let extra = by_slot.entry(key.slot).or_default();
         if key.kind == ExtraKind::PORT {
             extra.ports.push((key.value, *counter));
+        } else if key.kind == ExtraKind::DSCP {
+            extra.dscps.push((key.value, *counter));
         } else if let Ok(code) = u8::try_from(key.value) {
             extra.opcodes.push((code, counter.packets));
         }

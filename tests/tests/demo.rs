@@ -109,7 +109,8 @@ fn what_is_counted_is_what_was_sent() {
         filter: None,
         events: true,
         events_to_view: false,
-        precise_clock: false,
+        precise_clock: true,
+        bin_ns: rocescope::figures::traffic::BIN_NS,
         log_level: 0,
     })
     .unwrap();

@@ -154,6 +154,50 @@ fn flow_differences(live: &Value, replayed: &Value, direction: &str, tag_known: 
 fn differences(live: &Value, replayed: &Value, hook: Hook) -> Vec<String> {
     let mut found = flow_differences(live, replayed, "ingress", hook == Hook::Tc);
     found.extend(flow_differences(live, replayed, "egress", true));
+    // The frames came faster than they were captured, so that bins and steps are others; sums are not.
+    for direction in ["ingress", "egress"] {
+        let link = |report: &Value| -> Value {
+            let mut links = report["links"].as_array().unwrap().iter();
+            links.find(|link| link["direction"].is_null() || link["direction"] == direction).unwrap().clone()
+        };
+        let (ours, theirs) = (link(live), link(replayed));
+        for name in ["dscp", "frame_sizes"] {
+            if ours[name] != theirs[name] {
+                let text = format!("{direction}: {name} is {}, replay has {}", ours[name], theirs[name]);
+                found.push(text);
+            }
+        }
+        let bursts = live["bursts"].as_array().unwrap();
+        let binned = bursts.iter().find(|one| one["direction"] == direction).map_or(0.0, |one| {
+            one["mean_bytes"].as_f64().unwrap() * one["bins"].as_f64().unwrap()
+        });
+        if (binned - ours["bytes"].as_f64().unwrap()).abs() > 0.5 {
+            found.push(format!("{direction}: {binned} bytes in bins of {}", ours["bytes"]));
+        }
+    }
+    for name in ["matrix", "shape", "hosts"] {
+        let (ours, theirs) = (&live["pattern"][name], &replayed["pattern"][name]);
+        if ours != theirs {
+            found.push(format!("pattern.{name} is {ours}, replay has {theirs}"));
+        }
+    }
+    for (name, counts) in [
+        ("operations", &["messages", "packets", "payload_bytes", "size_unknown"][..]),
+        ("message_sizes", &["messages"][..]),
+    ] {
+        let mut expected = replayed["pattern"][name].clone();
+        for one in expected.as_array_mut().unwrap() {
+            for count in counts {
+                one[count] = twice(&one[count]);
+            }
+        }
+        if live["pattern"][name] != expected {
+            found.push(format!("pattern.{name} is {}, twice replay's is {expected}", live["pattern"][name]));
+        }
+    }
+    if live["totals"]["lost"]["bins_dropped"] != 0 {
+        found.push(format!("{} packets are in no bin", live["totals"]["lost"]["bins_dropped"]));
+    }
     // Everything was seen twice.
     for name in ["packets", "bytes", "roce_packets", "roce_bytes", "cnp_packets", "ecn", "skipped"] {
         let expected = twice(&replayed["totals"][name]);

@@ -105,7 +105,8 @@ fn every_event_is_told_or_counted_as_dropped() {
             duration: None,
             events: true,
             events_to_view: true,
-            precise_clock: false,
+            precise_clock: true,
+            bin_ns: rocescope::figures::traffic::BIN_NS,
             log_level: 0,
         })
         .unwrap();

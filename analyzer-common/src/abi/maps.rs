@@ -1,7 +1,9 @@
 //! Map names, keys and values.
 
-use crate::account::{FlowKey, FlowStats};
-use crate::wire::Reason;
+use crate::account::message::{FrameSizes, Kinds};
+use crate::account::{FlowBin, FlowKey, FlowStats, Outcome};
+use crate::wire::opcode::{Op, CNP as CNP_OPCODE};
+use crate::wire::{Frame, Reason};
 
 /// Hash: [`FlowKey`] → slot number (u32).
 pub const FLOWS: &str = "FLOWS";
@@ -15,6 +17,12 @@ pub const EXTRA: &str = "EXTRA";
 pub const LINKS: &str = "LINKS";
 /// Ring buffer of [`super::EventRecord`].
 pub const EVENTS: &str = "EVENTS";
+/// Ring buffer of [`BinRecord`].
+pub const BINS: &str = "BINS";
+/// Array of [`crate::account::bin::Asked`], indexed by slot number.
+pub const ASKED: &str = "ASKED";
+/// Per-CPU array of one [`Work`].
+pub const WORK: &str = "WORK";
 /// Array of slot numbers (u32), by [`hint_of`]: where to look for a flow before asking the hash.
 pub const HINTS: &str = "HINTS";
 /// Array of [`Latency`](crate::account::latency::Latency), by the numbers in [`Timing`].
@@ -48,6 +56,41 @@ pub struct FlowSlot {
     pub timing: Timing,
     /// The statistics; `packets == 0` marks a slot that is not in use.
     pub stats: FlowStats,
+    /// What it sent in the bin of time at hand.
+    pub bin: FlowBin,
+}
+
+/// A flow's bin that is over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct BinRecord {
+    /// What the flow sent in it.
+    pub bin: FlowBin,
+    /// The flow's slot.
+    pub slot: u32,
+    /// Always 0.
+    pub pad: u32,
+}
+
+/// What one CPU keeps of the packet at hand, and counts of all flows. In a map rather than on the
+/// stack: it would not fit there beside the rest, and the verifier does not tell apart what lies in
+/// map memory, which keeps the number of states that it has to walk through small. Per CPU: programs
+/// on one CPU do not interrupt one another.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(8))]
+pub struct Work {
+    /// Messages of all flows.
+    pub kinds: Kinds,
+    /// Where offsets go to be forgotten by the verifier, see `Bytes::settle`.
+    pub offset: u64,
+    /// A bin that has ended with the packet.
+    pub ended: FlowBin,
+    /// Whether there is one.
+    pub tell: u64,
+    /// The frame being counted.
+    pub frame: Frame,
+    /// What counting it gave rise to, on its way from one half of the program to the other.
+    pub outcome: Outcome,
 }
 
 /// Which entries of [`LATENCY`] a flow's packets belong to.
@@ -118,6 +161,36 @@ impl ExtraKind {
     pub const PORT: u16 = 0;
     /// An opcode of another transport than the flow's.
     pub const OPCODE: u16 = 1;
+    /// A DSCP other than that of the flow's first packet, by kind of packet: see [`dscp_value`].
+    pub const DSCP: u16 = 2;
+}
+
+/// What a packet is when it comes to its DSCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DscpKind;
+
+impl DscpKind {
+    /// Neither of the other two.
+    pub const DATA: u16 = 0;
+    /// ACKNOWLEDGE.
+    pub const ACK: u16 = 1;
+    /// Congestion notification.
+    pub const CNP: u16 = 2;
+}
+
+/// The value of an [`ExtraKey`] of [`ExtraKind::DSCP`]: the DSCP in the lower six bits, above it
+/// [`DscpKind`].
+#[inline(always)]
+#[must_use]
+pub fn dscp_value(frame: &Frame) -> u16 {
+    let kind = if frame.opcode == CNP_OPCODE {
+        DscpKind::CNP
+    } else if Op::of(frame.opcode).has(Op::ACKNOWLEDGE) {
+        DscpKind::ACK
+    } else {
+        DscpKind::DATA
+    };
+    kind << 6 | u16::from(frame.tos >> 2)
 }
 
 /// Counts that few flows need, kept beside the flow.
@@ -176,6 +249,10 @@ pub struct LinkCounters {
     pub extra_full: u64,
     /// Events that did not fit into the ring buffer.
     pub events_dropped: u64,
+    /// RoCE packets by length.
+    pub frame_sizes: FrameSizes,
+    /// Packets of bins that did not fit into their ring buffer.
+    pub bins_lost: Counter,
 }
 
 /// What the programs that `rocescope bench` measures do to a packet before they count it: the
@@ -226,8 +303,10 @@ const _: () = {
     assert!(size_of::<FlowKey>() == 40 && align_of::<FlowKey>() == 4);
     assert!(size_of::<FlowStats>().is_multiple_of(8) && align_of::<FlowStats>() == 8);
     assert!(offset_of!(FlowSlot, key) == 8 && offset_of!(FlowSlot, timing) == 48);
+    assert!(size_of::<BinRecord>() == 48 && size_of::<FlowBin>() == 40);
+    assert!(size_of::<Work>().is_multiple_of(8) && offset_of!(Work, kinds) == 0);
     assert!(offset_of!(FlowKey, dest_qp) == 32 && offset_of!(FlowKey, family) == 38);
     assert!(size_of::<FlowSlot>() == 704, "65,536 slots must stay well under 64 MiB");
     assert!(size_of::<ExtraKey>() == 8 && size_of::<ExtraValue>() == 16);
-    assert!(size_of::<LinkCounters>() == 16 * (Reason::COUNT + 2) + 16);
+    assert!(size_of::<LinkCounters>() == 16 * (Reason::COUNT + 3) + 16 + size_of::<FrameSizes>());
 };

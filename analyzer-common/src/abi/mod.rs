@@ -8,5 +8,6 @@ pub mod testing;
 
 pub use event::{EVENT_HEADERS, EventRecord};
 pub use maps::{
-    BenchStep, Counter, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TIMED_FLOWS, TickClock, Timing,
+    BenchStep, BinRecord, Counter, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TIMED_FLOWS, TickClock, Timing,
+    Work,
 };

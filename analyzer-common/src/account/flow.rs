@@ -71,6 +71,10 @@ pub const TRANSPORT_NONE: u8 = u8::MAX;
 /// CE marks that follow one another within this time are one burst, in nanoseconds.
 pub const CE_BURST_GAP_NS: u64 = 10_000_000;
 
+/// Low five bits of an opcode that a flow counts itself. The two above are reserved in every transport, and
+/// are counted where opcodes of other transports are; a slot has no room for what never comes.
+pub const OPCODES: usize = 30;
+
 /// What is counted of one flow. Lives in a kernel map in live runs, and is the same type in replay.
 ///
 /// The order of the fields is that of use: what every packet reads or changes lies together, so
@@ -117,6 +121,8 @@ pub struct FlowStats {
     pub psn: PsnTrack,
     /// By IP ECN bits, packets other than CNP and ACKNOWLEDGE.
     pub ecn_data: [u64; 4],
+    /// Outer frames' bytes of these packets.
+    pub data_bytes: u64,
     /// By IP ECN bits, CNP and ACKNOWLEDGE.
     pub ecn_control: [u64; 4],
     /// Packets that did not use `src_port`; by port they are in the overflow table.
@@ -131,11 +137,11 @@ pub struct FlowStats {
     pub acks: u64,
     /// Congestion notification packets.
     pub cnp_packets: u64,
-    /// Packets by the low five bits of the opcode, where the upper three are `transport`.
-    pub opcodes: [u64; 32],
+    /// Packets by the low five bits of the opcode, where the upper three are `transport`; see [`OPCODES`].
+    pub opcodes: [u64; OPCODES],
     /// Packets whose payload length is not known.
     pub payload_unknown: u64,
-    /// Packets with another transport in the opcode, CNPs excepted; they are in the overflow table.
+    /// Packets whose opcode `opcodes` has no place for, CNPs excepted; they are in the overflow table.
     pub other_opcode_packets: u64,
     /// Receiver-not-ready NAKs.
     pub rnr_naks: u64,
@@ -159,9 +165,10 @@ impl FlowStats {
         last_ns: 0,
         last_ce_ns: 0,
         ecn_data: [0; 4],
+        data_bytes: 0,
         ecn_control: [0; 4],
         cnp_packets: 0,
-        opcodes: [0; 32],
+        opcodes: [0; OPCODES],
         other_opcode_packets: 0,
         acks: 0,
         rnr_naks: 0,
@@ -243,10 +250,26 @@ pub struct Outcome {
     pub events: u16,
     /// The source port is not the flow's first: count it in the overflow table.
     pub other_port: bool,
-    /// The opcode is of another transport: count it in the overflow table.
+    /// The flow has no place for the opcode: count it in the overflow table.
     pub other_opcode: bool,
+    /// The DSCP is not that of the flow's first packet: count it in the overflow table.
+    pub other_dscp: bool,
+    /// The PSN was behind the expected one, in the sequence of requests or of responses.
+    pub repeat: bool,
     /// PSNs skipped, with [`Event::GAP`].
     pub missing: u32,
+}
+
+impl Outcome {
+    /// Nothing but the count.
+    pub const NONE: Self = Self {
+        events: 0,
+        other_port: false,
+        other_opcode: false,
+        other_dscp: false,
+        repeat: false,
+        missing: 0,
+    };
 }
 
 const ECN_CE: usize = 3;
@@ -256,13 +279,13 @@ const ECN_CE: usize = 3;
 #[inline(always)]
 pub fn observe(stats: &mut FlowStats, frame: &Frame, now: u64) -> Outcome {
     let op = Op::of(frame.opcode);
-    let mut outcome = Outcome { events: 0, other_port: false, other_opcode: false, missing: 0 };
+    let mut outcome = Outcome::NONE;
 
     if stats.packets == 0 {
         outcome.events |= Event::NEW_FLOW;
         first(stats, frame, now);
     } else {
-        later(stats, frame, now);
+        later(stats, frame, now, &mut outcome);
     }
     stats.packets += 1;
     stats.bytes += u64::from(frame.wire_len);
@@ -316,7 +339,7 @@ fn dscp(frame: &Frame) -> u8 {
 }
 
 #[inline(always)]
-fn later(stats: &mut FlowStats, frame: &Frame, now: u64) {
+fn later(stats: &mut FlowStats, frame: &Frame, now: u64, outcome: &mut Outcome) {
     if now > stats.last_ns {
         stats.last_ns = now;
     } else if now < stats.first_ns {
@@ -333,6 +356,7 @@ fn later(stats: &mut FlowStats, frame: &Frame, now: u64) {
     }
     if dscp(frame) != stats.dscp {
         stats.mixed |= Mixed::DSCP;
+        outcome.other_dscp = frame.roce_version == 2;
     }
     if frame.encap != stats.encap {
         stats.mixed |= Mixed::ENCAPSULATION;
@@ -349,6 +373,7 @@ fn ecn(stats: &mut FlowStats, frame: &Frame, op: Op, now: u64, outcome: &mut Out
         stats.ecn_control[mark] += 1;
     } else {
         stats.ecn_data[mark] += 1;
+        stats.data_bytes += u64::from(frame.wire_len);
         if mark == ECN_CE {
             if stats.last_ce_ns == 0 || now.wrapping_sub(stats.last_ce_ns) > CE_BURST_GAP_NS {
                 outcome.events |= Event::CE;
@@ -369,8 +394,11 @@ fn opcode(stats: &mut FlowStats, frame: &Frame, op: Op, outcome: &mut Outcome) {
     if stats.transport == TRANSPORT_NONE {
         stats.transport = transport;
     }
-    if stats.transport == transport {
-        stats.opcodes[usize::from(frame.opcode & 0x1F)] += 1;
+    let low = usize::from(frame.opcode & 0x1F);
+    if stats.transport == transport
+        && let Some(packets) = stats.opcodes.get_mut(low)
+    {
+        *packets += 1;
     } else {
         stats.other_opcode_packets += 1;
         outcome.other_opcode = true;
@@ -394,7 +422,8 @@ fn sequence(stats: &mut FlowStats, frame: &Frame, op: Op, outcome: &mut Outcome)
             outcome.missing = missing;
         }
         Step::Restart => outcome.events |= Event::RESTART,
-        Step::InOrder | Step::Repeat => {}
+        Step::Repeat => outcome.repeat = true,
+        Step::InOrder => {}
     }
 }
 

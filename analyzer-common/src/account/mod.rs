@@ -1,9 +1,12 @@
 //! What is counted per flow, and the one function that counts.
 
+pub mod bin;
 pub mod flow;
 pub mod latency;
+pub mod message;
 pub mod psn;
 pub mod spurt;
 
+pub use bin::FlowBin;
 pub use flow::{Event, FlowKey, FlowStats, Mixed, Outcome, observe};
 pub use psn::PsnTrack;

@@ -42,20 +42,27 @@ impl Spurt {
     /// moves nothing; by more it starts a new spurt.
     #[inline(always)]
     pub fn observe(&mut self, now_ns: u64, len: u32, repeat: bool) -> Option<Self> {
-        let ahead = now_ns.saturating_sub(self.end_ns);
-        let behind = self.start_ns.saturating_sub(now_ns);
+        let bytes = u64::from(len);
+        let fresh_bytes = if repeat { 0 } else { bytes };
+        self.take(&Self { start_ns: now_ns, end_ns: now_ns, bytes, fresh_bytes, packets: 1 })
+    }
+
+    /// Takes in packets without a silence between them, the way [`Self::observe`] does one by one.
+    #[inline(always)]
+    pub fn take(&mut self, more: &Self) -> Option<Self> {
+        let ahead = more.start_ns.saturating_sub(self.end_ns);
+        let behind = self.start_ns.saturating_sub(more.start_ns);
         let ended = self.packets != 0 && (ahead > SPURT_GAP_NS || behind > SPURT_GAP_NS);
         let before = *self;
         if ended || self.packets == 0 {
-            *self = Self { start_ns: now_ns, end_ns: now_ns, bytes: 0, fresh_bytes: 0, packets: 0 };
-        }
-        if ahead != 0 {
-            self.end_ns = now_ns;
-        }
-        self.packets += 1;
-        self.bytes += u64::from(len);
-        if !repeat {
-            self.fresh_bytes += u64::from(len);
+            *self = *more;
+        } else {
+            if more.end_ns > self.end_ns {
+                self.end_ns = more.end_ns;
+            }
+            self.packets += more.packets;
+            self.bytes += more.bytes;
+            self.fresh_bytes += more.fresh_bytes;
         }
         if ended { Some(before) } else { None }
     }

@@ -106,6 +106,9 @@ pub struct AttachArgs {
     /// Time nothing, to the tick of 1 to 10 ms only: costs less per packet, and there is no latency
     #[arg(long)]
     pub no_timing: bool,
+    /// Bins in which bursts and senders at once are counted: 100us to 1ms, or whole milliseconds to 1s
+    #[arg(long, value_name = "DURATION", value_parser = parse_bin, default_value = "1ms")]
+    pub bin: Duration,
     /// Print the kernel programs' diagnostics
     #[arg(long)]
     pub log: bool,

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use rocescope_common::account::bin::LONGEST_NS;
 
 use super::{AttachArgs, DemoArgs, LiveArgs, Output, ViewArgs, Views, format, output, views};
 use crate::demo::scenario::{self, Scenario};
@@ -104,8 +105,18 @@ fn config(attach: &AttachArgs, view: &ViewArgs) -> Result<Config> {
         events: true,
         events_to_view: output(view) == Output::Tui,
         precise_clock: !attach.no_timing,
+        bin_ns: bin_ns(attach.bin)?,
         log_level: if attach.log { LOG_DEBUG } else { 0 },
     })
+}
+
+/// The programs keep records of 1 ms at most, of which longer bins are made.
+fn bin_ns(bin: Duration) -> Result<u64> {
+    let bin_ns = u64::try_from(bin.as_nanos()).unwrap_or(u64::MAX);
+    if bin_ns > LONGEST_NS && !bin_ns.is_multiple_of(LONGEST_NS) {
+        bail!("--bin: live, bins longer than 1ms are whole milliseconds; write for example 2ms");
+    }
+    Ok(bin_ns)
 }
 
 /// Signals are caught for reports; the terminal view watches them itself.

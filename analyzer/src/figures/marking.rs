@@ -1,8 +1,14 @@
-//! Which DSCP each kind of packet carries, link by link: flows know only that of their first packet.
+//! Which DSCP each kind of packet carries, link by link.
+//!
+//! A flow knows the DSCP of its first packet and counts by kind; packets with another DSCP are in the
+//! overflow table, by DSCP and kind. The two together are exact, unless that table was full.
 
-use rocescope_common::wire::opcode::Op;
+use hashbrown::HashMap;
+use rocescope_common::abi::maps::DscpKind;
+use rocescope_common::account::FlowStats;
 
-use super::packet::Packet;
+use super::State;
+use crate::sample::{Extra, Flows, LinkSample};
 
 /// Packets with one DSCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,42 +26,109 @@ pub struct Marked {
 /// RoCEv2 packets of one link by DSCP.
 pub type ByDscp = [Marked; 64];
 
-/// Counts by DSCP. Two KiB for each link.
-#[derive(Clone, Debug, Default)]
-pub struct Marking {
-    links: Vec<ByDscp>,
-}
+/// By index of the link. Two KiB for each.
+pub type ByLink = HashMap<u16, Box<ByDscp>, State>;
 
-impl Marking {
-    /// Takes in one packet.
-    #[inline]
-    pub fn packet(&mut self, packet: &Packet) {
-        let frame = &packet.frame;
-        if frame.roce_version != 2 {
-            return;
-        }
-        let link = usize::from(packet.link);
-        if link >= self.links.len() {
-            self.links.resize(link + 1, [Marked::default(); 64]);
-        }
-        let Some(marked) = self.links.get_mut(link).and_then(|l| l.get_mut(usize::from(frame.tos >> 2)))
-        else {
-            return;
+/// Adds the packets of one flow.
+pub fn add(link: &mut ByDscp, stats: &FlowStats, extra: Option<&Extra>) {
+    let control: u64 = stats.ecn_control.iter().sum();
+    let mut own = Marked {
+        data_packets: stats.ecn_data.iter().sum(),
+        data_bytes: stats.data_bytes,
+        ack_packets: control.saturating_sub(stats.cnp_packets),
+        cnp_packets: stats.cnp_packets.min(control),
+    };
+    for (value, counter) in extra.into_iter().flat_map(|extra| &extra.dscps) {
+        let Some(other) = link.get_mut(usize::from(value & 63)) else { continue };
+        let packets = counter.packets;
+        let take = |own: &mut u64, other: &mut u64, count: u64| {
+            *own = own.saturating_sub(count);
+            *other += count;
         };
-        let op = Op::of(frame.opcode);
-        if op.has(Op::CNP) {
-            marked.cnp_packets += 1;
-        } else if op.has(Op::ACKNOWLEDGE) {
-            marked.ack_packets += 1;
-        } else {
-            marked.data_packets += 1;
-            marked.data_bytes += u64::from(frame.wire_len);
+        match value >> 6 {
+            DscpKind::CNP => take(&mut own.cnp_packets, &mut other.cnp_packets, packets),
+            DscpKind::ACK => take(&mut own.ack_packets, &mut other.ack_packets, packets),
+            _ => {
+                take(&mut own.data_packets, &mut other.data_packets, packets);
+                take(&mut own.data_bytes, &mut other.data_bytes, counter.bytes);
+            }
         }
     }
+    // A flow that began as RoCEv1 has all its RoCEv2 packets in the overflow table.
+    if let Some(first) = link.get_mut(usize::from(stats.dscp)) {
+        first.data_packets += own.data_packets;
+        first.data_bytes += own.data_bytes;
+        first.ack_packets += own.ack_packets;
+        first.cnp_packets += own.cnp_packets;
+    }
+}
 
-    /// The counts by link; links without RoCEv2 may be missing at the end.
-    #[must_use]
-    pub fn links(&self) -> &[ByDscp] {
-        &self.links
+/// The counts by link; `None` when some packets are only known without their DSCP.
+#[must_use]
+pub fn by_link(
+    links: &[LinkSample],
+    flows: &Flows,
+    extra: &HashMap<u32, Extra, State>,
+    retired: impl IntoIterator<Item = (u16, ByDscp)>,
+) -> Option<Vec<ByDscp>> {
+    if links.iter().any(|link| link.extra_full > 0) {
+        return None;
+    }
+    let mut all = vec![[Marked::default(); 64]; links.len()];
+    for (link, gone) in retired {
+        let Some(link) = all.get_mut(usize::from(link)) else { continue };
+        for (sum, gone) in link.iter_mut().zip(gone) {
+            sum.data_packets += gone.data_packets;
+            sum.data_bytes += gone.data_bytes;
+            sum.ack_packets += gone.ack_packets;
+            sum.cnp_packets += gone.cnp_packets;
+        }
+    }
+    for flow in flows.iter() {
+        if let Some(link) = all.get_mut(usize::from(flow.key.link)) {
+            add(link, &flow.stats, extra.get(&flow.slot));
+        }
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use rocescope_common::abi::Counter;
+    use rocescope_common::account::flow::DSCP_NONE;
+
+    use super::*;
+
+    #[test]
+    fn each_packet_counts_under_its_dscp_and_kind() {
+        let stats = FlowStats {
+            dscp: 26,
+            ecn_data: [1, 0, 8, 1],
+            ecn_control: [4, 0, 2, 0],
+            cnp_packets: 4,
+            data_bytes: 1000,
+            ..FlowStats::EMPTY
+        };
+        let value = |kind: u16, dscp: u16| kind << 6 | dscp;
+        let counter = |packets, bytes| Counter { packets, bytes };
+        let dscps = vec![
+            (value(DscpKind::CNP, 48), counter(4, 296)),
+            (value(DscpKind::DATA, 0), counter(3, 300)),
+            (value(DscpKind::ACK, 0), counter(1, 62)),
+        ];
+        let mut link = [Marked::default(); 64];
+        add(&mut link, &stats, Some(&Extra { dscps: dscps.clone(), ..Extra::default() }));
+        let all = |data_packets, data_bytes, ack_packets, cnp_packets| Marked {
+            data_packets,
+            data_bytes,
+            ack_packets,
+            cnp_packets,
+        };
+        assert_eq!((link[26], link[0], link[48]), (all(7, 700, 1, 0), all(3, 300, 1, 0), all(0, 0, 0, 4)));
+        // What began as RoCEv1 has no DSCP of its own.
+        let mut link = [Marked::default(); 64];
+        let stats = FlowStats { dscp: DSCP_NONE, ecn_data: [0, 0, 3, 0], data_bytes: 300, ..FlowStats::EMPTY };
+        add(&mut link, &stats, Some(&Extra { dscps: dscps[1..2].to_vec(), ..Extra::default() }));
+        assert_eq!(link[0], all(3, 300, 0, 0));
     }
 }

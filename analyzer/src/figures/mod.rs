@@ -24,7 +24,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 
 use crate::replay::nanos;
-use marking::{ByDscp, Marking};
+use marking::ByDscp;
 use packet::{Aside, Packet};
 
 type State = foldhash::fast::RandomState;
@@ -48,7 +48,6 @@ impl Default for Options {
 /// Collects every figure that needs no bytes of packets.
 #[derive(Debug)]
 pub struct Collector {
-    marking: Marking,
     pairing: pairing::Pairing,
     latency: latency::Collector,
     ecn: ecn::Collector,
@@ -63,7 +62,6 @@ impl Collector {
     pub fn new(options: &Options) -> Self {
         let window = options.reorder_window.map_or(loss::REORDER_WINDOW_NS, nanos);
         Self {
-            marking: Marking::default(),
             pairing: pairing::Pairing::default(),
             latency: latency::Collector::default(),
             ecn: ecn::Collector::default(),
@@ -81,7 +79,6 @@ impl Collector {
     /// Takes in one packet, with what is told of those that [want it](Packet::wants_aside).
     #[inline]
     pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) {
-        self.marking.packet(packet);
         let reverse = self.pairing.packet(packet, aside);
         self.latency.packet(packet, reverse);
         self.ecn.packet(packet, reverse);
@@ -104,7 +101,8 @@ impl Collector {
     #[must_use]
     pub fn figures(&self) -> Figures {
         Figures {
-            marking: Some(self.marking.links().to_vec()),
+            // The table of flows has it.
+            marking: None,
             pairs: Some(self.pairing.pairs()),
             latency: Some(self.latency.figures()),
             ecn: Some(self.ecn.figures()),
@@ -119,7 +117,7 @@ impl Collector {
 /// The figures at a moment. What a source cannot collect is `None`.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// Packets by DSCP, by link; links at the end that have none may be missing.
+    /// Packets by DSCP, by link.
     pub marking: Option<Vec<ByDscp>>,
     /// The other direction of flows, by slot, as far as it is known.
     pub pairs: Option<HashMap<u32, pairing::Pair, State>>,

@@ -42,7 +42,7 @@ impl Packet {
         frame: Frame::EMPTY,
         time_ns: 0,
         slot: 0,
-        outcome: Outcome { events: 0, other_port: false, other_opcode: false, missing: 0 },
+        outcome: Outcome::NONE,
         first: 0,
         expected: 0,
         mtu: 0,

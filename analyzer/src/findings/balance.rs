@@ -210,7 +210,14 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
     for group in &input.report.imbalance {
         let members = packets_on(&group.links, group.direction);
         if let Some(raise) = report(members, group.direction, group.max_over_mean, "links") {
-            raise.evidence("jain", group.jain).into(found);
+            let mut raise = raise.evidence("jain", group.jain);
+            if let Some(time) = &group.over_time {
+                raise = raise
+                    .evidence("window_ns", time.window_ns)
+                    .evidence("max_over_mean_p50", time.max_over_mean_p50)
+                    .evidence("max_over_mean_max", time.max_over_mean_max);
+            }
+            raise.into(found);
         }
     }
     for rails in &input.report.rails {

@@ -17,7 +17,7 @@ const MTU_SMALL: Entry = Entry {
     title: "A queue pair uses a small path MTU",
     meaning: "Small packets cost more headers and more packets a second: at a path MTU of 1024 about 7 % of a link are headers, at 4096 about 2 %, and the NIC handles four times the packets.",
     computed: "Path MTU is the payload of FIRST and MIDDLE packets. Only flows with mtu.min_bytes or more. A warning when another flow of the same link uses twice the path MTU or more, so that the port \
-               could; info when the path MTU is mtu.small or less and nothing larger is seen.",
+               could, or when the path MTU is mtu.small or less and the interface's own MTU (live) has room for twice that or more; info when it is mtu.small or less and nothing larger is seen.",
     advice: "Set the interface MTU above the path MTU plus headers (4200 or 9000 for a path MTU of 4096) on hosts and switches alike, restart the connections, and check active_mtu with `ibv_devinfo`. In \
              applications: perftest -m, UCX_RC_PATH_MTU, the path MTU in the connection request.",
     caveat: "Applications with small messages do not show their path MTU at all.",
@@ -45,7 +45,7 @@ const CNP_DSCP: Entry = Entry {
     id: "qos.cnp_dscp",
     title: "CNPs travel in the class of the data",
     meaning: "A congestion notification that queues behind the very data it is about arrives late, and PFC on that class stops it altogether.",
-    computed: "Info when qos.share or more of a link's CNPs have the DSCP that carries most of its data, from qos.min_cnps CNPs on. Not collected live.",
+    computed: "Info when qos.share or more of a link's CNPs have the DSCP that carries most of its data, from qos.min_cnps CNPs on.",
     advice: "Give CNPs a DSCP and a strict-priority queue of their own: roce_np cnp_dscp (48 is the default of ConnectX), CNP_DSCP_P1 in mlxconfig, np_cnp_dscp in mlx5 debugfs; map it in every switch.",
     caveat: "",
 };
@@ -199,22 +199,39 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
         let most = largest.entry(&flow.link).or_default();
         *most = flow.path_mtu.unwrap_or(0).max(*most);
     }
+    let port = |flow: &Flow| {
+        let mut links = input.report.links.iter();
+        let link = links.find(|link| link.name == flow.link && link.direction == flow.direction);
+        link.and_then(|link| link.mtu).filter(|_| flow.encapsulation.is_none())
+    };
     let mut beside: Vec<&Flow> = Vec::new();
+    let mut jumbo: Vec<&Flow> = Vec::new();
     let mut alone: Vec<&Flow> = Vec::new();
     for flow in input.report.flows.iter().filter(|flow| flow.bytes >= limits.min_bytes) {
         let (Some(mtu), Some(&most)) = (flow.path_mtu, largest.get(flow.link.as_str())) else { continue };
         if most >= mtu.saturating_mul(2) {
             beside.push(flow);
+        } else if mtu <= limits.small && port(flow).is_some_and(|port| path_mtu_of(port) >= 2 * mtu) {
+            jumbo.push(flow);
         } else if mtu <= limits.small {
             alone.push(flow);
         }
     }
-    for (mut flows, severity) in [(beside, Severity::Warning), (alone, Severity::Info)] {
+    let all = [(beside, Severity::Warning, false), (jumbo, Severity::Warning, true), (alone, Severity::Info, false)];
+    for (mut flows, severity, at_port) in all {
         flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
         let Some(first) = flows.first() else { continue };
         let smallest = flows.iter().filter_map(|flow| flow.path_mtu).min();
         let most = largest.get(first.link.as_str()).copied();
+        let interface = port(first);
         let title = match (severity, most) {
+            _ if at_port => format!(
+                "{} use a path MTU of {} bytes on a port whose MTU of {} bytes has room for {}",
+                plural(flows.len() as u64, "flow"),
+                smallest.unwrap_or(0),
+                interface.unwrap_or(0),
+                interface.map_or(0, path_mtu_of),
+            ),
             (Severity::Warning, Some(most)) => format!(
                 "{} use a path MTU of {} bytes where others on the link use {most}",
                 plural(flows.len() as u64, "flow"),
@@ -229,9 +246,17 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
         Raise::new(&MTU_SMALL, severity, title)
             .evidence("path_mtu", smallest)
             .evidence("largest_path_mtu", most)
+            .evidence("interface_mtu", interface)
             .flows(flows)
             .into(found);
     }
+}
+
+/// The largest path MTU of InfiniBand that fits into the MTU of an interface, with the headers for which RDMA drivers leave room:
+/// 96 bytes (`iboe_get_mtu` of Linux: GRH, UDP, BTH, XRCETH, AtomicETH, ICRC).
+fn path_mtu_of(interface: u32) -> u32 {
+    const HEADERS: u32 = 96;
+    [4096, 2048, 1024, 512, 256].into_iter().find(|mtu| mtu + HEADERS <= interface).unwrap_or(0)
 }
 
 fn is_data(flow: &Flow) -> bool {

@@ -13,8 +13,8 @@ const LOST: Entry = Entry {
     meaning: "The figures are incomplete: packets were dropped before they could be counted, or counted without their flow. Gaps in PSNs may then be rocescope's own and no \
               loss of the fabric.",
     computed: "Raised when any of totals.lost is above 0. Critical when RoCE packets without a flow and packets dropped by the capture or the interface exceed the share lost_ratio of all \
-               frames, else a warning; info when only events did not reach the screen or ports of some packets are not known, for all counts are then exact.",
-    advice: "flow_table_full: raise --max-flows, or narrow with --filter or fewer interfaces. events_dropped: counters are exact, only the list of events has holes. capture_drops: capture with a \
+               frames, else a warning; info when only events did not reach the screen, ports of some packets are not known, or some are missing from bursts and steps, for all counts are then exact.",
+    advice: "flow_table_full: raise --max-flows, or narrow with --filter or fewer interfaces. events_dropped: counters are exact, only the list of events has holes. bins_dropped: so many flows send in every bin that bursts, incast and steps are incomplete; watch fewer interfaces, and leave --bin at 1ms. capture_drops: capture with a \
              smaller snap length (-s 128) and a larger buffer (tcpdump -B). interface_drops: look at `ethtool -S` for ring overruns and raise the ring (ethtool -G).",
     caveat: "The drop counter of libpcap's RDMA sniffer is always 0 and says nothing. On virtual interfaces interface_drops also counts frames of protocols that nobody takes.",
 };
@@ -45,13 +45,13 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let totals = &input.report.totals;
     let lost = &totals.lost;
     let packets = lost.flow_table_full + lost.capture_drops.unwrap_or(0) + lost.interface_drops.unwrap_or(0);
-    let incomplete = lost.extra_table_full + lost.events_dropped.unwrap_or(0);
+    let incomplete = lost.extra_table_full + lost.events_dropped.unwrap_or(0) + lost.bins_dropped.unwrap_or(0);
     if packets + incomplete == 0 {
         return;
     }
     let ratio = packets as f64 / (totals.packets + packets).max(1) as f64;
     let (severity, title) = if packets == 0 {
-        (Severity::Info, "Some events or source ports were not recorded; all counts are exact".to_owned())
+        (Severity::Info, "Some events, source ports or bins of traffic were not recorded; all counts are exact".to_owned())
     } else {
         let severity =
             if ratio > input.limits.tool.lost_ratio { Severity::Critical } else { Severity::Warning };
@@ -61,6 +61,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("lost_ratio", ratio)
         .evidence("flow_table_full", lost.flow_table_full)
         .evidence("events_dropped", lost.events_dropped)
+        .evidence("bins_dropped", lost.bins_dropped)
         .evidence("capture_drops", lost.capture_drops)
         .evidence("interface_drops", lost.interface_drops)
         .evidence("extra_table_full", lost.extra_table_full)

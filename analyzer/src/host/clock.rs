@@ -43,6 +43,12 @@ impl WallClock {
         monotonic_ns.saturating_add_signed(self.offset_ns)
     }
 
+    /// What [`Self::unix_ns`] adds, in nanoseconds.
+    #[must_use]
+    pub fn offset_ns(&self) -> i64 {
+        self.offset_ns
+    }
+
     /// How many nanoseconds [`Self::unix_ns`] may be off.
     #[must_use]
     pub fn error_ns(&self) -> u64 {

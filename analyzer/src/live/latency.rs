@@ -132,7 +132,7 @@ impl Times {
             }
         }
         let trouble = || -> io::Result<Option<Trouble>> {
-            Ok(slots.read(requests)?.map(|(_, stats)| Trouble::of(&stats)))
+            Ok(slots.read(requests)?.map(|place| Trouble::of(&place.stats)))
         };
         let since_ns = monotonic_ns();
         let before = trouble()?;

@@ -7,8 +7,11 @@ use aya::maps::{HashMap, Map, MapData, PerCpuArray, RingBuf, Stack};
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
 use rocescope_common::abi::maps::MAX_LINKS;
-use rocescope_common::abi::{BenchStep, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TIMED_FLOWS, TickClock, maps};
+use rocescope_common::abi::{
+    BenchStep, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TIMED_FLOWS, TickClock, Work, maps,
+};
 use rocescope_common::account::FlowKey;
+use rocescope_common::account::bin::{Asked, Bins, LONGEST_NS};
 use rocescope_common::account::latency::Latency;
 
 use super::latency::Times;
@@ -71,6 +74,8 @@ pub struct LoadOptions {
     /// Whether times are exact, and requests are timed (see `bench` for what that costs), or times are
     /// those of the latest timer tick.
     pub precise_clock: bool,
+    /// The bins that flows tell, with the exact clock.
+    pub bins: Bins,
     /// Whether the processor may show stores to other CPUs out of order; only tests choose it.
     pub full_order: bool,
     /// Verbosity of the programs' own log, 0 (off) to 5.
@@ -90,6 +95,7 @@ impl LoadOptions {
             events: true,
             xdp_buff_len: true,
             precise_clock: true,
+            bins: Bins { length_ns: LONGEST_NS, phase_ns: 0 },
             full_order: !cfg!(target_arch = "x86_64"),
             log_level: 0,
             #[cfg(feature = "test-clock")]
@@ -112,9 +118,14 @@ unsafe impl Pod for Data<ExtraKey> {}
 // SAFETY: as above.
 unsafe impl Pod for Data<ExtraValue> {}
 // SAFETY: as above.
+unsafe impl Pod for Data<WorkWords> {}
+// SAFETY: as above.
 unsafe impl Pod for Data<BenchStep> {}
 // SAFETY: as above.
 unsafe impl Pod for Data<TickClock> {}
+
+/// A [`Work`] as words, of which the first are its counts: the rest is the kernel's alone.
+pub(crate) type WorkWords = [u64; size_of::<Work>() / 8];
 
 /// How interface indices become link indices, see [`Link::index`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +188,9 @@ pub struct Programs {
     pub(crate) flows: HashMap<MapData, Data<FlowKey>, u32>,
     pub(crate) free: Stack<MapData, u32>,
     pub(crate) links: PerCpuArray<MapData, Data<LinkCounters>>,
+    pub(crate) work: PerCpuArray<MapData, Data<WorkWords>>,
     pub(crate) events: Option<RingBuf<MapData>>,
+    bins: Option<RingBuf<MapData>>,
     drift: ticks::Drift,
     /// How interfaces are numbered.
     pub hash: LinkHash,
@@ -185,6 +198,8 @@ pub struct Programs {
     pub max_flows: u32,
     /// Flows that can be timed at once.
     timed: u32,
+    /// Whether flows tell bins.
+    pub(crate) timing: bool,
 }
 
 impl std::fmt::Debug for Programs {
@@ -229,6 +244,8 @@ impl Programs {
             .override_global("HINT_SHIFT", &hint_shift, ours)
             .override_global("FULL_ORDER", flag(options.full_order), ours)
             .override_global("PRECISE_CLOCK", flag(options.precise_clock), ours)
+            .override_global("BIN_NS", &options.bins.length_ns, ours)
+            .override_global("BIN_PHASE_NS", &options.bins.phase_ns, ours)
             .override_global("HAVE_XDP_BUFF_LEN", flag(options.xdp_buff_len), true)
             .override_global(aya_log::LEVEL, &options.log_level, false)
             .map_max_entries(maps::FLOWS, max_flows)
@@ -238,6 +255,12 @@ impl Programs {
             .map_max_entries(maps::EXTRA, max_flows)
             .map_max_entries(maps::LATENCY, timed)
             .map_max_entries(maps::LINKS, hash.links());
+        // Without bins there are neither requests nor answers.
+        if ours && !options.precise_clock {
+            loader.map_max_entries(maps::ASKED, 1);
+        } else if ours {
+            loader.map_max_entries(maps::ASKED, max_flows);
+        }
         let mut ebpf = loader.load(object).map_err(|error| map_refused(&error))?;
         ticks::set(&mut ebpf)?;
         // Other builds may time nothing.
@@ -249,12 +272,19 @@ impl Programs {
         let mut take =
             |name: &str| ebpf.take_map(name).ok_or_else(|| anyhow!("the kernel programs have no map {name}"));
         let Map::Array(slots) = take(maps::SLOTS)? else { bail!("map {} is no array", maps::SLOTS) };
+        let asked = match take(maps::ASKED) {
+            Ok(Map::Array(asked)) if options.precise_clock => Some(asked),
+            _ => None,
+        };
         let extra = take(maps::EXTRA)?;
         let Map::HashMap(extra_data) = &extra else { bail!("map {} is no hash", maps::EXTRA) };
         let extra_fd = extra_data.fd().as_fd().try_clone_to_owned()?;
         let mut programs = Self {
             times: Times::new(times, timed).context("the requests under way could not be mapped")?,
-            slots: Slots::map(slots, max_flows).context("the flow table could not be mapped")?,
+            slots: Slots::map(slots, asked, max_flows).context("the flow table could not be mapped")?,
+            work: take(maps::WORK)?.try_into()?,
+            bins: take(maps::BINS).ok().map(TryInto::try_into).transpose()?,
+            timing: options.precise_clock,
             extra: extra.try_into()?,
             extra_fd,
             flows: take(maps::FLOWS)?.try_into()?,
@@ -310,6 +340,11 @@ impl Programs {
         self.events.take()
     }
 
+    /// The ring buffer of bins, once; `None` when flows tell none. Who takes it has to keep it drained.
+    pub fn take_bins(&mut self) -> Option<RingBuf<MapData>> {
+        self.bins.take().filter(|_| self.timing)
+    }
+
     /// The kernel memory that the maps take, in bytes, as far as their sizes say it.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
@@ -321,7 +356,8 @@ impl Programs {
         // Values of arrays take multiples of eight bytes.
         let hints = u64::from(hints(self.max_flows)) * 8;
         let timed = u64::from(self.timed) * size_of::<Latency>() as u64;
-        slots + hash + extra + hints + timed + flows * 4 + (1 << 20)
+        let asked = if self.timing { flows * size_of::<Asked>() as u64 } else { 0 };
+        slots + hash + extra + hints + timed + asked + flows * 4 + (1 << 20) + (512 << 10)
     }
 
     /// The slot of a flow that is in the table; its link is the kernel's number.

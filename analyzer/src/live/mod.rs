@@ -1,12 +1,13 @@
 //! Live: the programs in the kernel as a source.
 //!
 //! `load` brings programs and maps into the kernel, `attach` puts programs on interfaces, `tables`
-//! reads the maps and retires idle flows, `pairing` finds which flows answer
-//! which, `latency` holds what the programs time of them, `ecn` follows marks and CNPs, `loss` what is sent again,
-//! `event` reads the ring buffer, and `source` is the thread that does it all and feeds the views. `bpf` holds the system calls that aya lacks, `slots` the mapped
+//! reads the maps and retires idle flows, `pairing` finds which flows answer which, `latency` holds what the
+//! programs time of them, `ecn` follows marks and CNPs, `loss` what is sent again, `event` and `bins` read the ring
+//! buffers, and `source` is the thread that does it all and feeds the views. `bpf` holds the system calls that aya lacks, `slots` the mapped
 //! flow table, and `ticks` sets the clock of the kernel programs.
 
 pub mod attach;
+pub mod bins;
 pub mod bpf;
 pub mod ecn;
 pub mod event;
@@ -26,6 +27,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 
 pub use load::{DEFAULT_MAX_FLOWS, LoadOptions, Programs};
+pub use slots::Hand;
 pub use tables::Tables;
 
 use crate::feed::{self, Feed};
@@ -69,6 +71,8 @@ pub struct Config {
     /// Whether times are exact and requests are timed; without, times are those of the latest timer tick,
     /// which costs less.
     pub precise_clock: bool,
+    /// Length of the bins in which bursts are counted: up to 1 ms, or a multiple of it. Without the exact clock there are none.
+    pub bin_ns: u64,
     /// Verbosity of the programs' own log, 0 (off) to 5.
     pub log_level: u8,
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use aya::maps::MapData;
 use rocescope_common::abi::{FlowSlot, Timing};
-use rocescope_common::account::{FlowKey, FlowStats};
+use rocescope_common::account::bin::Asked;
+use rocescope_common::account::{FlowBin, FlowKey, FlowStats};
 
 /// Attempts to copy a slot while programs keep changing it, before others are let run.
 const ATTEMPTS: u32 = 64;
@@ -24,9 +25,29 @@ const MARK: u8 = 1;
 #[derive(Debug)]
 pub(crate) struct Slots {
     first: NonNull<FlowSlot>,
+    /// As many; `None` when flows tell no bins.
+    asked: Option<NonNull<Asked>>,
     count: u32,
-    /// Programs that are loaded later still need its descriptor.
-    _map: MapData,
+    /// Programs that are loaded later still need their descriptors.
+    maps: (MapData, Option<MapData>),
+}
+
+/// What a flow has not told yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hand {
+    /// The bin at hand.
+    pub(crate) bin: FlowBin,
+    /// Latest request and answer.
+    pub(crate) asked: Asked,
+}
+
+/// A slot in use, as it was at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) key: FlowKey,
+    pub(crate) stats: FlowStats,
+    /// All zero when flows tell no bins.
+    pub(crate) hand: Hand,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread, and is read with atomics.
@@ -35,20 +56,17 @@ unsafe impl Send for Slots {}
 unsafe impl Sync for Slots {}
 
 impl Slots {
-    /// Maps the array.
+    /// Maps the array, and that of requests and answers.
     ///
     /// # Errors
     /// The kernel's error.
-    pub(crate) fn map(map: MapData, count: u32) -> io::Result<Self> {
-        let fd = map.fd().as_fd().as_raw_fd();
-        let len = count as usize * size_of::<FlowSlot>();
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: asks for an address of the kernel's choice, so that nothing is replaced.
-        let at = unsafe { libc::mmap(ptr::null_mut(), len, access, libc::MAP_SHARED, fd, 0) };
-        match NonNull::new(at.cast::<FlowSlot>()) {
-            Some(first) if at != libc::MAP_FAILED => Ok(Self { first, count, _map: map }),
-            _ => Err(io::Error::last_os_error()),
-        }
+    pub(crate) fn map(map: MapData, asked: Option<MapData>, count: u32) -> io::Result<Self> {
+        let first = mmap(&map, count)?;
+        // Unmapped with it should the other fail.
+        let mut slots = Self { first, asked: None, count, maps: (map, None) };
+        slots.asked = asked.as_ref().map(|map| mmap(map, count)).transpose()?;
+        slots.maps.1 = asked;
+        Ok(slots)
     }
 
     fn at(&self, slot: u32) -> io::Result<NonNull<FlowSlot>> {
@@ -64,20 +82,22 @@ impl Slots {
     ///
     /// # Errors
     /// When there is no such slot, or a program keeps it for longer than programs run.
-    pub(crate) fn read(&self, slot: u32) -> io::Result<Option<(FlowKey, FlowStats)>> {
-        Ok(self.copy(slot)?.filter(|(key, _)| key.pad != MARK))
+    pub(crate) fn read(&self, slot: u32) -> io::Result<Option<Place>> {
+        Ok(self.copy(slot)?.filter(|place| place.key.pad != MARK))
     }
 
     /// The same of a slot that [`Self::retire`] marked.
     ///
     /// # Errors
     /// As for [`Self::read`].
-    pub(crate) fn read_retired(&self, slot: u32) -> io::Result<Option<(FlowKey, FlowStats)>> {
-        Ok(self.copy(slot)?.map(|(key, stats)| (FlowKey { pad: 0, ..key }, stats)))
+    pub(crate) fn read_retired(&self, slot: u32) -> io::Result<Option<Place>> {
+        Ok(self.copy(slot)?.map(|place| Place { key: FlowKey { pad: 0, ..place.key }, ..place }))
     }
 
-    fn copy(&self, slot: u32) -> io::Result<Option<(FlowKey, FlowStats)>> {
+    fn copy(&self, slot: u32) -> io::Result<Option<Place>> {
         let place = self.at(slot)?.as_ptr();
+        // SAFETY: within the mapping, as `at` just checked for the slots, of which there are as many.
+        let asked = self.asked.map(|first| unsafe { first.add(slot as usize) }.as_ptr());
         // SAFETY: the fields lie in the mapping, which lives as long as `self`, and are aligned; all
         // access to them here is atomic, as the kernel's is in effect.
         let (turn, packets) = unsafe {
@@ -93,16 +113,20 @@ impl Slots {
             for _ in 0..ATTEMPTS {
                 let before = turn.load(Ordering::Acquire);
                 if before % 2 == 0 {
-                    // SAFETY: as above; both types are integers without padding, in whole words.
+                    // SAFETY: as above; all types are integers without padding, in whole words.
                     let copy = unsafe {
-                        (
-                            words::<FlowKey>((&raw mut (*place).key).cast()),
-                            words::<FlowStats>((&raw mut (*place).stats).cast()),
-                        )
+                        Place {
+                            key: words((&raw mut (*place).key).cast()),
+                            stats: words((&raw mut (*place).stats).cast()),
+                            hand: asked.map_or_else(Hand::default, |asked| Hand {
+                                bin: words((&raw mut (*place).bin).cast()),
+                                asked: words(asked.cast()),
+                            }),
+                        }
                     };
                     fence(Ordering::Acquire);
                     if turn.load(Ordering::Relaxed) == before {
-                        return Ok((copy.1.packets > 0 && copy.0.family != 0).then_some(copy));
+                        return Ok((copy.stats.packets > 0 && copy.key.family != 0).then_some(copy));
                     }
                 }
                 std::hint::spin_loop();
@@ -159,6 +183,14 @@ impl Slots {
             // SAFETY: a slot is whole words, all within the mapping.
             unsafe { AtomicU64::from_ptr(place.cast::<u64>().add(word)) }.store(0, Ordering::Relaxed);
         }
+        for word in 0..size_of::<Asked>() / size_of::<u64>() {
+            let Some(asked) = self.asked else { break };
+            // SAFETY: as above, in the mapping beside it.
+            unsafe {
+                let place = asked.add(slot as usize).as_ptr().cast::<u64>().add(word);
+                AtomicU64::from_ptr(place).store(0, Ordering::Relaxed);
+            }
+        }
         fence(Ordering::SeqCst);
         Ok(())
     }
@@ -166,9 +198,27 @@ impl Slots {
 
 impl Drop for Slots {
     fn drop(&mut self) {
-        let len = self.count as usize * size_of::<FlowSlot>();
+        let count = self.count as usize;
         // SAFETY: this is the whole of what `map` mapped, and nothing refers to it any more.
-        unsafe { libc::munmap(self.first.as_ptr().cast(), len) };
+        unsafe {
+            libc::munmap(self.first.as_ptr().cast(), count * size_of::<FlowSlot>());
+            if let Some(asked) = self.asked {
+                libc::munmap(asked.as_ptr().cast(), count * size_of::<Asked>());
+            }
+        }
+    }
+}
+
+/// Maps an array of `count` values.
+fn mmap<T>(map: &MapData, count: u32) -> io::Result<NonNull<T>> {
+    let fd = map.fd().as_fd().as_raw_fd();
+    let len = count as usize * size_of::<T>();
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: asks for an address of the kernel's choice, so that nothing is replaced.
+    let at = unsafe { libc::mmap(ptr::null_mut(), len, access, libc::MAP_SHARED, fd, 0) };
+    match NonNull::new(at.cast::<T>()) {
+        Some(first) if at != libc::MAP_FAILED => Ok(first),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -194,5 +244,7 @@ const _: () = {
         size_of::<FlowKey>().is_multiple_of(8)
             && size_of::<FlowStats>().is_multiple_of(8)
             && size_of::<FlowSlot>().is_multiple_of(8)
+            && size_of::<FlowBin>().is_multiple_of(8)
+            && size_of::<Asked>().is_multiple_of(8)
     );
 };

@@ -2,6 +2,7 @@
 //! into events until it is told to stop.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -19,11 +20,12 @@ use super::ecn::Ecn;
 use super::load::{LoadOptions, Programs};
 use super::loss::Losses;
 use super::pairing::Pairs;
+use super::bins::{self, Bins};
 use super::qps::QpReader;
 use super::tables::{Reading, Tables, fill_link, link_counters};
 use super::{Config, event};
+use crate::figures::{Figures, marking};
 use crate::feed::{Command, Tap, Update};
-use crate::figures::Figures;
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::drops::{self, RxDrops};
 use crate::host::hook::{self, FRAGS_SINCE};
@@ -43,6 +45,8 @@ const EVENT_BUDGET: usize = 4_096;
 /// of them this bounds what telling takes of a CPU, and the rest is counted as dropped. While nobody
 /// looks, the kernel has nobody to wake up either, which it else does for nearly each event.
 const EVENT_PAUSE: Duration = Duration::from_millis(10);
+/// Time between two looks at the ring buffer of bins, for which nobody is woken up.
+const BIN_PAUSE: Duration = Duration::from_millis(10);
 
 /// Everything that is attached, and what was read so far.
 pub(super) struct Source {
@@ -54,6 +58,8 @@ pub(super) struct Source {
     pairs: Pairs,
     ecn: Ecn,
     losses: Losses,
+    /// `None` when flows tell no bins.
+    bins: Option<Bins>,
     clock: WallClock,
     start_ns: u64,
     config: Config,
@@ -96,6 +102,8 @@ impl Source {
         options.log_level = config.log_level;
         options.xdp_buff_len = kernel.is_some_and(|version| version >= FRAGS_SINCE);
         options.precise_clock = config.precise_clock;
+        let clock = WallClock::sample();
+        options.bins = bins::cut(config.bin_ns, clock.offset_ns());
         let mut programs = Programs::load(&options)?;
         let mut attached = Vec::new();
         let mut interfaces = Vec::new();
@@ -112,7 +120,7 @@ impl Source {
                 interface,
             });
         }
-        let (clock, start_ns) = (WallClock::sample(), monotonic_ns());
+        let start_ns = monotonic_ns();
         let mut pairs = Pairs::default();
         for watched in &interfaces {
             for egress in [false, true] {
@@ -120,7 +128,8 @@ impl Source {
                 pairs.link(u16::try_from(link).unwrap_or(u16::MAX), watched.interface.index);
             }
         }
-        let source = Self {
+        let mut source = Self {
+            bins: None,
             programs,
             attached,
             interfaces,
@@ -134,6 +143,11 @@ impl Source {
             watch: LinkWatch::open().ok(),
             qps: if devices.is_empty() { None } else { QpReader::start() },
         };
+        let links = source.kernel_links().map(|(kernel, _, watched)| (kernel, watched.interface.name.clone()));
+        let links = links.collect();
+        let (bin_ns, filter) = (source.config.bin_ns, source.config.filter.clone());
+        source.bins =
+            Bins::take(&mut source.programs, options.bins, bin_ns, clock.offset_ns(), links, filter);
         Ok((source, notes))
     }
 
@@ -170,9 +184,13 @@ impl Source {
         let mut next_sample = start + self.config.interval;
         let mut next_look = start + LOOK;
         let mut next_events = start;
+        let mut next_bins = start;
         loop {
             let listening = Instant::now() >= next_events;
             let mut wake = next_look.min(next_sample);
+            if self.bins.is_some() {
+                wake = wake.min(next_bins);
+            }
             if !listening {
                 wake = wake.min(next_events);
             }
@@ -191,6 +209,12 @@ impl Source {
                 () = tokio::time::sleep_until(wake) => {}
             }
             let now = Instant::now();
+            if now >= next_bins {
+                next_bins = now + BIN_PAUSE;
+                if self.bins.as_mut().is_some_and(Bins::drain) {
+                    self.settle_bins()?;
+                }
+            }
             if now >= next_look {
                 next_look = now + LOOK;
                 if told_to_stop(tap) || self.config.duration.is_some_and(|most| now - start >= most) {
@@ -317,12 +341,26 @@ impl Source {
         u16::try_from(position).unwrap_or(u16::MAX)
     }
 
-    fn sample(&mut self, retire: bool) -> Result<Sample> {
+    /// Takes in bins between samples.
+    fn settle_bins(&mut self) -> Result<()> {
+        let now = monotonic_ns();
+        let reading = self.tables.read(&self.programs)?;
+        match &mut self.bins {
+            Some(bins) => bins.settle(&self.programs, &reading, Some(now)),
+            None => Ok(()),
+        }
+    }
+
+    /// Everything counted so far. `running`: programs go on counting, and idle flows retire.
+    fn sample(&mut self, running: bool) -> Result<Sample> {
         self.clock = WallClock::sample();
         self.programs.keep_clock()?;
         let now = monotonic_ns();
         let mut reading = self.tables.read(&self.programs)?;
-        if let Some(idle) = self.config.idle.filter(|_| retire) {
+        if let Some(bins) = &mut self.bins {
+            bins.settle(&self.programs, &reading, running.then_some(now))?;
+        }
+        if let Some(idle) = self.config.idle.filter(|_| running) {
             let before = now.saturating_sub(nanos(idle));
             let gone = || Tables::idle(&reading.flows, before).map(|flow| flow.slot);
             self.pairs.retire(&mut self.programs, gone())?;
@@ -332,17 +370,23 @@ impl Source {
                 self.ecn.retired(slot);
                 self.losses.retired(slot);
             }
-            if self.tables.retire_idle(&mut self.programs, &reading.flows, before)? > 0 {
+            let bins = &mut self.bins;
+            let tell = |programs: &Programs, gone: &[_]| match bins {
+                Some(bins) => bins.retire(programs, gone),
+                None => Ok(()),
+            };
+            if self.tables.retire_idle_telling(&mut self.programs, &reading.flows, before, tell)? > 0 {
                 reading = self.tables.read(&self.programs)?;
             }
         }
         self.find_pairs(&reading)?;
         self.ecn.reading(&reading.flows, self.clock.unix_ns(now));
         self.losses.changes(&mut self.programs, &self.pairs);
-        self.losses.reading(&reading.flows, &self.programs, (!retire).then_some(&self.clock));
+        self.losses.reading(&reading.flows, &self.programs, (!running).then_some(&self.clock));
         let mut events_dropped = 0;
         let mut links = Vec::new();
         let mut places = BTreeMap::new();
+        let mut all_counters = Vec::new();
         for (kernel, direction, watched) in self.kernel_links() {
             let counters = link_counters(&self.programs, u32::from(kernel))?;
             events_dropped += counters.events_dropped;
@@ -352,13 +396,19 @@ impl Source {
                 skipped: counters.skipped,
                 flow_table_full: counters.flow_table_full,
                 contended: counters.contended,
+                mtu: Some(watched.interface.mtu),
                 extra_full: 0,
                 retired: Retired::default(),
             };
             fill_link(&mut link, &counters, self.tables.retired(kernel));
             places.insert(kernel, u16::try_from(links.len()).unwrap_or(u16::MAX));
             links.push(link);
+            all_counters.push(counters);
         }
+        let traffic = match &self.bins {
+            Some(bins) => Some(bins.figures(&self.programs, &reading, &all_counters, now, None)?),
+            None => None,
+        };
         let place = |kernel: u16| places.get(&kernel).copied().unwrap_or(0);
         for flow in &mut reading.flows {
             flow.key.link = place(flow.key.link);
@@ -386,6 +436,10 @@ impl Source {
         let retired_tuples: Vec<RetiredTuple> =
             tuples.tuples().iter().map(|t| RetiredTuple { link: place(t.link), ..*t }).collect();
         let retired_unattributed = tuples.unattributed();
+        let retired = tuples.marking().map(|(link, marked)| (place(link), marked));
+        // Which of the retired flows the filter would have left out is not known any more.
+        let known = self.config.filter.is_none() || links.iter().all(|link| link.retired.flows == 0);
+        let marking = marking::by_link(&links, &reading.flows, &reading.extra, retired).filter(|_| known);
         Ok(Sample {
             time_ns: self.clock.unix_ns(now),
             kind: SourceKind::Live,
@@ -402,6 +456,8 @@ impl Source {
             interface_drops: self.interface_drops(),
             owners: self.qps.as_ref().map(QpReader::current).unwrap_or_default(),
             figures: Figures {
+                marking,
+                traffic: traffic.map(Arc::new),
                 ecn: Some(self.ecn.figures(
                     |slot| self.pairs.reverse(slot),
                     self.kernel_links().map(|(link, ..)| link),

@@ -10,10 +10,11 @@ use anyhow::{Context as _, Result};
 use hashbrown::HashMap;
 use rocescope_common::abi::maps::ExtraKind;
 use rocescope_common::abi::{Counter, ExtraKey, ExtraValue, LinkCounters};
-use rocescope_common::account::{FlowKey, FlowStats};
+use rocescope_common::account::{FlowKey, FlowStats, Mixed};
 
 use super::bpf;
 use super::load::{Data, Programs};
+use super::slots::{Hand, Place};
 use crate::retire::RetiredTuples;
 use crate::sample::{Extra, FlowSample, Flows, LinkSample, Retired, Spare};
 
@@ -43,6 +44,8 @@ pub struct Reading {
     pub extra: HashMap<u32, Extra, foldhash::fast::RandomState>,
     /// Requests with an answer to come that were not timed, by slot where there were any, modulo 2^32.
     pub untimed: Vec<(u32, u32)>,
+    /// What each flow has not told yet, in their order; empty when flows tell no bins.
+    pub(super) hands: Vec<Hand>,
 }
 
 impl Tables {
@@ -59,7 +62,7 @@ impl Tables {
         // Slots are handed out from 0 upwards.
         let mut unused = 0;
         for slot in 0..programs.max_flows {
-            if let Some((key, stats)) =
+            if let Some(Place { key, stats, hand }) =
                 programs.slots.read(slot).context("the flow table could not be read")?
             {
                 unused = 0;
@@ -68,6 +71,9 @@ impl Tables {
                 let untimed = programs.slots.untimed(slot);
                 if untimed != 0 {
                     reading.untimed.push((slot, untimed));
+                }
+                if programs.timing {
+                    reading.hands.push(hand);
                 }
             } else {
                 unused += 1;
@@ -98,6 +104,20 @@ impl Tables {
         flows: &[FlowSample],
         before: u64,
     ) -> Result<usize> {
+        self.retire_idle_telling(programs, flows, before, |_, _| Ok(()))
+    }
+
+    /// The same. `tell` gets what the flows had not told yet, before their slots are anybody else's.
+    ///
+    /// # Errors
+    /// As for [`Self::retire_idle`], and those of `tell`.
+    pub fn retire_idle_telling(
+        &mut self,
+        programs: &mut Programs,
+        flows: &[FlowSample],
+        before: u64,
+        tell: impl FnOnce(&Programs, &[(u32, Hand)]) -> Result<()>,
+    ) -> Result<usize> {
         let idle: Vec<(u32, FlowKey)> =
             Self::idle(flows, before).map(|flow| (flow.slot, flow.key)).collect();
         if idle.is_empty() {
@@ -109,18 +129,26 @@ impl Tables {
         }
         bpf::quiesce();
         let extra = extra(programs)?;
+        let mut gone = Vec::with_capacity(idle.len());
         for (slot, _) in &idle {
-            self.fold(programs, *slot, extra.get(slot))?;
+            let place = programs.slots.read_retired(*slot).context("a retired flow could not be read")?;
+            gone.push((*slot, place.context("a flow that retires is gone")?));
+        }
+        tell(programs, &gone.iter().map(|(slot, place)| (*slot, place.hand)).collect::<Vec<_>>())?;
+        for (slot, place) in gone {
+            self.fold(programs, slot, &place, extra.get(&slot))?;
         }
         Ok(idle.len())
     }
 
-    fn fold(&mut self, programs: &mut Programs, slot: u32, extra: Option<&Extra>) -> Result<()> {
-        let (key, stats) = programs
-            .slots
-            .read_retired(slot)
-            .context("a retired flow could not be read")?
-            .context("a flow that retires is gone")?;
+    fn fold(
+        &mut self,
+        programs: &mut Programs,
+        slot: u32,
+        place: &Place,
+        extra: Option<&Extra>,
+    ) -> Result<()> {
+        let Place { key, stats, .. } = *place;
         let sum = self.retired.entry(key.link).or_default();
         self.tuples.fold(sum, &key, &stats, extra);
         programs.slots.clear(slot).context("a retired flow's slot could not be cleared")?;
@@ -169,13 +197,14 @@ fn large_pages(list: &mut Vec<FlowSample>) {
 }
 
 fn needs_extra(stats: &FlowStats) -> bool {
-    stats.other_port_packets > 0 || stats.other_opcode_packets > 0
+    stats.other_port_packets > 0 || stats.other_opcode_packets > 0 || stats.mixed & Mixed::DSCP != 0
 }
 
 fn extra_keys(slot: u32, extra: &Extra) -> impl Iterator<Item = ExtraKey> {
     let ports = extra.ports.iter().map(|(port, _)| (ExtraKind::PORT, *port));
     let opcodes = extra.opcodes.iter().map(|(code, _)| (ExtraKind::OPCODE, u16::from(*code)));
-    ports.chain(opcodes).map(move |(kind, value)| ExtraKey { slot, kind, value })
+    let dscps = extra.dscps.iter().map(|(value, _)| (ExtraKind::DSCP, *value));
+    ports.chain(opcodes).chain(dscps).map(move |(kind, value)| ExtraKey { slot, kind, value })
 }
 
 fn extra(programs: &Programs) -> Result<HashMap<u32, Extra, foldhash::fast::RandomState>> {
@@ -186,6 +215,8 @@ fn extra(programs: &Programs) -> Result<HashMap<u32, Extra, foldhash::fast::Rand
         let extra = all.entry(key.slot).or_default();
         if key.kind == ExtraKind::PORT {
             extra.ports.push((key.value, Counter { packets: value.packets, bytes: value.bytes }));
+        } else if key.kind == ExtraKind::DSCP {
+            extra.dscps.push((key.value, Counter { packets: value.packets, bytes: value.bytes }));
         } else if let Ok(opcode) = u8::try_from(key.value) {
             extra.opcodes.push((opcode, value.packets));
         }
@@ -194,6 +225,7 @@ fn extra(programs: &Programs) -> Result<HashMap<u32, Extra, foldhash::fast::Rand
     for extra in all.values_mut() {
         extra.ports.sort_unstable_by_key(|(port, _)| *port);
         extra.opcodes.sort_unstable_by_key(|(code, _)| *code);
+        extra.dscps.sort_unstable_by_key(|(value, _)| *value);
     }
     Ok(all)
 }
@@ -216,6 +248,11 @@ pub fn link_counters(programs: &Programs, link: u32) -> Result<LinkCounters> {
         sum.contended.bytes += cpu.contended.bytes;
         sum.extra_full += cpu.extra_full;
         sum.events_dropped += cpu.events_dropped;
+        for (sum, cpu) in sum.frame_sizes.iter_mut().zip(cpu.frame_sizes) {
+            *sum += cpu;
+        }
+        sum.bins_lost.packets += cpu.bins_lost.packets;
+        sum.bins_lost.bytes += cpu.bins_lost.bytes;
     }
     Ok(sum)
 }

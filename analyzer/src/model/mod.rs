@@ -79,13 +79,15 @@ pub struct Lost {
     pub capture_drops: Option<u64>,
     /// Packets that the interfaces dropped.
     pub interface_drops: Option<u64>,
+    /// Packets that are missing from figures over time.
+    pub bins_dropped: Option<u64>,
 }
 
 impl Lost {
     /// Whether anything was missed.
     #[must_use]
     pub fn any(&self) -> bool {
-        let known = [self.events_dropped, self.capture_drops, self.interface_drops];
+        let known = [self.events_dropped, self.capture_drops, self.interface_drops, self.bins_dropped];
         self.flow_table_full + self.contended + self.extra_full > 0 || known.iter().flatten().any(|n| *n > 0)
     }
 }
@@ -299,5 +301,6 @@ fn lost(sample: &Sample) -> Lost {
         events_dropped: sample.events_dropped,
         capture_drops: sample.capture_drops,
         interface_drops: sample.interface_drops,
+        bins_dropped: sample.figures.traffic.as_ref().and_then(|traffic| traffic.lost_packets()),
     }
 }

@@ -12,6 +12,7 @@ use super::pace::Pace;
 use super::tap::{Said, TapReader, Turn};
 use super::time::TimeSpec;
 use super::{Emit, nanos};
+use crate::figures::Figures;
 use crate::feed::{Command, Tap, Update};
 use crate::sample::{Sample, SourceKind};
 use crate::units;
@@ -384,14 +385,16 @@ impl Run {
         let figures = self.counts.figures.figures();
         let table = &self.counts.table;
         let drops = self.taps.iter().filter_map(TapReader::drops);
+        let (flows, extra) = (table.flows(), table.extra());
+        let marking = table.marking(&flows, &extra);
         Sample {
             time_ns,
             kind: SourceKind::Replay,
             inputs: self.inputs.clone(),
             window: self.counts.window,
             links: table.links().to_vec(),
-            flows: table.flows(),
-            extra: table.extra(),
+            flows,
+            extra,
             retired_tuples: table.retired_tuples().to_vec(),
             retired_unattributed: table.retired_unattributed(),
             peers: self.counts.peers.peers().clone(),
@@ -399,7 +402,7 @@ impl Run {
             capture_drops: drops.reduce(|sum, n| sum + n),
             interface_drops: None,
             owners: std::sync::Arc::default(),
-            figures,
+            figures: Figures { marking, ..figures },
         }
     }
 }

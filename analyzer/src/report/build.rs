@@ -27,7 +27,7 @@ impl Report {
             flows: flows(sample),
             entropy: entropy::entropy(sample),
             links: links(sample, &sums),
-            imbalance: imbalances(sample, &sums, options),
+            imbalance: with_time(sample, imbalances(sample, &sums, options)),
             rails: imbalance::rails(&loads(sample, &sums), options),
             ecmp: ecmp::ecmp(sample, options),
             taps: taps::taps(sample),
@@ -89,6 +89,7 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
             capture_drops: sample.capture_drops,
             interface_drops: sample.interface_drops,
             ecn_untracked: sample.figures.ecn.as_ref().map(|ecn| ecn.untracked),
+            bins_dropped: sample.figures.traffic.as_ref().and_then(|traffic| traffic.lost_packets()),
             ..Lost::default()
         },
         ..Totals::default()
@@ -166,6 +167,7 @@ fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
                 .and_then(|icrc| icrc.get(usize::from(number)))
                 .map(|checked| (*checked).into()),
             frame_sizes: traffic::frame_sizes(sample, usize::from(number)),
+            mtu: link.mtu,
         })
         .collect()
 }
@@ -188,6 +190,15 @@ fn dscp(link: Option<&ByDscp>) -> Vec<Dscp> {
 #[must_use]
 pub fn compare_links(sample: &Sample, options: &Options) -> Vec<Imbalance> {
     imbalances(sample, &sums(sample), options)
+}
+
+fn with_time(sample: &Sample, mut groups: Vec<Imbalance>) -> Vec<Imbalance> {
+    if let Some(traffic) = &sample.figures.traffic {
+        for group in &mut groups {
+            group.over_time = imbalance::over_time(sample, traffic, group);
+        }
+    }
+    groups
 }
 
 fn imbalances(sample: &Sample, sums: &[LinkSum], options: &Options) -> Vec<Imbalance> {

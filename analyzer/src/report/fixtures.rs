@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use rocescope_common::abi::Counter;
-use rocescope_common::account::flow::TRANSPORT_NONE;
+use rocescope_common::account::flow::{OPCODES, TRANSPORT_NONE};
 use rocescope_common::account::{FlowKey, FlowStats, PsnTrack};
 use rocescope_common::wire::Reason;
 use rocescope_common::wire::frame::{Addr, Encap, PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
@@ -70,7 +70,7 @@ pub(crate) fn cnps(src_port: u16, packets: u64) -> FlowStats {
         ecn_data: [0; 4],
         ecn_control: [packets, 0, 0, 0],
         cnp_packets: packets,
-        opcodes: [0; 32],
+        opcodes: [0; OPCODES],
         transport: TRANSPORT_NONE,
         psn: PsnTrack::default(),
         ..stats(src_port, packets, 74 * packets)
@@ -84,6 +84,7 @@ pub(crate) fn link(name: &str, direction: Option<Direction>) -> LinkSample {
         skipped: [Counter::default(); Reason::COUNT],
         flow_table_full: Counter::default(),
         contended: Counter::default(),
+        mtu: None,
         extra_full: 0,
         retired: Retired::default(),
     }
@@ -149,10 +150,10 @@ pub(crate) fn everything() -> Sample {
         restarts: 1,
     };
     (write.other_port_packets, write.other_port_bytes) = (500_100, 520_104_000);
-    write.opcodes = [0; 32];
+    write.opcodes = [0; OPCODES];
     (write.opcodes[6], write.opcodes[7], write.opcodes[8]) = (100_000, 1_300_000, 100_000);
     let mut acks = stats(51_000, 90_000, 5_580_000);
-    acks.opcodes = [0; 32];
+    acks.opcodes = [0; OPCODES];
     acks.opcodes[0x11] = 89_995;
     acks.other_opcode_packets = 5;
     (acks.ecn_data, acks.ecn_control) = ([0; 4], [0, 0, 90_000, 0]);
@@ -163,7 +164,7 @@ pub(crate) fn everything() -> Sample {
     (read.psn, read.psn_responses) = (PsnTrack::default(), read.psn);
     read.psn_responses.missing = 4;
     read.psn_responses.gaps = 1;
-    read.opcodes = [0; 32];
+    read.opcodes = [0; OPCODES];
     (read.opcodes[0x0D], read.opcodes[0x0E], read.opcodes[0x0F]) = (1_000, 218_000, 1_000);
     (read.encap, read.inner_bytes) = (Encap::Erspan2 as u32, 218_000_000);
     (read.vlan, read.inner_vlan, read.pcp) = (100, 0, 3);

@@ -1,7 +1,57 @@
 //! How evenly links that share a load carry it.
 
-use crate::report::{Imbalance, Options, Rail, Rails};
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::direction;
+use crate::figures::traffic::Traffic;
+use crate::figures::traffic::bins::Bursts;
+use crate::report::Options;
 use crate::sample::{Direction, Sample};
+
+/// How evenly bytes spread over links that share a load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Imbalance {
+    pub links: Vec<String>,
+    #[serde(serialize_with = "direction")]
+    pub direction: Option<Direction>,
+    pub max_over_mean: Option<f64>,
+    pub jain: Option<f64>,
+    pub over_time: Option<OverTime>,
+}
+
+/// The same in windows of time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct OverTime {
+    pub window_ns: u64,
+    pub windows: u64,
+    pub max_over_mean_p50: f64,
+    pub max_over_mean_max: f64,
+    pub worst_ns: u64,
+}
+
+/// The rails of one direction, and how evenly bytes spread over them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Rails {
+    #[serde(serialize_with = "direction")]
+    pub direction: Option<Direction>,
+    pub rails: Vec<Rail>,
+    pub max_over_mean: Option<f64>,
+    pub jain: Option<f64>,
+}
+
+/// The links of one rail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Rail {
+    pub name: String,
+    pub links: Vec<String>,
+    pub bytes: u64,
+}
 
 /// The RoCE bytes of one link.
 #[derive(Clone, Copy, Debug)]
@@ -41,8 +91,57 @@ fn compare(links: &[Load<'_>], member: impl Fn(&str) -> bool, all: &mut Vec<Imba
             direction,
             max_over_mean: max_over_mean(&bytes),
             jain: jain(&bytes),
+            over_time: None,
         });
     }
+}
+
+/// Windows are at least this long: a step of a job has several, a burst fits into one.
+const WINDOW_NS: u64 = 100_000_000;
+/// A window with less than this share of the mean window's bytes says nothing about balance.
+const QUIET: f64 = 0.1;
+
+/// How evenly the links of a group carried their load in windows of time; `None` where bins were not counted.
+#[must_use]
+pub(super) fn over_time(sample: &Sample, traffic: &Traffic, group: &Imbalance) -> Option<OverTime> {
+    let member = |at: &usize| {
+        let link = sample.links.get(*at);
+        link.is_some_and(|link| link.direction == group.direction && group.links.contains(&link.name))
+    };
+    let members: Vec<Option<&Bursts>> = (0..sample.links.len())
+        .filter(member)
+        .map(|at| traffic.links.get(at).and_then(|link| link.bursts.as_ref()))
+        .collect();
+    let known = || members.iter().flatten();
+    let least = WINDOW_NS.div_ceil(traffic.bin_ns.max(1)).next_power_of_two();
+    // Points of each series begin at multiples of their own length, all of which are powers of two.
+    let bins = known().map(|bursts| bursts.long_bins).max()?.max(least);
+    let mut windows: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for (at, bursts) in members.iter().enumerate() {
+        for (number, bytes) in (0u64..).zip(bursts.map_or(&[][..], |bursts| &bursts.long)) {
+            let bursts = bursts.as_ref()?;
+            let bin = bursts.long_first.saturating_add(number.saturating_mul(bursts.long_bins));
+            let loads = windows.entry(bin / bins).or_insert_with(|| vec![0.0; members.len()]);
+            *loads.get_mut(at)? += *bytes as f64;
+        }
+    }
+    windows.retain(|_, loads| loads.iter().sum::<f64>() > 0.0);
+    let all: f64 = windows.values().flatten().sum();
+    let quiet = QUIET * all / windows.len().max(1) as f64;
+    windows.retain(|_, loads| loads.iter().sum::<f64>() >= quiet);
+    let mut ratios: Vec<(f64, u64)> =
+        windows.iter().filter_map(|(window, loads)| Some((max_over_mean(loads)?, *window))).collect();
+    ratios.sort_by(|(a, at), (b, other)| a.total_cmp(b).then(other.cmp(at)));
+    let (worst, at) = *ratios.last()?;
+    let (median, _) = *ratios.get(ratios.len() / 2)?;
+    let window_ns = bins.saturating_mul(traffic.bin_ns);
+    Some(OverTime {
+        window_ns,
+        windows: ratios.len() as u64,
+        max_over_mean_p50: median,
+        max_over_mean_max: worst,
+        worst_ns: at.saturating_mul(window_ns),
+    })
 }
 
 /// The load of each rail, one list for each direction in which there are two rails or more.

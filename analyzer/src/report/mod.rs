@@ -35,7 +35,7 @@ use crate::sample::{Direction, SourceKind};
 pub use build::compare_links as imbalance;
 pub use ecmp::{Case, Ecmp, Set, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
-pub use imbalance::{Load, imbalances, unknown_names};
+pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, imbalances, unknown_names};
 pub use loss::{Episodes, Icrc, Loss};
 pub use taps::{DelayChange, DelayPoint, TapFlow};
 
@@ -191,6 +191,7 @@ pub struct Lost {
     pub extra_table_full: u64,
     pub contended: u64,
     pub ecn_untracked: Option<u64>,
+    pub bins_dropped: Option<u64>,
 }
 
 /// Flows that were closed because they were idle for long or the table was full.
@@ -475,6 +476,7 @@ pub struct Link {
     pub ecn_over_time: Option<EcnOverTime>,
     pub icrc: Option<Icrc>,
     pub frame_sizes: Option<Vec<traffic::FrameSize>>,
+    pub mtu: Option<u32>,
 }
 
 /// RoCEv2 packets of one link with one DSCP.
@@ -486,37 +488,6 @@ pub struct Dscp {
     pub data_bytes: u64,
     pub ack_packets: u64,
     pub cnp_packets: u64,
-}
-
-/// How evenly bytes spread over links that share a load.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
-pub struct Imbalance {
-    pub links: Vec<String>,
-    #[serde(serialize_with = "direction")]
-    pub direction: Option<Direction>,
-    pub max_over_mean: Option<f64>,
-    pub jain: Option<f64>,
-}
-
-/// The rails of one direction, and how evenly bytes spread over them.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
-pub struct Rails {
-    #[serde(serialize_with = "direction")]
-    pub direction: Option<Direction>,
-    pub rails: Vec<Rail>,
-    pub max_over_mean: Option<f64>,
-    pub jain: Option<f64>,
-}
-
-/// The links of one rail.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
-pub struct Rail {
-    pub name: String,
-    pub links: Vec<String>,
-    pub bytes: u64,
 }
 
 /// What a device itself counted. Never added to totals or flows.

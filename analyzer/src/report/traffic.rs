@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use rocescope_common::account::message::{FRAME_ENDS, FrameSizes, Kinds, Messages};
 use rocescope_common::wire::opcode::Operation;
 use serde::Serialize;
 
@@ -9,9 +10,8 @@ use super::{direction, shape};
 use crate::figures::steps::straggler::{Straggler, Why};
 use crate::figures::steps::{self, LinkSteps, MAX_LISTED, median};
 use crate::figures::traffic::hosts::{Host, Target};
-use crate::figures::traffic::messages::FRAME_ENDS;
-use crate::figures::traffic::{Traffic, times};
-use crate::sample::{Direction, Sample, SourceKind, address};
+use crate::figures::traffic::{MAX_LINKS, Traffic, times};
+use crate::sample::{Direction, Sample, address};
 
 /// Receivers, pairs of hosts and sizes that a report lists, at most: those with most bytes.
 pub const MAX_LISTED_HOSTS: usize = 256;
@@ -49,6 +49,7 @@ pub struct Burst {
     pub length_p99_ns: u64,
     pub length_max_ns: u64,
     pub late_packets: u64,
+    pub lost_packets: u64,
 }
 
 /// Data from several hosts to one at once.
@@ -154,8 +155,8 @@ pub struct Pattern {
     pub matrix: Vec<Cell>,
     pub matrix_pairs: u64,
     pub matrix_left_out_packets: u64,
-    pub operations: Vec<OperationShare>,
-    pub message_sizes: Vec<MessageSize>,
+    pub operations: Option<Vec<OperationShare>>,
+    pub message_sizes: Option<Vec<MessageSize>>,
 }
 
 /// What one host sends another.
@@ -210,17 +211,23 @@ fn link(sample: &Sample, link: u16) -> (String, Option<Direction>) {
 
 /// Frames of one link by length; `None` where they were not counted.
 pub(super) fn frame_sizes(sample: &Sample, link: usize) -> Option<Vec<FrameSize>> {
-    let sizes = &sample.figures.traffic.as_ref()?.links.get(link)?.frame_sizes;
+    let links = &sample.figures.traffic.as_ref()?.links;
+    let sizes = match links.get(link) {
+        Some(link) => link.frame_sizes?,
+        // Nothing came.
+        None if link < MAX_LINKS => FrameSizes::default(),
+        None => return None,
+    };
     let ends = FRAME_ENDS.iter().map(|end| (*end != u32::MAX).then_some(*end));
-    Some(ends.zip(sizes).map(|(up_to_bytes, frames)| FrameSize { up_to_bytes, frames: *frames }).collect())
+    Some(ends.zip(sizes).map(|(up_to_bytes, frames)| FrameSize { up_to_bytes, frames }).collect())
 }
 
 /// The traffic of each link in bins; `None` where it was not counted.
 pub(super) fn bursts(sample: &Sample) -> Option<Vec<Burst>> {
     let traffic = sample.figures.traffic.as_ref()?;
     let with_traffic =
-        (0u16..).zip(&traffic.links).filter_map(|(at, link)| Some((at, link.bursts.as_ref()?)));
-    let all = with_traffic.map(|(at, bursts)| {
+        (0u16..).zip(&traffic.links).filter_map(|(at, link)| Some((at, link.bursts.as_ref()?, link.lost)));
+    let all = with_traffic.map(|(at, bursts, lost)| {
         let (name, direction) = link(sample, at);
         let mean_bytes = bursts.total.bytes as f64 / bursts.bins as f64;
         Burst {
@@ -244,6 +251,7 @@ pub(super) fn bursts(sample: &Sample) -> Option<Vec<Burst>> {
             length_p99_ns: bursts.length_p99_ns,
             length_max_ns: bursts.length_max_ns,
             late_packets: bursts.late_packets,
+            lost_packets: lost.packets,
         }
     });
     Some(all.collect())
@@ -294,8 +302,10 @@ fn percentile(target: &Target, share: f64) -> u64 {
 /// The steps of the job; `None` when there is no such rhythm, or it was not looked for.
 pub(super) fn steps(sample: &Sample) -> Option<Steps> {
     let traffic = sample.figures.traffic.as_ref()?;
-    let window_end_ns = sample.window.map_or(0, |(_, last)| last);
-    let all = steps::steps(traffic, window_end_ns, sample.kind == SourceKind::Live)?;
+    if traffic.too_much_lost() {
+        return None;
+    }
+    let all = steps::steps(traffic)?;
     let found = all.links.first()?;
     let (name, direction) = link(sample, found.link);
     let periods = found.periods();
@@ -404,15 +414,41 @@ pub(super) fn pattern(sample: &Sample) -> Option<Pattern> {
     let shape = shape::shape(&matrix);
     let matrix_pairs = matrix.len() as u64;
     matrix.truncate(MAX_LISTED_HOSTS);
-    let known = OPERATIONS.iter().filter_map(|(operation, name)| {
-        let messages = traffic.kinds.get(*operation as usize)?;
-        (messages.packets > 0).then_some((*name, messages))
+    Some(Pattern {
+        shape,
+        hosts,
+        matrix,
+        matrix_pairs,
+        matrix_left_out_packets: traffic.left_out,
+        operations: traffic.kinds.as_ref().map(operations),
+        message_sizes: traffic.kinds.as_ref().map(message_sizes),
+    })
+}
+
+/// The kinds of messages that there were.
+fn known(kinds: &Kinds) -> impl Iterator<Item = (&'static str, &Messages)> + Clone {
+    let all = OPERATIONS.iter().filter_map(|(operation, name)| Some((*name, kinds.get(*operation as usize)?)));
+    all.filter(|(_, messages)| messages.packets > 0)
+}
+
+fn operations(kinds: &Kinds) -> Vec<OperationShare> {
+    let payload: u64 = known(kinds).map(|(_, messages)| messages.payload_bytes).sum();
+    let all = known(kinds).map(|(operation, messages)| OperationShare {
+        operation,
+        messages: messages.messages(),
+        packets: messages.packets,
+        payload_bytes: messages.payload_bytes,
+        payload_ratio: (payload > 0).then(|| messages.payload_bytes as f64 / payload as f64),
+        size_unknown: messages.size_unknown,
     });
-    let payload: u64 = known.clone().map(|(_, messages)| messages.payload_bytes).sum();
-    let mut message_sizes = Vec::new();
-    for (operation, messages) in known.clone() {
+    all.collect()
+}
+
+fn message_sizes(kinds: &Kinds) -> Vec<MessageSize> {
+    let mut all = Vec::new();
+    for (operation, messages) in known(kinds) {
         for (bucket, count) in messages.sizes.iter().enumerate().filter(|(_, count)| **count > 0) {
-            message_sizes.push(MessageSize {
+            all.push(MessageSize {
                 operation,
                 from_bytes: if bucket == 0 { 0 } else { 1 << (bucket - 1) },
                 to_bytes: (bucket + 1 < messages.sizes.len()).then(|| (1 << bucket) - 1),
@@ -420,24 +456,7 @@ pub(super) fn pattern(sample: &Sample) -> Option<Pattern> {
             });
         }
     }
-    Some(Pattern {
-        shape,
-        hosts,
-        matrix,
-        matrix_pairs,
-        matrix_left_out_packets: traffic.left_out,
-        operations: known
-            .map(|(operation, messages)| OperationShare {
-                operation,
-                messages: messages.messages,
-                packets: messages.packets,
-                payload_bytes: messages.payload_bytes,
-                payload_ratio: (payload > 0).then(|| messages.payload_bytes as f64 / payload as f64),
-                size_unknown: messages.size_unknown,
-            })
-            .collect(),
-        message_sizes,
-    })
+    all
 }
 
 /// What hosts send one another, most data first. A pair that passes several links counts once, from the link that saw most.
@@ -494,6 +513,7 @@ pub(super) fn example(report: &mut super::Report) {
         length_p99_ns: 1,
         length_max_ns: 1,
         late_packets: 0,
+        lost_packets: 0,
     }]);
     report.incast = Some(vec![Incast {
         link: "eth0".into(),
@@ -515,20 +535,20 @@ pub(super) fn example(report: &mut super::Report) {
         matrix: vec![Cell { src: host, dst: host, packets: 1, bytes: 1, data_bytes: 1 }],
         matrix_pairs: 1,
         matrix_left_out_packets: 0,
-        operations: vec![OperationShare {
+        operations: Some(vec![OperationShare {
             operation: "write",
             messages: 1,
             packets: 1,
             payload_bytes: 1,
             payload_ratio: Some(1.0),
             size_unknown: 0,
-        }],
-        message_sizes: vec![MessageSize {
+        }]),
+        message_sizes: Some(vec![MessageSize {
             operation: "write",
             from_bytes: 1,
             to_bytes: Some(1),
             messages: 1,
-        }],
+        }]),
     });
 }
 

@@ -300,6 +300,7 @@ impl World {
                 skipped,
                 flow_table_full: Counter { packets: full, bytes: full * 4178 },
                 contended: Counter::default(),
+                mtu: None,
                 extra_full: 0,
                 retired: Retired::default(),
             }

@@ -1,9 +1,13 @@
 //! A program in the kernel that frames can be sent through.
 
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use aya::maps::{MapData, RingBuf};
+use rocescope::figures::traffic::BIN_NS;
+use rocescope::figures::{Figures, marking};
+use rocescope::live::bins::{self, Bins};
 use rocescope::live::load::names;
 use rocescope::live::tables::{fill_link, link_counters};
 use rocescope::live::{LoadOptions, Programs, Tables, event};
@@ -97,9 +101,12 @@ pub struct Machine {
     hook: Hook,
     program: OwnedFd,
     ring: RingBuf<MapData>,
+    bins: Option<Bins>,
     peers: Peers,
     window: Option<(u64, u64)>,
     undrained: u32,
+    /// Whether bins that may go on are left out, as while programs are attached.
+    pub running: bool,
 }
 
 impl std::fmt::Debug for Machine {
@@ -117,6 +124,10 @@ impl Machine {
         let mut programs = programs(max_flows, true)?;
         let program = hook.load(&mut programs)?;
         let ring = programs.take_events().context("the ring buffer is taken")?;
+        let link = programs.hash.index(LOOPBACK, hook == Hook::TcEgress);
+        let links = vec![(u16::try_from(link)?, LINK.to_owned())];
+        let cut = bins::cut(BIN_NS, 0);
+        let bins = Bins::take(&mut programs, cut, BIN_NS, 0, links, None);
         Ok(Self {
             programs,
             tables: Tables::default(),
@@ -124,9 +135,11 @@ impl Machine {
             hook,
             program,
             ring,
+            bins,
             peers: Peers::default(),
             window: None,
             undrained: 0,
+            running: false,
         })
     }
 
@@ -177,6 +190,9 @@ impl Machine {
     /// When there is something else than records in it.
     pub fn drain(&mut self) -> Result<()> {
         self.undrained = 0;
+        if let Some(bins) = &mut self.bins {
+            bins.drain();
+        }
         let link = self.link();
         while let Some(item) = self.ring.next() {
             let Some(record) = event::read(&item) else {
@@ -207,6 +223,21 @@ impl Machine {
         Ok(())
     }
 
+    /// Retires every flow, whatever it is doing.
+    ///
+    /// # Errors
+    /// When a map cannot be read or written.
+    pub fn retire(&mut self) -> Result<()> {
+        self.drain()?;
+        let flows = self.tables.read(&self.programs)?.flows;
+        let Self { tables, programs, bins, .. } = self;
+        tables.retire_idle_telling(programs, &flows, u64::MAX, |programs, gone| match bins {
+            Some(bins) => bins.retire(programs, gone),
+            None => Ok(()),
+        })?;
+        Ok(())
+    }
+
     /// Everything counted so far, as replay would put it.
     ///
     /// # Errors
@@ -214,6 +245,10 @@ impl Machine {
     pub fn sample(&mut self) -> Result<Sample> {
         self.drain()?;
         let mut reading = self.tables.read(&self.programs)?;
+        let last_ns = self.window.map(|(_, last)| last);
+        if let Some(bins) = &mut self.bins {
+            bins.settle(&self.programs, &reading, self.running.then_some(last_ns.unwrap_or(0)))?;
+        }
         let number = self.link();
         let kernel_link = u16::try_from(number)?;
         for flow in &mut reading.flows {
@@ -227,17 +262,28 @@ impl Machine {
             skipped: [Counter::default(); Reason::COUNT],
             flow_table_full: Counter::default(),
             contended: Counter::default(),
+            mtu: None,
             extra_full: 0,
             retired: Retired::default(),
         };
         fill_link(&mut link, &counters, self.tables.retired(kernel_link));
         let tuples = self.tables.tuples();
+        let retired = tuples.marking().map(|(_, marked)| (0, marked));
+        let links = vec![link];
+        let marking = marking::by_link(&links, &reading.flows, &reading.extra, retired);
+        let traffic = match &self.bins {
+            Some(bins) => {
+                let now_ns = last_ns.unwrap_or(0);
+                Some(Arc::new(bins.figures(&self.programs, &reading, &[counters], now_ns, last_ns)?))
+            }
+            None => None,
+        };
         Ok(Sample {
             time_ns: self.window.map_or(0, |(_, last)| last),
             kind: SourceKind::Replay,
             inputs: vec![LINK.to_owned()],
             window: self.window,
-            links: vec![link],
+            links,
             flows: reading.flows,
             extra: reading.extra,
             retired_tuples: tuples
@@ -251,7 +297,7 @@ impl Machine {
             capture_drops: None,
             interface_drops: None,
             owners: std::sync::Arc::default(),
-            figures: rocescope::figures::Figures::default(),
+            figures: Figures { marking, traffic, ..Figures::default() },
         })
     }
 }

@@ -19,8 +19,9 @@ pub const LINK: &str = "frames.pcap";
 /// When replay fails.
 pub fn sample(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
     let (mut sample, events) = replay(frames)?;
-    // How and when these are found depends on what a source sees; `kernel_latency.rs` compares them.
-    sample.figures = Figures::default();
+    // How and when the others are found depends on what a source sees; `kernel_latency.rs` compares them.
+    let Figures { marking, traffic, .. } = sample.figures;
+    sample.figures = Figures { marking, traffic, ..Figures::default() };
     Ok((sample, events))
 }
 

@@ -58,7 +58,8 @@ impl Wire {
             duration: None,
             events: true,
             events_to_view: false,
-            precise_clock: false,
+            precise_clock: true,
+            bin_ns: rocescope::figures::traffic::BIN_NS,
             log_level: 0,
         })
     }

@@ -56,7 +56,7 @@ pub struct Last {
 pub struct Ending {
     /// Last packet of data, Unix time.
     pub last_data_ns: u64,
-    /// From there to the last frame of any kind on the link, or to the end of the window where that is not known.
+    /// From there to the last frame of any kind on the link, live to the moment of the sample.
     pub silent_ns: u64,
     /// Share of a step's bytes that were sent after the last whole step.
     pub part: f64,
@@ -112,9 +112,9 @@ pub struct Steps {
     pub rhythm: Option<Rhythm>,
 }
 
-/// The steps of all traffic; `None` when no link has any. `window_end_ns` is the end of what was watched.
+/// The steps of all traffic; `None` when no link has any.
 #[must_use]
-pub fn steps(traffic: &Traffic, window_end_ns: u64, live: bool) -> Option<Steps> {
+pub fn steps(traffic: &Traffic) -> Option<Steps> {
     let mut by_link: HashMap<u16, Vec<Record>, foldhash::fast::RandomState> = HashMap::default();
     let standing = traffic.spurts.standing.iter().map(|standing| &standing.spurt);
     for record in traffic.spurts.ended.iter().chain(standing) {
@@ -132,7 +132,7 @@ pub fn steps(traffic: &Traffic, window_end_ns: u64, live: bool) -> Option<Steps>
     for (_, link) in order.iter().take(MAX_LINKS) {
         let Some(mut spurts) = by_link.remove(link) else { continue };
         spurts.sort_unstable_by_key(|spurt| (spurt.start_ns, spurt.end_ns, spurt.pair, spurt.dest_qp));
-        links.extend(link_steps(traffic, *link, &spurts, window_end_ns, live));
+        links.extend(link_steps(traffic, *link, &spurts));
     }
     links.sort_by_key(|link| (std::cmp::Reverse(link.steps.len()), link.link));
     // What is certain counts before what costs more.
@@ -169,13 +169,7 @@ fn link_rhythm(traffic: &Traffic, link: u16) -> Option<Rhythm> {
     }
 }
 
-fn link_steps(
-    traffic: &Traffic,
-    link: u16,
-    spurts: &[Record],
-    window_end_ns: u64,
-    live: bool,
-) -> Option<LinkSteps> {
+fn link_steps(traffic: &Traffic, link: u16, spurts: &[Record]) -> Option<LinkSteps> {
     let pairs = &traffic.pairs;
     let own = pairs.iter().filter(|pair| pair.link == link && pair.data_bytes > 0);
     let receivers: Receivers = own.map(|pair| pair.dst).collect();
@@ -191,7 +185,7 @@ fn link_steps(
         explained: segments.explained,
         straggler: None,
         last: None,
-        ending: ending(traffic, link, &segments, window_end_ns, live)?,
+        ending: ending(traffic, link, &segments)?,
     };
     found.period_ns = median(found.periods())?;
     view.period_ns = found.period_ns;
@@ -233,19 +227,13 @@ fn last(view: &View<'_>) -> Option<Last> {
     Some(Last { src: pair.src, dst: pair.dst, dest_qp, steps: behind.len(), behind_ns: median(behind)? })
 }
 
-fn ending(
-    traffic: &Traffic,
-    link: u16,
-    segments: &Segments,
-    window_end_ns: u64,
-    live: bool,
-) -> Option<Ending> {
+fn ending(traffic: &Traffic, link: u16, segments: &Segments) -> Option<Ending> {
     let last_data_ns = segments.blocks.iter().map(|block| block.end_ns).max()?;
     let after = segments.steps.last()?.end;
     let bytes: u64 = segments.blocks.get(after..)?.iter().map(|block| block.bytes).sum();
     // In a replay the end of this link's own capture counts, not that of another one.
-    let seen = traffic.links.get(usize::from(link)).and_then(|link| link.last_ns);
-    let end_ns = if live { window_end_ns } else { seen.unwrap_or(last_data_ns) };
+    let seen = || traffic.links.get(usize::from(link)).and_then(|link| link.last_ns);
+    let end_ns = traffic.end_ns.or_else(seen).unwrap_or(last_data_ns);
     Some(Ending {
         last_data_ns,
         silent_ns: end_ns.saturating_sub(last_data_ns),

@@ -199,6 +199,7 @@ impl Folded {
             recent: self.recent.points(),
             long: self.long.points(),
             long_bins: self.long.bins_per_point(),
+            long_first: self.long.first_bin(),
         })
     }
 }
@@ -236,8 +237,10 @@ pub struct Bursts {
     pub recent: Vec<u32>,
     /// Bytes over the whole run, `long_bins` bins to a point.
     pub long: Vec<u64>,
-    /// Bins to a point of `long`.
+    /// Bins to a point of `long`: a power of two.
     pub long_bins: u64,
+    /// Number of the bin that the first point of `long` begins with: a multiple of `long_bins`.
+    pub long_first: u64,
 }
 
 /// Packets come nearly in order: those of the latest bins still find theirs.

@@ -1,7 +1,7 @@
 //! Hosts, who sends to whom, and how many at once.
 
 use hashbrown::HashMap;
-use rocescope_common::wire::Frame;
+use rocescope_common::account::FlowKey;
 use rocescope_common::wire::frame::Addr;
 
 /// Pairs of hosts that are told apart, per run; what the others send is counted in [`Pairs::left_out`].
@@ -93,19 +93,23 @@ impl Target {
     }
 }
 
-/// A packet as pairs see it.
-#[derive(Clone, Copy, Debug)]
+/// Packets of one bin as pairs see them: one, or all of a flow.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     /// Number of the newest bin.
     pub bin: u64,
-    /// Length of the frame.
-    pub bytes: u32,
-    /// No acknowledgement and no CNP.
-    pub data: bool,
-    /// Marked CE.
-    pub ce: bool,
-    /// Its PSN jumped ahead.
-    pub gap: bool,
+    /// Packets.
+    pub packets: u64,
+    /// Their outer frames.
+    pub bytes: u64,
+    /// Those that are no acknowledgement and no CNP.
+    pub data_packets: u64,
+    /// Outer frames of these.
+    pub data_bytes: u64,
+    /// Of these, those marked CE.
+    pub ce: u64,
+    /// Jumps of a PSN ahead.
+    pub gaps: u64,
 }
 
 /// All pairs of hosts.
@@ -119,9 +123,10 @@ pub struct Pairs {
 }
 
 impl Pairs {
-    /// The number of the pair that a frame is between, or [`NO_PAIR`].
-    pub fn number(&mut self, link: u16, frame: &Frame) -> u32 {
-        let (src, dst) = ((frame.family, frame.src), (frame.family, frame.dst));
+    /// The number of the pair that a flow is between, or [`NO_PAIR`].
+    pub fn number(&mut self, key: &FlowKey) -> u32 {
+        let FlowKey { link, family, .. } = *key;
+        let (src, dst) = ((family, key.src), (family, key.dst));
         if let Some(number) = self.index.get(&(link, src, dst)) {
             return *number;
         }
@@ -150,20 +155,20 @@ impl Pairs {
         number
     }
 
-    /// Counts a packet between the hosts of a pair.
+    /// Counts packets between the hosts of a pair.
     #[inline]
-    pub fn packet(&mut self, number: u32, seen: Seen) {
+    pub fn packets(&mut self, number: u32, seen: Seen) {
         let Some(pair) = self.list.get_mut(number as usize) else {
-            self.left_out += 1;
+            self.left_out += seen.packets;
             return;
         };
-        pair.packets += 1;
-        pair.bytes += u64::from(seen.bytes);
-        if !seen.data {
+        pair.packets += seen.packets;
+        pair.bytes += seen.bytes;
+        if seen.data_packets == 0 {
             return;
         }
         let first = pair.data_bytes == 0;
-        pair.data_bytes += u64::from(seen.bytes);
+        pair.data_bytes += seen.data_bytes;
         let Some(target) = self.targets.get_mut(pair.target as usize) else { return };
         if target.bin != seen.bin {
             target.fold();
@@ -174,10 +179,10 @@ impl Pairs {
             target.open_senders += 1;
         }
         target.senders += u64::from(first);
-        target.open.packets += 1;
-        target.open.bytes += u64::from(seen.bytes);
-        target.open.ce += u64::from(seen.ce);
-        target.open.gaps += u64::from(seen.gap);
+        target.open.packets += seen.data_packets;
+        target.open.bytes += seen.data_bytes;
+        target.open.ce += seen.ce;
+        target.open.gaps += seen.gaps;
     }
 
     /// The pairs by number.
@@ -209,9 +214,12 @@ mod tests {
     use super::*;
 
     fn send(pairs: &mut Pairs, src: u32, bin: u64, data: bool) {
-        let frame = Frame { src: [0, 0, 0, src], dst: [0, 0, 0, 9], family: 4, ..Frame::EMPTY };
-        let number = pairs.number(0, &frame);
-        pairs.packet(number, Seen { bin, bytes: 1000, data, ce: src == 3, gap: false });
+        let key = FlowKey { src: [0, 0, 0, src], dst: [0, 0, 0, 9], family: 4, ..FlowKey::default() };
+        let number = pairs.number(&key);
+        let data = u64::from(data);
+        let ce = if src == 3 { data } else { 0 };
+        let (packets, bytes, data_bytes) = (1, 1000, data * 1000);
+        pairs.packets(number, Seen { bin, packets, bytes, data_packets: data, data_bytes, ce, gaps: 0 });
     }
 
     #[test]

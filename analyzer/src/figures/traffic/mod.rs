@@ -7,23 +7,26 @@
 //!        └ spurts ── steps (see `steps`)
 //! ```
 //!
+//! Live, the kernel programs keep a record of each flow and bin, and [`told`] makes the same of these.
+//!
 //! Memory: 32 KiB per link for the first [`MAX_LINKS`] of them, 8 MiB for spurts, 72 bytes per flow and about 200 per pair of hosts
 //! ([`hosts::MAX_PAIRS`]). Nothing is allocated per packet.
 
 pub mod bins;
 pub mod hosts;
-pub mod messages;
 pub mod series;
 pub mod spurts;
+pub mod told;
 
+use rocescope_common::abi::Counter;
 use rocescope_common::account::Event;
+use rocescope_common::account::message::{FrameSizes, KINDS, Kinds, Messages, Open, frame_bucket};
 use rocescope_common::account::spurt::Spurt;
-use rocescope_common::wire::opcode::{Op, Operation};
+use rocescope_common::wire::opcode::Op;
 
 use super::packet::Packet;
 use bins::{Binner, Bursts};
 use hosts::{NO_PAIR, Pair, Pairs, Seen, Target};
-use messages::{FRAME_ENDS, FrameSizes, Messages, Open, frame_bucket};
 use spurts::{Record, Spurts, Standing};
 
 /// Links whose bins are kept; those beyond have no bursts.
@@ -84,7 +87,7 @@ pub struct Collector {
     links: Vec<Link>,
     slots: Vec<Slot>,
     pairs: Pairs,
-    kinds: [Messages; Operation::COUNT],
+    kinds: Kinds,
     ended: spurts::Ended,
 }
 
@@ -97,7 +100,7 @@ impl Collector {
             links: Vec::new(),
             slots: Vec::new(),
             pairs: Pairs::default(),
-            kinds: [Messages::NONE; Operation::COUNT],
+            kinds: [Messages::NONE; KINDS],
             ended: spurts::Ended::default(),
         }
     }
@@ -132,10 +135,23 @@ impl Collector {
         }
         let Some(slot) = self.slots.get_mut(slot as usize) else { return };
         if outcome.events & Event::NEW_FLOW != 0 {
-            *slot = Slot { pair: self.pairs.number(link, frame), dest_qp: frame.dest_qp, ..Slot::EMPTY };
+            *slot = Slot { pair: self.pairs.number(&packet.key()), dest_qp: frame.dest_qp, ..Slot::EMPTY };
         }
         let gap = outcome.events & Event::GAP != 0;
-        self.pairs.packet(slot.pair, Seen { bin, bytes: frame.wire_len, data, ce, gap });
+        let one = |it: bool| u64::from(it);
+        let bytes = u64::from(frame.wire_len);
+        self.pairs.packets(
+            slot.pair,
+            Seen {
+                bin,
+                packets: 1,
+                bytes,
+                data_packets: one(data),
+                data_bytes: one(data) * bytes,
+                ce: one(ce),
+                gaps: one(gap),
+            },
+        );
         slot.message.packet(&mut self.kinds, frame, op, repeat, gap);
         if data {
             if let Some(before) = slot.spurt.observe(time_ns, frame.wire_len, repeat) {
@@ -172,31 +188,42 @@ impl Collector {
         let slots = self.slots.iter().filter(|slot| slot.pair != NO_PAIR);
         Traffic {
             bin_ns: self.bin_ns,
+            end_ns: None,
             links: (self.links.iter())
                 .map(|link| LinkTraffic {
                     bursts: link.bins.bursts(self.bin_ns),
-                    frame_sizes: link.frame_sizes,
+                    frame_sizes: Some(link.frame_sizes),
                     last_ns: None,
+                    lost: Counter::default(),
                 })
                 .collect(),
             pairs: self.pairs.pairs().to_vec(),
             targets: self.pairs.targets(),
             left_out: self.pairs.left_out(),
-            kinds: self.kinds,
+            kinds: Some(self.kinds),
             spurts: Spurts { ended: self.ended.clone(), standing: slots.map(standing).collect() },
         }
     }
 }
 
 /// What is known of one link.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct LinkTraffic {
     /// Its traffic in bins; `None` when there was none.
     pub bursts: Option<Bursts>,
-    /// Frames by the buckets of [`FRAME_ENDS`].
-    pub frame_sizes: [u64; FRAME_ENDS.len()],
-    /// Its last frame of any kind, Unix time.
+    /// Frames by length; `None` where those of some flows are left out.
+    pub frame_sizes: Option<FrameSizes>,
+    /// Its last frame of any kind, Unix time; `None` where only flows have times.
     pub last_ns: Option<u64>,
+    /// Packets that are in its flows, but found no room on their way to these figures.
+    pub lost: Counter,
+}
+
+impl Default for LinkTraffic {
+    /// A link without RoCE.
+    fn default() -> Self {
+        Self { bursts: None, frame_sizes: Some(FrameSizes::default()), last_ns: None, lost: Counter::default() }
+    }
 }
 
 /// The figures at a moment.
@@ -204,6 +231,8 @@ pub struct LinkTraffic {
 pub struct Traffic {
     /// Length of a bin.
     pub bin_ns: u64,
+    /// When the sample was taken, by the clock of all times here; `None` in a replay, which ends with its frames.
+    pub end_ns: Option<u64>,
     /// By index of the link; links beyond [`MAX_LINKS`] are missing.
     pub links: Vec<LinkTraffic>,
     /// Who sent to whom, by link.
@@ -212,11 +241,16 @@ pub struct Traffic {
     pub targets: Vec<Target>,
     /// Packets between pairs of hosts for which there was no room.
     pub left_out: u64,
-    /// Messages by [`Operation`], over all links.
-    pub kinds: [Messages; Operation::COUNT],
+    /// Messages by [`rocescope_common::wire::opcode::Operation`], over all links; `None` where those of some flows are left
+    /// out.
+    pub kinds: Option<Kinds>,
     /// What was sent when.
     pub spurts: Spurts,
 }
+
+/// Share of all packets whose loss on the way to these figures leaves steps unknown: steps are told by the volume that each
+/// moves, and who is waited for by single spurts.
+const MOST_LOST: f64 = 0.001;
 
 impl Traffic {
     /// Says of each link when its last frame of any kind passed; 0 for never.
@@ -226,6 +260,20 @@ impl Traffic {
         for (link, last_ns) in self.links.iter_mut().zip(last_ns) {
             link.last_ns = (*last_ns > 0).then_some(*last_ns);
         }
+    }
+
+    /// Packets that found no room on their way to these figures; `None` where nothing can get lost: in a replay.
+    #[must_use]
+    pub fn lost_packets(&self) -> Option<u64> {
+        self.end_ns.map(|_| self.links.iter().map(|link| link.lost.packets).sum())
+    }
+
+    /// Whether so much is missing that what follows from single spurts is not to be believed.
+    #[must_use]
+    pub fn too_much_lost(&self) -> bool {
+        let lost = self.lost_packets().unwrap_or(0);
+        let told: u64 = self.pairs.iter().map(|pair| pair.packets).sum();
+        lost > 0 && lost as f64 > MOST_LOST * (lost + told) as f64
     }
 }
 

@@ -46,6 +46,8 @@ impl Recent {
 /// Bytes of all bins since the first; when there is no room, two points become one.
 #[derive(Clone, Debug)]
 pub struct Decimated {
+    /// Number of the first point: points begin at multiples of their length, so that those of several series can be laid over
+    /// one another.
     first: Option<u64>,
     points: Vec<u64>,
     /// Bins to a point: a power of two.
@@ -61,12 +63,15 @@ impl Default for Decimated {
 impl Decimated {
     /// Takes in a bin; one before the first is left out.
     pub fn add(&mut self, index: u64, bytes: u64) {
-        let first = *self.first.get_or_insert(index);
-        let Some(ahead) = index.checked_sub(first) else { return };
-        while ahead / self.bins >= POINTS as u64 {
+        let point = index / self.bins;
+        if *self.first.get_or_insert(point) > point {
+            return;
+        }
+        let ahead = |this: &Self| (index / this.bins).saturating_sub(this.first_point());
+        while ahead(self) >= POINTS as u64 {
             self.halve();
         }
-        let Ok(at) = usize::try_from(ahead / self.bins) else { return };
+        let Ok(at) = usize::try_from(ahead(self)) else { return };
         if at >= self.points.len() {
             self.points.resize(at + 1, 0);
         }
@@ -76,8 +81,22 @@ impl Decimated {
     }
 
     fn halve(&mut self) {
-        self.points = self.points.chunks(2).map(|pair| pair.iter().sum()).collect();
+        let first = self.first_point();
+        let alone = usize::from(!first.is_multiple_of(2)).min(self.points.len());
+        let (one, pairs) = self.points.split_at(alone);
+        self.points = one.chunks(1).chain(pairs.chunks(2)).map(|pair| pair.iter().sum()).collect();
         self.bins = self.bins.saturating_mul(2);
+        self.first = Some(first / 2);
+    }
+
+    fn first_point(&self) -> u64 {
+        self.first.unwrap_or(0)
+    }
+
+    /// Number of the bin that the first point begins with.
+    #[must_use]
+    pub fn first_bin(&self) -> u64 {
+        self.first_point().saturating_mul(self.bins)
     }
 
     /// Bytes per point, oldest first.
@@ -118,10 +137,14 @@ mod tests {
         for index in 0..100_000 {
             long.add(7 + index, 2);
         }
-        long.add(3, 1000);
-        assert_eq!(long.bins_per_point(), 16);
+        assert_eq!((long.bins_per_point(), long.first_bin()), (16, 0));
         assert_eq!(long.points().iter().sum::<u64>(), 200_000);
-        assert_eq!(long.points().first(), Some(&32));
+        // The first point has bins 0 to 15, of which 7 to 15 came.
+        assert_eq!(long.points().first_chunk(), Some(&[18, 32]));
+        let mut late = Decimated::default();
+        late.add(1 << 20, 1);
+        late.add(3, 1000);
+        assert_eq!((late.points(), late.first_bin()), (vec![1], 1 << 20));
         long.add(u64::MAX, 1);
         assert!(long.points().len() <= POINTS);
     }

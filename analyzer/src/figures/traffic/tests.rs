@@ -3,6 +3,7 @@
 use rocescope_common::account::{FlowStats, observe};
 use rocescope_common::wire::Frame;
 use rocescope_common::wire::frame::UNKNOWN;
+use rocescope_common::wire::opcode::Operation;
 
 use super::*;
 use crate::table::Observed;
@@ -54,10 +55,10 @@ fn everything_of_a_few_packets() {
     figures.frames_until(&[2000 * MS]);
     let bursts = figures.links[0].bursts.clone().unwrap();
     assert_eq!((bursts.bins, bursts.active_bins, bursts.total.packets), (11, 3, 6));
-    assert_eq!(figures.links[0].frame_sizes[4], 6);
+    assert_eq!(figures.links[0].frame_sizes.unwrap()[4], 6);
     assert_eq!(figures.links[0].last_ns, Some(2000 * MS));
     assert_eq!(figures.targets[0].degrees[2].bins, 3);
-    assert_eq!(figures.kinds[Operation::Send as usize].messages, 6);
+    assert_eq!(figures.kinds.unwrap()[Operation::Send as usize].messages(), 6);
     let ended: Vec<u64> = figures.spurts.ended.iter().map(|r| r.fresh_bytes).collect();
     assert_eq!(ended, [2000, 2000]);
     assert_eq!(figures.spurts.standing.len(), 2);

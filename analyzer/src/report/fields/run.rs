@@ -28,6 +28,8 @@ pub const RUN: &[FieldMeta] = fields! {
         their link, but in no flow.";
     "totals.lost.events_dropped", "events": "Events that found the ring buffer full."
         or null "there is no ring buffer (replay)";
+    "totals.lost.bins_dropped", "packets": "Packets that are in their flows but not in `bursts`, `incast`, `steps` and `pattern.matrix`: what their \
+        flow told of a bin found the ring buffer full." or null "nothing of that kind can get lost (replay), or it is not collected";
     "totals.lost.capture_drops", "packets": "Packets that the capture says it dropped."
         or null "the capture does not say, or there is none";
     "totals.lost.interface_drops", "packets": "Packets that the interfaces dropped on receipt during the run."
@@ -63,9 +65,10 @@ pub const RUN: &[FieldMeta] = fields! {
     "links[].bytes", "bytes": "Their outer frames.";
     "links[].ce_ratio", "ratio": "As `flows[].ce_ratio`, over flows and retired flows of the link."
         or null "no data packet is ECN-capable";
+    "links[].mtu", "bytes": "MTU of the interface." or null "replay";
     "links[].skipped_bytes", "bytes": "Frames that are not counted as RoCE.";
     "links[].dscp[]", "object": "RoCEv2 packets by the DSCP of the (inner) IP header; only those seen."
-        or null "not collected (live)";
+        or null "some are not known: the overflow table was full, or flows that --filter leaves out have retired";
     "links[].dscp[].dscp", "0–63": "A DSCP.";
     "links[].dscp[].data_packets", "packets": "Packets other than CNP and ACKNOWLEDGE with it.";
     "links[].dscp[].data_bytes", "bytes": "Their outer frames.";
@@ -90,6 +93,13 @@ pub const RUN: &[FieldMeta] = fields! {
         is the worst." or null "all are idle";
     "imbalance[].jain", "ratio": "Jain's index (Σx)² / (n·Σx²) over bytes: 1 is even, 1/n the worst."
         or null "all are idle";
+    "imbalance[].over_time", "object": "The same in windows of time; those with less than a tenth of the mean window's bytes are left out. Links \
+        of a replay are comparable in time only if the clocks of their captures agree." or null "bins are not counted, or there was no traffic";
+    "imbalance[].over_time.window_ns", "ns": "Length of a window: about 100 ms, longer in long runs.";
+    "imbalance[].over_time.windows", "windows": "How many count.";
+    "imbalance[].over_time.max_over_mean_p50", "ratio": "Median of max/mean over the windows. Well above the whole run's: links take turns.";
+    "imbalance[].over_time.max_over_mean_max", "ratio": "The worst window's.";
+    "imbalance[].over_time.worst_ns", "Unix ns": "When that window began.";
     "rails[].direction", "text": "`ingress` or `egress`; only with `--rail`." or null "replay";
     "rails[].rails[].name", "text": "A rail, as `--rail` names it.";
     "rails[].rails[].links[]", "text": "Its links.";

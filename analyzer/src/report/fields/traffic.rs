@@ -29,7 +29,9 @@ pub const TRAFFIC: &[FieldMeta] = fields! {
     "bursts[].length_p50_ns", "ns": "Median length of a burst. Percentiles are at most 25 % too high, exact up to 4 bins.";
     "bursts[].length_p99_ns", "ns": "99th percentile.";
     "bursts[].length_max_ns", "ns": "Longest, exactly.";
-    "bursts[].late_packets", "packets": "Packets that came more than 8 bins late: in the mean and in no bin.";
+    "bursts[].late_packets", "packets": "Packets that came more than 8 bins late, live more than 5 ms: in the mean and in no bin.";
+    "bursts[].lost_packets", "packets": "Packets of the link that are in no bin, because the ring buffer of bins was full. The sum over links is \
+        `totals.lost.bins_dropped`.";
     "incast[].link", "text": "Data to one host, by the number of hosts that send it at once. Acknowledgements and CNPs do not count. The 256 \
         receivers with most senders are listed.";
     "incast[].direction", "text": "Of the link." or null "replay";
@@ -42,6 +44,7 @@ pub const TRAFFIC: &[FieldMeta] = fields! {
     "incast[].several_ratio", "ratio": "Share of the bytes that came in bins with two senders or more.";
     "incast[].peak_bytes", "bytes": "In the fullest bin.";
     "incast[].peak_senders", "hosts": "Senders in that bin.";
+    "steps", "object": "Steps of a job." or null "there is no such rhythm, or a thousandth of all packets are in no bin (`totals.lost.bins_dropped`)";
     "steps.link", "text": "Steps of a job: the same volume of data again and again, with silences between. These are of the link \
         with most steps; the straggler is looked for on all links. The latest 8,192 blocks of data and at least 262,144 spurts count.";
     "steps.direction", "text": "Of the link." or null "replay";
@@ -103,6 +106,8 @@ pub const TRAFFIC: &[FieldMeta] = fields! {
     "pattern.matrix[].data_bytes", "bytes": "Of these, those that are no acknowledgement and no CNP.";
     "pattern.matrix_pairs", "pairs": "Pairs in all.";
     "pattern.matrix_left_out_packets", "packets": "Packets of pairs beyond 65,536 per run (links counted each), which are in no figure about hosts.";
+    "pattern.operations", "list": "Messages by kind." or null "those of flows that --filter leaves out cannot be told apart (live)";
+    "pattern.message_sizes", "list": "Messages by length." or null "as above";
     "pattern.operations[].operation", "text": "`write`, `send` (datagrams included), `read`, `atomic`. What passes two links counts on both.";
     "pattern.operations[].messages", "messages": "Messages whose end was seen, repeats excepted; of READs and atomics the requests.";
     "pattern.operations[].packets", "packets": "Packets, repeats and responses included.";

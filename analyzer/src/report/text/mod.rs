@@ -170,7 +170,11 @@ fn balance_of(imbalance: &Imbalance) -> String {
     let direction = imbalance.direction.map_or_else(String::new, |d| format!(" {}", direction_name(d)));
     match (imbalance.max_over_mean, imbalance.jain) {
         (Some(max), Some(jain)) => {
-            format!("{links}{direction}: busiest {max:.2} × the mean, Jain {jain:.3} (1 is even)")
+            let time = imbalance.over_time.map_or_else(String::new, |time| {
+                let (p50, worst) = (time.max_over_mean_p50, time.max_over_mean_max);
+                format!("; in windows of {} median {p50:.2}, worst {worst:.2}", units::duration(time.window_ns))
+            });
+            format!("{links}{direction}: busiest {max:.2} × the mean, Jain {jain:.3} (1 is even){time}")
         }
         _ => format!("{links}{direction}: all idle"),
     }

@@ -122,6 +122,7 @@ fn lost(report: &Report) -> String {
         (Some(lost.contended), "packets in no flow (its counters were kept by another processor)"),
         (Some(lost.extra_table_full), "packets without their port or opcode (overflow table full)"),
         (lost.events_dropped, "events (ring buffer full)"),
+        (lost.bins_dropped, "packets missing from bursts and steps (ring buffer full)"),
         (lost.capture_drops, "packets dropped by the capture"),
         (lost.interface_drops, "packets dropped by the interface"),
     ];

@@ -1,5 +1,6 @@
 //! The text as a whole, against stored pages.
 
+use rocescope_common::account::flow::OPCODES;
 use rocescope_common::wire::Reason;
 
 use crate::report::fixtures::{START, counter, everything, key, link, sample, stats, stored};
@@ -106,7 +107,7 @@ fn an_empty_report_says_why_and_what_would_help() {
 #[test]
 fn responses_between_acknowledges_show_no_loss() {
     let mut read = stats(7, 10, 1_000);
-    read.opcodes = [0; 32];
+    read.opcodes = [0; OPCODES];
     read.opcodes[0x10] = 10;
     (read.psn_responses, read.psn) = (read.psn, read.psn_responses);
     (read.psn_responses.gaps, read.psn_responses.missing) = (3, 77);

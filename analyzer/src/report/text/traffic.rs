@@ -55,7 +55,7 @@ fn pattern_of(pattern: &Pattern) -> String {
         Some(shape) => shape,
         None => "no clear shape",
     };
-    let kinds: Vec<String> = (pattern.operations.iter())
+    let kinds: Vec<String> = (pattern.operations.iter().flatten())
         .filter(|one| one.messages > 0)
         .map(|one| format!("{} {}", units::count(one.messages), one.operation.to_uppercase()))
         .collect();

@@ -107,7 +107,8 @@ fn link(sample: &Sample, at: usize, bursts: &Bursts, starts: &[u64], width: usiz
         let column_ns = bursts.long_bins as f64 * per_column as f64 * bursts.bin_ns as f64;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a span of data")]
         let text = format!("the whole run, a column is {}", units::duration(column_ns as u64));
-        lines.extend(strip(&text, &long, cells, bursts.first_ns, column_ns, starts));
+        let first_ns = bursts.long_first.saturating_mul(bursts.bin_ns);
+        lines.extend(strip(&text, &long, cells, first_ns, column_ns, starts));
     }
     let length = [bursts.length_p50_ns, bursts.length_p99_ns, bursts.length_max_ns].map(units::duration);
     let [p50, p99, max] = length;

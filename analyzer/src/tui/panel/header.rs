@@ -295,6 +295,7 @@ pub(super) fn own_losses(lost: &Lost) -> String {
         (lost.capture_drops, "dropped by the capture"),
         (lost.interface_drops, "dropped by the interface"),
         (lost.events_dropped, "events dropped"),
+        (lost.bins_dropped, "packets missing from bursts and steps"),
         (Some(lost.extra_full), "packets without their port or opcode"),
     ];
     let parts = known.into_iter().filter_map(|(count, what)| {

@@ -1,8 +1,11 @@
 //! Messages: how many of which kind, how long. And how long frames are.
+//!
+//! Small enough for a kernel program: what is kept of a flow is eight bytes, and what is counted a
+//! few words per kind of message.
 
-use rocescope_common::wire::Frame;
-use rocescope_common::wire::frame::UNKNOWN;
-use rocescope_common::wire::opcode::{Op, Operation};
+use crate::wire::Frame;
+use crate::wire::frame::UNKNOWN;
+use crate::wire::opcode::{Op, Operation};
 
 /// Upper ends of the buckets of frame lengths, in bytes without FCS; the last one is open. Those of RMON's etherStats less the
 /// FCS that it counts, and beyond them what RoCE uses: the path MTUs of 1024, 2048 and 4096 bytes and jumbo frames.
@@ -12,20 +15,25 @@ pub const FRAME_ENDS: [u32; 10] = [60, 123, 251, 507, 1019, 1514, 2043, 4091, 90
 pub type FrameSizes = [u64; FRAME_ENDS.len()];
 
 /// The bucket of a frame.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn frame_bucket(len: u32) -> usize {
     FRAME_ENDS.iter().map(|end| usize::from(len > *end)).sum()
 }
+
+/// Kinds of messages that are counted: every [`Operation`] but the last.
+pub const KINDS: usize = Operation::Other as usize;
+
+/// Messages by [`Operation`].
+pub type Kinds = [Messages; KINDS];
 
 /// Buckets of message lengths: 0, 1, 2 to 3, 4 to 7 … up to 2^31 and more.
 pub const SIZES: usize = 33;
 
 /// Messages of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Messages {
-    /// Messages whose end was seen, repeats excepted.
-    pub messages: u64,
     /// Packets of this kind, repeats included.
     pub packets: u64,
     /// Payload of these packets.
@@ -38,53 +46,79 @@ pub struct Messages {
 
 impl Messages {
     /// Nothing.
-    pub const NONE: Self =
-        Self { messages: 0, packets: 0, payload_bytes: 0, sizes: [0; SIZES], size_unknown: 0 };
+    pub const NONE: Self = Self { packets: 0, payload_bytes: 0, sizes: [0; SIZES], size_unknown: 0 };
 
-    fn complete(&mut self, length: Option<u64>) {
-        self.messages += 1;
-        match length {
-            Some(length) => {
-                let bucket = (u64::BITS - length.leading_zeros()) as usize;
-                if let Some(count) = self.sizes.get_mut(bucket.min(SIZES - 1)) {
-                    *count += 1;
-                }
-            }
-            None => self.size_unknown += 1,
+    /// Messages whose end was seen, repeats excepted.
+    #[must_use]
+    pub fn messages(&self) -> u64 {
+        self.sizes.iter().sum::<u64>() + self.size_unknown
+    }
+
+    /// Adds what was counted elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.payload_bytes += other.payload_bytes;
+        self.size_unknown += other.size_unknown;
+        for (count, more) in self.sizes.iter_mut().zip(other.sizes) {
+            *count += more;
+        }
+    }
+
+    #[inline(always)]
+    fn complete(&mut self, known: bool, length: u32) {
+        // The compiler would see that this is in range and leave out the check below, which the kernel's
+        // verifier, who does not see it, wants.
+        let bucket = core::hint::black_box((u32::BITS - length.leading_zeros()) as usize);
+        if !known {
+            self.size_unknown += 1;
+        } else if let Some(count) = self.sizes.get_mut(bucket) {
+            *count += 1;
         }
     }
 }
 
-/// The message that a flow is sending.
+/// The message that a flow is sending. All zero: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Open {
     /// Bytes so far, or of the whole message when its first packet said so.
     bytes: u32,
-    stated: bool,
-    started: bool,
-    broken: bool,
+    /// Bits of [`Open::STARTED`] and the others.
+    flags: u8,
 }
 
 impl Open {
     /// None.
-    pub const NONE: Self = Self { bytes: 0, stated: false, started: false, broken: false };
+    pub const NONE: Self = Self { bytes: 0, flags: 0 };
+    /// Its first packet was seen.
+    const STARTED: u8 = 1;
+    /// Its first packet said how long it is.
+    const STATED: u8 = 1 << 1;
+    /// Something of it is missing.
+    const BROKEN: u8 = 1 << 2;
+
+    /// As numbers.
+    #[inline(always)]
+    #[must_use]
+    pub const fn parts(self) -> (u32, u8) {
+        (self.bytes, self.flags)
+    }
+
+    /// From its numbers.
+    #[inline(always)]
+    #[must_use]
+    pub const fn from_parts(bytes: u32, flags: u8) -> Self {
+        Self { bytes, flags }
+    }
 
     /// Whether a message has begun and not ended.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.started
+        self.flags & Self::STARTED != 0
     }
 
     /// Counts a packet. `gap`: packets are missing before it.
-    #[inline]
-    pub fn packet(
-        &mut self,
-        kinds: &mut [Messages; Operation::COUNT],
-        frame: &Frame,
-        op: Op,
-        repeat: bool,
-        gap: bool,
-    ) {
+    #[inline(always)]
+    pub fn packet(&mut self, kinds: &mut Kinds, frame: &Frame, op: Op, repeat: bool, gap: bool) {
         let Some(kind) = kinds.get_mut(Operation::of(frame.opcode) as usize) else { return };
         kind.packets += 1;
         let payload = if frame.payload == UNKNOWN { 0 } else { frame.payload };
@@ -96,33 +130,34 @@ impl Open {
         let stated = op.has(Op::RETH) && frame.dma_len != UNKNOWN;
         let bytes = if stated { frame.dma_len } else { payload };
         let cut = frame.payload == UNKNOWN && !stated;
-        match (op.has(Op::STARTS), op.has(Op::ENDS)) {
-            (true, true) => {
-                kind.complete((!cut).then_some(u64::from(bytes)));
-                *self = Self::default();
+        if op.has(Op::STARTS) {
+            let flags = if stated { Self::STARTED | Self::STATED } else { Self::STARTED };
+            *self = Self { bytes, flags: if cut { flags | Self::BROKEN } else { flags } };
+        } else if self.flags & Self::STATED == 0 {
+            self.bytes = self.bytes.saturating_add(bytes);
+            if cut || gap {
+                self.flags |= Self::BROKEN;
             }
-            (true, false) => *self = Self { bytes, stated, started: true, broken: cut },
-            (false, ends) => {
-                if !self.stated {
-                    self.bytes = self.bytes.saturating_add(bytes);
-                    self.broken |= cut | gap;
-                }
-                if ends {
-                    let whole = self.started && !self.broken;
-                    kind.complete(whole.then_some(u64::from(self.bytes)));
-                    *self = Self::default();
-                }
-            }
+        }
+        if op.has(Op::ENDS) {
+            let whole = self.flags & (Self::STARTED | Self::BROKEN) == Self::STARTED;
+            kind.complete(whole, self.bytes);
+            *self = Self::NONE;
         }
     }
 }
+
+const _: () = {
+    use core::mem::size_of;
+    assert!(size_of::<Messages>() == (3 + SIZES) * 8);
+};
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn run(packets: &[(u8, u32, u32, bool)]) -> [Messages; Operation::COUNT] {
-        let mut kinds = [Messages::NONE; Operation::COUNT];
+    fn run(packets: &[(u8, u32, u32, bool)]) -> Kinds {
+        let mut kinds = [Messages::NONE; KINDS];
         let mut open = Open::default();
         for (opcode, payload, dma_len, repeat) in packets {
             let frame = Frame { opcode: *opcode, payload: *payload, dma_len: *dma_len, ..Frame::EMPTY };
@@ -146,19 +181,19 @@ mod tests {
             (0x13, 0, UNKNOWN, false),
         ]);
         let write = kinds[Operation::Write as usize];
-        assert_eq!((write.messages, write.packets, write.sizes[12], write.sizes[0]), (2, 5, 1, 1));
+        assert_eq!((write.messages(), write.packets, write.sizes[12], write.sizes[0]), (2, 5, 1, 1));
         let send = kinds[Operation::Send as usize];
-        assert_eq!((send.messages, send.sizes[11], send.payload_bytes), (1, 1, 1025));
+        assert_eq!((send.messages(), send.sizes[11], send.payload_bytes), (1, 1, 1025));
         let read = kinds[Operation::Read as usize];
-        assert_eq!((read.messages, read.sizes[17], read.payload_bytes), (1, 1, 1024));
-        assert_eq!(kinds[Operation::Atomic as usize].messages, 1);
+        assert_eq!((read.messages(), read.sizes[17], read.payload_bytes), (1, 1, 1024));
+        assert_eq!(kinds[Operation::Atomic as usize].messages(), 1);
     }
 
     #[test]
     fn a_message_without_its_start_has_no_length() {
         let kinds = run(&[(0x01, 1024, UNKNOWN, false), (0x02, 10, UNKNOWN, false)]);
         let send = kinds[Operation::Send as usize];
-        assert_eq!((send.messages, send.size_unknown, send.sizes.iter().sum::<u64>()), (1, 1, 0));
+        assert_eq!((send.messages(), send.size_unknown, send.sizes.iter().sum::<u64>()), (1, 1, 0));
     }
 
     #[test]

@@ -1,0 +1,138 @@
+//! What flows tell bin by bin: nothing is lost or counted twice, however user space looks at it.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use rocescope::figures::traffic::Traffic;
+use rocescope::sample::Sample;
+use rocescope_tests::kernel::frames::{self, Frame};
+use rocescope_tests::kernel::machine::{Hook, Machine};
+use rocescope_tests::kernel::{available, diff, replayed};
+use rocescope_tests::oracle::captures;
+
+const MS: u64 = 1_000_000;
+
+/// Whole frames of a capture of the tests, as XDP gets them.
+fn capture(name: &str) -> Vec<Frame> {
+    let paths = captures::own().unwrap();
+    let path = paths.iter().find(|path| path.file_name().unwrap().to_string_lossy() == name).unwrap();
+    frames::read(path).unwrap().unwrap().iter().map(Frame::padded).collect()
+}
+
+fn traffic(sample: &Sample) -> &Traffic {
+    sample.figures.traffic.as_ref().unwrap()
+}
+
+/// Packets that are in bins, are not over yet, or got lost.
+fn told(traffic: &Traffic) -> (u64, u64) {
+    let binned = traffic.links[0].bursts.as_ref().map_or(0, |bursts| bursts.total.packets);
+    (binned, traffic.links[0].lost.packets)
+}
+
+/// Samples in the course of the run take what has passed, out of the ring and out of the slots of flows that
+/// fell silent; the last sample must be the same as if nobody had looked.
+#[test]
+fn looking_changes_nothing() {
+    if !available() {
+        return;
+    }
+    for name in CAPTURES {
+        let frames = capture(name);
+        let expected = replayed::report(&replayed::sample(&frames).unwrap().0).unwrap();
+        for every in [1, 97] {
+            let mut machine = Machine::new(Hook::XdpFrags, 4096).unwrap();
+            let mut before = 0;
+            for (number, frame) in frames.iter().enumerate() {
+                machine.send(frame).unwrap();
+                if number % every == 0 {
+                    machine.running = true;
+                    let (binned, lost) = told(traffic(&machine.sample().unwrap()));
+                    assert!(before <= binned && binned <= number as u64 + 1 && lost == 0, "{name} {number}");
+                    before = binned;
+                }
+            }
+            machine.running = false;
+            let sample = machine.sample().unwrap();
+            let report = replayed::report(&sample).unwrap();
+            for part in ["bursts", "incast", "steps", "pattern"] {
+                let found = diff::differences(&report[part], &expected[part]);
+                assert!(found.is_empty(), "{name} {part}, a sample every {every} frames:\n{}", found.join("\n"));
+            }
+        }
+    }
+}
+
+/// Captures whose frames come in the order of their times.
+const CAPTURES: [&str; 3] = ["linlin_nccl_nccl_node0.pcap", "k1_ecmp_ring.uA0.pcap.gz", "e1_loss1.h1.pcap.gz"];
+
+/// Flows that retire leave nothing behind and take nothing away.
+#[test]
+fn retired_flows_stay_in_the_figures() {
+    if !available() {
+        return;
+    }
+    for name in CAPTURES {
+        let frames = capture(name);
+        let whole = {
+            let mut machine = Machine::new(Hook::XdpFrags, 4096).unwrap();
+            frames.iter().for_each(|frame| machine.send(frame).unwrap());
+            machine.sample().unwrap()
+        };
+        let mut machine = Machine::new(Hook::XdpFrags, 4096).unwrap();
+        for (number, frame) in frames.iter().enumerate() {
+            machine.send(frame).unwrap();
+            if number % 211 == 0 {
+                machine.running = true;
+                machine.sample().unwrap();
+                // All of them, in the middle of whatever they do.
+                machine.retire().unwrap();
+            }
+        }
+        machine.running = false;
+        let sample = machine.sample().unwrap();
+        let (kept, all) = (traffic(&sample), traffic(&whole));
+        assert!(sample.links[0].retired.flows > 0, "{name}");
+        assert_eq!(told(kept), told(all), "{name}");
+        let sums = |traffic: &Traffic| -> Vec<(u64, u64, u64)> {
+            traffic.pairs.iter().map(|pair| (pair.packets, pair.bytes, pair.data_bytes)).collect()
+        };
+        assert_eq!(sums(kept), sums(all), "{name}");
+        assert_eq!(kept.links[0].frame_sizes, all.links[0].frame_sizes, "{name}");
+        assert_eq!(sample.figures.marking, whole.figures.marking, "{name}");
+        let fresh = |traffic: &Traffic| -> u64 {
+            let standing = traffic.spurts.standing.iter().map(|standing| &standing.spurt);
+            traffic.spurts.ended.iter().chain(standing).map(|spurt| spurt.fresh_bytes).sum()
+        };
+        // A flow that begins anew has no repeats at first.
+        assert!(fresh(kept) >= fresh(all), "{name}");
+    }
+}
+
+/// What finds the ring buffer full is counted, to the packet.
+#[test]
+fn lost_records_are_counted() {
+    if !available() {
+        return;
+    }
+    let roce = |frame: &Frame| frame.data.get(36..38) == Some(&4791u16.to_be_bytes()[..]);
+    let Some(frame) = capture("a1_write_mtu1024.h0.pcap").into_iter().find(roce) else { panic!("no frame") };
+    let mut machine = Machine::new(Hook::Xdp, 64).unwrap();
+    let sent = 25_000;
+    for number in 0..sent {
+        // Each in a bin of its own.
+        let time_ns = frame.time_ns / MS * MS + number * MS;
+        machine.send_unheard(&Frame { time_ns, ..frame.clone() }).unwrap();
+    }
+    let sample = machine.sample().unwrap();
+    let (binned, lost) = told(traffic(&sample));
+    assert_eq!(binned + lost, sent);
+    assert!(lost > 10_000 && binned > 5_000, "{lost} of {sent} lost");
+    assert!(traffic(&sample).too_much_lost());
+    let report = replayed::report(&sample).unwrap();
+    assert_eq!(report["bursts"][0]["lost_packets"], lost);
+    assert_eq!(report["totals"]["lost"]["bins_dropped"], lost);
+    assert!(report["steps"].is_null());
+    let findings = report["findings"].as_array().unwrap();
+    assert!(findings.iter().any(|finding| finding["id"] == "tool.lost"), "{findings:?}");
+    // Nothing else lost a packet.
+    assert_eq!(report["totals"]["roce_packets"], sent);
+}
