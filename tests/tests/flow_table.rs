@@ -47,6 +47,7 @@ fn report(machine: &mut Machine) -> Value {
 fn replay(frames: &[Frame]) -> Value {
     let mut report = replayed::report(&replayed::sample(frames).unwrap().0).unwrap();
     report["totals"]["lost"]["events_dropped"] = json!(0);
+    report["totals"]["lost"]["bins_dropped"] = json!(0);
     report
 }
 

@@ -100,7 +100,7 @@ fn every_screen_key_and_size() {
         ("3", "one queue pair", "EVENTS of this queue pair"),
         ("4", "the matrix", "BITS PER SECOND"),
         ("5", "links", "BALANCE over links"),
-        ("6", "bursts", "not collected in this run"),
+        ("6", "bursts", "of the time"),
         ("7", "events", "EVENT  FLOW AND PACKET"),
         ("8", "findings", "LOST OR NOT SEEN"),
     ] {

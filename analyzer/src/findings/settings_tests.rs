@@ -32,6 +32,21 @@ fn a_small_mtu_is_a_warning_only_beside_a_larger_one() {
 }
 
 #[test]
+fn a_small_mtu_is_a_warning_on_a_jumbo_port() {
+    let on = |interface, mtu| {
+        let mut sample = flows(&[FlowStats { mtu, ..bulk(5_000_000) }]);
+        sample.links[0].mtu = Some(interface);
+        severity(&sample, "mtu.small")
+    };
+    // 2,048 bytes and their headers take 2,144.
+    assert_eq!(on(2143, 1024), Some(Severity::Info));
+    assert_eq!(on(2144, 1024), Some(Severity::Warning));
+    assert_eq!(on(9000, 1024), Some(Severity::Warning));
+    assert_eq!(on(1500, 1024), Some(Severity::Info), "as large as the port allows");
+    assert_eq!(on(9000, 2048), None, "not small by itself");
+}
+
+#[test]
 fn classes_that_mix() {
     let dscp = |dscp, bytes| FlowStats { dscp, ..bulk(bytes) };
     let id = "qos.dscp_mixed";

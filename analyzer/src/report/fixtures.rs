@@ -199,10 +199,10 @@ pub(crate) fn everything() -> Sample {
         0,
         Extra {
             ports: vec![(49_153, counter(300_000, 312_000_000)), (49_154, counter(200_060, 208_062_400))],
-            opcodes: Vec::new(),
+            ..Extra::default()
         },
     );
-    sample.extra.insert(1, Extra { ports: Vec::new(), opcodes: vec![(0x65, 5)] });
+    sample.extra.insert(1, Extra { ports: Vec::new(), opcodes: vec![(0x65, 5)], ..Extra::default() });
     sample.peers.insert(PeerKey::of(&sample.flows[0].key), 0x2A7);
     sample.retired_tuples = vec![RetiredTuple { tuple: tuple(a, b, 49_152), link: 0, bytes: 900_000 }];
     sample.retired_unattributed = 100_000;

@@ -1,11 +1,16 @@
 //! Exact figures from samples made by hand.
 
+use std::sync::Arc;
+
 use rocescope_common::abi::Counter;
 use rocescope_common::account::flow::SRC_QP_SEVERAL;
 use rocescope_common::account::{FlowStats, Mixed, observe};
 use rocescope_common::wire::Reason;
 use rocescope_common::wire::frame::{Encap, Frame, PCP_NONE, UNKNOWN};
 
+use crate::figures::traffic::bins::{Bin, Folded};
+use crate::figures::traffic::spurts::Spurts;
+use crate::figures::traffic::{LinkTraffic, Traffic};
 use crate::report::fixtures::{
     START, cnps, counter, everything, key, link, sample, stats, stored, tuple, words,
 };
@@ -177,7 +182,7 @@ fn the_sixteen_ports_with_most_bytes() {
         (0..20u16).map(|i| (60_020 - i, counter(u64::from(20 - i), u64::from(1_000 - 10 * i.min(15)))));
     let ports: Vec<_> = ports.collect();
     let flow = one(&stats, |sample| {
-        sample.extra.insert(0, Extra { ports, opcodes: vec![(0x64, 3)] });
+        sample.extra.insert(0, Extra { ports, opcodes: vec![(0x64, 3)], ..Extra::default() });
     });
     assert_eq!(flow.src_port_count, Some(21));
     assert_eq!(flow.src_ports.len(), 16);
@@ -208,7 +213,7 @@ fn ports_that_found_the_table_full_make_their_number_unknown() {
 fn ports_read_later_than_their_flow_are_not_lost() {
     let stats = FlowStats { other_port_packets: 5, other_port_bytes: 500, ..stats(1, 9, 900) };
     let mut sample = sample(vec![link("a.pcap", None)], vec![(key(0, A, B, 7), stats)]);
-    sample.extra.insert(0, Extra { ports: vec![(2, counter(4, 400))], opcodes: Vec::new() });
+    sample.extra.insert(0, Extra { ports: vec![(2, counter(4, 400))], ..Extra::default() });
     let report = report(&sample);
     assert_eq!(report.flows[0].src_port_count, Some(2));
     assert_eq!(report.entropy.unattributed_bytes, Some(0));
@@ -320,6 +325,47 @@ fn imbalance_counts_idle_links() {
     close(found[0].jain, 160_000.0 / (3.0 * 100_000.0));
     assert_eq!((found[1].max_over_mean, found[1].jain), (None, None), "all idle");
     assert!(report(&sample).imbalance.is_empty());
+}
+
+/// Two links that take turns are even over the run and as uneven as can be at any time.
+#[test]
+fn imbalance_over_time() {
+    let bins = |first: u64, busy: std::ops::Range<u64>| {
+        let mut folded = Folded::default();
+        for index in busy {
+            let bytes = if index % 256 < 128 { 1000 } else { 0 };
+            folded.fold(&Bin { index: first + index, bytes, packets: bytes / 1000, ..Bin::default() });
+        }
+        LinkTraffic { bursts: folded.bursts(1_000_000), frame_sizes: None, last_ns: None, lost: Counter::default() }
+    };
+    let mut sample = sample(vec![link("up0", None), link("up1", None), link("up2", None)], vec![]);
+    let start = 1_763_000_000_000 / 256 * 256;
+    let traffic = |links| Traffic {
+        bin_ns: 1_000_000,
+        end_ns: None,
+        links,
+        pairs: vec![],
+        targets: vec![],
+        left_out: 0,
+        kinds: None,
+        spurts: Spurts::default(),
+    };
+    let groups = vec![vec!["up0".to_owned(), "up1".to_owned()]];
+    let options = Options { groups, ..Options::default() };
+    let over_time = |sample: &Sample| Report::build(sample, &options).imbalance[0].over_time;
+    assert_eq!(over_time(&sample), None, "not counted");
+    sample.figures.traffic = Some(Arc::new(traffic(vec![bins(start, 0..2560), bins(start + 128, 0..2560)])));
+    let found = over_time(&sample).unwrap();
+    assert_eq!((found.window_ns, found.windows), (128_000_000, 20));
+    close(Some(found.max_over_mean_p50), 2.0);
+    assert_eq!(found.worst_ns, start * 1_000_000, "the first of equals");
+    // At the same time, and one of the two much longer: its points are coarser.
+    sample.figures.traffic = Some(Arc::new(traffic(vec![bins(start, 0..30_000), bins(start, 0..256)])));
+    let found = over_time(&sample).unwrap();
+    assert_eq!(found.window_ns, 128_000_000);
+    close(Some(found.max_over_mean_max), 2.0);
+    sample.figures.traffic = Some(Arc::new(traffic(vec![bins(start, 0..256), bins(start, 0..256)])));
+    close(over_time(&sample).map(|time| time.max_over_mean_max), 1.0);
 }
 
 #[test]

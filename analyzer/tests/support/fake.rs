@@ -171,7 +171,7 @@ impl Spec {
         let n = u64::from(self.ports - 1);
         let part = Counter { packets: stats.other_port_packets / n, bytes: stats.other_port_bytes / n };
         let ports = (1..self.ports).map(|i| (stats.src_port + i, part)).collect();
-        Some(Extra { ports, opcodes: Vec::new() })
+        Some(Extra { ports, ..Extra::default() })
     }
 }
 

@@ -3,10 +3,10 @@
 use super::*;
 use crate::figures::traffic::LinkTraffic;
 use crate::figures::traffic::hosts::Pairs;
-use crate::figures::traffic::messages::{FRAME_ENDS, Messages};
 use crate::figures::traffic::spurts::Spurts;
+use rocescope_common::abi::Counter;
+use rocescope_common::account::FlowKey;
 use rocescope_common::wire::Frame;
-use rocescope_common::wire::opcode::Operation;
 
 const MS: u64 = 1_000_000;
 
@@ -20,10 +20,10 @@ fn traffic(spurts: &[(u32, u32, u64, u64, u64)], window_end_ms: u64) -> Traffic 
     let mut all = Spurts::default();
     for (src, dst, start, end, bytes) in spurts {
         let frame = Frame { src: host(*src).1, dst: host(*dst).1, family: 4, ..Frame::EMPTY };
-        let pair = pairs.number(0, &frame);
+        let pair = pairs.number(&FlowKey::of(&frame, 0));
         let seen =
-            crate::figures::traffic::hosts::Seen { bin: 0, bytes: 1, data: true, ce: false, gap: false };
-        pairs.packet(pair, seen);
+            crate::figures::traffic::hosts::Seen { packets: 1, bytes: 1, data_packets: 1, data_bytes: 1, ..Default::default() };
+        pairs.packets(pair, seen);
         all.ended.push(Record {
             start_ns: start * MS,
             end_ns: end * MS,
@@ -34,15 +34,17 @@ fn traffic(spurts: &[(u32, u32, u64, u64, u64)], window_end_ms: u64) -> Traffic 
     }
     Traffic {
         bin_ns: MS,
+        end_ns: None,
         links: vec![LinkTraffic {
             bursts: None,
-            frame_sizes: [0; FRAME_ENDS.len()],
+            frame_sizes: None,
             last_ns: Some(window_end_ms * MS),
+            lost: Counter::default(),
         }],
         pairs: pairs.pairs().to_vec(),
         targets: Vec::new(),
         left_out: 0,
-        kinds: [Messages::NONE; Operation::COUNT],
+        kinds: None,
         spurts: all,
     }
 }
@@ -65,7 +67,7 @@ fn ring(late_host: u32, late_ms: u64) -> Vec<(u32, u32, u64, u64, u64)> {
 }
 
 fn straggler(list: &[(u32, u32, u64, u64, u64)]) -> Option<Straggler> {
-    let found = steps(&traffic(list, 10_000), 0, false).expect("a rhythm");
+    let found = steps(&traffic(list, 10_000)).expect("a rhythm");
     assert!((12..=16).contains(&found.links[0].steps.len()), "{:?}", found.links[0].steps);
     found.straggler
 }
@@ -125,7 +127,7 @@ fn client_and_server_are_no_job() {
 #[test]
 fn the_end_of_a_job_and_a_stop_within_a_step() {
     let whole = ring(0, 0);
-    let ending = |list: &[_], window| steps(&traffic(list, window), 0, false).unwrap().links[0].ending;
+    let ending = |list: &[_], window| steps(&traffic(list, window)).unwrap().links[0].ending;
     let end = ending(&whole, 20_000);
     assert!(end.part < 0.01 && end.silent_ns > 15_000 * MS && end.outstanding == 0, "{end:?}");
     let mut cut = whole.clone();
@@ -175,7 +177,7 @@ fn a_job_that_waited_from_the_start_ends_between_steps() {
             (2, 3, at + 78, at + 110, 3000),
         ]);
     }
-    let found = steps(&traffic(&list, 20_000), 0, false).unwrap();
+    let found = steps(&traffic(&list, 20_000)).unwrap();
     assert_eq!((found.links[0].steps.len(), found.links[0].ending.part), (10, 0.0));
     let straggler = found.straggler.unwrap();
     assert_eq!((straggler.host, straggler.why, straggler.changed), (host(3), Why::StartsLate, false));

@@ -253,3 +253,7 @@ impl Collector {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "told_tests.rs"]
+mod tests;

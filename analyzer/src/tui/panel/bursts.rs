@@ -32,7 +32,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     if lines.is_empty() {
         let help = match app.kind() {
             Some(SourceKind::Live) => {
-                "The kernel programs keep counters, not single packets. Record with tcpdump and replay the capture to see bursts."
+                "It comes with the first RoCE packets, and only where the kernel programs take exact times."
             }
             _ => "It comes with the first packets; the overview has the load second by second.",
         };
@@ -54,16 +54,24 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     links.sort_by_key(|(_, bursts)| std::cmp::Reverse(bursts.total.bytes));
     let mut all = Vec::new();
     for (at, bursts) in links {
-        all.extend(link(&data.sample, at, bursts, &starts, width));
+        let lost = traffic.links.get(at).map_or(0, |link| link.lost.packets);
+        all.extend(link(&data.sample, (at, lost), bursts, &starts, width));
     }
     if let (Some(report), false) = (report, all.is_empty()) {
-        all.extend(steps(report, width));
+        all.extend(steps(report, traffic.too_much_lost(), width));
         all.extend(incast(report));
     }
     all
 }
 
-fn link(sample: &Sample, at: usize, bursts: &Bursts, starts: &[u64], width: usize) -> Vec<Line<'static>> {
+/// `at` is the link's index, with what of its packets is in no bin.
+fn link(
+    sample: &Sample,
+    (at, lost): (usize, u64),
+    bursts: &Bursts,
+    starts: &[u64],
+    width: usize,
+) -> Vec<Line<'static>> {
     let name = sample.links.get(at).map_or_else(String::new, |link| {
         format!("{} {}", link.name, super::links::direction(link.direction)).trim_end_matches(" -").to_owned()
     });
@@ -117,6 +125,10 @@ fn link(sample: &Sample, at: usize, bursts: &Bursts, starts: &[u64], width: usiz
     } else {
         String::new()
     };
+    if lost > 0 {
+        let text = format!(" {} packets are in no bin: the ring buffer was full", compact(lost as f64));
+        lines.push(Line::styled(text, theme::text(Level::Warning)));
+    }
     lines.push(Line::styled(
         format!(
             " {} bursts of half the peak or more: p50 {p50}, p99 {p99}, longest {max}{late}",
@@ -180,10 +192,15 @@ fn block(value: f64, max: f64, row: usize) -> char {
     BLOCKS.get(at).copied().unwrap_or(' ')
 }
 
-fn steps(report: &Report, width: usize) -> Vec<Line<'static>> {
+fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled(" STEPS of the job", theme::HEAD)];
     let Some(steps) = &report.steps else {
-        lines.push(Line::styled(" no rhythm of steps in this traffic", theme::DIM));
+        let why = if lost {
+            " not known: too many packets are in no bin"
+        } else {
+            " no rhythm of steps in this traffic"
+        };
+        lines.push(Line::styled(why, theme::DIM));
         return lines;
     };
     let mut say = |text: String, level: Level| {
