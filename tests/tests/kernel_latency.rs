@@ -114,7 +114,13 @@ fn as_given(hook: Hook, frames: &[Frame]) -> Vec<Frame> {
 }
 
 /// Holds one capture against replay; gives the samples and the requests without one.
-fn differences(hook: Hook, frames: &[Frame], paired: bool, found: &mut Vec<String>, name: &str) -> (u64, u64) {
+fn differences(
+    hook: Hook,
+    frames: &[Frame],
+    paired: bool,
+    found: &mut Vec<String>,
+    name: &str,
+) -> (u64, u64) {
     let frames = as_given(hook, frames);
     let pairs = if paired { pairs_of(&frames) } else { Pairs::new() };
     assert!(pairs.len() <= TIMED_FLOWS as usize, "{name}: {} pairs", pairs.len());

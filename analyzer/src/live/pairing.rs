@@ -312,10 +312,8 @@ impl Pairs {
         }
         wanted.sort_unstable_by(|a, b| b.cmp(a));
         if wanted.len() > times.room() {
-            let mut quiet: Vec<(u64, u32)> = times
-                .all()
-                .map(|(slot, _)| (self.at(slot).map_or(0, |known| known.recent), slot))
-                .collect();
+            let mut quiet: Vec<(u64, u32)> =
+                times.all().map(|(slot, _)| (self.at(slot).map_or(0, |known| known.recent), slot)).collect();
             quiet.sort_unstable();
             let beyond = wanted.iter().skip(times.room());
             let changes = beyond.zip(&quiet).take(EXCHANGES);

@@ -98,8 +98,7 @@ impl Tables {
         flows: &[FlowSample],
         before: u64,
     ) -> Result<usize> {
-        let idle: Vec<(u32, FlowKey)> =
-            Self::idle(flows, before).map(|flow| (flow.slot, flow.key)).collect();
+        let idle: Vec<(u32, FlowKey)> = Self::idle(flows, before).map(|flow| (flow.slot, flow.key)).collect();
         if idle.is_empty() {
             return Ok(0);
         }

@@ -11,9 +11,9 @@ mod holes;
 mod result;
 mod seen;
 mod sequence;
-pub mod told;
 #[cfg(test)]
 mod tests;
+pub mod told;
 
 use hashbrown::{HashMap, HashSet};
 use rocescope_common::account::psn::Span;
