@@ -15,7 +15,7 @@ use crate::packet::opaque;
 use crate::record;
 
 /// Steps are taken within headers.
-const OFFSET_MASK: u32 = 0xFF;
+const OFFSET_MASK: u16 = 0xFF;
 
 /// The cost of calling any XDP program.
 #[xdp]
@@ -121,7 +121,7 @@ fn alternate(at: usize, end: usize, step: &BenchStep) {
     let first = at as *mut u32;
     // SAFETY: the twelve bytes from `at` lie before the end of the packet; the verifier checks it.
     unsafe {
-        first.write_unaligned(first.read_unaligned() ^ step.toggle.to_be());
+        first.write_unaligned(first.read_unaligned() ^ (u32::from(step.toggle) << 16).to_be());
         let last = first.add(2);
         let old = u32::from_be(last.read_unaligned());
         let new = (old & !step.mask) | (old.wrapping_add(1) & step.mask);

@@ -9,11 +9,11 @@ use core::arch::asm;
 use rocescope_common::abi::event::mark;
 use rocescope_common::abi::{FlowSlot, Timing, Work};
 use rocescope_common::account::Event;
-use rocescope_common::account::psn::Span;
 use rocescope_common::account::latency::{
-    BUCKETS, CLASS_NONE, CLASSES, Cells, Latency, RING, answered, answered_by, class_of, is_timed,
-    requested, restarted,
+    BUCKETS, CLASS_NONE, CLASSES, Cells, Latency, RING, answered, answered_by, class_of, is_timed, requested,
+    restarted,
 };
+use rocescope_common::account::psn::Span;
 use rocescope_common::wire::Frame;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
@@ -258,7 +258,7 @@ fn again(entry: Entry, place: &Place<'_>, op: Op, before_ns: u64) {
     let run = unsafe { &raw mut (*entry.0).run };
     // SAFETY: as above.
     unsafe {
-        if (*run).goes_on(op, psn) {
+        if (*run).goes_on(op, psn, place.now) {
             (*run).packets += 1;
             (*run).end_ns = place.now;
             return;

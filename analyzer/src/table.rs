@@ -44,8 +44,6 @@ pub struct Observed<'a> {
     pub stats: &'a FlowStats,
     /// What is left to do.
     pub outcome: Outcome,
-    /// Its PSN was behind the expected one.
-    pub repeat: bool,
 }
 
 /// Flows, links and what overflows, counted frame by frame.
@@ -144,7 +142,7 @@ impl FlowTable {
             self.overflow(number, link, frame, outcome);
         }
         let Slot { stats, .. } = self.slots.get(number as usize)?;
-        Some(Observed { slot: number, stats, outcome, repeat: outcome.repeat })
+        Some(Observed { slot: number, stats, outcome })
     }
 
     #[inline(never)]

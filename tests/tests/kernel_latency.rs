@@ -9,11 +9,10 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use rocescope::figures::Packet;
+use rocescope::figures::packet::Packet;
 use rocescope::figures::latency::{Collector, Figure};
 use rocescope::figures::pairing::{NONE, Reverse};
-use rocescope::replay::links::TapLinks;
-use rocescope::table::{FlowTable, Observed};
+use rocescope::table::FlowTable;
 use rocescope_common::abi::TIMED_FLOWS;
 use rocescope_common::wire::frame::{Kernel, Tag};
 use rocescope_common::wire::{Entry, Meta, parse};
@@ -46,23 +45,12 @@ fn by_replay(frames: &[Frame], pairs: &Pairs) -> Times {
     let mut table = FlowTable::new(MAX_FLOWS as usize);
     let link = table.add_link("tap".to_owned(), None).unwrap();
     let mut collector = Collector::default();
-    let tap = TapLinks::new("tap".to_owned());
     for frame in frames {
         let Some(headers) = parsed(frame) else { continue };
-        let Observed { slot, key, stats, outcome, repeat } =
-            table.observe(link, &headers, frame.time_ns).unwrap();
-        let reverse = pairs.get(&slot).copied();
-        let packet = Packet {
-            key,
-            slot,
-            frame: &headers,
-            time_ns: frame.time_ns,
-            outcome,
-            repeat,
-            stats,
-            data: &frame.data,
-            tap: &tap,
-        };
+        let observed = table.observe(link, &headers, frame.time_ns).unwrap();
+        let mut packet = Packet { frame: headers, ..Packet::EMPTY };
+        packet.counted(link, frame.time_ns, &observed, &frame.data);
+        let reverse = pairs.get(&packet.slot).copied();
         collector.packet(&packet, Reverse { slot: reverse.unwrap_or(NONE), paired: reverse.is_some() });
     }
     collector.figures().into_iter().map(|(slot, figure)| (slot, timed(figure))).collect()
@@ -114,7 +102,13 @@ fn as_given(hook: Hook, frames: &[Frame]) -> Vec<Frame> {
 }
 
 /// Holds one capture against replay; gives the samples and the requests without one.
-fn differences(hook: Hook, frames: &[Frame], paired: bool, found: &mut Vec<String>, name: &str) -> (u64, u64) {
+fn differences(
+    hook: Hook,
+    frames: &[Frame],
+    paired: bool,
+    found: &mut Vec<String>,
+    name: &str,
+) -> (u64, u64) {
     let frames = as_given(hook, frames);
     let pairs = if paired { pairs_of(&frames) } else { Pairs::new() };
     assert!(pairs.len() <= TIMED_FLOWS as usize, "{name}: {} pairs", pairs.len());

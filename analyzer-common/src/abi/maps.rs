@@ -257,16 +257,17 @@ pub struct LinkCounters {
 
 /// What the programs that `rocescope bench` measures do to a packet before they count it: the
 /// bits of `mask`, as a number in the big-endian word at `offset`, go up by 1. With a `toggle`, these bits
-/// of the word at `offset` change with every packet, and the number 8 bytes later goes up with every other.
+/// of the first two bytes at `offset` change with every packet, and the number 8 bytes later goes up with
+/// every other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct BenchStep {
     /// Offset of the word in the frame, 0 to 255.
-    pub offset: u32,
-    /// Which bits of it count.
-    pub mask: u32,
+    pub offset: u16,
     /// Which bits change, or 0.
-    pub toggle: u32,
+    pub toggle: u16,
+    /// Which bits of the word count.
+    pub mask: u32,
 }
 
 /// Where a program runs: how it finds the index of its link from the interface index.

@@ -127,8 +127,7 @@ pub struct Run {
 
 impl Run {
     /// No packets.
-    pub const EMPTY: Self =
-        Self { start_ns: 0, end_ns: 0, pause_ns: 0, first: 0, packets: 0, expected: 0 };
+    pub const EMPTY: Self = Self { start_ns: 0, end_ns: 0, pause_ns: 0, first: 0, packets: 0, expected: 0 };
 
     /// PSN of the first.
     #[inline(always)]
@@ -144,11 +143,16 @@ impl Run {
         Op::of((self.first >> 24) as u8)
     }
 
+    /// A longer time between two packets ends a run, in nanoseconds: when each of them came is told by
+    /// the ends of the run alone.
+    pub const PAUSE_NS: u64 = 500_000;
+
     /// Whether a packet of this kind and PSN goes on with the run.
     #[inline(always)]
     #[must_use]
-    pub fn goes_on(&self, op: Op, psn: u32) -> bool {
+    pub fn goes_on(&self, op: Op, psn: u32, now: u64) -> bool {
         self.packets != 0
+            && now.wrapping_sub(self.end_ns) < Self::PAUSE_NS
             && psn == self.first.wrapping_add(self.packets) & MASK24
             && !op.has(Op::READ_REQUEST)
             && !self.op().has(Op::READ_REQUEST)

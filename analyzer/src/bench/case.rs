@@ -89,18 +89,18 @@ const ANSWERED_QP: u32 = 0x1A;
 const PSN: u32 = 0x00FF_FFFF;
 
 /// The PSN goes up by 1 with each packet.
-const fn in_order(bth: u32) -> BenchStep {
+const fn in_order(bth: u16) -> BenchStep {
     BenchStep { offset: bth + 8, mask: PSN, toggle: 0 }
 }
 
 /// The queue pair goes up by 1 with each packet, in a circle of [`FLOWS`].
-const fn next_flow(bth: u32) -> BenchStep {
+const fn next_flow(bth: u16) -> BenchStep {
     BenchStep { offset: bth + 4, mask: FLOWS - 1, toggle: 0 }
 }
 
 /// A WRITE LAST, then the acknowledgement to it, then the next WRITE LAST.
-const fn answered(bth: u32) -> BenchStep {
-    const LAST_TO_ACK: u32 = (0x08 ^ 0x11) << 24;
+const fn answered(bth: u16) -> BenchStep {
+    const LAST_TO_ACK: u16 = (0x08 ^ 0x11) << 8;
     BenchStep { offset: bth, mask: PSN, toggle: LAST_TO_ACK }
 }
 

@@ -15,15 +15,15 @@ const DST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const ECT_0: u8 = 2;
 
 /// Headers in front of the BTH.
-pub(super) const IPV4_BTH: u32 = 14 + 20 + 8;
+pub(super) const IPV4_BTH: u16 = 14 + 20 + 8;
 /// With IPv6.
-pub(super) const IPV6_BTH: u32 = 14 + 40 + 8;
+pub(super) const IPV6_BTH: u16 = 14 + 40 + 8;
 /// With one VLAN tag.
-pub(super) const VLAN_BTH: u32 = IPV4_BTH + 4;
+pub(super) const VLAN_BTH: u16 = IPV4_BTH + 4;
 /// Inside VXLAN.
-pub(super) const VXLAN_BTH: u32 = 14 + 20 + 8 + 8 + IPV4_BTH;
+pub(super) const VXLAN_BTH: u16 = 14 + 20 + 8 + 8 + IPV4_BTH;
 /// Inside ERSPAN type II.
-pub(super) const ERSPAN_BTH: u32 = 14 + 20 + 8 + 8 + IPV4_BTH;
+pub(super) const ERSPAN_BTH: u16 = 14 + 20 + 8 + 8 + IPV4_BTH;
 
 /// GRE with a sequence number, ERSPAN type II inside.
 const GRE: [u8; 8] = [0x10, 0x00, 0x88, 0xBE, 0, 0, 0, 1];
@@ -205,15 +205,15 @@ mod tests {
     #[test]
     fn each_frame_is_what_its_case_says() {
         let plain = parsed(&write(9)).unwrap();
-        assert_eq!((plain.bth_offset, plain.dest_qp, plain.payload), (IPV4_BTH, 9, 1024));
+        assert_eq!((plain.bth_offset, plain.dest_qp, plain.payload), (u32::from(IPV4_BTH), 9, 1024));
         let six = parsed(&write_v6()).unwrap();
-        assert_eq!((six.bth_offset, six.family), (IPV6_BTH, 6));
+        assert_eq!((six.bth_offset, six.family), (u32::from(IPV6_BTH), 6));
         let tagged = parsed(&write_vlan()).unwrap();
-        assert_eq!((tagged.bth_offset, tagged.vlan), (VLAN_BTH, 100));
+        assert_eq!((tagged.bth_offset, tagged.vlan), (u32::from(VLAN_BTH), 100));
         let vxlan = parsed(&write_vxlan()).unwrap();
-        assert_eq!((vxlan.bth_offset, vxlan.encap), (VXLAN_BTH, Encap::Vxlan as u32));
+        assert_eq!((vxlan.bth_offset, vxlan.encap), (u32::from(VXLAN_BTH), Encap::Vxlan as u32));
         let mirrored = parsed(&write_erspan()).unwrap();
-        assert_eq!((mirrored.bth_offset, mirrored.encap), (ERSPAN_BTH, Encap::Erspan2 as u32));
+        assert_eq!((mirrored.bth_offset, mirrored.encap), (u32::from(ERSPAN_BTH), Encap::Erspan2 as u32));
         assert_eq!(parsed(&ack()).unwrap().aeth >> 29, 0);
         assert_eq!(parsed(&nak()).unwrap().aeth >> 29, 3);
         assert_eq!(parsed(&cnp()).unwrap().opcode, 0x81);

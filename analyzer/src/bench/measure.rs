@@ -151,7 +151,7 @@ impl Set {
 
     /// Fills the flow table, emptying the ring buffer on the way.
     fn fill(&mut self, hook: Hook, program: &str, case: &Case) -> Result<f64> {
-        let bth = case.step.map_or(0, |step| step.offset as usize);
+        let bth = case.step.map_or(0, |step| usize::from(step.offset));
         let mut frame = case.frame.clone();
         let mut sum = 0.0;
         let packets = u16::try_from(EVENTS).unwrap_or(u16::MAX);

@@ -99,7 +99,7 @@ impl Collector {
             slot.unpaired += 1;
             return;
         }
-        requested(ring.as_mut(), packet.frame.psn, class, packet.repeat, packet.time_ns);
+        requested(ring.as_mut(), packet.frame.psn, class, packet.outcome.repeat, packet.time_ns);
     }
 
     /// The flow of a slot was retired.

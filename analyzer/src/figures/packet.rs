@@ -32,8 +32,6 @@ pub struct Packet {
     pub link: u16,
     /// The IPv4 identification; 0 where there is none.
     pub id: u16,
-    /// Its PSN was behind the expected one.
-    pub repeat: bool,
 }
 
 impl Packet {
@@ -48,13 +46,12 @@ impl Packet {
         mtu: 0,
         link: 0,
         id: 0,
-        repeat: false,
     };
 
     /// Takes note of what counting [`Self::frame`] gave; `data` are the captured bytes.
     #[inline]
     pub fn counted(&mut self, link: u16, time_ns: u64, observed: &Observed<'_>, data: &[u8]) {
-        let Observed { slot, stats, outcome, repeat } = *observed;
+        let Observed { slot, stats, outcome } = *observed;
         let response = Op::of(self.frame.opcode).has(Op::RESPONSE);
         let track = if response { &stats.psn_responses } else { &stats.psn };
         self.time_ns = time_ns;
@@ -63,7 +60,6 @@ impl Packet {
         (self.first, self.expected, self.mtu) = (track.first, track.expected, stats.mtu);
         self.link = link;
         self.id = identification(&self.frame, data);
-        self.repeat = repeat;
     }
 
     /// The flow that it belongs to.

@@ -192,7 +192,7 @@ impl Losses {
             let FlowSample { slot, stats, .. } = flow;
             let answered = stats.acks + stats.rnr_naks + stats.naks.iter().sum::<u64>() > 0
                 || stats.psn_responses.seen != 0;
-            let asked = programs.times.asked(*slot);
+            let asked = programs.times.asked(*slot) || programs.slots.untimed(*slot) != 0;
             // Answers to requests that are timed are accounted for there.
             let to = pairs.reverse(*slot).filter(|requests| programs.times.answers_of(*requests).is_some());
             let answer_psn = match to {

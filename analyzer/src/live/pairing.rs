@@ -51,6 +51,8 @@ struct Known {
     recent: u64,
     /// Its requests came again.
     repeating: bool,
+    /// Its pair is known, and there was no room for it.
+    waiting: bool,
     /// The slot's count of requests that were not timed, when it was last looked at.
     untimed: u32,
     /// Those that passed while the flow with the answers was not known.
@@ -148,16 +150,7 @@ impl Pairs {
     ) -> Result<()> {
         self.eager = 0;
         for (slot, untimed) in &reading.untimed {
-            let paired = self.pairing.reverse(*slot).paired;
-            if let Some(known) = self.at_mut(*slot) {
-                let more = more(known.untimed, *untimed);
-                known.untimed = *untimed;
-                if paired {
-                    known.untracked += more;
-                } else {
-                    known.unpaired += more;
-                }
-            }
+            self.account(*slot, *untimed);
         }
         for flow in &reading.flows {
             self.look(flow, reading.extra.get(&flow.slot));
@@ -165,14 +158,9 @@ impl Pairs {
                 self.pairing.device(flow.slot, qp);
             }
         }
-        // First sight: nothing was known while they were counted.
+        // Those that were not known before.
         for (slot, untimed) in &reading.untimed {
-            if let Some(known) = self.at_mut(*slot)
-                && known.untimed != *untimed
-            {
-                known.unpaired += more(known.untimed, *untimed);
-                known.untimed = *untimed;
-            }
+            self.account(*slot, *untimed);
         }
         self.choose(programs).context("flows could not be timed")
     }
@@ -246,6 +234,7 @@ impl Pairs {
                 packets: 0,
                 recent: 0,
                 repeating: false,
+                waiting: false,
                 untimed: 0,
                 unpaired: 0,
                 untracked: 0,
@@ -253,6 +242,18 @@ impl Pairs {
         }
         self.slots.insert(*key, slot);
         self.pairing.flow(slot, key, port, true, false);
+    }
+
+    /// Why requests of a flow were not timed since its slot was last looked at.
+    fn account(&mut self, slot: u32, untimed: u32) {
+        let Some(known) = self.at_mut(slot) else { return };
+        let more = u64::from(untimed.wrapping_sub(known.untimed) & !Timing::RUN);
+        known.untimed = untimed;
+        if known.waiting {
+            known.untracked += more;
+        } else {
+            known.unpaired += more;
+        }
     }
 
     /// What the counters of a flow add to what is known.
@@ -285,8 +286,9 @@ impl Pairs {
         let Some(other) = self.reverse(slot) else { return Ok(()) };
         let Programs { times, slots, .. } = programs;
         for (requests, answers) in [(slot, other), (other, slot)] {
-            if self.at(requests).is_some_and(|known| known.asks) {
-                times.assign(slots, requests, Some(answers)).context("a flow could not be timed")?;
+            let asks = self.at(requests).is_some_and(|known| known.asks);
+            if asks && times.assign(slots, requests, Some(answers)).context("a flow could not be timed")? {
+                self.account(requests, slots.untimed(requests));
             }
         }
         Ok(())
@@ -312,10 +314,8 @@ impl Pairs {
         }
         wanted.sort_unstable_by(|a, b| b.cmp(a));
         if wanted.len() > times.room() {
-            let mut quiet: Vec<(u64, u32)> = times
-                .all()
-                .map(|(slot, _)| (self.at(slot).map_or(0, |known| known.recent), slot))
-                .collect();
+            let mut quiet: Vec<(u64, u32)> =
+                times.all().map(|(slot, _)| (self.at(slot).map_or(0, |known| known.recent), slot)).collect();
             quiet.sort_unstable();
             let beyond = wanted.iter().skip(times.room());
             let changes = beyond.zip(&quiet).take(EXCHANGES);
@@ -325,18 +325,13 @@ impl Pairs {
             times.release(slots, &ended)?;
         }
         for (_, requests, answers) in wanted {
-            if times.room() == 0 {
-                break;
+            let timed = times.room() > 0 && times.assign(slots, requests, answers)?;
+            if let Some(known) = self.known.get_mut(requests as usize).and_then(Option::as_mut) {
+                known.waiting = !timed && answers.is_some();
             }
-            times.assign(slots, requests, answers)?;
         }
         Ok(())
     }
-}
-
-/// How many more of a count modulo 2^31.
-fn more(before: u32, now: u32) -> u64 {
-    u64::from(now.wrapping_sub(before) & !Timing::RUN)
 }
 
 /// Whether a flow has requests that are answered, as far as its counters tell.
@@ -394,7 +389,7 @@ mod tests {
         // A CNP came first, then data from another port.
         let mut mixed = FlowStats { packets: 5, cnp_packets: 2, ..stats(0x0A, 3) };
         mixed.other_port_packets = 3;
-        let extra = Extra { ports: vec![(51_000, Counter { packets: 3, bytes: 300 })], opcodes: vec![] };
+        let extra = Extra { ports: vec![(51_000, Counter { packets: 3, bytes: 300 })], opcodes: vec![], dscps: vec![] };
         assert_eq!(port_of(&mixed, Some(&extra)), Some(51_000));
         assert_eq!(port_of(&mixed, None), None);
     }

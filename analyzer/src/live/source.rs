@@ -35,7 +35,9 @@ use crate::host::netns::NetNs;
 use crate::host::sysfs::SysRoot;
 use crate::host::watch::LinkWatch;
 use crate::host::{rdma, select};
-use crate::sample::{Direction, EventSample, LinkSample, Retired, RetiredTuple, Sample, SourceKind, TRANSPORT_UD};
+use crate::sample::{
+    Direction, EventSample, LinkSample, Retired, RetiredTuple, Sample, SourceKind, TRANSPORT_UD,
+};
 
 /// How long commands may wait.
 const LOOK: Duration = Duration::from_millis(20);

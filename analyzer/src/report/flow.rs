@@ -74,9 +74,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         latency_untimed: latency.map(latency::untimed),
         peer_qp,
         pairing,
-        loss: loss
-            .filter(|_| requests_known && stats.psn.seen != 0)
-            .map(|loss| Loss::of(loss.requests)),
+        loss: loss.filter(|_| requests_known && stats.psn.seen != 0).map(|loss| Loss::of(loss.requests)),
         loss_responses: loss
             .filter(|_| responses_known && stats.psn_responses.seen != 0)
             .map(|loss| Loss::of(loss.responses)),

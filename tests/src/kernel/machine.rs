@@ -184,6 +184,18 @@ impl Machine {
         self.programs.hash.index(LOOPBACK, self.hook == Hook::TcEgress)
     }
 
+    /// Empties the ring buffer and gives the records as they are.
+    ///
+    /// # Errors
+    /// When there is something else than records in it.
+    pub fn records(&mut self) -> Result<Vec<EventRecord>> {
+        let mut records = Vec::new();
+        while let Some(item) = self.ring.next() {
+            records.push(event::read(&item).with_context(|| format!("an event of {} bytes", item.len()))?);
+        }
+        Ok(records)
+    }
+
     /// Empties the ring buffer.
     ///
     /// # Errors

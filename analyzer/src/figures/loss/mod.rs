@@ -11,9 +11,9 @@ mod holes;
 mod result;
 mod seen;
 mod sequence;
-pub mod told;
 #[cfg(test)]
 mod tests;
+pub mod told;
 
 use hashbrown::{HashMap, HashSet};
 use rocescope_common::account::psn::Span;
@@ -298,7 +298,7 @@ impl Collector {
         let (psn, now) = (packet.frame.psn, packet.time_ns);
         let id = packet.id;
         let response = op.has(Op::RESPONSE);
-        let smooth = !packet.repeat && packet.outcome.events & (Event::GAP | Event::RESTART) == 0;
+        let smooth = !packet.outcome.repeat && packet.outcome.events & (Event::GAP | Event::RESTART) == 0;
         let (latest, loss) = if response {
             (&mut slot.responses, &slot.response_loss)
         } else {
@@ -324,7 +324,7 @@ impl Collector {
         let Some(slot) = slots.get_mut(packet.slot as usize) else { return };
         let response = op.has(Op::RESPONSE);
         let events = packet.outcome.events;
-        let smooth = !packet.repeat && events & (Event::GAP | Event::RESTART) == 0;
+        let smooth = !packet.outcome.repeat && events & (Event::GAP | Event::RESTART) == 0;
         let (naks, answered) = match answers.get(slot.reverse as usize) {
             // Responses are not answered: a READ request comes again.
             Some(answers) if !smooth && !response => (answers.on(packet.link), !answers.links.is_empty()),
@@ -362,7 +362,7 @@ impl Collector {
         };
         if events & Event::RESTART != 0 {
             sequence.restart(&seen);
-        } else if packet.repeat {
+        } else if packet.outcome.repeat {
             sequence.repeat(&seen);
         } else if events & Event::GAP != 0 {
             // Responses take their PSNs from the requester's sequence, in which it may also write:

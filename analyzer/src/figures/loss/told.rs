@@ -9,9 +9,9 @@ use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::opcode::Op;
 
+use super::Collector;
 use super::seen::{Nak, Seen};
 use super::sequence::Sequence;
-use super::Collector;
 
 /// One thing that is told of the requests in a flow.
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +104,8 @@ impl Collector {
             for i in 0..count {
                 let psn = run.start().wrapping_add(i) & MASK24;
                 let time_ns = run.start_ns + u64::from(i) * step;
+                // Not those that came while this went on.
+                let naks = naks.get(..naks.partition_point(|nak| nak.time_ns <= time_ns)).unwrap_or_default();
                 let seen = told.seen(run.expected, naks, answered, window);
                 let span = if read { run.packets.max(1) } else { 1 };
                 sequence.repeat(&Seen { psn, time_ns, last_psn, last_ns, read, span, ..seen });
@@ -120,10 +122,11 @@ impl Collector {
     fn with(&mut self, told: &Told, happened: impl FnOnce(&mut Sequence, &[Nak], bool, u64)) {
         let Self { slots, answers, window_ns, .. } = self;
         let Some(slot) = slots.get_mut(told.slot as usize) else { return };
-        let (naks, answered) = match answers.get(slot.reverse as usize) {
+        let (mut naks, answered) = match answers.get(slot.reverse as usize) {
             Some(answers) => (answers.on(told.link), !answers.links.is_empty()),
             None => (Vec::new(), false),
         };
+        naks.sort_unstable_by_key(|nak| nak.time_ns);
         let sequence = slot.request_loss.get_or_insert_with(|| Box::new(Sequence::new(true)));
         happened(sequence, &naks, answered, *window_ns);
     }
@@ -148,7 +151,8 @@ mod tests {
 
     fn collector() -> Collector {
         let mut collector = Collector::new(REORDER_WINDOW_NS);
-        let there = FlowKey { src: [0, 0, 0, 1], dst: [0, 0, 0, 2], dest_qp: 5, family: 4, ..FlowKey::default() };
+        let there =
+            FlowKey { src: [0, 0, 0, 1], dst: [0, 0, 0, 2], dest_qp: 5, family: 4, ..FlowKey::default() };
         let back = FlowKey { src: there.dst, dst: there.src, dest_qp: 6, ..there };
         collector.flow(0, &there);
         collector.flow(1, &back);

@@ -116,7 +116,7 @@ impl Collector {
     #[inline]
     pub fn packet(&mut self, packet: &Packet) {
         const CE: u8 = 3;
-        let Packet { link, slot, ref frame, time_ns, outcome, repeat, .. } = *packet;
+        let Packet { link, slot, ref frame, time_ns, outcome, .. } = *packet;
         let op = Op::of(frame.opcode);
         let (data, cnp) = (Spurt::counts(op), op.has(Op::CNP));
         let ce = frame.roce_version == 2 && frame.tos & CE == CE && data;
@@ -152,9 +152,9 @@ impl Collector {
                 gaps: one(gap),
             },
         );
-        slot.message.packet(&mut self.kinds, frame, op, repeat, gap);
+        slot.message.packet(&mut self.kinds, frame, op, outcome.repeat, gap);
         if data {
-            if let Some(before) = slot.spurt.observe(time_ns, frame.wire_len, repeat) {
+            if let Some(before) = slot.spurt.observe(time_ns, frame.wire_len, outcome.repeat) {
                 self.ended.push(Record::of(&before, slot.pair, slot.dest_qp));
             }
             if frame.ack_req || op.has(Op::READ_REQUEST) {

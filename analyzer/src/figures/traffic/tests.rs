@@ -33,7 +33,7 @@ impl Flow {
 
     fn send(&mut self, to: &mut Collector, time_ns: u64) {
         let outcome = observe(&mut self.stats, &self.frame, time_ns);
-        let observed = Observed { slot: self.slot, stats: &self.stats, outcome, repeat: false };
+        let observed = Observed { slot: self.slot, stats: &self.stats, outcome };
         let mut packet = Packet { frame: self.frame, ..Packet::EMPTY };
         packet.counted(0, time_ns, &observed, &[]);
         to.packet(&packet);

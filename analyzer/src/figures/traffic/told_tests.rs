@@ -6,9 +6,10 @@ use rocescope_common::account::{FlowStats, observe};
 use rocescope_common::wire::Frame;
 use rocescope_common::wire::opcode::Op;
 
-use super::super::{Collector as ByPacket, Packet};
+use super::super::Collector as ByPacket;
 use super::*;
-use crate::replay::links::TapLinks;
+use crate::figures::packet::Packet;
+use crate::table::Observed;
 
 const MS: u64 = 1_000_000;
 
@@ -26,7 +27,6 @@ struct Both {
     flows: Vec<Kept>,
     cut: Bins,
     kinds: Kinds,
-    tap: TapLinks,
 }
 
 impl Both {
@@ -37,7 +37,6 @@ impl Both {
             flows: Vec::new(),
             cut: Bins { length_ns, phase_ns: 0 },
             kinds: [Messages::NONE; KINDS],
-            tap: TapLinks::new("tap".into()),
         }
     }
 
@@ -71,18 +70,10 @@ impl Both {
             assert!(self.told.tell(number, &ended));
         }
         kept.bin.message(&mut self.kinds, &kept.frame, op, outcome);
-        self.by_packet.frame(0, now_ns);
-        self.by_packet.packet(&Packet {
-            key: &key,
-            slot: number,
-            frame: &kept.frame,
-            time_ns: now_ns,
-            outcome,
-            repeat: outcome.repeat,
-            stats: &kept.stats,
-            data: &[],
-            tap: &self.tap,
-        });
+        let observed = Observed { slot: number, stats: &kept.stats, outcome };
+        let mut packet = Packet { frame: kept.frame, ..Packet::EMPTY };
+        packet.counted(0, now_ns, &observed, &[]);
+        self.by_packet.packet(&packet);
         kept.frame.psn = (kept.frame.psn + 1) & 0x00FF_FFFF;
     }
 

@@ -42,7 +42,8 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].ce_ratio", "ratio": "ce / (ect0 + ect1 + ce) over packets other than CNP and ACKNOWLEDGE."
         or null "none of them is ECN-capable: ECN is off, which is not 0 %";
     "flows[].ce_over_time", "object": "CE marks over time from the first mark on, in at most 64 bins that are 1.05 ms wide at \
-        first; their width doubles when the flow lasts longer." or null "no packet is marked CE, or (live) it is not collected";
+        first; their width doubles when the flow lasts longer. Live, bins are as long as the time between two readings of the counters, or longer, \
+        and the first has what passed since the reading before." or null "no packet is marked CE";
     "flows[].ce_over_time.start_ns", "Unix ns": "Start of the first bin.";
     "flows[].ce_over_time.bin_ns", "ns": "Width of a bin.";
     "flows[].ce_over_time.capable[]", "packets": "ECN-capable packets other than CNP and ACKNOWLEDGE in each bin, marked ones \
@@ -50,7 +51,7 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].ce_over_time.ce[]", "packets": "Those marked CE.";
     "flows[].cnp_packets", "packets": "Congestion notification packets in this flow: they tell its `dest_qp` to slow down.";
     "flows[].cnp", "object": "The notifications in this flow, and what they did."
-        or null "there are none, or (live) it is not collected";
+        or null "there are none; live also: every event of them was dropped (`totals.lost.events_dropped`)";
     "flows[].cnp.answers", "object": "The flow of data whose sender they tell to slow down, on the same tap."
         or null "not known (`pairing`), or it does not pass here";
     "flows[].cnp.answers.link", "text": "Its link,";
@@ -61,20 +62,20 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].cnp.per_second", "1/s": "CNPs per second between the first and the last." or null "fewer than two, or no time \
         between them";
     "flows[].cnp.min_interval_ns", "ns": "Least time between two CNPs of this flow: the NIC's pacing is at most this."
-        or null "fewer than two";
+        or null "fewer than two; live also: events were dropped, and one in between may be among them";
     "flows[].cnp.delay_ns", "object": "Time from a CE mark in the flow that they answer to the CNP, at this tap: from the \
         first mark since the CNP before, so it includes the NIC's pacing. Percentiles as in `latency_ns`."
-        or null "no mark passed here before a CNP";
+        or null "no mark passed here before a CNP; live also: the two are no pair that is timed (see `latency_ns`)";
     "flows[].cnp.delay_ns.count", "samples": "CNPs with a mark before.";
     "flows[].cnp.delay_ns.p50", "ns": "Median.";
     "flows[].cnp.delay_ns.p99", "ns": "99th percentile.";
     "flows[].cnp.delay_ns.p999", "ns": "99.9th percentile.";
     "flows[].cnp.delay_ns.max", "ns": "Longest.";
     "flows[].cnp.without_ce", "packets": "CNPs without a mark since the CNP before. Marks set behind this tap are not seen."
-        or null "the flow they answer is not known";
+        or null "the flow they answer is not known; live also: not timed, or events were dropped";
     "flows[].cnp.rate_before_bps", "bits/s": "Rate of the data in the window before a CNP: the median over up to 128 CNPs, \
         without those that came before any mark and any other CNP. Outer frames of ECN-capable packets."
-        or null "the flow is not known, or has too few packets, or stops after CNPs";
+        or null "the flow is not known, or has too few packets, or stops after CNPs; live: the kernel programs keep no rate in fractions of a millisecond";
     "flows[].cnp.rate_after_bps", "bits/s": "The same in the window after it, without the 262 µs in which it passed."
         or null "as `rate_before_bps`";
     "flows[].cnp.rate_window_ns", "ns": "Length of the windows: 1.05 ms, or 10.5 ms for slow senders."
@@ -109,8 +110,11 @@ pub const FLOW: &[FieldMeta] = fields! {
         that also writes or sends jumps without any loss; with READs alone a jump is a loss.";
     "flows[].psn_responses.missing", "PSNs": "PSNs skipped by them.";
     "flows[].psn_responses.restarts", "jumps": "Jumps too far to be either.";
-    "flows[].loss", "object": "What was lost, reordered and sent again among the requests."
-        or null "no request of RC, UC or XRC was seen, or this source does not tell (live)";
+    "flows[].loss", "object": "What was lost, reordered and sent again among the requests. Live: of flows that are \
+        timed (see `latency_ns`) since before the first gap or repeat, as told by the kernel programs; IPv4 identifications are not looked at, and pauses are \
+        those of all packets of the flow."
+        or null "no request of RC, UC or XRC was seen; live also: the flow is not timed, or what was told of it falls short of `psn.repeats` and `psn.gaps` \
+        because events were dropped, or with `--no-timing`";
     "flows[].loss.recovered", "PSNs": "Skipped, then late in their own right: reordered on the way, not lost. Told by the IPv4 \
         identification where the sender counts it up, else by coming within `--reorder-window` and before any NAK.";
     "flows[].loss.lost", "PSNs": "Lost before this link: skipped here and sent again, also packets that were sent again and lost \
@@ -139,7 +143,7 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].loss.after_tap.first_ns", "Unix ns": "Start of the first." or null "there was none";
     "flows[].loss.after_tap.last_ns", "Unix ns": "End of the last." or null "there was none";
     "flows[].loss_responses", "object": "The same of READ RESPONSE and ATOMIC ACKNOWLEDGE packets."
-        or null "no response was seen, or this source does not tell (live)";
+        or null "no response was seen, or this source does not tell (live): repeats and gaps among responses are counted, not told one by one";
     "flows[].loss_responses.recovered", "PSNs": "Skipped, then late in their own right: reordered on the way, not lost. Told by the IPv4 \
         identification where the sender counts it up, else by coming within `--reorder-window` and before any NAK.";
     "flows[].loss_responses.lost", "PSNs": "Lost before this link: skipped here and sent again, also packets that were sent again and lost \
@@ -173,8 +177,9 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].icrc.unchecked", "packets": "Packets of which it cannot be computed: cut by the snap length, fragments.";
     "flows[].latency_ns", "object": "Time from a request to its answer, of the requests in this flow: from a request \
         that asks for an acknowledgement, or a READ, atomic or FLUSH, to the first packet that answers it here. An \
-        acknowledgement answers everything up to its PSN. Needs the flow with the answers (`pairing`) on the same tap."
-        or null "no sample: there is no such request, no flow with the answers, or (live) it is not collected";
+        acknowledgement answers everything up to its PSN. Needs the flow with the answers (`pairing`) on the same tap. Live: measured in the kernel, by its exact clock, for the 512 busiest flows of \
+        requests whose pair is known."
+        or null "no sample: there is no such request, no flow with the answers; live also: 512 busier flows are timed (`latency_untimed.untracked`), or with `--no-timing`";
     "flows[].latency_ns.count", "samples": "Answered requests it rests on.";
     "flows[].latency_ns.p50", "ns": "Median: the middle of its histogram bucket, at most 6.25 % off. So are the other \
         percentiles. All below 1.024 µs is one bucket, and all from 17.2 s on.";
@@ -201,13 +206,14 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].latency_by_class.atomic.p999", "ns": "99.9th percentile.";
     "flows[].latency_by_class.atomic.max", "ns": "Longest.";
     "flows[].latency_unpaired", "requests": "Requests that passed while the flow with the answers was not known: \
-        pairs are never applied backwards." or null "the flow has no request to be timed, or (live) it is not collected";
+        pairs are never applied backwards. Live, a pair is known some milliseconds after the packet that shows it." or null "the flow has no request to be timed, \
+        or (live) with `--no-timing`";
     "flows[].latency_untimed", "object": "Other requests without a sample."
-        or null "the flow has no request to be timed, or (live) it is not collected";
+        or null "the flow has no request to be timed, or (live) with `--no-timing`";
     "flows[].latency_untimed.ambiguous", "requests": "Sent again before an answer came, which could then be to either; or \
         left behind by a restart, or their own response went missing.";
     "flows[].latency_untimed.ring_full", "requests": "More than 64 were waiting for their answer.";
-    "flows[].latency_untimed.untracked", "requests": "65,536 other flows were being timed.";
+    "flows[].latency_untimed.untracked", "requests": "65,536 other flows were being timed, 512 in live.";
     "flows[].latency_untimed.outstanding", "requests": "Not answered so far.";
     "flows[].peer_qp", "number": "Queue pair at the sending end: the one that answers to this flow go to."
         or null "not known, or datagrams or connections came from several";
@@ -216,9 +222,9 @@ pub const FLOW: &[FieldMeta] = fields! {
         connection management named both ends. `datagram`: the datagram header names \
         the sender. `port_rule`: the UDP source port is what a driver computes from the queue pair numbers. `port_is_qp`: \
         it is the sender's queue pair number. `shared_port`: just one flow each way uses this port. `psn`: just one flow of \
-        requests waited for the PSNs of the answers, eight times.";
+        requests waited for the PSNs of the answers, eight times (replay: it takes every packet).";
     "flows[].pairing.confidence", "text": "`certain` (device, cm, datagram), `strong` (port_rule, port_is_qp, and shared_port once \
-        acknowledgements fit the requests' PSNs) or `likely`.";
+        acknowledgements fit the requests' PSNs, in replay) or `likely`.";
     "flows[].pid", "number": "Process on this host that made the queue pair the flow goes to (ingress) or comes from (egress)."
         or null "not live, no RDMA device, made by the kernel, or two queue pairs fit";
     "flows[].comm", "text": "Its name, or that of the kernel module." or null "not known";

@@ -40,7 +40,7 @@ pub const RUN: &[FieldMeta] = fields! {
         counters, which another processor kept: in the totals and in their link, but in no flow. A processor keeps them \
         for nanoseconds unless it is taken away meanwhile, as that of a virtual machine may be: expect 0.";
     "totals.lost.ecn_untracked", "packets": "Packets left out of `ce_over_time` and `cnp`, because 16,384 other flows had \
-        some." or null "not collected (live)";
+        some.";
     "totals.retired.flows", "flows": "Flows that were closed during the run, idle for long or to make room. What they had \
         counted is in the totals and links.";
     "totals.retired.packets", "packets": "Packets of retired flows.";
@@ -75,8 +75,8 @@ pub const RUN: &[FieldMeta] = fields! {
     "links[].dscp[].ack_packets", "packets": "ACKNOWLEDGE packets with it.";
     "links[].dscp[].cnp_packets", "packets": "Congestion notification packets with it.";
     "links[].ecn_over_time", "object": "Marks and notifications over time, in at most 128 bins that are 1.05 ms wide at \
-        first; their width doubles when time runs out of them."
-        or null "neither a mark nor a CNP passed, or (live) it is not collected";
+        first; their width doubles when time runs out of them. Live, bins are as long as the time between two readings of the counters, or longer."
+        or null "neither a mark nor a CNP passed";
     "links[].ecn_over_time.start_ns", "Unix ns": "Start of the first bin.";
     "links[].ecn_over_time.bin_ns", "ns": "Width of a bin.";
     "links[].ecn_over_time.capable[]", "packets": "ECN-capable packets other than CNP and ACKNOWLEDGE in each bin, marked \

@@ -1,0 +1,201 @@
+//! What live runs say of loss is what replay says of the same packets.
+//!
+//! Each capture's frames go through the kernel programs at their own times; what the programs tell
+//! goes the way it takes in a live run, through the search for pairs to the figures. Replay gets the same
+//! frames. Their IPv4 identifications are taken out for both: the programs do not tell them.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use std::collections::BTreeMap;
+
+use rocescope::figures::loss::{FlowLoss, Loss};
+use rocescope::host::clock::WallClock;
+use rocescope::live::Tables;
+use rocescope::live::ecn::Ecn;
+use rocescope::live::loss::Losses;
+use rocescope::live::pairing::Pairs;
+use rocescope_common::account::Event;
+use rocescope_common::wire::frame::{Kernel, Tag};
+use rocescope_common::wire::{Entry, Meta, parse};
+use rocescope_tests::craft::{self, Mac, Net, Transport};
+use rocescope_tests::kernel::frames::{self, Frame};
+use rocescope_tests::kernel::machine::{Hook, Machine};
+use rocescope_tests::kernel::{available, replayed, test_run};
+use rocescope_tests::oracle::captures;
+
+const MAX_FLOWS: u32 = 4096;
+/// Ids of IPv4 packets, as an offset from where their header starts.
+const IDENTIFICATION: usize = 4;
+
+/// As a hook gets them, and without IPv4 identifications.
+fn as_given(frames: &[Frame]) -> Vec<Frame> {
+    let frames = frames.iter().filter(|frame| frame.data.len() >= test_run::LEAST);
+    // Longer packets than a kernel has are in captures that want to break readers.
+    let frames = frames.filter(|frame| frame.wire_len <= 65_536).map(|frame| {
+        let mut frame = frame.cut(test_run::LINEAR);
+        let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: frame.wire_len, tag: Tag::NONE };
+        if let Ok(headers) = parse::<Kernel>(&frame.data.as_slice(), meta, &mut ())
+            && headers.family == 4
+            && headers.roce_version == 2
+        {
+            let at = headers.ip_offset as usize + IDENTIFICATION;
+            frame.data[at..at + 2].fill(0);
+        }
+        frame
+    });
+    frames.collect()
+}
+
+/// What a live run makes of it.
+struct Lived {
+    loss: Loss,
+    ecn: rocescope::figures::ecn::Figures,
+    /// Slots that were timed from their first packet on.
+    flows: usize,
+}
+
+fn live(frames: &[Frame]) -> Lived {
+    let mut machine = Machine::new(Hook::TcIngress, MAX_FLOWS).unwrap();
+    let clock = WallClock::unix();
+    let link = u16::try_from(machine.link()).unwrap();
+    let (mut pairs, mut losses, mut ecn) = (Pairs::default(), Losses::default(), Ecn::new(0, 1 << 30));
+    pairs.link(link, 0);
+    for frame in frames {
+        machine.send_unheard(frame).unwrap();
+        for record in machine.records().unwrap() {
+            pairs.event(&mut machine.programs, &record).unwrap();
+            losses.changes(&mut machine.programs, &pairs);
+            if let Some(slot) = machine.programs.slot_of(&record.key) {
+                losses.event(slot, &record, &pairs, &clock);
+                if record.events & Event::CNP != 0 {
+                    ecn.cnp(slot, record.time_ns, record.missing);
+                }
+            }
+        }
+    }
+    let reading = Tables::default().read(&machine.programs).unwrap();
+    losses.reading(&reading.flows, &machine.programs, Some(&clock));
+    ecn.reading(&reading.flows, frames.last().map_or(0, |frame| frame.time_ns));
+    let loss = losses.figures(&reading.flows, &machine.programs, &pairs);
+    let ecn = ecn.figures(|slot| pairs.reverse(slot), std::iter::once(link), true);
+    Lived { loss, ecn, flows: reading.flows.len() }
+}
+
+/// What is compared: times within a run of packets are not told one by one.
+fn comparable(loss: FlowLoss) -> impl PartialEq + std::fmt::Debug {
+    loss.requests.map(|mut figures| {
+        for episodes in [&mut figures.before, &mut figures.after] {
+            (episodes.longest_ns, episodes.first_ns, episodes.last_ns) = (0, 0, 0);
+        }
+        figures
+    })
+}
+
+#[test]
+fn loss_is_what_replay_says() {
+    if !available() {
+        return;
+    }
+    let mut found = Vec::new();
+    let (mut known, mut troubled) = (0, 0);
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut paths = captures::own().unwrap();
+    paths.extend(captures::further().unwrap());
+    for path in paths {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let Some(frames) = frames::read(&path).unwrap() else { continue };
+        let frames = as_given(&frames);
+        let lived = live(&frames);
+        let replay = replayed::whole(&frames).unwrap().figures.loss.unwrap();
+        let slots = lived.loss.known.clone().unwrap();
+        assert!(slots.len() <= lived.flows);
+        for slot in slots {
+            known += 1;
+            let (ours, theirs) = (lived.loss.flow(slot), replay.flow(slot));
+            if let Some(figures) = theirs.requests {
+                troubled += 1;
+                *sums.entry("lost").or_default() += figures.lost;
+                *sums.entry("recovered").or_default() += figures.recovered;
+                *sums.entry("retransmitted").or_default() += figures.retransmitted;
+                *sums.entry("rereads").or_default() += figures.rereads;
+                *sums.entry("after").or_default() += figures.after.count;
+            }
+            let (a, b) = (comparable(ours), comparable(theirs));
+            if format!("{a:?}") != format!("{b:?}") {
+                found.push(format!("{name} slot {slot}:\n  live   {a:?}\n  replay {b:?}"));
+            }
+        }
+    }
+    println!("{known} flows, {troubled} with something lost or sent again: {sums:?}");
+    assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
+    assert!(troubled > 5 && sums["lost"] > 10 && sums["retransmitted"] > 100, "{troubled}: {sums:?}");
+}
+
+/// Data and acknowledgements of a connection, in which some packets are marked and some CNPs follow.
+fn congested() -> Vec<Frame> {
+    let (there, back) = (Net::v4([10, 8, 0, 1], [10, 8, 0, 2]), Net::v4([10, 8, 0, 2], [10, 8, 0, 1]));
+    let mut frames = Vec::new();
+    let mut send = |time_ns: u64, net: &Net, transport: &Transport| {
+        let data = craft::ethernet(Mac::SRC, Mac::DST, &net.roce(50_000, transport));
+        frames.push(Frame { time_ns, wire_len: u32::try_from(data.len()).unwrap(), data });
+    };
+    for psn in 0..4_000u32 {
+        let now = 1_700_000_000_000_000_000 + u64::from(psn) * 10_000;
+        let tos = if psn > 100 && psn % 37 == 0 { 3 } else { 2 };
+        let data = Transport { ack_req: true, ..Transport::new(0x04, 0x100, psn).payload(vec![1; 64]) };
+        send(now, &there.clone().tos(tos), &data);
+        send(now + 3_000, &back, &Transport::ack(0x200, psn, 0, psn));
+        if psn > 100 && psn % 50 == 3 {
+            send(now + 4_000 + u64::from(psn), &back, &Transport::cnp(0x200));
+        }
+    }
+    frames
+}
+
+#[test]
+fn notifications_are_what_replay_says() {
+    if !available() {
+        return;
+    }
+    let mut captured = vec![("congested".to_owned(), congested())];
+    for path in captures::further().unwrap() {
+        if let Some(frames) = frames::read(&path).unwrap() {
+            captured.push((path.display().to_string(), as_given(&frames)));
+        }
+    }
+    let mut found = Vec::new();
+    for (name, frames) in captured {
+        let replay = replayed::whole(&frames).unwrap().figures.ecn.unwrap();
+        if replay.cnps.is_empty() {
+            continue;
+        }
+        let lived = live(&frames);
+        assert_eq!(lived.ecn.cnps.len(), replay.cnps.len(), "{name}");
+        for (slot, theirs) in &replay.cnps {
+            let ours = &lived.ecn.cnps[slot];
+            println!("{name} slot {slot}: {} CNPs, {:?}", theirs.count, theirs.delay);
+            if (ours.count, ours.first_ns, ours.last_ns, ours.min_gap_ns)
+                != (theirs.count, theirs.first_ns, theirs.last_ns, theirs.min_gap_ns)
+            {
+                found.push(format!("{name} slot {slot}:\n  live   {ours:?}\n  replay {theirs:?}"));
+            }
+            // Told in units of 16 ns.
+            let close = match (ours.delay, theirs.delay) {
+                (Some(ours), Some(theirs)) => {
+                    ours.count == theirs.count && theirs.max - ours.max < 16 && ours.p50 == theirs.p50
+                }
+                (ours, theirs) => ours == theirs,
+            };
+            if name == "congested" {
+                assert!(theirs.delay.is_some_and(|delay| delay.count > 50), "{theirs:?}");
+                assert_eq!(ours.answers, theirs.answers);
+            }
+            if (name == "congested" || ours.answers.is_some())
+                && !(close && ours.without_mark == theirs.without_mark)
+            {
+                found.push(format!("{name} slot {slot}:\n  live   {ours:?}\n  replay {theirs:?}"));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
+}
