@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn each_frame_is_what_its_case_says() {
         let plain = parsed(&write(9)).unwrap();
-        assert_eq!((plain.bth_offset, plain.dest_qp, plain.payload), (IPV4_BTH, 9, 1024));
+        assert_eq!((plain.bth_offset, plain.dest_qp, plain.payload), (u32::from(IPV4_BTH), 9, 1024));
         let six = parsed(&write_v6()).unwrap();
         assert_eq!((six.bth_offset, six.family), (u32::from(IPV6_BTH), 6));
         let tagged = parsed(&write_vlan()).unwrap();
