@@ -222,7 +222,7 @@ impl Programs {
         let max_flows = options.max_flows.max(1);
         let hints = hints(max_flows);
         let hint_shift = 32 - hints.ilog2();
-        let timed = timed(options);
+        let entries = timed(options);
         let mut loader = EbpfLoader::new();
         loader
             .override_global("LINK_MULTIPLIER", &hash.multiplier, true)
@@ -238,7 +238,7 @@ impl Programs {
             .map_max_entries(maps::HINTS, hints)
             .map_max_entries(maps::FREE, max_flows)
             .map_max_entries(maps::EXTRA, max_flows)
-            .map_max_entries(maps::LATENCY, timed)
+            .map_max_entries(maps::LATENCY, entries)
             .map_max_entries(maps::LINKS, hash.links());
         let mut ebpf = loader.load(object).map_err(|error| map_refused(&error))?;
         ticks::set(&mut ebpf)?;
@@ -255,7 +255,7 @@ impl Programs {
         let Map::HashMap(extra_data) = &extra else { bail!("map {} is no hash", maps::EXTRA) };
         let extra_fd = extra_data.fd().as_fd().try_clone_to_owned()?;
         let mut programs = Self {
-            times: Times::new(times, timed).context("the requests under way could not be mapped")?,
+            times: Times::new(times, entries).context("the requests under way could not be mapped")?,
             slots: Slots::map(slots, max_flows).context("the flow table could not be mapped")?,
             extra: extra.try_into()?,
             extra_fd,
@@ -267,7 +267,7 @@ impl Programs {
             drift: ticks::Drift::default(),
             hash,
             max_flows,
-            timed,
+            timed: entries,
         };
         // Last in, first out: slots are handed out from 0 upwards.
         for slot in (0..max_flows).rev() {
