@@ -109,8 +109,9 @@ fn flows<'a>(report: &'a Value, direction: Option<&str>) -> BTreeMap<String, &'a
     all.map(|flow| (identity(flow), flow)).collect()
 }
 
-/// Whether a field of a flow is null in live, because it needs each packet's order and exact time.
-fn not_collected_live(name: &str) -> bool {
+/// Whether a field of a flow depends on when packets come, which here is as fast as the link takes them, or
+/// is not collected in live.
+fn not_compared(name: &str) -> bool {
     ["icrc", "ce_over_time", "cnp"].contains(&name)
         || name.starts_with("latency_")
         || name.starts_with("loss")
@@ -130,7 +131,7 @@ fn flow_differences(live: &Value, replayed: &Value, direction: &str, tag_known: 
         for (name, value) in their.as_object().unwrap() {
             let expected = match name.as_str() {
                 "link" | "direction" | "first_ns" | "last_ns" => continue,
-                name if not_collected_live(name) => continue,
+                name if not_compared(name) => continue,
                 // Live, only what the packets state is known.
                 "peer_qp" | "pairing" if their["pairing"]["confidence"] != "certain" => continue,
                 "vlan" | "inner_vlan" if untagged && !tag_known => &Value::Null,

@@ -104,19 +104,13 @@ const fn answered(bth: u16) -> BenchStep {
     BenchStep { offset: bth, mask: PSN, toggle: LAST_TO_ACK }
 }
 
+fn case(id: &'static str, name: &'static str, frame: Vec<u8>, step: Option<BenchStep>) -> Case {
+    Case { id, name, frame, step, kind: Kind::Known, every_hook: false, precise: false, timed: None }
+}
+
 /// All cases in the order of the table. Those that fill the flow table come last.
 pub(super) fn all() -> Vec<Case> {
-    let case = |id, name, frame, step| Case {
-        id,
-        name,
-        frame,
-        step,
-        kind: Kind::Known,
-        every_hook: false,
-        precise: false,
-        timed: None,
-    };
-    vec![
+    let mut cases = vec![
         Case {
             every_hook: true,
             ..case(
@@ -149,35 +143,9 @@ pub(super) fn all() -> Vec<Case> {
             f::write_erspan(),
             Some(in_order(f::ERSPAN_BTH)),
         ),
-        Case {
-            precise: true,
-            ..case(
-                "precise_in_order",
-                "IPv4 WRITE in order, exact clock",
-                f::write(0x18),
-                Some(in_order(f::IPV4_BTH)),
-            )
-        },
-        Case {
-            precise: true,
-            timed: Some(TIMED_QP),
-            ..case(
-                "timed_middle",
-                "the same in a flow that is timed",
-                f::write(TIMED_QP),
-                Some(in_order(f::IPV4_BTH)),
-            )
-        },
-        Case {
-            precise: true,
-            timed: Some(ANSWERED_QP),
-            ..case(
-                "timed_answered",
-                "WRITE LAST and its ACK in turn, timed",
-                f::write_last(ANSWERED_QP),
-                Some(answered(f::IPV4_BTH)),
-            )
-        },
+    ];
+    cases.extend(exact());
+    cases.extend([
         case("ack", "RoCEv2/IPv4 ACK", f::ack(), None),
         Case { kind: Kind::Events, ..case("cnp", "RoCEv2/IPv4 CNP, with its event", f::cnp(), None) },
         Case { kind: Kind::Events, ..case("nak", "RoCEv2/IPv4 NAK, with its event", f::nak(), None) },
@@ -211,6 +179,42 @@ pub(super) fn all() -> Vec<Case> {
                 "new flows, flow table full",
                 f::write(0x30_0000),
                 Some(next_flow(f::IPV4_BTH)),
+            )
+        },
+    ]);
+    cases
+}
+
+/// Those with the exact clock.
+fn exact() -> Vec<Case> {
+    vec![
+        Case {
+            precise: true,
+            ..case(
+                "precise_in_order",
+                "IPv4 WRITE in order, exact clock",
+                f::write(0x18),
+                Some(in_order(f::IPV4_BTH)),
+            )
+        },
+        Case {
+            precise: true,
+            timed: Some(TIMED_QP),
+            ..case(
+                "timed_middle",
+                "the same in a flow that is timed",
+                f::write(TIMED_QP),
+                Some(in_order(f::IPV4_BTH)),
+            )
+        },
+        Case {
+            precise: true,
+            timed: Some(ANSWERED_QP),
+            ..case(
+                "timed_answered",
+                "WRITE LAST and its ACK in turn, timed",
+                f::write_last(ANSWERED_QP),
+                Some(answered(f::IPV4_BTH)),
             )
         },
     ]

@@ -235,7 +235,7 @@ impl Programs {
         let max_flows = options.max_flows.max(1);
         let hints = hints(max_flows);
         let hint_shift = 32 - hints.ilog2();
-        let timed = timed(options);
+        let entries = timed(options);
         let mut loader = EbpfLoader::new();
         loader
             .override_global("LINK_MULTIPLIER", &hash.multiplier, true)
@@ -253,7 +253,7 @@ impl Programs {
             .map_max_entries(maps::HINTS, hints)
             .map_max_entries(maps::FREE, max_flows)
             .map_max_entries(maps::EXTRA, max_flows)
-            .map_max_entries(maps::LATENCY, timed)
+            .map_max_entries(maps::LATENCY, entries)
             .map_max_entries(maps::LINKS, hash.links());
         // Without bins there are neither requests nor answers.
         if ours && !options.precise_clock {
@@ -280,7 +280,7 @@ impl Programs {
         let Map::HashMap(extra_data) = &extra else { bail!("map {} is no hash", maps::EXTRA) };
         let extra_fd = extra_data.fd().as_fd().try_clone_to_owned()?;
         let mut programs = Self {
-            times: Times::new(times, timed).context("the requests under way could not be mapped")?,
+            times: Times::new(times, entries).context("the requests under way could not be mapped")?,
             slots: Slots::map(slots, asked, max_flows).context("the flow table could not be mapped")?,
             work: take(maps::WORK)?.try_into()?,
             bins: take(maps::BINS).ok().map(TryInto::try_into).transpose()?,
@@ -295,7 +295,7 @@ impl Programs {
             drift: ticks::Drift::default(),
             hash,
             max_flows,
-            timed,
+            timed: entries,
         };
         // Last in, first out: slots are handed out from 0 upwards.
         for slot in (0..max_flows).rev() {

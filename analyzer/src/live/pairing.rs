@@ -37,6 +37,7 @@ const BUSIER: u64 = 2;
 const BUSY: u64 = 256;
 
 /// What is known of the flow in a slot.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Clone, Debug)]
 struct Known {
     key: FlowKey,

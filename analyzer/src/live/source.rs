@@ -320,7 +320,7 @@ impl Source {
             tos: record.tos,
             src_port: record.src_port,
             psn: record.psn,
-            missing: event::missing(&record),
+            missing: event::missing(record),
             aeth: record.aeth,
             wire_len: record.wire_len,
             bth_offset: record.bth_offset,

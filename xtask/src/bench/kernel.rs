@@ -31,7 +31,7 @@ enum Goal {
 }
 
 /// What one packet of each case may cost. Cases that are not here are shown without.
-const GOALS: [(&str, Goal); 12] = [
+const GOALS: [(&str, Goal); 14] = [
     ("ipv4_in_order", Goal::Ns(60.0)),
     ("ipv4_repeat", Goal::Ns(60.0)),
     ("ipv6_in_order", Goal::Times(1.3)),
@@ -39,6 +39,8 @@ const GOALS: [(&str, Goal); 12] = [
     ("vxlan_in_order", Goal::Times(1.6)),
     ("erspan2_in_order", Goal::Times(1.6)),
     ("precise_in_order", Goal::Ns(110.0)),
+    ("timed_middle", Goal::Ns(110.0)),
+    ("timed_answered", Goal::Ns(110.0)),
     ("tcp", Goal::Ns(12.0)),
     ("tcp_ipv6", Goal::Ns(12.0)),
     ("tcp_vlan", Goal::Ns(12.0)),

@@ -70,7 +70,8 @@ impl Collector {
         let pair = self.slots.get(told.slot as usize).map(|slot| slot.pair);
         let Some(answers) = pair.and_then(|pair| self.answers.get_mut(pair as usize)) else { return };
         let rnr = events & Event::RNR != 0;
-        if rnr || aeth >> 24 & 0x1F == 0 {
+        let code = aeth >> 24 & 0x1F;
+        if rnr || code == 0 {
             answers.nak(told.link, Nak { psn: told.psn, time_ns: told.time_ns, rnr });
         }
     }
@@ -108,7 +109,7 @@ impl Collector {
                 let naks = naks.get(..naks.partition_point(|nak| nak.time_ns <= time_ns)).unwrap_or_default();
                 let seen = told.seen(run.expected, naks, answered, window);
                 let span = if read { run.packets.max(1) } else { 1 };
-                sequence.repeat(&Seen { psn, time_ns, last_psn, last_ns, read, span, ..seen });
+                sequence.repeat(&Seen { psn, time_ns, last_psn, last_ns, span, read, ..seen });
                 (last_psn, last_ns) = (psn, time_ns);
             }
             // Behind a gap, the gap itself says how it goes on.
