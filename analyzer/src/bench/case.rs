@@ -142,7 +142,7 @@ pub(super) fn all() -> Vec<Case> {
             precise: true,
             ..case(
                 "precise_in_order",
-                "IPv4 WRITE in order, exact clock",
+                "IPv4 WRITE in order, exact clock, bins",
                 f::write(0x18),
                 Some(in_order(f::IPV4_BTH)),
             )

@@ -7,7 +7,9 @@ use aya::maps::{HashMap, Map, MapData, PerCpuArray, RingBuf, Stack};
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
 use rocescope_common::abi::maps::MAX_LINKS;
-use rocescope_common::abi::{BenchStep, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TickClock, Work, maps};
+use rocescope_common::abi::{
+    BenchStep, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TickClock, Work, maps,
+};
 use rocescope_common::account::FlowKey;
 use rocescope_common::account::bin::{Asked, Bins, LONGEST_NS};
 
