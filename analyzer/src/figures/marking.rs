@@ -84,7 +84,7 @@ pub fn by_link(
             sum.cnp_packets += gone.cnp_packets;
         }
     }
-    for flow in flows.iter() {
+    for flow in flows {
         if let Some(link) = all.get_mut(usize::from(flow.key.link)) {
             add(link, &flow.stats, extra.get(&flow.slot));
         }

@@ -152,9 +152,9 @@ fn records_make_what_packets_make() {
                 let kept = &mut both.flows[flow].frame;
                 kept.opcode = [0x04, 0x04, 0x06, 0x11, 0x81, 0x00, 0x02][usize::try_from(dice % 7).unwrap()];
                 kept.tos = u8::try_from(dice % 4).unwrap();
-                if dice % 31 == 0 {
+                if dice.is_multiple_of(31) {
                     kept.psn = kept.psn.wrapping_sub(2) & 0x00FF_FFFF;
-                } else if dice % 37 == 0 {
+                } else if dice.is_multiple_of(37) {
                     kept.psn += 3;
                 }
                 both.send(flow, now);
