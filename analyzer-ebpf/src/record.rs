@@ -14,8 +14,7 @@ use rocescope_common::wire::frame::{Kernel, Tag};
 use rocescope_common::wire::{Bytes, Entry, Frame, Meta, Reason, not_roce, parse_into};
 
 use crate::maps::{
-    EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, LINKS, SLOTS,
-    WORK,
+    EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, LINKS, SLOTS, WORK,
 };
 use crate::packet::{Copied, Head};
 use crate::{bins, emit, latency, turn};

@@ -55,14 +55,19 @@ fn looking_changes_nothing() {
             let report = replayed::report(&sample).unwrap();
             for part in ["bursts", "incast", "steps", "pattern"] {
                 let found = diff::differences(&report[part], &expected[part]);
-                assert!(found.is_empty(), "{name} {part}, a sample every {every} frames:\n{}", found.join("\n"));
+                assert!(
+                    found.is_empty(),
+                    "{name} {part}, a sample every {every} frames:\n{}",
+                    found.join("\n")
+                );
             }
         }
     }
 }
 
 /// Captures whose frames come in the order of their times.
-const CAPTURES: [&str; 3] = ["linlin_nccl_nccl_node0.pcap", "k1_ecmp_ring.uA0.pcap.gz", "e1_loss1.h1.pcap.gz"];
+const CAPTURES: [&str; 3] =
+    ["linlin_nccl_nccl_node0.pcap", "k1_ecmp_ring.uA0.pcap.gz", "e1_loss1.h1.pcap.gz"];
 
 /// Flows that retire leave nothing behind and take nothing away.
 #[test]

@@ -169,9 +169,10 @@ fn differences(live: &Value, replayed: &Value, hook: Hook) -> Vec<String> {
             }
         }
         let bursts = live["bursts"].as_array().unwrap();
-        let binned = bursts.iter().find(|one| one["direction"] == direction).map_or(0.0, |one| {
-            one["mean_bytes"].as_f64().unwrap() * one["bins"].as_f64().unwrap()
-        });
+        let binned = bursts
+            .iter()
+            .find(|one| one["direction"] == direction)
+            .map_or(0.0, |one| one["mean_bytes"].as_f64().unwrap() * one["bins"].as_f64().unwrap());
         if (binned - ours["bytes"].as_f64().unwrap()).abs() > 0.5 {
             found.push(format!("{direction}: {binned} bytes in bins of {}", ours["bytes"]));
         }

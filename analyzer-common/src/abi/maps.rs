@@ -2,7 +2,7 @@
 
 use crate::account::message::{FrameSizes, Kinds};
 use crate::account::{FlowBin, FlowKey, FlowStats, Outcome};
-use crate::wire::opcode::{Op, CNP as CNP_OPCODE};
+use crate::wire::opcode::{CNP as CNP_OPCODE, Op};
 use crate::wire::{Frame, Reason};
 
 /// Hash: [`FlowKey`] → slot number (u32).

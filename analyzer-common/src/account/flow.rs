@@ -244,6 +244,7 @@ impl Event {
 }
 
 /// What the caller of [`observe`] has left to do.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about one packet")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Bits of [`Event`].

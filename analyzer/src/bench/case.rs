@@ -192,7 +192,7 @@ fn exact() -> Vec<Case> {
             precise: true,
             ..case(
                 "precise_in_order",
-                "IPv4 WRITE in order, exact clock",
+                "IPv4 WRITE in order, exact clock, bins",
                 f::write(0x18),
                 Some(in_order(f::IPV4_BTH)),
             )

@@ -186,7 +186,7 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> 
     }
     let mut usual = Set::load(object, false)?;
     let mut precise = Set::load(object, true)?;
-    measured.map_bytes = usual.programs.map_bytes();
+    measured.map_bytes = precise.programs.map_bytes();
     for round in 0..effort.rounds {
         let fills = round < effort.fills;
         let mut figures = Vec::new();

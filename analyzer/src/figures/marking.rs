@@ -84,7 +84,7 @@ pub fn by_link(
             sum.cnp_packets += gone.cnp_packets;
         }
     }
-    for flow in flows.iter() {
+    for flow in flows {
         if let Some(link) = all.get_mut(usize::from(flow.key.link)) {
             add(link, &flow.stats, extra.get(&flow.slot));
         }
@@ -127,7 +127,8 @@ mod tests {
         assert_eq!((link[26], link[0], link[48]), (all(7, 700, 1, 0), all(3, 300, 1, 0), all(0, 0, 0, 4)));
         // What began as RoCEv1 has no DSCP of its own.
         let mut link = [Marked::default(); 64];
-        let stats = FlowStats { dscp: DSCP_NONE, ecn_data: [0, 0, 3, 0], data_bytes: 300, ..FlowStats::EMPTY };
+        let stats =
+            FlowStats { dscp: DSCP_NONE, ecn_data: [0, 0, 3, 0], data_bytes: 300, ..FlowStats::EMPTY };
         add(&mut link, &stats, Some(&Extra { dscps: dscps[1..2].to_vec(), ..Extra::default() }));
         assert_eq!(link[0], all(3, 300, 0, 0));
     }

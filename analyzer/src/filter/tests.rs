@@ -77,7 +77,11 @@ fn flows_have_any_of_their_ports_and_opcodes() {
     for (opcode, src_port) in [(0x04, 1), (0x81, 0), (0x64, 1)] {
         observe(&mut stats, &Frame { opcode, src_port, ..frame() }, 1);
     }
-    let extra = Extra { ports: vec![(0, Counter { packets: 1, bytes: 1 })], opcodes: vec![(0x64, 1)], ..Extra::default() };
+    let extra = Extra {
+        ports: vec![(0, Counter { packets: 1, bytes: 1 })],
+        opcodes: vec![(0x64, 1)],
+        ..Extra::default()
+    };
     let flow = FlowSample { slot: 0, key: FlowKey::of(&frame(), 0), stats };
     for (text, expected) in [
         ("port 0", true),

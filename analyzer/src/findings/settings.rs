@@ -217,7 +217,11 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
             alone.push(flow);
         }
     }
-    let all = [(beside, Severity::Warning, false), (jumbo, Severity::Warning, true), (alone, Severity::Info, false)];
+    let all = [
+        (beside, Severity::Warning, false),
+        (jumbo, Severity::Warning, true),
+        (alone, Severity::Info, false),
+    ];
     for (mut flows, severity, at_port) in all {
         flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
         let Some(first) = flows.first() else { continue };

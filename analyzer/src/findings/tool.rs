@@ -45,13 +45,17 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let totals = &input.report.totals;
     let lost = &totals.lost;
     let packets = lost.flow_table_full + lost.capture_drops.unwrap_or(0) + lost.interface_drops.unwrap_or(0);
-    let incomplete = lost.extra_table_full + lost.events_dropped.unwrap_or(0) + lost.bins_dropped.unwrap_or(0);
+    let incomplete =
+        lost.extra_table_full + lost.events_dropped.unwrap_or(0) + lost.bins_dropped.unwrap_or(0);
     if packets + incomplete == 0 {
         return;
     }
     let ratio = packets as f64 / (totals.packets + packets).max(1) as f64;
     let (severity, title) = if packets == 0 {
-        (Severity::Info, "Some events, source ports or bins of traffic were not recorded; all counts are exact".to_owned())
+        (
+            Severity::Info,
+            "Some events, source ports or bins of traffic were not recorded; all counts are exact".to_owned(),
+        )
     } else {
         let severity =
             if ratio > input.limits.tool.lost_ratio { Severity::Critical } else { Severity::Warning };

@@ -17,15 +17,15 @@ use tokio::time::Instant;
 
 use super::attach::{Attached, attach};
 use super::ecn::Ecn;
-use super::load::{LoadOptions, Programs};
 use super::loss::Losses;
 use super::pairing::Pairs;
 use super::bins::{self, Bins};
+use super::load::{LoadOptions, Programs};
 use super::qps::QpReader;
 use super::tables::{Reading, Tables, fill_link, link_counters};
 use super::{Config, event};
-use crate::figures::{Figures, marking};
 use crate::feed::{Command, Tap, Update};
+use crate::figures::{Figures, marking};
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::drops::{self, RxDrops};
 use crate::host::hook::{self, FRAGS_SINCE};
@@ -145,7 +145,8 @@ impl Source {
             watch: LinkWatch::open().ok(),
             qps: if devices.is_empty() { None } else { QpReader::start() },
         };
-        let links = source.kernel_links().map(|(kernel, _, watched)| (kernel, watched.interface.name.clone()));
+        let links =
+            source.kernel_links().map(|(kernel, _, watched)| (kernel, watched.interface.name.clone()));
         let links = links.collect();
         let (bin_ns, filter) = (source.config.bin_ns, source.config.filter.clone());
         source.bins =

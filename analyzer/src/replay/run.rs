@@ -12,8 +12,8 @@ use super::pace::Pace;
 use super::tap::{Said, TapReader, Turn};
 use super::time::TimeSpec;
 use super::{Emit, nanos};
-use crate::figures::Figures;
 use crate::feed::{Command, Tap, Update};
+use crate::figures::Figures;
 use crate::sample::{Sample, SourceKind};
 use crate::units;
 

@@ -336,7 +336,12 @@ fn imbalance_over_time() {
             let bytes = if index % 256 < 128 { 1000 } else { 0 };
             folded.fold(&Bin { index: first + index, bytes, packets: bytes / 1000, ..Bin::default() });
         }
-        LinkTraffic { bursts: folded.bursts(1_000_000), frame_sizes: None, last_ns: None, lost: Counter::default() }
+        LinkTraffic {
+            bursts: folded.bursts(1_000_000),
+            frame_sizes: None,
+            last_ns: None,
+            lost: Counter::default(),
+        }
     };
     let mut sample = sample(vec![link("up0", None), link("up1", None), link("up2", None)], vec![]);
     let start = 1_763_000_000_000 / 256 * 256;

@@ -427,7 +427,8 @@ pub(super) fn pattern(sample: &Sample) -> Option<Pattern> {
 
 /// The kinds of messages that there were.
 fn known(kinds: &Kinds) -> impl Iterator<Item = (&'static str, &Messages)> + Clone {
-    let all = OPERATIONS.iter().filter_map(|(operation, name)| Some((*name, kinds.get(*operation as usize)?)));
+    let all =
+        OPERATIONS.iter().filter_map(|(operation, name)| Some((*name, kinds.get(*operation as usize)?)));
     all.filter(|(_, messages)| messages.packets > 0)
 }
 
@@ -491,6 +492,15 @@ pub(super) fn example(report: &mut super::Report) {
             FrameSize { up_to_bytes: Some(60), frames: 1 },
             FrameSize { up_to_bytes: None, frames: 1 },
         ]);
+    }
+    for group in &mut report.imbalance {
+        group.over_time = Some(super::OverTime {
+            window_ns: 128_000_000,
+            windows: 1,
+            max_over_mean_p50: 1.0,
+            max_over_mean_max: 1.0,
+            worst_ns: 1,
+        });
     }
     report.bursts = Some(vec![Burst {
         link: "eth0".into(),

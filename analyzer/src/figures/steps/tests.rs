@@ -21,8 +21,13 @@ fn traffic(spurts: &[(u32, u32, u64, u64, u64)], window_end_ms: u64) -> Traffic 
     for (src, dst, start, end, bytes) in spurts {
         let frame = Frame { src: host(*src).1, dst: host(*dst).1, family: 4, ..Frame::EMPTY };
         let pair = pairs.number(&FlowKey::of(&frame, 0));
-        let seen =
-            crate::figures::traffic::hosts::Seen { packets: 1, bytes: 1, data_packets: 1, data_bytes: 1, ..Default::default() };
+        let seen = crate::figures::traffic::hosts::Seen {
+            packets: 1,
+            bytes: 1,
+            data_packets: 1,
+            data_bytes: 1,
+            ..Default::default()
+        };
         pairs.packets(pair, seen);
         all.ended.push(Record {
             start_ns: start * MS,

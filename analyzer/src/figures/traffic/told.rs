@@ -110,8 +110,7 @@ impl Collector {
         }
         let pair = if shown { self.pairs.number(key) } else { NO_PAIR };
         if let Some(place) = self.flows.get_mut(at) {
-            *place =
-                Some(Flow { key: *key, pair, shown, spurt: Spurt::default(), taken: FlowBin::NONE });
+            *place = Some(Flow { key: *key, pair, shown, spurt: Spurt::default(), taken: FlowBin::NONE });
         }
     }
 

@@ -172,7 +172,10 @@ fn balance_of(imbalance: &Imbalance) -> String {
         (Some(max), Some(jain)) => {
             let time = imbalance.over_time.map_or_else(String::new, |time| {
                 let (p50, worst) = (time.max_over_mean_p50, time.max_over_mean_max);
-                format!("; in windows of {} median {p50:.2}, worst {worst:.2}", units::duration(time.window_ns))
+                format!(
+                    "; in windows of {} median {p50:.2}, worst {worst:.2}",
+                    units::duration(time.window_ns)
+                )
             });
             format!("{links}{direction}: busiest {max:.2} × the mean, Jain {jain:.3} (1 is even){time}")
         }
