@@ -162,6 +162,8 @@ pub struct App {
     pub paused: bool,
     /// The time of the moment that is looked at; `None` for the newest.
     pub shown_ns: Option<u64>,
+    /// Where a replay is on its way to.
+    pub seek_ns: Option<u64>,
     /// Replay speed, as far as it is known.
     pub speed: Option<f64>,
     /// How the run ended, when it has.
@@ -211,6 +213,7 @@ impl App {
             answer: None,
             paused: false,
             shown_ns: None,
+            seek_ns: None,
             speed: options.speed,
             end: None,
             history: History::new(options.history_bytes),
@@ -256,9 +259,19 @@ impl App {
             self.shown_ns = None;
         }
         self.history.push(&sample, false);
+        let seeking = self.seek_ns.is_some();
+        self.seek_ns = self.seek_ns.filter(|to| sample.time_ns < *to);
         self.newest = Some(sample);
         if !self.paused {
             self.recompute(true);
+        } else if seeking {
+            // On the way the picture moves; where the way ends it stands still again.
+            self.paused = false;
+            self.recompute(true);
+            self.paused = true;
+            if self.seek_ns.is_none() {
+                self.pin();
+            }
         } else if self.data.is_none() {
             self.recompute(true);
             self.pin();
@@ -267,7 +280,7 @@ impl App {
 
     /// Takes new events, in order.
     pub fn on_events(&mut self, events: &[EventSample]) {
-        if self.paused {
+        if self.paused && self.seek_ns.is_none() {
             self.waiting.extend(events.iter().cloned());
             let over = self.waiting.len().saturating_sub(WAITING);
             self.waiting.drain(..over);
@@ -286,8 +299,23 @@ impl App {
         self.keep_in_view();
     }
 
+    /// The source begins anew: what was seen is still to come.
+    pub fn on_again(&mut self) {
+        self.log = Log::default();
+        self.waiting.clear();
+        self.history.clear();
+        self.newest = None;
+        self.analysis = None;
+        self.shown_ns = None;
+        self.events = Cursor::default();
+    }
+
     /// Takes conclusions.
     pub fn on_analysis(&mut self, analysis: Analysis) {
+        // Those about what a replay has gone back behind are void.
+        if self.newest.as_ref().is_none_or(|newest| newest.time_ns < analysis.time_ns) {
+            return;
+        }
         if let Some(entropy) = analysis.entropy {
             self.history.set_entropy(analysis.time_ns, entropy);
         }
@@ -315,6 +343,7 @@ impl App {
         self.end = Some(end);
         self.paused = false;
         self.shown_ns = None;
+        self.seek_ns = None;
         self.span = Span::All;
         let waiting: Vec<EventSample> = self.waiting.drain(..).collect();
         self.on_events(&waiting);

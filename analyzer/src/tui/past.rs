@@ -3,6 +3,7 @@
 use super::app::{Action, App};
 use super::prompt::parse_time;
 use crate::feed::Command;
+use crate::model::Span;
 use crate::sample::SourceKind;
 use crate::units;
 
@@ -21,7 +22,9 @@ impl App {
             return Action::Draw;
         }
         self.paused = !self.paused;
-        if self.paused {
+        if self.seek_ns.is_some() {
+            self.answer = Some(if self.paused { "it stands still there" } else { "it goes on there" }.into());
+        } else if self.paused {
             self.pin();
         } else {
             self.unpin();
@@ -49,7 +52,7 @@ impl App {
 
     /// To the moment before or after the one that is shown.
     pub(super) fn step_in_time(&mut self, later: bool) {
-        let Some(at) = self.moment() else { return };
+        let Some(at) = self.moment().filter(|_| self.seek_ns.is_none()) else { return };
         let to = if later { at + 1 } else { at.saturating_sub(1) };
         // Before the first figures there is nothing to look at.
         let empty = self.history.get(to).is_some_and(|moment| moment.start_ns == Some(moment.time_ns));
@@ -92,13 +95,23 @@ impl App {
 
     /// To a time: in the history where it is kept, else by having the replay go there.
     fn go_to(&mut self, to_ns: u64) -> Action {
+        if self.seek_ns.is_some() {
+            self.answer = Some("the replay is still on its way".into());
+            return Action::Draw;
+        }
         let newest = self.newest.as_ref().map_or(0, |sample| sample.time_ns);
+        let start = self.newest.as_ref().and_then(|sample| sample.window).map_or(0, |(first, _)| first);
         let oldest = self.history.get(0).map_or(u64::MAX, |moment| moment.time_ns);
         let replay = self.kind() == Some(SourceKind::Replay);
+        // A stream comes as it comes, and has no speed either.
+        let file = replay && self.speed.is_some();
         if to_ns > newest {
-            if replay && self.end.is_none() && self.speed.is_some() {
-                self.paused = false;
+            if file && self.end.is_none() {
+                // The events that wait are of the time that is skipped.
+                let paused = std::mem::take(&mut self.paused);
                 self.unpin();
+                self.paused = paused;
+                self.seek_ns = Some(to_ns);
                 self.answer = Some(format!("on to {} UTC", units::clock_utc(to_ns)));
                 return Action::Send(Command::Seek(to_ns));
             }
@@ -110,15 +123,36 @@ impl App {
             }
             return Action::Draw;
         }
+        if to_ns < oldest && oldest > start && file {
+            return self.rewind(to_ns.max(start));
+        }
         let at = self.history.at_time(to_ns).unwrap_or(0);
         let mut action = Action::Draw;
         if self.end.is_none() && !self.paused {
             action = self.pause();
         }
         if to_ns < oldest {
-            self.answer = Some("nothing older is kept".into());
+            let why = match (oldest > start, replay) {
+                (false, _) => "this is where the data begin",
+                (true, true) => "nothing older is kept, and a stream can be read only once",
+                (true, false) => "nothing older is kept",
+            };
+            self.answer = Some(why.into());
         }
         self.show_moment(at);
         action
+    }
+
+    /// Has the replay read again up to a time that is no longer kept.
+    fn rewind(&mut self, to_ns: u64) -> Action {
+        if self.end.take().is_some() {
+            // It would be at the end again at once.
+            self.paused = true;
+            self.span = Span::default();
+        }
+        self.shown_ns = None;
+        self.seek_ns = Some(to_ns);
+        self.answer = Some(format!("back to {} UTC: the capture is read again", units::clock_utc(to_ns)));
+        Action::Send(Command::Rewind(to_ns))
     }
 }

@@ -63,7 +63,11 @@ fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -
         let news = inbox.take();
         if news.any() {
             // What only goes into the history changes nothing on the screen.
-            dirty |= !app.paused || news.end.is_some() || !news.notices.is_empty() || app.data.is_none();
+            dirty |= !app.paused
+                || app.seek_ns.is_some()
+                || news.end.is_some()
+                || !news.notices.is_empty()
+                || app.data.is_none();
             failed = take(&mut app, &worker, news).or(failed);
         }
         if let Some(analysis) = worker.take() {
@@ -114,13 +118,16 @@ fn analyse(app: &App, worker: &Worker, at_once: bool) {
 
 /// Gives news to the state; returns the source's error.
 fn take(app: &mut App, worker: &Worker, news: News) -> Option<anyhow::Error> {
-    let News { sample, events, too_many, notices, end } = news;
-    if let Some(sample) = sample {
-        app.on_sample(Arc::from(sample));
-        analyse(app, worker, app.analysis.is_none());
+    let News { again, sample, events, too_many, notices, end } = news;
+    if again {
+        app.on_again();
     }
     if !events.is_empty() {
         app.on_events(&events);
+    }
+    if let Some(sample) = sample {
+        app.on_sample(Arc::from(sample));
+        analyse(app, worker, app.analysis.is_none());
     }
     if too_many > 0 {
         app.on_notice(format!(

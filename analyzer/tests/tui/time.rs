@@ -203,10 +203,87 @@ fn jumps_go_through_the_history_and_let_a_replay_skip_ahead() {
     press(&mut app, &[Key::Char('g')]);
     type_text(&mut app, "+45");
     assert_eq!(press(&mut app, &[Key::Enter]), Action::Send(Command::Seek(to)));
-    assert!(!app.paused && app.shown_ns.is_none());
+    assert!(app.paused && app.shown_ns.is_none());
+    assert!(text(&app).contains("▶ to 12:00:45"), "{}", text(&app));
+    // On the way the picture moves, and there it stands still as before.
+    app.on_sample(Arc::new(world.at(40)));
+    assert_eq!((shown(&app), app.seek_ns), (40, Some(to)));
+    assert_eq!(press(&mut app, &[Key::Char('<')]), Action::Draw);
+    assert!(app.answer.as_ref().unwrap().contains("on its way"));
+    app.on_sample(Arc::new(world.at(45)));
+    app.on_sample(Arc::new(world.at(46)));
+    assert_eq!((shown(&app), app.seek_ns, app.paused), (45, None, true));
     // Live there is nothing ahead.
     let mut live = after(&World::sick(), USUAL, 30);
     press(&mut live, &[Key::Char(' ')]);
     assert_eq!(press(&mut live, &[Key::Char('>')]), Action::Draw);
     assert!(live.answer.as_ref().unwrap().contains("nothing newer"));
+}
+
+/// A replay of twenty minutes, of which the last ten are kept.
+fn long_replay() -> (World, App) {
+    let mut world = World::sick();
+    world.kind = SourceKind::Replay;
+    let mut app = App::new(options());
+    app.speed = Some(1.0);
+    for second in (1..=1_200).step_by(5) {
+        app.on_events(&world.events(second));
+        app.on_sample(Arc::new(world.at(second)));
+    }
+    (world, app)
+}
+
+#[test]
+fn beyond_what_is_kept_a_replay_is_read_again_up_to_there() {
+    let (world, mut app) = long_replay();
+    let shown = |app: &App| (app.data.as_ref().unwrap().model.time_ns - fake::START_NS) / 1_000_000_000;
+    let to = world.at(60).time_ns;
+    press(&mut app, &[Key::Char(' '), Key::Char('g')]);
+    type_text(&mut app, "+60");
+    assert_eq!(press(&mut app, &[Key::Enter]), Action::Send(Command::Rewind(to)));
+    assert!(text(&app).contains("▶ to 12:01:00") && text(&app).contains("read again"), "{}", text(&app));
+    // Everything seen is still to come.
+    app.on_again();
+    assert!(app.log.latest().next().is_none() && app.history.is_empty());
+    draw(&app);
+    for second in [1, 2, 30, 60] {
+        app.on_events(&world.events(second));
+        app.on_sample(Arc::new(world.at(second)));
+        assert_eq!(shown(&app), second);
+    }
+    assert_eq!((app.seek_ns, app.paused), (None, true));
+    assert!(app.log.latest().next().unwrap().time_ns > world.at(59).time_ns);
+    press(&mut app, &[Key::Left]);
+    assert_eq!(shown(&app), 30);
+    // Before the beginning there is nothing, and nothing to be read again for.
+    assert_eq!(press(&mut app, &[Key::Char('<'); 4]), Action::Draw);
+    assert!(app.answer.as_ref().unwrap().contains("where the data begin"), "{:?}", app.answer);
+    // Conclusions about what is still to come are void.
+    let mut analyst = Analyst::new(app.options.report.clone());
+    app.on_analysis(analyst.analyse(&world.at(1_200), app.ask()));
+    assert!(app.analysis.is_none());
+}
+
+#[test]
+fn after_its_end_a_replay_can_be_read_again_and_stands_still_there() {
+    let (world, mut app) = long_replay();
+    app.on_end(End::Done);
+    press(&mut app, &[Key::Char('g')]);
+    type_text(&mut app, "12:00:30");
+    assert_eq!(press(&mut app, &[Key::Enter]), Action::Send(Command::Rewind(world.at(30).time_ns)));
+    assert!(app.end.is_none() && app.paused);
+    app.on_again();
+    app.on_sample(Arc::new(world.at(30)));
+    assert!(text(&app).contains("PAUSED"), "{}", text(&app));
+    assert_eq!(press(&mut app, &[Key::Char(' ')]), Action::Send(Command::Pause(false)));
+}
+
+#[test]
+fn what_is_no_longer_kept_of_a_stream_is_gone() {
+    let (_, mut app) = long_replay();
+    app.speed = None;
+    press(&mut app, &[Key::Char('g')]);
+    type_text(&mut app, "+60");
+    assert_eq!(press(&mut app, &[Key::Enter]), Action::Send(Command::Pause(true)));
+    assert!(app.answer.as_ref().unwrap().contains("only once"));
 }

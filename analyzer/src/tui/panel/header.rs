@@ -77,6 +77,9 @@ fn phase(app: &App) -> (String, ratatui::style::Style) {
     } else {
         String::new()
     };
+    if let Some(to) = app.seek_ns {
+        return (format!("▶ to {}", units::clock_utc(to)), theme::badge(Level::Warning));
+    }
     match (&app.end, app.paused) {
         (Some(End::Failed(_)), _) => (format!("FAILED{past}"), theme::badge(Level::Critical)),
         (Some(End::Done), _) => (format!("ENDED{past}"), theme::SELECTED),
