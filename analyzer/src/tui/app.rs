@@ -12,7 +12,7 @@ use super::matrix::{Matrix, Metric};
 use super::prompt::Prompt;
 use super::query::Query;
 use super::screen::Screen;
-use super::table::{Group, Processes, Table};
+use super::table::{Group, Table};
 use super::{Options, analysis};
 use crate::feed::Command;
 use crate::model::{Detail, History, Identity, Model, Problem, Row, Span, health};
@@ -174,8 +174,6 @@ pub struct App {
     pub newest: Option<Arc<Sample>>,
     /// The latest conclusions.
     pub analysis: Option<Arc<Analysis>>,
-    /// Which process owns which queue pair.
-    pub processes: Processes,
     /// The figures shown; `None` before the first.
     pub data: Option<Data>,
 }
@@ -219,7 +217,6 @@ impl App {
             history: History::new(options.history_bytes),
             newest: None,
             analysis: None,
-            processes: Processes::default(),
             data: None,
             options,
         }
@@ -319,12 +316,8 @@ impl App {
         if let Some(entropy) = analysis.entropy {
             self.history.set_entropy(analysis.time_ns, entropy);
         }
-        if let (Some(sample), true) = (&self.newest, !self.paused || self.analysis.is_none()) {
-            self.processes = super::extra::processes(sample, &analysis.report);
+        if !self.paused || self.analysis.is_none() {
             self.analysis = Some(Arc::new(analysis));
-            if self.table.group == Group::Process {
-                self.arrange(false);
-            }
             self.keep_in_view();
         }
     }
@@ -424,7 +417,7 @@ impl App {
         let page = self.layout().table_page(self.screen);
         let Some(data) = &self.data else { return };
         let cx = Context { model: &data.model, sample: &data.sample };
-        self.table.arrange(&self.query, &self.processes, cx, places, page);
+        self.table.arrange(&self.query, cx, places, page);
         self.refresh_detail();
         self.keep_in_view();
     }
@@ -449,10 +442,9 @@ impl App {
 
     /// Adds up by host, for the screen that shows it.
     pub(super) fn refresh_matrix(&mut self) {
-        let report = self.analysis.as_deref().map(|analysis| &analysis.report);
         if let Some(data) = &mut self.data {
             let wanted = self.screen == Screen::Matrix;
-            data.matrix = if wanted { Matrix::new(&data.model, report) } else { Matrix::default() };
+            data.matrix = if wanted { Matrix::new(&data.model) } else { Matrix::default() };
         }
     }
 
@@ -466,8 +458,14 @@ impl App {
     /// The columns of the table, as they fit.
     #[must_use]
     pub fn columns(&self) -> Vec<column::Fitted> {
-        let has_ipv6 = self.data.as_ref().is_some_and(|data| data.model.has_ipv6);
-        column::fit(self.layout().table(self.screen).width.saturating_sub(1), has_ipv6, &self.table.columns)
+        column::fit(self.layout().table(self.screen).width.saturating_sub(1), self.has(), &self.table.columns)
+    }
+
+    /// What there is to be shown in columns.
+    #[must_use]
+    pub fn has(&self) -> column::Has {
+        let has = |data: &Data| column::Has::of(Context { model: &data.model, sample: &data.sample });
+        self.data.as_ref().map(has).unwrap_or_default()
     }
 
     pub(super) fn keep_in_view(&mut self) {

@@ -5,15 +5,17 @@ use std::fmt::Write as _;
 use super::column::{self, Column, Context, Id};
 use super::log;
 use crate::model::{Identity, Kind, Row};
+use crate::owners::QpOwner;
 use crate::sample::address;
 
 /// What the filter understands, for the help.
 pub const HELP: &[(&str, &str)] = &[
-    ("10.0.1 rail0", "words, all of which occur in addresses, QP, link or state"),
+    ("10.0.1 rail0", "words, all of which occur in addresses, QP, link, state, process or pod"),
     ("peer:10.0.1", "either address begins so; also host:, and src: and dst: for one end"),
     ("qp:17", "a figure is this; any column by its name"),
     ("ce:>1%", "a figure compares: < <= > >= =, with k M G or %"),
-    ("state:loss", "the state, link or transport has this in it"),
+    ("p99:>100us", "a time compares, with ns us ms s"),
+    ("state:loss", "the state, link, transport, comm or pod has this in it; pid:4711 is exact"),
     ("!link:eth0", "not"),
     ("event:nak", "on the events screen: the kind of event"),
 ];
@@ -97,7 +99,11 @@ impl Query {
         let starts = |words, with: &str| address(key.family, words).to_string().starts_with(with);
         self.terms.iter().all(|term| {
             let found = match &term.test {
-                Test::Word(word) => text.contains(word.as_str()) || states(row).contains(word.as_str()),
+                Test::Word(word) => {
+                    text.contains(word.as_str())
+                        || states(row).contains(word.as_str())
+                        || cx.owner(row).is_some_and(|owner| owned(owner, word))
+                }
                 Test::Address(end, with) => {
                     (*end != Some(Id::Destination) && starts(key.src, with))
                         || (*end != Some(Id::Source) && starts(key.dst, with))
@@ -159,7 +165,7 @@ fn test(word: &str) -> Result<Test, String> {
     }
     // IPv6 addresses have colons too.
     let Some(Column { id, .. }) = column::by_name(field) else { return Ok(Test::Word(lower)) };
-    if matches!(id, Id::State | Id::Link | Id::Transport | Id::Tunnel) {
+    if matches!(id, Id::State | Id::Link | Id::Transport | Id::Tunnel | Id::Comm | Id::Pod) {
         return Ok(Test::Text(*id, value.to_owned()));
     }
     let ops = [
@@ -171,6 +177,11 @@ fn test(word: &str) -> Result<Test, String> {
     ];
     let found = ops.into_iter().find_map(|(sign, op)| Some((op, value.strip_prefix(sign)?)));
     let (op, number) = found.unwrap_or((Op::Equal, value));
+    if matches!(id, Id::P50 | Id::P99) {
+        let ns =
+            nanoseconds(number).ok_or_else(|| format!("{field}: wants a time, such as {field}:>100us"))?;
+        return Ok(Test::Figure(*id, op, ns));
+    }
     let number = figure(number).ok_or_else(|| format!("{field}: wants a number, such as {field}:>10k"))?;
     Ok(Test::Figure(*id, op, number))
 }
@@ -190,6 +201,22 @@ fn figure(text: &str) -> Option<f64> {
     };
     let number: f64 = number.parse().ok()?;
     number.is_finite().then_some(number * factor)
+}
+
+/// A time as people type it, in nanoseconds: `100us`, `1.5ms`.
+fn nanoseconds(text: &str) -> Option<f64> {
+    let units = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
+    let (number, factor) = units.into_iter().find_map(|(unit, f)| Some((text.strip_suffix(unit)?, f)))?;
+    let number: f64 = number.parse().ok()?;
+    number.is_finite().then_some(number * factor)
+}
+
+/// Whether process, pod or device has `word` in it.
+fn owned(owner: &QpOwner, word: &str) -> bool {
+    [owner.comm.as_deref(), owner.pod.as_deref()]
+        .into_iter()
+        .flatten()
+        .any(|text| text.to_lowercase().contains(word))
 }
 
 /// What words are looked for in, of a row: what of it does not change.
@@ -227,6 +254,17 @@ mod tests {
         for text in ["", "k", "x", "1kk", "nan", "inf", "0x", "--1"] {
             assert_eq!(figure(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn times_as_people_type_them() {
+        for (text, ns) in [("100us", 1e5), ("1.5ms", 1.5e6), ("2s", 2e9), ("7ns", 7.0), ("3µs", 3e3)] {
+            assert!((nanoseconds(text).unwrap() - ns).abs() < 1e-9 * ns, "{text}");
+        }
+        for text in ["", "us", "100", "1h", "nans"] {
+            assert_eq!(nanoseconds(text), None, "{text}");
+        }
+        assert_eq!(Query::new("p99:>100").error.as_deref(), Some("p99: wants a time, such as p99:>100us"));
     }
 
     #[test]

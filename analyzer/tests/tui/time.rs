@@ -144,6 +144,39 @@ fn imbalance_entropy_and_verdict_are_of_the_span() {
 }
 
 #[test]
+fn latency_is_of_the_span_and_over_time() {
+    let world = World::sick();
+    let mut app = after(&world, USUAL, 25);
+    let p50 = |app: &App| app.data.as_ref().unwrap().model.rows[2].latency.map(|times| times.p50.ns());
+    let near = |ns: Option<u64>, us: u64| ns.is_some_and(|ns| ns.abs_diff(us * 1_000) <= us * 63);
+    assert!(near(p50(&app), 13), "{:?}", p50(&app));
+    // The second in which everything took twice as long: as the latest second of the moment shown.
+    press(&mut app, &[Key::Char('t'), Key::Char('t'), Key::Char('t'), Key::Char(' ')]);
+    assert_eq!(app.span, Span::Latest);
+    let mut seen = Vec::new();
+    for _ in 0..20 {
+        press(&mut app, &[Key::Left]);
+        seen.push(p50(&app));
+    }
+    assert_eq!(seen.iter().filter(|ns| near(**ns, 26)).count(), 2, "at 20 s and at 10 s: {seen:?}");
+    assert_eq!(seen.iter().filter(|ns| near(**ns, 13)).count(), 18);
+    // The charts of the details; of the answers' flow, those of the requests that it answers.
+    press(&mut app, &[Key::Char(' '), Key::Char('2'), Key::Char('/')]);
+    for (filter, route) in [("src:10.1.1", "10.1.1.12 → 10.2.6.7"), ("dst:10.1.1", "10.2.6.7 → 10.1.1.12")]
+    {
+        app.on_resize(120, 50);
+        press(&mut app, &[Key::Char('2'), Key::Char('/'), Key::Ctrl('u')]);
+        type_text(&mut app, filter);
+        press(&mut app, &[Key::Enter, Key::Home, Key::Enter]);
+        let text = text(&app);
+        assert!(text.contains(&format!("{route} QP")), "{text}");
+        let chart =
+            text.lines().find(|line| line.contains("latency p50")).unwrap_or_else(|| panic!("{text}"));
+        assert_eq!(chart.matches('█').count(), 2, "{chart}");
+    }
+}
+
+#[test]
 fn a_reset_counts_from_zero() {
     let world = World::sick();
     let mut app = after(&world, USUAL, 20);

@@ -72,7 +72,7 @@ fn groups(buffer: &mut Buffer, table: Rect, app: &App, data: &Data) {
     let rest = Rect { x: table.x + used, width: table.width.saturating_sub(used), ..table };
     let ids: Vec<Id> =
         column::COLUMNS.iter().map(|column| column.id).filter(|id| column::sums_up(*id)).collect();
-    let columns = column::fit(rest.width.saturating_sub(GUTTER), false, &ids);
+    let columns = column::fit(rest.width.saturating_sub(GUTTER), column::Has::default(), &ids);
     titles(buffer, rest, &columns, Some(app.table.sort.by));
     let page = usize::from(table.height.saturating_sub(1));
     let rows = app.table.order.iter().enumerate().skip(app.table.cursor.offset).take(page);
