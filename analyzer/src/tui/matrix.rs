@@ -80,6 +80,7 @@ pub struct Matrix {
     /// Columns.
     pub destinations: Vec<IpAddr>,
     cells: BTreeMap<(IpAddr, IpAddr), Cell>,
+    numbers: BTreeMap<IpAddr, usize>,
 }
 
 impl Matrix {
@@ -116,13 +117,23 @@ impl Matrix {
             hosts.sort_unstable();
             hosts.dedup();
         }
-        Self { sources, destinations, cells }
+        let mut all: Vec<IpAddr> = sources.iter().chain(&destinations).copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        let numbers = all.into_iter().zip(1..).collect();
+        Self { sources, destinations, cells, numbers }
     }
 
     /// Rows and columns.
     #[must_use]
     pub fn size(&self) -> (usize, usize) {
         (self.sources.len(), self.destinations.len())
+    }
+
+    /// The number of a host among all, senders and receivers, from 1; 0 for one that is neither.
+    #[must_use]
+    pub fn number(&self, host: &IpAddr) -> usize {
+        self.numbers.get(host).copied().unwrap_or(0)
     }
 
     /// The cell of two hosts; `None` when nothing goes from one to the other.

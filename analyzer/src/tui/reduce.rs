@@ -69,7 +69,11 @@ impl App {
                 self.arrange(false);
             }
             Input::Follow => self.follow(),
-            Input::Metric => self.metric = self.metric.next(),
+            Input::Metric => {
+                self.metric = self.metric.next();
+                let hottest = self.data.as_ref().and_then(|data| data.matrix.hottest(self.metric));
+                self.cell = hottest.unwrap_or(self.cell);
+            }
             Input::MoreUplinks => return self.change_uplinks(true),
             Input::FewerUplinks => return self.change_uplinks(false),
             Input::Filter => self.prompt = Some(Prompt::new(Purpose::Filter, &self.filter)),

@@ -50,7 +50,7 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     let Some((this, other)) = &data.detail else { return Vec::new() };
     let half = width / 2;
     let left = direction(this, app, half, None);
-    let right = if let Some(other) = other {
+    let (right, more) = if let Some(other) = other {
         direction(other, app, width - half, Some(this.id.key.dest_qp))
     } else {
         let why = if this.peer_qp.is_some() {
@@ -59,11 +59,13 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
             "the other direction is not known: no connection set-up was seen, and nothing else tells which it is"
         };
         let parts = wrap(why, (width - half).saturating_sub(3), 0);
-        parts.into_iter().map(|part| Line::styled(format!(" {part}"), theme::DIM)).collect()
+        (parts.into_iter().map(|part| Line::styled(format!(" {part}"), theme::DIM)).collect(), Vec::new())
     };
-    let mut lines = beside(left, right, half);
+    let mut lines = beside(left.0, right, half);
     lines.push(Line::default());
     lines.extend(charts(app, this, other.as_ref(), width));
+    lines.push(Line::default());
+    lines.extend(beside(left.1, more, half));
     lines.push(Line::default());
     lines.extend(events(app, this, other.as_ref()));
     lines
@@ -93,13 +95,21 @@ fn beside(left: Vec<Line<'static>>, right: Vec<Line<'static>>, at: usize) -> Vec
         .collect()
 }
 
-/// One direction; `peer` is the queue pair that sends it where the other direction tells.
-fn direction(detail: &Detail, app: &App, width: usize, peer: Option<u32>) -> Vec<Line<'static>> {
+/// One direction: how it fares, and what it is. `peer` is the queue pair that sends it where the other
+/// direction tells.
+fn direction(
+    detail: &Detail,
+    app: &App,
+    width: usize,
+    peer: Option<u32>,
+) -> (Vec<Line<'static>>, Vec<Line<'static>>) {
     let route = cut(&log::route(&detail.id.key), width.saturating_sub(2), true);
-    let mut lines = vec![Line::styled(format!(" {route}"), theme::HEAD)];
-    lines.extend(main(detail, app, peer));
-    lines.extend(lists(detail, width >= 50));
-    lines
+    let row = app.data.as_ref().and_then(|data| data.model.rows.iter().find(|row| row.id == detail.id));
+    let mut fares = vec![Line::styled(format!(" {route}"), theme::HEAD)];
+    fares.extend(main(detail, row, app));
+    let mut is = what(detail, row, app, peer);
+    is.extend(lists(detail, width >= 50));
+    (fares, is)
 }
 
 /// Rate, CE, CNP, repeats and latency over time.
@@ -151,10 +161,8 @@ fn bad(is_bad: bool, level: Level) -> Level {
 }
 
 /// What is bad comes first, so that it shows on small screens.
-fn main(detail: &Detail, app: &App, sender: Option<u32>) -> Vec<Line<'static>> {
+fn main(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
     let stats = &detail.stats;
-    let model = app.data.as_ref().map(|data| &data.model);
-    let row = model.and_then(|model| model.rows.iter().find(|row| row.id == detail.id));
     let delta = row.and_then(|row| row.delta);
     let rate = delta.map_or_else(
         || units::UNKNOWN.into(),
@@ -193,7 +201,13 @@ fn main(detail: &Detail, app: &App, sender: Option<u32>) -> Vec<Line<'static>> {
     ]);
     lines.extend(nak_codes(stats));
     lines.extend(latency(detail, row, app));
-    lines.extend(owner(row, app));
+    lines
+}
+
+/// Whose it is and what its packets look like.
+fn what(detail: &Detail, row: Option<&Row>, app: &App, sender: Option<u32>) -> Vec<Line<'static>> {
+    let stats = &detail.stats;
+    let mut lines = owner(row, app);
     lines.push(entry("peer QP", peer(detail, sender)));
     let (path, tags) = path(detail);
     lines.extend([entry("path", path), entry("tags", tags)]);
