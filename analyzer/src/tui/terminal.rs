@@ -14,6 +14,8 @@ use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 
+use super::sixteen::Sixteen;
+
 /// Whether the terminal is ours at the moment.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 static HOOK: Once = Once::new();
@@ -22,7 +24,7 @@ static HOOK: Once = Once::new();
 #[derive(Debug)]
 pub(super) struct Guard {
     /// Draws to it.
-    pub(super) terminal: Terminal<CrosstermBackend<io::Stdout>>,
+    pub(super) terminal: Terminal<CrosstermBackend<Sixteen<io::Stdout>>>,
     mouse: bool,
 }
 
@@ -46,7 +48,8 @@ impl Guard {
         take(mouse).context(
             "the terminal cannot be set up for the interactive view; use --output text, json or jsonl",
         )?;
-        let terminal = Terminal::new(CrosstermBackend::new(stdout())).inspect_err(|_| restore())?;
+        let terminal =
+            Terminal::new(CrosstermBackend::new(Sixteen::new(stdout()))).inspect_err(|_| restore())?;
         Ok(Self { terminal, mouse })
     }
 
