@@ -8,7 +8,7 @@ use rocescope_common::wire::opcode;
 
 use super::theme;
 use crate::figures::latency::Bucket;
-use crate::model::{Counts, Delta, Level, Model, Row, State, detail};
+use crate::model::{Counts, Delta, Level, LinkRow, Model, Row, State, detail};
 use crate::owners::QpOwner;
 use crate::sample::{Sample, address};
 use crate::units;
@@ -196,14 +196,21 @@ pub struct Has {
     pub latency: bool,
     /// Processes of queue pairs.
     pub owners: bool,
+    /// Letters of the longest name of a link, its direction included.
+    pub link: u16,
 }
+
+/// Letters of a link's name, at most.
+const LONGEST_LINK: u16 = 40;
 
 impl Has {
     /// What these figures have.
     #[must_use]
     pub fn of(cx: Context<'_>) -> Self {
         let owners = !cx.sample.owners.all().is_empty();
-        Self { ipv6: cx.model.has_ipv6, latency: cx.model.has_latency, owners }
+        let names = cx.model.links.iter().map(|link| link_name(link).chars().count());
+        let link = names.max().and_then(|longest| u16::try_from(longest).ok()).unwrap_or(0);
+        Self { ipv6: cx.model.has_ipv6, latency: cx.model.has_latency, owners, link }
     }
 
     /// Whether a column could have anything in it.
@@ -230,9 +237,15 @@ pub fn fit(width: u16, has: Has, chosen: &[Id]) -> Vec<Fitted> {
         Ok(n) if n > 0 && has_ipv6 => (left / n).min(ADDRESS_V6 - ADDRESS_V4),
         _ => 0,
     };
-    let widths = used
-        .into_iter()
-        .map(|column| Fitted { column, width: column.width + if address(column.id) { grow } else { 0 } });
+    left -= grow * u16::try_from(addresses).unwrap_or(0);
+    let widths = used.into_iter().map(|column| {
+        let more = match column.id {
+            id if address(id) => grow,
+            Id::Link => left.min(has.link.min(LONGEST_LINK).saturating_sub(column.width)),
+            _ => 0,
+        };
+        Fitted { column, width: column.width + more }
+    });
     widths.collect()
 }
 
@@ -490,11 +503,15 @@ pub fn json(id: Id, row: &Row, cx: Context<'_>) -> serde_json::Value {
 /// The name of a row's link, with its direction.
 #[must_use]
 pub fn link(row: &Row, model: &Model) -> String {
-    model.links.get(usize::from(row.id.key.link)).map_or_else(String::new, |link| match link.direction {
+    model.links.get(usize::from(row.id.key.link)).map_or_else(String::new, link_name)
+}
+
+fn link_name(link: &LinkRow) -> String {
+    match link.direction {
         Some(crate::sample::Direction::Ingress) => format!("{} in", link.name),
         Some(crate::sample::Direction::Egress) => format!("{} out", link.name),
         None => link.name.clone(),
-    })
+    }
 }
 
 /// By what rows are sorted; smaller comes first, and unknown always comes last.
@@ -633,14 +650,22 @@ mod tests {
             assert!(narrow.contains(&id), "{id:?}");
         }
         assert!(ids(120, false).len() > narrow.len());
-        let all = Has { ipv6: false, latency: true, owners: true };
+        let all = Has { latency: true, owners: true, ..Has::default() };
         assert_eq!(fit(300, all, &[]).len(), COLUMNS.len());
         for empty in [Id::P50, Id::P99, Id::Comm, Id::Pid, Id::Pod] {
             assert!(!ids(300, false).contains(&empty), "{empty:?} has nothing to show");
             assert!(fit(300, Has::default(), &[empty]).len() == 1, "it is shown on demand all the same");
         }
         assert!(fit(120, all, &[]).iter().any(|fitted| fitted.column.id == Id::P99));
+        let named = |width| {
+            fit(width, Has { link: 30, ..Has::default() }, &[])
+                .iter()
+                .map(|fitted| fitted.width + 1)
+                .sum::<u16>()
+                - 1
+        };
         for width in 60..300 {
+            assert!(named(width) <= width, "{width}");
             assert!(used(width, false) <= width, "{width}");
             assert!(used(width, true) <= width, "{width}");
             if width > 60 {

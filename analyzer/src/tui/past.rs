@@ -3,14 +3,17 @@
 use super::app::{Action, App};
 use super::prompt::parse_time;
 use crate::feed::Command;
-use crate::model::Span;
+use crate::model::{Moment, Span};
 use crate::sample::SourceKind;
 use crate::units;
 
 /// Replay speeds that `+` and `-` go through.
 const SPEEDS: [f64; 10] = [0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1000.0, f64::INFINITY];
 /// How far `<` and `>` go, in nanoseconds.
-const JUMP_NS: u64 = 10_000_000_000;
+const JUMP_NS: u64 = 10 * SECOND;
+/// A moment that is kept stands for the time after it up to this; beyond, a replay is read again.
+const NEAR_NS: u64 = 5 * SECOND;
+const SECOND: u64 = 1_000_000_000;
 
 impl App {
     pub(super) fn pause(&mut self) -> Action {
@@ -123,15 +126,20 @@ impl App {
             }
             return Action::Draw;
         }
-        if to_ns < oldest && oldest > start && file {
-            return self.rewind(to_ns.max(start));
+        // The time before anything was counted is nothing to look at.
+        let counted = |moment: &Moment| moment.start_ns != Some(moment.time_ns);
+        let kept = self.history.at_time(to_ns).and_then(|at| self.history.get(at)).filter(|m| counted(m));
+        let kept = kept.map(|moment| moment.time_ns);
+        if file && to_ns > start && kept.is_none_or(|time_ns| to_ns - time_ns > NEAR_NS) {
+            return self.rewind(to_ns.max(start.saturating_add(SECOND)));
         }
-        let at = self.history.at_time(to_ns).unwrap_or(0);
+        let first = self.history.iter().position(counted).unwrap_or(0);
+        let at = self.history.at_time(to_ns).unwrap_or(0).max(first);
         let mut action = Action::Draw;
         if self.end.is_none() && !self.paused {
             action = self.pause();
         }
-        if to_ns < oldest {
+        if kept.is_none() {
             let why = match (oldest > start, replay) {
                 (false, _) => "this is where the data begin",
                 (true, true) => "nothing older is kept, and a stream can be read only once",

@@ -112,14 +112,15 @@ pub fn svg(screen: &str, title: &str) -> String {
     let _ = writeln!(
         svg,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.1} {height:.1}\" width=\"{width:.0}\" \
-         height=\"{height:.0}\" role=\"img\" xml:space=\"preserve\" font-family=\"'DejaVu Sans Mono', Menlo, \
+         height=\"{height:.0}\" role=\"img\" shape-rendering=\"crispEdges\" xml:space=\"preserve\" font-family=\"'DejaVu Sans Mono', Menlo, \
          Consolas, monospace\" font-size=\"{FONT}\">\n<title>{}</title>\n<rect width=\"100%\" height=\"100%\" \
          rx=\"8\" fill=\"{BACKGROUND}\"/>",
         escaped(title)
     );
     for (y, line) in lines.iter().enumerate() {
         let mut x = 0;
-        for run in line.chunk_by(|a, b| a.1 == b.1 && block(a.0).is_none() && block(b.0).is_none()) {
+        let together = |a: char, b: char| a == b || (block(a).is_none() && block(b).is_none());
+        for run in line.chunk_by(|a, b| a.1 == b.1 && together(a.0, b.0)) {
             draw(&mut svg, run, x, y);
             x += run.len();
         }
@@ -128,7 +129,7 @@ pub fn svg(screen: &str, title: &str) -> String {
     svg
 }
 
-/// Characters of one look, or a single block.
+/// Characters of one look, or blocks of one kind.
 fn draw(svg: &mut String, run: &[(char, Look)], column: usize, row: usize) {
     let Some((first, look)) = run.first().copied() else { return };
     let (x, y) = (BORDER + column as f64 * CELL.0, BORDER + row as f64 * CELL.1);

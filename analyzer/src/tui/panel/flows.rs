@@ -106,7 +106,7 @@ pub(super) fn titles(buffer: &mut Buffer, table: Rect, columns: &[Fitted], sorte
 
 fn put(buffer: &mut Buffer, area: Rect, fitted: &Fitted, text: &str, style: ratatui::style::Style) {
     let width = usize::from(area.width);
-    let keep_end = matches!(fitted.column.id, Id::Source | Id::Destination);
+    let keep_end = matches!(fitted.column.id, Id::Source | Id::Destination | Id::Link);
     let text = cut(text, width, keep_end);
     let free = width - text.chars().count().min(width);
     let x = area.x + if fitted.column.right { u16::try_from(free).unwrap_or(0) } else { 0 };
