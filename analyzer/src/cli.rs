@@ -103,6 +103,8 @@ fn tui_options(view: &ViewArgs, report: report::Options, speed: Option<f64>) -> 
         speed,
         screen: view.screen.unwrap_or(options.screen),
         sort: view.sort.or(options.sort),
+        filter: view.view_filter.clone().unwrap_or(options.filter),
+        source_filtered: view.filter.is_some(),
         ..options
     })
 }

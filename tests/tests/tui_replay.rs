@@ -211,7 +211,7 @@ fn pictures_of_the_demonstration() {
     terminal.until("losses and congestion", sick).unwrap();
     let mut pictures = vec![("overview", terminal.colored_screen().unwrap())];
     terminal
-        .press_until("2", "queue pairs", |screen| screen.contains("LOSS") && screen.contains("sort STATE"))
+        .press_until("2", "queue pairs", |screen| screen.contains("LOSS") && screen.contains("c columns"))
         .unwrap();
     pictures.push(("qps", terminal.colored_screen().unwrap()));
     quit(&terminal);

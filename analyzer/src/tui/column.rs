@@ -506,7 +506,9 @@ pub fn link(row: &Row, model: &Model) -> String {
     model.links.get(usize::from(row.id.key.link)).map_or_else(String::new, link_name)
 }
 
-fn link_name(link: &LinkRow) -> String {
+/// The name of a link, with its direction.
+#[must_use]
+pub fn link_name(link: &LinkRow) -> String {
     match link.direction {
         Some(crate::sample::Direction::Ingress) => format!("{} in", link.name),
         Some(crate::sample::Direction::Egress) => format!("{} out", link.name),

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use hashbrown::HashMap;
+
 use crate::model::{Counts, Model};
 use crate::sample::address;
 
@@ -87,7 +89,8 @@ impl Matrix {
     /// The matrix of all flows. What passes several links counts once, from the link that saw most of it.
     #[must_use]
     pub fn new(model: &Model) -> Self {
-        let mut by_link: BTreeMap<(IpAddr, IpAddr), Vec<(u16, Cell)>> = BTreeMap::new();
+        let mut by_link: HashMap<(IpAddr, IpAddr), Vec<(u16, Cell)>, foldhash::fast::RandomState> =
+            HashMap::default();
         for row in &model.rows {
             let key = &row.id.key;
             let pair = (address(key.family, key.src), address(key.family, key.dst));

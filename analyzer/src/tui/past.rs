@@ -3,7 +3,7 @@
 use super::app::{Action, App};
 use super::prompt::parse_time;
 use crate::feed::Command;
-use crate::model::{Moment, Span};
+use crate::model::Span;
 use crate::sample::SourceKind;
 use crate::units;
 
@@ -104,7 +104,6 @@ impl App {
         }
         let newest = self.newest.as_ref().map_or(0, |sample| sample.time_ns);
         let start = self.newest.as_ref().and_then(|sample| sample.window).map_or(0, |(first, _)| first);
-        let oldest = self.history.get(0).map_or(u64::MAX, |moment| moment.time_ns);
         let replay = self.kind() == Some(SourceKind::Replay);
         // A stream comes as it comes, and has no speed either.
         let file = replay && self.speed.is_some();
@@ -127,27 +126,27 @@ impl App {
             return Action::Draw;
         }
         // The time before anything was counted is nothing to look at.
-        let counted = |moment: &Moment| moment.start_ns != Some(moment.time_ns);
-        let kept = self.history.at_time(to_ns).and_then(|at| self.history.get(at)).filter(|m| counted(m));
-        let kept = kept.map(|moment| moment.time_ns);
-        if file && to_ns > start && kept.is_none_or(|time_ns| to_ns - time_ns > NEAR_NS) {
-            return self.rewind(to_ns.max(start.saturating_add(SECOND)));
+        let first = self.history.iter().position(|m| m.start_ns != Some(m.time_ns)).unwrap_or(0);
+        let at = self.history.at_time(to_ns).filter(|at| *at >= first);
+        let nearest_ns = self.history.get(at.unwrap_or(first)).map_or(to_ns, |moment| moment.time_ns);
+        // Of the very beginning there would be nothing to see either.
+        let target_ns = to_ns.max(start.saturating_add(SECOND));
+        if file && nearest_ns.abs_diff(target_ns) > NEAR_NS {
+            return self.rewind(target_ns);
         }
-        let first = self.history.iter().position(counted).unwrap_or(0);
-        let at = self.history.at_time(to_ns).unwrap_or(0).max(first);
         let mut action = Action::Draw;
         if self.end.is_none() && !self.paused {
             action = self.pause();
         }
-        if kept.is_none() {
-            let why = match (oldest > start, replay) {
+        if at.is_none() {
+            let why = match (to_ns > start, replay) {
                 (false, _) => "this is where the data begin",
                 (true, true) => "nothing older is kept, and a stream can be read only once",
                 (true, false) => "nothing older is kept",
             };
             self.answer = Some(why.into());
         }
-        self.show_moment(at);
+        self.show_moment(at.unwrap_or(first));
         action
     }
 

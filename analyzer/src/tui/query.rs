@@ -36,8 +36,8 @@ struct Term {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Test {
-    /// Occurs anywhere.
-    Word(String),
+    /// Occurs anywhere; in states too, where it is part of the name of one.
+    Word(String, bool),
     /// An address begins so: of the source, of the destination, or of either.
     Address(Option<Id>, String),
     /// The text of a column has this in it.
@@ -99,9 +99,9 @@ impl Query {
         let starts = |words, with: &str| address(key.family, words).to_string().starts_with(with);
         self.terms.iter().all(|term| {
             let found = match &term.test {
-                Test::Word(word) => {
+                Test::Word(word, state) => {
                     text.contains(word.as_str())
-                        || states(row).contains(word.as_str())
+                        || (*state && states(row).contains(word.as_str()))
                         || cx.owner(row).is_some_and(|owner| owned(owner, word))
                 }
                 Test::Address(end, with) => {
@@ -134,7 +134,7 @@ impl Query {
             format!("{} {src} {dst} qp{} {}", entry.class.word, key.dest_qp, entry.text).to_lowercase();
         self.terms.iter().all(|term| {
             let found = match &term.test {
-                Test::Word(word) => text.contains(word.as_str()),
+                Test::Word(word, _) => text.contains(word.as_str()),
                 Test::Address(end, with) => {
                     (*end != Some(Id::Destination) && src.starts_with(with.as_str()))
                         || (*end != Some(Id::Source) && dst.starts_with(with.as_str()))
@@ -150,7 +150,7 @@ impl Query {
 
 fn test(word: &str) -> Result<Test, String> {
     let lower = word.to_lowercase();
-    let Some((field, value)) = lower.split_once(':') else { return Ok(Test::Word(lower)) };
+    let Some((field, value)) = lower.split_once(':') else { return Ok(word_of(lower)) };
     let end = match field {
         "host" | "peer" => Some(None),
         "src" => Some(Some(Id::Source)),
@@ -164,7 +164,7 @@ fn test(word: &str) -> Result<Test, String> {
         return Ok(Test::Event(value.to_owned()));
     }
     // IPv6 addresses have colons too.
-    let Some(Column { id, .. }) = column::by_name(field) else { return Ok(Test::Word(lower)) };
+    let Some(Column { id, .. }) = column::by_name(field) else { return Ok(word_of(lower)) };
     if matches!(id, Id::State | Id::Link | Id::Transport | Id::Tunnel | Id::Comm | Id::Pod) {
         return Ok(Test::Text(*id, value.to_owned()));
     }
@@ -231,6 +231,17 @@ pub fn text(id: &Identity, link: &str) -> String {
     text
 }
 
+fn word_of(word: String) -> Test {
+    let state = is_state(&word);
+    Test::Word(word, state)
+}
+
+/// Whether a word occurs in the name of a state: most words do not, and need not be looked for in each row.
+fn is_state(word: &str) -> bool {
+    let in_kind = |kind: &Kind| format!("{}+", kind.word().to_lowercase()).contains(word);
+    ["ok", "idle"].iter().any(|state| state.contains(word)) || Kind::ALL.iter().any(in_kind)
+}
+
 /// All states of a row in lower case.
 fn states(row: &Row) -> String {
     let mut text = column::state(row).0.to_lowercase();
@@ -268,16 +279,23 @@ mod tests {
     }
 
     #[test]
+    fn words_are_looked_for_in_states_where_they_could_be_one() {
+        for (word, state) in [("lo", true), ("loss+", true), ("ok", true), ("rnr", true), ("10.0", false)] {
+            assert_eq!(test(word), Ok(Test::Word(word.into(), state)));
+        }
+    }
+
+    #[test]
     fn terms_are_told_apart() {
         let tests =
             |text: &str| Query::new(text).terms.into_iter().map(|t| (t.not, t.test)).collect::<Vec<_>>();
         assert_eq!(
             tests("Rail0 !ce:>1% peer:10.0.1 2001:db8::1 qp:0x11 state:LOSS"),
             [
-                (false, Test::Word("rail0".into())),
+                (false, Test::Word("rail0".into(), false)),
                 (true, Test::Figure(Id::CeNow, Op::More, 0.01)),
                 (false, Test::Address(None, "10.0.1".into())),
-                (false, Test::Word("2001:db8::1".into())),
+                (false, Test::Word("2001:db8::1".into(), false)),
                 (false, Test::Figure(Id::Qp, Op::Equal, 17.0)),
                 (false, Test::Text(Id::State, "loss".into())),
             ]

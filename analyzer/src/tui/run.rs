@@ -80,7 +80,7 @@ fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -
             dirty = true;
         }
         if dirty {
-            guard.terminal.draw(|frame| render(frame, &app))?;
+            guard.draw(|frame| render(frame, &app))?;
             dirty = false;
         }
         // Keys are answered at once; what comes from the source is drawn a few times a second, however

@@ -306,12 +306,16 @@ struct Texts {
 
 impl Texts {
     fn update(&mut self, model: &Model) {
+        let links: Vec<String> = model.links.iter().map(column::link_name).collect();
+        let text =
+            |id: &Identity| query::text(id, links.get(usize::from(id.key.link)).map_or("", String::as_str));
         self.texts.truncate(model.rows.len());
+        self.texts.reserve(model.rows.len() - self.texts.len());
         for (i, row) in model.rows.iter().enumerate() {
             match self.texts.get_mut(i) {
                 Some((id, _)) if *id == row.id => {}
-                Some(entry) => *entry = (row.id, query::text(&row.id, &column::link(row, model))),
-                None => self.texts.push((row.id, query::text(&row.id, &column::link(row, model)))),
+                Some(entry) => *entry = (row.id, text(&row.id)),
+                None => self.texts.push((row.id, text(&row.id))),
             }
         }
     }
