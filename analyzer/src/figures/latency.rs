@@ -203,27 +203,29 @@ impl Histogram {
     /// Percentiles of the samples that came on top of `earlier`; `None` when none did.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Option<Times> {
-        let mut then = earlier.0.iter().copied().peekable();
-        let mut new = [(0u8, 0u32); BUCKETS];
-        let mut used = 0;
+        if Arc::ptr_eq(&self.0, &earlier.0) {
+            return None;
+        }
+        // Twice through both lists rather than once with a list between: this is asked of every flow.
+        let new = || {
+            let mut then = earlier.0.iter().copied().peekable();
+            self.0.iter().map(move |(bucket, n)| {
+                while then.next_if(|(other, _)| other < bucket).is_some() {}
+                let before = then.next_if(|(other, _)| other == bucket).map_or(0, |(_, n)| n);
+                // A histogram that went back is that of another flow in the same place.
+                Some((*bucket, n.checked_sub(before)?))
+            })
+        };
         let mut count = 0u64;
-        for (bucket, n) in self.0.iter().copied() {
-            while then.next_if(|(other, _)| *other < bucket).is_some() {}
-            let before = then.next_if(|(other, _)| *other == bucket).map_or(0, |(_, n)| n);
-            // A histogram that went back is that of another flow in the same place.
-            let more = n.checked_sub(before)?;
-            if let Some(place) = new.get_mut(used).filter(|_| more > 0) {
-                *place = (bucket, more);
-                used += 1;
-                count += u64::from(more);
-            }
+        for bucket in new() {
+            count += u64::from(bucket?.1);
         }
         let at = |per_mille: u64| {
             let rank = (count * per_mille).div_ceil(1000).max(1);
             let mut seen = 0;
-            new.iter().take(used).find_map(|(bucket, n)| {
-                seen += u64::from(*n);
-                (seen >= rank).then_some(*bucket)
+            new().flatten().find_map(|(bucket, n)| {
+                seen += u64::from(n);
+                (seen >= rank).then_some(bucket)
             })
         };
         Some(Times { count, p50: Bucket(at(500)?), p99: Bucket(at(990)?) })

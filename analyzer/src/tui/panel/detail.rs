@@ -123,9 +123,9 @@ fn charts(app: &App, detail: &Detail, other: Option<&Detail>, width: usize) -> V
     // Requests are timed; of a flow of answers, those that it answers.
     let timed = |points: &[trends::Point]| points.iter().any(|point| point.latency.is_some());
     let others = other.map(|other| trends::flow_points(app, &other.id, cells));
-    let times = if timed(&points) { Some(points) } else { others.filter(|others| timed(others)) };
-    if let Some(times) = times {
-        lines.extend(LATENCY.iter().map(|trend| trends::row(trend, &times, cells)));
+    let shown = if timed(&points) { Some(points) } else { others.filter(|others| timed(others)) };
+    if let Some(points) = shown {
+        lines.extend(LATENCY.iter().map(|trend| trends::row(trend, &points, cells)));
     }
     lines
 }
