@@ -1,5 +1,5 @@
 //! The terminal UI on made-up figures, to look at it without traffic:
-//! `cargo run --example tui_fake -- sick` (or healthy, empty, many, ipv6, replay).
+//! `cargo run --example tui_fake -- sick` (or healthy, empty, busy, many, ipv6, replay).
 
 use std::time::Duration;
 
@@ -9,6 +9,11 @@ use rocescope::tui::{Options, run};
 #[path = "../tests/support/fake.rs"]
 #[allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used, reason = "shared with the tests")]
 mod fake;
+
+/// The second of a time, from the start.
+fn second_of(time_ns: u64) -> u64 {
+    (time_ns.saturating_sub(fake::START_NS) / 1_000_000_000).max(1)
+}
 
 fn source(tap: &Tap, world: &fake::World) {
     let mut seconds = 0;
@@ -22,7 +27,13 @@ fn source(tap: &Tap, world: &fake::World) {
                     return;
                 }
                 Command::Pause(on) => paused = on,
-                Command::Speed(_) | Command::Seek(_) => {}
+                Command::Seek(to_ns) => seconds = seconds.max(second_of(to_ns)),
+                Command::Rewind(to_ns) => {
+                    let _ = tap.tell(Update::Again);
+                    seconds = second_of(to_ns);
+                    let _ = tap.sample(world.at(seconds));
+                }
+                Command::Speed(_) => {}
             }
         }
         if !paused {
@@ -44,6 +55,7 @@ fn main() -> anyhow::Result<()> {
         "healthy" => fake::World::healthy(),
         "empty" => fake::World::live(),
         "many" => fake::World::many(65_000),
+        "busy" => fake::World::many(10_000),
         "ipv6" => fake::World::ipv6(),
         "replay" => fake::World { flows: fake::World::sick().flows, ..fake::World::replay() },
         _ => fake::World::sick(),

@@ -94,7 +94,7 @@ pub fn print(
             Ok(Update::Notice(notice)) => say(&notice),
             Ok(Update::Ended(result)) => break result,
             // A report counts, it does not tell what happened when.
-            Ok(Update::Events(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Update::Events(_) | Update::Again) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 break Err(anyhow!("the source of packets broke off without a word; please report this"));
             }

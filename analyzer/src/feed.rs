@@ -17,6 +17,8 @@ pub enum Update {
     Events(Vec<EventSample>),
     /// A sentence for the user: a warning, or what was chosen and why.
     Notice(String),
+    /// Replay only: it begins anew, after [`Command::Rewind`]. What was said before is still to come.
+    Again,
     /// The source is done and its last sample was sent. An error ends a run with exit status 1.
     Ended(Result<(), anyhow::Error>),
 }
@@ -28,9 +30,12 @@ pub enum Command {
     Pause(bool),
     /// Replay only: the data's time against the clock; infinity for as fast as possible.
     Speed(f64),
-    /// Replay only: as fast as possible to this Unix time in nanoseconds, then on as before. A time that is
-    /// past changes nothing.
+    /// Replay only: as fast as possible to this Unix time in nanoseconds, then on (or paused) as before. A
+    /// time that is past changes nothing.
     Seek(u64),
+    /// Replay only: back to this Unix time in nanoseconds, by reading everything again up to there. After the
+    /// end too; then it stands still when it is there. What can be read only once says so in a notice.
+    Rewind(u64),
     /// Finish: send the last sample, then [`Update::Ended`].
     Stop,
 }

@@ -138,7 +138,7 @@ fn what_is_counted_is_what_was_sent() {
                 last = Some(report);
             }
             Update::Ended(result) => break result.unwrap(),
-            Update::Notice(_) | Update::Events(_) => {}
+            Update::Notice(_) | Update::Events(_) | Update::Again => {}
         }
     }
     running.thread.join().unwrap();

@@ -69,7 +69,7 @@ impl Heard {
                     self.events += events.len() as u64;
                     self.naks += events.iter().filter(|event| event.events & Event::NAK != 0).count() as u64;
                 }
-                Update::Notice(_) => {}
+                Update::Notice(_) | Update::Again => {}
                 Update::Ended(result) => return result.unwrap(),
             }
         }

@@ -37,6 +37,9 @@ pub(crate) struct Generate {
     /// Frames in a hundred that are not RoCE
     #[arg(long, default_value_t = 0)]
     pub(crate) other: u32,
+    /// How many times as long as at 400 Gb/s the capture takes
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) slower: u64,
     /// Other seeds give other packets
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -130,7 +133,8 @@ mod tests {
     use super::*;
 
     fn capture(packets: u64, snap: Snap, seed: u64, other: u32) -> Vec<u8> {
-        let wanted = Generate { packets, snap, flows: 40, mtu: 1024, other, seed, out: PathBuf::from("-") };
+        let wanted =
+            Generate { packets, snap, flows: 40, mtu: 1024, other, slower: 1, seed, out: PathBuf::from("-") };
         write(&wanted, Vec::new()).unwrap()
     }
 

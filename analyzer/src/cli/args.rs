@@ -14,7 +14,7 @@ use crate::host::hook::{HookChoice, XdpModeChoice};
 use crate::replay::inputs::TapFiles;
 use crate::replay::time::{TimeSpec, parse_duration, parse_time};
 use crate::tui::screen::Screen;
-use crate::tui::settings::{parse_screen, parse_sort};
+use crate::tui::settings::{parse_screen, parse_sort, parse_view_filter};
 use crate::tui::table::Sort;
 
 /// Shows the RoCE traffic of a host, queue pair by queue pair, and says what is wrong with it.
@@ -183,7 +183,7 @@ pub struct ViewArgs {
     /// Time between two reports of jsonl, and two readings of the terminal view
     #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "1s")]
     pub interval: Duration,
-    /// Only these packets, or flows; see the examples of replay
+    /// Only these packets, or flows: others are not counted; see the examples of replay
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<Filter>,
     /// Links that share a load, to be compared; repeatable
@@ -201,6 +201,10 @@ pub struct ViewArgs {
     /// Column that the terminal view sorts queue pairs by, such as ce, rate or src; -COLUMN turns it round
     #[arg(long, value_name = "COLUMN", value_parser = parse_sort, allow_hyphen_values = true)]
     pub sort: Option<Sort>,
+    /// Filter that the terminal view starts with, as typed there at /, such as 'ce:>1% peer:10.0.1': others are
+    /// counted, and not shown
+    #[arg(long, value_name = "TERMS", value_parser = parse_view_filter)]
+    pub view_filter: Option<String>,
     /// Flows at a time, at most
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub max_flows: Option<usize>,
@@ -451,6 +455,7 @@ mod tests {
             &["x", "--output", "xml"],
             &["x", "--screen", "9"],
             &["x", "--sort", "nothing"],
+            &["x", "--view-filter", "p99:>soon"],
             &["x", "--bin", "10us"],
             &["x", "--bin", "2s"],
         ] {

@@ -3,6 +3,8 @@
 //! The core is [`rocescope_common::account::latency`], the same in the kernel. Here is what it
 //! needs around it: which flow has which ring, and percentiles.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 use rocescope_common::account::Event;
 use rocescope_common::account::latency::{
@@ -174,13 +176,95 @@ fn percentile(counts: &[u64; BUCKETS], count: u64, per_mille: u64, max: u64) -> 
     max
 }
 
+/// Samples by bucket, all classes together: what the times of a span are told from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram(Arc<[(u8, u32)]>);
+
+impl Histogram {
+    /// Those buckets that have any. `counts` are samples by bucket; more than 32 bits hold stop there.
+    #[must_use]
+    pub fn of(counts: &[u64; BUCKETS]) -> Self {
+        let some = (0..=u8::MAX).zip(counts).filter(|(_, n)| **n > 0);
+        Self(some.map(|(bucket, n)| (bucket, u32::try_from(*n).unwrap_or(u32::MAX))).collect())
+    }
+
+    /// Whether there are no samples.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Memory that it takes besides itself, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.0) + 2 * size_of::<usize>()
+    }
+
+    /// Percentiles of the samples that came on top of `earlier`; `None` when none did.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Option<Times> {
+        if Arc::ptr_eq(&self.0, &earlier.0) {
+            return None;
+        }
+        // Twice through both lists rather than once with a list between: this is asked of every flow.
+        let new = || {
+            let mut then = earlier.0.iter().copied().peekable();
+            self.0.iter().map(move |(bucket, n)| {
+                while then.next_if(|(other, _)| other < bucket).is_some() {}
+                let before = then.next_if(|(other, _)| other == bucket).map_or(0, |(_, n)| n);
+                // A histogram that went back is that of another flow in the same place.
+                Some((*bucket, n.checked_sub(before)?))
+            })
+        };
+        let mut count = 0u64;
+        for bucket in new() {
+            count += u64::from(bucket?.1);
+        }
+        let at = |per_mille: u64| {
+            let rank = (count * per_mille).div_ceil(1000).max(1);
+            let mut seen = 0;
+            new().flatten().find_map(|(bucket, n)| {
+                seen += u64::from(n);
+                (seen >= rank).then_some(bucket)
+            })
+        };
+        Some(Times { count, p50: Bucket(at(500)?), p99: Bucket(at(990)?) })
+    }
+}
+
+/// A bucket of a [`Histogram`]: a time with its error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bucket(u8);
+
+impl Bucket {
+    /// Its middle in nanoseconds; of the open one, where it begins.
+    #[must_use]
+    pub fn ns(self) -> u64 {
+        let (low, high) = bounds(usize::from(self.0));
+        if high == u64::MAX { low } else { u64::midpoint(low, high) }
+    }
+}
+
+/// Percentiles of a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// Samples.
+    pub count: u64,
+    /// Median.
+    pub p50: Bucket,
+    /// 99th percentile.
+    pub p99: Bucket,
+}
+
 /// Times of one flow of requests, and why others are not among them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figure {
     /// Over all classes.
     pub all: Option<Summary>,
     /// By class: writes and sends, READs, atomics.
     pub classes: [Option<Summary>; CLASSES],
+    /// All samples by bucket.
+    pub histogram: Histogram,
     /// Requests that passed while the flow with the answers was not known.
     pub unpaired: u64,
     /// Requests that were repeated before they were answered, or whose response went missing.
@@ -206,6 +290,7 @@ impl Figure {
         Self {
             all: Summary::of(&sum, ring.max_ns.into_iter().max().unwrap_or(0)),
             classes,
+            histogram: Histogram::of(&sum),
             unpaired: 0,
             ambiguous: ring.ambiguous + ring.ambiguous_answers,
             ring_full: ring.ring_full,
@@ -231,6 +316,32 @@ mod tests {
         for (got, want) in [(all.p50, 5_000_000f64), (all.p99, 9_900_000.0), (all.p999, 9_990_000.0)] {
             assert!((got as f64 - want).abs() <= want * 0.0625, "{got} for {want}");
         }
+    }
+
+    #[test]
+    fn the_times_of_a_span_are_one_histogram_less_another() {
+        let mut ring = Latency::EMPTY;
+        let mut time = |psn: u32, ns: u64| {
+            requested(&mut ring, psn, 1, false, 0);
+            answered(&mut ring, psn, true, ns);
+            Figure::of(&ring).histogram
+        };
+        let none = Histogram::default();
+        assert!(none.is_empty() && none.since(&none).is_none());
+        let slow = time(1, 5_000_000);
+        let first = slow.since(&none).unwrap();
+        assert_eq!((first.count, first.p50), (1, first.p99));
+        let near = |bucket: Bucket, ns: u64| bucket.ns().abs_diff(ns) * 16 <= ns;
+        assert!(near(first.p50, 5_000_000), "{}", first.p50.ns());
+        assert_eq!(slow.since(&slow), None, "nothing came since");
+        for psn in 2..=99 {
+            time(psn, 20_000);
+        }
+        let later = time(100, 900_000);
+        let span = later.since(&slow).unwrap();
+        assert_eq!(span.count, 99);
+        assert!(near(span.p50, 20_000) && near(span.p99, 900_000), "{span:?}");
+        assert_eq!(slow.since(&later), None, "what went back says nothing");
     }
 
     #[test]

@@ -540,7 +540,7 @@ fn told_to_stop(tap: &Tap) -> bool {
     loop {
         match tap.commands.try_recv() {
             Ok(Command::Stop) | Err(std::sync::mpsc::TryRecvError::Disconnected) => return true,
-            Ok(Command::Pause(_) | Command::Speed(_) | Command::Seek(_)) => {}
+            Ok(Command::Pause(_) | Command::Speed(_) | Command::Seek(_) | Command::Rewind(_)) => {}
             Err(std::sync::mpsc::TryRecvError::Empty) => return false,
         }
     }

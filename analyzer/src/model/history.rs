@@ -11,6 +11,7 @@ use rocescope_common::abi::Counter;
 use rocescope_common::wire::Reason;
 
 use super::{Counts, Identity, Lost, lost, skipped};
+use crate::figures::latency::{Bucket, Histogram};
 use crate::report::Entropy;
 use crate::sample::{Sample, SourceKind};
 
@@ -25,6 +26,8 @@ const SECOND: u64 = 1_000_000_000;
 const COMPLETE: [(u64, u64); 2] = [(25 * SECOND / 2, 5 * SECOND / 2), (75 * SECOND, 15 * SECOND)];
 /// A span may be shorter than asked by this part of it.
 const TOLERANCE: u64 = 20;
+/// The times of requests of one moment may take this share of the memory; those of the busiest flows are kept.
+const HISTOGRAM_SHARE: usize = 32;
 /// Where all flows of every moment that a span may begin at fit into this share of the memory, all
 /// are kept.
 const COMPLETE_SHARE: usize = 4;
@@ -59,12 +62,16 @@ impl Span {
 }
 
 /// One flow at a moment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct FlowMoment {
     /// Which flow.
     pub id: Identity,
     /// All that it had counted.
     pub counts: Counts,
+    /// How long its requests had taken; `None` where that is not collected, or not kept.
+    pub histogram: Option<Histogram>,
+    /// Median and 99th percentile of requests answered since the moment before.
+    pub latency: Option<(Bucket, Bucket)>,
 }
 
 /// One link at a moment.
@@ -105,6 +112,8 @@ pub struct Moment {
     pub entropy: Option<Entropy>,
     /// Places in `flows` of the busiest, while it has all.
     busiest: Vec<u32>,
+    /// Memory that histograms take, in bytes.
+    histogram_bytes: usize,
 }
 
 impl Moment {
@@ -122,6 +131,7 @@ impl Moment {
             lost: Lost::default(),
             entropy: None,
             busiest: Vec::new(),
+            histogram_bytes: 0,
         }
     }
 
@@ -130,17 +140,37 @@ impl Moment {
             + self.flows.capacity() * size_of::<FlowMoment>()
             + self.links.capacity() * size_of::<LinkMoment>()
             + self.busiest.capacity() * 4
+            + self.histogram_bytes
     }
 
-    /// Forgets all flows but the busiest.
-    fn trim(&mut self) {
+    /// Forgets the times of flows that are not busy, where they take more than `most` bytes.
+    fn limit_histograms(&mut self, most: usize) {
+        if self.histogram_bytes <= most || self.flows.len() <= BUSIEST {
+            return;
+        }
+        let mut busiest = self.busiest.iter().copied().peekable();
+        self.histogram_bytes = 0;
+        for (at, flow) in (0u32..).zip(&mut self.flows) {
+            if busiest.next_if_eq(&at).is_none() {
+                flow.histogram = None;
+            }
+            self.histogram_bytes += flow.histogram.as_ref().map_or(0, Histogram::bytes);
+        }
+    }
+
+    /// Forgets all flows but the busiest, and their times where these take more than `most` bytes.
+    fn trim(&mut self, most: usize) {
+        if self.histogram_bytes > most {
+            self.flows.iter_mut().for_each(|flow| flow.histogram = None);
+            self.histogram_bytes = 0;
+        }
         if !self.complete {
             return;
         }
         self.complete = self.flows.len() <= BUSIEST;
         if !self.complete {
             let busiest = std::mem::take(&mut self.busiest);
-            self.flows = busiest.iter().filter_map(|at| self.flows.get(*at as usize).copied()).collect();
+            self.flows = busiest.iter().filter_map(|at| self.flows.get(*at as usize).cloned()).collect();
         }
     }
 }
@@ -196,7 +226,8 @@ impl History {
         {
             self.moments.push_back(Moment::zero(sample, start));
         }
-        let moment = moment(sample, self.moments.back());
+        let mut moment = moment(sample, self.moments.back());
+        moment.limit_histograms(self.budget / HISTOGRAM_SHARE);
         self.names = Some(Names {
             kind: sample.kind,
             inputs: sample.inputs.clone(),
@@ -308,12 +339,13 @@ impl History {
         let [(short, _), ..] = COMPLETE;
         let close = self.moments.iter().rev().take_while(|m| now - m.time_ns <= short).count();
         let all_fit = flows * size_of::<FlowMoment>() * (close + 6) <= self.budget / COMPLETE_SHARE;
+        let times = self.budget / COMPLETE_SHARE / (KEPT_NS / SECOND) as usize;
         let mut later_bucket = None;
         for moment in self.moments.iter_mut().rev().skip(1) {
             let age = now - moment.time_ns;
             let kept = COMPLETE.iter().find(|(within, _)| age <= *within);
             let Some((within, spacing)) = kept else {
-                moment.trim();
+                moment.trim(times);
                 continue;
             };
             // Buckets of absolute time, so that the same moments are kept from sample to sample.
@@ -322,7 +354,7 @@ impl History {
                 continue;
             }
             if later_bucket == Some(bucket) {
-                moment.trim();
+                moment.trim(times);
             } else if moment.complete {
                 later_bucket = Some(bucket);
             }
@@ -349,14 +381,32 @@ fn moment(sample: &Sample, previous: Option<&Moment>) -> Moment {
     let mut flows = Vec::with_capacity(sample.flows.len());
     let mut earlier = previous.map(|p| Earlier::new(&p.flows, p.complete));
     let mut weights: Vec<(u64, u32)> = Vec::with_capacity(sample.flows.len());
+    let timed = sample.figures.latency.as_ref();
+    let none = Histogram::default();
+    let mut histogram_bytes = 0;
     for (at, flow) in (0u32..).zip(&sample.flows) {
         let counts = Counts::of(&flow.stats);
         let id = Identity { key: flow.key, slot: flow.slot };
-        let since = match earlier.as_mut().map(|e| e.find(&id)) {
-            Some(Found::At(then)) => counts.since(&then),
+        let then = earlier.as_mut().map(|e| e.find(&id));
+        let since = match then {
+            Some(Found::At(then)) => counts.since(&then.counts),
             Some(Found::New) => Some(counts),
             Some(Found::Unknown) | None => None,
         };
+        let mut histogram = timed
+            .map(|timed| timed.get(&flow.slot).map(|figure| figure.histogram.clone()).unwrap_or_default());
+        histogram_bytes += histogram.as_ref().map_or(0, Histogram::bytes);
+        let before = match then {
+            Some(Found::At(then)) => then.histogram.as_ref(),
+            Some(Found::New) => Some(&none),
+            Some(Found::Unknown) | None => None,
+        };
+        let latency = histogram.as_ref().zip(before).and_then(|(now, before)| now.since(before));
+        let latency = latency.map(|times| (times.p50, times.p99));
+        if latency.is_none() && histogram.as_ref() == before {
+            // The same times need memory once.
+            histogram = before.cloned();
+        }
         if let Some(link) = links.get_mut(usize::from(flow.key.link)) {
             link.total.add(&counts);
             link.flows += 1;
@@ -365,7 +415,7 @@ fn moment(sample: &Sample, previous: Option<&Moment>) -> Moment {
             }
         }
         weights.push((since.map_or(0, |s| s.bytes), at));
-        flows.push(FlowMoment { id, counts });
+        flows.push(FlowMoment { id, counts, histogram, latency });
     }
     for (at, link) in links.iter_mut().enumerate() {
         let none = LinkMoment::default();
@@ -397,6 +447,7 @@ fn moment(sample: &Sample, previous: Option<&Moment>) -> Moment {
         lost: lost(sample),
         entropy: None,
         busiest,
+        histogram_bytes,
     }
 }
 
@@ -433,9 +484,9 @@ fn link(link: &crate::sample::LinkSample) -> LinkMoment {
 
 /// What an earlier moment knows of a flow.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Found {
-    /// Its counters.
-    At(Counts),
+pub(super) enum Found<'a> {
+    /// What it had.
+    At(&'a FlowMoment),
     /// It was not there.
     New,
     /// Whether it was there is not kept.
@@ -456,7 +507,7 @@ impl<'a> Earlier<'a> {
         Self { flows, complete, next: 0, map: None }
     }
 
-    pub(super) fn find(&mut self, id: &Identity) -> Found {
+    pub(super) fn find(&mut self, id: &Identity) -> Found<'a> {
         let at = match self.flows.get(self.next) {
             Some(other) if other.id == *id => Some(self.next),
             _ => self.look_up(id),
@@ -464,7 +515,7 @@ impl<'a> Earlier<'a> {
         match at {
             Some(at) => {
                 self.next = at + 1;
-                self.flows.get(at).map_or(Found::Unknown, |flow| Found::At(flow.counts))
+                self.flows.get(at).map_or(Found::Unknown, Found::At)
             }
             None if self.complete => Found::New,
             None => Found::Unknown,

@@ -16,6 +16,7 @@ use rocescope_common::abi::Counter;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::Reason;
 
+use crate::figures::latency::{Histogram, Times};
 use crate::sample::{Direction, FlowSample, Sample, SourceKind};
 use counts::NS_PER_S;
 pub use counts::{Counts, Delta};
@@ -45,6 +46,8 @@ pub struct Row {
     pub total: Counts,
     /// What was counted in the span; `None` when that is not known, or a counter went back.
     pub delta: Option<Delta>,
+    /// How long requests took that were answered in the span; `None` when none was, or it is not known.
+    pub latency: Option<Times>,
 }
 
 /// One link.
@@ -137,6 +140,8 @@ pub struct Model {
     pub losing: bool,
     /// Whether an address is IPv6.
     pub has_ipv6: bool,
+    /// Whether requests are timed.
+    pub has_latency: bool,
 }
 
 impl Model {
@@ -162,6 +167,7 @@ impl Model {
             reset: reset.map(|reset| Earlier::new(&reset.flows, reset.complete)),
             places: Places::new(newest),
             seconds,
+            none: Histogram::default(),
         };
         let rows: Vec<Row> = end.flows.iter().map(|flow| rows.row(flow)).collect();
         let none = LinkMoment::default();
@@ -189,6 +195,7 @@ impl Model {
             inputs: names.inputs.clone(),
             window_ns: end.start_ns.map(|start| end.time_ns.saturating_sub(start)),
             basis,
+            has_latency: end.flows.iter().any(|flow| flow.histogram.as_ref().is_some_and(|h| !h.is_empty())),
             has_ipv6: rows.iter().any(|row| row.id.key.family == 6),
             rows,
             flows: end.total.flows,
@@ -226,25 +233,28 @@ struct Rows<'a> {
     reset: Option<Earlier<'a>>,
     places: Places<'a>,
     seconds: Option<f64>,
+    /// No times.
+    none: Histogram,
 }
 
 impl Rows<'_> {
     fn row(&mut self, flow: &FlowMoment) -> Row {
-        let FlowMoment { id, counts } = flow;
-        let then = match self.earlier.as_mut().map(|e| e.find(id)) {
-            Some(Found::At(then)) => Some(then),
-            Some(Found::New) => Some(Counts::default()),
-            Some(Found::Unknown) | None => None,
+        let FlowMoment { id, counts, histogram, .. } = flow;
+        let (then, timed) = match self.earlier.as_mut().map(|e| e.find(id)) {
+            Some(Found::At(then)) => (Some(then.counts), then.histogram.as_ref()),
+            Some(Found::New) => (Some(Counts::default()), Some(&self.none)),
+            Some(Found::Unknown) | None => (None, None),
         };
         let delta = then
             .and_then(|then| counts.since(&then))
             .zip(self.seconds)
             .map(|(counts, seconds)| Delta { counts, seconds });
         let total = match self.reset.as_mut().map(|e| e.find(id)) {
-            Some(Found::At(then)) => counts.less(&then),
+            Some(Found::At(then)) => counts.less(&then.counts),
             _ => *counts,
         };
-        Row { id: *id, at: self.places.find(id), total, delta }
+        let latency = histogram.as_ref().zip(timed).and_then(|(now, then)| now.since(then));
+        Row { id: *id, at: self.places.find(id), total, delta, latency }
     }
 }
 

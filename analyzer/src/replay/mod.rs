@@ -15,6 +15,7 @@ pub mod stream;
 pub mod tap;
 pub mod time;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -100,6 +101,37 @@ impl Default for Options {
 /// A sentence about the first input that cannot be read, or is there twice. What is wrong with a
 /// stream only shows later, in [`crate::feed::Update::Ended`].
 pub fn start(options: Options) -> Result<Feed> {
+    let opened = open(&options)?;
+    let (source, view) = feed::channel();
+    let run = run::Run {
+        tap: source,
+        taps: opened.taps,
+        counts: opened.counts,
+        inputs: opened.names,
+        pace: pace::Pace::new(options.speed),
+        idle_ns: options.idle.map(nanos),
+        said: Said { notices: opened.notices, failure: None },
+        told: BTreeSet::new(),
+        clock: run::Clock::default(),
+        options,
+    };
+    std::thread::Builder::new()
+        .name("replay".into())
+        .spawn(move || run.run())
+        .context("cannot start a thread for the replay")?;
+    Ok(view)
+}
+
+/// A replay that has not begun.
+struct Opened {
+    taps: Vec<TapReader>,
+    counts: count::Counts,
+    names: Vec<String>,
+    notices: Vec<String>,
+}
+
+/// Opens all inputs at their beginning, with nothing counted.
+fn open(options: &Options) -> Result<Opened> {
     let inputs = inputs::arrange(&options.files, &options.taps).map_err(anyhow::Error::msg)?;
     let mut names: Vec<String> = Vec::new();
     for tap in &inputs.taps {
@@ -110,36 +142,18 @@ pub fn start(options: Options) -> Result<Feed> {
         taps.push(TapReader::open(tap)?);
     }
     let figures = Beside::new(&options.figures, taps.len());
-    let (source, view) = feed::channel();
-    let run = run::Run {
-        tap: source,
-        taps,
-        counts: count::Counts {
-            table: FlowTable::new(options.max_flows),
-            peers: Peers::default(),
-            figures,
-            window: None,
-            out_of_range: None,
-            events: options.events.then(Vec::new),
-            from_ns: 0,
-            to_ns: u64::MAX,
-            filter: options.filter,
-        },
-        inputs: names,
-        from: options.from,
-        to: options.to,
-        duration: options.duration,
-        idle_ns: options.idle.map(nanos),
-        emit: options.emit,
-        pace: pace::Pace::new(options.speed),
-        said: Said { notices: inputs.notices, failure: None },
-        clock: run::Clock::default(),
+    let counts = count::Counts {
+        table: FlowTable::new(options.max_flows),
+        peers: Peers::default(),
+        figures,
+        window: None,
+        out_of_range: None,
+        events: options.events.then(Vec::new),
+        from_ns: 0,
+        to_ns: u64::MAX,
+        filter: options.filter.clone(),
     };
-    std::thread::Builder::new()
-        .name("replay".into())
-        .spawn(move || run.run())
-        .context("cannot start a thread for the replay")?;
-    Ok(view)
+    Ok(Opened { taps, counts, names, notices: inputs.notices })
 }
 
 /// A duration in nanoseconds; what does not fit becomes the largest number.

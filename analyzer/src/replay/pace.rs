@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+/// A frame that is due this soon is due now: to wait for each would cost more than to count it.
+const SLACK: Duration = Duration::from_millis(2);
+
 /// When frames are due: the one place of replay that looks at the clock.
 #[derive(Debug)]
 pub struct Pace {
@@ -79,7 +82,7 @@ impl Pace {
         // Speeds so small that the product leaves all bounds mean: not in this life.
         let ahead = Duration::try_from_secs_f64(ahead.as_secs_f64() / self.speed).unwrap_or(Duration::MAX);
         let wait = ahead.checked_sub(now.duration_since(at))?;
-        (!wait.is_zero()).then_some(wait)
+        (wait > SLACK).then_some(wait)
     }
 
     /// True when `interval` went by on the clock since this was last true, and the first time.

@@ -1,7 +1,9 @@
 //! The replay itself: taps merged by time, the data's time kept, samples sent.
 
+mod again;
+
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
@@ -10,8 +12,7 @@ use anyhow::Result;
 use super::count::Counts;
 use super::pace::Pace;
 use super::tap::{Said, TapReader, Turn};
-use super::time::TimeSpec;
-use super::{Emit, nanos};
+use super::{Emit, Options, nanos};
 use crate::feed::{Command, Tap, Update};
 use crate::figures::Figures;
 use crate::sample::{Sample, SourceKind};
@@ -35,13 +36,12 @@ pub(super) struct Run {
     pub(super) taps: Vec<TapReader>,
     pub(super) counts: Counts,
     pub(super) inputs: Vec<String>,
-    pub(super) from: Option<TimeSpec>,
-    pub(super) to: Option<TimeSpec>,
-    pub(super) duration: Option<Duration>,
+    pub(super) options: Options,
     pub(super) idle_ns: Option<u64>,
-    pub(super) emit: Emit,
     pub(super) pace: Pace,
     pub(super) said: Said,
+    /// Notices that were told, so that reading again does not repeat them.
+    pub(super) told: BTreeSet<String>,
     pub(super) clock: Clock,
 }
 
@@ -60,14 +60,27 @@ pub(super) struct Clock {
     gate_ns: u64,
     /// Frames were counted since the last sample.
     news: bool,
-    /// Where the user wants to be, and the speed from there on.
-    seek: Option<(u64, f64)>,
+    /// Where the user wants to be.
+    seek: Option<Seek>,
+    /// Everything has to be read again up to this time.
+    rewind: Option<u64>,
+}
+
+/// A time that the replay hurries to.
+#[derive(Clone, Copy, Debug)]
+struct Seek {
+    /// The time.
+    to_ns: u64,
+    /// The speed from there on.
+    speed: f64,
+    /// Whether to stand still there.
+    paused: bool,
 }
 
 impl Run {
-    /// Replays everything and sends the last sample.
-    pub(super) fn run(mut self) {
-        let mut result = match self.merge() {
+    /// Sends the last sample and how it ended.
+    fn finish(&mut self, read: Result<Step>) {
+        let mut result = match read {
             Ok(Ok(()) | Err(Stopped)) => Ok(()),
             Err(error) => Err(error),
         };
@@ -127,15 +140,15 @@ impl Run {
     }
 
     fn set_range(&mut self, first_ns: u64) {
-        let from = self.from.map_or(0, |from| from.resolve(first_ns));
-        let to = self.to.map_or(u64::MAX, |to| to.resolve(first_ns));
+        let from = self.options.from.map_or(0, |from| from.resolve(first_ns));
+        let to = self.options.to.map_or(u64::MAX, |to| to.resolve(first_ns));
         self.counts.from_ns = from;
         self.counts.to_ns = to;
         // A stream may never end by itself.
-        if self.to.is_some() && self.taps.iter().any(TapReader::is_stream) {
+        if self.options.to.is_some() && self.taps.iter().any(TapReader::is_stream) {
             self.clock.stop_ns = Some(to);
         }
-        if let Some(duration) = self.duration {
+        if let Some(duration) = self.options.duration {
             let end = first_ns.max(from).saturating_add(nanos(duration)).min(to);
             self.counts.to_ns = end;
             self.clock.stop_ns = Some(end);
@@ -205,10 +218,10 @@ impl Run {
     fn meanwhile(&mut self) -> Step {
         self.commands()?;
         self.tell_notices()?;
-        if self.duration.is_some_and(|duration| self.pace.elapsed() >= duration) {
+        if self.options.duration.is_some_and(|duration| self.pace.elapsed() >= duration) {
             return Err(Stopped);
         }
-        let interval = match self.emit {
+        let interval = match self.options.emit {
             Emit::AtEnd => return Ok(()),
             Emit::Every(interval) => interval,
             Emit::Watch(_) => REFRESH,
@@ -227,7 +240,7 @@ impl Run {
         if !self.counts.in_range(ts_ns) {
             return Ok(());
         }
-        let interval = match self.emit {
+        let interval = match self.options.emit {
             Emit::AtEnd => None,
             Emit::Every(interval) | Emit::Watch(interval) => Some(nanos(interval).max(1)),
         };
@@ -240,11 +253,14 @@ impl Run {
                 let command = self.tap.commands.recv().map_err(|_| Stopped)?;
                 self.command(command)?;
             }
-            if let Some((to_ns, speed)) = self.clock.seek.take_if(|(to_ns, _)| ts_ns >= *to_ns) {
+            if let Some(Seek { to_ns, speed, paused }) = self.clock.seek.take_if(|seek| ts_ns >= seek.to_ns) {
                 // The view sees at once what there is at this time.
+                self.clock.now_ns = self.clock.now_ns.max(Some(to_ns));
                 self.pace.set_speed(speed, Some(to_ns));
-                self.send(to_ns)?;
+                self.pace.pause(paused, Some(to_ns));
+                self.arrived(to_ns)?;
                 self.clock.sample_ns = interval.map(|interval| to_ns.saturating_add(interval));
+                continue;
             }
             let due = self.clock.sample_ns.unwrap_or(u64::MAX).min(ts_ns);
             if let Some(wait) = self.pace.wait(due) {
@@ -269,7 +285,7 @@ impl Run {
             sooner(self.clock.sample_ns)
                 .min(sooner(self.clock.retire_ns))
                 .min(self.clock.stop_ns.map_or(u64::MAX, |stop| stop.saturating_add(1)))
-                .min(self.clock.seek.map_or(u64::MAX, |(to, _)| to))
+                .min(self.clock.seek.map_or(u64::MAX, |seek| seek.to_ns))
         } else {
             0
         };
@@ -280,7 +296,7 @@ impl Run {
     /// Sends the sample that is due at `sample_ns`, and finds when the next one is.
     fn sample_due(&mut self, sample_ns: u64, ts_ns: u64, interval: u64) -> Step {
         let fast = self.pace.unlimited();
-        let wanted = match self.emit {
+        let wanted = match self.options.emit {
             Emit::Watch(_) => self.pace.refresh(REFRESH),
             _ => true,
         };
@@ -327,18 +343,34 @@ impl Run {
     fn command(&mut self, command: Command) -> Step {
         let now_ns = self.clock.now_ns;
         match command {
-            Command::Pause(paused) => self.pace.pause(paused, now_ns),
+            Command::Pause(paused) => match &mut self.clock.seek {
+                Some(seek) => seek.paused = paused,
+                None => self.pace.pause(paused, now_ns),
+            },
             Command::Speed(speed) => match &mut self.clock.seek {
-                Some((_, later)) => *later = speed,
+                Some(seek) => seek.speed = speed,
                 None => self.pace.set_speed(speed, now_ns),
             },
             Command::Seek(to_ns) => {
-                self.pace.pause(false, now_ns);
                 if now_ns.is_none_or(|now| now < to_ns) {
-                    let speed = self.clock.seek.map_or(self.pace.speed(), |(_, speed)| speed);
-                    self.clock.seek = Some((to_ns, speed));
+                    let (speed, paused) = match self.clock.seek {
+                        Some(seek) => (seek.speed, seek.paused),
+                        None => (self.pace.speed(), self.pace.paused()),
+                    };
+                    self.clock.seek = Some(Seek { to_ns, speed, paused });
+                    self.pace.pause(false, now_ns);
                     self.pace.set_speed(f64::INFINITY, now_ns);
+                } else if let Some(now) = now_ns {
+                    // It is there already.
+                    self.arrived(now)?;
                 }
+            }
+            Command::Rewind(to_ns) => {
+                if self.can_rewind() {
+                    self.clock.rewind = Some(to_ns);
+                    return Err(Stopped);
+                }
+                self.arrived(now_ns.unwrap_or(to_ns))?;
             }
             Command::Stop => return Err(Stopped),
         }
@@ -347,10 +379,18 @@ impl Run {
         Ok(())
     }
 
+    /// Sends the sample that the user waits for: it must not be left out.
+    fn arrived(&mut self, time_ns: u64) -> Step {
+        self.tell_events()?;
+        let sample = self.sample(time_ns);
+        self.clock.news = false;
+        if self.tap.tell(Update::Sample(Box::new(sample))) { Ok(()) } else { Err(Stopped) }
+    }
+
     fn send(&mut self, time_ns: u64) -> Step {
         self.tell_events()?;
         let sample = self.sample(time_ns);
-        let heard = match self.emit {
+        let heard = match self.options.emit {
             Emit::Watch(_) => self.tap.sample(sample),
             Emit::Every(_) | Emit::AtEnd => self.tap.tell(Update::Sample(Box::new(sample))),
         };
@@ -374,7 +414,7 @@ impl Run {
 
     fn tell_notices(&mut self) -> Step {
         for notice in self.said.notices.drain(..) {
-            if !self.tap.tell(Update::Notice(notice)) {
+            if self.told.insert(notice.clone()) && !self.tap.tell(Update::Notice(notice)) {
                 return Err(Stopped);
             }
         }

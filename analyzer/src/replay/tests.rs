@@ -41,6 +41,7 @@ fn heard(feed: &Feed) -> (Vec<Sample>, Vec<EventSample>) {
             Update::Sample(sample) => samples.push(*sample),
             Update::Events(more) => events.extend(more),
             Update::Notice(notice) => panic!("{notice}"),
+            Update::Again => panic!("nobody went back"),
             Update::Ended(result) => {
                 result.unwrap();
                 return (samples, events);
@@ -96,7 +97,7 @@ fn a_seek_skips_the_time_until_there_and_goes_on_as_before() {
     let hour = first + 3_600_000_000_000;
     let feed =
         start(Options { speed: 1.0, emit: Emit::Watch(Duration::from_secs(600)), ..options(&file) }).unwrap();
-    // Out of a pause as well.
+    // Out of a pause as well, and it stands still there.
     feed.commands.send(Command::Pause(true)).unwrap();
     feed.commands.send(Command::Seek(hour)).unwrap();
     let there = |update: Update| match update {
@@ -104,6 +105,7 @@ fn a_seek_skips_the_time_until_there_and_goes_on_as_before() {
         _ => false,
     };
     while !there(feed.updates.recv_timeout(Duration::from_secs(20)).unwrap()) {}
+    feed.commands.send(Command::Pause(false)).unwrap();
     // A time that is past changes nothing; the third frame is still an hour away.
     feed.commands.send(Command::Seek(first)).unwrap();
     let quiet = Duration::from_millis(300);
@@ -125,4 +127,47 @@ fn a_view_that_is_gone_ends_the_replay() {
     // Without commands there is no view: the end comes now, not in an hour.
     let ended = updates.iter().any(|update| matches!(update, Update::Ended(Ok(()))));
     assert!(ended);
+}
+
+/// The next sample, with what was told before it.
+fn next_sample(feed: &Feed) -> (Sample, bool) {
+    let mut again = false;
+    loop {
+        match feed.updates.recv_timeout(Duration::from_secs(20)).unwrap() {
+            Update::Sample(sample) => return (*sample, again),
+            Update::Again => again = true,
+            Update::Events(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_rewind_reads_everything_again_up_to_there() {
+    const S: u64 = 1_000_000_000;
+    let file = capture(&[(0, 4, 0), (1_000, 4, 5), (2_000, 4, 6), (3_600_000, 4, 7)]);
+    let feed = start(Options { emit: Emit::Watch(Duration::from_secs(600)), ..options(&file) }).unwrap();
+    let (samples, _) = heard(&feed);
+    let last = samples.last().unwrap();
+    let (first, _) = last.window.unwrap();
+    assert_eq!(last.flows[0].stats.packets, 4);
+    // After the end; then it stands still there.
+    feed.commands.send(Command::Rewind(first + 3 * S / 2)).unwrap();
+    let (sample, again) = next_sample(&feed);
+    assert!(again, "the view is told that time goes back");
+    assert_eq!((sample.time_ns, sample.flows[0].stats.packets), (first + 3 * S / 2, 2));
+    assert_eq!((sample.flows[0].stats.psn.gaps, sample.window), (1, Some((first, first + S))));
+    assert!(feed.updates.recv_timeout(Duration::from_millis(200)).is_err(), "it stands still");
+    // Further back, while it stands still; and on from there.
+    feed.commands.send(Command::Rewind(first + S / 2)).unwrap();
+    let (sample, again) = next_sample(&feed);
+    assert_eq!((again, sample.flows[0].stats.packets), (true, 1));
+    feed.commands.send(Command::Pause(false)).unwrap();
+    let (samples, _) = heard(&feed);
+    assert_eq!(samples.last().unwrap().flows[0].stats.packets, 4);
+    // A file that is gone meanwhile ends it with the reason.
+    drop(file);
+    feed.commands.send(Command::Rewind(first)).unwrap();
+    let Ok(Update::Ended(Err(error))) = feed.updates.recv_timeout(Duration::from_secs(20)) else { panic!() };
+    assert!(format!("{error:#}").contains("no such file"), "{error:#}");
 }

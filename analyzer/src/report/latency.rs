@@ -21,7 +21,7 @@ pub(super) fn by_class(figure: &Figure) -> Option<LatencyByClass> {
 }
 
 pub(super) fn untimed(figure: &Figure) -> Untimed {
-    let Figure { ambiguous, ring_full, untracked, outstanding, .. } = *figure;
+    let &Figure { ambiguous, ring_full, untracked, outstanding, .. } = figure;
     Untimed { ambiguous, ring_full, untracked, outstanding }
 }
 

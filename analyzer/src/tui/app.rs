@@ -12,7 +12,7 @@ use super::matrix::{Matrix, Metric};
 use super::prompt::Prompt;
 use super::query::Query;
 use super::screen::Screen;
-use super::table::{Group, Processes, Table};
+use super::table::{Group, Table};
 use super::{Options, analysis};
 use crate::feed::Command;
 use crate::model::{Detail, History, Identity, Model, Problem, Row, Span, health};
@@ -162,6 +162,8 @@ pub struct App {
     pub paused: bool,
     /// The time of the moment that is looked at; `None` for the newest.
     pub shown_ns: Option<u64>,
+    /// Where a replay is on its way to.
+    pub seek_ns: Option<u64>,
     /// Replay speed, as far as it is known.
     pub speed: Option<f64>,
     /// How the run ended, when it has.
@@ -172,8 +174,6 @@ pub struct App {
     pub newest: Option<Arc<Sample>>,
     /// The latest conclusions.
     pub analysis: Option<Arc<Analysis>>,
-    /// Which process owns which queue pair.
-    pub processes: Processes,
     /// The figures shown; `None` before the first.
     pub data: Option<Data>,
 }
@@ -211,12 +211,12 @@ impl App {
             answer: None,
             paused: false,
             shown_ns: None,
+            seek_ns: None,
             speed: options.speed,
             end: None,
             history: History::new(options.history_bytes),
             newest: None,
             analysis: None,
-            processes: Processes::default(),
             data: None,
             options,
         }
@@ -256,9 +256,19 @@ impl App {
             self.shown_ns = None;
         }
         self.history.push(&sample, false);
+        let seeking = self.seek_ns.is_some();
+        self.seek_ns = self.seek_ns.filter(|to| sample.time_ns < *to);
         self.newest = Some(sample);
         if !self.paused {
             self.recompute(true);
+        } else if seeking {
+            // On the way the picture moves; where the way ends it stands still again.
+            self.paused = false;
+            self.recompute(true);
+            self.paused = true;
+            if self.seek_ns.is_none() {
+                self.pin();
+            }
         } else if self.data.is_none() {
             self.recompute(true);
             self.pin();
@@ -267,7 +277,7 @@ impl App {
 
     /// Takes new events, in order.
     pub fn on_events(&mut self, events: &[EventSample]) {
-        if self.paused {
+        if self.paused && self.seek_ns.is_none() {
             self.waiting.extend(events.iter().cloned());
             let over = self.waiting.len().saturating_sub(WAITING);
             self.waiting.drain(..over);
@@ -286,17 +296,28 @@ impl App {
         self.keep_in_view();
     }
 
+    /// The source begins anew: what was seen is still to come.
+    pub fn on_again(&mut self) {
+        self.log = Log::default();
+        self.waiting.clear();
+        self.history.clear();
+        self.newest = None;
+        self.analysis = None;
+        self.shown_ns = None;
+        self.events = Cursor::default();
+    }
+
     /// Takes conclusions.
     pub fn on_analysis(&mut self, analysis: Analysis) {
+        // Those about what a replay has gone back behind are void.
+        if self.newest.as_ref().is_none_or(|newest| newest.time_ns < analysis.time_ns) {
+            return;
+        }
         if let Some(entropy) = analysis.entropy {
             self.history.set_entropy(analysis.time_ns, entropy);
         }
-        if let (Some(sample), true) = (&self.newest, !self.paused || self.analysis.is_none()) {
-            self.processes = super::extra::processes(sample, &analysis.report);
+        if !self.paused || self.analysis.is_none() {
             self.analysis = Some(Arc::new(analysis));
-            if self.table.group == Group::Process {
-                self.arrange(false);
-            }
             self.keep_in_view();
         }
     }
@@ -315,6 +336,7 @@ impl App {
         self.end = Some(end);
         self.paused = false;
         self.shown_ns = None;
+        self.seek_ns = None;
         self.span = Span::All;
         let waiting: Vec<EventSample> = self.waiting.drain(..).collect();
         self.on_events(&waiting);
@@ -395,7 +417,7 @@ impl App {
         let page = self.layout().table_page(self.screen);
         let Some(data) = &self.data else { return };
         let cx = Context { model: &data.model, sample: &data.sample };
-        self.table.arrange(&self.query, &self.processes, cx, places, page);
+        self.table.arrange(&self.query, cx, places, page);
         self.refresh_detail();
         self.keep_in_view();
     }
@@ -420,10 +442,9 @@ impl App {
 
     /// Adds up by host, for the screen that shows it.
     pub(super) fn refresh_matrix(&mut self) {
-        let report = self.analysis.as_deref().map(|analysis| &analysis.report);
         if let Some(data) = &mut self.data {
             let wanted = self.screen == Screen::Matrix;
-            data.matrix = if wanted { Matrix::new(&data.model, report) } else { Matrix::default() };
+            data.matrix = if wanted { Matrix::new(&data.model) } else { Matrix::default() };
         }
     }
 
@@ -437,8 +458,14 @@ impl App {
     /// The columns of the table, as they fit.
     #[must_use]
     pub fn columns(&self) -> Vec<column::Fitted> {
-        let has_ipv6 = self.data.as_ref().is_some_and(|data| data.model.has_ipv6);
-        column::fit(self.layout().table(self.screen).width.saturating_sub(1), has_ipv6, &self.table.columns)
+        column::fit(self.layout().table(self.screen).width.saturating_sub(1), self.has(), &self.table.columns)
+    }
+
+    /// What there is to be shown in columns.
+    #[must_use]
+    pub fn has(&self) -> column::Has {
+        let has = |data: &Data| column::Has::of(Context { model: &data.model, sample: &data.sample });
+        self.data.as_ref().map(has).unwrap_or_default()
     }
 
     pub(super) fn keep_in_view(&mut self) {

@@ -7,7 +7,9 @@ use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
 use rocescope_common::wire::opcode;
 
 use super::theme;
-use crate::model::{Counts, Delta, Level, Model, Row, State, detail};
+use crate::figures::latency::Bucket;
+use crate::model::{Counts, Delta, Level, LinkRow, Model, Row, State, detail};
+use crate::owners::QpOwner;
 use crate::sample::{Sample, address};
 use crate::units;
 
@@ -31,9 +33,14 @@ pub enum Id {
     Repeats,
     Naks,
     Rnr,
+    P50,
+    P99,
     Bytes,
     Packets,
     Link,
+    Comm,
+    Pid,
+    Pod,
     Transport,
     Mtu,
     Dscp,
@@ -98,10 +105,10 @@ pub const COLUMNS: &[Column] = &[
     left(Id::Destination, "dst", "DESTINATION", 15, 0, "destination address"),
     right(Id::Qp, "qp", "QP", 8, 0, "destination queue pair"),
     right(Id::Rate, "rate", "b/s", 5, 0, "bits per second of whole frames"),
-    left(Id::Share, "share", "SHARE", 8, 12, "share of the bits per second, as a bar"),
+    left(Id::Share, "share", "SHARE", 8, 15, "share of the bits per second, as a bar"),
     right(Id::PacketRate, "pps", "pkt/s", 5, 9, "packets per second"),
     right(Id::CeNow, "ce", "CE %", 5, 1, "packets marked CE by ECN-capable data packets"),
-    right(Id::CeAll, "ce_all", "ALL %", 5, 13, "the same since the start"),
+    right(Id::CeAll, "ce_all", "ALL %", 5, 16, "the same since the start"),
     right(
         Id::CnpRate,
         "cnp",
@@ -110,7 +117,7 @@ pub const COLUMNS: &[Column] = &[
         2,
         "congestion notification packets per second, in the flow they travel in",
     ),
-    right(Id::Cnps, "cnps", "CNPs", 5, 14, "congestion notification packets since the start"),
+    right(Id::Cnps, "cnps", "CNPs", 5, 17, "congestion notification packets since the start"),
     right(
         Id::Lost,
         "lost",
@@ -119,27 +126,39 @@ pub const COLUMNS: &[Column] = &[
         3,
         "PSNs missing, requests and responses; this and all up to RNR are of the span",
     ),
-    right(Id::Gaps, "gaps", "GAPS", 5, 11, "jumps in the PSNs"),
+    right(Id::Gaps, "gaps", "GAPS", 5, 14, "jumps in the PSNs"),
     right(Id::Repeats, "rpt", "RPT", 5, 8, "packets with a PSN seen before: sent again"),
     right(Id::Naks, "nak", "NAKs", 5, 4, "all NAKs, RNR included"),
     right(Id::Rnr, "rnr", "RNR", 5, 7, "receiver-not-ready NAKs"),
-    right(Id::Bytes, "bytes", "BYTES", 7, 15, "bytes of whole frames since the start"),
-    right(Id::Packets, "pkts", "PKTS", 5, 16, "packets since the start"),
-    left(Id::Link, "link", "LINK", 10, 10, "interface and direction, or capture file"),
-    left(Id::Transport, "trans", "TRANS", 5, 17, "transport: RC, UC, UD, XRC"),
-    right(Id::Mtu, "mtu", "MTU", 4, 20, "path MTU: payload of the latest FIRST or MIDDLE packet"),
-    right(Id::Dscp, "dscp", "DSCP", 4, 18, "DSCP of the first packet"),
+    right(
+        Id::P50,
+        "p50",
+        "P50",
+        6,
+        13,
+        "median time from a request to its answer, of the span; nanoseconds in exports",
+    ),
+    right(Id::P99, "p99", "P99", 6, 10, "99th percentile of the same"),
+    right(Id::Bytes, "bytes", "BYTES", 7, 18, "bytes of whole frames since the start"),
+    right(Id::Packets, "pkts", "PKTS", 5, 19, "packets since the start"),
+    left(Id::Link, "link", "LINK", 10, 12, "interface and direction, or capture file"),
+    left(Id::Comm, "comm", "PROCESS", 12, 11, "command of the process that made the queue pair, where known"),
+    right(Id::Pid, "pid", "PID", 7, 21, "number of that process"),
+    left(Id::Pod, "pod", "POD", 16, 20, "pod or container that it runs in"),
+    left(Id::Transport, "trans", "TRANS", 5, 22, "transport: RC, UC, UD, XRC"),
+    right(Id::Mtu, "mtu", "MTU", 4, 25, "path MTU: payload of the latest FIRST or MIDDLE packet"),
+    right(Id::Dscp, "dscp", "DSCP", 4, 23, "DSCP of the first packet"),
     right(
         Id::SourcePort,
         "port",
         "SPORT",
         6,
-        19,
+        24,
         "UDP source port of the first packet; + when there are others",
     ),
-    right(Id::PeerQp, "peer_qp", "PEER QP", 8, 21, "queue pair at the sending end, where it is known"),
-    right(Id::Vlan, "vlan", "VLAN", 4, 22, "outermost VLAN id; 0: untagged"),
-    left(Id::Tunnel, "tunnel", "TUNNEL", 8, 23, "tunnels around the packets"),
+    right(Id::PeerQp, "peer_qp", "PEER QP", 8, 26, "queue pair at the sending end, where it is known"),
+    right(Id::Vlan, "vlan", "VLAN", 4, 27, "outermost VLAN id; 0: untagged"),
+    left(Id::Tunnel, "tunnel", "TUNNEL", 8, 28, "tunnels around the packets"),
 ];
 
 /// A column with the width it has on this screen.
@@ -168,22 +187,65 @@ pub fn by_name(name: &str) -> Option<&'static Column> {
     COLUMNS.iter().find(|column| column.name == name)
 }
 
+/// What there is to be shown, besides what there always is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Has {
+    /// IPv6 addresses.
+    pub ipv6: bool,
+    /// Times from requests to answers.
+    pub latency: bool,
+    /// Processes of queue pairs.
+    pub owners: bool,
+    /// Letters of the longest name of a link, its direction included.
+    pub link: u16,
+}
+
+/// Letters of a link's name, at most.
+const LONGEST_LINK: u16 = 40;
+
+impl Has {
+    /// What these figures have.
+    #[must_use]
+    pub fn of(cx: Context<'_>) -> Self {
+        let owners = !cx.sample.owners.all().is_empty();
+        let names = cx.model.links.iter().map(|link| link_name(link).chars().count());
+        let link = names.max().and_then(|longest| u16::try_from(longest).ok()).unwrap_or(0);
+        Self { ipv6: cx.model.has_ipv6, latency: cx.model.has_latency, owners, link }
+    }
+
+    /// Whether a column could have anything in it.
+    const fn shows(self, id: Id) -> bool {
+        match id {
+            Id::P50 | Id::P99 => self.latency,
+            Id::Comm | Id::Pid | Id::Pod => self.owners,
+            _ => true,
+        }
+    }
+}
+
 /// The columns that fit into `width`, from left to right: the `chosen` ones in their order, or without
-/// a choice those that matter most. Addresses get what is left over.
+/// a choice those that matter most and are not empty. Addresses get what is left over.
 #[must_use]
-pub fn fit(width: u16, has_ipv6: bool, chosen: &[Id]) -> Vec<Fitted> {
+pub fn fit(width: u16, has: Has, chosen: &[Id]) -> Vec<Fitted> {
     // One column of screen between two columns of the table.
     let mut left = width + 1;
-    let used = if chosen.is_empty() { ranked(&mut left, has_ipv6) } else { in_order(&mut left, chosen) };
+    let has_ipv6 = has.ipv6;
+    let used = if chosen.is_empty() { ranked(&mut left, has) } else { in_order(&mut left, chosen) };
     let address = |id| matches!(id, Id::Source | Id::Destination);
     let addresses = used.iter().filter(|column| address(column.id)).count();
     let grow = match u16::try_from(addresses) {
         Ok(n) if n > 0 && has_ipv6 => (left / n).min(ADDRESS_V6 - ADDRESS_V4),
         _ => 0,
     };
-    let widths = used
-        .into_iter()
-        .map(|column| Fitted { column, width: column.width + if address(column.id) { grow } else { 0 } });
+    left -= grow * u16::try_from(addresses).unwrap_or(0);
+    let widths = used.into_iter().map(|column| {
+        let more = match column.id {
+            id if address(id) => grow,
+            Id::Link => left.min(has.link.min(LONGEST_LINK).saturating_sub(column.width)),
+            _ => 0,
+        };
+        Fitted { column, width: column.width + more }
+    });
     widths.collect()
 }
 
@@ -196,21 +258,21 @@ fn in_order(left: &mut u16, chosen: &[Id]) -> Vec<&'static Column> {
     chosen.iter().map_while(fits).collect()
 }
 
-fn ranked(left: &mut u16, has_ipv6: bool) -> Vec<&'static Column> {
-    let mut ranked: Vec<&'static Column> = COLUMNS.iter().collect();
+fn ranked(left: &mut u16, has: Has) -> Vec<&'static Column> {
+    let mut ranked: Vec<&'static Column> = COLUMNS.iter().filter(|column| has.shows(column.id)).collect();
     ranked.sort_by_key(|column| column.rank);
     let mut limit = u8::MAX;
     for column in ranked {
         let wanted = column.width + 1;
         // On wide screens IPv6 addresses come before the columns of least rank.
-        let addresses = if has_ipv6 && column.rank >= 12 { 2 * (ADDRESS_V6 - ADDRESS_V4) } else { 0 };
+        let addresses = if has.ipv6 && column.rank >= 15 { 2 * (ADDRESS_V6 - ADDRESS_V4) } else { 0 };
         if column.rank > limit || wanted + addresses > *left {
             limit = limit.min(column.rank);
             continue;
         }
         *left -= wanted;
     }
-    COLUMNS.iter().filter(|column| column.rank < limit).collect()
+    COLUMNS.iter().filter(|column| column.rank < limit && has.shows(column.id)).collect()
 }
 
 /// What a cell needs besides its row.
@@ -225,6 +287,15 @@ pub struct Context<'a> {
 impl<'a> Context<'a> {
     fn flow(&self, row: &Row) -> Option<&'a FlowStats> {
         self.sample.flows.get(row.at?).map(|flow| &flow.stats)
+    }
+
+    /// Whose the row's queue pair is, where the kernel says so.
+    #[must_use]
+    pub fn owner(&self, row: &Row) -> Option<&'a QpOwner> {
+        if self.sample.owners.all().is_empty() {
+            return None;
+        }
+        self.sample.flows.get(row.at?).and_then(|flow| self.sample.owned(flow)).map(|owned| owned.owner)
     }
 }
 
@@ -256,6 +327,17 @@ pub fn cell(id: Id, row: &Row, cx: Context<'_>) -> (String, Style) {
             counted(Counts::naks, if refused { Level::Critical } else { Level::Warning })
         }
         Id::Rnr => counted(|c| c.rnr, Level::Warning),
+        Id::P50 => time(row.latency.map(|times| times.p50)),
+        Id::P99 => time(row.latency.map(|times| times.p99)),
+        Id::Comm | Id::Pid | Id::Pod => {
+            let owner = cx.owner(row);
+            let text = match id {
+                Id::Comm => owner.and_then(|owner| owner.comm.clone()),
+                Id::Pid => owner.and_then(|owner| owner.pid).map(|pid| pid.to_string()),
+                _ => owner.and_then(|owner| owner.pod.clone()),
+            };
+            text.map_or_else(unknown, |text| (text, theme::PLAIN))
+        }
         Id::Bytes => (units::bytes(total.bytes), theme::PLAIN),
         Id::Packets => number(total.packets, Level::Fine),
         Id::Link => (link(row, cx.model), theme::PLAIN),
@@ -308,6 +390,20 @@ pub fn state(row: &Row) -> (String, Style) {
         }
         (None, Some(false)) => ("idle".into(), theme::DIM),
         (None, _) => ("ok".into(), theme::PLAIN),
+    }
+}
+
+fn time(bucket: Option<Bucket>) -> (String, Style) {
+    bucket.map_or_else(unknown, |bucket| (units::duration(bucket.ns()).replace(' ', ""), theme::PLAIN))
+}
+
+/// Name and number of a process, as far as they are known.
+#[must_use]
+pub fn process(owner: &QpOwner) -> Option<String> {
+    match (&owner.comm, owner.pid) {
+        (Some(comm), Some(pid)) => Some(format!("{comm} ({pid})")),
+        (Some(comm), None) => Some(comm.clone()),
+        (None, pid) => pid.map(|pid| format!("process {pid}")),
     }
 }
 
@@ -384,7 +480,14 @@ pub const fn sums_up(id: Id) -> bool {
 pub fn json(id: Id, row: &Row, cx: Context<'_>) -> serde_json::Value {
     use serde_json::Value;
     match id {
-        Id::State | Id::Source | Id::Destination | Id::Link | Id::Transport | Id::Tunnel => {
+        Id::State
+        | Id::Source
+        | Id::Destination
+        | Id::Link
+        | Id::Comm
+        | Id::Pod
+        | Id::Transport
+        | Id::Tunnel => {
             let text = cell(id, row, cx).0;
             if text == units::UNKNOWN { Value::Null } else { Value::String(text) }
         }
@@ -400,11 +503,17 @@ pub fn json(id: Id, row: &Row, cx: Context<'_>) -> serde_json::Value {
 /// The name of a row's link, with its direction.
 #[must_use]
 pub fn link(row: &Row, model: &Model) -> String {
-    model.links.get(usize::from(row.id.key.link)).map_or_else(String::new, |link| match link.direction {
+    model.links.get(usize::from(row.id.key.link)).map_or_else(String::new, link_name)
+}
+
+/// The name of a link, with its direction.
+#[must_use]
+pub fn link_name(link: &LinkRow) -> String {
+    match link.direction {
         Some(crate::sample::Direction::Ingress) => format!("{} in", link.name),
         Some(crate::sample::Direction::Egress) => format!("{} out", link.name),
         None => link.name.clone(),
-    })
+    }
 }
 
 /// By what rows are sorted; smaller comes first, and unknown always comes last.
@@ -425,6 +534,9 @@ pub const fn largest_first(id: Id) -> bool {
             | Id::Destination
             | Id::Qp
             | Id::Link
+            | Id::Comm
+            | Id::Pid
+            | Id::Pod
             | Id::Transport
             | Id::SourcePort
             | Id::PeerQp
@@ -457,12 +569,21 @@ fn sort_value(id: Id, row: &Row, cx: Context<'_>) -> Option<u128> {
         Id::Source => Some(ip(key.src)),
         Id::Destination => Some(ip(key.dst)),
         Id::Tunnel => cx.flow(row).map(|s| u128::from(s.encap)),
+        Id::Comm => cx.owner(row).and_then(|owner| owner.comm.as_deref()).map(beginning),
+        Id::Pod => cx.owner(row).and_then(|owner| owner.pod.as_deref()).map(beginning),
         Id::Share => row.delta.map(|d| float(d.bits_per_s())),
         _ => value(id, row, cx).map(float),
     }
 }
 
-/// The figure that a column shows, in units of one (bits, packets, fractions of 1); `None` when it is
+/// Texts compare like their first sixteen bytes.
+fn beginning(text: &str) -> u128 {
+    let mut bytes = [0; 16];
+    bytes.iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = from);
+    u128::from_be_bytes(bytes)
+}
+
+/// The figure that a column shows, in units of one (bits, packets, nanoseconds, fractions of 1); `None` when it is
 /// not known, or the column shows no figure.
 #[must_use]
 pub fn value(id: Id, row: &Row, cx: Context<'_>) -> Option<f64> {
@@ -471,7 +592,10 @@ pub fn value(id: Id, row: &Row, cx: Context<'_>) -> Option<f64> {
     let counted = |figure: fn(&Counts) -> u64| delta.map(|delta| figure(&delta.counts) as f64);
     let stats = || cx.flow(row);
     match id {
-        Id::Source | Id::Destination | Id::Tunnel => None,
+        Id::Source | Id::Destination | Id::Tunnel | Id::Comm | Id::Pod => None,
+        Id::Pid => cx.owner(row).and_then(|owner| owner.pid).map(f64::from),
+        Id::P50 => row.latency.map(|times| times.p50.ns() as f64),
+        Id::P99 => row.latency.map(|times| times.p99.ns() as f64),
         Id::State => Some(f64::from(State::of(row).rank())),
         Id::Qp => Some(f64::from(row.id.key.dest_qp)),
         Id::Rate => delta.map(Delta::bits_per_s),
@@ -500,12 +624,19 @@ pub fn value(id: Id, row: &Row, cx: Context<'_>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{COLUMNS, Id, fit};
+    use super::{COLUMNS, Has, Id, fit};
 
     #[test]
     fn at_80_columns_what_matters_fits_and_wider_screens_show_more() {
-        let ids = |width, v6| fit(width, v6, &[]).iter().map(|f| f.column.id).collect::<Vec<_>>();
-        let used = |width, v6| fit(width, v6, &[]).iter().map(|f| f.width + 1).sum::<u16>() - 1;
+        let ids = |width, v6| {
+            fit(width, Has { ipv6: v6, ..Has::default() }, &[])
+                .iter()
+                .map(|f| f.column.id)
+                .collect::<Vec<_>>()
+        };
+        let used = |width, v6| {
+            fit(width, Has { ipv6: v6, ..Has::default() }, &[]).iter().map(|f| f.width + 1).sum::<u16>() - 1
+        };
         let narrow = ids(80, false);
         for id in [
             Id::State,
@@ -521,8 +652,22 @@ mod tests {
             assert!(narrow.contains(&id), "{id:?}");
         }
         assert!(ids(120, false).len() > narrow.len());
-        assert_eq!(ids(240, false).len(), COLUMNS.len());
+        let all = Has { latency: true, owners: true, ..Has::default() };
+        assert_eq!(fit(300, all, &[]).len(), COLUMNS.len());
+        for empty in [Id::P50, Id::P99, Id::Comm, Id::Pid, Id::Pod] {
+            assert!(!ids(300, false).contains(&empty), "{empty:?} has nothing to show");
+            assert!(fit(300, Has::default(), &[empty]).len() == 1, "it is shown on demand all the same");
+        }
+        assert!(fit(120, all, &[]).iter().any(|fitted| fitted.column.id == Id::P99));
+        let named = |width| {
+            fit(width, Has { link: 30, ..Has::default() }, &[])
+                .iter()
+                .map(|fitted| fitted.width + 1)
+                .sum::<u16>()
+                - 1
+        };
         for width in 60..300 {
+            assert!(named(width) <= width, "{width}");
             assert!(used(width, false) <= width, "{width}");
             assert!(used(width, true) <= width, "{width}");
             if width > 60 {

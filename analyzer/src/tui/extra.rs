@@ -1,51 +1,9 @@
-//! What the report knows of single flows that the counters do not: processes, the other direction.
-
-use std::net::IpAddr;
-
-use hashbrown::HashMap;
+//! What the report knows of single flows that the counters do not: the other direction.
 
 use super::analysis::Analysis;
-use super::table::Processes;
-use crate::model::{Detail, Identity};
-use crate::report::{Flow, Report};
-use crate::sample::{Direction, FlowSample, Sample, address};
-
-/// Names the processes of those flows whose process the report knows.
-#[must_use]
-pub(super) fn processes(sample: &Sample, report: &Report) -> Processes {
-    type Key<'a> = (&'a str, Option<Direction>, IpAddr, IpAddr, u32);
-    let mut processes = Processes::default();
-    let known = |flow: &&Flow| flow.pid.is_some() || flow.comm.is_some();
-    let of = |flow: &Flow| match (&flow.comm, flow.pid) {
-        (Some(comm), Some(pid)) => format!("{comm} ({pid})"),
-        (Some(comm), None) => comm.clone(),
-        (None, pid) => pid.map_or_else(String::new, |pid| format!("process {pid}")),
-    };
-    let names: HashMap<Key<'_>, String, foldhash::fast::RandomState> = report
-        .flows
-        .iter()
-        .filter(known)
-        .map(|flow| ((flow.link.as_str(), flow.direction, flow.src, flow.dst, flow.dest_qp), of(flow)))
-        .collect();
-    if names.is_empty() {
-        return processes;
-    }
-    for flow in &sample.flows {
-        let FlowSample { key, slot, .. } = flow;
-        let Some(link) = sample.links.get(usize::from(key.link)) else { continue };
-        let at = (
-            link.name.as_str(),
-            link.direction,
-            address(key.family, key.src),
-            address(key.family, key.dst),
-            key.dest_qp,
-        );
-        if let Some(name) = names.get(&at) {
-            processes.insert(Identity { key: *key, slot: *slot }, name.clone());
-        }
-    }
-    processes
-}
+use crate::model::Detail;
+use crate::report::Flow;
+use crate::sample::{FlowSample, Sample, address};
 
 /// The report's entry of a flow.
 #[must_use]

@@ -16,6 +16,8 @@ const NOTICES: usize = 256;
 /// What came since the last look.
 #[derive(Debug, Default)]
 pub(super) struct News {
+    /// The source began anew; what follows came after that.
+    pub(super) again: bool,
     /// The newest sample.
     pub(super) sample: Option<Box<Sample>>,
     /// Events, in order.
@@ -43,13 +45,21 @@ impl News {
                     self.notices.push(notice);
                 }
             }
+            Update::Again => {
+                let notices = std::mem::take(&mut self.notices);
+                *self = Self { again: true, notices, ..Self::default() };
+            }
             Update::Ended(result) => self.end = Some(result),
         }
     }
 
     /// Whether there is anything.
     pub(super) fn any(&self) -> bool {
-        self.sample.is_some() || !self.events.is_empty() || !self.notices.is_empty() || self.end.is_some()
+        self.again
+            || self.sample.is_some()
+            || !self.events.is_empty()
+            || !self.notices.is_empty()
+            || self.end.is_some()
     }
 }
 
@@ -65,7 +75,11 @@ impl Inbox {
         thread::Builder::new().name("inbox".into()).spawn(move || {
             let mut ended = false;
             for update in updates {
-                ended |= matches!(update, Update::Ended(_));
+                ended = match update {
+                    Update::Ended(_) => true,
+                    Update::Again => false,
+                    _ => ended,
+                };
                 shared.lock().unwrap_or_else(PoisonError::into_inner).add(update);
             }
             if !ended {
@@ -114,6 +128,18 @@ mod tests {
         }
         assert_eq!((news.events.len(), news.too_many), (EVENTS, 10_000 - EVENTS as u64));
         assert_eq!(news.events.last().map(|e| e.psn), Some(9_999));
+    }
+
+    #[test]
+    fn what_came_before_a_new_beginning_is_void() {
+        let mut news = News::default();
+        news.add(Update::Notice("kept".into()));
+        news.add(Update::Events(vec![event(1)]));
+        news.add(Update::Ended(Ok(())));
+        news.add(Update::Again);
+        news.add(Update::Events(vec![event(2)]));
+        assert!(news.again && news.end.is_none() && news.any());
+        assert_eq!((news.events.len(), news.events[0].psn, news.notices.len()), (1, 2, 1));
     }
 
     #[test]

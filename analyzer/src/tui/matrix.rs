@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use hashbrown::HashMap;
+
 use crate::model::{Counts, Model};
-use crate::report::Report;
 use crate::sample::address;
 
 /// What cells show.
@@ -54,7 +55,7 @@ pub struct Cell {
     pub counts: Counts,
     /// Length of the span in seconds; 0 when it is not known.
     pub seconds: f64,
-    /// The worst 99th percentile of latency since the start, in nanoseconds.
+    /// The worst 99th percentile of latency in the span, in nanoseconds.
     pub latency_ns: Option<u64>,
 }
 
@@ -81,13 +82,15 @@ pub struct Matrix {
     /// Columns.
     pub destinations: Vec<IpAddr>,
     cells: BTreeMap<(IpAddr, IpAddr), Cell>,
+    numbers: BTreeMap<IpAddr, usize>,
 }
 
 impl Matrix {
     /// The matrix of all flows. What passes several links counts once, from the link that saw most of it.
     #[must_use]
-    pub fn new(model: &Model, report: Option<&Report>) -> Self {
-        let mut by_link: BTreeMap<(IpAddr, IpAddr), Vec<(u16, Cell)>> = BTreeMap::new();
+    pub fn new(model: &Model) -> Self {
+        let mut by_link: HashMap<(IpAddr, IpAddr), Vec<(u16, Cell)>, foldhash::fast::RandomState> =
+            HashMap::default();
         for row in &model.rows {
             let key = &row.id.key;
             let pair = (address(key.family, key.src), address(key.family, key.dst));
@@ -102,32 +105,38 @@ impl Matrix {
                 cell.counts.add(&delta.counts);
                 cell.seconds = delta.seconds;
             }
+            cell.latency_ns = cell.latency_ns.max(row.latency.map(|times| times.p99.ns()));
         }
-        let mut cells: BTreeMap<(IpAddr, IpAddr), Cell> = by_link
+        let cells: BTreeMap<(IpAddr, IpAddr), Cell> = by_link
             .into_iter()
             .filter_map(|(pair, links)| {
                 let most = links.into_iter().max_by_key(|(_, cell)| cell.counts.bytes)?;
                 Some((pair, most.1))
             })
             .collect();
-        for flow in report.iter().flat_map(|report| &report.flows) {
-            if let (Some(latency), Some(cell)) = (&flow.latency_ns, cells.get_mut(&(flow.src, flow.dst))) {
-                cell.latency_ns = cell.latency_ns.max(Some(latency.p99));
-            }
-        }
         let mut sources: Vec<IpAddr> = cells.keys().map(|(src, _)| *src).collect();
         let mut destinations: Vec<IpAddr> = cells.keys().map(|(_, dst)| *dst).collect();
         for hosts in [&mut sources, &mut destinations] {
             hosts.sort_unstable();
             hosts.dedup();
         }
-        Self { sources, destinations, cells }
+        let mut all: Vec<IpAddr> = sources.iter().chain(&destinations).copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        let numbers = all.into_iter().zip(1..).collect();
+        Self { sources, destinations, cells, numbers }
     }
 
     /// Rows and columns.
     #[must_use]
     pub fn size(&self) -> (usize, usize) {
         (self.sources.len(), self.destinations.len())
+    }
+
+    /// The number of a host among all, senders and receivers, from 1; 0 for one that is neither.
+    #[must_use]
+    pub fn number(&self, host: &IpAddr) -> usize {
+        self.numbers.get(host).copied().unwrap_or(0)
     }
 
     /// The cell of two hosts; `None` when nothing goes from one to the other.

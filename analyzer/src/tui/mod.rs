@@ -34,9 +34,11 @@ mod reduce;
 mod run;
 pub mod screen;
 pub mod settings;
+mod sixteen;
 pub mod table;
 mod terminal;
 pub mod theme;
+mod wait;
 mod worker;
 
 pub use app::{Action, App, End};

@@ -95,7 +95,15 @@ impl App {
                     self.open();
                 }
             }
-            Screen::Detail | Screen::Matrix | Screen::Bursts => {}
+            Screen::Matrix => {
+                let cell = panel::matrix::Grid::new(layout.body, self).and_then(|grid| grid.at(at.x, at.y));
+                if cell == Some(self.cell) {
+                    self.open();
+                } else {
+                    self.cell = cell.unwrap_or(self.cell);
+                }
+            }
+            Screen::Detail | Screen::Bursts => {}
         }
     }
 

@@ -3,13 +3,17 @@
 use super::app::{Action, App};
 use super::prompt::parse_time;
 use crate::feed::Command;
+use crate::model::Span;
 use crate::sample::SourceKind;
 use crate::units;
 
 /// Replay speeds that `+` and `-` go through.
 const SPEEDS: [f64; 10] = [0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1000.0, f64::INFINITY];
 /// How far `<` and `>` go, in nanoseconds.
-const JUMP_NS: u64 = 10_000_000_000;
+const JUMP_NS: u64 = 10 * SECOND;
+/// A moment that is kept stands for the time after it up to this; beyond, a replay is read again.
+const NEAR_NS: u64 = 5 * SECOND;
+const SECOND: u64 = 1_000_000_000;
 
 impl App {
     pub(super) fn pause(&mut self) -> Action {
@@ -21,7 +25,9 @@ impl App {
             return Action::Draw;
         }
         self.paused = !self.paused;
-        if self.paused {
+        if self.seek_ns.is_some() {
+            self.answer = Some(if self.paused { "it stands still there" } else { "it goes on there" }.into());
+        } else if self.paused {
             self.pin();
         } else {
             self.unpin();
@@ -49,7 +55,7 @@ impl App {
 
     /// To the moment before or after the one that is shown.
     pub(super) fn step_in_time(&mut self, later: bool) {
-        let Some(at) = self.moment() else { return };
+        let Some(at) = self.moment().filter(|_| self.seek_ns.is_none()) else { return };
         let to = if later { at + 1 } else { at.saturating_sub(1) };
         // Before the first figures there is nothing to look at.
         let empty = self.history.get(to).is_some_and(|moment| moment.start_ns == Some(moment.time_ns));
@@ -92,13 +98,22 @@ impl App {
 
     /// To a time: in the history where it is kept, else by having the replay go there.
     fn go_to(&mut self, to_ns: u64) -> Action {
+        if self.seek_ns.is_some() {
+            self.answer = Some("the replay is still on its way".into());
+            return Action::Draw;
+        }
         let newest = self.newest.as_ref().map_or(0, |sample| sample.time_ns);
-        let oldest = self.history.get(0).map_or(u64::MAX, |moment| moment.time_ns);
+        let start = self.newest.as_ref().and_then(|sample| sample.window).map_or(0, |(first, _)| first);
         let replay = self.kind() == Some(SourceKind::Replay);
+        // A stream comes as it comes, and has no speed either.
+        let file = replay && self.speed.is_some();
         if to_ns > newest {
-            if replay && self.end.is_none() && self.speed.is_some() {
-                self.paused = false;
+            if file && self.end.is_none() {
+                // The events that wait are of the time that is skipped.
+                let paused = std::mem::take(&mut self.paused);
                 self.unpin();
+                self.paused = paused;
+                self.seek_ns = Some(to_ns);
                 self.answer = Some(format!("on to {} UTC", units::clock_utc(to_ns)));
                 return Action::Send(Command::Seek(to_ns));
             }
@@ -110,15 +125,41 @@ impl App {
             }
             return Action::Draw;
         }
-        let at = self.history.at_time(to_ns).unwrap_or(0);
+        // The time before anything was counted is nothing to look at.
+        let first = self.history.iter().position(|m| m.start_ns != Some(m.time_ns)).unwrap_or(0);
+        let at = self.history.at_time(to_ns).filter(|at| *at >= first);
+        let nearest_ns = self.history.get(at.unwrap_or(first)).map_or(to_ns, |moment| moment.time_ns);
+        // Of the very beginning there would be nothing to see either.
+        let target_ns = to_ns.max(start.saturating_add(SECOND));
+        if file && nearest_ns.abs_diff(target_ns) > NEAR_NS {
+            return self.rewind(target_ns);
+        }
         let mut action = Action::Draw;
         if self.end.is_none() && !self.paused {
             action = self.pause();
         }
-        if to_ns < oldest {
-            self.answer = Some("nothing older is kept".into());
+        if at.is_none() {
+            let why = match (to_ns > start, replay) {
+                (false, _) => "this is where the data begin",
+                (true, true) => "nothing older is kept, and a stream can be read only once",
+                (true, false) => "nothing older is kept",
+            };
+            self.answer = Some(why.into());
         }
-        self.show_moment(at);
+        self.show_moment(at.unwrap_or(first));
         action
+    }
+
+    /// Has the replay read again up to a time that is no longer kept.
+    fn rewind(&mut self, to_ns: u64) -> Action {
+        if self.end.take().is_some() {
+            // It would be at the end again at once.
+            self.paused = true;
+            self.span = Span::default();
+        }
+        self.shown_ns = None;
+        self.seek_ns = Some(to_ns);
+        self.answer = Some(format!("back to {} UTC: the capture is read again", units::clock_utc(to_ns)));
+        Action::Send(Command::Rewind(to_ns))
     }
 }

@@ -5,15 +5,17 @@ use std::fmt::Write as _;
 use super::column::{self, Column, Context, Id};
 use super::log;
 use crate::model::{Identity, Kind, Row};
+use crate::owners::QpOwner;
 use crate::sample::address;
 
 /// What the filter understands, for the help.
 pub const HELP: &[(&str, &str)] = &[
-    ("10.0.1 rail0", "words, all of which occur in addresses, QP, link or state"),
+    ("10.0.1 rail0", "words, all of which occur in addresses, QP, link, state, process or pod"),
     ("peer:10.0.1", "either address begins so; also host:, and src: and dst: for one end"),
     ("qp:17", "a figure is this; any column by its name"),
     ("ce:>1%", "a figure compares: < <= > >= =, with k M G or %"),
-    ("state:loss", "the state, link or transport has this in it"),
+    ("p99:>100us", "a time compares, with ns us ms s"),
+    ("state:loss", "the state, link, transport, comm or pod has this in it; pid:4711 is exact"),
     ("!link:eth0", "not"),
     ("event:nak", "on the events screen: the kind of event"),
 ];
@@ -34,8 +36,8 @@ struct Term {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Test {
-    /// Occurs anywhere.
-    Word(String),
+    /// Occurs anywhere; in states too, where it is part of the name of one.
+    Word(String, bool),
     /// An address begins so: of the source, of the destination, or of either.
     Address(Option<Id>, String),
     /// The text of a column has this in it.
@@ -97,7 +99,11 @@ impl Query {
         let starts = |words, with: &str| address(key.family, words).to_string().starts_with(with);
         self.terms.iter().all(|term| {
             let found = match &term.test {
-                Test::Word(word) => text.contains(word.as_str()) || states(row).contains(word.as_str()),
+                Test::Word(word, state) => {
+                    text.contains(word.as_str())
+                        || (*state && states(row).contains(word.as_str()))
+                        || cx.owner(row).is_some_and(|owner| owned(owner, word))
+                }
                 Test::Address(end, with) => {
                     (*end != Some(Id::Destination) && starts(key.src, with))
                         || (*end != Some(Id::Source) && starts(key.dst, with))
@@ -128,7 +134,7 @@ impl Query {
             format!("{} {src} {dst} qp{} {}", entry.class.word, key.dest_qp, entry.text).to_lowercase();
         self.terms.iter().all(|term| {
             let found = match &term.test {
-                Test::Word(word) => text.contains(word.as_str()),
+                Test::Word(word, _) => text.contains(word.as_str()),
                 Test::Address(end, with) => {
                     (*end != Some(Id::Destination) && src.starts_with(with.as_str()))
                         || (*end != Some(Id::Source) && dst.starts_with(with.as_str()))
@@ -144,7 +150,7 @@ impl Query {
 
 fn test(word: &str) -> Result<Test, String> {
     let lower = word.to_lowercase();
-    let Some((field, value)) = lower.split_once(':') else { return Ok(Test::Word(lower)) };
+    let Some((field, value)) = lower.split_once(':') else { return Ok(word_of(lower)) };
     let end = match field {
         "host" | "peer" => Some(None),
         "src" => Some(Some(Id::Source)),
@@ -158,8 +164,8 @@ fn test(word: &str) -> Result<Test, String> {
         return Ok(Test::Event(value.to_owned()));
     }
     // IPv6 addresses have colons too.
-    let Some(Column { id, .. }) = column::by_name(field) else { return Ok(Test::Word(lower)) };
-    if matches!(id, Id::State | Id::Link | Id::Transport | Id::Tunnel) {
+    let Some(Column { id, .. }) = column::by_name(field) else { return Ok(word_of(lower)) };
+    if matches!(id, Id::State | Id::Link | Id::Transport | Id::Tunnel | Id::Comm | Id::Pod) {
         return Ok(Test::Text(*id, value.to_owned()));
     }
     let ops = [
@@ -171,6 +177,11 @@ fn test(word: &str) -> Result<Test, String> {
     ];
     let found = ops.into_iter().find_map(|(sign, op)| Some((op, value.strip_prefix(sign)?)));
     let (op, number) = found.unwrap_or((Op::Equal, value));
+    if matches!(id, Id::P50 | Id::P99) {
+        let ns =
+            nanoseconds(number).ok_or_else(|| format!("{field}: wants a time, such as {field}:>100us"))?;
+        return Ok(Test::Figure(*id, op, ns));
+    }
     let number = figure(number).ok_or_else(|| format!("{field}: wants a number, such as {field}:>10k"))?;
     Ok(Test::Figure(*id, op, number))
 }
@@ -192,6 +203,22 @@ fn figure(text: &str) -> Option<f64> {
     number.is_finite().then_some(number * factor)
 }
 
+/// A time as people type it, in nanoseconds: `100us`, `1.5ms`.
+fn nanoseconds(text: &str) -> Option<f64> {
+    let units = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
+    let (number, factor) = units.into_iter().find_map(|(unit, f)| Some((text.strip_suffix(unit)?, f)))?;
+    let number: f64 = number.parse().ok()?;
+    number.is_finite().then_some(number * factor)
+}
+
+/// Whether process, pod or device has `word` in it.
+fn owned(owner: &QpOwner, word: &str) -> bool {
+    [owner.comm.as_deref(), owner.pod.as_deref()]
+        .into_iter()
+        .flatten()
+        .any(|text| text.to_lowercase().contains(word))
+}
+
 /// What words are looked for in, of a row: what of it does not change.
 #[must_use]
 pub fn text(id: &Identity, link: &str) -> String {
@@ -202,6 +229,17 @@ pub fn text(id: &Identity, link: &str) -> String {
     let _ = write!(text, "qp{} {link}", key.dest_qp);
     text.make_ascii_lowercase();
     text
+}
+
+fn word_of(word: String) -> Test {
+    let state = is_state(&word);
+    Test::Word(word, state)
+}
+
+/// Whether a word occurs in the name of a state: most words do not, and need not be looked for in each row.
+fn is_state(word: &str) -> bool {
+    let in_kind = |kind: &Kind| format!("{}+", kind.word().to_lowercase()).contains(word);
+    ["ok", "idle"].iter().any(|state| state.contains(word)) || Kind::ALL.iter().any(in_kind)
 }
 
 /// All states of a row in lower case.
@@ -230,16 +268,34 @@ mod tests {
     }
 
     #[test]
+    fn times_as_people_type_them() {
+        for (text, ns) in [("100us", 1e5), ("1.5ms", 1.5e6), ("2s", 2e9), ("7ns", 7.0), ("3µs", 3e3)] {
+            assert!((nanoseconds(text).unwrap() - ns).abs() < 1e-9 * ns, "{text}");
+        }
+        for text in ["", "us", "100", "1h", "nans"] {
+            assert_eq!(nanoseconds(text), None, "{text}");
+        }
+        assert_eq!(Query::new("p99:>100").error.as_deref(), Some("p99: wants a time, such as p99:>100us"));
+    }
+
+    #[test]
+    fn words_are_looked_for_in_states_where_they_could_be_one() {
+        for (word, state) in [("lo", true), ("loss+", true), ("ok", true), ("rnr", true), ("10.0", false)] {
+            assert_eq!(test(word), Ok(Test::Word(word.into(), state)));
+        }
+    }
+
+    #[test]
     fn terms_are_told_apart() {
         let tests =
             |text: &str| Query::new(text).terms.into_iter().map(|t| (t.not, t.test)).collect::<Vec<_>>();
         assert_eq!(
             tests("Rail0 !ce:>1% peer:10.0.1 2001:db8::1 qp:0x11 state:LOSS"),
             [
-                (false, Test::Word("rail0".into())),
+                (false, Test::Word("rail0".into(), false)),
                 (true, Test::Figure(Id::CeNow, Op::More, 0.01)),
                 (false, Test::Address(None, "10.0.1".into())),
-                (false, Test::Word("2001:db8::1".into())),
+                (false, Test::Word("2001:db8::1".into(), false)),
                 (false, Test::Figure(Id::Qp, Op::Equal, 17.0)),
                 (false, Test::Text(Id::State, "loss".into())),
             ]

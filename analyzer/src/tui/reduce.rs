@@ -1,7 +1,7 @@
 //! What keys and the mouse do to the state: the reducer.
 
 use super::app::{Action, App, Overlay};
-use super::column::{self, COLUMNS, Id};
+use super::column::{self, COLUMNS, Context, Id};
 use super::cursor::{Cursor, Move};
 use super::key::{Input, Key};
 use super::prompt::{Prompt, Purpose, Typed};
@@ -69,7 +69,11 @@ impl App {
                 self.arrange(false);
             }
             Input::Follow => self.follow(),
-            Input::Metric => self.metric = self.metric.next(),
+            Input::Metric => {
+                self.metric = self.metric.next();
+                let hottest = self.data.as_ref().and_then(|data| data.matrix.hottest(self.metric));
+                self.cell = hottest.unwrap_or(self.cell);
+            }
             Input::MoreUplinks => return self.change_uplinks(true),
             Input::FewerUplinks => return self.change_uplinks(false),
             Input::Filter => self.prompt = Some(Prompt::new(Purpose::Filter, &self.filter)),
@@ -289,13 +293,18 @@ impl App {
             }
             return;
         }
-        let Some(sum) = at.and_then(|at| self.table.sums.get(at)) else { return };
+        let Some((sum, data)) = at.and_then(|at| self.table.sums.get(at)).zip(self.data.as_ref()) else {
+            return;
+        };
         let (name, id) = (sum.name.clone(), sum.row.id);
         let address = |words| crate::sample::address(id.key.family, words);
+        let cx = Context { model: &data.model, sample: &data.sample };
+        let row = data.model.rows.iter().find(|row| row.id == id);
+        let process = row.and_then(|row| cx.owner(row)).and_then(column::process);
         let only = match group {
             Group::None | Group::Hosts => Only::Hosts(address(id.key.src), address(id.key.dst)),
             Group::Link => Only::Link(id.key.link),
-            Group::Process => Only::Process(self.processes.name(&id).map(str::to_owned)),
+            Group::Process => Only::Process(process),
         };
         self.table.group = Group::None;
         self.focus(name, only);
@@ -312,7 +321,7 @@ impl App {
     }
 
     fn group(&mut self, group: Group) {
-        if group == Group::Process && self.processes.is_empty() {
+        if group == Group::Process && !self.has().owners {
             self.answer = Some("no process is known of any queue pair here".into());
         }
         self.table.group = group;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use ratatui::crossterm::event::{
@@ -15,14 +15,17 @@ use super::inbox::{Inbox, News};
 use super::key::Key;
 use super::mouse::Mouse;
 use super::terminal::Guard;
+use super::wait::{Waiter, Woken};
 use super::worker::Worker;
 use super::{Options, files, render};
 use crate::feed::{Command, Feed};
 
-/// How long the loop waits for a key before it looks for updates.
-const TICK: Duration = Duration::from_millis(25);
-/// Keys taken before the screen is drawn again, when many wait.
-const KEYS_PER_PICTURE: usize = 64;
+/// How long the loop waits for a key before it looks for updates, and draws what they changed.
+const TICK: Duration = Duration::from_millis(200);
+/// Enough for the terminal library to look once; its waiting spins.
+const LOOK: Duration = Duration::from_micros(100);
+/// Keys taken before the screen is drawn again, when many wait: as many as the terminal library reads at once.
+const KEYS_PER_PICTURE: usize = 1024;
 
 /// Shows what `feed` brings until the user quits or a signal ends the run. Then the source is told
 /// to stop; the caller waits for it, and should keep nothing else of the feed.
@@ -47,8 +50,10 @@ fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -
     let Feed { updates, commands } = feed;
     let inbox = Inbox::collect(updates).context("no thread for the interactive view")?;
     let worker = Worker::start(options.report.clone()).context("no thread for the findings")?;
+    let mut waiter = Waiter::new()?;
     let mut app = App::new(options);
     let mut failed = None;
+    let mut looked = Instant::now();
     let size = guard.terminal.size()?;
     app.on_resize(size.width, size.height);
     let mut dirty = true;
@@ -63,7 +68,11 @@ fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -
         let news = inbox.take();
         if news.any() {
             // What only goes into the history changes nothing on the screen.
-            dirty |= !app.paused || news.end.is_some() || !news.notices.is_empty() || app.data.is_none();
+            dirty |= !app.paused
+                || app.seek_ns.is_some()
+                || news.end.is_some()
+                || !news.notices.is_empty()
+                || app.data.is_none();
             failed = take(&mut app, &worker, news).or(failed);
         }
         if let Some(analysis) = worker.take() {
@@ -71,10 +80,21 @@ fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -
             dirty = true;
         }
         if dirty {
-            guard.terminal.draw(|frame| render(frame, &app))?;
+            guard.draw(|frame| render(frame, &app))?;
             dirty = false;
         }
-        match keys(&mut app) {
+        // Keys are answered at once; what comes from the source is drawn a few times a second, however
+        // much that is.
+        let left = TICK.saturating_sub(looked.elapsed());
+        let woken = waiter.wait(left).context("the terminal cannot be waited for")?;
+        if woken == Woken::Else {
+            looked = Instant::now();
+            let size = guard.terminal.size()?;
+            dirty |= (size.width, size.height) != app.size;
+            app.on_resize(size.width, size.height);
+        }
+        let pressed = keys(&mut app);
+        match pressed {
             Ok(actions) => {
                 dirty |= !actions.is_empty();
                 if actions.contains(&Action::Quit) {
@@ -114,13 +134,16 @@ fn analyse(app: &App, worker: &Worker, at_once: bool) {
 
 /// Gives news to the state; returns the source's error.
 fn take(app: &mut App, worker: &Worker, news: News) -> Option<anyhow::Error> {
-    let News { sample, events, too_many, notices, end } = news;
-    if let Some(sample) = sample {
-        app.on_sample(Arc::from(sample));
-        analyse(app, worker, app.analysis.is_none());
+    let News { again, sample, events, too_many, notices, end } = news;
+    if again {
+        app.on_again();
     }
     if !events.is_empty() {
         app.on_events(&events);
+    }
+    if let Some(sample) = sample {
+        app.on_sample(Arc::from(sample));
+        analyse(app, worker, app.analysis.is_none());
     }
     if too_many > 0 {
         app.on_notice(format!(
@@ -140,12 +163,10 @@ fn take(app: &mut App, worker: &Worker, news: News) -> Option<anyhow::Error> {
     error
 }
 
-/// Waits a moment for keys; then takes those that are there.
+/// Takes the keys that are there.
 fn keys(app: &mut App) -> std::io::Result<Vec<Action>> {
     let mut actions = Vec::new();
-    let mut wait = TICK;
-    while actions.len() < KEYS_PER_PICTURE && event::poll(wait)? {
-        wait = Duration::ZERO;
+    while actions.len() < KEYS_PER_PICTURE && event::poll(LOOK)? {
         match event::read()? {
             Event::Key(key) => {
                 if let Some(key) = translate(key) {

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::column::{self, Id};
 use super::key::Keys;
+use super::query::Query;
 use super::screen::Screen;
 use super::table::Sort;
 use super::theme::{self, Palette};
@@ -32,6 +33,8 @@ pub struct Options {
     pub screen: Screen,
     /// The filter that the view starts with.
     pub filter: String,
+    /// Whether the source leaves packets out that the user did not ask for.
+    pub source_filtered: bool,
     /// Sorting of the queue pairs; `None` for the worst first.
     pub sort: Option<Sort>,
     /// Columns of the queue pairs; empty for those that fit.
@@ -53,6 +56,7 @@ impl Default for Options {
             speed: None,
             screen: Screen::default(),
             filter: String::new(),
+            source_filtered: false,
             sort: None,
             columns: Vec::new(),
             keys: Keys::default(),
@@ -92,6 +96,8 @@ pub struct Settings {
     pub screen: String,
     /// Columns of the queue pairs, by name.
     pub columns: Vec<String>,
+    /// Filter to start with.
+    pub filter: String,
     /// Column to sort by; `-` before it turns the order round.
     pub sort: String,
     /// Whether colours are used.
@@ -113,6 +119,7 @@ impl Default for Settings {
         Self {
             screen: "overview".into(),
             columns: Vec::new(),
+            filter: String::new(),
             sort: "state".into(),
             color: Choice::Auto,
             unicode: Choice::Auto,
@@ -147,6 +154,11 @@ pub const SETTINGS: &[SettingMeta] = &[
         default: "[]",
         meaning: "Columns of the queue pairs from left to right, such as [\"state\", \"src\", \"dst\", \"qp\", \"rate\", \"ce\"]; without any, those that \
                   matter most and fit",
+    },
+    SettingMeta {
+        name: "filter",
+        default: "\"\"",
+        meaning: "Filter that the view starts with, as typed at /, such as \"ce:>1%\"; empty for none",
     },
     SettingMeta {
         name: "sort",
@@ -210,6 +222,7 @@ impl Options {
         Ok(Self {
             screen: parse_screen(&settings.screen)?,
             columns: columns?,
+            filter: parse_view_filter(&settings.filter)?,
             sort: Some(parse_sort(&settings.sort)?),
             color: settings.color.or(self.color),
             unicode: settings.unicode.or(self.unicode),
@@ -238,6 +251,14 @@ fn parse_column(name: &str) -> Result<Id, String> {
         let names: Vec<&str> = column::COLUMNS.iter().map(|column| column.name).collect();
         format!("there is no column `{name}`; the columns are {}", names.join(", "))
     })
+}
+
+/// A filter as typed at `/`.
+///
+/// # Errors
+/// When a term of it makes no sense.
+pub fn parse_view_filter(text: &str) -> Result<String, String> {
+    Query::new(text).error.map_or_else(|| Ok(text.to_owned()), Err)
 }
 
 /// A column to sort by, in its natural direction; `-` before it turns that round.

@@ -138,16 +138,9 @@ pub struct Table {
 impl Table {
     /// Puts rows in order anew. With `keep`, rows that were there stay in their places, and new ones
     /// come last.
-    pub(super) fn arrange(
-        &mut self,
-        query: &Query,
-        processes: &Processes,
-        cx: Context<'_>,
-        keep: Option<&[Identity]>,
-        page: usize,
-    ) {
+    pub(super) fn arrange(&mut self, query: &Query, cx: Context<'_>, keep: Option<&[Identity]>, page: usize) {
         let rows = &cx.model.rows;
-        let shown = self.shown(query, processes, cx);
+        let shown = self.shown(query, cx);
         if self.group == Group::None {
             self.sums.clear();
             self.order = if let Some(keep) = keep {
@@ -157,7 +150,7 @@ impl Table {
                 sorted(self.sort, rows, cx)
             };
         } else {
-            self.sums = sums(self.group, &shown, processes, cx);
+            self.sums = sums(self.group, &shown, cx);
             let rows = self.sums.iter().map(|sum| &sum.row).enumerate();
             self.order = sorted(self.sort, rows, cx);
         }
@@ -171,7 +164,7 @@ impl Table {
     }
 
     /// The rows that filter, focus and marks let through.
-    fn shown(&mut self, query: &Query, processes: &Processes, cx: Context<'_>) -> Vec<usize> {
+    fn shown(&mut self, query: &Query, cx: Context<'_>) -> Vec<usize> {
         let rows = &cx.model.rows;
         if !query.is_empty() {
             self.texts.update(cx.model);
@@ -184,7 +177,7 @@ impl Table {
                 address(key.family, key.src) == *src && address(key.family, key.dst) == *dst
             }
             Some(Only::Link(link)) => row.id.key.link == *link,
-            Some(Only::Process(name)) => processes.name(&row.id) == name.as_deref(),
+            Some(Only::Process(name)) => cx.owner(row).and_then(column::process) == *name,
         };
         let wanted = |(i, row): &(usize, &Row)| {
             (query.is_empty() || query.row(row, self.texts.get(*i), cx))
@@ -269,7 +262,7 @@ enum Common {
     Process(Option<String>),
 }
 
-fn sums(group: Group, shown: &[usize], processes: &Processes, cx: Context<'_>) -> Vec<Sum> {
+fn sums(group: Group, shown: &[usize], cx: Context<'_>) -> Vec<Sum> {
     let mut at: HashMap<Common, usize, State> = HashMap::default();
     let mut sums: Vec<Sum> = Vec::new();
     for row in shown.iter().filter_map(|i| cx.model.rows.get(*i)) {
@@ -279,7 +272,7 @@ fn sums(group: Group, shown: &[usize], processes: &Processes, cx: Context<'_>) -
                 Common::Hosts(address(key.family, key.src), address(key.family, key.dst))
             }
             Group::Link => Common::Link(key.link),
-            Group::Process => Common::Process(processes.name(&row.id).map(str::to_owned)),
+            Group::Process => Common::Process(cx.owner(row).and_then(column::process)),
         };
         let name = || match &common {
             Common::Hosts(src, dst) => format!("{src} → {dst}"),
@@ -288,7 +281,7 @@ fn sums(group: Group, shown: &[usize], processes: &Processes, cx: Context<'_>) -
         };
         let place = at.get(&common).copied();
         let Some(sum) = place.and_then(|place| sums.get_mut(place)) else {
-            sums.push(Sum { row: Row { at: None, ..row.clone() }, flows: 1, name: name() });
+            sums.push(Sum { row: Row { at: None, latency: None, ..row.clone() }, flows: 1, name: name() });
             at.insert(common, sums.len() - 1);
             continue;
         };
@@ -305,31 +298,6 @@ fn sums(group: Group, shown: &[usize], processes: &Processes, cx: Context<'_>) -
     sums
 }
 
-/// Which process owns which queue pair, where that is known.
-#[derive(Clone, Debug, Default)]
-pub struct Processes {
-    names: HashMap<Identity, String, State>,
-}
-
-impl Processes {
-    /// The name and number of the process of a queue pair.
-    #[must_use]
-    pub fn name(&self, id: &Identity) -> Option<&str> {
-        self.names.get(id).map(String::as_str)
-    }
-
-    /// Notes a process.
-    pub fn insert(&mut self, id: Identity, name: String) {
-        self.names.insert(id, name);
-    }
-
-    /// Whether no process is known.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
-    }
-}
-
 /// What the words of a filter are looked for in, by row; made once for each flow.
 #[derive(Debug, Default)]
 struct Texts {
@@ -338,12 +306,16 @@ struct Texts {
 
 impl Texts {
     fn update(&mut self, model: &Model) {
+        let links: Vec<String> = model.links.iter().map(column::link_name).collect();
+        let text =
+            |id: &Identity| query::text(id, links.get(usize::from(id.key.link)).map_or("", String::as_str));
         self.texts.truncate(model.rows.len());
+        self.texts.reserve(model.rows.len() - self.texts.len());
         for (i, row) in model.rows.iter().enumerate() {
             match self.texts.get_mut(i) {
                 Some((id, _)) if *id == row.id => {}
-                Some(entry) => *entry = (row.id, query::text(&row.id, &column::link(row, model))),
-                None => self.texts.push((row.id, query::text(&row.id, &column::link(row, model)))),
+                Some(entry) => *entry = (row.id, text(&row.id)),
+                None => self.texts.push((row.id, text(&row.id))),
             }
         }
     }

@@ -9,10 +9,13 @@ use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture};
-use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
+    disable_raw_mode, enable_raw_mode,
 };
+use ratatui::crossterm::{execute, queue};
+
+use super::sixteen::Sixteen;
 
 /// Whether the terminal is ours at the moment.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -22,7 +25,7 @@ static HOOK: Once = Once::new();
 #[derive(Debug)]
 pub(super) struct Guard {
     /// Draws to it.
-    pub(super) terminal: Terminal<CrosstermBackend<io::Stdout>>,
+    pub(super) terminal: Terminal<CrosstermBackend<Sixteen<io::Stdout>>>,
     mouse: bool,
 }
 
@@ -46,8 +49,19 @@ impl Guard {
         take(mouse).context(
             "the terminal cannot be set up for the interactive view; use --output text, json or jsonl",
         )?;
-        let terminal = Terminal::new(CrosstermBackend::new(stdout())).inspect_err(|_| restore())?;
+        let terminal =
+            Terminal::new(CrosstermBackend::new(Sixteen::new(stdout()))).inspect_err(|_| restore())?;
         Ok(Self { terminal, mouse })
+    }
+
+    /// Draws what changed. A terminal that can shows all of it at once.
+    ///
+    /// # Errors
+    /// When the terminal cannot be written to.
+    pub(super) fn draw(&mut self, picture: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
+        queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
+        self.terminal.draw(picture)?;
+        execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)
     }
 
     /// Gives the terminal back, stops the process as job control does, and takes the terminal over

@@ -2,10 +2,13 @@
 
 use bytes::Bytes;
 use hashbrown::HashMap;
+use rocescope::figures::{Figures, latency};
+use rocescope::owners::{Owners, QpOwner};
 use rocescope::sample::{
     Direction, EventSample, Extra, FlowSample, LinkSample, PeerKey, Retired, Sample, SourceKind,
 };
 use rocescope_common::abi::Counter;
+use rocescope_common::account::latency::{BUCKETS, bucket};
 use rocescope_common::account::{Event, FlowKey, FlowStats, PsnTrack};
 use rocescope_common::wire::Reason;
 use rocescope_common::wire::frame::UNKNOWN;
@@ -37,6 +40,10 @@ pub struct Spec {
     pub ports: u16,
     pub opcode: u8,
     pub peer_qp: Option<u32>,
+    /// Microseconds that a request usually takes; `None` where none is timed.
+    pub latency_us: Option<u64>,
+    /// Number and command of the process, and its pod.
+    pub owner: Option<(u32, String, String)>,
 }
 
 impl Spec {
@@ -60,6 +67,8 @@ impl Spec {
             ports: 1,
             opcode: 0x07,
             peer_qp: None,
+            latency_us: None,
+            owner: None,
         }
     }
 
@@ -164,6 +173,24 @@ impl Spec {
         Bytes::from(bytes)
     }
 
+    /// Times of a hundred requests a second: most as usual, some twice, few eight times as long, and each
+    /// tenth second all of them twice.
+    fn times(&self, seconds: u64) -> Option<latency::Figure> {
+        let usual = self.latency_us? * 1_000;
+        let mut counts = [0; BUCKETS];
+        let slow = seconds / 10;
+        for (ns, n) in
+            [(usual, 90 * (seconds - slow)), (2 * usual, 8 * seconds + 90 * slow), (8 * usual, 2 * seconds)]
+        {
+            counts[bucket(ns)] += n;
+        }
+        Some(latency::Figure {
+            all: latency::Summary::of(&counts, 8 * usual),
+            histogram: latency::Histogram::of(&counts),
+            ..latency::Figure::default()
+        })
+    }
+
     fn extra(&self, stats: &FlowStats) -> Option<Extra> {
         if self.ports < 2 {
             return None;
@@ -226,6 +253,8 @@ impl World {
             spec.packets = 350_000 + u64::from(i) * 1_000;
             spec.ports = 4;
             spec.peer_qp = Some(0x900 + i);
+            spec.latency_us = Some(12 + u64::from(i));
+            spec.owner = Some((4_711 + i / 4, "python3".into(), format!("train-worker-{}", i / 4)));
             let answers = spec.answers(0x900 + i, 2 * uplink);
             world.flows.extend([spec, answers]);
         }
@@ -238,6 +267,7 @@ impl World {
         let mut world = Self::healthy();
         let flows = &mut world.flows;
         flows[0].ce_permille = 82;
+        flows[0].latency_us = Some(95);
         flows[1].cnp = 1_230;
         (flows[4].gaps, flows[4].missing, flows[4].repeats) = (3, 41, 38);
         flows[5].naks = [12, 0, 0, 0, 0, 0];
@@ -305,6 +335,9 @@ impl World {
                 retired: Retired::default(),
             }
         });
+        let times = (0u32..).zip(&self.flows).filter_map(|(slot, spec)| Some((slot, spec.times(seconds)?)));
+        let times: HashMap<u32, latency::Figure, _> = times.collect();
+        let figures = Figures { latency: (!times.is_empty()).then_some(times), ..Figures::default() };
         let time_ns = START_NS + seconds * 1_000_000_000;
         let any = !self.flows.is_empty() || !self.skipped.is_empty() || self.kind == SourceKind::Live;
         Sample {
@@ -321,9 +354,33 @@ impl World {
             events_dropped: (self.kind == SourceKind::Live).then_some(0),
             capture_drops: self.capture_drops,
             interface_drops: None,
-            owners: std::sync::Arc::default(),
-            figures: rocescope::figures::Figures::default(),
+            owners: self.owners(),
+            figures,
         }
+    }
+
+    /// Whose the sending ends are.
+    fn owners(&self) -> std::sync::Arc<Owners> {
+        let owned = self.flows.iter().enumerate().filter_map(|(i, spec)| {
+            let (pid, comm, pod) = spec.owner.clone()?;
+            let owner = QpOwner {
+                device: format!("mlx5_{i}"),
+                lqpn: spec.peer_qp?,
+                rqpn: Some(spec.dest_qp),
+                kind: Some("RC"),
+                state: Some("RTS"),
+                pid: Some(pid),
+                comm: Some(comm),
+                pod: Some(pod),
+            };
+            let gid = match spec.src {
+                std::net::IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+                std::net::IpAddr::V6(ip) => ip,
+            };
+            Some((owner, (format!("mlx5_{i}"), vec![gid])))
+        });
+        let (owners, gids): (Vec<_>, Vec<_>) = owned.unzip();
+        std::sync::Arc::new(Owners::new(owners, &gids))
     }
 
     /// What happened in the second before `seconds`.

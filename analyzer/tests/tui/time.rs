@@ -144,6 +144,39 @@ fn imbalance_entropy_and_verdict_are_of_the_span() {
 }
 
 #[test]
+fn latency_is_of_the_span_and_over_time() {
+    let world = World::sick();
+    let mut app = after(&world, USUAL, 25);
+    let p50 = |app: &App| app.data.as_ref().unwrap().model.rows[2].latency.map(|times| times.p50.ns());
+    let near = |ns: Option<u64>, us: u64| ns.is_some_and(|ns| ns.abs_diff(us * 1_000) <= us * 63);
+    assert!(near(p50(&app), 13), "{:?}", p50(&app));
+    // The second in which everything took twice as long: as the latest second of the moment shown.
+    press(&mut app, &[Key::Char('t'), Key::Char('t'), Key::Char('t'), Key::Char(' ')]);
+    assert_eq!(app.span, Span::Latest);
+    let mut seen = Vec::new();
+    for _ in 0..20 {
+        press(&mut app, &[Key::Left]);
+        seen.push(p50(&app));
+    }
+    assert_eq!(seen.iter().filter(|ns| near(**ns, 26)).count(), 2, "at 20 s and at 10 s: {seen:?}");
+    assert_eq!(seen.iter().filter(|ns| near(**ns, 13)).count(), 18);
+    // The charts of the details; of the answers' flow, those of the requests that it answers.
+    press(&mut app, &[Key::Char(' '), Key::Char('2'), Key::Char('/')]);
+    for (filter, route) in [("src:10.1.1", "10.1.1.12 → 10.2.6.7"), ("dst:10.1.1", "10.2.6.7 → 10.1.1.12")]
+    {
+        app.on_resize(120, 50);
+        press(&mut app, &[Key::Char('2'), Key::Char('/'), Key::Ctrl('u')]);
+        type_text(&mut app, filter);
+        press(&mut app, &[Key::Enter, Key::Home, Key::Enter]);
+        let text = text(&app);
+        assert!(text.contains(&format!("{route} QP")), "{text}");
+        let chart =
+            text.lines().find(|line| line.contains("latency p50")).unwrap_or_else(|| panic!("{text}"));
+        assert_eq!(chart.matches('█').count(), 2, "{chart}");
+    }
+}
+
+#[test]
 fn a_reset_counts_from_zero() {
     let world = World::sick();
     let mut app = after(&world, USUAL, 20);
@@ -203,10 +236,112 @@ fn jumps_go_through_the_history_and_let_a_replay_skip_ahead() {
     press(&mut app, &[Key::Char('g')]);
     type_text(&mut app, "+45");
     assert_eq!(press(&mut app, &[Key::Enter]), Action::Send(Command::Seek(to)));
-    assert!(!app.paused && app.shown_ns.is_none());
+    assert!(app.paused && app.shown_ns.is_none());
+    assert!(text(&app).contains("▶ to 12:00:45"), "{}", text(&app));
+    // On the way the picture moves, and there it stands still as before.
+    app.on_sample(Arc::new(world.at(40)));
+    assert_eq!((shown(&app), app.seek_ns), (40, Some(to)));
+    assert_eq!(press(&mut app, &[Key::Char('<')]), Action::Draw);
+    assert!(app.answer.as_ref().unwrap().contains("on its way"));
+    app.on_sample(Arc::new(world.at(45)));
+    app.on_sample(Arc::new(world.at(46)));
+    assert_eq!((shown(&app), app.seek_ns, app.paused), (45, None, true));
     // Live there is nothing ahead.
     let mut live = after(&World::sick(), USUAL, 30);
     press(&mut live, &[Key::Char(' ')]);
     assert_eq!(press(&mut live, &[Key::Char('>')]), Action::Draw);
     assert!(live.answer.as_ref().unwrap().contains("nothing newer"));
+}
+
+/// A replay of twenty minutes, of which the last ten are kept.
+fn long_replay() -> (World, App) {
+    let mut world = World::sick();
+    world.kind = SourceKind::Replay;
+    let mut app = App::new(options());
+    app.speed = Some(1.0);
+    for second in (1..=1_200).step_by(5) {
+        app.on_events(&world.events(second));
+        app.on_sample(Arc::new(world.at(second)));
+    }
+    (world, app)
+}
+
+#[test]
+fn beyond_what_is_kept_a_replay_is_read_again_up_to_there() {
+    let (world, mut app) = long_replay();
+    let shown = |app: &App| (app.data.as_ref().unwrap().model.time_ns - fake::START_NS) / 1_000_000_000;
+    let to = world.at(60).time_ns;
+    press(&mut app, &[Key::Char(' '), Key::Char('g')]);
+    type_text(&mut app, "+60");
+    assert_eq!(press(&mut app, &[Key::Enter]), Action::Send(Command::Rewind(to)));
+    assert!(text(&app).contains("▶ to 12:01:00") && text(&app).contains("read again"), "{}", text(&app));
+    // Everything seen is still to come.
+    app.on_again();
+    assert!(app.log.latest().next().is_none() && app.history.is_empty());
+    draw(&app);
+    for second in 1..=60 {
+        app.on_events(&world.events(second));
+        app.on_sample(Arc::new(world.at(second)));
+        assert_eq!(shown(&app), second);
+    }
+    assert_eq!((app.seek_ns, app.paused), (None, true));
+    assert!(app.log.latest().next().unwrap().time_ns > world.at(59).time_ns);
+    press(&mut app, &[Key::Left]);
+    assert_eq!(shown(&app), 59);
+    // Before the beginning there is nothing, and nothing to be read again for.
+    assert_eq!(press(&mut app, &[Key::Char('<'); 7]), Action::Draw);
+    assert_eq!(shown(&app), 1);
+    assert!(app.answer.as_ref().unwrap().contains("where the data begin"), "{:?}", app.answer);
+    // Conclusions about what is still to come are void.
+    let mut analyst = Analyst::new(app.options.report.clone());
+    app.on_analysis(analyst.analyse(&world.at(1_200), app.ask()));
+    assert!(app.analysis.is_none());
+}
+
+#[test]
+fn after_its_end_a_replay_can_be_read_again_and_stands_still_there() {
+    let (world, mut app) = long_replay();
+    app.on_end(End::Done);
+    press(&mut app, &[Key::Char('g')]);
+    type_text(&mut app, "12:00:30");
+    assert_eq!(press(&mut app, &[Key::Enter]), Action::Send(Command::Rewind(world.at(30).time_ns)));
+    assert!(app.end.is_none() && app.paused);
+    app.on_again();
+    app.on_sample(Arc::new(world.at(30)));
+    assert!(text(&app).contains("PAUSED"), "{}", text(&app));
+    assert_eq!(press(&mut app, &[Key::Char(' ')]), Action::Send(Command::Pause(false)));
+}
+
+#[test]
+fn what_a_fast_replay_went_past_is_read_again_too() {
+    let mut world = World::sick();
+    world.kind = SourceKind::Replay;
+    let mut app = App::new(options());
+    app.speed = Some(f64::INFINITY);
+    // So fast that there are two samples of a minute and a half.
+    for second in [40, 90] {
+        app.on_sample(Arc::new(world.at(second)));
+    }
+    app.on_end(End::Done);
+    for (to, then) in [("+30", 30), ("+80", 80)] {
+        press(&mut app, &[Key::Char('g')]);
+        type_text(&mut app, to);
+        assert_eq!(press(&mut app, &[Key::Enter]), Action::Send(Command::Rewind(world.at(then).time_ns)));
+        app.seek_ns = None;
+        app.on_end(End::Done);
+    }
+    press(&mut app, &[Key::Char('g')]);
+    type_text(&mut app, "+43");
+    assert_eq!(press(&mut app, &[Key::Enter]), Action::Draw);
+    assert_eq!(app.data.as_ref().unwrap().model.time_ns, world.at(40).time_ns);
+}
+
+#[test]
+fn what_is_no_longer_kept_of_a_stream_is_gone() {
+    let (_, mut app) = long_replay();
+    app.speed = None;
+    press(&mut app, &[Key::Char('g')]);
+    type_text(&mut app, "+60");
+    assert_eq!(press(&mut app, &[Key::Enter]), Action::Send(Command::Pause(true)));
+    assert!(app.answer.as_ref().unwrap().contains("only once"));
 }

@@ -44,7 +44,7 @@ fn replay(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
         match feed.updates.recv().context("the replay broke off")? {
             Update::Sample(sample) => last = Some(*sample),
             Update::Events(more) => events.extend(more),
-            Update::Notice(_) => {}
+            Update::Notice(_) | Update::Again => {}
             Update::Ended(Err(error)) => return Err(error),
             Update::Ended(Ok(())) => break,
         }

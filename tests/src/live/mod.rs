@@ -4,6 +4,7 @@
 
 pub mod attached;
 pub mod frames;
+pub mod picture;
 pub mod program;
 pub mod terminal;
 pub mod wire;

@@ -1,6 +1,6 @@
 //! A real terminal to run the program in: a shell inside tmux, with a server of its own.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -64,6 +64,14 @@ impl Terminal {
     /// When the terminal is gone.
     pub fn screen(&self) -> Result<String> {
         self.tmux(&["capture-pane", "-p"])
+    }
+
+    /// The same with colours, as escape sequences.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn colored_screen(&self) -> Result<String> {
+        self.tmux(&["capture-pane", "-e", "-p"])
     }
 
     /// Waits until the screen is as wanted, and gives it.
@@ -156,6 +164,23 @@ impl Terminal {
     /// When the terminal is gone.
     pub fn resize(&self, columns: u16, lines: u16) -> Result<()> {
         self.tmux(&["resize-window", "-x", &columns.to_string(), "-y", &lines.to_string()]).map(drop)
+    }
+
+    /// The device of the terminal, by which others can write to it.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn device(&self) -> Result<PathBuf> {
+        Ok(PathBuf::from(self.tmux(&["display-message", "-p", "#{pane_tty}"])?.trim()))
+    }
+
+    /// Clicks with the left button at a column and line, both from 0, as a terminal reports it (SGR).
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn click(&self, column: usize, line: usize) -> Result<()> {
+        let (column, line) = (column + 1, line + 1);
+        self.type_text(&format!("\u{1b}[<0;{column};{line}M\u{1b}[<0;{column};{line}m"))
     }
 
     /// Whether the alternate screen is shown, and whether the cursor is visible.

@@ -132,6 +132,7 @@ impl Inputs {
                 flows: wanted.flows,
                 mtu: 4096,
                 other: 0,
+                slower: 1,
                 seed: 1,
                 out: out.clone(),
             })?;

@@ -97,6 +97,7 @@ pub(crate) struct Traffic {
     current: usize,
     burst: u32,
     time_ns: u64,
+    slower: u64,
     snap: u32,
     mtu: u32,
     other: u32,
@@ -115,6 +116,7 @@ impl Traffic {
             current: 0,
             burst: 0,
             time_ns: START_NS,
+            slower: wanted.slower,
             snap: wanted.snap.0,
             mtu: wanted.mtu,
             other: wanted.other,
@@ -126,7 +128,7 @@ impl Traffic {
         let wire_len = self.frame(out);
         let time_ns = self.time_ns;
         // At 400 Gb/s a byte takes 0.02 ns; adapters pause a little between packets.
-        self.time_ns += u64::from(wire_len / 50) + u64::from(self.random.below(40));
+        self.time_ns += (u64::from(wire_len / 50) + u64::from(self.random.below(40))) * self.slower;
         Written { time_ns, wire_len }
     }
 

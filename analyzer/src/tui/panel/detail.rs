@@ -7,14 +7,14 @@ use rocescope_common::account::flow::{DSCP_NONE, FlowStats, SRC_QP_SEVERAL};
 use rocescope_common::account::{Mixed, PsnTrack};
 use rocescope_common::wire::opcode::Name;
 
-use super::trends::{self, TRENDS};
+use super::trends::{self, LATENCY, TRENDS};
 use super::{Spans, cut, empty, wrap};
 use crate::model::health::CE_LIMIT;
-use crate::model::{Counts, Detail, Level};
+use crate::model::{Counts, Detail, Level, Row};
 use crate::packet::syndrome;
 use crate::tui::app::App;
-use crate::tui::column::{bar, compact};
-use crate::tui::{extra, log, theme};
+use crate::tui::column::{self, Context, bar, compact};
+use crate::tui::{log, theme};
 use crate::units;
 
 const NAME: usize = 9;
@@ -50,7 +50,7 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     let Some((this, other)) = &data.detail else { return Vec::new() };
     let half = width / 2;
     let left = direction(this, app, half, None);
-    let right = if let Some(other) = other {
+    let (right, more) = if let Some(other) = other {
         direction(other, app, width - half, Some(this.id.key.dest_qp))
     } else {
         let why = if this.peer_qp.is_some() {
@@ -59,11 +59,13 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
             "the other direction is not known: no connection set-up was seen, and nothing else tells which it is"
         };
         let parts = wrap(why, (width - half).saturating_sub(3), 0);
-        parts.into_iter().map(|part| Line::styled(format!(" {part}"), theme::DIM)).collect()
+        (parts.into_iter().map(|part| Line::styled(format!(" {part}"), theme::DIM)).collect(), Vec::new())
     };
-    let mut lines = beside(left, right, half);
+    let mut lines = beside(left.0, right, half);
     lines.push(Line::default());
-    lines.extend(charts(app, this, width));
+    lines.extend(charts(app, this, other.as_ref(), width));
+    lines.push(Line::default());
+    lines.extend(beside(left.1, more, half));
     lines.push(Line::default());
     lines.extend(events(app, this, other.as_ref()));
     lines
@@ -93,23 +95,38 @@ fn beside(left: Vec<Line<'static>>, right: Vec<Line<'static>>, at: usize) -> Vec
         .collect()
 }
 
-/// One direction; `peer` is the queue pair that sends it where the other direction tells.
-fn direction(detail: &Detail, app: &App, width: usize, peer: Option<u32>) -> Vec<Line<'static>> {
+/// One direction: how it fares, and what it is. `peer` is the queue pair that sends it where the other
+/// direction tells.
+fn direction(
+    detail: &Detail,
+    app: &App,
+    width: usize,
+    peer: Option<u32>,
+) -> (Vec<Line<'static>>, Vec<Line<'static>>) {
     let route = cut(&log::route(&detail.id.key), width.saturating_sub(2), true);
-    let mut lines = vec![Line::styled(format!(" {route}"), theme::HEAD)];
-    lines.extend(main(detail, app, peer));
-    lines.extend(lists(detail, width >= 50));
-    lines
+    let row = app.data.as_ref().and_then(|data| data.model.rows.iter().find(|row| row.id == detail.id));
+    let mut fares = vec![Line::styled(format!(" {route}"), theme::HEAD)];
+    fares.extend(main(detail, row, app));
+    let mut is = what(detail, row, app, peer);
+    is.extend(lists(detail, width >= 50));
+    (fares, is)
 }
 
-/// Rate, CE, CNP and repeats over time.
-fn charts(app: &App, detail: &Detail, width: usize) -> Vec<Line<'static>> {
+/// Rate, CE, CNP, repeats and latency over time.
+fn charts(app: &App, detail: &Detail, other: Option<&Detail>, width: usize) -> Vec<Line<'static>> {
     let cells = width.saturating_sub(trends::AROUND + 1);
     let points = trends::flow_points(app, &detail.id, cells);
     let covered = units::duration(trends::covered(app, cells));
     let title = format!(" {} over {covered}, the newest at the right", log::route(&detail.id.key));
     let mut lines = vec![Line::styled(title, theme::HEAD)];
     lines.extend(TRENDS.iter().map(|trend| trends::row(trend, &points, cells)));
+    // Requests are timed; of a flow of answers, those that it answers.
+    let timed = |points: &[trends::Point]| points.iter().any(|point| point.latency.is_some());
+    let others = other.map(|other| trends::flow_points(app, &other.id, cells));
+    let shown = if timed(&points) { Some(points) } else { others.filter(|others| timed(others)) };
+    if let Some(points) = shown {
+        lines.extend(LATENCY.iter().map(|trend| trends::row(trend, &points, cells)));
+    }
     lines
 }
 
@@ -144,10 +161,8 @@ fn bad(is_bad: bool, level: Level) -> Level {
 }
 
 /// What is bad comes first, so that it shows on small screens.
-fn main(detail: &Detail, app: &App, sender: Option<u32>) -> Vec<Line<'static>> {
+fn main(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
     let stats = &detail.stats;
-    let model = app.data.as_ref().map(|data| &data.model);
-    let row = model.and_then(|model| model.rows.iter().find(|row| row.id == detail.id));
     let delta = row.and_then(|row| row.delta);
     let rate = delta.map_or_else(
         || units::UNKNOWN.into(),
@@ -185,7 +200,14 @@ fn main(detail: &Detail, app: &App, sender: Option<u32>) -> Vec<Line<'static>> {
         entry("", format!("{} CE, {} ECT0, {} ECT1, {} not", n(ce), n(ect0), n(ect1), n(not_ect))),
     ]);
     lines.extend(nak_codes(stats));
-    lines.extend(latency(detail, app));
+    lines.extend(latency(detail, row, app));
+    lines
+}
+
+/// Whose it is and what its packets look like.
+fn what(detail: &Detail, row: Option<&Row>, app: &App, sender: Option<u32>) -> Vec<Line<'static>> {
+    let stats = &detail.stats;
+    let mut lines = owner(row, app);
     lines.push(entry("peer QP", peer(detail, sender)));
     let (path, tags) = path(detail);
     lines.extend([entry("path", path), entry("tags", tags)]);
@@ -199,23 +221,38 @@ fn main(detail: &Detail, app: &App, sender: Option<u32>) -> Vec<Line<'static>> {
     lines
 }
 
-/// Percentiles of latency and the process, as far as the report knows them.
-fn latency(detail: &Detail, app: &App) -> Vec<Line<'static>> {
-    let (Some(analysis), Some(data)) = (&app.analysis, &app.data) else { return Vec::new() };
-    let Some(flow) = extra::flow(analysis, detail, &data.sample) else { return Vec::new() };
-    let mut lines = Vec::new();
-    let text = flow.latency_ns.as_ref().map_or_else(
+/// Percentiles of latency, in the span and since the start.
+fn latency(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
+    let timed = app.data.as_ref().and_then(|data| data.sample.figures.latency.as_ref());
+    let all = timed.and_then(|timed| timed.get(&detail.id.slot)).and_then(|figure| figure.all);
+    let Some(all) = all else { return vec![entry("latency", units::UNKNOWN)] };
+    let now = row.and_then(|row| row.latency).map_or_else(
         || units::UNKNOWN.to_owned(),
-        |latency| {
-            let [p50, p99, p999, max] =
-                [latency.p50, latency.p99, latency.p999, latency.max].map(units::duration);
-            format!("p50 {p50}, p99 {p99}, p99.9 {p999}, max {max}")
+        |times| {
+            let [p50, p99] = [times.p50, times.p99].map(|bucket| units::duration(bucket.ns()));
+            format!("p50 {p50}, p99 {p99} now")
         },
     );
-    lines.push(entry("latency", text));
-    if let Some(name) = app.processes.name(&detail.id) {
-        lines.push(entry("process", name.to_owned()));
-    }
+    let [p50, p99, p999, max] = [all.p50, all.p99, all.p999, all.max].map(units::duration);
+    vec![
+        entry("latency", now),
+        entry("", format!("p50 {p50}, p99 {p99} since the start")),
+        entry("", format!("p99.9 {p999}, max {max}")),
+    ]
+}
+
+/// Process, pod and device, where the kernel says whose the queue pair is.
+fn owner(row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
+    let owner = row.zip(app.data.as_ref()).and_then(|(row, data)| {
+        let cx = Context { model: &data.model, sample: &data.sample };
+        cx.owner(row)
+    });
+    let Some(owner) = owner else { return Vec::new() };
+    let mut lines: Vec<Line<'static>> = Vec::new();
+    lines.extend(column::process(owner).map(|process| entry("process", process)));
+    lines.extend(owner.pod.clone().map(|pod| entry("pod", pod)));
+    let state = owner.state.map_or_else(String::new, |state| format!(", {state}"));
+    lines.push(entry("device", format!("{} QP {}{state}", owner.device, owner.lqpn)));
     lines
 }
 

@@ -31,7 +31,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     };
     let report = &analysis.report;
     let width = usize::from(at.body.width);
-    let blind = blind(data, report);
+    let blind = blind(data, report, app.options.source_filtered);
     if report.findings.is_empty() {
         let mut lines = vec![
             Line::default(),
@@ -164,7 +164,7 @@ fn value_text(value: &serde_json::Value) -> String {
 }
 
 /// What was lost, and what this source cannot show, with the reason; worst first.
-fn blind(data: &Data, report: &Report) -> Vec<(Level, String)> {
+fn blind(data: &Data, report: &Report, filtered: bool) -> Vec<(Level, String)> {
     let mut blind = Vec::new();
     let model = &data.model;
     if model.lost.any() {
@@ -211,6 +211,9 @@ fn blind(data: &Data, report: &Report) -> Vec<(Level, String)> {
             Level::Fine,
             "processes: packets do not say whose they are; this source has no other word of it".into(),
         ));
+    }
+    if filtered {
+        blind.push((Level::Fine, "what --filter leaves out is not counted in flows".into()));
     }
     if model.kind == SourceKind::Live {
         let hardware =

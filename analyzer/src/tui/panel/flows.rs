@@ -72,7 +72,7 @@ fn groups(buffer: &mut Buffer, table: Rect, app: &App, data: &Data) {
     let rest = Rect { x: table.x + used, width: table.width.saturating_sub(used), ..table };
     let ids: Vec<Id> =
         column::COLUMNS.iter().map(|column| column.id).filter(|id| column::sums_up(*id)).collect();
-    let columns = column::fit(rest.width.saturating_sub(GUTTER), false, &ids);
+    let columns = column::fit(rest.width.saturating_sub(GUTTER), column::Has::default(), &ids);
     titles(buffer, rest, &columns, Some(app.table.sort.by));
     let page = usize::from(table.height.saturating_sub(1));
     let rows = app.table.order.iter().enumerate().skip(app.table.cursor.offset).take(page);
@@ -106,7 +106,7 @@ pub(super) fn titles(buffer: &mut Buffer, table: Rect, columns: &[Fitted], sorte
 
 fn put(buffer: &mut Buffer, area: Rect, fitted: &Fitted, text: &str, style: ratatui::style::Style) {
     let width = usize::from(area.width);
-    let keep_end = matches!(fitted.column.id, Id::Source | Id::Destination);
+    let keep_end = matches!(fitted.column.id, Id::Source | Id::Destination | Id::Link);
     let text = cut(text, width, keep_end);
     let free = width - text.chars().count().min(width);
     let x = area.x + if fitted.column.right { u16::try_from(free).unwrap_or(0) } else { 0 };

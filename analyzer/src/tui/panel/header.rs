@@ -60,8 +60,10 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
         };
         left.push(kind, theme::DIM);
         let inputs = data.model.inputs.join(", ");
-        let room = room.saturating_sub(left.width);
+        let only = if app.options.source_filtered { " filtered" } else { "" };
+        let room = room.saturating_sub(left.width + only.len());
         left.push(super::cut(&inputs, room, true), theme::BOLD);
+        left.push(only, theme::text(Level::Warning));
     }
     line(buffer, at.title, 0, &left.into_line());
     let x = at.title.width.saturating_sub(right.width.try_into().unwrap_or(u16::MAX));
@@ -77,6 +79,9 @@ fn phase(app: &App) -> (String, ratatui::style::Style) {
     } else {
         String::new()
     };
+    if let Some(to) = app.seek_ns {
+        return (format!("▶ to {}", units::clock_utc(to)), theme::badge(Level::Warning));
+    }
     match (&app.end, app.paused) {
         (Some(End::Failed(_)), _) => (format!("FAILED{past}"), theme::badge(Level::Critical)),
         (Some(End::Done), _) => (format!("ENDED{past}"), theme::SELECTED),

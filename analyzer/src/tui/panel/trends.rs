@@ -3,6 +3,7 @@
 use ratatui::text::Line;
 
 use super::{Spans, spark};
+use crate::figures::latency::Bucket;
 use crate::model::{Counts, Identity, Level, Moment};
 use crate::tui::app::App;
 use crate::tui::column::compact;
@@ -14,6 +15,8 @@ use crate::units;
 pub(super) struct Point {
     /// `None` when that is not known.
     pub(super) counts: Option<Counts>,
+    /// Median and 99th percentile of requests answered meanwhile; of single flows.
+    pub(super) latency: Option<(Bucket, Bucket)>,
     /// Length of the time between.
     pub(super) seconds: f64,
 }
@@ -58,8 +61,19 @@ pub(super) const TRENDS: &[Trend] = &[
     trend("NAK/s", |p| p.per_second(|c| c.sequence_naks + c.other_naks), compact, Level::Critical),
 ];
 
+fn duration(ns: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time that was counted")]
+    units::duration(ns as u64)
+}
+
+/// How long requests of a flow take.
+pub(super) const LATENCY: &[Trend] = &[
+    trend("latency p50", |p| p.latency.map(|(p50, _)| p50.ns() as f64), duration, Level::Fine),
+    trend("latency p99", |p| p.latency.map(|(_, p99)| p99.ns() as f64), duration, Level::Fine),
+];
+
 /// Columns before and behind a sparkline.
-pub(super) const AROUND: usize = 22 + 16;
+pub(super) const AROUND: usize = 23 + 16;
 
 /// Pairs of moments that follow one another, the latest `n` up to the one shown, the oldest first.
 fn pairs(app: &App, n: usize) -> Vec<(&Moment, &Moment)> {
@@ -81,6 +95,7 @@ fn seconds(earlier: &Moment, later: &Moment) -> f64 {
 pub(super) fn points(app: &App, n: usize) -> Vec<Point> {
     let point = |(a, b): (&Moment, &Moment)| Point {
         counts: b.total.grown.since(&a.total.grown),
+        latency: None,
         seconds: seconds(a, b),
     };
     pairs(app, n).into_iter().map(point).collect()
@@ -90,6 +105,7 @@ pub(super) fn points(app: &App, n: usize) -> Vec<Point> {
 pub(super) fn link_points(app: &App, link: usize, n: usize) -> Vec<Point> {
     let point = |(a, b): (&Moment, &Moment)| Point {
         counts: b.links.get(link).zip(a.links.get(link)).and_then(|(b, a)| b.grown.since(&a.grown)),
+        latency: None,
         seconds: seconds(a, b),
     };
     pairs(app, n).into_iter().map(point).collect()
@@ -97,19 +113,22 @@ pub(super) fn link_points(app: &App, link: usize, n: usize) -> Vec<Point> {
 
 /// Points of one flow; unknown where it was not among the busiest.
 pub(super) fn flow_points(app: &App, id: &Identity, n: usize) -> Vec<Point> {
-    let of = |moment: &Moment| moment.flows.iter().find(|f| f.id == *id).map(|f| f.counts);
+    let of = |moment: &Moment| {
+        let flow = moment.flows.iter().find(|f| f.id == *id);
+        (flow.map(|f| f.counts), flow.and_then(|f| f.latency))
+    };
     let mut points: Vec<Point> = Vec::new();
     let mut before: Option<Option<Counts>> = None;
     for (a, b) in pairs(app, n) {
-        let then = before.unwrap_or_else(|| of(a));
-        let now = of(b);
+        let then = before.unwrap_or_else(|| of(a).0);
+        let (now, latency) = of(b);
         let new = a.complete && then.is_none();
         let counts = match (now, then) {
             (Some(now), Some(then)) => now.since(&then),
             (Some(now), None) if new => Some(now),
             _ => None,
         };
-        points.push(Point { counts, seconds: seconds(a, b) });
+        points.push(Point { counts, latency, seconds: seconds(a, b) });
         before = Some(now);
     }
     points
@@ -133,7 +152,7 @@ pub(super) fn row(trend: &Trend, points: &[Point], width: usize) -> Line<'static
     let now = values.last().copied().flatten();
     let style = if peak > 0.0 { theme::text(trend.level) } else { theme::DIM };
     let mut spans = Spans::default();
-    spans.push(format!(" {:<10}", trend.name), theme::DIM);
+    spans.push(format!(" {:<11}", trend.name), theme::DIM);
     spans.push(format!("{:>10} ", now.map_or_else(|| units::UNKNOWN.into(), trend.format)), style);
     let bars = if trend.level == Level::Fine { theme::BAR } else { style };
     spans.push(format!("{:>width$}", spark(&values, peak)), bars);

@@ -1,0 +1,213 @@
+//! A terminal's screen as a picture: SVG from characters and their colours.
+//!
+//! Blocks are drawn as rectangles rather than as letters, so that bars have no gaps whatever font
+//! shows the rest; letters are spaced out to the grid of the terminal.
+
+use std::fmt::Write as _;
+
+/// Size of a character in units of the picture.
+const CELL: (f64, f64) = (8.4, 18.0);
+/// Size of letters, and how far their base line is below the upper border.
+const FONT: f64 = 14.0;
+const BASE: f64 = 13.5;
+/// Space around the screen.
+const BORDER: f64 = 12.0;
+
+const FOREGROUND: &str = "#d0d7de";
+const BACKGROUND: &str = "#161b22";
+/// The 16 colours of terminals.
+const COLORS: [&str; 16] = [
+    "#30363d", "#f85149", "#3fb950", "#e3b341", "#58a6ff", "#d2a8ff", "#56d4dd", "#d0d7de", "#6e7681",
+    "#ff7b72", "#56d364", "#f2cc60", "#79c0ff", "#e2c5ff", "#7ee7ee", "#f0f6fc",
+];
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Look {
+    foreground: Option<usize>,
+    background: Option<usize>,
+    bold: bool,
+    dim: bool,
+    underlined: bool,
+    reversed: bool,
+}
+
+impl Look {
+    /// Takes the parameters of one `ESC [ … m`.
+    fn select(&mut self, parameters: &str) {
+        for parameter in parameters.split(';') {
+            match parameter.parse::<usize>().unwrap_or(0) {
+                0 => *self = Self::default(),
+                1 => self.bold = true,
+                2 => self.dim = true,
+                4 => self.underlined = true,
+                7 => self.reversed = true,
+                22 => (self.bold, self.dim) = (false, false),
+                24 => self.underlined = false,
+                27 => self.reversed = false,
+                color @ 30..=37 => self.foreground = Some(color - 30),
+                39 => self.foreground = None,
+                color @ 40..=47 => self.background = Some(color - 40),
+                49 => self.background = None,
+                color @ 90..=97 => self.foreground = Some(color - 90 + 8),
+                color @ 100..=107 => self.background = Some(color - 100 + 8),
+                _ => {}
+            }
+        }
+    }
+
+    /// Colours of the letter and of what is behind it, when that is not the screen's own.
+    fn colors(self) -> (&'static str, Option<&'static str>) {
+        let named = |color: Option<usize>| color.and_then(|at| COLORS.get(at)).copied();
+        let (front, back) = (named(self.foreground), named(self.background));
+        if self.reversed {
+            (back.unwrap_or(BACKGROUND), Some(front.unwrap_or(FOREGROUND)))
+        } else {
+            (front.unwrap_or(FOREGROUND), back)
+        }
+    }
+}
+
+/// Characters of a line with their looks.
+fn cells(line: &str, look: &mut Look) -> Vec<(char, Look)> {
+    let mut cells = Vec::new();
+    let mut rest = line;
+    while let Some(c) = rest.chars().next() {
+        if let Some(escape) = rest.strip_prefix("\u{1b}[") {
+            let end = escape.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(escape.len());
+            if escape.get(end..=end) == Some("m") {
+                look.select(escape.get(..end).unwrap_or(""));
+            }
+            rest = escape.get(end + 1..).unwrap_or("");
+            continue;
+        }
+        if !c.is_control() {
+            cells.push((c, *look));
+        }
+        rest = rest.get(c.len_utf8()..).unwrap_or("");
+    }
+    cells
+}
+
+/// The part of a cell that a block character fills: height from below and share of the whole.
+fn block(c: char) -> Option<(f64, f64)> {
+    let eighths = "▁▂▃▄▅▆▇█".chars().position(|block| block == c);
+    match c {
+        '░' => Some((1.0, 0.25)),
+        '▒' => Some((1.0, 0.5)),
+        '▓' => Some((1.0, 0.75)),
+        _ => eighths.map(|at| ((at + 1) as f64 / 8.0, 1.0)),
+    }
+}
+
+/// A screen as tmux prints it with colours (`capture-pane -e -p`), as SVG.
+#[must_use]
+pub fn svg(screen: &str, title: &str) -> String {
+    let mut look = Look::default();
+    let lines: Vec<Vec<(char, Look)>> = screen.lines().map(|line| cells(line, &mut look)).collect();
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = columns as f64 * CELL.0 + 2.0 * BORDER;
+    let height = lines.len() as f64 * CELL.1 + 2.0 * BORDER;
+    let mut svg = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        svg,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.1} {height:.1}\" width=\"{width:.0}\" \
+         height=\"{height:.0}\" role=\"img\" shape-rendering=\"crispEdges\" xml:space=\"preserve\" font-family=\"'DejaVu Sans Mono', Menlo, \
+         Consolas, monospace\" font-size=\"{FONT}\">\n<title>{}</title>\n<rect width=\"100%\" height=\"100%\" \
+         rx=\"8\" fill=\"{BACKGROUND}\"/>",
+        escaped(title)
+    );
+    for (y, line) in lines.iter().enumerate() {
+        let mut x = 0;
+        let together = |a: char, b: char| a == b || (block(a).is_none() && block(b).is_none());
+        for run in line.chunk_by(|a, b| a.1 == b.1 && together(a.0, b.0)) {
+            draw(&mut svg, run, x, y);
+            x += run.len();
+        }
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+/// Characters of one look, or blocks of one kind.
+fn draw(svg: &mut String, run: &[(char, Look)], column: usize, row: usize) {
+    let Some((first, look)) = run.first().copied() else { return };
+    let (x, y) = (BORDER + column as f64 * CELL.0, BORDER + row as f64 * CELL.1);
+    let width = run.len() as f64 * CELL.0;
+    let (front, back) = look.colors();
+    let opacity = if look.dim { " opacity=\"0.6\"" } else { "" };
+    if let Some(back) = back {
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{:.1}\" fill=\"{back}\"/>",
+            CELL.1
+        );
+    }
+    if let Some((part, share)) = block(first) {
+        let height = CELL.1 * part;
+        let top = y + CELL.1 - height;
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{front}\" \
+             fill-opacity=\"{share}\"/>"
+        );
+        return;
+    }
+    let text: String = run.iter().map(|(c, _)| *c).collect();
+    let shown = text.trim_end();
+    if shown.trim_start().is_empty() {
+        return;
+    }
+    let before = shown.chars().take_while(|c| *c == ' ').count();
+    let letters = shown.chars().count() - before;
+    let x = x + before as f64 * CELL.0;
+    let weight = if look.bold { " font-weight=\"bold\"" } else { "" };
+    let line = if look.underlined { " text-decoration=\"underline\"" } else { "" };
+    let _ = writeln!(
+        svg,
+        "<text x=\"{x:.1}\" y=\"{:.1}\" textLength=\"{:.1}\" fill=\"{front}\"{weight}{line}{opacity}>{}</text>",
+        y + BASE,
+        letters as f64 * CELL.0,
+        escaped(shown.trim_start())
+    );
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_keep_their_looks_and_places() {
+        let mut look = Look::default();
+        let found = cells("a\u{1b}[1;31mb\u{1b}[0m c", &mut look);
+        let red = Look { foreground: Some(1), bold: true, ..Look::default() };
+        assert_eq!(
+            found,
+            [('a', Look::default()), ('b', red), (' ', Look::default()), ('c', Look::default())]
+        );
+        let picture = svg("\u{1b}[7mx\u{1b}[27m <&>\n  █▄", "a < b");
+        assert!(
+            picture.contains("&lt;&amp;&gt;") && picture.contains("<title>a &lt; b</title>"),
+            "{picture}"
+        );
+        // The reversed letter stands on the foreground's colour, and both blocks at the bottom of their line.
+        assert!(picture.contains(&format!("fill=\"{FOREGROUND}\"/>")));
+        let second = BORDER + 2.0 * CELL.1;
+        assert!(
+            picture.contains(&format!("y=\"{:.1}\" width=\"8.4\" height=\"9.0\"", second - 9.0)),
+            "{picture}"
+        );
+        assert!(picture.contains(&format!("y=\"{:.1}\" width=\"8.4\" height=\"18.0\"", second - 18.0)));
+    }
+
+    #[test]
+    fn an_escape_that_is_cut_or_of_another_kind_is_left_out() {
+        let mut look = Look::default();
+        let letters: String = cells("a\u{1b}[2Jb\u{1b}[", &mut look).iter().map(|(c, _)| *c).collect();
+        assert_eq!((letters.as_str(), look), ("ab", Look::default()));
+    }
+}

@@ -1,0 +1,226 @@
+//! The terminal view of captures in a real terminal: what keys write, the mouse, going back, and
+//! terminals with little to offer. And the pictures in the README.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rocescope_tests::capture_file::{ETHERNET, Order, Pcap};
+use rocescope_tests::craft::{Net, Transport, ethernet};
+use rocescope_tests::live::picture;
+use rocescope_tests::live::root_or_skip;
+use rocescope_tests::live::terminal::{PROMPT, Terminal, tmux_or_skip};
+use rocescope_tests::oracle::{binary, captures};
+
+const LOSS: &str = "e1_loss1.h0.pcap.gz";
+
+/// A terminal in an empty folder, with rocescope in it.
+fn start(size: (u16, u16), environment: &str, arguments: &str) -> (Terminal, tempfile::TempDir) {
+    let terminal = Terminal::open(size.0, size.1).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    terminal.command(&format!("cd {}", folder.path().display())).unwrap();
+    let program = binary::path().unwrap();
+    terminal.command(&format!("env {environment} {} {arguments}", program.display())).unwrap();
+    (terminal, folder)
+}
+
+fn quit(terminal: &Terminal) {
+    terminal.press(&["q"]).unwrap();
+    let last = |screen: &str| screen.lines().map(str::trim).rfind(|line| !line.is_empty()) == Some(PROMPT);
+    terminal.until("the shell", last).unwrap();
+}
+
+/// The only file with this ending.
+fn written(folder: &Path, ending: &str) -> Vec<u8> {
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let found: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|e| e == ending)).collect();
+    assert_eq!(found.len(), 1, "{ending}: {found:?}");
+    fs::read(&found[0]).unwrap()
+}
+
+#[test]
+fn keys_write_files_and_reset_and_the_mouse_sorts() {
+    if !tmux_or_skip("keys_write_files_and_reset_and_the_mouse_sorts") {
+        return;
+    }
+    let capture = captures::folder().join(LOSS);
+    let arguments = format!("replay --speed max --screen qps --sort src {}", capture.display());
+    let (terminal, folder) = start((120, 40), "LC_ALL=C.UTF-8", &arguments);
+    let screen = terminal.until("the end", |screen| screen.contains("ENDED")).unwrap();
+    assert!(screen.contains("sort SOURCE ↑"), "--screen and --sort: {screen}");
+    let said = |what: &'static str| move |screen: &str| screen.contains(what);
+
+    terminal.press_until("e", "what was written", said("8 rows")).unwrap();
+    let csv = String::from_utf8(written(folder.path(), "csv")).unwrap();
+    assert_eq!(csv.lines().count(), 9, "{csv}");
+    assert!(csv.starts_with("state,src,dst,qp,"), "{csv}");
+    terminal.press_until("E", "what was written", said(".json")).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&written(folder.path(), "json")).unwrap();
+    assert_eq!(json.as_array().unwrap().len(), 8);
+    assert!(json[0]["p99"].as_u64().is_some_and(|ns| ns > 1_000), "times in nanoseconds: {json:#}");
+
+    // The packet of an event, and a capture of all of its queue pair.
+    terminal.press_until("7", "events", said("FLOW AND PACKET")).unwrap();
+    terminal.press_until("/", "a filter", said("filter:")).unwrap();
+    terminal.type_text("event:nak").unwrap();
+    terminal.press(&["Enter"]).unwrap();
+    terminal.press_until("Down", "a NAK", said("PSN sequence error")).unwrap();
+    terminal.press_until("Enter", "its headers", said("base transport header")).unwrap();
+    terminal.press_until("End", "the last of them", said("syndrome")).unwrap();
+    terminal.press_until("Escape", "the list", |screen| !screen.contains("Esc: close")).unwrap();
+    terminal.press_until("w", "what was written", said(".pcapng")).unwrap();
+    assert_eq!(written(folder.path(), "pcapng")[..4], [0x0A, 0x0D, 0x0D, 0x0A]);
+    terminal.press_until("Escape", "all events", |screen| !screen.contains("event:nak")).unwrap();
+
+    // A click on a screen's name, on a title, and again.
+    let find = |screen: &str, text: &str| {
+        let found = screen.lines().enumerate().find_map(|(y, line)| Some((line.find(text)?, y, line)));
+        let (at, y, line) = found.unwrap_or_else(|| panic!("no {text} in\n{screen}"));
+        (line[..at].chars().count() + 1, y)
+    };
+    let (x, y) = find(&terminal.screen().unwrap(), "2 QPs");
+    terminal.click(x, y).unwrap();
+    let screen = terminal.until("queue pairs", said("STATE SOURCE")).unwrap();
+    let (x, y) = find(&screen, "QP   b/s");
+    terminal.click(x, y).unwrap();
+    terminal.until("another order", said("sort QP ↑")).unwrap();
+    terminal.click(x, y).unwrap();
+    terminal.until("the order turned round", said("sort QP ↓")).unwrap();
+
+    // What others wrote into the screen goes.
+    let before = terminal.screen().unwrap();
+    fs::write(terminal.device().unwrap(), "\u{1b}[10;10Hsomebody writes here").unwrap();
+    terminal.until("the disturbance", said("somebody writes")).unwrap();
+    terminal.press_until("C-l", "the screen as it was", |screen| screen == before).unwrap();
+
+    terminal.press_until("r", "a reset", said("count from zero").or(said("start from zero"))).unwrap();
+    terminal.press_until("?", "help", said("choose and order the columns")).unwrap();
+    terminal.press_until("?", "no help", |screen| !screen.contains("choose and order")).unwrap();
+    quit(&terminal);
+}
+
+/// One predicate or another.
+trait Or {
+    fn or(self, other: impl Fn(&str) -> bool) -> impl Fn(&str) -> bool;
+}
+
+impl<F: Fn(&str) -> bool> Or for F {
+    fn or(self, other: impl Fn(&str) -> bool) -> impl Fn(&str) -> bool {
+        move |screen| self(screen) || other(screen)
+    }
+}
+
+/// Half an hour of one queue pair with a packet each second, from 12:00:00.
+fn half_an_hour() -> Vec<u8> {
+    const NOON: u64 = 1_772_366_400;
+    let mut capture = Pcap::new(Order::Little, true, ETHERNET);
+    for second in 0..1_800u64 {
+        let transport = Transport::new(4, 17, u32::try_from(second).unwrap()).payload(vec![0; 64]);
+        let frame = ethernet(
+            [2, 0, 0, 0, 0, 1],
+            [2, 0, 0, 0, 0, 2],
+            &Net::v4([10, 0, 0, 1], [10, 0, 0, 2]).roce(49_152, &transport),
+        );
+        capture.packet((NOON + second) * 1_000_000_000, &frame);
+    }
+    capture.finish()
+}
+
+#[test]
+fn a_replay_goes_back_to_what_is_no_longer_kept() {
+    if !tmux_or_skip("a_replay_goes_back_to_what_is_no_longer_kept") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("half.pcap");
+    fs::write(&capture, half_an_hour()).unwrap();
+    let (terminal, _files) =
+        start((100, 30), "LC_ALL=C.UTF-8", &format!("replay --speed max {}", capture.display()));
+    terminal.until("the end", |screen| screen.contains("ENDED") && screen.contains("12:29:5")).unwrap();
+    let title = |screen: &str| screen.lines().next().unwrap_or("").to_owned();
+    terminal.press_until("g", "the question where to", |screen| screen.contains("go to:")).unwrap();
+    terminal.type_text("12:01:00").unwrap();
+    let there = |screen: &str| title(screen).contains("12:01:00.000") && title(screen).contains("PAUSED");
+    terminal.press_until("Enter", "the second minute, read again", there).unwrap();
+    // From there on as before: as fast as it can.
+    terminal.press_until("Space", "the end again", |screen| title(screen).contains("ENDED")).unwrap();
+    quit(&terminal);
+
+    // What came through a pipe is gone.
+    let (terminal, _files) =
+        start((100, 30), "LC_ALL=C.UTF-8", &format!("replay - < <(cat {})", capture.display()));
+    terminal.until("the end", |screen| screen.contains("ENDED") && screen.contains("12:29:5")).unwrap();
+    terminal.press_until("g", "the question where to", |screen| screen.contains("go to:")).unwrap();
+    terminal.type_text("+60").unwrap();
+    terminal
+        .press_until("Enter", "why not", |screen| screen.contains("a stream can be read only once"))
+        .unwrap();
+    quit(&terminal);
+}
+
+#[test]
+fn terminals_with_little_to_offer() {
+    if !tmux_or_skip("terminals_with_little_to_offer") {
+        return;
+    }
+    let capture = captures::folder().join(LOSS);
+    let arguments = format!("replay --speed max {}", capture.display());
+    for (environment, colors, ascii) in [
+        ("LC_ALL=C.UTF-8", true, false),
+        ("LC_ALL=C.UTF-8 NO_COLOR=1", false, false),
+        ("LC_ALL=C", true, true),
+        ("LC_ALL=C TERM=vt100 NO_COLOR=1", false, true),
+    ] {
+        let (terminal, _files) = start((60, 15), environment, &arguments);
+        terminal.until("the end", |screen| screen.contains("ENDED")).unwrap();
+        for key in ["2", "3", "4", "5", "6", "7", "8", "1"] {
+            terminal.press_until(key, "a screen", |screen| screen.contains("rocescope")).unwrap();
+            let screen = terminal.screen().unwrap();
+            assert!(!ascii || screen.is_ascii(), "{environment}, {key}: {screen}");
+            assert!(screen.lines().all(|line| line.chars().count() <= 60), "{screen}");
+        }
+        let screen = terminal.colored_screen().unwrap();
+        // Colours are numbers from 30 to 37 and 40 to 47, alone or among others: 16 of them do.
+        let colored = screen.split("\u{1b}[").skip(1).any(|escape| {
+            let (numbers, _) = escape.split_once('m').unwrap_or((escape, ""));
+            numbers
+                .split(';')
+                .any(|n| n.len() == 2 && (n.starts_with('3') || n.starts_with('4')) && !n.ends_with('9'))
+        });
+        assert_eq!(colored, colors, "{environment}: {screen:?}");
+        assert!(
+            !screen.contains("[38;") && !screen.contains(";38;") && !screen.contains("48;"),
+            "{screen:?}"
+        );
+        quit(&terminal);
+    }
+}
+
+/// The pictures in the README are of the demonstration in a real terminal; `ROCESCOPE_BLESS=1` writes them anew.
+#[test]
+fn pictures_of_the_demonstration() {
+    if !root_or_skip("pictures_of_the_demonstration") || !tmux_or_skip("pictures_of_the_demonstration") {
+        return;
+    }
+    let (terminal, _files) = start((104, 34), "LC_ALL=C.UTF-8", "demo");
+    let sick = |screen: &str| {
+        let verdict = screen.lines().nth(2).unwrap_or("");
+        verdict.contains("LOSS") && verdict.contains("CE") && screen.contains("marked CE")
+    };
+    terminal.until("losses and congestion", sick).unwrap();
+    let mut pictures = vec![("overview", terminal.colored_screen().unwrap())];
+    terminal
+        .press_until("2", "queue pairs", |screen| screen.contains("LOSS") && screen.contains("c columns"))
+        .unwrap();
+    pictures.push(("qps", terminal.colored_screen().unwrap()));
+    quit(&terminal);
+    for (name, screen) in pictures {
+        let svg = picture::svg(&screen, &format!("rocescope demo, {name}"));
+        assert!(svg.contains("LOSS") && svg.contains("10.40.1.11") && svg.ends_with("</svg>\n"), "{svg}");
+        if std::env::var_os("ROCESCOPE_BLESS").is_some() {
+            let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/{name}.svg"));
+            fs::write(file, svg).unwrap();
+        }
+    }
+}
