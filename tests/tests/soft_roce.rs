@@ -22,19 +22,24 @@ use serde_json::Value;
 
 /// DSCP 26, ECT(0).
 const ECN_CAPABLE: u64 = 106;
+/// Slowed down by [`DELAY`], since rocescope looks at queue pairs every half second at most.
 const WRITE: Transfer = Transfer {
     program: "ib_write_bw",
     queue_pairs: 2,
-    iterations: 8,
-    size: 65536,
+    iterations: 60,
+    size: 16384,
     traffic_class: ECN_CAPABLE,
+    one_by_one: true,
 };
-const SEND: Transfer = Transfer { program: "ib_send_bw", size: 16384, iterations: 20, ..WRITE };
-const READ: Transfer = Transfer { program: "ib_read_bw", size: 32768, iterations: 10, ..WRITE };
+const SEND: Transfer = Transfer { program: "ib_send_bw", ..WRITE };
+const READ: Transfer = Transfer { program: "ib_read_bw", ..WRITE };
+const DELAY: &str = "root handle 5: netem limit 20000 delay 50ms";
+/// As fast as it goes.
+const FAST: Transfer = Transfer { iterations: 10, size: 65536, one_by_one: false, ..WRITE };
 /// Through the queue that loses packets.
-const LOSSY: Transfer = Transfer { iterations: 12, ..WRITE };
+const LOSSY: Transfer = FAST;
 /// Whatever is not paced by a queue of 24 Mbit/s would never fill it.
-const MARKED: Transfer = Transfer { iterations: 12, ..WRITE };
+const MARKED: Transfer = FAST;
 
 // ---------------------------------------------------------------------------------------------
 // Traffic
@@ -55,8 +60,10 @@ fn traffic_is_counted_with_tc() {
 /// All traffic there is, within one run, and everything that can be said of it.
 fn counted(hook: &'static str, arguments: &[&str]) {
     let session = Session::start(hook, arguments).unwrap();
-    let clean = [WRITE, SEND, READ].map(|transfer| transfer.run().unwrap());
-    let connected = rping();
+    let (clean, connected) = {
+        let _slow = Harm::add(&[DELAY]).unwrap();
+        ([WRITE, SEND, READ].map(|transfer| transfer.run().unwrap()), rping())
+    };
     let (lossy, lost) = {
         let harm = Harm::add(&["root handle 5: netem limit 20000 loss 2%"]).unwrap();
         (LOSSY.run().unwrap(), harm.counted("netem").unwrap())
@@ -85,7 +92,7 @@ fn counted(hook: &'static str, arguments: &[&str]) {
     for transfer in [&lossy, &marked] {
         carried(report, transfer, false);
     }
-    for transfer in clean.iter().chain([&lossy, &marked]) {
+    for transfer in &clean {
         owned(report, transfer);
     }
     connections(&seen, &connected);
@@ -206,7 +213,7 @@ fn named(flow: &Value, of: &Qp, sender: u64) {
 /// Connects by the connection manager and talks; gives the queue pairs that `rdma resource` showed.
 /// What rocescope reads of all queue pairs meanwhile must be the same.
 fn rping() -> Vec<Qp> {
-    let count = "200";
+    let count = "25";
     let mut server =
         Tool::start("rping", &["-s", "-a", FAR.address, "-C", count, "-S", "1500", "-V"]).unwrap();
     // It says nothing when it is ready; the kernel's list of identifiers does.
@@ -421,11 +428,7 @@ fn doctor_says_what_rdma_and_ibv_devinfo_say() {
             page["host"]["interfaces"].as_array().unwrap().iter().find(|i| i["name"] == end.interface);
         let interface = interface.unwrap();
         assert_eq!((&interface["mtu"], &interface["up"]), (&lab::MTU.into(), &true.into()), "{interface}");
-        assert_eq!(
-            (&interface["kind"], &interface["driver"]),
-            (&"veth".into(), &"veth".into()),
-            "{interface}"
-        );
+        assert_eq!(interface["kind"], "veth", "{interface}");
         assert_eq!(interface["devices"], serde_json::json!([end.device]), "{interface}");
         assert_eq!(interface["stale_filters"], 0, "{interface}");
         let port = format!("{}/1", end.device);
@@ -441,18 +444,18 @@ fn doctor_says_what_rdma_and_ibv_devinfo_say() {
 // ---------------------------------------------------------------------------------------------
 // What a kill leaves
 
-/// Our filters on an interface, as `tc` lists them.
-fn filters(interface: &str) -> usize {
-    let of = |side: &str| tool::run("tc", &["filter", "show", "dev", interface, side]).unwrap();
-    [of("ingress"), of("egress")]
-        .iter()
-        .flat_map(|text| text.lines())
-        .filter(|line| line.contains("rocescope_tc_"))
-        .count()
-}
-
 fn has_clsact(interface: &str) -> bool {
     tool::run("tc", &["qdisc", "show", "dev", interface]).unwrap().contains("clsact")
+}
+
+/// Our filters on an interface, as `tc` lists them: there are none without the queueing discipline.
+fn filters(interface: &str) -> usize {
+    if !has_clsact(interface) {
+        return 0;
+    }
+    let of = |side: &str| tool::run("tc", &["filter", "show", "dev", interface, side]).unwrap();
+    let both = of("ingress") + &of("egress");
+    both.lines().filter(|line| line.contains("rocescope_tc_")).count()
 }
 
 /// Starts a run on both ends and kills it while packets pass.
@@ -462,14 +465,13 @@ fn killed_amid_traffic() {
         &["live", "-i", NEAR.interface, "-i", FAR.interface, "--hook", "tc", "--output", "jsonl"],
     )
     .unwrap();
-    session.said(|text| text.contains("h1: ").then_some(())).unwrap();
     let killer = std::thread::spawn(move || {
         session.reported(|report| count(&report["totals"]["roce_packets"]) > 0).unwrap();
         session.signal(libc::SIGKILL).unwrap();
         session.end().unwrap()
     });
     // The kill and what it leaves does nothing to the traffic.
-    WRITE.run().unwrap();
+    FAST.run().unwrap();
     assert_eq!(killer.join().unwrap().status.code(), None);
     for end in ENDS {
         assert_eq!(filters(end.interface), 2, "filters outlive a kill here, else this shows nothing");
@@ -503,7 +505,7 @@ fn what_a_kill_leaves_is_cleaned_by_doctor() {
     doctor(&["--clean"]);
     nothing_is_left();
     // And the traffic goes on.
-    WRITE.run().unwrap();
+    FAST.run().unwrap();
 }
 
 #[test]
@@ -519,7 +521,7 @@ fn what_a_kill_leaves_is_cleaned_by_the_next_run() {
     for end in ENDS {
         assert_eq!(filters(end.interface), 2, "those of the next run alone");
     }
-    let transferred = WRITE.run().unwrap();
+    let transferred = FAST.run().unwrap();
     let ended = next.interrupt().unwrap();
     assert!(ended.status.success(), "{ended:?}");
     let report = ended.report().unwrap();

@@ -73,6 +73,10 @@ fn set_up() -> Result<()> {
         run("rdma", &["link", "add", end.device, "type", "rxe", "netdev", end.interface])?;
     }
     for end in ENDS {
+        // All that arrives passes one processor, in the order in which it was sent: two would put packets
+        // of one queue pair into another order, even between tcpdump's place and ours.
+        let steering = format!("/sys/class/net/{}/queues/rx-0/rps_cpus", end.interface);
+        fs::write(&steering, "1").with_context(|| steering.clone())?;
         wait_for(&format!("port 1 of {} becoming active", end.device), || {
             let state = fs::read_to_string(format!("/sys/class/infiniband/{}/ports/1/state", end.device))?;
             Ok((state.trim() == "4: ACTIVE" && gid_index(end).is_ok()).then_some(()))

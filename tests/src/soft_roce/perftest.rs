@@ -21,6 +21,8 @@ pub struct Transfer {
     pub size: u64,
     /// Traffic class of its packets.
     pub traffic_class: u64,
+    /// Whether each message waits for the one before it.
+    pub one_by_one: bool,
 }
 
 /// What both ends of a transfer said.
@@ -71,6 +73,10 @@ impl Transfer {
                 ("-u", "15".to_owned()),
             ];
             let mut arguments = vec!["-F".to_owned(), format!("--tclass={}", self.traffic_class)];
+            if self.one_by_one {
+                // One message in flight, and one completion for each.
+                arguments.extend(["-t", "1", "-Q", "1"].map(str::to_owned));
+            }
             arguments.extend(words.into_iter().flat_map(|(option, value)| [option.to_owned(), value]));
             let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
             arguments.extend(peer);

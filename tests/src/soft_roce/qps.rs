@@ -46,7 +46,8 @@ pub fn shown() -> Result<Vec<Qp>> {
                 rqpn: number(&qp["rqpn"]).filter(|qpn| *qpn != 0),
                 kind: text(&qp["type"])?,
                 pid: number(&qp["pid"]).filter(|pid| *pid != 0),
-                comm: text(&qp["comm"]),
+                // Some versions put the kernel's own in brackets.
+                comm: text(&qp["comm"]).map(|comm| comm.trim_matches(['[', ']']).to_owned()),
             })
         })
         .collect();

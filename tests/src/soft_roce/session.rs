@@ -54,7 +54,10 @@ impl Session {
     /// When anything does not.
     pub fn start(name: &'static str, arguments: &[&str]) -> Result<Self> {
         up()?;
-        let program = Program::start(Start::default(), &[&["live", "--output", "json"], arguments].concat())?;
+        let program = Program::start(
+            Start::default(),
+            &[&["live", "--output", "json", "--idle", "1h"], arguments].concat(),
+        )?;
         program.said(|text| {
             let attached = text.lines().filter(|line| line.ends_with(" and TC egress")).count();
             (attached == ENDS.len()).then_some(())
