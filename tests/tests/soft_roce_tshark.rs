@@ -10,9 +10,9 @@ use rocescope_tests::oracle::account::Account;
 use rocescope_tests::oracle::{binary, compare, tshark};
 use serde_json::{Value, json};
 
-/// Both ends of the link, and the address of the one whose queue harms packets.
+/// Both ends of the link, and the one whose queue harms packets.
 const INTERFACES: [&str; 2] = ["h0", "h1"];
-const HARMED: (&str, &str) = ("h0", "egress");
+const HARMED: (&str, &str) = ("h0", "10.0.0.1");
 
 fn results() -> PathBuf {
     std::env::var_os("ROCESCOPE_VM_RESULTS").expect("this is run by `cargo xtask vm`").into()
@@ -30,17 +30,20 @@ fn live_counted_what_tshark_sees(hook: &str) {
         assert!(account.roce_packets() > 1000, "{name}: {} packets", account.roce_packets());
         // A queueing discipline lies between where TC sees what leaves and where tcpdump does.
         let harmed = |flow: &Value| {
-            (interface, flow["src"] == "10.0.0.1") == (HARMED.0, true)
+            interface == HARMED.0
+                && flow["src"] == HARMED.1
                 && left["harmed"].as_array().unwrap().contains(&flow["dest_qp"])
         };
         let mut ours: Vec<Value> = left["report"]["flows"].as_array().unwrap().clone();
         ours.retain(|flow| flow["link"] == interface && !harmed(flow));
         for flow in &mut ours {
-            // As a replay names it; and XDP on veth knows no tag from none.
+            // As a replay names it; and XDP on veth cannot tell a tag from none.
             flow["link"] = json!(name);
             flow["direction"] = Value::Null;
-            if flow["vlan"].is_null() {
-                flow["vlan"] = json!(0);
+            for tag in ["vlan", "inner_vlan"] {
+                if flow[tag].is_null() {
+                    flow[tag] = json!(0);
+                }
             }
         }
         let mut theirs: Vec<Value> = account.report()["flows"].as_array().unwrap().clone();

@@ -10,12 +10,11 @@ mod debian;
 mod userland;
 
 use crate::build::with_ebpf;
-use crate::check::ensure_target;
 use crate::dist::{self, Target};
 use crate::ebpf_toolchain::{EbpfToolchain, cache_dir};
 use crate::run::{cargo, output_of, run, run_watched, say, show, step, target_dir, workspace_root};
 use crate::setup;
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use cpio::Archive;
 use debian::Parts;
 use std::ffi::OsStr;
@@ -24,8 +23,6 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Static programs: the guest has no C library.
-const TARGET: &str = "x86_64-unknown-linux-musl";
 /// The tests on an older kernel, and their arguments in the guest. Those that only hold there are
 /// ignored elsewhere.
 const OLDER_KERNEL: [(&str, &str); 6] = [
@@ -73,7 +70,6 @@ fn in_guest(tests: &[(&str, &str)]) -> Result<()> {
     }
     setup::vm_tools()?;
     let toolchain = setup::ebpf_toolchain()?;
-    ensure_target(TARGET).map_err(|why| anyhow!("{why}"))?;
     // What was downloaded outlives a clean tree.
     let cache =
         cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: there is no folder for the guest")?;
@@ -104,32 +100,50 @@ struct Built {
     afterwards: PathBuf,
 }
 
-/// The program and the tests. In one build, so that what both are made of is compiled once.
+/// The program and the tests: in the very builds that `cargo xtask test` makes, so that this costs
+/// little beside it. Their C library is the guest's too: it is made of the same distribution's packages.
 fn build(toolchain: &EbpfToolchain, tests: &[(&str, &str)]) -> Result<Built> {
     let tests = || tests.iter().chain([&SOFT_ROCE]);
-    let mut command = cargo();
-    with_ebpf(&mut command, toolchain)
-        .args(["build", "--profile", "checked", "--target", TARGET])
-        .args(["-p", "rocescope", "-p", "rocescope-tests", "--features"])
-        .args(["rocescope/live,rocescope/test-clock,rocescope-tests/live", "--bin", "rocescope"])
-        .args(tests().flat_map(|(name, _)| ["--test", name]))
-        .args(["--test", AFTERWARDS, "--message-format", "json-render-diagnostics"]);
-    let shown = show(&command);
+    let program = messages(with_ebpf(&mut cargo(), toolchain).args([
+        "build",
+        "--profile",
+        "checked",
+        "-p",
+        "rocescope",
+        "--features",
+        "live,test-clock",
+    ]))?;
+    let of_tests = messages(
+        with_ebpf(&mut cargo(), toolchain)
+            .args(["build", "--profile", "checked", "-p", "rocescope-tests", "--features", "live"])
+            .args(tests().flat_map(|(name, _)| ["--test", name]))
+            .args(["--test", AFTERWARDS]),
+    )?;
+    let find = |messages: &str, kind: &str, name: &str| -> Result<PathBuf> {
+        let mut found = messages.lines().filter_map(|line| executable(line, kind, name));
+        found.next().with_context(|| format!("cargo built no {kind} {name}"))
+    };
+    let in_guest = |(name, arguments): &(&str, &str)| -> Result<_> {
+        Ok(((*name).to_owned(), (*arguments).to_owned(), find(&of_tests, "test", name)?))
+    };
+    let tests: Result<Vec<_>> = tests().map(in_guest).collect();
+    Ok(Built {
+        checked: find(&program, "bin", "rocescope")?,
+        tests: tests?,
+        afterwards: find(&of_tests, "test", AFTERWARDS)?,
+    })
+}
+
+/// Runs cargo, and gives its messages of what it built.
+fn messages(command: &mut Command) -> Result<String> {
+    command.args(["--message-format", "json-render-diagnostics"]);
+    let shown = show(command);
     let output =
         command.stderr(Stdio::inherit()).output().with_context(|| format!("`{shown}` cannot be started"))?;
     if !output.status.success() {
         bail!("`{shown}` failed: {}", output.status);
     }
-    let messages = String::from_utf8_lossy(&output.stdout);
-    let find = |kind: &str, name: &str| -> Result<PathBuf> {
-        let mut found = messages.lines().filter_map(|line| executable(line, kind, name));
-        found.next().with_context(|| format!("cargo built no {kind} {name}"))
-    };
-    let in_guest = |(name, arguments): &(&str, &str)| -> Result<_> {
-        Ok(((*name).to_owned(), (*arguments).to_owned(), find("test", name)?))
-    };
-    let tests: Result<Vec<_>> = tests().map(in_guest).collect();
-    Ok(Built { checked: find("bin", "rocescope")?, tests: tests?, afterwards: find("test", AFTERWARDS)? })
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The program of this kind and name, when this message of cargo is about it.

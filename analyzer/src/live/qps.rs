@@ -17,6 +17,8 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// Each reading asks the device about every queue pair, which takes it some time with thousands of
 /// them. It rests this many times as long as it worked.
 const REST: u32 = 20;
+/// How long the devices' addresses are taken to stay what they are: to read them takes far longer.
+const ADDRESSES_STAY: Duration = Duration::from_secs(30);
 
 /// Reads again and again until dropped, on a thread of its own, so that a slow device holds
 /// nothing else up.
@@ -35,11 +37,20 @@ impl QpReader {
         let (stop, stopped) = mpsc::channel();
         let shared = Arc::clone(&current);
         let read = move || {
+            let mut addresses: Option<(Instant, qp::Addresses)> = None;
             loop {
-                let start = Instant::now();
+                let mut start = Instant::now();
                 // Mounted anew each time: a mount that stays would keep the namespace alive.
                 if let Ok(root) = HostRoot::here() {
-                    let now = qp::owners(&root, &Kernel, &mut Unread::new());
+                    let mut unread = Unread::new();
+                    addresses = addresses.filter(|(read, _)| read.elapsed() < ADDRESSES_STAY);
+                    let (_, known) = addresses.get_or_insert_with(|| {
+                        let known = qp::addresses(&root, &mut unread);
+                        // It rests for the queue pairs: addresses have a rest of their own.
+                        start = Instant::now();
+                        (start, known)
+                    });
+                    let now = qp::owners(&root, &Kernel, known, &mut unread);
                     let mut slot = shared.lock().unwrap_or_else(PoisonError::into_inner);
                     *slot = Arc::new(now.with_gone(&slot));
                 }

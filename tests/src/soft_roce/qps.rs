@@ -61,7 +61,9 @@ pub fn shown() -> Result<Vec<Qp>> {
 /// When anything could not be read.
 pub fn read() -> Result<Vec<Qp>> {
     let mut unread = Unread::new();
-    let owners = qp::owners(&HostRoot::here()?, &Kernel, &mut unread);
+    let root = HostRoot::here()?;
+    let addresses = qp::addresses(&root, &mut unread);
+    let owners = qp::owners(&root, &Kernel, &addresses, &mut unread);
     let reasons = unread.into_reasons();
     anyhow::ensure!(reasons.is_empty(), "not all was read: {reasons:?}");
     let of = |owner: &rocescope::owners::QpOwner| Qp {
