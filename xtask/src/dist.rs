@@ -125,9 +125,9 @@ fn describe(path: &Path) -> Result<String> {
     let mut digest = Sha256::new();
     let size =
         io::copy(&mut file, &mut digest).with_context(|| format!("{} cannot be read", path.display()))?;
-    let sum: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits: Vec<String> = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     say(&format!("static, stripped, {:.1} MB: {}", size as f64 / 1e6, path.display()));
-    Ok(format!("{sum}  {}", path.display()))
+    Ok(format!("{}  {}", digits.concat(), path.display()))
 }
 
 #[cfg(test)]

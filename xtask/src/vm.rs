@@ -170,13 +170,13 @@ fn pack(dir: &Path, parts: &Parts, released: &Path, built: &Built) -> Result<Pat
     archive.copy_all(&format!("/lib/modules/{}", parts.release), &parts.modules)?;
     archive.program("/programs/checked", &read(&stripped(&built.checked, dir))?)?;
     archive.program("/programs/released", &read(released)?)?;
-    let mut list = String::new();
+    let mut list = Vec::new();
     for (name, arguments, path) in &built.tests {
         archive.program(&format!("/tests/{name}"), &read(&stripped(path, dir))?)?;
         let program = if name == SOFT_ROCE.0 { "released" } else { "checked" };
-        list.push_str(&format!("{program} {name} {arguments}\n"));
+        list.push(format!("{program} {name} {arguments}\n"));
     }
-    archive.program("/tests/list", list.as_bytes())?;
+    archive.program("/tests/list", list.concat().as_bytes())?;
     // Tests look for captures where the repository was when they were built.
     let data = workspace_root().join("tests/data");
     archive.copy_all(&data.to_string_lossy(), &data)?;
