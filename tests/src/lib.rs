@@ -13,3 +13,5 @@ pub mod live;
 #[cfg(feature = "live")]
 pub mod load;
 pub mod oracle;
+#[cfg(feature = "live")]
+pub mod soft_roce;

@@ -5,7 +5,7 @@ mod length;
 
 use crate::build::with_ebpf;
 use crate::ebpf_toolchain::EbpfToolchain;
-use crate::run::{cargo, output_of, run, say, step};
+use crate::run::{cargo, has_program, output_of, run, say, step};
 use crate::setup;
 use anyhow::{Result, bail};
 use std::path::Path;
@@ -159,20 +159,34 @@ fn component(name: &str, subcommand: &str) -> Result<(), String> {
     }
 }
 
+/// Whether the active toolchain can build for `target`.
+pub(crate) fn has_target(target: &str) -> bool {
+    output_of(Command::new("rustc").args(["--print", "target-libdir", "--target", target]))
+        .is_some_and(|dir| Path::new(dir.trim()).exists())
+}
+
 /// Makes sure that the active toolchain can build for `target`.
 ///
 /// # Errors
-/// Why it cannot.
+/// Why it cannot, and what would help.
 pub(crate) fn ensure_target(target: &str) -> Result<(), String> {
-    let there = || {
-        output_of(Command::new("rustc").args(["--print", "target-libdir", "--target", target]))
-            .is_some_and(|dir| Path::new(dir.trim()).exists())
-    };
-    if there() {
+    if has_target(target) {
         return Ok(());
+    }
+    let remedy = format!(
+        "`rustup target add {target}` installs it; without rustup, install the distribution's standard library for it"
+    );
+    if !has_program("rustup") {
+        return Err(format!(
+            "the compiler has no standard library for {target}, and there is no rustup: {remedy}"
+        ));
     }
     say(&format!("adding the target {target} to the active toolchain"));
     run(Command::new("rustup").args(["target", "add", target]).stdin(Stdio::null()))
-        .map_err(|error| format!("the target is not installed: {error:#}"))?;
-    if there() { Ok(()) } else { Err("the target was added, but rustc does not find it".to_owned()) }
+        .map_err(|error| format!("the target is not installed: {error:#}; {remedy}"))?;
+    if has_target(target) {
+        Ok(())
+    } else {
+        Err("the target was added, but rustc does not find it".to_owned())
+    }
 }

@@ -4,6 +4,7 @@ mod bench;
 mod build;
 mod check;
 mod demo;
+mod dist;
 mod ebpf_toolchain;
 mod gen_capture;
 mod recipe;
@@ -31,6 +32,8 @@ enum Task {
     Setup,
     /// Build target/release/rocescope with the kernel programs inside
     Build,
+    /// Build the static, stripped programs that are copied to hosts without Rust
+    Dist(dist::Dist),
     /// Build, then run `rocescope demo` as root
     Demo {
         /// Arguments of `rocescope demo`
@@ -39,10 +42,12 @@ enum Task {
     },
     /// Run every test, those that need root through sudo
     Test {
-        /// Run instead the tests of the live path on an older kernel, in a virtual machine
+        /// Run instead those in a virtual machine: the live path on an older kernel, and all that `vm` runs
         #[arg(long)]
         vm: bool,
     },
+    /// Watch Soft-RoCE devices in a virtual machine, and hold the report against perftest, rdma, tc and tshark
+    Vm,
     /// Measure beside other programs
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -67,9 +72,11 @@ fn work(task: &Task) -> Result<()> {
     match task {
         Task::Setup => setup::setup(),
         Task::Build => build::build().map(drop),
+        Task::Dist(wanted) => dist::dist(wanted),
         Task::Demo { args } => demo::demo(args),
         Task::Test { vm: false } => test::test(),
         Task::Test { vm: true } => vm::test(),
+        Task::Vm => vm::vm(),
         Task::Bench(wanted) => bench::bench(wanted),
         Task::GenCapture(wanted) => gen_capture::generate(wanted),
         Task::Check => check::check(),

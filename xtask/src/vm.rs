@@ -1,17 +1,20 @@
-//! `cargo xtask test --vm`: the live path on an older kernel, in a virtual machine.
+//! A virtual machine with Debian 12's kernel 6.1, for what this machine's own kernel cannot show.
 //!
-//! Debian 12's kernel 6.1 has no TCX, so that TC programs attach as filters there, and is stricter
-//! with programs than this machine's may be. QEMU emulates the processor: no KVM is needed.
+//! `cargo xtask vm`: Soft-RoCE devices, so that the program as users get it is held against real
+//! traffic and against what the kernel and other tools say of it. `cargo xtask test --vm`: that, and
+//! the live path on an older kernel, which has no TCX, so that TC programs attach as filters, and is
+//! stricter with programs. QEMU emulates the processor: no KVM is needed.
 
 mod cpio;
 mod debian;
+mod userland;
 
 use crate::build::with_ebpf;
-use crate::check::ensure_target;
-use crate::ebpf_toolchain::EbpfToolchain;
-use crate::run::{cargo, output_of, run_watched, say, show, step, target_dir, workspace_root};
+use crate::dist::{self, Target};
+use crate::ebpf_toolchain::{EbpfToolchain, cache_dir};
+use crate::run::{cargo, output_of, run, run_watched, say, show, step, target_dir, workspace_root};
 use crate::setup;
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use cpio::Archive;
 use debian::Parts;
 use std::ffi::OsStr;
@@ -20,11 +23,9 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Static programs: the guest has no C library.
-const TARGET: &str = "x86_64-unknown-linux-musl";
-/// The tests that run in the guest, and their arguments there. Tests that only hold on older
-/// kernels are ignored elsewhere.
-const TESTS: [(&str, &str); 6] = [
+/// The tests on an older kernel, and their arguments in the guest. Those that only hold there are
+/// ignored elsewhere.
+const OLDER_KERNEL: [(&str, &str); 6] = [
     ("old_kernel", "--ignored"),
     ("verifier", ""),
     // Its tagger attaches as kernels from 6.6 allow; `old_kernel` makes such tags with interfaces.
@@ -34,54 +35,115 @@ const TESTS: [(&str, &str); 6] = [
     ("live_cli", "--skip every_end_leaves_nothing_attached"),
     ("demo", ""),
 ];
+/// The tests with Soft-RoCE devices in the guest, of the program as users get it.
+const SOFT_ROCE: (&str, &str) = ("soft_roce", "--ignored");
+/// What is held afterwards, on this machine, against what those left behind: tshark would take
+/// minutes in the guest.
+const AFTERWARDS: &str = "soft_roce_tshark";
+/// Where that finds it.
+const RESULTS_VAR: &str = "ROCESCOPE_VM_RESULTS";
 /// How long the guest may run. It takes about five minutes, and more beside other work.
 const LIMIT: &str = "1500";
 /// How the guest's last line begins, see `init.sh`.
 const DONE: &str = "guest: done";
 
-/// Builds, boots and runs.
+/// Everything that runs in the guest.
 ///
 /// # Errors
-/// What cannot be had here, or that tests failed in the guest.
+/// What cannot be had here, or that tests failed.
 pub(crate) fn test() -> Result<()> {
+    in_guest(&OLDER_KERNEL)
+}
+
+/// The tests with Soft-RoCE devices alone.
+///
+/// # Errors
+/// What cannot be had here, or that tests failed.
+pub(crate) fn vm() -> Result<()> {
+    in_guest(&[])
+}
+
+/// Builds, boots and runs `tests` and those with Soft-RoCE.
+fn in_guest(tests: &[(&str, &str)]) -> Result<()> {
     if !cfg!(target_arch = "x86_64") {
         bail!("the guest is an x86_64 machine: run this on one");
     }
     setup::vm_tools()?;
     let toolchain = setup::ebpf_toolchain()?;
-    ensure_target(TARGET).map_err(|why| anyhow!("{why}"))?;
+    // What was downloaded outlives a clean tree.
+    let cache =
+        cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: there is no folder for the guest")?;
+    let parts = debian::parts(&cache.join("vm"))?;
+    let released = dist::static_program(&toolchain, Target::X86)?;
+    let built = step("building the tests for the guest", || build(&toolchain, tests))?;
     let dir = target_dir().join("vm");
-    fs::create_dir_all(&dir).with_context(|| format!("{} cannot be made", dir.display()))?;
-    let parts = debian::parts(&dir)?;
-    let (binary, tests) = step("building rocescope and its tests for the guest", || build(&toolchain))?;
-    let image = step("packing the guest", || pack(&dir, &parts, &binary, &tests))?;
+    let share = dir.join("share");
+    let _ = fs::remove_dir_all(&share);
+    fs::create_dir_all(&share).with_context(|| format!("{} cannot be made", share.display()))?;
+    let image = step("packing the guest", || pack(&dir, &parts, &released, &built))?;
     let name = format!("tests on kernel {}", parts.release);
-    step(&name, || boot(&parts, &image))
+    step(&name, || boot(&parts, &image, &share))?;
+    step("holding what was counted in the guest against tshark", || {
+        let mut command = Command::new(&built.afterwards);
+        command.args(["--ignored", "--test-threads=1", "--show-output"]).env(RESULTS_VAR, &share);
+        run(command.env("ROCESCOPE_BIN", &released).stdin(Stdio::null()))
+    })
 }
 
-/// The program, and its tests in the order of [`TESTS`]. In one build, so that what both are made of
-/// is compiled once.
-fn build(toolchain: &EbpfToolchain) -> Result<(PathBuf, Vec<PathBuf>)> {
-    let mut command = cargo();
-    with_ebpf(&mut command, toolchain)
-        .args(["build", "--profile", "checked", "--target", TARGET])
-        .args(["-p", "rocescope", "-p", "rocescope-tests", "--features"])
-        .args(["rocescope/live,rocescope/test-clock,rocescope-tests/live", "--bin", "rocescope"])
-        .args(TESTS.iter().flat_map(|(name, _)| ["--test", name]))
-        .args(["--message-format", "json-render-diagnostics"]);
-    let shown = show(&command);
+/// What cargo made for the guest.
+struct Built {
+    /// The program with its arithmetic checked, as the tests on an older kernel want it.
+    checked: PathBuf,
+    /// Tests in the guest: name, arguments, program.
+    tests: Vec<(String, String, PathBuf)>,
+    /// The test on this machine.
+    afterwards: PathBuf,
+}
+
+/// The program and the tests: in the very builds that `cargo xtask test` makes, so that this costs
+/// little beside it. Their C library is the guest's too: it is made of the same distribution's packages.
+fn build(toolchain: &EbpfToolchain, tests: &[(&str, &str)]) -> Result<Built> {
+    let tests = || tests.iter().chain([&SOFT_ROCE]);
+    let program = messages(with_ebpf(&mut cargo(), toolchain).args([
+        "build",
+        "--profile",
+        "checked",
+        "-p",
+        "rocescope",
+        "--features",
+        "live,test-clock",
+    ]))?;
+    let of_tests = messages(
+        with_ebpf(&mut cargo(), toolchain)
+            .args(["build", "--profile", "checked", "-p", "rocescope-tests", "--features", "live"])
+            .args(tests().flat_map(|(name, _)| ["--test", name]))
+            .args(["--test", AFTERWARDS]),
+    )?;
+    let find = |messages: &str, kind: &str, name: &str| -> Result<PathBuf> {
+        let mut found = messages.lines().filter_map(|line| executable(line, kind, name));
+        found.next().with_context(|| format!("cargo built no {kind} {name}"))
+    };
+    let in_guest = |(name, arguments): &(&str, &str)| -> Result<_> {
+        Ok(((*name).to_owned(), (*arguments).to_owned(), find(&of_tests, "test", name)?))
+    };
+    let tests: Result<Vec<_>> = tests().map(in_guest).collect();
+    Ok(Built {
+        checked: find(&program, "bin", "rocescope")?,
+        tests: tests?,
+        afterwards: find(&of_tests, "test", AFTERWARDS)?,
+    })
+}
+
+/// Runs cargo, and gives its messages of what it built.
+fn messages(command: &mut Command) -> Result<String> {
+    command.args(["--message-format", "json-render-diagnostics"]);
+    let shown = show(command);
     let output =
         command.stderr(Stdio::inherit()).output().with_context(|| format!("`{shown}` cannot be started"))?;
     if !output.status.success() {
         bail!("`{shown}` failed: {}", output.status);
     }
-    let messages = String::from_utf8_lossy(&output.stdout);
-    let find = |kind, name| {
-        let mut found = messages.lines().filter_map(|line| executable(line, kind, name));
-        found.next().with_context(|| format!("cargo built no {kind} {name}"))
-    };
-    let tests: Result<Vec<PathBuf>> = TESTS.iter().map(|(name, _)| find("test", name)).collect();
-    Ok((find("bin", "rocescope")?, tests?))
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The program of this kind and name, when this message of cargo is about it.
@@ -93,22 +155,27 @@ fn executable(line: &str, kind: &str, name: &str) -> Option<PathBuf> {
 }
 
 /// Writes the guest's file system to a file below `dir`.
-fn pack(dir: &Path, parts: &Parts, binary: &Path, tests: &[PathBuf]) -> Result<PathBuf> {
+fn pack(dir: &Path, parts: &Parts, released: &Path, built: &Built) -> Result<PathBuf> {
     let image = dir.join("initramfs");
     let read = |path: &Path| fs::read(path).with_context(|| format!("{} cannot be read", path.display()));
     let file = fs::File::create(&image).with_context(|| format!("{} cannot be made", image.display()))?;
     let mut archive = Archive::new(BufWriter::new(file));
+    // The folders of the distribution first: what follows lies in them.
+    archive.copy_all("", &parts.userland)?;
     archive.program("/init", include_bytes!("vm/init.sh"))?;
     archive.device("/dev/console", 5, 1)?;
-    archive.program("/bin/busybox", &read(&parts.busybox)?)?;
+    archive.program("/busybox/busybox", &read(&parts.busybox)?)?;
     // Where the kernel looks for the program that loads a module it wants.
-    archive.link("/sbin/modprobe", "/bin/busybox")?;
+    archive.link("/sbin/modprobe", "/busybox/busybox")?;
     archive.copy_all(&format!("/lib/modules/{}", parts.release), &parts.modules)?;
-    archive.program("/bin/rocescope", &read(&stripped(binary, dir))?)?;
-    for ((name, _), path) in TESTS.iter().zip(tests) {
+    archive.program("/programs/checked", &read(&stripped(&built.checked, dir))?)?;
+    archive.program("/programs/released", &read(released)?)?;
+    let mut list = Vec::new();
+    for (name, arguments, path) in &built.tests {
         archive.program(&format!("/tests/{name}"), &read(&stripped(path, dir))?)?;
+        let program = if name == SOFT_ROCE.0 { "released" } else { "checked" };
+        list.push(format!("{program} {name} {arguments}\n"));
     }
-    let list: Vec<String> = TESTS.iter().map(|(name, arguments)| format!("{name} {arguments}\n")).collect();
     archive.program("/tests/list", list.concat().as_bytes())?;
     // Tests look for captures where the repository was when they were built.
     let data = workspace_root().join("tests/data");
@@ -126,15 +193,17 @@ fn stripped(program: &Path, dir: &Path) -> PathBuf {
     if done.is_some() { copy } else { program.to_path_buf() }
 }
 
-/// Runs the guest to its end and passes its result on.
-fn boot(parts: &Parts, image: &Path) -> Result<()> {
+/// Runs the guest to its end and passes its result on. Guest and host share the folder `share`.
+fn boot(parts: &Parts, image: &Path, share: &Path) -> Result<()> {
     let mut result = None;
     let mut command = Command::new("timeout");
     command
         .args(["--kill-after=5", LIMIT, "qemu-system-x86_64"])
-        .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1G"])
+        .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1536M"])
         .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"])
         .args([OsStr::new("-kernel"), parts.kernel.as_os_str(), OsStr::new("-initrd"), image.as_os_str()])
+        .arg("-virtfs")
+        .arg(format!("local,path={},mount_tag=share,security_model=none", share.display()))
         .args(["-append", "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr tsc=reliable"])
         .stdin(Stdio::null());
     let ended = run_watched(&mut command, |line| {

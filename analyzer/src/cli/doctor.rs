@@ -73,10 +73,15 @@ pub(super) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
 fn clean() -> Result<()> {
     let mut removed = 0;
     for interface in interface::list()? {
-        let count = filters::remove_stale_filters(interface.index)
-            .with_context(|| format!("cannot clean {}", interface.name))?;
+        let cannot = || format!("cannot clean {}", interface.name);
+        // A clsact with filters of ours alone was added by the run that left them.
+        let clsact_is_ours = filters::are_all_ours(interface.index).with_context(cannot)?;
+        let count = filters::remove_stale_filters(interface.index).with_context(cannot)?;
         if count > 0 {
-            drive::say(&format!("removed {count} TC filters from {}", interface.name));
+            let clsact =
+                clsact_is_ours && filters::remove_clsact_if_empty(interface.index).with_context(cannot)?;
+            let with = if clsact { ", and the clsact they were in," } else { "" };
+            drive::say(&format!("removed {count} TC filters{with} from {}", interface.name));
         }
         removed += count;
     }

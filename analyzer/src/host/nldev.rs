@@ -42,6 +42,9 @@ const STAT_HWCOUNTER_ENTRY_VALUE: u16 = 83;
 const STAT_HWCOUNTER_DYNAMIC: u16 = 95;
 const RES_SUBTYPE: u16 = 98;
 
+/// `RDMA_COUNTER_MODE_MANUAL` of rdma/rdma_counter.h.
+const MODE_MANUAL: u32 = 2;
+
 /// A question to RDMA netlink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query {
@@ -73,9 +76,11 @@ impl Query {
             }
             Self::PortCounters(device, number) => port(CMD_STAT_GET, device, number),
             Self::OptionalCounters(device, number) => port(CMD_STAT_GET_STATUS, device, number),
-            Self::BindingMode(device, number) => {
-                port(CMD_STAT_GET, device, number).attr_u32(STAT_RES, u32::from(RES_QP))
-            }
+            // Without a mode in the request, whichever it is, the kernel takes it for another question and
+            // refuses it (`stat_get_doit_qp` of nldev.c).
+            Self::BindingMode(device, number) => port(CMD_STAT_GET, device, number)
+                .attr_u32(STAT_MODE, MODE_MANUAL)
+                .attr_u32(STAT_RES, u32::from(RES_QP)),
             Self::QpCounters(device) => Request::new(CLIENT | CMD_STAT_GET, 0, &[])
                 .attr_u32(DEV_INDEX, device)
                 .attr_u32(STAT_RES, u32::from(RES_QP)),

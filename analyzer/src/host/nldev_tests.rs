@@ -115,6 +115,7 @@ fn requests_name_their_object() {
         (attrs.u32(DEV_INDEX), attrs.u32(PORT_INDEX), attrs.u32(STAT_RES)),
         (Some(3), Some(1), Some(19))
     );
+    assert!(attrs.u32(STAT_MODE).is_some(), "without it the kernel answers EINVAL");
     assert!(Query::QpCounters(3).is_dump() && !Query::PortCounters(3, 1).is_dump());
     assert_eq!(Query::Devices.kind(), 0x1401);
 }

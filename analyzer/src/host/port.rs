@@ -121,15 +121,18 @@ fn gids(root: &HostRoot, at: &str) -> Vec<Gid> {
     indices.sort_unstable();
     let one = |index: u32| {
         let gid: Ipv6Addr = root.text(&format!("{at}/gids/{index}")).ok()?.parse().ok()?;
-        // A port without an address of its own has the bare prefix.
-        let is_empty = gid.segments()[4..] == [0; 4];
+        // A port without an address of its own has the bare prefix. Most places are empty, and soft
+        // devices have a thousand: nothing more is read of those.
+        if gid.segments()[4..] == [0; 4] {
+            return None;
+        }
         let kind = match root.text(&format!("{at}/gid_attrs/types/{index}")).ok().as_deref() {
             Some("RoCE v2") => Some(GidType::V2),
             Some("IB/RoCE v1" | "RoCE v1") => Some(GidType::V1),
             _ => None,
         };
         let interface = root.text(&format!("{at}/gid_attrs/ndevs/{index}")).ok();
-        (!is_empty).then_some(Gid { index, gid, kind, interface })
+        Some(Gid { index, gid, kind, interface })
     };
     indices.into_iter().take(MAX_GIDS).filter_map(one).collect()
 }

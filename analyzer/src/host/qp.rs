@@ -11,24 +11,38 @@ use super::rdma;
 use super::read::{HostRoot, Unread};
 use crate::owners::{Owners, QpOwner};
 
-/// Reads the queue pairs of all devices, their processes and the devices' addresses. Each queue
-/// pair costs a question to the device, so that this is for every second or so, not for every
-/// packet. What fails is left out, with the reason in `unread`.
+/// The addresses (GIDs) of each device, by its name.
+pub type Addresses = Vec<(String, Vec<Ipv6Addr>)>;
+
+/// Reads the addresses of all devices. A device has up to a thousand places for them, each a file,
+/// so that this takes far longer than [`owners`]. What fails is left out, with the reason in `unread`.
 #[must_use]
-pub fn owners(root: &HostRoot, kernel: &impl Ask, unread: &mut Unread) -> Owners {
-    let devices = rdma::list(root.sys());
-    if devices.is_empty() {
-        return Owners::default();
-    }
-    let mut gids: Vec<(String, Vec<Ipv6Addr>)> = Vec::new();
-    for device in &devices {
+pub fn addresses(root: &HostRoot, unread: &mut Unread) -> Addresses {
+    let mut addresses = Vec::new();
+    for device in rdma::list(root.sys()) {
         unread.about(&device.name);
         let ports = device.ports.iter().map(|port| {
             let at = format!("/sys/class/infiniband/{}/ports/{}", device.name, port.number);
             Port::read(root, &at, port.number, unread)
         });
         let of_device = ports.flat_map(|port| port.gids).map(|gid| gid.gid).collect();
-        gids.push((device.name.clone(), of_device));
+        addresses.push((device.name, of_device));
+    }
+    addresses
+}
+
+/// Reads the queue pairs of all devices and their processes; the devices' addresses are those
+/// given. Each queue pair costs a question to the device, so that this is for every second or so, not
+/// for every packet. What fails is left out, with the reason in `unread`.
+#[must_use]
+pub fn owners(
+    root: &HostRoot,
+    kernel: &impl Ask,
+    addresses: &[(String, Vec<Ipv6Addr>)],
+    unread: &mut Unread,
+) -> Owners {
+    if rdma::list(root.sys()).is_empty() {
+        return Owners::default();
     }
     unread.about("host");
     let answers = unread.keep(kernel.rdma(Query::Devices)).unwrap_or_default();
@@ -41,7 +55,7 @@ pub fn owners(root: &HostRoot, kernel: &impl Ask, unread: &mut Unread) -> Owners
             owners.push(known.owner(root, qp));
         }
     }
-    Owners::new(owners, &gids)
+    Owners::new(owners, addresses)
 }
 
 /// Names of processes, each looked up once: a job has thousands of queue pairs and few processes.
@@ -79,11 +93,16 @@ mod tests {
     const MLX5: &str = include_str!("../../../tests/data/host/mlx5.txt");
     const RXE: &str = include_str!("../../../tests/data/host/rxe.txt");
 
+    fn read(host: &Recorded, unread: &mut Unread) -> Owners {
+        let addresses = addresses(&host.root(), unread);
+        owners(&host.root(), &host.kernel(), &addresses, unread)
+    }
+
     #[test]
     fn a_flow_leads_to_the_pod_that_sends_it() {
         let host = Recorded::unpack(MLX5);
         let mut unread = Unread::new();
-        let owners = owners(&host.root(), &host.kernel(), &mut unread);
+        let owners = read(&host, &mut unread);
         assert_eq!(owners.all().len(), 1);
         let address = |text: &str| flow_address(text.parse().unwrap());
         let ((family, src), (_, dst)) = (address("192.0.2.1"), address("192.0.2.2"));
@@ -100,7 +119,7 @@ mod tests {
         for text in [RXE, ""] {
             let host = Recorded::unpack(text);
             let mut unread = Unread::new();
-            assert!(owners(&host.root(), &host.kernel(), &mut unread).all().is_empty());
+            assert!(read(&host, &mut unread).all().is_empty());
             assert_eq!(unread.into_reasons().is_empty(), text.is_empty());
         }
     }

@@ -3,16 +3,22 @@
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::host::ask::Kernel;
 use crate::host::qp;
 use crate::host::read::{HostRoot, Unread};
 use crate::owners::Owners;
 
-/// Between two readings. Each asks the device about every queue pair, which takes it some time
-/// with thousands of them; queue pairs of a job live for hours.
-const PAUSE: Duration = Duration::from_secs(5);
+/// Between two readings, at least: queue pairs of a short test live for a second or two.
+const SHORTEST: Duration = Duration::from_millis(500);
+/// And at most: queue pairs of a job live for hours.
+const LONGEST: Duration = Duration::from_secs(5);
+/// Each reading asks the device about every queue pair, which takes it some time with thousands of
+/// them. It rests this many times as long as it worked.
+const REST: u32 = 20;
+/// How long the devices' addresses are taken to stay what they are: to read them takes far longer.
+const ADDRESSES_STAY: Duration = Duration::from_secs(30);
 
 /// Reads again and again until dropped, on a thread of its own, so that a slow device holds
 /// nothing else up.
@@ -31,14 +37,25 @@ impl QpReader {
         let (stop, stopped) = mpsc::channel();
         let shared = Arc::clone(&current);
         let read = move || {
+            let mut addresses: Option<(Instant, qp::Addresses)> = None;
             loop {
+                let mut start = Instant::now();
                 // Mounted anew each time: a mount that stays would keep the namespace alive.
                 if let Ok(root) = HostRoot::here() {
-                    let now = qp::owners(&root, &Kernel, &mut Unread::new());
+                    let mut unread = Unread::new();
+                    addresses = addresses.filter(|(read, _)| read.elapsed() < ADDRESSES_STAY);
+                    let (_, known) = addresses.get_or_insert_with(|| {
+                        let known = qp::addresses(&root, &mut unread);
+                        // It rests for the queue pairs: addresses have a rest of their own.
+                        start = Instant::now();
+                        (start, known)
+                    });
+                    let now = qp::owners(&root, &Kernel, known, &mut unread);
                     let mut slot = shared.lock().unwrap_or_else(PoisonError::into_inner);
                     *slot = Arc::new(now.with_gone(&slot));
                 }
-                if stopped.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout) {
+                let pause = start.elapsed().saturating_mul(REST).clamp(SHORTEST, LONGEST);
+                if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
                     return;
                 }
             }

@@ -25,6 +25,14 @@ pub fn differences(report: &Value, expected: &Value) -> Vec<String> {
     found
 }
 
+/// Every difference between two lists of flows.
+#[must_use]
+pub fn flow_differences(flows: &Value, expected: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    matched("flow", flow_key, flows, expected, &mut found, flow);
+    found
+}
+
 fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

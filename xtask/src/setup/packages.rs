@@ -15,8 +15,12 @@ const TEST_TOOLS: [(&str, &str); 6] = [
 ];
 
 /// A program that the test in a virtual machine calls, and its package.
-const VM_TOOLS: [(&str, &str); 3] =
-    [("qemu-system-x86_64", "qemu-system-x86"), ("depmod", "kmod"), ("timeout", "coreutils")];
+const VM_TOOLS: [(&str, &str); 4] = [
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("depmod", "kmod"),
+    ("timeout", "coreutils"),
+    ("tshark", "tshark"),
+];
 
 /// Installs the programs the integration tests call.
 ///

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 const DIRECTORY: u32 = 0o040_755;
@@ -55,10 +56,17 @@ impl<W: Write> Archive<W> {
         self.below(path, CHARACTER_DEVICE, (major, minor), &[])
     }
 
-    /// Adds a copy of a file of this machine, as one that is no program.
+    /// Adds a copy of a file of this machine: a program stays one, a symbolic link too.
     pub(super) fn copy(&mut self, path: &str, from: &Path) -> Result<()> {
-        let content = fs::read(from).with_context(|| format!("{} cannot be read", from.display()))?;
-        self.below(path, PLAIN, (0, 0), &content)
+        let unreadable = || format!("{} cannot be read", from.display());
+        let found = fs::symlink_metadata(from).with_context(unreadable)?;
+        if found.is_symlink() {
+            let target = fs::read_link(from).with_context(unreadable)?;
+            return self.link(path, &target.to_string_lossy());
+        }
+        let is_program = found.permissions().mode() & 0o111 != 0;
+        let content = fs::read(from).with_context(unreadable)?;
+        self.below(path, if is_program { PROGRAM } else { PLAIN }, (0, 0), &content)
     }
 
     /// Adds all files below a folder of this machine.
@@ -155,6 +163,25 @@ mod tests {
         archive.finish().unwrap();
         let found = entries(&bytes);
         let this = found.iter().find(|entry| entry.0 == "copy/cpio.rs").unwrap();
-        assert_eq!(this.3, fs::read(here.join("cpio.rs")).unwrap());
+        assert_eq!((this.1, this.3.as_slice()), (PLAIN, fs::read(here.join("cpio.rs")).unwrap().as_slice()));
+    }
+
+    #[test]
+    fn links_and_programs_stay_what_they_are() {
+        let folder = std::env::temp_dir().join(format!("rocescope-cpio-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("tool"), "x").unwrap();
+        fs::set_permissions(folder.join("tool"), fs::Permissions::from_mode(0o755)).unwrap();
+        std::os::unix::fs::symlink("/nowhere/tool", folder.join("other")).unwrap();
+        let mut bytes = Vec::new();
+        let mut archive = Archive::new(&mut bytes);
+        archive.copy_all("", &folder).unwrap();
+        archive.finish().unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        let of = |name: &str| entries(&bytes).into_iter().find(|entry| entry.0 == name).unwrap();
+        assert_eq!(
+            (of("tool").1, of("other").1, of("other").3.as_slice()),
+            (PROGRAM, LINK, &b"/nowhere/tool"[..])
+        );
     }
 }

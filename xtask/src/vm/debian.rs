@@ -1,5 +1,6 @@
 //! The guest's kernel and its shell: Debian's packages, downloaded and unpacked, not installed.
 
+use super::userland;
 use crate::run::{has_program, output_of, root_command, run, say, step};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
@@ -14,6 +15,11 @@ const TOO_NEW: (u32, u32) = (6, 6);
 /// What the tests make interfaces of, and what the kernel loads when a TC filter is added.
 const MODULES: [&str; 9] =
     ["veth", "8021q", "bridge", "bonding", "macvlan", "vxlan", "dummy", "sch_ingress", "cls_bpf"];
+/// Soft-RoCE and the checksum it asks for by name, what its users open, and what harms its traffic.
+const RDMA_MODULES: [&str; 7] =
+    ["rdma_rxe", "crc32_generic", "ib_uverbs", "rdma_ucm", "sch_netem", "sch_red", "sch_tbf"];
+/// The folder that guest and host share.
+const SHARE_MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];
 
 /// Parts of the guest.
 pub(super) struct Parts {
@@ -25,6 +31,8 @@ pub(super) struct Parts {
     pub(super) modules: PathBuf,
     /// A shell and other basic programs in one static file.
     pub(super) busybox: PathBuf,
+    /// A folder that becomes the guest's `/`: programs that use and show RDMA devices, and their libraries.
+    pub(super) userland: PathBuf,
 }
 
 /// Gets the parts, into and below `dir`. What is there already is used again.
@@ -46,6 +54,7 @@ pub(super) fn parts(dir: &Path) -> Result<Parts> {
             .with_context(|| format!("apt knows no package {KERNEL}: run this on Debian 12 for x86_64"))?;
         Ok((unpacked(dir, &kernel)?, unpacked(dir, SHELL)?))
     })?;
+    let userland = step("getting the guest's programs", || userland::tree(dir))?;
     let release = only_entry(&kernel_package.join("lib/modules"))?;
     if version(&release).is_none_or(|version| version >= TOO_NEW) {
         bail!(
@@ -58,6 +67,7 @@ pub(super) fn parts(dir: &Path) -> Result<Parts> {
     Ok(Parts {
         kernel: kernel_package.join(format!("boot/vmlinuz-{release}")),
         busybox: shell_package.join("bin/busybox"),
+        userland,
         release,
         modules,
     })
@@ -73,7 +83,11 @@ fn dependency(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.trim().strip_prefix("Depends: ")).map(str::trim)
 }
 
-fn update() -> Result<()> {
+/// Has apt fetch what packages there are.
+///
+/// # Errors
+/// When it cannot.
+pub(super) fn update() -> Result<()> {
     run(root_command("apt-get", "updating the list of packages")?
         .args(["update", "--quiet=2"])
         .stdin(Stdio::null()))
@@ -86,27 +100,40 @@ fn unpacked(dir: &Path, package: &str) -> Result<PathBuf> {
         return Ok(place);
     }
     let downloads = dir.join("packages");
-    fs::create_dir_all(&downloads).with_context(|| format!("{} cannot be made", downloads.display()))?;
-    let download = || {
-        let mut command = Command::new("apt-get");
-        // As root, apt would fetch as a user that may not write here, and complain.
-        command.args(["download", "--quiet=2", "-o", "APT::Sandbox::User=root", package]);
-        run(command.current_dir(&downloads).stdin(Stdio::null()))
-    };
-    if download().is_err() {
+    if download(&downloads, &[package]).is_err() {
         // Lists grow old: what they name may have been replaced.
         update()?;
-        download().with_context(|| format!("the package {package} cannot be had"))?;
+        download(&downloads, &[package]).with_context(|| format!("the package {package} cannot be had"))?;
     }
     let file = newest(&downloads, &format!("{package}_"))
         .with_context(|| format!("apt-get left no package {package} in {}", downloads.display()))?;
     // Complete or not there: an interrupted run must not leave half of a kernel.
     let partial = dir.join(format!("{package}.partial"));
     let _ = fs::remove_dir_all(&partial);
-    run(Command::new("dpkg-deb").arg("--extract").args([&file, &partial]).stdin(Stdio::null()))?;
+    extract(&file, &partial)?;
     fs::rename(&partial, &place).with_context(|| format!("{} cannot be made", place.display()))?;
     say(&format!("unpacked {}", file.file_name().unwrap_or_default().to_string_lossy()));
     Ok(place)
+}
+
+/// Downloads packages into a folder, each by its name or as `name=version`.
+///
+/// # Errors
+/// When one of them cannot be had.
+pub(super) fn download(into: &Path, packages: &[&str]) -> Result<()> {
+    fs::create_dir_all(into).with_context(|| format!("{} cannot be made", into.display()))?;
+    let mut command = Command::new("apt-get");
+    // As root, apt would fetch as a user that may not write here, and complain.
+    command.args(["download", "--quiet=2", "-o", "APT::Sandbox::User=root"]).args(packages);
+    run(command.current_dir(into).stdin(Stdio::null()))
+}
+
+/// Unpacks a package into a folder, which may have others in it already.
+///
+/// # Errors
+/// When it is no package, or the folder cannot be written.
+pub(super) fn extract(package: &Path, into: &Path) -> Result<()> {
+    run(Command::new("dpkg-deb").arg("--extract").args([package, into]).stdin(Stdio::null()))
 }
 
 /// The file of this prefix that was changed last.
@@ -141,7 +168,7 @@ fn modules(dir: &Path, kernel: &Path, release: &str) -> Result<PathBuf> {
         Ok(())
     };
     let index = fs::read_to_string(all.join("modules.dep")).context("depmod left no list of modules")?;
-    for module in MODULES {
+    for module in MODULES.iter().chain(&RDMA_MODULES).chain(&SHARE_MODULES) {
         let files =
             needed(&index, module).with_context(|| format!("the kernel {release} has no module {module}"))?;
         for file in files {

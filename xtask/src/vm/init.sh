@@ -1,24 +1,32 @@
-#!/bin/busybox sh
+#!/busybox/busybox sh
 # The guest's first process: runs every test program, says how they ended, switches off.
-export PATH=/bin:/sbin
-/bin/busybox mkdir -p /proc /sys /dev /tmp /run
-/bin/busybox --install -s /bin
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin:/busybox
+/busybox/busybox --install -s /busybox
+mkdir -p /proc /sys /dev /tmp /run/netns /share /var/run
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
+# Programs that give up root look for whom to become.
+echo 'root:x:0:0:root:/:/busybox/sh' >/etc/passwd
 ip link set lo up
 echo "guest: kernel $(uname -r), up after $(cut -d' ' -f1 /proc/uptime) s"
 
 failed=0
-export ROCESCOPE_BIN=/bin/rocescope RUST_BACKTRACE=0
-while read -r test arguments; do
+# Where the tests leave what the host looks at afterwards.
+modprobe -a virtio_pci 9pnet_virtio 9p && mount -t 9p -o trans=virtio,version=9p2000.L share /share || {
+    echo "guest: the folder of the host cannot be mounted"
+    failed=1
+}
+export ROCESCOPE_VM_RESULTS=/share RUST_BACKTRACE=0
+while read -r program test arguments; do
     echo "guest: running $test $arguments"
     # One at a time: the tests look at what is loaded in the whole system.
     # shellcheck disable=SC2086
-    timeout 400 "/tests/$test" --test-threads=1 --show-output $arguments </dev/null || {
+    ROCESCOPE_BIN=/programs/$program timeout 400 "/tests/$test" --test-threads=1 --show-output $arguments </dev/null || {
         echo "guest: $test failed: $?"
         failed=1
     }
+    echo "guest: ran $test, $(cut -d' ' -f1 /proc/uptime) s after the start"
 done </tests/list
 
 echo "guest: done after $(cut -d' ' -f1 /proc/uptime) s, failed=$failed"

@@ -1,0 +1,175 @@
+//! Two RDMA devices, one on each end of a veth pair, in one network namespace.
+//!
+//! The driver of Linux 6.1 receives in the first network namespace only, so both ends are there, and
+//! rules make each packet from one end's address to the other's leave by the wire instead of the
+//! loopback. Neighbours are fixed and IPv6 is off, so that nothing else is on the wire.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde_json::Value;
+
+use super::tool::{json, run, wait_for};
+
+/// One end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Its interface.
+    pub interface: &'static str,
+    /// Its RDMA device.
+    pub device: &'static str,
+    /// Its address.
+    pub address: &'static str,
+    mac: &'static str,
+}
+
+/// The end that asks: perftest's client. What is to harm its packets is put on its interface.
+pub const NEAR: End = End { interface: "h0", device: "rxe0", address: "10.0.0.1", mac: "02:00:00:00:00:01" };
+/// The end that answers.
+pub const FAR: End = End { interface: "h1", device: "rxe1", address: "10.0.0.2", mac: "02:00:00:00:00:02" };
+/// Both.
+pub const ENDS: [End; 2] = [NEAR, FAR];
+/// MTU of the interfaces.
+pub const MTU: u32 = 1500;
+/// The RDMA path MTU that goes with it.
+pub const PATH_MTU: u64 = 1024;
+
+/// Sets everything up, once.
+///
+/// # Errors
+/// When the kernel has no Soft-RoCE, or anything else is missing here.
+pub fn up() -> Result<()> {
+    static UP: OnceLock<std::result::Result<(), String>> = OnceLock::new();
+    UP.get_or_init(|| set_up().map_err(|error| format!("{error:#}"))).clone().map_err(|why| anyhow!(why))
+}
+
+fn set_up() -> Result<()> {
+    if Path::new("/sys/class/net").join(NEAR.interface).exists() {
+        bail!(
+            "there is an interface {} already: this is for the machine of `cargo xtask vm`",
+            NEAR.interface
+        );
+    }
+    for module in ["rdma_rxe", "ib_uverbs", "rdma_ucm", "veth", "sch_netem", "sch_red", "sch_tbf"] {
+        run("modprobe", &[module]).context("this is for the machine of `cargo xtask vm`")?;
+    }
+    for (setting, value) in [
+        ("ipv6/conf/all/disable_ipv6", "1"),
+        ("ipv6/conf/default/disable_ipv6", "1"),
+        ("ipv4/conf/all/rp_filter", "0"),
+        ("ipv4/conf/default/rp_filter", "0"),
+        ("ipv4/conf/all/accept_local", "1"),
+        ("ipv4/conf/default/accept_local", "1"),
+    ] {
+        fs::write(format!("/proc/sys/net/{setting}"), value).with_context(|| setting.to_owned())?;
+    }
+    let batch = tempfile::NamedTempFile::new()?;
+    fs::write(batch.path(), commands())?;
+    run("ip", &["-batch", &batch.path().to_string_lossy()])?;
+    for end in ENDS {
+        run("rdma", &["link", "add", end.device, "type", "rxe", "netdev", end.interface])?;
+    }
+    for end in ENDS {
+        // All that arrives passes one processor, in the order in which it was sent: two would put packets
+        // of one queue pair into another order, even between tcpdump's place and ours.
+        let steering = format!("/sys/class/net/{}/queues/rx-0/rps_cpus", end.interface);
+        fs::write(&steering, "1").with_context(|| steering.clone())?;
+        wait_for(&format!("port 1 of {} becoming active", end.device), || {
+            let state = fs::read_to_string(format!("/sys/class/infiniband/{}/ports/1/state", end.device))?;
+            Ok((state.trim() == "4: ACTIVE" && gid_index(end).is_ok()).then_some(()))
+        })?;
+    }
+    Ok(())
+}
+
+/// For `ip -batch`. A table for what arrives at an end and one for what leaves it, both looked at
+/// before the one that says both addresses are local.
+fn commands() -> String {
+    let mut lines = vec!["rule add pref 900 lookup local".to_owned(), "rule del pref 0".to_owned()];
+    lines.push(format!(
+        "link add {} mtu {MTU} address {} type veth peer name {} mtu {MTU} address {}",
+        NEAR.interface, NEAR.mac, FAR.interface, FAR.mac
+    ));
+    for (number, end) in (1..).zip(ENDS) {
+        let End { interface, address, .. } = end;
+        let (arriving, leaving) = (100 + number, 200 + number);
+        lines.push(format!("link set {interface} up"));
+        lines.push(format!("addr add {address}/24 dev {interface}"));
+        lines.push(format!("route add local {address} dev {interface} table {arriving}"));
+        lines.push(format!("route add 10.0.0.0/24 dev {interface} src {address} table {arriving}"));
+        lines.push(format!("route add 10.0.0.0/24 dev {interface} src {address} table {leaving}"));
+        lines.push(format!("rule add pref {arriving} iif {interface} lookup {arriving}"));
+        lines.push(format!("rule add pref {leaving} oif {interface} lookup {leaving}"));
+        lines.push(format!("rule add pref {} from {address} iif lo lookup {leaving}", 200 + leaving));
+    }
+    for (end, other) in [(NEAR, FAR), (FAR, NEAR)] {
+        let (interface, address, mac) = (end.interface, other.address, other.mac);
+        lines.push(format!("neigh replace {address} lladdr {mac} nud permanent dev {interface}"));
+    }
+    lines.join("\n") + "\n"
+}
+
+/// The place of an end's IPv4 address among its device's GIDs.
+///
+/// # Errors
+/// When it has none.
+pub fn gid_index(end: End) -> Result<u32> {
+    let wanted = end.address.parse::<std::net::Ipv4Addr>()?.to_ipv6_mapped();
+    let of = |index: u32| -> Option<std::net::Ipv6Addr> {
+        let file = format!("/sys/class/infiniband/{}/ports/1/gids/{index}", end.device);
+        fs::read_to_string(file).ok()?.trim().parse().ok()
+    };
+    let found = (0..64).find(|index| of(*index) == Some(wanted));
+    found.with_context(|| format!("{} has no GID for {}", end.device, end.address))
+}
+
+/// The counters of an end's device, as `rdma statistic` shows them.
+///
+/// # Errors
+/// When it does not.
+pub fn statistic(end: End) -> Result<Value> {
+    let port = format!("{}/1", end.device);
+    let shown = json("rdma", &["-j", "statistic", "show", "link", &port])?;
+    shown.get(0).cloned().with_context(|| format!("`rdma statistic` shows nothing of {port}: {shown}"))
+}
+
+/// Adds queueing disciplines to what leaves [`NEAR`], each given as the words after its interface,
+/// and removes them when dropped.
+#[derive(Debug)]
+pub struct Harm(());
+
+impl Harm {
+    /// Adds them.
+    ///
+    /// # Errors
+    /// When the kernel refuses one.
+    pub fn add(disciplines: &[&str]) -> Result<Self> {
+        let harm = Self(());
+        for discipline in disciplines {
+            let words: Vec<&str> = discipline.split_whitespace().collect();
+            run("tc", &[&["qdisc", "add", "dev", NEAR.interface][..], &words].concat())?;
+        }
+        Ok(harm)
+    }
+
+    /// What the discipline of this kind counted, as `tc -s` shows it.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn counted(&self, kind: &str) -> Result<Value> {
+        let shown = json("tc", &["-s", "-j", "qdisc", "show", "dev", NEAR.interface])?;
+        let all = shown.as_array().cloned().unwrap_or_default();
+        let found = all.into_iter().find(|discipline| discipline["kind"] == kind);
+        found.with_context(|| format!("`tc -s` shows no {kind} on {}: {shown}", NEAR.interface))
+    }
+}
+
+impl Drop for Harm {
+    fn drop(&mut self) {
+        // Not `run`: that would panic nowhere, but what fails here is only what is already gone.
+        let _ = Command::new("tc").args(["qdisc", "del", "dev", NEAR.interface, "root"]).status();
+    }
+}

@@ -1,0 +1,11 @@
+//! Helpers of the tests with Soft-RoCE devices: two hosts in one, programs that talk over them, and
+//! what the kernel and other tools say of it.
+//!
+//! These tests run in the virtual machine of `cargo xtask vm`, whose kernel has the driver.
+
+pub mod lab;
+pub mod perftest;
+pub mod qps;
+pub mod report;
+pub mod session;
+pub mod tool;

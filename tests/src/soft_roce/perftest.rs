@@ -1,0 +1,172 @@
+//! perftest between the two ends: what is run, and what it says of it.
+
+use std::fs;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::lab::{End, FAR, NEAR, PATH_MTU, gid_index};
+use super::qps::{self, Qp};
+use super::tool::{Tool, wait_for};
+
+/// Which program, and what it transfers.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer {
+    /// `ib_write_bw` …
+    pub program: &'static str,
+    /// Queue pairs.
+    pub queue_pairs: u64,
+    /// Messages per queue pair.
+    pub iterations: u64,
+    /// Bytes of a message: a multiple of the path MTU.
+    pub size: u64,
+    /// Traffic class of its packets.
+    pub traffic_class: u64,
+    /// Whether each message waits for the one before it.
+    pub one_by_one: bool,
+}
+
+/// What both ends of a transfer said.
+#[derive(Clone, Debug)]
+pub struct Transferred {
+    /// What was asked for.
+    pub wanted: Transfer,
+    /// Bytes of a message, as the client printed them.
+    pub size: u64,
+    /// Messages of all queue pairs, as the client printed them.
+    pub iterations: u64,
+    /// Number and first PSN of each of the client's queue pairs.
+    pub near: Vec<(u64, u64)>,
+    /// Of each of the server's, in the same order.
+    pub far: Vec<(u64, u64)>,
+    /// What `rdma resource` showed of both ends' queue pairs meanwhile.
+    pub resources: Vec<Qp>,
+    /// Process ids of client and server.
+    pub pids: (u32, u32),
+}
+
+impl Transferred {
+    /// Packets of one queue pair's messages, none of them repeated.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        self.iterations / self.wanted.queue_pairs * self.size / PATH_MTU
+    }
+}
+
+impl Transfer {
+    /// Runs both ends to their end, and looks at their queue pairs meanwhile.
+    ///
+    /// # Errors
+    /// When one fails, or does not say what is expected of it.
+    pub fn run(self) -> Result<Transferred> {
+        // A port for each: the last one's may not be free again yet.
+        let port = free_port()?;
+        let start = |end: End, peer: &[&str]| -> Result<Tool> {
+            let words = [
+                ("-d", end.device.to_owned()),
+                ("-x", gid_index(end)?.to_string()),
+                ("-p", port.to_string()),
+                ("-q", self.queue_pairs.to_string()),
+                ("-n", self.iterations.to_string()),
+                ("-s", self.size.to_string()),
+                ("-m", PATH_MTU.to_string()),
+                // 4.096 µs · 2^15 = 134 ms until a packet is sent again unasked: no sooner on a slow machine.
+                ("-u", "15".to_owned()),
+            ];
+            let mut arguments = vec!["-F".to_owned(), format!("--tclass={}", self.traffic_class)];
+            if self.one_by_one {
+                // One message in flight, and one completion for each.
+                arguments.extend(["-t", "1", "-Q", "1"].map(str::to_owned));
+            }
+            arguments.extend(words.into_iter().flat_map(|(option, value)| [option.to_owned(), value]));
+            let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            arguments.extend(peer);
+            Tool::start(self.program, &arguments)
+        };
+        let mut server = start(FAR, &[])?;
+        wait_for(&format!("{} listening", self.program), || {
+            if !server.is_running()? {
+                bail!("the server of {} ended at once: {}", self.program, server.said()?);
+            }
+            Ok(is_listening(port)?.then_some(()))
+        })?;
+        let mut client = start(NEAR, &["127.0.0.1"])?;
+        let pids = (client.id(), server.id());
+        let resources = qps::while_running(&mut client, |qp| {
+            qp.kind == "RC" && [Some(pids.0), Some(pids.1)].contains(&qp.pid)
+        })?;
+        let said = client.finish()?;
+        server.finish()?;
+        let (size, iterations) =
+            result(&said).with_context(|| format!("{} printed no result: {said}", self.program))?;
+        let of = |side: &str| said.lines().filter_map(|line| end_of(line, side)).collect::<Vec<_>>();
+        let transferred = Transferred {
+            wanted: self,
+            size,
+            iterations,
+            near: of("local address:"),
+            far: of("remote address:"),
+            resources,
+            pids,
+        };
+        let count = usize::try_from(self.queue_pairs)?;
+        if (transferred.near.len(), transferred.far.len()) != (count, count) {
+            bail!("{} did not name {count} queue pairs of each end: {said}", self.program);
+        }
+        Ok(transferred)
+    }
+}
+
+fn free_port() -> Result<u16> {
+    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+/// Whether anything listens on a TCP port, by the kernel's own tables.
+fn is_listening(port: u16) -> Result<bool> {
+    const LISTEN: &str = "0A";
+    let wanted = format!(":{port:04X}");
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        let Ok(text) = fs::read_to_string(table) else { continue };
+        let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        if lines.any(|words| {
+            words.get(1).is_some_and(|at| at.ends_with(&wanted)) && words.get(3) == Some(&LISTEN)
+        }) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Queue pair number and PSN in " local address: LID 0000 QPN 0x0015 PSN 0x2fe12c RKey …".
+fn end_of(line: &str, side: &str) -> Option<(u64, u64)> {
+    let words: Vec<&str> = line.trim().strip_prefix(side)?.split_whitespace().collect();
+    let after = |name: &str| {
+        let at = words.iter().position(|word| *word == name)?;
+        u64::from_str_radix(words.get(at + 1)?.strip_prefix("0x")?, 16).ok()
+    };
+    Some((after("QPN")?, after("PSN")?))
+}
+
+/// The first two columns of the line below " #bytes     #iterations …".
+fn result(said: &str) -> Option<(u64, u64)> {
+    let mut lines = said.lines().skip_while(|line| !line.trim_start().starts_with("#bytes"));
+    let mut columns = lines.nth(1)?.split_whitespace();
+    Some((columns.next()?.parse().ok()?, columns.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_perftest_prints_is_read() {
+        let said = " local address: LID 0000 QPN 0x0015 PSN 0x2fe12c RKey 0x0003a3 VAddr 0x007f7746470000\n\
+                    \x20remote address: LID 0000 QPN 0x0016 PSN 0x7132c4 RKey 0x0003df VAddr 0x007f6aa0fbf000\n\
+                    \x20#bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n\
+                    \x2065536      80               6.87               3.79   \t\t   0.000061\n";
+        assert_eq!(result(said), Some((65536, 80)));
+        let of = |side| said.lines().find_map(|line| end_of(line, side));
+        assert_eq!(of("local address:"), Some((0x15, 0x2f_e12c)));
+        assert_eq!(of("remote address:"), Some((0x16, 0x71_32c4)));
+        assert_eq!(result("nothing"), None);
+    }
+}

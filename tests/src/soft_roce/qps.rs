@@ -1,0 +1,99 @@
+//! The queue pairs of this machine: as `rdma resource show qp` shows them, and as rocescope reads them.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use rocescope::host::ask::Kernel;
+use rocescope::host::qp;
+use rocescope::host::read::{HostRoot, Unread};
+use serde_json::Value;
+
+use super::tool::{Tool, json, wait_for};
+
+/// A queue pair, without what changes while it sends.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Qp {
+    /// RDMA device.
+    pub device: String,
+    /// Its number.
+    pub lqpn: u32,
+    /// The number at the other end.
+    pub rqpn: Option<u32>,
+    /// `RC`, `GSI` …
+    pub kind: String,
+    /// Process.
+    pub pid: Option<u32>,
+    /// Its command; of the kernel's own, the module.
+    pub comm: Option<String>,
+}
+
+/// What `rdma resource show qp` shows.
+///
+/// # Errors
+/// When it does not.
+pub fn shown() -> Result<Vec<Qp>> {
+    let all = json("rdma", &["-j", "resource", "show", "qp"])?;
+    let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let mut found: Vec<Qp> = all
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|qp| {
+            Some(Qp {
+                device: text(&qp["ifname"])?,
+                lqpn: number(&qp["lqpn"])?,
+                rqpn: number(&qp["rqpn"]).filter(|qpn| *qpn != 0),
+                kind: text(&qp["type"])?,
+                pid: number(&qp["pid"]).filter(|pid| *pid != 0),
+                // Some versions put the kernel's own in brackets.
+                comm: text(&qp["comm"]).map(|comm| comm.trim_matches(['[', ']']).to_owned()),
+            })
+        })
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+/// What rocescope reads of them over RDMA netlink.
+///
+/// # Errors
+/// When anything could not be read.
+pub fn read() -> Result<Vec<Qp>> {
+    let mut unread = Unread::new();
+    let root = HostRoot::here()?;
+    let addresses = qp::addresses(&root, &mut unread);
+    let owners = qp::owners(&root, &Kernel, &addresses, &mut unread);
+    let reasons = unread.into_reasons();
+    anyhow::ensure!(reasons.is_empty(), "not all was read: {reasons:?}");
+    let of = |owner: &rocescope::owners::QpOwner| Qp {
+        device: owner.device.clone(),
+        lqpn: owner.lqpn,
+        rqpn: owner.rqpn,
+        kind: owner.kind.unwrap_or("unknown").to_owned(),
+        pid: owner.pid,
+        comm: owner.comm.clone(),
+    };
+    let mut found: Vec<Qp> = owners.all().iter().map(of).collect();
+    found.sort();
+    Ok(found)
+}
+
+/// Those that `rdma resource` shows as `wanted` while a program runs: all that were there at any
+/// look.
+///
+/// # Errors
+/// When it shows none with its other end until the program's end.
+pub fn while_running(program: &mut Tool, wanted: impl Fn(&Qp) -> bool) -> Result<Vec<Qp>> {
+    let mut found = BTreeSet::new();
+    wait_for("the end of a program whose queue pairs are looked at", || {
+        found.extend(shown()?.into_iter().filter(|qp| wanted(qp) && qp.rqpn.is_some()));
+        Ok((!program.is_running()?).then_some(()))
+    })?;
+    anyhow::ensure!(
+        !found.is_empty(),
+        "`rdma resource show qp` never showed the connected queue pairs of a program that ran: {}",
+        program.said()?
+    );
+    Ok(found.into_iter().collect())
+}

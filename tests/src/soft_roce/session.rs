@@ -1,0 +1,114 @@
+//! A run of rocescope beside tcpdump and the kernel's own counters, over some traffic.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use super::lab::{ENDS, End, statistic, up};
+use super::tool::{Tool, wait_for};
+use crate::live::program::{Program, Start};
+
+/// Enough of each packet for connection management, whose messages are the longest headers.
+const SNAP_LENGTH: &str = "400";
+/// How long tcpdump may keep a packet to itself.
+const SETTLE: Duration = Duration::from_millis(1600);
+
+/// Where the host of the virtual machine looks for what was left.
+///
+/// # Errors
+/// Outside of it.
+pub fn results() -> Result<PathBuf> {
+    let place = std::env::var_os("ROCESCOPE_VM_RESULTS");
+    place.map(PathBuf::from).context("ROCESCOPE_VM_RESULTS is not set: this is for `cargo xtask vm`")
+}
+
+/// Everything that watches.
+#[derive(Debug)]
+pub struct Session {
+    name: &'static str,
+    program: Program,
+    captures: Vec<(End, PathBuf, Tool)>,
+    before: Vec<Value>,
+}
+
+/// What was seen.
+#[derive(Debug)]
+pub struct Seen {
+    /// rocescope's report.
+    pub report: Value,
+    /// What it said beside.
+    pub said: String,
+    /// The capture of each end, nearest first.
+    pub captures: Vec<PathBuf>,
+    /// What the device of each end counted meanwhile.
+    pub counted: Vec<Value>,
+}
+
+impl Session {
+    /// Starts everything and waits until it watches.
+    ///
+    /// # Errors
+    /// When anything does not.
+    pub fn start(name: &'static str, arguments: &[&str]) -> Result<Self> {
+        up()?;
+        let program = Program::start(
+            Start::default(),
+            &[&["live", "--output", "json", "--idle", "1h"], arguments].concat(),
+        )?;
+        program.said(|text| {
+            let attached = text.lines().filter(|line| line.ends_with(" and TC egress")).count();
+            (attached == ENDS.len()).then_some(())
+        })?;
+        let captures: Result<Vec<_>> = ENDS.into_iter().map(|end| capture(name, end)).collect();
+        let before: Result<Vec<_>> = ENDS.into_iter().map(statistic).collect();
+        Ok(Self { name, program, captures: captures?, before: before? })
+    }
+
+    /// Ends everything. `harmed` are the queue pairs whose packets were not all on the wire: what is
+    /// counted before a queueing discipline is not what tcpdump sees behind it.
+    ///
+    /// # Errors
+    /// When anything ends in another way than it should.
+    pub fn finish(self, harmed: &[u64]) -> Result<Seen> {
+        std::thread::sleep(SETTLE);
+        let after: Result<Vec<_>> = ENDS.into_iter().map(statistic).collect();
+        let mut captures = Vec::new();
+        for (end, file, tool) in self.captures {
+            tool.interrupt()?;
+            fs::copy(&file, results()?.join(format!("{}.{}.pcap", self.name, end.interface)))?;
+            captures.push(file);
+        }
+        let ended = self.program.interrupt()?;
+        anyhow::ensure!(ended.status.success(), "rocescope ended with {}: {}", ended.status, ended.err);
+        let report = ended.report()?;
+        let left = json!({ "report": report, "harmed": harmed });
+        fs::write(results()?.join(format!("{}.json", self.name)), left.to_string())?;
+        let counted = self.before.iter().zip(&after?).map(|(before, after)| change(before, after)).collect();
+        Ok(Seen { report, said: ended.err, captures, counted })
+    }
+}
+
+/// Starts tcpdump on an interface, and waits until it captures.
+fn capture(name: &str, end: End) -> Result<(End, PathBuf, Tool)> {
+    let file = std::env::temp_dir().join(format!("{name}.{}.pcap", end.interface));
+    let path = file.to_string_lossy().into_owned();
+    let options =
+        ["-n", "-U", "-Z", "root", "-B", "65536", "-s", SNAP_LENGTH, "-i", end.interface, "-w", &path];
+    let mut tool = Tool::start("tcpdump", &[&options[..], &["udp", "port", "4791"]].concat())?;
+    wait_for("tcpdump listening", || {
+        let said = tool.said()?;
+        anyhow::ensure!(tool.is_running()?, "tcpdump ended at once: {said}");
+        Ok(said.contains("listening on").then_some(()))
+    })?;
+    Ok((end, file, tool))
+}
+
+/// What was added to each counter.
+fn change(before: &Value, after: &Value) -> Value {
+    let of =
+        |(name, now): (&String, &Value)| Some((name.clone(), json!(now.as_u64()? - before[name].as_u64()?)));
+    after.as_object().into_iter().flatten().filter_map(of).collect()
+}

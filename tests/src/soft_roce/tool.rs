@@ -1,0 +1,138 @@
+//! Other programs: started, waited for with a limit, and never left behind.
+
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+/// How long any of them may take in a machine that is emulated, beside other work.
+pub const LIMIT: Duration = Duration::from_secs(90);
+/// Between two looks at whether something has happened.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Waits until `found` finds something.
+///
+/// # Errors
+/// When it does not in time; `what` completes the sentence.
+pub fn wait_for<T>(what: &str, mut found: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    let late = Instant::now() + LIMIT;
+    loop {
+        if let Some(found) = found()? {
+            return Ok(found);
+        }
+        if Instant::now() > late {
+            bail!("{what} did not happen within {} s", LIMIT.as_secs());
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// A running program. Is killed when dropped.
+#[derive(Debug)]
+pub struct Tool {
+    shown: String,
+    child: Child,
+    out: File,
+    err: File,
+}
+
+impl Tool {
+    /// Starts a program.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(program: &str, arguments: &[&str]) -> Result<Self> {
+        let shown = format!("{program} {}", arguments.join(" "));
+        // Files rather than pipes: nobody has to read them for the program to go on.
+        let (out, err) = (tempfile::tempfile()?, tempfile::tempfile()?);
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(out.try_clone()?).stderr(err.try_clone()?);
+        let child = command.spawn().with_context(|| format!("`{shown}` cannot be started"))?;
+        Ok(Self { shown, child, out, err })
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn is_running(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
+    }
+
+    /// What it wrote to standard error so far.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    pub fn said(&self) -> Result<String> {
+        text(&self.err)
+    }
+
+    /// Waits for its end, and gives what it wrote to standard output.
+    ///
+    /// # Errors
+    /// When it does not end in time, or fails.
+    pub fn finish(mut self) -> Result<String> {
+        let shown = self.shown.clone();
+        let status = wait_for(&format!("the end of `{shown}`"), || Ok(self.child.try_wait()?))
+            .with_context(|| text(&self.out).unwrap_or_default())?;
+        self.result(status)
+    }
+
+    /// Interrupts it as Ctrl-C does, and waits for its end.
+    ///
+    /// # Errors
+    /// When it does not end in time, or fails.
+    pub fn interrupt(self) -> Result<String> {
+        // SAFETY: takes two numbers; the child was not waited for, so the number is still its own.
+        unsafe { libc::kill(libc::pid_t::try_from(self.child.id())?, libc::SIGINT) };
+        self.finish()
+    }
+
+    fn result(&self, status: ExitStatus) -> Result<String> {
+        if !status.success() {
+            bail!("`{}` ended with {status}: {}{}", self.shown, text(&self.out)?, text(&self.err)?);
+        }
+        text(&self.out)
+    }
+}
+
+impl Drop for Tool {
+    fn drop(&mut self) {
+        // Has ended already in a test that went well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn text(file: &File) -> Result<String> {
+    // Opened anew, for a place of its own in it: the program's is where it writes.
+    let bytes = std::fs::read(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Runs a program to its end, and gives what it wrote to standard output.
+///
+/// # Errors
+/// When it cannot be started, does not end in time, or fails.
+pub fn run(program: &str, arguments: &[&str]) -> Result<String> {
+    Tool::start(program, arguments)?.finish()
+}
+
+/// The same for a program that writes JSON.
+///
+/// # Errors
+/// Also when that is none.
+pub fn json(program: &str, arguments: &[&str]) -> Result<Value> {
+    let text = run(program, arguments)?;
+    let shown = || format!("`{program} {}` wrote no JSON: {text}", arguments.join(" "));
+    serde_json::from_str(&text).with_context(shown)
+}

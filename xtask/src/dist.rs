@@ -1,0 +1,153 @@
+//! `cargo xtask dist`: the program as one static file, for hosts where nobody has Rust.
+
+mod elf;
+
+use crate::build::with_ebpf;
+use crate::check::{ensure_target, has_target};
+use crate::ebpf_toolchain::EbpfToolchain;
+use crate::run::{cargo, run, say, step, target_dir};
+use crate::setup;
+use anyhow::{Context as _, Result, anyhow};
+use clap::Args;
+use elf::Machine;
+use sha2::{Digest as _, Sha256};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Which programs to make.
+#[derive(Args)]
+pub(crate) struct Dist {
+    /// Build for this target alone (repeatable) [default: x86_64-unknown-linux-musl, and
+    /// aarch64-unknown-linux-musl where it is installed]
+    #[arg(long = "target", value_name = "TARGET", value_parser = Target::parse)]
+    targets: Vec<Target>,
+}
+
+/// A target whose programs need no C library of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    X86,
+    Arm,
+}
+
+impl Target {
+    fn parse(text: &str) -> Result<Self, String> {
+        let all = [Self::X86, Self::Arm];
+        all.into_iter().find(|target| target.triple() == text).ok_or_else(|| {
+            let names: Vec<_> = all.iter().map(|target| target.triple()).collect();
+            format!("only static programs for 64-bit Linux are made: {}", names.join(" or "))
+        })
+    }
+
+    /// The name that rustc gives it.
+    pub(crate) fn triple(self) -> &'static str {
+        match self {
+            Self::X86 => "x86_64-unknown-linux-musl",
+            Self::Arm => "aarch64-unknown-linux-musl",
+        }
+    }
+
+    fn machine(self) -> Machine {
+        match self {
+            Self::X86 => Machine::X86_64,
+            Self::Arm => Machine::Aarch64,
+        }
+    }
+
+    /// rustc brings all that a musl program is linked with except, between architectures, the linker:
+    /// the C compiler of this machine links for this machine.
+    fn foreign_linker(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::X86 if !cfg!(target_arch = "x86_64") => {
+                Some(("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER", "rust-lld"))
+            }
+            Self::Arm if !cfg!(target_arch = "aarch64") => {
+                Some(("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", "rust-lld"))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Builds, checks and says where the programs are.
+///
+/// # Errors
+/// Of the set-up or of a build, or a program that turns out not to be static.
+pub(crate) fn dist(wanted: &Dist) -> Result<()> {
+    let toolchain = setup::ebpf_toolchain()?;
+    let mut targets = wanted.targets.clone();
+    if targets.is_empty() {
+        targets.push(Target::X86);
+        if has_target(Target::Arm.triple()) {
+            targets.push(Target::Arm);
+        } else {
+            say(&format!(
+                "no program for aarch64: `rustup target add {}` adds what it takes",
+                Target::Arm.triple()
+            ));
+        }
+    }
+    let made: Result<Vec<PathBuf>> =
+        targets.into_iter().map(|target| static_program(&toolchain, target)).collect();
+    for path in made? {
+        println!("{}", describe(&path)?);
+    }
+    Ok(())
+}
+
+/// Builds the program for one target, and gives its place below `target/static`.
+///
+/// # Errors
+/// Of the build, or what is not static about the program.
+pub(crate) fn static_program(toolchain: &EbpfToolchain, target: Target) -> Result<PathBuf> {
+    let triple = target.triple();
+    ensure_target(triple).map_err(|why| anyhow!("{why}"))?;
+    step(&format!("building rocescope for {triple}"), || {
+        let mut command = cargo();
+        command.envs(target.foreign_linker());
+        run(with_ebpf(&mut command, toolchain)
+            .args(["build", "--profile", "dist", "--target", triple, "--locked"])
+            .args(["-p", "rocescope", "--bin", "rocescope", "--features", "live"]))
+    })?;
+    let built = target_dir().join(triple).join("dist/rocescope");
+    elf::ensure_static(&built, target.machine())?;
+    let folder = target_dir().join("static");
+    let place = folder.join(format!("rocescope-{}-{triple}", env!("CARGO_PKG_VERSION")));
+    fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    fs::copy(&built, &place).with_context(|| format!("{} cannot be written", place.display()))?;
+    Ok(place)
+}
+
+/// A line in the form that `sha256sum --check` reads, after one for people.
+fn describe(path: &Path) -> Result<String> {
+    let mut file = fs::File::open(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let mut digest = Sha256::new();
+    let size =
+        io::copy(&mut file, &mut digest).with_context(|| format!("{} cannot be read", path.display()))?;
+    let digits: Vec<String> = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    say(&format!("static, stripped, {:.1} MB: {}", size as f64 / 1e6, path.display()));
+    Ok(format!("{}  {}", digits.concat(), path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_static_targets_are_taken() {
+        assert_eq!(Target::parse("aarch64-unknown-linux-musl"), Ok(Target::Arm));
+        assert!(Target::parse("x86_64-unknown-linux-gnu").unwrap_err().contains("x86_64-unknown-linux-musl"));
+    }
+
+    #[test]
+    fn sums_are_those_of_sha256sum() {
+        let folder = std::env::temp_dir().join(format!("rocescope-dist-{}", std::process::id()));
+        fs::write(&folder, b"abc").unwrap();
+        let line = describe(&folder).unwrap();
+        fs::remove_file(&folder).unwrap();
+        // The example of FIPS 180-4.
+        let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(line, format!("{known}  {}", folder.display()));
+    }
+}

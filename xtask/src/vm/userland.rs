@@ -1,0 +1,115 @@
+//! Programs that use and show RDMA devices, with their libraries: Debian's packages, unpacked side by
+//! side. Nothing is installed and no maintainer script runs, so that this takes no root.
+
+use super::debian::{download, extract, update};
+use crate::run::{output_of, run, say};
+use anyhow::{Context as _, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What the tests call in the guest.
+const PACKAGES: [&str; 6] =
+    ["perftest", "rdmacm-utils", "ibverbs-utils", "ibverbs-providers", "iproute2", "tcpdump"];
+/// Folders that no program there reads, and that would only make the guest larger.
+const LEFT_OUT: [&str; 3] = ["usr/share", "var", "usr/lib/x86_64-linux-gnu/gconv"];
+/// Which packages a tree is made of: a file in it.
+const LIST: &str = "packages.list";
+
+/// The folder with all of them, below `dir`. It is used again until the distribution has newer ones.
+///
+/// # Errors
+/// When the packages are not to be had.
+pub(super) fn tree(dir: &Path) -> Result<PathBuf> {
+    let place = dir.join("userland");
+    let have = fs::read_to_string(place.join(LIST)).ok();
+    let wanted = match (closure(dir), &have) {
+        (Ok(wanted), _) => wanted,
+        // Without the lists of packages there is nothing newer to be had.
+        (Err(_), Some(_)) => return Ok(place),
+        (Err(_), None) => {
+            update()?;
+            closure(dir)?
+        }
+    };
+    let list = wanted.join("\n");
+    if have.as_deref() == Some(&list) {
+        return Ok(place);
+    }
+    let partial = dir.join("userland.partial");
+    let downloads = dir.join("userland.packages");
+    let _ = fs::remove_dir_all(&partial);
+    let names = |wanted: &[String]| -> Result<()> {
+        let _ = fs::remove_dir_all(&downloads);
+        download(&downloads, &wanted.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let list = if names(&wanted).is_ok() {
+        list
+    } else {
+        // Lists grow old: what they name may have been replaced.
+        update()?;
+        let newer = closure(dir)?;
+        names(&newer).context("the guest's programs cannot be had")?;
+        newer.join("\n")
+    };
+    let packages =
+        fs::read_dir(&downloads).with_context(|| format!("{} cannot be read", downloads.display()))?;
+    for package in packages {
+        extract(&package?.path(), &partial)?;
+    }
+    for folder in LEFT_OUT {
+        let _ = fs::remove_dir_all(partial.join(folder));
+    }
+    fs::write(partial.join(LIST), &list).context("the list of packages cannot be written")?;
+    // Complete or not there: an interrupted run must not leave half of it.
+    let _ = fs::remove_dir_all(&place);
+    fs::rename(&partial, &place).with_context(|| format!("{} cannot be made", place.display()))?;
+    let _ = fs::remove_dir_all(&downloads);
+    say(&format!("unpacked {} packages for the guest", list.lines().count()));
+    Ok(place)
+}
+
+/// The packages and all that they depend on, as `name=version`: what apt would install on a machine
+/// that has nothing yet.
+fn closure(dir: &Path) -> Result<Vec<String>> {
+    fs::create_dir_all(dir).with_context(|| format!("{} cannot be made", dir.display()))?;
+    let nothing = dir.join("nothing-installed");
+    fs::write(&nothing, "").with_context(|| format!("{} cannot be written", nothing.display()))?;
+    let mut command = Command::new("apt-get");
+    command.args(["--simulate", "--no-install-recommends", "-o", "Debug::NoLocking=true", "-o"]);
+    command.arg(format!("Dir::State::status={}", nothing.display()));
+    command.arg("install").args(PACKAGES).env("LC_ALL", "C");
+    let packages = output_of(&mut command).map(|text| installed(&text)).unwrap_or_default();
+    if packages.is_empty() {
+        // Once more, for what apt has to say about it.
+        run(command.stdin(Stdio::null()).stdout(Stdio::null()))
+            .context("apt does not know the packages of the guest's programs")?;
+    }
+    Ok(packages)
+}
+
+/// The packages in what a simulated installation says.
+fn installed(text: &str) -> Vec<String> {
+    let one = |line: &str| {
+        let (name, rest) = line.strip_prefix("Inst ")?.split_once(" (")?;
+        Some(format!("{name}={}", rest.split_whitespace().next()?))
+    };
+    let mut found: Vec<String> = text.lines().filter_map(one).collect();
+    found.sort_unstable();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_simulation_names_packages_and_versions() {
+        let text = "Reading package lists...\n\
+                    Inst perftest (4.5+0.20-1 Debian:12.14/oldstable [amd64])\n\
+                    Inst libc6 (2.36-9+deb12u13 Debian:12.14/oldstable [amd64]) []\n\
+                    Conf perftest (4.5+0.20-1 Debian:12.14/oldstable [amd64])\n";
+        assert_eq!(installed(text), ["libc6=2.36-9+deb12u13", "perftest=4.5+0.20-1"]);
+        assert_eq!(installed("E: Unable to locate package perftest\n"), Vec::<String>::new());
+    }
+}
