@@ -153,7 +153,11 @@ fn replay(args: ReplayArgs) -> Result<()> {
         filter: args.view.filter,
         idle: args.view.idle,
         max_flows: args.view.max_flows.unwrap_or(replay::MAX_FLOWS),
-        figures: crate::figures::Options { reorder_window: args.reorder_window, bin_ns: nanos(args.bin) },
+        figures: crate::figures::Options {
+            reorder_window: args.reorder_window,
+            bin_ns: nanos(args.bin),
+            link_mbps: args.link_speed,
+        },
         emit,
         events: output == Output::Tui,
     })?;

@@ -111,6 +111,7 @@ fn what_is_counted_is_what_was_sent() {
         events_to_view: false,
         precise_clock: false,
         log_level: 0,
+        host: Box::new(rocescope::host::ask::Kernel),
     })
     .unwrap();
     // Half of the usual time: the machine shall have something to do.

@@ -107,6 +107,7 @@ fn every_event_is_told_or_counted_as_dropped() {
             events_to_view: true,
             precise_clock: false,
             log_level: 0,
+            host: Box::new(rocescope::host::ask::Kernel),
         })
         .unwrap();
         let wanted = Wanted { kind: Kind::Nak, flows: 8, scan_every: 0, hold_psn: false };

@@ -10,6 +10,7 @@ use crate::demo::scenario::{self, Scenario};
 use crate::demo::stage::Stage;
 use crate::drive::{self, Interrupt};
 use crate::feed::Command;
+use crate::host::ask::Kernel;
 use crate::live::{self, Config, DEFAULT_MAX_FLOWS, Running};
 use crate::report;
 use crate::view;
@@ -105,6 +106,7 @@ fn config(attach: &AttachArgs, view: &ViewArgs) -> Result<Config> {
         events_to_view: output(view) == Output::Tui,
         precise_clock: false,
         log_level: if attach.log { LOG_DEBUG } else { 0 },
+        host: Box::new(Kernel),
     })
 }
 

@@ -4,6 +4,7 @@
 //! plain result that goes into the [`Sample`](crate::sample::Sample). A figure that a source cannot
 //! collect is `None` there.
 
+pub mod control;
 pub mod ecn;
 pub mod icrc;
 pub mod latency;
@@ -60,11 +61,14 @@ pub struct Options {
     pub reorder_window: Option<Duration>,
     /// Length of the bins in which bursts are counted, in nanoseconds.
     pub bin_ns: u64,
+    /// Speed of the links in Mbit/s, which pause times are counted in; `None` for
+    /// [`control::LINK_MBPS`].
+    pub link_mbps: Option<u64>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { reorder_window: None, bin_ns: traffic::BIN_NS }
+        Self { reorder_window: None, bin_ns: traffic::BIN_NS, link_mbps: None }
     }
 }
 
@@ -79,6 +83,7 @@ pub struct Collector {
     icrc: icrc::Collector,
     taps: taps::Collector,
     traffic: traffic::Collector,
+    control: control::Collector,
 }
 
 impl Collector {
@@ -97,6 +102,7 @@ impl Collector {
             icrc: icrc::Collector::default(),
             taps: taps::Collector::default(),
             traffic: traffic::Collector::new(options.bin_ns),
+            control: control::Collector::new(options.link_mbps),
         }
     }
 
@@ -104,6 +110,11 @@ impl Collector {
     #[inline]
     pub fn frame(&mut self, link: u16, time_ns: u64) {
         self.traffic.frame(link, time_ns);
+    }
+
+    /// A frame between link partners passed: MAC control or LLDP.
+    pub fn control(&mut self, link: u16, time_ns: u64, data: &[u8]) {
+        self.control.frame(link, time_ns, data);
     }
 
     /// Says how many taps there will be.
@@ -122,6 +133,7 @@ impl Collector {
         self.icrc.packet(packet);
         self.taps.packet(packet);
         self.traffic.packet(packet);
+        self.control.packet(packet);
     }
 
     /// The flow of a slot was retired; the slot will be used again.
@@ -133,6 +145,7 @@ impl Collector {
         self.icrc.retired(slot);
         self.taps.retired(slot);
         self.traffic.retired(slot);
+        self.control.retired(slot);
     }
 
     /// What is known so far.
@@ -147,6 +160,7 @@ impl Collector {
             icrc: Some(self.icrc.figures()),
             taps: Some(self.taps.figures()),
             traffic: Some(Arc::new(self.traffic.figures())),
+            control: Some(self.control.figures()),
         }
     }
 }
@@ -170,6 +184,8 @@ pub struct Figures {
     pub taps: Option<Vec<taps::TapPair>>,
     /// Traffic in time and by hosts.
     pub traffic: Option<Arc<traffic::Traffic>>,
+    /// Pauses and LLDP, from frames between link partners.
+    pub control: Option<control::ControlFigures>,
 }
 
 /// The IPv4 identification; 0 where there is none.

@@ -88,7 +88,7 @@ impl LldpSocket {
     ///
     /// # Errors
     /// When the socket fails, as it does when the interface goes down.
-    fn receive(&self) -> Result<Option<Neighbour>> {
+    pub fn receive(&self) -> Result<Option<Neighbour>> {
         let mut frame = [0u8; FRAME];
         // SAFETY: the buffer is valid for writes of the length given.
         let length =

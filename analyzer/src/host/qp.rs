@@ -4,21 +4,32 @@ use std::collections::HashMap;
 use std::net::Ipv6Addr;
 
 use super::ask::Ask;
-use super::nldev::{self, Query, QueuePair};
+use super::nldev::{self, QpCounter, Query, QueuePair};
 use super::port::Port;
 use super::process::{self, Container};
 use super::rdma;
 use super::read::{HostRoot, Unread};
 use crate::owners::{Owners, QpOwner};
 
-/// Reads the queue pairs of all devices, their processes and the devices' addresses. Each queue
-/// pair costs a question to the device, so that this is for every second or so, not for every
-/// packet. What fails is left out, with the reason in `unread`.
+/// The queue pairs of this host at a moment.
+#[derive(Debug, Default)]
+pub struct QueuePairs {
+    /// By the ends that packets name.
+    pub owners: Owners,
+    /// One by one, with command and pod of the process.
+    pub list: Vec<(QueuePair, Option<String>, Option<String>)>,
+    /// Counters that queue pairs are bound to.
+    pub counters: Vec<QpCounter>,
+}
+
+/// Reads the queue pairs of all devices, their processes, their counters and the devices'
+/// addresses. Each queue pair costs a question to the device, so that this is for every second or
+/// so, not for every packet. What fails is left out, with the reason in `unread`.
 #[must_use]
-pub fn owners(root: &HostRoot, kernel: &impl Ask, unread: &mut Unread) -> Owners {
+pub fn read(root: &HostRoot, kernel: &dyn Ask, unread: &mut Unread) -> QueuePairs {
     let devices = rdma::list(root.sys());
     if devices.is_empty() {
-        return Owners::default();
+        return QueuePairs::default();
     }
     let mut gids: Vec<(String, Vec<Ipv6Addr>)> = Vec::new();
     for device in &devices {
@@ -33,15 +44,21 @@ pub fn owners(root: &HostRoot, kernel: &impl Ask, unread: &mut Unread) -> Owners
     unread.about("host");
     let answers = unread.keep(kernel.rdma(Query::Devices)).unwrap_or_default();
     let mut owners = Vec::new();
+    let mut found = QueuePairs::default();
     let mut known = Processes::default();
     for device in answers.iter().filter_map(|answer| nldev::Device::parse(answer)) {
         unread.about(&device.name);
         let answers = unread.keep(kernel.rdma(Query::QueuePairs(device.index))).unwrap_or_default();
         for qp in answers.iter().flat_map(|answer| nldev::queue_pairs(answer)) {
-            owners.push(known.owner(root, qp));
+            let owner = known.owner(root, &qp);
+            found.list.push((qp, owner.comm.clone(), owner.pod.clone()));
+            owners.push(owner);
         }
+        let answers = unread.keep(kernel.rdma(Query::QpCounters(device.index))).unwrap_or_default();
+        found.counters.extend(answers.iter().flat_map(|answer| nldev::qp_counters(answer)));
     }
-    Owners::new(owners, &gids)
+    found.owners = Owners::new(owners, &gids);
+    found
 }
 
 /// Names of processes, each looked up once: a job has thousands of queue pairs and few processes.
@@ -49,16 +66,16 @@ pub fn owners(root: &HostRoot, kernel: &impl Ask, unread: &mut Unread) -> Owners
 struct Processes(HashMap<u32, (Option<String>, Option<String>)>);
 
 impl Processes {
-    fn owner(&mut self, root: &HostRoot, qp: QueuePair) -> QpOwner {
+    fn owner(&mut self, root: &HostRoot, qp: &QueuePair) -> QpOwner {
         let of_process = qp.pid.map(|pid| {
             let read = || (process::comm(root, pid), Container::of(root, pid).map(|c| c.label()));
             self.0.entry(pid).or_insert_with(read).clone()
         });
         let (comm, pod) = of_process.unwrap_or_default();
         QpOwner {
-            comm: comm.or(qp.kernel_name),
+            comm: comm.or_else(|| qp.kernel_name.clone()),
             pod,
-            device: qp.device,
+            device: qp.device.clone(),
             lqpn: qp.lqpn,
             rqpn: qp.rqpn,
             kind: qp.kind,
@@ -83,7 +100,7 @@ mod tests {
     fn a_flow_leads_to_the_pod_that_sends_it() {
         let host = Recorded::unpack(MLX5);
         let mut unread = Unread::new();
-        let owners = owners(&host.root(), &host.kernel(), &mut unread);
+        let owners = read(&host.root(), &host.kernel(), &mut unread).owners;
         assert_eq!(owners.all().len(), 1);
         let address = |text: &str| flow_address(text.parse().unwrap());
         let ((family, src), (_, dst)) = (address("192.0.2.1"), address("192.0.2.2"));

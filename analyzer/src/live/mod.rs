@@ -1,15 +1,15 @@
 //! Live: the programs in the kernel as a source.
 //!
 //! `load` brings programs and maps into the kernel, `attach` puts programs on interfaces, `tables`
-//! reads the maps and retires idle flows, `event` reads the ring buffer, and `source` is the thread
+//! reads the maps and retires idle flows, `event` reads the ring buffer, `counters` reads devices, and `source` is the thread
 //! that does it all and feeds the views. `bpf` holds the system calls that aya lacks, `slots` the mapped
 //! flow table, and `ticks` sets the clock of the kernel programs.
 
 pub mod attach;
 pub mod bpf;
+mod counters;
 pub mod event;
 pub mod load;
-mod qps;
 mod slots;
 mod source;
 pub mod tables;
@@ -25,6 +25,7 @@ pub use tables::Tables;
 
 use crate::feed::{self, Feed};
 use crate::filter::Filter;
+use crate::host::ask::Host;
 use crate::host::hook::{HookChoice, XdpModeChoice};
 use crate::host::netns::NetNs;
 
@@ -65,6 +66,8 @@ pub struct Config {
     pub precise_clock: bool,
     /// Verbosity of the programs' own log, 0 (off) to 5.
     pub log_level: u8,
+    /// Where RDMA devices and settings are read: this host, or a recorded one in tests.
+    pub host: Box<dyn Host>,
 }
 
 /// A running source.

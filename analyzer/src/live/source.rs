@@ -15,11 +15,13 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use super::attach::{Attached, attach};
+use super::counters::{Known, Reader};
 use super::load::{LoadOptions, Programs};
-use super::qps::QpReader;
 use super::tables::{Reading, Tables, fill_link, link_counters};
 use super::{Config, event};
+use crate::devices::watch::Watch;
 use crate::feed::{Command, Tap, Update};
+use crate::host::ask::Kernel;
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::drops::{self, RxDrops};
 use crate::host::hook::{self, FRAGS_SINCE};
@@ -53,8 +55,7 @@ pub(super) struct Source {
     start_ns: u64,
     config: Config,
     watch: Option<LinkWatch>,
-    /// Without RDMA devices there is nothing to read.
-    qps: Option<QpReader>,
+    devices: Option<Reader>,
 }
 
 struct Watched {
@@ -70,7 +71,7 @@ pub(super) type Notes = Vec<String>;
 
 impl Source {
     /// Attaches as configured, on the calling thread, whose network namespace it enters.
-    pub(super) fn attach(config: Config) -> Result<(Self, Notes)> {
+    pub(super) fn attach(mut config: Config) -> Result<(Self, Notes)> {
         let facts = KernelFacts::read(std::path::Path::new("/"));
         let promiscuous = config.promiscuous;
         preflight(&facts, Needs { promiscuous, netns: config.netns.is_some() })?;
@@ -79,9 +80,14 @@ impl Source {
         }
         let root = SysRoot::of_this_thread()?;
         let all = interface::list_with_hardware(&root)?;
-        let devices = rdma::list(&root);
+        let host_root = config.host.root()?;
+        let devices = rdma::list(host_root.sys());
         let targets = select::resolve(&config.interfaces, &all, &devices)?;
         let mut notes = select::notes(&targets);
+        let names: Vec<String> = targets.iter().map(|target| target.interface.name.clone()).collect();
+        let watch = Watch::new(&host_root, config.host.ask(), &names);
+        drop(host_root);
+        notes.extend(watch.notes());
         // Only counts for kernels that charge maps to this limit; loading tells if it matters.
         let _ = raise_memlock();
         let kernel = facts.version;
@@ -107,7 +113,10 @@ impl Source {
                 interface,
             });
         }
-        let source = Self {
+        let host = std::mem::replace(&mut config.host, Box::new(Kernel));
+        let named = |watched: &Watched| (watched.interface.name.clone(), watched.interface.index);
+        let indices: Vec<(String, u32)> = interfaces.iter().map(named).collect();
+        let mut source = Self {
             programs,
             attached,
             interfaces,
@@ -117,8 +126,9 @@ impl Source {
             start_ns: monotonic_ns(),
             config,
             watch: LinkWatch::open().ok(),
-            qps: if devices.is_empty() { None } else { QpReader::start() },
+            devices: None,
         };
+        source.devices = Reader::start(host, watch, &indices, source.config.interval);
         Ok((source, notes))
     }
 
@@ -212,6 +222,9 @@ impl Source {
         }
         self.attached.clear();
         super::bpf::quiesce();
+        if let Some(devices) = &mut self.devices {
+            devices.finish();
+        }
         loop {
             let (events, more) = self.drain(ring);
             if !events.is_empty() && !self.offer(tap, events) {
@@ -340,6 +353,7 @@ impl Source {
         let retired_tuples: Vec<RetiredTuple> =
             tuples.tuples().iter().map(|t| RetiredTuple { link: place(t.link), ..*t }).collect();
         let retired_unattributed = tuples.unattributed();
+        let Known { owners, devices } = self.devices.as_ref().map(Reader::known).unwrap_or_default();
         Ok(Sample {
             time_ns: self.clock.unix_ns(now),
             kind: SourceKind::Live,
@@ -354,7 +368,8 @@ impl Source {
             events_dropped: Some(events_dropped),
             capture_drops: None,
             interface_drops: self.interface_drops(),
-            owners: self.qps.as_ref().map(QpReader::current).unwrap_or_default(),
+            owners,
+            devices,
             figures: crate::figures::Figures::default(),
         })
     }

@@ -65,7 +65,12 @@ impl Counts {
         let mut frame = Frame::EMPTY;
         match start.and_then(|meta| parse_into::<Full>(&data, meta, &mut (), &mut frame)) {
             Ok(()) => self.packet(links, link, &frame, ts_ns, data),
-            Err(reason) => self.table.skip(link, reason, wire_len),
+            Err(reason) => {
+                if matches!(reason, Reason::MacControl | Reason::Lldp) {
+                    self.figures.control(link, ts_ns, data);
+                }
+                self.table.skip(link, reason, wire_len);
+            }
         }
     }
 

@@ -321,6 +321,7 @@ impl World {
             capture_drops: self.capture_drops,
             interface_drops: None,
             owners: std::sync::Arc::default(),
+            devices: std::sync::Arc::default(),
             figures: rocescope::figures::Figures::default(),
         }
     }

@@ -251,6 +251,7 @@ impl Machine {
             capture_drops: None,
             interface_drops: None,
             owners: std::sync::Arc::default(),
+            devices: std::sync::Arc::default(),
             figures: rocescope::figures::Figures::default(),
         })
     }

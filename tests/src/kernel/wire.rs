@@ -60,6 +60,7 @@ impl Wire {
             events_to_view: false,
             precise_clock: false,
             log_level: 0,
+            host: Box::new(rocescope::host::ask::Kernel),
         })
     }
 
