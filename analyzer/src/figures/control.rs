@@ -253,3 +253,7 @@ pub struct LinkControl {
     /// Who spoke LLDP.
     pub neighbours: Vec<Neighbour>,
 }
+
+#[cfg(test)]
+#[path = "control_tests.rs"]
+mod tests;

@@ -117,7 +117,7 @@ mod tests {
         for text in [RXE, ""] {
             let host = Recorded::unpack(text);
             let mut unread = Unread::new();
-            assert!(owners(&host.root(), &host.kernel(), &mut unread).all().is_empty());
+            assert!(read(&host.root(), &host.kernel(), &mut unread).owners.all().is_empty());
             assert_eq!(unread.into_reasons().is_empty(), text.is_empty());
         }
     }

@@ -92,6 +92,7 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
             capture_drops: sample.capture_drops,
             interface_drops: sample.interface_drops,
             ecn_untracked: sample.figures.ecn.as_ref().map(|ecn| ecn.untracked),
+            pause_untracked: sample.figures.control.as_ref().map(|control| control.untracked),
             ..Lost::default()
         },
         ..Totals::default()

@@ -9,7 +9,7 @@ use crate::devices::{Devices, PauseSample, PortSample};
 use crate::figures::control::LinkControl;
 use crate::lldp::Neighbour;
 use crate::mac_control::station;
-use crate::sample::{Direction, Sample, SourceKind};
+use crate::sample::{Direction, FlowSample, Sample, SourceKind};
 
 /// Queue pairs of a port that the report lists: those that sent and received most.
 const MAX_QPS: usize = 4096;
@@ -268,6 +268,13 @@ pub(super) fn pauses(sample: &Sample, link: u16) -> Option<Vec<Pause>> {
         control.pauses.iter().map(one).collect()
     };
     Some(control.links.get(&link).map(of).unwrap_or_default())
+}
+
+/// How long a flow stood still for pauses; `None` where its link had none that could be read.
+pub(super) fn stalled(sample: &Sample, flow: &FlowSample) -> Option<u64> {
+    let control = sample.figures.control.as_ref()?;
+    let paused = control.links.get(&flow.key.link).filter(|link| !link.pauses.is_empty());
+    paused.map(|_| control.stalled.get(&flow.slot).copied().unwrap_or(0))
 }
 
 /// What was heard over LLDP on a link.

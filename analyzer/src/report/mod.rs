@@ -195,6 +195,7 @@ pub struct Lost {
     pub extra_table_full: u64,
     pub contended: u64,
     pub ecn_untracked: Option<u64>,
+    pub pause_untracked: Option<u64>,
 }
 
 /// Flows that were closed because they were idle for long or the table was full.
