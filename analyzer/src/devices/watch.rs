@@ -101,8 +101,7 @@ impl Watch {
                 Some(device::is_on(&answer)? == false)
             };
             let hidden = !identity.software && off() != Some(true);
-            let watched =
-                |name: &Option<String>| name.as_ref().is_some_and(|name| interfaces.contains(name));
+            let watched = |name: &Option<String>| name.as_ref().is_some_and(|name| interfaces.contains(name));
             ports.extend(device.ports.iter().filter(|port| watched(&port.interface)).map(|port| PortWatch {
                 device: device.name.clone(),
                 number: port.number,
@@ -198,9 +197,9 @@ impl Watch {
             others.remove(&port.device);
             others.remove(&format!("{}/{}", port.device, port.number));
         }
-        let found = check::check(facts).into_iter().filter(|check| {
-            check.verdict >= Verdict::Warning && !others.contains(&check.subject)
-        });
+        let found = check::check(facts)
+            .into_iter()
+            .filter(|check| check.verdict >= Verdict::Warning && !others.contains(&check.subject));
         self.settings = found
             .map(|check| Setting {
                 check: check.id,
@@ -289,9 +288,8 @@ impl PortWatch {
         let paused = self.pauses.received_share(self.priorities).is_some_and(|share| share >= STALL_SHARE);
         let mut present = HashMap::new();
         self.qps_left_out = 0;
-        let of_port = |qp: &QueuePair| {
-            qp.device == self.device && qp.port.is_none_or(|port| port == self.number)
-        };
+        let of_port =
+            |qp: &QueuePair| qp.device == self.device && qp.port.is_none_or(|port| port == self.number);
         for (qp, comm, pod) in found.list.iter().filter(|(qp, ..)| of_port(qp)) {
             if present.len() >= MOST_QPS {
                 self.qps_left_out += 1;

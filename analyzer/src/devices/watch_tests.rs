@@ -28,9 +28,8 @@ fn watched(snapshots: &[&str], interface: &str) -> Devices {
     let mut watch = None;
     for (at, text) in (0u64..).zip(snapshots) {
         let host = Recorded::unpack(text);
-        let watch = watch.get_or_insert_with(|| {
-            Watch::new(&host.root(), &host.kernel(), &[interface.to_owned()])
-        });
+        let watch =
+            watch.get_or_insert_with(|| Watch::new(&host.root(), &host.kernel(), &[interface.to_owned()]));
         read(watch, &host, fixtures::START + at * 10 * SECOND);
     }
     watch.unwrap().sample()
@@ -144,9 +143,15 @@ fn the_report_of_a_host_whose_packets_are_hidden() {
     ];
     assert_eq!(found, expected.map(|(id, severity)| (id, severity.to_owned())), "{:#?}", report.findings);
     let text = crate::report::text::text(&report, 120);
-    for word in ["device counters of enp59s0np0", "mlx5_0/1 (mlx5_ib on enp59s0np0, over 10.0 s)", "hw_counters",
-        "ethtool: received PFC of priority 3", "298", "trainer-0", "mlx5_0/1 ingress: 0 %, 0 of 12"]
-    {
+    for word in [
+        "device counters of enp59s0np0",
+        "mlx5_0/1 (mlx5_ib on enp59s0np0, over 10.0 s)",
+        "hw_counters",
+        "ethtool: received PFC of priority 3",
+        "298",
+        "trainer-0",
+        "mlx5_0/1 ingress: 0 %, 0 of 12",
+    ] {
         assert!(text.contains(word), "{word}:\n{text}");
     }
 }
@@ -178,7 +183,10 @@ fn settings_that_are_wrong_are_findings_and_so_is_a_switch_that_differs() {
     let switch = Neighbour { system: Some("leaf1".into()), pfc: Some(pfc), ..Neighbour::default() };
     watch.hear(IFACE, switch.clone());
     let devices = watch.sample();
-    assert_eq!(devices.settings.iter().map(|s| (s.check, s.critical)).collect::<Vec<_>>(), [("switch.pfc", true)]);
+    assert_eq!(
+        devices.settings.iter().map(|s| (s.check, s.critical)).collect::<Vec<_>>(),
+        [("switch.pfc", true)]
+    );
     let report = Report::build(&sample(devices, IFACE), &Options::default());
     assert_eq!(report.links[0].neighbours, [switch]);
     assert_eq!(report.links[1].neighbours, [], "it arrives");
@@ -203,7 +211,9 @@ fn each_driver_is_known_for_what_it_is() {
         assert_eq!(watch.notes().len(), usize::from(hidden), "one line each");
     }
     // With RoCE switched off its packets are there to be seen.
-    let off = format!("{MLX5}\n[]\nanswers/parameter/0000:3b:00.0.enable_roce <<\n80 {{\n84 {{\n85 {{\n87 u8 1\n}}\n}}\n}}\n>>");
+    let off = format!(
+        "{MLX5}\n[]\nanswers/parameter/0000:3b:00.0.enable_roce <<\n80 {{\n84 {{\n85 {{\n87 u8 1\n}}\n}}\n}}\n>>"
+    );
     let host = Recorded::unpack(&off);
     let watch = Watch::new(&host.root(), &host.kernel(), &[IFACE.to_owned()]);
     assert!(!watch.sample().ports[0].hidden && watch.notes().is_empty());

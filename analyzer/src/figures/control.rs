@@ -40,6 +40,8 @@ pub struct Collector {
     neighbours: BTreeMap<u16, Vec<Neighbour>>,
     /// By slot: the flow's last packet, and the time that its priority had been paused by then.
     flows: Vec<Last>,
+    /// The first pause frame of all.
+    first_ns: u64,
     latest_ns: u64,
 }
 
@@ -136,6 +138,9 @@ impl Collector {
             self.untracked += 1;
             return;
         }
+        if self.stations.is_empty() {
+            self.first_ns = time_ns;
+        }
         self.latest_ns = self.latest_ns.max(time_ns);
         let mbps = if self.mbps == 0 { LINK_MBPS } else { self.mbps };
         let rows = self.stations.entry(station).or_default();
@@ -187,9 +192,14 @@ impl Collector {
             self.flows.resize(slot + 1, Last::default());
         }
         let Some(last) = self.flows.get_mut(slot) else { return };
+        if last.time_ns == 0 && packet.stats.packets > 1 {
+            // Its last packet was before any pause, and no pause was before that.
+            last.time_ns = self.first_ns;
+        }
         let silent_ns = time_ns.saturating_sub(last.time_ns);
         let meanwhile_ns = paused_ns.saturating_sub(last.paused_ns);
-        if last.time_ns > 0 && silent_ns >= STALL_NS && meanwhile_ns as f64 >= silent_ns as f64 * STALL_SHARE {
+        if last.time_ns > 0 && silent_ns >= STALL_NS && meanwhile_ns as f64 >= silent_ns as f64 * STALL_SHARE
+        {
             last.stalled_ns += meanwhile_ns.min(silent_ns);
         }
         (last.time_ns, last.paused_ns) = (time_ns, paused_ns);

@@ -178,7 +178,9 @@ fn congestion(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
         _ if events >= limits.events => Severity::Info,
         _ => return,
     };
-    raise(&CONGESTION, severity, port, "counts congestion", &counters).evidence("ce_ratio", ratio).into(found);
+    raise(&CONGESTION, severity, port, "counts congestion", &counters)
+        .evidence("ce_ratio", ratio)
+        .into(found);
 }
 
 fn not_ready(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {

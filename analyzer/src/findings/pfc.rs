@@ -168,7 +168,8 @@ fn wrong(input: &Input<'_>, pause: &Pause, lossless: u8, who: &str, meant: &str,
     let on: Vec<u8> = (0..8).filter(|p| lossless >> p & 1 == 1).collect();
     let list: Vec<String> = on.iter().map(u8::to_string).collect();
     let list = if list.is_empty() { "none".into() } else { list.join(", ") };
-    let title = format!("{who} {} for priority {priority}, where {meant} {list}", plural(frames, "pause frame"));
+    let title =
+        format!("{who} {} for priority {priority}, where {meant} {list}", plural(frames, "pause frame"));
     Raise::new(&WRONG_PRIORITY, Severity::Warning, title)
         .evidence("priority", priority)
         .evidence("lossless", on)

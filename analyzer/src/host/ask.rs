@@ -6,8 +6,8 @@ use super::ethtool::{self, Pause, Rings};
 use super::filters;
 use super::interface::{self, Interface};
 use super::netlink::{Request, RouteSocket};
-use super::{dcb, device, nldev};
 use super::read::HostRoot;
+use super::{dcb, device, nldev};
 
 /// The kernel's answers about the calling thread's network namespace.
 pub trait Ask {

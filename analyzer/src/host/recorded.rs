@@ -36,6 +36,13 @@ impl Recorded {
     /// `(none)` takes the path away.
     pub(crate) fn unpack(text: &str) -> Self {
         let host = Self { folder: tempfile::tempdir().unwrap() };
+        host.apply(text);
+        host
+    }
+
+    /// Changes entries, as time does.
+    pub(crate) fn apply(&self, text: &str) {
+        let host = self;
         let mut prefix = PathBuf::new();
         let mut lines = text.lines();
         while let Some(line) = lines.next() {
@@ -66,7 +73,6 @@ impl Recorded {
                 panic!("no entry: {line}");
             }
         }
-        host
     }
 
     pub(crate) fn root(&self) -> HostRoot {

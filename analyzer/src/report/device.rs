@@ -14,7 +14,7 @@ use crate::sample::{Direction, FlowSample, Sample, SourceKind};
 /// Queue pairs of a port that the report lists: those that sent and received most.
 const MAX_QPS: usize = 4096;
 /// Coverage below this is explained.
-pub(crate) const WHOLE: f64 = 0.99;
+pub const WHOLE: f64 = 0.99;
 
 /// What a device itself counted, by one source. Never added to totals or flows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -211,13 +211,11 @@ pub(super) fn coverage(sample: &Sample, links: &[Link]) -> Vec<Coverage> {
         + sample.links.iter().map(|link| link.contended.packets).sum::<u64>();
     let mut found = Vec::new();
     for port in &sample.devices.ports {
-        for (way, name, direction) in [
-            (Direction::Ingress, "rx_packets", "ingress"),
-            (Direction::Egress, "tx_packets", "egress"),
-        ] {
-            let on = |link: &&Link| {
-                Some(&link.name) == port.interface.as_ref() && link.direction == Some(way)
-            };
+        for (way, name, direction) in
+            [(Direction::Ingress, "rx_packets", "ingress"), (Direction::Egress, "tx_packets", "egress")]
+        {
+            let on =
+                |link: &&Link| Some(&link.name) == port.interface.as_ref() && link.direction == Some(way);
             let Some(link) = links.iter().find(on) else { continue };
             let counted = port.value(name).filter(|_| port.seconds().is_some());
             let ratio = counted

@@ -35,7 +35,7 @@ use crate::lldp::Neighbour;
 use crate::sample::{Direction, SourceKind};
 
 pub use build::compare_links as imbalance;
-pub use device::{Coverage, Device, DeviceQp, DeviceQpCounters, Pause, worst as worst_coverage};
+pub use device::{Coverage, Device, DeviceQp, DeviceQpCounters, Pause, WHOLE, worst as worst_coverage};
 pub use ecmp::{Case, Ecmp, Set, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use imbalance::{Load, imbalances, unknown_names};

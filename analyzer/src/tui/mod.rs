@@ -37,6 +37,7 @@ pub mod settings;
 pub mod table;
 mod terminal;
 pub mod theme;
+pub mod trail;
 mod worker;
 
 pub use app::{Action, App, End};

@@ -9,8 +9,8 @@ use crate::lldp::{self, Neighbour};
 use crate::report::fixtures::{compare, everything};
 use crate::report::{
     CeOverTime, Cnp, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters, EcnOverTime,
-    Episodes, Finding, FlowId, Icrc, Latency, LatencyByClass, Loss, Options, Pause, Report, Severity, TapFlow,
-    Untimed,
+    Episodes, Finding, FlowId, Icrc, Latency, LatencyByClass, Loss, Options, Pause, Report, Severity,
+    TapFlow, Untimed,
 };
 
 /// Maps whose keys are data; the table has one entry for all of them.

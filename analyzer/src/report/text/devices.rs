@@ -93,7 +93,8 @@ fn qps(device: &Device, room: usize) -> Vec<String> {
         ("COMMAND", Align::Left),
     ]);
     let mut busiest: Vec<&DeviceQp> = device.qps.iter().collect();
-    busiest.sort_by_key(|qp| std::cmp::Reverse(qp.sent_packets.unwrap_or(0) + qp.received_packets.unwrap_or(0)));
+    busiest
+        .sort_by_key(|qp| std::cmp::Reverse(qp.sent_packets.unwrap_or(0) + qp.received_packets.unwrap_or(0)));
     let number = |n: Option<u64>| n.map_or_else(|| units::UNKNOWN.into(), units::count);
     let small = |n: Option<u32>| n.map_or_else(|| units::UNKNOWN.into(), |n| n.to_string());
     let text = |text: Option<&str>| text.map_or_else(|| units::UNKNOWN.into(), plain);
@@ -159,7 +160,8 @@ pub(super) fn neighbours(report: &Report, room: usize) -> Vec<String> {
             if let Some(pfc) = heard.pfc {
                 let on: Vec<String> =
                     (0..8).filter(|p| pfc.enabled >> p & 1 == 1).map(|p: u8| p.to_string()).collect();
-                let on = if on.is_empty() { "no priority".into() } else { format!("priority {}", on.join(", ")) };
+                let on =
+                    if on.is_empty() { "no priority".into() } else { format!("priority {}", on.join(", ")) };
                 parts.push(format!("PFC on {on}"));
                 if pfc.error {
                     parts.push("it says that the settings do not match".into());

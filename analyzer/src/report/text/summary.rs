@@ -150,11 +150,16 @@ fn coverage(report: &Report) -> Vec<String> {
         let of = format!("{}/{} {}", plain(&coverage.device), coverage.port, coverage.direction);
         let counted = match (coverage.counted_packets, &coverage.source) {
             (Some(packets), Some(source)) => {
-                format!("{} of {} ({source})", units::count(coverage.seen_packets), plural(packets, "RoCE packet"))
+                format!(
+                    "{} of {} ({source})",
+                    units::count(coverage.seen_packets),
+                    plural(packets, "RoCE packet")
+                )
             }
             _ => "not known: no counter of the device tells RoCE packets".into(),
         };
-        let ratio = coverage.ratio.map_or_else(String::new, |ratio| format!("{}, ", units::ratio(Some(ratio))));
+        let ratio =
+            coverage.ratio.map_or_else(String::new, |ratio| format!("{}, ", units::ratio(Some(ratio))));
         let why = coverage.why.as_ref().map_or_else(String::new, |why| format!(": {}", plain(why)));
         format!("{of}: {ratio}{counted}{why}")
     };
