@@ -48,6 +48,8 @@ pub struct PortSample {
     pub counters: Vec<SourceSample>,
     /// Pauses by priority and direction.
     pub pause: Vec<PauseSample>,
+    /// Where they were read: `ethtool` or `DCB netlink`.
+    pub pause_source: &'static str,
     /// Bit p: the host has PFC on for priority p; `None` when the driver does not tell.
     pub lossless: Option<u8>,
     /// Its queue pairs.

@@ -194,6 +194,8 @@ impl PauseTotal {
 mod tests {
     use super::*;
 
+    const SECOND: u64 = 1_000_000_000;
+
     fn reading(source: Source, values: &[(&str, u64)]) -> Reading {
         let mut reading = Reading::default();
         reading.add(source, values.iter().map(|(name, value)| ((*name).to_owned(), *value)));
@@ -240,7 +242,6 @@ mod tests {
             counts.sent[4].frames = Some(frames);
             counts
         };
-        const SECOND: u64 = 1_000_000_000;
         assert_eq!(pauses.pauses(), []);
         for (second, us) in [(0, 0), (1, 100_000), (2, 1_100_000), (3, 2_100_000), (4, 2_100_000)] {
             pauses.take(at(700 + us, second * 10), second * SECOND);

@@ -24,6 +24,9 @@ use crate::lldp::Neighbour;
 
 /// Queue pairs of a port that are followed, at most.
 const MOST_QPS: usize = 16_384;
+/// Sources of pause counts, as reports name them.
+const ETHTOOL: &str = "ethtool";
+const DCB: &str = "DCB netlink";
 /// From this share of the time paused on, a queue pair that stands still does so for the pause.
 const STALL_SHARE: f64 = 0.5;
 
@@ -48,6 +51,8 @@ struct PortWatch {
     interface: Option<String>,
     tally: Tally,
     pauses: PauseTally,
+    /// Where pauses are read; empty before the first.
+    pause_source: &'static str,
     /// Priorities that RoCE uses, as far as it can be told; bit p.
     priorities: u8,
     lossless: Option<u8>,
@@ -98,7 +103,7 @@ impl Watch {
             let pci = pci::address_behind(root, &format!("/sys/class/infiniband/{}/device", device.name));
             let off = || {
                 let answer = kernel.parameter(&pci?, "enable_roce").ok()?;
-                Some(device::is_on(&answer)? == false)
+                Some(!device::is_on(&answer)?)
             };
             let hidden = !identity.software && off() != Some(true);
             let watched = |name: &Option<String>| name.as_ref().is_some_and(|name| interfaces.contains(name));
@@ -248,8 +253,15 @@ impl PortWatch {
         }
         if let Some(interface) = &self.interface {
             let statistics = kernel.statistics(interface).unwrap_or_default();
-            let pauses = vocabulary::pause(&statistics).or_else(|| dcb_pauses(kernel, interface));
-            if let Some(pauses) = pauses {
+            // Once one of the two, always that one: their counts are not each other's.
+            let of_driver = vocabulary::pause(&statistics).filter(|_| self.pause_source != DCB);
+            if let Some(pauses) = of_driver {
+                self.pause_source = ETHTOOL;
+                self.pauses.take(pauses, time_ns);
+            } else if self.pause_source != ETHTOOL
+                && let Some(pauses) = dcb_pauses(kernel, interface)
+            {
+                self.pause_source = DCB;
                 self.pauses.take(pauses, time_ns);
             }
             let known = statistics.into_iter().filter(|(name, _)| vocabulary::ethernet(name).is_some());
@@ -334,6 +346,7 @@ impl PortWatch {
             window: self.tally.window(),
             counters: self.tally.sources(self.driver()),
             pause: self.pauses.pauses(),
+            pause_source: self.pause_source,
             lossless: self.lossless,
             qps,
             qp_counters: qp_counters.collect(),

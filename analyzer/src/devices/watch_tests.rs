@@ -232,6 +232,26 @@ fn coverage_is_seen_over_counted() {
     assert!(at(6_000_000).coverage[0].why.is_some());
 }
 
+#[test]
+fn a_driver_without_pause_statistics_has_those_of_dcb() {
+    let counted = |sent: u8, received: u8| {
+        let three = |count: u8| format!("00*24 {count:02x} 00*39");
+        format!(
+            "{MLX5}\n[]\nanswers/statistics/{IFACE} = rx_discards_phy 0\nanswers/dcb/{IFACE} <<\n13 {{\n2 hex 08 08 00*6 {} {}\n}}\n>>",
+            three(sent),
+            three(received)
+        )
+    };
+    let devices = watched(&[&counted(1, 2), &counted(4, 7)], IFACE);
+    let port = &devices.ports[0];
+    assert_eq!(port.pause_source, "DCB netlink");
+    let of = |sent: bool| port.pause.iter().find(|p| p.sent == sent && p.priority == Some(3)).unwrap().frames;
+    assert_eq!((of(true), of(false)), (Some(3), Some(5)));
+    // A driver that counts none of them leaves zeros there, which mean nothing.
+    let devices = watched(&[&counted(0, 0), &counted(0, 0)], IFACE);
+    assert_eq!(devices.ports[0].pause, []);
+}
+
 /// Every file missing in turn, or full of nonsense: nothing panics, nothing is made up.
 #[test]
 fn an_odd_driver_crashes_nothing() {

@@ -47,7 +47,8 @@ pub struct Collector {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
-    time_ns: u64,
+    /// Its latest packet.
+    seen_at: u64,
     paused_ns: u64,
     stalled_ns: u64,
 }
@@ -192,17 +193,17 @@ impl Collector {
             self.flows.resize(slot + 1, Last::default());
         }
         let Some(last) = self.flows.get_mut(slot) else { return };
-        if last.time_ns == 0 && packet.stats.packets > 1 {
+        if last.seen_at == 0 && packet.stats.packets > 1 {
             // Its last packet was before any pause, and no pause was before that.
-            last.time_ns = self.first_ns;
+            last.seen_at = self.first_ns;
         }
-        let silent_ns = time_ns.saturating_sub(last.time_ns);
+        let silent_ns = time_ns.saturating_sub(last.seen_at);
         let meanwhile_ns = paused_ns.saturating_sub(last.paused_ns);
-        if last.time_ns > 0 && silent_ns >= STALL_NS && meanwhile_ns as f64 >= silent_ns as f64 * STALL_SHARE
+        if last.seen_at > 0 && silent_ns >= STALL_NS && meanwhile_ns as f64 >= silent_ns as f64 * STALL_SHARE
         {
             last.stalled_ns += meanwhile_ns.min(silent_ns);
         }
-        (last.time_ns, last.paused_ns) = (time_ns, paused_ns);
+        (last.seen_at, last.paused_ns) = (time_ns, paused_ns);
     }
 
     /// The flow of a slot was retired; the slot will be used again.

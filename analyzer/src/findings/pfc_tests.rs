@@ -14,6 +14,7 @@ fn paused(pause: PauseSample, stalled_ns: Option<u64>) -> Sample {
         port: 1,
         lossless: Some(1 << 3),
         pause: vec![pause],
+        pause_source: "ethtool",
         qps: vec![QpSample { lqpn: 17, stalled_ns, ..QpSample::default() }],
         ..PortSample::default()
     };

@@ -114,8 +114,8 @@ impl Source {
             });
         }
         let host = std::mem::replace(&mut config.host, Box::new(Kernel));
-        let named = |watched: &Watched| (watched.interface.name.clone(), watched.interface.index);
-        let indices: Vec<(String, u32)> = interfaces.iter().map(named).collect();
+        let known = |watched: &Watched| (watched.interface.name.clone(), watched.interface.index);
+        let indices: Vec<(String, u32)> = interfaces.iter().map(known).collect();
         let mut source = Self {
             programs,
             attached,

@@ -159,7 +159,7 @@ pub(super) fn devices(devices: &Devices) -> Vec<Device> {
             }
         };
         if !port.pause.is_empty() {
-            put("ethtool", &mut |known| known.pause = port.pause.iter().map(Pause::of).collect());
+            put(port.pause_source, &mut |known| known.pause = port.pause.iter().map(Pause::of).collect());
         }
         if !port.qps.is_empty() || !port.qp_counters.is_empty() {
             put("RDMA netlink", &mut |known| queue_pairs(port, known));

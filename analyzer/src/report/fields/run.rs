@@ -166,7 +166,8 @@ pub const RUN: &[FieldMeta] = fields! {
     "links[].neighbours[].apps[].priorities", "bits": "Bit p: it has priority p.";
     "devices[].name", "text": "RDMA device that counted by itself (live). An entry for each port and source; never added to totals or flows.";
     "devices[].port", "number": "Port of the device." or null "the counters are not of one port";
-    "devices[].source", "text": "Where the counters were read: `sysfs counters`, `sysfs hw_counters`, `RDMA netlink`, `ethtool`.";
+    "devices[].source", "text": "Where the counters were read: `sysfs counters`, `sysfs hw_counters`, `RDMA netlink`, `ethtool`, `DCB netlink` \
+        (pauses of drivers without statistics of their own).";
     "devices[].driver", "text": "RDMA driver: `mlx5_ib`, `bnxt_re`, `irdma`, `rxe` …" or null "not known";
     "devices[].interface", "text": "Network interface of the port." or null "not known";
     "devices[].first_ns", "Unix ns": "First reading of its counters." or null "there was none yet";

@@ -62,6 +62,7 @@ fn tag(source: &str) -> &'static str {
         "ethtool" => "ethtool",
         "sysfs hw_counters" => "hw",
         "RDMA netlink" => "netlink",
+        "DCB netlink" => "dcb",
         _ => "sysfs",
     }
 }
@@ -119,7 +120,9 @@ fn pauses(port: &PortSample, step: Option<&Step<'_>>) -> Vec<Line<'static>> {
         let mut spans = Spans::default();
         spans.push(format!("   PFC {way} {priority} "), theme::DIM);
         spans.push(format!("paused {} of the time", units::ratio(share)), theme::text(level));
-        spans.push(format!(", {frames} frames in all"), theme::PLAIN).push(" [ethtool]", theme::DIM);
+        spans
+            .push(format!(", {frames} frames in all"), theme::PLAIN)
+            .push(format!(" [{}]", tag(port.pause_source)), theme::DIM);
         lines.push(spans.into_line());
     }
     lines

@@ -203,6 +203,11 @@ fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
 
 fn no_problem(data: &Data) -> Spans {
     let model = &data.model;
+    if model.total.packets == 0 && data.sample.devices.ports.iter().any(|port| port.hidden) {
+        let mut spans = part(" ○ COUNTERS ", theme::SELECTED);
+        spans.push(" the NIC does RoCE in hardware: its own counters are on screen 5", theme::PLAIN);
+        return spans;
+    }
     if model.total.packets == 0 {
         let mut spans = part(" ○ NO RoCE ", theme::SELECTED);
         spans.push(" no RoCE packet so far", theme::PLAIN);
