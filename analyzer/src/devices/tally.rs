@@ -99,8 +99,6 @@ pub struct PauseTally {
 struct PauseTotal {
     sum: PauseCount,
     worst_share: Option<f64>,
-    /// In the latest interval.
-    share: Option<f64>,
     run_ns: u64,
     longest_ns: u64,
 }
@@ -130,12 +128,11 @@ impl PauseTally {
         }
     }
 
-    /// Share of the time between the last two readings in which this port was told to stop, for the
-    /// priorities in `mask` (bit p); the largest. `None` when none of them tells.
+    /// Microseconds in which this port was told to stop, by priority, since the first reading.
+    /// `None` for those whose time is not counted.
     #[must_use]
-    pub fn received_share(&self, mask: u8) -> Option<f64> {
-        let shares = (0..8).zip(&self.totals[0]).filter(|(p, _)| mask >> p & 1 == 1);
-        shares.filter_map(|(_, total)| total.share).reduce(f64::max)
+    pub fn received_us(&self) -> [Option<u64>; 8] {
+        self.totals[0].map(|total| total.sum.microseconds)
     }
 
     /// The pauses of all priorities that the driver counts.
@@ -180,8 +177,8 @@ impl PauseTotal {
         more(&mut self.sum.transitions, added(before.transitions, now.transitions));
         let paused_us = added(before.microseconds, now.microseconds);
         more(&mut self.sum.microseconds, paused_us);
-        self.share = paused_us.filter(|_| span_ns > 0).map(|us| us as f64 * 1000.0 / span_ns as f64);
-        let Some(share) = self.share else { return };
+        let Some(us) = paused_us.filter(|_| span_ns > 0) else { return };
+        let share = us as f64 * 1000.0 / span_ns as f64;
         // Counters are read one after the other, so that a little more than all is possible.
         let share = share.min(1.0);
         self.worst_share = Some(self.worst_share.map_or(share, |worst| worst.max(share)));
@@ -253,7 +250,6 @@ mod tests {
         assert_eq!((found[0].worst_share, found[0].longest_ns), (Some(1.0), Some(2 * SECOND)));
         // Frames alone tell no time.
         assert_eq!((found[1].sent, found[1].paused_ns, found[1].worst_share), (true, None, None));
-        assert_eq!(pauses.received_share(1 << 3), Some(0.0));
-        assert_eq!(pauses.received_share(1 << 4), None);
+        assert_eq!((pauses.received_us()[3], pauses.received_us()[4]), (Some(2_100_000), None));
     }
 }

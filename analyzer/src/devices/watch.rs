@@ -59,8 +59,8 @@ struct PortWatch {
     qps: HashMap<u32, QpWatch>,
     qps_left_out: u64,
     qp_tallies: BTreeMap<u32, (BTreeSet<u32>, Tally)>,
-    /// Time and packets of the port, both ways, at the latest reading of queue pairs.
-    qps_read: Option<(u64, PortPackets)>,
+    /// Time, packets and pauses of the port at the latest reading of queue pairs.
+    qps_read: Option<(u64, PortPackets, [Option<u64>; 8])>,
     /// Whether any PSN has ever moved: some drivers tell those of the connection's start for ever.
     moving: bool,
 }
@@ -290,14 +290,20 @@ impl PortWatch {
             sent: self.tally.value(self.driver(), "tx_packets"),
             received: self.tally.value(self.driver(), "rx_packets"),
         };
-        let before = self.qps_read.replace((time_ns, now));
+        let paused_us = self.pauses.received_us();
+        let before = self.qps_read.replace((time_ns, now, paused_us));
         let since = |of: fn(&PortPackets) -> Option<u64>| {
-            let (_, before) = before?;
+            let (_, before, _) = before?;
             of(&now)?.checked_sub(of(&before)?)
         };
         let most = PortPackets { sent: since(|p| p.sent), received: since(|p| p.received) };
-        let span_ns = before.map_or(0, |(then, _)| time_ns.saturating_sub(then));
-        let paused = self.pauses.received_share(self.priorities).is_some_and(|share| share >= STALL_SHARE);
+        let span_ns = before.map_or(0, |(then, ..)| time_ns.saturating_sub(then));
+        let paused = before.is_some_and(|(.., before)| {
+            let added =
+                before.iter().zip(&paused_us).map(|(then, now)| now.as_ref()?.checked_sub(*then.as_ref()?));
+            let of_roce = (0..8).zip(added).filter(|(priority, _)| self.priorities >> priority & 1 == 1);
+            of_roce.filter_map(|(_, us)| us).any(|us: u64| us as f64 * 1000.0 >= span_ns as f64 * STALL_SHARE)
+        });
         let mut present = HashMap::new();
         self.qps_left_out = 0;
         let of_port =

@@ -175,6 +175,14 @@ mod tests {
         assert_eq!(is_on(&whole[..20]), None);
     }
 
+    /// Whatever this kernel has: no such device, no such parameter, or no devlink at all.
+    #[test]
+    fn a_kernel_that_refuses_says_so() {
+        use super::super::ask::{Ask as _, Kernel};
+        let error = Kernel.parameter("ffff:ff:1f.7", "enable_roce").unwrap_err();
+        assert!(error.to_string().starts_with("cannot "), "{error}");
+    }
+
     #[test]
     fn a_family_has_a_number() {
         let payload = Request::new(0, 0, &[1, 2, 0, 0])
