@@ -16,6 +16,8 @@ pub mod tally;
 #[cfg(target_os = "linux")]
 pub mod watch;
 
+use std::sync::Arc;
+
 use crate::lldp::Neighbour;
 
 /// Everything known of the watched devices at a moment.
@@ -52,8 +54,8 @@ pub struct PortSample {
     pub pause_source: &'static str,
     /// Bit p: the host has PFC on for priority p; `None` when the driver does not tell.
     pub lossless: Option<u8>,
-    /// Its queue pairs.
-    pub qps: Vec<QpSample>,
+    /// Its queue pairs, by number; shared by all samples until they are read again.
+    pub qps: Arc<Vec<QpSample>>,
     /// Counters of queue pairs that the device counts together or one by one.
     pub qp_counters: Vec<QpCounters>,
     /// Queue pairs that there was no room to follow.

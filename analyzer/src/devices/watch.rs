@@ -4,6 +4,7 @@
 //! tests. What cannot be read is left out: nothing here fails.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use super::tally::{PauseTally, Tally};
 use super::{Devices, PortSample, QpCounters, QpSample, Setting, psn};
@@ -57,6 +58,8 @@ struct PortWatch {
     priorities: u8,
     lossless: Option<u8>,
     qps: HashMap<u32, QpWatch>,
+    /// The same for samples, which come more often than readings of them.
+    sampled: Arc<Vec<QpSample>>,
     qps_left_out: u64,
     qp_tallies: BTreeMap<u32, (BTreeSet<u32>, Tally)>,
     /// Time, packets and pauses of the port at the latest reading of queue pairs.
@@ -319,6 +322,9 @@ impl PortWatch {
             present.insert(qp.lqpn, followed);
         }
         self.qps = present;
+        let mut sampled: Vec<QpSample> = self.qps.values().map(|qp| qp.sample(self.moving)).collect();
+        sampled.sort_by_key(|qp| qp.lqpn);
+        self.sampled = Arc::new(sampled);
         let mine = found.counters.iter().filter(|counter| {
             counter.device == self.device && counter.port.is_none_or(|port| port == self.number)
         });
@@ -337,8 +343,6 @@ impl PortWatch {
     }
 
     fn sample(&self) -> PortSample {
-        let mut qps: Vec<QpSample> = self.qps.values().map(|qp| qp.sample(self.moving)).collect();
-        qps.sort_by_key(|qp| qp.lqpn);
         let qp_counters = self.qp_tallies.values().map(|(lqpns, tally)| QpCounters {
             lqpns: lqpns.iter().copied().collect(),
             values: tally.sources(self.driver()).into_iter().flat_map(|source| source.values).collect(),
@@ -354,7 +358,7 @@ impl PortWatch {
             pause: self.pauses.pauses(),
             pause_source: self.pause_source,
             lossless: self.lossless,
-            qps,
+            qps: Arc::clone(&self.sampled),
             qp_counters: qp_counters.collect(),
             qps_left_out: self.qps_left_out,
         }

@@ -15,7 +15,7 @@ fn paused(pause: PauseSample, stalled_ns: Option<u64>) -> Sample {
         lossless: Some(1 << 3),
         pause: vec![pause],
         pause_source: "ethtool",
-        qps: vec![QpSample { lqpn: 17, stalled_ns, ..QpSample::default() }],
+        qps: Arc::new(vec![QpSample { lqpn: 17, stalled_ns, ..QpSample::default() }]),
         ..PortSample::default()
     };
     sample.devices = Arc::new(Devices { ports: vec![port], ..Devices::default() });

@@ -5,7 +5,7 @@ use crate::host::ask::Host;
 use crate::host::hook::{HookChoice, XdpModeChoice};
 use crate::host::netns::NetNs;
 use crate::host::recorded::Recorded;
-use crate::host::testing::{root_or_skip, veth_pair};
+use crate::host::testing::{root_or_skip, send, veth_pair};
 use crate::live::{self, Config};
 use crate::report::{Kind, Options, Report};
 use crate::sample::Sample;
@@ -131,4 +131,30 @@ fn a_host_without_devices_is_live_alone() {
     let report = Report::build(&sample, &Options::default());
     assert_eq!((report.source.kind, report.devices.len(), report.coverage.len()), (Kind::Live, 0, 0));
     assert!(report.findings.iter().all(|finding| !finding.id.starts_with("config.")));
+}
+
+/// What the switch says reaches the report, and is held against the host's own settings.
+#[test]
+fn a_switch_is_heard_while_a_run_goes_on() {
+    if !root_or_skip("a_switch_is_heard_while_a_run_goes_on") {
+        return;
+    }
+    let pair = veth_pair(9000);
+    let host = Recorded::unpack(&MLX5.replace("enp59s0np0", "left0"));
+    // PFC on priority 4, which the host has on 3.
+    let mut frame = vec![0x01, 0x80, 0xc2, 0, 0, 0x0e, 2, 0, 0, 0, 0, 1, 0x88, 0xcc];
+    frame.extend([0x0a, 5]);
+    frame.extend(b"leaf1");
+    frame.extend([0xfe, 6, 0x00, 0x80, 0xc2, 0x0b, 8, 1 << 4]);
+    frame.extend([0; 40]);
+    let config = config(pair.left.try_clone().unwrap(), &["left0"], Box::new(host.kernel()));
+    let (right, index) = (pair.right.try_clone().unwrap(), pair.right_index);
+    let (sample, _) = run(config, |sample| {
+        let frame = frame.clone();
+        right.run(move || send(index, &frame)).unwrap();
+        !sample.devices.settings.is_empty() && !sample.devices.neighbours.is_empty()
+    });
+    let report = Report::build(&sample, &Options::default());
+    assert_eq!(report.links[0].neighbours[0].system.as_deref(), Some("leaf1"));
+    assert!(report.findings.iter().any(|finding| finding.id == "config.switch"), "{:?}", report.findings);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::devices::{Devices, PortSample, QpSample};
 
-/// Readings kept: a minute or so.
+/// Readings kept, at most.
 const KEPT: usize = 64;
 /// Rates are over this long, where there is as much.
 const SPAN_NS: u64 = 10_000_000_000;
@@ -28,7 +28,11 @@ impl Trail {
         if devices.ports.is_empty() || self.0.back().is_some_and(|last| Arc::ptr_eq(last, devices)) {
             return;
         }
-        if self.0.len() == KEPT {
+        // One of ten seconds ago is enough: with thousands of queue pairs each has its megabytes.
+        let newest = end(devices);
+        while self.0.get(1).is_some_and(|second| end(second).saturating_add(SPAN_NS) <= newest)
+            || self.0.len() == KEPT
+        {
             self.0.pop_front();
         }
         self.0.push_back(Arc::clone(devices));
@@ -49,6 +53,11 @@ impl Trail {
         let (then, ns) = self.0.iter().filter_map(of).min_by_key(|(_, ns)| ns.abs_diff(SPAN_NS))?;
         Some(Step { now, then, seconds: ns as f64 / 1e9 })
     }
+}
+
+/// The latest reading of any port.
+fn end(devices: &Devices) -> u64 {
+    devices.ports.iter().filter_map(|port| port.window).map(|(_, last)| last).max().unwrap_or(0)
 }
 
 impl Step<'_> {
@@ -105,7 +114,7 @@ mod tests {
             window: Some((SECOND, (second + 1) * SECOND)),
             counters: vec![SourceSample { source: "ethtool", values, resets: 0 }],
             pause: vec![pause],
-            qps: vec![qp],
+            qps: Arc::new(vec![qp]),
             ..PortSample::default()
         };
         Arc::new(Devices { ports: vec![port], ..Devices::default() })
@@ -130,6 +139,6 @@ mod tests {
                 assert_eq!(step.qp_per_s(&now.ports[0].qps[0]), (Some(5.0), None));
             }
         }
-        assert_eq!(trail.0.len(), KEPT);
+        assert_eq!(trail.0.len(), 11, "ten seconds back, and now");
     }
 }

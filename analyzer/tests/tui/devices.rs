@@ -46,7 +46,7 @@ fn devices(seconds: u64, hidden: bool) -> Devices {
             ..PauseSample::default()
         }],
         pause_source: "ethtool",
-        qps: vec![qp(17, 500_000), qp(18, 100_000)],
+        qps: Arc::new(vec![qp(17, 500_000), qp(18, 100_000)]),
         ..PortSample::default()
     };
     Devices { ports: vec![port], ..Devices::default() }
