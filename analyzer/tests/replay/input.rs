@@ -197,5 +197,5 @@ fn what_the_switch_says_is_in_the_report() {
     let neighbour = &report["links"][0]["neighbours"][0];
     assert!(neighbour["dialect"].is_string() && neighbour["pfc"]["enabled"].is_u64(), "{neighbour}");
     let text = String::from_utf8(replay(&[path, "--output", "text"]).stdout).unwrap();
-    assert!(text.contains("NEIGHBOURS") && text.contains("PFC on"), "{text}");
+    assert!(text.contains("NEIGHBOURS") && text.contains("DCBX of IEEE; PFC on priority 2, 4, 5"), "{text}");
 }

@@ -1,5 +1,6 @@
 //! What devices counted by themselves, pauses, and what switches say.
 
+use crate::lldp::Dialect;
 use crate::report::text::flows::link_name;
 use crate::report::text::layout::{Align, Table, labelled, plain};
 use crate::report::{Device, DeviceQp, Pause, Report};
@@ -156,30 +157,34 @@ pub(super) fn neighbours(report: &Report, room: usize) -> Vec<String> {
     for link in &report.links {
         for heard in &link.neighbours {
             let mut parts = vec![heard.label()];
-            parts.extend(heard.dialect.map(|dialect| format!("DCBX {dialect:?}")));
+            parts.extend(heard.dialect.map(|dialect| match dialect {
+                Dialect::Ieee => "DCBX of IEEE".to_owned(),
+                Dialect::Cee => "DCBX of CEE".to_owned(),
+            }));
             if let Some(pfc) = heard.pfc {
-                let on: Vec<String> =
-                    (0..8).filter(|p| pfc.enabled >> p & 1 == 1).map(|p: u8| p.to_string()).collect();
-                let on =
-                    if on.is_empty() { "no priority".into() } else { format!("priority {}", on.join(", ")) };
+                let on = if pfc.enabled == 0 { "no priority".into() } else { priorities(pfc.enabled) };
                 parts.push(format!("PFC on {on}"));
                 if pfc.error {
                     parts.push("it says that the settings do not match".into());
                 }
             }
             for app in &heard.apps {
-                let on: Vec<String> =
-                    (0..8).filter(|p| app.priorities >> p & 1 == 1).map(|p: u8| p.to_string()).collect();
                 let what = match app.selector {
                     1 => format!("ethertype 0x{:04x}", app.protocol),
                     5 => format!("DSCP {}", app.protocol),
                     _ => format!("port {}", app.protocol),
                 };
-                parts.push(format!("{what} → {}", on.join(", ")));
+                parts.push(format!("{what} → {}", priorities(app.priorities)));
             }
             let text = format!("{}: {}", link_name(&link.name, link.direction), parts.join("; "));
             lines.extend(labelled("", 0, &plain(&text), room));
         }
     }
     lines
+}
+
+/// "priority 3, 4" of bits.
+fn priorities(bits: u8) -> String {
+    let on: Vec<String> = (0..8).filter(|p| bits >> p & 1 == 1).map(|p: u8| p.to_string()).collect();
+    format!("priority {}", on.join(", "))
 }
