@@ -10,7 +10,8 @@ use std::io::{Cursor, Write as _};
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use rocescope::capture::Reader;
-use rocescope::figures::{Collector, Options};
+use rocescope::figures::Options;
+use rocescope::figures::beside::Beside;
 use rocescope::peers::Peers;
 use rocescope::replay::count::Counts;
 use rocescope::replay::links::TapLinks;
@@ -53,8 +54,9 @@ fn counts() -> (Counts, TapLinks) {
     let counts = Counts {
         table: FlowTable::new(1 << 20),
         peers: Peers::default(),
-        figures: Collector::new(&Options::default()),
+        figures: Beside::new(&Options::default(), 1),
         window: None,
+        out_of_range: None,
         events: None,
         from_ns: 0,
         to_ns: u64::MAX,
@@ -113,7 +115,7 @@ fn table(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Records, parser and table in one thread.
+/// Records, parser, table and figures, with the thread of figures that a long replay has.
 fn all(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("replay");
     group.throughput(Throughput::Elements(FRAMES.into()));

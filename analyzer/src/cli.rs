@@ -12,7 +12,6 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Parser as _;
 use clap::error::ErrorKind;
 
 pub use args::{
@@ -30,7 +29,7 @@ use crate::view;
 /// Runs the command; its result is the exit status: 0 done, 1 failed, 2 bad usage, and of doctor 3.
 #[must_use]
 pub fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args = match Args::read(std::env::args_os()) {
         Ok(args) => args,
         Err(error) => return usage(&error),
     };
@@ -80,26 +79,38 @@ fn output(view: &ViewArgs) -> Output {
     view.output.unwrap_or_else(|| if std::io::stdout().is_terminal() { Output::Tui } else { Output::Text })
 }
 
-/// Options of the report, as given.
-fn report_options(view: &ViewArgs) -> Result<report::Options> {
+/// What the command line and the configuration file say about views.
+struct Views {
+    /// Of the report.
+    report: report::Options,
+    /// Of the terminal UI, where that is what will be shown; without those of the report.
+    tui: Option<tui::Options>,
+}
+
+/// Reads the configuration file, once. To be called before anything is started or attached, which a
+/// mistake in the file should not have to undo.
+fn views(view: &ViewArgs, speed: Option<f64>) -> Result<Views> {
     let config = Config::load(view.config.as_deref())?;
-    Ok(report::Options {
+    let tui = match output(view) {
+        Output::Tui => Some(tui_options(view, &config, speed)?),
+        Output::Text | Output::Json | Output::Jsonl => None,
+    };
+    let report = report::Options {
         groups: view.group.clone(),
         ecmp: view.ecmp,
         rails: view.rail.clone(),
         limits: config.findings,
         ..report::Options::default()
-    })
+    };
+    Ok(Views { report, tui })
 }
 
 /// Options of the terminal UI: command line before configuration file before environment.
-fn tui_options(view: &ViewArgs, report: report::Options, speed: Option<f64>) -> Result<tui::Options> {
-    let config = Config::load(view.config.as_deref())?;
+fn tui_options(view: &ViewArgs, config: &Config, speed: Option<f64>) -> Result<tui::Options> {
     let options = tui::Options::from_env()
         .with_settings(&config.tui)
         .map_err(|error| anyhow::anyhow!("configuration file, [tui]: {error}"))?;
     Ok(tui::Options {
-        report,
         speed,
         screen: view.screen.unwrap_or(options.screen),
         sort: view.sort.or(options.sort),
@@ -116,13 +127,8 @@ fn format(output: Output) -> Format {
     }
 }
 
-fn nanos(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
 fn replay(args: ReplayArgs) -> Result<()> {
     let output = output(&args.view);
-    let options = report_options(&args.view)?;
     let interval = args.view.interval;
     let stream = args.files.iter().any(|file| file.as_os_str() == "-");
     let speed = args.speed.map_or_else(
@@ -137,12 +143,9 @@ fn replay(args: ReplayArgs) -> Result<()> {
         Output::Text | Output::Json => Emit::AtEnd,
         Output::Jsonl => Emit::Every(interval),
     };
-    let tui = match output {
-        Output::Tui => Some(tui_options(&args.view, options.clone(), (!stream).then_some(speed))?),
-        _ => None,
-    };
+    let Views { report, tui } = views(&args.view, (!stream).then_some(speed))?;
     // The terminal view watches the signals itself: it has a terminal to put back in order.
-    let interrupt = if output == Output::Tui { None } else { Some(Interrupt::catch()?) };
+    let interrupt = if tui.is_some() { None } else { Some(Interrupt::catch()?) };
     let feed = replay::start(replay::Options {
         files: args.files,
         taps: args.tap,
@@ -155,15 +158,15 @@ fn replay(args: ReplayArgs) -> Result<()> {
         max_flows: args.view.max_flows.unwrap_or(replay::MAX_FLOWS),
         figures: crate::figures::Options {
             reorder_window: args.reorder_window,
-            bin_ns: nanos(args.bin),
+            bin_ns: replay::nanos(args.bin),
             link_mbps: args.link_speed,
         },
         emit,
         events: output == Output::Tui,
     })?;
     match interrupt {
-        None => view::tui(feed, tui.unwrap_or_default()),
-        Some(interrupt) => drive::print(&feed, format(output), &options, &interrupt, None),
+        None => view::tui(feed, tui::Options { report, ..tui.unwrap_or_default() }),
+        Some(interrupt) => drive::print(&feed, format(output), &report, &interrupt, None),
     }
 }
 

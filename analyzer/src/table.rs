@@ -39,8 +39,6 @@ struct Slot {
 pub struct Observed<'a> {
     /// Its flow's place in the table.
     pub slot: u32,
-    /// Its flow.
-    pub key: &'a FlowKey,
     /// The flow's counters, the packet included.
     pub stats: &'a FlowStats,
     /// What is left to do.
@@ -145,8 +143,8 @@ impl FlowTable {
         if outcome.other_port || outcome.other_opcode {
             self.overflow(number, link, frame, outcome);
         }
-        let Slot { key, stats, .. } = self.slots.get(number as usize)?;
-        Some(Observed { slot: number, key, stats, outcome, repeat: repeats(stats) != before })
+        let Slot { stats, .. } = self.slots.get(number as usize)?;
+        Some(Observed { slot: number, stats, outcome, repeat: repeats(stats) != before })
     }
 
     #[inline(never)]

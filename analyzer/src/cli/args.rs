@@ -1,10 +1,12 @@
 //! Commands, options and their help.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args as ClapArgs, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::figures::traffic::BIN_RANGE_NS;
 use crate::filter::Filter;
@@ -23,6 +25,24 @@ pub struct Args {
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
+}
+
+impl Args {
+    /// Reads a command line, the program's name first.
+    ///
+    /// # Errors
+    /// For what `rocescope` does not understand, and for a span of time that ends before it begins.
+    pub fn read(line: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let args = Self::try_parse_from(line)?;
+        if let Verb::Replay(replay) = &args.verb
+            && let (Some(from), Some(to)) = (replay.from, replay.to)
+            && to.is_before(from)
+        {
+            let what = "--to is before --from, so that no frame can be within; exchange the two";
+            return Err(Self::command().error(ErrorKind::ValueValidation, what));
+        }
+        Ok(args)
+    }
 }
 
 /// The commands.
@@ -368,11 +388,10 @@ fn parse_tap(text: &str) -> Result<TapFiles, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     fn replay(args: &[&str]) -> Result<ReplayArgs, clap::Error> {
         let all = ["rocescope", "replay"].iter().chain(args);
-        match Args::try_parse_from(all)?.verb {
+        match Args::read(all.map(OsString::from))?.verb {
             Verb::Replay(args) => Ok(args),
             other => panic!("{other:?}"),
         }
@@ -435,6 +454,8 @@ mod tests {
             &["x", "--tap", "l=a,,b"],
             &["x", "--max-flows", "0"],
             &["x", "--from", "yesterday"],
+            &["x", "--from", "+2s", "--to", "+1s"],
+            &["x", "--from", "2026-01-01T00:00:00Z", "--to", "1767225599"],
             &["x", "--filter", "qp"],
             &["x", "--output", "xml"],
             &["x", "--screen", "9"],

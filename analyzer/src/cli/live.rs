@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::{AttachArgs, DemoArgs, LiveArgs, Output, ViewArgs, format, output, report_options, tui_options};
+use super::{AttachArgs, DemoArgs, LiveArgs, Output, ViewArgs, Views, format, output, views};
 use crate::demo::scenario::{self, Scenario};
 use crate::demo::stage::Stage;
 use crate::drive::{self, Interrupt};
 use crate::feed::Command;
 use crate::host::ask::Kernel;
 use crate::live::{self, Config, DEFAULT_MAX_FLOWS, Running};
-use crate::report;
+use crate::tui;
 use crate::view;
 
 /// A flow without a packet for this long is retired, unless the user says otherwise: far longer
@@ -31,13 +31,13 @@ pub(super) fn live(args: LiveArgs) -> Result<()> {
     let netns = args.netns.as_deref().map(live::netns).transpose()?;
     let config = Config { interfaces: args.interface, netns, ..config(&args.attach, &args.view)? };
     let interrupt = interrupt(&args.view)?;
-    let options = report_options(&args.view)?;
-    show(live::start(config)?, &args.view, options, interrupt)
+    let views = views(&args.view, None)?;
+    show(live::start(config)?, &args.view, views, interrupt)
 }
 
 pub(super) fn demo(args: &DemoArgs) -> Result<()> {
     let interrupt = interrupt(&args.view)?;
-    let options = report_options(&args.view)?;
+    let views = views(&args.view, None)?;
     let stage = Stage::new()?;
     let config = Config {
         interfaces: stage.interfaces().to_vec(),
@@ -69,7 +69,7 @@ pub(super) fn demo(args: &DemoArgs) -> Result<()> {
                 }
             });
         }
-        let shown = show(running, &args.view, options, interrupt);
+        let shown = show(running, &args.view, views, interrupt);
         over.store(true, Ordering::Relaxed);
         shown
     });
@@ -116,21 +116,17 @@ fn interrupt(view: &ViewArgs) -> Result<Option<Interrupt>> {
 }
 
 /// Shows the source until its end or the user's, and waits until everything is detached.
-fn show(
-    running: Running,
-    view: &ViewArgs,
-    mut options: report::Options,
-    interrupt: Option<Interrupt>,
-) -> Result<()> {
+fn show(running: Running, view: &ViewArgs, views: Views, interrupt: Option<Interrupt>) -> Result<()> {
     let Running { feed, thread, hooks, interfaces } = running;
-    options.imbalance_all_links = interfaces > 1;
+    let Views { mut report, tui } = views;
+    report.imbalance_all_links = interfaces > 1;
     let shown = match interrupt {
-        None => view::tui(feed, tui_options(view, options, None)?),
+        None => view::tui(feed, tui::Options { report, ..tui.unwrap_or_default() }),
         Some(interrupt) => {
             for hook in &hooks {
                 drive::say(hook);
             }
-            let shown = drive::print(&feed, format(output(view)), &options, &interrupt, None);
+            let shown = drive::print(&feed, format(output(view)), &report, &interrupt, None);
             drop(feed);
             shown
         }

@@ -164,14 +164,35 @@ fn latency(report: &Value, path: &str) -> Option<f64> {
 }
 
 fn weighted<'a>(flows: impl Iterator<Item = &'a Value>, path: &str) -> Option<f64> {
+    mean(flows, path, |flow| at(flow, "/latency_ns/count"))
+}
+
+/// The mean of a figure over the flows that have it, by weight.
+fn mean<'a>(
+    flows: impl Iterator<Item = &'a Value>,
+    path: &str,
+    weight: impl Fn(&Value) -> Option<f64>,
+) -> Option<f64> {
     let (mut sum, mut count) = (0.0, 0.0);
     for flow in flows {
-        if let (Some(value), Some(n)) = (at(flow, path), at(flow, "/latency_ns/count")) {
+        if let (Some(value), Some(n)) = (at(flow, path), weight(flow)) {
             sum += value * n;
             count += n;
         }
     }
     (count > 0.0).then(|| sum / count)
+}
+
+/// What a flow's `ce_ratio` speaks of: packets other than CNP and ACKNOWLEDGE.
+fn data_packets(flow: &Value) -> Option<f64> {
+    const LOW_FIVE_BITS: u64 = 0x1F;
+    let (acknowledge, cnp) = (0x11, 0x81);
+    let of = |name: &str, opcode: &Value| opcode.get(name).and_then(Value::as_u64);
+    let others = flow.get("opcodes").and_then(Value::as_array).into_iter().flatten().filter_map(|opcode| {
+        let code = of("code", opcode)?;
+        (code == cnp || code & LOW_FIVE_BITS == acknowledge).then(|| of("packets", opcode)).flatten()
+    });
+    Some((at(flow, "/packets")? - others.sum::<u64>() as f64).max(0.0))
 }
 
 /// The largest of a figure in a list.
@@ -199,11 +220,9 @@ pub(super) fn by_hosts(report: &Value) -> BTreeMap<(String, String), Value> {
     let figures = |flows: &[&Value]| {
         let sum = |of: &dyn Fn(&Value) -> Option<f64>| flows.iter().filter_map(|flow| of(flow)).sum::<f64>();
         let packets = sum(&|f| at(f, "/packets")).max(1.0);
-        let capable =
-            sum(&|f| at(f, "/ecn/ect0")) + sum(&|f| at(f, "/ecn/ect1")) + sum(&|f| at(f, "/ecn/ce"));
         json!({
             "bits_per_second": rate(report, sum(&|f| at(f, "/bytes")) * 8.0),
-            "ce_ratio": (capable > 0.0).then(|| sum(&|f| at(f, "/ecn/ce")) / capable),
+            "ce_ratio": mean(flows.iter().copied(), "/ce_ratio", data_packets),
             "missing_ratio": sum(&|f| both(f, "missing")) / packets,
             "repeat_ratio": sum(&|f| both(f, "repeats")) / packets,
             "latency_p99_ns": weighted(flows.iter().copied(), "/latency_ns/p99"),

@@ -17,7 +17,8 @@ fn report(seconds: u64, bytes: u64, ce: f64, findings: &[(&str, &str)]) -> Value
         },
         "flows": [{
             "src": "10.0.0.1", "dst": "10.0.0.2", "dest_qp": 17, "packets": bytes / 1000, "bytes": bytes,
-            "payload_bytes": bytes, "ecn": { "not_ect": 0, "ect1": 0, "ect0": 90, "ce": 10 },
+            "payload_bytes": bytes, "ecn": { "not_ect": 0, "ect1": 0, "ect0": 90, "ce": 10 }, "ce_ratio": ce,
+            "opcodes": [{ "code": 7, "packets": bytes / 1000 }],
             "ack": { "rnr_naks": 0, "naks": { "psn_sequence_error": 0 } },
             "psn": { "missing": 0, "repeats": 0 }, "psn_responses": null,
             "latency_ns": { "count": 10, "p50": 5000, "p99": 20000 },
@@ -121,4 +122,20 @@ fn hosts_that_changed_are_named() {
         "{page}"
     );
     assert!(text(&diff(("a", &Value::Null), ("b", &Value::Null)), 80).contains("No findings"));
+}
+
+/// Between two hosts as in a flow, marks are a share of the data: acknowledgements thin nothing out.
+#[test]
+fn marks_between_hosts_are_those_of_data() {
+    let mut a = report(10, 1_000_000, 0.2, &[]);
+    let mut more = a["flows"][0].clone();
+    (more["dest_qp"], more["ce_ratio"]) = (json!(18), json!(0.5));
+    more["opcodes"] = json!([{ "code": 7, "packets": 500 }, { "code": 0x11, "packets": 400 },
+                             { "code": 0x81, "packets": 100 }]);
+    let mut answers = more.clone();
+    (answers["dest_qp"], answers["ce_ratio"]) = (json!(19), Value::Null);
+    a["flows"].as_array_mut().unwrap().extend([more, answers]);
+    let hosts = super::figure::by_hosts(&a);
+    let ratio = hosts.values().next().unwrap()["ce_ratio"].as_f64().unwrap();
+    assert!((ratio - (0.2 * 1000.0 + 0.5 * 500.0) / 1500.0).abs() < 1e-9, "{ratio}");
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Packet;
+use super::packet::Packet;
 use crate::devices::PauseSample;
 use crate::lldp::Neighbour;
 use crate::mac_control::{Control, What, quanta_ns};
@@ -163,21 +163,22 @@ impl Collector {
     }
 
     /// Takes in one packet: how long its flow had been silent, and whether a pause was why.
+    /// `packets` are those of the flow so far, `data` the captured bytes.
     #[inline]
-    pub fn packet(&mut self, packet: &Packet<'_>) {
+    pub fn packet(&mut self, packet: &Packet, packets: u64, data: &[u8]) {
         if !self.stations.is_empty() {
-            self.silence(packet);
+            self.silence(packet, packets, data);
         }
     }
 
-    fn silence(&mut self, packet: &Packet<'_>) {
-        let Packet { key, slot, time_ns, frame, data, .. } = *packet;
+    fn silence(&mut self, packet: &Packet, packets: u64, data: &[u8]) {
+        let Packet { link, slot, time_ns, ref frame, .. } = *packet;
         self.latest_ns = self.latest_ns.max(time_ns);
         // The tag says which priority; without one, the usual map of DSCPs.
         let priority = if frame.pcp < 8 { frame.pcp } else { frame.tos >> 5 };
         let sender: [u8; 6] = data.get(6..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default();
         let mut paused_ns = 0;
-        for (_, rows) in self.stations.range_mut((key.link, [0; 6])..=(key.link, [0xff; 6])).filter(
+        for (_, rows) in self.stations.range_mut((link, [0; 6])..=(link, [0xff; 6])).filter(
             // A station does not stop what it sends itself.
             |((_, station), _)| *station != sender,
         ) {
@@ -193,7 +194,7 @@ impl Collector {
             self.flows.resize(slot + 1, Last::default());
         }
         let Some(last) = self.flows.get_mut(slot) else { return };
-        if last.seen_at == 0 && packet.stats.packets > 1 {
+        if last.seen_at == 0 && packets > 1 {
             // Its last packet was before any pause, and no pause was before that.
             last.seen_at = self.first_ns;
         }

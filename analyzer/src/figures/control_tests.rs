@@ -65,7 +65,8 @@ fn a_flow_that_was_silent_while_paused_stood_still() {
         let (mut wire, mut collector) = (Wire::new(1), Collector::new(None));
         collector.frame(0, 0, &pfc(5, 0));
         let mut pass = |collector: &mut Collector, psn, time_ns| {
-            wire.pass(super::super::wire::P { psn, time_ns, ..DATA }, |packet| collector.packet(packet));
+            let packet = super::super::wire::P { psn, time_ns, ..DATA };
+            wire.pass(packet, |packet, _| collector.packet(packet, u64::from(psn) + 1, &[]));
         };
         pass(&mut collector, 0, MS);
         if paused {

@@ -9,7 +9,7 @@ use rocescope_common::wire::Frame;
 use rocescope_common::wire::bth;
 use rocescope_common::wire::frame::UNKNOWN;
 
-use super::Packet;
+use super::packet::Packet;
 
 /// Packets by what their ICRC says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,20 +48,20 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Takes in one packet.
+    /// Takes in one packet, whose captured bytes are `data`.
     #[inline]
-    pub fn packet(&mut self, packet: &Packet<'_>) {
+    pub fn packet(&mut self, packet: &Packet, data: &[u8]) {
         let at = packet.slot as usize;
         if packet.outcome.events & Event::NEW_FLOW != 0 {
             if self.slots.len() <= at {
                 self.slots.resize(at + 1, (0, Checked::default()));
             }
             if let Some(slot) = self.slots.get_mut(at) {
-                *slot = (packet.key.link, Checked::default());
+                *slot = (packet.link, Checked::default());
             }
         }
         let Some((_, counts)) = self.slots.get_mut(at) else { return };
-        match check(packet.data, packet.frame) {
+        match check(data, &packet.frame) {
             None => counts.unchecked += 1,
             Some(right) => {
                 counts.checked += 1;

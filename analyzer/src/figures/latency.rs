@@ -12,7 +12,7 @@ use rocescope_common::account::latency::{
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
-use super::Packet;
+use super::packet::Packet;
 use super::pairing::{NONE, Reverse};
 
 type State = foldhash::fast::RandomState;
@@ -45,16 +45,16 @@ pub struct Collector {
 impl Collector {
     /// Takes in a packet; `reverse` is what is known of the other direction at it.
     #[inline]
-    pub fn packet(&mut self, packet: &Packet<'_>, reverse: Reverse) {
+    pub fn packet(&mut self, packet: &Packet, reverse: Reverse) {
         let op = Op::of(packet.frame.opcode);
         if op.has(Op::RELIABLE) {
             let restart = packet.outcome.events & Event::RESTART != 0;
-            let class = class_of(packet.frame);
+            let class = class_of(&packet.frame);
             if class != CLASS_NONE || restart {
                 self.request(packet, class, reverse);
             }
         } else if reverse.slot != NONE && op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
-            let up_to = answered_by(packet.frame);
+            let up_to = answered_by(&packet.frame);
             let ring = self.slots.get(reverse.slot as usize).map_or(NONE, |slot| slot.ring);
             if up_to != UNKNOWN
                 && let Some(ring) = self.rings.get_mut(ring as usize)
@@ -64,7 +64,7 @@ impl Collector {
         }
     }
 
-    fn request(&mut self, packet: &Packet<'_>, class: u32, reverse: Reverse) {
+    fn request(&mut self, packet: &Packet, class: u32, reverse: Reverse) {
         let at = packet.slot as usize;
         if self.slots.len() <= at {
             self.slots.resize(at + 1, FREE);

@@ -2,7 +2,7 @@
 
 use rocescope_common::wire::opcode::Op;
 
-use super::Packet;
+use super::packet::Packet;
 
 /// Packets with one DSCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,12 +29,12 @@ pub struct Marking {
 impl Marking {
     /// Takes in one packet.
     #[inline]
-    pub fn packet(&mut self, packet: &Packet<'_>) {
-        let frame = packet.frame;
+    pub fn packet(&mut self, packet: &Packet) {
+        let frame = &packet.frame;
         if frame.roce_version != 2 {
             return;
         }
-        let link = usize::from(packet.key.link);
+        let link = usize::from(packet.link);
         if link >= self.links.len() {
             self.links.resize(link + 1, [Marked::default(); 64]);
         }

@@ -4,12 +4,14 @@
 //! plain result that goes into the [`Sample`](crate::sample::Sample). A figure that a source cannot
 //! collect is `None` there.
 
+pub mod beside;
 pub mod control;
 pub mod ecn;
 pub mod icrc;
 pub mod latency;
 pub mod loss;
 pub mod marking;
+pub mod packet;
 pub mod pairing;
 pub mod steps;
 pub mod taps;
@@ -21,37 +23,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use rocescope_common::account::{FlowKey, FlowStats, Outcome};
-use rocescope_common::wire::Frame;
 
-use crate::replay::links::TapLinks;
+use crate::replay::nanos;
 use marking::{ByDscp, Marking};
+use packet::{Aside, Packet};
 
 type State = foldhash::fast::RandomState;
-
-/// One RoCE packet that was counted, as collectors see it.
-#[derive(Clone, Copy, Debug)]
-pub struct Packet<'a> {
-    /// Its flow.
-    pub key: &'a FlowKey,
-    /// The flow's place in the table. Used again by another flow when the flow is retired.
-    pub slot: u32,
-    /// Its headers.
-    pub frame: &'a Frame,
-    /// Its time, Unix nanoseconds. Packets of one link come in the order of the capture, which is
-    /// nearly always that of their times.
-    pub time_ns: u64,
-    /// What counting it gave rise to.
-    pub outcome: Outcome,
-    /// Its PSN was behind the expected one, in the sequence of requests or of responses.
-    pub repeat: bool,
-    /// The flow's counters, this packet included.
-    pub stats: &'a FlowStats,
-    /// The captured bytes.
-    pub data: &'a [u8],
-    /// The tap that it was captured at.
-    pub tap: &'a TapLinks,
-}
 
 /// What the user chose about figures.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,7 +49,7 @@ impl Default for Options {
     }
 }
 
-/// Collects every figure of a replay.
+/// Collects every figure that needs no bytes of packets.
 #[derive(Debug)]
 pub struct Collector {
     marking: Marking,
@@ -80,41 +57,24 @@ pub struct Collector {
     latency: latency::Collector,
     ecn: ecn::Collector,
     loss: loss::Collector,
-    icrc: icrc::Collector,
     taps: taps::Collector,
     traffic: traffic::Collector,
-    control: control::Collector,
 }
 
 impl Collector {
     /// Nothing seen yet.
     #[must_use]
     pub fn new(options: &Options) -> Self {
-        let window = options
-            .reorder_window
-            .map_or(loss::REORDER_WINDOW_NS, |window| u64::try_from(window.as_nanos()).unwrap_or(u64::MAX));
+        let window = options.reorder_window.map_or(loss::REORDER_WINDOW_NS, nanos);
         Self {
             marking: Marking::default(),
             pairing: pairing::Pairing::default(),
             latency: latency::Collector::default(),
             ecn: ecn::Collector::default(),
             loss: loss::Collector::new(window),
-            icrc: icrc::Collector::default(),
             taps: taps::Collector::default(),
             traffic: traffic::Collector::new(options.bin_ns),
-            control: control::Collector::new(options.link_mbps),
         }
-    }
-
-    /// A frame of any kind passed a link; those with RoCE come to [`Self::packet`] next.
-    #[inline]
-    pub fn frame(&mut self, link: u16, time_ns: u64) {
-        self.traffic.frame(link, time_ns);
-    }
-
-    /// A frame between link partners passed: MAC control or LLDP.
-    pub fn control(&mut self, link: u16, time_ns: u64, data: &[u8]) {
-        self.control.frame(link, time_ns, data);
     }
 
     /// Says how many taps there will be.
@@ -122,18 +82,16 @@ impl Collector {
         self.taps.expect(taps);
     }
 
-    /// Takes in one packet.
+    /// Takes in one packet, with what is told of those that [want it](Packet::wants_aside).
     #[inline]
-    pub fn packet(&mut self, packet: &Packet<'_>) {
+    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) {
         self.marking.packet(packet);
-        let reverse = self.pairing.packet(packet);
+        let reverse = self.pairing.packet(packet, aside);
         self.latency.packet(packet, reverse);
         self.ecn.packet(packet, reverse);
         self.loss.packet(packet);
-        self.icrc.packet(packet);
-        self.taps.packet(packet);
+        self.taps.packet(packet, aside);
         self.traffic.packet(packet);
-        self.control.packet(packet);
     }
 
     /// The flow of a slot was retired; the slot will be used again.
@@ -142,10 +100,8 @@ impl Collector {
         self.latency.retired(slot);
         self.ecn.retired(slot);
         self.loss.retired(slot);
-        self.icrc.retired(slot);
         self.taps.retired(slot);
         self.traffic.retired(slot);
-        self.control.retired(slot);
     }
 
     /// What is known so far.
@@ -157,10 +113,10 @@ impl Collector {
             latency: Some(self.latency.figures()),
             ecn: Some(self.ecn.figures()),
             loss: Some(self.loss.figures()),
-            icrc: Some(self.icrc.figures()),
+            icrc: None,
             taps: Some(self.taps.figures()),
             traffic: Some(Arc::new(self.traffic.figures())),
-            control: Some(self.control.figures()),
+            control: None,
         }
     }
 }
@@ -186,18 +142,4 @@ pub struct Figures {
     pub traffic: Option<Arc<traffic::Traffic>>,
     /// Pauses and LLDP, from frames between link partners.
     pub control: Option<control::ControlFigures>,
-}
-
-/// The IPv4 identification; 0 where there is none.
-#[inline]
-fn identification(packet: &Packet<'_>) -> u16 {
-    let frame = packet.frame;
-    if frame.family != 4 || frame.roce_version != 2 {
-        return 0;
-    }
-    let at = frame.ip_offset as usize + 4;
-    match packet.data.get(at..at + 2) {
-        Some(&[high, low]) => u16::from_be_bytes([high, low]),
-        _ => 0,
-    }
 }

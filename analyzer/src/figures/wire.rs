@@ -3,9 +3,9 @@
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::Frame;
 
-use super::Packet;
+use super::packet::{Aside, Packet};
 use crate::replay::links::TapLinks;
-use crate::table::{FlowTable, Observed};
+use crate::table::FlowTable;
 
 /// A packet in few words.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ impl Wire {
         Self { table, tap: TapLinks::new("tap".into()) }
     }
 
-    pub(super) fn pass(&mut self, p: P, collect: impl FnOnce(&Packet<'_>)) -> u32 {
+    pub(super) fn pass(&mut self, p: P, collect: impl FnOnce(&Packet, Option<&Aside>)) -> u32 {
         let word = |host: u8| [0, 0, 0, u32::from_ne_bytes([10, 0, 0, host])];
         let mut frame = Frame { family: 4, roce_version: 2, wire_len: 1082, ..Frame::EMPTY };
         (frame.src, frame.dst, frame.dest_qp) = (word(p.src), word(p.dst), p.qp);
@@ -54,23 +54,12 @@ impl Wire {
         frame.aeth = p.syndrome << 24;
         let [high, low] = p.id.to_be_bytes();
         let data = [0x45, 0, 0, 0, high, low, 0, 0, p.hops, 17];
-        let Some(Observed { slot, key, stats, outcome, repeat }) =
-            self.table.observe(p.link, &frame, p.time_ns)
-        else {
-            return u32::MAX;
-        };
-        collect(&Packet {
-            key,
-            slot,
-            frame: &frame,
-            time_ns: p.time_ns,
-            outcome,
-            repeat,
-            stats,
-            data: &data,
-            tap: &self.tap,
-        });
-        slot
+        let Some(observed) = self.table.observe(p.link, &frame, p.time_ns) else { return u32::MAX };
+        let mut packet = Packet { frame, ..Packet::EMPTY };
+        packet.counted(p.link, p.time_ns, &observed, &data);
+        let aside = packet.wants_aside().then(|| Aside::of(&self.tap, p.link, &data));
+        collect(&packet, aside.as_ref());
+        packet.slot
     }
 
     pub(super) fn retire(&mut self, now_ns: u64) -> Vec<u32> {

@@ -8,11 +8,11 @@ use rocescope_common::wire::frame::parse_into;
 use rocescope_common::wire::{Frame, Reason};
 
 use super::links::TapLinks;
-use crate::figures::{Collector, Packet};
+use crate::figures::beside::Beside;
 use crate::filter::Filter;
 use crate::peers::Peers;
 use crate::sample::EventSample;
-use crate::table::{FlowTable, Observed};
+use crate::table::FlowTable;
 
 /// Events that carry the packet's first bytes.
 const WITH_HEADERS: u16 = Event::NAK | Event::RNR | Event::GSI | Event::CNP | Event::GAP;
@@ -25,9 +25,11 @@ pub struct Counts {
     /// Connections seen.
     pub peers: Peers,
     /// Figures beyond counters.
-    pub figures: Collector,
+    pub figures: Beside,
     /// First and last frame of any kind, Unix nanoseconds.
     pub window: Option<(u64, u64)>,
+    /// First and last frame that is not [in range](Self::in_range).
+    pub out_of_range: Option<(u64, u64)>,
     /// What happened since it was last told; `None` when nobody listens.
     pub events: Option<Vec<EventSample>>,
     /// Frames before this are not counted.
@@ -50,21 +52,16 @@ impl Counts {
     #[inline]
     pub fn frame(&mut self, links: &mut TapLinks, interface: u32, ts_ns: u64, wire_len: u32, data: &[u8]) {
         if !self.in_range(ts_ns) {
-            return;
+            return widen(&mut self.out_of_range, ts_ns);
         }
-        match &mut self.window {
-            Some((first, last)) => {
-                *first = ts_ns.min(*first);
-                *last = ts_ns.max(*last);
-            }
-            None => self.window = Some((ts_ns, ts_ns)),
-        }
+        widen(&mut self.window, ts_ns);
         let (link, start) = links.resolve(interface, data, wire_len, &mut self.table);
         self.figures.frame(link, ts_ns);
-        // Filled in where it is: a frame that is returned by value would be copied.
-        let mut frame = Frame::EMPTY;
-        match start.and_then(|meta| parse_into::<Full>(&data, meta, &mut (), &mut frame)) {
-            Ok(()) => self.packet(links, link, &frame, ts_ns, data),
+        // Filled in where figures will look for it: a frame that is returned by value would be copied.
+        let frame = &mut self.figures.place().frame;
+        *frame = Frame::EMPTY;
+        match start.and_then(|meta| parse_into::<Full>(&data, meta, &mut (), frame)) {
+            Ok(()) => self.packet(links, link, ts_ns, data),
             Err(reason) => {
                 if matches!(reason, Reason::MacControl | Reason::Lldp) {
                     self.figures.control(link, ts_ns, data);
@@ -75,47 +72,65 @@ impl Counts {
     }
 
     #[inline]
-    fn packet(&mut self, tap: &TapLinks, link: u16, frame: &Frame, ts_ns: u64, data: &[u8]) {
+    fn packet(&mut self, tap: &TapLinks, link: u16, ts_ns: u64, data: &[u8]) {
+        let frame = &self.figures.place().frame;
         if let Some(filter) = &self.filter {
             let name = self.table.links().get(usize::from(link)).map_or("", |link| link.name.as_str());
             if !filter.packet(frame, name) {
                 return self.table.skip(link, Reason::Filtered, frame.wire_len);
             }
         }
-        let Some(Observed { slot, key, stats, outcome, repeat }) = self.table.observe(link, frame, ts_ns)
-        else {
-            return;
-        };
-        self.figures.packet(&Packet { key, slot, frame, time_ns: ts_ns, outcome, repeat, stats, data, tap });
+        let Some(observed) = self.table.observe(link, frame, ts_ns) else { return };
+        let outcome = observed.outcome;
         if outcome.events != 0 {
-            self.happened(link, frame, ts_ns, data, outcome);
+            happened(&mut self.peers, self.events.as_mut(), (link, frame, ts_ns, data), outcome);
         }
+        self.figures.packet(ts_ns, link, &observed, data, tap);
     }
+}
 
-    #[cold]
-    fn happened(&mut self, link: u16, frame: &Frame, ts_ns: u64, data: &[u8], outcome: Outcome) {
-        if outcome.events & Event::GSI != 0 {
-            self.peers.observe(frame.family, frame.src, frame.dst, data, frame.bth_offset as usize);
+#[inline]
+fn widen(span: &mut Option<(u64, u64)>, ts_ns: u64) {
+    match span {
+        Some((first, last)) => {
+            *first = ts_ns.min(*first);
+            *last = ts_ns.max(*last);
         }
-        let Some(events) = &mut self.events else { return };
-        let headers = if outcome.events & WITH_HEADERS == 0 {
-            Bytes::new()
-        } else {
-            Bytes::copy_from_slice(data.get(..EVENT_HEADERS).unwrap_or(data))
-        };
-        events.push(EventSample {
-            time_ns: ts_ns,
-            key: FlowKey::of(frame, link),
-            events: outcome.events,
-            opcode: frame.opcode,
-            tos: frame.tos,
-            src_port: frame.src_port,
-            psn: frame.psn,
-            missing: outcome.missing,
-            aeth: frame.aeth,
-            wire_len: frame.wire_len,
-            bth_offset: u16::try_from(frame.bth_offset).unwrap_or(u16::MAX),
-            headers,
-        });
+        None => *span = Some((ts_ns, ts_ns)),
     }
+}
+
+/// A frame on a link at a time, with its bytes.
+type Passed<'a> = (u16, &'a Frame, u64, &'a [u8]);
+
+#[cold]
+fn happened(
+    peers: &mut Peers,
+    events: Option<&mut Vec<EventSample>>,
+    (link, frame, ts_ns, data): Passed<'_>,
+    outcome: Outcome,
+) {
+    if outcome.events & Event::GSI != 0 {
+        peers.observe(frame.family, frame.src, frame.dst, data, frame.bth_offset as usize);
+    }
+    let Some(events) = events else { return };
+    let headers = if outcome.events & WITH_HEADERS == 0 {
+        Bytes::new()
+    } else {
+        Bytes::copy_from_slice(data.get(..EVENT_HEADERS).unwrap_or(data))
+    };
+    events.push(EventSample {
+        time_ns: ts_ns,
+        key: FlowKey::of(frame, link),
+        events: outcome.events,
+        opcode: frame.opcode,
+        tos: frame.tos,
+        src_port: frame.src_port,
+        psn: frame.psn,
+        missing: outcome.missing,
+        aeth: frame.aeth,
+        wire_len: frame.wire_len,
+        bth_offset: u16::try_from(frame.bth_offset).unwrap_or(u16::MAX),
+        headers,
+    });
 }

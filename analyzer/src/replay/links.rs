@@ -1,5 +1,7 @@
 //! Which link a captured frame belongs to, and where in it the parser starts.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 use rocescope_common::wire::cooked::{self, Way};
 use rocescope_common::wire::frame::Tag;
@@ -60,7 +62,7 @@ type LinkKey = (u32, Option<(Option<u32>, Way)>);
 /// The links of one tap.
 #[derive(Debug)]
 pub struct TapLinks {
-    name: String,
+    name: Arc<str>,
     /// Interfaces by name, or by number in their section.
     labels: Vec<String>,
     known: Vec<Known>,
@@ -78,7 +80,7 @@ impl TapLinks {
     #[must_use]
     pub fn new(name: String) -> Self {
         Self {
-            name,
+            name: name.into(),
             labels: Vec::new(),
             known: Vec::new(),
             links: HashMap::with_hasher(State::default()),
@@ -89,7 +91,7 @@ impl TapLinks {
 
     /// What the tap is called.
     #[must_use]
-    pub fn name(&self) -> &str {
+    pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
@@ -213,7 +215,7 @@ impl TapLinks {
     }
 
     fn link_name(&self, (label, cooked): LinkKey) -> String {
-        let mut name = self.name.clone();
+        let mut name = self.name.to_string();
         if self.labels.len() > 1
             && let Some(label) = self.labels.get(label as usize)
         {

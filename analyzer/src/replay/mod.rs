@@ -22,6 +22,7 @@ use anyhow::{Context as _, Result};
 
 use crate::feed::{self, Feed};
 use crate::figures;
+use crate::figures::beside::Beside;
 use crate::filter::Filter;
 use crate::peers::Peers;
 use crate::table::FlowTable;
@@ -108,8 +109,7 @@ pub fn start(options: Options) -> Result<Feed> {
     for tap in inputs.taps {
         taps.push(TapReader::open(tap)?);
     }
-    let mut figures = figures::Collector::new(&options.figures);
-    figures.expect_taps(taps.len());
+    let figures = Beside::new(&options.figures, taps.len());
     let (source, view) = feed::channel();
     let run = run::Run {
         tap: source,
@@ -119,6 +119,7 @@ pub fn start(options: Options) -> Result<Feed> {
             peers: Peers::default(),
             figures,
             window: None,
+            out_of_range: None,
             events: options.events.then(Vec::new),
             from_ns: 0,
             to_ns: u64::MAX,
@@ -141,7 +142,8 @@ pub fn start(options: Options) -> Result<Feed> {
     Ok(view)
 }
 
-fn nanos(duration: Duration) -> u64 {
+/// A duration in nanoseconds; what does not fit becomes the largest number.
+pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -14,6 +14,7 @@ use super::time::TimeSpec;
 use super::{Emit, nanos};
 use crate::feed::{Command, Tap, Update};
 use crate::sample::{Sample, SourceKind};
+use crate::units;
 
 /// Frames between two looks at the commands.
 const TURN: u32 = 4096;
@@ -73,6 +74,16 @@ impl Run {
             for tap in &mut self.taps {
                 result = result.and(tap.learn(&mut self.counts.table, &mut self.said));
             }
+        }
+        if self.counts.window.is_none()
+            && let Some((first, last)) = self.counts.out_of_range
+        {
+            self.said.notices.push(format!(
+                "no frame is within --from and --to: this capture has frames from {} to {}, {} later",
+                units::time_utc(first),
+                units::time_utc(last),
+                units::duration(last - first),
+            ));
         }
         let _ = self.tell_notices();
         if result.is_ok() {
@@ -289,8 +300,9 @@ impl Run {
         if let (Some(idle), Some(due)) = (self.idle_ns, self.clock.retire_ns)
             && ts_ns >= due
         {
-            for slot in self.counts.table.retire_idle(ts_ns, idle) {
-                self.counts.figures.retired(slot);
+            let gone = self.counts.table.retire_idle(ts_ns, idle);
+            if !gone.is_empty() {
+                self.counts.figures.retired(gone);
             }
             // Often enough that no flow stays for much longer than it may.
             self.clock.retire_ns = Some(ts_ns.saturating_add((idle / 8).max(1_000_000)));
@@ -368,7 +380,8 @@ impl Run {
         Ok(())
     }
 
-    fn sample(&self, time_ns: u64) -> Sample {
+    fn sample(&mut self, time_ns: u64) -> Sample {
+        let figures = self.counts.figures.figures();
         let table = &self.counts.table;
         let drops = self.taps.iter().filter_map(TapReader::drops);
         Sample {
@@ -387,7 +400,7 @@ impl Run {
             interface_drops: None,
             owners: std::sync::Arc::default(),
             devices: std::sync::Arc::default(),
-            figures: self.counts.figures.figures(),
+            figures,
         }
     }
 }

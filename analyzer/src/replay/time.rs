@@ -18,6 +18,15 @@ impl TimeSpec {
             Self::Offset(ns) => first_ns.saturating_add(ns),
         }
     }
+
+    /// Whether this is before the other, where that can be told without data.
+    #[must_use]
+    pub fn is_before(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Absolute(a), Self::Absolute(b)) | (Self::Offset(a), Self::Offset(b)) => a < b,
+            _ => false,
+        }
+    }
 }
 
 const NANOS: u64 = 1_000_000_000;

@@ -12,8 +12,8 @@ use hashbrown::HashMap;
 use rocescope_common::account::latency::{BUCKETS, bucket};
 use rocescope_common::wire::opcode::Op;
 
-use super::Packet;
 use super::latency::Summary;
+use super::packet::Packet;
 use super::pairing::{NONE, Reverse};
 use series::{Bin, Series};
 use speed::{Reaction, Speed};
@@ -135,8 +135,8 @@ pub struct Collector {
 impl Collector {
     /// Takes in a packet; `reverse` is what is known of the other direction at it.
     #[inline]
-    pub fn packet(&mut self, packet: &Packet<'_>, reverse: Reverse) {
-        let frame = packet.frame;
+    pub fn packet(&mut self, packet: &Packet, reverse: Reverse) {
+        let frame = &packet.frame;
         let op = Op::of(frame.opcode);
         if op.any(Op::ACKNOWLEDGE | Op::CNP) {
             if op.has(Op::CNP) {
@@ -147,9 +147,9 @@ impl Collector {
         }
     }
 
-    fn data(&mut self, packet: &Packet<'_>) {
+    fn data(&mut self, packet: &Packet) {
         let (now, ce) = (packet.time_ns, packet.frame.tos & ECT_MASK == CE);
-        if let Some(link) = link(&mut self.links, packet.key.link, now) {
+        if let Some(link) = link(&mut self.links, packet.link, now) {
             let bin = link.at(now);
             bin.capable += 1;
             bin.ce += u32::from(ce);
@@ -184,9 +184,9 @@ impl Collector {
     }
 
     #[cold]
-    fn cnp(&mut self, packet: &Packet<'_>, reverse: Reverse) {
+    fn cnp(&mut self, packet: &Packet, reverse: Reverse) {
         let now = packet.time_ns;
-        if let Some(link) = link(&mut self.links, packet.key.link, now) {
+        if let Some(link) = link(&mut self.links, packet.link, now) {
             link.at(now).cnp += 1;
         }
         // From here on the rate of the data is of interest, marked or not.

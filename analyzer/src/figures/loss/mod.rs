@@ -20,7 +20,7 @@ use rocescope_common::account::psn::Span;
 use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::Op;
 
-use super::Packet;
+use super::packet::Packet;
 pub use episode::Episodes;
 pub use result::{Figures, Retransmission};
 use seen::{Nak, Seen};
@@ -188,7 +188,7 @@ impl Collector {
 
     /// Takes in one packet.
     #[inline]
-    pub fn packet(&mut self, packet: &Packet<'_>) {
+    pub fn packet(&mut self, packet: &Packet) {
         if packet.outcome.events & Event::NEW_FLOW != 0 {
             self.open(packet);
         }
@@ -234,8 +234,8 @@ impl Collector {
     }
 
     #[cold]
-    fn open(&mut self, packet: &Packet<'_>) {
-        let key = packet.key;
+    fn open(&mut self, packet: &Packet) {
+        let key = packet.key();
         let pair = self.pair(key.family, key.src, key.dst);
         let reverse = self.pair(key.family, key.dst, key.src);
         let at = packet.slot as usize;
@@ -261,7 +261,7 @@ impl Collector {
     }
 
     #[inline]
-    fn answer(&mut self, packet: &Packet<'_>, op: Op) {
+    fn answer(&mut self, packet: &Packet, op: Op) {
         let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return };
         let first = slot.answer_psn == UNKNOWN;
         slot.answer_psn = packet.frame.psn;
@@ -269,21 +269,21 @@ impl Collector {
         if (first || nak || !op.has(Op::ACKNOWLEDGE))
             && let Some(answers) = self.answers.get_mut(slot.pair as usize)
         {
-            answers.seen_on(packet.key.link);
+            answers.seen_on(packet.link);
             // Other NAKs end a connection; nothing is sent again for them.
             let code = packet.frame.aeth >> 24 & 0x1F;
             let rnr = packet.outcome.events & Event::RNR != 0;
             if nak && (rnr || code == 0) {
-                answers.nak(packet.key.link, Nak { psn: packet.frame.psn, time_ns: packet.time_ns, rnr });
+                answers.nak(packet.link, Nak { psn: packet.frame.psn, time_ns: packet.time_ns, rnr });
             }
         }
     }
 
     #[inline]
-    fn sequence(&mut self, packet: &Packet<'_>, op: Op) {
+    fn sequence(&mut self, packet: &Packet, op: Op) {
         let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return };
         let (psn, now) = (packet.frame.psn, packet.time_ns);
-        let id = super::identification(packet);
+        let id = packet.id;
         let response = op.has(Op::RESPONSE);
         let smooth = !packet.repeat && packet.outcome.events & (Event::GAP | Event::RESTART) == 0;
         let (latest, loss) = if response {
@@ -306,7 +306,7 @@ impl Collector {
 
     /// Something was skipped or came again, now or before.
     #[inline(never)]
-    fn trouble(&mut self, packet: &Packet<'_>, op: Op, id: u16) {
+    fn trouble(&mut self, packet: &Packet, op: Op, id: u16) {
         let Self { slots, answers, window_ns, .. } = self;
         let Some(slot) = slots.get_mut(packet.slot as usize) else { return };
         let response = op.has(Op::RESPONSE);
@@ -314,18 +314,18 @@ impl Collector {
         let smooth = !packet.repeat && events & (Event::GAP | Event::RESTART) == 0;
         let (naks, answered) = match answers.get(slot.reverse as usize) {
             // Responses are not answered: a READ request comes again.
-            Some(answers) if !smooth && !response => (answers.on(packet.key.link), !answers.links.is_empty()),
+            Some(answers) if !smooth && !response => (answers.on(packet.link), !answers.links.is_empty()),
             _ => (Vec::new(), false),
         };
-        let (latest, loss, track) = if response {
-            (&mut slot.responses, &mut slot.response_loss, &packet.stats.psn_responses)
+        let (latest, loss) = if response {
+            (&mut slot.responses, &mut slot.response_loss)
         } else {
-            (&mut slot.requests, &mut slot.request_loss, &packet.stats.psn)
+            (&mut slot.requests, &mut slot.request_loss)
         };
         let reliable = packet.frame.opcode >> 5 != UC;
         let sequence = loss.get_or_insert_with(|| Box::new(Sequence::new(reliable)));
         let span = if op.has(Op::READ_REQUEST) {
-            let span = Span::of_read(packet.frame.dma_len, packet.stats.mtu);
+            let span = Span::of_read(packet.frame.dma_len, packet.mtu);
             if span.loose { 1 } else { span.upper }
         } else {
             1
@@ -339,8 +339,8 @@ impl Collector {
             last_id: latest.id,
             last_ns: latest.time_ns,
             high_id: latest.high_id,
-            first: track.first,
-            expected: track.expected,
+            first: packet.first,
+            expected: packet.expected,
             span,
             read: op.has(Op::READ_REQUEST),
             naks: &naks,

@@ -259,18 +259,18 @@ impl Pairing {
     }
 
     /// What PSNs say, where ports say nothing, or not enough.
-    pub(super) fn evidence(&mut self, packet: &Packet<'_>) {
+    pub(super) fn evidence(&mut self, packet: &Packet) {
         let Some(slot) = self.slots.get(packet.slot as usize) else { return };
         let number = slot.direction;
         let Some(direction) = self.directions.get_mut(number as usize) else { return };
         if direction.settled() {
             return;
         }
-        let frame = packet.frame;
+        let frame = &packet.frame;
         if latency::class_of(frame) != latency::CLASS_NONE {
             direction.last_psn = frame.psn;
             // Sequences that start at 0 do not tell one queue pair from another.
-            if direction.how.is_none() && packet.stats.psn.first >= WINDOW {
+            if direction.how.is_none() && packet.first >= WINDOW {
                 self.outstanding.request(&direction.key, frame.psn, number, packet.time_ns);
             }
             return;

@@ -20,7 +20,7 @@ use rocescope_common::wire::Frame;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
-use super::Packet;
+use super::packet::{Aside, Packet};
 use crate::peers::Peers;
 use crate::sample::PeerKey;
 use outstanding::Outstanding;
@@ -230,15 +230,15 @@ pub struct Pairing {
 impl Pairing {
     /// Takes in a packet and gives what is known at it of its flow's other direction.
     #[inline]
-    pub fn packet(&mut self, packet: &Packet<'_>) -> Reverse {
+    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) -> Reverse {
         const SELDOM: u16 = Event::NEW_FLOW | Event::RESTART | Event::GSI;
         if let Some(slot) = self.slots.get(packet.slot as usize)
             && packet.outcome.events & SELDOM == 0
-            && (slot.settled || (slot.decided && !says_something(packet.frame)))
+            && (slot.settled || (slot.decided && !says_something(&packet.frame)))
         {
             return Reverse { slot: slot.reverse, paired: slot.paired };
         }
-        self.unsettled(packet);
+        self.unsettled(packet, aside);
         self.reverse(packet.slot)
     }
 
@@ -277,18 +277,21 @@ impl Pairing {
     }
 
     #[inline(never)]
-    fn unsettled(&mut self, packet: &Packet<'_>) {
+    fn unsettled(&mut self, packet: &Packet, aside: Option<&Aside>) {
         let op = Op::of(packet.frame.opcode);
-        let link = packet.key.link;
-        if !self.places.get(usize::from(link)).is_some_and(Option::is_some) {
-            let place =
-                Place { tap: self.tap_number(packet.tap.name()), interface: packet.tap.interface_of(link) };
+        let link = packet.link;
+        if let Some(aside) = aside
+            && !self.places.get(usize::from(link)).is_some_and(Option::is_some)
+        {
+            let place = Place { tap: self.tap_number(&aside.tap), interface: aside.interface };
             self.link(link, place);
         }
-        if packet.outcome.events & Event::GSI != 0 {
-            let frame = packet.frame;
+        if packet.outcome.events & Event::GSI != 0
+            && let Some(aside) = aside
+        {
+            let frame = &packet.frame;
             let at = frame.bth_offset as usize;
-            if let Some(stated) = self.peers.observe(frame.family, frame.src, frame.dst, packet.data, at) {
+            if let Some(stated) = self.peers.observe(frame.family, frame.src, frame.dst, &aside.data, at) {
                 self.stated(&stated);
             }
         }
@@ -297,8 +300,8 @@ impl Pairing {
         let port = (connected && packet.frame.roce_version == 2).then_some(packet.frame.src_port);
         let new = packet.outcome.events & Event::NEW_FLOW != 0;
         let restart = packet.outcome.events & Event::RESTART != 0 && op.has(Op::REQUEST);
-        self.flow(packet.slot, packet.key, port, new, restart);
-        if says_something(packet.frame) {
+        self.flow(packet.slot, &packet.key(), port, new, restart);
+        if says_something(&packet.frame) {
             self.evidence(packet);
         }
         let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return };

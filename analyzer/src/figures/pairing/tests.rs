@@ -46,18 +46,10 @@ impl Tap {
             ..Frame::EMPTY
         };
         let seen = self.table.observe(0, &frame, self.now).unwrap();
-        let packet = Packet {
-            key: seen.key,
-            slot: seen.slot,
-            frame: &frame,
-            time_ns: self.now,
-            outcome: seen.outcome,
-            repeat: seen.repeat,
-            stats: seen.stats,
-            data: &[],
-            tap: &self.links,
-        };
-        (seen.slot, self.pairing.packet(&packet))
+        let mut packet = Packet { frame, ..Packet::EMPTY };
+        packet.counted(0, self.now, &seen, &[]);
+        let aside = packet.wants_aside().then(|| Aside::of(&self.links, 0, &[]));
+        (packet.slot, self.pairing.packet(&packet, aside.as_ref()))
     }
 
     fn how(&self, slot: u32) -> Option<(u32, How, Confidence)> {

@@ -14,7 +14,7 @@ use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::frame::Addr;
 use rocescope_common::wire::opcode::Op;
 
-use super::Packet;
+use super::packet::{Aside, Packet};
 use group::{Common, Group};
 pub use series::Series;
 
@@ -67,9 +67,9 @@ impl Collector {
 
     /// Takes in one packet.
     #[inline]
-    pub fn packet(&mut self, packet: &Packet<'_>) {
+    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) {
         if packet.outcome.events & Event::NEW_FLOW != 0 {
-            self.open(packet);
+            self.open(packet, aside);
         }
         if self.several {
             self.keep(packet);
@@ -84,10 +84,10 @@ impl Collector {
     }
 
     #[cold]
-    fn open(&mut self, packet: &Packet<'_>) {
-        let link = packet.key.link;
+    fn open(&mut self, packet: &Packet, aside: Option<&Aside>) {
+        let link = packet.link;
         self.several |= *self.link.get_or_insert(link) != link;
-        let key = FlowKey { link: 0, ..*packet.key };
+        let key = FlowKey { link: 0, ..packet.key() };
         let group = match self.index.get(&key) {
             Some(group) => *group,
             None if self.groups.len() < MAX_GROUPS => {
@@ -102,7 +102,7 @@ impl Collector {
         let place = self
             .groups
             .get_mut(group as usize)
-            .and_then(|(_, one)| Some((group, one.tap(link, hops(packet))?)))
+            .and_then(|(_, one)| Some((group, one.tap(link, hops(packet, aside))?)))
             .unwrap_or((NONE, 0));
         let at = packet.slot as usize;
         if self.slots.len() <= at {
@@ -113,10 +113,10 @@ impl Collector {
         }
     }
 
-    fn keep(&mut self, packet: &Packet<'_>) {
+    fn keep(&mut self, packet: &Packet) {
         let Some((group, tap)) = self.slots.get(packet.slot as usize).copied() else { return };
         let Some((_, group)) = self.groups.get_mut(group as usize) else { return };
-        let number = super::identification(packet);
+        let number = packet.id;
         if number == 0 && Op::of(packet.frame.opcode).has(Op::CNP) {
             // All of them are alike.
             return;
@@ -238,7 +238,7 @@ impl TapPair {
 }
 
 /// Time to live, or hop limit.
-fn hops(packet: &Packet<'_>) -> u8 {
+fn hops(packet: &Packet, aside: Option<&Aside>) -> u8 {
     let at = packet.frame.ip_offset as usize + if packet.frame.family == 4 { 8 } else { 7 };
-    packet.data.get(at).copied().unwrap_or(0)
+    aside.and_then(|aside| aside.data.get(at).copied()).unwrap_or(0)
 }

@@ -14,7 +14,7 @@ fn collect(mut packets: Vec<P>, links: usize) -> Vec<TapPair> {
     let mut collector = Collector::default();
     collector.expect(links);
     for p in packets {
-        wire.pass(p, |packet| collector.packet(packet));
+        wire.pass(p, |packet, aside| collector.packet(packet, aside));
     }
     let mut pairs = collector.figures();
     pairs.sort_by_key(|pair| pair.key.dest_qp);
@@ -100,7 +100,7 @@ fn a_flow_at_one_tap_is_no_pair_and_its_memory_is_given_back() {
     collector.expect(2);
     for i in 0..100_000u32 {
         let p = P { psn: i, time_ns: START + u64::from(i) * 1_000_000, ..DATA };
-        wire.pass(p, |packet| collector.packet(packet));
+        wire.pass(p, |packet, aside| collector.packet(packet, aside));
     }
     assert_eq!((collector.figures().len(), collector.waiting), (0, 0));
 }
@@ -110,7 +110,7 @@ fn with_one_link_nothing_is_kept() {
     let mut wire = Wire::new(1);
     let mut collector = Collector::default();
     for psn in 0..1_000 {
-        wire.pass(P { psn, time_ns: START, ..DATA }, |packet| collector.packet(packet));
+        wire.pass(P { psn, time_ns: START, ..DATA }, |packet, aside| collector.packet(packet, aside));
     }
     assert_eq!((collector.waiting, collector.figures().len()), (0, 0));
 }
@@ -131,7 +131,7 @@ fn memory_is_bounded() {
             time_ns: START + i * US,
             ..DATA
         };
-        wire.pass(p, |packet| collector.packet(packet));
+        wire.pass(p, |packet, aside| collector.packet(packet, aside));
         if i % 10_007 == 0 {
             for slot in wire.retire(START + i * US + 1) {
                 collector.retired(slot);

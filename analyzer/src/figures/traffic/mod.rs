@@ -20,7 +20,7 @@ use rocescope_common::account::Event;
 use rocescope_common::account::spurt::Spurt;
 use rocescope_common::wire::opcode::{Op, Operation};
 
-use super::Packet;
+use super::packet::Packet;
 use bins::{Binner, Bursts};
 use hosts::{NO_PAIR, Pair, Pairs, Seen, Target};
 use messages::{FRAME_ENDS, FrameSizes, Messages, Open, frame_bucket};
@@ -49,8 +49,6 @@ pub fn times(number: u64, factor: f64) -> u64 {
 struct Link {
     bins: Binner,
     frame_sizes: FrameSizes,
-    /// Its last frame of any kind.
-    last_ns: u64,
 }
 
 /// What is kept of one flow.
@@ -104,33 +102,26 @@ impl Collector {
         }
     }
 
-    /// A frame of any kind passed a link.
-    #[inline]
-    pub fn frame(&mut self, link: u16, time_ns: u64) {
-        match self.links.get_mut(usize::from(link)) {
-            Some(link) => link.last_ns = link.last_ns.max(time_ns),
-            None => self.add_link(link, time_ns),
-        }
-    }
-
     #[cold]
-    fn add_link(&mut self, link: u16, time_ns: u64) {
+    fn add_link(&mut self, link: u16) {
         if usize::from(link) < MAX_LINKS {
             self.links.resize_with(usize::from(link) + 1, Link::default);
-            self.frame(link, time_ns);
         }
     }
 
-    /// Takes in one RoCE packet. Its link was told by [`Self::frame`].
+    /// Takes in one RoCE packet.
     #[inline]
-    pub fn packet(&mut self, packet: &Packet<'_>) {
+    pub fn packet(&mut self, packet: &Packet) {
         const CE: u8 = 3;
-        let Packet { key, slot, frame, time_ns, outcome, repeat, .. } = *packet;
+        let Packet { link, slot, ref frame, time_ns, outcome, repeat, .. } = *packet;
         let op = Op::of(frame.opcode);
         let (data, cnp) = (Spurt::counts(op), op.has(Op::CNP));
         let ce = frame.roce_version == 2 && frame.tos & CE == CE && data;
         let mut bin = 0;
-        if let Some(link) = self.links.get_mut(usize::from(key.link)) {
+        if usize::from(link) >= self.links.len() {
+            self.add_link(link);
+        }
+        if let Some(link) = self.links.get_mut(usize::from(link)) {
             bin = link.bins.packet(time_ns, self.bin_ns, frame.wire_len, ce, cnp);
             if let Some(count) = link.frame_sizes.get_mut(frame_bucket(frame.wire_len)) {
                 *count += 1;
@@ -141,7 +132,7 @@ impl Collector {
         }
         let Some(slot) = self.slots.get_mut(slot as usize) else { return };
         if outcome.events & Event::NEW_FLOW != 0 {
-            *slot = Slot { pair: self.pairs.number(key.link, frame), dest_qp: frame.dest_qp, ..Slot::EMPTY };
+            *slot = Slot { pair: self.pairs.number(link, frame), dest_qp: frame.dest_qp, ..Slot::EMPTY };
         }
         let gap = outcome.events & Event::GAP != 0;
         self.pairs.packet(slot.pair, Seen { bin, bytes: frame.wire_len, data, ce, gap });
@@ -185,7 +176,7 @@ impl Collector {
                 .map(|link| LinkTraffic {
                     bursts: link.bins.bursts(self.bin_ns),
                     frame_sizes: link.frame_sizes,
-                    last_ns: (link.last_ns > 0).then_some(link.last_ns),
+                    last_ns: None,
                 })
                 .collect(),
             pairs: self.pairs.pairs().to_vec(),
@@ -198,7 +189,7 @@ impl Collector {
 }
 
 /// What is known of one link.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct LinkTraffic {
     /// Its traffic in bins; `None` when there was none.
     pub bursts: Option<Bursts>,
@@ -225,6 +216,17 @@ pub struct Traffic {
     pub kinds: [Messages; Operation::COUNT],
     /// What was sent when.
     pub spurts: Spurts,
+}
+
+impl Traffic {
+    /// Says of each link when its last frame of any kind passed; 0 for never.
+    pub fn frames_until(&mut self, last_ns: &[u64]) {
+        let links = last_ns.len().min(MAX_LINKS).max(self.links.len());
+        self.links.resize_with(links, LinkTraffic::default);
+        for (link, last_ns) in self.links.iter_mut().zip(last_ns) {
+            link.last_ns = (*last_ns > 0).then_some(*last_ns);
+        }
+    }
 }
 
 #[cfg(test)]

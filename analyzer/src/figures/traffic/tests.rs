@@ -1,11 +1,11 @@
 //! Packets into figures.
 
-use rocescope_common::account::{FlowKey, FlowStats, observe};
+use rocescope_common::account::{FlowStats, observe};
 use rocescope_common::wire::Frame;
 use rocescope_common::wire::frame::UNKNOWN;
 
 use super::*;
-use crate::replay::links::TapLinks;
+use crate::table::Observed;
 
 /// One flow with its counters, as the table would have it.
 struct Flow {
@@ -32,19 +32,10 @@ impl Flow {
 
     fn send(&mut self, to: &mut Collector, time_ns: u64) {
         let outcome = observe(&mut self.stats, &self.frame, time_ns);
-        let key = FlowKey::of(&self.frame, 0);
-        to.frame(0, time_ns);
-        to.packet(&Packet {
-            key: &key,
-            slot: self.slot,
-            frame: &self.frame,
-            time_ns,
-            outcome,
-            repeat: false,
-            stats: &self.stats,
-            data: &[],
-            tap: &TapLinks::new("tap".into()),
-        });
+        let observed = Observed { slot: self.slot, stats: &self.stats, outcome, repeat: false };
+        let mut packet = Packet { frame: self.frame, ..Packet::EMPTY };
+        packet.counted(0, time_ns, &observed, &[]);
+        to.packet(&packet);
         self.frame.psn += 1;
     }
 }
@@ -59,8 +50,8 @@ fn everything_of_a_few_packets() {
         a.send(&mut all, ms * MS);
         b.send(&mut all, ms * MS + 5);
     }
-    all.frame(0, 2000 * MS);
-    let figures = all.figures();
+    let mut figures = all.figures();
+    figures.frames_until(&[2000 * MS]);
     let bursts = figures.links[0].bursts.clone().unwrap();
     assert_eq!((bursts.bins, bursts.active_bins, bursts.total.packets), (11, 3, 6));
     assert_eq!(figures.links[0].frame_sizes[4], 6);
