@@ -161,6 +161,7 @@ fn replay(args: ReplayArgs) -> Result<()> {
         figures: crate::figures::Options {
             reorder_window: args.reorder_window,
             bin_ns: replay::nanos(args.bin),
+            link_mbps: args.link_speed,
         },
         emit,
         events: output == Output::Tui,

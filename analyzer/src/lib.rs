@@ -9,6 +9,7 @@ pub mod capture;
 pub mod cli;
 pub mod config;
 pub mod demo;
+pub mod devices;
 pub mod diff;
 #[cfg(target_os = "linux")]
 pub mod doctor;
@@ -22,6 +23,7 @@ pub mod host;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod lldp;
+pub mod mac_control;
 pub mod model;
 pub mod owners;
 pub mod packet;

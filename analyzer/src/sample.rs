@@ -15,6 +15,7 @@ use rocescope_common::account::{FlowKey, FlowStats};
 use rocescope_common::wire::Reason;
 use rocescope_common::wire::frame::Addr;
 
+use crate::devices::Devices;
 use crate::figures::Figures;
 use crate::owners::{Owned, Owners};
 pub use flows::{Flows, Spare};
@@ -68,6 +69,8 @@ pub struct Sample {
     pub interface_drops: Option<u64>,
     /// Queue pairs of this host and their processes; empty in replay, and without RDMA devices.
     pub owners: Arc<Owners>,
+    /// What devices counted by themselves; empty in replay, and without RDMA devices.
+    pub devices: Arc<Devices>,
     /// Figures beyond counters.
     pub figures: Figures,
 }

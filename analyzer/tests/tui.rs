@@ -19,6 +19,8 @@ use rocescope::tui::{Action, App, End, Options, Screen, render};
 mod fake;
 use fake::World;
 
+#[path = "tui/devices.rs"]
+mod devices;
 #[path = "tui/keys.rs"]
 mod keys;
 #[path = "tui/time.rs"]

@@ -112,6 +112,7 @@ fn what_is_counted_is_what_was_sent() {
         precise_clock: true,
         bin_ns: rocescope::figures::traffic::BIN_NS,
         log_level: 0,
+        host: Box::new(rocescope::host::ask::Kernel),
     })
     .unwrap();
     // Half of the usual time: the machine shall have something to do.

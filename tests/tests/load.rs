@@ -108,6 +108,7 @@ fn every_event_is_told_or_counted_as_dropped() {
             precise_clock: true,
             bin_ns: rocescope::figures::traffic::BIN_NS,
             log_level: 0,
+            host: Box::new(rocescope::host::ask::Kernel),
         })
         .unwrap();
         let wanted = Wanted { kind: Kind::Nak, flows: 8, scan_every: 0, hold_psn: false };

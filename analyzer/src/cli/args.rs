@@ -166,6 +166,9 @@ pub struct ReplayArgs {
     /// Bins in which bursts and senders at once are counted: 100us to 1s
     #[arg(long, value_name = "DURATION", value_parser = parse_bin, default_value = "1ms")]
     pub bin: Duration,
+    /// Speed of the links, such as 400G, by which pauses are timed that nothing ends [default: 100G]
+    #[arg(long, value_name = "SPEED", value_parser = parse_speed_of_link)]
+    pub link_speed: Option<u64>,
     /// Options of the view.
     #[command(flatten)]
     pub view: ViewArgs,
@@ -337,6 +340,17 @@ fn parse_bin(text: &str) -> Result<Duration, String> {
     if fits { Ok(duration) } else { Err("write 100us to 1s".into()) }
 }
 
+/// Mbit/s of "400G" or "2500M".
+fn parse_speed_of_link(text: &str) -> Result<u64, String> {
+    let (number, unit) = match (text.strip_suffix('G'), text.strip_suffix('M')) {
+        (Some(number), _) => (number, 1000),
+        (_, Some(number)) => (number, 1),
+        _ => ("", 1),
+    };
+    let mbps = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    mbps.filter(|mbps| (1..=10_000_000).contains(mbps)).ok_or_else(|| "write 100G, 400G or 1000M".into())
+}
+
 fn parse_flows(text: &str) -> Result<usize, String> {
     const MOST: usize = 1 << 26;
     text.parse()
@@ -429,6 +443,7 @@ mod tests {
         assert_eq!(replay(&["-"]).unwrap().view.interval, Duration::from_secs(1));
         assert_eq!(replay(&["-"]).unwrap().bin, Duration::from_millis(1));
         assert_eq!(replay(&["-", "--bin", "100us"]).unwrap().bin, Duration::from_micros(100));
+        assert_eq!(replay(&["-", "--link-speed", "400G"]).unwrap().link_speed, Some(400_000));
     }
 
     #[test]
@@ -457,6 +472,8 @@ mod tests {
             &["x", "--sort", "nothing"],
             &["x", "--view-filter", "p99:>soon"],
             &["x", "--bin", "10us"],
+            &["x", "--link-speed", "400"],
+            &["x", "--link-speed", "0G"],
             &["x", "--bin", "2s"],
         ] {
             assert!(replay(args).is_err(), "{args:?}");

@@ -11,6 +11,7 @@ use crate::demo::scenario::{self, Scenario};
 use crate::demo::stage::Stage;
 use crate::drive::{self, Interrupt};
 use crate::feed::Command;
+use crate::host::ask::Kernel;
 use crate::live::{self, Config, DEFAULT_MAX_FLOWS, Running};
 use crate::tui;
 use crate::view;
@@ -107,6 +108,7 @@ fn config(attach: &AttachArgs, view: &ViewArgs) -> Result<Config> {
         precise_clock: !attach.no_timing,
         bin_ns: bin_ns(attach.bin)?,
         log_level: if attach.log { LOG_DEBUG } else { 0 },
+        host: Box::new(Kernel),
     })
 }
 

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::facts::{DeviceFacts, GpuDirect, HostFacts, InterfaceFacts, KernelState, PortFacts, Protocol};
+use super::facts::{DeviceFacts, GpuDirect, HostFacts, InterfaceFacts, KernelState, PortFacts};
 use crate::host::ask::Ask;
 use crate::host::counters::{Reading, Source};
 use crate::host::dcb::Dcb;
+use crate::host::device::{self, Identity};
 use crate::host::interface::Kind;
 use crate::host::kernel::{Capability, KernelFacts};
 use crate::host::nldev::{self, Query};
@@ -17,7 +18,7 @@ use crate::host::{process, rdma, vocabulary};
 
 /// The facts of the host whose files lie below `root` and whose kernel answers as `kernel`.
 #[must_use]
-pub fn collect(root: &HostRoot, kernel: &impl Ask) -> HostFacts {
+pub fn collect(root: &HostRoot, kernel: &dyn Ask) -> HostFacts {
     let mut unread = Unread::new();
     let processes = process::nccl_processes(root);
     let mut facts = HostFacts {
@@ -104,7 +105,7 @@ fn gpudirect(root: &HostRoot) -> GpuDirect {
 
 fn interfaces(
     root: &HostRoot,
-    kernel: &impl Ask,
+    kernel: &dyn Ask,
     devices: &[rdma::RdmaDevice],
     unread: &mut Unread,
 ) -> Vec<InterfaceFacts> {
@@ -140,7 +141,7 @@ fn interfaces(
     read
 }
 
-fn read_hardware(kernel: &impl Ask, facts: &mut InterfaceFacts, unread: &mut Unread) {
+fn read_hardware(kernel: &dyn Ask, facts: &mut InterfaceFacts, unread: &mut Unread) {
     let statistics = unread.keep(kernel.statistics(&facts.name)).unwrap_or_default();
     facts.pause_counts = vocabulary::pause(&statistics);
     let mut reading = Reading::default();
@@ -153,7 +154,7 @@ fn read_hardware(kernel: &impl Ask, facts: &mut InterfaceFacts, unread: &mut Unr
 
 fn read_device(
     root: &HostRoot,
-    kernel: &impl Ask,
+    kernel: &dyn Ask,
     device: &rdma::RdmaDevice,
     known: Option<&nldev::Device>,
     interfaces: &[InterfaceFacts],
@@ -161,22 +162,14 @@ fn read_device(
 ) -> DeviceFacts {
     let name = &device.name;
     let class = format!("/sys/class/infiniband/{name}");
-    let node_type = root.text(&format!("{class}/node_type")).ok();
     let address = pci::address_behind(root, &format!("{class}/device"));
-    let is_iwarp = known.and_then(|k| k.protocol.as_deref()) == Some("iw")
-        || node_type.as_deref().is_some_and(|text| text.starts_with('4'));
-    let driver = known
-        .and_then(|known| known.link_type.clone())
-        .or_else(|| device.driver.as_deref().map(rdma_driver))
-        .or_else(|| {
-            root.exists(&format!("{class}/parent")).then(|| if is_iwarp { "siw" } else { "rxe" }.to_owned())
-        });
-    let software = matches!(driver.as_deref(), Some("rxe" | "siw"));
+    let Identity { driver, software, protocol } = Identity::of(root, device, known);
     let pci = address.filter(|_| !software).map(|address| PciDevice::read(root, &address, unread));
     let mut facts = DeviceFacts {
         name: name.clone(),
         software,
-        protocol: protocol(device, known, is_iwarp, driver.as_deref()),
+        protocol,
+        roce_enabled: roce_enabled(kernel, driver.as_deref(), pci.as_ref(), unread),
         firmware: known
             .and_then(|known| known.firmware.clone())
             .or_else(|| root.text(&format!("{class}/fw_ver")).ok()),
@@ -227,46 +220,23 @@ fn read_device(
     facts
 }
 
+/// Whether RoCE is on, from those drivers that have such a switch.
+fn roce_enabled(
+    kernel: &dyn Ask,
+    driver: Option<&str>,
+    pci: Option<&PciDevice>,
+    unread: &mut Unread,
+) -> Option<bool> {
+    if !matches!(driver, Some("mlx5_ib" | "bnxt_re" | "irdma")) {
+        return None;
+    }
+    device::is_on(&unread.keep(kernel.parameter(&pci?.address, "enable_roce"))?)
+}
+
 /// Whether programs can open the device: it has a file of verbs, and that file is there.
 fn opens(root: &HostRoot, device: &str) -> bool {
     root.names("/sys/class/infiniband_verbs").into_iter().any(|verbs| {
         root.text(&format!("/sys/class/infiniband_verbs/{verbs}/ibdev")).is_ok_and(|name| name == device)
             && root.exists(&format!("/dev/infiniband/{verbs}"))
     })
-}
-
-/// The RDMA driver that goes with the driver of the PCI device.
-fn rdma_driver(driver: &str) -> String {
-    match driver {
-        "mlx5_core" => "mlx5_ib",
-        "mlx4_core" => "mlx4_ib",
-        "bnxt_en" => "bnxt_re",
-        "ice" | "i40e" | "idpf" => "irdma",
-        "hns3" => "hns_roce",
-        "qede" => "qedr",
-        "cxgb4" => "iw_cxgb4",
-        "mana" => "mana_ib",
-        "ionic" => "ionic_rdma",
-        other => other,
-    }
-    .to_owned()
-}
-
-fn protocol(
-    device: &rdma::RdmaDevice,
-    known: Option<&nldev::Device>,
-    is_iwarp: bool,
-    driver: Option<&str>,
-) -> Protocol {
-    match known.and_then(|known| known.protocol.as_deref()) {
-        _ if driver == Some("efa") => Protocol::Efa,
-        _ if is_iwarp => Protocol::Iwarp,
-        Some("roce") => Protocol::Roce,
-        Some("ib" | "opa") => Protocol::InfiniBand,
-        None if device.is_infiniband_only() => Protocol::InfiniBand,
-        None if device.ports.iter().any(|port| port.link_layer == rdma::LinkLayer::Ethernet) => {
-            Protocol::Roce
-        }
-        _ => Protocol::Unknown,
-    }
 }

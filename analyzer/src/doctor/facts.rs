@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::host::counters::Counter;
 use crate::host::dcb::Dcb;
+pub use crate::host::device::Protocol;
 use crate::host::ethtool::{Pause, Rings};
 use crate::host::kernel::KernelVersion;
 use crate::host::pci::{Gpu, PciDevice};
@@ -97,23 +98,6 @@ pub struct InterfaceFacts {
     pub neighbour: Option<Neighbour>,
 }
 
-/// What an RDMA device speaks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Protocol {
-    /// RoCE.
-    Roce,
-    /// InfiniBand.
-    InfiniBand,
-    /// RDMA over TCP.
-    Iwarp,
-    /// Scalable reliable datagrams of AWS.
-    Efa,
-    /// Something else, or the kernel does not say.
-    #[default]
-    Unknown,
-}
-
 /// An RDMA device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DeviceFacts {
@@ -125,6 +109,8 @@ pub struct DeviceFacts {
     pub software: bool,
     /// What it speaks.
     pub protocol: Protocol,
+    /// Whether RoCE is switched on (devlink's `enable_roce`); `None` when the driver does not tell.
+    pub roce_enabled: Option<bool>,
     /// Firmware version.
     pub firmware: Option<String>,
     /// Whether programs can open it (`/dev/infiniband/uverbsN`).
@@ -144,6 +130,13 @@ impl DeviceFacts {
     #[must_use]
     pub fn is_hardware_roce(&self) -> bool {
         self.protocol == Protocol::Roce && !self.software
+    }
+
+    /// Whether no program on its interface sees its RoCE packets: it handles them in hardware, and
+    /// is not told to leave them to the kernel.
+    #[must_use]
+    pub fn hides_packets(&self) -> bool {
+        self.is_hardware_roce() && self.roce_enabled != Some(false)
     }
 }
 

@@ -94,6 +94,8 @@ $ sudo rocescope doctor --clean                    # remove TC filters that a ki
 Verdicts: `critical` (traffic stalls, is lost or runs far below what the hardware can do), `warning` (it costs performance or hides something),
 `info`, `ok`, `unknown`.
 
+During `rocescope live` the same checks run in the background, and those about what is watched that give a warning or worse are among the findings (`config.*`).
+
 It has not run on an RDMA NIC: readers and checks are tested on recorded trees, written by hand from the drivers' sources (tests/data/host).
 
 ## What is checked

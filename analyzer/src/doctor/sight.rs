@@ -112,9 +112,14 @@ fn of_port(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts, sights: &m
             "Soft-RoCE: its packets pass {shown} both ways (packets to the host's own address excepted, which pass no interface)"
         );
         say(Way::Packets, Works::Yes, why, live);
+    } else if device.roce_enabled == Some(false) {
+        let why = format!(
+            "RoCE is switched off on the device (devlink enable_roce): RoCE that reaches {shown}, as from a mirror port, passes XDP and TC like any other traffic"
+        );
+        say(Way::Packets, Works::Yes, why, live);
     } else {
         let why = format!(
-            "the NIC handles RoCE in hardware, and neither XDP nor TC on {shown} sees a packet of it; `live` there shows other traffic only. Packets can be had from a mirror port, or on this port with RoCE switched off"
+            "the NIC handles RoCE in hardware, and neither XDP nor TC on {shown} sees a packet of it; `live` there shows the device's counters, and other traffic. Packets can be had from a mirror port, or on this port with RoCE switched off (devlink dev param set pci/ADDRESS name enable_roce value false cmode driverinit; devlink dev reload pci/ADDRESS)"
         );
         say(Way::Packets, Works::No, why, None);
         let (works, why) = sniffer(facts, device);
@@ -122,7 +127,8 @@ fn of_port(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts, sights: &m
         say(Way::Sniffer, works, why, (works != Works::No).then_some(command));
     }
     let (works, why) = counters(port);
-    say(Way::Counters, works, why, None);
+    let command = interface.filter(|_| works == Works::Yes).map(|name| format!("rocescope live -i {name}"));
+    say(Way::Counters, works, why, command);
 }
 
 fn sniffer(facts: &HostFacts, device: &DeviceFacts) -> (Works, String) {

@@ -199,7 +199,7 @@ fn every_check_is_in_the_catalogue_and_has_a_fault_in_these_tests() {
     assert!(said.is_subset(&known), "{:?}", said.difference(&known));
     let tested: BTreeSet<&str> = faults.iter().map(|(id, ..)| *id).collect();
     // Held by tests of their own: one is never bad, the other needs a frame.
-    let elsewhere = BTreeSet::from(["entropy.source_port", "switch.dcbx_error"]);
+    let elsewhere = BTreeSet::from(["entropy.source_port", "qos.dscp_map", "switch.dcbx_error"]);
     assert_eq!(known.difference(&tested).copied().collect::<BTreeSet<_>>(), elsewhere);
 }
 
@@ -340,4 +340,26 @@ fn the_document_is_that_of_the_checks() {
         markdown(),
         "write it with ROCESCOPE_BLESS=1"
     );
+}
+
+#[test]
+fn a_device_with_roce_switched_off_shows_its_packets() {
+    let of = |page: &Page| {
+        page.sights
+            .iter()
+            .find(|sight| sight.way == Way::Packets)
+            .map(|sight| (sight.works, sight.why.clone()))
+            .unwrap()
+    };
+    assert_eq!(of(&page(MLX5, "")).0, Works::No);
+    let off =
+        page(MLX5, "answers/parameter/0000:3b:00.0.enable_roce <<\n80 {\n84 {\n85 {\n87 u8 1\n}\n}\n}\n>>");
+    assert_eq!(off.host.devices[0].roce_enabled, Some(false));
+    let (works, why) = of(&off);
+    assert!(works == Works::Yes && why.contains("switched off"), "{why}");
+    assert!(text::text(&off, false).contains("RoCE switched off"));
+    // A driver without the switch is not known to be on or off, and --verbose says why.
+    let unknown = page(MLX5, "answers/parameter = (none)");
+    assert_eq!(unknown.host.devices[0].roce_enabled, None);
+    assert!(text::text(&unknown, true).contains("enable_roce"));
 }

@@ -133,6 +133,7 @@ fn device_line(device: &DeviceFacts, port: &PortFacts) -> String {
     parts.extend(device.driver.clone());
     parts.extend(port.port.interface.as_ref().map(|name| format!("on {name}")));
     parts.extend(port.port.state.clone());
+    parts.extend((device.roce_enabled == Some(false)).then(|| "RoCE switched off".to_owned()));
     parts.extend(port.port.rate_mbps.map(rate));
     parts.extend(port.active_mtu.map(|mtu| format!("RDMA MTU {mtu}")));
     parts.extend(device.firmware.as_ref().map(|version| format!("firmware {version}")));

@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
 use super::packet::{Aside, Packet};
-use super::{Collector, Figures, Options, icrc};
+use super::{Collector, Figures, Options, control, icrc};
 use crate::replay::links::TapLinks;
 use crate::table::Observed;
 
@@ -81,6 +81,7 @@ pub struct Beside {
     worker: Worker,
     batches: u32,
     icrc: icrc::Collector,
+    control: control::Collector,
     /// By link: its last frame of any kind, Unix time.
     last_ns: Vec<u64>,
 }
@@ -102,6 +103,7 @@ impl Beside {
             worker: Worker::Here(Box::new(collector)),
             batches: 0,
             icrc: icrc::Collector::default(),
+            control: control::Collector::new(options.link_mbps),
             last_ns: Vec::new(),
         }
     }
@@ -113,6 +115,11 @@ impl Beside {
             Some(last) => *last = time_ns.max(*last),
             None => self.add_link(link, time_ns),
         }
+    }
+
+    /// A frame between link partners passed: MAC control or LLDP.
+    pub fn control(&mut self, link: u16, time_ns: u64, data: &[u8]) {
+        self.control.frame(link, time_ns, data);
     }
 
     #[cold]
@@ -137,6 +144,7 @@ impl Beside {
         let packet = &mut self.batch.packets[at];
         packet.counted(link, time_ns, observed, data);
         self.icrc.packet(packet, data);
+        self.control.packet(packet, observed.stats.packets, data);
         if packet.wants_aside() {
             self.batch.asides.push(Aside::of(tap, link, data));
         }
@@ -150,6 +158,7 @@ impl Beside {
     pub fn retired(&mut self, slots: Vec<u32>) {
         for slot in &slots {
             self.icrc.retired(*slot);
+            self.control.retired(*slot);
         }
         self.hand_over();
         match &mut self.worker {
@@ -177,6 +186,7 @@ impl Beside {
             Worker::Nobody => Figures::default(),
         };
         figures.icrc = Some(self.icrc.figures());
+        figures.control = Some(self.control.figures());
         if let Some(traffic) = &mut figures.traffic {
             // Nobody else has it yet: nothing is copied.
             Arc::make_mut(traffic).frames_until(&self.last_ns);

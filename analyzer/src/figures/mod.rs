@@ -5,6 +5,7 @@
 //! collect is `None` there.
 
 pub mod beside;
+pub mod control;
 pub mod ecn;
 pub mod icrc;
 pub mod latency;
@@ -37,11 +38,14 @@ pub struct Options {
     pub reorder_window: Option<Duration>,
     /// Length of the bins in which bursts are counted, in nanoseconds.
     pub bin_ns: u64,
+    /// Speed of the links in Mbit/s, which pause times are counted in; `None` for
+    /// [`control::LINK_MBPS`].
+    pub link_mbps: Option<u64>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { reorder_window: None, bin_ns: traffic::BIN_NS }
+        Self { reorder_window: None, bin_ns: traffic::BIN_NS, link_mbps: None }
     }
 }
 
@@ -110,6 +114,7 @@ impl Collector {
             icrc: None,
             taps: Some(self.taps.figures()),
             traffic: Some(Arc::new(self.traffic.figures())),
+            control: None,
         }
     }
 }
@@ -133,4 +138,6 @@ pub struct Figures {
     pub taps: Option<Vec<taps::TapPair>>,
     /// Traffic in time and by hosts.
     pub traffic: Option<Arc<traffic::Traffic>>,
+    /// Pauses and LLDP, from frames between link partners.
+    pub control: Option<control::ControlFigures>,
 }

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    balance, burst, cnp, ecn, icrc, job, latency, loss, nak, peer, retry, rnr, settings, step, tool,
+    balance, burst, cnp, config, device, ecn, icrc, job, latency, loss, nak, peer, pfc, retry, rnr, settings,
+    step, tool,
 };
 
 /// What there is to say about a kind of finding, whatever the case at hand.
@@ -42,6 +43,8 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
         balance::ENTRIES,
         burst::ENTRIES,
         cnp::ENTRIES,
+        config::ENTRIES,
+        device::ENTRIES,
         ecn::ENTRIES,
         icrc::ENTRIES,
         job::ENTRIES,
@@ -49,6 +52,7 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
         loss::ENTRIES,
         nak::ENTRIES,
         peer::ENTRIES,
+        pfc::ENTRIES,
         retry::ENTRIES,
         rnr::ENTRIES,
         settings::ENTRIES,
@@ -63,6 +67,7 @@ pub fn limits() -> impl Iterator<Item = &'static LimitMeta> {
     let families = [
         balance::LIMITS,
         burst::LIMITS,
+        device::LIMITS,
         ecn::LIMITS,
         icrc::LIMITS,
         job::LIMITS,
@@ -70,6 +75,7 @@ pub fn limits() -> impl Iterator<Item = &'static LimitMeta> {
         loss::LIMITS,
         nak::LIMITS,
         peer::LIMITS,
+        pfc::LIMITS,
         retry::LIMITS,
         rnr::LIMITS,
         settings::LIMITS,

@@ -12,6 +12,8 @@ mod balance_tests;
 mod burst;
 mod catalog;
 mod cnp;
+mod config;
+mod device;
 mod ecn;
 mod icrc;
 mod job;
@@ -19,6 +21,7 @@ mod latency;
 mod loss;
 mod nak;
 mod peer;
+mod pfc;
 mod raise;
 mod retry;
 mod rnr;
@@ -66,6 +69,8 @@ pub struct Limits {
     pub loss: loss::Limits,
     pub nak: nak::Limits,
     pub peer: peer::Limits,
+    pub device: device::Limits,
+    pub pfc: pfc::Limits,
     pub retry: retry::Limits,
     pub rnr: rnr::Limits,
     pub burst: burst::Limits,
@@ -82,6 +87,8 @@ pub fn check(input: &Input<'_>) -> Vec<Finding> {
         balance::check,
         burst::check,
         cnp::check,
+        config::check,
+        device::check,
         ecn::check,
         icrc::check,
         job::check,
@@ -89,6 +96,7 @@ pub fn check(input: &Input<'_>) -> Vec<Finding> {
         loss::check,
         nak::check,
         peer::check,
+        pfc::check,
         retry::check,
         rnr::check,
         settings::check,

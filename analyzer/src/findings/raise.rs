@@ -31,6 +31,12 @@ impl Raise {
         self
     }
 
+    /// Says what to do in this very case, in place of what holds for all of its kind.
+    pub(super) fn advice(mut self, advice: &str) -> Self {
+        advice.clone_into(&mut self.0.advice);
+        self
+    }
+
     /// Names the flows, those that matter most first.
     pub(super) fn flows<'a>(mut self, flows: impl IntoIterator<Item = &'a Flow>) -> Self {
         let mut count = 0u64;

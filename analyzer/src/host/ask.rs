@@ -1,12 +1,13 @@
 //! What is asked of the kernel by socket rather than read from a file, behind one trait, so that
 //! recorded answers can stand in for a host.
 
-use super::error::Result;
+use super::error::{HostError, Result};
 use super::ethtool::{self, Pause, Rings};
 use super::filters;
 use super::interface::{self, Interface};
 use super::netlink::{Request, RouteSocket};
-use super::{dcb, nldev};
+use super::read::HostRoot;
+use super::{dcb, device, nldev};
 
 /// The kernel's answers about the calling thread's network namespace.
 pub trait Ask {
@@ -45,6 +46,33 @@ pub trait Ask {
     /// # Errors
     /// When the kernel does not answer.
     fn stale_filters(&self, index: u32) -> Result<usize>;
+    /// The payload of devlink's answer about a parameter of a PCI device.
+    ///
+    /// # Errors
+    /// When the driver has no such parameter or the kernel refuses.
+    fn parameter(&self, pci: &str, name: &str) -> Result<Vec<u8>>;
+}
+
+/// A host that is read again and again from one thread: files and answers together.
+pub trait Host: Ask + std::fmt::Debug + Send {
+    /// Its files, opened anew: to keep them open would keep the network namespace alive.
+    ///
+    /// # Errors
+    /// Those of [`HostRoot::here`].
+    fn root(&self) -> Result<HostRoot>;
+
+    /// Its kernel.
+    fn ask(&self) -> &dyn Ask;
+}
+
+impl Host for Kernel {
+    fn root(&self) -> Result<HostRoot> {
+        HostRoot::here()
+    }
+
+    fn ask(&self) -> &dyn Ask {
+        self
+    }
 }
 
 /// The running kernel.
@@ -85,5 +113,14 @@ impl Ask for Kernel {
 
     fn stale_filters(&self, index: u32) -> Result<usize> {
         filters::stale(index)
+    }
+
+    fn parameter(&self, pci: &str, name: &str) -> Result<Vec<u8>> {
+        let mut socket = RouteSocket::open_generic()?;
+        let action = format!("read the devlink parameter {name} of {pci}");
+        let answer = socket.get("ask for the family of devlink", device::family_request("devlink"))?;
+        let family = device::family(&answer)
+            .ok_or_else(|| HostError::system(action.as_str(), std::io::Error::other("no devlink")))?;
+        socket.get(&action, device::parameter_request(family, pci, name))
     }
 }

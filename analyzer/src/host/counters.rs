@@ -32,6 +32,16 @@ impl Source {
             Self::Ethtool => "ethtool",
         }
     }
+
+    /// What a counter of this source means; `driver` is that of the RDMA device.
+    #[must_use]
+    pub fn meaning(self, driver: Option<&str>, name: &str) -> Option<Meaning> {
+        match self {
+            Self::Port => generic(name),
+            Self::Ethtool => vocabulary::ethernet(name),
+            Self::Hardware | Self::Netlink => vocabulary::hardware(driver, name),
+        }
+    }
 }
 
 /// A counter's value.
@@ -91,20 +101,32 @@ impl Reading {
         self.0.insert((source, name), value);
     }
 
+    /// Whether there is such a counter.
+    #[must_use]
+    pub fn has(&self, source: Source, name: &str) -> bool {
+        self.0.contains_key(&(source, name.to_owned()))
+    }
+
     /// Whether nothing was read.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// Each counter and its value.
+    pub fn values(&self) -> impl Iterator<Item = (&(Source, String), u64)> {
+        self.0.iter().map(|(key, value)| (key, *value))
+    }
+
+    /// Takes the values of `newer`; counters that it lacks keep theirs.
+    pub fn replace_by(&mut self, newer: Self) {
+        self.0.extend(newer.0);
+    }
+
     /// All counters with their meanings; `driver` is that of the RDMA device.
     #[must_use]
     pub fn counters(&self, driver: Option<&str>) -> Vec<Counter> {
-        let of = |(source, name): &(Source, String)| match source {
-            Source::Port => generic(name),
-            Source::Ethtool => vocabulary::ethernet(name),
-            Source::Hardware | Source::Netlink => vocabulary::hardware(driver, name),
-        };
+        let of = |(source, name): &(Source, String)| source.meaning(driver, name);
         let one = |(key, value): (&(Source, String), &u64)| Counter {
             name: key.1.clone(),
             value: *value,

@@ -88,7 +88,7 @@ impl LldpSocket {
     ///
     /// # Errors
     /// When the socket fails, as it does when the interface goes down.
-    fn receive(&self) -> Result<Option<Neighbour>> {
+    pub fn receive(&self) -> Result<Option<Neighbour>> {
         let mut frame = [0u8; FRAME];
         // SAFETY: the buffer is valid for writes of the length given.
         let length =
@@ -128,7 +128,7 @@ pub fn listen(sockets: &[LldpSocket], limit: Duration, stop: impl Fn() -> bool) 
 #[cfg(test)]
 mod tests {
     use super::super::promisc::Promiscuous;
-    use super::super::testing::{root_or_skip, veth_pair};
+    use super::super::testing::{root_or_skip, send, veth_pair};
     use super::*;
 
     #[test]
@@ -160,30 +160,5 @@ mod tests {
         // The kernel refuses what is not there.
         assert!(LldpSocket::open("none", 4_000_000).is_err());
         assert!(Promiscuous::enable(4_000_000).is_err());
-    }
-
-    fn send(index: u32, frame: &[u8]) {
-        // SAFETY: takes three numbers; all-zero bytes are a valid address.
-        let (fd, mut address): (i32, libc::sockaddr_ll) = unsafe {
-            (libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0), std::mem::zeroed())
-        };
-        assert!(fd >= 0);
-        // SAFETY: the descriptor was just made, for us alone.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        address.sll_family = u16::try_from(libc::AF_PACKET).unwrap();
-        address.sll_ifindex = i32::try_from(index).unwrap();
-        let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>()).unwrap();
-        // SAFETY: buffer and address are valid for the call and as long as said.
-        let sent = unsafe {
-            libc::sendto(
-                socket.as_raw_fd(),
-                frame.as_ptr().cast(),
-                frame.len(),
-                0,
-                (&raw const address).cast(),
-                length,
-            )
-        };
-        assert_eq!(usize::try_from(sent), Ok(frame.len()));
     }
 }

@@ -12,6 +12,7 @@
 //! | [`drops`], [`ethtool`], [`watch`] | what an interface itself dropped, and whether it is still there |
 //! | [`filters`] | TC filters that an earlier run could not remove |
 //! | [`read`], [`ask`] | files and answers of the kernel that may fail, with the reason; recorded ones in tests |
+//! | [`device`] | what an RDMA device is; whether RoCE is switched on |
 //! | [`port`], [`dcb`], [`nldev`] | ports and RoCE settings, data centre bridging, RDMA netlink |
 //! | [`counters`], [`vocabulary`] | counters of devices under one set of names, and what they added |
 //! | [`pci`] | where NICs and GPUs sit, and their links |
@@ -32,6 +33,7 @@ pub mod ask;
 pub mod clock;
 pub mod counters;
 pub mod dcb;
+pub mod device;
 pub mod drops;
 mod error;
 pub mod ethtool;

@@ -4,18 +4,29 @@ use std::collections::HashMap;
 use std::net::Ipv6Addr;
 
 use super::ask::Ask;
-use super::nldev::{self, Query, QueuePair};
+use super::nldev::{self, QpCounter, Query, QueuePair};
 use super::port::Port;
 use super::process::{self, Container};
 use super::rdma;
 use super::read::{HostRoot, Unread};
 use crate::owners::{Owners, QpOwner};
 
+/// The queue pairs of this host at a moment.
+#[derive(Debug, Default)]
+pub struct QueuePairs {
+    /// By the ends that packets name.
+    pub owners: Owners,
+    /// One by one, with command and pod of the process.
+    pub list: Vec<(QueuePair, Option<String>, Option<String>)>,
+    /// Counters that queue pairs are bound to.
+    pub counters: Vec<QpCounter>,
+}
+
 /// The addresses (GIDs) of each device, by its name.
 pub type Addresses = Vec<(String, Vec<Ipv6Addr>)>;
 
 /// Reads the addresses of all devices. A device has up to a thousand places for them, each a file,
-/// so that this takes far longer than [`owners`]. What fails is left out, with the reason in `unread`.
+/// so that this takes far longer than [`read`]. What fails is left out, with the reason in `unread`.
 #[must_use]
 pub fn addresses(root: &HostRoot, unread: &mut Unread) -> Addresses {
     let mut addresses = Vec::new();
@@ -31,31 +42,37 @@ pub fn addresses(root: &HostRoot, unread: &mut Unread) -> Addresses {
     addresses
 }
 
-/// Reads the queue pairs of all devices and their processes; the devices' addresses are those
-/// given. Each queue pair costs a question to the device, so that this is for every second or so, not
-/// for every packet. What fails is left out, with the reason in `unread`.
+/// Reads the queue pairs of all devices, their processes and their counters; the devices' addresses
+/// are those given. Each queue pair costs a question to the device, so that this is for every second
+/// or so, not for every packet. What fails is left out, with the reason in `unread`.
 #[must_use]
-pub fn owners(
+pub fn read(
     root: &HostRoot,
-    kernel: &impl Ask,
+    kernel: &dyn Ask,
     addresses: &[(String, Vec<Ipv6Addr>)],
     unread: &mut Unread,
-) -> Owners {
+) -> QueuePairs {
     if rdma::list(root.sys()).is_empty() {
-        return Owners::default();
+        return QueuePairs::default();
     }
     unread.about("host");
     let answers = unread.keep(kernel.rdma(Query::Devices)).unwrap_or_default();
     let mut owners = Vec::new();
+    let mut found = QueuePairs::default();
     let mut known = Processes::default();
     for device in answers.iter().filter_map(|answer| nldev::Device::parse(answer)) {
         unread.about(&device.name);
         let answers = unread.keep(kernel.rdma(Query::QueuePairs(device.index))).unwrap_or_default();
         for qp in answers.iter().flat_map(|answer| nldev::queue_pairs(answer)) {
-            owners.push(known.owner(root, qp));
+            let owner = known.owner(root, &qp);
+            found.list.push((qp, owner.comm.clone(), owner.pod.clone()));
+            owners.push(owner);
         }
+        let answers = unread.keep(kernel.rdma(Query::QpCounters(device.index))).unwrap_or_default();
+        found.counters.extend(answers.iter().flat_map(|answer| nldev::qp_counters(answer)));
     }
-    Owners::new(owners, addresses)
+    found.owners = Owners::new(owners, addresses);
+    found
 }
 
 /// Names of processes, each looked up once: a job has thousands of queue pairs and few processes.
@@ -63,16 +80,16 @@ pub fn owners(
 struct Processes(HashMap<u32, (Option<String>, Option<String>)>);
 
 impl Processes {
-    fn owner(&mut self, root: &HostRoot, qp: QueuePair) -> QpOwner {
+    fn owner(&mut self, root: &HostRoot, qp: &QueuePair) -> QpOwner {
         let of_process = qp.pid.map(|pid| {
             let read = || (process::comm(root, pid), Container::of(root, pid).map(|c| c.label()));
             self.0.entry(pid).or_insert_with(read).clone()
         });
         let (comm, pod) = of_process.unwrap_or_default();
         QpOwner {
-            comm: comm.or(qp.kernel_name),
+            comm: comm.or_else(|| qp.kernel_name.clone()),
             pod,
-            device: qp.device,
+            device: qp.device.clone(),
             lqpn: qp.lqpn,
             rqpn: qp.rqpn,
             kind: qp.kind,
@@ -93,16 +110,16 @@ mod tests {
     const MLX5: &str = include_str!("../../../tests/data/host/mlx5.txt");
     const RXE: &str = include_str!("../../../tests/data/host/rxe.txt");
 
-    fn read(host: &Recorded, unread: &mut Unread) -> Owners {
+    fn found(host: &Recorded, unread: &mut Unread) -> Owners {
         let addresses = addresses(&host.root(), unread);
-        owners(&host.root(), &host.kernel(), &addresses, unread)
+        read(&host.root(), &host.kernel(), &addresses, unread).owners
     }
 
     #[test]
     fn a_flow_leads_to_the_pod_that_sends_it() {
         let host = Recorded::unpack(MLX5);
         let mut unread = Unread::new();
-        let owners = read(&host, &mut unread);
+        let owners = found(&host, &mut unread);
         assert_eq!(owners.all().len(), 1);
         let address = |text: &str| flow_address(text.parse().unwrap());
         let ((family, src), (_, dst)) = (address("192.0.2.1"), address("192.0.2.2"));
@@ -119,7 +136,7 @@ mod tests {
         for text in [RXE, ""] {
             let host = Recorded::unpack(text);
             let mut unread = Unread::new();
-            assert!(read(&host, &mut unread).all().is_empty());
+            assert!(found(&host, &mut unread).all().is_empty());
             assert_eq!(unread.into_reasons().is_empty(), text.is_empty());
         }
     }

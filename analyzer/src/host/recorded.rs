@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use super::ask::Ask;
+use super::ask::{Ask, Host};
 use super::error::{HostError, Result};
 use super::ethtool::{Pause, Rings};
 use super::interface::{Interface, Kind};
@@ -36,6 +36,13 @@ impl Recorded {
     /// `(none)` takes the path away.
     pub(crate) fn unpack(text: &str) -> Self {
         let host = Self { folder: tempfile::tempdir().unwrap() };
+        host.apply(text);
+        host
+    }
+
+    /// Changes entries, as time does.
+    pub(crate) fn apply(&self, text: &str) {
+        let host = self;
         let mut prefix = PathBuf::new();
         let mut lines = text.lines();
         while let Some(line) = lines.next() {
@@ -66,7 +73,6 @@ impl Recorded {
                 panic!("no entry: {line}");
             }
         }
-        host
     }
 
     pub(crate) fn root(&self) -> HostRoot {
@@ -102,6 +108,7 @@ fn hex(text: &str) -> Vec<u8> {
 }
 
 /// Answers from files below `answers`.
+#[derive(Clone, Debug)]
 pub(crate) struct RecordedKernel {
     answers: PathBuf,
 }
@@ -215,8 +222,23 @@ impl Ask for RecordedKernel {
         self.payloads(&format!("rdma/{name}"), &[])
     }
 
+    /// `answers/parameter/PCI.NAME`: attributes.
+    fn parameter(&self, pci: &str, name: &str) -> Result<Vec<u8>> {
+        Ok(self.payloads(&format!("parameter/{pci}.{name}"), &[38, 1, 0, 0])?.remove(0))
+    }
+
     /// `answers/stale_filters/INDEX`: how many; none without a file.
     fn stale_filters(&self, index: u32) -> Result<usize> {
         Ok(self.text(&format!("stale_filters/{index}")).map_or(0, |text| text.trim().parse().unwrap()))
+    }
+}
+
+impl Host for RecordedKernel {
+    fn root(&self) -> Result<HostRoot> {
+        Ok(HostRoot::at(self.answers.with_file_name("")))
+    }
+
+    fn ask(&self) -> &dyn Ask {
+        self
     }
 }

@@ -1,6 +1,7 @@
 //! What several tests of this module need.
 
 use std::fs;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
@@ -83,4 +84,30 @@ pub(crate) fn interface(name: &str, index: u32, kind: Kind) -> Interface {
         device: None,
         xdp: None,
     }
+}
+
+/// Sends a whole frame out of an interface of the calling thread's namespace.
+pub(crate) fn send(index: u32, frame: &[u8]) {
+    // SAFETY: takes three numbers; all-zero bytes are a valid address.
+    let (fd, mut address): (i32, libc::sockaddr_ll) = unsafe {
+        (libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0), std::mem::zeroed())
+    };
+    assert!(fd >= 0);
+    // SAFETY: the descriptor was just made, for us alone.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    address.sll_family = u16::try_from(libc::AF_PACKET).unwrap();
+    address.sll_ifindex = i32::try_from(index).unwrap();
+    let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>()).unwrap();
+    // SAFETY: buffer and address are valid for the call and as long as said.
+    let sent = unsafe {
+        libc::sendto(
+            socket.as_raw_fd(),
+            frame.as_ptr().cast(),
+            frame.len(),
+            0,
+            (&raw const address).cast(),
+            length,
+        )
+    };
+    assert_eq!(usize::try_from(sent), Ok(frame.len()));
 }

@@ -3,19 +3,19 @@
 //! `load` brings programs and maps into the kernel, `attach` puts programs on interfaces, `tables`
 //! reads the maps and retires idle flows, `pairing` finds which flows answer which, `latency` holds what the
 //! programs time of them, `ecn` follows marks and CNPs, `loss` what is sent again, `event` and `bins` read the ring
-//! buffers, and `source` is the thread that does it all and feeds the views. `bpf` holds the system calls that aya lacks, `slots` the mapped
+//! buffers, `counters` reads devices, and `source` is the thread that does it all and feeds the views. `bpf` holds the system calls that aya lacks, `slots` the mapped
 //! flow table, and `ticks` sets the clock of the kernel programs.
 
 pub mod attach;
 pub mod bins;
 pub mod bpf;
+mod counters;
 pub mod ecn;
 pub mod event;
 mod latency;
 pub mod load;
 pub mod loss;
 pub mod pairing;
-mod qps;
 mod slots;
 mod source;
 pub mod tables;
@@ -32,6 +32,7 @@ pub use tables::Tables;
 
 use crate::feed::{self, Feed};
 use crate::filter::Filter;
+use crate::host::ask::Host;
 use crate::host::hook::{HookChoice, XdpModeChoice};
 use crate::host::netns::NetNs;
 
@@ -75,6 +76,8 @@ pub struct Config {
     pub bin_ns: u64,
     /// Verbosity of the programs' own log, 0 (off) to 5.
     pub log_level: u8,
+    /// Where RDMA devices and settings are read: this host, or a recorded one in tests.
+    pub host: Box<dyn Host>,
 }
 
 /// A running source.

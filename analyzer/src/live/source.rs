@@ -16,16 +16,16 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use super::attach::{Attached, attach};
-use super::ecn::Ecn;
-use super::loss::Losses;
-use super::pairing::Pairs;
 use super::bins::{self, Bins};
+use super::counters::{Known, Reader};
+use super::ecn::Ecn;
 use super::load::{LoadOptions, Programs};
-use super::qps::QpReader;
 use super::tables::{Reading, Tables, fill_link, link_counters};
 use super::{Config, event};
+use crate::devices::watch::Watch;
 use crate::feed::{Command, Tap, Update};
 use crate::figures::{Figures, marking};
+use crate::host::ask::Kernel;
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::drops::{self, RxDrops};
 use crate::host::hook::{self, FRAGS_SINCE};
@@ -66,8 +66,7 @@ pub(super) struct Source {
     start_ns: u64,
     config: Config,
     watch: Option<LinkWatch>,
-    /// Without RDMA devices there is nothing to read.
-    qps: Option<QpReader>,
+    devices: Option<Reader>,
 }
 
 struct Watched {
@@ -83,7 +82,7 @@ pub(super) type Notes = Vec<String>;
 
 impl Source {
     /// Attaches as configured, on the calling thread, whose network namespace it enters.
-    pub(super) fn attach(config: Config) -> Result<(Self, Notes)> {
+    pub(super) fn attach(mut config: Config) -> Result<(Self, Notes)> {
         let facts = KernelFacts::read(std::path::Path::new("/"));
         let promiscuous = config.promiscuous;
         preflight(&facts, Needs { promiscuous, netns: config.netns.is_some() })?;
@@ -92,9 +91,14 @@ impl Source {
         }
         let root = SysRoot::of_this_thread()?;
         let all = interface::list_with_hardware(&root)?;
-        let devices = rdma::list(&root);
+        let host_root = config.host.root()?;
+        let devices = rdma::list(host_root.sys());
         let targets = select::resolve(&config.interfaces, &all, &devices)?;
         let mut notes = select::notes(&targets);
+        let names: Vec<String> = targets.iter().map(|target| target.interface.name.clone()).collect();
+        let watch = Watch::new(&host_root, config.host.ask(), &names);
+        drop(host_root);
+        notes.extend(watch.notes());
         // Only counts for kernels that charge maps to this limit; loading tells if it matters.
         let _ = raise_memlock();
         let kernel = facts.version;
@@ -130,6 +134,9 @@ impl Source {
                 pairs.link(u16::try_from(link).unwrap_or(u16::MAX), watched.interface.index);
             }
         }
+        let host = std::mem::replace(&mut config.host, Box::new(Kernel));
+        let known = |watched: &Watched| (watched.interface.name.clone(), watched.interface.index);
+        let indices: Vec<(String, u32)> = interfaces.iter().map(known).collect();
         let mut source = Self {
             bins: None,
             programs,
@@ -143,7 +150,7 @@ impl Source {
             start_ns,
             config,
             watch: LinkWatch::open().ok(),
-            qps: if devices.is_empty() { None } else { QpReader::start() },
+            devices: None,
         };
         let links =
             source.kernel_links().map(|(kernel, _, watched)| (kernel, watched.interface.name.clone()));
@@ -151,6 +158,7 @@ impl Source {
         let (bin_ns, filter) = (source.config.bin_ns, source.config.filter.clone());
         source.bins =
             Bins::take(&mut source.programs, options.bins, bin_ns, clock.offset_ns(), links, filter);
+        source.devices = Reader::start(host, watch, &indices, source.config.interval);
         Ok((source, notes))
     }
 
@@ -254,6 +262,9 @@ impl Source {
         }
         self.attached.clear();
         super::bpf::quiesce();
+        if let Some(devices) = &mut self.devices {
+            devices.finish();
+        }
         loop {
             let (events, more) = self.drain(ring)?;
             if !events.is_empty() && !self.offer(tap, events) {
@@ -443,6 +454,7 @@ impl Source {
         // Which of the retired flows the filter would have left out is not known any more.
         let known = self.config.filter.is_none() || links.iter().all(|link| link.retired.flows == 0);
         let marking = marking::by_link(&links, &reading.flows, &reading.extra, retired).filter(|_| known);
+        let Known { owners, devices } = self.devices.as_ref().map(Reader::known).unwrap_or_default();
         Ok(Sample {
             time_ns: self.clock.unix_ns(now),
             kind: SourceKind::Live,
@@ -457,7 +469,8 @@ impl Source {
             events_dropped: Some(events_dropped),
             capture_drops: None,
             interface_drops: self.interface_drops(),
-            owners: self.qps.as_ref().map(QpReader::current).unwrap_or_default(),
+            owners,
+            devices,
             figures: Figures {
                 marking,
                 traffic: traffic.map(Arc::new),
@@ -476,7 +489,7 @@ impl Source {
 
     /// What a reading and the RDMA devices tell of which flows belong together.
     fn find_pairs(&mut self, reading: &Reading) -> Result<()> {
-        let owners = self.qps.as_ref().map(QpReader::current).unwrap_or_default();
+        let owners = self.devices.as_ref().map(Reader::known).unwrap_or_default().owners;
         let directions: BTreeMap<u16, Direction> =
             self.kernel_links().map(|(link, direction, _)| (link, direction)).collect();
         self.pairs.reading(&mut self.programs, reading, |flow| {

@@ -62,7 +62,12 @@ impl Counts {
         *frame = Frame::EMPTY;
         match start.and_then(|meta| parse_into::<Full>(&data, meta, &mut (), frame)) {
             Ok(()) => self.packet(links, link, ts_ns, data),
-            Err(reason) => self.table.skip(link, reason, wire_len),
+            Err(reason) => {
+                if matches!(reason, Reason::MacControl | Reason::Lldp) {
+                    self.figures.control(link, ts_ns, data);
+                }
+                self.table.skip(link, reason, wire_len);
+            }
         }
     }
 

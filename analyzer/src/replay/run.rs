@@ -442,6 +442,7 @@ impl Run {
             capture_drops: drops.reduce(|sum, n| sum + n),
             interface_drops: None,
             owners: std::sync::Arc::default(),
+            devices: std::sync::Arc::default(),
             figures: Figures { marking, ..figures },
         }
     }

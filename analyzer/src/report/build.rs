@@ -3,15 +3,15 @@
 use crate::figures::marking::{ByDscp, Marked};
 use crate::findings;
 use crate::report::{
-    Dscp, Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source, Totals, Window, ecmp,
-    ecn, entropy, flow, imbalance, taps, traffic,
+    Dscp, Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source, Totals, Window, device,
+    ecmp, ecn, entropy, flow, imbalance, taps, traffic,
 };
 use crate::sample::{FlowSample, LinkSample, Sample, address};
 
 impl Report {
     /// The report of everything counted up to `sample`.
     ///
-    /// Devices are left empty: they come from elsewhere. The same counts give the same report,
+    /// The same counts give the same report,
     /// whatever the order of the sample's flows.
     #[must_use]
     pub fn build(sample: &Sample, options: &Options) -> Self {
@@ -35,9 +35,12 @@ impl Report {
             incast: traffic::incast(sample),
             steps: traffic::steps(sample),
             pattern: traffic::pattern(sample),
-            devices: Vec::new(),
+            devices: device::devices(&sample.devices),
+            coverage: Vec::new(),
             findings: Vec::new(),
         };
+        report.source.kind = device::kind(sample, report.totals.roce_packets);
+        report.coverage = device::coverage(sample, &report.links);
         report.findings =
             findings::check(&findings::Input { sample, report: &report, limits: &options.limits });
         report
@@ -90,6 +93,7 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
             interface_drops: sample.interface_drops,
             ecn_untracked: sample.figures.ecn.as_ref().map(|ecn| ecn.untracked),
             bins_dropped: sample.figures.traffic.as_ref().and_then(|traffic| traffic.lost_packets()),
+            pause_untracked: sample.figures.control.as_ref().map(|control| control.untracked),
             ..Lost::default()
         },
         ..Totals::default()
@@ -168,6 +172,8 @@ fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
                 .map(|checked| (*checked).into()),
             frame_sizes: traffic::frame_sizes(sample, usize::from(number)),
             mtu: link.mtu,
+            pause: device::pauses(sample, number),
+            neighbours: device::neighbours(sample, number),
         })
         .collect()
 }

@@ -107,6 +107,7 @@ pub(crate) fn sample(links: Vec<LinkSample>, flows: Vec<(FlowKey, FlowStats)>) -
         capture_drops: None,
         interface_drops: None,
         owners: std::sync::Arc::default(),
+        devices: std::sync::Arc::default(),
         figures: crate::figures::Figures::default(),
     }
 }

@@ -7,7 +7,7 @@ use rocescope_common::account::{FlowStats, Mixed, PsnTrack};
 use rocescope_common::wire::frame::Encap;
 use rocescope_common::wire::opcode::{CNP, Name};
 
-use crate::report::{Ack, Ecn, Flow, Loss, MAX_PORTS, Opcode, Port, Psn, ecn, latency};
+use crate::report::{Ack, Ecn, Flow, Loss, MAX_PORTS, Opcode, Port, Psn, device, ecn, latency};
 use crate::sample::{Extra, FlowSample, Sample, address};
 
 pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
@@ -72,6 +72,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         latency_by_class: latency.and_then(latency::by_class),
         latency_unpaired: latency.map(|figure| figure.unpaired),
         latency_untimed: latency.map(latency::untimed),
+        pause_stall_ns: device::stalled(sample, flow),
         peer_qp,
         pairing,
         loss: loss.filter(|_| requests_known && stats.psn.seen != 0).map(|loss| Loss::of(loss.requests)),

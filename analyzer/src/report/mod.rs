@@ -5,6 +5,7 @@
 //! in [`fields`], which also makes docs/metrics.md. What is not known is `None` and becomes null.
 
 mod build;
+mod device;
 mod ecmp;
 mod ecn;
 mod entropy;
@@ -30,9 +31,11 @@ use rocescope_common::wire::Reason;
 use serde::{Serialize, Serializer};
 
 use crate::findings::Limits;
+use crate::lldp::Neighbour;
 use crate::sample::{Direction, SourceKind};
 
 pub use build::compare_links as imbalance;
+pub use device::{Coverage, Device, DeviceQp, DeviceQpCounters, Pause, WHOLE, worst as worst_coverage};
 pub use ecmp::{Case, Ecmp, Set, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, imbalances, unknown_names};
@@ -80,6 +83,7 @@ pub struct Report {
     pub steps: Option<traffic::Steps>,
     pub pattern: Option<traffic::Pattern>,
     pub devices: Vec<Device>,
+    pub coverage: Vec<Coverage>,
     pub findings: Vec<Finding>,
 }
 
@@ -192,6 +196,7 @@ pub struct Lost {
     pub contended: u64,
     pub ecn_untracked: Option<u64>,
     pub bins_dropped: Option<u64>,
+    pub pause_untracked: Option<u64>,
 }
 
 /// Flows that were closed because they were idle for long or the table was full.
@@ -288,6 +293,7 @@ pub struct Flow {
     pub latency_by_class: Option<LatencyByClass>,
     pub latency_unpaired: Option<u64>,
     pub latency_untimed: Option<Untimed>,
+    pub pause_stall_ns: Option<u64>,
     pub peer_qp: Option<u32>,
     pub pairing: Option<Pairing>,
     pub pid: Option<u32>,
@@ -477,6 +483,8 @@ pub struct Link {
     pub icrc: Option<Icrc>,
     pub frame_sizes: Option<Vec<traffic::FrameSize>>,
     pub mtu: Option<u32>,
+    pub pause: Option<Vec<Pause>>,
+    pub neighbours: Vec<Neighbour>,
 }
 
 /// RoCEv2 packets of one link with one DSCP.
@@ -488,17 +496,6 @@ pub struct Dscp {
     pub data_bytes: u64,
     pub ack_packets: u64,
     pub cnp_packets: u64,
-}
-
-/// What a device itself counted. Never added to totals or flows.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
-pub struct Device {
-    pub name: String,
-    pub port: Option<u32>,
-    pub source: String,
-    pub counters: BTreeMap<String, u64>,
-    pub qps: Vec<serde_json::Value>,
 }
 
 /// Something that is wrong, or may be.

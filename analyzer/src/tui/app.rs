@@ -13,6 +13,7 @@ use super::prompt::Prompt;
 use super::query::Query;
 use super::screen::Screen;
 use super::table::{Group, Table};
+use super::trail::Trail;
 use super::{Options, analysis};
 use crate::feed::Command;
 use crate::model::{Detail, History, Identity, Model, Problem, Row, Span, health};
@@ -170,6 +171,8 @@ pub struct App {
     pub end: Option<End>,
     /// The last minutes.
     pub history: History,
+    /// The latest readings of devices.
+    pub trail: Trail,
     /// The newest sample.
     pub newest: Option<Arc<Sample>>,
     /// The latest conclusions.
@@ -215,6 +218,7 @@ impl App {
             speed: options.speed,
             end: None,
             history: History::new(options.history_bytes),
+            trail: Trail::default(),
             newest: None,
             analysis: None,
             data: None,
@@ -256,6 +260,7 @@ impl App {
             self.shown_ns = None;
         }
         self.history.push(&sample, false);
+        self.trail.push(&sample.devices);
         let seeking = self.seek_ns.is_some();
         self.seek_ns = self.seek_ns.filter(|to| sample.time_ns < *to);
         self.newest = Some(sample);

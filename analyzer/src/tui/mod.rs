@@ -38,6 +38,7 @@ mod sixteen;
 pub mod table;
 mod terminal;
 pub mod theme;
+pub mod trail;
 mod wait;
 mod worker;
 

@@ -152,3 +152,50 @@ fn a_build_without_kernel_side_says_so() {
         assert!(String::from_utf8_lossy(&output.stderr).contains("cargo xtask build"));
     }
 }
+
+/// A PFC frame from a switch about priority 0, `us` microseconds after the start.
+fn pfc(us: u64, quanta: u16) -> Shot {
+    let mut bytes = vec![0x01, 0x80, 0xC2, 0, 0, 1, 2, 0, 0, 0, 0, 7, 0x88, 0x08, 0x01, 0x01, 0, 1];
+    bytes.extend(quanta.to_be_bytes());
+    bytes.resize(60, 0);
+    Shot { ts_ns: craft::START * 1_000_000_000 + us * 1_000, bytes }
+}
+
+#[test]
+fn pauses_are_read_and_stay_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut shots = vec![send(0, 17, 0), send(1, 17, 1)];
+    shots.extend((5..300).map(|n| pfc(n * 200, 0xFFFF)));
+    shots.push(pfc(60_000, 0));
+    shots.extend([send(60, 17, 2), send(61, 17, 3)]);
+    let path = file(folder.path(), "pfc.pcap", &pcap(1, &shots));
+    let (report, _) = report(&[&path, "--link-speed", "400G"]);
+    assert_eq!(report["totals"]["skipped"], json!({ "mac_control": 296 }), "as ever");
+    let pause = &report["links"][0]["pause"][0];
+    assert_eq!((&pause["from"], &pause["priority"]), (&json!("02:00:00:00:00:07"), &json!(0)));
+    assert_eq!((&pause["frames"], &pause["resumes"]), (&json!(295), &json!(1)));
+    // At 400 Gb/s a frame stops for 83,884 ns, less than the 200 µs to the next.
+    assert_eq!(pause["paused_ns"], 295 * 83_884);
+    let found: Vec<&str> =
+        report["findings"].as_array().unwrap().iter().map(|found| found["id"].as_str().unwrap()).collect();
+    assert!(found.contains(&"pfc.storm"), "{found:?}");
+    // At the usual 100 Gb/s they join, and the flow was silent for nothing else.
+    let (report, _) = crate::report(&[&path]);
+    assert_eq!(report["links"][0]["pause"][0]["paused_ns"], 59_000_000);
+    assert_eq!(report["flows"][0]["pause_stall_ns"], 59_000_000);
+    let victim = report["findings"].as_array().unwrap().iter().find(|found| found["id"] == "pfc.victim");
+    assert_eq!(victim.unwrap()["flows"][0]["dest_qp"], 17);
+    let text = replay(&[&path, "--output", "text"]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("PAUSES") && text.contains("PFC of priority 0: 295 frames"), "{text}");
+}
+
+#[test]
+fn what_the_switch_says_is_in_the_report() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/encap/tcpdump_dcb_pfc.pcap");
+    let (report, _) = report(&[path]);
+    let neighbour = &report["links"][0]["neighbours"][0];
+    assert!(neighbour["dialect"].is_string() && neighbour["pfc"]["enabled"].is_u64(), "{neighbour}");
+    let text = String::from_utf8(replay(&[path, "--output", "text"]).stdout).unwrap();
+    assert!(text.contains("NEIGHBOURS") && text.contains("DCBX of IEEE; PFC on priority 2, 4, 5"), "{text}");
+}

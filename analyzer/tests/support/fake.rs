@@ -355,6 +355,7 @@ impl World {
             capture_drops: self.capture_drops,
             interface_drops: None,
             owners: self.owners(),
+            devices: std::sync::Arc::default(),
             figures,
         }
     }

@@ -309,6 +309,7 @@ impl Machine {
             capture_drops: None,
             interface_drops: None,
             owners: std::sync::Arc::default(),
+            devices: std::sync::Arc::default(),
             figures: Figures { marking, traffic, ..Figures::default() },
         })
     }

@@ -61,6 +61,7 @@ impl Wire {
             precise_clock: true,
             bin_ns: rocescope::figures::traffic::BIN_NS,
             log_level: 0,
+            host: Box::new(rocescope::host::ask::Kernel),
         })
     }
 

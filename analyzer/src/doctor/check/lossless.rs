@@ -11,6 +11,10 @@ pub(super) const ENTRIES: &[Entry] = &[
         about: "By what the port sorts received packets. A warning for pcp: RoCE without a VLAN tag then gets one priority, whatever its DSCP.",
     },
     Entry {
+        id: "qos.dscp_map",
+        about: "Which DSCPs are mapped to which priority by hand. Not judged by itself: `qos.roce_priority` and `switch.dscp` do.",
+    },
+    Entry {
         id: "pfc.enabled",
         about: "Priorities with PFC. Info when there are none: loss is then up to ECN and retransmission. A warning for more than two, for which few switches and NICs have buffers.",
     },
@@ -72,6 +76,7 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
             }
             continue;
         };
+        dscp_map(dcb, name, sheet);
         let lossless = dcb.pfc.map(|pfc| pfc.enabled);
         pfc(lossless, name, sheet);
         roce_priority(facts, device, port, dcb, name, sheet);
@@ -150,6 +155,21 @@ fn trust(port: &PortFacts, name: &str, sheet: &mut Sheet) {
     }
 }
 
+fn dscp_map(dcb: &Dcb, name: &str, sheet: &mut Sheet) {
+    let mapped = |priority: u8| -> Vec<String> {
+        let dscps = (0..64).filter(|dscp| dcb.priority_of_dscp(*dscp) == Some(priority));
+        dscps.map(|dscp: u8| dscp.to_string()).collect()
+    };
+    let rows = (0..8).map(|priority| (priority, mapped(priority))).filter(|(_, dscps)| !dscps.is_empty());
+    let rows: Vec<String> =
+        rows.map(|(priority, dscps)| format!("DSCP {} → {priority}", dscps.join(", "))).collect();
+    if rows.is_empty() {
+        sheet.unknown("qos.dscp_map", name, "no DSCP is mapped by hand; the driver's default holds");
+    } else {
+        sheet.ok("qos.dscp_map", name, rows.join("; "));
+    }
+}
+
 fn pfc(lossless: Option<Priorities>, name: &str, sheet: &mut Sheet) {
     let change =
         format!("dcb pfc set dev {name} prio-pfc all:off 3:on, with the priority that the switch has");
@@ -193,6 +213,14 @@ fn classes(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts) -> Vec<(u6
         classes.push((tos, "ToS of the connection manager".to_owned()));
     }
     classes
+}
+
+/// The priorities of [`classes`], as a set of bits.
+pub(super) fn roce_priorities(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts) -> u8 {
+    let Some(dcb) = facts.interface_of(port).and_then(|interface| interface.dcb.as_ref()) else { return 0 };
+    let dscp = |class: u64| u8::try_from(class >> 2 & 0x3f).unwrap_or_default();
+    let of = |(class, _)| dcb.priority_of_dscp(dscp(class));
+    classes(facts, device, port).into_iter().filter_map(of).fold(0, |set, priority| set | 1 << (priority & 7))
 }
 
 fn roce_priority(

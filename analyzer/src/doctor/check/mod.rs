@@ -9,7 +9,7 @@ mod switch;
 
 use serde::Serialize;
 
-use super::facts::HostFacts;
+use super::facts::{DeviceFacts, HostFacts, PortFacts};
 
 /// What is thought of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -84,6 +84,12 @@ pub fn check(facts: &HostFacts) -> Vec<Check> {
     let mut checks = sheet.0;
     checks.sort_by_key(|check| std::cmp::Reverse(check.verdict));
     checks
+}
+
+/// The priorities that RoCE of a port is sent with, as far as settings tell: bit p for priority p.
+#[must_use]
+pub fn roce_priorities(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts) -> u8 {
+    lossless::roce_priorities(facts, device, port)
 }
 
 /// Verdicts in the making.

@@ -6,7 +6,7 @@ use netlink_packet_core::{
     NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR,
     NLMSG_NOOP, NetlinkBuffer,
 };
-use netlink_sys::protocols::{NETLINK_RDMA, NETLINK_ROUTE};
+use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_RDMA, NETLINK_ROUTE};
 use netlink_sys::{Socket, SocketAddr};
 
 use super::request::HEADER_LEN;
@@ -22,7 +22,7 @@ const MAX_DATAGRAMS: usize = 100_000;
 /// Extended acknowledgement: the kernel's sentence (`NLMSGERR_ATTR_MSG`).
 const ERROR_ATTR_MESSAGE: u16 = 1;
 
-/// A NETLINK_ROUTE or NETLINK_RDMA socket in the namespace the opening thread was in.
+/// A NETLINK_ROUTE, NETLINK_RDMA or NETLINK_GENERIC socket in the namespace the opening thread was in.
 pub struct RouteSocket {
     socket: Socket,
     sequence: u32,
@@ -50,6 +50,14 @@ impl RouteSocket {
     /// When the kernel refuses the socket, as it does while no RDMA module is loaded.
     pub fn open_rdma() -> Result<Self> {
         Self::open_protocol(NETLINK_RDMA, "open an RDMA netlink socket (is the module ib_core loaded?)")
+    }
+
+    /// Opens a socket for generic netlink in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// When the kernel refuses the socket.
+    pub fn open_generic() -> Result<Self> {
+        Self::open_protocol(NETLINK_GENERIC, "open a generic netlink socket")
     }
 
     fn open_protocol(protocol: isize, action: &str) -> Result<Self> {

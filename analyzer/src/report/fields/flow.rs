@@ -215,6 +215,9 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].latency_untimed.ring_full", "requests": "More than 64 were waiting for their answer.";
     "flows[].latency_untimed.untracked", "requests": "65,536 other flows were being timed, 512 in live.";
     "flows[].latency_untimed.outstanding", "requests": "Not answered so far.";
+    "flows[].pause_stall_ns", "ns": "Time in which the flow was silent for 1 ms or more and its priority was paused for half of that \
+        or more, by MAC control frames of others on the link. The priority is that of the tag, without one DSCP / 8."
+        or null "live, or there is no pause frame on the link";
     "flows[].peer_qp", "number": "Queue pair at the sending end: the one that answers to this flow go to."
         or null "not known, or datagrams or connections came from several";
     "flows[].pairing", "object": "What `peer_qp` rests on." or null "`peer_qp` is null";

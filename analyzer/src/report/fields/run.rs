@@ -6,7 +6,7 @@ use super::{FieldMeta, fields};
 pub const RUN: &[FieldMeta] = fields! {
     "schema", "text": "Name and version of the schema: `rocescope.report/1`.";
     "source.kind", "text": "Where the figures come from: `replay` (a capture), `live` (programs in the kernel), \
-        `counters` (of devices), `mixed`.";
+        `counters` (of devices, where no RoCE packet can pass the interfaces), `mixed` (packets, and counters of devices).";
     "source.inputs[]", "text": "Interfaces, or capture files as given.";
     "window.first_ns", "Unix ns": "Replay: time of the first frame of any kind. Live: when the programs were attached."
         or null "there was no frame";
@@ -41,6 +41,8 @@ pub const RUN: &[FieldMeta] = fields! {
         for nanoseconds unless it is taken away meanwhile, as that of a virtual machine may be: expect 0.";
     "totals.lost.ecn_untracked", "packets": "Packets left out of `ce_over_time` and `cnp`, because 16,384 other flows had \
         some.";
+    "totals.lost.pause_untracked", "frames": "Pause frames left out of `links[].pause`: more than 256 stations sent some."
+        or null "not collected (live)";
     "totals.retired.flows", "flows": "Flows that were closed during the run, idle for long or to make room. What they had \
         counted is in the totals and links.";
     "totals.retired.packets", "packets": "Packets of retired flows.";
@@ -142,12 +144,93 @@ pub const RUN: &[FieldMeta] = fields! {
         has become longer.";
     "taps[].delay_change_ns.points[].time_ns", "Unix ns": "Start of a span of time, by the clock of the link that saw the flow first; 32 spans at most.";
     "taps[].delay_change_ns.points[].change_ns", "ns": "Change of the least delay in it.";
-    "devices[].name", "text": "RDMA device or interface that counted by itself.";
+    "links[].pause", "list": "Pauses that stations on the link asked for, from the MAC control frames of a capture (NICs and most mirrors \
+        keep these frames to themselves: none seen says nothing)." or null "live: see `devices[].pause`";
+    "links[].pause[].priority", "0–7": "Priority, of PFC." or null "the whole link was paused (IEEE 802.3x)";
+    "links[].pause[].direction", "text": "Always null here: `from` says who asked." or null "always";
+    "links[].pause[].from", "text": "Hardware address of the station that asked its neighbour to stop." or null "never here";
+    "links[].pause[].frames", "frames": "Frames that stopped it (quanta above 0)." or null "never here";
+    "links[].pause[].resumes", "frames": "Frames that ended the pause at once (quanta 0)." or null "never here";
+    "links[].pause[].paused_ns", "ns": "Time paused: from each frame to the next of its priority, or until its quanta are over at \
+        `--link-speed`." or null "never here";
+    "links[].pause[].episodes", "number": "Pauses: frames that came while it was running." or null "never here";
+    "links[].pause[].worst_share", "ratio": "Largest share of a window of 100 ms that was paused." or null "never here";
+    "links[].pause[].longest_ns", "ns": "Longest pause, its renewals included." or null "never here";
+    "links[].neighbours[]", "object": "What LLDP frames on the link said, of each neighbour the latest.";
+    "links[].neighbours[].system", "text": "Its name." or null "it did not say";
+    "links[].neighbours[].chassis", "text": "Its chassis: an address or a name." or null "it did not say";
+    "links[].neighbours[].port", "text": "Its port." or null "it did not say";
+    "links[].neighbours[].port_description", "text": "What the port is called." or null "it did not say";
+    "links[].neighbours[].dialect", "text": "Which DCBX: `IEEE` or `CEE`." or null "it said nothing of lossless Ethernet";
+    "links[].neighbours[].pfc", "object": "Priority flow control as advertised." or null "not advertised";
+    "links[].neighbours[].pfc.enabled", "bits": "Bit p: priority p is lossless.";
+    "links[].neighbours[].pfc.capable", "number": "Classes that can be lossless at a time.";
+    "links[].neighbours[].pfc.willing", "bool": "It takes the other side's settings.";
+    "links[].neighbours[].pfc.error", "bool": "It says that the two sides do not match (CEE).";
+    "links[].neighbours[].ets", "object": "Traffic classes as advertised." or null "not advertised";
+    "links[].neighbours[].ets.class_of[]", "number": "Traffic class of each priority.";
+    "links[].neighbours[].ets.bandwidth[]", "%": "Share of each class.";
+    "links[].neighbours[].ets.willing", "bool": "It takes the other side's settings.";
+    "links[].neighbours[].apps[].selector", "number": "1 ethertype, 2 TCP port, 3 UDP port, 4 either port, 5 DSCP.";
+    "links[].neighbours[].apps[].protocol", "number": "Ethertype, port or DSCP.";
+    "links[].neighbours[].apps[].priorities", "bits": "Bit p: it has priority p.";
+    "devices[].name", "text": "RDMA device that counted by itself (live). An entry for each port and source; never added to totals or flows.";
     "devices[].port", "number": "Port of the device." or null "the counters are not of one port";
-    "devices[].source", "text": "Where the counters were read.";
-    "devices[].counters.<name>", "as named": "A counter under the name its driver gives it. Never added to totals \
-        or flows.";
-    "devices[].qps[]", "object": "A queue pair as the device tells it.";
+    "devices[].source", "text": "Where the counters were read: `sysfs counters`, `sysfs hw_counters`, `RDMA netlink`, `ethtool`, `DCB netlink` \
+        (pauses of drivers without statistics of their own).";
+    "devices[].driver", "text": "RDMA driver: `mlx5_ib`, `bnxt_re`, `irdma`, `rxe` …" or null "not known";
+    "devices[].interface", "text": "Network interface of the port." or null "not known";
+    "devices[].first_ns", "Unix ns": "First reading of its counters." or null "there was none yet";
+    "devices[].last_ns", "Unix ns": "Last reading of its counters." or null "there was none yet";
+    "devices[].counters.<name>", "as named": "What a counter added since the first reading. Under one name whatever the driver: `tx_packets`, \
+        `rx_packets`, `tx_bytes`, `rx_bytes` (of RoCE), `ce_marked_packets`, `cnps_sent`, `cnps_handled`, `cnps_ignored`, `out_of_sequence`, \
+        `psn_error_naks`, `implied_psn_errors`, `duplicate_requests`, `local_ack_timeouts`, `rnr_naks_received`, `rnr_naks_sent`, `out_of_buffer`, \
+        `retransmissions`, `retries_exceeded`, `rnr_retries_exceeded`, `slow_restarts`, `rx_discards`, `icrc_errors`, `port_discards`, `tx_discards`, \
+        `fec_corrected`, `fec_uncorrectable`, `link_downs`, `pcie_read_stalls`, `pcie_write_stalls`, `global_pause_received`, `global_pause_sent`, \
+        `pause_storms`; other counters under the name their driver gives them. 32-bit counters that wrap are counted over; one that is not \
+        listed is not known.";
+    "devices[].resets", "number": "Times that counters of this entry went back (a driver loaded again, a reset by hand): what they had counted since \
+        the reading before is lost.";
+    "devices[].pause[]", "object": "Pauses by priority and direction, as the driver or DCB counts them.";
+    "devices[].pause[].priority", "0–7": "Priority." or null "the whole link";
+    "devices[].pause[].direction", "text": "`received`: the neighbour told this port to stop. `sent`: this port told the neighbour." or null "never here";
+    "devices[].pause[].from", "text": "Always null here." or null "always";
+    "devices[].pause[].frames", "frames": "Pause frames." or null "the driver does not count them";
+    "devices[].pause[].resumes", "frames": "Always null here: drivers do not tell them apart." or null "always";
+    "devices[].pause[].paused_ns", "ns": "Time spent paused." or null "the driver does not count it";
+    "devices[].pause[].episodes", "number": "Changes from running to paused." or null "the driver does not count them";
+    "devices[].pause[].worst_share", "ratio": "Largest share of the time between two readings that was paused."
+        or null "the driver does not count time, or there were not two readings";
+    "devices[].pause[].longest_ns", "ns": "Longest stretch of readings between which it was paused 95 % of the time or more."
+        or null "the driver does not count time";
+    "devices[].qps[].lqpn", "number": "A queue pair of the port, from RDMA netlink: its number. The 4,096 busiest, by number.";
+    "devices[].qps[].rqpn", "number": "The number at the other end." or null "not connected, or a datagram transport";
+    "devices[].qps[].kind", "text": "Transport: `RC`, `UC`, `UD` …" or null "not known";
+    "devices[].qps[].state", "text": "State: `RTS`, `ERR` …" or null "not known";
+    "devices[].qps[].pid", "number": "Process that made it." or null "the kernel made it, or another PID namespace";
+    "devices[].qps[].comm", "text": "Its command, or the kernel module." or null "not known";
+    "devices[].qps[].pod", "text": "Its pod or container." or null "it is in none, or that cannot be read";
+    "devices[].qps[].sq_psn", "PSN": "PSN sent next." or null "the kernel does not tell";
+    "devices[].qps[].rq_psn", "PSN": "PSN expected next." or null "the kernel does not tell, or a datagram transport";
+    "devices[].qps[].sent_packets", "packets": "PSNs that its requests took since it was first seen; those of a READ are of the responses it asks for."
+        or null "no PSN of the device ever moved (some drivers tell those of the connection's start), or so much passed the port that PSNs may have gone all the way round between two readings, or what passed is not known";
+    "devices[].qps[].received_packets", "packets": "PSNs of requests that it took in." or null "as `sent_packets`";
+    "devices[].qps[].pause_stall_ns", "ns": "Time in which it stood still although ready and busy before, while its priority was paused half of the time or more."
+        or null "its PSNs do not tell";
+    "devices[].qp_counters[].lqpns[]", "number": "Queue pairs that the device counts together (`rdma statistic qp`); one alone when they are bound one by one.";
+    "devices[].qp_counters[].counters.<name>", "as named": "What their counters added since they were first read; names as in `devices[].counters`.";
+    "devices[].qps_left_out", "queue pairs": "Queue pairs of the port that are not listed.";
+    "coverage[].device", "text": "How much of what a port carried rocescope saw (live): the RDMA device,";
+    "coverage[].port", "number": "its port,";
+    "coverage[].link", "text": "its interface";
+    "coverage[].direction", "text": "and the direction, `ingress` or `egress`.";
+    "coverage[].seen_packets", "packets": "RoCE packets seen on the link: `links[].packets`.";
+    "coverage[].counted_packets", "packets": "RoCE packets that the NIC says it carried meanwhile: `rx_packets` or `tx_packets` of `devices[].counters`."
+        or null "no counter of the device tells RoCE packets";
+    "coverage[].source", "text": "Where that was read." or null "as `counted_packets`";
+    "coverage[].ratio", "ratio": "Seen over counted. The two are read at slightly different times, so that it may be a little above 1."
+        or null "nothing was counted, or it is not known";
+    "coverage[].why", "text": "Why the ratio is below 0.99." or null "it is not";
     "findings[].id", "text": "Stable name of the rule that found it.";
     "findings[].severity", "text": "`info`, `warning` or `critical`.";
     "findings[].title", "text": "What is wrong, in a sentence.";

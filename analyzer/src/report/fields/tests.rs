@@ -5,15 +5,21 @@ use serde_json::Value;
 
 use super::{EVENTS, all, markdown};
 use crate::figures::marking::Marked;
+use crate::lldp::{self, Neighbour};
 use crate::report::fixtures::{compare, everything};
 use crate::report::{
-    CeOverTime, Cnp, DelayChange, DelayPoint, Device, EcnOverTime, Episodes, Finding, FlowId, Icrc, Latency,
-    LatencyByClass, Loss, Options, Report, Severity, TapFlow, Untimed,
+    CeOverTime, Cnp, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters, EcnOverTime,
+    Episodes, Finding, FlowId, Icrc, Latency, LatencyByClass, Loss, Options, Pause, Report, Severity,
+    TapFlow, Untimed,
 };
 
 /// Maps whose keys are data; the table has one entry for all of them.
-const MAPS: [(&str, &str); 3] =
-    [("totals.skipped", "<reason>"), ("devices[].counters", "<name>"), ("findings[].evidence", "<name>")];
+const MAPS: [(&str, &str); 4] = [
+    ("totals.skipped", "<reason>"),
+    ("devices[].counters", "<name>"),
+    ("devices[].qp_counters[].counters", "<name>"),
+    ("findings[].evidence", "<name>"),
+];
 
 /// A report in which nothing is null or empty.
 fn full() -> Report {
@@ -54,6 +60,7 @@ fn full() -> Report {
     report.links[0].ecn_over_time =
         Some(EcnOverTime { start_ns: 1, bin_ns: 1, capable: column(), ce: column(), cnp: column() });
     report.totals.lost.ecn_untracked = Some(1);
+    report.totals.lost.pause_untracked = Some(1);
     let known = Some(1);
     let episodes =
         Episodes { episodes: 1, longest_ns: known, largest: known, first_ns: known, last_ns: known };
@@ -86,10 +93,24 @@ fn full() -> Report {
     report.devices.push(Device {
         name: "mlx5_0".into(),
         port: Some(1),
-        source: "sysfs".into(),
-        counters: [("rx_ecn_marked".to_owned(), 4)].into(),
-        qps: vec![serde_json::json!({ "lqpn": 280 })],
+        source: "RDMA netlink".into(),
+        counters: [("ce_marked_packets".to_owned(), 4)].into(),
+        pause: vec![Pause::default()],
+        qps: vec![DeviceQp::default()],
+        qp_counters: vec![DeviceQpCounters {
+            lqpns: vec![17],
+            counters: [("cnps_handled".to_owned(), 4)].into(),
+        }],
+        ..Device::default()
     });
+    report.coverage = vec![Coverage::default()];
+    report.links[0].pause = Some(vec![Pause::default()]);
+    report.links[0].neighbours = vec![Neighbour {
+        pfc: Some(lldp::Pfc { enabled: 8, capable: 8, willing: true, error: false }),
+        ets: Some(lldp::Ets { class_of: [0; 8], bandwidth: [0; 8], willing: false }),
+        apps: vec![lldp::App { selector: 5, protocol: 26, priorities: 8 }],
+        ..Neighbour::default()
+    }];
     report.findings.push(Finding {
         id: "gaps",
         severity: Severity::Warning,
@@ -105,11 +126,8 @@ fn full() -> Report {
 fn names(value: &Value, at: &str, found: &mut BTreeSet<(String, bool)>) {
     match value {
         Value::Object(fields) => {
-            // Objects that may be null are fields themselves; a device's queue pair is its driver's.
+            // Objects that may be null are fields themselves.
             found.insert((at.to_owned(), false));
-            if at == "devices[].qps[]" {
-                return;
-            }
             let any = MAPS.iter().find(|(map, _)| *map == at).map(|(_, key)| *key);
             for (key, value) in fields {
                 let key = any.unwrap_or(key);

@@ -4,6 +4,7 @@
 //! Plain text without colour or control characters; a pure function of report and width.
 
 mod answers;
+mod devices;
 mod flows;
 pub(crate) mod layout;
 mod loss;
@@ -16,7 +17,7 @@ use std::collections::BTreeSet;
 
 use crate::report::text::flows::link_name;
 use crate::report::text::layout::{Align, Table, labelled, plain, wrap};
-use crate::report::{Device, Finding, Imbalance, Report, Set, Severity, direction_name};
+use crate::report::{Finding, Imbalance, Report, Set, Severity, direction_name};
 use crate::units::{self, plural};
 
 /// Below this nothing sensible can be laid out: lines then run over.
@@ -55,7 +56,9 @@ pub fn text(report: &Report, width: usize) -> String {
     page.section("LOST, LATE AND SENT AGAIN", loss::lines(report, room));
     page.section("BETWEEN TAPS", loss::taps(report, room));
     page.section("NOT RoCE", skipped(report, room));
-    page.section("DEVICES, their own counters: not part of the sums above", devices(&report.devices, room));
+    page.section("PAUSES, asked for by stations on the link", devices::pauses(report, room));
+    page.section("NEIGHBOURS, from LLDP", devices::neighbours(report, room));
+    page.section("DEVICES, their own counters: not part of the sums above", devices::lines(report, room));
     let mut text = page.lines.join("\n");
     text.push('\n');
     text
@@ -93,14 +96,14 @@ fn findings(report: &Report, room: usize) -> Vec<String> {
         };
         let title = format!("{} [{}]", plain(&finding.title), finding.id);
         lines.extend(labelled(severity, INDENT, &title, room));
-        // What is only good to know stays on its line; advice is given once.
+        // What is only good to know stays on its line; the same advice is given once.
         if finding.severity == Severity::Info {
             continue;
         }
         if let Some(flows) = flows_of(finding) {
             lines.extend(labelled("", INDENT, &flows, room));
         }
-        if !finding.advice.is_empty() && advised.insert(finding.id) {
+        if !finding.advice.is_empty() && advised.insert((finding.id, &finding.advice)) {
             lines.extend(labelled("", INDENT, &plain(&finding.advice), room));
         }
     }
@@ -257,21 +260,4 @@ fn skipped(report: &Report, room: usize) -> Vec<String> {
         table.row(vec![units::count(*n), reason.name().into(), reason.meaning().into()]);
     }
     table.lines(room)
-}
-
-fn devices(devices: &[Device], room: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    for device in devices {
-        let port = device.port.map_or_else(String::new, |port| format!("/{port}"));
-        let counted: Vec<String> = device
-            .counters
-            .iter()
-            .filter(|(_, n)| **n > 0)
-            .map(|(name, n)| format!("{} {}", plain(name), units::count(*n)))
-            .collect();
-        let counters = if counted.is_empty() { "all counters 0".into() } else { counted.join(", ") };
-        lines.push(format!("{}{port} ({})", plain(&device.name), plain(&device.source)));
-        lines.extend(labelled("", 4, &counters, room));
-    }
-    lines
 }

@@ -3,7 +3,7 @@
 use rocescope_common::wire::Reason;
 
 use crate::report::text::layout::{labelled, plain};
-use crate::report::{Kind, Report};
+use crate::report::{Coverage, Kind, Report};
 use crate::units::{self, plural};
 
 /// Width of the labels at the left.
@@ -37,6 +37,9 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
         say("Loss", &loss(report));
     }
     say("Not seen", &lost(report));
+    for coverage in coverage(report) {
+        say("Coverage", &coverage);
+    }
     for sentence in nothing_seen(report) {
         say("", &sentence);
     }
@@ -133,13 +136,35 @@ fn lost(report: &Report) -> String {
     let known = if some.is_empty() { "nothing counted".into() } else { some.join("; ") };
     let unknown: Vec<&str> = [
         (lost.events_dropped, "events", report.source.kind != Kind::Replay),
-        (lost.capture_drops, "capture drops", report.source.kind != Kind::Live),
+        (lost.capture_drops, "capture drops", report.source.kind == Kind::Replay),
         (lost.interface_drops, "interface drops", report.source.kind != Kind::Replay),
     ]
     .into_iter()
     .filter_map(|(n, what, applies)| (n.is_none() && applies).then_some(what))
     .collect();
     if unknown.is_empty() { known } else { format!("{known} (not known: {})", unknown.join(", ")) }
+}
+
+/// How much of what each port carried was seen.
+fn coverage(report: &Report) -> Vec<String> {
+    let one = |coverage: &Coverage| {
+        let of = format!("{}/{} {}", plain(&coverage.device), coverage.port, coverage.direction);
+        let counted = match (coverage.counted_packets, &coverage.source) {
+            (Some(packets), Some(source)) => {
+                format!(
+                    "{} of {} ({source})",
+                    units::count(coverage.seen_packets),
+                    plural(packets, "RoCE packet")
+                )
+            }
+            _ => "not known: no counter of the device tells RoCE packets".into(),
+        };
+        let ratio =
+            coverage.ratio.map_or_else(String::new, |ratio| format!("{}, ", units::ratio(Some(ratio))));
+        let why = coverage.why.as_ref().map_or_else(String::new, |why| format!(": {}", plain(why)));
+        format!("{of}: {ratio}{counted}{why}")
+    };
+    report.coverage.iter().map(one).collect()
 }
 
 /// Why there is nothing to see, and what would help.
@@ -170,6 +195,15 @@ fn nothing_seen(report: &Report) -> Vec<String> {
              tcpdump -U -s 128 -i mlx5_0 -w - | rocescope replay -"
                 .into(),
         );
+    } else if report.source.kind == Kind::Counters {
+        why.push(
+            "No RoCE packet passes these interfaces, since the NIC handles RoCE in hardware: what it counted itself is \
+             under DEVICES. For packets watch a mirror port, or read libpcap's RDMA sniffer where the NIC allows it: \
+             tcpdump -U -s 128 -i mlx5_0 -w - | rocescope replay -"
+                .into(),
+        );
+    } else if report.source.kind == Kind::Mixed {
+        why.push("No RoCE packet passed so far.".into());
     } else if totals.packets == 0 {
         why.push("There was no frame at all.".into());
     } else if why.is_empty() {

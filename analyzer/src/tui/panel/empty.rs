@@ -6,6 +6,7 @@ use ratatui::text::Line;
 use rocescope_common::wire::Reason;
 
 use super::line;
+use crate::devices::PortSample;
 use crate::sample::SourceKind;
 use crate::tui::app::{App, Data, End};
 use crate::tui::column::compact;
@@ -73,6 +74,14 @@ fn lines(app: &App) -> Vec<Line<'static>> {
     }
     let mut lines = nothing(app, data);
     lines.extend(data.model.skipped.first().map(|(reason, _)| remedy(*reason)).into_iter().flatten());
+    let hidden: Vec<String> =
+        data.sample.devices.ports.iter().filter(|port| port.hidden).map(PortSample::label).collect();
+    if !hidden.is_empty() {
+        lines.push(Line::default());
+        let one = if hidden.len() == 1 { "does" } else { "do" };
+        lines.push(title(format!("{} {one} RoCE in hardware.", hidden.join(", "))));
+        lines.push(text("What the NIC itself counts is on screen 5 and among the findings."));
+    }
     if data.model.kind == SourceKind::Live {
         lines.extend(live_hint());
     }

@@ -143,7 +143,7 @@ fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     let count = |name, level, of: fn(&Counts) -> u64| {
         figure(name, delta.map_or_else(unknown, |d| compact(of(&d.counts) as f64)), level)
     };
-    let parts = vec![
+    let mut parts = vec![
         first,
         packet_rate,
         figure("CE", ce, if marked { Level::Warning } else { Level::Fine }),
@@ -157,8 +157,23 @@ fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
         figure("lost", compact(model.total.missing as f64), Level::Critical),
         figure("CNPs", compact(model.total.cnp as f64), Level::Warning),
     ];
+    if let Some(seen) = coverage(app) {
+        // Right behind the rates: everything else is of what was seen.
+        parts.insert(2, seen);
+    }
     let (spans, _) = join(parts, usize::from(at.figures.width), " │ ");
     line(buffer, at.figures, 0, &spans.into_line());
+}
+
+/// How much of what the NICs carried was seen, since the start: the worst port.
+fn coverage(app: &App) -> Option<Spans> {
+    let coverage = &app.analysis.as_ref()?.report.coverage;
+    let worst = crate::report::worst_coverage(coverage)?;
+    let level = if worst < crate::report::WHOLE { Level::Warning } else { Level::Fine };
+    // A little above 1 is a matter of when the two were read.
+    let mut spans = Spans::default();
+    spans.push("seen ", theme::DIM).push(units::ratio(Some(worst.min(1.0))), theme::text(level));
+    Some(spans)
 }
 
 fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
@@ -193,6 +208,11 @@ fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
 
 fn no_problem(data: &Data) -> Spans {
     let model = &data.model;
+    if model.total.packets == 0 && data.sample.devices.ports.iter().any(|port| port.hidden) {
+        let mut spans = part(" ○ COUNTERS ", theme::SELECTED);
+        spans.push(" the NIC does RoCE in hardware: its own counters are on screen 5", theme::PLAIN);
+        return spans;
+    }
     if model.total.packets == 0 {
         let mut spans = part(" ○ NO RoCE ", theme::SELECTED);
         spans.push(" no RoCE packet so far", theme::PLAIN);

@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::{Spans, cut, empty, line, trends};
+use super::{Spans, cut, devices, empty, line, trends};
 use crate::model::{Delta, Level, LinkRow};
 use crate::report::Imbalance;
 use crate::sample::Direction;
@@ -59,6 +59,10 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
         y += 1;
     }
     if area.height > 12 {
+        y += 1;
+    }
+    for text in devices::lines(app, width) {
+        line(buffer, area, y, &text);
         y += 1;
     }
     let rest = balance(app, data, width).into_iter().chain(spread(app)).chain(rails(app)).chain(what_if(app));

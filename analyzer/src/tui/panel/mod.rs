@@ -3,6 +3,7 @@
 pub(super) mod bursts;
 mod columns;
 pub(super) mod detail;
+mod devices;
 mod empty;
 mod events;
 pub(super) mod findings;

@@ -1,0 +1,48 @@
+//! Packets from the PSNs of a queue pair at two moments.
+//!
+//! The kernel tells of each queue pair which PSN it sends next and which it expects next. Their
+//! advance is a count of packets, as long as they cannot have gone all the way round meanwhile.
+
+/// PSNs have 24 bits.
+const ROUND: u64 = 1 << 24;
+/// A PSN that is behind by no more than this went back to send again; as the report's definition
+/// of repeats has it.
+const BACK: u64 = 65_536;
+
+/// PSNs from `before` to `now`: 0 when it went back to send again. `most` is what can have passed
+/// at most, such as what the whole port counted. `None` when the PSN may have gone all the way
+/// round, or nothing is known that excludes it.
+#[must_use]
+pub fn advance(before: u32, now: u32, most: Option<u64>) -> Option<u64> {
+    let added = u64::from(now.wrapping_sub(before)) % ROUND;
+    if added >= ROUND - BACK {
+        return (most? < ROUND - BACK).then_some(0);
+    }
+    // Twice round is out of reach when once round is.
+    (most? < ROUND).then_some(added)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_advance_is_told_from_a_step_back_and_from_a_round() {
+        let end = (1 << 24) - 1;
+        for (before, now, most, expected) in [
+            (5, 9, Some(10), Some(4)),
+            (9, 9, Some(10), Some(0)),
+            (end, 3, Some(10), Some(4)),
+            // Go-back-N: it sends again from an earlier PSN.
+            (100, 90, Some(1000), Some(0)),
+            (3, end, Some(1000), Some(0)),
+            // As many packets as PSNs: once round looks like nothing.
+            (5, 9, Some(1 << 24), None),
+            (5, 4, Some((1 << 24) - 1), None),
+            (5, 9, None, None),
+            (5, 4, None, None),
+        ] {
+            assert_eq!(advance(before, now, most), expected, "{before} → {now}, at most {most:?}");
+        }
+    }
+}

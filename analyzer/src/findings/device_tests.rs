@@ -1,0 +1,58 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::devices::{Devices, SourceSample};
+use crate::findings::tests::{found, severity};
+use crate::report::{Options, fixtures};
+use crate::sample::Sample;
+
+/// A sample with a device that counted this in ten seconds.
+fn counted(values: &[(&str, u64)]) -> Sample {
+    let mut sample = fixtures::sample(vec![fixtures::link("eth0", None)], Vec::new());
+    let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+    let port = PortSample {
+        device: "mlx5_0".into(),
+        port: 1,
+        window: Some((fixtures::START, fixtures::START + 10 * fixtures::SECOND)),
+        counters: vec![SourceSample { source: "sysfs hw_counters", values, resets: 0 }],
+        ..PortSample::default()
+    };
+    sample.devices = Arc::new(Devices { ports: vec![port], ..Devices::default() });
+    sample
+}
+
+#[test]
+fn each_is_raised_when_it_must_and_not_before() {
+    use Severity::{Critical, Info, Warning};
+    const MANY: (&str, u64) = ("rx_packets", 1_000_000);
+    for (id, values, expected) in [
+        ("device.loss", &[MANY, ("out_of_sequence", 10)][..], Some(Warning)),
+        ("device.loss", &[MANY, ("out_of_sequence", 9)], None),
+        // One in a million.
+        ("device.loss", &[("rx_packets", 1 << 34), ("out_of_sequence", 16_000)], None),
+        ("device.loss", &[("local_ack_timeouts", 10)], Some(Warning)),
+        ("device.loss", &[("retries_exceeded", 1)], Some(Critical)),
+        ("device.congestion", &[MANY, ("ce_marked_packets", 10_000)], Some(Warning)),
+        ("device.congestion", &[MANY, ("ce_marked_packets", 9_999)], Some(Info)),
+        ("device.congestion", &[("cnps_handled", 9)], None),
+        ("device.not_ready", &[("rnr_naks_sent", 5), ("out_of_buffer", 5)], Some(Warning)),
+        ("device.not_ready", &[("rnr_naks_sent", 5)], None),
+        ("device.not_ready", &[("rnr_retries_exceeded", 1)], Some(Critical)),
+        ("device.discards", &[("port_discards", 10)], Some(Warning)),
+        ("device.discards", &[("port_discards", 9)], None),
+        ("device.link_errors", &[("fec_uncorrectable", 1)], Some(Warning)),
+        ("device.link_errors", &[("fec_corrected", 1 << 40)], None),
+        ("device.pcie_stalls", &[("pcie_read_stalls", 10_000)], Some(Info)),
+        ("device.pcie_stalls", &[("pcie_read_stalls", 9_999)], None),
+    ] {
+        assert_eq!(severity(&counted(values), id), expected, "{id} {values:?}");
+    }
+}
+
+#[test]
+fn one_reading_says_nothing() {
+    let mut sample = counted(&[("out_of_sequence", 1_000)]);
+    let devices = Arc::make_mut(&mut sample.devices);
+    devices.ports[0].window = Some((5, 5));
+    assert_eq!(found(&sample, &Options::default()), []);
+}

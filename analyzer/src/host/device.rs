@@ -1,0 +1,195 @@
+//! What an RDMA device is: its driver, what it speaks, who handles its packets.
+
+use serde::Serialize;
+
+use super::netlink::{Attrs, Request};
+use super::nldev;
+use super::rdma::{LinkLayer, RdmaDevice};
+use super::read::HostRoot;
+
+/// What an RDMA device speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// RoCE.
+    Roce,
+    /// InfiniBand.
+    InfiniBand,
+    /// RDMA over TCP.
+    Iwarp,
+    /// Scalable reliable datagrams of AWS.
+    Efa,
+    /// Something else, or the kernel does not say.
+    #[default]
+    Unknown,
+}
+
+/// An RDMA device, judged by what sysfs and RDMA netlink say of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// RDMA driver: `mlx5_ib`, `bnxt_re`, `irdma`, `rxe` …
+    pub driver: Option<String>,
+    /// Whether the kernel itself handles its packets.
+    pub software: bool,
+    /// What it speaks.
+    pub protocol: Protocol,
+}
+
+impl Identity {
+    /// What `device` is; `known` is what RDMA netlink lists of it.
+    #[must_use]
+    pub fn of(root: &HostRoot, device: &RdmaDevice, known: Option<&nldev::Device>) -> Self {
+        let class = format!("/sys/class/infiniband/{}", device.name);
+        let node_type = root.text(&format!("{class}/node_type")).ok();
+        let is_iwarp = known.and_then(|k| k.protocol.as_deref()) == Some("iw")
+            || node_type.as_deref().is_some_and(|text| text.starts_with('4'));
+        let driver = known
+            .and_then(|known| known.link_type.clone())
+            .or_else(|| device.driver.as_deref().map(rdma_driver))
+            .or_else(|| {
+                root.exists(&format!("{class}/parent"))
+                    .then(|| if is_iwarp { "siw" } else { "rxe" }.to_owned())
+            });
+        let software = matches!(driver.as_deref(), Some("rxe" | "siw"));
+        let protocol = protocol(device, known, is_iwarp, driver.as_deref());
+        Self { driver, software, protocol }
+    }
+}
+
+/// The RDMA driver that goes with the driver of the PCI device.
+fn rdma_driver(driver: &str) -> String {
+    match driver {
+        "mlx5_core" => "mlx5_ib",
+        "mlx4_core" => "mlx4_ib",
+        "bnxt_en" => "bnxt_re",
+        "ice" | "i40e" | "idpf" => "irdma",
+        "hns3" => "hns_roce",
+        "qede" => "qedr",
+        "cxgb4" => "iw_cxgb4",
+        "mana" => "mana_ib",
+        "ionic" => "ionic_rdma",
+        other => other,
+    }
+    .to_owned()
+}
+
+fn protocol(
+    device: &RdmaDevice,
+    known: Option<&nldev::Device>,
+    is_iwarp: bool,
+    driver: Option<&str>,
+) -> Protocol {
+    match known.and_then(|known| known.protocol.as_deref()) {
+        _ if driver == Some("efa") => Protocol::Efa,
+        _ if is_iwarp => Protocol::Iwarp,
+        Some("roce") => Protocol::Roce,
+        Some("ib" | "opa") => Protocol::InfiniBand,
+        None if device.is_infiniband_only() => Protocol::InfiniBand,
+        None if device.ports.iter().any(|port| port.link_layer == LinkLayer::Ethernet) => Protocol::Roce,
+        _ => Protocol::Unknown,
+    }
+}
+
+/// Generic netlink's own family, and its question for the number of another (linux/genetlink.h).
+const CONTROLLER: u16 = 0x10;
+const CTRL_CMD_GETFAMILY: u8 = 3;
+const CTRL_ATTR_FAMILY_ID: u16 = 1;
+const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+/// Bytes of `struct genlmsghdr`: command, version, two reserved.
+const GENERIC_HEADER: usize = 4;
+/// linux/devlink.h
+const DEVLINK_CMD_PARAM_GET: u8 = 38;
+const DEVLINK_BUS_NAME: u16 = 1;
+const DEVLINK_DEV_NAME: u16 = 2;
+const DEVLINK_PARAM: u16 = 80;
+const DEVLINK_PARAM_NAME: u16 = 81;
+const DEVLINK_VALUES: u16 = 84;
+const DEVLINK_VALUE: u16 = 85;
+const DEVLINK_VALUE_DATA: u16 = 86;
+const DEVLINK_VALUE_MODE: u16 = 87;
+/// The values that are in force: as loaded at the driver's start, and changed while it runs.
+const IN_FORCE: [u8; 2] = [0, 1];
+
+/// The request for the number of a generic netlink family.
+#[must_use]
+pub fn family_request(name: &str) -> Request {
+    Request::new(CONTROLLER, 0, &[CTRL_CMD_GETFAMILY, 1, 0, 0]).attr_text(CTRL_ATTR_FAMILY_NAME, name)
+}
+
+/// The number in the answer to [`family_request`].
+#[must_use]
+pub fn family(payload: &[u8]) -> Option<u16> {
+    let value = Attrs::after(payload, GENERIC_HEADER).get(CTRL_ATTR_FAMILY_ID)?;
+    value.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
+}
+
+/// The request for a parameter of a PCI device to devlink, whose family has the number `family`.
+#[must_use]
+pub fn parameter_request(family: u16, pci: &str, name: &str) -> Request {
+    Request::new(family, 0, &[DEVLINK_CMD_PARAM_GET, 1, 0, 0])
+        .attr_text(DEVLINK_BUS_NAME, "pci")
+        .attr_text(DEVLINK_DEV_NAME, pci)
+        .attr_text(DEVLINK_PARAM_NAME, name)
+}
+
+/// Whether the switch in the answer to [`parameter_request`] is on; `None` when the answer has no
+/// value that is in force. A switch is on when its value has data at all (it is a flag).
+#[must_use]
+pub fn is_on(payload: &[u8]) -> Option<bool> {
+    let parameter = Attrs::after(payload, GENERIC_HEADER).nested(DEVLINK_PARAM)?;
+    let values = parameter.nested(DEVLINK_VALUES)?;
+    values.iter().filter(|(kind, _)| *kind == DEVLINK_VALUE).find_map(|(_, value)| {
+        let value = Attrs::new(value);
+        let is_in_force = IN_FORCE.contains(&value.u8(DEVLINK_VALUE_MODE)?);
+        is_in_force.then(|| value.get(DEVLINK_VALUE_DATA).is_some())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(mode: u8, on: bool) -> Vec<u8> {
+        Request::new(0, 0, &[DEVLINK_CMD_PARAM_GET, 1, 0, 0])
+            .attr_text(DEVLINK_BUS_NAME, "pci")
+            .nest(DEVLINK_PARAM, |r| {
+                r.attr_text(DEVLINK_PARAM_NAME, "enable_roce").nest(DEVLINK_VALUES, |r| {
+                    r.nest(DEVLINK_VALUE, |r| {
+                        let r = if on { r.attr(DEVLINK_VALUE_DATA, &[]) } else { r };
+                        r.attr(DEVLINK_VALUE_MODE, &[mode])
+                    })
+                })
+            })
+            .payload()
+    }
+
+    #[test]
+    fn a_switch_of_devlink_is_read() {
+        assert_eq!(is_on(&answer(1, true)), Some(true));
+        assert_eq!(is_on(&answer(0, false)), Some(false));
+        assert_eq!(is_on(&answer(2, true)), None, "what is stored for the next start is not in force");
+        let whole = answer(1, true);
+        for end in 0..whole.len() {
+            let _ = is_on(&whole[..end]);
+        }
+        assert_eq!(is_on(&whole[..20]), None);
+    }
+
+    /// Whatever this kernel has: no such device, no such parameter, or no devlink at all.
+    #[test]
+    fn a_kernel_that_refuses_says_so() {
+        use super::super::ask::{Ask as _, Kernel};
+        let error = Kernel.parameter("ffff:ff:1f.7", "enable_roce").unwrap_err();
+        assert!(error.to_string().starts_with("cannot "), "{error}");
+    }
+
+    #[test]
+    fn a_family_has_a_number() {
+        let payload = Request::new(0, 0, &[1, 2, 0, 0])
+            .attr_text(CTRL_ATTR_FAMILY_NAME, "devlink")
+            .attr(CTRL_ATTR_FAMILY_ID, &21u16.to_ne_bytes())
+            .payload();
+        assert_eq!(family(&payload), Some(21));
+        assert_eq!(family(&payload[..3]), None);
+    }
+}

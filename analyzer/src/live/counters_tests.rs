@@ -1,0 +1,160 @@
+use std::time::{Duration, Instant};
+
+use crate::feed::{Command, Update};
+use crate::host::ask::Host;
+use crate::host::hook::{HookChoice, XdpModeChoice};
+use crate::host::netns::NetNs;
+use crate::host::recorded::Recorded;
+use crate::host::testing::{root_or_skip, send, veth_pair};
+use crate::live::{self, Config};
+use crate::report::{Kind, Options, Report};
+use crate::sample::Sample;
+
+const MLX5: &str = include_str!("../../../tests/data/host/mlx5.txt");
+const BUSY: &str = include_str!("../../../tests/data/host/mlx5_busy.txt");
+const LATER: &str = include_str!("../../../tests/data/host/mlx5_busy_later.txt");
+const RXE: &str = include_str!("../../../tests/data/host/rxe.txt");
+
+fn config(netns: NetNs, interfaces: &[&str], host: Box<dyn Host>) -> Config {
+    Config {
+        interfaces: interfaces.iter().map(|name| (*name).to_owned()).collect(),
+        netns: Some(netns),
+        hook: HookChoice::Auto,
+        xdp_mode: XdpModeChoice::Auto,
+        promiscuous: false,
+        max_flows: 64,
+        idle: None,
+        interval: Duration::from_millis(100),
+        samples: true,
+        filter: None,
+        duration: None,
+        events: false,
+        events_to_view: false,
+        precise_clock: false,
+        log_level: 0,
+        host,
+    }
+}
+
+/// Runs until `enough`, and stops. Gives the last sample and what was said.
+fn run(config: Config, mut enough: impl FnMut(&Sample) -> bool) -> (Sample, Vec<String>) {
+    let running = live::start(config).unwrap();
+    let (mut last, mut said, mut stopping) = (None, Vec::new(), false);
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        match running.feed.updates.recv_timeout(Duration::from_secs(60)).unwrap() {
+            Update::Sample(sample) => {
+                if !stopping && (enough(&sample) || Instant::now() > end) {
+                    stopping = true;
+                    running.feed.commands.send(Command::Stop).unwrap();
+                }
+                last = Some(*sample);
+            }
+            Update::Notice(notice) => said.push(notice),
+            Update::Events(_) => {}
+            Update::Ended(result) => {
+                result.unwrap();
+                break;
+            }
+        }
+    }
+    running.thread.join().unwrap();
+    (last.unwrap(), said)
+}
+
+/// On a host whose NIC does RoCE in hardware, no packet is there to be seen, and its counters are
+/// read all the same, from the first moment to the last.
+#[test]
+fn a_run_without_packets_goes_on_with_counters() {
+    if !root_or_skip("a_run_without_packets_goes_on_with_counters") {
+        return;
+    }
+    let pair = veth_pair(9000);
+    let recorded = |text: &str| text.replace("enp59s0np0", "left0");
+    let host = Recorded::unpack(&recorded(&format!("{MLX5}\n{BUSY}")));
+    let netns = pair.left.try_clone().unwrap();
+    let mut started = false;
+    // By the name of the RDMA device, as a user would.
+    let config = config(netns, &["mlx5_0"], Box::new(host.kernel()));
+    let (sample, said) = run(config, |sample| {
+        let ports = &sample.devices.ports;
+        let read = ports.first().is_some_and(|port| port.window.is_some() && !port.qps.is_empty());
+        if read && !started {
+            host.apply(&recorded(LATER));
+            started = true;
+        }
+        // What happened last is read at the end, whatever the interval.
+        started
+    });
+    assert_eq!(said.iter().filter(|sentence| sentence.contains("in hardware")).count(), 1, "{said:?}");
+    let report = Report::build(&sample, &Options::default());
+    assert_eq!(report.source.kind, Kind::Counters);
+    assert_eq!(report.source.inputs, ["left0"]);
+    assert_eq!(report.totals.roce_packets, 0);
+    let ethtool = report.devices.iter().find(|device| device.source == "ethtool").unwrap();
+    assert_eq!((ethtool.name.as_str(), ethtool.port), ("mlx5_0", Some(1)));
+    assert_eq!(ethtool.counters["rx_packets"], 12_000_000, "{ethtool:?}");
+    assert!(ethtool.first_ns < ethtool.last_ns);
+    assert_eq!(report.coverage[0].ratio, Some(0.0));
+    for id in ["device.loss", "device.congestion", "pfc.on_wrong_priority"] {
+        assert!(report.findings.iter().any(|finding| finding.id == id), "{id}: {:?}", report.findings);
+    }
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["source"]["kind"], "counters");
+}
+
+/// Soft-RoCE passes the interface: packets and counters side by side.
+#[test]
+fn a_device_whose_packets_pass_is_mixed() {
+    if !root_or_skip("a_device_whose_packets_pass_is_mixed") {
+        return;
+    }
+    let pair = veth_pair(1500);
+    let on = RXE.lines().find_map(|line| line.strip_prefix("parent = ")).unwrap();
+    let host = Recorded::unpack(&RXE.replace(on, "left0"));
+    let config = config(pair.left.try_clone().unwrap(), &["left0"], Box::new(host.kernel()));
+    let (sample, said) = run(config, |sample| !sample.devices.ports.is_empty());
+    assert!(!said.iter().any(|sentence| sentence.contains("in hardware")), "{said:?}");
+    assert_eq!(Report::build(&sample, &Options::default()).source.kind, Kind::Mixed);
+}
+
+/// Without RDMA devices there is nothing of all this.
+#[test]
+fn a_host_without_devices_is_live_alone() {
+    if !root_or_skip("a_host_without_devices_is_live_alone") {
+        return;
+    }
+    let pair = veth_pair(1500);
+    let host = Recorded::unpack("");
+    let config = config(pair.left.try_clone().unwrap(), &["left0"], Box::new(host.kernel()));
+    let (sample, _) = run(config, |_| true);
+    let report = Report::build(&sample, &Options::default());
+    assert_eq!((report.source.kind, report.devices.len(), report.coverage.len()), (Kind::Live, 0, 0));
+    assert!(report.findings.iter().all(|finding| !finding.id.starts_with("config.")));
+}
+
+/// What the switch says reaches the report, and is held against the host's own settings.
+#[test]
+fn a_switch_is_heard_while_a_run_goes_on() {
+    if !root_or_skip("a_switch_is_heard_while_a_run_goes_on") {
+        return;
+    }
+    let pair = veth_pair(9000);
+    let host = Recorded::unpack(&MLX5.replace("enp59s0np0", "left0"));
+    // PFC on priority 4, which the host has on 3.
+    let mut frame = vec![0x01, 0x80, 0xc2, 0, 0, 0x0e, 2, 0, 0, 0, 0, 1, 0x88, 0xcc];
+    frame.extend([0x0a, 5]);
+    frame.extend(b"leaf1");
+    frame.extend([0xfe, 6, 0x00, 0x80, 0xc2, 0x0b, 8, 1 << 4]);
+    frame.extend([0; 40]);
+    let config = config(pair.left.try_clone().unwrap(), &["left0"], Box::new(host.kernel()));
+    let (right, index) = (pair.right.try_clone().unwrap(), pair.right_index);
+    let (sample, _) = run(config, |sample| {
+        let frame = frame.clone();
+        right.run(move || send(index, &frame)).unwrap();
+        !sample.devices.settings.is_empty() && !sample.devices.neighbours.is_empty()
+    });
+    let report = Report::build(&sample, &Options::default());
+    assert_eq!(report.links[0].neighbours[0].system.as_deref(), Some("leaf1"));
+    assert!(report.findings.iter().any(|finding| finding.id == "config.switch"), "{:?}", report.findings);
+}

@@ -1,0 +1,293 @@
+//! What devices count by themselves, and how much of it rocescope saw.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{Kind, Link};
+use crate::devices::{Devices, PauseSample, PortSample};
+use crate::figures::control::LinkControl;
+use crate::lldp::Neighbour;
+use crate::mac_control::station;
+use crate::sample::{Direction, FlowSample, Sample, SourceKind};
+
+/// Queue pairs of a port that the report lists: those that sent and received most.
+const MAX_QPS: usize = 4096;
+/// Coverage below this is explained.
+pub const WHOLE: f64 = 0.99;
+
+/// What a device itself counted, by one source. Never added to totals or flows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Device {
+    pub name: String,
+    pub port: Option<u32>,
+    pub source: String,
+    pub driver: Option<String>,
+    pub interface: Option<String>,
+    pub first_ns: Option<u64>,
+    pub last_ns: Option<u64>,
+    pub counters: BTreeMap<String, u64>,
+    pub resets: u64,
+    pub pause: Vec<Pause>,
+    pub qps: Vec<DeviceQp>,
+    pub qp_counters: Vec<DeviceQpCounters>,
+    pub qps_left_out: u64,
+}
+
+/// Pauses of one priority, one way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Pause {
+    pub priority: Option<u8>,
+    pub direction: Option<&'static str>,
+    pub from: Option<String>,
+    pub frames: Option<u64>,
+    pub resumes: Option<u64>,
+    pub paused_ns: Option<u64>,
+    pub episodes: Option<u64>,
+    pub worst_share: Option<f64>,
+    pub longest_ns: Option<u64>,
+}
+
+/// A queue pair as the device tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct DeviceQp {
+    pub lqpn: u32,
+    pub rqpn: Option<u32>,
+    pub kind: Option<&'static str>,
+    pub state: Option<&'static str>,
+    pub pid: Option<u32>,
+    pub comm: Option<String>,
+    pub pod: Option<String>,
+    pub sq_psn: Option<u32>,
+    pub rq_psn: Option<u32>,
+    pub sent_packets: Option<u64>,
+    pub received_packets: Option<u64>,
+    pub pause_stall_ns: Option<u64>,
+}
+
+/// Counters that the device keeps for one queue pair or several together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct DeviceQpCounters {
+    pub lqpns: Vec<u32>,
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// RoCE packets seen, held against what the NIC says it carried.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Coverage {
+    pub device: String,
+    pub port: u32,
+    pub link: String,
+    pub direction: &'static str,
+    pub seen_packets: u64,
+    pub counted_packets: Option<u64>,
+    pub source: Option<String>,
+    pub ratio: Option<f64>,
+    pub why: Option<String>,
+}
+
+impl Pause {
+    fn of(pause: &PauseSample) -> Self {
+        Self {
+            priority: pause.priority,
+            direction: Some(if pause.sent { "sent" } else { "received" }),
+            from: None,
+            frames: pause.frames,
+            resumes: None,
+            paused_ns: pause.paused_ns,
+            episodes: pause.transitions,
+            worst_share: pause.worst_share,
+            longest_ns: pause.longest_ns,
+        }
+    }
+}
+
+/// The kind of a source: what devices say is part of it where there are any.
+pub(super) fn kind(sample: &Sample, roce_packets: u64) -> Kind {
+    let ports = &sample.devices.ports;
+    match sample.kind {
+        SourceKind::Replay => Kind::Replay,
+        SourceKind::Live if ports.is_empty() => Kind::Live,
+        SourceKind::Live if roce_packets == 0 && all_hidden(sample) => Kind::Counters,
+        SourceKind::Live => Kind::Mixed,
+    }
+}
+
+/// Whether no packet of RoCE can pass any of the interfaces.
+fn all_hidden(sample: &Sample) -> bool {
+    let is_hidden = |name: &String| {
+        let mut ports = sample.devices.ports.iter().filter(|p| p.interface.as_ref() == Some(name)).peekable();
+        ports.peek().is_some() && ports.all(|port| port.hidden)
+    };
+    sample.inputs.iter().all(is_hidden)
+}
+
+/// An entry for each source of each port.
+pub(super) fn devices(devices: &Devices) -> Vec<Device> {
+    let mut entries = Vec::new();
+    for port in &devices.ports {
+        let entry = |source: &str| Device {
+            name: port.device.clone(),
+            port: Some(port.port),
+            source: source.to_owned(),
+            driver: port.driver.clone(),
+            interface: port.interface.clone(),
+            first_ns: port.window.map(|(first, _)| first),
+            last_ns: port.window.map(|(_, last)| last),
+            ..Device::default()
+        };
+        let mut of_port: Vec<Device> = Vec::new();
+        for counters in &port.counters {
+            of_port.push(Device {
+                counters: counters.values.iter().cloned().collect(),
+                resets: counters.resets,
+                ..entry(counters.source)
+            });
+        }
+        let mut put = |source: &str, fill: &mut dyn FnMut(&mut Device)| {
+            let at = of_port.iter().position(|known| known.source == source).unwrap_or_else(|| {
+                of_port.push(entry(source));
+                of_port.len() - 1
+            });
+            if let Some(known) = of_port.get_mut(at) {
+                fill(known);
+            }
+        };
+        if !port.pause.is_empty() {
+            put(port.pause_source, &mut |known| known.pause = port.pause.iter().map(Pause::of).collect());
+        }
+        if !port.qps.is_empty() || !port.qp_counters.is_empty() {
+            put("RDMA netlink", &mut |known| queue_pairs(port, known));
+        }
+        entries.append(&mut of_port);
+    }
+    entries
+}
+
+fn queue_pairs(port: &PortSample, device: &mut Device) {
+    let mut busiest: Vec<_> = port.qps.iter().collect();
+    if busiest.len() > MAX_QPS {
+        busiest.sort_by_key(|qp| std::cmp::Reverse(qp.sent.unwrap_or(0) + qp.received.unwrap_or(0)));
+        busiest.truncate(MAX_QPS);
+        busiest.sort_by_key(|qp| qp.lqpn);
+    }
+    let left_out = port.qps.len() - busiest.len();
+    device.qps_left_out = port.qps_left_out + left_out as u64;
+    device.qps = busiest
+        .into_iter()
+        .map(|qp| DeviceQp {
+            lqpn: qp.lqpn,
+            rqpn: qp.rqpn,
+            kind: qp.kind,
+            state: qp.state,
+            pid: qp.pid,
+            comm: qp.comm.clone(),
+            pod: qp.pod.clone(),
+            sq_psn: qp.sq_psn,
+            rq_psn: qp.rq_psn,
+            sent_packets: qp.sent,
+            received_packets: qp.received,
+            pause_stall_ns: qp.stalled_ns,
+        })
+        .collect();
+    device.qp_counters = port
+        .qp_counters
+        .iter()
+        .map(|bound| DeviceQpCounters {
+            lqpns: bound.lqpns.clone(),
+            counters: bound.values.iter().cloned().collect(),
+        })
+        .collect();
+}
+
+/// For each watched port and direction, how much of what it carried was seen.
+pub(super) fn coverage(sample: &Sample, links: &[Link]) -> Vec<Coverage> {
+    let lost = sample.interface_drops.unwrap_or(0)
+        + sample.links.iter().map(|link| link.contended.packets).sum::<u64>();
+    let mut found = Vec::new();
+    for port in &sample.devices.ports {
+        for (way, name, direction) in
+            [(Direction::Ingress, "rx_packets", "ingress"), (Direction::Egress, "tx_packets", "egress")]
+        {
+            let on =
+                |link: &&Link| Some(&link.name) == port.interface.as_ref() && link.direction == Some(way);
+            let Some(link) = links.iter().find(on) else { continue };
+            let counted = port.value(name).filter(|_| port.seconds().is_some());
+            let ratio = counted
+                .filter(|(packets, _)| *packets > 0)
+                .map(|(packets, _)| link.packets as f64 / packets as f64);
+            let why = ratio.filter(|ratio| *ratio < WHOLE).map(|_| why(port, link, lost));
+            found.push(Coverage {
+                device: port.device.clone(),
+                port: port.port,
+                link: link.name.clone(),
+                direction,
+                seen_packets: link.packets,
+                counted_packets: counted.map(|(packets, _)| packets),
+                source: counted.map(|(_, source)| source.to_owned()),
+                ratio,
+                why,
+            });
+        }
+    }
+    found
+}
+
+fn why(port: &PortSample, link: &Link, lost: u64) -> String {
+    if port.hidden {
+        return format!(
+            "{} handles RoCE in hardware, and neither XDP nor TC on {} sees it: the counters are what there is",
+            port.device, link.name
+        );
+    }
+    if lost > 0 {
+        return format!("{lost} packets were dropped by the interface or missed while it was busy");
+    }
+    "packets to the host's own addresses pass no interface, and what passed before the programs were attached, or \
+     while counters were being read, is in one figure only"
+        .to_owned()
+}
+
+/// The pauses on a link, from its control frames; `None` where they are not read.
+pub(super) fn pauses(sample: &Sample, link: u16) -> Option<Vec<Pause>> {
+    let control = sample.figures.control.as_ref()?;
+    let of = |control: &LinkControl| -> Vec<Pause> {
+        let one = |(from, resumes, pause): &([u8; 6], u64, PauseSample)| Pause {
+            direction: None,
+            from: Some(station(*from)),
+            resumes: Some(*resumes),
+            ..Pause::of(pause)
+        };
+        control.pauses.iter().map(one).collect()
+    };
+    Some(control.links.get(&link).map(of).unwrap_or_default())
+}
+
+/// How long a flow stood still for pauses; `None` where its link had none that could be read.
+pub(super) fn stalled(sample: &Sample, flow: &FlowSample) -> Option<u64> {
+    let control = sample.figures.control.as_ref()?;
+    let paused = control.links.get(&flow.key.link).filter(|link| !link.pauses.is_empty());
+    paused.map(|_| control.stalled.get(&flow.slot).copied().unwrap_or(0))
+}
+
+/// What was heard over LLDP on a link.
+pub(super) fn neighbours(sample: &Sample, number: u16) -> Vec<Neighbour> {
+    let control = sample.figures.control.as_ref();
+    if let Some(control) = control.and_then(|control| control.links.get(&number)) {
+        return control.neighbours.clone();
+    }
+    let Some(link) = sample.links.get(usize::from(number)) else { return Vec::new() };
+    let heard = sample.devices.neighbours.iter().filter(|(name, _)| *name == link.name);
+    heard.filter(|_| link.direction == Some(Direction::Ingress)).map(|(_, heard)| heard.clone()).collect()
+}
+
+/// The worst coverage of all ports; `None` where none is known.
+#[must_use]
+pub fn worst(coverage: &[Coverage]) -> Option<f64> {
+    coverage.iter().filter_map(|one| one.ratio).reduce(f64::min)
+}

@@ -1,0 +1,190 @@
+//! What devices counted by themselves, pauses, and what switches say.
+
+use crate::lldp::Dialect;
+use crate::report::text::flows::link_name;
+use crate::report::text::layout::{Align, Table, labelled, plain};
+use crate::report::{Device, DeviceQp, Pause, Report};
+use crate::units::{self, plural};
+
+/// Width of the labels at the left.
+const LABEL: usize = 4;
+/// Queue pairs of a port that are listed.
+const MAX_QPS: usize = 20;
+
+pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut latest = None;
+    for device in &report.devices {
+        let of = (&device.name, device.port);
+        if latest != Some(of) {
+            lines.push(head(device));
+            latest = Some(of);
+        }
+        lines.extend(labelled("", LABEL, &counters(device), room));
+        for pause in device.pause.iter().filter(|pause| asked(pause)) {
+            let way = if pause.direction == Some("sent") { "sent" } else { "received" };
+            let text = format!("{}: {way} {}", plain(&device.source), of_priority(pause));
+            lines.extend(labelled("", LABEL, &text, room));
+        }
+        lines.extend(qps(device, room));
+    }
+    lines
+}
+
+/// Whether there was any pause at all.
+fn asked(pause: &Pause) -> bool {
+    [pause.frames, pause.paused_ns, pause.episodes].into_iter().flatten().any(|n| n > 0)
+}
+
+fn head(device: &Device) -> String {
+    let port = device.port.map_or_else(String::new, |port| format!("/{port}"));
+    let driver = device.driver.as_deref().unwrap_or("unknown driver");
+    let on = device.interface.as_ref().map_or_else(String::new, |name| format!(" on {}", plain(name)));
+    let span = device.first_ns.zip(device.last_ns).and_then(|(first, last)| last.checked_sub(first));
+    let over = span.map_or_else(String::new, |ns| format!(", over {}", units::duration(ns)));
+    format!("{}{port} ({}{on}{over})", plain(&device.name), plain(driver))
+}
+
+fn counters(device: &Device) -> String {
+    let span = device.first_ns.zip(device.last_ns).and_then(|(first, last)| last.checked_sub(first));
+    let counted: Vec<String> = device
+        .counters
+        .iter()
+        .filter(|(_, n)| **n > 0)
+        .map(|(name, n)| {
+            let rate = span.filter(|ns| *ns > 0 && name.ends_with("_bytes"));
+            let rate = rate.map(|ns| format!(" ({})", units::bit_rate(*n as f64 * 8e9 / ns as f64)));
+            format!("{} {}{}", plain(name), units::count(*n), rate.unwrap_or_default())
+        })
+        .collect();
+    let resets = match device.resets {
+        0 => String::new(),
+        n => format!("; {} went back meanwhile, and some of what they counted is lost", plural(n, "counter")),
+    };
+    let counted = if counted.is_empty() { "nothing added".into() } else { counted.join(", ") };
+    format!("{}: {counted}{resets}", plain(&device.source))
+}
+
+fn of_priority(pause: &Pause) -> String {
+    let what = pause.priority.map_or_else(|| "pause of the link".into(), |p| format!("PFC of priority {p}"));
+    let frames = pause.frames.map(|n| plural(n, "frame"));
+    let resumes = pause.resumes.filter(|n| *n > 0).map(|n| format!("{} to resume", units::count(n)));
+    let episodes = pause.episodes.map(|n| plural(n, "pause"));
+    let paused = pause.paused_ns.map(|ns| format!("paused {}", units::duration(ns)));
+    let longest =
+        pause.longest_ns.filter(|ns| *ns > 0).map(|ns| format!("{} at a stretch", units::duration(ns)));
+    let worst = pause.worst_share.map(|share| format!("at worst {} of the time", units::ratio(Some(share))));
+    let parts: Vec<String> =
+        [frames, resumes, episodes, paused, longest, worst].into_iter().flatten().collect();
+    format!("{what}: {}", parts.join(", "))
+}
+
+fn qps(device: &Device, room: usize) -> Vec<String> {
+    if device.qps.is_empty() {
+        return Vec::new();
+    }
+    let mut table = Table::new(vec![
+        ("    QP", Align::Right),
+        ("PEER QP", Align::Right),
+        ("TYPE", Align::Left),
+        ("STATE", Align::Left),
+        ("SENT", Align::Right),
+        ("RECEIVED", Align::Right),
+        ("PID", Align::Right),
+        ("COMMAND", Align::Left),
+    ]);
+    let mut busiest: Vec<&DeviceQp> = device.qps.iter().collect();
+    busiest
+        .sort_by_key(|qp| std::cmp::Reverse(qp.sent_packets.unwrap_or(0) + qp.received_packets.unwrap_or(0)));
+    let number = |n: Option<u64>| n.map_or_else(|| units::UNKNOWN.into(), units::count);
+    let small = |n: Option<u32>| n.map_or_else(|| units::UNKNOWN.into(), |n| n.to_string());
+    let text = |text: Option<&str>| text.map_or_else(|| units::UNKNOWN.into(), plain);
+    for qp in busiest.iter().take(MAX_QPS) {
+        let command = match (&qp.comm, &qp.pod) {
+            (Some(comm), Some(pod)) => format!("{} in {}", plain(comm), plain(pod)),
+            (comm, _) => text(comm.as_deref()),
+        };
+        table.row(vec![
+            qp.lqpn.to_string(),
+            small(qp.rqpn),
+            text(qp.kind),
+            text(qp.state),
+            number(qp.sent_packets),
+            number(qp.received_packets),
+            small(qp.pid),
+            command,
+        ]);
+    }
+    let mut lines = table.lines(room);
+    let more = (busiest.len().saturating_sub(MAX_QPS)) as u64 + device.qps_left_out;
+    if more > 0 {
+        lines.push(format!("    {more} more queue pairs"));
+    }
+    for bound in &device.qp_counters {
+        let counted: Vec<String> = bound
+            .counters
+            .iter()
+            .filter(|(_, n)| **n > 0)
+            .map(|(name, n)| format!("{} {}", plain(name), units::count(*n)))
+            .collect();
+        if !counted.is_empty() {
+            let of: Vec<String> = bound.lqpns.iter().take(8).map(u32::to_string).collect();
+            let more = if bound.lqpns.len() > 8 { " …" } else { "" };
+            let text = format!("QP {}{more}: {}", of.join(", "), counted.join(", "));
+            lines.extend(labelled("", LABEL, &text, room));
+        }
+    }
+    lines
+}
+
+/// Pauses on links, from frames in a capture.
+pub(super) fn pauses(report: &Report, room: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for link in &report.links {
+        for pause in link.pause.iter().flatten() {
+            let from = pause.from.as_deref().unwrap_or(units::UNKNOWN);
+            let text =
+                format!("{} from {from}: {}", link_name(&link.name, link.direction), of_priority(pause));
+            lines.extend(labelled("", 0, &text, room));
+        }
+    }
+    lines
+}
+
+/// What LLDP says of the other ends.
+pub(super) fn neighbours(report: &Report, room: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for link in &report.links {
+        for heard in &link.neighbours {
+            let mut parts = vec![heard.label()];
+            parts.extend(heard.dialect.map(|dialect| match dialect {
+                Dialect::Ieee => "DCBX of IEEE".to_owned(),
+                Dialect::Cee => "DCBX of CEE".to_owned(),
+            }));
+            if let Some(pfc) = heard.pfc {
+                let on = if pfc.enabled == 0 { "no priority".into() } else { priorities(pfc.enabled) };
+                parts.push(format!("PFC on {on}"));
+                if pfc.error {
+                    parts.push("it says that the settings do not match".into());
+                }
+            }
+            for app in &heard.apps {
+                let what = match app.selector {
+                    1 => format!("ethertype 0x{:04x}", app.protocol),
+                    5 => format!("DSCP {}", app.protocol),
+                    _ => format!("port {}", app.protocol),
+                };
+                parts.push(format!("{what} → {}", priorities(app.priorities)));
+            }
+            let text = format!("{}: {}", link_name(&link.name, link.direction), parts.join("; "));
+            lines.extend(labelled("", 0, &plain(&text), room));
+        }
+    }
+    lines
+}
+
+/// "priority 3, 4" of bits.
+fn priorities(bits: u8) -> String {
+    let on: Vec<String> = (0..8).filter(|p| bits >> p & 1 == 1).map(|p: u8| p.to_string()).collect();
+    format!("priority {}", on.join(", "))
+}
