@@ -161,7 +161,9 @@ impl Moment {
     /// Forgets all flows but the busiest, and their times where these take more than `most` bytes.
     fn trim(&mut self, most: usize) {
         if self.histogram_bytes > most {
-            self.flows.iter_mut().for_each(|flow| flow.histogram = None);
+            for flow in &mut self.flows {
+                flow.histogram = None;
+            }
             self.histogram_bytes = 0;
         }
         if !self.complete {

@@ -16,6 +16,7 @@ use crate::report;
 
 /// What the terminal UI must know beforehand.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct Options {
     /// Options of the report.
     pub report: report::Options,

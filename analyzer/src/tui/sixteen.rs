@@ -81,7 +81,9 @@ fn renamed(parameters: &str) -> String {
 
 impl<W: Write> Write for Sixteen<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        bytes.iter().for_each(|byte| self.byte(*byte));
+        for byte in bytes {
+            self.byte(*byte);
+        }
         Ok(bytes.len())
     }
 

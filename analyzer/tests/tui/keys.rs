@@ -273,7 +273,9 @@ fn queue_pairs_are_grouped_by_process() {
     assert!(text(&app).contains("python3 (4712)"), "it says why only these are shown");
     // Where the kernel says nothing of processes, neither does the table.
     let mut world = World::sick();
-    world.flows.iter_mut().for_each(|spec| spec.owner = None);
+    for spec in &mut world.flows {
+        spec.owner = None;
+    }
     let mut app = table(&world, USUAL);
     press(&mut app, &[Key::Char('o'); 3]);
     assert!(app.answer.as_ref().unwrap().contains("no process"));
