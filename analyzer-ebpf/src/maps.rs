@@ -9,7 +9,8 @@ use aya_ebpf::btf_maps::{Array, HashMap, PerCpuArray, RingBuf, Stack};
 use aya_ebpf::macros::btf_map;
 use rocescope_common::abi::maps::MAX_LINKS;
 use rocescope_common::abi::{
-    BenchStep, BinRecord, EventRecord, ExtraKey, ExtraValue, FlowSlot, LinkCounters, TIMED_FLOWS, TickClock, Work,
+    BenchStep, BinRecord, EventRecord, ExtraKey, ExtraValue, FlowSlot, LinkCounters, TIMED_FLOWS, TickClock,
+    Work,
 };
 use rocescope_common::account::FlowKey;
 use rocescope_common::account::bin::Asked;

@@ -153,7 +153,14 @@ fn roce<C: aya_ebpf::EbpfContext>(
         scratch.write_volatile(observe(&mut (*place).stats, frame, now));
         if timing {
             bins::count(work, place, slot, scratch.read_volatile(), now);
-            latency::packet(slot, place, work, (&raw const (*scratch).repeat).read_volatile(), before_ns, now);
+            latency::packet(
+                slot,
+                place,
+                work,
+                (&raw const (*scratch).repeat).read_volatile(),
+                before_ns,
+                now,
+            );
         }
         turn::pass_on(turn, taken);
         scratch.read_volatile()

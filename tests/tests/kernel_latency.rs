@@ -9,8 +9,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use rocescope::figures::packet::Packet;
 use rocescope::figures::latency::{Collector, Figure};
+use rocescope::figures::packet::Packet;
 use rocescope::figures::pairing::{NONE, Reverse};
 use rocescope::table::FlowTable;
 use rocescope_common::abi::TIMED_FLOWS;

@@ -20,7 +20,9 @@ fn read(watch: &mut Watch, host: &Recorded, time_ns: u64) {
     let (root, kernel) = (host.root(), host.kernel());
     watch.read_counters(&root, &kernel, time_ns);
     watch.audit(&root, &kernel);
-    watch.take_qps(&qp::read(&root, &kernel, &mut Unread::new()), time_ns);
+    let mut unread = Unread::new();
+    let addresses = qp::addresses(&root, &mut unread);
+    watch.take_qps(&qp::read(&root, &kernel, &addresses, &mut unread), time_ns);
 }
 
 /// The devices of a host, read at the moments of `snapshots`, ten seconds apart.

@@ -148,8 +148,9 @@ impl Work {
         let root = self.host.root().ok()?;
         let mut unread = Unread::new();
         let known = self.addresses.take().filter(|(read, _)| read.elapsed() < ADDRESSES_STAY);
-        let (_, addresses) =
-            self.addresses.insert(known.unwrap_or_else(|| (Instant::now(), qp::addresses(&root, &mut unread))));
+        let (_, addresses) = self
+            .addresses
+            .insert(known.unwrap_or_else(|| (Instant::now(), qp::addresses(&root, &mut unread))));
         // It rests for the queue pairs: addresses have a rest of their own.
         let start = Instant::now();
         let found = qp::read(&root, self.host.ask(), addresses, &mut unread);

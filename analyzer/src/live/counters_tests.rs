@@ -31,6 +31,7 @@ fn config(netns: NetNs, interfaces: &[&str], host: Box<dyn Host>) -> Config {
         events: false,
         events_to_view: false,
         precise_clock: false,
+        bin_ns: crate::figures::traffic::BIN_NS,
         log_level: 0,
         host,
     }
@@ -51,7 +52,7 @@ fn run(config: Config, mut enough: impl FnMut(&Sample) -> bool) -> (Sample, Vec<
                 last = Some(*sample);
             }
             Update::Notice(notice) => said.push(notice),
-            Update::Events(_) => {}
+            Update::Events(_) | Update::Again => {}
             Update::Ended(result) => {
                 result.unwrap();
                 break;

@@ -390,7 +390,11 @@ mod tests {
         // A CNP came first, then data from another port.
         let mut mixed = FlowStats { packets: 5, cnp_packets: 2, ..stats(0x0A, 3) };
         mixed.other_port_packets = 3;
-        let extra = Extra { ports: vec![(51_000, Counter { packets: 3, bytes: 300 })], opcodes: vec![], dscps: vec![] };
+        let extra = Extra {
+            ports: vec![(51_000, Counter { packets: 3, bytes: 300 })],
+            opcodes: vec![],
+            dscps: vec![],
+        };
         assert_eq!(port_of(&mixed, Some(&extra)), Some(51_000));
         assert_eq!(port_of(&mixed, None), None);
     }

@@ -20,6 +20,8 @@ use super::bins::{self, Bins};
 use super::counters::{Known, Reader};
 use super::ecn::Ecn;
 use super::load::{LoadOptions, Programs};
+use super::loss::Losses;
+use super::pairing::Pairs;
 use super::tables::{Reading, Tables, fill_link, link_counters};
 use super::{Config, event};
 use crate::devices::watch::Watch;

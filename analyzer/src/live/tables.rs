@@ -118,8 +118,7 @@ impl Tables {
         before: u64,
         tell: impl FnOnce(&Programs, &[(u32, Hand)]) -> Result<()>,
     ) -> Result<usize> {
-        let idle: Vec<(u32, FlowKey)> =
-            Self::idle(flows, before).map(|flow| (flow.slot, flow.key)).collect();
+        let idle: Vec<(u32, FlowKey)> = Self::idle(flows, before).map(|flow| (flow.slot, flow.key)).collect();
         if idle.is_empty() {
             return Ok(0);
         }

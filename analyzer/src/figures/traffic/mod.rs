@@ -222,7 +222,12 @@ pub struct LinkTraffic {
 impl Default for LinkTraffic {
     /// A link without RoCE.
     fn default() -> Self {
-        Self { bursts: None, frame_sizes: Some(FrameSizes::default()), last_ns: None, lost: Counter::default() }
+        Self {
+            bursts: None,
+            frame_sizes: Some(FrameSizes::default()),
+            last_ns: None,
+            lost: Counter::default(),
+        }
     }
 }
 
