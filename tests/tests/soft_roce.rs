@@ -68,7 +68,7 @@ fn counted(hook: &'static str, arguments: &[&str]) {
         let harm = Harm::add(&["root handle 5: netem limit 20000 loss 2%"]).unwrap();
         (LOSSY.run().unwrap(), harm.counted("netem").unwrap())
     };
-    let (marked, red) = {
+    let (marked, queue) = {
         let harm = Harm::add(&[
             "root handle 1: tbf rate 24mbit burst 20kb limit 4mb",
             "parent 1:1 handle 10: red limit 4000000 min 12000 max 36000 avpkt 1100 burst 18 ecn bandwidth 24mbit \
@@ -98,7 +98,7 @@ fn counted(hook: &'static str, arguments: &[&str]) {
     connections(&seen, &connected);
     by_the_driver(&seen);
     losses(report, &lossy, &lost);
-    marks(report, &marked, &red);
+    marks(report, &marked, &queue);
 }
 
 /// Both sums that every report promises.
@@ -525,6 +525,11 @@ fn what_a_kill_leaves_is_cleaned_by_the_next_run() {
     for end in ENDS {
         assert_eq!(filters(end.interface), 2, "those of the next run alone");
     }
+    // One beside it takes them for what they are, whatever the program's file is called.
+    let beside =
+        Program::watching(Start::default(), &["live", "-i", NEAR.interface, "--hook", "tc"]).unwrap();
+    assert_eq!(filters(NEAR.interface), 4, "those of both runs");
+    assert!(beside.interrupt().unwrap().status.success());
     let transferred = FAST.run().unwrap();
     let ended = next.interrupt().unwrap();
     assert!(ended.status.success(), "{ended:?}");

@@ -15,7 +15,8 @@ const INTERFACES: [&str; 2] = ["h0", "h1"];
 const HARMED: (&str, &str) = ("h0", "10.0.0.1");
 
 fn results() -> PathBuf {
-    std::env::var_os("ROCESCOPE_VM_RESULTS").expect("this is run by `cargo xtask vm`").into()
+    let place = std::env::var_os("ROCESCOPE_VM_RESULTS");
+    place.unwrap_or_else(|| panic!("ROCESCOPE_VM_RESULTS is not set: `cargo xtask vm` runs this")).into()
 }
 
 fn live_counted_what_tshark_sees(hook: &str) {

@@ -42,8 +42,11 @@ const SOFT_ROCE: (&str, &str) = ("soft_roce", "--ignored");
 const AFTERWARDS: &str = "soft_roce_tshark";
 /// Where that finds it.
 const RESULTS_VAR: &str = "ROCESCOPE_VM_RESULTS";
+/// What the static program is called in the guest: as on a host to which it was copied under the name
+/// that `cargo xtask dist` gave it.
+const RELEASED: &str = "rocescope-x86_64-unknown-linux-musl";
 /// How long the guest may run. It takes about five minutes, and more beside other work.
-const LIMIT: &str = "1500";
+const LIMIT: &str = "1800";
 /// How the guest's last line begins, see `init.sh`.
 const DONE: &str = "guest: done";
 
@@ -168,12 +171,13 @@ fn pack(dir: &Path, parts: &Parts, released: &Path, built: &Built) -> Result<Pat
     // Where the kernel looks for the program that loads a module it wants.
     archive.link("/sbin/modprobe", "/busybox/busybox")?;
     archive.copy_all(&format!("/lib/modules/{}", parts.release), &parts.modules)?;
-    archive.program("/programs/checked", &read(&stripped(&built.checked, dir))?)?;
-    archive.program("/programs/released", &read(released)?)?;
+    archive.program("/programs/checked/rocescope", &read(&stripped(&built.checked, dir))?)?;
+    archive.program(&format!("/programs/released/{RELEASED}"), &read(released)?)?;
     let mut list = Vec::new();
     for (name, arguments, path) in &built.tests {
         archive.program(&format!("/tests/{name}"), &read(&stripped(path, dir))?)?;
-        let program = if name == SOFT_ROCE.0 { "released" } else { "checked" };
+        let program =
+            if name == SOFT_ROCE.0 { format!("released/{RELEASED}") } else { "checked/rocescope".to_owned() };
         list.push(format!("{program} {name} {arguments}\n"));
     }
     archive.program("/tests/list", list.concat().as_bytes())?;

@@ -67,14 +67,17 @@ impl Filter {
     fn is_stale(&self, root: &Path) -> bool {
         self.is_ours()
             && !fs::read_to_string(root.join(format!("proc/{}/comm", self.handle)))
-                .is_ok_and(|comm| comm.trim() == OWNER)
+                .is_ok_and(|comm| comm.starts_with(OWNER))
     }
 }
 
 /// The handle under which this process's clsact filters must be attached for
-/// [`remove_stale_filters`] of other runs to leave them alone.
+/// [`remove_stale_filters`] of other runs to leave them alone. They tell us by our name, so this
+/// process takes it, whatever the file is called that it was started from.
 #[must_use]
 pub fn owner_handle() -> u32 {
+    // Where this fails, a file that is named after us still does.
+    let _ = fs::write("/proc/self/comm", OWNER);
     std::process::id()
 }
 

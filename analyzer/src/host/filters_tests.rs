@@ -74,11 +74,14 @@ fn filter(name: Option<&str>, handle: u32) -> Filter {
 
 #[test]
 fn only_ours_without_a_running_owner_are_stale() {
-    let root = tree(&[("proc/10/comm", "rocescope\n"), ("proc/11/comm", "bash\n")]);
+    let comms =
+        [("proc/10/comm", "rocescope\n"), ("proc/11/comm", "bash\n"), ("proc/12/comm", "rocescope-0.1.0\n")];
+    let root = tree(&comms);
     let stale = |name, handle| filter(name, handle).is_stale(root.path());
     assert!(stale(Some("rocescope_tc_ingress"), 9));
     assert!(stale(Some("rocescope_tc_ingress"), 11));
     assert!(!stale(Some("rocescope_tc_ingress"), 10));
+    assert!(!stale(Some("rocescope_tc_ingress"), 12), "started from a file with a longer name");
     assert!(!stale(Some("cil_from_netdev"), 9));
     assert!(!stale(None, 9));
 }

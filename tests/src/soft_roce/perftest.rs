@@ -87,7 +87,7 @@ impl Transfer {
             if !server.is_running()? {
                 bail!("the server of {} ended at once: {}", self.program, server.said()?);
             }
-            Ok(is_listening(port)?.then_some(()))
+            Ok(is_listening(port).then_some(()))
         })?;
         let mut client = start(NEAR, &["127.0.0.1"])?;
         let pids = (client.id(), server.id());
@@ -121,19 +121,16 @@ fn free_port() -> Result<u16> {
 }
 
 /// Whether anything listens on a TCP port, by the kernel's own tables.
-fn is_listening(port: u16) -> Result<bool> {
+fn is_listening(port: u16) -> bool {
     const LISTEN: &str = "0A";
     let wanted = format!(":{port:04X}");
-    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
-        let Ok(text) = fs::read_to_string(table) else { continue };
-        let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        if lines.any(|words| {
-            words.get(1).is_some_and(|at| at.ends_with(&wanted)) && words.get(3) == Some(&LISTEN)
-        }) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let listens = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.get(1).is_some_and(|at| at.ends_with(&wanted)) && words.get(3) == Some(&LISTEN)
+    };
+    let mut tables =
+        ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().filter_map(|table| fs::read_to_string(table).ok());
+    tables.any(|table| table.lines().any(listens))
 }
 
 /// Queue pair number and PSN in " local address: LID 0000 QPN 0x0015 PSN 0x2fe12c RKey …".
