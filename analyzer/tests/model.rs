@@ -172,7 +172,7 @@ fn a_span_shows_what_is_now() {
 
 #[test]
 fn older_moments_keep_the_busiest_and_the_memory_is_bounded() {
-    let budget = 12 << 20;
+    let budget = 24 << 20;
     let mut history = History::new(budget);
     let world = World::many(3_000);
     for seconds in 1..=700 {

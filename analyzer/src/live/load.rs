@@ -273,7 +273,7 @@ impl Programs {
             |name: &str| ebpf.take_map(name).ok_or_else(|| anyhow!("the kernel programs have no map {name}"));
         let Map::Array(slots) = take(maps::SLOTS)? else { bail!("map {} is no array", maps::SLOTS) };
         let asked = match take(maps::ASKED) {
-            Ok(Map::Array(asked)) if options.precise_clock => Some(asked),
+            Ok(Map::Array(asked)) => Some(asked),
             _ => None,
         };
         let extra = take(maps::EXTRA)?;
@@ -281,7 +281,8 @@ impl Programs {
         let extra_fd = extra_data.fd().as_fd().try_clone_to_owned()?;
         let mut programs = Self {
             times: Times::new(times, entries).context("the requests under way could not be mapped")?,
-            slots: Slots::map(slots, asked, max_flows).context("the flow table could not be mapped")?,
+            slots: Slots::map(slots, asked, options.precise_clock, max_flows)
+                .context("the flow table could not be mapped")?,
             work: take(maps::WORK)?.try_into()?,
             bins: take(maps::BINS).ok().map(TryInto::try_into).transpose()?,
             timing: options.precise_clock,

@@ -60,11 +60,12 @@ impl Slots {
     ///
     /// # Errors
     /// The kernel's error.
-    pub(crate) fn map(map: MapData, asked: Option<MapData>, count: u32) -> io::Result<Self> {
+    pub(crate) fn map(map: MapData, asked: Option<MapData>, timing: bool, count: u32) -> io::Result<Self> {
         let first = mmap(&map, count)?;
         // Unmapped with it should the other fail.
         let mut slots = Self { first, asked: None, count, maps: (map, None) };
-        slots.asked = asked.as_ref().map(|map| mmap(map, count)).transpose()?;
+        slots.asked = asked.as_ref().filter(|_| timing).map(|map| mmap(map, count)).transpose()?;
+        // Kept even where it is not mapped: programs that are loaded later name it by its descriptor.
         slots.maps.1 = asked;
         Ok(slots)
     }
