@@ -136,6 +136,9 @@ impl Inputs {
                 seed: 1,
                 out: out.clone(),
             })?;
+            // What is still to be written would be written while programs are measured.
+            let written = fs::File::open(&out).and_then(|file| file.sync_all());
+            written.with_context(|| format!("{} cannot be written to the disk", out.display()))?;
             Ok(out)
         };
         Ok(Self {
