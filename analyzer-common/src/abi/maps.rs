@@ -52,12 +52,12 @@ pub struct FlowSlot {
     /// the word with `dest_qp`, `link` and `family` last. `pad` is 1 until it is there, and again from
     /// when it has left.
     pub key: FlowKey,
-    /// Which other flow has the answers, beside the key, so that looking costs no further line of memory.
-    pub timing: Timing,
     /// The statistics; `packets == 0` marks a slot that is not in use.
     pub stats: FlowStats,
     /// What it sent in the bin of time at hand.
     pub bin: FlowBin,
+    /// Which other flow has the answers. Beside the bin, which is wanted where this is.
+    pub timing: Timing,
 }
 
 /// A flow's bin that is over.
@@ -303,7 +303,9 @@ const _: () = {
     use core::mem::{align_of, offset_of, size_of};
     assert!(size_of::<FlowKey>() == 40 && align_of::<FlowKey>() == 4);
     assert!(size_of::<FlowStats>().is_multiple_of(8) && align_of::<FlowStats>() == 8);
-    assert!(offset_of!(FlowSlot, key) == 8 && offset_of!(FlowSlot, timing) == 48);
+    assert!(offset_of!(FlowSlot, key) == 8 && offset_of!(FlowSlot, stats) == 48);
+    assert!(offset_of!(FlowSlot, stats) + offset_of!(FlowStats, ecn_data) + 3 * 8 <= 3 * 64);
+    assert!(offset_of!(FlowSlot, bin) / 64 == offset_of!(FlowSlot, timing) / 64);
     assert!(size_of::<BinRecord>() == 48 && size_of::<FlowBin>() == 40);
     assert!(size_of::<Work>().is_multiple_of(8) && offset_of!(Work, kinds) == 0);
     assert!(offset_of!(FlowKey, dest_qp) == 32 && offset_of!(FlowKey, family) == 38);

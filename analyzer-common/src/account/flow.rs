@@ -119,10 +119,11 @@ pub struct FlowStats {
     pub pad: u8,
     /// The sequence of requests.
     pub psn: PsnTrack,
-    /// By IP ECN bits, packets other than CNP and ACKNOWLEDGE.
-    pub ecn_data: [u64; 4],
-    /// Outer frames' bytes of these packets.
+    /// Outer frames' bytes of packets other than CNP and ACKNOWLEDGE.
     pub data_bytes: u64,
+    /// These packets by IP ECN bits. Of a slot in the kernel all but those marked CE end here the third line of
+    /// memory.
+    pub ecn_data: [u64; 4],
     /// By IP ECN bits, CNP and ACKNOWLEDGE.
     pub ecn_control: [u64; 4],
     /// Packets that did not use `src_port`; by port they are in the overflow table.
@@ -164,8 +165,8 @@ impl FlowStats {
         first_ns: 0,
         last_ns: 0,
         last_ce_ns: 0,
-        ecn_data: [0; 4],
         data_bytes: 0,
+        ecn_data: [0; 4],
         ecn_control: [0; 4],
         cnp_packets: 0,
         opcodes: [0; OPCODES],
