@@ -113,6 +113,13 @@ impl Source {
         let clock = WallClock::sample();
         options.bins = bins::cut(config.bin_ns, clock.offset_ns());
         let mut programs = Programs::load(&options)?;
+        if !config.precise_clock {
+            notes.push(
+                "without exact times (--no-timing) there are no latencies, bursts, steps and loss episodes, nor \
+                 findings that rest on them"
+                    .to_owned(),
+            );
+        }
         let mut attached = Vec::new();
         let mut interfaces = Vec::new();
         for target in targets {

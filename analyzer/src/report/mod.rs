@@ -17,6 +17,7 @@ mod imbalance;
 pub mod json;
 mod latency;
 mod loss;
+mod matrix;
 mod shape;
 mod taps;
 #[cfg(test)]

@@ -6,11 +6,11 @@ use rocescope_common::account::message::{FRAME_ENDS, FrameSizes, Kinds, Messages
 use rocescope_common::wire::opcode::Operation;
 use serde::Serialize;
 
-use super::{direction, shape};
+use super::{direction, matrix, shape};
 use crate::figures::steps::straggler::{Straggler, Why};
 use crate::figures::steps::{self, LinkSteps, MAX_LISTED, median};
 use crate::figures::traffic::hosts::{Host, Target};
-use crate::figures::traffic::{MAX_LINKS, Traffic, times};
+use crate::figures::traffic::{MAX_LINKS, times};
 use crate::sample::{Direction, Sample, address};
 
 /// Receivers, pairs of hosts and sizes that a report lists, at most: those with most bytes.
@@ -409,7 +409,7 @@ fn slope(numbers: &[u64]) -> f64 {
 /// Who sends what to whom; `None` where it was not counted.
 pub(super) fn pattern(sample: &Sample) -> Option<Pattern> {
     let traffic = sample.figures.traffic.as_ref()?;
-    let mut matrix = matrix(traffic);
+    let mut matrix = matrix::matrix(sample, traffic);
     let hosts = shape::hosts(&matrix);
     let shape = shape::shape(&matrix);
     let matrix_pairs = matrix.len() as u64;
@@ -458,28 +458,6 @@ fn message_sizes(kinds: &Kinds) -> Vec<MessageSize> {
         }
     }
     all
-}
-
-/// What hosts send one another, most data first. A pair that passes several links counts once, from the link that saw most.
-fn matrix(traffic: &Traffic) -> Vec<Cell> {
-    let mut cells: hashbrown::HashMap<(Host, Host), Cell, foldhash::fast::RandomState> =
-        hashbrown::HashMap::default();
-    for pair in &traffic.pairs {
-        let cell = Cell {
-            src: ip(pair.src),
-            dst: ip(pair.dst),
-            packets: pair.packets,
-            bytes: pair.bytes,
-            data_bytes: pair.data_bytes,
-        };
-        let kept = cells.entry((pair.src, pair.dst)).or_insert(cell);
-        if cell.bytes > kept.bytes {
-            *kept = cell;
-        }
-    }
-    let mut cells: Vec<Cell> = cells.into_values().collect();
-    cells.sort_unstable_by_key(|cell| (std::cmp::Reverse(cell.data_bytes), cell.src, cell.dst));
-    cells
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use hashbrown::HashMap;
 
-use crate::model::{Counts, Model};
+use crate::model::{Counts, Model, Row};
 use crate::sample::address;
 
 /// What cells show.
@@ -86,34 +86,30 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// The matrix of all flows. What passes several links counts once, from the link that saw most of it.
+    /// The matrix of all flows. A queue pair that passes several links counts once, from the link that saw most of
+    /// it.
     #[must_use]
     pub fn new(model: &Model) -> Self {
-        let mut by_link: HashMap<(IpAddr, IpAddr), Vec<(u16, Cell)>, foldhash::fast::RandomState> =
-            HashMap::default();
+        let mut by_qp: HashMap<(IpAddr, IpAddr, u32), &Row, foldhash::fast::RandomState> = HashMap::default();
+        let bytes = |row: &Row| (row.delta.as_ref().map_or(0, |delta| delta.counts.bytes), row.total.bytes);
         for row in &model.rows {
             let key = &row.id.key;
-            let pair = (address(key.family, key.src), address(key.family, key.dst));
-            let links = by_link.entry(pair).or_default();
-            let at = links.iter().position(|(link, _)| *link == key.link).unwrap_or_else(|| {
-                links.push((key.link, Cell::default()));
-                links.len() - 1
-            });
-            let Some((_, cell)) = links.get_mut(at) else { continue };
+            let ends = (address(key.family, key.src), address(key.family, key.dst), key.dest_qp);
+            let kept = by_qp.entry(ends).or_insert(row);
+            if bytes(row) > bytes(kept) {
+                *kept = row;
+            }
+        }
+        let mut cells: BTreeMap<(IpAddr, IpAddr), Cell> = BTreeMap::new();
+        for ((src, dst, _), row) in by_qp {
+            let cell = cells.entry((src, dst)).or_default();
             cell.flows += 1;
             if let Some(delta) = &row.delta {
                 cell.counts.add(&delta.counts);
-                cell.seconds = delta.seconds;
+                cell.seconds = cell.seconds.max(delta.seconds);
             }
             cell.latency_ns = cell.latency_ns.max(row.latency.map(|times| times.p99.ns()));
         }
-        let cells: BTreeMap<(IpAddr, IpAddr), Cell> = by_link
-            .into_iter()
-            .filter_map(|(pair, links)| {
-                let most = links.into_iter().max_by_key(|(_, cell)| cell.counts.bytes)?;
-                Some((pair, most.1))
-            })
-            .collect();
         let mut sources: Vec<IpAddr> = cells.keys().map(|(src, _)| *src).collect();
         let mut destinations: Vec<IpAddr> = cells.keys().map(|(_, dst)| *dst).collect();
         for hosts in [&mut sources, &mut destinations] {

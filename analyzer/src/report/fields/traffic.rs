@@ -98,8 +98,8 @@ pub const TRAFFIC: &[FieldMeta] = fields! {
     "pattern.shape", "text": "What the matrix of hosts forms, from pairs with at least a tenth of the largest: `pairs`, `ring`, `all_to_all`, `tree`."
         or null "none of these, or not clear: one host's own link shows no more than its neighbours";
     "pattern.hosts", "hosts": "Different addresses.";
-    "pattern.matrix[].src", "address": "Who sends; the 256 pairs with most data, most first. A pair that passes several links counts once, from the \
-        link that saw most of it.";
+    "pattern.matrix[].src", "address": "Who sends; the 256 pairs with most data, most first. Links that share a queue pair \
+        of the pair see the same packets, and the one that saw most counts; others add up.";
     "pattern.matrix[].dst", "address": "To whom.";
     "pattern.matrix[].packets", "packets": "Packets of every kind.";
     "pattern.matrix[].bytes", "bytes": "Their outer frames.";

@@ -32,7 +32,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     if lines.is_empty() {
         let help = match app.kind() {
             Some(SourceKind::Live) => {
-                "It comes with the first RoCE packets, and only where the kernel programs take exact times."
+                "It comes with the first RoCE packets, unless `--no-timing` switched exact times off."
             }
             _ => "It comes with the first packets; the overview has the load second by second.",
         };

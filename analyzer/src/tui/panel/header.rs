@@ -5,7 +5,7 @@ use ratatui::text::Line;
 
 use super::{Spans, join, line, spark};
 use crate::model::{Basis, Counts, Kind, Level, Lost, Problem};
-use crate::report::Imbalance;
+use crate::report::{Imbalance, Severity};
 use crate::sample::SourceKind;
 use crate::tui::app::{App, Data, End};
 use crate::tui::column::compact;
@@ -185,7 +185,7 @@ fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     };
     let long = parts(true);
     if long.is_empty() {
-        line(buffer, at.verdict, 0, &no_problem(data).into_line());
+        line(buffer, at.verdict, 0, &no_problem(app, data).into_line());
         return;
     }
     // Sentences when they all fit, else each problem with its one figure, so that none is hidden.
@@ -206,7 +206,7 @@ fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     line(buffer, at.verdict, 0, &spans.into_line());
 }
 
-fn no_problem(data: &Data) -> Spans {
+fn no_problem(app: &App, data: &Data) -> Spans {
     let model = &data.model;
     if model.total.packets == 0 && data.sample.devices.ports.iter().any(|port| port.hidden) {
         let mut spans = part(" ○ COUNTERS ", theme::SELECTED);
@@ -218,12 +218,27 @@ fn no_problem(data: &Data) -> Spans {
         spans.push(" no RoCE packet so far", theme::PLAIN);
         return spans;
     }
+    if let Some(spans) = found(app) {
+        return spans;
+    }
     let mut spans = part(format!(" {} HEALTHY ", theme::symbol(Level::Fine)), theme::badge(Level::Fine));
     let qps = model.flows;
     let s = if qps == 1 { "" } else { "s" };
     let ecn = if model.total.ce_ratio().is_none() { "; ECN is off" } else { "" };
     spans.push(format!(" no loss, no NAK, no congestion in {qps} QP direction{s}{ecn}"), theme::PLAIN);
     spans
+}
+
+/// No counter of the span is a problem, but what was concluded since the start is: a step that got slower, say.
+fn found(app: &App) -> Option<Spans> {
+    let findings = &app.analysis.as_ref()?.report.findings;
+    let worst = findings.iter().filter(|finding| finding.severity > Severity::Info).count();
+    (worst > 0).then(|| {
+        let mut spans = badge(Level::Warning, "FINDINGS");
+        let s = if worst == 1 { "" } else { "s" };
+        spans.push(format!(" {worst} warning{s} since the start, see 8; no loss, NAK or congestion now"), theme::PLAIN);
+        spans
+    })
 }
 
 fn badge(level: Level, word: &str) -> Spans {
