@@ -97,7 +97,7 @@ fn every_screen_key_and_size() {
 
     // Screens.
     for (key, what, word) in [
-        ("3", "one queue pair", "EVENTS of this queue pair"),
+        ("3", "one queue pair", "peer QP"),
         ("4", "the matrix", "BITS PER SECOND"),
         ("5", "links", "BALANCE over links"),
         ("6", "bursts", "of the time"),
@@ -176,7 +176,7 @@ fn every_screen_key_and_size() {
 
     // Details.
     terminal.press(&["Down"]).unwrap();
-    let detail = |screen: &str| screen.contains(" opcodes") && screen.contains(" PSN ");
+    let detail = |screen: &str| screen.contains(" acks ") && screen.contains(" PSN ");
     terminal.press_until("Enter", "details", detail).unwrap();
 
     // Sizes, with the details open.
