@@ -91,10 +91,13 @@ impl Bins {
     /// Takes in what was told, and what of `reading` is over at `until_ns`, in the programs' clock;
     /// `None` for all of it, when nothing is counted any more.
     ///
+    /// `until_ns` must be a time before [`Self::drain`] was called last, and the reading one from after it: a
+    /// record that is told after it was read from its flow's slot must come after it here as well, or it
+    /// would count twice.
+    ///
     /// # Errors
     /// When the flow table cannot be read.
     pub fn settle(&mut self, programs: &Programs, reading: &Reading, until_ns: Option<u64>) -> Result<()> {
-        self.drain();
         let mut new: Vec<&FlowSample> =
             reading.flows.iter().filter(|flow| !self.collector.knows(flow.slot)).collect();
         new.sort_unstable_by_key(|flow| (flow.stats.first_ns, flow.slot));

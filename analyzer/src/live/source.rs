@@ -364,9 +364,17 @@ impl Source {
         u16::try_from(position).unwrap_or(u16::MAX)
     }
 
+    /// What flows told up to now; before they are read.
+    fn drain_bins(&mut self) {
+        if let Some(bins) = &mut self.bins {
+            bins.drain();
+        }
+    }
+
     /// Takes in bins between samples.
     fn settle_bins(&mut self) -> Result<()> {
         let now = monotonic_ns();
+        self.drain_bins();
         let reading = self.tables.read(&self.programs)?;
         match &mut self.bins {
             Some(bins) => bins.settle(&self.programs, &reading, Some(now)),
@@ -379,6 +387,7 @@ impl Source {
         self.clock = WallClock::sample();
         self.programs.keep_clock()?;
         let now = monotonic_ns();
+        self.drain_bins();
         let mut reading = self.tables.read(&self.programs)?;
         if let Some(bins) = &mut self.bins {
             bins.settle(&self.programs, &reading, running.then_some(now))?;

@@ -22,8 +22,16 @@ struct Flow {
     /// Whether its packets count, or the user's filter leaves them out.
     shown: bool,
     spurt: Spurt,
-    /// What was already counted of a record that the kernel still keeps.
-    taken: FlowBin,
+    /// The latest records that were read from its slot and not told since; the newest first. Two, because a
+    /// program may be taken away from its processor before it tells the one, and meanwhile the next is read.
+    taken: [FlowBin; 2],
+}
+
+impl Flow {
+    /// What was read already of a record.
+    fn taken_of(&mut self, bin: &FlowBin) -> Option<&mut FlowBin> {
+        self.taken.iter_mut().find(|taken| taken.packets != 0 && taken.is_part_of(bin))
+    }
 }
 
 /// A record that waits for its bin to pass.
@@ -110,7 +118,8 @@ impl Collector {
         }
         let pair = if shown { self.pairs.number(key) } else { NO_PAIR };
         if let Some(place) = self.flows.get_mut(at) {
-            *place = Some(Flow { key: *key, pair, shown, spurt: Spurt::default(), taken: FlowBin::NONE });
+            *place =
+                Some(Flow { key: *key, pair, shown, spurt: Spurt::default(), taken: [FlowBin::NONE; 2] });
         }
     }
 
@@ -118,9 +127,9 @@ impl Collector {
     pub fn tell(&mut self, slot: u32, bin: &FlowBin) -> bool {
         let Some(Some(flow)) = self.flows.get_mut(slot as usize) else { return false };
         let mut more = *bin;
-        if flow.taken.packets != 0 && flow.taken.is_part_of(bin) {
-            more = bin.since(&flow.taken);
-            flow.taken = FlowBin::NONE;
+        if let Some(taken) = flow.taken_of(bin) {
+            more = bin.since(taken);
+            *taken = FlowBin::NONE;
         }
         self.count(slot, &more);
         true
@@ -129,12 +138,16 @@ impl Collector {
     /// Takes in a record that the kernel still keeps, and may tell later.
     pub fn at_hand(&mut self, slot: u32, bin: &FlowBin) {
         let Some(Some(flow)) = self.flows.get_mut(slot as usize) else { return };
-        if bin.packets == 0 || flow.taken == *bin {
+        if bin.packets == 0 || flow.taken.contains(bin) {
             return;
         }
-        let known = flow.taken.packets != 0 && flow.taken.is_part_of(bin);
-        let more = if known { bin.since(&flow.taken) } else { *bin };
-        flow.taken = *bin;
+        let mut more = *bin;
+        if let Some(taken) = flow.taken_of(bin) {
+            more = bin.since(taken);
+            *taken = *bin;
+        } else {
+            flow.taken = [*bin, flow.taken[0]];
+        }
         self.count(slot, &more);
     }
 

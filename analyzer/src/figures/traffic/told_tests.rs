@@ -195,3 +195,23 @@ fn times_are_unix_times() {
         (unix(5 * MS + 77), Some((3, unix(5 * MS + 77))))
     );
 }
+
+/// A program that is taken away from its processor tells a record after the next one was read from the slot.
+#[test]
+fn a_record_that_is_told_late_counts_once() {
+    let mut told = Collector::new(MS, 0);
+    told.name(0, &FlowKey { family: 4, ..FlowKey::default() }, true);
+    let record = |start_ns, packets| {
+        let mut bin = FlowBin::NONE;
+        (bin.start_ns, bin.packets, bin.bytes) = (start_ns, packets, u32::from(packets) * 100);
+        bin
+    };
+    told.at_hand(0, &record(MS, 3));
+    told.at_hand(0, &record(9 * MS, 2));
+    assert!(told.tell(0, &record(MS, 4)), "one more than was read");
+    assert!(told.tell(0, &record(9 * MS, 2)));
+    assert!(told.tell(0, &record(20 * MS, 1)));
+    told.fold(u64::MAX);
+    let bursts = told.figures(0, &[Besides::default()], None, &[]).links[0].bursts.clone().unwrap();
+    assert_eq!((bursts.total.packets, bursts.total.bytes), (7, 700));
+}

@@ -236,7 +236,10 @@ fn found(app: &App) -> Option<Spans> {
     (worst > 0).then(|| {
         let mut spans = badge(Level::Warning, "FINDINGS");
         let s = if worst == 1 { "" } else { "s" };
-        spans.push(format!(" {worst} warning{s} since the start, see 8; no loss, NAK or congestion now"), theme::PLAIN);
+        spans.push(
+            format!(" {worst} warning{s} since the start, see 8; no loss, NAK or congestion now"),
+            theme::PLAIN,
+        );
         spans
     })
 }
