@@ -177,7 +177,7 @@ pub(crate) unsafe fn packet(
     if !wanted {
         return;
     }
-    let flags = u32::from(repeat) * REPEAT | u32::from(restart) * RESTART;
+    let flags = (u32::from(repeat) * REPEAT) | (u32::from(restart) * RESTART);
     let told = rocescope_time(slot, now, flags, before_ns) as u32;
     if told != mark::UNKNOWN {
         // SAFETY: promised by the caller.

@@ -22,6 +22,7 @@ const COLORS: [&str; 16] = [
 ];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "as many as a terminal has attributes")]
 struct Look {
     foreground: Option<usize>,
     background: Option<usize>,
