@@ -79,7 +79,9 @@ fn retired_flows_stay_in_the_figures() {
         let frames = capture(name);
         let whole = {
             let mut machine = Machine::new(Hook::XdpFrags, 4096).unwrap();
-            frames.iter().for_each(|frame| machine.send(frame).unwrap());
+            for frame in &frames {
+                machine.send(frame).unwrap();
+            }
             machine.sample().unwrap()
         };
         let mut machine = Machine::new(Hook::XdpFrags, 4096).unwrap();

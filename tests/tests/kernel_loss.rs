@@ -82,7 +82,7 @@ fn live(frames: &[Frame]) -> Lived {
 }
 
 /// What is compared: times within a run of packets are not told one by one.
-fn comparable(loss: FlowLoss) -> impl PartialEq + std::fmt::Debug {
+fn comparable(loss: &FlowLoss) -> impl PartialEq + std::fmt::Debug + use<> {
     loss.requests.map(|mut figures| {
         for episodes in [&mut figures.before, &mut figures.after] {
             (episodes.longest_ns, episodes.first_ns, episodes.last_ns) = (0, 0, 0);
@@ -120,7 +120,7 @@ fn loss_is_what_replay_says() {
                 *sums.entry("rereads").or_default() += figures.rereads;
                 *sums.entry("after").or_default() += figures.after.count;
             }
-            let (a, b) = (comparable(ours), comparable(theirs));
+            let (a, b) = (comparable(&ours), comparable(&theirs));
             if format!("{a:?}") != format!("{b:?}") {
                 found.push(format!("{name} slot {slot}:\n  live   {a:?}\n  replay {b:?}"));
             }
