@@ -91,7 +91,10 @@ fn answers_are_timed() {
     let least = u64::try_from(DELAY.as_nanos()).unwrap();
     // Percentiles are within 1/16.
     assert!(number(&latency["p50"]) >= least - least / 16, "{latency}");
-    assert!(number(&latency["max"]) <= u64::try_from(longest.as_nanos()).unwrap() + least, "{latency}, {longest:?}");
+    assert!(
+        number(&latency["max"]) <= u64::try_from(longest.as_nanos()).unwrap() + least,
+        "{latency}, {longest:?}"
+    );
     assert_eq!(number(&asking["latency_by_class"]["write_send"]["count"]), count);
     assert_eq!(asking["latency_untimed"]["outstanding"], 0);
     assert_eq!((&asking["peer_qp"], &asking["pairing"]["how"]), (&QPS.1.into(), &"shared_port".into()));
