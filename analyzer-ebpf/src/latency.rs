@@ -61,7 +61,7 @@ impl Cells for Entry {
 
     #[inline(always)]
     fn set_head(&mut self, head: u32) {
-        // Behind the exchange of the cell, which is in full order.
+        // Behind what filled the cell, see there.
         // SAFETY: the pointer comes from the map.
         unsafe { (&raw mut (*self.0).head).write_volatile(head) };
     }
@@ -82,6 +82,13 @@ impl Cells for Entry {
     fn cell(&self, index: usize) -> u64 {
         // SAFETY: the index is masked, and the pointer comes from the map.
         unsafe { (&raw const (*self.0).ring).cast::<u64>().add(index & (RING - 1)).read_volatile() }
+    }
+
+    #[inline(always)]
+    fn fill(&mut self, index: usize, value: u64) {
+        // The answers' side looks at cells before the head alone, and is done with this one.
+        // SAFETY: as above.
+        turn::release(unsafe { (&raw mut (*self.0).ring).cast::<u64>().add(index & (RING - 1)) }, value);
     }
 
     #[inline(always)]

@@ -11,6 +11,7 @@
 //! Entries themselves are exchanged, so that each is taken once. [`Cells`] is the access to that
 //! memory: plain in replay, atomic in the kernel.
 
+use super::bits::bit_length;
 use super::psn::WINDOW;
 use crate::wire::bth::MASK24;
 use crate::wire::frame::{Frame, UNKNOWN};
@@ -65,6 +66,9 @@ pub trait Cells {
     fn set_tail(&mut self, tail: u32);
     /// Place `index` (below [`RING`]) of the ring; 0 is empty.
     fn cell(&self, index: usize) -> u64;
+    /// Stores `value` there before [`Self::set_head`] leads anybody to it. The place is empty and nobody
+    /// else's until then.
+    fn fill(&mut self, index: usize, value: u64);
     /// Stores `value` there and gives what was there.
     fn swap(&mut self, index: usize, value: u64) -> u64;
     /// Counts a request whose answer cannot be timed: it was repeated, the sequence began anew, or
@@ -209,6 +213,11 @@ impl Cells for Latency {
     }
 
     #[inline(always)]
+    fn fill(&mut self, index: usize, value: u64) {
+        self.ring[index % RING] = value;
+    }
+
+    #[inline(always)]
     fn swap(&mut self, index: usize, value: u64) -> u64 {
         core::mem::replace(&mut self.ring[index % RING], value)
     }
@@ -303,7 +312,7 @@ pub fn requested(cells: &mut impl Cells, psn: u32, class: u32, repeat: bool, now
     let entry = (u64::from(psn & MASK24) << PSN_SHIFT)
         | (u64::from(class & 3) << CLASS_SHIFT)
         | ((now >> UNIT_BITS) & TIME_MASK);
-    cells.swap(head as usize % RING, entry);
+    cells.fill(head as usize % RING, entry);
     cells.set_head(head.wrapping_add(1));
 }
 
@@ -375,7 +384,7 @@ fn take(cells: &mut impl Cells, entry: u64, plain: bool, now: u64) {
 /// The bucket of a time in nanoseconds.
 #[inline(always)]
 #[must_use]
-pub const fn bucket(ns: u64) -> usize {
+pub fn bucket(ns: u64) -> usize {
     if ns < 1 << FIRST_OCTAVE {
         return 0;
     }
@@ -383,7 +392,7 @@ pub const fn bucket(ns: u64) -> usize {
         return BUCKETS - 1;
     }
     // Below 2^24 after the shift: 32 bits are enough, and cheaper where there is no instruction.
-    let octave = FIRST_OCTAVE + 31 - ((ns >> FIRST_OCTAVE) as u32).leading_zeros();
+    let octave = FIRST_OCTAVE - 1 + bit_length((ns >> FIRST_OCTAVE) as u32);
     let sub = (ns >> (octave - SUB_BITS)) as usize & ((1 << SUB_BITS) - 1);
     1 + ((((octave - FIRST_OCTAVE) as usize) << SUB_BITS) | sub)
 }

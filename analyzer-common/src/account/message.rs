@@ -3,6 +3,7 @@
 //! Small enough for a kernel program: what is kept of a flow is eight bytes, and what is counted a
 //! few words per kind of message.
 
+use super::bits::bit_length;
 use crate::wire::Frame;
 use crate::wire::frame::UNKNOWN;
 use crate::wire::opcode::{Op, Operation};
@@ -18,7 +19,15 @@ pub type FrameSizes = [u64; FRAME_ENDS.len()];
 #[inline(always)]
 #[must_use]
 pub fn frame_bucket(len: u32) -> usize {
-    FRAME_ENDS.iter().map(|end| usize::from(len > *end)).sum()
+    let over = |at: usize| usize::from(len > FRAME_ENDS[at]);
+    // As a tree: four comparisons for every packet rather than nine.
+    if len > FRAME_ENDS[5] {
+        if len > FRAME_ENDS[7] { 8 + over(8) } else { 6 + over(6) }
+    } else if len > FRAME_ENDS[1] {
+        if len > FRAME_ENDS[3] { 4 + over(4) } else { 2 + over(2) }
+    } else {
+        over(0)
+    }
 }
 
 /// Kinds of messages that are counted: every [`Operation`] but the last.
@@ -68,7 +77,7 @@ impl Messages {
     fn complete(&mut self, known: bool, length: u32) {
         // The compiler would see that this is in range and leave out the check below, which the kernel's
         // verifier, who does not see it, wants.
-        let bucket = core::hint::black_box((u32::BITS - length.leading_zeros()) as usize);
+        let bucket = core::hint::black_box(bit_length(length) as usize);
         if !known {
             self.size_unknown += 1;
         } else if let Some(count) = self.sizes.get_mut(bucket) {
@@ -194,6 +203,13 @@ mod tests {
         let kinds = run(&[(0x01, 1024, UNKNOWN, false), (0x02, 10, UNKNOWN, false)]);
         let send = kinds[Operation::Send as usize];
         assert_eq!((send.messages(), send.size_unknown, send.sizes.iter().sum::<u64>()), (1, 1, 0));
+    }
+
+    #[test]
+    fn a_frame_is_in_the_bucket_before_the_first_end_that_it_exceeds_not() {
+        for len in (0..=9200).chain([u32::MAX]) {
+            assert_eq!(frame_bucket(len), FRAME_ENDS.iter().filter(|end| len > **end).count(), "{len}");
+        }
     }
 
     #[test]

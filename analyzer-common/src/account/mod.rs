@@ -1,6 +1,7 @@
 //! What is counted per flow, and the one function that counts.
 
 pub mod bin;
+mod bits;
 pub mod flow;
 pub mod latency;
 pub mod message;
