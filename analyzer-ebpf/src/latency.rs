@@ -184,6 +184,19 @@ pub(crate) unsafe fn packet(
     if !wanted {
         return;
     }
+    // The end of a message, the commonest of what is wanted, without the call: where the kernel mitigates
+    // SRSO, returning alone takes some 10 ns.
+    // SAFETY: promised by the caller.
+    if !(repeat | restart | run)
+        && tos & CE != CE
+        && is_timed(op, ack_req)
+        && let Some(mut own) = Entry::at(Timing::own(unsafe { (&raw const (*place).timing.pair).read_volatile() }))
+    {
+        // SAFETY: promised by the caller.
+        let psn = unsafe { (&raw const (*work).frame.psn).read_volatile() };
+        requested(&mut own, psn, class_of(op, ack_req), false, now);
+        return;
+    }
     let flags = (u32::from(repeat) * REPEAT) | (u32::from(restart) * RESTART);
     let told = rocescope_time(slot, now, flags, before_ns) as u32;
     if told != mark::UNKNOWN {
@@ -203,7 +216,7 @@ pub extern "C" fn rocescope_time(slot: u32, now: u64, flags: u32, before_ns: u64
     // SAFETY: both pointers come from maps; the frame is this program's own.
     let (frame, timing) = unsafe { (&(*work).frame, &raw mut (*place).timing) };
     let op = Op::of(frame.opcode);
-    let class = class_of(frame);
+    let class = class_of(op, frame.ack_req);
     // SAFETY: as above. The count belongs to packets of this flow.
     let pair = unsafe {
         let pair = (&raw const (*timing).pair).read_volatile();
@@ -218,15 +231,17 @@ pub extern "C" fn rocescope_time(slot: u32, now: u64, flags: u32, before_ns: u64
     if pair == 0 {
         return 0;
     }
-    let (own, other) = (Entry::at(Timing::own(pair)), Entry::at(Timing::other(pair)));
+    // Looked up where they are needed: most packets need one of the two.
+    let own = || Entry::at(Timing::own(pair));
+    let other = || Entry::at(Timing::other(pair));
     if op.has(Op::CNP) {
-        return u64::from(notified(own, other, now));
+        return u64::from(notified(own(), other(), now));
     }
     if frame.roce_version == 2 && frame.tos & CE == CE && !op.has(Op::ACKNOWLEDGE) {
-        marked(own, other, now);
+        marked(own(), other(), now);
     }
     if op.has(Op::RELIABLE) {
-        let Some(mut own) = own else { return 0 };
+        let Some(mut own) = own() else { return 0 };
         let place = Place { slot: place, frame, now };
         if flags & REPEAT != 0 {
             again(own, &place, op, before_ns);
@@ -240,7 +255,7 @@ pub extern "C" fn rocescope_time(slot: u32, now: u64, flags: u32, before_ns: u64
             requested(&mut own, frame.psn, class, flags & REPEAT != 0, now);
         }
     } else if op.any(Op::RESPONSE | Op::ACKNOWLEDGE)
-        && let Some(mut other) = other
+        && let Some(mut other) = other()
     {
         let up_to = answered_by(frame);
         if up_to != UNKNOWN {

@@ -261,9 +261,8 @@ pub fn is_timed(op: Op, ack_req: bool) -> bool {
 /// The class of a request whose answer is timed, or [`CLASS_NONE`].
 #[inline(always)]
 #[must_use]
-pub fn class_of(frame: &Frame) -> u32 {
-    let op = Op::of(frame.opcode);
-    if is_timed(op, frame.ack_req) {
+pub fn class_of(op: Op, ack_req: bool) -> u32 {
+    if is_timed(op, ack_req) {
         if op.has(Op::READ_REQUEST) {
             CLASS_READ
         } else if op.has(Op::ATOMIC) {

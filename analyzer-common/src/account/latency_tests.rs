@@ -124,7 +124,7 @@ fn what_is_timed_and_what_answers() {
         (0x11, true, CLASS_NONE),
         (0x81, true, CLASS_NONE),
     ] {
-        assert_eq!(class_of(&frame(opcode, ack_req, 1, UNKNOWN)), class, "{opcode:#04x}");
+        assert_eq!(class_of(Op::of(opcode), ack_req), class, "{opcode:#04x}");
     }
     for (opcode, aeth, psn) in [
         (0x11, 0x1F00_0001, 0),

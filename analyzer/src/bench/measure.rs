@@ -4,11 +4,13 @@
 //! that a machine that grows slower or faster meanwhile does the same to both. The median over the
 //! rounds stands for the whole; the quartiles say how far to trust it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use aya::maps::{MapData, RingBuf};
 use aya::programs::{TestRun as _, TestRunOptions};
+use rocescope_common::abi::BenchStep;
 
 use super::case::{Case, FLOWS, Hook, Kind, all};
 use crate::drive::Interrupt;
@@ -16,8 +18,10 @@ use crate::live::{LoadOptions, Programs, Tables};
 
 /// Test runs happen on the loopback interface, which no program is attached to.
 const LOOPBACK: u32 = 1;
-/// Packets per measurement.
+/// Packets per measurement, an even number: some cases alternate.
 const PACKETS: u32 = 50_000;
+/// Packets before it.
+const WARM_UP: u32 = 1_000;
 /// Events that surely fit into the ring buffer at once.
 const EVENTS: u32 = 2_048;
 /// Measurements of one case per round where the ring buffer is emptied between them.
@@ -72,6 +76,9 @@ pub struct Measured {
 struct Set {
     programs: Programs,
     ring: RingBuf<MapData>,
+    /// How far the number that changes from packet to packet has gone, by the name of the case. The flow is
+    /// the same for every hook and round; begun anew, its packets would all be repeats.
+    gone: BTreeMap<&'static str, u32>,
 }
 
 impl Set {
@@ -82,7 +89,7 @@ impl Set {
             None => Programs::load(&options)?,
         };
         let ring = programs.take_events().ok_or_else(|| anyhow!("the ring buffer of events is taken"))?;
-        Ok(Self { programs, ring })
+        Ok(Self { programs, ring, gone: BTreeMap::new() })
     }
 
     /// Nanoseconds of this thread per packet.
@@ -119,11 +126,11 @@ impl Set {
         let cost = match case.kind {
             Kind::Known => {
                 // The flow exists and is in the caches before it counts.
-                self.run(hook, program, &case.frame, 1_000)?;
+                self.go_on(hook, program, case, WARM_UP)?;
                 if let Some(qp) = case.timed {
                     self.time(qp)?;
                 }
-                self.run(hook, program, &case.frame, PACKETS)?
+                self.go_on(hook, program, case, PACKETS)?
             }
             Kind::Full => self.run(hook, program, &case.frame, FLOWS)?,
             Kind::Events => {
@@ -138,6 +145,16 @@ impl Set {
             Kind::Fill => self.fill(hook, program, case)?,
         };
         Ok((cost - base, base))
+    }
+
+    /// A run whose packets go on where the last one's of the same flow ended.
+    fn go_on(&mut self, hook: Hook, program: &str, case: &Case, packets: u32) -> Result<f64> {
+        let Some(step) = case.step else { return self.run(hook, program, &case.frame, packets) };
+        let mut frame = case.frame.clone();
+        let gone = self.gone.entry(case.id).or_default();
+        step_on(&mut frame, step, *gone);
+        *gone = gone.wrapping_add(if step.toggle == 0 { packets } else { packets / 2 });
+        self.run(hook, program, &frame, packets)
     }
 
     /// Times the flow to a queue pair by itself, unless that is so already.
@@ -166,6 +183,16 @@ impl Set {
             self.drain();
         }
         Ok(sum * f64::from(EVENTS) / f64::from(FLOWS))
+    }
+}
+
+/// Moves the number that changes from packet to packet on by so many packets.
+fn step_on(frame: &mut [u8], step: BenchStep, packets: u32) {
+    let at = usize::from(step.offset) + if step.toggle == 0 { 0 } else { 8 };
+    if let Some(word) = frame.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<4>) {
+        let old = u32::from_be_bytes(*word);
+        let new = (old & !step.mask) | (old.wrapping_add(packets) & step.mask);
+        *word = new.to_be_bytes();
     }
 }
 
@@ -280,7 +307,19 @@ pub fn quantile(values: &[f64], part: f64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::quantile;
+    use rocescope_common::abi::BenchStep;
+
+    use super::{quantile, step_on};
+
+    #[test]
+    fn the_number_goes_on_within_its_bits() {
+        let mut frame = [0xAA, 0x80, 0xFF, 0xFF, 0xFE, 0x55];
+        let step = BenchStep { offset: 1, toggle: 0, mask: 0x00FF_FFFF };
+        step_on(&mut frame, step, 3);
+        assert_eq!(frame, [0xAA, 0x80, 0x00, 0x00, 0x01, 0x55]);
+        step_on(&mut frame[..4], step, 3);
+        assert_eq!(frame[1..4], [0x80, 0x00, 0x00], "a word that is not whole stays as it is");
+    }
 
     #[test]
     fn quantiles_lie_between_the_values() {

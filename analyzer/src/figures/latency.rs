@@ -51,7 +51,7 @@ impl Collector {
         let op = Op::of(packet.frame.opcode);
         if op.has(Op::RELIABLE) {
             let restart = packet.outcome.events & Event::RESTART != 0;
-            let class = class_of(&packet.frame);
+            let class = class_of(op, packet.frame.ack_req);
             if class != CLASS_NONE || restart {
                 self.request(packet, class, reverse);
             }

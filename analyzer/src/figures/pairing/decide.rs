@@ -4,6 +4,7 @@ use rocescope_common::account::latency;
 use rocescope_common::account::psn::WINDOW;
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
+use rocescope_common::wire::opcode::Op;
 
 use super::{
     DISAGREEMENTS, Direction, How, MAX_CANDIDATES, NONE, PSN_VOTES, Pairing, PortKey, reversed, rules,
@@ -272,7 +273,7 @@ impl Pairing {
             return;
         }
         let frame = &packet.frame;
-        if latency::class_of(frame) != latency::CLASS_NONE {
+        if latency::is_timed(Op::of(frame.opcode), frame.ack_req) {
             direction.last_psn = frame.psn;
             // Sequences that start at 0 do not tell one queue pair from another.
             if direction.how.is_none() && packet.first >= WINDOW {

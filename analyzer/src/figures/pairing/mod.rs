@@ -191,9 +191,7 @@ pub struct Reverse {
 /// the first packet of an answer.
 fn says_something(frame: &Frame) -> bool {
     let op = Op::of(frame.opcode);
-    op.has(Op::ACKNOWLEDGE)
-        || op.has(Op::RESPONSE | Op::STARTS)
-        || latency::class_of(frame) != latency::CLASS_NONE
+    op.has(Op::ACKNOWLEDGE) || op.has(Op::RESPONSE | Op::STARTS) || latency::is_timed(op, frame.ack_req)
 }
 
 /// Hosts and source port.
