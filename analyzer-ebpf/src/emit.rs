@@ -41,22 +41,41 @@ pub(crate) fn event(
     let record = record.as_mut_ptr();
     // SAFETY: the entry has room for a record; every field is written before it is submitted.
     unsafe {
+        fill(record, frame, key, outcome.events, outcome.missing, now);
+        (*record).headers_len =
+            if outcome.events & WITH_HEADERS == 0 { 0 } else { headers(&mut (*record).headers) };
+    }
+    entry.submit(0);
+}
+
+/// Writes every field but the headers and their length.
+///
+/// # Safety
+/// `record` must have room for a record, and `key` be one.
+#[inline(always)]
+unsafe fn fill(
+    record: *mut EventRecord,
+    frame: &Frame,
+    key: *const FlowKey,
+    events: u16,
+    missing: u32,
+    now: u64,
+) {
+    // SAFETY: promised by the caller.
+    unsafe {
         (*record).time_ns = now;
         (*record).key = *key;
         (*record).psn = frame.psn;
-        (*record).missing = outcome.missing;
+        (*record).missing = missing;
         (*record).aeth = frame.aeth;
         (*record).wire_len = frame.wire_len;
-        (*record).events = outcome.events;
+        (*record).events = events;
         (*record).bth_offset = frame.bth_offset as u16;
         (*record).opcode = frame.opcode;
         (*record).tos = frame.tos;
         (*record).src_port = frame.src_port;
         (*record).pad = [0; 6];
-        (*record).headers_len =
-            if outcome.events & WITH_HEADERS == 0 { 0 } else { headers(&mut (*record).headers) };
     }
-    entry.submit(0);
 }
 
 /// Tells packets that came again, which `frame` put an end to; what does not fit is counted.
@@ -80,19 +99,8 @@ pub(crate) unsafe fn run(frame: &Frame, key: *const FlowKey, run: *const Run, ag
     // SAFETY: the entry has room for a record, and a run fits its headers; every field is written
     // before it is submitted. The rest is promised by the caller.
     unsafe {
-        (*record).time_ns = now;
-        (*record).key = *key;
-        (*record).psn = frame.psn;
-        (*record).missing = again;
-        (*record).aeth = frame.aeth;
-        (*record).wire_len = frame.wire_len;
-        (*record).events = Event::RUN;
+        fill(record, frame, key, Event::RUN, again, now);
         (*record).headers_len = EventRecord::RUN_LEN;
-        (*record).bth_offset = frame.bth_offset as u16;
-        (*record).opcode = frame.opcode;
-        (*record).tos = frame.tos;
-        (*record).src_port = frame.src_port;
-        (*record).pad = [0; 6];
         (&raw mut (*record).headers).cast::<Run>().write(*run);
     }
     entry.submit(0);

@@ -32,6 +32,7 @@ pub mod replay;
 pub mod report;
 pub mod retire;
 pub mod sample;
+mod second;
 pub mod table;
 pub mod tui;
 pub mod units;

@@ -12,7 +12,8 @@
 
 use std::io::{self, ErrorKind, Read};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread;
+
+use crate::second;
 
 /// Room in front of what is read, for the start of a record whose end is in the next buffer.
 pub(super) const HEADROOM: usize = 16 * 1024;
@@ -37,30 +38,14 @@ impl Ahead {
     /// Starts to read. Gives the input back when there is no second processor for that, or no thread
     /// to be had.
     pub(super) fn start(input: Box<dyn Read + Send>) -> Result<Self, Box<dyn Read + Send>> {
-        if !thread::available_parallelism().is_ok_and(|processors| processors.get() > 1) {
-            return Err(input);
-        }
         let (full_in, full) = sync_channel(DEPTH);
         let (used, used_out) = channel();
         for _ in 0..DEPTH + 2 {
             // The other end is in this function.
             let _ = used.send(Vec::new());
         }
-        // A thread that cannot be started takes what it was to own with it: so the input follows
-        // once there is one.
-        let (hand, taken) = channel::<Box<dyn Read + Send>>();
-        let thread = thread::Builder::new().name("read-ahead".into()).spawn(move || {
-            if let Ok(input) = taken.recv() {
-                read(input, &full_in, &used_out);
-            }
-        });
-        match thread {
-            Ok(_) => match hand.send(input) {
-                Ok(()) => Ok(Self { full, used }),
-                Err(unsent) => Err(unsent.0),
-            },
-            Err(_) => Err(input),
-        }
+        second::start("read-ahead", input, move |input| read(input, &full_in, &used_out))?;
+        Ok(Self { full, used })
     }
 
     /// Puts the next bytes behind `buf[start..end]`, which keep their order but may move. Returns

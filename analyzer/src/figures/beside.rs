@@ -12,11 +12,11 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread;
 
 use super::packet::{Aside, Packet};
 use super::{Collector, Figures, Options, control, icrc};
 use crate::replay::links::TapLinks;
+use crate::second;
 use crate::table::Observed;
 
 /// Packets handed over at once: enough to be worth a change of hands, few enough to stay in a cache.
@@ -225,27 +225,16 @@ impl Beside {
     /// thread to be had.
     #[cold]
     fn start(&mut self) {
-        if !thread::available_parallelism().is_ok_and(|processors| processors.get() > 1) {
-            return;
-        }
         let (jobs, to_do) = sync_channel(DEPTH as usize);
         let (used_in, used) = channel();
-        // A thread that cannot be started takes what it was to own with it: so the collectors
-        // follow once there is one.
-        let (hand, taken) = channel::<Box<Collector>>();
-        let thread = thread::Builder::new().name("figures".into()).spawn(move || {
-            if let Ok(collector) = taken.recv() {
-                work(collector, &to_do, &used_in);
-            }
-        });
-        if thread.is_err() {
-            return;
-        }
         let here = std::mem::replace(&mut self.worker, Worker::Thread { jobs, used });
-        if let Worker::Here(collector) = here
-            && let Err(unsent) = hand.send(collector)
-        {
-            self.worker = Worker::Here(unsent.0);
+        let Worker::Here(collector) = here else {
+            self.worker = here;
+            return;
+        };
+        let start = second::start("figures", collector, move |collector| work(collector, &to_do, &used_in));
+        if let Err(collector) = start {
+            self.worker = Worker::Here(collector);
         }
     }
 }
