@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Finding, Severity};
+use crate::report::{Finding, Severity, ports};
 use crate::units;
 
 /// Kinds of this family.
@@ -83,7 +83,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         units::duration(ending.silent_ns)
     );
     let mut flows: Vec<_> =
-        input.report.flows.iter().filter(|flow| flow.link == steps.link && flow.payload_bytes > 0).collect();
+        input.report.flows.iter().filter(|flow| ports::is_of(&flow.link, &steps.link) && flow.payload_bytes > 0).collect();
     // Who fell silent first may be the one that is waited for.
     flows.sort_by_key(|flow| flow.last_ns);
     Raise::new(&STALLED, Severity::Critical, title)

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::traffic::{StepStraggler, Steps};
-use crate::report::{Finding, Severity};
+use crate::report::{Finding, Severity, ports};
 use crate::units;
 
 /// Kinds of this family.
@@ -104,7 +104,7 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
         .report
         .flows
         .iter()
-        .filter(|flow| flow.src == *waits_for && flow.payload_bytes > 0 && flow.link == straggler.link);
+        .filter(|flow| flow.src == *waits_for && flow.payload_bytes > 0 && ports::is_of(&flow.link, &straggler.link));
     Raise::new(&STRAGGLER, severity, title)
         .evidence("kind", straggler.kind)
         .evidence("host", straggler.host.map(|host| host.to_string()))

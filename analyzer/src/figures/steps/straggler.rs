@@ -41,7 +41,7 @@ pub enum Why {
 /// A host that others wait for, step after step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Straggler {
-    /// Index of the link on which this was seen.
+    /// Index of the first link of the port on which this was seen.
     pub link: u16,
     /// Why it is waited for.
     pub why: Why,
@@ -72,8 +72,10 @@ pub type Receivers = HashSet<Host, foldhash::fast::RandomState>;
 /// What is known of one link's steps.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// Index of the link.
-    pub link: u16,
+    /// Index of the port's first link.
+    pub port: u16,
+    /// Which port each link belongs to.
+    pub ports: &'a [u16],
     /// Its steps.
     pub segments: &'a Segments,
     /// Its spurts, by start.
@@ -149,7 +151,9 @@ impl View<'_> {
 
     /// Hosts with an address on this link.
     fn hosts(&self) -> usize {
-        let own = self.pairs.iter().filter(|pair| pair.link == self.link && pair.data_bytes > 0);
+        let own = self.pairs.iter().filter(|pair| {
+            super::port_of(self.ports, pair.link) == self.port && pair.data_bytes > 0
+        });
         let mut hosts: Vec<Host> = own.flat_map(|pair| [pair.src, pair.dst]).collect();
         hosts.sort_unstable();
         hosts.dedup();
@@ -290,7 +294,7 @@ impl View<'_> {
         let median = own.get(own.len() / 2)?;
         let (why, host) = of;
         Some(Straggler {
-            link: self.link,
+            link: self.port,
             why,
             host,
             peer: median.peer,
