@@ -82,8 +82,12 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         units::duration(steps.period_ns),
         units::duration(ending.silent_ns)
     );
-    let mut flows: Vec<_> =
-        input.report.flows.iter().filter(|flow| ports::is_of(&flow.link, &steps.link) && flow.payload_bytes > 0).collect();
+    let mut flows: Vec<_> = input
+        .report
+        .flows
+        .iter()
+        .filter(|flow| ports::is_of(&flow.link, &steps.link) && flow.payload_bytes > 0)
+        .collect();
     // Who fell silent first may be the one that is waited for.
     flows.sort_by_key(|flow| flow.last_ns);
     Raise::new(&STALLED, Severity::Critical, title)

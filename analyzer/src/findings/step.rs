@@ -100,11 +100,9 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
     } else {
         Severity::Info
     };
-    let flows = input
-        .report
-        .flows
-        .iter()
-        .filter(|flow| flow.src == *waits_for && flow.payload_bytes > 0 && ports::is_of(&flow.link, &straggler.link));
+    let flows = input.report.flows.iter().filter(|flow| {
+        flow.src == *waits_for && flow.payload_bytes > 0 && ports::is_of(&flow.link, &straggler.link)
+    });
     Raise::new(&STRAGGLER, severity, title)
         .evidence("kind", straggler.kind)
         .evidence("host", straggler.host.map(|host| host.to_string()))

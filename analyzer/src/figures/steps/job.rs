@@ -48,6 +48,8 @@ const TOGETHER: f64 = 0.25;
 /// Among three hosts and more, share of a step's bytes that several pairs of hosts exchange without a silence between them: one
 /// event sets them off, although a slow host may let them pass one after the other. Two hosts that take turns ask and answer.
 const AT_ONCE: f64 = 0.5;
+/// Share of the steps in which this must be seen: a host that is late keeps its neighbours apart in all steps from then on.
+const SOME: f64 = 0.25;
 /// Flows count as members of the job from this share of the largest one's bytes on: others are control traffic.
 const MEMBER: f64 = 0.1;
 
@@ -116,8 +118,9 @@ pub fn is_job(segments: &Segments, spurts: &[Record], pairs: &[Pair]) -> Result<
         .collect();
     alike(&steps)?;
     both_ways(&steps, pairs)?;
-    let several = |step: &&[Record]| together(step) || at_once(step, pairs);
-    if most(steps.iter().map(several)) { Ok(()) } else { Err(NoJob::InTurn) }
+    let several = |step: &&&[Record]| together(step) || at_once(step, pairs);
+    let shared = steps.iter().filter(several).count();
+    if shared as f64 >= SOME * steps.len() as f64 { Ok(()) } else { Err(NoJob::InTurn) }
 }
 
 fn rhythm(segments: &Segments, blocks: &[&[Block]]) -> Result<(), NoJob> {
@@ -215,8 +218,12 @@ fn together(step: &[Record]) -> bool {
     let member = |spurt: &&Record| {
         flows.get(&(spurt.pair, spurt.dest_qp)).is_some_and(|bytes| *bytes as f64 >= MEMBER * most as f64)
     };
-    let mut edges: Vec<(u64, i64)> =
-        step.iter().filter(member).flat_map(|spurt| [(spurt.start_ns, 1), (spurt.end_ns, -1)]).collect();
+    overlap(step.iter().filter(member).map(|spurt| (spurt.start_ns, spurt.end_ns)))
+}
+
+/// Whether spans of time overlap for a good part of the time that they cover.
+fn overlap(spans: impl Iterator<Item = (u64, u64)>) -> bool {
+    let mut edges: Vec<(u64, i64)> = spans.flat_map(|(start, end)| [(start, 1), (end, -1)]).collect();
     edges.sort_unstable();
     let (mut open, mut since, mut busy, mut several) = (0i64, 0, 0, 0);
     for (at, change) in edges {
@@ -228,32 +235,41 @@ fn together(step: &[Record]) -> bool {
     several > 0 && several as f64 >= TOGETHER * busy as f64
 }
 
-/// Whether most of the data of three hosts or more is sent by several pairs of them at once.
+/// The two hosts of a pair, whoever sends. What they send each other may be questions and answers.
+fn between(spurt: &Record, pairs: &[Pair]) -> Option<[Host; 2]> {
+    let pair = pairs.get(spurt.pair as usize)?;
+    Some([pair.src.min(pair.dst), pair.src.max(pair.dst)])
+}
+
+/// Whether three hosts or more exchange data at once: most of it in runs to which several pairs of them contribute, or by
+/// turns, so that each goes on before the other has ended.
 fn at_once(step: &[Record], pairs: &[Pair]) -> bool {
-    let mut hosts: Vec<Host> = (step.iter())
-        .filter_map(|spurt| pairs.get(spurt.pair as usize))
-        .flat_map(|pair| [pair.src, pair.dst])
-        .collect();
-    hosts.sort_unstable();
-    hosts.dedup();
-    if hosts.len() < 3 {
+    let mut spans: HashMap<[Host; 2], (u64, u64, u64), foldhash::fast::RandomState> = HashMap::default();
+    for spurt in step {
+        let Some(hosts) = between(spurt, pairs) else { continue };
+        let (start, end, bytes) = spans.entry(hosts).or_insert((spurt.start_ns, spurt.end_ns, 0));
+        (*start, *end) = (spurt.start_ns.min(*start), spurt.end_ns.max(*end));
+        *bytes += spurt.fresh_bytes;
+    }
+    let most = spans.values().map(|(.., bytes)| *bytes).max().unwrap_or(0);
+    spans.retain(|_, (.., bytes)| *bytes as f64 >= MEMBER * most as f64);
+    if spans.len() < 2 {
         return false;
     }
     let (mut shared, mut total) = (0, 0);
     for block in super::segment::atoms(step) {
-        // What two hosts send each other may be questions and answers.
-        let mut sums = Sums::<[Host; 2]>::default();
-        for spurt in step.get(block.spurts).unwrap_or_default() {
-            let Some(pair) = pairs.get(spurt.pair as usize) else { continue };
-            let hosts = [pair.src.min(pair.dst), pair.src.max(pair.dst)];
-            *sums.entry(hosts).or_default() += spurt.fresh_bytes;
-        }
-        let most = sums.values().copied().max().unwrap_or(0);
-        let members = sums.values().filter(|bytes| **bytes as f64 >= MEMBER * most as f64);
+        let mut hosts: Vec<[Host; 2]> = (step.get(block.spurts).unwrap_or_default().iter())
+            .filter(|spurt| spurt.fresh_bytes > 0)
+            .filter_map(|spurt| between(spurt, pairs))
+            .filter(|hosts| spans.contains_key(hosts))
+            .collect();
+        hosts.sort_unstable();
+        hosts.dedup();
         total += block.bytes;
-        shared += if members.count() > 1 { block.bytes } else { 0 };
+        shared += if hosts.len() > 1 { block.bytes } else { 0 };
     }
     shared > 0 && shared as f64 >= AT_ONCE * total as f64
+        || overlap(spans.values().map(|(start, end, _)| (*start, *end)))
 }
 
 #[cfg(test)]

@@ -188,9 +188,7 @@ fn link_steps(traffic: &Traffic, ports: &[u16], port: u16, spurts: &[Record]) ->
     let receivers: Receivers = own.map(|pair| pair.dst).collect();
     let segments =
         segments(&atoms(spurts), |block| View::independent_starts(&receivers, spurts, pairs, block))?;
-    let verdict = job::is_job(&segments, spurts, pairs);
-    if std::env::var_os("DBGSTEPS").is_some() { eprintln!("port {port} steps {} {verdict:?}", segments.steps.len()); }
-    verdict.ok()?;
+    job::is_job(&segments, spurts, pairs).ok()?;
     let mut view =
         View { port, ports, segments: &segments, spurts, pairs, receivers: &receivers, period_ns: 0 };
     let steps: Vec<Step> = segments.steps.iter().filter_map(|blocks| measure(view.step(blocks))).collect();

@@ -55,7 +55,13 @@ pub(super) struct Wire(pub(super) Vec<Sent>);
 
 impl Wire {
     /// Sends; gives the end.
-    pub(super) fn send(&mut self, (src, dst, qp): (u32, u32, u32), start: u64, length: u64, bytes: u64) -> u64 {
+    pub(super) fn send(
+        &mut self,
+        (src, dst, qp): (u32, u32, u32),
+        start: u64,
+        length: u64,
+        bytes: u64,
+    ) -> u64 {
         let end_ns = start + length;
         self.0.push(Sent { src, dst, qp, start_ns: start, end_ns, bytes, again: false });
         end_ns
@@ -63,15 +69,25 @@ impl Wire {
 
     /// What passes the port of a host, or a switch (0).
     pub(super) fn at(&self, seen_by: u32) -> Traffic {
+        self.links(seen_by, |_| 0)
+    }
+
+    /// The same, with what a host sends and what it receives on links of their own, as in a live run.
+    pub(super) fn live_at(&self, host: u32) -> Traffic {
+        self.links(host, |sent| u16::from(sent.src == host))
+    }
+
+    fn links(&self, seen_by: u32, link_of: impl Fn(&Sent) -> u16) -> Traffic {
         let mut sent: Vec<Sent> =
             self.0.iter().filter(|s| seen_by == 0 || [s.src, s.dst].contains(&seen_by)).copied().collect();
         sent.sort_by_key(|sent| sent.start_ns);
         let mut pairs = Pairs::default();
         let mut all = Spurts::default();
         let mut flows = std::collections::BTreeMap::<(u32, u32, u32), (u32, Spurt)>::new();
-        for Sent { src, dst, qp, start_ns, end_ns, bytes, again } in sent {
+        for one in sent {
+            let Sent { src, dst, qp, start_ns, end_ns, bytes, again } = one;
             let frame = Frame { src: host(src).1, dst: host(dst).1, family: 4, ..Frame::EMPTY };
-            let pair = pairs.number(&FlowKey::of(&frame, 0));
+            let pair = pairs.number(&FlowKey::of(&frame, link_of(&one)));
             let seen = Seen { packets: 1, bytes, data_packets: 1, data_bytes: bytes, ..Seen::default() };
             pairs.packets(pair, seen);
             let more =
@@ -92,7 +108,7 @@ impl Wire {
         Traffic {
             bin_ns: MS,
             end_ns: None,
-            links: vec![link],
+            links: vec![link.clone(), link],
             pairs: pairs.pairs().to_vec(),
             targets: Vec::new(),
             left_out: 0,
@@ -105,7 +121,8 @@ impl Wire {
 /// Who sends to whom in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// To the next host, in two parts; the second needs the first of the host before.
+    /// To the next host, all around and once again, as an all-reduce does; each part needs the one before from the host before.
+    /// In a large ring only some of the parts.
     Ring,
     /// To all others.
     AllToAll,
@@ -148,7 +165,7 @@ impl Job {
         let mut dice = Dice(self.steps ^ self.period_ns ^ u64::from(self.hosts));
         let mut wire = Wire::default();
         let mut done = vec![1_000 * MS; self.hosts as usize];
-        let parts = if self.shape == Shape::Ring { 2 } else { 1 };
+        let parts = if self.shape == Shape::Ring { (2 * self.hosts - 2).min(14) } else { 1 };
         for step in 0..self.steps {
             let grown = 1.0 + self.slower * step as f64 / self.steps as f64;
             // What takes part in a step computes about as long as the others.
