@@ -12,16 +12,17 @@ use hashbrown::HashMap;
 use super::segment::{Block, Segments};
 use crate::figures::traffic::hosts::{Host, Pair};
 use crate::figures::traffic::spurts::Record;
+use crate::figures::traffic::times;
 
 /// Steps that make a rhythm. The spread of fewer than seven periods says little: of seven pauses of random (exponential) length
 /// one draw in thirty looks as even as [`SILENCE_SPREAD`] asks, of four one in six.
 pub const MIN_STEPS: usize = 8;
 /// Spread of the periods, as a share of their median, at most; see [`spread`]. Steps with jitter of a fifth have 0.14, random
 /// pauses as long as the sending between them 0.28.
-const PERIOD_SPREAD: f64 = 0.25;
+const PERIOD_SPREAD: f64 = 0.2;
 /// The same of the silences between steps. Pauses of random length have 0.69, those of any length up to a bound 0.5,
 /// computing with a jitter of a fifth 0.14.
-const SILENCE_SPREAD: f64 = 0.4;
+const SILENCE_SPREAD: f64 = 0.3;
 /// Silences whose spread is below this share of the period are even, however short they are: schedulers and collectors of
 /// garbage are late by milliseconds.
 const SILENCE_NOISE: f64 = 0.03;
@@ -138,11 +139,7 @@ fn rhythm(segments: &Segments, blocks: &[&[Block]]) -> Result<(), NoJob> {
     if (silence as f64) < IDLE * period as f64 {
         return Err(NoJob::NoRest);
     }
-    let comparable = |step: &&[Block]| {
-        let silences = step.windows(2).map(|two| two[1].start_ns.saturating_sub(two[0].end_ns));
-        silences.filter(|within| *within as f64 >= COMPARABLE * silence as f64).count()
-    };
-    if !most(blocks.iter().map(|step| comparable(step) <= MAX_COMPARABLE)) {
+    if !most(blocks.iter().map(|step| !ambiguous(step, times(silence, COMPARABLE)))) {
         return Err(NoJob::NoRest);
     }
     let uneven = spread(&silences).unwrap_or(1.0);
@@ -151,6 +148,24 @@ fn rhythm(segments: &Segments, blocks: &[&[Block]]) -> Result<(), NoJob> {
         return Err(NoJob::Irregular);
     }
     Ok(())
+}
+
+/// Whether a step could as well be cut elsewhere: at several silences that are as long as those between steps, or at one that
+/// cuts it into halves of the same traffic.
+fn ambiguous(step: &[Block], comparable_ns: u64) -> bool {
+    let long = |two: &[Block]| match two {
+        [one, next] => next.start_ns.saturating_sub(one.end_ns) >= comparable_ns,
+        _ => false,
+    };
+    let cuts: Vec<usize> = (1..step.len()).filter(|at| step.get(at - 1..=*at).is_some_and(long)).collect();
+    let [cut] = cuts[..] else { return cuts.len() > MAX_COMPARABLE };
+    let (one, other) = step.split_at(cut);
+    let sums = |of: fn(&Block) -> u64| {
+        let sum = |half: &[Block]| half.iter().map(of).sum::<u64>() as f64;
+        (sum(one), sum(other))
+    };
+    let near = |(one, other): (f64, f64)| (one - other).abs() <= STRANGE * one.max(other);
+    near(sums(|block| block.bytes)) && near(sums(|block| block.mark))
 }
 
 /// Whether each pair of hosts sends about the same in nearly all steps.
@@ -286,7 +301,7 @@ mod tests {
         let random: Vec<u64> = (0..20)
             .map(|i| {
                 let share = f64::from(i * 7 % 20) / 20.0 + 0.025;
-                super::super::super::traffic::times(1_000_000, -(1.0 - share).ln())
+                times(1_000_000, -(1.0 - share).ln())
             })
             .collect();
         assert!(spread(&random).unwrap() > 0.5, "{:?}", spread(&random));
