@@ -13,7 +13,7 @@ const STALLED: Entry = Entry {
     title: "The job stopped in the middle of a step",
     meaning: "Flows that kept a rhythm fell silent and stayed silent for many times its period, with a step begun and not finished or with requests outstanding. A job that ends, or rests for a checkpoint, \
               stops between two steps.",
-    computed: "From steps.ending, with steps.count of 5 or more: the silence since the last data is at least stalled_periods periods, stalled_periods times the longest of the latest steps, and stalled_ns; and either data of \
+    computed: "From steps.ending, with steps.count of 8 or more: the silence since the last data is at least stalled_periods periods, stalled_periods times the longest of the latest steps, and stalled_ns; and either data of \
                stalled_part of a step or more (and less than a whole one) came after the last whole step, or outstanding flows are left. Critical. The silence counts to the last frame of any kind on the same link, so that a capture which \
                ends with the traffic raises nothing.",
     advice: "Find the rank that does not send: `py-spy dump` or a debugger on each rank, NCCL_DEBUG=INFO, TORCH_NCCL_TRACE_BUFFER_SIZE and the flight recorder, the watchdog's timeout. With outstanding_flows above 0 a peer or the path does not answer: is the peer's host up, \
