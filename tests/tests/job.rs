@@ -320,3 +320,93 @@ fn incast_is_a_matter_when_it_costs() {
     }
     assert_eq!(many_to_one(false, |_| false)["incast"][0]["senders_max"], 1);
 }
+
+/// By hand: in a bin of a millisecond three hosts send 1, 2 and 3 packets of 1058 bytes to one; 9 bins later one of them sends
+/// one packet; then, after 10 more, ten packets fill the last.
+#[test]
+fn bins_by_hand() {
+    let mut wire = Wire::default();
+    let mut send = |ms: u64, us: u64, src: u8| {
+        let psn = wire.psn;
+        wire.psn += 1;
+        let message = Transport::new(0x04, u32::from(src), psn).payload(vec![0; 1000]);
+        wire.frame(START_NS + ms * MS + us * 1000, src, 1, ECT0, &message);
+    };
+    for (us, src) in [(0, 2), (100, 3), (200, 3), (300, 4), (400, 4), (999, 4)] {
+        send(0, us, src);
+    }
+    send(10, 500, 2);
+    for us in 0..10 {
+        send(21, us * 10, 3);
+    }
+    let report = wire.report(&[1]);
+    let burst = &report["bursts"][0];
+    // 14 Ethernet, 20 IPv4, 8 UDP, 12 BTH, 1000 payload, 4 ICRC.
+    let bytes = 1058.0;
+    for (name, expected) in [
+        ("bins", 22.0),
+        ("active_bins", 3.0),
+        ("duty_cycle", 3.0 / 22.0),
+        ("mean_bytes", 17.0 * bytes / 22.0),
+        ("peak_bytes", 10.0 * bytes),
+        ("peak_packets", 10.0),
+        ("peak_to_mean", 10.0 * 22.0 / 17.0),
+        // Half of 10,580 is 5,290: 4,096 is the power of two below.
+        ("threshold_bytes", 4096.0),
+        ("bursts", 2.0),
+        ("burst_ratio", 2.0 / 22.0),
+        ("length_max_ns", 1e6),
+        ("late_packets", 0.0),
+    ] {
+        let told = burst[name].as_f64().unwrap_or(f64::NAN);
+        assert!((told - expected).abs() < 1e-9 * expected.max(1.0), "{name}: {told}, expected {expected}");
+    }
+    assert_eq!(burst["peak_ns"], START_NS + 21 * MS);
+    let incast = &report["incast"][0];
+    for (name, expected) in [("senders", 3), ("senders_max", 3), ("bins", 3), ("peak_senders", 1)] {
+        assert_eq!(incast[name], expected, "{name}");
+    }
+    assert!((incast["several_ratio"].as_f64().unwrap() - 6.0 / 17.0).abs() < 1e-9);
+}
+
+/// Three hosts send little messages to one at once, beside the one that sends to it: nobody's queue fills.
+#[test]
+fn credits_are_no_incast() {
+    let mut wire = Wire::default();
+    for round in 0..400u64 {
+        for src in 2..7u8 {
+            let heavy = if src == 2 { 20 } else { 1 };
+            for packet in 0..heavy {
+                let psn = wire.psn;
+                wire.psn += 1;
+                let payload = vec![0; if src == 2 { 1000 } else { 64 }];
+                let message = Transport::new(0x04, u32::from(src), psn).payload(payload);
+                let tos = if psn % 15 == 0 { CE } else { ECT0 };
+                wire.frame(START_NS + round * 2 * MS + packet * 10_000, src, 1, tos, &message);
+            }
+        }
+    }
+    let report = wire.report(&[1]);
+    assert_eq!(report["incast"][0]["senders_max"], 5);
+    assert_eq!(finding(&report, "burst.incast"), None);
+}
+
+/// A perftest through a queue that drains at one rate, seen behind it: as regular as a clock, and no job.
+#[test]
+fn messages_of_one_length_have_no_steps() {
+    let mut wire = Wire::default();
+    for message in 0..80u64 {
+        let end = wire.send(START_NS + message * 23_300_000, 1, 2, 50, false);
+        assert!(end < START_NS + (message + 1) * 23_300_000);
+    }
+    for ms in (0..20_000).step_by(100) {
+        wire.other(START_NS + 2000 * MS + ms * MS);
+    }
+    for hosts in [&[1][..], &[2], &[0]] {
+        let report = wire.report(hosts);
+        assert_eq!(report["steps"], Value::Null);
+        for id in ["step.straggler", "step.slower", "job.stalled"] {
+            assert_eq!(finding(&report, id), None);
+        }
+    }
+}

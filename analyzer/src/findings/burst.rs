@@ -3,7 +3,8 @@
 use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::figures::traffic::hosts::{Degree, Target};
+use crate::figures::traffic::Traffic;
+use crate::figures::traffic::hosts::{Degree, Pair, Target};
 use crate::report::Severity;
 use crate::sample::address;
 
@@ -16,7 +17,8 @@ const INCAST: Entry = Entry {
               or dropped, and all of these flows slow down. All-to-all and parameter servers do this by their nature; it is a problem when marks or losses come with it.",
     computed: "Data to each receiver is cut into bins (--bin), and the senders in each are counted. Raised as a warning when bins with incast_senders senders or more carry at least incast_share of the \
                receiver's data, there are at least incast_bins of them, and of their data more than incast_ce_ratio is marked CE, or PSN gaps come at incast_gap_ratio per packet or more; and both \
-               at least twice as often as in bins with fewer senders, where there are such. Senders alone, however many, raise nothing.",
+               at least twice as often as in bins with fewer senders. Where there are no such bins to compare with, marks count and gaps do not: loss has other causes. Hosts that send less than a tenth of \
+               what the busiest one sends (credits, small messages) make no incast: as many more must send. Senders alone, however many, raise nothing.",
     advice: "Spread the senders in time or over receivers: a hierarchical or pipelined collective (NCCL_ALGO, NCCL_PXN_DISABLE=0), fewer channels at once (NCCL_MAX_NCHANNELS). On the switch: look at the egress queue of the \
              receiver's port, ECN thresholds (Kmin, Kmax), PFC on the priority of the data, and buffer shares. On the senders: DCQCN enabled (roce_rp, roce_np).",
     caveat: "Marks are seen only behind the switch that makes them: at the receiver or its port. Gaps are loss before the point of capture, or reordering by adaptive routing.",
@@ -85,11 +87,20 @@ impl Default for Limits {
 
 /// How much more often than with few senders.
 const FACTOR: f64 = 2.0;
+/// Share of the busiest sender's data from which a host fills a queue: the others send credits and small messages.
+const HEAVY: f64 = 0.1;
+
+/// Hosts that send to a receiver now and then, but hardly anything.
+fn light_senders(pairs: &[Pair], target: &Target) -> usize {
+    let own = || pairs.iter().filter(|pair| pair.link == target.link && pair.dst == target.host);
+    let most = own().map(|pair| pair.data_bytes).max().unwrap_or(0);
+    own().filter(|pair| pair.data_bytes > 0 && (pair.data_bytes as f64) < HEAVY * most as f64).count()
+}
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<crate::report::Finding>) {
     let Some(traffic) = &input.sample.figures.traffic else { return };
     let mut all: Vec<(f64, Raise)> =
-        traffic.targets.iter().filter_map(|target| incast(input, target, traffic.bin_ns)).collect();
+        traffic.targets.iter().filter_map(|target| incast(input, target, traffic)).collect();
     all.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     // One per receiver would bury the rest: the worst few stand for them.
     for (_, raise) in all.into_iter().take(4) {
@@ -107,9 +118,10 @@ fn sum(degrees: &[Degree]) -> Degree {
     })
 }
 
-fn incast(input: &Input<'_>, target: &Target, bin_ns: u64) -> Option<(f64, Raise)> {
+fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<(f64, Raise)> {
     let limits = &input.limits.burst;
-    let at = usize::try_from(limits.incast_senders).ok()?.min(target.degrees.len());
+    let light = light_senders(&traffic.pairs, target);
+    let at = (usize::try_from(limits.incast_senders).ok()? + light).min(target.degrees.len());
     let (few, many) = target.degrees.split_at_checked(at)?;
     let (few, many) = (sum(few), sum(many));
     let share = many.bytes as f64 / (few.bytes + many.bytes).max(1) as f64;
@@ -118,17 +130,17 @@ fn incast(input: &Input<'_>, target: &Target, bin_ns: u64) -> Option<(f64, Raise
     }
     let ratio = |part: u64, of: &Degree| part as f64 / of.packets.max(1) as f64;
     let (ce, gaps) = (ratio(many.ce, &many), ratio(many.gaps, &many));
-    // Too little to compare with says nothing for or against.
+    // Too little to compare with says nothing for or against a queue that fills; loss has many causes besides.
     let compare = few.bins >= limits.incast_bins;
-    let worse = |many: f64, few: f64| !compare || many >= FACTOR * few;
-    let marked = ce > limits.incast_ce_ratio && worse(ce, ratio(few.ce, &few));
-    let lossy = gaps >= limits.incast_gap_ratio && worse(gaps, ratio(few.gaps, &few));
+    let worse = |many: f64, few: f64| many >= FACTOR * few;
+    let marked = ce > limits.incast_ce_ratio && (!compare || worse(ce, ratio(few.ce, &few)));
+    let lossy = gaps >= limits.incast_gap_ratio && compare && worse(gaps, ratio(few.gaps, &few));
     if !marked && !lossy {
         return None;
     }
     let host = address(target.host.0, target.host.1);
     let link = input.sample.links.get(usize::from(target.link)).map_or("", |link| link.name.as_str());
-    let most = target.degrees.len().saturating_sub(1);
+    let most = target.degrees.len().saturating_sub(1 + light);
     let cost = if marked {
         format!("{:.1} % of it is marked CE", 100.0 * ce)
     } else {
@@ -145,7 +157,7 @@ fn incast(input: &Input<'_>, target: &Target, bin_ns: u64) -> Option<(f64, Raise
     let raise = Raise::new(&INCAST, Severity::Warning, title)
         .evidence("link", link)
         .evidence("receiver", host.to_string())
-        .evidence("bin_ns", bin_ns)
+        .evidence("bin_ns", traffic.bin_ns)
         .evidence("senders_max", most)
         .evidence("incast_bins", many.bins)
         .evidence("incast_bytes", many.bytes)

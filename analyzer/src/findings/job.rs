@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Finding, Severity};
+use crate::report::{Finding, Severity, ports};
 use crate::units;
 
 /// Kinds of this family.
@@ -13,7 +13,7 @@ const STALLED: Entry = Entry {
     title: "The job stopped in the middle of a step",
     meaning: "Flows that kept a rhythm fell silent and stayed silent for many times its period, with a step begun and not finished or with requests outstanding. A job that ends, or rests for a checkpoint, \
               stops between two steps.",
-    computed: "From steps.ending, with steps.count of 5 or more: the silence since the last data is at least stalled_periods periods, stalled_periods times the longest of the latest steps, and stalled_ns; and either data of \
+    computed: "From steps.ending, with steps.count of 8 or more: the silence since the last data is at least stalled_periods periods, stalled_periods times the longest of the latest steps, and stalled_ns; and either data of \
                stalled_part of a step or more (and less than a whole one) came after the last whole step, or outstanding flows are left. Critical. The silence counts to the last frame of any kind on the same link, so that a capture which \
                ends with the traffic raises nothing.",
     advice: "Find the rank that does not send: `py-spy dump` or a debugger on each rank, NCCL_DEBUG=INFO, TORCH_NCCL_TRACE_BUFFER_SIZE and the flight recorder, the watchdog's timeout. With outstanding_flows above 0 a peer or the path does not answer: is the peer's host up, \
@@ -82,8 +82,12 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         units::duration(steps.period_ns),
         units::duration(ending.silent_ns)
     );
-    let mut flows: Vec<_> =
-        input.report.flows.iter().filter(|flow| flow.link == steps.link && flow.payload_bytes > 0).collect();
+    let mut flows: Vec<_> = input
+        .report
+        .flows
+        .iter()
+        .filter(|flow| ports::is_of(&flow.link, &steps.link) && flow.payload_bytes > 0)
+        .collect();
     // Who fell silent first may be the one that is waited for.
     flows.sort_by_key(|flow| flow.last_ns);
     Raise::new(&STALLED, Severity::Critical, title)

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::traffic::{StepStraggler, Steps};
-use crate::report::{Finding, Severity};
+use crate::report::{Finding, Severity, ports};
 use crate::units;
 
 /// Kinds of this family.
@@ -15,7 +15,8 @@ const STRAGGLER: Entry = Entry {
     meaning: "A step of a collective ends when the slowest of its hosts is done. One host comes late to the step, pauses in it, or its transfers take much longer than those of the others; all others wait.",
     computed: "From steps.straggler: the silences of a link within its steps, and who ends them. A host that had sent nothing in the step before starts late; a transfer is slow when it takes three times as long as another of \
                its size. It must cost straggler_ratio of the median step or more, in at least 5 steps and two of three of a stretch. A warning when other steps of the run go without \
-               it, or when more than two hosts are seen to send and no other is named; else info, for a stage of a pipeline starts late by its nature. When only the host before is in sight, the finding says so and names no culprit.",
+               it, or when more than two hosts are seen to send and no other is named; else info, for a stage of a pipeline starts late by its nature. Where hosts are late in turn, one must be so more often in a row than chance makes it. When only the host before is in sight, the finding says so and names no culprit. Only traffic that \
+               is plainly a job's has steps (see steps.link in the report's fields).",
     advice: "Look at that host first, not at the network: GPU clocks and throttling (nvidia-smi -q -d PERFORMANCE), ECC and Xid errors (dmesg), CPU and NUMA placement of its process, storage or data loader, other jobs on it. For slow_transfer look \
              at its link: speed and lanes (ethtool, lspci -vv), CE marks, PFC pauses, losses on the way to the receiver. NCCL_DEBUG=INFO and the job's own timings confirm it.",
     caveat: "Hosts that send nothing where packets are captured cannot be named: capture at several hosts, or at a switch. A host that computes longer in every step from the start looks like a stage of a pipeline.",
@@ -26,7 +27,7 @@ const SLOWER: Entry = Entry {
     meaning: "The job does the same amount of communication per step, but a step takes longer at the end of the run than at its start.",
     computed: "Raised as a warning when there are at least slower_steps steps, the median period of the last third is at least 1 + slower_ratio times that of the first third, and three of four periods of \
                the last third are longer than three of four of the first.",
-    advice: "Compare the share of the step in which the network was busy (steps.busy_ratio, steps.latest): when it did not grow, the time goes into computing or waiting: see step.straggler, GPU clocks, the data loader. When it grew, look for CE \
+    advice: "Compare the share of each step in which the network was busy (steps.latest: busy_ns, busy_ratio): when it did not grow, the time goes into computing or waiting: see step.straggler, GPU clocks, the data loader. When it grew, look for CE \
              marks, losses and pauses since then; `rocescope diff` of two parts of the run (--from, --to) shows what changed.",
     caveat: "Longer sequences, evaluation or checkpoints lengthen steps as well.",
 };
@@ -100,11 +101,9 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
     } else {
         Severity::Info
     };
-    let flows = input
-        .report
-        .flows
-        .iter()
-        .filter(|flow| flow.src == *waits_for && flow.payload_bytes > 0 && flow.link == straggler.link);
+    let flows = input.report.flows.iter().filter(|flow| {
+        flow.src == *waits_for && flow.payload_bytes > 0 && ports::is_of(&flow.link, &straggler.link)
+    });
     Raise::new(&STRAGGLER, severity, title)
         .evidence("kind", straggler.kind)
         .evidence("host", straggler.host.map(|host| host.to_string()))

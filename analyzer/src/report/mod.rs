@@ -18,6 +18,7 @@ pub mod json;
 mod latency;
 mod loss;
 mod matrix;
+pub(crate) mod ports;
 mod shape;
 mod taps;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use rocescope_common::account::message::{FRAME_ENDS, FrameSizes, Kinds, Messages
 use rocescope_common::wire::opcode::Operation;
 use serde::Serialize;
 
-use super::{direction, matrix, shape};
+use super::{direction, matrix, ports, shape};
 use crate::figures::steps::straggler::{Straggler, Why};
 use crate::figures::steps::{self, LinkSteps, MAX_LISTED, median};
 use crate::figures::traffic::hosts::{Host, Target};
@@ -89,6 +89,7 @@ pub struct Steps {
     pub last_third_p25_ns: u64,
     pub trend_ns_per_step: f64,
     pub busy_ratio: f64,
+    pub communication_ratio: f64,
     pub silence_ns: u64,
     pub latest: Vec<Step>,
     pub last_flow: Option<LastFlow>,
@@ -97,12 +98,13 @@ pub struct Steps {
 }
 
 /// One step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "every field is described in report::fields")]
 pub struct Step {
     pub start_ns: u64,
     pub length_ns: u64,
     pub busy_ns: u64,
+    pub busy_ratio: Option<f64>,
     pub silence_ns: u64,
 }
 
@@ -305,13 +307,16 @@ pub(super) fn steps(sample: &Sample) -> Option<Steps> {
     if traffic.too_much_lost() {
         return None;
     }
-    let all = steps::steps(traffic)?;
+    let ports = ports::of(&sample.links);
+    let all = steps::steps(traffic, &ports)?;
     let found = all.links.first()?;
-    let (name, direction) = link(sample, found.link);
+    let (name, direction) = ports::name(&sample.links, &ports, found.link);
     let periods = found.periods();
     let third = (periods.len() / 3).max(1);
-    let busy: u64 = found.steps.iter().take(periods.len()).map(|step| step.busy_ns).sum();
-    let total: u64 = periods.iter().sum();
+    let share = |of: fn(&steps::Step) -> u64| {
+        let part: u64 = found.steps.iter().take(periods.len()).map(of).sum();
+        part as f64 / periods.iter().sum::<u64>().max(1) as f64
+    };
     let flow = |last: &steps::Last| LastFlow {
         src: ip(last.src),
         dst: ip(last.dst),
@@ -326,18 +331,19 @@ pub(super) fn steps(sample: &Sample) -> Option<Steps> {
         period_ns: found.period_ns,
         step_bytes: found.volume,
         explained_ratio: found.explained,
-        autocorrelation_period_ns: all.rhythm.map(|rhythm| times(1, rhythm.period)),
-        autocorrelation: all.rhythm.map(|rhythm| rhythm.strength),
+        autocorrelation_period_ns: found.rhythm.map(|rhythm| times(1, rhythm.period)),
+        autocorrelation: found.rhythm.map(|rhythm| rhythm.strength),
         first_third_ns: quantile(periods.get(..third)?, 0.5)?,
         first_third_p75_ns: quantile(periods.get(..third)?, 0.75)?,
         last_third_ns: quantile(periods.get(periods.len() - third..)?, 0.5)?,
         last_third_p25_ns: quantile(periods.get(periods.len() - third..)?, 0.25)?,
         trend_ns_per_step: slope(&periods),
-        busy_ratio: busy as f64 / total.max(1) as f64,
+        busy_ratio: share(|step| step.busy_ns),
+        communication_ratio: share(|step| step.end_ns.saturating_sub(step.start_ns)),
         silence_ns: median(found.steps.iter().map(|step| step.silence_ns).collect())?,
         latest: latest(found),
         last_flow: found.last.as_ref().map(flow),
-        straggler: all.straggler.map(|straggler| named(sample, &straggler, all.named == 1)),
+        straggler: all.straggler.map(|straggler| named(sample, &ports, &straggler, all.named == 1)),
         ending: Ending {
             last_data_ns: found.ending.last_data_ns,
             silent_ns: found.ending.silent_ns,
@@ -349,18 +355,20 @@ pub(super) fn steps(sample: &Sample) -> Option<Steps> {
 
 fn latest(found: &LinkSteps) -> Vec<Step> {
     let from = found.steps.len().saturating_sub(MAX_LISTED);
-    let listed = found.steps.get(from..).unwrap_or_default().iter();
+    let periods: Vec<u64> = found.periods();
+    let listed = found.steps.get(from..).unwrap_or_default().iter().enumerate();
     listed
-        .map(|step| Step {
+        .map(|(at, step)| Step {
             start_ns: step.start_ns,
             length_ns: step.end_ns.saturating_sub(step.start_ns),
             busy_ns: step.busy_ns,
+            busy_ratio: periods.get(from + at).map(|period| step.busy_ns as f64 / (*period).max(1) as f64),
             silence_ns: step.silence_ns,
         })
         .collect()
 }
 
-fn named(sample: &Sample, straggler: &Straggler, alone: bool) -> StepStraggler {
+fn named(sample: &Sample, ports: &[u16], straggler: &Straggler, alone: bool) -> StepStraggler {
     let kind = match straggler.why {
         Why::StartsLate => "starts_late",
         Why::SlowTransfer => "slow_transfer",
@@ -373,7 +381,7 @@ fn named(sample: &Sample, straggler: &Straggler, alone: bool) -> StepStraggler {
         waits_for: ip(straggler.host),
         dst: ip(straggler.peer),
         dest_qp: straggler.dest_qp,
-        link: link(sample, straggler.link).0,
+        link: ports::name(&sample.links, ports, straggler.link).0,
         certain: straggler.certain,
         changed: straggler.changed,
         alone,

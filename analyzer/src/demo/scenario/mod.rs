@@ -1,7 +1,7 @@
 //! The bundled traffic: two training jobs as one host sees them on two uplinks.
 //!
-//! A step is a burst of network (an AllReduce along several rings: RDMA WRITEs with
-//! acknowledgements and small clear-to-send writes back) and then silence while GPUs compute.
+//! A step is a few bursts of network (an AllReduce along several rings: RDMA WRITEs with
+//! acknowledgements and small clear-to-send writes back, on all connections at once) and then silence while GPUs compute.
 //! Episodes follow one another and come round again; each shows one ill. Everything follows from
 //! the seed: no clock, no I/O.
 
@@ -82,8 +82,8 @@ pub const BRIEF: Duration = Duration::from_secs(12);
 const MIN_CYCLE_NS: u64 = 5_000_000_000;
 /// The time between the starts of two steps that is aimed at.
 const STEP_NS: u64 = 1_000_000_000;
-/// Steps that every episode has at least.
-const MIN_STEPS: u64 = 2;
+/// Steps that every episode has at least: as many as make a rhythm.
+const MIN_STEPS: u64 = 8;
 
 /// The schedule: an endless iterator in the order of time.
 #[derive(Debug)]

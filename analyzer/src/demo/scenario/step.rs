@@ -33,8 +33,8 @@ const TOS_CNP: u8 = (48 << 2) | 2;
 const PACKETS: u32 = 32;
 /// Packets after which an acknowledgement is asked for within a message.
 const ACK_EVERY: u32 = 16;
-/// Between two packets of a message.
-const PACKET_GAP_NS: u64 = 40_000;
+/// Between two packets of a message: sixteen connections send at once, and a frame costs its sender some microseconds.
+const PACKET_GAP_NS: u64 = 400_000;
 const PACKET_JITTER_NS: u32 = 10_000;
 /// From this host to a peer and back.
 const ROUND_TRIP_NS: u64 = 160_000;
@@ -42,16 +42,20 @@ const ROUND_TRIP_NS: u64 = 160_000;
 const ANSWER_NS: u64 = 8_000;
 /// Bytes of a clear-to-send write.
 const CREDIT_BYTES: u16 = 64;
-/// CE marks for one notification.
-const CE_PER_CNP: u32 = 60;
+/// From one notification of a queue pair to the next, at least: adapters limit them by time, from microseconds up to this.
+const CNP_INTERVAL_NS: u64 = 4_000_000;
 /// Timer code 12: what NCCL asks for, and how long it means.
 const RNR_TIMER: u8 = 12;
 const RNR_WAIT_NS: u64 = 640_000;
 /// Data messages per connection and second.
 const MESSAGES_PER_SECOND: u64 = 8;
 const MAX_MESSAGES: u64 = 64;
-/// A message starts in the first of so many parts of its slot, so that it ends within it.
-const JITTER_PARTS: u64 = 3;
+/// All connections of a job start a message together, but for this.
+const SKEW_NS: u64 = 500_000;
+/// GPUs need about the same time in every step: up to so many thousandths of it more.
+const COMPUTE_JITTER: u64 = 20;
+/// Thousandths of a step in which the job sends, unless something slows it down; then GPUs compute.
+const BUSY: u32 = 350;
 
 /// Requests of one direction of a connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,8 +79,8 @@ impl Sequence {
 struct State {
     data: Sequence,
     credits: Sequence,
-    /// CE marks since the last notification.
-    marked: u32,
+    /// When the latest notification is sent. One answers all marks up to it.
+    notified: u64,
 }
 
 /// What one message of a connection meets.
@@ -101,21 +105,20 @@ pub(super) struct Planner {
 
 impl Planner {
     pub(super) fn new(seed: u64, connections: usize) -> Self {
-        // Halfway to the first notification, so that it comes early.
-        let state = State { marked: CE_PER_CNP / 2, ..State::default() };
-        Self { random: Random(seed), states: vec![state; connections], planned: 0, segments: 0 }
+        Self { random: Random(seed), states: vec![State::default(); connections], planned: 0, segments: 0 }
     }
 
     /// Adds a step's frames. None of them is earlier than the start of the step.
     pub(super) fn plan(&mut self, step: &Step, all: &[Connection], out: &mut BinaryHeap<Reverse<Plan>>) {
         self.ambient(step, out);
+        let computed = self.random.next() % (step.length / 1_000 * COMPUTE_JITTER).max(1);
         for (index, connection) in all.iter().enumerate() {
             let count = messages(step, connection);
             let time = step.length / 1_000 * u64::from(busy(step, connection));
             let slot = time / count.max(1);
             for message in 0..count {
-                let jitter = self.random.next() % (slot / JITTER_PARTS).max(1);
-                let at = step.starts + message * slot + jitter;
+                let skew = self.random.next() % SKEW_NS;
+                let at = step.starts + computed + message * slot + skew;
                 let weather = self.weather(step, connection);
                 Message { planner: self, index, connection, out, at }.plan(weather);
             }
@@ -175,7 +178,7 @@ fn push(out: &mut BinaryHeap<Reverse<Plan>>, planned: &mut u64, at_ns: u64, cont
 fn messages(step: &Step, connection: &Connection) -> u64 {
     let usual = (step.length * MESSAGES_PER_SECOND / 1_000_000_000).clamp(1, MAX_MESSAGES);
     match (step.episode, connection.job) {
-        (Episode::BadHashing, Job::Crowded) => usual * 2,
+        (Episode::BadHashing, Job::Crowded) => usual.max(2),
         // The first job waits for data that the second one keeps from it.
         (Episode::BadHashing, Job::Spread) => 1,
         (_, Job::Spread) => usual,
@@ -186,9 +189,9 @@ fn messages(step: &Step, connection: &Connection) -> u64 {
 /// For how many thousandths of a step a connection sends: its sender slows down when told to.
 fn busy(step: &Step, connection: &Connection) -> u32 {
     match step.episode {
-        Episode::Congestion if connection.uplink == Uplink::Rail0 => 600 + step.progress * 3 / 10,
+        Episode::Congestion if connection.uplink == Uplink::Rail0 => BUSY + step.progress * 3 / 10,
         Episode::BadHashing => 850,
-        _ => 600,
+        _ => BUSY,
     }
 }
 
@@ -281,15 +284,15 @@ impl Message<'_> {
         self.at += PACKET_GAP_NS + u64::from(jitter);
     }
 
-    /// Counts a mark at the receiver, which tells the sender now and then.
+    /// The receiver of a marked packet tells the sender, as soon as it may do so again.
     fn notify(&mut self) {
-        let state = self.state();
-        state.marked += 1;
-        if state.marked < CE_PER_CNP {
+        let seen = self.at + self.to_receiver() + ANSWER_NS;
+        let notified = self.state().notified;
+        if notified >= seen {
             return;
         }
-        state.marked = 0;
-        let at = self.at + self.to_receiver() + ANSWER_NS;
+        let at = if notified == 0 { seen } else { seen.max(notified + CNP_INTERVAL_NS) };
+        self.state().notified = at;
         self.push(at, self.connection.answers(), Operation::Cnp, 0, TOS_CNP, false, 0, Order::Next);
     }
 

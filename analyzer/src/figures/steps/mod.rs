@@ -1,13 +1,19 @@
 //! Steps of a job: how long they are, how that changes, and whom they wait for.
 //!
 //! Pure functions of the spurts that [`traffic`](super::traffic) keeps, so that spurts told by the kernel give the same.
-//! Each link is judged by itself: the clocks of two captures may be seconds apart.
+//! Each port is judged by itself, both directions of it together: the clocks of two captures may be seconds apart, and
+//! two ports may serve two jobs.
 
+pub mod job;
 pub mod rhythm;
 pub mod segment;
+#[cfg(test)]
+mod simulate;
 pub mod straggler;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod variants;
 
 use hashbrown::HashMap;
 
@@ -64,10 +70,10 @@ pub struct Ending {
     pub outstanding: usize,
 }
 
-/// The steps on one link.
+/// The steps on one port.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSteps {
-    /// Index of the link.
+    /// Index of the port's first link.
     pub link: u16,
     /// Whole steps, in order.
     pub steps: Vec<Step>,
@@ -77,6 +83,8 @@ pub struct LinkSteps {
     pub volume: u64,
     /// Share of the link's data that lies in whole steps.
     pub explained: f64,
+    /// Period by autocorrelation of its busiest link, in nanoseconds, near the period, and its strength.
+    pub rhythm: Option<Rhythm>,
     /// Whom the others wait for.
     pub straggler: Option<Straggler>,
     /// Who finishes last.
@@ -108,31 +116,36 @@ pub struct Steps {
     /// Hosts that some link names, those of which only the host before is known excepted. More than one: perhaps the stages of
     /// a pipeline.
     pub named: usize,
-    /// Period of the busiest link by autocorrelation, in nanoseconds, and its strength.
-    pub rhythm: Option<Rhythm>,
 }
 
-/// The steps of all traffic; `None` when no link has any.
+/// The port of a link; see [`steps`].
+fn port_of(ports: &[u16], link: u16) -> u16 {
+    ports.get(usize::from(link)).copied().unwrap_or(link)
+}
+
+/// The steps of all traffic; `None` when no port has any.
+///
+/// `ports` says for each link which link is the first one of the same port: those of the two directions of an
+/// interface have one clock and show one job. Links beyond its end are ports of their own.
 #[must_use]
-pub fn steps(traffic: &Traffic) -> Option<Steps> {
+pub fn steps(traffic: &Traffic, ports: &[u16]) -> Option<Steps> {
     let mut by_link: HashMap<u16, Vec<Record>, foldhash::fast::RandomState> = HashMap::default();
     let standing = traffic.spurts.standing.iter().map(|standing| &standing.spurt);
     for record in traffic.spurts.ended.iter().chain(standing) {
         if let Some(pair) = traffic.pairs.get(record.pair as usize)
             && record.end_ns > 0
         {
-            by_link.entry(pair.link).or_default().push(*record);
+            by_link.entry(port_of(ports, pair.link)).or_default().push(*record);
         }
     }
     let mut order: Vec<(u64, u16)> =
         by_link.iter().map(|(link, records)| (records.iter().map(|r| r.fresh_bytes).sum(), *link)).collect();
     order.sort_unstable_by_key(|(bytes, link)| (std::cmp::Reverse(*bytes), *link));
-    let rhythm = order.first().and_then(|(_, link)| link_rhythm(traffic, *link));
     let mut links: Vec<LinkSteps> = Vec::new();
     for (_, link) in order.iter().take(MAX_LINKS) {
         let Some(mut spurts) = by_link.remove(link) else { continue };
         spurts.sort_unstable_by_key(|spurt| (spurt.start_ns, spurt.end_ns, spurt.pair, spurt.dest_qp));
-        links.extend(link_steps(traffic, *link, &spurts));
+        links.extend(link_steps(traffic, ports, *link, &spurts));
     }
     links.sort_by_key(|link| (std::cmp::Reverse(link.steps.len()), link.link));
     // What is certain counts before what costs more.
@@ -150,44 +163,48 @@ pub fn steps(traffic: &Traffic) -> Option<Steps> {
         .collect();
     named.sort_unstable();
     named.dedup();
-    (!links.is_empty()).then_some(Steps { links, straggler, named: named.len(), rhythm })
+    (!links.is_empty()).then_some(Steps { links, straggler, named: named.len() })
 }
 
-/// The period of one link by autocorrelation, in nanoseconds: of its latest bins, or else of the whole run.
-fn link_rhythm(traffic: &Traffic, link: u16) -> Option<Rhythm> {
-    let bursts = traffic.links.get(usize::from(link))?.bursts.as_ref()?;
+/// The period of a port by autocorrelation, in nanoseconds, near that of its steps: of the latest bins of its busiest link, or
+/// else of the whole run.
+fn link_rhythm(traffic: &Traffic, ports: &[u16], port: u16, period_ns: u64) -> Option<Rhythm> {
+    let own = (0u16..).zip(&traffic.links).filter(|(at, _)| port_of(ports, *at) == port);
+    let bursts = own.filter_map(|(_, link)| link.bursts.as_ref()).max_by_key(|bursts| bursts.total.bytes)?;
     let recent: Vec<f64> = bursts.recent.iter().map(|bytes| f64::from(*bytes)).collect();
     let long: Vec<f64> = bursts.long.iter().map(|bytes| *bytes as f64).collect();
+    let near = |points: &[f64], point_ns: f64| {
+        let found = rhythm(points, period_ns as f64 / point_ns)?;
+        Some(Rhythm { period: found.period * point_ns, ..found })
+    };
     let bin_ns = bursts.bin_ns as f64;
-    let recent = rhythm(&recent).map(|found| Rhythm { period: found.period * bin_ns, ..found });
-    let long = rhythm(&long)
-        .map(|found| Rhythm { period: found.period * bin_ns * bursts.long_bins as f64, ..found });
-    match (recent, long) {
-        (Some(recent), Some(long)) if long.strength > recent.strength + 0.1 => Some(long),
-        (Some(recent), _) => Some(recent),
-        (None, long) => long,
-    }
+    let all = [near(&recent, bin_ns), near(&long, bin_ns * bursts.long_bins as f64)];
+    all.into_iter().flatten().max_by(|a, b| a.strength.total_cmp(&b.strength))
 }
 
-fn link_steps(traffic: &Traffic, link: u16, spurts: &[Record]) -> Option<LinkSteps> {
+fn link_steps(traffic: &Traffic, ports: &[u16], port: u16, spurts: &[Record]) -> Option<LinkSteps> {
     let pairs = &traffic.pairs;
-    let own = pairs.iter().filter(|pair| pair.link == link && pair.data_bytes > 0);
+    let own = pairs.iter().filter(|pair| port_of(ports, pair.link) == port && pair.data_bytes > 0);
     let receivers: Receivers = own.map(|pair| pair.dst).collect();
     let segments =
         segments(&atoms(spurts), |block| View::independent_starts(&receivers, spurts, pairs, block))?;
-    let mut view = View { link, segments: &segments, spurts, pairs, receivers: &receivers, period_ns: 0 };
+    job::is_job(&segments, spurts, pairs).ok()?;
+    let mut view =
+        View { port, ports, segments: &segments, spurts, pairs, receivers: &receivers, period_ns: 0 };
     let steps: Vec<Step> = segments.steps.iter().filter_map(|blocks| measure(view.step(blocks))).collect();
     let mut found = LinkSteps {
-        link,
+        link: port,
         steps,
         period_ns: 0,
         volume: segments.volume,
         explained: segments.explained,
+        rhythm: None,
         straggler: None,
         last: None,
-        ending: ending(traffic, link, &segments)?,
+        ending: ending(traffic, ports, port, &segments)?,
     };
     found.period_ns = median(found.periods())?;
+    found.rhythm = link_rhythm(traffic, ports, port, found.period_ns);
     view.period_ns = found.period_ns;
     found.straggler = view.straggler();
     found.last = last(&view);
@@ -227,32 +244,33 @@ fn last(view: &View<'_>) -> Option<Last> {
     Some(Last { src: pair.src, dst: pair.dst, dest_qp, steps: behind.len(), behind_ns: median(behind)? })
 }
 
-fn ending(traffic: &Traffic, link: u16, segments: &Segments) -> Option<Ending> {
+fn ending(traffic: &Traffic, ports: &[u16], port: u16, segments: &Segments) -> Option<Ending> {
     let last_data_ns = segments.blocks.iter().map(|block| block.end_ns).max()?;
     let after = segments.steps.last()?.end;
     let bytes: u64 = segments.blocks.get(after..)?.iter().map(|block| block.bytes).sum();
-    // In a replay the end of this link's own capture counts, not that of another one.
-    let seen = || traffic.links.get(usize::from(link)).and_then(|link| link.last_ns);
+    // In a replay the end of this port's own capture counts, not that of another one.
+    let own = (0u16..).zip(&traffic.links).filter(|(at, _)| port_of(ports, *at) == port);
+    let seen = || own.filter_map(|(_, link)| link.last_ns).max();
     let end_ns = traffic.end_ns.or_else(seen).unwrap_or(last_data_ns);
     Some(Ending {
         last_data_ns,
         silent_ns: end_ns.saturating_sub(last_data_ns),
         part: bytes as f64 / segments.volume.max(1) as f64,
-        outstanding: outstanding(traffic, link),
+        outstanding: outstanding(traffic, ports, port),
     })
 }
 
-/// Flows of a link that wait for something: the end of a message, or an answer.
+/// Flows of a port that wait for something: the end of a message, or an answer.
 ///
 /// Which flow carries the answers is not always known. A request counts as answered when any flow between the two hosts
 /// answered this PSN or one behind it since; so a request may seem answered that was not, and never the other way round. Where no answer
 /// between two hosts was ever seen, nothing is concluded from its absence.
-fn outstanding(traffic: &Traffic, link: u16) -> usize {
+fn outstanding(traffic: &Traffic, ports: &[u16], port: u16) -> usize {
     const MASK: u32 = 0x00FF_FFFF;
     const WINDOW: u32 = 65_536;
     let mut answers: HashMap<(Host, Host), Vec<(u32, u64)>, foldhash::fast::RandomState> = HashMap::default();
     let own = |standing: &&Standing| {
-        traffic.pairs.get(standing.spurt.pair as usize).is_some_and(|pair| pair.link == link)
+        traffic.pairs.get(standing.spurt.pair as usize).is_some_and(|pair| port_of(ports, pair.link) == port)
     };
     for standing in traffic.spurts.standing.iter().filter(own) {
         if let (Some(pair), Some(answer)) = (traffic.pairs.get(standing.spurt.pair as usize), standing.answer)

@@ -1,15 +1,20 @@
 //! The period of a series, by autocorrelation.
+//!
+//! Random traffic correlates with itself by chance, a queue that drains at one rate very well, and a job whose steps become
+//! longer badly; so this alone makes no steps. It is a second way to a period that was found by other means.
 
 /// Correlation from which a series counts as periodic.
 pub const STRONG: f64 = 0.3;
 /// Periods that a series must hold.
 const MIN_PERIODS: usize = 5;
-/// A shorter lag is the period when its correlation comes this near to the best one: multiples of a period correlate as well.
-const NEAR: f64 = 0.85;
-/// By how much a coarser series must correlate better; a much slower rhythm may correlate as much worse.
+/// The period that is looked for may be off by this factor: half of it or twice as long are other peaks.
+const NEAR: f64 = 1.3;
+/// By how much a coarser series must correlate better: to add up points makes any series more like itself.
 const MARGIN: f64 = 0.1;
 /// Points that are compared, at most.
 const MAX_POINTS: usize = 2048;
+/// Points of a period, at least: a peak needs a neighbour on either side that is neither the series itself nor the next peak.
+const MIN_LAG: f64 = 3.0;
 
 /// A period of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,24 +25,21 @@ pub struct Rhythm {
     pub strength: f64,
 }
 
-/// The rhythm of a series; `None` when there is none.
+/// The rhythm of a series near a period of `about` points; `None` when there is none.
 ///
 /// Steps are never equally long, so that sharp edges do not meet their like one period later: the series is made coarser
 /// until they do, and the best of these answers counts.
 #[must_use]
-pub fn rhythm(points: &[f64]) -> Option<Rhythm> {
+pub fn rhythm(points: &[f64], about: f64) -> Option<Rhythm> {
     let mut series = points.to_vec();
     let mut scale = 1.0;
     let mut best: Option<Rhythm> = None;
-    while series.len() >= 4 * MIN_PERIODS {
+    while about / scale >= MIN_LAG && series.len() >= 4 * MIN_PERIODS {
         if series.len() <= MAX_POINTS
-            && let Some(found) = period(&series)
+            && let Some(found) = period(&series, about / scale)
         {
             let found = Rhythm { period: found.period * scale, ..found };
-            // Equal parts of a step make a rhythm of their own, within that of the steps.
-            let slower = |best: Rhythm| found.period > 3.0 * best.period;
-            let margin = |best| if slower(best) { -MARGIN } else { MARGIN };
-            if best.is_none_or(|best| found.strength > best.strength + margin(best)) {
+            if best.is_none_or(|best| found.strength > best.strength + MARGIN) {
                 best = Some(found);
             }
         }
@@ -47,7 +49,7 @@ pub fn rhythm(points: &[f64]) -> Option<Rhythm> {
     best
 }
 
-fn period(series: &[f64]) -> Option<Rhythm> {
+fn period(series: &[f64], about: f64) -> Option<Rhythm> {
     let mean = series.iter().sum::<f64>() / series.len() as f64;
     let centred: Vec<f64> = series.iter().map(|point| point - mean).collect();
     let power = centred.iter().map(|point| point * point).sum::<f64>() / series.len() as f64;
@@ -62,17 +64,16 @@ fn period(series: &[f64]) -> Option<Rhythm> {
     let all: Vec<f64> = (0..=series.len() / MIN_PERIODS).map(correlation).collect();
     // Near lag 0 everything resembles itself: peaks count once the correlation has fallen below zero.
     let from = all.iter().position(|r| *r < 0.0)?;
-    let peaks: Vec<(usize, f64)> = (from.max(1)..all.len().saturating_sub(1))
+    let (lag, strength) = (from.max(1)..all.len().saturating_sub(1))
+        .filter(|lag| (about / NEAR..=about * NEAR).contains(&(*lag as f64)))
         .filter_map(|lag| match all.get(lag - 1..=lag + 1)? {
             [before, here, after] if here >= before && here > after => Some((lag, *here)),
             _ => None,
         })
-        .collect();
-    let highest = peaks.iter().map(|(_, r)| *r).fold(f64::MIN, f64::max);
-    if highest < STRONG {
+        .max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    if strength < STRONG {
         return None;
     }
-    let (lag, strength) = peaks.into_iter().find(|(_, r)| *r >= NEAR * highest)?;
     // Between the points, by the parabola through the peak and its neighbours.
     let (before, after) = (all.get(lag - 1)?, all.get(lag + 1)?);
     let bend = before - 2.0 * strength + after;
@@ -94,9 +95,10 @@ mod tests {
             }
             at += 118 + step * 7 % 15;
         }
-        let found = rhythm(&points[..at]).unwrap();
+        let found = rhythm(&points[..at], 118.0).unwrap();
         assert!((found.period - 125.0).abs() < 4.0, "{found:?}");
         assert!(found.strength > 0.5, "{found:?}");
+        assert_eq!(rhythm(&points[..at], 180.0), None, "no multiple and no part of it");
     }
 
     #[test]
@@ -109,10 +111,12 @@ mod tests {
                 (random >> 40) as f64
             })
             .collect();
-        assert_eq!(rhythm(&noise), None);
-        assert_eq!(rhythm(&[5.0; 1000]), None);
-        assert_eq!(rhythm(&[]), None);
+        for about in [20.0, 100.0, 500.0] {
+            assert_eq!(rhythm(&noise, about), None);
+        }
+        assert_eq!(rhythm(&[5.0; 1000], 100.0), None);
+        assert_eq!(rhythm(&[], 100.0), None);
         let one: Vec<f64> = (0..1000).map(|i| if (300..400).contains(&i) { 1.0 } else { 0.0 }).collect();
-        assert_eq!(rhythm(&one), None);
+        assert_eq!(rhythm(&one, 100.0), None);
     }
 }

@@ -19,6 +19,8 @@ const TOLERANCE: f64 = 0.05;
 const EXPLAINED: f64 = 0.95;
 /// Share of all bytes: a capture begins and ends in the middle of a step.
 const COVERED: f64 = 0.6;
+/// So many steps in a row count whatever their share of all bytes: a job computes, is evaluated for a while, and goes on.
+const LONG_RUN: usize = 30;
 /// Share of the steps in which the same hosts send the same.
 const MOST: f64 = 0.8;
 /// Smaller steps are the true ones when four of five silences between them are at least this long, compared with those between larger
@@ -149,10 +151,7 @@ fn grouped(blocks: &[Block], volume: u64, offset: usize) -> Cut {
             from += 1;
         }
     }
-    if let (Some(first), Some(last)) = (cut.steps.first(), cut.steps.last()) {
-        let span = blocks.get(first.start..last.end).unwrap_or_default();
-        cut.span_bytes = span.iter().map(|block| block.bytes).sum();
-    }
+    cut.keep_longest_run(blocks);
     cut
 }
 
@@ -167,6 +166,37 @@ struct Cut {
 }
 
 impl Cut {
+    /// Leaves out steps at both ends, so that what lies between steps is worth the least: what was sent before a job began, and in
+    /// a pause of it.
+    fn keep_longest_run(&mut self, blocks: &[Block]) {
+        let bytes = |range: Range<usize>| -> u64 {
+            blocks.get(range).unwrap_or_default().iter().map(|block| block.bytes).sum()
+        };
+        let worth = |range: Range<usize>, share: f64| bytes(range) as f64 * share;
+        let (mut best, mut run): (Option<(f64, Range<usize>)>, _) = (None, (0.0, 0));
+        for (at, step) in self.steps.iter().enumerate() {
+            let before =
+                at.checked_sub(1).and_then(|before| self.steps.get(before)).map_or(step.start, |b| b.end);
+            let (mut sum, mut from) = run;
+            sum -= worth(before..step.start, EXPLAINED);
+            if sum <= 0.0 {
+                (sum, from) = (0.0, at);
+            }
+            sum += worth(step.clone(), 1.0 - EXPLAINED);
+            run = (sum, from);
+            // Of two that are as good the later one.
+            if best.as_ref().is_none_or(|(most, _)| sum >= *most) {
+                best = Some((sum, from..at + 1));
+            }
+        }
+        let Some((_, range)) = best else { return };
+        self.steps = self.steps.get(range).unwrap_or_default().to_vec();
+        self.bytes = self.steps.iter().map(|step| bytes(step.clone())).sum();
+        if let (Some(first), Some(last)) = (self.steps.first(), self.steps.last()) {
+            self.span_bytes = bytes(first.start..last.end);
+        }
+    }
+
     fn explained(&self) -> f64 {
         self.bytes as f64 / self.span_bytes.max(1) as f64
     }
@@ -190,7 +220,7 @@ impl Cut {
         self.steps.len() >= MIN_STEPS
             && self.alike(blocks)
             && self.explained() >= EXPLAINED
-            && self.bytes as f64 >= COVERED * total as f64
+            && (self.bytes as f64 >= COVERED * total as f64 || self.steps.len() >= LONG_RUN)
     }
 
     /// The silence before a group that a share of them does not exceed.

@@ -22,6 +22,11 @@ use crate::figures::traffic::spurts::Record;
 pub const WAIT_SHARE: f64 = 0.1;
 /// A transfer is slow when it takes this many times as long as the quickest of about the same size.
 const SLOW_FACTOR: f64 = 3.0;
+/// Chance at which a host that is waited for now and then comes up so often in a row, at most. The rate of this is estimated from the
+/// other steps, which is too low where chance has gathered them in this stretch.
+const MAX_CHANCE: f64 = 1e-4;
+/// Share of the steps in which a host begins before it has received anything, so that it begins by itself.
+const BY_ITSELF: f64 = 0.8;
 /// Steps without the straggler within its stretch weigh this much against those with it.
 const MISS: i64 = 2;
 
@@ -41,7 +46,7 @@ pub enum Why {
 /// A host that others wait for, step after step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Straggler {
-    /// Index of the link on which this was seen.
+    /// Index of the first link of the port on which this was seen.
     pub link: u16,
     /// Why it is waited for.
     pub why: Why,
@@ -72,8 +77,10 @@ pub type Receivers = HashSet<Host, foldhash::fast::RandomState>;
 /// What is known of one link's steps.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// Index of the link.
-    pub link: u16,
+    /// Index of the port's first link.
+    pub port: u16,
+    /// Which port each link belongs to.
+    pub ports: &'a [u16],
     /// Its steps.
     pub segments: &'a Segments,
     /// Its spurts, by start.
@@ -149,7 +156,10 @@ impl View<'_> {
 
     /// Hosts with an address on this link.
     fn hosts(&self) -> usize {
-        let own = self.pairs.iter().filter(|pair| pair.link == self.link && pair.data_bytes > 0);
+        let own = self
+            .pairs
+            .iter()
+            .filter(|pair| super::port_of(self.ports, pair.link) == self.port && pair.data_bytes > 0);
         let mut hosts: Vec<Host> = own.flat_map(|pair| [pair.src, pair.dst]).collect();
         hosts.sort_unstable();
         hosts.dedup();
@@ -246,6 +256,50 @@ impl View<'_> {
         Some(Wait { why: Why::SlowTransfer, host: pair.src, peer: pair.dst, dest_qp, behind_ns })
     }
 
+    /// When each host began to send in a step, the first first.
+    fn starts(&self, step: &[Record]) -> Vec<(u64, Host, u32, u32)> {
+        let mut starts: Vec<(u64, Host, u32, u32)> = Vec::new();
+        for spurt in step.iter().filter(|spurt| spurt.fresh_bytes > 0) {
+            let Some(pair) = self.pair(spurt) else { continue };
+            if starts.len() < MAX_TRANSFERS && !starts.iter().any(|(_, host, ..)| *host == pair.src) {
+                starts.push((spurt.start_ns, pair.src, spurt.pair, spurt.dest_qp));
+            }
+        }
+        starts
+    }
+
+    /// The host that begins long after all others, whether or not these fill the time.
+    fn late_start(&self, step: &[Record]) -> Option<Wait> {
+        let starts = self.starts(step);
+        let [.., (before, ..), (start, host, pair, dest_qp)] = starts[..] else { return None };
+        let behind_ns = start.saturating_sub(before);
+        if (behind_ns as f64) < WAIT_SHARE * self.period_ns as f64 || !self.receives(host) {
+            return None;
+        }
+        let peer = self.pairs.get(pair as usize)?.dst;
+        Some(Wait { why: Why::StartsLate, host, peer, dest_qp, behind_ns })
+    }
+
+    /// Whether a host begins to send before anything that it receives in the step has come to an end, in nearly all steps in which it
+    /// is not late: nothing that is sent to it sets it off.
+    fn begins_by_itself(&self, host: Host, late: &[Option<Wait>]) -> bool {
+        let (mut all, mut own) = (0, 0);
+        for (step, wait) in self.segments.steps.iter().zip(late) {
+            if wait.is_some_and(|wait| wait.host == host) {
+                continue;
+            }
+            let step = self.step(step);
+            let to_it = step.iter().filter(|spurt| self.pair(spurt).is_some_and(|pair| pair.dst == host));
+            let received = to_it.map(|spurt| spurt.end_ns).min();
+            let began = self.starts(step).iter().find(|(_, other, ..)| *other == host).map(|(at, ..)| *at);
+            if let (Some(began), Some(received)) = (began, received) {
+                all += 1;
+                own += usize::from(began < received);
+            }
+        }
+        all >= MIN_STEPS && own as f64 >= BY_ITSELF * all as f64
+    }
+
     /// Who is waited for in most of a stretch of steps.
     #[must_use]
     pub fn straggler(&self) -> Option<Straggler> {
@@ -258,7 +312,12 @@ impl View<'_> {
             steps.iter().map(|step| of(self, self.step(step))).collect()
         };
         let found = [waits(Self::silence), waits(Self::slow)];
+        let late = waits(Self::late_start);
         let stretches = found.iter().filter_map(|waits| self.stretch(waits));
+        // Who is the last to begin in every step is a stage of a pipeline or a leaf of a tree.
+        let late =
+            self.stretch(&late).filter(|found| found.changed && self.begins_by_itself(found.host, &late));
+        let stretches = stretches.chain(late);
         stretches.max_by_key(|straggler| (straggler.steps as u64).saturating_mul(straggler.behind_ns))
     }
 
@@ -283,14 +342,20 @@ impl View<'_> {
         }
         let stretch = waits.get(range.clone())?;
         let mut own: Vec<Wait> = stretch.iter().filter(|wait| same(wait, of)).flatten().copied().collect();
-        if own.len() < MIN_STEPS {
+        // Where others are waited for as well, or the same one now and then, one comes up several times in a row by chance.
+        let outside = || waits.iter().enumerate().filter(|(at, _)| !range.contains(at));
+        let now_and_then = outside().filter(|(_, wait)| same(wait, of)).count();
+        let others = waits.iter().flatten().filter(|wait| wait.host != of.1).count();
+        let rate = (now_and_then + 1) as f64 / (outside().count() + 2) as f64;
+        let mixed = now_and_then > 1 || 4 * others > own.len();
+        if own.len() < MIN_STEPS || mixed && chance(waits.len(), range.len(), own.len(), rate) > MAX_CHANCE {
             return None;
         }
         own.sort_unstable_by_key(|wait| wait.behind_ns);
         let median = own.get(own.len() / 2)?;
         let (why, host) = of;
         Some(Straggler {
-            link: self.link,
+            link: self.port,
             why,
             host,
             peer: median.peer,
@@ -307,6 +372,15 @@ impl View<'_> {
             behind_ns: median.behind_ns,
         })
     }
+}
+
+/// How many stretches of `length` steps, among `steps` of them, are to be expected with a host in `own` of each when it comes
+/// up in a share of all steps at random: the binomial term, times the places where a stretch can begin.
+fn chance(steps: usize, length: usize, own: usize, share: f64) -> f64 {
+    let choices: f64 = (0..own.min(length)).map(|i| (length - i) as f64 / (own - i) as f64).product();
+    let one = i32::try_from(own).map_or(0.0, |own| share.powi(own));
+    let rest = i32::try_from(length.saturating_sub(own)).map_or(0.0, |rest| (1.0 - share).powi(rest));
+    steps as f64 * choices * one * rest
 }
 
 /// The run of consecutive scores with the largest sum, and the sum.
@@ -328,6 +402,15 @@ fn densest(scores: impl Iterator<Item = i64>) -> Option<(Range<usize>, i64)> {
 #[cfg(test)]
 mod tests {
     use super::densest;
+
+    #[test]
+    fn five_of_five_may_be_chance() {
+        // Four take turns: a quarter of the steps each. 30 · 0.25^5 = 0.029.
+        assert!((super::chance(30, 5, 5, 0.25) - 0.0293).abs() < 0.001);
+        assert!(super::chance(30, 15, 15, 0.5) < 0.001);
+        // 30 · C(7, 5) · 0.25^5 · 0.75^2 = 0.346.
+        assert!((super::chance(30, 7, 5, 0.25) - 0.346).abs() < 0.001);
+    }
 
     #[test]
     fn the_densest_stretch() {

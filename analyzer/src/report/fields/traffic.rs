@@ -44,28 +44,33 @@ pub const TRAFFIC: &[FieldMeta] = fields! {
     "incast[].several_ratio", "ratio": "Share of the bytes that came in bins with two senders or more.";
     "incast[].peak_bytes", "bytes": "In the fullest bin.";
     "incast[].peak_senders", "hosts": "Senders in that bin.";
-    "steps", "object": "Steps of a job." or null "there is no such rhythm, or a thousandth of all packets are in no bin (`totals.lost.bins_dropped`)";
-    "steps.link", "text": "Steps of a job: the same volume of data again and again, with silences between. These are of the link \
-        with most steps; the straggler is looked for on all links. The latest 8,192 blocks of data and at least 262,144 spurts count.";
-    "steps.direction", "text": "Of the link." or null "replay";
-    "steps.count", "steps": "Whole steps seen, at least 5.";
+    "steps", "object": "Steps of a job." or null "no traffic is plainly that of a job that takes steps (see `steps.link`), or a thousandth of all packets are in no bin (`totals.lost.bins_dropped`)";
+    "steps.link", "text": "Steps of a job: the same volume of data again and again, at least 8 times, each pair of hosts with about \
+        the same share; sent and received by some host; by several flows at a time; with even silences of more than 2 ms between. What lacks one of these is no job and has no \
+        steps. These are of the port with most steps, its two directions together; the straggler is looked for on all ports. The latest 8,192 blocks of \
+        data and at least 262,144 spurts count.";
+    "steps.direction", "text": "Of the port, where only one direction is observed." or null "replay, and both directions";
+    "steps.count", "steps": "Whole steps seen, at least 8.";
     "steps.period_ns", "ns": "Median time from the start of a step to the start of the next.";
-    "steps.step_bytes", "bytes": "What a step sends on this link, repeats excepted, to 5 %.";
-    "steps.explained_ratio", "ratio": "Share of the link's data in whole steps; from the first of them to the last at least 0.95.";
-    "steps.autocorrelation_period_ns", "ns": "Period of the bytes per bin of the busiest link by autocorrelation; another way to the \
-        same figure, which knows nothing of volumes." or null "no lag correlates by 0.3 or more";
+    "steps.step_bytes", "bytes": "What a step sends on this port, repeats excepted, to 5 %.";
+    "steps.explained_ratio", "ratio": "Share of the port's data in whole steps; from the first of them to the last at least 0.95.";
+    "steps.autocorrelation_period_ns", "ns": "Period of the bytes per bin of the port's busiest direction by autocorrelation: the peak near \
+        `period_ns`, another way to the same figure, which knows nothing of volumes." or null "no lag near it correlates by 0.3 or more: the steps' lengths differ";
     "steps.autocorrelation", "ratio": "Correlation at that period: 1 is a perfect rhythm." or null "no period";
     "steps.first_third_ns", "ns": "Median of the periods in the first third of the steps.";
     "steps.first_third_p75_ns", "ns": "Three of four of these are no longer.";
     "steps.last_third_ns", "ns": "Median in the last third.";
     "steps.last_third_p25_ns", "ns": "Three of four of these are longer, or as long.";
     "steps.trend_ns_per_step", "ns": "Slope of the straight line through the periods: by how much each is longer than the one before.";
-    "steps.busy_ratio", "ratio": "Share of the time in which data passed the link (silences up to 2 ms included). What is left is computing and \
-        waiting: with a network of any speed the job would not need less than 1 − busy_ratio of its time.";
+    "steps.busy_ratio", "ratio": "Share of the time in which data passed the port (silences up to 2 ms included): what a faster port could \
+        win of the job's time, at most. `steps.latest[].busy_ratio` has it step by step.";
+    "steps.communication_ratio", "ratio": "Share of the time from the first to the last packet of a step, waiting for other hosts included: \
+        what a network of any speed could win of the job's time, at most. What is left is computing alone.";
     "steps.silence_ns", "ns": "Median of the longest silence within a step.";
     "steps.latest[].start_ns", "Unix ns": "The latest 64 steps: first packet of data.";
     "steps.latest[].length_ns", "ns": "From there to its last packet.";
     "steps.latest[].busy_ns", "ns": "Time with data in it.";
+    "steps.latest[].busy_ratio", "ratio": "Share of the time to the start of the next step: how much of this step the network was busy." or null "the last step";
     "steps.latest[].silence_ns", "ns": "Its longest silence.";
     "steps.last_flow.src", "address": "The flow that most often finishes a step last: who sends,";
     "steps.last_flow.dst", "address": "to whom,";

@@ -38,7 +38,7 @@ fn steps_of(steps: &Steps) -> String {
         )
     });
     format!(
-        "{} of {}, {} each on {}; {} at first, {} at last. The network was busy for {} of the time.{straggler}",
+        "{} of {}, {} each on {}; {} at first, {} at last. Data passed for {} of the time, communication with its waits took {}: a faster network wins no more than that.{straggler}",
         plural(steps.count, "step"),
         units::duration(steps.period_ns),
         units::bytes(steps.step_bytes),
@@ -46,6 +46,7 @@ fn steps_of(steps: &Steps) -> String {
         units::duration(steps.first_third_ns),
         units::duration(steps.last_third_ns),
         units::ratio(Some(steps.busy_ratio)),
+        units::ratio(Some(steps.communication_ratio)),
     )
 }
 

@@ -210,20 +210,22 @@ fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'static>> {
     };
     say(
         format!(
-            "{} steps of {} each, {} a step, busy {}, silent {} between",
+            "{} steps of {} each on {}, {} a step, busy {} of the time, communicating {}",
             steps.count,
             units::duration(steps.period_ns),
+            steps.link,
             units::bytes(steps.step_bytes),
             units::ratio(Some(steps.busy_ratio)),
-            units::duration(steps.silence_ns),
+            units::ratio(Some(steps.communication_ratio)),
         ),
         Level::Fine,
     );
     say(
         format!(
-            "from {} in the first third to {} in the last",
+            "from {} in the first third to {} in the last; longest silence within a step {}",
             units::duration(steps.first_third_ns),
-            units::duration(steps.last_third_ns)
+            units::duration(steps.last_third_ns),
+            units::duration(steps.silence_ns),
         ),
         Level::Fine,
     );
