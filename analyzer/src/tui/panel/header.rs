@@ -123,8 +123,8 @@ fn figure(name: &str, value: String, level: Level) -> Spans {
 }
 
 fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
-    let model = &data.model;
-    let delta = model.delta;
+    let once = &data.once;
+    let delta = once.delta;
     let unknown = || units::UNKNOWN.to_owned();
     let rate = delta.map_or_else(unknown, |d| units::bit_rate(d.bits_per_s()));
     let mut first = part(format!(" {rate:>9} "), theme::BOLD);
@@ -133,8 +133,11 @@ fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     first.push(format!("{:>SPARK$}", spark(&values, max)), theme::BAR);
     let mut packet_rate = part(delta.map_or_else(unknown, |d| compact(d.packets_per_s())), theme::BOLD);
     packet_rate.push(" pkt/s", theme::DIM);
+    if once.taps > 1 {
+        packet_rate.push(format!(", once for {} taps", once.taps), theme::DIM);
+    }
 
-    let now = model.ce_now();
+    let now = delta.and_then(|d| d.counts.ce_ratio());
     let ce_off = delta.is_some_and(|d| d.counts.packets > 0) && now.is_none();
     let ce = if ce_off { "ECN off".to_owned() } else { units::ratio(now) };
     let marked = delta.is_some_and(|d| Kind::Marked.is_in(&d.counts));
@@ -148,14 +151,15 @@ fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
         packet_rate,
         figure("CE", ce, if marked { Level::Warning } else { Level::Fine }),
         cnp,
-        count("lost", Level::Critical, |c| c.missing),
+        count("lost", Level::Critical, |c| c.lost),
+        count("late", Level::Warning, |c| c.late),
         count("RNR", Level::Warning, |c| c.rnr),
         count("NAK", Level::Critical, |c| c.sequence_naks + c.other_naks),
         count("repeats", Level::Warning, |c| c.repeats),
         count("gaps", Level::Critical, |c| c.gaps),
-        figure("since the start: RoCE", units::bytes(model.total.bytes), Level::Fine),
-        figure("lost", compact(model.total.missing as f64), Level::Critical),
-        figure("CNPs", compact(model.total.cnp as f64), Level::Warning),
+        figure("since the start: RoCE", units::bytes(once.total.bytes), Level::Fine),
+        figure("lost", compact(once.total.lost as f64), Level::Critical),
+        figure("CNPs", compact(once.total.cnp as f64), Level::Warning),
     ];
     if let Some(seen) = coverage(app) {
         // Right behind the rates: everything else is of what was seen.
@@ -250,12 +254,14 @@ fn badge(level: Level, word: &str) -> Spans {
 
 fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
     let kind = problem.kind;
-    let span = data.model.delta.map(|d| d.counts).filter(|_| problem.present);
-    let counts = &span.unwrap_or(data.model.total);
+    let span = data.once.delta.map(|d| d.counts).filter(|_| problem.present);
+    let counts = &span.unwrap_or(data.once.total);
     let n = |n: u64| compact(n as f64);
     let (word, short, text) = match kind {
         Kind::Loss => {
-            let found = [(counts.missing, "missing"), (counts.sequence_naks, "NAKs")];
+            let naks = if counts.sequence_naks == 1 { "NAK" } else { "NAKs" };
+            let late = if counts.sequence_naks > 0 { counts.late } else { 0 };
+            let found = [(counts.lost, "lost"), (counts.sequence_naks, naks), (late, "only late")];
             let mut found = found.iter().filter(|(count, _)| *count > 0);
             let text: Vec<String> =
                 found.clone().map(|(count, what)| format!("{} {what}", n(*count))).collect();
@@ -263,7 +269,14 @@ fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
         }
         Kind::Refused => ("NAK", n(counts.other_naks), format!("{} requests refused", n(counts.other_naks))),
         Kind::NotReady => ("RNR", n(counts.rnr), format!("{} receiver not ready", n(counts.rnr))),
-        Kind::Resent => ("RPT", n(counts.repeats), format!("{} sent again", n(counts.repeats))),
+        Kind::Resent => {
+            let again = kind.amount(counts);
+            ("RPT", n(again), format!("{} sent again", n(again)))
+        }
+        Kind::Late => {
+            let word = if long { "OUT OF ORDER" } else { "OOO" };
+            (word, n(counts.late), format!("{} late, not lost", n(counts.late)))
+        }
         Kind::Marked => {
             let ratio = units::ratio(counts.ce_ratio());
             (if long { "CONGESTION" } else { "CE" }, ratio.clone(), format!("CE {ratio}"))
@@ -290,7 +303,7 @@ fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
 }
 
 fn unbalanced(imbalance: &Imbalance, long: bool) -> Option<Spans> {
-    let ratio = imbalance.max_over_mean.filter(|ratio| *ratio >= UNBALANCED)?;
+    let ratio = imbalance.max_over_mean.filter(|ratio| *ratio >= UNBALANCED && !imbalance.same_path)?;
     let mut spans = badge(Level::Warning, if long { "IMBALANCE" } else { "IMBAL" });
     let what = if long {
         format!(" fullest link {ratio:.2}x the mean of {}", imbalance.links.len())
