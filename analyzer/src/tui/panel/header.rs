@@ -13,7 +13,7 @@ use crate::tui::layout::Layout;
 use crate::tui::screen::Screen;
 use crate::tui::table::Group;
 use crate::tui::{log, theme};
-use crate::units;
+use crate::units::{self, plural};
 
 /// Cells of the sparkline among the figures.
 const SPARK: usize = 10;
@@ -152,7 +152,6 @@ fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
         figure("CE", ce, if marked { Level::Warning } else { Level::Fine }),
         cnp,
         count("lost", Level::Critical, |c| c.lost),
-        count("late", Level::Warning, |c| c.late),
         count("RNR", Level::Warning, |c| c.rnr),
         count("NAK", Level::Critical, |c| c.sequence_naks + c.other_naks),
         count("repeats", Level::Warning, |c| c.repeats),
@@ -161,6 +160,10 @@ fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
         figure("lost", compact(once.total.lost as f64), Level::Critical),
         figure("CNPs", compact(once.total.cnp as f64), Level::Warning),
     ];
+    if once.total.late > 0 {
+        // Beside the loss that it is not.
+        parts.insert(5, count("late", Level::Warning, |c| c.late));
+    }
     if let Some(seen) = coverage(app) {
         // Right behind the rates: everything else is of what was seen.
         parts.insert(2, seen);
@@ -183,7 +186,12 @@ fn coverage(app: &App) -> Option<Spans> {
 fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     let width = usize::from(at.verdict.width);
     let parts = |long: bool| -> Vec<Spans> {
-        let problems = data.problems.iter().map(|problem| problem_part(problem, data, long));
+        // A loss says of itself what of it only came late.
+        let told = |problem: &&Problem| {
+            let loss = |other: &Problem| other.kind == Kind::Loss && other.present == problem.present;
+            problem.kind != Kind::Late || !data.problems.iter().any(loss)
+        };
+        let problems = data.problems.iter().filter(told).map(|problem| problem_part(problem, data, long));
         let links = data.imbalance.iter().filter_map(|imbalance| unbalanced(imbalance, long));
         problems.chain(links).chain(hashing(app, long)).collect()
     };
@@ -259,13 +267,22 @@ fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
     let n = |n: u64| compact(n as f64);
     let (word, short, text) = match kind {
         Kind::Loss => {
-            let naks = if counts.sequence_naks == 1 { "NAK" } else { "NAKs" };
-            let late = if counts.sequence_naks > 0 { counts.late } else { 0 };
-            let found = [(counts.lost, "lost"), (counts.sequence_naks, naks), (late, "only late")];
-            let mut found = found.iter().filter(|(count, _)| *count > 0);
-            let text: Vec<String> =
-                found.clone().map(|(count, what)| format!("{} {what}", n(*count))).collect();
-            ("LOSS", n(found.next().map_or(0, |(count, _)| *count)), text.join(", "))
+            let naks = plural(counts.sequence_naks, "NAK");
+            // Where these are one, either it is the same, or it is not known what only came late.
+            let lost = if counts.lost == counts.missing { "missing" } else { "lost" };
+            if counts.lost == 0 && counts.late > 0 {
+                // Receivers ask for what is late as they do for what is lost.
+                let word = if long { "OUT OF ORDER" } else { "OOO" };
+                (word, n(counts.late), format!("{} late, none lost, {naks}", n(counts.late)))
+            } else {
+                let mut found = vec![(counts.lost, format!("{} {lost}", n(counts.lost)))];
+                found.push((counts.sequence_naks, naks));
+                found.push((counts.late, format!("{} only late", n(counts.late))));
+                let mut found = found.iter().filter(|(count, _)| *count > 0);
+                let short = found.clone().next().map_or(0, |(count, _)| *count);
+                let text: Vec<&str> = found.by_ref().map(|(_, text)| text.as_str()).collect();
+                ("LOSS", n(short), text.join(", "))
+            }
         }
         Kind::Refused => ("NAK", n(counts.other_naks), format!("{} requests refused", n(counts.other_naks))),
         Kind::NotReady => ("RNR", n(counts.rnr), format!("{} receiver not ready", n(counts.rnr))),
@@ -283,12 +300,14 @@ fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
         }
         Kind::Notified => ("CNP", n(counts.cnp), format!("{} to slow down", n(counts.cnp))),
     };
+    let only_late = kind == Kind::Loss && counts.lost == 0 && counts.late > 0;
+    let level = if only_late { Kind::Late.level() } else { kind.level() };
     let mut spans = Spans::default();
     if problem.present {
-        spans.append(badge(kind.level(), word));
+        spans.append(badge(level, word));
     } else {
-        let text = format!(" {} earlier: {}", theme::symbol(kind.level()), word.to_lowercase());
-        spans.push(text, theme::text(kind.level()));
+        let text = format!(" {} earlier: {}", theme::symbol(level), word.to_lowercase());
+        spans.push(text, theme::text(level));
     }
     if long {
         spans.push(format!(" {text}"), theme::PLAIN);
