@@ -38,6 +38,7 @@ impl Report {
             devices: device::devices(&sample.devices),
             coverage: Vec::new(),
             findings: Vec::new(),
+            unjudged: findings::unjudged(sample),
         };
         report.source.kind = device::kind(sample, report.totals.roce_packets);
         report.coverage = device::coverage(sample, &report.links);

@@ -88,6 +88,7 @@ pub struct Report {
     pub devices: Vec<Device>,
     pub coverage: Vec<Coverage>,
     pub findings: Vec<Finding>,
+    pub unjudged: Vec<Unjudged>,
 }
 
 /// Where the figures come from.
@@ -537,6 +538,14 @@ pub struct Finding {
     pub evidence: BTreeMap<String, serde_json::Value>,
     pub flows: Vec<FlowId>,
     pub advice: String,
+}
+
+/// A kind of finding that could not be come to: that it is not there says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Unjudged {
+    pub id: &'static str,
+    pub needs: &'static str,
 }
 
 /// How bad a finding is.

@@ -249,4 +249,7 @@ pub const RUN: &[FieldMeta] = fields! {
     "findings[].flows[].dst", "address": "destination";
     "findings[].flows[].dest_qp", "number": "and destination QP.";
     "findings[].advice", "text": "What to do.";
+    "unjudged[].id", "text": "A kind of finding that this run could not come to: that it is not among the findings says nothing.";
+    "unjudged[].needs", "text": "What it rests on: `exact_times` (live, `--no-timing` is without), `packets_of_taps` and `whole_frames` (only a replay \
+        has them).";
 };
