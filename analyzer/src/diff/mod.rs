@@ -85,7 +85,7 @@ pub struct Change {
 pub struct FindingChange {
     /// Its id.
     pub id: String,
-    /// The worst severity before; null when it was not raised.
+    /// The worst severity before; null when it was not raised, or could not be.
     pub a: Option<String>,
     /// The worst severity after.
     pub b: Option<String>,
@@ -95,8 +95,9 @@ pub struct FindingChange {
     pub count_b: usize,
     /// The title after, or else before.
     pub title: String,
-    /// By severity, then by how often; a changed count at the same severity is "changed".
-    pub verdict: Verdict,
+    /// By severity, then by how often; a changed count at the same severity is "changed". Null when one of the
+    /// two runs could not come to it.
+    pub verdict: Option<Verdict>,
 }
 
 /// What one host sends to another.
@@ -130,6 +131,7 @@ fn side((name, report): (&str, &Value)) -> Side {
 }
 
 fn findings(a: &Value, b: &Value) -> Vec<FindingChange> {
+    let judged = (Judged::of(a), Judged::of(b));
     let (a, b) = (by_id(a), by_id(b));
     let ids: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
     let mut changes: Vec<FindingChange> = ids
@@ -139,10 +141,11 @@ fn findings(a: &Value, b: &Value) -> Vec<FindingChange> {
             let level = |found: Option<&Found>| found.map_or(0, |found| rank(&found.severity));
             let count = |found: Option<&Found>| found.map_or(0, |found| found.count);
             let verdict = match level(after).cmp(&level(before)) {
-                std::cmp::Ordering::Greater => Verdict::Worse,
-                std::cmp::Ordering::Less => Verdict::Better,
-                std::cmp::Ordering::Equal if count(before) != count(after) => Verdict::Changed,
-                std::cmp::Ordering::Equal => Verdict::Same,
+                _ if !(judged.0.knows(id, before) && judged.1.knows(id, after)) => None,
+                std::cmp::Ordering::Greater => Some(Verdict::Worse),
+                std::cmp::Ordering::Less => Some(Verdict::Better),
+                std::cmp::Ordering::Equal if count(before) != count(after) => Some(Verdict::Changed),
+                std::cmp::Ordering::Equal => Some(Verdict::Same),
             };
             let severity = |found: Option<&Found>| found.map(|found| found.severity.clone());
             FindingChange {
@@ -156,8 +159,28 @@ fn findings(a: &Value, b: &Value) -> Vec<FindingChange> {
             }
         })
         .collect();
-    changes.sort_by_key(|change| change.verdict);
+    changes.sort_by_key(|change| (change.verdict.is_none(), change.verdict));
     changes
+}
+
+/// What a report can say of findings.
+struct Judged<'a> {
+    /// It has a list of them.
+    any: bool,
+    /// Those it could not come to.
+    not: Vec<&'a str>,
+}
+
+impl<'a> Judged<'a> {
+    fn of(report: &'a Value) -> Self {
+        let not = report.get("unjudged").and_then(Value::as_array).into_iter().flatten();
+        let not = not.filter_map(|one| one.get("id")?.as_str()).collect();
+        Self { any: report.get("findings").is_some_and(Value::is_array), not }
+    }
+
+    fn knows(&self, id: &str, found: Option<&Found>) -> bool {
+        found.is_some() || self.any && !self.not.contains(&id)
+    }
 }
 
 struct Found {

@@ -41,7 +41,7 @@ fn a_run_is_the_same_as_itself() {
         same.figures.iter().all(|change| matches!(change.verdict, None | Some(Verdict::Same))),
         "{same:?}"
     );
-    assert!(same.findings.iter().all(|finding| finding.verdict == Verdict::Same));
+    assert!(same.findings.iter().all(|finding| finding.verdict == Some(Verdict::Same)));
     assert_eq!(same.hosts, []);
 }
 
@@ -68,11 +68,7 @@ fn what_one_report_does_not_have_is_unknown() {
     let a = report(10, 1_000_000, 0.0, &[]);
     let old = json!({ "schema": "rocescope.report/1" });
     for change in diff(("a", &a), ("b", &old)).figures {
-        assert_eq!(
-            (change.b, change.verdict),
-            (change.b.filter(|_| change.verdict.is_some()), change.verdict)
-        );
-        assert!(change.b.is_none() || change.name == "lost_packets", "{change:?}");
+        assert_eq!((change.b, change.verdict), (None, None), "{change:?}");
     }
     assert_eq!(diff(("a", &Value::Null), ("b", &Value::Null)).findings, []);
 }
@@ -96,8 +92,11 @@ fn findings_come_go_and_change() {
             ("mtu.small", "info"),
         ],
     );
-    let found: Vec<(String, Verdict)> =
-        diff(("a", &a), ("b", &b)).findings.into_iter().map(|change| (change.id, change.verdict)).collect();
+    let found: Vec<(String, Verdict)> = diff(("a", &a), ("b", &b))
+        .findings
+        .into_iter()
+        .map(|change| (change.id, change.verdict.unwrap()))
+        .collect();
     let expected = [
         ("entropy.low", Verdict::Worse),
         ("loss.before_tap", Verdict::Worse),
@@ -138,4 +137,83 @@ fn marks_between_hosts_are_those_of_data() {
     let hosts = super::figure::by_hosts(&a);
     let ratio = hosts.values().next().unwrap()["ce_ratio"].as_f64().unwrap();
     assert!((ratio - (0.2 * 1000.0 + 0.5 * 500.0) / 1500.0).abs() < 1e-9, "{ratio}");
+}
+
+/// Whatever part of a report is not there: what rests on it is unknown, and everything else as before.
+#[test]
+fn nothing_is_zero_for_want_of_a_field() {
+    fn paths(value: &Value, at: &str, all: &mut Vec<String>) {
+        if !at.is_empty() {
+            all.push(at.to_owned());
+        }
+        match value {
+            Value::Object(map) => map.iter().for_each(|(name, one)| paths(one, &format!("{at}/{name}"), all)),
+            Value::Array(list) => (0..)
+                .zip(list)
+                .for_each(|(n, one): (usize, _)| paths(one, &format!("{at}/{n}"), all)),
+            _ => {}
+        }
+    }
+    let mut whole = report(10, 1_000_000, 0.1, &[("mtu.small", "info")]);
+    whole["totals"]["lost"]["capture_drops"] = json!(3);
+    whole["totals"]["cnp_packets"] = json!(70);
+    (whole["flows"][0]["psn"], whole["flows"][0]["loss"]) =
+        (json!({ "missing": 30, "repeats": 60 }), json!({ "lost": 20 }));
+    whole["flows"][0]["ack"] = json!({ "rnr_naks": 50, "naks": { "psn_sequence_error": 50 } });
+    whole["imbalance"] = json!([{ "max_over_mean": 1.5 }]);
+    whole["steps"] = json!({ "period_ns": 1000, "busy_ratio": 0.5 });
+    let mut all = Vec::new();
+    paths(&whole, "", &mut all);
+    assert!(all.len() > 50);
+    let value = |name: &str, report: &Value| {
+        let all = diff(("a", report), ("b", report));
+        all.figures.into_iter().find(|change| change.name == name).unwrap().a
+    };
+    let names: Vec<&str> = diff(("a", &whole), ("b", &whole)).figures.iter().map(|change| change.name).collect();
+    for path in all {
+        let mut part = whole.clone();
+        *part.pointer_mut(&path).unwrap() = Value::Null;
+        for name in &names {
+            let (with, without) = (value(name, &whole), value(name, &part));
+            assert!(with.is_some(), "{name}");
+            // With a flow's counters gone, others may still know; none turns to 0.
+            assert!(without.is_none() || without > Some(0.0) || *name == "flows", "{name} without {path}: {without:?}");
+        }
+        // Nor does a comparison with it call anything better or worse.
+        for change in diff(("a", &whole), ("b", &part)).figures.iter().filter(|change| change.name != "flows") {
+            let sums = ["/totals/counted_again", "/flows/0/packets", "/window"];
+            let told = matches!(change.verdict, None | Some(Verdict::Same));
+            assert!(told || sums.iter().any(|sum| path.starts_with(sum)), "{path}: {change:?}");
+        }
+    }
+    let mut silent = whole.clone();
+    silent["findings"] = Value::Null;
+    assert_eq!(diff(("a", &whole), ("b", &silent)).findings[0].verdict, None);
+    (silent["findings"], silent["unjudged"]) = (json!([]), json!([{ "id": "mtu.small" }]));
+    assert_eq!(diff(("a", &whole), ("b", &silent)).findings[0].verdict, None);
+    silent["unjudged"] = json!([]);
+    assert_eq!(diff(("a", &whole), ("b", &silent)).findings[0].verdict, Some(Verdict::Better));
+}
+
+/// The same run at one tap and at two.
+#[test]
+fn a_second_tap_changes_nothing() {
+    let mut one = report(10, 1_000_000, 0.1, &[]);
+    (one["flows"][0]["link"], one["flows"][0]["psn"]) = (json!("near"), json!({ "missing": 0, "repeats": 9 }));
+    let mut two = one.clone();
+    let mut far = one["flows"][0].clone();
+    (far["link"], far["psn"]["missing"]) = (json!("far"), json!(0));
+    two["flows"].as_array_mut().unwrap().push(far);
+    for name in ["roce_packets", "roce_bytes"] {
+        two["totals"][name] = json!(2 * one["totals"][name].as_u64().unwrap());
+    }
+    let of_old = diff(("one", &one), ("two", &two));
+    let named = json!({ "taps": 2, "roce_packets": 1000, "roce_bytes": 1_000_000, "cnp_packets": 0 });
+    two["totals"]["counted_again"] = named;
+    two["links"] = json!([{ "ce_ratio": 0.1 }, { "ce_ratio": 0.1 }]);
+    for all in [of_old, diff(("one", &one), ("two", &two))] {
+        for change in all.figures {
+            assert!(matches!(change.verdict, None | Some(Verdict::Same)), "{change:?}");
+        }
+    }
 }

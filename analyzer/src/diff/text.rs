@@ -43,9 +43,10 @@ pub fn text(diff: &Diff, room: usize) -> String {
                 None => units::UNKNOWN.into(),
             };
             let word = match (&finding.a, &finding.b) {
+                _ if finding.verdict.is_none() => "not judged in both",
                 (None, Some(_)) => "new",
                 (Some(_), None) => "gone",
-                _ => word(finding.verdict),
+                _ => finding.verdict.map_or("", word),
             };
             table.row(vec![
                 finding.id.clone(),

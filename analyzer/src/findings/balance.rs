@@ -29,7 +29,7 @@ const LINKS_IMBALANCE: Entry = Entry {
     title: "Links that share a load carry it unevenly",
     meaning: "One uplink, port or rail is much busier than its peers, so the traffic on it waits while others idle.",
     computed: "For each group of links (imbalance) and rails: a warning when the busiest carries links.max_over_mean times the mean or more, and the group has carried links.min_packets or more; not raised \
-               for less.",
+               for less. Of the interfaces of a live run only those are compared that are parallel: two that see the same packets (both ends of a cable, both sides of a router) share no load.",
     advice: "See entropy.low first: with few 5-tuples the hash cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and look for hash polarisation between tiers. \
              For rails, look at NCCL_IB_HCA, NCCL_CROSS_NIC and which GPU uses which NIC.",
     caveat: "A group that does not share one load by design (--group of unrelated links) is uneven by design. Bytes are counted since the start: an imbalance that began late shows late.",
@@ -207,7 +207,7 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
                 .evidence("max_over_mean", ratio),
         )
     };
-    for group in &input.report.imbalance {
+    for group in input.report.imbalance.iter().filter(|group| !group.same_path) {
         let members = packets_on(&group.links, group.direction);
         if let Some(raise) = report(members, group.direction, group.max_over_mean, "links") {
             let mut raise = raise.evidence("jain", group.jain);

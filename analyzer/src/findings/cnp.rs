@@ -35,7 +35,11 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         }
         // CNPs are seldom; this is no loop over all pairs.
         let Some(data) = flows.iter().find(|flow| FlowId::of(flow) == *answers) else { continue };
-        let unmarked = data.ecn_data.ce == 0 && data.ecn_data.capable() >= ENOUGH_DATA;
+        // Another tap, nearer the receiver, may see the marks.
+        let elsewhere = |flow: &Flow| {
+            (flow.src, flow.dst, flow.dest_qp) == (data.src, data.dst, data.dest_qp) && flow.ecn_data.ce > 0
+        };
+        let unmarked = data.ecn_data.capable() >= ENOUGH_DATA && !flows.iter().any(elsewhere);
         if unmarked && data.direction != Some(Direction::Egress) {
             suspects.push((cnps, data));
         }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use rocescope_common::wire::bth::GSI_QP;
 use serde::Deserialize;
 
+use super::nak::once;
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::{Finding, Flow, Severity};
 use crate::units;
@@ -205,17 +206,23 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.ecn;
     let mut receivers: BTreeMap<IpAddr, Receiver<'_>> = BTreeMap::new();
     for flow in &input.report.flows {
-        if flow.ecn_data.ce > 0 {
-            let receiver = receivers.entry(flow.dst).or_default();
-            receiver.ce += flow.ecn_data.ce;
-            receiver.marked_ns = receiver.marked_ns.max(marked_for(flow));
-            receiver.flows.push(flow);
-        }
         if flow.cnp_packets + flow.ack.acks > 0 {
             let sender = receivers.entry(flow.src).or_default();
             sender.cnps += flow.cnp_packets;
             sender.acks += flow.ack.acks;
         }
+    }
+    // What several taps see is marked once.
+    for (flow, ce) in once(&input.report.flows, |flow| flow.ecn_data.ce) {
+        let receiver = receivers.entry(flow.dst).or_default();
+        receiver.ce += ce;
+        receiver.marked_ns = receiver.marked_ns.max(marked_for(flow));
+        receiver.flows.push(flow);
+    }
+    let present: u64 = input.report.flows.iter().map(|flow| flow.cnp_packets).sum();
+    if input.report.totals.cnp_packets > present {
+        // Flows that have retired carried some: whose is not known any more.
+        return;
     }
     let mut silent: Vec<(IpAddr, Receiver<'_>)> = receivers
         .into_iter()

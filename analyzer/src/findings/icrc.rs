@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::{Finding, Flow, Severity};
-use crate::units;
+use crate::units::{self, plural};
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[ERRORS];
@@ -90,8 +90,10 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             let severe = bad >= limits.packets && ratio >= limits.ratio;
             damaged.sort_by_key(|flow| std::cmp::Reverse(bad_of(flow)));
             let title = format!(
-                "{bad} of {checked} packets on {} are damaged ({}): their ICRC is wrong",
+                "{bad} of {} on {} {} damaged ({}): the ICRC is wrong",
+                plural(checked, "packet"),
                 link.name,
+                if bad == 1 { "is" } else { "are" },
                 units::ratio(Some(ratio))
             );
             Raise::new(&ERRORS, if severe { Severity::Warning } else { Severity::Info }, title)
@@ -104,8 +106,8 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         }
         if let Some(first) = always.first() {
             let title = format!(
-                "The ICRC is never right in {} flows on {}, {} to {} first: captured before the NIC filled it in, or rewritten on the way",
-                always.len(),
+                "The ICRC is never right in {} on {}, {} to {} first: captured before the NIC filled it in, or rewritten on the way",
+                plural(always.len() as u64, "flow"),
                 link.name,
                 first.src,
                 first.dst

@@ -1,14 +1,15 @@
 //! Lost packets, and on which side of the tap.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use serde::Deserialize;
 
+use super::tool::own;
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Finding, Flow, Report, Severity};
-use crate::units;
+use crate::report::{Between, Finding, Flow, Report, Severity};
+use crate::units::{self, plural};
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[BEFORE, AFTER, BETWEEN];
@@ -219,7 +220,7 @@ fn sides(input: &Input<'_>, ends: &Ends<'_>, side: Side, found: &mut Vec<Finding
             .evidence("largest", most(|pair| pair.largest))
             .evidence("timeouts", sum(|pair| pair.timeouts))
             .evidence("host_pairs", bad.len())
-            .evidence("tool_lost", own(input.report))
+            .evidence("tool_lost", own(&input.report.totals.lost))
             .flows(flows.into_iter().map(|(flow, _)| flow))
             .into(found);
     }
@@ -238,77 +239,37 @@ fn add<'a>(pair: &mut Pair<'a>, flow: &'a Flow, side: Side) {
     if flow.psn.is_some() || flow.psn_responses.is_some() {
         pair.packets += flow.packets;
         pair.lost += lost;
-        pair.reliable |= lost > 0 && !is_uc(flow);
+        pair.reliable |= lost > 0 && !flow.is_uc();
     }
     if lost > 0 {
         pair.flows.push((flow, lost));
     }
 }
 
-fn is_uc(flow: &Flow) -> bool {
-    const UC: u8 = 1;
-    flow.opcodes.iter().all(|opcode| opcode.code >> 5 == UC)
-}
-
 fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
-    #[derive(Default)]
-    struct Sum<'a> {
-        matched: u64,
-        vanished: u64,
-        flows: Vec<&'a Flow>,
-    }
     let limits = &input.limits.loss;
-    if input.report.taps.is_empty() {
-        return;
-    }
-    let mut pairs: BTreeMap<(&str, &str, IpAddr, IpAddr), Sum<'_>> = BTreeMap::new();
-    let name = |flow: &Flow| (flow.src, flow.dst, flow.dest_qp);
-    let at: HashMap<(&str, Name), &Flow> =
-        input.report.flows.iter().map(|flow| ((flow.link.as_str(), name(flow)), flow)).collect();
-    for tap in &input.report.taps {
-        let (Some(from), Some(to), Some(mut vanished)) = (&tap.from, &tap.to, tap.vanished) else { continue };
-        let sum = pairs.entry((from, to, tap.src, tap.dst)).or_default();
-        sum.matched += tap.packets_matched;
-        if vanished == 0 {
-            continue;
-        }
-        let Some(flow) = at.get(&(to.as_str(), (tap.src, tap.dst, tap.dest_qp))) else { continue };
-        // What the sender did not send again has arrived: the second capture missed it.
-        let missed = [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.unfilled).sum::<u64>();
-        vanished = vanished.saturating_sub(if is_uc(flow) { 0 } else { missed });
-        sum.vanished += vanished;
-        sum.flows.push(flow);
-    }
-    let ratio = |sum: &Sum<'_>| sum.vanished as f64 / (sum.matched + sum.vanished).max(1) as f64;
-    let mut bad: Vec<_> = pairs
-        .into_iter()
-        .filter(|(_, sum)| sum.vanished >= limits.vanished)
-        .filter(|(_, sum)| (limits.ratio..limits.other_way).contains(&ratio(sum)))
-        .collect();
-    bad.sort_by(|(_, a), (_, b)| ratio(b).total_cmp(&ratio(a)));
-    for ((from, to, src, dst), sum) in bad {
-        let share = units::ratio(Some(ratio(&sum)));
+    let mut bad = input.report.between_taps();
+    bad.retain(|one| {
+        one.vanished >= limits.vanished && (limits.ratio..limits.other_way).contains(&one.ratio())
+    });
+    bad.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()));
+    for one in bad {
+        let Between { from, to, src, dst, vanished, .. } = &one;
+        let share = units::ratio(Some(one.ratio()));
         let what = format!(
-            "{share} of the packets from {src} to {dst} vanish between {from} and {to}: {} of {}",
-            sum.vanished,
-            sum.matched + sum.vanished
+            "{share} of the packets from {src} to {dst} vanish between {from} and {to}: {vanished} of {}",
+            one.packets()
         );
-        let critical = ratio(&sum) >= limits.critical_ratio;
+        let critical = one.ratio() >= limits.critical_ratio;
         let severity = if critical { Severity::Critical } else { Severity::Warning };
         Raise::new(&BETWEEN, severity, title(what, 0, input.report))
-            .evidence("loss_ratio", ratio(&sum))
-            .evidence("vanished", sum.vanished)
-            .evidence("packets", sum.matched + sum.vanished)
-            .evidence("tool_lost", own(input.report))
-            .flows(sum.flows.iter().copied())
+            .evidence("loss_ratio", one.ratio())
+            .evidence("vanished", *vanished)
+            .evidence("packets", one.packets())
+            .evidence("tool_lost", own(&input.report.totals.lost))
+            .flows(one.flows.iter().copied())
             .into(found);
     }
-}
-
-/// Packets that rocescope, the capture or the interface dropped.
-fn own(report: &Report) -> u64 {
-    let lost = &report.totals.lost;
-    lost.flow_table_full + lost.capture_drops.unwrap_or(0) + lost.interface_drops.unwrap_or(0)
 }
 
 fn title(what: String, others: usize, report: &Report) -> String {
@@ -320,9 +281,9 @@ fn title(what: String, others: usize, report: &Report) -> String {
             let _ = write!(title, "; {n} more pairs of hosts");
         }
     }
-    let own = own(report);
+    let own = own(&report.totals.lost);
     if own > 0 {
-        let _ = write!(title, " (may be our own: {own} packets were dropped before they were counted)");
+        let _ = write!(title, " (may be our own: {} dropped before counting)", plural(own, "packet"));
     }
     title
 }

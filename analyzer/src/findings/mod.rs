@@ -32,10 +32,11 @@ mod step;
 #[cfg(test)]
 mod tests;
 mod tool;
+mod unjudged;
 
 use serde::Deserialize;
 
-use crate::report::{Finding, Report};
+use crate::report::{Finding, Report, Unjudged};
 use crate::sample::Sample;
 
 pub use catalog::{Entry, LimitMeta, entries, limits, markdown};
@@ -77,6 +78,12 @@ pub struct Limits {
     pub job: job::Limits,
     pub step: step::Limits,
     pub tool: tool::Limits,
+}
+
+/// The findings that cannot be come to, since the source does not collect what they rest on.
+#[must_use]
+pub fn unjudged(sample: &Sample) -> Vec<Unjudged> {
+    unjudged::unjudged(sample)
 }
 
 /// All findings, the worst first, then by id.

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::{Finding, Flow, Naks, Severity};
+use crate::units::plural;
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[ACCESS, OPERATIONAL, INVALID];
@@ -75,7 +76,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         };
         let more = match flows.len() - 1 {
             0 => String::new(),
-            n => format!(", and {n} more queue pairs"),
+            n => format!(", and {}", plural(n as u64, "more queue pair")),
         };
         let title = format!("{} {what}: NAK to QP {} of {}{more}", worst.src, worst.dest_qp, worst.dst);
         Raise::new(entry, Severity::Critical, title)

@@ -1,6 +1,6 @@
 //! Settings that show on the wire: MTU, DSCP, RoCE version, and what else shares the link.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use rocescope_common::wire::Reason;
@@ -228,22 +228,26 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
         let smallest = flows.iter().filter_map(|flow| flow.path_mtu).min();
         let most = largest.get(first.link.as_str()).copied();
         let interface = port(first);
+        // A flow that several taps see is one.
+        let distinct: BTreeSet<_> = flows.iter().map(|flow| (flow.src, flow.dst, flow.dest_qp)).collect();
+        let use_it = if distinct.len() == 1 { "uses" } else { "use" };
+        let users = format!("{} {use_it}", plural(distinct.len() as u64, "flow"));
         let title = match (severity, most) {
             _ if at_port => format!(
-                "{} use a path MTU of {} bytes on a port whose MTU of {} bytes has room for {}",
-                plural(flows.len() as u64, "flow"),
+                "{} a path MTU of {} bytes on a port whose MTU of {} bytes has room for {}",
+                users,
                 smallest.unwrap_or(0),
                 interface.unwrap_or(0),
                 interface.map_or(0, path_mtu_of),
             ),
             (Severity::Warning, Some(most)) => format!(
-                "{} use a path MTU of {} bytes where others on the link use {most}",
-                plural(flows.len() as u64, "flow"),
+                "{} a path MTU of {} bytes where others on the link use {most}",
+                users,
                 smallest.unwrap_or(0)
             ),
             _ => format!(
-                "{} use a path MTU of {} bytes",
-                plural(flows.len() as u64, "flow"),
+                "{} a path MTU of {} bytes",
+                users,
                 smallest.unwrap_or(0)
             ),
         };

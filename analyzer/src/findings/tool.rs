@@ -3,7 +3,8 @@
 use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Finding, Severity};
+use crate::report::{Finding, Lost, Severity};
+use crate::units::plural;
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[LOST];
@@ -41,10 +42,16 @@ impl Default for Limits {
     }
 }
 
+/// Packets that rocescope, the capture or the interface dropped, as far as that is known.
+pub(super) fn own(lost: &Lost) -> u64 {
+    let found_no_flow = lost.flow_table_full + lost.contended;
+    found_no_flow + lost.capture_drops.unwrap_or(0) + lost.interface_drops.unwrap_or(0)
+}
+
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let totals = &input.report.totals;
     let lost = &totals.lost;
-    let packets = lost.flow_table_full + lost.capture_drops.unwrap_or(0) + lost.interface_drops.unwrap_or(0);
+    let packets = own(lost);
     let incomplete =
         lost.extra_table_full + lost.events_dropped.unwrap_or(0) + lost.bins_dropped.unwrap_or(0);
     if packets + incomplete == 0 {
@@ -59,11 +66,13 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     } else {
         let severity =
             if ratio > input.limits.tool.lost_ratio { Severity::Critical } else { Severity::Warning };
-        (severity, format!("{packets} packets passed that are missing from these figures"))
+        let are = if packets == 1 { "is" } else { "are" };
+        (severity, format!("{} passed that {are} missing from these figures", plural(packets, "packet")))
     };
     Raise::new(&LOST, severity, title)
         .evidence("lost_ratio", ratio)
         .evidence("flow_table_full", lost.flow_table_full)
+        .evidence("contended", lost.contended)
         .evidence("events_dropped", lost.events_dropped)
         .evidence("bins_dropped", lost.bins_dropped)
         .evidence("capture_drops", lost.capture_drops)

@@ -1,7 +1,7 @@
 //! What an interface itself dropped on receive, before any program saw it.
 
 use super::error::Result;
-use super::interface::{self, Interface, Kind};
+use super::interface::{self, Kind};
 use super::netlink::{Attrs, LinkHeader};
 
 /// Receive drop counters of an interface since it exists (`struct rtnl_link_stats64`).
@@ -55,23 +55,23 @@ impl RxDrops {
     ///
     /// On a NIC those it had no room for: `dropped` there also holds what the network stack threw
     /// away later, such as every RoCEv1 packet on a port without RDMA. Virtual interfaces have no
-    /// hardware and count their full queues as `dropped`.
+    /// hardware and count their full queues as `dropped`, and with them frames of protocols that nobody handles:
+    /// `unhandled` are such frames that programs did see.
     #[must_use]
-    pub fn unseen(self, kind: &Kind) -> u64 {
+    pub fn unseen(self, kind: &Kind, unhandled: u64) -> u64 {
         // The larger of two counters of which some drivers keep only one and some keep both.
         let no_room = self.missed.max(self.fifo);
         match kind {
             Kind::Physical => no_room,
-            _ => no_room.saturating_add(self.dropped),
+            _ => no_room.saturating_add(self.dropped.saturating_sub(unhandled)),
         }
     }
 }
 
-/// `interface_drops` of one interface: packets lost before the programs between two readings;
-/// `None` when either is missing or the counters were reset.
+/// Drops between two readings; `None` when either is missing or the counters were reset.
 #[must_use]
-pub fn between(interface: &Interface, earlier: Option<RxDrops>, now: Option<RxDrops>) -> Option<u64> {
-    Some(now?.since(earlier?)?.unseen(&interface.kind))
+pub fn between(earlier: Option<RxDrops>, now: Option<RxDrops>) -> Option<RxDrops> {
+    now?.since(earlier?)
 }
 
 #[cfg(test)]
@@ -92,19 +92,20 @@ mod tests {
 
     #[test]
     fn what_is_unknown_is_not_zero() {
-        let eth0 = interface("eth0", 1, Kind::Physical);
         let (old, new) = (RxDrops { missed: 5, ..RxDrops::default() }, RxDrops::default());
-        assert_eq!(between(&eth0, Some(old), Some(new)), None);
-        assert_eq!(between(&eth0, None, Some(new)), None);
-        assert_eq!(between(&eth0, Some(old), None), None);
-        assert_eq!(between(&eth0, Some(new), Some(old)), Some(5));
+        assert_eq!(between(Some(old), Some(new)), None);
+        assert_eq!(between(None, Some(new)), None);
+        assert_eq!(between(Some(old), None), None);
+        assert_eq!(between(Some(new), Some(old)), Some(old));
     }
 
     #[test]
     fn drops_of_the_stack_are_not_the_nics() {
         let drops = RxDrops { dropped: 100, missed: 3, fifo: 3, errors: 1 };
-        assert_eq!(drops.unseen(&Kind::Physical), 3);
-        assert_eq!(drops.unseen(&Kind::Veth), 103);
+        assert_eq!(drops.unseen(&Kind::Physical, 0), 3);
+        assert_eq!(drops.unseen(&Kind::Veth, 0), 103);
+        assert_eq!(drops.unseen(&Kind::Veth, 60), 43);
+        assert_eq!(drops.unseen(&Kind::Veth, 200), 3);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod look;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -71,7 +72,7 @@ struct Watched {
     interface: Interface,
     drops_at_start: Option<RxDrops>,
     /// The last difference seen; kept when the interface goes.
-    drops: Option<u64>,
+    drops: Option<RxDrops>,
     gone: bool,
 }
 
@@ -126,7 +127,7 @@ impl Source {
             attached.push(done);
             interfaces.push(Watched {
                 drops_at_start: drops::RxDrops::read(interface.index).ok().flatten(),
-                drops: Some(0),
+                drops: Some(RxDrops::default()),
                 gone: false,
                 interface,
             });
@@ -360,15 +361,22 @@ impl Source {
         u16::try_from(position).unwrap_or(u16::MAX)
     }
 
-    fn interface_drops(&mut self) -> Option<u64> {
+    fn read_drops(&mut self) {
+        for watched in self.interfaces.iter_mut().filter(|watched| !watched.gone) {
+            let now = drops::RxDrops::read(watched.interface.index).ok().flatten();
+            watched.note_drops(now);
+        }
+    }
+
+    /// What interfaces dropped before programs saw it. `unhandled` are frames that programs saw of protocols that
+    /// nobody may handle, by name of the interface.
+    fn interface_drops(&self, unhandled: &BTreeMap<String, u64>) -> Option<u64> {
         let mut sum = None;
-        for watched in &mut self.interfaces {
-            if !watched.gone {
-                let now = drops::RxDrops::read(watched.interface.index).ok().flatten();
-                watched.note_drops(now);
-            }
+        for watched in &self.interfaces {
+            let interface = &watched.interface;
+            let seen = unhandled.get(&interface.name).copied().unwrap_or(0);
             // One interface that says nothing makes the sum unknown.
-            sum = Some(sum.unwrap_or(0) + watched.drops?);
+            sum = Some(sum.unwrap_or(0) + watched.drops?.unseen(&interface.kind, seen));
         }
         sum
     }
@@ -398,7 +406,7 @@ impl Source {
 
 impl Watched {
     fn note_drops(&mut self, now: Option<RxDrops>) {
-        if let Some(drops) = drops::between(&self.interface, self.drops_at_start, now) {
+        if let Some(drops) = drops::between(self.drops_at_start, now) {
             self.drops = Some(drops);
         } else if self.drops_at_start.is_none() {
             self.drops = None;

@@ -2,6 +2,7 @@
 
 use rocescope_common::account::FlowStats;
 
+use crate::figures::loss::{Figures, Loss};
 use crate::sample::Retired;
 
 /// Nanoseconds in a second.
@@ -30,6 +31,10 @@ pub struct Counts {
     pub gaps: u64,
     /// PSNs that they skipped.
     pub missing: u64,
+    /// Packets lost before this link. Where it is not known which of the missing are, all of them.
+    pub lost: u64,
+    /// PSNs that were skipped and only came late, out of order.
+    pub late: u64,
     /// Packets behind the expected PSN.
     pub repeats: u64,
     /// Jumps too far to be a loss.
@@ -37,9 +42,22 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// The counters of one flow.
+    /// The counters of one flow, and what is known of its losses; `None` where that is nothing.
     #[must_use]
-    pub fn of(stats: &FlowStats) -> Self {
+    pub fn of(stats: &FlowStats, slot: u32, losses: Option<&Loss>) -> Self {
+        let known = |of: Option<Figures>| of.map_or((0, 0), |figures| (figures.lost, figures.recovered));
+        let (requests_known, responses_known) =
+            losses.map_or((false, false), |losses| losses.is_known(slot));
+        let told = losses.map(|losses| losses.flow(slot)).unwrap_or_default();
+        let (lost, late) = if requests_known { known(told.requests) } else { (stats.psn.missing, 0) };
+        let (lost_responses, late_responses) =
+            if responses_known { known(told.responses) } else { (stats.psn_responses.missing, 0) };
+        Self { lost: lost + lost_responses, late: late + late_responses, ..Self::counted(stats) }
+    }
+
+    /// The counters of one flow; of losses nothing is known.
+    #[must_use]
+    pub fn counted(stats: &FlowStats) -> Self {
         let (requests, responses) = (&stats.psn, &stats.psn_responses);
         let [sequence_naks, others @ ..] = stats.naks;
         Self {
@@ -55,6 +73,8 @@ impl Counts {
             missing: requests.missing + responses.missing,
             repeats: requests.repeats + responses.repeats,
             restarts: requests.restarts + responses.restarts,
+            lost: requests.missing + responses.missing,
+            late: 0,
         }
     }
 
@@ -79,11 +99,14 @@ impl Counts {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Option<Self> {
         let mut back = false;
-        let delta = self.zip(earlier, |now, then| {
+        // These are judged again as more is known, which takes no rate away.
+        let judged = |counts: &Self| Self { lost: 0, late: 0, ..*counts };
+        let delta = judged(self).zip(&judged(earlier), |now, then| {
             back |= now < then;
             now.wrapping_sub(then)
         });
-        (!back).then_some(delta)
+        let (lost, late) = (self.lost.saturating_sub(earlier.lost), self.late.saturating_sub(earlier.late));
+        (!back).then_some(Self { lost, late, ..delta })
     }
 
     /// What is left after `part`; 0 where that is more.
@@ -92,10 +115,10 @@ impl Counts {
         self.zip(part, u64::saturating_sub)
     }
 
-    /// Whether any PSN was skipped, or a receiver said so.
+    /// Whether anything was lost, or a receiver said so. What was skipped and came late is not.
     #[must_use]
     pub const fn loss(&self) -> bool {
-        self.gaps != 0 || self.sequence_naks != 0
+        self.lost != 0 || self.sequence_naks != 0
     }
 
     /// All NAKs, receiver-not-ready included.
@@ -124,6 +147,8 @@ impl Counts {
             other_naks: f(self.other_naks, other.other_naks),
             gaps: f(self.gaps, other.gaps),
             missing: f(self.missing, other.missing),
+            lost: f(self.lost, other.lost),
+            late: f(self.late, other.late),
             repeats: f(self.repeats, other.repeats),
             restarts: f(self.restarts, other.restarts),
         }

@@ -20,7 +20,7 @@ pub enum Level {
 /// A kind of problem, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// PSNs skipped, or a receiver that says it missed some.
+    /// Packets lost, or a receiver that says it missed some.
     Loss,
     /// Requests refused.
     Refused,
@@ -28,6 +28,8 @@ pub enum Kind {
     NotReady,
     /// Packets sent again: after a loss that was not seen here, a NAK or a timeout.
     Resent,
+    /// PSNs that came late: out of order, not lost.
+    Late,
     /// CE marks on the data.
     Marked,
     /// Senders are told to slow down.
@@ -36,8 +38,15 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, the worst first.
-    pub const ALL: [Self; 6] =
-        [Self::Loss, Self::Refused, Self::NotReady, Self::Resent, Self::Marked, Self::Notified];
+    pub const ALL: [Self; 7] = [
+        Self::Loss,
+        Self::Refused,
+        Self::NotReady,
+        Self::Resent,
+        Self::Late,
+        Self::Marked,
+        Self::Notified,
+    ];
 
     /// The word for it in a column.
     #[must_use]
@@ -47,6 +56,7 @@ impl Kind {
             Self::Refused => "NAK",
             Self::NotReady => "RNR",
             Self::Resent => "RPT",
+            Self::Late => "OOO",
             Self::Marked => "CE",
             Self::Notified => "CNP",
         }
@@ -56,10 +66,11 @@ impl Kind {
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::Loss => "PSNs skipped, or NAK: PSN sequence error",
+            Self::Loss => "packets lost before this point, or NAK: PSN sequence error",
             Self::Refused => "NAK: a request was refused",
             Self::NotReady => "RNR NAK: the receiver has no buffer posted",
             Self::Resent => "packets sent again: loss elsewhere, NAK or timeout",
+            Self::Late => "out of order: PSNs skipped that only came late",
             Self::Marked => "1 % or more of the data is marked CE: a queue on the way is full",
             Self::Notified => "CNPs: the QP they go to is told to slow down",
         }
@@ -70,7 +81,7 @@ impl Kind {
     pub const fn level(self) -> Level {
         match self {
             Self::Loss | Self::Refused => Level::Critical,
-            Self::NotReady | Self::Resent | Self::Marked | Self::Notified => Level::Warning,
+            Self::NotReady | Self::Resent | Self::Late | Self::Marked | Self::Notified => Level::Warning,
         }
     }
 
@@ -81,7 +92,9 @@ impl Kind {
             Self::Loss => counts.loss(),
             Self::Refused => counts.other_naks > 0,
             Self::NotReady => counts.rnr > 0,
-            Self::Resent => counts.repeats > 0,
+            // What comes late comes behind the expected PSN as well.
+            Self::Resent => counts.repeats > counts.late,
+            Self::Late => counts.late > 0,
             Self::Marked => counts.ce_ratio().is_some_and(|ratio| ratio >= CE_LIMIT),
             Self::Notified => counts.cnp > 0,
         }
@@ -91,10 +104,11 @@ impl Kind {
     #[must_use]
     pub fn amount(self, counts: &Counts) -> u64 {
         match self {
-            Self::Loss => counts.missing + counts.sequence_naks,
+            Self::Loss => counts.lost + counts.sequence_naks,
             Self::Refused => counts.other_naks,
             Self::NotReady => counts.rnr,
-            Self::Resent => counts.repeats,
+            Self::Resent => counts.repeats.saturating_sub(counts.late),
+            Self::Late => counts.late,
             Self::Marked => counts.ecn_data[3],
             Self::Notified => counts.cnp,
         }
@@ -140,10 +154,11 @@ impl State {
     pub fn rank(&self) -> u8 {
         const PRESENT: u8 = 8;
         let kind = match self.worst {
-            Some(Kind::Loss) => 6,
-            Some(Kind::Refused) => 5,
-            Some(Kind::NotReady) => 4,
-            Some(Kind::Resent) => 3,
+            Some(Kind::Loss) => 7,
+            Some(Kind::Refused) => 6,
+            Some(Kind::NotReady) => 5,
+            Some(Kind::Resent) => 4,
+            Some(Kind::Late) => 3,
             Some(Kind::Marked) => 2,
             Some(Kind::Notified) => 1,
             None => 0,
@@ -169,7 +184,7 @@ pub struct Problem {
 #[must_use]
 pub fn problems(model: &Model) -> Vec<Problem> {
     let count = |counts: &dyn Fn(&Row) -> Option<Counts>| {
-        let mut found: [Option<(usize, usize, u64)>; 6] = [None; 6];
+        let mut found: [Option<(usize, usize, u64)>; Kind::ALL.len()] = [None; Kind::ALL.len()];
         for (i, row) in model.rows.iter().enumerate() {
             let Some(counts) = counts(row) else { continue };
             for (slot, kind) in found.iter_mut().zip(Kind::ALL) {
@@ -206,7 +221,8 @@ mod tests {
     fn each_kind_shows_in_its_own_counter_and_in_no_other() {
         let none = Counts { packets: 9, ecn_data: [0, 0, 9_901, 99], ..Counts::default() };
         let cases = [
-            (Kind::Loss, Counts { gaps: 1, missing: 2, ..none }),
+            (Kind::Loss, Counts { gaps: 1, missing: 2, lost: 2, ..none }),
+            (Kind::Late, Counts { gaps: 1, missing: 2, late: 2, repeats: 2, ..none }),
             (Kind::Loss, Counts { sequence_naks: 1, ..none }),
             (Kind::Refused, Counts { other_naks: 1, ..none }),
             (Kind::NotReady, Counts { rnr: 1, ..none }),

@@ -387,7 +387,7 @@ fn moment(sample: &Sample, previous: Option<&Moment>) -> Moment {
     let none = Histogram::default();
     let mut histogram_bytes = 0;
     for (at, flow) in (0u32..).zip(&sample.flows) {
-        let counts = Counts::of(&flow.stats);
+        let counts = Counts::of(&flow.stats, flow.slot, sample.figures.loss.as_ref());
         let id = Identity { key: flow.key, slot: flow.slot };
         let then = earlier.as_mut().map(|e| e.find(&id));
         let since = match then {

@@ -3,8 +3,8 @@
 use crate::figures::marking::{ByDscp, Marked};
 use crate::findings;
 use crate::report::{
-    Dscp, Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source, Totals, Window, device,
-    ecmp, ecn, entropy, flow, imbalance, taps, traffic,
+    Again, CountedAgain, Dscp, Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source, Totals,
+    Window, device, ecmp, ecn, entropy, flow, imbalance, taps, traffic,
 };
 use crate::sample::{FlowSample, LinkSample, Sample, address};
 
@@ -38,6 +38,7 @@ impl Report {
             devices: device::devices(&sample.devices),
             coverage: Vec::new(),
             findings: Vec::new(),
+            unjudged: findings::unjudged(sample),
         };
         report.source.kind = device::kind(sample, report.totals.roce_packets);
         report.coverage = device::coverage(sample, &report.links);
@@ -116,11 +117,30 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
         totals.retired.packets += link.retired.packets;
         totals.retired.bytes += link.retired.bytes;
     }
+    totals.counted_again = counted_again(sample);
     totals.ce_ratio = totals.ecn_data.ce_ratio();
     totals.skipped = skipped(sample);
     totals.packets = totals.roce_packets + totals.skipped.packets();
     totals.bytes = totals.roce_bytes + skipped_bytes;
     totals
+}
+
+/// Of flows that are retired it is not known which packets they had in common.
+fn counted_again(sample: &Sample) -> CountedAgain {
+    let again = Again::of(sample);
+    let retired_on = sample.links.iter().filter(|link| link.retired.flows > 0).count();
+    let flows = sample.flows.iter().enumerate().filter(|(at, _)| again.is_again(*at));
+    let mut sum = (0, 0, 0);
+    for (_, FlowSample { stats, .. }) in flows {
+        sum = (sum.0 + stats.packets, sum.1 + stats.bytes, sum.2 + stats.cnp_packets);
+    }
+    let known = |n: u64| (retired_on < 2).then_some(n);
+    CountedAgain {
+        taps: again.taps as u64,
+        roce_packets: known(sum.0),
+        roce_bytes: known(sum.1),
+        cnp_packets: known(sum.2),
+    }
 }
 
 fn skipped(sample: &Sample) -> Skipped {
@@ -208,7 +228,8 @@ fn with_time(sample: &Sample, mut groups: Vec<Imbalance>) -> Vec<Imbalance> {
 }
 
 fn imbalances(sample: &Sample, sums: &[LinkSum], options: &Options) -> Vec<Imbalance> {
-    imbalance::imbalances(&loads(sample, sums), options)
+    let same_path = imbalance::SamePath::of(sample, options);
+    imbalance::imbalances(&loads(sample, sums), options, &same_path)
 }
 
 fn loads<'a>(sample: &'a Sample, sums: &[LinkSum]) -> Vec<imbalance::Load<'a>> {

@@ -1,10 +1,10 @@
 //! How evenly links that share a load carry it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::direction;
+use super::{direction, paths};
 use crate::figures::traffic::Traffic;
 use crate::figures::traffic::bins::Bursts;
 use crate::report::Options;
@@ -20,6 +20,7 @@ pub struct Imbalance {
     pub max_over_mean: Option<f64>,
     pub jain: Option<f64>,
     pub over_time: Option<OverTime>,
+    pub same_path: bool,
 }
 
 /// The same in windows of time.
@@ -64,21 +65,66 @@ pub struct Load<'a> {
     pub bytes: u64,
 }
 
+/// Interfaces that see the same packets, so that they are compared with nothing of each other: the two ends of
+/// a cable, both sides of a router, several mirrors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SamePath(BTreeSet<(String, String)>);
+
+impl SamePath {
+    /// The interfaces of `sample` of which this holds; asked for only when all links are compared.
+    #[must_use]
+    pub fn of(sample: &Sample, options: &Options) -> Self {
+        if !options.imbalance_all_links {
+            return Self::default();
+        }
+        let name = |link: u16| sample.links.get(usize::from(link)).map(|link| link.name.clone());
+        let named = paths::related(sample).into_iter().filter_map(|(a, b)| {
+            let (a, b) = (name(a)?, name(b)?);
+            Some(if a < b { (a, b) } else { (b, a) })
+        });
+        Self(named.filter(|(a, b)| a != b).collect())
+    }
+
+    fn are(&self, a: &str, b: &str) -> bool {
+        let (a, b) = if a < b { (a, b) } else { (b, a) };
+        self.0.iter().any(|(one, other)| one == a && other == b)
+    }
+
+    /// As many of `names` as share no packets with one another: those that share with fewest come first.
+    fn parallel<'a>(&self, names: &[&'a str]) -> Vec<&'a str> {
+        let shares = |name: &str| names.iter().filter(|other| self.are(name, other)).count();
+        let mut order = names.to_vec();
+        order.sort_by_key(|name| shares(name));
+        let mut chosen: Vec<&str> = Vec::new();
+        for name in order {
+            if !chosen.iter().any(|other| *other == name || self.are(name, other)) {
+                chosen.push(name);
+            }
+        }
+        chosen
+    }
+}
+
 /// One comparison for each group and each direction in which the group has two links or more:
-/// first all links if that was asked for, then the named groups in their order.
+/// first all links if that was asked for, then the named groups in their order. Where some of all links are of
+/// one path, which says nothing about balance, those that are parallel are compared too.
 #[must_use]
-pub fn imbalances(links: &[Load<'_>], options: &Options) -> Vec<Imbalance> {
+pub fn imbalances(links: &[Load<'_>], options: &Options, same_path: &SamePath) -> Vec<Imbalance> {
     let mut all = Vec::new();
     if options.imbalance_all_links {
-        compare(links, |_| true, &mut all);
+        let names: BTreeSet<&str> = links.iter().map(|link| link.name).collect();
+        let given: Vec<&str> = links.iter().map(|link| link.name).collect();
+        let parallel = same_path.parallel(&given);
+        compare(links, |_| true, parallel.len() < names.len(), &mut all);
+        compare(links, |name| parallel.contains(&name), false, &mut all);
     }
     for group in &options.groups {
-        compare(links, |name| group.iter().any(|member| member == name), &mut all);
+        compare(links, |name| group.iter().any(|member| member == name), false, &mut all);
     }
     all
 }
 
-fn compare(links: &[Load<'_>], member: impl Fn(&str) -> bool, all: &mut Vec<Imbalance>) {
+fn compare(links: &[Load<'_>], member: impl Fn(&str) -> bool, same_path: bool, all: &mut Vec<Imbalance>) {
     for direction in [Some(Direction::Ingress), Some(Direction::Egress), None] {
         let group = links.iter().filter(|link| link.direction == direction && member(link.name));
         let (names, bytes): (Vec<String>, Vec<f64>) =
@@ -92,6 +138,7 @@ fn compare(links: &[Load<'_>], member: impl Fn(&str) -> bool, all: &mut Vec<Imba
             max_over_mean: max_over_mean(&bytes),
             jain: jain(&bytes),
             over_time: None,
+            same_path,
         });
     }
 }

@@ -4,6 +4,9 @@ use serde::Serialize;
 
 use crate::figures::icrc::Checked;
 use crate::figures::loss::{Episodes as Counted, Figures, Retransmission};
+use crate::report::{Flow, Psn, Report};
+use crate::sample::Direction;
+use rocescope_common::wire::opcode::Op;
 
 /// What happened to one sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -84,4 +87,83 @@ impl From<Checked> for Icrc {
     fn from(Checked { checked, bad, unchecked }: Checked) -> Self {
         Self { checked, bad, unchecked }
     }
+}
+
+/// What the flows of one link say of loss. All are packets (PSNs) unless their name says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct AtLink<'a> {
+    pub(super) link: &'a str,
+    pub(super) direction: Option<Direction>,
+    /// Lost before this link.
+    pub(super) lost: u64,
+    /// Only late: out of order.
+    pub(super) late: u64,
+    /// Not seen here and not sent again.
+    pub(super) unfilled: u64,
+    /// Times that a receiver asked again for what had passed.
+    pub(super) asked_again: u64,
+    /// Sent again though they had passed.
+    pub(super) sent_again: u64,
+    /// Skipped at first sight, in flows of which the above is known.
+    pub(super) missing: u64,
+    /// The same in flows of which it is not: lost or late.
+    pub(super) undecided: u64,
+    /// Behind the expected PSN, in flows of which it is not known why.
+    pub(super) repeats: u64,
+    pub(super) naks: u64,
+    pub(super) rnr_naks: u64,
+    /// Another tap is before this one, which saw what was sent.
+    pub(super) other_tap: bool,
+}
+
+/// One for each link that has flows, in the order of the links.
+pub(super) fn by_link(report: &Report) -> Vec<AtLink<'_>> {
+    let mut all: Vec<AtLink<'_>> = Vec::new();
+    for link in &report.links {
+        let mut sum = AtLink { link: &link.name, direction: link.direction, ..AtLink::default() };
+        let mut any = false;
+        let own = |flow: &&Flow| flow.link == link.name && flow.direction == link.direction;
+        for flow in report.flows.iter().filter(own) {
+            any = true;
+            sum.add(flow);
+        }
+        sum.other_tap = report.taps.iter().any(|tap| tap.to.as_deref() == Some(link.name.as_str()));
+        if any {
+            all.push(sum);
+        }
+    }
+    all
+}
+
+impl AtLink<'_> {
+    fn add(&mut self, flow: &Flow) {
+        for (loss, psn) in [(flow.loss, flow.psn), (flow.loss_responses, counted_responses(flow))] {
+            match (loss, psn) {
+                (Some(loss), psn) => {
+                    self.lost += loss.lost;
+                    self.late += loss.recovered;
+                    self.unfilled += loss.unfilled;
+                    self.asked_again += loss.after_tap.episodes;
+                    self.sent_again += loss.retransmitted;
+                    self.missing += psn.map_or(0, |psn| psn.missing);
+                }
+                (None, Some(psn)) => {
+                    self.undecided += psn.missing;
+                    self.repeats += psn.repeats;
+                }
+                (None, None) => {}
+            }
+        }
+        self.naks += flow.ack.naks.total();
+        self.rnr_naks += flow.ack.rnr_naks;
+    }
+}
+
+/// The PSNs of responses, where they say something of loss.
+///
+/// Responses take the PSNs of their READs. Where the requester also writes or sends, those PSNs are
+/// answered by ACKNOWLEDGEs, and the jumps over them are no loss: the responses of such a flow say nothing.
+pub(super) fn counted_responses(flow: &Flow) -> Option<Psn> {
+    let acknowledges = || flow.opcodes.iter().any(|opcode| Op::of(opcode.code).has(Op::ACKNOWLEDGE));
+    flow.psn_responses.filter(|_| !acknowledges())
 }

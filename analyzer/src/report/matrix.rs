@@ -4,17 +4,18 @@ use std::cmp::Reverse;
 
 use hashbrown::HashMap;
 
+use super::paths;
 use super::traffic::Cell;
 use crate::figures::traffic::Traffic;
 use crate::figures::traffic::hosts::Host;
-use crate::sample::{Sample, address};
+use crate::sample::{FlowSample, Sample, address};
 
 type State = foldhash::fast::RandomState;
 
 /// Pairs of hosts, most data first.
 ///
-/// Two links of a pair that share a queue pair see the same packets, as two taps do, and the one that saw most
-/// counts. Links with different queue pairs are rails, and add up.
+/// Two links of a pair that see the same packets of a queue pair are taps, and the one that saw most counts.
+/// Links with different queue pairs, or with different packets of them, are rails, and add up.
 pub(super) fn matrix(sample: &Sample, traffic: &Traffic) -> Vec<Cell> {
     let same = links_with_the_same(sample);
     let mut links: HashMap<(Host, Host), Vec<(u16, Cell)>, State> = HashMap::default();
@@ -54,20 +55,25 @@ pub(super) fn matrix(sample: &Sample, traffic: &Traffic) -> Vec<Cell> {
     cells
 }
 
-/// For each pair of hosts, the links it uses, by a number that links have in common which share a queue pair.
+/// For each pair of hosts, the links it uses, by a number that links have in common which see the same packets
+/// of a queue pair.
 fn links_with_the_same(sample: &Sample) -> HashMap<(Host, Host), HashMap<u16, u16, State>, State> {
-    let mut seen_on: HashMap<(Host, Host, u32), u16, State> = HashMap::default();
+    let mut seen_on: HashMap<(Host, Host, u32), Vec<&FlowSample>, State> = HashMap::default();
     let mut same: HashMap<(Host, Host), HashMap<u16, u16, State>, State> = HashMap::default();
     for flow in &sample.flows {
         let key = &flow.key;
         let (src, dst) = ((key.family, key.src), (key.family, key.dst));
-        let first = *seen_on.entry((src, dst, key.dest_qp)).or_insert(key.link);
         let groups = same.entry((src, dst)).or_default();
-        let into = *groups.entry(first).or_insert(first);
-        let from = *groups.entry(key.link).or_insert(key.link);
-        if from != into {
-            groups.values_mut().filter(|group| **group == from).for_each(|group| *group = into);
+        groups.entry(key.link).or_insert(key.link);
+        let others = seen_on.entry((src, dst, key.dest_qp)).or_default();
+        for other in others.iter().filter(|other| paths::same(&other.stats, &flow.stats)) {
+            let into = groups.get(&other.key.link).copied().unwrap_or(key.link);
+            let from = groups.get(&key.link).copied().unwrap_or(into);
+            if from != into {
+                groups.values_mut().filter(|group| **group == from).for_each(|group| *group = into);
+            }
         }
+        others.push(flow);
     }
     same
 }

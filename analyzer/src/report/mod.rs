@@ -18,6 +18,7 @@ pub mod json;
 mod latency;
 mod loss;
 mod matrix;
+mod paths;
 pub(crate) mod ports;
 mod shape;
 mod taps;
@@ -40,9 +41,10 @@ pub use build::compare_links as imbalance;
 pub use device::{Coverage, Device, DeviceQp, DeviceQpCounters, Pause, WHOLE, worst as worst_coverage};
 pub use ecmp::{Case, Ecmp, Set, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
-pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, imbalances, unknown_names};
+pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
 pub use loss::{Episodes, Icrc, Loss};
-pub use taps::{DelayChange, DelayPoint, TapFlow};
+pub use paths::Again;
+pub use taps::{Between, DelayChange, DelayPoint, TapFlow};
 
 /// Name and version of the schema.
 pub const SCHEMA: &str = "rocescope.report/1";
@@ -87,6 +89,7 @@ pub struct Report {
     pub devices: Vec<Device>,
     pub coverage: Vec<Coverage>,
     pub findings: Vec<Finding>,
+    pub unjudged: Vec<Unjudged>,
 }
 
 /// Where the figures come from.
@@ -166,6 +169,7 @@ pub struct Totals {
     pub skipped: Skipped,
     pub lost: Lost,
     pub retired: Retired,
+    pub counted_again: CountedAgain,
 }
 
 /// Packets that are not RoCE, by reason, in the order of the reasons; none of them 0.
@@ -208,6 +212,22 @@ pub struct Retired {
     pub flows: u64,
     pub packets: u64,
     pub bytes: u64,
+}
+
+/// Packets in the totals that more than one link counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct CountedAgain {
+    pub taps: u64,
+    pub roce_packets: Option<u64>,
+    pub roce_bytes: Option<u64>,
+    pub cnp_packets: Option<u64>,
+}
+
+impl Default for CountedAgain {
+    fn default() -> Self {
+        Self { taps: 1, roce_packets: Some(0), roce_bytes: Some(0), cnp_packets: Some(0) }
+    }
 }
 
 /// Packets by the ECN bits of IP.
@@ -301,6 +321,15 @@ pub struct Flow {
     pub pid: Option<u32>,
     pub comm: Option<String>,
     pub pod: Option<String>,
+}
+
+impl Flow {
+    /// Whether it is of an unreliable connection, which sends nothing again.
+    #[must_use]
+    pub fn is_uc(&self) -> bool {
+        const UC: u8 = 1;
+        self.opcodes.iter().all(|opcode| opcode.code >> 5 == UC)
+    }
 }
 
 /// Packets and bytes from one UDP source port.
@@ -510,6 +539,14 @@ pub struct Finding {
     pub evidence: BTreeMap<String, serde_json::Value>,
     pub flows: Vec<FlowId>,
     pub advice: String,
+}
+
+/// A kind of finding that could not be come to: that it is not there says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Unjudged {
+    pub id: &'static str,
+    pub needs: &'static str,
 }
 
 /// How bad a finding is.

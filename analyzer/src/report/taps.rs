@@ -1,10 +1,12 @@
 //! Flows that were seen at several taps, as the report has them.
 
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use serde::Serialize;
 
 use crate::figures::taps::TapPair;
+use crate::report::{Flow, Report};
 use crate::sample::{Sample, address};
 
 /// A flow at two taps.
@@ -77,5 +79,72 @@ fn build(sample: &Sample, pair: &TapPair) -> TapFlow {
             drift: points.last().map_or(0, |last| last.change_ns),
             points,
         },
+    }
+}
+
+/// What vanished between two taps on its way from one host to another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Between<'a> {
+    /// The tap nearer the sender.
+    pub from: &'a str,
+    /// The other.
+    pub to: &'a str,
+    /// The sending host.
+    pub src: IpAddr,
+    /// The receiving host.
+    pub dst: IpAddr,
+    /// Packets that both saw.
+    pub matched: u64,
+    /// Packets that did not arrive at the second.
+    pub vanished: u64,
+    /// Packets that the second did not see though they reached the receiver, which never asked for them again.
+    pub missed: u64,
+    /// The flows at the second tap that something did not pass.
+    pub flows: Vec<&'a Flow>,
+}
+
+impl Between<'_> {
+    /// Share of what passed the first tap.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        self.vanished as f64 / self.packets().max(1) as f64
+    }
+
+    /// Packets that passed the first tap.
+    #[must_use]
+    pub const fn packets(&self) -> u64 {
+        self.matched + self.vanished
+    }
+}
+
+impl Report {
+    /// What vanished between taps whose order is known, by taps and hosts.
+    #[must_use]
+    pub fn between_taps(&self) -> Vec<Between<'_>> {
+        type Name = (IpAddr, IpAddr, u32);
+        let mut pairs: BTreeMap<(&str, &str, IpAddr, IpAddr), Between<'_>> = BTreeMap::new();
+        let at: HashMap<(&str, Name), &Flow> = self
+            .flows
+            .iter()
+            .map(|flow| ((flow.link.as_str(), (flow.src, flow.dst, flow.dest_qp)), flow))
+            .collect();
+        for tap in &self.taps {
+            let (Some(from), Some(to), Some(vanished)) = (&tap.from, &tap.to, tap.vanished) else { continue };
+            let (src, dst) = (tap.src, tap.dst);
+            let new = Between { from, to, src, dst, matched: 0, vanished: 0, missed: 0, flows: Vec::new() };
+            let sum = pairs.entry((from, to, src, dst)).or_insert(new);
+            sum.matched += tap.packets_matched;
+            if vanished == 0 {
+                continue;
+            }
+            let Some(flow) = at.get(&(to.as_str(), (src, dst, tap.dest_qp))) else { continue };
+            let unfilled: u64 = [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.unfilled).sum();
+            // Who sends nothing again does not tell by that what arrived.
+            let missed = if flow.is_uc() { 0 } else { unfilled.min(vanished) };
+            sum.vanished += vanished - missed;
+            sum.missed += missed;
+            sum.flows.push(flow);
+        }
+        pairs.into_values().collect()
     }
 }

@@ -9,6 +9,7 @@ use super::cursor::Cursor;
 use super::layout::Layout;
 use super::log::Log;
 use super::matrix::{Matrix, Metric};
+use super::once::Once;
 use super::prompt::Prompt;
 use super::query::Query;
 use super::screen::Screen;
@@ -98,6 +99,8 @@ pub struct Data {
     pub model: Model,
     /// How evenly links carry the load in the span.
     pub imbalance: Vec<Imbalance>,
+    /// Everything, each packet once.
+    pub once: Once,
     /// What is wrong.
     pub problems: Vec<Problem>,
     /// The selected flow and its other direction.
@@ -396,11 +399,13 @@ impl App {
                 bytes: link.delta.map_or(link.total.bytes, |delta| delta.counts.bytes),
             })
             .collect();
-        let imbalance = report::imbalances(&loads, &self.options.report);
+        let same_path = report::SamePath::of(&sample, &self.options.report);
+        let imbalance = report::imbalances(&loads, &self.options.report, &same_path);
+        let once = Once::of(&model, &report::Again::of(&sample));
         let problems = health::problems(&model);
         let matrix = Matrix::default();
         let busiest = busiest(&model);
-        self.data = Some(Data { sample, model, imbalance, problems, detail: None, busiest, matrix });
+        self.data = Some(Data { sample, model, imbalance, once, problems, detail: None, busiest, matrix });
         self.refresh_matrix();
         self.arrange_at(places.as_deref());
     }

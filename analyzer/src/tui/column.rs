@@ -128,7 +128,7 @@ pub const COLUMNS: &[Column] = &[
         "LOST",
         5,
         3,
-        "PSNs missing, requests and responses; this and all up to RNR are of the span",
+        "packets lost before this link; where late ones cannot be told from lost ones, PSNs missing; this and all up to RNR are of the span",
     ),
     right(Id::Gaps, "gaps", "GAPS", 5, 14, "jumps in the PSNs"),
     right(Id::Repeats, "rpt", "RPT", 5, 8, "packets with a PSN seen before: sent again"),
@@ -323,7 +323,7 @@ pub fn cell(id: Id, row: &Row, cx: Context<'_>) -> (String, Style) {
         Id::CeAll => percent(total.ce_ratio()),
         Id::CnpRate => figure(delta.map(Delta::cnp_per_s), Level::Warning, theme::PLAIN),
         Id::Cnps => number(total.cnp, Level::Warning),
-        Id::Lost => counted(|c| c.missing, Level::Critical),
+        Id::Lost => counted(|c| c.lost, Level::Critical),
         Id::Gaps => counted(|c| c.gaps, Level::Critical),
         Id::Repeats => counted(|c| c.repeats, Level::Warning),
         Id::Naks => {

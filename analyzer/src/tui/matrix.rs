@@ -16,7 +16,7 @@ pub enum Metric {
     Rate,
     /// CE marks by ECN-capable data packets.
     Ce,
-    /// PSNs missing and NAKs for a sequence error.
+    /// Packets lost and NAKs for a sequence error.
     Loss,
     /// 99th percentile of latency: the worst of the pair's queue pairs.
     Latency,
@@ -40,7 +40,7 @@ impl Metric {
         match self {
             Self::Rate => "bits per second",
             Self::Ce => "CE ratio",
-            Self::Loss => "PSNs missing, sequence NAKs",
+            Self::Loss => "packets lost, sequence NAKs",
             Self::Latency => "latency, 99th percentile",
         }
     }
@@ -67,7 +67,7 @@ impl Cell {
             Metric::Rate => (self.seconds > 0.0).then(|| self.counts.bytes as f64 * 8.0 / self.seconds),
             Metric::Ce => self.counts.ce_ratio(),
             Metric::Loss => {
-                (self.seconds > 0.0).then_some((self.counts.missing + self.counts.sequence_naks) as f64)
+                (self.seconds > 0.0).then_some((self.counts.lost + self.counts.sequence_naks) as f64)
             }
             Metric::Latency => self.latency_ns.map(|ns| ns as f64),
         }

@@ -28,6 +28,7 @@ pub mod matrix;
 pub mod mouse;
 mod panel;
 mod past;
+pub mod once;
 pub mod prompt;
 pub mod query;
 mod reduce;

@@ -12,7 +12,7 @@ use crate::host::clock::{WallClock, monotonic_ns};
 use crate::live::counters::{Known, Reader};
 use crate::live::load::Programs;
 use crate::live::tables::{Reading, Tables, fill_link, link_counters};
-use crate::sample::{Direction, LinkSample, Retired, RetiredTuple, Sample, SourceKind, TRANSPORT_UD};
+use crate::sample::{Direction, FlowSample, LinkSample, Retired, RetiredTuple, Sample, SourceKind, TRANSPORT_UD};
 
 impl Source {
     /// What flows told up to now; before they are read.
@@ -71,6 +71,8 @@ impl Source {
         self.clock = WallClock::sample();
         self.programs.keep_clock()?;
         let now = monotonic_ns();
+        // Before what programs counted, so that of what both count the programs have as much.
+        self.read_drops();
         let mut reading = self.read(now, running)?;
         let mut events_dropped = 0;
         let mut links = Vec::new();
@@ -107,6 +109,7 @@ impl Source {
                 flow.stats.last_ce_ns = self.clock.unix_ns(flow.stats.last_ce_ns);
             }
         }
+        let unhandled = unhandled(&links, &reading.flows);
         if let Some(filter) = &self.config.filter {
             let Reading { flows, extra, .. } = &mut reading;
             flows.retain(|flow| {
@@ -143,7 +146,7 @@ impl Source {
             peers: self.pairs.peers().peers().clone(),
             events_dropped: Some(events_dropped),
             capture_drops: None,
-            interface_drops: self.interface_drops(),
+            interface_drops: self.interface_drops(&unhandled),
             owners,
             devices,
             figures: Figures {
@@ -172,4 +175,24 @@ impl Source {
             owners.of(&flow.key, directions.get(&flow.key.link).copied(), connected)?.peer_qp
         })
     }
+}
+
+/// Frames that came in and are of no protocol that every network stack handles, by name of the interface: the
+/// kernel counts those as dropped that nobody takes, after programs saw them.
+fn unhandled(links: &[LinkSample], flows: &[FlowSample]) -> BTreeMap<String, u64> {
+    const KINDS: [Reason; 4] = [
+        Reason::Lldp,
+        Reason::MacControl,
+        Reason::OtherEthertype,
+        Reason::GrhNotBth,
+    ];
+    let mut all = BTreeMap::new();
+    for (at, link) in (0u16..).zip(links).filter(|(_, link)| link.direction == Some(Direction::Ingress)) {
+        let skipped: u64 =
+            KINDS.iter().filter_map(|kind| link.skipped.get(*kind as usize)).map(|one| one.packets).sum();
+        let first_version = |flow: &&FlowSample| flow.key.link == at && flow.stats.roce_version == 1;
+        let version_1: u64 = flows.iter().filter(first_version).map(|flow| flow.stats.packets).sum();
+        *all.entry(link.name.clone()).or_default() += skipped + version_1;
+    }
+    all
 }

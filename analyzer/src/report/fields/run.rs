@@ -47,6 +47,12 @@ pub const RUN: &[FieldMeta] = fields! {
         counted is in the totals and links.";
     "totals.retired.packets", "packets": "Packets of retired flows.";
     "totals.retired.bytes", "bytes": "Bytes of retired flows.";
+    "totals.counted_again.taps", "links": "Links that count the same packets, at most: the totals add up what each of them saw. 1: each packet is \
+        counted once. Told by queue pairs that links have in common, whose PSNs neither misses for the most part.";
+    "totals.counted_again.roce_packets", "packets": "Of `roce_packets`, those that a link with more of the same queue pair counts too: take them away, and \
+        each packet is counted once." or null "flows of more than one link have retired";
+    "totals.counted_again.roce_bytes", "bytes": "Their outer frames." or null "as above";
+    "totals.counted_again.cnp_packets", "packets": "Of these, CNPs." or null "as above";
     "entropy.five_tuples", "tuples": "Different (source, destination, UDP, source port, 4791), retired flows \
         included. One seen on several links counts once, with the bytes of the link that saw most of it.";
     "entropy.source_ports", "ports": "Different UDP source ports among them.";
@@ -102,6 +108,8 @@ pub const RUN: &[FieldMeta] = fields! {
     "imbalance[].over_time.max_over_mean_p50", "ratio": "Median of max/mean over the windows. Well above the whole run's: links take turns.";
     "imbalance[].over_time.max_over_mean_max", "ratio": "The worst window's.";
     "imbalance[].over_time.worst_ns", "Unix ns": "When that window began.";
+    "imbalance[].same_path", "bool": "Some of these links see the same packets (two ends of a cable, both sides of a router): how \
+        much each carries says nothing about balance. Those that are parallel follow as a comparison of their own, when there are two.";
     "rails[].direction", "text": "`ingress` or `egress`; only with `--rail`." or null "replay";
     "rails[].rails[].name", "text": "A rail, as `--rail` names it.";
     "rails[].rails[].links[]", "text": "Its links.";
@@ -241,4 +249,7 @@ pub const RUN: &[FieldMeta] = fields! {
     "findings[].flows[].dst", "address": "destination";
     "findings[].flows[].dest_qp", "number": "and destination QP.";
     "findings[].advice", "text": "What to do.";
+    "unjudged[].id", "text": "A kind of finding that this run could not come to: that it is not among the findings says nothing.";
+    "unjudged[].needs", "text": "What it rests on: `exact_times` (live, `--no-timing` is without), `packets_of_taps` and `whole_frames` (only a replay \
+        has them).";
 };

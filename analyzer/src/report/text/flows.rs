@@ -2,8 +2,7 @@
 
 use std::cmp::Reverse;
 
-use rocescope_common::wire::opcode::Op;
-
+use crate::report::loss::counted_responses;
 use crate::report::text::layout::{Align, Table, labelled, plain};
 use crate::report::{Flow, Psn, Report, direction_name};
 use crate::sample::Direction;
@@ -40,14 +39,8 @@ const FIGURES: [Figure; 7] = [
 ];
 
 /// A figure of both sequences of a flow together; `None` when neither says anything.
-///
-/// Responses take the PSNs of their READs. Where the requester also writes or sends, those PSNs are
-/// answered by ACKNOWLEDGEs, and the jumps over them are no loss: the responses of such a flow say
-/// nothing.
 fn sequences(flow: &Flow, of: fn(&Psn) -> u64) -> Option<u64> {
-    let acknowledges = || flow.opcodes.iter().any(|opcode| Op::of(opcode.code).has(Op::ACKNOWLEDGE));
-    let responses = flow.psn_responses.filter(|_| !acknowledges());
-    let both = [flow.psn, responses];
+    let both = [flow.psn, counted_responses(flow)];
     both.iter().any(Option::is_some).then(|| both.iter().flatten().map(of).sum())
 }
 

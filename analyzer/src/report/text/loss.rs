@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::report::text::flows::link_name;
 use crate::report::text::layout::{labelled, plain};
-use crate::report::{Flow, Loss, Report};
+use crate::report::loss::{AtLink, by_link};
+use crate::report::{Between, Flow, Loss, Report};
 use crate::units::{self, plural};
 
 /// Flows that are told about: those that lost or repeated most.
@@ -13,6 +14,90 @@ const FLOWS: usize = 10;
 /// Pairs of taps and hosts.
 const TAPS: usize = 16;
 const INDENT: usize = 2;
+
+/// Links, and pairs of taps, of which the summary tells.
+const HEADLINES: usize = 6;
+
+/// What was lost in the end, by tap: what only came late, and what is sent again after a loss elsewhere, is
+/// told apart.
+pub(super) fn headline(report: &Report) -> Vec<String> {
+    let all = by_link(report);
+    let several = report.links.len() > 1;
+    let mut said: Vec<String> = Vec::new();
+    let troubled: Vec<String> = all
+        .iter()
+        .filter_map(|at| {
+            let text = at_link(at, several)?;
+            let on = if several { format!("{}: ", link_name(at.link, at.direction)) } else { String::new() };
+            Some(format!("{on}{text}"))
+        })
+        .collect();
+    let between = report.between_taps();
+    let mut vanished: Vec<&Between<'_>> = between.iter().filter(|one| one.vanished > 0).collect();
+    vanished.sort_by_key(|one| Reverse(one.vanished));
+    for one in vanished.iter().take(HEADLINES) {
+        said.push(format!(
+            "{} of {} from {} to {} vanished between {} and {}",
+            units::count(one.vanished),
+            plural(one.packets(), "packet"),
+            one.src,
+            one.dst,
+            plain(one.from),
+            plain(one.to)
+        ));
+    }
+    // That nothing did is worth a line where the taps by themselves raise the question.
+    if vanished.is_empty() && !between.is_empty() && !troubled.is_empty() {
+        said.push("nothing vanished between the taps".into());
+    }
+    let hidden = vanished.len().saturating_sub(HEADLINES) + troubled.len().saturating_sub(HEADLINES);
+    said.extend(troubled.into_iter().take(HEADLINES));
+    if hidden > 0 {
+        said.push(format!("… and {hidden} more"));
+    }
+    if said.is_empty() {
+        said.push("no sign of any".into());
+    }
+    if let Some(note) = all.iter().find(|at| at.missing != at.lost).map(missing_and_lost) {
+        said.push(note);
+    }
+    said
+}
+
+fn at_link(at: &AtLink<'_>, several: bool) -> Option<String> {
+    // A second tap knows better than PSNs alone, which stand below for each flow.
+    let before = match (several, at.other_tap) {
+        (false, _) => "before this point",
+        (true, false) => "before it",
+        (true, true) => "before it by its PSNs alone",
+    };
+    let mut parts = Vec::new();
+    let mut say = |n: u64, text: &dyn Fn(u64) -> String| {
+        if n > 0 {
+            parts.push(text(n));
+        }
+    };
+    say(at.lost, &|n| format!("{} lost {before}", plural(n, "packet")));
+    say(at.late, &|n| format!("{} only late, out of order", units::count(n)));
+    say(at.unfilled, &|n| format!("{} not seen here and not sent again", units::count(n)));
+    say(at.undecided, &|n| format!("{} skipped, lost or only late", plural(n, "PSN")));
+    say(at.asked_again, &|n| format!("asked again {} for what had passed", plural(n, "time")));
+    say(at.naks, &|n| plural(n, "NAK"));
+    say(at.rnr_naks, &|n| plural(n, "RNR NAK"));
+    say(at.sent_again, &|n| format!("{} sent again", units::count(n)));
+    say(at.repeats, &|n| plural(n, "repeat"));
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// Why two numbers differ that are both on the page.
+fn missing_and_lost(at: &AtLink<'_>) -> String {
+    format!(
+        "(MISSING below, {} on {}, counts PSNs skipped at first sight: also what only came late, but not what was lost once more \
+         while it was sent again)",
+        units::count(at.missing),
+        link_name(at.link, at.direction)
+    )
+}
 
 /// Flows in which something was lost, late or sent again.
 pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
@@ -74,15 +159,15 @@ fn sentence(loss: &Loss) -> Option<String> {
         };
         parts.push(format!("{} sent again{how}{rnr}", units::count(loss.retransmitted)));
     }
-    for (n, what) in [
-        (loss.recovered, "late, out of order"),
-        (loss.timeouts, "timeouts"),
-        (loss.rereads, "READs asked again"),
-        (loss.unfilled, "not seen and not sent again"),
-        (loss.mirrored, "shown twice by a mirror"),
+    for (n, text) in [
+        (loss.recovered, format!("{} late, out of order", units::count(loss.recovered))),
+        (loss.timeouts, plural(loss.timeouts, "timeout")),
+        (loss.rereads, format!("{} asked again", plural(loss.rereads, "READ"))),
+        (loss.unfilled, format!("{} not seen and not sent again", units::count(loss.unfilled))),
+        (loss.mirrored, format!("{} shown twice by a mirror", units::count(loss.mirrored))),
     ] {
         if n > 0 {
-            parts.push(format!("{} {what}", units::count(n)));
+            parts.push(text);
         }
     }
     (!parts.is_empty()).then(|| parts.join("; "))

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 
 use crate::report::text::flows::link_name;
 use crate::report::text::layout::{Align, Table, labelled, plain, wrap};
-use crate::report::{Finding, Imbalance, Report, Set, Severity, direction_name};
+use crate::report::{Finding, Imbalance, Kind, Report, Set, Severity, direction_name};
 use crate::units::{self, plural};
 
 /// Below this nothing sensible can be laid out: lines then run over.
@@ -107,7 +107,14 @@ fn findings(report: &Report, room: usize) -> Vec<String> {
             lines.extend(labelled("", INDENT, &plain(&finding.advice), room));
         }
     }
-    if !lines.is_empty() {
+    let open: Vec<&str> =
+        report.unjudged.iter().filter(|one| one.needs == "exact_times").map(|one| one.id).collect();
+    let live = matches!(report.source.kind, Kind::Live | Kind::Mixed);
+    if live && !open.is_empty() && report.totals.roce_packets > 0 {
+        let text = format!("Not judged, without exact times (--no-timing): {}", open.join(", "));
+        lines.extend(wrap(&text, room));
+    }
+    if !report.findings.is_empty() {
         lines.push("`rocescope explain ID` says what each means and how it was found.".into());
     }
     lines
@@ -171,6 +178,9 @@ fn balance(report: &Report, room: usize) -> Vec<String> {
 fn balance_of(imbalance: &Imbalance) -> String {
     let links = imbalance.links.iter().map(|name| plain(name)).collect::<Vec<_>>().join(", ");
     let direction = imbalance.direction.map_or_else(String::new, |d| format!(" {}", direction_name(d)));
+    if imbalance.same_path {
+        return format!("{links}{direction}: some see the same packets, so their shares say nothing of balance");
+    }
     match (imbalance.max_over_mean, imbalance.jain) {
         (Some(max), Some(jain)) => {
             let time = imbalance.over_time.map_or_else(String::new, |time| {

@@ -2,6 +2,7 @@
 
 use rocescope_common::wire::Reason;
 
+use crate::report::text::flows::link_name;
 use crate::report::text::layout::{labelled, plain};
 use crate::report::{Coverage, Kind, Report};
 use crate::units::{self, plural};
@@ -19,7 +20,7 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     say("RoCE", &roce(report));
     if report.totals.roce_packets > 0 {
         say("ECN", &ecn(report));
-        say("CNP", &units::count(report.totals.cnp_packets));
+        say("CNP", &cnp(report));
     }
     if report.totals.retired.flows > 0 {
         let retired = &report.totals.retired;
@@ -34,7 +35,9 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
         );
     }
     if report.totals.roce_packets > 0 {
-        say("Loss", &loss(report));
+        for (n, sentence) in super::loss::headline(report).into_iter().enumerate() {
+            say(if n == 0 { "Loss" } else { "" }, &sentence);
+        }
     }
     say("Not seen", &lost(report));
     for coverage in coverage(report) {
@@ -79,42 +82,49 @@ fn window(report: &Report) -> String {
 
 fn roce(report: &Report) -> String {
     let totals = &report.totals;
-    let rate =
-        rate(totals.roce_bytes, report).map_or_else(String::new, |r| format!(", {}", units::bit_rate(r)));
-    format!(
-        "{}, {}{rate} (of {}, {})",
-        plural(totals.roce_packets, "packet"),
-        units::bytes(totals.roce_bytes),
-        plural(totals.packets, "frame"),
-        units::bytes(totals.bytes)
-    )
-}
-
-fn ecn(report: &Report) -> String {
-    match report.totals.ce_ratio {
-        None => "off: no data packet is ECN-capable".into(),
-        ratio => format!("{} of ECN-capable data is marked CE", units::ratio(ratio)),
+    let of = |packets: u64, bytes: u64| {
+        let rate = rate(bytes, report).map_or_else(String::new, |r| format!(", {}", units::bit_rate(r)));
+        format!("{}, {}{rate}", plural(packets, "packet"), units::bytes(bytes))
+    };
+    let frames = format!("{}, {}", plural(totals.packets, "frame"), units::bytes(totals.bytes));
+    let again = &totals.counted_again;
+    if again.taps < 2 {
+        return format!("{} (of {frames})", of(totals.roce_packets, totals.roce_bytes));
+    }
+    // Sums over taps, beside which a rate would be taken for the wire's.
+    let sums = format!("{}, {}", plural(totals.roce_packets, "packet"), units::bytes(totals.roce_bytes));
+    match again.roce_packets.zip(again.roce_bytes) {
+        Some((packets, bytes)) => format!(
+            "{}. Up to {} taps see each: together they counted {sums} (of {frames})",
+            of(totals.roce_packets.saturating_sub(packets), totals.roce_bytes.saturating_sub(bytes)),
+            again.taps
+        ),
+        None => format!("{sums}, counted at up to {} taps each (of {frames})", again.taps),
     }
 }
 
-/// What the packets themselves say of loss: what went missing before this point, what was refused,
-/// and what was sent again.
-fn loss(report: &Report) -> String {
-    let flows = &report.flows;
-    let psn = |of: fn(&crate::report::Psn) -> u64| -> u64 {
-        flows.iter().filter_map(|f| f.psn.as_ref()).map(of).sum()
-    };
-    let naks: u64 = flows.iter().map(|f| f.ack.naks.total()).sum();
-    let rnr: u64 = flows.iter().map(|f| f.ack.rnr_naks).sum();
-    let all = [
-        (psn(|p| p.missing), "PSNs missing"),
-        (naks, "NAKs"),
-        (rnr, "RNR NAKs"),
-        (psn(|p| p.repeats), "repeats"),
-    ];
-    let some: Vec<String> =
-        all.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", units::count(*n))).collect();
-    if some.is_empty() { "no sign of any".into() } else { some.join(", ") }
+/// Where several taps see the same packets, the share at the one with most: a mean over taps would thin out
+/// what is marked between them.
+fn ecn(report: &Report) -> String {
+    let most = report.links.iter().filter(|link| link.ce_ratio.is_some());
+    let most = most.max_by(|a, b| a.ce_ratio.unwrap_or(0.0).total_cmp(&b.ce_ratio.unwrap_or(0.0)));
+    match (report.totals.ce_ratio, most) {
+        (None, _) => "off: no data packet is ECN-capable".into(),
+        (Some(ratio), Some(most)) if report.totals.counted_again.taps > 1 && ratio > 0.0 => format!(
+            "{} of ECN-capable data is marked CE on {}, more than elsewhere",
+            units::ratio(most.ce_ratio),
+            link_name(&most.name, most.direction)
+        ),
+        (ratio, _) => format!("{} of ECN-capable data is marked CE", units::ratio(ratio)),
+    }
+}
+
+fn cnp(report: &Report) -> String {
+    let totals = &report.totals;
+    match totals.counted_again.cnp_packets {
+        Some(again) => units::count(totals.cnp_packets.saturating_sub(again)),
+        None => format!("{}, counted at each tap", units::count(totals.cnp_packets)),
+    }
 }
 
 /// What rocescope itself did not see.

@@ -19,7 +19,7 @@ pub(super) fn job(report: &Report, room: usize) -> Vec<String> {
         say("Steps", &steps_of(steps));
     }
     if let Some(pattern) = &report.pattern {
-        say("Pattern", &pattern_of(pattern));
+        say("Pattern", &pattern_of(pattern, report.totals.counted_again.taps));
     }
     lines
 }
@@ -50,7 +50,7 @@ fn steps_of(steps: &Steps) -> String {
     )
 }
 
-fn pattern_of(pattern: &Pattern) -> String {
+fn pattern_of(pattern: &Pattern, taps: u64) -> String {
     let shape = match pattern.shape {
         Some("all_to_all") => "all to all",
         Some(shape) => shape,
@@ -69,7 +69,9 @@ fn pattern_of(pattern: &Pattern) -> String {
         0 => String::new(),
         n => format!(" and {n} more"),
     };
-    format!("{}, {shape}: {messages}. {}{more}", plural(pattern.hosts, "host"), pairs.join(", "))
+    let at_each = if taps > 1 && !kinds.is_empty() { " (counted at each tap)" } else { "" };
+    let all = if pairs.is_empty() { String::new() } else { format!(". {}{more}", pairs.join(", ")) };
+    format!("{}, {shape}: {messages}{at_each}{all}", plural(pattern.hosts, "host"))
 }
 
 /// The traffic of each link in bins.

@@ -98,7 +98,7 @@ pub fn value(id: Id, row: &Row, cx: Context<'_>) -> Option<f64> {
         Id::CeAll => total.ce_ratio(),
         Id::CnpRate => delta.map(Delta::cnp_per_s),
         Id::Cnps => Some(total.cnp as f64),
-        Id::Lost => counted(|c| c.missing),
+        Id::Lost => counted(|c| c.lost),
         Id::Gaps => counted(|c| c.gaps),
         Id::Repeats => counted(|c| c.repeats),
         Id::Naks => counted(Counts::naks),

@@ -168,7 +168,7 @@ fn main(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
         || units::UNKNOWN.into(),
         |d| format!("{}, {} pkt/s", units::bit_rate(d.bits_per_s()), compact(d.packets_per_s())),
     );
-    let ratio = Counts::of(stats).ce_ratio();
+    let ratio = Counts::counted(stats).ce_ratio();
     let now = delta.and_then(|d| d.counts.ce_ratio());
     let [not_ect, ect1, ect0, ce] = stats.ecn();
     let n = |n: u64| compact(n as f64);

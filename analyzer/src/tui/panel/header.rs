@@ -13,7 +13,7 @@ use crate::tui::layout::Layout;
 use crate::tui::screen::Screen;
 use crate::tui::table::Group;
 use crate::tui::{log, theme};
-use crate::units;
+use crate::units::{self, plural};
 
 /// Cells of the sparkline among the figures.
 const SPARK: usize = 10;
@@ -123,8 +123,8 @@ fn figure(name: &str, value: String, level: Level) -> Spans {
 }
 
 fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
-    let model = &data.model;
-    let delta = model.delta;
+    let once = &data.once;
+    let delta = once.delta;
     let unknown = || units::UNKNOWN.to_owned();
     let rate = delta.map_or_else(unknown, |d| units::bit_rate(d.bits_per_s()));
     let mut first = part(format!(" {rate:>9} "), theme::BOLD);
@@ -133,8 +133,11 @@ fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     first.push(format!("{:>SPARK$}", spark(&values, max)), theme::BAR);
     let mut packet_rate = part(delta.map_or_else(unknown, |d| compact(d.packets_per_s())), theme::BOLD);
     packet_rate.push(" pkt/s", theme::DIM);
+    if once.taps > 1 {
+        packet_rate.push(format!(", once for {} taps", once.taps), theme::DIM);
+    }
 
-    let now = model.ce_now();
+    let now = delta.and_then(|d| d.counts.ce_ratio());
     let ce_off = delta.is_some_and(|d| d.counts.packets > 0) && now.is_none();
     let ce = if ce_off { "ECN off".to_owned() } else { units::ratio(now) };
     let marked = delta.is_some_and(|d| Kind::Marked.is_in(&d.counts));
@@ -148,15 +151,19 @@ fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
         packet_rate,
         figure("CE", ce, if marked { Level::Warning } else { Level::Fine }),
         cnp,
-        count("lost", Level::Critical, |c| c.missing),
+        count("lost", Level::Critical, |c| c.lost),
         count("RNR", Level::Warning, |c| c.rnr),
         count("NAK", Level::Critical, |c| c.sequence_naks + c.other_naks),
         count("repeats", Level::Warning, |c| c.repeats),
         count("gaps", Level::Critical, |c| c.gaps),
-        figure("since the start: RoCE", units::bytes(model.total.bytes), Level::Fine),
-        figure("lost", compact(model.total.missing as f64), Level::Critical),
-        figure("CNPs", compact(model.total.cnp as f64), Level::Warning),
+        figure("since the start: RoCE", units::bytes(once.total.bytes), Level::Fine),
+        figure("lost", compact(once.total.lost as f64), Level::Critical),
+        figure("CNPs", compact(once.total.cnp as f64), Level::Warning),
     ];
+    if once.total.late > 0 {
+        // Beside the loss that it is not.
+        parts.insert(5, count("late", Level::Warning, |c| c.late));
+    }
     if let Some(seen) = coverage(app) {
         // Right behind the rates: everything else is of what was seen.
         parts.insert(2, seen);
@@ -179,7 +186,12 @@ fn coverage(app: &App) -> Option<Spans> {
 fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     let width = usize::from(at.verdict.width);
     let parts = |long: bool| -> Vec<Spans> {
-        let problems = data.problems.iter().map(|problem| problem_part(problem, data, long));
+        // A loss says of itself what of it only came late.
+        let told = |problem: &&Problem| {
+            let loss = |other: &Problem| other.kind == Kind::Loss && other.present == problem.present;
+            problem.kind != Kind::Late || !data.problems.iter().any(loss)
+        };
+        let problems = data.problems.iter().filter(told).map(|problem| problem_part(problem, data, long));
         let links = data.imbalance.iter().filter_map(|imbalance| unbalanced(imbalance, long));
         problems.chain(links).chain(hashing(app, long)).collect()
     };
@@ -250,32 +262,52 @@ fn badge(level: Level, word: &str) -> Spans {
 
 fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
     let kind = problem.kind;
-    let span = data.model.delta.map(|d| d.counts).filter(|_| problem.present);
-    let counts = &span.unwrap_or(data.model.total);
+    let span = data.once.delta.map(|d| d.counts).filter(|_| problem.present);
+    let counts = &span.unwrap_or(data.once.total);
     let n = |n: u64| compact(n as f64);
     let (word, short, text) = match kind {
         Kind::Loss => {
-            let found = [(counts.missing, "missing"), (counts.sequence_naks, "NAKs")];
-            let mut found = found.iter().filter(|(count, _)| *count > 0);
-            let text: Vec<String> =
-                found.clone().map(|(count, what)| format!("{} {what}", n(*count))).collect();
-            ("LOSS", n(found.next().map_or(0, |(count, _)| *count)), text.join(", "))
+            let naks = plural(counts.sequence_naks, "NAK");
+            // Where these are one, either it is the same, or it is not known what only came late.
+            let lost = if counts.lost == counts.missing { "missing" } else { "lost" };
+            if counts.lost == 0 && counts.late > 0 {
+                // Receivers ask for what is late as they do for what is lost.
+                let word = if long { "OUT OF ORDER" } else { "OOO" };
+                (word, n(counts.late), format!("{} late, none lost, {naks}", n(counts.late)))
+            } else {
+                let mut found = vec![(counts.lost, format!("{} {lost}", n(counts.lost)))];
+                found.push((counts.sequence_naks, naks));
+                found.push((counts.late, format!("{} only late", n(counts.late))));
+                let mut found = found.iter().filter(|(count, _)| *count > 0);
+                let short = found.clone().next().map_or(0, |(count, _)| *count);
+                let text: Vec<&str> = found.by_ref().map(|(_, text)| text.as_str()).collect();
+                ("LOSS", n(short), text.join(", "))
+            }
         }
         Kind::Refused => ("NAK", n(counts.other_naks), format!("{} requests refused", n(counts.other_naks))),
         Kind::NotReady => ("RNR", n(counts.rnr), format!("{} receiver not ready", n(counts.rnr))),
-        Kind::Resent => ("RPT", n(counts.repeats), format!("{} sent again", n(counts.repeats))),
+        Kind::Resent => {
+            let again = kind.amount(counts);
+            ("RPT", n(again), format!("{} sent again", n(again)))
+        }
+        Kind::Late => {
+            let word = if long { "OUT OF ORDER" } else { "OOO" };
+            (word, n(counts.late), format!("{} late, not lost", n(counts.late)))
+        }
         Kind::Marked => {
             let ratio = units::ratio(counts.ce_ratio());
             (if long { "CONGESTION" } else { "CE" }, ratio.clone(), format!("CE {ratio}"))
         }
         Kind::Notified => ("CNP", n(counts.cnp), format!("{} to slow down", n(counts.cnp))),
     };
+    let only_late = kind == Kind::Loss && counts.lost == 0 && counts.late > 0;
+    let level = if only_late { Kind::Late.level() } else { kind.level() };
     let mut spans = Spans::default();
     if problem.present {
-        spans.append(badge(kind.level(), word));
+        spans.append(badge(level, word));
     } else {
-        let text = format!(" {} earlier: {}", theme::symbol(kind.level()), word.to_lowercase());
-        spans.push(text, theme::text(kind.level()));
+        let text = format!(" {} earlier: {}", theme::symbol(level), word.to_lowercase());
+        spans.push(text, theme::text(level));
     }
     if long {
         spans.push(format!(" {text}"), theme::PLAIN);
@@ -290,7 +322,7 @@ fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
 }
 
 fn unbalanced(imbalance: &Imbalance, long: bool) -> Option<Spans> {
-    let ratio = imbalance.max_over_mean.filter(|ratio| *ratio >= UNBALANCED)?;
+    let ratio = imbalance.max_over_mean.filter(|ratio| *ratio >= UNBALANCED && !imbalance.same_path)?;
     let mut spans = badge(Level::Warning, if long { "IMBALANCE" } else { "IMBAL" });
     let what = if long {
         format!(" fullest link {ratio:.2}x the mean of {}", imbalance.links.len())

@@ -158,6 +158,11 @@ fn imbalance_over_time(app: &App, data: &Data, imbalance: &Imbalance, cells: usi
 
 pub(super) fn balance_of(imbalance: &Imbalance) -> Line<'static> {
     let number = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), |n| format!("{n:.2}"));
+    if imbalance.same_path {
+        let names = imbalance.links.join(", ");
+        let text = format!(" not compared: on one path, {} {names}", direction(imbalance.direction));
+        return Line::styled(text, theme::DIM);
+    }
     let uneven = imbalance.max_over_mean.is_some_and(|ratio| ratio >= super::header::UNBALANCED);
     let level = if uneven { Level::Warning } else { Level::Fine };
     let word = if uneven { "uneven" } else { "even" };

@@ -53,7 +53,7 @@ fn ratio(ratio: f64) -> String {
 pub(super) const TRENDS: &[Trend] = &[
     trend("bits/s", |p| p.per_second(|c| c.bytes * 8), units::bit_rate, Level::Fine),
     trend("CE ratio", |p| p.counts.and_then(|c| c.ce_ratio()), ratio, Level::Warning),
-    trend("missing/s", |p| p.per_second(|c| c.missing), compact, Level::Critical),
+    trend("lost/s", |p| p.per_second(|c| c.lost), compact, Level::Critical),
     trend("CNP/s", |p| p.per_second(|c| c.cnp), compact, Level::Warning),
     trend("RNR NAK/s", |p| p.per_second(|c| c.rnr), compact, Level::Warning),
     trend("packets/s", |p| p.per_second(|c| c.packets), compact, Level::Fine),

@@ -1,0 +1,364 @@
+//! One link with something of everything that can go wrong, watched live and replayed: the kernel programs and a
+//! capture of the same frames, at the times at which they were sent, come to the same findings.
+//!
+//! Left out is what only a replay can say (`icrc.errors`, `loss.between_taps`), what is read from devices, and
+//! steps, which `job.rs` has.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rocescope_tests::capture_file::{ETHERNET, Order, Pcap};
+use rocescope_tests::craft::{self, Mac, Net, Transport};
+use rocescope_tests::live::program::Program;
+use rocescope_tests::live::root_or_skip;
+use rocescope_tests::live::wire::World;
+use rocescope_tests::oracle::binary;
+use serde_json::Value;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+const START: u64 = 1_800_000_000_000_000_000;
+/// DSCP 26 without ECN, ECT(0), CE.
+const OFF: u8 = 26 << 2;
+const ECT: u8 = OFF | 2;
+const CE: u8 = OFF | 3;
+const SEND_ONLY: u8 = 0x04;
+const WRITE_MIDDLE: u8 = 0x07;
+
+/// What `live` must find, and `replay` of the same; in order.
+const EXPECTED: [&str; 22] = [
+    "burst.incast",
+    "cnp.without_ce",
+    "ecn.congestion",
+    "ecn.no_cnp",
+    "ecn.not_capable",
+    "entropy.low",
+    "isolation.foreign_traffic",
+    "latency.tail",
+    "links.imbalance",
+    "loss.after_tap",
+    "loss.before_tap",
+    "mtu.small",
+    "nak.invalid_request",
+    "nak.remote_access_error",
+    "nak.remote_operational_error",
+    "peer.silent",
+    "qos.cnp_dscp",
+    "qos.dscp_mixed",
+    "qos.dscp_unset",
+    "retry.storm",
+    "rnr.slow_receiver",
+    "rocev1.present",
+];
+
+/// Findings that are a matter of volume need less here than on a real link.
+const CONFIG: &str = "[findings.mtu]\nmin_bytes = 100000\n[findings.qos]\nmin_bytes = 100000\n\
+                      [findings.isolation]\nmin_bytes = 100000\n";
+
+/// Frames and when they are sent.
+#[derive(Default)]
+struct Script(Vec<(u64, Vec<u8>)>);
+
+/// A connection between hosts 1 and 2 of a network of its own.
+#[derive(Clone, Copy)]
+struct Connection {
+    network: u8,
+    tos: u8,
+}
+
+impl Connection {
+    fn port(self) -> u16 {
+        50_000 + u16::from(self.network)
+    }
+
+    fn there(self) -> Net {
+        Net::v4([10, 9, self.network, 1], [10, 9, self.network, 2]).tos(self.tos)
+    }
+
+    fn back(self) -> Net {
+        Net::v4([10, 9, self.network, 2], [10, 9, self.network, 1]).tos(ECT)
+    }
+
+    /// Queue pairs at the two ends.
+    fn qps(self) -> (u32, u32) {
+        (0x1000 + u32::from(self.network), 0x2000 + u32::from(self.network))
+    }
+}
+
+impl Script {
+    fn frame(&mut self, at: u64, inside: &craft::Typed) {
+        self.0.push((at, craft::ethernet(Mac::SRC, Mac::DST, inside)));
+    }
+
+    fn request(&mut self, at: u64, of: Connection, psn: u32, ack_req: bool) {
+        let transport =
+            Transport { ack_req, ..Transport::new(SEND_ONLY, of.qps().0, psn).payload(vec![1; 64]) };
+        self.frame(at, &of.there().roce(of.port(), &transport));
+    }
+
+    fn answer(&mut self, at: u64, of: Connection, psn: u32, syndrome: u8) {
+        self.frame(at, &of.back().roce(of.port(), &Transport::ack(of.qps().1, psn, syndrome, 0)));
+    }
+
+    fn cnp(&mut self, at: u64, of: Connection) {
+        self.frame(at, &of.back().roce(of.port(), &Transport::cnp(of.qps().1)));
+    }
+
+    /// Requests that are answered, so that the pair is known. Gives the next PSN.
+    fn greet(&mut self, of: Connection) -> u32 {
+        for psn in 0..40 {
+            self.request(u64::from(psn) * 4 * MS, of, psn, true);
+            self.answer(u64::from(psn) * 4 * MS + 200 * US, of, psn, 0x1F);
+        }
+        40
+    }
+
+    /// Something of everything, in about two seconds.
+    fn everything() -> Self {
+        let mut script = Self::default();
+        let connection = |network, tos| Connection { network, tos };
+        script.marks(connection(0, ECT));
+        script.notifications(connection(1, ECT));
+        script.losses(connection(2, ECT), false);
+        script.losses(connection(3, ECT), true);
+        for (network, syndrome) in [(4, 0x61), (5, 0x62), (6, 0x63)] {
+            let refused = connection(network, ECT);
+            let psn = script.greet(refused);
+            script.request(300 * MS, refused, psn, true);
+            script.answer(301 * MS, refused, psn, syndrome);
+        }
+        script.not_ready(connection(7, ECT));
+        script.tail(connection(8, ECT));
+        script.shared_port();
+        script.classes();
+        script.old_and_foreign();
+        script.incast();
+        script.silent(connection(15, ECT));
+        script.0.sort_by_key(|(at, _)| *at);
+        script
+    }
+
+    /// Every third packet is marked and no CNP comes back.
+    fn marks(&mut self, of: Connection) {
+        let first = self.greet(of);
+        for n in 0..600 {
+            let of = Connection { tos: if n % 3 == 0 { CE } else { ECT }, ..of };
+            let at = 200 * MS + u64::from(n) * MS;
+            self.request(at, of, first + n, n % 16 == 15);
+            if n % 16 == 15 {
+                self.answer(at + 300 * US, of, first + n, 0x1F);
+            }
+        }
+    }
+
+    fn notifications(&mut self, of: Connection) {
+        let first = self.greet(of);
+        for n in 0..300 {
+            let at = 200 * MS + u64::from(n) * 2 * MS;
+            self.request(at, of, first + n, n % 8 == 7);
+            if n % 8 == 7 {
+                self.answer(at + 200 * US, of, first + n, 0x1F);
+            }
+            if n % 15 == 14 {
+                self.cnp(at + 400 * US, of);
+            }
+        }
+    }
+
+    /// A packet is asked for again, and all behind it sent again; it has passed, or not.
+    fn losses(&mut self, of: Connection, passed: bool) {
+        let mut psn = self.greet(of);
+        let mut at = 200 * MS;
+        for _ in 0..8 {
+            let lost = psn + 10;
+            for n in (psn..psn + 40).filter(|n| passed || *n != lost) {
+                self.request(at, of, n, false);
+                at += 200 * US;
+            }
+            self.answer(at, of, lost, 0x60);
+            at += 500 * US;
+            for n in lost..psn + 40 {
+                self.request(at, of, n, n == psn + 39);
+                at += 200 * US;
+            }
+            self.answer(at + 200 * US, of, psn + 39, 0x1F);
+            psn += 40;
+            at += 20 * MS;
+        }
+    }
+
+    fn not_ready(&mut self, of: Connection) {
+        let psn = self.greet(of);
+        for n in 0..8 {
+            let at = 200 * MS + u64::from(n) * 20 * MS;
+            self.request(at, of, psn + n, true);
+            self.answer(at + 200 * US, of, psn + n, 0x2C);
+            self.request(at + 5 * MS, of, psn + n, true);
+            self.answer(at + 5 * MS + 200 * US, of, psn + n, 0x1F);
+        }
+    }
+
+    /// One in twenty requests waits for 20 ms.
+    fn tail(&mut self, of: Connection) {
+        let first = self.greet(of);
+        let mut at = 200 * MS;
+        for n in 0..560 {
+            self.request(at, of, first + n, true);
+            let wait = if n % 20 == 19 { 20 * MS } else { 100 * US };
+            self.answer(at + wait, of, first + n, 0x1F);
+            at += wait + MS;
+        }
+    }
+
+    /// Six queue pairs that leave by one source port.
+    fn shared_port(&mut self) {
+        let net = Net::v4([10, 9, 9, 1], [10, 9, 9, 2]).tos(ECT);
+        for n in 0..300 {
+            let transport = Transport::new(SEND_ONLY, 0x3000 + n % 6, n / 6).payload(vec![1; 512]);
+            self.frame(200 * MS + u64::from(n) * 700 * US, &net.roce(51_000, &transport));
+        }
+    }
+
+    /// Two classes between the same hosts, most of the data without one, CNPs in the class of the data, and
+    /// packets of 512 bytes where there is room for 1024.
+    fn classes(&mut self) {
+        for n in 0..1_200u32 {
+            let tos = if n % 4 == 3 { OFF } else { 0 };
+            let (length, qp) = if n % 4 == 3 { (512, 0x3100) } else { (1024, 0x3101) };
+            let net = Net::v4([10, 9, 10, 1], [10, 9, 10, 2]).tos(tos);
+            let transport = Transport::new(WRITE_MIDDLE, qp, n / 4 * if n % 4 == 3 { 1 } else { 3 } + n % 4 % 3);
+            self.frame(300 * MS + u64::from(n) * 400 * US, &net.roce(51_001, &transport.payload(vec![1; length])));
+        }
+        let net = Net::v4([10, 9, 10, 2], [10, 9, 10, 1]).tos(0);
+        for n in 0..12 {
+            self.frame(800 * MS + n * 20 * MS, &net.roce(0, &Transport::cnp(0x3200)));
+        }
+    }
+
+    fn old_and_foreign(&mut self) {
+        for n in 0..60u32 {
+            let transport = Transport::new(SEND_ONLY, 0x3300, n).payload(vec![1; 1024]);
+            let frame = craft::roce_v1([1; 16], [2; 16], 0, &transport);
+            self.frame(300 * MS + u64::from(n) * 5 * MS, &frame);
+        }
+        let net = Net::v4([10, 9, 11, 1], [10, 9, 11, 2]);
+        for n in 0..200 {
+            self.frame(320 * MS + n * 3 * MS, &net.wrap(6, &vec![0; 1400]));
+        }
+    }
+
+    /// Four senders at once, whose packets are marked, and each for itself, whose are not.
+    fn incast(&mut self) {
+        let send = |script: &mut Self, at: u64, sender: u8, psn: u32, tos: u8| {
+            let net = Net::v4([10, 9, 14, sender], [10, 9, 14, 9]).tos(tos);
+            let transport = Transport::new(SEND_ONLY, 0x3400 + u32::from(sender), psn).payload(vec![1; 512]);
+            script.frame(at, &net.roce(52_000 + u16::from(sender), &transport));
+        };
+        for round in 0..60u32 {
+            let at = 300 * MS + u64::from(round) * 16 * MS;
+            for sender in 1..5u8 {
+                let near = u64::from(sender) * 20 * US;
+                for n in 0..4 {
+                    let psn = round * 6 + n;
+                    send(self, at + near + u64::from(n) * 80 * US, sender, psn, if n % 2 == 0 { CE } else { ECT });
+                }
+                for n in 4..6 {
+                    send(self, at + u64::from(sender) * 3 * MS, sender, round * 6 + n, ECT);
+                }
+            }
+        }
+    }
+
+    fn silent(&mut self, of: Connection) {
+        for round in 0..7 {
+            for psn in 0..2 {
+                self.request(300 * MS + round * 250 * MS + u64::from(psn) * 200 * US, of, psn, true);
+            }
+        }
+    }
+}
+
+fn ids(report: &Value) -> BTreeSet<String> {
+    let findings = report["findings"].as_array().unwrap().iter();
+    findings.map(|finding| finding["id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The last report of a live run that sees everything, and the files of a capture of the same.
+fn watch(folder: &Path, more: &[&str]) -> (Value, Vec<PathBuf>) {
+    let config = folder.join("config.toml");
+    std::fs::write(&config, CONFIG).unwrap();
+    let world = World::new().unwrap();
+    // The second link carries nothing.
+    let (link, _idle) = (world.link("near0", 1500).unwrap(), world.link("near1", 1500).unwrap());
+    let options = ["-i", "near0", "-i", "near1", "--output", "json", "--config", config.to_str().unwrap()];
+    let program = Program::live(&world.near, &[&options, more].concat()).unwrap();
+    let script = Script::everything().0;
+    let mut capture = Pcap::new(Order::Little, true, ETHERNET);
+    let start = Instant::now();
+    for (at, frame) in &script {
+        let due = start + Duration::from_nanos(*at);
+        while let Some(left) = due.checked_duration_since(Instant::now()) {
+            std::thread::sleep(left);
+        }
+        capture.packet(START + u64::try_from(start.elapsed().as_nanos()).unwrap(), frame);
+        link.far.send(frame).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let live = program.interrupt().unwrap().report().unwrap();
+    let sent = u64::try_from(script.len()).unwrap();
+    assert!(live["totals"]["packets"].as_u64() >= Some(sent), "{}", live["totals"]);
+    let files = ["near0.pcap", "near1.pcap"].map(|name| folder.join(name));
+    std::fs::write(&files[0], capture.finish()).unwrap();
+    std::fs::write(&files[1], Pcap::new(Order::Little, true, ETHERNET).finish()).unwrap();
+    (live, files.into())
+}
+
+fn unjudged(report: &Value) -> Vec<&str> {
+    report["unjudged"].as_array().unwrap().iter().filter_map(|one| one["id"].as_str()).collect()
+}
+
+#[test]
+fn live_and_replay_come_to_the_same_findings() {
+    if !root_or_skip("live_and_replay_come_to_the_same_findings") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (live, files) = watch(folder.path(), &[]);
+    let config = folder.path().join("config.toml");
+    let grouped = ["--group", "near0.pcap,near1.pcap", "--config", config.to_str().unwrap()];
+    let replayed = binary::replay(&files, grouped).unwrap();
+    assert_eq!(ids(&replayed), EXPECTED.map(str::to_owned).into(), "replay: {:#}", replayed["findings"]);
+    assert_eq!(ids(&live), EXPECTED.map(str::to_owned).into(), "live: {:#}", live["findings"]);
+    // What a live run cannot come to, it says.
+    assert_eq!(unjudged(&live), ["icrc.errors", "loss.between_taps"]);
+    assert_eq!(unjudged(&replayed), [""; 0]);
+}
+
+/// Without exact times there are the findings that need none; the others are said to be open.
+#[test]
+fn without_timing_what_needs_it_is_said_to_be_open() {
+    const OPEN: [&str; 6] = [
+        "burst.incast",
+        "latency.tail",
+        "loss.after_tap",
+        "loss.before_tap",
+        "peer.silent",
+        "retry.storm",
+    ];
+    if !root_or_skip("without_timing_what_needs_it_is_said_to_be_open") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (live, _) = watch(folder.path(), &["--no-timing"]);
+    let expected = EXPECTED.iter().filter(|id| !OPEN.contains(id)).map(|id| (*id).to_owned());
+    assert_eq!(ids(&live), expected.collect(), "{:#}", live["findings"]);
+    let open = unjudged(&live);
+    assert!(OPEN.iter().all(|id| open.contains(id)), "{open:?}");
+    assert!(ids(&live).iter().all(|id| !open.contains(&id.as_str())), "{open:?}");
+    for name in ["bursts", "incast", "steps"] {
+        assert!(live[name].is_null(), "{name}");
+    }
+}
