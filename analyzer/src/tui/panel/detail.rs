@@ -175,7 +175,15 @@ fn main(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
     let naks: u64 = stats.naks.iter().sum();
     let mut lines = vec![
         entry("rate", rate),
-        entry("total", format!("{}, {} packets", units::bytes(stats.bytes), units::count(stats.packets))),
+        entry(
+            "total",
+            format!(
+                "{}, {} packet{}",
+                units::bytes(stats.bytes),
+                units::count(stats.packets),
+                if stats.packets == 1 { "" } else { "s" }
+            ),
+        ),
     ];
     lines.extend(psn("PSN", &stats.psn));
     if stats.psn_responses.seen != 0 {
@@ -261,15 +269,17 @@ fn psn(name: &str, track: &PsnTrack) -> Vec<Line<'static>> {
         return vec![entry(name, units::UNKNOWN)];
     }
     let found = [
-        (track.missing, "missing"),
-        (track.gaps, "gaps"),
-        (track.repeats, "repeats"),
-        (track.restarts, "restarts"),
+        (track.missing, "missing", ""),
+        (track.gaps, "gap", "s"),
+        (track.repeats, "repeat", "s"),
+        (track.restarts, "restart", "s"),
     ];
     let found: Vec<String> = found
         .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{} {what}", compact(count as f64)))
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, what, s)| {
+            format!("{} {what}{}", compact(count as f64), if count == 1 { "" } else { s })
+        })
         .collect();
     let expected = format!("next {}", track.expected);
     if found.is_empty() {
@@ -304,7 +314,7 @@ fn path(detail: &Detail) -> (String, String) {
     let mtu = if stats.mtu > 0 { stats.mtu.to_string() } else { units::UNKNOWN.to_owned() };
     let dscp = if stats.dscp == DSCP_NONE { units::UNKNOWN.to_owned() } else { stats.dscp.to_string() };
     let mut tags = vec![match stats.vlan_id() {
-        None => "VLAN -".to_owned(),
+        None => "VLAN not known".to_owned(),
         Some(0) => "untagged".to_owned(),
         Some(id) => format!("VLAN {id}"),
     }];

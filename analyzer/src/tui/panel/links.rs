@@ -5,12 +5,12 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 use super::{Spans, cut, devices, empty, line, trends};
-use crate::model::{Delta, Level, LinkRow};
+use crate::model::{Delta, Level, LinkRow, Model};
 use crate::report::Imbalance;
 use crate::sample::Direction;
 use crate::tui::app::{App, Data};
 use crate::tui::column::{bar, compact};
-use crate::tui::theme;
+use crate::tui::{names, theme};
 use crate::units;
 
 /// Columns of the trend at the right of wide screens, at most.
@@ -27,7 +27,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     let trend = width.saturating_sub(name + 64).min(TREND);
     let mut titles = format!(
         " {:<name$} {:<3} {:>9} {:>6} {:<10} {:>6} {:>6} {:>5} {:>7}",
-        "LINK", "DIR", "b/s", "pkt/s", "LOAD", "CE %", "BYTES", "QPs", "SKIPPED"
+        "LINK", "DIR", "b/s", "pkt/s", "OF BUSIEST", "CE %", "BYTES", "QPs", "SKIPPED"
     );
     if trend > 8 {
         let covered = units::duration(trends::covered(app, trend));
@@ -40,7 +40,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     let visible = data.model.links.iter().enumerate().skip(app.links.offset).take(page);
     let mut y = 1;
     for (place, link) in visible {
-        let mut spans = row(link, name, most);
+        let mut spans = row(link, &short(&data.model, link, name), name, most);
         if trend > 8 {
             let points = trends::link_points(app, place, trend);
             let values: Vec<_> = points.iter().map(|p| p.per_second(|c| c.bytes)).collect();
@@ -77,7 +77,13 @@ pub(super) fn load(link: &LinkRow) -> f64 {
     link.delta.map_or(link.total.bytes as f64, |d| d.bits_per_s())
 }
 
-fn row(link: &LinkRow, name: usize, most: f64) -> Spans {
+/// The name of a link in so much room.
+pub(super) fn short(model: &Model, link: &LinkRow, width: usize) -> String {
+    names::apart(&link.name, model.links.iter().map(|link| link.name.as_str()), width)
+}
+
+/// `most`: what the busiest link carries. The speed of links is not known here, so that is all a bar can say.
+fn row(link: &LinkRow, shown: &str, name: usize, most: f64) -> Spans {
     let dir = direction(link.direction);
     let unknown = || units::UNKNOWN.to_owned();
     let rate = link.delta.as_ref().map(Delta::bits_per_s).map_or_else(unknown, units::bit_rate);
@@ -86,7 +92,7 @@ fn row(link: &LinkRow, name: usize, most: f64) -> Spans {
     let marked = ce.is_some_and(|ratio| ratio >= crate::model::health::CE_LIMIT);
     let share = if most > 0.0 { load(link) / most } else { 0.0 };
     let mut spans = Spans::default();
-    spans.push(format!(" {:<name$} {dir:<3} ", cut(&link.name, name, true)), theme::PLAIN);
+    spans.push(format!(" {shown:<name$} {dir:<3} "), theme::PLAIN);
     spans.push(format!("{rate:>9} "), theme::BOLD).push(format!("{packets:>6} "), theme::PLAIN);
     spans.push(bar(share, 10), theme::BAR);
     let ce_style = if marked { theme::text(Level::Warning) } else { theme::PLAIN };
@@ -178,8 +184,10 @@ fn spread(app: &App) -> Vec<Line<'static>> {
         return lines;
     };
     let mut counts = Spans::default();
-    counts.push(format!(" {} 5-tuples", units::count(entropy.five_tuples)), theme::BOLD);
-    counts.push(format!(", {} source ports", units::count(entropy.source_ports)), theme::PLAIN);
+    let s = |n: u64| if n == 1 { "" } else { "s" };
+    let (tuples, ports) = (entropy.five_tuples, entropy.source_ports);
+    counts.push(format!(" {} 5-tuple{}", units::count(tuples), s(tuples)), theme::BOLD);
+    counts.push(format!(", {} source port{}", units::count(ports), s(ports)), theme::PLAIN);
     counts.push(
         format!(", as many bytes as {} equal flows would spread", number(entropy.effective_flows)),
         theme::PLAIN,
@@ -253,9 +261,13 @@ fn what_if(app: &App) -> Vec<Line<'static>> {
         ),
         theme::HEAD,
     )];
+    let s = |n: u64| if n == 1 { "" } else { "s" };
     for set in &ecmp.sets {
         let mut spans = Spans::default();
-        spans.push(format!(" {}: {} 5-tuples, ", set.of, units::count(set.five_tuples)), theme::BOLD);
+        spans.push(
+            format!(" {}: {} 5-tuple{}, ", set.of, units::count(set.five_tuples), s(set.five_tuples)),
+            theme::BOLD,
+        );
         spans.push(format!("{} carry four fifths", units::count(set.heavy)), theme::PLAIN);
         lines.push(spans.into_line());
         for case in &set.cases {

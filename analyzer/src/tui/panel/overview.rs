@@ -97,14 +97,20 @@ fn link_lines(app: &App, data: &Data, width: usize, most: usize) -> Vec<Line<'st
     let mut order: Vec<_> = data.model.links.iter().collect();
     order.sort_by(|a, b| links::load(b).total_cmp(&links::load(a)));
     let highest = order.first().map_or(0.0, |link| links::load(link));
+    let name = width.saturating_sub(43).clamp(8, 30);
+    let title = format!(" {:<name$} {:<3} {:<10} {:>9}  {:>10}", "LINK", "DIR", "OF BUSIEST", "b/s", "CE");
+    lines.push(Line::styled(title, theme::HEAD));
     for link in order {
         let share = if highest > 0.0 { links::load(link) / highest } else { 0.0 };
-        let name = width.saturating_sub(43).clamp(8, 30);
         let rate = link.delta.map_or_else(|| units::UNKNOWN.into(), |d| units::bit_rate(d.bits_per_s()));
         let ce = link.delta.and_then(|d| d.counts.ce_ratio());
         let mut spans = Spans::default();
         spans.push(
-            format!(" {:<name$} {:<3} ", cut(&link.name, name, true), links::direction(link.direction)),
+            format!(
+                " {:<name$} {:<3} ",
+                links::short(&data.model, link, name),
+                links::direction(link.direction)
+            ),
             theme::PLAIN,
         );
         spans.push(bar(share, 10), theme::BAR).push(format!(" {rate:>9}"), theme::BOLD);
@@ -119,6 +125,7 @@ fn link_lines(app: &App, data: &Data, width: usize, most: usize) -> Vec<Line<'st
         && let Some(last) = lines.last_mut()
         && most > 2
     {
+        // The line that says so takes one's place.
         *last = Line::styled(format!(" +{} more links: 5", left_out + 1), theme::DIM);
     }
     lines
@@ -140,7 +147,7 @@ fn gauge(app: &App, width: usize) -> Line<'static> {
     spans.push(format!(" {}", units::ratio(entropy.normalized)), theme::text(level));
     let effective = entropy.effective_flows.map_or_else(|| units::UNKNOWN.into(), compact);
     spans.push(
-        format!(" {effective} effective of {} 5-tuples", compact(entropy.five_tuples as f64)),
+        format!(" {effective} effective of {}", super::counted(entropy.five_tuples, "5-tuple")),
         theme::PLAIN,
     );
     spans.into_line()
