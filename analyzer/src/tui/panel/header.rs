@@ -43,7 +43,9 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
             right.push(format!("{}  ", span(model.basis)), theme::BOLD);
         }
         if let Some(time_ns) = app.clock_ns() {
-            right.push(units::clock_utc(time_ns), theme::PLAIN).push(" UTC  ", theme::DIM);
+            // All times are; where there is little room the names of what is looked at matter more.
+            let zone = if at.title.width < NARROW { "  " } else { " UTC  " };
+            right.push(units::clock_utc(time_ns), theme::PLAIN).push(zone, theme::DIM);
         }
     }
     let (text, style) = phase(app);
@@ -58,7 +60,9 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
             SourceKind::Live => "live ",
             SourceKind::Replay => "replay ",
         };
-        left.push(kind, theme::DIM);
+        if at.title.width >= NARROW {
+            left.push(kind, theme::DIM);
+        }
         let inputs: Vec<String> = match data.model.kind {
             SourceKind::Live => data.model.inputs.clone(),
             // Where the files are matters less than what they are called.
@@ -74,6 +78,9 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
     let area = ratatui::layout::Rect { x, width: at.title.width - x, ..at.title };
     line(buffer, area, 0, &right.into_line());
 }
+
+/// Below this width only what matters most is in the title.
+const NARROW: u16 = 72;
 
 fn file_name(path: &str) -> String {
     path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path).to_owned()

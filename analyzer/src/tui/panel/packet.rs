@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::Spans;
+use super::{Spans, wrap};
 use crate::packet::{decode, hex};
 use crate::tui::app::App;
 use crate::tui::log::{Entry, route};
@@ -20,26 +20,30 @@ fn entry(app: &App) -> Option<&Entry> {
 /// All lines about the selected event.
 #[must_use]
 pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
-    entry(app).map_or_else(Vec::new, of)
+    // The box is as wide as the screen up to a limit, with a border on both sides.
+    let width = usize::from(app.size.0.min(super::WIDEST).saturating_sub(2));
+    entry(app).map_or_else(Vec::new, |entry| of(entry, width))
 }
 
 /// All lines about an event.
-pub(super) fn of(entry: &Entry) -> Vec<Line<'static>> {
+fn of(entry: &Entry, width: usize) -> Vec<Line<'static>> {
     let event = &entry.event;
-    let mut lines = vec![
-        Line::styled(format!("{}  {}", entry.class.word, entry.class.help), theme::BOLD),
+    let sentence = |text: &str| wrap(text, width, 0).into_iter();
+    let what = format!("{}  {}", entry.class.word, entry.class.help);
+    let mut lines: Vec<Line<'static>> = sentence(&what).map(|part| Line::styled(part, theme::BOLD)).collect();
+    lines.extend([
         Line::raw(route(&entry.key)),
         Line::raw(format!("{}, {} bytes on the wire", units::time_utc(event.time_ns), event.wire_len)),
-    ];
+    ]);
     if entry.count > 1 {
         let text = format!("the latest of {} in quick succession", units::count(entry.count));
         lines.push(Line::raw(text));
     }
-    lines.push(Line::raw(entry.text.clone()));
+    lines.extend(sentence(&entry.text).map(Line::raw));
     if event.headers.is_empty() {
         lines.push(Line::default());
         let why = "The packet's bytes are kept of NAK, RNR, CNP, gap and connection events only.";
-        lines.push(Line::styled(why, theme::DIM));
+        lines.extend(sentence(why).map(|part| Line::styled(part, theme::DIM)));
         return lines;
     }
     let packet = decode(&event.headers, event.wire_len, usize::from(event.bth_offset));
