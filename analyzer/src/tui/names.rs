@@ -38,7 +38,7 @@ pub(super) fn together(names: &[String], width: usize) -> String {
     let listed = names.join(", ");
     let (start, end) = common(names.iter().map(String::as_str));
     if names.len() < 2 || start + end < WORTH {
-        return cut(&listed, width, true);
+        return some(names, &listed, width);
     }
     let first: Vec<char> = names.first().map_or_else(Vec::new, |name| name.chars().collect());
     let head: String = first.iter().take(start).collect();
@@ -51,6 +51,18 @@ pub(super) fn together(names: &[String], width: usize) -> String {
         })
         .collect();
     cut(&format!("{head}{{{}}}{tail}", middles.join(",")), width, true)
+}
+
+/// As many whole names as fit, and how many more there are.
+fn some(names: &[String], listed: &str, width: usize) -> String {
+    if listed.chars().count() <= width {
+        return listed.to_owned();
+    }
+    let fits = |count: &usize| {
+        let some = names.iter().take(*count).map(String::as_str).collect::<Vec<_>>().join(", ");
+        Some(format!("{some} +{}", names.len() - count)).filter(|text| text.chars().count() <= width)
+    };
+    (1..names.len()).rev().find_map(|count| fits(&count)).unwrap_or_else(|| cut(listed, width, true))
 }
 
 /// How many letters all names begin with, and end with, in common: whole words only, so that what is between
@@ -108,7 +120,11 @@ mod tests {
     fn several_names_are_told_in_one() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         assert_eq!(together(&names(&["e1.h0.pcap", "e1.h1.pcap"]), 40), "e1.{h0,h1}.pcap");
-        assert_eq!(together(&names(&["rail0", "rail1"]), 40), "rail0, rail1");
+        let rails = names(&["rail0", "rail1", "rail2"]);
+        assert_eq!(together(&rails, 40), "rail0, rail1, rail2");
+        assert_eq!(together(&rails, 18), "rail0, rail1 +1");
+        assert_eq!(together(&rails, 8), "rail0 +2");
+        assert_eq!(together(&rails, 5), "ra…l2");
         assert_eq!(together(&names(&["one.pcap"]), 40), "one.pcap");
         assert_eq!(together(&[], 40), "");
     }

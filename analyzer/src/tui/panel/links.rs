@@ -15,6 +15,8 @@ use crate::units;
 
 /// Columns of the trend at the right of wide screens, at most.
 const TREND: usize = 60;
+/// Below this width there is no room for bars and for frames that are not RoCE.
+const NARROW: usize = 72;
 
 pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     let Some(data) = &app.data else {
@@ -22,13 +24,21 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
         return;
     };
     let width = usize::from(area.width);
+    let narrow = width < NARROW;
     let longest = data.model.links.iter().map(|link| link.name.chars().count()).max().unwrap_or(0);
     let name = width.saturating_sub(62).clamp(10, 40).min(longest.max(10));
     let trend = width.saturating_sub(name + 64).min(TREND);
-    let mut titles = format!(
-        " {:<name$} {:<3} {:>9} {:>6} {:<10} {:>6} {:>6} {:>5} {:>7}",
-        "LINK", "DIR", "b/s", "pkt/s", "OF BUSIEST", "CE %", "BYTES", "QPs", "SKIPPED"
-    );
+    let mut titles = if narrow {
+        format!(
+            " {:<name$} {:<3} {:>9} {:>6} {:>6} {:>6} {:>5}",
+            "LINK", "DIR", "b/s", "pkt/s", "CE %", "BYTES", "QPs"
+        )
+    } else {
+        format!(
+            " {:<name$} {:<3} {:>9} {:>6} {:<10} {:>6} {:>6} {:>5} {:>7}",
+            "LINK", "DIR", "b/s", "pkt/s", "OF BUSIEST", "CE %", "BYTES", "QPs", "SKIPPED"
+        )
+    };
     if trend > 8 {
         let covered = units::duration(trends::covered(app, trend));
         let title = cut(&format!("b/s over {covered}"), trend, false);
@@ -40,7 +50,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     let visible = data.model.links.iter().enumerate().skip(app.links.offset).take(page);
     let mut y = 1;
     for (place, link) in visible {
-        let mut spans = row(link, &short(&data.model, link, name), name, most);
+        let mut spans = row(link, &short(&data.model, link, name), name, Some(most).filter(|_| !narrow));
         if trend > 8 {
             let points = trends::link_points(app, place, trend);
             let values: Vec<_> = points.iter().map(|p| p.per_second(|c| c.bytes)).collect();
@@ -83,22 +93,28 @@ pub(super) fn short(model: &Model, link: &LinkRow, width: usize) -> String {
 }
 
 /// `most`: what the busiest link carries. The speed of links is not known here, so that is all a bar can say.
-fn row(link: &LinkRow, shown: &str, name: usize, most: f64) -> Spans {
+/// `None` where there is no room for a bar.
+fn row(link: &LinkRow, shown: &str, name: usize, most: Option<f64>) -> Spans {
     let dir = direction(link.direction);
     let unknown = || units::UNKNOWN.to_owned();
     let rate = link.delta.as_ref().map(Delta::bits_per_s).map_or_else(unknown, units::bit_rate);
     let packets = link.delta.as_ref().map(Delta::packets_per_s).map_or_else(unknown, compact);
     let ce = link.delta.and_then(|d| d.counts.ce_ratio());
     let marked = ce.is_some_and(|ratio| ratio >= crate::model::health::CE_LIMIT);
-    let share = if most > 0.0 { load(link) / most } else { 0.0 };
     let mut spans = Spans::default();
     spans.push(format!(" {shown:<name$} {dir:<3} "), theme::PLAIN);
-    spans.push(format!("{rate:>9} "), theme::BOLD).push(format!("{packets:>6} "), theme::PLAIN);
-    spans.push(bar(share, 10), theme::BAR);
+    spans.push(format!("{rate:>9} "), theme::BOLD).push(format!("{packets:>6}"), theme::PLAIN);
+    if let Some(most) = most {
+        let share = if most > 0.0 { load(link) / most } else { 0.0 };
+        spans.push(format!(" {}", bar(share, 10)), theme::BAR);
+    }
     let ce_style = if marked { theme::text(Level::Warning) } else { theme::PLAIN };
     spans.push(format!(" {:>6}", units::ratio(ce).trim_end_matches(" %")), ce_style);
     let (bytes, skipped) = (compact(link.total.bytes as f64), compact(link.skipped.packets as f64));
-    spans.push(format!(" {bytes:>6} {:>5} {skipped:>7}", link.flows), theme::PLAIN);
+    spans.push(format!(" {bytes:>6} {:>5}", link.flows), theme::PLAIN);
+    if most.is_some() {
+        spans.push(format!(" {skipped:>7}"), theme::PLAIN);
+    }
     spans
 }
 
