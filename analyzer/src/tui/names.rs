@@ -50,7 +50,12 @@ pub(super) fn together(names: &[String], width: usize) -> String {
             name.chars().take(count.saturating_sub(end)).skip(start).collect()
         })
         .collect();
-    cut(&format!("{head}{{{}}}{tail}", middles.join(",")), width, true)
+    let all = format!("{head}{{{}}}{tail}", middles.join(","));
+    if all.chars().count() <= width {
+        return all;
+    }
+    let count = format!(" ({})", names.len());
+    format!("{}{count}", cut(&format!("{head}…"), width.saturating_sub(count.chars().count()), false))
 }
 
 /// As many whole names as fit, and how many more there are.
@@ -120,6 +125,8 @@ mod tests {
     fn several_names_are_told_in_one() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         assert_eq!(together(&names(&["e1.h0.pcap", "e1.h1.pcap"]), 40), "e1.{h0,h1}.pcap");
+        assert_eq!(together(&names(&["e1_loss1.h0.pcap", "e1_loss1.h1.pcap"]), 15), "e1_loss1.… (2)");
+        assert_eq!(together(&names(&["e1_loss1.h0.pcap", "e1_loss1.h1.pcap"]), 10), "e1_lo… (2)");
         let rails = names(&["rail0", "rail1", "rail2"]);
         assert_eq!(together(&rails, 40), "rail0, rail1, rail2");
         assert_eq!(together(&rails, 18), "rail0, rail1 +1");

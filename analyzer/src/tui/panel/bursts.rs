@@ -144,7 +144,7 @@ fn strip(
     column_ns: f64,
     starts: &[u64],
 ) -> Vec<Line<'static>> {
-    let mut lines = vec![Line::styled(format!(" {text}"), theme::DIM)];
+    let mut lines = vec![Line::default()];
     let max = values.iter().copied().fold(0.0, f64::max);
     for row in (0..TALL).rev() {
         let blocks: String = values.iter().map(|value| block(*value, max, row)).collect();
@@ -166,7 +166,11 @@ fn strip(
     }
     if any {
         let marks: String = marks.into_iter().collect();
-        lines.push(Line::styled(format!(" {marks} steps begin").trim_end().to_owned(), theme::BOLD));
+        lines.push(Line::styled(format!(" {marks}").trim_end().to_owned(), theme::BOLD));
+    }
+    let steps = if any { "; ↑ a step begins" } else { "" };
+    if let Some(title) = lines.first_mut() {
+        *title = Line::styled(format!(" {text}{steps}"), theme::DIM);
     }
     lines
 }

@@ -192,7 +192,7 @@ fn main(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
     ];
     lines.extend(psn("PSN", &stats.psn));
     if stats.psn_responses.seen != 0 {
-        lines.extend(psn("responses", &stats.psn_responses));
+        lines.extend(psn("PSN resp", &stats.psn_responses));
     }
     lines.extend([
         styled(

@@ -69,7 +69,7 @@ pub(super) fn list<'a>(
 fn groups(buffer: &mut Buffer, table: Rect, app: &App, data: &Data) {
     const FLOWS: u16 = 6;
     let cx = Context { model: &data.model, sample: &data.sample };
-    let width = (table.width / 3).max(24);
+    let width = (table.width / 3).max(28);
     let title = format!("{:<1$}", app.table.group.title().to_uppercase(), usize::from(width));
     line(buffer, table, 0, &Line::styled(format!(" {title} {:>5}", "QPs"), theme::HEAD));
     let used = GUTTER + width + 1 + FLOWS;

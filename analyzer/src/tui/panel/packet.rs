@@ -11,7 +11,14 @@ use crate::tui::log::{Entry, route};
 use crate::tui::theme;
 use crate::units;
 
+/// Columns of a field's name, its value, and its bytes.
 const NAME: usize = 24;
+const VALUE: usize = 40;
+const BYTES: usize = 17;
+/// On narrow screens.
+const SHORT_NAME: usize = 20;
+/// From this width of the box on all have their room.
+const WIDE: usize = 2 + NAME + VALUE + 1;
 
 fn entry(app: &App) -> Option<&Entry> {
     app.shown_events().nth(app.events.selected?)
@@ -46,6 +53,11 @@ fn of(entry: &Entry, width: usize) -> Vec<Line<'static>> {
         lines.extend(sentence(why).map(|part| Line::styled(part, theme::DIM)));
         return lines;
     }
+    let (name, value) = if width < WIDE {
+        (SHORT_NAME, width.saturating_sub(2 + SHORT_NAME + 1 + BYTES).clamp(BYTES, VALUE))
+    } else {
+        (NAME, VALUE)
+    };
     let packet = decode(&event.headers, event.wire_len, usize::from(event.bth_offset));
     for header in &packet.headers {
         lines.push(Line::default());
@@ -55,8 +67,8 @@ fn of(entry: &Entry, width: usize) -> Vec<Line<'static>> {
             let raw = bytes.iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
             let more = if bytes.len() > 8 { "…" } else { "" };
             let mut spans = Spans::default();
-            spans.push(format!("  {:<NAME$}", field.name), theme::DIM);
-            spans.push(format!("{:<40} ", field.value), theme::PLAIN);
+            spans.push(format!("  {:<name$}", field.name), theme::DIM);
+            spans.push(format!("{:<value$} ", field.value), theme::PLAIN);
             spans.push(format!("{raw}{more}"), theme::DIM);
             lines.push(spans.into_line());
         }
