@@ -19,6 +19,8 @@ use rocescope::tui::{Action, App, End, Options, Screen, render};
 mod fake;
 use fake::World;
 
+#[path = "tui/bound.rs"]
+mod bound;
 #[path = "tui/devices.rs"]
 mod devices;
 #[path = "tui/keys.rs"]
@@ -90,13 +92,33 @@ fn text(app: &App) -> String {
     text
 }
 
+/// The picture with a line below each that says what is reversed (R), bold (B) and dim (D).
+fn with_attributes(app: &App) -> String {
+    use ratatui::style::Modifier;
+    let terminal = draw(app);
+    let buffer = terminal.backend().buffer();
+    let attributes = buffer.content.chunks(usize::from(buffer.area.width).max(1)).map(|line| {
+        let letter = |cell: &ratatui::buffer::Cell| match cell.modifier {
+            m if m.contains(Modifier::REVERSED) => 'R',
+            m if m.contains(Modifier::BOLD) => 'B',
+            m if m.contains(Modifier::DIM) => 'D',
+            _ => ' ',
+        };
+        line.iter().map(letter).collect::<String>().trim_end().to_owned()
+    });
+    text(app).lines().zip(attributes).map(|(text, attributes)| format!("{text}\n{attributes}\n")).collect()
+}
+
 /// Compares the picture with the one on file.
 fn snapshot(name: &str, app: &App) {
+    compare(name, &text(app));
+}
+
+fn compare(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(format!("{name}.txt"));
-    let text = text(app);
     if std::env::var_os("ROCESCOPE_BLESS").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, &text).unwrap();
+        std::fs::write(&path, text).unwrap();
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(text, expected, "{name} differs; ROCESCOPE_BLESS=1 writes it anew");
@@ -250,6 +272,11 @@ fn a_full_table() {
         app.on_sample(Arc::new(world.at(second)));
     }
     snapshot("full_overview", &app);
+    app.analyse_with(&mut Analyst::new(app.options.report.clone()));
+    for screen in Screen::ALL {
+        press(&mut app, &[Key::Char(char::from(b'1' + screen as u8)), Key::Down]);
+        snapshot(&format!("full_{}_80x24", screen.name()), &app);
+    }
     press(&mut app, &[Key::Char('2'), Key::Down, Key::End]);
     snapshot("full_qps_end", &app);
     press(&mut app, &[Key::Char('/')]);
@@ -295,12 +322,7 @@ fn without_utf8_every_symbol_is_ascii() {
     app.speed = Some(1.0);
     for number in '1'..='8' {
         press(&mut app, &[Key::Char(number), Key::Down]);
-        if number == '2' {
-            snapshot("ascii_qps", &app);
-        }
-        if number == '1' {
-            snapshot("ascii_overview", &app);
-        }
+        snapshot(&format!("ascii_{}", app.screen.name()), &app);
         for overlay in [false, true] {
             if overlay {
                 press(&mut app, &[Key::Char('?')]);
@@ -334,6 +356,7 @@ fn without_colour_badges_are_reversed_and_words_say_what_colours_said() {
         let terminal = draw(&app);
         let badge = terminal.backend().buffer().cell((1, 2)).unwrap().clone();
         assert!(badge.modifier.contains(ratatui::style::Modifier::REVERSED));
+        compare(&format!("plain_{}_80x24", app.screen.name()), &with_attributes(&app));
     }
 }
 

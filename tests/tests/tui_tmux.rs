@@ -115,6 +115,12 @@ fn every_screen_key_and_size() {
     let turned = sorted_up(&screen).map(|up| !up);
     terminal.press_until("S", "the order turned round", |screen| sorted_up(screen) == turned).unwrap();
 
+    // A click on a title sorts too.
+    let screen = terminal.screen().unwrap();
+    let (line, titles) = screen.lines().enumerate().find(|(_, line)| line.contains("STATE SOURCE")).unwrap();
+    terminal.click(titles.find("DESTINATION").unwrap(), line).unwrap();
+    terminal.until("rows sorted by a click", |screen| screen.contains("sort DESTINATION")).unwrap();
+
     // Help.
     terminal.press_until("?", "help", |screen| screen.contains("choose and order the columns")).unwrap();
     terminal
@@ -226,6 +232,54 @@ fn signals_and_ctrl_c_give_the_terminal_back() {
         }
         session.is_restored("0");
     }
+}
+
+/// Whether the process has ended; one that nobody has asked about yet is a zombie.
+fn has_ended(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .map_or(true, |stat| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
+}
+
+#[test]
+fn a_terminal_that_goes_away_ends_the_program() {
+    let name = "a_terminal_that_goes_away_ends_the_program";
+    if !root_or_skip(name) || !tmux_or_skip(name) {
+        return;
+    }
+    let session = Session::open(100, 30);
+    session.start("demo");
+    session.terminal.until("the view", |screen| screen.contains("SPREAD")).unwrap();
+    let pid: i32 = std::fs::read_to_string(session.file("pid")).unwrap().trim().parse().unwrap();
+    assert!(!has_ended(pid));
+    drop(session);
+    let start = Instant::now();
+    while !has_ended(pid) {
+        assert!(start.elapsed() < Duration::from_secs(10), "process {pid} is still there");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn what_is_pasted_and_the_smallest_size_are_survived() {
+    let name = "what_is_pasted_and_the_smallest_size_are_survived";
+    if !tmux_or_skip(name) {
+        return;
+    }
+    let session = Session::open(100, 30);
+    let terminal = &session.terminal;
+    session.start(&format!("replay {}", captures::folder().join("b5_ops_full.h0.pcap").display()));
+    terminal.until("the end of the capture", |screen| screen.contains("ENDED")).unwrap();
+    terminal.press_until("/", "a filter being typed", |screen| screen.contains("filter:")).unwrap();
+    for _ in 0..25 {
+        terminal.type_text(&"zażółć:>%!\u{1F600} [200~ 0x ".repeat(150)).unwrap();
+    }
+    terminal.press_until("Escape", "no filter", |screen| !screen.contains("filter:")).unwrap();
+    terminal.resize(1, 1).unwrap();
+    std::thread::sleep(Duration::from_millis(400));
+    terminal.resize(100, 30).unwrap();
+    terminal.until("the view again", |screen| screen.contains("ENDED") && screen.contains("q quit")).unwrap();
+    terminal.press(&["q"]).unwrap();
+    session.is_restored("0");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod child;
 mod designs;
 mod kernel;
+mod keys;
 mod load;
 mod machine;
 mod replay;
@@ -19,6 +20,8 @@ pub(crate) enum Bench {
     Replay(replay::Wanted),
     /// `rocescope live` on a flooded veth pair, beside an empty program and nothing
     Load(load::Wanted),
+    /// How long the terminal UI takes to answer keys while samples of 65,536 flows come
+    Keys(keys::Wanted),
     /// Ways to keep flows in the kernel, side by side
     Designs(designs::Wanted),
 }
@@ -32,6 +35,7 @@ pub(crate) fn bench(wanted: &Bench) -> Result<()> {
         Bench::Kernel(wanted) => kernel::kernel(wanted),
         Bench::Replay(wanted) => replay::replay(wanted),
         Bench::Load(wanted) => load::load(wanted),
+        Bench::Keys(wanted) => keys::keys(wanted),
         Bench::Designs(wanted) => designs::designs(wanted),
     }
 }

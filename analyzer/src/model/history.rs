@@ -6,19 +6,15 @@
 //! Moments leave after [`KEPT_NS`]; when memory is short before that, every other of the older ones.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use rocescope_common::abi::Counter;
-use rocescope_common::wire::Reason;
-
-use super::{Counts, Identity, Lost, lost, skipped};
-use crate::figures::latency::{Bucket, Histogram};
+use super::moment::{self, FlowMoment};
+pub use super::moment::{BUSIEST, Moment};
 use crate::report::Entropy;
 use crate::sample::{Sample, SourceKind};
 
 /// How far back moments are kept, in nanoseconds: ten minutes.
 pub const KEPT_NS: u64 = 600 * SECOND;
-/// Flows that an older moment keeps: those with most bytes since the moment before.
-pub const BUSIEST: usize = 1_000;
 /// Memory for moments, unless the user says otherwise.
 pub const BUDGET: usize = 256 << 20;
 const SECOND: u64 = 1_000_000_000;
@@ -61,122 +57,6 @@ impl Span {
     }
 }
 
-/// One flow at a moment.
-#[derive(Clone, Debug)]
-pub struct FlowMoment {
-    /// Which flow.
-    pub id: Identity,
-    /// All that it had counted.
-    pub counts: Counts,
-    /// How long its requests had taken; `None` where that is not collected, or not kept.
-    pub histogram: Option<Histogram>,
-    /// Median and 99th percentile of requests answered since the moment before.
-    pub latency: Option<(Bucket, Bucket)>,
-}
-
-/// One link at a moment.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LinkMoment {
-    /// All that it had counted, retired flows included; what is not kept of these is of the present.
-    pub total: Counts,
-    /// The sum of what it counted between moments: never goes back.
-    pub grown: Counts,
-    /// Flows on it.
-    pub flows: usize,
-    /// Frames that are not RoCE.
-    pub skipped: Counter,
-}
-
-/// Everything kept of one moment.
-#[derive(Clone, Debug)]
-pub struct Moment {
-    /// When, Unix time in nanoseconds.
-    pub time_ns: u64,
-    /// Unix time of the first frame, or of the start.
-    pub start_ns: Option<u64>,
-    /// All that was counted.
-    pub total: LinkMoment,
-    /// Links, in the order of [`Sample::links`].
-    pub links: Vec<LinkMoment>,
-    /// Flows, in the order of [`Sample::flows`].
-    pub flows: Vec<FlowMoment>,
-    /// Whether `flows` has all of them.
-    pub complete: bool,
-    /// Flows that were retired.
-    pub retired_flows: u64,
-    /// Frames that are not RoCE, by reason, the most first.
-    pub skipped: Vec<(Reason, Counter)>,
-    /// Own losses.
-    pub lost: Lost,
-    /// How bytes of the last seconds spread over 5-tuples, once that is known.
-    pub entropy: Option<Entropy>,
-    /// Places in `flows` of the busiest, while it has all.
-    busiest: Vec<u32>,
-    /// Memory that histograms take, in bytes.
-    histogram_bytes: usize,
-}
-
-impl Moment {
-    /// The time before anything was counted.
-    fn zero(sample: &Sample, time_ns: u64) -> Self {
-        Self {
-            time_ns,
-            start_ns: Some(time_ns),
-            total: LinkMoment::default(),
-            links: vec![LinkMoment::default(); sample.links.len()],
-            flows: Vec::new(),
-            complete: true,
-            retired_flows: 0,
-            skipped: Vec::new(),
-            lost: Lost::default(),
-            entropy: None,
-            busiest: Vec::new(),
-            histogram_bytes: 0,
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        size_of::<Self>()
-            + self.flows.capacity() * size_of::<FlowMoment>()
-            + self.links.capacity() * size_of::<LinkMoment>()
-            + self.busiest.capacity() * 4
-            + self.histogram_bytes
-    }
-
-    /// Forgets the times of flows that are not busy, where they take more than `most` bytes.
-    fn limit_histograms(&mut self, most: usize) {
-        if self.histogram_bytes <= most || self.flows.len() <= BUSIEST {
-            return;
-        }
-        let mut busiest = self.busiest.iter().copied().peekable();
-        self.histogram_bytes = 0;
-        for (at, flow) in (0u32..).zip(&mut self.flows) {
-            if busiest.next_if_eq(&at).is_none() {
-                flow.histogram = None;
-            }
-            self.histogram_bytes += flow.histogram.as_ref().map_or(0, Histogram::bytes);
-        }
-    }
-
-    /// Forgets all flows but the busiest, and their times where these take more than `most` bytes.
-    fn trim(&mut self, most: usize) {
-        if self.histogram_bytes > most {
-            for flow in &mut self.flows {
-                flow.histogram = None;
-            }
-            self.histogram_bytes = 0;
-        }
-        if !self.complete {
-            return;
-        }
-        self.complete = self.flows.len() <= BUSIEST;
-        if !self.complete {
-            let busiest = std::mem::take(&mut self.busiest);
-            self.flows = busiest.iter().filter_map(|at| self.flows.get(*at as usize).cloned()).collect();
-        }
-    }
-}
-
 /// Links as they are called now.
 #[derive(Clone, Debug)]
 pub struct Names {
@@ -188,14 +68,33 @@ pub struct Names {
     pub links: Vec<(String, Option<crate::sample::Direction>)>,
 }
 
-/// The moments, the oldest first.
+/// A moment, and what was found out about it later.
+#[derive(Clone, Debug)]
+struct Kept {
+    moment: Arc<Moment>,
+    /// How bytes of the last seconds spread over 5-tuples, once that is known.
+    entropy: Option<Entropy>,
+}
+
+/// The moments, the oldest first. A copy shares them.
 #[derive(Clone, Debug)]
 pub struct History {
-    moments: VecDeque<Moment>,
+    moments: VecDeque<Kept>,
     /// What is subtracted from totals: where the user reset the counters.
-    reset: Option<Moment>,
-    names: Option<Names>,
+    reset: Option<Arc<Moment>>,
+    names: Option<Arc<Names>>,
     budget: usize,
+    /// Moments that are not kept any more: to free the memory of 65,536 flows takes milliseconds.
+    spent: Vec<Arc<Moment>>,
+}
+
+/// The moment of a sample that is not in the history yet; see [`History::prepare`].
+#[derive(Clone, Debug)]
+pub struct Next {
+    moment: Arc<Moment>,
+    /// The moment that it follows.
+    previous: Option<Arc<Moment>>,
+    names: Arc<Names>,
 }
 
 impl Default for History {
@@ -208,59 +107,104 @@ impl History {
     /// Nothing yet; moments will take `budget` bytes at most, but always two.
     #[must_use]
     pub fn new(budget: usize) -> Self {
-        Self { moments: VecDeque::new(), reset: None, names: None, budget }
+        Self { moments: VecDeque::new(), reset: None, names: None, budget, spent: Vec::new() }
     }
 
     /// Takes a sample. One of the time of the newest moment is left out unless it is `last`; an earlier
     /// one starts anew.
     pub fn push(&mut self, sample: &Sample, last: bool) {
-        let start = sample.window.map(|(first, _)| first);
-        match self.moments.back() {
-            Some(newest) if newest.time_ns > sample.time_ns => self.clear(),
-            Some(newest) if newest.time_ns == sample.time_ns && !last => return,
+        if let Some(next) = self.prepare(sample, last) {
+            self.append(next, sample, last);
+        }
+    }
+
+    /// The moment that [`push`](Self::push) would add; `None` when it would leave the sample out. This is nearly
+    /// all of its work, and can be done elsewhere, with a copy of the history.
+    #[must_use]
+    pub fn prepare(&self, sample: &Sample, last: bool) -> Option<Next> {
+        let zero;
+        let newest = self.moments.back().map(|kept| &kept.moment);
+        let previous = match newest {
+            Some(newest) if newest.time_ns == sample.time_ns && !last => return None,
             Some(newest) if newest.time_ns == sample.time_ns => {
-                self.moments.pop_back();
+                self.moments.iter().rev().nth(1).map(|kept| &kept.moment)
             }
-            _ => {}
-        }
-        if self.moments.is_empty()
-            && let Some(start) = start.filter(|start| *start < sample.time_ns)
-        {
-            self.moments.push_back(Moment::zero(sample, start));
-        }
-        let mut moment = moment(sample, self.moments.back());
+            Some(newest) => Some(newest).filter(|newest| newest.time_ns < sample.time_ns),
+            None => None,
+        };
+        let from = match previous {
+            Some(previous) => Some(&**previous),
+            None => {
+                zero = start(sample).map(|start| Moment::zero(sample, start));
+                zero.as_ref()
+            }
+        };
+        let mut moment = moment::moment(sample, from);
         moment.limit_histograms(self.budget / HISTOGRAM_SHARE);
-        self.names = Some(Names {
+        let names = Names {
             kind: sample.kind,
             inputs: sample.inputs.clone(),
             links: sample.links.iter().map(|l| (l.name.clone(), l.direction)).collect(),
-        });
-        self.moments.push_back(moment);
+        };
+        Some(Next { moment: Arc::new(moment), previous: previous.map(Arc::clone), names: Arc::new(names) })
+    }
+
+    /// Takes what was prepared of `sample`. What was prepared for a history that has changed since is made again.
+    pub fn append(&mut self, next: Next, sample: &Sample, last: bool) {
+        match self.moments.back().map(|kept| kept.moment.time_ns) {
+            Some(newest) if newest > sample.time_ns => self.clear(),
+            Some(newest) if newest == sample.time_ns && !last => return,
+            Some(newest) if newest == sample.time_ns => {
+                self.spent.extend(self.moments.pop_back().map(|kept| kept.moment));
+            }
+            _ => {}
+        }
+        let newest = self.moments.back().map(|kept| &kept.moment);
+        let fits = match (newest, &next.previous) {
+            (Some(newest), Some(previous)) => Arc::ptr_eq(newest, previous),
+            (None, None) => true,
+            _ => false,
+        };
+        let next = if fits { Some(next) } else { self.prepare(sample, last) };
+        let Some(next) = next else { return };
+        if self.moments.is_empty()
+            && let Some(start) = start(sample)
+        {
+            let moment = Arc::new(Moment::zero(sample, start));
+            self.moments.push_back(Kept { moment, entropy: None });
+        }
+        self.names = Some(next.names);
+        self.moments.push_back(Kept { moment: next.moment, entropy: None });
         self.thin();
     }
 
     /// Forgets everything.
     pub fn clear(&mut self) {
-        self.moments.clear();
-        self.reset = None;
+        self.spent.extend(self.moments.drain(..).map(|kept| kept.moment));
+        self.spent.extend(self.reset.take());
+    }
+
+    /// Moments that are not kept any more since the last call, for the caller to drop where nobody waits.
+    pub fn take_spent(&mut self) -> Vec<Arc<Moment>> {
+        std::mem::take(&mut self.spent)
     }
 
     /// Counts from the newest moment on; false when there is none.
     pub fn reset(&mut self) -> bool {
-        self.reset = self.moments.back().cloned();
+        self.reset = self.moments.back().map(|kept| Arc::clone(&kept.moment));
         self.reset.is_some()
     }
 
     /// Where counters were reset.
     #[must_use]
     pub fn reset_point(&self) -> Option<&Moment> {
-        self.reset.as_ref()
+        self.reset.as_deref()
     }
 
     /// Names of the links.
     #[must_use]
     pub fn names(&self) -> Option<&Names> {
-        self.names.as_ref()
+        self.names.as_deref()
     }
 
     /// Number of moments.
@@ -278,37 +222,43 @@ impl History {
     /// Moment number `at`, the oldest first.
     #[must_use]
     pub fn get(&self, at: usize) -> Option<&Moment> {
-        self.moments.get(at)
+        self.moments.get(at).map(|kept| &*kept.moment)
     }
 
     /// All moments, the oldest first.
     #[must_use]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Moment> + ExactSizeIterator {
-        self.moments.iter()
+        self.moments.iter().map(|kept| &*kept.moment)
     }
 
     /// The number of the newest moment at or before `time_ns`.
     #[must_use]
     pub fn at_time(&self, time_ns: u64) -> Option<usize> {
-        self.moments.partition_point(|m| m.time_ns <= time_ns).checked_sub(1)
+        self.moments.partition_point(|kept| kept.moment.time_ns <= time_ns).checked_sub(1)
     }
 
     /// Notes how bytes spread at the moment of `time_ns`.
     pub fn set_entropy(&mut self, time_ns: u64, entropy: Entropy) {
         if let Some(at) = self.at_time(time_ns)
-            && let Some(moment) = self.moments.get_mut(at).filter(|m| m.time_ns == time_ns)
+            && let Some(kept) = self.moments.get_mut(at).filter(|kept| kept.moment.time_ns == time_ns)
         {
-            moment.entropy = Some(entropy);
+            kept.entropy = Some(entropy);
         }
+    }
+
+    /// How bytes spread at moment number `at`, or at one of the `near` before it.
+    #[must_use]
+    pub fn entropy(&self, at: usize, near: usize) -> Option<Entropy> {
+        self.moments.iter().take(at + 1).rev().take(near).find_map(|kept| kept.entropy)
     }
 
     /// Where a span that ends at moment number `at` begins. The beginning may be a little earlier than
     /// asked where that is needed to know all flows, and later where nothing older is known.
     #[must_use]
     pub fn base(&self, at: usize, span: Span) -> Option<&Moment> {
-        let end = self.moments.get(at)?;
-        let reset = self.reset.as_ref().filter(|reset| reset.time_ns < end.time_ns);
-        let before = || self.moments.iter().take(at);
+        let end = self.get(at)?;
+        let reset = self.reset.as_deref().filter(|reset| reset.time_ns < end.time_ns);
+        let before = || self.iter().take(at);
         let base = match (span, span.ns()) {
             (Span::All, _) => reset.or_else(|| before().next()),
             (_, None) => before().next_back(),
@@ -327,27 +277,32 @@ impl History {
     /// Memory in use, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.moments.iter().map(Moment::bytes).sum()
+        self.iter().map(Moment::bytes).sum()
     }
 
     fn thin(&mut self) {
-        let Some(newest) = self.moments.back() else { return };
+        let Some(newest) = self.moments.back().map(|kept| &kept.moment) else { return };
         let (now, flows) = (newest.time_ns, newest.flows.len());
-        while self.moments.len() > 2
-            && self.moments.front().is_some_and(|oldest| now - oldest.time_ns > KEPT_NS)
-        {
-            self.moments.pop_front();
+        let old = |kept: &Kept| now - kept.moment.time_ns > KEPT_NS;
+        while self.moments.len() > 2 && self.moments.front().is_some_and(old) {
+            self.spent.extend(self.moments.pop_front().map(|kept| kept.moment));
         }
         let [(short, _), ..] = COMPLETE;
-        let close = self.moments.iter().rev().take_while(|m| now - m.time_ns <= short).count();
+        let close = self.iter().rev().take_while(|m| now - m.time_ns <= short).count();
         let all_fit = flows * size_of::<FlowMoment>() * (close + 6) <= self.budget / COMPLETE_SHARE;
         let times = self.budget / COMPLETE_SHARE / (KEPT_NS / SECOND) as usize;
         let mut later_bucket = None;
-        for moment in self.moments.iter_mut().rev().skip(1) {
+        let mut spent = Vec::new();
+        let mut trim = |moment: &mut Arc<Moment>| {
+            if let Some(trimmed) = moment.trimmed(times) {
+                spent.push(std::mem::replace(moment, Arc::new(trimmed)));
+            }
+        };
+        for Kept { moment, .. } in self.moments.iter_mut().rev().skip(1) {
             let age = now - moment.time_ns;
             let kept = COMPLETE.iter().find(|(within, _)| age <= *within);
             let Some((within, spacing)) = kept else {
-                moment.trim(times);
+                trim(moment);
                 continue;
             };
             // Buckets of absolute time, so that the same moments are kept from sample to sample.
@@ -356,177 +311,34 @@ impl History {
                 continue;
             }
             if later_bucket == Some(bucket) {
-                moment.trim(times);
+                trim(moment);
             } else if moment.complete {
                 later_bucket = Some(bucket);
             }
         }
+        self.spent.append(&mut spent);
         while self.bytes() > self.budget && self.moments.len() > 2 {
             let (before, older) = (self.moments.len(), self.moments.len() * 7 / 8);
             let mut place = 0;
+            let spent = &mut self.spent;
             // Where a span begins, everything is needed for as long as there is room.
-            self.moments.retain(|moment| {
+            self.moments.retain(|Kept { moment, .. }| {
                 place += 1;
-                place > older || place % 2 == 1 || moment.complete && moment.flows.len() > BUSIEST
+                let stays =
+                    place > older || place % 2 == 1 || moment.complete && moment.flows.len() > BUSIEST;
+                if !stays {
+                    spent.push(Arc::clone(moment));
+                }
+                stays
             });
             if self.moments.len() == before {
-                self.moments.pop_front();
+                self.spent.extend(self.moments.pop_front().map(|kept| kept.moment));
             }
         }
     }
 }
 
-/// What is kept of a sample that follows `previous`.
-fn moment(sample: &Sample, previous: Option<&Moment>) -> Moment {
-    let mut links: Vec<LinkMoment> = sample.links.iter().map(link).collect();
-    let mut total = LinkMoment::default();
-    let mut flows = Vec::with_capacity(sample.flows.len());
-    let mut earlier = previous.map(|p| Earlier::new(&p.flows, p.complete));
-    let mut weights: Vec<(u64, u32)> = Vec::with_capacity(sample.flows.len());
-    let timed = sample.figures.latency.as_ref();
-    let none = Histogram::default();
-    let mut histogram_bytes = 0;
-    for (at, flow) in (0u32..).zip(&sample.flows) {
-        let counts = Counts::of(&flow.stats, flow.slot, sample.figures.loss.as_ref());
-        let id = Identity { key: flow.key, slot: flow.slot };
-        let then = earlier.as_mut().map(|e| e.find(&id));
-        let since = match then {
-            Some(Found::At(then)) => counts.since(&then.counts),
-            Some(Found::New) => Some(counts),
-            Some(Found::Unknown) | None => None,
-        };
-        let mut histogram = timed
-            .map(|timed| timed.get(&flow.slot).map(|figure| figure.histogram.clone()).unwrap_or_default());
-        histogram_bytes += histogram.as_ref().map_or(0, Histogram::bytes);
-        let before = match then {
-            Some(Found::At(then)) => then.histogram.as_ref(),
-            Some(Found::New) => Some(&none),
-            Some(Found::Unknown) | None => None,
-        };
-        let latency = histogram.as_ref().zip(before).and_then(|(now, before)| now.since(before));
-        let latency = latency.map(|times| (times.p50, times.p99));
-        if latency.is_none() && histogram.as_ref() == before {
-            // The same times need memory once.
-            histogram = before.cloned();
-        }
-        if let Some(link) = links.get_mut(usize::from(flow.key.link)) {
-            link.total.add(&counts);
-            link.flows += 1;
-            if let Some(since) = &since {
-                link.grown.add(since);
-            }
-        }
-        weights.push((since.map_or(0, |s| s.bytes), at));
-        flows.push(FlowMoment { id, counts, histogram, latency });
-    }
-    for (at, link) in links.iter_mut().enumerate() {
-        let none = LinkMoment::default();
-        if let Some(previous) = previous {
-            grow(link, previous.links.get(at).unwrap_or(&none));
-        }
-        total.total.add(&link.total);
-        total.grown.add(&link.grown);
-        total.flows += link.flows;
-        total.skipped.packets += link.skipped.packets;
-        total.skipped.bytes += link.skipped.bytes;
-    }
-    let mut busiest = Vec::new();
-    if weights.len() > BUSIEST {
-        weights.select_nth_unstable_by(BUSIEST, |a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
-        weights.truncate(BUSIEST);
-        busiest = weights.into_iter().map(|(_, at)| at).collect();
-        busiest.sort_unstable();
-    }
-    Moment {
-        time_ns: sample.time_ns,
-        start_ns: sample.window.map(|(first, _)| first),
-        total,
-        links,
-        flows,
-        complete: true,
-        retired_flows: sample.links.iter().map(|l| l.retired.flows).sum(),
-        skipped: skipped(sample),
-        lost: lost(sample),
-        entropy: None,
-        busiest,
-        histogram_bytes,
-    }
-}
-
-/// Adds what a link counted since `previous` to what had grown before. Packets, bytes, ECN and CNP come
-/// from totals, which include retired flows; the rest are sums over the present flows.
-fn grow(link: &mut LinkMoment, previous: &LinkMoment) {
-    let kept = |c: &Counts| Counts {
-        packets: c.packets,
-        bytes: c.bytes,
-        ecn_data: c.ecn_data,
-        cnp: c.cnp,
-        ..Counts::default()
-    };
-    if let Some(whole) = kept(&link.total).since(&kept(&previous.total)) {
-        (link.grown.packets, link.grown.bytes, link.grown.ecn_data, link.grown.cnp) =
-            (whole.packets, whole.bytes, whole.ecn_data, whole.cnp);
-    }
-    link.grown.add(&previous.grown);
-}
-
-fn link(link: &crate::sample::LinkSample) -> LinkMoment {
-    let mut total = Counts::of_retired(&link.retired);
-    for lost in [link.flow_table_full, link.contended] {
-        total.packets += lost.packets;
-        total.bytes += lost.bytes;
-    }
-    let mut skipped = Counter::default();
-    for counter in &link.skipped {
-        skipped.packets += counter.packets;
-        skipped.bytes += counter.bytes;
-    }
-    LinkMoment { total, grown: Counts::default(), flows: 0, skipped }
-}
-
-/// What an earlier moment knows of a flow.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Found<'a> {
-    /// What it had.
-    At(&'a FlowMoment),
-    /// It was not there.
-    New,
-    /// Whether it was there is not kept.
-    Unknown,
-}
-
-/// Finds flows in an earlier moment. Flows keep their order, so the place after the latest find is
-/// nearly always right, and the map is only made when it is not.
-pub(super) struct Earlier<'a> {
-    flows: &'a [FlowMoment],
-    complete: bool,
-    next: usize,
-    map: Option<hashbrown::HashMap<Identity, usize, foldhash::fast::RandomState>>,
-}
-
-impl<'a> Earlier<'a> {
-    pub(super) fn new(flows: &'a [FlowMoment], complete: bool) -> Self {
-        Self { flows, complete, next: 0, map: None }
-    }
-
-    pub(super) fn find(&mut self, id: &Identity) -> Found<'a> {
-        let at = match self.flows.get(self.next) {
-            Some(other) if other.id == *id => Some(self.next),
-            _ => self.look_up(id),
-        };
-        match at {
-            Some(at) => {
-                self.next = at + 1;
-                self.flows.get(at).map_or(Found::Unknown, Found::At)
-            }
-            None if self.complete => Found::New,
-            None => Found::Unknown,
-        }
-    }
-
-    fn look_up(&mut self, id: &Identity) -> Option<usize> {
-        let flows = self.flows;
-        let map = self.map.get_or_insert_with(|| flows.iter().enumerate().map(|(i, f)| (f.id, i)).collect());
-        map.get(id).copied()
-    }
+/// When a sample's window begins, if that is before its time.
+fn start(sample: &Sample) -> Option<u64> {
+    sample.window.map(|(first, _)| first).filter(|start| *start < sample.time_ns)
 }

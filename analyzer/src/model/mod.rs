@@ -5,12 +5,14 @@
 //! | [`counts`] | the counters, and their change over time |
 //! | [`health`] | what is wrong, and how badly |
 //! | [`history`] | the last minutes, moment by moment |
+//! | [`moment`] | what is kept of one of them |
 //! | [`detail`] | everything about one flow, made when it is looked at |
 
 pub mod counts;
 pub mod detail;
 pub mod health;
 pub mod history;
+pub mod moment;
 
 use rocescope_common::abi::Counter;
 use rocescope_common::account::FlowKey;
@@ -22,8 +24,8 @@ use counts::NS_PER_S;
 pub use counts::{Counts, Delta};
 pub use detail::Detail;
 pub use health::{Kind, Level, Problem, State};
-use history::{Earlier, FlowMoment, Found, LinkMoment};
 pub use history::{History, Moment, Span};
+use moment::{Earlier, Finder, FlowMoment, Found, LinkMoment};
 
 /// Which flow a row is: the key, and the slot, which changes when the flow was retired and came
 /// back.
@@ -261,28 +263,18 @@ impl Rows<'_> {
 /// Finds flows in the newest sample, where they have the same order.
 struct Places<'a> {
     flows: &'a [FlowSample],
-    next: usize,
-    map: Option<hashbrown::HashMap<Identity, usize, foldhash::fast::RandomState>>,
+    finder: Finder,
 }
 
 impl<'a> Places<'a> {
     fn new(sample: Option<&'a Sample>) -> Self {
-        Self { flows: sample.map_or(&[], |sample| &sample.flows), next: 0, map: None }
+        let flows: &[FlowSample] = sample.map_or(&[], |sample| &sample.flows);
+        Self { flows, finder: Finder::new(flows.len()) }
     }
 
     fn find(&mut self, id: &Identity) -> Option<usize> {
-        let flows = self.flows;
-        let is = |flow: &FlowSample| flow.slot == id.slot && flow.key == id.key;
-        let at = if flows.get(self.next).is_some_and(is) {
-            self.next
-        } else {
-            let map = self.map.get_or_insert_with(|| {
-                flows.iter().enumerate().map(|(i, f)| (Identity { key: f.key, slot: f.slot }, i)).collect()
-            });
-            *map.get(id)?
-        };
-        self.next = at + 1;
-        Some(at)
+        let id_at = |at: usize| self.flows.get(at).map(|flow| Identity { key: flow.key, slot: flow.slot });
+        self.finder.find(id, id_at)
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::analysis::{Analysis, Ask};
 use super::column::{self, Context};
 use super::cursor::Cursor;
+use super::job::{Figures, Job, Ready, Spent};
 use super::layout::Layout;
 use super::log::Log;
 use super::matrix::{Matrix, Metric};
@@ -17,17 +18,16 @@ use super::table::{Group, Table};
 use super::trail::Trail;
 use super::{Options, analysis};
 use crate::feed::Command;
-use crate::model::{Detail, History, Identity, Model, Problem, Row, Span, health};
-use crate::report::{self, Entropy, Imbalance};
+use crate::model::{Detail, History, Model, Problem, Row, Span};
+use crate::report::{Entropy, Imbalance};
 use crate::sample::{EventSample, Sample, SourceKind};
 
 /// Notices kept.
 const NOTICES: usize = 200;
 /// Events that wait while the view is paused, at most; older ones go first.
 const WAITING: usize = 8_192;
-
-/// Queue pairs on the overview, at most.
-const TOP: usize = 100;
+/// What is not needed any more is kept for the loop up to so many things.
+const SPENT: usize = 16;
 /// Moments back from the one shown in which a figure that takes longer is looked for.
 const NEAR: usize = 30;
 
@@ -182,6 +182,8 @@ pub struct App {
     pub analysis: Option<Arc<Analysis>>,
     /// The figures shown; `None` before the first.
     pub data: Option<Data>,
+    /// What is not needed any more, for the loop to take away.
+    pub spent: Spent,
 }
 
 impl App {
@@ -225,6 +227,7 @@ impl App {
             newest: None,
             analysis: None,
             data: None,
+            spent: Spent::new(),
             options,
         }
     }
@@ -253,33 +256,72 @@ impl App {
         self.keep_in_view();
     }
 
+    /// The work that a new sample makes; [`on_ready`](Self::on_ready) takes what comes of it.
+    #[must_use]
+    pub fn job(&self, sample: Arc<Sample>, last: bool) -> Job {
+        let wanted = last || !self.paused || self.seek_ns.is_some() || self.data.is_none();
+        let span = if last { Span::All } else { self.span };
+        Job {
+            sample,
+            last,
+            history: self.history.clone(),
+            span: wanted.then_some(span),
+            matrix: self.screen == Screen::Matrix,
+            texts: self.table.texts.clone(),
+            options: self.options.report.clone(),
+        }
+    }
+
     /// Takes new figures. While the view is paused they only go into the history.
     pub fn on_sample(&mut self, sample: Arc<Sample>) {
+        let ready = self.job(sample, false).run();
+        self.on_ready(ready);
+    }
+
+    /// Takes a sample whose work is done.
+    pub fn on_ready(&mut self, ready: Ready) {
+        let Ready { sample, last, next, figures, texts, spent } = ready;
+        self.spent = spent;
+        let texts = std::mem::replace(&mut self.table.texts, texts);
+        self.spent.push(Box::new(texts));
         if self.newest.as_ref().is_some_and(|newest| newest.time_ns > sample.time_ns) {
             // A replay went back: what was seen is still to come.
             self.log = Log::default();
             self.waiting.clear();
-            self.analysis = None;
+            self.forget_analysis();
             self.shown_ns = None;
         }
-        self.history.push(&sample, false);
+        if let Some(next) = next {
+            self.history.append(next, &sample, last);
+        }
+        for moment in self.history.take_spent() {
+            self.spent.push(Box::new(moment));
+        }
         self.trail.push(&sample.devices);
         let seeking = self.seek_ns.is_some();
         self.seek_ns = self.seek_ns.filter(|to| sample.time_ns < *to);
-        self.newest = Some(sample);
+        if let Some(newest) = self.newest.replace(sample) {
+            self.spent.push(Box::new(newest));
+        }
         if !self.paused {
-            self.recompute(true);
+            self.recompute_from(figures, true);
         } else if seeking {
             // On the way the picture moves; where the way ends it stands still again.
             self.paused = false;
-            self.recompute(true);
+            self.recompute_from(figures, true);
             self.paused = true;
             if self.seek_ns.is_none() {
                 self.pin();
             }
         } else if self.data.is_none() {
-            self.recompute(true);
+            self.recompute_from(figures, true);
             self.pin();
+        }
+    }
+
+    fn forget_analysis(&mut self) {
+        if let Some(analysis) = self.analysis.take() {
+            self.spent.push(Box::new(analysis));
         }
     }
 
@@ -309,8 +351,10 @@ impl App {
         self.log = Log::default();
         self.waiting.clear();
         self.history.clear();
-        self.newest = None;
-        self.analysis = None;
+        if let Some(newest) = self.newest.take() {
+            self.spent.push(Box::new(newest));
+        }
+        self.forget_analysis();
         self.shown_ns = None;
         self.events = Cursor::default();
     }
@@ -325,6 +369,7 @@ impl App {
             self.history.set_entropy(analysis.time_ns, entropy);
         }
         if !self.paused || self.analysis.is_none() {
+            self.forget_analysis();
             self.analysis = Some(Arc::new(analysis));
             self.keep_in_view();
         }
@@ -341,6 +386,12 @@ impl App {
 
     /// The source is done: figures become those of the whole run.
     pub fn on_end(&mut self, end: End) {
+        let ready = self.newest.clone().map(|newest| self.job(newest, true).run());
+        self.on_ended(end, ready);
+    }
+
+    /// The same, with the work of the last sample done.
+    pub fn on_ended(&mut self, end: End, ready: Option<Ready>) {
         self.end = Some(end);
         self.paused = false;
         self.shown_ns = None;
@@ -348,10 +399,9 @@ impl App {
         self.span = Span::All;
         let waiting: Vec<EventSample> = self.waiting.drain(..).collect();
         self.on_events(&waiting);
-        if let Some(newest) = &self.newest {
-            self.history.push(newest, true);
+        if let Some(ready) = ready {
+            self.on_ready(ready);
         }
-        self.recompute(true);
     }
 
     /// Stays at the moment that is shown now.
@@ -378,56 +428,67 @@ impl App {
 
     /// Makes the figures of the moment shown. `keep`: rows may stay in their places.
     pub(super) fn recompute(&mut self, keep: bool) {
-        let places = self.kept_places(keep);
-        let before = self.data.take();
+        self.recompute_from(None, keep);
+    }
+
+    /// The same, from figures that were made beforehand, where they are the right ones.
+    fn recompute_from(&mut self, ready: Option<Figures>, keep: bool) {
         // What is paused shows settings and ports of the pause.
-        let sample = match before {
-            Some(data) if self.paused => data.sample,
+        let sample = match &self.data {
+            Some(data) if self.paused => Arc::clone(&data.sample),
             _ => match &self.newest {
                 Some(newest) => Arc::clone(newest),
                 None => return,
             },
         };
-        let model = self.moment().and_then(|at| Model::new(&self.history, at, self.span, Some(&sample)));
-        let Some(model) = model else { return };
-        let loads: Vec<report::Load<'_>> = model
-            .links
-            .iter()
-            .map(|link| report::Load {
-                name: &link.name,
-                direction: link.direction,
-                bytes: link.delta.map_or(link.total.bytes, |delta| delta.counts.bytes),
-            })
-            .collect();
-        let same_path = report::SamePath::of(&sample, &self.options.report);
-        let imbalance = report::imbalances(&loads, &self.options.report, &same_path);
-        let once = Once::of(&model, &report::Again::of(&sample));
-        let problems = health::problems(&model);
-        let matrix = Matrix::default();
-        let busiest = busiest(&model);
-        self.data = Some(Data { sample, model, imbalance, once, problems, detail: None, busiest, matrix });
-        self.refresh_matrix();
-        self.arrange_at(places.as_deref());
+        let Some(at) = self.moment() else { return };
+        let time_ns = self.history.get(at).map(|moment| moment.time_ns);
+        let reset_ns = self.history.reset_point().map(|reset| reset.time_ns);
+        let fits = |figures: &Figures| {
+            figures.span == self.span
+                && figures.reset_ns == reset_ns
+                && Some(figures.model.time_ns) == time_ns
+                && self.newest.as_ref().is_some_and(|newest| Arc::ptr_eq(newest, &sample))
+        };
+        let ready = ready.filter(fits);
+        let figures =
+            ready.or_else(|| Figures::new(&self.history, at, self.span, &sample, &self.options.report));
+        let Some(Figures { model, imbalance, once, problems, busiest, matrix, .. }) = figures else { return };
+        let matrix = match matrix {
+            Some(matrix) if self.screen == Screen::Matrix => matrix,
+            _ if self.screen == Screen::Matrix => Matrix::new(&model),
+            _ => Matrix::default(),
+        };
+        let now = Data { sample, model, imbalance, once, problems, detail: None, busiest, matrix };
+        let before = self.data.replace(now);
+        let keeps = keep && self.keeps_places();
+        self.arrange_at(before.as_ref().filter(|_| keeps).map(|data| &data.model.rows[..]), keeps);
+        if let Some(before) = before {
+            if self.spent.len() > SPENT {
+                self.spent.clear();
+            }
+            self.spent.push(Box::new(before));
+        }
     }
 
-    /// The places that rows keep while the user looks at one.
-    fn kept_places(&self, keep: bool) -> Option<Vec<Identity>> {
-        let data = self.data.as_ref()?;
-        let looking = self.table.selected.is_some() && !self.table.follow && self.table.group == Group::None;
-        (keep && looking).then(|| self.table.places(&data.model))
+    /// Whether rows keep their places: while the user looks at one.
+    fn keeps_places(&self) -> bool {
+        self.table.selected.is_some() && !self.table.follow && self.table.group == Group::None
     }
 
     /// Sorts and filters again. The selected flow stays selected.
     pub(super) fn arrange(&mut self, keep: bool) {
-        let places = self.kept_places(keep);
-        self.arrange_at(places.as_deref());
+        let keeps = keep && self.keeps_places();
+        self.arrange_at(None, keeps);
     }
 
-    fn arrange_at(&mut self, places: Option<&[Identity]>) {
+    /// `before`: the rows that the order of the table is of, when that are not those of now.
+    fn arrange_at(&mut self, before: Option<&[Row]>, keeps: bool) {
         let page = self.layout().table_page(self.screen);
         let Some(data) = &self.data else { return };
         let cx = Context { model: &data.model, sample: &data.sample };
-        self.table.arrange(&self.query, cx, places, page);
+        let keep = keeps.then(|| before.unwrap_or(&data.model.rows));
+        self.table.arrange(&self.query, cx, keep, page);
         self.refresh_detail();
         self.keep_in_view();
     }
@@ -441,10 +502,9 @@ impl App {
         }
         let at = self.table.cursor.selected.unwrap_or(0);
         let id = self.table.selected.or_else(|| self.table.id_at(at, &data.model));
-        let flow =
-            |id: &Identity| data.sample.flows.iter().position(|f| f.slot == id.slot && f.key == id.key);
         data.detail = id.and_then(|id| {
-            let detail = Detail::new(&data.sample, flow(&id)?)?;
+            let row = data.model.rows.iter().find(|row| row.id == id)?;
+            let detail = Detail::new(&data.sample, row.at?)?;
             let other = super::extra::other_direction(&data.sample, &detail, self.analysis.as_deref());
             Some((detail, other.and_then(|at| Detail::new(&data.sample, at))))
         });
@@ -491,6 +551,15 @@ impl App {
         self.cell = (self.cell.0.min(hosts.0.saturating_sub(1)), self.cell.1.min(hosts.1.saturating_sub(1)));
     }
 
+    /// The time of what is shown: that of the figures, or of an event that came after them. `None` before anything.
+    #[must_use]
+    pub fn clock_ns(&self) -> Option<u64> {
+        let figures = self.data.as_ref().map(|data| data.model.time_ns).filter(|time| *time > 0)?;
+        let event = self.log.latest().next().map(|entry| entry.time_ns);
+        let moves = self.shown_ns.is_none() && !self.paused;
+        Some(event.filter(|_| moves).map_or(figures, |event| event.max(figures)))
+    }
+
     /// Number of queue pairs.
     #[must_use]
     pub fn row_count(&self) -> usize {
@@ -501,7 +570,7 @@ impl App {
     #[must_use]
     pub fn entropy(&self) -> Option<Entropy> {
         let at = self.moment()?;
-        self.history.iter().take(at + 1).rev().take(NEAR).find_map(|moment| moment.entropy)
+        self.history.entropy(at, NEAR)
     }
 
     /// Number of findings.
@@ -535,18 +604,4 @@ impl App {
             self.on_analysis(analyst.analyse(&sample, ask));
         }
     }
-}
-
-/// Rows with the highest rate, those that count nothing left out.
-fn busiest(model: &Model) -> Vec<usize> {
-    let rate = |row: &Row| row.delta.map_or(0, |delta| delta.counts.bytes);
-    let mut rows: Vec<(u64, usize)> =
-        model.rows.iter().enumerate().map(|(i, row)| (rate(row), i)).filter(|(rate, _)| *rate > 0).collect();
-    let by_rate = |a: &(u64, usize), b: &(u64, usize)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
-    if rows.len() > TOP {
-        rows.select_nth_unstable_by(TOP, by_rate);
-        rows.truncate(TOP);
-    }
-    rows.sort_unstable_by(by_rate);
-    rows.into_iter().map(|(_, i)| i).collect()
 }

@@ -161,7 +161,7 @@ pub const COLUMNS: &[Column] = &[
         "UDP source port of the first packet; + when there are others",
     ),
     right(Id::PeerQp, "peer_qp", "PEER QP", 8, 26, "queue pair at the sending end, where it is known"),
-    right(Id::Vlan, "vlan", "VLAN", 4, 27, "outermost VLAN id; 0: untagged"),
+    right(Id::Vlan, "vlan", "VLAN", 4, 27, "outermost VLAN id; none (0 in filters): untagged"),
     left(Id::Tunnel, "tunnel", "TUNNEL", 8, 28, "tunnels around the packets"),
 ];
 
@@ -368,13 +368,13 @@ fn setting(id: Id, row: &Row, cx: Context<'_>) -> (String, Style) {
             Some(format!("{}{}", stats.src_port, if stats.other_port_packets > 0 { "+" } else { "" }))
         }
         Id::PeerQp => peer().map(|qp| qp.to_string()),
-        Id::Vlan => stats.vlan_id().map(|id| id.to_string()),
+        Id::Vlan => stats.vlan_id().map(|id| if id == 0 { "none".to_owned() } else { id.to_string() }),
         Id::Tunnel => Some(detail::encapsulation(stats.encap).join("/")),
         _ => None,
     };
     match text {
         None => unknown(),
-        Some(text) if text == "0" => (text, theme::DIM),
+        Some(text) if text == "0" || text == "none" => (text, theme::DIM),
         Some(text) => (text, theme::PLAIN),
     }
 }

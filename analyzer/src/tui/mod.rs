@@ -8,10 +8,11 @@
 //! | [`table`], [`mod@column`], [`query`] | rows of queue pairs: order, columns, the filter |
 //! | [`matrix`], [`log`] | host by host; the list of events |
 //! | [`analysis`] | what is concluded beside the screen: findings, entropy |
+//! | [`job`] | what a sample takes most of its time for, done beside the screen too |
 //! | [`export`] | what is shown, as a file |
 //! | [`layout`], [`theme`] | where things are, and how they look |
 //! | `panel` | one function per part of the screen |
-//! | `inbox`, `worker`, `terminal`, `files`, `run` | threads, terminal, files, loop: everything that is not pure |
+//! | `inbox`, `preparer`, `worker`, `terminal`, `files`, `run` | threads, terminal, files, loop: everything that is not pure |
 
 pub mod analysis;
 pub mod app;
@@ -21,14 +22,17 @@ pub mod export;
 mod extra;
 mod files;
 mod inbox;
+pub mod job;
 pub mod key;
 pub mod layout;
 pub mod log;
 pub mod matrix;
 pub mod mouse;
+mod names;
+pub mod once;
 mod panel;
 mod past;
-pub mod once;
+mod preparer;
 pub mod prompt;
 pub mod query;
 mod reduce;
@@ -38,6 +42,7 @@ pub mod settings;
 mod sixteen;
 pub mod table;
 mod terminal;
+mod texts;
 pub mod theme;
 pub mod trail;
 mod wait;

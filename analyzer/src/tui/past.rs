@@ -138,13 +138,15 @@ impl App {
         if self.end.is_none() && !self.paused {
             action = self.pause();
         }
-        if at.is_none() {
+        // Also where the nearest moment that is kept is one of long before.
+        if at.is_none() || nearest_ns.abs_diff(target_ns) > NEAR_NS {
+            let what = if at.is_none() { "older" } else { "nearer" };
             let why = match (to_ns > start, replay) {
-                (false, _) => "this is where the data begin",
-                (true, true) => "nothing older is kept, and a stream can be read only once",
-                (true, false) => "nothing older is kept",
+                (false, _) => "this is where the data begin".to_owned(),
+                (true, true) => format!("nothing {what} is kept, and a stream can be read only once"),
+                (true, false) => format!("nothing {what} is kept"),
             };
-            self.answer = Some(why.into());
+            self.answer = Some(why);
         }
         self.show_moment(at.unwrap_or(first));
         action

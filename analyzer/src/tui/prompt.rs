@@ -2,6 +2,9 @@
 
 use super::key::Key;
 
+/// Letters of a line, at most.
+const LONGEST: usize = 240;
+
 /// What the line is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -45,7 +48,13 @@ impl Prompt {
     /// What `key` does.
     pub fn on_key(&mut self, key: Key) -> Typed {
         match key {
-            Key::Char(c) => self.text.push(c),
+            Key::Char(c) => {
+                // What was pasted by mistake is no filter.
+                if self.text.chars().count() >= LONGEST {
+                    return Typed::Nothing;
+                }
+                self.text.push(c);
+            }
             Key::Backspace => {
                 if self.text.pop().is_none() {
                     return Typed::Nothing;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::column::{self, Column, Context, Id};
 use super::log;
-use crate::model::{Identity, Kind, Row};
+use crate::model::{Identity, Kind, Row, State};
 use crate::owners::QpOwner;
 use crate::sample::address;
 
@@ -37,9 +37,11 @@ struct Term {
 #[derive(Clone, Debug, PartialEq)]
 enum Test {
     /// Occurs anywhere; in states too, where it is part of the name of one.
-    Word(String, bool),
+    Word(String, Option<StatePart>),
     /// An address begins so: of the source, of the destination, or of either.
     Address(Option<Id>, String),
+    /// A state has this in it.
+    State(StatePart),
     /// The text of a column has this in it.
     Text(Id, String),
     /// A figure compares.
@@ -95,20 +97,21 @@ impl Query {
     /// Whether a row is shown. `text` is its [`text`].
     #[must_use]
     pub fn row(&self, row: &Row, text: &str, cx: Context<'_>) -> bool {
-        let key = &row.id.key;
-        let starts = |words, with: &str| address(key.family, words).to_string().starts_with(with);
         self.terms.iter().all(|term| {
             let found = match &term.test {
                 Test::Word(word, state) => {
                     text.contains(word.as_str())
-                        || (*state && states(row).contains(word.as_str()))
+                        || state.as_ref().is_some_and(|state| state.is_in(row))
                         || cx.owner(row).is_some_and(|owner| owned(owner, word))
                 }
                 Test::Address(end, with) => {
-                    (*end != Some(Id::Destination) && starts(key.src, with))
-                        || (*end != Some(Id::Source) && starts(key.dst, with))
+                    // The text begins with both addresses.
+                    let mut words = text.split(' ');
+                    let (src, dst) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+                    (*end != Some(Id::Destination) && src.starts_with(with.as_str()))
+                        || (*end != Some(Id::Source) && dst.starts_with(with.as_str()))
                 }
-                Test::Text(Id::State, part) => states(row).contains(part.as_str()),
+                Test::State(part) => part.is_in(row),
                 Test::Text(id, part) => column::cell(*id, row, cx).0.to_lowercase().contains(part.as_str()),
                 // What is not known is neither more nor less, and not "not more" either.
                 Test::Figure(id, op, n) => match column::value(*id, row, cx) {
@@ -141,7 +144,7 @@ impl Query {
                 }
                 Test::Figure(Id::Qp, op, n) => op.holds(f64::from(key.dest_qp), *n),
                 Test::Event(kind) => entry.class.word.to_lowercase().contains(kind.as_str()),
-                Test::Text(..) | Test::Figure(..) => return true,
+                Test::Text(..) | Test::State(_) | Test::Figure(..) => return true,
             };
             found != term.not
         })
@@ -164,8 +167,16 @@ fn test(word: &str) -> Result<Test, String> {
         return Ok(Test::Event(value.to_owned()));
     }
     // IPv6 addresses have colons too.
-    let Some(Column { id, .. }) = column::by_name(field) else { return Ok(word_of(lower)) };
-    if matches!(id, Id::State | Id::Link | Id::Transport | Id::Tunnel | Id::Comm | Id::Pod) {
+    let Some(Column { id, .. }) = column::by_name(field) else {
+        if value.starts_with(['<', '>', '=']) {
+            return Err(format!("{field}: is no column; c has their names"));
+        }
+        return Ok(word_of(lower));
+    };
+    if *id == Id::State {
+        return Ok(Test::State(StatePart::new(value)));
+    }
+    if matches!(id, Id::Link | Id::Transport | Id::Tunnel | Id::Comm | Id::Pod) {
         return Ok(Test::Text(*id, value.to_owned()));
     }
     let ops = [
@@ -232,25 +243,47 @@ pub fn text(id: &Identity, link: &str) -> String {
 }
 
 fn word_of(word: String) -> Test {
-    let state = is_state(&word);
+    let state = Some(StatePart::new(&word)).filter(StatePart::is_any);
     Test::Word(word, state)
 }
 
-/// Whether a word occurs in the name of a state: most words do not, and need not be looked for in each row.
-fn is_state(word: &str) -> bool {
-    let in_kind = |kind: &Kind| format!("{}+", kind.word().to_lowercase()).contains(word);
-    ["ok", "idle"].iter().any(|state| state.contains(word)) || Kind::ALL.iter().any(in_kind)
+/// In which names of states a word occurs. It is found out once: 65,536 rows are asked at each letter typed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct StatePart {
+    ok: bool,
+    idle: bool,
+    /// By kind of problem, in the order of [`Kind::ALL`].
+    kinds: [bool; Kind::ALL.len()],
+    /// The same with the sign for further problems behind it.
+    more: [bool; Kind::ALL.len()],
 }
 
-/// All states of a row in lower case.
-fn states(row: &Row) -> String {
-    let mut text = column::state(row).0.to_lowercase();
-    for kind in Kind::ALL.iter().filter(|kind| kind.is_in(&row.total)) {
-        text.push(' ');
-        text.push_str(kind.word());
+impl StatePart {
+    fn new(word: &str) -> Self {
+        let name = |kind: Kind| kind.word().to_lowercase();
+        Self {
+            ok: "ok".contains(word),
+            idle: "idle".contains(word),
+            kinds: Kind::ALL.map(|kind| name(kind).contains(word)),
+            more: Kind::ALL.map(|kind| format!("{}+", name(kind)).contains(word)),
+        }
     }
-    text.make_ascii_lowercase();
-    text
+
+    fn is_any(&self) -> bool {
+        self.ok || self.idle || self.kinds.contains(&true) || self.more.contains(&true)
+    }
+
+    /// Whether it occurs in the state of a row as the table shows it, or names a problem that it had.
+    fn is_in(&self, row: &Row) -> bool {
+        let state = State::of(row);
+        let Some(worst) = state.worst else {
+            return if state.active == Some(false) { self.idle } else { self.ok };
+        };
+        let mut kinds = Kind::ALL.iter().zip(self.kinds.iter().zip(self.more));
+        kinds.any(|(kind, (plain, more))| {
+            *plain && kind.is_in(&row.total) || more && state.more && *kind == worst
+        })
+    }
 }
 
 #[cfg(test)]
@@ -281,7 +314,8 @@ mod tests {
     #[test]
     fn words_are_looked_for_in_states_where_they_could_be_one() {
         for (word, state) in [("lo", true), ("loss+", true), ("ok", true), ("rnr", true), ("10.0", false)] {
-            assert_eq!(test(word), Ok(Test::Word(word.into(), state)));
+            let Ok(Test::Word(found, part)) = test(word) else { panic!("{word}") };
+            assert_eq!((found.as_str(), part.is_some()), (word, state));
         }
     }
 
@@ -292,12 +326,12 @@ mod tests {
         assert_eq!(
             tests("Rail0 !ce:>1% peer:10.0.1 2001:db8::1 qp:0x11 state:LOSS"),
             [
-                (false, Test::Word("rail0".into(), false)),
+                (false, Test::Word("rail0".into(), None)),
                 (true, Test::Figure(Id::CeNow, Op::More, 0.01)),
                 (false, Test::Address(None, "10.0.1".into())),
-                (false, Test::Word("2001:db8::1".into(), false)),
+                (false, Test::Word("2001:db8::1".into(), None)),
                 (false, Test::Figure(Id::Qp, Op::Equal, 17.0)),
-                (false, Test::Text(Id::State, "loss".into())),
+                (false, Test::State(StatePart::new("loss"))),
             ]
         );
         assert_eq!(Query::new("ce:>").error.as_deref(), Some("ce: wants a number, such as ce:>10k"));

@@ -12,13 +12,16 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::app::{Action, App, End};
 use super::inbox::{Inbox, News};
+use super::job::Ready;
 use super::key::Key;
 use super::mouse::Mouse;
+use super::preparer::Preparer;
 use super::terminal::Guard;
 use super::wait::{Waiter, Woken};
 use super::worker::Worker;
 use super::{Options, files, render};
 use crate::feed::{Command, Feed};
+use crate::sample::Sample;
 
 /// How long the loop waits for a key before it looks for updates, and draws what they changed.
 const TICK: Duration = Duration::from_millis(200);
@@ -33,6 +36,7 @@ const KEYS_PER_PICTURE: usize = 1024;
 /// # Errors
 /// When the terminal cannot be set up or read, or the source failed.
 pub fn run(feed: Feed, options: Options) -> Result<()> {
+    give_memory_back();
     let stopped = Arc::new(AtomicBool::new(false));
     let mut handlers = Vec::new();
     for signal in [SIGTERM, SIGINT, SIGHUP] {
@@ -46,13 +50,146 @@ pub fn run(feed: Feed, options: Options) -> Result<()> {
     result
 }
 
+/// With 65,536 flows several threads hand each other tens of megabytes a second. The allocator's usual choices, a pool
+/// for each thread, and large lists in these pools as soon as one has been freed, keep twice the memory in use.
+fn give_memory_back() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        const POOLS: libc::c_int = 2;
+        // Lists of this size and more are the system's again as soon as they are freed.
+        const LARGE: libc::c_int = 4 << 20;
+        // SAFETY: takes two numbers and concerns later allocations alone; without effect when it fails.
+        unsafe {
+            libc::mallopt(libc::M_ARENA_MAX, POOLS);
+            libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+        }
+    }
+}
+
+/// What comes from the source on its way to the screen.
+struct Desk {
+    inbox: Inbox,
+    preparer: Preparer,
+    worker: Worker,
+    /// How the source ended, until its last sample is worked out.
+    end: Option<Result<()>>,
+    /// Whether that is under way.
+    ending: bool,
+    /// Its error, for the caller.
+    failed: Option<anyhow::Error>,
+}
+
+impl Desk {
+    /// Takes what there is; returns whether the picture changes.
+    fn look(&mut self, app: &mut App) -> bool {
+        let mut changed = false;
+        if let Some(ready) = self.preparer.take() {
+            changed |= self.take(app, ready);
+        }
+        if let Some(analysis) = self.worker.take() {
+            app.on_analysis(analysis);
+            changed = true;
+        }
+        // What follows a sample waits for it, so that all stays in order.
+        if !self.preparer.busy() {
+            let news = self.inbox.take();
+            if news.any() {
+                // What only goes into the history changes nothing on the screen.
+                changed |= !app.paused
+                    || app.seek_ns.is_some()
+                    || news.end.is_some()
+                    || !news.notices.is_empty()
+                    || app.data.is_none();
+                changed |= self.give(app, news);
+            }
+        }
+        if !self.preparer.busy() && self.end.is_some() && !self.ending {
+            self.ending = true;
+            match app.newest.clone() {
+                Some(newest) => changed |= self.begin(app, newest, true),
+                None => self.finish(app, None),
+            }
+        }
+        self.preparer.free(std::mem::take(&mut app.spent));
+        changed
+    }
+
+    /// Gives news to the state; samples to the thread that works them out first.
+    fn give(&mut self, app: &mut App, news: News) -> bool {
+        let News { again, sample, events, too_many, notices, end } = news;
+        if again {
+            app.on_again();
+            (self.end, self.ending) = (None, false);
+        }
+        if !events.is_empty() {
+            app.on_events(&events);
+        }
+        if too_many > 0 {
+            app.on_notice(format!(
+                "{too_many} events came faster than they can be listed; counters have them all"
+            ));
+        }
+        for notice in notices {
+            app.on_notice(notice);
+        }
+        if end.is_some() {
+            (self.end, self.ending) = (end, false);
+        }
+        sample.is_some_and(|sample| self.begin(app, Arc::from(sample), false))
+    }
+
+    fn begin(&mut self, app: &mut App, sample: Arc<Sample>, last: bool) -> bool {
+        let ready = self.preparer.begin(app.job(sample, last));
+        ready.is_some_and(|ready| self.take(app, ready))
+    }
+
+    /// Gives a sample that is worked out to the state; returns whether the picture changes.
+    fn take(&mut self, app: &mut App, ready: Ready) -> bool {
+        if self.ending && self.end.is_some() {
+            self.finish(app, Some(ready));
+            return true;
+        }
+        let changed = !app.paused || app.seek_ns.is_some() || app.data.is_none();
+        app.on_ready(ready);
+        analyse(app, &self.worker, app.analysis.is_none());
+        changed
+    }
+
+    fn finish(&mut self, app: &mut App, ready: Option<Ready>) {
+        self.ending = false;
+        let Some(result) = self.end.take() else { return };
+        let end = match result {
+            Ok(()) => End::Done,
+            Err(error) => {
+                let text = format!("{error:#}");
+                self.failed = Some(error);
+                End::Failed(text)
+            }
+        };
+        app.on_ended(end, ready);
+        analyse(app, &self.worker, true);
+    }
+
+    /// The source's error, also one that came in just before the end.
+    fn error(self) -> Option<anyhow::Error> {
+        let Self { inbox, end, failed, .. } = self;
+        failed.or_else(|| end.and_then(Result::err)).or_else(|| inbox.take().end.and_then(Result::err))
+    }
+}
+
 fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -> Result<()> {
     let Feed { updates, commands } = feed;
-    let inbox = Inbox::collect(updates).context("no thread for the interactive view")?;
-    let worker = Worker::start(options.report.clone()).context("no thread for the findings")?;
     let mut waiter = Waiter::new()?;
+    let mut desk = Desk {
+        inbox: Inbox::collect(updates).context("no thread for the interactive view")?,
+        preparer: Preparer::start(waiter.waker()?).context("no thread for the figures")?,
+        worker: Worker::start(options.report.clone(), waiter.waker()?)
+            .context("no thread for the findings")?,
+        end: None,
+        ending: false,
+        failed: None,
+    };
     let mut app = App::new(options);
-    let mut failed = None;
     let mut looked = Instant::now();
     let size = guard.terminal.size()?;
     app.on_resize(size.width, size.height);
@@ -65,20 +202,7 @@ fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -
         if stopped.load(Ordering::SeqCst) {
             break Ok(());
         }
-        let news = inbox.take();
-        if news.any() {
-            // What only goes into the history changes nothing on the screen.
-            dirty |= !app.paused
-                || app.seek_ns.is_some()
-                || news.end.is_some()
-                || !news.notices.is_empty()
-                || app.data.is_none();
-            failed = take(&mut app, &worker, news).or(failed);
-        }
-        if let Some(analysis) = worker.take() {
-            app.on_analysis(analysis);
-            dirty = true;
-        }
+        dirty |= desk.look(&mut app);
         if dirty {
             guard.draw(|frame| render(frame, &app))?;
             dirty = false;
@@ -103,7 +227,7 @@ fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -
                 for action in actions {
                     match action {
                         Action::Send(command) => send(command),
-                        Action::Analyse => analyse(&app, &worker, true),
+                        Action::Analyse => analyse(&app, &desk.worker, true),
                         Action::Write(file) => app.answer = Some(files::write(&file)),
                         Action::Redraw => guard.terminal.clear()?,
                         Action::Suspend => {
@@ -122,45 +246,13 @@ fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -
     };
     send(Command::Stop);
     result?;
-    // A failure that came in just before the end.
-    failed.or_else(|| take(&mut app, &worker, inbox.take())).map_or(Ok(()), Err)
+    desk.error().map_or(Ok(()), Err)
 }
 
 fn analyse(app: &App, worker: &Worker, at_once: bool) {
     if let Some(sample) = &app.newest {
         worker.analyse(Arc::clone(sample), app.ask(), at_once);
     }
-}
-
-/// Gives news to the state; returns the source's error.
-fn take(app: &mut App, worker: &Worker, news: News) -> Option<anyhow::Error> {
-    let News { again, sample, events, too_many, notices, end } = news;
-    if again {
-        app.on_again();
-    }
-    if !events.is_empty() {
-        app.on_events(&events);
-    }
-    if let Some(sample) = sample {
-        app.on_sample(Arc::from(sample));
-        analyse(app, worker, app.analysis.is_none());
-    }
-    if too_many > 0 {
-        app.on_notice(format!(
-            "{too_many} events came faster than they can be listed; counters have them all"
-        ));
-    }
-    for notice in notices {
-        app.on_notice(notice);
-    }
-    let end = end?;
-    let (end, error) = match end {
-        Ok(()) => (End::Done, None),
-        Err(error) => (End::Failed(format!("{error:#}")), Some(error)),
-    };
-    app.on_end(end);
-    analyse(app, worker, true);
-    error
 }
 
 /// Takes the keys that are there.

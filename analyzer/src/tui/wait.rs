@@ -1,7 +1,7 @@
 //! Waiting for the terminal, for a signal, or for the next look at the news.
 
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Read as _, stdin};
+use std::io::{self, IsTerminal as _, Read as _, Write as _, stdin};
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -16,7 +16,21 @@ pub(super) struct Waiter {
     /// Where keys come from when standard input is not it.
     tty: Option<File>,
     signals: UnixStream,
+    /// The other end of `signals`.
+    written: UnixStream,
     handlers: Vec<SigId>,
+}
+
+/// Ends a wait from another thread.
+#[derive(Debug)]
+pub(super) struct Waker(UnixStream);
+
+impl Waker {
+    /// Ends the wait that is under way, or else the next.
+    pub(super) fn wake(&self) {
+        // A full pipe has woken it already.
+        let _ = (&self.0).write(&[0]);
+    }
 }
 
 /// What ended a wait.
@@ -24,7 +38,7 @@ pub(super) struct Waiter {
 pub(super) enum Woken {
     /// The terminal has something to read.
     Keys,
-    /// A signal came, or the time is over.
+    /// A signal came, a thread is done, or the time is over.
     Else,
 }
 
@@ -41,13 +55,22 @@ impl Waiter {
         };
         let (signals, written) = UnixStream::pair().context("signals cannot be handled")?;
         signals.set_nonblocking(true).context("signals cannot be handled")?;
-        let mut waiter = Self { tty, signals, handlers: Vec::new() };
+        written.set_nonblocking(true).context("signals cannot be handled")?;
+        let mut waiter = Self { tty, signals, written, handlers: Vec::new() };
         for signal in [SIGTERM, SIGINT, SIGHUP, SIGWINCH] {
-            let end = written.try_clone().context("signals cannot be handled")?;
+            let end = waiter.written.try_clone().context("signals cannot be handled")?;
             let handler = signal_hook::low_level::pipe::register(signal, end);
             waiter.handlers.push(handler.context("signals cannot be handled")?);
         }
         Ok(waiter)
+    }
+
+    /// Something that ends a wait from another thread.
+    ///
+    /// # Errors
+    /// When there are too many open files.
+    pub(super) fn waker(&self) -> Result<Waker> {
+        Ok(Waker(self.written.try_clone().context("threads cannot wake the view up")?))
     }
 
     fn tty(&self) -> RawFd {

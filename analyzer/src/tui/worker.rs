@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::analysis::{Analysis, Analyst, Ask};
+use super::wait::Waker;
 use crate::report;
 use crate::sample::Sample;
 
@@ -24,11 +25,14 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Starts the thread; it ends when the worker is dropped.
-    pub(super) fn start(options: report::Options) -> std::io::Result<Self> {
+    pub(super) fn start(options: report::Options, waker: Waker) -> std::io::Result<Self> {
         let (work, todo) = mpsc::channel();
         let done = Arc::new(Mutex::new(None));
         let shared = Arc::clone(&done);
-        thread::Builder::new().name("analyst".into()).spawn(move || run(&todo, options, &shared))?;
+        thread::Builder::new().name("analyst".into()).spawn(move || {
+            behind_the_screen();
+            run(&todo, options, &shared, &waker);
+        })?;
         Ok(Self { work, done })
     }
 
@@ -45,7 +49,22 @@ impl Worker {
     }
 }
 
-fn run(todo: &Receiver<(Arc<Sample>, Ask, bool)>, options: report::Options, done: &Mutex<Option<Analysis>>) {
+/// Has the screen's thread go first where both want a processor.
+fn behind_the_screen() {
+    #[cfg(target_os = "linux")]
+    {
+        const NICE: libc::c_int = 5;
+        // SAFETY: takes three numbers. On Linux 0 means the calling thread. Where it is refused, nothing changes.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+    }
+}
+
+fn run(
+    todo: &Receiver<(Arc<Sample>, Ask, bool)>,
+    options: report::Options,
+    done: &Mutex<Option<Analysis>>,
+    waker: &Waker,
+) {
     let mut analyst = Analyst::new(options);
     let mut rested = Instant::now();
     while let Ok(mut work) = todo.recv() {
@@ -71,6 +90,7 @@ fn run(todo: &Receiver<(Arc<Sample>, Ask, bool)>, options: report::Options, done
         let analysis = analyst.analyse(&sample, ask);
         drop(sample);
         *done.lock().unwrap_or_else(PoisonError::into_inner) = Some(analysis);
+        waker.wake();
         rested = Instant::now() + (start.elapsed() * REST).min(LONGEST_REST);
     }
 }

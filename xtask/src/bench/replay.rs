@@ -108,7 +108,7 @@ pub(crate) fn replay(wanted: &Wanted) -> Result<()> {
     Ok(())
 }
 
-fn build() -> Result<PathBuf> {
+pub(super) fn build() -> Result<PathBuf> {
     step("building rocescope", || run(cargo().args(["build", "--release", "-p", "rocescope"])))?;
     Ok(target_dir().join("release/rocescope"))
 }

@@ -12,10 +12,8 @@ use crate::sample::address;
 /// By what rows are sorted; smaller comes first, and unknown always comes last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SortKey {
-    unknown: bool,
-    major: u128,
-    minor: std::cmp::Reverse<u64>,
-    index: usize,
+    pub(in crate::tui) major: u128,
+    pub(in crate::tui) minor: std::cmp::Reverse<u64>,
 }
 
 /// Whether a column is first sorted with the largest on top.
@@ -37,35 +35,56 @@ pub const fn largest_first(id: Id) -> bool {
     )
 }
 
-/// The sort key of row number `index`. Rows that are equal are sorted by rate.
+/// The sort key of a row. Rows that are equal are sorted by rate.
 #[must_use]
-pub fn sort_key(id: Id, descending: bool, index: usize, row: &Row, cx: Context<'_>) -> SortKey {
-    let value = sort_value(id, row, cx);
-    let rate = float(row.delta.map_or(0.0, |d| d.bits_per_s()));
-    let minor = std::cmp::Reverse(u64::try_from(rate).unwrap_or(u64::MAX));
-    let major = value.map_or(0, |value| if descending { !value } else { value });
-    SortKey { unknown: value.is_none(), major, minor, index }
+pub fn sort_key(id: Id, descending: bool, row: &Row, cx: Context<'_>) -> SortKey {
+    let minor = std::cmp::Reverse(row.delta.map_or(0, |d| float(d.bits_per_s())));
+    let turned = |value: u128, all: u128| if descending { all - value.min(all) } else { value };
+    let major = match sort_value(id, row, cx) {
+        // One below the largest, which is for what is not known.
+        Some(Value::Figure(n)) => turned(u128::from(n), u128::from(u64::MAX) - 1),
+        Some(Value::Wide(n)) => turned(n, u128::MAX - 1),
+        None if is_wide(id) => u128::MAX,
+        None => u128::from(u64::MAX),
+    };
+    SortKey { major, minor }
 }
 
 /// Floats that are not negative compare like their bits.
-fn float(n: f64) -> u128 {
-    u128::from(n.max(0.0).to_bits())
+fn float(n: f64) -> u64 {
+    n.max(0.0).to_bits()
 }
 
-fn sort_value(id: Id, row: &Row, cx: Context<'_>) -> Option<u128> {
+/// What a column sorts by.
+enum Value {
+    /// The bits of a float.
+    Figure(u64),
+    /// An address, or the beginning of a text.
+    Wide(u128),
+}
+
+const fn is_wide(id: Id) -> bool {
+    matches!(id, Id::Source | Id::Destination | Id::Comm | Id::Pod)
+}
+
+fn sort_value(id: Id, row: &Row, cx: Context<'_>) -> Option<Value> {
     let key = &row.id.key;
     let ip = |words| match address(key.family, words) {
         std::net::IpAddr::V4(ip) => u128::from(ip.to_bits()),
         std::net::IpAddr::V6(ip) => ip.to_bits(),
     };
     match id {
-        Id::Source => Some(ip(key.src)),
-        Id::Destination => Some(ip(key.dst)),
-        Id::Tunnel => cx.flow(row).map(|s| u128::from(s.encap)),
-        Id::Comm => cx.owner(row).and_then(|owner| owner.comm.as_deref()).map(beginning),
-        Id::Pod => cx.owner(row).and_then(|owner| owner.pod.as_deref()).map(beginning),
-        Id::Share => row.delta.map(|d| float(d.bits_per_s())),
-        _ => value(id, row, cx).map(float),
+        Id::Source => Some(Value::Wide(ip(key.src))),
+        Id::Destination => Some(Value::Wide(ip(key.dst))),
+        Id::Tunnel => cx.flow(row).map(|s| Value::Figure(u64::from(s.encap))),
+        Id::Comm => {
+            cx.owner(row).and_then(|owner| owner.comm.as_deref()).map(|text| Value::Wide(beginning(text)))
+        }
+        Id::Pod => {
+            cx.owner(row).and_then(|owner| owner.pod.as_deref()).map(|text| Value::Wide(beginning(text)))
+        }
+        Id::Share => row.delta.map(|d| Value::Figure(float(d.bits_per_s()))),
+        _ => value(id, row, cx).map(|n| Value::Figure(float(n))),
     }
 }
 

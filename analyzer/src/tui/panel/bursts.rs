@@ -4,13 +4,12 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::{Spans, empty, wrap};
+use super::{Spans, counted, empty, wrap};
 use crate::figures::traffic::bins::Bursts;
 use crate::model::Level;
 use crate::report::Report;
 use crate::sample::{Sample, SourceKind};
 use crate::tui::app::App;
-use crate::tui::column::compact;
 use crate::tui::theme;
 use crate::units;
 
@@ -79,17 +78,13 @@ fn link(
     let mean = bursts.total.bytes as f64 / bursts.bins.max(1) as f64;
     let mut title = Spans::default();
     title.push(format!(" {name}  "), theme::HEAD);
-    title.push(
-        format!(
-            "peak {} in {}, {:.1} times the mean {}; busy {} of the time",
-            rate(bursts.peak.bytes as f64),
-            units::duration(bursts.bin_ns),
-            if mean > 0.0 { bursts.peak.bytes as f64 / mean } else { 0.0 },
-            rate(mean),
-            units::ratio(Some(bursts.active_bins as f64 / bursts.bins.max(1) as f64)),
-        ),
-        theme::PLAIN,
-    );
+    let peak = format!("peak {} in {}", rate(bursts.peak.bytes as f64), units::duration(bursts.bin_ns));
+    let times = if mean > 0.0 { bursts.peak.bytes as f64 / mean } else { 0.0 };
+    let busy = units::ratio(Some(bursts.active_bins as f64 / bursts.bins.max(1) as f64));
+    let figures = format!("{peak}, {times:.1} times the mean {}; busy {busy} of the time", rate(mean));
+    let fits = title.width + figures.chars().count() <= width;
+    let figures = if fits { figures } else { format!("{peak}, {times:.1} × mean; busy {busy}") };
+    title.push(figures, theme::PLAIN);
     let mut lines = vec![title.into_line()];
     let cells = width.saturating_sub(2);
     // The latest bins, a column each.
@@ -121,18 +116,18 @@ fn link(
     let length = [bursts.length_p50_ns, bursts.length_p99_ns, bursts.length_max_ns].map(units::duration);
     let [p50, p99, max] = length;
     let late = if bursts.late_packets > 0 {
-        format!("; {} packets came too late for their bin", compact(bursts.late_packets as f64))
+        format!("; {} came too late for the bin", counted(bursts.late_packets, "packet"))
     } else {
         String::new()
     };
     if lost > 0 {
-        let text = format!(" {} packets are in no bin: the ring buffer was full", compact(lost as f64));
+        let text = format!(" {} missing from all bins: the ring buffer was full", counted(lost, "packet"));
         lines.push(Line::styled(text, theme::text(Level::Warning)));
     }
     lines.push(Line::styled(
         format!(
-            " {} bursts of half the peak or more: p50 {p50}, p99 {p99}, longest {max}{late}",
-            compact(bursts.bursts as f64)
+            " {} of half the peak or more: p50 {p50}, p99 {p99}, longest {max}{late}",
+            counted(bursts.bursts, "burst")
         ),
         theme::PLAIN,
     ));
@@ -149,7 +144,7 @@ fn strip(
     column_ns: f64,
     starts: &[u64],
 ) -> Vec<Line<'static>> {
-    let mut lines = vec![Line::styled(format!(" {text}"), theme::DIM)];
+    let mut lines = vec![Line::default()];
     let max = values.iter().copied().fold(0.0, f64::max);
     for row in (0..TALL).rev() {
         let blocks: String = values.iter().map(|value| block(*value, max, row)).collect();
@@ -171,7 +166,11 @@ fn strip(
     }
     if any {
         let marks: String = marks.into_iter().collect();
-        lines.push(Line::styled(format!(" {marks} steps begin").trim_end().to_owned(), theme::BOLD));
+        lines.push(Line::styled(format!(" {marks}").trim_end().to_owned(), theme::BOLD));
+    }
+    let steps = if any { "; ↑ a step begins" } else { "" };
+    if let Some(title) = lines.first_mut() {
+        *title = Line::styled(format!(" {text}{steps}"), theme::DIM);
     }
     lines
 }

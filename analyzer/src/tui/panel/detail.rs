@@ -171,15 +171,28 @@ fn main(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
     let ratio = Counts::counted(stats).ce_ratio();
     let now = delta.and_then(|d| d.counts.ce_ratio());
     let [not_ect, ect1, ect0, ce] = stats.ecn();
-    let n = |n: u64| compact(n as f64);
+    let marks = [(ce, "CE"), (ect0, "ECT0"), (ect1, "ECT1"), (not_ect, "not ECT")];
+    let marks: Vec<String> = marks
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{} {what}", compact(count as f64)))
+        .collect();
     let naks: u64 = stats.naks.iter().sum();
     let mut lines = vec![
         entry("rate", rate),
-        entry("total", format!("{}, {} packets", units::bytes(stats.bytes), units::count(stats.packets))),
+        entry(
+            "total",
+            format!(
+                "{}, {} packet{}",
+                units::bytes(stats.bytes),
+                units::count(stats.packets),
+                if stats.packets == 1 { "" } else { "s" }
+            ),
+        ),
     ];
     lines.extend(psn("PSN", &stats.psn));
     if stats.psn_responses.seen != 0 {
-        lines.extend(psn("responses", &stats.psn_responses));
+        lines.extend(psn("PSN resp", &stats.psn_responses));
     }
     lines.extend([
         styled(
@@ -197,7 +210,7 @@ fn main(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
             ),
             bad(ratio.is_some_and(|r| r >= CE_LIMIT) || stats.cnp_packets > 0, Level::Warning),
         ),
-        entry("", format!("{} CE, {} ECT0, {} ECT1, {} not", n(ce), n(ect0), n(ect1), n(not_ect))),
+        entry("", marks.join(", ")),
     ]);
     lines.extend(nak_codes(stats));
     lines.extend(latency(detail, row, app));
@@ -230,14 +243,14 @@ fn latency(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> 
         || units::UNKNOWN.to_owned(),
         |times| {
             let [p50, p99] = [times.p50, times.p99].map(|bucket| units::duration(bucket.ns()));
-            format!("p50 {p50}, p99 {p99} now")
+            format!("now: p50 {p50}, p99 {p99}")
         },
     );
     let [p50, p99, p999, max] = [all.p50, all.p99, all.p999, all.max].map(units::duration);
     vec![
         entry("latency", now),
-        entry("", format!("p50 {p50}, p99 {p99} since the start")),
-        entry("", format!("p99.9 {p999}, max {max}")),
+        entry("", format!("all: p50 {p50}, p99 {p99}")),
+        entry("", format!("     p99.9 {p999}, max {max}")),
     ]
 }
 
@@ -261,15 +274,17 @@ fn psn(name: &str, track: &PsnTrack) -> Vec<Line<'static>> {
         return vec![entry(name, units::UNKNOWN)];
     }
     let found = [
-        (track.missing, "missing"),
-        (track.gaps, "gaps"),
-        (track.repeats, "repeats"),
-        (track.restarts, "restarts"),
+        (track.missing, "missing", ""),
+        (track.gaps, "gap", "s"),
+        (track.repeats, "repeat", "s"),
+        (track.restarts, "restart", "s"),
     ];
     let found: Vec<String> = found
         .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{} {what}", compact(count as f64)))
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, what, s)| {
+            format!("{} {what}{}", compact(count as f64), if count == 1 { "" } else { s })
+        })
         .collect();
     let expected = format!("next {}", track.expected);
     if found.is_empty() {
@@ -277,7 +292,12 @@ fn psn(name: &str, track: &PsnTrack) -> Vec<Line<'static>> {
     }
     let repeated = bad(track.repeats > 0, Level::Warning);
     let level = if track.gaps > 0 { Level::Critical } else { repeated };
-    vec![styled(name, found.join(", "), level), entry("", format!("{expected}, first {}", track.first))]
+    // Two to a line: half of a narrow screen has no room for more.
+    let pairs = found.chunks(2).enumerate();
+    let mut lines: Vec<Line<'static>> =
+        pairs.map(|(at, two)| styled(if at == 0 { name } else { "" }, two.join(", "), level)).collect();
+    lines.push(entry("", format!("{expected}, first {}", track.first)));
+    lines
 }
 
 fn nak_codes(stats: &FlowStats) -> Vec<Line<'static>> {
@@ -304,7 +324,7 @@ fn path(detail: &Detail) -> (String, String) {
     let mtu = if stats.mtu > 0 { stats.mtu.to_string() } else { units::UNKNOWN.to_owned() };
     let dscp = if stats.dscp == DSCP_NONE { units::UNKNOWN.to_owned() } else { stats.dscp.to_string() };
     let mut tags = vec![match stats.vlan_id() {
-        None => "VLAN -".to_owned(),
+        None => "VLAN not known".to_owned(),
         Some(0) => "untagged".to_owned(),
         Some(id) => format!("VLAN {id}"),
     }];

@@ -10,7 +10,7 @@ use crate::tui::app::{App, Data};
 use crate::tui::column::{self, Context, Fitted, Id};
 use crate::tui::layout::Layout;
 use crate::tui::table::Group;
-use crate::tui::theme;
+use crate::tui::{names, theme};
 
 /// Columns at the left for marks.
 pub(in crate::tui) const GUTTER: u16 = 1;
@@ -44,13 +44,17 @@ pub(super) fn list<'a>(
 ) {
     let cx = Context { model: &data.model, sample: &data.sample };
     let page = usize::from(table.height.saturating_sub(1));
+    let links: Vec<String> = data.model.links.iter().map(column::link_name).collect();
     for (y, (place, row)) in (table.y + 1..).zip(rows.take(page)) {
         let marked = app.table.marked.contains(&row.id);
         let sign = if marked { "*" } else { " " };
         buffer.set_stringn(table.x, y, sign, 1, theme::BOLD);
         let mut x = table.x + GUTTER;
         for fitted in columns {
-            let (text, style) = column::cell(fitted.column.id, row, cx);
+            let (mut text, style) = column::cell(fitted.column.id, row, cx);
+            if fitted.column.id == Id::Link {
+                text = names::apart(&text, links.iter().map(String::as_str), usize::from(fitted.width));
+            }
             let area = Rect { x, y, width: fitted.width, height: 1 };
             put(buffer, area, fitted, &text, style);
             x += fitted.width + 1;
@@ -65,7 +69,7 @@ pub(super) fn list<'a>(
 fn groups(buffer: &mut Buffer, table: Rect, app: &App, data: &Data) {
     const FLOWS: u16 = 6;
     let cx = Context { model: &data.model, sample: &data.sample };
-    let width = (table.width / 3).max(24);
+    let width = (table.width / 3).max(28);
     let title = format!("{:<1$}", app.table.group.title().to_uppercase(), usize::from(width));
     line(buffer, table, 0, &Line::styled(format!(" {title} {:>5}", "QPs"), theme::HEAD));
     let used = GUTTER + width + 1 + FLOWS;

@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::text::Line;
 
-use super::{Spans, join, line, spark};
+use super::{Spans, counted, join, line, spark};
 use crate::model::{Basis, Counts, Kind, Level, Lost, Problem};
 use crate::report::{Imbalance, Severity};
 use crate::sample::SourceKind;
@@ -12,8 +12,8 @@ use crate::tui::column::compact;
 use crate::tui::layout::Layout;
 use crate::tui::screen::Screen;
 use crate::tui::table::Group;
-use crate::tui::{log, theme};
-use crate::units::{self, plural};
+use crate::tui::{log, names, theme};
+use crate::units;
 
 /// Cells of the sparkline among the figures.
 const SPARK: usize = 10;
@@ -42,8 +42,10 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
         if !matches!(model.basis, Basis::Unknown) {
             right.push(format!("{}  ", span(model.basis)), theme::BOLD);
         }
-        if model.time_ns > 0 {
-            right.push(units::clock_utc(model.time_ns), theme::PLAIN).push(" UTC  ", theme::DIM);
+        if let Some(time_ns) = app.clock_ns() {
+            // All times are; where there is little room the names of what is looked at matter more.
+            let zone = if at.title.width < NARROW { "  " } else { " UTC  " };
+            right.push(units::clock_utc(time_ns), theme::PLAIN).push(zone, theme::DIM);
         }
     }
     let (text, style) = phase(app);
@@ -58,17 +60,30 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
             SourceKind::Live => "live ",
             SourceKind::Replay => "replay ",
         };
-        left.push(kind, theme::DIM);
-        let inputs = data.model.inputs.join(", ");
+        if at.title.width >= NARROW {
+            left.push(kind, theme::DIM);
+        }
+        let inputs: Vec<String> = match data.model.kind {
+            SourceKind::Live => data.model.inputs.clone(),
+            // Where the files are matters less than what they are called.
+            SourceKind::Replay => data.model.inputs.iter().map(|path| file_name(path)).collect(),
+        };
         let only = if app.options.source_filtered { " filtered" } else { "" };
         let room = room.saturating_sub(left.width + only.len());
-        left.push(super::cut(&inputs, room, true), theme::BOLD);
+        left.push(names::together(&inputs, room), theme::BOLD);
         left.push(only, theme::text(Level::Warning));
     }
     line(buffer, at.title, 0, &left.into_line());
     let x = at.title.width.saturating_sub(right.width.try_into().unwrap_or(u16::MAX));
     let area = ratatui::layout::Rect { x, width: at.title.width - x, ..at.title };
     line(buffer, area, 0, &right.into_line());
+}
+
+/// Below this width only what matters most is in the title.
+const NARROW: u16 = 72;
+
+fn file_name(path: &str) -> String {
+    path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path).to_owned()
 }
 
 fn phase(app: &App) -> (String, ratatui::style::Style) {
@@ -267,7 +282,7 @@ fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
     let n = |n: u64| compact(n as f64);
     let (word, short, text) = match kind {
         Kind::Loss => {
-            let naks = plural(counts.sequence_naks, "NAK");
+            let naks = counted(counts.sequence_naks, "NAK");
             // Where these are one, either it is the same, or it is not known what only came late.
             let lost = if counts.lost == counts.missing { "missing" } else { "lost" };
             if counts.lost == 0 && counts.late > 0 {
@@ -284,7 +299,9 @@ fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
                 ("LOSS", n(short), text.join(", "))
             }
         }
-        Kind::Refused => ("NAK", n(counts.other_naks), format!("{} requests refused", n(counts.other_naks))),
+        Kind::Refused => {
+            ("NAK", n(counts.other_naks), format!("{} refused", counted(counts.other_naks, "request")))
+        }
         Kind::NotReady => ("RNR", n(counts.rnr), format!("{} receiver not ready", n(counts.rnr))),
         Kind::Resent => {
             let again = kind.amount(counts);
@@ -312,7 +329,7 @@ fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
     if long {
         spans.push(format!(" {text}"), theme::PLAIN);
         spans.push(
-            format!(" in {} QP{}", problem.flows, if problem.flows == 1 { "" } else { "s" }),
+            format!(" in {}", counted(problem.flows as u64, "QP")),
             theme::DIM,
         );
     } else {
@@ -324,10 +341,13 @@ fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
 fn unbalanced(imbalance: &Imbalance, long: bool) -> Option<Spans> {
     let ratio = imbalance.max_over_mean.filter(|ratio| *ratio >= UNBALANCED && !imbalance.same_path)?;
     let mut spans = badge(Level::Warning, if long { "IMBALANCE" } else { "IMBAL" });
+    // Both directions may be uneven, each in its own way.
+    let way = imbalance.direction.map_or("", |way| super::links::direction(Some(way)));
+    let way = if way.is_empty() { String::new() } else { format!(" {way}") };
     let what = if long {
-        format!(" fullest link {ratio:.2}x the mean of {}", imbalance.links.len())
+        format!("{way} fullest link {ratio:.2}x the mean of {}", imbalance.links.len())
     } else {
-        format!(" {ratio:.2}x")
+        format!("{way} {ratio:.2}x")
     };
     spans.push(what, theme::PLAIN);
     Some(spans)
@@ -365,17 +385,17 @@ fn warning(buffer: &mut Buffer, at: &Layout, data: &Data) {
 /// What was missed, in words.
 pub(super) fn own_losses(lost: &Lost) -> String {
     let known = [
-        (Some(lost.flow_table_full), "packets found the flow table full"),
-        (Some(lost.contended), "packets did not get at their flow's counters"),
-        (lost.capture_drops, "dropped by the capture"),
-        (lost.interface_drops, "dropped by the interface"),
-        (lost.events_dropped, "events dropped"),
-        (lost.bins_dropped, "packets missing from bursts and steps"),
-        (Some(lost.extra_full), "packets without their port or opcode"),
+        (Some(lost.flow_table_full), "packet", "found the flow table full"),
+        (Some(lost.contended), "packet", "did not get at the flow's counters"),
+        (lost.capture_drops, "packet", "dropped by the capture"),
+        (lost.interface_drops, "packet", "dropped by the interface"),
+        (lost.events_dropped, "event", "dropped"),
+        (lost.bins_dropped, "packet", "missing from bursts and steps"),
+        (Some(lost.extra_full), "packet", "without port or opcode"),
     ];
-    let parts = known.into_iter().filter_map(|(count, what)| {
+    let parts = known.into_iter().filter_map(|(count, unit, what)| {
         let count = count.filter(|count| *count > 0)?;
-        Some(format!("{} {what}", compact(count as f64)))
+        Some(format!("{} {what}", counted(count, unit)))
     });
     parts.collect::<Vec<_>>().join(", ")
 }

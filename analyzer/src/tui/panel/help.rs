@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::Spans;
+use super::{Spans, wrap};
 use crate::model::Kind;
 use crate::tui::app::App;
 use crate::tui::column::COLUMNS;
@@ -20,12 +20,15 @@ const NAMES: usize = 18;
 #[must_use]
 pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
     let screen = app.screen;
+    // The box is as wide as the screen up to a limit, with a border on both sides.
+    let width = usize::from(app.size.0.min(super::WIDEST).saturating_sub(2)).saturating_sub(NAMES + 3);
+    let entry = |name: &str, text: &'static str| entry(name, text, width);
     let title = format!("Keys of this screen: {}", screen.title());
     let mut lines = vec![Line::styled(title, theme::BOLD)];
     // What is of this screen alone comes first.
     for own in [true, false] {
         let bindings = KEYMAP.iter().filter(|b| b.on.has(screen) && (b.on != Screens::ALL) == own);
-        lines.extend(bindings.map(|b| entry(&app.options.keys.shown(b), b.help)));
+        lines.extend(bindings.flat_map(|b| entry(&app.options.keys.shown(b), b.help)));
     }
     let mut section = |title: &'static str, entries: Vec<Line<'static>>| {
         lines.push(Line::default());
@@ -33,25 +36,33 @@ pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
         lines.extend(entries);
     };
     if matches!(screen, Screen::Qps | Screen::Events | Screen::Overview) {
-        section("Filter: all words must match", HELP.iter().map(|(text, help)| entry(text, help)).collect());
+        section(
+            "Filter: all words must match",
+            HELP.iter().flat_map(|(text, help)| entry(text, help)).collect(),
+        );
     }
     if matches!(screen, Screen::Qps | Screen::Overview) {
-        let states = Kind::ALL.iter().map(|kind| entry(kind.word(), kind.meaning())).collect();
+        let states = Kind::ALL.iter().flat_map(|kind| entry(kind.word(), kind.meaning())).collect();
         section("States of a queue pair, the worst first", states);
-        let columns =
-            COLUMNS.iter().map(|column| entry(&format!("{} {}", column.title, column.name), column.help));
+        let columns = COLUMNS
+            .iter()
+            .flat_map(|column| entry(&format!("{} {}", column.title, column.name), column.help));
         section("Columns and their names in filters; wider terminals show more", columns.collect());
     }
     if screen == Screen::Events {
-        section("Events", CLASSES.iter().map(|class| entry(class.word, class.help)).collect());
+        section("Events", CLASSES.iter().flat_map(|class| entry(class.word, class.help)).collect());
     }
     lines
 }
 
-fn entry(name: &str, text: &'static str) -> Line<'static> {
-    let mut spans = Spans::default();
-    spans.push(format!("  {name:<NAMES$}"), theme::BOLD).push(text, theme::PLAIN);
-    spans.into_line()
+fn entry(name: &str, text: &'static str, width: usize) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    for (at, part) in wrap(text, width, 0).into_iter().enumerate() {
+        let mut spans = Spans::default();
+        spans.push(format!("  {:<NAMES$} ", if at == 0 { name } else { "" }), theme::BOLD);
+        lines.push(spans.push(part, theme::PLAIN).clone().into_line());
+    }
+    lines
 }
 
 pub(super) fn render(buffer: &mut Buffer, screen: Rect, app: &App, top: usize) {

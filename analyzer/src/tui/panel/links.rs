@@ -5,16 +5,18 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 use super::{Spans, cut, devices, empty, line, trends};
-use crate::model::{Delta, Level, LinkRow};
+use crate::model::{Delta, Level, LinkRow, Model};
 use crate::report::Imbalance;
 use crate::sample::Direction;
 use crate::tui::app::{App, Data};
 use crate::tui::column::{bar, compact};
-use crate::tui::theme;
+use crate::tui::{names, theme};
 use crate::units;
 
 /// Columns of the trend at the right of wide screens, at most.
 const TREND: usize = 60;
+/// Below this width there is no room for bars and for frames that are not RoCE.
+const NARROW: usize = 72;
 
 pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     let Some(data) = &app.data else {
@@ -22,13 +24,21 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
         return;
     };
     let width = usize::from(area.width);
+    let narrow = width < NARROW;
     let longest = data.model.links.iter().map(|link| link.name.chars().count()).max().unwrap_or(0);
     let name = width.saturating_sub(62).clamp(10, 40).min(longest.max(10));
     let trend = width.saturating_sub(name + 64).min(TREND);
-    let mut titles = format!(
-        " {:<name$} {:<3} {:>9} {:>6} {:<10} {:>6} {:>6} {:>5} {:>7}",
-        "LINK", "DIR", "b/s", "pkt/s", "LOAD", "CE %", "BYTES", "QPs", "SKIPPED"
-    );
+    let mut titles = if narrow {
+        format!(
+            " {:<name$} {:<3} {:>9} {:>6} {:>6} {:>6} {:>5}",
+            "LINK", "DIR", "b/s", "pkt/s", "CE %", "BYTES", "QPs"
+        )
+    } else {
+        format!(
+            " {:<name$} {:<3} {:>9} {:>6} {:<10} {:>6} {:>6} {:>5} {:>7}",
+            "LINK", "DIR", "b/s", "pkt/s", "OF BUSIEST", "CE %", "BYTES", "QPs", "SKIPPED"
+        )
+    };
     if trend > 8 {
         let covered = units::duration(trends::covered(app, trend));
         let title = cut(&format!("b/s over {covered}"), trend, false);
@@ -40,7 +50,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     let visible = data.model.links.iter().enumerate().skip(app.links.offset).take(page);
     let mut y = 1;
     for (place, link) in visible {
-        let mut spans = row(link, name, most);
+        let mut spans = row(link, &short(&data.model, link, name), name, Some(most).filter(|_| !narrow));
         if trend > 8 {
             let points = trends::link_points(app, place, trend);
             let values: Vec<_> = points.iter().map(|p| p.per_second(|c| c.bytes)).collect();
@@ -77,22 +87,34 @@ pub(super) fn load(link: &LinkRow) -> f64 {
     link.delta.map_or(link.total.bytes as f64, |d| d.bits_per_s())
 }
 
-fn row(link: &LinkRow, name: usize, most: f64) -> Spans {
+/// The name of a link in so much room.
+pub(super) fn short(model: &Model, link: &LinkRow, width: usize) -> String {
+    names::apart(&link.name, model.links.iter().map(|link| link.name.as_str()), width)
+}
+
+/// `most`: what the busiest link carries. The speed of links is not known here, so that is all a bar can say.
+/// `None` where there is no room for a bar.
+fn row(link: &LinkRow, shown: &str, name: usize, most: Option<f64>) -> Spans {
     let dir = direction(link.direction);
     let unknown = || units::UNKNOWN.to_owned();
     let rate = link.delta.as_ref().map(Delta::bits_per_s).map_or_else(unknown, units::bit_rate);
     let packets = link.delta.as_ref().map(Delta::packets_per_s).map_or_else(unknown, compact);
     let ce = link.delta.and_then(|d| d.counts.ce_ratio());
     let marked = ce.is_some_and(|ratio| ratio >= crate::model::health::CE_LIMIT);
-    let share = if most > 0.0 { load(link) / most } else { 0.0 };
     let mut spans = Spans::default();
-    spans.push(format!(" {:<name$} {dir:<3} ", cut(&link.name, name, true)), theme::PLAIN);
-    spans.push(format!("{rate:>9} "), theme::BOLD).push(format!("{packets:>6} "), theme::PLAIN);
-    spans.push(bar(share, 10), theme::BAR);
+    spans.push(format!(" {shown:<name$} {dir:<3} "), theme::PLAIN);
+    spans.push(format!("{rate:>9} "), theme::BOLD).push(format!("{packets:>6}"), theme::PLAIN);
+    if let Some(most) = most {
+        let share = if most > 0.0 { load(link) / most } else { 0.0 };
+        spans.push(format!(" {}", bar(share, 10)), theme::BAR);
+    }
     let ce_style = if marked { theme::text(Level::Warning) } else { theme::PLAIN };
     spans.push(format!(" {:>6}", units::ratio(ce).trim_end_matches(" %")), ce_style);
     let (bytes, skipped) = (compact(link.total.bytes as f64), compact(link.skipped.packets as f64));
-    spans.push(format!(" {bytes:>6} {:>5} {skipped:>7}", link.flows), theme::PLAIN);
+    spans.push(format!(" {bytes:>6} {:>5}", link.flows), theme::PLAIN);
+    if most.is_some() {
+        spans.push(format!(" {skipped:>7}"), theme::PLAIN);
+    }
     spans
 }
 
@@ -183,8 +205,10 @@ fn spread(app: &App) -> Vec<Line<'static>> {
         return lines;
     };
     let mut counts = Spans::default();
-    counts.push(format!(" {} 5-tuples", units::count(entropy.five_tuples)), theme::BOLD);
-    counts.push(format!(", {} source ports", units::count(entropy.source_ports)), theme::PLAIN);
+    let s = |n: u64| if n == 1 { "" } else { "s" };
+    let (tuples, ports) = (entropy.five_tuples, entropy.source_ports);
+    counts.push(format!(" {} 5-tuple{}", units::count(tuples), s(tuples)), theme::BOLD);
+    counts.push(format!(", {} source port{}", units::count(ports), s(ports)), theme::PLAIN);
     counts.push(
         format!(", as many bytes as {} equal flows would spread", number(entropy.effective_flows)),
         theme::PLAIN,
@@ -258,9 +282,13 @@ fn what_if(app: &App) -> Vec<Line<'static>> {
         ),
         theme::HEAD,
     )];
+    let s = |n: u64| if n == 1 { "" } else { "s" };
     for set in &ecmp.sets {
         let mut spans = Spans::default();
-        spans.push(format!(" {}: {} 5-tuples, ", set.of, units::count(set.five_tuples)), theme::BOLD);
+        spans.push(
+            format!(" {}: {} 5-tuple{}, ", set.of, units::count(set.five_tuples), s(set.five_tuples)),
+            theme::BOLD,
+        );
         spans.push(format!("{} carry four fifths", units::count(set.heavy)), theme::PLAIN);
         lines.push(spans.into_line());
         for case in &set.cases {

@@ -268,15 +268,15 @@ fn selected(buffer: &mut Buffer, area: Rect, app: &App) {
         line(buffer, area, 0, &Line::styled(format!(" {src} → {dst}: nothing"), theme::DIM));
         return;
     };
-    let of = |metric| figure(metric, cell.value(metric));
+    let unknown = || units::UNKNOWN.to_owned();
     let text = format!(
-        " {src} → {dst}: {}b/s in {} QP{}, CE {}, loss {}, p99 {}",
-        of(Metric::Rate),
+        " {src} → {dst}: {} in {} QP{}, CE {}, loss {}, p99 {}",
+        cell.value(Metric::Rate).map_or_else(unknown, units::bit_rate),
         cell.flows,
         if cell.flows == 1 { "" } else { "s" },
-        of(Metric::Ce),
-        of(Metric::Loss),
-        of(Metric::Latency),
+        units::ratio(cell.value(Metric::Ce)),
+        figure(Metric::Loss, cell.value(Metric::Loss)),
+        cell.latency_ns.map_or_else(unknown, units::duration),
     );
     line(buffer, area, 0, &Line::styled(text, theme::BOLD));
 }

@@ -25,6 +25,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Widget as _};
 
 use super::app::{App, Overlay};
+use super::column::compact;
 use super::screen::Screen;
 use super::{layout, theme};
 
@@ -151,7 +152,19 @@ fn too_small(buffer: &mut Buffer, area: Rect) {
 fn line(buffer: &mut Buffer, area: Rect, y: u16, line: &Line<'_>) {
     if y < area.height {
         buffer.set_line(area.x, area.y + y, line, area.width);
+        // What was cut says so.
+        if line.width() > usize::from(area.width)
+            && let Some(cell) =
+                area.width.checked_sub(1).and_then(|x| buffer.cell_mut((area.x + x, area.y + y)))
+        {
+            cell.set_symbol("…");
+        }
     }
+}
+
+/// A number with what it counts, in the singular for one.
+fn counted(n: u64, what: &str) -> String {
+    format!("{} {what}{}", compact(n as f64), if n == 1 { "" } else { "s" })
 }
 
 /// Spans put together, with their width.
@@ -198,7 +211,7 @@ fn join(parts: Vec<Spans>, width: usize, between: &str) -> (Spans, usize) {
 
 /// The text cut to `width` columns; the end is kept where `keep_end` says so, as the ends of
 /// addresses differ more than their beginnings.
-fn cut(text: &str, width: usize, keep_end: bool) -> String {
+pub(super) fn cut(text: &str, width: usize, keep_end: bool) -> String {
     let length = text.chars().count();
     if length <= width {
         return text.to_owned();

@@ -98,30 +98,39 @@ fn link_lines(app: &App, data: &Data, width: usize, most: usize) -> Vec<Line<'st
     lines.extend(data.imbalance.iter().map(links::balance_of));
     let mut order: Vec<_> = data.model.links.iter().collect();
     order.sort_by(|a, b| links::load(b).total_cmp(&links::load(a)));
+    let room = most.saturating_sub(lines.len());
+    // Where all have room with a title, bars stand beside them: without one they would seem to be of the link's speed.
+    let titled = order.len() < room;
+    let name = width.saturating_sub(43).clamp(8, 30);
+    if titled {
+        let title =
+            format!(" {:<name$} {:<3} {:<10} {:>9}  {:>10}", "LINK", "DIR", "OF BUSIEST", "b/s", "CE");
+        lines.push(Line::styled(title, theme::HEAD));
+    }
     let highest = order.first().map_or(0.0, |link| links::load(link));
-    for link in order {
+    let fit = if titled || order.len() <= room { order.len() } else { room.saturating_sub(1) };
+    for link in order.iter().take(fit) {
         let share = if highest > 0.0 { links::load(link) / highest } else { 0.0 };
-        let name = width.saturating_sub(43).clamp(8, 30);
         let rate = link.delta.map_or_else(|| units::UNKNOWN.into(), |d| units::bit_rate(d.bits_per_s()));
         let ce = link.delta.and_then(|d| d.counts.ce_ratio());
         let mut spans = Spans::default();
-        spans.push(
-            format!(" {:<name$} {:<3} ", cut(&link.name, name, true), links::direction(link.direction)),
-            theme::PLAIN,
-        );
-        spans.push(bar(share, 10), theme::BAR).push(format!(" {rate:>9}"), theme::BOLD);
+        let shown = links::short(&data.model, link, name);
+        spans.push(format!(" {shown:<name$} {:<3} ", links::direction(link.direction)), theme::PLAIN);
+        if titled {
+            spans.push(bar(share, 10), theme::BAR);
+        }
+        spans.push(format!(" {rate:>9}"), theme::BOLD);
         let marked = ce.is_some_and(|ratio| ratio >= crate::model::health::CE_LIMIT);
         let level = if marked { Level::Warning } else { Level::Fine };
         spans.push(format!("  CE {:>7}", units::ratio(ce)), theme::text(level));
         lines.push(spans.into_line());
     }
-    let left_out = lines.len().saturating_sub(most);
+    let left_out = order.len() - fit;
     lines.truncate(most);
-    if left_out > 0
-        && let Some(last) = lines.last_mut()
-        && most > 2
-    {
-        *last = Line::styled(format!(" +{} more links: 5", left_out + 1), theme::DIM);
+    if left_out > 0 && room > 0 {
+        let more = if fit > 0 { "more " } else { "" };
+        let s = if left_out == 1 { "" } else { "s" };
+        lines.push(Line::styled(format!(" +{left_out} {more}link{s}: 5"), theme::DIM));
     }
     lines
 }
@@ -142,7 +151,7 @@ fn gauge(app: &App, width: usize) -> Line<'static> {
     spans.push(format!(" {}", units::ratio(entropy.normalized)), theme::text(level));
     let effective = entropy.effective_flows.map_or_else(|| units::UNKNOWN.into(), compact);
     spans.push(
-        format!(" {effective} effective of {} 5-tuples", compact(entropy.five_tuples as f64)),
+        format!(" {effective} effective of {}", super::counted(entropy.five_tuples, "5-tuple")),
         theme::PLAIN,
     );
     spans.into_line()

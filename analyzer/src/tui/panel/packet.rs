@@ -4,14 +4,21 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::Spans;
+use super::{Spans, wrap};
 use crate::packet::{decode, hex};
 use crate::tui::app::App;
 use crate::tui::log::{Entry, route};
 use crate::tui::theme;
 use crate::units;
 
+/// Columns of a field's name, its value, and its bytes.
 const NAME: usize = 24;
+const VALUE: usize = 40;
+const BYTES: usize = 17;
+/// On narrow screens.
+const SHORT_NAME: usize = 20;
+/// From this width of the box on all have their room.
+const WIDE: usize = 2 + NAME + VALUE + 1;
 
 fn entry(app: &App) -> Option<&Entry> {
     app.shown_events().nth(app.events.selected?)
@@ -20,28 +27,37 @@ fn entry(app: &App) -> Option<&Entry> {
 /// All lines about the selected event.
 #[must_use]
 pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
-    entry(app).map_or_else(Vec::new, of)
+    // The box is as wide as the screen up to a limit, with a border on both sides.
+    let width = usize::from(app.size.0.min(super::WIDEST).saturating_sub(2));
+    entry(app).map_or_else(Vec::new, |entry| of(entry, width))
 }
 
 /// All lines about an event.
-pub(super) fn of(entry: &Entry) -> Vec<Line<'static>> {
+fn of(entry: &Entry, width: usize) -> Vec<Line<'static>> {
     let event = &entry.event;
-    let mut lines = vec![
-        Line::styled(format!("{}  {}", entry.class.word, entry.class.help), theme::BOLD),
+    let sentence = |text: &str| wrap(text, width, 0).into_iter();
+    let what = format!("{}  {}", entry.class.word, entry.class.help);
+    let mut lines: Vec<Line<'static>> = sentence(&what).map(|part| Line::styled(part, theme::BOLD)).collect();
+    lines.extend([
         Line::raw(route(&entry.key)),
         Line::raw(format!("{}, {} bytes on the wire", units::time_utc(event.time_ns), event.wire_len)),
-    ];
+    ]);
     if entry.count > 1 {
         let text = format!("the latest of {} in quick succession", units::count(entry.count));
         lines.push(Line::raw(text));
     }
-    lines.push(Line::raw(entry.text.clone()));
+    lines.extend(sentence(&entry.text).map(Line::raw));
     if event.headers.is_empty() {
         lines.push(Line::default());
         let why = "The packet's bytes are kept of NAK, RNR, CNP, gap and connection events only.";
-        lines.push(Line::styled(why, theme::DIM));
+        lines.extend(sentence(why).map(|part| Line::styled(part, theme::DIM)));
         return lines;
     }
+    let (name, value) = if width < WIDE {
+        (SHORT_NAME, width.saturating_sub(2 + SHORT_NAME + 1 + BYTES).clamp(BYTES, VALUE))
+    } else {
+        (NAME, VALUE)
+    };
     let packet = decode(&event.headers, event.wire_len, usize::from(event.bth_offset));
     for header in &packet.headers {
         lines.push(Line::default());
@@ -51,8 +67,8 @@ pub(super) fn of(entry: &Entry) -> Vec<Line<'static>> {
             let raw = bytes.iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
             let more = if bytes.len() > 8 { "…" } else { "" };
             let mut spans = Spans::default();
-            spans.push(format!("  {:<NAME$}", field.name), theme::DIM);
-            spans.push(format!("{:<40} ", field.value), theme::PLAIN);
+            spans.push(format!("  {:<name$}", field.name), theme::DIM);
+            spans.push(format!("{:<value$} ", field.value), theme::PLAIN);
             spans.push(format!("{raw}{more}"), theme::DIM);
             lines.push(spans.into_line());
         }

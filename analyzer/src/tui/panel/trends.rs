@@ -113,8 +113,13 @@ pub(super) fn link_points(app: &App, link: usize, n: usize) -> Vec<Point> {
 
 /// Points of one flow; unknown where it was not among the busiest.
 pub(super) fn flow_points(app: &App, id: &Identity, n: usize) -> Vec<Point> {
-    let of = |moment: &Moment| {
-        let flow = moment.flows.iter().find(|f| f.id == *id);
+    // From moment to moment flows mostly keep their places.
+    let mut place = 0;
+    let mut of = |moment: &Moment| {
+        let there = moment.flows.get(place).is_some_and(|f| f.id == *id);
+        let at = if there { Some(place) } else { moment.flows.iter().position(|f| f.id == *id) };
+        place = at.unwrap_or(place);
+        let flow = at.and_then(|at| moment.flows.get(at));
         (flow.map(|f| f.counts), flow.and_then(|f| f.latency))
     };
     let mut points: Vec<Point> = Vec::new();

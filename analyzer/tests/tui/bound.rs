@@ -1,0 +1,301 @@
+//! Each key of the table of keys: what it does, on a screen where it is bound. An input without a case does not
+//! compile.
+
+use super::*;
+use rocescope::feed::Command;
+use rocescope::model::Span;
+use rocescope::tui::app::Overlay;
+use rocescope::tui::key::{Binding, Input, When};
+use rocescope::tui::matrix::Metric;
+use rocescope::tui::prompt::Purpose;
+use rocescope::tui::table::Group;
+
+/// Enough that there is something ten seconds back.
+const SECONDS: u64 = 14;
+
+fn time_ns(app: &App) -> u64 {
+    app.data.as_ref().unwrap().model.time_ns
+}
+
+fn selected(app: &App) -> Option<usize> {
+    app.table.cursor.selected
+}
+
+/// The state in which the keys of a binding are tried: on a screen where they are bound, still or moving.
+fn ready(world: &World, binding: &Binding) -> App {
+    let screen = [Screen::Qps, Screen::Matrix, Screen::Links, Screen::Findings]
+        .into_iter()
+        .find(|screen| binding.on.has(*screen));
+    let mut app = after(world, USUAL, SECONDS);
+    press(&mut app, &[Key::Char(char::from(b'1' + screen.unwrap() as u8))]);
+    if binding.when == When::Still {
+        press(&mut app, &[Key::Char(' ')]);
+    }
+    assert_eq!(app.still(), binding.when == When::Still);
+    app
+}
+
+#[test]
+fn every_key_of_the_table_does_what_the_table_says() {
+    let sick = World::sick();
+    for binding in KEYMAP {
+        assert!(!binding.keys.is_empty(), "{}", binding.name);
+        for key in binding.keys {
+            let mut app = ready(&sick, binding);
+            check(binding.input, &mut app, *key);
+        }
+    }
+}
+
+#[expect(clippy::too_many_lines, reason = "a case for each input")]
+fn check(input: Input, app: &mut App, key: Key) {
+    let press = |app: &mut App, keys: &[Key]| press(app, keys);
+    let rows = app.table.order.len();
+    assert!(rows > 4);
+    match input {
+        Input::Up => {
+            press(app, &[Key::Down, Key::Down, Key::Down, key]);
+            assert_eq!(selected(app), Some(1));
+        }
+        Input::Down => {
+            press(app, &[key, key]);
+            assert_eq!(selected(app), Some(1));
+        }
+        Input::PageUp => {
+            app.on_resize(60, 15);
+            press(app, &[Key::End, key]);
+            assert!(selected(app).is_some_and(|at| at + 2 < rows), "{key}");
+        }
+        Input::PageDown => {
+            press(app, &[Key::Home, key]);
+            assert!(selected(app).is_some_and(|at| at > 2), "{key}");
+        }
+        Input::First => {
+            press(app, &[Key::End, key]);
+            assert_eq!(selected(app), Some(0));
+        }
+        Input::Last => {
+            press(app, &[key]);
+            assert_eq!(selected(app), Some(rows - 1));
+        }
+        Input::Left | Input::Right => {
+            let columns = app.data.as_ref().unwrap().matrix.size().1;
+            assert!(columns > 1);
+            let (from, to) = if input == Input::Left { (1, 0) } else { (0, 1) };
+            app.cell.1 = from;
+            press(app, &[key]);
+            assert_eq!(app.cell.1, to);
+        }
+        Input::Open => {
+            press(app, &[key]);
+            assert_eq!(app.screen, Screen::Detail);
+            assert_eq!(
+                app.data.as_ref().unwrap().detail.as_ref().map(|(this, _)| this.id),
+                app.table.selected
+            );
+        }
+        Input::Screen(number) => {
+            press(app, &[key]);
+            assert_eq!(app.screen, Screen::ALL[number]);
+        }
+        Input::NextScreen => {
+            press(app, &[key]);
+            assert_eq!(app.screen, Screen::Detail);
+        }
+        Input::PreviousScreen => {
+            press(app, &[key]);
+            assert_eq!(app.screen, Screen::Overview);
+        }
+        Input::SortNext | Input::SortPrevious => {
+            let columns = app.columns();
+            press(app, &[key]);
+            let at = if input == Input::SortNext { 1 } else { columns.len() - 1 };
+            assert_eq!(app.table.sort.by, columns[at].column.id);
+        }
+        Input::Reverse => {
+            let (up, order) = (app.table.sort.descending, app.table.order.clone());
+            press(app, &[key]);
+            assert!(app.table.sort.descending != up && app.table.order != order);
+        }
+        Input::Columns => {
+            press(app, &[key]);
+            assert_eq!(app.overlay, Overlay::Columns(0));
+        }
+        Input::Group => {
+            press(app, &[key]);
+            assert_eq!(app.table.group, Group::Hosts);
+            assert!(!app.table.sums.is_empty());
+        }
+        Input::Mark => {
+            press(app, &[Key::Down, key]);
+            assert_eq!(app.table.marked.len(), 1);
+            press(app, &[key]);
+            assert!(app.table.marked.is_empty());
+        }
+        Input::OnlyMarked => {
+            press(app, &[Key::Down, Key::Char('m'), key]);
+            assert_eq!(app.table.order.len(), 1);
+            press(app, &[key]);
+            assert_eq!(app.table.order.len(), rows);
+        }
+        Input::Follow => {
+            press(app, &[key]);
+            assert!(app.table.follow && app.answer.is_some());
+            press(app, &[key]);
+            assert!(!app.table.follow);
+        }
+        Input::Metric => {
+            press(app, &[key]);
+            assert_eq!(app.metric, Metric::Ce);
+        }
+        Input::MoreUplinks => {
+            assert_eq!(press(app, &[key]), Action::Analyse);
+            let first = app.uplinks.unwrap();
+            assert_eq!((press(app, &[key]), app.uplinks), (Action::Analyse, Some(2 * first)));
+        }
+        Input::FewerUplinks => {
+            app.uplinks = Some(8);
+            assert_eq!((press(app, &[key]), app.uplinks), (Action::Analyse, Some(4)));
+        }
+        Input::Filter => {
+            press(app, &[key, Key::Char('x')]);
+            assert_eq!(app.prompt.as_ref().map(|prompt| prompt.purpose), Some(Purpose::Filter));
+            assert_eq!(app.filter, "x");
+        }
+        Input::GoTo => {
+            press(app, &[key]);
+            assert_eq!(app.prompt.as_ref().map(|prompt| prompt.purpose), Some(Purpose::GoTo));
+        }
+        Input::Pause => {
+            press(app, &[key]);
+            assert!(app.paused && app.shown_ns.is_some());
+            press(app, &[key]);
+            assert!(!app.paused && app.shown_ns.is_none());
+        }
+        Input::Earlier => {
+            let now = time_ns(app);
+            press(app, &[key]);
+            assert_eq!(time_ns(app), now - 1_000_000_000);
+        }
+        Input::Later => {
+            let now = time_ns(app);
+            press(app, &[Key::Left, Key::Left, key]);
+            assert_eq!(time_ns(app), now - 1_000_000_000);
+        }
+        Input::JumpBack => {
+            let now = time_ns(app);
+            press(app, &[key]);
+            assert!(app.paused);
+            assert_eq!(time_ns(app), now - 10_000_000_000);
+        }
+        Input::JumpForward => {
+            let now = time_ns(app);
+            press(app, &[Key::Char('<'), key]);
+            assert_eq!(time_ns(app), now);
+        }
+        Input::Faster | Input::Slower => {
+            app.speed = Some(1.0);
+            let speed = if input == Input::Faster { 2.0 } else { 0.5 };
+            assert_eq!(press(app, &[key]), Action::Send(Command::Speed(speed)));
+        }
+        Input::Span => {
+            assert_eq!((press(app, &[key]), app.span), (Action::Analyse, Span::Minute));
+        }
+        Input::Reset => {
+            let packets = |app: &App| app.data.as_ref().unwrap().model.total.packets;
+            assert!(packets(app) > 0);
+            press(app, &[key]);
+            let next = Arc::new(World::sick().at(SECONDS));
+            app.on_sample(next);
+            assert!(app.answer.is_some() && app.history.reset_point().is_some());
+        }
+        Input::ExportCsv | Input::ExportJson => {
+            let Action::Write(file) = press(app, &[key]) else { panic!("{key}") };
+            assert_eq!(file.ending, if input == Input::ExportCsv { "csv" } else { "json" });
+            assert!(file.bytes.len() > 100);
+        }
+        Input::Capture => {
+            let event = World::sick().events(SECONDS).into_iter().find(|event| !event.headers.is_empty());
+            let key_of = event.unwrap().key;
+            let data = app.data.as_ref().unwrap();
+            app.table.selected = data.model.rows.iter().map(|row| row.id).find(|id| id.key == key_of);
+            assert!(app.table.selected.is_some());
+            let Action::Write(file) = press(app, &[key]) else { panic!("{:?}", app.answer) };
+            assert_eq!((file.ending, &file.bytes[..4]), ("pcapng", &[0x0A, 0x0D, 0x0D, 0x0A][..]));
+        }
+        Input::Read => {
+            press(app, &[key]);
+            assert_eq!(app.overlay, Overlay::Finding(0));
+        }
+        Input::Help => {
+            press(app, &[key]);
+            assert_eq!(app.overlay, Overlay::Help(0));
+            press(app, &[key]);
+            assert_eq!(app.overlay, Overlay::None);
+        }
+        Input::Redraw => assert_eq!(press(app, &[key]), Action::Redraw),
+        Input::Suspend => assert_eq!(press(app, &[key]), Action::Suspend),
+        Input::Back => {
+            press(app, &[Key::Char('?'), key]);
+            assert_eq!(app.overlay, Overlay::None);
+            assert_eq!(press(app, &[key]), Action::Quit);
+        }
+        Input::Quit => assert_eq!(press(app, &[key]), Action::Quit),
+    }
+}
+
+#[test]
+fn quitting_works_whatever_is_open_but_a_line_that_is_typed() {
+    for open in ["?", "c", "/", "g", "8v", "7\n"] {
+        for quit in [Key::Char('q'), Key::Ctrl('c')] {
+            let mut app = table(&World::sick(), USUAL);
+            for c in open.chars() {
+                press(&mut app, &[if c == '\n' { Key::Enter } else { Key::Char(c) }]);
+            }
+            let typed = app.prompt.is_some() && quit == Key::Char('q');
+            let action = press(&mut app, &[quit]);
+            assert_eq!(action == Action::Quit, !typed, "{open} {quit}");
+            if typed {
+                assert_eq!(app.prompt.as_ref().map(|prompt| prompt.text.as_str()), Some("q"));
+            }
+        }
+    }
+}
+
+/// What is wrong with a filter stays in sight until the filter is another one.
+#[test]
+fn a_filter_that_makes_no_sense_says_so_after_enter_too() {
+    let mut app = table(&World::sick(), USUAL);
+    press(&mut app, &[Key::Char('/')]);
+    type_text(&mut app, "ce:>x");
+    press(&mut app, &[Key::Enter]);
+    let says = |app: &App| text(app).lines().last().unwrap().contains("filter: ce: wants a number");
+    assert!(says(&app), "{}", text(&app));
+    press(&mut app, &[Key::Down, Key::Down]);
+    assert!(says(&app));
+    press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
+    type_text(&mut app, "foo:>1");
+    press(&mut app, &[Key::Enter]);
+    assert!(text(&app).contains("foo: is no column"));
+    press(&mut app, &[Key::Char('/'), Key::Ctrl('u'), Key::Enter]);
+    assert!(!text(&app).contains("filter:"));
+}
+
+/// What a terminal sends when somebody pastes the wrong thing.
+#[test]
+fn what_is_pasted_by_mistake_is_survived() {
+    let mut app = table(&World::sick(), USUAL);
+    let mut seed = 1u32;
+    for _ in 0..10_000 {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let c = char::from_u32((seed >> 8) % 0x2_0000).unwrap_or('?');
+        let _ = app.on_key(if seed % 50 == 0 { Key::Enter } else { Key::Char(c) });
+    }
+    draw(&app);
+    press(&mut app, &[Key::Esc, Key::Esc, Key::Char('2'), Key::Char('/')]);
+    for _ in 0..100_000 {
+        let _ = app.on_key(Key::Char('x'));
+    }
+    assert!(app.filter.len() <= 1_000);
+    draw(&app);
+}

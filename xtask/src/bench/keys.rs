@@ -1,0 +1,251 @@
+//! `cargo xtask bench keys`: how long the terminal UI takes to answer keys while a replay brings samples.
+//!
+//! The program runs at the far end of a pseudo terminal. A key is written, and the time to the first byte of the
+//! answer is taken, with what the thread of the screen used of a processor meanwhile and how long it waited for
+//! one: on a machine with other work the three tell what is the program's.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::Args;
+
+use super::{machine, replay};
+use crate::gen_capture::{Generate, Snap, generate};
+use crate::run::{step, target_dir};
+
+/// What to measure.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Wanted {
+    /// Times that each key is pressed in its turn
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Connections in the capture; each has a flow in both directions
+    #[arg(long, default_value_t = 32_768)]
+    flows: u32,
+    /// Measure these programs, one after the other, instead of building one
+    #[arg(long)]
+    bin: Vec<PathBuf>,
+}
+
+const SIZE: libc::winsize = libc::winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+/// Until there is a minute's span to look back at, and the capture goes on for long enough behind it.
+const WARM_UP: Duration = Duration::from_secs(22);
+/// The capture at this pace has some 35,000 packets a second; a round of keys takes some 16 seconds.
+const SLOWER: u64 = 300;
+const PACKETS_PER_ROUND: u64 = 600_000;
+const WARM_UP_PACKETS: u64 = 1_000_000;
+/// A key that changes nothing has no answer.
+const PATIENCE: Duration = Duration::from_millis(700);
+/// Wanted.
+const LIMIT_MS: f64 = 50.0;
+
+/// Keys by what they do, as terminals send them.
+const KEYS: &[(&str, &[&str])] = &[
+    ("row down, page, end", &["j", "j", "\x1b[6~", "\x1b[5~", "G", "\x1b[1~"]),
+    ("sort", &["s", "s", "S", "s", "s"]),
+    ("letter of a filter", &["/", "1", "0", ".", "1", "\x7f", "\r", "\x1b"]),
+    ("filter by state", &["/", "s", "t", "a", "t", "e", ":", "o", "\r", "\x1b"]),
+    ("group", &["o", "o", "o", "o"]),
+    ("screen", &["1", "4", "5", "6", "7", "8", "2"]),
+    ("details and back", &["j", "\r", "\x1b"]),
+    ("span", &["t", "t", "t", "t"]),
+    ("pause, back, on", &[" ", "\x1b[D", "\x1b[D", "\x1b[C", " "]),
+];
+
+/// One key.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    /// To the first byte, in milliseconds.
+    wall: f64,
+    /// Of a processor.
+    cpu: f64,
+    /// For a processor.
+    waited: f64,
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// When the capture cannot be made, or the program does not run.
+pub(crate) fn keys(wanted: &Wanted) -> Result<()> {
+    let programs = if wanted.bin.is_empty() { vec![replay::build()?] } else { wanted.bin.clone() };
+    let folder = target_dir().join("bench");
+    fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    let file = folder.join("keys.pcap");
+    let out = file.clone();
+    let (packets, snap, flows) =
+        (PACKETS_PER_ROUND * wanted.rounds as u64 + WARM_UP_PACKETS, Snap(96), wanted.flows);
+    let wish = Generate { packets, snap, flows, mtu: 4096, other: 0, slower: SLOWER, seed: 1, out };
+    step("writing the capture", || generate(&wish))?;
+    machine::print();
+    for program in programs {
+        let name = format!("{} flows, {}", 2 * wanted.flows, program.display());
+        let answers = step(&name, || press(&program, &file, wanted.rounds))?;
+        print(&answers);
+    }
+    Ok(())
+}
+
+fn print(answers: &BTreeMap<&str, Vec<Answer>>) {
+    println!("milliseconds: median, slowest tenth, worst");
+    println!("{:<22} {:>5} {:>20} {:>20} {:>8}", "key", "keys", "to the answer", "processor", "waited");
+    let all: Vec<Answer> = answers.values().flatten().copied().collect();
+    for (name, answers) in answers.iter().map(|(n, a)| (*n, a)).chain([("all", &all)]) {
+        let of = |figure: fn(&Answer) -> f64| {
+            let mut values: Vec<f64> = answers.iter().map(figure).collect();
+            values.sort_by(f64::total_cmp);
+            let at =
+                |share: usize| values.get((values.len() * share / 100).min(values.len().saturating_sub(1)));
+            let [median, tenth, worst] = [50, 90, 100].map(|share| at(share).copied().unwrap_or(f64::NAN));
+            format!("{median:>6.1} {tenth:>6.1} {worst:>6.1}")
+        };
+        let waited = answers.iter().map(|answer| answer.waited).fold(0.0, f64::max);
+        let (wall, cpu) = (of(|answer| answer.wall), of(|answer| answer.cpu));
+        println!("{name:<22} {:>5} {wall:>20} {cpu:>20} {waited:>8.1}", answers.len());
+    }
+    let over = |figure: fn(&Answer) -> f64| all.iter().filter(|answer| figure(answer) > LIMIT_MS).count();
+    println!(
+        "over {LIMIT_MS} ms: {} by the clock, {} in processor time, of {}",
+        over(|answer| answer.wall),
+        over(|answer| answer.cpu),
+        all.len()
+    );
+}
+
+fn press(program: &Path, file: &Path, rounds: usize) -> Result<BTreeMap<&'static str, Vec<Answer>>> {
+    let mut session = Session::start(program, file)?;
+    session.drain(WARM_UP)?;
+    let mut answers: BTreeMap<&'static str, Vec<Answer>> = BTreeMap::new();
+    // Keys come at any time between two samples.
+    let mut pauses = (0u64..).map(|n| Duration::from_millis(20 + n * 7_919 % 280));
+    for _ in 0..rounds {
+        for (name, keys) in KEYS {
+            for key in *keys {
+                session.drain(pauses.next().unwrap_or_default())?;
+                answers.entry(name).or_default().extend(session.key(key)?);
+            }
+        }
+    }
+    session.terminal.write_all(b"\x03")?;
+    session.drain(Duration::from_millis(500))?;
+    Ok(answers)
+}
+
+struct Session {
+    terminal: File,
+    child: Child,
+}
+
+impl Session {
+    fn start(program: &Path, file: &Path) -> Result<Self> {
+        let (mut near, mut far) = (-1, -1);
+        let size = SIZE;
+        // SAFETY: both places outlive the call; null asks for no name and the usual settings, and the size is read only.
+        let opened = unsafe {
+            libc::openpty(
+                &raw mut near,
+                &raw mut far,
+                std::ptr::null_mut(),
+                std::ptr::null(),
+                &raw const size,
+            )
+        };
+        if opened != 0 {
+            return Err(std::io::Error::last_os_error()).context("no pseudo terminal");
+        }
+        // SAFETY: openpty gave both, and nothing else owns them.
+        let (near, far) = unsafe { (OwnedFd::from_raw_fd(near), OwnedFd::from_raw_fd(far)) };
+        let terminal = File::from(near);
+        // SAFETY: changes a flag of an open file.
+        unsafe { libc::fcntl(terminal.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+        let mut command = Command::new(program);
+        command.arg("replay").args(["--speed", "1x", "--screen", "qps"]).arg(file);
+        command.env("TERM", "xterm-256color").stderr(Stdio::null());
+        command.stdin(far.try_clone()?).stdout(far);
+        // SAFETY: setsid and ioctl may be called between fork and exec; 0 is the terminal by then.
+        unsafe {
+            command.pre_exec(|| {
+                if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        let child = command.spawn().with_context(|| format!("{} does not start", program.display()))?;
+        Ok(Self { terminal, child })
+    }
+
+    /// Whether the program wrote something within `most`; it is thrown away.
+    fn written(&mut self, most: Duration) -> Result<bool> {
+        let mut fd = libc::pollfd { fd: self.terminal.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid pollfd that outlives the call.
+        let n = unsafe { libc::poll(&raw mut fd, 1, i32::try_from(most.as_millis()).unwrap_or(i32::MAX)) };
+        if n <= 0 {
+            return Ok(false);
+        }
+        match self.terminal.read(&mut [0; 1 << 16]) {
+            Ok(0) => bail!("the program has ended"),
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            // How the system says that the far end is closed.
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => bail!("the program has ended"),
+            Err(error) => Err(error).context("the pseudo terminal cannot be read"),
+        }
+    }
+
+    fn drain(&mut self, time: Duration) -> Result<()> {
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left < Duration::from_millis(1) {
+                return Ok(());
+            }
+            match self.written(left) {
+                // After Ctrl-C the program ends.
+                Err(_) if self.child.try_wait()?.is_some() => return Ok(()),
+                written => written?,
+            };
+        }
+    }
+
+    /// `None` when the key has no answer.
+    fn key(&mut self, key: &str) -> Result<Option<Answer>> {
+        let before = self.spent()?;
+        let start = Instant::now();
+        self.terminal.write_all(key.as_bytes())?;
+        if !self.written(PATIENCE)? {
+            return Ok(None);
+        }
+        let wall = start.elapsed().as_secs_f64() * 1e3;
+        // The rest of the picture.
+        while self.written(Duration::from_millis(10))? {}
+        let after = self.spent()?;
+        Ok(Some(Answer { wall, cpu: after.0 - before.0, waited: after.1 - before.1 }))
+    }
+
+    /// Milliseconds that the screen's thread has had a processor, and has waited for one.
+    fn spent(&self) -> Result<(f64, f64)> {
+        let pid = self.child.id();
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat"))
+            .context("the kernel tells nothing of threads: CONFIG_SCHEDSTATS, CONFIG_SCHED_INFO")?;
+        let mut numbers = text.split_whitespace().map(|n| n.parse::<f64>().map(|ns| ns / 1e6));
+        let both = numbers.next().transpose()?.zip(numbers.next().transpose()?);
+        ensure!(both.is_some(), "schedstat has another form: {text}");
+        both.context("schedstat is empty")
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Errors have nowhere to go: it may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
