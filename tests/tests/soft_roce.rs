@@ -12,6 +12,7 @@ use std::str::FromStr as _;
 
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::oracle::binary;
+use rocescope_tests::soft_roce::devices;
 use rocescope_tests::soft_roce::lab::{self, ENDS, FAR, Harm, NEAR, PATH_MTU};
 use rocescope_tests::soft_roce::perftest::{Transfer, Transferred};
 use rocescope_tests::soft_roce::qps::{self, Qp};
@@ -97,6 +98,7 @@ fn counted(hook: &'static str, arguments: &[&str]) {
     }
     connections(&seen, &connected);
     by_the_driver(&seen);
+    followed(&seen, &clean[..2]);
     losses(report, &lossy, &lost);
     marks(report, &marked, &queue);
 }
@@ -299,6 +301,16 @@ fn by_the_driver(seen: &Seen) {
         let rnr = sum(report, end, "ingress", |flow| count(&flow["ack"]["rnr_naks"]));
         assert_eq!(rnr, count(&counted["rcvd_rnr_err"]), "RNR NAKs: {place}");
     }
+    // And as the report itself has it from the driver.
+    devices::both(report, &seen.counted).unwrap();
+}
+
+/// What devices tell of their queue pairs while they work.
+fn followed(seen: &Seen, transfers: &[Transferred]) {
+    let moved: Vec<usize> =
+        transfers.iter().map(|transfer| devices::queue_pairs(&seen.reports, transfer).unwrap()).collect();
+    println!("queue pairs whose PSNs were seen to move: {moved:?}");
+    assert!(moved.iter().any(|moved| *moved > 0), "no queue pair was ever seen to move");
 }
 
 /// What left and did not arrive is what the queue dropped.
