@@ -86,14 +86,14 @@ pub fn covered(report: &Value, end: End, counted: &Value) -> Result<()> {
 }
 
 /// The queue pairs of a transfer as its devices told them in the course of a run, of which `reports`
-/// are the reports: peer, process and PSNs. Gives how many were seen to move.
+/// are the reports: peer, process and PSNs. Gives how often one was seen, and how many were seen to move.
 ///
 /// # Errors
 /// What differs from what perftest printed, from what `rdma resource` showed, or from the packets.
-pub fn queue_pairs(reports: &[Value], transfer: &Transferred) -> Result<usize> {
+pub fn queue_pairs(reports: &[Value], transfer: &Transferred) -> Result<(usize, usize)> {
     let last = reports.last().context("no report")?;
     let name = transfer.wanted.program;
-    let mut moved = 0;
+    let (mut sightings, mut moved) = (0, 0);
     for (near, far) in transfer.near.iter().zip(&transfer.far) {
         let whole = flow(last, NEAR, "egress", FAR, far.0)?;
         // A requester that repeats takes PSNs back.
@@ -112,6 +112,7 @@ pub fn queue_pairs(reports: &[Value], transfer: &Transferred) -> Result<usize> {
             let mut before: Option<(u64, u64)> = None;
             for report in reports {
                 let Some(qp) = of(report) else { continue };
+                sightings += 1;
                 let place = format!("{name} on {}: {qp}", end.device);
                 ensure!(qp["kind"] == "RC" && qp["pid"] == pid && qp["comm"] == name, "{place}");
                 let Some(at) = qp[psn].as_u64() else { continue };
@@ -136,7 +137,7 @@ pub fn queue_pairs(reports: &[Value], transfer: &Transferred) -> Result<usize> {
             moved += usize::from(before.is_some_and(|(_, packets)| packets > 0));
         }
     }
-    Ok(moved)
+    Ok((sightings, moved))
 }
 
 /// Both ends, with what their drivers counted.
