@@ -12,6 +12,7 @@ use std::str::FromStr as _;
 
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::oracle::binary;
+use rocescope_tests::soft_roce::devices;
 use rocescope_tests::soft_roce::lab::{self, ENDS, FAR, Harm, NEAR, PATH_MTU};
 use rocescope_tests::soft_roce::perftest::{Transfer, Transferred};
 use rocescope_tests::soft_roce::qps::{self, Qp};
@@ -23,16 +24,17 @@ use serde_json::Value;
 /// DSCP 26, ECT(0).
 const ECN_CAPABLE: u64 = 106;
 /// Slowed down by [`DELAY`], since rocescope looks at queue pairs every half second at most.
+/// This one for long enough that a slow machine looks several times.
 const WRITE: Transfer = Transfer {
     program: "ib_write_bw",
     queue_pairs: 2,
-    iterations: 60,
+    iterations: 300,
     size: 16384,
     traffic_class: ECN_CAPABLE,
     one_by_one: true,
 };
-const SEND: Transfer = Transfer { program: "ib_send_bw", ..WRITE };
-const READ: Transfer = Transfer { program: "ib_read_bw", ..WRITE };
+const SEND: Transfer = Transfer { program: "ib_send_bw", iterations: 60, ..WRITE };
+const READ: Transfer = Transfer { program: "ib_read_bw", iterations: 60, ..WRITE };
 const DELAY: &str = "root handle 5: netem limit 20000 delay 50ms";
 /// As fast as it goes.
 const FAST: Transfer = Transfer { iterations: 10, size: 65536, one_by_one: false, ..WRITE };
@@ -97,6 +99,7 @@ fn counted(hook: &'static str, arguments: &[&str]) {
     }
     connections(&seen, &connected);
     by_the_driver(&seen);
+    followed(&seen, &clean[..2]);
     losses(report, &lossy, &lost);
     marks(report, &marked, &queue);
 }
@@ -299,6 +302,19 @@ fn by_the_driver(seen: &Seen) {
         let rnr = sum(report, end, "ingress", |flow| count(&flow["ack"]["rnr_naks"]));
         assert_eq!(rnr, count(&counted["rcvd_rnr_err"]), "RNR NAKs: {place}");
     }
+    // And as the report itself has it from the driver.
+    devices::both(report, &seen.counted).unwrap();
+}
+
+/// What devices tell of their queue pairs while they work.
+fn followed(seen: &Seen, transfers: &[Transferred]) {
+    let followed: Vec<(usize, usize)> =
+        transfers.iter().map(|transfer| devices::queue_pairs(&seen.reports, transfer).unwrap()).collect();
+    println!(
+        "queue pairs in {} reports: how often, how many of them moved: {followed:?}",
+        seen.reports.len()
+    );
+    assert!(followed.iter().any(|(_, moved)| *moved > 0), "no queue pair was ever seen to move");
 }
 
 /// What left and did not arrive is what the queue dropped.

@@ -7,9 +7,16 @@
 //! |---|---|
 //! | this one | the plain values that go into a [`Sample`](crate::sample::Sample) |
 //! | [`psn`] | packets from the PSNs of a queue pair at two moments |
+//! | `port`, `follow`, `ethernet` | one port; its queue pairs; the NIC ports below it |
 //! | `tally` | cumulative values from readings that wrap and are reset |
 //! | `watch` | the devices of watched interfaces, read again and again |
 
+#[cfg(target_os = "linux")]
+mod ethernet;
+#[cfg(target_os = "linux")]
+mod follow;
+#[cfg(target_os = "linux")]
+mod port;
 pub mod psn;
 #[cfg(target_os = "linux")]
 pub mod tally;
@@ -19,6 +26,7 @@ pub mod watch;
 use std::sync::Arc;
 
 use crate::lldp::Neighbour;
+use crate::owners::QpOwner;
 
 /// Everything known of the watched devices at a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,6 +50,11 @@ pub struct PortSample {
     pub driver: Option<String>,
     /// Network interface.
     pub interface: Option<String>,
+    /// The interfaces that a bond or team makes one of, when the port is of several; their Ethernet
+    /// counters are summed.
+    pub members: Vec<String>,
+    /// Whether the device has disappeared; what it counted until then stays.
+    pub gone: bool,
     /// Whether it does RoCE in hardware, so that no program on the interface sees it.
     pub hidden: bool,
     /// First and last reading, Unix nanoseconds; `None` before the first.
@@ -89,6 +102,11 @@ pub struct PauseSample {
     pub transitions: Option<u64>,
     /// Largest share of the time between two readings that was spent paused.
     pub worst_share: Option<f64>,
+    /// Where time is not counted: the largest share of the time between two readings that could have
+    /// been paused, if every frame of it had paused for as long as a frame can.
+    pub most_share: Option<f64>,
+    /// Most pause frames a second between two readings.
+    pub worst_frames_per_s: Option<f64>,
     /// Longest time in which every reading found it paused (nearly) all the time.
     pub longest_ns: Option<u64>,
 }
@@ -96,20 +114,8 @@ pub struct PauseSample {
 /// A queue pair as the device tells it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QpSample {
-    /// Its number.
-    pub lqpn: u32,
-    /// The number at the other end.
-    pub rqpn: Option<u32>,
-    /// Transport: `RC`, `UD` …
-    pub kind: Option<&'static str>,
-    /// State: `RTS`, `ERR` …
-    pub state: Option<&'static str>,
-    /// Process that made it.
-    pub pid: Option<u32>,
-    /// Its command, or the kernel module.
-    pub comm: Option<String>,
-    /// Its pod or container.
-    pub pod: Option<String>,
+    /// Its number, peer, state and process.
+    pub owner: QpOwner,
     /// PSN sent next.
     pub sq_psn: Option<u32>,
     /// PSN expected next.

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use super::{PauseSample, SourceSample};
 use crate::host::counters::{Reading, Source, difference};
 use crate::host::vocabulary::{PauseCount, PauseCounts};
+use crate::mac_control::quanta_ns;
 
 /// Of the time between two readings, from which on it counts as paused all the time: counters are
 /// a little older than the moment at which they are read.
 const ALL: f64 = 0.95;
+/// The longest that a pause frame can ask for, in quanta (IEEE 802.3 annex 31B: 16 bits).
+const MOST_QUANTA: u16 = u16::MAX;
 
 /// What the counters of a port added since the first reading.
 #[derive(Clone, Debug, Default)]
@@ -78,13 +81,6 @@ impl Tally {
         }
         sources
     }
-
-    /// What a counter of this meaning added, from the source that tells RoCE apart best.
-    #[must_use]
-    pub fn value(&self, driver: Option<&str>, name: &str) -> Option<u64> {
-        let counters = self.sources(driver);
-        super::PortSample { counters, ..super::PortSample::default() }.value(name).map(|(value, _)| value)
-    }
 }
 
 /// Pauses of one port.
@@ -99,13 +95,16 @@ pub struct PauseTally {
 struct PauseTotal {
     sum: PauseCount,
     worst_share: Option<f64>,
+    most_share: Option<f64>,
+    worst_frames_per_s: Option<f64>,
     run_ns: u64,
     longest_ns: u64,
 }
 
 impl PauseTally {
-    /// Takes in the counters at Unix time `time_ns`.
-    pub fn take(&mut self, counts: PauseCounts, time_ns: u64) {
+    /// Takes in the counters at Unix time `time_ns`. `mbps` is the speed of the link, which says how
+    /// long a pause frame may pause it.
+    pub fn take(&mut self, counts: PauseCounts, time_ns: u64, mbps: Option<u32>) {
         let Some((before, before_ns)) = self.last.replace((counts, time_ns)) else {
             // What is counted is known from now on.
             for (totals, counts) in self.totals.iter_mut().zip([&counts.received, &counts.sent]) {
@@ -123,7 +122,7 @@ impl PauseTally {
         let sides = [(&before.received, &counts.received), (&before.sent, &counts.sent)];
         for (totals, (before, now)) in self.totals.iter_mut().zip(sides) {
             for ((total, before), now) in totals.iter_mut().zip(before).zip(now) {
-                total.add(before, now, span_ns);
+                total.add(before, now, span_ns, mbps);
             }
         }
     }
@@ -152,6 +151,8 @@ impl PauseTally {
                     paused_ns: total.sum.microseconds.map(|us| us.saturating_mul(1000)),
                     transitions: total.sum.transitions,
                     worst_share: total.worst_share,
+                    most_share: total.most_share,
+                    worst_frames_per_s: total.worst_frames_per_s,
                     longest_ns: timed.then_some(total.longest_ns),
                 });
             }
@@ -161,7 +162,7 @@ impl PauseTally {
 }
 
 impl PauseTotal {
-    fn add(&mut self, before: &PauseCount, now: &PauseCount, span_ns: u64) {
+    fn add(&mut self, before: &PauseCount, now: &PauseCount, span_ns: u64, mbps: Option<u32>) {
         let added = |before: Option<u64>, now: Option<u64>| match (before, now) {
             // A reset: it began anew.
             (Some(before), Some(now)) => Some(difference(before, now).unwrap_or(now)),
@@ -173,15 +174,27 @@ impl PauseTotal {
                 *sum = Some(sum.unwrap_or(0).saturating_add(added));
             }
         };
-        more(&mut self.sum.frames, added(before.frames, now.frames));
+        let frames = added(before.frames, now.frames);
+        more(&mut self.sum.frames, frames);
         more(&mut self.sum.transitions, added(before.transitions, now.transitions));
         let paused_us = added(before.microseconds, now.microseconds);
         more(&mut self.sum.microseconds, paused_us);
-        let Some(us) = paused_us.filter(|_| span_ns > 0) else { return };
+        if span_ns == 0 {
+            return;
+        }
+        let most = |known: &mut Option<f64>, now: f64| *known = Some(known.map_or(now, |most| most.max(now)));
+        if let Some(frames) = frames {
+            most(&mut self.worst_frames_per_s, frames as f64 * 1e9 / span_ns as f64);
+            if let Some(mbps) = mbps.filter(|mbps| *mbps > 0 && paused_us.is_none()) {
+                let each_ns = quanta_ns(MOST_QUANTA, u64::from(mbps));
+                most(&mut self.most_share, (frames as f64 * each_ns as f64 / span_ns as f64).min(1.0));
+            }
+        }
+        let Some(us) = paused_us else { return };
         let share = us as f64 * 1000.0 / span_ns as f64;
         // Counters are read one after the other, so that a little more than all is possible.
         let share = share.min(1.0);
-        self.worst_share = Some(self.worst_share.map_or(share, |worst| worst.max(share)));
+        most(&mut self.worst_share, share);
         self.run_ns = if share >= ALL { self.run_ns.saturating_add(span_ns) } else { 0 };
         self.longest_ns = self.longest_ns.max(self.run_ns);
     }
@@ -241,7 +254,7 @@ mod tests {
         };
         assert_eq!(pauses.pauses(), []);
         for (second, us) in [(0, 0), (1, 100_000), (2, 1_100_000), (3, 2_100_000), (4, 2_100_000)] {
-            pauses.take(at(700 + us, second * 10), second * SECOND);
+            pauses.take(at(700 + us, second * 10), second * SECOND, Some(100_000));
         }
         let found = pauses.pauses();
         assert_eq!(found.len(), 2);
@@ -250,6 +263,9 @@ mod tests {
         assert_eq!((found[0].worst_share, found[0].longest_ns), (Some(1.0), Some(2 * SECOND)));
         // Frames alone tell no time.
         assert_eq!((found[1].sent, found[1].paused_ns, found[1].worst_share), (true, None, None));
+        // But how much it can have been: 10 frames a second of 65,535 × 512 bits at 100 Gbit/s.
+        assert!((found[1].most_share.unwrap() - 0.003_355).abs() < 1e-5, "{found:?}");
+        assert_eq!((found[1].worst_frames_per_s, found[0].most_share), (Some(10.0), None));
         assert_eq!((pauses.received_us()[3], pauses.received_us()[4]), (Some(2_100_000), None));
     }
 }

@@ -3,33 +3,20 @@
 //! All that is read comes through [`HostRoot`] and [`Ask`], so that recorded hosts drive it in
 //! tests. What cannot be read is left out: nothing here fails.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::tally::{PauseTally, Tally};
-use super::{Devices, PortSample, QpCounters, QpSample, Setting, psn};
+use super::port::PortWatch;
+use super::{Devices, Setting};
 use crate::doctor::check::{self, Verdict};
 use crate::doctor::facts::HostFacts;
 use crate::doctor::{self};
 use crate::host::ask::Ask;
-use crate::host::counters::{Reading, Source};
-use crate::host::dcb::Dcb;
 use crate::host::device::{Identity, Protocol};
-use crate::host::nldev::{self, QpCounter, Query, QueuePair};
+use crate::host::nldev::{self, Query};
 use crate::host::qp::QueuePairs;
-use crate::host::rdma;
-use crate::host::read::{HostRoot, Unread};
-use crate::host::vocabulary::{self, PauseCount, PauseCounts};
-use crate::host::{device, pci};
+use crate::host::read::HostRoot;
+use crate::host::{device, pci, rdma, stack};
 use crate::lldp::Neighbour;
-
-/// Queue pairs of a port that are followed, at most.
-const MOST_QPS: usize = 16_384;
-/// Sources of pause counts, as reports name them.
-const ETHTOOL: &str = "ethtool";
-const DCB: &str = "DCB netlink";
-/// From this share of the time paused on, a queue pair that stands still does so for the pause.
-const STALL_SHARE: f64 = 0.5;
 
 /// The RoCE ports of watched interfaces.
 #[derive(Debug, Default)]
@@ -41,63 +28,20 @@ pub struct Watch {
     heard: BTreeMap<String, Neighbour>,
 }
 
-#[derive(Debug, Default)]
-struct PortWatch {
-    device: String,
-    number: u32,
-    /// By which RDMA netlink names the device.
-    index: Option<u32>,
-    identity: Identity,
-    hidden: bool,
-    interface: Option<String>,
-    tally: Tally,
-    pauses: PauseTally,
-    /// Where pauses are read; empty before the first.
-    pause_source: &'static str,
-    /// Priorities that RoCE uses, as far as it can be told; bit p.
-    priorities: u8,
-    lossless: Option<u8>,
-    qps: HashMap<u32, QpWatch>,
-    /// The same for samples, which come more often than readings of them.
-    sampled: Arc<Vec<QpSample>>,
-    qps_left_out: u64,
-    qp_tallies: BTreeMap<u32, (BTreeSet<u32>, Tally)>,
-    /// Time, packets and pauses of the port at the latest reading of queue pairs.
-    qps_read: Option<(u64, PortPackets, [Option<u64>; 8])>,
-    /// Whether any PSN has ever moved: some drivers tell those of the connection's start for ever.
-    moving: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct PortPackets {
-    sent: Option<u64>,
-    received: Option<u64>,
-}
-
-#[derive(Debug)]
-struct QpWatch {
-    qp: QueuePair,
-    comm: Option<String>,
-    pod: Option<String>,
-    /// PSNs that passed; `None` once that cannot be told.
-    sent: Option<u64>,
-    received: Option<u64>,
-    stalled_ns: u64,
-    /// It moved in the latest interval, or stands still since.
-    busy: bool,
-}
-
 impl Watch {
-    /// The ports that do RoCE over these interfaces.
+    /// The ports that do RoCE over these interfaces, or over what they lie on or are part of, and all
+    /// ports of these `devices`, which may have no interface here.
     #[must_use]
-    pub fn new(root: &HostRoot, kernel: &dyn Ask, interfaces: &[String]) -> Self {
-        let devices = rdma::list(root.sys());
+    pub fn new(root: &HostRoot, kernel: &dyn Ask, interfaces: &[String], devices: &[String]) -> Self {
+        let present = rdma::list(root.sys());
         // Without a device the question itself would have the kernel load modules.
-        let answers = if devices.is_empty() { Vec::new() } else { answers(kernel, Query::Devices) };
+        let answers = if present.is_empty() { Vec::new() } else { answers(kernel, Query::Devices) };
         let known: Vec<nldev::Device> =
             answers.iter().filter_map(|answer| nldev::Device::parse(answer)).collect();
+        let all = kernel.interfaces().unwrap_or_default();
+        let related = stack::related(interfaces, &all);
         let mut ports = Vec::new();
-        for device in &devices {
+        for device in &present {
             let known = known.iter().find(|known| known.name == device.name);
             let identity = Identity::of(root, device, known);
             if identity.protocol != Protocol::Roce {
@@ -109,18 +53,51 @@ impl Watch {
                 Some(!device::is_on(&answer)?)
             };
             let hidden = !identity.software && off() != Some(true);
-            let watched = |name: &Option<String>| name.as_ref().is_some_and(|name| interfaces.contains(name));
-            ports.extend(device.ports.iter().filter(|port| watched(&port.interface)).map(|port| PortWatch {
-                device: device.name.clone(),
-                number: port.number,
-                index: known.map(|known| known.index),
-                identity: identity.clone(),
-                hidden,
-                interface: port.interface.clone(),
-                ..PortWatch::default()
+            let watched = |name: &Option<String>| {
+                devices.contains(&device.name) || name.as_ref().is_some_and(|name| related.contains(name))
+            };
+            ports.extend(device.ports.iter().filter(|port| watched(&port.interface)).map(|port| {
+                let interfaces = port.interface.iter().flat_map(|name| stack::bottoms(name, &all));
+                let index = known.map(|known| known.index);
+                PortWatch::new(device, port, index, identity.clone(), hidden, interfaces)
             }));
         }
         Self { ports, interfaces: interfaces.to_vec(), ..Self::default() }
+    }
+
+    /// Whether anything could be read of any port so far.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        self.ports.iter().any(PortWatch::is_readable)
+    }
+
+    /// Whether it is of devices alone that handle all their packets themselves.
+    #[must_use]
+    pub fn hides_all(&self) -> bool {
+        let hidden = |name: &String| {
+            let mut ports = self.ports.iter().filter(|p| p.carries(name)).peekable();
+            ports.peek().is_some() && ports.all(|port| port.hidden)
+        };
+        !self.ports.is_empty() && self.interfaces.iter().all(hidden)
+    }
+
+    /// What is read, as inputs of a report: the interface of each port, else its device.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<String> {
+        let mut inputs: Vec<String> = Vec::new();
+        for port in &self.ports {
+            let input = port.interface.as_ref().unwrap_or(&port.device);
+            if !inputs.contains(input) {
+                inputs.push(input.clone());
+            }
+        }
+        inputs
+    }
+
+    /// Device and port of each, for people.
+    #[must_use]
+    pub fn labels(&self) -> Vec<String> {
+        self.ports.iter().map(|port| format!("{}/{}", port.device, port.number)).collect()
     }
 
     /// Whether there is no RoCE port.
@@ -236,204 +213,10 @@ fn answers(kernel: &dyn Ask, query: Query) -> Vec<Vec<u8>> {
     kernel.rdma(query).unwrap_or_default()
 }
 
-impl PortWatch {
-    fn driver(&self) -> Option<&str> {
-        self.identity.driver.as_deref()
-    }
-
-    fn read_counters(&mut self, root: &HostRoot, kernel: &dyn Ask, time_ns: u64) {
-        let at = format!("/sys/class/infiniband/{}/ports/{}", self.device, self.number);
-        // Reasons are doctor's business: here a counter that cannot be read is just not there.
-        let mut reading = Reading::of_port(root, &at, &mut Unread::new());
-        if let Some(index) = self.index {
-            let named = answers(kernel, Query::PortCounters(index, self.number));
-            let new: Vec<_> = named
-                .iter()
-                .flat_map(|answer| nldev::counters(answer))
-                .filter(|(name, _)| !reading.has(Source::Hardware, name))
-                .collect();
-            reading.add(Source::Netlink, new);
-        }
-        if let Some(interface) = &self.interface {
-            let statistics = kernel.statistics(interface).unwrap_or_default();
-            // Once one of the two, always that one: their counts are not each other's.
-            let of_driver = vocabulary::pause(&statistics).filter(|_| self.pause_source != DCB);
-            if let Some(pauses) = of_driver {
-                self.pause_source = ETHTOOL;
-                self.pauses.take(pauses, time_ns);
-            } else if self.pause_source != ETHTOOL
-                && let Some(pauses) = dcb_pauses(kernel, interface)
-            {
-                self.pause_source = DCB;
-                self.pauses.take(pauses, time_ns);
-            }
-            let known = statistics.into_iter().filter(|(name, _)| vocabulary::ethernet(name).is_some());
-            reading.add(Source::Ethtool, known);
-        }
-        if !reading.is_empty() {
-            self.tally.take(reading, time_ns);
-        }
-    }
-
-    /// Which priorities matter, from the host's settings.
-    fn learn(&mut self, facts: &HostFacts) {
-        let ports = facts.roce_ports();
-        let found = ports
-            .into_iter()
-            .find(|(device, port)| device.name == self.device && port.port.number == self.number);
-        let Some((device, port)) = found else { return };
-        let dcb = facts.interface_of(port).and_then(|interface| interface.dcb.as_ref());
-        self.lossless = dcb.and_then(|dcb| dcb.pfc).map(|pfc| pfc.enabled.0);
-        let classes = check::roce_priorities(facts, device, port);
-        self.priorities = if classes == 0 { self.lossless.unwrap_or(0) } else { classes };
-    }
-
-    fn take_qps(&mut self, found: &QueuePairs, time_ns: u64) {
-        let now = PortPackets {
-            sent: self.tally.value(self.driver(), "tx_packets"),
-            received: self.tally.value(self.driver(), "rx_packets"),
-        };
-        let paused_us = self.pauses.received_us();
-        let before = self.qps_read.replace((time_ns, now, paused_us));
-        let since = |of: fn(&PortPackets) -> Option<u64>| {
-            let (_, before, _) = before?;
-            of(&now)?.checked_sub(of(&before)?)
-        };
-        let most = PortPackets { sent: since(|p| p.sent), received: since(|p| p.received) };
-        let span_ns = before.map_or(0, |(then, ..)| time_ns.saturating_sub(then));
-        let paused = before.is_some_and(|(.., before)| {
-            let added =
-                before.iter().zip(&paused_us).map(|(then, now)| now.as_ref()?.checked_sub(*then.as_ref()?));
-            let of_roce = (0..8).zip(added).filter(|(priority, _)| self.priorities >> priority & 1 == 1);
-            of_roce.filter_map(|(_, us)| us).any(|us: u64| us as f64 * 1000.0 >= span_ns as f64 * STALL_SHARE)
-        });
-        let mut present = HashMap::new();
-        self.qps_left_out = 0;
-        let of_port =
-            |qp: &QueuePair| qp.device == self.device && qp.port.is_none_or(|port| port == self.number);
-        for (qp, comm, pod) in found.list.iter().filter(|(qp, ..)| of_port(qp)) {
-            if present.len() >= MOST_QPS {
-                self.qps_left_out += 1;
-                continue;
-            }
-            let earlier = self.qps.remove(&qp.lqpn).filter(|earlier| earlier.is_same(qp));
-            let mut followed = earlier.unwrap_or_else(|| QpWatch::new(qp, comm.clone(), pod.clone()));
-            self.moving |= followed.advance(qp, most, span_ns, paused);
-            present.insert(qp.lqpn, followed);
-        }
-        self.qps = present;
-        let mut sampled: Vec<QpSample> = self.qps.values().map(|qp| qp.sample(self.moving)).collect();
-        sampled.sort_by_key(|qp| qp.lqpn);
-        self.sampled = Arc::new(sampled);
-        let mine = found.counters.iter().filter(|counter| {
-            counter.device == self.device && counter.port.is_none_or(|port| port == self.number)
-        });
-        for QpCounter { id, lqpns, counters, .. } in mine {
-            let (bound, tally) = self.qp_tallies.entry(*id).or_default();
-            let lqpns: BTreeSet<u32> = lqpns.iter().copied().collect();
-            if *bound != lqpns && bound.is_disjoint(&lqpns) {
-                // The number of a counter that was given back is in use again.
-                *tally = Tally::default();
-            }
-            *bound = lqpns;
-            let mut reading = Reading::default();
-            reading.add(Source::Netlink, counters.iter().cloned());
-            tally.take(reading, time_ns);
-        }
-    }
-
-    fn sample(&self) -> PortSample {
-        let qp_counters = self.qp_tallies.values().map(|(lqpns, tally)| QpCounters {
-            lqpns: lqpns.iter().copied().collect(),
-            values: tally.sources(self.driver()).into_iter().flat_map(|source| source.values).collect(),
-        });
-        PortSample {
-            device: self.device.clone(),
-            port: self.number,
-            driver: self.identity.driver.clone(),
-            interface: self.interface.clone(),
-            hidden: self.hidden,
-            window: self.tally.window(),
-            counters: self.tally.sources(self.driver()),
-            pause: self.pauses.pauses(),
-            pause_source: self.pause_source,
-            lossless: self.lossless,
-            qps: Arc::clone(&self.sampled),
-            qp_counters: qp_counters.collect(),
-            qps_left_out: self.qps_left_out,
-        }
-    }
-}
-
-/// Pause frames by priority as data centre bridging counts them, for drivers without statistics of
-/// their own.
-fn dcb_pauses(kernel: &dyn Ask, interface: &str) -> Option<PauseCounts> {
-    let pfc = Dcb::parse(&kernel.dcb(interface).ok()?)?.pfc?;
-    let counted = |frames: u64| PauseCount { frames: Some(frames), ..PauseCount::default() };
-    // A driver that does not count leaves all of them at zero, which would not be true.
-    let any = pfc.sent.iter().chain(&pfc.received).any(|frames| *frames > 0);
-    any.then(|| PauseCounts { received: pfc.received.map(counted), sent: pfc.sent.map(counted) })
-}
-
-impl QpWatch {
-    fn new(qp: &QueuePair, comm: Option<String>, pod: Option<String>) -> Self {
-        Self { qp: qp.clone(), comm, pod, sent: Some(0), received: Some(0), stalled_ns: 0, busy: false }
-    }
-
-    /// Whether this is the queue pair that had the number before.
-    fn is_same(&self, qp: &QueuePair) -> bool {
-        // The peer comes with the connection, and goes with it.
-        let same_peer = self.qp.rqpn.is_none() || qp.rqpn == self.qp.rqpn;
-        self.qp.pid == qp.pid && self.qp.kind == qp.kind && same_peer
-    }
-
-    /// Takes in its state after `span_ns`, in which the port carried `most` packets. True when a
-    /// PSN moved since the latest time.
-    fn advance(&mut self, qp: &QueuePair, most: PortPackets, span_ns: u64, paused: bool) -> bool {
-        let step = |before: Option<u32>, now: Option<u32>, most: Option<u64>| match (before, now) {
-            (Some(before), Some(now)) => psn::advance(before, now, most),
-            // Before a connection there is no PSN.
-            (None, _) => Some(0),
-            (Some(_), None) => None,
-        };
-        // States before RTR have PSNs that are being set.
-        let was_up = matches!(self.qp.state, Some("RTR" | "RTS" | "SQD" | "SQE"));
-        let changed = was_up && (self.qp.sq_psn, self.qp.rq_psn) != (qp.sq_psn, qp.rq_psn);
-        if was_up && span_ns > 0 {
-            let sent = step(self.qp.sq_psn, qp.sq_psn, most.sent);
-            let received = step(self.qp.rq_psn, qp.rq_psn, most.received);
-            self.sent = self.sent.zip(sent).map(|(sum, more)| sum + more);
-            self.received = self.received.zip(received).map(|(sum, more)| sum + more);
-            let ready = qp.state == Some("RTS");
-            if !changed && ready && self.busy && paused {
-                self.stalled_ns = self.stalled_ns.saturating_add(span_ns);
-            } else {
-                self.busy = changed;
-            }
-        }
-        self.qp = qp.clone();
-        changed
-    }
-
-    /// `moving` tells whether the device's PSNs are those of now.
-    fn sample(&self, moving: bool) -> QpSample {
-        QpSample {
-            lqpn: self.qp.lqpn,
-            rqpn: self.qp.rqpn,
-            kind: self.qp.kind,
-            state: self.qp.state,
-            pid: self.qp.pid,
-            comm: self.comm.clone(),
-            pod: self.pod.clone(),
-            sq_psn: self.qp.sq_psn,
-            rq_psn: self.qp.rq_psn,
-            sent: self.sent.filter(|_| moving),
-            received: self.received.filter(|_| moving && self.qp.rq_psn.is_some()),
-            stalled_ns: moving.then_some(self.stalled_ns),
-        }
-    }
-}
-
 #[cfg(test)]
 #[path = "watch_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "odd_tests.rs"]
+mod odd;

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::host::qp;
+use crate::host::read::Unread;
 use crate::host::recorded::Recorded;
 use crate::report::{Kind, Options, Report, fixtures};
 use crate::sample::{Direction, Sample, SourceKind};
@@ -30,8 +31,8 @@ fn watched(snapshots: &[&str], interface: &str) -> Devices {
     let mut watch = None;
     for (at, text) in (0u64..).zip(snapshots) {
         let host = Recorded::unpack(text);
-        let watch =
-            watch.get_or_insert_with(|| Watch::new(&host.root(), &host.kernel(), &[interface.to_owned()]));
+        let watch = watch
+            .get_or_insert_with(|| Watch::new(&host.root(), &host.kernel(), &[interface.to_owned()], &[]));
         read(watch, &host, fixtures::START + at * 10 * SECOND);
     }
     watch.unwrap().sample()
@@ -86,10 +87,13 @@ fn two_readings_make_figures_of_the_time_between() {
 fn queue_pairs_move_by_their_psns() {
     let devices = busy();
     let [first, second] = &devices.ports[0].qps[..] else { panic!("{devices:?}") };
-    assert_eq!((first.lqpn, first.rqpn, first.state), (298, Some(951), Some("RTS")));
+    assert_eq!((first.owner.lqpn, first.owner.rqpn, first.owner.state), (298, Some(951), Some("RTS")));
     // The expected PSN passed the end of its 24 bits.
     assert_eq!((first.sent, first.received), (Some(7_000_000), Some(1_000)));
-    assert_eq!((first.comm.as_deref(), first.pod.as_deref()), (Some("python3"), Some("trainer-0")));
+    assert_eq!(
+        (first.owner.comm.as_deref(), first.owner.pod.as_deref()),
+        (Some("python3"), Some("trainer-0"))
+    );
     assert_eq!((second.sent, second.stalled_ns), (Some(0), Some(0)), "idle from the start is not stalled");
     let [bound] = &devices.ports[0].qp_counters[..] else { panic!("{devices:?}") };
     assert_eq!(bound.lqpns, [298]);
@@ -178,7 +182,7 @@ fn settings_that_are_wrong_are_findings_and_so_is_a_switch_that_differs() {
 
     // The switch speaks: PFC on priority 4 instead of 3.
     let host = Recorded::unpack(MLX5);
-    let mut watch = Watch::new(&host.root(), &host.kernel(), &[IFACE.to_owned()]);
+    let mut watch = Watch::new(&host.root(), &host.kernel(), &[IFACE.to_owned()], &[]);
     read(&mut watch, &host, 0);
     assert_eq!(watch.sample().settings, []);
     let pfc = crate::lldp::Pfc { enabled: 1 << 4, capable: 8, willing: false, error: false };
@@ -207,7 +211,7 @@ fn each_driver_is_known_for_what_it_is() {
         let named: Option<String> = interface.map(str::to_owned);
         let first = rdma::list(host.root().sys())[0].interfaces()[0].to_owned();
         let interface = named.unwrap_or(first);
-        let watch = Watch::new(&host.root(), &host.kernel(), std::slice::from_ref(&interface));
+        let watch = Watch::new(&host.root(), &host.kernel(), std::slice::from_ref(&interface), &[]);
         let port = &watch.sample().ports[0];
         assert_eq!((port.driver.as_deref(), port.hidden), (Some(driver), hidden), "{interface}");
         assert_eq!(watch.notes().len(), usize::from(hidden), "one line each");
@@ -217,7 +221,7 @@ fn each_driver_is_known_for_what_it_is() {
         "{MLX5}\n[]\nanswers/parameter/0000:3b:00.0.enable_roce <<\n80 {{\n84 {{\n85 {{\n87 u8 1\n}}\n}}\n}}\n>>"
     );
     let host = Recorded::unpack(&off);
-    let watch = Watch::new(&host.root(), &host.kernel(), &[IFACE.to_owned()]);
+    let watch = Watch::new(&host.root(), &host.kernel(), &[IFACE.to_owned()], &[]);
     assert!(!watch.sample().ports[0].hidden && watch.notes().is_empty());
 }
 
@@ -271,7 +275,7 @@ fn an_odd_driver_crashes_nothing() {
                 Some(text) => std::fs::write(&file, text).unwrap(),
                 None => std::fs::remove_file(&file).unwrap(),
             }
-            let mut watch = Watch::new(&host.root(), &host.kernel(), &[IFACE.to_owned()]);
+            let mut watch = Watch::new(&host.root(), &host.kernel(), &[IFACE.to_owned()], &[]);
             read(&mut watch, &host, fixtures::START);
             let report = Report::build(&sample(watch.sample(), IFACE), &Options::default());
             assert_eq!(report.totals.packets, 0, "{}", file.display());

@@ -14,7 +14,7 @@ use crate::host::pci::{self, PciDevice};
 use crate::host::port::{self, DeviceFiles, Port, RoceSettings};
 use crate::host::read::{HostRoot, Unread};
 use crate::host::sysfs::Hardware;
-use crate::host::{process, rdma, vocabulary};
+use crate::host::{process, rdma, stack, vocabulary};
 
 /// The facts of the host whose files lie below `root` and whose kernel answers as `kernel`.
 #[must_use]
@@ -110,13 +110,17 @@ fn interfaces(
     unread: &mut Unread,
 ) -> Vec<InterfaceFacts> {
     let mut read = Vec::new();
-    for interface in unread.keep(kernel.interfaces()).unwrap_or_default() {
+    let all = unread.keep(kernel.interfaces()).unwrap_or_default();
+    for interface in all.iter().cloned() {
         if interface.kind == Kind::Loopback {
             continue;
         }
         let name = interface.name.clone();
         let interface = interface.with_hardware(Hardware::read(root.sys(), &name));
-        let of_device = |device: &&rdma::RdmaDevice| device.interfaces().contains(&name.as_str());
+        let of_device = |device: &&rdma::RdmaDevice| {
+            let mut own = device.interfaces().into_iter();
+            own.any(|own| own == name || stack::bottoms(own, &all).contains(&name))
+        };
         let users: Vec<String> = devices.iter().filter(of_device).map(|device| device.name.clone()).collect();
         unread.about(&name);
         let mut facts = InterfaceFacts {
@@ -129,6 +133,7 @@ fn interfaces(
             stale_filters: unread.keep(kernel.stale_filters(interface.index)),
             driver: interface.driver,
             devices: users,
+            below: stack::bottoms(&name, &all).into_iter().filter(|below| *below != name).collect(),
             name,
             ..InterfaceFacts::default()
         };
@@ -205,10 +210,14 @@ fn read_device(
             pci: facts.pci.as_ref().map(|pci| pci.address.as_str()),
             driver: facts.driver.as_deref(),
         };
-        let dcb = on.and_then(|interface| interface.dcb.as_ref());
+        // Of a bond, the first member stands for all: checks compare what can differ.
+        let below = on.and_then(|on| on.below.first());
+        let ethernet = below.and_then(|name| interfaces.iter().find(|i| i.name == *name)).or(on);
+        let dcb = ethernet.and_then(|interface| interface.dcb.as_ref());
+        let settings_of = ethernet.map(|e| e.name.as_str()).or(read.interface.as_deref());
         let read = PortFacts {
             active_mtu: on.and_then(|interface| port::active_mtu(interface.mtu)),
-            settings: RoceSettings::read(root, read.interface.as_deref(), &files, dcb),
+            settings: RoceSettings::read(root, settings_of, &files, dcb),
             counters: reading.counters(facts.driver.as_deref()),
             optional_counters: ask(unread, Query::OptionalCounters)
                 .map(|answer| nldev::optional_counters(&answer)),

@@ -78,8 +78,11 @@ pub struct InterfaceFacts {
     pub up: bool,
     /// Link speed in Mbit/s.
     pub speed_mbps: Option<u32>,
-    /// RDMA devices that use it.
+    /// RDMA devices that use it, or a bond that it is part of.
     pub devices: Vec<String>,
+    /// The interfaces whose ports carry its packets, when those are others: the members of a bond, the
+    /// parent of a VLAN.
+    pub below: Vec<String>,
     /// An XDP program it carries, by how it is attached.
     pub xdp: Option<&'static str>,
     /// Global pause.
@@ -186,5 +189,17 @@ impl HostFacts {
     #[must_use]
     pub fn interface_of(&self, port: &PortFacts) -> Option<&InterfaceFacts> {
         self.interface(port.port.interface.as_deref()?)
+    }
+
+    /// The interfaces with ports of their own that a port sends through: its own, or the members of the
+    /// bond that it uses.
+    pub fn ethernet_of(&self, port: &PortFacts) -> impl Iterator<Item = &InterfaceFacts> {
+        let own = self.interface_of(port);
+        let is_below = move |name: &str| match own {
+            Some(own) if own.below.is_empty() => own.name == name,
+            Some(own) => own.below.iter().any(|below| below == name),
+            None => false,
+        };
+        self.interfaces.iter().filter(move |interface| is_below(&interface.name))
     }
 }

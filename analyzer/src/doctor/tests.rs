@@ -363,3 +363,27 @@ fn a_device_with_roce_switched_off_shows_its_packets() {
     assert_eq!(unknown.host.devices[0].roce_enabled, None);
     assert!(text::text(&unknown, true).contains("enable_roce"));
 }
+
+#[test]
+fn members_of_a_bond_are_judged_one_by_one() {
+    const BOND: &str = include_str!("../../../tests/data/host/mlx5_bond.txt");
+    let bonded = format!("{MLX5}\n{BOND}");
+    let whole = page(&bonded, "");
+    let bad: Vec<_> = whole.checks.iter().filter(|check| check.verdict >= Verdict::Warning).collect();
+    assert!(bad.is_empty(), "{bad:?}");
+    let of = |page: &Page, name: &str| page.host.interface(name).unwrap().clone();
+    assert_eq!(of(&whole, "bond0").below, ["enp59s0np0", "enp59s0np1"]);
+    for name in ["bond0", "enp59s0np0", "enp59s0np1"] {
+        assert_eq!(of(&whole, name).devices, ["mlx5_0"], "{name}");
+        assert!(!whole.sights.iter().any(|sight| sight.subject == name), "{name} does not show its packets");
+    }
+    // One member without PFC is half of the traffic.
+    let half = page(
+        &bonded,
+        "answers/dcb/enp59s0np1 <<\n13 {\n2 hex 08 00 00*134\n3 {\n1 hex 05 03 1a 00\n}\n}\n>>",
+    );
+    let check = half.checks.iter().find(|c| c.id == "pfc.enabled" && c.subject == "enp59s0np1").unwrap();
+    assert!(check.verdict > Verdict::Ok, "{check:?}");
+    let other = half.checks.iter().find(|c| c.id == "pfc.enabled" && c.subject == "enp59s0np0").unwrap();
+    assert_eq!(other.verdict, Verdict::Ok);
+}

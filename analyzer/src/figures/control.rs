@@ -229,6 +229,8 @@ impl Collector {
                     paused_ns: Some(pause.paused_ns),
                     transitions: Some(pause.episodes),
                     worst_share: Some(pause.worst_window_ns as f64 / WINDOW_NS as f64),
+                    most_share: None,
+                    worst_frames_per_s: None,
                     longest_ns: Some(pause.longest_ns),
                 };
                 links.entry(link).or_default().pauses.push((station, pause.resumes, sample));

@@ -14,11 +14,12 @@ const STORM: Entry = Entry {
     meaning: "While a priority is paused, nothing of it moves on the link. Pauses that are long or never end spread backwards from switch to switch, and stop flows that do not even cross the place \
               that is congested. A NIC or switch that pauses without end is broken or hangs.",
     computed: "For each priority and direction, the share of a window that was paused: between two readings of a device's counters (live), or in 100 ms of a capture with PFC frames. A warning from pfc.storm_share \
-               on; critical when one pause, its renewals included, lasted pfc.endless_ms or longer.",
+               on; critical when one pause, its renewals included, lasted pfc.endless_ms or longer. Where a driver counts frames and not time, the most that they can have paused (65,535 quanta of 512 bits each, at \
+               the link's speed) stands for it: a warning from pfc.storm_most_share on.",
     advice: "Received pauses come from the neighbour: look at the switch port's own received pauses, and follow them until a device sends them without receiving any; that one is slow or hangs. Sent pauses mean \
              that this host takes data too slowly: check PCIe width, IOMMU, memory and pcie_read_stalls. Let switches and NICs stop storms: PFC watchdog on the switch, pfc_stall_prevention with ethtool --set-tunable, \
              and lower the ECN thresholds so that senders slow down before PFC has to.",
-    caveat: "Drivers that count frames but not time (ice, older bnxt_en) cannot raise it. In captures, a pause that nothing renews or ends is timed by --link-speed.",
+    caveat: "Of drivers that count frames but not time (ice, older bnxt_en) only a bound is known: many short pauses, each ended by a resume, look like few long ones. In captures, a pause that nothing renews or ends is timed by --link-speed.",
 };
 const WRONG_PRIORITY: Entry = Entry {
     id: "pfc.on_wrong_priority",
@@ -47,6 +48,12 @@ pub(super) const LIMITS: &[LimitMeta] = &[
         reason: "Bursts pause for parts of a per cent; a tenth is bandwidth that the job misses",
     },
     LimitMeta {
+        name: "pfc.storm_most_share",
+        default: "0.5",
+        meaning: "most of a window that frames can have paused, where only frames are counted",
+        reason: "A pause without end is renewed before it is over, so that its frames add up to the whole window or more; short ones that a resume ends stay far below half",
+    },
+    LimitMeta {
         name: "pfc.endless_ms",
         default: "1000",
         meaning: "milliseconds that a single pause lasts from which it is called endless",
@@ -71,6 +78,7 @@ pub(super) const LIMITS: &[LimitMeta] = &[
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     pub storm_share: f64,
+    pub storm_most_share: f64,
     pub endless_ms: u64,
     pub frames: u64,
     pub victim_ms: u64,
@@ -78,7 +86,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { storm_share: 0.1, endless_ms: 1000, frames: 10, victim_ms: 10 }
+        Self { storm_share: 0.1, storm_most_share: 0.5, endless_ms: 1000, frames: 10, victim_ms: 10 }
     }
 }
 
@@ -120,10 +128,20 @@ fn storm(input: &Input<'_>, pause: &Pause, who: &str, place: &str, found: &mut V
     let share = pause.worst_share.unwrap_or(0.0);
     let longest = pause.longest_ns.unwrap_or(0);
     let endless = longest >= limits.endless_ms.saturating_mul(MS);
-    if share < limits.storm_share && !endless {
+    let bound = pause.most_share.filter(|_| pause.worst_share.is_none()).unwrap_or(0.0);
+    let by_frames = bound > 0.0 && bound >= limits.storm_most_share;
+    if share < limits.storm_share && !endless && !by_frames {
         return;
     }
-    let title = if endless {
+    let title = if by_frames {
+        let rate = pause.worst_frames_per_s.unwrap_or(0.0);
+        format!(
+            "{who} on {} by {} frames a second at worst, which can have paused it for up to {} of the time",
+            of_priority(pause),
+            units::count(rate.round() as u64),
+            units::ratio(Some(bound))
+        )
+    } else if endless {
         format!("{who} on {} for {} without end", of_priority(pause), units::duration(longest))
     } else {
         format!("{who} on {} for {} of the time at worst", of_priority(pause), units::ratio(Some(share)))
@@ -135,6 +153,8 @@ fn storm(input: &Input<'_>, pause: &Pause, who: &str, place: &str, found: &mut V
         .evidence("direction", pause.direction)
         .evidence("from", pause.from.clone())
         .evidence("worst_share", pause.worst_share)
+        .evidence("most_share", pause.most_share)
+        .evidence("worst_frames_per_s", pause.worst_frames_per_s)
         .evidence("longest_ns", pause.longest_ns)
         .evidence("paused_ns", pause.paused_ns)
         .evidence("frames", pause.frames)

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::devices::{Devices, PauseSample, PortSample, QpSample};
 use crate::findings::tests::severity;
+use crate::owners::QpOwner;
 use crate::report::fixtures;
 use crate::sample::Sample;
 
@@ -15,7 +16,11 @@ fn paused(pause: PauseSample, stalled_ns: Option<u64>) -> Sample {
         lossless: Some(1 << 3),
         pause: vec![pause],
         pause_source: "ethtool",
-        qps: Arc::new(vec![QpSample { lqpn: 17, stalled_ns, ..QpSample::default() }]),
+        qps: Arc::new(vec![QpSample {
+            owner: QpOwner { lqpn: 17, ..QpOwner::default() },
+            stalled_ns,
+            ..QpSample::default()
+        }]),
         ..PortSample::default()
     };
     sample.devices = Arc::new(Devices { ports: vec![port], ..Devices::default() });
@@ -37,6 +42,18 @@ fn a_storm_is_a_share_of_time_or_a_pause_without_end() {
     assert_eq!(of(Some(1.0), 999), Some(Severity::Warning));
     assert_eq!(of(Some(1.0), 1000), Some(Severity::Critical));
     assert_eq!(of(None, 0), None, "frames alone tell no time");
+}
+
+#[test]
+fn frames_alone_tell_how_much_it_can_have_been() {
+    let of = |worst_share, most_share| {
+        let pause = PauseSample { worst_share, most_share, worst_frames_per_s: Some(1500.0), ..pause(3) };
+        severity(&paused(pause, None), "pfc.storm")
+    };
+    assert_eq!(of(None, Some(0.49)), None);
+    assert_eq!(of(None, Some(0.5)), Some(Severity::Warning));
+    assert_eq!(of(Some(0.01), Some(1.0)), None, "the time is known");
+    assert_eq!(of(None, None), None, "nor is the speed of the link");
 }
 
 #[test]

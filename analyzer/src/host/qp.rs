@@ -16,8 +16,8 @@ use crate::owners::{Owners, QpOwner};
 pub struct QueuePairs {
     /// By the ends that packets name.
     pub owners: Owners,
-    /// One by one, with command and pod of the process.
-    pub list: Vec<(QueuePair, Option<String>, Option<String>)>,
+    /// One by one, with what is known of the process.
+    pub list: Vec<(QueuePair, QpOwner)>,
     /// Counters that queue pairs are bound to.
     pub counters: Vec<QpCounter>,
 }
@@ -65,8 +65,8 @@ pub fn read(
         let answers = unread.keep(kernel.rdma(Query::QueuePairs(device.index))).unwrap_or_default();
         for qp in answers.iter().flat_map(|answer| nldev::queue_pairs(answer)) {
             let owner = known.owner(root, &qp);
-            found.list.push((qp, owner.comm.clone(), owner.pod.clone()));
-            owners.push(owner);
+            owners.push(owner.clone());
+            found.list.push((qp, owner));
         }
         let answers = unread.keep(kernel.rdma(Query::QpCounters(device.index))).unwrap_or_default();
         found.counters.extend(answers.iter().flat_map(|answer| nldev::qp_counters(answer)));

@@ -159,19 +159,33 @@ fn words(text: &str) -> Vec<&str> {
 }
 
 impl Ask for RecordedKernel {
-    /// `answers/interfaces`: name, index, kind, MTU, `up` or `down` on each line.
+    /// `answers/interfaces`: name, index, kind, MTU, `up` or `down` on each line, and `master=INDEX` or
+    /// `lower=INDEX` where it is part of or lies on another.
     fn interfaces(&self) -> Result<Vec<Interface>> {
         let one = |line: &str| {
-            let [name, index, kind, mtu, state] = words(line)[..] else { panic!("no interface: {line}") };
+            let all = words(line);
+            let [name, index, kind, mtu, state, ref more @ ..] = all[..] else {
+                panic!("no interface: {line}")
+            };
             let kind = match kind {
                 "physical" => Kind::Physical,
                 "veth" => Kind::Veth,
                 "loopback" => Kind::Loopback,
+                "bond" => Kind::Bond,
+                "vlan" => Kind::Vlan,
+                "macvlan" => Kind::Macvlan,
                 other => Kind::Other(other.into()),
             };
             let mut interface = testing::interface(name, index.parse().unwrap(), kind);
             interface.mtu = mtu.parse().unwrap();
             interface.admin_up = state == "up";
+            for word in more {
+                match word.split_once('=') {
+                    Some(("master", index)) => interface.master = Some(index.parse().unwrap()),
+                    Some(("lower", index)) => interface.lower = vec![index.parse().unwrap()],
+                    _ => panic!("nothing of an interface: {word}"),
+                }
+            }
             interface
         };
         Ok(self.text("interfaces")?.lines().map(one).collect())

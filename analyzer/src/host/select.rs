@@ -15,32 +15,52 @@ pub struct Target {
     pub rdma_devices: Vec<String>,
 }
 
+/// What `-i` means on this host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// Interfaces to attach to.
+    pub targets: Vec<Target>,
+    /// RDMA devices without an interface here, whose counters can be read all the same: name, and why
+    /// there is none, in a sentence.
+    pub without_interface: Vec<(String, String)>,
+}
+
 /// The same as [`resolve`] with the interfaces and RDMA devices of the calling thread's network
 /// namespace.
 ///
 /// # Errors
 /// Those of [`resolve`], and when the kernel does not tell what there is.
-pub fn on_this_host(wanted: &[String]) -> Result<Vec<Target>> {
+pub fn on_this_host(wanted: &[String]) -> Result<Chosen> {
     let root = SysRoot::of_this_thread()?;
     resolve(wanted, &interface::list_with_hardware(&root)?, &rdma::list(&root))
 }
 
 /// The interfaces that `wanted` means: names of interfaces or RDMA devices, in that order and
-/// each once. Nothing wanted: every interface that has an RDMA device.
+/// each once, and those of the devices that have no interface here. Nothing wanted: every RDMA device.
 ///
 /// # Errors
-/// When a name is unknown, no interface has an RDMA device, a device has no interface here, or two
+/// When a name is unknown, there is no RDMA device to choose, a device is of InfiniBand, or two
 /// of the interfaces lie on one another. The sentence names what there is to choose from.
-pub fn resolve(wanted: &[String], interfaces: &[Interface], rdma: &[RdmaDevice]) -> Result<Vec<Target>> {
+pub fn resolve(wanted: &[String], interfaces: &[Interface], rdma: &[RdmaDevice]) -> Result<Chosen> {
     let mut chosen: Vec<usize> = Vec::new();
     let mut choose = |position: usize| {
         if !chosen.contains(&position) {
             chosen.push(position);
         }
     };
+    let mut without_interface: Vec<(String, String)> = Vec::new();
+    let mut leave = |device: &RdmaDevice| {
+        if !without_interface.iter().any(|(name, _)| *name == device.name) {
+            without_interface.push((device.name.clone(), no_interface(device, interfaces, rdma)));
+        }
+    };
     if wanted.is_empty() {
-        for device in rdma {
-            positions(device, interfaces).into_iter().for_each(&mut choose);
+        for device in rdma.iter().filter(|device| !device.is_infiniband_only()) {
+            let found = positions(device, interfaces);
+            if found.is_empty() {
+                leave(device);
+            }
+            found.into_iter().for_each(&mut choose);
         }
     }
     for name in wanted {
@@ -48,15 +68,18 @@ pub fn resolve(wanted: &[String], interfaces: &[Interface], rdma: &[RdmaDevice])
             choose(position);
         } else if let Some(device) = rdma.iter().find(|d| d.name == *name) {
             let found = positions(device, interfaces);
-            if found.is_empty() {
+            if device.is_infiniband_only() {
                 return Err(HostError::Choice(no_interface(device, interfaces, rdma)));
+            }
+            if found.is_empty() {
+                leave(device);
             }
             found.into_iter().for_each(&mut choose);
         } else {
             return Err(HostError::Choice(unknown(name, interfaces, rdma)));
         }
     }
-    if chosen.is_empty() {
+    if chosen.is_empty() && without_interface.is_empty() {
         return Err(HostError::Choice(format!(
             "no network interface here has an RDMA device, so there is nothing to choose by \
              itself; name one with -i. {}",
@@ -70,14 +93,12 @@ pub fn resolve(wanted: &[String], interfaces: &[Interface], rdma: &[RdmaDevice])
             pair.upper, pair.lower, pair.relation
         )));
     }
-    Ok(chosen
-        .into_iter()
-        .map(|position| {
-            let interface = interfaces[position].clone();
-            let rdma_devices = users(&interface.name, rdma);
-            Target { interface, rdma_devices }
-        })
-        .collect())
+    let target = |position: usize| {
+        let interface = interfaces[position].clone();
+        let rdma_devices = users(&interface.name, rdma);
+        Target { interface, rdma_devices }
+    };
+    Ok(Chosen { targets: chosen.into_iter().map(target).collect(), without_interface })
 }
 
 /// What is worth telling about the chosen interfaces before any packet arrives.

@@ -44,6 +44,7 @@ fn devices() -> Vec<RdmaDevice> {
 fn names(wanted: &[&str]) -> Vec<String> {
     resolve(&wanted.iter().map(|&n| n.to_owned()).collect::<Vec<_>>(), &host(), &devices())
         .unwrap()
+        .targets
         .into_iter()
         .map(|t| t.interface.name)
         .collect()
@@ -68,7 +69,7 @@ fn names_keep_their_order_and_count_once() {
     assert_eq!(names(&["eth1", "mlx5_0", "eth0", "mlx5_1"]), ["eth1", "eth0"]);
     assert_eq!(names(&["lo"]), ["lo"]);
     let targets = resolve(&["eth0".to_owned()], &host(), &devices()).unwrap();
-    assert_eq!(targets[0].rdma_devices, ["mlx5_0"]);
+    assert_eq!(targets.targets[0].rdma_devices, ["mlx5_0"]);
 }
 
 #[test]
@@ -114,15 +115,24 @@ fn an_unknown_name_is_answered_with_the_closest() {
 #[test]
 fn a_device_without_an_interface_here_says_why() {
     assert!(error(&["mlx5_9"]).contains("InfiniBand"));
-    let elsewhere = error(&["mlx5_8"]);
+    let all = ["mlx5_8", "mlx5_0", "mlx5_7", "mlx5_8"].map(str::to_owned);
+    let Chosen { targets, without_interface } = resolve(&all, &host(), &devices()).unwrap();
+    assert_eq!(targets.len(), 1, "the others have counters");
+    let [(first, elsewhere), (second, unknown)] = &without_interface[..] else {
+        panic!("{without_interface:?}")
+    };
+    assert_eq!((first.as_str(), second.as_str()), ("mlx5_8", "mlx5_7"));
     assert!(elsewhere.contains("pod0") && elsewhere.contains("--netns"), "{elsewhere}");
-    assert!(error(&["mlx5_7"]).contains("does not tell"));
+    assert!(unknown.contains("does not tell"), "{unknown}");
+    // Without a name all devices are meant, those of InfiniBand excepted.
+    let without = resolve(&[], &host(), &devices()).unwrap().without_interface;
+    assert_eq!(without.len(), 2, "{without:?}");
 }
 
 #[test]
 fn silence_to_come_is_foretold() {
     let wanted = ["eth2".to_owned(), "eth0".to_owned()];
-    let notes = notes(&resolve(&wanted, &host(), &[]).unwrap());
+    let notes = notes(&resolve(&wanted, &host(), &[]).unwrap().targets);
     assert_eq!(notes.len(), 1);
     assert!(notes[0].contains("eth2 is down"), "{notes:?}");
 }
@@ -143,6 +153,6 @@ fn a_real_host_is_asked() {
     }
     let pair = veth_pair(1500);
     let targets = pair.left.run(|| on_this_host(&["left0".to_owned()])).unwrap().unwrap();
-    assert_eq!(targets[0].interface.index, pair.left_index);
+    assert_eq!(targets.targets[0].interface.index, pair.left_index);
     assert!(pair.left.run(|| on_this_host(&["right0".to_owned()])).unwrap().is_err());
 }

@@ -1,5 +1,7 @@
 //! Interfaces that lie on top of one another: one packet passes both, and would count twice.
 
+use std::collections::BTreeSet;
+
 use super::interface::{Interface, Kind};
 
 /// Two chosen interfaces of which one carries the other's packets.
@@ -60,4 +62,106 @@ fn direct(upper: &Interface, lower: &Interface) -> Option<String> {
         Kind::Macvlan | Kind::Ipvlan => format!("{top} is a {} on {bottom}", upper.kind.as_str()),
         _ => format!("{top} ({}) is stacked on {bottom}", upper.kind.as_str()),
     })
+}
+
+/// The interfaces whose ports carry what passes the interfaces `names`: themselves, what they lie on
+/// (the parent of a VLAN or macvlan, the members of a bond), and the bonds that any of these is part of.
+#[must_use]
+pub fn related(names: &[String], all: &[Interface]) -> BTreeSet<String> {
+    let mut found: BTreeSet<String> = names.iter().cloned().collect();
+    let mut next: Vec<&Interface> = all.iter().filter(|i| found.contains(&i.name)).collect();
+    while let Some(at) = next.pop() {
+        for below in all.iter().filter(|i| carries(at, i)) {
+            if found.insert(below.name.clone()) {
+                next.push(below);
+            }
+        }
+    }
+    // Other members of such a bond carry their own.
+    let is_part = |bond: &Interface| all.iter().any(|i| found.contains(&i.name) && carries(bond, i));
+    let bonds: Vec<String> =
+        all.iter().filter(|i| is_bond(i) && is_part(i)).map(|i| i.name.clone()).collect();
+    found.extend(bonds);
+    found
+}
+
+/// The interfaces at the bottom of the one called `name`: of a bond its members, of a VLAN its parent;
+/// itself where nothing lies below it here.
+#[must_use]
+pub fn bottoms(name: &str, all: &[Interface]) -> Vec<String> {
+    let mut reached = BTreeSet::from([name.to_owned()]);
+    let mut next = vec![name.to_owned()];
+    let mut found = Vec::new();
+    while let Some(at) = next.pop() {
+        let top = all.iter().find(|i| i.name == at);
+        let below: Vec<&Interface> =
+            top.map(|top| all.iter().filter(|i| carries(top, i)).collect()).unwrap_or_default();
+        if below.is_empty() {
+            found.push(at);
+        }
+        next.extend(below.into_iter().map(|i| i.name.clone()).filter(|name| reached.insert(name.clone())));
+    }
+    found.sort();
+    found
+}
+
+fn is_bond(interface: &Interface) -> bool {
+    matches!(interface.kind, Kind::Bond | Kind::Team)
+}
+
+/// Whether the RDMA of `upper` goes through `lower`, directly below it. What a bridge forwards and a
+/// VXLAN wraps up is traffic of others.
+fn carries(upper: &Interface, lower: &Interface) -> bool {
+    match upper.kind {
+        Kind::Bond | Kind::Team => lower.master == Some(upper.index),
+        Kind::Vlan | Kind::Macvlan | Kind::Ipvlan => upper.lower.contains(&lower.index),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::interface;
+    use super::*;
+
+    fn host() -> Vec<Interface> {
+        let member = |name, index| Interface { master: Some(9), ..interface(name, index, Kind::Physical) };
+        let on = |name, index, kind, lower| Interface { lower: vec![lower], ..interface(name, index, kind) };
+        vec![
+            member("eth0", 2),
+            member("eth1", 3),
+            interface("bond0", 9, Kind::Bond),
+            on("bond0.7", 10, Kind::Vlan, 9),
+            on("mv0", 11, Kind::Macvlan, 10),
+            interface("eth2", 4, Kind::Physical),
+            // A circle, which no kernel makes.
+            on("a", 20, Kind::Vlan, 21),
+            on("b", 21, Kind::Vlan, 20),
+        ]
+    }
+
+    #[test]
+    fn a_port_is_found_from_above_and_from_its_members() {
+        let all = host();
+        let of = |name: &str| related(&[name.to_owned()], &all).into_iter().collect::<Vec<_>>().join(" ");
+        assert_eq!(of("mv0"), "bond0 bond0.7 eth0 eth1 mv0");
+        assert_eq!(of("bond0"), "bond0 eth0 eth1");
+        assert_eq!(of("eth0"), "bond0 eth0");
+        assert_eq!((of("eth2"), of("elsewhere")), ("eth2".to_owned(), "elsewhere".to_owned()));
+        assert_eq!(of("a"), "a b");
+    }
+
+    #[test]
+    fn counters_are_at_the_bottom() {
+        let all = host();
+        for (top, below) in [
+            ("mv0", vec!["eth0", "eth1"]),
+            ("bond0", vec!["eth0", "eth1"]),
+            ("eth2", vec!["eth2"]),
+            ("elsewhere", vec!["elsewhere"]),
+            ("a", vec![]),
+        ] {
+            assert_eq!(bottoms(top, &all), below, "{top}");
+        }
+    }
 }

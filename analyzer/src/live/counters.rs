@@ -1,6 +1,7 @@
 //! Devices' own counters and queue pairs, and what switches say, read in the background while a
 //! run goes on.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -38,6 +39,26 @@ pub(super) struct Known {
     pub(super) owners: Arc<Owners>,
     /// What devices counted.
     pub(super) devices: Arc<Devices>,
+}
+
+/// Which devices have been said to be gone.
+#[derive(Debug, Default)]
+pub(super) struct Departed(BTreeSet<String>);
+
+impl Departed {
+    /// A sentence about each port that is gone, or there again, since the last time.
+    pub(super) fn notices(&mut self, devices: &Devices) -> Vec<String> {
+        let mut notices = Vec::new();
+        for port in &devices.ports {
+            let label = port.label();
+            if port.gone && self.0.insert(label.clone()) {
+                notices.push(format!("{label} is gone; what it counted so far stays in the report"));
+            } else if !port.gone && self.0.remove(&label) {
+                notices.push(format!("{label} is there again; what it counted meanwhile may be missing"));
+            }
+        }
+        notices
+    }
 }
 
 /// Reads again and again until it is finished, on a thread of its own, so that a slow device holds

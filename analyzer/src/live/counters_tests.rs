@@ -104,6 +104,81 @@ fn a_run_without_packets_goes_on_with_counters() {
     assert_eq!(json["source"]["kind"], "counters");
 }
 
+/// A device whose interface is in another namespace, or that has none: its counters are read, and why
+/// there are no packets is said.
+#[test]
+fn a_device_without_an_interface_here_goes_on_with_counters() {
+    if !root_or_skip("a_device_without_an_interface_here_goes_on_with_counters") {
+        return;
+    }
+    let pair = veth_pair(1500);
+    for (text, why) in [
+        (MLX5.to_owned(), "enp59s0np0, which is not in this network namespace"),
+        (
+            MLX5.replace("/ndevs/", "/nothing/").replace("net/enp59s0np0/dev_port", "nothing"),
+            "does not tell which interface mlx5_0 uses",
+        ),
+    ] {
+        let host = Recorded::unpack(&text);
+        for names in [&["mlx5_0"][..], &[]] {
+            let config = config(pair.left.try_clone().unwrap(), names, Box::new(host.kernel()));
+            let (sample, said) = run(config, |sample| !sample.devices.ports.is_empty());
+            let notes: Vec<_> =
+                said.iter().filter(|note| note.contains("only counters of mlx5_0/1")).collect();
+            assert!(notes.len() == 1 && notes[0].contains(why), "{said:?}");
+            let report = Report::build(&sample, &Options::default());
+            assert_eq!((report.source.kind, report.links.len()), (Kind::Counters, 0));
+            assert!(report.devices.iter().any(|device| device.source == "sysfs hw_counters"));
+            assert!(report.window.first_ns < report.window.last_ns);
+        }
+        // Beside an interface that can be watched, its packets and the device's counters.
+        let config = config(pair.left.try_clone().unwrap(), &["left0", "mlx5_0"], Box::new(host.kernel()));
+        let (sample, said) = run(config, |sample| !sample.devices.ports.is_empty());
+        assert!(said.iter().any(|note| note.starts_with("only counters and no packets")), "{said:?}");
+        assert_eq!(Report::build(&sample, &Options::default()).links.len(), 2);
+    }
+    // Nothing that can be read is an error that says so.
+    let host =
+        Recorded::unpack("[sys/class/infiniband/mlx5_0]\nports/1/link_layer = Ethernet\nnode_type = 1: CA");
+    let error = live::start(config(pair.left.try_clone().unwrap(), &["mlx5_0"], Box::new(host.kernel())));
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("does not tell") && error.contains("no counters either"), "{error}");
+}
+
+/// Devices that go are said to be gone; when all are, the run is over.
+#[test]
+fn a_run_whose_devices_are_all_gone_ends() {
+    if !root_or_skip("a_run_whose_devices_are_all_gone_ends") {
+        return;
+    }
+    let pair = veth_pair(1500);
+    let host = Recorded::unpack(MLX5);
+    let running =
+        live::start(config(pair.left.try_clone().unwrap(), &["mlx5_0"], Box::new(host.kernel()))).unwrap();
+    let (mut said, mut seen, mut last) = (Vec::new(), false, None);
+    let end = Instant::now() + Duration::from_secs(60);
+    let ended = loop {
+        match running.feed.updates.recv_timeout(Duration::from_secs(60)).unwrap() {
+            Update::Sample(sample) => {
+                if !seen && !sample.devices.ports.is_empty() {
+                    host.apply("[sys/class/infiniband]\nmlx5_0 = (none)");
+                    seen = true;
+                }
+                assert!(Instant::now() < end, "it goes on without any device: {said:?}");
+                last = Some(*sample);
+            }
+            Update::Notice(notice) => said.push(notice),
+            Update::Ended(result) => break result,
+            Update::Events(_) | Update::Again => {}
+        }
+    };
+    running.thread.join().unwrap();
+    assert!(ended.unwrap_err().to_string().contains("every watched device is gone"));
+    assert_eq!(said.iter().filter(|note| note.contains("mlx5_0/1 is gone")).count(), 1, "{said:?}");
+    let last = last.unwrap();
+    assert!(last.devices.ports[0].gone && !last.devices.ports[0].counters.is_empty());
+}
+
 /// Soft-RoCE passes the interface: packets and counters side by side.
 #[test]
 fn a_device_whose_packets_pass_is_mixed() {

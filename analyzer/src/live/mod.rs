@@ -3,13 +3,15 @@
 //! `load` brings programs and maps into the kernel, `attach` puts programs on interfaces, `tables`
 //! reads the maps and retires idle flows, `pairing` finds which flows answer which, `latency` holds what the
 //! programs time of them, `ecn` follows marks and CNPs, `loss` what is sent again, `event` and `bins` read the ring
-//! buffers, `counters` reads devices, and `source` is the thread that does it all and feeds the views. `bpf` holds the system calls that aya lacks, `slots` the mapped
+//! buffers, `counters` reads devices, `begin` decides what a run is about, `counting` is one without programs, and `source` is the thread that does it all and feeds the views. `bpf` holds the system calls that aya lacks, `slots` the mapped
 //! flow table, and `ticks` sets the clock of the kernel programs.
 
 pub mod attach;
+mod begin;
 pub mod bins;
 pub mod bpf;
 mod counters;
+mod counting;
 pub mod ecn;
 pub mod event;
 mod latency;
@@ -26,6 +28,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 
+use begin::Begun;
 pub use load::{DEFAULT_MAX_FLOWS, LoadOptions, Programs};
 pub use slots::Hand;
 pub use tables::Tables;
@@ -105,10 +108,17 @@ pub fn start(config: Config) -> Result<Running> {
     let (ready_in, ready_out) = std::sync::mpsc::channel();
     let thread = thread::Builder::new()
         .name("live".to_owned())
-        .spawn(move || match source::Source::attach(config) {
-            Ok((source, notes)) => {
-                if ready_in.send(Ok(source.hooks())).is_ok() {
-                    source.run(&tap, notes);
+        .spawn(move || match begin::begin(config) {
+            Ok((begun, notes)) => {
+                let hooks = match &begun {
+                    Begun::Packets(source) => source.hooks(),
+                    Begun::Counters(counting) => counting.hooks(),
+                };
+                if ready_in.send(Ok(hooks)).is_ok() {
+                    match begun {
+                        Begun::Packets(source) => source.run(&tap, notes),
+                        Begun::Counters(counting) => counting.run(&tap, notes),
+                    }
                 }
             }
             Err(error) => {

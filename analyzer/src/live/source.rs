@@ -16,8 +16,9 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use super::attach::{Attached, attach};
+use super::begin::Notes;
 use super::bins::{self, Bins};
-use super::counters::Reader;
+use super::counters::{Departed, Reader};
 use super::ecn::Ecn;
 use super::load::{LoadOptions, Programs};
 use super::loss::Losses;
@@ -31,15 +32,14 @@ use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::drops::{self, RxDrops};
 use crate::host::hook::{self, FRAGS_SINCE};
 use crate::host::interface::{self, Interface};
-use crate::host::kernel::{KernelFacts, Needs, preflight, raise_memlock};
+use crate::host::kernel::{KernelVersion, raise_memlock};
 use crate::host::netns::NetNs;
-use crate::host::sysfs::SysRoot;
+use crate::host::select::Target;
 use crate::host::watch::LinkWatch;
-use crate::host::{rdma, select};
 use crate::sample::{Direction, EventSample};
 
 /// How long commands may wait.
-const LOOK: Duration = Duration::from_millis(20);
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 /// Events taken from the ring buffer in one go: somewhat more than it holds.
 const EVENT_BUDGET: usize = 4_096;
 /// Time between two looks at the ring buffer. The first event after a pause is told at once; in a storm
@@ -66,6 +66,7 @@ pub(super) struct Source {
     config: Config,
     watch: Option<LinkWatch>,
     devices: Option<Reader>,
+    departed: Departed,
 }
 
 struct Watched {
@@ -76,31 +77,29 @@ struct Watched {
     gone: bool,
 }
 
-/// What attaching had to say.
-pub(super) type Notes = Vec<String>;
+/// Programs in the kernel, attached to interfaces.
+pub(super) struct Loaded {
+    programs: Programs,
+    attached: Vec<Attached>,
+    interfaces: Vec<Watched>,
+    options: LoadOptions,
+    clock: WallClock,
+    /// What attaching had to say.
+    pub(super) notes: Notes,
+}
 
-impl Source {
-    /// Attaches as configured, on the calling thread, whose network namespace it enters.
-    pub(super) fn attach(mut config: Config) -> Result<(Self, Notes)> {
-        let facts = KernelFacts::read(std::path::Path::new("/"));
-        let promiscuous = config.promiscuous;
-        preflight(&facts, Needs { promiscuous, netns: config.netns.is_some() })?;
-        if let Some(netns) = &config.netns {
-            netns.enter()?;
-        }
-        let root = SysRoot::of_this_thread()?;
-        let all = interface::list_with_hardware(&root)?;
-        let host_root = config.host.root()?;
-        let devices = rdma::list(host_root.sys());
-        let targets = select::resolve(&config.interfaces, &all, &devices)?;
-        let mut notes = select::notes(&targets);
-        let names: Vec<String> = targets.iter().map(|target| target.interface.name.clone()).collect();
-        let watch = Watch::new(&host_root, config.host.ask(), &names);
-        drop(host_root);
-        notes.extend(watch.notes());
+impl Loaded {
+    /// Loads the programs and attaches them to `targets`.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(super) fn attach(
+        config: &Config,
+        targets: Vec<Target>,
+        kernel: Option<KernelVersion>,
+    ) -> Result<Self> {
         // Only counts for kernels that charge maps to this limit; loading tells if it matters.
         let _ = raise_memlock();
-        let kernel = facts.version;
         let mut options = LoadOptions::new(&targets.iter().map(|t| t.interface.index).collect::<Vec<_>>());
         options.max_flows = config.max_flows;
         options.events = config.events;
@@ -110,6 +109,7 @@ impl Source {
         let clock = WallClock::sample();
         options.bins = bins::cut(config.bin_ns, clock.offset_ns());
         let mut programs = Programs::load(&options)?;
+        let mut notes = Notes::new();
         if !config.precise_clock {
             notes.push(
                 "without exact times (--no-timing) there are no latencies, bursts, steps and loss episodes, nor \
@@ -122,7 +122,7 @@ impl Source {
         for target in targets {
             let interface = target.interface;
             let mut plan = hook::plan(config.hook, config.xdp_mode, &interface, kernel);
-            let done = attach(&mut programs, &interface, &mut plan, promiscuous)?;
+            let done = attach(&mut programs, &interface, &mut plan, config.promiscuous)?;
             notes.append(&mut plan.notes);
             attached.push(done);
             interfaces.push(Watched {
@@ -132,6 +132,14 @@ impl Source {
                 interface,
             });
         }
+        Ok(Self { programs, attached, interfaces, options, clock, notes })
+    }
+}
+
+impl Source {
+    /// What was attached, and the devices `watch` beside it.
+    pub(super) fn new(loaded: Loaded, mut config: Config, watch: Watch) -> Self {
+        let Loaded { programs, attached, interfaces, options, clock, notes: _ } = loaded;
         let start_ns = monotonic_ns();
         let mut pairs = Pairs::default();
         for watched in &interfaces {
@@ -157,6 +165,7 @@ impl Source {
             config,
             watch: LinkWatch::open().ok(),
             devices: None,
+            departed: Departed::default(),
         };
         let links =
             source.kernel_links().map(|(kernel, _, watched)| (kernel, watched.interface.name.clone()));
@@ -165,7 +174,7 @@ impl Source {
         source.bins =
             Bins::take(&mut source.programs, options.bins, bin_ns, clock.offset_ns(), links, filter);
         source.devices = Reader::start(host, watch, &indices, source.config.interval);
-        Ok((source, notes))
+        source
     }
 
     /// Which hook each interface got, for the user.
@@ -250,6 +259,9 @@ impl Source {
                 }
                 // Read also when nobody looks: idle flows are retired on the way.
                 let sample = self.sample(true)?;
+                for notice in self.departed.notices(&sample.devices) {
+                    let _gone = tap.tell(Update::Notice(notice));
+                }
                 if self.config.samples && !tap.sample(sample) {
                     return Ok(());
                 }
@@ -414,12 +426,12 @@ impl Watched {
     }
 }
 
-fn nanos(duration: Duration) -> u64 {
+pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Whether the view asked for the end, or is gone.
-fn told_to_stop(tap: &Tap) -> bool {
+pub(super) fn told_to_stop(tap: &Tap) -> bool {
     loop {
         match tap.commands.try_recv() {
             Ok(Command::Stop) | Err(std::sync::mpsc::TryRecvError::Disconnected) => return true,

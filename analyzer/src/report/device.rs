@@ -25,6 +25,8 @@ pub struct Device {
     pub source: String,
     pub driver: Option<String>,
     pub interface: Option<String>,
+    pub members: Vec<String>,
+    pub gone: bool,
     pub first_ns: Option<u64>,
     pub last_ns: Option<u64>,
     pub counters: BTreeMap<String, u64>,
@@ -47,6 +49,8 @@ pub struct Pause {
     pub paused_ns: Option<u64>,
     pub episodes: Option<u64>,
     pub worst_share: Option<f64>,
+    pub most_share: Option<f64>,
+    pub worst_frames_per_s: Option<f64>,
     pub longest_ns: Option<u64>,
 }
 
@@ -102,6 +106,8 @@ impl Pause {
             paused_ns: pause.paused_ns,
             episodes: pause.transitions,
             worst_share: pause.worst_share,
+            most_share: pause.most_share,
+            worst_frames_per_s: pause.worst_frames_per_s,
             longest_ns: pause.longest_ns,
         }
     }
@@ -113,6 +119,7 @@ pub(super) fn kind(sample: &Sample, roce_packets: u64) -> Kind {
     match sample.kind {
         SourceKind::Replay => Kind::Replay,
         SourceKind::Live if ports.is_empty() => Kind::Live,
+        SourceKind::Live if sample.links.is_empty() => Kind::Counters,
         SourceKind::Live if roce_packets == 0 && all_hidden(sample) => Kind::Counters,
         SourceKind::Live => Kind::Mixed,
     }
@@ -121,7 +128,8 @@ pub(super) fn kind(sample: &Sample, roce_packets: u64) -> Kind {
 /// Whether no packet of RoCE can pass any of the interfaces.
 fn all_hidden(sample: &Sample) -> bool {
     let is_hidden = |name: &String| {
-        let mut ports = sample.devices.ports.iter().filter(|p| p.interface.as_ref() == Some(name)).peekable();
+        let on = |p: &&PortSample| p.interface.as_ref() == Some(name) || p.members.contains(name);
+        let mut ports = sample.devices.ports.iter().filter(on).peekable();
         ports.peek().is_some() && ports.all(|port| port.hidden)
     };
     sample.inputs.iter().all(is_hidden)
@@ -137,6 +145,8 @@ pub(super) fn devices(devices: &Devices) -> Vec<Device> {
             source: source.to_owned(),
             driver: port.driver.clone(),
             interface: port.interface.clone(),
+            members: port.members.clone(),
+            gone: port.gone,
             first_ns: port.window.map(|(first, _)| first),
             last_ns: port.window.map(|(_, last)| last),
             ..Device::default()
@@ -174,20 +184,20 @@ fn queue_pairs(port: &PortSample, device: &mut Device) {
     if busiest.len() > MAX_QPS {
         busiest.sort_by_key(|qp| std::cmp::Reverse(qp.sent.unwrap_or(0) + qp.received.unwrap_or(0)));
         busiest.truncate(MAX_QPS);
-        busiest.sort_by_key(|qp| qp.lqpn);
+        busiest.sort_by_key(|qp| qp.owner.lqpn);
     }
     let left_out = port.qps.len() - busiest.len();
     device.qps_left_out = port.qps_left_out + left_out as u64;
     device.qps = busiest
         .into_iter()
         .map(|qp| DeviceQp {
-            lqpn: qp.lqpn,
-            rqpn: qp.rqpn,
-            kind: qp.kind,
-            state: qp.state,
-            pid: qp.pid,
-            comm: qp.comm.clone(),
-            pod: qp.pod.clone(),
+            lqpn: qp.owner.lqpn,
+            rqpn: qp.owner.rqpn,
+            kind: qp.owner.kind,
+            state: qp.owner.state,
+            pid: qp.owner.pid,
+            comm: qp.owner.comm.clone(),
+            pod: qp.owner.pod.clone(),
             sq_psn: qp.sq_psn,
             rq_psn: qp.rq_psn,
             sent_packets: qp.sent,
@@ -214,20 +224,24 @@ pub(super) fn coverage(sample: &Sample, links: &[Link]) -> Vec<Coverage> {
         for (way, name, direction) in
             [(Direction::Ingress, "rx_packets", "ingress"), (Direction::Egress, "tx_packets", "egress")]
         {
-            let on =
-                |link: &&Link| Some(&link.name) == port.interface.as_ref() && link.direction == Some(way);
-            let Some(link) = links.iter().find(on) else { continue };
             let counted = port.value(name).filter(|_| port.seconds().is_some());
+            let seen = seen(port, links, way);
+            // Where nothing of it is watched, that is what there is to say.
+            if seen.links.is_empty() && !sample.links.is_empty() {
+                continue;
+            }
             let ratio = counted
                 .filter(|(packets, _)| *packets > 0)
-                .map(|(packets, _)| link.packets as f64 / packets as f64);
-            let why = ratio.filter(|ratio| *ratio < WHOLE).map(|_| why(port, link, lost));
+                .map(|(packets, _)| seen.packets as f64 / packets as f64);
+            let why = ratio.filter(|ratio| *ratio < WHOLE).map(|_| why(port, &seen, lost));
+            let link =
+                if seen.links.is_empty() { port.interface.clone() } else { Some(seen.links.join(", ")) };
             found.push(Coverage {
                 device: port.device.clone(),
                 port: port.port,
-                link: link.name.clone(),
+                link: link.unwrap_or_else(|| port.device.clone()),
                 direction,
-                seen_packets: link.packets,
+                seen_packets: seen.packets,
                 counted_packets: counted.map(|(packets, _)| packets),
                 source: counted.map(|(_, source)| source.to_owned()),
                 ratio,
@@ -238,11 +252,51 @@ pub(super) fn coverage(sample: &Sample, links: &[Link]) -> Vec<Coverage> {
     found
 }
 
-fn why(port: &PortSample, link: &Link, lost: u64) -> String {
+/// What was seen of a port in one direction.
+struct Seen<'a> {
+    packets: u64,
+    /// On these interfaces.
+    links: Vec<&'a str>,
+    /// Interfaces of its bond that are not watched.
+    unwatched: Vec<&'a str>,
+}
+
+/// On the port's interface, else on the members of the bond that it is.
+fn seen<'a>(port: &'a PortSample, links: &'a [Link], way: Direction) -> Seen<'a> {
+    let on = |name: &str| links.iter().find(|link| link.name == name && link.direction == Some(way));
+    if let Some(link) = port.interface.as_deref().and_then(on) {
+        return Seen { packets: link.packets, links: vec![&link.name], unwatched: Vec::new() };
+    }
+    let mut seen = Seen { packets: 0, links: Vec::new(), unwatched: Vec::new() };
+    for member in &port.members {
+        match on(member) {
+            Some(link) => {
+                seen.packets += link.packets;
+                seen.links.push(&link.name);
+            }
+            None => seen.unwatched.push(member),
+        }
+    }
+    seen
+}
+
+fn why(port: &PortSample, seen: &Seen<'_>, lost: u64) -> String {
+    if seen.links.is_empty() {
+        return "no program is attached, so that no packet is seen: the counters are what there is"
+            .to_owned();
+    }
     if port.hidden {
         return format!(
             "{} handles RoCE in hardware, and neither XDP nor TC on {} sees it: the counters are what there is",
-            port.device, link.name
+            port.device,
+            seen.links.join(", ")
+        );
+    }
+    if !seen.unwatched.is_empty() {
+        return format!(
+            "of the bond's members {} {} not watched; name all of them with -i",
+            seen.unwatched.join(", "),
+            if seen.unwatched.len() == 1 { "is" } else { "are" }
         );
     }
     if lost > 0 {

@@ -77,7 +77,11 @@ impl Step<'_> {
     /// PSNs that a queue pair sent and took in, a second.
     #[must_use]
     pub fn qp_per_s(&self, qp: &QpSample) -> (Option<f64>, Option<f64>) {
-        let then = self.then.qps.iter().find(|then| then.lqpn == qp.lqpn && then.rqpn == qp.rqpn);
+        let then = self
+            .then
+            .qps
+            .iter()
+            .find(|then| (then.owner.lqpn, then.owner.rqpn) == (qp.owner.lqpn, qp.owner.rqpn));
         let of = |now: Option<u64>, then: Option<u64>| Some(self.rate(now?, then?));
         (of(qp.sent, then.and_then(|then| then.sent)), of(qp.received, then.and_then(|then| then.received)))
     }
@@ -100,6 +104,7 @@ impl Step<'_> {
 mod tests {
     use super::*;
     use crate::devices::{PauseSample, SourceSample};
+    use crate::owners::QpOwner;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -107,7 +112,8 @@ mod tests {
         let values = vec![("rx_packets".to_owned(), second * 100)];
         let pause =
             PauseSample { priority: Some(3), paused_ns: Some(second * SECOND / 4), ..PauseSample::default() };
-        let qp = QpSample { lqpn: 7, sent: Some(second * 5), ..QpSample::default() };
+        let owner = QpOwner { lqpn: 7, ..QpOwner::default() };
+        let qp = QpSample { owner, sent: Some(second * 5), ..QpSample::default() };
         let port = PortSample {
             device: "mlx5_0".into(),
             port: 1,

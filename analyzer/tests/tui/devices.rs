@@ -2,6 +2,7 @@
 
 use super::*;
 use rocescope::devices::{Devices, PauseSample, PortSample, QpSample, SourceSample};
+use rocescope::owners::QpOwner;
 
 /// A port that carried `seconds` times this, on the first link.
 fn devices(seconds: u64, hidden: bool) -> Devices {
@@ -18,12 +19,16 @@ fn devices(seconds: u64, hidden: bool) -> Devices {
         ("tx_packets", 600_000),
     ]);
     let qp = |lqpn: u32, per_s: u64| QpSample {
-        lqpn,
-        rqpn: Some(lqpn + 100),
-        kind: Some("RC"),
-        state: Some("RTS"),
-        comm: Some("python3".into()),
-        pod: Some("trainer-0".into()),
+        owner: QpOwner {
+            device: "mlx5_0".into(),
+            lqpn,
+            rqpn: Some(lqpn + 100),
+            kind: Some("RC"),
+            state: Some("RTS"),
+            pid: None,
+            comm: Some("python3".into()),
+            pod: Some("trainer-0".into()),
+        },
         sent: Some(per_s * seconds),
         received: None,
         ..QpSample::default()

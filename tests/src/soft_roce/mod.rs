@@ -3,6 +3,7 @@
 //!
 //! These tests run in the virtual machine of `cargo xtask vm`, whose kernel has the driver.
 
+pub mod devices;
 pub mod lab;
 pub mod perftest;
 pub mod qps;

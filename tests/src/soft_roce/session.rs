@@ -39,6 +39,8 @@ pub struct Session {
 pub struct Seen {
     /// rocescope's report.
     pub report: Value,
+    /// Its reports in the course of the run, a second apart, and the same at last.
+    pub reports: Vec<Value>,
     /// What it said beside.
     pub said: String,
     /// The capture of each end, nearest first.
@@ -56,7 +58,7 @@ impl Session {
         up()?;
         let program = Program::start(
             Start::default(),
-            &[&["live", "--output", "json", "--idle", "1h"], arguments].concat(),
+            &[&["live", "--output", "jsonl", "--idle", "1h"], arguments].concat(),
         )?;
         program.said(|text| {
             let attached = text.lines().filter(|line| line.ends_with(" and TC egress")).count();
@@ -83,11 +85,12 @@ impl Session {
         }
         let ended = self.program.interrupt()?;
         anyhow::ensure!(ended.status.success(), "rocescope ended with {}: {}", ended.status, ended.err);
-        let report = ended.report()?;
+        let reports = ended.lines()?;
+        let report = reports.last().cloned().context("rocescope reported nothing")?;
         let left = json!({ "report": report, "harmed": harmed });
         fs::write(results()?.join(format!("{}.json", self.name)), left.to_string())?;
         let counted = self.before.iter().zip(&after?).map(|(before, after)| change(before, after)).collect();
-        Ok(Seen { report, said: ended.err, captures, counted })
+        Ok(Seen { report, reports, said: ended.err, captures, counted })
     }
 }
 

@@ -62,30 +62,41 @@ const MOST_LOSSLESS: usize = 2;
 const SMALL_RING: u32 = 1024;
 
 pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
-    for interface in facts.interfaces.iter().filter(|interface| !interface.devices.is_empty()) {
+    for interface in facts.interfaces.iter().filter(|i| !i.devices.is_empty() && i.below.is_empty()) {
         rings(interface, sheet);
         pause(interface, sheet);
     }
     for (device, port) in facts.roce_ports().filter(|(device, _)| !device.software) {
-        let Some(interface) = facts.interface_of(port) else { continue };
-        let name = interface.name.as_str();
-        trust(port, name, sheet);
-        let Some(dcb) = &interface.dcb else {
-            for id in ["pfc.enabled", "qos.roce_priority", "buffer.lossless"] {
-                sheet.unknown(id, name, "the driver has no DCB, or the kernel was built without it");
-            }
-            continue;
-        };
-        dscp_map(dcb, name, sheet);
-        let lossless = dcb.pfc.map(|pfc| pfc.enabled);
-        pfc(lossless, name, sheet);
-        roce_priority(facts, device, port, dcb, name, sheet);
-        let lossless = lossless.unwrap_or_default();
-        ecn(port, lossless, name, sheet);
-        cnp(port, dcb, lossless, name, sheet);
-        cm(device, port, lossless, sheet);
-        buffers(dcb, lossless, name, sheet);
+        for interface in facts.ethernet_of(port) {
+            lossless(facts, device, port, interface, sheet);
+        }
     }
+}
+
+fn lossless(
+    facts: &HostFacts,
+    device: &DeviceFacts,
+    port: &PortFacts,
+    interface: &InterfaceFacts,
+    sheet: &mut Sheet,
+) {
+    let name = interface.name.as_str();
+    trust(port, name, sheet);
+    let Some(dcb) = &interface.dcb else {
+        for id in ["pfc.enabled", "qos.roce_priority", "buffer.lossless"] {
+            sheet.unknown(id, name, "the driver has no DCB, or the kernel was built without it");
+        }
+        return;
+    };
+    dscp_map(dcb, name, sheet);
+    let lossless = dcb.pfc.map(|pfc| pfc.enabled);
+    pfc(lossless, name, sheet);
+    roce_priority(facts, device, port, dcb, name, sheet);
+    let lossless = lossless.unwrap_or_default();
+    ecn(port, lossless, name, sheet);
+    cnp(port, dcb, lossless, name, sheet);
+    cm(device, port, lossless, sheet);
+    buffers(dcb, lossless, name, sheet);
 }
 
 fn rings(interface: &InterfaceFacts, sheet: &mut Sheet) {
@@ -217,7 +228,7 @@ fn classes(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts) -> Vec<(u6
 
 /// The priorities of [`classes`], as a set of bits.
 pub(super) fn roce_priorities(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts) -> u8 {
-    let Some(dcb) = facts.interface_of(port).and_then(|interface| interface.dcb.as_ref()) else { return 0 };
+    let Some(dcb) = facts.ethernet_of(port).find_map(|interface| interface.dcb.as_ref()) else { return 0 };
     let dscp = |class: u64| u8::try_from(class >> 2 & 0x3f).unwrap_or_default();
     let of = |(class, _)| dcb.priority_of_dscp(dscp(class));
     classes(facts, device, port).into_iter().filter_map(of).fold(0, |set, priority| set | 1 << (priority & 7))

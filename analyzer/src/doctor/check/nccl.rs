@@ -189,7 +189,7 @@ fn traffic_class(
     let is_set = text.is_some_and(|text| text.parse::<u64>().is_ok_and(|class| class != 0));
     // Where the device forces a class, or DSCP 0 is in a lossless priority, unset is fine.
     let concerned = used.iter().flat_map(|device| &device.ports).find(|port| {
-        let lossless = facts.interface_of(port).and_then(|interface| {
+        let lossless = facts.ethernet_of(port).next().and_then(|interface| {
             let dcb = interface.dcb.as_ref()?;
             let pfc = dcb.pfc?.enabled;
             let default = dcb.priority_of_dscp(0).unwrap_or(0);

@@ -12,6 +12,7 @@ use crate::host::clock::{WallClock, monotonic_ns};
 use crate::live::counters::{Known, Reader};
 use crate::live::load::Programs;
 use crate::live::tables::{Reading, Tables, fill_link, link_counters};
+use crate::owners::Owners;
 use crate::sample::{Direction, FlowSample, LinkSample, Retired, RetiredTuple, Sample, SourceKind, TRANSPORT_UD};
 
 impl Source {
@@ -34,7 +35,7 @@ impl Source {
     }
 
     /// Reads the flow table, lets idle flows retire, and shows the rest to what makes figures of readings.
-    fn read(&mut self, now: u64, running: bool) -> Result<Reading> {
+    fn read(&mut self, now: u64, running: bool, owners: &Owners) -> Result<Reading> {
         self.drain_bins();
         let mut reading = self.tables.read(&self.programs)?;
         if let Some(bins) = &mut self.bins {
@@ -59,7 +60,7 @@ impl Source {
                 reading = self.tables.read(&self.programs)?;
             }
         }
-        self.find_pairs(&reading)?;
+        self.find_pairs(&reading, owners)?;
         self.ecn.reading(&reading.flows, self.clock.unix_ns(now));
         self.losses.changes(&mut self.programs, &self.pairs);
         self.losses.reading(&reading.flows, &self.programs, (!running).then_some(&self.clock));
@@ -71,9 +72,10 @@ impl Source {
         self.clock = WallClock::sample();
         self.programs.keep_clock()?;
         let now = monotonic_ns();
+        let Known { owners, devices } = self.devices.as_ref().map(Reader::known).unwrap_or_default();
         // Before what programs counted, so that of what both count the programs have as much.
         self.read_drops();
-        let mut reading = self.read(now, running)?;
+        let mut reading = self.read(now, running, &owners)?;
         let mut events_dropped = 0;
         let mut links = Vec::new();
         let mut places = BTreeMap::new();
@@ -132,7 +134,6 @@ impl Source {
         // Which of the retired flows the filter would have left out is not known any more.
         let known = self.config.filter.is_none() || links.iter().all(|link| link.retired.flows == 0);
         let marking = marking::by_link(&links, &reading.flows, &reading.extra, retired).filter(|_| known);
-        let Known { owners, devices } = self.devices.as_ref().map(Reader::known).unwrap_or_default();
         Ok(Sample {
             time_ns: self.clock.unix_ns(now),
             kind: SourceKind::Live,
@@ -166,8 +167,7 @@ impl Source {
     }
 
     /// What a reading and the RDMA devices tell of which flows belong together.
-    fn find_pairs(&mut self, reading: &Reading) -> Result<()> {
-        let owners = self.devices.as_ref().map(Reader::known).unwrap_or_default().owners;
+    fn find_pairs(&mut self, reading: &Reading, owners: &Owners) -> Result<()> {
         let directions: BTreeMap<u16, Direction> =
             self.kernel_links().map(|(link, direction, _)| (link, direction)).collect();
         self.pairs.reading(&mut self.programs, reading, |flow| {

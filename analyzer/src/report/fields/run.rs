@@ -163,6 +163,8 @@ pub const RUN: &[FieldMeta] = fields! {
         `--link-speed`." or null "never here";
     "links[].pause[].episodes", "number": "Pauses: frames that came while it was running." or null "never here";
     "links[].pause[].worst_share", "ratio": "Largest share of a window of 100 ms that was paused." or null "never here";
+    "links[].pause[].most_share", "ratio": "Always null here: the time is known." or null "always";
+    "links[].pause[].worst_frames_per_s", "frames/s": "Always null here." or null "always";
     "links[].pause[].longest_ns", "ns": "Longest pause, its renewals included." or null "never here";
     "links[].neighbours[]", "object": "What LLDP frames on the link said, of each neighbour the latest.";
     "links[].neighbours[].system", "text": "Its name." or null "it did not say";
@@ -188,6 +190,8 @@ pub const RUN: &[FieldMeta] = fields! {
         (pauses of drivers without statistics of their own).";
     "devices[].driver", "text": "RDMA driver: `mlx5_ib`, `bnxt_re`, `irdma`, `rxe` …" or null "not known";
     "devices[].interface", "text": "Network interface of the port." or null "not known";
+    "devices[].members", "list": "Interfaces that a bond makes one of: their Ethernet counters are summed. Empty where the port has its interface to itself.";
+    "devices[].gone", "bool": "The device disappeared during the run: what it counted until then stays.";
     "devices[].first_ns", "Unix ns": "First reading of its counters." or null "there was none yet";
     "devices[].last_ns", "Unix ns": "Last reading of its counters." or null "there was none yet";
     "devices[].counters.<name>", "as named": "What a counter added since the first reading. Under one name whatever the driver: `tx_packets`, \
@@ -209,6 +213,11 @@ pub const RUN: &[FieldMeta] = fields! {
     "devices[].pause[].episodes", "number": "Changes from running to paused." or null "the driver does not count them";
     "devices[].pause[].worst_share", "ratio": "Largest share of the time between two readings that was paused."
         or null "the driver does not count time, or there were not two readings";
+    "devices[].pause[].most_share", "ratio": "Largest share of the time between two readings that its frames can have paused at most: each for 65,535 quanta of 512 bits at the \
+        link's speed."
+        or null "time is counted (`worst_share`), or frames are not, or the speed is not known";
+    "devices[].pause[].worst_frames_per_s", "frames/s": "Most pause frames a second between two readings."
+        or null "the driver does not count them, or there were not two readings";
     "devices[].pause[].longest_ns", "ns": "Longest stretch of readings between which it was paused 95 % of the time or more."
         or null "the driver does not count time";
     "devices[].qps[].lqpn", "number": "A queue pair of the port, from RDMA netlink: its number. The 4,096 busiest, by number.";
@@ -230,7 +239,7 @@ pub const RUN: &[FieldMeta] = fields! {
     "devices[].qps_left_out", "queue pairs": "Queue pairs of the port that are not listed.";
     "coverage[].device", "text": "How much of what a port carried rocescope saw (live): the RDMA device,";
     "coverage[].port", "number": "its port,";
-    "coverage[].link", "text": "its interface";
+    "coverage[].link", "text": "its interface, or the watched members of its bond";
     "coverage[].direction", "text": "and the direction, `ingress` or `egress`.";
     "coverage[].seen_packets", "packets": "RoCE packets seen on the link: `links[].packets`.";
     "coverage[].counted_packets", "packets": "RoCE packets that the NIC says it carried meanwhile: `rx_packets` or `tx_packets` of `devices[].counters`."

@@ -74,8 +74,17 @@ fn of_priority(pause: &Pause) -> String {
     let longest =
         pause.longest_ns.filter(|ns| *ns > 0).map(|ns| format!("{} at a stretch", units::duration(ns)));
     let worst = pause.worst_share.map(|share| format!("at worst {} of the time", units::ratio(Some(share))));
+    let most = pause.most_share.map(|share| {
+        let rate = pause.worst_frames_per_s.map_or_else(String::new, |rate| {
+            format!(" ({} frames a second)", units::count(rate.round() as u64))
+        });
+        format!(
+            "at worst up to {} of the time{rate}: its driver counts frames only",
+            units::ratio(Some(share))
+        )
+    });
     let parts: Vec<String> =
-        [frames, resumes, episodes, paused, longest, worst].into_iter().flatten().collect();
+        [frames, resumes, episodes, paused, longest, worst, most].into_iter().flatten().collect();
     format!("{what}: {}", parts.join(", "))
 }
 

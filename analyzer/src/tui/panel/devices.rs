@@ -144,12 +144,16 @@ fn queue_pairs(port: &PortSample, step: Option<&Step<'_>>, width: usize) -> Vec<
     for (qp, _) in busiest.iter().take(QPS) {
         let (sent, received) = rates(qp);
         let rate = |rate: Option<f64>| rate.map_or_else(|| units::UNKNOWN.into(), compact);
-        let peer = qp.rqpn.map_or_else(|| units::UNKNOWN.into(), |qpn| qpn.to_string());
-        let kind = qp.kind.unwrap_or(units::UNKNOWN);
-        let state = qp.state.unwrap_or(units::UNKNOWN);
-        let whose = [qp.comm.clone(), qp.pod.clone()].into_iter().flatten().collect::<Vec<_>>().join(" in ");
+        let peer = qp.owner.rqpn.map_or_else(|| units::UNKNOWN.into(), |qpn| qpn.to_string());
+        let kind = qp.owner.kind.unwrap_or(units::UNKNOWN);
+        let state = qp.owner.state.unwrap_or(units::UNKNOWN);
+        let whose = [qp.owner.comm.clone(), qp.owner.pod.clone()]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(" in ");
         let mut spans = Spans::default();
-        spans.push(format!("   QP {:<8} → {peer:<8} {kind:<4} {state:<5}", qp.lqpn), theme::PLAIN);
+        spans.push(format!("   QP {:<8} → {peer:<8} {kind:<4} {state:<5}", qp.owner.lqpn), theme::PLAIN);
         spans.push(format!(" out {:>6} in {:>6} pkt/s", rate(sent), rate(received)), theme::PLAIN);
         spans.push(" [netlink] ", theme::DIM);
         let room = width.saturating_sub(spans.width);

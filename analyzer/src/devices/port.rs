@@ -1,0 +1,226 @@
+//! A port of an RDMA device, read again and again.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::ethernet::{self, Ethernet};
+use super::follow::{PortPackets, QpWatch};
+use super::tally::Tally;
+use super::{PortSample, QpCounters, QpSample, SourceSample};
+use crate::doctor::check;
+use crate::doctor::facts::HostFacts;
+use crate::host::ask::Ask;
+use crate::host::counters::{Reading, Source};
+use crate::host::device::Identity;
+use crate::host::nldev::{self, QpCounter, Query, QueuePair};
+use crate::host::qp::QueuePairs;
+use crate::host::rdma::{RdmaDevice, RdmaPort};
+use crate::host::read::{HostRoot, Unread};
+
+/// Queue pairs of a port that are followed, at most.
+const MOST_QPS: usize = 16_384;
+/// From this share of the time paused on, a queue pair that stands still does so for the pause.
+const STALL_SHARE: f64 = 0.5;
+
+#[derive(Debug, Default)]
+pub(super) struct PortWatch {
+    pub(super) device: String,
+    pub(super) number: u32,
+    /// By which RDMA netlink names the device.
+    index: Option<u32>,
+    identity: Identity,
+    pub(super) hidden: bool,
+    pub(super) interface: Option<String>,
+    /// The NIC ports below that interface: itself, or the members of a bond.
+    ethernet: Vec<Ethernet>,
+    /// The device is no longer there.
+    gone: bool,
+    tally: Tally,
+    /// Priorities that RoCE uses, as far as it can be told; bit p.
+    priorities: u8,
+    lossless: Option<u8>,
+    qps: HashMap<u32, QpWatch>,
+    /// The same for samples, which come more often than readings of them.
+    sampled: Arc<Vec<QpSample>>,
+    qps_left_out: u64,
+    qp_tallies: BTreeMap<u32, (BTreeSet<u32>, Tally)>,
+    /// Time, packets and pauses of the port at the latest reading of queue pairs.
+    qps_read: Option<(u64, PortPackets, [Option<u64>; 8])>,
+    /// Whether any PSN has ever moved: some drivers tell those of the connection's start for ever.
+    moving: bool,
+}
+
+impl PortWatch {
+    /// `index` is by which RDMA netlink names the device; `interfaces` are those with ports of their own
+    /// below that of the port.
+    pub(super) fn new(
+        device: &RdmaDevice,
+        port: &RdmaPort,
+        index: Option<u32>,
+        identity: Identity,
+        hidden: bool,
+        interfaces: impl Iterator<Item = String>,
+    ) -> Self {
+        Self {
+            device: device.name.clone(),
+            number: port.number,
+            index,
+            identity,
+            hidden,
+            interface: port.interface.clone(),
+            ethernet: interfaces.map(Ethernet::new).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether packets on this interface are its.
+    pub(super) fn carries(&self, interface: &str) -> bool {
+        self.interface.as_deref() == Some(interface)
+            || self.ethernet.iter().any(|ethernet| ethernet.interface == interface)
+    }
+
+    /// The interfaces of a bond; none where the port has its interface to itself.
+    fn members(&self) -> Vec<String> {
+        let names = self.ethernet.iter().map(|ethernet| ethernet.interface.clone());
+        names.filter(|name| Some(name) != self.interface.as_ref()).collect()
+    }
+
+    fn driver(&self) -> Option<&str> {
+        self.identity.driver.as_deref()
+    }
+
+    pub(super) fn read_counters(&mut self, root: &HostRoot, kernel: &dyn Ask, time_ns: u64) {
+        let at = format!("/sys/class/infiniband/{}/ports/{}", self.device, self.number);
+        // Reasons are doctor's business: here a counter that cannot be read is just not there.
+        let mut reading = Reading::of_port(root, &at, &mut Unread::new());
+        if let Some(index) = self.index {
+            let named = kernel.rdma(Query::PortCounters(index, self.number)).unwrap_or_default();
+            let new: Vec<_> = named
+                .iter()
+                .flat_map(|answer| nldev::counters(answer))
+                .filter(|(name, _)| !reading.has(Source::Hardware, name))
+                .collect();
+            reading.add(Source::Netlink, new);
+        }
+        self.gone = !root.exists(&at);
+        if !reading.is_empty() {
+            self.tally.take(reading, time_ns);
+        }
+        for ethernet in &mut self.ethernet {
+            ethernet.read(kernel, time_ns);
+        }
+    }
+
+    /// All counters by source.
+    fn counters(&self) -> Vec<SourceSample> {
+        let mut counters = self.tally.sources(self.driver());
+        counters.extend(ethernet::counters(&self.ethernet));
+        counters
+    }
+
+    /// First and last reading of any source.
+    fn window(&self) -> Option<(u64, u64)> {
+        let all = self.ethernet.iter().map(Ethernet::window).chain([self.tally.window()]);
+        all.flatten().reduce(|(first, last), (from, to)| (first.min(from), last.max(to)))
+    }
+
+    /// Whether anything of it could be read.
+    pub(super) fn is_readable(&self) -> bool {
+        self.window().is_some()
+    }
+
+    /// Which priorities matter, from the host's settings.
+    pub(super) fn learn(&mut self, facts: &HostFacts) {
+        let ports = facts.roce_ports();
+        let found = ports
+            .into_iter()
+            .find(|(device, port)| device.name == self.device && port.port.number == self.number);
+        let Some((device, port)) = found else { return };
+        // Of a bond, what all members agree on is lossless.
+        let pfc = facts.ethernet_of(port).filter_map(|i| Some(i.dcb.as_ref()?.pfc?.enabled.0));
+        self.lossless = pfc.reduce(|all, one| all & one);
+        for ethernet in &mut self.ethernet {
+            let interface = facts.interface(&ethernet.interface);
+            ethernet.speed_mbps = interface.and_then(|interface| interface.speed_mbps);
+        }
+        let classes = check::roce_priorities(facts, device, port);
+        self.priorities = if classes == 0 { self.lossless.unwrap_or(0) } else { classes };
+    }
+
+    pub(super) fn take_qps(&mut self, found: &QueuePairs, time_ns: u64) {
+        let counted = PortSample { counters: self.counters(), ..PortSample::default() };
+        let value = |name| counted.value(name).map(|(value, _)| value);
+        let now = PortPackets { sent: value("tx_packets"), received: value("rx_packets") };
+        let paused_us = ethernet::received_us(&self.ethernet);
+        let before = self.qps_read.replace((time_ns, now, paused_us));
+        let since = |of: fn(&PortPackets) -> Option<u64>| {
+            let (_, before, _) = before?;
+            of(&now)?.checked_sub(of(&before)?)
+        };
+        let most = PortPackets { sent: since(|p| p.sent), received: since(|p| p.received) };
+        let span_ns = before.map_or(0, |(then, ..)| time_ns.saturating_sub(then));
+        let paused = before.is_some_and(|(.., before)| {
+            let added =
+                before.iter().zip(&paused_us).map(|(then, now)| now.as_ref()?.checked_sub(*then.as_ref()?));
+            let of_roce = (0..8).zip(added).filter(|(priority, _)| self.priorities >> priority & 1 == 1);
+            of_roce.filter_map(|(_, us)| us).any(|us: u64| us as f64 * 1000.0 >= span_ns as f64 * STALL_SHARE)
+        });
+        let mut present = HashMap::new();
+        self.qps_left_out = 0;
+        let of_port =
+            |qp: &QueuePair| qp.device == self.device && qp.port.is_none_or(|port| port == self.number);
+        for (qp, owner) in found.list.iter().filter(|(qp, _)| of_port(qp)) {
+            if present.len() >= MOST_QPS {
+                self.qps_left_out += 1;
+                continue;
+            }
+            let earlier = self.qps.remove(&qp.lqpn).filter(|earlier| earlier.is_same(qp));
+            let mut followed = earlier.unwrap_or_else(|| QpWatch::new(qp, owner));
+            self.moving |= followed.advance(qp, owner, most, span_ns, paused);
+            present.insert(qp.lqpn, followed);
+        }
+        self.qps = present;
+        let mut sampled: Vec<QpSample> = self.qps.values().map(|qp| qp.sample(self.moving)).collect();
+        sampled.sort_by_key(|qp| qp.owner.lqpn);
+        self.sampled = Arc::new(sampled);
+        let mine = found.counters.iter().filter(|counter| {
+            counter.device == self.device && counter.port.is_none_or(|port| port == self.number)
+        });
+        for QpCounter { id, lqpns, counters, .. } in mine {
+            let (bound, tally) = self.qp_tallies.entry(*id).or_default();
+            let lqpns: BTreeSet<u32> = lqpns.iter().copied().collect();
+            if *bound != lqpns && bound.is_disjoint(&lqpns) {
+                // The number of a counter that was given back is in use again.
+                *tally = Tally::default();
+            }
+            *bound = lqpns;
+            let mut reading = Reading::default();
+            reading.add(Source::Netlink, counters.iter().cloned());
+            tally.take(reading, time_ns);
+        }
+    }
+
+    pub(super) fn sample(&self) -> PortSample {
+        let qp_counters = self.qp_tallies.values().map(|(lqpns, tally)| QpCounters {
+            lqpns: lqpns.iter().copied().collect(),
+            values: tally.sources(self.driver()).into_iter().flat_map(|source| source.values).collect(),
+        });
+        PortSample {
+            device: self.device.clone(),
+            port: self.number,
+            driver: self.identity.driver.clone(),
+            interface: self.interface.clone(),
+            members: self.members(),
+            gone: self.gone,
+            hidden: self.hidden,
+            window: self.window(),
+            counters: self.counters(),
+            pause: ethernet::pauses(&self.ethernet),
+            pause_source: ethernet::pause_source(&self.ethernet),
+            lossless: self.lossless,
+            qps: Arc::clone(&self.sampled),
+            qp_counters: qp_counters.collect(),
+            qps_left_out: self.qps_left_out,
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What a report says that devices counted by themselves, held against what their driver says over
+//! `rdma`, what perftest printed, and what was counted from packets.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::lab::{ENDS, End, FAR, NEAR};
+use super::perftest::Transferred;
+use super::report::{flow, on_link, used};
+
+/// PSNs count modulo 2^24.
+const PSNS: u64 = 1 << 24;
+/// What `rdma statistic` says of a port beside its counters.
+const ABOUT: [&str; 3] = ["ifname", "ifindex", "port"];
+
+/// The name in rocescope's vocabulary of what Soft-RoCE counts; others keep the driver's.
+/// Names of the driver: rxe_hw_counters.c of Linux.
+fn common_name(of_driver: &str) -> &str {
+    match of_driver {
+        "sent_pkts" => "tx_packets",
+        "rcvd_pkts" => "rx_packets",
+        "duplicate_request" => "duplicate_requests",
+        "out_of_seq_request" => "out_of_sequence",
+        "rcvd_rnr_err" => "rnr_naks_received",
+        "send_rnr_err" => "rnr_naks_sent",
+        "rcvd_seq_err" => "psn_error_naks",
+        "retry_exceeded_err" => "retries_exceeded",
+        "retry_rnr_exceeded_err" => "rnr_retries_exceeded",
+        "completer_retry_err" => "retransmissions",
+        "link_downed" => "link_downs",
+        other => other,
+    }
+}
+
+fn entries<'a>(report: &'a Value, end: End, source: &'a str) -> impl Iterator<Item = &'a Value> {
+    let all = report["devices"].as_array().into_iter().flatten();
+    all.filter(move |entry| entry["name"] == end.device && entry["source"] == source)
+}
+
+/// Every counter of the driver is in the report's `devices`, with what it added while the run went
+/// on (`counted`), and nothing else is.
+///
+/// # Errors
+/// What differs.
+pub fn as_the_driver(report: &Value, end: End, counted: &Value) -> Result<()> {
+    let mut found = entries(report, end, "sysfs hw_counters");
+    let entry =
+        found.next().with_context(|| format!("no counters of {}: {}", end.device, report["devices"]))?;
+    ensure!(found.next().is_none(), "counters of {} twice: {}", end.device, report["devices"]);
+    let about = (&entry["port"], &entry["driver"], &entry["interface"], &entry["resets"]);
+    ensure!(about == (&1.into(), &"rxe".into(), &end.interface.into(), &0.into()), "{entry}");
+    let theirs = || {
+        let all = counted.as_object().into_iter().flatten();
+        all.filter(|(name, _)| !ABOUT.contains(&name.as_str()))
+    };
+    ensure!(theirs().count() >= 10, "`rdma statistic` has few counters of {}: {counted}", end.device);
+    for (name, value) in theirs() {
+        let ours = &entry["counters"][common_name(name)];
+        ensure!(
+            ours == value,
+            "{name} of {}: the driver says {value}, the report {ours}: {entry}",
+            end.device
+        );
+    }
+    let ours = entry["counters"].as_object().map_or(0, serde_json::Map::len);
+    ensure!(ours == theirs().count(), "{ours} counters: {entry}, where the driver has {counted}");
+    Ok(())
+}
+
+/// All packets pass the interface here, so that all that the driver carried was seen.
+///
+/// # Errors
+/// What differs.
+pub fn covered(report: &Value, end: End, counted: &Value) -> Result<()> {
+    for (direction, name) in [("ingress", "rcvd_pkts"), ("egress", "sent_pkts")] {
+        let mut all = report["coverage"].as_array().into_iter().flatten();
+        let one = all
+            .find(|one| one["device"] == end.device && one["direction"] == direction)
+            .with_context(|| format!("no coverage of {} {direction}: {}", end.device, report["coverage"]))?;
+        ensure!(one["seen_packets"] == on_link(report, end, direction)?, "{one}");
+        ensure!(one["counted_packets"] == counted[name], "{name} is {}: {one}", counted[name]);
+        ensure!(one["source"] == "sysfs hw_counters" && one["link"] == end.interface, "{one}");
+        ensure!(one["ratio"] == 1.0 && one["why"].is_null(), "{one}");
+    }
+    Ok(())
+}
+
+/// The queue pairs of a transfer as its devices told them in the course of a run, of which `reports`
+/// are the reports: peer, process and PSNs. Gives how often one was seen, and how many were seen to move.
+///
+/// # Errors
+/// What differs from what perftest printed, from what `rdma resource` showed, or from the packets.
+pub fn queue_pairs(reports: &[Value], transfer: &Transferred) -> Result<(usize, usize)> {
+    let last = reports.last().context("no report")?;
+    let name = transfer.wanted.program;
+    let (mut sightings, mut moved) = (0, 0);
+    for (near, far) in transfer.near.iter().zip(&transfer.far) {
+        let whole = flow(last, NEAR, "egress", FAR, far.0)?;
+        // A requester that repeats takes PSNs back.
+        let repeated = whole["psn"]["repeats"] != 0;
+        for (end, own, peer, pid, psn, count) in [
+            (NEAR, near, far, transfer.pids.0, "sq_psn", "sent_packets"),
+            (FAR, far, near, transfer.pids.1, "rq_psn", "received_packets"),
+        ] {
+            let of = |report: &Value| -> Option<Value> {
+                let mut all = entries(report, end, "RDMA netlink")
+                    .flat_map(|e| e["qps"].as_array().into_iter().flatten());
+                all.find(|qp| qp["lqpn"] == own.0 && qp["rqpn"] == peer.0).cloned()
+            };
+            // Where the requester's PSNs begin, which are the responder's too.
+            let first = near.1;
+            let mut before: Option<(u64, u64)> = None;
+            for report in reports {
+                let Some(qp) = of(report) else { continue };
+                sightings += 1;
+                let place = format!("{name} on {}: {qp}", end.device);
+                ensure!(qp["kind"] == "RC" && qp["pid"] == pid && qp["comm"] == name, "{place}");
+                let Some(at) = qp[psn].as_u64() else { continue };
+                if qp["state"] != "RTS" || repeated {
+                    continue;
+                }
+                let used_by_then = (at + PSNS - first) % PSNS;
+                // The report's packets are read after its queue pairs; Soft-RoCE takes a PSN before it sends.
+                let seen = flow(report, NEAR, "egress", FAR, far.0).map_or(0, |flow| used(&flow["psn"]));
+                ensure!(used_by_then <= seen + 1, "{used_by_then} PSNs, {seen} of them in packets: {place}");
+                let Some(counted) = qp[count].as_u64() else { continue };
+                ensure!(counted <= used_by_then, "{counted} packets with {used_by_then} PSNs: {place}");
+                if let Some((psns, packets)) = before {
+                    ensure!(used_by_then >= psns, "{psns} PSNs before: {place}");
+                    ensure!(
+                        counted - packets == used_by_then - psns,
+                        "{packets} packets and {psns} PSNs before: {place}"
+                    );
+                }
+                before = Some((used_by_then, counted));
+            }
+            moved += usize::from(before.is_some_and(|(_, packets)| packets > 0));
+        }
+    }
+    Ok((sightings, moved))
+}
+
+/// Both ends, with what their drivers counted.
+///
+/// # Errors
+/// What differs.
+pub fn both(report: &Value, counted: &[Value]) -> Result<()> {
+    ensure!(report["source"]["kind"] == "mixed", "packets and counters: {}", report["source"]);
+    for (end, counted) in ENDS.into_iter().zip(counted) {
+        as_the_driver(report, end, counted)?;
+        covered(report, end, counted)?;
+    }
+    Ok(())
+}
