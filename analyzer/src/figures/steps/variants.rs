@@ -231,7 +231,7 @@ fn checkpoints_are_no_job() {
         for round in 0..20 {
             for src in 2..10 {
                 for qp in 0..4 {
-                    let start = 1_000 * MS + times(2_000 * MS, round as f64 + dice.jitter(jitter));
+                    let start = 1_000 * MS + times(2_000 * MS, f64::from(round) + dice.jitter(jitter));
                     wire.send((src, 1, 10 * src + qp), start, 300 * MS, 50_000_000);
                 }
             }
@@ -283,7 +283,8 @@ fn a_straggler_that_changes_is_none() {
                 let mut dice = Dice(seed);
                 let who: Vec<u32> = (0..40).map(|_| 1 + dice.below(hosts)).collect();
                 let job = Job { shape, hosts, steps: 40, ..Job::USUAL };
-                let late = |step: u64, host| if who[step as usize] == host { 0.4 } else { 0.0 };
+                let late =
+                    |step: u64, host| if who[usize::try_from(step).unwrap()] == host { 0.4 } else { 0.0 };
                 let wire = job.run(late, |_, _, _| 1.0);
                 for seen_by in [0, 1, 2] {
                     let straggler = found(&wire, seen_by).and_then(|found| found.straggler);
