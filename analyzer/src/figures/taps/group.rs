@@ -218,10 +218,9 @@ impl Group {
             if let Some(common) = known {
                 common.matched += 1;
                 let [at_first, at_second] = common.span;
-                for (edge, here, there, span) in [
-                    (0, places[0], places[1], at_second),
-                    (1, places[1], places[0], at_first),
-                ] {
+                for (edge, here, there, span) in
+                    [(0, places[0], places[1], at_second), (1, places[1], places[0], at_first)]
+                {
                     let edge = &mut common.edge[edge];
                     if there < span.0 {
                         edge.0 = here;
