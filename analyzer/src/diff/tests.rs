@@ -149,7 +149,9 @@ fn nothing_is_zero_for_want_of_a_field() {
         match value {
             Value::Object(map) => map.iter().for_each(|(name, one)| paths(one, &format!("{at}/{name}"), all)),
             Value::Array(list) => {
-                (0..).zip(list).for_each(|(n, one): (usize, _)| paths(one, &format!("{at}/{n}"), all))
+                for (n, one) in list.iter().enumerate() {
+                    paths(one, &format!("{at}/{n}"), all);
+                }
             }
             _ => {}
         }
