@@ -190,7 +190,8 @@ pub(crate) unsafe fn packet(
     if !(repeat | restart | run)
         && tos & CE != CE
         && is_timed(op, ack_req)
-        && let Some(mut own) = Entry::at(Timing::own(unsafe { (&raw const (*place).timing.pair).read_volatile() }))
+        && let Some(mut own) =
+            Entry::at(Timing::own(unsafe { (&raw const (*place).timing.pair).read_volatile() }))
     {
         // SAFETY: promised by the caller.
         let psn = unsafe { (&raw const (*work).frame.psn).read_volatile() };

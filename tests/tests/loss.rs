@@ -361,3 +361,33 @@ fn a_peer_is_silent_when_nothing_it_is_asked_is_answered() {
     assert_eq!(silent(1, None), []);
     assert_eq!(silent(3, Some(103)), []);
 }
+
+/// The example in the README is what its command prints; lines are left out only where it says so.
+#[test]
+fn the_readme_shows_what_the_command_prints() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let (_, from) = readme.split_once("$ rocescope replay --output text --tap h0=").unwrap();
+    let (rest, after) = from.split_once("\n```").unwrap();
+    let arguments = format!("replay --output text --tap h0={rest}");
+    let page = after.split_once("```text\n").unwrap().1.split_once("\n```").unwrap().0;
+    let output = std::process::Command::new(binary::path().unwrap())
+        .args(arguments.split(' '))
+        .current_dir(root)
+        .env("COLUMNS", "120")
+        .output()
+        .unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let mut lines = printed.lines();
+    let mut left_out = false;
+    for shown in page.lines() {
+        if shown == "…" {
+            left_out = true;
+            continue;
+        }
+        let found = if left_out { lines.find(|line| *line == shown) } else { lines.next() };
+        assert_eq!(found, Some(shown));
+        left_out = false;
+    }
+    assert_eq!(lines.next(), None);
+}

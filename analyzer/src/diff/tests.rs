@@ -148,9 +148,11 @@ fn nothing_is_zero_for_want_of_a_field() {
         }
         match value {
             Value::Object(map) => map.iter().for_each(|(name, one)| paths(one, &format!("{at}/{name}"), all)),
-            Value::Array(list) => (0..)
-                .zip(list)
-                .for_each(|(n, one): (usize, _)| paths(one, &format!("{at}/{n}"), all)),
+            Value::Array(list) => {
+                for (n, one) in list.iter().enumerate() {
+                    paths(one, &format!("{at}/{n}"), all);
+                }
+            }
             _ => {}
         }
     }
@@ -169,7 +171,8 @@ fn nothing_is_zero_for_want_of_a_field() {
         let all = diff(("a", report), ("b", report));
         all.figures.into_iter().find(|change| change.name == name).unwrap().a
     };
-    let names: Vec<&str> = diff(("a", &whole), ("b", &whole)).figures.iter().map(|change| change.name).collect();
+    let names: Vec<&str> =
+        diff(("a", &whole), ("b", &whole)).figures.iter().map(|change| change.name).collect();
     for path in all {
         let mut part = whole.clone();
         *part.pointer_mut(&path).unwrap() = Value::Null;
@@ -177,10 +180,14 @@ fn nothing_is_zero_for_want_of_a_field() {
             let (with, without) = (value(name, &whole), value(name, &part));
             assert!(with.is_some(), "{name}");
             // With a flow's counters gone, others may still know; none turns to 0.
-            assert!(without.is_none() || without > Some(0.0) || *name == "flows", "{name} without {path}: {without:?}");
+            assert!(
+                without.is_none() || without > Some(0.0) || *name == "flows",
+                "{name} without {path}: {without:?}"
+            );
         }
         // Nor does a comparison with it call anything better or worse.
-        for change in diff(("a", &whole), ("b", &part)).figures.iter().filter(|change| change.name != "flows") {
+        for change in diff(("a", &whole), ("b", &part)).figures.iter().filter(|change| change.name != "flows")
+        {
             let sums = ["/totals/counted_again", "/flows/0/packets", "/window"];
             let told = matches!(change.verdict, None | Some(Verdict::Same));
             assert!(told || sums.iter().any(|sum| path.starts_with(sum)), "{path}: {change:?}");
@@ -199,7 +206,8 @@ fn nothing_is_zero_for_want_of_a_field() {
 #[test]
 fn a_second_tap_changes_nothing() {
     let mut one = report(10, 1_000_000, 0.1, &[]);
-    (one["flows"][0]["link"], one["flows"][0]["psn"]) = (json!("near"), json!({ "missing": 0, "repeats": 9 }));
+    (one["flows"][0]["link"], one["flows"][0]["psn"]) =
+        (json!("near"), json!({ "missing": 0, "repeats": 9 }));
     let mut two = one.clone();
     let mut far = one["flows"][0].clone();
     (far["link"], far["psn"]["missing"]) = (json!("far"), json!(0));

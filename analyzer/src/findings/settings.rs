@@ -245,11 +245,7 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
                 users,
                 smallest.unwrap_or(0)
             ),
-            _ => format!(
-                "{} a path MTU of {} bytes",
-                users,
-                smallest.unwrap_or(0)
-            ),
+            _ => format!("{} a path MTU of {} bytes", users, smallest.unwrap_or(0)),
         };
         Raise::new(&MTU_SMALL, severity, title)
             .evidence("path_mtu", smallest)

@@ -77,7 +77,7 @@ pub fn between(earlier: Option<RxDrops>, now: Option<RxDrops>) -> Option<RxDrops
 #[cfg(test)]
 mod tests {
     use super::super::netlink::Request;
-    use super::super::testing::{interface, root_or_skip, veth_pair};
+    use super::super::testing::{root_or_skip, veth_pair};
     use super::*;
 
     #[test]

@@ -46,8 +46,7 @@ impl Counts {
     #[must_use]
     pub fn of(stats: &FlowStats, slot: u32, losses: Option<&Loss>) -> Self {
         let known = |of: Option<Figures>| of.map_or((0, 0), |figures| (figures.lost, figures.recovered));
-        let (requests_known, responses_known) =
-            losses.map_or((false, false), |losses| losses.is_known(slot));
+        let (requests_known, responses_known) = losses.map_or((false, false), |losses| losses.is_known(slot));
         let told = losses.map(|losses| losses.flow(slot)).unwrap_or_default();
         let (lost, late) = if requests_known { known(told.requests) } else { (stats.psn.missing, 0) };
         let (lost_responses, late_responses) =

@@ -38,15 +38,8 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, the worst first.
-    pub const ALL: [Self; 7] = [
-        Self::Loss,
-        Self::Refused,
-        Self::NotReady,
-        Self::Resent,
-        Self::Late,
-        Self::Marked,
-        Self::Notified,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Loss, Self::Refused, Self::NotReady, Self::Resent, Self::Late, Self::Marked, Self::Notified];
 
     /// The word for it in a column.
     #[must_use]

@@ -3,8 +3,8 @@
 use crate::figures::marking::{ByDscp, Marked};
 use crate::findings;
 use crate::report::{
-    Again, CountedAgain, Dscp, Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source, Totals,
-    Window, device, ecmp, ecn, entropy, flow, imbalance, taps, traffic,
+    Again, CountedAgain, Dscp, Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source,
+    Totals, Window, device, ecmp, ecn, entropy, flow, imbalance, taps, traffic,
 };
 use crate::sample::{FlowSample, LinkSample, Sample, address};
 

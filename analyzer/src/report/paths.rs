@@ -93,7 +93,10 @@ pub(super) fn related(sample: &Sample) -> BTreeSet<(u16, u16)> {
         for (n, one) in flows.iter().enumerate() {
             for other in flows.iter().skip(n + 1) {
                 let (a, b) = (one.key.link.min(other.key.link), one.key.link.max(other.key.link));
-                if sequence(&one.stats).is_some() && !related.contains(&(a, b)) && same(&one.stats, &other.stats) {
+                if sequence(&one.stats).is_some()
+                    && !related.contains(&(a, b))
+                    && same(&one.stats, &other.stats)
+                {
                     related.insert((a, b));
                 }
             }

@@ -138,7 +138,8 @@ impl Report {
                 continue;
             }
             let Some(flow) = at.get(&(to.as_str(), (src, dst, tap.dest_qp))) else { continue };
-            let unfilled: u64 = [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.unfilled).sum();
+            let unfilled: u64 =
+                [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.unfilled).sum();
             // Who sends nothing again does not tell by that what arrived.
             let missed = if flow.is_uc() { 0 } else { unfilled.min(vanished) };
             sum.vanished += vanished - missed;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rocescope_common::abi::Counter;
 use rocescope_common::account::flow::SRC_QP_SEVERAL;
-use rocescope_common::account::{FlowStats, Mixed, observe};
+use rocescope_common::account::{FlowStats, Mixed, PsnTrack, observe};
 use rocescope_common::wire::Reason;
 use rocescope_common::wire::frame::{Encap, Frame, PCP_NONE, UNKNOWN};
 
@@ -15,7 +15,7 @@ use crate::report::fixtures::{
     START, cnps, counter, everything, key, link, sample, stats, stored, tuple, words,
 };
 use crate::report::{Ecn, Flow, Opcode, Options, Port, Report, json, unknown_names};
-use crate::sample::{Direction, Extra, PeerKey, RetiredTuple, Sample};
+use crate::sample::{Direction, Extra, LinkSample, PeerKey, RetiredTuple, Sample};
 
 const A: &str = "10.0.0.1";
 const B: &str = "10.0.0.2";
@@ -385,6 +385,43 @@ fn imbalance_keeps_directions_apart() {
     assert_eq!(directions, [Some(Direction::Ingress), Some(Direction::Egress)], "the group is the same");
     assert_eq!(found[1].max_over_mean, Some(2.0));
     assert_eq!(found[1].jain, Some(0.5));
+}
+
+/// The two ends of a cable see the same packets: what one sends the other receives. They share no load, and
+/// neither does a finding say so; of two cables the same ends are compared.
+#[test]
+fn two_ends_of_a_cable_are_not_compared() {
+    let (out, into) = (Some(Direction::Egress), Some(Direction::Ingress));
+    let ends = ["a0", "a1", "b0", "b1"];
+    let links: Vec<LinkSample> = ends.iter().flat_map(|name| [link(name, into), link(name, out)]).collect();
+    let data = || FlowStats {
+        psn: PsnTrack { expected: 5_100, ..stats(7, 1, 1).psn },
+        ..stats(7, 5_000, 5_000_000)
+    };
+    let acks = || FlowStats { psn: PsnTrack::default(), acks: 50, ..stats(7, 50, 3_000) };
+    // a0 sends to a1, which acknowledges.
+    let mut flows = vec![
+        (key(1, A, B, 7), data()),
+        (key(2, A, B, 7), data()),
+        (key(3, B, A, 8), acks()),
+        (key(0, B, A, 8), acks()),
+    ];
+    let options = Options { imbalance_all_links: true, ..Options::default() };
+    let found = |sample: &Sample| Report::build(sample, &options);
+    let two = found(&sample(links[..4].to_vec(), flows.clone()));
+    assert!(!two.imbalance.is_empty() && two.imbalance.iter().all(|one| one.same_path));
+    assert!(two.findings.iter().all(|finding| finding.id != "links.imbalance"), "{:?}", two.findings);
+    assert_eq!((two.totals.counted_again.taps, two.totals.counted_again.roce_packets), (2, Some(5_050)));
+    assert_eq!(two.totals.roce_packets, 10_100);
+    // A second cable carries a tenth.
+    let small = || FlowStats { packets: 500, bytes: 500_000, ..data() };
+    flows.extend([(key(5, A, B, 9), small()), (key(6, A, B, 9), small())]);
+    let four = found(&sample(links, flows));
+    let compared: Vec<_> =
+        four.imbalance.iter().filter(|one| !one.same_path && one.direction == out).collect();
+    assert_eq!(compared.len(), 1);
+    assert_eq!(compared[0].links, ["a0", "b0"]);
+    assert!(four.findings.iter().any(|finding| finding.id == "links.imbalance"));
 }
 
 #[test]

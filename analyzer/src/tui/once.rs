@@ -31,23 +31,24 @@ impl Once {
         if again.taps < 2 {
             return Self { taps: 1, delta: model.delta, total: model.total };
         }
-        let in_span = model.links.iter().filter_map(|link| link.delta.map(|delta| delta.counts));
-        let in_all = model.links.iter().map(|link| link.total);
+        let in_span: Vec<Counts> =
+            model.links.iter().filter_map(|link| link.delta.map(|delta| delta.counts)).collect();
+        let in_all: Vec<Counts> = model.links.iter().map(|link| link.total).collect();
         Self {
             taps: again.taps,
             delta: model
                 .delta
-                .map(|delta| Delta { counts: holes(delta.counts.less(&span), in_span.clone()), ..delta }),
-            total: holes(model.total.less(&total), in_all),
+                .map(|delta| Delta { counts: holes(delta.counts.less(&span), &in_span), ..delta }),
+            total: holes(model.total.less(&total), &in_all),
         }
     }
 }
 
 /// `counts` with the holes of the link that has most, and the marks of the one with the largest share of them.
-fn holes(counts: Counts, links: impl Iterator<Item = Counts> + Clone) -> Counts {
-    let most = |of: fn(&Counts) -> u64| links.clone().map(|link| of(&link)).max().unwrap_or(0);
+fn holes(counts: Counts, links: &[Counts]) -> Counts {
+    let most = |of: fn(&Counts) -> u64| links.iter().map(of).max().unwrap_or(0);
     let ratio = |link: &Counts| link.ce_ratio().unwrap_or(0.0);
-    let marked = links.clone().filter(|link| link.ce_ratio().is_some());
+    let marked = links.iter().filter(|link| link.ce_ratio().is_some());
     let marked = marked.max_by(|a, b| ratio(a).total_cmp(&ratio(b)));
     Counts {
         gaps: most(|c| c.gaps),

@@ -87,8 +87,17 @@ impl Holes {
         }
         if behind > 0 {
             let rest = Hole { start: psn.wrapping_add(1) & MASK24, len: behind, ..hole };
+            let mut next = at + usize::from(before > 0);
+            // What had passed before matters least.
+            if self.open.len() >= MAX_HOLES
+                && let Some(oldest) = self.open.iter().position(|hole| hole.again)
+                && oldest < at
+            {
+                self.open.remove(oldest);
+                next -= 1;
+            }
             if self.open.len() < MAX_HOLES {
-                self.open.insert(at + usize::from(before > 0), rest);
+                self.open.insert(next, rest);
             } else if let Some(last) = self.open.get_mut(at) {
                 // No room for both halves: the one that is still to come is kept.
                 *last = rest;

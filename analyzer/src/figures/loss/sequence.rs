@@ -354,7 +354,9 @@ impl Sequence {
                 let (skipped, sent) = (run.last.wrapping_add(1) & MASK24, (run.last_id, run.start_id));
                 (run.last, run.last_id) = (seen.psn, seen.id);
                 run.packets += 1;
-                if step > 1 && run.cause != Some(Cause::Reuse) {
+                // What is only late comes in any order.
+                let sent_again = run.cause.is_some_and(|cause| cause != Cause::Reuse);
+                if step > 1 && sent_again {
                     self.skipped_again(seen, skipped, step - 1, sent);
                 }
                 return;
@@ -391,7 +393,9 @@ impl Sequence {
     /// that came ahead of their turn since the run began are not missing. `sent`: IPv4
     /// identifications of the packet before them and of the run's first.
     fn skipped_again(&mut self, seen: &Seen<'_>, start: u32, len: u32, (after, since): (u16, u16)) {
-        if !self.reliable || self.holes.any_between(start, start.wrapping_add(len)) {
+        // Who repeats only what is missing jumps over what is not.
+        let selective = self.selective > self.go_back_n;
+        if !self.reliable || selective || self.holes.any_between(start, start.wrapping_add(len)) {
             return;
         }
         self.open(seen, start, len, after, true);

@@ -147,6 +147,43 @@ fn only_what_is_missing_is_sent_by_selective_repeat() {
     }
 }
 
+/// Behind the tap one hole after another is repaired: what lies between two of them had arrived.
+#[test]
+fn holes_repaired_one_by_one_are_not_lost_twice() {
+    for mut scene in scenes() {
+        for start in (200..1_000).step_by(100) {
+            scene.send(start..start + 60, &[]);
+            for hole in [start + 10, start + 30, start + 35] {
+                scene.nak(hole);
+                scene.send([hole], &[]);
+            }
+            scene.send(start + 60..start + 100, &[]);
+            scene.answer(start + 99, 0x1F);
+        }
+        let loss = scene.figures();
+        assert_eq!((loss.lost, loss.before.count, loss.retransmitted), (0, 0, 24), "{loss:?}");
+        assert_eq!(loss.retransmission, Some(Retransmission::SelectiveRepeat));
+    }
+}
+
+/// Packets that take several ways: every one of them may pass others.
+#[test]
+fn a_sprayed_flow_loses_nothing_however_long_it_is() {
+    for numbered in [true, false] {
+        let mut scene = Scene::new(numbered);
+        let mut chance = Chance(7);
+        let mut under_way: Vec<(u64, u32, u16)> =
+            (0..20_000).map(|psn| (u64::from(psn) * 10 + chance.below(60), psn, scene.id())).collect();
+        under_way.sort_unstable();
+        for (_, psn, id) in under_way {
+            scene.slot = scene.pass(P { psn, id, ..DATA });
+        }
+        let loss = scene.figures();
+        assert_eq!((loss.lost, loss.unfilled, loss.before.count), (0, 0, 0), "{loss:?}");
+        assert!(loss.recovered > 5_000 && loss.retransmitted <= 2, "{loss:?}");
+    }
+}
+
 #[test]
 fn out_of_order_within_the_window_is_no_loss() {
     for mut scene in scenes() {

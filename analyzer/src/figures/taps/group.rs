@@ -36,6 +36,9 @@ pub(super) struct Common {
     pub(super) only: [u64; 2],
     /// First and last packet that both saw, as each of them counts.
     span: [(u32, u32); 2],
+    /// Which packets those were here that are the first and last of the span at the other tap: what was sent
+    /// twice, or came out of order, is not the same at both.
+    edge: [(u32, u32); 2],
     /// Time at the second minus time at the first.
     pub(super) delay: Series,
 }
@@ -214,6 +217,18 @@ impl Group {
                 self.common.iter_mut().find(|common| common.first == first && common.second == second);
             if let Some(common) = known {
                 common.matched += 1;
+                let [at_first, at_second] = common.span;
+                for (edge, here, there, span) in
+                    [(0, places[0], places[1], at_second), (1, places[1], places[0], at_first)]
+                {
+                    let edge = &mut common.edge[edge];
+                    if there < span.0 {
+                        edge.0 = here;
+                    }
+                    if there > span.1 {
+                        edge.1 = here;
+                    }
+                }
                 for (span, place) in common.span.iter_mut().zip(places) {
                     *span = (span.0.min(place), span.1.max(place));
                 }
@@ -225,6 +240,7 @@ impl Group {
                     matched: 1,
                     only: [0; 2],
                     span: places.map(|place| (place, place)),
+                    edge: places.map(|place| (place, place)),
                     delay: Series::new(entry.time_ns[first], difference),
                 });
             }
@@ -257,7 +273,8 @@ impl Common {
     /// Counts a packet that one of the two did not see, when it lies between packets that both saw.
     fn count(&mut self, entry: &Entry) -> bool {
         let Some((side, tap)) = self.one_of(entry.taps) else { return false };
-        let (first, last) = self.span[side];
+        let ((first, last), edge) = (self.span[side], self.edge[side]);
+        let (first, last) = (first.max(edge.0), last.min(edge.1));
         let between = first < entry.place[tap] && entry.place[tap] < last;
         self.only[side] += u64::from(between);
         between

@@ -93,6 +93,22 @@ fn captures_of_different_length_are_compared_where_they_overlap() {
     assert_eq!((pairs[0].matched, pairs[0].only), (499, [1, 0]));
 }
 
+/// The second capture begins between two copies of a packet, which nothing but its PSN names.
+#[test]
+fn what_was_sent_before_the_second_capture_began_did_not_vanish() {
+    for ahead_ns in [0, -7 * SECOND.cast_signed()] {
+        let order = (0..400u32).chain([380]).chain(400..1_000);
+        let packets = order.enumerate().flat_map(|(n, psn)| {
+            let time_ns = START + n as u64 * US;
+            let [here, there] = both(P { psn, id: 0, time_ns, ..DATA }, 5_000, ahead_ns);
+            [Some(here), (n >= 390 && psn != 500).then_some(there)]
+        });
+        let pairs = collect(packets.flatten().collect(), 2);
+        // One of the two copies is alone, whichever it is.
+        assert_eq!(pairs[0].only, [2, 0], "{ahead_ns}");
+    }
+}
+
 #[test]
 fn a_flow_at_one_tap_is_no_pair_and_its_memory_is_given_back() {
     let mut wire = Wire::new(2);

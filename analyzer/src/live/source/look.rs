@@ -13,7 +13,9 @@ use crate::live::counters::{Known, Reader};
 use crate::live::load::Programs;
 use crate::live::tables::{Reading, Tables, fill_link, link_counters};
 use crate::owners::Owners;
-use crate::sample::{Direction, FlowSample, LinkSample, Retired, RetiredTuple, Sample, SourceKind, TRANSPORT_UD};
+use crate::sample::{
+    Direction, FlowSample, LinkSample, Retired, RetiredTuple, Sample, SourceKind, TRANSPORT_UD,
+};
 
 impl Source {
     /// What flows told up to now; before they are read.
@@ -180,12 +182,7 @@ impl Source {
 /// Frames that came in and are of no protocol that every network stack handles, by name of the interface: the
 /// kernel counts those as dropped that nobody takes, after programs saw them.
 fn unhandled(links: &[LinkSample], flows: &[FlowSample]) -> BTreeMap<String, u64> {
-    const KINDS: [Reason; 4] = [
-        Reason::Lldp,
-        Reason::MacControl,
-        Reason::OtherEthertype,
-        Reason::GrhNotBth,
-    ];
+    const KINDS: [Reason; 4] = [Reason::Lldp, Reason::MacControl, Reason::OtherEthertype, Reason::GrhNotBth];
     let mut all = BTreeMap::new();
     for (at, link) in (0u16..).zip(links).filter(|(_, link)| link.direction == Some(Direction::Ingress)) {
         let skipped: u64 =

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use crate::report::loss::{AtLink, by_link};
 use crate::report::text::flows::link_name;
 use crate::report::text::layout::{labelled, plain};
-use crate::report::loss::{AtLink, by_link};
 use crate::report::{Between, Flow, Loss, Report};
 use crate::units::{self, plural};
 

@@ -179,7 +179,9 @@ fn balance_of(imbalance: &Imbalance) -> String {
     let links = imbalance.links.iter().map(|name| plain(name)).collect::<Vec<_>>().join(", ");
     let direction = imbalance.direction.map_or_else(String::new, |d| format!(" {}", direction_name(d)));
     if imbalance.same_path {
-        return format!("{links}{direction}: some see the same packets, so their shares say nothing of balance");
+        return format!(
+            "{links}{direction}: some see the same packets, so their shares say nothing of balance"
+        );
     }
     match (imbalance.max_over_mean, imbalance.jain) {
         (Some(max), Some(jain)) => {
