@@ -187,9 +187,11 @@ impl App {
     /// Nothing seen yet.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        let mut table = Table::default();
-        table.sort = options.sort.unwrap_or_default();
-        table.columns.clone_from(&options.columns);
+        let table = Table {
+            sort: options.sort.unwrap_or_default(),
+            columns: options.columns.clone(),
+            ..Table::default()
+        };
         Self {
             size: (80, 24),
             screen: options.screen,
