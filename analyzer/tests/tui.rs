@@ -106,7 +106,11 @@ fn with_attributes(app: &App) -> String {
         };
         line.iter().map(letter).collect::<String>().trim_end().to_owned()
     });
-    text(app).lines().zip(attributes).map(|(text, attributes)| format!("{text}\n{attributes}\n")).collect()
+    let mut all = String::new();
+    for (text, attributes) in text(app).lines().zip(attributes) {
+        all.extend([text, "\n", &attributes, "\n"]);
+    }
+    all
 }
 
 /// Compares the picture with the one on file.

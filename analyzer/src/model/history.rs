@@ -122,7 +122,6 @@ impl History {
     /// all of its work, and can be done elsewhere, with a copy of the history.
     #[must_use]
     pub fn prepare(&self, sample: &Sample, last: bool) -> Option<Next> {
-        let zero;
         let newest = self.moments.back().map(|kept| &kept.moment);
         let previous = match newest {
             Some(newest) if newest.time_ns == sample.time_ns && !last => return None,
@@ -132,13 +131,8 @@ impl History {
             Some(newest) => Some(newest).filter(|newest| newest.time_ns < sample.time_ns),
             None => None,
         };
-        let from = match previous {
-            Some(previous) => Some(&**previous),
-            None => {
-                zero = start(sample).map(|start| Moment::zero(sample, start));
-                zero.as_ref()
-            }
-        };
+        let zero = start(sample).filter(|_| previous.is_none()).map(|start| Moment::zero(sample, start));
+        let from = previous.map(|previous| &**previous).or(zero.as_ref());
         let mut moment = moment::moment(sample, from);
         moment.limit_histograms(self.budget / HISTOGRAM_SHARE);
         let names = Names {

@@ -19,7 +19,7 @@ use super::trail::Trail;
 use super::{Options, analysis};
 use crate::feed::Command;
 use crate::model::{Detail, History, Model, Problem, Row, Span};
-use crate::report::{Entropy, Imbalance};
+use crate::report::Imbalance;
 use crate::sample::{EventSample, Sample, SourceKind};
 
 /// Notices kept.
@@ -28,8 +28,6 @@ const NOTICES: usize = 200;
 const WAITING: usize = 8_192;
 /// What is not needed any more is kept for the loop up to so many things.
 const SPENT: usize = 16;
-/// Moments back from the one shown in which a figure that takes longer is looked for.
-const NEAR: usize = 30;
 
 /// What the loop has to do after a key.
 #[derive(Clone, Debug, PartialEq)]
@@ -190,9 +188,11 @@ impl App {
     /// Nothing seen yet.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        let mut table = Table::default();
-        table.sort = options.sort.unwrap_or_default();
-        table.columns.clone_from(&options.columns);
+        let table = Table {
+            sort: options.sort.unwrap_or_default(),
+            columns: options.columns.clone(),
+            ..Table::default()
+        };
         Self {
             size: (80, 24),
             screen: options.screen,
@@ -549,52 +549,6 @@ impl App {
         self.findings.show(self.finding_count(), layout.findings_page());
         let hosts = self.data.as_ref().map_or((0, 0), |data| data.matrix.size());
         self.cell = (self.cell.0.min(hosts.0.saturating_sub(1)), self.cell.1.min(hosts.1.saturating_sub(1)));
-    }
-
-    /// The time of what is shown: that of the figures, or of an event that came after them. `None` before anything.
-    #[must_use]
-    pub fn clock_ns(&self) -> Option<u64> {
-        let figures = self.data.as_ref().map(|data| data.model.time_ns).filter(|time| *time > 0)?;
-        let event = self.log.latest().next().map(|entry| entry.time_ns);
-        let moves = self.shown_ns.is_none() && !self.paused;
-        Some(event.filter(|_| moves).map_or(figures, |event| event.max(figures)))
-    }
-
-    /// Number of queue pairs.
-    #[must_use]
-    pub fn row_count(&self) -> usize {
-        self.data.as_ref().map_or(0, |data| data.model.rows.len())
-    }
-
-    /// How bytes spread over 5-tuples in the span, at the moment shown or shortly before.
-    #[must_use]
-    pub fn entropy(&self) -> Option<Entropy> {
-        let at = self.moment()?;
-        self.history.entropy(at, NEAR)
-    }
-
-    /// Number of findings.
-    #[must_use]
-    pub fn finding_count(&self) -> usize {
-        self.analysis.as_ref().map_or(0, |analysis| analysis.report.findings.len())
-    }
-
-    /// Number of events that the filter lets through.
-    #[must_use]
-    pub fn event_count(&self) -> usize {
-        self.shown_events().count()
-    }
-
-    /// Events that the filter lets through and that had happened at the moment shown, the latest first.
-    pub fn shown_events(&self) -> impl Iterator<Item = &super::log::Entry> {
-        let until = self.shown_ns.unwrap_or(u64::MAX);
-        self.log.latest().filter(move |entry| entry.first_ns <= until && self.query.event(entry))
-    }
-
-    /// Title of the column that rows are sorted by.
-    #[must_use]
-    pub fn sorted_by(&self) -> &'static str {
-        column::column(self.table.sort.by).title
     }
 
     /// Draws conclusions from the newest sample at once; for those who have no thread for it.

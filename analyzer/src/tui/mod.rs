@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`app`] | the state, and what figures, events and notices do to it |
+//! | `shown` | what of it the panels ask for |
 //! | `reduce`, `past`, `mouse`, [`prompt`] | what keys, the mouse and typed lines do to it |
 //! | [`key`], [`screen`] | the table of keys, which is the help too; the screens |
 //! | [`table`], [`mod@column`], [`query`] | rows of queue pairs: order, columns, the filter |
@@ -39,6 +40,7 @@ mod reduce;
 mod run;
 pub mod screen;
 pub mod settings;
+mod shown;
 mod sixteen;
 pub mod table;
 mod terminal;

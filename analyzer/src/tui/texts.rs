@@ -11,7 +11,10 @@ const MOST: usize = 1 << 20;
 
 /// Texts of flows by the flow's slot. A copy shares them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Texts(Arc<Vec<Option<(Identity, Box<str>)>>>);
+pub(super) struct Texts(Arc<Vec<Text>>);
+
+/// Whose it is, and the text; `None` for a slot that no flow has had.
+type Text = Option<(Identity, Box<str>)>;
 
 impl Texts {
     /// Those of the flows of `model`, and of the flows that were known before where no other took their slot.

@@ -289,7 +289,7 @@ fn what_is_pasted_by_mistake_is_survived() {
     for _ in 0..10_000 {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let c = char::from_u32((seed >> 8) % 0x2_0000).unwrap_or('?');
-        let _ = app.on_key(if seed % 50 == 0 { Key::Enter } else { Key::Char(c) });
+        let _ = app.on_key(if seed.is_multiple_of(50) { Key::Enter } else { Key::Char(c) });
     }
     draw(&app);
     press(&mut app, &[Key::Esc, Key::Esc, Key::Char('2'), Key::Char('/')]);

@@ -190,7 +190,7 @@ impl Session {
         if n <= 0 {
             return Ok(false);
         }
-        match self.terminal.read(&mut [0; 1 << 16]) {
+        match self.terminal.read(&mut [0; 1 << 13]) {
             Ok(0) => bail!("the program has ended"),
             Ok(_) => Ok(true),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
