@@ -125,7 +125,7 @@ fn frames_without_times_bound_the_share_that_was_paused() {
         let port = run.then(&changes);
         let pause = port.pause.first().unwrap();
         assert_eq!((pause.paused_ns, pause.worst_share, pause.longest_ns), (None, None, None));
-        let most = (frames - 5) as f64 * 335_539.0 / (10.0 * SECOND as f64);
+        let most = f64::from(frames - 5) * 335_539.0 / (10.0 * SECOND as f64);
         assert!((pause.most_share.unwrap() - most).abs() < 1e-6, "{pause:?}, {most}");
         let report = run.report(&["ens1f0"]);
         let found = report.findings.iter().find(|finding| finding.id == "pfc.storm");
