@@ -36,15 +36,7 @@ fn conserved(report: &Value) {
 
 /// Nothing of ours is attached any more; the kernel may take a moment after a kill.
 fn nothing_is_attached(world: &World, link: &mut Link) {
-    let late = Instant::now() + Duration::from_secs(10);
-    loop {
-        let hooks = Hooks::of(world, link).unwrap();
-        if hooks == Hooks::default() {
-            return;
-        }
-        assert!(Instant::now() < late, "{hooks:?}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    Hooks::until_gone(world, link).unwrap();
 }
 
 fn status(ended: &Ended) -> i32 {

@@ -554,3 +554,28 @@ fn what_a_kill_leaves_is_cleaned_by_the_next_run() {
     carried(&report, &transferred, true);
     nothing_is_left();
 }
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn without_rights_there_are_counters_still() {
+    lab::up().unwrap();
+    let how = Start { nobody: true, ..Start::default() };
+    let program = Program::start(how, &["live", "-i", NEAR.device, "--output", "json"]).unwrap();
+    program.said(|text| text.contains("rxe0/1: counters only").then_some(())).unwrap();
+    let before = lab::statistic(NEAR).unwrap();
+    FAST.run().unwrap();
+    // Once more after the last packet.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let sent = count(&lab::statistic(NEAR).unwrap()["sent_pkts"]) - count(&before["sent_pkts"]);
+    let ended = program.interrupt().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    for word in ["only counters of rxe0/1", "CAP_BPF", "sudo"] {
+        assert!(ended.err.contains(word), "{word}: {}", ended.err);
+    }
+    let report = ended.report().unwrap();
+    assert_eq!((&report["source"]["kind"], &report["links"]), (&"counters".into(), &serde_json::json!([])));
+    let entry = report["devices"].as_array().unwrap().iter().find(|d| d["source"] == "sysfs hw_counters");
+    assert_eq!(count(&entry.unwrap()["counters"]["tx_packets"]), sent, "{entry:?}");
+    let egress = &report["coverage"][1];
+    assert_eq!((&egress["ratio"], &egress["counted_packets"]), (&0.0.into(), &sent.into()), "{egress}");
+}

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::facts::{DeviceFacts, HostFacts, InterfaceFacts, PortFacts, Protocol};
+use crate::host::kernel::Capability;
 
 /// A way to see traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -81,7 +82,19 @@ pub fn sights(facts: &HostFacts) -> Vec<Sight> {
     for interface in facts.interfaces.iter().filter(|interface| interface.devices.is_empty()) {
         sights.push(of_interface(interface));
     }
+    if lacks_rights(facts) {
+        for sight in sights.iter_mut().filter(|s| s.way == Way::Packets && s.works == Works::Yes) {
+            sight.why.push_str("; this process itself lacks the rights (kernel.capabilities)");
+            sight.command = sight.command.take().map(|command| format!("sudo {command}"));
+        }
+    }
     sights
+}
+
+/// Whether this process may not attach programs; promiscuous mode is not needed for that.
+fn lacks_rights(facts: &HostFacts) -> bool {
+    let missing = facts.kernel.missing_capabilities.as_deref().unwrap_or_default();
+    missing.iter().any(|capability| *capability != Capability::NetRaw.name())
 }
 
 fn of_port(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts, sights: &mut Vec<Sight>) {

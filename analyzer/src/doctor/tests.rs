@@ -387,3 +387,18 @@ fn members_of_a_bond_are_judged_one_by_one() {
     let other = half.checks.iter().find(|c| c.id == "pfc.enabled" && c.subject == "enp59s0np0").unwrap();
     assert_eq!(other.verdict, Verdict::Ok);
 }
+
+#[test]
+fn without_rights_the_command_for_packets_is_one_that_works() {
+    let command = |changes: &str| {
+        let page = page(RXE, changes);
+        let packets = page.sights.iter().find(|s| s.way == Way::Packets && s.works == Works::Yes).unwrap();
+        (packets.command.clone().unwrap(), packets.why.contains("lacks the rights"))
+    };
+    assert!(
+        matches!(command("proc/self/status = CapEff:\t0"), (words, true) if words.starts_with("sudo rocescope live"))
+    );
+    // CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN: promiscuous mode is a thing apart.
+    let three = "proc/self/status = CapEff:\t000000c000001000";
+    assert!(matches!(command(three), (words, false) if words.starts_with("rocescope live")));
+}

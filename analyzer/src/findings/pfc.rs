@@ -136,9 +136,8 @@ fn storm(input: &Input<'_>, pause: &Pause, who: &str, place: &str, found: &mut V
     let title = if by_frames {
         let rate = pause.worst_frames_per_s.unwrap_or(0.0);
         format!(
-            "{who} on {} by {} frames a second at worst, which can have paused it for up to {} of the time",
+            "{who} on {} by {rate:.0} frames a second at worst, which can have paused it for up to {} of the time",
             of_priority(pause),
-            units::count(rate.round() as u64),
             units::ratio(Some(bound))
         )
     } else if endless {

@@ -164,8 +164,8 @@ pub fn preflight(facts: &KernelFacts, needs: Needs) -> Result<()> {
         }
         if !missing.is_empty() {
             return Err(HostError::Unfit(format!(
-                "loading and attaching eBPF programs needs root: this process lacks {}; run \
-                 rocescope with sudo (rocescope replay works without)",
+                "loading and attaching eBPF programs needs root, or capabilities of which this process \
+                 lacks {}; run rocescope with sudo, or give it these (rocescope replay works without)",
                 missing.join(", ")
             )));
         }

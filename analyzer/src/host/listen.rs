@@ -2,10 +2,11 @@
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use super::error::{HostError, Result};
+use super::packet;
 use crate::lldp::{ETHERTYPE, Neighbour};
 
 /// Where switches send LLDP: the nearest bridge, and the two wider scopes.
@@ -29,40 +30,12 @@ impl LldpSocket {
     /// # Errors
     /// When the kernel refuses (it needs CAP_NET_RAW) or there is no such interface.
     pub fn open(name: &str, index: u32) -> Result<Self> {
-        let action = || format!("listen for LLDP on {name}");
-        let absent = || HostError::system(action(), io::Error::from_raw_os_error(libc::ENODEV));
-        let index = i32::try_from(index).map_err(|_| absent())?;
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let action = format!("listen for LLDP on {name}");
+        let index = packet::index(index, &action)?;
         // Without a protocol until it is bound, so that nothing of other interfaces comes in.
-        // SAFETY: takes three numbers.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
-        if fd < 0 {
-            return Err(HostError::last_os(action()));
-        }
-        // SAFETY: the system call just returned this descriptor to us alone.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let socket = packet::socket(&action)?;
         for group in GROUPS {
-            let mut request = libc::packet_mreq {
-                mr_ifindex: index,
-                mr_type: u16::try_from(libc::PACKET_MR_MULTICAST).unwrap_or_default(),
-                mr_alen: 6,
-                mr_address: [0; 8],
-            };
-            request.mr_address[..6].copy_from_slice(&group);
-            let length = libc::socklen_t::try_from(size_of::<libc::packet_mreq>()).unwrap_or_default();
-            // SAFETY: the structure is valid for the call and as long as said.
-            let added = unsafe {
-                libc::setsockopt(
-                    socket.as_raw_fd(),
-                    libc::SOL_PACKET,
-                    libc::PACKET_ADD_MEMBERSHIP,
-                    (&raw const request).cast(),
-                    length,
-                )
-            };
-            if added < 0 {
-                return Err(HostError::last_os(action()));
-            }
+            packet::join(&socket, index, libc::PACKET_MR_MULTICAST, Some(group), &action)?;
         }
         // SAFETY: all-zero bytes are a valid value of this structure of integers.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -73,7 +46,7 @@ impl LldpSocket {
         // SAFETY: the structure is valid for the call and as long as said.
         let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
         if bound < 0 {
-            return Err(HostError::last_os(action()));
+            return Err(HostError::last_os(action));
         }
         Ok(Self { socket, name: name.to_owned() })
     }

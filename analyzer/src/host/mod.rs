@@ -45,6 +45,7 @@ pub mod listen;
 pub mod netlink;
 pub mod netns;
 pub mod nldev;
+mod packet;
 pub mod pci;
 pub mod port;
 pub mod process;

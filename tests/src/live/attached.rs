@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use rocescope::host::filters;
@@ -31,7 +32,26 @@ pub struct Hooks {
     pub promiscuity: u32,
 }
 
+/// How long the kernel may take to let go of what a killed program had attached.
+const LETTING_GO: Duration = Duration::from_secs(10);
+
 impl Hooks {
+    /// Waits until nothing is attached any more.
+    ///
+    /// # Errors
+    /// What still is, or when it cannot be read.
+    pub fn until_gone(world: &World, link: &mut Link) -> Result<()> {
+        let late = Instant::now() + LETTING_GO;
+        loop {
+            let hooks = Self::of(world, link)?;
+            if hooks == Self::default() {
+                return Ok(());
+            }
+            anyhow::ensure!(Instant::now() < late, "still attached: {hooks:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Reads them.
     ///
     /// # Errors

@@ -77,6 +77,8 @@ pub struct Start<'a> {
     pub netns: Option<&'a NetNs>,
     /// As the user nobody, without any capability.
     pub nobody: bool,
+    /// As the user nobody with these capabilities alone, by their numbers in linux/capability.h.
+    pub capabilities: &'a [u8],
     /// Closes its standard output at once.
     pub closed_output: bool,
 }
@@ -120,13 +122,29 @@ impl Ended {
     }
 }
 
+/// rocescope as nobody, with capabilities that outlive the change of user.
+fn with_capabilities(numbers: &[u8]) -> Result<Command> {
+    let list: Vec<String> = numbers.iter().map(|number| format!("+cap_{number}")).collect();
+    let (user, list) = (NOBODY.to_string(), list.join(","));
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
+    command.args(["--bounding-set", &format!("-all,{list}")]);
+    command.args(["--inh-caps", &format!("-all,{list}"), "--ambient-caps", &list, "--"]);
+    command.arg(binary::path()?);
+    Ok(command)
+}
+
 impl Program {
     /// Starts rocescope with these arguments.
     ///
     /// # Errors
     /// When it is not built or cannot be started.
     pub fn start(how: Start<'_>, arguments: &[&str]) -> Result<Self> {
-        let mut command = Command::new(binary::path()?);
+        let mut command = if how.capabilities.is_empty() {
+            Command::new(binary::path()?)
+        } else {
+            with_capabilities(how.capabilities)?
+        };
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if how.nobody {
             command.uid(NOBODY).gid(NOBODY);

@@ -75,9 +75,8 @@ fn of_priority(pause: &Pause) -> String {
         pause.longest_ns.filter(|ns| *ns > 0).map(|ns| format!("{} at a stretch", units::duration(ns)));
     let worst = pause.worst_share.map(|share| format!("at worst {} of the time", units::ratio(Some(share))));
     let most = pause.most_share.map(|share| {
-        let rate = pause.worst_frames_per_s.map_or_else(String::new, |rate| {
-            format!(" ({} frames a second)", units::count(rate.round() as u64))
-        });
+        let rate =
+            pause.worst_frames_per_s.map_or_else(String::new, |rate| format!(" ({rate:.0} frames a second)"));
         format!(
             "at worst up to {} of the time{rate}: its driver counts frames only",
             units::ratio(Some(share))

@@ -91,6 +91,14 @@ fn lines(app: &App) -> Vec<Line<'static>> {
 fn nothing(app: &App, data: &Data) -> Vec<Line<'static>> {
     let model = &data.model;
     let frames = model.frames();
+    if model.kind == SourceKind::Live && data.sample.links.is_empty() {
+        return vec![
+            title("No packets are watched, only what devices count by themselves."),
+            text(
+                "It is on screen 5 and among the findings. Why there are no packets is among the events (screen 7).",
+            ),
+        ];
+    }
     if frames == 0 {
         let what = match (&app.end, model.kind) {
             (Some(_), SourceKind::Replay) => "The capture holds no frames.",

@@ -1,0 +1,63 @@
+//! Packet sockets, and what they join.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use super::error::{HostError, Result};
+
+/// A raw packet socket that receives nothing until it is bound to a protocol. `action` is what it is
+/// for, as it reads after "cannot".
+///
+/// # Errors
+/// When the kernel refuses (it needs CAP_NET_RAW).
+pub(super) fn socket(action: &str) -> Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: takes three numbers.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+    if fd < 0 {
+        return Err(HostError::last_os(action));
+    }
+    // SAFETY: the system call just returned this descriptor to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The interface's index as the kernel takes it.
+///
+/// # Errors
+/// When there can be no such interface.
+pub(super) fn index(index: u32, action: &str) -> Result<libc::c_int> {
+    i32::try_from(index).map_err(|_| HostError::system(action, io::Error::from_raw_os_error(libc::ENODEV)))
+}
+
+/// Joins a group of addresses, or promiscuous mode (`kind`), for as long as the socket is open.
+///
+/// # Errors
+/// When the interface does not exist or the kernel refuses.
+pub(super) fn join(
+    socket: &OwnedFd,
+    interface: libc::c_int,
+    kind: libc::c_int,
+    group: Option<[u8; 6]>,
+    action: &str,
+) -> Result<()> {
+    let mut request = libc::packet_mreq {
+        mr_ifindex: interface,
+        mr_type: u16::try_from(kind).unwrap_or_default(),
+        mr_alen: if group.is_some() { 6 } else { 0 },
+        mr_address: [0; 8],
+    };
+    request.mr_address[..6].copy_from_slice(&group.unwrap_or_default());
+    let length = libc::socklen_t::try_from(size_of::<libc::packet_mreq>()).unwrap_or_default();
+    // SAFETY: the structure is valid for the call and as long as said.
+    let added = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_ADD_MEMBERSHIP,
+            (&raw const request).cast(),
+            length,
+        )
+    };
+    if added == 0 { Ok(()) } else { Err(HostError::last_os(action)) }
+}
