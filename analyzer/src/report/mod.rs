@@ -43,7 +43,7 @@ pub use ecmp::{Case, Ecmp, Set, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
 pub use loss::{Episodes, Icrc, Loss};
-pub use paths::Again;
+pub use paths::{Again, CountedAgain};
 pub use taps::{Between, DelayChange, DelayPoint, TapFlow};
 
 /// Name and version of the schema.
@@ -212,22 +212,6 @@ pub struct Retired {
     pub flows: u64,
     pub packets: u64,
     pub bytes: u64,
-}
-
-/// Packets in the totals that more than one link counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
-pub struct CountedAgain {
-    pub taps: u64,
-    pub roce_packets: Option<u64>,
-    pub roce_bytes: Option<u64>,
-    pub cnp_packets: Option<u64>,
-}
-
-impl Default for CountedAgain {
-    fn default() -> Self {
-        Self { taps: 1, roce_packets: Some(0), roce_bytes: Some(0), cnp_packets: Some(0) }
-    }
 }
 
 /// Packets by the ECN bits of IP.

@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 use rocescope_common::account::{FlowStats, PsnTrack};
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::Addr;
+use serde::Serialize;
 
 use crate::sample::{FlowSample, Sample};
 
@@ -68,6 +69,22 @@ impl Again {
     #[must_use]
     pub fn is_again(&self, at: usize) -> bool {
         self.flows.get(at).copied().unwrap_or(false)
+    }
+}
+
+/// Packets in the totals that more than one link counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct CountedAgain {
+    pub taps: u64,
+    pub roce_packets: Option<u64>,
+    pub roce_bytes: Option<u64>,
+    pub cnp_packets: Option<u64>,
+}
+
+impl Default for CountedAgain {
+    fn default() -> Self {
+        Self { taps: 1, roce_packets: Some(0), roce_bytes: Some(0), cnp_packets: Some(0) }
     }
 }
 
