@@ -1,7 +1,5 @@
 //! `rocescope live` by a user who is not root.
 
-#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
-
 use rocescope_tests::live::attached::Hooks;
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::live::wire::World;
