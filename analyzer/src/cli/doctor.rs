@@ -36,17 +36,24 @@ pub(super) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
     if let Some(limit) = args.lldp {
         let interrupt = Interrupt::catch()?;
         let mut sockets = Vec::new();
+        let mut refused = false;
         for interface in
             host.interfaces.iter().filter(|i| i.up && (i.kind == "physical" || !i.devices.is_empty()))
         {
             match LldpSocket::open(&interface.name, interface.index) {
                 Ok(socket) => sockets.push(socket),
-                Err(error) => drive::say(&error.to_string()),
+                Err(error) => {
+                    refused = true;
+                    drive::say(&error.to_string());
+                }
             }
         }
         let names: Vec<&str> = sockets.iter().map(LldpSocket::name).collect();
         if names.is_empty() {
-            drive::say("there is no interface to listen on for LLDP: none of hardware is up");
+            // One that could not be opened has said why.
+            if !refused {
+                drive::say("there is no interface to listen on for LLDP: none of hardware is up");
+            }
         } else {
             drive::say(&format!("listening for LLDP on {}, {} s at most", names.join(", "), limit.as_secs()));
             heard.extend(listen::listen(&sockets, limit, || interrupt.is_set()));

@@ -179,6 +179,7 @@ fn unknown(name: &str, interfaces: &[Interface], rdma: &[RdmaDevice]) -> String 
         Some((edits, known)) if edits <= 2 && edits < name.chars().count() => {
             format!(" (did you mean {known}?)")
         }
+        _ if name.contains(',') => " (write -i once for each)".to_owned(),
         _ => String::new(),
     };
     format!(

@@ -339,7 +339,8 @@ impl App {
         }
         // A user who looks at older entries keeps looking at them.
         if self.events.offset > 0 || self.events.selected.is_some() {
-            let new = self.log.latest().take_while(|entry| Some(entry.number) != top).count();
+            let new = self.log.latest().take_while(|entry| Some(entry.number) != top);
+            let new = new.filter(|entry| self.query.event(entry)).count();
             self.events.offset += new;
             self.events.selected = self.events.selected.map(|at| at + new);
         }

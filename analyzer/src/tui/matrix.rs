@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use hashbrown::HashMap;
 
+use super::once::holes;
 use crate::model::{Counts, Model, Row};
 use crate::sample::address;
 
@@ -87,25 +88,31 @@ pub struct Matrix {
 
 impl Matrix {
     /// The matrix of all flows. A queue pair that passes several links counts once, from the link that saw most of
-    /// it.
+    /// it; what was lost or marked on the way from the one that shows it.
     #[must_use]
     pub fn new(model: &Model) -> Self {
-        let mut by_qp: HashMap<(IpAddr, IpAddr, u32), &Row, foldhash::fast::RandomState> = HashMap::default();
+        type Seen<'a> = (&'a Row, Option<Counts>);
+        let mut by_qp: HashMap<(IpAddr, IpAddr, u32), Seen<'_>, foldhash::fast::RandomState> =
+            HashMap::default();
         let bytes = |row: &Row| (row.delta.as_ref().map_or(0, |delta| delta.counts.bytes), row.total.bytes);
         for row in &model.rows {
             let key = &row.id.key;
             let ends = (address(key.family, key.src), address(key.family, key.dst), key.dest_qp);
-            let kept = by_qp.entry(ends).or_insert(row);
+            let (kept, seen) = by_qp.entry(ends).or_insert((row, None));
             if bytes(row) > bytes(kept) {
                 *kept = row;
             }
+            if let Some(delta) = &row.delta {
+                let counts = delta.counts;
+                *seen = Some(seen.map_or(counts, |seen| holes(seen, &[seen, counts])));
+            }
         }
         let mut cells: BTreeMap<(IpAddr, IpAddr), Cell> = BTreeMap::new();
-        for ((src, dst, _), row) in by_qp {
+        for ((src, dst, _), (row, seen)) in by_qp {
             let cell = cells.entry((src, dst)).or_default();
             cell.flows += 1;
             if let Some(delta) = &row.delta {
-                cell.counts.add(&delta.counts);
+                cell.counts.add(&seen.map_or(delta.counts, |seen| holes(delta.counts, &[seen])));
                 cell.seconds = cell.seconds.max(delta.seconds);
             }
             cell.latency_ns = cell.latency_ns.max(row.latency.map(|times| times.p99.ns()));

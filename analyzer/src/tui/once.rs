@@ -45,7 +45,7 @@ impl Once {
 }
 
 /// `counts` with the holes of the link that has most, and the marks of the one with the largest share of them.
-fn holes(counts: Counts, links: &[Counts]) -> Counts {
+pub(super) fn holes(counts: Counts, links: &[Counts]) -> Counts {
     let most = |of: fn(&Counts) -> u64| links.iter().map(of).max().unwrap_or(0);
     let ratio = |link: &Counts| link.ce_ratio().unwrap_or(0.0);
     let marked = links.iter().filter(|link| link.ce_ratio().is_some());

@@ -160,6 +160,8 @@ impl App {
     fn set_filter(&mut self, text: &str) -> Action {
         text.clone_into(&mut self.filter);
         self.query = Query::new(text);
+        // Its places were those of another list.
+        self.events = Cursor::default();
         self.arrange(false);
         Action::Draw
     }

@@ -336,6 +336,42 @@ fn the_figure_of_the_matrix_and_the_uplinks_change() {
     }
 }
 
+/// The tap before a loss counts more packets than the one behind it, which is where the loss and the marks show.
+#[test]
+fn the_matrix_shows_what_only_the_second_of_two_taps_sees() {
+    let mut world = World::healthy();
+    let mut behind = world.flows[0].clone();
+    (behind.link, behind.packets, behind.gaps, behind.missing) = (2, behind.packets - 7, 7, 7);
+    behind.ce_permille = 100;
+    let (src, dst, packets) = (behind.src, behind.dst, world.flows[0].packets);
+    world.flows.push(behind);
+    let mut app = after(&world, USUAL, 5);
+    press(&mut app, &[Key::Char('4')]);
+    let cell = *app.data.as_ref().unwrap().matrix.cell(&src, &dst).unwrap();
+    assert_eq!(cell.counts.packets % packets, 0, "counted once, where most of it passed");
+    assert_eq!((cell.flows, cell.counts.lost), (1, cell.counts.packets / packets * 7));
+    let ce = cell.value(Metric::Ce).unwrap();
+    assert!((ce - 0.1).abs() < 0.01, "{ce}");
+}
+
+#[test]
+fn a_filter_leads_back_to_the_latest_event_that_fits() {
+    let world = World::sick();
+    let mut app = app(&world, USUAL);
+    press(&mut app, &[Key::Char('7'), Key::Down, Key::Down, Key::Down]);
+    assert!(app.events.selected.is_some());
+    press(&mut app, &[Key::Char('/')]);
+    type_text(&mut app, "nak");
+    press(&mut app, &[Key::Enter]);
+    assert_eq!((app.events.selected, app.events.offset), (None, 0));
+    press(&mut app, &[Key::Down, Key::Down]);
+    let number = |app: &App| app.shown_events().nth(app.events.selected.unwrap()).unwrap().number;
+    let before = number(&app);
+    // Others come too; only those that fit move the list.
+    app.on_events(&world.events(4));
+    assert_eq!(number(&app), before);
+}
+
 #[test]
 fn older_events_stay_in_place_while_new_ones_come() {
     let world = World::sick();

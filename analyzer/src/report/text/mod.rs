@@ -232,8 +232,8 @@ fn hashing(report: &Report, room: usize) -> Vec<String> {
 /// What the user's number of uplinks would make of it.
 fn uplinks(uplinks: u32, set: &Set, room: usize) -> Vec<String> {
     let said = format!(
-        "Over {uplinks} equal uplinks ({}): {} carry 80 % of the bytes, of which {:.1} share an uplink with another on \
-         average. The busiest uplink over the mean, median and 95th percentile of hash seeds:",
+        "Over {uplinks} equal uplinks ({}): {} carry 80 % of the bytes, of which on average {:.1} get an uplink that \
+         another has already. The busiest uplink over the mean, median and 95th percentile of hash seeds:",
         set.of,
         plural(set.heavy, "5-tuple"),
         set.expected_collisions

@@ -18,7 +18,7 @@ pub(super) fn job(report: &Report, room: usize) -> Vec<String> {
     if let Some(steps) = &report.steps {
         say("Steps", &steps_of(steps));
     }
-    if let Some(pattern) = &report.pattern {
+    if let Some(pattern) = report.pattern.as_ref().filter(|pattern| pattern.hosts > 0) {
         say("Pattern", &pattern_of(pattern, report.totals.counted_again.taps));
     }
     lines

@@ -206,9 +206,13 @@ fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
             let loss = |other: &Problem| other.kind == Kind::Loss && other.present == problem.present;
             problem.kind != Kind::Late || !data.problems.iter().any(loss)
         };
-        let problems = data.problems.iter().filter(told).map(|problem| problem_part(problem, data, long));
+        let problems = |present: bool| {
+            let found = data.problems.iter().filter(told).filter(move |problem| problem.present == present);
+            found.map(move |problem| problem_part(problem, data, long))
+        };
         let links = data.imbalance.iter().filter_map(|imbalance| unbalanced(imbalance, long));
-        problems.chain(links).chain(hashing(app, long)).collect()
+        // What is over comes last, so that what is wrong now is never the part that does not fit.
+        problems(true).chain(links).chain(hashing(app, long)).chain(problems(false)).collect()
     };
     let long = parts(true);
     if long.is_empty() {
