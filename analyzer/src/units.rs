@@ -153,6 +153,13 @@ pub fn clock_utc(ns: u64) -> String {
     format!("{:02}:{:02}:{:02}.{ms:03}", s / 3_600 % 24, s / 60 % 60, s % 60)
 }
 
+/// The time of day in UTC to the second.
+#[must_use]
+pub fn second_utc(ns: u64) -> String {
+    let clock = clock_utc(ns);
+    clock.split_once('.').map_or(clock.clone(), |(seconds, _)| seconds.to_owned())
+}
+
 /// Date and time in UTC to the millisecond, of Unix time in nanoseconds.
 #[must_use]
 pub fn time_utc(ns: u64) -> String {

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use rocescope::model::history::{BUSIEST, History};
-use rocescope::model::{Basis, Model, Span};
+use rocescope::model::{Basis, Kind, Model, Span, health};
 use rocescope::sample::{Retired, Sample};
 
 #[path = "support/fake.rs"]
@@ -54,6 +54,27 @@ fn without_a_start_one_sample_has_totals_but_no_rates() {
     assert_eq!(model.basis, Basis::Unknown);
     assert!(model.delta.is_none() && model.rows.iter().all(|row| row.delta.is_none()));
     assert!(model.links.iter().all(|link| link.delta.is_none()) && model.total.packets > 0);
+}
+
+#[test]
+fn what_is_over_was_last_seen_when_it_last_grew() {
+    let world = World::sick();
+    let mut samples = vec![world.at(10), world.at(11), world.at(12)];
+    // From here on time goes on, and nothing more is counted.
+    for second in 1..=3 {
+        let mut later = world.at(12);
+        later.time_ns += second * 1_000_000_000;
+        samples.push(later);
+    }
+    let history = history(&samples.iter().collect::<Vec<_>>());
+    let newest = history.len() - 1;
+    let seen = health::last_seen(&history, newest);
+    for kind in [Kind::Loss, Kind::NotReady, Kind::Marked, Kind::Notified] {
+        assert_eq!(seen.of(kind), Some(samples[2].time_ns), "{kind:?}");
+    }
+    assert_eq!(seen.of(Kind::Refused), Some(samples[0].time_ns), "in the first ten seconds only");
+    assert_eq!(health::last_seen(&history, 2).of(Kind::Loss), Some(samples[1].time_ns), "up to a moment");
+    assert_eq!(health::last_seen(&history, 0).of(Kind::Loss), None, "the start has nothing before it");
 }
 
 #[test]

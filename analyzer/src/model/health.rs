@@ -1,6 +1,6 @@
 //! What is wrong, in the order in which it should be looked at.
 
-use super::{Counts, Model, Row};
+use super::{Counts, History, Model, Moment, Row};
 
 /// From this share of CE marks on, a flow counts as congested. Below it a queue only touches its
 /// marking threshold now and then, which is how DCQCN is meant to work.
@@ -203,6 +203,36 @@ pub fn problems(model: &Model) -> Vec<Problem> {
     }
     problems.sort_by_key(|p| (!p.present, p.kind));
     problems
+}
+
+/// When each kind, in the order of [`Kind::ALL`], showed last up to moment number `at`, Unix time in nanoseconds; `None`
+/// for what did not show in what is kept.
+#[must_use]
+pub fn last_seen(history: &History, at: usize) -> LastSeen {
+    let mut seen = [None; Kind::ALL.len()];
+    let moments: Vec<&Moment> = history.iter().take(at.saturating_add(1)).collect();
+    for pair in moments.windows(2).rev() {
+        let [before, then] = pair else { continue };
+        let Some(counts) = then.total.grown.since(&before.total.grown) else { continue };
+        for (seen, kind) in seen.iter_mut().zip(Kind::ALL) {
+            if seen.is_none() && kind.is_in(&counts) {
+                *seen = Some(then.time_ns);
+            }
+        }
+    }
+    LastSeen(seen)
+}
+
+/// See [`last_seen`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LastSeen([Option<u64>; Kind::ALL.len()]);
+
+impl LastSeen {
+    /// When `kind` showed last.
+    #[must_use]
+    pub fn of(&self, kind: Kind) -> Option<u64> {
+        Kind::ALL.into_iter().zip(self.0).find_map(|(other, seen)| seen.filter(|_| other == kind))
+    }
 }
 
 #[cfg(test)]

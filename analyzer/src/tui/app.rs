@@ -18,6 +18,7 @@ use super::table::{Group, Table};
 use super::trail::Trail;
 use super::{Options, analysis};
 use crate::feed::Command;
+use crate::model::health::LastSeen;
 use crate::model::{Detail, History, Model, Problem, Row, Span};
 use crate::report::Imbalance;
 use crate::sample::{EventSample, Sample, SourceKind};
@@ -101,6 +102,8 @@ pub struct Data {
     pub once: Once,
     /// What is wrong.
     pub problems: Vec<Problem>,
+    /// When it showed last.
+    pub last_seen: LastSeen,
     /// The selected flow and its other direction.
     pub detail: Option<(Detail, Option<Detail>)>,
     /// Places of the busiest rows, those with the highest rate first.
@@ -454,13 +457,16 @@ impl App {
         let ready = ready.filter(fits);
         let figures =
             ready.or_else(|| Figures::new(&self.history, at, self.span, &sample, &self.options.report));
-        let Some(Figures { model, imbalance, once, problems, busiest, matrix, .. }) = figures else { return };
+        let Some(Figures { model, imbalance, once, problems, last_seen, busiest, matrix, .. }) = figures
+        else {
+            return;
+        };
         let matrix = match matrix {
             Some(matrix) if self.screen == Screen::Matrix => matrix,
             _ if self.screen == Screen::Matrix => Matrix::new(&model),
             _ => Matrix::default(),
         };
-        let now = Data { sample, model, imbalance, once, problems, detail: None, busiest, matrix };
+        let now = Data { sample, model, imbalance, once, problems, last_seen, detail: None, busiest, matrix };
         let before = self.data.replace(now);
         let keeps = keep && self.keeps_places();
         self.arrange_at(before.as_ref().filter(|_| keeps).map(|data| &data.model.rows[..]), keeps);

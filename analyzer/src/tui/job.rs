@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::matrix::Matrix;
 use super::once::Once;
 use super::texts::Texts;
+use crate::model::health::LastSeen;
 use crate::model::history::Next;
 use crate::model::{History, Model, Problem, Row, Span, health};
 use crate::report::{self, Imbalance};
@@ -58,6 +59,7 @@ pub(super) struct Figures {
     pub(super) imbalance: Vec<Imbalance>,
     pub(super) once: Once,
     pub(super) problems: Vec<Problem>,
+    pub(super) last_seen: LastSeen,
     pub(super) busiest: Vec<usize>,
     pub(super) matrix: Option<Matrix>,
 }
@@ -106,9 +108,10 @@ impl Figures {
         let imbalance = report::imbalances(&loads, options, &same_path);
         let once = Once::of(&model, &report::Again::of(sample));
         let problems = health::problems(&model);
+        let last_seen = health::last_seen(history, at);
         let busiest = busiest(&model);
         let reset_ns = history.reset_point().map(|reset| reset.time_ns);
-        Some(Self { span, reset_ns, model, imbalance, once, problems, busiest, matrix: None })
+        Some(Self { span, reset_ns, model, imbalance, once, problems, last_seen, busiest, matrix: None })
     }
 }
 

@@ -327,7 +327,11 @@ fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
     if problem.present {
         spans.append(badge(level, word));
     } else {
-        let text = format!(" {} earlier: {}", theme::symbol(level), word.to_lowercase());
+        let (symbol, word) = (theme::symbol(level), word.to_lowercase());
+        let text = match data.last_seen.of(kind) {
+            Some(ns) => format!(" {symbol} {word} until {}", units::second_utc(ns)),
+            None => format!(" {symbol} earlier: {word}"),
+        };
         spans.push(text, theme::text(level));
     }
     if long {
