@@ -323,15 +323,13 @@ fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
     };
     let only_late = kind == Kind::Loss && counts.lost == 0 && counts.late > 0;
     let level = if only_late { Kind::Late.level() } else { kind.level() };
+    let last_seen = data.last_seen.of(kind).filter(|_| !problem.present);
     let mut spans = Spans::default();
     if problem.present {
         spans.append(badge(level, word));
     } else {
-        let (symbol, word) = (theme::symbol(level), word.to_lowercase());
-        let text = match data.last_seen.of(kind) {
-            Some(ns) => format!(" {symbol} {word} until {}", units::second_utc(ns)),
-            None => format!(" {symbol} earlier: {word}"),
-        };
+        let earlier = if last_seen.is_some() { "" } else { "earlier: " };
+        let text = format!(" {} {earlier}{}", theme::symbol(level), word.to_lowercase());
         spans.push(text, theme::text(level));
     }
     if long {
@@ -339,6 +337,9 @@ fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
         spans.push(format!(" in {}", counted(problem.flows as u64, "QP")), theme::DIM);
     } else {
         spans.push(format!(" {short}"), theme::PLAIN);
+    }
+    if let Some(ns) = last_seen {
+        spans.push(format!(" until {}", units::second_utc(ns)), theme::text(level));
     }
     spans
 }
