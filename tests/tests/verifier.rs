@@ -53,7 +53,8 @@ fn every_variant_of_every_program_is_verified_at_a_bounded_cost() {
         return;
     }
     for options in variants() {
-        for hook in Hook::ALL {
+        // Whether there is a helper for buffers of XDP changes nothing of the others.
+        for hook in Hook::ALL.into_iter().filter(|hook| hook.is_xdp() || options.xdp_buff_len) {
             let mut programs = Programs::load(&options).unwrap();
             let info = info(&mut programs, hook);
             let verified = info.verified_instruction_count().unwrap();

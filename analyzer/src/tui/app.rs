@@ -16,7 +16,7 @@ use super::query::Query;
 use super::screen::Screen;
 use super::table::{Group, Table};
 use super::trail::Trail;
-use super::{Options, analysis};
+use super::{Options, analysis, panel};
 use crate::feed::Command;
 use crate::model::health::LastSeen;
 use crate::model::{Detail, History, Model, Problem, Row, Span};
@@ -137,6 +137,8 @@ pub struct App {
     pub busiest: Cursor,
     /// Place in the list of links.
     pub links: Cursor,
+    /// First line of what stands below them: devices, balance, spread.
+    pub below: Cursor,
     /// Place in the list of events.
     pub events: Cursor,
     /// Place in the list of findings.
@@ -207,6 +209,7 @@ impl App {
             table,
             busiest: Cursor::default(),
             links: Cursor::default(),
+            below: Cursor::default(),
             events: Cursor::default(),
             findings: Cursor::default(),
             detail: Cursor::default(),
@@ -553,6 +556,11 @@ impl App {
         self.events.show(self.event_count(), layout.events_page());
         let links = self.data.as_ref().map_or(0, |data| data.model.links.len());
         self.links.show(links, layout.links_page());
+        // To count its lines is to make them.
+        if self.screen == Screen::Links {
+            let room = usize::from(panel::links::below_height(self, layout.body.height));
+            self.below.show(panel::links::below_lines(self), room);
+        }
         self.findings.show(self.finding_count(), layout.findings_page());
         let hosts = self.data.as_ref().map_or((0, 0), |data| data.matrix.size());
         self.cell = (self.cell.0.min(hosts.0.saturating_sub(1)), self.cell.1.min(hosts.1.saturating_sub(1)));

@@ -75,12 +75,10 @@ impl App {
             Screen::Qps => self.click_table(layout.table(self.screen), at),
             Screen::Links => {
                 let rows = self.data.as_ref().map_or(0, |data| data.model.links.len());
-                click_list(
-                    &mut self.links,
-                    Rect { height: 1 + rows.try_into().unwrap_or(u16::MAX), ..layout.body },
-                    rows,
-                    at,
-                );
+                // What stands below the list is no row of it.
+                let shown = u16::try_from(rows.min(layout.links_page())).unwrap_or(u16::MAX);
+                let list = Rect { height: shown.saturating_add(1), ..layout.body };
+                click_list(&mut self.links, list, rows, at);
             }
             Screen::Events => {
                 let rows = self.event_count();

@@ -190,10 +190,7 @@ impl App {
                 cursor.step(step, rows, page);
                 self.cell.0 = cursor.selected.unwrap_or(0);
             }
-            Screen::Links => {
-                let links = self.data.as_ref().map_or(0, |data| data.model.links.len());
-                self.links.step(step, links, layout.links_page());
-            }
+            Screen::Links => self.step_links(step),
             Screen::Bursts => {
                 let lines = panel::bursts::height(self);
                 self.bursts.scroll(step, lines, usize::from(layout.body.height));
@@ -202,6 +199,25 @@ impl App {
             Screen::Findings => self.findings.step(step, self.finding_count(), layout.findings_page()),
         }
         self.keep_in_view();
+    }
+
+    /// Moves in the list of links, and beyond its last one through what stands below.
+    fn step_links(&mut self, step: Move) {
+        let layout = self.layout();
+        let links = self.data.as_ref().map_or(0, |data| data.model.links.len());
+        let on_last = self.links.selected == links.checked_sub(1);
+        let scrolls = match step {
+            Move::Down | Move::PageDown => on_last,
+            Move::Up | Move::PageUp => self.below.offset > 0,
+            Move::First | Move::Last => true,
+        };
+        if !scrolls || matches!(step, Move::First | Move::Last) {
+            self.links.step(step, links, layout.links_page());
+        }
+        if scrolls {
+            let room = usize::from(panel::links::below_height(self, layout.body.height));
+            self.below.scroll(step, panel::links::below_lines(self), room);
+        }
     }
 
     pub(super) fn show_screen(&mut self, screen: Screen) {
@@ -454,6 +470,7 @@ impl App {
             self.group(Group::None);
         } else if let Some(cursor) = self.selection() {
             *cursor = Cursor::default();
+            self.below = Cursor::default();
             if self.screen == Screen::Qps {
                 self.table.selected = None;
                 self.arrange(false);

@@ -85,18 +85,28 @@ pub fn covered(report: &Value, end: End, counted: &Value) -> Result<()> {
     Ok(())
 }
 
+/// How the queue pairs of a transfer were seen.
+#[derive(Debug, Default)]
+pub struct Followed {
+    /// How often one was in a report.
+    pub sightings: usize,
+    /// How many were seen to move.
+    pub moved: usize,
+    /// Of each in turn, what changed from report to report: state, PSN, packets counted from PSNs.
+    pub steps: Vec<String>,
+}
+
 /// The queue pairs of a transfer as its devices told them in the course of a run, of which `reports`
-/// are the reports: peer, process and PSNs. Gives how often one was seen, and how many were seen to move.
+/// are the reports: peer, process and PSNs.
 ///
 /// # Errors
 /// What differs from what perftest printed, from what `rdma resource` showed, or from the packets.
-pub fn queue_pairs(reports: &[Value], transfer: &Transferred) -> Result<(usize, usize)> {
+pub fn queue_pairs(reports: &[Value], transfer: &Transferred) -> Result<Followed> {
     let last = reports.last().context("no report")?;
     let name = transfer.wanted.program;
-    let (mut sightings, mut moved) = (0, 0);
+    let mut followed = Followed::default();
     for (near, far) in transfer.near.iter().zip(&transfer.far) {
         let whole = flow(last, NEAR, "egress", FAR, far.0)?;
-        // A requester that repeats takes PSNs back.
         let repeated = whole["psn"]["repeats"] != 0;
         for (end, own, peer, pid, psn, count) in [
             (NEAR, near, far, transfer.pids.0, "sq_psn", "sent_packets"),
@@ -109,14 +119,22 @@ pub fn queue_pairs(reports: &[Value], transfer: &Transferred) -> Result<(usize, 
             };
             // Where the requester's PSNs begin, which are the responder's too.
             let first = near.1;
+            // A requester that repeats takes PSNs back. A responder never does.
+            let goes_back = repeated && end == NEAR;
             let mut before: Option<(u64, u64)> = None;
             for report in reports {
                 let Some(qp) = of(report) else { continue };
-                sightings += 1;
+                followed.sightings += 1;
                 let place = format!("{name} on {}: {qp}", end.device);
                 ensure!(qp["kind"] == "RC" && qp["pid"] == pid && qp["comm"] == name, "{place}");
+                let step = format!("{} QP {}: {} {} {}", end.device, own.0, qp["state"], qp[psn], qp[count]);
+                if followed.steps.last() != Some(&step) {
+                    followed.steps.push(step);
+                }
                 let Some(at) = qp[psn].as_u64() else { continue };
-                if qp["state"] != "RTS" || repeated {
+                // perftest's server never sends, so that it may stay ready to receive.
+                let ready = qp["state"] == "RTS" || end == FAR && qp["state"] == "RTR";
+                if !ready || goes_back {
                     continue;
                 }
                 let used_by_then = (at + PSNS - first) % PSNS;
@@ -134,10 +152,10 @@ pub fn queue_pairs(reports: &[Value], transfer: &Transferred) -> Result<(usize, 
                 }
                 before = Some((used_by_then, counted));
             }
-            moved += usize::from(before.is_some_and(|(_, packets)| packets > 0));
+            followed.moved += usize::from(before.is_some_and(|(_, packets)| packets > 0));
         }
     }
-    Ok((sightings, moved))
+    Ok(followed)
 }
 
 /// Both ends, with what their drivers counted.

@@ -69,8 +69,10 @@ impl Transfer {
                 ("-n", self.iterations.to_string()),
                 ("-s", self.size.to_string()),
                 ("-m", PATH_MTU.to_string()),
-                // 4.096 µs · 2^15 = 134 ms until a packet is sent again unasked: no sooner on a slow machine.
-                ("-u", "15".to_owned()),
+                // 4.096 µs · 2^n until a packet is sent again unasked: 134 ms, no sooner on a slow machine.
+                // The driver's timer goes off that often in a long transfer even where nothing is lost: for
+                // those that are to go without repeats, longer than they last.
+                ("-u", if self.one_by_one { "23" } else { "15" }.to_owned()),
             ];
             let mut arguments = vec!["-F".to_owned(), format!("--tclass={}", self.traffic_class)];
             if self.one_by_one {

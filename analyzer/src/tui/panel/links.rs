@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::{Spans, cut, devices, empty, line, trends};
+use super::{Spans, cut, devices, empty, line, scrolled, trends};
 use crate::model::{Delta, Level, LinkRow, Model};
 use crate::report::Imbalance;
 use crate::sample::Direction;
@@ -63,23 +63,38 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
         }
         y += 1;
     }
-    let below = data.model.links.len().saturating_sub(app.links.offset + page);
-    if below > 0 {
-        line(buffer, area, y, &Line::styled(format!(" {below} more below"), theme::DIM));
-        y += 1;
+    let left_out = data.model.links.len().saturating_sub(app.links.offset + page);
+    if left_out > 0 {
+        line(buffer, area, y, &Line::styled(format!(" {left_out} more below"), theme::DIM));
     }
-    if area.height > 12 {
-        y += 1;
-    }
-    for text in devices::lines(app, width) {
-        line(buffer, area, y, &text);
-        y += 1;
-    }
-    let rest = balance(app, data, width).into_iter().chain(spread(app)).chain(rails(app)).chain(what_if(app));
-    for text in rest {
-        line(buffer, area, y, &text);
-        y += 1;
-    }
+    let height = below_height(app, area.height);
+    let rest = Rect { y: area.bottom() - height, height, ..area };
+    scrolled(buffer, rest, &below(app, data, width), app.below.offset);
+}
+
+/// Everything that stands below the list of links.
+fn below(app: &App, data: &Data, width: usize) -> Vec<Line<'static>> {
+    let mut lines = devices::lines(app, width);
+    lines.extend(balance(app, data, width));
+    lines.extend(spread(app));
+    lines.extend(rails(app));
+    lines.extend(what_if(app));
+    lines
+}
+
+/// How many lines that are, at the present width.
+pub(in crate::tui) fn below_lines(app: &App) -> usize {
+    app.data.as_ref().map_or(0, |data| below(app, data, usize::from(app.size.0)).len())
+}
+
+/// How many of them are visible in a body of this height: what the list of links leaves.
+pub(in crate::tui) fn below_height(app: &App, body: u16) -> u16 {
+    let links = app.data.as_ref().map_or(0, |data| data.model.links.len());
+    let page = app.layout().links_page();
+    let titles_and_gap = if body > 12 { 2 } else { 1 };
+    let rest = usize::from(links > app.links.offset + page);
+    let list = u16::try_from(links.min(page) + rest).unwrap_or(u16::MAX);
+    body.saturating_sub(list.saturating_add(titles_and_gap))
 }
 
 /// What a link carries: bits per second, or all bytes while that is not known.

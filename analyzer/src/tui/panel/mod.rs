@@ -10,7 +10,7 @@ pub(super) mod findings;
 pub(super) mod flows;
 pub(super) mod header;
 pub(super) mod help;
-mod links;
+pub(super) mod links;
 pub(super) mod matrix;
 mod overview;
 pub(super) mod packet;
