@@ -126,7 +126,8 @@ pub(super) fn related(sample: &Sample) -> BTreeSet<(u16, u16)> {
 /// the packets, they are taken to.
 pub(super) fn same(one: &FlowStats, other: &FlowStats) -> bool {
     let (Some(a), Some(b)) = (sequence(one), sequence(other)) else { return true };
-    if is_part(one) && is_part(other) {
+    // A packet takes one link: of two that share a load, one alone has the first.
+    if a.first != b.first && is_part(one) && is_part(other) {
         return false;
     }
     // A queue pair that moved from one link to the other goes on where it was.
@@ -211,6 +212,13 @@ mod tests {
         let again = Again::of(&sample);
         assert!(again.is_again(0) && again.is_again(1) && !again.is_again(2));
         assert!(!related(&sample).contains(&(0, 1)));
+    }
+
+    #[test]
+    fn taps_behind_the_same_holes_count_the_same_packets() {
+        let holes = track(0, 200, 100, 0);
+        let sample = sample(&[(0, 1, 100, holes), (1, 1, 100, holes)]);
+        assert_eq!(Again::of(&sample).taps, 2);
     }
 
     #[test]
