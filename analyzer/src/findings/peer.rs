@@ -122,6 +122,9 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
         .into(found);
 }
 
+/// Upper opcode bits of services that acknowledge nothing: UC and UD.
+const UNANSWERED: [u8; 2] = [1, 3];
+
 /// Hosts on a link, in the direction of the requests.
 type Hosts = (u8, Addr, Addr);
 
@@ -158,7 +161,7 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
         if answers > 0 || stats.psn_responses.seen != 0 || dialogue.answer_psn.is_some() {
             answered.insert((key.family, key.dst, key.src));
         }
-        if let Some(first_ns) = dialogue.asked_ns {
+        if let Some(first_ns) = dialogue.asked_ns.filter(|_| !UNANSWERED.contains(&stats.transport)) {
             // Live it is not known when a flow first asked.
             let since = if sample.kind == SourceKind::Live { stats.last_ns } else { first_ns };
             let pair = asked.entry((link.name.as_str(), (key.family, key.src, key.dst))).or_default();

@@ -95,10 +95,19 @@ fn signs(at: &AtLink<'_>, several: bool) -> Vec<String> {
     say(at.unfilled, &|n| format!("{} not seen here and not sent again", units::count(n)));
     say(at.undecided, &|n| format!("{} skipped, lost or only late", plural(n, "PSN")));
     say(at.asked_again, &|n| format!("asked again {} for what had passed", plural(n, "time")));
-    say(at.naks, &|n| plural(n, "sequence NAK"));
+    if !naks_of_rnr(at) {
+        say(at.naks, &|n| plural(n, "sequence NAK"));
+    }
     say(at.sent_again.saturating_sub(at.rnr_resent), &|n| format!("{} sent again", units::count(n)));
     say(at.repeats, &|n| plural(n, "repeat"));
     parts
+}
+
+/// A receiver that is not ready also misses what was on the way behind that request: its sequence NAKs are no
+/// sign of a loss where nothing else is, and all that was sent again was so for this reason.
+const fn naks_of_rnr(at: &AtLink<'_>) -> bool {
+    let other = at.lost + at.unfilled + at.undecided + at.asked_again + at.repeats;
+    at.rnr_resent > 0 && at.sent_again == at.rnr_resent && other == 0
 }
 
 /// NAKs and what is sent again for reasons other than a loss.
@@ -110,6 +119,9 @@ fn no_loss(at: &AtLink<'_>) -> Vec<String> {
     let for_rnr = at.rnr_resent.min(at.sent_again);
     if for_rnr > 0 {
         parts.push(format!("{} sent again as the receiver was not ready", units::count(for_rnr)));
+    }
+    if at.naks > 0 && naks_of_rnr(at) {
+        parts.push(format!("{} for what came behind", plural(at.naks, "sequence NAK")));
     }
     if at.refused > 0 {
         parts.push(format!("{} refused (NAK)", plural(at.refused, "request")));
@@ -296,6 +308,44 @@ mod tests {
             assert!(page.contains(part), "{part}: {page}");
         }
         assert!(lines(&report, 60).iter().skip(1).all(|line| line.starts_with("  ")));
+    }
+
+    #[test]
+    fn what_is_no_loss_is_not_called_one() {
+        let plain = AtLink { link: "a", ..AtLink::default() };
+        let slow = AtLink { rnr_naks: 19, naks: 19, sent_again: 57, rnr_resent: 57, ..plain };
+        assert!(signs(&slow, false).is_empty(), "{:?}", signs(&slow, false));
+        assert!(no_loss(&slow)[1].starts_with("57 sent again as the receiver was not ready"));
+        assert_eq!(signs(&AtLink { sent_again: 60, ..slow }, false), ["19 sequence NAKs", "3 sent again"]);
+        let refused = AtLink { refused: 1, ..plain };
+        assert!(signs(&refused, false).is_empty() && no_loss(&refused) == ["1 request refused (NAK)"]);
+        assert_eq!(signs(&AtLink { naks: 1, ..plain }, false), ["1 sequence NAK"]);
+    }
+
+    #[test]
+    fn psns_alone_say_nothing_where_two_taps_saw_the_same_packets() {
+        let mut report = report();
+        report.flows[0].loss = Some(Loss { lost: 1, recovered: 9, ..Loss::default() });
+        let flow = &report.flows[0];
+        let tap = TapFlow {
+            src: flow.src,
+            dst: flow.dst,
+            dest_qp: flow.dest_qp,
+            links: ["a.pcap".into(), flow.link.clone()],
+            from: Some("a.pcap".into()),
+            to: Some(flow.link.clone()),
+            packets_matched: 100,
+            vanished: Some(0),
+            only_at: [0, 0],
+            delay_change_ns: DelayChange { min: 0, max: 0, drift: 0, points: Vec::new() },
+        };
+        let lost = |report: &Report| by_link(report).iter().map(|at| at.lost).sum::<u64>();
+        assert_eq!(lost(&report), 1, "one tap has its PSNs only");
+        report.taps = vec![TapFlow { vanished: Some(1), only_at: [1, 0], ..tap.clone() }];
+        assert_eq!(lost(&report), 1);
+        report.taps = vec![tap];
+        assert_eq!(lost(&report), 0);
+        assert!(!lines(&report, 200).join("\n").contains("lost before"));
     }
 
     #[test]
