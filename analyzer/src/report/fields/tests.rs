@@ -27,15 +27,11 @@ fn full() -> Report {
     sample.capture_drops = Some(1);
     sample.figures.marking = Some(vec![[Marked { data_packets: 1, ..Marked::default() }; 64]]);
     let rails = ["eth0", "eth1"].map(|link| (link.to_owned(), format!("rail of {link}")));
-    let options = Options {
-        imbalance_all_links: true,
-        ecmp: Some(4),
-        rails: rails.into(),
-        filter: Some("qp 17".into()),
-        ..Options::default()
-    };
+    let options =
+        Options { imbalance_all_links: true, ecmp: Some(4), rails: rails.into(), ..Options::default() };
     let mut report = Report::build(&sample, &options);
     crate::report::traffic::example(&mut report);
+    report.source.filter = Some("qp 17".into());
     let flow = &mut report.flows[0];
     let latency = Some(Latency::default());
     flow.latency_ns = latency;
