@@ -99,6 +99,7 @@ fn views(view: &ViewArgs, speed: Option<f64>) -> Result<Views> {
         groups: view.group.clone(),
         ecmp: view.ecmp,
         rails: view.rail.clone(),
+        filter: view.filter.as_ref().map(|filter| filter.text().to_owned()),
         limits: config.findings,
         ..report::Options::default()
     };

@@ -26,6 +26,7 @@ pub use parse::FilterError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     expr: Expr,
+    text: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +74,13 @@ impl Filter {
     /// # Errors
     /// What was expected where, pointing at it.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
-        parse::parse(text).map(|expr| Self { expr })
+        parse::parse(text).map(|expr| Self { expr, text: text.trim().to_owned() })
+    }
+
+    /// The expression as it was given.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// Whether a packet on the link of this name is wanted.

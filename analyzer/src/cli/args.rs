@@ -80,6 +80,9 @@ pub struct LiveArgs {
     /// Network interface, or RDMA device (its interface is meant); repeatable
     #[arg(short, long = "interface", value_name = "IFACE")]
     pub interface: Vec<String>,
+    /// An interface without -i: refused, with a word about how to say it.
+    #[arg(hide = true, value_name = "IFACE", value_parser = parse_misplaced)]
+    pub misplaced: Option<String>,
     /// Network namespace of the interfaces: a name, or the number of a process in it
     #[arg(long, value_name = "NAME|PID")]
     pub netns: Option<String>,
@@ -395,6 +398,11 @@ fn parse_tap(text: &str) -> Result<TapFiles, String> {
     Ok(TapFiles { name: name.into(), files })
 }
 
+/// Always a mistake: what it means is said with `-i`.
+fn parse_misplaced(text: &str) -> Result<String, String> {
+    Err(format!("interfaces are named with -i: use -i {text}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -444,6 +452,13 @@ mod tests {
         assert_eq!(replay(&["-"]).unwrap().bin, Duration::from_millis(1));
         assert_eq!(replay(&["-", "--bin", "100us"]).unwrap().bin, Duration::from_micros(100));
         assert_eq!(replay(&["-", "--link-speed", "400G"]).unwrap().link_speed, Some(400_000));
+    }
+
+    #[test]
+    fn an_interface_without_its_option_is_told_how() {
+        let error = Args::read(["rocescope", "live", "vb"].map(OsString::from)).unwrap_err();
+        assert!(error.to_string().contains("use -i vb") && error.exit_code() == 2, "{error}");
+        assert!(Args::read(["rocescope", "live", "-i", "vb"].map(OsString::from)).is_ok());
     }
 
     #[test]

@@ -1,53 +1,76 @@
 //! Peers that do not answer.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 use rocescope_common::account::FlowKey;
+use rocescope_common::wire::Reason;
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::Addr;
 use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::{Finding, Flow, Severity};
-use crate::sample::{Direction, FlowSample, address};
+use crate::sample::{Direction, FlowSample, LinkSample, SourceKind, address};
+use crate::units::plural;
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[SILENT];
 const SILENT: Entry = Entry {
     id: "peer.silent",
-    title: "Requests are repeated and never answered",
-    meaning: "A sender repeats a request again and again, and nothing comes back: the peer's queue pair, process or host is gone, or packets pass in one direction only. After retry_cnt \
+    title: "Requests are never answered",
+    meaning: "A sender asks for acknowledgements, or repeats a request again and again, and nothing comes back: the peer's queue pair, process or host is gone, or packets pass in one direction only. After retry_cnt \
               attempts the connection fails.",
     computed: "Reliable flows that asked for an acknowledgement, to which no acknowledgement, NAK or response with a PSN of theirs came from the peer's address, and whose sender began again at the \
-               same PSN at least `retries` times in a row without getting further. Critical.",
+               same PSN at least `retries` times in a row without getting further. Critical. Without so many repeats: hosts that asked another for an acknowledgement `wait_ms` or longer before the end \
+               of the data, while none of that host's flows to them answered anything anywhere; a warning when they repeated something, else info. These only from a tap that would show the answer: it \
+               shows other RoCE packets to the host that asks, and answers to two thirds of the pairs of hosts that ask, or to all others; and not where flows were left out (--filter) or have retired.",
     advice: "See whether the peer's process lives and its queue pair is in RTS (`rdma resource show qp`), whether the peer's address is reachable from that GID (routes, ARP, `rping`), and whether \
              a filter or ACL drops UDP 4791 one way. NCCL gives up after NCCL_IB_RETRY_CNT times NCCL_IB_TIMEOUT.",
-    caveat: "On a tap that sees one direction only, a sender that is stuck for another reason looks the same.",
+    caveat: "On a tap that sees one direction only, a sender that is stuck for another reason looks the same. Answers may take another path than requests; the rest of the tap's traffic says whether \
+             they do, but not for certain.",
 };
 
 /// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[LimitMeta {
-    name: "peer.retries",
-    default: "2",
-    meaning: "times in a row that a sender began again at one PSN",
-    reason: "One repeat is what a single lost packet brings; senders try up to 7 times",
-}];
+pub(super) const LIMITS: &[LimitMeta] = &[
+    LimitMeta {
+        name: "peer.retries",
+        default: "2",
+        meaning: "times in a row that a sender began again at one PSN",
+        reason: "One repeat is what a single lost packet brings; senders try up to 7 times",
+    },
+    LimitMeta {
+        name: "peer.wait_ms",
+        default: "10",
+        meaning: "milliseconds that an answer may take",
+        reason: "NICs acknowledge by themselves, within microseconds; software stacks under load take a few milliseconds",
+    },
+];
 
 /// Thresholds of this family.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     pub retries: u64,
+    pub wait_ms: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { retries: 2 }
+        Self { retries: 2, wait_ms: 10 }
     }
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let before = found.len();
+    stuck(input, found);
+    if found.len() == before {
+        unanswered(input, found);
+    }
+}
+
+/// Senders that began again and again.
+fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
     let Some(figures) = &input.sample.figures.loss else { return };
     let stuck_for = |flow: &FlowSample| figures.flow(flow.slot).requests.map_or(0, |loss| loss.stuck);
     let stuck: Vec<&FlowSample> = input
@@ -99,6 +122,97 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         .into(found);
 }
 
+/// Upper opcode bits of services that acknowledge nothing: UC and UD.
+const UNANSWERED: [u8; 2] = [1, 3];
+
+/// Hosts on a link, in the direction of the requests.
+type Hosts = (u8, Addr, Addr);
+
+/// What one host asked another on one link.
+#[derive(Default)]
+struct Asked<'a> {
+    flows: Vec<&'a FlowSample>,
+    /// Long enough ago that an answer would be there.
+    waited: bool,
+}
+
+/// Senders that asked and got no answer, whether they noticed or not.
+fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let sample = input.sample;
+    let (Some(figures), Some((_, end))) = (&sample.figures.loss, sample.window) else { return };
+    // What answered may be among what is not known any more, or was not wanted.
+    let hidden = |link: &LinkSample| {
+        let filtered = link.skipped.get(Reason::Filtered as usize).is_some_and(|counter| counter.packets > 0);
+        link.retired.flows > 0 || link.flow_table_full.packets > 0 || filtered
+    };
+    if sample.links.iter().any(hidden) {
+        return;
+    }
+    let wait_ns = input.limits.peer.wait_ms.saturating_mul(1_000_000);
+    let mut asked: BTreeMap<(&str, Hosts), Asked<'_>> = BTreeMap::new();
+    let mut answered: HashSet<Hosts> = HashSet::new();
+    let mut receives: HashSet<(&str, u8, Addr)> = HashSet::new();
+    for flow in &sample.flows {
+        let (key, stats) = (&flow.key, &flow.stats);
+        let Some(link) = sample.links.get(usize::from(key.link)) else { continue };
+        receives.insert((link.name.as_str(), key.family, key.dst));
+        let dialogue = figures.dialogue(flow.slot);
+        let answers = stats.acks + stats.rnr_naks + stats.naks.iter().sum::<u64>();
+        if answers > 0 || stats.psn_responses.seen != 0 || dialogue.answer_psn.is_some() {
+            answered.insert((key.family, key.dst, key.src));
+        }
+        if let Some(first_ns) = dialogue.asked_ns.filter(|_| !UNANSWERED.contains(&stats.transport)) {
+            // Live it is not known when a flow first asked.
+            let since = if sample.kind == SourceKind::Live { stats.last_ns } else { first_ns };
+            let pair = asked.entry((link.name.as_str(), (key.family, key.src, key.dst))).or_default();
+            pair.waited |= end.saturating_sub(since) >= wait_ns;
+            pair.flows.push(flow);
+        }
+    }
+    // A mirror of one direction, or one of several paths, shows many that nobody seems to answer.
+    let mut at: HashMap<&str, (usize, usize)> = HashMap::new();
+    for (link, hosts) in asked.keys() {
+        let (all, open) = at.entry(link).or_default();
+        *all += 1;
+        *open += usize::from(!answered.contains(hosts));
+    }
+    let two_way = |link: &str| at.get(link).is_some_and(|(all, open)| *open == 1 || open * 3 <= *all);
+    let named = names(input);
+    let mut silent: Vec<(&Flow, bool)> = Vec::new();
+    for ((link, hosts), pair) in &asked {
+        let visible = receives.contains(&(*link, hosts.0, hosts.1)) && two_way(link);
+        if answered.contains(hosts) || !pair.waited || !visible {
+            continue;
+        }
+        let again = |flow: &FlowSample| {
+            figures.flow(flow.slot).requests.is_some_and(|loss| loss.retransmitted > 0 || loss.stuck > 0)
+        };
+        let flows = pair.flows.iter().filter_map(|flow| Some((*named.get(&flow.key)?, again(flow))));
+        silent.extend(flows);
+    }
+    let repeated = silent.iter().any(|(_, again)| *again);
+    silent.sort_by_key(|(flow, again)| std::cmp::Reverse((*again, flow.packets)));
+    let Some((worst, _)) = silent.first() else { return };
+    let qps: HashSet<_> = silent.iter().map(|(flow, _)| (flow.src, flow.dst, flow.dest_qp)).collect();
+    let more = match qps.len() - 1 {
+        0 => String::new(),
+        n => format!(", and {n} more"),
+    };
+    let again = if repeated { " though it asked again" } else { "" };
+    let title = format!(
+        "{} does not answer {}: QP {} got {} without an acknowledgement{again}{more}",
+        worst.dst,
+        worst.src,
+        worst.dest_qp,
+        plural(worst.packets, "packet")
+    );
+    let severity = if repeated { Severity::Warning } else { Severity::Info };
+    Raise::new(&SILENT, severity, title)
+        .evidence("packets", worst.packets)
+        .flows(silent.iter().map(|(flow, _)| *flow))
+        .into(found);
+}
+
 /// Whether an answer's PSN lies in what a flow sent. A re-acknowledgement may be of the one before.
 fn is_of(psn: u32, flow: &FlowSample) -> bool {
     let before = flow.stats.psn.first.wrapping_sub(1);
@@ -120,4 +234,78 @@ fn names<'a>(input: &Input<'a>) -> HashMap<FlowKey, &'a Flow> {
         flows.get(&(link.name.as_str(), link.direction, src, dst, key.dest_qp)).copied()
     };
     input.sample.flows.iter().filter_map(|flow| Some((flow.key, entry(&flow.key)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::figures::loss::{Dialogue, Figures, FlowLoss, Loss};
+    use crate::findings::tests::severity;
+    use crate::report::Severity;
+    use crate::report::fixtures::{SECOND, START, counter, key, link, sample, stats};
+    use crate::sample::Sample;
+    use rocescope_common::wire::Reason;
+
+    const A: &str = "10.0.0.1";
+    const B: &str = "10.0.0.2";
+
+    /// A thousand requests from A to B, the first at the start of the second that was captured, beside other flows.
+    fn asks(others: &[(&str, &str, Dialogue)]) -> Sample {
+        let asked = Dialogue { asked_ns: Some(START), ..Dialogue::default() };
+        let mut flows = vec![(key(0, A, B, 17), stats(50_000, 1_000, 1_000_000))];
+        let mut dialogues = vec![asked];
+        for (n, (src, dst, dialogue)) in (30..).zip(others) {
+            flows.push((key(0, src, dst, n), stats(50_000, 10, 10_000)));
+            dialogues.push(*dialogue);
+        }
+        let mut sample = sample(vec![link("eth0", None)], flows);
+        sample.figures.loss = Some(Loss { dialogues, ..Loss::default() });
+        sample
+    }
+
+    fn found(sample: &Sample) -> Option<Severity> {
+        severity(sample, "peer.silent")
+    }
+
+    #[test]
+    fn requests_without_any_answer_are_told_where_it_would_show() {
+        let data = Dialogue::default();
+        let answers = Dialogue { answer_psn: Some(100), ..data };
+        let asked = Dialogue { asked_ns: Some(START), ..data };
+        assert_eq!(
+            found(&asks(&[(B, A, data)])),
+            Some(Severity::Info),
+            "the peer sends, and answers nothing"
+        );
+        assert_eq!(found(&asks(&[(B, A, answers)])), None);
+        assert_eq!(found(&asks(&[])), None, "one direction may be all that is seen");
+        let mirror = asks(&[(A, "10.0.0.3", asked), (A, "10.0.0.4", asked)]);
+        assert_eq!(found(&mirror), None, "a mirror of one direction");
+        let paths = asks(&[(B, A, data), (A, "10.0.0.3", asked), ("10.0.0.3", A, data)]);
+        assert_eq!(found(&paths), None, "all answers take another path");
+
+        let mut again = asks(&[(B, A, data)]);
+        let requests = Some(Figures { retransmitted: 1, ..Figures::default() });
+        if let Some(loss) = &mut again.figures.loss {
+            loss.flows.insert(0, FlowLoss { requests, responses: None });
+        }
+        assert_eq!(found(&again), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn answers_that_may_be_on_their_way_or_hidden_are_awaited() {
+        let others = [(B, A, Dialogue::default())];
+        for (before_end, raised) in [(9_000_000, None), (10_000_000, Some(Severity::Info))] {
+            let mut late = asks(&others);
+            if let Some(loss) = &mut late.figures.loss {
+                loss.dialogues[0].asked_ns = Some(START + SECOND - before_end);
+            }
+            assert_eq!(found(&late), raised, "{before_end}");
+        }
+        let mut filtered = asks(&others);
+        filtered.links[0].skipped[Reason::Filtered as usize] = counter(1, 100);
+        assert_eq!(found(&filtered), None);
+        let mut retired = asks(&others);
+        retired.links[0].retired.flows = 1;
+        assert_eq!(found(&retired), None);
+    }
 }

@@ -23,6 +23,10 @@ const STORM: Entry = Entry {
     caveat: "",
 };
 
+/// What to do first where packets were seen late.
+const REORDERED: &str = "Packets come out of order, which a go-back-N receiver takes for a loss: see whether switches spread packets over paths (adaptive routing, packet spraying), and whether the NICs \
+     on both ends are set to accept that (NCCL_IB_ADAPTIVE_ROUTING, out-of-order placement).";
+
 /// Thresholds of this family.
 pub(super) const LIMITS: &[LimitMeta] = &[
     LimitMeta {
@@ -92,7 +96,16 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             "{} of what {src} sends to {dst} was sent before: {again} of {packets} packets",
             units::ratio(Some(ratio))
         );
+        // Where a capture nearer the receiver, or the other way, shows packets that came late.
+        let late: u64 = (input.report.flows.iter().filter(|flow| (flow.src, flow.dst) == (src, dst)))
+            .flat_map(|flow| [flow.loss, flow.loss_responses])
+            .flatten()
+            .map(|loss| loss.recovered)
+            .sum();
+        let advice = if late > 0 { format!("{REORDERED} {}", STORM.advice) } else { STORM.advice.to_owned() };
         Raise::new(&STORM, Severity::Warning, title)
+            .advice(&advice)
+            .evidence("late", late)
             .evidence("retransmitted", again)
             .evidence("retransmitted_ratio", ratio)
             .evidence("packets", packets)

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::{Finding, Flow, Severity};
-use crate::units::plural;
+use crate::units::{self, plural};
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[MTU_SMALL, DSCP_MIXED, DSCP_UNSET, CNP_DSCP, ROCEV1, FOREIGN];
@@ -231,7 +231,8 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
         // A flow that several taps see is one.
         let distinct: BTreeSet<_> = flows.iter().map(|flow| (flow.src, flow.dst, flow.dest_qp)).collect();
         let use_it = if distinct.len() == 1 { "uses" } else { "use" };
-        let users = format!("{} {use_it}", plural(distinct.len() as u64, "flow"));
+        let more = units::bytes(limits.min_bytes);
+        let users = format!("{} of {more} or more {use_it}", plural(distinct.len() as u64, "flow"));
         let title = match (severity, most) {
             _ if at_port => format!(
                 "{} a path MTU of {} bytes on a port whose MTU of {} bytes has room for {}",

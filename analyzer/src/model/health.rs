@@ -1,6 +1,11 @@
 //! What is wrong, in the order in which it should be looked at.
 
-use super::{Counts, History, Model, Moment, Row};
+use std::collections::HashSet;
+
+use rocescope_common::wire::frame::Addr;
+
+use super::{Counts, History, Model, Moment, Row, detail};
+use crate::sample::Sample;
 
 /// From this share of CE marks on, a flow counts as congested. Below it a queue only touches its
 /// marking threshold now and then, which is how DCQCN is meant to work.
@@ -167,17 +172,32 @@ pub struct Problem {
     pub kind: Kind,
     /// Whether it showed in the span.
     pub present: bool,
-    /// Flows that have it: in the span if it is present, else since the start.
-    pub flows: usize,
+    /// Queue pairs that have it, however many taps see them and in whichever direction it shows: in the span if it
+    /// is present, else since the start.
+    pub qps: usize,
     /// Index of the row that has most of it.
     pub worst: usize,
 }
 
+/// Family, the hosts in order, and the queue pair at the end of each as far as it is known.
+type QueuePair = (u8, [(Addr, Option<u32>); 2]);
+
+/// The connection of a row, the same for both directions where the pair is known.
+fn queue_pair(row: &Row, sample: &Sample) -> QueuePair {
+    let key = &row.id.key;
+    let sender = row.at.and_then(|at| detail::peer_qp(sample, at));
+    let mut ends = [(key.src, sender), (key.dst, Some(key.dest_qp))];
+    if sender.is_some() {
+        ends.sort_unstable();
+    }
+    (key.family, ends)
+}
+
 /// What is wrong, the worst first; what shows in the span before what is over.
 #[must_use]
-pub fn problems(model: &Model) -> Vec<Problem> {
+pub fn problems(model: &Model, sample: &Sample) -> Vec<Problem> {
     let count = |counts: &dyn Fn(&Row) -> Option<Counts>| {
-        let mut found: [Option<(usize, usize, u64)>; Kind::ALL.len()] = [None; Kind::ALL.len()];
+        let mut found: [Option<(HashSet<QueuePair>, usize, u64)>; Kind::ALL.len()] = Default::default();
         for (i, row) in model.rows.iter().enumerate() {
             let Some(counts) = counts(row) else { continue };
             for (slot, kind) in found.iter_mut().zip(Kind::ALL) {
@@ -185,8 +205,8 @@ pub fn problems(model: &Model) -> Vec<Problem> {
                     continue;
                 }
                 let amount = kind.amount(&counts);
-                let (flows, worst, most) = slot.get_or_insert((0, i, 0));
-                *flows += 1;
+                let (qps, worst, most) = slot.get_or_insert_with(|| (HashSet::new(), i, 0));
+                qps.insert(queue_pair(row, sample));
                 if amount > *most {
                     (*worst, *most) = (i, amount);
                 }
@@ -198,8 +218,9 @@ pub fn problems(model: &Model) -> Vec<Problem> {
     let ever = count(&|row| Some(row.total));
     let mut problems: Vec<Problem> = Vec::new();
     for ((kind, now), ever) in Kind::ALL.into_iter().zip(now).zip(ever) {
-        let Some((flows, worst, _)) = now.or(ever) else { continue };
-        problems.push(Problem { kind, present: now.is_some(), flows, worst });
+        let present = now.is_some();
+        let Some((qps, worst, _)) = now.or(ever) else { continue };
+        problems.push(Problem { kind, present, qps: qps.len(), worst });
     }
     problems.sort_by_key(|p| (!p.present, p.kind));
     problems

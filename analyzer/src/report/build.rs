@@ -18,7 +18,11 @@ impl Report {
         let sums = sums(sample);
         let mut report = Self {
             schema: SCHEMA,
-            source: Source { kind: sample.kind.into(), inputs: sample.inputs.clone() },
+            source: Source {
+                kind: sample.kind.into(),
+                inputs: sample.inputs.clone(),
+                filter: options.filter.clone(),
+            },
             window: Window {
                 first_ns: sample.window.map(|(first, _)| first),
                 last_ns: sample.window.map(|(_, last)| last),

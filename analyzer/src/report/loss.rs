@@ -1,5 +1,8 @@
 //! Loss, reordering, packets sent again, and damaged ones, as the report has them.
 
+use std::collections::HashSet;
+use std::net::IpAddr;
+
 use serde::Serialize;
 
 use crate::figures::icrc::Checked;
@@ -110,7 +113,12 @@ pub(super) struct AtLink<'a> {
     pub(super) undecided: u64,
     /// Behind the expected PSN, in flows of which it is not known why.
     pub(super) repeats: u64,
+    /// Of those sent again, because the receiver was not ready.
+    pub(super) rnr_resent: u64,
+    /// NAKs for a PSN sequence error.
     pub(super) naks: u64,
+    /// All other NAKs: requests that were refused.
+    pub(super) refused: u64,
     pub(super) rnr_naks: u64,
     /// Another tap is before this one, which saw what was sent.
     pub(super) other_tap: bool,
@@ -119,13 +127,15 @@ pub(super) struct AtLink<'a> {
 /// One for each link that has flows, in the order of the links.
 pub(super) fn by_link(report: &Report) -> Vec<AtLink<'_>> {
     let mut all: Vec<AtLink<'_>> = Vec::new();
+    let whole = nothing_vanished(report);
     for link in &report.links {
         let mut sum = AtLink { link: &link.name, direction: link.direction, ..AtLink::default() };
         let mut any = false;
         let own = |flow: &&Flow| flow.link == link.name && flow.direction == link.direction;
         for flow in report.flows.iter().filter(own) {
             any = true;
-            sum.add(flow);
+            let exact = whole.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp));
+            sum.add(flow, exact);
         }
         sum.other_tap = report.taps.iter().any(|tap| tap.to.as_deref() == Some(link.name.as_str()));
         if any {
@@ -135,12 +145,23 @@ pub(super) fn by_link(report: &Report) -> Vec<AtLink<'_>> {
     all
 }
 
+/// A flow at a tap.
+type AtTap<'a> = (&'a str, IpAddr, IpAddr, u32);
+
+/// Flows at a tap that saw just the packets that the one before it saw. A loss that PSNs alone suggest there is
+/// the order of packets, or what the tap before it has told already.
+pub(super) fn nothing_vanished(report: &Report) -> HashSet<AtTap<'_>> {
+    let whole = report.taps.iter().filter(|tap| tap.packets_matched > 0 && tap.only_at == [0, 0]);
+    whole.filter_map(|tap| Some((tap.to.as_deref()?, tap.src, tap.dst, tap.dest_qp))).collect()
+}
+
 impl AtLink<'_> {
-    fn add(&mut self, flow: &Flow) {
+    fn add(&mut self, flow: &Flow, nothing_vanished: bool) {
         for (loss, psn) in [(flow.loss, flow.psn), (flow.loss_responses, counted_responses(flow))] {
             match (loss, psn) {
                 (Some(loss), psn) => {
-                    self.lost += loss.lost;
+                    self.lost += if nothing_vanished { 0 } else { loss.lost };
+                    self.rnr_resent += loss.rnr_resent;
                     self.late += loss.recovered;
                     self.unfilled += loss.unfilled;
                     self.asked_again += loss.after_tap.episodes;
@@ -154,7 +175,9 @@ impl AtLink<'_> {
                 (None, None) => {}
             }
         }
-        self.naks += flow.ack.naks.total();
+        let sequence = flow.ack.naks.psn_sequence_error;
+        self.naks += sequence;
+        self.refused += flow.ack.naks.total().saturating_sub(sequence);
         self.rnr_naks += flow.ack.rnr_naks;
     }
 }

@@ -62,6 +62,8 @@ pub struct Options {
     pub ecmp: Option<u32>,
     /// Rails: a link and the name of its rail, one for each `--rail`.
     pub rails: Vec<(String, String)>,
+    /// The expression that packets or flows had to match to be counted.
+    pub filter: Option<String>,
     /// From where on something is a finding.
     pub limits: Limits,
 }
@@ -98,6 +100,7 @@ pub struct Report {
 pub struct Source {
     pub kind: Kind,
     pub inputs: Vec<String>,
+    pub filter: Option<String>,
 }
 
 /// The kind of source.

@@ -107,7 +107,7 @@ impl Figures {
         let same_path = report::SamePath::of(sample, options);
         let imbalance = report::imbalances(&loads, options, &same_path);
         let once = Once::of(&model, &report::Again::of(sample));
-        let problems = health::problems(&model);
+        let problems = health::problems(&model, sample);
         let last_seen = health::last_seen(history, at);
         let busiest = busiest(&model);
         let reset_ns = history.reset_point().map(|reset| reset.time_ns);

@@ -8,6 +8,8 @@ pub const RUN: &[FieldMeta] = fields! {
     "source.kind", "text": "Where the figures come from: `replay` (a capture), `live` (programs in the kernel), \
         `counters` (of devices, where no RoCE packet can pass the interfaces), `mixed` (packets, and counters of devices).";
     "source.inputs[]", "text": "Interfaces, or capture files as given.";
+    "source.filter", "text": "The expression of `--filter`: RoCE that does not match is counted in `totals.packets` and `totals.skipped.filtered` alone."
+        or null "everything is counted";
     "window.first_ns", "Unix ns": "Replay: time of the first frame of any kind. Live: when the programs were attached."
         or null "there was no frame";
     "window.last_ns", "Unix ns": "Replay: time of the last frame of any kind. Live: the last reading."

@@ -31,6 +31,7 @@ fn full() -> Report {
         Options { imbalance_all_links: true, ecmp: Some(4), rails: rails.into(), ..Options::default() };
     let mut report = Report::build(&sample, &options);
     crate::report::traffic::example(&mut report);
+    report.source.filter = Some("qp 17".into());
     let flow = &mut report.flows[0];
     let latency = Some(Latency::default());
     flow.latency_ns = latency;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::report::loss::{AtLink, by_link};
+use crate::report::loss::{AtLink, by_link, nothing_vanished};
 use crate::report::text::flows::link_name;
 use crate::report::text::layout::{labelled, plain};
 use crate::report::{Between, Flow, Loss, Report};
@@ -18,18 +18,24 @@ const INDENT: usize = 2;
 /// Links, and pairs of taps, of which the summary tells.
 const HEADLINES: usize = 6;
 
-/// What was lost in the end, by tap: what only came late, and what is sent again after a loss elsewhere, is
-/// told apart.
+/// What was lost in the end, by tap: what only came late, what is sent again after a loss elsewhere, and what has
+/// nothing to do with loss, is told apart.
 pub(super) fn headline(report: &Report) -> Vec<String> {
     let all = by_link(report);
     let several = report.links.len() > 1;
     let mut said: Vec<String> = Vec::new();
+    let of = |at: &AtLink<'_>, parts: &[String]| {
+        let on = if several { format!("{}: ", link_name(at.link, at.direction)) } else { String::new() };
+        (!parts.is_empty()).then(|| format!("{on}{}", parts.join(", ")))
+    };
     let troubled: Vec<String> = all
         .iter()
         .filter_map(|at| {
-            let text = at_link(at, several)?;
-            let on = if several { format!("{}: ", link_name(at.link, at.direction)) } else { String::new() };
-            Some(format!("{on}{text}"))
+            let mut parts = signs(at, several);
+            if !parts.is_empty() {
+                parts.extend(no_loss(at));
+            }
+            of(at, &parts)
         })
         .collect();
     let between = report.between_taps();
@@ -57,6 +63,12 @@ pub(super) fn headline(report: &Report) -> Vec<String> {
     }
     if said.is_empty() {
         said.push("no sign of any".into());
+        let beside: Vec<String> = all.iter().filter_map(|at| of(at, &no_loss(at))).collect();
+        let hidden = beside.len().saturating_sub(HEADLINES);
+        said.extend(beside.into_iter().take(HEADLINES));
+        if hidden > 0 {
+            said.push(format!("… and {hidden} more"));
+        }
     }
     if let Some(note) = all.iter().find(|at| at.missing != at.lost).map(missing_and_lost) {
         said.push(note);
@@ -64,7 +76,8 @@ pub(super) fn headline(report: &Report) -> Vec<String> {
     said
 }
 
-fn at_link(at: &AtLink<'_>, several: bool) -> Option<String> {
+/// What points to a loss, here or elsewhere.
+fn signs(at: &AtLink<'_>, several: bool) -> Vec<String> {
     // A second tap knows better than PSNs alone, which stand below for each flow.
     let before = match (several, at.other_tap) {
         (false, _) => "before this point",
@@ -82,11 +95,38 @@ fn at_link(at: &AtLink<'_>, several: bool) -> Option<String> {
     say(at.unfilled, &|n| format!("{} not seen here and not sent again", units::count(n)));
     say(at.undecided, &|n| format!("{} skipped, lost or only late", plural(n, "PSN")));
     say(at.asked_again, &|n| format!("asked again {} for what had passed", plural(n, "time")));
-    say(at.naks, &|n| plural(n, "NAK"));
-    say(at.rnr_naks, &|n| plural(n, "RNR NAK"));
-    say(at.sent_again, &|n| format!("{} sent again", units::count(n)));
+    if !naks_of_rnr(at) {
+        say(at.naks, &|n| plural(n, "sequence NAK"));
+    }
+    say(at.sent_again.saturating_sub(at.rnr_resent), &|n| format!("{} sent again", units::count(n)));
     say(at.repeats, &|n| plural(n, "repeat"));
-    (!parts.is_empty()).then(|| parts.join(", "))
+    parts
+}
+
+/// A receiver that is not ready also misses what was on the way behind that request: its sequence NAKs are no
+/// sign of a loss where nothing else is, and all that was sent again was so for this reason.
+const fn naks_of_rnr(at: &AtLink<'_>) -> bool {
+    let other = at.lost + at.unfilled + at.undecided + at.asked_again + at.repeats;
+    at.rnr_resent > 0 && at.sent_again == at.rnr_resent && other == 0
+}
+
+/// NAKs and what is sent again for reasons other than a loss.
+fn no_loss(at: &AtLink<'_>) -> Vec<String> {
+    let mut parts = Vec::new();
+    if at.rnr_naks > 0 {
+        parts.push(format!("receivers not ready {} (RNR NAK)", plural(at.rnr_naks, "time")));
+    }
+    let for_rnr = at.rnr_resent.min(at.sent_again);
+    if for_rnr > 0 {
+        parts.push(format!("{} sent again as the receiver was not ready", units::count(for_rnr)));
+    }
+    if at.naks > 0 && naks_of_rnr(at) {
+        parts.push(format!("{} for what came behind", plural(at.naks, "sequence NAK")));
+    }
+    if at.refused > 0 {
+        parts.push(format!("{} refused (NAK)", plural(at.refused, "request")));
+    }
+    parts
 }
 
 /// Why two numbers differ that are both on the page.
@@ -108,8 +148,11 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let hidden = flows.len().saturating_sub(FLOWS);
     flows.truncate(FLOWS);
     let mut lines = Vec::new();
+    let whole = nothing_vanished(report);
     for flow in flows {
+        let exact = whole.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp));
         for (loss, what) in [(flow.loss, ""), (flow.loss_responses, ", responses")] {
+            let loss = loss.map(|loss| Loss { lost: if exact { 0 } else { loss.lost }, ..loss });
             let Some(said) = loss.as_ref().and_then(sentence) else { continue };
             let on = link_name(&flow.link, flow.direction);
             let text = format!("{} → {} qp {} on {on}{what}: {said}", flow.src, flow.dst, flow.dest_qp);
@@ -265,6 +308,44 @@ mod tests {
             assert!(page.contains(part), "{part}: {page}");
         }
         assert!(lines(&report, 60).iter().skip(1).all(|line| line.starts_with("  ")));
+    }
+
+    #[test]
+    fn what_is_no_loss_is_not_called_one() {
+        let plain = AtLink { link: "a", ..AtLink::default() };
+        let slow = AtLink { rnr_naks: 19, naks: 19, sent_again: 57, rnr_resent: 57, ..plain };
+        assert!(signs(&slow, false).is_empty(), "{:?}", signs(&slow, false));
+        assert!(no_loss(&slow)[1].starts_with("57 sent again as the receiver was not ready"));
+        assert_eq!(signs(&AtLink { sent_again: 60, ..slow }, false), ["19 sequence NAKs", "3 sent again"]);
+        let refused = AtLink { refused: 1, ..plain };
+        assert!(signs(&refused, false).is_empty() && no_loss(&refused) == ["1 request refused (NAK)"]);
+        assert_eq!(signs(&AtLink { naks: 1, ..plain }, false), ["1 sequence NAK"]);
+    }
+
+    #[test]
+    fn psns_alone_say_nothing_where_two_taps_saw_the_same_packets() {
+        let mut report = report();
+        report.flows[0].loss = Some(Loss { lost: 1, recovered: 9, ..Loss::default() });
+        let flow = &report.flows[0];
+        let tap = TapFlow {
+            src: flow.src,
+            dst: flow.dst,
+            dest_qp: flow.dest_qp,
+            links: ["a.pcap".into(), flow.link.clone()],
+            from: Some("a.pcap".into()),
+            to: Some(flow.link.clone()),
+            packets_matched: 100,
+            vanished: Some(0),
+            only_at: [0, 0],
+            delay_change_ns: DelayChange { min: 0, max: 0, drift: 0, points: Vec::new() },
+        };
+        let lost = |report: &Report| by_link(report).iter().map(|at| at.lost).sum::<u64>();
+        assert_eq!(lost(&report), 1, "one tap has its PSNs only");
+        report.taps = vec![TapFlow { vanished: Some(1), only_at: [1, 0], ..tap.clone() }];
+        assert_eq!(lost(&report), 1);
+        report.taps = vec![tap];
+        assert_eq!(lost(&report), 0);
+        assert!(!lines(&report, 200).join("\n").contains("lost before"));
     }
 
     #[test]

@@ -15,6 +15,8 @@ mod traffic;
 
 use std::collections::BTreeSet;
 
+use rocescope_common::wire::Reason;
+
 use crate::report::text::flows::link_name;
 use crate::report::text::layout::{Align, Table, labelled, plain, wrap};
 use crate::report::{Finding, Imbalance, Kind, Report, Set, Severity, direction_name};
@@ -55,6 +57,7 @@ pub fn text(report: &Report, width: usize) -> String {
     );
     page.section("LOST, LATE AND SENT AGAIN", loss::lines(report, room));
     page.section("BETWEEN TAPS", loss::taps(report, room));
+    page.section("LEFT OUT BY --filter", filtered(report, room));
     page.section("NOT RoCE", skipped(report, room));
     page.section("PAUSES, asked for by stations on the link", devices::pauses(report, room));
     page.section("NEIGHBOURS, from LLDP", devices::neighbours(report, room));
@@ -262,13 +265,23 @@ fn uplinks(uplinks: u32, set: &Set, room: usize) -> Vec<String> {
     lines
 }
 
+/// RoCE that the user did not want to see.
+fn filtered(report: &Report, room: usize) -> Vec<String> {
+    let of = |(reason, n): &(Reason, u64)| (*reason == Reason::Filtered).then_some(*n);
+    let Some(packets) = report.totals.skipped.0.iter().find_map(of) else { return Vec::new() };
+    let said =
+        format!("{}: in no flow, and in no figure above but the frames", plural(packets, "RoCE packet"));
+    wrap(&said, room)
+}
+
 fn skipped(report: &Report, room: usize) -> Vec<String> {
-    if report.totals.skipped.0.is_empty() {
+    let not_roce = || report.totals.skipped.0.iter().filter(|(reason, _)| *reason != Reason::Filtered);
+    if not_roce().next().is_none() {
         return Vec::new();
     }
     let mut table =
         Table::new(vec![("FRAMES", Align::Right), ("REASON", Align::Left), ("MEANING", Align::Left)]);
-    for (reason, n) in &report.totals.skipped.0 {
+    for (reason, n) in not_roce() {
         table.row(vec![units::count(*n), reason.name().into(), reason.meaning().into()]);
     }
     table.lines(room)

@@ -16,6 +16,9 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut say = |label: &str, text: &str| lines.extend(labelled(label, LABEL, text, room));
     say("rocescope", &source(report));
+    if let Some(filter) = &report.source.filter {
+        say("Filter", &format!("{}: everything else is left out", plain(filter)));
+    }
     say("Window", &window(report));
     say("RoCE", &roce(report));
     if report.totals.roce_packets > 0 {

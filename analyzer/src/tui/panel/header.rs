@@ -334,7 +334,7 @@ fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
     }
     if long {
         spans.push(format!(" {text}"), theme::PLAIN);
-        spans.push(format!(" in {}", counted(problem.flows as u64, "QP")), theme::DIM);
+        spans.push(format!(" in {}", counted(problem.qps as u64, "QP")), theme::DIM);
     } else {
         spans.push(format!(" {short}"), theme::PLAIN);
     }
