@@ -30,8 +30,8 @@ const LINKS_IMBALANCE: Entry = Entry {
     title: "Links that share a load carry it unevenly",
     meaning: "One uplink, port or rail is much busier than its peers, so the traffic on it waits while others idle.",
     computed: "For each group of links (imbalance) and rails: a warning when the busiest carries links.max_over_mean times the mean or more, and the group has carried links.min_packets or more; not raised \
-               for less. Where the whole run is even, also a warning for a stretch in which one link carries as much: at least links.stretch_windows windows of about 100 ms (longer in long runs) and links.stretch_ratio of all windows, two of \
-               three of them uneven, counting only windows with half the mean window's bytes or more. Of the interfaces of a live run only those are compared that are parallel: two that see the same packets (both ends of a cable, both sides of a router) share no load.",
+               for less. Where the whole run is even, also a warning for a stretch in which one link carries links.stretch_max_over_mean times the mean: at least links.stretch_windows windows of about 100 ms (longer in long runs) and links.stretch_ratio of all windows, two of \
+               three of them uneven by half as much at least, counting only windows with half the mean window's bytes or more. Of the interfaces of a live run only those are compared that are parallel: two that see the same packets (both ends of a cable, both sides of a router) share no load.",
     advice: "See entropy.low first: with few 5-tuples the hash cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and look for hash polarisation between tiers. \
              For rails, look at NCCL_IB_HCA, NCCL_CROSS_NIC and which GPU uses which NIC.",
     caveat: "A group that does not share one load by design (--group of unrelated links) is uneven by design, and so are links of which a job uses one for seconds, then another. Of rails only the whole run is judged: an imbalance that began late shows late.",
@@ -70,6 +70,12 @@ pub(super) const LIMITS: &[LimitMeta] = &[
         reason: "A few messages fall on a few links by chance",
     },
     LimitMeta {
+        name: "links.stretch_max_over_mean",
+        default: "1.4",
+        meaning: "load of the busiest link over the mean in a part of a run that is even all in all",
+        reason: "Less than for a whole run: that the links are even at other times shows that they do share the load",
+    },
+    LimitMeta {
         name: "links.stretch_windows",
         default: "10",
         meaning: "loaded windows in which one link is uneven before a part of the run is judged",
@@ -79,7 +85,7 @@ pub(super) const LIMITS: &[LimitMeta] = &[
         name: "links.stretch_ratio",
         default: "0.1",
         meaning: "share of the run's loaded windows that they make up",
-        reason: "At 1.5 times the mean a tenth of the time costs the run a thirtieth; less is hardly worth a night",
+        reason: "At 1.4 times the mean a tenth of the time costs the run a thirtieth; less is hardly worth a night",
     },
 ];
 
@@ -110,6 +116,8 @@ pub struct LinksLimits {
     /// See [`LIMITS`].
     pub min_packets: u64,
     /// See [`LIMITS`].
+    pub stretch_max_over_mean: f64,
+    /// See [`LIMITS`].
     pub stretch_windows: u64,
     /// See [`LIMITS`].
     pub stretch_ratio: f64,
@@ -117,7 +125,13 @@ pub struct LinksLimits {
 
 impl Default for LinksLimits {
     fn default() -> Self {
-        Self { max_over_mean: 1.5, min_packets: 1000, stretch_windows: 10, stretch_ratio: 0.1 }
+        Self {
+            max_over_mean: 1.5,
+            min_packets: 1000,
+            stretch_max_over_mean: 1.4,
+            stretch_windows: 10,
+            stretch_ratio: 0.1,
+        }
     }
 }
 
@@ -258,7 +272,7 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
 /// A part of the run in which a group was uneven that is even all in all.
 fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64, found: &mut Vec<Finding>) {
     let limits = &input.limits.links;
-    let Some(part) = uneven::longest(input.sample, group, limits.max_over_mean) else { return };
+    let Some(part) = uneven::longest(input.sample, group, limits.stretch_max_over_mean) else { return };
     if part.windows < limits.stretch_windows
         || (part.windows as f64) < limits.stretch_ratio * part.of_windows as f64
         // Packets are not counted by window; those of a group are of about one length.

@@ -30,8 +30,8 @@ pub(crate) struct Uneven {
     pub bytes_ratio: f64,
 }
 
-/// The longest stretch of loaded windows in which one link of a group carries `limit` times the mean or more, in two of three windows and
-/// all in all. `None` when there is none, or bins were not counted.
+/// The longest stretch of loaded windows in which one link of a group carries `limit` times the mean or more all in all, and half as much
+/// above the mean in two of three of them. `None` when there is none, or bins were not counted.
 #[must_use]
 pub(crate) fn longest(sample: &Sample, group: &Imbalance, limit: f64) -> Option<Uneven> {
     let traffic = sample.figures.traffic.as_ref()?;
@@ -40,9 +40,11 @@ pub(crate) fn longest(sample: &Sample, group: &Imbalance, limit: f64) -> Option<
     windows.leave_out_below(LOADED);
     let loads: Vec<(u64, &[f64])> = windows.loads.iter().map(|(at, loads)| (*at, &loads[..])).collect();
     let ratio = |own: f64, sum: f64, links: usize| if sum > 0.0 { own * links as f64 / sum } else { 0.0 };
+    // A step of a job begins more evenly than it ends, or the other way round: single windows need half of the excess only.
+    let half = f64::midpoint(1.0, limit);
     let found = members(sample, group).enumerate().filter_map(|(member, link)| {
         let own = |loads: &[f64]| loads.get(member).copied().unwrap_or(0.0);
-        let busy = |loads: &[f64]| ratio(own(loads), loads.iter().sum(), loads.len()) >= limit;
+        let busy = |loads: &[f64]| ratio(own(loads), loads.iter().sum(), loads.len()) >= half;
         let scores = loads.iter().map(|(_, loads)| if busy(loads) { 1 } else { -MISS });
         let (range, _) = densest(scores)?;
         let stretch = loads.get(range)?;
