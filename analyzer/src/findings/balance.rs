@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Finding, Flow, QpSpread, Severity, direction_name};
+use crate::report::{Finding, Flow, Imbalance, QpSpread, Severity, direction_name, uneven};
 use crate::sample::Direction;
+use crate::units;
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[ENTROPY_LOW, LINKS_IMBALANCE];
@@ -29,10 +30,11 @@ const LINKS_IMBALANCE: Entry = Entry {
     title: "Links that share a load carry it unevenly",
     meaning: "One uplink, port or rail is much busier than its peers, so the traffic on it waits while others idle.",
     computed: "For each group of links (imbalance) and rails: a warning when the busiest carries links.max_over_mean times the mean or more, and the group has carried links.min_packets or more; not raised \
-               for less. Of the interfaces of a live run only those are compared that are parallel: two that see the same packets (both ends of a cable, both sides of a router) share no load.",
+               for less. Where the whole run is even, also a warning for a stretch in which one link carries links.stretch_max_over_mean times the mean: at least links.stretch_windows windows of about 100 ms (longer in long runs) and links.stretch_ratio of all windows, two of \
+               three of them uneven by half as much at least, counting only windows with half the mean window's bytes or more. Of the interfaces of a live run only those are compared that are parallel: two that see the same packets (both ends of a cable, both sides of a router) share no load.",
     advice: "See entropy.low first: with few 5-tuples the hash cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and look for hash polarisation between tiers. \
              For rails, look at NCCL_IB_HCA, NCCL_CROSS_NIC and which GPU uses which NIC.",
-    caveat: "A group that does not share one load by design (--group of unrelated links) is uneven by design. Bytes are counted since the start: an imbalance that began late shows late.",
+    caveat: "A group that does not share one load by design (--group of unrelated links) is uneven by design, and so are links of which a job uses one for seconds, then another. Of rails only the whole run is judged: an imbalance that began late shows late.",
 };
 
 /// Thresholds of this family.
@@ -67,6 +69,24 @@ pub(super) const LIMITS: &[LimitMeta] = &[
         meaning: "RoCE packets in the group below which it is not judged",
         reason: "A few messages fall on a few links by chance",
     },
+    LimitMeta {
+        name: "links.stretch_max_over_mean",
+        default: "1.4",
+        meaning: "load of the busiest link over the mean in a part of a run that is even all in all",
+        reason: "Less than for a whole run: that the links are even at other times shows that they do share the load",
+    },
+    LimitMeta {
+        name: "links.stretch_windows",
+        default: "10",
+        meaning: "loaded windows in which one link is uneven before a part of the run is judged",
+        reason: "A second or more: messages that happen to leave together, a step or a checkpoint are over by then",
+    },
+    LimitMeta {
+        name: "links.stretch_ratio",
+        default: "0.1",
+        meaning: "share of the run's loaded windows that they make up",
+        reason: "At 1.4 times the mean a tenth of the time costs the run a thirtieth; less is hardly worth a night",
+    },
 ];
 
 /// Thresholds about entropy.
@@ -95,11 +115,23 @@ pub struct LinksLimits {
     pub max_over_mean: f64,
     /// See [`LIMITS`].
     pub min_packets: u64,
+    /// See [`LIMITS`].
+    pub stretch_max_over_mean: f64,
+    /// See [`LIMITS`].
+    pub stretch_windows: u64,
+    /// See [`LIMITS`].
+    pub stretch_ratio: f64,
 }
 
 impl Default for LinksLimits {
     fn default() -> Self {
-        Self { max_over_mean: 1.5, min_packets: 1000 }
+        Self {
+            max_over_mean: 1.5,
+            min_packets: 1000,
+            stretch_max_over_mean: 1.4,
+            stretch_windows: 10,
+            stretch_ratio: 0.1,
+        }
     }
 }
 
@@ -218,6 +250,13 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
                     .evidence("max_over_mean_max", time.max_over_mean_max);
             }
             raise.into(found);
+        } else {
+            stretch(
+                input,
+                group,
+                packets_on(&group.links, group.direction).iter().map(|(p, ..)| p).sum(),
+                found,
+            );
         }
     }
     for rails in &input.report.rails {
@@ -228,4 +267,38 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
             raise.evidence("jain", rails.jain).into(found);
         }
     }
+}
+
+/// A part of the run in which a group was uneven that is even all in all.
+fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64, found: &mut Vec<Finding>) {
+    let limits = &input.limits.links;
+    let Some(part) = uneven::longest(input.sample, group, limits.stretch_max_over_mean) else { return };
+    if part.windows < limits.stretch_windows
+        || (part.windows as f64) < limits.stretch_ratio * part.of_windows as f64
+        // Packets are not counted by window; those of a group are of about one length.
+        || packets as f64 * part.bytes_ratio < limits.min_packets as f64
+    {
+        return;
+    }
+    let way = group.direction.map_or_else(String::new, |way| format!(" ({})", direction_name(way)));
+    let title = format!(
+        "{} carried {:.2} times the mean of its {} links{way} for {} since {}: {:.0} % of the time with load",
+        part.link,
+        part.max_over_mean,
+        group.links.len(),
+        units::duration(part.length_ns),
+        units::clock_utc(part.since_ns),
+        100.0 * part.windows as f64 / part.of_windows as f64,
+    );
+    Raise::new(&LINKS_IMBALANCE, Severity::Warning, title)
+        .evidence("links", group.links.clone())
+        .evidence("busiest", part.link.as_str())
+        .evidence("max_over_mean", part.max_over_mean)
+        .evidence("run_max_over_mean", group.max_over_mean)
+        .evidence("since_ns", part.since_ns)
+        .evidence("length_ns", part.length_ns)
+        .evidence("windows", part.windows)
+        .evidence("of_windows", part.of_windows)
+        .evidence("bytes_ratio", part.bytes_ratio)
+        .into(found);
 }

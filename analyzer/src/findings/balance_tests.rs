@@ -1,6 +1,13 @@
 //! Traffic that is spread badly, and traffic that nearly is.
 
+use std::sync::Arc;
+
+use rocescope_common::abi::Counter;
+
 use super::tests::{found, severity};
+use crate::figures::traffic::bins::{Bin, Folded};
+use crate::figures::traffic::spurts::Spurts;
+use crate::figures::traffic::{LinkTraffic, Traffic};
 use crate::report::{Options, Severity, fixtures};
 use crate::sample::Sample;
 
@@ -79,4 +86,75 @@ fn links_and_rails() {
     let rails = Options { rails, ..Options::default() };
     assert_eq!(seen(&[9_000_000, 1_000_000, 1_000_000], &rails), 1);
     assert_eq!(seen(&[3_000_000, 3_000_000, 3_000_000], &rails), 0);
+}
+
+/// Two links that carry in each of 234 windows of 128 ms what a function says, in bytes per millisecond.
+fn in_windows(packets: u64, carried: impl Fn(u64) -> [u64; 2]) -> Sample {
+    let mut sample = links(&[1000 * packets, 1000 * packets]);
+    let link = |at: usize| {
+        let mut folded = Folded::default();
+        let start = 1_763_000_000_000 / 128 * 128;
+        for bin in 0..234 * 128 {
+            folded.fold(&Bin {
+                index: start + bin,
+                bytes: carried(bin / 128)[at],
+                packets: 1,
+                ..Bin::default()
+            });
+        }
+        let bursts = folded.bursts(1_000_000);
+        LinkTraffic { bursts, frame_sizes: None, last_ns: None, lost: Counter::default() }
+    };
+    sample.figures.traffic = Some(Arc::new(Traffic {
+        bin_ns: 1_000_000,
+        end_ns: None,
+        links: vec![link(0), link(1)],
+        pairs: vec![],
+        targets: vec![],
+        left_out: 0,
+        kinds: None,
+        spurts: Spurts::default(),
+    }));
+    sample
+}
+
+#[test]
+fn a_part_of_the_run_in_which_one_link_carries_nearly_all() {
+    let group = Options { groups: vec![vec!["u0".into(), "u1".into()]], ..Options::default() };
+    let seen = |packets, carried: &dyn Fn(u64) -> [u64; 2]| {
+        let findings = found(&in_windows(packets, carried), &group);
+        findings.into_iter().find(|f| f.id == "links.imbalance")
+    };
+    let part = |windows: std::ops::Range<u64>, uneven: [u64; 2]| {
+        move |window: u64| if windows.contains(&window) { uneven } else { [1000, 1000] }
+    };
+    let finding = seen(10_000, &part(100..130, [400, 1600])).unwrap();
+    assert_eq!(finding.severity, Severity::Warning);
+    assert!(
+        finding.title.contains("u1 carried 1.60 times the mean of its 2 links for 3.84 s"),
+        "{}",
+        finding.title
+    );
+    let windows = (finding.evidence["windows"].as_u64(), finding.evidence["of_windows"].as_u64());
+    assert_eq!(windows, (Some(30), Some(234)));
+    assert_eq!(finding.evidence["since_ns"].as_u64().map(|at| at / 1_000_000_000), Some(1_763_000_012));
+    let warm_up = |window: u64| if window % 3 == 0 { [1000, 1000] } else { [400, 1600] };
+    let some_even = |window: u64| if (99..150).contains(&window) { warm_up(window) } else { [1000, 1000] };
+    assert_eq!(seen(10_000, &some_even), None, "two of three windows are not enough: nothing is left over");
+
+    assert_eq!(seen(10_000, &part(100..120, [400, 1600])), None, "less than a tenth of the run");
+    assert_eq!(seen(10_000, &part(100..130, [620, 1380])), None, "1.38 times the mean");
+    assert_eq!(seen(10_000, &part(100..130, [0, 800])), None, "hardly any load");
+    assert_eq!(seen(3_000, &part(100..130, [400, 1600])), None, "770 packets may fall as they like");
+    let begin_more_evenly_than_they_end = |window: u64| match (window, window % 2) {
+        (100..130, 0) => [1465, 665],
+        (100..130, _) => [935, 135],
+        _ => [1000, 1000],
+    };
+    assert!(
+        seen(10_000, &begin_more_evenly_than_they_end).is_some(),
+        "steps of several windows: 1.5 all in all"
+    );
+    let turns = |window: u64| if window % 2 == 0 { [400, 1600] } else { [1600, 400] };
+    assert_eq!(seen(10_000, &turns), None, "links that take turns");
 }

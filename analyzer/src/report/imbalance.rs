@@ -148,46 +148,69 @@ const WINDOW_NS: u64 = 100_000_000;
 /// A window with less than this share of the mean window's bytes says nothing about balance.
 const QUIET: f64 = 0.1;
 
-/// How evenly the links of a group carried their load in windows of time; `None` where bins were not counted.
-#[must_use]
-pub(super) fn over_time(sample: &Sample, traffic: &Traffic, group: &Imbalance) -> Option<OverTime> {
-    let member = |at: &usize| {
-        let link = sample.links.get(*at);
-        link.is_some_and(|link| link.direction == group.direction && group.links.contains(&link.name))
-    };
-    let members: Vec<Option<&Bursts>> = (0..sample.links.len())
-        .filter(member)
+/// What the links of a group carried in windows of time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Windows {
+    /// Length of a window.
+    pub(super) window_ns: u64,
+    /// Number of the window (Unix time over its length), and bytes of each link of [`members`], of those windows with any.
+    pub(super) loads: BTreeMap<u64, Vec<f64>>,
+}
+
+/// Indexes of a group's links.
+pub(super) fn members<'a>(sample: &'a Sample, group: &'a Imbalance) -> impl Iterator<Item = usize> + 'a {
+    let links = sample.links.iter().enumerate();
+    let own = links.filter(|(_, link)| link.direction == group.direction && group.links.contains(&link.name));
+    own.map(|(at, _)| at)
+}
+
+/// Bytes of a group's links in windows of time; `None` where bins were not counted.
+pub(super) fn windows(sample: &Sample, traffic: &Traffic, group: &Imbalance) -> Option<Windows> {
+    let members: Vec<Option<&Bursts>> = members(sample, group)
         .map(|at| traffic.links.get(at).and_then(|link| link.bursts.as_ref()))
         .collect();
     let known = || members.iter().flatten();
     let least = WINDOW_NS.div_ceil(traffic.bin_ns.max(1)).next_power_of_two();
     // Points of each series begin at multiples of their own length, all of which are powers of two.
     let bins = known().map(|bursts| bursts.long_bins).max()?.max(least);
-    let mut windows: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    let mut loads_of: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for (at, bursts) in members.iter().enumerate() {
         for (number, bytes) in (0u64..).zip(bursts.map_or(&[][..], |bursts| &bursts.long)) {
             let bursts = bursts.as_ref()?;
             let bin = bursts.long_first.saturating_add(number.saturating_mul(bursts.long_bins));
-            let loads = windows.entry(bin / bins).or_insert_with(|| vec![0.0; members.len()]);
+            let loads = loads_of.entry(bin / bins).or_insert_with(|| vec![0.0; members.len()]);
             *loads.get_mut(at)? += *bytes as f64;
         }
     }
-    windows.retain(|_, loads| loads.iter().sum::<f64>() > 0.0);
-    let all: f64 = windows.values().flatten().sum();
-    let quiet = QUIET * all / windows.len().max(1) as f64;
-    windows.retain(|_, loads| loads.iter().sum::<f64>() >= quiet);
+    loads_of.retain(|_, loads| loads.iter().sum::<f64>() > 0.0);
+    Some(Windows { window_ns: bins.saturating_mul(traffic.bin_ns), loads: loads_of })
+}
+
+impl Windows {
+    /// Leaves out windows with less than a share of the mean window's bytes.
+    pub(super) fn leave_out_below(&mut self, share: f64) {
+        let all: f64 = self.loads.values().flatten().sum();
+        let least = share * all / self.loads.len().max(1) as f64;
+        self.loads.retain(|_, loads| loads.iter().sum::<f64>() >= least);
+    }
+}
+
+/// How evenly the links of a group carried their load in windows of time; `None` where bins were not counted.
+#[must_use]
+pub(super) fn over_time(sample: &Sample, traffic: &Traffic, group: &Imbalance) -> Option<OverTime> {
+    let mut windows = windows(sample, traffic, group)?;
+    windows.leave_out_below(QUIET);
     let mut ratios: Vec<(f64, u64)> =
-        windows.iter().filter_map(|(window, loads)| Some((max_over_mean(loads)?, *window))).collect();
+        windows.loads.iter().filter_map(|(window, loads)| Some((max_over_mean(loads)?, *window))).collect();
     ratios.sort_by(|(a, at), (b, other)| a.total_cmp(b).then(other.cmp(at)));
     let (worst, at) = *ratios.last()?;
     let (median, _) = *ratios.get(ratios.len() / 2)?;
-    let window_ns = bins.saturating_mul(traffic.bin_ns);
     Some(OverTime {
-        window_ns,
+        window_ns: windows.window_ns,
         windows: ratios.len() as u64,
         max_over_mean_p50: median,
         max_over_mean_max: worst,
-        worst_ns: at.saturating_mul(window_ns),
+        worst_ns: at.saturating_mul(windows.window_ns),
     })
 }
 

@@ -26,6 +26,7 @@ mod taps;
 mod tests;
 pub mod text;
 pub mod traffic;
+pub(crate) mod uneven;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -4,6 +4,7 @@
 //! Each port is judged by itself, both directions of it together: the clocks of two captures may be seconds apart, and
 //! two ports may serve two jobs.
 
+mod chain;
 pub mod job;
 pub mod rhythm;
 pub mod segment;
@@ -111,7 +112,7 @@ impl LinkSteps {
 pub struct Steps {
     /// Links with steps, the one with most of them first.
     pub links: Vec<LinkSteps>,
-    /// The straggler that is best known, over all links.
+    /// The straggler that is best known, over all links; nobody whose own port shows that it waits for another host.
     pub straggler: Option<Straggler>,
     /// Hosts that some link names, those of which only the host before is known excepted. More than one: perhaps the stages of
     /// a pipeline.
@@ -148,16 +149,10 @@ pub fn steps(traffic: &Traffic, ports: &[u16]) -> Option<Steps> {
         links.extend(link_steps(traffic, ports, *link, &spurts));
     }
     links.sort_by_key(|link| (std::cmp::Reverse(link.steps.len()), link.link));
-    // What is certain counts before what costs more.
-    let all = links.iter().filter_map(|link| link.straggler);
-    let straggler = all.max_by_key(|s| (s.why != Why::Upstream, s.certain, s.why, s.steps, s.behind_ns));
-    // A link that shows more of the hosts shows a later start of the last of the others.
-    let same = |a: &Straggler, b: &Straggler| a.host == b.host && a.why == b.why;
-    let straggler = straggler.map(|best| {
-        let all = links.iter().filter_map(|link| link.straggler).filter(|other| same(other, &best));
-        Straggler { behind_ns: all.map(|other| other.behind_ns).min().unwrap_or(best.behind_ns), ..best }
-    });
-    let mut named: Vec<Host> = (links.iter().filter_map(|link| link.straggler))
+    let all: Vec<Straggler> = links.iter().filter_map(|link| link.straggler).collect();
+    let ends = chain::ends(&all, &traffic.pairs, ports);
+    let straggler = chain::best(&ends);
+    let mut named: Vec<Host> = (all.iter())
         .filter(|straggler| straggler.why != Why::Upstream)
         .map(|straggler| straggler.host)
         .collect();

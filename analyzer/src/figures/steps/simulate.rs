@@ -69,36 +69,50 @@ impl Wire {
 
     /// What passes the port of a host, or a switch (0).
     pub(super) fn at(&self, seen_by: u32) -> Traffic {
-        self.links(seen_by, |_| 0)
+        self.links(
+            |sent| if seen_by == 0 || [sent.src, sent.dst].contains(&seen_by) { vec![0] } else { vec![] },
+        )
     }
 
     /// The same, with what a host sends and what it receives on links of their own, as in a live run.
     pub(super) fn live_at(&self, host: u32) -> Traffic {
-        self.links(host, |sent| u16::from(sent.src == host))
+        self.links(|sent| {
+            if [sent.src, sent.dst].contains(&host) { vec![u16::from(sent.src == host)] } else { vec![] }
+        })
     }
 
-    fn links(&self, seen_by: u32, link_of: impl Fn(&Sent) -> u16) -> Traffic {
-        let mut sent: Vec<Sent> =
-            self.0.iter().filter(|s| seen_by == 0 || [s.src, s.dst].contains(&seen_by)).copied().collect();
-        sent.sort_by_key(|sent| sent.start_ns);
+    /// What passes the ports of some hosts, each a link of its own.
+    pub(super) fn at_all(&self, hosts: &[u32]) -> Traffic {
+        self.links(|sent| {
+            let at = (0u16..).zip(hosts).filter(|(_, host)| [sent.src, sent.dst].contains(host));
+            at.map(|(link, _)| link).collect()
+        })
+    }
+
+    /// Traffic of the links that each transfer passes.
+    fn links(&self, links_of: impl Fn(&Sent) -> Vec<u16>) -> Traffic {
+        let passes = |sent: &Sent| links_of(sent).into_iter().map(|link| (*sent, link)).collect::<Vec<_>>();
+        let mut sent: Vec<(Sent, u16)> = self.0.iter().flat_map(passes).collect();
+        sent.sort_by_key(|(sent, _)| sent.start_ns);
+        let links = sent.iter().map(|(_, link)| usize::from(*link) + 1).max().unwrap_or(0);
         let mut pairs = Pairs::default();
         let mut all = Spurts::default();
-        let mut flows = std::collections::BTreeMap::<(u32, u32, u32), (u32, Spurt)>::new();
-        for one in sent {
+        let mut flows = std::collections::BTreeMap::<(u32, u32, u32, u16), (u32, Spurt)>::new();
+        for (one, link) in sent {
             let Sent { src, dst, qp, start_ns, end_ns, bytes, again } = one;
             let frame = Frame { src: host(src).1, dst: host(dst).1, family: 4, ..Frame::EMPTY };
-            let pair = pairs.number(&FlowKey::of(&frame, link_of(&one)));
+            let pair = pairs.number(&FlowKey::of(&frame, link));
             let seen = Seen { packets: 1, bytes, data_packets: 1, data_bytes: bytes, ..Seen::default() };
             pairs.packets(pair, seen);
             let more =
                 Spurt { start_ns, end_ns, bytes, fresh_bytes: if again { 0 } else { bytes }, packets: 1 };
-            let flow = flows.entry((src, dst, qp)).or_insert((pair, Spurt::default()));
+            let flow = flows.entry((src, dst, qp, link)).or_insert((pair, Spurt::default()));
             if let Some(before) = flow.1.take(&more) {
                 all.ended.push(Record::of(&before, pair, qp));
             }
         }
         all.standing = (flows.iter())
-            .map(|((_, _, qp), (pair, spurt))| Standing {
+            .map(|((_, _, qp, _), (pair, spurt))| Standing {
                 spurt: Record::of(spurt, *pair, *qp),
                 ..Standing::default()
             })
@@ -108,7 +122,7 @@ impl Wire {
         Traffic {
             bin_ns: MS,
             end_ns: None,
-            links: vec![link.clone(), link],
+            links: vec![link; links.max(2)],
             pairs: pairs.pairs().to_vec(),
             targets: Vec::new(),
             left_out: 0,

@@ -383,8 +383,8 @@ fn chance(steps: usize, length: usize, own: usize, share: f64) -> f64 {
     steps as f64 * choices * one * rest
 }
 
-/// The run of consecutive scores with the largest sum, and the sum.
-fn densest(scores: impl Iterator<Item = i64>) -> Option<(Range<usize>, i64)> {
+/// The run of consecutive scores with the largest sum, and the sum; `None` when no score is above 0.
+pub fn densest(scores: impl Iterator<Item = i64>) -> Option<(Range<usize>, i64)> {
     let mut best: Option<(Range<usize>, i64)> = None;
     let (mut start, mut sum) = (0, 0);
     for (at, score) in scores.enumerate() {

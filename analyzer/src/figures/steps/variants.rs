@@ -329,3 +329,25 @@ fn a_slow_link_is_named_by_its_ends() {
         assert_eq!(told, (Why::SlowTransfer, host(2), host(3)), "{shape:?}");
     }
 }
+
+/// A ring that waits for host 3 since step 15, seen at any of its ports: where nothing that host 3 sends is in sight, only the host at
+/// the far end of the chain may be told, not one that itself waits on a port in sight.
+#[test]
+fn the_chain_of_waits_ends_at_the_last_host_in_sight() {
+    let wire = Job::USUAL.run(|step, host| if host == 3 && step >= 15 { 0.6 } else { 0.0 }, |_, _, _| 1.0);
+    for set in 1u32..16 {
+        let seen: Vec<u32> = (1..=4).filter(|host| set >> (host - 1) & 1 == 1).collect();
+        let backwards: Vec<u32> = seen.iter().rev().copied().collect();
+        let (why, late) = match &seen[..] {
+            // The ring is 1 > 2 > 3 > 4 > 1.
+            [1] | [1, 2] => (Why::Upstream, 4),
+            [2] => (Why::Upstream, 1),
+            _ => (Why::StartsLate, 3),
+        };
+        for seen in [seen, backwards] {
+            let straggler = steps(&wire.at_all(&seen), &[]).and_then(|found| found.straggler);
+            let told = straggler.map(|straggler| (straggler.why, straggler.host));
+            assert_eq!(told, Some((why, host(late))), "seen at {seen:?}");
+        }
+    }
+}
