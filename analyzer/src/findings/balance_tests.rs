@@ -138,7 +138,7 @@ fn a_part_of_the_run_in_which_one_link_carries_nearly_all() {
     let windows = (finding.evidence["windows"].as_u64(), finding.evidence["of_windows"].as_u64());
     assert_eq!(windows, (Some(30), Some(234)));
     assert_eq!(finding.evidence["since_ns"].as_u64().map(|at| at / 1_000_000_000), Some(1_763_000_012));
-    let warm_up = |window: u64| if window % 3 == 0 { [1000, 1000] } else { [400, 1600] };
+    let warm_up = |window: u64| if window.is_multiple_of(3) { [1000, 1000] } else { [400, 1600] };
     let some_even = |window: u64| if (99..150).contains(&window) { warm_up(window) } else { [1000, 1000] };
     assert_eq!(seen(10_000, &some_even), None, "two of three windows are not enough: nothing is left over");
 
@@ -155,6 +155,6 @@ fn a_part_of_the_run_in_which_one_link_carries_nearly_all() {
         seen(10_000, &begin_more_evenly_than_they_end).is_some(),
         "steps of several windows: 1.5 all in all"
     );
-    let turns = |window: u64| if window % 2 == 0 { [400, 1600] } else { [1600, 400] };
+    let turns = |window: u64| if window.is_multiple_of(2) { [400, 1600] } else { [1600, 400] };
     assert_eq!(seen(10_000, &turns), None, "links that take turns");
 }
