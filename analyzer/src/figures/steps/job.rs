@@ -15,7 +15,7 @@ use crate::figures::traffic::spurts::Record;
 use crate::figures::traffic::times;
 
 /// Steps that make a rhythm. The spread of fewer than seven periods says little: of seven pauses of random (exponential) length
-/// one draw in thirty looks as even as [`SILENCE_SPREAD`] asks, of four one in six.
+/// one draw in thirty looks as even as `SILENCE_SPREAD` asks, of four one in six.
 pub const MIN_STEPS: usize = 8;
 /// Spread of the periods, as a share of their median, at most; see [`spread`]. Steps with jitter of a fifth have 0.14, random
 /// pauses as long as the sending between them 0.28.
