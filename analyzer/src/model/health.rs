@@ -1,7 +1,6 @@
 //! What is wrong, in the order in which it should be looked at.
 
-use std::collections::HashSet;
-
+use hashbrown::HashSet;
 use rocescope_common::wire::frame::Addr;
 
 use super::{Counts, History, Model, Moment, Row, detail};
@@ -193,20 +192,24 @@ fn queue_pair(row: &Row, sample: &Sample) -> QueuePair {
     (key.family, ends)
 }
 
+/// Rows that have a problem: their queue pairs, the row that has most of it, and how much that is.
+type Found = (HashSet<QueuePair, foldhash::fast::RandomState>, usize, u64);
+
 /// What is wrong, the worst first; what shows in the span before what is over.
 #[must_use]
 pub fn problems(model: &Model, sample: &Sample) -> Vec<Problem> {
-    let count = |counts: &dyn Fn(&Row) -> Option<Counts>| {
-        let mut found: [Option<(HashSet<QueuePair>, usize, u64)>; Kind::ALL.len()] = Default::default();
+    let count = |kinds: &[Kind], counts: &dyn Fn(&Row) -> Option<Counts>| {
+        let mut found: [Option<Found>; Kind::ALL.len()] = Default::default();
         for (i, row) in model.rows.iter().enumerate() {
             let Some(counts) = counts(row) else { continue };
+            let mut ends = None;
             for (slot, kind) in found.iter_mut().zip(Kind::ALL) {
-                if !kind.is_in(&counts) {
+                if !kinds.contains(&kind) || !kind.is_in(&counts) {
                     continue;
                 }
                 let amount = kind.amount(&counts);
-                let (qps, worst, most) = slot.get_or_insert_with(|| (HashSet::new(), i, 0));
-                qps.insert(queue_pair(row, sample));
+                let (qps, worst, most) = slot.get_or_insert_with(|| (HashSet::default(), i, 0));
+                qps.insert(*ends.get_or_insert_with(|| queue_pair(row, sample)));
                 if amount > *most {
                     (*worst, *most) = (i, amount);
                 }
@@ -214,8 +217,10 @@ pub fn problems(model: &Model, sample: &Sample) -> Vec<Problem> {
         }
         found
     };
-    let now = count(&|row| row.delta.map(|d| d.counts));
-    let ever = count(&|row| Some(row.total));
+    let now = count(&Kind::ALL, &|row| row.delta.map(|d| d.counts));
+    let over: Vec<Kind> =
+        Kind::ALL.into_iter().zip(&now).filter(|(_, now)| now.is_none()).map(|(k, _)| k).collect();
+    let ever = count(&over, &|row| Some(row.total));
     let mut problems: Vec<Problem> = Vec::new();
     for ((kind, now), ever) in Kind::ALL.into_iter().zip(now).zip(ever) {
         let present = now.is_some();

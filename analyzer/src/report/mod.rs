@@ -44,7 +44,7 @@ pub use ecmp::{Case, Ecmp, Set, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
 pub use loss::{Episodes, Icrc, Loss};
-pub use paths::{Again, CountedAgain};
+pub use paths::{Again, CountedAgain, Paths};
 pub use taps::{Between, DelayChange, DelayPoint, TapFlow};
 
 /// Name and version of the schema.

@@ -12,6 +12,7 @@ use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::Addr;
 use serde::Serialize;
 
+use super::{Options, SamePath};
 use crate::sample::{FlowSample, Sample};
 
 type State = foldhash::fast::RandomState;
@@ -22,6 +23,24 @@ type Name = (u8, Addr, Addr, u32);
 /// A link that misses this share of a flow's PSNs for good sees a part of it: no reliable connection
 /// survives such a loss, and of two links that share its packets each misses one half.
 const PART: f64 = 0.3;
+
+/// What a sample says of links that see the same packets. It takes a look at every flow, so views that make several
+/// pictures of one sample ask for it once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Paths {
+    /// What is counted on more than one link.
+    pub again: Again,
+    /// Interfaces that are not compared with one another.
+    pub same_path: SamePath,
+}
+
+impl Paths {
+    /// What `sample` says.
+    #[must_use]
+    pub fn of(sample: &Sample, options: &Options) -> Self {
+        Self { again: Again::of(sample), same_path: SamePath::of(sample, options) }
+    }
+}
 
 /// What is counted on more than one link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

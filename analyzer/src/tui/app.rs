@@ -20,7 +20,7 @@ use super::{Options, analysis, panel};
 use crate::feed::Command;
 use crate::model::health::LastSeen;
 use crate::model::{Detail, History, Model, Problem, Row, Span};
-use crate::report::Imbalance;
+use crate::report::{Imbalance, Paths};
 use crate::sample::{EventSample, Sample, SourceKind};
 
 /// Notices kept.
@@ -96,6 +96,8 @@ pub struct Data {
     pub sample: Arc<Sample>,
     /// Figures of the moment shown.
     pub model: Model,
+    /// Which links of the sample see the same packets.
+    pub paths: Arc<Paths>,
     /// How evenly links carry the load in the span.
     pub imbalance: Vec<Imbalance>,
     /// Everything, each packet once.
@@ -458,9 +460,17 @@ impl App {
                 && self.newest.as_ref().is_some_and(|newest| Arc::ptr_eq(newest, &sample))
         };
         let ready = ready.filter(fits);
-        let figures =
-            ready.or_else(|| Figures::new(&self.history, at, self.span, &sample, &self.options.report));
-        let Some(Figures { model, imbalance, once, problems, last_seen, busiest, matrix, .. }) = figures
+        let figures = ready.or_else(|| {
+            let options = &self.options.report;
+            let known = self.data.as_ref().filter(|data| Arc::ptr_eq(&data.sample, &sample));
+            let paths = match known {
+                Some(data) => Arc::clone(&data.paths),
+                None => Arc::new(Paths::of(&sample, options)),
+            };
+            Figures::new(&self.history, at, self.span, &sample, options, paths)
+        });
+        let Some(Figures { model, paths, imbalance, once, problems, last_seen, busiest, matrix, .. }) =
+            figures
         else {
             return;
         };
@@ -469,7 +479,18 @@ impl App {
             _ if self.screen == Screen::Matrix => Matrix::new(&model),
             _ => Matrix::default(),
         };
-        let now = Data { sample, model, imbalance, once, problems, last_seen, detail: None, busiest, matrix };
+        let now = Data {
+            sample,
+            model,
+            paths,
+            imbalance,
+            once,
+            problems,
+            last_seen,
+            detail: None,
+            busiest,
+            matrix,
+        };
         let before = self.data.replace(now);
         let keeps = keep && self.keeps_places();
         self.arrange_at(before.as_ref().filter(|_| keeps).map(|data| &data.model.rows[..]), keeps);

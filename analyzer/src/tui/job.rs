@@ -56,6 +56,7 @@ pub(super) struct Figures {
     /// When counters had been reset.
     pub(super) reset_ns: Option<u64>,
     pub(super) model: Model,
+    pub(super) paths: Arc<report::Paths>,
     pub(super) imbalance: Vec<Imbalance>,
     pub(super) once: Once,
     pub(super) problems: Vec<Problem>,
@@ -75,7 +76,8 @@ impl Job {
         }
         let newest = history.len().checked_sub(1);
         let figures = span.zip(newest).and_then(|(span, at)| {
-            let mut figures = Figures::new(&history, at, span, &sample, &options)?;
+            let paths = Arc::new(report::Paths::of(&sample, &options));
+            let mut figures = Figures::new(&history, at, span, &sample, &options, paths)?;
             figures.matrix = matrix.then(|| Matrix::new(&figures.model));
             Some(figures)
         });
@@ -86,13 +88,14 @@ impl Job {
 }
 
 impl Figures {
-    /// The figures of moment number `at`; `None` when there is no such moment.
+    /// The figures of moment number `at`; `None` when there is no such moment. `paths` are those of `sample`.
     pub(super) fn new(
         history: &History,
         at: usize,
         span: Span,
         sample: &Sample,
         options: &report::Options,
+        paths: Arc<report::Paths>,
     ) -> Option<Self> {
         let model = Model::new(history, at, span, Some(sample))?;
         let loads: Vec<report::Load<'_>> = model
@@ -104,14 +107,24 @@ impl Figures {
                 bytes: link.delta.map_or(link.total.bytes, |delta| delta.counts.bytes),
             })
             .collect();
-        let same_path = report::SamePath::of(sample, options);
-        let imbalance = report::imbalances(&loads, options, &same_path);
-        let once = Once::of(&model, &report::Again::of(sample));
+        let imbalance = report::imbalances(&loads, options, &paths.same_path);
+        let once = Once::of(&model, &paths.again);
         let problems = health::problems(&model, sample);
         let last_seen = health::last_seen(history, at);
         let busiest = busiest(&model);
         let reset_ns = history.reset_point().map(|reset| reset.time_ns);
-        Some(Self { span, reset_ns, model, imbalance, once, problems, last_seen, busiest, matrix: None })
+        Some(Self {
+            span,
+            reset_ns,
+            model,
+            paths,
+            imbalance,
+            once,
+            problems,
+            last_seen,
+            busiest,
+            matrix: None,
+        })
     }
 }
 
