@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::drive::{self, Format, Interrupt};
 use crate::replay::{self, Emit};
 use crate::report;
+use crate::second;
 use crate::tui;
 use crate::view;
 
@@ -149,7 +150,7 @@ fn replay(args: ReplayArgs) -> Result<()> {
     let Views { report, tui } = views(&args.view, (!stream).then_some(speed))?;
     // The terminal view watches the signals itself: it has a terminal to put back in order.
     let interrupt = if tui.is_some() { None } else { Some(Interrupt::catch()?) };
-    let feed = replay::start(replay::Options {
+    let options = replay::Options {
         files: args.files,
         taps: args.tap,
         speed,
@@ -166,7 +167,9 @@ fn replay(args: ReplayArgs) -> Result<()> {
         },
         emit,
         events: output == Output::Tui,
-    })?;
+    };
+    let feed =
+        if tui.is_some() { second::behind(|| replay::start(options))? } else { replay::start(options)? };
     match interrupt {
         None => view::tui(feed, tui::Options { report, ..tui.unwrap_or_default() }),
         Some(interrupt) => drive::print(&feed, format(output), &report, &interrupt, None),

@@ -3,6 +3,34 @@
 use std::sync::mpsc::channel;
 use std::thread;
 
+use anyhow::{Context, Result};
+
+/// Has this thread, and those that it starts from now on, stand back where another wants the same processor: the
+/// screen's, which a key waits for.
+pub(crate) fn stand_back() {
+    #[cfg(target_os = "linux")]
+    {
+        const NICE: libc::c_int = 5;
+        // SAFETY: takes three numbers. On Linux 0 means the calling thread. Where it is refused, nothing changes.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+    }
+}
+
+/// Does `work`; the threads that it starts stand back.
+///
+/// # Errors
+/// Its own, or when there is no thread to be had.
+pub(crate) fn behind<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    thread::scope(|scope| {
+        let work = || {
+            stand_back();
+            work()
+        };
+        let thread = thread::Builder::new().spawn_scoped(scope, work).context("cannot start a thread")?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
 /// Hands `value` to a thread that does `work` with it. Nobody waits for the thread: it ends by itself when
 /// the channels of `work` do.
 ///

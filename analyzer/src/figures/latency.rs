@@ -206,26 +206,22 @@ impl Histogram {
         if Arc::ptr_eq(&self.0, &earlier.0) {
             return None;
         }
-        // Twice through both lists rather than once with a list between: this is asked of every flow.
-        let new = || {
-            let mut then = earlier.0.iter().copied().peekable();
-            self.0.iter().map(move |(bucket, n)| {
-                while then.next_if(|(other, _)| other < bucket).is_some() {}
-                let before = then.next_if(|(other, _)| other == bucket).map_or(0, |(_, n)| n);
-                // A histogram that went back is that of another flow in the same place.
-                Some((*bucket, n.checked_sub(before)?))
-            })
-        };
+        let mut then = earlier.0.iter().copied().peekable();
+        let mut new = [(0, 0); BUCKETS];
         let mut count = 0u64;
-        for bucket in new() {
-            count += u64::from(bucket?.1);
+        for (place, (bucket, n)) in new.iter_mut().zip(self.0.iter()) {
+            while then.next_if(|(other, _)| other < bucket).is_some() {}
+            let before = then.next_if(|(other, _)| other == bucket).map_or(0, |(_, n)| n);
+            // A histogram that went back is that of another flow in the same place.
+            *place = (*bucket, n.checked_sub(before)?);
+            count += u64::from(place.1);
         }
         let at = |per_mille: u64| {
             let rank = (count * per_mille).div_ceil(1000).max(1);
             let mut seen = 0;
-            new().flatten().find_map(|(bucket, n)| {
-                seen += u64::from(n);
-                (seen >= rank).then_some(bucket)
+            new.iter().find_map(|(bucket, n)| {
+                seen += u64::from(*n);
+                (seen >= rank).then_some(*bucket)
             })
         };
         Some(Times { count, p50: Bucket(at(500)?), p99: Bucket(at(990)?) })

@@ -131,12 +131,12 @@ impl State {
     pub fn of(row: &Row) -> Self {
         let kinds = Kind::ALL.into_iter().filter(|kind| kind.is_in(&row.total));
         // What goes on now matters more than what is over, however bad that was.
-        let now = row.delta.and_then(|d| Kind::ALL.into_iter().find(|kind| kind.is_in(&d.counts)));
+        let now = row.delta.as_ref().and_then(|d| Kind::ALL.into_iter().find(|kind| kind.is_in(&d.counts)));
         Self {
             worst: now.or_else(|| kinds.clone().next()),
             more: kinds.count() > 1,
             present: now.is_some(),
-            active: row.delta.map(|d| d.counts.packets > 0),
+            active: row.delta.as_ref().map(|d| d.counts.packets > 0),
         }
     }
 
@@ -198,16 +198,16 @@ type Found = (HashSet<QueuePair, foldhash::fast::RandomState>, usize, u64);
 /// What is wrong, the worst first; what shows in the span before what is over.
 #[must_use]
 pub fn problems(model: &Model, sample: &Sample) -> Vec<Problem> {
-    let count = |kinds: &[Kind], counts: &dyn Fn(&Row) -> Option<Counts>| {
+    let count = |kinds: &[Kind], counts: fn(&Row) -> Option<&Counts>| {
         let mut found: [Option<Found>; Kind::ALL.len()] = Default::default();
         for (i, row) in model.rows.iter().enumerate() {
             let Some(counts) = counts(row) else { continue };
             let mut ends = None;
             for (slot, kind) in found.iter_mut().zip(Kind::ALL) {
-                if !kinds.contains(&kind) || !kind.is_in(&counts) {
+                if !kinds.contains(&kind) || !kind.is_in(counts) {
                     continue;
                 }
-                let amount = kind.amount(&counts);
+                let amount = kind.amount(counts);
                 let (qps, worst, most) = slot.get_or_insert_with(|| (HashSet::default(), i, 0));
                 qps.insert(*ends.get_or_insert_with(|| queue_pair(row, sample)));
                 if amount > *most {
@@ -217,10 +217,10 @@ pub fn problems(model: &Model, sample: &Sample) -> Vec<Problem> {
         }
         found
     };
-    let now = count(&Kind::ALL, &|row| row.delta.map(|d| d.counts));
+    let now = count(&Kind::ALL, |row| row.delta.as_ref().map(|d| &d.counts));
     let over: Vec<Kind> =
         Kind::ALL.into_iter().zip(&now).filter(|(_, now)| now.is_none()).map(|(k, _)| k).collect();
-    let ever = count(&over, &|row| Some(row.total));
+    let ever = count(&over, |row| Some(&row.total));
     let mut problems: Vec<Problem> = Vec::new();
     for ((kind, now), ever) in Kind::ALL.into_iter().zip(now).zip(ever) {
         let present = now.is_some();

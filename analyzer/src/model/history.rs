@@ -216,7 +216,12 @@ impl History {
     /// Moment number `at`, the oldest first.
     #[must_use]
     pub fn get(&self, at: usize) -> Option<&Moment> {
-        self.moments.get(at).map(|kept| &*kept.moment)
+        self.shared(at).map(Arc::as_ref)
+    }
+
+    /// The same for those who keep it.
+    pub(super) fn shared(&self, at: usize) -> Option<&Arc<Moment>> {
+        self.moments.get(at).map(|kept| &kept.moment)
     }
 
     /// All moments, the oldest first.
@@ -249,10 +254,10 @@ impl History {
     /// Where a span that ends at moment number `at` begins. The beginning may be a little earlier than
     /// asked where that is needed to know all flows, and later where nothing older is known.
     #[must_use]
-    pub fn base(&self, at: usize, span: Span) -> Option<&Moment> {
+    pub fn base(&self, at: usize, span: Span) -> Option<&Arc<Moment>> {
         let end = self.get(at)?;
-        let reset = self.reset.as_deref().filter(|reset| reset.time_ns < end.time_ns);
-        let before = || self.iter().take(at);
+        let reset = self.reset.as_ref().filter(|reset| reset.time_ns < end.time_ns);
+        let before = || self.moments.iter().map(|kept| &kept.moment).take(at);
         let base = match (span, span.ns()) {
             (Span::All, _) => reset.or_else(|| before().next()),
             (_, None) => before().next_back(),

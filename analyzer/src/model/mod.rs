@@ -14,6 +14,8 @@ pub mod health;
 pub mod history;
 pub mod moment;
 
+use std::sync::Arc;
+
 use rocescope_common::abi::Counter;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::Reason;
@@ -48,8 +50,26 @@ pub struct Row {
     pub total: Counts,
     /// What was counted in the span; `None` when that is not known, or a counter went back.
     pub delta: Option<Delta>,
-    /// How long requests took that were answered in the span; `None` when none was, or it is not known.
-    pub latency: Option<Times>,
+    /// Where its times are in the moments at both ends of the span; `None` for a sum of rows.
+    timed: Option<(u32, Then)>,
+}
+
+/// Where the flow of a row is in the moment before its span.
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    At(u32),
+    /// It was not there yet.
+    New,
+    /// Not kept.
+    Unknown,
+}
+
+impl Row {
+    /// The beginning of a sum of rows; what cannot be added up is unknown.
+    #[must_use]
+    pub fn sum(&self) -> Self {
+        Self { at: None, timed: None, ..self.clone() }
+    }
 }
 
 /// One link.
@@ -144,6 +164,8 @@ pub struct Model {
     pub has_ipv6: bool,
     /// Whether requests are timed.
     pub has_latency: bool,
+    /// The moment, and the one before the span.
+    ends: (Arc<Moment>, Option<Arc<Moment>>),
 }
 
 impl Model {
@@ -151,7 +173,20 @@ impl Model {
     /// tells where rows are in it. `None` when there is no such moment.
     #[must_use]
     pub fn new(history: &History, at: usize, span: Span, newest: Option<&Sample>) -> Option<Self> {
-        let end = history.get(at)?;
+        Self::with_room(Vec::new(), history, at, span, newest)
+    }
+
+    /// The same with its rows in the memory of `room`, the rows of a model that is not needed any more: for 65,536 of
+    /// them, fresh memory from the kernel takes longer than to fill it.
+    #[must_use]
+    pub fn with_room(
+        mut room: Vec<Row>,
+        history: &History,
+        at: usize,
+        span: Span,
+        newest: Option<&Sample>,
+    ) -> Option<Self> {
+        let end = history.shared(at)?;
         let names = history.names()?;
         let base = history.base(at, span);
         let seconds = base
@@ -169,9 +204,10 @@ impl Model {
             reset: reset.map(|reset| Earlier::new(&reset.flows, reset.complete)),
             places: Places::new(newest),
             seconds,
-            none: Histogram::default(),
         };
-        let rows: Vec<Row> = end.flows.iter().map(|flow| rows.row(flow)).collect();
+        room.clear();
+        room.extend((0..).zip(&end.flows).map(|(number, flow)| rows.row(number, flow)));
+        let rows = room;
         let none = LinkMoment::default();
         let links = end.links.iter().zip(&names.links).enumerate().map(|(i, (link, (name, direction)))| {
             let of = |moment: Option<&'_ Moment>| moment.map(|m| *m.links.get(i).unwrap_or(&none));
@@ -180,7 +216,7 @@ impl Model {
                 direction: *direction,
                 flows: link.flows,
                 total: after_reset(&link.total, of(reset).map(|l| l.total).as_ref()),
-                delta: since(&link.grown, of(base).map(|l| l.grown).as_ref()),
+                delta: since(&link.grown, of(base.map(Arc::as_ref)).map(|l| l.grown).as_ref()),
                 skipped: link.skipped,
             }
         });
@@ -207,8 +243,25 @@ impl Model {
             retired_flows: end.retired_flows,
             skipped: end.skipped.clone(),
             lost: end.lost,
+            ends: (Arc::clone(end), base.cloned()),
             losing: end.lost.any() && base.is_some_and(|base| base.lost != end.lost),
         })
+    }
+
+    /// How long requests of `row` took that were answered in the span; `None` when none was, or it is not known. Told
+    /// when it is asked: for all flows at once it takes longer than all else about them.
+    #[must_use]
+    pub fn latency(&self, row: &Row) -> Option<Times> {
+        let histogram =
+            |moment: &'_ Moment, at: u32| moment.flows.get(usize::try_from(at).ok()?)?.histogram.clone();
+        let (number, then) = row.timed?;
+        let now = histogram(&self.ends.0, number)?;
+        let then = match then {
+            Then::At(at) => histogram(self.ends.1.as_deref()?, at)?,
+            Then::New => Histogram::default(),
+            Then::Unknown => return None,
+        };
+        now.since(&then)
     }
 
     /// CE ratio in the span.
@@ -235,28 +288,28 @@ struct Rows<'a> {
     reset: Option<Earlier<'a>>,
     places: Places<'a>,
     seconds: Option<f64>,
-    /// No times.
-    none: Histogram,
 }
 
 impl Rows<'_> {
-    fn row(&mut self, flow: &FlowMoment) -> Row {
-        let FlowMoment { id, counts, histogram, .. } = flow;
-        let (then, timed) = match self.earlier.as_mut().map(|e| e.find(id)) {
-            Some(Found::At(then)) => (Some(then.counts), then.histogram.as_ref()),
-            Some(Found::New) => (Some(Counts::default()), Some(&self.none)),
-            Some(Found::Unknown) | None => (None, None),
+    fn row(&mut self, number: u32, flow: &FlowMoment) -> Row {
+        const NONE: &Counts = &Counts::ZERO;
+        let FlowMoment { id, counts, .. } = flow;
+        let (then, place) = match self.earlier.as_mut().map(|e| e.find(id)) {
+            Some(Found::At(at, then)) => {
+                (Some(&then.counts), u32::try_from(at).map_or(Then::Unknown, Then::At))
+            }
+            Some(Found::New) => (Some(NONE), Then::New),
+            Some(Found::Unknown) | None => (None, Then::Unknown),
         };
         let delta = then
-            .and_then(|then| counts.since(&then))
+            .and_then(|then| counts.since(then))
             .zip(self.seconds)
             .map(|(counts, seconds)| Delta { counts, seconds });
         let total = match self.reset.as_mut().map(|e| e.find(id)) {
-            Some(Found::At(then)) => counts.less(&then.counts),
+            Some(Found::At(_, then)) => counts.less(&then.counts),
             _ => *counts,
         };
-        let latency = histogram.as_ref().zip(timed).and_then(|(now, then)| now.since(then));
-        Row { id: *id, at: self.places.find(id), total, delta, latency }
+        Row { id: *id, at: self.places.find(id), total, delta, timed: Some((number, place)) }
     }
 }
 

@@ -153,7 +153,7 @@ pub(super) fn moment(sample: &Sample, previous: Option<&Moment>) -> Moment {
         let id = Identity { key: flow.key, slot: flow.slot };
         let then = earlier.as_mut().map(|e| e.find(&id));
         let since = match then {
-            Some(Found::At(then)) => counts.since(&then.counts),
+            Some(Found::At(_, then)) => counts.since(&then.counts),
             Some(Found::New) => Some(counts),
             Some(Found::Unknown) | None => None,
         };
@@ -161,7 +161,7 @@ pub(super) fn moment(sample: &Sample, previous: Option<&Moment>) -> Moment {
             .map(|timed| timed.get(&flow.slot).map(|figure| figure.histogram.clone()).unwrap_or_default());
         histogram_bytes += histogram.as_ref().map_or(0, Histogram::bytes);
         let before = match then {
-            Some(Found::At(then)) => then.histogram.as_ref(),
+            Some(Found::At(_, then)) => then.histogram.as_ref(),
             Some(Found::New) => Some(&none),
             Some(Found::Unknown) | None => None,
         };
@@ -248,8 +248,8 @@ fn link(link: &crate::sample::LinkSample) -> LinkMoment {
 /// What an earlier moment knows of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Found<'a> {
-    /// What it had.
-    At(&'a FlowMoment),
+    /// Where it was, and what it had.
+    At(usize, &'a FlowMoment),
     /// It was not there.
     New,
     /// Whether it was there is not kept.
@@ -271,7 +271,7 @@ impl<'a> Earlier<'a> {
     pub(super) fn find(&mut self, id: &Identity) -> Found<'a> {
         let flows = self.flows;
         match self.finder.find(id, |at| flows.get(at).map(|flow| flow.id)) {
-            Some(at) => flows.get(at).map_or(Found::Unknown, Found::At),
+            Some(at) => flows.get(at).map_or(Found::Unknown, |flow| Found::At(at, flow)),
             None if self.complete => Found::New,
             None => Found::Unknown,
         }
@@ -279,36 +279,42 @@ impl<'a> Earlier<'a> {
 }
 
 /// Finds flows in a list that has them in nearly the same order. So the place after the latest find is nearly always
-/// right; else it is not far behind, where the list has more flows than are asked for. A map is only made
+/// right; else it is not far behind, where the list has more flows than are asked for. Places are only noted by slot
 /// when that search has gone through the list.
-pub(super) struct Finder {
+pub(crate) struct Finder {
     len: usize,
     next: usize,
-    /// Places to look at before a map is made.
+    /// Places to look at before they are noted.
     left: usize,
-    map: Option<hashbrown::HashMap<Identity, usize, foldhash::fast::RandomState>>,
+    /// Slots and places, in the order of slots: a flow has one of its own.
+    places: Option<Vec<(u32, usize)>>,
 }
 
 impl Finder {
-    pub(super) fn new(len: usize) -> Self {
-        Self { len, next: 0, left: len, map: None }
+    /// Finds in a list of `len` flows.
+    pub(crate) fn new(len: usize) -> Self {
+        Self { len, next: 0, left: len, places: None }
     }
 
     /// The place of a flow; `id_at` tells which flow is at a place.
-    pub(super) fn find(&mut self, id: &Identity, id_at: impl Fn(usize) -> Option<Identity>) -> Option<usize> {
+    pub(crate) fn find(&mut self, id: &Identity, id_at: impl Fn(usize) -> Option<Identity>) -> Option<usize> {
         let is = |at: &usize| id_at(*at).is_some_and(|other| other.slot == id.slot && other.key == id.key);
         let at = if is(&self.next) {
             Some(self.next)
-        } else if let Some(map) = &self.map {
-            map.get(id).copied()
+        } else if let Some(places) = &self.places {
+            noted(places, id.slot).filter(is)
         } else {
             let end = self.len.min(self.next.saturating_add(self.left));
             let found = (self.next..end).find(is);
             self.left -= found.unwrap_or(end).saturating_sub(self.next).min(self.left);
             found.or_else(|| {
-                let ids = (0..self.len).filter_map(|at| Some((id_at(at)?, at)));
-                let map = self.map.insert(ids.collect());
-                map.get(id).copied()
+                let mut places: Vec<(u32, usize)> =
+                    (0..self.len).filter_map(|at| Some((id_at(at)?.slot, at))).collect();
+                // Nearly sorted already, which this sort makes use of.
+                places.sort();
+                let place = noted(&places, id.slot).filter(is);
+                self.places = Some(places);
+                place
             })
         };
         if let Some(at) = at {
@@ -316,4 +322,9 @@ impl Finder {
         }
         at
     }
+}
+
+fn noted(places: &[(u32, usize)], slot: u32) -> Option<usize> {
+    let at = places.binary_search_by_key(&slot, |(slot, _)| *slot).ok()?;
+    places.get(at).map(|(_, place)| *place)
 }

@@ -189,6 +189,8 @@ pub struct App {
     pub data: Option<Data>,
     /// What is not needed any more, for the loop to take away.
     pub spent: Spent,
+    /// Rows of figures that were shown before: memory for the next.
+    room: Vec<Row>,
 }
 
 impl App {
@@ -236,6 +238,7 @@ impl App {
             analysis: None,
             data: None,
             spent: Spent::new(),
+            room: Vec::new(),
             options,
         }
     }
@@ -289,7 +292,7 @@ impl App {
     /// Takes a sample whose work is done.
     pub fn on_ready(&mut self, ready: Ready) {
         let Ready { sample, last, next, figures, texts, spent } = ready;
-        self.spent = spent;
+        self.spent.extend(spent);
         let texts = std::mem::replace(&mut self.table.texts, texts);
         self.spent.push(Box::new(texts));
         if self.newest.as_ref().is_some_and(|newest| newest.time_ns > sample.time_ns) {
@@ -372,6 +375,7 @@ impl App {
     pub fn on_analysis(&mut self, analysis: Analysis) {
         // Those about what a replay has gone back behind are void.
         if self.newest.as_ref().is_none_or(|newest| newest.time_ns < analysis.time_ns) {
+            self.spent.push(Box::new(analysis));
             return;
         }
         if let Some(entropy) = analysis.entropy {
@@ -381,6 +385,8 @@ impl App {
             self.forget_analysis();
             self.analysis = Some(Arc::new(analysis));
             self.keep_in_view();
+        } else {
+            self.spent.push(Box::new(analysis));
         }
     }
 
@@ -467,7 +473,8 @@ impl App {
                 Some(data) => Arc::clone(&data.paths),
                 None => Arc::new(Paths::of(&sample, options)),
             };
-            Figures::new(&self.history, at, self.span, &sample, options, paths)
+            let room = std::mem::take(&mut self.room);
+            Figures::new(room, &self.history, at, self.span, &sample, options, paths)
         });
         let Some(Figures { model, paths, imbalance, once, problems, last_seen, busiest, matrix, .. }) =
             figures
@@ -494,11 +501,15 @@ impl App {
         let before = self.data.replace(now);
         let keeps = keep && self.keeps_places();
         self.arrange_at(before.as_ref().filter(|_| keeps).map(|data| &data.model.rows[..]), keeps);
-        if let Some(before) = before {
+        if let Some(mut before) = before {
+            let mut room = std::mem::take(&mut before.model.rows);
+            if room.capacity() > self.room.capacity() {
+                std::mem::swap(&mut room, &mut self.room);
+            }
             if self.spent.len() > SPENT {
                 self.spent.clear();
             }
-            self.spent.push(Box::new(before));
+            self.spent.push(Box::new((before, room)));
         }
     }
 
@@ -574,7 +585,10 @@ impl App {
         self.table.cursor.show(self.table.order.len(), layout.table_page(self.screen));
         let busiest = self.data.as_ref().map_or(0, |data| data.busiest.len());
         self.busiest.show(busiest, layout.table_page(Screen::Overview));
-        self.events.show(self.event_count(), layout.events_page());
+        // To count them is to look through all of the log.
+        if self.screen == Screen::Events {
+            self.events.show(self.event_count(), layout.events_page());
+        }
         let links = self.data.as_ref().map_or(0, |data| data.model.links.len());
         self.links.show(links, layout.links_page());
         // To count its lines is to make them.

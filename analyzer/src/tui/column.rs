@@ -8,7 +8,7 @@ use rocescope_common::account::FlowStats;
 use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
 use rocescope_common::wire::opcode;
 
-pub use order::{SortKey, largest_first, sort_key, value};
+pub use order::{SortKey, is_wide, largest_first, sort_key, value};
 
 use super::theme;
 use crate::figures::latency::Bucket;
@@ -331,8 +331,8 @@ pub fn cell(id: Id, row: &Row, cx: Context<'_>) -> (String, Style) {
             counted(Counts::naks, if refused { Level::Critical } else { Level::Warning })
         }
         Id::Rnr => counted(|c| c.rnr, Level::Warning),
-        Id::P50 => time(row.latency.map(|times| times.p50)),
-        Id::P99 => time(row.latency.map(|times| times.p99)),
+        Id::P50 => time(cx.model.latency(row).map(|times| times.p50)),
+        Id::P99 => time(cx.model.latency(row).map(|times| times.p99)),
         Id::Comm | Id::Pid | Id::Pod => {
             let owner = cx.owner(row);
             let text = match id {
@@ -445,8 +445,8 @@ fn percent(ratio: Option<f64>) -> (String, Style) {
 }
 
 fn share(row: &Row, model: &Model) -> f64 {
-    let all = model.delta.map_or(0.0, |d| d.bits_per_s());
-    if all > 0.0 { row.delta.map_or(0.0, |d| d.bits_per_s()) / all } else { 0.0 }
+    let all = model.delta.as_ref().map_or(0.0, |d| d.bits_per_s());
+    if all > 0.0 { row.delta.as_ref().map_or(0.0, |d| d.bits_per_s()) / all } else { 0.0 }
 }
 
 /// A bar of `width` cells, filled by `share`.

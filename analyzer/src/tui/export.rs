@@ -130,7 +130,7 @@ impl App {
         for index in &self.table.order {
             let (mut cells, row) = if grouped {
                 let Some(sum) = self.table.sums.get(*index) else { continue };
-                (vec![json!(sum.name), json!(sum.flows)], &sum.row)
+                (vec![json!(sum.name.to_string()), json!(sum.flows)], &sum.row)
             } else {
                 let Some(row) = data.model.rows.get(*index) else { continue };
                 (Vec::new(), row)

@@ -77,7 +77,7 @@ impl Job {
         let newest = history.len().checked_sub(1);
         let figures = span.zip(newest).and_then(|(span, at)| {
             let paths = Arc::new(report::Paths::of(&sample, &options));
-            let mut figures = Figures::new(&history, at, span, &sample, &options, paths)?;
+            let mut figures = Figures::new(Vec::new(), &history, at, span, &sample, &options, paths)?;
             figures.matrix = matrix.then(|| Matrix::new(&figures.model));
             Some(figures)
         });
@@ -88,8 +88,10 @@ impl Job {
 }
 
 impl Figures {
-    /// The figures of moment number `at`; `None` when there is no such moment. `paths` are those of `sample`.
+    /// The figures of moment number `at`; `None` when there is no such moment. `paths` are those of `sample`; `room`
+    /// is memory for rows.
     pub(super) fn new(
+        room: Vec<Row>,
         history: &History,
         at: usize,
         span: Span,
@@ -97,7 +99,7 @@ impl Figures {
         options: &report::Options,
         paths: Arc<report::Paths>,
     ) -> Option<Self> {
-        let model = Model::new(history, at, span, Some(sample))?;
+        let model = Model::with_room(room, history, at, span, Some(sample))?;
         let loads: Vec<report::Load<'_>> = model
             .links
             .iter()

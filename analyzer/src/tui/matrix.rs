@@ -1,9 +1,9 @@
 //! Who sends to whom: a cell for each pair of hosts.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use hashbrown::HashMap;
+use rocescope_common::wire::frame::Addr;
 
 use super::once::holes;
 use crate::model::{Counts, Model, Row};
@@ -75,6 +75,70 @@ impl Cell {
     }
 }
 
+type State = foldhash::fast::RandomState;
+/// Each queue pair once: the row of the link that saw most of it, and holes and marks in the span of the link that shows
+/// them, `None` when one link sees it. Most are on one, so that others take memory for theirs only.
+fn each_queue_pair(rows: &[Row], mut with: impl FnMut(&Row, Pair, Option<&Counts>)) -> Hosts {
+    let mut hosts = Hosts::default();
+    let mut places: HashMap<(Pair, u32), usize, State> =
+        HashMap::with_capacity_and_hasher(rows.len(), State::default());
+    let mut kept: Vec<(&Row, Pair)> = Vec::with_capacity(rows.len());
+    let mut several: HashMap<usize, Option<Counts>, State> = HashMap::default();
+    let bytes = |row: &Row| (row.delta.as_ref().map_or(0, |delta| delta.counts.bytes), row.total.bytes);
+    for row in rows {
+        let key = &row.id.key;
+        let pair = (hosts.place(key.family, key.src), hosts.place(key.family, key.dst));
+        let at = *places.entry((pair, key.dest_qp)).or_insert(kept.len());
+        let Some((first, _)) = kept.get_mut(at) else {
+            kept.push((row, pair));
+            continue;
+        };
+        let seen = several.entry(at).or_insert_with(|| first.delta.map(|delta| delta.counts));
+        if let Some(delta) = &row.delta {
+            *seen = Some(seen.map_or(delta.counts, |seen| holes(seen, &[seen, delta.counts])));
+        }
+        if bytes(row) > bytes(first) {
+            *first = row;
+        }
+    }
+    for (at, (row, pair)) in kept.into_iter().enumerate() {
+        with(row, pair, several.get(&at).and_then(Option::as_ref));
+    }
+    hosts
+}
+
+/// Places of a source and a destination in a list of hosts.
+type Pair = (u32, u32);
+
+/// Hosts in the order in which they come.
+#[derive(Default)]
+struct Hosts {
+    all: Vec<IpAddr>,
+    places: HashMap<(u8, Addr), u32, State>,
+}
+
+impl Hosts {
+    fn place(&mut self, family: u8, host: Addr) -> u32 {
+        *self.places.entry((family, host)).or_insert_with(|| {
+            self.all.push(address(family, host));
+            u32::try_from(self.all.len() - 1).unwrap_or(u32::MAX)
+        })
+    }
+
+    /// All hosts in the order of their addresses, and the place there of each.
+    fn in_order(self) -> (Vec<IpAddr>, Vec<u32>) {
+        let mut hosts: Vec<(IpAddr, usize)> = self.all.into_iter().zip(0..).collect();
+        hosts.sort_unstable();
+        let mut places = vec![0; hosts.len()];
+        for (new, (_, old)) in (0..).zip(&hosts) {
+            if let Some(place) = places.get_mut(*old) {
+                *place = new;
+            }
+        }
+        (hosts.into_iter().map(|(host, _)| host).collect(), places)
+    }
+}
+
 /// The matrix. Hosts are in the order of their addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Matrix {
@@ -82,8 +146,11 @@ pub struct Matrix {
     pub sources: Vec<IpAddr>,
     /// Columns.
     pub destinations: Vec<IpAddr>,
-    cells: BTreeMap<(IpAddr, IpAddr), Cell>,
-    numbers: BTreeMap<IpAddr, usize>,
+    /// Those that are one or the other.
+    hosts: Vec<IpAddr>,
+    cells: Vec<Cell>,
+    /// Places of their hosts, and of the cells, in the order of the hosts.
+    pairs: Vec<(Pair, u32)>,
 }
 
 impl Matrix {
@@ -91,43 +158,43 @@ impl Matrix {
     /// it; what was lost or marked on the way from the one that shows it.
     #[must_use]
     pub fn new(model: &Model) -> Self {
-        type Seen<'a> = (&'a Row, Option<Counts>);
-        let mut by_qp: HashMap<(IpAddr, IpAddr, u32), Seen<'_>, foldhash::fast::RandomState> =
-            HashMap::default();
-        let bytes = |row: &Row| (row.delta.as_ref().map_or(0, |delta| delta.counts.bytes), row.total.bytes);
-        for row in &model.rows {
-            let key = &row.id.key;
-            let ends = (address(key.family, key.src), address(key.family, key.dst), key.dest_qp);
-            let (kept, seen) = by_qp.entry(ends).or_insert((row, None));
-            if bytes(row) > bytes(kept) {
-                *kept = row;
+        let mut cells: Vec<Cell> = Vec::new();
+        let mut numbers: HashMap<Pair, u32, State> = HashMap::default();
+        let hosts = each_queue_pair(&model.rows, |row, pair, seen| {
+            let next = u32::try_from(cells.len()).unwrap_or(u32::MAX);
+            let at = *numbers.entry(pair).or_insert(next);
+            if at == next {
+                cells.push(Cell::default());
             }
-            if let Some(delta) = &row.delta {
-                let counts = delta.counts;
-                *seen = Some(seen.map_or(counts, |seen| holes(seen, &[seen, counts])));
-            }
-        }
-        let mut cells: BTreeMap<(IpAddr, IpAddr), Cell> = BTreeMap::new();
-        for ((src, dst, _), (row, seen)) in by_qp {
-            let cell = cells.entry((src, dst)).or_default();
+            let Some(cell) = usize::try_from(at).ok().and_then(|at| cells.get_mut(at)) else { return };
             cell.flows += 1;
             if let Some(delta) = &row.delta {
-                cell.counts.add(&seen.map_or(delta.counts, |seen| holes(delta.counts, &[seen])));
+                match seen {
+                    Some(seen) => cell.counts.add(&holes(delta.counts, std::slice::from_ref(seen))),
+                    None => cell.counts.add(&delta.counts),
+                }
                 cell.seconds = cell.seconds.max(delta.seconds);
             }
-            cell.latency_ns = cell.latency_ns.max(row.latency.map(|times| times.p99.ns()));
+            cell.latency_ns = cell.latency_ns.max(model.latency(row).map(|times| times.p99.ns()));
+        });
+        let (hosts, places) = hosts.in_order();
+        let place =
+            |old: u32| usize::try_from(old).ok().and_then(|old| places.get(old)).copied().unwrap_or(0);
+        let mut pairs: Vec<(Pair, u32)> =
+            numbers.into_iter().map(|((src, dst), at)| ((place(src), place(dst)), at)).collect();
+        pairs.sort_unstable();
+        let (mut sends, mut receives) = (vec![false; hosts.len()], vec![false; hosts.len()]);
+        for ((src, dst), _) in &pairs {
+            for (marks, host) in [(&mut sends, src), (&mut receives, dst)] {
+                if let Some(mark) = usize::try_from(*host).ok().and_then(|at| marks.get_mut(at)) {
+                    *mark = true;
+                }
+            }
         }
-        let mut sources: Vec<IpAddr> = cells.keys().map(|(src, _)| *src).collect();
-        let mut destinations: Vec<IpAddr> = cells.keys().map(|(_, dst)| *dst).collect();
-        for hosts in [&mut sources, &mut destinations] {
-            hosts.sort_unstable();
-            hosts.dedup();
-        }
-        let mut all: Vec<IpAddr> = sources.iter().chain(&destinations).copied().collect();
-        all.sort_unstable();
-        all.dedup();
-        let numbers = all.into_iter().zip(1..).collect();
-        Self { sources, destinations, cells, numbers }
+        let those = |marks: Vec<bool>| {
+            hosts.iter().zip(marks).filter(|(_, marked)| *marked).map(|(host, _)| *host).collect()
+        };
+        Self { sources: those(sends), destinations: those(receives), hosts, cells, pairs }
     }
 
     /// Rows and columns.
@@ -139,13 +206,20 @@ impl Matrix {
     /// The number of a host among all, senders and receivers, from 1; 0 for one that is neither.
     #[must_use]
     pub fn number(&self, host: &IpAddr) -> usize {
-        self.numbers.get(host).copied().unwrap_or(0)
+        self.hosts.binary_search(host).map_or(0, |at| at + 1)
     }
 
     /// The cell of two hosts; `None` when nothing goes from one to the other.
     #[must_use]
     pub fn cell(&self, src: &IpAddr, dst: &IpAddr) -> Option<&Cell> {
-        self.cells.get(&(*src, *dst))
+        let place = |host| u32::try_from(self.hosts.binary_search(host).ok()?).ok();
+        let pair = (place(src)?, place(dst)?);
+        let at = self.pairs.binary_search_by_key(&pair, |(pair, _)| *pair).ok()?;
+        self.at(self.pairs.get(at)?.1)
+    }
+
+    fn at(&self, at: u32) -> Option<&Cell> {
+        self.cells.get(usize::try_from(at).ok()?)
     }
 
     /// Row and column of the cell with the largest figure; of the first of several.
@@ -162,14 +236,33 @@ impl Matrix {
         Some((self.sources.binary_search(src).ok()?, self.destinations.binary_search(dst).ok()?))
     }
 
+    /// The pairs with the largest figures, largest first, those that are equal in the order of their addresses; at most
+    /// `count`.
+    #[must_use]
+    pub fn top(&self, metric: Metric, count: usize) -> Vec<(&IpAddr, &IpAddr, &Cell)> {
+        let value = |(.., cell): &(&IpAddr, &IpAddr, &Cell)| cell.value(metric).unwrap_or(-1.0);
+        let mut all: Vec<(f64, (&IpAddr, &IpAddr, &Cell))> =
+            self.iter().map(|entry| (value(&entry), entry)).collect();
+        let order = |a: &(f64, (&IpAddr, &IpAddr, &Cell)), b: &(f64, (&IpAddr, &IpAddr, &Cell))| {
+            b.0.total_cmp(&a.0).then_with(|| (a.1.0, a.1.1).cmp(&(b.1.0, b.1.1)))
+        };
+        if count < all.len() {
+            all.select_nth_unstable_by(count, order);
+            all.truncate(count);
+        }
+        all.sort_unstable_by(order);
+        all.into_iter().map(|(_, entry)| entry).collect()
+    }
+
     /// The largest figure of all cells.
     #[must_use]
     pub fn most(&self, metric: Metric) -> f64 {
-        self.cells.values().filter_map(|cell| cell.value(metric)).fold(0.0, f64::max)
+        self.cells.iter().filter_map(|cell| cell.value(metric)).fold(0.0, f64::max)
     }
 
-    /// All cells.
+    /// All cells, in the order of their hosts' addresses.
     pub fn iter(&self) -> impl Iterator<Item = (&IpAddr, &IpAddr, &Cell)> {
-        self.cells.iter().map(|((src, dst), cell)| (src, dst, cell))
+        let host = |place: u32| self.hosts.get(usize::try_from(place).ok()?);
+        self.pairs.iter().filter_map(move |((src, dst), at)| Some((host(*src)?, host(*dst)?, self.at(*at)?)))
     }
 }

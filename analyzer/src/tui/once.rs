@@ -21,15 +21,15 @@ impl Once {
     /// Of `model`, whose newest sample counts `again` what it says.
     #[must_use]
     pub fn of(model: &Model, again: &Again) -> Self {
+        if again.taps < 2 {
+            return Self { taps: 1, delta: model.delta, total: model.total };
+        }
         let (mut span, mut total) = (Counts::default(), Counts::default());
         for row in model.rows.iter().filter(|row| row.at.is_some_and(|at| again.is_again(at))) {
             total.add(&row.total);
             if let Some(delta) = &row.delta {
                 span.add(&delta.counts);
             }
-        }
-        if again.taps < 2 {
-            return Self { taps: 1, delta: model.delta, total: model.total };
         }
         let in_span: Vec<Counts> =
             model.links.iter().filter_map(|link| link.delta.map(|delta| delta.counts)).collect();

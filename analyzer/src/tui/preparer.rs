@@ -6,6 +6,7 @@ use std::thread;
 
 use super::job::{Job, Ready, Spent};
 use super::wait::Waker;
+use crate::second;
 
 enum Work {
     Sample(Box<Job>),
@@ -26,6 +27,7 @@ impl Preparer {
         let (work, todo) = mpsc::channel();
         let (ready, done) = mpsc::channel();
         let run = move || {
+            second::stand_back();
             for work in todo {
                 match work {
                     Work::Sample(job) => {

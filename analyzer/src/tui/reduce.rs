@@ -314,7 +314,7 @@ impl App {
         let Some((sum, data)) = at.and_then(|at| self.table.sums.get(at)).zip(self.data.as_ref()) else {
             return;
         };
-        let (name, id) = (sum.name.clone(), sum.row.id);
+        let (name, id) = (sum.name.to_string(), sum.row.id);
         let address = |words| crate::sample::address(id.key.family, words);
         let cx = Context { model: &data.model, sample: &data.sample };
         let row = data.model.rows.iter().find(|row| row.id == id);

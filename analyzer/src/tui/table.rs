@@ -1,5 +1,7 @@
 //! The table of queue pairs: which rows, in which order, and which of them the user looks at.
 
+use std::cmp::Reverse;
+use std::fmt;
 use std::net::IpAddr;
 
 use hashbrown::{HashMap, HashSet};
@@ -8,6 +10,7 @@ use super::column::{self, Context, Id, SortKey};
 use super::cursor::{Cursor, Move};
 use super::query::Query;
 use super::texts::{self, Texts};
+use crate::model::moment::Finder;
 use crate::model::{Identity, Model, Row};
 use crate::report::FlowId;
 use crate::sample::address;
@@ -83,7 +86,28 @@ pub struct Sum {
     /// How many there are.
     pub flows: usize,
     /// What they have in common.
-    pub name: String,
+    pub name: Name,
+}
+
+/// What queue pairs in one row have in common; its text is made where it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Name {
+    /// Source and destination.
+    Hosts(IpAddr, IpAddr),
+    /// The link: its number and its name.
+    Link(u16, String),
+    /// The process; `None` when it is not known.
+    Process(Option<String>),
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hosts(src, dst) => write!(f, "{src} → {dst}"),
+            Self::Link(_, name) | Self::Process(Some(name)) => f.write_str(name),
+            Self::Process(None) => f.write_str("process not known"),
+        }
+    }
 }
 
 /// Queue pairs that something is about: a finding, a cell of the matrix.
@@ -152,9 +176,8 @@ impl Table {
                 sorted(self.sort, rows, cx)
             };
         } else {
-            self.sums = sums(self.group, &shown, cx);
-            let rows = self.sums.iter().map(|sum| &sum.row).enumerate();
-            self.order = sorted(self.sort, rows, cx);
+            sums(&mut self.sums, self.group, &shown, cx);
+            self.order = sorted(self.sort, self.sums.iter().map(|sum| &sum.row).enumerate(), cx);
         }
         let place = self.selected.and_then(|id| {
             let index = match self.group {
@@ -172,6 +195,9 @@ impl Table {
     /// The rows that filter, focus and marks let through.
     fn shown(&self, query: &Query, cx: Context<'_>) -> Vec<usize> {
         let rows = &cx.model.rows;
+        if query.is_empty() && !self.only_marked && self.focus.is_none() {
+            return (0..rows.len()).collect();
+        }
         let links = texts::links(cx.model);
         let focused = |row: &Row| match self.focus.as_ref().map(|focus| &focus.on) {
             None => true,
@@ -228,19 +254,25 @@ impl Table {
 
 /// Places of rows in the order of their figures.
 fn sorted<'a>(sort: Sort, rows: impl Iterator<Item = (usize, &'a Row)>, cx: Context<'_>) -> Vec<usize> {
-    let mut keyed: Vec<(SortKey, usize)> =
-        rows.map(|(i, row)| (column::sort_key(sort.by, sort.descending, row, cx), i)).collect();
-    // Figures fit into half the bits, and half the memory is sorted in half the time.
-    let narrow: Option<Vec<_>> = keyed
-        .iter()
-        .map(|(key, i)| Some((u64::try_from(key.major).ok()?, key.minor, u32::try_from(*i).ok()?)))
-        .collect();
-    let Some(mut narrow) = narrow else {
+    let key = |row: &Row| column::sort_key(sort.by, sort.descending, row, cx);
+    let room = rows.size_hint().1.unwrap_or(0);
+    if column::is_wide(sort.by) {
+        let mut keyed: Vec<(SortKey, usize)> = Vec::with_capacity(room);
+        keyed.extend(rows.map(|(i, row)| (key(row), i)));
         keyed.sort_unstable();
         return keyed.into_iter().map(|(_, i)| i).collect();
-    };
-    narrow.sort_unstable();
-    narrow.into_iter().filter_map(|(_, _, i)| usize::try_from(i).ok()).collect()
+    }
+    // Figures fit into half the bits, and half the memory is sorted in half the time.
+    let narrow = |key: u128| u64::try_from(key).unwrap_or(u64::MAX);
+    let mut keyed: Vec<(u64, Reverse<u64>, u32)> = Vec::with_capacity(room);
+    keyed.extend(rows.map(|(i, row)| {
+        let SortKey { major, minor } = key(row);
+        (narrow(major), minor, u32::try_from(i).unwrap_or(u32::MAX))
+    }));
+    keyed.sort_unstable();
+    let mut places = Vec::with_capacity(keyed.len());
+    places.extend(keyed.into_iter().filter_map(|(.., i)| usize::try_from(i).ok()));
+    places
 }
 
 fn is(flow: &FlowId, row: &Row, model: &Model) -> bool {
@@ -262,19 +294,13 @@ fn keep_places(order: &[usize], before: &[Row], rows: &[Row], shown: Vec<usize>)
             *left = true;
         }
     }
-    // Flows nearly always keep their places in the sample.
-    let same = before.len() <= rows.len() && before.iter().zip(rows).all(|(then, now)| then.id == now.id);
-    let now: HashMap<Identity, usize, State> = if same {
-        HashMap::default()
-    } else {
-        rows.iter().enumerate().map(|(at, row)| (row.id, at)).collect()
-    };
+    // Flows nearly always keep their places in the sample, so that the next is looked for behind the one before.
+    let id_at = |at: usize| rows.get(at).map(|row| row.id);
+    let mut finder = Finder::new(rows.len());
+    let now: Vec<Option<usize>> = before.iter().map(|row| finder.find(&row.id, id_at)).collect();
     let mut kept: Vec<usize> = Vec::with_capacity(shown.len());
-    for at in order {
-        let at = if same { Some(*at) } else { before.get(*at).and_then(|row| now.get(&row.id)).copied() };
-        if let Some(at) = at
-            && left.get_mut(at).is_some_and(std::mem::take)
-        {
+    for at in order.iter().filter_map(|at| *now.get(*at)?) {
+        if left.get_mut(at).is_some_and(std::mem::take) {
             kept.push(at);
         }
     }
@@ -282,45 +308,33 @@ fn keep_places(order: &[usize], before: &[Row], rows: &[Row], shown: Vec<usize>)
     kept
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Common {
-    Hosts(IpAddr, IpAddr),
-    Link(u16),
-    Process(Option<String>),
-}
-
-fn sums(group: Group, shown: &[usize], cx: Context<'_>) -> Vec<Sum> {
-    let mut at: HashMap<Common, usize, State> = HashMap::default();
-    let mut sums: Vec<Sum> = Vec::new();
+/// Adds up what has something in common, into the memory of the sums before.
+fn sums(sums: &mut Vec<Sum>, group: Group, shown: &[usize], cx: Context<'_>) {
+    sums.clear();
+    let links: Vec<String> = texts::links(cx.model);
+    let mut places: HashMap<Name, usize, State> = HashMap::default();
     for row in shown.iter().filter_map(|i| cx.model.rows.get(*i)) {
         let key = &row.id.key;
-        let common = match group {
+        let name = match group {
             Group::None | Group::Hosts => {
-                Common::Hosts(address(key.family, key.src), address(key.family, key.dst))
+                Name::Hosts(address(key.family, key.src), address(key.family, key.dst))
             }
-            Group::Link => Common::Link(key.link),
-            Group::Process => Common::Process(cx.owner(row).and_then(column::process)),
+            Group::Link => {
+                Name::Link(key.link, links.get(usize::from(key.link)).cloned().unwrap_or_default())
+            }
+            Group::Process => Name::Process(cx.owner(row).and_then(column::process)),
         };
-        let name = || match &common {
-            Common::Hosts(src, dst) => format!("{src} → {dst}"),
-            Common::Link(_) => column::link(row, cx.model),
-            Common::Process(name) => name.clone().unwrap_or_else(|| "process not known".to_owned()),
-        };
-        let place = at.get(&common).copied();
-        let Some(sum) = place.and_then(|place| sums.get_mut(place)) else {
-            sums.push(Sum { row: Row { at: None, latency: None, ..row.clone() }, flows: 1, name: name() });
-            at.insert(common, sums.len() - 1);
+        let Some(sum) = places.get(&name).and_then(|place| sums.get_mut(*place)) else {
+            places.insert(name.clone(), sums.len());
+            sums.push(Sum { row: row.sum(), flows: 1, name });
             continue;
         };
         sum.flows += 1;
         sum.row.total.add(&row.total);
-        sum.row.delta = match (sum.row.delta, row.delta) {
-            (Some(mut a), Some(b)) => {
-                a.counts.add(&b.counts);
-                Some(a)
-            }
-            (known, None) | (None, known) => known,
-        };
+        match (&mut sum.row.delta, &row.delta) {
+            (Some(sum), Some(one)) => sum.counts.add(&one.counts),
+            (sum @ None, Some(one)) => *sum = Some(*one),
+            (_, None) => {}
+        }
     }
-    sums
 }

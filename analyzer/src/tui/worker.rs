@@ -10,6 +10,7 @@ use super::analysis::{Analysis, Analyst, Ask};
 use super::wait::Waker;
 use crate::report;
 use crate::sample::Sample;
+use crate::second;
 
 /// The thread rests this many times as long as it worked, so that it takes a small part of one core.
 const REST: u32 = 24;
@@ -30,7 +31,7 @@ impl Worker {
         let done = Arc::new(Mutex::new(None));
         let shared = Arc::clone(&done);
         thread::Builder::new().name("analyst".into()).spawn(move || {
-            behind_the_screen();
+            second::stand_back();
             run(&todo, options, &shared, &waker);
         })?;
         Ok(Self { work, done })
@@ -46,16 +47,6 @@ impl Worker {
     /// What came of it since the last call.
     pub(super) fn take(&self) -> Option<Analysis> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-/// Has the screen's thread go first where both want a processor.
-fn behind_the_screen() {
-    #[cfg(target_os = "linux")]
-    {
-        const NICE: libc::c_int = 5;
-        // SAFETY: takes three numbers. On Linux 0 means the calling thread. Where it is refused, nothing changes.
-        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
     }
 }
 

@@ -260,11 +260,12 @@ fn queue_pairs_are_grouped_by_process() {
     let mut app = table(&World::sick(), USUAL);
     press(&mut app, &[Key::Char('o'); 3]);
     assert!(app.answer.is_none());
-    let mut groups: Vec<(&str, usize)> =
-        app.table.sums.iter().map(|sum| (sum.name.as_str(), sum.flows)).collect();
+    let mut groups: Vec<(String, usize)> =
+        app.table.sums.iter().map(|sum| (sum.name.to_string(), sum.flows)).collect();
     groups.sort_unstable();
-    assert_eq!(groups, [("python3 (4711)", 8), ("python3 (4712)", 8)]);
-    let at = app.table.order.iter().position(|i| app.table.sums[*i].name.contains("4712")).unwrap();
+    assert_eq!(groups, [("python3 (4711)".to_owned(), 8), ("python3 (4712)".to_owned(), 8)]);
+    let at =
+        app.table.order.iter().position(|i| app.table.sums[*i].name.to_string().contains("4712")).unwrap();
     for _ in 0..=at {
         press(&mut app, &[Key::Down]);
     }

@@ -62,6 +62,8 @@ const KEYS: &[(&str, &[&str])] = &[
 /// One key.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
+    /// What was sent.
+    key: &'static str,
     /// To the first byte, in milliseconds.
     wall: f64,
     /// Of a processor.
@@ -111,6 +113,11 @@ fn print(answers: &BTreeMap<&str, Vec<Answer>>) {
         println!("{name:<22} {:>5} {wall:>20} {cpu:>20} {waited:>8.1}", answers.len());
     }
     let over = |figure: fn(&Answer) -> f64| all.iter().filter(|answer| figure(answer) > LIMIT_MS).count();
+    let mut slow: Vec<&Answer> = all.iter().filter(|answer| answer.wall > LIMIT_MS).collect();
+    slow.sort_by(|a, b| b.wall.total_cmp(&a.wall));
+    for Answer { key, wall, cpu, waited } in slow {
+        println!("slow: {key:?} {wall:.1} ms, processor {cpu:.1}, waited {waited:.1}");
+    }
     println!(
         "over {LIMIT_MS} ms: {} by the clock, {} in processor time, of {}",
         over(|answer| answer.wall),
@@ -213,7 +220,7 @@ impl Session {
     }
 
     /// `None` when the key has no answer.
-    fn key(&mut self, key: &str) -> Result<Option<Answer>> {
+    fn key(&mut self, key: &'static str) -> Result<Option<Answer>> {
         let before = self.spent()?;
         let start = Instant::now();
         self.terminal.write_all(key.as_bytes())?;
@@ -224,7 +231,7 @@ impl Session {
         // The rest of the picture.
         while self.written(Duration::from_millis(10))? {}
         let after = self.spent()?;
-        Ok(Some(Answer { wall, cpu: after.0 - before.0, waited: after.1 - before.1 }))
+        Ok(Some(Answer { key, wall, cpu: after.0 - before.0, waited: after.1 - before.1 }))
     }
 
     /// Milliseconds that the screen's thread has had a processor, and has waited for one.

@@ -38,7 +38,7 @@ pub const fn largest_first(id: Id) -> bool {
 /// The sort key of a row. Rows that are equal are sorted by rate.
 #[must_use]
 pub fn sort_key(id: Id, descending: bool, row: &Row, cx: Context<'_>) -> SortKey {
-    let minor = std::cmp::Reverse(row.delta.map_or(0, |d| float(d.bits_per_s())));
+    let minor = std::cmp::Reverse(row.delta.as_ref().map_or(0, |d| float(d.bits_per_s())));
     let turned = |value: u128, all: u128| if descending { all - value.min(all) } else { value };
     let major = match sort_value(id, row, cx) {
         // One below the largest, which is for what is not known.
@@ -63,7 +63,9 @@ enum Value {
     Wide(u128),
 }
 
-const fn is_wide(id: Id) -> bool {
+/// Whether rows are sorted by more than a figure: by an address or a text.
+#[must_use]
+pub const fn is_wide(id: Id) -> bool {
     matches!(id, Id::Source | Id::Destination | Id::Comm | Id::Pod)
 }
 
@@ -83,7 +85,7 @@ fn sort_value(id: Id, row: &Row, cx: Context<'_>) -> Option<Value> {
         Id::Pod => {
             cx.owner(row).and_then(|owner| owner.pod.as_deref()).map(|text| Value::Wide(beginning(text)))
         }
-        Id::Share => row.delta.map(|d| Value::Figure(float(d.bits_per_s()))),
+        Id::Share => row.delta.as_ref().map(|d| Value::Figure(float(d.bits_per_s()))),
         _ => value(id, row, cx).map(|n| Value::Figure(float(n))),
     }
 }
@@ -106,8 +108,8 @@ pub fn value(id: Id, row: &Row, cx: Context<'_>) -> Option<f64> {
     match id {
         Id::Source | Id::Destination | Id::Tunnel | Id::Comm | Id::Pod => None,
         Id::Pid => cx.owner(row).and_then(|owner| owner.pid).map(f64::from),
-        Id::P50 => row.latency.map(|times| times.p50.ns() as f64),
-        Id::P99 => row.latency.map(|times| times.p99.ns() as f64),
+        Id::P50 => cx.model.latency(row).map(|times| times.p50.ns() as f64),
+        Id::P99 => cx.model.latency(row).map(|times| times.p99.ns() as f64),
         Id::State => Some(f64::from(State::of(row).rank())),
         Id::Qp => Some(f64::from(row.id.key.dest_qp)),
         Id::Rate => delta.map(Delta::bits_per_s),

@@ -239,7 +239,7 @@ fn latency(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> 
     let timed = app.data.as_ref().and_then(|data| data.sample.figures.latency.as_ref());
     let all = timed.and_then(|timed| timed.get(&detail.id.slot)).and_then(|figure| figure.all);
     let Some(all) = all else { return vec![entry("latency", units::UNKNOWN)] };
-    let now = row.and_then(|row| row.latency).map_or_else(
+    let now = row.zip(app.data.as_ref()).and_then(|(row, data)| data.model.latency(row)).map_or_else(
         || units::UNKNOWN.to_owned(),
         |times| {
             let [p50, p99] = [times.p50, times.p99].map(|bucket| units::duration(bucket.ns()));

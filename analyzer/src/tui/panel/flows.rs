@@ -82,7 +82,7 @@ fn groups(buffer: &mut Buffer, table: Rect, app: &App, data: &Data) {
     let rows = app.table.order.iter().enumerate().skip(app.table.cursor.offset).take(page);
     for (y, (place, index)) in (table.y + 1..).zip(rows) {
         let Some(sum) = app.table.sums.get(*index) else { continue };
-        let name = cut(&sum.name, usize::from(width), true);
+        let name = cut(&sum.name.to_string(), usize::from(width), true);
         let text = format!(" {name:<0$} {1:>5}", usize::from(width), column::compact(sum.flows as f64));
         buffer.set_stringn(table.x, y, text, usize::from(table.width), theme::PLAIN);
         let mut x = rest.x + GUTTER;

@@ -227,13 +227,6 @@ fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric) {
     if area.height == 0 {
         return;
     }
-    let matrix = &data.matrix;
-    let mut pairs: Vec<_> = matrix.iter().collect();
-    // Pairs in the order of addresses where the figure is the same.
-    pairs.sort_by(|(.., a), (.., b)| {
-        let value = |cell: &Cell| cell.value(metric).unwrap_or(-1.0);
-        value(b).total_cmp(&value(a))
-    });
     let route = usize::from(area.width.saturating_sub(34)).min(if data.model.has_ipv6 { 60 } else { 34 });
     let head = format!(
         " {:<route$} {:>4} {:>6} {:>6} {:>5} {:>6}",
@@ -241,7 +234,7 @@ fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric) {
     );
     line(buffer, area, 0, &Line::styled(head, theme::HEAD));
     let room = usize::from(area.height.saturating_sub(1));
-    for (y, (src, dst, cell)) in (1..).zip(pairs.into_iter().take(room)) {
+    for (y, (src, dst, cell)) in (1..).zip(data.matrix.top(metric, room)) {
         let mut spans = Spans::default();
         let text = cut(&format!("{src} → {dst}"), route, true);
         spans.push(format!(" {text:<route$} {:>4}", compact(cell.flows as f64)), theme::PLAIN);
