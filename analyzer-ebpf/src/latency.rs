@@ -258,7 +258,7 @@ pub extern "C" fn rocescope_time(slot: u32, now: u64, flags: u32, before_ns: u64
     } else if op.any(Op::RESPONSE | Op::ACKNOWLEDGE)
         && let Some(mut other) = other()
     {
-        let up_to = answered_by(frame);
+        let up_to = answered_by(op, frame.psn, frame.aeth);
         if up_to != UNKNOWN {
             answered(&mut other, up_to, op.has(Op::ACKNOWLEDGE), now);
         }

@@ -7,7 +7,7 @@
 //! longer than a bin, so that the records of a flow tell its spurts exactly.
 
 use super::flow::{Event, Outcome};
-use super::message::{Kinds, Open};
+use super::message::{Kinds, Open, Part};
 use super::spurt::{SPURT_GAP_NS, Spurt};
 use crate::wire::Frame;
 use crate::wire::opcode::Op;
@@ -155,7 +155,7 @@ impl FlowBin {
     #[inline(always)]
     pub fn message(&mut self, kinds: &mut Kinds, frame: &Frame, op: Op, outcome: Outcome) {
         let mut open = Open::from_parts(self.message_bytes, self.message_flags);
-        open.packet(kinds, frame, op, outcome.repeat, outcome.events & Event::GAP != 0);
+        open.packet(kinds, Part::of(frame), op, outcome.repeat, outcome.events & Event::GAP != 0);
         (self.message_bytes, self.message_flags) = open.parts();
     }
 

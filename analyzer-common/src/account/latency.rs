@@ -14,7 +14,7 @@
 use super::bits::bit_length;
 use super::psn::WINDOW;
 use crate::wire::bth::MASK24;
-use crate::wire::frame::{Frame, UNKNOWN};
+use crate::wire::frame::UNKNOWN;
 use crate::wire::opcode::Op;
 
 /// Requests that can be outstanding at once; a power of two.
@@ -275,23 +275,22 @@ pub fn class_of(op: Op, ack_req: bool) -> u32 {
     }
 }
 
-/// The last PSN that a packet answers, or [`UNKNOWN`] when it answers none. A NAK answers what
-/// comes before the PSN that it names.
+/// The last PSN that a packet with this opcode, PSN and AETH (or [`UNKNOWN`]) answers, or [`UNKNOWN`] when it answers
+/// none. A NAK answers what comes before the PSN that it names.
 #[inline(always)]
 #[must_use]
-pub fn answered_by(frame: &Frame) -> u32 {
+pub fn answered_by(op: Op, psn: u32, aeth: u32) -> u32 {
     const KIND: u32 = 0x6000_0000;
-    let op = Op::of(frame.opcode);
     if !op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
         return UNKNOWN;
     }
     if !op.has(Op::AETH) {
-        return frame.psn;
+        return psn;
     }
-    if frame.aeth == UNKNOWN {
+    if aeth == UNKNOWN {
         return UNKNOWN;
     }
-    if frame.aeth & KIND == 0 { frame.psn } else { frame.psn.wrapping_sub(1) & MASK24 }
+    if aeth & KIND == 0 { psn } else { psn.wrapping_sub(1) & MASK24 }
 }
 
 /// Notes a request of class `class` (not [`CLASS_NONE`]) at `now`, in nanoseconds. `repeat`: its

@@ -110,7 +110,6 @@ fn a_clock_that_goes_back_gives_no_sample() {
 
 #[test]
 fn what_is_timed_and_what_answers() {
-    let frame = |opcode, ack_req, psn, aeth| Frame { opcode, ack_req, psn, aeth, ..Frame::EMPTY };
     for (opcode, ack_req, class) in [
         (0x07, false, CLASS_NONE),
         (0x08, true, CLASS_WRITE_SEND),
@@ -138,6 +137,6 @@ fn what_is_timed_and_what_answers() {
         (0x06, UNKNOWN, UNKNOWN),
         (0x81, UNKNOWN, UNKNOWN),
     ] {
-        assert_eq!(answered_by(&frame(opcode, false, 0, aeth)), psn, "{opcode:#04x} {aeth:#x}");
+        assert_eq!(answered_by(Op::of(opcode), 0, aeth), psn, "{opcode:#04x} {aeth:#x}");
     }
 }

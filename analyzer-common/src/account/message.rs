@@ -86,6 +86,26 @@ impl Messages {
     }
 }
 
+/// What is wanted of a packet to count it in its message.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// BTH operation code.
+    pub opcode: u8,
+    /// Payload in bytes, or [`UNKNOWN`].
+    pub payload: u32,
+    /// DMA length of the RETH, or [`UNKNOWN`].
+    pub dma_len: u32,
+}
+
+impl Part {
+    /// Of a frame.
+    #[inline(always)]
+    #[must_use]
+    pub const fn of(frame: &Frame) -> Self {
+        Self { opcode: frame.opcode, payload: frame.payload, dma_len: frame.dma_len }
+    }
+}
+
 /// The message that a flow is sending. All zero: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Open {
@@ -127,18 +147,18 @@ impl Open {
 
     /// Counts a packet. `gap`: packets are missing before it.
     #[inline(always)]
-    pub fn packet(&mut self, kinds: &mut Kinds, frame: &Frame, op: Op, repeat: bool, gap: bool) {
-        let Some(kind) = kinds.get_mut(Operation::of(frame.opcode) as usize) else { return };
+    pub fn packet(&mut self, kinds: &mut Kinds, part: Part, op: Op, repeat: bool, gap: bool) {
+        let Some(kind) = kinds.get_mut(Operation::of(part.opcode) as usize) else { return };
         kind.packets += 1;
-        let payload = if frame.payload == UNKNOWN { 0 } else { frame.payload };
+        let payload = if part.payload == UNKNOWN { 0 } else { part.payload };
         kind.payload_bytes += u64::from(payload);
         // Responses belong to a message that was counted at its request.
         if repeat || !op.has(Op::KNOWN) || op.any(Op::RESPONSE | Op::ACKNOWLEDGE | Op::CNP) {
             return;
         }
-        let stated = op.has(Op::RETH) && frame.dma_len != UNKNOWN;
-        let bytes = if stated { frame.dma_len } else { payload };
-        let cut = frame.payload == UNKNOWN && !stated;
+        let stated = op.has(Op::RETH) && part.dma_len != UNKNOWN;
+        let bytes = if stated { part.dma_len } else { payload };
+        let cut = part.payload == UNKNOWN && !stated;
         if op.has(Op::STARTS) {
             let flags = if stated { Self::STARTED | Self::STATED } else { Self::STARTED };
             *self = Self { bytes, flags: if cut { flags | Self::BROKEN } else { flags } };
@@ -169,8 +189,8 @@ mod tests {
         let mut kinds = [Messages::NONE; KINDS];
         let mut open = Open::default();
         for (opcode, payload, dma_len, repeat) in packets {
-            let frame = Frame { opcode: *opcode, payload: *payload, dma_len: *dma_len, ..Frame::EMPTY };
-            open.packet(&mut kinds, &frame, Op::of(*opcode), *repeat, false);
+            let part = Part { opcode: *opcode, payload: *payload, dma_len: *dma_len };
+            open.packet(&mut kinds, part, Op::of(*opcode), *repeat, false);
         }
         kinds
     }

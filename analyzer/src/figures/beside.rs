@@ -13,18 +13,21 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
+use rocescope_common::wire::Frame;
+
 use super::packet::{Aside, Packet};
 use super::{Collector, Figures, Options, control, icrc};
 use crate::replay::links::TapLinks;
 use crate::second;
 use crate::table::Observed;
 
-/// Packets handed over at once: enough to be worth a change of hands, few enough to stay in a cache.
-const BATCH: usize = 1024;
+/// Packets handed over at once: to wake up the other thread costs as much as some hundred of them, and all batches together
+/// are to stay in a cache.
+const BATCH: usize = 4096;
 /// Batches that may wait.
 const DEPTH: u32 = 4;
 /// Batches after which a replay is called long.
-const LONG: u32 = 16;
+const LONG: u32 = 4;
 
 /// Packets, and what is wanted of few of them.
 #[derive(Debug)]
@@ -130,24 +133,24 @@ impl Beside {
         }
     }
 
-    /// A place for the next packet. What is written there counts when [`Self::packet`] is called.
+    /// Takes in a packet: its headers and its bytes, when and on which link of `tap` it passed, and what came of counting
+    /// it.
     #[inline]
-    pub fn place(&mut self) -> &mut Packet {
-        let at = self.batch.len % BATCH;
-        &mut self.batch.packets[at]
-    }
-
-    /// Takes in the packet whose headers are in [`Self::place`].
-    #[inline]
-    pub fn packet(&mut self, time_ns: u64, link: u16, observed: &Observed<'_>, data: &[u8], tap: &TapLinks) {
-        let at = self.batch.len % BATCH;
-        let packet = &mut self.batch.packets[at];
-        packet.counted(link, time_ns, observed, data);
-        self.icrc.packet(packet, data);
-        self.control.packet(packet, observed.stats.packets, data);
+    pub fn packet(
+        &mut self,
+        (frame, data): (&Frame, &[u8]),
+        (time_ns, link): (u64, u16),
+        observed: &Observed<'_>,
+        tap: &TapLinks,
+    ) {
+        let packet = Packet::new(frame, link, time_ns, observed, data);
+        self.icrc.packet(&packet, frame, data);
+        self.control.packet(&packet, frame, observed.stats.packets, data);
         if packet.wants_aside() {
-            self.batch.asides.push(Aside::of(tap, link, data));
+            self.batch.asides.push(Aside::of(tap, link, frame, data));
         }
+        let at = self.batch.len % BATCH;
+        self.batch.packets[at] = packet;
         self.batch.len += 1;
         if self.batch.len == BATCH {
             self.hand_over();

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use rocescope_common::wire::Frame;
+
 use super::packet::Packet;
 use crate::devices::PauseSample;
 use crate::lldp::Neighbour;
@@ -163,16 +165,16 @@ impl Collector {
     }
 
     /// Takes in one packet: how long its flow had been silent, and whether a pause was why.
-    /// `packets` are those of the flow so far, `data` the captured bytes.
+    /// `frame` are its headers, `packets` those of the flow so far, `data` the captured bytes.
     #[inline]
-    pub fn packet(&mut self, packet: &Packet, packets: u64, data: &[u8]) {
+    pub fn packet(&mut self, packet: &Packet, frame: &Frame, packets: u64, data: &[u8]) {
         if !self.stations.is_empty() {
-            self.silence(packet, packets, data);
+            self.silence(packet, frame, packets, data);
         }
     }
 
-    fn silence(&mut self, packet: &Packet, packets: u64, data: &[u8]) {
-        let Packet { link, slot, time_ns, ref frame, .. } = *packet;
+    fn silence(&mut self, packet: &Packet, frame: &Frame, packets: u64, data: &[u8]) {
+        let Packet { link, slot, time_ns, .. } = *packet;
         self.latest_ns = self.latest_ns.max(time_ns);
         // The tag says which priority; without one, the usual map of DSCPs.
         let priority = if frame.pcp < 8 { frame.pcp } else { frame.tos >> 5 };

@@ -1,4 +1,6 @@
 use super::super::wire::{DATA, Wire};
+use rocescope_common::wire::Frame;
+
 use super::*;
 
 const SWITCH: [u8; 6] = [2, 0, 0, 0, 0, 7];
@@ -66,7 +68,7 @@ fn a_flow_that_was_silent_while_paused_stood_still() {
         collector.frame(0, 0, &pfc(5, 0));
         let mut pass = |collector: &mut Collector, psn, time_ns| {
             let packet = super::super::wire::P { psn, time_ns, ..DATA };
-            wire.pass(packet, |packet, _| collector.packet(packet, u64::from(psn) + 1, &[]));
+            wire.pass(packet, |packet, _| collector.packet(packet, &Frame::EMPTY, u64::from(psn) + 1, &[]));
         };
         pass(&mut collector, 0, MS);
         if paused {

@@ -48,9 +48,9 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Takes in one packet, whose captured bytes are `data`.
+    /// Takes in one packet, whose headers are `frame` and whose captured bytes are `data`.
     #[inline]
-    pub fn packet(&mut self, packet: &Packet, data: &[u8]) {
+    pub fn packet(&mut self, packet: &Packet, frame: &Frame, data: &[u8]) {
         let at = packet.slot as usize;
         if packet.outcome.events & Event::NEW_FLOW != 0 {
             if self.slots.len() <= at {
@@ -61,7 +61,7 @@ impl Collector {
             }
         }
         let Some((_, counts)) = self.slots.get_mut(at) else { return };
-        match check(data, &packet.frame) {
+        match check(data, frame) {
             None => counts.unchecked += 1,
             Some(right) => {
                 counts.checked += 1;

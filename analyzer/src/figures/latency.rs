@@ -48,15 +48,15 @@ impl Collector {
     /// Takes in a packet; `reverse` is what is known of the other direction at it.
     #[inline]
     pub fn packet(&mut self, packet: &Packet, reverse: Reverse) {
-        let op = Op::of(packet.frame.opcode);
+        let op = Op::of(packet.opcode);
         if op.has(Op::RELIABLE) {
             let restart = packet.outcome.events & Event::RESTART != 0;
-            let class = class_of(op, packet.frame.ack_req);
+            let class = class_of(op, packet.ack_req);
             if class != CLASS_NONE || restart {
                 self.request(packet, class, reverse);
             }
         } else if reverse.slot != NONE && op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
-            let up_to = answered_by(&packet.frame);
+            let up_to = answered_by(op, packet.psn, packet.aeth);
             let ring = self.slots.get(reverse.slot as usize).map_or(NONE, |slot| slot.ring);
             if up_to != UNKNOWN
                 && let Some(ring) = self.rings.get_mut(ring as usize)
@@ -101,7 +101,7 @@ impl Collector {
             slot.unpaired += 1;
             return;
         }
-        requested(ring.as_mut(), packet.frame.psn, class, packet.outcome.repeat, packet.time_ns);
+        requested(ring.as_mut(), packet.psn, class, packet.outcome.repeat, packet.time_ns);
     }
 
     /// The flow of a slot was retired.

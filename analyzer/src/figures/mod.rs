@@ -86,9 +86,9 @@ impl Collector {
         let reverse = self.pairing.packet(packet, aside);
         self.latency.packet(packet, reverse);
         self.ecn.packet(packet, reverse);
-        self.loss.packet(packet);
+        self.loss.packet(packet, aside);
         self.taps.packet(packet, aside);
-        self.traffic.packet(packet);
+        self.traffic.packet(packet, aside);
     }
 
     /// The flow of a slot was retired; the slot will be used again.

@@ -9,12 +9,11 @@ use rocescope_common::wire::opcode::Op;
 use crate::replay::links::TapLinks;
 use crate::table::Observed;
 
-/// One RoCE packet that was counted. It borrows nothing, so that it can be looked at later and
-/// elsewhere.
+/// One RoCE packet that was counted: what collectors want of every one. It borrows nothing, so that it can be looked at
+/// later and elsewhere, and takes one cache line: what passes from one processor to another costs by the line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub struct Packet {
-    /// Its headers.
-    pub frame: Frame,
     /// Its time, Unix nanoseconds. Packets of one link come in the order of the capture, which is
     /// nearly always that of their times.
     pub time_ns: u64,
@@ -22,50 +21,91 @@ pub struct Packet {
     pub slot: u32,
     /// What counting it gave rise to.
     pub outcome: Outcome,
+    /// BTH packet sequence number.
+    pub psn: u32,
     /// First PSN of the sequence that it belongs to (of responses, or of requests).
     pub first: u32,
     /// The PSN that is expected next in that sequence.
     pub expected: u32,
+    /// Length of the outer frame on the wire without FCS.
+    pub wire_len: u32,
+    /// Payload in bytes, or [`UNKNOWN`](rocescope_common::wire::frame::UNKNOWN).
+    pub payload: u32,
+    /// AETH, or `UNKNOWN`.
+    pub aeth: u32,
+    /// DMA length of the RETH, or `UNKNOWN`.
+    pub dma_len: u32,
     /// The flow's path MTU; 0 when it is not known.
-    pub mtu: u32,
+    pub mtu: u16,
     /// Its link.
     pub link: u16,
     /// The IPv4 identification; 0 where there is none.
     pub id: u16,
+    /// UDP source port; 0 for RoCEv1.
+    pub src_port: u16,
+    /// BTH operation code.
+    pub opcode: u8,
+    /// IPv4 ToS or IPv6 traffic class.
+    pub tos: u8,
+    /// 1 or 2.
+    pub roce_version: u8,
+    /// The BTH's AckReq bit.
+    pub ack_req: bool,
 }
+
+const _: () = assert!(size_of::<Packet>() == 64, "a packet is one cache line");
 
 impl Packet {
     /// A place for a packet.
     pub const EMPTY: Self = Self {
-        frame: Frame::EMPTY,
         time_ns: 0,
         slot: 0,
         outcome: Outcome::NONE,
+        psn: 0,
         first: 0,
         expected: 0,
+        wire_len: 0,
+        payload: 0,
+        aeth: 0,
+        dma_len: 0,
         mtu: 0,
         link: 0,
         id: 0,
+        src_port: 0,
+        opcode: 0,
+        tos: 0,
+        roce_version: 0,
+        ack_req: false,
     };
 
-    /// Takes note of what counting [`Self::frame`] gave; `data` are the captured bytes.
+    /// A packet with these headers, and what counting it gave; `data` are the captured bytes.
     #[inline]
-    pub fn counted(&mut self, link: u16, time_ns: u64, observed: &Observed<'_>, data: &[u8]) {
-        let Observed { slot, stats, outcome } = *observed;
-        let response = Op::of(self.frame.opcode).has(Op::RESPONSE);
-        let track = if response { &stats.psn_responses } else { &stats.psn };
-        self.time_ns = time_ns;
-        self.slot = slot;
-        self.outcome = outcome;
-        (self.first, self.expected, self.mtu) = (track.first, track.expected, stats.mtu);
-        self.link = link;
-        self.id = identification(&self.frame, data);
-    }
-
-    /// The flow that it belongs to.
     #[must_use]
-    pub fn key(&self) -> FlowKey {
-        FlowKey::of(&self.frame, self.link)
+    pub fn new(frame: &Frame, link: u16, time_ns: u64, observed: &Observed<'_>, data: &[u8]) -> Self {
+        let Observed { slot, stats, outcome } = *observed;
+        let response = Op::of(frame.opcode).has(Op::RESPONSE);
+        let track = if response { &stats.psn_responses } else { &stats.psn };
+        Self {
+            time_ns,
+            slot,
+            outcome,
+            psn: frame.psn,
+            first: track.first,
+            expected: track.expected,
+            wire_len: frame.wire_len,
+            payload: frame.payload,
+            aeth: frame.aeth,
+            dma_len: frame.dma_len,
+            // IBTA's are 256 to 4096.
+            mtu: u16::try_from(stats.mtu).unwrap_or(u16::MAX),
+            link,
+            id: identification(frame, data),
+            src_port: frame.src_port,
+            opcode: frame.opcode,
+            tos: frame.tos,
+            roce_version: frame.roce_version,
+            ack_req: frame.ack_req,
+        }
     }
 
     /// Whether collectors need an [`Aside`] to it.
@@ -79,6 +119,10 @@ impl Packet {
 /// What collectors want to know of few packets: the first of a flow, and those to queue pair 1.
 #[derive(Clone, Debug)]
 pub struct Aside {
+    /// Its headers.
+    pub frame: Frame,
+    /// Its flow.
+    pub key: FlowKey,
     /// The captured bytes.
     pub data: Vec<u8>,
     /// The tap that it was captured at.
@@ -88,10 +132,16 @@ pub struct Aside {
 }
 
 impl Aside {
-    /// Of a packet on `link` with these bytes.
+    /// Of a packet on `link` with these headers and bytes.
     #[must_use]
-    pub fn of(tap: &TapLinks, link: u16, data: &[u8]) -> Self {
-        Self { data: data.to_vec(), tap: tap.name().clone(), interface: tap.interface_of(link) }
+    pub fn of(tap: &TapLinks, link: u16, frame: &Frame, data: &[u8]) -> Self {
+        Self {
+            frame: *frame,
+            key: FlowKey::of(frame, link),
+            data: data.to_vec(),
+            tap: tap.name().clone(),
+            interface: tap.interface_of(link),
+        }
     }
 }
 

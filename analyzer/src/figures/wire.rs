@@ -55,9 +55,8 @@ impl Wire {
         let [high, low] = p.id.to_be_bytes();
         let data = [0x45, 0, 0, 0, high, low, 0, 0, p.hops, 17];
         let Some(observed) = self.table.observe(p.link, &frame, p.time_ns) else { return u32::MAX };
-        let mut packet = Packet { frame, ..Packet::EMPTY };
-        packet.counted(p.link, p.time_ns, &observed, &data);
-        let aside = packet.wants_aside().then(|| Aside::of(&self.tap, p.link, &data));
+        let packet = Packet::new(&frame, p.link, p.time_ns, &observed, &data);
+        let aside = packet.wants_aside().then(|| Aside::of(&self.tap, p.link, &frame, &data));
         collect(&packet, aside.as_ref());
         packet.slot
     }

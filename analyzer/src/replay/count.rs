@@ -57,11 +57,10 @@ impl Counts {
         widen(&mut self.window, ts_ns);
         let (link, start) = links.resolve(interface, data, wire_len, &mut self.table);
         self.figures.frame(link, ts_ns);
-        // Filled in where figures will look for it: a frame that is returned by value would be copied.
-        let frame = &mut self.figures.place().frame;
-        *frame = Frame::EMPTY;
-        match start.and_then(|meta| parse_into::<Full>(&data, meta, &mut (), frame)) {
-            Ok(()) => self.packet(links, link, ts_ns, data),
+        // A frame that is returned by value would be copied.
+        let mut frame = Frame::EMPTY;
+        match start.and_then(|meta| parse_into::<Full>(&data, meta, &mut (), &mut frame)) {
+            Ok(()) => self.packet(links, link, ts_ns, &frame, data),
             Err(reason) => {
                 if matches!(reason, Reason::MacControl | Reason::Lldp) {
                     self.figures.control(link, ts_ns, data);
@@ -72,8 +71,7 @@ impl Counts {
     }
 
     #[inline]
-    fn packet(&mut self, tap: &TapLinks, link: u16, ts_ns: u64, data: &[u8]) {
-        let frame = &self.figures.place().frame;
+    fn packet(&mut self, tap: &TapLinks, link: u16, ts_ns: u64, frame: &Frame, data: &[u8]) {
         if let Some(filter) = &self.filter {
             let name = self.table.links().get(usize::from(link)).map_or("", |link| link.name.as_str());
             if !filter.packet(frame, name) {
@@ -85,7 +83,7 @@ impl Counts {
         if outcome.events != 0 {
             happened(&mut self.peers, self.events.as_mut(), (link, frame, ts_ns, data), outcome);
         }
-        self.figures.packet(ts_ns, link, &observed, data, tap);
+        self.figures.packet((frame, data), (ts_ns, link), &observed, tap);
     }
 }
 

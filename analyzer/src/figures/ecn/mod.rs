@@ -136,19 +136,18 @@ impl Collector {
     /// Takes in a packet; `reverse` is what is known of the other direction at it.
     #[inline]
     pub fn packet(&mut self, packet: &Packet, reverse: Reverse) {
-        let frame = &packet.frame;
-        let op = Op::of(frame.opcode);
+        let op = Op::of(packet.opcode);
         if op.any(Op::ACKNOWLEDGE | Op::CNP) {
             if op.has(Op::CNP) {
                 self.cnp(packet, reverse);
             }
-        } else if frame.roce_version == 2 && frame.tos & ECT_MASK != 0 {
+        } else if packet.roce_version == 2 && packet.tos & ECT_MASK != 0 {
             self.data(packet);
         }
     }
 
     fn data(&mut self, packet: &Packet) {
-        let (now, ce) = (packet.time_ns, packet.frame.tos & ECT_MASK == CE);
+        let (now, ce) = (packet.time_ns, packet.tos & ECT_MASK == CE);
         if let Some(link) = link(&mut self.links, packet.link, now) {
             let bin = link.at(now);
             bin.capable += 1;
@@ -158,11 +157,11 @@ impl Collector {
         let known = self.slots.get(packet.slot as usize).map_or(NONE, |slot| slot.data);
         if known != NONE {
             if let Some(data) = self.data.get_mut(known) {
-                data.packet(now, packet.frame.wire_len, ce);
+                data.packet(now, packet.wire_len, ce);
             }
         } else if ce {
             match self.follow(packet.slot, now) {
-                Some(data) => data.packet(now, packet.frame.wire_len, ce),
+                Some(data) => data.packet(now, packet.wire_len, ce),
                 None => self.untracked += 1,
             }
         }

@@ -21,7 +21,7 @@ use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::Op;
 
-use super::packet::Packet;
+use super::packet::{Aside, Packet};
 pub use episode::Episodes;
 pub use result::{Figures, Retransmission};
 use seen::{Nak, Seen};
@@ -200,11 +200,13 @@ impl Collector {
 
     /// Takes in one packet.
     #[inline]
-    pub fn packet(&mut self, packet: &Packet) {
-        if packet.outcome.events & Event::NEW_FLOW != 0 {
-            self.open(packet.slot, &packet.key());
+    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) {
+        if packet.outcome.events & Event::NEW_FLOW != 0
+            && let Some(aside) = aside
+        {
+            self.open(packet.slot, &aside.key);
         }
-        let op = Op::of(packet.frame.opcode);
+        let op = Op::of(packet.opcode);
         if op.any(Op::REQUEST | Op::RESPONSE) {
             self.sequence(packet, op);
         }
@@ -277,17 +279,17 @@ impl Collector {
     fn answer(&mut self, packet: &Packet, op: Op) {
         let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return };
         let first = slot.answer_psn == UNKNOWN;
-        slot.answer_psn = packet.frame.psn;
+        slot.answer_psn = packet.psn;
         let nak = packet.outcome.events & (Event::NAK | Event::RNR) != 0;
         if (first || nak || !op.has(Op::ACKNOWLEDGE))
             && let Some(answers) = self.answers.get_mut(slot.pair as usize)
         {
             answers.seen_on(packet.link);
             // Other NAKs end a connection; nothing is sent again for them.
-            let code = packet.frame.aeth >> 24 & 0x1F;
+            let code = packet.aeth >> 24 & 0x1F;
             let rnr = packet.outcome.events & Event::RNR != 0;
             if nak && (rnr || code == 0) {
-                answers.nak(packet.link, Nak { psn: packet.frame.psn, time_ns: packet.time_ns, rnr });
+                answers.nak(packet.link, Nak { psn: packet.psn, time_ns: packet.time_ns, rnr });
             }
         }
     }
@@ -295,14 +297,14 @@ impl Collector {
     #[inline]
     fn sequence(&mut self, packet: &Packet, op: Op) {
         let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return };
-        let (psn, now) = (packet.frame.psn, packet.time_ns);
+        let (psn, now) = (packet.psn, packet.time_ns);
         let id = packet.id;
         let response = op.has(Op::RESPONSE);
         let smooth = !packet.outcome.repeat && packet.outcome.events & (Event::GAP | Event::RESTART) == 0;
         let (latest, loss) = if response {
             (&mut slot.responses, &slot.response_loss)
         } else {
-            if packet.frame.ack_req && slot.asked_ns == 0 {
+            if packet.ack_req && slot.asked_ns == 0 {
                 slot.asked_ns = now;
             }
             (&mut slot.requests, &slot.request_loss)
@@ -335,16 +337,16 @@ impl Collector {
         } else {
             (&mut slot.requests, &mut slot.request_loss)
         };
-        let reliable = packet.frame.opcode >> 5 != UC;
+        let reliable = packet.opcode >> 5 != UC;
         let sequence = loss.get_or_insert_with(|| Box::new(Sequence::new(reliable)));
         let span = if op.has(Op::READ_REQUEST) {
-            let span = Span::of_read(packet.frame.dma_len, packet.mtu);
+            let span = Span::of_read(packet.dma_len, packet.mtu.into());
             if span.loose { 1 } else { span.upper }
         } else {
             1
         };
         let seen = Seen {
-            psn: packet.frame.psn,
+            psn: packet.psn,
             time_ns: packet.time_ns,
             id,
             numbered: latest.numbered(),

@@ -32,7 +32,7 @@ impl Scene {
     fn pass(&mut self, p: P) -> u32 {
         self.now_ns += 10 * US;
         let p = P { time_ns: self.now_ns, ..p };
-        self.wire.pass(p, |packet, _| self.collector.packet(packet))
+        self.wire.pass(p, |packet, aside| self.collector.packet(packet, aside))
     }
 
     fn id(&mut self) -> u16 {

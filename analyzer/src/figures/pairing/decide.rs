@@ -272,18 +272,18 @@ impl Pairing {
         if direction.settled() {
             return;
         }
-        let frame = &packet.frame;
-        if latency::is_timed(Op::of(frame.opcode), frame.ack_req) {
-            direction.last_psn = frame.psn;
+        let op = Op::of(packet.opcode);
+        if latency::is_timed(op, packet.ack_req) {
+            direction.last_psn = packet.psn;
             // Sequences that start at 0 do not tell one queue pair from another.
             if direction.how.is_none() && packet.first >= WINDOW {
-                self.outstanding.request(&direction.key, frame.psn, number, packet.time_ns);
+                self.outstanding.request(&direction.key, packet.psn, number, packet.time_ns);
             }
             return;
         }
-        let psn = latency::answered_by(frame);
+        let psn = latency::answered_by(op, packet.psn, packet.aeth);
         // A NAK names what was not received; a later packet of a response, what no request has.
-        if psn != frame.psn || psn == UNKNOWN || psn == direction.vote_psn {
+        if psn != packet.psn || psn == UNKNOWN || psn == direction.vote_psn {
             return;
         }
         direction.vote_psn = psn;

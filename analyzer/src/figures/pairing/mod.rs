@@ -16,7 +16,6 @@ mod tests;
 
 use hashbrown::HashMap;
 use rocescope_common::account::{Event, FlowKey, latency};
-use rocescope_common::wire::Frame;
 use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::Op;
 
@@ -189,9 +188,9 @@ pub struct Reverse {
 
 /// Whether the PSN of a packet may tell to whom it belongs: a request with an answer to come, or
 /// the first packet of an answer.
-fn says_something(frame: &Frame) -> bool {
-    let op = Op::of(frame.opcode);
-    op.has(Op::ACKNOWLEDGE) || op.has(Op::RESPONSE | Op::STARTS) || latency::is_timed(op, frame.ack_req)
+fn says_something(packet: &Packet) -> bool {
+    let op = Op::of(packet.opcode);
+    op.has(Op::ACKNOWLEDGE) || op.has(Op::RESPONSE | Op::STARTS) || latency::is_timed(op, packet.ack_req)
 }
 
 /// Hosts and source port.
@@ -232,7 +231,7 @@ impl Pairing {
         const SELDOM: u16 = Event::NEW_FLOW | Event::RESTART | Event::GSI;
         if let Some(slot) = self.slots.get(packet.slot as usize)
             && packet.outcome.events & SELDOM == 0
-            && (slot.settled || (slot.decided && !says_something(&packet.frame)))
+            && (slot.settled || (slot.decided && !says_something(packet)))
         {
             return Reverse { slot: slot.reverse, paired: slot.paired };
         }
@@ -276,7 +275,7 @@ impl Pairing {
 
     #[inline(never)]
     fn unsettled(&mut self, packet: &Packet, aside: Option<&Aside>) {
-        let op = Op::of(packet.frame.opcode);
+        let op = Op::of(packet.opcode);
         let link = packet.link;
         if let Some(aside) = aside
             && !self.places.get(usize::from(link)).is_some_and(Option::is_some)
@@ -287,16 +286,20 @@ impl Pairing {
         if packet.outcome.events & Event::GSI != 0
             && let Some(aside) = aside
         {
-            let frame = &packet.frame;
+            let frame = &aside.frame;
             self.management(frame.family, frame.src, frame.dst, &aside.data, frame.bth_offset as usize);
         }
         // Neither datagrams nor CNPs use the connection's port.
         let connected = op.any(Op::REQUEST | Op::RESPONSE | Op::ACKNOWLEDGE);
-        let port = (connected && packet.frame.roce_version == 2).then_some(packet.frame.src_port);
+        let port = (connected && packet.roce_version == 2).then_some(packet.src_port);
         let new = packet.outcome.events & Event::NEW_FLOW != 0;
         let restart = packet.outcome.events & Event::RESTART != 0 && op.has(Op::REQUEST);
-        self.flow(packet.slot, &packet.key(), port, new, restart);
-        if says_something(&packet.frame) {
+        if let Some(aside) = aside {
+            self.flow(packet.slot, &aside.key, port, new, restart);
+        } else {
+            self.goes_on(packet.slot, port, restart);
+        }
+        if says_something(packet) {
             self.evidence(packet);
         }
         let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return };
@@ -365,8 +368,14 @@ impl Pairing {
             self.retired(number);
         }
         let Some(slot) = self.slots.get(at).copied() else { return };
-        let number_of = if slot.direction == NONE { self.join(number, key) } else { Some(slot.direction) };
-        let Some(direction) = number_of else { return };
+        if slot.direction != NONE || self.join(number, key).is_some() {
+            self.goes_on(number, port, restart);
+        }
+    }
+
+    /// A packet came of a flow that is known: from `port`, or after a sequence number that starts anew.
+    fn goes_on(&mut self, number: u32, port: Option<u16>, restart: bool) {
+        let Some(Slot { direction, .. }) = self.slots.get(number as usize).copied() else { return };
         if restart && self.directions.get(direction as usize).is_some_and(|d| d.how < Some(How::Cm)) {
             self.unpair(direction);
             self.set_port(direction, None);

@@ -1,3 +1,5 @@
+use rocescope_common::wire::Frame;
+
 use super::*;
 use crate::replay::links::TapLinks;
 use crate::table::FlowTable;
@@ -46,9 +48,8 @@ impl Tap {
             ..Frame::EMPTY
         };
         let seen = self.table.observe(0, &frame, self.now).unwrap();
-        let mut packet = Packet { frame, ..Packet::EMPTY };
-        packet.counted(0, self.now, &seen, &[]);
-        let aside = packet.wants_aside().then(|| Aside::of(&self.links, 0, &[]));
+        let packet = Packet::new(&frame, 0, self.now, &seen, &[]);
+        let aside = packet.wants_aside().then(|| Aside::of(&self.links, 0, &frame, &[]));
         (packet.slot, self.pairing.packet(&packet, aside.as_ref()))
     }
 

@@ -68,7 +68,9 @@ impl Collector {
     /// Takes in one packet.
     #[inline]
     pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) {
-        if packet.outcome.events & Event::NEW_FLOW != 0 {
+        if packet.outcome.events & Event::NEW_FLOW != 0
+            && let Some(aside) = aside
+        {
             self.open(packet, aside);
         }
         if self.several {
@@ -84,10 +86,10 @@ impl Collector {
     }
 
     #[cold]
-    fn open(&mut self, packet: &Packet, aside: Option<&Aside>) {
+    fn open(&mut self, packet: &Packet, aside: &Aside) {
         let link = packet.link;
         self.several |= *self.link.get_or_insert(link) != link;
-        let key = FlowKey { link: 0, ..packet.key() };
+        let key = FlowKey { link: 0, ..aside.key };
         let group = match self.index.get(&key) {
             Some(group) => *group,
             None if self.groups.len() < MAX_GROUPS => {
@@ -102,7 +104,7 @@ impl Collector {
         let place = self
             .groups
             .get_mut(group as usize)
-            .and_then(|(_, one)| Some((group, one.tap(link, hops(packet, aside))?)))
+            .and_then(|(_, one)| Some((group, one.tap(link, hops(aside))?)))
             .unwrap_or((NONE, 0));
         let at = packet.slot as usize;
         if self.slots.len() <= at {
@@ -117,7 +119,7 @@ impl Collector {
         let Some((group, tap)) = self.slots.get(packet.slot as usize).copied() else { return };
         let Some((_, group)) = self.groups.get_mut(group as usize) else { return };
         let number = packet.id;
-        if number == 0 && Op::of(packet.frame.opcode).has(Op::CNP) {
+        if number == 0 && Op::of(packet.opcode).has(Op::CNP) {
             // All of them are alike.
             return;
         }
@@ -125,10 +127,8 @@ impl Collector {
         if group.links.len() < 2 && packet.time_ns.saturating_sub(group.first_ns) > ALONE_NS {
             group.clear();
         } else {
-            let id = 1 << 63
-                | u64::from(packet.frame.psn) << 32
-                | u64::from(packet.frame.opcode) << 16
-                | u64::from(number);
+            let id =
+                1 << 63 | u64::from(packet.psn) << 32 | u64::from(packet.opcode) << 16 | u64::from(number);
             let room = MAX_WAITING.saturating_sub(self.waiting);
             group.packet(usize::from(tap), id, packet.time_ns, room);
         }
@@ -238,7 +238,7 @@ impl TapPair {
 }
 
 /// Time to live, or hop limit.
-fn hops(packet: &Packet, aside: Option<&Aside>) -> u8 {
-    let at = packet.frame.ip_offset as usize + if packet.frame.family == 4 { 8 } else { 7 };
-    aside.and_then(|aside| aside.data.get(at).copied()).unwrap_or(0)
+fn hops(aside: &Aside) -> u8 {
+    let at = aside.frame.ip_offset as usize + if aside.frame.family == 4 { 8 } else { 7 };
+    aside.data.get(at).copied().unwrap_or(0)
 }

@@ -20,11 +20,11 @@ pub mod told;
 
 use rocescope_common::abi::Counter;
 use rocescope_common::account::Event;
-use rocescope_common::account::message::{FrameSizes, KINDS, Kinds, Messages, Open, frame_bucket};
+use rocescope_common::account::message::{FrameSizes, KINDS, Kinds, Messages, Open, Part, frame_bucket};
 use rocescope_common::account::spurt::Spurt;
 use rocescope_common::wire::opcode::Op;
 
-use super::packet::Packet;
+use super::packet::{Aside, Packet};
 use bins::{Binner, Bursts};
 use hosts::{NO_PAIR, Pair, Pairs, Seen, Target};
 use spurts::{Record, Spurts, Standing};
@@ -114,19 +114,19 @@ impl Collector {
 
     /// Takes in one RoCE packet.
     #[inline]
-    pub fn packet(&mut self, packet: &Packet) {
+    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) {
         const CE: u8 = 3;
-        let Packet { link, slot, ref frame, time_ns, outcome, .. } = *packet;
-        let op = Op::of(frame.opcode);
+        let Packet { link, slot, time_ns, outcome, wire_len, psn, .. } = *packet;
+        let op = Op::of(packet.opcode);
         let (data, cnp) = (Spurt::counts(op), op.has(Op::CNP));
-        let ce = frame.roce_version == 2 && frame.tos & CE == CE && data;
+        let ce = packet.roce_version == 2 && packet.tos & CE == CE && data;
         let mut bin = 0;
         if usize::from(link) >= self.links.len() {
             self.add_link(link);
         }
         if let Some(link) = self.links.get_mut(usize::from(link)) {
-            bin = link.bins.packet(time_ns, self.bin_ns, frame.wire_len, ce, cnp);
-            if let Some(count) = link.frame_sizes.get_mut(frame_bucket(frame.wire_len)) {
+            bin = link.bins.packet(time_ns, self.bin_ns, wire_len, ce, cnp);
+            if let Some(count) = link.frame_sizes.get_mut(frame_bucket(wire_len)) {
                 *count += 1;
             }
         }
@@ -134,12 +134,14 @@ impl Collector {
             self.slots.resize(slot as usize + 1, Slot::EMPTY);
         }
         let Some(slot) = self.slots.get_mut(slot as usize) else { return };
-        if outcome.events & Event::NEW_FLOW != 0 {
-            *slot = Slot { pair: self.pairs.number(&packet.key()), dest_qp: frame.dest_qp, ..Slot::EMPTY };
+        if outcome.events & Event::NEW_FLOW != 0
+            && let Some(Aside { key, .. }) = aside
+        {
+            *slot = Slot { pair: self.pairs.number(key), dest_qp: key.dest_qp, ..Slot::EMPTY };
         }
         let gap = outcome.events & Event::GAP != 0;
         let one = |it: bool| u64::from(it);
-        let bytes = u64::from(frame.wire_len);
+        let bytes = u64::from(wire_len);
         self.pairs.packets(
             slot.pair,
             Seen {
@@ -152,17 +154,18 @@ impl Collector {
                 gaps: one(gap),
             },
         );
-        slot.message.packet(&mut self.kinds, frame, op, outcome.repeat, gap);
+        let part = Part { opcode: packet.opcode, payload: packet.payload, dma_len: packet.dma_len };
+        slot.message.packet(&mut self.kinds, part, op, outcome.repeat, gap);
         if data {
-            if let Some(before) = slot.spurt.observe(time_ns, frame.wire_len, outcome.repeat) {
+            if let Some(before) = slot.spurt.observe(time_ns, wire_len, outcome.repeat) {
                 self.ended.push(Record::of(&before, slot.pair, slot.dest_qp));
             }
-            if frame.ack_req || op.has(Op::READ_REQUEST) {
-                slot.request = Some((frame.psn, time_ns));
+            if packet.ack_req || op.has(Op::READ_REQUEST) {
+                slot.request = Some((psn, time_ns));
             }
         }
         if op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
-            slot.answer = Some((frame.psn, time_ns));
+            slot.answer = Some((psn, time_ns));
         }
     }
 

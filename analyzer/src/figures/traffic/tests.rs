@@ -6,6 +6,7 @@ use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Operation;
 
 use super::*;
+use crate::replay::links::TapLinks;
 use crate::table::Observed;
 
 /// One flow with its counters, as the table would have it.
@@ -34,9 +35,9 @@ impl Flow {
     fn send(&mut self, to: &mut Collector, time_ns: u64) {
         let outcome = observe(&mut self.stats, &self.frame, time_ns);
         let observed = Observed { slot: self.slot, stats: &self.stats, outcome };
-        let mut packet = Packet { frame: self.frame, ..Packet::EMPTY };
-        packet.counted(0, time_ns, &observed, &[]);
-        to.packet(&packet);
+        let packet = Packet::new(&self.frame, 0, time_ns, &observed, &[]);
+        let aside = Aside::of(&TapLinks::new("tap".into()), 0, &self.frame, &[]);
+        to.packet(&packet, Some(&aside));
         self.frame.psn += 1;
     }
 }

@@ -8,7 +8,8 @@ use rocescope_common::wire::opcode::Op;
 
 use super::super::Collector as ByPacket;
 use super::*;
-use crate::figures::packet::Packet;
+use crate::figures::packet::{Aside, Packet};
+use crate::replay::links::TapLinks;
 use crate::table::Observed;
 
 const MS: u64 = 1_000_000;
@@ -71,9 +72,9 @@ impl Both {
         }
         kept.bin.message(&mut self.kinds, &kept.frame, op, outcome);
         let observed = Observed { slot: number, stats: &kept.stats, outcome };
-        let mut packet = Packet { frame: kept.frame, ..Packet::EMPTY };
-        packet.counted(0, now_ns, &observed, &[]);
-        self.by_packet.packet(&packet);
+        let packet = Packet::new(&kept.frame, 0, now_ns, &observed, &[]);
+        let aside = Aside::of(&TapLinks::new("tap".into()), 0, &kept.frame, &[]);
+        self.by_packet.packet(&packet, Some(&aside));
         kept.frame.psn = (kept.frame.psn + 1) & 0x00FF_FFFF;
     }
 
