@@ -143,14 +143,15 @@ impl Beside {
         observed: &Observed<'_>,
         tap: &TapLinks,
     ) {
-        let packet = Packet::new(frame, link, time_ns, observed, data);
-        self.icrc.packet(&packet, frame, data);
-        self.control.packet(&packet, frame, observed.stats.packets, data);
+        let at = self.batch.len % BATCH;
+        // Made in its place: to copy it as a whole, the processor waits for its parts.
+        let packet = &mut self.batch.packets[at];
+        *packet = Packet::new(frame, link, time_ns, observed, data);
+        self.icrc.packet(packet, frame, data);
+        self.control.packet(packet, frame, observed.stats.packets, data);
         if packet.wants_aside() {
             self.batch.asides.push(Aside::of(tap, link, frame, data));
         }
-        let at = self.batch.len % BATCH;
-        self.batch.packets[at] = packet;
         self.batch.len += 1;
         if self.batch.len == BATCH {
             self.hand_over();
