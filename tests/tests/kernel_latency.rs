@@ -48,8 +48,7 @@ fn by_replay(frames: &[Frame], pairs: &Pairs) -> Times {
     for frame in frames {
         let Some(headers) = parsed(frame) else { continue };
         let observed = table.observe(link, &headers, frame.time_ns).unwrap();
-        let mut packet = Packet { frame: headers, ..Packet::EMPTY };
-        packet.counted(link, frame.time_ns, &observed, &frame.data);
+        let packet = Packet::new(&headers, link, frame.time_ns, &observed, &frame.data);
         let reverse = pairs.get(&packet.slot).copied();
         collector.packet(&packet, Reverse { slot: reverse.unwrap_or(NONE), paired: reverse.is_some() });
     }
