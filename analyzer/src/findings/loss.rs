@@ -350,9 +350,9 @@ mod tests {
         let at =
             |count| Episodes { count, longest_ns: 9, largest: 1, first_ns: START, last_ns: START + SECOND };
         let figures = Figures { lost, before: at(lost), after: at(behind), ..Figures::default() };
-        let mut loss = Loss::default();
-        loss.flows.insert(0, FlowLoss { requests: Some(figures), responses: None });
-        sample.figures.loss = Some(loss);
+        let mut known = Loss::default();
+        known.flows.insert(0, FlowLoss { requests: Some(figures), responses: None });
+        sample.figures.loss = Some(known);
         sample
     }
 
