@@ -273,7 +273,10 @@ mod tests {
         assert!(line.ends_with("  until 13:05:09 UTC") && line.chars().count() <= 60, "{line}");
         assert!(!title(&finding, now, 60).to_string().contains("until"));
 
-        let page = |end| text(&finding, end, 80).iter().map(|line| format!("{line}\n")).collect::<String>();
+        let page = |end| {
+            let lines: Vec<String> = text(&finding, end, 80).iter().map(ToString::to_string).collect();
+            lines.join("\n")
+        };
         assert!(
             page(over).contains("until 13:05:09 UTC, 20.0 s before the latest figures"),
             "{}",
