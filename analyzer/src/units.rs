@@ -167,6 +167,14 @@ pub fn time_utc(ns: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {} UTC", clock_utc(ns))
 }
 
+/// Date and time in UTC to the minute: `2026-03-01 13:05 UTC`.
+#[must_use]
+pub fn minute_utc(ns: u64) -> String {
+    let (year, month, day) = date(ns / NS_PER_S / 86_400);
+    let s = ns / NS_PER_S;
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", s / 3_600 % 24, s / 60 % 60)
+}
+
 /// Date and time in UTC to the second for the name of a file: `20260301T130509Z`.
 #[must_use]
 pub fn stamp_utc(ns: u64) -> String {

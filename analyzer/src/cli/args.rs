@@ -119,6 +119,7 @@ pub struct AttachArgs {
 
 /// Options of `demo`.
 #[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = DEMO_EPISODES)]
 pub struct DemoArgs {
     /// How the kernel programs are attached.
     #[command(flatten)]
@@ -127,6 +128,17 @@ pub struct DemoArgs {
     #[command(flatten)]
     pub view: ViewArgs,
 }
+
+const DEMO_EPISODES: &str = "\
+Episodes, one after the other, each of eight training steps:
+  healthy          nothing is wrong
+  congestion       CE marks on rail0, CNPs to the senders, who slow down
+  loss             gaps, NAKs, whole windows sent again, on both sides of this host
+  slow receiver    RNR NAKs
+  bad hashing      a second job with few source ports crowds rail0
+
+In the terminal UI they come round every 40 s, until q, Ctrl-C or --duration.
+With --output text, json or jsonl each comes once, in 12 s; --duration makes it longer or shorter.";
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
@@ -412,6 +424,16 @@ mod tests {
         match Args::read(all.map(OsString::from))?.verb {
             Verb::Replay(args) => Ok(args),
             other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_demo_says_which_episodes_there_are_and_how_long_they_last() {
+        use crate::demo::scenario::{BRIEF, Episode, WATCHED};
+        let listed = DEMO_EPISODES.lines().filter(|line| line.starts_with("  ")).count();
+        assert_eq!(listed, Episode::ALL.len());
+        for cycle in [BRIEF, WATCHED] {
+            assert!(DEMO_EPISODES.contains(&format!(" {} s", cycle.as_secs())), "{cycle:?}");
         }
     }
 

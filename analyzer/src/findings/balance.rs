@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Finding, Flow, Imbalance, QpSpread, Severity, direction_name, uneven};
+use crate::report::{Finding, Flow, Imbalance, QpSpread, Severity, direction_name, hashing_case, uneven};
 use crate::sample::Direction;
 use crate::units;
 
@@ -199,8 +199,12 @@ fn uplinks(input: &Input<'_>, found: &mut Vec<Finding>) {
             .into_iter()
             .find(|name| p50(name).is_some_and(|p| p < limit));
         let Some(better) = better else { continue };
+        let instead = match (hashing_case(better), p50(better)) {
+            (Some(words), Some(p50)) => format!("; {words}: {p50:.2} times"),
+            _ => String::new(),
+        };
         let title = format!(
-            "Hashing the {} 5-tuples ({}) over {} uplinks makes the busiest {now:.2} times as busy as the mean",
+            "Hashing the {} 5-tuples ({}) over {} uplinks makes the busiest {now:.2} times as busy as the mean{instead}",
             set.five_tuples, set.of, ecmp.uplinks
         );
         Raise::new(&ENTROPY_LOW, Severity::Warning, title)

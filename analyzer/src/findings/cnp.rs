@@ -62,6 +62,8 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             suspects.iter().map(|(_, data)| data.ecn_data.capable()).sum::<u64>(),
         )
         .evidence("ce_packets", 0)
+        // Where answers travel in the same flow, this is later than its last CNP.
+        .last_seen(suspects.iter().map(|(cnps, _)| cnps.last_ns).max())
         .flows(suspects.iter().map(|(_, data)| *data))
         .into(found);
 }

@@ -164,6 +164,15 @@ fn congestion(input: &Input<'_>, number: usize, name: &str, found: &mut Vec<Find
         .as_ref()
         .map(|_| share(bins().filter(|(_, ce)| **ce > 0).count() as u64, bins().count() as u64));
     let peak = bins().map(|(all, ce)| f64::from(*ce) / f64::from(*all)).reduce(f64::max);
+    // Both are upper bounds, to the width of a bin.
+    let by_flows = flows.iter().filter_map(|flow| last_mark(flow)).max();
+    let last_seen = [
+        by_flows,
+        link.ecn_over_time.as_ref().and_then(|bins| end_of_last(bins.start_ns, bins.bin_ns, &bins.ce)),
+    ]
+    .into_iter()
+    .flatten()
+    .min();
     let reaction = input
         .report
         .flows
@@ -179,8 +188,21 @@ fn congestion(input: &Input<'_>, number: usize, name: &str, found: &mut Vec<Find
         .evidence("peak_ratio", peak)
         .evidence("rate_before_cnp_bps", reaction.and_then(|cnp| cnp.rate_before_bps))
         .evidence("rate_after_cnp_bps", reaction.and_then(|cnp| cnp.rate_after_bps))
+        .last_seen(last_seen)
         .flows(flows.iter().copied())
         .into(found);
+}
+
+/// When the last time bin ends in which something was counted, Unix nanoseconds.
+fn end_of_last(start_ns: u64, bin_ns: u64, counts: &[u32]) -> Option<u64> {
+    let last = counts.iter().rposition(|count| *count > 0)? as u64;
+    Some(start_ns.saturating_add(bin_ns.saturating_mul(last + 1)))
+}
+
+/// The latest time at which a flow can have had its last mark; `None` when it has none, or no history.
+fn last_mark(flow: &Flow) -> Option<u64> {
+    let over_time = flow.ce_over_time.as_ref()?;
+    Some(end_of_last(over_time.start_ns, over_time.bin_ns, &over_time.ce)?.min(flow.last_ns))
 }
 
 /// How long marks came in a flow, in nanoseconds: by its history, or else by its length.
@@ -251,6 +273,7 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("marked_ns", receiver.marked_ns)
         .evidence("acks", receiver.acks)
         .evidence("cnp_packets", 0)
+        .last_seen(all.iter().filter_map(|flow| last_mark(flow)).max())
         .flows(all)
         .into(found);
 }
@@ -284,4 +307,27 @@ fn not_capable(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("packets", all)
         .flows(named)
         .into(found);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::tests::found_on;
+    use crate::report::fixtures::{SECOND, START, everything};
+    use crate::report::{CeOverTime, Options, Report};
+
+    /// To the width of a time bin, and never later than the flow.
+    #[test]
+    fn congestion_was_seen_last_in_the_last_bin_with_a_mark() {
+        let mut report = Report::build(&everything(), &Options::default());
+        let flow = report.flows.iter().position(|flow| flow.ecn_data.ce >= 100).unwrap();
+        let mut seen = |ce: Vec<u32>, flow_s: u64| {
+            report.flows[flow].last_ns = START + flow_s * SECOND;
+            report.flows[flow].ce_over_time =
+                Some(CeOverTime { start_ns: START, bin_ns: SECOND, capable: vec![9; 6], ce });
+            found_on(&report, "ecn.congestion").unwrap().last_seen_ns
+        };
+        assert_eq!(seen(vec![5, 0, 3, 0, 0, 0], 60), Some(START + 3 * SECOND));
+        assert_eq!(seen(vec![5, 0, 3, 0, 0, 0], 2), Some(START + 2 * SECOND));
+        assert_eq!(seen(vec![0; 6], 60), Some(START + 60 * SECOND), "no history of marks: its flows' end");
+    }
 }

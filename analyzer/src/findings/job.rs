@@ -98,6 +98,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("unfinished_ratio", ending.unfinished_ratio)
         .evidence("outstanding_flows", ending.outstanding_flows)
         .flows(flows)
+        .lasting()
         .into(found);
 }
 

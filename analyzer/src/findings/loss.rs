@@ -14,9 +14,37 @@ use crate::units::{self, plural};
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[BEFORE, AFTER, BETWEEN];
 
-const ADVICE: &str = "A lossless fabric does not lose RoCE to full buffers: check that PFC is on for the priority that RoCE uses at every hop (`dcb pfc show`, mlnx_qos), that hosts and \
-     switches map the DSCP of RoCE to it (trust dscp, NCCL_IB_TC), and buffer and headroom settings. Look for drops at each hop on the way (switch port counters, rx_discards_phy, \
-     rx_prioP_buf_discard) and for link errors (symbol errors, bad cables and transceivers).";
+/// What to look at on whichever side it is.
+macro_rules! lossless {
+    () => {
+        "A lossless fabric does not lose RoCE to full buffers: check that PFC is on for the priority that RoCE uses at every hop (`dcb pfc show`, mlnx_qos), that hosts and \
+         switches map the DSCP of RoCE to it (trust dscp, NCCL_IB_TC), and buffer and headroom settings. Look for drops at each hop on the way (switch port counters, rx_discards_phy, \
+         rx_prioP_buf_discard) and for link errors (symbol errors, bad cables and transceivers)."
+    };
+}
+
+/// Where to look for what is lost before a tap.
+macro_rules! upstream {
+    () => {
+        "Look between the sender and this tap: the sending host's port, the hops on the way, and this port's own ingress."
+    };
+}
+
+/// Where to look for what is lost behind it.
+macro_rules! downstream {
+    () => {
+        "Look between this tap and the receiver: the hops on the way, and the receiving host's port and NIC."
+    };
+}
+
+/// Beside a finding of the other side, which has told the rest.
+const UPSTREAM_TOO: &str =
+    concat!(upstream!(), " What to check there is the same as for the other side of this tap.");
+const DOWNSTREAM_TOO: &str = concat!(
+    downstream!(),
+    " What to check there is the same as for the other side of this tap. Losses on both sides at once speak for something common to all \
+     hops (PFC off for this priority, a DSCP that no hop maps to it) rather than for one bad cable."
+);
 
 const BEFORE: Entry = Entry {
     id: "loss.before_tap",
@@ -25,7 +53,7 @@ const BEFORE: Entry = Entry {
     computed: "Per link and pair of hosts: PSNs that were skipped here and then sent again, as a share of the packets that should have passed (flows[].loss.lost). PSNs that came late in \
                their own right do not count, nor those that the sender never sent again, for these reached the receiver. Raised from `episodes` separate episodes and the share `ratio` on; critical \
                from `critical_ratio`. Of UC, whose senders send nothing again, skipped PSNs count as lost, and the finding is info. With two taps on the way, only the one nearer the sender is asked.",
-    advice: ADVICE,
+    advice: concat!(upstream!(), " ", lossless!()),
     caveat: "Where the capture itself drops packets and the sender repeats for another reason, the first look like losses: while totals.lost grows the title says so.",
 };
 const AFTER: Entry = Entry {
@@ -36,7 +64,7 @@ const AFTER: Entry = Entry {
                which they were asked for again (flows[].loss.after_tap). RNR NAKs and what follows them do not count, nor what a mirror shows twice, nor timers that ran out without a NAK. Where no \
                answers are seen, every time the sender went back counts. Raised and graded as loss.before_tap, the share being of episodes among packets. With two taps on the way, only the one nearer \
                the receiver is asked.",
-    advice: ADVICE,
+    advice: concat!(downstream!(), " ", lossless!()),
     caveat: "One episode may be more than one lost packet: how many is not visible from here. Reordering behind the tap looks the same; with adaptive routing it needs receivers that put \
              packets in order (NCCL_IB_ADAPTIVE_ROUTING, the NIC's out-of-order placement).",
 };
@@ -47,7 +75,7 @@ const BETWEEN: Entry = Entry {
     computed: "Per pair of taps and pair of hosts: packets that the tap nearer the sender saw and the other did not, between packets that both saw (taps[].vanished), without those that the \
                sender never sent again, for these reached the receiver and were missed by the second capture. Raised from `vanished` packets and the share `ratio` on, critical from `critical_ratio`. \
                Not raised from the share `other_way` on: then flows take several ways, of which only one is captured.",
-    advice: ADVICE,
+    advice: concat!("Look between these two taps. ", lossless!()),
     caveat: "Taps are not named when their order is not known. Of services that send nothing again, a packet that the second capture missed cannot be told from a lost one.",
 };
 
@@ -115,6 +143,7 @@ struct Pair<'a> {
     longest_ns: u64,
     largest: u64,
     timeouts: u64,
+    last_ns: Option<u64>,
     reliable: bool,
 }
 
@@ -126,8 +155,10 @@ impl Pair<'_> {
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let ends = Ends::of(input.report);
+    let from = found.len();
     sides(input, &ends, Side::Before, found);
     sides(input, &ends, Side::After, found);
+    told_once(found.get_mut(from..).unwrap_or_default());
     between(input, found);
 }
 
@@ -221,6 +252,7 @@ fn sides(input: &Input<'_>, ends: &Ends<'_>, side: Side, found: &mut Vec<Finding
             .evidence("timeouts", sum(|pair| pair.timeouts))
             .evidence("host_pairs", bad.len())
             .evidence("tool_lost", own(&input.report.totals.lost))
+            .last_seen(bad.iter().filter_map(|(_, pair)| pair.last_ns).max())
             .flows(flows.into_iter().map(|(flow, _)| flow))
             .into(found);
     }
@@ -235,6 +267,7 @@ fn add<'a>(pair: &mut Pair<'a>, flow: &'a Flow, side: Side) {
         pair.longest_ns = pair.longest_ns.max(episodes.longest_ns.unwrap_or(0));
         pair.largest = pair.largest.max(episodes.largest.unwrap_or(0));
         pair.timeouts += loss.timeouts;
+        pair.last_ns = pair.last_ns.max(episodes.last_ns);
     }
     if flow.psn.is_some() || flow.psn_responses.is_some() {
         pair.packets += flow.packets;
@@ -243,6 +276,17 @@ fn add<'a>(pair: &mut Pair<'a>, flow: &'a Flow, side: Side) {
     }
     if lost > 0 {
         pair.flows.push((flow, lost));
+    }
+}
+
+/// Where loss is found on both sides, what to check is told once, by the finding that comes first.
+fn told_once(found: &mut [Finding]) {
+    let worst =
+        |id: &str| found.iter().filter(|finding| finding.id == id).map(|finding| finding.severity).max();
+    let (Some(before), Some(after)) = (worst(BEFORE.id), worst(AFTER.id)) else { return };
+    let (id, advice) = if before >= after { (AFTER.id, DOWNSTREAM_TOO) } else { (BEFORE.id, UPSTREAM_TOO) };
+    for finding in found.iter_mut().filter(|finding| finding.id == id) {
+        advice.clone_into(&mut finding.advice);
     }
 }
 
@@ -286,4 +330,67 @@ fn title(what: String, others: usize, report: &Report) -> String {
         let _ = write!(title, " (may be our own: {} dropped before counting)", plural(own, "packet"));
     }
     title
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::figures::loss::{Episodes, Figures, FlowLoss, Loss};
+    use crate::findings::tests::found;
+    use crate::report::fixtures::{SECOND, START, key, link, sample, stats};
+    use crate::report::{Finding, Options, Report, text};
+    use crate::sample::Sample;
+
+    /// 1,000 requests, of which so many were lost before this link and so many behind it, until a second after the
+    /// start; data that goes on to the end.
+    fn lossy(lost: u64, behind: u64, end_s: u64) -> Sample {
+        let mut data = stats(50_000, 1_000, 1_000_000);
+        data.last_ns = START + end_s * SECOND;
+        let mut sample = sample(vec![link("eth0", None)], vec![(key(0, "10.0.0.1", "10.0.0.2", 17), data)]);
+        sample.window = Some((START, data.last_ns));
+        let at =
+            |count| Episodes { count, longest_ns: 9, largest: 1, first_ns: START, last_ns: START + SECOND };
+        let figures = Figures { lost, before: at(lost), after: at(behind), ..Figures::default() };
+        let mut known = Loss::default();
+        known.flows.insert(0, FlowLoss { requests: Some(figures), responses: None });
+        sample.figures.loss = Some(known);
+        sample
+    }
+
+    fn by_id(sample: &Sample, id: &str) -> Option<Finding> {
+        found(sample, &Options::default()).into_iter().find(|finding| finding.id == id)
+    }
+
+    #[test]
+    fn loss_is_over_ten_seconds_after_the_last_episode() {
+        let before = |sample: &Sample| by_id(sample, "loss.before_tap").unwrap();
+        let (late, old) = (lossy(9, 0, 10), lossy(9, 0, 11));
+        assert_eq!(before(&old).last_seen_ns, Some(START + SECOND));
+        let said = |sample: &Sample| {
+            let page = text::text(&Report::build(sample, &Options::default()), 120);
+            page.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert!(!said(&late).contains("until "), "nine seconds ago");
+        assert!(said(&old).contains("[loss.before_tap], until 13:05:10"), "{}", said(&old));
+        assert_eq!(by_id(&lossy(4, 0, 11), "loss.before_tap"), None, "four episodes are none");
+    }
+
+    #[test]
+    fn advice_is_told_once_and_says_where_to_look() {
+        let advice =
+            |lost, behind, id: &str| by_id(&lossy(lost, behind, 1), id).map(|finding| finding.advice);
+        let (before, after) = ("loss.before_tap", "loss.after_tap");
+        let is_whole = |advice: &Option<String>| advice.as_ref().unwrap().contains("dcb pfc show");
+        let alone = [advice(9, 0, before), advice(0, 9, after)];
+        assert!(alone.iter().all(is_whole), "{alone:?}");
+        assert!(alone[0].as_ref().unwrap().starts_with("Look between the sender and this tap"));
+        assert!(alone[1].as_ref().unwrap().starts_with("Look between this tap and the receiver"));
+        // The worse one comes first, and tells it all.
+        for (lost, behind, first, second) in
+            [(9, 9, before, after), (9, 90, after, before), (90, 9, before, after)]
+        {
+            let both = [advice(lost, behind, first), advice(lost, behind, second)];
+            assert!(is_whole(&both[0]) && !is_whole(&both[1]), "{lost}, {behind}: {both:?}");
+            assert!(both[1].as_ref().unwrap().contains("Look between"), "{both:?}");
+        }
+    }
 }

@@ -36,7 +36,7 @@ mod unjudged;
 
 use serde::Deserialize;
 
-use crate::report::{Finding, Report, Unjudged};
+use crate::report::{Finding, Report, Unjudged, finding};
 use crate::sample::Sample;
 
 pub use catalog::{Entry, LimitMeta, entries, limits, markdown};
@@ -86,7 +86,7 @@ pub fn unjudged(sample: &Sample) -> Vec<Unjudged> {
     unjudged::unjudged(sample)
 }
 
-/// All findings, the worst first, then by id.
+/// All findings, the worst first, those that are over behind those that go on, then by id.
 #[must_use]
 pub fn check(input: &Input<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -113,7 +113,6 @@ pub fn check(input: &Input<'_>) -> Vec<Finding> {
     for check in families {
         check(input, &mut found);
     }
-    // Stable: within a family the order says which is the worst.
-    found.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.id.cmp(b.id)));
+    finding::sort(&mut found, input.report.window.last_ns);
     found
 }

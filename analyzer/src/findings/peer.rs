@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::{Finding, Flow, Severity};
-use crate::sample::{Direction, FlowSample, LinkSample, SourceKind, address};
+use crate::sample::{Direction, FlowSample, LinkSample, Sample, SourceKind, address};
 use crate::units::plural;
 
 /// Kinds of this family.
@@ -24,7 +24,8 @@ const SILENT: Entry = Entry {
     computed: "Reliable flows that asked for an acknowledgement, to which no acknowledgement, NAK or response with a PSN of theirs came from the peer's address, and whose sender began again at the \
                same PSN at least `retries` times in a row without getting further. Critical. Without so many repeats: hosts that asked another for an acknowledgement `wait_ms` or longer before the end \
                of the data, while none of that host's flows to them answered anything anywhere; a warning when they repeated something, else info. These only from a tap that would show the answer: it \
-               shows other RoCE packets to the host that asks, and answers to two thirds of the pairs of hosts that ask, or to all others; and not where flows were left out (--filter) or have retired.",
+               shows other RoCE packets to the host that asks, and answers to two thirds of the pairs of hosts that ask, or to all others. A host that nothing else is sent to counts too (info) where its requests leave by an interface whose incoming frames were seen \
+               (live; captures that tell the two ways apart): answers would come in there. Not where flows were left out (--filter) or have retired.",
     advice: "See whether the peer's process lives and its queue pair is in RTS (`rdma resource show qp`), whether the peer's address is reachable from that GID (routes, ARP, `rping`), and whether \
              a filter or ACL drops UDP 4791 one way. NCCL gives up after NCCL_IB_RETRY_CNT times NCCL_IB_TIMEOUT.",
     caveat: "On a tap that sees one direction only, a sender that is stuck for another reason looks the same. Answers may take another path than requests; the rest of the tap's traffic says whether \
@@ -119,6 +120,7 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
     Raise::new(&SILENT, Severity::Critical, title)
         .evidence("retries", *stuck)
         .flows(silent.iter().map(|(flow, _)| *flow))
+        .lasting()
         .into(found);
 }
 
@@ -132,8 +134,35 @@ type Hosts = (u8, Addr, Addr);
 #[derive(Default)]
 struct Asked<'a> {
     flows: Vec<&'a FlowSample>,
+    /// They left by an interface whose incoming frames are seen, where answers would come in, and did not go on for so
+    /// long that there must have been some.
+    way_back: bool,
     /// Long enough ago that an answer would be there.
     waited: bool,
+}
+
+/// A reliable sender that has gone on for longer than this without an answer has got some by another way: the
+/// longest timer in use, NCCL's `NCCL_IB_TIMEOUT=22` (4.096 µs · 2^22), is over by then.
+const LONGEST_TIMER_NS: u64 = 20_000_000_000;
+
+/// Links by which frames leave an interface while some that come in are seen.
+fn with_way_back(sample: &Sample) -> HashSet<u16> {
+    let mut hears: HashSet<(&str, Option<Direction>)> = HashSet::new();
+    for link in &sample.links {
+        if link.skipped.iter().any(|counter| counter.packets > 0) {
+            hears.insert((link.name.as_str(), link.direction));
+        }
+    }
+    for link in sample.flows.iter().filter_map(|flow| sample.links.get(usize::from(flow.key.link))) {
+        hears.insert((link.name.as_str(), link.direction));
+    }
+    // Captures of a host's interfaces have the direction in the link's name.
+    let comes_in = |link: &LinkSample| match (link.direction, link.name.strip_suffix(":out")) {
+        (Some(Direction::Egress), _) => hears.contains(&(link.name.as_str(), Some(Direction::Ingress))),
+        (None, Some(interface)) => hears.contains(&(format!("{interface}:in").as_str(), None)),
+        _ => false,
+    };
+    (0u16..).zip(&sample.links).filter(|(_, link)| comes_in(link)).map(|(number, _)| number).collect()
 }
 
 /// Senders that asked and got no answer, whether they noticed or not.
@@ -152,6 +181,7 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     let mut asked: BTreeMap<(&str, Hosts), Asked<'_>> = BTreeMap::new();
     let mut answered: HashSet<Hosts> = HashSet::new();
     let mut receives: HashSet<(&str, u8, Addr)> = HashSet::new();
+    let two_ways = with_way_back(sample);
     for flow in &sample.flows {
         let (key, stats) = (&flow.key, &flow.stats);
         let Some(link) = sample.links.get(usize::from(key.link)) else { continue };
@@ -166,6 +196,8 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
             let since = if sample.kind == SourceKind::Live { stats.last_ns } else { first_ns };
             let pair = asked.entry((link.name.as_str(), (key.family, key.src, key.dst))).or_default();
             pair.waited |= end.saturating_sub(since) >= wait_ns;
+            let short = stats.last_ns.saturating_sub(first_ns) < LONGEST_TIMER_NS;
+            pair.way_back = two_ways.contains(&key.link) && short && (pair.way_back || pair.flows.is_empty());
             pair.flows.push(flow);
         }
     }
@@ -180,12 +212,18 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     let named = names(input);
     let mut silent: Vec<(&Flow, bool)> = Vec::new();
     for ((link, hosts), pair) in &asked {
-        let visible = receives.contains(&(*link, hosts.0, hosts.1)) && two_way(link);
+        let receives = receives.contains(&(*link, hosts.0, hosts.1));
+        let visible = (receives || pair.way_back) && two_way(link);
         if answered.contains(hosts) || !pair.waited || !visible {
             continue;
         }
+        // Where answers may take another interface, a loss repaired is no sign that there are none.
         let again = |flow: &FlowSample| {
-            figures.flow(flow.slot).requests.is_some_and(|loss| loss.retransmitted > 0 || loss.stuck > 0)
+            receives
+                && figures
+                    .flow(flow.slot)
+                    .requests
+                    .is_some_and(|loss| loss.retransmitted > 0 || loss.stuck > 0)
         };
         let flows = pair.flows.iter().filter_map(|flow| Some((*named.get(&flow.key)?, again(flow))));
         silent.extend(flows);
@@ -210,6 +248,7 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     Raise::new(&SILENT, severity, title)
         .evidence("packets", worst.packets)
         .flows(silent.iter().map(|(flow, _)| *flow))
+        .lasting()
         .into(found);
 }
 
@@ -242,7 +281,7 @@ mod tests {
     use crate::findings::tests::severity;
     use crate::report::Severity;
     use crate::report::fixtures::{SECOND, START, counter, key, link, sample, stats};
-    use crate::sample::Sample;
+    use crate::sample::{Direction, Sample, SourceKind};
     use rocescope_common::wire::Reason;
 
     const A: &str = "10.0.0.1";
@@ -289,6 +328,46 @@ mod tests {
             loss.flows.insert(0, FlowLoss { requests, responses: None });
         }
         assert_eq!(found(&again), Some(Severity::Warning));
+    }
+
+    /// A lone sender: its requests leave by link 1, and link 0 is the other way of the same interface.
+    fn lone(links: [(&str, Option<Direction>); 2], frames_in: u64) -> Sample {
+        let mut sample = asks(&[]);
+        sample.links = links.map(|(name, direction)| link(name, direction)).into();
+        sample.links[0].skipped[Reason::Arp as usize] = counter(frames_in, 60 * frames_in);
+        sample.flows[0].key.link = 1;
+        // Ten requests in a moment, at the start of the second that was watched.
+        sample.flows[0].stats.last_ns = START + 1_000;
+        sample
+    }
+
+    #[test]
+    fn a_lone_sender_is_told_where_answers_would_come_in() {
+        const WAYS: [(&str, Option<Direction>); 2] =
+            [("eth0", Some(Direction::Ingress)), ("eth0", Some(Direction::Egress))];
+        let live = |links, frames_in| {
+            let mut sample = lone(links, frames_in);
+            sample.kind = SourceKind::Live;
+            sample
+        };
+        assert_eq!(found(&live(WAYS, 1)), Some(Severity::Info));
+        assert_eq!(found(&live(WAYS, 0)), None, "nothing comes in: that way may not be seen");
+        assert_eq!(found(&live([WAYS[1], WAYS[0]], 1)), None, "a mirror: both ways come in");
+        assert_eq!(found(&live([("eth1", WAYS[0].1), WAYS[1]], 1)), None, "another interface");
+        let any = [("any.pcap:if2:in", None), ("any.pcap:if2:out", None)];
+        assert_eq!(found(&lone(any, 1)), Some(Severity::Info), "a capture with directions");
+        assert_eq!(found(&lone([("a.pcap", None), ("b.pcap", None)], 1)), None, "one of one way each");
+
+        let mut resent = live(WAYS, 1);
+        if let Some(loss) = &mut resent.figures.loss {
+            let requests = Some(Figures { retransmitted: 1, ..Figures::default() });
+            loss.flows.insert(0, FlowLoss { requests, responses: None });
+        }
+        assert_eq!(found(&resent), Some(Severity::Info), "no warning on what may take another interface");
+        let mut busy = live(WAYS, 1);
+        busy.flows[0].stats.last_ns = START + 20 * SECOND;
+        (busy.window, busy.time_ns) = (Some((START, START + 30 * SECOND)), START + 30 * SECOND);
+        assert_eq!(found(&busy), None, "it would have stopped long ago without any answer");
     }
 
     #[test]

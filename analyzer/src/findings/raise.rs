@@ -10,30 +10,40 @@ const MAX_FLOWS: usize = 16;
 
 /// A finding under construction.
 #[derive(Debug)]
-pub(super) struct Raise(Finding);
+pub(super) struct Raise {
+    finding: Finding,
+    /// When it was seen last, where that is known better than by its flows.
+    seen_ns: Option<u64>,
+    /// Last packet of its flows.
+    flows_end_ns: Option<u64>,
+    /// It is about something that is not there, of which no flow's end is the end.
+    lasting: bool,
+}
 
 impl Raise {
     /// A finding of this kind. `title` says the case in words, with the figure that matters most.
     pub(super) fn new(entry: &Entry, severity: Severity, title: String) -> Self {
-        Self(Finding {
+        let finding = Finding {
             id: entry.id,
             severity,
             title,
             evidence: std::collections::BTreeMap::new(),
             flows: Vec::new(),
             advice: entry.advice.to_owned(),
-        })
+            last_seen_ns: None,
+        };
+        Self { finding, seen_ns: None, flows_end_ns: None, lasting: false }
     }
 
     /// Adds a number, or a list of numbers. `None` becomes null: not known.
     pub(super) fn evidence(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.0.evidence.insert(name.to_owned(), value.into());
+        self.finding.evidence.insert(name.to_owned(), value.into());
         self
     }
 
     /// Says what to do in this very case, in place of what holds for all of its kind.
     pub(super) fn advice(mut self, advice: &str) -> Self {
-        advice.clone_into(&mut self.0.advice);
+        advice.clone_into(&mut self.finding.advice);
         self
     }
 
@@ -42,15 +52,31 @@ impl Raise {
         let mut count = 0u64;
         for flow in flows {
             count += 1;
-            if self.0.flows.len() < MAX_FLOWS {
-                self.0.flows.push(FlowId::of(flow));
+            self.flows_end_ns = self.flows_end_ns.max(Some(flow.last_ns));
+            if self.finding.flows.len() < MAX_FLOWS {
+                self.finding.flows.push(FlowId::of(flow));
             }
         }
         self.evidence("flows", count)
     }
 
+    /// Nothing of it can have shown later, Unix nanoseconds; without it, nothing later than the last packet of its
+    /// flows.
+    pub(super) fn last_seen(mut self, seen_ns: Option<u64>) -> Self {
+        self.seen_ns = seen_ns;
+        self
+    }
+
+    /// It lasts: a silence does not end with the flows that fell silent.
+    pub(super) fn lasting(mut self) -> Self {
+        self.lasting = true;
+        self
+    }
+
     /// Puts it with the others.
-    pub(super) fn into(self, found: &mut Vec<Finding>) {
-        found.push(self.0);
+    pub(super) fn into(mut self, found: &mut Vec<Finding>) {
+        let known = self.seen_ns.or(self.flows_end_ns);
+        self.finding.last_seen_ns = known.filter(|_| !self.lasting);
+        found.push(self.finding);
     }
 }

@@ -118,6 +118,7 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
         .evidence("behind_ns", *behind_ns)
         .evidence("period_ns", steps.period_ns)
         .evidence("behind_ratio", cost)
+        .last_seen(Some(steps.ending.last_data_ns))
         .flows(flows)
         .into(found);
 }
@@ -151,6 +152,7 @@ fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
         .evidence("slower_ratio", ratio - 1.0)
         .evidence("trend_ns_per_step", steps.trend_ns_per_step)
         .evidence("busy_ratio", steps.busy_ratio)
+        .last_seen(Some(steps.ending.last_data_ns))
         .into(found);
 }
 

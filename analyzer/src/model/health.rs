@@ -63,7 +63,9 @@ impl Kind {
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::Loss => "packets lost before this point, or NAK: PSN sequence error",
+            Self::Loss => {
+                "packets lost before this point; of a flow of answers: it asks for lost data again (NAK: PSN sequence error), and 3 says whose"
+            }
             Self::Refused => "NAK: a request was refused",
             Self::NotReady => "RNR NAK: the receiver has no buffer posted",
             Self::Resent => "packets sent again: loss elsewhere, NAK or timeout",

@@ -128,6 +128,19 @@ fn sides(sample: &Sample, tuples: &[Weight]) -> Vec<Side> {
     ]
 }
 
+/// A case of the what-if as people read it; `None` for what is none.
+#[must_use]
+pub fn in_words(case: &str) -> Option<String> {
+    match case {
+        "as_seen" => Some("as it is now".to_owned()),
+        "port_per_qp" => Some("a source port for each QP".to_owned()),
+        case => {
+            let qps: u32 = case.strip_prefix("qps_")?.parse().ok()?;
+            Some(format!("{qps} QPs per connection"))
+        }
+    }
+}
+
 fn set(side: &Side, uplinks: u32, tuples: &[Weight], flows: &[Weight]) -> Set {
     let bytes: u64 = tuples.iter().map(|w| w.bytes).sum();
     let heavy = heavy(tuples, bytes);
@@ -244,6 +257,15 @@ mod tests {
 
     fn p50(set: &Set, name: &str) -> f64 {
         set.cases.iter().find(|c| c.case == name).unwrap().max_over_mean_p50
+    }
+
+    #[test]
+    fn every_case_has_words() {
+        let sets = asked(&taps(&[("10.0.0.1", "10.0.0.2", 17, 50_000, 1_000_000)]), 4);
+        let words: Vec<String> = sets[0].cases.iter().map(|case| in_words(&case.case).unwrap()).collect();
+        assert_eq!(words[..3], ["as it is now", "a source port for each QP", "2 QPs per connection"]);
+        assert!(words.iter().all(|words| !words.contains('_') && words.len() <= 25), "{words:?}");
+        assert_eq!((in_words("qps_"), in_words("eth0")), (None, None));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod ecmp;
 mod ecn;
 mod entropy;
 pub mod fields;
+pub mod finding;
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod flow;
@@ -40,7 +41,7 @@ use crate::sample::{Direction, SourceKind};
 
 pub use build::compare_links as imbalance;
 pub use device::{Coverage, Device, DeviceQp, DeviceQpCounters, Pause, WHOLE, worst as worst_coverage};
-pub use ecmp::{Case, Ecmp, Set, what_if};
+pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
 pub use loss::{Episodes, Icrc, Loss};
@@ -527,6 +528,7 @@ pub struct Finding {
     pub evidence: BTreeMap<String, serde_json::Value>,
     pub flows: Vec<FlowId>,
     pub advice: String,
+    pub last_seen_ns: Option<u64>,
 }
 
 /// A kind of finding that could not be come to: that it is not there says nothing.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::model::Span;
-use crate::report::{self, Entropy, Report, Spread};
+use crate::report::{self, Entropy, Flow, Report, Spread, finding};
 use crate::sample::Sample;
 
 /// Spreads kept, at most.
@@ -37,13 +37,33 @@ pub struct Analysis {
 pub struct Analyst {
     options: report::Options,
     spreads: VecDeque<(u64, Spread)>,
+    grown: [Grown; GROWING.len()],
 }
+
+/// A counter over all flows, and when it grew last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Grown {
+    count: u64,
+    /// Unix nanoseconds; `None` when it has not grown before our eyes.
+    last_ns: Option<u64>,
+}
+
+/// A finding that rests on a count of packets whose times are not kept, and that count.
+type Growing = (&'static str, fn(&Flow) -> u64);
+
+const GROWING: [Growing; 5] = [
+    ("nak.invalid_request", |flow| flow.ack.naks.invalid_request),
+    ("nak.remote_access_error", |flow| flow.ack.naks.remote_access_error),
+    ("nak.remote_operational_error", |flow| flow.ack.naks.remote_operational_error),
+    ("retry.storm", |flow| [flow.psn, flow.psn_responses].iter().flatten().map(|psn| psn.repeats).sum()),
+    ("rnr.slow_receiver", |flow| flow.ack.rnr_naks),
+];
 
 impl Analyst {
     /// With these options of the report.
     #[must_use]
     pub fn new(options: report::Options) -> Self {
-        Self { options, spreads: VecDeque::new() }
+        Self { options, spreads: VecDeque::new(), grown: [Grown::default(); GROWING.len()] }
     }
 
     /// Concludes what there is to conclude from `sample`.
@@ -52,6 +72,7 @@ impl Analyst {
         let now = sample.time_ns;
         if self.spreads.back().is_some_and(|(time, _)| *time > now) {
             self.spreads.clear();
+            self.grown = Default::default();
         }
         let spread = Spread::of(sample);
         let entropy = match ask.span.ns() {
@@ -66,6 +87,7 @@ impl Analyst {
             self.spreads.push_back((now, spread));
         }
         let mut report = Report::build(sample, &self.options);
+        self.date(&mut report, now);
         if let Some(uplinks) = ask.uplinks {
             // What the user tries out is no ground for a finding.
             report.ecmp = report::what_if(sample, uplinks);
@@ -73,9 +95,65 @@ impl Analyst {
         Analysis { time_ns: now, report, entropy }
     }
 
+    /// Says of findings whose packets have no times of their own when they were last added to: after each analysis
+    /// that is known better than by the end of their flows.
+    fn date(&mut self, report: &mut Report, now: u64) {
+        for (grown, (id, of)) in self.grown.iter_mut().zip(GROWING) {
+            let count = report.flows.iter().map(of).sum();
+            // Less than before is a flow that retired.
+            if count > grown.count {
+                grown.last_ns = Some(now);
+            }
+            grown.count = count;
+            for finding in report.findings.iter_mut().filter(|finding| finding.id == id) {
+                let known = [finding.last_seen_ns, grown.last_ns];
+                finding.last_seen_ns = known.into_iter().flatten().min();
+            }
+        }
+        finding::sort(&mut report.findings, report.window.last_ns);
+    }
+
     /// The newest spread of this time or before, else the oldest.
     fn before(&self, time_ns: u64) -> Option<&Spread> {
         let found = self.spreads.iter().rev().find(|(time, _)| *time <= time_ns);
         found.or_else(|| self.spreads.front()).map(|(_, spread)| spread)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixtures::{SECOND, START, key, link, sample, stats};
+
+    /// Requests for ever, and NAKs of a receiver that was not ready, so many of them.
+    fn at(seconds: u64, rnr_naks: u64) -> Sample {
+        let end = START + seconds * SECOND;
+        let mut naks = stats(50_001, 1_000 * seconds, 62_000 * seconds);
+        naks.rnr_naks = rnr_naks;
+        let mut data = stats(50_000, 100 * seconds, 100_000 * seconds);
+        (naks.last_ns, data.last_ns) = (end, end);
+        let flows =
+            vec![(key(0, "10.0.0.1", "10.0.0.2", 17), data), (key(0, "10.0.0.2", "10.0.0.1", 18), naks)];
+        let mut sample = sample(vec![link("eth0", None)], flows);
+        (sample.time_ns, sample.window) = (end, Some((START, end)));
+        sample
+    }
+
+    #[test]
+    fn what_no_longer_grows_is_over_though_its_flows_go_on() {
+        let mut analyst = Analyst::new(report::Options::default());
+        let mut until = |seconds, naks| {
+            let report = analyst.analyse(&at(seconds, naks), Ask::default()).report;
+            let finding = report.findings.iter().find(|finding| finding.id == "rnr.slow_receiver").unwrap();
+            finding.over_since(report.window.last_ns)
+        };
+        assert_eq!(until(1, 10), None);
+        assert_eq!(until(2, 20), None);
+        assert_eq!(until(11, 20), None, "nine seconds without");
+        assert_eq!(until(12, 20), Some(START + 2 * SECOND));
+        assert_eq!(until(13, 21), None, "and again");
+        assert_eq!(until(3, 21), None, "the replay was wound back");
+        assert_eq!(until(4, 22), None);
+        assert_eq!(until(14, 22), Some(START + 4 * SECOND));
     }
 }

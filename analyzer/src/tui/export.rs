@@ -226,7 +226,8 @@ impl App {
     }
 
     fn findings_sheet(&self) -> Sheet {
-        let mut sheet = Sheet::new(&["id", "severity", "title", "evidence", "flows", "advice"]);
+        let mut sheet =
+            Sheet::new(&["id", "severity", "title", "evidence", "flows", "advice", "last_seen_ns"]);
         let findings = self.analysis.iter().flat_map(|analysis| &analysis.report.findings);
         sheet.rows = findings
             .map(|finding| {
@@ -237,6 +238,7 @@ impl App {
                     json!(finding.evidence),
                     json!(finding.flows),
                     json!(finding.advice),
+                    json!(finding.last_seen_ns),
                 ]
             })
             .collect();

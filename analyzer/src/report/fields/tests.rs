@@ -119,6 +119,7 @@ fn full() -> Report {
         evidence: [("gaps".to_owned(), 37.into())].into(),
         flows: vec![id],
         advice: "Look at the switch.".into(),
+        last_seen_ns: None,
     });
     report
 }

@@ -3,27 +3,51 @@
 use std::cmp::Reverse;
 
 use crate::report::text::flows::{endpoints, link_name};
-use crate::report::text::layout::{Align, Table};
-use crate::report::{Flow, Report};
+use crate::report::text::layout::{Align, Table, wrap};
+use crate::report::{Flow, Latency, Report};
 use crate::units;
 
 /// Flows listed, those with the longest tails, or most notifications.
 const LISTED: usize = 10;
 
+/// Samples from which on a percentile is told: each then rests on one sample beyond it, or more.
+pub(crate) const P99_SAMPLES: u64 = 100;
+/// The same of the 99.9th.
+pub(crate) const P999_SAMPLES: u64 = 1_000;
+
+/// A time that rests on `count` samples, of which it wants `least`.
+pub(crate) fn enough(ns: u64, count: u64, least: u64) -> String {
+    if count < least { units::UNKNOWN.into() } else { units::duration(ns) }
+}
+
 /// Times from request to answer.
 pub(super) fn latency(report: &Report, room: usize) -> Vec<String> {
     let mut flows: Vec<_> =
         report.flows.iter().filter_map(|flow| Some((flow, flow.latency_ns.as_ref()?))).collect();
-    flows.sort_by_key(|(_, latency)| Reverse((latency.p99, latency.count)));
+    // A tail of few samples is no tail.
+    let solid = |latency: &Latency| latency.count >= P99_SAMPLES;
+    flows.sort_by_key(|(_, latency)| Reverse((solid(latency), latency.p99, latency.count)));
+    let few = flows.iter().take(LISTED).any(|(_, latency)| latency.count < P999_SAMPLES);
     let rows = flows.iter().take(LISTED).map(|(flow, latency)| {
-        let times = [latency.p50, latency.p99, latency.p999, latency.max].map(units::duration);
+        let times = [
+            units::duration(latency.p50),
+            enough(latency.p99, latency.count, P99_SAMPLES),
+            enough(latency.p999, latency.count, P999_SAMPLES),
+            units::duration(latency.max),
+        ];
         let mut cells = identity(flow, report);
         cells.push(units::count(latency.count));
         cells.extend(times);
         cells
     });
     let headings = ["SAMPLES", "P50", "P99", "P99.9", "MAX"];
-    list(report, &headings, rows.collect(), flows.len(), room)
+    let mut lines = list(report, &headings, rows.collect(), flows.len(), room, false);
+    if few {
+        let why =
+            format!("P99 is told from {P99_SAMPLES} samples on, P99.9 from {}.", units::count(P999_SAMPLES));
+        lines.extend(wrap(&why, room));
+    }
+    lines
 }
 
 /// Notifications, and what they did.
@@ -45,7 +69,7 @@ pub(super) fn notifications(report: &Report, room: usize) -> Vec<String> {
         cells
     });
     let headings = ["CNP", "PER S", "DATA TO", "MARK TO CNP", "BEFORE", "AFTER"];
-    list(report, &headings, rows.collect(), flows.len(), room)
+    list(report, &headings, rows.collect(), flows.len(), room, true)
 }
 
 fn identity(flow: &Flow, report: &Report) -> Vec<String> {
@@ -62,6 +86,7 @@ fn list(
     rows: Vec<Vec<String>>,
     all: usize,
     room: usize,
+    say_unknown: bool,
 ) -> Vec<String> {
     if rows.is_empty() {
         return Vec::new();
@@ -71,12 +96,17 @@ fn list(
         columns.push(("LINK", Align::Left));
     }
     columns.extend(headings.iter().map(|heading| (*heading, Align::Right)));
-    let mut table = Table::new(columns);
     let more = all - rows.len();
+    let mut table = Table::new(columns);
     for row in rows {
         table.row(row);
     }
+    // A column of dashes says nothing that a line does not say better.
+    let unknown = table.take_out(units::UNKNOWN);
     let mut lines = table.lines(room);
+    if !unknown.is_empty() && say_unknown {
+        lines.extend(wrap(&format!("Not known of any of them: {}.", unknown.join(", ")), room));
+    }
     if more > 0 {
         lines.push(format!("… and {} more", units::count(more as u64)));
     }

@@ -35,6 +35,25 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// Takes out the columns that have `cell` in all rows, and says which these were.
+    pub(crate) fn take_out(&mut self, cell: &str) -> Vec<&'static str> {
+        let all = |at: usize| self.rows.iter().all(|row| row.get(at).is_some_and(|one| one == cell));
+        let out: Vec<bool> = (0..self.headings.len()).map(|at| !self.rows.is_empty() && all(at)).collect();
+        let is_out = |at: usize| out.get(at).copied().unwrap_or(false);
+        for row in &mut self.rows {
+            let mut at = 0..;
+            row.retain(|_| !at.next().is_some_and(is_out));
+        }
+        let mut taken = Vec::new();
+        let mut at = 0..;
+        self.headings.retain(|(heading, _)| {
+            let goes = at.next().is_some_and(is_out);
+            taken.extend(goes.then_some(*heading));
+            !goes
+        });
+        taken
+    }
+
     /// The width of each column.
     fn widths(&self) -> Vec<usize> {
         let cells = |i: usize| self.rows.iter().filter_map(move |row| row.get(i)).map(|cell| width(cell));
@@ -124,6 +143,16 @@ mod tests {
         assert_eq!(table.lines(80), ["NAME        N", "网卡        1", "eth0-a  1\u{2009}000"]);
         assert!(table.fits(12) && !table.fits(11));
         assert_eq!(table.lines(12)[0], "NAME       N");
+    }
+
+    #[test]
+    fn columns_of_dashes_are_taken_out() {
+        let mut table = Table::new(vec![("NAME", Align::Left), ("N", Align::Right), ("P", Align::Right)]);
+        assert!(table.take_out("-").is_empty(), "no rows, nothing to say");
+        table.row(vec!["a".into(), "-".into(), "-".into()]);
+        table.row(vec!["b".into(), "-".into(), "7".into()]);
+        assert_eq!(table.take_out("-"), ["N"]);
+        assert_eq!(table.lines(80), ["NAME  P", "a     -", "b     7"]);
     }
 
     #[test]

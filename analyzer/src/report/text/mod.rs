@@ -13,13 +13,15 @@ mod summary;
 mod tests;
 mod traffic;
 
+pub(crate) use answers::{P99_SAMPLES, P999_SAMPLES, enough};
+
 use std::collections::BTreeSet;
 
 use rocescope_common::wire::Reason;
 
 use crate::report::text::flows::link_name;
 use crate::report::text::layout::{Align, Table, labelled, plain, wrap};
-use crate::report::{Finding, Imbalance, Kind, Report, Set, Severity, direction_name};
+use crate::report::{Finding, Imbalance, Kind, Report, Set, Severity, direction_name, hashing_case};
 use crate::units::{self, plural};
 
 /// Below this nothing sensible can be laid out: lines then run over.
@@ -88,16 +90,18 @@ impl Page {
 fn findings(report: &Report, room: usize) -> Vec<String> {
     const INDENT: usize = 10;
     let mut lines = Vec::new();
-    let mut findings: Vec<_> = report.findings.iter().collect();
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    let mut findings = report.findings.clone();
+    let end = report.window.last_ns;
+    crate::report::finding::sort(&mut findings, end);
     let mut advised = BTreeSet::new();
-    for finding in findings {
+    for finding in &findings {
         let severity = match finding.severity {
             Severity::Info => "info",
             Severity::Warning => "warning",
             Severity::Critical => "CRITICAL",
         };
-        let title = format!("{} [{}]", plain(&finding.title), finding.id);
+        let until = finding.until(end).map_or_else(String::new, |until| format!(", {until}"));
+        let title = format!("{} [{}]{until}", plain(&finding.title), finding.id);
         lines.extend(labelled(severity, INDENT, &title, room));
         // What is only good to know stays on its line; the same advice is given once.
         if finding.severity == Severity::Info {
@@ -248,11 +252,7 @@ fn uplinks(uplinks: u32, set: &Set, room: usize) -> Vec<String> {
         ("95 %", Align::Right),
     ]);
     for case in &set.cases {
-        let name = match case.case.as_str() {
-            "as_seen" => "as seen".to_owned(),
-            "port_per_qp" => "a source port for each QP".to_owned(),
-            other => format!("{} QPs for each", other.trim_start_matches("qps_")),
-        };
+        let name = hashing_case(&case.case).unwrap_or_else(|| case.case.clone());
         table.row(vec![
             format!("  {name}"),
             units::count(case.five_tuples),

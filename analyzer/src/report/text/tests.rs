@@ -49,6 +49,7 @@ fn everything_at_once() {
             evidence: [].into(),
             flows: flows.clone(),
             advice: advice.into(),
+            last_seen_ns: None,
         });
     }
     check("everything", &report);
@@ -127,4 +128,46 @@ fn any_width_is_survived() {
         assert!(text::text(&report, width).contains("10.1.0.42"), "{width}");
     }
     assert!(text::text(&report, 48).contains("Too narrow for:"));
+}
+
+#[test]
+fn a_tail_is_told_from_enough_samples_only() {
+    let latency =
+        |count, p99| crate::report::Latency { count, p50: 10_000, p99, p999: 8_888_000, max: 9_999_000 };
+    let mut report = plain_report(&everything());
+    let mut page = |counts: [u64; 2]| {
+        report.flows[0].latency_ns = Some(latency(counts[0], 7_777_000));
+        report.flows[1].latency_ns = Some(latency(counts[1], 6_666_000));
+        text::text(&report, 120)
+    };
+    let few = page([7, 99]);
+    assert!(!few.contains("7.78 ms") && !few.contains("6.67 ms") && few.contains("10.0 ms"), "{few}");
+    assert!(few.contains("P99 is told from 100 samples on"), "{few}");
+    let some = page([99, 100]);
+    assert!(!some.contains("7.78 ms") && some.contains("6.67 ms") && !some.contains("8.89 ms"), "{some}");
+    let many = page([1_000, 1_000]);
+    assert!(many.contains("7.78 ms") && many.contains("8.89 ms") && !many.contains("P99 is told"), "{many}");
+}
+
+/// The loop of congestion control is not known of a flow whose pair is not: a line says so, not columns of dashes.
+#[test]
+fn what_is_known_of_no_notification_is_said_in_a_line() {
+    let cnp = |answers| crate::report::Cnp {
+        answers,
+        per_second: Some(5.0),
+        min_interval_ns: None,
+        delay_ns: None,
+        without_ce: None,
+        rate_before_bps: None,
+        rate_after_bps: None,
+        rate_window_ns: None,
+        rate_samples: None,
+    };
+    let mut report = plain_report(&everything());
+    report.flows[2].cnp = Some(cnp(None));
+    let page = text::text(&report, 120);
+    assert!(page.contains("Not known of any of them: DATA TO, MARK TO CNP, BEFORE, AFTER."), "{page}");
+    assert!(page.contains("PER S") && !page.contains("MARK TO CNP  "), "{page}");
+    report.flows[2].cnp = Some(cnp(Some(FlowId::of(&report.flows[0]))));
+    assert!(text::text(&report, 120).contains("DATA TO"));
 }

@@ -12,6 +12,7 @@ use super::{Spans, cut, empty, wrap};
 use crate::model::health::CE_LIMIT;
 use crate::model::{Counts, Detail, Level, Row};
 use crate::packet::syndrome;
+use crate::report::text::{P99_SAMPLES, P999_SAMPLES, enough};
 use crate::tui::app::App;
 use crate::tui::column::{self, Context, bar, compact};
 use crate::tui::{log, theme};
@@ -49,9 +50,9 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     let Some(data) = &app.data else { return Vec::new() };
     let Some((this, other)) = &data.detail else { return Vec::new() };
     let half = width / 2;
-    let left = direction(this, app, half, None);
+    let left = direction(this, app, half, other.as_ref());
     let (right, more) = if let Some(other) = other {
-        direction(other, app, width - half, Some(this.id.key.dest_qp))
+        direction(other, app, width - half, Some(this))
     } else {
         let why = if this.peer_qp.is_some() {
             "the other direction was not seen here"
@@ -95,19 +96,18 @@ fn beside(left: Vec<Line<'static>>, right: Vec<Line<'static>>, at: usize) -> Vec
         .collect()
 }
 
-/// One direction: how it fares, and what it is. `peer` is the queue pair that sends it where the other
-/// direction tells.
+/// One direction: how it fares, and what it is. `other` is the other direction, where it is known.
 fn direction(
     detail: &Detail,
     app: &App,
     width: usize,
-    peer: Option<u32>,
+    other: Option<&Detail>,
 ) -> (Vec<Line<'static>>, Vec<Line<'static>>) {
     let route = cut(&log::route(&detail.id.key), width.saturating_sub(2), true);
     let row = app.data.as_ref().and_then(|data| data.model.rows.iter().find(|row| row.id == detail.id));
     let mut fares = vec![Line::styled(format!(" {route}"), theme::HEAD)];
-    fares.extend(main(detail, row, app));
-    let mut is = what(detail, row, app, peer);
+    fares.extend(main(detail, row, app, other));
+    let mut is = what(detail, row, app, other.map(|other| other.id.key.dest_qp));
     is.extend(lists(detail, width >= 50));
     (fares, is)
 }
@@ -161,7 +161,7 @@ fn bad(is_bad: bool, level: Level) -> Level {
 }
 
 /// What is bad comes first, so that it shows on small screens.
-fn main(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
+fn main(detail: &Detail, row: Option<&Row>, app: &App, other: Option<&Detail>) -> Vec<Line<'static>> {
     let stats = &detail.stats;
     let delta = row.and_then(|row| row.delta);
     let rate = delta.map_or_else(
@@ -213,8 +213,35 @@ fn main(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
         entry("", marks.join(", ")),
     ]);
     lines.extend(nak_codes(stats));
+    lines.extend(asks_for(detail, other));
+    lines.extend(asked_for(other));
     lines.extend(latency(detail, row, app));
     lines
+}
+
+/// Of a flow of answers with NAKs for a PSN sequence error: whose data they ask for again, for it is that which was
+/// lost, not these answers.
+fn asks_for(detail: &Detail, other: Option<&Detail>) -> Vec<Line<'static>> {
+    let [sequence, ..] = detail.stats.naks;
+    if sequence == 0 {
+        return Vec::new();
+    }
+    // The data goes to the queue pair that sends these answers.
+    let data = match detail.peer_qp.or(other.map(|other| other.id.key.dest_qp)) {
+        Some(qp) => format!("sent to its QP {qp}"),
+        None => "sent to a QP not known".to_owned(),
+    };
+    vec![styled("", "asks for lost data again,", Level::Critical), styled("", data, Level::Critical)]
+}
+
+/// Of a flow of data: NAKs of its receiver, in the other direction.
+fn asked_for(other: Option<&Detail>) -> Vec<Line<'static>> {
+    let naks = other.map_or(0, |other| other.stats.naks[0]);
+    if naks == 0 {
+        return Vec::new();
+    }
+    let s = if naks == 1 { "" } else { "s" };
+    vec![styled("lost", format!("{} NAK{s} of its receiver", compact(naks as f64)), Level::Critical)]
 }
 
 /// Whose it is and what its packets look like.
@@ -246,11 +273,17 @@ fn latency(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> 
             format!("now: p50 {p50}, p99 {p99}")
         },
     );
-    let [p50, p99, p999, max] = [all.p50, all.p99, all.p999, all.max].map(units::duration);
+    let [p50, max] = [all.p50, all.max].map(units::duration);
+    let p99 = enough(all.p99, all.count, P99_SAMPLES);
+    let p999 = enough(all.p999, all.count, P999_SAMPLES);
     vec![
         entry("latency", now),
         entry("", format!("all: p50 {p50}, p99 {p99}")),
         entry("", format!("     p99.9 {p999}, max {max}")),
+        entry(
+            "",
+            format!("     {} sample{}", compact(all.count as f64), if all.count == 1 { "" } else { "s" }),
+        ),
     ]
 }
 

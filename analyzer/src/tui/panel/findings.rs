@@ -11,6 +11,7 @@ use crate::sample::SourceKind;
 use crate::tui::app::{App, Data};
 use crate::tui::layout::Layout;
 use crate::tui::theme;
+use crate::units;
 
 /// Flows of a finding that are listed.
 const FLOWS: usize = 6;
@@ -44,15 +45,18 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     }
     let count = report.findings.len();
     let list = at.findings(count);
+    let end = report.window.last_ns;
+    let over = report.findings.iter().filter(|finding| finding.over_since(end).is_some()).count();
+    let over = if over > 0 { format!(", then the {over} that are over") } else { String::new() };
     line(
         buffer,
         list,
         0,
-        &Line::styled(format!(" FINDINGS since the start: {count}, the worst first"), theme::HEAD),
+        &Line::styled(format!(" FINDINGS since the start: {count}, the worst first{over}"), theme::HEAD),
     );
     let rows = report.findings.iter().enumerate().skip(app.findings.offset).take(at.findings_page());
     for (y, (place, finding)) in (1..).zip(rows) {
-        line(buffer, list, y, &title(finding, width));
+        line(buffer, list, y, &title(finding, end, width));
         if app.findings.selected == Some(place) {
             super::select(buffer, Rect { y: list.y + y, height: 1, ..list });
         }
@@ -60,7 +64,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     let below = Rect { y: list.bottom(), height: at.body.height - list.height, ..at.body };
     let mut lines = vec![Line::default()];
     if let Some(finding) = report.findings.get(app.findings.selected.unwrap_or(0)) {
-        lines.extend(text(finding, width));
+        lines.extend(text(finding, end, width));
         lines.push(Line::default());
     }
     lines.extend(blind_lines(&blind, width));
@@ -81,8 +85,8 @@ const fn level(severity: Severity) -> Level {
     }
 }
 
-/// Severity and title in a line.
-pub(super) fn title(finding: &Finding, width: usize) -> Line<'static> {
+/// Severity and title in a line, and until when it showed where it is over at `end`.
+pub(super) fn title(finding: &Finding, end: Option<u64>, width: usize) -> Line<'static> {
     let level = level(finding.severity);
     let word = match finding.severity {
         Severity::Info => "info",
@@ -91,13 +95,15 @@ pub(super) fn title(finding: &Finding, width: usize) -> Line<'static> {
     };
     let mut spans = Spans::default();
     spans.push(format!(" {} {word:<8} ", theme::symbol(level)), theme::text(level));
-    let room = width.saturating_sub(spans.width);
+    let until = finding.until(end).map_or_else(String::new, |until| format!("  {until}"));
+    let room = width.saturating_sub(spans.width + until.chars().count());
     spans.push(cut(&finding.title, room, false), theme::PLAIN);
+    spans.push(until, theme::DIM);
     spans.into_line()
 }
 
-/// Everything about one finding.
-fn text(finding: &Finding, width: usize) -> Vec<Line<'static>> {
+/// Everything about one finding in data that ends at `end`.
+fn text(finding: &Finding, end: Option<u64>, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled(format!(" {}", finding.id), theme::HEAD)];
     let mut part = |name: &str, text: String| {
         let wrapped = wrap(&text, width.saturating_sub(12), 0);
@@ -109,6 +115,9 @@ fn text(finding: &Finding, width: usize) -> Vec<Line<'static>> {
         }
     };
     part("what", finding.title.clone());
+    if let (Some(until), Some(since), Some(end)) = (finding.until(end), finding.over_since(end), end) {
+        part("over", format!("{until}, {} before the latest figures", units::duration(end - since)));
+    }
     let evidence: Vec<String> =
         finding.evidence.iter().map(|(name, value)| format!("{name} {}", value_text(value))).collect();
     part("evidence", evidence.join(", "));
@@ -126,14 +135,12 @@ fn text(finding: &Finding, width: usize) -> Vec<Line<'static>> {
 /// Everything about the selected finding, with what it means and how it is computed.
 #[must_use]
 pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
-    let finding = app
-        .analysis
-        .as_ref()
-        .and_then(|analysis| analysis.report.findings.get(app.findings.selected.unwrap_or(0)));
+    let Some(report) = app.analysis.as_ref().map(|analysis| &analysis.report) else { return Vec::new() };
+    let finding = report.findings.get(app.findings.selected.unwrap_or(0));
     let Some(finding) = finding else { return Vec::new() };
     // The box is as wide as the screen up to a limit, with a border on both sides.
     let width = usize::from(app.size.0.min(super::WIDEST).saturating_sub(2));
-    let mut lines = text(finding, width);
+    let mut lines = text(finding, report.window.last_ns, width);
     if let Some(entry) = crate::findings::entries().find(|entry| entry.id == finding.id) {
         for paragraph in entry.text().lines() {
             let wrapped = wrap(paragraph, width.saturating_sub(2), 0);
@@ -154,7 +161,7 @@ fn value_text(value: &serde_json::Value) -> String {
             }
             _ => number.to_string(),
         },
-        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::String(text) => crate::report::hashing_case(text).unwrap_or_else(|| text.clone()),
         serde_json::Value::Array(values) => {
             let parts: Vec<String> = values.iter().map(value_text).collect();
             format!("[{}]", parts.join(", "))
@@ -241,4 +248,41 @@ fn blind_lines(blind: &[(Level, String)], width: usize) -> Vec<Line<'static>> {
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::finding::OVER_NS;
+    use crate::report::fixtures::START;
+
+    #[test]
+    fn what_is_over_says_until_when_however_long_its_title_is() {
+        let finding = Finding {
+            id: "loss.before_tap",
+            severity: Severity::Warning,
+            title: "0.9 % of the packets from 10.0.0.1 to 10.0.0.2 are lost before eth0: 9 of 1009".into(),
+            evidence: [("better_case".to_owned(), "qps_2".into()), ("link".to_owned(), "eth_0".into())]
+                .into(),
+            flows: Vec::new(),
+            advice: "Look.".into(),
+            last_seen_ns: Some(START),
+        };
+        let (now, over) = (Some(START + OVER_NS - 1), Some(START + 2 * OVER_NS));
+        let line = title(&finding, over, 60).to_string();
+        assert!(line.ends_with("  until 13:05:09 UTC") && line.chars().count() <= 60, "{line}");
+        assert!(!title(&finding, now, 60).to_string().contains("until"));
+
+        let page = |end| {
+            let lines: Vec<String> = text(&finding, end, 80).iter().map(ToString::to_string).collect();
+            lines.join("\n")
+        };
+        assert!(
+            page(over).contains("until 13:05:09 UTC, 20.0 s before the latest figures"),
+            "{}",
+            page(over)
+        );
+        assert!(!page(now).contains("until"));
+        assert!(page(now).contains("better_case 2 QPs per connection, link eth_0"), "{}", page(now));
+    }
 }

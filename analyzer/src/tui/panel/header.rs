@@ -262,13 +262,20 @@ fn no_problem(app: &App, data: &Data) -> Spans {
 
 /// No counter of the span is a problem, but what was concluded since the start is: a step that got slower, say.
 fn found(app: &App) -> Option<Spans> {
-    let findings = &app.analysis.as_ref()?.report.findings;
-    let worst = findings.iter().filter(|finding| finding.severity > Severity::Info).count();
+    let report = &app.analysis.as_ref()?.report;
+    let warnings = || report.findings.iter().filter(|finding| finding.severity > Severity::Info);
+    let worst = warnings().count();
+    let all_over = warnings().all(|finding| finding.over_since(report.window.last_ns).is_some());
     (worst > 0).then(|| {
         let mut spans = badge(Level::Warning, "FINDINGS");
         let s = if worst == 1 { "" } else { "s" };
+        let over = match (all_over, worst) {
+            (false, _) => "",
+            (true, 1) => ", which is over",
+            (true, _) => ", all over",
+        };
         spans.push(
-            format!(" {worst} warning{s} since the start, see 8; no loss, NAK or congestion now"),
+            format!(" {worst} warning{s} since the start{over}, see 8; no loss, NAK or congestion now"),
             theme::PLAIN,
         );
         spans

@@ -310,7 +310,8 @@ fn what_if(app: &App) -> Vec<Line<'static>> {
             let uneven = case.max_over_mean_p50 >= super::header::UNBALANCED;
             let level = if uneven { Level::Warning } else { Level::Fine };
             let mut spans = Spans::default();
-            spans.push(format!("   {:<14}", case.case), theme::DIM);
+            let name = crate::report::hashing_case(&case.case).unwrap_or_else(|| case.case.clone());
+            spans.push(format!("   {name:<26}"), theme::DIM);
             spans.push(
                 format!("{:>5.2} {:>5.2} ", case.max_over_mean_p50, case.max_over_mean_p95),
                 theme::text(level),

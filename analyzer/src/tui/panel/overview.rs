@@ -61,14 +61,15 @@ fn top(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
         return vec![Line::styled(" FINDINGS are being worked out", theme::DIM)];
     };
     let all = &analysis.report.findings;
+    let end = analysis.report.window.last_ns;
     let mut lines: Vec<Line<'static>> =
-        all.iter().take(most).map(|finding| findings::title(finding, width)).collect();
+        all.iter().take(most).map(|finding| findings::title(finding, end, width)).collect();
     match (all.len(), all.len().saturating_sub(most)) {
         (0, _) => lines.push(Line::styled(" no findings since the start", theme::DIM)),
         (_, 0) => {}
         (_, more) => {
             if let Some(last) = lines.last_mut() {
-                let text = format!("  +{more} more: 8");
+                let text = format!("  and {more} more on screen 8");
                 let title = cut(&last.to_string(), width.saturating_sub(text.len()), false);
                 *last = Line::styled(format!("{title}{text}"), last.style);
             }
@@ -128,9 +129,10 @@ fn link_lines(app: &App, data: &Data, width: usize, most: usize) -> Vec<Line<'st
     let left_out = order.len() - fit;
     lines.truncate(most);
     if left_out > 0 && room > 0 {
-        let more = if fit > 0 { "more " } else { "" };
+        let more = if fit > 0 { "and " } else { "" };
+        let which = if fit > 0 { "more link" } else { "link" };
         let s = if left_out == 1 { "" } else { "s" };
-        lines.push(Line::styled(format!(" +{left_out} {more}link{s}: 5"), theme::DIM));
+        lines.push(Line::styled(format!(" {more}{left_out} {which}{s} on screen 5"), theme::DIM));
     }
     lines
 }
