@@ -311,7 +311,7 @@ impl Finder {
                 let mut places: Vec<(u32, usize)> =
                     (0..self.len).filter_map(|at| Some((id_at(at)?.slot, at))).collect();
                 // Nearly sorted already, which this sort makes use of.
-                places.sort();
+                places.sort_by_key(|(slot, _)| *slot);
                 let place = noted(&places, id.slot).filter(is);
                 self.places = Some(places);
                 place

@@ -445,8 +445,8 @@ fn percent(ratio: Option<f64>) -> (String, Style) {
 }
 
 fn share(row: &Row, model: &Model) -> f64 {
-    let all = model.delta.as_ref().map_or(0.0, |d| d.bits_per_s());
-    if all > 0.0 { row.delta.as_ref().map_or(0.0, |d| d.bits_per_s()) / all } else { 0.0 }
+    let all = model.delta.as_ref().map_or(0.0, Delta::bits_per_s);
+    if all > 0.0 { row.delta.as_ref().map_or(0.0, Delta::bits_per_s) / all } else { 0.0 }
 }
 
 /// A bar of `width` cells, filled by `share`.
