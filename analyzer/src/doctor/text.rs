@@ -56,7 +56,7 @@ pub fn text(page: &Page, verbose: bool) -> String {
             let _ = writeln!(
                 out,
                 "host: cannot read the environments of {} processes: the kernel does not permit it to this process\n    \
-                 Remedy: run it as root (sudo)",
+                 Remedy: run it as root (sudo), who may read most",
                 page.host.processes_unreadable
             );
         }
