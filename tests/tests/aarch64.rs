@@ -3,6 +3,8 @@
 //!
 //! `ROCESCOPE_AARCH64_BIN` names it; `cargo xtask test` builds it.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
