@@ -458,8 +458,13 @@ fn doctor_says_what_rdma_and_ibv_devinfo_say() {
         let packets = sights.find(|sight| sight["subject"] == port && sight["way"] == "packets").unwrap();
         assert_eq!(packets["works"], "yes", "its packets pass the kernel: {packets}");
     }
-    // These devices answer all that is asked.
-    assert_eq!(page["host"]["unread"], serde_json::json!([]));
+    // These devices answer all that is asked: what is missing is files that neither they nor this machine have,
+    // as `counters`, which Soft-RoCE does not keep.
+    for reason in page["host"]["unread"].as_array().unwrap() {
+        let (what, why) = (reason["what"].as_str().unwrap(), reason["why"].as_str().unwrap());
+        assert!(why.contains("No such file") || why.contains("there is no"), "{reason}");
+        assert!(!what.contains("hw_counters") && !what.contains("netlink"), "{reason}");
+    }
 }
 
 // ---------------------------------------------------------------------------------------------

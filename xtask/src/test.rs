@@ -8,11 +8,14 @@ use crate::setup;
 use anyhow::{Result, bail};
 use std::env;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What the tests are told, and what must survive sudo's cleaning of the environment.
 const PASSED_ON: [&str; 2] = ["CI", "RUST_BACKTRACE"];
+
+/// Where the tests find the program for aarch64.
+const ARM_PROGRAM: &str = "ROCESCOPE_AARCH64_BIN";
 
 /// What has been run so far.
 #[derive(Default)]
@@ -85,29 +88,33 @@ pub(crate) fn test() -> Result<()> {
             ]),
         );
     }
-    arm(&mut tally);
+    let arm = arm(&mut tally, toolchain.as_ref());
     match binary(toolchain.as_ref()) {
-        Ok(binary) => integration(&mut tally, toolchain.as_ref(), &binary),
+        Ok(binary) => integration(&mut tally, toolchain.as_ref(), &binary, arm),
         Err(error) => tally.failed.push(format!("{error:#}")),
     }
     tally.finish()
 }
 
 /// Runs the common crate's tests as an ARM host would: programs of that architecture, linked without
-/// a cross compiler, under QEMU's user emulation.
-fn arm(tally: &mut Tally) {
+/// a cross compiler, under QEMU's user emulation. Builds the program for it too, as `cargo xtask dist`
+/// does but for optimisation, and gives its place for the integration tests.
+fn arm(tally: &mut Tally, toolchain: Option<&EbpfToolchain>) -> Option<PathBuf> {
     const TARGET: &str = "aarch64-unknown-linux-musl";
     const NAME: &str = "the common crate's tests on aarch64";
+    const LINKER: (&str, &str) = ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", "rust-lld");
     if !has_program("qemu-aarch64") {
-        return tally.skip(NAME, "qemu-aarch64 is not installed (package qemu-user)");
+        tally.skip(NAME, "qemu-aarch64 is not installed (package qemu-user)");
+        return None;
     }
     if let Err(why) = ensure_target(TARGET) {
-        return tally.skip(NAME, &why);
+        tally.skip(NAME, &why);
+        return None;
     }
     tally.tests(
         NAME,
         cargo()
-            .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", "rust-lld")
+            .env(LINKER.0, LINKER.1)
             .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER", "qemu-aarch64")
             .args([
                 "test",
@@ -120,6 +127,21 @@ fn arm(tally: &mut Tally) {
                 "--tests",
             ]),
     );
+    let built = step("building rocescope for aarch64", || {
+        let mut command = cargo();
+        command.env(LINKER.0, LINKER.1).args(["build", "-p", "rocescope", "--target", TARGET]);
+        if let Some(toolchain) = toolchain {
+            with_ebpf(&mut command, toolchain).args(["--features", "live"]);
+        }
+        run(&mut command)
+    });
+    match built {
+        Ok(()) => Some(target_dir().join(TARGET).join("debug/rocescope")),
+        Err(error) => {
+            tally.failed.push(format!("{error:#}"));
+            None
+        }
+    }
 }
 
 /// Builds the program that the integration tests run.
@@ -136,10 +158,16 @@ fn binary(toolchain: Option<&EbpfToolchain>) -> Result<OsString> {
 }
 
 /// Builds the integration tests as this user and runs them as root: they make network namespaces
-/// and load programs into the kernel.
-fn integration(tally: &mut Tally, toolchain: Option<&EbpfToolchain>, binary: &OsString) {
+/// and load programs into the kernel. `arm` is the program for aarch64.
+fn integration(
+    tally: &mut Tally,
+    toolchain: Option<&EbpfToolchain>,
+    binary: &OsString,
+    arm: Option<PathBuf>,
+) {
     let mut command = cargo();
     command.env("ROCESCOPE_BIN", binary);
+    command.envs(arm.as_ref().map(|arm| (ARM_PROGRAM, arm)));
     command.args(["test", "--no-fail-fast", "--profile", "checked", "-p", "rocescope-tests"]);
     if let Some(toolchain) = toolchain {
         with_ebpf(&mut command, toolchain).args(["--features", "live"]);
@@ -148,7 +176,9 @@ fn integration(tally: &mut Tally, toolchain: Option<&EbpfToolchain>, binary: &Os
         Some([]) => {}
         Some([sudo, ..]) => {
             say("using sudo: the integration tests need root");
+            let arm = arm.map(|arm| (ARM_PROGRAM, arm.display().to_string()));
             let passed_on = PASSED_ON.iter().filter_map(|name| Some((*name, env::var(name).ok()?)));
+            let passed_on = passed_on.chain(arm);
             command.arg("--config").arg(runner(sudo, Path::new(binary), passed_on));
         }
         None => {

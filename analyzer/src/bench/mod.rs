@@ -23,7 +23,7 @@ use measure::{Effort, measure};
 pub fn run(json: bool) -> Result<()> {
     let interrupt = Interrupt::catch()?;
     let facts = KernelFacts::read(std::path::Path::new("/"));
-    preflight(&facts, Needs { promiscuous: false, netns: false })?;
+    preflight(&facts, Needs::default())?;
     // Only counts for kernels that charge maps to this limit; loading tells if it matters.
     let _ = raise_memlock();
     let effort = Effort::default();

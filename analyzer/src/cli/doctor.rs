@@ -2,16 +2,18 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
 use super::{DoctorArgs, PageOutput};
 use crate::capture::{LINKTYPE_EN10MB, Reader};
+use crate::doctor::facts::{HostFacts, InterfaceFacts};
 use crate::doctor::{self, Page};
 use crate::drive::{self, Interrupt};
 use crate::host::ask::Kernel;
 use crate::host::listen::{self, LldpSocket};
-use crate::host::read::HostRoot;
+use crate::host::read::{HostRoot, Unread};
 use crate::host::{filters, interface};
 use crate::lldp::Neighbour;
 
@@ -21,12 +23,16 @@ const CRITICAL: u8 = 3;
 /// Runs the command; its result is the exit status: 0, or 3 when something critical was found.
 pub(super) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
     // Before anything is read: a mistake in a name is told at once.
-    let mut heard = Vec::new();
+    let (mut heard, mut unread) = (Vec::new(), Unread::new());
     for (name, file) in &args.lldp_capture {
-        match from_capture(file)? {
-            Some(neighbour) => heard.push((name.clone(), neighbour)),
-            None => drive::say(&format!("{} has no LLDP frame", file.display())),
+        if let Some(neighbour) = from_capture(file)? {
+            heard.push((name.clone(), neighbour));
+            continue;
         }
+        drive::say(&format!("{} has no LLDP frame", file.display()));
+        unread.about(name);
+        let what = format!("read what the switch says in {}", file.display());
+        unread.note(what, "it has no LLDP frame", None);
     }
     if args.clean {
         clean()?;
@@ -34,31 +40,9 @@ pub(super) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
     let root = HostRoot::here()?;
     let mut host = doctor::collect(&root, &Kernel);
     if let Some(limit) = args.lldp {
-        let interrupt = Interrupt::catch()?;
-        let mut sockets = Vec::new();
-        let mut refused = false;
-        for interface in
-            host.interfaces.iter().filter(|i| i.up && (i.kind == "physical" || !i.devices.is_empty()))
-        {
-            match LldpSocket::open(&interface.name, interface.index) {
-                Ok(socket) => sockets.push(socket),
-                Err(error) => {
-                    refused = true;
-                    drive::say(&error.to_string());
-                }
-            }
-        }
-        let names: Vec<&str> = sockets.iter().map(LldpSocket::name).collect();
-        if names.is_empty() {
-            // One that could not be opened has said why.
-            if !refused {
-                drive::say("there is no interface to listen on for LLDP: none of hardware is up");
-            }
-        } else {
-            drive::say(&format!("listening for LLDP on {}, {} s at most", names.join(", "), limit.as_secs()));
-            heard.extend(listen::listen(&sockets, limit, || interrupt.is_set()));
-        }
+        heard.extend(from_switches(&host, limit, &mut unread)?);
     }
+    host.unread.extend(unread.into_reasons());
     for (name, neighbour) in heard {
         match host.interfaces.iter_mut().find(|interface| interface.name == name) {
             Some(interface) => interface.neighbour = Some(neighbour),
@@ -74,6 +58,53 @@ pub(super) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
     };
     drive::page(&text)?;
     Ok(if page.is_critical() { ExitCode::from(CRITICAL) } else { ExitCode::SUCCESS })
+}
+
+/// What the switches say over LLDP within `limit`, by interface. Why one was not heard is kept.
+fn from_switches(host: &HostFacts, limit: Duration, unread: &mut Unread) -> Result<Vec<(String, Neighbour)>> {
+    let interrupt = Interrupt::catch()?;
+    let mut sockets = Vec::new();
+    let mut refused = false;
+    // LLDP is between ports: what lies on another interface hears nothing of its own.
+    let has_port =
+        |i: &&InterfaceFacts| i.kind == "physical" || (!i.devices.is_empty() && i.below.is_empty());
+    for interface in host.interfaces.iter().filter(|i| i.up).filter(has_port) {
+        match LldpSocket::open(&interface.name, interface.index) {
+            Ok(socket) => sockets.push(socket),
+            Err(error) => {
+                refused = true;
+                drive::say(&error.to_string());
+                unread.about(&interface.name);
+                unread.failed(&error);
+            }
+        }
+    }
+    let names: Vec<&str> = sockets.iter().map(LldpSocket::name).collect();
+    if names.is_empty() {
+        // One that could not be opened has said why.
+        if !refused {
+            drive::say("there is no interface to listen on for LLDP: none of hardware is up");
+        }
+        return Ok(Vec::new());
+    }
+    drive::say(&format!("listening for LLDP on {}, {} s at most", names.join(", "), limit.as_secs()));
+    let heard = listen::listen(&sockets, limit, || interrupt.is_set());
+    for (name, error) in &heard.failed {
+        unread.about(name);
+        unread.failed(error);
+    }
+    for name in names {
+        if !heard.neighbours.iter().any(|(heard, _)| heard == name) {
+            unread.about(name);
+            let why = format!("no frame came in {} s", limit.as_secs());
+            let remedy = format!(
+                "let the switch port speak LLDP; a NIC whose firmware does it keeps the frames to itself \
+                 (ice: ethtool --set-priv-flags {name} fw-lldp-agent off)"
+            );
+            unread.note("hear what the switch says over LLDP", why, Some(&remedy));
+        }
+    }
+    Ok(heard.neighbours)
 }
 
 /// Removes what killed runs left behind, and says so.

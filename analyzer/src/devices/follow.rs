@@ -58,11 +58,16 @@ impl QpWatch {
             (None, _) => Some(0),
             (Some(_), None) => None,
         };
-        // States before RTR have PSNs that are being set.
-        let was_up = matches!(self.qp.state, Some("RTR" | "RTS" | "SQD" | "SQE"));
-        let changed = was_up && (self.qp.sq_psn, self.qp.rq_psn) != (qp.sq_psn, qp.rq_psn);
+        // A PSN moves by packets once it was set: that of receiving on the way to RTR, that of sending on the
+        // way from there to RTS (IBTA volume 1, table of modify QP). A step across is no count.
+        let was_sending = matches!(self.qp.state, Some("RTS" | "SQD" | "SQE"));
+        let was_up = was_sending || self.qp.state == Some("RTR");
+        // Taken back to the start, it has PSNs of no meaning, and what passed last is unknown.
+        let is_set = !matches!(qp.state, Some("RESET" | "INIT"));
+        let changed = was_sending && self.qp.sq_psn != qp.sq_psn || was_up && self.qp.rq_psn != qp.rq_psn;
         if was_up && span_ns > 0 {
-            let sent = step(self.qp.sq_psn, qp.sq_psn, most.sent);
+            let step = |before, now, most| if is_set { step(before, now, most) } else { None };
+            let sent = if was_sending { step(self.qp.sq_psn, qp.sq_psn, most.sent) } else { Some(0) };
             let received = step(self.qp.rq_psn, qp.rq_psn, most.received);
             self.sent = self.sent.zip(sent).map(|(sum, more)| sum + more);
             self.received = self.received.zip(received).map(|(sum, more)| sum + more);

@@ -53,6 +53,8 @@ pub struct PortSample {
     /// The interfaces that a bond or team makes one of, when the port is of several; their Ethernet
     /// counters are summed.
     pub members: Vec<String>,
+    /// Watched interfaces that lie on its own, as VLANs do: their RDMA goes through the port.
+    pub above: Vec<String>,
     /// Whether the device has disappeared; what it counted until then stays.
     pub gone: bool,
     /// Whether it does RoCE in hardware, so that no program on the interface sees it.

@@ -33,6 +33,8 @@ pub(super) struct PortWatch {
     pub(super) interface: Option<String>,
     /// The NIC ports below that interface: itself, or the members of a bond.
     ethernet: Vec<Ethernet>,
+    /// Watched interfaces that lie on that interface.
+    pub(super) above: Vec<String>,
     /// The device is no longer there.
     gone: bool,
     tally: Tally,
@@ -77,6 +79,17 @@ impl PortWatch {
     pub(super) fn carries(&self, interface: &str) -> bool {
         self.interface.as_deref() == Some(interface)
             || self.ethernet.iter().any(|ethernet| ethernet.interface == interface)
+            || self.above.iter().any(|above| above == interface)
+    }
+
+    /// The interfaces that its packets would pass, for people.
+    pub(super) fn passed(&self) -> String {
+        let mut names: Vec<&str> = self.interface.iter().chain(&self.above).map(String::as_str).collect();
+        match names.pop() {
+            None => "its interface".to_owned(),
+            Some(last) if names.is_empty() => last.to_owned(),
+            Some(last) => format!("{} or {last}", names.join(", ")),
+        }
     }
 
     /// The interfaces of a bond; none where the port has its interface to itself.
@@ -211,6 +224,7 @@ impl PortWatch {
             driver: self.identity.driver.clone(),
             interface: self.interface.clone(),
             members: self.members(),
+            above: self.above.clone(),
             gone: self.gone,
             hidden: self.hidden,
             window: self.window(),

@@ -57,9 +57,15 @@ impl Watch {
                 devices.contains(&device.name) || name.as_ref().is_some_and(|name| related.contains(name))
             };
             ports.extend(device.ports.iter().filter(|port| watched(&port.interface)).map(|port| {
-                let interfaces = port.interface.iter().flat_map(|name| stack::bottoms(name, &all));
+                let bottoms = port.interface.iter().flat_map(|name| stack::bottoms(name, &all));
                 let index = known.map(|known| known.index);
-                PortWatch::new(device, port, index, identity.clone(), hidden, interfaces)
+                let mut watch = PortWatch::new(device, port, index, identity.clone(), hidden, bottoms);
+                let lies_on = |name: &&String| {
+                    let below = stack::related(std::slice::from_ref(*name), &all);
+                    !watch.carries(name) && port.interface.as_ref().is_some_and(|own| below.contains(own))
+                };
+                watch.above = interfaces.iter().filter(lies_on).cloned().collect();
+                watch
             }));
         }
         Self { ports, interfaces: interfaces.to_vec(), ..Self::default() }
@@ -116,7 +122,7 @@ impl Watch {
                     "{} does RoCE in hardware, so that no RoCE packet of it passes {}: going on with its \
                      counters (DEVICES in the report, screen 5); `rocescope doctor` names ways to its packets",
                     port.device,
-                    port.interface.as_deref().unwrap_or("its interface")
+                    port.passed()
                 )
             })
             .collect()

@@ -126,6 +126,63 @@ fn what_may_have_gone_round_is_not_known() {
     assert_eq!((devices.ports[0].qps[0].sent, devices.ports[0].qps[0].stalled_ns), (None, None));
 }
 
+/// A queue pair on its way to RTS is given the PSN that it sends first, whatever was there before.
+#[test]
+fn a_psn_that_is_set_is_no_packet() {
+    let at = |state: u8, sending: u32, receiving: u32| {
+        let text = format!("{MLX5}\n{BUSY}").replace("24 u32 2000", &format!("24 u32 {sending}"));
+        let text = text.replace("23 u32 16777000", &format!("23 u32 {receiving}"));
+        text.replacen(
+            "27 u8 3\n    28 u32 4711\n  }\n  20 {",
+            &format!("27 u8 {state}\n    28 u32 4711\n  }}\n  20 {{"),
+            1,
+        )
+    };
+    // A port that carried nothing could not have sent any of it, but some that do not say do.
+    let (reset, init, rtr, rts) = (0, 1, 2, 3);
+    for (moments, expected) in [
+        // Set on the way from RTR to RTS; what was received meanwhile counts.
+        (vec![(rtr, 0, 500), (rts, 7000, 510), (rts, 7003, 511)], (Some(3), Some(11))),
+        (vec![(init, 0, 0), (rtr, 0, 500), (rts, 7000, 500), (rts, 7000, 501)], (Some(0), Some(1))),
+        (vec![(rts, 7000, 500), (rts, 7010, 505)], (Some(10), Some(5))),
+        // Taken back for another connection: what passed last is unknown, and none of it is made up.
+        (vec![(rts, 7000, 500), (reset, 0, 0), (rtr, 0, 90), (rts, 100, 90)], (None, None)),
+    ] {
+        let texts: Vec<String> = moments.iter().map(|(state, sq, rq)| at(*state, *sq, *rq)).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let devices = watched(&texts, IFACE);
+        let qp = &devices.ports[0].qps[0];
+        assert_eq!((qp.owner.lqpn, (qp.sent, qp.received)), (298, expected), "{moments:?}");
+    }
+}
+
+/// RoCE of a VLAN goes through the hardware of the port below: counters are all there is.
+#[test]
+fn a_vlan_on_a_port_whose_packets_are_hidden_has_counters_only() {
+    const VLAN: &str = include_str!("../../../tests/data/host/mlx5_vlan.txt");
+    let name = "enp59s0np0.7";
+    let texts = [format!("{MLX5}\n{VLAN}\n{BUSY}"), format!("{MLX5}\n{VLAN}\n{BUSY}\n{LATER}")];
+    let host = Recorded::unpack(&texts[0]);
+    let watch = Watch::new(&host.root(), &host.kernel(), &[name.to_owned()], &[]);
+    assert!(watch.hides_all());
+    let notes = watch.notes();
+    assert!(notes.len() == 1 && notes[0].contains("passes enp59s0np0 or enp59s0np0.7"), "{notes:?}");
+    let devices = watched(&[&texts[0], &texts[1]], name);
+    assert_eq!(devices.ports[0].above, [name]);
+    let report = Report::build(&sample(devices, name), &Options::default());
+    assert_eq!(report.source.kind, Kind::Counters);
+    let [rx, ..] = &report.coverage[..] else { panic!("{:?}", report.coverage) };
+    assert_eq!((rx.link.as_str(), rx.ratio), (name, Some(0.0)));
+    assert!(rx.why.as_ref().unwrap().contains("in hardware"), "{rx:?}");
+    // Where its packets pass, they are a part of what the port counts.
+    let mut rxe = busy();
+    (rxe.ports[0].hidden, rxe.ports[0].above) = (false, vec![name.to_owned()]);
+    let report = Report::build(&sample(rxe, name), &Options::default());
+    assert_eq!(report.source.kind, Kind::Mixed);
+    let why = report.coverage[0].why.as_ref().unwrap();
+    assert!(why.contains("only what passes enp59s0np0.7 is watched"), "{why}");
+}
+
 #[test]
 fn the_report_of_a_host_whose_packets_are_hidden() {
     let report = Report::build(&sample(busy(), IFACE), &Options::default());

@@ -6,13 +6,14 @@ use super::facts::{DeviceFacts, GpuDirect, HostFacts, InterfaceFacts, KernelStat
 use crate::host::ask::Ask;
 use crate::host::counters::{Reading, Source};
 use crate::host::dcb::Dcb;
-use crate::host::device::{self, Identity};
+use crate::host::device::{self, Identity, Protocol};
 use crate::host::interface::Kind;
 use crate::host::kernel::{Capability, KernelFacts};
 use crate::host::nldev::{self, Query};
 use crate::host::pci::{self, PciDevice};
-use crate::host::port::{self, DeviceFiles, Port, RoceSettings};
+use crate::host::port::{self, Port};
 use crate::host::read::{HostRoot, Unread};
+use crate::host::settings::{DeviceFiles, RoceSettings};
 use crate::host::sysfs::Hardware;
 use crate::host::{process, rdma, stack, vocabulary};
 
@@ -20,23 +21,26 @@ use crate::host::{process, rdma, stack, vocabulary};
 #[must_use]
 pub fn collect(root: &HostRoot, kernel: &dyn Ask) -> HostFacts {
     let mut unread = Unread::new();
-    let processes = process::nccl_processes(root);
     let mut facts = HostFacts {
         kernel: kernel_state(root, &mut unread),
-        gpudirect: gpudirect(root),
-        processes: processes.found,
-        processes_unreadable: processes.unreadable,
+        gpudirect: gpudirect(root, &mut unread),
         ..HostFacts::default()
     };
     let devices = rdma::list(root.sys());
+    if devices.is_empty() {
+        no_devices(root, &mut unread);
+    }
     facts.interfaces = interfaces(root, kernel, &devices, &mut unread);
     unread.about("host");
     let known: BTreeMap<String, nldev::Device> = if devices.is_empty() {
         BTreeMap::new()
     } else {
         let answers = unread.keep(kernel.rdma(Query::Devices)).unwrap_or_default();
-        let parsed = answers.iter().filter_map(|answer| nldev::Device::parse(answer));
-        parsed.map(|device| (device.name.clone(), device)).collect()
+        let mut parse = |answer: &Vec<u8>| {
+            unread.understood("read an RDMA device over netlink", nldev::Device::parse(answer))
+        };
+        let parsed: Vec<_> = answers.iter().filter_map(&mut parse).collect();
+        parsed.into_iter().map(|device| (device.name.clone(), device)).collect()
     };
     for device in &devices {
         unread.about(&device.name);
@@ -45,12 +49,39 @@ pub fn collect(root: &HostRoot, kernel: &dyn Ask) -> HostFacts {
         facts.devices.push(read);
     }
     facts.gpus = pci::gpus(root, &mut unread);
+    let processes = process::nccl_processes(root, &mut unread);
+    (facts.processes, facts.processes_unreadable) = (processes.found, processes.unreadable);
     facts.unread = unread.into_reasons();
     facts
 }
 
+/// Why there are none: no driver was loaded, or the folder cannot be read.
+fn no_devices(root: &HostRoot, unread: &mut Unread) {
+    const CLASS: &str = "/sys/class/infiniband";
+    match root.list(CLASS) {
+        Err(error) if error.is_absent() => unread.note(
+            format!("list {CLASS}"),
+            "there is no such folder: no module of RDMA is loaded",
+            Some("if there is an RDMA NIC, load its driver (modprobe mlx5_ib, bnxt_re or irdma)"),
+        ),
+        Err(error) => unread.failed(&error),
+        Ok(_) => {}
+    }
+}
+
 fn kernel_state(root: &HostRoot, unread: &mut Unread) -> KernelState {
     let facts = KernelFacts::read(root.base());
+    for (path, is_known) in [
+        ("/proc/sys/kernel/osrelease", facts.version.is_some()),
+        ("/proc/self/status", facts.capabilities.is_some()),
+        ("/proc/sys/kernel/unprivileged_bpf_disabled", facts.unprivileged_bpf_disabled.is_some()),
+        ("/proc/sys/net/core/bpf_jit_enable", facts.jit.is_some()),
+    ] {
+        if !is_known {
+            // Read once more, for the reason alone.
+            let _value: Option<()> = unread.parsed(root, path, "text of the known form", |_| None);
+        }
+    }
     let wanted = [Capability::Bpf, Capability::NetAdmin, Capability::Perfmon, Capability::NetRaw];
     let missing = facts.capabilities.map(|held| {
         wanted.into_iter().filter(|capability| !held.has(*capability)).map(Capability::name).collect()
@@ -67,12 +98,12 @@ fn kernel_state(root: &HostRoot, unread: &mut Unread) -> KernelState {
         bpf_jit_harden: unread.number(root, "/proc/sys/net/core/bpf_jit_harden"),
         bpf_stats: unread.number(root, "/proc/sys/kernel/bpf_stats_enabled"),
         unprivileged_bpf_disabled: facts.unprivileged_bpf_disabled,
-        libpcap_sniffs: libpcap_sniffs(root),
+        libpcap_sniffs: libpcap_sniffs(root, unread),
     }
 }
 
 /// Whether a libpcap in one of the usual places calls the functions of the RDMA sniffer.
-fn libpcap_sniffs(root: &HostRoot) -> Option<bool> {
+fn libpcap_sniffs(root: &HostRoot, unread: &mut Unread) -> Option<bool> {
     /// A function of libibverbs that nothing else in libpcap needs.
     const CALL: &[u8] = b"ibv_create_flow";
     const FOLDERS: [&str; 5] = [
@@ -86,16 +117,25 @@ fn libpcap_sniffs(root: &HostRoot) -> Option<bool> {
         let of_pcap = |name: &String| name.starts_with("libpcap.so.");
         root.names(folder).into_iter().filter(of_pcap).map(move |name| format!("{folder}/{name}"))
     });
-    let sniffs = |library: String| {
-        let bytes = root.bytes(&library).ok()?;
+    let libraries: Vec<String> = libraries.collect();
+    if libraries.is_empty() {
+        unread.note(
+            "look into libpcap for the RDMA sniffer",
+            format!("there is no libpcap.so in {}", FOLDERS.join(", ")),
+            Some("install libpcap 1.9 or newer, built with RDMA (tcpdump brings one along)"),
+        );
+    }
+    let mut sniffs = |library: &String| {
+        let bytes = unread.keep(root.bytes(library))?;
         Some(bytes.windows(CALL.len()).any(|window| window == CALL))
     };
-    let found: Vec<bool> = libraries.filter_map(sniffs).collect();
+    let found: Vec<bool> = libraries.iter().filter_map(&mut sniffs).collect();
     (!found.is_empty()).then(|| found.contains(&true))
 }
 
-fn gpudirect(root: &HostRoot) -> GpuDirect {
-    let version = root.text("/proc/driver/nvidia/version").ok();
+fn gpudirect(root: &HostRoot, unread: &mut Unread) -> GpuDirect {
+    // Absent without that driver.
+    let version = unread.keep_if_there(root.text("/proc/driver/nvidia/version"));
     GpuDirect {
         peermem: root.exists("/sys/module/nvidia_peermem") || root.exists("/sys/module/nv_peer_mem"),
         nvidia_open: version.map(|text| text.contains("Open Kernel Module")),
@@ -119,7 +159,9 @@ fn interfaces(
         let interface = interface.with_hardware(Hardware::read(root.sys(), &name));
         let of_device = |device: &&rdma::RdmaDevice| {
             let mut own = device.interfaces().into_iter();
-            own.any(|own| own == name || stack::bottoms(own, &all).contains(&name))
+            // What lies on the port, as a VLAN does, has GIDs there and sends its RDMA through it.
+            let related = stack::related(std::slice::from_ref(&name), &all);
+            own.any(|own| related.contains(own) || stack::bottoms(own, &all).contains(&name))
         };
         let users: Vec<String> = devices.iter().filter(of_device).map(|device| device.name.clone()).collect();
         unread.about(&name);
@@ -139,22 +181,38 @@ fn interfaces(
         };
         // What is no port of hardware has none of these, and would only fail in as many words.
         if interface.kind == Kind::Physical {
-            read_hardware(kernel, &mut facts, unread);
+            read_hardware(root, kernel, &mut facts, unread);
         }
         read.push(facts);
     }
     read
 }
 
-fn read_hardware(kernel: &dyn Ask, facts: &mut InterfaceFacts, unread: &mut Unread) {
-    let statistics = unread.keep(kernel.statistics(&facts.name)).unwrap_or_default();
+fn read_hardware(root: &HostRoot, kernel: &dyn Ask, facts: &mut InterfaceFacts, unread: &mut Unread) {
+    if facts.speed_mbps.is_none() {
+        // Read once more, for the reason alone: EINVAL, or a number that stands for none.
+        let path = format!("/sys/class/net/{}/speed", facts.name);
+        let _speed: Option<()> = unread.parsed(root, &path, "speed of a link that is up", |_| None);
+    }
+    if facts.driver.is_none() {
+        unread.keep(root.link_name(&format!("/sys/class/net/{}/device/driver", facts.name)));
+    }
+    let statistics = unread.keep(kernel.statistics(&facts.name));
+    if statistics.as_ref().is_some_and(Vec::is_empty) {
+        let what = format!("read the driver statistics of {}", facts.name);
+        unread.note(what, "the driver keeps none (ethtool -S)", None);
+    }
+    let statistics = statistics.unwrap_or_default();
     facts.pause_counts = vocabulary::pause(&statistics);
     let mut reading = Reading::default();
     reading.add(Source::Ethtool, statistics);
     facts.counters = reading.counters(None).into_iter().filter(|c| c.meaning.is_some()).collect();
     facts.pause = unread.keep(kernel.pause(&facts.name));
     facts.rings = unread.keep(kernel.rings(&facts.name));
-    facts.dcb = unread.keep(kernel.dcb(&facts.name)).and_then(|answer| Dcb::parse(&answer));
+    if let Some(answer) = unread.keep(kernel.dcb(&facts.name)) {
+        let what = format!("read the IEEE settings of {} over DCB netlink", facts.name);
+        facts.dcb = unread.understood(what, Dcb::parse(&answer));
+    }
 }
 
 fn read_device(
@@ -169,6 +227,24 @@ fn read_device(
     let class = format!("/sys/class/infiniband/{name}");
     let address = pci::address_behind(root, &format!("{class}/device"));
     let Identity { driver, software, protocol } = Identity::of(root, device, known);
+    if driver.is_none() || protocol == Protocol::Unknown {
+        unread.keep(root.link_name(&format!("{class}/device/driver")));
+        unread.text(root, &format!("{class}/node_type"));
+    }
+    if known.is_none() {
+        unread.note(
+            "ask RDMA netlink about the device (queue pairs, optional counters)",
+            "its list of devices does not have it",
+            None,
+        );
+    }
+    if address.is_none() && !software {
+        unread.note(
+            format!("find the PCI device behind {class}/device"),
+            "the path leads to no PCI address",
+            None,
+        );
+    }
     let pci = address.filter(|_| !software).map(|address| PciDevice::read(root, &address, unread));
     let mut facts = DeviceFacts {
         name: name.clone(),
@@ -177,7 +253,7 @@ fn read_device(
         roce_enabled: roce_enabled(kernel, driver.as_deref(), pci.as_ref(), unread),
         firmware: known
             .and_then(|known| known.firmware.clone())
-            .or_else(|| root.text(&format!("{class}/fw_ver")).ok()),
+            .or_else(|| if software { None } else { unread.text(root, &format!("{class}/fw_ver")) }),
         verbs: opens(root, name),
         acs_redirect: pci.as_ref().and_then(|pci| pci::redirecting_bridges(root, pci, unread)),
         queue_pairs: known.and_then(|known| {
@@ -192,10 +268,21 @@ fn read_device(
         let at = format!("{class}/ports/{}", port.number);
         let mut read = Port::read(root, &at, port.number, unread);
         read.interface.clone_from(&port.interface);
+        if read.interface.is_none() && protocol == Protocol::Roce {
+            unread.note(
+                format!("find the interface of port {}", port.number),
+                format!(
+                    "neither {at}/gid_attrs/ndevs nor {class}/device/net names one in this network namespace"
+                ),
+                Some("run doctor in the namespace that has it (nsenter --net)"),
+            );
+        }
         let on = read.interface.as_deref().and_then(|name| interfaces.iter().find(|i| i.name == name));
         let mut reading = Reading::of_port(root, &at, unread);
         let ask = |unread: &mut Unread, query: fn(u32, u32) -> Query| {
-            unread.keep(kernel.rdma(query(known?.index, port.number)))?.into_iter().next()
+            let query = query(known?.index, port.number);
+            let answer = unread.keep(kernel.rdma(query))?.into_iter().next();
+            unread.understood(query.action(), answer)
         };
         if let Some(answer) = ask(unread, Query::PortCounters) {
             // Netlink has the same counters as hw_counters, and optional ones besides.
@@ -204,24 +291,31 @@ fn read_device(
             reading
                 .add(Source::Netlink, nldev::counters(&answer).into_iter().filter(|(name, _)| is_new(name)));
         }
+        // Of a bond, the first member stands for all: checks compare what can differ.
+        let below = on.and_then(|on| on.below.first());
+        let ethernet = below.and_then(|name| interfaces.iter().find(|i| i.name == *name)).or(on);
         let files = DeviceFiles {
+            interface: ethernet.map(|e| e.name.as_str()).or(read.interface.as_deref()),
             name,
             port: port.number,
             pci: facts.pci.as_ref().map(|pci| pci.address.as_str()),
             driver: facts.driver.as_deref(),
         };
-        // Of a bond, the first member stands for all: checks compare what can differ.
-        let below = on.and_then(|on| on.below.first());
-        let ethernet = below.and_then(|name| interfaces.iter().find(|i| i.name == *name)).or(on);
         let dcb = ethernet.and_then(|interface| interface.dcb.as_ref());
-        let settings_of = ethernet.map(|e| e.name.as_str()).or(read.interface.as_deref());
+        // What is not RoCE has no settings of RoCE.
+        let settings = match protocol {
+            Protocol::Roce => RoceSettings::read(root, &files, dcb, unread),
+            _ => RoceSettings::default(),
+        };
         let read = PortFacts {
             active_mtu: on.and_then(|interface| port::active_mtu(interface.mtu)),
-            settings: RoceSettings::read(root, settings_of, &files, dcb),
+            settings,
             counters: reading.counters(facts.driver.as_deref()),
             optional_counters: ask(unread, Query::OptionalCounters)
                 .map(|answer| nldev::optional_counters(&answer)),
-            qp_binding: ask(unread, Query::BindingMode).and_then(|answer| nldev::binding_mode(&answer)),
+            qp_binding: ask(unread, Query::BindingMode).and_then(|answer| {
+                unread.understood("read how queue pairs are counted", nldev::binding_mode(&answer))
+            }),
             port: read,
         };
         facts.ports.push(read);
@@ -239,7 +333,8 @@ fn roce_enabled(
     if !matches!(driver, Some("mlx5_ib" | "bnxt_re" | "irdma")) {
         return None;
     }
-    device::is_on(&unread.keep(kernel.parameter(&pci?.address, "enable_roce"))?)
+    let answer = unread.keep(kernel.parameter(&pci?.address, "enable_roce"))?;
+    unread.understood("read the devlink parameter enable_roce", device::is_on(&answer))
 }
 
 /// Whether programs can open the device: it has a file of verbs, and that file is there.

@@ -8,9 +8,10 @@ pub use crate::host::device::Protocol;
 use crate::host::ethtool::{Pause, Rings};
 use crate::host::kernel::KernelVersion;
 use crate::host::pci::{Gpu, PciDevice};
-use crate::host::port::{Port, RoceSettings};
+use crate::host::port::Port;
 use crate::host::process::NcclProcess;
 use crate::host::read::Reason;
+use crate::host::settings::RoceSettings;
 use crate::host::vocabulary::PauseCounts;
 use crate::lldp::Neighbour;
 
@@ -160,6 +161,28 @@ pub struct PortFacts {
     /// How queue pairs get counters of their own: `none`, `auto`, `manual`.
     pub qp_binding: Option<&'static str>,
 }
+
+impl PortFacts {
+    /// Optional counters that are off.
+    #[must_use]
+    pub fn optional_off(&self) -> Vec<&str> {
+        let optional = self.optional_counters.iter().flatten();
+        optional.filter(|(_, on)| !on).map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// The command that turns all optional counters of this port of `device` on. The list that it sets
+    /// replaces the one before.
+    #[must_use]
+    pub fn turn_on_optional(&self, device: &str) -> String {
+        let all: Vec<&str> = self.optional_counters.iter().flatten().map(|(name, _)| name.as_str()).collect();
+        let number = self.port.number;
+        format!("rdma statistic set link {device}/{number} optional-counters {}", all.join(","))
+    }
+}
+
+/// What optional counters cost.
+pub const OPTIONAL_COST: &str =
+    "each takes a flow rule and a flow counter of the NIC, and may slow the data path";
 
 /// What lets NICs reach GPU memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -1,10 +1,11 @@
 //! What rocescope can see on an interface or device, through which source.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::facts::{DeviceFacts, HostFacts, InterfaceFacts, PortFacts, Protocol};
+use super::facts::{DeviceFacts, HostFacts, InterfaceFacts, OPTIONAL_COST, PortFacts, Protocol};
 use crate::host::kernel::Capability;
 
 /// A way to see traffic.
@@ -79,8 +80,12 @@ pub fn sights(facts: &HostFacts) -> Vec<Sight> {
             of_port(facts, device, port, &mut sights);
         }
     }
-    for interface in facts.interfaces.iter().filter(|interface| interface.devices.is_empty()) {
-        sights.push(of_interface(interface));
+    for interface in &facts.interfaces {
+        if interface.devices.is_empty() {
+            sights.push(of_interface(interface));
+        } else if let Some(sight) = of_upper(facts, interface) {
+            sights.push(sight);
+        }
     }
     if lacks_rights(facts) {
         for sight in sights.iter_mut().filter(|s| s.way == Way::Packets && s.works == Works::Yes) {
@@ -132,14 +137,15 @@ fn of_port(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts, sights: &m
         say(Way::Packets, Works::Yes, why, live);
     } else {
         let why = format!(
-            "the NIC handles RoCE in hardware, and neither XDP nor TC on {shown} sees a packet of it; `live` there shows the device's counters, and other traffic. Packets can be had from a mirror port, or on this port with RoCE switched off (devlink dev param set pci/ADDRESS name enable_roce value false cmode driverinit; devlink dev reload pci/ADDRESS)"
+            "the NIC handles RoCE in hardware, and neither XDP nor TC on {shown} sees a packet of it; `live` there shows the device's counters, and other traffic. Packets can be had from a mirror port, or on this port with RoCE switched off ({})",
+            switch_off(device)
         );
         say(Way::Packets, Works::No, why, None);
         let (works, why) = sniffer(facts, device);
         let command = format!("tcpdump -U -s 128 -i {} -w - | rocescope replay -", device.name);
         say(Way::Sniffer, works, why, (works != Works::No).then_some(command));
     }
-    let (works, why) = counters(port);
+    let (works, why) = counters(device, port);
     let command = interface.filter(|_| works == Works::Yes).map(|name| format!("rocescope live -i {name}"));
     say(Way::Counters, works, why, command);
 }
@@ -166,28 +172,88 @@ fn sniffer(facts: &HostFacts, device: &DeviceFacts) -> (Works, String) {
     }
 }
 
-fn counters(port: &PortFacts) -> (Works, String) {
-    let known = port.counters.iter().filter(|counter| counter.meaning.is_some()).count();
-    if port.counters.is_empty() {
-        return (Works::No, "the driver offers none below ports/N/counters and hw_counters".into());
+/// How RoCE is switched off with devlink; drivers differ in when that takes effect.
+fn switch_off(device: &DeviceFacts) -> String {
+    let pci = device.pci.as_ref().map_or("ADDRESS", |pci| pci.address.as_str());
+    let set =
+        |mode: &str| format!("devlink dev param set pci/{pci} name enable_roce value false cmode {mode}");
+    match device.driver.as_deref() {
+        Some("mlx5_ib") => format!("{}; devlink dev reload pci/{pci}", set("driverinit")),
+        Some("irdma") => set("runtime"),
+        Some("bnxt_re") => format!("{}, then a new start of the host", set("permanent")),
+        _ => format!("if its driver can: devlink dev param show pci/{pci} name enable_roce"),
     }
-    let mut why = format!("{} counters of the port, {known} of them known by meaning", port.counters.len());
+}
+
+fn counters(device: &DeviceFacts, port: &PortFacts) -> (Works, String) {
+    if port.counters.is_empty() {
+        return (
+            Works::No,
+            "none below ports/N/counters and hw_counters can be read (--verbose says why)".into(),
+        );
+    }
+    let names: BTreeSet<&str> = port.counters.iter().filter_map(|c| Some(c.meaning?.name())).collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    let mut why =
+        format!("{} counters of the port, known by meaning: {}", port.counters.len(), names.join(", "));
     match port.qp_binding {
         Some("auto") => why.push_str("; by queue pair, for those made since automatic counting is on"),
         Some("manual") => why.push_str("; by queue pair, for those bound by hand"),
         Some(_) => why.push_str("; not by queue pair, which is switched off"),
         None => why.push_str("; not by queue pair"),
     }
-    if let Some(optional) = &port.optional_counters {
-        let off = optional.iter().filter(|(_, on)| !on).count();
-        if off > 0 {
-            let _ = write!(why, "; {off} optional ones are off");
-        }
+    let off = port.optional_off();
+    if !off.is_empty() {
+        let _ = write!(
+            why,
+            "; optional ones that are off: {} ({} turns them on; {OPTIONAL_COST})",
+            off.join(", "),
+            port.turn_on_optional(&device.name)
+        );
     }
     (Works::Yes, why)
 }
 
+/// An interface that lies on the port of a device, as a VLAN does: its RDMA goes the way of the port's.
+fn of_upper(facts: &HostFacts, interface: &InterfaceFacts) -> Option<Sight> {
+    let is_of_port = facts.roce_ports().any(|(_, port)| {
+        let own = port.port.interface.as_deref();
+        own == Some(interface.name.as_str())
+            || facts.ethernet_of(port).any(|below| below.name == interface.name)
+    });
+    let device = facts.devices.iter().find(|device| interface.devices.contains(&device.name))?;
+    if is_of_port || device.protocol != Protocol::Roce {
+        return None;
+    }
+    let (name, below) = (&interface.name, interface.below.join(", "));
+    let mut sight = Sight {
+        subject: name.clone(),
+        way: Way::Packets,
+        works: Works::Yes,
+        why: format!("RoCE of {name} passes it, and {below} as well"),
+        command: Some(format!("rocescope live -i {name}")),
+    };
+    if device.hides_packets() {
+        sight.works = Works::No;
+        sight.command = None;
+        sight.why = format!(
+            "{} sends and receives the RoCE of {name} in hardware through {below}, and neither XDP nor TC sees a packet of it: there are counters only, of the whole port",
+            device.name
+        );
+    }
+    Some(sight)
+}
+
 fn of_interface(interface: &InterfaceFacts) -> Sight {
+    if interface.kind == "ipoib" {
+        return Sight {
+            subject: interface.name.clone(),
+            way: Way::Packets,
+            works: Works::No,
+            why: "this is IP over InfiniBand, whose packets are no Ethernet frames: not RoCE".to_owned(),
+            command: None,
+        };
+    }
     let command = Some(format!("rocescope live -i {}", interface.name));
     let (works, why) = if interface.up {
         (Works::Yes, "no RDMA device uses it: RoCE that arrives or leaves here passes XDP and TC, as from a mirror port".to_owned())

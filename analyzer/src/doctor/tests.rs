@@ -1,3 +1,5 @@
+mod drivers;
+
 use std::collections::BTreeSet;
 
 use super::check::{Verdict, catalog};

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use super::Page;
 use super::check::{Check, Verdict};
-use super::facts::{DeviceFacts, HostFacts, PortFacts};
+use super::facts::{DeviceFacts, HostFacts, PortFacts, Protocol};
 use crate::host::dcb::Priorities;
+use crate::host::port::GidType;
 use crate::report::text::layout::{Align, Table, plain, wrap};
 
 /// Columns of the page.
@@ -17,7 +18,7 @@ pub fn text(page: &Page, verbose: bool) -> String {
     let mut out = String::new();
     let release = page.host.kernel.release.as_deref().unwrap_or("unknown");
     let _ = writeln!(out, "rocescope doctor on Linux {}", plain(release));
-    devices(&page.host, &mut out);
+    devices(&page.host, verbose, &mut out);
     heading("WHAT ROCESCOPE CAN SEE HERE", &mut out);
     if page.sights.is_empty() {
         out.push_str("There is no network interface but the loopback, and no RDMA device.\n");
@@ -45,12 +46,17 @@ pub fn text(page: &Page, verbose: bool) -> String {
         table(page, Verdict::Unknown, &mut out);
         heading("NOT READ", &mut out);
         for reason in &page.host.unread {
-            paragraph(&plain(&format!("{}: {}", reason.subject, reason.why)), "", &mut out);
+            let line = format!("{}: cannot {}: {}", reason.subject, reason.what, reason.why);
+            paragraph(&plain(&line), "", &mut out);
+            if let Some(remedy) = &reason.remedy {
+                paragraph(&plain(&format!("Remedy: {remedy}")), "    ", &mut out);
+            }
         }
         if page.host.processes_unreadable > 0 {
             let _ = writeln!(
                 out,
-                "host: {} process environments cannot be read; root may read most",
+                "host: cannot read the environments of {} processes: the kernel does not permit it to this process\n    \
+                 Remedy: run it as root (sudo), who may read most",
                 page.host.processes_unreadable
             );
         }
@@ -94,7 +100,7 @@ fn table(page: &Page, verdict: Verdict, out: &mut String) {
     }
 }
 
-fn devices(host: &HostFacts, out: &mut String) {
+fn devices(host: &HostFacts, verbose: bool, out: &mut String) {
     heading("DEVICES", out);
     if host.devices.is_empty() {
         out.push_str("No RDMA device.\n");
@@ -102,6 +108,15 @@ fn devices(host: &HostFacts, out: &mut String) {
     for device in &host.devices {
         for port in &device.ports {
             paragraph(&plain(&device_line(device, port)), "", out);
+            for gid in port.port.gids.iter().filter(|_| verbose) {
+                let kind = match gid.kind {
+                    Some(GidType::V1) if device.protocol == Protocol::Roce => "RoCE v1",
+                    Some(GidType::V2) => "RoCE v2",
+                    _ => "no RoCE",
+                };
+                let on = gid.interface.as_ref().map_or_else(String::new, |name| format!(", on {name}"));
+                paragraph(&plain(&format!("GID {}: {}, {kind}{on}", gid.index, gid.address())), "    ", out);
+            }
         }
     }
     for interface in &host.interfaces {
@@ -140,7 +155,7 @@ fn device_line(device: &DeviceFacts, port: &PortFacts) -> String {
     parts.extend(device.pci.as_ref().and_then(|pci| pci.numa_node).map(|node| format!("NUMA node {node}")));
     parts.extend(device.queue_pairs.map(|count| format!("{count} queue pairs")));
     let of = |kind| port.port.gids.iter().filter(|gid| gid.kind == Some(kind)).count();
-    let (v1, v2) = (of(crate::host::port::GidType::V1), of(crate::host::port::GidType::V2));
+    let (v1, v2) = (of(GidType::V1), of(GidType::V2));
     if v1 + v2 > 0 {
         let v4 = port.port.gids.iter().filter(|gid| gid.is_ipv4()).count();
         parts.push(format!("{v2} GIDs of RoCE v2, {v1} of v1 ({v4} IPv4)"));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::read::{HostRoot, Unread, number};
+use super::read::{HostRoot, Unread};
 use super::vocabulary::{self, Meaning};
 
 /// Where a counter was read. Figures of different sources are never added up.
@@ -73,14 +73,13 @@ impl Reading {
     pub fn of_port(root: &HostRoot, at: &str, unread: &mut Unread) -> Self {
         let mut reading = Self::default();
         for (folder, source) in [("counters", Source::Port), ("hw_counters", Source::Hardware)] {
-            for name in root.names(&format!("{at}/{folder}")) {
+            for name in unread.names(root, &format!("{at}/{folder}")) {
                 // Not a counter but for how long values are kept.
                 if name == "lifespan" {
                     continue;
                 }
-                let Some(text) = unread.text(root, &format!("{at}/{folder}/{name}")) else { continue };
                 // Some drivers answer "N/A (not available)".
-                if let Some(value) = number(&text) {
+                if let Some(value) = unread.number(root, &format!("{at}/{folder}/{name}")) {
                     // In words of four bytes, for the sake of InfiniBand's specification.
                     let words = matches!(name.as_str(), "port_xmit_data" | "port_rcv_data");
                     reading.insert(source, name, if words { value.saturating_mul(WORD) } else { value });
@@ -196,6 +195,10 @@ mod tests {
         assert_eq!(counters.len(), 2, "{counters:?}");
         assert_eq!((counters[0].value, counters[0].meaning), (4000, Some(Meaning::TxBytes)));
         assert_eq!(counters[1].meaning, Some(Meaning::OutOfSequence));
+        let reasons = unread.into_reasons();
+        assert_eq!(reasons.len(), 1, "{reasons:?}");
+        assert!(reasons[0].what.ends_with("/counters/port_rcv_errors"), "{reasons:?}");
+        assert_eq!(reasons[0].why, "`N/A (no PMA)` is no number");
 
         let mut now = Reading::default();
         now.add(Source::Hardware, [("out_of_sequence".to_owned(), 10)]);
@@ -228,5 +231,7 @@ mod tests {
         let tree = tree(&[]);
         let mut unread = Unread::new();
         assert!(Reading::of_port(&HostRoot::at(tree.path()), "/sys/none", &mut unread).is_empty());
+        let what: Vec<String> = unread.into_reasons().into_iter().map(|reason| reason.what).collect();
+        assert_eq!(what, ["list /sys/none/counters", "list /sys/none/hw_counters"]);
     }
 }

@@ -55,6 +55,36 @@ impl HostError {
         }
     }
 
+    /// What was tried, as it reads after "cannot"; `None` where the error is about a choice or rights.
+    #[must_use]
+    pub fn action(&self) -> Option<&str> {
+        match self {
+            Self::System { action, .. } | Self::Netlink { action, .. } => Some(action),
+            Self::Choice(_) | Self::Unfit(_) => None,
+        }
+    }
+
+    /// The cause in words, without the remedy.
+    #[must_use]
+    pub fn cause(&self) -> String {
+        match self {
+            Self::System { cause, .. } => words(cause),
+            Self::Netlink { cause, message, .. } => {
+                format!("{} (the kernel says: {message})", words(cause))
+            }
+            Self::Choice(text) | Self::Unfit(text) => text.clone(),
+        }
+    }
+
+    /// What helps; `None` where nothing is known to.
+    #[must_use]
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::System { cause, .. } | Self::Netlink { cause, .. } => remedy(cause),
+            Self::Choice(_) | Self::Unfit(_) => None,
+        }
+    }
+
     /// Whether the thing asked about does not exist (any more).
     #[must_use]
     pub fn is_absent(&self) -> bool {
@@ -62,24 +92,35 @@ impl HostError {
     }
 }
 
-/// The cause in words: a bare errno text says neither what is missing nor what helps.
+/// Cause and remedy in words: a bare errno text says neither what is missing nor what helps.
 fn reason(cause: &io::Error) -> String {
+    match remedy(cause) {
+        Some(remedy) => format!("{}; {remedy}", words(cause)),
+        None => words(cause),
+    }
+}
+
+fn words(cause: &io::Error) -> String {
     match cause.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => {
-            "the kernel does not permit it to this process; run it as root (sudo)".to_owned()
-        }
+        Some(libc::EPERM | libc::EACCES) => "the kernel does not permit it to this process".to_owned(),
         Some(libc::ENODEV | libc::ENXIO) => "there is no such device (any more)".to_owned(),
         Some(libc::EBUSY) => "it is in use by another program".to_owned(),
         Some(libc::EOPNOTSUPP) => "this kernel or driver does not support it".to_owned(),
         Some(libc::ENOBUFS | libc::ENOMEM) => "the kernel is out of memory for it".to_owned(),
-        Some(libc::EMFILE | libc::ENFILE) => {
-            "too many files are open; raise the limit (ulimit -n)".to_owned()
-        }
+        Some(libc::EMFILE | libc::ENFILE) => "too many files are open".to_owned(),
         _ => {
             let text = cause.to_string();
             // The number that Rust adds means nothing to most people.
             text.split_once(" (os error ").map_or(text.as_str(), |(words, _)| words).to_owned()
         }
+    }
+}
+
+fn remedy(cause: &io::Error) -> Option<&'static str> {
+    match cause.raw_os_error()? {
+        libc::EPERM | libc::EACCES => Some("run it as root (sudo)"),
+        libc::EMFILE | libc::ENFILE => Some("raise the limit (ulimit -n)"),
+        _ => None,
     }
 }
 

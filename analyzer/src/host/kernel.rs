@@ -137,8 +137,6 @@ impl KernelFacts {
 /// What a run is going to need beside loading and attaching programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Needs {
-    /// Promiscuous mode.
-    pub promiscuous: bool,
     /// Entering or making network namespaces.
     pub netns: bool,
 }
@@ -151,17 +149,9 @@ pub struct Needs {
 pub fn preflight(facts: &KernelFacts, needs: Needs) -> Result<()> {
     if let Some(capabilities) = facts.capabilities {
         let mut wanted = vec![Capability::Bpf, Capability::NetAdmin, Capability::Perfmon];
-        wanted.extend(needs.promiscuous.then_some(Capability::NetRaw));
         wanted.extend(needs.netns.then_some(Capability::SysAdmin));
         wanted.retain(|capability| !capabilities.has(*capability));
         let missing: Vec<&str> = wanted.iter().map(|capability| capability.name()).collect();
-        if wanted == [Capability::NetRaw] {
-            return Err(HostError::Unfit(
-                "promiscuous mode needs CAP_NET_RAW, which this process lacks; run rocescope as \
-                 root (sudo) or with --no-promisc"
-                    .to_owned(),
-            ));
-        }
         if !missing.is_empty() {
             return Err(HostError::Unfit(format!(
                 "loading and attaching eBPF programs needs root, or capabilities of which this process \

@@ -72,18 +72,16 @@ fn sys_admin_stands_for_the_newer_capabilities() {
 
 #[test]
 fn preflight_says_what_is_missing_and_what_to_do() {
-    let needs = Needs { promiscuous: true, netns: true };
+    let needs = Needs { netns: true };
     assert!(preflight(&facts("6.8.0", ROOT, true), needs).is_ok());
 
     let text = refusal(&facts("6.8.0", 0, true), needs);
-    for word in ["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON", "CAP_NET_RAW", "CAP_SYS_ADMIN", "sudo"] {
+    for word in ["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON", "CAP_SYS_ADMIN", "sudo"] {
         assert!(text.contains(word), "{text}");
     }
     let some = (1 << 39) | (1 << 38) | (1 << 12);
     assert!(preflight(&facts("6.8.0", some, true), Needs::default()).is_ok());
-    let text = refusal(&facts("6.8.0", some, true), Needs { promiscuous: true, netns: false });
-    assert!(text.contains("--no-promisc"), "{text}");
-    let text = refusal(&facts("6.8.0", some, true), Needs { promiscuous: false, netns: true });
+    let text = refusal(&facts("6.8.0", some, true), Needs { netns: true });
     assert!(text.contains("CAP_SYS_ADMIN") && !text.contains("CAP_BPF"), "{text}");
 }
 

@@ -77,20 +77,39 @@ impl LldpSocket {
     }
 }
 
+/// What came of listening, by interface.
+#[derive(Debug, Default)]
+pub struct Heard {
+    /// What was heard last.
+    pub neighbours: Vec<(String, Neighbour)>,
+    /// How its socket failed last, if it did.
+    pub failed: Vec<(String, HostError)>,
+}
+
 /// Listens until every socket has heard something of its switch's lossless settings, `limit` is
-/// over, or `stop` says so. Gives the interface and what was heard there last.
-pub fn listen(sockets: &[LldpSocket], limit: Duration, stop: impl Fn() -> bool) -> Vec<(String, Neighbour)> {
-    let mut heard: Vec<(String, Neighbour)> = Vec::new();
+/// over, or `stop` says so.
+pub fn listen(sockets: &[LldpSocket], limit: Duration, stop: impl Fn() -> bool) -> Heard {
+    let mut heard = Heard::default();
     let end = Instant::now() + limit;
     loop {
         for socket in sockets {
             // A socket that fails (its interface went down) may work again later.
-            while let Ok(Some(neighbour)) = socket.receive() {
-                heard.retain(|(name, _)| *name != socket.name);
-                heard.push((socket.name.clone(), neighbour));
+            loop {
+                match socket.receive() {
+                    Ok(Some(neighbour)) => {
+                        heard.neighbours.retain(|(name, _)| *name != socket.name);
+                        heard.neighbours.push((socket.name.clone(), neighbour));
+                    }
+                    Ok(None) => break,
+                    Err(error) => {
+                        heard.failed.retain(|(name, _)| *name != socket.name);
+                        heard.failed.push((socket.name.clone(), error));
+                        break;
+                    }
+                }
             }
         }
-        let is_done = !sockets.is_empty() && heard.len() == sockets.len();
+        let is_done = !sockets.is_empty() && heard.neighbours.len() == sockets.len();
         if is_done || Instant::now() >= end || stop() {
             return heard;
         }
@@ -112,7 +131,7 @@ mod tests {
         let pair = veth_pair(1500);
         let index = pair.right_index;
         let socket = pair.right.run(move || LldpSocket::open("right0", index)).unwrap().unwrap();
-        assert!(listen(std::slice::from_ref(&socket), Duration::ZERO, || false).is_empty());
+        assert!(listen(std::slice::from_ref(&socket), Duration::ZERO, || false).neighbours.is_empty());
         let mut frame = vec![0x01, 0x80, 0xc2, 0, 0, 0x0e, 2, 0, 0, 0, 0, 1, 0x88, 0xcc];
         frame.extend([0x0a, 5]);
         frame.extend(b"leaf1");
@@ -122,7 +141,7 @@ mod tests {
         let (mut heard, index) = (Vec::new(), pair.left_index);
         for _ in 0..100 {
             pair.left.run(|| send(index, &frame)).unwrap();
-            heard = listen(std::slice::from_ref(&socket), Duration::from_millis(50), || false);
+            heard = listen(std::slice::from_ref(&socket), Duration::from_millis(50), || false).neighbours;
             if !heard.is_empty() {
                 break;
             }

@@ -13,7 +13,8 @@
 //! | [`filters`] | TC filters that an earlier run could not remove |
 //! | [`read`], [`ask`] | files and answers of the kernel that may fail, with the reason; recorded ones in tests |
 //! | [`device`] | what an RDMA device is; whether RoCE is switched on |
-//! | [`port`], [`dcb`], [`nldev`] | ports and RoCE settings, data centre bridging, RDMA netlink |
+//! | [`port`], [`settings`] | ports and their addresses; how RoCE is treated there |
+//! | [`dcb`], [`nldev`] | data centre bridging, RDMA netlink |
 //! | [`counters`], [`vocabulary`] | counters of devices under one set of names, and what they added |
 //! | [`pci`] | where NICs and GPUs sit, and their links |
 //! | [`process`], [`qp`] | NCCL settings and pods of processes; which process a queue pair belongs to |
@@ -54,6 +55,7 @@ pub mod qp;
 pub mod rdma;
 pub mod read;
 pub mod select;
+pub mod settings;
 pub mod stack;
 pub mod sysfs;
 pub mod veth;

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::read::{HostRoot, Unread};
+use super::read::{HostRoot, Unread, number};
 
 /// Extended capabilities begin behind the 256 bytes of ordinary configuration space.
 const EXTENDED_START: usize = 0x100;
@@ -82,10 +82,11 @@ impl PciDevice {
             id,
             bridges,
             // -1 is what the kernel says when it does not know, or there is only one.
-            numa_node: unread.text(root, &format!("{at}/numa_node")).and_then(|text| text.parse().ok()),
+            numa_node: unread.parsed(root, &format!("{at}/numa_node"), "number of a node", number),
             link: read_link(root, &at, unread),
-            iommu: root.text(&format!("{at}/iommu_group/type")).ok(),
-            driver: root.link_name(&format!("{at}/driver")),
+            // Neither an IOMMU nor a driver need be there.
+            iommu: unread.keep_if_there(root.text(&format!("{at}/iommu_group/type"))),
+            driver: unread.keep_if_there(root.link_name(&format!("{at}/driver"))),
             address: address.to_owned(),
         }
     }
@@ -124,12 +125,16 @@ pub enum Distance {
 fn read_link(root: &HostRoot, at: &str, unread: &mut Unread) -> Link {
     // "16.0 GT/s PCIe", or "Unknown" for a device inside the processor.
     let speed = |unread: &mut Unread, file: &str| {
-        let text = unread.text(root, &format!("{at}/{file}"))?;
-        text.split(' ').next()?.parse::<f64>().ok().filter(|speed| speed.is_finite() && *speed > 0.0)
+        let speed = |text: &str| {
+            let speed = text.split(' ').next()?.parse::<f64>().ok()?;
+            (speed.is_finite() && speed > 0.0).then_some(speed)
+        };
+        unread.parsed(root, &format!("{at}/{file}"), "speed", speed)
     };
     let width = |unread: &mut Unread, file: &str| {
         // A link that is down has 0 lanes or 255.
-        unread.number(root, &format!("{at}/{file}")).filter(|width| (1..=32).contains(width))
+        let lanes = |text: &str| number(text).filter(|width| (1..=32).contains(width));
+        unread.parsed(root, &format!("{at}/{file}"), "number of lanes of a link that is up", lanes)
     };
     Link {
         speed: speed(unread, "current_link_speed"),
@@ -173,23 +178,20 @@ pub struct Gpu {
 #[must_use]
 pub fn gpus(root: &HostRoot, unread: &mut Unread) -> Vec<Gpu> {
     let mut gpus = Vec::new();
-    for address in root.names("/sys/bus/pci/devices") {
+    unread.about("host");
+    for address in unread.names(root, "/sys/bus/pci/devices") {
         let at = format!("/sys/bus/pci/devices/{address}");
-        let Some(class) = root.text(&format!("{at}/class")).ok().and_then(|text| super::read::number(&text))
-        else {
-            continue;
-        };
+        unread.about(&address);
+        let Some(class) = unread.number(root, &format!("{at}/class")) else { continue };
         // Base class and subclass: 0x0300 VGA, 0x0302 3D, 0x0380 other display, 0x1200 accelerator.
         if !matches!(class >> 8, 0x0300 | 0x0302 | 0x0380 | 0x1200) {
             continue;
         }
-        let vendor = root.text(&format!("{at}/vendor")).ok().and_then(|text| super::read::number(&text));
-        let vendor = match vendor {
+        let vendor = match unread.number(root, &format!("{at}/vendor")) {
             Some(0x10de) => "NVIDIA",
             Some(0x1002) => "AMD",
             _ => continue,
         };
-        unread.about(&address);
         gpus.push(Gpu { vendor, pci: PciDevice::read(root, &address, unread) });
     }
     gpus
@@ -206,6 +208,11 @@ pub fn redirecting_bridges(root: &HostRoot, device: &PciDevice, unread: &mut Unr
         let config = unread.keep(root.bytes(&path))?;
         if config.len() <= EXTENDED_START {
             // Without CAP_SYS_ADMIN the kernel gives the first 64 bytes and no more.
+            unread.note(
+                format!("read the extended capabilities (ACS) in {path}"),
+                format!("the kernel gives {} bytes of it to this process", config.len()),
+                Some("run it as root (sudo)"),
+            );
             return None;
         }
         if acs_control(&config).is_some_and(|control| control & ACS_REQUEST_REDIRECT != 0) {

@@ -1,11 +1,10 @@
-//! A port of an RDMA device as sysfs shows it, and the settings that decide how RoCE is treated.
+//! A port of an RDMA device as sysfs shows it.
 
 use std::net::Ipv6Addr;
 
 use serde::Serialize;
 
-use super::dcb::Dcb;
-use super::read::{HostRoot, Unread, number};
+use super::read::{HostRoot, Unread};
 
 /// GIDs read of a port at most; drivers have 256 or fewer.
 const MAX_GIDS: usize = 4096;
@@ -84,16 +83,15 @@ impl Port {
     #[must_use]
     pub fn read(root: &HostRoot, at: &str, number: u32, unread: &mut Unread) -> Self {
         // "4: ACTIVE", "5: LinkUp", "200 Gb/sec (4X HDR)".
-        let after = |text: String| text.split_once(": ").map(|(_, name)| name.to_owned());
-        let rate = unread.text(root, &format!("{at}/rate"));
+        let after = |text: &str| text.split_once(": ").map(|(_, name)| name.to_owned());
         Self {
             number,
-            state: unread.text(root, &format!("{at}/state")).and_then(after),
-            physical_state: unread.text(root, &format!("{at}/phys_state")).and_then(after),
-            rate_mbps: rate.and_then(|text| rate_mbps(&text)),
+            state: unread.parsed(root, &format!("{at}/state"), "state", after),
+            physical_state: unread.parsed(root, &format!("{at}/phys_state"), "state", after),
+            rate_mbps: unread.parsed(root, &format!("{at}/rate"), "rate", rate_mbps),
             link_layer: unread.text(root, &format!("{at}/link_layer")),
             interface: None,
-            gids: gids(root, at),
+            gids: gids(root, at, unread),
         }
     }
 
@@ -114,27 +112,41 @@ fn rate_mbps(text: &str) -> Option<u64> {
     (mbps > 0 && (rest.is_empty() || rest.starts_with(' '))).then_some(mbps)
 }
 
-/// Empty places of the table cannot be read, or are all zero: neither is worth a word.
-fn gids(root: &HostRoot, at: &str) -> Vec<Gid> {
-    let mut indices: Vec<u32> =
-        root.names(&format!("{at}/gids")).iter().filter_map(|name| name.parse().ok()).collect();
+/// Empty places of the table cannot be read (EINVAL), or are all zero: neither is worth a word.
+fn gids(root: &HostRoot, at: &str, unread: &mut Unread) -> Vec<Gid> {
+    let names = unread.names(root, &format!("{at}/gids"));
+    let mut indices: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
     indices.sort_unstable();
-    let one = |index: u32| {
-        let gid: Ipv6Addr = root.text(&format!("{at}/gids/{index}")).ok()?.parse().ok()?;
+    let mut one = |index: u32| {
+        let path = format!("{at}/gids/{index}");
+        let text = match root.text(&path) {
+            Err(error) if error.is_absent() || error.errno() == Some(libc::EINVAL) => return None,
+            text => unread.keep(text)?,
+        };
+        let Ok(gid) = text.parse::<Ipv6Addr>() else {
+            unread.note(format!("read {path}"), format!("`{text}` is no GID"), None);
+            return None;
+        };
         // A port without an address of its own has the bare prefix. Most places are empty, and soft
         // devices have a thousand: nothing more is read of those.
         if gid.segments()[4..] == [0; 4] {
             return None;
         }
-        let kind = match root.text(&format!("{at}/gid_attrs/types/{index}")).ok().as_deref() {
-            Some("RoCE v2") => Some(GidType::V2),
-            Some("IB/RoCE v1" | "RoCE v1") => Some(GidType::V1),
+        let kind = |text: &str| match text {
+            "RoCE v2" => Some(GidType::V2),
+            "IB/RoCE v1" | "RoCE v1" => Some(GidType::V1),
             _ => None,
         };
-        let interface = root.text(&format!("{at}/gid_attrs/ndevs/{index}")).ok();
+        let kind = unread.parsed(root, &format!("{at}/gid_attrs/types/{index}"), "known type of GID", kind);
+        // InfiniBand has none, and one in another network namespace is hidden.
+        let interface = root.text(&format!("{at}/gid_attrs/ndevs/{index}"));
+        let interface = match interface {
+            Err(error) if error.errno() == Some(libc::EINVAL) => None,
+            interface => unread.keep_if_there(interface),
+        };
         Some(Gid { index, gid, kind, interface })
     };
-    indices.into_iter().take(MAX_GIDS).filter_map(one).collect()
+    indices.into_iter().take(MAX_GIDS).filter_map(&mut one).collect()
 }
 
 /// The RDMA path MTU that a port with this interface MTU offers: the largest of 256 … 4096 that
@@ -150,118 +162,6 @@ pub fn active_mtu(interface_mtu: u32) -> Option<u32> {
 
 /// The least interface MTU for an RDMA path MTU of 4096, as the kernel computes it.
 pub const MTU_FOR_4096: u32 = 4192;
-
-/// By what a port sorts received packets into priorities.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Trust {
-    /// The priority in the VLAN tag: packets without a tag all get one priority.
-    Pcp,
-    /// DSCP.
-    Dscp,
-}
-
-/// How RoCE is treated on an interface and its RDMA device.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct RoceSettings {
-    /// By what received packets are sorted.
-    pub trust: Option<Trust>,
-    /// By priority: whether CE marks are answered with CNPs (notification point).
-    pub ecn_np: [Option<bool>; 8],
-    /// By priority: whether CNPs slow senders down (reaction point).
-    pub ecn_rp: [Option<bool>; 8],
-    /// DSCP of CNPs.
-    pub cnp_dscp: Option<u64>,
-    /// 802.1p priority of CNPs.
-    pub cnp_priority: Option<u64>,
-    /// Least time between two CNPs, in microseconds.
-    pub cnp_interval_us: Option<u64>,
-    /// ToS byte of connections made by the RDMA connection manager.
-    pub cm_tos: Option<u64>,
-    /// Traffic class forced on all queue pairs.
-    pub traffic_class: Option<u64>,
-}
-
-impl RoceSettings {
-    /// Reads what the drivers of this interface and device offer. Each of these files exists with
-    /// some drivers only, so that an absent one is no failure and nothing is said about it.
-    #[must_use]
-    pub fn read(
-        root: &HostRoot,
-        interface: Option<&str>,
-        device: &DeviceFiles<'_>,
-        dcb: Option<&Dcb>,
-    ) -> Self {
-        let of_interface = |file: &str| root.text(&format!("/sys/class/net/{}/{file}", interface?)).ok();
-        let of_mlx5 = |name: &str| {
-            let file = format!("/sys/kernel/debug/mlx5/{}/cc_params/{name}", device.pci?);
-            number(&root.text(&file).ok()?)
-        };
-        let by_priority = |side: &str| {
-            std::array::from_fn(|priority| {
-                of_interface(&format!("ecn/{side}/enable/{priority}")).and_then(|text| match text.as_str() {
-                    "0" => Some(false),
-                    "1" => Some(true),
-                    _ => None,
-                })
-            })
-        };
-        let np = |name: &str| of_interface(&format!("ecn/roce_np/{name}")).as_deref().and_then(number);
-        // The priority of CNPs counts only in the mode in which the driver sets it.
-        let own_priority = || of_mlx5("np_cnp_prio").filter(|_| of_mlx5("np_cnp_prio_mode") == Some(0));
-        let (name, port) = (device.name, device.port);
-        let cm_file = format!("/sys/kernel/config/rdma_cm/{name}/ports/{port}/default_roce_tos");
-        let class_file = format!("/sys/class/infiniband/{name}/tc/{port}/traffic_class");
-        Self {
-            trust: trust(of_interface("qos/trust").as_deref(), device.driver, dcb),
-            ecn_np: by_priority("roce_np"),
-            ecn_rp: by_priority("roce_rp"),
-            cnp_dscp: np("cnp_dscp").or_else(|| of_mlx5("np_cnp_dscp")),
-            cnp_priority: np("cnp_802p_prio").or_else(own_priority),
-            cnp_interval_us: np("min_time_between_cnps").or_else(|| of_mlx5("np_min_time_between_cnps")),
-            cm_tos: root.text(&cm_file).ok().as_deref().and_then(number),
-            traffic_class: root.text(&class_file).ok().as_deref().and_then(traffic_class),
-        }
-    }
-}
-
-/// Which device the settings are of.
-#[derive(Clone, Copy, Debug)]
-pub struct DeviceFiles<'a> {
-    /// RDMA device.
-    pub name: &'a str,
-    /// Its port.
-    pub port: u32,
-    /// Its PCI address.
-    pub pci: Option<&'a str>,
-    /// Its RDMA driver.
-    pub driver: Option<&'a str>,
-}
-
-/// "Global tclass=106", or the bare number; with several lines the first, which is of all.
-fn traffic_class(text: &str) -> Option<u64> {
-    let line = text.lines().next()?;
-    number(line.rsplit_once('=').map_or(line, |(_, value)| value).trim())
-}
-
-fn trust(file: Option<&str>, driver: Option<&str>, dcb: Option<&Dcb>) -> Option<Trust> {
-    match file {
-        Some("dscp") => return Some(Trust::Dscp),
-        Some("pcp") => return Some(Trust::Pcp),
-        _ => {}
-    }
-    let dcb = dcb?;
-    if let Some(first) = dcb.trust.as_ref().and_then(|trust| trust.first()) {
-        return match *first {
-            super::dcb::SELECT_DSCP => Some(Trust::Dscp),
-            super::dcb::SELECT_PCP => Some(Trust::Pcp),
-            _ => None,
-        };
-    }
-    // mlx5 trusts DSCP as soon as the first one is mapped, and PCP again after the last is gone
-    // (mlx5e_dcbnl_ieee_setapp of en_dcbnl.c).
-    (driver == Some("mlx5_ib")).then(|| if dcb.maps_dscp() { Trust::Dscp } else { Trust::Pcp })
-}
 
 #[cfg(test)]
 mod tests {
@@ -295,7 +195,10 @@ mod tests {
         let gids: Vec<_> =
             port.gids.iter().map(|gid| (gid.index, gid.address(), gid.is_routable())).collect();
         assert_eq!(gids, [(0, "fe80::ff:fe00:1".to_owned(), false), (3, "192.0.2.1".to_owned(), true)]);
-        assert_eq!(unread.into_reasons().len(), 1, "link_layer is missing");
+        let why: Vec<_> = unread.into_reasons().into_iter().map(|r| (r.what, r.why)).collect();
+        assert_eq!(why.len(), 2, "{why:?}");
+        assert_eq!(why[0], (format!("read /{AT}/link_layer"), "No such file or directory".to_owned()));
+        assert_eq!(why[1], (format!("read /{AT}/gids/4"), "`nonsense` is no GID".to_owned()));
     }
 
     #[test]
@@ -314,38 +217,5 @@ mod tests {
             [90, 1500, 4191, MTU_FOR_4096, 9000].map(active_mtu),
             [None, Some(1024), Some(2048), Some(4096), Some(4096)]
         );
-    }
-
-    #[test]
-    fn settings_of_both_kinds_of_driver() {
-        let ofed = tree(&[
-            ("sys/class/net/eth0/qos/trust", "dscp\n"),
-            ("sys/class/net/eth0/ecn/roce_np/enable/3", "1\n"),
-            ("sys/class/net/eth0/ecn/roce_rp/enable/3", "0\n"),
-            ("sys/class/net/eth0/ecn/roce_np/cnp_802p_prio", "6\n"),
-            ("sys/class/infiniband/mlx5_0/tc/1/traffic_class", "Global tclass=106\n"),
-            ("sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_tos", "104\n"),
-        ]);
-        let device =
-            DeviceFiles { name: "mlx5_0", port: 1, pci: Some("0000:3b:00.0"), driver: Some("mlx5_ib") };
-        let read = RoceSettings::read(&HostRoot::at(ofed.path()), Some("eth0"), &device, None);
-        assert_eq!(
-            (read.trust, read.ecn_np[3], read.ecn_rp[3]),
-            (Some(Trust::Dscp), Some(true), Some(false))
-        );
-        assert_eq!((read.ecn_np[0], read.cnp_priority), (None, Some(6)));
-        assert_eq!((read.traffic_class, read.cm_tos), (Some(106), Some(104)));
-
-        let upstream = tree(&[
-            ("sys/kernel/debug/mlx5/0000:3b:00.0/cc_params/np_cnp_dscp", "48\n"),
-            ("sys/kernel/debug/mlx5/0000:3b:00.0/cc_params/np_cnp_prio_mode", "1\n"),
-            ("sys/kernel/debug/mlx5/0000:3b:00.0/cc_params/np_cnp_prio", "6\n"),
-        ]);
-        let dcb = Dcb::default();
-        let read = RoceSettings::read(&HostRoot::at(upstream.path()), Some("eth0"), &device, Some(&dcb));
-        assert_eq!((read.cnp_dscp, read.cnp_priority, read.trust), (Some(48), None, Some(Trust::Pcp)));
-
-        let none = RoceSettings::read(&HostRoot::at("/nonexistent"), None, &device, None);
-        assert_eq!(none, RoceSettings::default());
     }
 }

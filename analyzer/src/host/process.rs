@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::read::HostRoot;
+use super::error::Result;
+use super::read::{HostRoot, Unread};
 
 /// A container, and the pod around it, from a process's control group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
@@ -116,12 +117,14 @@ pub struct NcclProcesses {
 }
 
 /// The processes below `root` that have `NCCL_` variables in the environment they started with.
-/// What a program sets later by itself does not show.
+/// What a program sets later by itself does not show. What else fails is kept in `unread`.
 #[must_use]
-pub fn nccl_processes(root: &HostRoot) -> NcclProcesses {
+pub fn nccl_processes(root: &HostRoot, unread: &mut Unread) -> NcclProcesses {
     let mut result = NcclProcesses::default();
-    let own = network(root, "self");
-    let mut pids: Vec<u32> = root.names("/proc").iter().filter_map(|name| name.parse().ok()).collect();
+    unread.about("host");
+    let own = unread.keep(network(root, "self"));
+    let mut pids: Vec<u32> =
+        unread.names(root, "/proc").iter().filter_map(|name| name.parse().ok()).collect();
     pids.sort_unstable();
     for pid in pids {
         let environ = match root.bytes(&format!("/proc/{pid}/environ")) {
@@ -135,11 +138,14 @@ pub fn nccl_processes(root: &HostRoot) -> NcclProcesses {
         };
         let environment = nccl_variables(&environ);
         if !environment.is_empty() {
+            unread.about(&format!("process {pid}"));
+            let _cgroup = unread.text(root, &format!("/proc/{pid}/cgroup"));
+            let network = unread.keep(network(root, &pid.to_string()));
             result.found.push(NcclProcess {
                 pid,
-                comm: comm(root, pid),
+                comm: unread.text(root, &format!("/proc/{pid}/comm")),
                 container: Container::of(root, pid),
-                same_network: own.as_ref().and_then(|own| Some(network(root, &pid.to_string())? == *own)),
+                same_network: own.as_ref().zip(network).map(|(own, network)| network == *own),
                 environment,
             });
         }
@@ -154,7 +160,7 @@ pub fn comm(root: &HostRoot, pid: u32) -> Option<String> {
 }
 
 /// The network namespace of a process, by the kernel's number for it.
-fn network(root: &HostRoot, process: &str) -> Option<String> {
+fn network(root: &HostRoot, process: &str) -> Result<String> {
     root.link_name(&format!("/proc/{process}/ns/net"))
 }
 
@@ -214,11 +220,17 @@ mod tests {
             ("proc/meminfo", ""),
         ]);
         let root = HostRoot::at(tree.path());
-        let result = nccl_processes(&root);
+        let mut unread = Unread::new();
+        let result = nccl_processes(&root, &mut unread);
         assert_eq!((result.found.len(), result.unreadable), (1, 1));
         let found = &result.found[0];
         assert_eq!((found.pid, found.comm.as_deref()), (17, Some("python3")));
         assert_eq!(found.environment["NCCL_IB_HCA"], "mlx5");
         assert_eq!(found.container.as_ref().unwrap().label(), "trainer-0");
+        // Neither its namespace nor our own is in this tree.
+        let what: Vec<_> = unread.into_reasons().into_iter().map(|r| (r.subject, r.what)).collect();
+        let expected = [("host", "follow /proc/self/ns/net"), ("process 17", "follow /proc/17/ns/net")];
+        assert_eq!(what, expected.map(|(subject, what)| (subject.to_owned(), what.to_owned())));
+        assert_eq!(found.same_network, None);
     }
 }

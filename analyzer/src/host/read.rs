@@ -89,18 +89,33 @@ impl HostRoot {
     /// The entries of a folder, sorted; none when it is absent or unreadable.
     #[must_use]
     pub fn names(&self, path: &str) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.path(path)) else { return Vec::new() };
+        self.list(path).unwrap_or_default()
+    }
+
+    /// The entries of a folder, sorted.
+    ///
+    /// # Errors
+    /// When it is absent or unreadable.
+    pub fn list(&self, path: &str) -> Result<Vec<String>> {
+        let entries =
+            fs::read_dir(self.path(path)).map_err(|e| HostError::system(format!("list {path}"), e))?;
         let mut names: Vec<String> =
             entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
         names.sort();
-        names
+        Ok(names)
     }
 
-    /// The last component of what a symbolic link points to; `None` when it is no link.
-    #[must_use]
-    pub fn link_name(&self, path: &str) -> Option<String> {
-        let target = fs::read_link(self.path(path)).ok()?;
-        Some(target.file_name()?.to_str()?.to_owned())
+    /// The last component of what a symbolic link points to.
+    ///
+    /// # Errors
+    /// When it is absent, unreadable or no link.
+    pub fn link_name(&self, path: &str) -> Result<String> {
+        let action = || format!("follow {path}");
+        let target = fs::read_link(self.path(path)).map_err(|e| HostError::system(action(), e))?;
+        let name = target.file_name().and_then(|name| name.to_str());
+        let name =
+            name.ok_or_else(|| HostError::system(action(), io::Error::other("it leads to no name")))?;
+        Ok(name.to_owned())
     }
 
     /// The components of a path after following all links; none when it leads nowhere.
@@ -123,8 +138,12 @@ impl HostRoot {
 pub struct Reason {
     /// Of what: an interface, a device, or `host`.
     pub subject: String,
-    /// The sentence: what was tried and why it failed.
+    /// What was tried, as it reads after "cannot": it names the file or the question to the kernel.
+    pub what: String,
+    /// Why it failed, in words.
     pub why: String,
+    /// What would help; `None` where nothing is known to.
+    pub remedy: Option<String>,
 }
 
 /// The reasons collected while reading.
@@ -146,18 +165,42 @@ impl Unread {
         subject.clone_into(&mut self.subject);
     }
 
+    /// Keeps a reason: `what` reads after "cannot". The same is kept once.
+    pub fn note(&mut self, what: impl Into<String>, why: impl Into<String>, remedy: Option<&str>) {
+        let (what, why) = (what.into(), why.into());
+        let reason = Reason { subject: self.subject.clone(), what, why, remedy: remedy.map(str::to_owned) };
+        if !self.reasons.contains(&reason) {
+            self.reasons.push(reason);
+        }
+    }
+
+    /// Keeps why something failed.
+    pub fn failed(&mut self, error: &HostError) {
+        self.note(error.action().unwrap_or("read it"), error.cause(), error.remedy());
+    }
+
     /// The value, or `None` with the reason kept.
     pub fn keep<T>(&mut self, result: Result<T>) -> Option<T> {
-        match result {
-            Ok(value) => Some(value),
-            Err(error) => {
-                let reason = Reason { subject: self.subject.clone(), why: error.to_string() };
-                if !self.reasons.contains(&reason) {
-                    self.reasons.push(reason);
+        result.inspect_err(|error| self.failed(error)).ok()
+    }
+
+    /// The same for what need not exist: that it does not is an answer and no failure.
+    pub fn keep_if_there<T>(&mut self, result: Result<T>) -> Option<T> {
+        result
+            .inspect_err(|error| {
+                if !error.is_absent() {
+                    self.failed(error);
                 }
-                None
-            }
+            })
+            .ok()
+    }
+
+    /// The value, or `None` with the reason kept that what came of `what` is not understood.
+    pub fn understood<T>(&mut self, what: impl Into<String>, value: Option<T>) -> Option<T> {
+        if value.is_none() {
+            self.note(what, "the answer does not hold it, or in another form than is known", None);
         }
+        value
     }
 
     /// The trimmed text of a file.
@@ -165,15 +208,65 @@ impl Unread {
         self.keep(root.text(path))
     }
 
+    /// The entries of a folder, sorted; none when it cannot be listed.
+    pub fn names(&mut self, root: &HostRoot, path: &str) -> Vec<String> {
+        self.keep(root.list(path)).unwrap_or_default()
+    }
+
     /// A decimal number, or a hexadecimal one with 0x, in a file.
     pub fn number(&mut self, root: &HostRoot, path: &str) -> Option<u64> {
+        self.parsed(root, path, "number", number)
+    }
+
+    /// What `parse` makes of the text of a file, which should be a `kind` ("number").
+    pub fn parsed<T>(
+        &mut self,
+        root: &HostRoot,
+        path: &str,
+        kind: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
         let text = self.text(root, path)?;
-        self.keep(number(&text).ok_or_else(|| {
-            HostError::system(
-                format!("read {path}"),
-                io::Error::other(format!("`{}` is no number", shorten(&text))),
-            )
-        }))
+        let value = parse(&text);
+        if value.is_none() {
+            self.note(format!("read {path}"), format!("`{}` is no {kind}", shorten(&text)), None);
+        }
+        value
+    }
+
+    /// What `parse` makes of the first of these files that can be read: drivers keep one setting in
+    /// different places, of which a host has one at most. When none can, one reason names the setting
+    /// (`what`, as it reads after "read") and the places.
+    pub fn first<T>(
+        &mut self,
+        root: &HostRoot,
+        what: &str,
+        places: &[String],
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        let (mut why, mut remedy) = (Vec::new(), None);
+        let mut absent = Vec::new();
+        for path in places {
+            match root.text(path) {
+                Ok(text) => match parse(&text) {
+                    Some(value) => return Some(value),
+                    None => why.push(format!("`{}` in {path} is no such value", shorten(&text))),
+                },
+                Err(error) if error.is_absent() => absent.push(path.as_str()),
+                Err(error) => {
+                    remedy = remedy.or(error.remedy());
+                    why.push(format!("{path}: {}", error.cause()));
+                }
+            }
+        }
+        if !absent.is_empty() {
+            why.push(format!("there is no {}", absent.join(" and no ")));
+        }
+        if places.is_empty() {
+            why.push("no file is known in which this driver shows it".into());
+        }
+        self.note(format!("read {what}"), why.join("; "), remedy);
+        None
     }
 
     /// All reasons, in the order in which they came.
@@ -215,7 +308,42 @@ mod tests {
         let reasons = unread.into_reasons();
         assert_eq!(reasons.len(), 4, "{reasons:?}");
         assert!(reasons.iter().all(|reason| reason.subject == "eth0"));
-        assert!(reasons[0].why.contains("/proc/b") && reasons[0].why.contains("no number"), "{reasons:?}");
-        assert_eq!(reasons[3].why, "cannot read /proc/none: No such file or directory");
+        assert_eq!((reasons[0].what.as_str(), reasons[0].why.as_str()), ("read /proc/b", "`x` is no number"));
+        let said = |reason: &Reason| (reason.what.clone(), reason.why.clone());
+        assert_eq!(said(&reasons[3]), ("read /proc/none".into(), "No such file or directory".into()));
+    }
+
+    #[test]
+    fn a_setting_is_taken_where_it_is_and_missed_once_with_all_its_places() {
+        let tree =
+            tree(&[("sys/class/odd", "x\n"), ("sys/class/good", "7\n"), ("sys/class/folder/file", "1")]);
+        let root = HostRoot::at(tree.path());
+        let places =
+            |names: &[&str]| names.iter().map(|name| format!("/sys/class/{name}")).collect::<Vec<_>>();
+        let mut unread = Unread::new();
+        assert_eq!(unread.first(&root, "it", &places(&["none", "odd", "good"]), number), Some(7));
+        assert_eq!(unread.first(&root, "it", &places(&["none", "odd", "nothing", "folder"]), number), None);
+        assert_eq!(unread.first(&root, "what no file has", &[], number), None);
+        assert_eq!(unread.keep_if_there(root.text("/sys/class/none")), None);
+        assert_eq!(unread.keep_if_there(root.text("/sys/class/folder")), None);
+        let reasons = unread.into_reasons();
+        assert_eq!(reasons.len(), 3, "{reasons:?}");
+        assert_eq!(reasons[0].what, "read it");
+        for part in
+            ["`x` in /sys/class/odd", "/sys/class/none and no /sys/class/nothing", "/sys/class/folder: "]
+        {
+            assert!(reasons[0].why.contains(part), "{part} in {}", reasons[0].why);
+        }
+        assert!(reasons[1].why.starts_with("no file is known"), "{reasons:?}");
+    }
+
+    #[test]
+    fn a_refusal_comes_with_what_helps() {
+        let mut unread = Unread::new();
+        let refused = io::Error::from_raw_os_error(libc::EACCES);
+        assert_eq!(unread.keep::<()>(Err(HostError::system("read /x", refused))), None);
+        let [reason] = &unread.into_reasons()[..] else { panic!("one reason") };
+        assert_eq!(reason.why, "the kernel does not permit it to this process");
+        assert_eq!(reason.remedy.as_deref(), Some("run it as root (sudo)"));
     }
 }

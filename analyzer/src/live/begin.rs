@@ -31,7 +31,7 @@ pub(super) enum Begun {
 pub(super) fn begin(mut config: Config) -> Result<(Begun, Notes)> {
     let facts = KernelFacts::read(std::path::Path::new("/"));
     let mut notes = Notes::new();
-    let fit = preflight(&facts, Needs { promiscuous: false, netns: config.netns.is_some() });
+    let fit = preflight(&facts, Needs { netns: config.netns.is_some() });
     if let Some(netns) = &config.netns {
         netns.enter().map_err(|error| unless(&fit, error.into()))?;
     }

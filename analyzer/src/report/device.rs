@@ -128,7 +128,9 @@ pub(super) fn kind(sample: &Sample, roce_packets: u64) -> Kind {
 /// Whether no packet of RoCE can pass any of the interfaces.
 fn all_hidden(sample: &Sample) -> bool {
     let is_hidden = |name: &String| {
-        let on = |p: &&PortSample| p.interface.as_ref() == Some(name) || p.members.contains(name);
+        let on = |p: &&PortSample| {
+            p.interface.as_ref() == Some(name) || p.members.contains(name) || p.above.contains(name)
+        };
         let mut ports = sample.devices.ports.iter().filter(on).peekable();
         ports.peek().is_some() && ports.all(|port| port.hidden)
     };
@@ -261,7 +263,7 @@ struct Seen<'a> {
     unwatched: Vec<&'a str>,
 }
 
-/// On the port's interface, else on the members of the bond that it is.
+/// On the port's interface, else on the members of the bond that it is, else on what lies on it.
 fn seen<'a>(port: &'a PortSample, links: &'a [Link], way: Direction) -> Seen<'a> {
     let on = |name: &str| links.iter().find(|link| link.name == name && link.direction == Some(way));
     if let Some(link) = port.interface.as_deref().and_then(on) {
@@ -277,6 +279,12 @@ fn seen<'a>(port: &'a PortSample, links: &'a [Link], way: Direction) -> Seen<'a>
             None => seen.unwatched.push(member),
         }
     }
+    if seen.links.is_empty() {
+        for link in port.above.iter().filter_map(|above| on(above)) {
+            seen.packets += link.packets;
+            seen.links.push(&link.name);
+        }
+    }
     seen
 }
 
@@ -290,6 +298,13 @@ fn why(port: &PortSample, seen: &Seen<'_>, lost: u64) -> String {
             "{} handles RoCE in hardware, and neither XDP nor TC on {} sees it: the counters are what there is",
             port.device,
             seen.links.join(", ")
+        );
+    }
+    if seen.links.iter().all(|link| port.above.iter().any(|above| above == link)) {
+        return format!(
+            "only what passes {} is watched, and the counters are of the whole port; -i {} has all of it",
+            seen.links.join(", "),
+            port.interface.as_deref().unwrap_or(&port.device)
         );
     }
     if !seen.unwatched.is_empty() {

@@ -1,9 +1,9 @@
 //! The settings that make RoCE lossless: priorities, PFC, ECN, CNPs, pause, buffers.
 
-use super::{Entry, Sheet, Verdict};
+use super::{Entry, Sheet, Verdict, congestion};
 use crate::doctor::facts::{DeviceFacts, HostFacts, InterfaceFacts, PortFacts};
 use crate::host::dcb::{Dcb, Priorities};
-use crate::host::port::Trust;
+use crate::host::settings::Trust;
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
@@ -32,15 +32,15 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
     Entry {
         id: "ecn.notification_point",
-        about: "Whether CE marks on lossless priorities are answered with CNPs (roce_np). A warning when off.",
+        about: "Whether CE marks are answered with CNPs (roce_np), on lossless priorities, or on any where none is lossless. A warning when off. bnxt_re and irdma have one switch for both points and all priorities.",
     },
     Entry {
         id: "ecn.reaction_point",
-        about: "Whether CNPs slow senders down on lossless priorities (roce_rp). A warning when off.",
+        about: "Whether CNPs slow senders down (roce_rp), as above. A warning when off.",
     },
     Entry {
         id: "cnp.priority",
-        about: "Priority of CNPs. A warning when it has PFC: CNPs then wait behind the data they are about.",
+        about: "DSCP and priority of CNPs. A warning when it has PFC: CNPs then wait behind the data they are about.",
     },
     Entry {
         id: "cm.tos",
@@ -82,21 +82,22 @@ fn lossless(
 ) {
     let name = interface.name.as_str();
     trust(port, name, sheet);
-    let Some(dcb) = &interface.dcb else {
+    let dcb = interface.dcb.as_ref();
+    let lossless = dcb.and_then(|dcb| dcb.pfc).map(|pfc| pfc.enabled);
+    if let Some(dcb) = dcb {
+        dscp_map(dcb, name, sheet);
+        pfc(lossless, name, sheet);
+        roce_priority(facts, device, port, dcb, name, sheet);
+        buffers(dcb, lossless.unwrap_or_default(), name, sheet);
+    } else {
         for id in ["pfc.enabled", "qos.roce_priority", "buffer.lossless"] {
             sheet.unknown(id, name, "the driver has no DCB, or the kernel was built without it");
         }
-        return;
-    };
-    dscp_map(dcb, name, sheet);
-    let lossless = dcb.pfc.map(|pfc| pfc.enabled);
-    pfc(lossless, name, sheet);
-    roce_priority(facts, device, port, dcb, name, sheet);
+    }
     let lossless = lossless.unwrap_or_default();
-    ecn(port, lossless, name, sheet);
-    cnp(port, dcb, lossless, name, sheet);
+    congestion::ecn(device, port, lossless, name, sheet);
+    congestion::cnp(device, port, dcb, lossless, name, sheet);
     cm(device, port, lossless, sheet);
-    buffers(dcb, lossless, name, sheet);
 }
 
 fn rings(interface: &InterfaceFacts, sheet: &mut Sheet) {
@@ -270,60 +271,6 @@ fn roce_priority(
                 format!("map the DSCP to it (dcb app replace dev {name} dscp-prio {dscp}:PRIORITY), or send with the DSCP that is mapped there"),
             );
         }
-    }
-}
-
-fn ecn(port: &PortFacts, lossless: Priorities, name: &str, sheet: &mut Sheet) {
-    let settings = &port.settings;
-    for (id, side, folder) in [
-        ("ecn.notification_point", &settings.ecn_np, "roce_np"),
-        ("ecn.reaction_point", &settings.ecn_rp, "roce_rp"),
-    ] {
-        let of = |wanted: bool| -> Vec<u8> {
-            lossless.iter().filter(|p| side.get(usize::from(*p)) == Some(&Some(wanted))).collect()
-        };
-        let (off, on) = (of(false), of(true));
-        if let Some(first) = off.first() {
-            let list = off.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
-            sheet.say(
-                (id, Verdict::Warning),
-                name,
-                format!("off for priority {list}"),
-                "congestion is then told to nobody, and PFC alone has to hold it",
-                format!("echo 1 > /sys/class/net/{name}/ecn/{folder}/enable/{first}"),
-            );
-        } else if on.is_empty() {
-            sheet.unknown(id, name, "only the drivers of MLNX_OFED and DOCA tell, for priorities with PFC");
-        } else {
-            sheet.ok(id, name, "on");
-        }
-    }
-}
-
-fn cnp(port: &PortFacts, dcb: &Dcb, lossless: Priorities, name: &str, sheet: &mut Sheet) {
-    let settings = &port.settings;
-    let byte = |value: Option<u64>| value.and_then(|value| u8::try_from(value).ok());
-    let dscp = byte(settings.cnp_dscp);
-    // Where DSCP is trusted it decides, else the priority in the tag.
-    let by_dscp = dscp.and_then(|dscp| dcb.priority_of_dscp(dscp));
-    let Some(priority) = by_dscp.or_else(|| byte(settings.cnp_priority)) else {
-        sheet.unknown("cnp.priority", name, "the driver does not tell");
-        return;
-    };
-    let value = match dscp {
-        Some(dscp) => format!("DSCP {dscp}, priority {priority}"),
-        None => format!("priority {priority}"),
-    };
-    if lossless.has(priority) {
-        sheet.say(
-            ("cnp.priority", Verdict::Warning),
-            name,
-            value,
-            "CNPs share the lossless priority: a pause stops them with the data they are about, just when they are needed",
-            format!("echo 48 > /sys/class/net/{name}/ecn/roce_np/cnp_dscp, and map DSCP 48 to a priority of its own on hosts and switches"),
-        );
-    } else {
-        sheet.ok("cnp.priority", name, value);
     }
 }
 

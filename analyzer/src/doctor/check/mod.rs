@@ -1,5 +1,6 @@
 //! Verdicts: pure functions of the facts.
 
+mod congestion;
 mod gpu;
 mod kernel;
 mod lossless;

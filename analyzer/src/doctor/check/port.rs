@@ -1,7 +1,7 @@
 //! Ports that do RoCE: whether they are up, addressed, wide enough and countable.
 
 use super::{Entry, Sheet, Verdict};
-use crate::doctor::facts::{DeviceFacts, HostFacts, PortFacts, Protocol};
+use crate::doctor::facts::{DeviceFacts, HostFacts, OPTIONAL_COST, PortFacts, Protocol};
 use crate::host::pci::PciDevice;
 use crate::host::port::MTU_FOR_4096;
 
@@ -208,20 +208,19 @@ fn pcie(pci: &PciDevice, port: &PortFacts, subject: &str, sheet: &mut Sheet) {
 
 fn counters(device: &DeviceFacts, port: &PortFacts, subject: &str, sheet: &mut Sheet) {
     match &port.optional_counters {
-        Some(counters) if counters.iter().any(|(_, on)| !on) => {
-            let off: Vec<&str> =
-                counters.iter().filter(|(_, on)| !on).map(|(name, _)| name.as_str()).collect();
-            let all: Vec<&str> = counters.iter().map(|(name, _)| name.as_str()).collect();
-            sheet.say(
-                ("counters.optional", Verdict::Info),
-                subject,
-                format!("off: {}", off.join(", ")),
-                "on, they count CE marks, CNPs and RoCE packets in hardware; each takes a flow rule and a flow counter of the NIC, and may slow the data path",
-                format!("rdma statistic set link {subject} optional-counters {} (the list replaces the one before, until the next boot)", all.join(",")),
-            );
-        }
+        Some(_) if !port.optional_off().is_empty() => sheet.say(
+            ("counters.optional", Verdict::Info),
+            subject,
+            format!("off: {}", port.optional_off().join(", ")),
+            format!("on, they count CE marks, CNPs and RoCE packets in hardware; {OPTIONAL_COST}"),
+            format!(
+                "{} (the list replaces the one before, until the next boot)",
+                port.turn_on_optional(&device.name)
+            ),
+        ),
         Some(counters) if !counters.is_empty() => sheet.ok("counters.optional", subject, "all on"),
-        _ => sheet.unknown(
+        Some(_) => sheet.ok("counters.optional", subject, "none: all that the driver has are always on"),
+        None => sheet.unknown(
             "counters.optional",
             subject,
             "the kernel (5.16 on) or driver offers none, or does not tell",

@@ -1,0 +1,123 @@
+//! Congestion control: ECN at both ends, and the CNPs between them.
+
+use super::{Sheet, Verdict};
+use crate::doctor::facts::{DeviceFacts, PortFacts};
+use crate::host::dcb::{Dcb, Priorities};
+
+/// Whether notification and reaction point are on: by priority, or one switch for all.
+pub(super) fn ecn(
+    device: &DeviceFacts,
+    port: &PortFacts,
+    lossless: Priorities,
+    name: &str,
+    sheet: &mut Sheet,
+) {
+    let settings = &port.settings;
+    for (id, side, folder) in [
+        ("ecn.notification_point", &settings.ecn_np, "roce_np"),
+        ("ecn.reaction_point", &settings.ecn_rp, "roce_rp"),
+    ] {
+        let of = |wanted: bool| -> Vec<u8> {
+            let matters = |priority: &u8| lossless.is_empty() || lossless.has(*priority);
+            let is = |priority: &u8| side.get(usize::from(*priority)) == Some(&Some(wanted));
+            (0..8).filter(matters).filter(is).collect()
+        };
+        let (off, on) = (of(false), of(true));
+        let why = "congestion is then told to nobody, and PFC alone has to hold it";
+        match (on.first(), off.first(), settings.dcqcn) {
+            // Without PFC there is no telling which priority is that of RoCE: one that is on may do.
+            (_, Some(first), _) if !lossless.is_empty() || on.is_empty() => sheet.say(
+                (id, Verdict::Warning),
+                name,
+                format!("off for priority {}", list(&off)),
+                why,
+                format!("echo 1 > /sys/class/net/{name}/ecn/{folder}/enable/{first}"),
+            ),
+            (Some(_), ..) => sheet.ok(id, name, format!("on for priority {}", list(&on))),
+            (None, _, Some(true)) => sheet.ok(id, name, "on for all priorities, with one switch"),
+            (None, _, Some(false)) => {
+                sheet.say((id, Verdict::Warning), name, "off for all priorities", why, turn_on(device, port));
+            }
+            (None, _, None) => {
+                let driver = device.driver.as_deref().unwrap_or("this driver");
+                let why = format!("{driver} tells it in none of the places known (--verbose names them)");
+                sheet.unknown(id, name, &why);
+            }
+        }
+    }
+}
+
+fn list(priorities: &[u8]) -> String {
+    priorities.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// How DCQCN is switched on with drivers that have one switch for it.
+fn turn_on(device: &DeviceFacts, port: &PortFacts) -> String {
+    let name = &device.name;
+    match device.driver.as_deref() {
+        Some("irdma") => format!("echo 1 > /sys/kernel/config/irdma/{name}/roce_dcqcn_enable"),
+        _ => format!(
+            "{} (Broadcom's driver; on that of Linux: echo 1 > /sys/kernel/debug/bnxt_re/{}/cc_config/enable_cc)",
+            broadcom(device, port, "ecn_enable", "0x1"),
+            pci(device),
+        ),
+    }
+}
+
+fn broadcom(device: &DeviceFacts, port: &PortFacts, file: &str, value: &str) -> String {
+    let (name, number) = (&device.name, port.port.number);
+    format!(
+        "mkdir -p /sys/kernel/config/bnxt_re/{name}; echo -n {value} > /sys/kernel/config/bnxt_re/{name}/ports/{number}/cc/{file}"
+    )
+}
+
+fn pci(device: &DeviceFacts) -> &str {
+    device.pci.as_ref().map_or("PCI", |pci| pci.address.as_str())
+}
+
+/// DSCP and priority of CNPs: they must not wait behind the data they are about.
+pub(super) fn cnp(
+    device: &DeviceFacts,
+    port: &PortFacts,
+    dcb: Option<&Dcb>,
+    lossless: Priorities,
+    name: &str,
+    sheet: &mut Sheet,
+) {
+    let settings = &port.settings;
+    let byte = |value: Option<u64>| value.and_then(|value| u8::try_from(value).ok());
+    let dscp = byte(settings.cnp_dscp);
+    // Where DSCP is trusted it decides, else the priority in the tag.
+    let by_dscp = dscp.and_then(|dscp| dcb?.priority_of_dscp(dscp));
+    let priority = by_dscp.or_else(|| byte(settings.cnp_priority));
+    let value = match (dscp, priority) {
+        (Some(dscp), Some(priority)) => format!("DSCP {dscp}, priority {priority}"),
+        (Some(dscp), None) => format!("DSCP {dscp}, not mapped to a priority by hand"),
+        (None, Some(priority)) => format!("priority {priority}"),
+        (None, None) => {
+            let driver = device.driver.as_deref().unwrap_or("this driver");
+            let why = format!("{driver} tells it in none of the places known (--verbose names them)");
+            sheet.unknown("cnp.priority", name, &why);
+            return;
+        }
+    };
+    if !priority.is_some_and(|priority| lossless.has(priority)) {
+        sheet.ok("cnp.priority", name, value);
+        return;
+    }
+    let set = match device.driver.as_deref() {
+        Some("bnxt_re") => format!(
+            "{} (Broadcom's driver; on that of Linux: echo 48 > /sys/kernel/debug/bnxt_re/{}/cc_config/alt_vlan_dscp)",
+            broadcom(device, port, "cnp_dscp", "0x30"),
+            pci(device),
+        ),
+        _ => format!("echo 48 > /sys/class/net/{name}/ecn/roce_np/cnp_dscp"),
+    };
+    sheet.say(
+        ("cnp.priority", Verdict::Warning),
+        name,
+        value,
+        "CNPs share the lossless priority: a pause stops them with the data they are about, just when they are needed",
+        format!("{set}; and map DSCP 48 to a priority of its own on hosts and switches"),
+    );
+}
