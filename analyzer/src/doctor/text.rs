@@ -42,8 +42,10 @@ pub fn text(page: &Page, verbose: bool) -> String {
     table(page, Verdict::Ok, &mut out);
     let unknown = page.checks.iter().filter(|check| check.verdict == Verdict::Unknown).count();
     if verbose {
-        heading("UNKNOWN", &mut out);
-        table(page, Verdict::Unknown, &mut out);
+        if unknown > 0 {
+            heading("UNKNOWN", &mut out);
+            table(page, Verdict::Unknown, &mut out);
+        }
         heading("NOT READ", &mut out);
         for reason in &page.host.unread {
             let line = format!("{}: cannot {}: {}", reason.subject, reason.what, reason.why);
@@ -55,9 +57,10 @@ pub fn text(page: &Page, verbose: bool) -> String {
         if page.host.processes_unreadable > 0 {
             let _ = writeln!(
                 out,
-                "host: cannot read the environments of {} processes: the kernel does not permit it to this process\n    \
-                 Remedy: run it as root (sudo), who may read most",
-                page.host.processes_unreadable
+                "host: cannot read the environment of {} process{}: the kernel does not permit it to this process\n    \
+                 Remedy: root (sudo) may read all but what the kernel guards from root too",
+                page.host.processes_unreadable,
+                if page.host.processes_unreadable == 1 { "" } else { "es" }
             );
         }
     } else if unknown > 0 {

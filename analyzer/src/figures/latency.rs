@@ -241,6 +241,9 @@ impl Bucket {
     }
 }
 
+/// Samples from which on a 99th percentile is told: it then rests on one sample beyond it, or more.
+pub const P99_SAMPLES: u64 = 100;
+
 /// Percentiles of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
@@ -250,6 +253,14 @@ pub struct Times {
     pub p50: Bucket,
     /// 99th percentile.
     pub p99: Bucket,
+}
+
+impl Times {
+    /// The 99th percentile; `None` where it rests on fewer than [`P99_SAMPLES`].
+    #[must_use]
+    pub fn tail(&self) -> Option<Bucket> {
+        (self.count >= P99_SAMPLES).then_some(self.p99)
+    }
 }
 
 /// Times of one flow of requests, and why others are not among them.

@@ -304,5 +304,6 @@ fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64, found: &mut Vec<F
         .evidence("windows", part.windows)
         .evidence("of_windows", part.of_windows)
         .evidence("bytes_ratio", part.bytes_ratio)
+        .last_seen(Some(part.since_ns.saturating_add(part.length_ns)))
         .into(found);
 }

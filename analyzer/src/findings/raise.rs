@@ -8,6 +8,10 @@ use crate::report::{Finding, Flow, FlowId, Severity};
 /// Flows that a finding lists; how many there are is in its evidence as `flows`.
 const MAX_FLOWS: usize = 16;
 
+/// Kinds that are about settings, which last however long no packet shows them.
+const SETTINGS: [&str; 6] =
+    ["ecn.not_capable", "mtu.small", "qos.dscp_mixed", "qos.dscp_unset", "qos.cnp_dscp", "rocev1.present"];
+
 /// A finding under construction.
 #[derive(Debug)]
 pub(super) struct Raise {
@@ -16,7 +20,7 @@ pub(super) struct Raise {
     seen_ns: Option<u64>,
     /// Last packet of its flows.
     flows_end_ns: Option<u64>,
-    /// It is about something that is not there, of which no flow's end is the end.
+    /// It is about something that is not there, or that is set: no flow's end is the end of it.
     lasting: bool,
 }
 
@@ -32,7 +36,7 @@ impl Raise {
             advice: entry.advice.to_owned(),
             last_seen_ns: None,
         };
-        Self { finding, seen_ns: None, flows_end_ns: None, lasting: false }
+        Self { finding, seen_ns: None, flows_end_ns: None, lasting: SETTINGS.contains(&entry.id) }
     }
 
     /// Adds a number, or a list of numbers. `None` becomes null: not known.

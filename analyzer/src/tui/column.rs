@@ -332,7 +332,7 @@ pub fn cell(id: Id, row: &Row, cx: Context<'_>) -> (String, Style) {
         }
         Id::Rnr => counted(|c| c.rnr, Level::Warning),
         Id::P50 => time(cx.model.latency(row).map(|times| times.p50)),
-        Id::P99 => time(cx.model.latency(row).map(|times| times.p99)),
+        Id::P99 => time(cx.model.latency(row).and_then(|times| times.tail())),
         Id::Comm | Id::Pid | Id::Pod => {
             let owner = cx.owner(row);
             let text = match id {

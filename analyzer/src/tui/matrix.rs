@@ -175,7 +175,8 @@ impl Matrix {
                 }
                 cell.seconds = cell.seconds.max(delta.seconds);
             }
-            cell.latency_ns = cell.latency_ns.max(model.latency(row).map(|times| times.p99.ns()));
+            cell.latency_ns =
+                cell.latency_ns.max(model.latency(row).and_then(|times| times.tail()).map(|p99| p99.ns()));
         });
         let (hosts, places) = hosts.in_order();
         let place =

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+pub(crate) use crate::figures::latency::P99_SAMPLES;
 use crate::report::text::flows::{endpoints, link_name};
 use crate::report::text::layout::{Align, Table, wrap};
 use crate::report::{Flow, Latency, Report};
@@ -10,9 +11,7 @@ use crate::units;
 /// Flows listed, those with the longest tails, or most notifications.
 const LISTED: usize = 10;
 
-/// Samples from which on a percentile is told: each then rests on one sample beyond it, or more.
-pub(crate) const P99_SAMPLES: u64 = 100;
-/// The same of the 99.9th.
+/// Samples from which on the 99.9th percentile is told, see [`P99_SAMPLES`].
 pub(crate) const P999_SAMPLES: u64 = 1_000;
 
 /// A time that rests on `count` samples, of which it wants `least`.

@@ -109,7 +109,7 @@ pub fn value(id: Id, row: &Row, cx: Context<'_>) -> Option<f64> {
         Id::Source | Id::Destination | Id::Tunnel | Id::Comm | Id::Pod => None,
         Id::Pid => cx.owner(row).and_then(|owner| owner.pid).map(f64::from),
         Id::P50 => cx.model.latency(row).map(|times| times.p50.ns() as f64),
-        Id::P99 => cx.model.latency(row).map(|times| times.p99.ns() as f64),
+        Id::P99 => cx.model.latency(row).and_then(|times| times.tail()).map(|p99| p99.ns() as f64),
         Id::State => Some(f64::from(State::of(row).rank())),
         Id::Qp => Some(f64::from(row.id.key.dest_qp)),
         Id::Rate => delta.map(Delta::bits_per_s),

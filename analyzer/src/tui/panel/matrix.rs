@@ -99,7 +99,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
         let (why, help) = match metric {
             Metric::Latency => (
                 "No latency is known of these queue pairs.",
-                "It needs requests and their answers seen at the same place. m shows another figure.",
+                "It needs 100 requests of a queue pair in the span, and their answers seen at the same place. m shows another figure.",
             ),
             Metric::Ce => ("ECN is off: no data packet is ECN-capable.", "m shows another figure."),
             Metric::Rate | Metric::Loss => {
