@@ -271,8 +271,7 @@ fn latency(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> 
         |times| {
             let (p50, p99) =
                 (units::duration(times.p50.ns()), enough(times.p99.ns(), times.count, P99_SAMPLES));
-            let s = if times.count == 1 { "" } else { "s" };
-            format!("now: p50 {p50}, p99 {p99} of {} sample{s}", compact(times.count as f64))
+            format!("now: p50 {p50}, p99 {p99}")
         },
     );
     let [p50, max] = [all.p50, all.max].map(units::duration);
