@@ -138,7 +138,8 @@ Episodes, one after the other, each of eight training steps:
   bad hashing      a second job with few source ports crowds rail0
 
 In the terminal UI they come round every 40 s, until q, Ctrl-C or --duration.
-With --output text, json or jsonl each comes once, in 12 s; --duration makes it longer or shorter.";
+With --output text, json or jsonl each comes once, in 12 s. A longer --duration goes round again, a shorter one ends
+within the round.";
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
