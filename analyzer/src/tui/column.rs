@@ -293,6 +293,14 @@ impl<'a> Context<'a> {
         self.sample.flows.get(row.at?).map(|flow| &flow.stats)
     }
 
+    /// Whether no packet of the row's flow has a place in a sequence: of acknowledgements and CNPs nothing is known to
+    /// be lost or to come again.
+    fn without_sequence(&self, row: &Row) -> bool {
+        let total = &row.total;
+        total.gaps + total.repeats + total.lost == 0
+            && self.flow(row).is_some_and(|stats| stats.psn.seen + stats.psn_responses.seen == 0)
+    }
+
     /// Whose the row's queue pair is, where the kernel says so.
     #[must_use]
     pub fn owner(&self, row: &Row) -> Option<&'a QpOwner> {
@@ -323,6 +331,7 @@ pub fn cell(id: Id, row: &Row, cx: Context<'_>) -> (String, Style) {
         Id::CeAll => percent(total.ce_ratio()),
         Id::CnpRate => figure(delta.map(Delta::cnp_per_s), Level::Warning, theme::PLAIN),
         Id::Cnps => number(total.cnp, Level::Warning),
+        Id::Lost | Id::Gaps | Id::Repeats if cx.without_sequence(row) => unknown(),
         Id::Lost => counted(|c| c.lost, Level::Critical),
         Id::Gaps => counted(|c| c.gaps, Level::Critical),
         Id::Repeats => counted(|c| c.repeats, Level::Warning),

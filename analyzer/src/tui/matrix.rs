@@ -6,6 +6,7 @@ use hashbrown::HashMap;
 use rocescope_common::wire::frame::Addr;
 
 use super::once::holes;
+use crate::figures::latency::Bucket;
 use crate::model::{Counts, Model, Row};
 use crate::sample::address;
 
@@ -176,7 +177,7 @@ impl Matrix {
                 cell.seconds = cell.seconds.max(delta.seconds);
             }
             cell.latency_ns =
-                cell.latency_ns.max(model.latency(row).and_then(|times| times.tail()).map(|p99| p99.ns()));
+                cell.latency_ns.max(model.latency(row).and_then(|times| times.tail()).map(Bucket::ns));
         });
         let (hosts, places) = hosts.in_order();
         let place =

@@ -119,6 +119,7 @@ pub fn value(id: Id, row: &Row, cx: Context<'_>) -> Option<f64> {
         Id::CeAll => total.ce_ratio(),
         Id::CnpRate => delta.map(Delta::cnp_per_s),
         Id::Cnps => Some(total.cnp as f64),
+        Id::Lost | Id::Gaps | Id::Repeats if cx.without_sequence(row) => None,
         Id::Lost => counted(|c| c.lost),
         Id::Gaps => counted(|c| c.gaps),
         Id::Repeats => counted(|c| c.repeats),
