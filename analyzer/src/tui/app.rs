@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::analysis::{Analysis, Ask};
 use super::column::{self, Context};
 use super::cursor::Cursor;
-use super::job::{Figures, Job, Ready, Spent};
+use super::job::{Job, Ready, Spent};
 use super::layout::Layout;
 use super::log::Log;
 use super::matrix::{Matrix, Metric};
@@ -14,7 +14,7 @@ use super::once::Once;
 use super::prompt::Prompt;
 use super::query::Query;
 use super::screen::Screen;
-use super::table::{Group, Table};
+use super::table::Table;
 use super::trail::Trail;
 use super::{Options, analysis, panel};
 use crate::feed::Command;
@@ -27,8 +27,6 @@ use crate::sample::{EventSample, Sample, SourceKind};
 const NOTICES: usize = 200;
 /// Events that wait while the view is paused, at most; older ones go first.
 const WAITING: usize = 8_192;
-/// What is not needed any more is kept for the loop up to so many things.
-const SPENT: usize = 16;
 
 /// What the loop has to do after a key.
 #[derive(Clone, Debug, PartialEq)]
@@ -190,7 +188,7 @@ pub struct App {
     /// What is not needed any more, for the loop to take away.
     pub spent: Spent,
     /// Rows of figures that were shown before: memory for the next.
-    room: Vec<Row>,
+    pub(super) room: Vec<Row>,
 }
 
 impl App {
@@ -438,125 +436,6 @@ impl App {
         match self.shown_ns {
             Some(time) => self.history.at_time(time).or(Some(0)),
             None => self.history.len().checked_sub(1),
-        }
-    }
-
-    /// Makes the figures of the moment shown. `keep`: rows may stay in their places.
-    pub(super) fn recompute(&mut self, keep: bool) {
-        self.recompute_from(None, keep);
-    }
-
-    /// The same, from figures that were made beforehand, where they are the right ones.
-    fn recompute_from(&mut self, ready: Option<Figures>, keep: bool) {
-        // What is paused shows settings and ports of the pause.
-        let sample = match &self.data {
-            Some(data) if self.paused => Arc::clone(&data.sample),
-            _ => match &self.newest {
-                Some(newest) => Arc::clone(newest),
-                None => return,
-            },
-        };
-        let Some(at) = self.moment() else { return };
-        let time_ns = self.history.get(at).map(|moment| moment.time_ns);
-        let reset_ns = self.history.reset_point().map(|reset| reset.time_ns);
-        let fits = |figures: &Figures| {
-            figures.span == self.span
-                && figures.reset_ns == reset_ns
-                && Some(figures.model.time_ns) == time_ns
-                && self.newest.as_ref().is_some_and(|newest| Arc::ptr_eq(newest, &sample))
-        };
-        let ready = ready.filter(fits);
-        let figures = ready.or_else(|| {
-            let options = &self.options.report;
-            let known = self.data.as_ref().filter(|data| Arc::ptr_eq(&data.sample, &sample));
-            let paths = match known {
-                Some(data) => Arc::clone(&data.paths),
-                None => Arc::new(Paths::of(&sample, options)),
-            };
-            let room = std::mem::take(&mut self.room);
-            Figures::new(room, &self.history, at, self.span, &sample, options, paths)
-        });
-        let Some(Figures { model, paths, imbalance, once, problems, last_seen, busiest, matrix, .. }) =
-            figures
-        else {
-            return;
-        };
-        let matrix = match matrix {
-            Some(matrix) if self.screen == Screen::Matrix => matrix,
-            _ if self.screen == Screen::Matrix => Matrix::new(&model),
-            _ => Matrix::default(),
-        };
-        let now = Data {
-            sample,
-            model,
-            paths,
-            imbalance,
-            once,
-            problems,
-            last_seen,
-            detail: None,
-            busiest,
-            matrix,
-        };
-        let before = self.data.replace(now);
-        let keeps = keep && self.keeps_places();
-        self.arrange_at(before.as_ref().filter(|_| keeps).map(|data| &data.model.rows[..]), keeps);
-        if let Some(mut before) = before {
-            let mut room = std::mem::take(&mut before.model.rows);
-            if room.capacity() > self.room.capacity() {
-                std::mem::swap(&mut room, &mut self.room);
-            }
-            if self.spent.len() > SPENT {
-                self.spent.clear();
-            }
-            self.spent.push(Box::new((before, room)));
-        }
-    }
-
-    /// Whether rows keep their places: while the user looks at one.
-    fn keeps_places(&self) -> bool {
-        self.table.selected.is_some() && !self.table.follow && self.table.group == Group::None
-    }
-
-    /// Sorts and filters again. The selected flow stays selected.
-    pub(super) fn arrange(&mut self, keep: bool) {
-        let keeps = keep && self.keeps_places();
-        self.arrange_at(None, keeps);
-    }
-
-    /// `before`: the rows that the order of the table is of, when that are not those of now.
-    fn arrange_at(&mut self, before: Option<&[Row]>, keeps: bool) {
-        let page = self.layout().table_page(self.screen);
-        let Some(data) = &self.data else { return };
-        let cx = Context { model: &data.model, sample: &data.sample };
-        let keep = keeps.then(|| before.unwrap_or(&data.model.rows));
-        self.table.arrange(&self.query, cx, keep, page);
-        self.refresh_detail();
-        self.keep_in_view();
-    }
-
-    /// Looks up the selected flow, or without a selection the one at the top of the table.
-    pub(super) fn refresh_detail(&mut self) {
-        let Some(data) = &mut self.data else { return };
-        if self.screen != Screen::Detail {
-            data.detail = None;
-            return;
-        }
-        let at = self.table.cursor.selected.unwrap_or(0);
-        let id = self.table.selected.or_else(|| self.table.id_at(at, &data.model));
-        data.detail = id.and_then(|id| {
-            let row = data.model.rows.iter().find(|row| row.id == id)?;
-            let detail = Detail::new(&data.sample, row.at?)?;
-            let other = super::extra::other_direction(&data.sample, &detail, self.analysis.as_deref());
-            Some((detail, other.and_then(|at| Detail::new(&data.sample, at))))
-        });
-    }
-
-    /// Adds up by host, for the screen that shows it.
-    pub(super) fn refresh_matrix(&mut self) {
-        if let Some(data) = &mut self.data {
-            let wanted = self.screen == Screen::Matrix;
-            data.matrix = if wanted { Matrix::new(&data.model) } else { Matrix::default() };
         }
     }
 

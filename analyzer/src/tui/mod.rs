@@ -37,6 +37,7 @@ mod preparer;
 pub mod prompt;
 pub mod query;
 mod reduce;
+mod refresh;
 mod run;
 pub mod screen;
 pub mod settings;
