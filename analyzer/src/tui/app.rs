@@ -275,7 +275,7 @@ impl App {
             last,
             history: self.history.clone(),
             span: wanted.then_some(span),
-            matrix: self.screen == Screen::Matrix,
+            matrix: wanted,
             texts: self.table.texts.clone(),
             options: self.options.report.clone(),
         }

@@ -56,9 +56,9 @@ impl App {
             return;
         };
         let matrix = match matrix {
-            Some(matrix) if self.screen == Screen::Matrix => matrix,
-            _ if self.screen == Screen::Matrix => Matrix::new(&model),
-            _ => Matrix::default(),
+            Some(matrix) => matrix,
+            None if self.screen == Screen::Matrix => Matrix::new(&model),
+            None => Matrix::default(),
         };
         let now = Data {
             sample,
@@ -126,11 +126,13 @@ impl App {
         });
     }
 
-    /// Adds up by host, for the screen that shows it.
+    /// Adds up by host for the screen that shows it, where that is not done yet.
     pub(super) fn refresh_matrix(&mut self) {
         if let Some(data) = &mut self.data {
-            let wanted = self.screen == Screen::Matrix;
-            data.matrix = if wanted { Matrix::new(&data.model) } else { Matrix::default() };
+            // Mostly it was made with the sample, beside the screen.
+            if self.screen == Screen::Matrix && data.matrix.size() == (0, 0) {
+                data.matrix = Matrix::new(&data.model);
+            }
         }
     }
 }
