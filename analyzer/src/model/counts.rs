@@ -42,24 +42,6 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Nothing counted.
-    pub const ZERO: Self = Self {
-        packets: 0,
-        bytes: 0,
-        ecn_data: [0; 4],
-        cnp: 0,
-        acks: 0,
-        rnr: 0,
-        sequence_naks: 0,
-        other_naks: 0,
-        gaps: 0,
-        missing: 0,
-        lost: 0,
-        late: 0,
-        repeats: 0,
-        restarts: 0,
-    };
-
     /// The counters of one flow, and what is known of its losses; `None` where that is nothing.
     #[must_use]
     pub fn of(stats: &FlowStats, slot: u32, losses: Option<&Loss>) -> Self {

@@ -252,16 +252,17 @@ impl Model {
     /// when it is asked: for all flows at once it takes longer than all else about them.
     #[must_use]
     pub fn latency(&self, row: &Row) -> Option<Times> {
-        let histogram =
-            |moment: &'_ Moment, at: u32| moment.flows.get(usize::try_from(at).ok()?)?.histogram.clone();
+        fn histogram(moment: &Moment, at: u32) -> Option<&Histogram> {
+            moment.flows.get(usize::try_from(at).ok()?)?.histogram.as_ref()
+        }
+        let (end, base) = &self.ends;
         let (number, then) = row.timed?;
-        let now = histogram(&self.ends.0, number)?;
-        let then = match then {
-            Then::At(at) => histogram(self.ends.1.as_deref()?, at)?,
-            Then::New => Histogram::default(),
-            Then::Unknown => return None,
-        };
-        now.since(&then)
+        let now = histogram(end, number)?;
+        match then {
+            Then::At(at) => now.since(histogram(base.as_deref()?, at)?),
+            Then::New => now.since(&Histogram::default()),
+            Then::Unknown => None,
+        }
     }
 
     /// CE ratio in the span.
@@ -292,13 +293,13 @@ struct Rows<'a> {
 
 impl Rows<'_> {
     fn row(&mut self, number: u32, flow: &FlowMoment) -> Row {
-        const NONE: &Counts = &Counts::ZERO;
         let FlowMoment { id, counts, .. } = flow;
+        let none = Counts::default();
         let (then, place) = match self.earlier.as_mut().map(|e| e.find(id)) {
             Some(Found::At(at, then)) => {
                 (Some(&then.counts), u32::try_from(at).map_or(Then::Unknown, Then::At))
             }
-            Some(Found::New) => (Some(NONE), Then::New),
+            Some(Found::New) => (Some(&none), Then::New),
             Some(Found::Unknown) | None => (None, Then::Unknown),
         };
         let delta = then

@@ -275,7 +275,6 @@ impl App {
             last,
             history: self.history.clone(),
             span: wanted.then_some(span),
-            matrix: wanted,
             texts: self.table.texts.clone(),
             options: self.options.report.clone(),
         }

@@ -30,8 +30,6 @@ pub struct Job {
     pub(super) history: History,
     /// The span that figures are of; `None` when no figures are wanted.
     pub(super) span: Option<Span>,
-    /// Whether the matrix is wanted.
-    pub(super) matrix: bool,
     /// What filters look for words in, as far as it is known.
     pub(super) texts: Texts,
     pub(super) options: report::Options,
@@ -69,7 +67,7 @@ impl Job {
     /// Does the work.
     #[must_use]
     pub fn run(self) -> Ready {
-        let Self { sample, last, mut history, span, matrix, texts, options } = self;
+        let Self { sample, last, mut history, span, texts, options } = self;
         let next = history.prepare(&sample, last);
         if let Some(next) = &next {
             history.append(next.clone(), &sample, last);
@@ -78,7 +76,7 @@ impl Job {
         let figures = span.zip(newest).and_then(|(span, at)| {
             let paths = Arc::new(report::Paths::of(&sample, &options));
             let mut figures = Figures::new(Vec::new(), &history, at, span, &sample, &options, paths)?;
-            figures.matrix = matrix.then(|| Matrix::new(&figures.model));
+            figures.matrix = Some(Matrix::new(&figures.model));
             Some(figures)
         });
         let texts = figures.as_ref().map_or_else(|| texts.clone(), |figures| texts.updated(&figures.model));
