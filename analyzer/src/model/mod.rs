@@ -2,12 +2,14 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`conclusions`] | findings as they stood at a moment |
 //! | [`counts`] | the counters, and their change over time |
 //! | [`health`] | what is wrong, and how badly |
 //! | [`history`] | the last minutes, moment by moment |
 //! | [`moment`] | what is kept of one of them |
 //! | [`detail`] | everything about one flow, made when it is looked at |
 
+pub mod conclusions;
 pub mod counts;
 pub mod detail;
 pub mod health;
@@ -22,6 +24,7 @@ use rocescope_common::wire::Reason;
 
 use crate::figures::latency::{Histogram, Times};
 use crate::sample::{Direction, FlowSample, Sample, SourceKind};
+pub use conclusions::Conclusions;
 use counts::NS_PER_S;
 pub use counts::{Counts, Delta};
 pub use detail::Detail;
