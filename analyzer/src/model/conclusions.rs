@@ -14,6 +14,8 @@ pub struct Conclusions {
     pub end_ns: Option<u64>,
     /// The findings in the order of the report, each with its first [`FLOWS`] queue pairs.
     pub findings: Vec<Finding>,
+    /// Memory in use, about, in bytes: asked for with every sample.
+    bytes: usize,
 }
 
 impl Conclusions {
@@ -29,23 +31,23 @@ impl Conclusions {
             advice: finding.advice.clone(),
             last_seen_ns: finding.last_seen_ns,
         };
-        Self { time_ns, end_ns: report.window.last_ns, findings: report.findings.iter().map(few).collect() }
+        let findings: Vec<Finding> = report.findings.iter().map(few).collect();
+        let bytes = size_of::<Self>() + findings.iter().map(memory).sum::<usize>();
+        Self { time_ns, end_ns: report.window.last_ns, findings, bytes }
     }
 
     /// Memory in use, about, in bytes.
     #[must_use]
-    pub fn bytes(&self) -> usize {
-        let of = |finding: &Finding| {
-            let evidence: usize = finding
-                .evidence
-                .iter()
-                .map(|(name, value)| size_of::<(String, serde_json::Value)>() + name.len() + text(value))
-                .sum();
-            let flows: usize = finding.flows.iter().map(|flow| size_of::<FlowId>() + flow.link.len()).sum();
-            size_of::<Finding>() + finding.title.len() + finding.advice.len() + evidence + flows
-        };
-        size_of::<Self>() + self.findings.iter().map(of).sum::<usize>()
+    pub const fn bytes(&self) -> usize {
+        self.bytes
     }
+}
+
+fn memory(finding: &Finding) -> usize {
+    let entry = size_of::<(String, serde_json::Value)>();
+    let evidence: usize = finding.evidence.iter().map(|(name, value)| entry + name.len() + text(value)).sum();
+    let flows: usize = finding.flows.iter().map(|flow| size_of::<FlowId>() + flow.link.len()).sum();
+    size_of::<Finding>() + finding.title.len() + finding.advice.len() + evidence + flows
 }
 
 /// Bytes of the words and lists in a value.
