@@ -9,7 +9,7 @@ use crate::host::ethtool::{Pause, Rings};
 use crate::host::kernel::KernelVersion;
 use crate::host::pci::{Gpu, PciDevice};
 use crate::host::port::Port;
-use crate::host::process::NcclProcess;
+use crate::host::process::{NcclProcess, Unreadable};
 use crate::host::read::Reason;
 use crate::host::settings::RoceSettings;
 use crate::host::vocabulary::PauseCounts;
@@ -30,8 +30,8 @@ pub struct HostFacts {
     pub gpudirect: GpuDirect,
     /// Processes with NCCL settings.
     pub processes: Vec<NcclProcess>,
-    /// Processes whose environment could not be read.
-    pub processes_unreadable: usize,
+    /// Processes whose environment could not be read: whether they have such settings is not known.
+    pub processes_unreadable: Vec<Unreadable>,
     /// What could not be read, and why.
     pub unread: Vec<Reason>,
 }
@@ -46,6 +46,10 @@ pub struct KernelState {
     pub version: Option<KernelVersion>,
     /// Whether the kernel describes its types.
     pub btf: bool,
+    /// Whether this process is root's; `None` when that cannot be read.
+    pub root: Option<bool>,
+    /// The file of this program; `None` when it is not to be found any more.
+    pub program: Option<String>,
     /// Capabilities that `live` needs and this process lacks.
     pub missing_capabilities: Option<Vec<&'static str>>,
     /// Whether this is the first user namespace, in which capabilities count for eBPF.
@@ -60,6 +64,31 @@ pub struct KernelState {
     pub unprivileged_bpf_disabled: Option<u32>,
     /// Whether the libpcap of this host has the RDMA sniffer; `None` when none was found.
     pub libpcap_sniffs: Option<bool>,
+}
+
+impl KernelState {
+    /// How this program is called in a shell, through sudo as well: sudo has a search path of its own,
+    /// which holds neither ~/.cargo/bin nor a folder of builds.
+    #[must_use]
+    pub fn command(&self) -> String {
+        const SEARCHED: [&str; 6] =
+            ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+        let Some(program) = &self.program else { return "rocescope".into() };
+        let is_searched = program.rsplit_once('/').is_some_and(|(folder, _)| SEARCHED.contains(&folder));
+        if is_searched && program.ends_with("/rocescope") { "rocescope".into() } else { quoted(program) }
+    }
+
+    /// The file of this program, for a shell.
+    #[must_use]
+    pub fn file(&self) -> String {
+        self.program.as_deref().map_or_else(|| "FILE-OF-ROCESCOPE".into(), quoted)
+    }
+}
+
+/// A word for a shell: in quotes where it has more than letters, digits and a few signs.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 /// A network interface.
@@ -100,6 +129,19 @@ pub struct InterfaceFacts {
     pub stale_filters: Option<usize>,
     /// What the switch said over LLDP.
     pub neighbour: Option<Neighbour>,
+}
+
+impl InterfaceFacts {
+    /// Whether RoCE is to be looked for here: an RDMA device uses it, or it is a port of hardware with a
+    /// link, as one for a mirror is. What is neither (veth, dummy, ifb, a port without a cable) would
+    /// carry RoCE only if somebody sent it there.
+    #[must_use]
+    pub fn is_place_for_roce(&self) -> bool {
+        !self.devices.is_empty()
+            || self.neighbour.is_some()
+            || self.kind == "ipoib"
+            || (self.up && self.kind == "physical")
+    }
 }
 
 /// An RDMA device.

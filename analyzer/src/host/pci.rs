@@ -43,6 +43,12 @@ impl Link {
     }
 }
 
+/// A NUMA node; `None` inside for -1, which is what the kernel says when it does not know, or there is
+/// only one.
+fn node(text: &str) -> Option<Option<u64>> {
+    if text == "-1" { Some(None) } else { number(text).map(Some) }
+}
+
 /// Mbit/s of one lane. 2.5 and 5 GT/s spend a fifth on coding, newer ones 2 in 130 (and from
 /// 64 GT/s on about as much on flits).
 fn coded(gigatransfers: f64) -> f64 {
@@ -81,8 +87,7 @@ impl PciDevice {
         Self {
             id,
             bridges,
-            // -1 is what the kernel says when it does not know, or there is only one.
-            numa_node: unread.parsed(root, &format!("{at}/numa_node"), "number of a node", number),
+            numa_node: unread.parsed(root, &format!("{at}/numa_node"), "number of a node", node).flatten(),
             link: read_link(root, &at, unread),
             // Neither an IOMMU nor a driver need be there.
             iommu: unread.keep_if_there(root.text(&format!("{at}/iommu_group/type"))),

@@ -82,7 +82,10 @@ fn link(gpu: &Gpu, subject: &str, sheet: &mut Sheet) {
             "lanes did not come up, or the slot has fewer",
             "reseat the card or check the slot (lspci -vv: LnkSta against LnkCap)",
         ),
-        (Some(width), Some(_)) => sheet.ok("gpu.link", subject, format!("{width} lanes")),
+        (Some(width), Some(_)) => {
+            let speed = gpu.pci.link.speed.map_or_else(String::new, |speed| format!(" at {speed} GT/s"));
+            sheet.ok("gpu.link", subject, format!("{width} lanes{speed}"));
+        }
         _ => sheet.unknown("gpu.link", subject, "the width of the link cannot be read"),
     }
 }
