@@ -91,6 +91,10 @@ $ rocescope doctor --output json                   # schema rocescope.doctor/1: 
 $ sudo rocescope doctor --clean                    # remove TC filters that a killed run left behind
 ```
 
+RoCE settings are judged where there is RDMA. Interfaces that have none share a line (veth, dummy, ifb, ports without a link); `--verbose` gives each its own.
+Commands are those for this process: the program by the path of its file where sudo would not find it by name, and sudo where rights are missing; those that change settings
+want a root shell, and a line says so to others.
+
 Verdicts: `critical` (traffic stalls, is lost or runs far below what the hardware can do), `warning` (it costs performance or hides something),
 `info`, `ok`, `unknown`.
 

@@ -11,6 +11,7 @@ use crate::host::dcb::Priorities;
 use crate::host::port::GidType;
 use crate::host::process;
 use crate::report::text::layout::{Align, Table, plain, wrap};
+use crate::units::plural;
 
 /// Columns of the page.
 const WIDTH: usize = 120;
@@ -229,7 +230,7 @@ fn device_line(device: &DeviceFacts, port: &PortFacts) -> String {
     parts.extend(port.active_mtu.map(|mtu| format!("RDMA MTU {mtu}")));
     parts.extend(device.firmware.as_ref().map(|version| format!("firmware {version}")));
     parts.extend(device.pci.as_ref().and_then(|pci| pci.numa_node).map(|node| format!("NUMA node {node}")));
-    parts.extend(device.queue_pairs.map(|count| format!("{count} queue pairs")));
+    parts.extend(device.queue_pairs.map(|count| plural(count as u64, "queue pair")));
     let of = |kind| port.port.gids.iter().filter(|gid| gid.kind == Some(kind)).count();
     let (v1, v2) = (of(GidType::V1), of(GidType::V2));
     if v1 + v2 > 0 {
