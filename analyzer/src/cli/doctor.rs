@@ -13,6 +13,7 @@ use crate::doctor::{self, Page};
 use crate::drive::{self, Interrupt};
 use crate::host::ask::Kernel;
 use crate::host::listen::{self, LldpSocket};
+use crate::host::netns::NetNs;
 use crate::host::read::{HostRoot, Unread};
 use crate::host::{filters, interface};
 use crate::lldp::Neighbour;
@@ -34,11 +35,16 @@ pub(super) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
         let what = format!("read what the switch says in {}", file.display());
         unread.note(what, "it has no LLDP frame", None);
     }
+    if let Some(name) = &args.netns {
+        // For good: everything below is about that namespace, and on this thread.
+        NetNs::open(name)?.enter()?;
+    }
     if args.clean {
         clean()?;
     }
     let root = HostRoot::here()?;
     let mut host = doctor::collect(&root, &Kernel);
+    host.netns.clone_from(&args.netns);
     if let Some(limit) = args.lldp {
         heard.extend(from_switches(&host, limit, &mut unread)?);
     }

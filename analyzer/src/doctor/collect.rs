@@ -7,6 +7,7 @@ use crate::host::ask::Ask;
 use crate::host::counters::{Reading, Source};
 use crate::host::dcb::Dcb;
 use crate::host::device::{self, Identity, Protocol};
+use crate::host::error::AS_ROOT;
 use crate::host::interface::Kind;
 use crate::host::kernel::{Capability, KernelFacts};
 use crate::host::nldev::{self, Query};
@@ -52,8 +53,18 @@ pub fn collect(root: &HostRoot, kernel: &dyn Ask) -> HostFacts {
     let processes = process::nccl_processes(root, &mut unread);
     (facts.processes, facts.processes_unreadable) = (processes.found, processes.unreadable);
     facts.unread = unread.into_reasons();
+    if facts.kernel.root == Some(true) {
+        for remedy in facts.unread.iter_mut().filter_map(|reason| reason.remedy.as_mut()) {
+            if remedy == AS_ROOT {
+                GUARDED_FROM_ROOT.clone_into(remedy);
+            }
+        }
+    }
     facts
 }
+
+/// What helps against a refusal where being root did not.
+const GUARDED_FROM_ROOT: &str = "root may not in this container or under the kernel's lockdown (/sys/kernel/security/lockdown): run it on the host itself";
 
 /// Why there are none: no driver was loaded, or the folder cannot be read.
 fn no_devices(root: &HostRoot, unread: &mut Unread) {

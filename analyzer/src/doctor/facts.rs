@@ -20,6 +20,8 @@ use crate::lldp::Neighbour;
 pub struct HostFacts {
     /// The kernel and the rights of this process.
     pub kernel: KernelState,
+    /// The network namespace looked into, as the user named it; `None` for that of this process.
+    pub netns: Option<String>,
     /// Network interfaces, the loopback excepted.
     pub interfaces: Vec<InterfaceFacts>,
     /// RDMA devices.
@@ -238,6 +240,26 @@ pub struct GpuDirect {
 }
 
 impl HostFacts {
+    /// The command line of this program with `arguments`, for this namespace.
+    #[must_use]
+    pub fn command(&self, arguments: &str) -> String {
+        let netns = self.netns.as_deref().map(|name| format!(" --netns {}", quoted(name)));
+        format!("{} {arguments}{}", self.kernel.command(), netns.unwrap_or_default())
+    }
+
+    /// The command that enters the namespace looked into; `None` when that is where one is.
+    #[must_use]
+    pub fn entering(&self) -> Option<String> {
+        let name = self.netns.as_deref()?;
+        let quoted = quoted(name);
+        // As it is looked for: a path, a process (names that are numbers are nobody's), a name.
+        Some(match name {
+            _ if name.starts_with('/') => format!("nsenter --net={quoted}"),
+            _ if name.bytes().all(|b| b.is_ascii_digit()) => format!("nsenter -t {quoted} -n"),
+            _ => format!("ip netns exec {quoted} bash"),
+        })
+    }
+
     /// Ports that do RoCE, with their devices.
     pub fn roce_ports(&self) -> impl Iterator<Item = (&DeviceFacts, &PortFacts)> {
         let roce = self.devices.iter().filter(|device| device.protocol == Protocol::Roce);

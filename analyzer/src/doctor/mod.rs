@@ -88,6 +88,7 @@ $ sudo rocescope doctor --verbose                  # also what could not be read
 $ sudo rocescope doctor --lldp 35s                 # listen for what the switch says (it speaks every 30 s)
 $ rocescope doctor --lldp-capture eth2=lldp.pcap   # or take it from a capture made on that interface
 $ rocescope doctor --output json                   # schema rocescope.doctor/1: sights, checks, host
+$ sudo rocescope doctor --netns 4711               # what can be seen inside the pod of process 4711
 $ sudo rocescope doctor --clean                    # remove TC filters that a killed run left behind
 ```
 

@@ -113,7 +113,7 @@ const TO_ATTACH: &[Capability] = &[Capability::Bpf, Capability::Perfmon, Capabil
 
 /// The command that watches an interface, for somebody with the rights to do so.
 fn live(facts: &HostFacts, interface: &str) -> String {
-    format!("{} live -i {interface}", facts.kernel.command())
+    facts.command(&format!("live -i {interface}"))
 }
 
 /// The command that watches any interface.

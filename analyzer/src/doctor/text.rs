@@ -21,7 +21,9 @@ const WIDTH: usize = 120;
 pub fn text(page: &Page, verbose: bool) -> String {
     let mut out = String::new();
     let release = page.host.kernel.release.as_deref().unwrap_or("unknown");
-    let _ = writeln!(out, "rocescope doctor on Linux {}", plain(release));
+    let netns =
+        page.host.netns.as_ref().map_or_else(String::new, |name| format!(", network namespace {name}"));
+    let _ = writeln!(out, "rocescope doctor on Linux {}{}", plain(release), plain(&netns));
     devices(&page.host, verbose, &mut out);
     heading("WHAT ROCESCOPE CAN SEE HERE", &mut out);
     if page.sights.is_empty() {
@@ -53,8 +55,16 @@ pub fn text(page: &Page, verbose: bool) -> String {
     if found.is_empty() {
         out.push_str("Nothing.\n");
     }
-    if page.host.kernel.root != Some(true) && found.iter().any(|check| check.change.is_some()) {
+    let change = found.iter().any(|check| check.change.is_some());
+    if change && page.host.kernel.root != Some(true) {
         out.push_str("Commands that change settings want a root shell (sudo -i).\n");
+    }
+    if let Some(entering) = page.host.entering().filter(|_| change) {
+        let _ = writeln!(
+            out,
+            "Those that change interfaces are for this network namespace: {}",
+            plain(&entering)
+        );
     }
     for check in found {
         problem(check, &mut out);

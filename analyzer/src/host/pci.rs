@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use super::error::AS_ROOT;
 use super::read::{HostRoot, Unread, number};
 
 /// Extended capabilities begin behind the 256 bytes of ordinary configuration space.
@@ -216,7 +217,7 @@ pub fn redirecting_bridges(root: &HostRoot, device: &PciDevice, unread: &mut Unr
             unread.note(
                 format!("read the extended capabilities (ACS) in {path}"),
                 format!("the kernel gives {} bytes of it to this process", config.len()),
-                Some("run it as root (sudo)"),
+                Some(AS_ROOT),
             );
             return None;
         }

@@ -154,7 +154,9 @@ pub fn by_name(processes: &[Unreadable]) -> String {
 pub fn nccl_processes(root: &HostRoot, unread: &mut Unread) -> NcclProcesses {
     let mut result = NcclProcesses::default();
     unread.about("host");
-    let own = unread.keep(network(root, "self"));
+    // A thread may be in another namespace than the process that it is of.
+    let own = network(root, "thread-self").or_else(|_| network(root, "self"));
+    let own = unread.keep(own);
     let mut pids: Vec<u32> =
         unread.names(root, "/proc").iter().filter_map(|name| name.parse().ok()).collect();
     pids.sort_unstable();

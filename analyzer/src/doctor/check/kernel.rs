@@ -22,7 +22,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
     Entry {
         id: "kernel.capabilities",
-        about: "Whether this process holds CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON (to load and attach) and CAP_NET_RAW (promiscuous mode, sniffer). A warning when one is missing; full root is not needed.",
+        about: "Whether this process holds CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON (to load and attach) and CAP_NET_RAW (promiscuous mode, sniffer, LLDP). A warning when one of the first three is missing, info when only CAP_NET_RAW is; full root is not needed.",
     },
     Entry {
         id: "kernel.user_namespace",
@@ -116,7 +116,7 @@ fn stale_filters(facts: &HostFacts, sheet: &mut Sheet) {
                 &interface.name,
                 count.to_string(),
                 "an earlier run of rocescope was killed and its TC filters still run",
-                format!("{} doctor --clean", facts.kernel.command()),
+                facts.command("doctor --clean"),
             ),
             None => unknown.push(interface.name.as_str()),
         }
@@ -154,6 +154,13 @@ fn capabilities(facts: &HostFacts, sheet: &mut Sheet) {
     let missing = facts.kernel.missing_capabilities.as_deref();
     match missing {
         Some([]) => sheet.ok("kernel.capabilities", HOST, "all that are needed"),
+        Some(missing @ ["CAP_NET_RAW"]) => sheet.say(
+            ("kernel.capabilities", Verdict::Info),
+            HOST,
+            "without CAP_NET_RAW",
+            "`rocescope live` attaches, but not in promiscuous mode; neither the RDMA sniffer nor LLDP can be had",
+            rights(facts, missing),
+        ),
         Some(missing) => sheet.say(
             ("kernel.capabilities", Verdict::Warning),
             HOST,

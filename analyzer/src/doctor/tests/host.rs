@@ -36,6 +36,47 @@ fn rights_are_given_to_the_file_that_runs() {
 }
 
 #[test]
+fn the_right_to_be_promiscuous_is_a_thing_apart() {
+    // CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
+    let three = page(RXE, "proc/self/status = CapEff:\t000000c000001000");
+    let check = three.checks.iter().find(|check| check.id == "kernel.capabilities").unwrap();
+    assert_eq!((check.verdict, check.value.as_deref()), (Verdict::Info, Some("without CAP_NET_RAW")));
+    assert!(check.why.as_ref().unwrap().contains("attaches"), "{check:?}");
+}
+
+#[test]
+fn what_root_may_not_read_is_not_for_root_to_read() {
+    // Configuration space as those without CAP_SYS_ADMIN see it.
+    let cut = "sys/devices/pci0000:3a/0000:3a:00.0/config hex 00*64";
+    let remedy = |status: &str| {
+        let page = page(MLX5, &format!("{status}\n{cut}"));
+        let reason = page.host.unread.iter().find(|reason| reason.what.contains("ACS")).unwrap();
+        reason.remedy.clone().unwrap()
+    };
+    assert_eq!(remedy(USER), "run it as root (sudo)");
+    assert!(remedy(BOUND).contains("lockdown"), "{}", remedy(BOUND));
+}
+
+#[test]
+fn commands_are_for_the_namespace_that_was_looked_into() {
+    let of = |name: &str| {
+        let host = Recorded::unpack(&format!("{MLX5}\n[]\n{ROOT}\nanswers/pause/enp59s0np0 = off on on"));
+        let facts = collect(&host.root(), &host.kernel());
+        text::text(&Page::of(facts::HostFacts { netns: Some(name.to_owned()), ..facts }), false)
+    };
+    for (name, argument, entering) in [
+        ("4711", "4711", "nsenter -t 4711 -n"),
+        ("blue", "blue", "ip netns exec blue bash"),
+        ("/run/a b", "'/run/a b'", "nsenter --net='/run/a b'"),
+    ] {
+        let text = of(name);
+        assert!(text.contains(&format!("network namespace {name}\n")), "{text}");
+        assert!(text.contains(&format!("$ rocescope live -i enp59s0np0 --netns {argument}\n")), "{text}");
+        assert!(text.contains(&format!("for this network namespace: {entering}\n")), "{text}");
+    }
+}
+
+#[test]
 fn the_program_is_called_where_sudo_finds_it() {
     let command =
         |program: &str| KernelState { program: Some(program.to_owned()), ..KernelState::default() }.command();
