@@ -44,10 +44,9 @@ impl Link {
     }
 }
 
-/// A NUMA node; `None` inside for -1, which is what the kernel says when it does not know, or there is
-/// only one.
-fn node(text: &str) -> Option<Option<u64>> {
-    if text == "-1" { Some(None) } else { number(text).map(Some) }
+/// The number of a NUMA node, or -1.
+fn node(text: &str) -> Option<i64> {
+    text.parse().ok().filter(|node| *node >= -1)
 }
 
 /// Mbit/s of one lane. 2.5 and 5 GT/s spend a fifth on coding, newer ones 2 in 130 (and from
@@ -88,7 +87,10 @@ impl PciDevice {
         Self {
             id,
             bridges,
-            numa_node: unread.parsed(root, &format!("{at}/numa_node"), "number of a node", node).flatten(),
+            // -1 is what the kernel says when it does not know, or there is only one: an answer.
+            numa_node: unread
+                .parsed(root, &format!("{at}/numa_node"), "number of a node", node)
+                .and_then(|node| u64::try_from(node).ok()),
             link: read_link(root, &at, unread),
             // Neither an IOMMU nor a driver need be there.
             iommu: unread.keep_if_there(root.text(&format!("{at}/iommu_group/type"))),

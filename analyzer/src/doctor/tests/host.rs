@@ -1,5 +1,6 @@
 //! What is said of the host itself: rights, commands, interfaces without RDMA, processes, the switch.
 
+use super::dcb as dcb_answer;
 use super::*;
 use crate::doctor::facts::KernelState;
 use crate::host::dcb;
@@ -125,7 +126,7 @@ fn interfaces_without_rdma_share_a_line() {
     let mut interfaces =
         String::from("answers/interfaces <<\nenp59s0np0 2 physical 9000 up\neth9 3 physical 1500 up\n");
     for n in 0..9 {
-        interfaces += &format!("cali{n} {} veth 1500 up\n", 10 + n);
+        let _ = writeln!(interfaces, "cali{n} {} veth 1500 up", 10 + n);
     }
     interfaces += "dummy0 30 dummy 1500 down\nifb0 31 ifb 1500 down\neth8 32 physical 1500 down\n>>";
     let page = page(MLX5, &format!("{USER}\n{interfaces}"));
@@ -203,6 +204,15 @@ fn processes_of_a_job_share_a_line_with_their_settings() {
     let text = text::text(&page, false);
     let line = "python3 4711 in trainer-0, python3 4712: NCCL_IB_HCA=mlx5 NCCL_IB_TC=106\n";
     assert!(text.contains(line), "{text}");
+}
+
+#[test]
+fn priorities_are_shown_by_dscp_and_by_tag() {
+    // Selector, priority, protocol: DSCP 26 to 3, PCP 5 to 3, PCP 1 with DEI to 0.
+    let table = "3 {\n1 hex 05 03 1a 00\n2 hex ff 03 05 00\n2 hex ff 00 09 00\n}";
+    let page = page(MLX5, &dcb_answer(table));
+    let map = page.checks.iter().find(|check| check.id == "qos.dscp_map").unwrap();
+    assert_eq!(map.value.as_deref(), Some("DSCP 26 → 3; PCP 5 → 3; PCP 1 with DEI → 0"));
 }
 
 #[test]
