@@ -146,10 +146,17 @@ fn iommu(facts: &HostFacts, nics: &[(&DeviceFacts, &PciDevice)], sheet: &mut She
 fn acs(facts: &HostFacts, nics: &[(&DeviceFacts, &PciDevice)], sheet: &mut Sheet) {
     const ID: &str = "gpudirect.acs";
     for (device, pci) in nics {
-        if !facts.gpus.iter().any(|gpu| gpu.pci.distance(pci) == Distance::Switch) {
+        let near = || facts.gpus.iter().filter(|gpu| gpu.pci.distance(pci) == Distance::Switch);
+        if near().next().is_none() {
             continue;
         }
-        match device.acs_redirect.as_deref() {
+        // A request turns round at the bridge that both hang below: what redirects there or above it, as
+        // root ports do wherever the IOMMU is on, is not on its way.
+        let between = |bridge: &&String| near().any(|gpu| !gpu.pci.bridges.contains(bridge));
+        let redirecting = device.acs_redirect.as_ref();
+        let redirecting =
+            redirecting.map(|bridges| bridges.iter().filter(between).cloned().collect::<Vec<_>>());
+        match redirecting.as_deref() {
             Some([]) => sheet.ok(ID, &device.name, "no redirection"),
             Some(bridges) => sheet.say(
                 (ID, Verdict::Warning),

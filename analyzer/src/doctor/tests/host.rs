@@ -207,6 +207,32 @@ fn processes_of_a_job_share_a_line_with_their_settings() {
 }
 
 #[test]
+fn what_redirects_between_nic_and_gpu_is_told_from_what_does_above_both() {
+    // A switch below a root port: its upstream port, and a downstream port for each of the two.
+    let host = Recorded::unpack(MLX5);
+    let of = |redirecting: &[&str]| {
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let mut facts = collect(&host.root(), &host.kernel());
+        facts.devices[0].acs_redirect = Some(names(redirecting));
+        let shared = ["0000:3b:00.0", "0000:3a:00.0"];
+        facts.devices[0].pci.as_mut().unwrap().bridges = names(&[&["0000:3c:01.0"], &shared[..]].concat());
+        facts.gpus[0].pci.bridges = names(&[&["0000:3c:02.0"], &shared[..]].concat());
+        let page = Page::of(facts);
+        let check = page.checks.iter().find(|check| check.id == "gpudirect.acs").unwrap();
+        (check.verdict, check.value.clone().unwrap(), check.change.clone().unwrap_or_default())
+    };
+    assert_eq!(of(&[]).0, Verdict::Ok);
+    assert_eq!(of(&["0000:3a:00.0"]).0, Verdict::Ok, "the root port");
+    let (verdict, value, change) = of(&["0000:3c:01.0", "0000:3a:00.0"]);
+    assert_eq!((verdict, value.as_str()), (Verdict::Warning, "redirected at 0000:3c:01.0"));
+    assert!(change.contains("setpci -s 0000:3c:01.0"), "{change}");
+    // The control register is read: redirection of requests is its third bit.
+    let config = "sys/devices/pci0000:3a/0000:3a:00.0/config hex 00*256 0d 00 01 00 00 00 1d 00 00*8";
+    let read = page(MLX5, config);
+    assert_eq!(read.host.devices[0].acs_redirect.as_deref(), Some(&["0000:3a:00.0".to_owned()][..]));
+}
+
+#[test]
 fn priorities_are_shown_by_dscp_and_by_tag() {
     // Selector, priority, protocol: DSCP 26 to 3, PCP 5 to 3, PCP 1 with DEI to 0.
     let table = "3 {\n1 hex 05 03 1a 00\n2 hex ff 03 05 00\n2 hex ff 00 09 00\n}";
