@@ -1,5 +1,7 @@
 //! `rocescope doctor` on this machine, in network namespaces of the test's own.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
 use rocescope_tests::live::program::{Ended, Program, Start, Tenant};
 use rocescope_tests::live::root_or_skip;
 use rocescope_tests::live::wire::World;
