@@ -217,7 +217,7 @@ fn counters(device: &DeviceFacts, port: &PortFacts) -> (Works, String) {
     let names: Vec<&str> = names.into_iter().collect();
     let mut why =
         format!("{} counters of the port, known by meaning: {}", port.counters.len(), names.join(", "));
-    match port.qp_binding {
+    match port.qp_binding.filter(|_| !device.software) {
         Some("auto") => why.push_str("; by queue pair, for those made since automatic counting is on"),
         Some("manual") => why.push_str("; by queue pair, for those bound by hand"),
         Some(_) => why.push_str("; not by queue pair, which is switched off"),

@@ -232,6 +232,18 @@ fn what_redirects_between_nic_and_gpu_is_told_from_what_does_above_both() {
     assert_eq!(read.host.devices[0].acs_redirect.as_deref(), Some(&["0000:3a:00.0".to_owned()][..]));
 }
 
+/// The kernel takes the order to count by queue pair for any device, and answers with the mode.
+#[test]
+fn soft_roce_is_not_told_to_count_by_queue_pair() {
+    let known = "answers/rdma/devices <<\n1 u32 0\n2 text rxe0\n14 u8 1\n67 text roce\n>>";
+    let soft = page(RXE, &format!("{known}\nanswers/rdma/binding.0.1 = 74 u32 0"));
+    let port = &soft.host.devices[0].ports[0];
+    assert_eq!(port.qp_binding, Some("none"), "{:#?}", soft.host.unread);
+    assert_eq!(verdict(&soft, "counters.per_qp"), Some(Verdict::Unknown));
+    let counters = soft.sights.iter().find(|sight| sight.way == Way::Counters).unwrap();
+    assert!(counters.why.ends_with("not by queue pair"), "{counters:?}");
+}
+
 #[test]
 fn priorities_are_shown_by_dscp_and_by_tag() {
     // Selector, priority, protocol: DSCP 26 to 3, PCP 5 to 3, PCP 1 with DEI to 0.
