@@ -281,6 +281,7 @@ Examples:
   rocescope doctor --verbose                       also what could not be read, and why
   rocescope doctor --lldp 35s                      listen for what the switch says (it speaks every 30 s)
   rocescope doctor --lldp-capture eth2=lldp.pcap   or take it from a capture made on that interface
+  rocescope doctor --netns 4711                    what can be seen inside the pod of process 4711
   rocescope doctor --clean                         remove what a killed run left behind";
 
 /// Options of `doctor`.
@@ -293,6 +294,9 @@ pub struct DoctorArgs {
     /// Also what is unknown, and why it could not be read
     #[arg(short, long)]
     pub verbose: bool,
+    /// Network namespace to look into: a name, or the number of a process in it
+    #[arg(long, value_name = "NAME|PID")]
+    pub netns: Option<String>,
     /// Remove the TC filters that a killed run left behind (kernels before 6.6)
     #[arg(long)]
     pub clean: bool,

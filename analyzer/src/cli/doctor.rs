@@ -13,6 +13,7 @@ use crate::doctor::{self, Page};
 use crate::drive::{self, Interrupt};
 use crate::host::ask::Kernel;
 use crate::host::listen::{self, LldpSocket};
+use crate::host::netns::NetNs;
 use crate::host::read::{HostRoot, Unread};
 use crate::host::{filters, interface};
 use crate::lldp::Neighbour;
@@ -34,11 +35,16 @@ pub(super) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
         let what = format!("read what the switch says in {}", file.display());
         unread.note(what, "it has no LLDP frame", None);
     }
+    if let Some(name) = &args.netns {
+        // For good: everything below is about that namespace, and on this thread.
+        NetNs::open(name)?.enter()?;
+    }
     if args.clean {
         clean()?;
     }
     let root = HostRoot::here()?;
     let mut host = doctor::collect(&root, &Kernel);
+    host.netns.clone_from(&args.netns);
     if let Some(limit) = args.lldp {
         heard.extend(from_switches(&host, limit, &mut unread)?);
     }
@@ -57,7 +63,12 @@ pub(super) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
         PageOutput::Json => page.json().context("cannot write the page as JSON")?,
     };
     drive::page(&text)?;
-    Ok(if page.is_critical() { ExitCode::from(CRITICAL) } else { ExitCode::SUCCESS })
+    Ok(ExitCode::from(status(&page)))
+}
+
+/// The exit status that a page makes.
+fn status(page: &Page) -> u8 {
+    if page.is_critical() { CRITICAL } else { 0 }
 }
 
 /// What the switches say over LLDP within `limit`, by interface. Why one was not heard is kept.
@@ -143,4 +154,26 @@ fn from_capture(file: &Path) -> Result<Option<Neighbour>> {
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::recorded::Recorded;
+
+    #[test]
+    fn what_is_critical_makes_another_exit_status() {
+        const MLX5: &str = include_str!("../../../tests/data/host/mlx5.txt");
+        for (change, expected) in [
+            ("", 0),
+            // A warning: lanes are missing, and the others suffice.
+            ("sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/current_link_width = 8", 0),
+            // Critical: global pause beside PFC.
+            ("answers/pause/enp59s0np0 = off on on", 3),
+        ] {
+            let host = Recorded::unpack(&format!("{MLX5}\n[]\n{change}"));
+            let page = Page::of(doctor::collect(&host.root(), &host.kernel()));
+            assert_eq!(status(&page), expected, "{change}: {:#?}", page.checks);
+        }
+    }
 }

@@ -43,7 +43,7 @@ impl Run {
         self.watch.sample().ports.remove(0)
     }
 
-    fn report(&self, links: &[&str]) -> Report {
+    fn sample(&self, links: &[&str]) -> Sample {
         let ways = [Direction::Ingress, Direction::Egress];
         let links = links.iter().flat_map(|name| ways.map(|way| fixtures::link(name, Some(way)))).collect();
         let mut sample: Sample = fixtures::sample(links, Vec::new());
@@ -52,7 +52,11 @@ impl Run {
         for (link, packets) in sample.links.iter_mut().zip([600, 50, 400, 50]) {
             link.retired.packets = packets;
         }
-        Report::build(&sample, &Options::default())
+        sample
+    }
+
+    fn report(&self, links: &[&str]) -> Report {
+        Report::build(&self.sample(links), &Options::default())
     }
 }
 
@@ -114,6 +118,66 @@ fn coverage_of_a_bond_is_over_its_members() {
     assert_eq!((none.seen_packets, none.ratio, none.link.as_str()), (0, Some(0.0), "bond0"));
     assert!(none.why.unwrap().contains("no program is attached"));
     assert_eq!(run.report(&[]).source.kind, Kind::Counters);
+}
+
+#[test]
+fn coverage_below_99_percent_says_why_in_the_report_and_its_text() {
+    const VLAN: &str = include_str!("../../../tests/data/host/mlx5_vlan.txt");
+    const RXE: &str = include_str!("../../../tests/data/host/rxe.txt");
+    let counted = |name: &str, packets: u64| {
+        format!("answers/statistics/{name} <<\nrx_vport_rdma_unicast_packets {packets}\n>>")
+    };
+    // RoCE that is left to the kernel, so that its packets can be seen.
+    let shown = format!(
+        "{MLX5}\n[]\nanswers/parameter/0000:3b:00.0.enable_roce <<\n80 {{\n84 {{\n85 {{\n87 u8 1\n}}\n}}\n}}\n>>"
+    );
+    let nic = "enp59s0np0";
+    let vlan = format!("{shown}\n{VLAN}");
+    // Host, what is watched, packets counted (600 are seen), packets dropped, and what is to be said.
+    let cases = [
+        (shown.as_str(), nic, 600, 0, None),
+        (shown.as_str(), nic, 606, 0, None),
+        (shown.as_str(), nic, 607, 0, Some("before the programs were attached")),
+        (shown.as_str(), nic, 700, 40, Some("40 packets were dropped")),
+        (MLX5, nic, 700, 40, Some("in hardware, and neither XDP nor TC on enp59s0np0 sees it")),
+        (vlan.as_str(), "enp59s0np0.7", 700, 0, Some("only what passes enp59s0np0.7 is watched")),
+    ];
+    for (host, watched, packets, dropped, expected) in cases {
+        let mut run = Run::of(host, &[watched], &[]);
+        run.then(&counted(nic, 100_000 + packets));
+        let mut sample = run.sample(&[watched]);
+        sample.interface_drops = Some(dropped);
+        let report = Report::build(&sample, &Options::default());
+        let ingress = &report.coverage[0];
+        let ratio = 600.0 / packets as f64;
+        assert!((ingress.ratio.unwrap() - ratio).abs() < 1e-9, "{ingress:?}");
+        assert_eq!(ingress.why.is_some(), expected.is_some(), "{packets}: {ingress:?}");
+        // The worst of all is what the screen has in its header.
+        let worst = crate::report::worst_coverage(&report.coverage).unwrap();
+        assert!(worst <= ratio && (worst < crate::report::WHOLE) == expected.is_some(), "{worst}");
+        let text = crate::report::text::text(&report, 120);
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            words.contains(&format!("mlx5_0/1 ingress: {}", crate::units::ratio(ingress.ratio))),
+            "{text}"
+        );
+        if let Some(expected) = expected {
+            assert!(ingress.why.as_ref().unwrap().contains(expected), "{ingress:?}");
+            assert!(words.contains(expected), "{expected} in {text}");
+        }
+    }
+    // A device that does not count RoCE packets: no ratio is made up.
+    let without = format!("{RXE}\n[]\nsys/class/infiniband/rxe0/ports/1/hw_counters = (none)");
+    let mut run = Run::of(&without, &["veth0"], &[]);
+    run.then("");
+    let report = run.report(&["veth0"]);
+    assert!(
+        report.coverage.iter().all(|one| one.ratio.is_none() && one.why.is_none()),
+        "{:?}",
+        report.coverage
+    );
+    let text = crate::report::text::text(&report, 120);
+    assert!(text.contains("no counter of the device tells RoCE packets"), "{text}");
 }
 
 #[test]

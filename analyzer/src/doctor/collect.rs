@@ -7,6 +7,7 @@ use crate::host::ask::Ask;
 use crate::host::counters::{Reading, Source};
 use crate::host::dcb::Dcb;
 use crate::host::device::{self, Identity, Protocol};
+use crate::host::error::AS_ROOT;
 use crate::host::interface::Kind;
 use crate::host::kernel::{Capability, KernelFacts};
 use crate::host::nldev::{self, Query};
@@ -14,7 +15,7 @@ use crate::host::pci::{self, PciDevice};
 use crate::host::port::{self, Port};
 use crate::host::read::{HostRoot, Unread};
 use crate::host::settings::{DeviceFiles, RoceSettings};
-use crate::host::sysfs::Hardware;
+use crate::host::sysfs::{self, Hardware};
 use crate::host::{process, rdma, stack, vocabulary};
 
 /// The facts of the host whose files lie below `root` and whose kernel answers as `kernel`.
@@ -52,8 +53,18 @@ pub fn collect(root: &HostRoot, kernel: &dyn Ask) -> HostFacts {
     let processes = process::nccl_processes(root, &mut unread);
     (facts.processes, facts.processes_unreadable) = (processes.found, processes.unreadable);
     facts.unread = unread.into_reasons();
+    if facts.kernel.root == Some(true) {
+        for remedy in facts.unread.iter_mut().filter_map(|reason| reason.remedy.as_mut()) {
+            if remedy == AS_ROOT {
+                GUARDED_FROM_ROOT.clone_into(remedy);
+            }
+        }
+    }
     facts
 }
+
+/// What helps against a refusal where being root did not.
+const GUARDED_FROM_ROOT: &str = "root may not in this container or under the kernel's lockdown (/sys/kernel/security/lockdown): run it on the host itself";
 
 /// Why there are none: no driver was loaded, or the folder cannot be read.
 fn no_devices(root: &HostRoot, unread: &mut Unread) {
@@ -86,12 +97,15 @@ fn kernel_state(root: &HostRoot, unread: &mut Unread) -> KernelState {
     let missing = facts.capabilities.map(|held| {
         wanted.into_iter().filter(|capability| !held.has(*capability)).map(Capability::name).collect()
     });
+    let status = root.text("/proc/self/status").ok();
     // Inside and outside are the same numbers, all of them, in the first user namespace alone.
     let whole = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
     KernelState {
         release: facts.release,
         version: facts.version,
         btf: facts.btf,
+        root: status.as_deref().and_then(effective_user).map(|user| user == 0),
+        program: program(root),
         missing_capabilities: missing,
         initial_user_namespace: unread.text(root, "/proc/self/uid_map").map(whole),
         bpf_jit: facts.jit,
@@ -100,6 +114,18 @@ fn kernel_state(root: &HostRoot, unread: &mut Unread) -> KernelState {
         unprivileged_bpf_disabled: facts.unprivileged_bpf_disabled,
         libpcap_sniffs: libpcap_sniffs(root, unread),
     }
+}
+
+/// The effective user in a `/proc/PID/status`: the second number behind `Uid`.
+fn effective_user(status: &str) -> Option<u32> {
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    users.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The file of this program; `None` when it was removed or replaced meanwhile.
+fn program(root: &HostRoot) -> Option<String> {
+    let path = root.link("/proc/self/exe").ok()?.to_str()?.to_owned();
+    (!path.ends_with(" (deleted)")).then_some(path)
 }
 
 /// Whether a libpcap in one of the usual places calls the functions of the RDMA sniffer.
@@ -190,9 +216,14 @@ fn interfaces(
 
 fn read_hardware(root: &HostRoot, kernel: &dyn Ask, facts: &mut InterfaceFacts, unread: &mut Unread) {
     if facts.speed_mbps.is_none() {
-        // Read once more, for the reason alone: EINVAL, or a number that stands for none.
+        // Read once more, for the reason alone. That there is none is no failure: drivers say so by a
+        // number of their own, and the kernel refuses (EINVAL) while the interface is down.
         let path = format!("/sys/class/net/{}/speed", facts.name);
-        let _speed: Option<()> = unread.parsed(root, &path, "speed of a link that is up", |_| None);
+        match root.text(&path) {
+            Ok(text) if sysfs::is_no_speed(&text) => {}
+            Err(error) if error.errno() == Some(libc::EINVAL) => {}
+            _ => drop(unread.parsed(root, &path, "speed", |_| None::<()>)),
+        }
     }
     if facts.driver.is_none() {
         unread.keep(root.link_name(&format!("/sys/class/net/{}/device/driver", facts.name)));

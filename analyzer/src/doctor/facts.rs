@@ -9,7 +9,7 @@ use crate::host::ethtool::{Pause, Rings};
 use crate::host::kernel::KernelVersion;
 use crate::host::pci::{Gpu, PciDevice};
 use crate::host::port::Port;
-use crate::host::process::NcclProcess;
+use crate::host::process::{NcclProcess, Unreadable};
 use crate::host::read::Reason;
 use crate::host::settings::RoceSettings;
 use crate::host::vocabulary::PauseCounts;
@@ -20,6 +20,8 @@ use crate::lldp::Neighbour;
 pub struct HostFacts {
     /// The kernel and the rights of this process.
     pub kernel: KernelState,
+    /// The network namespace looked into, as the user named it; `None` for that of this process.
+    pub netns: Option<String>,
     /// Network interfaces, the loopback excepted.
     pub interfaces: Vec<InterfaceFacts>,
     /// RDMA devices.
@@ -30,8 +32,8 @@ pub struct HostFacts {
     pub gpudirect: GpuDirect,
     /// Processes with NCCL settings.
     pub processes: Vec<NcclProcess>,
-    /// Processes whose environment could not be read.
-    pub processes_unreadable: usize,
+    /// Processes whose environment could not be read: whether they have such settings is not known.
+    pub processes_unreadable: Vec<Unreadable>,
     /// What could not be read, and why.
     pub unread: Vec<Reason>,
 }
@@ -46,6 +48,10 @@ pub struct KernelState {
     pub version: Option<KernelVersion>,
     /// Whether the kernel describes its types.
     pub btf: bool,
+    /// Whether this process is root's; `None` when that cannot be read.
+    pub root: Option<bool>,
+    /// The file of this program; `None` when it is not to be found any more.
+    pub program: Option<String>,
     /// Capabilities that `live` needs and this process lacks.
     pub missing_capabilities: Option<Vec<&'static str>>,
     /// Whether this is the first user namespace, in which capabilities count for eBPF.
@@ -60,6 +66,31 @@ pub struct KernelState {
     pub unprivileged_bpf_disabled: Option<u32>,
     /// Whether the libpcap of this host has the RDMA sniffer; `None` when none was found.
     pub libpcap_sniffs: Option<bool>,
+}
+
+impl KernelState {
+    /// How this program is called in a shell, through sudo as well: sudo has a search path of its own,
+    /// which holds neither ~/.cargo/bin nor a folder of builds.
+    #[must_use]
+    pub fn command(&self) -> String {
+        const SEARCHED: [&str; 6] =
+            ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+        let Some(program) = &self.program else { return "rocescope".into() };
+        let is_searched = program.rsplit_once('/').is_some_and(|(folder, _)| SEARCHED.contains(&folder));
+        if is_searched && program.ends_with("/rocescope") { "rocescope".into() } else { quoted(program) }
+    }
+
+    /// The file of this program, for a shell.
+    #[must_use]
+    pub fn file(&self) -> String {
+        self.program.as_deref().map_or_else(|| "FILE-OF-ROCESCOPE".into(), quoted)
+    }
+}
+
+/// A word for a shell: in quotes where it has more than letters, digits and a few signs.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 /// A network interface.
@@ -100,6 +131,19 @@ pub struct InterfaceFacts {
     pub stale_filters: Option<usize>,
     /// What the switch said over LLDP.
     pub neighbour: Option<Neighbour>,
+}
+
+impl InterfaceFacts {
+    /// Whether RoCE is to be looked for here: an RDMA device uses it, or it is a port of hardware with a
+    /// link, as one for a mirror is. What is neither (veth, dummy, ifb, a port without a cable) would
+    /// carry RoCE only if somebody sent it there.
+    #[must_use]
+    pub fn is_place_for_roce(&self) -> bool {
+        !self.devices.is_empty()
+            || self.neighbour.is_some()
+            || self.kind == "ipoib"
+            || (self.up && self.kind == "physical")
+    }
 }
 
 /// An RDMA device.
@@ -196,6 +240,26 @@ pub struct GpuDirect {
 }
 
 impl HostFacts {
+    /// The command line of this program with `arguments`, for this namespace.
+    #[must_use]
+    pub fn command(&self, arguments: &str) -> String {
+        let netns = self.netns.as_deref().map(|name| format!(" --netns {}", quoted(name)));
+        format!("{} {arguments}{}", self.kernel.command(), netns.unwrap_or_default())
+    }
+
+    /// The command that enters the namespace looked into; `None` when that is where one is.
+    #[must_use]
+    pub fn entering(&self) -> Option<String> {
+        let name = self.netns.as_deref()?;
+        let quoted = quoted(name);
+        // As it is looked for: a path, a process (names that are numbers are nobody's), a name.
+        Some(match name {
+            _ if name.starts_with('/') => format!("nsenter --net={quoted}"),
+            _ if name.bytes().all(|b| b.is_ascii_digit()) => format!("nsenter -t {quoted} -n"),
+            _ => format!("ip netns exec {quoted} bash"),
+        })
+    }
+
     /// Ports that do RoCE, with their devices.
     pub fn roce_ports(&self) -> impl Iterator<Item = (&DeviceFacts, &PortFacts)> {
         let roce = self.devices.iter().filter(|device| device.protocol == Protocol::Roce);

@@ -88,8 +88,13 @@ $ sudo rocescope doctor --verbose                  # also what could not be read
 $ sudo rocescope doctor --lldp 35s                 # listen for what the switch says (it speaks every 30 s)
 $ rocescope doctor --lldp-capture eth2=lldp.pcap   # or take it from a capture made on that interface
 $ rocescope doctor --output json                   # schema rocescope.doctor/1: sights, checks, host
+$ sudo rocescope doctor --netns 4711               # what can be seen inside the pod of process 4711
 $ sudo rocescope doctor --clean                    # remove TC filters that a killed run left behind
 ```
+
+RoCE settings are judged where there is RDMA. Interfaces that have none share a line (veth, dummy, ifb, ports without a link); `--verbose` gives each its own.
+Commands are those for this process: the program by the path of its file where sudo would not find it by name, and sudo where rights are missing; those that change settings
+want a root shell, and a line says so to others.
 
 Verdicts: `critical` (traffic stalls, is lost or runs far below what the hardware can do), `warning` (it costs performance or hides something),
 `info`, `ok`, `unknown`.

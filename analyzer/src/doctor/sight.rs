@@ -82,13 +82,19 @@ pub fn sights(facts: &HostFacts) -> Vec<Sight> {
     }
     for interface in &facts.interfaces {
         if interface.devices.is_empty() {
-            sights.push(of_interface(interface));
+            sights.push(of_interface(facts, interface));
         } else if let Some(sight) = of_upper(facts, interface) {
             sights.push(sight);
         }
     }
-    if lacks_rights(facts) {
-        for sight in sights.iter_mut().filter(|s| s.way == Way::Packets && s.works == Works::Yes) {
+    for sight in sights.iter_mut().filter(|sight| sight.command.is_some()) {
+        // Counters can be read without any.
+        let needed: &[Capability] = match sight.way {
+            Way::Packets => TO_ATTACH,
+            Way::Sniffer => &[Capability::NetRaw, Capability::NetAdmin],
+            Way::Counters => &[],
+        };
+        if lacks(facts, needed) {
             sight.why.push_str("; this process itself lacks the rights (kernel.capabilities)");
             sight.command = sight.command.take().map(|command| format!("sudo {command}"));
         }
@@ -96,10 +102,25 @@ pub fn sights(facts: &HostFacts) -> Vec<Sight> {
     sights
 }
 
-/// Whether this process may not attach programs; promiscuous mode is not needed for that.
-fn lacks_rights(facts: &HostFacts) -> bool {
+/// Whether this process lacks one of these capabilities.
+fn lacks(facts: &HostFacts, needed: &[Capability]) -> bool {
     let missing = facts.kernel.missing_capabilities.as_deref().unwrap_or_default();
-    missing.iter().any(|capability| *capability != Capability::NetRaw.name())
+    needed.iter().any(|capability| missing.contains(&capability.name()))
+}
+
+/// What attaching programs takes; promiscuous mode is a thing apart.
+const TO_ATTACH: &[Capability] = &[Capability::Bpf, Capability::Perfmon, Capability::NetAdmin];
+
+/// The command that watches an interface, for somebody with the rights to do so.
+fn live(facts: &HostFacts, interface: &str) -> String {
+    facts.command(&format!("live -i {interface}"))
+}
+
+/// The command that watches any interface.
+#[must_use]
+pub fn live_anywhere(facts: &HostFacts) -> String {
+    let sudo = if lacks(facts, TO_ATTACH) { "sudo " } else { "" };
+    sudo.to_owned() + &live(facts, "NAME")
 }
 
 fn of_port(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts, sights: &mut Vec<Sight>) {
@@ -123,18 +144,18 @@ fn of_port(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts, sights: &m
         return;
     }
     let interface = port.port.interface.as_deref();
-    let live = interface.map(|name| format!("rocescope live -i {name}"));
+    let live = interface.map(|name| live(facts, name));
     let shown = interface.unwrap_or("its interface");
     if device.software {
         let why = format!(
             "Soft-RoCE: its packets pass {shown} both ways (packets to the host's own address excepted, which pass no interface)"
         );
-        say(Way::Packets, Works::Yes, why, live);
+        say(Way::Packets, Works::Yes, why, live.clone());
     } else if device.roce_enabled == Some(false) {
         let why = format!(
             "RoCE is switched off on the device (devlink enable_roce): RoCE that reaches {shown}, as from a mirror port, passes XDP and TC like any other traffic"
         );
-        say(Way::Packets, Works::Yes, why, live);
+        say(Way::Packets, Works::Yes, why, live.clone());
     } else {
         let why = format!(
             "the NIC handles RoCE in hardware, and neither XDP nor TC on {shown} sees a packet of it; `live` there shows the device's counters, and other traffic. Packets can be had from a mirror port, or on this port with RoCE switched off ({})",
@@ -142,12 +163,12 @@ fn of_port(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts, sights: &m
         );
         say(Way::Packets, Works::No, why, None);
         let (works, why) = sniffer(facts, device);
-        let command = format!("tcpdump -U -s 128 -i {} -w - | rocescope replay -", device.name);
+        let replay = facts.kernel.command();
+        let command = format!("tcpdump -U -s 128 -i {} -w - | {replay} replay -", device.name);
         say(Way::Sniffer, works, why, (works != Works::No).then_some(command));
     }
     let (works, why) = counters(device, port);
-    let command = interface.filter(|_| works == Works::Yes).map(|name| format!("rocescope live -i {name}"));
-    say(Way::Counters, works, why, command);
+    say(Way::Counters, works, why, live.filter(|_| works == Works::Yes));
 }
 
 fn sniffer(facts: &HostFacts, device: &DeviceFacts) -> (Works, String) {
@@ -196,7 +217,7 @@ fn counters(device: &DeviceFacts, port: &PortFacts) -> (Works, String) {
     let names: Vec<&str> = names.into_iter().collect();
     let mut why =
         format!("{} counters of the port, known by meaning: {}", port.counters.len(), names.join(", "));
-    match port.qp_binding {
+    match port.qp_binding.filter(|_| !device.software) {
         Some("auto") => why.push_str("; by queue pair, for those made since automatic counting is on"),
         Some("manual") => why.push_str("; by queue pair, for those bound by hand"),
         Some(_) => why.push_str("; not by queue pair, which is switched off"),
@@ -231,7 +252,7 @@ fn of_upper(facts: &HostFacts, interface: &InterfaceFacts) -> Option<Sight> {
         way: Way::Packets,
         works: Works::Yes,
         why: format!("RoCE of {name} passes it, and {below} as well"),
-        command: Some(format!("rocescope live -i {name}")),
+        command: Some(live(facts, name)),
     };
     if device.hides_packets() {
         sight.works = Works::No;
@@ -244,7 +265,7 @@ fn of_upper(facts: &HostFacts, interface: &InterfaceFacts) -> Option<Sight> {
     Some(sight)
 }
 
-fn of_interface(interface: &InterfaceFacts) -> Sight {
+fn of_interface(facts: &HostFacts, interface: &InterfaceFacts) -> Sight {
     if interface.kind == "ipoib" {
         return Sight {
             subject: interface.name.clone(),
@@ -254,7 +275,7 @@ fn of_interface(interface: &InterfaceFacts) -> Sight {
             command: None,
         };
     }
-    let command = Some(format!("rocescope live -i {}", interface.name));
+    let command = interface.up.then(|| live(facts, &interface.name));
     let (works, why) = if interface.up {
         (Works::Yes, "no RDMA device uses it: RoCE that arrives or leaves here passes XDP and TC, as from a mirror port".to_owned())
     } else {

@@ -19,6 +19,7 @@ const DCB_ATTR_DCBX: u16 = 14;
 const IEEE_ETS: u16 = 1;
 const IEEE_PFC: u16 = 2;
 const IEEE_APP_TABLE: u16 = 3;
+const IEEE_PEER_ETS: u16 = 4;
 const IEEE_PEER_PFC: u16 = 5;
 const IEEE_PEER_APP: u16 = 6;
 const DCB_BUFFER: u16 = 10;
@@ -149,6 +150,8 @@ pub struct Dcb {
     pub buffers: Option<Buffers>,
     /// What the switch has PFC on for, where the driver's own DCBX engine tells.
     pub peer_pfc: Option<Priorities>,
+    /// How the switch shares its bandwidth out, by the same way.
+    pub peer_ets: Option<Ets>,
     /// What the switch has for applications, by the same way.
     pub peer_apps: Vec<AppPriority>,
     /// Whether a program on the host speaks DCBX (else the NIC's firmware does, or nobody).
@@ -171,6 +174,7 @@ impl Dcb {
                 .map(|table| table.iter().filter_map(|(_, value)| value.first().copied()).collect()),
             buffers: ieee.get(DCB_BUFFER).and_then(buffers),
             peer_pfc: ieee.get(IEEE_PEER_PFC).and_then(pfc).map(|pfc| pfc.enabled),
+            peer_ets: ieee.get(IEEE_PEER_ETS).and_then(ets),
             peer_apps: apps(ieee.nested(IEEE_PEER_APP)),
             dcbx_on_host: attrs.u8(DCB_ATTR_DCBX).map(|mode| mode & DCBX_HOST != 0),
         })
@@ -276,6 +280,7 @@ mod tests {
                 r.attr(IEEE_ETS, &ets)
                     .attr(IEEE_PFC, &pfc)
                     .nest(IEEE_APP_TABLE, |r| r.attr(1, &app))
+                    .attr(IEEE_PEER_ETS, &ets)
                     .attr(IEEE_PEER_PFC, &pfc[..8])
                     .attr(DCB_BUFFER, &buffer)
                     .nest(DCB_APP_TRUST_TABLE, |r| r.attr(13, &[SELECT_DSCP]).attr(13, &[SELECT_PCP]))
@@ -296,7 +301,7 @@ mod tests {
         assert_eq!(dcb.trust, Some(vec![SELECT_DSCP, SELECT_PCP]));
         let buffers = dcb.buffers.unwrap();
         assert_eq!((buffers.buffer_of[3], buffers.sizes[1], buffers.total), (1, 150_000, 262_144));
-        assert_eq!(dcb.peer_pfc, Some(Priorities(8)));
+        assert_eq!((dcb.peer_pfc, dcb.peer_ets), (Some(Priorities(8)), dcb.ets));
         assert_eq!(dcb.dcbx_on_host, Some(true));
     }
 

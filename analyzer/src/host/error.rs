@@ -116,9 +116,12 @@ fn words(cause: &io::Error) -> String {
     }
 }
 
+/// The remedy for a refusal.
+pub const AS_ROOT: &str = "run it as root (sudo)";
+
 fn remedy(cause: &io::Error) -> Option<&'static str> {
     match cause.raw_os_error()? {
-        libc::EPERM | libc::EACCES => Some("run it as root (sudo)"),
+        libc::EPERM | libc::EACCES => Some(AS_ROOT),
         libc::EMFILE | libc::ENFILE => Some("raise the limit (ulimit -n)"),
         _ => None,
     }

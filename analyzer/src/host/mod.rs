@@ -36,7 +36,7 @@ pub mod counters;
 pub mod dcb;
 pub mod device;
 pub mod drops;
-mod error;
+pub mod error;
 pub mod ethtool;
 pub mod filters;
 pub mod hook;

@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use super::error::AS_ROOT;
 use super::read::{HostRoot, Unread, number};
 
 /// Extended capabilities begin behind the 256 bytes of ordinary configuration space.
@@ -43,6 +44,11 @@ impl Link {
     }
 }
 
+/// The number of a NUMA node, or -1.
+fn node(text: &str) -> Option<i64> {
+    text.parse().ok().filter(|node| *node >= -1)
+}
+
 /// Mbit/s of one lane. 2.5 and 5 GT/s spend a fifth on coding, newer ones 2 in 130 (and from
 /// 64 GT/s on about as much on flits).
 fn coded(gigatransfers: f64) -> f64 {
@@ -81,8 +87,10 @@ impl PciDevice {
         Self {
             id,
             bridges,
-            // -1 is what the kernel says when it does not know, or there is only one.
-            numa_node: unread.parsed(root, &format!("{at}/numa_node"), "number of a node", number),
+            // -1 is what the kernel says when it does not know, or there is only one: an answer.
+            numa_node: unread
+                .parsed(root, &format!("{at}/numa_node"), "number of a node", node)
+                .and_then(|node| u64::try_from(node).ok()),
             link: read_link(root, &at, unread),
             // Neither an IOMMU nor a driver need be there.
             iommu: unread.keep_if_there(root.text(&format!("{at}/iommu_group/type"))),
@@ -211,7 +219,7 @@ pub fn redirecting_bridges(root: &HostRoot, device: &PciDevice, unread: &mut Unr
             unread.note(
                 format!("read the extended capabilities (ACS) in {path}"),
                 format!("the kernel gives {} bytes of it to this process", config.len()),
-                Some("run it as root (sudo)"),
+                Some(AS_ROOT),
             );
             return None;
         }

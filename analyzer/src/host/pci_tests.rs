@@ -51,6 +51,19 @@ fn nonsense_is_unknown() {
 }
 
 #[test]
+fn a_device_that_belongs_to_no_node_is_no_failure() {
+    for (text, node, failures) in
+        [("1\n", Some(1), 0), ("-1\n", None, 0), ("-2\n", None, 1), ("x\n", None, 1)]
+    {
+        let path = format!("sys/bus/pci/devices/{NIC}/numa_node");
+        let (device, unread) = read(&[(&path, text)], NIC);
+        // Of the nine files that it has, this one alone is there.
+        let (_, without) = read(&[], NIC);
+        assert_eq!((device.numa_node, unread), (node, without - 1 + failures), "{text}");
+    }
+}
+
+#[test]
 fn distances_follow_bridges_and_nodes() {
     let device = |bridges: &[&str], node| PciDevice {
         bridges: bridges.iter().map(|&b| b.to_owned()).collect(),

@@ -112,8 +112,40 @@ impl NcclProcess {
 pub struct NcclProcesses {
     /// Those with `NCCL_` variables, by number.
     pub found: Vec<NcclProcess>,
-    /// Processes whose environment could not be read, which only root may.
-    pub unreadable: usize,
+    /// Programs whose environment could not be read, which only root and their own user may.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A process whose environment cannot be read, so that it may or may not have NCCL settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unreadable {
+    /// Its number.
+    pub pid: u32,
+    /// The command's name.
+    pub comm: Option<String>,
+}
+
+/// Processes for people, by the names of their commands: `python3 (4711, 4712), sshd (801)`. Of many,
+/// some are named and the others counted.
+#[must_use]
+pub fn by_name(processes: &[Unreadable]) -> String {
+    const NAMES: usize = 8;
+    const NUMBERS: usize = 4;
+    let mut pids: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for process in processes {
+        pids.entry(process.comm.as_deref().unwrap_or("?")).or_default().push(process.pid.to_string());
+    }
+    let one = |(comm, pids): (&&str, &Vec<String>)| {
+        let more = pids.len().saturating_sub(NUMBERS);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{comm} ({}{more})", pids.iter().take(NUMBERS).cloned().collect::<Vec<_>>().join(", "))
+    };
+    let mut named: Vec<String> = pids.iter().take(NAMES).map(one).collect();
+    let left: usize = pids.values().skip(NAMES).map(Vec::len).sum();
+    if left > 0 {
+        named.push(format!("{left} others"));
+    }
+    named.join(", ")
 }
 
 /// The processes below `root` that have `NCCL_` variables in the environment they started with.
@@ -122,7 +154,9 @@ pub struct NcclProcesses {
 pub fn nccl_processes(root: &HostRoot, unread: &mut Unread) -> NcclProcesses {
     let mut result = NcclProcesses::default();
     unread.about("host");
-    let own = unread.keep(network(root, "self"));
+    // A thread may be in another namespace than the process that it is of.
+    let own = network(root, "thread-self").or_else(|_| network(root, "self"));
+    let own = unread.keep(own);
     let mut pids: Vec<u32> =
         unread.names(root, "/proc").iter().filter_map(|name| name.parse().ok()).collect();
     pids.sort_unstable();
@@ -132,7 +166,12 @@ pub fn nccl_processes(root: &HostRoot, unread: &mut Unread) -> NcclProcesses {
             // One that ended meanwhile is none of ours to count.
             Err(error) if error.is_absent() => continue,
             Err(_) => {
-                result.unreadable += 1;
+                // Threads of the kernel run no program: they have no command line, and no settings.
+                let is_program =
+                    root.bytes(&format!("/proc/{pid}/cmdline")).map_or(true, |line| !line.is_empty());
+                if is_program {
+                    result.unreadable.push(Unreadable { pid, comm: comm(root, pid) });
+                }
                 continue;
             }
         };
@@ -208,6 +247,19 @@ mod tests {
     }
 
     #[test]
+    fn many_processes_are_named_in_few_words() {
+        let of = |comm: &str, pids: std::ops::Range<u32>| {
+            let comm = Some(comm.to_owned());
+            pids.map(move |pid| Unreadable { pid, comm: comm.clone() }).collect::<Vec<_>>()
+        };
+        let some = [of("python3", 10..16), of("sshd", 3..4)].concat();
+        assert_eq!(by_name(&some), "python3 (10, 11, 12, 13 and 2 more), sshd (3)");
+        let many: Vec<_> = (0..10).flat_map(|n| of(&format!("p{n}"), n..n + 2)).collect();
+        assert!(by_name(&many).ends_with("p7 (7, 8), 4 others"), "{}", by_name(&many));
+        assert_eq!(by_name(&[Unreadable { pid: 1, comm: None }]), "? (1)");
+    }
+
+    #[test]
     fn only_processes_with_nccl_settings_are_listed() {
         let cgroup = format!("0::/kubepods/pod11111111-2222-3333-4444-555555555555/{ID}\n");
         let tree = tree(&[
@@ -217,12 +269,19 @@ mod tests {
             ("proc/17/root/etc/hostname", "trainer-0\n"),
             ("proc/18/environ", "NCCLX=1\0HOME=/\0"),
             ("proc/19/environ/folder", "no file"),
+            ("proc/19/comm", "sshd\n"),
+            ("proc/19/cmdline", "sshd: x"),
+            // Without a command line: a thread of the kernel.
+            ("proc/20/environ/folder", "no file"),
+            ("proc/20/comm", "kworker/0:1\n"),
+            ("proc/20/cmdline", ""),
             ("proc/meminfo", ""),
         ]);
         let root = HostRoot::at(tree.path());
         let mut unread = Unread::new();
         let result = nccl_processes(&root, &mut unread);
-        assert_eq!((result.found.len(), result.unreadable), (1, 1));
+        assert_eq!(result.found.len(), 1);
+        assert_eq!(result.unreadable, [Unreadable { pid: 19, comm: Some("sshd".into()) }]);
         let found = &result.found[0];
         assert_eq!((found.pid, found.comm.as_deref()), (17, Some("python3")));
         assert_eq!(found.environment["NCCL_IB_HCA"], "mlx5");

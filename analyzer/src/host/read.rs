@@ -105,17 +105,24 @@ impl HostRoot {
         Ok(names)
     }
 
+    /// What a symbolic link points to.
+    ///
+    /// # Errors
+    /// When it is absent, unreadable or no link.
+    pub fn link(&self, path: &str) -> Result<PathBuf> {
+        fs::read_link(self.path(path)).map_err(|e| HostError::system(format!("follow {path}"), e))
+    }
+
     /// The last component of what a symbolic link points to.
     ///
     /// # Errors
     /// When it is absent, unreadable or no link.
     pub fn link_name(&self, path: &str) -> Result<String> {
-        let action = || format!("follow {path}");
-        let target = fs::read_link(self.path(path)).map_err(|e| HostError::system(action(), e))?;
+        let target = self.link(path)?;
         let name = target.file_name().and_then(|name| name.to_str());
-        let name =
-            name.ok_or_else(|| HostError::system(action(), io::Error::other("it leads to no name")))?;
-        Ok(name.to_owned())
+        let nameless =
+            || HostError::system(format!("follow {path}"), io::Error::other("it leads to no name"));
+        name.map(str::to_owned).ok_or_else(nameless)
     }
 
     /// The components of a path after following all links; none when it leads nowhere.

@@ -115,8 +115,17 @@ impl RoceSettings {
         let dcqcn = match device.driver {
             Some("mlx5_ib") => None,
             Some("irdma") => {
-                let place = format!("/sys/kernel/config/irdma/{name}/roce_dcqcn_enable");
-                unread.first(root, "whether DCQCN is on", &[place], switch)
+                // 0 or 1. The folder is made by hand, for as long as somebody wants to look.
+                let folder = format!("/sys/kernel/config/irdma/{name}");
+                let file = format!("{folder}/roce_dcqcn_enable");
+                if root.exists(&file) {
+                    unread.parsed(root, &file, "switch", switch)
+                } else {
+                    let remedy = format!("with Intel's own driver, not that of Linux: mkdir {folder}");
+                    let why = "there is no such file until its folder has been made";
+                    unread.note(format!("read whether DCQCN is on in {file}"), why, Some(&remedy));
+                    None
+                }
             }
             _ => {
                 let places = device.places([None, None, Some("ecn_enable"), Some("enable_cc")]);

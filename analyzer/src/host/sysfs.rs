@@ -114,14 +114,20 @@ impl Hardware {
         let queues = root.names(at.join("queues")).iter().filter(|q| q.starts_with("rx-")).count();
         Self {
             driver: root.link_name(at.join("device/driver")),
-            // A port without a link reports -1, or 2^32-1 with some drivers.
             speed_mbps: root
                 .text(at.join("speed"))
-                .and_then(|text| text.parse::<u32>().ok())
-                .filter(|speed| *speed != 0 && *speed != u32::MAX),
+                .filter(|text| !is_no_speed(text))
+                .and_then(|text| text.parse::<u32>().ok()),
             rx_queues: u32::try_from(queues).ok().filter(|n| *n > 0),
         }
     }
+}
+
+/// Whether what a file `speed` says stands for none: a port without a link, or one that is none of
+/// hardware, reports -1, with some drivers as 2^32-1, and a few report 0.
+#[must_use]
+pub fn is_no_speed(text: &str) -> bool {
+    matches!(text, "-1" | "4294967295" | "0")
 }
 
 #[cfg(test)]
@@ -147,7 +153,7 @@ mod tests {
 
     #[test]
     fn an_unknown_speed_is_not_a_number() {
-        for speed in ["-1\n", "4294967295\n", "", "fast"] {
+        for speed in ["-1\n", "4294967295\n", "0\n", "", "fast"] {
             let root = tree(&[("class/net/eth0/speed", speed)]);
             assert_eq!(Hardware::read(&SysRoot::at(root.path()), "eth0"), Hardware::default());
         }

@@ -82,7 +82,10 @@ fn link(gpu: &Gpu, subject: &str, sheet: &mut Sheet) {
             "lanes did not come up, or the slot has fewer",
             "reseat the card or check the slot (lspci -vv: LnkSta against LnkCap)",
         ),
-        (Some(width), Some(_)) => sheet.ok("gpu.link", subject, format!("{width} lanes")),
+        (Some(width), Some(_)) => {
+            let speed = gpu.pci.link.speed.map_or_else(String::new, |speed| format!(" at {speed} GT/s"));
+            sheet.ok("gpu.link", subject, format!("{width} lanes{speed}"));
+        }
         _ => sheet.unknown("gpu.link", subject, "the width of the link cannot be read"),
     }
 }
@@ -143,10 +146,17 @@ fn iommu(facts: &HostFacts, nics: &[(&DeviceFacts, &PciDevice)], sheet: &mut She
 fn acs(facts: &HostFacts, nics: &[(&DeviceFacts, &PciDevice)], sheet: &mut Sheet) {
     const ID: &str = "gpudirect.acs";
     for (device, pci) in nics {
-        if !facts.gpus.iter().any(|gpu| gpu.pci.distance(pci) == Distance::Switch) {
+        let near = || facts.gpus.iter().filter(|gpu| gpu.pci.distance(pci) == Distance::Switch);
+        if near().next().is_none() {
             continue;
         }
-        match device.acs_redirect.as_deref() {
+        // A request turns round at the bridge that both hang below: what redirects there or above it, as
+        // root ports do wherever the IOMMU is on, is not on its way.
+        let between = |bridge: &&String| near().any(|gpu| !gpu.pci.bridges.contains(bridge));
+        let redirecting = device.acs_redirect.as_ref();
+        let redirecting =
+            redirecting.map(|bridges| bridges.iter().filter(between).cloned().collect::<Vec<_>>());
+        match redirecting.as_deref() {
             Some([]) => sheet.ok(ID, &device.name, "no redirection"),
             Some(bridges) => sheet.say(
                 (ID, Verdict::Warning),

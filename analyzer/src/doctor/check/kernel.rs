@@ -2,7 +2,8 @@
 
 use super::{Entry, Sheet, Verdict};
 use crate::doctor::facts::HostFacts;
-use crate::host::kernel::OLDEST;
+use crate::host::hook::{FRAGS_SINCE, ONE_BUFFER_MTU, TCX_SINCE};
+use crate::host::kernel::{KernelVersion, OLDEST};
 
 const HOST: &str = "host";
 
@@ -12,12 +13,16 @@ pub(super) const ENTRIES: &[Entry] = &[
         about: "Release of the kernel. A warning below the oldest that `live` is made for.",
     },
     Entry {
+        id: "kernel.features",
+        about: "What `live` does in a lesser way because the kernel is too old for it: TC programs as links (TCX, 6.6), XDP on frames of several buffers (5.18). Info when something is missing.",
+    },
+    Entry {
         id: "kernel.btf",
         about: "Whether the kernel describes its types (/sys/kernel/btf/vmlinux), which loading eBPF programs needs. A warning without.",
     },
     Entry {
         id: "kernel.capabilities",
-        about: "Whether this process holds CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON (to load and attach) and CAP_NET_RAW (promiscuous mode, sniffer). A warning when one is missing; full root is not needed.",
+        about: "Whether this process holds CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON (to load and attach) and CAP_NET_RAW (promiscuous mode, sniffer, LLDP). A warning when one of the first three is missing, info when only CAP_NET_RAW is; full root is not needed.",
     },
     Entry {
         id: "kernel.user_namespace",
@@ -41,7 +46,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
     Entry {
         id: "filters.stale",
-        about: "TC filters that a killed run of rocescope left on an interface (kernels before 6.6). A warning when there are any.",
+        about: "TC filters that a killed run of rocescope left on an interface (kernels before 6.6). A warning for each that has any.",
     },
 ];
 
@@ -58,6 +63,9 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
         (Some(_), Some(release)) => sheet.ok("kernel.version", HOST, release),
         _ => sheet.unknown("kernel.version", HOST, "/proc/sys/kernel/osrelease cannot be read"),
     }
+    if let Some(version) = kernel.version.filter(|version| *version >= OLDEST) {
+        features(version, sheet);
+    }
     if kernel.btf {
         sheet.ok("kernel.btf", HOST, "present");
     } else {
@@ -71,33 +79,94 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
     }
     capabilities(facts, sheet);
     sysctls(facts, sheet);
+    stale_filters(facts, sheet);
+}
+
+fn features(version: KernelVersion, sheet: &mut Sheet) {
+    const ID: &str = "kernel.features";
+    let mut lesser = Vec::new();
+    if version < TCX_SINCE {
+        lesser.push(format!(
+            "no TCX ({TCX_SINCE}): TC programs are filters of a clsact queueing discipline, which a kill -9 leaves behind until the next run or `doctor --clean`"
+        ));
+    }
+    if version < FRAGS_SINCE {
+        lesser.push(format!(
+            "no XDP on frames of several buffers ({FRAGS_SINCE}): with an MTU above {ONE_BUFFER_MTU} TC is used instead"
+        ));
+    }
+    if lesser.is_empty() {
+        sheet.ok(ID, HOST, "all that `live` uses");
+    } else {
+        let why = "`live` works and counts the same";
+        sheet.say((ID, Verdict::Info), HOST, lesser.join("; "), why, "");
+    }
+}
+
+/// What is as it should be is said of all interfaces at once: hosts with containers have hundreds.
+fn stale_filters(facts: &HostFacts, sheet: &mut Sheet) {
+    const ID: &str = "filters.stale";
+    let mut clean = 0;
+    let mut unknown = Vec::new();
     for interface in &facts.interfaces {
         match interface.stale_filters {
-            Some(0) => sheet.ok("filters.stale", &interface.name, "none"),
+            Some(0) => clean += 1,
             Some(count) => sheet.say(
-                ("filters.stale", Verdict::Warning),
+                (ID, Verdict::Warning),
                 &interface.name,
                 count.to_string(),
                 "an earlier run of rocescope was killed and its TC filters still run",
-                "rocescope doctor --clean",
+                facts.command("doctor --clean"),
             ),
-            None => {
-                sheet.unknown("filters.stale", &interface.name, "the kernel does not list the TC filters");
-            }
+            None => unknown.push(interface.name.as_str()),
         }
     }
+    match clean {
+        0 => {}
+        1 => sheet.ok(ID, HOST, "none on 1 interface"),
+        _ => sheet.ok(ID, HOST, format!("none on {clean} interfaces")),
+    }
+    if !unknown.is_empty() {
+        let why = format!("the kernel does not list the TC filters of {}", unknown.join(", "));
+        sheet.unknown(ID, HOST, &why);
+    }
+}
+
+/// How this process comes by its capabilities.
+fn rights(facts: &HostFacts, missing: &[&str]) -> String {
+    if facts.kernel.root == Some(true) {
+        // Root without them is root in a container.
+        let flags = missing.iter().map(|name| format!("--cap-add={}", name.trim_start_matches("CAP_")));
+        let flags: Vec<String> = flags.collect();
+        return format!(
+            "root has been denied them here: start the container with {} (docker, podman), or --privileged",
+            flags.join(" ")
+        );
+    }
+    format!(
+        "run it with sudo (sudo {} ..), or give the file its rights: sudo setcap cap_bpf,cap_net_admin,cap_perfmon,cap_net_raw+ep {}",
+        facts.kernel.command(),
+        facts.kernel.file()
+    )
 }
 
 fn capabilities(facts: &HostFacts, sheet: &mut Sheet) {
     let missing = facts.kernel.missing_capabilities.as_deref();
     match missing {
         Some([]) => sheet.ok("kernel.capabilities", HOST, "all that are needed"),
+        Some(missing @ ["CAP_NET_RAW"]) => sheet.say(
+            ("kernel.capabilities", Verdict::Info),
+            HOST,
+            "without CAP_NET_RAW",
+            "`rocescope live` attaches, but not in promiscuous mode; neither the RDMA sniffer nor LLDP can be had",
+            rights(facts, missing),
+        ),
         Some(missing) => sheet.say(
             ("kernel.capabilities", Verdict::Warning),
             HOST,
             format!("without {}", missing.join(", ")),
             "`rocescope live` cannot attach here, and parts of this page stay unknown",
-            "run it with sudo, or give the file its rights: setcap cap_bpf,cap_net_admin,cap_perfmon,cap_net_raw+ep $(which rocescope)",
+            rights(facts, missing),
         ),
         None => sheet.unknown("kernel.capabilities", HOST, "/proc/self/status cannot be read"),
     }
@@ -141,7 +210,11 @@ fn sysctls(facts: &HostFacts, sheet: &mut Sheet) {
             "programs are interpreted and cost several times as much per packet",
             "sysctl net.core.bpf_jit_enable=1",
         ),
-        None => sheet.unknown("kernel.bpf_jit", HOST, "net.core.bpf_jit_enable is for root to read"),
+        None => sheet.unknown(
+            "kernel.bpf_jit",
+            HOST,
+            "net.core.bpf_jit_enable shows to root alone, and in the first network namespace alone",
+        ),
     }
     match kernel.bpf_jit_harden {
         Some(2) => sheet.say(
@@ -152,7 +225,11 @@ fn sysctls(facts: &HostFacts, sheet: &mut Sheet) {
             "sysctl net.core.bpf_jit_harden=1 while measuring, if your rules allow it",
         ),
         Some(value) => sheet.ok("kernel.bpf_jit_harden", HOST, value.to_string()),
-        None => sheet.unknown("kernel.bpf_jit_harden", HOST, "net.core.bpf_jit_harden is for root to read"),
+        None => sheet.unknown(
+            "kernel.bpf_jit_harden",
+            HOST,
+            "net.core.bpf_jit_harden shows to root alone, and in the first network namespace alone",
+        ),
     }
     match kernel.bpf_stats {
         Some(1) => sheet.say(

@@ -2,7 +2,7 @@
 
 use super::{Entry, Sheet, Verdict, congestion};
 use crate::doctor::facts::{DeviceFacts, HostFacts, InterfaceFacts, PortFacts};
-use crate::host::dcb::{Dcb, Priorities};
+use crate::host::dcb::{Dcb, Priorities, SELECT_PCP};
 use crate::host::settings::Trust;
 
 pub(super) const ENTRIES: &[Entry] = &[
@@ -12,7 +12,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
     Entry {
         id: "qos.dscp_map",
-        about: "Which DSCPs are mapped to which priority by hand. Not judged by itself: `qos.roce_priority` and `switch.dscp` do.",
+        about: "Which DSCPs, and which PCPs of VLAN tags, are mapped to which priority by hand. Not judged by itself: `qos.roce_priority` and `switch.dscp` do.",
     },
     Entry {
         id: "pfc.enabled",
@@ -173,10 +173,16 @@ fn dscp_map(dcb: &Dcb, name: &str, sheet: &mut Sheet) {
         dscps.map(|dscp: u8| dscp.to_string()).collect()
     };
     let rows = (0..8).map(|priority| (priority, mapped(priority))).filter(|(_, dscps)| !dscps.is_empty());
-    let rows: Vec<String> =
+    let mut rows: Vec<String> =
         rows.map(|(priority, dscps)| format!("DSCP {} → {priority}", dscps.join(", "))).collect();
+    // A PCP with the drop eligible bit counts from 8 on (linux/dcbnl.h).
+    let pcps = dcb.apps.iter().filter(|app| app.selector == SELECT_PCP && app.protocol < 16);
+    rows.extend(pcps.map(|app| {
+        let dei = if app.protocol >= 8 { " with DEI" } else { "" };
+        format!("PCP {}{dei} → {}", app.protocol % 8, app.priority)
+    }));
     if rows.is_empty() {
-        sheet.unknown("qos.dscp_map", name, "no DSCP is mapped by hand; the driver's default holds");
+        sheet.unknown("qos.dscp_map", name, "no DSCP or PCP is mapped by hand; the driver's default holds");
     } else {
         sheet.ok("qos.dscp_map", name, rows.join("; "));
     }
@@ -282,7 +288,10 @@ fn cm(device: &DeviceFacts, port: &PortFacts, lossless: Priorities, sheet: &mut 
             &subject,
             "0",
             format!("connections made by the connection manager (storage, perftest -R) miss the lossless priority {lossless} unless they set a class themselves"),
-            format!("cma_roce_tos -d {} -t 104 (DSCP 26 times 4; with the fabric's DSCP)", device.name),
+            format!(
+                "echo 104 > /sys/kernel/config/rdma_cm/{}/ports/{}/default_roce_tos (DSCP 26 times 4; with the fabric's DSCP)",
+                device.name, port.port.number
+            ),
         ),
         Some(tos) => sheet.ok("cm.tos", &subject, tos.to_string()),
         None => sheet.unknown(

@@ -3,9 +3,13 @@
 use super::{Entry, Sheet, Verdict};
 use crate::doctor::facts::{DeviceFacts, HostFacts, Protocol};
 use crate::host::port::GidType;
-use crate::host::process::NcclProcess;
+use crate::host::process::{self, NcclProcess};
 
 pub(super) const ENTRIES: &[Entry] = &[
+    Entry {
+        id: "nccl.environment",
+        about: "Whether the environment of every process can be read, on hosts with RoCE devices. Unknown, with the names, where some cannot: a job of another user is then not judged.",
+    },
     Entry {
         id: "nccl.disabled",
         about: "NCCL_IB_DISABLE. A warning at 1 on a host with RoCE devices: the job runs over TCP.",
@@ -33,6 +37,11 @@ pub(super) const ENTRIES: &[Entry] = &[
 ];
 
 pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
+    if facts.roce_ports().next().is_some() && !facts.processes_unreadable.is_empty() {
+        let unread = process::by_name(&facts.processes_unreadable);
+        let why = format!("no environment of {unread}: not known whether they have settings of NCCL");
+        sheet.unknown("nccl.environment", "host", &why);
+    }
     for process in &facts.processes {
         let comm = process.comm.as_deref().unwrap_or("process");
         let subject = format!("{comm} {}", process.pid);

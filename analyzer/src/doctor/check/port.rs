@@ -227,6 +227,10 @@ fn counters(device: &DeviceFacts, port: &PortFacts, subject: &str, sheet: &mut S
         ),
     }
     match port.qp_binding {
+        // The kernel takes the order for any device; Soft-RoCE has no counters to hand out.
+        Some(_) if device.software => {
+            sheet.unknown("counters.per_qp", subject, "Soft-RoCE has none by queue pair");
+        }
         Some("none") => sheet.say(
             ("counters.per_qp", Verdict::Info),
             subject,

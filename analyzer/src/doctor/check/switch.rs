@@ -2,7 +2,7 @@
 
 use super::{Entry, Sheet, Verdict};
 use crate::doctor::facts::{HostFacts, InterfaceFacts};
-use crate::host::dcb::{AppPriority, Priorities, SELECT_ANY_PORT, SELECT_DSCP, SELECT_UDP};
+use crate::host::dcb::{AppPriority, Ets, Priorities, SELECT_ANY_PORT, SELECT_DSCP, SELECT_UDP};
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
@@ -12,6 +12,10 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry {
         id: "switch.dscp",
         about: "Priorities that the switch gives DSCPs and RoCE's UDP port, against the host's table and its PFC. A warning when they differ.",
+    },
+    Entry {
+        id: "switch.ets",
+        about: "The share of bandwidth (ETS) that the switch gives the host's lossless priorities when sending, against the host's own. Info when they differ: each end shares out what it sends, so that one way can be narrower than the other.",
     },
     Entry {
         id: "switch.dcbx_error",
@@ -30,6 +34,7 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
     for interface in concerned {
         pfc(interface, sheet);
         apps(interface, sheet);
+        ets(interface, sheet);
         if let Some(neighbour) = &interface.neighbour
             && let Some(pfc) = neighbour.pfc
         {
@@ -81,6 +86,77 @@ fn pfc(interface: &InterfaceFacts, sheet: &mut Sheet) {
         format!("priority {one_sided} is lossless on one side only: what that side pauses, the other does not obey, and packets are dropped"),
         format!("make both sides alike; here: dcb pfc set dev {name} prio-pfc all:off {}", on(theirs)),
     );
+}
+
+/// How one end shares out what it sends among its traffic classes.
+struct Shares {
+    class_of: [u8; 8],
+    bandwidth: [u8; 8],
+    /// By class: whether it takes its share; else it goes before or behind by its number.
+    shared: Option<[bool; 8]>,
+}
+
+impl Shares {
+    /// `Ets` as DCB netlink has it, in which 2 stands for enhanced transmission selection.
+    fn of(ets: &Ets) -> Self {
+        let shared = ets.algorithm.map(|algorithm| algorithm == 2);
+        Self { class_of: ets.class_of, bandwidth: ets.bandwidth, shared: Some(shared) }
+    }
+
+    /// The share of a priority in words; `None` where its class is none of the eight, as CEE's strict
+    /// group 15 and vendors' classes are.
+    fn share(&self, priority: u8) -> Option<String> {
+        let class = usize::from(*self.class_of.get(usize::from(priority))?);
+        let bandwidth = *self.bandwidth.get(class)?;
+        // LLDP names the algorithm in a part that is not kept: a share of nothing is none.
+        let is_shared = self.shared.map_or(Some(bandwidth > 0), |shared| shared.get(class).copied())?;
+        Some(if is_shared { format!("{bandwidth} %") } else { "no share (strict)".into() })
+    }
+}
+
+fn ets(interface: &InterfaceFacts, sheet: &mut Sheet) {
+    const ID: &str = "switch.ets";
+    let name = &interface.name;
+    let dcb = interface.dcb.as_ref();
+    let heard = interface.neighbour.as_ref().and_then(|neighbour| neighbour.ets);
+    let heard = heard.map(|ets| Shares { class_of: ets.class_of, bandwidth: ets.bandwidth, shared: None });
+    // An engine that has heard nobody has nothing but zeros.
+    let told = || dcb?.peer_ets.filter(|ets| ets.bandwidth != [0; 8]).map(|ets| Shares::of(&ets));
+    let theirs = heard.or_else(told);
+    let ours = dcb.and_then(|dcb| dcb.ets.as_ref()).map(Shares::of);
+    let (Some(theirs), Some(ours)) = (&theirs, &ours) else {
+        let why = if theirs.is_none() {
+            "the switch was not heard to say how it shares bandwidth out"
+        } else {
+            "the driver does not tell the host's own shares"
+        };
+        sheet.unknown(ID, name, why);
+        return;
+    };
+    let lossless = dcb.and_then(|dcb| dcb.pfc).map(|pfc| pfc.enabled).unwrap_or_default();
+    let (mut same, mut differing) = (Vec::new(), Vec::new());
+    for priority in lossless.iter() {
+        match (theirs.share(priority), ours.share(priority)) {
+            (Some(theirs), Some(ours)) if theirs == ours => same.push(format!("priority {priority}: {ours}")),
+            (Some(theirs), Some(ours)) => {
+                differing.push(format!("priority {priority}: {theirs} on the switch, {ours} here"));
+            }
+            _ => {}
+        }
+    }
+    if !differing.is_empty() {
+        sheet.say(
+            (ID, Verdict::Info),
+            name,
+            differing.join("; "),
+            "each end shares out what it sends: where all are busy, RoCE gets less one way than the other",
+            format!("give both the same: dcb ets set dev {name} tc-tsa CLASS:ets tc-bw CLASS:PERCENT (all classes together 100)"),
+        );
+    } else if same.is_empty() {
+        sheet.unknown(ID, name, "there is no lossless priority whose share both ends tell");
+    } else {
+        sheet.ok(ID, name, same.join("; "));
+    }
 }
 
 fn on(set: Priorities) -> String {

@@ -1,0 +1,96 @@
+//! `rocescope doctor` on this machine, in network namespaces of the test's own.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use rocescope_tests::live::program::{Ended, Program, Start, Tenant};
+use rocescope_tests::live::root_or_skip;
+use rocescope_tests::live::wire::World;
+use rocescope_tests::oracle::binary;
+use serde_json::Value;
+
+const NET_ADMIN: u8 = 12;
+const PERFMON: u8 = 38;
+const BPF: u8 = 39;
+
+fn doctor(how: Start<'_>, arguments: &[&str]) -> Ended {
+    let ended = Program::run(how, &[&["doctor"], arguments].concat()).unwrap();
+    // No RDMA device is here, so that nothing of it can be critical.
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+    ended
+}
+
+/// The check of this id about the host.
+fn check(page: &Value, id: &str) -> Value {
+    let mut checks = page["checks"].as_array().unwrap().iter();
+    checks.find(|check| check["id"] == id && check["subject"] == "host").unwrap().clone()
+}
+
+#[test]
+fn root_and_others_are_told_what_they_can_run() {
+    if !root_or_skip("root_and_others_are_told_what_they_can_run") {
+        return;
+    }
+    let (world, _link) = World::with_link(1500).unwrap();
+    // The interface is none of hardware: it has no lines of its own.
+    let others = "Without RDMA: near0 (veth)";
+    let root = doctor(Start { netns: Some(&world.near), ..Start::default() }, &[]).out;
+    assert!(root.contains(others) && root.contains("live -i NAME") && !root.contains("-i near0"), "{root}");
+    assert!(!root.contains("sudo"), "{root}");
+    let nobody = Start { netns: Some(&world.near), nobody: true, ..Start::default() };
+    let said = doctor(nobody, &[]).out;
+    let program = binary::path().unwrap().canonicalize().unwrap();
+    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(&format!("cap_net_raw+ep {}", program.display())), "{said}");
+    assert!(
+        said.contains(others) && said.contains(&format!("$ sudo {} live -i NAME", program.display())),
+        "{said}"
+    );
+    assert!(said.contains("want a root shell"), "{said}");
+    // Whose environments it may not read is named, one after the other.
+    let verbose = doctor(nobody, &["--verbose"]).out;
+    assert!(verbose.contains("cannot read the environment of"), "{verbose}");
+    let page = doctor(nobody, &["--output", "json"]).report().unwrap();
+    let unreadable = page["host"]["processes_unreadable"].as_array().unwrap();
+    assert!(unreadable.iter().any(|process| process["pid"] == std::process::id()), "{page}");
+    assert!(unreadable.iter().all(|process| process["comm"].is_string()), "{unreadable:?}");
+}
+
+#[test]
+fn three_capabilities_are_said_to_be_enough() {
+    if !root_or_skip("three_capabilities_are_said_to_be_enough") {
+        return;
+    }
+    let (world, _link) = World::with_link(1500).unwrap();
+    let how =
+        Start { netns: Some(&world.near), capabilities: &[NET_ADMIN, PERFMON, BPF], ..Start::default() };
+    let page = doctor(how, &["--output", "json"]).report().unwrap();
+    let capabilities = check(&page, "kernel.capabilities");
+    assert_eq!(
+        (&capabilities["verdict"], &capabilities["value"]),
+        (&"info".into(), &"without CAP_NET_RAW".into())
+    );
+    let command = page["sights"][0]["command"].as_str().unwrap();
+    assert!(command.ends_with("live -i near0") && !command.starts_with("sudo"), "{command}");
+    let short = Start { capabilities: &[NET_ADMIN, PERFMON], ..how };
+    let page = doctor(short, &["--output", "json"]).report().unwrap();
+    assert_eq!(check(&page, "kernel.capabilities")["verdict"], "warning", "{page}");
+}
+
+#[test]
+fn another_namespace_is_looked_into() {
+    if !root_or_skip("another_namespace_is_looked_into") {
+        return;
+    }
+    let (world, _link) = World::with_link(1500).unwrap();
+    let tenant = Tenant::of(&world.near).unwrap();
+    let page =
+        doctor(Start::default(), &["--netns", &tenant.id(), "--clean", "--output", "json"]).report().unwrap();
+    let interfaces = page["host"]["interfaces"].as_array().unwrap();
+    let names: Vec<&str> = interfaces.iter().filter_map(|interface| interface["name"].as_str()).collect();
+    assert_eq!(names, ["near0"]);
+    let command = page["sights"][0]["command"].as_str().unwrap();
+    assert!(command.ends_with(&format!("live -i near0 --netns {}", tenant.id())), "{command}");
+    let refused = Program::run(Start::default(), &["doctor", "--netns", "no-such-namespace"]).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(refused.err.contains("no-such-namespace") && refused.out.is_empty(), "{refused:?}");
+}
