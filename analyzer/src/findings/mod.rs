@@ -19,6 +19,8 @@ mod icrc;
 mod job;
 mod latency;
 mod loss;
+#[cfg(test)]
+mod loss_tests;
 mod nak;
 mod peer;
 mod pfc;
@@ -86,7 +88,7 @@ pub fn unjudged(sample: &Sample) -> Vec<Unjudged> {
     unjudged::unjudged(sample)
 }
 
-/// All findings, the worst first, those that are over behind those that go on, then by id.
+/// All findings in the order of [`finding::sort`].
 #[must_use]
 pub fn check(input: &Input<'_>) -> Vec<Finding> {
     let mut found = Vec::new();

@@ -44,6 +44,19 @@ fn ids_are_unique_and_texts_complete() {
     }
 }
 
+#[test]
+fn every_kind_has_its_place_in_the_order() {
+    let sorted = |mut ids: Vec<&'static str>| {
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!(
+        sorted(entries().map(|entry| entry.id).collect()),
+        sorted(finding::CAUSES_FIRST.to_vec()),
+        "report::finding::CAUSES_FIRST has every kind once"
+    );
+}
+
 /// The documented defaults are those of the code, and every threshold is documented.
 #[test]
 fn documented_limits_are_the_defaults() {
