@@ -354,8 +354,9 @@ fn raise(input: &Input<'_>, side: Side, link: &str, bad: &[Bad<'_>], found: &mut
             packets + lost
         ),
         Side::After => format!(
-            "{dst} asked {lost} times for packets from {src} that had passed {link}: lost behind it, or \
-             arrived damaged or out of order"
+            "{dst} asked {} for packets from {src} that had passed {link}: lost behind it, or arrived damaged \
+             or out of order",
+            plural(lost, "time")
         ),
     };
     for (at, ((src, dst), pair)) in others.iter().take(ALSO).enumerate() {

@@ -11,6 +11,7 @@ mod balance;
 mod balance_tests;
 mod burst;
 mod catalog;
+mod classes;
 mod cnp;
 mod config;
 mod device;

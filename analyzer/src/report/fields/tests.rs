@@ -9,8 +9,8 @@ use crate::lldp::{self, Neighbour};
 use crate::report::fixtures::{compare, everything};
 use crate::report::{
     CeOverTime, Cnp, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters, EcnOverTime,
-    Episodes, Finding, FlowId, Icrc, Latency, LatencyByClass, Loss, Options, Pause, Report, Severity,
-    TapFlow, Untimed,
+    Episodes, Finding, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Loss, Options, Pause, Report,
+    Severity, TapFlow, Untimed,
 };
 
 /// Maps whose keys are data; the table has one entry for all of them.
@@ -69,10 +69,18 @@ fn full() -> Report {
         retransmission: Some("go_back_n"),
         before_tap: episodes,
         after_tap: episodes,
+        last_again_ns: known,
         ..Loss::default()
     };
     let flow = &mut report.flows[0];
     (flow.loss, flow.loss_responses, flow.icrc) = (Some(loss), Some(loss), Some(Icrc::default()));
+    flow.last_naks_ns = Some(LastNaks {
+        rnr: known,
+        psn_sequence_error: known,
+        invalid_request: known,
+        remote_access_error: known,
+        remote_operational_error: known,
+    });
     report.links[0].icrc = Some(Icrc::default());
     report.taps = vec![TapFlow {
         src: id.src,
