@@ -307,7 +307,7 @@ impl<'a> Ends<'a> {
 fn sides(input: &Input<'_>, ends: &Ends<'_>, side: Side, found: &mut Vec<Finding>) {
     let limits = &input.limits.loss;
     let mut taps: HashMap<&str, Tap> = HashMap::new();
-    let mut links: BTreeMap<(&str, &str), BTreeMap<(IpAddr, IpAddr), Pair<'_>>> = BTreeMap::new();
+    let mut links: BTreeMap<(&str, &str), Pairs<'_>> = BTreeMap::new();
     for flow in input.report.flows.iter().filter(|flow| !ends.tell_better(side, flow)) {
         taps.entry(tap_of(flow)).or_default().add(flow, side);
         let pairs = links.entry((&flow.link, tap_of(flow))).or_default();
@@ -335,6 +335,9 @@ fn sides(input: &Input<'_>, ends: &Ends<'_>, side: Side, found: &mut Vec<Finding
         raise(input, side, link, &bad, found);
     }
 }
+
+/// What is lost on one link, by source and destination.
+type Pairs<'a> = BTreeMap<(IpAddr, IpAddr), Pair<'a>>;
 
 /// Two hosts, and what is lost between them.
 type Bad<'a> = ((IpAddr, IpAddr), Pair<'a>);
@@ -368,7 +371,9 @@ fn raise(input: &Input<'_>, side: Side, link: &str, bad: &[Bad<'_>], found: &mut
         let _ = write!(what, "{also} from {src} to {dst} ({how})");
     }
     let mut all = Sum::default();
-    bad.iter().for_each(|(_, pair)| all.add(pair.sum));
+    for (_, pair) in bad {
+        all.add(pair.sum);
+    }
     // A share of few packets says little of one pair, but much of all.
     let ratio = if worst.sum.is_enough(limits) { worst.sum.ratio() } else { all.ratio() };
     let severity = if !worst.reliable {

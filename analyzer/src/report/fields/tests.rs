@@ -21,6 +21,28 @@ const MAPS: [(&str, &str); 4] = [
     ("findings[].evidence", "<name>"),
 ];
 
+/// What went wrong with a flow, nothing of it null.
+fn trouble() -> (Loss, LastNaks) {
+    let known = Some(1);
+    let episodes =
+        Episodes { episodes: 1, longest_ns: known, largest: known, first_ns: known, last_ns: known };
+    let loss = Loss {
+        retransmission: Some("go_back_n"),
+        before_tap: episodes,
+        after_tap: episodes,
+        last_again_ns: known,
+        ..Loss::default()
+    };
+    let last_naks = LastNaks {
+        rnr: known,
+        psn_sequence_error: known,
+        invalid_request: known,
+        remote_access_error: known,
+        remote_operational_error: known,
+    };
+    (loss, last_naks)
+}
+
 /// A report in which nothing is null or empty.
 fn full() -> Report {
     let mut sample = everything();
@@ -62,25 +84,10 @@ fn full() -> Report {
         Some(EcnOverTime { start_ns: 1, bin_ns: 1, capable: column(), ce: column(), cnp: column() });
     report.totals.lost.ecn_untracked = Some(1);
     report.totals.lost.pause_untracked = Some(1);
-    let known = Some(1);
-    let episodes =
-        Episodes { episodes: 1, longest_ns: known, largest: known, first_ns: known, last_ns: known };
-    let loss = Loss {
-        retransmission: Some("go_back_n"),
-        before_tap: episodes,
-        after_tap: episodes,
-        last_again_ns: known,
-        ..Loss::default()
-    };
+    let (loss, last_naks) = trouble();
     let flow = &mut report.flows[0];
     (flow.loss, flow.loss_responses, flow.icrc) = (Some(loss), Some(loss), Some(Icrc::default()));
-    flow.last_naks_ns = Some(LastNaks {
-        rnr: known,
-        psn_sequence_error: known,
-        invalid_request: known,
-        remote_access_error: known,
-        remote_operational_error: known,
-    });
+    flow.last_naks_ns = Some(last_naks);
     report.links[0].icrc = Some(Icrc::default());
     report.taps = vec![TapFlow {
         src: id.src,
