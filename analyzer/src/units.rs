@@ -160,6 +160,13 @@ pub fn second_utc(ns: u64) -> String {
     clock.split_once('.').map_or(clock.clone(), |(seconds, _)| seconds.to_owned())
 }
 
+/// From when to when, in UTC: to the second, and to the millisecond where it took less than ten.
+#[must_use]
+pub fn span_utc(from_ns: u64, to_ns: u64) -> String {
+    let of = if to_ns.saturating_sub(from_ns) < 10 * NS_PER_S { clock_utc } else { second_utc };
+    format!("from {} to {} UTC", of(from_ns), of(to_ns))
+}
+
 /// Date and time in UTC to the millisecond, of Unix time in nanoseconds.
 #[must_use]
 pub fn time_utc(ns: u64) -> String {
@@ -304,6 +311,8 @@ mod tests {
         }
         assert_eq!(time_utc(u64::MAX), "2554-07-21 23:34:33.709 UTC");
         assert_eq!(clock_utc(1_250_000_000), "00:00:01.250");
+        assert_eq!(span_utc(1_250_000_000, 11_249_999_999), "from 00:00:01.250 to 00:00:11.249 UTC");
+        assert_eq!(span_utc(1_250_000_000, 11_250_000_000), "from 00:00:01 to 00:00:11 UTC");
     }
 
     #[test]

@@ -87,6 +87,7 @@ fn comparable(loss: &FlowLoss) -> impl PartialEq + std::fmt::Debug + use<> {
         for episodes in [&mut figures.before, &mut figures.after] {
             (episodes.longest_ns, episodes.first_ns, episodes.last_ns) = (0, 0, 0);
         }
+        figures.again_ns = 0;
         figures
     })
 }
@@ -97,7 +98,7 @@ fn loss_is_what_replay_says() {
         return;
     }
     let mut found = Vec::new();
-    let (mut known, mut troubled) = (0, 0);
+    let (mut known, mut troubled, mut naks) = (0, 0, 0);
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     let mut paths = captures::own().unwrap();
     paths.extend(captures::further().unwrap());
@@ -107,6 +108,14 @@ fn loss_is_what_replay_says() {
         let frames = as_given(&frames);
         let lived = live(&frames);
         let replay = replayed::whole(&frames).unwrap().figures.loss.unwrap();
+        // NAKs of every flow are told, timed or not.
+        for (slot, theirs) in &replay.naks {
+            naks += theirs.codes.iter().map(|told| told.count).sum::<u64>() + theirs.rnr.count;
+            let ours = lived.loss.naks(*slot);
+            if ours != *theirs {
+                found.push(format!("{name} slot {slot}:\n  live   {ours:?}\n  replay {theirs:?}"));
+            }
+        }
         let slots = lived.loss.known.clone().unwrap();
         assert!(slots.len() <= lived.flows);
         for slot in slots {
@@ -126,7 +135,8 @@ fn loss_is_what_replay_says() {
             }
         }
     }
-    println!("{known} flows, {troubled} with something lost or sent again: {sums:?}");
+    println!("{known} flows, {troubled} with something lost or sent again: {sums:?}; {naks} NAKs");
+    assert!(naks > 50, "{naks}");
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
     assert!(troubled > 5 && sums["lost"] > 10 && sums["retransmitted"] > 100, "{troubled}: {sums:?}");
 }

@@ -197,11 +197,11 @@ fn the_report_of_a_host_whose_packets_are_hidden() {
     let found: Vec<(&str, String)> =
         report.findings.iter().map(|finding| (finding.id, format!("{:?}", finding.severity))).collect();
     let expected = [
-        ("device.congestion", "Warning"),
-        ("device.discards", "Warning"),
-        ("device.loss", "Warning"),
         ("pfc.on_wrong_priority", "Warning"),
         ("pfc.storm", "Warning"),
+        ("device.discards", "Warning"),
+        ("device.loss", "Warning"),
+        ("device.congestion", "Warning"),
         ("device.pcie_stalls", "Info"),
     ];
     assert_eq!(found, expected.map(|(id, severity)| (id, severity.to_owned())), "{:#?}", report.findings);

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::report::finding::CAUSES_FIRST;
+
 use super::{
     balance, burst, cnp, config, device, ecn, icrc, job, latency, loss, nak, peer, pfc, retry, rnr, settings,
     step, tool,
@@ -111,7 +113,8 @@ impl Entry {
 /// The text of docs/findings.md.
 #[must_use]
 pub fn markdown() -> String {
-    let mut text = String::from(HEAD);
+    let kinds: Vec<String> = CAUSES_FIRST.iter().map(|id| format!("`{id}`")).collect();
+    let mut text = format!("{HEAD}\n{ORDER}{}.\n", kinds.join(", "));
     for entry in entries() {
         let _ = writeln!(text, "\n## {}\n\n{}", entry.id, entry.text().trim_end());
     }
@@ -127,3 +130,7 @@ const HEAD: &str = "\
 What rocescope concludes from its figures. Each finding has an id, a severity (info: good to know; warning: costs performance, or will; critical: stops
 traffic, or makes the figures wrong), the evidence in numbers, the flows concerned and advice. `rocescope explain ID` prints the same text.
 ";
+
+const ORDER: &str = "\
+They are told in one order everywhere (text, JSON, screen): critical before warning before info; what is over, as far as that is known (`last_seen_ns`, 10 s before the end or more), behind
+what goes on, but before what is only good to know. Of those that are as bad, causes come before what they cause: ";

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::{Finding, Severity, ports};
-use crate::units;
+use crate::units::{self, plural};
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[STALLED];
@@ -75,11 +75,13 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let how = if unfinished {
         format!("after {:.0} % of a step", 100.0 * ending.unfinished_ratio)
     } else {
-        format!("with {} flows waiting for an answer or in the middle of a message", ending.outstanding_flows)
+        let flows = plural(ending.outstanding_flows, "flow");
+        format!("with {flows} waiting for an answer or in the middle of a message")
     };
     let title = format!(
-        "The job made a step every {} and then stopped {how}: silent for {}",
+        "The job made a step every {} and then stopped at {} UTC {how}: silent for {}",
         units::duration(steps.period_ns),
+        units::second_utc(ending.last_data_ns),
         units::duration(ending.silent_ns)
     );
     let mut flows: Vec<_> = input
@@ -117,7 +119,8 @@ mod tests {
     fn a_stop_within_a_step_or_with_something_outstanding() {
         const LONG: u64 = 2_000_000_000;
         assert_eq!(ended(LONG, 0.4, 0).map(|f| f.severity), Some(Severity::Critical));
-        assert!(ended(LONG, 0.0, 2).unwrap().title.contains("2 flows"));
+        assert!(ended(LONG, 0.0, 2).unwrap().title.contains("stopped at 00:00:00 UTC with 2 flows"));
+        assert!(ended(LONG, 0.0, 1).unwrap().title.contains("with 1 flow waiting"));
         assert_eq!(ended(LONG, 0.0, 0), None, "it ended");
         assert_eq!(ended(LONG, 0.97, 0), None, "a step that lacks a little");
         assert_eq!(ended(900_000_000, 0.4, 3), None, "not silent for long enough");

@@ -1,6 +1,7 @@
 //! Lost packets, and on which side of the tap.
 
-use std::collections::{BTreeMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
@@ -8,7 +9,7 @@ use serde::Deserialize;
 
 use super::tool::own;
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Between, Finding, Flow, Report, Severity};
+use crate::report::{Between, Episodes, Finding, Flow, Loss, Report, Severity};
 use crate::units::{self, plural};
 
 /// Kinds of this family.
@@ -37,22 +38,17 @@ macro_rules! downstream {
     };
 }
 
-/// Beside a finding of the other side, which has told the rest.
-const UPSTREAM_TOO: &str =
-    concat!(upstream!(), " What to check there is the same as for the other side of this tap.");
-const DOWNSTREAM_TOO: &str = concat!(
-    downstream!(),
-    " What to check there is the same as for the other side of this tap. Losses on both sides at once speak for something common to all \
-     hops (PFC off for this priority, a DSCP that no hop maps to it) rather than for one bad cable."
-);
+/// What losses on both sides of a tap say beyond those of each.
+const BOTH_SIDES: &str = "Losses on both sides of this tap at once speak for something common to all hops (PFC off for this priority, a DSCP \
+     that no hop maps to it) rather than for one bad cable.";
 
 const BEFORE: Entry = Entry {
     id: "loss.before_tap",
     title: "Packets are lost before they reach this tap",
     meaning: "Between the sender and the place of the capture packets are lost. Each loss makes a sender with go-back-N repeat all that is in flight.",
     computed: "Per link and pair of hosts: PSNs that were skipped here and then sent again, as a share of the packets that should have passed (flows[].loss.lost). PSNs that came late in \
-               their own right do not count, nor those that the sender never sent again, for these reached the receiver. Raised from `episodes` separate episodes and the share `ratio` on; critical \
-               from `critical_ratio`. Of UC, whose senders send nothing again, skipped PSNs count as lost, and the finding is info. With two taps on the way, only the one nearer the sender is asked.",
+               their own right do not count, nor those that the sender never sent again, for these reached the receiver. Raised when all that passes the tap (live: all interfaces; each queue pair once) shows `episodes` separate episodes and \
+               the share `ratio`, or two hosts alone do; it names every pair of hosts with `pair_episodes` and that share; critical from `critical_ratio`. Of UC, whose senders send nothing again, skipped PSNs count as lost, and the finding is info. With two taps on the way, only the one nearer the sender is asked.",
     advice: concat!(upstream!(), " ", lossless!()),
     caveat: "Where the capture itself drops packets and the sender repeats for another reason, the first look like losses: while totals.lost grows the title says so.",
 };
@@ -84,8 +80,14 @@ pub(super) const LIMITS: &[LimitMeta] = &[
     LimitMeta {
         name: "loss.episodes",
         default: "5",
-        meaning: "separate episodes from which loss is a finding",
+        meaning: "separate episodes at a tap from which loss is a finding",
         reason: "Clean links repeat now and then: healthy captures show one or two. Loss that matters comes back",
+    },
+    LimitMeta {
+        name: "loss.pair_episodes",
+        default: "2",
+        meaning: "episodes of a pair of hosts from which it is named, where all pairs together make it a finding",
+        reason: "Hosts behind the same bad hop lose alike, and in a short capture each only now and then; one episode alone is chance",
     },
     LimitMeta {
         name: "loss.vanished",
@@ -118,6 +120,7 @@ pub(super) const LIMITS: &[LimitMeta] = &[
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     pub episodes: u64,
+    pub pair_episodes: u64,
     pub vanished: u64,
     pub ratio: f64,
     pub critical_ratio: f64,
@@ -126,20 +129,65 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { episodes: 5, vanished: 5, ratio: 0.0001, critical_ratio: 0.01, other_way: 0.3 }
+        Self {
+            episodes: 5,
+            pair_episodes: 2,
+            vanished: 5,
+            ratio: 0.0001,
+            critical_ratio: 0.01,
+            other_way: 0.3,
+        }
     }
 }
 
 /// A flow, wherever it is seen.
 type Name = (IpAddr, IpAddr, u32);
 
+/// Packets, how many more were lost, and how often.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    packets: u64,
+    lost: u64,
+    episodes: u64,
+}
+
+impl Sum {
+    /// Of the requests and responses in a flow. Behind a tap an episode counts as one lost packet: how many it was
+    /// is not seen.
+    fn of(flow: &Flow, side: Side) -> Self {
+        if flow.psn.is_none() && flow.psn_responses.is_none() {
+            return Self::default();
+        }
+        let mut sum = Self { packets: flow.packets, ..Self::default() };
+        for loss in [flow.loss, flow.loss_responses].iter().flatten() {
+            let episodes = side.of(loss).episodes;
+            sum.lost += if side == Side::Before { loss.lost } else { episodes };
+            sum.episodes += episodes;
+        }
+        sum
+    }
+
+    fn add(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.lost += other.lost;
+        self.episodes += other.episodes;
+    }
+
+    fn ratio(&self) -> f64 {
+        self.lost as f64 / (self.packets + self.lost).max(1) as f64
+    }
+
+    /// Whether it is more than what clean links show now and then.
+    fn is_enough(&self, limits: &Limits) -> bool {
+        self.episodes >= limits.episodes && self.ratio() >= limits.ratio
+    }
+}
+
 /// What went wrong between two hosts.
 #[derive(Default)]
 struct Pair<'a> {
     flows: Vec<(&'a Flow, u64)>,
-    packets: u64,
-    lost: u64,
-    episodes: u64,
+    sum: Sum,
     longest_ns: u64,
     largest: u64,
     timeouts: u64,
@@ -147,18 +195,67 @@ struct Pair<'a> {
     reliable: bool,
 }
 
-impl Pair<'_> {
-    fn ratio(&self) -> f64 {
-        self.lost as f64 / (self.packets + self.lost).max(1) as f64
+impl<'a> Pair<'a> {
+    fn add(&mut self, flow: &'a Flow, side: Side) {
+        let sum = Sum::of(flow, side);
+        self.sum.add(sum);
+        for loss in [flow.loss, flow.loss_responses].iter().flatten() {
+            let episodes = side.of(loss);
+            self.longest_ns = self.longest_ns.max(episodes.longest_ns.unwrap_or(0));
+            self.largest = self.largest.max(episodes.largest.unwrap_or(0));
+            self.timeouts += loss.timeouts;
+            self.last_ns = self.last_ns.max(episodes.last_ns);
+        }
+        self.reliable |= sum.lost > 0 && !flow.is_uc();
+        if sum.lost > 0 {
+            self.flows.push((flow, sum.lost));
+        }
     }
+}
+
+/// What passes a tap, by its name: of services that send lost packets again, and of those that do not. A queue pair
+/// that several of its links see counts once.
+#[derive(Default)]
+struct Tap {
+    flows: HashMap<Name, (Sum, bool)>,
+    reliable: Sum,
+    unreliable: Sum,
+}
+
+impl Tap {
+    fn add(&mut self, flow: &Flow, side: Side) {
+        let sum = Sum::of(flow, side);
+        let (most, _) =
+            self.flows.entry((flow.src, flow.dst, flow.dest_qp)).or_insert((Sum::default(), !flow.is_uc()));
+        most.packets = most.packets.max(sum.packets);
+        most.lost = most.lost.max(sum.lost);
+        most.episodes = most.episodes.max(sum.episodes);
+    }
+
+    fn sum(&mut self) {
+        for (sum, reliable) in self.flows.values() {
+            if *reliable { &mut self.reliable } else { &mut self.unreliable }.add(*sum);
+        }
+    }
+}
+
+/// The tap that a link is part of. The interfaces of a live run are one place; links of a file are named after it, and
+/// what tells them apart follows a colon.
+fn tap_of(flow: &Flow) -> &str {
+    if flow.direction.is_some() { "" } else { flow.link.split(':').next().unwrap_or_default() }
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let ends = Ends::of(input.report);
     let from = found.len();
     sides(input, &ends, Side::Before, found);
+    let middle = found.len();
     sides(input, &ends, Side::After, found);
-    told_once(found.get_mut(from..).unwrap_or_default());
+    if (from + 1..found.len()).contains(&middle) {
+        for finding in found.iter_mut().skip(from) {
+            let _ = write!(finding.advice, " {BOTH_SIDES}");
+        }
+    }
     between(input, found);
 }
 
@@ -166,6 +263,15 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 enum Side {
     Before,
     After,
+}
+
+impl Side {
+    fn of(self, loss: &Loss) -> &Episodes {
+        match self {
+            Self::Before => &loss.before_tap,
+            Self::After => &loss.after_tap,
+        }
+    }
 }
 
 /// Flows whose loss on one side is what another tap tells better.
@@ -200,94 +306,110 @@ impl<'a> Ends<'a> {
 
 fn sides(input: &Input<'_>, ends: &Ends<'_>, side: Side, found: &mut Vec<Finding>) {
     let limits = &input.limits.loss;
-    let mut links: BTreeMap<&str, BTreeMap<(IpAddr, IpAddr), Pair<'_>>> = BTreeMap::new();
-    for flow in &input.report.flows {
-        if ends.tell_better(side, flow) {
-            continue;
-        }
-        let pair = links.entry(&flow.link).or_default().entry((flow.src, flow.dst)).or_default();
-        add(pair, flow, side);
+    let mut taps: HashMap<&str, Tap> = HashMap::new();
+    let mut links: BTreeMap<(&str, &str), Pairs<'_>> = BTreeMap::new();
+    for flow in input.report.flows.iter().filter(|flow| !ends.tell_better(side, flow)) {
+        taps.entry(tap_of(flow)).or_default().add(flow, side);
+        let pairs = links.entry((&flow.link, tap_of(flow))).or_default();
+        pairs.entry((flow.src, flow.dst)).or_default().add(flow, side);
     }
-    for (link, pairs) in links {
-        let mut bad: Vec<((IpAddr, IpAddr), Pair<'_>)> = pairs
+    taps.values_mut().for_each(Tap::sum);
+    let fewest = limits.pair_episodes.clamp(1, limits.episodes.max(1));
+    for ((link, tap), pairs) in links {
+        let Some(tap) = taps.get(tap) else { continue };
+        let enough = |pair: &Pair<'_>| {
+            let all = if pair.reliable { &tap.reliable } else { &tap.unreliable };
+            pair.sum.is_enough(limits)
+                || pair.sum.episodes >= fewest && pair.sum.ratio() >= limits.ratio && all.is_enough(limits)
+        };
+        let mut bad: Vec<Bad<'_>> = pairs
             .into_iter()
-            .filter(|(_, pair)| pair.episodes >= limits.episodes && pair.ratio() >= limits.ratio)
+            .filter(|(_, pair)| enough(pair))
             // Where senders repeat nothing, a capture of every other packet looks like this.
-            .filter(|(_, pair)| pair.reliable || pair.ratio() < limits.other_way)
+            .filter(|(_, pair)| pair.reliable || pair.sum.ratio() < limits.other_way)
             .collect();
-        bad.sort_by(|(_, a), (_, b)| b.ratio().total_cmp(&a.ratio()));
-        let Some(((src, dst), worst)) = bad.first() else { continue };
-        let (ratio, lost, packets) = (worst.ratio(), worst.lost, worst.packets);
-        let share = units::ratio(Some(ratio));
-        let what = match side {
-            Side::Before => format!(
-                "{share} of the packets from {src} to {dst} are lost before {link}: {lost} of {}",
-                packets + lost
-            ),
-            Side::After => format!(
-                "{dst} asked {lost} times for packets from {src} that had passed {link}: lost behind it, or \
-                 arrived damaged or out of order"
-            ),
-        };
-        let others = bad.len() - 1;
-        let severity = if !worst.reliable {
-            Severity::Info
-        } else if ratio >= limits.critical_ratio {
-            Severity::Critical
-        } else {
-            Severity::Warning
-        };
-        let sum = |of: fn(&Pair<'_>) -> u64| bad.iter().map(|(_, pair)| of(pair)).sum::<u64>();
-        let most = |of: fn(&Pair<'_>) -> u64| bad.iter().map(|(_, pair)| of(pair)).max().unwrap_or(0);
-        let entry = if side == Side::Before { &BEFORE } else { &AFTER };
-        let mut flows: Vec<(&Flow, u64)> = bad.iter().flat_map(|(_, pair)| pair.flows.clone()).collect();
-        flows.sort_by_key(|(_, lost)| std::cmp::Reverse(*lost));
-        Raise::new(entry, severity, title(what, others, input.report))
-            .evidence("loss_ratio", ratio)
-            .evidence(if side == Side::Before { "lost" } else { "asked_again" }, sum(|pair| pair.lost))
-            .evidence("packets", sum(|pair| pair.packets))
-            .evidence("episodes", sum(|pair| pair.episodes))
-            .evidence("longest_ns", most(|pair| pair.longest_ns))
-            .evidence("largest", most(|pair| pair.largest))
-            .evidence("timeouts", sum(|pair| pair.timeouts))
-            .evidence("host_pairs", bad.len())
-            .evidence("tool_lost", own(&input.report.totals.lost))
-            .last_seen(bad.iter().filter_map(|(_, pair)| pair.last_ns).max())
-            .flows(flows.into_iter().map(|(flow, _)| flow))
-            .into(found);
+        let weight = |pair: &Pair<'_>| (pair.reliable, pair.sum.is_enough(limits));
+        bad.sort_by(|(_, a), (_, b)| {
+            weight(b).cmp(&weight(a)).then_with(|| b.sum.ratio().total_cmp(&a.sum.ratio()))
+        });
+        raise(input, side, link, &bad, found);
     }
 }
 
-fn add<'a>(pair: &mut Pair<'a>, flow: &'a Flow, side: Side) {
-    let mut lost = 0;
-    for loss in [flow.loss, flow.loss_responses].iter().flatten() {
-        let episodes = if side == Side::Before { &loss.before_tap } else { &loss.after_tap };
-        lost += if side == Side::Before { loss.lost } else { episodes.episodes };
-        pair.episodes += episodes.episodes;
-        pair.longest_ns = pair.longest_ns.max(episodes.longest_ns.unwrap_or(0));
-        pair.largest = pair.largest.max(episodes.largest.unwrap_or(0));
-        pair.timeouts += loss.timeouts;
-        pair.last_ns = pair.last_ns.max(episodes.last_ns);
+/// What is lost on one link, by source and destination.
+type Pairs<'a> = BTreeMap<(IpAddr, IpAddr), Pair<'a>>;
+
+/// Two hosts, and what is lost between them.
+type Bad<'a> = ((IpAddr, IpAddr), Pair<'a>);
+
+/// Names the pairs of hosts that lose on one side of a link, the worst first.
+fn raise(input: &Input<'_>, side: Side, link: &str, bad: &[Bad<'_>], found: &mut Vec<Finding>) {
+    /// Pairs named beside the worst.
+    const ALSO: usize = 3;
+    let limits = &input.limits.loss;
+    let Some((((src, dst), worst), others)) = bad.split_first() else { return };
+    let Sum { lost, packets, .. } = worst.sum;
+    let share = |pair: &Pair<'_>| units::ratio(Some(pair.sum.ratio()));
+    let mut what = match side {
+        Side::Before => format!(
+            "{} of the packets from {src} to {dst} are lost before {link}: {lost} of {}",
+            share(worst),
+            packets + lost
+        ),
+        Side::After => format!(
+            "{dst} asked {} for packets from {src} that had passed {link}: lost behind it, or arrived damaged \
+             or out of order",
+            plural(lost, "time")
+        ),
+    };
+    for (at, ((src, dst), pair)) in others.iter().take(ALSO).enumerate() {
+        let how = match side {
+            Side::Before => share(pair),
+            Side::After => plural(pair.sum.lost, "time"),
+        };
+        let also = if at == 0 { "; also" } else { "," };
+        let _ = write!(what, "{also} from {src} to {dst} ({how})");
     }
-    if flow.psn.is_some() || flow.psn_responses.is_some() {
-        pair.packets += flow.packets;
-        pair.lost += lost;
-        pair.reliable |= lost > 0 && !flow.is_uc();
+    let mut all = Sum::default();
+    for (_, pair) in bad {
+        all.add(pair.sum);
     }
-    if lost > 0 {
-        pair.flows.push((flow, lost));
-    }
+    // A share of few packets says little of one pair, but much of all.
+    let ratio = if worst.sum.is_enough(limits) { worst.sum.ratio() } else { all.ratio() };
+    let severity = if !worst.reliable {
+        Severity::Info
+    } else if ratio >= limits.critical_ratio {
+        Severity::Critical
+    } else {
+        Severity::Warning
+    };
+    let most = |of: fn(&Pair<'_>) -> u64| bad.iter().map(|(_, pair)| of(pair)).max().unwrap_or(0);
+    let entry = if side == Side::Before { &BEFORE } else { &AFTER };
+    Raise::new(entry, severity, title(what, others.len().saturating_sub(ALSO), input.report))
+        .evidence("loss_ratio", worst.sum.ratio())
+        .evidence(if side == Side::Before { "lost" } else { "asked_again" }, all.lost)
+        .evidence("packets", all.packets)
+        .evidence("episodes", all.episodes)
+        .evidence("longest_ns", most(|pair| pair.longest_ns))
+        .evidence("largest", most(|pair| pair.largest))
+        .evidence("timeouts", bad.iter().map(|(_, pair)| pair.timeouts).sum::<u64>())
+        .evidence("host_pairs", bad.len())
+        .evidence("tool_lost", own(&input.report.totals.lost))
+        .last_seen(bad.iter().filter_map(|(_, pair)| pair.last_ns).max())
+        .flows(in_turn(bad))
+        .into(found);
 }
 
-/// Where loss is found on both sides, what to check is told once, by the finding that comes first.
-fn told_once(found: &mut [Finding]) {
-    let worst =
-        |id: &str| found.iter().filter(|finding| finding.id == id).map(|finding| finding.severity).max();
-    let (Some(before), Some(after)) = (worst(BEFORE.id), worst(AFTER.id)) else { return };
-    let (id, advice) = if before >= after { (AFTER.id, DOWNSTREAM_TOO) } else { (BEFORE.id, UPSTREAM_TOO) };
-    for finding in found.iter_mut().filter(|finding| finding.id == id) {
-        advice.clone_into(&mut finding.advice);
+/// The flows of all pairs, those that lost most first, each pair's worst before any pair's second.
+fn in_turn<'a>(bad: &[Bad<'a>]) -> impl Iterator<Item = &'a Flow> + use<'a> {
+    let mut flows: Vec<(usize, u64, &Flow)> = Vec::new();
+    for (_, pair) in bad {
+        let mut own = pair.flows.clone();
+        own.sort_by_key(|(_, lost)| Reverse(*lost));
+        flows.extend(own.into_iter().enumerate().map(|(turn, (flow, lost))| (turn, lost, flow)));
     }
+    flows.sort_by_key(|(turn, lost, _)| (*turn, Reverse(*lost)));
+    flows.into_iter().map(|(.., flow)| flow)
 }
 
 fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -330,67 +452,4 @@ fn title(what: String, others: usize, report: &Report) -> String {
         let _ = write!(title, " (may be our own: {} dropped before counting)", plural(own, "packet"));
     }
     title
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::figures::loss::{Episodes, Figures, FlowLoss, Loss};
-    use crate::findings::tests::found;
-    use crate::report::fixtures::{SECOND, START, key, link, sample, stats};
-    use crate::report::{Finding, Options, Report, text};
-    use crate::sample::Sample;
-
-    /// 1,000 requests, of which so many were lost before this link and so many behind it, until a second after the
-    /// start; data that goes on to the end.
-    fn lossy(lost: u64, behind: u64, end_s: u64) -> Sample {
-        let mut data = stats(50_000, 1_000, 1_000_000);
-        data.last_ns = START + end_s * SECOND;
-        let mut sample = sample(vec![link("eth0", None)], vec![(key(0, "10.0.0.1", "10.0.0.2", 17), data)]);
-        sample.window = Some((START, data.last_ns));
-        let at =
-            |count| Episodes { count, longest_ns: 9, largest: 1, first_ns: START, last_ns: START + SECOND };
-        let figures = Figures { lost, before: at(lost), after: at(behind), ..Figures::default() };
-        let mut known = Loss::default();
-        known.flows.insert(0, FlowLoss { requests: Some(figures), responses: None });
-        sample.figures.loss = Some(known);
-        sample
-    }
-
-    fn by_id(sample: &Sample, id: &str) -> Option<Finding> {
-        found(sample, &Options::default()).into_iter().find(|finding| finding.id == id)
-    }
-
-    #[test]
-    fn loss_is_over_ten_seconds_after_the_last_episode() {
-        let before = |sample: &Sample| by_id(sample, "loss.before_tap").unwrap();
-        let (late, old) = (lossy(9, 0, 10), lossy(9, 0, 11));
-        assert_eq!(before(&old).last_seen_ns, Some(START + SECOND));
-        let said = |sample: &Sample| {
-            let page = text::text(&Report::build(sample, &Options::default()), 120);
-            page.split_whitespace().collect::<Vec<_>>().join(" ")
-        };
-        assert!(!said(&late).contains("until "), "nine seconds ago");
-        assert!(said(&old).contains("[loss.before_tap], until 13:05:10"), "{}", said(&old));
-        assert_eq!(by_id(&lossy(4, 0, 11), "loss.before_tap"), None, "four episodes are none");
-    }
-
-    #[test]
-    fn advice_is_told_once_and_says_where_to_look() {
-        let advice =
-            |lost, behind, id: &str| by_id(&lossy(lost, behind, 1), id).map(|finding| finding.advice);
-        let (before, after) = ("loss.before_tap", "loss.after_tap");
-        let is_whole = |advice: &Option<String>| advice.as_ref().unwrap().contains("dcb pfc show");
-        let alone = [advice(9, 0, before), advice(0, 9, after)];
-        assert!(alone.iter().all(is_whole), "{alone:?}");
-        assert!(alone[0].as_ref().unwrap().starts_with("Look between the sender and this tap"));
-        assert!(alone[1].as_ref().unwrap().starts_with("Look between this tap and the receiver"));
-        // The worse one comes first, and tells it all.
-        for (lost, behind, first, second) in
-            [(9, 9, before, after), (9, 90, after, before), (90, 9, before, after)]
-        {
-            let both = [advice(lost, behind, first), advice(lost, behind, second)];
-            assert!(is_whole(&both[0]) && !is_whole(&both[1]), "{lost}, {behind}: {both:?}");
-            assert!(both[1].as_ref().unwrap().contains("Look between"), "{both:?}");
-        }
-    }
 }

@@ -11,6 +11,7 @@ mod balance;
 mod balance_tests;
 mod burst;
 mod catalog;
+mod classes;
 mod cnp;
 mod config;
 mod device;
@@ -19,6 +20,8 @@ mod icrc;
 mod job;
 mod latency;
 mod loss;
+#[cfg(test)]
+mod loss_tests;
 mod nak;
 mod peer;
 mod pfc;
@@ -86,7 +89,7 @@ pub fn unjudged(sample: &Sample) -> Vec<Unjudged> {
     unjudged::unjudged(sample)
 }
 
-/// All findings, the worst first, those that are over behind those that go on, then by id.
+/// All findings in the order of [`finding::sort`].
 #[must_use]
 pub fn check(input: &Input<'_>) -> Vec<Finding> {
     let mut found = Vec::new();

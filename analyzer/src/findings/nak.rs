@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Finding, Flow, Naks, Severity};
+use crate::report::{Finding, Flow, LastNaks, Naks, Severity};
 use crate::units::plural;
 
 /// Kinds of this family.
@@ -62,13 +62,23 @@ impl Default for Limits {
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
-    type Kind = (&'static Entry, &'static str, fn(&Naks) -> u64);
+    type Kind = (&'static Entry, &'static str, fn(&Naks) -> u64, fn(&LastNaks) -> Option<u64>);
     let kinds: [Kind; 3] = [
-        (&ACCESS, "denies access to its memory", |naks| naks.remote_access_error),
-        (&OPERATIONAL, "failed to carry out requests", |naks| naks.remote_operational_error),
-        (&INVALID, "calls requests invalid", |naks| naks.invalid_request),
+        (
+            &ACCESS,
+            "denies access to its memory",
+            |naks| naks.remote_access_error,
+            |last| last.remote_access_error,
+        ),
+        (
+            &OPERATIONAL,
+            "failed to carry out requests",
+            |naks| naks.remote_operational_error,
+            |last| last.remote_operational_error,
+        ),
+        (&INVALID, "calls requests invalid", |naks| naks.invalid_request, |last| last.invalid_request),
     ];
-    for (entry, what, of) in kinds {
+    for (entry, what, of, last) in kinds {
         let flows = once(&input.report.flows, |flow| of(&flow.ack.naks));
         let naks: u64 = flows.iter().map(|(_, naks)| naks).sum();
         let Some((worst, _)) = flows.first().filter(|_| naks >= input.limits.nak.errors.max(1)) else {
@@ -81,9 +91,16 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         let title = format!("{} {what}: NAK to QP {} of {}{more}", worst.src, worst.dest_qp, worst.dst);
         Raise::new(entry, Severity::Critical, title)
             .evidence("naks", naks)
+            .last_seen(latest(&flows, last))
             .flows(flows.iter().map(|(flow, _)| *flow))
             .into(found);
     }
+}
+
+/// When the latest NAK in any of these flows came; `None` when that of one is not known.
+pub(super) fn latest(flows: &[(&Flow, u64)], last: fn(&LastNaks) -> Option<u64>) -> Option<u64> {
+    let each = flows.iter().map(|(flow, _)| flow.last_naks_ns.as_ref().and_then(last));
+    each.collect::<Option<Vec<u64>>>()?.into_iter().max()
 }
 
 /// Flows in which something was counted, the most first; one that passes several links is there

@@ -61,6 +61,11 @@ fn again(flow: &Flow) -> u64 {
     [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.retransmitted + loss.rereads).sum()
 }
 
+/// When a packet of the flow was sent again last.
+fn last_again(flow: &Flow) -> Option<u64> {
+    [flow.loss, flow.loss_responses].iter().flatten().filter_map(|loss| loss.last_again_ns).max()
+}
+
 /// What was sent from one host to another.
 #[derive(Default)]
 struct Pair<'a> {
@@ -111,6 +116,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             .evidence("packets", packets)
             .evidence("timeouts", sum(|loss| loss.timeouts))
             .evidence("rnr_resent", sum(|loss| loss.rnr_resent))
+            .last_seen(flows.iter().filter_map(|(flow, _)| last_again(flow)).max())
             .flows(flows.iter().map(|(flow, _)| *flow))
             .into(found);
     }

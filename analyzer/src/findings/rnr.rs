@@ -5,10 +5,10 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
-use super::nak::once;
+use super::nak::{latest, once};
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Finding, Severity};
-use crate::units;
+use crate::report::{Finding, Flow, Severity};
+use crate::units::{self, plural};
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[SLOW];
@@ -78,7 +78,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         if ratio.is_some_and(|ratio| ratio < limits.ratio) {
             continue;
         }
-        let own = || flows.iter().filter(|(flow, _)| flow.src == host).map(|(flow, _)| *flow);
+        let own: Vec<(&Flow, u64)> = flows.iter().filter(|(flow, _)| flow.src == host).copied().collect();
         let share = ratio.map_or_else(String::new, |ratio| {
             format!(", {} of the requests sent to it", units::ratio(Some(ratio)))
         });
@@ -87,12 +87,17 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             .filter(|(flow, _)| flow.dst == host)
             .map(|(_, packets)| packets)
             .sum();
-        Raise::new(&SLOW, Severity::Warning, format!("{host} was not ready to receive {naks} times{share}"))
-            .evidence("rnr_naks", naks)
-            .evidence("rnr_ratio", ratio)
-            .evidence("requests", sent)
-            .evidence("packets_resent", resent)
-            .flows(own())
-            .into(found);
+        Raise::new(
+            &SLOW,
+            Severity::Warning,
+            format!("{host} was not ready to receive {}{share}", plural(naks, "time")),
+        )
+        .evidence("rnr_naks", naks)
+        .evidence("rnr_ratio", ratio)
+        .evidence("requests", sent)
+        .evidence("packets_resent", resent)
+        .last_seen(latest(&own, |last| last.rnr))
+        .flows(own.iter().map(|(flow, _)| *flow))
+        .into(found);
     }
 }

@@ -1,12 +1,11 @@
 //! Settings that show on the wire: MTU, DSCP, RoCE version, and what else shares the link.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 use rocescope_common::wire::Reason;
 use serde::Deserialize;
 
-use super::{Entry, Input, LimitMeta, Raise};
+use super::{Entry, Input, LimitMeta, Raise, classes};
 use crate::report::{Finding, Flow, Severity};
 use crate::units::{self, plural};
 
@@ -22,7 +21,7 @@ const MTU_SMALL: Entry = Entry {
              applications: perftest -m, UCX_RC_PATH_MTU, the path MTU in the connection request.",
     caveat: "Applications with small messages do not show their path MTU at all.",
 };
-const DSCP_MIXED: Entry = Entry {
+pub(super) const DSCP_MIXED: Entry = Entry {
     id: "qos.dscp_mixed",
     title: "Data between the same hosts travels in different classes",
     meaning: "Packets of one job with different DSCPs take different queues in every switch: some in the lossless class with ECN, others perhaps not, and they overtake one another.",
@@ -32,20 +31,20 @@ const DSCP_MIXED: Entry = Entry {
              Check that no switch rewrites DSCP.",
     caveat: "Two jobs between the same hosts may be meant to differ. NCCL_IB_FIFO_TC sends small control messages in another class on purpose; they stay below the share.",
 };
-const DSCP_UNSET: Entry = Entry {
+pub(super) const DSCP_UNSET: Entry = Entry {
     id: "qos.dscp_unset",
     title: "Data is sent with DSCP 0",
     meaning: "With DSCP 0 most switches put the traffic into the default class, which is neither lossless nor marked with ECN. Many fabrics are set up that way by mistake; some by design.",
-    computed: "Info when qos.share or more of the data bytes of a link have DSCP 0, from qos.min_bytes on.",
+    computed: "Info when qos.share or more of the data bytes of a link have DSCP 0, from qos.min_bytes on; once for taps that see the same packets.",
     advice: "Find the DSCP that the fabric treats as lossless (often 24 or 26) and set it: NCCL_IB_TC=106 for DSCP 26 with ECT(0), UCX_IB_TRAFFIC_CLASS, cma_roce_tos; set the port's trust mode to dscp \
              (mlnx_qos --trust dscp).",
     caveat: "Fabrics that sort by PCP in a VLAN tag, or that treat all traffic as lossless, need no DSCP.",
 };
-const CNP_DSCP: Entry = Entry {
+pub(super) const CNP_DSCP: Entry = Entry {
     id: "qos.cnp_dscp",
     title: "CNPs travel in the class of the data",
     meaning: "A congestion notification that queues behind the very data it is about arrives late, and PFC on that class stops it altogether.",
-    computed: "Info when qos.share or more of a link's CNPs have the DSCP that carries most of its data, from qos.min_cnps CNPs on.",
+    computed: "Info when qos.share or more of a link's CNPs have the DSCP that carries most of its data, from qos.min_cnps CNPs on; once for taps that see the same packets.",
     advice: "Give CNPs a DSCP and a strict-priority queue of their own: roce_np cnp_dscp (48 is the default of ConnectX), CNP_DSCP_P1 in mlxconfig, np_cnp_dscp in mlx5 debugfs; map it in every switch.",
     caveat: "",
 };
@@ -186,8 +185,8 @@ impl Default for IsolationLimits {
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     mtu(input, found);
-    dscp_mixed(input, found);
-    classes(input, found);
+    classes::mixed(input, found);
+    classes::by_link(input, found);
     rocev1(input, found);
     foreign(input, found);
 }
@@ -262,92 +261,6 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
 fn path_mtu_of(interface: u32) -> u32 {
     const HEADERS: u32 = 96;
     [4096, 2048, 1024, 512, 256].into_iter().find(|mtu| mtu + HEADERS <= interface).unwrap_or(0)
-}
-
-fn is_data(flow: &Flow) -> bool {
-    flow.payload_bytes > 0 && flow.roce_version == 2
-}
-
-fn dscp_mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let limits = &input.limits.qos;
-    let data = || input.report.flows.iter().filter(|flow| is_data(flow));
-    let acks = |flow: &Flow| flow.ack.acks + flow.ack.rnr_naks + flow.ack.naks.total() + flow.cnp_packets;
-    // A flow that carries answers or CNPs too has every right to several DSCPs.
-    let changed: Vec<&Flow> = data()
-        .filter(|flow| {
-            flow.mixed.contains(&"dscp") && flow.payload_bytes >= limits.min_bytes && acks(flow) == 0
-        })
-        .collect();
-    if !changed.is_empty() {
-        let title =
-            format!("The DSCP of {} changes in the course of the run", plural(changed.len() as u64, "flow"));
-        Raise::new(&DSCP_MIXED, Severity::Warning, title).flows(changed).into(found);
-    }
-    let mut pairs: BTreeMap<(&str, IpAddr, IpAddr), BTreeMap<u8, u64>> = BTreeMap::new();
-    for flow in data() {
-        let Some(dscp) = flow.dscp else { continue };
-        *pairs.entry((&flow.link, flow.src, flow.dst)).or_default().entry(dscp).or_default() +=
-            flow.payload_bytes;
-    }
-    for ((link, src, dst), by_dscp) in pairs {
-        let bytes: u64 = by_dscp.values().sum();
-        let heavy: Vec<u8> = by_dscp
-            .iter()
-            .filter(|(_, part)| **part as f64 >= bytes as f64 * limits.share)
-            .map(|(dscp, _)| *dscp)
-            .collect();
-        if heavy.len() < 2 || bytes < limits.min_bytes {
-            continue;
-        }
-        let names = heavy.iter().map(u8::to_string).collect::<Vec<_>>().join(" and ");
-        let title = format!("Data from {src} to {dst} is sent with DSCP {names}");
-        let flows = data().filter(|flow| flow.link == link && flow.src == src && flow.dst == dst);
-        Raise::new(&DSCP_MIXED, Severity::Warning, title)
-            .evidence("dscp", by_dscp.keys().copied().collect::<Vec<u8>>())
-            .evidence("payload_bytes", by_dscp.values().copied().collect::<Vec<u64>>())
-            .flows(flows)
-            .into(found);
-    }
-}
-
-/// DSCP by kind of packet and link; where that was not collected, by flow.
-fn classes(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let limits = &input.limits.qos;
-    let enough = |part: u64, whole: u64| whole > 0 && part as f64 >= whole as f64 * limits.share;
-    for link in &input.report.links {
-        let (unset, data) = if let Some(dscp) = &link.dscp {
-            let sum = dscp.iter().map(|d| d.data_bytes).sum();
-            (dscp.iter().find(|d| d.dscp == 0).map_or(0, |d| d.data_bytes), sum)
-        } else {
-            let flows = input.report.flows.iter();
-            let mine = flows.filter(|f| is_data(f) && f.link == link.name && f.direction == link.direction);
-            mine.fold((0, 0), |(unset, sum), f| {
-                (unset + if f.dscp == Some(0) { f.bytes } else { 0 }, sum + f.bytes)
-            })
-        };
-        if data >= limits.min_bytes && enough(unset, data) {
-            let share = unset as f64 / data as f64;
-            let title =
-                format!("{} of the data on {} has DSCP 0", crate::units::ratio(Some(share)), link.name);
-            Raise::new(&DSCP_UNSET, Severity::Info, title)
-                .evidence("share", share)
-                .evidence("data_bytes", data)
-                .into(found);
-        }
-        let Some(dscp) = &link.dscp else { continue };
-        let cnps: u64 = dscp.iter().map(|d| d.cnp_packets).sum();
-        let Some(main) = dscp.iter().max_by_key(|d| d.data_bytes).filter(|d| d.data_bytes > 0) else {
-            continue;
-        };
-        if cnps >= limits.min_cnps && enough(main.cnp_packets, cnps) {
-            let title = format!("CNPs on {} have DSCP {}, as the data", link.name, main.dscp);
-            Raise::new(&CNP_DSCP, Severity::Info, title)
-                .evidence("dscp", main.dscp)
-                .evidence("cnp_packets", cnps)
-                .evidence("cnp_packets_in_data_class", main.cnp_packets)
-                .into(found);
-        }
-    }
 }
 
 fn rocev1(input: &Input<'_>, found: &mut Vec<Finding>) {

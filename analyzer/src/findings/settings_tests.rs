@@ -1,6 +1,6 @@
 //! Settings that are wrong on the wire, and those that nearly are.
 
-use rocescope_common::account::{FlowStats, Mixed};
+use rocescope_common::account::{FlowStats, Mixed, PsnTrack};
 use rocescope_common::wire::Reason;
 
 use super::tests::{found, severity};
@@ -64,6 +64,33 @@ fn data_without_a_class_is_told_but_no_warning() {
     assert_eq!(severity(&flows(&[dscp(0, 5_000_000)]), "qos.dscp_unset"), Some(Severity::Info));
     assert_eq!(severity(&flows(&[dscp(26, 5_000_000)]), "qos.dscp_unset"), None);
     assert_eq!(severity(&flows(&[dscp(0, 50_000)]), "qos.dscp_unset"), None, "hardly any data");
+}
+
+/// 10.0.0.1 to 10.0.0.2, of which each link of a file sees packets of one sequence: first and expected PSN.
+fn taps(links: &[(u32, u32)], dscp: u8, qps: impl Fn(u16) -> u32) -> Sample {
+    let flows = (0..).zip(links).map(|(link, (first, expected))| {
+        let psn = PsnTrack { seen: 1, slack: 1, first: *first, expected: *expected, ..PsnTrack::default() };
+        let stats = FlowStats { dscp, psn, ..bulk(5_000_000 + u64::from(*expected)) };
+        (fixtures::key(link, "10.0.0.1", "10.0.0.2", qps(link)), stats)
+    });
+    let names = ["a", "b", "c"].map(|name| fixtures::link(name, None));
+    fixtures::sample(names.into_iter().take(links.len()).collect(), flows.collect())
+}
+
+#[test]
+fn taps_of_the_same_traffic_are_told_of_once() {
+    let unset = |sample: &Sample| -> Vec<String> {
+        let all = found(sample, &Options::default()).into_iter();
+        all.filter(|finding| finding.id == "qos.dscp_unset").map(|finding| finding.title).collect()
+    };
+    let same = unset(&taps(&[(0, 5_000), (0, 5_001), (1, 4_999)], 0, |_| 17));
+    assert_eq!(same, ["100 % of the data on b (2 other taps see the same) has DSCP 0"]);
+    // Uplinks that share a load.
+    let other = unset(&taps(&[(0, 5_000), (0, 5_001)], 0, |link| 17 + u32::from(link)));
+    assert_eq!(other.len(), 2, "{other:?}");
+    let moved = unset(&taps(&[(0, 5_000), (5_000, 9_999)], 0, |_| 17));
+    assert_eq!(moved.len(), 2, "{moved:?}");
+    assert_eq!(unset(&taps(&[(0, 5_000), (0, 5_001)], 26, |_| 17)), [] as [String; 0]);
 }
 
 #[test]

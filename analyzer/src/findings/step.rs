@@ -94,8 +94,8 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
             "all wait {time} for data from {waits_for}, or from a host that it waits for and that is not in sight here"
         ),
     };
-    let since = units::clock_utc(straggler.since_ns);
-    let title = format!("In {} of {} steps since {since} {what}", straggler.steps, straggler.of_steps);
+    let when = units::span_utc(straggler.since_ns, straggler.until_ns);
+    let title = format!("In {} of {} steps {when}, {what}", straggler.steps, straggler.of_steps);
     let severity = if straggler.changed || straggler.alone && sender_count(input) > 2 {
         Severity::Warning
     } else {
@@ -115,10 +115,11 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
         .evidence("of_steps", straggler.of_steps)
         .evidence("steps_seen", steps.count)
         .evidence("since_ns", straggler.since_ns)
+        .evidence("until_ns", straggler.until_ns)
         .evidence("behind_ns", *behind_ns)
         .evidence("period_ns", steps.period_ns)
         .evidence("behind_ratio", cost)
-        .last_seen(Some(steps.ending.last_data_ns))
+        .last_seen(Some(straggler.until_ns))
         .flows(flows)
         .into(found);
 }
@@ -140,10 +141,12 @@ fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
         return;
     }
     let title = format!(
-        "Steps take {:.0} % longer than at the start: {} instead of {}",
+        "Steps take {:.0} % longer than at the start: {} in the last third, {} in the first, of {} steps {}",
         100.0 * (ratio - 1.0),
         units::duration(steps.last_third_ns),
-        units::duration(steps.first_third_ns)
+        units::duration(steps.first_third_ns),
+        units::count(steps.count),
+        units::span_utc(steps.first_ns, steps.last_ns)
     );
     Raise::new(&SLOWER, Severity::Warning, title)
         .evidence("steps", steps.count)
@@ -167,6 +170,9 @@ mod tests {
         assert_eq!(finding.severity, Severity::Warning);
         assert!(finding.title.contains("10.0.0.3 starts 40"), "{}", finding.title);
         assert_eq!(finding.evidence["behind_ratio"], 0.4);
+        let when = "In 12 of 12 steps from 00:00:00.000 to 00:00:01.200 UTC, ";
+        assert!(finding.title.starts_with(when), "{}", finding.title);
+        assert_eq!(finding.last_seen_ns, Some(1_200_000_001), "not after its stretch");
     }
 
     #[test]

@@ -44,6 +44,19 @@ fn ids_are_unique_and_texts_complete() {
     }
 }
 
+#[test]
+fn every_kind_has_its_place_in_the_order() {
+    let sorted = |mut ids: Vec<&'static str>| {
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!(
+        sorted(entries().map(|entry| entry.id).collect()),
+        sorted(finding::CAUSES_FIRST.to_vec()),
+        "report::finding::CAUSES_FIRST has every kind once"
+    );
+}
+
 /// The documented defaults are those of the code, and every threshold is documented.
 #[test]
 fn documented_limits_are_the_defaults() {
@@ -88,4 +101,48 @@ pub(super) fn with_steps(change: impl FnOnce(&mut crate::report::traffic::Steps)
 pub(super) fn found_on(report: &Report, id: &str) -> Option<Finding> {
     let (sample, limits) = (crate::report::fixtures::everything(), Limits::default());
     check(&Input { sample: &sample, report, limits: &limits }).into_iter().find(|finding| finding.id == id)
+}
+
+/// Requests for 20 seconds, and refusals in another flow, whose NAKs were told or not.
+fn refused(told: Option<crate::figures::loss::Naks>) -> Vec<Finding> {
+    use crate::figures::loss::{Figures, FlowLoss, Loss};
+    use fixtures::{SECOND, START};
+    let mut data = fixtures::stats(50_000, 1_000, 1_000_000);
+    let mut answers = fixtures::stats(50_001, 1_000, 62_000);
+    (answers.psn.seen, answers.rnr_naks, answers.naks) = (0, 10, [0, 0, 1, 0, 0, 0]);
+    (data.last_ns, answers.last_ns) = (START + 20 * SECOND, START + 19 * SECOND);
+    let flows = vec![
+        (fixtures::key(0, "10.0.0.1", "10.0.0.2", 17), data),
+        (fixtures::key(0, "10.0.0.2", "10.0.0.1", 18), answers),
+    ];
+    let mut sample = fixtures::sample(vec![fixtures::link("eth0", None)], flows);
+    sample.window = Some((START, START + 20 * SECOND));
+    let mut loss = Loss::default();
+    let requests = Figures { retransmitted: 400, again_ns: START + 3 * SECOND, ..Figures::default() };
+    loss.flows.insert(0, FlowLoss { requests: Some(requests), responses: None });
+    loss.naks.extend(told.map(|naks| (1, naks)));
+    sample.figures.loss = Some(loss);
+    found(&sample, &Options::default())
+}
+
+#[test]
+fn what_single_packets_say_was_seen_when_the_latest_passed() {
+    use crate::figures::loss::{NakTally, Naks};
+    use fixtures::{SECOND, START};
+    let mut told = Naks { rnr: NakTally { count: 10, last_ns: START + 5 * SECOND }, ..Naks::default() };
+    told.codes[2] = NakTally { count: 1, last_ns: START + 11 * SECOND };
+    let seen = |all: &[Finding], id: &str| {
+        all.iter()
+            .find(|finding| finding.id == id)
+            .map(|finding| (finding.last_seen_ns.unwrap() - START) / SECOND)
+    };
+    let all = refused(Some(told));
+    let order: Vec<&str> =
+        all.iter().filter(|f| f.severity > Severity::Info).map(|finding| finding.id).collect();
+    assert_eq!(order, ["nak.remote_access_error", "rnr.slow_receiver", "retry.storm"]);
+    assert_eq!(order.iter().map(|id| seen(&all, id)).collect::<Vec<_>>(), [Some(11), Some(5), Some(3)]);
+    // A NAK that was not told may have been the latest: no later than the flow's last packet.
+    told.rnr.count = 9;
+    assert_eq!(seen(&refused(Some(told)), "rnr.slow_receiver"), Some(19));
+    assert_eq!(seen(&refused(None), "nak.remote_access_error"), Some(19));
 }

@@ -11,6 +11,62 @@ pub const OVER_NS: u64 = 10_000_000_000;
 
 const DAY_NS: u64 = 86_400_000_000_000;
 
+/// Every kind of finding, what causes others before what it causes: what makes figures doubtful, settings and links,
+/// refusals, losses, what is sent again for them, congestion and what it costs, balance, the steps of jobs, and
+/// what only shows how traffic is sent.
+pub const CAUSES_FIRST: [&str; 45] = [
+    "tool.lost",
+    "config.lossless",
+    "config.switch",
+    "config.ecn",
+    "config.port",
+    "config.pcie",
+    "config.gpu",
+    "config.nccl",
+    "config.host",
+    "device.link_errors",
+    "device.pcie_stalls",
+    "pfc.on_wrong_priority",
+    "pfc.storm",
+    "pfc.victim",
+    "icrc.errors",
+    "nak.remote_access_error",
+    "nak.remote_operational_error",
+    "nak.invalid_request",
+    "device.discards",
+    "device.loss",
+    "loss.between_taps",
+    "loss.before_tap",
+    "loss.after_tap",
+    "device.not_ready",
+    "rnr.slow_receiver",
+    "peer.silent",
+    "retry.storm",
+    "burst.incast",
+    "device.congestion",
+    "ecn.congestion",
+    "ecn.no_cnp",
+    "cnp.without_ce",
+    "latency.tail",
+    "entropy.low",
+    "links.imbalance",
+    "job.stalled",
+    "step.straggler",
+    "step.slower",
+    "isolation.foreign_traffic",
+    "qos.dscp_mixed",
+    "qos.dscp_unset",
+    "qos.cnp_dscp",
+    "ecn.not_capable",
+    "mtu.small",
+    "rocev1.present",
+];
+
+/// Place of a kind in [`CAUSES_FIRST`].
+fn rank(id: &str) -> usize {
+    CAUSES_FIRST.iter().position(|known| *known == id).unwrap_or(CAUSES_FIRST.len())
+}
+
 impl Finding {
     /// When it was over, Unix nanoseconds, in data that ends at `end_ns`; `None` while it may go on, or when that is not known.
     #[must_use]
@@ -31,7 +87,7 @@ impl Finding {
 }
 
 /// Puts findings in the order in which they should be looked at: the worst first; what is over behind what goes on,
-/// but before what is only good to know; then by id.
+/// but before what is only good to know; of those that are as bad, causes before what they cause ([`CAUSES_FIRST`]).
 pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
     // Stable: within a family the order says which is the worst.
     findings.sort_by_key(|finding| {
@@ -41,7 +97,7 @@ pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
             (_, true) => 1,
             (_, false) => 0,
         };
-        (group, Reverse(finding.severity), over, finding.id)
+        (group, Reverse(finding.severity), over, rank(finding.id), finding.id)
     });
 }
 
@@ -79,6 +135,21 @@ mod tests {
         sort(&mut all, None);
         assert_eq!(all[0].id, "critical.now", "without an end nothing is known to be over");
         assert_eq!(all[1].id, "critical.over");
+    }
+
+    #[test]
+    fn a_cause_is_before_what_it_causes() {
+        let ids = ["retry.storm", "step.slower", "loss.after_tap", "tool.lost", "icrc.errors"];
+        let mut all = ids.map(|id| finding(id, Severity::Warning, None));
+        sort(&mut all, None);
+        let order = ["tool.lost", "icrc.errors", "loss.after_tap", "retry.storm", "step.slower"];
+        assert_eq!(all.each_ref().map(|finding| finding.id), order);
+        // Severity and what is over come first all the same.
+        all[4].severity = Severity::Critical;
+        (all[0].last_seen_ns, all[4].last_seen_ns) = (Some(1), Some(OVER_NS));
+        sort(&mut all, Some(OVER_NS + 1));
+        let order = ["step.slower", "icrc.errors", "loss.after_tap", "retry.storm", "tool.lost"];
+        assert_eq!(all.each_ref().map(|finding| finding.id), order);
     }
 
     #[test]

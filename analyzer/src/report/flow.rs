@@ -7,7 +7,7 @@ use rocescope_common::account::{FlowStats, Mixed, PsnTrack};
 use rocescope_common::wire::frame::Encap;
 use rocescope_common::wire::opcode::{CNP, Name};
 
-use crate::report::{Ack, Ecn, Flow, Loss, MAX_PORTS, Opcode, Port, Psn, device, ecn, latency};
+use crate::report::{Ack, Ecn, Flow, LastNaks, Loss, MAX_PORTS, Opcode, Port, Psn, device, ecn, latency};
 use crate::sample::{Extra, FlowSample, Sample, address};
 
 pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
@@ -19,6 +19,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
     let link = sample.links.get(usize::from(key.link));
     let loss = sample.figures.loss.as_ref();
     let (requests_known, responses_known) = loss.map_or((false, false), |loss| loss.is_known(flow.slot));
+    let last_naks_ns = loss.map(|loss| LastNaks::of(&loss.naks(flow.slot), stats));
     let loss = loss.map(|loss| loss.flow(flow.slot));
     let mut ports = Ports::of(stats, extra);
     let lost_ports = link.is_some_and(|link| link.extra_full > 0) && ports.missing_packets > 0;
@@ -66,6 +67,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
             naks: stats.naks.into(),
             unknown: stats.ack_unknown,
         },
+        last_naks_ns,
         psn: psn(&stats.psn),
         psn_responses: psn(&stats.psn_responses),
         latency_ns: latency.and_then(|figure| figure.all).map(Into::into),

@@ -6,9 +6,10 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use crate::figures::icrc::Checked;
-use crate::figures::loss::{Episodes as Counted, Figures, Retransmission};
+use crate::figures::loss::{Episodes as Counted, Figures, NakTally, Naks, Retransmission};
 use crate::report::{Flow, Psn, Report};
 use crate::sample::Direction;
+use rocescope_common::account::FlowStats;
 use rocescope_common::wire::opcode::Op;
 
 /// What happened to one sequence.
@@ -24,6 +25,7 @@ pub struct Loss {
     pub rnr_resent: u64,
     pub timeouts: u64,
     pub stuck: u64,
+    pub last_again_ns: Option<u64>,
     pub retransmission: Option<&'static str>,
     pub before_tap: Episodes,
     pub after_tap: Episodes,
@@ -38,6 +40,34 @@ pub struct Episodes {
     pub largest: Option<u64>,
     pub first_ns: Option<u64>,
     pub last_ns: Option<u64>,
+}
+
+/// When the latest NAK of each kind came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct LastNaks {
+    pub rnr: Option<u64>,
+    pub psn_sequence_error: Option<u64>,
+    pub invalid_request: Option<u64>,
+    pub remote_access_error: Option<u64>,
+    pub remote_operational_error: Option<u64>,
+}
+
+impl LastNaks {
+    /// Of a flow with these counters. Of kinds of which not all were told, the latest may be missing.
+    pub(super) fn of(told: &Naks, stats: &FlowStats) -> Self {
+        let last =
+            |told: NakTally, counted: u64| (counted > 0 && told.count >= counted).then_some(told.last_ns);
+        let [sequence, invalid, access, operational, ..] = told.codes;
+        let [sequence_errors, invalid_requests, access_errors, operational_errors, ..] = stats.naks;
+        Self {
+            rnr: last(told.rnr, stats.rnr_naks),
+            psn_sequence_error: last(sequence, sequence_errors),
+            invalid_request: last(invalid, invalid_requests),
+            remote_access_error: last(access, access_errors),
+            remote_operational_error: last(operational, operational_errors),
+        }
+    }
 }
 
 /// Packets by what their ICRC says.
@@ -63,6 +93,7 @@ impl Loss {
             rnr_resent: figures.rnr_resent,
             timeouts: figures.timeouts,
             stuck: figures.stuck,
+            last_again_ns: (figures.again_ns != 0).then_some(figures.again_ns),
             retransmission: figures.retransmission.map(|how| match how {
                 Retransmission::GoBackN => "go_back_n",
                 Retransmission::SelectiveRepeat => "selective_repeat",

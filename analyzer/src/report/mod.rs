@@ -44,7 +44,8 @@ pub use device::{Coverage, Device, DeviceQp, DeviceQpCounters, Pause, WHOLE, wor
 pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
-pub use loss::{Episodes, Icrc, Loss};
+pub use loss::{Episodes, Icrc, LastNaks, Loss};
+pub(crate) use paths::related;
 pub use paths::{Again, CountedAgain, Paths};
 pub use taps::{Between, DelayChange, DelayPoint, TapFlow};
 
@@ -295,6 +296,7 @@ pub struct Flow {
     pub cnp: Option<Cnp>,
     pub opcodes: Vec<Opcode>,
     pub ack: Ack,
+    pub last_naks_ns: Option<LastNaks>,
     pub psn: Option<Psn>,
     pub psn_responses: Option<Psn>,
     pub loss: Option<Loss>,

@@ -122,7 +122,7 @@ fn several(sample: &Sample) -> HashMap<Name, Vec<usize>, State> {
 /// Pairs of links, the smaller number first, that see packets of the same sequence. Acknowledgements
 /// alone do not tell taps from links that share a load.
 #[must_use]
-pub(super) fn related(sample: &Sample) -> BTreeSet<(u16, u16)> {
+pub(crate) fn related(sample: &Sample) -> BTreeSet<(u16, u16)> {
     let mut related = BTreeSet::new();
     for sights in several(sample).into_values() {
         let flows: Vec<&FlowSample> = sights.iter().filter_map(|at| sample.flows.get(*at)).collect();

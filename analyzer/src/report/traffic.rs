@@ -78,6 +78,8 @@ pub struct Steps {
     #[serde(serialize_with = "direction")]
     pub direction: Option<Direction>,
     pub count: u64,
+    pub first_ns: u64,
+    pub last_ns: u64,
     pub period_ns: u64,
     pub step_bytes: u64,
     pub explained_ratio: f64,
@@ -135,6 +137,7 @@ pub struct StepStraggler {
     pub steps: u64,
     pub of_steps: u64,
     pub since_ns: u64,
+    pub until_ns: u64,
     pub behind_ns: u64,
 }
 
@@ -328,6 +331,8 @@ pub(super) fn steps(sample: &Sample) -> Option<Steps> {
         link: name,
         direction,
         count: found.steps.len() as u64,
+        first_ns: found.steps.first()?.start_ns,
+        last_ns: found.steps.last()?.end_ns,
         period_ns: found.period_ns,
         step_bytes: found.volume,
         explained_ratio: found.explained,
@@ -388,6 +393,7 @@ fn named(sample: &Sample, ports: &[u16], straggler: &Straggler, alone: bool) -> 
         steps: straggler.steps as u64,
         of_steps: straggler.of_steps as u64,
         since_ns: straggler.since_ns,
+        until_ns: straggler.until_ns,
         behind_ns: straggler.behind_ns,
     }
 }

@@ -23,7 +23,7 @@ use rocescope_common::wire::opcode::Op;
 
 use super::packet::{Aside, Packet};
 pub use episode::Episodes;
-pub use result::{Figures, Retransmission};
+pub use result::{Figures, NakTally, Naks, Retransmission};
 use seen::{Nak, Seen};
 use sequence::Sequence;
 
@@ -69,6 +69,8 @@ pub struct Dialogue {
 pub struct Loss {
     /// Those in which something was skipped or came again.
     pub flows: HashMap<u32, FlowLoss, foldhash::fast::RandomState>,
+    /// Those that carry NAKs.
+    pub naks: HashMap<u32, Naks, foldhash::fast::RandomState>,
     /// Those that asked or answered; the index is the slot.
     pub dialogues: Vec<Dialogue>,
     /// The flows whose requests are known without a gap, where that is not every flow. Of responses
@@ -81,6 +83,12 @@ impl Loss {
     #[must_use]
     pub fn flow(&self, slot: u32) -> FlowLoss {
         self.flows.get(&slot).copied().unwrap_or_default()
+    }
+
+    /// NAKs in the flow in a slot.
+    #[must_use]
+    pub fn naks(&self, slot: u32) -> Naks {
+        self.naks.get(&slot).copied().unwrap_or_default()
     }
 
     /// Whether it is known what happened to the requests, and to the responses, in a slot.
@@ -103,6 +111,7 @@ pub struct Collector {
     slots: Vec<Slot>,
     pairs: HashMap<(u8, Addr, Addr), u32, foldhash::fast::RandomState>,
     answers: Vec<Answers>,
+    naks: HashMap<u32, Naks, foldhash::fast::RandomState>,
 }
 
 /// What is kept of one sequence's latest packets.
@@ -195,7 +204,13 @@ impl Collector {
     /// identification says otherwise.
     #[must_use]
     pub fn new(window_ns: u64) -> Self {
-        Self { window_ns, slots: Vec::new(), pairs: HashMap::default(), answers: Vec::new() }
+        Self {
+            window_ns,
+            slots: Vec::new(),
+            pairs: HashMap::default(),
+            answers: Vec::new(),
+            naks: HashMap::default(),
+        }
     }
 
     /// Takes in one packet.
@@ -216,10 +231,11 @@ impl Collector {
     }
 
     /// The flow of a slot was retired.
-    pub fn retired(&mut self, slot: u32) {
-        if let Some(slot) = self.slots.get_mut(slot as usize) {
+    pub fn retired(&mut self, number: u32) {
+        if let Some(slot) = self.slots.get_mut(number as usize) {
             *slot = Slot { answer_psn: UNKNOWN, ..Slot::default() };
         }
+        self.naks.remove(&number);
     }
 
     /// What is known so far.
@@ -237,6 +253,7 @@ impl Collector {
                 })
                 .collect(),
             known: None,
+            naks: self.naks.clone(),
             dialogues: self
                 .slots
                 .iter()
@@ -260,6 +277,13 @@ impl Collector {
         if let Some(slot) = self.slots.get_mut(at) {
             *slot = Slot { answer_psn: UNKNOWN, pair, reverse, ..Slot::default() };
         }
+        self.naks.remove(&slot);
+    }
+
+    /// A NAK in the flow in a slot.
+    #[cold]
+    fn note_nak(&mut self, slot: u32, rnr: bool, code: u32, time_ns: u64) {
+        self.naks.entry(slot).or_default().add(rnr, code, time_ns);
     }
 
     fn pair(&mut self, family: u8, src: Addr, dst: Addr) -> u32 {
@@ -281,13 +305,17 @@ impl Collector {
         let first = slot.answer_psn == UNKNOWN;
         slot.answer_psn = packet.psn;
         let nak = packet.outcome.events & (Event::NAK | Event::RNR) != 0;
+        let pair = slot.pair;
+        let code = packet.aeth >> 24 & 0x1F;
+        let rnr = packet.outcome.events & Event::RNR != 0;
+        if nak {
+            self.note_nak(packet.slot, rnr, code, packet.time_ns);
+        }
         if (first || nak || !op.has(Op::ACKNOWLEDGE))
-            && let Some(answers) = self.answers.get_mut(slot.pair as usize)
+            && let Some(answers) = self.answers.get_mut(pair as usize)
         {
             answers.seen_on(packet.link);
             // Other NAKs end a connection; nothing is sent again for them.
-            let code = packet.aeth >> 24 & 0x1F;
-            let rnr = packet.outcome.events & Event::RNR != 0;
             if nak && (rnr || code == 0) {
                 answers.nak(packet.link, Nak { psn: packet.psn, time_ns: packet.time_ns, rnr });
             }

@@ -1,4 +1,4 @@
-//! What is known of loss in one sequence.
+//! What is known of loss in one sequence, and of a flow's NAKs.
 
 use super::episode::Episodes;
 
@@ -9,6 +9,35 @@ pub enum Retransmission {
     GoBackN,
     /// What was missing, and no more.
     SelectiveRepeat,
+}
+
+/// NAKs of one kind in a flow: how many were told, and when the latest came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NakTally {
+    /// NAKs.
+    pub count: u64,
+    /// Unix nanoseconds; 0 when there is none.
+    pub last_ns: u64,
+}
+
+/// NAKs of a flow by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Naks {
+    /// Of receivers that were not ready.
+    pub rnr: NakTally,
+    /// By code 0 to 4; all others last.
+    pub codes: [NakTally; 6],
+}
+
+impl Naks {
+    /// Takes in one, with these bits of the AETH behind its kind.
+    pub(super) fn add(&mut self, rnr: bool, code: u32, time_ns: u64) {
+        let last = self.codes.len() - 1;
+        let code = usize::try_from(code).map_or(last, |code| code.min(last));
+        let Some(told) = (if rnr { Some(&mut self.rnr) } else { self.codes.get_mut(code) }) else { return };
+        told.count += 1;
+        told.last_ns = told.last_ns.max(time_ns);
+    }
 }
 
 /// What is known of loss in one sequence. Counts of PSNs are such of packets but for READ requests,
@@ -33,6 +62,8 @@ pub struct Figures {
     /// Times at which the sender's timer ran out: it went back after a pause, and no NAK had asked it
     /// to.
     pub timeouts: u64,
+    /// When the latest packet came that was sent again, Unix nanoseconds; 0 for none.
+    pub again_ns: u64,
     /// Losses before this link.
     pub before: Episodes,
     /// Times at which the sender was asked to send again what had passed here: lost behind this

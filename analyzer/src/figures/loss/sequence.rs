@@ -237,7 +237,7 @@ impl Sequence {
         // It had been sent again meanwhile, for nothing.
         self.holes.came_after_all(seen.psn);
         self.figures.lost = self.figures.lost.saturating_sub(1);
-        self.figures.retransmitted += 1;
+        self.sent_again(seen);
         self.before.take_back();
         if !filled.hole.again {
             self.figures.recovered += 1;
@@ -245,8 +245,14 @@ impl Sequence {
         true
     }
 
-    fn passed_late(&mut self, seen: &Seen<'_>) {
+    /// A packet that had passed before.
+    fn sent_again(&mut self, seen: &Seen<'_>) {
         self.figures.retransmitted += 1;
+        self.figures.again_ns = self.figures.again_ns.max(seen.time_ns);
+    }
+
+    fn passed_late(&mut self, seen: &Seen<'_>) {
+        self.sent_again(seen);
         if let Some(run) = &mut self.run {
             run.packets += 1;
             run.passed += 1;
@@ -321,6 +327,7 @@ impl Sequence {
             Some(Cause::Reuse) => {}
             cause => {
                 self.figures.retransmitted += 1;
+                self.figures.again_ns = self.figures.again_ns.max(seen.time_ns);
                 self.figures.rnr_resent += u64::from(cause == Some(Cause::Rnr));
             }
         }
@@ -342,7 +349,10 @@ impl Sequence {
                 self.figures.lost += psns;
                 self.before.note(hole.opened_ns, seen.time_ns, psns);
             }
-            _ => self.figures.rereads += 1,
+            _ => {
+                self.figures.rereads += 1;
+                self.figures.again_ns = self.figures.again_ns.max(seen.time_ns);
+            }
         }
         self.begin_again(seen.psn);
     }

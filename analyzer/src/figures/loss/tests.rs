@@ -263,6 +263,41 @@ fn a_receiver_that_is_not_ready_loses_nothing() {
 }
 
 #[test]
+fn naks_are_known_by_kind_and_time_until_the_flow_is_another() {
+    for mut scene in scenes() {
+        let mut nak = |syndrome| {
+            let slot = scene.pass(P { psn: 200, syndrome, ..ANSWER });
+            (slot, NakTally { count: 1, last_ns: scene.now_ns })
+        };
+        let ((slot, sequence), (_, rnr), (_, access), (_, other)) =
+            (nak(0x60), nak(0x2C), nak(0x62), nak(0x7F));
+        let none = NakTally::default();
+        let expected = Naks { rnr, codes: [sequence, none, access, none, none, other] };
+        assert_eq!(scene.collector.figures().naks(slot), expected);
+        let (_, again) = (scene.pass(P { psn: 200, syndrome: 0x2C, ..ANSWER }), scene.now_ns);
+        assert_eq!(scene.collector.figures().naks(slot).rnr, NakTally { count: 2, last_ns: again });
+        scene.answer(201, 0x1F);
+        assert_eq!(scene.collector.figures().naks(slot).rnr.last_ns, again, "an acknowledgement is none");
+        assert_eq!(scene.collector.figures().naks(scene.slot), Naks::default());
+        scene.collector.retired(slot);
+        assert!(scene.collector.figures().naks.is_empty());
+    }
+}
+
+#[test]
+fn when_something_was_sent_again_last() {
+    for mut scene in scenes() {
+        scene.send(200..220, &[]);
+        scene.nak(210);
+        scene.send(210..220, &[]);
+        let again = scene.now_ns;
+        assert_eq!(scene.figures().again_ns, again);
+        scene.send(220..300, &[250]);
+        assert_eq!(scene.figures().again_ns, again, "in order, and a gap");
+    }
+}
+
+#[test]
 fn a_timer_that_runs_out_is_no_nak() {
     for mut scene in scenes() {
         scene.send(200..210, &[]);

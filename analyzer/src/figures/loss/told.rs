@@ -66,11 +66,12 @@ impl Collector {
 
     /// A NAK in the flow in a slot, with this AETH and these bits of [`Event`].
     pub fn nak(&mut self, told: &Told, aeth: u32, events: u16) {
+        let rnr = events & Event::RNR != 0;
+        let code = aeth >> 24 & 0x1F;
+        self.note_nak(told.slot, rnr, code, told.time_ns);
         self.answers(told.slot, told.link);
         let pair = self.slots.get(told.slot as usize).map(|slot| slot.pair);
         let Some(answers) = pair.and_then(|pair| self.answers.get_mut(pair as usize)) else { return };
-        let rnr = events & Event::RNR != 0;
-        let code = aeth >> 24 & 0x1F;
         if rnr || code == 0 {
             answers.nak(told.link, Nak { psn: told.psn, time_ns: told.time_ns, rnr });
         }

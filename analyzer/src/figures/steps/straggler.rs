@@ -64,6 +64,8 @@ pub struct Straggler {
     pub of_steps: usize,
     /// When the first of them began.
     pub since_ns: u64,
+    /// When the last of them ended.
+    pub until_ns: u64,
     /// There are enough steps besides in which it was not waited for: something changed.
     pub changed: bool,
     /// Median over these steps. For a host that starts late: from the start of the last of the others to its own; for a slow
@@ -354,6 +356,12 @@ impl View<'_> {
         own.sort_unstable_by_key(|wait| wait.behind_ns);
         let median = own.get(own.len() / 2)?;
         let (why, host) = of;
+        let blocks = |at: usize| {
+            let step = self.segments.steps.get(at)?;
+            Some((self.segments.blocks.get(step.start)?, self.segments.blocks.get(step.end.checked_sub(1)?)?))
+        };
+        let first = blocks(range.start).map_or(0, |(first, _)| first.start_ns);
+        let last = range.end.checked_sub(1).and_then(blocks).map_or(first, |(_, last)| last.end_ns);
         Some(Straggler {
             link: self.port,
             why,
@@ -364,11 +372,8 @@ impl View<'_> {
             steps: own.len(),
             of_steps: range.len(),
             changed,
-            since_ns: self
-                .segments
-                .steps
-                .get(range.start)
-                .map_or(0, |step| self.segments.blocks.get(step.start).map_or(0, |block| block.start_ns)),
+            since_ns: first,
+            until_ns: last,
             behind_ns: median.behind_ns,
         })
     }

@@ -94,6 +94,12 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].ack.naks.invalid_rd_request", "packets": "NAK code 4.";
     "flows[].ack.naks.reserved", "packets": "Other NAK codes.";
     "flows[].ack.unknown", "packets": "AETHs that were cut off or have the reserved type.";
+    "flows[].last_naks_ns", "object": "When the latest NAK of each kind passed." or null "live, `--no-timing`";
+    "flows[].last_naks_ns.rnr", "Unix ns": "Receiver not ready." or null "there was none; live also: not all were told (events were dropped)";
+    "flows[].last_naks_ns.psn_sequence_error", "Unix ns": "NAK code 0." or null "there was none; live also: not all were told (events were dropped)";
+    "flows[].last_naks_ns.invalid_request", "Unix ns": "NAK code 1." or null "there was none; live also: not all were told (events were dropped)";
+    "flows[].last_naks_ns.remote_access_error", "Unix ns": "NAK code 2." or null "there was none; live also: not all were told (events were dropped)";
+    "flows[].last_naks_ns.remote_operational_error", "Unix ns": "NAK code 3." or null "there was none; live also: not all were told (events were dropped)";
     "flows[].psn", "object": "Sequence of the requests." or null "no request of RC, UC or XRC was seen";
     "flows[].psn.first", "PSN": "PSN of the first request seen.";
     "flows[].psn.expected", "PSN": "PSN that the next request should have.";
@@ -128,6 +134,7 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].loss.rnr_resent", "packets": "Of `retransmitted`: because the receiver was not ready.";
     "flows[].loss.timeouts", "times": "The sender went back after a pause of 1 ms or more that no NAK ended: its timer ran out.";
     "flows[].loss.stuck", "times": "At the end: how often in a row the sender began again at one PSN without getting further.";
+    "flows[].loss.last_again_ns", "Unix ns": "When the latest packet of `retransmitted` or `rereads` passed." or null "there was none";
     "flows[].loss.retransmission", "text": "`go_back_n`: everything from the missing packet on is sent again; `selective_repeat`: \
         only what was missing." or null "nothing was sent again, or it cannot be told";
     "flows[].loss.before_tap.episodes", "episodes": "Times at which something was lost before this link; what is lost before \
@@ -157,6 +164,7 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].loss_responses.rnr_resent", "packets": "Of `retransmitted`: because the receiver was not ready.";
     "flows[].loss_responses.timeouts", "times": "The sender went back after a pause of 1 ms or more that no NAK ended: its timer ran out.";
     "flows[].loss_responses.stuck", "times": "At the end: how often in a row the sender began again at one PSN without getting further.";
+    "flows[].loss_responses.last_again_ns", "Unix ns": "When the latest packet of `retransmitted` or `rereads` passed." or null "there was none";
     "flows[].loss_responses.retransmission", "text": "`go_back_n`: everything from the missing packet on is sent again; `selective_repeat`: \
         only what was missing." or null "nothing was sent again, or it cannot be told";
     "flows[].loss_responses.before_tap.episodes", "episodes": "Times at which something was lost before this link; what is lost before \

@@ -260,7 +260,7 @@ pub const RUN: &[FieldMeta] = fields! {
     "findings[].flows[].dst", "address": "destination";
     "findings[].flows[].dest_qp", "number": "and destination QP.";
     "findings[].advice", "text": "What to do.";
-    "findings[].last_seen_ns", "Unix ns": "It cannot have shown later: the end of the last loss or of the last time bin with a mark, else the last packet of \
+    "findings[].last_seen_ns", "Unix ns": "It cannot have shown later: the end of the last loss, NAK, packet sent again or time bin with a mark, or of the last step of a stretch; else the last packet of \
         the flows that it is about. The text and the screen say `until` where that is 10 s or more before the end of the data; such findings come behind \
         those that go on, before those of severity `info`." or null "not known, or it lasts by its nature (a silence, a setting)";
     "unjudged[].id", "text": "A kind of finding that this run could not come to: that it is not among the findings says nothing.";

@@ -9,8 +9,8 @@ use crate::lldp::{self, Neighbour};
 use crate::report::fixtures::{compare, everything};
 use crate::report::{
     CeOverTime, Cnp, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters, EcnOverTime,
-    Episodes, Finding, FlowId, Icrc, Latency, LatencyByClass, Loss, Options, Pause, Report, Severity,
-    TapFlow, Untimed,
+    Episodes, Finding, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Loss, Options, Pause, Report,
+    Severity, TapFlow, Untimed,
 };
 
 /// Maps whose keys are data; the table has one entry for all of them.
@@ -20,6 +20,28 @@ const MAPS: [(&str, &str); 4] = [
     ("devices[].qp_counters[].counters", "<name>"),
     ("findings[].evidence", "<name>"),
 ];
+
+/// What went wrong with a flow, nothing of it null.
+fn trouble() -> (Loss, LastNaks) {
+    let known = Some(1);
+    let episodes =
+        Episodes { episodes: 1, longest_ns: known, largest: known, first_ns: known, last_ns: known };
+    let loss = Loss {
+        retransmission: Some("go_back_n"),
+        before_tap: episodes,
+        after_tap: episodes,
+        last_again_ns: known,
+        ..Loss::default()
+    };
+    let last_naks = LastNaks {
+        rnr: known,
+        psn_sequence_error: known,
+        invalid_request: known,
+        remote_access_error: known,
+        remote_operational_error: known,
+    };
+    (loss, last_naks)
+}
 
 /// A report in which nothing is null or empty.
 fn full() -> Report {
@@ -62,17 +84,10 @@ fn full() -> Report {
         Some(EcnOverTime { start_ns: 1, bin_ns: 1, capable: column(), ce: column(), cnp: column() });
     report.totals.lost.ecn_untracked = Some(1);
     report.totals.lost.pause_untracked = Some(1);
-    let known = Some(1);
-    let episodes =
-        Episodes { episodes: 1, longest_ns: known, largest: known, first_ns: known, last_ns: known };
-    let loss = Loss {
-        retransmission: Some("go_back_n"),
-        before_tap: episodes,
-        after_tap: episodes,
-        ..Loss::default()
-    };
+    let (loss, last_naks) = trouble();
     let flow = &mut report.flows[0];
     (flow.loss, flow.loss_responses, flow.icrc) = (Some(loss), Some(loss), Some(Icrc::default()));
+    flow.last_naks_ns = Some(last_naks);
     report.links[0].icrc = Some(Icrc::default());
     report.taps = vec![TapFlow {
         src: id.src,

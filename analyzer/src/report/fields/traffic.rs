@@ -51,6 +51,8 @@ pub const TRAFFIC: &[FieldMeta] = fields! {
         data and at least 262,144 spurts count.";
     "steps.direction", "text": "Of the port, where only one direction is observed." or null "replay, and both directions";
     "steps.count", "steps": "Whole steps seen, at least 8.";
+    "steps.first_ns", "Unix ns": "Start of the first of these.";
+    "steps.last_ns", "Unix ns": "End of the last.";
     "steps.period_ns", "ns": "Median time from the start of a step to the start of the next.";
     "steps.step_bytes", "bytes": "What a step sends on this port, repeats excepted, to 5 %.";
     "steps.explained_ratio", "ratio": "Share of the port's data in whole steps; from the first of them to the last at least 0.95.";
@@ -93,6 +95,7 @@ pub const TRAFFIC: &[FieldMeta] = fields! {
     "steps.straggler.steps", "steps": "Steps in which it was waited for,";
     "steps.straggler.of_steps", "steps": "of these from the first to the last.";
     "steps.straggler.since_ns", "Unix ns": "Start of the first.";
+    "steps.straggler.until_ns", "Unix ns": "End of the last.";
     "steps.straggler.behind_ns", "ns": "Median of what it costs a step: `starts_late` from the start of the last of the others to its own, the \
         least over all links that show it; `slow_transfer` the time above the quickest; else the silence of all.";
     "steps.ending.last_data_ns", "Unix ns": "Last data on the link.";

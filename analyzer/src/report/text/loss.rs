@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::report::loss::{AtLink, by_link, nothing_vanished};
 use crate::report::text::flows::link_name;
 use crate::report::text::layout::{labelled, plain};
-use crate::report::{Between, Flow, Loss, Report};
+use crate::report::{Between, Episodes, Flow, Loss, Report};
 use crate::units::{self, plural};
 
 /// Flows that are told about: those that lost or repeated most.
@@ -176,10 +176,12 @@ fn hanging(text: &str, room: usize) -> Vec<String> {
 
 fn sentence(loss: &Loss) -> Option<String> {
     let mut parts = Vec::new();
-    let longest =
-        |ns: Option<u64>| ns.map_or_else(String::new, |ns| format!(" (longest {})", units::duration(ns)));
+    let longest = |of: &Episodes| {
+        let most = if of.episodes == 1 { "" } else { "longest " };
+        of.longest_ns.map_or_else(String::new, |ns| format!(" ({most}{})", units::duration(ns)))
+    };
     if loss.lost > 0 {
-        let (episodes, longest) = (loss.before_tap.episodes, longest(loss.before_tap.longest_ns));
+        let (episodes, longest) = (loss.before_tap.episodes, longest(&loss.before_tap));
         parts.push(format!(
             "{} lost before in {}{longest}",
             units::count(loss.lost),
@@ -187,7 +189,7 @@ fn sentence(loss: &Loss) -> Option<String> {
         ));
     }
     if loss.after_tap.episodes > 0 {
-        let longest = longest(loss.after_tap.longest_ns);
+        let longest = longest(&loss.after_tap);
         parts.push(format!("asked for again {}{longest}", plural(loss.after_tap.episodes, "time")));
     }
     if loss.retransmitted > 0 {
@@ -308,6 +310,10 @@ mod tests {
             assert!(page.contains(part), "{part}: {page}");
         }
         assert!(lines(&report, 60).iter().skip(1).all(|line| line.starts_with("  ")));
+        let once = Episodes { episodes: 1, ..before_tap };
+        report.flows[0].loss = Some(Loss { lost: 1, before_tap: once, ..Loss::default() });
+        let page = lines(&report, 200).join("\n");
+        assert!(page.ends_with(": 1 lost before in 1 episode (3.00 ms)"), "{page}");
     }
 
     #[test]

@@ -15,7 +15,8 @@ mod traffic;
 
 pub(crate) use answers::{P99_SAMPLES, P999_SAMPLES, enough};
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use rocescope_common::wire::Reason;
 
@@ -93,7 +94,7 @@ fn findings(report: &Report, room: usize) -> Vec<String> {
     let mut findings = report.findings.clone();
     let end = report.window.last_ns;
     crate::report::finding::sort(&mut findings, end);
-    let mut advised = BTreeSet::new();
+    let mut told = Told::default();
     for finding in &findings {
         let severity = match finding.severity {
             Severity::Info => "info",
@@ -103,15 +104,15 @@ fn findings(report: &Report, room: usize) -> Vec<String> {
         let until = finding.until(end).map_or_else(String::new, |until| format!(", {until}"));
         let title = format!("{} [{}]{until}", plain(&finding.title), finding.id);
         lines.extend(labelled(severity, INDENT, &title, room));
-        // What is only good to know stays on its line; the same advice is given once.
+        // What is only good to know stays on its line.
         if finding.severity == Severity::Info {
             continue;
         }
         if let Some(flows) = flows_of(finding) {
             lines.extend(labelled("", INDENT, &flows, room));
         }
-        if !finding.advice.is_empty() && advised.insert((finding.id, &finding.advice)) {
-            lines.extend(labelled("", INDENT, &plain(&finding.advice), room));
+        if let Some(advice) = told.new_of(finding) {
+            lines.extend(labelled("", INDENT, &plain(&advice), room));
         }
     }
     let open: Vec<&str> =
@@ -125,6 +126,34 @@ fn findings(report: &Report, room: usize) -> Vec<String> {
         lines.push("`rocescope explain ID` says what each means and how it was found.".into());
     }
     lines
+}
+
+/// Advice that stands on the page already, sentence by sentence, with the finding that gave it. Each finding has all of its
+/// advice, whatever stands before it; the page says a thing once.
+#[derive(Default)]
+struct Told<'a>(HashMap<&'a str, &'static str>);
+
+impl<'a> Told<'a> {
+    /// What of a finding's advice is new, and where the rest stands; `None` when there is nothing to say.
+    fn new_of(&mut self, finding: &'a Finding) -> Option<String> {
+        let mut new: Vec<&str> = Vec::new();
+        let mut above = None;
+        for sentence in finding.advice.split_inclusive(". ").map(str::trim_end) {
+            match self.0.entry(sentence) {
+                Entry::Occupied(told) => above = above.or(Some(*told.get())),
+                Entry::Vacant(place) => {
+                    place.insert(finding.id);
+                    new.push(sentence);
+                }
+            }
+        }
+        match (new.is_empty(), above) {
+            (true, Some(id)) => (id != finding.id).then(|| format!("See [{id}] above.")),
+            (true, None) => None,
+            (false, Some(id)) => Some(format!("{} For the rest see [{id}] above.", new.join(" "))),
+            (false, None) => Some(finding.advice.clone()),
+        }
+    }
 }
 
 /// The first flows that a finding names, and how many more there are.

@@ -31,9 +31,10 @@ fn steps_of(steps: &Steps) -> String {
             None => format!("{} or a host behind it", straggler.waits_for),
         };
         format!(
-            " {} of {} waited {} for {who}.",
+            " {} of {} {} waited {} for {who}.",
             straggler.steps,
             straggler.of_steps,
+            units::span_utc(straggler.since_ns, straggler.until_ns),
             units::duration(straggler.behind_ns)
         )
     });

@@ -1,0 +1,197 @@
+//! Traffic classes: DSCPs of data and of CNPs.
+//!
+//! Taps along one path see the same packets: what all of them show is told once, of the one that saw most of it.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+use super::settings::{CNP_DSCP, DSCP_MIXED, DSCP_UNSET};
+use super::{Input, Raise};
+use crate::report::{Finding, Flow, Severity, related};
+use crate::sample::Direction;
+use crate::units::{self, plural};
+
+/// A tap that shows so much of its own besides is told of by itself.
+const OF_ITS_OWN: f64 = 0.1;
+
+/// A direction of a queue pair, wherever it is seen.
+type Name = (IpAddr, IpAddr, u32);
+
+/// What a link shows, and how much of it each queue pair has.
+struct Seen<T> {
+    /// Number of the link.
+    link: usize,
+    what: T,
+    flows: HashMap<Name, u64>,
+    /// Other taps that show the same.
+    others: u64,
+}
+
+impl<T> Seen<T> {
+    fn new<'a>(link: usize, what: T, flows: impl IntoIterator<Item = (&'a Flow, u64)>) -> Self {
+        let mut own: HashMap<Name, u64> = HashMap::new();
+        for (flow, much) in flows {
+            *own.entry((flow.src, flow.dst, flow.dest_qp)).or_default() += much;
+        }
+        Self { link, what, flows: own, others: 0 }
+    }
+
+    fn sum(&self) -> u64 {
+        self.flows.values().sum()
+    }
+
+    /// Words for the other taps.
+    fn others(&self) -> String {
+        match self.others {
+            0 => String::new(),
+            1 => " (another tap sees the same)".to_owned(),
+            n => format!(" ({n} other taps see the same)"),
+        }
+    }
+}
+
+/// What is shown, without what is shown again by taps of the same packets.
+fn once<T>(input: &Input<'_>, mut seen: Vec<Seen<T>>) -> Vec<Seen<T>> {
+    if seen.len() < 2 {
+        return seen;
+    }
+    let related = related(input.sample);
+    let same_path = |a: usize, b: usize| {
+        let number = |link: usize| u16::try_from(link).unwrap_or(u16::MAX);
+        related.contains(&(number(a.min(b)), number(a.max(b))))
+    };
+    seen.sort_by_key(|one| Reverse(one.sum()));
+    let mut kept: Vec<Seen<T>> = Vec::new();
+    for one in seen {
+        let shown = |before: &Seen<T>| {
+            same_path(before.link, one.link) && one.flows.keys().any(|name| before.flows.contains_key(name))
+        };
+        let own = one.flows.iter().filter(|(name, _)| {
+            !kept.iter().any(|before| same_path(before.link, one.link) && before.flows.contains_key(*name))
+        });
+        let own: u64 = own.map(|(_, much)| much).sum();
+        let first = kept.iter().position(shown);
+        match first.and_then(|at| kept.get_mut(at)) {
+            Some(before) if (own as f64) < OF_ITS_OWN * one.sum() as f64 => before.others += 1,
+            _ => kept.push(one),
+        }
+    }
+    kept.sort_by_key(|one| one.link);
+    kept
+}
+
+fn is_data(flow: &Flow) -> bool {
+    flow.payload_bytes > 0 && flow.roce_version == 2
+}
+
+/// Data between two hosts in several classes, and flows that change theirs.
+pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let limits = &input.limits.qos;
+    let data = || input.report.flows.iter().filter(|flow| is_data(flow));
+    let acks = |flow: &Flow| flow.ack.acks + flow.ack.rnr_naks + flow.ack.naks.total() + flow.cnp_packets;
+    // A flow that carries answers or CNPs too has every right to several DSCPs.
+    let changed: Vec<&Flow> = data()
+        .filter(|flow| {
+            flow.mixed.contains(&"dscp") && flow.payload_bytes >= limits.min_bytes && acks(flow) == 0
+        })
+        .collect();
+    if !changed.is_empty() {
+        let title =
+            format!("The DSCP of {} changes in the course of the run", plural(changed.len() as u64, "flow"));
+        Raise::new(&DSCP_MIXED, Severity::Warning, title).flows(changed).into(found);
+    }
+    let mut pairs: BTreeMap<(&str, IpAddr, IpAddr), Vec<&Flow>> = BTreeMap::new();
+    for flow in data().filter(|flow| flow.dscp.is_some()) {
+        pairs.entry((&flow.link, flow.src, flow.dst)).or_default().push(flow);
+    }
+    let mut seen = Vec::new();
+    for ((_, src, dst), flows) in pairs {
+        let mut by_dscp: BTreeMap<u8, u64> = BTreeMap::new();
+        for flow in &flows {
+            *by_dscp.entry(flow.dscp.unwrap_or(0)).or_default() += flow.payload_bytes;
+        }
+        let bytes: u64 = by_dscp.values().sum();
+        let is_heavy = |part: u64| part as f64 >= bytes as f64 * limits.share;
+        let heavy: Vec<u8> =
+            by_dscp.iter().filter(|(_, part)| is_heavy(**part)).map(|(dscp, _)| *dscp).collect();
+        let Some(first) = flows.first().filter(|_| heavy.len() >= 2 && bytes >= limits.min_bytes) else {
+            continue;
+        };
+        let mut links = input.report.links.iter();
+        let link = links.position(|link| link.name == first.link && link.direction == first.direction);
+        let weighed: Vec<(&Flow, u64)> = flows.iter().map(|flow| (*flow, flow.payload_bytes)).collect();
+        let what = (src, dst, flows, by_dscp, heavy);
+        seen.push(Seen::new(link.unwrap_or(usize::MAX), what, weighed));
+    }
+    for one in once(input, seen) {
+        let (others, (src, dst, flows, by_dscp, heavy)) = (one.others(), one.what);
+        let names = heavy.iter().map(u8::to_string).collect::<Vec<_>>().join(" and ");
+        let title = format!("Data from {src} to {dst} is sent with DSCP {names}{others}");
+        Raise::new(&DSCP_MIXED, Severity::Warning, title)
+            .evidence("dscp", by_dscp.keys().copied().collect::<Vec<u8>>())
+            .evidence("payload_bytes", by_dscp.values().copied().collect::<Vec<u64>>())
+            .flows(flows)
+            .into(found);
+    }
+}
+
+/// DSCP by kind of packet and link; where that was not collected, by flow.
+pub(super) fn by_link(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let limits = &input.limits.qos;
+    let enough = |part: u64, whole: u64| whole > 0 && part as f64 >= whole as f64 * limits.share;
+    let mut on: HashMap<(&str, Option<Direction>), Vec<&Flow>> = HashMap::new();
+    for flow in &input.report.flows {
+        on.entry((&flow.link, flow.direction)).or_default().push(flow);
+    }
+    let (mut unset, mut cnps_as_data) = (Vec::new(), Vec::new());
+    for (at, link) in input.report.links.iter().enumerate() {
+        let flows = || on.get(&(link.name.as_str(), link.direction)).into_iter().flatten().copied();
+        let without = |flow: &Flow| if flow.dscp == Some(0) { flow.bytes } else { 0 };
+        let (none, data) = if let Some(dscp) = &link.dscp {
+            let sum = dscp.iter().map(|d| d.data_bytes).sum();
+            (dscp.iter().find(|d| d.dscp == 0).map_or(0, |d| d.data_bytes), sum)
+        } else {
+            let data = flows().filter(|flow| is_data(flow));
+            data.fold((0, 0), |(none, sum), flow| (none + without(flow), sum + flow.bytes))
+        };
+        if data >= limits.min_bytes && enough(none, data) {
+            let share = none as f64 / data as f64;
+            let own = flows().filter(|flow| is_data(flow)).map(|flow| (flow, without(flow)));
+            unset.push(Seen::new(at, (share, data), own.filter(|(_, bytes)| *bytes > 0)));
+        }
+        let Some(dscp) = &link.dscp else { continue };
+        let cnps: u64 = dscp.iter().map(|d| d.cnp_packets).sum();
+        let Some(main) = dscp.iter().max_by_key(|d| d.data_bytes).filter(|d| d.data_bytes > 0) else {
+            continue;
+        };
+        if cnps >= limits.min_cnps && enough(main.cnp_packets, cnps) {
+            let own = flows().map(|flow| (flow, flow.cnp_packets)).filter(|(_, cnps)| *cnps > 0);
+            cnps_as_data.push(Seen::new(at, (main, cnps), own));
+        }
+    }
+    let name = |at: usize| input.report.links.get(at).map_or("", |link| link.name.as_str());
+    for one in once(input, unset) {
+        let (share, data) = one.what;
+        let title = format!(
+            "{} of the data on {}{} has DSCP 0",
+            units::ratio(Some(share)),
+            name(one.link),
+            one.others()
+        );
+        Raise::new(&DSCP_UNSET, Severity::Info, title)
+            .evidence("share", share)
+            .evidence("data_bytes", data)
+            .into(found);
+    }
+    for one in once(input, cnps_as_data) {
+        let (main, cnps) = one.what;
+        let title =
+            format!("CNPs on {}{} have DSCP {}, as the data", name(one.link), one.others(), main.dscp);
+        Raise::new(&CNP_DSCP, Severity::Info, title)
+            .evidence("dscp", main.dscp)
+            .evidence("cnp_packets", cnps)
+            .evidence("cnp_packets_in_data_class", main.cnp_packets)
+            .into(found);
+    }
+}

@@ -1,0 +1,140 @@
+//! Which loss is a finding, and what is said of it.
+
+use crate::figures::loss::{Episodes, Figures, FlowLoss, Loss};
+use crate::findings::tests::found;
+use crate::report::fixtures::{SECOND, START, key, link, sample, stats};
+use crate::report::{Finding, Options, Report, text};
+use crate::sample::{Direction, Sample};
+
+/// 1,000 requests, of which so many were lost before this link and so many behind it, until a second after the
+/// start; data that goes on to the end.
+fn lossy(lost: u64, behind: u64, end_s: u64) -> Sample {
+    let mut data = stats(50_000, 1_000, 1_000_000);
+    data.last_ns = START + end_s * SECOND;
+    let mut sample = sample(vec![link("eth0", None)], vec![(key(0, "10.0.0.1", "10.0.0.2", 17), data)]);
+    sample.window = Some((START, data.last_ns));
+    let at = |count| Episodes { count, longest_ns: 9, largest: 1, first_ns: START, last_ns: START + SECOND };
+    let figures = Figures { lost, before: at(lost), after: at(behind), ..Figures::default() };
+    let mut known = Loss::default();
+    known.flows.insert(0, FlowLoss { requests: Some(figures), responses: None });
+    sample.figures.loss = Some(known);
+    sample
+}
+
+fn by_id(sample: &Sample, id: &str) -> Option<Finding> {
+    found(sample, &Options::default()).into_iter().find(|finding| finding.id == id)
+}
+
+#[test]
+fn loss_is_over_ten_seconds_after_the_last_episode() {
+    let before = |sample: &Sample| by_id(sample, "loss.before_tap").unwrap();
+    let (late, old) = (lossy(9, 0, 10), lossy(9, 0, 11));
+    assert_eq!(before(&old).last_seen_ns, Some(START + SECOND));
+    let said = |sample: &Sample| {
+        let page = text::text(&Report::build(sample, &Options::default()), 120);
+        page.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(!said(&late).contains("until "), "nine seconds ago");
+    assert!(said(&old).contains("[loss.before_tap], until 13:05:10"), "{}", said(&old));
+    assert_eq!(by_id(&lossy(4, 0, 11), "loss.before_tap"), None, "four episodes are none");
+}
+
+/// The words of the text report, as wide as it gets.
+fn page(sample: &Sample) -> String {
+    let page = text::text(&Report::build(sample, &Options::default()), 160);
+    page.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn advice_is_whole_in_each_finding_and_told_once_on_the_page() {
+    let (before, after) = ("loss.before_tap", "loss.after_tap");
+    let advice = |sample: &Sample, id: &str| by_id(sample, id).unwrap().advice;
+    let whole = "`dcb pfc show`";
+    for (lost, behind) in [(9, 0), (0, 9)] {
+        let sample = lossy(lost, behind, 1);
+        let (id, place) = if lost > 0 {
+            (before, "between the sender and this tap")
+        } else {
+            (after, "between this tap and the receiver")
+        };
+        let advice = advice(&sample, id);
+        assert!(
+            advice.contains(whole) && advice.contains(place) && !advice.contains("both sides"),
+            "{advice}"
+        );
+        assert!(!page(&sample).contains(" above."));
+    }
+    // The worse one comes first, else the loss nearer the sender, and tells it all.
+    for (lost, behind, first, second) in
+        [(9, 9, before, after), (9, 90, after, before), (90, 9, before, after)]
+    {
+        let sample = lossy(lost, behind, 1);
+        for advice in [advice(&sample, first), advice(&sample, second)] {
+            assert!(advice.contains(whole) && advice.contains("Losses on both sides"), "{advice}");
+        }
+        let page = page(&sample);
+        let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what}: {page}"));
+        let (one, told, other) = (at(&format!("[{first}]")), at(whole), at(&format!("[{second}]")));
+        assert!(one < told && told < other, "{lost}, {behind}: {page}");
+        assert_eq!(page.matches(whole).count(), 1, "{page}");
+        assert!(page[other..].contains(&format!("For the rest see [{first}] above.")), "{page}");
+    }
+}
+
+/// Some thousand requests between hosts each, of which so many were lost before their link, in as many episodes.
+fn pairs(lost: &[(u16, u8, u64)]) -> Sample {
+    let flows = lost.iter().map(|(link, host, _)| {
+        (key(*link, &format!("10.0.0.{host}"), "10.0.0.99", 17), stats(50_000, 1_000, 1_000_000))
+    });
+    let links = ["eth0", "eth1"].map(|name| link(name, Some(Direction::Ingress)));
+    let mut sample = sample(links.into(), flows.collect());
+    let mut known = Loss::default();
+    for (slot, (_, _, lost)) in (0..).zip(lost) {
+        let before =
+            Episodes { count: *lost, longest_ns: 9, largest: 1, first_ns: START, last_ns: START + SECOND };
+        let figures = Figures { lost: *lost, before, ..Figures::default() };
+        known.flows.insert(slot, FlowLoss { requests: Some(figures), responses: None });
+    }
+    sample.figures.loss = Some(known);
+    sample
+}
+
+fn named(sample: &Sample) -> Vec<String> {
+    let all = found(sample, &Options::default()).into_iter();
+    all.filter(|finding| finding.id == "loss.before_tap").map(|finding| finding.title).collect()
+}
+
+#[test]
+fn hosts_that_lose_alike_are_all_named() {
+    let titles = named(&pairs(&[(0, 1, 5), (0, 2, 4), (0, 3, 1), (0, 4, 0)]));
+    assert_eq!(titles.len(), 1, "{titles:?}");
+    let title = &titles[0];
+    assert!(title.contains("from 10.0.0.1 to") && title.contains("; also from 10.0.0.2 to"), "{title}");
+    assert!(!title.contains("10.0.0.3 ") && !title.contains("10.0.0.4 "), "one episode, or none: {title}");
+    // None has five for itself.
+    let titles = named(&pairs(&[(0, 1, 3), (0, 2, 2)]));
+    assert!(titles[0].contains("10.0.0.1") && titles[0].contains("10.0.0.2"), "{titles:?}");
+    // Two rails.
+    let titles = named(&pairs(&[(0, 1, 6), (1, 2, 4)]));
+    assert_eq!(titles.len(), 2, "{titles:?}");
+    let many: Vec<(u16, u8, u64)> = (1..=7).map(|host| (0, host, 5)).collect();
+    let titles = named(&pairs(&many));
+    assert!(titles[0].ends_with("; 3 more pairs of hosts"), "{titles:?}");
+}
+
+#[test]
+fn a_few_episodes_among_much_are_no_loss() {
+    // Four in all; five, but no pair has two; the same queue pair seen twice counts once.
+    for nearly in [
+        &[(0, 1, 2), (0, 2, 2)][..],
+        &[(0, 1, 1), (0, 2, 1), (0, 3, 1), (0, 4, 1), (0, 5, 1)],
+        &[(0, 1, 4), (1, 1, 4)],
+    ] {
+        assert_eq!(named(&pairs(nearly)), [] as [String; 0], "{nearly:?}");
+    }
+    // Seven episodes, but in a hundred thousand packets.
+    let mut sample = pairs(&[(0, 1, 4), (0, 2, 3), (0, 3, 0)]);
+    assert_eq!(named(&sample).len(), 1);
+    sample.flows[2].stats.packets = 100_000;
+    assert_eq!(named(&sample), [] as [String; 0]);
+}
