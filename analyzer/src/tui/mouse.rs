@@ -111,8 +111,8 @@ impl App {
             return;
         }
         if at.y == table.y {
-            let mut x = table.x + panel::flows::GUTTER;
-            for fitted in self.columns() {
+            let mut x = panel::flows::columns_at(self, table);
+            for fitted in self.visible_columns() {
                 if (x..=x + fitted.width).contains(&at.x) {
                     if self.table.sort.by == fitted.column.id {
                         self.table.sort.descending = !self.table.sort.descending;

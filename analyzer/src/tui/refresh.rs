@@ -57,7 +57,7 @@ impl App {
         };
         let matrix = match matrix {
             Some(matrix) => matrix,
-            None if self.screen == Screen::Matrix => Matrix::new(&model),
+            None if self.screen == Screen::Matrix => Matrix::new(&model, &paths.again),
             None => Matrix::default(),
         };
         let now = Data {
@@ -104,7 +104,7 @@ impl App {
         let Some(data) = &self.data else { return };
         let cx = Context { model: &data.model, sample: &data.sample };
         let keep = keeps.then(|| before.unwrap_or(&data.model.rows));
-        self.table.arrange(&self.query, cx, keep, page);
+        self.table.arrange(&self.query, cx, &data.paths.again, keep, page);
         self.refresh_detail();
         self.keep_in_view();
     }
@@ -131,7 +131,7 @@ impl App {
         if let Some(data) = &mut self.data {
             // Mostly it was made with the sample, beside the screen.
             if self.screen == Screen::Matrix && data.matrix.size() == (0, 0) {
-                data.matrix = Matrix::new(&data.model);
+                data.matrix = Matrix::new(&data.model, &data.paths.again);
             }
         }
     }

@@ -47,7 +47,11 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     let list = at.findings(count);
     let end = report.window.last_ns;
     let over = report.findings.iter().filter(|finding| finding.over_since(end).is_some()).count();
-    let over = if over > 0 { format!(", then the {over} that are over") } else { String::new() };
+    let over = match over {
+        0 => String::new(),
+        1 => ", then the one that is over".to_owned(),
+        over => format!(", then the {over} that are over"),
+    };
     line(
         buffer,
         list,
