@@ -303,7 +303,7 @@ impl<'a> Context<'a> {
 
     /// Whether no packet of the row's flow has a place in a sequence: of acknowledgements and CNPs nothing is known to
     /// be lost or to come again.
-    fn without_sequence(&self, row: &Row) -> bool {
+    pub(super) fn without_sequence(&self, row: &Row) -> bool {
         let total = &row.total;
         total.gaps + total.repeats + total.lost == 0
             && self.flow(row).is_some_and(|stats| stats.psn.seen + stats.psn_responses.seen == 0)

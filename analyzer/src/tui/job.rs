@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use super::column::Context;
 use super::matrix::Matrix;
 use super::texts::Texts;
 use crate::model::health::LastSeen;
@@ -78,7 +79,8 @@ impl Job {
                 None => report::Paths::of(&sample, &options),
             });
             let mut figures = Figures::new(Vec::new(), &history, at, span, &sample, &options, paths)?;
-            figures.matrix = Some(Matrix::new(&figures.model, &figures.paths.again));
+            let cx = Context { model: &figures.model, sample: &sample };
+            figures.matrix = Some(Matrix::new(cx, &figures.paths.again));
             Some(figures)
         });
         let texts = figures.as_ref().map_or_else(|| texts.clone(), |figures| texts.updated(&figures.model));

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use hashbrown::HashMap;
 use rocescope_common::wire::frame::Addr;
 
+use super::column::Context;
 use crate::figures::latency::Bucket;
-use crate::model::{Counts, Model, once};
+use crate::model::{Counts, once};
 use crate::report::Again;
 use crate::sample::address;
 
@@ -61,6 +62,8 @@ pub struct Cell {
     pub counts: Counts,
     /// Length of the span in seconds; 0 when it is not known.
     pub seconds: f64,
+    /// Whether a flow has PSNs, without which it is not known what is lost.
+    pub sequenced: bool,
     /// The worst 99th percentile of latency in the span, in nanoseconds.
     pub latency_ns: Option<u64>,
 }
@@ -72,7 +75,7 @@ impl Cell {
         match metric {
             Metric::Rate => (self.seconds > 0.0).then(|| self.counts.bytes as f64 * 8.0 / self.seconds),
             Metric::Ce => self.counts.ce_ratio(),
-            Metric::Loss => (self.seconds > 0.0).then_some(self.counts.lost as f64),
+            Metric::Loss => (self.seconds > 0.0 && self.sequenced).then_some(self.counts.lost as f64),
             Metric::Naks => {
                 (self.seconds > 0.0).then_some((self.counts.sequence_naks + self.counts.other_naks) as f64)
             }
@@ -134,7 +137,8 @@ impl Matrix {
     /// counts once, from the link that saw most of its queue pair; what was lost or marked on the way from the one that
     /// shows it.
     #[must_use]
-    pub fn new(model: &Model, again: &Again) -> Self {
+    pub fn new(cx: Context<'_>, again: &Again) -> Self {
+        let model = cx.model;
         let mut cells: Vec<Cell> = Vec::new();
         let mut numbers: HashMap<Pair, u32, State> = HashMap::default();
         let mut hosts = Hosts::default();
@@ -148,6 +152,7 @@ impl Matrix {
             }
             let Some(cell) = usize::try_from(at).ok().and_then(|at| cells.get_mut(at)) else { return };
             cell.flows += usize::from(seen.new);
+            cell.sequenced = cell.sequenced || !cx.without_sequence(seen.row);
             if let Some(delta) = &seen.delta {
                 cell.counts.add(&delta.counts);
                 cell.seconds = cell.seconds.max(delta.seconds);

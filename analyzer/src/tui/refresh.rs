@@ -57,7 +57,9 @@ impl App {
         };
         let matrix = match matrix {
             Some(matrix) => matrix,
-            None if self.screen == Screen::Matrix => Matrix::new(&model, &paths.again),
+            None if self.screen == Screen::Matrix => {
+                Matrix::new(Context { model: &model, sample: &sample }, &paths.again)
+            }
             None => Matrix::default(),
         };
         let now = Data {
@@ -131,7 +133,8 @@ impl App {
         if let Some(data) = &mut self.data {
             // Mostly it was made with the sample, beside the screen.
             if self.screen == Screen::Matrix && data.matrix.size() == (0, 0) {
-                data.matrix = Matrix::new(&data.model, &data.paths.again);
+                let cx = Context { model: &data.model, sample: &data.sample };
+                data.matrix = Matrix::new(cx, &data.paths.again);
             }
         }
     }

@@ -337,11 +337,16 @@ fn sums(sums: &mut Vec<Sum>, group: Group, shown: &[usize], cx: Context<'_>, aga
         let Some(sum) = places.get(&name).and_then(|place| sums.get_mut(*place)) else {
             places.insert(name.clone(), sums.len());
             let mut row = seen.row.sum();
+            // A flow that has PSNs, where one has: only then it is known that nothing is missing.
+            row.at = seen.row.at;
             (row.total, row.delta) = (seen.total, seen.delta);
             sums.push(Sum { row, flows: usize::from(seen.new), name });
             return;
         };
         sum.flows += usize::from(seen.new);
+        if cx.without_sequence(&sum.row) {
+            sum.row.at = seen.row.at;
+        }
         sum.row.total.add(&seen.total);
         match (&mut sum.row.delta, &seen.delta) {
             (Some(sum), Some(one)) => sum.counts.add(&one.counts),

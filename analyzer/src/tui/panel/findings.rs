@@ -47,11 +47,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     let list = at.findings(count);
     let end = report.window.last_ns;
     let over = report.findings.iter().filter(|finding| finding.over_since(end).is_some()).count();
-    let over = match over {
-        0 => String::new(),
-        1 => ", then the one that is over".to_owned(),
-        over => format!(", then the {over} that are over"),
-    };
+    let over = if over > 0 { format!(", then {over} over") } else { String::new() };
     line(
         buffer,
         list,

@@ -281,20 +281,29 @@ fn selected(buffer: &mut Buffer, area: Rect, app: &App) {
         return;
     };
     let unknown = || units::UNKNOWN.to_owned();
-    let text = format!(
-        ": {} in {} QP{}, CE {}, lost {}, NAK {}, p99 {}",
-        cell.value(Metric::Rate).map_or_else(unknown, units::bit_rate),
-        cell.flows,
-        if cell.flows == 1 { "" } else { "s" },
-        units::ratio(cell.value(Metric::Ce)),
-        figure(Metric::Loss, cell.value(Metric::Loss)),
-        figure(Metric::Naks, cell.value(Metric::Naks)),
-        cell.latency_ns.map_or_else(unknown, units::duration),
-    );
-    // The figures stay, of the addresses what there is room for.
-    let room = usize::from(area.width).saturating_sub(1 + text.chars().count());
-    let pair = cut(&format!("{src} → {dst}"), room, true);
-    line(buffer, area, 0, &Line::styled(format!(" {pair}{text}"), theme::BOLD));
+    let rate = cell.value(Metric::Rate).map_or_else(unknown, units::bit_rate);
+    let s = if cell.flows == 1 { "" } else { "s" };
+    let mut parts = vec![
+        (Metric::Rate, format!("{rate} in {} QP{s}", cell.flows)),
+        (Metric::Ce, format!("CE {}", units::ratio(cell.value(Metric::Ce)))),
+        (Metric::Loss, format!("lost {}", figure(Metric::Loss, cell.value(Metric::Loss)))),
+        (Metric::Naks, format!("NAK {}", figure(Metric::Naks, cell.value(Metric::Naks)))),
+        (Metric::Latency, format!("p99 {}", cell.latency_ns.map_or_else(unknown, units::duration))),
+    ];
+    let pair = format!("{src} → {dst}");
+    let width = usize::from(area.width);
+    let text = |parts: &[(Metric, String)]| {
+        parts.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let room = |parts: &[(Metric, String)]| width.saturating_sub(3 + text(parts).chars().count());
+    // Where there is little room, addresses matter more than figures that are not in the map.
+    while room(&parts) < pair.chars().count().min(width / 2)
+        && let Some(at) = parts.iter().rposition(|(of, _)| ![Metric::Rate, app.metric].contains(of))
+    {
+        parts.remove(at);
+    }
+    let text = format!(" {}: {}", cut(&pair, room(&parts), true), text(&parts));
+    line(buffer, area, 0, &Line::styled(text, theme::BOLD));
 }
 
 #[cfg(test)]
