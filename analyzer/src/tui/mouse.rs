@@ -26,6 +26,7 @@ impl App {
     #[must_use]
     pub fn on_mouse(&mut self, mouse: Mouse) -> Action {
         self.unread = false;
+        self.answer = None;
         match mouse {
             Mouse::WheelUp => self.wheel(Move::Up),
             Mouse::WheelDown => self.wheel(Move::Down),
