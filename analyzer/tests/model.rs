@@ -1,8 +1,10 @@
 //! Figures of a span, totals, and what the history keeps.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
+
 use rocescope::model::history::{BUSIEST, History};
-use rocescope::model::{Basis, Kind, Model, Span, health};
+use rocescope::model::{Basis, Conclusions, Kind, Model, Span, conclusions, health};
 use rocescope::sample::{Retired, Sample};
 
 #[path = "support/fake.rs"]
@@ -256,4 +258,32 @@ fn after_a_reset_counters_start_from_zero_and_spans_reach_no_further_back() {
     // Before the reset everything is as it was.
     let before = Model::new(&history, 10, Span::All, None).unwrap();
     assert_eq!(before.rows[4].total.missing, 10 * 41);
+}
+
+#[test]
+fn conclusions_stay_with_their_moment_and_count_as_memory() {
+    let world = World::sick();
+    let options = rocescope::report::Options::default();
+    let mut history = History::default();
+    for seconds in 1..=5 {
+        let sample = world.at(seconds);
+        history.push(&sample, false);
+        if seconds == 2 || seconds == 4 {
+            let report = rocescope::report::Report::build(&sample, &options);
+            let before = history.bytes();
+            let conclusions = Conclusions::of(&report, sample.time_ns);
+            assert_eq!(conclusions.findings.len(), report.findings.len());
+            assert!(conclusions.findings.iter().all(|f| f.flows.len() <= conclusions::FLOWS));
+            history.set_conclusions(Arc::new(conclusions));
+            assert!(history.bytes() > before + 1_000, "{} {before}", history.bytes());
+        }
+    }
+    let at = |seconds: u64| {
+        let moment = history.at_time(world.at(seconds).time_ns).unwrap();
+        history.conclusions(moment).map(|conclusions| conclusions.time_ns)
+    };
+    assert_eq!(
+        [1, 2, 3, 4, 5].map(at),
+        [None, Some(2), Some(2), Some(4), Some(4)].map(|s| s.map(|s| world.at(s).time_ns))
+    );
 }

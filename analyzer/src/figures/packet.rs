@@ -25,8 +25,6 @@ pub struct Packet {
     pub psn: u32,
     /// First PSN of the sequence that it belongs to (of responses, or of requests).
     pub first: u32,
-    /// The PSN that is expected next in that sequence.
-    pub expected: u32,
     /// Length of the outer frame on the wire without FCS.
     pub wire_len: u32,
     /// Payload in bytes, or [`UNKNOWN`](rocescope_common::wire::frame::UNKNOWN).
@@ -35,6 +33,9 @@ pub struct Packet {
     pub aeth: u32,
     /// DMA length of the RETH, or `UNKNOWN`.
     pub dma_len: u32,
+    /// The PSN that is expected next in the sequence that [`first`](Self::first) is of. Not beside it: the two would be
+    /// read at once, of which the one was just written and the other long ago, and the processor waits.
+    pub expected: u32,
     /// The flow's path MTU; 0 when it is not known.
     pub mtu: u16,
     /// Its link.
@@ -63,11 +64,11 @@ impl Packet {
         outcome: Outcome::NONE,
         psn: 0,
         first: 0,
-        expected: 0,
         wire_len: 0,
         payload: 0,
         aeth: 0,
         dma_len: 0,
+        expected: 0,
         mtu: 0,
         link: 0,
         id: 0,
@@ -91,11 +92,11 @@ impl Packet {
             outcome,
             psn: frame.psn,
             first: track.first,
-            expected: track.expected,
             wire_len: frame.wire_len,
             payload: frame.payload,
             aeth: frame.aeth,
             dma_len: frame.dma_len,
+            expected: track.expected,
             // IBTA's are 256 to 4096.
             mtu: u16::try_from(stats.mtu).unwrap_or(u16::MAX),
             link,

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::conclusions::Conclusions;
 use super::moment::{self, FlowMoment};
 pub use super::moment::{BUSIEST, Moment};
 use crate::report::{Again, Entropy};
@@ -74,6 +75,18 @@ struct Kept {
     moment: Arc<Moment>,
     /// How bytes of the last seconds spread over 5-tuples, once that is known.
     entropy: Option<Entropy>,
+    /// What was concluded by then, where that was done.
+    conclusions: Option<Arc<Conclusions>>,
+}
+
+impl Kept {
+    const fn new(moment: Arc<Moment>) -> Self {
+        Self { moment, entropy: None, conclusions: None }
+    }
+
+    fn bytes(&self) -> usize {
+        self.moment.bytes() + self.conclusions.as_ref().map_or(0, |conclusions| conclusions.bytes())
+    }
 }
 
 /// The moments, the oldest first. A copy shares them.
@@ -169,10 +182,10 @@ impl History {
             && let Some(start) = start(sample)
         {
             let moment = Arc::new(Moment::zero(sample, start));
-            self.moments.push_back(Kept { moment, entropy: None });
+            self.moments.push_back(Kept::new(moment));
         }
         self.names = Some(next.names);
-        self.moments.push_back(Kept { moment: next.moment, entropy: None });
+        self.moments.push_back(Kept::new(next.moment));
         self.thin();
     }
 
@@ -249,6 +262,22 @@ impl History {
         }
     }
 
+    /// Notes what was concluded at a moment that is kept.
+    pub fn set_conclusions(&mut self, conclusions: Arc<Conclusions>) {
+        let time_ns = conclusions.time_ns;
+        if let Some(at) = self.at_time(time_ns)
+            && let Some(kept) = self.moments.get_mut(at).filter(|kept| kept.moment.time_ns == time_ns)
+        {
+            kept.conclusions = Some(conclusions);
+        }
+    }
+
+    /// What had been concluded last at moment number `at`.
+    #[must_use]
+    pub fn conclusions(&self, at: usize) -> Option<&Conclusions> {
+        self.moments.iter().take(at + 1).rev().find_map(|kept| kept.conclusions.as_deref())
+    }
+
     /// How bytes spread at moment number `at`, or at one of the `near` before it.
     #[must_use]
     pub fn entropy(&self, at: usize, near: usize) -> Option<Entropy> {
@@ -280,7 +309,7 @@ impl History {
     /// Memory in use, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.iter().map(Moment::bytes).sum()
+        self.moments.iter().map(Kept::bytes).sum()
     }
 
     fn thin(&mut self) {

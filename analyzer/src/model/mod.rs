@@ -2,6 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`conclusions`] | findings as they stood at a moment |
 //! | [`counts`] | the counters, and their change over time |
 //! | [`health`] | what is wrong, and how badly |
 //! | [`history`] | the last minutes, moment by moment |
@@ -9,6 +10,7 @@
 //! | [`once`] | each packet once, however many taps see it |
 //! | [`detail`] | everything about one flow, made when it is looked at |
 
+pub mod conclusions;
 pub mod counts;
 pub mod detail;
 pub mod health;
@@ -24,6 +26,7 @@ use rocescope_common::wire::Reason;
 
 use crate::figures::latency::{Histogram, Times};
 use crate::sample::{Direction, FlowSample, Sample, SourceKind};
+pub use conclusions::Conclusions;
 use counts::NS_PER_S;
 pub use counts::{Counts, Delta};
 pub use detail::Detail;

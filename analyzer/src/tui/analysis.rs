@@ -2,8 +2,9 @@
 //! the span. Computed beside the screen, from the same samples.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use crate::model::Span;
+use crate::model::{Conclusions, Span};
 use crate::report::{self, Entropy, Flow, Report, Spread, finding};
 use crate::sample::Sample;
 
@@ -28,6 +29,8 @@ pub struct Analysis {
     pub time_ns: u64,
     /// Its report: since the start.
     pub report: Report,
+    /// What of its findings is kept for those who come back to the moment later.
+    pub conclusions: Arc<Conclusions>,
     /// Spread over 5-tuples in the span; `None` until there are two samples.
     pub entropy: Option<Entropy>,
 }
@@ -92,7 +95,8 @@ impl Analyst {
             // What the user tries out is no ground for a finding.
             report.ecmp = report::what_if(sample, uplinks);
         }
-        Analysis { time_ns: now, report, entropy }
+        let conclusions = Arc::new(Conclusions::of(&report, now));
+        Analysis { time_ns: now, report, conclusions, entropy }
     }
 
     /// Says of findings whose packets have no times of their own when they were last added to: after each analysis

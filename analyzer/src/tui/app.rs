@@ -377,6 +377,7 @@ impl App {
         if let Some(entropy) = analysis.entropy {
             self.history.set_entropy(analysis.time_ns, entropy);
         }
+        self.history.set_conclusions(Arc::clone(&analysis.conclusions));
         if !self.paused || self.analysis.is_none() {
             self.forget_analysis();
             self.analysis = Some(Arc::new(analysis));

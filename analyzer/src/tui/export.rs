@@ -230,7 +230,7 @@ impl App {
     fn findings_sheet(&self) -> Sheet {
         let mut sheet =
             Sheet::new(&["id", "severity", "title", "evidence", "flows", "advice", "last_seen_ns"]);
-        let findings = self.analysis.iter().flat_map(|analysis| &analysis.report.findings);
+        let findings = self.concluded().map_or(&[][..], |concluded| concluded.findings).iter();
         sheet.rows = findings
             .map(|finding| {
                 vec![

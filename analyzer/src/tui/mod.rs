@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`app`] | the state, and what figures, events and notices do to it |
-//! | `shown` | what of it the panels ask for |
+//! | `shown` | what of it the panels ask for, at the moment that is looked at |
 //! | `reduce`, `past`, `mouse`, [`prompt`] | what keys, the mouse and typed lines do to it |
 //! | [`key`], [`screen`] | the table of keys, which is the help too; the screens |
 //! | [`table`], [`mod@column`], [`query`] | rows of queue pairs: order, columns, the filter |
@@ -40,7 +40,7 @@ mod refresh;
 mod run;
 pub mod screen;
 pub mod settings;
-mod shown;
+pub mod shown;
 mod sixteen;
 pub mod table;
 mod terminal;

@@ -9,7 +9,7 @@ use super::query::Query;
 use super::screen::Screen;
 use super::table::{Focus, Group, Only, Sort};
 use super::{export, panel};
-use crate::model::Span;
+use crate::model::{Span, conclusions};
 
 impl App {
     /// What a key does.
@@ -277,14 +277,17 @@ impl App {
             }
             Screen::Findings => {
                 let at = self.findings.selected.unwrap_or(0);
-                let analysis = self.analysis.clone();
-                let finding = analysis.as_ref().and_then(|a| a.report.findings.get(at));
-                match finding {
-                    Some(finding) if finding.flows.is_empty() => {
+                let finding = self.concluded().and_then(|concluded| concluded.findings.get(at));
+                let about = finding.map(|finding| (finding.id.to_owned(), finding.flows.clone()));
+                match about {
+                    Some((_, flows)) if flows.is_empty() => {
                         self.answer = Some("this finding is about no queue pair in particular".into());
                     }
-                    Some(finding) => {
-                        self.focus(finding.id.to_owned(), Only::Flows(finding.flows.clone()));
+                    Some((id, flows)) => {
+                        if self.past() && flows.len() == conclusions::FLOWS {
+                            self.answer = Some(format!("the first {} are kept of then", flows.len()));
+                        }
+                        self.focus(id, Only::Flows(flows));
                     }
                     None => {}
                 }

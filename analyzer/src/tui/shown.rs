@@ -3,12 +3,56 @@
 use super::app::App;
 use super::table::Group;
 use super::{column, log, panel};
-use crate::report::Entropy;
+use crate::report::{Entropy, Finding};
 
 /// Moments back from the one shown in which a figure that takes longer is looked for.
 const NEAR: usize = 30;
 
+/// Findings since the start, as they stood at the moment shown or as near to it as is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Concluded<'a> {
+    /// The findings, the worst first.
+    pub findings: &'a [Finding],
+    /// The last frame that they are drawn from.
+    pub end_ns: Option<u64>,
+    /// When they were drawn, where that is not now.
+    pub then: Then,
+}
+
+/// How the time of something that takes longer than a picture lies to the moment shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It is of the moment, or the newest there is.
+    Now,
+    /// It is of this time, not later than the moment.
+    By(u64),
+    /// It is of this time, later than the moment: of then nothing was kept.
+    Later(u64),
+}
+
 impl App {
+    /// Whether an older moment than the newest figures is shown: what is not kept moment by moment is of later.
+    #[must_use]
+    pub fn past(&self) -> bool {
+        self.data.as_ref().is_some_and(|data| data.model.time_ns < data.sample.time_ns)
+    }
+
+    /// What is concluded; `None` before anything was.
+    #[must_use]
+    pub fn concluded(&self) -> Option<Concluded<'_>> {
+        let analysis = self.analysis.as_ref()?;
+        let report = &analysis.report;
+        let of_report = |then| Concluded { findings: &report.findings, end_ns: report.window.last_ns, then };
+        let Some(shown_ns) = self.shown_ns.filter(|shown_ns| *shown_ns < analysis.time_ns) else {
+            return Some(of_report(Then::Now));
+        };
+        let kept = self.moment().and_then(|at| self.history.conclusions(at));
+        Some(kept.filter(|kept| kept.time_ns <= shown_ns).map_or_else(
+            || of_report(Then::Later(analysis.time_ns)),
+            |kept| Concluded { findings: &kept.findings, end_ns: kept.end_ns, then: Then::By(kept.time_ns) },
+        ))
+    }
+
     /// The time of what is shown: that of the figures, or of an event that came after them. `None` before anything.
     #[must_use]
     pub fn clock_ns(&self) -> Option<u64> {
@@ -34,7 +78,7 @@ impl App {
     /// Number of findings.
     #[must_use]
     pub fn finding_count(&self) -> usize {
-        self.analysis.as_ref().map_or(0, |analysis| analysis.report.findings.len())
+        self.concluded().map_or(0, |concluded| concluded.findings.len())
     }
 
     /// Number of events that the filter lets through.

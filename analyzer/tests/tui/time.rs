@@ -3,6 +3,7 @@
 use super::*;
 use rocescope::feed::Command;
 use rocescope::model::Span;
+use rocescope::tui::shown::Then;
 
 #[test]
 fn a_live_view_stands_still_while_paused_and_catches_up_afterwards() {
@@ -354,4 +355,92 @@ fn what_is_no_longer_kept_of_a_stream_is_gone() {
     type_text(&mut app, "+60");
     assert_eq!(press(&mut app, &[Key::Enter]), Action::Send(Command::Pause(true)));
     assert!(app.answer.as_ref().unwrap().contains("only once"));
+}
+
+#[test]
+fn findings_of_an_older_moment_are_those_of_then() {
+    let world = World::sick();
+    let mut app = App::new(options());
+    let mut analyst = Analyst::new(app.options.report.clone());
+    app.on_resize(120, 40);
+    let mut titles = Vec::new();
+    for second in 1..=20 {
+        app.on_sample(Arc::new(world.at(second)));
+        app.analyse_with(&mut analyst);
+        let concluded = app.concluded().unwrap();
+        assert_eq!(concluded.then, Then::Now);
+        titles.push(concluded.findings.iter().map(|f| f.title.clone()).collect::<Vec<_>>());
+    }
+    assert_ne!(titles[9], titles[19], "figures in titles grow");
+    press(&mut app, &[Key::Char('8'), Key::Char(' ')]);
+    assert_eq!(app.concluded().unwrap().then, Then::Now, "the pause itself is no step back");
+    press(&mut app, &[Key::Left; 10]);
+    let concluded = app.concluded().unwrap();
+    assert_eq!(concluded.then, Then::By(world.at(10).time_ns));
+    assert_eq!(concluded.end_ns, world.at(10).window.map(|(_, last)| last));
+    let then: Vec<String> = concluded.findings.iter().map(|f| f.title.clone()).collect();
+    assert_eq!(then, titles[9]);
+    let screen = text(&app);
+    assert!(screen.contains("FINDINGS from the start to 12:00:10"), "{screen}");
+    // What Enter and export take is the same.
+    let first = concluded.findings.iter().position(|f| !f.flows.is_empty()).unwrap();
+    let id = concluded.findings[first].id;
+    for _ in 0..=first {
+        press(&mut app, &[Key::Down]);
+    }
+    press(&mut app, &[Key::Enter]);
+    assert_eq!(app.table.focus.as_ref().unwrap().about, id);
+    press(&mut app, &[Key::Char('8'), Key::Char(' ')]);
+    assert_eq!(app.concluded().unwrap().then, Then::Now);
+    assert!(text(&app).contains("FINDINGS since the start"));
+}
+
+#[test]
+fn what_was_found_only_later_is_not_shown_as_of_the_moment() {
+    // Conclusions of the first second and of the last.
+    let mut app = after(&World::sick(), (120, 40), 20);
+    press(&mut app, &[Key::Char(' '), Key::Left, Key::Left]);
+    assert!(matches!(app.concluded().unwrap().then, Then::By(_)), "those of the first second");
+    // None but of the last.
+    let world = World::sick();
+    let mut app = App::new(options());
+    app.on_resize(120, 40);
+    for second in 1..=20 {
+        app.on_sample(Arc::new(world.at(second)));
+    }
+    app.analyse_with(&mut Analyst::new(app.options.report.clone()));
+    let title = app.concluded().unwrap().findings[0].title.clone();
+    assert!(text(&app).contains(&title));
+    press(&mut app, &[Key::Char(' '), Key::Left, Key::Left]);
+    let screen = text(&app);
+    assert!(screen.contains("later than what is shown") && !screen.contains(&title), "{screen}");
+    assert!(screen.contains("SPREAD not kept of this moment"), "{screen}");
+    press(&mut app, &[Key::Char('5')]);
+    assert!(text(&app).contains(" not kept of this moment"));
+    press(&mut app, &[Key::Char('8')]);
+    let screen = text(&app);
+    assert!(screen.contains("FINDINGS known only of 12:00:20") && screen.contains(&title), "{screen}");
+}
+
+#[test]
+fn details_of_an_older_moment_say_what_is_of_later() {
+    let world = World::sick();
+    let mut app = after(&world, (120, 40), 20);
+    press(&mut app, &[Key::Char('2')]);
+    app.table.selected = app.data.as_ref().map(|data| data.model.rows[4].id);
+    press(&mut app, &[Key::Enter]);
+    let line = |app: &App, name: &str| {
+        let screen = text(app);
+        let found = screen.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+        found.unwrap_or_else(|| panic!("no {name} in\n{screen}"))
+    };
+    let missing = |seconds: u64| format!(" PSN      {} missing, ", seconds * 41);
+    assert!(line(&app, " PSN ").starts_with(&missing(20)), "{}", text(&app));
+    assert!(!text(&app).contains("below: until"));
+    press(&mut app, &[Key::Char(' '), Key::Left, Key::Left, Key::Left]);
+    assert!(line(&app, " PSN ").starts_with(&missing(17)), "{}", text(&app));
+    assert!(text(&app).contains("below: until 12:00:20"), "{}", text(&app));
+    let total = app.data.as_ref().unwrap().model.rows[4].total;
+    let packets = rocescope::units::count(total.packets);
+    assert!(line(&app, " total ").contains(&format!("{packets} packets")), "{}", text(&app));
 }

@@ -302,14 +302,14 @@ impl Collector {
         let response = op.has(Op::RESPONSE);
         let smooth = !packet.outcome.repeat && packet.outcome.events & (Event::GAP | Event::RESTART) == 0;
         let (latest, loss) = if response {
-            (&mut slot.responses, &slot.response_loss)
+            (&mut slot.responses, &mut slot.response_loss)
         } else {
             if packet.ack_req && slot.asked_ns == 0 {
                 slot.asked_ns = now;
             }
-            (&mut slot.requests, &slot.request_loss)
+            (&mut slot.requests, &mut slot.request_loss)
         };
-        if smooth && loss.is_none() {
+        if smooth && loss.as_mut().is_none_or(|sequence| sequence.goes_on(psn, id)) {
             latest.passed(psn, id, now, true);
         } else {
             self.trouble(packet, op, id);
@@ -319,7 +319,8 @@ impl Collector {
         }
     }
 
-    /// Something was skipped or came again, now or before.
+    /// Something was skipped or came again, or that ends.
+    #[cold]
     #[inline(never)]
     fn trouble(&mut self, packet: &Packet, op: Op, id: u16) {
         let Self { slots, answers, window_ns, .. } = self;

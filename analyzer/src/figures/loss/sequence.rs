@@ -87,6 +87,7 @@ pub(super) struct Sequence {
     recent: [u64; RECENT as usize],
 }
 
+#[inline]
 fn recent_word(psn: u32, id: u16) -> u64 {
     // Never 0, which stands for nothing.
     1 << 63 | u64::from(psn) << 16 | u64::from(id)
@@ -108,6 +109,18 @@ impl Sequence {
             stuck: 0,
             recent: [0; RECENT as usize],
         }
+    }
+
+    /// Takes in a packet as expected where there is no more to it, as of nearly all; false where what was sent again
+    /// ends with it, for [`in_order`](Self::in_order).
+    #[inline]
+    pub(super) fn goes_on(&mut self, psn: u32, id: u16) -> bool {
+        if self.run.is_some() {
+            return false;
+        }
+        self.stuck = 0;
+        self.recent[(psn % RECENT) as usize] = recent_word(psn, id);
+        true
     }
 
     /// A packet as expected.

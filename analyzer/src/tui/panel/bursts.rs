@@ -56,6 +56,12 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
         let lost = traffic.links.get(at).map_or(0, |link| link.lost.packets);
         all.extend(link(&data.sample, (at, lost), bursts, &starts, width));
     }
+    if app.past() && !all.is_empty() {
+        let until = units::clock_utc(data.sample.time_ns);
+        let text = format!("Of the run until {until} UTC: bins and steps are not kept moment by moment.");
+        let parts = wrap(&text, width.saturating_sub(2), 0).into_iter();
+        all.splice(0..0, parts.map(|part| Line::styled(format!(" {part}"), theme::text(Level::Warning))));
+    }
     if let (Some(report), false) = (report, all.is_empty()) {
         all.extend(steps(report, traffic.too_much_lost(), width));
         all.extend(incast(report));

@@ -10,7 +10,7 @@ use rocescope_common::wire::opcode::Name;
 use super::trends::{self, LATENCY, TRENDS};
 use super::{Spans, cut, empty, wrap};
 use crate::model::health::CE_LIMIT;
-use crate::model::{Counts, Detail, Level, Row};
+use crate::model::{Counts, Delta, Detail, Level, Row};
 use crate::packet::syndrome;
 use crate::report::text::{P99_SAMPLES, P999_SAMPLES, enough};
 use crate::tui::app::App;
@@ -36,9 +36,17 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     }
     let detail = app.data.as_ref().and_then(|data| data.detail.as_ref());
     if detail.is_none() {
-        let gone = app.table.selected.is_some();
-        let why = if gone { "This queue pair is no longer there." } else { "No queue pair is selected." };
-        empty::because(buffer, area, why, "Choose one on screen 2 and press Enter.");
+        let (why, help) = match (app.table.selected.is_some(), app.past()) {
+            (true, true) => (
+                "Of this queue pair nothing is kept of this moment.",
+                "History keeps the 1,000 busiest; go to another moment, or choose one on screen 2 and press Enter.",
+            ),
+            (true, false) => {
+                ("This queue pair is no longer there.", "Choose one on screen 2 and press Enter.")
+            }
+            (false, _) => ("No queue pair is selected.", "Choose one on screen 2 and press Enter."),
+        };
+        empty::because(buffer, area, why, help);
         return;
     }
     let lines = lines(app, usize::from(area.width));
@@ -106,8 +114,17 @@ fn direction(
     let route = cut(&log::route(&detail.id.key), width.saturating_sub(2), true);
     let row = app.data.as_ref().and_then(|data| data.model.rows.iter().find(|row| row.id == detail.id));
     let mut fares = vec![Line::styled(format!(" {route}"), theme::HEAD)];
-    fares.extend(main(detail, row, app, other));
+    // Of an older moment, only what is kept moment by moment.
+    let later = app.data.as_ref().filter(|_| app.past()).map(|data| data.sample.time_ns);
+    match later {
+        Some(_) => fares.extend(then(row, app)),
+        None => fares.extend(main(detail, row, app, other)),
+    }
     let mut is = what(detail, row, app, other.map(|other| other.id.key.dest_qp));
+    if let Some(until) = later {
+        let text = format!(" below: until {} UTC", units::clock_utc(until));
+        is.push(Line::styled(text, theme::text(Level::Warning)));
+    }
     is.extend(lists(detail, width >= 50));
     (fares, is)
 }
@@ -160,58 +177,87 @@ fn bad(is_bad: bool, level: Level) -> Level {
     if is_bad { level } else { Level::Fine }
 }
 
-/// What is bad comes first, so that it shows on small screens.
-fn main(detail: &Detail, row: Option<&Row>, app: &App, other: Option<&Detail>) -> Vec<Line<'static>> {
-    let stats = &detail.stats;
-    let delta = row.and_then(|row| row.delta);
-    let rate = delta.map_or_else(
+/// What is kept of a queue pair at an older moment: its counters, and no more of its state.
+fn then(row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
+    let Some(row) = row else { return vec![entry("", "nothing is kept of this moment")] };
+    let counts = &row.total;
+    let mut lines = vec![entry("rate", rate(row.delta)), entry("total", total(counts.bytes, counts.packets))];
+    let without = app
+        .data
+        .as_ref()
+        .is_some_and(|data| Context { model: &data.model, sample: &data.sample }.without_sequence(row));
+    if without {
+        lines.push(entry("PSN", units::UNKNOWN));
+    } else {
+        lines.extend(found("PSN", counts, None));
+    }
+    let naks = counts.sequence_naks + counts.other_naks;
+    lines.push(acks(counts.acks, counts.rnr, naks));
+    // Of data only: acknowledgements are not kept apart.
+    lines.extend(marks(counts, counts.ecn_data, row.delta));
+    if counts.sequence_naks > 0 {
+        lines.push(styled(
+            "",
+            format!("{} of them ask for lost data", counts.sequence_naks),
+            Level::Critical,
+        ));
+    }
+    lines.push(entry("latency", latency_now(Some(row), app)));
+    lines
+}
+
+fn rate(delta: Option<Delta>) -> String {
+    delta.map_or_else(
         || units::UNKNOWN.into(),
         |d| format!("{}, {} pkt/s", units::bit_rate(d.bits_per_s()), compact(d.packets_per_s())),
-    );
-    let ratio = Counts::counted(stats).ce_ratio();
+    )
+}
+
+fn total(bytes: u64, packets: u64) -> String {
+    let s = if packets == 1 { "" } else { "s" };
+    format!("{}, {} packet{s}", units::bytes(bytes), units::count(packets))
+}
+
+fn acks(acks: u64, rnr: u64, naks: u64) -> Line<'static> {
+    styled(
+        "acks",
+        format!("{} ACK, {rnr} RNR, {naks} NAK", compact(acks as f64)),
+        if naks > 0 { Level::Critical } else { bad(rnr > 0, Level::Warning) },
+    )
+}
+
+/// ECN: marks and notifications, in the span and in all; `ecn` are packets by ECN bits.
+fn marks(counts: &Counts, ecn: [u64; 4], delta: Option<Delta>) -> [Line<'static>; 2] {
+    let ratio = counts.ce_ratio();
     let now = delta.and_then(|d| d.counts.ce_ratio());
-    let [not_ect, ect1, ect0, ce] = stats.ecn();
+    let [not_ect, ect1, ect0, ce] = ecn;
     let marks = [(ce, "CE"), (ect0, "ECT0"), (ect1, "ECT1"), (not_ect, "not ECT")];
     let marks: Vec<String> = marks
         .into_iter()
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{} {what}", compact(count as f64)))
         .collect();
-    let naks: u64 = stats.naks.iter().sum();
-    let mut lines = vec![
-        entry("rate", rate),
-        entry(
-            "total",
-            format!(
-                "{}, {} packet{}",
-                units::bytes(stats.bytes),
-                units::count(stats.packets),
-                if stats.packets == 1 { "" } else { "s" }
-            ),
-        ),
-    ];
+    let text = format!(
+        "CE {} now, {} in all; {} CNP",
+        units::ratio(now),
+        units::ratio(ratio),
+        compact(counts.cnp as f64)
+    );
+    let level = bad(ratio.is_some_and(|r| r >= CE_LIMIT) || counts.cnp > 0, Level::Warning);
+    [styled("ECN", text, level), entry("", marks.join(", "))]
+}
+
+/// What is bad comes first, so that it shows on small screens.
+fn main(detail: &Detail, row: Option<&Row>, app: &App, other: Option<&Detail>) -> Vec<Line<'static>> {
+    let stats = &detail.stats;
+    let delta = row.and_then(|row| row.delta);
+    let mut lines = vec![entry("rate", rate(delta)), entry("total", total(stats.bytes, stats.packets))];
     lines.extend(psn("PSN", &stats.psn));
     if stats.psn_responses.seen != 0 {
         lines.extend(psn("PSN resp", &stats.psn_responses));
     }
-    lines.extend([
-        styled(
-            "acks",
-            format!("{} ACK, {} RNR, {naks} NAK", compact(stats.acks as f64), stats.rnr_naks),
-            if naks > 0 { Level::Critical } else { bad(stats.rnr_naks > 0, Level::Warning) },
-        ),
-        styled(
-            "ECN",
-            format!(
-                "CE {} now, {} in all; {} CNP",
-                units::ratio(now),
-                units::ratio(ratio),
-                compact(stats.cnp_packets as f64)
-            ),
-            bad(ratio.is_some_and(|r| r >= CE_LIMIT) || stats.cnp_packets > 0, Level::Warning),
-        ),
-        entry("", marks.join(", ")),
-    ]);
+    lines.push(acks(stats.acks, stats.rnr_naks, stats.naks.iter().sum()));
+    lines.extend(marks(&Counts::counted(stats), stats.ecn(), delta));
     lines.extend(nak_codes(stats));
     lines.extend(asks_for(detail, other));
     lines.extend(asked_for(other));
@@ -252,7 +298,12 @@ fn what(detail: &Detail, row: Option<&Row>, app: &App, sender: Option<u32>) -> V
     let (path, tags) = path(detail);
     lines.extend([entry("path", path), entry("tags", tags)]);
     lines.push(entry("link", detail.link.clone()));
-    lines.push(entry("last", format!("{} UTC", units::clock_utc(stats.last_ns))));
+    let then = app.data.as_ref().map(|data| data.model.time_ns).filter(|then| *then < stats.last_ns);
+    let last = match then.filter(|_| app.past()) {
+        Some(_) => "later than this moment".to_owned(),
+        None => format!("{} UTC", units::clock_utc(stats.last_ns)),
+    };
+    lines.push(entry("last", last));
     let mixed: Vec<&str> =
         Mixed::NAMES.iter().filter(|(bit, _)| stats.mixed & bit != 0).map(|(_, name)| *name).collect();
     if !mixed.is_empty() {
@@ -266,19 +317,11 @@ fn latency(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> 
     let timed = app.data.as_ref().and_then(|data| data.sample.figures.latency.as_ref());
     let all = timed.and_then(|timed| timed.get(&detail.id.slot)).and_then(|figure| figure.all);
     let Some(all) = all else { return vec![entry("latency", units::UNKNOWN)] };
-    let now = row.zip(app.data.as_ref()).and_then(|(row, data)| data.model.latency(row)).map_or_else(
-        || units::UNKNOWN.to_owned(),
-        |times| {
-            let (p50, p99) =
-                (units::duration(times.p50.ns()), enough(times.p99.ns(), times.count, P99_SAMPLES));
-            format!("now: p50 {p50}, p99 {p99}")
-        },
-    );
     let [p50, max] = [all.p50, all.max].map(units::duration);
     let p99 = enough(all.p99, all.count, P99_SAMPLES);
     let p999 = enough(all.p999, all.count, P999_SAMPLES);
     vec![
-        entry("latency", now),
+        entry("latency", latency_now(row, app)),
         entry("", format!("all: p50 {p50}, p99 {p99}")),
         entry("", format!("     p99.9 {p999}, max {max}")),
         entry(
@@ -286,6 +329,19 @@ fn latency(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> 
             format!("     {} sample{}", compact(all.count as f64), if all.count == 1 { "" } else { "s" }),
         ),
     ]
+}
+
+/// Percentiles of latency in the span.
+fn latency_now(row: Option<&Row>, app: &App) -> String {
+    let times = row.zip(app.data.as_ref()).and_then(|(row, data)| data.model.latency(row));
+    times.map_or_else(
+        || units::UNKNOWN.to_owned(),
+        |times| {
+            let (p50, p99) =
+                (units::duration(times.p50.ns()), enough(times.p99.ns(), times.count, P99_SAMPLES));
+            format!("now: p50 {p50}, p99 {p99}")
+        },
+    )
 }
 
 /// Process, pod and device, where the kernel says whose the queue pair is.
@@ -307,11 +363,23 @@ fn psn(name: &str, track: &PsnTrack) -> Vec<Line<'static>> {
     if track.seen == 0 {
         return vec![entry(name, units::UNKNOWN)];
     }
+    let counts = Counts {
+        missing: track.missing,
+        gaps: track.gaps,
+        repeats: track.repeats,
+        restarts: track.restarts,
+        ..Counts::default()
+    };
+    found(name, &counts, Some((track.first, track.expected)))
+}
+
+/// What was found in a sequence, and its ends where they are known.
+fn found(name: &str, counts: &Counts, ends: Option<(u32, u32)>) -> Vec<Line<'static>> {
     let found = [
-        (track.missing, "missing", ""),
-        (track.gaps, "gap", "s"),
-        (track.repeats, "repeat", "s"),
-        (track.restarts, "restart", "s"),
+        (counts.missing, "missing", ""),
+        (counts.gaps, "gap", "s"),
+        (counts.repeats, "repeat", "s"),
+        (counts.restarts, "restart", "s"),
     ];
     let found: Vec<String> = found
         .into_iter()
@@ -320,17 +388,17 @@ fn psn(name: &str, track: &PsnTrack) -> Vec<Line<'static>> {
             format!("{} {what}{}", compact(count as f64), if count == 1 { "" } else { s })
         })
         .collect();
-    let expected = format!("next {}", track.expected);
     if found.is_empty() {
-        return vec![entry(name, format!("in order, {expected}"))];
+        let next = ends.map_or_else(String::new, |(_, expected)| format!(", next {expected}"));
+        return vec![entry(name, format!("in order{next}"))];
     }
-    let repeated = bad(track.repeats > 0, Level::Warning);
-    let level = if track.gaps > 0 { Level::Critical } else { repeated };
+    let repeated = bad(counts.repeats > 0, Level::Warning);
+    let level = if counts.gaps > 0 { Level::Critical } else { repeated };
     // Two to a line: half of a narrow screen has no room for more.
     let pairs = found.chunks(2).enumerate();
     let mut lines: Vec<Line<'static>> =
         pairs.map(|(at, two)| styled(if at == 0 { name } else { "" }, two.join(", "), level)).collect();
-    lines.push(entry("", format!("{expected}, first {}", track.first)));
+    lines.extend(ends.map(|(first, expected)| entry("", format!("next {expected}, first {first}"))));
     lines
 }
 

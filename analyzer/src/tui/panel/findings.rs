@@ -10,6 +10,7 @@ use crate::report::{Finding, Report, Severity};
 use crate::sample::SourceKind;
 use crate::tui::app::{App, Data};
 use crate::tui::layout::Layout;
+use crate::tui::shown::{Concluded, Then};
 use crate::tui::theme;
 use crate::units;
 
@@ -17,7 +18,7 @@ use crate::units;
 const FLOWS: usize = 6;
 
 pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
-    let (Some(data), Some(analysis)) = (&app.data, &app.analysis) else {
+    let (Some(data), Some(analysis), Some(concluded)) = (&app.data, &app.analysis, app.concluded()) else {
         if app.data.is_none() {
             empty::render(buffer, at.body, app);
         } else {
@@ -30,31 +31,27 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
         }
         return;
     };
-    let report = &analysis.report;
+    let Concluded { findings, end_ns: end, then } = concluded;
     let width = usize::from(at.body.width);
-    let blind = blind(data, report, app.options.source_filtered);
-    if report.findings.is_empty() {
-        let mut lines = vec![
-            Line::default(),
-            Line::styled("  No findings since the start: nothing that anyone should look at.", theme::BOLD),
-            Line::default(),
-        ];
+    let blind = blind(data, &analysis.report, app.options.source_filtered);
+    if findings.is_empty() {
+        let text = format!("  No findings {}: nothing that anyone should look at.", since(then));
+        let mut lines = vec![Line::default(), Line::styled(text, theme::BOLD), Line::default()];
         lines.extend(blind_lines(&blind, width));
         put(buffer, at.body, lines);
         return;
     }
-    let count = report.findings.len();
+    let count = findings.len();
     let list = at.findings(count);
-    let end = report.window.last_ns;
-    let over = report.findings.iter().filter(|finding| finding.over_since(end).is_some()).count();
+    let over = findings.iter().filter(|finding| finding.over_since(end).is_some()).count();
     let over = if over > 0 { format!(", then {over} over") } else { String::new() };
     line(
         buffer,
         list,
         0,
-        &Line::styled(format!(" FINDINGS since the start: {count}, the worst first{over}"), theme::HEAD),
+        &Line::styled(format!(" FINDINGS {}: {count}, the worst first{over}", since(then)), theme::HEAD),
     );
-    let rows = report.findings.iter().enumerate().skip(app.findings.offset).take(at.findings_page());
+    let rows = findings.iter().enumerate().skip(app.findings.offset).take(at.findings_page());
     for (y, (place, finding)) in (1..).zip(rows) {
         line(buffer, list, y, &title(finding, end, width));
         if app.findings.selected == Some(place) {
@@ -63,12 +60,23 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     }
     let below = Rect { y: list.bottom(), height: at.body.height - list.height, ..at.body };
     let mut lines = vec![Line::default()];
-    if let Some(finding) = report.findings.get(app.findings.selected.unwrap_or(0)) {
+    if let Some(finding) = findings.get(app.findings.selected.unwrap_or(0)) {
         lines.extend(text(finding, end, width));
         lines.push(Line::default());
     }
     lines.extend(blind_lines(&blind, width));
     put(buffer, below, lines);
+}
+
+/// What findings are of, in words.
+pub(super) fn since(then: Then) -> String {
+    match then {
+        Then::Now => "since the start".to_owned(),
+        Then::By(time_ns) => format!("from the start to {}", units::clock_utc(time_ns)),
+        Then::Later(time_ns) => {
+            format!("known only of {}, later than what is shown", units::clock_utc(time_ns))
+        }
+    }
 }
 
 fn put(buffer: &mut Buffer, area: Rect, lines: Vec<Line<'_>>) {
@@ -135,12 +143,12 @@ fn text(finding: &Finding, end: Option<u64>, width: usize) -> Vec<Line<'static>>
 /// Everything about the selected finding, with what it means and how it is computed.
 #[must_use]
 pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
-    let Some(report) = app.analysis.as_ref().map(|analysis| &analysis.report) else { return Vec::new() };
-    let finding = report.findings.get(app.findings.selected.unwrap_or(0));
+    let Some(concluded) = app.concluded() else { return Vec::new() };
+    let finding = concluded.findings.get(app.findings.selected.unwrap_or(0));
     let Some(finding) = finding else { return Vec::new() };
     // The box is as wide as the screen up to a limit, with a border on both sides.
     let width = usize::from(app.size.0.min(super::WIDEST).saturating_sub(2));
-    let mut lines = text(finding, report.window.last_ns, width);
+    let mut lines = text(finding, concluded.end_ns, width);
     if let Some(entry) = crate::findings::entries().find(|entry| entry.id == finding.id) {
         for paragraph in entry.text().lines() {
             let wrapped = wrap(paragraph, width.saturating_sub(2), 0);

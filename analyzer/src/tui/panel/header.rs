@@ -11,6 +11,7 @@ use crate::tui::app::{App, Data, End};
 use crate::tui::column::compact;
 use crate::tui::layout::Layout;
 use crate::tui::screen::Screen;
+use crate::tui::shown::Then;
 use crate::tui::table::Group;
 use crate::tui::{log, names, theme};
 use crate::units;
@@ -189,7 +190,8 @@ fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
 
 /// How much of what the NICs carried was seen, since the start: the worst port.
 fn coverage(app: &App) -> Option<Spans> {
-    let coverage = &app.analysis.as_ref()?.report.coverage;
+    // It is known of the newest readings only.
+    let coverage = &app.analysis.as_ref().filter(|_| !app.past())?.report.coverage;
     let worst = crate::report::worst_coverage(coverage)?;
     let level = if worst < crate::report::WHOLE { Level::Warning } else { Level::Fine };
     // A little above 1 is a matter of when the two were read.
@@ -262,10 +264,11 @@ fn no_problem(app: &App, data: &Data) -> Spans {
 
 /// No counter of the span is a problem, but what was concluded since the start is: a step that got slower, say.
 fn found(app: &App) -> Option<Spans> {
-    let report = &app.analysis.as_ref()?.report;
-    let warnings = || report.findings.iter().filter(|finding| finding.severity > Severity::Info);
+    // What was found later says nothing of the moment shown.
+    let concluded = app.concluded().filter(|concluded| !matches!(concluded.then, Then::Later(_)))?;
+    let warnings = || concluded.findings.iter().filter(|finding| finding.severity > Severity::Info);
     let worst = warnings().count();
-    let all_over = warnings().all(|finding| finding.over_since(report.window.last_ns).is_some());
+    let all_over = warnings().all(|finding| finding.over_since(concluded.end_ns).is_some());
     (worst > 0).then(|| {
         let mut spans = badge(Level::Warning, "FINDINGS");
         let s = if worst == 1 { "" } else { "s" };

@@ -202,7 +202,11 @@ pub(super) fn balance_of(imbalance: &Imbalance) -> Line<'static> {
     }
     let uneven = imbalance.max_over_mean.is_some_and(|ratio| ratio >= super::header::UNBALANCED);
     let level = if uneven { Level::Warning } else { Level::Fine };
-    let word = if uneven { "uneven" } else { "even" };
+    let word = match imbalance.max_over_mean {
+        None => "idle",
+        Some(_) if uneven => "uneven",
+        Some(_) => "even",
+    };
     let mut spans = Spans::default();
     spans.push(format!(" {} {word:<7}", theme::symbol(level)), theme::text(level));
     spans.push(format!("max/mean {}  ", number(imbalance.max_over_mean)), theme::PLAIN);
@@ -214,9 +218,12 @@ pub(super) fn balance_of(imbalance: &Imbalance) -> Line<'static> {
 fn spread(app: &App) -> Vec<Line<'static>> {
     let number = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), |n| format!("{n:.2}"));
     let mut lines = vec![Line::styled(" SPREAD over 5-tuples, by which fabrics choose a path", theme::HEAD)];
-    let Some(entropy) = &app.entropy() else {
-        lines.push(Line::styled(" not known yet; it comes with the next figures", theme::DIM));
-        return lines;
+    let entropy = match super::overview::spread_shown(app) {
+        Ok(entropy) => entropy,
+        Err(why) => {
+            lines.push(Line::styled(format!(" {why}"), theme::DIM));
+            return lines;
+        }
     };
     let mut counts = Spans::default();
     let s = |n: u64| if n == 1 { "" } else { "s" };
@@ -254,6 +261,14 @@ fn spread(app: &App) -> Vec<Line<'static>> {
     lines
 }
 
+/// What is drawn from all that was counted, and not kept moment by moment.
+fn since(app: &App) -> String {
+    match app.analysis.as_ref().filter(|_| app.past()) {
+        Some(analysis) => format!("from the start to {}", units::clock_utc(analysis.time_ns)),
+        None => "since the start".to_owned(),
+    }
+}
+
 /// Rails, where the user named them.
 fn rails(app: &App) -> Vec<Line<'static>> {
     let rails = app.analysis.iter().flat_map(|analysis| &analysis.report.rails);
@@ -262,8 +277,9 @@ fn rails(app: &App) -> Vec<Line<'static>> {
         let number = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), |n| format!("{n:.2}"));
         lines.push(Line::styled(
             format!(
-                " RAILS {} since the start: max/mean {}, Jain {}",
+                " RAILS {} {}: max/mean {}, Jain {}",
                 direction(rails.direction),
+                since(app),
                 number(rails.max_over_mean),
                 number(rails.jain)
             ),
@@ -291,8 +307,10 @@ fn what_if(app: &App) -> Vec<Line<'static>> {
     };
     let mut lines = vec![Line::styled(
         format!(
-            " HASHING over {} uplinks, since the start: fullest against mean, median of {} seeds and 95th percentile",
-            ecmp.uplinks, ecmp.seeds
+            " HASHING over {} uplinks, {}: fullest against mean, median of {} seeds and 95th percentile",
+            ecmp.uplinks,
+            since(app),
+            ecmp.seeds
         ),
         theme::HEAD,
     )];

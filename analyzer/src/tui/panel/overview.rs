@@ -7,10 +7,12 @@ use ratatui::text::Line;
 use super::trends::{self, TRENDS};
 use super::{Spans, cut, empty, findings, flows, line, links};
 use crate::model::Level;
+use crate::report::Entropy;
 use crate::tui::app::{App, Data};
 use crate::tui::column::{self, bar, compact};
 use crate::tui::layout::{BESIDE, Layout};
 use crate::tui::screen::Screen;
+use crate::tui::shown::{Concluded, Then};
 use crate::tui::theme;
 use crate::units;
 
@@ -57,15 +59,18 @@ fn put(buffer: &mut Buffer, area: Rect, lines: Vec<Line<'_>>) {
 
 /// The findings that matter most, and how many more there are.
 fn top(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
-    let Some(analysis) = &app.analysis else {
+    let Some(Concluded { findings: all, end_ns: end, then }) = app.concluded() else {
         return vec![Line::styled(" FINDINGS are being worked out", theme::DIM)];
     };
-    let all = &analysis.report.findings;
-    let end = analysis.report.window.last_ns;
+    if matches!(then, Then::Later(_)) {
+        // What came later would be taken for what was wrong at the moment shown.
+        let text = format!(" FINDINGS {}: {} on screen 8", findings::since(then), all.len());
+        return vec![Line::styled(cut(&text, width, false), theme::DIM)];
+    }
     let mut lines: Vec<Line<'static>> =
         all.iter().take(most).map(|finding| findings::title(finding, end, width)).collect();
     match (all.len(), all.len().saturating_sub(most)) {
-        (0, _) => lines.push(Line::styled(" no findings since the start", theme::DIM)),
+        (0, _) => lines.push(Line::styled(format!(" no findings {}", findings::since(then)), theme::DIM)),
         (_, 0) => {}
         (_, more) => {
             if let Some(last) = lines.last_mut() {
@@ -135,13 +140,26 @@ fn link_lines(app: &App, data: &Data, width: usize, most: usize) -> Vec<Line<'st
     lines
 }
 
+/// How bytes spread, or why that is not to be seen.
+pub(super) fn spread_shown(app: &App) -> Result<Entropy, &'static str> {
+    match app.entropy() {
+        Some(entropy) if entropy.five_tuples > 0 => Ok(entropy),
+        Some(_) => Err("no RoCE packet in this span"),
+        None if app.past() => Err("not kept of this moment"),
+        None => Err("not known yet"),
+    }
+}
+
 /// How evenly bytes spread over 5-tuples.
 fn gauge(app: &App, width: usize) -> Line<'static> {
     let mut spans = Spans::default();
     spans.push(" SPREAD ", theme::BOLD);
-    let Some(entropy) = app.entropy() else {
-        spans.push("not known yet", theme::DIM);
-        return spans.into_line();
+    let entropy = match spread_shown(app) {
+        Ok(entropy) => entropy,
+        Err(why) => {
+            spans.push(why, theme::DIM);
+            return spans.into_line();
+        }
     };
     let cells = if width >= 70 { 16 } else { 8 };
     let low = entropy.five_tuples > 1

@@ -1,0 +1,62 @@
+//! What was concluded at a moment of the history: findings as they stood then.
+
+use crate::report::{Finding, FlowId, Report};
+
+/// Queue pairs that are kept of a finding. The newest findings have all of theirs.
+pub const FLOWS: usize = 16;
+
+/// Findings since the start, as they stood at a moment.
+#[derive(Clone, Debug)]
+pub struct Conclusions {
+    /// The moment, Unix time in nanoseconds.
+    pub time_ns: u64,
+    /// The last frame until then; `None` where there was none.
+    pub end_ns: Option<u64>,
+    /// The findings in the order of the report, each with its first [`FLOWS`] queue pairs.
+    pub findings: Vec<Finding>,
+    /// Memory in use, about, in bytes: asked for with every sample.
+    bytes: usize,
+}
+
+impl Conclusions {
+    /// Those of a report made at `time_ns`.
+    #[must_use]
+    pub fn of(report: &Report, time_ns: u64) -> Self {
+        let few = |finding: &Finding| Finding {
+            id: finding.id,
+            severity: finding.severity,
+            title: finding.title.clone(),
+            evidence: finding.evidence.clone(),
+            flows: finding.flows.iter().take(FLOWS).cloned().collect(),
+            advice: finding.advice.clone(),
+            last_seen_ns: finding.last_seen_ns,
+        };
+        let findings: Vec<Finding> = report.findings.iter().map(few).collect();
+        let bytes = size_of::<Self>() + findings.iter().map(memory).sum::<usize>();
+        Self { time_ns, end_ns: report.window.last_ns, findings, bytes }
+    }
+
+    /// Memory in use, about, in bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+fn memory(finding: &Finding) -> usize {
+    let entry = size_of::<(String, serde_json::Value)>();
+    let evidence: usize = finding.evidence.iter().map(|(name, value)| entry + name.len() + text(value)).sum();
+    let flows: usize = finding.flows.iter().map(|flow| size_of::<FlowId>() + flow.link.len()).sum();
+    size_of::<Finding>() + finding.title.len() + finding.advice.len() + evidence + flows
+}
+
+/// Bytes of the words and lists in a value.
+fn text(value: &serde_json::Value) -> usize {
+    match value {
+        serde_json::Value::String(text) => text.len(),
+        serde_json::Value::Array(values) => {
+            values.iter().map(|value| size_of::<serde_json::Value>() + text(value)).sum()
+        }
+        _ => 0,
+    }
+}
