@@ -17,7 +17,7 @@ use rocescope::tui::{Action, App, End, Options, Screen, render};
 #[path = "support/fake.rs"]
 #[allow(dead_code, missing_docs, unreachable_pub, reason = "shared with an example")]
 mod fake;
-use fake::World;
+use fake::{Spec, World};
 
 #[path = "tui/bound.rs"]
 mod bound;
@@ -25,6 +25,8 @@ mod bound;
 mod devices;
 #[path = "tui/keys.rs"]
 mod keys;
+#[path = "tui/taps.rs"]
+mod taps;
 #[path = "tui/time.rs"]
 mod time;
 
@@ -226,7 +228,7 @@ fn what_lies_over_the_screens() {
     let mut analyst = Analyst::new(app.options.report.clone());
     app.analyse_with(&mut analyst);
     snapshot("links_what_if", &app);
-    for _ in 0..3 {
+    for _ in 0..4 {
         press(&mut app, &[Key::Char('4'), Key::Char('m')]);
         let name = format!("matrix_{:?}", app.metric).to_lowercase();
         snapshot(&name, &app);

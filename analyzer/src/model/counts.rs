@@ -114,6 +114,21 @@ impl Counts {
         self.zip(part, u64::saturating_sub)
     }
 
+    /// The same with the holes and marks of `other`, which counts the same packets elsewhere on their way, where those are
+    /// more: what is lost or marked between two taps shows at the second of them only.
+    #[must_use]
+    pub fn with_holes_of(&self, other: &Self) -> Self {
+        let marked = |counts: &Self| counts.ce_ratio().unwrap_or(-1.0);
+        Self {
+            gaps: self.gaps.max(other.gaps),
+            missing: self.missing.max(other.missing),
+            lost: self.lost.max(other.lost),
+            late: self.late.max(other.late),
+            ecn_data: if marked(other) > marked(self) { other.ecn_data } else { self.ecn_data },
+            ..*self
+        }
+    }
+
     /// Whether anything was lost, or a receiver said so. What was skipped and came late is not.
     #[must_use]
     pub const fn loss(&self) -> bool {

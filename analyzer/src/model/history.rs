@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::conclusions::Conclusions;
 use super::moment::{self, FlowMoment};
 pub use super::moment::{BUSIEST, Moment};
-use crate::report::Entropy;
+use crate::report::{Again, Entropy};
 use crate::sample::{Sample, SourceKind};
 
 /// How far back moments are kept, in nanoseconds: ten minutes.
@@ -108,6 +108,8 @@ pub struct Next {
     /// The moment that it follows.
     previous: Option<Arc<Moment>>,
     names: Arc<Names>,
+    /// What the sample counts on more than one link.
+    pub(crate) again: Arc<Again>,
 }
 
 impl Default for History {
@@ -146,14 +148,16 @@ impl History {
         };
         let zero = start(sample).filter(|_| previous.is_none()).map(|start| Moment::zero(sample, start));
         let from = previous.map(|previous| &**previous).or(zero.as_ref());
-        let mut moment = moment::moment(sample, from);
+        let again = Arc::new(Again::of(sample));
+        let mut moment = moment::moment(sample, &again, from);
         moment.limit_histograms(self.budget / HISTOGRAM_SHARE);
         let names = Names {
             kind: sample.kind,
             inputs: sample.inputs.clone(),
             links: sample.links.iter().map(|l| (l.name.clone(), l.direction)).collect(),
         };
-        Some(Next { moment: Arc::new(moment), previous: previous.map(Arc::clone), names: Arc::new(names) })
+        let previous = previous.map(Arc::clone);
+        Some(Next { moment: Arc::new(moment), previous, names: Arc::new(names), again })
     }
 
     /// Takes what was prepared of `sample`. What was prepared for a history that has changed since is made again.

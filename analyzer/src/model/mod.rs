@@ -7,6 +7,7 @@
 //! | [`health`] | what is wrong, and how badly |
 //! | [`history`] | the last minutes, moment by moment |
 //! | [`moment`] | what is kept of one of them |
+//! | [`once`] | each packet once, however many taps see it |
 //! | [`detail`] | everything about one flow, made when it is looked at |
 
 pub mod conclusions;
@@ -15,6 +16,7 @@ pub mod detail;
 pub mod health;
 pub mod history;
 pub mod moment;
+pub mod once;
 
 use std::sync::Arc;
 
@@ -31,6 +33,7 @@ pub use detail::Detail;
 pub use health::{Kind, Level, Problem, State};
 pub use history::{History, Moment, Span};
 use moment::{Earlier, Finder, FlowMoment, Found, LinkMoment};
+pub use once::Once;
 
 /// Which flow a row is: the key, and the slot, which changes when the flow was retired and came
 /// back.
@@ -155,6 +158,8 @@ pub struct Model {
     pub total: Counts,
     /// The same in the span.
     pub delta: Option<Delta>,
+    /// Both, each packet once.
+    pub once: Once,
     /// Flows that were retired.
     pub retired_flows: u64,
     /// Frames that are not RoCE, by reason, the most first; only reasons that occurred.
@@ -243,6 +248,12 @@ impl Model {
             links,
             total: after_reset(&end.total.total, reset.map(|r| &r.total.total)),
             delta: since(&end.total.grown, base.map(|base| &base.total.grown)),
+            once: Once {
+                taps: end.once.taps,
+                flows: end.once.flows,
+                delta: since(&end.once.grown, base.map(|base| &base.once.grown)),
+                total: after_reset(&end.once.total, reset.map(|r| &r.once.total)),
+            },
             retired_flows: end.retired_flows,
             skipped: end.skipped.clone(),
             lost: end.lost,

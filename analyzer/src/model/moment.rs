@@ -3,8 +3,10 @@
 use rocescope_common::abi::Counter;
 use rocescope_common::wire::Reason;
 
+use super::once::{OnceMoment, Sum};
 use super::{Counts, Identity, Lost, lost, skipped};
 use crate::figures::latency::{Bucket, Histogram};
+use crate::report::Again;
 use crate::sample::Sample;
 
 /// Flows that an older moment keeps: those with most bytes since the moment before.
@@ -45,6 +47,8 @@ pub struct Moment {
     pub start_ns: Option<u64>,
     /// All that was counted.
     pub total: LinkMoment,
+    /// The same, each packet once.
+    pub once: OnceMoment,
     /// Links, in the order of [`Sample::links`].
     pub links: Vec<LinkMoment>,
     /// Flows, in the order of [`Sample::flows`].
@@ -70,6 +74,7 @@ impl Moment {
             time_ns,
             start_ns: Some(time_ns),
             total: LinkMoment::default(),
+            once: OnceMoment::default(),
             links: vec![LinkMoment::default(); sample.links.len()],
             flows: Vec::new(),
             complete: true,
@@ -126,6 +131,7 @@ impl Moment {
             time_ns: self.time_ns,
             start_ns: self.start_ns,
             total: self.total,
+            once: self.once,
             links: self.links.clone(),
             flows,
             complete: !fewer && self.complete,
@@ -138,8 +144,8 @@ impl Moment {
     }
 }
 
-/// What is kept of a sample that follows `previous`.
-pub(super) fn moment(sample: &Sample, previous: Option<&Moment>) -> Moment {
+/// What is kept of a sample that follows `previous` and counts `again` what it says.
+pub(super) fn moment(sample: &Sample, again: &Again, previous: Option<&Moment>) -> Moment {
     let mut links: Vec<LinkMoment> = sample.links.iter().map(link).collect();
     let mut total = LinkMoment::default();
     let mut flows = Vec::with_capacity(sample.flows.len());
@@ -148,6 +154,7 @@ pub(super) fn moment(sample: &Sample, previous: Option<&Moment>) -> Moment {
     let timed = sample.figures.latency.as_ref();
     let none = Histogram::default();
     let mut histogram_bytes = 0;
+    let mut once = Sum::new(again);
     for (at, flow) in (0u32..).zip(&sample.flows) {
         let counts = Counts::of(&flow.stats, flow.slot, sample.figures.loss.as_ref());
         let id = Identity { key: flow.key, slot: flow.slot };
@@ -178,6 +185,7 @@ pub(super) fn moment(sample: &Sample, previous: Option<&Moment>) -> Moment {
                 link.grown.add(since);
             }
         }
+        once.add(flows.len(), &counts, since.as_ref());
         weights.push((since.map_or(0, |s| s.bytes), at));
         flows.push(FlowMoment { id, counts, histogram, latency });
     }
@@ -192,6 +200,11 @@ pub(super) fn moment(sample: &Sample, previous: Option<&Moment>) -> Moment {
         total.skipped.packets += link.skipped.packets;
         total.skipped.bytes += link.skipped.bytes;
     }
+    let grown = match previous {
+        Some(previous) => total.grown.less(&previous.total.grown),
+        None => total.grown,
+    };
+    let once = once.moment(&total.total, &grown, total.flows, previous.map(|previous| &previous.once));
     let mut busiest = Vec::new();
     if weights.len() > BUSIEST {
         weights.select_nth_unstable_by(BUSIEST, |a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -203,6 +216,7 @@ pub(super) fn moment(sample: &Sample, previous: Option<&Moment>) -> Moment {
         time_ns: sample.time_ns,
         start_ns: sample.window.map(|(first, _)| first),
         total,
+        once,
         links,
         flows,
         complete: true,

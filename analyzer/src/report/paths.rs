@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use rocescope_common::account::{FlowStats, PsnTrack};
@@ -29,7 +30,7 @@ const PART: f64 = 0.3;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Paths {
     /// What is counted on more than one link.
-    pub again: Again,
+    pub again: Arc<Again>,
     /// Interfaces that are not compared with one another.
     pub same_path: SamePath,
 }
@@ -38,46 +39,67 @@ impl Paths {
     /// What `sample` says.
     #[must_use]
     pub fn of(sample: &Sample, options: &Options) -> Self {
-        Self { again: Again::of(sample), same_path: SamePath::of(sample, options) }
+        Self::with(Arc::new(Again::of(sample)), sample, options)
+    }
+
+    /// The same where it is known already what is counted `again`.
+    #[must_use]
+    pub fn with(again: Arc<Again>, sample: &Sample, options: &Options) -> Self {
+        Self { again, same_path: SamePath::of(sample, options) }
     }
 }
 
 /// What is counted on more than one link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Again {
-    /// Of each flow of the sample, whether another link that saw more of it counts its packets too. Empty
-    /// where there is no such flow.
-    flows: Vec<bool>,
+    /// Of each flow of the sample. Empty where each queue pair is on one link alone.
+    sights: Vec<Sight>,
     /// Links that count the same packets, at most; 1 when each packet is counted once.
     pub taps: usize,
+}
+
+/// One flow among those of its queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sight {
+    /// The flow that speaks for its packets: that of the link which saw most of them, maybe itself.
+    speaker: u32,
+    /// The flow of the queue pair that comes first in the sample, be its packets the same or not.
+    first: u32,
 }
 
 impl Again {
     /// What `sample` counts on more than one link.
     #[must_use]
     pub fn of(sample: &Sample) -> Self {
-        let mut again = Self { flows: Vec::new(), taps: 1 };
-        for mut sights in several(sample).into_values() {
+        let mut again = Self { sights: Vec::new(), taps: 1 };
+        let several = several(sample);
+        if !several.is_empty() {
+            let alone = (0u32..).zip(&sample.flows).map(|(at, _)| Sight { speaker: at, first: at });
+            again.sights = alone.collect();
+        }
+        for mut sights in several.into_values() {
+            let first = sights.first().and_then(|at| u32::try_from(*at).ok());
             // The link that saw most speaks for the queue pair; of those that saw the same, the first.
             sights.sort_by_key(|at| {
                 let flow = sample.flows.get(*at);
                 flow.map(|flow| (Reverse(flow.stats.bytes), flow.key.link))
             });
-            let mut counted: Vec<(&FlowSample, usize)> = Vec::new();
+            let mut counted: Vec<(&FlowSample, u32, usize)> = Vec::new();
             for at in sights {
-                let Some(flow) = sample.flows.get(at) else { continue };
-                match counted.iter_mut().find(|(first, _)| same(&first.stats, &flow.stats)) {
-                    None => counted.push((flow, 1)),
-                    Some((_, taps)) => {
+                let (Some(flow), Ok(number)) = (sample.flows.get(at), u32::try_from(at)) else { continue };
+                let speaker = match counted.iter_mut().find(|(first, ..)| same(&first.stats, &flow.stats)) {
+                    None => {
+                        counted.push((flow, number, 1));
+                        number
+                    }
+                    Some((_, speaker, taps)) => {
                         *taps += 1;
                         again.taps = again.taps.max(*taps);
-                        if again.flows.is_empty() {
-                            again.flows = vec![false; sample.flows.len()];
-                        }
-                        if let Some(flag) = again.flows.get_mut(at) {
-                            *flag = true;
-                        }
+                        *speaker
                     }
+                };
+                if let Some(sight) = again.sights.get_mut(at) {
+                    *sight = Sight { speaker, first: first.unwrap_or(number) };
                 }
             }
         }
@@ -87,7 +109,25 @@ impl Again {
     /// Whether the packets of flow number `at` of the sample are counted on another link too.
     #[must_use]
     pub fn is_again(&self, at: usize) -> bool {
-        self.flows.get(at).copied().unwrap_or(false)
+        self.speaker(at) != at
+    }
+
+    /// Whether every queue pair is on one link alone.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.sights.is_empty()
+    }
+
+    /// The flow that speaks for the packets of flow number `at`: the one on the link that saw most of them.
+    #[must_use]
+    pub fn speaker(&self, at: usize) -> usize {
+        self.sights.get(at).and_then(|sight| usize::try_from(sight.speaker).ok()).unwrap_or(at)
+    }
+
+    /// The flow that comes first of the queue pair of flow number `at`, whether links share its packets or see the same.
+    #[must_use]
+    pub fn queue_pair(&self, at: usize) -> usize {
+        self.sights.get(at).and_then(|sight| usize::try_from(sight.first).ok()).unwrap_or(at)
     }
 }
 
@@ -209,6 +249,8 @@ mod tests {
         let again = Again::of(&sample);
         let flags: Vec<bool> = (0..4).map(|at| again.is_again(at)).collect();
         assert_eq!((flags, again.taps), (vec![false, true, true, false], 3));
+        assert_eq!((again.speaker(2), again.queue_pair(2), again.speaker(3)), (0, 0, 3));
+        assert!(!again.is_empty() && again.speaker(9) == 9);
         assert_eq!(related(&sample).len(), 3);
     }
 
@@ -221,7 +263,9 @@ mod tests {
             (track(MASK24 - 50, 50, 0, 0), track(50, 150, 0, 0)),
         ] {
             let sample = sample(&[(0, 1, 100, a), (1, 1, 100, b)]);
-            assert_eq!(Again::of(&sample), Again { flows: Vec::new(), taps: 1 });
+            let again = Again::of(&sample);
+            assert_eq!((again.taps, again.is_again(0), again.is_again(1)), (1, false, false));
+            assert_eq!((again.queue_pair(0), again.queue_pair(1)), (0, 0), "one queue pair all the same");
             assert!(related(&sample).is_empty());
         }
         // One that sees all, before the two.

@@ -10,7 +10,6 @@ use super::job::{Job, Ready, Spent};
 use super::layout::Layout;
 use super::log::Log;
 use super::matrix::{Matrix, Metric};
-use super::once::Once;
 use super::prompt::Prompt;
 use super::query::Query;
 use super::screen::Screen;
@@ -19,7 +18,7 @@ use super::trail::Trail;
 use super::{Options, analysis, panel};
 use crate::feed::Command;
 use crate::model::health::LastSeen;
-use crate::model::{Detail, History, Model, Problem, Row, Span};
+use crate::model::{Detail, History, Model, Once, Problem, Row, Span};
 use crate::report::{Imbalance, Paths};
 use crate::sample::{EventSample, Sample, SourceKind};
 

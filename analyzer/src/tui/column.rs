@@ -234,7 +234,7 @@ pub fn fit(width: u16, has: Has, chosen: &[Id]) -> Vec<Fitted> {
     // One column of screen between two columns of the table.
     let mut left = width + 1;
     let has_ipv6 = has.ipv6;
-    let used = if chosen.is_empty() { ranked(&mut left, has) } else { in_order(&mut left, chosen) };
+    let used = if chosen.is_empty() { ranked(&mut left, has, |_| true) } else { in_order(&mut left, chosen) };
     let address = |id| matches!(id, Id::Source | Id::Destination);
     let addresses = used.iter().filter(|column| address(column.id)).count();
     let grow = match u16::try_from(addresses) {
@@ -262,8 +262,9 @@ fn in_order(left: &mut u16, chosen: &[Id]) -> Vec<&'static Column> {
     chosen.iter().map_while(fits).collect()
 }
 
-fn ranked(left: &mut u16, has: Has) -> Vec<&'static Column> {
-    let mut ranked: Vec<&'static Column> = COLUMNS.iter().filter(|column| has.shows(column.id)).collect();
+fn ranked(left: &mut u16, has: Has, among: fn(Id) -> bool) -> Vec<&'static Column> {
+    let shows = |column: &&Column| has.shows(column.id) && among(column.id);
+    let mut ranked: Vec<&'static Column> = COLUMNS.iter().filter(shows).collect();
     ranked.sort_by_key(|column| column.rank);
     let mut limit = u8::MAX;
     for column in ranked {
@@ -276,7 +277,14 @@ fn ranked(left: &mut u16, has: Has) -> Vec<&'static Column> {
         }
         *left -= wanted;
     }
-    COLUMNS.iter().filter(|column| column.rank < limit && has.shows(column.id)).collect()
+    COLUMNS.iter().filter(shows).filter(|column| column.rank < limit).collect()
+}
+
+/// The columns for sums of queue pairs that fit into `width`: those that matter most.
+#[must_use]
+pub fn fit_sums(width: u16) -> Vec<Fitted> {
+    let used = ranked(&mut (width + 1), Has::default(), sums_up);
+    used.into_iter().map(|column| Fitted { column, width: column.width }).collect()
 }
 
 /// What a cell needs besides its row.
@@ -454,7 +462,7 @@ fn percent(ratio: Option<f64>) -> (String, Style) {
 }
 
 fn share(row: &Row, model: &Model) -> f64 {
-    let all = model.delta.as_ref().map_or(0.0, Delta::bits_per_s);
+    let all = model.once.delta.as_ref().map_or(0.0, Delta::bits_per_s);
     if all > 0.0 { row.delta.as_ref().map_or(0.0, Delta::bits_per_s) / all } else { 0.0 }
 }
 

@@ -150,6 +150,7 @@ impl App {
             "bits_per_s",
             "ce_ratio",
             "missing",
+            "lost",
             "sequence_naks",
             "latency_p99_ns",
         ]);
@@ -164,6 +165,7 @@ impl App {
                     json!(cell.value(super::matrix::Metric::Rate)),
                     json!(cell.counts.ce_ratio()),
                     json!(cell.counts.missing),
+                    json!(cell.counts.lost),
                     json!(cell.counts.sequence_naks),
                     json!(cell.latency_ns),
                 ]

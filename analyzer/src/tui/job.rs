@@ -4,12 +4,12 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use super::column::Context;
 use super::matrix::Matrix;
-use super::once::Once;
 use super::texts::Texts;
 use crate::model::health::LastSeen;
 use crate::model::history::Next;
-use crate::model::{History, Model, Problem, Row, Span, health};
+use crate::model::{History, Model, Once, Problem, Row, Span, health};
 use crate::report::{self, Imbalance};
 use crate::sample::Sample;
 
@@ -74,9 +74,13 @@ impl Job {
         }
         let newest = history.len().checked_sub(1);
         let figures = span.zip(newest).and_then(|(span, at)| {
-            let paths = Arc::new(report::Paths::of(&sample, &options));
+            let paths = Arc::new(match &next {
+                Some(next) => report::Paths::with(Arc::clone(&next.again), &sample, &options),
+                None => report::Paths::of(&sample, &options),
+            });
             let mut figures = Figures::new(Vec::new(), &history, at, span, &sample, &options, paths)?;
-            figures.matrix = Some(Matrix::new(&figures.model));
+            let cx = Context { model: &figures.model, sample: &sample };
+            figures.matrix = Some(Matrix::new(cx, &figures.paths.again));
             Some(figures)
         });
         let texts = figures.as_ref().map_or_else(|| texts.clone(), |figures| texts.updated(&figures.model));
@@ -108,7 +112,7 @@ impl Figures {
             })
             .collect();
         let imbalance = report::imbalances(&loads, options, &paths.same_path);
-        let once = Once::of(&model, &paths.again);
+        let once = model.once;
         let problems = health::problems(&model, sample);
         let last_seen = health::last_seen(history, at);
         let busiest = busiest(&model);

@@ -127,7 +127,7 @@ pub enum Input {
     Redraw,
     /// Go to the background, as job control does.
     Suspend,
-    /// Close what is open, else quit.
+    /// Close what is open, else drop what is set.
     Back,
     /// Quit.
     Quit,
@@ -210,7 +210,7 @@ pub const KEYMAP: &[Binding] = &[
     on(MATRIX, bind("right", &[Key::Char('l')], Input::Right, "column to the right")),
     on(MATRIX, when(When::Moving, bind("left-moving", &[Key::Left], Input::Left, "column to the left"))),
     on(MATRIX, when(When::Moving, bind("right-moving", &[Key::Right], Input::Right, "column to the right"))),
-    on(MATRIX, bind("metric", &[Key::Char('m')], Input::Metric, "bytes, CE ratio, loss or latency")),
+    on(MATRIX, bind("metric", &[Key::Char('m')], Input::Metric, "bytes, CE ratio, loss, NAKs or latency")),
     on(QPS, bind("sort", &[Key::Char('s')], Input::SortNext, "sort by the next column; a click does too")),
     on(QPS, bind("reverse", &[Key::Char('S')], Input::Reverse, "sort the other way round")),
     on(
@@ -286,7 +286,12 @@ pub const KEYMAP: &[Binding] = &[
     bind("help", &[Key::Char('?')], Input::Help, "the keys of this screen, on and off"),
     bind("redraw", &[Key::Ctrl('l')], Input::Redraw, "draw the screen again"),
     bind("suspend", &[Key::Ctrl('z')], Input::Suspend, "to the background; fg comes back"),
-    bind("back", &[Key::Esc], Input::Back, "close what is open; quit when nothing is"),
+    bind(
+        "back",
+        &[Key::Esc],
+        Input::Back,
+        "close what is open, else drop filter, grouping, selection, marks",
+    ),
     bind("quit", &[Key::Char('q'), Key::Ctrl('c')], Input::Quit, "quit"),
 ];
 

@@ -5,9 +5,10 @@ use std::net::IpAddr;
 use hashbrown::HashMap;
 use rocescope_common::wire::frame::Addr;
 
-use super::once::holes;
+use super::column::Context;
 use crate::figures::latency::Bucket;
-use crate::model::{Counts, Model, Row};
+use crate::model::{Counts, once};
+use crate::report::Again;
 use crate::sample::address;
 
 /// What cells show.
@@ -18,8 +19,10 @@ pub enum Metric {
     Rate,
     /// CE marks by ECN-capable data packets.
     Ce,
-    /// Packets lost and NAKs for a sequence error.
+    /// Packets lost before the link that sees them.
     Loss,
+    /// NAKs, receiver-not-ready excepted: what the other direction lost, or what was refused.
+    Naks,
     /// 99th percentile of latency: the worst of the pair's queue pairs.
     Latency,
 }
@@ -31,7 +34,8 @@ impl Metric {
         match self {
             Self::Rate => Self::Ce,
             Self::Ce => Self::Loss,
-            Self::Loss => Self::Latency,
+            Self::Loss => Self::Naks,
+            Self::Naks => Self::Latency,
             Self::Latency => Self::Rate,
         }
     }
@@ -42,7 +46,8 @@ impl Metric {
         match self {
             Self::Rate => "bits per second",
             Self::Ce => "CE ratio",
-            Self::Loss => "packets lost, sequence NAKs",
+            Self::Loss => "packets lost",
+            Self::Naks => "NAKs, RNR apart",
             Self::Latency => "latency, 99th percentile",
         }
     }
@@ -57,6 +62,8 @@ pub struct Cell {
     pub counts: Counts,
     /// Length of the span in seconds; 0 when it is not known.
     pub seconds: f64,
+    /// Whether a flow has PSNs, without which it is not known what is lost.
+    pub sequenced: bool,
     /// The worst 99th percentile of latency in the span, in nanoseconds.
     pub latency_ns: Option<u64>,
 }
@@ -68,8 +75,9 @@ impl Cell {
         match metric {
             Metric::Rate => (self.seconds > 0.0).then(|| self.counts.bytes as f64 * 8.0 / self.seconds),
             Metric::Ce => self.counts.ce_ratio(),
-            Metric::Loss => {
-                (self.seconds > 0.0).then_some((self.counts.lost + self.counts.sequence_naks) as f64)
+            Metric::Loss => (self.seconds > 0.0 && self.sequenced).then_some(self.counts.lost as f64),
+            Metric::Naks => {
+                (self.seconds > 0.0).then_some((self.counts.sequence_naks + self.counts.other_naks) as f64)
             }
             Metric::Latency => self.latency_ns.map(|ns| ns as f64),
         }
@@ -77,36 +85,6 @@ impl Cell {
 }
 
 type State = foldhash::fast::RandomState;
-/// Each queue pair once: the row of the link that saw most of it, and holes and marks in the span of the link that shows
-/// them, `None` when one link sees it. Most are on one, so that others take memory for theirs only.
-fn each_queue_pair(rows: &[Row], mut with: impl FnMut(&Row, Pair, Option<&Counts>)) -> Hosts {
-    let mut hosts = Hosts::default();
-    let mut places: HashMap<(Pair, u32), usize, State> =
-        HashMap::with_capacity_and_hasher(rows.len(), State::default());
-    let mut kept: Vec<(&Row, Pair)> = Vec::with_capacity(rows.len());
-    let mut several: HashMap<usize, Option<Counts>, State> = HashMap::default();
-    let bytes = |row: &Row| (row.delta.as_ref().map_or(0, |delta| delta.counts.bytes), row.total.bytes);
-    for row in rows {
-        let key = &row.id.key;
-        let pair = (hosts.place(key.family, key.src), hosts.place(key.family, key.dst));
-        let at = *places.entry((pair, key.dest_qp)).or_insert(kept.len());
-        let Some((first, _)) = kept.get_mut(at) else {
-            kept.push((row, pair));
-            continue;
-        };
-        let seen = several.entry(at).or_insert_with(|| first.delta.map(|delta| delta.counts));
-        if let Some(delta) = &row.delta {
-            *seen = Some(seen.map_or(delta.counts, |seen| holes(seen, &[seen, delta.counts])));
-        }
-        if bytes(row) > bytes(first) {
-            *first = row;
-        }
-    }
-    for (at, (row, pair)) in kept.into_iter().enumerate() {
-        with(row, pair, several.get(&at).and_then(Option::as_ref));
-    }
-    hosts
-}
 
 /// Places of a source and a destination in a list of hosts.
 type Pair = (u32, u32);
@@ -155,29 +133,32 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// The matrix of all flows. A queue pair that passes several links counts once, from the link that saw most of
-    /// it; what was lost or marked on the way from the one that shows it.
+    /// The matrix of all flows, of which the newest sample counts `again` what it says: a packet that passes several links
+    /// counts once, from the link that saw most of its queue pair; what was lost or marked on the way from the one that
+    /// shows it.
     #[must_use]
-    pub fn new(model: &Model) -> Self {
+    pub fn new(cx: Context<'_>, again: &Again) -> Self {
+        let model = cx.model;
         let mut cells: Vec<Cell> = Vec::new();
         let mut numbers: HashMap<Pair, u32, State> = HashMap::default();
-        let hosts = each_queue_pair(&model.rows, |row, pair, seen| {
+        let mut hosts = Hosts::default();
+        once::each(model.rows.iter(), again, |seen| {
+            let key = &seen.row.id.key;
+            let pair = (hosts.place(key.family, key.src), hosts.place(key.family, key.dst));
             let next = u32::try_from(cells.len()).unwrap_or(u32::MAX);
             let at = *numbers.entry(pair).or_insert(next);
             if at == next {
                 cells.push(Cell::default());
             }
             let Some(cell) = usize::try_from(at).ok().and_then(|at| cells.get_mut(at)) else { return };
-            cell.flows += 1;
-            if let Some(delta) = &row.delta {
-                match seen {
-                    Some(seen) => cell.counts.add(&holes(delta.counts, std::slice::from_ref(seen))),
-                    None => cell.counts.add(&delta.counts),
-                }
+            cell.flows += usize::from(seen.new);
+            cell.sequenced = cell.sequenced || !cx.without_sequence(seen.row);
+            if let Some(delta) = &seen.delta {
+                cell.counts.add(&delta.counts);
                 cell.seconds = cell.seconds.max(delta.seconds);
             }
-            cell.latency_ns =
-                cell.latency_ns.max(model.latency(row).and_then(|times| times.tail()).map(Bucket::ns));
+            let p99 = model.latency(seen.row).and_then(|times| times.tail()).map(Bucket::ns);
+            cell.latency_ns = cell.latency_ns.max(p99);
         });
         let (hosts, places) = hosts.in_order();
         let place =

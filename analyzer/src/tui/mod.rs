@@ -30,7 +30,6 @@ pub mod log;
 pub mod matrix;
 pub mod mouse;
 mod names;
-pub mod once;
 mod panel;
 mod past;
 mod preparer;

@@ -26,6 +26,7 @@ impl App {
     #[must_use]
     pub fn on_mouse(&mut self, mouse: Mouse) -> Action {
         self.unread = false;
+        self.answer = None;
         match mouse {
             Mouse::WheelUp => self.wheel(Move::Up),
             Mouse::WheelDown => self.wheel(Move::Down),
@@ -111,8 +112,8 @@ impl App {
             return;
         }
         if at.y == table.y {
-            let mut x = table.x + panel::flows::GUTTER;
-            for fitted in self.columns() {
+            let mut x = panel::flows::columns_at(self, table);
+            for fitted in self.visible_columns() {
                 if (x..=x + fitted.width).contains(&at.x) {
                     if self.table.sort.by == fitted.column.id {
                         self.table.sort.descending = !self.table.sort.descending;

@@ -147,6 +147,9 @@ impl App {
                 (true, false) => format!("nothing {what} is kept"),
             };
             self.answer = Some(why);
+        } else if nearest_ns.abs_diff(target_ns) > SECOND {
+            let (asked, found) = (units::second_utc(target_ns), units::second_utc(nearest_ns));
+            self.answer = Some(format!("{asked} is not kept; this is {found}"));
         }
         self.show_moment(at.unwrap_or(first));
         action

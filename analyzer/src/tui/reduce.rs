@@ -364,7 +364,7 @@ impl App {
 
     /// Sorts by the next visible column, or the one before, in its natural direction.
     fn sort_by_neighbour(&mut self, next: bool) {
-        let visible: Vec<Id> = self.columns().iter().map(|fitted| fitted.column.id).collect();
+        let visible: Vec<Id> = self.visible_columns().iter().map(|fitted| fitted.column.id).collect();
         let count = visible.len();
         if count == 0 {
             return;
@@ -468,6 +468,7 @@ impl App {
             self.table.only_marked = false;
             self.arrange(false);
         } else if !self.filter.is_empty() {
+            self.answer = Some("the filter is dropped".into());
             return self.set_filter("");
         } else if self.table.group != Group::None {
             self.group(Group::None);
@@ -478,8 +479,13 @@ impl App {
                 self.table.selected = None;
                 self.arrange(false);
             }
+        } else if !self.table.marked.is_empty() {
+            self.table.marked.clear();
+            self.answer = Some("the marks are dropped".into());
         } else {
-            return Action::Quit;
+            // A key that is pressed once too often leaves nothing behind that it took an hour to see.
+            let quit = self.options.keys.first(Input::Quit);
+            self.answer = Some(format!("nothing is open; {quit} quits"));
         }
         Action::Draw
     }

@@ -57,7 +57,9 @@ impl App {
         };
         let matrix = match matrix {
             Some(matrix) => matrix,
-            None if self.screen == Screen::Matrix => Matrix::new(&model),
+            None if self.screen == Screen::Matrix => {
+                Matrix::new(Context { model: &model, sample: &sample }, &paths.again)
+            }
             None => Matrix::default(),
         };
         let now = Data {
@@ -104,7 +106,7 @@ impl App {
         let Some(data) = &self.data else { return };
         let cx = Context { model: &data.model, sample: &data.sample };
         let keep = keeps.then(|| before.unwrap_or(&data.model.rows));
-        self.table.arrange(&self.query, cx, keep, page);
+        self.table.arrange(&self.query, cx, &data.paths.again, keep, page);
         self.refresh_detail();
         self.keep_in_view();
     }
@@ -131,7 +133,8 @@ impl App {
         if let Some(data) = &mut self.data {
             // Mostly it was made with the sample, beside the screen.
             if self.screen == Screen::Matrix && data.matrix.size() == (0, 0) {
-                data.matrix = Matrix::new(&data.model);
+                let cx = Context { model: &data.model, sample: &data.sample };
+                data.matrix = Matrix::new(cx, &data.paths.again);
             }
         }
     }

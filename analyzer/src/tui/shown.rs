@@ -1,7 +1,8 @@
 //! What the state shows, as numbers: for the panels, and for the lists' cursors.
 
 use super::app::App;
-use super::{column, log};
+use super::table::Group;
+use super::{column, log, panel};
 use crate::report::{Entropy, Finding};
 
 /// Moments back from the one shown in which a figure that takes longer is looked for.
@@ -90,6 +91,26 @@ impl App {
     pub fn shown_events(&self) -> impl Iterator<Item = &log::Entry> {
         let until = self.shown_ns.unwrap_or(u64::MAX);
         self.log.latest().filter(move |entry| entry.first_ns <= until && self.query.event(entry))
+    }
+
+    /// Queue pairs that the table shows, and all there are: rows, or in groups each of them once.
+    #[must_use]
+    pub fn chosen_queue_pairs(&self) -> (usize, usize) {
+        let grouped = self.table.sums.iter().map(|sum| sum.flows).sum();
+        match self.table.group {
+            Group::None => (self.table.order.len(), self.row_count()),
+            Group::Link => (grouped, self.row_count()),
+            Group::Hosts | Group::Process => (grouped, self.data.as_ref().map_or(0, |d| d.once.flows)),
+        }
+    }
+
+    /// The columns that the table has now: those of queue pairs, or of groups.
+    #[must_use]
+    pub fn visible_columns(&self) -> Vec<column::Fitted> {
+        match self.table.group {
+            Group::None => self.columns(),
+            _ => panel::flows::Groups::new(self.layout().table(self.screen)).columns,
+        }
     }
 
     /// Title of the column that rows are sorted by.

@@ -11,8 +11,8 @@ use super::cursor::{Cursor, Move};
 use super::query::Query;
 use super::texts::{self, Texts};
 use crate::model::moment::Finder;
-use crate::model::{Identity, Model, Row};
-use crate::report::FlowId;
+use crate::model::{Identity, Model, Row, once};
+use crate::report::{Again, FlowId};
 use crate::sample::address;
 
 type State = foldhash::fast::RandomState;
@@ -164,7 +164,14 @@ pub struct Table {
 impl Table {
     /// Puts rows in order anew. With `keep`, the rows that the present order is of, those that were there stay in
     /// their places, and new ones come last.
-    pub(super) fn arrange(&mut self, query: &Query, cx: Context<'_>, keep: Option<&[Row]>, page: usize) {
+    pub(super) fn arrange(
+        &mut self,
+        query: &Query,
+        cx: Context<'_>,
+        again: &Again,
+        keep: Option<&[Row]>,
+        page: usize,
+    ) {
         let rows = &cx.model.rows;
         let shown = self.shown(query, cx);
         if self.group == Group::None {
@@ -176,7 +183,7 @@ impl Table {
                 sorted(self.sort, rows, cx)
             };
         } else {
-            sums(&mut self.sums, self.group, &shown, cx);
+            sums(&mut self.sums, self.group, &shown, cx, again);
             self.order = sorted(self.sort, self.sums.iter().map(|sum| &sum.row).enumerate(), cx);
         }
         let place = self.selected.and_then(|id| {
@@ -308,13 +315,16 @@ fn keep_places(order: &[usize], before: &[Row], rows: &[Row], shown: Vec<usize>)
     kept
 }
 
-/// Adds up what has something in common, into the memory of the sums before.
-fn sums(sums: &mut Vec<Sum>, group: Group, shown: &[usize], cx: Context<'_>) {
+/// Adds up what has something in common, into the memory of the sums before: each packet once, but on each link what it
+/// saw.
+fn sums(sums: &mut Vec<Sum>, group: Group, shown: &[usize], cx: Context<'_>, again: &Again) {
     sums.clear();
     let links: Vec<String> = texts::links(cx.model);
     let mut places: HashMap<Name, usize, State> = HashMap::default();
-    for row in shown.iter().filter_map(|i| cx.model.rows.get(*i)) {
-        let key = &row.id.key;
+    let none = Again::default();
+    let again = if group == Group::Link { &none } else { again };
+    once::each(shown.iter().filter_map(|i| cx.model.rows.get(*i)), again, |seen| {
+        let key = &seen.row.id.key;
         let name = match group {
             Group::None | Group::Hosts => {
                 Name::Hosts(address(key.family, key.src), address(key.family, key.dst))
@@ -322,19 +332,26 @@ fn sums(sums: &mut Vec<Sum>, group: Group, shown: &[usize], cx: Context<'_>) {
             Group::Link => {
                 Name::Link(key.link, links.get(usize::from(key.link)).cloned().unwrap_or_default())
             }
-            Group::Process => Name::Process(cx.owner(row).and_then(column::process)),
+            Group::Process => Name::Process(cx.owner(seen.row).and_then(column::process)),
         };
         let Some(sum) = places.get(&name).and_then(|place| sums.get_mut(*place)) else {
             places.insert(name.clone(), sums.len());
-            sums.push(Sum { row: row.sum(), flows: 1, name });
-            continue;
+            let mut row = seen.row.sum();
+            // A flow that has PSNs, where one has: only then it is known that nothing is missing.
+            row.at = seen.row.at;
+            (row.total, row.delta) = (seen.total, seen.delta);
+            sums.push(Sum { row, flows: usize::from(seen.new), name });
+            return;
         };
-        sum.flows += 1;
-        sum.row.total.add(&row.total);
-        match (&mut sum.row.delta, &row.delta) {
+        sum.flows += usize::from(seen.new);
+        if cx.without_sequence(&sum.row) {
+            sum.row.at = seen.row.at;
+        }
+        sum.row.total.add(&seen.total);
+        match (&mut sum.row.delta, &seen.delta) {
             (Some(sum), Some(one)) => sum.counts.add(&one.counts),
             (sum @ None, Some(one)) => *sum = Some(*one),
             (_, None) => {}
         }
-    }
+    });
 }

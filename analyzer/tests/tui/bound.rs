@@ -238,7 +238,8 @@ fn check(input: Input, app: &mut App, key: Key) {
         Input::Back => {
             press(app, &[Key::Char('?'), key]);
             assert_eq!(app.overlay, Overlay::None);
-            assert_eq!(press(app, &[key]), Action::Quit);
+            assert_eq!(press(app, &[key]), Action::Draw);
+            assert_eq!(app.answer.as_deref(), Some("nothing is open; q quits"));
         }
         Input::Quit => assert_eq!(press(app, &[key]), Action::Quit),
     }

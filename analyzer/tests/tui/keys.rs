@@ -24,13 +24,14 @@ fn every_key_of_the_table_does_something_where_it_is_bound_and_nothing_bad_elsew
 
 #[test]
 fn keys_that_leave() {
-    for key in [Key::Char('q'), Key::Ctrl('c'), Key::Esc] {
+    for key in [Key::Char('q'), Key::Ctrl('c')] {
         assert_eq!(app(&World::sick(), USUAL).on_key(key), Action::Quit, "{key}");
     }
     let mut app = table(&World::sick(), USUAL);
     assert_eq!(press(&mut app, &[Key::Ctrl('z')]), Action::Suspend);
     assert_eq!(press(&mut app, &[Key::Ctrl('l')]), Action::Redraw);
-    // Esc closes one thing at a time: help, details, filter, selection.
+    // Esc closes one thing at a time: help, details, filter, selection, marks. It never quits.
+    press(&mut app, &[Key::Down, Key::Char('m')]);
     press(&mut app, &[Key::Char('/'), Key::Char('1'), Key::Enter, Key::Down, Key::Enter, Key::Char('?')]);
     assert_eq!((app.overlay, app.screen, app.filter.as_str()), (Overlay::Help(0), Screen::Detail, "1"));
     assert_eq!(press(&mut app, &[Key::Esc]), Action::Draw);
@@ -40,8 +41,17 @@ fn keys_that_leave() {
     press(&mut app, &[Key::Esc]);
     assert!(app.filter.is_empty() && app.table.selected.is_some());
     press(&mut app, &[Key::Esc]);
-    assert!(app.table.selected.is_none());
-    assert_eq!(press(&mut app, &[Key::Esc]), Action::Quit);
+    assert!(app.table.selected.is_none() && !app.table.marked.is_empty());
+    press(&mut app, &[Key::Esc]);
+    assert!(app.table.marked.is_empty());
+    for number in '1'..='8' {
+        press(&mut app, &[Key::Char(number)]);
+        for _ in 0..5 {
+            assert_eq!(press(&mut app, &[Key::Esc]), Action::Draw, "{number}");
+        }
+        // From the details it leads to where they were opened.
+        assert!(number == '3' || text(&app).contains("nothing is open; q quits"), "{}", text(&app));
+    }
 }
 
 #[test]
@@ -326,7 +336,7 @@ fn enter_leads_to_what_is_selected() {
 fn the_figure_of_the_matrix_and_the_uplinks_change() {
     let mut app = app(&World::sick(), USUAL);
     press(&mut app, &[Key::Char('4')]);
-    for metric in [Metric::Ce, Metric::Loss, Metric::Latency, Metric::Rate] {
+    for metric in [Metric::Ce, Metric::Loss, Metric::Naks, Metric::Latency, Metric::Rate] {
         press(&mut app, &[Key::Char('m')]);
         assert_eq!(app.metric, metric);
     }

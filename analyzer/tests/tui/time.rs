@@ -338,6 +338,13 @@ fn what_a_fast_replay_went_past_is_read_again_too() {
     type_text(&mut app, "+43");
     assert_eq!(press(&mut app, &[Key::Enter]), Action::Draw);
     assert_eq!(app.data.as_ref().unwrap().model.time_ns, world.at(40).time_ns);
+    // It is not the time that was asked for, which is said.
+    assert_eq!(app.answer.as_deref(), Some("12:00:43 is not kept; this is 12:00:40"));
+    assert!(text(&app).contains("12:00:43 is not kept; this is 12:00:40"));
+    press(&mut app, &[Key::Char('g')]);
+    type_text(&mut app, "12:00:40.5");
+    press(&mut app, &[Key::Enter]);
+    assert_eq!(app.answer, None);
 }
 
 #[test]

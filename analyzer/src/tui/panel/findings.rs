@@ -44,7 +44,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     let count = findings.len();
     let list = at.findings(count);
     let over = findings.iter().filter(|finding| finding.over_since(end).is_some()).count();
-    let over = if over > 0 { format!(", then the {over} that are over") } else { String::new() };
+    let over = if over > 0 { format!(", then {over} over") } else { String::new() };
     line(
         buffer,
         list,

@@ -65,18 +65,39 @@ pub(super) fn list<'a>(
     }
 }
 
+/// Where things are in the table of groups.
+pub(in crate::tui) struct Groups {
+    /// Columns for the name.
+    name: u16,
+    /// What stands behind name and number of queue pairs.
+    rest: Rect,
+    /// Its columns.
+    pub(in crate::tui) columns: Vec<Fitted>,
+}
+
+impl Groups {
+    pub(in crate::tui) fn new(table: Rect) -> Self {
+        const FLOWS: u16 = 6;
+        // Two short addresses, or on wider screens two long ones.
+        let least = if table.width < 80 { 20 } else { 28 };
+        let name = (table.width / 3).max(least);
+        let used = GUTTER + name + 1 + FLOWS;
+        let rest = Rect { x: table.x + used, width: table.width.saturating_sub(used), ..table };
+        Self { name, rest, columns: column::fit_sums(rest.width.saturating_sub(GUTTER)) }
+    }
+}
+
+/// Where the first column of the table begins that can be sorted by.
+pub(in crate::tui) fn columns_at(app: &App, table: Rect) -> u16 {
+    GUTTER + if app.table.group == Group::None { table.x } else { Groups::new(table).rest.x }
+}
+
 /// One row for each group.
 fn groups(buffer: &mut Buffer, table: Rect, app: &App, data: &Data) {
-    const FLOWS: u16 = 6;
     let cx = Context { model: &data.model, sample: &data.sample };
-    let width = (table.width / 3).max(28);
+    let Groups { name: width, rest, columns } = Groups::new(table);
     let title = format!("{:<1$}", app.table.group.title().to_uppercase(), usize::from(width));
     line(buffer, table, 0, &Line::styled(format!(" {title} {:>5}", "QPs"), theme::HEAD));
-    let used = GUTTER + width + 1 + FLOWS;
-    let rest = Rect { x: table.x + used, width: table.width.saturating_sub(used), ..table };
-    let ids: Vec<Id> =
-        column::COLUMNS.iter().map(|column| column.id).filter(|id| column::sums_up(*id)).collect();
-    let columns = column::fit(rest.width.saturating_sub(GUTTER), column::Has::default(), &ids);
     titles(buffer, rest, &columns, Some(app.table.sort.by));
     let page = usize::from(table.height.saturating_sub(1));
     let rows = app.table.order.iter().enumerate().skip(app.table.cursor.offset).take(page);

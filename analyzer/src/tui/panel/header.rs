@@ -255,7 +255,7 @@ fn no_problem(app: &App, data: &Data) -> Spans {
         return spans;
     }
     let mut spans = part(format!(" {} HEALTHY ", theme::symbol(Level::Fine)), theme::badge(Level::Fine));
-    let qps = model.flows;
+    let qps = data.once.flows;
     let s = if qps == 1 { "" } else { "s" };
     let ecn = if model.total.ce_ratio().is_none() { "; ECN is off" } else { "" };
     spans.push(format!(" no loss, no NAK, no congestion in {qps} QP direction{s}{ecn}"), theme::PLAIN);
@@ -432,21 +432,20 @@ pub(in crate::tui) fn tabs(app: &App) -> Vec<(std::ops::Range<u16>, Screen)> {
     tabs.collect()
 }
 
-/// Number and name of a screen.
+/// Number and name of a screen; the number alone where little room is left for what of all is shown, and why.
 fn tab(app: &App, screen: Screen) -> String {
     let number = screen as usize + 1;
     if app.size.0 >= WHOLE_NAMES {
         format!(" {number} {} ", screen.title())
+    } else if app.size.0 < NARROW && screen != app.screen && chosen(app).is_some() {
+        format!(" {number}")
     } else {
         format!(" {number} {}", screen.short())
     }
 }
 
-/// What stands at the right of the screens' names, as far as there is room: what of all is shown and why,
-/// grouping, sorting.
-fn right_of_tabs(app: &App, room: usize) -> Spans {
-    /// Letters of a filter where there is room for more than that.
-    const LONGEST: usize = 30;
+/// Why not all rows or events are shown; `None` when all are.
+fn chosen(app: &App) -> Option<String> {
     let table = matches!(app.screen, Screen::Qps | Screen::Detail);
     let mut why = Vec::new();
     if let (true, Some(focus)) = (table, &app.table.focus) {
@@ -458,27 +457,40 @@ fn right_of_tabs(app: &App, room: usize) -> Spans {
     if !app.filter.is_empty() && (table || app.screen == Screen::Events) {
         why.push(format!("\"{}\"", app.filter));
     }
-    let mut parts = Vec::new();
-    if !why.is_empty() {
-        let (shown, all) = match app.screen {
+    (!why.is_empty()).then(|| why.join(", "))
+}
+
+/// What stands at the right of the screens' names, as far as there is room: what of all is shown and why,
+/// grouping, sorting.
+fn right_of_tabs(app: &App, room: usize) -> Spans {
+    /// Letters of a filter where there is room for more than that.
+    const LONGEST: usize = 30;
+    let mut all = Spans::default();
+    if let Some(why) = chosen(app) {
+        let (shown, of) = match app.screen {
             Screen::Events => (app.event_count(), app.log.len()),
-            _ if app.table.group == Group::None => (app.table.order.len(), app.row_count()),
-            _ => (app.table.order.len(), app.table.order.len()),
+            _ => app.chosen_queue_pairs(),
         };
-        let of = format!(" {} of {}", compact(shown as f64), compact(all as f64));
-        let letters = room.saturating_sub(of.chars().count() + 1).min(LONGEST);
-        let mut spans = part(super::cut(&why.join(", "), letters, false), theme::text(Level::Warning));
-        spans.push(of, theme::PLAIN);
-        parts.push(spans);
+        let count = format!(" {} of {}", compact(shown as f64), compact(of as f64));
+        let letters = room.saturating_sub(count.chars().count() + 1).min(LONGEST);
+        all.push(super::cut(&why, letters, false), theme::text(Level::Warning)).push(count, theme::PLAIN);
     }
-    if app.screen == Screen::Qps {
-        if app.table.group != Group::None {
-            parts.push(part(format!("by {}", app.table.group.title()), theme::DIM));
-        }
-        let arrow = if app.table.sort.descending { "↓" } else { "↑" };
-        parts.push(part(format!("sort {} {arrow} ", app.sorted_by()), theme::DIM));
+    if app.screen != Screen::Qps {
+        return all;
     }
-    join(parts, room, "  ").0
+    let arrow = if app.table.sort.descending { "↓" } else { "↑" };
+    let sort = app.sorted_by();
+    let mut forms = vec![format!("sort {sort} {arrow} "), format!("{sort} {arrow} ")];
+    if app.table.group != Group::None {
+        // The title of the first column says it as well.
+        forms.insert(0, format!("by {}  sort {sort} {arrow} ", app.table.group.title()));
+    }
+    let gap = if all.width > 0 { "  " } else { "" };
+    let left = room.saturating_sub(all.width + gap.len());
+    if let Some(form) = forms.into_iter().find(|form| form.chars().count() <= left) {
+        all.push(gap, theme::PLAIN).push(form, theme::DIM);
+    }
+    all
 }
 
 fn tab_line(buffer: &mut Buffer, at: &Layout, app: &App) {

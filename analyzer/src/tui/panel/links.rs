@@ -150,7 +150,7 @@ fn balance(app: &App, data: &Data, width: usize) -> Vec<Line<'static>> {
         let why = if data.model.links.len() < 2 {
             " one link: nothing to compare"
         } else {
-            " no links are known to share a load: name them with --group LINK,LINK"
+            " none known to share a load; --group LINK,LINK names them"
         };
         lines.push(Line::styled(why, theme::DIM));
     }
@@ -217,8 +217,7 @@ pub(super) fn balance_of(imbalance: &Imbalance) -> Line<'static> {
 
 fn spread(app: &App) -> Vec<Line<'static>> {
     let number = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), |n| format!("{n:.2}"));
-    let mut lines =
-        vec![Line::styled(" SPREAD over 5-tuples, which the fabric hashes to choose a path", theme::HEAD)];
+    let mut lines = vec![Line::styled(" SPREAD over 5-tuples, by which fabrics choose a path", theme::HEAD)];
     let entropy = match super::overview::spread_shown(app) {
         Ok(entropy) => entropy,
         Err(why) => {

@@ -18,7 +18,7 @@ use crate::units;
 const FIGURES: u16 = 8;
 const SHADES: u16 = 3;
 /// Columns that a list of pairs needs beside the map, and columns between.
-const LIST: u16 = 66;
+const LIST: u16 = 72;
 const GAP: u16 = 3;
 
 /// Where everything is: a function of the state and its size.
@@ -90,19 +90,23 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     let most = matrix.most(metric);
     let mut title = Spans::default();
     title.push(format!(" {} ", metric.title().to_uppercase()), theme::BOLD);
-    title.push(format!("░▒▓█ up to {}  ", figure(metric, Some(most))), theme::BAR);
-    let s = |n: usize| if n == 1 { "" } else { "s" };
-    let text = format!("{rows} sender{} (rows) to {columns} receiver{} (columns)", s(rows), s(columns));
-    title.push(text, theme::PLAIN);
+    let known = matrix.iter().any(|(.., cell)| cell.value(metric).is_some());
+    let range = match metric {
+        _ if known => format!("░▒▓█ up to {}  ", figure(metric, Some(most))),
+        Metric::Ce => "ECN is off  ".to_owned(),
+        _ => format!("{}  ", units::UNKNOWN),
+    };
+    title.push(range, theme::BAR);
+    title.push(size(rows, columns, usize::from(area.width).saturating_sub(title.width)), theme::PLAIN);
     line(buffer, area, 0, &title.into_line());
-    if !matrix.iter().any(|(.., cell)| cell.value(metric).is_some()) {
+    if !known {
         let (why, help) = match metric {
             Metric::Latency => (
                 "No latency is known of these queue pairs.",
                 "It needs 100 requests of a queue pair in the span, and their answers seen at the same place. m shows another figure.",
             ),
             Metric::Ce => ("ECN is off: no data packet is ECN-capable.", "m shows another figure."),
-            Metric::Rate | Metric::Loss => {
+            Metric::Rate | Metric::Loss | Metric::Naks => {
                 ("Nothing is known of this span yet.", "It comes with the next sample.")
             }
         };
@@ -131,6 +135,17 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     }
     pairs(buffer, grid.list, data, metric);
     selected(buffer, Rect { y: area.bottom().saturating_sub(1), height: 1, ..area }, app);
+}
+
+/// Rows and columns in words, in `room` columns of the screen.
+fn size(rows: usize, columns: usize, room: usize) -> String {
+    let s = |n: usize| if n == 1 { "" } else { "s" };
+    let words = [
+        format!("{rows} sender{} (rows) to {columns} receiver{} (columns)", s(rows), s(columns)),
+        format!("{rows} sender{} to {columns} receiver{}", s(rows), s(columns)),
+        format!("{rows} to {columns}"),
+    ];
+    words.into_iter().find(|words| words.chars().count() <= room).unwrap_or_default()
 }
 
 /// The first row or column shown, so that the selected one is.
@@ -186,7 +201,7 @@ fn figure(metric: Metric, value: Option<f64>) -> String {
 fn level(metric: Metric, value: Option<f64>) -> Level {
     match (metric, value) {
         (Metric::Ce, Some(ratio)) if ratio >= crate::model::health::CE_LIMIT => Level::Warning,
-        (Metric::Loss, Some(loss)) if loss > 0.0 => Level::Critical,
+        (Metric::Loss | Metric::Naks, Some(loss)) if loss > 0.0 => Level::Critical,
         _ => Level::Fine,
     }
 }
@@ -222,15 +237,19 @@ fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, metric: Metric, mo
     buffer.set_stringn(area.x + 2, area.y, text, 6, theme::text(level));
 }
 
+/// The figures of a pair, and their widths.
+const SHOWN: [(Metric, usize); 5] =
+    [(Metric::Rate, 6), (Metric::Ce, 6), (Metric::Loss, 5), (Metric::Naks, 5), (Metric::Latency, 6)];
+
 /// The pairs with most of what the map shows, with all figures.
 fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric) {
     if area.height == 0 {
         return;
     }
-    let route = usize::from(area.width.saturating_sub(34)).min(if data.model.has_ipv6 { 60 } else { 34 });
+    let route = usize::from(area.width.saturating_sub(40)).min(if data.model.has_ipv6 { 60 } else { 34 });
     let head = format!(
-        " {:<route$} {:>4} {:>6} {:>6} {:>5} {:>6}",
-        "MOST FROM → TO", "QPs", "b/s", "CE", "LOST", "P99"
+        " {:<route$} {:>4} {:>6} {:>6} {:>5} {:>5} {:>6}",
+        "MOST FROM → TO", "QPs", "b/s", "CE", "LOST", "NAK", "P99"
     );
     line(buffer, area, 0, &Line::styled(head, theme::HEAD));
     let room = usize::from(area.height.saturating_sub(1));
@@ -238,7 +257,7 @@ fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric) {
         let mut spans = Spans::default();
         let text = cut(&format!("{src} → {dst}"), route, true);
         spans.push(format!(" {text:<route$} {:>4}", compact(cell.flows as f64)), theme::PLAIN);
-        for (of, width) in [(Metric::Rate, 6), (Metric::Ce, 6), (Metric::Loss, 5), (Metric::Latency, 6)] {
+        for (of, width) in SHOWN {
             let value = cell.value(of);
             let style = match (of == metric, level(of, value)) {
                 (true, Level::Fine) => theme::BOLD,
@@ -262,15 +281,28 @@ fn selected(buffer: &mut Buffer, area: Rect, app: &App) {
         return;
     };
     let unknown = || units::UNKNOWN.to_owned();
-    let text = format!(
-        " {src} → {dst}: {} in {} QP{}, CE {}, loss {}, p99 {}",
-        cell.value(Metric::Rate).map_or_else(unknown, units::bit_rate),
-        cell.flows,
-        if cell.flows == 1 { "" } else { "s" },
-        units::ratio(cell.value(Metric::Ce)),
-        figure(Metric::Loss, cell.value(Metric::Loss)),
-        cell.latency_ns.map_or_else(unknown, units::duration),
-    );
+    let rate = cell.value(Metric::Rate).map_or_else(unknown, units::bit_rate);
+    let s = if cell.flows == 1 { "" } else { "s" };
+    let mut parts = vec![
+        (Metric::Rate, format!("{rate} in {} QP{s}", cell.flows)),
+        (Metric::Ce, format!("CE {}", units::ratio(cell.value(Metric::Ce)))),
+        (Metric::Loss, format!("lost {}", figure(Metric::Loss, cell.value(Metric::Loss)))),
+        (Metric::Naks, format!("NAK {}", figure(Metric::Naks, cell.value(Metric::Naks)))),
+        (Metric::Latency, format!("p99 {}", cell.latency_ns.map_or_else(unknown, units::duration))),
+    ];
+    let pair = format!("{src} → {dst}");
+    let width = usize::from(area.width);
+    let text = |parts: &[(Metric, String)]| {
+        parts.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let room = |parts: &[(Metric, String)]| width.saturating_sub(3 + text(parts).chars().count());
+    // Where there is little room, addresses matter more than figures that are not in the map.
+    while room(&parts) < pair.chars().count().min(width / 2)
+        && let Some(at) = parts.iter().rposition(|(of, _)| ![Metric::Rate, app.metric].contains(of))
+    {
+        parts.remove(at);
+    }
+    let text = format!(" {}: {}", cut(&pair, room(&parts), true), text(&parts));
     line(buffer, area, 0, &Line::styled(text, theme::BOLD));
 }
 

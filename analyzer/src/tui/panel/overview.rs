@@ -89,9 +89,7 @@ fn trend_lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     if most > TRENDS.len() {
         let covered = units::duration(trends::covered(app, cells));
-        let taps = app.data.as_ref().filter(|data| data.once.taps > 1);
-        let sum = if taps.is_some() { ", all taps added up" } else { "" };
-        lines.push(Line::styled(format!(" TREND over {covered}, the newest at the right{sum}"), theme::HEAD));
+        lines.push(Line::styled(format!(" TREND over {covered}, the newest at the right"), theme::HEAD));
     }
     lines.extend(TRENDS.iter().map(|trend| trends::row(trend, &points, cells)));
     lines.truncate(most);

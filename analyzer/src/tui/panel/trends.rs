@@ -91,10 +91,10 @@ fn seconds(earlier: &Moment, later: &Moment) -> f64 {
     later.time_ns.saturating_sub(earlier.time_ns) as f64 / crate::model::counts::NS_PER_S
 }
 
-/// Points of everything.
+/// Points of everything, each packet once, as the header counts.
 pub(super) fn points(app: &App, n: usize) -> Vec<Point> {
     let point = |(a, b): (&Moment, &Moment)| Point {
-        counts: b.total.grown.since(&a.total.grown),
+        counts: b.once.grown.since(&a.once.grown),
         latency: None,
         seconds: seconds(a, b),
     };

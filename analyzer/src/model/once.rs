@@ -1,0 +1,144 @@
+//! The figures of everything, each packet once: several taps may see the same ones.
+//!
+//! Which flows count the same packets is told by [`Again`]. Of those the one that saw most counts; holes and marks
+//! are, queue pair by queue pair, those of the tap that has most of them.
+
+use hashbrown::{HashMap, HashSet};
+
+use super::{Counts, Delta, Row};
+use crate::report::Again;
+
+type State = foldhash::fast::RandomState;
+
+/// Sums over all links less what a link counted that another counts too.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Once {
+    /// Links that count the same packets, at most; 1 when the sums are those of the model.
+    pub taps: usize,
+    /// Queue pairs, by direction, on however many links they are.
+    pub flows: usize,
+    /// In the span.
+    pub delta: Option<Delta>,
+    /// Since the start, or since counters were reset.
+    pub total: Counts,
+}
+
+/// The same at a moment of the history.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OnceMoment {
+    /// Links that count the same packets, at most.
+    pub taps: usize,
+    /// Queue pairs, by direction.
+    pub flows: usize,
+    /// All that was counted.
+    pub total: Counts,
+    /// The sum of what was counted between moments: never goes back.
+    pub grown: Counts,
+}
+
+/// Flows of a sample as they come, to be counted once.
+pub(super) struct Sum<'a> {
+    again: &'a Again,
+    /// What each speaker counts, in all and since the moment before, with the holes of the others.
+    spoken: HashMap<usize, (Counts, Counts), State>,
+    /// The same of all of them added up.
+    all: (Counts, Counts),
+    /// Flows of a queue pair that is on another link too.
+    more: usize,
+}
+
+impl<'a> Sum<'a> {
+    pub(super) fn new(again: &'a Again) -> Self {
+        Self { again, spoken: HashMap::default(), all: Default::default(), more: 0 }
+    }
+
+    /// Takes flow number `at` of the sample.
+    pub(super) fn add(&mut self, at: usize, counts: &Counts, since: Option<&Counts>) {
+        if self.again.is_empty() {
+            return;
+        }
+        self.more += usize::from(self.again.queue_pair(at) != at);
+        if self.again.taps < 2 {
+            return;
+        }
+        let since = since.copied().unwrap_or_default();
+        self.all.0.add(counts);
+        self.all.1.add(&since);
+        let speaker = self.again.speaker(at);
+        let told = self.spoken.entry(speaker).or_insert((*counts, since));
+        *told = if speaker == at {
+            (counts.with_holes_of(&told.0), since.with_holes_of(&told.1))
+        } else {
+            (told.0.with_holes_of(counts), told.1.with_holes_of(&since))
+        };
+    }
+
+    /// The moment: `total` and `since` are the sums over all links, `flows` their number.
+    pub(super) fn moment(
+        self,
+        total: &Counts,
+        since: &Counts,
+        flows: usize,
+        previous: Option<&OnceMoment>,
+    ) -> OnceMoment {
+        let (mut total, mut grown) = (total.less(&self.all.0), since.less(&self.all.1));
+        for (all, since) in self.spoken.values() {
+            total.add(all);
+            grown.add(since);
+        }
+        if let Some(previous) = previous {
+            grown.add(&previous.grown);
+        }
+        OnceMoment { taps: self.again.taps.max(1), flows: flows.saturating_sub(self.more), total, grown }
+    }
+}
+
+/// What one row counts of what it shares with others.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// The row that speaks: of those at hand.
+    pub row: &'a Row,
+    /// In the span, with the holes of the others.
+    pub delta: Option<Delta>,
+    /// The same since the start, or since counters were reset.
+    pub total: Counts,
+    /// Whether no other row of its queue pair came before.
+    pub new: bool,
+}
+
+/// Hands `rows` to `with`, those that count the same packets as one.
+pub fn each<'a>(rows: impl Iterator<Item = &'a Row>, again: &Again, mut with: impl FnMut(&Seen<'a>)) {
+    let alone = |row: &'a Row| Seen { row, delta: row.delta, total: row.total, new: true };
+    if again.is_empty() {
+        rows.for_each(|row| with(&alone(row)));
+        return;
+    }
+    let mut merged: Vec<Seen<'a>> = Vec::new();
+    let mut places: HashMap<usize, usize, State> = HashMap::default();
+    let mut queue_pairs: HashSet<usize, State> = HashSet::default();
+    for row in rows {
+        let Some(at) = row.at else {
+            with(&alone(row));
+            continue;
+        };
+        let speaker = again.speaker(at);
+        let place = *places.entry(speaker).or_insert(merged.len());
+        let Some(seen) = merged.get_mut(place) else {
+            merged.push(Seen { new: queue_pairs.insert(again.queue_pair(at)), ..alone(row) });
+            continue;
+        };
+        let new = seen.new;
+        *seen = if at == speaker { both(&alone(row), seen) } else { both(seen, &alone(row)) };
+        seen.new = new;
+    }
+    merged.iter().for_each(with);
+}
+
+/// What `first` counts, with the holes of `other`.
+fn both<'a>(first: &Seen<'a>, other: &Seen<'a>) -> Seen<'a> {
+    let delta = match (first.delta, other.delta) {
+        (Some(one), Some(two)) => Some(Delta { counts: one.counts.with_holes_of(&two.counts), ..one }),
+        (one, two) => one.or(two),
+    };
+    Seen { delta, total: first.total.with_holes_of(&other.total), ..*first }
+}
