@@ -90,6 +90,13 @@ fn counters_stand_beside_the_links_with_their_sources() {
     let mut hidden = with_devices(&nothing, 1, WIDE, true);
     snapshot("devices_hidden_overview", &hidden);
     assert!(text(&hidden).contains("mlx5_0/1 does RoCE in hardware"));
+    assert!(text(&hidden).contains("seen 0 %, why: 8"));
+    press(&mut hidden, &[Key::Char('8')]);
+    let told = text(&hidden);
+    assert!(
+        told.contains("0 % of what mlx5_0 port 1 received was seen") && told.contains("in hardware"),
+        "{told}"
+    );
     press(&mut hidden, &[Key::Char('5')]);
     snapshot("devices_hidden_links", &hidden);
     let shown = text(&hidden);

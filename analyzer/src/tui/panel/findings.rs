@@ -186,6 +186,14 @@ fn blind(data: &Data, report: &Report, filtered: bool) -> Vec<(Level, String)> {
         let when = if model.losing { "still growing" } else { "not growing now" };
         blind.push((Level::Warning, format!("lost: {} ({when})", super::header::own_losses(&model.lost))));
     }
+    for port in report.coverage.iter().filter(|port| port.why.is_some()) {
+        let seen = crate::units::ratio(port.ratio.map(|ratio| ratio.min(1.0)));
+        let why = port.why.as_deref().unwrap_or_default();
+        let did = if port.direction == "ingress" { "received" } else { "sent" };
+        let (device, number) = (&port.device, port.port);
+        let text = format!("coverage: {seen} of what {device} port {number} {did} was seen: {why}");
+        blind.push((Level::Warning, text));
+    }
     let frames = model.frames();
     for (reason, counter) in &model.skipped {
         use rocescope_common::wire::Reason;

@@ -180,7 +180,7 @@ fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
         // Beside the loss that it is not.
         parts.insert(5, count("late", Level::Warning, |c| c.late));
     }
-    if let Some(seen) = coverage(app) {
+    if let Some(seen) = coverage(app, at.figures.width >= WHOLE_NAMES) {
         // Right behind the rates: everything else is of what was seen.
         parts.insert(2, seen);
     }
@@ -189,7 +189,8 @@ fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
 }
 
 /// How much of what the NICs carried was seen, since the start: the worst port.
-fn coverage(app: &App) -> Option<Spans> {
+/// `long`: there is room to say where the reason is.
+fn coverage(app: &App, long: bool) -> Option<Spans> {
     // It is known of the newest readings only.
     let coverage = &app.analysis.as_ref().filter(|_| !app.past())?.report.coverage;
     let worst = crate::report::worst_coverage(coverage)?;
@@ -197,6 +198,9 @@ fn coverage(app: &App) -> Option<Spans> {
     // A little above 1 is a matter of when the two were read.
     let mut spans = Spans::default();
     spans.push("seen ", theme::DIM).push(units::ratio(Some(worst.min(1.0))), theme::text(level));
+    if long && level == Level::Warning {
+        spans.push(", why: 8", theme::DIM);
+    }
     Some(spans)
 }
 
