@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, anyhow};
 use aya::programs::links::{FdLink, LinkOrder};
 use aya::programs::tc::{NlOptions, SchedClassifierLink, TcAttachOptions, TcHandle};
-use aya::programs::{ProgramError, TcAttachType, XdpMode as AyaXdpMode, tc};
+use aya::programs::{ProgramError, TcAttachType, TcError, XdpMode as AyaXdpMode, tc};
 
 use super::load::{Programs, chain, names};
 use crate::host::filters;
@@ -118,10 +118,10 @@ fn tc_program(
     clsact: &mut bool,
 ) -> Result<Hold> {
     let name = &interface.name;
-    if !tcx {
-        // Another's clsact qdisc serves as well, and stays.
-        *clsact |= tc::qdisc_add_clsact(name).is_ok();
-    }
+    let added = if tcx { Ok(()) } else { tc::qdisc_add_clsact(name) };
+    *clsact |= !tcx && added.is_ok();
+    // Another's clsact qdisc serves as well, and stays.
+    let without = added.err().filter(|why| !exists(why));
     let program = programs.tc(if egress { names::TC_EGRESS } else { names::TC_INGRESS })?;
     let direction = if egress { TcAttachType::Egress } else { TcAttachType::Ingress };
     let options = if tcx {
@@ -132,8 +132,19 @@ fn tc_program(
         let handle = TcHandle::from(filters::owner_handle());
         TcAttachOptions::Netlink(NlOptions { handle, ..NlOptions::default() })
     };
-    let link = program.attach_with_options(name, direction, options).map_err(plain)?;
+    let link = program.attach_with_options(name, direction, options).map_err(|error| match &without {
+        None => plain(error),
+        Some(why) => anyhow!(
+            "{name} got no clsact qdisc for TC filters: {}; `modprobe sch_ingress` where the kernel has that as a module",
+            chain(why)
+        ),
+    })?;
     Ok(Hold::Tc(program.take_link(link)?))
+}
+
+/// Whether a qdisc could not be added because there is one.
+fn exists(error: &TcError) -> bool {
+    matches!(error, TcError::NetlinkError(error) if error.raw_os_error() == Some(libc::EEXIST))
 }
 
 fn plain(error: ProgramError) -> anyhow::Error {

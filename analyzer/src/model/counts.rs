@@ -25,6 +25,8 @@ pub struct Counts {
     pub rnr: u64,
     /// NAKs for a PSN sequence error.
     pub sequence_naks: u64,
+    /// Of these, as many as the receiver was not ready before: it asks for what came behind, and nothing was lost.
+    pub behind_rnr: u64,
     /// All other NAKs, RNR excepted.
     pub other_naks: u64,
     /// Jumps ahead in the sequences of requests and of responses.
@@ -67,6 +69,7 @@ impl Counts {
             acks: stats.acks,
             rnr: stats.rnr_naks,
             sequence_naks,
+            behind_rnr: sequence_naks.min(stats.rnr_naks),
             other_naks: others.iter().sum(),
             gaps: requests.gaps + responses.gaps,
             missing: requests.missing + responses.missing,
@@ -132,13 +135,19 @@ impl Counts {
     /// Whether anything was lost, or a receiver said so. What was skipped and came late is not.
     #[must_use]
     pub const fn loss(&self) -> bool {
-        self.lost != 0 || self.sequence_naks != 0
+        self.lost != 0 || self.asked_again() != 0
     }
 
-    /// All NAKs, receiver-not-ready included.
+    /// NAKs for a PSN sequence error that no receiver-not-ready NAK explains.
+    #[must_use]
+    pub const fn asked_again(&self) -> u64 {
+        self.sequence_naks.saturating_sub(self.behind_rnr)
+    }
+
+    /// All NAKs but receiver-not-ready.
     #[must_use]
     pub const fn naks(&self) -> u64 {
-        self.sequence_naks + self.other_naks + self.rnr
+        self.sequence_naks + self.other_naks
     }
 
     /// CE marks by ECN-capable packets; `None` when there were none of those.
@@ -158,6 +167,7 @@ impl Counts {
             acks: f(self.acks, other.acks),
             rnr: f(self.rnr, other.rnr),
             sequence_naks: f(self.sequence_naks, other.sequence_naks),
+            behind_rnr: f(self.behind_rnr, other.behind_rnr),
             other_naks: f(self.other_naks, other.other_naks),
             gaps: f(self.gaps, other.gaps),
             missing: f(self.missing, other.missing),
@@ -201,6 +211,19 @@ impl Delta {
 #[cfg(test)]
 mod tests {
     use super::{Counts, Delta};
+    use rocescope_common::account::FlowStats;
+
+    #[test]
+    fn what_comes_behind_a_receiver_that_was_not_ready_is_not_lost() {
+        let stats =
+            |rnr_naks, sequence| FlowStats { rnr_naks, naks: [sequence, 0, 0, 0, 0, 0], ..FlowStats::EMPTY };
+        let counts = Counts::counted(&stats(19, 19));
+        assert_eq!((counts.asked_again(), counts.naks(), counts.loss()), (0, 19, false));
+        let counts = Counts::counted(&stats(19, 21));
+        assert_eq!((counts.asked_again(), counts.loss()), (2, true));
+        let later = Counts::counted(&stats(20, 22)).since(&counts).unwrap();
+        assert_eq!((later.asked_again(), later.loss()), (0, false));
+    }
 
     #[test]
     fn a_counter_that_goes_back_leaves_no_rate() {

@@ -103,7 +103,7 @@ impl Kind {
     #[must_use]
     pub fn amount(self, counts: &Counts) -> u64 {
         match self {
-            Self::Loss => counts.lost + counts.sequence_naks,
+            Self::Loss => counts.lost + counts.asked_again(),
             Self::Refused => counts.other_naks,
             Self::NotReady => counts.rnr,
             Self::Resent => counts.repeats.saturating_sub(counts.late),

@@ -21,8 +21,8 @@ pub struct FlowMoment {
     pub counts: Counts,
     /// How long its requests had taken; `None` where that is not collected, or not kept.
     pub histogram: Option<Histogram>,
-    /// Median and 99th percentile of requests answered since the moment before.
-    pub latency: Option<(Bucket, Bucket)>,
+    /// Median and, of enough samples, 99th percentile of requests answered since the moment before.
+    pub latency: Option<(Bucket, Option<Bucket>)>,
 }
 
 /// One link at a moment.
@@ -173,7 +173,7 @@ pub(super) fn moment(sample: &Sample, again: &Again, previous: Option<&Moment>) 
             Some(Found::Unknown) | None => None,
         };
         let latency = histogram.as_ref().zip(before).and_then(|(now, before)| now.since(before));
-        let latency = latency.map(|times| (times.p50, times.p99));
+        let latency = latency.map(|times| (times.p50, times.tail()));
         if latency.is_none() && histogram.as_ref() == before {
             // The same times need memory once.
             histogram = before.cloned();

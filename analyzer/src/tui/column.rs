@@ -132,7 +132,7 @@ pub const COLUMNS: &[Column] = &[
     ),
     right(Id::Gaps, "gaps", "GAPS", 5, 14, "jumps in the PSNs"),
     right(Id::Repeats, "rpt", "RPT", 5, 8, "packets with a PSN seen before: sent again"),
-    right(Id::Naks, "nak", "NAKs", 5, 4, "all NAKs, RNR included"),
+    right(Id::Naks, "nak", "NAKs", 5, 4, "NAKs, RNR apart"),
     right(Id::Rnr, "rnr", "RNR", 5, 7, "receiver-not-ready NAKs"),
     right(
         Id::P50,
@@ -343,10 +343,7 @@ pub fn cell(id: Id, row: &Row, cx: Context<'_>) -> (String, Style) {
         Id::Lost => counted(|c| c.lost, Level::Critical),
         Id::Gaps => counted(|c| c.gaps, Level::Critical),
         Id::Repeats => counted(|c| c.repeats, Level::Warning),
-        Id::Naks => {
-            let refused = delta.is_some_and(|d| d.counts.sequence_naks + d.counts.other_naks > 0);
-            counted(Counts::naks, if refused { Level::Critical } else { Level::Warning })
-        }
+        Id::Naks => counted(Counts::naks, Level::Critical),
         Id::Rnr => counted(|c| c.rnr, Level::Warning),
         Id::P50 => time(cx.model.latency(row).map(|times| times.p50)),
         Id::P99 => time(cx.model.latency(row).and_then(|times| times.tail())),

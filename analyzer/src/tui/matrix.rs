@@ -76,9 +76,7 @@ impl Cell {
             Metric::Rate => (self.seconds > 0.0).then(|| self.counts.bytes as f64 * 8.0 / self.seconds),
             Metric::Ce => self.counts.ce_ratio(),
             Metric::Loss => (self.seconds > 0.0 && self.sequenced).then_some(self.counts.lost as f64),
-            Metric::Naks => {
-                (self.seconds > 0.0).then_some((self.counts.sequence_naks + self.counts.other_naks) as f64)
-            }
+            Metric::Naks => (self.seconds > 0.0).then_some(self.counts.naks() as f64),
             Metric::Latency => self.latency_ns.map(|ns| ns as f64),
         }
     }

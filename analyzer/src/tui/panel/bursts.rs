@@ -215,10 +215,12 @@ fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'static>> {
     };
     say(
         format!(
-            "{} steps of {} each on {}, {} a step, busy {} of the time, communicating {}",
+            "{} steps of {} each on {} from {} to {}, {} a step, busy {} of the time, communicating {}",
             steps.count,
             units::duration(steps.period_ns),
             steps.link,
+            units::second_utc(steps.first_ns),
+            units::second_utc(steps.last_ns),
             units::bytes(steps.step_bytes),
             units::ratio(Some(steps.busy_ratio)),
             units::ratio(Some(steps.communication_ratio)),

@@ -22,6 +22,9 @@ const NAME: usize = 9;
 /// Entries of a list that are shown at least, whatever the height.
 const LISTED: usize = 16;
 
+/// Below this width the directions stand one below the other.
+const STACKED: usize = 76;
+
 /// Events that are listed.
 const EVENTS: usize = 20;
 
@@ -57,8 +60,10 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
 fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     let Some(data) = &app.data else { return Vec::new() };
     let Some((this, other)) = &data.detail else { return Vec::new() };
-    let half = width / 2;
-    let left = direction(this, app, half, other.as_ref());
+    // Half of a narrow screen would cut figures: one below the other.
+    let stacked = width < STACKED;
+    let half = if stacked { 0 } else { width / 2 };
+    let left = direction(this, app, if stacked { width } else { half }, other.as_ref());
     let (right, more) = if let Some(other) = other {
         direction(other, app, width - half, Some(this))
     } else {
@@ -70,11 +75,14 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
         let parts = wrap(why, (width - half).saturating_sub(3), 0);
         (parts.into_iter().map(|part| Line::styled(format!(" {part}"), theme::DIM)).collect(), Vec::new())
     };
-    let mut lines = beside(left.0, right, half);
+    let both = |first: Vec<Line<'static>>, second: Vec<Line<'static>>| {
+        if stacked { first.into_iter().chain(second).collect() } else { beside(first, second, half) }
+    };
+    let mut lines = both(left.0, right);
     lines.push(Line::default());
     lines.extend(charts(app, this, other.as_ref(), width));
     lines.push(Line::default());
-    lines.extend(beside(left.1, more, half));
+    lines.extend(both(left.1, more));
     lines.push(Line::default());
     lines.extend(events(app, this, other.as_ref()));
     lines
@@ -140,8 +148,13 @@ fn charts(app: &App, detail: &Detail, other: Option<&Detail>, width: usize) -> V
     // Requests are timed; of a flow of answers, those that it answers.
     let timed = |points: &[trends::Point]| points.iter().any(|point| point.latency.is_some());
     let others = other.map(|other| trends::flow_points(app, &other.id, cells));
-    let shown = if timed(&points) { Some(points) } else { others.filter(|others| timed(others)) };
+    let own = timed(&points);
+    let shown = if own { Some(points) } else { others.filter(|others| timed(others)) };
     if let Some(points) = shown {
+        if let (false, Some(other)) = (own, other) {
+            let title = format!(" and of what it answers, {}", log::route(&other.id.key));
+            lines.push(Line::styled(title, theme::DIM));
+        }
         lines.extend(LATENCY.iter().map(|trend| trends::row(trend, &points, cells)));
     }
     lines
@@ -154,7 +167,7 @@ fn events(app: &App, this: &Detail, other: Option<&Detail>) -> Vec<Line<'static>
         entry.first_ns <= until
             && (entry.key == this.id.key || other.is_some_and(|other| entry.key == other.id.key))
     };
-    lines.extend(app.log.latest().filter(of).take(EVENTS).map(super::events::row));
+    lines.extend(app.log.latest().filter(of).take(EVENTS).map(|entry| super::events::row(entry, app)));
     if lines.len() == 1 {
         lines.push(Line::styled(" none", theme::DIM));
     } else {
@@ -191,19 +204,31 @@ fn then(row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
     } else {
         lines.extend(found("PSN", counts, None));
     }
-    let naks = counts.sequence_naks + counts.other_naks;
-    lines.push(acks(counts.acks, counts.rnr, naks));
+    lines.extend(lost(row));
+    lines.push(acks(counts.acks, counts.rnr, counts.naks()));
     // Of data only: acknowledgements are not kept apart.
     lines.extend(marks(counts, counts.ecn_data, row.delta));
-    if counts.sequence_naks > 0 {
-        lines.push(styled(
-            "",
-            format!("{} of them ask for lost data", counts.sequence_naks),
-            Level::Critical,
-        ));
+    if counts.asked_again() > 0 {
+        let text = format!("{} NAK ask for lost data", counts.asked_again());
+        lines.push(styled("", text, Level::Critical));
     }
     lines.push(entry("latency", latency_now(Some(row), app)));
     lines
+}
+
+/// What was lost, as the table has it: more than the PSNs skipped where what was sent again is lost again, less where
+/// some only came late.
+fn lost(row: &Row) -> Option<Line<'static>> {
+    let Counts { lost, late, .. } = row.total;
+    let mut found = Vec::new();
+    if lost > 0 {
+        found.push(format!("{} before here", compact(lost as f64)));
+    }
+    if late > 0 {
+        found.push(format!("{} only late", compact(late as f64)));
+    }
+    let level = if lost > 0 { Level::Critical } else { Level::Warning };
+    (!found.is_empty()).then(|| styled("lost", found.join(", "), level))
 }
 
 fn rate(delta: Option<Delta>) -> String {
@@ -221,13 +246,14 @@ fn total(bytes: u64, packets: u64) -> String {
 fn acks(acks: u64, rnr: u64, naks: u64) -> Line<'static> {
     styled(
         "acks",
-        format!("{} ACK, {rnr} RNR, {naks} NAK", compact(acks as f64)),
+        // What is bad is never the part that does not fit.
+        format!("{naks} NAK, {rnr} RNR, {} ACK", compact(acks as f64)),
         if naks > 0 { Level::Critical } else { bad(rnr > 0, Level::Warning) },
     )
 }
 
 /// ECN: marks and notifications, in the span and in all; `ecn` are packets by ECN bits.
-fn marks(counts: &Counts, ecn: [u64; 4], delta: Option<Delta>) -> [Line<'static>; 2] {
+fn marks(counts: &Counts, ecn: [u64; 4], delta: Option<Delta>) -> Vec<Line<'static>> {
     let ratio = counts.ce_ratio();
     let now = delta.and_then(|d| d.counts.ce_ratio());
     let [not_ect, ect1, ect0, ce] = ecn;
@@ -237,14 +263,14 @@ fn marks(counts: &Counts, ecn: [u64; 4], delta: Option<Delta>) -> [Line<'static>
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{} {what}", compact(count as f64)))
         .collect();
-    let text = format!(
-        "CE {} now, {} in all; {} CNP",
-        units::ratio(now),
-        units::ratio(ratio),
-        compact(counts.cnp as f64)
-    );
-    let level = bad(ratio.is_some_and(|r| r >= CE_LIMIT) || counts.cnp > 0, Level::Warning);
-    [styled("ECN", text, level), entry("", marks.join(", "))]
+    let text = format!("CE {} now, {} in all", units::ratio(now), units::ratio(ratio));
+    let level = bad(ratio.is_some_and(|r| r >= CE_LIMIT), Level::Warning);
+    let mut lines = vec![styled("ECN", text, level)];
+    if counts.cnp > 0 {
+        lines.push(styled("", format!("{} CNP", compact(counts.cnp as f64)), Level::Warning));
+    }
+    lines.push(entry("", marks.join(", ")));
+    lines
 }
 
 /// What is bad comes first, so that it shows on small screens.
@@ -256,6 +282,7 @@ fn main(detail: &Detail, row: Option<&Row>, app: &App, other: Option<&Detail>) -
     if stats.psn_responses.seen != 0 {
         lines.extend(psn("PSN resp", &stats.psn_responses));
     }
+    lines.extend(row.and_then(lost));
     lines.push(acks(stats.acks, stats.rnr_naks, stats.naks.iter().sum()));
     lines.extend(marks(&Counts::counted(stats), stats.ecn(), delta));
     lines.extend(nak_codes(stats));
@@ -268,8 +295,7 @@ fn main(detail: &Detail, row: Option<&Row>, app: &App, other: Option<&Detail>) -
 /// Of a flow of answers with NAKs for a PSN sequence error: whose data they ask for again, for it is that which was
 /// lost, not these answers.
 fn asks_for(detail: &Detail, other: Option<&Detail>) -> Vec<Line<'static>> {
-    let [sequence, ..] = detail.stats.naks;
-    if sequence == 0 {
+    if Counts::counted(&detail.stats).asked_again() == 0 {
         return Vec::new();
     }
     // The data goes to the queue pair that sends these answers.
@@ -282,12 +308,12 @@ fn asks_for(detail: &Detail, other: Option<&Detail>) -> Vec<Line<'static>> {
 
 /// Of a flow of data: NAKs of its receiver, in the other direction.
 fn asked_for(other: Option<&Detail>) -> Vec<Line<'static>> {
-    let naks = other.map_or(0, |other| other.stats.naks[0]);
+    let naks = other.map_or(0, |other| Counts::counted(&other.stats).asked_again());
     if naks == 0 {
         return Vec::new();
     }
     let s = if naks == 1 { "" } else { "s" };
-    vec![styled("lost", format!("{} NAK{s} of its receiver", compact(naks as f64)), Level::Critical)]
+    vec![styled("", format!("{} NAK{s} of its receiver", compact(naks as f64)), Level::Critical)]
 }
 
 /// Whose it is and what its packets look like.

@@ -13,6 +13,9 @@ use crate::tui::log::{Entry, route};
 use crate::tui::theme;
 use crate::units;
 
+/// Room for the name of a tap.
+const TAP: usize = 12;
+
 pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     let (body, notices) = (at.body, at.notices());
     let list = Rect { height: body.height - notices, ..body };
@@ -25,7 +28,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     let page = at.events_page();
     let mut y = 1;
     for (place, entry) in app.shown_events().enumerate().skip(app.events.offset).take(page) {
-        line(buffer, list, y, &row(entry));
+        line(buffer, list, y, &row(entry, app));
         if app.events.selected == Some(place) {
             super::select(buffer, Rect { y: list.y + y, height: 1, ..list });
         }
@@ -43,7 +46,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     said(buffer, below, app);
 }
 
-pub(super) fn row(entry: &Entry) -> Line<'static> {
+pub(super) fn row(entry: &Entry, app: &App) -> Line<'static> {
     let level = entry.class.level;
     let symbol = if level == Level::Fine { "·" } else { theme::symbol(level) };
     let mut spans = Spans::default();
@@ -52,6 +55,12 @@ pub(super) fn row(entry: &Entry) -> Line<'static> {
     spans.push(route(&entry.key), theme::PLAIN);
     if entry.count > 1 {
         spans.push(format!(" ×{}", compact(entry.count as f64)), theme::BOLD);
+    }
+    // Where several taps see the same packets, each tells of them.
+    if let Some(data) = app.data.as_ref().filter(|data| data.once.taps > 1)
+        && let Some(link) = data.model.links.get(usize::from(entry.key.link))
+    {
+        spans.push(format!("  at {}", super::links::short(&data.model, link, TAP)), theme::DIM);
     }
     spans.push(format!("  {}", entry.text), theme::PLAIN);
     spans.into_line()

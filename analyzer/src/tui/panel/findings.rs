@@ -9,6 +9,7 @@ use crate::model::Level;
 use crate::report::{Finding, Report, Severity};
 use crate::sample::SourceKind;
 use crate::tui::app::{App, Data};
+use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::shown::{Concluded, Then};
 use crate::tui::theme;
@@ -35,8 +36,13 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     let width = usize::from(at.body.width);
     let blind = blind(data, &analysis.report, app.options.source_filtered);
     if findings.is_empty() {
-        let text = format!("  No findings {}: nothing that anyone should look at.", since(then));
-        let mut lines = vec![Line::default(), Line::styled(text, theme::BOLD), Line::default()];
+        let text = format!("  No findings {}.", since(then));
+        let mut lines = vec![Line::default(), Line::styled(text, theme::BOLD)];
+        if !data.problems.is_empty() {
+            let text = "  What the line at the top shows is below the thresholds of every finding.";
+            lines.push(Line::raw(text));
+        }
+        lines.push(Line::default());
         lines.extend(blind_lines(&blind, width));
         put(buffer, at.body, lines);
         return;
@@ -65,6 +71,14 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
         lines.push(Line::default());
     }
     lines.extend(blind_lines(&blind, width));
+    let room = usize::from(below.height);
+    let more = (lines.len() + 1).saturating_sub(room);
+    if lines.len() > room && room > 0 {
+        lines.truncate(room - 1);
+        let key = app.options.keys.first(Input::Read);
+        let text = format!(" {more} more lines, what was lost or not seen among them: {key} has all");
+        lines.push(Line::styled(cut(&text, width, false), theme::DIM));
+    }
     put(buffer, below, lines);
 }
 
@@ -143,13 +157,23 @@ fn text(finding: &Finding, end: Option<u64>, width: usize) -> Vec<Line<'static>>
 /// Everything about the selected finding, with what it means and how it is computed.
 #[must_use]
 pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
-    let Some(concluded) = app.concluded() else { return Vec::new() };
-    let finding = concluded.findings.get(app.findings.selected.unwrap_or(0));
-    let Some(finding) = finding else { return Vec::new() };
+    let (Some(concluded), Some(data), Some(analysis)) = (app.concluded(), &app.data, &app.analysis) else {
+        return Vec::new();
+    };
     // The box is as wide as the screen up to a limit, with a border on both sides.
     let width = usize::from(app.size.0.min(super::WIDEST).saturating_sub(2));
-    let mut lines = text(finding, concluded.end_ns, width);
-    if let Some(entry) = crate::findings::entries().find(|entry| entry.id == finding.id) {
+    let mut lines = Vec::new();
+    let finding = concluded.findings.get(app.findings.selected.unwrap_or(0));
+    if let Some(finding) = finding {
+        lines.extend(text(finding, concluded.end_ns, width));
+        lines.push(Line::default());
+    }
+    // Before what is the same for every finding of a kind, and long.
+    lines.extend(blind_lines(&blind(data, &analysis.report, app.options.source_filtered), width));
+    if let Some(finding) = finding
+        && let Some(entry) = crate::findings::entries().find(|entry| entry.id == finding.id)
+    {
+        lines.push(Line::default());
         for paragraph in entry.text().lines() {
             let wrapped = wrap(paragraph, width.saturating_sub(2), 0);
             lines.extend(wrapped.into_iter().map(|part| Line::raw(format!(" {part}").trim_end().to_owned())));

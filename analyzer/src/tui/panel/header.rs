@@ -169,7 +169,7 @@ fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
         cnp,
         count("lost", Level::Critical, |c| c.lost),
         count("RNR", Level::Warning, |c| c.rnr),
-        count("NAK", Level::Critical, |c| c.sequence_naks + c.other_naks),
+        count("NAK", Level::Critical, Counts::naks),
         count("repeats", Level::Warning, |c| c.repeats),
         count("gaps", Level::Critical, |c| c.gaps),
         figure("since the start: RoCE", units::bytes(once.total.bytes), Level::Fine),
@@ -300,7 +300,7 @@ fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
     let n = |n: u64| compact(n as f64);
     let (word, short, text) = match kind {
         Kind::Loss => {
-            let naks = counted(counts.sequence_naks, "NAK");
+            let naks = counted(counts.asked_again(), "NAK");
             // Where these are one, either it is the same, or it is not known what only came late.
             let lost = if counts.lost == counts.missing { "missing" } else { "lost" };
             if counts.lost == 0 && counts.late > 0 {
@@ -309,7 +309,7 @@ fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
                 (word, n(counts.late), format!("{} late, none lost, {naks}", n(counts.late)))
             } else {
                 let mut found = vec![(counts.lost, format!("{} {lost}", n(counts.lost)))];
-                found.push((counts.sequence_naks, naks));
+                found.push((counts.asked_again(), naks));
                 found.push((counts.late, format!("{} only late", n(counts.late))));
                 let mut found = found.iter().filter(|(count, _)| *count > 0);
                 let short = found.clone().next().map_or(0, |(count, _)| *count);

@@ -15,6 +15,8 @@ use crate::units;
 
 /// Columns of the trend at the right of wide screens, at most.
 const TREND: usize = 60;
+/// What stands before the balance over time.
+const OVER_TIME: &str = "   max/mean over time, full height is all on one ";
 /// Below this width there is no room for bars and for frames that are not RoCE.
 const NARROW: usize = 72;
 
@@ -156,7 +158,7 @@ fn balance(app: &App, data: &Data, width: usize) -> Vec<Line<'static>> {
     }
     for imbalance in &data.imbalance {
         lines.push(balance_of(imbalance));
-        let cells = width.saturating_sub(trends::AROUND).min(TREND);
+        let cells = width.saturating_sub(OVER_TIME.len() + 1).min(TREND);
         if let Some(trend) = imbalance_over_time(app, data, imbalance, cells) {
             lines.push(trend);
         }
@@ -188,7 +190,7 @@ fn imbalance_over_time(app: &App, data: &Data, imbalance: &Imbalance, cells: usi
     let highest = links.len() as f64 - 1.0;
     let above: Vec<Option<f64>> = ratios.iter().map(|ratio| ratio.map(|r| r - 1.0)).collect();
     let mut spans = Spans::default();
-    spans.push("   max/mean over time, full height is all on one ", theme::DIM);
+    spans.push(OVER_TIME, theme::DIM);
     spans.push(super::spark(&above, highest), theme::BAR);
     Some(spans.into_line())
 }

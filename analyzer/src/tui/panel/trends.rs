@@ -15,8 +15,8 @@ use crate::units;
 pub(super) struct Point {
     /// `None` when that is not known.
     pub(super) counts: Option<Counts>,
-    /// Median and 99th percentile of requests answered meanwhile; of single flows.
-    pub(super) latency: Option<(Bucket, Bucket)>,
+    /// Median and, of enough samples, 99th percentile of requests answered meanwhile; of single flows.
+    pub(super) latency: Option<(Bucket, Option<Bucket>)>,
     /// Length of the time between.
     pub(super) seconds: f64,
 }
@@ -58,7 +58,7 @@ pub(super) const TRENDS: &[Trend] = &[
     trend("RNR NAK/s", |p| p.per_second(|c| c.rnr), compact, Level::Warning),
     trend("packets/s", |p| p.per_second(|c| c.packets), compact, Level::Fine),
     trend("repeats/s", |p| p.per_second(|c| c.repeats), compact, Level::Warning),
-    trend("NAK/s", |p| p.per_second(|c| c.sequence_naks + c.other_naks), compact, Level::Critical),
+    trend("NAK/s", |p| p.per_second(Counts::naks), compact, Level::Critical),
 ];
 
 fn duration(ns: f64) -> String {
@@ -69,7 +69,7 @@ fn duration(ns: f64) -> String {
 /// How long requests of a flow take.
 pub(super) const LATENCY: &[Trend] = &[
     trend("latency p50", |p| p.latency.map(|(p50, _)| p50.ns() as f64), duration, Level::Fine),
-    trend("latency p99", |p| p.latency.map(|(_, p99)| p99.ns() as f64), duration, Level::Fine),
+    trend("latency p99", |p| p.latency.and_then(|(_, p99)| Some(p99?.ns() as f64)), duration, Level::Fine),
 ];
 
 /// Columns before and behind a sparkline.
