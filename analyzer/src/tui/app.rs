@@ -287,7 +287,7 @@ impl App {
 
     /// Takes a sample whose work is done.
     pub fn on_ready(&mut self, ready: Ready) {
-        let Ready { sample, last, next, figures, texts, spent } = ready;
+        let Ready { sample, last, next, figures, texts, gone, spent } = ready;
         self.spent.extend(spent);
         let texts = std::mem::replace(&mut self.table.texts, texts);
         self.spent.push(Box::new(texts));
@@ -298,6 +298,7 @@ impl App {
             self.forget_analysis();
             self.shown_ns = None;
         }
+        self.on_events(&gone);
         if let Some(next) = next {
             self.history.append(next, &sample, last);
         }

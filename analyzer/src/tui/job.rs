@@ -5,13 +5,14 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::column::Context;
+use super::gone;
 use super::matrix::Matrix;
 use super::texts::Texts;
 use crate::model::health::LastSeen;
 use crate::model::history::Next;
 use crate::model::{History, Model, Once, Problem, Row, Span, health};
 use crate::report::{self, Imbalance};
-use crate::sample::Sample;
+use crate::sample::{EventSample, Sample};
 
 /// Queue pairs on the overview, at most.
 const TOP: usize = 100;
@@ -43,6 +44,8 @@ pub struct Ready {
     pub(super) next: Option<Next>,
     pub(super) figures: Option<Figures>,
     pub(super) texts: Texts,
+    /// Flows that fell silent since the sample before.
+    pub(super) gone: Vec<EventSample>,
     /// For the state to pass on.
     pub(super) spent: Spent,
 }
@@ -68,6 +71,8 @@ impl Job {
     #[must_use]
     pub fn run(self) -> Ready {
         let Self { sample, last, mut history, span, texts, options } = self;
+        let before = history.iter().next_back().map(|moment| moment.time_ns);
+        let gone = before.map_or_else(Vec::new, |before_ns| gone::between(before_ns, &sample));
         let next = history.prepare(&sample, last);
         if let Some(next) = &next {
             history.append(next.clone(), &sample, last);
@@ -85,7 +90,7 @@ impl Job {
         });
         let texts = figures.as_ref().map_or_else(|| texts.clone(), |figures| texts.updated(&figures.model));
         let spent: Spent = vec![Box::new(history)];
-        Ready { sample, last, next, figures, texts, spent }
+        Ready { sample, last, next, figures, texts, gone, spent }
     }
 }
 

@@ -5,9 +5,11 @@ use std::collections::VecDeque;
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::opcode::Name;
 
+use super::gone::SILENT_NS;
 use crate::model::Level;
 use crate::packet;
 use crate::sample::{EventSample, address};
+use crate::units;
 
 /// Entries kept; the oldest go first.
 pub const CAPACITY: usize = 2_000;
@@ -18,10 +20,13 @@ const JOIN_AMONG: usize = 64;
 /// Events further apart than this are not joined, in nanoseconds.
 const JOIN_WITHIN_NS: u64 = 1_000_000_000;
 
+/// Bit of an event that no packet is: a flow fell silent. Not among those of [`Event`].
+pub const GONE: u16 = 1 << 15;
+
 /// What happened, as one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
-    /// Bit of [`Event`].
+    /// Bit of [`Event`], or [`GONE`].
     pub bit: u16,
     /// The word.
     pub word: &'static str,
@@ -45,6 +50,7 @@ pub const CLASSES: &[Class] = &[
     class(Event::RESTART, "RESTART", Level::Fine, "the PSNs start anew: the QP number is in use again"),
     class(Event::GSI, "CM", Level::Fine, "connection management"),
     class(Event::NEW_FLOW, "NEW", Level::Fine, "first packet of a flow"),
+    class(GONE, "GONE", Level::Fine, "no packet of a flow for 10 s"),
 ];
 
 /// One entry.
@@ -161,6 +167,10 @@ pub fn route(key: &FlowKey) -> String {
 pub fn describe(event: &EventSample) -> String {
     let mut parts = Vec::new();
     let has = |bit| event.events & bit != 0;
+    if has(GONE) {
+        let last = event.time_ns.saturating_sub(SILENT_NS);
+        return format!("no packet for 10 s, the last at {} UTC", units::clock_utc(last));
+    }
     if has(Event::NAK) || has(Event::RNR) {
         let text = packet::syndrome(event.aeth);
         parts.push(text.trim_start_matches("NAK: ").trim_start_matches("RNR NAK, ").to_owned());

@@ -7,7 +7,7 @@
 //! | `reduce`, `past`, `mouse`, [`prompt`] | what keys, the mouse and typed lines do to it |
 //! | [`key`], [`screen`] | the table of keys, which is the help too; the screens |
 //! | [`table`], [`mod@column`], [`query`] | rows of queue pairs: order, columns, the filter |
-//! | [`matrix`], [`log`] | host by host; the list of events |
+//! | [`matrix`], [`log`], [`gone`] | host by host; the list of events; flows that fell silent |
 //! | [`analysis`] | what is concluded beside the screen: findings, entropy |
 //! | [`job`] | what a sample takes most of its time for, done beside the screen too |
 //! | [`export`] | what is shown, as a file |
@@ -22,6 +22,7 @@ pub mod cursor;
 pub mod export;
 mod extra;
 mod files;
+pub mod gone;
 mod inbox;
 pub mod job;
 pub mod key;
