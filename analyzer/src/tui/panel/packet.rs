@@ -7,7 +7,7 @@ use ratatui::text::Line;
 use super::{Spans, wrap};
 use crate::packet::{decode, hex};
 use crate::tui::app::App;
-use crate::tui::log::{Entry, route};
+use crate::tui::log::{Entry, GONE, route};
 use crate::tui::theme;
 use crate::units;
 
@@ -38,10 +38,10 @@ fn of(entry: &Entry, width: usize) -> Vec<Line<'static>> {
     let sentence = |text: &str| wrap(text, width, 0).into_iter();
     let what = format!("{}  {}", entry.class.word, entry.class.help);
     let mut lines: Vec<Line<'static>> = sentence(&what).map(|part| Line::styled(part, theme::BOLD)).collect();
-    lines.extend([
-        Line::raw(route(&entry.key)),
-        Line::raw(format!("{}, {} bytes on the wire", units::time_utc(event.time_ns), event.wire_len)),
-    ]);
+    let no_packet = entry.class.bit == GONE;
+    let time = units::time_utc(event.time_ns);
+    let passed = if no_packet { time } else { format!("{time}, {} bytes on the wire", event.wire_len) };
+    lines.extend([Line::raw(route(&entry.key)), Line::raw(passed)]);
     if entry.count > 1 {
         let text = format!("the latest of {} in quick succession", units::count(entry.count));
         lines.push(Line::raw(text));
@@ -49,7 +49,11 @@ fn of(entry: &Entry, width: usize) -> Vec<Line<'static>> {
     lines.extend(sentence(&entry.text).map(Line::raw));
     if event.headers.is_empty() {
         lines.push(Line::default());
-        let why = "The packet's bytes are kept of NAK, RNR, CNP, gap and connection events only.";
+        let why = if no_packet {
+            "No packet tells of it: the samples do."
+        } else {
+            "The packet's bytes are kept of NAK, RNR, CNP, gap and connection events only."
+        };
         lines.extend(sentence(why).map(|part| Line::styled(part, theme::DIM)));
         return lines;
     }
