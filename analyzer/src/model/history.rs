@@ -255,21 +255,22 @@ impl History {
 
     /// Notes how bytes spread at the moment of `time_ns`.
     pub fn set_entropy(&mut self, time_ns: u64, entropy: Entropy) {
-        if let Some(at) = self.at_time(time_ns)
-            && let Some(kept) = self.moments.get_mut(at).filter(|kept| kept.moment.time_ns == time_ns)
-        {
+        if let Some(kept) = self.kept_of(time_ns) {
             kept.entropy = Some(entropy);
         }
     }
 
     /// Notes what was concluded at a moment that is kept.
     pub fn set_conclusions(&mut self, conclusions: Arc<Conclusions>) {
-        let time_ns = conclusions.time_ns;
-        if let Some(at) = self.at_time(time_ns)
-            && let Some(kept) = self.moments.get_mut(at).filter(|kept| kept.moment.time_ns == time_ns)
-        {
+        if let Some(kept) = self.kept_of(conclusions.time_ns) {
             kept.conclusions = Some(conclusions);
         }
+    }
+
+    /// The moment of exactly this time, if it is kept.
+    fn kept_of(&mut self, time_ns: u64) -> Option<&mut Kept> {
+        let at = self.at_time(time_ns)?;
+        self.moments.get_mut(at).filter(|kept| kept.moment.time_ns == time_ns)
     }
 
     /// What had been concluded last at moment number `at`.

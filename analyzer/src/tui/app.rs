@@ -18,7 +18,7 @@ use super::trail::Trail;
 use super::{Options, analysis, panel};
 use crate::feed::Command;
 use crate::model::health::LastSeen;
-use crate::model::{Detail, History, Model, Once, Problem, Row, Span};
+use crate::model::{Detail, History, Model, Problem, Row, Span};
 use crate::report::{Imbalance, Paths};
 use crate::sample::{EventSample, Sample, SourceKind};
 
@@ -97,8 +97,6 @@ pub struct Data {
     pub paths: Arc<Paths>,
     /// How evenly links carry the load in the span.
     pub imbalance: Vec<Imbalance>,
-    /// Everything, each packet once.
-    pub once: Once,
     /// What is wrong.
     pub problems: Vec<Problem>,
     /// When it showed last.

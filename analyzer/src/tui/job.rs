@@ -10,7 +10,7 @@ use super::matrix::Matrix;
 use super::texts::Texts;
 use crate::model::health::LastSeen;
 use crate::model::history::Next;
-use crate::model::{History, Model, Once, Problem, Row, Span, health};
+use crate::model::{History, Model, Problem, Row, Span, health};
 use crate::report::{self, Imbalance};
 use crate::sample::{EventSample, Sample};
 
@@ -59,7 +59,6 @@ pub(super) struct Figures {
     pub(super) model: Model,
     pub(super) paths: Arc<report::Paths>,
     pub(super) imbalance: Vec<Imbalance>,
-    pub(super) once: Once,
     pub(super) problems: Vec<Problem>,
     pub(super) last_seen: LastSeen,
     pub(super) busiest: Vec<usize>,
@@ -117,23 +116,11 @@ impl Figures {
             })
             .collect();
         let imbalance = report::imbalances(&loads, options, &paths.same_path);
-        let once = model.once;
         let problems = health::problems(&model, sample);
         let last_seen = health::last_seen(history, at);
         let busiest = busiest(&model);
         let reset_ns = history.reset_point().map(|reset| reset.time_ns);
-        Some(Self {
-            span,
-            reset_ns,
-            model,
-            paths,
-            imbalance,
-            once,
-            problems,
-            last_seen,
-            busiest,
-            matrix: None,
-        })
+        Some(Self { span, reset_ns, model, paths, imbalance, problems, last_seen, busiest, matrix: None })
     }
 }
 

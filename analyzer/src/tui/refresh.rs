@@ -50,8 +50,7 @@ impl App {
             let room = std::mem::take(&mut self.room);
             Figures::new(room, &self.history, at, self.span, &sample, options, paths)
         });
-        let Some(Figures { model, paths, imbalance, once, problems, last_seen, busiest, matrix, .. }) =
-            figures
+        let Some(Figures { model, paths, imbalance, problems, last_seen, busiest, matrix, .. }) = figures
         else {
             return;
         };
@@ -62,18 +61,8 @@ impl App {
             }
             None => Matrix::default(),
         };
-        let now = Data {
-            sample,
-            model,
-            paths,
-            imbalance,
-            once,
-            problems,
-            last_seen,
-            detail: None,
-            busiest,
-            matrix,
-        };
+        let now =
+            Data { sample, model, paths, imbalance, problems, last_seen, detail: None, busiest, matrix };
         let before = self.data.replace(now);
         let keeps = keep && self.keeps_places();
         self.arrange_at(before.as_ref().filter(|_| keeps).map(|data| &data.model.rows[..]), keeps);

@@ -100,7 +100,7 @@ impl App {
         match self.table.group {
             Group::None => (self.table.order.len(), self.row_count()),
             Group::Link => (grouped, self.row_count()),
-            Group::Hosts | Group::Process => (grouped, self.data.as_ref().map_or(0, |d| d.once.flows)),
+            Group::Hosts | Group::Process => (grouped, self.data.as_ref().map_or(0, |d| d.model.once.flows)),
         }
     }
 

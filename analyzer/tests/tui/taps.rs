@@ -53,7 +53,7 @@ fn two_taps_count_each_packet_once_wherever_it_is_shown() {
     let world = two_taps();
     let mut app = after(&world, WIDE, SECONDS);
     let data = app.data.as_ref().unwrap();
-    let once = data.once;
+    let once = data.model.once;
     let counts = once.delta.unwrap().counts;
     let seconds = once.delta.unwrap().seconds;
     assert_eq!((once.taps, once.flows), (2, 3));
@@ -120,20 +120,20 @@ fn two_taps_count_each_packet_once_wherever_it_is_shown() {
 fn the_past_is_counted_once_too() {
     let world = two_taps();
     let mut app = after(&world, USUAL, 40);
-    let now = app.data.as_ref().unwrap().once.delta.unwrap();
+    let now = app.data.as_ref().unwrap().model.once.delta.unwrap();
     press(&mut app, &[Key::Char(' ')]);
     for _ in 0..20 {
         press(&mut app, &[Key::Left]);
     }
     let past = app.data.as_ref().unwrap();
     assert!(past.model.time_ns < past.sample.time_ns);
-    assert_eq!(past.once.delta.unwrap().counts.bytes, now.counts.bytes);
-    assert_eq!((past.once.taps, past.once.flows), (2, 3));
+    assert_eq!(past.model.once.delta.unwrap().counts.bytes, now.counts.bytes);
+    assert_eq!((past.model.once.taps, past.model.once.flows), (2, 3));
     // And from a reset on.
     press(&mut app, &[Key::Char(' '), Key::Char('r')]);
     app.on_sample(Arc::new(world.at(41)));
     let packets: u64 = world.flows[..3].iter().map(|flow| flow.packets).sum();
-    assert_eq!(app.data.as_ref().unwrap().once.total.packets, packets);
+    assert_eq!(app.data.as_ref().unwrap().model.once.total.packets, packets);
 }
 
 /// Links that share the packets of a queue pair add up to what it sent.
@@ -159,9 +159,9 @@ fn links_that_share_a_load_are_added_up_in_the_matrix_as_in_the_header() {
     };
     let data = app.data.as_ref().unwrap();
     let (.., cell) = data.matrix.iter().next().unwrap();
-    assert_eq!((data.once.taps, data.once.flows, cell.flows), (1, 1, 1));
-    assert_eq!(cell.counts.packets, data.once.delta.unwrap().counts.packets);
-    assert_eq!(data.once.total.packets, 2 * world.flows[0].packets * SECONDS);
+    assert_eq!((data.model.once.taps, data.model.once.flows, cell.flows), (1, 1, 1));
+    assert_eq!(cell.counts.packets, data.model.once.delta.unwrap().counts.packets);
+    assert_eq!(data.model.once.total.packets, 2 * world.flows[0].packets * SECONDS);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn the_matrix_says_what_its_figures_are() {
         press(&mut app, &[Key::Char('m')]);
     }
     let data = app.data.as_ref().unwrap();
-    let counts = data.once.delta.unwrap().counts;
+    let counts = data.model.once.delta.unwrap().counts;
     let all = |metric| data.matrix.iter().filter_map(|(.., cell)| cell.value(metric)).sum::<f64>();
     same(all(Metric::Loss), counts.lost as f64);
     same(all(Metric::Naks), (counts.sequence_naks + counts.other_naks) as f64);

@@ -57,7 +57,7 @@ pub(super) fn row(entry: &Entry, app: &App) -> Line<'static> {
         spans.push(format!(" ×{}", compact(entry.count as f64)), theme::BOLD);
     }
     // Where several taps see the same packets, each tells of them.
-    if let Some(data) = app.data.as_ref().filter(|data| data.once.taps > 1)
+    if let Some(data) = app.data.as_ref().filter(|data| data.model.once.taps > 1)
         && let Some(link) = data.model.links.get(usize::from(entry.key.link))
     {
         spans.push(format!("  at {}", super::links::short(&data.model, link, TAP)), theme::DIM);

@@ -139,7 +139,7 @@ fn figure(name: &str, value: String, level: Level) -> Spans {
 }
 
 fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
-    let once = &data.once;
+    let once = &data.model.once;
     let delta = once.delta;
     let unknown = || units::UNKNOWN.to_owned();
     let rate = delta.map_or_else(unknown, |d| units::bit_rate(d.bits_per_s()));
@@ -259,7 +259,7 @@ fn no_problem(app: &App, data: &Data) -> Spans {
         return spans;
     }
     let mut spans = part(format!(" {} HEALTHY ", theme::symbol(Level::Fine)), theme::badge(Level::Fine));
-    let qps = data.once.flows;
+    let qps = data.model.once.flows;
     let s = if qps == 1 { "" } else { "s" };
     let ecn = if model.total.ce_ratio().is_none() { "; ECN is off" } else { "" };
     spans.push(format!(" no loss, no NAK, no congestion in {qps} QP direction{s}{ecn}"), theme::PLAIN);
@@ -295,8 +295,8 @@ fn badge(level: Level, word: &str) -> Spans {
 
 fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
     let kind = problem.kind;
-    let span = data.once.delta.map(|d| d.counts).filter(|_| problem.present);
-    let counts = &span.unwrap_or(data.once.total);
+    let span = data.model.once.delta.map(|d| d.counts).filter(|_| problem.present);
+    let counts = &span.unwrap_or(data.model.once.total);
     let n = |n: u64| compact(n as f64);
     let (word, short, text) = match kind {
         Kind::Loss => {
