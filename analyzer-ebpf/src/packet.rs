@@ -131,6 +131,11 @@ impl Copied {
 
 impl Bytes for Copied {
     #[inline(always)]
+    fn has_fixed_places(&self) -> bool {
+        false
+    }
+
+    #[inline(always)]
     fn get<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         if offset + N > self.len {
             return None;

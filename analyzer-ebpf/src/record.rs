@@ -16,7 +16,7 @@ use rocescope_common::wire::{Bytes, Entry, Frame, Meta, Reason, not_roce, parse_
 use crate::maps::{
     EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, LINKS, SLOTS, WORK,
 };
-use crate::packet::{Copied, Head};
+use crate::packet::{Copied, Head, opaque};
 use crate::{bins, emit, latency, turn};
 
 const NOEXIST: u64 = 1;
@@ -42,7 +42,11 @@ pub(crate) fn xdp(ctx: &XdpContext, frags: bool) {
     let Some(work) = WORK.get_ptr_mut(0) else { return };
     // SAFETY: the pointer comes from the map.
     let packet = head.settling(unsafe { &raw mut (*work).offset });
-    count(ctx, work, &packet, meta, link, |headers| emit::copy(&packet, headers));
+    count(ctx, work, &packet, meta, link, |headers| {
+        // Pointers of its own: with those of the parser still in use, the verifier would tell apart all ways through it.
+        let again = XdpContext::new(opaque(ctx.ctx as usize) as *mut _);
+        emit::copy(&Head::new(again.data(), again.data_end()), headers)
+    });
 }
 
 #[inline(always)]

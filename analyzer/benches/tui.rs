@@ -62,6 +62,7 @@ fn tui(c: &mut Criterion) {
             ("row down", &[Key::Down][..]),
             ("sort", &[Key::Char('s')]),
             ("letter of a filter", &[Key::Char('/'), Key::Char('1')]),
+            ("group", &[Key::Char('o')]),
             ("next screen", &[Key::Tab]),
             ("span", &[Key::Char('t')]),
             ("pause and back", &[Key::Char(' '), Key::Left]),

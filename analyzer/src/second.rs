@@ -31,6 +31,11 @@ pub(crate) fn behind<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result
     })
 }
 
+/// Whether there is a second processor for this program.
+pub(crate) fn is_there() -> bool {
+    thread::available_parallelism().is_ok_and(|processors| processors.get() > 1)
+}
+
 /// Hands `value` to a thread that does `work` with it. Nobody waits for the thread: it ends by itself when
 /// the channels of `work` do.
 ///
@@ -41,7 +46,7 @@ pub(crate) fn start<T: Send + 'static>(
     value: T,
     work: impl FnOnce(T) + Send + 'static,
 ) -> Result<(), T> {
-    if !thread::available_parallelism().is_ok_and(|processors| processors.get() > 1) {
+    if !is_there() {
         return Err(value);
     }
     // A thread that cannot be started takes what it was to own with it: so the value follows once there

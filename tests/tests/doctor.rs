@@ -94,3 +94,74 @@ fn another_namespace_is_looked_into() {
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert!(refused.err.contains("no-such-namespace") && refused.out.is_empty(), "{refused:?}");
 }
+
+#[test]
+fn what_a_switch_said_in_a_capture_is_held_against_an_interface() {
+    if !root_or_skip("what_a_switch_said_in_a_capture_is_held_against_an_interface") {
+        return;
+    }
+    let (world, _link) = World::with_link(1500).unwrap();
+    let how = Start { netns: Some(&world.near), ..Start::default() };
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/data");
+    let of = |interface: &str, file: &str| format!("{interface}={data}/{file}");
+    let lldp = of("near0", "encap/tcpdump_dcb_pfc.pcap");
+    let page = doctor(how, &["--lldp-capture", &lldp, "--output", "json"]).report().unwrap();
+    let neighbour = &page["host"]["interfaces"][0]["neighbour"];
+    assert_eq!(neighbour["dialect"], "IEEE", "{neighbour}");
+    // Nothing of the host's own is known on a veth, so that nothing can differ.
+    let mut checks = page["checks"].as_array().unwrap().iter();
+    let pfc = checks.find(|check| check["id"] == "switch.pfc").unwrap();
+    assert_eq!((&pfc["subject"], &pfc["verdict"]), (&"near0".into(), &"unknown".into()));
+    let text = doctor(how, &["--lldp-capture", &lldp]).out;
+    assert!(text.contains("which has PFC on priority 2, 4, 5"), "{text}");
+    let silent = doctor(how, &["--lldp-capture", &of("near0", "b1_send.h1.pcap"), "--verbose"]);
+    assert!(
+        silent.err.contains("has no LLDP frame") && silent.out.contains("has no LLDP frame"),
+        "{silent:?}"
+    );
+    let stranger =
+        Program::run(how, &["doctor", "--lldp-capture", &of("eth9", "encap/tcpdump_dcb_pfc.pcap")]).unwrap();
+    assert_eq!(stranger.status.code(), Some(1), "{stranger:?}");
+    assert!(stranger.err.contains("no interface eth9") && stranger.out.is_empty(), "{stranger:?}");
+}
+
+/// A process that is killed when the test is over.
+struct Sleeper(std::process::Child);
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn settings_of_a_job_are_read_where_it_has_them() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("job.conf"), "NCCL_IB_TC=106\nNCCL_IB_HCA=mlx5_7\n").unwrap();
+    std::os::unix::fs::symlink("job.conf", folder.path().join("link.conf")).unwrap();
+    let mut job = std::process::Command::new("sleep");
+    job.arg("600").env("NCCL_CONF_FILE", "link.conf").env("NCCL_IB_HCA", "mlx5_0").current_dir(folder.path());
+    let job = Sleeper(job.spawn().unwrap());
+    // The process is there before its program is.
+    let late = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let found = loop {
+        let page = doctor(Start::default(), &["--output", "json"]).report().unwrap();
+        let mut processes = page["host"]["processes"].as_array().unwrap().iter();
+        match processes.find(|process| process["pid"] == job.0.id()).cloned() {
+            Some(found) if found["comm"] == "sleep" => break found,
+            other => assert!(std::time::Instant::now() < late, "{other:?} in {page}"),
+        }
+    };
+    assert_eq!(found["environment"]["NCCL_IB_HCA"], "mlx5_0");
+    let expected = serde_json::json!({ "NCCL_IB_TC": { "value": "106", "file": "link.conf" } });
+    assert_eq!(found["configured"], expected, "{found}");
+    assert_eq!((&found["same_files"], &found["same_network"]), (&true.into(), &true.into()), "{found}");
+    let text = doctor(Start::default(), &[]).out;
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = format!(
+        "sleep {}: NCCL_CONF_FILE=link.conf NCCL_IB_HCA=mlx5_0 NCCL_IB_TC=106 (from link.conf)",
+        job.0.id()
+    );
+    assert!(words.contains(&line), "{line} in {text}");
+}

@@ -223,7 +223,8 @@ fn flows_retired_under_the_programs_feet() {
         assert_eq!(counters.contended.packets, 0);
         assert_eq!(packets + present.0 + full.packets, sent);
         assert_eq!(bytes + present.1 + full.bytes, 2 * u64::from(ROUNDS * REPEAT) * lengths);
-        assert!(flows > 1_000, "only {flows} flows were retired");
+        // How many depends on the machine; some hundreds on a slow one.
+        assert!(flows > 100, "only {flows} flows were retired");
         assert!(!failed.load(Ordering::Relaxed), "packets were counted in other flows than their own");
 
         // No slot got lost: all can be used.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
-use rocescope_tests::capture_file::{Order, Pcap};
+use rocescope_tests::capture_file::{Order, Pcap, PcapNg};
 use rocescope_tests::craft::{self, Mac, Net, Transport};
 use rocescope_tests::oracle::{binary, captures};
 use serde_json::Value;
@@ -163,6 +163,69 @@ fn processors_do_not_change_the_report_of_long_captures() -> Result<()> {
     let (plain, packed) = (totals(&plain)?, totals(&packed)?);
     assert_eq!(plain["roce_packets"], 60_000);
     assert_eq!(plain, packed, "compression changes nothing");
+    Ok(())
+}
+
+/// Frames so long that two threads take turns at the file, each with a part that it read itself.
+#[test]
+fn processors_do_not_change_the_report_of_whole_frames() -> Result<()> {
+    const RECORD: usize = 16 + 14 + 20 + 8 + 12 + 4096 + 4;
+    let folder = tempfile::tempdir()?;
+    let write = |name: &str, bytes: &[u8]| -> Result<PathBuf> {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes)?;
+        Ok(path)
+    };
+    let whole = capture(12_000, 7, 4096, 262_144);
+    ensure!(whole.len() == 24 + 12_000 * RECORD, "records of {} bytes", (whole.len() - 24) / 12_000);
+    let first = write("whole.pcap", &whole)?;
+    same_on_one_and_all(std::slice::from_ref(&first))?;
+    same_with(
+        std::slice::from_ref(&first),
+        &["--output", "jsonl", "--interval", "100us", "--idle", "200us"],
+    )?;
+    assert_eq!(totals(&first)?["roce_packets"], 12_000);
+
+    // The next file of the same tap begins in the middle of somebody's turn.
+    let both = [&whole[..24], &whole[24 + 3000 * RECORD..]].concat();
+    let second = write("whole.pcap1", &both)?;
+    let tap = format!("leaf={},{}", first.display(), second.display());
+    same_with(&[], &["--output", "json", "--tap", &tap])?;
+    // Of two taps nobody takes turns.
+    same_on_one_and_all(&[first, second])?;
+
+    let cut = write("cut.pcap", &whole[..24 + 10_000 * RECORD + 700])?;
+    same_on_one_and_all(std::slice::from_ref(&cut))?;
+    assert_eq!(totals(&cut)?["roce_packets"], 10_000);
+
+    let mut broken = whole.clone();
+    broken[24 + 9000 * RECORD + 8..][..4].fill(0xFF);
+    let broken = write("broken.pcap", &broken)?;
+    same_on_one_and_all(std::slice::from_ref(&broken))?;
+    let text = String::from_utf8(report(&[broken], &JSON, false)?)?;
+    assert!(text.contains("(9000)"), "all records before the damage");
+
+    // The start of such a record does not fit in front of the part that has its end.
+    let mut pcap = Pcap::with_snap_len(Order::Little, true, ETHERNET, 262_144);
+    for number in 0..9200_u32 {
+        let size = if number < 9000 { 1500 } else { 40_000 + number as usize };
+        pcap.packet(START_NS + u64::from(number), &vec![0x5A; size]);
+    }
+    let large = write("large.pcap", &pcap.finish())?;
+    same_on_one_and_all(std::slice::from_ref(&large))?;
+    assert_eq!(totals(&large)?["packets"], 9200);
+
+    let mut pcapng = PcapNg::new(Order::Big);
+    pcapng.interface(Some("eth0"), ETHERNET, None);
+    for number in 0..10_000_u32 {
+        let transport = Transport::new(WRITE_MIDDLE, 0x11, number).payload(vec![0x5A; 2048]);
+        let packet = Net::v4([10, 1, 0, 1], [10, 2, 0, 1]).tos(2).roce(50_000, &transport);
+        let frame = craft::ethernet(Mac::SRC, Mac::DST, &packet);
+        pcapng.packet(0, START_NS + u64::from(number) * 1000, &frame, None);
+    }
+    let pcapng = write("whole.pcapng", &pcapng.finish())?;
+    same_on_one_and_all(std::slice::from_ref(&pcapng))?;
+    assert_eq!(totals(&pcapng)?["roce_packets"], 10_000);
     Ok(())
 }
 

@@ -115,8 +115,8 @@ pub struct FlowStats {
     pub roce_version: u8,
     /// Upper three bits of the opcodes that `opcodes` counts, or [`TRANSPORT_NONE`].
     pub transport: u8,
-    /// Always 0.
-    pub pad: u8,
+    /// 1 while a message of responses is under way: the latest was not its last. Else 0.
+    pub response_open: u8,
     /// The sequence of requests.
     pub psn: PsnTrack,
     /// Outer frames' bytes of packets other than CNP and ACKNOWLEDGE.
@@ -152,6 +152,8 @@ pub struct FlowStats {
     pub ack_unknown: u64,
     /// The sequence of READ responses and atomic acknowledgements.
     pub psn_responses: PsnTrack,
+    /// Of the PSNs that responses skipped, those that are missing for certain: see [`Outcome::missing`].
+    pub response_holes: u64,
 }
 
 impl FlowStats {
@@ -208,7 +210,8 @@ impl FlowStats {
         mixed: 0,
         roce_version: 0,
         transport: 0,
-        pad: 0,
+        response_open: 0,
+        response_holes: 0,
     };
 
     /// All packets by ECN bits: not-ECT, ECT(1), ECT(0), CE. All zero for RoCEv1.
@@ -233,7 +236,7 @@ impl Event {
     pub const NAK: u16 = 1 << 3;
     /// A receiver-not-ready NAK.
     pub const RNR: u16 = 1 << 4;
-    /// PSNs were skipped.
+    /// PSNs were skipped that are missing.
     pub const GAP: u16 = 1 << 5;
     /// The sequence started anew.
     pub const RESTART: u16 = 1 << 6;
@@ -258,7 +261,8 @@ pub struct Outcome {
     pub other_dscp: bool,
     /// The PSN was behind the expected one, in the sequence of requests or of responses.
     pub repeat: bool,
-    /// PSNs skipped, with [`Event::GAP`].
+    /// PSNs skipped. With [`Event::GAP`] they are missing. Without, they need not be: responses take the PSNs of
+    /// their requests, and between two messages of them the requester may have sent what an acknowledgement answers.
     pub missing: u32,
 }
 
@@ -412,7 +416,10 @@ fn sequence(stats: &mut FlowStats, frame: &Frame, op: Op, outcome: &mut Outcome)
     if op.has(Op::FULL_MTU) && frame.payload != UNKNOWN && frame.payload != 0 {
         stats.mtu = frame.payload;
     }
+    let mut between = false;
     let step = if op.has(Op::RESPONSE) {
+        between = stats.response_open == 0 && op.has(Op::STARTS);
+        stats.response_open = u8::from(!op.has(Op::ENDS));
         stats.psn_responses.observe(frame.psn, Span::ONE)
     } else {
         let span = if op.has(Op::READ_REQUEST) { Span::of_read(frame.dma_len, stats.mtu) } else { Span::ONE };
@@ -420,8 +427,13 @@ fn sequence(stats: &mut FlowStats, frame: &Frame, op: Op, outcome: &mut Outcome)
     };
     match step {
         Step::Gap(missing) => {
-            outcome.events |= Event::GAP;
             outcome.missing = missing;
+            if !between {
+                outcome.events |= Event::GAP;
+                if op.has(Op::RESPONSE) {
+                    stats.response_holes += u64::from(missing);
+                }
+            }
         }
         Step::Restart => outcome.events |= Event::RESTART,
         Step::Repeat => outcome.repeat = true,
@@ -467,6 +479,14 @@ fn datagram(stats: &mut FlowStats, frame: &Frame, outcome: &mut Outcome) {
 }
 
 impl FlowStats {
+    /// The sequence of responses with those gaps alone in which something is missing for certain: at most as many
+    /// as PSNs are missing.
+    #[must_use]
+    pub fn responses_missing(&self) -> PsnTrack {
+        let PsnTrack { gaps, .. } = self.psn_responses;
+        PsnTrack { gaps: gaps.min(self.response_holes), missing: self.response_holes, ..self.psn_responses }
+    }
+
     /// The outermost VLAN id: 0 for untagged, `None` when it cannot be known.
     #[must_use]
     pub fn vlan_id(&self) -> Option<u16> {
@@ -497,3 +517,7 @@ impl FlowStats {
         self.bytes.saturating_sub(self.other_port_bytes)
     }
 }
+
+#[cfg(test)]
+#[path = "flow_tests.rs"]
+mod tests;

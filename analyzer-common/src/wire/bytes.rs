@@ -8,6 +8,13 @@ pub trait Bytes {
     /// `N` bytes from `offset`, or `None` where the frame (as captured) ends earlier.
     fn get<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
 
+    /// Whether to look at fixed places first, where nearly all frames have everything. What the parser says does not depend on it; without it
+    /// the kernel's verifier has less to walk through, for bytes that are seldom read this way.
+    #[inline(always)]
+    fn has_fixed_places(&self) -> bool {
+        true
+    }
+
     /// The same offset, or `None` when it is further than headers are followed. The parser calls it where layers meet: kernel programs let the verifier
     /// forget there by which way the offset came about, or it would walk through the rest once for
     /// every combination of headers before.

@@ -5,6 +5,7 @@ use super::bytes::Bytes;
 use super::ip::{self, Kind};
 use super::layer::{Layer, Trace};
 use super::opcode::Op;
+use super::plain;
 use super::stop::Reason;
 use super::tunnel;
 
@@ -246,12 +247,34 @@ impl Depth for Kernel {
 pub(super) struct Walk<'a> {
     pub(super) offset: usize,
     tags: u8,
-    frame: &'a mut Frame,
+    pub(super) frame: &'a mut Frame,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    /// At the first byte, with what is known beside the bytes.
     #[inline(always)]
-    fn tag(&mut self, tci: u16) {
+    pub(super) fn start(meta: Meta, frame: &'a mut Frame) -> Self {
+        frame.encap = 0;
+        frame.wire_len = meta.wire_len;
+        frame.pcp = PCP_NONE;
+        frame.inner_vlan = 0;
+        let mut tags = 0;
+        if meta.tag == Tag::NONE {
+            frame.vlan = 0;
+        } else if meta.tag == Tag::UNKNOWN {
+            frame.vlan = VLAN_UNKNOWN;
+            frame.inner_vlan = VLAN_UNKNOWN;
+        } else {
+            frame.vlan = (meta.tag.0 & 0x0FFF) as u16;
+            frame.pcp = (meta.tag.0 >> 13) as u8;
+            tags = 1;
+        }
+        Self { offset: meta.offset, tags, frame }
+    }
+
+    /// Takes in the next tag.
+    #[inline(always)]
+    pub(super) fn tag(&mut self, tci: u16) {
         let id = tci & 0x0FFF;
         if self.tags == 0 {
             self.frame.vlan = id;
@@ -314,23 +337,21 @@ pub fn parse_into<D: Depth>(
     trace: &mut impl Trace,
     frame: &mut Frame,
 ) -> Result<(), Reason> {
-    frame.encap = 0;
-    frame.wire_len = meta.wire_len;
-    frame.pcp = PCP_NONE;
-    frame.inner_vlan = 0;
-    let mut tags = 0;
-    if meta.tag == Tag::NONE {
-        frame.vlan = 0;
-    } else if meta.tag == Tag::UNKNOWN {
-        frame.vlan = VLAN_UNKNOWN;
-        frame.inner_vlan = VLAN_UNKNOWN;
-    } else {
-        frame.vlan = (meta.tag.0 & 0x0FFF) as u16;
-        frame.pcp = (meta.tag.0 >> 13) as u8;
-        tags = 1;
+    let mut walk = Walk::start(meta, frame);
+    if bytes.has_fixed_places() && meta.entry == Entry::ETHERNET && plain::roce(bytes, &mut walk, trace) {
+        return Ok(());
     }
-    let mut walk = Walk { offset: meta.offset, tags, frame };
-    let mut entry = meta.entry;
+    layers::<D>(bytes, walk, meta.entry, trace)
+}
+
+/// Goes through the layers one by one.
+#[inline(always)]
+pub(super) fn layers<D: Depth>(
+    bytes: &impl Bytes,
+    mut walk: Walk<'_>,
+    mut entry: Entry,
+    trace: &mut impl Trace,
+) -> Result<(), Reason> {
     // One level more than there are tunnels: the innermost has no tunnel below it.
     for level in 0..=D::TUNNELS {
         walk.offset = bytes.settle(walk.offset).ok_or(Reason::Ipv6ExtUnparsed)?;
@@ -399,8 +420,8 @@ fn above_ip<D: Depth>(
     }
 }
 
-const ETHERNET_LEN: usize = 14;
-const TAG_LEN: usize = 4;
+pub(super) const ETHERNET_LEN: usize = 14;
+pub(super) const TAG_LEN: usize = 4;
 
 #[inline(always)]
 fn ethernet(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> Result<u16, Reason> {
@@ -427,7 +448,7 @@ fn tags(bytes: &impl Bytes, walk: &mut Walk<'_>, first: u16, trace: &mut impl Tr
 }
 
 /// The shortest UDP length that holds a BTH.
-const MIN_UDP_LEN: u32 = ip::UDP_LEN as u32 + bth::LEN as u32;
+pub(super) const MIN_UDP_LEN: u32 = ip::UDP_LEN as u32 + bth::LEN as u32;
 
 #[inline(always)]
 fn roce_v2(
@@ -484,7 +505,7 @@ fn roce_v1(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> R
 /// The BTH and what follows. `len` is the length from the BTH to the end of the ICRC as the
 /// headers below say it, or [`UNKNOWN`].
 #[inline(always)]
-fn transport(
+pub(super) fn transport(
     bytes: &impl Bytes,
     at: usize,
     len: u32,

@@ -9,6 +9,8 @@ use super::stop::Reason;
 pub(super) const UDP_LEN: usize = 8;
 
 const PROTO_HOP_BY_HOP: u8 = 0;
+const PROTO_ICMP: u8 = 1;
+const PROTO_IGMP: u8 = 2;
 const PROTO_IPIP: u8 = 4;
 pub(super) const PROTO_TCP: u8 = 6;
 pub(super) const PROTO_UDP: u8 = 17;
@@ -17,10 +19,11 @@ const PROTO_ROUTING: u8 = 43;
 const PROTO_FRAGMENT: u8 = 44;
 const PROTO_GRE: u8 = 47;
 const PROTO_AH: u8 = 51;
+const PROTO_ICMPV6: u8 = 58;
 const PROTO_DEST_OPTS: u8 = 60;
 const PROTO_MPLS: u8 = 137;
 
-const PORT_ROCE: u16 = 4791;
+pub(super) const PORT_ROCE: u16 = 4791;
 const PORT_ULTRA_ETHERNET: u16 = 4793;
 
 /// Whether [`above`] has anything to say about a UDP port.
@@ -184,7 +187,50 @@ pub(super) fn above(bytes: &impl Bytes, net: &Net, frame: &mut Frame) -> Result<
         PROTO_GRE => Kind::Gre,
         PROTO_IPIP | PROTO_IPV6 => Kind::Ip,
         PROTO_MPLS => Kind::Mpls,
+        PROTO_ICMP => return Err(Reason::Icmp),
+        PROTO_ICMPV6 => return Err(Reason::Icmpv6),
+        PROTO_IGMP => return Err(Reason::Igmp),
         _ => return Err(Reason::OtherIpProtocol),
     };
     Ok(Upper { kind, value: 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::wire::frame::{Full, Tag};
+    use crate::wire::{Entry, Meta, Reason, not_roce, parse};
+
+    #[test]
+    fn what_is_no_roce_is_told_by_kind() {
+        // Ethernet and 48 bytes of IP, whose protocol is all that matters.
+        let v4 = |protocol: u8, options: u8| {
+            let mut frame = [0; 62];
+            (frame[12], frame[13], frame[14], frame[17]) = (0x08, 0x00, 0x45 + options, 48);
+            frame[23] = protocol;
+            frame
+        };
+        let v6 = |next: u8, behind: u8| {
+            let mut frame = [0; 62];
+            (frame[12], frame[13], frame[14], frame[19]) = (0x86, 0xDD, 0x60, 8);
+            (frame[20], frame[54]) = (next, behind);
+            frame
+        };
+        for (frame, reason) in [
+            (v4(6, 0), Reason::Tcp),
+            (v4(1, 0), Reason::Icmp),
+            (v4(2, 0), Reason::Igmp),
+            // Membership reports carry the router alert option.
+            (v4(2, 1), Reason::Igmp),
+            (v6(58, 0), Reason::Icmpv6),
+            // Multicast listener reports have it hop by hop.
+            (v6(0, 58), Reason::Icmpv6),
+            (v4(89, 0), Reason::OtherIpProtocol),
+            (v6(89, 0), Reason::OtherIpProtocol),
+        ] {
+            let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: 62, tag: Tag::NONE };
+            let parsed = parse::<Full>(&&frame[..], meta, &mut ()).map(|_| ());
+            assert_eq!(parsed, Err(reason));
+            assert!(not_roce(&&frame[..]).is_none_or(|told| told == reason));
+        }
+    }
 }

@@ -1,8 +1,10 @@
-//! Frames that are plainly no RoCE: most of what a host receives, told by a few bytes.
+//! Frames that are plainly RoCE, and frames that plainly are not: nearly all that a host receives, told by bytes at fixed places.
 
+use super::bth;
 use super::bytes::Bytes;
-use super::frame::ethertype;
+use super::frame::{ETHERNET_LEN, Encap, MIN_UDP_LEN, TAG_LEN, Walk, ethertype, transport};
 use super::ip;
+use super::layer::{Layer, Trace};
 use super::stop::Reason;
 use super::tunnel;
 
@@ -62,3 +64,108 @@ fn above_ip(protocol: u8, port: [u8; 2]) -> Option<Reason> {
         _ => None,
     }
 }
+
+/// Length of an IPv4 header without options.
+const V4: usize = 20;
+/// Length of an IPv6 header.
+const V6: usize = 40;
+
+/// Of an IPv4 header's flags and fragment offset what only a fragment has set.
+const FRAGMENTED: u16 = 0x3FFF;
+
+/// Bytes from an outer Ethernet header to the inner one of VXLAN over IPv4 without tags and options.
+const VXLAN_AROUND: usize = ETHERNET_LEN + V4 + ip::UDP_LEN + tunnel::VXLAN_LEN;
+
+/// Whether a frame is plainly VXLAN over IPv4.
+#[inline(always)]
+fn vxlan(bytes: &impl Bytes, at: usize) -> bool {
+    let Some(h) = bytes.get::<VXLAN_AROUND>(at) else { return false };
+    let half = |offset: usize| u16::from_be_bytes([h[offset], h[offset + 1]]);
+    half(12) == ethertype::IPV4
+        && h[14] == 0x45
+        && half(16) >= 20
+        && half(20) & FRAGMENTED == 0
+        && h[23] == ip::PROTO_UDP
+        && u32::from(half(36)) == tunnel::PORT_VXLAN
+        && h[42] & tunnel::VXLAN_FLAG_VNI != 0
+}
+
+/// Fills in an Ethernet frame that is plainly RoCEv2, or VXLAN over IPv4 around one: with at most one tag, without IP options,
+/// extension headers and fragments, as nearly all are. Of these every field is at a fixed place, and one look takes what the
+/// layers one by one would take, with a check of the frame's end for each. What they would give, or false, which leaves
+/// it to them.
+#[inline(always)]
+pub(super) fn roce(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> bool {
+    const UP_TO_BTH: usize = ip::UDP_LEN + bth::LEN;
+    let outer = walk.offset;
+    let inside = vxlan(bytes, outer);
+    let at = if inside { outer + VXLAN_AROUND } else { outer };
+    let Some([e0, e1, t0, t1, f0, f1]) = bytes.get::<6>(at + 12) else { return false };
+    let first = u16::from_be_bytes([e0, e1]);
+    let tagged = ethertype::is_tag(first);
+    let (ethertype, network) = if tagged {
+        (u16::from_be_bytes([f0, f1]), at + ETHERNET_LEN + TAG_LEN)
+    } else {
+        (first, at + ETHERNET_LEN)
+    };
+    let (upper, total_len, udp) = if ethertype == ethertype::IPV4 {
+        let Some(h) = bytes.get::<{ V4 + UP_TO_BTH }>(network) else { return false };
+        if h[0] != 0x45 || u16::from_be_bytes([h[6], h[7]]) & FRAGMENTED != 0 || h[9] != ip::PROTO_UDP {
+            return false;
+        }
+        walk.frame.src = [0, 0, 0, u32::from_ne_bytes([h[12], h[13], h[14], h[15]])];
+        walk.frame.dst = [0, 0, 0, u32::from_ne_bytes([h[16], h[17], h[18], h[19]])];
+        walk.frame.family = 4;
+        walk.frame.tos = h[1];
+        let total_len = u32::from(u16::from_be_bytes([h[2], h[3]]));
+        (network + V4, total_len, [h[20], h[21], h[22], h[23], h[24], h[25]])
+    } else if ethertype == ethertype::IPV6 {
+        let Some(h) = bytes.get::<{ V6 + UP_TO_BTH }>(network) else { return false };
+        if h[0] >> 4 != 6 || h[6] != ip::PROTO_UDP {
+            return false;
+        }
+        let Some(src) = bytes.get::<16>(network + 8) else { return false };
+        let Some(dst) = bytes.get::<16>(network + 24) else { return false };
+        walk.frame.src = ip::words(src);
+        walk.frame.dst = ip::words(dst);
+        walk.frame.family = 6;
+        walk.frame.tos = (h[0] << 4) | (h[1] >> 4);
+        let total_len = V6 as u32 + u32::from(u16::from_be_bytes([h[4], h[5]]));
+        (network + V6, total_len, [h[40], h[41], h[42], h[43], h[44], h[45]])
+    } else {
+        return false;
+    };
+    let udp_len = u32::from(u16::from_be_bytes([udp[4], udp[5]]));
+    if u16::from_be_bytes([udp[2], udp[3]]) != ip::PORT_ROCE
+        || udp_len < MIN_UDP_LEN
+        || (upper - network) as u32 + udp_len > total_len
+    {
+        return false;
+    }
+    if inside {
+        trace.layer(Layer::Ethernet, outer);
+        trace.layer(Layer::Ipv4, outer + ETHERNET_LEN);
+        trace.layer(Layer::Udp, outer + ETHERNET_LEN + V4);
+        trace.layer(Layer::Vxlan, at - tunnel::VXLAN_LEN);
+        walk.tunnel(0, Encap::Vxlan);
+    }
+    trace.layer(Layer::Ethernet, at);
+    if tagged {
+        trace.layer(Layer::Vlan, at + ETHERNET_LEN);
+        walk.tag(u16::from_be_bytes([t0, t1]));
+    }
+    trace.layer(if walk.frame.family == 4 { Layer::Ipv4 } else { Layer::Ipv6 }, network);
+    trace.layer(Layer::Udp, upper);
+    walk.frame.ip_offset = network as u32;
+    walk.frame.src_port = u16::from_be_bytes([udp[0], udp[1]]);
+    walk.frame.roce_version = 2;
+    walk.frame.inner_bytes = if inside { ETHERNET_LEN as u32 + total_len } else { 0 };
+    let transport_len = udp_len - ip::UDP_LEN as u32;
+    // From here on nobody needs to know which of the ways it was.
+    let Some(at) = bytes.settle(upper + ip::UDP_LEN) else { return false };
+    transport(bytes, at, transport_len, walk.frame, trace).is_ok()
+}
+
+#[cfg(test)]
+#[path = "plain_tests.rs"]
+mod tests;

@@ -14,37 +14,43 @@ pub enum Reason {
     OtherEthertype = 3,
     /// TCP.
     Tcp = 4,
-    /// An IP protocol other than TCP and UDP that is no known tunnel.
-    OtherIpProtocol = 5,
+    /// ICMP for IPv4.
+    Icmp = 5,
+    /// ICMP for IPv6: neighbour discovery, multicast groups.
+    Icmpv6 = 6,
+    /// IGMP: multicast groups of IPv4.
+    Igmp = 7,
+    /// An IP protocol other than TCP, UDP, ICMP and IGMP that is no known tunnel.
+    OtherIpProtocol = 8,
     /// UDP to a port that is neither RoCEv2 nor a known tunnel.
-    OtherUdp = 6,
+    OtherUdp = 9,
     /// Ultra Ethernet transport: UDP to port 4793. Recognised, not parsed.
-    UltraEthernet = 7,
+    UltraEthernet = 10,
     /// An IP fragment other than the first: it has no UDP header.
-    Fragment = 8,
+    Fragment = 11,
     /// RoCEv1 ethertype, but the GRH is not followed by a BTH.
-    GrhNotBth = 9,
+    GrhNotBth = 12,
     /// RoCE by its headers, but cut before the end of the BTH.
-    Truncated = 10,
+    Truncated = 13,
     /// Cut before it could be told whether it is RoCE.
-    TruncatedHeaders = 11,
+    TruncatedHeaders = 14,
     /// A header contradicts itself: wrong IP version, a length smaller than its own header.
-    Malformed = 12,
+    Malformed = 15,
     /// More IPv6 extension headers than the parser follows, or an unknown one.
-    Ipv6ExtUnparsed = 13,
+    Ipv6ExtUnparsed = 16,
     /// More VLAN tags than the parser follows.
-    VlanUnparsed = 14,
+    VlanUnparsed = 17,
     /// A tunnel or mirror header that is not taken apart here, or nested too deeply.
-    TunnelUnparsed = 15,
+    TunnelUnparsed = 18,
     /// The capture's link type is not one that rocescope reads.
-    LinkTypeUnsupported = 16,
+    LinkTypeUnsupported = 19,
     /// RoCE, but left out by the user's `--filter`.
-    Filtered = 17,
+    Filtered = 20,
 }
 
 impl Reason {
     /// Number of reasons; the size of a counter array indexed by them.
-    pub const COUNT: usize = 18;
+    pub const COUNT: usize = 21;
 
     /// Every reason, in the order of its number.
     pub const ALL: [Self; Self::COUNT] = [
@@ -53,6 +59,9 @@ impl Reason {
         Self::MacControl,
         Self::OtherEthertype,
         Self::Tcp,
+        Self::Icmp,
+        Self::Icmpv6,
+        Self::Igmp,
         Self::OtherIpProtocol,
         Self::OtherUdp,
         Self::UltraEthernet,
@@ -77,6 +86,9 @@ impl Reason {
             Self::MacControl => "mac_control",
             Self::OtherEthertype => "other_ethertype",
             Self::Tcp => "tcp",
+            Self::Icmp => "icmp",
+            Self::Icmpv6 => "icmpv6",
+            Self::Igmp => "igmp",
             Self::OtherIpProtocol => "other_ip_protocol",
             Self::OtherUdp => "other_udp",
             Self::UltraEthernet => "ultra_ethernet",
@@ -102,7 +114,12 @@ impl Reason {
             Self::MacControl => "MAC control frames: PAUSE and PFC",
             Self::OtherEthertype => "another ethertype, or an IEEE 802.3 length field",
             Self::Tcp => "TCP",
-            Self::OtherIpProtocol => "an IP protocol other than TCP and UDP that is no known tunnel",
+            Self::Icmp => "ICMP for IPv4",
+            Self::Icmpv6 => "ICMP for IPv6: neighbour discovery, multicast groups",
+            Self::Igmp => "IGMP: multicast groups of IPv4",
+            Self::OtherIpProtocol => {
+                "an IP protocol other than TCP, UDP, ICMP and IGMP that is no known tunnel"
+            }
             Self::OtherUdp => "UDP to a port that is neither RoCEv2 nor a known tunnel",
             Self::UltraEthernet => "Ultra Ethernet transport (UDP 4793): recognised, not parsed",
             Self::Fragment => "an IP fragment other than the first: it has no UDP header",

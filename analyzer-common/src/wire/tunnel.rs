@@ -6,7 +6,11 @@ use super::ip::{Kind, Net, UDP_LEN, Upper};
 use super::layer::{Layer, Trace};
 use super::stop::Reason;
 
-const PORT_VXLAN: u32 = 4789;
+pub(super) const PORT_VXLAN: u32 = 4789;
+/// Length of a VXLAN header in bytes.
+pub(super) const VXLAN_LEN: usize = 8;
+/// The flag of a VXLAN header that says that its network identifier is valid.
+pub(super) const VXLAN_FLAG_VNI: u8 = 0x08;
 const PORT_VXLAN_GPE: u32 = 4790;
 const PORT_GENEVE: u32 = 6081;
 const PORT_MPLS: u32 = 6635;
@@ -83,14 +87,12 @@ fn vxlan(
     level: u32,
     trace: &mut impl Trace,
 ) -> Result<Entry, Reason> {
-    const LEN: usize = 8;
-    const FLAG_VNI: u8 = 0x08;
-    let h = bytes.get::<LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
-    if h[0] & FLAG_VNI == 0 {
+    let h = bytes.get::<VXLAN_LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+    if h[0] & VXLAN_FLAG_VNI == 0 {
         return Err(Reason::TunnelUnparsed);
     }
     trace.layer(Layer::Vxlan, walk.offset);
-    walk.offset += LEN;
+    walk.offset += VXLAN_LEN;
     walk.tunnel(level, Encap::Vxlan);
     Ok(Entry::ETHERNET)
 }

@@ -27,6 +27,11 @@ pub fn run(json: bool) -> Result<()> {
     // Only counts for kernels that charge maps to this limit; loading tells if it matters.
     let _ = raise_memlock();
     let effort = Effort::default();
+    // It takes half a minute, in which there is nothing to see.
+    drive::say(&format!(
+        "measuring {} rounds, without any interface; Ctrl-C shows what there is by then",
+        effort.rounds
+    ));
     let measured = measure(effort, None, &interrupt)?;
     if measured.rounds < effort.rounds {
         drive::say(&format!("interrupted after {} of {} rounds", measured.rounds, effort.rounds));

@@ -44,6 +44,8 @@ pub fn advice(receivers: &[Receiver]) -> Vec<String> {
          are what one queue pair may bring. Sent packets are counted on the core that sends them."
             .to_owned(),
     ];
+    // Whether a command was named.
+    let mut told = false;
     for receiver in receivers {
         let name = &receiver.interface;
         if receiver.rx_queues == Some(1) {
@@ -67,6 +69,7 @@ pub fn advice(receivers: &[Receiver]) -> Vec<String> {
         }
         let alone: Vec<&str> = of(Some(false)).collect();
         if !alone.is_empty() {
+            told = true;
             said.push(format!(
                 "{name} ({queues} receive queues) picks the queue of {} by addresses alone: all queue pairs between \
                  two hosts sit on one core. {} takes the ports into it.",
@@ -76,6 +79,7 @@ pub fn advice(receivers: &[Receiver]) -> Vec<String> {
         }
         let unknown: Vec<&str> = of(None).collect();
         if !unknown.is_empty() {
+            told = true;
             said.push(format!(
                 "{name} ({queues} receive queues) does not say how it picks the queue of {}. Many adapters hash UDP \
                  by addresses alone, so that all queue pairs between two hosts sit on one core; {} takes the ports \
@@ -85,12 +89,16 @@ pub fn advice(receivers: &[Receiver]) -> Vec<String> {
             ));
         }
     }
-    said.push(
+    let vxlan = if told {
+        "so the commands above spread it"
+    } else {
+        "so a hash that takes ports in spreads it (`ethtool -N DEVICE rx-flow-hash udp4 sdfn`, with several queues)"
+    };
+    said.push(format!(
         "A mirror in ERSPAN or GRE arrives as one outer pair of addresses without ports: the whole of it sits on \
          one core, whatever the hash, unless the adapter hashes by the inner packet. One in VXLAN differs in its \
-         outer source port, so the commands above spread it."
-            .to_owned(),
-    );
+         outer source port, {vxlan}."
+    ));
     said
 }
 

@@ -13,20 +13,11 @@
 use std::io::{self, ErrorKind, Read};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
+use super::part::{CHUNK, Chunk, HEADROOM};
 use crate::second;
 
-/// Room in front of what is read, for the start of a record whose end is in the next buffer.
-pub(super) const HEADROOM: usize = 16 * 1024;
-/// Bytes read at once: enough to be worth a change of hands, few enough to stay in a shared cache.
-const CHUNK: usize = 512 * 1024;
 /// Buffers that may wait; one more is being filled, and one is looked at.
 const DEPTH: usize = 2;
-
-/// Bytes as they were read: `buf[HEADROOM..HEADROOM + len]`.
-struct Chunk {
-    buf: Vec<u8>,
-    len: usize,
-}
 
 /// The end of the line at which buffers arrive.
 pub(super) struct Ahead {
@@ -58,23 +49,9 @@ impl Ahead {
             // The thread has told of an end, or of an error, and is gone.
             return Ok((start, end));
         };
-        let mut chunk = received?;
-        let left = buf.get(start..end).unwrap_or_default();
-        if left.len() <= HEADROOM {
-            let from = HEADROOM - left.len();
-            if let Some(room) = chunk.buf.get_mut(from..HEADROOM) {
-                room.copy_from_slice(left);
-            }
-            std::mem::swap(buf, &mut chunk.buf);
-            self.give_back(chunk.buf);
-            return Ok((from, HEADROOM + chunk.len));
-        }
-        // A record larger than that is put together where it is.
-        buf.copy_within(start..end, 0);
-        buf.truncate(end - start);
-        buf.extend_from_slice(chunk.buf.get(HEADROOM..HEADROOM + chunk.len).unwrap_or_default());
-        self.give_back(chunk.buf);
-        Ok((0, buf.len()))
+        let (at, used) = received?.behind(buf, start, end);
+        self.give_back(used);
+        Ok(at)
     }
 
     fn give_back(&self, mut buf: Vec<u8>) {

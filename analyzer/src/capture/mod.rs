@@ -19,6 +19,7 @@ mod detect;
 mod error;
 mod gzip;
 mod link_type;
+mod part;
 mod pcap;
 mod pcapng;
 mod window;
@@ -30,15 +31,19 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::Arc;
 
 pub use error::{CaptureError, Cut, Truncation};
 pub use link_type::*;
+pub use part::{Part, Place};
 
 use detect::Magic;
 use error::Stop;
 use pcap::Pcap;
 use pcapng::PcapNg;
 use window::Window;
+
+use crate::second;
 
 /// One captured frame, borrowed from the reader until the next call of [`Reader::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,8 +128,10 @@ enum State {
 pub struct Reader {
     name: String,
     window: Window,
-    /// Whether it is a file, whose bytes are all there already.
-    file: bool,
+    /// The file, where it is one, whose bytes are all there already.
+    file: Option<Arc<File>>,
+    /// Whether somebody gives [parts](Self::give_part), should they be wanted.
+    in_parts: bool,
     format: Format,
     state: State,
     interfaces: Vec<Interface>,
@@ -156,7 +163,8 @@ impl Reader {
         if file.metadata().is_ok_and(|m| m.is_dir()) {
             return Err(CaptureError::Directory { name });
         }
-        Ok(Self { file: true, ..Self::from_read(&name, Box::new(file))? })
+        let file = Arc::new(file);
+        Ok(Self { file: Some(Arc::clone(&file)), ..Self::from_read(&name, Box::new(file))? })
     }
 
     /// Reads from any stream, for example standard input. `name` is what messages call it.
@@ -189,7 +197,8 @@ impl Reader {
         Ok(Self {
             name: name.to_owned(),
             window,
-            file: false,
+            file: None,
+            in_parts: false,
             format: Format { kind, gzip },
             state,
             interfaces,
@@ -241,14 +250,41 @@ impl Reader {
         }
     }
 
-    /// Decides whether a thread that reads ahead is worth its while: when decompressing takes as long
-    /// as counting, or copying from the page cache does. Of large frames few bytes are looked at, and
-    /// what comes through a pipe was read ahead by whoever writes it.
+    /// Allows the reader to want its input in parts, when it finds that worth its while.
+    pub fn allow_parts(&mut self) {
+        self.in_parts = true;
+    }
+
+    /// After an error that says it [would block](CaptureError::would_block): the part of the file that the reader has to be
+    /// given before it can go on; `None` when it waits for its input.
+    #[must_use]
+    pub fn wants_part(&self) -> Option<Place> {
+        self.window.wants_part()
+    }
+
+    /// Gives what was read at the place that is [wanted](Self::wants_part).
+    pub fn give_part(&mut self, part: Part) {
+        self.window.give_part(part);
+    }
+
+    /// Gives the buffer back that records were borrowed from, to whom its bytes are near.
+    pub fn take_back(&mut self) -> Vec<u8> {
+        self.window.take_back()
+    }
+
+    /// Decides how a long input is read on. A thread that reads ahead is worth its while when decompressing takes as long
+    /// as counting, or copying from the page cache does. Of large frames the copy is nearly everything, and two
+    /// threads share it by taking turns; what comes through a pipe was read ahead by whoever writes it.
     #[cold]
     fn read_ahead(&mut self) {
         let mean_len = self.window.position() / self.records.max(1);
-        if self.window.gzip() || (self.file && mean_len <= SHORT) {
+        if self.window.gzip() || (self.file.is_some() && mean_len <= SHORT) {
             self.window.read_ahead();
+        } else if let Some(file) = &self.file
+            && self.in_parts
+            && second::is_there()
+        {
+            self.window.in_parts(Arc::clone(file));
         }
     }
 

@@ -1,9 +1,12 @@
 //! A sliding window over the input: the bytes from the current record on.
 
+use std::fs::File;
 use std::io::{self, Cursor, ErrorKind, Read};
+use std::sync::Arc;
 
 use super::ahead::Ahead;
 use super::gzip::Gunzip;
+use super::part::{Part, Place};
 
 /// First size of the buffer: large enough that a read costs little per record, small enough to
 /// stay in the second-level cache.
@@ -16,6 +19,8 @@ pub(super) const MAX_RECORD: u32 = 64 * 1024 * 1024;
 enum Input {
     Direct(Box<dyn Read + Send>),
     Ahead(Ahead),
+    /// Where the next part is, and the part once somebody gave it.
+    Parts(Place, Option<Part>),
 }
 
 /// Buffered input that can be looked at before it is consumed.
@@ -64,6 +69,35 @@ impl Window {
     /// window gives stays the same.
     pub(super) fn read_ahead(&mut self) {
         self.read_ahead = true;
+    }
+
+    /// From now on the input is that of `file`, which is given in [parts](Self::give_part).
+    pub(super) fn in_parts(&mut self, file: Arc<File>) {
+        let read = self.position().wrapping_add(self.available().len() as u64);
+        self.input = Input::Parts(Place::new(file, read), None);
+    }
+
+    /// Where the part is that is to be given next; `None` when the window reads by itself.
+    pub(super) fn wants_part(&self) -> Option<Place> {
+        match &self.input {
+            Input::Parts(place, _) => Some(place.clone()),
+            Input::Direct(_) | Input::Ahead(_) => None,
+        }
+    }
+
+    /// Gives the part that is [wanted](Self::wants_part).
+    pub(super) fn give_part(&mut self, part: Part) {
+        if let Input::Parts(_, next) = &mut self.input {
+            *next = Some(part);
+        }
+    }
+
+    /// Gives the buffer back; the little that is left in it is kept.
+    pub(super) fn take_back(&mut self) -> Vec<u8> {
+        let left = self.available().to_vec();
+        self.base = self.position();
+        (self.start, self.end) = (0, left.len());
+        std::mem::replace(&mut self.buf, left)
     }
 
     /// Whether the input is decompressed on the way.
@@ -139,6 +173,11 @@ impl Window {
             Input::Ahead(ahead) => {
                 (self.start, self.end) = ahead.next(&mut self.buf, self.start, self.end)?;
             }
+            Input::Parts(place, part) => {
+                let part = part.take().ok_or(ErrorKind::WouldBlock)?.into_chunk()?;
+                place.advance(part.len);
+                ((self.start, self.end), _) = part.behind(&mut self.buf, self.start, self.end);
+            }
             Input::Direct(input) => {
                 // What is left is less than a record: moving it is cheap and leaves the whole buffer.
                 self.buf.copy_within(self.start..self.end, 0);
@@ -162,7 +201,7 @@ impl Window {
         let nothing = Input::Direct(Box::new(io::empty()));
         self.input = match std::mem::replace(&mut self.input, nothing) {
             Input::Direct(input) => Ahead::start(input).map_or_else(Input::Direct, Input::Ahead),
-            ahead @ Input::Ahead(_) => ahead,
+            other => other,
         };
     }
 }

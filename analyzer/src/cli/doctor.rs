@@ -17,6 +17,7 @@ use crate::host::netns::NetNs;
 use crate::host::read::{HostRoot, Unread};
 use crate::host::{filters, interface};
 use crate::lldp::Neighbour;
+use crate::view;
 
 /// Something critical was found.
 const CRITICAL: u8 = 3;
@@ -59,7 +60,7 @@ pub(super) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
     }
     let page = Page::of(host);
     let text = match args.output {
-        PageOutput::Text => doctor::text::text(&page, args.verbose),
+        PageOutput::Text => doctor::text::text(&page, args.verbose, view::width()),
         PageOutput::Json => page.json().context("cannot write the page as JSON")?,
     };
     drive::page(&text)?;

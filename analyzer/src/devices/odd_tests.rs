@@ -133,6 +133,7 @@ fn coverage_below_99_percent_says_why_in_the_report_and_its_text() {
     );
     let nic = "enp59s0np0";
     let vlan = format!("{shown}\n{VLAN}");
+    let bond = format!("{shown}\n{BOND}");
     // Host, what is watched, packets counted (600 are seen), packets dropped, and what is to be said.
     let cases = [
         (shown.as_str(), nic, 600, 0, None),
@@ -141,6 +142,14 @@ fn coverage_below_99_percent_says_why_in_the_report_and_its_text() {
         (shown.as_str(), nic, 700, 40, Some("40 packets were dropped")),
         (MLX5, nic, 700, 40, Some("in hardware, and neither XDP nor TC on enp59s0np0 sees it")),
         (vlan.as_str(), "enp59s0np0.7", 700, 0, Some("only what passes enp59s0np0.7 is watched")),
+        // Of two members one: what was dropped besides explains less.
+        (
+            bond.as_str(),
+            nic,
+            700,
+            40,
+            Some("of the bond's members enp59s0np1 is not watched; name all of them with -i"),
+        ),
     ];
     for (host, watched, packets, dropped, expected) in cases {
         let mut run = Run::of(host, &[watched], &[]);

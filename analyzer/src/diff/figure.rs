@@ -214,10 +214,12 @@ fn share(queue_pairs: &[Vec<&Value>], of: impl Fn(&Value) -> Option<f64>) -> Opt
     (packets > 0.0).then(|| sum / packets)
 }
 
-/// A figure of both sequences of a flow.
+/// A figure of both sequences of a flow. Of what responses skip, what is missing for certain; reports of older versions
+/// do not say that.
 fn both(flow: &Value, name: &str) -> Option<f64> {
     let one = |sequence: &str| at(flow, &format!("/{sequence}/{name}"));
-    match (one("psn"), one("psn_responses")) {
+    let certain = || at(flow, "/responses_missing").filter(|_| name == "missing");
+    match (one("psn"), certain().or_else(|| one("psn_responses"))) {
         (None, None) => None,
         (a, b) => Some(a.unwrap_or(0.0) + b.unwrap_or(0.0)),
     }

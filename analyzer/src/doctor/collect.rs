@@ -16,7 +16,7 @@ use crate::host::port::{self, Port};
 use crate::host::read::{HostRoot, Unread};
 use crate::host::settings::{DeviceFiles, RoceSettings};
 use crate::host::sysfs::{self, Hardware};
-use crate::host::{process, rdma, stack, vocabulary};
+use crate::host::{nccl, rdma, stack, vocabulary};
 
 /// The facts of the host whose files lie below `root` and whose kernel answers as `kernel`.
 #[must_use]
@@ -50,7 +50,8 @@ pub fn collect(root: &HostRoot, kernel: &dyn Ask) -> HostFacts {
         facts.devices.push(read);
     }
     facts.gpus = pci::gpus(root, &mut unread);
-    let processes = process::nccl_processes(root, &mut unread);
+    // Those that were told nothing matter where they might have used RDMA.
+    let processes = nccl::processes(root, !devices.is_empty(), &mut unread);
     (facts.processes, facts.processes_unreadable) = (processes.found, processes.unreadable);
     facts.unread = unread.into_reasons();
     if facts.kernel.root == Some(true) {

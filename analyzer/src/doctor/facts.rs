@@ -7,9 +7,10 @@ use crate::host::dcb::Dcb;
 pub use crate::host::device::Protocol;
 use crate::host::ethtool::{Pause, Rings};
 use crate::host::kernel::KernelVersion;
+use crate::host::nccl::NcclProcess;
 use crate::host::pci::{Gpu, PciDevice};
 use crate::host::port::Port;
-use crate::host::process::{NcclProcess, Unreadable};
+use crate::host::process::Unreadable;
 use crate::host::read::Reason;
 use crate::host::settings::RoceSettings;
 use crate::host::vocabulary::PauseCounts;
@@ -30,7 +31,7 @@ pub struct HostFacts {
     pub gpus: Vec<Gpu>,
     /// What lets NICs reach GPU memory.
     pub gpudirect: GpuDirect,
-    /// Processes with NCCL settings.
+    /// Processes that use NCCL or have settings for it.
     pub processes: Vec<NcclProcess>,
     /// Processes whose environment could not be read: whether they have such settings is not known.
     pub processes_unreadable: Vec<Unreadable>,

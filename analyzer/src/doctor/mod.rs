@@ -11,6 +11,7 @@
 pub mod check;
 mod collect;
 pub mod facts;
+mod fold;
 pub mod sight;
 #[cfg(test)]
 mod tests;
@@ -92,7 +93,8 @@ $ sudo rocescope doctor --netns 4711               # what can be seen inside the
 $ sudo rocescope doctor --clean                    # remove TC filters that a killed run left behind
 ```
 
-RoCE settings are judged where there is RDMA. Interfaces that have none share a line (veth, dummy, ifb, ports without a link); `--verbose` gives each its own.
+RoCE settings are judged where there is RDMA. What is said alike of several (the eight NICs of a host, the processes of a job) is said once, with the names of all of
+them; commands are then for the first. Interfaces that have no RDMA share a line (veth, dummy, ifb, ports without a link). `--verbose` gives each its own, and `--output json` too.
 Commands are those for this process: the program by the path of its file where sudo would not find it by name, and sudo where rights are missing; those that change settings
 want a root shell, and a line says so to others.
 
@@ -101,7 +103,12 @@ Verdicts: `critical` (traffic stalls, is lost or runs far below what the hardwar
 
 During `rocescope live` the same checks run in the background, and those about what is watched that give a warning or worse are among the findings (`config.*`).
 
-It has not run on an RDMA NIC: readers and checks are tested on recorded trees, written by hand from the drivers' sources (tests/data/host).
+It has not run on an RDMA NIC: readers and checks are tested on recorded trees, written by hand from the drivers' sources (tests/data/host). Assumed, because the sources say no more:
+
+- irdma: names of counters are those of hw/irdma/verbs.c in Linux, the third generation's included. It has one counter for what iWARP and RoCE both do, so that
+  `RetransSegs` is taken for RoCE packets sent again, and `RTO` for ACK timeouts; `RxUDP` and `TxUDP` for RoCE packets, since nothing else of it is UDP.
+- bnxt_re: `rx_pkts` and `tx_pkts` (unicast packets of the function that does RoCE) are taken for RoCE packets.
+- mlx5: the files below `ecn`, `qos` and `tc` are those that the documentation of MLNX_OFED and DOCA names.
 
 ## What is checked
 

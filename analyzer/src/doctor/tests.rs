@@ -1,5 +1,6 @@
 mod drivers;
 mod host;
+mod hosts;
 
 use std::collections::BTreeSet;
 
@@ -58,6 +59,7 @@ fn faults() -> Vec<(&'static str, Verdict, String)> {
         ("kernel.unprivileged_bpf", Info, "proc/self/status = CapEff:\t0000000000003000".into()),
         ("filters.stale", Warning, "answers/stale_filters/2 = 2".into()),
         ("device.protocol", Info, format!("{DEVICE}/node_type = 4: RNIC")),
+        ("device.absent", Info, "sys/class/infiniband = (none)".into()),
         ("port.state", Warning, format!("{DEVICE}/ports/1/state = 1: DOWN")),
         ("port.gid", Warning, format!("{DEVICE}/ports/1/gids/3 = (none)")),
         ("port.mtu", Warning, "answers/interfaces = enp59s0np0 2 physical 1500 up".into()),
@@ -129,6 +131,10 @@ fn faults() -> Vec<(&'static str, Verdict, String)> {
         ("nccl.traffic_class", Warning, environment(&["NCCL_IB_HCA=mlx5"])),
         ("nccl.socket_interface", Warning, environment(&["NCCL_SOCKET_IFNAME=eth"])),
         ("nccl.gpudirect", Info, environment(&["NCCL_NET_GDR_LEVEL=LOC"])),
+        // From a file that the process sees, in the ways in which NCCL takes a number.
+        ("nccl.disabled", Warning, "proc/4711/root/etc/nccl.conf = NCCL_IB_DISABLE=0x1".into()),
+        ("qos.roce_priority", Critical, environment(&["NCCL_IB_TC=0300"])),
+        ("nccl.roce_version", Warning, environment(&["NCCL_IB_TC=106", "NCCL_IB_ROCE_VERSION_NUM=1"])),
     ]
 }
 
@@ -163,6 +169,21 @@ fn settings_that_are_fine_another_way_are_not_blamed() {
     for (id, change) in [
         ("nccl.hca", environment(&["NCCL_IB_HCA==mlx5_0:1", "NCCL_IB_TC=106"])),
         ("nccl.hca", environment(&["NCCL_IB_HCA=^mlx4", "NCCL_IB_TC=106"])),
+        ("nccl.traffic_class", environment(&["NCCL_IB_TC=0x6a"])),
+        (
+            "nccl.traffic_class",
+            format!("{}\nproc/4711/root/etc/nccl.conf = NCCL_IB_TC=106", environment(&["NCCL_IB_HCA=mlx5"])),
+        ),
+        // The environment goes before files.
+        (
+            "nccl.disabled",
+            format!(
+                "{}\nproc/4711/root/etc/nccl.conf = NCCL_IB_DISABLE=1",
+                environment(&["NCCL_IB_DISABLE=0", "NCCL_IB_TC=106"])
+            ),
+        ),
+        ("nccl.roce_version", environment(&["NCCL_IB_ROCE_VERSION_NUM=2", "NCCL_IB_TC=106"])),
+        ("nccl.roce_version", environment(&["NCCL_IB_ROCE_VERSION_NUM=1", "NCCL_IB_GID_INDEX=3"])),
         ("nccl.gid_index", environment(&["NCCL_IB_GID_INDEX=3"])),
         ("nccl.gid_index", environment(&["NCCL_IB_GID_INDEX=-1"])),
         ("nccl.socket_interface", environment(&["NCCL_SOCKET_IFNAME=enp59,eth"])),
@@ -298,7 +319,7 @@ fn a_host_without_anything_is_no_failure() {
     assert!(!nothing.is_critical());
     assert!(nothing.host.devices.is_empty());
     assert!(!nothing.host.unread.is_empty(), "why is kept");
-    let text = text::text(&nothing, true);
+    let text = text::text(&nothing, true, 120);
     assert!(text.contains("No RDMA device") && text.contains("NOT READ"), "{text}");
     // Folders where files should be, and files of nonsense.
     let odd = page(
@@ -316,7 +337,7 @@ fn a_host_without_anything_is_no_failure() {
 #[test]
 fn both_views_say_all_of_it() {
     let page = page(MLX5, "answers/pause/enp59s0np0 = off on on");
-    let text = text::text(&page, false);
+    let text = text::text(&page, false, 120);
     for part in [
         "mlx5_0/1, mlx5_ib, on enp59s0np0, ACTIVE, 200 Gb/s, RDMA MTU 4096",
         "critical  pfc.with_global_pause",
@@ -366,11 +387,11 @@ fn a_device_with_roce_switched_off_shows_its_packets() {
     assert_eq!(off.host.devices[0].roce_enabled, Some(false));
     let (works, why) = of(&off);
     assert!(works == Works::Yes && why.contains("switched off"), "{why}");
-    assert!(text::text(&off, false).contains("RoCE switched off"));
+    assert!(text::text(&off, false, 120).contains("RoCE switched off"));
     // A driver without the switch is not known to be on or off, and --verbose says why.
     let unknown = page(MLX5, "answers/parameter = (none)");
     assert_eq!(unknown.host.devices[0].roce_enabled, None);
-    assert!(text::text(&unknown, true).contains("enable_roce"));
+    assert!(text::text(&unknown, true, 120).contains("enable_roce"));
 }
 
 #[test]

@@ -6,39 +6,160 @@ use std::fmt::Write as _;
 use super::Page;
 use super::check::{Check, Verdict};
 use super::facts::{DeviceFacts, HostFacts, InterfaceFacts, PortFacts, Protocol};
-use super::sight;
+use super::fold::{Fold, Names};
+use super::sight::{self, Sight};
 use crate::host::dcb::Priorities;
 use crate::host::port::GidType;
 use crate::host::process;
-use crate::report::text::layout::{Align, Table, plain, wrap};
+use crate::report::text::layout::{plain, wrap};
 use crate::units::plural;
 
-/// Columns of the page.
-const WIDTH: usize = 120;
+/// Columns below which nothing becomes readable by wrapping.
+const NARROWEST: usize = 60;
+/// Columns above which lines are too long to be read.
+const WIDEST: usize = 120;
 
-/// The page for people; `verbose` adds what is unknown, and why.
+/// The page for people, for a terminal of `columns`; `verbose` adds what is unknown, and why, and says
+/// of each by itself what is else said once of all that it holds for.
 #[must_use]
-pub fn text(page: &Page, verbose: bool) -> String {
-    let mut out = String::new();
+pub fn text(page: &Page, verbose: bool, columns: usize) -> String {
+    let width = columns.clamp(NARROWEST, WIDEST);
+    let mut sheet = Sheet { out: String::new(), width };
+    let names = if verbose { Names::default() } else { Names::of(&page.host) };
     let release = page.host.kernel.release.as_deref().unwrap_or("unknown");
     let netns =
         page.host.netns.as_ref().map_or_else(String::new, |name| format!(", network namespace {name}"));
-    let _ = writeln!(out, "rocescope doctor on Linux {}{}", plain(release), plain(&netns));
-    devices(&page.host, verbose, &mut out);
-    heading("WHAT ROCESCOPE CAN SEE HERE", &mut out);
+    let found = found(page, &names, verbose);
+    sheet.paragraph(&format!("rocescope doctor on Linux {release}{netns}: {}", in_short(&found)), "");
+    devices(&page.host, verbose, &mut sheet);
+    sights(page, &names, verbose, &mut sheet);
+    problems(&page.host, &found, &mut sheet);
+    sheet.heading("AS IT SHOULD BE");
+    sheet.table(page, Verdict::Ok, &names, verbose);
+    let unknown = page.checks.iter().filter(|check| check.verdict == Verdict::Unknown).count();
+    if verbose {
+        if unknown > 0 {
+            sheet.heading("UNKNOWN");
+            sheet.table(page, Verdict::Unknown, &names, verbose);
+        }
+        unread(&page.host, &mut sheet);
+    } else if unknown > 0 {
+        sheet.line("");
+        sheet.paragraph(&format!("{unknown} more could not be judged; --verbose says which and why."), "");
+    }
+    sheet.out
+}
+
+/// What is worth a look, the worst first.
+fn found<'a>(page: &'a Page, names: &Names, verbose: bool) -> Vec<Fold<'a, Check>> {
+    let found = page.checks.iter().filter(|check| check.verdict >= Verdict::Info);
+    let words = |check: &Check| {
+        let own = if verbose { check.subject.as_str() } else { "" };
+        let [value, why, change] =
+            [&check.value, &check.why, &check.change].map(|part| part.as_deref().unwrap_or_default());
+        format!("{} {:?} {value} {why} {change} {own}", check.id, check.verdict)
+    };
+    names.fold(found, |check| check.subject.as_str(), words)
+}
+
+/// How many problems there are.
+fn in_short(found: &[Fold<'_, Check>]) -> String {
+    let of = |verdict| found.iter().filter(|fold| fold.first.verdict == verdict).count() as u64;
+    match (of(Verdict::Critical), of(Verdict::Warning)) {
+        (0, 0) => "nothing wrong was found".to_owned(),
+        (0, warnings) => plural(warnings, "warning"),
+        (critical, 0) => format!("{critical} critical"),
+        (critical, warnings) => format!("{critical} critical, {}", plural(warnings, "warning")),
+    }
+}
+
+/// The page in the making.
+struct Sheet {
+    out: String,
+    width: usize,
+}
+
+impl Sheet {
+    /// A line as it is.
+    fn line(&mut self, text: &str) {
+        self.out.push_str(&plain(text));
+        self.out.push('\n');
+    }
+
+    fn heading(&mut self, title: &str) {
+        let used = title.chars().count() + 4;
+        let line = format!("── {title} {}", "─".repeat(self.width.saturating_sub(used)));
+        self.line("");
+        self.line(&line);
+    }
+
+    /// Text in lines, of which all but the first are indented.
+    fn paragraph(&mut self, text: &str, indent: &str) {
+        for (number, line) in wrap(&plain(text), self.width - indent.len() - 2).into_iter().enumerate() {
+            let _ = writeln!(self.out, "{indent}{}{line}", if number == 0 { "" } else { "  " });
+        }
+    }
+
+    /// Checks of one verdict; a value that is too long goes on below itself.
+    fn table(&mut self, page: &Page, verdict: Verdict, names: &Names, verbose: bool) {
+        let checks = page.checks.iter().filter(|check| check.verdict == verdict);
+        let shown = |check: &Check| check.value.clone().or_else(|| check.why.clone()).unwrap_or_default();
+        let words = |check: &Check| {
+            let own = if verbose { check.subject.as_str() } else { "" };
+            format!("{} {} {own}", check.id, shown(check))
+        };
+        let folds = names.fold(checks, |check| check.subject.as_str(), words);
+        let of = |fold: &Fold<'_, Check>| match &fold.subjects[..] {
+            [first, _, ..] => format!("{first} +{}", fold.subjects.len() - 1),
+            _ => fold.first.subject.clone(),
+        };
+        let rows = folds.iter().map(|fold| (fold.first.id, plain(&of(fold)), plain(&shown(fold.first))));
+        let rows: Vec<_> =
+            std::iter::once(("CHECK", "OF".to_owned(), "VALUE".to_owned())).chain(rows).collect();
+        let first = rows.iter().map(|(check, ..)| check.len()).max().unwrap_or(0);
+        let second = rows.iter().map(|(_, of, _)| of.chars().count()).max().unwrap_or(0);
+        let beside = self.width.saturating_sub(first + second + 4);
+        // Too narrow for two columns of text: values go below what they are of.
+        let (indent, room) =
+            if beside < NARROWEST / 3 { (4, self.width - 4) } else { (first + second + 4, beside) };
+        for (check, of, value) in &rows {
+            let left = format!("{check:<first$}  {of:<second$}");
+            let mut lines = wrap(value, room).into_iter();
+            let line = if indent == 4 { String::new() } else { lines.next().unwrap_or_default() };
+            let _ = writeln!(self.out, "{}", format!("{left}  {line}").trim_end());
+            for line in lines {
+                let _ = writeln!(self.out, "{:indent$}{line}", "");
+            }
+        }
+    }
+}
+
+fn sights(page: &Page, names: &Names, verbose: bool, sheet: &mut Sheet) {
+    sheet.heading("WHAT ROCESCOPE CAN SEE HERE");
     if page.sights.is_empty() {
-        out.push_str("There is no network interface but the loopback, and no RDMA device.\n");
+        sheet.paragraph("There is no network interface but the loopback, and no RDMA device.", "");
     }
     let (_, others) = interfaces(&page.host, verbose);
     let is_other = |subject: &str| others.iter().any(|other| other.name == subject);
-    for sight in page.sights.iter().filter(|sight| !is_other(&sight.subject)) {
-        let line = format!("{}, {}: {}", plain(&sight.subject), sight.way.name(), sight.works.name());
-        paragraph(&format!("{line}; {}.", plain(&sight.why)), "", &mut out);
+    let shown = page.sights.iter().filter(|sight| !is_other(&sight.subject));
+    let said = |sight: &Sight| {
+        let own = if verbose { sight.subject.as_str() } else { "" };
+        let command = sight.command.as_deref().unwrap_or_default();
+        format!("{} {} {} {command} {own}", sight.way.name(), sight.works.name(), sight.why)
+    };
+    let folds = names.fold(shown, |sight| sight.subject.as_str(), said);
+    if folds.iter().any(|fold| fold.subjects.len() > 1 && fold.differs) {
+        sheet.paragraph(OF_THE_FIRST, "");
+    }
+    for fold in folds {
+        let sight = fold.first;
+        let (way, works) = (sight.way.name(), sight.works.name());
+        sheet.paragraph(&format!("{}, {way}: {works}; {}.", fold.label(), sight.why), "");
         if let Some(command) = &sight.command {
-            let _ = writeln!(out, "    $ {}", plain(command));
+            sheet.line(&format!("    $ {command}"));
         }
     }
-    if !others.is_empty() {
+    if others.iter().any(|other| other.up) {
         let which = if others.len() == 1 {
             "The interface".into()
         } else {
@@ -47,103 +168,74 @@ pub fn text(page: &Page, verbose: bool) -> String {
         let line = format!(
             "{which} without RDMA, packets: yes where up; RoCE that somebody sends through passes XDP and TC."
         );
-        paragraph(&line, "", &mut out);
-        let _ = writeln!(out, "    $ {}", plain(&sight::live_anywhere(&page.host)));
+        sheet.paragraph(&line, "");
+        sheet.line(&format!("    $ {}", sight::live_anywhere(&page.host)));
     }
-    let found: Vec<&Check> = page.checks.iter().filter(|check| check.verdict >= Verdict::Info).collect();
-    heading("WHAT TO LOOK AT", &mut out);
+}
+
+/// What holds for text and commands that stand for several.
+const OF_THE_FIRST: &str = "Of several that are alike, text and commands have the names of the first.";
+
+fn problems(host: &HostFacts, found: &[Fold<'_, Check>], sheet: &mut Sheet) {
+    sheet.heading("WHAT TO LOOK AT");
     if found.is_empty() {
-        out.push_str("Nothing.\n");
+        sheet.line("Nothing.");
     }
-    let change = found.iter().any(|check| check.change.is_some());
-    if change && page.host.kernel.root != Some(true) {
-        out.push_str("Commands that change settings want a root shell (sudo -i).\n");
+    let change = found.iter().any(|fold| fold.first.change.is_some());
+    if change && host.kernel.root != Some(true) {
+        sheet.paragraph("Commands that change settings want a root shell (sudo -i).", "");
     }
-    if let Some(entering) = page.host.entering().filter(|_| change) {
-        let _ = writeln!(
-            out,
-            "Those that change interfaces are for this network namespace: {}",
-            plain(&entering)
+    if let Some(entering) = host.entering().filter(|_| change) {
+        sheet.line(&format!("Those that change interfaces are for this network namespace: {entering}"));
+    }
+    if found.iter().any(|fold| fold.subjects.len() > 1 && fold.differs) {
+        sheet.paragraph(OF_THE_FIRST, "");
+    }
+    for fold in found {
+        let check = fold.first;
+        let value = check.value.as_deref().unwrap_or("unknown");
+        let head = format!("{:<8}  {}  {}: {value}", check.verdict.name(), check.id, fold.label());
+        sheet.paragraph(&head, "");
+        if let Some(why) = &check.why {
+            sheet.paragraph(&format!("{why}."), INDENT);
+        }
+        if let Some(change) = &check.change {
+            sheet.paragraph(&format!("Change: {change}"), INDENT);
+        }
+    }
+}
+
+const INDENT: &str = "          ";
+
+fn unread(host: &HostFacts, sheet: &mut Sheet) {
+    sheet.heading("NOT READ");
+    for reason in &host.unread {
+        sheet.paragraph(&format!("{}: cannot {}: {}", reason.subject, reason.what, reason.why), "");
+        if let Some(remedy) = &reason.remedy {
+            sheet.paragraph(&format!("Remedy: {remedy}"), "    ");
+        }
+    }
+    let unreadable = &host.processes_unreadable;
+    if !unreadable.is_empty() {
+        let line = format!(
+            "host: cannot read the environment of {} process{}, for settings of NCCL: the kernel does not permit it to this process: {}",
+            unreadable.len(),
+            if unreadable.len() == 1 { "" } else { "es" },
+            process::by_name(unreadable),
         );
-    }
-    for check in found {
-        problem(check, &mut out);
-    }
-    heading("AS IT SHOULD BE", &mut out);
-    table(page, Verdict::Ok, &mut out);
-    let unknown = page.checks.iter().filter(|check| check.verdict == Verdict::Unknown).count();
-    if verbose {
-        if unknown > 0 {
-            heading("UNKNOWN", &mut out);
-            table(page, Verdict::Unknown, &mut out);
-        }
-        heading("NOT READ", &mut out);
-        for reason in &page.host.unread {
-            let line = format!("{}: cannot {}: {}", reason.subject, reason.what, reason.why);
-            paragraph(&plain(&line), "", &mut out);
-            if let Some(remedy) = &reason.remedy {
-                paragraph(&plain(&format!("Remedy: {remedy}")), "    ", &mut out);
-            }
-        }
-        let unreadable = &page.host.processes_unreadable;
-        if !unreadable.is_empty() {
-            let line = format!(
-                "host: cannot read the environment of {} process{}, for settings of NCCL: the kernel does not permit it to this process: {}",
-                unreadable.len(),
-                if unreadable.len() == 1 { "" } else { "es" },
-                process::by_name(unreadable),
-            );
-            paragraph(&plain(&line), "", &mut out);
-            out.push_str("    Remedy: root (sudo) may read all but what the kernel guards from root too\n");
-        }
-    } else if unknown > 0 {
-        let _ = writeln!(out, "\n{unknown} more could not be judged; --verbose says which and why.");
-    }
-    out
-}
-
-fn heading(title: &str, out: &mut String) {
-    let used = title.chars().count() + 4;
-    let _ = writeln!(out, "\n── {title} {}", "─".repeat(WIDTH.saturating_sub(used)));
-}
-
-fn paragraph(text: &str, indent: &str, out: &mut String) {
-    for (number, line) in wrap(text, WIDTH - indent.len() - 2).into_iter().enumerate() {
-        let _ = writeln!(out, "{indent}{}{line}", if number == 0 { "" } else { "  " });
+        sheet.paragraph(&line, "");
+        sheet.paragraph("Remedy: root (sudo) may read all but what the kernel guards from root too", "    ");
     }
 }
 
-fn problem(check: &Check, out: &mut String) {
-    let value = check.value.as_deref().unwrap_or("unknown");
-    let head = format!("{:<8}  {}  {}: {}", check.verdict.name(), check.id, check.subject, value);
-    paragraph(&plain(&head), "", out);
-    if let Some(why) = &check.why {
-        paragraph(&plain(&format!("{why}.")), "          ", out);
-    }
-    if let Some(change) = &check.change {
-        paragraph(&plain(&format!("Change: {change}")), "          ", out);
-    }
-}
-
-fn table(page: &Page, verdict: Verdict, out: &mut String) {
-    let mut table = Table::new(vec![("CHECK", Align::Left), ("OF", Align::Left), ("VALUE", Align::Left)]);
-    for check in page.checks.iter().filter(|check| check.verdict == verdict) {
-        let shown = check.value.as_deref().or(check.why.as_deref()).unwrap_or("-");
-        table.row(vec![check.id.to_owned(), plain(&check.subject), plain(shown)]);
-    }
-    for line in table.lines(WIDTH) {
-        let _ = writeln!(out, "{line}");
-    }
-}
-
-fn devices(host: &HostFacts, verbose: bool, out: &mut String) {
-    heading("DEVICES", out);
+fn devices(host: &HostFacts, verbose: bool, sheet: &mut Sheet) {
+    sheet.heading("DEVICES");
     if host.devices.is_empty() {
-        out.push_str("No RDMA device.\n");
+        sheet.line("No RDMA device.");
     }
     for device in &host.devices {
         for port in &device.ports {
-            paragraph(&plain(&device_line(device, port)), "", out);
+            sheet.paragraph(&device_line(device, port), "");
             for gid in port.port.gids.iter().filter(|_| verbose) {
                 let kind = match gid.kind {
                     Some(GidType::V1) if device.protocol == Protocol::Roce => "RoCE v1",
@@ -151,7 +243,7 @@ fn devices(host: &HostFacts, verbose: bool, out: &mut String) {
                     _ => "no RoCE",
                 };
                 let on = gid.interface.as_ref().map_or_else(String::new, |name| format!(", on {name}"));
-                paragraph(&plain(&format!("GID {}: {}, {kind}{on}", gid.index, gid.address())), "    ", out);
+                sheet.paragraph(&format!("GID {}: {}, {kind}{on}", gid.index, gid.address()), "    ");
             }
         }
     }
@@ -172,17 +264,17 @@ fn devices(host: &HostFacts, verbose: bool, out: &mut String) {
                 parts.push(format!("which has PFC on priority {}", Priorities(pfc.enabled)));
             }
         }
-        paragraph(&plain(&parts.join(", ")), "", out);
+        sheet.paragraph(&parts.join(", "), "");
     }
     if !others.is_empty() {
-        paragraph(&plain(&summary(&others)), "", out);
+        sheet.paragraph(&summary(&others), "");
     }
     for gpu in &host.gpus {
         let node = gpu.pci.numa_node.map_or_else(String::new, |node| format!(", NUMA node {node}"));
-        let _ = writeln!(out, "{} GPU {}{node}", gpu.vendor, plain(&gpu.pci.address));
+        sheet.line(&format!("{} GPU {}{node}", gpu.vendor, gpu.pci.address));
     }
     for (settings, who) in jobs(host) {
-        paragraph(&plain(&format!("{}: {settings}", who.join(", "))), "", out);
+        sheet.paragraph(&format!("{}: {settings}", who.join(", ")), "");
     }
 }
 
@@ -212,14 +304,15 @@ fn summary(others: &[&InterfaceFacts]) -> String {
 /// The settings of NCCL that decide how it uses the network, and the processes that have them: a job
 /// has one for each GPU.
 fn jobs(host: &HostFacts) -> BTreeMap<String, Vec<String>> {
-    const OF_NETWORK: [&str; 4] = ["NCCL_IB_", "NCCL_SOCKET_", "NCCL_NET", "NCCL_CROSS_NIC"];
+    const OF_NETWORK: [&str; 5] =
+        ["NCCL_IB_", "NCCL_SOCKET_", "NCCL_NET", "NCCL_CROSS_NIC", "NCCL_CONF_FILE"];
     let mut jobs: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for process in &host.processes {
-        let settings = process.environment.iter();
-        let settings = settings.filter(|(name, _)| OF_NETWORK.iter().any(|of| name.starts_with(of)));
-        let settings: Vec<String> = settings.map(|(name, value)| format!("{name}={value}")).collect();
+        let settings = process.settings().filter(|name| OF_NETWORK.iter().any(|of| name.starts_with(of)));
+        let settings = settings.filter(|name| process.get(name).is_some());
+        let settings: Vec<String> = settings.map(|name| process.shown(name)).collect();
         let container = process.container.as_ref().map(|c| format!(" in {}", c.label())).unwrap_or_default();
-        let who = format!("{} {}{container}", process.comm.as_deref().unwrap_or("process"), process.pid);
+        let who = format!("{}{container}", process.label());
         let settings = if settings.is_empty() {
             "NCCL without settings of the network".to_owned()
         } else {
@@ -233,6 +326,7 @@ fn jobs(host: &HostFacts) -> BTreeMap<String, Vec<String>> {
 fn device_line(device: &DeviceFacts, port: &PortFacts) -> String {
     let mut parts = vec![format!("{}/{}", device.name, port.port.number)];
     parts.extend(device.driver.clone());
+    parts.extend((device.protocol != Protocol::Roce).then(|| device.protocol.name().to_owned()));
     parts.extend(port.port.interface.as_ref().map(|name| format!("on {name}")));
     parts.extend(port.port.state.clone());
     parts.extend((device.roce_enabled == Some(false)).then(|| "RoCE switched off".to_owned()));
@@ -245,7 +339,7 @@ fn device_line(device: &DeviceFacts, port: &PortFacts) -> String {
     let (v1, v2) = (of(GidType::V1), of(GidType::V2));
     if v1 + v2 > 0 {
         let v4 = port.port.gids.iter().filter(|gid| gid.is_ipv4()).count();
-        parts.push(format!("{v2} GIDs of RoCE v2, {v1} of v1 ({v4} IPv4)"));
+        parts.push(format!("GIDs: {v2} RoCE v2, {v1} v1 ({v4} IPv4)"));
     }
     parts.join(", ")
 }

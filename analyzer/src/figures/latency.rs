@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use rocescope_common::account::Event;
 use rocescope_common::account::latency::{
     BUCKETS, CLASS_NONE, CLASSES, Latency, RING, answered, answered_by, bounds, class_of, requested,
@@ -16,8 +15,6 @@ use rocescope_common::wire::opcode::Op;
 
 use super::packet::Packet;
 use super::pairing::{NONE, Reverse};
-
-type State = foldhash::fast::RandomState;
 
 /// Flows of requests that are timed at a time, about 3 KB each.
 pub const MAX_FLOWS: usize = 65_536;
@@ -116,7 +113,7 @@ impl Collector {
 
     /// The figures so far, by slot of the flow of requests.
     #[must_use]
-    pub fn figures(&self) -> HashMap<u32, Figure, State> {
+    pub fn figures(&self) -> BySlot {
         let figures = (0u32..).zip(&self.slots).filter_map(|(number, slot)| {
             let ring = self.rings.get(slot.ring as usize).map(Box::as_ref);
             if ring.is_none() && slot.unpaired + slot.untracked == 0 {
@@ -282,6 +279,46 @@ pub struct Figure {
     pub untracked: u64,
     /// Requests that no answer has been seen for.
     pub outstanding: u64,
+}
+
+/// Figures by the slot of the flow of requests. A map of 65,536 takes twice the memory.
+#[derive(Clone, Debug, Default)]
+pub struct BySlot(Vec<(u32, Figure)>);
+
+impl BySlot {
+    /// The figures of the flow in a slot.
+    #[must_use]
+    pub fn get(&self, slot: u32) -> Option<&Figure> {
+        let at = self.0.binary_search_by_key(&slot, |(slot, _)| *slot).ok()?;
+        self.0.get(at).map(|(_, figure)| figure)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl IntoIterator for BySlot {
+    type Item = (u32, Figure);
+    type IntoIter = std::vec::IntoIter<(u32, Figure)>;
+
+    /// In the order of the slots.
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl FromIterator<(u32, Figure)> for BySlot {
+    /// Each slot comes once.
+    fn from_iter<T: IntoIterator<Item = (u32, Figure)>>(figures: T) -> Self {
+        let mut figures: Vec<(u32, Figure)> = figures.into_iter().collect();
+        // Sorted already, mostly.
+        figures.sort_by_key(|(slot, _)| *slot);
+        figures.shrink_to_fit();
+        Self(figures)
+    }
 }
 
 impl Figure {

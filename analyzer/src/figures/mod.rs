@@ -127,7 +127,7 @@ pub struct Figures {
     /// The other direction of flows, by slot, as far as it is known.
     pub pairs: Option<HashMap<u32, pairing::Pair, State>>,
     /// Times from request to answer, by slot of the flow of requests.
-    pub latency: Option<HashMap<u32, latency::Figure, State>>,
+    pub latency: Option<latency::BySlot>,
     /// Congestion marks and notifications.
     pub ecn: Option<ecn::Figures>,
     /// Loss, reordering and what was sent again.

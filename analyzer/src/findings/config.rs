@@ -71,7 +71,7 @@ entry!(
     NCCL,
     "config.nccl",
     "A job's NCCL settings do not fit this host",
-    "NCCL takes its devices, addresses and traffic class from its environment; what does not fit the host leaves RoCE unused, or outside of its class.",
+    "NCCL takes its devices, addresses and traffic class from its environment and from nccl.conf; what does not fit the host leaves RoCE unused, or outside of its class.",
     "nccl.*"
 );
 entry!(

@@ -18,7 +18,7 @@ const CONGESTION: Entry = Entry {
     title: "Data arrives marked CE",
     meaning: "Switches on the way had queues beyond their marking threshold. The receivers answer with CNPs, and the senders slow down: these flows are limited by the fabric, \
               not by the hosts.",
-    computed: "Per link, over flows in which at least congestion_marks packets and the share congestion_ratio of the ECN-capable data are marked CE. ACKNOWLEDGE and CNP do not count. A \
+    computed: "Per link, over flows in which at least congestion_flow_marks packets and the share congestion_ratio of the ECN-capable data are marked CE, when they have congestion_marks marks together. ACKNOWLEDGE and CNP do not count. A \
                warning. marked_time_ratio is the share of time bins with data in which there was a mark, peak_ratio the largest share of marks in a bin.",
     advice: "Find the queue: several senders to one host (incast, see flows), or flows that were hashed onto one uplink (look at entropy and imbalance; more source ports with \
              NCCL_IB_QPS_PER_CONNECTION=4 and NCCL_IB_SPLIT_DATA_ON_QPS=1 spread better). Check on the switch that the marking thresholds (Kmin, Kmax, Pmax) suit the port's speed, and that \
@@ -59,8 +59,14 @@ pub(super) const LIMITS: &[LimitMeta] = &[
     LimitMeta {
         name: "ecn.congestion_marks",
         default: "100",
-        meaning: "marks in a flow from which it counts as congested",
-        reason: "A burst at the start of a step marks some tens of packets and is over",
+        meaning: "marks in the congested flows of a link together from which this is said",
+        reason: "A burst at the start of a step marks some tens of packets and is over; a job's many queue pairs share the marks of one queue",
+    },
+    LimitMeta {
+        name: "ecn.congestion_flow_marks",
+        default: "10",
+        meaning: "marks in a flow from which it may count as congested",
+        reason: "Of fewer a share says little: one mark in 20 packets is 5 %",
     },
     LimitMeta {
         name: "ecn.no_cnp_marks",
@@ -94,6 +100,7 @@ pub(super) const LIMITS: &[LimitMeta] = &[
 pub struct Limits {
     pub congestion_ratio: f64,
     pub congestion_marks: u64,
+    pub congestion_flow_marks: u64,
     pub no_cnp_marks: u64,
     pub no_cnp_ms: u64,
     pub not_capable_packets: u64,
@@ -105,6 +112,7 @@ impl Default for Limits {
         Self {
             congestion_ratio: 0.01,
             congestion_marks: 100,
+            congestion_flow_marks: 10,
             no_cnp_marks: 100,
             no_cnp_ms: 100,
             not_capable_packets: 100,
@@ -136,7 +144,7 @@ fn congestion(input: &Input<'_>, number: usize, name: &str, found: &mut Vec<Find
         .flows
         .iter()
         .filter(|flow| flow.link == link.name && flow.direction == link.direction)
-        .filter(|flow| flow.ecn_data.ce >= limits.congestion_marks)
+        .filter(|flow| flow.ecn_data.ce >= limits.congestion_flow_marks.max(1))
         .filter(|flow| flow.ce_ratio >= Some(limits.congestion_ratio))
         .collect();
     // Those that carry most marks first.
@@ -144,6 +152,9 @@ fn congestion(input: &Input<'_>, number: usize, name: &str, found: &mut Vec<Find
     let Some(most) = flows.first() else { return };
     let sum = |of: fn(&Flow) -> u64| flows.iter().map(|flow| of(flow)).sum::<u64>();
     let (ce, capable) = (sum(|flow| flow.ecn_data.ce), sum(|flow| flow.ecn_data.capable()));
+    if ce < limits.congestion_marks {
+        return;
+    }
     let percent = units::ratio(Some(share(ce, capable)));
     let one_host = flows.iter().all(|flow| flow.dst == most.dst);
     let title = match flows.len() {
@@ -311,8 +322,10 @@ fn not_capable(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::findings::tests::found_on;
-    use crate::report::fixtures::{SECOND, START, everything};
+    use rocescope_common::account::FlowStats;
+
+    use crate::findings::tests::{found, found_on};
+    use crate::report::fixtures::{SECOND, START, everything, key, link, sample, stats};
     use crate::report::{CeOverTime, Options, Report};
 
     /// To the width of a time bin, and never later than the flow.
@@ -329,5 +342,20 @@ mod tests {
         assert_eq!(seen(vec![5, 0, 3, 0, 0, 0], 60), Some(START + 3 * SECOND));
         assert_eq!(seen(vec![5, 0, 3, 0, 0, 0], 2), Some(START + 2 * SECOND));
         assert_eq!(seen(vec![0; 6], 60), Some(START + 60 * SECOND), "no history of marks: its flows' end");
+    }
+
+    /// The marks of one queue fall on all queue pairs of a job.
+    #[test]
+    fn many_flows_with_few_marks_each_are_congested_together() {
+        let with = |marks: &[u64]| {
+            let data = |ce| FlowStats { ecn_data: [0, 0, 500 - ce, ce], ..stats(50_000, 500, 500_000) };
+            let flows = (5..).zip(marks).map(|(qp, ce)| (key(0, "10.0.0.1", "10.0.0.2", qp), data(*ce)));
+            found(&sample(vec![link("eth0", None)], flows.collect()), &Options::default())
+                .into_iter()
+                .find(|finding| finding.id == "ecn.congestion")
+        };
+        assert_eq!(with(&[40, 40, 40]).unwrap().evidence["ce_packets"], 120);
+        assert_eq!(with(&[40, 40]), None, "not enough of them");
+        assert_eq!(with(&[9; 20]), None, "too few in each to say anything");
     }
 }

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use serde::Deserialize;
 
 use super::tool::own;
+use super::unjudged::{flows_unjudged, is_unjudged};
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::{Between, Episodes, Finding, Flow, Loss, Report, Severity};
 use crate::units::{self, plural};
@@ -48,7 +49,8 @@ const BEFORE: Entry = Entry {
     meaning: "Between the sender and the place of the capture packets are lost. Each loss makes a sender with go-back-N repeat all that is in flight.",
     computed: "Per link and pair of hosts: PSNs that were skipped here and then sent again, as a share of the packets that should have passed (flows[].loss.lost). PSNs that came late in \
                their own right do not count, nor those that the sender never sent again, for these reached the receiver. Raised when all that passes the tap (live: all interfaces; each queue pair once) shows `episodes` separate episodes and \
-               the share `ratio`, or two hosts alone do; it names every pair of hosts with `pair_episodes` and that share; critical from `critical_ratio`. Of UC, whose senders send nothing again, skipped PSNs count as lost, and the finding is info. With two taps on the way, only the one nearer the sender is asked.",
+               the share `ratio`, or two hosts alone do; it names every pair of hosts with `pair_episodes` and that share; critical from `critical_ratio`. Of UC, whose senders send nothing again, skipped PSNs count as lost, and the finding is info. With two taps on the way, only the one nearer the sender is asked. Left out are queue pairs that lost packets and were not followed \
+               from their first packet on (live): `flows_unjudged` of them.",
     advice: concat!(upstream!(), " ", lossless!()),
     caveat: "Where the capture itself drops packets and the sender repeats for another reason, the first look like losses: while totals.lost grows the title says so.",
 };
@@ -58,7 +60,7 @@ const AFTER: Entry = Entry {
     meaning: "Receivers ask for packets again that passed here: these were lost behind this tap, or arrived damaged or out of order, which most receivers treat like a loss.",
     computed: "Per link and pair of hosts: times at which a NAK (sequence error) asked for a PSN that had passed here without a gap, and the sender went back to it; of READ responses, times at \
                which they were asked for again (flows[].loss.after_tap). RNR NAKs and what follows them do not count, nor what a mirror shows twice, nor timers that ran out without a NAK. Where no \
-               answers are seen, every time the sender went back counts. Raised and graded as loss.before_tap, the share being of episodes among packets. With two taps on the way, only the one nearer \
+               answers are seen, every time the sender went back counts, and where nothing at all passes the other way it is a warning at most. Raised and graded as loss.before_tap, the share being of episodes among packets. With two taps on the way, only the one nearer \
                the receiver is asked.",
     advice: concat!(downstream!(), " ", lossless!()),
     caveat: "One episode may be more than one lost packet: how many is not visible from here. Reordering behind the tap looks the same; with adaptive routing it needs receivers that put \
@@ -155,7 +157,7 @@ impl Sum {
     /// Of the requests and responses in a flow. Behind a tap an episode counts as one lost packet: how many it was
     /// is not seen.
     fn of(flow: &Flow, side: Side) -> Self {
-        if flow.psn.is_none() && flow.psn_responses.is_none() {
+        if flow.psn.is_none() && flow.psn_responses.is_none() || is_unjudged(flow) {
             return Self::default();
         }
         let mut sum = Self { packets: flow.packets, ..Self::default() };
@@ -350,15 +352,21 @@ fn raise(input: &Input<'_>, side: Side, link: &str, bad: &[Bad<'_>], found: &mut
     let Some((((src, dst), worst), others)) = bad.split_first() else { return };
     let Sum { lost, packets, .. } = worst.sum;
     let share = |pair: &Pair<'_>| units::ratio(Some(pair.sum.ratio()));
+    let answers = input.report.flows.iter().any(|flow| flow.src == *dst && flow.dst == *src);
     let mut what = match side {
         Side::Before => format!(
             "{} of the packets from {src} to {dst} are lost before {link}: {lost} of {}",
             share(worst),
             packets + lost
         ),
-        Side::After => format!(
+        Side::After if answers => format!(
             "{dst} asked {} for packets from {src} that had passed {link}: lost behind it, or arrived damaged \
              or out of order",
+            plural(lost, "time")
+        ),
+        Side::After => format!(
+            "{src} went back {} to send {dst} again what had passed {link}; why is not seen, for nothing passes here \
+             from {dst} to {src}: lost behind it, damaged, out of order, or {dst} was not ready",
             plural(lost, "time")
         ),
     };
@@ -378,7 +386,7 @@ fn raise(input: &Input<'_>, side: Side, link: &str, bad: &[Bad<'_>], found: &mut
     let ratio = if worst.sum.is_enough(limits) { worst.sum.ratio() } else { all.ratio() };
     let severity = if !worst.reliable {
         Severity::Info
-    } else if ratio >= limits.critical_ratio {
+    } else if ratio >= limits.critical_ratio && (side == Side::Before || answers) {
         Severity::Critical
     } else {
         Severity::Warning
@@ -394,6 +402,7 @@ fn raise(input: &Input<'_>, side: Side, link: &str, bad: &[Bad<'_>], found: &mut
         .evidence("largest", most(|pair| pair.largest))
         .evidence("timeouts", bad.iter().map(|(_, pair)| pair.timeouts).sum::<u64>())
         .evidence("host_pairs", bad.len())
+        .evidence("flows_unjudged", flows_unjudged(input.report))
         .evidence("tool_lost", own(&input.report.totals.lost))
         .last_seen(bad.iter().filter_map(|(_, pair)| pair.last_ns).max())
         .flows(in_turn(bad))

@@ -1,17 +1,21 @@
 //! Which loss is a finding, and what is said of it.
 
+use rocescope_common::account::PsnTrack;
+
 use crate::figures::loss::{Episodes, Figures, FlowLoss, Loss};
 use crate::findings::tests::found;
 use crate::report::fixtures::{SECOND, START, key, link, sample, stats};
-use crate::report::{Finding, Options, Report, text};
-use crate::sample::{Direction, Sample};
+use crate::report::{self, Finding, Options, Report, text};
+use crate::sample::{Direction, FlowSample, Sample};
 
 /// 1,000 requests, of which so many were lost before this link and so many behind it, until a second after the
 /// start; data that goes on to the end.
 fn lossy(lost: u64, behind: u64, end_s: u64) -> Sample {
     let mut data = stats(50_000, 1_000, 1_000_000);
     data.last_ns = START + end_s * SECOND;
-    let mut sample = sample(vec![link("eth0", None)], vec![(key(0, "10.0.0.1", "10.0.0.2", 17), data)]);
+    let answers = (key(0, "10.0.0.2", "10.0.0.1", 18), stats(50_000, 10, 620));
+    let flows = vec![(key(0, "10.0.0.1", "10.0.0.2", 17), data), answers];
+    let mut sample = sample(vec![link("eth0", None)], flows);
     sample.window = Some((START, data.last_ns));
     let at = |count| Episodes { count, longest_ns: 9, largest: 1, first_ns: START, last_ns: START + SECOND };
     let figures = Figures { lost, before: at(lost), after: at(behind), ..Figures::default() };
@@ -137,4 +141,43 @@ fn a_few_episodes_among_much_are_no_loss() {
     assert_eq!(named(&sample).len(), 1);
     sample.flows[2].stats.packets = 100_000;
     assert_eq!(named(&sample), [] as [String; 0]);
+}
+
+#[test]
+fn where_one_direction_is_seen_it_is_not_known_who_asked() {
+    let mut sample = lossy(0, 90, 1);
+    let both = by_id(&sample, "loss.after_tap").unwrap();
+    assert!(both.title.starts_with("10.0.0.2 asked 90 times"), "{}", both.title);
+    assert_eq!(both.severity, crate::report::Severity::Critical);
+    sample.flows.truncate(1);
+    let alone = by_id(&sample, "loss.after_tap").unwrap();
+    assert!(alone.title.starts_with("10.0.0.1 went back 90 times"), "{}", alone.title);
+    assert_eq!(alone.severity, crate::report::Severity::Warning);
+}
+
+/// A live run that comes to a queue pair when it has lost packets for long.
+#[test]
+fn a_sequence_that_broke_before_it_was_followed_is_left_out_and_said_so() {
+    let mut sample = lossy(9, 0, 1);
+    let mut late = stats(50_000, 5_000, 5_000_000);
+    (late.psn.gaps, late.psn.missing, late.psn.repeats) = (40, 40, 4_000);
+    let more = report::fixtures::sample(Vec::new(), vec![(key(0, "10.0.0.1", "10.0.0.2", 19), late)]);
+    sample.flows.extend(more.flows.into_iter().map(|flow| FlowSample { slot: 2, ..flow }));
+    let known = sample.figures.loss.as_mut().unwrap();
+    known.known = Some([0, 1].into_iter().collect());
+    let report = Report::build(&sample, &Options::default());
+    assert_eq!(report.flows.iter().filter(|flow| flow.loss.is_none() && flow.psn.is_some()).count(), 1);
+    let finding = by_id(&sample, "loss.before_tap").unwrap();
+    assert_eq!(
+        (&finding.evidence["packets"], &finding.evidence["flows_unjudged"]),
+        (&1_000.into(), &1.into())
+    );
+    assert!(finding.title.contains("9 of 1009"), "{}", finding.title);
+    let open = |id| report.unjudged.iter().any(|one| one.id == id && one.needs == "whole_sequences");
+    assert!(open("loss.before_tap") && open("loss.after_tap") && open("retry.storm"));
+
+    // Nothing came again: nothing is unknown of it.
+    sample.flows[2].stats.psn = PsnTrack { seen: 1, ..PsnTrack::default() };
+    let finding = by_id(&sample, "loss.before_tap").unwrap();
+    assert_eq!(finding.evidence["flows_unjudged"], 0);
 }

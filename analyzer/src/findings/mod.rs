@@ -39,7 +39,7 @@ mod unjudged;
 
 use serde::Deserialize;
 
-use crate::report::{Finding, Report, Unjudged, finding};
+use crate::report::{Finding, Flow, Report, Unjudged, finding};
 use crate::sample::Sample;
 
 pub use catalog::{Entry, LimitMeta, entries, limits, markdown};
@@ -85,8 +85,8 @@ pub struct Limits {
 
 /// The findings that cannot be come to, since the source does not collect what they rest on.
 #[must_use]
-pub fn unjudged(sample: &Sample) -> Vec<Unjudged> {
-    unjudged::unjudged(sample)
+pub fn unjudged(sample: &Sample, flows: &[Flow]) -> Vec<Unjudged> {
+    unjudged::unjudged(sample, flows)
 }
 
 /// All findings in the order of [`finding::sort`].

@@ -22,7 +22,7 @@ const SILENT: Entry = Entry {
     meaning: "A sender asks for acknowledgements, or repeats a request again and again, and nothing comes back: the peer's queue pair, process or host is gone, or packets pass in one direction only. After retry_cnt \
               attempts the connection fails.",
     computed: "Reliable flows that asked for an acknowledgement, to which no acknowledgement, NAK or response with a PSN of theirs came from the peer's address, and whose sender began again at the \
-               same PSN at least `retries` times in a row without getting further. Critical. Without so many repeats: hosts that asked another for an acknowledgement `wait_ms` or longer before the end \
+               same PSN at least `retries` times in a row without getting further. Critical; a warning where nothing at all is seen to be sent to the host that asks. Without so many repeats: hosts that asked another for an acknowledgement `wait_ms` or longer before the end \
                of the data, while none of that host's flows to them answered anything anywhere; a warning when they repeated something, else info. These only from a tap that would show the answer: it \
                shows other RoCE packets to the host that asks, and answers to two thirds of the pairs of hosts that ask, or to all others. A host that nothing else is sent to counts too (info) where its requests leave by an interface whose incoming frames were seen \
                (live; captures that tell the two ways apart): answers would come in there. Not where flows were left out (--filter) or have retired.",
@@ -70,6 +70,9 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
+/// How far before the first PSN seen an answer may be: no window of unacknowledged packets is larger.
+const BACK: u32 = 16_384;
+
 /// Senders that began again and again.
 fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
     let Some(figures) = &input.sample.figures.loss else { return };
@@ -110,14 +113,19 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
         0 => String::new(),
         n => format!(", and {n} more"),
     };
-    let title = format!(
-        "{} does not answer {}: QP {} got the same request {} times{more}",
-        worst.dst,
-        worst.src,
-        worst.dest_qp,
-        stuck + 1
-    );
-    Raise::new(&SILENT, Severity::Critical, title)
+    let repeated = format!("QP {} got the same request {} times{more}", worst.dest_qp, stuck + 1);
+    // Where nothing at all passes to those who ask, answers may well come in by another way.
+    let hears = |host: IpAddr| input.report.flows.iter().any(|flow| flow.dst == host);
+    let (title, severity) = if silent.iter().any(|(flow, _)| hears(flow.src)) {
+        (format!("{} does not answer {}: {repeated}", worst.dst, worst.src), Severity::Critical)
+    } else {
+        let title = format!(
+            "{} sends {} the same again and again, {repeated}; what is sent to {} does not pass here",
+            worst.src, worst.dst, worst.src
+        );
+        (title, Severity::Warning)
+    };
+    Raise::new(&SILENT, severity, title)
         .evidence("retries", *stuck)
         .flows(silent.iter().map(|(flow, _)| *flow))
         .lasting()
@@ -252,9 +260,10 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
         .into(found);
 }
 
-/// Whether an answer's PSN lies in what a flow sent. A re-acknowledgement may be of the one before.
+/// Whether an answer's PSN lies in what a flow sent, or before that: a capture that begins in the middle does not show all
+/// that a sender goes back to, and a re-acknowledgement is of what was before.
 fn is_of(psn: u32, flow: &FlowSample) -> bool {
-    let before = flow.stats.psn.first.wrapping_sub(1);
+    let before = flow.stats.psn.first.wrapping_sub(BACK);
     psn.wrapping_sub(before) & MASK24 < flow.stats.psn.expected.wrapping_sub(before) & MASK24
 }
 
@@ -368,6 +377,30 @@ mod tests {
         busy.flows[0].stats.last_ns = START + 20 * SECOND;
         (busy.window, busy.time_ns) = (Some((START, START + 30 * SECOND)), START + 30 * SECOND);
         assert_eq!(found(&busy), None, "it would have stopped long ago without any answer");
+    }
+
+    /// A sender that begins again and again, in a capture that begins in the middle.
+    fn begins_again(answer: Option<u32>) -> Sample {
+        let data = Dialogue::default();
+        let mut sample = asks(&[(B, A, Dialogue { answer_psn: answer, ..data })]);
+        sample.flows[0].stats.psn.first = 30_000;
+        sample.flows[0].stats.psn.expected = 30_064;
+        let requests = Some(Figures { stuck: 3, ..Figures::default() });
+        if let Some(loss) = &mut sample.figures.loss {
+            loss.flows.insert(0, FlowLoss { requests, responses: None });
+        }
+        sample
+    }
+
+    #[test]
+    fn an_answer_to_what_was_before_the_capture_is_an_answer() {
+        assert_eq!(found(&begins_again(None)), Some(Severity::Critical));
+        assert_eq!(found(&begins_again(Some(30_010))), None);
+        assert_eq!(found(&begins_again(Some(29_950))), None, "a receiver that is not ready, say");
+        assert_eq!(found(&begins_again(Some(5_000))), Some(Severity::Critical), "to another queue pair");
+        let mut one_way = begins_again(None);
+        one_way.flows.truncate(1);
+        assert_eq!(found(&one_way), Some(Severity::Warning), "answers may come in by another way");
     }
 
     #[test]

@@ -17,7 +17,7 @@ const STORM: Entry = Entry {
                on; critical when one pause, its renewals included, lasted pfc.endless_ms or longer. Where a driver counts frames and not time, the most that they can have paused (65,535 quanta of 512 bits each, at \
                the link's speed) stands for it: a warning from pfc.storm_most_share on.",
     advice: "Received pauses come from the neighbour: look at the switch port's own received pauses, and follow them until a device sends them without receiving any; that one is slow or hangs. Sent pauses mean \
-             that this host takes data too slowly: check PCIe width, IOMMU, memory and pcie_read_stalls. Let switches and NICs stop storms: PFC watchdog on the switch, pfc_stall_prevention with ethtool --set-tunable, \
+             that this host takes data too slowly: check PCIe width, IOMMU, memory and pcie_read_stalls. Let switches and NICs stop storms: PFC watchdog on the switch, ethtool --set-tunable DEV pfc-prevention-tout 65535 on the host (mlx5: 100 ms), \
              and lower the ECN thresholds so that senders slow down before PFC has to.",
     caveat: "Of drivers that count frames but not time (ice, older bnxt_en) only a bound is known: many short pauses, each ended by a resume, look like few long ones. In captures, a pause that nothing renews or ends is timed by --link-speed.",
 };

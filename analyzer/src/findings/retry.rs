@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use serde::Deserialize;
 
 use super::nak::once;
+use super::unjudged::{flows_unjudged, is_unjudged};
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::{Finding, Flow, Loss, Severity};
 use crate::units;
@@ -17,7 +18,8 @@ const STORM: Entry = Entry {
     title: "A large part of what is sent has been sent before",
     meaning: "Senders spend much of their capacity on packets that were already on the way: the job gets what is left, and the fabric carries a load that moves nothing.",
     computed: "Per pair of hosts: packets sent again that had passed before, whatever the reason (flows[].loss.retransmitted; what a mirror shows twice and what only came out of order does not \
-               count). Raised as a warning when they are the share `ratio` of the packets sent and at least `packets`.",
+               count). Raised as a warning when they are the share `ratio` of the packets sent and at least `packets`. Queue pairs that lost packets and were not followed from their first packet on (live) are left out: \
+               `flows_unjudged` of them.",
     advice: "Look at the finding that says why: loss (before, behind or between taps), rnr.slow_receiver, icrc.errors. Without any, senders' timers run out: compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 us \
              * 2^n) with the latency, and look for paths that pause for long (PFC storms). Selective repeat, where the NIC has it, repeats only what is missing.",
     caveat: "",
@@ -71,6 +73,8 @@ fn last_again(flow: &Flow) -> Option<u64> {
 struct Pair<'a> {
     packets: u64,
     again: u64,
+    /// Packets that came late, where a capture nearer the receiver, or the other way, shows them.
+    late: u64,
     flows: Vec<(&'a Flow, u64)>,
 }
 
@@ -82,14 +86,22 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         pair.again += again;
         pair.flows.push((flow, again));
     }
-    let is_sequence = |flow: &Flow| flow.psn.is_some() || flow.psn_responses.is_some();
+    let is_sequence =
+        |flow: &Flow| (flow.psn.is_some() || flow.psn_responses.is_some()) && !is_unjudged(flow);
     for (flow, packets) in once(&input.report.flows, |flow| if is_sequence(flow) { flow.packets } else { 0 })
     {
         if let Some(pair) = pairs.get_mut(&(flow.src, flow.dst)) {
             pair.packets += packets;
         }
     }
-    for ((src, dst), Pair { packets, again, flows }) in pairs {
+    for flow in &input.report.flows {
+        if let Some(pair) = pairs.get_mut(&(flow.src, flow.dst)) {
+            pair.late +=
+                [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.recovered).sum::<u64>();
+        }
+    }
+    let unjudged = flows_unjudged(input.report);
+    for ((src, dst), Pair { packets, again, late, flows }) in pairs {
         let ratio = again as f64 / packets.max(1) as f64;
         if again < limits.packets || ratio < limits.ratio {
             continue;
@@ -101,12 +113,6 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             "{} of what {src} sends to {dst} was sent before: {again} of {packets} packets",
             units::ratio(Some(ratio))
         );
-        // Where a capture nearer the receiver, or the other way, shows packets that came late.
-        let late: u64 = (input.report.flows.iter().filter(|flow| (flow.src, flow.dst) == (src, dst)))
-            .flat_map(|flow| [flow.loss, flow.loss_responses])
-            .flatten()
-            .map(|loss| loss.recovered)
-            .sum();
         let advice = if late > 0 { format!("{REORDERED} {}", STORM.advice) } else { STORM.advice.to_owned() };
         Raise::new(&STORM, Severity::Warning, title)
             .advice(&advice)
@@ -115,6 +121,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             .evidence("retransmitted_ratio", ratio)
             .evidence("packets", packets)
             .evidence("timeouts", sum(|loss| loss.timeouts))
+            .evidence("flows_unjudged", unjudged)
             .evidence("rnr_resent", sum(|loss| loss.rnr_resent))
             .last_seen(flows.iter().filter_map(|(flow, _)| last_again(flow)).max())
             .flows(flows.iter().map(|(flow, _)| *flow))

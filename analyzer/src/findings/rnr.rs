@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use serde::Deserialize;
 
 use super::nak::{latest, once};
+use super::unjudged::is_unjudged;
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::{Finding, Flow, Severity};
 use crate::units::{self, plural};
@@ -68,6 +69,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for (flow, packets) in once(&input.report.flows, |flow| flow.psn.map_or(0, |_| flow.packets)) {
         *requests.entry(flow.dst).or_default() += packets;
     }
+    let resent = resent(&input.report.flows);
     let mut hosts: Vec<(IpAddr, u64)> =
         by_host.into_iter().filter(|(_, naks)| *naks >= limits.naks).collect();
     hosts.sort_by_key(|(host, naks)| (std::cmp::Reverse(*naks), *host));
@@ -82,11 +84,6 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         let share = ratio.map_or_else(String::new, |ratio| {
             format!(", {} of the requests sent to it", units::ratio(Some(ratio)))
         });
-        let resent: u64 = once(&input.report.flows, |flow| flow.loss.map_or(0, |loss| loss.rnr_resent))
-            .iter()
-            .filter(|(flow, _)| flow.dst == host)
-            .map(|(_, packets)| packets)
-            .sum();
         Raise::new(
             &SLOW,
             Severity::Warning,
@@ -95,9 +92,21 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("rnr_naks", naks)
         .evidence("rnr_ratio", ratio)
         .evidence("requests", sent)
-        .evidence("packets_resent", resent)
+        .evidence("packets_resent", resent.get(&host).copied().unwrap_or(Some(0)))
         .last_seen(latest(&own, |last| last.rnr))
         .flows(own.iter().map(|(flow, _)| *flow))
         .into(found);
     }
+}
+
+/// Packets sent again to each host since it was not ready; `None` where that is not known of some flow, and so not of all.
+fn resent(flows: &[Flow]) -> HashMap<IpAddr, Option<u64>> {
+    let mut resent: HashMap<IpAddr, Option<u64>> = HashMap::new();
+    for (flow, packets) in once(flows, |flow| flow.loss.map_or(0, |loss| loss.rnr_resent)) {
+        if let Some(sum) = resent.entry(flow.dst).or_insert(Some(0)) {
+            *sum += packets;
+        }
+    }
+    resent.extend(flows.iter().filter(|flow| is_unjudged(flow)).map(|flow| (flow.dst, None)));
+    resent
 }

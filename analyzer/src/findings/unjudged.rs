@@ -1,7 +1,7 @@
 //! Findings that a run cannot come to, since what they rest on was not collected.
 
 use crate::figures::Figures;
-use crate::report::Unjudged;
+use crate::report::{Flow, Psn, Report, Unjudged};
 use crate::sample::Sample;
 
 /// Needs the order and the exact time of packets: live, `--no-timing` is without.
@@ -10,6 +10,10 @@ const TIMES: &str = "exact_times";
 const TAPS: &str = "packets_of_taps";
 /// Needs whole frames: live runs read headers.
 const FRAMES: &str = "whole_frames";
+
+/// Needs to have followed a sequence since before it first broke: live, queue pairs that were already losing packets when their timing began, or that are
+/// not timed (no pair known, too many of them), have no loss figures, nor have READ responses.
+const SEQUENCES: &str = "whole_sequences";
 
 type Kind = (&'static str, &'static str, fn(&Figures) -> bool);
 
@@ -28,10 +32,31 @@ const KINDS: &[Kind] = &[
     ("step.straggler", TIMES, |figures| figures.traffic.is_none()),
 ];
 
+/// Kinds that go by what was lost and sent again.
+const OF_LOSS: [&str; 3] = ["loss.after_tap", "loss.before_tap", "retry.storm"];
+
+/// Whether something is known to have gone wrong in a flow's sequence, but not what: its counters show gaps or repeats, and there are no
+/// figures of loss. What is said of losses leaves such a flow out as a whole, for of its packets it is unknown how many were lost.
+pub(super) fn is_unjudged(flow: &Flow) -> bool {
+    let broken = |psn: Option<Psn>| psn.is_some_and(|psn| psn.gaps > 0 || psn.repeats > 0);
+    let responses = flow.psn_responses.is_some_and(|psn| psn.repeats > 0) || flow.responses_missing > Some(0);
+    flow.loss.is_none() && broken(flow.psn) || flow.loss_responses.is_none() && responses
+}
+
+/// How many such flows there are: what findings of loss leave out.
+pub(super) fn flows_unjudged(report: &Report) -> usize {
+    report.flows.iter().filter(|flow| is_unjudged(flow)).count()
+}
+
 /// Their ids in order, and what each needs.
-pub(super) fn unjudged(sample: &Sample) -> Vec<Unjudged> {
+pub(super) fn unjudged(sample: &Sample, flows: &[Flow]) -> Vec<Unjudged> {
     let missing = KINDS.iter().filter(|(_, _, missing)| missing(&sample.figures));
-    missing.map(|(id, needs, _)| Unjudged { id, needs }).collect()
+    let mut all: Vec<Unjudged> = missing.map(|(id, needs, _)| Unjudged { id, needs }).collect();
+    if sample.figures.loss.is_some() && flows.iter().any(is_unjudged) {
+        all.extend(OF_LOSS.map(|id| Unjudged { id, needs: SEQUENCES }));
+        all.sort_by_key(|one| one.id);
+    }
+    all
 }
 
 #[cfg(test)]
@@ -42,12 +67,12 @@ mod tests {
 
     #[test]
     fn what_was_not_collected_leaves_findings_open() {
-        let ids = |sample: &Sample| unjudged(sample).into_iter().map(|one| one.id).collect::<Vec<_>>();
+        let ids = |sample: &Sample| unjudged(sample, &[]).into_iter().map(|one| one.id).collect::<Vec<_>>();
         let nothing = ids(&sample(Vec::new(), Vec::new()));
         assert_eq!(nothing.len(), KINDS.len());
         assert!(nothing.is_sorted() && nothing.iter().all(|id| entries().any(|entry| entry.id == *id)));
         let mut timed = sample(Vec::new(), Vec::new());
-        timed.figures.latency = Some(hashbrown::HashMap::default());
+        timed.figures.latency = Some(crate::figures::latency::BySlot::default());
         timed.figures.loss = Some(crate::figures::loss::Loss::default());
         assert!(!ids(&timed).contains(&"latency.tail") && !ids(&timed).contains(&"retry.storm"));
         assert!(ids(&timed).contains(&"burst.incast"));

@@ -24,6 +24,20 @@ pub enum Protocol {
     Unknown,
 }
 
+impl Protocol {
+    /// The name for people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Roce => "RoCE",
+            Self::InfiniBand => "InfiniBand",
+            Self::Iwarp => "iWARP",
+            Self::Efa => "EFA",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// An RDMA device, judged by what sysfs and RDMA netlink say of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {

@@ -17,7 +17,7 @@
 //! | [`dcb`], [`nldev`] | data centre bridging, RDMA netlink |
 //! | [`counters`], [`vocabulary`] | counters of devices under one set of names, and what they added |
 //! | [`pci`] | where NICs and GPUs sit, and their links |
-//! | [`process`], [`qp`] | NCCL settings and pods of processes; which process a queue pair belongs to |
+//! | [`process`], [`nccl`], [`qp`] | names and pods of processes; what NCCL was told; which process a queue pair belongs to |
 //! | [`listen`] | what the switch says over LLDP |
 //! | [`clock`] | kernel timestamps as Unix time |
 //!
@@ -43,6 +43,7 @@ pub mod hook;
 pub mod interface;
 pub mod kernel;
 pub mod listen;
+pub mod nccl;
 pub mod netlink;
 pub mod netns;
 pub mod nldev;

@@ -1,11 +1,10 @@
-//! Processes: their NCCL settings, and the container and pod that they run in.
+//! Processes: their names, and the container and pod that they run in.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::error::Result;
-use super::read::{HostRoot, Unread};
+use super::read::HostRoot;
 
 /// A container, and the pod around it, from a process's control group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
@@ -84,38 +83,6 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// A process that NCCL (or RCCL, whose variables have the same names) was told something.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NcclProcess {
-    /// Its number.
-    pub pid: u32,
-    /// The command's name.
-    pub comm: Option<String>,
-    /// Where it runs.
-    pub container: Option<Container>,
-    /// Whether it is in the network namespace of this process; `None` when that cannot be read.
-    pub same_network: Option<bool>,
-    /// The variables beginning with `NCCL_`.
-    pub environment: BTreeMap<String, String>,
-}
-
-impl NcclProcess {
-    /// The value of a variable; `None` when unset or empty.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.environment.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
-    }
-}
-
-/// What was found among all processes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NcclProcesses {
-    /// Those with `NCCL_` variables, by number.
-    pub found: Vec<NcclProcess>,
-    /// Programs whose environment could not be read, which only root and their own user may.
-    pub unreadable: Vec<Unreadable>,
-}
-
 /// A process whose environment cannot be read, so that it may or may not have NCCL settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unreadable {
@@ -148,73 +115,14 @@ pub fn by_name(processes: &[Unreadable]) -> String {
     named.join(", ")
 }
 
-/// The processes below `root` that have `NCCL_` variables in the environment they started with.
-/// What a program sets later by itself does not show. What else fails is kept in `unread`.
-#[must_use]
-pub fn nccl_processes(root: &HostRoot, unread: &mut Unread) -> NcclProcesses {
-    let mut result = NcclProcesses::default();
-    unread.about("host");
-    // A thread may be in another namespace than the process that it is of.
-    let own = network(root, "thread-self").or_else(|_| network(root, "self"));
-    let own = unread.keep(own);
-    let mut pids: Vec<u32> =
-        unread.names(root, "/proc").iter().filter_map(|name| name.parse().ok()).collect();
-    pids.sort_unstable();
-    for pid in pids {
-        let environ = match root.bytes(&format!("/proc/{pid}/environ")) {
-            Ok(environ) => environ,
-            // One that ended meanwhile is none of ours to count.
-            Err(error) if error.is_absent() => continue,
-            Err(_) => {
-                // Threads of the kernel run no program: they have no command line, and no settings.
-                let is_program =
-                    root.bytes(&format!("/proc/{pid}/cmdline")).map_or(true, |line| !line.is_empty());
-                if is_program {
-                    result.unreadable.push(Unreadable { pid, comm: comm(root, pid) });
-                }
-                continue;
-            }
-        };
-        let environment = nccl_variables(&environ);
-        if !environment.is_empty() {
-            unread.about(&format!("process {pid}"));
-            let _cgroup = unread.text(root, &format!("/proc/{pid}/cgroup"));
-            let network = unread.keep(network(root, &pid.to_string()));
-            result.found.push(NcclProcess {
-                pid,
-                comm: unread.text(root, &format!("/proc/{pid}/comm")),
-                container: Container::of(root, pid),
-                same_network: own.as_ref().zip(network).map(|(own, network)| network == *own),
-                environment,
-            });
-        }
-    }
-    result
-}
-
 /// The name of a process's command.
 #[must_use]
 pub fn comm(root: &HostRoot, pid: u32) -> Option<String> {
     root.text(&format!("/proc/{pid}/comm")).ok()
 }
 
-/// The network namespace of a process, by the kernel's number for it.
-fn network(root: &HostRoot, process: &str) -> Result<String> {
-    root.link_name(&format!("/proc/{process}/ns/net"))
-}
-
-fn nccl_variables(environ: &[u8]) -> BTreeMap<String, String> {
-    let one = |entry: &[u8]| {
-        let text = String::from_utf8_lossy(entry);
-        let (name, value) = text.split_once('=')?;
-        name.starts_with("NCCL_").then(|| (name.to_owned(), value.to_owned()))
-    };
-    environ.split(|byte| *byte == 0).filter_map(one).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::testing::tree;
     use super::*;
 
     const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -257,39 +165,5 @@ mod tests {
         let many: Vec<_> = (0..10).flat_map(|n| of(&format!("p{n}"), n..n + 2)).collect();
         assert!(by_name(&many).ends_with("p7 (7, 8), 4 others"), "{}", by_name(&many));
         assert_eq!(by_name(&[Unreadable { pid: 1, comm: None }]), "? (1)");
-    }
-
-    #[test]
-    fn only_processes_with_nccl_settings_are_listed() {
-        let cgroup = format!("0::/kubepods/pod11111111-2222-3333-4444-555555555555/{ID}\n");
-        let tree = tree(&[
-            ("proc/17/environ", "PATH=/bin\0NCCL_IB_HCA=mlx5\0NCCL_DEBUG=\0"),
-            ("proc/17/comm", "python3\n"),
-            ("proc/17/cgroup", &cgroup),
-            ("proc/17/root/etc/hostname", "trainer-0\n"),
-            ("proc/18/environ", "NCCLX=1\0HOME=/\0"),
-            ("proc/19/environ/folder", "no file"),
-            ("proc/19/comm", "sshd\n"),
-            ("proc/19/cmdline", "sshd: x"),
-            // Without a command line: a thread of the kernel.
-            ("proc/20/environ/folder", "no file"),
-            ("proc/20/comm", "kworker/0:1\n"),
-            ("proc/20/cmdline", ""),
-            ("proc/meminfo", ""),
-        ]);
-        let root = HostRoot::at(tree.path());
-        let mut unread = Unread::new();
-        let result = nccl_processes(&root, &mut unread);
-        assert_eq!(result.found.len(), 1);
-        assert_eq!(result.unreadable, [Unreadable { pid: 19, comm: Some("sshd".into()) }]);
-        let found = &result.found[0];
-        assert_eq!((found.pid, found.comm.as_deref()), (17, Some("python3")));
-        assert_eq!(found.environment["NCCL_IB_HCA"], "mlx5");
-        assert_eq!(found.container.as_ref().unwrap().label(), "trainer-0");
-        // Neither its namespace nor our own is in this tree.
-        let what: Vec<_> = unread.into_reasons().into_iter().map(|r| (r.subject, r.what)).collect();
-        let expected = [("host", "follow /proc/self/ns/net"), ("process 17", "follow /proc/17/ns/net")];
-        assert_eq!(what, expected.map(|(subject, what)| (subject.to_owned(), what.to_owned())));
-        assert_eq!(found.same_network, None);
     }
 }

@@ -80,6 +80,27 @@ impl HostRoot {
         Ok(bytes)
     }
 
+    /// The bytes of an ordinary file in a place where others may have put anything: it is not waited for
+    /// a pipe, and no device is read. A symbolic link is not followed.
+    ///
+    /// # Errors
+    /// When it is absent, unreadable or no ordinary file.
+    pub fn regular(&self, path: &str) -> Result<Vec<u8>> {
+        use std::io::Read as _;
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let read = || {
+            let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+            let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(self.path(path))?;
+            if !file.metadata()?.is_file() {
+                return Err(io::Error::other("it is no file"));
+            }
+            let mut bytes = Vec::new();
+            file.take(MAX_FILE).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        read().map_err(|e| HostError::system(format!("read {path}"), e))
+    }
+
     /// Whether there is such a file or folder.
     #[must_use]
     pub fn exists(&self, path: &str) -> bool {

@@ -132,7 +132,10 @@ pub fn hardware(driver: Option<&str>, name: &str) -> Option<Meaning> {
         (Some("irdma"), "TxUDP") | (Some("bnxt_re"), "tx_pkts") => return Some(M::TxPackets),
         (Some("bnxt_re"), "rx_bytes") => return Some(M::RxBytes),
         (Some("bnxt_re"), "tx_bytes") => return Some(M::TxBytes),
+        // Assumed to count RoCE as it does iWARP: the source has one name for both.
         (Some("irdma"), "RetransSegs" | "tcpRetransSegs") => return Some(M::Retransmissions),
+        (Some("irdma"), "RTO") => return Some(M::LocalAckTimeouts),
+        (Some("irdma"), "CRC errors") => return Some(M::IcrcErrors),
         _ => {}
     }
     Some(match name {
@@ -147,12 +150,17 @@ pub fn hardware(driver: Option<&str>, name: &str) -> Option<Meaning> {
         "rp_cnp_handled" | "rx_cnp_pkts" | "cnpHandled" | "rx_rdma_cnp_pkts" | "received_cnps"
         | "rx_cnp_pkt" | "cc_rx_cnp_pkts" => M::CnpsHandled,
         "rp_cnp_ignored" | "cnpIgnored" => M::CnpsIgnored,
-        "out_of_sequence" | "oos_drop_count" | "out_of_seq_request" | "resp_rx_outouf_seq" | "oos_nak" => {
-            M::OutOfSequence
-        }
+        "out_of_sequence"
+        | "oos_drop_count"
+        | "out_of_seq_request"
+        | "resp_rx_outouf_seq"
+        | "oos_nak"
+        | "Rcvd Out of order packets" => M::OutOfSequence,
         "packet_seq_err" | "seq_err_naks_rcvd" | "rcvd_seq_err" | "req_rx_pkt_seq_err"
         | "Nak Sequence Error" => M::PsnErrorNaks,
-        "implied_nak_seq_err" | "req_rx_impl_nak_seq_err" => M::ImpliedPsnErrors,
+        "implied_nak_seq_err" | "req_rx_impl_nak_seq_err" | "Nak Sequence Error Implied" => {
+            M::ImpliedPsnErrors
+        }
         "duplicate_request" | "dup_req" => M::DuplicateRequests,
         "local_ack_timeout_err" | "to_retransmits" | "tx_rdma_ack_timeout" | "requester_timeout" => {
             M::LocalAckTimeouts
@@ -199,12 +207,10 @@ pub fn ethernet(name: &str) -> Option<Meaning> {
         "link_down_events_phy" | "link_down_events" => M::LinkDowns,
         "outbound_pci_stalled_rd_events" => M::PcieReadStalls,
         "outbound_pci_stalled_wr_events" => M::PcieWriteStalls,
-        "rx_global_pause" | "rx_pause_ctrl_phy" | "rx_pause_frames" | "link_xoff_rx.nic" => {
-            M::GlobalPauseReceived
-        }
-        "tx_global_pause" | "tx_pause_ctrl_phy" | "tx_pause_frames" | "link_xoff_tx.nic" => {
-            M::GlobalPauseSent
-        }
+        "rx_global_pause" | "rx_pause_ctrl_phy" | "rx_pause_frames" | "link_xoff_rx.nic"
+        | "frames_rx_pause" => M::GlobalPauseReceived,
+        "tx_global_pause" | "tx_pause_ctrl_phy" | "tx_pause_frames" | "link_xoff_tx.nic"
+        | "frames_tx_pause" => M::GlobalPauseSent,
         "tx_pause_storm_warning_events" | "tx_pause_storm_error_events" => M::PauseStorms,
         _ => return None,
     })
@@ -272,8 +278,8 @@ fn pause_name(name: &str) -> Option<(bool, u8, PauseField)> {
             _ => return None,
         });
     }
-    // i40e puts `port.` before what ice puts `.nic` behind.
-    let name = name.strip_prefix("port.").unwrap_or(name);
+    // i40e puts `port.` before what ice puts `.nic` behind, ionic `frames_` before frames.
+    let name = name.strip_prefix("port.").or_else(|| name.strip_prefix("frames_")).unwrap_or(name);
     let (sent, rest) = match name.strip_prefix("rx_") {
         Some(rest) => (false, rest),
         None => (true, name.strip_prefix("tx_")?),
@@ -298,9 +304,9 @@ fn pause_name(name: &str) -> Option<(bool, u8, PauseField)> {
         let (priority, rest) = priority(rest)?;
         return rest.is_empty().then_some((sent, priority, Frames));
     }
-    // ionic: frames_rx_pripause_3 is read as "rx_pripause_3" behind its own prefix.
-    let rest = rest.strip_prefix("pripause_")?;
-    let (priority, rest) = priority(rest)?;
+    // ionic: frames_rx_pripause_3, in older releases without the last stroke; rx_pripause_3_1us_count.
+    let rest = rest.strip_prefix("pripause")?;
+    let (priority, rest) = priority(rest.strip_prefix('_').unwrap_or(rest))?;
     match rest {
         "" => Some((sent, priority, Frames)),
         "_1us_count" => Some((sent, priority, Microseconds)),
@@ -332,6 +338,14 @@ mod tests {
             ("mlx5_ib", "rx_pkts", None),
             ("irdma", "RxUDP", Some(M::RxPackets)),
             ("irdma", "cnpIgnored", Some(M::CnpsIgnored)),
+            ("irdma", "Nak Sequence Error", Some(M::PsnErrorNaks)),
+            ("irdma", "Nak Sequence Error Implied", Some(M::ImpliedPsnErrors)),
+            ("irdma", "Rcvd Out of order packets", Some(M::OutOfSequence)),
+            ("irdma", "RTO", Some(M::LocalAckTimeouts)),
+            ("irdma", "CRC errors", Some(M::IcrcErrors)),
+            ("irdma", "RNR sent", Some(M::RnrNaksSent)),
+            ("irdma", "tcpRetransSegs", Some(M::Retransmissions)),
+            ("hypothetical", "RTO", None),
             ("rxe", "rcvd_seq_err", Some(M::PsnErrorNaks)),
             ("rxe", "send_rnr_err", Some(M::RnrNaksSent)),
             ("hypothetical", "out_of_sequence", Some(M::OutOfSequence)),
@@ -341,6 +355,7 @@ mod tests {
         }
         assert_eq!(ethernet("rx_vport_rdma_unicast_packets"), Some(M::RxPackets));
         assert_eq!(ethernet("rx_packets"), None, "not RoCE's");
+        assert_eq!(ethernet("frames_rx_pause"), Some(M::GlobalPauseReceived));
     }
 
     #[test]
@@ -366,14 +381,22 @@ mod tests {
             ("tx_priority_5_xoff.nic", true, true),
             ("port.rx_priority_5_xoff_rx", false, true),
             ("rx_pripause_5_1us_count", false, false),
+            ("frames_rx_pripause_5", false, true),
+            ("frames_tx_pripause5", true, true),
         ] {
             let counts = pause(&statistics(&[(name, 7)])).unwrap_or_default();
             let count = if sent { counts.sent[5] } else { counts.received[5] };
             assert_eq!(if frames { count.frames } else { count.microseconds }, Some(7), "{name}");
         }
-        for name in
-            ["rx_priority_5_xon.nic", "rx_prio8_pause", "rx_prio33_pause", "rx_prio", "pfc_pri", "tx_é"]
-        {
+        for name in [
+            "rx_priority_5_xon.nic",
+            "rx_prio8_pause",
+            "rx_prio33_pause",
+            "rx_prio",
+            "pfc_pri",
+            "tx_é",
+            "frames_rx_pripause",
+        ] {
             assert_eq!(pause(&statistics(&[(name, 7)])), None, "{name}");
         }
     }

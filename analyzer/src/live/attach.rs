@@ -134,21 +134,77 @@ fn tc_program(
     };
     let link = program.attach_with_options(name, direction, options).map_err(|error| match &without {
         None => plain(error),
-        Some(why) => anyhow!(
-            "{name} got no clsact qdisc for TC filters: {}; `modprobe sch_ingress` where the kernel has that as a module",
-            chain(why)
-        ),
+        Some(why) => no_clsact(name, errno(why), &chain(why)),
     })?;
     Ok(Hold::Tc(program.take_link(link)?))
 }
 
+/// Why there is no queueing discipline for filters on an interface, from the kernel's answer to adding it.
+fn no_clsact(interface: &str, errno: Option<i32>, cause: &str) -> anyhow::Error {
+    let remedy = match errno {
+        // The kernel has loaded the module itself where it is allowed to and there is one.
+        Some(libc::ENOENT | libc::EOPNOTSUPP) => {
+            "; this kernel has none: `modprobe sch_ingress` loads it where it is a module (CONFIG_NET_SCH_INGRESS)"
+        }
+        Some(libc::EPERM | libc::EACCES) => "; adding it takes CAP_NET_ADMIN: run it as root (sudo)",
+        _ => "",
+    };
+    anyhow!("{interface} got no clsact qdisc for TC filters: {cause}{remedy}")
+}
+
 /// Whether a qdisc could not be added because there is one.
 fn exists(error: &TcError) -> bool {
-    matches!(error, TcError::NetlinkError(error) if error.raw_os_error() == Some(libc::EEXIST))
+    errno(error) == Some(libc::EEXIST)
+}
+
+/// The kernel's error number in an error of TC.
+fn errno(error: &TcError) -> Option<i32> {
+    match error {
+        TcError::NetlinkError(error) => error.raw_os_error(),
+        TcError::IoError(error) => error.raw_os_error(),
+        _ => None,
+    }
 }
 
 fn plain(error: ProgramError) -> anyhow::Error {
     let text = chain(&error);
     drop(error);
     anyhow!(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::testing::root_or_skip;
+
+    #[test]
+    fn without_a_clsact_the_cause_and_what_helps_are_named() {
+        let error = |errno| TcError::IoError(std::io::Error::from_raw_os_error(errno));
+        for (number, expected) in [
+            (libc::ENOENT, Some("modprobe sch_ingress")),
+            (libc::EOPNOTSUPP, Some("modprobe sch_ingress")),
+            (libc::EPERM, Some("run it as root")),
+            (libc::ENODEV, None),
+        ] {
+            let why = error(number);
+            let text = no_clsact("eth0", errno(&why), &chain(&why)).to_string();
+            assert!(text.starts_with("eth0 got no clsact qdisc for TC filters: "), "{text}");
+            for remedy in ["modprobe", "root"] {
+                let is_expected = expected.is_some_and(|expected| expected.contains(remedy));
+                assert_eq!(text.contains(remedy), is_expected, "{number}: {text}");
+            }
+        }
+        assert!(exists(&error(libc::EEXIST)) && !exists(&error(libc::ENOENT)));
+    }
+
+    /// The numbers come out of the library's own errors as well.
+    #[test]
+    fn the_kernels_answer_is_read_from_the_error_of_a_request() {
+        if !root_or_skip("the_kernels_answer_is_read_from_the_error_of_a_request") {
+            return;
+        }
+        // No interface has this name.
+        let refused = tc::qdisc_add_clsact("no-such-if0").unwrap_err();
+        assert_eq!(errno(&refused), Some(libc::ENODEV), "{refused:?}");
+    }
 }

@@ -19,7 +19,7 @@ use rocescope_common::wire::opcode::Op;
 
 use super::load::Programs;
 use super::tables::Reading;
-use crate::figures::latency::Figure;
+use crate::figures::latency::{BySlot, Figure};
 use crate::figures::pairing::{NONE, Pair, Pairing, Place};
 use crate::peers::Peers;
 use crate::sample::{Extra, FlowSample};
@@ -195,7 +195,7 @@ impl Pairs {
 
     /// Times from request to answer, by slot of the flow of requests.
     #[must_use]
-    pub fn latency(&self, programs: &Programs) -> HashMap<u32, Figure, State> {
+    pub fn latency(&self, programs: &Programs) -> BySlot {
         let mut figures: HashMap<u32, Figure, State> = HashMap::default();
         for slot in programs.times.slots() {
             if let Some(times) = programs.times.read(slot) {
@@ -210,7 +210,7 @@ impl Pairs {
                 (figure.unpaired, figure.untracked) = (unpaired, known.untracked);
             }
         }
-        figures
+        figures.into_iter().collect()
     }
 
     fn at(&self, slot: u32) -> Option<&Known> {

@@ -29,7 +29,7 @@ pub struct Counts {
     pub behind_rnr: u64,
     /// All other NAKs, RNR excepted.
     pub other_naks: u64,
-    /// Jumps ahead in the sequences of requests and of responses.
+    /// Jumps ahead in the sequences of requests and of responses, as far as something is missing there.
     pub gaps: u64,
     /// PSNs that they skipped.
     pub missing: u64,
@@ -52,14 +52,14 @@ impl Counts {
         let told = losses.map(|losses| losses.flow(slot)).unwrap_or_default();
         let (lost, late) = if requests_known { known(told.requests) } else { (stats.psn.missing, 0) };
         let (lost_responses, late_responses) =
-            if responses_known { known(told.responses) } else { (stats.psn_responses.missing, 0) };
+            if responses_known { known(told.responses) } else { (stats.response_holes, 0) };
         Self { lost: lost + lost_responses, late: late + late_responses, ..Self::counted(stats) }
     }
 
     /// The counters of one flow; of losses nothing is known.
     #[must_use]
     pub fn counted(stats: &FlowStats) -> Self {
-        let (requests, responses) = (&stats.psn, &stats.psn_responses);
+        let (requests, responses) = (&stats.psn, stats.responses_missing());
         let [sequence_naks, others @ ..] = stats.naks;
         Self {
             packets: stats.packets,
@@ -211,6 +211,8 @@ impl Delta {
 #[cfg(test)]
 mod tests {
     use super::{Counts, Delta};
+    use crate::figures::loss::Loss;
+    use hashbrown::HashSet;
     use rocescope_common::account::FlowStats;
 
     #[test]
@@ -223,6 +225,19 @@ mod tests {
         assert_eq!((counts.asked_again(), counts.loss()), (2, true));
         let later = Counts::counted(&stats(20, 22)).since(&counts).unwrap();
         assert_eq!((later.asked_again(), later.loss()), (0, false));
+    }
+
+    #[test]
+    fn what_responses_jump_over_between_messages_is_not_lost() {
+        // READs among SENDs: 28 PSNs that acknowledgements answered, and one that nothing did.
+        let mut stats = FlowStats { response_holes: 0, ..FlowStats::EMPTY };
+        (stats.psn_responses.gaps, stats.psn_responses.missing) = (7, 28);
+        for losses in [None, Some(Loss { known: Some(HashSet::default()), ..Loss::default() })] {
+            let counts = Counts::of(&stats, 0, losses.as_ref());
+            assert_eq!((counts.gaps, counts.missing, counts.lost, counts.loss()), (0, 0, 0, false));
+            let counts = Counts::of(&FlowStats { response_holes: 1, ..stats }, 0, losses.as_ref());
+            assert_eq!((counts.gaps, counts.missing, counts.lost, counts.loss()), (1, 1, 1, true));
+        }
     }
 
     #[test]

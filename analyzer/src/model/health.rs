@@ -174,7 +174,8 @@ pub struct Problem {
     /// Whether it showed in the span.
     pub present: bool,
     /// Queue pairs that have it, however many taps see them and in whichever direction it shows: in the span if it
-    /// is present, else since the start.
+    /// is present, else since the start. 0 where no queue pair shows it any more: marks of long ago are less than a hundredth
+    /// of all that came since.
     pub qps: usize,
     /// Index of the row that has most of it.
     pub worst: usize,
@@ -233,33 +234,86 @@ pub fn problems(model: &Model, sample: &Sample) -> Vec<Problem> {
     problems
 }
 
+/// Congestion that was there in what is kept, and that the ratio of no flow since the start shows any more. What was before
+/// a reset of counters at `reset_ns` is left out.
+#[must_use]
+pub fn marked_earlier(
+    model: &Model,
+    problems: &[Problem],
+    last_seen: &LastSeen,
+    reset_ns: Option<u64>,
+) -> Option<Problem> {
+    let known = problems.iter().any(|problem| problem.kind == Kind::Marked);
+    let since_reset = |seen: &u64| reset_ns.is_none_or(|reset| *seen > reset);
+    last_seen.of(Kind::Marked).filter(|seen| !known && since_reset(seen))?;
+    let amount = |row: &Row| Kind::Marked.amount(&row.total);
+    let (worst, _) = model.rows.iter().enumerate().max_by_key(|(_, row)| amount(row))?;
+    Some(Problem { kind: Kind::Marked, present: false, qps: 0, worst })
+}
+
 /// When each kind, in the order of [`Kind::ALL`], showed last up to moment number `at`, Unix time in nanoseconds; `None`
 /// for what did not show in what is kept.
 #[must_use]
 pub fn last_seen(history: &History, at: usize) -> LastSeen {
     let mut seen = [None; Kind::ALL.len()];
+    // Of the latest time without a break that data was marked.
+    let mut marked = Marked::default();
     let moments: Vec<&Moment> = history.iter().take(at.saturating_add(1)).collect();
     for pair in moments.windows(2).rev() {
         let [before, then] = pair else { continue };
         let Some(counts) = then.total.grown.since(&before.total.grown) else { continue };
+        marked.add(&counts, then.once.grown.since(&before.once.grown));
         for (seen, kind) in seen.iter_mut().zip(Kind::ALL) {
             if seen.is_none() && kind.is_in(&counts) {
                 *seen = Some(then.time_ns);
             }
         }
     }
-    LastSeen(seen)
+    LastSeen { at_ns: seen, marked: marked.counts }
+}
+
+/// What was counted while data was marked, going back in time.
+#[derive(Default)]
+struct Marked {
+    counts: Option<Counts>,
+    over: bool,
+}
+
+impl Marked {
+    /// Takes what was counted between two moments, and the same with each packet once.
+    fn add(&mut self, counts: &Counts, once: Option<Counts>) {
+        if self.over {
+            return;
+        }
+        match (&mut self.counts, once.filter(|_| Kind::Marked.is_in(counts))) {
+            (Some(sum), Some(once)) => sum.add(&once),
+            (none @ None, Some(once)) => *none = Some(once),
+            // A span without data is no end of it.
+            (Some(_), None) => self.over = counts.ce_ratio().is_some(),
+            (None, None) => {}
+        }
+    }
 }
 
 /// See [`last_seen`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LastSeen([Option<u64>; Kind::ALL.len()]);
+pub struct LastSeen {
+    at_ns: [Option<u64>; Kind::ALL.len()],
+    marked: Option<Counts>,
+}
 
 impl LastSeen {
     /// When `kind` showed last.
     #[must_use]
     pub fn of(&self, kind: Kind) -> Option<u64> {
-        Kind::ALL.into_iter().zip(self.0).find_map(|(other, seen)| seen.filter(|_| other == kind))
+        Kind::ALL.into_iter().zip(self.at_ns).find_map(|(other, seen)| seen.filter(|_| other == kind))
+    }
+
+    /// CE ratio of the latest time that data was marked: from when as much of it as makes a problem was, until it was not.
+    /// `None` where that did not show in what is kept.
+    #[must_use]
+    pub fn marked(&self) -> Option<f64> {
+        self.marked?.ce_ratio()
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `between` | what was lost, where another tap saw what was sent |
 //! | [`conclusions`] | findings as they stood at a moment |
 //! | [`counts`] | the counters, and their change over time |
 //! | [`health`] | what is wrong, and how badly |
@@ -10,6 +11,7 @@
 //! | [`once`] | each packet once, however many taps see it |
 //! | [`detail`] | everything about one flow, made when it is looked at |
 
+mod between;
 pub mod conclusions;
 pub mod counts;
 pub mod detail;
@@ -71,10 +73,10 @@ enum Then {
 }
 
 impl Row {
-    /// The beginning of a sum of rows; what cannot be added up is unknown.
+    /// The beginning of a sum of rows, which counts so much; what cannot be added up is unknown.
     #[must_use]
-    pub fn sum(&self) -> Self {
-        Self { at: None, timed: None, ..self.clone() }
+    pub const fn sum(&self, total: Counts, delta: Option<Delta>) -> Self {
+        Self { id: self.id, at: self.at, total, delta, timed: None }
     }
 }
 
@@ -134,6 +136,38 @@ pub enum Basis {
     Whole(f64),
 }
 
+/// Letters that the longest of something takes; 0 when there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Longest {
+    /// Of IPv4 addresses.
+    pub ipv4: u16,
+    /// Of destination queue pairs.
+    pub qp: u16,
+}
+
+impl Longest {
+    fn of(rows: &[Row]) -> Self {
+        let ipv4 = |words| match crate::sample::address(4, words) {
+            // Three dots, and a digit at least for each byte.
+            std::net::IpAddr::V4(ip) => {
+                ip.octets().iter().map(|byte| 1 + u16::from(*byte > 9) + u16::from(*byte > 99)).sum::<u16>()
+                    + 3
+            }
+            std::net::IpAddr::V6(_) => 0,
+        };
+        let mut longest = Self::default();
+        let mut highest = None;
+        for FlowKey { family, src, dst, dest_qp, .. } in rows.iter().map(|row| row.id.key) {
+            if family == 4 {
+                longest.ipv4 = longest.ipv4.max(ipv4(src)).max(ipv4(dst));
+            }
+            highest = highest.max(Some(dest_qp));
+        }
+        let digits = |n: u32| u16::try_from(n.checked_ilog10().unwrap_or(0) + 1).unwrap_or(u16::MAX);
+        Self { qp: highest.map_or(0, digits), ..longest }
+    }
+}
+
 /// Everything views show but history and details of single flows.
 #[derive(Clone, Debug)]
 pub struct Model {
@@ -170,6 +204,8 @@ pub struct Model {
     pub losing: bool,
     /// Whether an address is IPv6.
     pub has_ipv6: bool,
+    /// How long what tells flows apart is as text.
+    pub longest: Longest,
     /// Whether requests are timed.
     pub has_latency: bool,
     /// The moment, and the one before the span.
@@ -181,19 +217,6 @@ impl Model {
     /// tells where rows are in it. `None` when there is no such moment.
     #[must_use]
     pub fn new(history: &History, at: usize, span: Span, newest: Option<&Sample>) -> Option<Self> {
-        Self::with_room(Vec::new(), history, at, span, newest)
-    }
-
-    /// The same with its rows in the memory of `room`, the rows of a model that is not needed any more: for 65,536 of
-    /// them, fresh memory from the kernel takes longer than to fill it.
-    #[must_use]
-    pub fn with_room(
-        mut room: Vec<Row>,
-        history: &History,
-        at: usize,
-        span: Span,
-        newest: Option<&Sample>,
-    ) -> Option<Self> {
         let end = history.shared(at)?;
         let names = history.names()?;
         let base = history.base(at, span);
@@ -213,9 +236,7 @@ impl Model {
             places: Places::new(newest),
             seconds,
         };
-        room.clear();
-        room.extend((0..).zip(&end.flows).map(|(number, flow)| rows.row(number, flow)));
-        let rows = room;
+        let rows: Vec<Row> = (0..).zip(&end.flows).map(|(number, flow)| rows.row(number, flow)).collect();
         let none = LinkMoment::default();
         let links = end.links.iter().zip(&names.links).enumerate().map(|(i, (link, (name, direction)))| {
             let of = |moment: Option<&'_ Moment>| moment.map(|m| *m.links.get(i).unwrap_or(&none));
@@ -242,6 +263,7 @@ impl Model {
             window_ns: end.start_ns.map(|start| end.time_ns.saturating_sub(start)),
             basis,
             has_latency: end.flows.iter().any(|flow| flow.histogram.as_ref().is_some_and(|h| !h.is_empty())),
+            longest: Longest::of(&rows),
             has_ipv6: rows.iter().any(|row| row.id.key.family == 6),
             rows,
             flows: end.total.flows,

@@ -4,7 +4,7 @@ use rocescope_common::abi::Counter;
 use rocescope_common::wire::Reason;
 
 use super::once::{OnceMoment, Sum};
-use super::{Counts, Identity, Lost, lost, skipped};
+use super::{Counts, Identity, Lost, between, lost, skipped};
 use crate::figures::latency::{Bucket, Histogram};
 use crate::report::Again;
 use crate::sample::Sample;
@@ -155,8 +155,12 @@ pub(super) fn moment(sample: &Sample, again: &Again, previous: Option<&Moment>) 
     let none = Histogram::default();
     let mut histogram_bytes = 0;
     let mut once = Sum::new(again);
+    let between = between::lost(sample);
     for (at, flow) in (0u32..).zip(&sample.flows) {
-        let counts = Counts::of(&flow.stats, flow.slot, sample.figures.loss.as_ref());
+        let mut counts = Counts::of(&flow.stats, flow.slot, sample.figures.loss.as_ref());
+        if let Some(lost) = between.get(&flow.slot) {
+            counts.lost = *lost;
+        }
         let id = Identity { key: flow.key, slot: flow.slot };
         let then = earlier.as_mut().map(|e| e.find(&id));
         let since = match then {
@@ -165,7 +169,7 @@ pub(super) fn moment(sample: &Sample, again: &Again, previous: Option<&Moment>) 
             Some(Found::Unknown) | None => None,
         };
         let mut histogram = timed
-            .map(|timed| timed.get(&flow.slot).map(|figure| figure.histogram.clone()).unwrap_or_default());
+            .map(|timed| timed.get(flow.slot).map(|figure| figure.histogram.clone()).unwrap_or_default());
         histogram_bytes += histogram.as_ref().map_or(0, Histogram::bytes);
         let before = match then {
             Some(Found::At(_, then)) => then.histogram.as_ref(),

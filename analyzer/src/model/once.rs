@@ -106,14 +106,20 @@ pub struct Seen<'a> {
     pub new: bool,
 }
 
+/// Among so many rows those of the same packets are looked for one by one: there may be thousands of small groups.
+const FEW: usize = 16;
+
 /// Hands `rows` to `with`, those that count the same packets as one.
 pub fn each<'a>(rows: impl Iterator<Item = &'a Row>, again: &Again, mut with: impl FnMut(&Seen<'a>)) {
     let alone = |row: &'a Row| Seen { row, delta: row.delta, total: row.total, new: true };
-    if again.is_empty() {
+    let most = rows.size_hint().1.unwrap_or(usize::MAX);
+    if again.is_empty() || most <= 1 {
         rows.for_each(|row| with(&alone(row)));
         return;
     }
-    let mut merged: Vec<Seen<'a>> = Vec::new();
+    let few = most <= FEW;
+    // With the speaker of each, and its queue pair.
+    let mut merged: Vec<(usize, usize, Seen<'a>)> = Vec::with_capacity(if few { most } else { 0 });
     let mut places: HashMap<usize, usize, State> = HashMap::default();
     let mut queue_pairs: HashSet<usize, State> = HashSet::default();
     for row in rows {
@@ -121,17 +127,28 @@ pub fn each<'a>(rows: impl Iterator<Item = &'a Row>, again: &Again, mut with: im
             with(&alone(row));
             continue;
         };
-        let speaker = again.speaker(at);
-        let place = *places.entry(speaker).or_insert(merged.len());
-        let Some(seen) = merged.get_mut(place) else {
-            merged.push(Seen { new: queue_pairs.insert(again.queue_pair(at)), ..alone(row) });
+        let (speaker, queue_pair) = (again.speaker(at), again.queue_pair(at));
+        let place = if few {
+            merged.iter().position(|(other, ..)| *other == speaker).unwrap_or(merged.len())
+        } else {
+            *places.entry(speaker).or_insert(merged.len())
+        };
+        let Some((.., seen)) = merged.get_mut(place) else {
+            let new = if few {
+                merged.iter().all(|(_, other, _)| *other != queue_pair)
+            } else {
+                queue_pairs.insert(queue_pair)
+            };
+            merged.push((speaker, queue_pair, Seen { new, ..alone(row) }));
             continue;
         };
         let new = seen.new;
         *seen = if at == speaker { both(&alone(row), seen) } else { both(seen, &alone(row)) };
         seen.new = new;
     }
-    merged.iter().for_each(with);
+    for (.., seen) in &merged {
+        with(seen);
+    }
 }
 
 /// What `first` counts, with the holes of `other`.

@@ -113,6 +113,7 @@ pub fn start(options: Options) -> Result<Feed> {
         said: Said { notices: opened.notices, failure: None },
         told: BTreeSet::new(),
         clock: run::Clock::default(),
+        order: run::Order::default(),
         options,
     };
     std::thread::Builder::new()

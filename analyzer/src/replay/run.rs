@@ -1,6 +1,7 @@
 //! The replay itself: taps merged by time, the data's time kept, samples sent.
 
 mod again;
+mod turns;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -30,6 +31,26 @@ struct Stopped;
 
 type Step = Result<(), Stopped>;
 
+/// How far a tap was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Read {
+    /// To a frame that waits.
+    Frame,
+    /// To its end.
+    Ended,
+    /// To the end of a part: the next one has to be given.
+    Elsewhere,
+}
+
+/// Which tap is next.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    /// The frames that wait: their times, and their taps.
+    waiting: BinaryHeap<Reverse<(u64, usize)>>,
+    /// A tap in the middle of its turn, and how long that lasts.
+    going: Option<(usize, u64)>,
+}
+
 /// A replay under way.
 pub(super) struct Run {
     pub(super) tap: Tap,
@@ -43,6 +64,7 @@ pub(super) struct Run {
     /// Notices that were told, so that reading again does not repeat them.
     pub(super) told: BTreeSet<String>,
     pub(super) clock: Clock,
+    pub(super) order: Order,
 }
 
 /// The data's time and what is due in it.
@@ -113,26 +135,48 @@ impl Run {
 
     /// Takes frames from all taps in the order of their times.
     fn merge(&mut self) -> Result<Step> {
-        let mut waiting = BinaryHeap::new();
+        self.order = Order::default();
         for at in 0..self.taps.len() {
             match self.advance(at, None)? {
-                Ok(true) => waiting.push(Reverse((self.pending_ns(at), at))),
-                Ok(false) => {}
+                Ok(Read::Frame) => self.order.waiting.push(Reverse((self.pending_ns(at), at))),
+                Ok(Read::Ended | Read::Elsewhere) => {}
                 Err(stopped) => return Ok(Err(stopped)),
             }
         }
-        if let Some(Reverse((first_ns, _))) = waiting.peek() {
+        if let Some(Reverse((first_ns, _))) = self.order.waiting.peek() {
             self.set_range(*first_ns);
         }
-        while let Some(Reverse((_, at))) = waiting.pop() {
-            let until = waiting.peek().map_or(u64::MAX, |Reverse((ns, _))| *ns);
-            match self.turn(at, until)? {
-                Ok(true) => waiting.push(Reverse((self.pending_ns(at), at))),
-                Ok(false) => {}
-                Err(stopped) => return Ok(Err(stopped)),
+        // Of several files, parts of all would have to be near at once.
+        if let [tap] = self.taps.as_mut_slice() {
+            tap.allow_parts();
+        }
+        match self.go_on()? {
+            Some(step) => Ok(step),
+            None => turns::take(self),
+        }
+    }
+
+    /// Takes frames until all is over. `None`: until a part of a file is wanted.
+    fn go_on(&mut self) -> Result<Option<Step>> {
+        loop {
+            let (at, until, read) = if let Some((at, until)) = self.order.going.take() {
+                (at, until, self.advance(at, Some(until))?)
+            } else if let Some(Reverse((_, at))) = self.order.waiting.pop() {
+                let until = self.order.waiting.peek().map_or(u64::MAX, |Reverse((ns, _))| *ns);
+                (at, until, self.turn(at, until)?)
+            } else {
+                return Ok(Some(Ok(())));
+            };
+            match read {
+                Ok(Read::Frame) => self.order.waiting.push(Reverse((self.pending_ns(at), at))),
+                Ok(Read::Ended) => {}
+                Ok(Read::Elsewhere) => {
+                    self.order.going = Some((at, until));
+                    return Ok(None);
+                }
+                Err(stopped) => return Ok(Some(Err(stopped))),
             }
         }
-        Ok(Ok(()))
     }
 
     fn pending_ns(&self, at: usize) -> u64 {
@@ -155,8 +199,8 @@ impl Run {
         }
     }
 
-    /// Counts the frame that waits in a tap, and those after it up to `until`. False at the end.
-    fn turn(&mut self, at: usize, until: u64) -> Result<Result<bool, Stopped>> {
+    /// Counts the frame that waits in a tap, and those after it up to `until`.
+    fn turn(&mut self, at: usize, until: u64) -> Result<Result<Read, Stopped>> {
         let ts_ns = self.pending_ns(at);
         if let Err(stopped) = self.reach(ts_ns) {
             return Ok(Err(stopped));
@@ -169,11 +213,10 @@ impl Run {
         self.advance(at, Some(until))
     }
 
-    /// Reads a tap until a frame has to wait: after `until` (`None`: the first one). False at the
-    /// end.
-    fn advance(&mut self, at: usize, until: Option<u64>) -> Result<Result<bool, Stopped>> {
+    /// Reads a tap until a frame has to wait: after `until` (`None`: the first one).
+    fn advance(&mut self, at: usize, until: Option<u64>) -> Result<Result<Read, Stopped>> {
         loop {
-            let Some(tap) = self.taps.get_mut(at) else { return Ok(Ok(false)) };
+            let Some(tap) = self.taps.get_mut(at) else { return Ok(Ok(Read::Ended)) };
             let limit = until.map_or(0, |until| until.min(self.clock.gate_ns));
             let counts = &mut self.counts;
             let mut left = TURN;
@@ -194,7 +237,8 @@ impl Run {
             }
             self.clock.news |= left < TURN;
             match turn {
-                Turn::Later => return Ok(self.commands().map(|()| true)),
+                Turn::Later => return Ok(self.commands().map(|()| Read::Frame)),
+                Turn::Elsewhere => return Ok(Ok(Read::Elsewhere)),
                 Turn::Wait => {
                     if let Err(stopped) = self.meanwhile() {
                         return Ok(Err(stopped));
@@ -207,7 +251,7 @@ impl Run {
                         return Ok(Err(stopped));
                     }
                     if !more {
-                        return Ok(Ok(false));
+                        return Ok(Ok(Read::Ended));
                     }
                 }
             }

@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use super::inputs::{STDIN, TapFiles};
 use super::links::{TapLinks, supported};
 use super::stream::Stream;
-use crate::capture::{CaptureError, Interface, Reader, Record, link_type_name};
+use crate::capture::{CaptureError, Interface, Part, Place, Reader, Record, link_type_name};
 use crate::table::FlowTable;
 
 /// A frame that was read and has to wait for its turn. Its buffer is used again.
@@ -44,6 +44,8 @@ pub enum Turn {
     Later,
     /// A stream has nothing to give at the moment.
     Wait,
+    /// The reader [wants a part](TapReader::wants_part) of its file.
+    Elsewhere,
     /// All files are read.
     Ended,
 }
@@ -71,6 +73,8 @@ pub struct TapReader {
     drops: Option<u64>,
     /// The first frame was read when the file was opened.
     primed: bool,
+    /// Files may be read in parts.
+    in_parts: bool,
 }
 
 impl TapReader {
@@ -88,6 +92,7 @@ impl TapReader {
             impatient: None,
             drops: None,
             primed: false,
+            in_parts: false,
         };
         if let [file] = tap.files.as_slice() {
             if let Some(stream) = stream(file)? {
@@ -118,6 +123,32 @@ impl TapReader {
         timed.sort_by_key(|(first, _)| *first);
         opened.files = timed.into_iter().map(|(_, file)| file).collect();
         Ok(opened)
+    }
+
+    /// Lets long files be read in parts, by whoever has the turn.
+    pub fn allow_parts(&mut self) {
+        self.in_parts = true;
+        if let Some(reader) = &mut self.reader {
+            reader.allow_parts();
+        }
+    }
+
+    /// The part that is wanted after [`Turn::Elsewhere`].
+    #[must_use]
+    pub fn wants_part(&self) -> Option<Place> {
+        self.reader.as_ref().and_then(Reader::wants_part)
+    }
+
+    /// Gives the part that is wanted.
+    pub fn give_part(&mut self, part: Part) {
+        if let Some(reader) = &mut self.reader {
+            reader.give_part(part);
+        }
+    }
+
+    /// Gives back the buffer of the part at hand.
+    pub fn take_back(&mut self) -> Vec<u8> {
+        self.reader.as_mut().map(Reader::take_back).unwrap_or_default()
     }
 
     /// Whether the tap is a stream, which ends when its writer does.
@@ -187,7 +218,9 @@ impl TapReader {
                         return Ok(Turn::Later);
                     }
                 }
-                Err(error) if error.would_block() => return Ok(Turn::Wait),
+                Err(error) if error.would_block() => {
+                    return Ok(if reader.wants_part().is_some() { Turn::Elsewhere } else { Turn::Wait });
+                }
                 Err(error) => {
                     said.failure.get_or_insert(error);
                 }
@@ -236,7 +269,12 @@ impl TapReader {
         let Some(file) = self.files.pop_front() else { return Ok(Some(Turn::Ended)) };
         self.links.next_file();
         match Reader::open(&file) {
-            Ok(reader) => self.reader = Some(reader),
+            Ok(mut reader) => {
+                if self.in_parts {
+                    reader.allow_parts();
+                }
+                self.reader = Some(reader);
+            }
             // It was there at the start: what was counted since is worth a report.
             Err(error) => {
                 said.failure.get_or_insert(error);

@@ -1,12 +1,16 @@
 //! From a sample to a report: sums, order, links.
 
+use std::collections::BTreeSet;
+
+use hashbrown::HashMap;
+
 use crate::figures::marking::{ByDscp, Marked};
 use crate::findings;
 use crate::report::{
     Again, CountedAgain, Dscp, Ecn, Flow, Imbalance, Link, Lost, Options, Report, SCHEMA, Skipped, Source,
     Totals, Window, device, ecmp, ecn, entropy, flow, imbalance, taps, traffic,
 };
-use crate::sample::{FlowSample, LinkSample, Sample, address};
+use crate::sample::{FlowSample, LinkSample, Sample, Tuple, address};
 
 impl Report {
     /// The report of everything counted up to `sample`.
@@ -42,8 +46,9 @@ impl Report {
             devices: device::devices(&sample.devices),
             coverage: Vec::new(),
             findings: Vec::new(),
-            unjudged: findings::unjudged(sample),
+            unjudged: Vec::new(),
         };
+        report.unjudged = findings::unjudged(sample, &report.flows);
         report.source.kind = device::kind(sample, report.totals.roce_packets);
         report.coverage = device::coverage(sample, &report.links);
         report.findings =
@@ -129,16 +134,45 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
     totals
 }
 
-/// Of flows that are retired it is not known which packets they had in common.
+/// Whether each packet of retired flows was counted in one place: of these not more is known than their
+/// 5-tuples, and what several places see has the same one in each. The two directions of an interface are
+/// one place: what comes in is not what goes out.
+fn retired_once(sample: &Sample) -> bool {
+    let place = |link: u16| sample.links.get(usize::from(link)).map(|link| link.name.as_str());
+    let places: BTreeSet<&str> = sample.links.iter().map(|link| link.name.as_str()).collect();
+    let with_retired = sample.links.iter().filter(|link| link.retired.flows > 0);
+    let retired_in: BTreeSet<&str> = with_retired.clone().map(|link| link.name.as_str()).collect();
+    if places.len() < 2 || retired_in.is_empty() {
+        return true;
+    }
+    let bytes: u64 = with_retired.map(|link| link.retired.bytes).sum();
+    let known: u64 = sample.retired_tuples.iter().map(|tuple| tuple.bytes).sum();
+    if known < bytes && retired_in.len() > 1 {
+        return false;
+    }
+    let mut seen: HashMap<Tuple, Option<&str>, foldhash::fast::RandomState> = HashMap::default();
+    let mut is_elsewhere = |tuple: Tuple, at| *seen.entry(tuple).or_insert(at) != at;
+    for retired in &sample.retired_tuples {
+        if is_elsewhere(retired.tuple, place(retired.link)) {
+            return false;
+        }
+    }
+    // What has retired in one place may go on in another.
+    !sample.flows.iter().any(|FlowSample { key, stats, .. }| {
+        let tuple = Tuple { family: key.family, src: key.src, dst: key.dst, src_port: stats.src_port };
+        seen.get(&tuple).is_some_and(|at| *at != place(key.link))
+    })
+}
+
 fn counted_again(sample: &Sample) -> CountedAgain {
     let again = Again::of(sample);
-    let retired_on = sample.links.iter().filter(|link| link.retired.flows > 0).count();
     let flows = sample.flows.iter().enumerate().filter(|(at, _)| again.is_again(*at));
     let mut sum = (0, 0, 0);
     for (_, FlowSample { stats, .. }) in flows {
         sum = (sum.0 + stats.packets, sum.1 + stats.bytes, sum.2 + stats.cnp_packets);
     }
-    let known = |n: u64| (retired_on < 2).then_some(n);
+    let once = retired_once(sample);
+    let known = |n: u64| once.then_some(n);
     CountedAgain {
         taps: again.taps as u64,
         roce_packets: known(sum.0),

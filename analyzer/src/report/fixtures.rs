@@ -165,6 +165,7 @@ pub(crate) fn everything() -> Sample {
     (read.psn, read.psn_responses) = (PsnTrack::default(), read.psn);
     read.psn_responses.missing = 4;
     read.psn_responses.gaps = 1;
+    read.response_holes = 4;
     read.opcodes = [0; OPCODES];
     (read.opcodes[0x0D], read.opcodes[0x0E], read.opcodes[0x0F]) = (1_000, 218_000, 1_000);
     (read.encap, read.inner_bytes) = (Encap::Erspan2 as u32, 218_000_000);

@@ -13,7 +13,7 @@ use crate::sample::{Extra, FlowSample, Sample, address};
 pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
     let FlowSample { key, stats, .. } = flow;
     let extra = sample.extra.get(&flow.slot);
-    let latency = sample.figures.latency.as_ref().and_then(|latency| latency.get(&flow.slot));
+    let latency = sample.figures.latency.as_ref().and_then(|latency| latency.get(flow.slot));
     let owned = sample.owned(flow);
     let (peer_qp, pairing) = latency::peer(sample, flow);
     let link = sample.links.get(usize::from(key.link));
@@ -70,6 +70,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         last_naks_ns,
         psn: psn(&stats.psn),
         psn_responses: psn(&stats.psn_responses),
+        responses_missing: (stats.psn_responses.seen != 0).then_some(stats.response_holes),
         latency_ns: latency.and_then(|figure| figure.all).map(Into::into),
         latency_by_class: latency.and_then(latency::by_class),
         latency_unpaired: latency.map(|figure| figure.unpaired),

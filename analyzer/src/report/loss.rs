@@ -10,7 +10,6 @@ use crate::figures::loss::{Episodes as Counted, Figures, NakTally, Naks, Retrans
 use crate::report::{Flow, Psn, Report};
 use crate::sample::Direction;
 use rocescope_common::account::FlowStats;
-use rocescope_common::wire::opcode::Op;
 
 /// What happened to one sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -213,11 +212,11 @@ impl AtLink<'_> {
     }
 }
 
-/// The PSNs of responses, where they say something of loss.
+/// The PSNs of responses as far as they say something of loss.
 ///
 /// Responses take the PSNs of their READs. Where the requester also writes or sends, those PSNs are
-/// answered by ACKNOWLEDGEs, and the jumps over them are no loss: the responses of such a flow say nothing.
+/// answered by ACKNOWLEDGEs, and the jumps over them are no loss.
 pub(super) fn counted_responses(flow: &Flow) -> Option<Psn> {
-    let acknowledges = || flow.opcodes.iter().any(|opcode| Op::of(opcode.code).has(Op::ACKNOWLEDGE));
-    flow.psn_responses.filter(|_| !acknowledges())
+    let missing = flow.responses_missing?;
+    flow.psn_responses.map(|psn| Psn { missing, gaps: psn.gaps.min(missing), ..psn })
 }

@@ -299,6 +299,7 @@ pub struct Flow {
     pub last_naks_ns: Option<LastNaks>,
     pub psn: Option<Psn>,
     pub psn_responses: Option<Psn>,
+    pub responses_missing: Option<u64>,
     pub loss: Option<Loss>,
     pub loss_responses: Option<Loss>,
     pub icrc: Option<Icrc>,

@@ -14,8 +14,8 @@ use crate::figures::traffic::{LinkTraffic, Traffic};
 use crate::report::fixtures::{
     START, cnps, counter, everything, key, link, sample, stats, stored, tuple, words,
 };
-use crate::report::{Ecn, Flow, Opcode, Options, Port, Report, json, unknown_names};
-use crate::sample::{Direction, Extra, LinkSample, PeerKey, RetiredTuple, Sample};
+use crate::report::{Ecn, Flow, Opcode, Options, Port, Report, json, text, unknown_names};
+use crate::sample::{Direction, Extra, LinkSample, PeerKey, Retired, RetiredTuple, Sample};
 
 const A: &str = "10.0.0.1";
 const B: &str = "10.0.0.2";
@@ -422,6 +422,45 @@ fn two_ends_of_a_cable_are_not_compared() {
     assert_eq!(compared.len(), 1);
     assert_eq!(compared[0].links, ["a0", "b0"]);
     assert!(four.findings.iter().any(|finding| finding.id == "links.imbalance"));
+}
+
+/// Of closed flows only their 5-tuples are known: which are on one link alone were counted once.
+#[test]
+fn closed_flows_that_several_places_saw_are_said_to_be_counted_as_often() {
+    let (into, out) = (Some(Direction::Ingress), Some(Direction::Egress));
+    let retired = |bytes| Retired { flows: 1, packets: 10, bytes, ..Retired::default() };
+    let of = |link, src_port, bytes| RetiredTuple { tuple: tuple(A, B, src_port), link, bytes };
+    let links = |bytes: [u64; 4]| {
+        let ends = [("a", into), ("a", out), ("b", into), ("b", out)];
+        let of = |((name, way), bytes): ((&str, _), u64)| LinkSample {
+            retired: if bytes > 0 { retired(bytes) } else { Retired::default() },
+            ..link(name, way)
+        };
+        ends.into_iter().zip(bytes).map(of).collect::<Vec<_>>()
+    };
+    let present = || vec![(key(2, A, B, 7), FlowStats { src_port: 50_000, ..stats(7, 10, 1_000) })];
+    for (bytes, tuples, flows, known) in [
+        // Both directions of one interface.
+        ([500, 500, 0, 0], vec![of(0, 50_000, 500), of(1, 50_000, 500)], vec![], true),
+        // Two rails.
+        ([500, 0, 500, 0], vec![of(0, 50_000, 500), of(2, 50_001, 500)], vec![], true),
+        // Two taps, and one whose flow goes on.
+        ([500, 0, 500, 0], vec![of(0, 50_000, 500), of(2, 50_000, 500)], vec![], false),
+        ([500, 0, 0, 0], vec![of(0, 50_000, 500)], present(), false),
+        ([500, 0, 0, 0], vec![of(0, 50_001, 500)], present(), true),
+        // RoCEv1, and more than fit: not all of it is known.
+        ([500, 0, 500, 0], vec![of(0, 50_000, 500)], vec![], false),
+        ([500, 0, 0, 0], vec![], vec![], true),
+    ] {
+        let mut sample = sample(links(bytes), flows);
+        sample.retired_tuples = tuples.clone();
+        let report = report(&sample);
+        let again = report.totals.counted_again;
+        assert_eq!((again.taps, again.roce_packets.is_some()), (1, known), "{bytes:?} {tuples:?}");
+        let text = text::text(&report, 120).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(text.contains("in the sums as often"), !known, "{text}");
+        assert!(!text.contains("at each tap"), "one link alone has each of the others: {text}");
+    }
 }
 
 #[test]

@@ -94,6 +94,9 @@ pub struct Steps {
     pub communication_ratio: f64,
     pub silence_ns: u64,
     pub latest: Vec<Step>,
+    /// When each step began, Unix nanoseconds, in order; for charts, and in no report.
+    #[serde(skip)]
+    pub starts_ns: Vec<u64>,
     pub last_flow: Option<LastFlow>,
     pub straggler: Option<StepStraggler>,
     pub ending: Ending,
@@ -347,6 +350,7 @@ pub(super) fn steps(sample: &Sample) -> Option<Steps> {
         communication_ratio: share(|step| step.end_ns.saturating_sub(step.start_ns)),
         silence_ns: median(found.steps.iter().map(|step| step.silence_ns).collect())?,
         latest: latest(found),
+        starts_ns: found.steps.iter().map(|step| step.start_ns).collect(),
         last_flow: found.last.as_ref().map(flow),
         straggler: all.straggler.map(|straggler| named(sample, &ports, &straggler, all.named == 1)),
         ending: Ending {

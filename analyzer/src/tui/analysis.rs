@@ -27,8 +27,12 @@ pub struct Ask {
 pub struct Analysis {
     /// The sample's time.
     pub time_ns: u64,
-    /// Its report: since the start.
+    /// Its report without the flows: since the start.
     pub report: Report,
+    /// Whether requests of some flow are timed.
+    pub timed: bool,
+    /// Whether the process of some flow is known.
+    pub owned: bool,
     /// What of its findings is kept for those who come back to the moment later.
     pub conclusions: Arc<Conclusions>,
     /// Spread over 5-tuples in the span; `None` until there are two samples.
@@ -96,7 +100,11 @@ impl Analyst {
             report.ecmp = report::what_if(sample, uplinks);
         }
         let conclusions = Arc::new(Conclusions::of(&report, now));
-        Analysis { time_ns: now, report, conclusions, entropy }
+        let timed = report.flows.iter().any(|flow| flow.latency_ns.is_some());
+        let owned = report.flows.iter().any(|flow| flow.pid.is_some());
+        // No screen shows them, and 65,536 take as much memory as three samples.
+        report.flows = Vec::new();
+        Analysis { time_ns: now, report, timed, owned, conclusions, entropy }
     }
 
     /// Says of findings whose packets have no times of their own when they were last added to: after each analysis

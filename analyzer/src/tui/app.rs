@@ -3,13 +3,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use hashbrown::HashSet;
+use rocescope_common::account::FlowKey;
+
 use super::analysis::{Analysis, Ask};
-use super::column::{self, Context};
+use super::column;
 use super::cursor::Cursor;
+pub use super::data::Data;
 use super::job::{Job, Ready, Spent};
 use super::layout::Layout;
 use super::log::Log;
-use super::matrix::{Matrix, Metric};
+use super::matrix::Metric;
 use super::prompt::Prompt;
 use super::query::Query;
 use super::screen::Screen;
@@ -17,9 +21,7 @@ use super::table::Table;
 use super::trail::Trail;
 use super::{Options, analysis, panel};
 use crate::feed::Command;
-use crate::model::health::LastSeen;
-use crate::model::{Detail, History, Model, Problem, Row, Span};
-use crate::report::{Imbalance, Paths};
+use crate::model::{History, Span};
 use crate::sample::{EventSample, Sample, SourceKind};
 
 /// Notices kept.
@@ -86,29 +88,6 @@ pub enum End {
     Failed(String),
 }
 
-/// The figures shown, and what follows from them.
-#[derive(Debug)]
-pub struct Data {
-    /// The newest sample; what pauses shows that of the pause.
-    pub sample: Arc<Sample>,
-    /// Figures of the moment shown.
-    pub model: Model,
-    /// Which links of the sample see the same packets.
-    pub paths: Arc<Paths>,
-    /// How evenly links carry the load in the span.
-    pub imbalance: Vec<Imbalance>,
-    /// What is wrong.
-    pub problems: Vec<Problem>,
-    /// When it showed last.
-    pub last_seen: LastSeen,
-    /// The selected flow and its other direction.
-    pub detail: Option<(Detail, Option<Detail>)>,
-    /// Places of the busiest rows, those with the highest rate first.
-    pub busiest: Vec<usize>,
-    /// Bytes from host to host.
-    pub matrix: Matrix,
-}
-
 /// The state of the terminal UI.
 #[derive(Debug)]
 pub struct App {
@@ -154,6 +133,8 @@ pub struct App {
     pub uplinks: Option<u32>,
     /// Events.
     pub log: Log,
+    /// Flows of events for which holds what the filter asks of flows; of no use where it asks nothing of them.
+    pub(super) fitting: HashSet<FlowKey, foldhash::fast::RandomState>,
     /// Events that came while the view was paused.
     waiting: VecDeque<EventSample>,
     /// What the source said, the oldest first.
@@ -184,8 +165,9 @@ pub struct App {
     pub data: Option<Data>,
     /// What is not needed any more, for the loop to take away.
     pub spent: Spent,
-    /// Rows of figures that were shown before: memory for the next.
-    pub(super) room: Vec<Row>,
+    /// Whether other figures are wanted than those shown, for the loop to have them made beside it; true inside
+    /// where rows may keep their places.
+    pub(super) awaited: Option<bool>,
 }
 
 impl App {
@@ -218,6 +200,7 @@ impl App {
             span: Span::default(),
             uplinks: None,
             log: Log::default(),
+            fitting: HashSet::default(),
             waiting: VecDeque::new(),
             notices: VecDeque::new(),
             unread: false,
@@ -233,7 +216,7 @@ impl App {
             analysis: None,
             data: None,
             spent: Spent::new(),
-            room: Vec::new(),
+            awaited: None,
             options,
         }
     }
@@ -273,6 +256,7 @@ impl App {
             history: self.history.clone(),
             span: wanted.then_some(span),
             texts: self.table.texts.clone(),
+            matrix: self.screen == Screen::Matrix,
             options: self.options.report.clone(),
         }
     }
@@ -343,10 +327,11 @@ impl App {
         for event in events {
             self.log.push(event);
         }
+        self.refresh_fitting();
         // A user who looks at older entries keeps looking at them.
         if self.events.offset > 0 || self.events.selected.is_some() {
             let new = self.log.latest().take_while(|entry| Some(entry.number) != top);
-            let new = new.filter(|entry| self.query.event(entry)).count();
+            let new = new.filter(|entry| self.lets_through(entry)).count();
             self.events.offset += new;
             self.events.selected = self.events.selected.map(|at| at + new);
         }
@@ -447,13 +432,18 @@ impl App {
     /// The columns of the table, as they fit.
     #[must_use]
     pub fn columns(&self) -> Vec<column::Fitted> {
-        column::fit(self.layout().table(self.screen).width.saturating_sub(1), self.has(), &self.table.columns)
+        column::fit(
+            self.layout().table(self.screen).width.saturating_sub(1),
+            self.has(),
+            &self.table.columns,
+            None,
+        )
     }
 
     /// What there is to be shown in columns.
     #[must_use]
     pub fn has(&self) -> column::Has {
-        let has = |data: &Data| column::Has::of(Context { model: &data.model, sample: &data.sample });
+        let has = |data: &Data| column::Has::of(data.context());
         self.data.as_ref().map(has).unwrap_or_default()
     }
 

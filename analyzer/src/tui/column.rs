@@ -1,6 +1,7 @@
 //! The columns of the table of queue pairs: one table gives title, width, order, help, cell text
 //! and sort order.
 
+mod fit;
 mod order;
 
 use ratatui::style::Style;
@@ -8,6 +9,7 @@ use rocescope_common::account::FlowStats;
 use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
 use rocescope_common::wire::opcode;
 
+pub use fit::{Has, fit, fit_sums};
 pub use order::{SortKey, is_wide, largest_first, sort_key, value};
 
 use super::theme;
@@ -174,10 +176,6 @@ pub struct Fitted {
     pub width: u16,
 }
 
-/// Room for the longest IPv4 address, and for most of the IPv6 ones.
-const ADDRESS_V4: u16 = 15;
-const ADDRESS_V6: u16 = 39;
-
 /// The column of an id.
 #[must_use]
 pub fn column(id: Id) -> &'static Column {
@@ -189,102 +187,6 @@ pub fn column(id: Id) -> &'static Column {
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Column> {
     COLUMNS.iter().find(|column| column.name == name)
-}
-
-/// What there is to be shown, besides what there always is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Has {
-    /// IPv6 addresses.
-    pub ipv6: bool,
-    /// Times from requests to answers.
-    pub latency: bool,
-    /// Processes of queue pairs.
-    pub owners: bool,
-    /// Letters of the longest name of a link, its direction included.
-    pub link: u16,
-}
-
-/// Letters of a link's name, at most.
-const LONGEST_LINK: u16 = 40;
-
-impl Has {
-    /// What these figures have.
-    #[must_use]
-    pub fn of(cx: Context<'_>) -> Self {
-        let owners = !cx.sample.owners.all().is_empty();
-        let names = cx.model.links.iter().map(|link| link_name(link).chars().count());
-        let link = names.max().and_then(|longest| u16::try_from(longest).ok()).unwrap_or(0);
-        Self { ipv6: cx.model.has_ipv6, latency: cx.model.has_latency, owners, link }
-    }
-
-    /// Whether a column could have anything in it.
-    const fn shows(self, id: Id) -> bool {
-        match id {
-            Id::P50 | Id::P99 => self.latency,
-            Id::Comm | Id::Pid | Id::Pod => self.owners,
-            _ => true,
-        }
-    }
-}
-
-/// The columns that fit into `width`, from left to right: the `chosen` ones in their order, or without
-/// a choice those that matter most and are not empty. Addresses get what is left over.
-#[must_use]
-pub fn fit(width: u16, has: Has, chosen: &[Id]) -> Vec<Fitted> {
-    // One column of screen between two columns of the table.
-    let mut left = width + 1;
-    let has_ipv6 = has.ipv6;
-    let used = if chosen.is_empty() { ranked(&mut left, has, |_| true) } else { in_order(&mut left, chosen) };
-    let address = |id| matches!(id, Id::Source | Id::Destination);
-    let addresses = used.iter().filter(|column| address(column.id)).count();
-    let grow = match u16::try_from(addresses) {
-        Ok(n) if n > 0 && has_ipv6 => (left / n).min(ADDRESS_V6 - ADDRESS_V4),
-        _ => 0,
-    };
-    left -= grow * u16::try_from(addresses).unwrap_or(0);
-    let widths = used.into_iter().map(|column| {
-        let more = match column.id {
-            id if address(id) => grow,
-            Id::Link => left.min(has.link.min(LONGEST_LINK).saturating_sub(column.width)),
-            _ => 0,
-        };
-        Fitted { column, width: column.width + more }
-    });
-    widths.collect()
-}
-
-fn in_order(left: &mut u16, chosen: &[Id]) -> Vec<&'static Column> {
-    let fits = |id: &Id| {
-        let column = column(*id);
-        *left = left.checked_sub(column.width + 1)?;
-        Some(column)
-    };
-    chosen.iter().map_while(fits).collect()
-}
-
-fn ranked(left: &mut u16, has: Has, among: fn(Id) -> bool) -> Vec<&'static Column> {
-    let shows = |column: &&Column| has.shows(column.id) && among(column.id);
-    let mut ranked: Vec<&'static Column> = COLUMNS.iter().filter(shows).collect();
-    ranked.sort_by_key(|column| column.rank);
-    let mut limit = u8::MAX;
-    for column in ranked {
-        let wanted = column.width + 1;
-        // On wide screens IPv6 addresses come before the columns of least rank.
-        let addresses = if has.ipv6 && column.rank >= 15 { 2 * (ADDRESS_V6 - ADDRESS_V4) } else { 0 };
-        if column.rank > limit || wanted + addresses > *left {
-            limit = limit.min(column.rank);
-            continue;
-        }
-        *left -= wanted;
-    }
-    COLUMNS.iter().filter(shows).filter(|column| column.rank < limit).collect()
-}
-
-/// The columns for sums of queue pairs that fit into `width`: those that matter most.
-#[must_use]
-pub fn fit_sums(width: u16) -> Vec<Fitted> {
-    let used = ranked(&mut (width + 1), Has::default(), sums_up);
-    used.into_iter().map(|column| Fitted { column, width: column.width }).collect()
 }
 
 /// What a cell needs besides its row.
@@ -463,11 +365,17 @@ fn share(row: &Row, model: &Model) -> f64 {
     if all > 0.0 { row.delta.as_ref().map_or(0.0, Delta::bits_per_s) / all } else { 0.0 }
 }
 
-/// A bar of `width` cells, filled by `share`.
+/// A bar of `width` cells, filled by `share` to the eighth of a cell; what is not nothing shows.
 #[must_use]
 pub fn bar(share: f64, width: u16) -> String {
-    let full = (share.clamp(0.0, 1.0) * f64::from(width)).round();
-    (0..width).map(|i| if f64::from(i) < full { '█' } else { '·' }).collect()
+    const PARTS: [char; 9] = ['·', '▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
+    let eighths = (share.min(1.0) * f64::from(width) * 8.0).round();
+    let eighths = if share > 0.0 { eighths.max(1.0) } else { 0.0 };
+    let part = |i: u16| {
+        let here = (eighths - f64::from(i) * 8.0).clamp(0.0, 8.0);
+        PARTS.into_iter().zip(0u8..).find(|(_, n)| f64::from(*n) >= here).map_or('█', |(part, _)| part)
+    };
+    (0..width).map(part).collect()
 }
 
 /// Whether a column means something for several queue pairs together.
@@ -536,55 +444,15 @@ pub fn link_name(link: &LinkRow) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{COLUMNS, Has, Id, fit};
+    use super::bar;
 
     #[test]
-    fn at_80_columns_what_matters_fits_and_wider_screens_show_more() {
-        let ids = |width, v6| {
-            fit(width, Has { ipv6: v6, ..Has::default() }, &[])
-                .iter()
-                .map(|f| f.column.id)
-                .collect::<Vec<_>>()
-        };
-        let used = |width, v6| {
-            fit(width, Has { ipv6: v6, ..Has::default() }, &[]).iter().map(|f| f.width + 1).sum::<u16>() - 1
-        };
-        let narrow = ids(80, false);
-        for id in [
-            Id::State,
-            Id::Source,
-            Id::Destination,
-            Id::Qp,
-            Id::Rate,
-            Id::CeNow,
-            Id::CnpRate,
-            Id::Lost,
-            Id::Naks,
-        ] {
-            assert!(narrow.contains(&id), "{id:?}");
+    fn a_bar_is_filled_to_the_eighth_of_a_cell() {
+        let bars = [(0.0, "····"), (1e-9, "▏···"), (1.0 / 32.0, "▏···"), (0.25, "█···"), (0.3, "█▎··")];
+        for (share, text) in bars.into_iter().chain([(0.5, "██··"), (0.99, "████"), (7.0, "████")])
+        {
+            assert_eq!(bar(share, 4), text, "{share}");
         }
-        assert!(ids(120, false).len() > narrow.len());
-        let all = Has { latency: true, owners: true, ..Has::default() };
-        assert_eq!(fit(300, all, &[]).len(), COLUMNS.len());
-        for empty in [Id::P50, Id::P99, Id::Comm, Id::Pid, Id::Pod] {
-            assert!(!ids(300, false).contains(&empty), "{empty:?} has nothing to show");
-            assert!(fit(300, Has::default(), &[empty]).len() == 1, "it is shown on demand all the same");
-        }
-        assert!(fit(120, all, &[]).iter().any(|fitted| fitted.column.id == Id::P99));
-        let named = |width| {
-            fit(width, Has { link: 30, ..Has::default() }, &[])
-                .iter()
-                .map(|fitted| fitted.width + 1)
-                .sum::<u16>()
-                - 1
-        };
-        for width in 60..300 {
-            assert!(named(width) <= width, "{width}");
-            assert!(used(width, false) <= width, "{width}");
-            assert!(used(width, true) <= width, "{width}");
-            if width > 60 {
-                assert!(ids(width, false).len() >= ids(width - 1, false).len(), "{width}");
-            }
-        }
+        assert_eq!(bar(f64::NAN, 2), "··");
     }
 }

@@ -128,13 +128,11 @@ impl App {
         }
         sheet.names.extend(columns.iter().map(|column| column.name.to_owned()));
         for index in &self.table.order {
-            let (mut cells, row) = if grouped {
-                let Some(sum) = self.table.sums.get(*index) else { continue };
-                (vec![json!(sum.name.to_string()), json!(sum.flows)], &sum.row)
-            } else {
-                let Some(row) = data.model.rows.get(*index) else { continue };
-                (Vec::new(), row)
-            };
+            let sum = if grouped { self.group_sum(*index) } else { None };
+            let row = sum.as_ref().map(|sum| &sum.row).or_else(|| data.model.rows.get(*index));
+            let Some(row) = row.filter(|_| sum.is_some() == grouped) else { continue };
+            let mut cells =
+                sum.as_ref().map_or_else(Vec::new, |sum| vec![json!(sum.name.to_string()), json!(sum.flows)]);
             cells.extend(columns.iter().map(|column| column::json(column.id, row, cx)));
             sheet.rows.push(cells);
         }

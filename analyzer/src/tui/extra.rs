@@ -1,33 +1,12 @@
-//! What the report knows of single flows that the counters do not: the other direction.
+//! The other direction of a queue pair.
 
-use super::analysis::Analysis;
 use crate::model::Detail;
-use crate::report::Flow;
-use crate::sample::{FlowSample, Sample, address};
-
-/// The report's entry of a flow.
-#[must_use]
-pub(super) fn flow<'a>(analysis: &'a Analysis, detail: &Detail, sample: &Sample) -> Option<&'a Flow> {
-    let key = &detail.id.key;
-    let (src, dst) = (address(key.family, key.src), address(key.family, key.dst));
-    let direction = sample.links.get(usize::from(key.link)).and_then(|link| link.direction);
-    analysis.report.flows.iter().find(|flow| {
-        flow.dest_qp == key.dest_qp
-            && flow.src == src
-            && flow.dst == dst
-            && flow.direction == direction
-            && flow.link == detail.link
-    })
-}
+use crate::sample::{FlowSample, Sample};
 
 /// The place of the flow that goes the other way on the same interface: addresses turned round, to the
 /// queue pair that sends this one. `None` when that is not known or not seen.
 #[must_use]
-pub(super) fn other_direction(
-    sample: &Sample,
-    detail: &Detail,
-    analysis: Option<&Analysis>,
-) -> Option<usize> {
+pub(super) fn other_direction(sample: &Sample, detail: &Detail) -> Option<usize> {
     let key = &detail.id.key;
     let pair = sample.figures.pairs.as_ref().and_then(|pairs| pairs.get(&detail.id.slot));
     if let Some(slot) = pair.and_then(|pair| pair.reverse)
@@ -35,9 +14,7 @@ pub(super) fn other_direction(
     {
         return Some(at);
     }
-    let peer = detail.peer_qp.or_else(|| {
-        analysis.and_then(|analysis| flow(analysis, detail, sample)).and_then(|flow| flow.peer_qp)
-    })?;
+    let peer = detail.peer_qp?;
     let turned = |other: &FlowSample| {
         let there = &other.key;
         there.family == key.family && there.src == key.dst && there.dst == key.src && there.dest_qp == peer

@@ -6,9 +6,10 @@
 //! | `shown` | what of it the panels ask for, at the moment that is looked at |
 //! | `reduce`, `past`, `mouse`, [`prompt`] | what keys, the mouse and typed lines do to it |
 //! | [`key`], [`screen`] | the table of keys, which is the help too; the screens |
-//! | [`table`], [`mod@column`], [`query`] | rows of queue pairs: order, columns, the filter |
+//! | [`table`], [`groups`], [`mod@column`], [`query`] | rows of queue pairs: order, groups, columns, the filter |
 //! | [`matrix`], [`log`], [`gone`] | host by host; the list of events; flows that fell silent |
 //! | [`analysis`] | what is concluded beside the screen: findings, entropy |
+//! | [`data`] | the figures shown, which follow from a moment, a span and a sample |
 //! | [`job`] | what a sample takes most of its time for, done beside the screen too |
 //! | [`export`] | what is shown, as a file |
 //! | [`layout`], [`theme`] | where things are, and how they look |
@@ -19,10 +20,12 @@ pub mod analysis;
 pub mod app;
 pub mod column;
 pub mod cursor;
+pub mod data;
 pub mod export;
 mod extra;
 mod files;
 pub mod gone;
+pub mod groups;
 mod inbox;
 pub mod job;
 pub mod key;

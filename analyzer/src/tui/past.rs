@@ -80,7 +80,9 @@ impl App {
     }
 
     pub(super) fn jump(&mut self, forward: bool) -> Action {
-        let Some(now) = self.data.as_ref().map(|data| data.model.time_ns) else { return Action::Draw };
+        // What was asked for last, though its figures may be still to come.
+        let shown_ns = self.shown_ns.or_else(|| self.data.as_ref().map(|data| data.model.time_ns));
+        let Some(now) = shown_ns else { return Action::Draw };
         let to = if forward { now.saturating_add(JUMP_NS) } else { now.saturating_sub(JUMP_NS) };
         self.go_to(to)
     }

@@ -1,42 +1,61 @@
-//! A thread that does the work of samples, and frees what is not needed any more, so that a key that comes
-//! meanwhile is answered meanwhile.
+//! A thread that does the work of samples, makes the figures that a key asks for, and frees what is not needed any more,
+//! so that a key that comes meanwhile is answered meanwhile.
 
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread;
 
+use super::data::{Data, Wanted};
 use super::job::{Job, Ready, Spent};
 use super::wait::Waker;
 use crate::second;
 
 enum Work {
     Sample(Box<Job>),
+    Figures(Box<Wanted>),
     Free(Spent),
 }
 
-/// The view's end. One job is under way at a time.
+/// What came of it.
+#[derive(Debug)]
+pub(super) enum Done {
+    Sample(Box<Ready>),
+    Figures(Option<Box<Data>>),
+}
+
+impl Work {
+    fn run(self) -> Option<Done> {
+        match self {
+            Self::Sample(job) => Some(Done::Sample(Box::new(job.run()))),
+            Self::Figures(wanted) => Some(Done::Figures(wanted.make().map(Box::new))),
+            Self::Free(spent) => {
+                drop(spent);
+                None
+            }
+        }
+    }
+}
+
+/// The view's end. One piece of work is under way at a time, that of freeing apart.
 #[derive(Debug)]
 pub(super) struct Preparer {
     work: Sender<Work>,
-    done: Receiver<Ready>,
+    done: Receiver<Done>,
     busy: bool,
 }
 
 impl Preparer {
     /// Starts the thread, which wakes the view up when something is done; it ends when the preparer is dropped.
     pub(super) fn start(waker: Waker) -> std::io::Result<Self> {
-        let (work, todo) = mpsc::channel();
+        let (work, todo) = mpsc::channel::<Work>();
         let (ready, done) = mpsc::channel();
         let run = move || {
             second::stand_back();
             for work in todo {
-                match work {
-                    Work::Sample(job) => {
-                        if ready.send(job.run()).is_err() {
-                            return;
-                        }
-                        waker.wake();
+                if let Some(done) = work.run() {
+                    if ready.send(done).is_err() {
+                        return;
                     }
-                    Work::Free(spent) => drop(spent),
+                    waker.wake();
                 }
             }
         };
@@ -44,29 +63,37 @@ impl Preparer {
         Ok(Self { work, done, busy: false })
     }
 
-    /// Whether a job is under way.
+    /// Whether work is under way.
     pub(super) fn busy(&self) -> bool {
         self.busy
     }
 
-    /// Begins with a job; gives back what came of it when the thread is gone and it had to be done here.
-    pub(super) fn begin(&mut self, job: Job) -> Option<Ready> {
-        match self.work.send(Work::Sample(Box::new(job))) {
+    /// Begins with the work of a sample; gives back what came of it when the thread is gone and it had to be done here.
+    pub(super) fn sample(&mut self, job: Job) -> Option<Done> {
+        self.begin(Work::Sample(Box::new(job)))
+    }
+
+    /// The same with figures.
+    pub(super) fn figures(&mut self, wanted: Wanted) -> Option<Done> {
+        self.begin(Work::Figures(Box::new(wanted)))
+    }
+
+    fn begin(&mut self, work: Work) -> Option<Done> {
+        match self.work.send(work) {
             Ok(()) => {
                 self.busy = true;
                 None
             }
-            Err(mpsc::SendError(Work::Sample(job))) => Some(job.run()),
-            Err(mpsc::SendError(Work::Free(_))) => None,
+            Err(mpsc::SendError(work)) => work.run(),
         }
     }
 
-    /// What came of the job, when it is done.
-    pub(super) fn take(&mut self) -> Option<Ready> {
+    /// What came of the work, when it is done.
+    pub(super) fn take(&mut self) -> Option<Done> {
         match self.done.try_recv() {
-            Ok(ready) => {
+            Ok(done) => {
                 self.busy = false;
-                Some(ready)
+                Some(done)
             }
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => {

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use rocescope_common::account::FlowKey;
+
 use super::column::{self, Column, Context, Id};
 use super::log;
 use crate::model::{Identity, Kind, Row, State};
@@ -17,7 +19,7 @@ pub const HELP: &[(&str, &str)] = &[
     ("p99:>100us", "a time compares, with ns us ms s"),
     ("state:loss", "the state, link, transport, comm or pod has this in it; pid:4711 is exact"),
     ("!link:eth0", "not"),
-    ("event:nak", "on the events screen: the kind of event"),
+    ("event:nak", "on the events screen: the kind; figures there are of the event's flow"),
 ];
 
 /// A filter ready for use.
@@ -46,6 +48,8 @@ enum Test {
     Text(Id, String),
     /// A figure compares.
     Figure(Id, Op, f64),
+    /// The destination queue pair compares.
+    Qp(Op, f64),
     /// The kind of event.
     Event(String),
 }
@@ -104,6 +108,7 @@ impl Query {
                         || state.as_ref().is_some_and(|state| state.is_in(row))
                         || cx.owner(row).is_some_and(|owner| owned(owner, word))
                 }
+                of_flow if of_flow.is_of_flows() => return term.flow(row, cx),
                 Test::Address(end, with) => {
                     // The text begins with both addresses.
                     let mut words = text.split(' ');
@@ -111,25 +116,34 @@ impl Query {
                     (*end != Some(Id::Destination) && src.starts_with(with.as_str()))
                         || (*end != Some(Id::Source) && dst.starts_with(with.as_str()))
                 }
-                Test::State(part) => part.is_in(row),
-                Test::Text(id, part) => column::cell(*id, row, cx).0.to_lowercase().contains(part.as_str()),
-                // What is not known is neither more nor less, and not "not more" either.
-                Test::Figure(id, op, n) => match column::value(*id, row, cx) {
-                    Some(value) => op.holds(value, *n),
-                    None => return false,
-                },
-                Test::Event(_) => return true,
+                Test::Qp(op, n) => op.holds(f64::from(row.id.key.dest_qp), *n),
+                Test::Event(_) | Test::State(_) | Test::Text(..) | Test::Figure(..) => return true,
             };
             found != term.not
         })
     }
 
-    /// Whether an event is shown: words in its kind, flow and text; addresses, queue pair and kind by
-    /// field. Other fields are about rows and let all events pass.
+    /// Whether it asks for something that an event has not, but its flow: figures, state, link, process.
     #[must_use]
-    pub fn event(&self, entry: &log::Entry) -> bool {
+    pub fn is_of_flows(&self) -> bool {
+        self.terms.iter().any(|term| term.test.is_of_flows())
+    }
+
+    /// Whether what it asks of flows holds for this one.
+    #[must_use]
+    pub fn flow(&self, row: &Row, cx: Context<'_>) -> bool {
+        self.terms.iter().filter(|term| term.test.is_of_flows()).all(|term| term.flow(row, cx))
+    }
+
+    /// Whether an event is shown: words in its kind, flow and text; addresses, queue pair and kind by
+    /// field. All else is asked of its flow: `flow` says whether that holds.
+    #[must_use]
+    pub fn event(&self, entry: &log::Entry, flow: impl Fn(&FlowKey) -> bool) -> bool {
         if self.terms.is_empty() {
             return true;
+        }
+        if self.is_of_flows() && !flow(&entry.key) {
+            return false;
         }
         let key = &entry.key;
         let (src, dst) = (address(key.family, key.src).to_string(), address(key.family, key.dst).to_string());
@@ -142,12 +156,36 @@ impl Query {
                     (*end != Some(Id::Destination) && src.starts_with(with.as_str()))
                         || (*end != Some(Id::Source) && dst.starts_with(with.as_str()))
                 }
-                Test::Figure(Id::Qp, op, n) => op.holds(f64::from(key.dest_qp), *n),
+                Test::Qp(op, n) => op.holds(f64::from(key.dest_qp), *n),
                 Test::Event(kind) => entry.class.word.to_lowercase().contains(kind.as_str()),
                 Test::Text(..) | Test::State(_) | Test::Figure(..) => return true,
             };
             found != term.not
         })
+    }
+}
+
+impl Test {
+    /// Whether it is about what a flow has and an event has not.
+    const fn is_of_flows(&self) -> bool {
+        matches!(self, Self::State(_) | Self::Text(..) | Self::Figure(..))
+    }
+}
+
+impl Term {
+    /// Whether it holds for a flow, where it is about one.
+    fn flow(&self, row: &Row, cx: Context<'_>) -> bool {
+        let found = match &self.test {
+            Test::State(part) => part.is_in(row),
+            Test::Text(id, part) => column::cell(*id, row, cx).0.to_lowercase().contains(part.as_str()),
+            // What is not known is neither more nor less, and not "not more" either.
+            Test::Figure(id, op, n) => match column::value(*id, row, cx) {
+                Some(value) => op.holds(value, *n),
+                None => return false,
+            },
+            Test::Word(..) | Test::Address(..) | Test::Qp(..) | Test::Event(_) => return true,
+        };
+        found != self.not
     }
 }
 
@@ -194,7 +232,7 @@ fn test(word: &str) -> Result<Test, String> {
         return Ok(Test::Figure(*id, op, ns));
     }
     let number = figure(number).ok_or_else(|| format!("{field}: wants a number, such as {field}:>10k"))?;
-    Ok(Test::Figure(*id, op, number))
+    Ok(if *id == Id::Qp { Test::Qp(op, number) } else { Test::Figure(*id, op, number) })
 }
 
 /// A number as people type it: `1%`, `10k`, `2.5G`, `0x11`.
@@ -330,7 +368,7 @@ mod tests {
                 (true, Test::Figure(Id::CeNow, Op::More, 0.01)),
                 (false, Test::Address(None, "10.0.1".into())),
                 (false, Test::Word("2001:db8::1".into(), None)),
-                (false, Test::Figure(Id::Qp, Op::Equal, 17.0)),
+                (false, Test::Qp(Op::Equal, 17.0)),
                 (false, Test::State(StatePart::new("loss"))),
             ]
         );

@@ -1,7 +1,7 @@
 //! What keys and the mouse do to the state: the reducer.
 
 use super::app::{Action, App, Overlay};
-use super::column::{self, COLUMNS, Context, Id};
+use super::column::{self, COLUMNS, Id};
 use super::cursor::{Cursor, Move};
 use super::key::{Input, Key};
 use super::prompt::{Prompt, Purpose, Typed};
@@ -314,12 +314,12 @@ impl App {
             }
             return;
         }
-        let Some((sum, data)) = at.and_then(|at| self.table.sums.get(at)).zip(self.data.as_ref()) else {
+        let Some((sum, data)) = at.and_then(|at| self.group_sum(at)).zip(self.data.as_ref()) else {
             return;
         };
         let (name, id) = (sum.name.to_string(), sum.row.id);
         let address = |words| crate::sample::address(id.key.family, words);
-        let cx = Context { model: &data.model, sample: &data.sample };
+        let cx = data.context();
         let row = data.model.rows.iter().find(|row| row.id == id);
         let process = row.and_then(|row| cx.owner(row)).and_then(column::process);
         let only = match group {

@@ -2,79 +2,116 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashSet;
+use rocescope_common::account::FlowKey;
+
 use super::app::{App, Data};
-use super::column::Context;
-use super::job::Figures;
-use super::matrix::Matrix;
+use super::data::Wanted;
 use super::screen::Screen;
 use super::table::Group;
 use crate::model::{Detail, Row};
-use crate::report::Paths;
+
+type State = foldhash::fast::RandomState;
 
 /// What is not needed any more is kept for the loop up to so many things.
 const SPENT: usize = 16;
 
 impl App {
-    /// Makes the figures of the moment shown. `keep`: rows may stay in their places.
+    /// Has the figures of the moment shown made: at once, or of many flows by whoever asks what is [`wanted`](Self::wanted).
+    /// `keep`: rows may stay in their places.
     pub(super) fn recompute(&mut self, keep: bool) {
         self.recompute_from(None, keep);
     }
 
     /// The same, from figures that were made beforehand, where they are the right ones.
-    pub(super) fn recompute_from(&mut self, ready: Option<Figures>, keep: bool) {
+    pub(super) fn recompute_from(&mut self, ready: Option<Data>, keep: bool) {
+        let Some(wanted) = self.figures_of_now() else { return };
+        let keep = keep && self.awaited.unwrap_or(true);
+        match ready {
+            Some(data) if wanted.are(&data) => self.show(data, keep),
+            _ if !wanted.at_once() => self.awaited = Some(keep),
+            _ => {
+                if let Some(data) = wanted.make() {
+                    self.show(data, keep);
+                }
+            }
+        }
+    }
+
+    /// The figures that should be shown; `None` before the first sample.
+    fn figures_of_now(&self) -> Option<Wanted> {
         // What is paused shows settings and ports of the pause.
         let sample = match &self.data {
-            Some(data) if self.paused => Arc::clone(&data.sample),
-            _ => match &self.newest {
-                Some(newest) => Arc::clone(newest),
-                None => return,
-            },
+            Some(data) if self.paused => &data.sample,
+            _ => self.newest.as_ref()?,
         };
-        let Some(at) = self.moment() else { return };
-        let time_ns = self.history.get(at).map(|moment| moment.time_ns);
-        let reset_ns = self.history.reset_point().map(|reset| reset.time_ns);
-        let fits = |figures: &Figures| {
-            figures.span == self.span
-                && figures.reset_ns == reset_ns
-                && Some(figures.model.time_ns) == time_ns
-                && self.newest.as_ref().is_some_and(|newest| Arc::ptr_eq(newest, &sample))
+        let known = self.data.as_ref().filter(|data| Arc::ptr_eq(&data.sample, sample));
+        Some(Wanted {
+            history: self.history.clone(),
+            at: self.moment()?,
+            span: self.span,
+            sample: Arc::clone(sample),
+            paths: known.map(|data| Arc::clone(&data.paths)),
+            matrix: self.screen == Screen::Matrix,
+            options: self.options.report.clone(),
+        })
+    }
+
+    /// Figures that a key asked for and that take too long to be made while it waits: whoever makes them gives them to
+    /// [`on_figures`](Self::on_figures). Until then the old ones are shown, and the status line says so.
+    #[must_use]
+    pub fn wanted(&self) -> Option<Wanted> {
+        self.awaited.and_then(|_| self.figures_of_now())
+    }
+
+    /// Whether other figures are wanted than those shown.
+    #[must_use]
+    pub const fn awaited(&self) -> bool {
+        self.awaited.is_some()
+    }
+
+    /// Takes figures that were wanted; returns whether the picture changes. Those that nobody wants any more are left out.
+    pub fn on_figures(&mut self, data: Option<Data>) -> bool {
+        let Some(keep) = self.awaited else {
+            self.spent.push(Box::new(data));
+            return false;
         };
-        let ready = ready.filter(fits);
-        let figures = ready.or_else(|| {
-            let options = &self.options.report;
-            let known = self.data.as_ref().filter(|data| Arc::ptr_eq(&data.sample, &sample));
-            let paths = match known {
-                Some(data) => Arc::clone(&data.paths),
-                None => Arc::new(Paths::of(&sample, options)),
-            };
-            let room = std::mem::take(&mut self.room);
-            Figures::new(room, &self.history, at, self.span, &sample, options, paths)
-        });
-        let Some(Figures { model, paths, imbalance, problems, last_seen, busiest, matrix, .. }) = figures
-        else {
-            return;
-        };
-        let matrix = match matrix {
-            Some(matrix) => matrix,
-            None if self.screen == Screen::Matrix => {
-                Matrix::new(Context { model: &model, sample: &sample }, &paths.again)
+        match data {
+            Some(data) if self.figures_of_now().is_some_and(|wanted| wanted.are(&data)) => {
+                self.show(data, keep);
+                true
             }
-            None => Matrix::default(),
-        };
-        let now =
-            Data { sample, model, paths, imbalance, problems, last_seen, detail: None, busiest, matrix };
-        let before = self.data.replace(now);
+            // There is no such moment: what is shown stays.
+            None => self.awaited.take().is_some(),
+            // Another key came meanwhile.
+            Some(data) => {
+                self.spent.push(Box::new(data));
+                false
+            }
+        }
+    }
+
+    /// Makes the figures that are wanted; for those who have no thread for it.
+    pub fn settle(&mut self) {
+        while let Some(wanted) = self.wanted() {
+            self.on_figures(wanted.make());
+        }
+    }
+
+    fn show(&mut self, data: Data, keep: bool) {
+        self.awaited = None;
+        let before = self.data.replace(data);
+        let added_up = before.as_ref().is_some_and(|before| !before.has_matrix());
+        if let (Screen::Matrix, true, Some(data)) = (self.screen, added_up, &self.data) {
+            self.cell = data.matrix.hottest(self.metric).unwrap_or(self.cell);
+        }
         let keeps = keep && self.keeps_places();
         self.arrange_at(before.as_ref().filter(|_| keeps).map(|data| &data.model.rows[..]), keeps);
-        if let Some(mut before) = before {
-            let mut room = std::mem::take(&mut before.model.rows);
-            if room.capacity() > self.room.capacity() {
-                std::mem::swap(&mut room, &mut self.room);
-            }
+        if let Some(before) = before {
             if self.spent.len() > SPENT {
                 self.spent.clear();
             }
-            self.spent.push(Box::new((before, room)));
+            self.spent.push(Box::new(before));
         }
     }
 
@@ -93,11 +130,22 @@ impl App {
     pub(super) fn arrange_at(&mut self, before: Option<&[Row]>, keeps: bool) {
         let page = self.layout().table_page(self.screen);
         let Some(data) = &self.data else { return };
-        let cx = Context { model: &data.model, sample: &data.sample };
+        let cx = data.context();
         let keep = keeps.then(|| before.unwrap_or(&data.model.rows));
         self.table.arrange(&self.query, cx, &data.paths.again, keep, page);
         self.refresh_detail();
+        self.refresh_fitting();
         self.keep_in_view();
+    }
+
+    /// Looks up for which flows of events holds what the filter asks of flows.
+    pub(super) fn refresh_fitting(&mut self) {
+        self.fitting.clear();
+        let Some(data) = self.data.as_ref().filter(|_| self.query.is_of_flows()) else { return };
+        let flows: HashSet<FlowKey, State> = self.log.latest().map(|entry| entry.key).collect();
+        let rows = data.model.rows.iter().filter(|row| flows.contains(&row.id.key));
+        let fitting = rows.filter(|row| self.query.flow(row, data.context()));
+        self.fitting.extend(fitting.map(|row| row.id.key));
     }
 
     /// Looks up the selected flow, or without a selection the one at the top of the table.
@@ -112,19 +160,17 @@ impl App {
         data.detail = id.and_then(|id| {
             let row = data.model.rows.iter().find(|row| row.id == id)?;
             let detail = Detail::new(&data.sample, row.at?)?;
-            let other = super::extra::other_direction(&data.sample, &detail, self.analysis.as_deref());
+            let other = super::extra::other_direction(&data.sample, &detail);
             Some((detail, other.and_then(|at| Detail::new(&data.sample, at))))
         });
     }
 
     /// Adds up by host for the screen that shows it, where that is not done yet.
     pub(super) fn refresh_matrix(&mut self) {
-        if let Some(data) = &mut self.data {
-            // Mostly it was made with the sample, beside the screen.
-            if self.screen == Screen::Matrix && data.matrix.size() == (0, 0) {
-                let cx = Context { model: &data.model, sample: &data.sample };
-                data.matrix = Matrix::new(cx, &data.paths.again);
-            }
+        match self.data.as_mut().filter(|data| self.screen == Screen::Matrix && !data.has_matrix()) {
+            Some(data) if data.at_once() => data.fill_matrix(),
+            Some(_) => self.awaited = Some(self.awaited.unwrap_or(true)),
+            None => {}
         }
     }
 }

@@ -15,7 +15,7 @@ use super::inbox::{Inbox, News};
 use super::job::Ready;
 use super::key::Key;
 use super::mouse::Mouse;
-use super::preparer::Preparer;
+use super::preparer::{Done, Preparer};
 use super::terminal::Guard;
 use super::wait::{Waiter, Woken};
 use super::worker::Worker;
@@ -83,12 +83,19 @@ impl Desk {
     /// Takes what there is; returns whether the picture changes.
     fn look(&mut self, app: &mut App) -> bool {
         let mut changed = false;
-        if let Some(ready) = self.preparer.take() {
-            changed |= self.take(app, ready);
+        if let Some(done) = self.preparer.take() {
+            changed |= self.take(app, done);
         }
         if let Some(analysis) = self.worker.take() {
             app.on_analysis(analysis);
             changed = true;
+        }
+        // A key asked for them; a sample that came first has them too.
+        if !self.preparer.busy()
+            && let Some(wanted) = app.wanted()
+            && let Some(done) = self.preparer.figures(wanted)
+        {
+            changed |= self.take(app, done);
         }
         // What follows a sample waits for it, so that all stays in order.
         if !self.preparer.busy() {
@@ -139,19 +146,24 @@ impl Desk {
     }
 
     fn begin(&mut self, app: &mut App, sample: Arc<Sample>, last: bool) -> bool {
-        let ready = self.preparer.begin(app.job(sample, last));
-        ready.is_some_and(|ready| self.take(app, ready))
+        let done = self.preparer.sample(app.job(sample, last));
+        done.is_some_and(|done| self.take(app, done))
     }
 
-    /// Gives a sample that is worked out to the state; returns whether the picture changes.
-    fn take(&mut self, app: &mut App, ready: Ready) -> bool {
+    /// Gives what is worked out to the state; returns whether the picture changes.
+    fn take(&mut self, app: &mut App, done: Done) -> bool {
+        let ready = match done {
+            Done::Sample(ready) => *ready,
+            Done::Figures(data) => return app.on_figures(data.map(|data| *data)),
+        };
         if self.ending && self.end.is_some() {
             self.finish(app, Some(ready));
             return true;
         }
         let changed = !app.paused || app.seek_ns.is_some() || app.data.is_none();
         app.on_ready(ready);
-        analyse(app, &self.worker, app.analysis.is_none());
+        let first = app.analysis.is_none();
+        analyse(app, &self.worker, first);
         changed
     }
 
@@ -227,7 +239,7 @@ fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -
                 for action in actions {
                     match action {
                         Action::Send(command) => send(command),
-                        Action::Analyse => analyse(&app, &desk.worker, true),
+                        Action::Analyse => analyse(&mut app, &desk.worker, true),
                         Action::Write(file) => app.answer = Some(files::write(&file)),
                         Action::Redraw => guard.terminal.clear()?,
                         Action::Suspend => {
@@ -249,9 +261,11 @@ fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -
     desk.error().map_or(Ok(()), Err)
 }
 
-fn analyse(app: &App, worker: &Worker, at_once: bool) {
-    if let Some(sample) = &app.newest {
-        worker.analyse(Arc::clone(sample), app.ask(), at_once);
+fn analyse(app: &mut App, worker: &Worker, at_once: bool) {
+    if let Some(sample) = app.newest.clone()
+        && let Some(before) = worker.analyse(sample, app.ask(), at_once)
+    {
+        app.spent.push(Box::new(before));
     }
 }
 

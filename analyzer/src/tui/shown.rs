@@ -1,7 +1,7 @@
 //! What the state shows, as numbers: for the panels, and for the lists' cursors.
 
 use super::app::App;
-use super::table::Group;
+use super::table::{Group, Sum};
 use super::{column, log, panel};
 use crate::report::{Entropy, Finding};
 
@@ -90,18 +90,35 @@ impl App {
     /// Events that the filter lets through and that had happened at the moment shown, the latest first.
     pub fn shown_events(&self) -> impl Iterator<Item = &log::Entry> {
         let until = self.shown_ns.unwrap_or(u64::MAX);
-        self.log.latest().filter(move |entry| entry.first_ns <= until && self.query.event(entry))
+        self.log.latest().filter(move |entry| entry.first_ns <= until && self.lets_through(entry))
+    }
+
+    /// Whether the filter lets an event through.
+    #[must_use]
+    pub(super) fn lets_through(&self, entry: &log::Entry) -> bool {
+        self.query.event(entry, |flow| self.fitting.contains(flow))
     }
 
     /// Queue pairs that the table shows, and all there are: rows, or in groups each of them once.
     #[must_use]
     pub fn chosen_queue_pairs(&self) -> (usize, usize) {
-        let grouped = self.table.sums.iter().map(|sum| sum.flows).sum();
+        let grouped = self.table.groups.flows();
         match self.table.group {
             Group::None => (self.table.order.len(), self.row_count()),
             Group::Link => (grouped, self.row_count()),
-            Group::Hosts | Group::Process => (grouped, self.data.as_ref().map_or(0, |d| d.model.once.flows)),
+            Group::Hosts | Group::Process => {
+                let all = self.data.as_ref().map_or(0, |data| data.model.once.flows);
+                // Where both ends are seen here, each counts for its own process.
+                (grouped.min(all), all)
+            }
         }
+    }
+
+    /// Group number `at` of the table.
+    #[must_use]
+    pub fn group_sum(&self, at: usize) -> Option<Sum> {
+        let data = self.data.as_ref()?;
+        self.table.groups.sum(at, data.context(), &data.paths.again)
     }
 
     /// The columns that the table has now: those of queue pairs, or of groups.

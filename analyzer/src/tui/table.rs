@@ -1,17 +1,17 @@
 //! The table of queue pairs: which rows, in which order, and which of them the user looks at.
 
 use std::cmp::Reverse;
-use std::fmt;
 use std::net::IpAddr;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 
 use super::column::{self, Context, Id, SortKey};
 use super::cursor::{Cursor, Move};
+pub use super::groups::{Group, Groups, Name, Sum};
 use super::query::Query;
 use super::texts::{self, Texts};
 use crate::model::moment::Finder;
-use crate::model::{Identity, Model, Row, once};
+use crate::model::{Identity, Model, Row};
 use crate::report::{Again, FlowId};
 use crate::sample::address;
 
@@ -37,76 +37,6 @@ impl Sort {
 impl Default for Sort {
     fn default() -> Self {
         Self::by(Id::State)
-    }
-}
-
-/// What shares a row.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Group {
-    /// Each queue pair has its own.
-    #[default]
-    None,
-    /// Source and destination address.
-    Hosts,
-    /// The link.
-    Link,
-    /// The process that owns the queue pair.
-    Process,
-}
-
-impl Group {
-    /// The next one, in a circle.
-    #[must_use]
-    pub const fn next(self) -> Self {
-        match self {
-            Self::None => Self::Hosts,
-            Self::Hosts => Self::Link,
-            Self::Link => Self::Process,
-            Self::Process => Self::None,
-        }
-    }
-
-    /// What a row is then.
-    #[must_use]
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::None => "queue pair",
-            Self::Hosts => "host pair",
-            Self::Link => "link",
-            Self::Process => "process",
-        }
-    }
-}
-
-/// Several queue pairs in one row.
-#[derive(Clone, Debug)]
-pub struct Sum {
-    /// Sums of their counters; the identity is that of the first.
-    pub row: Row,
-    /// How many there are.
-    pub flows: usize,
-    /// What they have in common.
-    pub name: Name,
-}
-
-/// What queue pairs in one row have in common; its text is made where it is shown.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Name {
-    /// Source and destination.
-    Hosts(IpAddr, IpAddr),
-    /// The link: its number and its name.
-    Link(u16, String),
-    /// The process; `None` when it is not known.
-    Process(Option<String>),
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Hosts(src, dst) => write!(f, "{src} → {dst}"),
-            Self::Link(_, name) | Self::Process(Some(name)) => f.write_str(name),
-            Self::Process(None) => f.write_str("process not known"),
-        }
     }
 }
 
@@ -141,10 +71,10 @@ pub struct Table {
     pub columns: Vec<Id>,
     /// What shares a row.
     pub group: Group,
-    /// Rows: places in the model's rows, or in `sums` when queue pairs are grouped.
+    /// Rows: places in the model's rows, or in `groups` when queue pairs are grouped.
     pub order: Vec<usize>,
     /// Groups, when queue pairs are grouped.
-    pub sums: Vec<Sum>,
+    pub groups: Groups,
     /// Place in `order`.
     pub cursor: Cursor,
     /// The selected queue pair, which keeps its selection wherever it is.
@@ -175,21 +105,27 @@ impl Table {
         let rows = &cx.model.rows;
         let shown = self.shown(query, cx);
         if self.group == Group::None {
-            self.sums.clear();
+            self.groups.clear();
             self.order = if let Some(keep) = keep {
                 keep_places(&self.order, keep, rows, shown)
             } else {
-                let rows = shown.into_iter().filter_map(|i| Some((i, rows.get(i)?)));
-                sorted(self.sort, rows, cx)
+                let mut sorting = Sorting::new(self.sort, shown.len(), cx);
+                for at in shown {
+                    if let Some(row) = rows.get(at) {
+                        sorting.add(at, row);
+                    }
+                }
+                sorting.sorted()
             };
         } else {
-            sums(&mut self.sums, self.group, &shown, cx, again);
-            self.order = sorted(self.sort, self.sums.iter().map(|sum| &sum.row).enumerate(), cx);
+            let mut sorting = Sorting::new(self.sort, shown.len(), cx);
+            self.groups.fill(self.group, &shown, cx, again, |at, row| sorting.add(at, row));
+            self.order = sorting.sorted();
         }
         let place = self.selected.and_then(|id| {
             let index = match self.group {
                 Group::None => rows.iter().position(|row| row.id == id),
-                _ => self.sums.iter().position(|sum| sum.row.id == id),
+                _ => self.groups.position(&id, rows),
             }?;
             self.order.iter().position(|other| *other == index)
         });
@@ -230,7 +166,7 @@ impl Table {
         let index = *self.order.get(at)?;
         match self.group {
             Group::None => model.rows.get(index).map(|row| row.id),
-            _ => self.sums.get(index).map(|sum| sum.row.id),
+            _ => self.groups.id(index, &model.rows),
         }
     }
 
@@ -259,27 +195,40 @@ impl Table {
     }
 }
 
-/// Places of rows in the order of their figures.
-fn sorted<'a>(sort: Sort, rows: impl Iterator<Item = (usize, &'a Row)>, cx: Context<'_>) -> Vec<usize> {
-    let key = |row: &Row| column::sort_key(sort.by, sort.descending, row, cx);
-    let room = rows.size_hint().1.unwrap_or(0);
-    if column::is_wide(sort.by) {
-        let mut keyed: Vec<(SortKey, usize)> = Vec::with_capacity(room);
-        keyed.extend(rows.map(|(i, row)| (key(row), i)));
-        keyed.sort_unstable();
-        return keyed.into_iter().map(|(_, i)| i).collect();
+/// Puts rows in the order of their figures.
+struct Sorting<'a> {
+    sort: Sort,
+    cx: Context<'a>,
+    /// By addresses and texts.
+    wide: Vec<(SortKey, usize)>,
+    /// By figures. They fit into half the bits, and half the memory is sorted in half the time.
+    narrow: Vec<(u64, Reverse<u64>, u32)>,
+}
+
+impl<'a> Sorting<'a> {
+    /// Of so many rows at most.
+    fn new(sort: Sort, rows: usize, cx: Context<'a>) -> Self {
+        let (wide, narrow) = if column::is_wide(sort.by) { (rows, 0) } else { (0, rows) };
+        Self { sort, cx, wide: Vec::with_capacity(wide), narrow: Vec::with_capacity(narrow) }
     }
-    // Figures fit into half the bits, and half the memory is sorted in half the time.
-    let narrow = |key: u128| u64::try_from(key).unwrap_or(u64::MAX);
-    let mut keyed: Vec<(u64, Reverse<u64>, u32)> = Vec::with_capacity(room);
-    keyed.extend(rows.map(|(i, row)| {
-        let SortKey { major, minor } = key(row);
-        (narrow(major), minor, u32::try_from(i).unwrap_or(u32::MAX))
-    }));
-    keyed.sort_unstable();
-    let mut places = Vec::with_capacity(keyed.len());
-    places.extend(keyed.into_iter().filter_map(|(.., i)| usize::try_from(i).ok()));
-    places
+
+    fn add(&mut self, place: usize, row: &Row) {
+        let key = column::sort_key(self.sort.by, self.sort.descending, row, self.cx);
+        if column::is_wide(self.sort.by) {
+            self.wide.push((key, place));
+        } else {
+            let SortKey { major, minor } = key;
+            let major = u64::try_from(major).unwrap_or(u64::MAX);
+            self.narrow.push((major, minor, u32::try_from(place).unwrap_or(u32::MAX)));
+        }
+    }
+
+    fn sorted(mut self) -> Vec<usize> {
+        self.wide.sort_unstable();
+        self.narrow.sort_unstable();
+        let wide = self.wide.into_iter().map(|(_, place)| place);
+        wide.chain(self.narrow.into_iter().map(|(.., place)| place as usize)).collect()
+    }
 }
 
 fn is(flow: &FlowId, row: &Row, model: &Model) -> bool {
@@ -313,45 +262,4 @@ fn keep_places(order: &[usize], before: &[Row], rows: &[Row], shown: Vec<usize>)
     }
     kept.extend(shown.into_iter().filter(|at| left.get(*at) == Some(&true)));
     kept
-}
-
-/// Adds up what has something in common, into the memory of the sums before: each packet once, but on each link what it
-/// saw.
-fn sums(sums: &mut Vec<Sum>, group: Group, shown: &[usize], cx: Context<'_>, again: &Again) {
-    sums.clear();
-    let links: Vec<String> = texts::links(cx.model);
-    let mut places: HashMap<Name, usize, State> = HashMap::default();
-    let none = Again::default();
-    let again = if group == Group::Link { &none } else { again };
-    once::each(shown.iter().filter_map(|i| cx.model.rows.get(*i)), again, |seen| {
-        let key = &seen.row.id.key;
-        let name = match group {
-            Group::None | Group::Hosts => {
-                Name::Hosts(address(key.family, key.src), address(key.family, key.dst))
-            }
-            Group::Link => {
-                Name::Link(key.link, links.get(usize::from(key.link)).cloned().unwrap_or_default())
-            }
-            Group::Process => Name::Process(cx.owner(seen.row).and_then(column::process)),
-        };
-        let Some(sum) = places.get(&name).and_then(|place| sums.get_mut(*place)) else {
-            places.insert(name.clone(), sums.len());
-            let mut row = seen.row.sum();
-            // A flow that has PSNs, where one has: only then it is known that nothing is missing.
-            row.at = seen.row.at;
-            (row.total, row.delta) = (seen.total, seen.delta);
-            sums.push(Sum { row, flows: usize::from(seen.new), name });
-            return;
-        };
-        sum.flows += usize::from(seen.new);
-        if cx.without_sequence(&sum.row) {
-            sum.row.at = seen.row.at;
-        }
-        sum.row.total.add(&seen.total);
-        match (&mut sum.row.delta, &seen.delta) {
-            (Some(sum), Some(one)) => sum.counts.add(&one.counts),
-            (sum @ None, Some(one)) => *sum = Some(*one),
-            (_, None) => {}
-        }
-    });
 }

@@ -1,8 +1,7 @@
 //! A thread that draws conclusions from the newest sample, so that neither the screen nor the source
 //! waits for it.
 
-use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,71 +16,96 @@ const REST: u32 = 24;
 /// It rests no longer than this, whatever the work took.
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
+/// What is to be analysed, and whether the user waits for it.
+type Work = (Arc<Sample>, Ask, bool);
+
+/// What view and thread share. It holds one sample that waits, however long an analysis takes.
+#[derive(Debug, Default)]
+struct Shared {
+    desk: Mutex<Desk>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Desk {
+    work: Option<Work>,
+    done: Option<Analysis>,
+    /// Whether the view is gone.
+    over: bool,
+}
+
+impl Shared {
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The view's end.
 #[derive(Debug)]
-pub(super) struct Worker {
-    work: Sender<(Arc<Sample>, Ask, bool)>,
-    done: Arc<Mutex<Option<Analysis>>>,
-}
+pub(super) struct Worker(Arc<Shared>);
 
 impl Worker {
     /// Starts the thread; it ends when the worker is dropped.
     pub(super) fn start(options: report::Options, waker: Waker) -> std::io::Result<Self> {
-        let (work, todo) = mpsc::channel();
-        let done = Arc::new(Mutex::new(None));
-        let shared = Arc::clone(&done);
+        let shared = Arc::new(Shared::default());
+        let worker = Self(Arc::clone(&shared));
         thread::Builder::new().name("analyst".into()).spawn(move || {
             second::stand_back();
-            run(&todo, options, &shared, &waker);
+            run(&shared, options, &waker);
         })?;
-        Ok(Self { work, done })
+        Ok(worker)
     }
 
-    /// Has a sample analysed, at once when the user waits for it. When samples come faster than that, only
-    /// the newest is.
-    pub(super) fn analyse(&self, sample: Arc<Sample>, ask: Ask, at_once: bool) {
-        // Without the thread, conclusions stay as they were.
-        let _ = self.work.send((sample, ask, at_once));
+    /// Has a sample analysed, at once when the user waits for it. When samples come faster than that, only the newest
+    /// is; the one that it takes the place of is given back.
+    pub(super) fn analyse(&self, sample: Arc<Sample>, ask: Ask, at_once: bool) -> Option<Arc<Sample>> {
+        let mut desk = self.0.desk();
+        let before = desk.work.take();
+        let at_once = at_once || before.as_ref().is_some_and(|(.., at_once)| *at_once);
+        desk.work = Some((sample, ask, at_once));
+        drop(desk);
+        self.0.changed.notify_one();
+        before.map(|(sample, ..)| sample)
     }
 
     /// What came of it since the last call.
     pub(super) fn take(&self) -> Option<Analysis> {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.desk().done.take()
     }
 }
 
-fn run(
-    todo: &Receiver<(Arc<Sample>, Ask, bool)>,
-    options: report::Options,
-    done: &Mutex<Option<Analysis>>,
-    waker: &Waker,
-) {
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.0.desk().over = true;
+        self.0.changed.notify_one();
+    }
+}
+
+fn run(shared: &Shared, options: report::Options, waker: &Waker) {
     let mut analyst = Analyst::new(options);
     let mut rested = Instant::now();
-    while let Ok(mut work) = todo.recv() {
-        loop {
-            match todo.try_recv() {
-                Ok((sample, ask, at_once)) => work = (sample, ask, at_once || work.2),
-                Err(TryRecvError::Disconnected) => return,
-                Err(TryRecvError::Empty) => {
-                    let wait = rested.saturating_duration_since(Instant::now());
-                    if work.2 || wait.is_zero() {
-                        break;
-                    }
-                    match todo.recv_timeout(wait) {
-                        Ok((sample, ask, at_once)) => work = (sample, ask, at_once || work.2),
-                        Err(mpsc::RecvTimeoutError::Timeout) => break,
-                        Err(mpsc::RecvTimeoutError::Disconnected) => return,
-                    }
-                }
-            }
-        }
+    while let Some((sample, ask, _)) = next(shared, rested) {
         let start = Instant::now();
-        let (sample, ask, _) = work;
         let analysis = analyst.analyse(&sample, ask);
         drop(sample);
-        *done.lock().unwrap_or_else(PoisonError::into_inner) = Some(analysis);
+        let before = shared.desk().done.replace(analysis);
+        // Nobody waits for it here.
+        drop(before);
         waker.wake();
         rested = Instant::now() + (start.elapsed() * REST).min(LONGEST_REST);
     }
+}
+
+/// The newest work, once it is time for it; `None` when the view is gone.
+fn next(shared: &Shared, rested: Instant) -> Option<Work> {
+    let mut desk = shared.desk();
+    while !desk.over {
+        let wait = rested.saturating_duration_since(Instant::now());
+        desk = match &desk.work {
+            Some((.., at_once)) if *at_once || wait.is_zero() => return desk.work.take(),
+            Some(_) => shared.changed.wait_timeout(desk, wait).unwrap_or_else(PoisonError::into_inner).0,
+            None => shared.changed.wait(desk).unwrap_or_else(PoisonError::into_inner),
+        };
+    }
+    None
 }

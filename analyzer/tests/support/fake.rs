@@ -336,7 +336,7 @@ impl World {
             }
         });
         let times = (0u32..).zip(&self.flows).filter_map(|(slot, spec)| Some((slot, spec.times(seconds)?)));
-        let times: HashMap<u32, latency::Figure, _> = times.collect();
+        let times: latency::BySlot = times.collect();
         let figures = Figures { latency: (!times.is_empty()).then_some(times), ..Figures::default() };
         let time_ns = START_NS + seconds * 1_000_000_000;
         let any = !self.flows.is_empty() || !self.skipped.is_empty() || self.kind == SourceKind::Live;

@@ -124,7 +124,7 @@ fn check(input: Input, app: &mut App, key: Key) {
         Input::Group => {
             press(app, &[key]);
             assert_eq!(app.table.group, Group::Hosts);
-            assert!(!app.table.sums.is_empty());
+            assert!(!app.table.groups.is_empty());
         }
         Input::Mark => {
             press(app, &[Key::Down, key]);

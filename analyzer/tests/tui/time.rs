@@ -444,3 +444,53 @@ fn details_of_an_older_moment_say_what_is_of_later() {
     let packets = rocescope::units::count(total.packets);
     assert!(line(&app, " total ").contains(&format!("{packets} packets")), "{}", text(&app));
 }
+
+/// Figures of many flows take longer than a key may: they are made elsewhere, and the screen says that it shows others.
+#[test]
+fn figures_of_many_flows_follow_the_key_that_asks_for_them() {
+    let world = World::many(10_000);
+    let samples: Vec<_> = (1..=14).map(|second| Arc::new(world.at(second))).collect();
+    let mut app = App::new(options());
+    app.on_resize(USUAL.0, USUAL.1);
+    for sample in &samples {
+        app.on_sample(Arc::clone(sample));
+    }
+    let basis = |app: &App| app.data.as_ref().unwrap().model.basis;
+    let last = |seconds: f64| rocescope::model::Basis::Last(seconds);
+    let waits = |app: &App| text(app).contains("being worked out; these are the ones before");
+    let before = basis(&app);
+    assert!(app.wanted().is_none() && !waits(&app));
+    assert_eq!(press(&mut app, &[Key::Char('t')]), Action::Analyse);
+    assert_eq!(basis(&app), before, "a key waits for nothing");
+    assert!(app.awaited() && waits(&app));
+    // Another key before they are there: those of the first are not wanted any more.
+    let first = app.wanted().unwrap().make();
+    press(&mut app, &[Key::Char('t'), Key::Char('t')]);
+    assert_eq!(app.span, Span::Latest);
+    assert!(!app.on_figures(first) && app.awaited());
+    assert_eq!(basis(&app), before);
+    app.settle();
+    assert_eq!(basis(&app), last(1.0));
+    assert!(!app.awaited() && !waits(&app));
+
+    // A sample that comes first brings them along.
+    press(&mut app, &[Key::Char('t')]);
+    assert!(app.awaited());
+    app.on_sample(Arc::new(world.at(15)));
+    assert!(!app.awaited());
+    assert_eq!(basis(&app), before);
+
+    // Back in time, step by step, though the figures of a step are not there yet; what is selected stays so.
+    press(&mut app, &[Key::Char('2'), Key::Down, Key::Char(' '), Key::Left, Key::Left]);
+    let shown = |app: &App| (app.data.as_ref().unwrap().model.time_ns - fake::START_NS) / 1_000_000_000;
+    let selected = app.table.selected;
+    assert_eq!((shown(&app), app.awaited()), (15, true));
+    app.settle();
+    assert_eq!((shown(&app), app.table.selected), (13, selected));
+    press(&mut app, &[Key::Char(' ')]);
+    app.settle();
+    assert_eq!((shown(&app), app.table.selected), (15, selected));
+    // A key that changes neither moment nor span asks for nothing.
+    press(&mut app, &[Key::Char('s'), Key::Char('o'), Key::Tab]);
+    assert!(!app.awaited());
+}

@@ -3,6 +3,7 @@
 
 mod damage;
 mod gzip;
+mod parts;
 mod pcap;
 mod pcapng;
 

@@ -111,7 +111,11 @@ pub(super) fn cnp(
             broadcom(device, port, "cnp_dscp", "0x30"),
             pci(device),
         ),
-        _ => format!("echo 48 > /sys/class/net/{name}/ecn/roce_np/cnp_dscp"),
+        // Only MLNX_OFED and DOCA have switches by priority.
+        _ if settings.ecn_np.iter().any(Option::is_some) => {
+            format!("echo 48 > /sys/class/net/{name}/ecn/roce_np/cnp_dscp")
+        }
+        _ => format!("echo 48 > /sys/kernel/debug/mlx5/{}/cc_params/np_cnp_dscp", pci(device)),
     };
     sheet.say(
         ("cnp.priority", Verdict::Warning),

@@ -41,21 +41,22 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
     for gpu in &facts.gpus {
         let subject = subject(gpu);
         link(gpu, &subject, sheet);
-        let nearest = nics.iter().map(|(device, pci)| (gpu.pci.distance(pci), device.name.as_str())).min();
-        match nearest {
+        let (distance, near) = nearest(gpu, &nics);
+        let name = near.join(", ");
+        match distance {
             None => {}
-            Some((distance @ (Distance::Switch | Distance::Node), name)) => {
+            Some(distance @ (Distance::Switch | Distance::Node)) => {
                 let place = if distance == Distance::Switch { "below the same PCIe bridge" } else { "in the same NUMA node" };
                 sheet.ok("gpu.nic", &subject, format!("{name}, {place}"));
             }
-            Some((Distance::Far, name)) => sheet.say(
+            Some(Distance::Far) => sheet.say(
                 ("gpu.nic", Verdict::Warning),
                 &subject,
                 format!("{name}, in another NUMA node"),
                 "traffic between them crosses the link between processors",
                 "use a NIC slot near the GPU, or bind the process to the GPU that is near the NIC (NCCL_IB_HCA, CUDA_VISIBLE_DEVICES)",
             ),
-            Some((Distance::Unknown, _)) => {
+            Some(Distance::Unknown) => {
                 sheet.unknown("gpu.nic", &subject, "the kernel tells no NUMA node of the GPU or the NICs");
             }
         }
@@ -67,6 +68,18 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
     memory(facts, sheet);
     iommu(facts, &nics, sheet);
     acs(facts, &nics, sheet);
+}
+
+/// The NICs that are as near as any: of those below the same switch the ones that share most bridges
+/// with it, as larger hosts have switches below switches.
+fn nearest<'a>(gpu: &Gpu, nics: &[(&'a DeviceFacts, &PciDevice)]) -> (Option<Distance>, Vec<&'a str>) {
+    let far = |pci: &PciDevice| {
+        let shared = pci.bridges.iter().filter(|bridge| gpu.pci.bridges.contains(bridge)).count();
+        (gpu.pci.distance(pci), std::cmp::Reverse(shared))
+    };
+    let Some(least) = nics.iter().map(|(_, pci)| far(pci)).min() else { return (None, Vec::new()) };
+    let near = nics.iter().filter(|(_, pci)| far(pci) == least);
+    (Some(least.0), near.map(|(device, _)| device.name.as_str()).collect())
 }
 
 fn subject(gpu: &Gpu) -> String {

@@ -86,7 +86,7 @@ fn lossless(
     let lossless = dcb.and_then(|dcb| dcb.pfc).map(|pfc| pfc.enabled);
     if let Some(dcb) = dcb {
         dscp_map(dcb, name, sheet);
-        pfc(lossless, name, sheet);
+        pfc(lossless, interface, sheet);
         roce_priority(facts, device, port, dcb, name, sheet);
         buffers(dcb, lossless.unwrap_or_default(), name, sheet);
     } else {
@@ -148,7 +148,7 @@ fn pause(interface: &InterfaceFacts, sheet: &mut Sheet) {
             name,
             way,
             "a pause then stops all traffic of the port, storage and management included",
-            format!("use PFC on one priority (dcb pfc set dev {name} prio-pfc all:off 3:on) and turn this off: {change}"),
+            format!("turn it off ({change}), and use PFC on one priority: {}", set_pfc(interface, "3:on")),
         ),
     }
 }
@@ -161,7 +161,12 @@ fn trust(port: &PortFacts, name: &str, sheet: &mut Sheet) {
             name,
             "pcp",
             "RoCE that arrives without a VLAN tag gets one priority, whatever its DSCP, and so may miss the lossless one",
-            format!("mlnx_qos -i {name} --trust dscp; upstream: dcb app add dev {name} dscp-prio 26:3 (with the fabric's DSCP and priority)"),
+            if port.settings.ecn_np.iter().any(Option::is_some) {
+                // MLNX_OFED and DOCA, which bring the tool along.
+                format!("mlnx_qos -i {name} --trust dscp")
+            } else {
+                format!("dcb app add dev {name} dscp-prio 26:3 (with the fabric's DSCP and priority: the driver trusts DSCP as soon as one is mapped)")
+            },
         ),
         None => sheet.unknown("qos.trust", name, "the driver does not tell"),
     }
@@ -188,9 +193,29 @@ fn dscp_map(dcb: &Dcb, name: &str, sheet: &mut Sheet) {
     }
 }
 
-fn pfc(lossless: Option<Priorities>, name: &str, sheet: &mut Sheet) {
-    let change =
-        format!("dcb pfc set dev {name} prio-pfc all:off 3:on, with the priority that the switch has");
+/// How PFC is set on an interface, with priorities as `dcb` takes them ("3:on"). Where the NIC's own
+/// LLDP agent has DCB in hand, the kernel's is refused (ice_dcbnl_setpfc and bnxt_dcbnl_ieee_setpfc ask
+/// for DCB_CAP_DCBX_HOST).
+pub(super) fn set_pfc(interface: &InterfaceFacts, priorities: &str) -> String {
+    let name = &interface.name;
+    let set = format!("dcb pfc set dev {name} prio-pfc all:off {priorities}");
+    match interface.driver.as_deref() {
+        Some("ice") => {
+            format!("{set} (if refused, first: ethtool --set-priv-flags {name} fw-lldp-agent off)")
+        }
+        Some("bnxt_en") => {
+            format!(
+                "{set} (if refused, the NIC's firmware does DCBX: switch that off with Broadcom's niccli)"
+            )
+        }
+        Some("mlx5_core") => format!("{set} (or mlnx_qos -i {name} --pfc, which takes eight 0 or 1)"),
+        _ => set,
+    }
+}
+
+fn pfc(lossless: Option<Priorities>, interface: &InterfaceFacts, sheet: &mut Sheet) {
+    let name = interface.name.as_str();
+    let change = format!("{}; with the priority that the switch has", set_pfc(interface, "3:on"));
     match lossless {
         None => sheet.unknown("pfc.enabled", name, "the driver does not tell"),
         Some(set) if set.is_empty() => sheet.say(
@@ -219,7 +244,8 @@ fn classes(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts) -> Vec<(u6
         return vec![(class, format!("traffic class of {}", device.name))];
     }
     for process in &facts.processes {
-        if let Some(class) = process.get("NCCL_IB_TC").and_then(|text| text.parse().ok()) {
+        // Below zero it is as good as unset.
+        if let Some(class) = process.number("NCCL_IB_TC").and_then(|class| u64::try_from(class).ok()) {
             let entry = (class, format!("NCCL_IB_TC of process {}", process.pid));
             // A job has a process per GPU, all with the same setting.
             if !classes.iter().any(|(known, _)| *known == class) {

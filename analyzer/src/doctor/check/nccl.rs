@@ -2,13 +2,14 @@
 
 use super::{Entry, Sheet, Verdict};
 use crate::doctor::facts::{DeviceFacts, HostFacts, Protocol};
+use crate::host::nccl::NcclProcess;
 use crate::host::port::GidType;
-use crate::host::process::{self, NcclProcess};
+use crate::host::process;
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
         id: "nccl.environment",
-        about: "Whether the environment of every process can be read, on hosts with RoCE devices. Unknown, with the names, where some cannot: a job of another user is then not judged.",
+        about: "Whether the environment of every process can be read, on hosts with RoCE devices. Unknown, with the names, where some cannot: a job of another user is then not judged. The settings below are those of the environment that a process started with; where it has none, those of the file named by NCCL_CONF_FILE or ~/.nccl.conf, then of /etc/nccl.conf (RCCL: ~/.rccl.conf, /etc/rccl.conf), as the process sees them. A process is taken for one of NCCL when it has such variables or has loaded libnccl.so or librccl.so; what is linked into another library, and set by the program itself, does not show.",
     },
     Entry {
         id: "nccl.disabled",
@@ -21,6 +22,10 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry {
         id: "nccl.gid_index",
         about: "NCCL_IB_GID_INDEX against the tables of the devices it uses. Critical when a device has no such entry; a warning when the entry is RoCE v1 or link-local.",
+    },
+    Entry {
+        id: "nccl.roce_version",
+        about: "NCCL_IB_ROCE_VERSION_NUM. A warning at 1, where NCCL chooses the address itself.",
     },
     Entry {
         id: "nccl.traffic_class",
@@ -43,41 +48,40 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
         sheet.unknown("nccl.environment", "host", &why);
     }
     for process in &facts.processes {
-        let comm = process.comm.as_deref().unwrap_or("process");
-        let subject = format!("{comm} {}", process.pid);
-        one(facts, process, &subject, sheet);
+        one(facts, process, &process.label(), sheet);
     }
 }
 
 fn one(facts: &HostFacts, process: &NcclProcess, subject: &str, sheet: &mut Sheet) {
     let has_roce = facts.devices.iter().any(|device| device.protocol == Protocol::Roce);
-    match process.get("NCCL_IB_DISABLE") {
-        Some("1") if has_roce => {
+    match process.number("NCCL_IB_DISABLE") {
+        Some(disabled) if disabled != 0 && has_roce => {
             sheet.say(
                 ("nccl.disabled", Verdict::Warning),
                 subject,
-                "NCCL_IB_DISABLE=1",
+                process.shown("NCCL_IB_DISABLE"),
                 "the job runs over TCP although the host has RoCE",
-                "unset NCCL_IB_DISABLE",
+                process.unset("NCCL_IB_DISABLE"),
             );
             return;
         }
-        Some(value) => sheet.ok("nccl.disabled", subject, format!("NCCL_IB_DISABLE={value}")),
+        Some(_) => sheet.ok("nccl.disabled", subject, process.shown("NCCL_IB_DISABLE")),
         None => {}
     }
     let used = hca(facts, process, subject, sheet);
     gid_index(process, &used, subject, sheet);
+    roce_version(process, &used, subject, sheet);
     traffic_class(facts, process, &used, subject, sheet);
     socket_interface(facts, process, subject, sheet);
     match process.get("NCCL_NET_GDR_LEVEL") {
-        Some(level @ ("LOC" | "0")) if !facts.gpus.is_empty() => sheet.say(
+        Some("LOC" | "0") if !facts.gpus.is_empty() => sheet.say(
             ("nccl.gpudirect", Verdict::Info),
             subject,
-            format!("NCCL_NET_GDR_LEVEL={level}"),
+            process.shown("NCCL_NET_GDR_LEVEL"),
             "GPUDirect is switched off: every byte goes through the memory of the host",
-            "unset it, or set PHB or SYS",
+            format!("{}, or set PHB or SYS", process.unset("NCCL_NET_GDR_LEVEL")),
         ),
-        Some(level) => sheet.ok("nccl.gpudirect", subject, format!("NCCL_NET_GDR_LEVEL={level}")),
+        Some(_) => sheet.ok("nccl.gpudirect", subject, process.shown("NCCL_NET_GDR_LEVEL")),
         None => {}
     }
 }
@@ -126,7 +130,7 @@ fn hca<'a>(
     let used: Vec<&DeviceFacts> = roce.filter(|device| list.takes(&device.name)).collect();
     let all: Vec<&str> = facts.devices.iter().map(|device| device.name.as_str()).collect();
     let strangers = list.strangers(&all);
-    let value = format!("NCCL_IB_HCA={text}");
+    let value = process.shown("NCCL_IB_HCA");
     if !strangers.is_empty() && !list.inverted || used.is_empty() {
         let why = if used.is_empty() {
             "no RoCE device of this host is left: the job runs over TCP or not at all".to_owned()
@@ -151,10 +155,10 @@ fn hca<'a>(
 
 fn gid_index(process: &NcclProcess, used: &[&DeviceFacts], subject: &str, sheet: &mut Sheet) {
     const ID: &str = "nccl.gid_index";
-    let Some(text) = process.get("NCCL_IB_GID_INDEX") else { return };
-    let value = format!("NCCL_IB_GID_INDEX={text}");
+    let Some(index) = process.number("NCCL_IB_GID_INDEX") else { return };
+    let value = process.shown("NCCL_IB_GID_INDEX");
     // -1 lets NCCL choose.
-    let Ok(index) = text.parse::<u32>() else {
+    let Ok(index) = u32::try_from(index) else {
         sheet.ok(ID, subject, value);
         return;
     };
@@ -185,6 +189,20 @@ fn gid_index(process: &NcclProcess, used: &[&DeviceFacts], subject: &str, sheet:
     }
 }
 
+fn roce_version(process: &NcclProcess, used: &[&DeviceFacts], subject: &str, sheet: &mut Sheet) {
+    const ID: &str = "nccl.roce_version";
+    const NAME: &str = "NCCL_IB_ROCE_VERSION_NUM";
+    let Some(version) = process.number(NAME) else { return };
+    // An index that is given goes before.
+    let chooses = process.number("NCCL_IB_GID_INDEX").is_none_or(|index| index < 0);
+    if version == 1 && chooses && !used.is_empty() {
+        let why = "NCCL then chooses addresses of RoCE v1: not routed, never marked with ECN";
+        sheet.say((ID, Verdict::Warning), subject, process.shown(NAME), why, process.unset(NAME));
+    } else {
+        sheet.ok(ID, subject, process.shown(NAME));
+    }
+}
+
 fn traffic_class(
     facts: &HostFacts,
     process: &NcclProcess,
@@ -193,9 +211,9 @@ fn traffic_class(
     sheet: &mut Sheet,
 ) {
     const ID: &str = "nccl.traffic_class";
-    let text = process.get("NCCL_IB_TC");
-    let value = text.map_or_else(|| "NCCL_IB_TC unset".to_owned(), |text| format!("NCCL_IB_TC={text}"));
-    let is_set = text.is_some_and(|text| text.parse::<u64>().is_ok_and(|class| class != 0));
+    let value = process.shown("NCCL_IB_TC");
+    // Below zero it is as good as unset.
+    let is_set = process.number("NCCL_IB_TC").is_some_and(|class| class > 0);
     // Where the device forces a class, or DSCP 0 is in a lossless priority, unset is fine.
     let concerned = used.iter().flat_map(|device| &device.ports).find(|port| {
         let lossless = facts.ethernet_of(port).next().and_then(|interface| {
@@ -215,7 +233,7 @@ fn traffic_class(
                 "data leaves with DSCP 0, outside of the lossless priority of {}",
                 port.port.interface.as_deref().unwrap_or("the port")
             ),
-            "NCCL_IB_TC=106 (DSCP 26 times 4, plus 2 for ECT(0)), with the DSCP that the fabric treats as lossless",
+            "NCCL_IB_TC=106 (DSCP 26 times 4, plus 2 for ECT(0)), with the DSCP that the fabric treats as lossless; in the job's environment, or for all jobs in /etc/nccl.conf",
         ),
         _ => sheet.ok(ID, subject, value),
     }
@@ -224,7 +242,7 @@ fn traffic_class(
 fn socket_interface(facts: &HostFacts, process: &NcclProcess, subject: &str, sheet: &mut Sheet) {
     const ID: &str = "nccl.socket_interface";
     let Some(text) = process.get("NCCL_SOCKET_IFNAME") else { return };
-    let value = format!("NCCL_SOCKET_IFNAME={text}");
+    let value = process.shown("NCCL_SOCKET_IFNAME");
     if process.same_network != Some(true) {
         sheet.unknown(ID, subject, "the process is in another network namespace, or that cannot be read");
         return;

@@ -1,7 +1,7 @@
 //! Ports that do RoCE: whether they are up, addressed, wide enough and countable.
 
 use super::{Entry, Sheet, Verdict};
-use crate::doctor::facts::{DeviceFacts, HostFacts, OPTIONAL_COST, PortFacts, Protocol};
+use crate::doctor::facts::{DeviceFacts, HostFacts, InterfaceFacts, OPTIONAL_COST, PortFacts, Protocol};
 use crate::host::pci::PciDevice;
 use crate::host::port::MTU_FOR_4096;
 
@@ -9,6 +9,10 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry {
         id: "device.protocol",
         about: "What an RDMA device speaks. Info when it is not RoCE (InfiniBand, iWARP, EFA), so that nothing of it can be shown.",
+    },
+    Entry {
+        id: "device.absent",
+        about: "NICs whose driver has a companion for RoCE, but no RDMA device. Info, with the module that makes it one: without it there are neither queue pairs nor counters.",
     },
     Entry { id: "port.state", about: "State of the RDMA port. A warning when it is not ACTIVE." },
     Entry {
@@ -41,6 +45,17 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
 ];
 
+/// Drivers of NICs that do RoCE, and the modules that make RDMA devices of them.
+const COMPANIONS: [(&str, &str); 7] = [
+    ("mlx5_core", "mlx5_ib"),
+    ("mlx4_en", "mlx4_ib"),
+    ("bnxt_en", "bnxt_re"),
+    ("ice", "irdma"),
+    ("ionic", "ionic_rdma"),
+    ("qede", "qedr"),
+    ("hns3", "hns_roce_hw_v2"),
+];
+
 /// Drivers that take the source port from the flow label or from both queue pair numbers
 /// (rdma_get_udp_sport and rdma_flow_label_to_udp_sport in hw/mlx5, hw/irdma and hw/hns; rxe
 /// hashes the queue pair number).
@@ -48,13 +63,7 @@ const VARY_SOURCE_PORT: [&str; 4] = ["mlx5_ib", "irdma", "hns_roce", "rxe"];
 
 pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
     for device in &facts.devices {
-        let what = match device.protocol {
-            Protocol::Roce => "RoCE",
-            Protocol::InfiniBand => "InfiniBand",
-            Protocol::Iwarp => "iWARP",
-            Protocol::Efa => "EFA",
-            Protocol::Unknown => "unknown",
-        };
+        let what = device.protocol.name();
         match device.protocol {
             Protocol::Roce => sheet.ok("device.protocol", &device.name, what),
             Protocol::Unknown => {
@@ -69,6 +78,7 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
             ),
         }
     }
+    absent(facts, sheet);
     for (device, port) in facts.roce_ports() {
         let subject = format!("{}/{}", device.name, port.port.number);
         state(port, &subject, sheet);
@@ -88,6 +98,23 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
             ),
         }
         counters(device, port, &subject, sheet);
+    }
+}
+
+fn absent(facts: &HostFacts, sheet: &mut Sheet) {
+    let idle = |i: &&InterfaceFacts| i.up && i.kind == "physical" && i.devices.is_empty();
+    for interface in facts.interfaces.iter().filter(idle) {
+        let driver = interface.driver.as_deref();
+        let Some((driver, module)) = COMPANIONS.into_iter().find(|(known, _)| Some(*known) == driver) else {
+            continue;
+        };
+        sheet.say(
+            ("device.absent", Verdict::Info),
+            &interface.name,
+            format!("{driver} without {module}"),
+            "the NIC can do RoCE, but no RDMA device is here for it: nothing does RDMA through it, or the device is in another network namespace (rdma system show)",
+            format!("where RoCE is wanted: modprobe {module}"),
+        );
     }
 }
 

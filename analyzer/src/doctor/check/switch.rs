@@ -1,5 +1,6 @@
 //! What the switch says over DCBX, held against the host's own settings.
 
+use super::lossless::set_pfc;
 use super::{Entry, Sheet, Verdict};
 use crate::doctor::facts::{HostFacts, InterfaceFacts};
 use crate::host::dcb::{AppPriority, Ets, Priorities, SELECT_ANY_PORT, SELECT_DSCP, SELECT_UDP};
@@ -84,7 +85,7 @@ fn pfc(interface: &InterfaceFacts, sheet: &mut Sheet) {
         name,
         value,
         format!("priority {one_sided} is lossless on one side only: what that side pauses, the other does not obey, and packets are dropped"),
-        format!("make both sides alike; here: dcb pfc set dev {name} prio-pfc all:off {}", on(theirs)),
+        format!("make both sides alike; here: {}", set_pfc(interface, &on(theirs))),
     );
 }
 
@@ -178,6 +179,10 @@ fn apps(interface: &InterfaceFacts, sheet: &mut Sheet) {
         return;
     };
     theirs.extend(&dcb.peer_apps);
+    if theirs.is_empty() {
+        sheet.unknown("switch.dscp", name, "the switch was not heard to say what it gives priorities to");
+        return;
+    }
     let lossless = dcb.pfc.map(|pfc| pfc.enabled).unwrap_or_default();
     let mut compared = Vec::new();
     let mut differing = Vec::new();

@@ -83,13 +83,13 @@ fn each_read_that_fails_is_listed_with_its_cause() {
         assert_eq!(of(&faultless), 0, "{what}: {:#?}", faultless.host.unread);
         let page = page(MLX5, &change);
         assert_eq!(of(&page), 1, "{change}: {:#?}", page.host.unread);
-        let text = text::text(&page, true);
+        let text = text::text(&page, true, 120);
         let all = text.split_once("NOT READ").unwrap().1.split_whitespace().collect::<Vec<_>>().join(" ");
         let reason = page.host.unread.iter().find(|r| r.subject == subject && r.what.contains(what)).unwrap();
         let line = format!("{subject}: cannot {}: {}", reason.what, reason.why);
         assert!(all.contains(&line), "{line} in\n{text}");
         assert_eq!(all.contains("Remedy: "), page.host.unread.iter().any(|r| r.remedy.is_some()));
-        assert!(!text::text(&page, false).contains("NOT READ"));
+        assert!(!text::text(&page, false, 120).contains("NOT READ"));
         let json: serde_json::Value = serde_json::from_str(&page.json().unwrap()).unwrap();
         let listed = json["host"]["unread"].as_array().unwrap();
         assert!(listed.iter().any(|r| r["subject"] == subject && r["what"] == reason.what.as_str()));
@@ -128,6 +128,52 @@ fn congestion_control_of_bnxt_re_and_irdma_is_read_where_they_show_it() {
     assert!(said.change.as_ref().unwrap().ends_with("irdma/irdma0/roce_dcqcn_enable"), "{said:?}");
 }
 
+/// Tools and files are those that the host at hand has: MLNX_OFED shows itself by its switches.
+#[test]
+fn commands_are_for_the_driver_at_hand() {
+    let change = |page: &Page, id: &str| check(page, id).change.clone().unwrap_or_default();
+    let upstream = format!(
+        "{IFACE}/ecn = (none)\n{IFACE}/qos = (none)\nsys/kernel/debug/mlx5/0000:3b:00.0/cc_params/np_cnp_dscp = 26"
+    );
+    let no_dscp = dcb("2 hex 08 08 00*134");
+    for (changes, id, expected) in [
+        (
+            format!("{IFACE}/ecn/roce_np/cnp_dscp = 26"),
+            "cnp.priority",
+            "echo 48 > /sys/class/net/enp59s0np0/ecn/roce_np/cnp_dscp",
+        ),
+        (
+            upstream.clone(),
+            "cnp.priority",
+            "echo 48 > /sys/kernel/debug/mlx5/0000:3b:00.0/cc_params/np_cnp_dscp",
+        ),
+        (format!("{IFACE}/qos/trust = pcp"), "qos.trust", "mlnx_qos -i enp59s0np0 --trust dscp"),
+        (format!("{upstream}\n{no_dscp}"), "qos.trust", "dcb app add dev enp59s0np0 dscp-prio 26:3"),
+        (dcb("2 hex 08 00 00*134"), "pfc.enabled", "mlnx_qos -i enp59s0np0 --pfc"),
+    ] {
+        let said = change(&page(MLX5, &changes), id);
+        assert!(said.contains(expected), "{id}: {said}");
+    }
+    let lossy = "answers/dcb/enp1s0f0np0 <<\n13 {\n2 hex 08 00 00*134\n}\n>>";
+    let said = change(&page(BNXT_RE, lossy), "pfc.enabled");
+    assert!(
+        said.starts_with("dcb pfc set dev enp1s0f0np0 prio-pfc all:off 3:on") && said.contains("niccli"),
+        "{said}"
+    );
+    let ice = "sys/bus/pci/drivers/ice/x = 1\nanswers/dcb/ens1f0 <<\n13 {\n2 hex 08 00 00*134\n5 hex 08 08 00*6\n}\n>>";
+    for id in ["pfc.enabled", "switch.pfc"] {
+        let said = change(&page(IRDMA, ice), id);
+        assert!(said.contains("ethtool --set-priv-flags ens1f0 fw-lldp-agent off"), "{id}: {said}");
+    }
+    // What nobody said is not called a difference between tables.
+    let silent = page(BNXT_RE, "");
+    assert!(
+        check(&silent, "switch.dscp").why.as_ref().unwrap().contains("not heard"),
+        "{:#?}",
+        silent.checks
+    );
+}
+
 #[test]
 fn ecn_is_judged_where_nothing_is_lossless() {
     let lossy = dcb("2 hex 08 00 00*134");
@@ -141,7 +187,7 @@ fn ecn_is_judged_where_nothing_is_lossless() {
 #[test]
 fn what_is_not_roce_is_called_so_and_nothing_else_is_said_of_it() {
     let page = page(NOT_ROCE, "");
-    let text = text::text(&page, true);
+    let text = text::text(&page, true, 120);
     for (device, driver, protocol, name) in [
         ("rdmap0s6", "efa", Protocol::Efa, "Elastic Fabric Adapter"),
         ("cxgb4_0", "iw_cxgb4", Protocol::Iwarp, "iWARP"),
@@ -224,7 +270,7 @@ fn a_vlan_on_a_port_does_not_pass_for_an_interface_without_rdma() {
     let said: Vec<_> = hidden.sights.iter().filter(|sight| sight.subject == name).collect();
     assert!(said.len() == 1 && said[0].works == Works::No, "{said:?}");
     assert!(said[0].why.contains("counters only") && said[0].command.is_none(), "{said:?}");
-    let text = text::text(&hidden, true);
+    let text = text::text(&hidden, true, 120);
     assert!(text.contains("GID 5: 198.51.100.1, RoCE v2, on enp59s0np0.7"), "{text}");
     // Its own settings are those of the port, and not judged twice.
     assert!(

@@ -63,7 +63,7 @@ fn commands_are_for_the_namespace_that_was_looked_into() {
     let of = |name: &str| {
         let host = Recorded::unpack(&format!("{MLX5}\n[]\n{ROOT}\nanswers/pause/enp59s0np0 = off on on"));
         let facts = collect(&host.root(), &host.kernel());
-        text::text(&Page::of(facts::HostFacts { netns: Some(name.to_owned()), ..facts }), false)
+        text::text(&Page::of(facts::HostFacts { netns: Some(name.to_owned()), ..facts }), false, 120)
     };
     for (name, argument, entering) in [
         ("4711", "4711", "nsenter -t 4711 -n"),
@@ -71,7 +71,7 @@ fn commands_are_for_the_namespace_that_was_looked_into() {
         ("/run/a b", "'/run/a b'", "nsenter --net='/run/a b'"),
     ] {
         let text = of(name);
-        assert!(text.contains(&format!("network namespace {name}\n")), "{text}");
+        assert!(text.contains(&format!("network namespace {name}: 1 critical\n")), "{text}");
         assert!(text.contains(&format!("$ rocescope live -i enp59s0np0 --netns {argument}\n")), "{text}");
         assert!(text.contains(&format!("for this network namespace: {entering}\n")), "{text}");
     }
@@ -103,9 +103,9 @@ fn commands_have_sudo_where_it_is_needed_and_changes_a_line_that_says_so() {
         let fault = "proc/sys/net/core/bpf_jit_enable = 0";
         let root = page(host, &format!("{ROOT}\n{fault}"));
         assert!(commands(&root).iter().all(|command| !command.contains("sudo")), "{:?}", commands(&root));
-        assert!(!text::text(&root, false).contains(LINE));
+        assert!(!text::text(&root, false, 120).contains(LINE));
         let user = page(host, &format!("{USER}\n{HERE}\n{fault}"));
-        let text = text::text(&user, false);
+        let text = text::text(&user, false, 120);
         assert_eq!(text.matches(LINE).count(), 1, "{text}");
         for command in commands(&user) {
             // Counters are read by anybody.
@@ -118,7 +118,7 @@ fn commands_have_sudo_where_it_is_needed_and_changes_a_line_that_says_so() {
         assert!(!commands(&user).is_empty());
     }
     // Nothing to change, nothing to say.
-    assert!(!text::text(&page(MLX5, ROOT), false).contains(LINE));
+    assert!(!text::text(&page(MLX5, ROOT), false, 120).contains(LINE));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn interfaces_without_rdma_share_a_line() {
     }
     interfaces += "dummy0 30 dummy 1500 down\nifb0 31 ifb 1500 down\neth8 32 physical 1500 down\n>>";
     let page = page(MLX5, &format!("{USER}\n{interfaces}"));
-    let text = text::text(&page, false);
+    let text = text::text(&page, false, 120);
     let line = "Without RDMA: cali0, cali1, cali2, cali3, cali4, cali5 and 3 more (veth); dummy0 (dummy, down); ifb0 (ifb, down);";
     assert!(text.contains(line), "{text}");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -151,7 +151,7 @@ fn interfaces_without_rdma_share_a_line() {
         let sight = page.sights.iter().find(|sight| sight.subject == name).unwrap();
         assert_eq!(sight.command.is_some(), name == "cali0", "{sight:?}");
     }
-    let verbose = text::text(&page, true);
+    let verbose = text::text(&page, true, 120);
     assert!(verbose.contains("ifb0 (ifb), down, speed -, MTU 1500"), "{verbose}");
     assert!(!verbose.contains("Without RDMA"), "{verbose}");
     // A filter that was left behind is told wherever it is.
@@ -172,7 +172,7 @@ fn no_speed_is_an_answer_and_shown_as_a_dash() {
         let page = page(MLX5, &format!("{IFACE}/speed = {speed}"));
         let failed = page.host.unread.iter().filter(|reason| reason.what.contains("speed")).count();
         assert_eq!(failed, failures, "{speed}: {:#?}", page.host.unread);
-        let text = text::text(&page, true);
+        let text = text::text(&page, true, 120);
         assert!(text.contains(&format!("enp59s0np0 (physical), mlx5_core, up, {shown}, MTU 9000")), "{text}");
     }
 }
@@ -186,7 +186,7 @@ fn processes_that_cannot_be_read_are_named() {
     let check = hidden.checks.iter().find(|check| check.id == "nccl.environment").unwrap();
     assert_eq!(check.verdict, Verdict::Unknown);
     assert!(check.why.as_ref().unwrap().contains("train.py (812)"), "{check:?}");
-    let text = text::text(&hidden, true);
+    let text = text::text(&hidden, true, 120);
     assert!(text.contains("environment of 1 process") && text.contains("train.py (812)"), "{text}");
     assert!(!text.contains("kworker"), "{text}");
     let json: serde_json::Value = serde_json::from_str(&hidden.json().unwrap()).unwrap();
@@ -201,7 +201,7 @@ fn processes_of_a_job_share_a_line_with_their_settings() {
         environment(&["NCCL_IB_HCA=mlx5", "NCCL_IB_TC=106", "NCCL_DEBUG=INFO"]).replace("4711", "4712");
     let page =
         page(MLX5, &format!("{second}\nproc/4712/comm = python3\nproc/4712/ns/net -> net:[4026531840]"));
-    let text = text::text(&page, false);
+    let text = text::text(&page, false, 120);
     let line = "python3 4711 in trainer-0, python3 4712: NCCL_IB_HCA=mlx5 NCCL_IB_TC=106\n";
     assert!(text.contains(line), "{text}");
 }
@@ -230,6 +230,30 @@ fn what_redirects_between_nic_and_gpu_is_told_from_what_does_above_both() {
     let config = "sys/devices/pci0000:3a/0000:3a:00.0/config hex 00*256 0d 00 01 00 00 00 1d 00 00*8";
     let read = page(MLX5, config);
     assert_eq!(read.host.devices[0].acs_redirect.as_deref(), Some(&["0000:3a:00.0".to_owned()][..]));
+}
+
+#[test]
+fn of_nics_below_one_switch_the_nearest_is_named_and_all_that_are_as_near() {
+    let host = Recorded::unpack(&super::hosts::eight());
+    let of = |places: [&[&str]; 3]| {
+        let mut facts = collect(&host.root(), &host.kernel());
+        facts.devices.truncate(3);
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        for (device, bridges) in facts.devices.iter_mut().zip(places) {
+            device.pci.as_mut().unwrap().bridges = names(bridges);
+        }
+        facts.gpus.truncate(1);
+        facts.gpus[0].pci.bridges = names(&["inner:gpu", "inner:up", "outer:down", "outer:up", "root"]);
+        let page = Page::of(facts);
+        page.checks.iter().find(|check| check.id == "gpu.nic").unwrap().value.clone().unwrap()
+    };
+    let inner = ["inner:nic", "inner:up", "outer:down", "outer:up", "root"];
+    let outer = ["outer:nic", "outer:up", "root"];
+    let other = ["root2"];
+    assert_eq!(of([&outer, &inner, &other]), "mlx5_1, below the same PCIe bridge");
+    assert_eq!(of([&inner, &outer, &inner]), "mlx5_0, mlx5_2, below the same PCIe bridge");
+    assert_eq!(of([&other, &other, &outer]), "mlx5_2, below the same PCIe bridge");
+    assert_eq!(of([&other, &other, &other]), "mlx5_0, mlx5_1, mlx5_2, in the same NUMA node");
 }
 
 /// The kernel takes the order to count by queue pair for any device, and answers with the mode.

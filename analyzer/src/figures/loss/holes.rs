@@ -3,7 +3,7 @@
 use rocescope_common::wire::bth::MASK24;
 
 /// Ranges kept per sequence and state; the oldest make room.
-pub(super) const MAX_HOLES: usize = 48;
+pub(super) const MAX_HOLES: usize = 128;
 
 /// IPv4 identifications between which a packet lies that was sent in its turn: those of the packets
 /// before and behind the hole.
@@ -14,6 +14,11 @@ pub(super) struct Turn {
 }
 
 impl Turn {
+    /// Between two packets; `None` where the second was not numbered after the first.
+    pub(super) fn between(after: u16, before: u16) -> Option<Self> {
+        (2..0x8000).contains(&before.wrapping_sub(after)).then_some(Self { after, before })
+    }
+
     /// Whether a packet with this identification was sent between the two.
     pub(super) fn holds(self, id: u16) -> bool {
         let place = id.wrapping_sub(self.after);
@@ -37,6 +42,11 @@ pub(super) struct Hole {
 impl Hole {
     pub(super) fn contains(&self, psn: u32) -> bool {
         psn.wrapping_sub(self.start) & MASK24 < self.len
+    }
+
+    /// Whether a packet with this identification was sent when those were that are missing.
+    fn in_turn(&self, id: u16) -> bool {
+        self.turn.is_some_and(|turn| turn.holds(id))
     }
 }
 
@@ -76,9 +86,24 @@ impl Holes {
         self.open.iter().rev().find(|hole| hole.contains(psn)).copied()
     }
 
-    /// Takes one PSN out of the hole it lies in; all before and behind it stay.
+    /// The hole that a packet of this PSN and IPv4 identification was sent in the turn of.
+    pub(super) fn in_turn(&self, psn: u32, id: u16) -> Option<Hole> {
+        self.open.iter().rev().find(|hole| hole.contains(psn) && hole.in_turn(id)).copied()
+    }
+
+    /// Takes one PSN out of the latest hole it lies in; all before and behind it stay.
     pub(super) fn fill(&mut self, psn: u32, resent: bool) -> Option<Hole> {
         let at = self.open.iter().rposition(|hole| hole.contains(psn))?;
+        Some(self.fill_at(at, psn, resent))
+    }
+
+    /// The same with the hole in the turn of which the packet was sent, which came by itself.
+    pub(super) fn fill_in_turn(&mut self, psn: u32, id: u16) -> Option<Hole> {
+        let at = self.open.iter().rposition(|hole| hole.contains(psn) && hole.in_turn(id))?;
+        Some(self.fill_at(at, psn, false))
+    }
+
+    fn fill_at(&mut self, at: usize, psn: u32, resent: bool) -> Hole {
         let hole = self.open.remove(at);
         let before = psn.wrapping_sub(hole.start) & MASK24;
         let behind = hole.len - before - 1;
@@ -118,7 +143,7 @@ impl Holes {
                 self.filled.push(Filled { hole: Hole { start: psn, len: 1, ..hole }, resent });
             }
         }
-        Some(hole)
+        hole
     }
 
     /// The latest hole with `psn` that was filled.
@@ -126,23 +151,24 @@ impl Holes {
         self.filled.iter().rev().find(|filled| filled.hole.contains(psn)).copied()
     }
 
-    /// `psn` was in a hole that a packet sent again had filled, and now comes in its own right: from
-    /// now on it is like any other.
-    pub(super) fn came_after_all(&mut self, psn: u32) {
-        if let Some(at) = self.filled.iter().rposition(|filled| filled.resent && filled.hole.contains(psn)) {
-            let Filled { hole, .. } = self.filled.remove(at);
-            let before = psn.wrapping_sub(hole.start) & MASK24;
-            let parts = [
-                (hole.start, before, true),
-                (psn, 1, false),
-                (psn.wrapping_add(1) & MASK24, hole.len - before - 1, true),
-            ];
-            for (start, len, resent) in parts.into_iter().rev().filter(|(_, len, _)| *len > 0) {
-                self.filled.insert(at, Filled { hole: Hole { start, len, ..hole }, resent });
-            }
-            let over = self.filled.len().saturating_sub(MAX_HOLES);
-            self.filled.drain(..over);
+    /// `psn` was in a hole that a packet sent again had filled, and now comes in its own right, with the
+    /// identification of its turn: from now on it is like any other. Gives the hole.
+    pub(super) fn came_after_all(&mut self, psn: u32, id: u16) -> Option<Hole> {
+        let of = |filled: &Filled| filled.resent && filled.hole.contains(psn) && filled.hole.in_turn(id);
+        let at = self.filled.iter().rposition(of)?;
+        let Filled { hole, .. } = self.filled.remove(at);
+        let before = psn.wrapping_sub(hole.start) & MASK24;
+        let parts = [
+            (hole.start, before, true),
+            (psn, 1, false),
+            (psn.wrapping_add(1) & MASK24, hole.len - before - 1, true),
+        ];
+        for (start, len, resent) in parts.into_iter().rev().filter(|(_, len, _)| *len > 0) {
+            self.filled.insert(at, Filled { hole: Hole { start, len, ..hole }, resent });
         }
+        let over = self.filled.len().saturating_sub(MAX_HOLES);
+        self.filled.drain(..over);
+        Some(hole)
     }
 
     /// Whether something was missing at `psn`, now or lately.
@@ -205,7 +231,7 @@ mod tests {
         assert_eq!(dropped, 1000 - MAX_HOLES as u64);
         for psn in 0..10_000 {
             holes.fill(psn, psn % 3 == 0);
-            holes.came_after_all(psn.saturating_sub(5));
+            holes.came_after_all(psn.saturating_sub(5), 2);
         }
         assert!(holes.open.len() <= MAX_HOLES && holes.filled.len() <= MAX_HOLES);
     }

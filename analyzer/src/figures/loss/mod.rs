@@ -1,7 +1,7 @@
 //! What was lost, what came out of order, and what was sent again for which reason.
 //!
 //! A few bytes per flow (64) are kept of every packet; only a flow in which something was skipped or
-//! came again gets a `Sequence`, of at most 5 KiB, and each pair of hosts remembers its last 32
+//! came again gets a `Sequence`, of at most 12 KiB, and each pair of hosts remembers its last 32
 //! NAKs. Nothing is concluded from a single packet that the packets after it can tell better: a
 //! PSN that was skipped is lost once it is sent again, and late when it comes in its own right,
 //! which the IPv4 identification shows where the sender counts it up.
@@ -18,13 +18,14 @@ pub mod told;
 use hashbrown::{HashMap, HashSet};
 use rocescope_common::account::psn::Span;
 use rocescope_common::account::{Event, FlowKey};
+use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::Op;
 
 use super::packet::{Aside, Packet};
 pub use episode::Episodes;
 pub use result::{Figures, NakTally, Naks, Retransmission};
-use seen::{Nak, Seen};
+use seen::{Nak, REUSE_PAUSE_NS, Seen};
 use sequence::Sequence;
 
 /// How late a packet may come and be taken for one out of order, where nothing else tells: longer than
@@ -40,6 +41,8 @@ const ANSWER_LINKS: usize = 8;
 const MAX_PAIRS: usize = 65_536;
 /// Packets in a row with a rising IPv4 identification from which on it is taken for a number.
 const NUMBERED: u8 = 16;
+/// Packets in a row with a rising one from which on it is no constant.
+const DIFFERENT: u8 = 2;
 /// How far it may rise from one packet of a flow to the next: others share the count.
 const ID_STEP: u16 = 0x2000;
 const UC: u8 = 1;
@@ -132,14 +135,32 @@ impl Latest {
         self.rising >= NUMBERED
     }
 
+    /// Whether the identification changes from packet to packet: then a packet that has the same as another of
+    /// its PSN is that one, shown twice.
+    #[inline]
+    fn differs(&self) -> bool {
+        self.rising >= DIFFERENT
+    }
+
+    #[inline]
+    fn follows(&self, psn: u32) -> bool {
+        psn == self.psn.wrapping_add(1) & MASK24
+    }
+
     #[inline]
     fn passed(&mut self, psn: u32, id: u16, time_ns: u64, in_order: bool) {
         let step = id.wrapping_sub(self.high_id);
-        if in_order {
-            let rises = step != 0 && step < ID_STEP;
-            self.rising = if rises { (self.rising + 1).min(NUMBERED) } else { 0 };
+        // Packets whose PSNs follow one another were sent so, late and sent again ones among themselves, too.
+        let rise = if in_order { Some(step) } else { self.follows(psn).then(|| id.wrapping_sub(self.id)) };
+        match rise {
+            Some(1..ID_STEP) => self.rising = (self.rising + 1).min(NUMBERED),
+            // One that comes late says nothing.
+            Some(rise) if rise > ID_STEP.wrapping_neg() => {}
+            Some(_) => self.rising = 0,
+            None => {}
         }
-        if !in_order && step >= ID_STEP {
+        let paused = time_ns.saturating_sub(self.time_ns) >= REUSE_PAUSE_NS;
+        if !in_order && step >= ID_STEP && !paused {
             self.id = id;
         } else {
             (self.id, self.high_id) = (id, id);
@@ -160,8 +181,6 @@ struct Slot {
     /// Of the flow's source and destination, and the other way round, in `answers`.
     pair: u32,
     reverse: u32,
-    /// The latest response was not the last of its message.
-    within_message: bool,
     request_loss: Option<Box<Sequence>>,
     response_loss: Option<Box<Sequence>>,
 }
@@ -328,7 +347,7 @@ impl Collector {
         let (psn, now) = (packet.psn, packet.time_ns);
         let id = packet.id;
         let response = op.has(Op::RESPONSE);
-        let smooth = !packet.outcome.repeat && packet.outcome.events & (Event::GAP | Event::RESTART) == 0;
+        let smooth = is_smooth(packet);
         let (latest, loss) = if response {
             (&mut slot.responses, &mut slot.response_loss)
         } else {
@@ -342,9 +361,6 @@ impl Collector {
         } else {
             self.trouble(packet, op, id);
         }
-        if response && let Some(slot) = self.slots.get_mut(packet.slot as usize) {
-            slot.within_message = !op.has(Op::ENDS);
-        }
     }
 
     /// Something was skipped or came again, or that ends.
@@ -355,7 +371,7 @@ impl Collector {
         let Some(slot) = slots.get_mut(packet.slot as usize) else { return };
         let response = op.has(Op::RESPONSE);
         let events = packet.outcome.events;
-        let smooth = !packet.outcome.repeat && events & (Event::GAP | Event::RESTART) == 0;
+        let smooth = is_smooth(packet);
         let (naks, answered) = match answers.get(slot.reverse as usize) {
             // Responses are not answered: a READ request comes again.
             Some(answers) if !smooth && !response => (answers.on(packet.link), !answers.links.is_empty()),
@@ -367,7 +383,7 @@ impl Collector {
             (&mut slot.requests, &mut slot.request_loss)
         };
         let reliable = packet.opcode >> 5 != UC;
-        let sequence = loss.get_or_insert_with(|| Box::new(Sequence::new(reliable)));
+        let sequence = loss.get_or_insert_with(|| Box::new(Sequence::new(reliable, latest.psn, latest.id)));
         let span = if op.has(Op::READ_REQUEST) {
             let span = Span::of_read(packet.dma_len, packet.mtu.into());
             if span.loose { 1 } else { span.upper }
@@ -379,6 +395,7 @@ impl Collector {
             time_ns: packet.time_ns,
             id,
             numbered: latest.numbered(),
+            differs: latest.differs(),
             last_psn: latest.psn,
             last_id: latest.id,
             last_ns: latest.time_ns,
@@ -395,14 +412,18 @@ impl Collector {
             sequence.restart(&seen);
         } else if packet.outcome.repeat {
             sequence.repeat(&seen);
-        } else if events & Event::GAP != 0 {
-            // Responses take their PSNs from the requester's sequence, in which it may also write:
-            // between two messages nothing has to be missing.
-            let judged = !response || slot.within_message || !op.has(Op::STARTS);
-            sequence.gap(&seen, packet.outcome.missing, judged);
+        } else if packet.outcome.missing != 0 {
+            sequence.gap(&seen, packet.outcome.missing, events & Event::GAP != 0);
         } else {
             sequence.in_order(&seen);
         }
         latest.passed(seen.psn, id, seen.time_ns, smooth);
     }
+}
+
+/// Whether nothing was skipped before the packet, and it does not come again.
+#[inline]
+const fn is_smooth(packet: &Packet) -> bool {
+    let outcome = &packet.outcome;
+    !outcome.repeat && outcome.missing == 0 && outcome.events & Event::RESTART == 0
 }

@@ -3,6 +3,12 @@
 /// A NAK has to do with what is sent again after it, at most so long (the longest RNR timer is
 /// 655 ms).
 const NAK_MEMORY_NS: u64 = 2_000_000_000;
+/// How far an IP identification is ahead of another when it was given later.
+pub(super) const ID_AHEAD: u16 = 0x4000;
+
+/// After a pause like this, what comes was sent after what came before it, and may be another connection's.
+pub(super) const REUSE_PAUSE_NS: u64 = 100_000_000;
+
 /// A NAK that was seen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nak {
@@ -12,6 +18,7 @@ pub(super) struct Nak {
 }
 
 /// What a packet's surroundings are.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about one packet")]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen<'a> {
     pub(super) psn: u32,
@@ -20,6 +27,8 @@ pub(super) struct Seen<'a> {
     pub(super) id: u16,
     /// The sender numbers its packets, so that `id` says when this one was sent.
     pub(super) numbered: bool,
+    /// At least, packets have different ones.
+    pub(super) differs: bool,
     /// PSN, IPv4 identification and time of the packet before it, and the highest identification.
     pub(super) last_psn: u32,
     pub(super) last_id: u16,
@@ -41,6 +50,13 @@ pub(super) struct Seen<'a> {
 }
 
 impl Seen<'_> {
+    /// Whether it was sent before another that has passed already, as its number tells.
+    pub(super) fn is_late(&self) -> bool {
+        let behind = self.high_id.wrapping_sub(self.id);
+        let paused = self.time_ns.saturating_sub(self.last_ns) >= REUSE_PAUSE_NS;
+        self.numbered && !paused && behind > 0 && behind < ID_AHEAD
+    }
+
     /// A NAK of these PSNs, near in time and not before `since_ns`; that of a receiver that was not ready
     /// says more than the sequence error that follows it.
     pub(super) fn nak(&self, of: impl Fn(u32) -> bool, since_ns: u64) -> Option<Nak> {

@@ -5,7 +5,7 @@ use rocescope_common::wire::bth::MASK24;
 use super::episode::{Episodes, Tracker};
 use super::holes::{Hole, Holes, Turn};
 use super::result::{Figures, Retransmission};
-use super::seen::{Nak, Seen};
+use super::seen::{ID_AHEAD, Nak, REUSE_PAUSE_NS, Seen};
 
 /// A sender that waits at least so long before it sends again was woken by its timer: the ACK
 /// timeout is 4.096 us * 2^n, and below n = 8 (1 ms) nobody sets it.
@@ -18,12 +18,10 @@ const MIRROR_NS: u64 = 10_000;
 const REUSE_BACK: u32 = 16_384;
 /// The same for one that goes back to its very first PSN after a pause of [`REUSE_PAUSE_NS`].
 const REUSE_FROM_FIRST: u32 = 256;
-const REUSE_PAUSE_NS: u64 = 100_000_000;
+/// After so long, no timer of a sender brings it back to where it began: NCCL's is 4.3 s, 17 s where it is set high.
+const REUSE_LONG_PAUSE_NS: u64 = 60_000_000_000;
 /// PSNs whose last IP identification is remembered, to tell packets that a mirror sent twice.
 const RECENT: u32 = 256;
-
-/// How far an IP identification is ahead of another when it was given later.
-const ID_AHEAD: u16 = 0x4000;
 
 /// Why a run of packets was sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +81,8 @@ pub(super) struct Sequence {
     /// Where the sender began again last, and how often in a row.
     stuck_at: u32,
     stuck: u64,
+    /// Another connection uses the number, and has not got beyond where the one before it was.
+    reused: bool,
     /// PSN and identification of recent packets, by the last bits of the PSN.
     recent: [u64; RECENT as usize],
 }
@@ -94,7 +94,10 @@ fn recent_word(psn: u32, id: u16) -> u64 {
 }
 
 impl Sequence {
-    pub(super) fn new(reliable: bool) -> Self {
+    /// Of a flow whose latest packet had this PSN and IPv4 identification.
+    pub(super) fn new(reliable: bool, psn: u32, id: u16) -> Self {
+        let mut recent = [0; RECENT as usize];
+        recent[(psn % RECENT) as usize] = recent_word(psn, id);
         Self {
             reliable,
             figures: Figures::default(),
@@ -107,7 +110,8 @@ impl Sequence {
             selective: 0,
             stuck_at: 0,
             stuck: 0,
-            recent: [0; RECENT as usize],
+            reused: false,
+            recent,
         }
     }
 
@@ -118,24 +122,32 @@ impl Sequence {
         if self.run.is_some() {
             return false;
         }
-        self.stuck = 0;
+        (self.stuck, self.reused) = (0, false);
         self.recent[(psn % RECENT) as usize] = recent_word(psn, id);
         true
     }
 
     /// A packet as expected.
     pub(super) fn in_order(&mut self, seen: &Seen<'_>) {
-        self.end_run(seen, seen.psn, true);
-        self.stuck = 0;
+        self.resume(seen, seen.psn);
         self.remember(seen);
+    }
+
+    /// The sequence goes on behind what was sent again, which ends, unless this packet is only late: then the sender
+    /// is still at it.
+    fn resume(&mut self, seen: &Seen<'_>, frontier: u32) {
+        if self.run.is_some() && seen.is_late() {
+            return;
+        }
+        self.end_run(seen, frontier, true);
+        (self.stuck, self.reused) = (0, false);
     }
 
     /// A packet before which `missing` PSNs were skipped. `judged`: they are a hole, and not what a
     /// sequence of responses jumps over anyway.
     pub(super) fn gap(&mut self, seen: &Seen<'_>, missing: u32, judged: bool) {
         let start = seen.psn.wrapping_sub(missing) & MASK24;
-        self.end_run(seen, start, true);
-        self.stuck = 0;
+        self.resume(seen, start);
         self.remember(seen);
         // What need not be missing is of interest only if it is sent again.
         self.open(seen, start, missing, seen.high_id, !judged);
@@ -149,13 +161,18 @@ impl Sequence {
     pub(super) fn restart(&mut self, seen: &Seen<'_>) {
         self.run = None;
         self.previous = None;
-        self.stuck = 0;
+        (self.stuck, self.reused) = (0, false);
+        self.forget_holes();
+        self.recent = [0; RECENT as usize];
+        self.remember(seen);
+    }
+
+    /// What is missing is of a connection that is over.
+    fn forget_holes(&mut self) {
         let missing = self.holes.clear();
         if self.reliable {
             self.figures.unfilled += missing;
         }
-        self.recent = [0; RECENT as usize];
-        self.remember(seen);
     }
 
     /// A packet behind the expected PSN.
@@ -209,7 +226,7 @@ impl Sequence {
             return true;
         }
         // What is sent again gets a number of its own.
-        seen.numbered && self.recent[(seen.psn % RECENT) as usize] == recent_word(seen.psn, seen.id)
+        seen.differs && self.recent[(seen.psn % RECENT) as usize] == recent_word(seen.psn, seen.id)
     }
 
     /// Whether the packet was sent before those that passed before it, as its number tells.
@@ -217,11 +234,8 @@ impl Sequence {
         if !seen.numbered {
             return false;
         }
-        if let Some(hole) = self.holes.at(seen.psn) {
-            if !hole.turn.is_some_and(|turn| turn.holds(seen.id)) {
-                return false;
-            }
-            self.fill_span(seen, false);
+        if let Some(hole) = self.holes.in_turn(seen.psn, seen.id) {
+            self.fill_span(seen, |holes, psn| holes.fill_in_turn(psn, seen.id));
             if hole.again {
                 // It has passed before and is sent again; only its place among these is odd.
                 self.passed_late(seen);
@@ -230,16 +244,12 @@ impl Sequence {
             }
             return true;
         }
-        let Some(filled) = self.holes.was_filled(seen.psn) else { return false };
-        if !filled.resent || !filled.hole.turn.is_some_and(|turn| turn.holds(seen.id)) {
-            return false;
-        }
         // It had been sent again meanwhile, for nothing.
-        self.holes.came_after_all(seen.psn);
+        let Some(hole) = self.holes.came_after_all(seen.psn, seen.id) else { return false };
         self.figures.lost = self.figures.lost.saturating_sub(1);
         self.sent_again(seen);
         self.before.take_back();
-        if !filled.hole.again {
+        if !hole.again {
             self.figures.recovered += 1;
         }
         true
@@ -274,7 +284,8 @@ impl Sequence {
 
     /// A hole behind a packet with the IPv4 identification `after`, which this one closes.
     fn open(&mut self, seen: &Seen<'_>, start: u32, len: u32, after: u16, again: bool) {
-        let turn = seen.numbered.then_some(Turn { after, before: seen.id });
+        // Whether the sender numbers its packets may only be known when the late one comes.
+        let turn = Turn::between(after, seen.id);
         let hole = Hole { start, len, opened_ns: seen.time_ns, turn, again };
         if let Some(gone) = self.holes.add(hole)
             && !gone.again
@@ -285,11 +296,11 @@ impl Sequence {
     }
 
     /// Takes the packet's PSNs out of their hole and says how many these were.
-    fn fill_span(&mut self, seen: &Seen<'_>, resent: bool) -> u64 {
-        /// A READ of 64 MB in packets of 1,024 bytes; larger ones are rare and fill the rest later.
+    fn fill_span(&mut self, seen: &Seen<'_>, fill: impl Fn(&mut Holes, u32) -> Option<Hole>) -> u64 {
+        /// Those of 64 MB in packets of 1,024 bytes. Larger READs are rare and fill the rest later.
         const MOST: u32 = 65_536;
         (0..seen.span.min(MOST))
-            .take_while(|i| self.holes.fill(seen.psn.wrapping_add(*i) & MASK24, resent).is_some())
+            .take_while(|i| fill(&mut self.holes, seen.psn.wrapping_add(*i) & MASK24).is_some())
             .count() as u64
     }
 
@@ -301,11 +312,14 @@ impl Sequence {
         // A number outside its turn was given when it was sent again.
         let renumbered = hole.turn.is_some() && seen.numbered;
         let resent = self.reliable && (renumbered || !in_time || repairs || asked());
-        let psns = self.fill_span(seen, resent);
+        let psns = self.fill_span(seen, |holes, psn| holes.fill(psn, resent));
         if resent {
+            self.set_cause(seen);
+            if self.reused {
+                return;
+            }
             self.figures.lost += psns;
             self.before.note(hole.opened_ns, seen.time_ns, psns);
-            self.set_cause(seen);
         } else if hole.again {
             self.passed_late(seen);
         } else {
@@ -319,7 +333,7 @@ impl Sequence {
 
     fn passed_before(&mut self, seen: &Seen<'_>) {
         self.set_cause(seen);
-        let Some(run) = &mut self.run else { return };
+        let Some(run) = &mut self.run else { return self.sent_again(seen) };
         run.passed += 1;
         let (provisional, opened_ns) = (std::mem::take(&mut run.provisional), run.provisional_ns);
         match run.cause {
@@ -345,7 +359,7 @@ impl Sequence {
         self.end_run(seen, seen.expected, false);
         match self.holes.at(seen.psn) {
             Some(hole) if !hole.again => {
-                let psns = self.fill_span(seen, true);
+                let psns = self.fill_span(seen, |holes, psn| holes.fill(psn, true));
                 self.figures.lost += psns;
                 self.before.note(hole.opened_ns, seen.time_ns, psns);
             }
@@ -369,6 +383,19 @@ impl Sequence {
     /// The packet continues the run, or begins one.
     fn extend_run(&mut self, seen: &Seen<'_>) {
         let pause_ns = seen.time_ns.saturating_sub(seen.last_ns);
+        if seen.is_late() {
+            // Sent before others that have passed: what is sent again may come out of order, too, and what is late
+            // for longer than is remembered begins nothing.
+            if let Some(run) = &mut self.run
+                && seen.psn.wrapping_sub(run.last) & MASK24 >= MASK24 / 2
+            {
+                if run.start_id.wrapping_sub(seen.id) < ID_AHEAD {
+                    (run.start, run.start_id) = (seen.psn, seen.id);
+                }
+                run.packets += 1;
+            }
+            return;
+        }
         if let Some(run) = &mut self.run {
             let step = seen.psn.wrapping_sub(run.last) & MASK24;
             let asked = |psn: u32| psn == seen.psn;
@@ -382,16 +409,6 @@ impl Sequence {
                 if step > 1 && sent_again {
                     self.skipped_again(seen, skipped, step - 1, sent);
                 }
-                return;
-            }
-            let sent_before = run.last_id.wrapping_sub(seen.id);
-            if seen.numbered && !on && sent_before > 0 && sent_before < ID_AHEAD {
-                // Sent before the one that came before it: these, too, come out of order.
-                if run.start_id.wrapping_sub(seen.id) < ID_AHEAD {
-                    (run.start, run.start_id) = (seen.psn, seen.id);
-                }
-                (run.last, run.last_id) = (seen.psn, seen.id);
-                run.packets += 1;
                 return;
             }
         }
@@ -447,12 +464,20 @@ impl Sequence {
         {
             self.figures.timeouts += 1;
         }
+        if cause == Cause::Reuse && !self.reused {
+            self.reused = true;
+            self.forget_holes();
+        }
         if let Some(run) = &mut self.run {
             run.cause = Some(cause);
         }
     }
 
     fn cause(&self, seen: &Seen<'_>, run: &Run) -> Cause {
+        if self.reused {
+            // What it sends again cannot be told from what it sends.
+            return Cause::Reuse;
+        }
         let back = seen.expected.wrapping_sub(run.start) & MASK24;
         match seen.nak(|psn| psn == run.start, 0) {
             Some(Nak { rnr: true, .. }) => return Cause::Rnr,
@@ -466,7 +491,12 @@ impl Sequence {
             None => {}
         }
         let from_first = run.start == seen.first && back >= REUSE_FROM_FIRST;
-        if back >= REUSE_BACK || from_first && run.pause_ns >= REUSE_PAUSE_NS {
+        if back >= REUSE_BACK
+            || from_first && run.pause_ns >= REUSE_PAUSE_NS
+            || run.start == seen.first && run.pause_ns >= REUSE_LONG_PAUSE_NS
+            // Who sends nothing again does not go back.
+            || !self.reliable
+        {
             return Cause::Reuse;
         }
         if self.holes.any_between(run.start, seen.expected) || self.holes.knows(run.start) {

@@ -3,6 +3,9 @@
 use super::*;
 use crate::figures::wire::{ANSWER, Chance, DATA, P, Wire};
 
+#[path = "world_tests.rs"]
+mod world;
+
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 
@@ -369,6 +372,55 @@ fn a_number_in_use_again_is_no_storm() {
     }
 }
 
+/// Connections of few packets, the second with the numbers of the first: as those of NCCL, which begin at PSN 0.
+#[test]
+fn a_short_connection_with_the_numbers_of_another_sends_nothing_again() {
+    let [mut fresh, plain] = scenes();
+    // Its packets are numbered as those of the first were.
+    fresh.next_id = Some(65_500);
+    for mut scene in [fresh, plain] {
+        scene.now_ns += 3_600_000 * MS;
+        scene.send(100..130, &[]);
+        // A timer runs out in it, and it gets beyond the first one.
+        scene.send(120..200, &[]);
+        let loss = scene.figures();
+        assert_eq!((loss.retransmitted, loss.lost, loss.unfilled, loss.timeouts), (0, 0, 0, 0), "{loss:?}");
+        scene.send(200..220, &[210]);
+        scene.nak(210);
+        scene.send(210..240, &[]);
+        let loss = scene.figures();
+        assert_eq!((loss.retransmitted, loss.lost), (9, 1), "then all is as ever: {loss:?}");
+    }
+}
+
+#[test]
+fn what_one_connection_lacked_the_next_does_not_bring() {
+    for mut scene in scenes() {
+        scene.send(200..2_000, &[1_000, 1_001]);
+        scene.now_ns += 500 * MS;
+        scene.send(100..1_900, &[]);
+        let loss = scene.figures();
+        assert_eq!((loss.lost, loss.unfilled, loss.retransmitted), (0, 2, 0), "{loss:?}");
+    }
+}
+
+/// A capture that begins in the middle: nothing is known yet of how the sender numbers its packets.
+#[test]
+fn a_late_packet_at_the_very_start_is_no_loss() {
+    let mut scene = Scene::new(true);
+    scene.slot = scene.pass(P { psn: 100, id: 7, ..DATA });
+    scene.pass(P { psn: 102, id: 9, ..DATA });
+    scene.nak(101);
+    // Sent again, and 1 ms later it comes by itself.
+    scene.next_id = Some(10);
+    scene.send(101..160, &[]);
+    assert_eq!(scene.figures().lost, 1);
+    scene.pass(P { psn: 101, id: 8, ..DATA });
+    scene.send(160..170, &[]);
+    let loss = scene.figures();
+    assert_eq!((loss.lost, loss.recovered, loss.before.count), (0, 1, 0), "{loss:?}");
+}
+
 #[test]
 fn what_never_comes_was_not_lost_if_nobody_sends_it_again() {
     for mut scene in scenes() {
@@ -388,6 +440,31 @@ fn unreliable_connections_send_nothing_again() {
     scene.pass(P { psn: 60, opcode: 0x27, ..DATA });
     let loss = scene.figures();
     assert_eq!((loss.lost, loss.recovered, loss.unfilled, loss.before.count), (1, 1, 0, 1));
+    // The numbers of another.
+    for psn in 0..200 {
+        scene.pass(P { psn, opcode: 0x27, ..DATA });
+    }
+    let loss = scene.figures();
+    assert_eq!((loss.lost, loss.recovered, loss.retransmitted, loss.after.count), (1, 1, 0, 0), "{loss:?}");
+}
+
+/// Few packets, of READs among others, a mirror of which comes behind the next.
+#[test]
+fn a_mirror_of_little_traffic_is_known_soon() {
+    let mut scene = Scene::new(true);
+    let mut last: Option<P> = None;
+    for psn in 0..12 {
+        let opcode = if psn % 3 == 0 { 0x0C } else { 4 };
+        let one = P { psn, opcode, id: scene.id(), ..DATA };
+        scene.slot = scene.pass(one);
+        scene.now_ns += 10 * US;
+        if let Some(before) = last.replace(one) {
+            scene.pass(before);
+        }
+    }
+    let loss = scene.figures();
+    assert_eq!((loss.rereads + loss.retransmitted, loss.lost), (1, 0), "{loss:?}");
+    assert_eq!(loss.mirrored, 10);
 }
 
 #[test]

@@ -35,6 +35,7 @@ impl Told {
             time_ns: self.time_ns,
             id: 0,
             numbered: false,
+            differs: false,
             last_psn: expected.wrapping_sub(1) & MASK24,
             last_id: 0,
             last_ns: self.time_ns,
@@ -129,7 +130,7 @@ impl Collector {
             None => (Vec::new(), false),
         };
         naks.sort_unstable_by_key(|nak| nak.time_ns);
-        let sequence = slot.request_loss.get_or_insert_with(|| Box::new(Sequence::new(true)));
+        let sequence = slot.request_loss.get_or_insert_with(|| Box::new(Sequence::new(true, told.psn, 0)));
         happened(sequence, &naks, answered, *window_ns);
     }
 }

@@ -113,9 +113,12 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].psn_responses.expected", "PSN": "PSN that the next response should have.";
     "flows[].psn_responses.repeats", "packets": "Responses behind the expected PSN.";
     "flows[].psn_responses.gaps", "jumps": "Jumps ahead. Responses take the PSNs of their requests, so a queue pair \
-        that also writes or sends jumps without any loss; with READs alone a jump is a loss.";
+        that also writes or sends jumps without any loss: `responses_missing` leaves those out.";
     "flows[].psn_responses.missing", "PSNs": "PSNs skipped by them.";
     "flows[].psn_responses.restarts", "jumps": "Jumps too far to be either.";
+    "flows[].responses_missing", "PSNs": "Of `psn_responses.missing`, those that are missing for certain: skipped within a message of responses, \
+        or from the middle of one into another. PSNs skipped between two messages may be those of requests that an acknowledgement answers."
+        or null "no response was seen";
     "flows[].loss", "object": "What was lost, reordered and sent again among the requests. Live: of flows that are \
         timed (see `latency_ns`) since before the first gap or repeat, as told by the kernel programs; IPv4 identifications are not looked at, and pauses are \
         those of all packets of the flow."
@@ -150,7 +153,7 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].loss.after_tap.first_ns", "Unix ns": "Start of the first." or null "there was none";
     "flows[].loss.after_tap.last_ns", "Unix ns": "End of the last." or null "there was none";
     "flows[].loss_responses", "object": "The same of READ RESPONSE and ATOMIC ACKNOWLEDGE packets."
-        or null "no response was seen, or this source does not tell (live): repeats and gaps among responses are counted, not told one by one";
+        or null "no response was seen, or this source does not tell (live): repeats among responses are counted, not told one by one; `responses_missing` says what is missing at first sight";
     "flows[].loss_responses.recovered", "PSNs": "Skipped, then late in their own right: reordered on the way, not lost. Told by the IPv4 \
         identification where the sender counts it up, else by coming within `--reorder-window` and before any NAK.";
     "flows[].loss_responses.lost", "PSNs": "Lost before this link: skipped here and sent again, also packets that were sent again and lost \

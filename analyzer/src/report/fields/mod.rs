@@ -48,7 +48,11 @@ pub const EVENTS: [(u16, &str, &str); 8] = [
     (Event::CE, "ce", "the first packet marked CE after at least 10 ms without one"),
     (Event::NAK, "nak", "a negative acknowledgement"),
     (Event::RNR, "rnr_nak", "a receiver-not-ready NAK: no receive buffer was posted"),
-    (Event::GAP, "gap", "PSNs were skipped"),
+    (
+        Event::GAP,
+        "gap",
+        "PSNs were skipped that are missing, or late; not those that responses jump over between two messages",
+    ),
     (Event::RESTART, "restart", "the PSN is so far off that the QP number must be in use again"),
     (Event::GSI, "gsi", "a datagram to QP 1: connection management"),
 ];

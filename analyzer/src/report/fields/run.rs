@@ -52,7 +52,7 @@ pub const RUN: &[FieldMeta] = fields! {
     "totals.counted_again.taps", "links": "Links that count the same packets, at most: the totals add up what each of them saw. 1: each packet is \
         counted once. Told by queue pairs that links have in common, whose PSNs neither misses for the most part.";
     "totals.counted_again.roce_packets", "packets": "Of `roce_packets`, those that a link with more of the same queue pair counts too: take them away, and \
-        each packet is counted once." or null "flows of more than one link have retired";
+        each packet is counted once." or null "flows have retired of which another interface or capture may have counted the same packets";
     "totals.counted_again.roce_bytes", "bytes": "Their outer frames." or null "as above";
     "totals.counted_again.cnp_packets", "packets": "Of these, CNPs." or null "as above";
     "entropy.five_tuples", "tuples": "Different (source, destination, UDP, source port, 4791), retired flows \
@@ -265,5 +265,5 @@ pub const RUN: &[FieldMeta] = fields! {
         those that go on, before those of severity `info`." or null "not known, or it lasts by its nature (a silence, a setting)";
     "unjudged[].id", "text": "A kind of finding that this run could not come to: that it is not among the findings says nothing.";
     "unjudged[].needs", "text": "What it rests on: `exact_times` (live, `--no-timing` is without), `packets_of_taps` and `whole_frames` (only a replay \
-        has them).";
+        has them), `whole_sequences` (live: some queue pairs that lost packets were not followed from their first packet on, their `flows[].loss` is null; findings of that kind leave these out, and count them as `flows_unjudged`).";
 };

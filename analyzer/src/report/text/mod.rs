@@ -115,12 +115,19 @@ fn findings(report: &Report, room: usize) -> Vec<String> {
             lines.extend(labelled("", INDENT, &plain(&advice), room));
         }
     }
-    let open: Vec<&str> =
-        report.unjudged.iter().filter(|one| one.needs == "exact_times").map(|one| one.id).collect();
     let live = matches!(report.source.kind, Kind::Live | Kind::Mixed);
-    if live && !open.is_empty() && report.totals.roce_packets > 0 {
-        let text = format!("Not judged, without exact times (--no-timing): {}", open.join(", "));
-        lines.extend(wrap(&text, room));
+    for (needs, what) in [
+        ("exact_times", "Not judged, without exact times (--no-timing)"),
+        (
+            "whole_sequences",
+            "Judged without the queue pairs that the programs did not follow from their first packet on",
+        ),
+    ] {
+        let open: Vec<&str> =
+            report.unjudged.iter().filter(|one| one.needs == needs).map(|one| one.id).collect();
+        if live && !open.is_empty() && report.totals.roce_packets > 0 {
+            lines.extend(wrap(&format!("{what}: {}", open.join(", ")), room));
+        }
     }
     if !report.findings.is_empty() {
         lines.push("`rocescope explain ID` says what each means and how it was found.".into());

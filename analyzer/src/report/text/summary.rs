@@ -30,10 +30,14 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
         say(
             "Retired",
             &format!(
-                "{} with {}, {}: in the sums, not in the table",
+                "{} with {}, {}: in the sums, not in the table{}",
                 plural(retired.flows, "closed flow"),
                 plural(retired.packets, "packet"),
-                units::bytes(retired.bytes)
+                units::bytes(retired.bytes),
+                match report.totals.counted_again.roce_packets {
+                    Some(_) => "",
+                    None => "; what several links saw of them is in the sums as often",
+                }
             ),
         );
     }
@@ -126,6 +130,7 @@ fn cnp(report: &Report) -> String {
     let totals = &report.totals;
     match totals.counted_again.cnp_packets {
         Some(again) => units::count(totals.cnp_packets.saturating_sub(again)),
+        None if totals.counted_again.taps < 2 => units::count(totals.cnp_packets),
         None => format!("{}, counted at each tap", units::count(totals.cnp_packets)),
     }
 }

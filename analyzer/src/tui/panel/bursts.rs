@@ -45,16 +45,14 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     let Some(data) = &app.data else { return Vec::new() };
     let Some(traffic) = &data.sample.figures.traffic else { return Vec::new() };
     let report = app.analysis.as_deref().map(|analysis| &analysis.report);
-    let starts: Vec<u64> = report
-        .and_then(|r| r.steps.as_ref())
-        .map_or_else(Vec::new, |s| s.latest.iter().map(|s| s.start_ns).collect());
+    let starts = report.and_then(|report| report.steps.as_ref()).map_or(&[][..], |steps| &steps.starts_ns);
     let mut links: Vec<(usize, &Bursts)> =
         traffic.links.iter().enumerate().filter_map(|(at, link)| Some((at, link.bursts.as_ref()?))).collect();
     links.sort_by_key(|(_, bursts)| std::cmp::Reverse(bursts.total.bytes));
     let mut all = Vec::new();
     for (at, bursts) in links {
         let lost = traffic.links.get(at).map_or(0, |link| link.lost.packets);
-        all.extend(link(&data.sample, (at, lost), bursts, &starts, width));
+        all.extend(link(&data.sample, (at, lost), bursts, starts, width));
     }
     if app.past() && !all.is_empty() {
         let until = units::clock_utc(data.sample.time_ns);
@@ -111,7 +109,8 @@ fn link(
         let long: Vec<f64> = bursts
             .long
             .chunks(per_column)
-            .map(|points| points.iter().sum::<u64>() as f64 / points.len() as f64)
+            // Also of the last column, though it is not full: a burst in its beginning would dwarf all others.
+            .map(|points| points.iter().sum::<u64>() as f64 / per_column as f64)
             .collect();
         let column_ns = bursts.long_bins as f64 * per_column as f64 * bursts.bin_ns as f64;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a span of data")]

@@ -280,7 +280,7 @@ fn main(detail: &Detail, row: Option<&Row>, app: &App, other: Option<&Detail>) -
     let mut lines = vec![entry("rate", rate(delta)), entry("total", total(stats.bytes, stats.packets))];
     lines.extend(psn("PSN", &stats.psn));
     if stats.psn_responses.seen != 0 {
-        lines.extend(psn("PSN resp", &stats.psn_responses));
+        lines.extend(psn("PSN resp", &stats.responses_missing()));
     }
     lines.extend(row.and_then(lost));
     lines.push(acks(stats.acks, stats.rnr_naks, stats.naks.iter().sum()));
@@ -341,7 +341,7 @@ fn what(detail: &Detail, row: Option<&Row>, app: &App, sender: Option<u32>) -> V
 /// Percentiles of latency, in the span and since the start.
 fn latency(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
     let timed = app.data.as_ref().and_then(|data| data.sample.figures.latency.as_ref());
-    let all = timed.and_then(|timed| timed.get(&detail.id.slot)).and_then(|figure| figure.all);
+    let all = timed.and_then(|timed| timed.get(detail.id.slot)).and_then(|figure| figure.all);
     let Some(all) = all else { return vec![entry("latency", units::UNKNOWN)] };
     let [p50, max] = [all.p50, all.max].map(units::duration);
     let p99 = enough(all.p99, all.count, P99_SAMPLES);

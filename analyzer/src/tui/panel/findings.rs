@@ -6,8 +6,9 @@ use ratatui::text::Line;
 
 use super::{Spans, cut, empty, line, wrap};
 use crate::model::Level;
-use crate::report::{Finding, Report, Severity};
+use crate::report::{Finding, Severity};
 use crate::sample::SourceKind;
+use crate::tui::analysis::Analysis;
 use crate::tui::app::{App, Data};
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
@@ -34,7 +35,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     };
     let Concluded { findings, end_ns: end, then } = concluded;
     let width = usize::from(at.body.width);
-    let blind = blind(data, &analysis.report, app.options.source_filtered);
+    let blind = blind(data, analysis, app.options.source_filtered);
     if findings.is_empty() {
         let text = format!("  No findings {}.", since(then));
         let mut lines = vec![Line::default(), Line::styled(text, theme::BOLD)];
@@ -169,7 +170,7 @@ pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
         lines.push(Line::default());
     }
     // Before what is the same for every finding of a kind, and long.
-    lines.extend(blind_lines(&blind(data, &analysis.report, app.options.source_filtered), width));
+    lines.extend(blind_lines(&blind(data, analysis, app.options.source_filtered), width));
     if let Some(finding) = finding
         && let Some(entry) = crate::findings::entries().find(|entry| entry.id == finding.id)
     {
@@ -203,14 +204,14 @@ fn value_text(value: &serde_json::Value) -> String {
 }
 
 /// What was lost, and what this source cannot show, with the reason; worst first.
-fn blind(data: &Data, report: &Report, filtered: bool) -> Vec<(Level, String)> {
+fn blind(data: &Data, analysis: &Analysis, filtered: bool) -> Vec<(Level, String)> {
     let mut blind = Vec::new();
     let model = &data.model;
     if model.lost.any() {
         let when = if model.losing { "still growing" } else { "not growing now" };
         blind.push((Level::Warning, format!("lost: {} ({when})", super::header::own_losses(&model.lost))));
     }
-    for port in report.coverage.iter().filter(|port| port.why.is_some()) {
+    for port in analysis.report.coverage.iter().filter(|port| port.why.is_some()) {
         let seen = crate::units::ratio(port.ratio.map(|ratio| ratio.min(1.0)));
         let why = port.why.as_deref().unwrap_or_default();
         let did = if port.direction == "ingress" { "received" } else { "sent" };
@@ -246,14 +247,14 @@ fn blind(data: &Data, report: &Report, filtered: bool) -> Vec<(Level, String)> {
             format!("{n} flows were retired: their packets stay in totals, not in rows"),
         ));
     }
-    if !report.flows.is_empty() && report.flows.iter().all(|flow| flow.latency_ns.is_none()) {
+    if !model.rows.is_empty() && !analysis.timed {
         let why = match model.kind {
             SourceKind::Live => "latency: not known of these queue pairs in this run",
             SourceKind::Replay => "latency: needs requests and their answers in the same capture",
         };
         blind.push((Level::Fine, why.into()));
     }
-    if report.flows.iter().all(|flow| flow.pid.is_none()) {
+    if !analysis.owned {
         blind.push((
             Level::Fine,
             "processes: packets do not say whose they are; this source has no other word of it".into(),

@@ -102,7 +102,7 @@ fn groups(buffer: &mut Buffer, table: Rect, app: &App, data: &Data) {
     let page = usize::from(table.height.saturating_sub(1));
     let rows = app.table.order.iter().enumerate().skip(app.table.cursor.offset).take(page);
     for (y, (place, index)) in (table.y + 1..).zip(rows) {
-        let Some(sum) = app.table.sums.get(*index) else { continue };
+        let Some(sum) = app.group_sum(*index) else { continue };
         let name = cut(&sum.name.to_string(), usize::from(width), true);
         let text = format!(" {name:<0$} {1:>5}", usize::from(width), column::compact(sum.flows as f64));
         buffer.set_stringn(table.x, y, text, usize::from(table.width), theme::PLAIN);
@@ -118,13 +118,21 @@ fn groups(buffer: &mut Buffer, table: Rect, app: &App, data: &Data) {
     }
 }
 
+/// The title of a column, in short where it is narrower than that.
+fn title(fitted: &Fitted) -> &'static str {
+    match fitted.column.id {
+        Id::Destination if usize::from(fitted.width) < fitted.column.title.len() => "DEST",
+        _ => fitted.column.title,
+    }
+}
+
 pub(super) fn titles(buffer: &mut Buffer, table: Rect, columns: &[Fitted], sorted: Option<Id>) {
     let mut x = table.x + GUTTER;
     for fitted in columns {
         let area = Rect { x, y: table.y, width: fitted.width, height: 1 };
         let style =
             if sorted == Some(fitted.column.id) { theme::HEAD.patch(theme::SELECTED) } else { theme::HEAD };
-        put(buffer, area, fitted, fitted.column.title, style);
+        put(buffer, area, fitted, title(fitted), style);
         x += fitted.width + 1;
     }
 }

@@ -330,8 +330,11 @@ fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
             (word, n(counts.late), format!("{} late, not lost", n(counts.late)))
         }
         Kind::Marked => {
-            let ratio = units::ratio(counts.ce_ratio());
-            (if long { "CONGESTION" } else { "CE" }, ratio.clone(), format!("CE {ratio}"))
+            // Of what is over the ratio of when it was: a mean since the start would shrink from then on.
+            let then = data.last_seen.marked().filter(|_| !problem.present);
+            let ratio = units::ratio(then.or_else(|| counts.ce_ratio()));
+            let mean = if then.is_none() && !problem.present { " since the start" } else { "" };
+            (if long { "CONGESTION" } else { "CE" }, ratio.clone(), format!("CE {ratio}{mean}"))
         }
         Kind::Notified => ("CNP", n(counts.cnp), format!("{} to slow down", n(counts.cnp))),
     };
@@ -348,7 +351,9 @@ fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
     }
     if long {
         spans.push(format!(" {text}"), theme::PLAIN);
-        spans.push(format!(" in {}", counted(problem.qps as u64, "QP")), theme::DIM);
+        if problem.qps > 0 {
+            spans.push(format!(" in {}", counted(problem.qps as u64, "QP")), theme::DIM);
+        }
     } else {
         spans.push(format!(" {short}"), theme::PLAIN);
     }

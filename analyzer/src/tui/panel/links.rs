@@ -4,9 +4,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::{Spans, cut, devices, empty, line, scrolled, trends};
+use super::{Spans, cut, devices, empty, line, scrolled, trends, wrap};
 use crate::model::{Delta, Level, LinkRow, Model};
-use crate::report::Imbalance;
+use crate::report::{self, Imbalance};
 use crate::sample::Direction;
 use crate::tui::app::{App, Data};
 use crate::tui::column::{bar, compact};
@@ -148,15 +148,21 @@ fn balance(app: &App, data: &Data, width: usize) -> Vec<Line<'static>> {
         format!(" BALANCE over links that share a load, {}", super::header::span(data.model.basis)),
         theme::HEAD,
     )];
-    if data.imbalance.is_empty() {
-        let why = if data.model.links.len() < 2 {
-            " one link: nothing to compare"
-        } else {
-            " none known to share a load; --group LINK,LINK names them"
+    let mut shown = data.imbalance.clone();
+    if shown.is_empty() {
+        // Whether they should be even is not known, but how even they are is to be seen.
+        shown = all_links(data);
+        let why = match (data.model.links.len(), data.model.once.taps) {
+            (0 | 1, _) => " one link: nothing to compare",
+            (_, 2..) => {
+                " links see the same packets: nothing to compare; --group LINK,LINK names those that share a load"
+            }
+            _ if shown.is_empty() => " no two links of one direction: nothing to compare",
+            _ => " all links, though none are known to share a load; --group LINK,LINK names those that do",
         };
-        lines.push(Line::styled(why, theme::DIM));
+        lines.extend(wrap(why, width, 1).into_iter().map(|why| Line::styled(why, theme::DIM)));
     }
-    for imbalance in &data.imbalance {
+    for imbalance in &shown {
         lines.push(balance_of(imbalance));
         let cells = width.saturating_sub(OVER_TIME.len() + 1).min(TREND);
         if let Some(trend) = imbalance_over_time(app, data, imbalance, cells) {
@@ -164,6 +170,15 @@ fn balance(app: &App, data: &Data, width: usize) -> Vec<Line<'static>> {
         }
     }
     lines
+}
+
+/// How evenly all links carry the load in the span; nothing where they see the same packets.
+fn all_links(data: &Data) -> Vec<Imbalance> {
+    if data.model.once.taps > 1 {
+        return Vec::new();
+    }
+    let all = report::Options { imbalance_all_links: true, ..report::Options::default() };
+    report::imbalances(&data.loads(), &all, &report::SamePath::default())
 }
 
 /// The ratio of the fullest link to the mean, moment by moment; from 1 (even) up.

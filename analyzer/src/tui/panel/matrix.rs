@@ -86,6 +86,12 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     let (Some(data), Some(grid)) = (&app.data, Grid::new(area, app)) else { return };
     let matrix = &data.matrix;
     let (rows, columns) = matrix.size();
+    if rows == 0 {
+        let flows = units::count(data.model.rows.len() as u64);
+        let why = format!("{flows} flows are being added up by host.");
+        empty::because(buffer, area, &why, "It takes a moment.");
+        return;
+    }
     let metric = app.metric;
     let most = matrix.most(metric);
     let mut title = Spans::default();

@@ -176,7 +176,8 @@ fn gauge(app: &App, width: usize) -> Line<'static> {
 }
 
 fn busiest(buffer: &mut Buffer, table: Rect, app: &App, data: &Data) {
-    let columns = column::fit(table.width.saturating_sub(flows::GUTTER), app.has(), &[]);
+    let columns =
+        column::fit(table.width.saturating_sub(flows::GUTTER), app.has(), &[], Some(column::Id::Rate));
     flows::titles(buffer, table, &columns, Some(column::Id::Rate));
     let rows = data.busiest.iter().enumerate().skip(app.busiest.offset);
     let rows = rows.filter_map(|(place, index)| Some((place, data.model.rows.get(*index)?)));

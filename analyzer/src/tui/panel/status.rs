@@ -38,6 +38,8 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     let room = usize::from(area.width).saturating_sub(way_out.chars().count());
     if let Some(answer) = &app.answer {
         spans.push(format!(" {}", cut(answer, room.saturating_sub(1), false)), theme::BOLD);
+    } else if app.awaited() {
+        spans.push(" other figures are being worked out; these are the ones before", theme::BOLD);
     } else if let (true, Some(notice)) = (app.unread, app.notices.back()) {
         spans.push(" ! ", theme::badge(Level::Warning));
         spans.push(format!(" {}", cut(notice, room.saturating_sub(5), false)), theme::PLAIN);
@@ -56,29 +58,33 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     line(buffer, area, 0, &spans.into_line());
 }
 
+/// Keys, and what they do.
+type Hint = (&'static [Input], &'static str);
+
 fn hints(app: &App, width: usize) -> Spans {
     use Input::{
         Back, Capture, Columns, Earlier, ExportCsv, Faster, Filter, Group, Later, Metric, MoreUplinks,
         NextScreen, Open, Pause, Read, Slower, SortNext, Span,
     };
     let replay = app.end.is_none() && app.speed.is_some() && app.kind() == Some(SourceKind::Replay);
-    let mut hints: Vec<(&[Input], &str)> = vec![(&[NextScreen], "screens")];
-    hints.extend::<&[(&[Input], &str)]>(match app.screen {
-        Screen::Overview => &[(&[Open], "details")],
-        Screen::Qps => &[
-            (&[Open], "details"),
-            (&[SortNext], "sort"),
-            (&[Filter], "filter"),
-            (&[Columns], "columns"),
-            (&[Group], "group"),
-        ],
-        Screen::Detail => &[(&[Back], "back"), (&[Capture], "pcapng")],
-        Screen::Matrix => &[(&[Open], "queue pairs"), (&[Metric], "figure")],
-        Screen::Links => &[(&[Open], "queue pairs"), (&[MoreUplinks], "uplinks")],
-        Screen::Bursts => &[],
-        Screen::Events => &[(&[Open], "headers"), (&[Filter], "filter"), (&[Capture], "pcapng")],
-        Screen::Findings => &[(&[Open], "queue pairs"), (&[Read], "read it")],
-    });
+    let mut hints: Vec<Hint> = vec![(&[NextScreen], "screens")];
+    // What the screen is for, and what can wait until there is room.
+    let (first, rest): (&[Hint], &[Hint]) = match app.screen {
+        Screen::Overview => (&[(&[Open], "details")], &[]),
+        Screen::Qps => (
+            &[(&[Open], "details")],
+            &[(&[SortNext], "sort"), (&[Filter], "filter"), (&[Columns], "columns"), (&[Group], "group")],
+        ),
+        Screen::Detail => (&[(&[Back], "back")], &[(&[Capture], "pcapng")]),
+        Screen::Matrix => (&[(&[Open], "queue pairs"), (&[Metric], "figure")], &[]),
+        Screen::Links => (&[(&[Open], "queue pairs"), (&[MoreUplinks], "uplinks")], &[]),
+        Screen::Bursts => (&[], &[]),
+        Screen::Events if app.log.is_empty() => (&[], &[(&[Filter], "filter")]),
+        Screen::Events => (&[(&[Open], "headers")], &[(&[Filter], "filter"), (&[Capture], "pcapng")]),
+        Screen::Findings if app.finding_count() == 0 => (&[], &[]),
+        Screen::Findings => (&[(&[Open], "queue pairs"), (&[Read], "read it")], &[]),
+    };
+    hints.extend(first);
     match (&app.end, app.paused) {
         (Some(_), _) => {}
         (None, true) => hints.push((&[Pause], "go on")),
@@ -87,6 +93,7 @@ fn hints(app: &App, width: usize) -> Spans {
     if app.still() {
         hints.push((&[Earlier, Later], "in time"));
     }
+    hints.extend(rest);
     hints.push((&[Span], "span"));
     if replay {
         hints.push((&[Faster, Slower], "speed"));

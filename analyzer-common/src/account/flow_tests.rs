@@ -1,0 +1,74 @@
+extern crate std;
+
+use std::vec;
+use std::vec::Vec;
+
+use super::{Event, FlowStats, Outcome, observe};
+use crate::wire::Frame;
+
+const FIRST: u8 = 0x0D;
+const MIDDLE: u8 = 0x0E;
+const LAST: u8 = 0x0F;
+const ONLY: u8 = 0x10;
+const ACKNOWLEDGE: u8 = 0x11;
+const ATOMIC: u8 = 0x12;
+
+fn outcomes(packets: &[(u8, u32)]) -> (FlowStats, Vec<Outcome>) {
+    let mut stats = FlowStats::EMPTY;
+    let outcomes = packets
+        .iter()
+        .map(|&(opcode, psn)| {
+            let frame = Frame { opcode, psn, roce_version: 2, ..Frame::EMPTY };
+            observe(&mut stats, &frame, 1)
+        })
+        .collect();
+    (stats, outcomes)
+}
+
+/// PSNs of packets that were told as gaps, and how many were skipped.
+fn gaps(packets: &[(u8, u32)]) -> (Vec<(u32, u32)>, FlowStats) {
+    let (stats, outcomes) = outcomes(packets);
+    let told = packets.iter().zip(outcomes).filter(|(_, outcome)| outcome.events & Event::GAP != 0);
+    (told.map(|((_, psn), outcome)| (*psn, outcome.missing)).collect(), stats)
+}
+
+#[test]
+fn between_messages_of_responses_acknowledges_may_have_answered() {
+    // READ, then SENDs that one ACKNOWLEDGE answers, then atomics and READs.
+    let packets =
+        [(ONLY, 10), (ACKNOWLEDGE, 13), (FIRST, 15), (MIDDLE, 16), (LAST, 17), (ATOMIC, 20), (ONLY, 28)];
+    let (told, stats) = gaps(&packets);
+    assert!(told.is_empty(), "{told:?}");
+    assert_eq!(
+        (stats.psn_responses.gaps, stats.psn_responses.missing),
+        (3, 4 + 2 + 7),
+        "counted all the same"
+    );
+    assert_eq!((stats.responses_missing().gaps, stats.responses_missing().missing), (0, 0));
+    let (_, outcomes) = outcomes(&packets);
+    assert_eq!(outcomes[2].missing, 4, "for those who wait whether it comes again");
+}
+
+#[test]
+fn within_a_message_of_responses_something_is_missing() {
+    for (packets, gap) in [
+        (vec![(FIRST, 5), (LAST, 7)], (7, 1)),
+        (vec![(FIRST, 5), (MIDDLE, 9)], (9, 3)),
+        // The end of one, and what came before the next.
+        (vec![(FIRST, 5), (MIDDLE, 6), (ONLY, 8)], (8, 1)),
+        // The beginning.
+        (vec![(ONLY, 5), (MIDDLE, 8)], (8, 2)),
+        // What comes again and ends leaves no message open.
+        (vec![(FIRST, 5), (LAST, 7), (FIRST, 5), (MIDDLE, 6), (LAST, 7), (ONLY, 11)], (7, 1)),
+    ] {
+        let (told, stats) = gaps(&packets);
+        assert_eq!(told, [gap], "{packets:?}");
+        assert_eq!(stats.response_holes, u64::from(gap.1));
+    }
+}
+
+#[test]
+fn requests_have_no_such_doubt() {
+    let (told, stats) = gaps(&[(0x04, 5), (0x04, 8)]);
+    assert_eq!((told, stats.psn.missing, stats.response_holes), (vec![(8, 2)], 2, 0));
+}

@@ -1,0 +1,355 @@
+//! Processes that use NCCL: what they were told, in their environment and in its configuration files.
+//!
+//! NCCL sets what a file says only where the environment says nothing, and reads the file of the user
+//! before that of the host (src/misc/param.cc of NVIDIA/nccl):
+//!
+//! | library | files |
+//! |---|---|
+//! | NCCL | the one named by `NCCL_CONF_FILE` (2.23 on), else `~/.nccl.conf`; then `/etc/nccl.conf` |
+//! | RCCL | `~/.rccl.conf`; then `/etc/rccl.conf` (src/misc/param.cc of ROCm/rccl) |
+//!
+//! `~` is the home that the password database has for the user, not `HOME`. All paths are those of the
+//! process: they are looked up below its own root, so that a container's files are read for what runs in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Component;
+
+use serde::Serialize;
+
+use super::error::Result;
+use super::process::{Container, Unreadable, comm};
+use super::read::{HostRoot, Unread};
+
+/// More than the memory map of any process takes.
+const MAX_MAP: u64 = 64 << 20;
+/// As the kernel has it (`MAXSYMLINKS`).
+const MAX_LINKS: usize = 40;
+
+/// A process that uses NCCL, or was told something for it. RCCL has the same names for its variables.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct NcclProcess {
+    /// Its number.
+    pub pid: u32,
+    /// The command's name.
+    pub comm: Option<String>,
+    /// Where it runs.
+    pub container: Option<Container>,
+    /// Whether it is in the network namespace of this process; `None` when that cannot be read.
+    pub same_network: Option<bool>,
+    /// Whether it has the files of this process; `None` when that cannot be read.
+    pub same_files: Option<bool>,
+    /// Which library it has loaded; `None` where it is linked into another, not loaded (yet), or not
+    /// looked for.
+    pub library: Option<Library>,
+    /// The variables beginning with `NCCL_` of the environment that it started with.
+    pub environment: BTreeMap<String, String>,
+    /// What files say of variables that the environment does not have.
+    pub configured: BTreeMap<String, Configured>,
+}
+
+/// A library of collective communication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Library {
+    /// NVIDIA's.
+    Nccl,
+    /// AMD's.
+    Rccl,
+}
+
+impl Library {
+    /// The beginning of its file's name, whatever the version.
+    const FILES: [(&str, Self); 2] = [("/libnccl.so", Self::Nccl), ("/librccl.so", Self::Rccl)];
+
+    /// The name in those of its configuration files.
+    fn stem(self) -> &'static str {
+        match self {
+            Self::Nccl => "nccl",
+            Self::Rccl => "rccl",
+        }
+    }
+}
+
+/// A setting of a configuration file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Configured {
+    /// The value.
+    pub value: String,
+    /// The file, as the process names it.
+    pub file: String,
+}
+
+impl NcclProcess {
+    /// How people call it: `python3 4711`.
+    #[must_use]
+    pub fn label(&self) -> String {
+        format!("{} {}", self.comm.as_deref().unwrap_or("process"), self.pid)
+    }
+
+    /// The value of a variable; `None` when unset or empty. The environment goes before files, even
+    /// where it has the variable without a value.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let value = match self.environment.get(name) {
+            Some(value) => value,
+            None => &self.configured.get(name)?.value,
+        };
+        Some(value.trim()).filter(|value| !value.is_empty())
+    }
+
+    /// The value as the number that NCCL takes it for: decimal, octal behind 0, hexadecimal behind 0x, up
+    /// to what is no digit. `None` when unset, empty, or out of range, for which NCCL has its default.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<i64> {
+        strtoll(self.get(name)?)
+    }
+
+    /// `NAME=VALUE`, and the file where it is from one; `NAME unset` without.
+    #[must_use]
+    pub fn shown(&self, name: &str) -> String {
+        let Some(value) = self.get(name) else { return format!("{name} unset") };
+        let from = self.file_of(name).map_or_else(String::new, |file| format!(" (from {file})"));
+        format!("{name}={value}{from}")
+    }
+
+    /// The words that say how to unset it where it is set.
+    #[must_use]
+    pub fn unset(&self, name: &str) -> String {
+        match self.file_of(name) {
+            Some(file) => format!("take {name} out of {file}"),
+            None => format!("unset {name}"),
+        }
+    }
+
+    /// The file that a variable is from; `None` where that is the environment.
+    #[must_use]
+    pub fn file_of(&self, name: &str) -> Option<String> {
+        let file = &self.configured.get(name)?.file;
+        let inside = if self.same_files == Some(false) { " inside its container" } else { "" };
+        Some(format!("{file}{inside}"))
+    }
+
+    /// All settings that hold, by name.
+    pub fn settings(&self) -> impl Iterator<Item = &str> {
+        let names: BTreeSet<&str> =
+            self.environment.keys().chain(self.configured.keys()).map(String::as_str).collect();
+        names.into_iter()
+    }
+}
+
+/// As the function of C with base 0; `None` out of range.
+fn strtoll(text: &str) -> Option<i64> {
+    let text = text.trim_start();
+    let (negative, digits) = match text.strip_prefix(['-', '+']) {
+        Some(rest) => (text.starts_with('-'), rest),
+        None => (false, text),
+    };
+    let hex = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
+    let (radix, digits) = match hex.filter(|rest| rest.starts_with(|c: char| c.is_ascii_hexdigit())) {
+        Some(rest) => (16, rest),
+        None if digits.starts_with('0') => (8, digits),
+        None => (10, digits),
+    };
+    let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
+    let digits = digits.get(..end).filter(|digits| !digits.is_empty()).unwrap_or("0");
+    let value = i128::from_str_radix(digits, radix).ok()?;
+    i64::try_from(if negative { -value } else { value }).ok()
+}
+
+/// What was found among all processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NcclProcesses {
+    /// Those that use NCCL, by number.
+    pub found: Vec<NcclProcess>,
+    /// Programs whose environment could not be read, which only root and their own user may.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// The processes below `root` that have `NCCL_` variables in the environment they started with, and,
+/// where `libraries` are to be looked for, those that have loaded one. What a program sets later by
+/// itself does not show. What else fails is kept in `unread`.
+#[must_use]
+pub fn processes(root: &HostRoot, libraries: bool, unread: &mut Unread) -> NcclProcesses {
+    let mut result = NcclProcesses::default();
+    unread.about("host");
+    // A thread may be in another namespace than the process that it is of.
+    let own = |kind: &str| namespace(root, "thread-self", kind).or_else(|_| namespace(root, "self", kind));
+    let (network, files) = (unread.keep(own("net")), own("mnt").ok());
+    let mut pids: Vec<u32> =
+        unread.names(root, "/proc").iter().filter_map(|name| name.parse().ok()).collect();
+    pids.sort_unstable();
+    for pid in pids {
+        let environ = match root.bytes(&format!("/proc/{pid}/environ")) {
+            Ok(environ) => environ,
+            // One that ended meanwhile is none of ours to count.
+            Err(error) if error.is_absent() => continue,
+            Err(_) => {
+                // Threads of the kernel run no program: they have no command line, and no settings.
+                let is_program =
+                    root.bytes(&format!("/proc/{pid}/cmdline")).map_or(true, |line| !line.is_empty());
+                if is_program {
+                    result.unreadable.push(Unreadable { pid, comm: comm(root, pid) });
+                }
+                continue;
+            }
+        };
+        let variables = variables(&environ);
+        let environment: BTreeMap<String, String> = variables
+            .iter()
+            .filter(|(name, _)| name.starts_with("NCCL_"))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        let library = if libraries { library(root, pid) } else { None };
+        if environment.is_empty() && library.is_none() {
+            continue;
+        }
+        unread.about(&format!("process {pid}"));
+        let _cgroup = unread.text(root, &format!("/proc/{pid}/cgroup"));
+        let same = |own: &Option<String>, other: Option<String>| {
+            own.as_ref().zip(other).map(|(own, other)| other == *own)
+        };
+        let number = pid.to_string();
+        let its_network = unread.keep(namespace(root, &number, "net"));
+        result.found.push(NcclProcess {
+            pid,
+            comm: unread.text(root, &format!("/proc/{pid}/comm")),
+            container: Container::of(root, pid),
+            same_network: same(&network, its_network),
+            same_files: same(&files, namespace(root, &number, "mnt").ok()),
+            library,
+            configured: configured(root, pid, library, &variables, unread),
+            environment,
+        });
+    }
+    result
+}
+
+/// A namespace of a process, by the kernel's number for it.
+fn namespace(root: &HostRoot, process: &str, kind: &str) -> Result<String> {
+    root.link_name(&format!("/proc/{process}/ns/{kind}"))
+}
+
+fn variables(environ: &[u8]) -> BTreeMap<String, String> {
+    let one = |entry: &[u8]| {
+        let text = String::from_utf8_lossy(entry);
+        text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))
+    };
+    environ.split(|byte| *byte == 0).filter_map(one).collect()
+}
+
+/// The library that a process has mapped into its memory; `None` when there is none, or that cannot be
+/// read: processes of others have been counted already.
+fn library(root: &HostRoot, pid: u32) -> Option<Library> {
+    let map = fs::File::open(root.path(&format!("/proc/{pid}/maps"))).ok()?;
+    let mut lines = BufReader::new(map.take(MAX_MAP)).split(b'\n').map_while(std::result::Result::ok);
+    let of = |line: &[u8]| {
+        let named = |name: &str| line.windows(name.len()).any(|window| window == name.as_bytes());
+        Library::FILES.into_iter().find(|(name, _)| named(name)).map(|(_, library)| library)
+    };
+    lines.find_map(|line| of(&line))
+}
+
+/// What the configuration files of a process say, of each variable what is said first; those that its
+/// environment has are left out.
+fn configured(
+    root: &HostRoot,
+    pid: u32,
+    library: Option<Library>,
+    environment: &BTreeMap<String, String>,
+    unread: &mut Unread,
+) -> BTreeMap<String, Configured> {
+    let library = library.unwrap_or(Library::Nccl);
+    let stem = library.stem();
+    let named = environment.get("NCCL_CONF_FILE").filter(|file| library == Library::Nccl && !file.is_empty());
+    let first = match named {
+        Some(file) => Some(file.clone()),
+        None => home(root, pid, environment).map(|home| format!("{home}/.{stem}.conf")),
+    };
+    let mut found = BTreeMap::new();
+    for file in first.into_iter().chain([format!("/etc/{stem}.conf")]) {
+        let text = inside(root, pid, &file).and_then(|path| unread.keep_if_there(root.regular(&path)));
+        for (name, value) in settings(&text.unwrap_or_default()) {
+            if name.starts_with("NCCL_") && !environment.contains_key(&name) {
+                found.entry(name).or_insert_with(|| Configured { value, file: file.clone() });
+            }
+        }
+    }
+    found
+}
+
+/// The lines `NAME=VALUE` of a configuration file. Spaces belong to what they stand in.
+fn settings(text: &[u8]) -> Vec<(String, String)> {
+    let text = String::from_utf8_lossy(text);
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let lines = lines.filter_map(|line| line.split_once('='));
+    lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// The home of the user of a process, by the password file that it sees; `HOME` where its user is in
+/// none, as those of a directory service are.
+fn home(root: &HostRoot, pid: u32, environment: &BTreeMap<String, String>) -> Option<String> {
+    let of_passwd = || {
+        let user = user(root, pid)?.to_string();
+        let passwd = root.regular(&inside(root, pid, "/etc/passwd")?).ok()?;
+        let passwd = String::from_utf8_lossy(&passwd).into_owned();
+        let mut entries = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        let entry = entries.find(|entry| entry.get(2) == Some(&user.as_str()))?;
+        entry.get(5).map(|home| (*home).to_owned())
+    };
+    of_passwd().or_else(|| environment.get("HOME").cloned())
+}
+
+/// The user of a process, by the number that it has inside its user namespace.
+fn user(root: &HostRoot, pid: u32) -> Option<u64> {
+    let status = root.text(&format!("/proc/{pid}/status")).ok()?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    let user: u64 = users.split_whitespace().next()?.parse().ok()?;
+    let Ok(map) = root.text(&format!("/proc/{pid}/uid_map")) else { return Some(user) };
+    // Inside, outside, how many.
+    map.lines().find_map(|line| {
+        let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let [inside, outside, count] = numbers[..] else { return None };
+        let at = user.checked_sub(outside).filter(|at| *at < count)?;
+        inside.checked_add(at)
+    })
+}
+
+/// Where a path of a process lies for this one: symbolic links lead on below the process's own root, as
+/// they do for it, and never out of it. `None` where they lead in a circle.
+fn inside(root: &HostRoot, pid: u32, path: &str) -> Option<String> {
+    let base = format!("/proc/{pid}/root");
+    let path = if path.starts_with('/') {
+        path.to_owned()
+    } else {
+        format!("{}/{path}", root.link(&format!("/proc/{pid}/cwd")).ok()?.to_str()?)
+    };
+    let parts = |path: &str| path.rsplit('/').map(str::to_owned).collect::<Vec<_>>();
+    let (mut ahead, mut reached, mut links) = (parts(&path), Vec::new(), 0);
+    while let Some(part) = ahead.pop() {
+        match part.as_str() {
+            "" | "." => continue,
+            ".." => {
+                reached.pop();
+                continue;
+            }
+            _ => reached.push(part),
+        }
+        let Ok(target) = root.link(&format!("{base}/{}", reached.join("/"))) else { continue };
+        links += 1;
+        if links > MAX_LINKS {
+            return None;
+        }
+        reached.pop();
+        if target.components().next() == Some(Component::RootDir) {
+            reached.clear();
+        }
+        ahead.extend(parts(target.to_str()?));
+    }
+    Some(format!("{base}/{}", reached.join("/")))
+}
+
+#[cfg(test)]
+#[path = "nccl_tests.rs"]
+mod tests;

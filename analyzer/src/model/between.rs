@@ -1,0 +1,115 @@
+//! What was lost before a tap, where a tap before it saw what was sent.
+//!
+//! By PSNs alone a tap takes packets that come out of order and are sent again for lost ones, and does not see what is lost
+//! once more while it is sent again. What another tap saw and this one did not is exact.
+
+use hashbrown::{HashMap, HashSet};
+use rocescope_common::account::FlowKey;
+
+use crate::figures::loss::{Figures, Loss};
+use crate::figures::taps::TapPair;
+use crate::sample::{FlowSample, Sample};
+
+type State = foldhash::fast::RandomState;
+
+/// Of a hundred packets at the second tap, those that the first may not have seen: where it saw only a part of the time,
+/// it knows nothing of the rest.
+const UNMATCHED: u64 = 1;
+const UC: u8 = 1;
+
+/// Packets lost before the link of a flow, by its slot; those flows that PSNs alone must tell of are not in it.
+pub(super) fn lost(sample: &Sample) -> HashMap<u32, u64, State> {
+    let mut lost = HashMap::default();
+    let pairs = sample.figures.taps.as_deref().unwrap_or_default();
+    let Some(losses) = sample.figures.loss.as_ref().filter(|_| !pairs.is_empty()) else { return lost };
+    let ends = |pair: &TapPair| pair.links.map(|link| FlowKey { link, ..pair.key });
+    let ordered = || pairs.iter().filter(|pair| pair.ordered);
+    let behind: HashSet<FlowKey, State> = ordered().map(|pair| ends(pair)[1]).collect();
+    let at: HashMap<FlowKey, &FlowSample, State> = sample.flows.iter().map(|flow| (flow.key, flow)).collect();
+    for pair in ordered() {
+        let [first, second] = ends(pair);
+        let (Some(one), Some(two)) = (at.get(&first), at.get(&second)) else { continue };
+        // The first tap of all tells of all that happened behind it.
+        let unmatched = two.stats.packets.saturating_sub(pair.matched);
+        if behind.contains(&first) || unmatched * 100 > two.stats.packets * UNMATCHED {
+            continue;
+        }
+        let vanished = pair.only[0];
+        // What the sender never sent again has arrived: the second capture missed it.
+        let missed = if two.stats.transport == UC {
+            0
+        } else {
+            sum(losses, two, |figures| figures.unfilled).min(vanished)
+        };
+        lost.insert(two.slot, sum(losses, one, |figures| figures.lost) + vanished - missed);
+    }
+    lost
+}
+
+/// A figure of the requests and the responses in a flow.
+fn sum(losses: &Loss, flow: &FlowSample, of: fn(&Figures) -> u64) -> u64 {
+    let told = losses.flow(flow.slot);
+    [told.requests, told.responses].iter().flatten().map(of).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::loss::FlowLoss;
+    use crate::figures::taps::Series;
+    use crate::report::fixtures::{key, link, sample as of, stats};
+
+    /// A queue pair at three taps, lost and unfilled at each by its PSNs, and what pairs of taps saw.
+    fn sample(by_psn: [(u64, u64); 3], pairs: &[([u16; 2], bool, u64, [u64; 2])]) -> Sample {
+        let key = |tap| key(tap, "10.0.0.1", "10.0.0.2", 5);
+        let links = ["a", "b", "c"].map(|name| link(name, None)).into();
+        let mut sample = of(links, (0..3).map(|tap| (key(tap), stats(7, 1_000, 1_000_000))).collect());
+        let mut loss = Loss::default();
+        for (flow, (lost, unfilled)) in sample.flows.iter().zip(by_psn) {
+            let requests = Some(Figures { lost, unfilled, ..Figures::default() });
+            loss.flows.insert(flow.slot, FlowLoss { requests, responses: None });
+        }
+        sample.figures.loss = Some(loss);
+        let pair = |&(links, ordered, matched, only): &([u16; 2], bool, u64, [u64; 2])| TapPair {
+            key: key(links[0]),
+            links,
+            ordered,
+            matched,
+            only,
+            delay: Series::new(0, 0),
+        };
+        sample.figures.taps = Some(pairs.iter().map(pair).collect());
+        sample
+    }
+
+    /// By tap; `None` where PSNs alone tell.
+    fn at_taps(sample: &Sample) -> [Option<u64>; 3] {
+        let lost = lost(sample);
+        std::array::from_fn(|at| lost.get(&sample.flows[at].slot).copied())
+    }
+
+    #[test]
+    fn what_vanished_is_exact_and_comes_on_top_of_what_the_first_tap_lacks() {
+        let there = [([0, 1], true, 1_000, [92, 0])];
+        assert_eq!(at_taps(&sample([(0, 0), (87, 0), (0, 0)], &there)), [None, Some(92), None]);
+        assert_eq!(at_taps(&sample([(3, 0), (87, 0), (0, 0)], &there)), [None, Some(95), None]);
+        assert_eq!(at_taps(&sample([(0, 0), (80, 12), (0, 0)], &there)), [None, Some(80), None], "missed");
+        let order = [([0, 1], true, 1_000, [0, 0])];
+        assert_eq!(at_taps(&sample([(0, 0), (1, 0), (0, 0)], &order)), [None, Some(0), None]);
+    }
+
+    #[test]
+    fn of_three_taps_the_first_tells() {
+        let all =
+            [([0, 1], true, 1_000, [4, 0]), ([1, 2], true, 1_000, [5, 0]), ([0, 2], true, 1_000, [9, 0])];
+        assert_eq!(at_taps(&sample([(1, 0), (3, 0), (7, 0)], &all)), [None, Some(5), Some(10)]);
+    }
+
+    #[test]
+    fn where_the_other_tap_saw_a_part_or_the_order_is_not_known_psns_tell() {
+        for pair in [([0, 1], true, 500, [9, 0]), ([0, 1], false, 1_000, [9, 8])] {
+            assert_eq!(at_taps(&sample([(0, 0), (87, 0), (0, 0)], &[pair])), [None; 3]);
+        }
+        assert!(lost(&of(Vec::new(), Vec::new())).is_empty());
+    }
+}

@@ -1,0 +1,216 @@
+//! Which columns fit on the screen, and how wide they are.
+
+use super::{COLUMNS, Column, Context, Fitted, Id, column, link_name, sums_up};
+use crate::model::Longest;
+
+/// Room for the longest IPv4 address, and for most of the IPv6 ones.
+const ADDRESS_V4: u16 = 15;
+const ADDRESS_V6: u16 = 39;
+
+/// Below this width columns are as narrow as they may be.
+const NARROW: u16 = 72;
+/// On narrow screens room for so much of an address and of a queue pair number is left at least.
+const ADDRESS_LEAST: u16 = 9;
+const QP_LEAST: u16 = 4;
+
+/// What there is to be shown, besides what there always is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Has {
+    /// IPv6 addresses.
+    pub ipv6: bool,
+    /// Times from requests to answers.
+    pub latency: bool,
+    /// Processes of queue pairs.
+    pub owners: bool,
+    /// Letters of the longest name of a link, its direction included.
+    pub link: u16,
+    /// Letters of the longest IPv4 address; 0 when there is none.
+    pub ipv4: u16,
+    /// Digits of the longest queue pair number; 0 when there is none.
+    pub qp: u16,
+}
+
+/// Letters of a link's name, at most.
+const LONGEST_LINK: u16 = 40;
+
+impl Has {
+    /// What these figures have.
+    #[must_use]
+    pub fn of(cx: Context<'_>) -> Self {
+        let owners = !cx.sample.owners.all().is_empty();
+        let names = cx.model.links.iter().map(|link| link_name(link).chars().count());
+        let link = names.max().and_then(|longest| u16::try_from(longest).ok()).unwrap_or(0);
+        let Longest { ipv4, qp } = cx.model.longest;
+        Self { ipv6: cx.model.has_ipv6, latency: cx.model.has_latency, owners, link, ipv4, qp }
+    }
+
+    /// The width of a column: on narrow screens no more than it needs.
+    fn width(self, column: &Column, narrow: bool) -> u16 {
+        match column.id {
+            Id::Source | Id::Destination if narrow && !self.ipv6 && self.ipv4 > 0 => {
+                self.ipv4.clamp(ADDRESS_LEAST, column.width)
+            }
+            Id::Qp if narrow && self.qp > 0 => self.qp.clamp(QP_LEAST, column.width),
+            _ => column.width,
+        }
+    }
+
+    /// Whether a column could have anything in it.
+    const fn shows(self, id: Id) -> bool {
+        match id {
+            Id::P50 | Id::P99 => self.latency,
+            Id::Comm | Id::Pid | Id::Pod => self.owners,
+            _ => true,
+        }
+    }
+}
+
+/// The columns that fit into `width`, from left to right: the `chosen` ones in their order, or without
+/// a choice those that matter most and are not empty, `first` before all others. Addresses get what is left over.
+#[must_use]
+pub fn fit(width: u16, has: Has, chosen: &[Id], first: Option<Id>) -> Vec<Fitted> {
+    // One column of screen between two columns of the table.
+    let mut left = width + 1;
+    let used = if chosen.is_empty() {
+        ranked(&mut left, has, width < NARROW, |_| true, first)
+    } else {
+        in_order(&mut left, chosen)
+    };
+    let address = |id| matches!(id, Id::Source | Id::Destination);
+    let addresses = used.iter().filter(|fitted| address(fitted.column.id)).count();
+    let grow = match u16::try_from(addresses) {
+        Ok(n) if n > 0 && has.ipv6 => (left / n).min(ADDRESS_V6 - ADDRESS_V4),
+        _ => 0,
+    };
+    left -= grow * u16::try_from(addresses).unwrap_or(0);
+    let widths = used.into_iter().map(|Fitted { column, width }| {
+        let more = match column.id {
+            id if address(id) => grow,
+            Id::Link => left.min(has.link.min(LONGEST_LINK).saturating_sub(width)),
+            _ => 0,
+        };
+        Fitted { column, width: width + more }
+    });
+    widths.collect()
+}
+
+fn in_order(left: &mut u16, chosen: &[Id]) -> Vec<Fitted> {
+    let fits = |id: &Id| {
+        let column = column(*id);
+        *left = left.checked_sub(column.width + 1)?;
+        Some(Fitted { column, width: column.width })
+    };
+    chosen.iter().map_while(fits).collect()
+}
+
+/// Columns with a smaller number come first. Where there is hardly room for more than who is meant, what is wrong comes
+/// before how much there is of it.
+const fn rank(column: &Column, narrow: bool) -> u8 {
+    match column.id {
+        Id::CeNow if narrow => 1,
+        Id::Lost if narrow => 2,
+        Id::Rate if narrow => 3,
+        Id::Naks if narrow => 4,
+        Id::CnpRate if narrow => 5,
+        _ => column.rank,
+    }
+}
+
+fn ranked(left: &mut u16, has: Has, narrow: bool, among: fn(Id) -> bool, first: Option<Id>) -> Vec<Fitted> {
+    let shows = |column: &&Column| has.shows(column.id) && among(column.id);
+    let rank = |column: &Column| if first == Some(column.id) { 0 } else { rank(column, narrow) };
+    let mut ranked: Vec<&'static Column> = COLUMNS.iter().filter(shows).collect();
+    ranked.sort_by_key(|column| rank(column));
+    let mut limit = u8::MAX;
+    for column in ranked {
+        let wanted = has.width(column, narrow) + 1;
+        // On wide screens IPv6 addresses come before the columns of least rank.
+        let addresses = if has.ipv6 && column.rank >= 15 { 2 * (ADDRESS_V6 - ADDRESS_V4) } else { 0 };
+        if rank(column) > limit || wanted + addresses > *left {
+            limit = limit.min(rank(column));
+            continue;
+        }
+        *left -= wanted;
+    }
+    let used = COLUMNS.iter().filter(shows).filter(|column| rank(column) < limit);
+    used.map(|column| Fitted { column, width: has.width(column, narrow) }).collect()
+}
+
+/// The columns for sums of queue pairs that fit into `width`: those that matter most.
+#[must_use]
+pub fn fit_sums(width: u16) -> Vec<Fitted> {
+    ranked(&mut (width + 1), Has::default(), false, sums_up, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Has, fit};
+    use crate::tui::column::{COLUMNS, Id};
+
+    #[test]
+    fn at_80_columns_what_matters_fits_and_wider_screens_show_more() {
+        let ids = |width, v6| {
+            fit(width, Has { ipv6: v6, ..Has::default() }, &[], None)
+                .iter()
+                .map(|f| f.column.id)
+                .collect::<Vec<_>>()
+        };
+        let used = |width, v6| {
+            fit(width, Has { ipv6: v6, ..Has::default() }, &[], None).iter().map(|f| f.width + 1).sum::<u16>()
+                - 1
+        };
+        let narrow = ids(80, false);
+        for id in [
+            Id::State,
+            Id::Source,
+            Id::Destination,
+            Id::Qp,
+            Id::Rate,
+            Id::CeNow,
+            Id::CnpRate,
+            Id::Lost,
+            Id::Naks,
+        ] {
+            assert!(narrow.contains(&id), "{id:?}");
+        }
+        assert!(ids(120, false).len() > narrow.len());
+        let all = Has { latency: true, owners: true, ..Has::default() };
+        assert_eq!(fit(300, all, &[], None).len(), COLUMNS.len());
+        for empty in [Id::P50, Id::P99, Id::Comm, Id::Pid, Id::Pod] {
+            assert!(!ids(300, false).contains(&empty), "{empty:?} has nothing to show");
+            assert!(
+                fit(300, Has::default(), &[empty], None).len() == 1,
+                "it is shown on demand all the same"
+            );
+        }
+        assert!(fit(120, all, &[], None).iter().any(|fitted| fitted.column.id == Id::P99));
+        let named = |width| {
+            fit(width, Has { link: 30, ..Has::default() }, &[], None)
+                .iter()
+                .map(|fitted| fitted.width + 1)
+                .sum::<u16>()
+                - 1
+        };
+        for width in 60..300 {
+            assert!(named(width) <= width, "{width}");
+            assert!(used(width, false) <= width, "{width}");
+            assert!(used(width, true) <= width, "{width}");
+            if width > 60 {
+                assert!(ids(width, false).len() >= ids(width - 1, false).len(), "{width}");
+            }
+        }
+    }
+
+    #[test]
+    fn where_there_is_little_room_health_comes_before_load() {
+        let ids = |ipv4, qp, first| -> Vec<Id> {
+            let fitted = fit(59, Has { ipv4, qp, ..Has::default() }, &[], first);
+            assert!(fitted.iter().map(|fitted| fitted.width + 1).sum::<u16>() <= 60);
+            fitted.iter().map(|fitted| fitted.column.id).collect()
+        };
+        let who = [Id::State, Id::Source, Id::Destination, Id::Qp];
+        assert_eq!(ids(9, 4, None), [&who[..], &[Id::Rate, Id::CeNow, Id::Lost, Id::Naks]].concat());
+        assert_eq!(ids(15, 8, None), [&who[..], &[Id::CeNow, Id::Lost]].concat());
+        assert_eq!(ids(15, 8, Some(Id::Rate)), [&who[..], &[Id::Rate, Id::CeNow]].concat());
+    }
+}

@@ -1,0 +1,173 @@
+//! The figures shown: everything that follows from a moment, a span and a sample alone. Pure.
+
+use std::sync::Arc;
+
+use super::column::Context;
+use super::matrix::Matrix;
+use crate::model::health::LastSeen;
+use crate::model::{Detail, History, LinkRow, Model, Problem, Row, Span, health};
+use crate::report::{self, Imbalance, Paths};
+use crate::sample::Sample;
+
+/// Queue pairs on the overview, at most.
+const TOP: usize = 100;
+/// Figures of so many flows are made while a key waits; those of more take longer than a key may.
+const AT_ONCE: usize = 8_192;
+
+/// The figures of a moment, and what follows from them.
+#[derive(Debug)]
+pub struct Data {
+    /// The span that was asked for.
+    pub(super) span: Span,
+    /// When counters had been reset.
+    pub(super) reset_ns: Option<u64>,
+    /// The newest sample; what pauses shows that of the pause.
+    pub sample: Arc<Sample>,
+    /// Figures of the moment shown.
+    pub model: Model,
+    /// Which links of the sample see the same packets.
+    pub paths: Arc<Paths>,
+    /// How evenly links carry the load in the span.
+    pub imbalance: Vec<Imbalance>,
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+    /// When it showed last, and how much of it there was then.
+    pub last_seen: LastSeen,
+    /// The selected flow and its other direction.
+    pub detail: Option<(Detail, Option<Detail>)>,
+    /// Places of the busiest rows, those with the highest rate first.
+    pub busiest: Vec<usize>,
+    /// Bytes from host to host; empty until somebody looks at it.
+    pub matrix: Matrix,
+}
+
+/// Figures that are wanted: of which moment, span and sample.
+#[derive(Debug)]
+pub struct Wanted {
+    /// A copy: it shares its moments.
+    pub(super) history: History,
+    /// The number of the moment in it.
+    pub(super) at: usize,
+    pub(super) span: Span,
+    pub(super) sample: Arc<Sample>,
+    /// Those of the sample, where they are known.
+    pub(super) paths: Option<Arc<Paths>>,
+    /// Whether somebody looks at the matrix.
+    pub(super) matrix: bool,
+    pub(super) options: report::Options,
+}
+
+impl Wanted {
+    /// Whether a key may wait for them.
+    pub(super) fn at_once(&self) -> bool {
+        self.history.get(self.at).is_none_or(|moment| moment.flows.len() <= AT_ONCE)
+    }
+
+    /// Whether `data` are these figures.
+    pub(super) fn are(&self, data: &Data) -> bool {
+        data.span == self.span
+            && data.reset_ns == self.history.reset_point().map(|reset| reset.time_ns)
+            && self.history.get(self.at).is_some_and(|moment| moment.time_ns == data.model.time_ns)
+            && Arc::ptr_eq(&data.sample, &self.sample)
+            && (!self.matrix || data.has_matrix())
+    }
+
+    /// The figures; `None` when there is no such moment.
+    #[must_use]
+    pub fn make(self) -> Option<Data> {
+        let Self { history, at, span, sample, paths, matrix, options } = self;
+        let paths = paths.unwrap_or_else(|| Arc::new(Paths::of(&sample, &options)));
+        let mut data = Data::new(&history, at, span, sample, &options, paths)?;
+        if matrix {
+            data.fill_matrix();
+        }
+        Some(data)
+    }
+}
+
+impl Data {
+    /// The figures of moment number `at` without the matrix; `None` when there is no such moment. `paths` are those of
+    /// `sample`.
+    pub(super) fn new(
+        history: &History,
+        at: usize,
+        span: Span,
+        sample: Arc<Sample>,
+        options: &report::Options,
+        paths: Arc<Paths>,
+    ) -> Option<Self> {
+        let model = Model::new(history, at, span, Some(&sample))?;
+        let imbalance = report::imbalances(&loads(&model), options, &paths.same_path);
+        let mut problems = health::problems(&model, &sample);
+        let last_seen = health::last_seen(history, at);
+        let reset_ns = history.reset_point().map(|reset| reset.time_ns);
+        problems.extend(health::marked_earlier(&model, &problems, &last_seen, reset_ns));
+        problems.sort_by_key(|problem| (!problem.present, problem.kind));
+        let busiest = busiest(&model);
+        let (detail, matrix) = (None, Matrix::default());
+        Some(Self {
+            span,
+            reset_ns,
+            sample,
+            model,
+            paths,
+            imbalance,
+            problems,
+            last_seen,
+            detail,
+            busiest,
+            matrix,
+        })
+    }
+
+    /// What links carried in the span.
+    pub(super) fn loads(&self) -> Vec<report::Load<'_>> {
+        loads(&self.model)
+    }
+
+    /// What cells of the table need.
+    #[must_use]
+    pub fn context(&self) -> Context<'_> {
+        Context { model: &self.model, sample: &self.sample }
+    }
+
+    /// Whether it is added up by host, or there is nothing to add up.
+    pub(super) fn has_matrix(&self) -> bool {
+        self.matrix.size() != (0, 0) || self.model.rows.is_empty()
+    }
+
+    /// Whether a key may wait for more of these figures.
+    pub(super) fn at_once(&self) -> bool {
+        self.model.rows.len() <= AT_ONCE
+    }
+
+    /// Adds up by host, where that is not done yet.
+    pub(super) fn fill_matrix(&mut self) {
+        if !self.has_matrix() {
+            self.matrix = Matrix::new(self.context(), &self.paths.again);
+        }
+    }
+}
+
+/// What links carried in the span, or, while that is not known, since the start.
+fn loads(model: &Model) -> Vec<report::Load<'_>> {
+    let load = |link: &'_ LinkRow| link.delta.map_or(link.total.bytes, |delta| delta.counts.bytes);
+    let links = model.links.iter();
+    links
+        .map(|link| report::Load { name: &link.name, direction: link.direction, bytes: load(link) })
+        .collect()
+}
+
+/// Rows with the highest rate, those that count nothing left out.
+fn busiest(model: &Model) -> Vec<usize> {
+    let rate = |row: &Row| row.delta.map_or(0, |delta| delta.counts.bytes);
+    let mut rows: Vec<(u64, usize)> =
+        model.rows.iter().enumerate().map(|(i, row)| (rate(row), i)).filter(|(rate, _)| *rate > 0).collect();
+    let by_rate = |a: &(u64, usize), b: &(u64, usize)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
+    if rows.len() > TOP {
+        rows.select_nth_unstable_by(TOP, by_rate);
+        rows.truncate(TOP);
+    }
+    rows.sort_unstable_by(by_rate);
+    rows.into_iter().map(|(_, i)| i).collect()
+}

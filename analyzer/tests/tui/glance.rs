@@ -1,0 +1,125 @@
+//! What the eye gets at a glance: what a filter leaves of the events, how bad it was when it was, which links are uneven,
+//! and keys that do something.
+
+use super::*;
+use rocescope::sample::Sample;
+
+fn filter(app: &mut App, text: &str) {
+    press(app, &[Key::Char('/'), Key::Ctrl('u')]);
+    type_text(app, text);
+    press(app, &[Key::Enter]);
+}
+
+/// The kinds of the events shown, without repetitions.
+fn kinds(app: &App) -> Vec<&'static str> {
+    let mut kinds: Vec<&'static str> = app.shown_events().map(|entry| entry.class.word).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds
+}
+
+#[test]
+fn a_filter_on_figures_leaves_the_events_of_the_flows_that_it_leaves() {
+    let mut app = app(&World::sick(), USUAL);
+    press(&mut app, &[Key::Char('7')]);
+    let all = app.event_count();
+    for (text, found) in [
+        ("ce:>1%", &["CE", "NEW"][..]),
+        ("rnr:>0", &["NEW", "RNR"]),
+        ("nak:>0 event:nak", &["NAK"]),
+        ("state:loss !nak:>0", &["GAP", "NEW"]),
+        ("cnp:>0", &["CNP", "NEW"]),
+        ("ce:>90%", &[]),
+    ] {
+        filter(&mut app, text);
+        assert_eq!(kinds(&app), found, "{text}");
+        assert!(app.event_count() < all, "{text}");
+    }
+    // As many as the line above the list says.
+    filter(&mut app, "link:eth1");
+    let shown = app.event_count();
+    assert!(shown > 0 && shown < all);
+    assert!(text(&app).contains(&format!("\"link:eth1\" {shown} of {all}")), "{}", text(&app));
+    let links: Vec<u16> = app.shown_events().map(|entry| entry.key.link).collect();
+    assert!(links.iter().all(|link| *link >= 2), "{links:?}");
+
+    // What comes while the filter is on is filtered too.
+    filter(&mut app, "ce:>1%");
+    let before = app.event_count();
+    let world = World::sick();
+    app.on_events(&world.events(5));
+    app.on_sample(Arc::new(world.at(5)));
+    assert_eq!(app.event_count(), before + 1, "marked again");
+}
+
+/// One flow whose data is marked by a tenth from the fifth second to the tenth.
+fn marked(second: u64) -> Sample {
+    let mut world = World::healthy();
+    world.flows.truncate(1);
+    world.flows[0].ce_permille = 100;
+    let mut sample = world.at(second);
+    let stats = &mut sample.flows[0].stats;
+    let capable: u64 = stats.ecn_data[1..].iter().sum();
+    let of = |seconds: u64| capable / second * seconds;
+    stats.ecn_data[3] = of(second.clamp(5, 10) - 5) / 10;
+    stats.ecn_data[2] = capable - stats.ecn_data[3];
+    stats.ecn_data[1] = 0;
+    sample
+}
+
+#[test]
+fn a_problem_that_is_over_is_told_as_bad_as_it_was() {
+    let mut app = App::new(options());
+    app.on_resize(WIDE.0, WIDE.1);
+    for second in 1..=8 {
+        app.on_sample(Arc::new(marked(second)));
+    }
+    let verdict = |app: &App| text(app).lines().nth(2).unwrap().to_owned();
+    assert!(verdict(&app).contains("CONGESTION"), "{}", verdict(&app));
+    for second in 9..=60 {
+        app.on_sample(Arc::new(marked(second)));
+        if second > 21 {
+            let found = verdict(&app);
+            assert!(found.contains("congestion CE 10.0 %"), "{second}: {found}");
+            assert!(found.contains("until 12:00:10"), "{second}: {found}");
+        }
+    }
+    press(&mut app, &[Key::Char('r')]);
+    app.on_sample(Arc::new(marked(61)));
+    assert!(!verdict(&app).contains("congestion CE"), "{}", verdict(&app));
+}
+
+#[test]
+fn how_uneven_links_are_is_seen_though_nobody_said_that_they_share_a_load() {
+    let mut world = World::healthy();
+    world.kind = SourceKind::Replay;
+    for flow in &mut world.flows {
+        flow.packets *= if flow.link >= 2 { 1 } else { 9 };
+    }
+    let mut app = after(&world, WIDE, 12);
+    app.options.report.imbalance_all_links = false;
+    app.on_sample(Arc::new(world.at(13)));
+    assert!(app.data.as_ref().unwrap().imbalance.is_empty());
+    press(&mut app, &[Key::Char('5')]);
+    let screen = text(&app);
+    assert!(screen.contains("none are known to share a load; --group LINK,LINK"), "{screen}");
+    assert!(screen.contains("uneven max/mean 1.80"), "{screen}");
+    // It is no verdict: perhaps they need not be even.
+    assert!(screen.lines().nth(2).unwrap().contains("no loss, NAK or congestion now"), "{screen}");
+}
+
+#[test]
+fn keys_are_offered_where_they_do_something() {
+    let last = |app: &App| text(app).lines().last().unwrap().to_owned();
+    let mut healthy = app(&World::live(), USUAL);
+    press(&mut healthy, &[Key::Char('8')]);
+    assert_eq!(healthy.finding_count(), 0);
+    assert!(!last(&healthy).contains(" v "), "{}", last(&healthy));
+    let mut sick = app(&World::sick(), USUAL);
+    press(&mut sick, &[Key::Char('8')]);
+    assert!(last(&sick).contains(" v read it"), "{}", last(&sick));
+    press(&mut sick, &[Key::Char('2')]);
+    assert!(last(&sick).contains("Space pause"), "{}", last(&sick));
+    press(&mut sick, &[Key::Char(' ')]);
+    assert!(last(&sick).contains("Space go on  Left Right in time"), "{}", last(&sick));
+}
