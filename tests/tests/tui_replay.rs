@@ -205,9 +205,11 @@ fn pictures_of_the_demonstration() {
         return;
     }
     let (terminal, _files) = start((104, 34), "LC_ALL=C.UTF-8", "demo");
+    let bless = std::env::var_os("ROCESCOPE_BLESS").is_some();
+    // The README's picture shows a finding too; which come first when depends on the machine.
     let sick = |screen: &str| {
         let verdict = screen.lines().nth(2).unwrap_or("");
-        verdict.contains("LOSS") && verdict.contains("CE") && screen.contains("marked CE")
+        verdict.contains("LOSS") && verdict.contains("CE") && (!bless || screen.contains("marked CE"))
     };
     terminal.until("losses and congestion", sick).unwrap();
     let mut pictures = vec![("overview", terminal.colored_screen().unwrap())];
@@ -219,7 +221,7 @@ fn pictures_of_the_demonstration() {
     for (name, screen) in pictures {
         let svg = picture::svg(&screen, &format!("rocescope demo, {name}"));
         assert!(svg.contains("LOSS") && svg.contains("10.40.1.11") && svg.ends_with("</svg>\n"), "{svg}");
-        if std::env::var_os("ROCESCOPE_BLESS").is_some() {
+        if bless {
             let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/{name}.svg"));
             fs::write(file, svg).unwrap();
         }
