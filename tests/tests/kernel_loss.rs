@@ -14,6 +14,7 @@ use rocescope::live::Tables;
 use rocescope::live::ecn::Ecn;
 use rocescope::live::loss::Losses;
 use rocescope::live::pairing::Pairs;
+use rocescope::sample::Sample;
 use rocescope_common::account::Event;
 use rocescope_common::wire::frame::{Kernel, Tag};
 use rocescope_common::wire::{Entry, Meta, parse};
@@ -55,14 +56,29 @@ struct Lived {
 }
 
 fn live(frames: &[Frame]) -> Lived {
+    live_from(frames, 0)
+}
+
+/// The same where nothing is told before frame number `from`: whoever counts has just begun to listen, and the readings of
+/// counters tell which flows there are.
+fn live_from(frames: &[Frame], from: usize) -> Lived {
     let mut machine = Machine::new(Hook::TcIngress, MAX_FLOWS).unwrap();
     let clock = WallClock::unix();
     let link = u16::try_from(machine.link()).unwrap();
     let (mut pairs, mut losses, mut ecn) = (Pairs::default(), Losses::default(), Ecn::new(0, 1 << 30));
     pairs.link(link, 0);
-    for frame in frames {
+    for (at, frame) in frames.iter().enumerate() {
         machine.send_unheard(frame).unwrap();
-        for record in machine.records().unwrap() {
+        let records = machine.records().unwrap();
+        if at < from {
+            continue;
+        }
+        if at == from && from > 0 {
+            let reading = Tables::default().read(&machine.programs).unwrap();
+            pairs.reading(&mut machine.programs, &reading, |_| None).unwrap();
+            losses.changes(&mut machine.programs, &pairs);
+        }
+        for record in records {
             pairs.event(&mut machine.programs, &record).unwrap();
             losses.changes(&mut machine.programs, &pairs);
             if let Some(slot) = machine.programs.slot_of(&record.key) {
@@ -76,7 +92,7 @@ fn live(frames: &[Frame]) -> Lived {
     let reading = Tables::default().read(&machine.programs).unwrap();
     losses.reading(&reading.flows, &machine.programs, Some(&clock));
     ecn.reading(&reading.flows, frames.last().map_or(0, |frame| frame.time_ns));
-    let loss = losses.figures(&reading.flows, &machine.programs, &pairs);
+    let loss = losses.figures(&reading.flows, &machine.programs, &pairs, &clock);
     let ecn = ecn.figures(|slot| pairs.reverse(slot), std::iter::once(link), true);
     Lived { loss, ecn, flows: reading.flows.len() }
 }
@@ -119,6 +135,9 @@ fn loss_is_what_replay_says() {
         let slots = lived.loss.known.clone().unwrap();
         assert!(slots.len() <= lived.flows);
         for slot in slots {
+            if lived.loss.flow(slot).unfollowed.is_some() {
+                continue;
+            }
             known += 1;
             let (ours, theirs) = (lived.loss.flow(slot), replay.flow(slot));
             if let Some(figures) = theirs.requests {
@@ -139,6 +158,51 @@ fn loss_is_what_replay_says() {
     assert!(naks > 50, "{naks}");
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
     assert!(troubled > 5 && sums["lost"] > 10 && sums["retransmitted"] > 100, "{troubled}: {sums:?}");
+}
+
+/// Who begins to listen in the middle of losses knows those since, and what is not among them.
+#[test]
+fn losses_are_followed_from_the_middle_on() {
+    const LOSSES: [&str; 2] = ["e1_loss1.h0.pcap.gz", "e1_loss1.h1.pcap.gz"];
+    if !available() {
+        return;
+    }
+    let (mut flows, mut lost) = (0, 0);
+    for name in LOSSES {
+        let frames = as_given(&frames::read(&captures::folder().join(name)).unwrap().unwrap());
+        let whole = replayed::whole(&frames).unwrap();
+        for part in 1..4 {
+            let from = frames.len() * part / 4;
+            let lived = live_from(&frames, from).loss;
+            let before = replayed::whole(&frames[..=from]).unwrap();
+            let after = |sample: &Sample, slot| sample.figures.loss.as_ref().unwrap().flow(slot).requests;
+            for slot in lived.known.clone().unwrap() {
+                let ours = lived.flow(slot);
+                let Some(unfollowed) = ours.unfollowed else { continue };
+                let counted = before.flows.iter().find(|flow| flow.slot == slot).unwrap();
+                let psn = &counted.stats.psn;
+                assert_eq!(unfollowed.packets, counted.stats.packets, "{name} {part} slot {slot}");
+                assert_eq!((unfollowed.missing, unfollowed.repeats), (psn.missing, psn.repeats));
+                let [then, at_end] = [&before, &whole].map(|sample| after(sample, slot).unwrap_or_default());
+                let figures = ours.requests.unwrap_or_default();
+                // What was skipped before and sent again since is in neither, nor what was being sent again.
+                let since = at_end.lost - then.lost;
+                let most = then.unfilled + at_end.before.largest;
+                let lost_since = figures.lost;
+                assert!(
+                    lost_since <= since && lost_since + most >= since,
+                    "{name} {part}: {lost_since} of {since}"
+                );
+                // One of which the NAK was not heard, and one that had begun.
+                let since = at_end.after.count - then.after.count;
+                assert!(figures.after.count <= since, "{name} {part}: {:?} of {since}", figures.after);
+                assert!(figures.after.count + 2 >= since, "{name} {part}: {:?} of {since}", figures.after);
+                flows += 1;
+                lost += figures.lost + figures.after.count;
+            }
+        }
+    }
+    assert!(flows >= 6 && lost > 60, "{flows} flows, {lost} losses");
 }
 
 /// Data and acknowledgements of a connection, in which some packets are marked and some CNPs follow.

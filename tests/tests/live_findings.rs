@@ -344,14 +344,11 @@ fn live_and_replay_come_to_the_same_findings() {
     assert_eq!(ids(&replayed), EXPECTED.map(str::to_owned).into(), "replay: {:#}", replayed["findings"]);
     assert_eq!(ids(&live), EXPECTED.map(str::to_owned).into(), "live: {:#}", live["findings"]);
     // What a live run cannot come to, it says.
-    assert_eq!(
-        unjudged(&live),
-        ["icrc.errors", "loss.after_tap", "loss.before_tap", "loss.between_taps", "retry.storm"]
-    );
-    // Of those that lost something only some: pairs that have no other direction are not timed.
-    let partly = live["unjudged"].as_array().unwrap().iter().filter(|one| one["needs"] == "whole_sequences");
-    assert_eq!(partly.count(), 3);
+    assert_eq!(unjudged(&live), ["icrc.errors", "loss.between_taps"]);
     assert_eq!(unjudged(&replayed), [""; 0]);
+    // Those of which no other direction is seen are followed once it shows that they send again.
+    let late = |flow: &Value| !flow["loss_unfollowed"].is_null() && !flow["loss"].is_null();
+    assert!(live["flows"].as_array().unwrap().iter().any(late), "{:#}", live["flows"]);
 }
 
 /// Without exact times there are the findings that need none; the others are said to be open.

@@ -160,7 +160,7 @@ impl Sum {
         if flow.psn.is_none() && flow.psn_responses.is_none() || is_unjudged(flow) {
             return Self::default();
         }
-        let mut sum = Self { packets: flow.packets, ..Self::default() };
+        let mut sum = Self { packets: flow.followed_packets(), ..Self::default() };
         for loss in [flow.loss, flow.loss_responses].iter().flatten() {
             let episodes = side.of(loss).episodes;
             sum.lost += if side == Side::Before { loss.lost } else { episodes };

@@ -18,7 +18,7 @@ const STORM: Entry = Entry {
     title: "A large part of what is sent has been sent before",
     meaning: "Senders spend much of their capacity on packets that were already on the way: the job gets what is left, and the fabric carries a load that moves nothing.",
     computed: "Per pair of hosts: packets sent again that had passed before, whatever the reason (flows[].loss.retransmitted; what a mirror shows twice and what only came out of order does not \
-               count). Raised as a warning when they are the share `ratio` of the packets sent and at least `packets`. Queue pairs that lost packets and were not followed from their first packet on (live) are left out: \
+               count). Raised as a warning when they are the share `ratio` of the packets sent and at least `packets`. Queue pairs that lost packets and could not be followed (live) are left out: \
                `flows_unjudged` of them.",
     advice: "Look at the finding that says why: loss (before, behind or between taps), rnr.slow_receiver, icrc.errors. Without any, senders' timers run out: compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 us \
              * 2^n) with the latency, and look for paths that pause for long (PFC storms). Selective repeat, where the NIC has it, repeats only what is missing.",
@@ -88,7 +88,8 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
     let is_sequence =
         |flow: &Flow| (flow.psn.is_some() || flow.psn_responses.is_some()) && !is_unjudged(flow);
-    for (flow, packets) in once(&input.report.flows, |flow| if is_sequence(flow) { flow.packets } else { 0 })
+    for (flow, packets) in
+        once(&input.report.flows, |flow| if is_sequence(flow) { flow.followed_packets() } else { 0 })
     {
         if let Some(pair) = pairs.get_mut(&(flow.src, flow.dst)) {
             pair.packets += packets;

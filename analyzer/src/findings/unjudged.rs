@@ -11,8 +11,8 @@ const TAPS: &str = "packets_of_taps";
 /// Needs whole frames: live runs read headers.
 const FRAMES: &str = "whole_frames";
 
-/// Needs to have followed a sequence since before it first broke: live, queue pairs that were already losing packets when their timing began, or that are
-/// not timed (no pair known, too many of them), have no loss figures, nor have READ responses.
+/// Needs to have followed a sequence without a break: live, queue pairs that lose packets and are not timed (no pair known, too many of them), or were not for
+/// a while, have no loss figures, nor have READ responses.
 const SEQUENCES: &str = "whole_sequences";
 
 type Kind = (&'static str, &'static str, fn(&Figures) -> bool);

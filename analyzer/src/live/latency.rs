@@ -16,7 +16,7 @@ use rocescope_common::abi::Timing;
 use rocescope_common::account::latency::{CLASSES, Latency, RING, Run};
 
 use super::bpf;
-use super::loss::Trouble;
+use super::loss::Base;
 use super::slots::Slots;
 use crate::host::clock::monotonic_ns;
 
@@ -40,8 +40,8 @@ pub(crate) enum Change {
         answers: Option<u32>,
         /// In the kernel's clock.
         since_ns: u64,
-        /// Their counters then; `None` when they changed at that very moment.
-        base: Option<Trouble>,
+        /// Their counters then; `None` when they kept changing at that very moment.
+        base: Option<Base>,
     },
     /// They have none any more.
     Ended { slot: u32 },
@@ -131,17 +131,32 @@ impl Times {
                 self.tell(slots, answers)?;
             }
         }
-        let trouble = || -> io::Result<Option<Trouble>> {
-            Ok(slots.read(requests)?.map(|place| Trouble::of(&place.stats)))
-        };
-        let since_ns = monotonic_ns();
-        let before = trouble()?;
-        self.tell(slots, requests)?;
-        // Nobody's slot: the flow is still to come.
-        let base = if before == trouble()? { Some(before.unwrap_or_default()) } else { None };
-        let since_ns = if before.is_none() { 0 } else { since_ns };
+        let (since_ns, base) = self.begin(slots, requests)?;
         self.changes.push(Change::Timed { slot: requests, answers, since_ns, base });
         Ok(true)
+    }
+
+    /// Has the programs tell what happens to the requests in a slot. Gives a time, and the counters then: what they
+    /// count later is told.
+    fn begin(&self, slots: &Slots, requests: u32) -> io::Result<(u64, Option<Base>)> {
+        /// A flow that loses a hundredth of a million packets each second changes in one of fifty tries.
+        const TRIES: usize = 4;
+        let read =
+            || -> io::Result<Option<Base>> { Ok(slots.read(requests)?.map(|place| Base::of(&place.stats))) };
+        for _ in 0..TRIES {
+            let since_ns = monotonic_ns();
+            let before = read()?;
+            self.tell(slots, requests)?;
+            match (before, read()?) {
+                (Some(before), Some(after)) if before.trouble == after.trouble => {
+                    return Ok((since_ns, Some(after)));
+                }
+                // Nobody's slot: the flow is still to come.
+                (None, None) => return Ok((0, Some(Base::default()))),
+                _ => {}
+            }
+        }
+        Ok((monotonic_ns(), None))
     }
 
     /// Writes the entries of a slot into it.

@@ -4,10 +4,12 @@
 //! Whether all of it was told is checked flow by flow against the counters, which are exact: where
 //! something was dropped on the way, the flow's figures are no longer given.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use rocescope_common::abi::EventRecord;
 use rocescope_common::account::latency::Run;
+use rocescope_common::account::psn::WINDOW;
 use rocescope_common::account::{Event, FlowKey, FlowStats};
+use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
@@ -15,7 +17,7 @@ use super::latency::Change;
 use super::load::Programs;
 use super::pairing::Pairs;
 use crate::figures::loss::told::Told;
-use crate::figures::loss::{Collector, Dialogue, Loss, REORDER_WINDOW_NS};
+use crate::figures::loss::{Collector, Dialogue, Loss, REORDER_WINDOW_NS, Unfollowed};
 use crate::host::clock::WallClock;
 use crate::sample::FlowSample;
 
@@ -31,8 +33,29 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
-    pub(crate) fn of(stats: &FlowStats) -> Self {
+    fn of(stats: &FlowStats) -> Self {
         Self { repeats: stats.psn.repeats, gaps: stats.psn.gaps }
+    }
+}
+
+/// The counters of a flow when its trouble began to be told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Base {
+    pub(crate) trouble: Trouble,
+    packets: u64,
+    missing: u64,
+    /// The PSN that was to come.
+    expected: u32,
+}
+
+impl Base {
+    pub(crate) fn of(stats: &FlowStats) -> Self {
+        Self {
+            trouble: Trouble::of(stats),
+            packets: stats.packets,
+            missing: stats.psn.missing,
+            expected: stats.psn.expected,
+        }
     }
 }
 
@@ -41,8 +64,12 @@ impl Trouble {
 struct Watched {
     /// From when on, in the kernel's clock.
     since_ns: u64,
-    /// The counters then; `None` when they changed at that very moment.
-    base: Option<Trouble>,
+    /// The counters then; `None` when they kept changing at that very moment.
+    base: Option<Base>,
+    /// PSNs were skipped before: what is sent again from behind this one may repair what was not told.
+    behind: Option<u32>,
+    /// Answers to it are seen.
+    answered: bool,
     told: Trouble,
     /// The counters at the last reading.
     last: Trouble,
@@ -51,11 +78,38 @@ struct Watched {
     first: u32,
 }
 
+impl Watched {
+    /// The part of what is sent again that says something of what was told; `None` if there is none.
+    fn judged(&self, run: Run) -> Option<Run> {
+        let Some(behind) = self.behind else { return Some(run) };
+        let before = behind.wrapping_sub(run.start()) & MASK24;
+        if before == 0 || before > WINDOW {
+            return Some(run);
+        }
+        // Holes that were told may be filled by the rest. Where no answers are seen, nothing would tell that it was
+        // not sent again for its own sake.
+        let packets = run.packets.checked_sub(before).filter(|rest| *rest > 0 && self.answered)?;
+        Some(Run { first: behind | run.first & !MASK24, packets, ..run })
+    }
+
+    /// The sequence has come to a PSN: so far beyond, a sender does not go back behind where it was followed from.
+    fn moved_on(&mut self, expected: u32) {
+        if self
+            .behind
+            .is_some_and(|behind| (WINDOW..=MASK24 / 2).contains(&(expected.wrapping_sub(behind) & MASK24)))
+        {
+            self.behind = None;
+        }
+    }
+}
+
 /// Follows the loss of a live run. Slots and links are the kernel's.
 #[derive(Debug)]
 pub struct Losses {
     collector: Collector,
     watched: HashMap<u32, Watched, State>,
+    /// Flows that were followed before.
+    interrupted: HashSet<u32, State>,
     /// Flows that the collector knows, by slot.
     opened: HashMap<u32, FlowKey, State>,
 }
@@ -65,6 +119,7 @@ impl Default for Losses {
         Self {
             collector: Collector::new(REORDER_WINDOW_NS),
             watched: HashMap::default(),
+            interrupted: HashSet::default(),
             opened: HashMap::default(),
         }
     }
@@ -83,20 +138,25 @@ impl Losses {
                     if let Some((slot, key)) = answers.and_then(|slot| Some((slot, pairs.key_of(slot)?))) {
                         self.collector.answers(slot, key.link);
                     }
-                    self.watched.insert(
-                        slot,
-                        Watched {
-                            since_ns,
-                            base,
-                            told: Trouble::default(),
-                            last: base.unwrap_or_default(),
-                            incomplete: false,
-                            first: UNKNOWN,
-                        },
-                    );
+                    let last = base.map(|base| base.trouble).unwrap_or_default();
+                    let troubled = last != Trouble::default();
+                    let watched = Watched {
+                        since_ns,
+                        base,
+                        behind: base.filter(|base| base.trouble.gaps > 0).map(|base| base.expected),
+                        answered: answers.is_some(),
+                        told: Trouble::default(),
+                        last,
+                        // What happened between two times that it was followed is not known.
+                        incomplete: base.is_none() || troubled && self.interrupted.contains(&slot),
+                        first: UNKNOWN,
+                    };
+                    self.watched.insert(slot, watched);
                 }
                 Change::Ended { slot } => {
-                    self.watched.remove(&slot);
+                    if self.watched.remove(&slot).is_some() {
+                        self.interrupted.insert(slot);
+                    }
                 }
             }
         }
@@ -131,7 +191,9 @@ impl Losses {
         let told = told(watched.first);
         if let Some(run) = record.run() {
             watched.told.repeats += packets(&run);
-            self.collector.run(&told, &unix(&run, clock), record.missing != 0);
+            if let Some(run) = watched.judged(run) {
+                self.collector.run(&told, &unix(&run, clock), record.missing != 0);
+            }
         } else if op.has(Op::RELIABLE) {
             if record.events & Event::GAP != 0 {
                 watched.told.gaps += 1;
@@ -161,11 +223,14 @@ impl Losses {
                         psn: run.expected,
                         time_ns: clock.unix_ns(run.end_ns),
                     };
-                    self.collector.run(&told, &unix(&run, clock), true);
+                    if let Some(run) = watched.judged(run) {
+                        self.collector.run(&told, &unix(&run, clock), true);
+                    }
                 }
             }
             let due = if last.is_some() { now } else { watched.last };
-            let Some(base) = watched.base else { continue };
+            watched.moved_on(flow.stats.psn.expected);
+            let Some(Base { trouble: base, .. }) = watched.base else { continue };
             watched.incomplete |= watched.told.repeats + under_way < due.repeats.saturating_sub(base.repeats)
                 || watched.told.gaps < due.gaps.saturating_sub(base.gaps);
             watched.last = now;
@@ -176,17 +241,31 @@ impl Losses {
     pub fn retired(&mut self, slot: u32) {
         self.collector.retired(slot);
         self.watched.remove(&slot);
+        self.interrupted.remove(&slot);
         self.opened.remove(&slot);
     }
 
     /// What is known so far of the flows of a reading. `pairs` says which of them answer one another.
     #[must_use]
-    pub fn figures(&self, flows: &[FlowSample], programs: &Programs, pairs: &Pairs) -> Loss {
+    pub fn figures(
+        &self,
+        flows: &[FlowSample],
+        programs: &Programs,
+        pairs: &Pairs,
+        clock: &WallClock,
+    ) -> Loss {
         let mut loss = self.collector.figures();
-        // From the beginning of the flow on, and all of it.
-        let whole = |watched: &Watched| watched.base == Some(Trouble::default()) && !watched.incomplete;
-        let known = self.watched.iter().filter(|(_, watched)| whole(watched)).map(|(slot, _)| *slot);
-        loss.known = Some(known.collect());
+        let known = || self.watched.iter().filter(|(_, watched)| !watched.incomplete);
+        loss.known = Some(known().map(|(slot, _)| *slot).collect());
+        for (slot, watched) in known() {
+            let Some(base) = watched.base.filter(|base| base.trouble != Trouble::default()) else { continue };
+            loss.flows.entry(*slot).or_default().unfollowed = Some(Unfollowed {
+                until_ns: clock.unix_ns(watched.since_ns),
+                packets: base.packets,
+                missing: base.missing,
+                repeats: base.trouble.repeats,
+            });
+        }
         loss.dialogues.clear();
         for flow in flows {
             let FlowSample { slot, stats, .. } = flow;

@@ -51,6 +51,8 @@ impl Counts {
         let (requests_known, responses_known) = losses.map_or((false, false), |losses| losses.is_known(slot));
         let told = losses.map(|losses| losses.flow(slot)).unwrap_or_default();
         let (lost, late) = if requests_known { known(told.requests) } else { (stats.psn.missing, 0) };
+        // Of these it stays open.
+        let lost = lost + told.unfollowed.filter(|_| requests_known).map_or(0, |before| before.missing);
         let (lost_responses, late_responses) =
             if responses_known { known(told.responses) } else { (stats.response_holes, 0) };
         Self { lost: lost + lost_responses, late: late + late_responses, ..Self::counted(stats) }

@@ -10,6 +10,21 @@ use rocescope_common::wire::opcode::{CNP, Name};
 use crate::report::{Ack, Ecn, Flow, LastNaks, Loss, MAX_PORTS, Opcode, Port, Psn, device, ecn, latency};
 use crate::sample::{Extra, FlowSample, Sample, address};
 
+impl Flow {
+    /// Whether it is of an unreliable connection, which sends nothing again.
+    #[must_use]
+    pub fn is_uc(&self) -> bool {
+        const UC: u8 = 1;
+        self.opcodes.iter().all(|opcode| opcode.code >> 5 == UC)
+    }
+
+    /// The packets that its figures of loss are about.
+    #[must_use]
+    pub fn followed_packets(&self) -> u64 {
+        self.packets - self.loss_unfollowed.map_or(0, |before| before.packets.min(self.packets))
+    }
+}
+
 pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
     let FlowSample { key, stats, .. } = flow;
     let extra = sample.extra.get(&flow.slot);
@@ -82,6 +97,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         loss_responses: loss
             .filter(|_| responses_known && stats.psn_responses.seen != 0)
             .map(|loss| Loss::of(loss.responses)),
+        loss_unfollowed: loss.filter(|_| requests_known).and_then(|loss| loss.unfollowed).map(Into::into),
         icrc: sample.figures.icrc.as_ref().map(|icrc| icrc.flow(flow.slot).into()),
         pid: owned.and_then(|owned| owned.owner.pid),
         comm: owned.and_then(|owned| owned.owner.comm.clone()),

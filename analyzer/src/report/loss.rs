@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use crate::figures::icrc::Checked;
-use crate::figures::loss::{Episodes as Counted, Figures, NakTally, Naks, Retransmission};
+use crate::figures::loss::{
+    Episodes as Counted, Figures, NakTally, Naks, Retransmission, Unfollowed as Before,
+};
 use crate::report::{Flow, Psn, Report};
 use crate::sample::Direction;
 use rocescope_common::account::FlowStats;
@@ -28,6 +30,22 @@ pub struct Loss {
     pub retransmission: Option<&'static str>,
     pub before_tap: Episodes,
     pub after_tap: Episodes,
+}
+
+/// What passed of a flow before its requests were followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Unfollowed {
+    pub until_ns: u64,
+    pub packets: u64,
+    pub missing: u64,
+    pub repeats: u64,
+}
+
+impl From<Before> for Unfollowed {
+    fn from(Before { until_ns, packets, missing, repeats }: Before) -> Self {
+        Self { until_ns, packets, missing, repeats }
+    }
 }
 
 /// Times at which something was lost.
@@ -204,6 +222,11 @@ impl AtLink<'_> {
                 }
                 (None, None) => {}
             }
+        }
+        if let Some(before) = flow.loss_unfollowed {
+            self.missing = self.missing.saturating_sub(before.missing);
+            self.undecided += before.missing;
+            self.repeats += before.repeats;
         }
         let sequence = flow.ack.naks.psn_sequence_error;
         self.naks += sequence;

@@ -44,7 +44,7 @@ pub use device::{Coverage, Device, DeviceQp, DeviceQpCounters, Pause, WHOLE, wor
 pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
-pub use loss::{Episodes, Icrc, LastNaks, Loss};
+pub use loss::{Episodes, Icrc, LastNaks, Loss, Unfollowed};
 pub(crate) use paths::related;
 pub use paths::{Again, CountedAgain, Paths};
 pub use taps::{Between, DelayChange, DelayPoint, TapFlow};
@@ -302,6 +302,7 @@ pub struct Flow {
     pub responses_missing: Option<u64>,
     pub loss: Option<Loss>,
     pub loss_responses: Option<Loss>,
+    pub loss_unfollowed: Option<Unfollowed>,
     pub icrc: Option<Icrc>,
     pub latency_ns: Option<Latency>,
     pub latency_by_class: Option<LatencyByClass>,
@@ -313,15 +314,6 @@ pub struct Flow {
     pub pid: Option<u32>,
     pub comm: Option<String>,
     pub pod: Option<String>,
-}
-
-impl Flow {
-    /// Whether it is of an unreliable connection, which sends nothing again.
-    #[must_use]
-    pub fn is_uc(&self) -> bool {
-        const UC: u8 = 1;
-        self.opcodes.iter().all(|opcode| opcode.code >> 5 == UC)
-    }
 }
 
 /// Packets and bytes from one UDP source port.

@@ -54,6 +54,22 @@ pub struct FlowLoss {
     pub requests: Option<Figures>,
     /// Its READ responses and atomic acknowledgements.
     pub responses: Option<Figures>,
+    /// What passed before its requests were followed; `None` where they were from the first packet on, or nothing
+    /// had happened to them until then.
+    pub unfollowed: Option<Unfollowed>,
+}
+
+/// What is counted of a flow, but not among its figures of loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unfollowed {
+    /// Until then, Unix nanoseconds.
+    pub until_ns: u64,
+    /// Packets of the flow.
+    pub packets: u64,
+    /// PSNs that were skipped at first sight.
+    pub missing: u64,
+    /// Packets behind the expected PSN.
+    pub repeats: u64,
 }
 
 /// Whether a flow asked, or answered.
@@ -268,7 +284,7 @@ impl Collector {
             flows: troubled
                 .map(|(number, slot)| {
                     let requests = figures(&slot.request_loss);
-                    (number, FlowLoss { requests, responses: figures(&slot.response_loss) })
+                    (number, FlowLoss { requests, responses: figures(&slot.response_loss), unfollowed: None })
                 })
                 .collect(),
             known: None,

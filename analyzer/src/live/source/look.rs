@@ -127,7 +127,7 @@ impl Source {
                 shown
             });
         }
-        let loss = self.losses.figures(&reading.flows, &self.programs, &self.pairs);
+        let loss = self.losses.figures(&reading.flows, &self.programs, &self.pairs, &self.clock);
         let tuples = self.tables.tuples();
         let retired_tuples: Vec<RetiredTuple> =
             tuples.tuples().iter().map(|t| RetiredTuple { link: place(t.link), ..*t }).collect();

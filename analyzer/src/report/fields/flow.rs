@@ -120,10 +120,10 @@ pub const FLOW: &[FieldMeta] = fields! {
         or from the middle of one into another. PSNs skipped between two messages may be those of requests that an acknowledgement answers."
         or null "no response was seen";
     "flows[].loss", "object": "What was lost, reordered and sent again among the requests. Live: of flows that are \
-        timed (see `latency_ns`) since before the first gap or repeat, as told by the kernel programs; IPv4 identifications are not looked at, and pauses are \
+        timed (see `latency_ns`), since they are (`loss_unfollowed`), as told by the kernel programs; IPv4 identifications are not looked at, and pauses are \
         those of all packets of the flow."
-        or null "no request of RC, UC or XRC was seen; live also: the flow is not timed, or what was told of it falls short of `psn.repeats` and `psn.gaps` \
-        because events were dropped, or with `--no-timing`";
+        or null "no request of RC, UC or XRC was seen; live also: the flow is not timed, or was not for a while in which packets were skipped or came again; what was told of it falls \
+        short of `psn.repeats` and `psn.gaps` because events were dropped; or with `--no-timing`";
     "flows[].loss.recovered", "PSNs": "Skipped, then late in their own right: reordered on the way, not lost. Told by the IPv4 \
         identification where the sender counts it up, else by coming within `--reorder-window` and before any NAK.";
     "flows[].loss.lost", "PSNs": "Lost before this link: skipped here and sent again, also packets that were sent again and lost \
@@ -182,6 +182,13 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].loss_responses.after_tap.largest", "packets": "Sent again in the largest." or null "there was none";
     "flows[].loss_responses.after_tap.first_ns", "Unix ns": "Start of the first." or null "there was none";
     "flows[].loss_responses.after_tap.last_ns", "Unix ns": "End of the last." or null "there was none";
+    "flows[].loss_unfollowed", "object": "What passed before requests were followed, and is not in `loss`: shares of what is lost are of the packets since. A tool that is started while a job \
+        loses packets needs some milliseconds to know which flows are two directions of a connection."
+        or null "they were followed from the first packet on, or nothing had been skipped or sent again until then";
+    "flows[].loss_unfollowed.until_ns", "Unix ns": "Since then requests are followed.";
+    "flows[].loss_unfollowed.packets", "packets": "Of `packets`.";
+    "flows[].loss_unfollowed.missing", "PSNs": "Of `psn.missing`: lost or only late.";
+    "flows[].loss_unfollowed.repeats", "packets": "Of `psn.repeats`.";
     "flows[].icrc", "object": "Whether packets arrive as they were sent." or null "this source does not tell (live)";
     "flows[].icrc.checked", "packets": "Packets whose invariant CRC was computed.";
     "flows[].icrc.bad", "packets": "Those in which it is wrong: damaged on the way, or rewritten in what should not change.";

@@ -265,5 +265,5 @@ pub const RUN: &[FieldMeta] = fields! {
         those that go on, before those of severity `info`." or null "not known, or it lasts by its nature (a silence, a setting)";
     "unjudged[].id", "text": "A kind of finding that this run could not come to: that it is not among the findings says nothing.";
     "unjudged[].needs", "text": "What it rests on: `exact_times` (live, `--no-timing` is without), `packets_of_taps` and `whole_frames` (only a replay \
-        has them), `whole_sequences` (live: some queue pairs that lost packets were not followed from their first packet on, their `flows[].loss` is null; findings of that kind leave these out, and count them as `flows_unjudged`).";
+        has them), `whole_sequences` (live: some queue pairs that lost packets could not be followed, or not without a break, their `flows[].loss` is null; findings of that kind leave these out, and count them as `flows_unjudged`).";
 };

@@ -10,7 +10,7 @@ use crate::report::fixtures::{compare, everything};
 use crate::report::{
     CeOverTime, Cnp, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters, EcnOverTime,
     Episodes, Finding, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Loss, Options, Pause, Report,
-    Severity, TapFlow, Untimed,
+    Severity, TapFlow, Unfollowed, Untimed,
 };
 
 /// Maps whose keys are data; the table has one entry for all of them.
@@ -87,6 +87,7 @@ fn full() -> Report {
     let (loss, last_naks) = trouble();
     let flow = &mut report.flows[0];
     (flow.loss, flow.loss_responses, flow.icrc) = (Some(loss), Some(loss), Some(Icrc::default()));
+    flow.loss_unfollowed = Some(Unfollowed::default());
     flow.last_naks_ns = Some(last_naks);
     report.links[0].icrc = Some(Icrc::default());
     report.taps = vec![TapFlow {

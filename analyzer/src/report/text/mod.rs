@@ -120,7 +120,7 @@ fn findings(report: &Report, room: usize) -> Vec<String> {
         ("exact_times", "Not judged, without exact times (--no-timing)"),
         (
             "whole_sequences",
-            "Judged without the queue pairs that the programs did not follow from their first packet on",
+            "Judged without the queue pairs that lost packets and could not be followed all the time",
         ),
     ] {
         let open: Vec<&str> =
