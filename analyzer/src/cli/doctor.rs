@@ -25,17 +25,10 @@ const CRITICAL: u8 = 3;
 /// Runs the command; its result is the exit status: 0, or 3 when something critical was found.
 pub(super) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
     // Before anything is read: a mistake in a name is told at once.
+    let captured: Vec<(&String, &Path, Vec<Speaker>)> = (args.lldp_capture.iter())
+        .map(|(name, file)| Ok((name, file.as_path(), speakers(file)?)))
+        .collect::<Result<_>>()?;
     let (mut heard, mut unread) = (Vec::new(), Unread::new());
-    for (name, file) in &args.lldp_capture {
-        if let Some(neighbour) = from_capture(file)? {
-            heard.push((name.clone(), neighbour));
-            continue;
-        }
-        drive::say(&format!("{} has no LLDP frame", file.display()));
-        unread.about(name);
-        let what = format!("read what the switch says in {}", file.display());
-        unread.note(what, "it has no LLDP frame", None);
-    }
     if let Some(name) = &args.netns {
         // For good: everything below is about that namespace, and on this thread.
         NetNs::open(name)?.enter()?;
@@ -48,6 +41,20 @@ pub(super) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
     host.netns.clone_from(&args.netns);
     if let Some(limit) = args.lldp {
         heard.extend(from_switches(&host, limit, &mut unread)?);
+    }
+    for (name, file, speakers) in captured {
+        let own = root.text(&format!("/sys/class/net/{name}/address")).ok();
+        let (neighbour, why) = switch(speakers, own.as_deref());
+        if let Some(why) = why {
+            drive::say(&format!("{} {why}", file.display()));
+            unread.about(name);
+            unread.note(
+                format!("read what the switch says in {}", file.display()),
+                format!("it {why}"),
+                None,
+            );
+        }
+        heard.extend(neighbour.map(|neighbour| (name.clone(), neighbour)));
     }
     host.unread.extend(unread.into_reasons());
     for (name, neighbour) in heard {
@@ -141,26 +148,74 @@ fn clean() -> Result<()> {
     Ok(())
 }
 
-/// What the last LLDP frame of a capture says; `None` when there is none. Of several neighbours the
-/// last with lossless settings counts.
-fn from_capture(file: &Path) -> Result<Option<Neighbour>> {
+/// Who speaks LLDP: its address as sysfs writes it, and what it said last.
+type Speaker = (String, Neighbour);
+
+/// All who speak LLDP in a capture, in the order of their last frames. Of frames of one address the last with lossless
+/// settings counts.
+fn speakers(file: &Path) -> Result<Vec<Speaker>> {
     let mut reader = Reader::open(file)?;
-    let mut found: Option<Neighbour> = None;
+    let mut found: Vec<Speaker> = Vec::new();
     while let Some(record) = reader.next()? {
-        if record.link_type == LINKTYPE_EN10MB
-            && let Some(neighbour) = Neighbour::parse(record.data)
-            && (neighbour.dialect.is_some() || found.as_ref().is_none_or(|found| found.dialect.is_none()))
-        {
-            found = Some(neighbour);
-        }
+        let Some(neighbour) = Neighbour::parse(record.data).filter(|_| record.link_type == LINKTYPE_EN10MB)
+        else {
+            continue;
+        };
+        let bytes = record.data.get(6..12).unwrap_or_default();
+        let address = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":");
+        let before = found.iter().position(|(of, _)| *of == address).map(|at| found.remove(at).1);
+        let last = before.filter(|before| before.dialect.is_some() && neighbour.dialect.is_none());
+        found.push((address, last.unwrap_or(neighbour)));
     }
     Ok(found)
+}
+
+/// The switch among them: the last with lossless settings, else the last. `own` is the address of the interface: what the host
+/// says itself is in a capture, too. With what is to be said where the choice is not plain.
+fn switch(mut speakers: Vec<Speaker>, own: Option<&str>) -> (Option<Neighbour>, Option<String>) {
+    let silent = speakers.is_empty();
+    speakers.retain(|(address, _)| Some(address.as_str()) != own);
+    let labels: Vec<String> = speakers.iter().map(|(_, neighbour)| neighbour.label()).collect();
+    let at = speakers.iter().rposition(|(_, neighbour)| neighbour.dialect.is_some());
+    let Some((_, neighbour)) = at.map(|at| speakers.swap_remove(at)).or_else(|| speakers.pop()) else {
+        let why = if silent { "has no LLDP frame" } else { "has no LLDP frame but the host's own" };
+        return (None, Some(why.to_owned()));
+    };
+    let why = (labels.len() > 1).then(|| {
+        let (all, taken) = (labels.join(", "), neighbour.label());
+        format!("has LLDP frames of several neighbours ({all}); taken is {taken}, the last that counts")
+    });
+    (Some(neighbour), why)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::host::recorded::Recorded;
+    use crate::lldp::Dialect;
+
+    #[test]
+    fn the_switch_is_told_from_the_host_and_from_others() {
+        let speaker = |address: &str, system: &str, dialect| {
+            let system = Some(system.to_owned());
+            (address.to_owned(), Neighbour { system, dialect, ..Neighbour::default() })
+        };
+        let own = Some("02:00:00:00:00:01");
+        let host = speaker("02:00:00:00:00:01", "gpu1", Some(Dialect::Ieee));
+        let leaf = speaker("02:00:00:00:00:02", "leaf1", Some(Dialect::Ieee));
+        let phone = speaker("02:00:00:00:00:03", "phone", None);
+        let system = |speakers: &[&Speaker], own| {
+            let (found, why) = switch(speakers.iter().map(|one| (*one).clone()).collect(), own);
+            (found.and_then(|found| found.system), why)
+        };
+        assert_eq!(system(&[&leaf, &host], own), (Some("leaf1".into()), None));
+        let (found, why) = system(&[&leaf, &phone], own);
+        assert_eq!(found.as_deref(), Some("leaf1"));
+        assert!(why.unwrap().contains("(leaf1, phone); taken is leaf1"));
+        assert_eq!(system(&[&phone, &host], own).0.as_deref(), Some("phone"));
+        assert!(system(&[&host], own).1.unwrap().contains("but the host's own"));
+        assert_eq!(system(&[], None), (None, Some("has no LLDP frame".into())));
+    }
 
     #[test]
     fn what_is_critical_makes_another_exit_status() {

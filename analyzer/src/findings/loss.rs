@@ -49,8 +49,8 @@ const BEFORE: Entry = Entry {
     meaning: "Between the sender and the place of the capture packets are lost. Each loss makes a sender with go-back-N repeat all that is in flight.",
     computed: "Per link and pair of hosts: PSNs that were skipped here and then sent again, as a share of the packets that should have passed (flows[].loss.lost). PSNs that came late in \
                their own right do not count, nor those that the sender never sent again, for these reached the receiver. Raised when all that passes the tap (live: all interfaces; each queue pair once) shows `episodes` separate episodes and \
-               the share `ratio`, or two hosts alone do; it names every pair of hosts with `pair_episodes` and that share; critical from `critical_ratio`. Of UC, whose senders send nothing again, skipped PSNs count as lost, and the finding is info. With two taps on the way, only the one nearer the sender is asked. Left out are queue pairs that lost packets and were not followed \
-               from their first packet on (live): `flows_unjudged` of them.",
+               the share `ratio`, or two hosts alone do; it names every pair of hosts with `pair_episodes` and that share; critical from `critical_ratio`. Of UC, whose senders send nothing again, skipped PSNs count as lost, and the finding is info. With two taps on the way, only the one nearer the sender is asked. Left out are queue pairs that lost packets and could not be followed \
+               (live): `flows_unjudged` of them.",
     advice: concat!(upstream!(), " ", lossless!()),
     caveat: "Where the capture itself drops packets and the sender repeats for another reason, the first look like losses: while totals.lost grows the title says so.",
 };

@@ -190,7 +190,8 @@ fn capabilities(facts: &HostFacts, sheet: &mut Sheet) {
             "without CAP_BPF this process may not load programs",
             "give it CAP_BPF rather than set kernel.unprivileged_bpf_disabled to 0, which opens eBPF to everybody",
         ),
-        Some(disabled) => sheet.ok("kernel.unprivileged_bpf", HOST, disabled.to_string()),
+        Some(0) => sheet.ok("kernel.unprivileged_bpf", HOST, "0, eBPF for everybody"),
+        Some(disabled) => sheet.ok("kernel.unprivileged_bpf", HOST, format!("{disabled}, eBPF with CAP_BPF alone")),
         None => sheet.unknown(
             "kernel.unprivileged_bpf",
             HOST,
@@ -224,7 +225,8 @@ fn sysctls(facts: &HostFacts, sheet: &mut Sheet) {
             "constants are blinded in the programs of root too, which makes each packet dearer",
             "sysctl net.core.bpf_jit_harden=1 while measuring, if your rules allow it",
         ),
-        Some(value) => sheet.ok("kernel.bpf_jit_harden", HOST, value.to_string()),
+        Some(0) => sheet.ok("kernel.bpf_jit_harden", HOST, "0, off"),
+        Some(value) => sheet.ok("kernel.bpf_jit_harden", HOST, format!("{value}, for unprivileged programs")),
         None => sheet.unknown(
             "kernel.bpf_jit_harden",
             HOST,
@@ -239,7 +241,7 @@ fn sysctls(facts: &HostFacts, sheet: &mut Sheet) {
             "the kernel reads the clock twice for each run of each program",
             "sysctl kernel.bpf_stats_enabled=0",
         ),
-        Some(value) => sheet.ok("kernel.bpf_stats", HOST, value.to_string()),
+        Some(value) => sheet.ok("kernel.bpf_stats", HOST, format!("{value}, off")),
         None => sheet.unknown("kernel.bpf_stats", HOST, "kernel.bpf_stats_enabled cannot be read"),
     }
 }
