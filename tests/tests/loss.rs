@@ -90,6 +90,38 @@ fn reordering_is_no_loss() {
     assert!(both["taps"].as_array().unwrap().iter().all(|tap| tap["vanished"] == 0));
 }
 
+/// READ responses that are lost, and the messages between them, which acknowledgements answer.
+#[test]
+fn lost_answers_are_told_from_what_no_response_answers() {
+    let names = ["h6_rping_loss.h0.pcap.gz", "h6_rping_loss.h1.pcap.gz"];
+    let both = replay(&names);
+    assert_eq!(found(&both), [("loss.between_taps".into(), "critical".into())]);
+    // The last of the 15 is behind all that both taps saw.
+    assert_eq!(evidence(&both, "loss.between_taps", "vanished"), 14);
+    let far = replay(&names[1..]);
+    let flow =
+        far["flows"].as_array().unwrap().iter().find(|flow| flow["loss_responses"].is_object()).unwrap();
+    let (loss, skipped) = (&flow["loss_responses"], &flow["psn_responses"]["missing"]);
+    assert_eq!((loss["unfilled"].as_u64(), loss["lost"].as_u64()), (Some(0), Some(3)), "{flow:#}");
+    assert!(flow["responses_missing"].as_u64() < skipped.as_u64(), "{flow:#}");
+}
+
+/// A queue that doubled 44 packets: the second of each is nothing that vanished on the way to where it was not doubled.
+#[test]
+fn what_a_network_doubles_is_no_loss() {
+    let names = ["e4_dup.h0.pcap.gz", "e4_dup.h1.pcap.gz"];
+    let both = replay(&names);
+    for report in [&both, &replay(&names[..1]), &replay(&names[1..])] {
+        assert_eq!(found(report), []);
+    }
+    let taps = both["taps"].as_array().unwrap();
+    assert!(taps.iter().all(|tap| tap["vanished"] == 0), "{taps:#?}");
+    let of = |tap: &Value| tap["links"].as_array().unwrap().iter().position(|link| link == names[1]).unwrap();
+    let doubled: u64 = taps.iter().map(|tap| tap["copies_at"][of(tap)].as_u64().unwrap()).sum();
+    let there: u64 = taps.iter().map(|tap| tap["copies_at"][1 - of(tap)].as_u64().unwrap()).sum();
+    assert_eq!((there, doubled), (0, 44));
+}
+
 #[test]
 fn healthy_captures_raise_no_alarm() {
     for name in [

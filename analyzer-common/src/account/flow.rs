@@ -245,6 +245,20 @@ impl Event {
     /// Packets that came again, as a whole: told by the kernel programs of flows that are timed, beside
     /// what the packet after them gave rise to.
     pub const RUN: u16 = 1 << 8;
+    /// With [`GAP`](Self::GAP): of the PSNs that responses skipped, only the one at the edge of a message is missing for certain. A message
+    /// has no beginning, or the one before it no end; the others may be those of requests that an acknowledgement answers.
+    pub const EDGE: u16 = 1 << 9;
+
+    /// PSNs that are missing for certain, of those skipped, as these events tell.
+    #[inline(always)]
+    #[must_use]
+    pub const fn certain(events: u16, skipped: u32) -> u32 {
+        match (events & Self::GAP, events & Self::EDGE) {
+            (0, _) => 0,
+            (_, 0) => skipped,
+            _ => 1,
+        }
+    }
 }
 
 /// What the caller of [`observe`] has left to do.
@@ -261,7 +275,7 @@ pub struct Outcome {
     pub other_dscp: bool,
     /// The PSN was behind the expected one, in the sequence of requests or of responses.
     pub repeat: bool,
-    /// PSNs skipped. With [`Event::GAP`] they are missing. Without, they need not be: responses take the PSNs of
+    /// PSNs skipped. How many of them are missing for certain, [`Event::certain`] says: responses take the PSNs of
     /// their requests, and between two messages of them the requester may have sent what an acknowledgement answers.
     pub missing: u32,
 }
@@ -416,9 +430,10 @@ fn sequence(stats: &mut FlowStats, frame: &Frame, op: Op, outcome: &mut Outcome)
     if op.has(Op::FULL_MTU) && frame.payload != UNKNOWN && frame.payload != 0 {
         stats.mtu = frame.payload;
     }
-    let mut between = false;
+    // Whether the message before is over, and another begins: of responses these need not follow one another.
+    let (mut over, mut begins) = (false, false);
     let step = if op.has(Op::RESPONSE) {
-        between = stats.response_open == 0 && op.has(Op::STARTS);
+        (over, begins) = (stats.response_open == 0, op.has(Op::STARTS));
         stats.response_open = u8::from(!op.has(Op::ENDS));
         stats.psn_responses.observe(frame.psn, Span::ONE)
     } else {
@@ -428,10 +443,11 @@ fn sequence(stats: &mut FlowStats, frame: &Frame, op: Op, outcome: &mut Outcome)
     match step {
         Step::Gap(missing) => {
             outcome.missing = missing;
-            if !between {
-                outcome.events |= Event::GAP;
+            if !(over && begins) {
+                let edge = (over || begins) && missing > 1;
+                outcome.events |= Event::GAP | if edge { Event::EDGE } else { 0 };
                 if op.has(Op::RESPONSE) {
-                    stats.response_holes += u64::from(missing);
+                    stats.response_holes += u64::from(if edge { 1 } else { missing });
                 }
             }
         }

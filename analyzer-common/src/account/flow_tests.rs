@@ -29,7 +29,8 @@ fn outcomes(packets: &[(u8, u32)]) -> (FlowStats, Vec<Outcome>) {
 fn gaps(packets: &[(u8, u32)]) -> (Vec<(u32, u32)>, FlowStats) {
     let (stats, outcomes) = outcomes(packets);
     let told = packets.iter().zip(outcomes).filter(|(_, outcome)| outcome.events & Event::GAP != 0);
-    (told.map(|((_, psn), outcome)| (*psn, outcome.missing)).collect(), stats)
+    let certain = |outcome: Outcome| Event::certain(outcome.events, outcome.missing);
+    (told.map(|((_, psn), outcome)| (*psn, certain(outcome))).collect(), stats)
 }
 
 #[test]
@@ -56,8 +57,11 @@ fn within_a_message_of_responses_something_is_missing() {
         (vec![(FIRST, 5), (MIDDLE, 9)], (9, 3)),
         // The end of one, and what came before the next.
         (vec![(FIRST, 5), (MIDDLE, 6), (ONLY, 8)], (8, 1)),
-        // The beginning.
-        (vec![(ONLY, 5), (MIDDLE, 8)], (8, 2)),
+        // The beginning, and between the two messages perhaps requests that an acknowledgement answers.
+        (vec![(ONLY, 5), (MIDDLE, 8)], (8, 1)),
+        (vec![(ONLY, 5), (LAST, 7)], (7, 1)),
+        // The end, and as many.
+        (vec![(FIRST, 5), (FIRST, 9)], (9, 1)),
         // What comes again and ends leaves no message open.
         (vec![(FIRST, 5), (LAST, 7), (FIRST, 5), (MIDDLE, 6), (LAST, 7), (ONLY, 11)], (7, 1)),
     ] {

@@ -392,7 +392,9 @@ fn sums_of_flows_come_out_even() {
         beside.other_opcodes += u64::from(outcome.other_opcode);
         beside.missing += u64::from(outcome.missing);
         let gap = outcome.events & Event::GAP != 0;
-        beside.missing_for_certain += if gap { u64::from(outcome.missing) } else { 0 };
+        let certain = Event::certain(outcome.events, outcome.missing);
+        beside.missing_for_certain += u64::from(certain);
+        assert!(certain <= outcome.missing && (certain > 0) == gap, "{certain} of {}", outcome.missing);
         beside.new += u64::from(outcome.events & Event::NEW_FLOW != 0);
         assert!(if gap { outcome.missing > 0 } else { outcome.missing == 0 || op.has(Op::RESPONSE) });
         assert!(!outcome.other_port || frame.roce_version == 2);

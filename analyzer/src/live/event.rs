@@ -14,10 +14,10 @@ pub fn read(item: &[u8]) -> Option<EventRecord> {
     Some(unsafe { item.as_ptr().cast::<EventRecord>().read_unaligned() })
 }
 
-/// PSNs skipped; 0 without a gap.
+/// PSNs that are missing for certain; 0 without a gap.
 #[must_use]
 pub const fn missing(record: &EventRecord) -> u32 {
-    if record.events & Event::GAP == 0 { 0 } else { record.missing }
+    Event::certain(record.events, record.missing)
 }
 
 /// Prints the kernel programs' messages to standard error.

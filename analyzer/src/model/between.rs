@@ -76,6 +76,7 @@ mod tests {
             ordered,
             matched,
             only,
+            copies: [0; 2],
             delay: Series::new(0, 0),
         };
         sample.figures.taps = Some(pairs.iter().map(pair).collect());

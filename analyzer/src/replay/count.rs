@@ -125,7 +125,7 @@ fn happened(
         tos: frame.tos,
         src_port: frame.src_port,
         psn: frame.psn,
-        missing: if outcome.events & Event::GAP == 0 { 0 } else { outcome.missing },
+        missing: Event::certain(outcome.events, outcome.missing),
         aeth: frame.aeth,
         wire_len: frame.wire_len,
         bth_offset: u16::try_from(frame.bth_offset).unwrap_or(u16::MAX),

@@ -22,6 +22,7 @@ pub struct TapFlow {
     pub packets_matched: u64,
     pub vanished: Option<u64>,
     pub only_at: [u64; 2],
+    pub copies_at: [u64; 2],
     pub delay_change_ns: DelayChange,
 }
 
@@ -52,7 +53,7 @@ pub(super) fn taps(sample: &Sample) -> Vec<TapFlow> {
 }
 
 fn build(sample: &Sample, pair: &TapPair) -> TapFlow {
-    let TapPair { key, links, ordered, matched, only, delay } = pair;
+    let TapPair { key, links, ordered, matched, only, copies, delay } = pair;
     let links = links
         .map(|link| sample.links.get(usize::from(link)).map_or_else(String::new, |link| link.name.clone()));
     let [from, to] = links.clone();
@@ -73,6 +74,7 @@ fn build(sample: &Sample, pair: &TapPair) -> TapFlow {
         // Where nothing is missing at either, the order does not matter.
         vanished: (*ordered || *only == [0; 2]).then_some(only[0]),
         only_at: *only,
+        copies_at: *copies,
         delay_change_ns: DelayChange {
             min: min.saturating_sub(first),
             max: max.saturating_sub(first),

@@ -26,7 +26,7 @@ use super::packet::{Aside, Packet};
 pub use episode::Episodes;
 pub use result::{Figures, NakTally, Naks, Retransmission};
 use seen::{Nak, REUSE_PAUSE_NS, Seen};
-use sequence::Sequence;
+use sequence::{Missing, Sequence};
 
 /// How late a packet may come and be taken for one out of order, where nothing else tells: longer than
 /// the largest shared packet buffers take to drain into one port (64 MB at 100 Gb/s), shorter than
@@ -429,7 +429,7 @@ impl Collector {
         } else if packet.outcome.repeat {
             sequence.repeat(&seen);
         } else if packet.outcome.missing != 0 {
-            sequence.gap(&seen, packet.outcome.missing, events & Event::GAP != 0);
+            sequence.gap(&seen, packet.outcome.missing, Missing::of(events, op.has(Op::STARTS)));
         } else {
             sequence.in_order(&seen);
         }

@@ -1,5 +1,6 @@
 //! One sequence of packets with something missing or sent again.
 
+use rocescope_common::account::Event;
 use rocescope_common::wire::bth::MASK24;
 
 use super::episode::{Episodes, Tracker};
@@ -40,6 +41,31 @@ enum Cause {
     Reuse,
     /// Nothing explains it.
     Unknown,
+}
+
+/// Which of the PSNs that were skipped are missing for certain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// All of them.
+    All,
+    /// The end of a message.
+    First,
+    /// The beginning of one.
+    Last,
+    /// None: they are between two messages.
+    None,
+}
+
+impl Missing {
+    /// As these events tell, of a packet that `starts` a message.
+    pub(super) const fn of(events: u16, starts: bool) -> Self {
+        match (events & Event::GAP, events & Event::EDGE) {
+            (0, _) => Self::None,
+            (_, 0) => Self::All,
+            _ if starts => Self::First,
+            _ => Self::Last,
+        }
+    }
 }
 
 /// Packets behind the expected PSN, one after the other.
@@ -143,17 +169,30 @@ impl Sequence {
         (self.stuck, self.reused) = (0, false);
     }
 
-    /// A packet before which `missing` PSNs were skipped. `judged`: they are a hole, and not what a
-    /// sequence of responses jumps over anyway.
-    pub(super) fn gap(&mut self, seen: &Seen<'_>, missing: u32, judged: bool) {
+    /// A packet before which `missing` PSNs were skipped. `which` are a hole, and not what a sequence of responses
+    /// jumps over anyway.
+    pub(super) fn gap(&mut self, seen: &Seen<'_>, missing: u32, which: Missing) {
         let start = seen.psn.wrapping_sub(missing) & MASK24;
         self.resume(seen, start);
         self.remember(seen);
         // What need not be missing is of interest only if it is sent again.
-        self.open(seen, start, missing, seen.high_id, !judged);
-        if judged && !self.reliable {
-            self.figures.lost += u64::from(missing);
-            self.before.note(seen.time_ns.saturating_sub(seen.window_ns), seen.time_ns, u64::from(missing));
+        let (before, behind) = match which {
+            Missing::All => (0, 0),
+            Missing::None => (0, missing),
+            Missing::First => (0, missing - 1),
+            Missing::Last => (missing - 1, 0),
+        };
+        let certain = missing - before - behind;
+        let mut at = start;
+        for (len, again) in [(before, true), (certain, false), (behind, true)] {
+            if len > 0 {
+                self.open(seen, at, len, seen.high_id, again);
+            }
+            at = at.wrapping_add(len) & MASK24;
+        }
+        if certain > 0 && !self.reliable {
+            self.figures.lost += u64::from(certain);
+            self.before.note(seen.time_ns.saturating_sub(seen.window_ns), seen.time_ns, u64::from(certain));
         }
     }
 

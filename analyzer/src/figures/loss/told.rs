@@ -11,7 +11,7 @@ use rocescope_common::wire::opcode::Op;
 
 use super::Collector;
 use super::seen::{Nak, Seen};
-use super::sequence::Sequence;
+use super::sequence::{Missing, Sequence};
 
 /// One thing that is told of the requests in a flow.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +82,7 @@ impl Collector {
     pub fn gap(&mut self, told: &Told, missing: u32) {
         let expected = told.psn.wrapping_add(1) & MASK24;
         self.with(told, |sequence, naks, answered, window| {
-            sequence.gap(&told.seen(expected, naks, answered, window), missing, true);
+            sequence.gap(&told.seen(expected, naks, answered, window), missing, Missing::All);
         });
     }
 

@@ -9,6 +9,10 @@ const FIRST_PLACES: usize = 256;
 const MAX_PLACES: usize = 1 << 17;
 /// Places looked at for a packet.
 const PROBES: usize = 16;
+/// Packets that both taps saw, remembered to know copies of them.
+const RECENT: usize = 32;
+/// The bits of a packet's identity that are its IPv4 identification.
+const NUMBER: u64 = 0xFFFF;
 /// How much later a packet may come than those behind it before it is said to be gone.
 const PATIENCE: u32 = 8_192;
 
@@ -34,6 +38,8 @@ pub(super) struct Common {
     pub(super) matched: u64,
     /// Packets that one of them saw and the other did not, though it saw some before and behind.
     pub(super) only: [u64; 2],
+    /// Packets that each saw once more.
+    pub(super) copies: [u64; 2],
     /// First and last packet that both saw, as each of them counts.
     span: [(u32, u32); 2],
     /// Which packets those were here that are the first and last of the span at the other tap: what was sent
@@ -54,6 +60,14 @@ pub(super) struct Group {
     counts: [u32; MAX_TAPS],
     entries: Vec<Entry>,
     used: usize,
+    /// Packets that were seen everywhere lately.
+    recent: [u64; RECENT],
+    /// IPv4 identification of the first packet, and whether another has a different one: then what is sent again is told from
+    /// what a mirror or the network shows twice.
+    number: u64,
+    numbered: bool,
+    /// What was shown twice at each.
+    copies: [u64; MAX_TAPS],
     pub(super) common: Vec<Common>,
     pub(super) first_ns: u64,
     /// Packets that had to be forgotten before it was known whether they passed elsewhere.
@@ -101,6 +115,9 @@ impl Group {
         let Some(count) = self.counts.get_mut(tap) else { return };
         *count = count.wrapping_add(1);
         let place = *count;
+        let number = id & NUMBER;
+        self.numbered |= number != 0 && self.number != 0 && number != self.number;
+        self.number = if self.number == 0 { number } else { self.number };
         if self.entries.is_empty() {
             if room < FIRST_PLACES {
                 return;
@@ -112,6 +129,10 @@ impl Group {
         let mut free = None;
         for at in (start..start + PROBES).map(|at| at & (places - 1)) {
             let Some(entry) = self.entries.get_mut(at) else { continue };
+            if entry.id == id && entry.taps & 1 << tap != 0 && self.numbered {
+                self.copy(tap);
+                return;
+            }
             if entry.id == id && entry.taps & 1 << tap == 0 {
                 entry.taps |= 1 << tap;
                 entry.time_ns[tap] = time_ns;
@@ -120,6 +141,7 @@ impl Group {
                 if seen.taps.count_ones() as usize >= self.links.len() && self.links.len() > 1 {
                     *entry = FREE;
                     self.used -= 1;
+                    self.recent[spread(id, RECENT)] = id;
                 }
                 self.matched(tap, &seen);
                 return;
@@ -128,11 +150,21 @@ impl Group {
                 free = Some(at);
             }
         }
+        if self.numbered && self.recent[spread(id, RECENT)] == id {
+            return self.copy(tap);
+        }
         if free.is_none() || self.used * 2 > places {
             self.make_room(room);
             return self.insert(tap, id, time_ns, place);
         }
         self.insert_at(free, tap, id, time_ns, place);
+    }
+
+    /// A packet passed a tap that it had passed already.
+    fn copy(&mut self, tap: usize) {
+        if let Some(copies) = self.copies.get_mut(tap) {
+            *copies += 1;
+        }
     }
 
     fn insert(&mut self, tap: usize, id: u64, time_ns: u64, place: u32) {
@@ -239,6 +271,7 @@ impl Group {
                     second,
                     matched: 1,
                     only: [0; 2],
+                    copies: [0; 2],
                     span: places.map(|place| (place, place)),
                     edge: places.map(|place| (place, place)),
                     delay: Series::new(entry.time_ns[first], difference),
@@ -251,6 +284,10 @@ impl Group {
     /// more came.
     pub(super) fn figures(&self) -> Vec<Common> {
         let mut all = self.common.clone();
+        for common in &mut all {
+            common.copies =
+                [common.first, common.second].map(|tap| self.copies.get(tap).copied().unwrap_or(0));
+        }
         for entry in self.entries.iter().filter(|entry| entry.id != 0) {
             for common in &mut all {
                 common.count(entry);

@@ -42,6 +42,8 @@ pub struct TapPair {
     pub matched: u64,
     /// Packets that only the first saw, and only the second, between packets that both saw.
     pub only: [u64; 2],
+    /// Packets that each saw once more: the same PSN with the same IPv4 identification.
+    pub copies: [u64; 2],
     /// Time at the second minus time at the first. The clocks' difference is part of it.
     pub delay: Series,
 }
@@ -160,6 +162,7 @@ impl Collector {
                     ordered: true,
                     matched: common.matched,
                     only: common.only,
+                    copies: common.copies,
                     delay: common.delay,
                 };
                 pairs.push(match first_is_nearer(&pair, hops, &delays) {
@@ -227,7 +230,9 @@ fn first_is_nearer(pair: &TapPair, hops: (Option<&u8>, Option<&u8>), delays: &De
 impl TapPair {
     fn reversed(self) -> Self {
         let ([a, b], [first, second]) = (self.links, self.only);
+        let [first_copies, second_copies] = self.copies;
         Self {
+            copies: [second_copies, first_copies],
             key: FlowKey { link: b, ..self.key },
             links: [b, a],
             only: [second, first],

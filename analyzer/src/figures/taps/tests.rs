@@ -57,6 +57,28 @@ fn what_vanishes_is_counted_however_far_clocks_are_apart() {
     }
 }
 
+/// A network that doubles packets, or a mirror that shows them twice: that the other tap has one less is no loss.
+#[test]
+fn what_is_doubled_between_two_taps_did_not_vanish() {
+    for ahead_ns in [0, 7 * SECOND.cast_signed(), -7 * (SECOND.cast_signed())] {
+        let packets = (0..1_000u32).flat_map(|psn| {
+            let time_ns = START + u64::from(psn) * 10 * US;
+            let [here, there] = both(P { psn, id: psn as u16 + 1, time_ns, ..DATA }, 5_000, ahead_ns);
+            let again = P { time_ns: there.time_ns + 100, ..there };
+            // Some are lost, too.
+            let lost = psn % 100 == 50;
+            let back =
+                both(P { psn, id: psn as u16 + 1, time_ns: time_ns + 20 * US, ..ANSWER }, -5_000, ahead_ns);
+            let doubled = (psn % 20 == 3).then_some(again);
+            [Some(here), (!lost).then_some(there), doubled, Some(back[0]), Some(back[1])]
+        });
+        let pairs = collect(packets.flatten().collect(), 2);
+        assert_eq!((pairs[0].links, pairs[0].matched), ([0, 1], 990), "{ahead_ns}");
+        assert_eq!((pairs[0].only, pairs[0].copies), ([10, 0], [0, 50]), "{ahead_ns}");
+        assert_eq!((pairs[1].only, pairs[1].copies), ([0, 0], [0, 0]), "{ahead_ns}");
+    }
+}
+
 /// Nothing is missing: only the times of both directions tell who comes first.
 #[test]
 fn the_order_of_taps_needs_no_loss() {

@@ -116,8 +116,8 @@ pub const FLOW: &[FieldMeta] = fields! {
         that also writes or sends jumps without any loss: `responses_missing` leaves those out.";
     "flows[].psn_responses.missing", "PSNs": "PSNs skipped by them.";
     "flows[].psn_responses.restarts", "jumps": "Jumps too far to be either.";
-    "flows[].responses_missing", "PSNs": "Of `psn_responses.missing`, those that are missing for certain: skipped within a message of responses, \
-        or from the middle of one into another. PSNs skipped between two messages may be those of requests that an acknowledgement answers."
+    "flows[].responses_missing", "PSNs": "Of `psn_responses.missing`, those that are missing for certain: what is skipped within a message of responses, \
+        and one where a message has no beginning, or the one before it no end. PSNs skipped between two messages may be those of requests that an acknowledgement answers."
         or null "no response was seen";
     "flows[].loss", "object": "What was lost, reordered and sent again among the requests. Live: of flows that are \
         timed (see `latency_ns`), since they are (`loss_unfollowed`), as told by the kernel programs; IPv4 identifications are not looked at, and pauses are \

@@ -147,6 +147,8 @@ pub const RUN: &[FieldMeta] = fields! {
     "taps[].vanished", "packets": "Packets that passed `from` and not `to`, between packets that passed both: lost on the way, or missed \
         by the capture at `to`." or null "the order is not known and one of the two lacks packets";
     "taps[].only_at[]", "packets": "Packets that only the first, and only the second link saw, between packets that both saw.";
+    "taps[].copies_at[]", "packets": "Packets that the first, and the second link saw once more: the same PSN with the same IPv4 identification, as a mirror shows them or a network doubles them. They \
+        are in none of the counts above.";
     "taps[].delay_change_ns.min", "ns": "One-way delay from the first link to the second, as change against the least at the start \
         (the clocks' difference is not known): the smallest.";
     "taps[].delay_change_ns.max", "ns": "The largest change.";

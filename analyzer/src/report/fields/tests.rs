@@ -100,6 +100,7 @@ fn full() -> Report {
         packets_matched: 1,
         vanished: Some(1),
         only_at: [1, 0],
+        copies_at: [0, 1],
         delay_change_ns: DelayChange {
             min: 0,
             max: 1,

@@ -343,6 +343,7 @@ mod tests {
             packets_matched: 100,
             vanished: Some(0),
             only_at: [0, 0],
+            copies_at: [0, 0],
             delay_change_ns: DelayChange { min: 0, max: 0, drift: 0, points: Vec::new() },
         };
         let lost = |report: &Report| by_link(report).iter().map(|at| at.lost).sum::<u64>();
@@ -368,6 +369,7 @@ mod tests {
             packets_matched: 100,
             vanished,
             only_at: [3, 0],
+            copies_at: [0, 0],
             delay_change_ns: DelayChange { min: -1_000, max: 2_000_000, drift: 0, points: Vec::new() },
         };
         report.taps = vec![tap(1, Some(3), Some("a.pcap")), tap(2, Some(3), Some("a.pcap"))];
