@@ -63,12 +63,12 @@ fn what_is_doubled_between_two_taps_did_not_vanish() {
     for ahead_ns in [0, 7 * SECOND.cast_signed(), -7 * (SECOND.cast_signed())] {
         let packets = (0..1_000u32).flat_map(|psn| {
             let time_ns = START + u64::from(psn) * 10 * US;
-            let [here, there] = both(P { psn, id: psn as u16 + 1, time_ns, ..DATA }, 5_000, ahead_ns);
+            let id = (psn & 0xFFFF) as u16 + 1;
+            let [here, there] = both(P { psn, id, time_ns, ..DATA }, 5_000, ahead_ns);
             let again = P { time_ns: there.time_ns + 100, ..there };
             // Some are lost, too.
             let lost = psn % 100 == 50;
-            let back =
-                both(P { psn, id: psn as u16 + 1, time_ns: time_ns + 20 * US, ..ANSWER }, -5_000, ahead_ns);
+            let back = both(P { psn, id, time_ns: time_ns + 20 * US, ..ANSWER }, -5_000, ahead_ns);
             let doubled = (psn % 20 == 3).then_some(again);
             [Some(here), (!lost).then_some(there), doubled, Some(back[0]), Some(back[1])]
         });
