@@ -63,6 +63,17 @@ pub struct File {
     pub bytes: Vec<u8>,
 }
 
+/// An event that is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The number of its entry in the list.
+    pub entry: u64,
+    /// Its own number.
+    pub event: u64,
+    /// The first line that is shown.
+    pub top: usize,
+}
+
 /// What lies over the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overlay {
@@ -73,8 +84,8 @@ pub enum Overlay {
     Help(usize),
     /// The choice of columns, this one selected.
     Columns(usize),
-    /// The headers of the selected event from this line on.
-    Packet(usize),
+    /// The headers of an event.
+    Packet(Opened),
     /// Everything about the selected finding from this line on.
     Finding(usize),
 }
@@ -121,6 +132,8 @@ pub struct App {
     pub findings: Cursor,
     /// First line of the details.
     pub detail: Cursor,
+    /// The entry that is marked among their events.
+    pub marked_event: Option<u64>,
     /// First line of the bursts.
     pub bursts: Cursor,
     /// Row and column of the matrix.
@@ -194,6 +207,7 @@ impl App {
             events: Cursor::default(),
             findings: Cursor::default(),
             detail: Cursor::default(),
+            marked_event: None,
             bursts: Cursor::default(),
             cell: (0, 0),
             metric: Metric::default(),
@@ -275,7 +289,7 @@ impl App {
         self.spent.push(Box::new(texts));
         if self.newest.as_ref().is_some_and(|newest| newest.time_ns > sample.time_ns) {
             // A replay went back: what was seen is still to come.
-            self.log = Log::default();
+            self.forget_events();
             self.waiting.clear();
             self.forget_analysis();
             self.shown_ns = None;
@@ -325,13 +339,15 @@ impl App {
         }
         let top = self.log.latest().next().map(|entry| entry.number);
         for event in events {
-            self.log.push(event);
+            let before = event.time_ns.checked_sub(1).and_then(|before| self.history.at_time(before));
+            let moment = before.and_then(|at| self.history.get(at));
+            self.log.push(event, moment.map_or(0, |moment| moment.time_ns));
         }
         self.refresh_fitting();
         // A user who looks at older entries keeps looking at them.
         if self.events.offset > 0 || self.events.selected.is_some() {
             let new = self.log.latest().take_while(|entry| Some(entry.number) != top);
-            let new = new.filter(|entry| self.lets_through(entry)).count();
+            let new = new.filter(|entry| self.lets_through(entry, &entry.latest)).count();
             self.events.offset += new;
             self.events.selected = self.events.selected.map(|at| at + new);
         }
@@ -340,7 +356,7 @@ impl App {
 
     /// The source begins anew: what was seen is still to come.
     pub fn on_again(&mut self) {
-        self.log = Log::default();
+        self.forget_events();
         self.waiting.clear();
         self.history.clear();
         if let Some(newest) = self.newest.take() {
@@ -348,7 +364,6 @@ impl App {
         }
         self.forget_analysis();
         self.shown_ns = None;
-        self.events = Cursor::default();
     }
 
     /// Takes conclusions.

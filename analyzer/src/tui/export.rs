@@ -208,17 +208,17 @@ impl App {
             Sheet::new(&["first_ns", "last_ns", "event", "src", "dst", "dest_qp", "count", "text"]);
         sheet.rows = self
             .shown_events()
-            .map(|entry| {
+            .map(|log::Listed { entry, stand }| {
                 let key = &entry.key;
                 vec![
                     json!(entry.first_ns),
-                    json!(entry.time_ns),
+                    json!(stand.time_ns),
                     json!(entry.class.word),
                     json!(address(key.family, key.src)),
                     json!(address(key.family, key.dst)),
                     json!(key.dest_qp),
-                    json!(entry.count),
-                    json!(entry.text),
+                    json!(stand.count),
+                    json!(stand.text),
                 ]
             })
             .collect();
@@ -249,7 +249,8 @@ impl App {
     pub(super) fn capture(&mut self) -> Action {
         let selected = match self.screen {
             Screen::Events => {
-                self.events.selected.and_then(|at| self.shown_events().nth(at)).map(|entry| (entry.key, None))
+                let listed = self.events.selected.and_then(|at| self.shown_events().nth(at));
+                listed.map(|listed| (listed.entry.key, None))
             }
             _ => self.data.as_ref().and_then(|data| match &data.detail {
                 Some((detail, other)) => Some((detail.id.key, other.as_ref().map(|other| other.id.key))),

@@ -21,6 +21,7 @@ pub mod app;
 pub mod column;
 pub mod cursor;
 pub mod data;
+mod event;
 pub mod export;
 mod extra;
 mod files;

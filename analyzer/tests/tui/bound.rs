@@ -23,7 +23,7 @@ fn selected(app: &App) -> Option<usize> {
 
 /// The state in which the keys of a binding are tried: on a screen where they are bound, still or moving.
 fn ready(world: &World, binding: &Binding) -> App {
-    let screen = [Screen::Qps, Screen::Matrix, Screen::Links, Screen::Findings]
+    let screen = [Screen::Qps, Screen::Matrix, Screen::Links, Screen::Findings, Screen::Events]
         .into_iter()
         .find(|screen| binding.on.has(*screen));
     let mut app = after(world, USUAL, SECONDS);
@@ -222,6 +222,17 @@ fn check(input: Input, app: &mut App, key: Key) {
             assert!(app.table.selected.is_some());
             let Action::Write(file) = press(app, &[key]) else { panic!("{:?}", app.answer) };
             assert_eq!((file.ending, &file.bytes[..4]), ("pcapng", &[0x0A, 0x0D, 0x0D, 0x0A][..]));
+        }
+        Input::Older | Input::Newer => {
+            app.on_events(&events::notified(&World::sick(), SECONDS + 1));
+            let psn = |app: &App| app.opened().unwrap().0.psn;
+            press(app, &[Key::Enter]);
+            let latest = psn(app);
+            press(app, &[Key::Char('n')]);
+            let older = psn(app);
+            assert!(older < latest);
+            press(app, &[key]);
+            assert_eq!(psn(app), if input == Input::Older { older } else { latest });
         }
         Input::Read => {
             press(app, &[key]);

@@ -12,7 +12,7 @@ fn filter(app: &mut App, text: &str) {
 
 /// The kinds of the events shown, without repetitions.
 fn kinds(app: &App) -> Vec<&'static str> {
-    let mut kinds: Vec<&'static str> = app.shown_events().map(|entry| entry.class.word).collect();
+    let mut kinds: Vec<&'static str> = app.shown_events().map(|listed| listed.entry.class.word).collect();
     kinds.sort_unstable();
     kinds.dedup();
     kinds
@@ -40,7 +40,7 @@ fn a_filter_on_figures_leaves_the_events_of_the_flows_that_it_leaves() {
     let shown = app.event_count();
     assert!(shown > 0 && shown < all);
     assert!(text(&app).contains(&format!("\"link:eth1\" {shown} of {all}")), "{}", text(&app));
-    let links: Vec<u16> = app.shown_events().map(|entry| entry.key.link).collect();
+    let links: Vec<u16> = app.shown_events().map(|listed| listed.entry.key.link).collect();
     assert!(links.iter().all(|link| *link >= 2), "{links:?}");
 
     // What comes while the filter is on is filtered too.

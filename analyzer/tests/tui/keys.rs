@@ -331,7 +331,7 @@ fn enter_leads_to_what_is_selected() {
     assert_eq!((app.screen, app.table.order.len()), (Screen::Qps, 4));
     // An event's packet.
     press(&mut app, &[Key::Char('7'), Key::Enter]);
-    assert_eq!(app.overlay, Overlay::Packet(0));
+    assert!(matches!(app.overlay, Overlay::Packet(_)));
     assert_eq!(press(&mut app, &[Key::Down, Key::Tab]), Action::Draw);
     assert_eq!(app.overlay, Overlay::None);
 }
@@ -380,7 +380,7 @@ fn a_filter_leads_back_to_the_latest_event_that_fits() {
     press(&mut app, &[Key::Enter]);
     assert_eq!((app.events.selected, app.events.offset), (None, 0));
     press(&mut app, &[Key::Down, Key::Down]);
-    let number = |app: &App| app.shown_events().nth(app.events.selected.unwrap()).unwrap().number;
+    let number = |app: &App| app.shown_events().nth(app.events.selected.unwrap()).unwrap().entry.number;
     let before = number(&app);
     // Others come too; only those that fit move the list.
     app.on_events(&world.events(4));
@@ -392,9 +392,9 @@ fn older_events_stay_in_place_while_new_ones_come() {
     let world = World::sick();
     let mut app = app(&world, USUAL);
     press(&mut app, &[Key::Char('7'), Key::Down, Key::Down]);
-    let before = app.shown_events().nth(app.events.selected.unwrap()).unwrap().number;
+    let before = app.shown_events().nth(app.events.selected.unwrap()).unwrap().entry.number;
     app.on_events(&world.events(4));
-    let after = app.shown_events().nth(app.events.selected.unwrap()).unwrap().number;
+    let after = app.shown_events().nth(app.events.selected.unwrap()).unwrap().entry.number;
     assert_eq!(before, after);
 }
 

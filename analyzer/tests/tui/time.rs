@@ -21,7 +21,7 @@ fn a_live_view_stands_still_while_paused_and_catches_up_afterwards() {
     assert!(!live.still());
     assert_eq!(live.data.as_ref().unwrap().model.time_ns, world.at(6).time_ns);
     assert_ne!(text(&live), before);
-    let latest = live.log.latest().next().unwrap().time_ns;
+    let latest = live.log.latest().next().unwrap().latest.time_ns;
     assert!(latest > world.at(5).time_ns, "events that came meanwhile are there");
 }
 
@@ -44,7 +44,7 @@ fn while_paused_arrows_go_back_and_forward_in_time() {
         assert_eq!(shown(&app), 18);
         // Events that were still to come then are not shown.
         press(&mut app, &[Key::Char('7')]);
-        assert!(app.shown_events().all(|entry| entry.first_ns <= fake::START_NS + 18_000_000_000));
+        assert!(app.shown_events().all(|listed| listed.stand.time_ns <= world.at(18).time_ns));
         for _ in 0..30 {
             press(&mut app, &[Key::Left]);
         }
@@ -289,7 +289,7 @@ fn beyond_what_is_kept_a_replay_is_read_again_up_to_there() {
         assert_eq!(shown(&app), second);
     }
     assert_eq!((app.seek_ns, app.paused), (None, true));
-    assert!(app.log.latest().next().unwrap().time_ns > world.at(59).time_ns);
+    assert!(app.log.latest().next().unwrap().latest.time_ns > world.at(59).time_ns);
     press(&mut app, &[Key::Left]);
     assert_eq!(shown(&app), 59);
     // Before the beginning there is nothing, and nothing to be read again for.

@@ -75,7 +75,7 @@ fn hints(app: &App, width: usize) -> Spans {
             &[(&[Open], "details")],
             &[(&[SortNext], "sort"), (&[Filter], "filter"), (&[Columns], "columns"), (&[Group], "group")],
         ),
-        Screen::Detail => (&[(&[Back], "back")], &[(&[Capture], "pcapng")]),
+        Screen::Detail => (&[(&[Back], "back"), (&[Open], "headers")], &[(&[Capture], "pcapng")]),
         Screen::Matrix => (&[(&[Open], "queue pairs"), (&[Metric], "figure")], &[]),
         Screen::Links => (&[(&[Open], "queue pairs"), (&[MoreUplinks], "uplinks")], &[]),
         Screen::Bursts => (&[], &[]),
