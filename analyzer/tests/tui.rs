@@ -25,6 +25,8 @@ mod bound;
 mod devices;
 #[path = "tui/events.rs"]
 mod events;
+#[path = "tui/exports.rs"]
+mod exports;
 #[path = "tui/glance.rs"]
 mod glance;
 #[path = "tui/keys.rs"]

@@ -10,6 +10,7 @@ use super::analysis::{Analysis, Ask};
 use super::column;
 use super::cursor::Cursor;
 pub use super::data::Data;
+use super::export::Content;
 use super::job::{Job, Ready, Spent};
 use super::layout::Layout;
 use super::log::Log;
@@ -51,7 +52,7 @@ pub enum Action {
 }
 
 /// A file to be written to the working directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct File {
     /// Its name without the ending; the loop appends a number where that is taken.
     pub name: String,
@@ -60,7 +61,7 @@ pub struct File {
     /// What it holds, for the message.
     pub what: String,
     /// What is written.
-    pub bytes: Vec<u8>,
+    pub content: Content,
 }
 
 /// An event that is opened.
@@ -174,8 +175,8 @@ pub struct App {
     pub newest: Option<Arc<Sample>>,
     /// The latest conclusions.
     pub analysis: Option<Arc<Analysis>>,
-    /// The figures shown; `None` before the first.
-    pub data: Option<Data>,
+    /// The figures shown; `None` before the first. Files are made from them beside the screen.
+    pub data: Option<Arc<Data>>,
     /// What is not needed any more, for the loop to take away.
     pub spent: Spent,
     /// Whether other figures are wanted than those shown, for the loop to have them made beside it; true inside
@@ -458,7 +459,7 @@ impl App {
     /// What there is to be shown in columns.
     #[must_use]
     pub fn has(&self) -> column::Has {
-        let has = |data: &Data| column::Has::of(data.context());
+        let has = |data: &Arc<Data>| column::Has::of(data.context());
         self.data.as_ref().map(has).unwrap_or_default()
     }
 

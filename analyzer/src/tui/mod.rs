@@ -45,6 +45,7 @@ mod refresh;
 mod run;
 pub mod screen;
 pub mod settings;
+mod sheet;
 pub mod shown;
 mod sixteen;
 pub mod table;

@@ -399,35 +399,6 @@ fn older_events_stay_in_place_while_new_ones_come() {
 }
 
 #[test]
-fn exports_hold_what_is_shown() {
-    let mut app = table(&World::sick(), USUAL);
-    press(&mut app, &[Key::Char('/')]);
-    type_text(&mut app, "ce:>1%");
-    press(&mut app, &[Key::Enter]);
-    let Action::Write(file) = press(&mut app, &[Key::Char('e')]) else { panic!("nothing written") };
-    assert_eq!((file.name.as_str(), file.ending), ("rocescope-qps-20260301T120003Z", "csv"));
-    let text = String::from_utf8(file.bytes).unwrap();
-    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
-    assert_eq!(lines.len(), 2);
-    let value = |name: &str| lines[1][lines[0].iter().position(|n| *n == name).unwrap()];
-    assert_eq!(
-        (value("src"), value("qp"), value("ce"), value("peer_qp")),
-        ("10.1.0.12", "4608", "0.082", "2304")
-    );
-    let Action::Write(file) = press(&mut app, &[Key::Char('E')]) else { panic!("nothing written") };
-    let json: serde_json::Value = serde_json::from_slice(&file.bytes).unwrap();
-    assert_eq!(json[0]["qp"], 4608);
-    // Every screen that has rows has an export; one without says so.
-    for number in '1'..='8' {
-        press(&mut app, &[Key::Char(number)]);
-        assert!(matches!(press(&mut app, &[Key::Char('e')]), Action::Write(_)), "{number}");
-    }
-    let mut empty = super::app(&World::live(), USUAL);
-    assert_eq!(press(&mut empty, &[Key::Char('e')]), Action::Draw);
-    assert!(empty.answer.is_some());
-}
-
-#[test]
 fn packet_headers_of_the_selected_queue_pair_become_a_capture() {
     let mut app = table(&World::sick(), USUAL);
     press(&mut app, &[Key::Char('/')]);
@@ -436,7 +407,8 @@ fn packet_headers_of_the_selected_queue_pair_become_a_capture() {
     let Action::Write(file) = press(&mut app, &[Key::Char('w')]) else { panic!("nothing written") };
     assert_eq!((file.ending, file.what.as_str()), ("pcapng", "3 packet headers"));
     let mut reader =
-        rocescope::capture::Reader::from_read("w", Box::new(std::io::Cursor::new(file.bytes))).unwrap();
+        rocescope::capture::Reader::from_read("w", Box::new(std::io::Cursor::new(file.content.into_bytes())))
+            .unwrap();
     let mut records = 0;
     while let Some(record) = reader.next().unwrap() {
         assert_eq!((record.wire_len, record.data[42]), (4178, 0x11));

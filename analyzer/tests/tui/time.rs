@@ -335,16 +335,43 @@ fn what_a_fast_replay_went_past_is_read_again_too() {
         app.on_end(End::Done);
     }
     press(&mut app, &[Key::Char('g')]);
+    type_text(&mut app, "12:00:40.5");
+    assert_eq!(press(&mut app, &[Key::Enter]), Action::Draw);
+    assert_eq!((app.data.as_ref().unwrap().model.time_ns, app.answer.take()), (world.at(40).time_ns, None));
+    // Of a stream it is not the time that was asked for, which is said.
+    app.speed = None;
+    press(&mut app, &[Key::Char('g')]);
     type_text(&mut app, "+43");
     assert_eq!(press(&mut app, &[Key::Enter]), Action::Draw);
     assert_eq!(app.data.as_ref().unwrap().model.time_ns, world.at(40).time_ns);
-    // It is not the time that was asked for, which is said.
-    assert_eq!(app.answer.as_deref(), Some("12:00:43 is not kept; this is 12:00:40"));
-    assert!(text(&app).contains("12:00:43 is not kept; this is 12:00:40"));
-    press(&mut app, &[Key::Char('g')]);
-    type_text(&mut app, "12:00:40.5");
-    press(&mut app, &[Key::Enter]);
-    assert_eq!(app.answer, None);
+    let said = "this is 12:00:40: a stream can be read only once";
+    assert_eq!(app.answer.as_deref(), Some(said));
+    assert!(text(&app).contains(said));
+}
+
+/// At full speed two seconds are over before there is a second moment.
+#[test]
+fn every_time_of_a_short_capture_can_be_gone_to() {
+    let mut world = World::sick();
+    world.kind = SourceKind::Replay;
+    let ended = || {
+        let mut app = App::new(options());
+        app.speed = Some(f64::INFINITY);
+        app.on_sample(Arc::new(world.at(2)));
+        app.on_end(End::Done);
+        app
+    };
+    let ms = |ms: u64| Action::Send(Command::Rewind(fake::START_NS + ms * 1_000_000));
+    for (to, then) in [("+0.5", 500), ("+1.9", 1_900), ("+0", 200)] {
+        let mut app = ended();
+        press(&mut app, &[Key::Char('g')]);
+        type_text(&mut app, to);
+        assert_eq!(press(&mut app, &[Key::Enter]), ms(then), "{to}");
+    }
+    let mut app = ended();
+    assert_eq!(press(&mut app, &[Key::Left]), Action::Draw);
+    assert_eq!(app.answer.as_deref(), Some("nothing older is kept; g or < reads the capture again"));
+    assert_eq!(press(&mut app, &[Key::Char('<')]), ms(200), "not before the beginning");
 }
 
 #[test]

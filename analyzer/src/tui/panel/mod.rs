@@ -15,7 +15,7 @@ pub(super) mod matrix;
 mod overview;
 pub(super) mod packet;
 mod status;
-mod trends;
+pub(super) mod trends;
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
