@@ -160,6 +160,11 @@ impl App {
         }
         match (purpose, typed) {
             (_, Typed::Nothing) | (Purpose::GoTo, Typed::Changed | Typed::Dropped) => Action::Draw,
+            (Purpose::Filter, Typed::Done) if self.query.error.is_some() => {
+                let error = self.query.error.take().unwrap_or_default();
+                self.answer = Some(format!("filter not taken: {error}"));
+                self.set_filter(&before)
+            }
             (Purpose::Filter, Typed::Changed | Typed::Done) => self.set_filter(&text),
             (Purpose::Filter, Typed::Dropped) => self.set_filter(&before),
             (Purpose::GoTo, Typed::Done) => self.go_to_text(&text),

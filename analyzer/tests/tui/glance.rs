@@ -52,6 +52,37 @@ fn a_filter_on_figures_leaves_the_events_of_the_flows_that_it_leaves() {
     assert_eq!(app.event_count(), before + 1, "marked again");
 }
 
+#[test]
+fn a_filter_that_makes_no_sense_is_not_taken_and_leaves_no_trace() {
+    let mut app = app(&World::sick(), USUAL);
+    press(&mut app, &[Key::Char('2')]);
+    filter(&mut app, "rnr:>0");
+    let before = app.table.order.clone();
+    press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
+    type_text(&mut app, "ce:>x");
+    assert!(!text(&app).lines().take(6).any(|line| line.contains("ce:>x")), "{}", text(&app));
+    press(&mut app, &[Key::Enter]);
+    assert_eq!((app.filter.as_str(), &app.query.error), ("rnr:>0", &None));
+    assert_eq!(app.table.order, before);
+    let shown = text(&app);
+    assert!(shown.contains("\"rnr:>0\"") && shown.contains("filter not taken:"), "{shown}");
+    assert!(!shown.contains("\"ce:>x\""), "{shown}");
+}
+
+#[test]
+fn notices_take_two_lines_of_the_events_and_the_latest_come_first() {
+    let mut app = app(&World::sick(), LARGE);
+    for notice in ["the first", "the second", "the third"] {
+        app.on_notice(notice.into());
+    }
+    press(&mut app, &[Key::Char('7')]);
+    let shown = text(&app);
+    let body: Vec<&str> = shown.lines().collect();
+    let at = body.iter().position(|line| line.contains("NOTICES 3")).unwrap();
+    assert!(body[at].ends_with("the third") && body[at + 1].ends_with("the second"), "{shown}");
+    assert_eq!(at + 3, body.len(), "two lines, and the last one of the screen: {shown}");
+}
+
 /// One flow whose data is marked by a tenth from the fifth second to the tenth.
 fn marked(second: u64) -> Sample {
     let mut world = World::healthy();

@@ -67,10 +67,16 @@ pub(super) fn row(Listed { entry, stand }: Listed<'_>, app: &App) -> Line<'stati
     spans.into_line()
 }
 
+/// The latest notices, a line each, and how many there were.
 fn said(buffer: &mut Buffer, area: Rect, app: &App) {
-    let count = app.notices.len();
-    line(buffer, area, 0, &Line::styled(format!(" NOTICES {count}, the latest first"), theme::HEAD));
-    for (y, notice) in (1..).zip(app.notices.iter().rev().take(usize::from(area.height.saturating_sub(1)))) {
-        line(buffer, area, y, &Line::raw(format!(" {notice}")));
+    let mut head = format!(" NOTICES {} ", app.notices.len());
+    for (y, notice) in (0..area.height).zip(app.notices.iter().rev()) {
+        let mut spans = Spans::default();
+        spans.push(head.clone(), theme::HEAD).push(format!(" {notice}"), theme::PLAIN);
+        line(buffer, area, y, &spans.into_line());
+        head = " ".repeat(head.len());
+    }
+    if app.notices.is_empty() {
+        line(buffer, area, 0, &Line::styled(head, theme::HEAD));
     }
 }

@@ -463,7 +463,8 @@ fn chosen(app: &App) -> Option<String> {
     if table && app.table.only_marked {
         why.push("marked".to_owned());
     }
-    if !app.filter.is_empty() && (table || app.screen == Screen::Events) {
+    // While it is typed it may make no sense yet.
+    if !app.filter.is_empty() && app.query.error.is_none() && (table || app.screen == Screen::Events) {
         why.push(format!("\"{}\"", app.filter));
     }
     (!why.is_empty()).then(|| why.join(", "))
