@@ -293,7 +293,7 @@ fn main(detail: &Detail, row: Option<&Row>, app: &App, other: Option<&Detail>) -
     lines.push(acks(stats.acks, stats.rnr_naks, stats.naks.iter().sum()));
     lines.extend(marks(&Counts::counted(stats), stats.ecn(), delta));
     lines.extend(nak_codes(stats));
-    lines.extend(asks_for(detail, other));
+    lines.extend(asks_for(detail, row, other));
     lines.extend(asked_for(other));
     lines.extend(latency(detail, row, app));
     lines
@@ -301,8 +301,12 @@ fn main(detail: &Detail, row: Option<&Row>, app: &App, other: Option<&Detail>) -
 
 /// Of a flow of answers with NAKs for a PSN sequence error: whose data they ask for again, for it is that which was
 /// lost, not these answers.
-fn asks_for(detail: &Detail, other: Option<&Detail>) -> Vec<Line<'static>> {
-    if Counts::counted(&detail.stats).asked_again() == 0 {
+fn asks_for(detail: &Detail, row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
+    let counts = row.map_or_else(|| Counts::counted(&detail.stats), |row| row.total);
+    if counts.behind_late > 0 {
+        return vec![styled("", "asks again for what only came late", Level::Warning)];
+    }
+    if counts.asked_again() == 0 {
         return Vec::new();
     }
     // The data goes to the queue pair that sends these answers.
