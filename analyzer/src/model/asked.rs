@@ -66,7 +66,7 @@ mod tests {
         ];
         let mut sample = sample(vec![link("eth0", None)], flows);
         let [data, asking] = [0, 1].map(|at: usize| sample.flows[at].slot);
-        let lost = FlowLoss { requests: Some(found), responses: None };
+        let lost = FlowLoss { requests: Some(found), ..FlowLoss::default() };
         sample.figures.loss = Some(Loss { flows: HashMap::from_iter([(data, lost)]), ..Loss::default() });
         let reverse = reverse.map(|_| data);
         let pair = Pair { peer_qp: Some(20), how: How::Cm, confidence: Confidence::Certain, reverse };
