@@ -298,6 +298,7 @@ impl App {
         self.on_events(&gone);
         if let Some(next) = next {
             self.history.append(next, &sample, last);
+            self.log.settle(sample.time_ns);
         }
         for moment in self.history.take_spent() {
             self.spent.push(Box::new(moment));

@@ -97,7 +97,8 @@ impl Entry {
         Some(&self.latest).filter(had_been).or_else(|| self.before.iter().rev().find(had_been))
     }
 
-    fn push(&mut self, event: &EventSample, number: u64, moment_ns: u64) {
+    /// Adds an event; `kept`: whether what it was before is kept.
+    fn push(&mut self, event: &EventSample, number: u64, kept: impl FnOnce(&Stand) -> bool) {
         self.first_ns = self.first_ns.min(event.time_ns);
         let stand = Stand {
             time_ns: self.latest.time_ns.max(event.time_ns),
@@ -107,13 +108,24 @@ impl Entry {
             number,
         };
         let before = std::mem::replace(&mut self.latest, stand);
-        // Only between two moments there is nothing to go back to.
-        if before.time_ns <= moment_ns {
-            if self.before.len() == STANDS {
-                // The beginning stays.
-                self.before.remove(1);
-            }
+        if self.before.len() < 2 * STANDS && kept(&before) {
             self.before.push(before);
+        }
+    }
+
+    /// Of what it was after one moment and until the next, only the last can be gone back to.
+    fn settle(&mut self, after_ns: u64, moment_ns: u64) {
+        let from = self.before.partition_point(|stand| stand.time_ns <= after_ns);
+        let mut to = self.before.partition_point(|stand| stand.time_ns <= moment_ns);
+        if self.latest.time_ns > moment_ns {
+            to = to.saturating_sub(1);
+        }
+        if from < to {
+            self.before.drain(from..to);
+        }
+        if self.before.len() > STANDS {
+            // The beginning stays.
+            self.before.drain(1..=self.before.len() - STANDS);
         }
     }
 }
@@ -136,6 +148,8 @@ pub struct Log {
     seen: u64,
     /// Stands of the past in all entries.
     past: usize,
+    /// The latest moment that one can go back to.
+    moment_ns: u64,
 }
 
 impl Log {
@@ -158,7 +172,9 @@ impl Log {
         let joined = same.map(|back| self.entries.len() - 1 - back);
         if let Some(mut entry) = joined.and_then(|at| self.entries.remove(at)) {
             let before = entry.before.len();
-            entry.push(event, self.seen, moment_ns);
+            // Between two moments there is nothing to go back to; but events come before the moment that follows them.
+            let open = event.time_ns > self.moment_ns;
+            entry.push(event, self.seen, |before| open || before.time_ns <= moment_ns);
             self.past += entry.before.len() - before;
             // It is the latest now, and stands where the latest stand.
             self.entries.push_back(entry);
@@ -183,6 +199,18 @@ impl Log {
             number: self.next,
         });
         self.next += 1;
+    }
+
+    /// There is another moment that one can go back to, later than all before.
+    pub fn settle(&mut self, moment_ns: u64) {
+        let after_ns = std::mem::replace(&mut self.moment_ns, moment_ns);
+        for entry in &mut self.entries {
+            let before = entry.before.len();
+            if before > STANDS || entry.before.last().is_some_and(|stand| stand.time_ns > after_ns) {
+                entry.settle(after_ns, moment_ns);
+                self.past -= before - entry.before.len();
+            }
+        }
     }
 
     /// Of the oldest entries only what they are now is kept, where the past of all is too much.
@@ -364,10 +392,13 @@ mod tests {
         let mut log = Log::default();
         for half in 2..10 {
             let now = half * HALF;
-            let moment = (now - 1) / (2 * HALF) * 2 * HALF;
-            log.push(&event(Event::CNP, now, 1), moment);
+            log.push(&event(Event::CNP, now, 1), 0);
             if half < 5 {
-                log.push(&event(Event::CNP, now + 1, 2), moment);
+                log.push(&event(Event::CNP, now + 1, 2), 0);
+            }
+            // Figures come later than events.
+            if half % 2 == 1 {
+                log.settle((half - 1) * HALF);
             }
         }
         let at = |time_ns: Option<u64>| -> Vec<(u32, u64, u64)> {
@@ -390,7 +421,8 @@ mod tests {
         let mut log = Log::default();
         let second = 999_999_999;
         for i in 1..=2_000 {
-            log.push(&event(Event::CNP, i * second, 1), (i - 1) * second);
+            log.push(&event(Event::CNP, i * second, 1), 0);
+            log.settle(i * second);
         }
         let entry = log.entry(0).unwrap();
         assert_eq!((entry.before.len(), log.past), (super::STANDS, super::STANDS));

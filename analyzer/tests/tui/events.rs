@@ -123,6 +123,17 @@ fn a_row_of_several_events_is_that_of_the_moment_shown() {
         "{}",
         row(&app)
     );
+    // Events come before the figures of the moment between them.
+    let mut early = App::new(options());
+    early.on_resize(120, 40);
+    for second in 1..=4 {
+        early.on_events(&notified(&world, second));
+        if second > 1 {
+            early.on_sample(Arc::new(world.at(second - 1)));
+        }
+    }
+    press(&mut early, &[Key::Char('7'), Key::Char(' '), Key::Left]);
+    assert!(row(&early).contains("12:00:01.500") && row(&early).contains("×4 since"), "{}", row(&early));
     // What came while it stood still is cut at the moments as well.
     for second in 6..=9 {
         app.on_events(&notified(&world, second));
