@@ -33,8 +33,12 @@ impl Config {
     /// not exist, with its line.
     pub fn load(asked: Option<&Path>) -> Result<Self> {
         if let Some(path) = asked {
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("--config {}: cannot be read", path.display()))?;
+            let text = std::fs::read_to_string(path).with_context(|| {
+                format!(
+                    "--config {}: cannot be read; `rocescope config` prints a file with every setting",
+                    path.display()
+                )
+            })?;
             return Self::parse(&text, path);
         }
         let Some(path) = user_file() else { return Ok(Self::default()) };
@@ -153,6 +157,14 @@ mod tests {
     #[test]
     fn mistakes_are_named_with_their_place() {
         for (text, word) in [
+            ("[tui]\nscreen = \"flows\"", "line 2, column 10"),
+            ("[tui]\n\ncolumns = [\"qp\", \"rait\"]", "line 3"),
+            ("[tui]\nfilter = \"ce:>x\"", "line 2"),
+            ("[tui]\nsort = \"rait\"", "the columns are"),
+            ("[tui]\nhistory_mib = 0", "write 1 to 65536"),
+            ("[tui.keys]\nhelp = [\"h\"]\nquit = [\"x\", \"Entre\"]", "line 3"),
+            ("[tui.keys]\nquitt = [\"x\"]", "quitt"),
+            ("[tui.keys]\nquit = [\"?\"]", "help and quit"),
             ("[findings.mtu]\nsmal = 2048", "smal"),
             ("[finding.mtu]\nsmall = 2048", "finding"),
             ("[findings.mtu]\nsmall = \"big\"", "line 2"),

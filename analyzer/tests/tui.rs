@@ -23,6 +23,10 @@ use fake::{Spec, World};
 mod bound;
 #[path = "tui/devices.rs"]
 mod devices;
+#[path = "tui/events.rs"]
+mod events;
+#[path = "tui/exports.rs"]
+mod exports;
 #[path = "tui/glance.rs"]
 mod glance;
 #[path = "tui/keys.rs"]

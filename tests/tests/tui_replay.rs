@@ -51,7 +51,7 @@ fn keys_write_files_and_reset_and_the_mouse_sorts() {
     assert!(screen.contains("sort SOURCE ↑"), "--screen and --sort: {screen}");
     let said = |what: &'static str| move |screen: &str| screen.contains(what);
 
-    terminal.press_until("e", "what was written", said("8 rows")).unwrap();
+    terminal.press_until("e", "what was written", said("8 rows written to")).unwrap();
     let csv = String::from_utf8(written(folder.path(), "csv")).unwrap();
     assert_eq!(csv.lines().count(), 9, "{csv}");
     assert!(csv.starts_with("state,src,dst,qp,"), "{csv}");

@@ -27,6 +27,8 @@ pub struct Counts {
     pub sequence_naks: u64,
     /// Of these, as many as the receiver was not ready before: it asks for what came behind, and nothing was lost.
     pub behind_rnr: u64,
+    /// Of the rest, those that ask for what only came late: nothing was lost either.
+    pub behind_late: u64,
     /// All other NAKs, RNR excepted.
     pub other_naks: u64,
     /// Jumps ahead in the sequences of requests and of responses, as far as something is missing there.
@@ -72,6 +74,7 @@ impl Counts {
             rnr: stats.rnr_naks,
             sequence_naks,
             behind_rnr: sequence_naks.min(stats.rnr_naks),
+            behind_late: 0,
             other_naks: others.iter().sum(),
             gaps: requests.gaps + responses.gaps,
             missing: requests.missing + responses.missing,
@@ -104,13 +107,14 @@ impl Counts {
     pub fn since(&self, earlier: &Self) -> Option<Self> {
         let mut back = false;
         // These are judged again as more is known, which takes no rate away.
-        let judged = |counts: &Self| Self { lost: 0, late: 0, ..*counts };
+        let judged = |counts: &Self| Self { lost: 0, late: 0, behind_late: 0, ..*counts };
         let delta = judged(self).zip(&judged(earlier), |now, then| {
             back |= now < then;
             now.wrapping_sub(then)
         });
         let (lost, late) = (self.lost.saturating_sub(earlier.lost), self.late.saturating_sub(earlier.late));
-        (!back).then_some(Self { lost, late, ..delta })
+        let behind_late = self.behind_late.saturating_sub(earlier.behind_late);
+        (!back).then_some(Self { behind_late, lost, late, ..delta })
     }
 
     /// What is left after `part`; 0 where that is more.
@@ -140,10 +144,16 @@ impl Counts {
         self.lost != 0 || self.asked_again() != 0
     }
 
-    /// NAKs for a PSN sequence error that no receiver-not-ready NAK explains.
+    /// NAKs for a PSN sequence error that neither a receiver-not-ready NAK nor late packets explain.
     #[must_use]
     pub const fn asked_again(&self) -> u64 {
-        self.sequence_naks.saturating_sub(self.behind_rnr)
+        self.sequence_naks.saturating_sub(self.behind_rnr).saturating_sub(self.behind_late)
+    }
+
+    /// The same with all that are left asking for what only came late.
+    #[must_use]
+    pub(super) const fn asking_for_late(self) -> Self {
+        Self { behind_late: self.behind_late + self.asked_again(), ..self }
     }
 
     /// All NAKs but receiver-not-ready.
@@ -170,6 +180,7 @@ impl Counts {
             rnr: f(self.rnr, other.rnr),
             sequence_naks: f(self.sequence_naks, other.sequence_naks),
             behind_rnr: f(self.behind_rnr, other.behind_rnr),
+            behind_late: f(self.behind_late, other.behind_late),
             other_naks: f(self.other_naks, other.other_naks),
             gaps: f(self.gaps, other.gaps),
             missing: f(self.missing, other.missing),

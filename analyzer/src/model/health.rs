@@ -69,7 +69,9 @@ impl Kind {
             Self::Refused => "NAK: a request was refused",
             Self::NotReady => "RNR NAK: the receiver has no buffer posted",
             Self::Resent => "packets sent again: loss elsewhere, NAK or timeout",
-            Self::Late => "out of order: PSNs skipped that only came late",
+            Self::Late => {
+                "out of order: PSNs skipped that only came late; of a flow of answers: it asks for such (NAK: PSN sequence error)"
+            }
             Self::Marked => "1 % or more of the data is marked CE: a queue on the way is full",
             Self::Notified => "CNPs: the QP they go to is told to slow down",
         }
@@ -93,7 +95,7 @@ impl Kind {
             Self::NotReady => counts.rnr > 0,
             // What comes late comes behind the expected PSN as well.
             Self::Resent => counts.repeats > counts.late,
-            Self::Late => counts.late > 0,
+            Self::Late => counts.late > 0 || counts.behind_late > 0,
             Self::Marked => counts.ce_ratio().is_some_and(|ratio| ratio >= CE_LIMIT),
             Self::Notified => counts.cnp > 0,
         }
@@ -107,7 +109,7 @@ impl Kind {
             Self::Refused => counts.other_naks,
             Self::NotReady => counts.rnr,
             Self::Resent => counts.repeats.saturating_sub(counts.late),
-            Self::Late => counts.late,
+            Self::Late => counts.late.max(counts.behind_late),
             Self::Marked => counts.ecn_data[3],
             Self::Notified => counts.cnp,
         }
@@ -329,6 +331,7 @@ mod tests {
             (Kind::Loss, Counts { gaps: 1, missing: 2, lost: 2, ..none }),
             (Kind::Late, Counts { gaps: 1, missing: 2, late: 2, repeats: 2, ..none }),
             (Kind::Loss, Counts { sequence_naks: 1, ..none }),
+            (Kind::Late, Counts { sequence_naks: 1, behind_late: 1, ..none }),
             (Kind::Refused, Counts { other_naks: 1, ..none }),
             (Kind::NotReady, Counts { rnr: 1, ..none }),
             (Kind::Resent, Counts { repeats: 1, ..none }),

@@ -11,6 +11,7 @@
 //! | [`once`] | each packet once, however many taps see it |
 //! | [`detail`] | everything about one flow, made when it is looked at |
 
+mod asked;
 mod between;
 pub mod conclusions;
 pub mod counts;

@@ -4,7 +4,7 @@ use rocescope_common::abi::Counter;
 use rocescope_common::wire::Reason;
 
 use super::once::{OnceMoment, Sum};
-use super::{Counts, Identity, Lost, between, lost, skipped};
+use super::{Counts, Identity, Lost, asked, between, lost, skipped};
 use crate::figures::latency::{Bucket, Histogram};
 use crate::report::Again;
 use crate::sample::Sample;
@@ -156,10 +156,14 @@ pub(super) fn moment(sample: &Sample, again: &Again, previous: Option<&Moment>) 
     let mut histogram_bytes = 0;
     let mut once = Sum::new(again);
     let between = between::lost(sample);
+    let for_late = asked::for_late(sample, again, &between);
     for (at, flow) in (0u32..).zip(&sample.flows) {
         let mut counts = Counts::of(&flow.stats, flow.slot, sample.figures.loss.as_ref());
         if let Some(lost) = between.get(&flow.slot) {
             counts.lost = *lost;
+        }
+        if for_late.contains(&flow.slot) {
+            counts = counts.asking_for_late();
         }
         let id = Identity { key: flow.key, slot: flow.slot };
         let then = earlier.as_mut().map(|e| e.find(&id));

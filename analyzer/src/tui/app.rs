@@ -10,6 +10,7 @@ use super::analysis::{Analysis, Ask};
 use super::column;
 use super::cursor::Cursor;
 pub use super::data::Data;
+use super::export::Content;
 use super::job::{Job, Ready, Spent};
 use super::layout::Layout;
 use super::log::Log;
@@ -51,7 +52,7 @@ pub enum Action {
 }
 
 /// A file to be written to the working directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct File {
     /// Its name without the ending; the loop appends a number where that is taken.
     pub name: String,
@@ -60,7 +61,18 @@ pub struct File {
     /// What it holds, for the message.
     pub what: String,
     /// What is written.
-    pub bytes: Vec<u8>,
+    pub content: Content,
+}
+
+/// An event that is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The number of its entry in the list.
+    pub entry: u64,
+    /// Its own number.
+    pub event: u64,
+    /// The first line that is shown.
+    pub top: usize,
 }
 
 /// What lies over the screen.
@@ -73,8 +85,8 @@ pub enum Overlay {
     Help(usize),
     /// The choice of columns, this one selected.
     Columns(usize),
-    /// The headers of the selected event from this line on.
-    Packet(usize),
+    /// The headers of an event.
+    Packet(Opened),
     /// Everything about the selected finding from this line on.
     Finding(usize),
 }
@@ -121,6 +133,8 @@ pub struct App {
     pub findings: Cursor,
     /// First line of the details.
     pub detail: Cursor,
+    /// The entry that is marked among their events.
+    pub marked_event: Option<u64>,
     /// First line of the bursts.
     pub bursts: Cursor,
     /// Row and column of the matrix.
@@ -161,8 +175,8 @@ pub struct App {
     pub newest: Option<Arc<Sample>>,
     /// The latest conclusions.
     pub analysis: Option<Arc<Analysis>>,
-    /// The figures shown; `None` before the first.
-    pub data: Option<Data>,
+    /// The figures shown; `None` before the first. Files are made from them beside the screen.
+    pub data: Option<Arc<Data>>,
     /// What is not needed any more, for the loop to take away.
     pub spent: Spent,
     /// Whether other figures are wanted than those shown, for the loop to have them made beside it; true inside
@@ -194,6 +208,7 @@ impl App {
             events: Cursor::default(),
             findings: Cursor::default(),
             detail: Cursor::default(),
+            marked_event: None,
             bursts: Cursor::default(),
             cell: (0, 0),
             metric: Metric::default(),
@@ -275,7 +290,7 @@ impl App {
         self.spent.push(Box::new(texts));
         if self.newest.as_ref().is_some_and(|newest| newest.time_ns > sample.time_ns) {
             // A replay went back: what was seen is still to come.
-            self.log = Log::default();
+            self.forget_events();
             self.waiting.clear();
             self.forget_analysis();
             self.shown_ns = None;
@@ -283,6 +298,7 @@ impl App {
         self.on_events(&gone);
         if let Some(next) = next {
             self.history.append(next, &sample, last);
+            self.log.settle(sample.time_ns);
         }
         for moment in self.history.take_spent() {
             self.spent.push(Box::new(moment));
@@ -325,13 +341,15 @@ impl App {
         }
         let top = self.log.latest().next().map(|entry| entry.number);
         for event in events {
-            self.log.push(event);
+            let before = event.time_ns.checked_sub(1).and_then(|before| self.history.at_time(before));
+            let moment = before.and_then(|at| self.history.get(at));
+            self.log.push(event, moment.map_or(0, |moment| moment.time_ns));
         }
         self.refresh_fitting();
         // A user who looks at older entries keeps looking at them.
         if self.events.offset > 0 || self.events.selected.is_some() {
             let new = self.log.latest().take_while(|entry| Some(entry.number) != top);
-            let new = new.filter(|entry| self.lets_through(entry)).count();
+            let new = new.filter(|entry| self.lets_through(entry, &entry.latest)).count();
             self.events.offset += new;
             self.events.selected = self.events.selected.map(|at| at + new);
         }
@@ -340,7 +358,7 @@ impl App {
 
     /// The source begins anew: what was seen is still to come.
     pub fn on_again(&mut self) {
-        self.log = Log::default();
+        self.forget_events();
         self.waiting.clear();
         self.history.clear();
         if let Some(newest) = self.newest.take() {
@@ -348,7 +366,6 @@ impl App {
         }
         self.forget_analysis();
         self.shown_ns = None;
-        self.events = Cursor::default();
     }
 
     /// Takes conclusions.
@@ -443,7 +460,7 @@ impl App {
     /// What there is to be shown in columns.
     #[must_use]
     pub fn has(&self) -> column::Has {
-        let has = |data: &Data| column::Has::of(data.context());
+        let has = |data: &Arc<Data>| column::Has::of(data.context());
         self.data.as_ref().map(has).unwrap_or_default()
     }
 

@@ -15,7 +15,7 @@ const TOP: usize = 100;
 const AT_ONCE: usize = 8_192;
 
 /// The figures of a moment, and what follows from them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Data {
     /// The span that was asked for.
     pub(super) span: Span,

@@ -1,16 +1,15 @@
 //! What is shown, as a file: the table of a screen as CSV or JSON, or packets as pcapng.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::app::{Action, App, File};
-use super::column::{self, Context, Id};
-use super::log;
+use super::app::{Action, App, Data, File};
 use super::screen::Screen;
 use super::table::Group;
+use super::{log, sheet};
 use crate::packet::pcapng;
-use crate::sample::address;
 use crate::units;
 
 /// The form of an export.
@@ -32,8 +31,17 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    fn new(names: &[&str]) -> Self {
+    pub(super) fn new(names: &[&str]) -> Self {
         Self { names: names.iter().map(|name| (*name).to_owned()).collect(), rows: Vec::new() }
+    }
+
+    /// As text.
+    #[must_use]
+    pub fn text(&self, form: Form) -> String {
+        match form {
+            Form::Csv => self.csv(),
+            Form::Json => self.json(),
+        }
     }
 
     /// As CSV (RFC 4180 with line feeds); null is empty.
@@ -79,177 +87,78 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
 }
 
+/// What a file holds, as it is when the key is pressed; whoever writes the file makes it into bytes.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// Just that.
+    Bytes(Vec<u8>),
+    /// A table.
+    Sheet(Sheet, Form),
+    /// Every column of these rows.
+    Rows(Arc<Data>, Vec<usize>, Form),
+}
+
+impl PartialEq for Content {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Bytes(a), Self::Bytes(b)) => a == b,
+            (Self::Sheet(a, in_form), Self::Sheet(b, form)) => (a, in_form) == (b, form),
+            (Self::Rows(a, rows, in_form), Self::Rows(b, others, form)) => {
+                Arc::ptr_eq(a, b) && (rows, in_form) == (others, form)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Content {
+    /// What is written.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Sheet(sheet, form) => sheet.text(form).into_bytes(),
+            Self::Rows(data, rows, form) => sheet::of_rows(&data, &rows).text(form).into_bytes(),
+        }
+    }
+}
+
 impl App {
     pub(super) fn export(&mut self, form: Form) -> Action {
-        let sheet = match self.screen {
-            Screen::Overview | Screen::Qps | Screen::Detail | Screen::Bursts => self.flows_sheet(),
-            Screen::Matrix => self.matrix_sheet(),
-            Screen::Links => self.links_sheet(),
-            Screen::Events => self.events_sheet(),
-            Screen::Findings => self.findings_sheet(),
+        let content = match &self.data {
+            // Of many rows it takes longer than a key may.
+            Some(data) if self.screen == Screen::Qps && self.table.group == Group::None => {
+                Content::Rows(Arc::clone(data), self.table.order.clone(), form)
+            }
+            _ => Content::Sheet(self.sheet(), form),
         };
-        if sheet.rows.is_empty() {
+        let rows = match &content {
+            Content::Bytes(_) => 0,
+            Content::Sheet(sheet, _) => sheet.rows.len(),
+            Content::Rows(_, order, _) => order.len(),
+        };
+        if rows == 0 {
             self.answer = Some("there is nothing here to write".into());
             return Action::Draw;
         }
-        let what = match self.screen {
-            Screen::Matrix => "matrix",
-            Screen::Links => "links",
-            Screen::Events => "events",
-            Screen::Findings => "findings",
-            _ => "qps",
-        };
-        let (ending, bytes) = match form {
-            Form::Csv => ("csv", sheet.csv()),
-            Form::Json => ("json", sheet.json()),
-        };
         let time = self.data.as_ref().map_or(0, |data| data.model.time_ns);
         Action::Write(File {
-            name: format!("rocescope-{what}-{}", units::stamp_utc(time)),
-            ending,
-            what: units::plural(sheet.rows.len() as u64, "row"),
-            bytes: bytes.into_bytes(),
+            name: format!("rocescope-{}-{}", self.screen.name(), units::stamp_utc(time)),
+            ending: match form {
+                Form::Csv => "csv",
+                Form::Json => "json",
+            },
+            what: units::plural(rows as u64, "row"),
+            content,
         })
-    }
-
-    /// Every column of the rows shown, in the order shown. Rates are per second, ratios fractions of 1.
-    #[must_use]
-    pub fn flows_sheet(&self) -> Sheet {
-        let Some(data) = &self.data else { return Sheet::default() };
-        let cx = Context { model: &data.model, sample: &data.sample };
-        let grouped = self.table.group != Group::None;
-        let mut sheet = Sheet::default();
-        let columns: Vec<&column::Column> = column::COLUMNS
-            .iter()
-            .filter(|c| !matches!(c.id, Id::Share) && (!grouped || column::sums_up(c.id)))
-            .collect();
-        if grouped {
-            sheet.names = vec!["group".into(), "flows".into()];
-        }
-        sheet.names.extend(columns.iter().map(|column| column.name.to_owned()));
-        for index in &self.table.order {
-            let sum = if grouped { self.group_sum(*index) } else { None };
-            let row = sum.as_ref().map(|sum| &sum.row).or_else(|| data.model.rows.get(*index));
-            let Some(row) = row.filter(|_| sum.is_some() == grouped) else { continue };
-            let mut cells =
-                sum.as_ref().map_or_else(Vec::new, |sum| vec![json!(sum.name.to_string()), json!(sum.flows)]);
-            cells.extend(columns.iter().map(|column| column::json(column.id, row, cx)));
-            sheet.rows.push(cells);
-        }
-        sheet
-    }
-
-    fn matrix_sheet(&self) -> Sheet {
-        let mut sheet = Sheet::new(&[
-            "src",
-            "dst",
-            "flows",
-            "bytes",
-            "bits_per_s",
-            "ce_ratio",
-            "missing",
-            "lost",
-            "sequence_naks",
-            "latency_p99_ns",
-        ]);
-        let cells = self.data.iter().flat_map(|data| data.matrix.iter());
-        sheet.rows = cells
-            .map(|(src, dst, cell)| {
-                vec![
-                    json!(src),
-                    json!(dst),
-                    json!(cell.flows),
-                    json!(cell.counts.bytes),
-                    json!(cell.value(super::matrix::Metric::Rate)),
-                    json!(cell.counts.ce_ratio()),
-                    json!(cell.counts.missing),
-                    json!(cell.counts.lost),
-                    json!(cell.counts.sequence_naks),
-                    json!(cell.latency_ns),
-                ]
-            })
-            .collect();
-        sheet
-    }
-
-    fn links_sheet(&self) -> Sheet {
-        let mut sheet = Sheet::new(&[
-            "link",
-            "direction",
-            "flows",
-            "bits_per_s",
-            "packets_per_s",
-            "ce_ratio",
-            "packets",
-            "bytes",
-            "skipped_packets",
-        ]);
-        let links = self.data.iter().flat_map(|data| &data.model.links);
-        sheet.rows = links
-            .map(|link| {
-                vec![
-                    json!(link.name),
-                    json!(link.direction.map(crate::report::direction_name)),
-                    json!(link.flows),
-                    json!(link.delta.map(|d| d.bits_per_s())),
-                    json!(link.delta.map(|d| d.packets_per_s())),
-                    json!(link.delta.and_then(|d| d.counts.ce_ratio())),
-                    json!(link.total.packets),
-                    json!(link.total.bytes),
-                    json!(link.skipped.packets),
-                ]
-            })
-            .collect();
-        sheet
-    }
-
-    fn events_sheet(&self) -> Sheet {
-        let mut sheet =
-            Sheet::new(&["first_ns", "last_ns", "event", "src", "dst", "dest_qp", "count", "text"]);
-        sheet.rows = self
-            .shown_events()
-            .map(|entry| {
-                let key = &entry.key;
-                vec![
-                    json!(entry.first_ns),
-                    json!(entry.time_ns),
-                    json!(entry.class.word),
-                    json!(address(key.family, key.src)),
-                    json!(address(key.family, key.dst)),
-                    json!(key.dest_qp),
-                    json!(entry.count),
-                    json!(entry.text),
-                ]
-            })
-            .collect();
-        sheet
-    }
-
-    fn findings_sheet(&self) -> Sheet {
-        let mut sheet =
-            Sheet::new(&["id", "severity", "title", "evidence", "flows", "advice", "last_seen_ns"]);
-        let findings = self.concluded().map_or(&[][..], |concluded| concluded.findings).iter();
-        sheet.rows = findings
-            .map(|finding| {
-                vec![
-                    json!(finding.id),
-                    json!(finding.severity),
-                    json!(finding.title),
-                    json!(finding.evidence),
-                    json!(finding.flows),
-                    json!(finding.advice),
-                    json!(finding.last_seen_ns),
-                ]
-            })
-            .collect();
-        sheet
     }
 
     /// The latest packet headers of the selected queue pair, both directions; without a selection, of all.
     pub(super) fn capture(&mut self) -> Action {
         let selected = match self.screen {
             Screen::Events => {
-                self.events.selected.and_then(|at| self.shown_events().nth(at)).map(|entry| (entry.key, None))
+                let listed = self.events.selected.and_then(|at| self.shown_events().nth(at));
+                listed.map(|listed| (listed.entry.key, None))
             }
             _ => self.data.as_ref().and_then(|data| match &data.detail {
                 Some((detail, other)) => Some((detail.id.key, other.as_ref().map(|other| other.id.key))),
@@ -273,7 +182,7 @@ impl App {
             name: format!("rocescope-{qp}-{}", units::stamp_utc(time)),
             ending: "pcapng",
             what: units::plural(count as u64, "packet header"),
-            bytes,
+            content: Content::Bytes(bytes),
         })
     }
 }

@@ -10,7 +10,8 @@ const TRIES: u32 = 100;
 
 /// Writes a file to the working directory, under a name that is free; nothing is ever written over, and
 /// only the user may read it. What happened, as a sentence.
-pub(super) fn write(file: &File) -> String {
+pub(super) fn write(file: File) -> String {
+    let bytes = file.content.into_bytes();
     for number in 0..TRIES {
         let suffix = if number == 0 { String::new() } else { format!("-{number}") };
         let name = format!("{}{suffix}.{}", file.name, file.ending);
@@ -18,7 +19,7 @@ pub(super) fn write(file: &File) -> String {
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        match options.open(&name).and_then(|mut out| out.write_all(&file.bytes)) {
+        match options.open(&name).and_then(|mut out| out.write_all(&bytes)) {
             Ok(()) => return format!("{} written to {name}", file.what),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return format!("{name} cannot be written: {error}"),

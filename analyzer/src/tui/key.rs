@@ -121,6 +121,10 @@ pub enum Input {
     Capture,
     /// All there is to say about what is selected.
     Read,
+    /// The event before the opened one.
+    Older,
+    /// The event after it.
+    Newer,
     /// Help, or none.
     Help,
     /// Draw everything again.
@@ -177,6 +181,7 @@ const QPS: Screens = Screen::Qps.only();
 const MATRIX: Screens = Screen::Matrix.only();
 const LINKS: Screens = Screen::Links.only();
 const FINDINGS: Screens = Screen::Findings.only();
+const EVENTS: Screens = Screen::Detail.only().and(Screen::Events.only());
 const FLOW: Screens = QPS.and(Screen::Detail.only()).and(Screen::Events.only());
 
 /// Every key: decodes them, and is the help.
@@ -247,6 +252,16 @@ pub const KEYMAP: &[Binding] = &[
         ),
     ),
     on(LINKS, bind("fewer-uplinks", &[Key::Char('N')], Input::FewerUplinks, "the same over half of them")),
+    on(
+        EVENTS,
+        bind(
+            "older-event",
+            &[Key::Char('n')],
+            Input::Older,
+            "in an open event: the one before it in its row",
+        ),
+    ),
+    on(EVENTS, bind("newer-event", &[Key::Char('N')], Input::Newer, "in an open event: the one after it")),
     on(FINDINGS, bind("read", &[Key::Char('v')], Input::Read, "read the whole finding, and what it means")),
     bind(
         "filter",

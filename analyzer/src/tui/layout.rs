@@ -75,7 +75,7 @@ impl Layout {
     /// Lines of the notices on the events screen.
     #[must_use]
     pub fn notices(&self) -> u16 {
-        (self.body.height / 4).min(8)
+        (self.body.height / 4).min(2)
     }
 
     /// Events that are visible.

@@ -19,6 +19,10 @@ const PACKETS: usize = 8_192;
 const JOIN_AMONG: usize = 64;
 /// Events further apart than this are not joined, in nanoseconds.
 const JOIN_WITHIN_NS: u64 = 1_000_000_000;
+/// Moments of which is kept what an entry was, at most: those of ten minutes, a second apart.
+const STANDS: usize = 600;
+/// The same of all entries; enough for as many as events can join.
+const PAST: usize = 40_000;
 
 /// Bit of an event that no packet is: a flow fell silent. Not among those of [`Event`].
 pub const GONE: u16 = 1 << 15;
@@ -53,77 +57,170 @@ pub const CLASSES: &[Class] = &[
     class(GONE, "GONE", Level::Fine, "no packet of a flow for 10 s"),
 ];
 
-/// One entry.
+/// What an entry was from one of its events to the next that counts.
 #[derive(Clone, Debug)]
-pub struct Entry {
-    /// The latest such event, Unix time in nanoseconds.
+pub struct Stand {
+    /// The latest event until then, Unix time in nanoseconds.
     pub time_ns: u64,
-    /// What happened.
-    pub class: &'static Class,
-    /// Its flow.
-    pub key: FlowKey,
-    /// How often.
+    /// Events until then.
     pub count: u64,
-    /// The first of them, Unix time in nanoseconds.
-    pub first_ns: u64,
     /// What is known of the latest.
     pub text: String,
     /// The latest.
     pub event: EventSample,
+    /// Its number among all events.
+    pub number: u64,
+}
+
+/// One entry: events of one class and flow, each within a second of the one before.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// What happened.
+    pub class: &'static Class,
+    /// Its flow.
+    pub key: FlowKey,
+    /// The first of them, Unix time in nanoseconds.
+    pub first_ns: u64,
+    /// What it is now.
+    pub latest: Stand,
+    /// What it was at moments before, the oldest first.
+    before: Vec<Stand>,
     /// Unique and growing, so that a view can stay where it is while entries come.
     pub number: u64,
+}
+
+impl Entry {
+    /// What it was at a time; `None` before its first event.
+    #[must_use]
+    pub fn at(&self, time_ns: u64) -> Option<&Stand> {
+        let had_been = |stand: &&Stand| stand.time_ns <= time_ns;
+        Some(&self.latest).filter(had_been).or_else(|| self.before.iter().rev().find(had_been))
+    }
+
+    /// Adds an event; `kept`: whether what it was before is kept.
+    fn push(&mut self, event: &EventSample, number: u64, kept: impl FnOnce(&Stand) -> bool) {
+        self.first_ns = self.first_ns.min(event.time_ns);
+        let stand = Stand {
+            time_ns: self.latest.time_ns.max(event.time_ns),
+            count: self.latest.count + 1,
+            text: describe(event),
+            event: event.clone(),
+            number,
+        };
+        let before = std::mem::replace(&mut self.latest, stand);
+        if self.before.len() < 2 * STANDS && kept(&before) {
+            self.before.push(before);
+        }
+    }
+
+    /// Of what it was after one moment and until the next, only the last can be gone back to.
+    fn settle(&mut self, after_ns: u64, moment_ns: u64) {
+        let from = self.before.partition_point(|stand| stand.time_ns <= after_ns);
+        let mut to = self.before.partition_point(|stand| stand.time_ns <= moment_ns);
+        if self.latest.time_ns > moment_ns {
+            to = to.saturating_sub(1);
+        }
+        if from < to {
+            self.before.drain(from..to);
+        }
+        if self.before.len() > STANDS {
+            // The beginning stays.
+            self.before.drain(1..=self.before.len() - STANDS);
+        }
+    }
+}
+
+/// An entry as a moment shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed<'a> {
+    /// The entry.
+    pub entry: &'a Entry,
+    /// What it was then.
+    pub stand: &'a Stand,
 }
 
 /// The entries, the oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     entries: VecDeque<Entry>,
-    packets: VecDeque<EventSample>,
+    packets: VecDeque<(u64, EventSample)>,
     next: u64,
     seen: u64,
+    /// Stands of the past in all entries.
+    past: usize,
+    /// The latest moment that one can go back to.
+    moment_ns: u64,
 }
 
 impl Log {
-    /// Adds an event. Several bits of one packet are one entry.
-    pub fn push(&mut self, event: &EventSample) {
-        let Some(class) = CLASSES.iter().find(|class| event.events & class.bit != 0) else { return };
+    /// Adds an event; several bits of one packet are one entry. `moment_ns` is the moment before it that one can go back
+    /// to, 0 for none: what an entry was then is kept.
+    pub fn push(&mut self, event: &EventSample, moment_ns: u64) {
+        let Some(class) = class_of(event) else { return };
         self.seen += 1;
         if !event.headers.is_empty() {
             if self.packets.len() == PACKETS {
                 self.packets.pop_front();
             }
-            self.packets.push_back(event.clone());
+            self.packets.push_back((self.seen, event.clone()));
         }
         let same = self.entries.iter().rev().take(JOIN_AMONG).position(|entry| {
             entry.class.bit == class.bit
                 && entry.key == event.key
-                && event.time_ns.abs_diff(entry.time_ns) < JOIN_WITHIN_NS
+                && event.time_ns.abs_diff(entry.latest.time_ns) < JOIN_WITHIN_NS
         });
         let joined = same.map(|back| self.entries.len() - 1 - back);
         if let Some(mut entry) = joined.and_then(|at| self.entries.remove(at)) {
-            entry.count += 1;
-            entry.time_ns = entry.time_ns.max(event.time_ns);
-            entry.text = describe(event);
-            entry.event = event.clone();
+            let before = entry.before.len();
+            // Between two moments there is nothing to go back to; but events come before the moment that follows them.
+            let open = event.time_ns > self.moment_ns;
+            entry.push(event, self.seen, |before| open || before.time_ns <= moment_ns);
+            self.past += entry.before.len() - before;
             // It is the latest now, and stands where the latest stand.
             self.entries.push_back(entry);
+            self.forget();
             return;
         }
         if self.entries.len() == CAPACITY {
-            self.entries.pop_front();
+            self.past -= self.entries.pop_front().map_or(0, |entry| entry.before.len());
         }
-        let (number, time_ns, key) = (self.next, event.time_ns, event.key);
-        self.next += 1;
         self.entries.push_back(Entry {
-            time_ns,
-            first_ns: time_ns,
             class,
-            key,
-            count: 1,
-            text: describe(event),
-            event: event.clone(),
-            number,
+            key: event.key,
+            first_ns: event.time_ns,
+            latest: Stand {
+                time_ns: event.time_ns,
+                count: 1,
+                text: describe(event),
+                event: event.clone(),
+                number: self.seen,
+            },
+            before: Vec::new(),
+            number: self.next,
         });
+        self.next += 1;
+    }
+
+    /// There is another moment that one can go back to, later than all before.
+    pub fn settle(&mut self, moment_ns: u64) {
+        let after_ns = std::mem::replace(&mut self.moment_ns, moment_ns);
+        for entry in &mut self.entries {
+            let before = entry.before.len();
+            if before > STANDS || entry.before.last().is_some_and(|stand| stand.time_ns > after_ns) {
+                entry.settle(after_ns, moment_ns);
+                self.past -= before - entry.before.len();
+            }
+        }
+    }
+
+    /// Of the oldest entries only what they are now is kept, where the past of all is too much.
+    fn forget(&mut self) {
+        if self.past <= PAST {
+            return;
+        }
+        if let Some(entry) = self.entries.iter_mut().find(|entry| !entry.before.is_empty()) {
+            self.past -= std::mem::take(&mut entry.before).len();
+        }
     }
 
     /// Entries, the latest first.
@@ -131,10 +228,47 @@ impl Log {
         self.entries.iter().rev()
     }
 
+    /// Entries as they were at a time, the latest first; `None` for now.
+    pub fn listed(&self, time_ns: Option<u64>) -> impl Iterator<Item = Listed<'_>> {
+        let until = time_ns.unwrap_or(u64::MAX);
+        let then = self.latest().filter_map(|entry| Some(Listed { entry, stand: entry.at(until)? }));
+        let mut listed: Vec<Listed<'_>> = then.collect();
+        if time_ns.is_some() {
+            // What went on after that time stands further up now than it did.
+            listed.sort_by_key(|listed| std::cmp::Reverse(listed.stand.time_ns));
+        }
+        listed.into_iter()
+    }
+
+    /// The entry of this number, while it is kept.
+    #[must_use]
+    pub fn entry(&self, number: u64) -> Option<&Entry> {
+        self.entries.iter().rev().find(|entry| entry.number == number)
+    }
+
+    /// The event of this number in an entry, while it is kept.
+    #[must_use]
+    pub fn event<'a>(&'a self, entry: &'a Entry, number: u64) -> Option<&'a EventSample> {
+        let stands = std::iter::once(&entry.latest).chain(&entry.before);
+        let stood = stands.into_iter().find(|stand| stand.number == number).map(|stand| &stand.event);
+        let kept = || self.packets.iter().rev().find(|(kept, _)| *kept == number).map(|(_, event)| event);
+        stood.or_else(kept)
+    }
+
+    /// Events of an entry whose headers are kept, up to a time: their numbers, the oldest first.
+    pub fn kept(&self, entry: &Entry, until_ns: u64) -> impl Iterator<Item = (u64, &EventSample)> {
+        let of = move |event: &EventSample| {
+            event.key == entry.key
+                && (entry.first_ns..=entry.latest.time_ns.min(until_ns)).contains(&event.time_ns)
+                && class_of(event).is_some_and(|class| class.bit == entry.class.bit)
+        };
+        self.packets.iter().filter(move |(_, event)| of(event)).map(|(number, event)| (*number, event))
+    }
+
     /// The latest packets that carry their headers, the oldest first.
     #[must_use]
     pub fn packets(&self) -> impl DoubleEndedIterator<Item = &EventSample> {
-        self.packets.iter()
+        self.packets.iter().map(|(_, event)| event)
     }
 
     /// Number of entries.
@@ -154,6 +288,12 @@ impl Log {
     pub fn seen(&self) -> u64 {
         self.seen
     }
+}
+
+/// The worst class that an event is of.
+#[must_use]
+pub fn class_of(event: &EventSample) -> Option<&'static Class> {
+    CLASSES.iter().find(|class| event.events & class.bit != 0)
 }
 
 /// Source, destination and queue pair in one line.
@@ -232,24 +372,76 @@ mod tests {
     fn repetitions_are_joined_and_counted_and_the_list_is_bounded() {
         let mut log = Log::default();
         for i in 0..10 {
-            log.push(&event(Event::CNP, i, 1));
-            log.push(&event(Event::GAP | Event::NEW_FLOW, i, 2));
+            log.push(&event(Event::CNP, i, 1), 0);
+            log.push(&event(Event::GAP | Event::NEW_FLOW, i, 2), 0);
         }
-        let entries: Vec<_> = log.latest().map(|e| (e.class.word, e.count)).collect();
+        let entries: Vec<_> = log.latest().map(|e| (e.class.word, e.latest.count)).collect();
         assert_eq!(entries, [("GAP", 10), ("CNP", 10)]);
-        log.push(&event(Event::CNP, 5_000_000_000, 1));
+        log.push(&event(Event::CNP, 5_000_000_000, 1), 0);
         assert_eq!((log.len(), log.seen()), (3, 21));
         for i in 0..5_000 {
-            log.push(&event(Event::NAK, 0, i));
+            log.push(&event(Event::NAK, 0, i), 0);
         }
         assert_eq!((log.len(), log.seen()), (super::CAPACITY, 5_021));
+    }
+
+    /// Two flows with an event each half second, and moments a second apart.
+    #[test]
+    fn a_moment_of_the_past_has_what_had_happened_by_then() {
+        const HALF: u64 = 500_000_000;
+        let mut log = Log::default();
+        for half in 2..10 {
+            let now = half * HALF;
+            log.push(&event(Event::CNP, now, 1), 0);
+            if half < 5 {
+                log.push(&event(Event::CNP, now + 1, 2), 0);
+            }
+            // Figures come later than events.
+            if half % 2 == 1 {
+                log.settle((half - 1) * HALF);
+            }
+        }
+        let at = |time_ns: Option<u64>| -> Vec<(u32, u64, u64)> {
+            log.listed(time_ns)
+                .map(|l| (l.entry.key.dest_qp, l.stand.count, l.stand.time_ns / HALF))
+                .collect()
+        };
+        assert_eq!(at(None), [(1, 8, 9), (2, 3, 4)]);
+        // Flow 2 was the latest then.
+        assert_eq!(at(Some(5 * HALF - 1)), [(2, 3, 4), (1, 3, 4)]);
+        assert_eq!(at(Some(2 * HALF)), [(1, 1, 2)]);
+        assert_eq!(at(Some(2 * HALF - 1)), []);
+        let entry = log.entry(0).unwrap();
+        assert_eq!(entry.before.len(), 4, "no more than moments");
+        assert_eq!(entry.first_ns, 2 * HALF);
+    }
+
+    #[test]
+    fn the_past_is_bounded_and_the_beginning_of_an_entry_is_kept_longest() {
+        let mut log = Log::default();
+        let second = 999_999_999;
+        for i in 1..=2_000 {
+            log.push(&event(Event::CNP, i * second, 1), 0);
+            log.settle(i * second);
+        }
+        let entry = log.entry(0).unwrap();
+        assert_eq!((entry.before.len(), log.past), (super::STANDS, super::STANDS));
+        assert_eq!(entry.at(second).map(|stand| stand.count), Some(1));
+        assert_eq!(entry.at(1_500 * second).map(|stand| stand.count), Some(1_500));
+        for flow in 2..200 {
+            for i in 1..=500 {
+                log.push(&event(Event::CNP, i * second, flow), (i - 1) * second);
+            }
+        }
+        assert!(log.past <= super::PAST);
+        assert_eq!(log.past, log.latest().map(|entry| entry.before.len()).sum::<usize>());
     }
 
     #[test]
     fn events_in_words() {
         let mut log = Log::default();
-        log.push(&event(Event::GAP, 0, 2));
-        let text = log.latest().next().unwrap().text.clone();
+        log.push(&event(Event::GAP, 0, 2), 0);
+        let text = log.latest().next().unwrap().latest.text.clone();
         assert_eq!(text, "4 PSNs missing from 16777214, RC_ACKNOWLEDGE PSN 2");
     }
 }

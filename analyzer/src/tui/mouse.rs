@@ -2,7 +2,7 @@
 
 use ratatui::layout::{Position, Rect};
 
-use super::app::{Action, App, Overlay};
+use super::app::{Action, App, Opened, Overlay};
 use super::cursor::{Cursor, Move};
 use super::panel;
 use super::screen::Screen;
@@ -40,7 +40,7 @@ impl App {
         for _ in 0..NOTCH {
             match &mut self.overlay {
                 Overlay::None => self.step(step),
-                Overlay::Help(top) | Overlay::Packet(top) | Overlay::Finding(top) => {
+                Overlay::Help(top) | Overlay::Packet(Opened { top, .. }) | Overlay::Finding(top) => {
                     *top = if step == Move::Up { top.saturating_sub(1) } else { *top + 1 };
                 }
                 Overlay::Columns(_) => {}
@@ -51,7 +51,10 @@ impl App {
         let end = |lines: usize| lines.saturating_sub(page);
         self.overlay = match self.overlay {
             Overlay::Help(top) => Overlay::Help(top.min(end(panel::help::lines(self).len()))),
-            Overlay::Packet(top) => Overlay::Packet(top.min(end(panel::packet::lines(self).len()))),
+            Overlay::Packet(opened) => {
+                let top = opened.top.min(end(panel::packet::lines(self).len()));
+                Overlay::Packet(Opened { top, ..opened })
+            }
             Overlay::Finding(top) => Overlay::Finding(top.min(end(panel::findings::lines(self).len()))),
             other => other,
         };
@@ -102,7 +105,12 @@ impl App {
                     self.cell = cell.unwrap_or(self.cell);
                 }
             }
-            Screen::Detail | Screen::Bursts => {}
+            Screen::Detail => {
+                if let Some(y) = at.y.checked_sub(layout.body.y).filter(|y| *y < layout.body.height) {
+                    self.click_detail(self.detail.offset + usize::from(y));
+                }
+            }
+            Screen::Bursts => {}
         }
     }
 

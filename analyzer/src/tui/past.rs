@@ -1,6 +1,7 @@
 //! Pause, and steps in time.
 
 use super::app::{Action, App};
+use super::key::Input;
 use super::prompt::parse_time;
 use crate::feed::Command;
 use crate::model::Span;
@@ -11,8 +12,6 @@ use crate::units;
 const SPEEDS: [f64; 10] = [0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1000.0, f64::INFINITY];
 /// How far `<` and `>` go, in nanoseconds.
 const JUMP_NS: u64 = 10 * SECOND;
-/// A moment that is kept stands for the time after it up to this; beyond, a replay is read again.
-const NEAR_NS: u64 = 5 * SECOND;
 const SECOND: u64 = 1_000_000_000;
 
 impl App {
@@ -60,14 +59,26 @@ impl App {
         // Before the first figures there is nothing to look at.
         let empty = self.history.get(to).is_some_and(|moment| moment.start_ns == Some(moment.time_ns));
         if to >= self.history.len() || to == at || empty {
-            self.answer = Some(if later {
-                "this is the newest moment".to_owned()
-            } else {
-                "nothing older is kept".to_owned()
-            });
+            self.answer =
+                Some(if later { "this is the newest moment".to_owned() } else { self.nothing_older() });
             return;
         }
         self.show_moment(to);
+    }
+
+    /// Why there is no moment before this one, and what helps.
+    fn nothing_older(&self) -> String {
+        let [to, back] = [Input::GoTo, Input::JumpBack].map(|input| self.options.keys.first(input));
+        if self.is_file() {
+            format!("nothing older is kept; {to} or {back} reads the capture again")
+        } else {
+            "nothing older is kept".to_owned()
+        }
+    }
+
+    /// Whether the source can be read again: a stream comes as it comes, and has no speed either.
+    fn is_file(&self) -> bool {
+        self.kind() == Some(SourceKind::Replay) && self.speed.is_some()
     }
 
     fn show_moment(&mut self, at: usize) {
@@ -107,8 +118,7 @@ impl App {
         let newest = self.newest.as_ref().map_or(0, |sample| sample.time_ns);
         let start = self.newest.as_ref().and_then(|sample| sample.window).map_or(0, |(first, _)| first);
         let replay = self.kind() == Some(SourceKind::Replay);
-        // A stream comes as it comes, and has no speed either.
-        let file = replay && self.speed.is_some();
+        let file = self.is_file();
         if to_ns > newest {
             if file && self.end.is_none() {
                 // The events that wait are of the time that is skipped.
@@ -129,31 +139,32 @@ impl App {
         }
         // The time before anything was counted is nothing to look at.
         let first = self.history.iter().position(|m| m.start_ns != Some(m.time_ns)).unwrap_or(0);
-        let at = self.history.at_time(to_ns).filter(|at| *at >= first);
-        let nearest_ns = self.history.get(at.unwrap_or(first)).map_or(to_ns, |moment| moment.time_ns);
+        let at = self.history.at_time(to_ns).filter(|at| *at >= first).unwrap_or(first);
+        let nearest_ns = self.history.get(at).map_or(to_ns, |moment| moment.time_ns);
+        let length = newest.saturating_sub(start);
         // Of the very beginning there would be nothing to see either.
-        let target_ns = to_ns.max(start.saturating_add(SECOND));
-        if file && nearest_ns.abs_diff(target_ns) > NEAR_NS {
+        let begin = start.saturating_add((length / 10).min(SECOND));
+        let target_ns = if to_ns > start { to_ns } else { begin };
+        let off = nearest_ns.abs_diff(target_ns);
+        // A moment stands for the time around it: a second, and less where all is short.
+        if file && off > (length / 100).min(SECOND) {
             return self.rewind(target_ns);
         }
         let mut action = Action::Draw;
         if self.end.is_none() && !self.paused {
             action = self.pause();
         }
-        // Also where the nearest moment that is kept is one of long before.
-        if at.is_none() || nearest_ns.abs_diff(target_ns) > NEAR_NS {
-            let what = if at.is_none() { "older" } else { "nearer" };
-            let why = match (to_ns > start, replay) {
-                (false, _) => "this is where the data begin".to_owned(),
-                (true, true) => format!("nothing {what} is kept, and a stream can be read only once"),
-                (true, false) => format!("nothing {what} is kept"),
-            };
-            self.answer = Some(why);
-        } else if nearest_ns.abs_diff(target_ns) > SECOND {
-            let (asked, found) = (units::second_utc(target_ns), units::second_utc(nearest_ns));
-            self.answer = Some(format!("{asked} is not kept; this is {found}"));
+        if off > SECOND {
+            let (asked, found) = (units::second_utc(to_ns), units::second_utc(nearest_ns));
+            self.answer = Some(if replay && !file {
+                format!("this is {found}: a stream can be read only once")
+            } else {
+                format!("{asked} is not kept, this is {found}")
+            });
+        } else if to_ns <= start {
+            self.answer = Some("this is where the data begin".into());
         }
-        self.show_moment(at.unwrap_or(first));
+        self.show_moment(at);
         action
     }
 

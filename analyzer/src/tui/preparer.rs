@@ -1,10 +1,12 @@
-//! A thread that does the work of samples, makes the figures that a key asks for, and frees what is not needed any more,
-//! so that a key that comes meanwhile is answered meanwhile.
+//! A thread that does the work of samples, makes the figures and files that a key asks for, and frees what is not needed
+//! any more, so that a key that comes meanwhile is answered meanwhile.
 
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread;
 
+use super::app::File;
 use super::data::{Data, Wanted};
+use super::files;
 use super::job::{Job, Ready, Spent};
 use super::wait::Waker;
 use crate::second;
@@ -12,6 +14,7 @@ use crate::second;
 enum Work {
     Sample(Box<Job>),
     Figures(Box<Wanted>),
+    Write(Box<File>),
     Free(Spent),
 }
 
@@ -20,6 +23,8 @@ enum Work {
 pub(super) enum Done {
     Sample(Box<Ready>),
     Figures(Option<Box<Data>>),
+    /// A file; the sentence about it.
+    Written(String),
 }
 
 impl Work {
@@ -27,6 +32,7 @@ impl Work {
         match self {
             Self::Sample(job) => Some(Done::Sample(Box::new(job.run()))),
             Self::Figures(wanted) => Some(Done::Figures(wanted.make().map(Box::new))),
+            Self::Write(file) => Some(Done::Written(files::write(*file))),
             Self::Free(spent) => {
                 drop(spent);
                 None
@@ -35,12 +41,14 @@ impl Work {
     }
 }
 
-/// The view's end. One piece of work is under way at a time, that of freeing apart.
+/// The view's end. One piece of work is under way at a time, files and that of freeing apart.
 #[derive(Debug)]
 pub(super) struct Preparer {
     work: Sender<Work>,
     done: Receiver<Done>,
     busy: bool,
+    /// Files that are not written yet.
+    files: usize,
 }
 
 impl Preparer {
@@ -60,7 +68,7 @@ impl Preparer {
             }
         };
         thread::Builder::new().name("samples".into()).spawn(run)?;
-        Ok(Self { work, done, busy: false })
+        Ok(Self { work, done, busy: false, files: 0 })
     }
 
     /// Whether work is under way.
@@ -78,6 +86,26 @@ impl Preparer {
         self.begin(Work::Figures(Box::new(wanted)))
     }
 
+    /// Has a file written; says how it went when the thread is gone and it had to be done here.
+    pub(super) fn write(&mut self, file: File) -> Option<Done> {
+        match self.work.send(Work::Write(Box::new(file))) {
+            Ok(()) => {
+                self.files += 1;
+                None
+            }
+            Err(mpsc::SendError(work)) => work.run(),
+        }
+    }
+
+    /// Waits until every file is written.
+    pub(super) fn finish_files(&mut self) {
+        while self.files > 0
+            && let Ok(done) = self.done.recv()
+        {
+            self.files -= usize::from(matches!(done, Done::Written(_)));
+        }
+    }
+
     fn begin(&mut self, work: Work) -> Option<Done> {
         match self.work.send(work) {
             Ok(()) => {
@@ -92,7 +120,10 @@ impl Preparer {
     pub(super) fn take(&mut self) -> Option<Done> {
         match self.done.try_recv() {
             Ok(done) => {
-                self.busy = false;
+                match &done {
+                    Done::Written(_) => self.files -= 1,
+                    Done::Sample(_) | Done::Figures(_) => self.busy = false,
+                }
                 Some(done)
             }
             Err(TryRecvError::Empty) => None,

@@ -138,7 +138,7 @@ impl Query {
     /// Whether an event is shown: words in its kind, flow and text; addresses, queue pair and kind by
     /// field. All else is asked of its flow: `flow` says whether that holds.
     #[must_use]
-    pub fn event(&self, entry: &log::Entry, flow: impl Fn(&FlowKey) -> bool) -> bool {
+    pub fn event(&self, entry: &log::Entry, stand: &log::Stand, flow: impl Fn(&FlowKey) -> bool) -> bool {
         if self.terms.is_empty() {
             return true;
         }
@@ -148,7 +148,7 @@ impl Query {
         let key = &entry.key;
         let (src, dst) = (address(key.family, key.src).to_string(), address(key.family, key.dst).to_string());
         let text =
-            format!("{} {src} {dst} qp{} {}", entry.class.word, key.dest_qp, entry.text).to_lowercase();
+            format!("{} {src} {dst} qp{} {}", entry.class.word, key.dest_qp, stand.text).to_lowercase();
         self.terms.iter().all(|term| {
             let found = match &term.test {
                 Test::Word(word, _) => text.contains(word.as_str()),

@@ -1,6 +1,6 @@
 //! What keys and the mouse do to the state: the reducer.
 
-use super::app::{Action, App, Overlay};
+use super::app::{Action, App, Opened, Overlay};
 use super::column::{self, COLUMNS, Id};
 use super::cursor::{Cursor, Move};
 use super::key::{Input, Key};
@@ -95,6 +95,8 @@ impl App {
                     self.overlay = Overlay::Finding(0);
                 }
             }
+            // They are of what is opened.
+            Input::Older | Input::Newer => {}
             Input::Help => self.overlay = Overlay::Help(0),
             Input::Redraw => return Action::Redraw,
             Input::Suspend => return Action::Suspend,
@@ -117,6 +119,10 @@ impl App {
             Input::Redraw => return Action::Redraw,
             Input::Suspend => return Action::Suspend,
             Input::Capture => return self.capture(),
+            Input::Older | Input::Newer if matches!(self.overlay, Overlay::Packet(_)) => {
+                self.open_neighbour(input == Input::Older);
+                return Action::Draw;
+            }
             _ => {
                 self.overlay = Overlay::None;
                 return Action::Draw;
@@ -130,7 +136,10 @@ impl App {
         };
         self.overlay = match self.overlay {
             Overlay::Help(top) => Overlay::Help(scrolled(top, panel::help::lines(self).len())),
-            Overlay::Packet(top) => Overlay::Packet(scrolled(top, panel::packet::lines(self).len())),
+            Overlay::Packet(opened) => {
+                let top = scrolled(opened.top, panel::packet::lines(self).len());
+                Overlay::Packet(Opened { top, ..opened })
+            }
             Overlay::Finding(top) => Overlay::Finding(scrolled(top, panel::findings::lines(self).len())),
             other => other,
         };
@@ -151,6 +160,11 @@ impl App {
         }
         match (purpose, typed) {
             (_, Typed::Nothing) | (Purpose::GoTo, Typed::Changed | Typed::Dropped) => Action::Draw,
+            (Purpose::Filter, Typed::Done) if self.query.error.is_some() => {
+                let error = self.query.error.take().unwrap_or_default();
+                self.answer = Some(format!("filter not taken: {error}"));
+                self.set_filter(&before)
+            }
             (Purpose::Filter, Typed::Changed | Typed::Done) => self.set_filter(&text),
             (Purpose::Filter, Typed::Dropped) => self.set_filter(&before),
             (Purpose::GoTo, Typed::Done) => self.go_to_text(&text),
@@ -179,10 +193,7 @@ impl App {
                     self.table.step(step, &data.model, layout.table_page(self.screen));
                 }
             }
-            Screen::Detail => {
-                let lines = panel::detail::height(self);
-                self.detail.scroll(step, lines, usize::from(layout.body.height));
-            }
+            Screen::Detail => self.step_detail(step),
             Screen::Matrix => {
                 let rows = self.data.as_ref().map_or(0, |data| data.matrix.size().0);
                 let page = usize::from(layout.body.height.saturating_sub(3)).max(1);
@@ -267,14 +278,7 @@ impl App {
                     self.focus(name, Only::Link(link));
                 }
             }
-            Screen::Events => {
-                if self.events.selected.is_none() {
-                    self.step(Move::Up);
-                }
-                if self.events.selected.is_some() {
-                    self.overlay = Overlay::Packet(0);
-                }
-            }
+            Screen::Events => self.open_listed_event(),
             Screen::Findings => {
                 let at = self.findings.selected.unwrap_or(0);
                 let finding = self.concluded().and_then(|concluded| concluded.findings.get(at));
@@ -292,12 +296,14 @@ impl App {
                     None => {}
                 }
             }
-            Screen::Detail | Screen::Bursts => {}
+            Screen::Detail => self.open_detail_event(),
+            Screen::Bursts => {}
         }
     }
 
     fn show_detail(&mut self) {
         self.detail = Cursor::default();
+        self.marked_event = None;
         self.from = self.screen;
         self.show_screen(Screen::Detail);
     }

@@ -100,7 +100,7 @@ impl App {
 
     fn show(&mut self, data: Data, keep: bool) {
         self.awaited = None;
-        let before = self.data.replace(data);
+        let before = self.data.replace(Arc::new(data));
         let added_up = before.as_ref().is_some_and(|before| !before.has_matrix());
         if let (Screen::Matrix, true, Some(data)) = (self.screen, added_up, &self.data) {
             self.cell = data.matrix.hottest(self.metric).unwrap_or(self.cell);
@@ -150,7 +150,8 @@ impl App {
 
     /// Looks up the selected flow, or without a selection the one at the top of the table.
     pub(super) fn refresh_detail(&mut self) {
-        let Some(data) = &mut self.data else { return };
+        // Only while a file is made from them are they copied.
+        let Some(data) = self.data.as_mut().map(Arc::make_mut) else { return };
         if self.screen != Screen::Detail {
             data.detail = None;
             return;
@@ -168,7 +169,7 @@ impl App {
     /// Adds up by host for the screen that shows it, where that is not done yet.
     pub(super) fn refresh_matrix(&mut self) {
         match self.data.as_mut().filter(|data| self.screen == Screen::Matrix && !data.has_matrix()) {
-            Some(data) if data.at_once() => data.fill_matrix(),
+            Some(data) if data.at_once() => Arc::make_mut(data).fill_matrix(),
             Some(_) => self.awaited = Some(self.awaited.unwrap_or(true)),
             None => {}
         }

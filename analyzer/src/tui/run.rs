@@ -19,7 +19,7 @@ use super::preparer::{Done, Preparer};
 use super::terminal::Guard;
 use super::wait::{Waiter, Woken};
 use super::worker::Worker;
-use super::{Options, files, render};
+use super::{Options, render};
 use crate::feed::{Command, Feed};
 use crate::sample::Sample;
 
@@ -83,7 +83,7 @@ impl Desk {
     /// Takes what there is; returns whether the picture changes.
     fn look(&mut self, app: &mut App) -> bool {
         let mut changed = false;
-        if let Some(done) = self.preparer.take() {
+        while let Some(done) = self.preparer.take() {
             changed |= self.take(app, done);
         }
         if let Some(analysis) = self.worker.take() {
@@ -155,6 +155,10 @@ impl Desk {
         let ready = match done {
             Done::Sample(ready) => *ready,
             Done::Figures(data) => return app.on_figures(data.map(|data| *data)),
+            Done::Written(answer) => {
+                app.answer = Some(answer);
+                return true;
+            }
         };
         if self.ending && self.end.is_some() {
             self.finish(app, Some(ready));
@@ -240,7 +244,12 @@ fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -
                     match action {
                         Action::Send(command) => send(command),
                         Action::Analyse => analyse(&mut app, &desk.worker, true),
-                        Action::Write(file) => app.answer = Some(files::write(&file)),
+                        Action::Write(file) => {
+                            app.answer = Some(format!("writing {}", file.what));
+                            if let Some(done) = desk.preparer.write(file) {
+                                desk.take(&mut app, done);
+                            }
+                        }
                         Action::Redraw => guard.terminal.clear()?,
                         Action::Suspend => {
                             guard.suspend()?;
@@ -257,6 +266,7 @@ fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -
         }
     };
     send(Command::Stop);
+    desk.preparer.finish_files();
     result?;
     desk.error().map_or(Ok(()), Err)
 }

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de};
 
 use super::column::{self, Id};
-use super::key::Keys;
+use super::key::{Key, Keys};
 use super::query::Query;
 use super::screen::Screen;
 use super::table::Sort;
@@ -94,12 +94,16 @@ impl Choice {
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// The first screen, by name.
+    #[serde(deserialize_with = "screen")]
     pub screen: String,
     /// Columns of the queue pairs, by name.
+    #[serde(deserialize_with = "columns")]
     pub columns: Vec<String>,
     /// Filter to start with.
+    #[serde(deserialize_with = "filter")]
     pub filter: String,
     /// Column to sort by; `-` before it turns the order round.
+    #[serde(deserialize_with = "sort")]
     pub sort: String,
     /// Whether colours are used.
     pub color: Choice,
@@ -108,11 +112,59 @@ pub struct Settings {
     /// Whether the mouse is used.
     pub mouse: bool,
     /// Memory for the history, in MiB.
+    #[serde(deserialize_with = "history_mib")]
     pub history_mib: usize,
     /// Colours by what they stand for.
     pub theme: Palette,
     /// Keys by the name of what they do.
+    #[serde(deserialize_with = "keys")]
     pub keys: BTreeMap<String, Vec<String>>,
+}
+
+/// A setting that is looked at where it is read, whatever will be shown: so a mistake is told with its line.
+fn checked<'de, D, T>(from: D, check: impl FnOnce(&T) -> Result<(), String>) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let setting = T::deserialize(from)?;
+    check(&setting).map_err(de::Error::custom)?;
+    Ok(setting)
+}
+
+fn screen<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    checked(from, |name: &String| parse_screen(name).map(drop))
+}
+
+fn columns<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    checked(from, |names: &Vec<String>| names.iter().try_for_each(|name| parse_column(name).map(drop)))
+}
+
+fn filter<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    checked(from, |text: &String| parse_view_filter(text).map(drop))
+}
+
+fn sort<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    checked(from, |text: &String| parse_sort(text).map(drop))
+}
+
+fn history_mib<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
+    checked(from, |mib| parse_history(*mib).map(drop))
+}
+
+/// The keys of one name.
+#[derive(Deserialize)]
+struct Spelled(#[serde(deserialize_with = "spelled")] Vec<String>);
+
+fn spelled<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    checked(from, |keys: &Vec<String>| keys.iter().try_for_each(|key| key.parse::<Key>().map(drop)))
+}
+
+fn keys<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Vec<String>>, D::Error> {
+    let spelled = BTreeMap::<String, Spelled>::deserialize(from)?;
+    let keys = spelled.into_iter().map(|(name, Spelled(keys))| (name, keys)).collect();
+    Keys::new(&keys).map_err(de::Error::custom)?;
+    Ok(keys)
 }
 
 impl Default for Settings {
@@ -217,9 +269,6 @@ impl Options {
     pub fn with_settings(self, settings: &Settings) -> Result<Self, String> {
         let columns: Result<Vec<Id>, String> =
             settings.columns.iter().map(|name| parse_column(name)).collect();
-        if !(1..=65_536).contains(&settings.history_mib) {
-            return Err(format!("history_mib = {}: write 1 to 65536", settings.history_mib));
-        }
         Ok(Self {
             screen: parse_screen(&settings.screen)?,
             columns: columns?,
@@ -228,11 +277,20 @@ impl Options {
             color: settings.color.or(self.color),
             unicode: settings.unicode.or(self.unicode),
             mouse: settings.mouse,
-            history_bytes: settings.history_mib << 20,
+            history_bytes: parse_history(settings.history_mib)?,
             palette: settings.theme,
             keys: Keys::new(&settings.keys)?,
             ..self
         })
+    }
+}
+
+/// Memory for the history, in bytes.
+fn parse_history(mib: usize) -> Result<usize, String> {
+    if (1..=65_536).contains(&mib) {
+        Ok(mib << 20)
+    } else {
+        Err(format!("history_mib = {mib}: write 1 to 65536"))
     }
 }
 

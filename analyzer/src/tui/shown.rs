@@ -57,7 +57,7 @@ impl App {
     #[must_use]
     pub fn clock_ns(&self) -> Option<u64> {
         let figures = self.data.as_ref().map(|data| data.model.time_ns).filter(|time| *time > 0)?;
-        let event = self.log.latest().next().map(|entry| entry.time_ns);
+        let event = self.log.latest().next().map(|entry| entry.latest.time_ns);
         let moves = self.shown_ns.is_none() && !self.paused;
         Some(event.filter(|_| moves).map_or(figures, |event| event.max(figures)))
     }
@@ -88,15 +88,14 @@ impl App {
     }
 
     /// Events that the filter lets through and that had happened at the moment shown, the latest first.
-    pub fn shown_events(&self) -> impl Iterator<Item = &log::Entry> {
-        let until = self.shown_ns.unwrap_or(u64::MAX);
-        self.log.latest().filter(move |entry| entry.first_ns <= until && self.lets_through(entry))
+    pub fn shown_events(&self) -> impl Iterator<Item = log::Listed<'_>> {
+        self.log.listed(self.shown_ns).filter(|listed| self.lets_through(listed.entry, listed.stand))
     }
 
     /// Whether the filter lets an event through.
     #[must_use]
-    pub(super) fn lets_through(&self, entry: &log::Entry) -> bool {
-        self.query.event(entry, |flow| self.fitting.contains(flow))
+    pub(super) fn lets_through(&self, entry: &log::Entry, stand: &log::Stand) -> bool {
+        self.query.event(entry, stand, |flow| self.fitting.contains(flow))
     }
 
     /// Queue pairs that the table shows, and all there are: rows, or in groups each of them once.

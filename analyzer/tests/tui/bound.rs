@@ -23,7 +23,7 @@ fn selected(app: &App) -> Option<usize> {
 
 /// The state in which the keys of a binding are tried: on a screen where they are bound, still or moving.
 fn ready(world: &World, binding: &Binding) -> App {
-    let screen = [Screen::Qps, Screen::Matrix, Screen::Links, Screen::Findings]
+    let screen = [Screen::Qps, Screen::Matrix, Screen::Links, Screen::Findings, Screen::Events]
         .into_iter()
         .find(|screen| binding.on.has(*screen));
     let mut app = after(world, USUAL, SECONDS);
@@ -212,7 +212,7 @@ fn check(input: Input, app: &mut App, key: Key) {
         Input::ExportCsv | Input::ExportJson => {
             let Action::Write(file) = press(app, &[key]) else { panic!("{key}") };
             assert_eq!(file.ending, if input == Input::ExportCsv { "csv" } else { "json" });
-            assert!(file.bytes.len() > 100);
+            assert!(file.content.into_bytes().len() > 100);
         }
         Input::Capture => {
             let event = World::sick().events(SECONDS).into_iter().find(|event| !event.headers.is_empty());
@@ -221,7 +221,19 @@ fn check(input: Input, app: &mut App, key: Key) {
             app.table.selected = data.model.rows.iter().map(|row| row.id).find(|id| id.key == key_of);
             assert!(app.table.selected.is_some());
             let Action::Write(file) = press(app, &[key]) else { panic!("{:?}", app.answer) };
-            assert_eq!((file.ending, &file.bytes[..4]), ("pcapng", &[0x0A, 0x0D, 0x0D, 0x0A][..]));
+            let bytes = file.content.into_bytes();
+            assert_eq!((file.ending, &bytes[..4]), ("pcapng", &[0x0A, 0x0D, 0x0D, 0x0A][..]));
+        }
+        Input::Older | Input::Newer => {
+            app.on_events(&events::notified(&World::sick(), SECONDS + 1));
+            let psn = |app: &App| app.opened().unwrap().0.psn;
+            press(app, &[Key::Enter]);
+            let latest = psn(app);
+            press(app, &[Key::Char('n')]);
+            let older = psn(app);
+            assert!(older < latest);
+            press(app, &[key]);
+            assert_eq!(psn(app), if input == Input::Older { older } else { latest });
         }
         Input::Read => {
             press(app, &[key]);
@@ -263,17 +275,17 @@ fn quitting_works_whatever_is_open_but_a_line_that_is_typed() {
     }
 }
 
-/// What is wrong with a filter stays in sight until the filter is another one.
+/// It is not taken, so nothing of it is in force and nothing has to stay in sight.
 #[test]
 fn a_filter_that_makes_no_sense_says_so_after_enter_too() {
     let mut app = table(&World::sick(), USUAL);
     press(&mut app, &[Key::Char('/')]);
     type_text(&mut app, "ce:>x");
     press(&mut app, &[Key::Enter]);
-    let says = |app: &App| text(app).lines().last().unwrap().contains("filter: ce: wants a number");
-    assert!(says(&app), "{}", text(&app));
+    let last = |app: &App| text(app).lines().last().unwrap().to_owned();
+    assert!(last(&app).contains("filter not taken: ce: wants a number"), "{}", text(&app));
     press(&mut app, &[Key::Down, Key::Down]);
-    assert!(says(&app));
+    assert!(!last(&app).contains("filter not taken"));
     press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
     type_text(&mut app, "foo:>1");
     press(&mut app, &[Key::Enter]);

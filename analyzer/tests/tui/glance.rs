@@ -12,7 +12,7 @@ fn filter(app: &mut App, text: &str) {
 
 /// The kinds of the events shown, without repetitions.
 fn kinds(app: &App) -> Vec<&'static str> {
-    let mut kinds: Vec<&'static str> = app.shown_events().map(|entry| entry.class.word).collect();
+    let mut kinds: Vec<&'static str> = app.shown_events().map(|listed| listed.entry.class.word).collect();
     kinds.sort_unstable();
     kinds.dedup();
     kinds
@@ -40,7 +40,7 @@ fn a_filter_on_figures_leaves_the_events_of_the_flows_that_it_leaves() {
     let shown = app.event_count();
     assert!(shown > 0 && shown < all);
     assert!(text(&app).contains(&format!("\"link:eth1\" {shown} of {all}")), "{}", text(&app));
-    let links: Vec<u16> = app.shown_events().map(|entry| entry.key.link).collect();
+    let links: Vec<u16> = app.shown_events().map(|listed| listed.entry.key.link).collect();
     assert!(links.iter().all(|link| *link >= 2), "{links:?}");
 
     // What comes while the filter is on is filtered too.
@@ -50,6 +50,37 @@ fn a_filter_on_figures_leaves_the_events_of_the_flows_that_it_leaves() {
     app.on_events(&world.events(5));
     app.on_sample(Arc::new(world.at(5)));
     assert_eq!(app.event_count(), before + 1, "marked again");
+}
+
+#[test]
+fn a_filter_that_makes_no_sense_is_not_taken_and_leaves_no_trace() {
+    let mut app = app(&World::sick(), USUAL);
+    press(&mut app, &[Key::Char('2')]);
+    filter(&mut app, "rnr:>0");
+    let before = app.table.order.clone();
+    press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
+    type_text(&mut app, "ce:>x");
+    assert!(!text(&app).lines().take(6).any(|line| line.contains("ce:>x")), "{}", text(&app));
+    press(&mut app, &[Key::Enter]);
+    assert_eq!((app.filter.as_str(), &app.query.error), ("rnr:>0", &None));
+    assert_eq!(app.table.order, before);
+    let shown = text(&app);
+    assert!(shown.contains("\"rnr:>0\"") && shown.contains("filter not taken:"), "{shown}");
+    assert!(!shown.contains("\"ce:>x\""), "{shown}");
+}
+
+#[test]
+fn notices_take_two_lines_of_the_events_and_the_latest_come_first() {
+    let mut app = app(&World::sick(), LARGE);
+    for notice in ["the first", "the second", "the third"] {
+        app.on_notice(notice.into());
+    }
+    press(&mut app, &[Key::Char('7')]);
+    let shown = text(&app);
+    let body: Vec<&str> = shown.lines().collect();
+    let at = body.iter().position(|line| line.contains("NOTICES 3")).unwrap();
+    assert!(body[at].ends_with("the third") && body[at + 1].ends_with("the second"), "{shown}");
+    assert_eq!(at + 3, body.len(), "two lines, and the last one of the screen: {shown}");
 }
 
 /// One flow whose data is marked by a tenth from the fifth second to the tenth.

@@ -21,7 +21,7 @@ fn a_live_view_stands_still_while_paused_and_catches_up_afterwards() {
     assert!(!live.still());
     assert_eq!(live.data.as_ref().unwrap().model.time_ns, world.at(6).time_ns);
     assert_ne!(text(&live), before);
-    let latest = live.log.latest().next().unwrap().time_ns;
+    let latest = live.log.latest().next().unwrap().latest.time_ns;
     assert!(latest > world.at(5).time_ns, "events that came meanwhile are there");
 }
 
@@ -44,7 +44,7 @@ fn while_paused_arrows_go_back_and_forward_in_time() {
         assert_eq!(shown(&app), 18);
         // Events that were still to come then are not shown.
         press(&mut app, &[Key::Char('7')]);
-        assert!(app.shown_events().all(|entry| entry.first_ns <= fake::START_NS + 18_000_000_000));
+        assert!(app.shown_events().all(|listed| listed.stand.time_ns <= world.at(18).time_ns));
         for _ in 0..30 {
             press(&mut app, &[Key::Left]);
         }
@@ -289,7 +289,7 @@ fn beyond_what_is_kept_a_replay_is_read_again_up_to_there() {
         assert_eq!(shown(&app), second);
     }
     assert_eq!((app.seek_ns, app.paused), (None, true));
-    assert!(app.log.latest().next().unwrap().time_ns > world.at(59).time_ns);
+    assert!(app.log.latest().next().unwrap().latest.time_ns > world.at(59).time_ns);
     press(&mut app, &[Key::Left]);
     assert_eq!(shown(&app), 59);
     // Before the beginning there is nothing, and nothing to be read again for.
@@ -335,16 +335,43 @@ fn what_a_fast_replay_went_past_is_read_again_too() {
         app.on_end(End::Done);
     }
     press(&mut app, &[Key::Char('g')]);
+    type_text(&mut app, "12:00:40.5");
+    assert_eq!(press(&mut app, &[Key::Enter]), Action::Draw);
+    assert_eq!((app.data.as_ref().unwrap().model.time_ns, app.answer.take()), (world.at(40).time_ns, None));
+    // Of a stream it is not the time that was asked for, which is said.
+    app.speed = None;
+    press(&mut app, &[Key::Char('g')]);
     type_text(&mut app, "+43");
     assert_eq!(press(&mut app, &[Key::Enter]), Action::Draw);
     assert_eq!(app.data.as_ref().unwrap().model.time_ns, world.at(40).time_ns);
-    // It is not the time that was asked for, which is said.
-    assert_eq!(app.answer.as_deref(), Some("12:00:43 is not kept; this is 12:00:40"));
-    assert!(text(&app).contains("12:00:43 is not kept; this is 12:00:40"));
-    press(&mut app, &[Key::Char('g')]);
-    type_text(&mut app, "12:00:40.5");
-    press(&mut app, &[Key::Enter]);
-    assert_eq!(app.answer, None);
+    let said = "this is 12:00:40: a stream can be read only once";
+    assert_eq!(app.answer.as_deref(), Some(said));
+    assert!(text(&app).contains(said));
+}
+
+/// At full speed two seconds are over before there is a second moment.
+#[test]
+fn every_time_of_a_short_capture_can_be_gone_to() {
+    let mut world = World::sick();
+    world.kind = SourceKind::Replay;
+    let ended = || {
+        let mut app = App::new(options());
+        app.speed = Some(f64::INFINITY);
+        app.on_sample(Arc::new(world.at(2)));
+        app.on_end(End::Done);
+        app
+    };
+    let ms = |ms: u64| Action::Send(Command::Rewind(fake::START_NS + ms * 1_000_000));
+    for (to, then) in [("+0.5", 500), ("+1.9", 1_900), ("+0", 200)] {
+        let mut app = ended();
+        press(&mut app, &[Key::Char('g')]);
+        type_text(&mut app, to);
+        assert_eq!(press(&mut app, &[Key::Enter]), ms(then), "{to}");
+    }
+    let mut app = ended();
+    assert_eq!(press(&mut app, &[Key::Left]), Action::Draw);
+    assert_eq!(app.answer.as_deref(), Some("nothing older is kept; g or < reads the capture again"));
+    assert_eq!(press(&mut app, &[Key::Char('<')]), ms(200), "not before the beginning");
 }
 
 #[test]

@@ -15,6 +15,7 @@ const QP_LEAST: u16 = 4;
 
 /// What there is to be shown, besides what there always is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is something of its own")]
 pub struct Has {
     /// IPv6 addresses.
     pub ipv6: bool,
@@ -28,6 +29,8 @@ pub struct Has {
     pub ipv4: u16,
     /// Digits of the longest queue pair number; 0 when there is none.
     pub qp: u16,
+    /// Links that see the same packets: rows that differ in their link alone.
+    pub twins: bool,
 }
 
 /// Letters of a link's name, at most.
@@ -41,7 +44,8 @@ impl Has {
         let names = cx.model.links.iter().map(|link| link_name(link).chars().count());
         let link = names.max().and_then(|longest| u16::try_from(longest).ok()).unwrap_or(0);
         let Longest { ipv4, qp } = cx.model.longest;
-        Self { ipv6: cx.model.has_ipv6, latency: cx.model.has_latency, owners, link, ipv4, qp }
+        let twins = cx.model.once.taps > 1;
+        Self { ipv6: cx.model.has_ipv6, latency: cx.model.has_latency, owners, link, ipv4, qp, twins }
     }
 
     /// The width of a column: on narrow screens no more than it needs.
@@ -105,8 +109,10 @@ fn in_order(left: &mut u16, chosen: &[Id]) -> Vec<Fitted> {
 
 /// Columns with a smaller number come first. Where there is hardly room for more than who is meant, what is wrong comes
 /// before how much there is of it.
-const fn rank(column: &Column, narrow: bool) -> u8 {
+const fn rank(column: &Column, has: Has, narrow: bool) -> u8 {
     match column.id {
+        // It tells which of two rows is which.
+        Id::Link if has.twins && !narrow => 1,
         Id::CeNow if narrow => 1,
         Id::Lost if narrow => 2,
         Id::Rate if narrow => 3,
@@ -118,7 +124,7 @@ const fn rank(column: &Column, narrow: bool) -> u8 {
 
 fn ranked(left: &mut u16, has: Has, narrow: bool, among: fn(Id) -> bool, first: Option<Id>) -> Vec<Fitted> {
     let shows = |column: &&Column| has.shows(column.id) && among(column.id);
-    let rank = |column: &Column| if first == Some(column.id) { 0 } else { rank(column, narrow) };
+    let rank = |column: &Column| if first == Some(column.id) { 0 } else { rank(column, has, narrow) };
     let mut ranked: Vec<&'static Column> = COLUMNS.iter().filter(shows).collect();
     ranked.sort_by_key(|column| rank(column));
     let mut limit = u8::MAX;
@@ -146,6 +152,19 @@ pub fn fit_sums(width: u16) -> Vec<Fitted> {
 mod tests {
     use super::{Has, fit};
     use crate::tui::column::{COLUMNS, Id};
+
+    /// Two rows of a queue pair that two taps see differ in their link alone.
+    #[test]
+    fn where_several_taps_see_the_same_the_link_is_shown_before_what_matters_less() {
+        let has = |width, twins, id| {
+            let columns = fit(width, Has { twins, ..Has::default() }, &[], None);
+            columns.iter().any(|fitted| fitted.column.id == id)
+        };
+        for width in [79, 99] {
+            assert!(!has(width, false, Id::Link) && has(width, true, Id::Link), "{width}");
+            assert!(has(width, true, Id::CeNow) && has(width, true, Id::Rate), "{width}");
+        }
+    }
 
     #[test]
     fn at_80_columns_what_matters_fits_and_wider_screens_show_more() {

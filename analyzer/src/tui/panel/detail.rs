@@ -15,6 +15,7 @@ use crate::packet::syndrome;
 use crate::report::text::{P99_SAMPLES, P999_SAMPLES, enough};
 use crate::tui::app::App;
 use crate::tui::column::{self, Context, bar, compact};
+use crate::tui::key::Input;
 use crate::tui::{log, theme};
 use crate::units;
 
@@ -25,12 +26,15 @@ const LISTED: usize = 16;
 /// Below this width the directions stand one below the other.
 const STACKED: usize = 76;
 
-/// Events that are listed.
-const EVENTS: usize = 20;
-
 /// Lines of this screen at its present width.
 pub(in crate::tui) fn height(app: &App) -> usize {
     lines(app, usize::from(app.size.0)).len()
+}
+
+/// The line of the first of `events` events, which stand at the end of `lines` lines with a line below them.
+#[must_use]
+pub(in crate::tui) fn first_event(lines: usize, events: usize) -> usize {
+    lines.saturating_sub(events + 1)
 }
 
 pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
@@ -54,6 +58,11 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     }
     let lines = lines(app, usize::from(area.width));
     super::scrolled(buffer, area, &lines, app.detail.offset);
+    let marked = app.marked_place().map(|at| first_event(lines.len(), app.detail_events().len()) + at);
+    let y = marked.and_then(|line| u16::try_from(line.checked_sub(app.detail.offset)?).ok());
+    if let Some(y) = y.filter(|y| *y < area.height) {
+        super::select(buffer, Rect { y: area.y + y, height: 1, ..area });
+    }
 }
 
 /// Both directions side by side, charts over time, the latest events.
@@ -84,7 +93,7 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     lines.push(Line::default());
     lines.extend(both(left.1, more));
     lines.push(Line::default());
-    lines.extend(events(app, this, other.as_ref()));
+    lines.extend(events(app));
     lines
 }
 
@@ -160,19 +169,17 @@ fn charts(app: &App, detail: &Detail, other: Option<&Detail>, width: usize) -> V
     lines
 }
 
-fn events(app: &App, this: &Detail, other: Option<&Detail>) -> Vec<Line<'static>> {
+fn events(app: &App) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled(" EVENTS of this queue pair, the latest first", theme::HEAD)];
-    let until = app.shown_ns.unwrap_or(u64::MAX);
-    let of = |entry: &&log::Entry| {
-        entry.first_ns <= until
-            && (entry.key == this.id.key || other.is_some_and(|other| entry.key == other.id.key))
-    };
-    lines.extend(app.log.latest().filter(of).take(EVENTS).map(|entry| super::events::row(entry, app)));
-    if lines.len() == 1 {
-        lines.push(Line::styled(" none", theme::DIM));
+    let listed = app.detail_events();
+    let key = |input| app.options.keys.first(input);
+    let below = if listed.is_empty() {
+        " none".to_owned()
     } else {
-        lines.push(Line::styled(" screen 7 shows the headers of each: Enter there", theme::DIM));
-    }
+        format!(" {} {}: mark one, {}: its headers", key(Input::Up), key(Input::Down), key(Input::Open))
+    };
+    lines.extend(listed.into_iter().map(|listed| super::events::row(listed, app)));
+    lines.push(Line::styled(below, theme::DIM));
     lines
 }
 
@@ -286,7 +293,7 @@ fn main(detail: &Detail, row: Option<&Row>, app: &App, other: Option<&Detail>) -
     lines.push(acks(stats.acks, stats.rnr_naks, stats.naks.iter().sum()));
     lines.extend(marks(&Counts::counted(stats), stats.ecn(), delta));
     lines.extend(nak_codes(stats));
-    lines.extend(asks_for(detail, other));
+    lines.extend(asks_for(detail, row, other));
     lines.extend(asked_for(other));
     lines.extend(latency(detail, row, app));
     lines
@@ -294,8 +301,12 @@ fn main(detail: &Detail, row: Option<&Row>, app: &App, other: Option<&Detail>) -
 
 /// Of a flow of answers with NAKs for a PSN sequence error: whose data they ask for again, for it is that which was
 /// lost, not these answers.
-fn asks_for(detail: &Detail, other: Option<&Detail>) -> Vec<Line<'static>> {
-    if Counts::counted(&detail.stats).asked_again() == 0 {
+fn asks_for(detail: &Detail, row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
+    let counts = row.map_or_else(|| Counts::counted(&detail.stats), |row| row.total);
+    if counts.behind_late > 0 {
+        return vec![styled("", "asks again for what only came late", Level::Warning)];
+    }
+    if counts.asked_again() == 0 {
         return Vec::new();
     }
     // The data goes to the queue pair that sends these answers.

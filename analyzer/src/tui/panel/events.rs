@@ -9,7 +9,7 @@ use crate::model::Level;
 use crate::tui::app::App;
 use crate::tui::column::compact;
 use crate::tui::layout::Layout;
-use crate::tui::log::{Entry, route};
+use crate::tui::log::{Listed, route};
 use crate::tui::theme;
 use crate::units;
 
@@ -27,8 +27,8 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     );
     let page = at.events_page();
     let mut y = 1;
-    for (place, entry) in app.shown_events().enumerate().skip(app.events.offset).take(page) {
-        line(buffer, list, y, &row(entry, app));
+    for (place, listed) in app.shown_events().enumerate().skip(app.events.offset).take(page) {
+        line(buffer, list, y, &row(listed, app));
         if app.events.selected == Some(place) {
             super::select(buffer, Rect { y: list.y + y, height: 1, ..list });
         }
@@ -46,15 +46,16 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     said(buffer, below, app);
 }
 
-pub(super) fn row(entry: &Entry, app: &App) -> Line<'static> {
+pub(super) fn row(Listed { entry, stand }: Listed<'_>, app: &App) -> Line<'static> {
     let level = entry.class.level;
     let symbol = if level == Level::Fine { "·" } else { theme::symbol(level) };
     let mut spans = Spans::default();
-    spans.push(format!(" {} ", units::clock_utc(entry.time_ns)), theme::DIM);
+    spans.push(format!(" {} ", units::clock_utc(stand.time_ns)), theme::DIM);
     spans.push(format!("{symbol} {:<4} ", entry.class.word), theme::text(level));
     spans.push(route(&entry.key), theme::PLAIN);
-    if entry.count > 1 {
-        spans.push(format!(" ×{}", compact(entry.count as f64)), theme::BOLD);
+    if stand.count > 1 {
+        spans.push(format!(" ×{}", compact(stand.count as f64)), theme::BOLD);
+        spans.push(format!(" since {}", units::clock_utc(entry.first_ns)), theme::DIM);
     }
     // Where several taps see the same packets, each tells of them.
     if let Some(data) = app.data.as_ref().filter(|data| data.model.once.taps > 1)
@@ -62,14 +63,20 @@ pub(super) fn row(entry: &Entry, app: &App) -> Line<'static> {
     {
         spans.push(format!("  at {}", super::links::short(&data.model, link, TAP)), theme::DIM);
     }
-    spans.push(format!("  {}", entry.text), theme::PLAIN);
+    spans.push(format!("  {}", stand.text), theme::PLAIN);
     spans.into_line()
 }
 
+/// The latest notices, a line each, and how many there were.
 fn said(buffer: &mut Buffer, area: Rect, app: &App) {
-    let count = app.notices.len();
-    line(buffer, area, 0, &Line::styled(format!(" NOTICES {count}, the latest first"), theme::HEAD));
-    for (y, notice) in (1..).zip(app.notices.iter().rev().take(usize::from(area.height.saturating_sub(1)))) {
-        line(buffer, area, y, &Line::raw(format!(" {notice}")));
+    let mut head = format!(" NOTICES {} ", app.notices.len());
+    for (y, notice) in (0..area.height).zip(app.notices.iter().rev()) {
+        let mut spans = Spans::default();
+        spans.push(head.clone(), theme::HEAD).push(format!(" {notice}"), theme::PLAIN);
+        line(buffer, area, y, &spans.into_line());
+        head = " ".repeat(head.len());
+    }
+    if app.notices.is_empty() {
+        line(buffer, area, 0, &Line::styled(head, theme::HEAD));
     }
 }

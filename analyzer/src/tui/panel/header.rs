@@ -327,7 +327,11 @@ fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
         }
         Kind::Late => {
             let word = if long { "OUT OF ORDER" } else { "OOO" };
-            (word, n(counts.late), format!("{} late, not lost", n(counts.late)))
+            let naks = match counts.behind_late {
+                0 => String::new(),
+                naks => format!(", {}", counted(naks, "NAK")),
+            };
+            (word, n(counts.late), format!("{} late, not lost{naks}", n(counts.late)))
         }
         Kind::Marked => {
             // Of what is over the ratio of when it was: a mean since the start would shrink from then on.
@@ -463,7 +467,8 @@ fn chosen(app: &App) -> Option<String> {
     if table && app.table.only_marked {
         why.push("marked".to_owned());
     }
-    if !app.filter.is_empty() && (table || app.screen == Screen::Events) {
+    // While it is typed it may make no sense yet.
+    if !app.filter.is_empty() && app.query.error.is_none() && (table || app.screen == Screen::Events) {
         why.push(format!("\"{}\"", app.filter));
     }
     (!why.is_empty()).then(|| why.join(", "))

@@ -15,7 +15,7 @@ pub(super) mod matrix;
 mod overview;
 pub(super) mod packet;
 mod status;
-mod trends;
+pub(super) mod trends;
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -54,7 +54,7 @@ pub fn render(frame: &mut Frame<'_>, app: &App) {
             Overlay::None => {}
             Overlay::Help(top) => help::render(buffer, area, app, top),
             Overlay::Columns(at) => columns::render(buffer, area, app, at),
-            Overlay::Packet(top) => packet::render(buffer, area, app, top),
+            Overlay::Packet(opened) => packet::render(buffer, area, app, opened.top),
             Overlay::Finding(top) => overlay(buffer, area, " Finding ", &findings::lines(app), top),
         }
     }

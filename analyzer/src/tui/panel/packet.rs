@@ -7,7 +7,8 @@ use ratatui::text::Line;
 use super::{Spans, wrap};
 use crate::packet::{decode, hex};
 use crate::tui::app::App;
-use crate::tui::log::{Entry, GONE, route};
+use crate::tui::key::Input;
+use crate::tui::log::{GONE, Listed, describe, route};
 use crate::tui::theme;
 use crate::units;
 
@@ -20,21 +21,14 @@ const SHORT_NAME: usize = 20;
 /// From this width of the box on all have their room.
 const WIDE: usize = 2 + NAME + VALUE + 1;
 
-fn entry(app: &App) -> Option<&Entry> {
-    app.shown_events().nth(app.events.selected?)
-}
-
-/// All lines about the selected event.
+/// All lines about the opened event.
 #[must_use]
 pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
     // The box is as wide as the screen up to a limit, with a border on both sides.
     let width = usize::from(app.size.0.min(super::WIDEST).saturating_sub(2));
-    entry(app).map_or_else(Vec::new, |entry| of(entry, width))
-}
-
-/// All lines about an event.
-fn of(entry: &Entry, width: usize) -> Vec<Line<'static>> {
-    let event = &entry.event;
+    let Some((event, Listed { entry, stand })) = app.opened() else {
+        return vec![Line::raw("This event is not kept any more.")];
+    };
     let sentence = |text: &str| wrap(text, width, 0).into_iter();
     let what = format!("{}  {}", entry.class.word, entry.class.help);
     let mut lines: Vec<Line<'static>> = sentence(&what).map(|part| Line::styled(part, theme::BOLD)).collect();
@@ -42,11 +36,21 @@ fn of(entry: &Entry, width: usize) -> Vec<Line<'static>> {
     let time = units::time_utc(event.time_ns);
     let passed = if no_packet { time } else { format!("{time}, {} bytes on the wire", event.wire_len) };
     lines.extend([Line::raw(route(&entry.key)), Line::raw(passed)]);
-    if entry.count > 1 {
-        let text = format!("the latest of {} in quick succession", units::count(entry.count));
-        lines.push(Line::raw(text));
+    if stand.count > 1 {
+        let (count, from, to) =
+            (units::count(stand.count), units::clock_utc(entry.first_ns), units::clock_utc(stand.time_ns));
+        let text = format!("one of {count} from {from} to {to}, each within 1 s of the one before");
+        lines.extend(sentence(&text).map(Line::raw));
+        let kept = app.kept_of(entry).len() as u64;
+        let key = |input| app.options.keys.first(input);
+        if kept > 1 {
+            let (older, newer, kept) = (key(Input::Older), key(Input::Newer), units::count(kept));
+            let text =
+                format!("{older}: the one before it, {newer}: the one after; headers of {kept} are kept");
+            lines.extend(sentence(&text).map(|part| Line::styled(part, theme::DIM)));
+        }
     }
-    lines.extend(sentence(&entry.text).map(Line::raw));
+    lines.extend(sentence(&describe(event)).map(Line::raw));
     if event.headers.is_empty() {
         lines.push(Line::default());
         let why = if no_packet {

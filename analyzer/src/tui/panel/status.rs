@@ -43,10 +43,6 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     } else if let (true, Some(notice)) = (app.unread, app.notices.back()) {
         spans.push(" ! ", theme::badge(Level::Warning));
         spans.push(format!(" {}", cut(notice, room.saturating_sub(5), false)), theme::PLAIN);
-    } else if let (Some(error), Screen::Qps | Screen::Events) = (&app.query.error, app.screen) {
-        spans.push(" ! ", theme::badge(Level::Warning));
-        let text = format!("filter: {error}; left out");
-        spans.push(format!(" {}", cut(&text, room.saturating_sub(5), false)), theme::PLAIN);
     } else if let Some(End::Failed(error)) = &app.end {
         spans.push(" ✖ ", theme::badge(Level::Critical));
         spans.push(format!(" {}", cut(error, room.saturating_sub(5), false)), theme::PLAIN);
@@ -75,7 +71,7 @@ fn hints(app: &App, width: usize) -> Spans {
             &[(&[Open], "details")],
             &[(&[SortNext], "sort"), (&[Filter], "filter"), (&[Columns], "columns"), (&[Group], "group")],
         ),
-        Screen::Detail => (&[(&[Back], "back")], &[(&[Capture], "pcapng")]),
+        Screen::Detail => (&[(&[Back], "back"), (&[Open], "headers")], &[(&[Capture], "pcapng")]),
         Screen::Matrix => (&[(&[Open], "queue pairs"), (&[Metric], "figure")], &[]),
         Screen::Links => (&[(&[Open], "queue pairs"), (&[MoreUplinks], "uplinks")], &[]),
         Screen::Bursts => (&[], &[]),

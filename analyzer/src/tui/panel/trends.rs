@@ -12,13 +12,17 @@ use crate::units;
 
 /// What was counted between a moment and the one before.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Point {
+pub(in crate::tui) struct Point {
+    /// Of which moment, Unix time in nanoseconds.
+    pub(in crate::tui) time_ns: u64,
     /// `None` when that is not known.
-    pub(super) counts: Option<Counts>,
+    pub(in crate::tui) counts: Option<Counts>,
+    /// All that had been counted by then; `None` when that is not known.
+    pub(in crate::tui) total: Option<Counts>,
     /// Median and, of enough samples, 99th percentile of requests answered meanwhile; of single flows.
-    pub(super) latency: Option<(Bucket, Option<Bucket>)>,
+    pub(in crate::tui) latency: Option<(Bucket, Option<Bucket>)>,
     /// Length of the time between.
-    pub(super) seconds: f64,
+    pub(in crate::tui) seconds: f64,
 }
 
 impl Point {
@@ -29,20 +33,23 @@ impl Point {
 }
 
 /// One figure over time.
-pub(super) struct Trend {
+pub(in crate::tui) struct Trend {
     pub(super) name: &'static str,
-    pub(super) value: fn(&Point) -> Option<f64>,
+    /// Its name in a file.
+    pub(in crate::tui) field: &'static str,
+    pub(in crate::tui) value: fn(&Point) -> Option<f64>,
     pub(super) format: fn(f64) -> String,
     pub(super) level: Level,
 }
 
 const fn trend(
     name: &'static str,
+    field: &'static str,
     value: fn(&Point) -> Option<f64>,
     format: fn(f64) -> String,
     level: Level,
 ) -> Trend {
-    Trend { name, value, format, level }
+    Trend { name, field, value, format, level }
 }
 
 fn ratio(ratio: f64) -> String {
@@ -50,15 +57,15 @@ fn ratio(ratio: f64) -> String {
 }
 
 /// The figures, those that matter most first.
-pub(super) const TRENDS: &[Trend] = &[
-    trend("bits/s", |p| p.per_second(|c| c.bytes * 8), units::bit_rate, Level::Fine),
-    trend("CE ratio", |p| p.counts.and_then(|c| c.ce_ratio()), ratio, Level::Warning),
-    trend("lost/s", |p| p.per_second(|c| c.lost), compact, Level::Critical),
-    trend("CNP/s", |p| p.per_second(|c| c.cnp), compact, Level::Warning),
-    trend("RNR NAK/s", |p| p.per_second(|c| c.rnr), compact, Level::Warning),
-    trend("packets/s", |p| p.per_second(|c| c.packets), compact, Level::Fine),
-    trend("repeats/s", |p| p.per_second(|c| c.repeats), compact, Level::Warning),
-    trend("NAK/s", |p| p.per_second(Counts::naks), compact, Level::Critical),
+pub(in crate::tui) const TRENDS: &[Trend] = &[
+    trend("bits/s", "bits_per_s", |p| p.per_second(|c| c.bytes * 8), units::bit_rate, Level::Fine),
+    trend("CE ratio", "ce_ratio", |p| p.counts.and_then(|c| c.ce_ratio()), ratio, Level::Warning),
+    trend("lost/s", "lost_per_s", |p| p.per_second(|c| c.lost), compact, Level::Critical),
+    trend("CNP/s", "cnp_per_s", |p| p.per_second(|c| c.cnp), compact, Level::Warning),
+    trend("RNR NAK/s", "rnr_naks_per_s", |p| p.per_second(|c| c.rnr), compact, Level::Warning),
+    trend("packets/s", "packets_per_s", |p| p.per_second(|c| c.packets), compact, Level::Fine),
+    trend("repeats/s", "repeats_per_s", |p| p.per_second(|c| c.repeats), compact, Level::Warning),
+    trend("NAK/s", "naks_per_s", |p| p.per_second(Counts::naks), compact, Level::Critical),
 ];
 
 fn duration(ns: f64) -> String {
@@ -67,9 +74,21 @@ fn duration(ns: f64) -> String {
 }
 
 /// How long requests of a flow take.
-pub(super) const LATENCY: &[Trend] = &[
-    trend("latency p50", |p| p.latency.map(|(p50, _)| p50.ns() as f64), duration, Level::Fine),
-    trend("latency p99", |p| p.latency.and_then(|(_, p99)| Some(p99?.ns() as f64)), duration, Level::Fine),
+pub(in crate::tui) const LATENCY: &[Trend] = &[
+    trend(
+        "latency p50",
+        "latency_p50_ns",
+        |p| p.latency.map(|(p50, _)| p50.ns() as f64),
+        duration,
+        Level::Fine,
+    ),
+    trend(
+        "latency p99",
+        "latency_p99_ns",
+        |p| p.latency.and_then(|(_, p99)| Some(p99?.ns() as f64)),
+        duration,
+        Level::Fine,
+    ),
 ];
 
 /// Columns before and behind a sparkline.
@@ -92,9 +111,11 @@ fn seconds(earlier: &Moment, later: &Moment) -> f64 {
 }
 
 /// Points of everything, each packet once, as the header counts.
-pub(super) fn points(app: &App, n: usize) -> Vec<Point> {
+pub(in crate::tui) fn points(app: &App, n: usize) -> Vec<Point> {
     let point = |(a, b): (&Moment, &Moment)| Point {
+        time_ns: b.time_ns,
         counts: b.once.grown.since(&a.once.grown),
+        total: Some(b.once.total),
         latency: None,
         seconds: seconds(a, b),
     };
@@ -102,8 +123,10 @@ pub(super) fn points(app: &App, n: usize) -> Vec<Point> {
 }
 
 /// Points of one link.
-pub(super) fn link_points(app: &App, link: usize, n: usize) -> Vec<Point> {
+pub(in crate::tui) fn link_points(app: &App, link: usize, n: usize) -> Vec<Point> {
     let point = |(a, b): (&Moment, &Moment)| Point {
+        time_ns: b.time_ns,
+        total: b.links.get(link).map(|link| link.total),
         counts: b.links.get(link).zip(a.links.get(link)).and_then(|(b, a)| b.grown.since(&a.grown)),
         latency: None,
         seconds: seconds(a, b),
@@ -112,7 +135,7 @@ pub(super) fn link_points(app: &App, link: usize, n: usize) -> Vec<Point> {
 }
 
 /// Points of one flow; unknown where it was not among the busiest.
-pub(super) fn flow_points(app: &App, id: &Identity, n: usize) -> Vec<Point> {
+pub(in crate::tui) fn flow_points(app: &App, id: &Identity, n: usize) -> Vec<Point> {
     // From moment to moment flows mostly keep their places.
     let mut place = 0;
     let mut of = |moment: &Moment| {
@@ -133,7 +156,7 @@ pub(super) fn flow_points(app: &App, id: &Identity, n: usize) -> Vec<Point> {
             (Some(now), None) if new => Some(now),
             _ => None,
         };
-        points.push(Point { counts, latency, seconds: seconds(a, b) });
+        points.push(Point { time_ns: b.time_ns, counts, total: now, latency, seconds: seconds(a, b) });
         before = Some(now);
     }
     points

@@ -1,0 +1,98 @@
+//! Receivers that asked again for what only came late.
+//!
+//! A receiver asks for whatever it misses, be it lost or out of order. What it missed is known of the data that it answers.
+
+use hashbrown::{HashMap, HashSet};
+
+use super::Counts;
+use crate::report::Again;
+use crate::sample::Sample;
+
+type State = foldhash::fast::RandomState;
+
+/// Slots of flows of answers with NAKs for a PSN sequence error whose data lost nothing on any link, and came late on
+/// one. `between` are packets lost between taps.
+pub(super) fn for_late(
+    sample: &Sample,
+    again: &Again,
+    between: &HashMap<u32, u64, State>,
+) -> HashSet<u32, State> {
+    let figures = &sample.figures;
+    let (Some(losses), Some(pairs)) = (&figures.loss, &figures.pairs) else { return HashSet::default() };
+    let asking = sample.flows.iter().filter(|flow| flow.stats.naks.first().is_some_and(|naks| *naks > 0));
+    let asking: Vec<(u32, u32)> =
+        asking.filter_map(|flow| Some((flow.slot, pairs.get(&flow.slot)?.reverse?))).collect();
+    if asking.is_empty() {
+        return HashSet::default();
+    }
+    let data: HashSet<u32, State> = asking.iter().map(|(_, data)| *data).collect();
+    // Every link that sees the data counts: only those behind where it got out of order see that.
+    let flows = || sample.flows.iter().enumerate();
+    let queue_pair: HashMap<u32, usize, State> = flows()
+        .filter(|(_, flow)| data.contains(&flow.slot))
+        .map(|(at, flow)| (flow.slot, again.queue_pair(at)))
+        .collect();
+    let mut found: HashMap<usize, (u64, u64), State> = queue_pair.values().map(|at| (*at, (0, 0))).collect();
+    for (at, flow) in flows() {
+        if let Some((lost, late)) = found.get_mut(&again.queue_pair(at)) {
+            let counts = Counts::of(&flow.stats, flow.slot, Some(losses));
+            *lost += between.get(&flow.slot).copied().unwrap_or(counts.lost);
+            *late += counts.late;
+        }
+    }
+    let only_late = |data: &u32| {
+        let found = queue_pair.get(data).and_then(|at| found.get(at));
+        found.is_some_and(|(lost, late)| *lost == 0 && *late > 0)
+    };
+    asking.into_iter().filter(|(_, data)| only_late(data)).map(|(slot, _)| slot).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::loss::{Figures, FlowLoss, Loss};
+    use crate::figures::pairing::{Confidence, How, Pair};
+    use crate::model::health::Kind;
+    use crate::model::{History, Model, Span};
+    use crate::report::fixtures::{key, link, sample, stats};
+
+    /// A flow of data in which `found` was found, and its answers with 3 NAKs.
+    fn asked(found: Figures, reverse: Option<u32>) -> Sample {
+        let mut answers = stats(17, 10, 620);
+        answers.naks[0] = 3;
+        let flows = vec![
+            (key(0, "10.0.0.1", "10.0.0.2", 20), stats(17, 100, 100_000)),
+            (key(0, "10.0.0.2", "10.0.0.1", 10), answers),
+        ];
+        let mut sample = sample(vec![link("eth0", None)], flows);
+        let [data, asking] = [0, 1].map(|at: usize| sample.flows[at].slot);
+        let lost = FlowLoss { requests: Some(found), ..FlowLoss::default() };
+        sample.figures.loss = Some(Loss { flows: HashMap::from_iter([(data, lost)]), ..Loss::default() });
+        let reverse = reverse.map(|_| data);
+        let pair = Pair { peer_qp: Some(20), how: How::Cm, confidence: Confidence::Certain, reverse };
+        sample.figures.pairs = Some(HashMap::from_iter([(asking, pair)]));
+        sample
+    }
+
+    #[test]
+    fn naks_for_what_only_came_late_are_no_loss() {
+        let late = Figures { recovered: 5, ..Figures::default() };
+        for (found, reverse, kind) in [
+            (late, Some(0), Kind::Late),
+            (Figures { lost: 1, ..late }, Some(0), Kind::Loss),
+            (Figures::default(), Some(0), Kind::Loss),
+            // Whose data they ask for is not known.
+            (late, None, Kind::Loss),
+        ] {
+            let sample = asked(found, reverse);
+            let mut history = History::new(1 << 20);
+            let next = history.prepare(&sample, false).unwrap();
+            history.append(next, &sample, false);
+            let model = Model::new(&history, history.len() - 1, Span::All, Some(&sample)).unwrap();
+            let answers = model.rows.iter().find(|row| row.id.key.dest_qp == 10).unwrap();
+            let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| kind.is_in(&answers.total)).collect();
+            assert_eq!(kinds, [kind], "{found:?}, {reverse:?}");
+            assert_eq!(answers.total.naks(), 3);
+        }
+    }
+}

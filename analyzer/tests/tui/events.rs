@@ -1,0 +1,166 @@
+//! Events: marked and opened on the details too, and as they stood at the moment shown.
+
+use super::*;
+use rocescope::sample::EventSample;
+use rocescope::tui::app::Overlay;
+use rocescope::tui::mouse::Mouse;
+use rocescope_common::account::Event;
+
+/// The details of the first queue pair that had a NAK.
+fn details(size: (u16, u16)) -> App {
+    let mut app = app(&World::sick(), size);
+    press(&mut app, &[Key::Char('2'), Key::Char('/')]);
+    type_text(&mut app, "nak:>0");
+    press(&mut app, &[Key::Enter, Key::Down, Key::Enter]);
+    assert_eq!(app.screen, Screen::Detail);
+    app
+}
+
+/// The line of the screen that is shown as selected.
+fn reversed(app: &App) -> Option<String> {
+    let terminal = draw(app);
+    let buffer = terminal.backend().buffer();
+    let width = usize::from(buffer.area.width);
+    let body = app.layout().body;
+    let at = (body.top()..body.bottom())
+        .find(|y| buffer.cell((10, *y)).unwrap().modifier.contains(ratatui::style::Modifier::REVERSED))?;
+    let line = &buffer.content[usize::from(at) * width..][..width];
+    Some(line.iter().map(ratatui::buffer::Cell::symbol).collect())
+}
+
+#[test]
+fn enter_on_the_details_opens_the_latest_event_with_its_headers() {
+    let mut app = details(USUAL);
+    assert!(app.detail_events().len() > 1, "one can choose");
+    press(&mut app, &[Key::Enter]);
+    snapshot("detail_packet", &app);
+    let shown = text(&app);
+    assert!(shown.contains("Ethernet, at byte 0"), "{shown}");
+    press(&mut app, &[Key::End]);
+    assert!(text(&app).contains("Bytes"), "{}", text(&app));
+    press(&mut app, &[Key::Esc]);
+    assert_eq!((app.overlay, app.screen), (Overlay::None, Screen::Detail));
+    assert!(reversed(&app).is_some(), "it is in view, and marked");
+    press(&mut app, &[Key::Esc]);
+    assert_eq!(app.screen, Screen::Qps);
+}
+
+#[test]
+fn down_scrolls_to_the_events_and_then_goes_through_them() {
+    for size in [SMALL, USUAL, LARGE] {
+        let mut app = details(size);
+        let numbers: Vec<u64> = app.detail_events().iter().map(|listed| listed.entry.number).collect();
+        let mut marked = Vec::new();
+        for _ in 0..120 {
+            press(&mut app, &[Key::Down]);
+            if let Some(number) = app.marked_event.filter(|number| marked.last() != Some(number)) {
+                marked.push(number);
+                let line = reversed(&app).expect("the marked line is in view");
+                let word = app.log.entry(number).unwrap().class.word;
+                assert!(line.contains(word), "{word}: {line}");
+            }
+        }
+        assert_eq!(marked, numbers, "{size:?}");
+        // The last one opens; so does a click on it, once it is marked.
+        press(&mut app, &[Key::Enter]);
+        let Overlay::Packet(opened) = app.overlay else { panic!("{:?}", app.overlay) };
+        assert_eq!(Some(&opened.entry), numbers.last());
+        press(&mut app, &[Key::Esc]);
+        for _ in 0..120 {
+            press(&mut app, &[Key::Up]);
+        }
+        assert_eq!((app.marked_event, app.detail.offset), (None, 0), "{size:?}");
+        press(&mut app, &[Key::PageDown, Key::End, Key::Home]);
+        assert_eq!((app.marked_event, app.detail.offset), (None, 0));
+    }
+}
+
+#[test]
+fn a_click_marks_an_event_of_the_details_and_another_opens_it() {
+    let mut app = details(LARGE);
+    let lines: Vec<String> = text(&app).lines().map(str::to_owned).collect();
+    let title = lines.iter().position(|line| line.contains("EVENTS of this queue pair")).unwrap();
+    let click = Mouse::Click(5, u16::try_from(title + 2).unwrap());
+    let second = app.detail_events()[1].entry.number;
+    assert_eq!(app.on_mouse(click), Action::Draw);
+    assert_eq!((app.marked_event, app.overlay), (Some(second), Overlay::None));
+    assert_eq!(app.on_mouse(click), Action::Draw);
+    assert!(matches!(app.overlay, Overlay::Packet(opened) if opened.entry == second));
+}
+
+/// Notifications of a flow every 0.4 s, so that they are one row, each with a PSN of its own.
+pub(super) fn notified(world: &World, second: u64) -> Vec<EventSample> {
+    let of = world.events(1).into_iter().find(|event| event.events & Event::CNP != 0).unwrap();
+    let time = |nth| fake::START_NS + (second - 1) * 1_000_000_000 + nth * 400_000_000 + 100_000_000;
+    (0..2)
+        .map(|nth| EventSample {
+            time_ns: time(nth),
+            psn: u32::try_from(second * 10 + nth).unwrap(),
+            ..of.clone()
+        })
+        .collect()
+}
+
+#[test]
+fn a_row_of_several_events_is_that_of_the_moment_shown() {
+    let world = World::sick();
+    let mut app = App::new(options());
+    app.on_resize(120, 40);
+    for second in 1..=5 {
+        app.on_events(&notified(&world, second));
+        app.on_sample(Arc::new(world.at(second)));
+    }
+    press(&mut app, &[Key::Char('7')]);
+    let row = |app: &App| text(app).lines().find(|line| line.contains("▲ CNP  10.")).unwrap().to_owned();
+    assert!(
+        row(&app).contains("12:00:04.500") && row(&app).contains("×10 since 12:00:00.100"),
+        "{}",
+        row(&app)
+    );
+    press(&mut app, &[Key::Char(' '), Key::Left, Key::Left]);
+    assert!(
+        row(&app).contains("12:00:02.500") && row(&app).contains("×6 since 12:00:00.100"),
+        "{}",
+        row(&app)
+    );
+    // Events come before the figures of the moment between them.
+    let mut early = App::new(options());
+    early.on_resize(120, 40);
+    for second in 1..=4 {
+        early.on_events(&notified(&world, second));
+        if second > 1 {
+            early.on_sample(Arc::new(world.at(second - 1)));
+        }
+    }
+    press(&mut early, &[Key::Char('7'), Key::Char(' '), Key::Left]);
+    assert!(row(&early).contains("12:00:01.500") && row(&early).contains("×4 since"), "{}", row(&early));
+    // What came while it stood still is cut at the moments as well.
+    for second in 6..=9 {
+        app.on_events(&notified(&world, second));
+        app.on_sample(Arc::new(world.at(second)));
+    }
+    press(&mut app, &[Key::Char(' '), Key::Char(' '), Key::Left, Key::Left]);
+    assert!(row(&app).contains("12:00:06.500") && row(&app).contains("×14 since"), "{}", row(&app));
+
+    press(&mut app, &[Key::Down, Key::Enter]);
+    let psn = |app: &App| app.opened().unwrap().0.psn;
+    assert_eq!(psn(&app), 71, "the latest of then");
+    assert!(text(&app).contains("one of 14 from 12:00:00.100 to 12:00:06.500"), "{}", text(&app));
+    press(&mut app, &[Key::Char('N')]);
+    assert_eq!(psn(&app), 71, "nothing later than the moment shown");
+    assert!(app.answer.as_ref().unwrap().contains("newer"), "{:?}", app.answer);
+    press(&mut app, &[Key::Char('n'), Key::Char('n')]);
+    assert_eq!(psn(&app), 61);
+    for _ in 0..20 {
+        press(&mut app, &[Key::Char('n')]);
+    }
+    assert_eq!(psn(&app), 10, "every one of them opens");
+    press(&mut app, &[Key::Char('N')]);
+    assert_eq!(psn(&app), 11);
+    press(&mut app, &[Key::Esc]);
+    // Of the first moment there is its first row only.
+    for _ in 0..9 {
+        press(&mut app, &[Key::Left]);
+    }
+    assert!(row(&app).contains("12:00:00.500") && row(&app).contains("×2 since"), "{}", row(&app));
+}
