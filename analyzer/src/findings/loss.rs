@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
+use super::once::{Name, name};
 use super::tool::own;
 use super::unjudged::{flows_unjudged, is_unjudged};
 use super::{Entry, Input, LimitMeta, Raise};
@@ -142,9 +143,6 @@ impl Default for Limits {
     }
 }
 
-/// A flow, wherever it is seen.
-type Name = (IpAddr, IpAddr, u32);
-
 /// Packets, how many more were lost, and how often.
 #[derive(Clone, Copy, Default)]
 struct Sum {
@@ -227,8 +225,7 @@ struct Tap {
 impl Tap {
     fn add(&mut self, flow: &Flow, side: Side) {
         let sum = Sum::of(flow, side);
-        let (most, _) =
-            self.flows.entry((flow.src, flow.dst, flow.dest_qp)).or_insert((Sum::default(), !flow.is_uc()));
+        let (most, _) = self.flows.entry(name(flow)).or_insert((Sum::default(), !flow.is_uc()));
         most.packets = most.packets.max(sum.packets);
         most.lost = most.lost.max(sum.lost);
         most.episodes = most.episodes.max(sum.episodes);
@@ -292,13 +289,18 @@ impl<'a> Ends<'a> {
             if let (Some(from), Some(to)) = (&tap.from, &tap.to) {
                 ahead.insert((from.as_str(), name));
                 behind.insert((to.as_str(), name));
+            } else if tap.only_at == [0, 0] {
+                // Whichever comes first: both see the same, and one tells it.
+                let [_, other] = &tap.links;
+                ahead.insert((other.as_str(), name));
+                behind.insert((other.as_str(), name));
             }
         }
         Self { behind, ahead }
     }
 
     fn tell_better(&self, side: Side, flow: &Flow) -> bool {
-        let key = (flow.link.as_str(), (flow.src, flow.dst, flow.dest_qp));
+        let key = (flow.link.as_str(), name(flow));
         match side {
             Side::Before => self.behind.contains(&key),
             Side::After => self.ahead.contains(&key),

@@ -23,6 +23,7 @@ mod loss;
 #[cfg(test)]
 mod loss_tests;
 mod nak;
+mod once;
 mod peer;
 mod pfc;
 mod raise;

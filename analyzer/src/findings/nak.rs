@@ -1,9 +1,8 @@
 //! Requests that a responder refused for good.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 
+use super::once::once;
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::{Finding, Flow, LastNaks, Naks, Severity};
 use crate::units::plural;
@@ -101,20 +100,4 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 pub(super) fn latest(flows: &[(&Flow, u64)], last: fn(&LastNaks) -> Option<u64>) -> Option<u64> {
     let each = flows.iter().map(|(flow, _)| flow.last_naks_ns.as_ref().and_then(last));
     each.collect::<Option<Vec<u64>>>()?.into_iter().max()
-}
-
-/// Flows in which something was counted, the most first; one that passes several links is there
-/// once, from the link that saw most of it.
-pub(super) fn once(flows: &[Flow], of: impl Fn(&Flow) -> u64) -> Vec<(&Flow, u64)> {
-    let mut best: BTreeMap<_, (&Flow, u64)> = BTreeMap::new();
-    for flow in flows {
-        let n = of(flow);
-        let known = best.entry((flow.src, flow.dst, flow.dest_qp)).or_insert((flow, n));
-        if n > known.1 {
-            *known = (flow, n);
-        }
-    }
-    let mut counted: Vec<_> = best.into_values().filter(|(_, n)| *n > 0).collect();
-    counted.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-    counted
 }

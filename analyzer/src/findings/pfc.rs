@@ -2,8 +2,9 @@
 
 use serde::Deserialize;
 
+use super::once::once;
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Device, Finding, Flow, Link, Pause, Severity};
+use crate::report::{Device, Finding, Link, Pause, Severity};
 use crate::units::{self, plural};
 
 /// Kinds of this family.
@@ -224,16 +225,18 @@ fn stalled_qps(input: &Input<'_>, device: &Device, found: &mut Vec<Finding>) {
 
 fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
     let least = input.limits.pfc.victim_ms.saturating_mul(MS).max(1);
-    let stall = |flow: &Flow| flow.pause_stall_ns.unwrap_or(0);
-    let mut victims: Vec<&Flow> = input.report.flows.iter().filter(|flow| stall(flow) >= least).collect();
-    victims.sort_by_key(|flow| std::cmp::Reverse(stall(flow)));
-    let Some(longest) = victims.first().map(|flow| stall(flow)) else { return };
+    let mut victims = once(&input.report.flows, |flow| flow.pause_stall_ns.unwrap_or(0));
+    victims.retain(|(_, stalled)| *stalled >= least);
+    let Some((_, longest)) = victims.first() else { return };
     let title = format!(
         "{} stood still for up to {} while their priority was paused",
         plural(victims.len() as u64, "flow"),
-        units::duration(longest)
+        units::duration(*longest)
     );
-    Raise::new(&VICTIM, Severity::Warning, title).evidence("longest_ns", longest).flows(victims).into(found);
+    Raise::new(&VICTIM, Severity::Warning, title)
+        .evidence("longest_ns", *longest)
+        .flows(victims.iter().map(|(flow, _)| *flow))
+        .into(found);
 }
 
 #[cfg(test)]

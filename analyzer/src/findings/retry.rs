@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
-use super::nak::once;
+use super::once::once;
 use super::unjudged::{flows_unjudged, is_unjudged};
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::{Finding, Flow, Loss, Severity};
@@ -63,6 +63,10 @@ fn again(flow: &Flow) -> u64 {
     [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.retransmitted + loss.rereads).sum()
 }
 
+fn late(flow: &Flow) -> u64 {
+    [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.recovered).sum()
+}
+
 /// When a packet of the flow was sent again last.
 fn last_again(flow: &Flow) -> Option<u64> {
     [flow.loss, flow.loss_responses].iter().flatten().filter_map(|loss| loss.last_again_ns).max()
@@ -94,10 +98,9 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             pair.packets += packets;
         }
     }
-    for flow in &input.report.flows {
+    for (flow, late) in once(&input.report.flows, late) {
         if let Some(pair) = pairs.get_mut(&(flow.src, flow.dst)) {
-            pair.late +=
-                [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.recovered).sum::<u64>();
+            pair.late += late;
         }
     }
     let unjudged = flows_unjudged(input.report);

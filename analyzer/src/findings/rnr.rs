@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
-use super::nak::{latest, once};
+use super::nak::latest;
+use super::once::once;
 use super::unjudged::is_unjudged;
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::{Finding, Flow, Severity};

@@ -1,5 +1,6 @@
 //! Findings that a run cannot come to, since what they rest on was not collected.
 
+use super::once;
 use crate::figures::Figures;
 use crate::report::{Flow, Psn, Report, Unjudged};
 use crate::sample::Sample;
@@ -44,8 +45,8 @@ pub(super) fn is_unjudged(flow: &Flow) -> bool {
 }
 
 /// How many such flows there are: what findings of loss leave out.
-pub(super) fn flows_unjudged(report: &Report) -> usize {
-    report.flows.iter().filter(|flow| is_unjudged(flow)).count()
+pub(super) fn flows_unjudged(report: &Report) -> u64 {
+    once::count(report.flows.iter().filter(|flow| is_unjudged(flow)))
 }
 
 /// Their ids in order, and what each needs.
