@@ -121,7 +121,7 @@ fn hosts_that_changed_are_named() {
     );
     let page = text(&all, 100);
     assert!(
-        page.contains("before.pcap") && page.contains("-60.0 %") && page.contains("10.0.0.1 → 10.0.0.2"),
+        page.contains("before.pcap") && page.contains("−60.0 %") && page.contains("10.0.0.1 → 10.0.0.2"),
         "{page}"
     );
     assert!(text(&diff(("a", &Value::Null), ("b", &Value::Null)), 80).contains("No findings"));

@@ -88,8 +88,9 @@ pub fn text(diff: &Diff, room: usize) -> String {
 }
 
 fn row(name: String, change: &Change) -> Vec<String> {
-    let ratio =
-        change.change_ratio.map_or_else(|| units::UNKNOWN.into(), |ratio| format!("{:+.1} %", ratio * 100.0));
+    // A minus that is no hyphen, which stands for what is not known.
+    let percent = |ratio: f64| format!("{:+.1} %", ratio * 100.0).replace('-', "−");
+    let ratio = change.change_ratio.map_or_else(|| units::UNKNOWN.into(), percent);
     vec![
         name,
         value(change.kind, change.a),

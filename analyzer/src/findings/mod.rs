@@ -108,8 +108,9 @@ pub fn check(input: &Input<'_>) -> Vec<Finding> {
         nak::check,
         peer::check,
         pfc::check,
-        retry::check,
         rnr::check,
+        // Says which of the others tell why.
+        retry::check,
         settings::check,
         step::check,
         tool::check,

@@ -9,7 +9,7 @@ use super::once::{Name, name};
 use crate::report::{Finding, Flow, FlowId, Severity};
 
 /// Flows that a finding lists; how many there are is in its evidence as `flows`.
-const MAX_FLOWS: usize = 16;
+pub(super) const MAX_FLOWS: usize = 16;
 
 /// Kinds that are about settings, which last however long no packet shows them.
 const SETTINGS: [&str; 6] =

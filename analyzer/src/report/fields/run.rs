@@ -161,13 +161,15 @@ pub const RUN: &[FieldMeta] = fields! {
     "links[].pause[].from", "text": "Hardware address of the station that asked its neighbour to stop." or null "never here";
     "links[].pause[].frames", "frames": "Frames that stopped it (quanta above 0)." or null "never here";
     "links[].pause[].resumes", "frames": "Frames that ended the pause at once (quanta 0)." or null "never here";
+    "links[].pause[].quanta", "quanta": "Sum of the quanta that these frames asked for, of 512 bits each: how long that is depends on the link's speed." or null "never here";
     "links[].pause[].paused_ns", "ns": "Time paused: from each frame to the next of its priority, or until its quanta are over at \
-        `--link-speed`." or null "never here";
-    "links[].pause[].episodes", "number": "Pauses: frames that came while it was running." or null "never here";
-    "links[].pause[].worst_share", "ratio": "Largest share of a window of 100 ms that was paused." or null "never here";
-    "links[].pause[].most_share", "ratio": "Always null here: the time is known." or null "always";
+        `--link-speed`." or null "`--link-speed` is not given";
+    "links[].pause[].episodes", "number": "Pauses: frames that came while it was running." or null "likewise";
+    "links[].pause[].worst_share", "ratio": "Largest share of a window of 100 ms that was paused." or null "likewise";
+    "links[].pause[].least_share", "ratio": "The same at the fastest Ethernet there is (1.6 Tb/s): what the share is at least." or null "`worst_share` is known";
+    "links[].pause[].most_share", "ratio": "Always null here." or null "always";
     "links[].pause[].worst_frames_per_s", "frames/s": "Always null here." or null "always";
-    "links[].pause[].longest_ns", "ns": "Longest pause, its renewals included." or null "never here";
+    "links[].pause[].longest_ns", "ns": "Longest pause, its renewals included." or null "`--link-speed` is not given";
     "links[].neighbours[]", "object": "What LLDP frames on the link said, of each neighbour the latest.";
     "links[].neighbours[].system", "text": "Its name." or null "it did not say";
     "links[].neighbours[].chassis", "text": "Its chassis: an address or a name." or null "it did not say";
@@ -211,10 +213,12 @@ pub const RUN: &[FieldMeta] = fields! {
     "devices[].pause[].from", "text": "Always null here." or null "always";
     "devices[].pause[].frames", "frames": "Pause frames." or null "the driver does not count them";
     "devices[].pause[].resumes", "frames": "Always null here: drivers do not tell them apart." or null "always";
+    "devices[].pause[].quanta", "quanta": "Always null here: drivers count none." or null "always";
     "devices[].pause[].paused_ns", "ns": "Time spent paused." or null "the driver does not count it";
     "devices[].pause[].episodes", "number": "Changes from running to paused." or null "the driver does not count them";
     "devices[].pause[].worst_share", "ratio": "Largest share of the time between two readings that was paused."
         or null "the driver does not count time, or there were not two readings";
+    "devices[].pause[].least_share", "ratio": "Always null here." or null "always";
     "devices[].pause[].most_share", "ratio": "Largest share of the time between two readings that its frames can have paused at most: each for 65,535 quanta of 512 bits at the \
         link's speed."
         or null "time is counted (`worst_share`), or frames are not, or the speed is not known";
@@ -265,5 +269,5 @@ pub const RUN: &[FieldMeta] = fields! {
         those that go on, before those of severity `info`." or null "not known, or it lasts by its nature (a silence, a setting)";
     "unjudged[].id", "text": "A kind of finding that this run could not come to: that it is not among the findings says nothing.";
     "unjudged[].needs", "text": "What it rests on: `exact_times` (live, `--no-timing` is without), `packets_of_taps` and `whole_frames` (only a replay \
-        has them), `whole_sequences` (live: some queue pairs that lost packets were not followed from their first packet on, their `flows[].loss` is null; findings of that kind leave these out, and count them as `flows_unjudged`).";
+        has them), `link_speed` (a capture with pause frames, without `--link-speed`), `whole_sequences` (live: some queue pairs that lost packets were not followed from their first packet on, their `flows[].loss` is null; findings of that kind leave these out, and count them as `flows_unjudged`).";
 };

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::report::loss::{AtLink, by_link, nothing_vanished};
-use crate::report::text::flows::link_name;
+use crate::report::text::flows::{link_name, missing};
 use crate::report::text::layout::{labelled, plain};
 use crate::report::{Between, Episodes, Flow, Loss, Report};
 use crate::units::{self, plural};
@@ -17,6 +17,12 @@ const INDENT: usize = 2;
 
 /// Links, and pairs of taps, of which the summary tells.
 const HEADLINES: usize = 6;
+
+/// Where every packet in sight that has a number came in its turn.
+const NO_SIGN: &str = "no sign of any";
+/// Where none has one that says what was before.
+const NO_SEQUENCE: &str =
+    "not known: no packet here is numbered in a sequence (datagrams, acknowledgements and CNPs are not)";
 
 /// What was lost in the end, by tap: what only came late, what is sent again after a loss elsewhere, and what has
 /// nothing to do with loss, is told apart.
@@ -62,7 +68,9 @@ pub(super) fn headline(report: &Report) -> Vec<String> {
         said.push(format!("… and {hidden} more"));
     }
     if said.is_empty() {
-        said.push("no sign of any".into());
+        let has_sequence = |flow: &Flow| flow.psn.is_some() || flow.psn_responses.is_some();
+        let numbered = report.totals.retired.flows > 0 || report.flows.iter().any(has_sequence);
+        said.push(if numbered { NO_SIGN } else { NO_SEQUENCE }.into());
         let beside: Vec<String> = all.iter().filter_map(|at| of(at, &no_loss(at))).collect();
         let hidden = beside.len().saturating_sub(HEADLINES);
         said.extend(beside.into_iter().take(HEADLINES));
@@ -70,9 +78,7 @@ pub(super) fn headline(report: &Report) -> Vec<String> {
             said.push(format!("… and {hidden} more"));
         }
     }
-    if let Some(note) = all.iter().find(|at| at.missing != at.lost).map(missing_and_lost) {
-        said.push(note);
-    }
+    said.extend(missing_and_lost(report, &all));
     said
 }
 
@@ -129,14 +135,18 @@ fn no_loss(at: &AtLink<'_>) -> Vec<String> {
     parts
 }
 
-/// Why two numbers differ that are both on the page.
-fn missing_and_lost(at: &AtLink<'_>) -> String {
-    format!(
-        "(MISSING below, {} on {}, counts PSNs skipped at first sight: also what only came late, but not what was lost once more \
-         while it was sent again)",
-        units::count(at.missing),
-        link_name(at.link, at.direction)
-    )
+/// Why two numbers differ that are both on the page: what the table of flows has as MISSING, and what is said of losses above it.
+fn missing_and_lost(report: &Report, all: &[AtLink<'_>]) -> Option<String> {
+    let differ = all.iter().any(|at| at.missing != at.lost);
+    let missing: u64 = report.flows.iter().filter_map(missing).sum();
+    differ.then(|| {
+        format!(
+            "(MISSING below, {} in all flows{}, counts PSNs skipped at first sight: also what only came late, but not what was lost \
+             once more while it was sent again)",
+            units::count(missing),
+            if all.len() > 1 { " of all links" } else { "" }
+        )
+    })
 }
 
 /// Flows in which something was lost, late or sent again.
@@ -314,6 +324,36 @@ mod tests {
         report.flows[0].loss = Some(Loss { lost: 1, before_tap: once, ..Loss::default() });
         let page = lines(&report, 200).join("\n");
         assert!(page.ends_with(": 1 lost before in 1 episode (3.00 ms)"), "{page}");
+    }
+
+    /// What is said of the column is the sum of the column, links and flows of which no more is known included.
+    #[test]
+    fn the_sum_of_missing_is_that_of_its_column() {
+        let mut report = report();
+        let at = report.flows.iter().position(|flow| missing(flow) == Some(1_204)).unwrap();
+        report.flows[at].loss = Some(Loss { lost: 1_000, recovered: 204, ..Loss::default() });
+        let column: u64 = report.flows.iter().filter_map(missing).sum();
+        assert_eq!(column, 1_208);
+        let said = headline(&report).pop().unwrap();
+        assert!(
+            said.starts_with(&format!(
+                "(MISSING below, {} in all flows of all links, ",
+                units::count(column)
+            )),
+            "{said}"
+        );
+        report.flows[at].loss = Some(Loss { lost: 1_204, ..Loss::default() });
+        assert!(!headline(&report).concat().contains("MISSING"), "nothing differs");
+    }
+
+    #[test]
+    fn where_nothing_is_numbered_nothing_is_known_of_losses() {
+        let mut report = report();
+        report.totals.retired.flows = 0;
+        report.flows.retain(|flow| flow.dest_qp == 1);
+        assert_eq!(headline(&report), [NO_SEQUENCE]);
+        report.totals.retired.flows = 1;
+        assert_eq!(headline(&report), [NO_SIGN]);
     }
 
     #[test]
