@@ -88,161 +88,153 @@ macro_rules! figure {
 }
 
 /// Figures of a whole run.
-pub(super) const fn run() -> &'static [Figure] {
-    const ALL: &[Figure] = &[
-        figure!(
-            "roce_bits_per_second",
-            BitRate,
-            More,
-            (USUAL, 0.0),
-            "`totals.roce_bytes` over the window, eight bits each",
-            |r| rate(r, total(r, "roce_bytes")? * 8.0)
-        ),
-        figure!(
-            "payload_bits_per_second",
-            BitRate,
-            More,
-            (USUAL, 0.0),
-            "`flows[].payload_bytes` likewise",
-            |r| rate(r, present(r, |f| at(f, "/payload_bytes"))? * 8.0)
-        ),
-        figure!(
-            "roce_packets_per_second",
-            Rate,
-            Neither,
-            (USUAL, 0.0),
-            "`totals.roce_packets` over the window",
-            |r| rate(r, total(r, "roce_packets")?)
-        ),
-        figure!(
-            "ce_ratio",
-            Ratio,
-            Less,
-            (USUAL, 0.001),
-            "`totals.ce_ratio`; with several taps that of the link with most marks",
-            ce_ratio
-        ),
-        figure!(
-            "cnp_packets_per_second",
-            Rate,
-            Less,
-            (USUAL, 1.0),
-            "`totals.cnp_packets` over the window",
-            |r| rate(r, total(r, "cnp_packets")?)
-        ),
-        figure!(
-            "missing_ratio",
-            Ratio,
-            Less,
-            (USUAL, 1e-5),
-            "PSNs skipped at first sight, lost or late (`flows[].psn.missing`, `responses_missing`), per packet",
-            |r| share(&once(r), |f| both(f, "missing"))
-        ),
-        figure!(
-            "lost_before_tap_ratio",
-            Ratio,
-            Less,
-            (USUAL, 1e-5),
-            "packets lost between their sender and the tap (`flows[].loss.lost`), per packet",
-            |r| share(&once(r), lost_before_tap)
-        ),
-        figure!(
-            "lost_after_tap_ratio",
-            Ratio,
-            Less,
-            (USUAL, 1e-5),
-            "times that a receiver asked again for what had passed the tap (`flows[].loss.after_tap.episodes`; one may be more than one packet, or \
+pub(super) const RUN: &[Figure] = &[
+    figure!(
+        "roce_bits_per_second",
+        BitRate,
+        More,
+        (USUAL, 0.0),
+        "`totals.roce_bytes` over the window, eight bits each",
+        |r| rate(r, total(r, "roce_bytes")? * 8.0)
+    ),
+    figure!(
+        "payload_bits_per_second",
+        BitRate,
+        More,
+        (USUAL, 0.0),
+        "`flows[].payload_bytes` likewise",
+        |r| rate(r, present(r, |f| at(f, "/payload_bytes"))? * 8.0)
+    ),
+    figure!(
+        "roce_packets_per_second",
+        Rate,
+        Neither,
+        (USUAL, 0.0),
+        "`totals.roce_packets` over the window",
+        |r| rate(r, total(r, "roce_packets")?)
+    ),
+    figure!(
+        "ce_ratio",
+        Ratio,
+        Less,
+        (USUAL, 0.001),
+        "`totals.ce_ratio`; with several taps that of the link with most marks",
+        ce_ratio
+    ),
+    figure!(
+        "cnp_packets_per_second",
+        Rate,
+        Less,
+        (USUAL, 1.0),
+        "`totals.cnp_packets` over the window",
+        |r| rate(r, total(r, "cnp_packets")?)
+    ),
+    figure!(
+        "missing_ratio",
+        Ratio,
+        Less,
+        (USUAL, 1e-5),
+        "PSNs skipped at first sight, lost or late (`flows[].psn.missing`, `responses_missing`), per packet",
+        |r| share(&once(r), |f| both(f, "missing"))
+    ),
+    figure!(
+        "lost_before_tap_ratio",
+        Ratio,
+        Less,
+        (USUAL, 1e-5),
+        "packets lost between their sender and the tap (`flows[].loss.lost`), per packet",
+        |r| share(&once(r), lost_before_tap)
+    ),
+    figure!(
+        "lost_after_tap_ratio",
+        Ratio,
+        Less,
+        (USUAL, 1e-5),
+        "times that a receiver asked again for what had passed the tap (`flows[].loss.after_tap.episodes`; one may be more than one packet, or \
              packets that came out of order), per packet",
-            |r| share(&once(r), lost_after_tap)
-        ),
-        figure!(
-            "lost_between_taps_ratio",
-            Ratio,
-            Less,
-            (USUAL, 1e-5),
-            "packets that vanished between two taps (`taps[].vanished`, without those that reached the receiver all the same) of those that passed the \
+        |r| share(&once(r), lost_after_tap)
+    ),
+    figure!(
+        "lost_between_taps_ratio",
+        Ratio,
+        Less,
+        (USUAL, 1e-5),
+        "packets that vanished between two taps (`taps[].vanished`, without those that reached the receiver all the same) of those that passed the \
              first; of the two taps with the largest share",
-            lost_between_taps
-        ),
-        figure!(
-            "repeats_ratio",
-            Ratio,
-            Less,
-            (USUAL, 1e-4),
-            "packets behind the expected PSN (`flows[].psn.repeats`, `psn_responses.repeats`), per packet",
-            |r| share(&once(r), |f| both(f, "repeats"))
-        ),
-        figure!(
-            "naks_per_second",
-            Rate,
-            Less,
-            (USUAL, 0.1),
-            "`flows[].ack.naks`, all kinds, over the window",
-            |r| rate(r, present(r, naks)?)
-        ),
-        figure!(
-            "rnr_naks_per_second",
-            Rate,
-            Less,
-            (USUAL, 0.1),
-            "`flows[].ack.rnr_naks` over the window",
-            |r| rate(r, present(r, |f| at(f, "/ack/rnr_naks"))?)
-        ),
-        figure!(
-            "latency_p50_ns",
-            Duration,
-            Less,
-            (USUAL, 500.0),
-            "`flows[].latency_ns.p50`, mean over flows by their samples",
-            |r| latency(r, "/latency_ns/p50", 1)
-        ),
-        figure!(
-            "latency_p99_ns",
-            Duration,
-            Less,
-            (TAIL, 1000.0),
-            "`flows[].latency_ns.p99` likewise, of flows with 100 samples or more",
-            |r| latency(r, "/latency_ns/p99", P99_SAMPLES)
-        ),
-        figure!("effective_flows", Number, More, (USUAL, 0.1), "`entropy.effective_flows`", |r| at(
-            r,
-            "/entropy/effective_flows"
-        )),
-        figure!(
-            "max_over_mean",
-            Ratio,
-            Less,
-            (USUAL, 0.01),
-            "the largest `imbalance[].max_over_mean` of links that share a load",
-            max_over_mean
-        ),
-        figure!(
-            "step_period_ns",
-            Duration,
-            Less,
-            (USUAL, 0.0),
-            "`steps.period_ns`: the median over the steps of the job",
-            |r| at(r, "/steps/period_ns")
-        ),
-        figure!("step_busy_ratio", Ratio, Neither, (USUAL, 0.02), "`steps.busy_ratio`", |r| at(
-            r,
-            "/steps/busy_ratio"
-        )),
-        figure!("flows", Number, Neither, (0.0, 0.0), "flows, each once whatever the number of links", |r| {
-            r.get("flows")?.as_array()?;
-            Some(once(r).len() as f64)
-        }),
-        figure!(
-            "tool_lost_packets",
-            Number,
-            Less,
-            (0.0, 0.0),
-            "packets that rocescope itself missed: `totals.lost.flow_table_full`, `contended`, and `capture_drops` (replay) or `interface_drops`",
-            own_losses
-        ),
-    ];
-    ALL
-}
+        lost_between_taps
+    ),
+    figure!(
+        "repeats_ratio",
+        Ratio,
+        Less,
+        (USUAL, 1e-4),
+        "packets behind the expected PSN (`flows[].psn.repeats`, `psn_responses.repeats`), per packet",
+        |r| share(&once(r), |f| both(f, "repeats"))
+    ),
+    figure!(
+        "naks_per_second",
+        Rate,
+        Less,
+        (USUAL, 0.1),
+        "`flows[].ack.naks`, all kinds, over the window",
+        |r| rate(r, present(r, naks)?)
+    ),
+    figure!("rnr_naks_per_second", Rate, Less, (USUAL, 0.1), "`flows[].ack.rnr_naks` over the window", |r| {
+        rate(r, present(r, |f| at(f, "/ack/rnr_naks"))?)
+    }),
+    figure!(
+        "latency_p50_ns",
+        Duration,
+        Less,
+        (USUAL, 500.0),
+        "`flows[].latency_ns.p50`, mean over flows by their samples",
+        |r| latency(r, "/latency_ns/p50", 1)
+    ),
+    figure!(
+        "latency_p99_ns",
+        Duration,
+        Less,
+        (TAIL, 1000.0),
+        "`flows[].latency_ns.p99` likewise, of flows with 100 samples or more",
+        |r| latency(r, "/latency_ns/p99", P99_SAMPLES)
+    ),
+    figure!("effective_flows", Number, More, (USUAL, 0.1), "`entropy.effective_flows`", |r| at(
+        r,
+        "/entropy/effective_flows"
+    )),
+    figure!(
+        "max_over_mean",
+        Ratio,
+        Less,
+        (USUAL, 0.01),
+        "the largest `imbalance[].max_over_mean` of links that share a load",
+        max_over_mean
+    ),
+    figure!(
+        "step_period_ns",
+        Duration,
+        Less,
+        (USUAL, 0.0),
+        "`steps.period_ns`: the median over the steps of the job",
+        |r| at(r, "/steps/period_ns")
+    ),
+    figure!("step_busy_ratio", Ratio, Neither, (USUAL, 0.02), "`steps.busy_ratio`", |r| at(
+        r,
+        "/steps/busy_ratio"
+    )),
+    figure!("flows", Number, Neither, (0.0, 0.0), "flows, each once whatever the number of links", |r| {
+        r.get("flows")?.as_array()?;
+        Some(once(r).len() as f64)
+    }),
+    figure!(
+        "tool_lost_packets",
+        Number,
+        Less,
+        (0.0, 0.0),
+        "packets that rocescope itself missed: `totals.lost.flow_table_full`, `contended`, and `capture_drops` (replay) or `interface_drops`",
+        own_losses
+    ),
+];
 
 /// Those of them that are compared for what one host sends to another, too: a value of [`by_hosts`] has them by name.
 pub(super) const OF_HOSTS: [&str; 7] = [
@@ -257,7 +249,7 @@ pub(super) const OF_HOSTS: [&str; 7] = [
 
 /// Two values of [`by_hosts`] side by side.
 pub(super) fn changes_of_hosts(a: &Value, b: &Value) -> Vec<Change> {
-    let measures = run().iter().map(|figure| figure.measure).filter(|one| OF_HOSTS.contains(&one.name));
+    let measures = RUN.iter().map(|figure| figure.measure).filter(|one| OF_HOSTS.contains(&one.name));
     let of = |side: &Value, name: &str| side.get(name).and_then(Value::as_f64);
     measures.map(|one| one.change(of(a, one.name), of(b, one.name))).collect()
 }

@@ -121,7 +121,7 @@ pub fn diff(a: (&str, &Value), b: (&str, &Value)) -> Diff {
         schema: SCHEMA,
         a: side(a),
         b: side(b),
-        figures: figure::run().iter().map(|figure| figure.change(a.1, b.1)).collect(),
+        figures: figure::RUN.iter().map(|figure| figure.change(a.1, b.1)).collect(),
         findings: finding::changes(a.1, b.1),
         hosts: hosts(a.1, b.1),
     }
@@ -167,7 +167,7 @@ pub fn markdown() -> String {
         };
         format!("| `{first}` | {second} | {better} | {:.0} % |\n", 100.0 * measure.same.0)
     };
-    let run = figure::run().iter().map(|one| row(one.measure.name, one.meaning, &one.measure));
+    let run = figure::RUN.iter().map(|one| row(one.measure.name, one.meaning, &one.measure));
     let findings = finding::MAIN.iter().map(|(id, main)| row(id, &format!("`{}`", main.name), main));
     let of_hosts = figure::OF_HOSTS.map(|name| format!("`{name}`")).join(", ");
     format!("{HEAD}{}{HOSTS}{of_hosts}.\n{FINDINGS}{}", run.collect::<String>(), findings.collect::<String>())

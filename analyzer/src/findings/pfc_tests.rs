@@ -76,7 +76,7 @@ fn victims_are_flows_of_data_and_told_with_what_they_lost() {
     use crate::figures::control::{ControlFigures, LinkControl};
     use crate::report::fixtures::{key, link, stats};
     let mut acks = stats(50_001, 100, 6_200);
-    (acks.psn, acks.payload_bytes) = (Default::default(), 0);
+    (acks.psn, acks.payload_bytes) = (rocescope_common::account::PsnTrack::default(), 0);
     let (a, b) = ("10.0.0.1", "10.0.0.2");
     let data = stats(50_000, 1_000, 1_000_000);
     let on = |at: u16| [(key(at, a, b, 17), data), (key(at, b, a, 18), acks)];

@@ -9,6 +9,8 @@ const FIRST_PLACES: usize = 256;
 const MAX_PLACES: usize = 1 << 17;
 /// Places looked at for a packet.
 const PROBES: usize = 16;
+/// Packets of a flow that wait although all taps known so far have seen them: one further down has yet to show its first.
+const FIRST: u32 = 32;
 /// How much later a packet may come than those behind it before it is said to be gone.
 const PATIENCE: u32 = 8_192;
 
@@ -117,7 +119,8 @@ impl Group {
                 entry.time_ns[tap] = time_ns;
                 entry.place[tap] = place;
                 let seen = *entry;
-                if seen.taps.count_ones() as usize >= self.links.len() && self.links.len() > 1 {
+                let one_more = place <= FIRST && self.links.len() < MAX_TAPS;
+                if seen.taps.count_ones() as usize >= self.links.len() && !one_more {
                     *entry = FREE;
                     self.used -= 1;
                 }

@@ -147,6 +147,9 @@ pub const RUN: &[FieldMeta] = fields! {
     "taps[].vanished", "packets": "Packets that passed `from` and not `to`, between packets that passed both: lost on the way, or missed \
         by the capture at `to`." or null "the order is not known and one of the two lacks packets";
     "taps[].only_at[]", "packets": "Packets that only the first, and only the second link saw, between packets that both saw.";
+    "taps[].not_compared[]", "packets": "Packets of the flow at each of the two that are in none of these: before the first or behind the last packet \
+        that both saw, CNPs that no IPv4 identification tells apart, and what found no room. With `packets_matched` and `only_at` they make up `flows[].packets`."
+        or null "the flow was closed meanwhile";
     "taps[].delay_change_ns.min", "ns": "One-way delay from the first link to the second, as change against the least at the start \
         (the clocks' difference is not known): the smallest.";
     "taps[].delay_change_ns.max", "ns": "The largest change.";

@@ -99,6 +99,7 @@ fn full() -> Report {
         packets_matched: 1,
         vanished: Some(1),
         only_at: [1, 0],
+        not_compared: [Some(2), None],
         delay_change_ns: DelayChange {
             min: 0,
             max: 1,

@@ -235,17 +235,21 @@ pub(super) fn taps(report: &Report, room: usize) -> Vec<String> {
         matched: u64,
         vanished: Option<u64>,
         only: [u64; 2],
+        not_compared: [Option<u64>; 2],
         change: (i64, i64),
     }
     let mut pairs: BTreeMap<_, Sum> = BTreeMap::new();
     for tap in &report.taps {
         let known = tap.from.is_some();
-        let new = Sum { vanished: Some(0), ..Sum::default() };
+        let new = Sum { vanished: Some(0), not_compared: [Some(0); 2], ..Sum::default() };
         let sum = pairs.entry((&tap.links, known, tap.src, tap.dst)).or_insert(new);
         sum.matched += tap.packets_matched;
         sum.vanished = sum.vanished.zip(tap.vanished).map(|(a, b)| a + b);
         for (sum, n) in sum.only.iter_mut().zip(tap.only_at) {
             *sum += n;
+        }
+        for (sum, n) in sum.not_compared.iter_mut().zip(tap.not_compared) {
+            *sum = sum.zip(n).map(|(a, b)| a + b);
         }
         let change = &tap.delay_change_ns;
         sum.change = (sum.change.0.min(change.min), sum.change.1.max(change.max));
@@ -266,8 +270,16 @@ pub(super) fn taps(report: &Report, room: usize) -> Vec<String> {
                 format!("{} seen only by the first, {} by the second", units::count(a), units::count(b))
             }
         };
+        let rest = match sum.not_compared {
+            [Some(0), Some(0)] => String::new(),
+            [a, b] => format!(
+                ", {} of the first and {} of the second not compared (not between packets that both saw, or all alike)",
+                units::count_or_unknown(a),
+                units::count_or_unknown(b)
+            ),
+        };
         let text = format!(
-            "{first} {arrow} {second}, {src} → {dst}: {} seen by both, {lost}; one-way delay changes by {} to {}",
+            "{first} {arrow} {second}, {src} → {dst}: {} seen by both, {lost}{rest}; one-way delay changes by {} to {}",
             plural(sum.matched, "packet"),
             signed(sum.change.0),
             signed(sum.change.1)
@@ -383,6 +395,7 @@ mod tests {
             packets_matched: 100,
             vanished: Some(0),
             only_at: [0, 0],
+            not_compared: [Some(0), Some(0)],
             delay_change_ns: DelayChange { min: 0, max: 0, drift: 0, points: Vec::new() },
         };
         let lost = |report: &Report| by_link(report).iter().map(|at| at.lost).sum::<u64>();
@@ -408,6 +421,7 @@ mod tests {
             packets_matched: 100,
             vanished,
             only_at: [3, 0],
+            not_compared: [Some(2), Some(0)],
             delay_change_ns: DelayChange { min: -1_000, max: 2_000_000, drift: 0, points: Vec::new() },
         };
         report.taps = vec![tap(1, Some(3), Some("a.pcap")), tap(2, Some(3), Some("a.pcap"))];
@@ -416,6 +430,7 @@ mod tests {
             page.starts_with("a.pcap → b.pcap, ") && page.contains("200 packets seen by both, 6 vanished"),
             "{page}"
         );
+        assert!(page.contains(", 4 of the first and 0 of the second not compared"), "{page}");
         report.taps = vec![tap(1, None, None)];
         let page = taps(&report, 200).join("\n");
         assert!(
