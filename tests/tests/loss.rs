@@ -260,10 +260,16 @@ fn while_packets_are_dropped_by_the_capture_a_loss_may_be_its_own() {
 #[test]
 fn naks_alone_place_no_loss() {
     let mut made = Made::new();
-    for i in 0..50 {
+    for i in 0..4 {
         made.answer(i * 10, 0x60);
     }
     assert_eq!(found(&made.report()), []);
+    for i in 4..50 {
+        made.answer(i * 10, 0x60);
+    }
+    let report = made.report();
+    assert_eq!(found(&report), [("nak.psn_sequence_error".into(), "info".into())]);
+    assert_eq!(evidence(&report, "nak.psn_sequence_error", "naks"), 50);
 }
 
 #[test]
