@@ -101,6 +101,9 @@ fn signs(at: &AtLink<'_>, several: bool) -> Vec<String> {
     say(at.unfilled, &|n| format!("{} not seen here and not sent again", units::count(n)));
     say(at.undecided, &|n| format!("{} skipped, lost or only late", plural(n, "PSN")));
     say(at.asked_again, &|n| format!("asked again {} for what had passed", plural(n, "time")));
+    say(at.went_back, &|n| {
+        format!("senders went back {} to what had passed, no answers pass here", plural(n, "time"))
+    });
     if !naks_of_rnr(at) {
         say(at.naks, &|n| plural(n, "sequence NAK"));
     }
@@ -112,7 +115,7 @@ fn signs(at: &AtLink<'_>, several: bool) -> Vec<String> {
 /// A receiver that is not ready also misses what was on the way behind that request: its sequence NAKs are no
 /// sign of a loss where nothing else is, and all that was sent again was so for this reason.
 const fn naks_of_rnr(at: &AtLink<'_>) -> bool {
-    let other = at.lost + at.unfilled + at.undecided + at.asked_again + at.repeats;
+    let other = at.lost + at.unfilled + at.undecided + at.asked_again + at.went_back + at.repeats;
     at.rnr_resent > 0 && at.sent_again == at.rnr_resent && other == 0
 }
 
@@ -378,6 +381,22 @@ mod tests {
         let refused = AtLink { refused: 1, ..plain };
         assert!(signs(&refused, false).is_empty() && no_loss(&refused) == ["1 request refused (NAK)"]);
         assert_eq!(signs(&AtLink { naks: 1, ..plain }, false), ["1 sequence NAK"]);
+    }
+
+    /// Nobody was seen to ask where nothing passes from the receiver.
+    #[test]
+    fn a_sender_that_goes_back_is_not_called_asked() {
+        let mut report = report();
+        let at = report.flows.iter().position(|flow| missing(flow) == Some(1_204)).unwrap();
+        let (src, dst) = (report.flows[at].src, report.flows[at].dst);
+        let after_tap = Episodes { episodes: 3, ..Episodes::default() };
+        report.flows[at].loss = Some(Loss { retransmitted: 9, after_tap, ..Loss::default() });
+        assert!(headline(&report).concat().contains("asked again 3 times for what had passed"));
+        report.flows.retain(|flow| (flow.src, flow.dst) != (dst, src));
+        let said = headline(&report).concat();
+        assert!(
+            said.contains("senders went back 3 times to what had passed") && !said.contains("asked again")
+        );
     }
 
     #[test]
