@@ -146,6 +146,38 @@ fn healthy_captures_raise_no_alarm() {
     assert_eq!(found(&replay(&["k1_ecmp_ring.uA0.pcap.gz", "k1_ecmp_ring.uA1.pcap.gz"])), []);
 }
 
+/// What the findings say in numbers. Where a packet is damaged is said of each tap.
+fn numbers(report: &Value) -> Vec<(String, Value)> {
+    let findings = report["findings"].as_array().unwrap().iter();
+    let mut all: Vec<(String, Value)> = findings
+        .map(|finding| {
+            let mut evidence = finding["evidence"].clone();
+            evidence.as_object_mut().unwrap().remove("link");
+            (finding["id"].as_str().unwrap().to_owned(), evidence)
+        })
+        .collect();
+    all.sort_by_key(|(id, evidence)| (id.clone(), evidence.to_string()));
+    all.dedup_by(|a, b| a == b && a.0 == "icrc.errors");
+    all
+}
+
+/// A second tap that sees the same packets makes them no more: not the findings, nor the flows and packets of their evidence.
+#[test]
+fn a_second_tap_changes_no_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut findings = 0;
+    for capture in captures::own().unwrap() {
+        let copy = folder.path().join(format!("copy_{}", capture.file_name().unwrap().to_string_lossy()));
+        std::fs::copy(&capture, &copy).unwrap();
+        let taps = [capture, copy];
+        let once = numbers(&binary::replay(&taps[..1], [] as [&str; 0]).unwrap());
+        let twice = numbers(&binary::replay(&taps, [] as [&str; 0]).unwrap());
+        assert_eq!(once, twice, "{}", taps[0].display());
+        findings += once.len();
+    }
+    assert!(findings > 30, "{findings} findings compared");
+}
+
 #[test]
 fn refused_and_damaged_packets_are_named() {
     assert_eq!(ids(&replay(&["g_rnr.h0.pcap"])), ["rnr.slow_receiver"]);
@@ -260,10 +292,16 @@ fn while_packets_are_dropped_by_the_capture_a_loss_may_be_its_own() {
 #[test]
 fn naks_alone_place_no_loss() {
     let mut made = Made::new();
-    for i in 0..50 {
+    for i in 0..4 {
         made.answer(i * 10, 0x60);
     }
     assert_eq!(found(&made.report()), []);
+    for i in 4..50 {
+        made.answer(i * 10, 0x60);
+    }
+    let report = made.report();
+    assert_eq!(found(&report), [("nak.psn_sequence_error".into(), "info".into())]);
+    assert_eq!(evidence(&report, "nak.psn_sequence_error", "naks"), 50);
 }
 
 #[test]

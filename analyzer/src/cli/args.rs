@@ -182,7 +182,7 @@ pub struct ReplayArgs {
     /// Bins in which bursts and senders at once are counted: 100us to 1s
     #[arg(long, value_name = "DURATION", value_parser = parse_bin, default_value = "1ms")]
     pub bin: Duration,
-    /// Speed of the links, such as 400G, by which pauses are timed that nothing ends [default: 100G]
+    /// Speed of the links, such as 400G: how long pauses last is known by it alone
     #[arg(long, value_name = "SPEED", value_parser = parse_speed_of_link)]
     pub link_speed: Option<u64>,
     /// Options of the view.

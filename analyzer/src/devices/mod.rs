@@ -98,12 +98,16 @@ pub struct PauseSample {
     pub priority: Option<u8>,
     /// Pause frames; `None` when the driver does not count them.
     pub frames: Option<u64>,
+    /// Quanta of 512 bits that they asked for; `None` where frames are not read.
+    pub quanta: Option<u64>,
     /// Time spent paused; `None` when the driver does not count it.
     pub paused_ns: Option<u64>,
     /// Changes from running to paused.
     pub transitions: Option<u64>,
     /// Largest share of the time between two readings that was spent paused.
     pub worst_share: Option<f64>,
+    /// Where quanta are known and the link's speed is not: the largest share of a window that was paused at least.
+    pub least_share: Option<f64>,
     /// Where time is not counted: the largest share of the time between two readings that could have
     /// been paused, if every frame of it had paused for as long as a frame can.
     pub most_share: Option<f64>,

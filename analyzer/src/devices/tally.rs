@@ -145,6 +145,8 @@ impl PauseTally {
                 }
                 let timed = total.sum.microseconds.is_some();
                 pauses.push(PauseSample {
+                    quanta: None,
+                    least_share: None,
                     sent,
                     priority: Some(priority),
                     frames: total.sum.frames,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{Change, Verdict};
+use crate::figures::latency::P99_SAMPLES;
 
 /// What a number is, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,19 +24,27 @@ pub(super) enum Kind {
 
 /// Which way is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Better {
+pub(super) enum Better {
     More,
     Less,
     Neither,
 }
 
-/// One figure.
-pub(super) struct Figure {
-    name: &'static str,
-    kind: Kind,
-    better: Better,
+/// What a figure is, and from where on it is another one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measure {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) better: Better,
     /// Differences up to this are none: a share of the larger, and absolute.
-    same: (f64, f64),
+    pub(super) same: (f64, f64),
+}
+
+/// One figure of a report.
+pub(super) struct Figure {
+    pub(super) measure: Measure,
+    /// For docs/diff.md.
+    pub(super) meaning: &'static str,
     read: fn(&Value) -> Option<f64>,
 }
 
@@ -46,7 +55,12 @@ const TAIL: f64 = 0.15;
 
 impl Figure {
     pub(super) fn change(&self, a: &Value, b: &Value) -> Change {
-        let (a, b) = ((self.read)(a), (self.read)(b));
+        self.measure.change((self.read)(a), (self.read)(b))
+    }
+}
+
+impl Measure {
+    pub(super) fn change(&self, a: Option<f64>, b: Option<f64>) -> Change {
         let verdict = a.zip(b).map(|(a, b)| {
             let (share, least) = self.same;
             let same = (b - a).abs() <= (a.abs().max(b.abs()) * share).max(least);
@@ -64,55 +78,180 @@ impl Figure {
 }
 
 macro_rules! figure {
-    ($name:literal, $kind:ident, $better:ident, $same:expr, $read:expr) => {
-        Figure { name: $name, kind: Kind::$kind, better: Better::$better, same: $same, read: $read }
+    ($name:literal, $kind:ident, $better:ident, $same:expr, $meaning:literal, $read:expr) => {
+        Figure {
+            measure: Measure { name: $name, kind: Kind::$kind, better: Better::$better, same: $same },
+            meaning: $meaning,
+            read: $read,
+        }
     };
 }
 
 /// Figures of a whole run.
-pub(super) const fn run() -> &'static [Figure] {
-    const ALL: &[Figure] = &[
-        figure!("bits_per_second", BitRate, More, (USUAL, 0.0), |r| rate(r, total(r, "roce_bytes")? * 8.0)),
-        figure!("payload_bits_per_second", BitRate, More, (USUAL, 0.0), |r| {
-            rate(r, present(r, |f| at(f, "/payload_bytes"))? * 8.0)
-        }),
-        figure!("packets_per_second", Rate, Neither, (USUAL, 0.0), |r| rate(r, total(r, "roce_packets")?)),
-        figure!("ce_ratio", Ratio, Less, (USUAL, 0.001), ce_ratio),
-        figure!("cnp_per_second", Rate, Less, (USUAL, 1.0), |r| rate(r, total(r, "cnp_packets")?)),
-        figure!("missing_ratio", Ratio, Less, (USUAL, 1e-5), |r| share(&once(r), |f| both(f, "missing"))),
-        figure!("lost_ratio", Ratio, Less, (USUAL, 1e-5), |r| share(&once(r), |f| losses(f, "lost"))),
-        figure!("repeat_ratio", Ratio, Less, (USUAL, 1e-4), |r| share(&once(r), |f| both(f, "repeats"))),
-        figure!("naks_per_second", Rate, Less, (USUAL, 0.1), |r| rate(r, present(r, naks)?)),
-        figure!("rnr_naks_per_second", Rate, Less, (USUAL, 0.1), |r| rate(
-            r,
-            present(r, |f| at(f, "/ack/rnr_naks"))?
-        )),
-        figure!("latency_p50_ns", Duration, Less, (USUAL, 500.0), |r| latency(r, "/latency_ns/p50")),
-        figure!("latency_p99_ns", Duration, Less, (TAIL, 1000.0), |r| latency(r, "/latency_ns/p99")),
-        figure!("effective_flows", Number, More, (USUAL, 0.1), |r| at(r, "/entropy/effective_flows")),
-        figure!("max_over_mean", Ratio, Less, (USUAL, 0.01), max_over_mean),
-        figure!("step_period_ns", Duration, Less, (USUAL, 0.0), |r| at(r, "/steps/period_ns")),
-        figure!("step_busy_share", Ratio, Neither, (USUAL, 0.02), |r| at(r, "/steps/busy_ratio")),
-        figure!("flows", Number, Neither, (0.0, 0.0), |r| {
-            r.get("flows")?.as_array()?;
-            Some(once(r).len() as f64)
-        }),
-        figure!("lost_packets", Number, Less, (0.0, 0.0), own_losses),
-    ];
-    ALL
-}
+pub(super) const RUN: &[Figure] = &[
+    figure!(
+        "roce_bits_per_second",
+        BitRate,
+        More,
+        (USUAL, 0.0),
+        "`totals.roce_bytes` over the window, eight bits each",
+        |r| rate(r, total(r, "roce_bytes")? * 8.0)
+    ),
+    figure!(
+        "payload_bits_per_second",
+        BitRate,
+        More,
+        (USUAL, 0.0),
+        "`flows[].payload_bytes` likewise",
+        |r| rate(r, present(r, |f| at(f, "/payload_bytes"))? * 8.0)
+    ),
+    figure!(
+        "roce_packets_per_second",
+        Rate,
+        Neither,
+        (USUAL, 0.0),
+        "`totals.roce_packets` over the window",
+        |r| rate(r, total(r, "roce_packets")?)
+    ),
+    figure!(
+        "ce_ratio",
+        Ratio,
+        Less,
+        (USUAL, 0.001),
+        "`totals.ce_ratio`; with several taps that of the link with most marks",
+        ce_ratio
+    ),
+    figure!(
+        "cnp_packets_per_second",
+        Rate,
+        Less,
+        (USUAL, 1.0),
+        "`totals.cnp_packets` over the window",
+        |r| rate(r, total(r, "cnp_packets")?)
+    ),
+    figure!(
+        "missing_ratio",
+        Ratio,
+        Less,
+        (USUAL, 1e-5),
+        "PSNs skipped at first sight, lost or late (`flows[].psn.missing`, `responses_missing`), per packet",
+        |r| share(&once(r), |f| both(f, "missing"))
+    ),
+    figure!(
+        "lost_before_tap_ratio",
+        Ratio,
+        Less,
+        (USUAL, 1e-5),
+        "packets lost between their sender and the tap (`flows[].loss.lost`), per packet",
+        |r| share(&once(r), lost_before_tap)
+    ),
+    figure!(
+        "lost_after_tap_ratio",
+        Ratio,
+        Less,
+        (USUAL, 1e-5),
+        "times that a receiver asked again for what had passed the tap (`flows[].loss.after_tap.episodes`; one may be more than one packet, or \
+             packets that came out of order), per packet",
+        |r| share(&once(r), lost_after_tap)
+    ),
+    figure!(
+        "lost_between_taps_ratio",
+        Ratio,
+        Less,
+        (USUAL, 1e-5),
+        "packets that vanished between two taps (`taps[].vanished`, without those that reached the receiver all the same) of those that passed the \
+             first; of the two taps with the largest share",
+        lost_between_taps
+    ),
+    figure!(
+        "repeats_ratio",
+        Ratio,
+        Less,
+        (USUAL, 1e-4),
+        "packets behind the expected PSN (`flows[].psn.repeats`, `psn_responses.repeats`), per packet",
+        |r| share(&once(r), |f| both(f, "repeats"))
+    ),
+    figure!(
+        "naks_per_second",
+        Rate,
+        Less,
+        (USUAL, 0.1),
+        "`flows[].ack.naks`, all kinds, over the window",
+        |r| rate(r, present(r, naks)?)
+    ),
+    figure!("rnr_naks_per_second", Rate, Less, (USUAL, 0.1), "`flows[].ack.rnr_naks` over the window", |r| {
+        rate(r, present(r, |f| at(f, "/ack/rnr_naks"))?)
+    }),
+    figure!(
+        "latency_p50_ns",
+        Duration,
+        Less,
+        (USUAL, 500.0),
+        "`flows[].latency_ns.p50`, mean over flows by their samples",
+        |r| latency(r, "/latency_ns/p50", 1)
+    ),
+    figure!(
+        "latency_p99_ns",
+        Duration,
+        Less,
+        (TAIL, 1000.0),
+        "`flows[].latency_ns.p99` likewise, of flows with 100 samples or more",
+        |r| latency(r, "/latency_ns/p99", P99_SAMPLES)
+    ),
+    figure!("effective_flows", Number, More, (USUAL, 0.1), "`entropy.effective_flows`", |r| at(
+        r,
+        "/entropy/effective_flows"
+    )),
+    figure!(
+        "max_over_mean",
+        Ratio,
+        Less,
+        (USUAL, 0.01),
+        "the largest `imbalance[].max_over_mean` of links that share a load",
+        max_over_mean
+    ),
+    figure!(
+        "step_period_ns",
+        Duration,
+        Less,
+        (USUAL, 0.0),
+        "`steps.period_ns`: the median over the steps of the job",
+        |r| at(r, "/steps/period_ns")
+    ),
+    figure!("step_busy_ratio", Ratio, Neither, (USUAL, 0.02), "`steps.busy_ratio`", |r| at(
+        r,
+        "/steps/busy_ratio"
+    )),
+    figure!("flows", Number, Neither, (0.0, 0.0), "flows, each once whatever the number of links", |r| {
+        r.get("flows")?.as_array()?;
+        Some(once(r).len() as f64)
+    }),
+    figure!(
+        "tool_lost_packets",
+        Number,
+        Less,
+        (0.0, 0.0),
+        "packets that rocescope itself missed: `totals.lost.flow_table_full`, `contended`, and `capture_drops` (replay) or `interface_drops`",
+        own_losses
+    ),
+];
 
-/// Figures of what one host sends to another, in a value of [`by_hosts`].
-pub(super) const fn pair() -> &'static [Figure] {
-    const ALL: &[Figure] = &[
-        figure!("bits_per_second", BitRate, More, (USUAL, 0.0), |p| at(p, "/bits_per_second")),
-        figure!("ce_ratio", Ratio, Less, (USUAL, 0.001), |p| at(p, "/ce_ratio")),
-        figure!("missing_ratio", Ratio, Less, (USUAL, 1e-5), |p| at(p, "/missing_ratio")),
-        figure!("lost_ratio", Ratio, Less, (USUAL, 1e-5), |p| at(p, "/lost_ratio")),
-        figure!("repeat_ratio", Ratio, Less, (USUAL, 1e-4), |p| at(p, "/repeat_ratio")),
-        figure!("latency_p99_ns", Duration, Less, (TAIL, 1000.0), |p| at(p, "/latency_p99_ns")),
-    ];
-    ALL
+/// Those of them that are compared for what one host sends to another, too: a value of [`by_hosts`] has them by name.
+pub(super) const OF_HOSTS: [&str; 7] = [
+    "roce_bits_per_second",
+    "ce_ratio",
+    "missing_ratio",
+    "lost_before_tap_ratio",
+    "lost_after_tap_ratio",
+    "repeats_ratio",
+    "latency_p99_ns",
+];
+
+/// Two values of [`by_hosts`] side by side.
+pub(super) fn changes_of_hosts(a: &Value, b: &Value) -> Vec<Change> {
+    let measures = RUN.iter().map(|figure| figure.measure).filter(|one| OF_HOSTS.contains(&one.name));
+    let of = |side: &Value, name: &str| side.get(name).and_then(Value::as_f64);
+    measures.map(|one| one.change(of(a, one.name), of(b, one.name))).collect()
 }
 
 /// Length of the window.
@@ -226,13 +365,50 @@ fn both(flow: &Value, name: &str) -> Option<f64> {
 }
 
 /// The same of what became of them. Not known where it is not of either that the flow has.
-fn losses(flow: &Value, name: &str) -> Option<f64> {
+fn losses(flow: &Value, path: &str) -> Option<f64> {
     let one = |sequence: &str, loss: &str| match flow.get(sequence) {
         None | Some(Value::Null) => Some(0.0),
-        Some(_) => at(flow, &format!("/{loss}/{name}")),
+        Some(_) => at(flow, &format!("/{loss}{path}")),
     };
     both(flow, "missing")?;
     Some(one("psn", "loss")? + one("psn_responses", "loss_responses")?)
+}
+
+fn lost_before_tap(flow: &Value) -> Option<f64> {
+    losses(flow, "/lost")
+}
+
+fn lost_after_tap(flow: &Value) -> Option<f64> {
+    losses(flow, "/after_tap/episodes")
+}
+
+/// What vanished between two taps, of what passed the first, as `loss.between_taps` counts it; of the two that lost most.
+fn lost_between_taps(report: &Value) -> Option<f64> {
+    let mut pairs: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    for tap in report.get("taps")?.as_array()? {
+        let Some(vanished) = at(tap, "/vanished") else { continue };
+        let same =
+            |flow: &&Value| ["src", "dst", "dest_qp"].iter().all(|name| flow.get(name) == tap.get(name));
+        let to = tap.get("to").filter(|_| vanished > 0.0);
+        let reached = to.and_then(|to| list(report).filter(same).find(|flow| flow.get("link") == Some(to)));
+        let missed = reached.map_or(0.0, |flow| if is_uc(flow) { 0.0 } else { unfilled(flow).min(vanished) });
+        let (lost, packets) = pairs.entry(tap.get("links")?.to_string()).or_default();
+        *lost += vanished - missed;
+        *packets += at(tap, "/packets_matched")? + vanished - missed;
+    }
+    pairs.into_values().filter(|(_, packets)| *packets > 0.0).map(|(lost, all)| lost / all).reduce(f64::max)
+}
+
+/// What neither passed the tap nor was sent again, and so reached the receiver.
+fn unfilled(flow: &Value) -> f64 {
+    ["/loss/unfilled", "/loss_responses/unfilled"].iter().filter_map(|path| at(flow, path)).sum()
+}
+
+/// Whether nothing is sent again in a flow, whatever is lost.
+fn is_uc(flow: &Value) -> bool {
+    const UC: u64 = 1;
+    let opcodes = flow.get("opcodes").and_then(Value::as_array).into_iter().flatten();
+    opcodes.filter_map(|opcode| opcode.get("code")?.as_u64()).all(|code| code >> 5 == UC)
 }
 
 fn naks(flow: &Value) -> Option<f64> {
@@ -240,12 +416,13 @@ fn naks(flow: &Value) -> Option<f64> {
 }
 
 /// Mean of a percentile over flows, weighted by their samples.
-fn latency(report: &Value, path: &str) -> Option<f64> {
-    weighted(report.get("flows")?.as_array()?.iter(), path)
+fn latency(report: &Value, path: &str, least: u64) -> Option<f64> {
+    weighted(report.get("flows")?.as_array()?.iter(), path, least)
 }
 
-fn weighted<'a>(flows: impl Iterator<Item = &'a Value>, path: &str) -> Option<f64> {
-    mean(flows, path, |flow| at(flow, "/latency_ns/count"))
+/// The same over these flows; of fewer than `least` samples a percentile is not known.
+fn weighted<'a>(flows: impl Iterator<Item = &'a Value>, path: &str, least: u64) -> Option<f64> {
+    mean(flows, path, |flow| at(flow, "/latency_ns/count").filter(|count| *count >= least as f64))
 }
 
 /// The mean of a figure over the flows that have it, by weight.
@@ -297,12 +474,13 @@ pub(super) fn by_hosts(report: &Value) -> BTreeMap<(String, String), Value> {
         let bytes = bytes.reduce(|sum, one| sum + one);
         let all = || queue_pairs.iter().flatten().copied();
         json!({
-            "bits_per_second": bytes.and_then(|bytes| rate(report, bytes * 8.0)),
+            "roce_bits_per_second": bytes.and_then(|bytes| rate(report, bytes * 8.0)),
             "ce_ratio": marked(queue_pairs),
             "missing_ratio": share(queue_pairs, |f| both(f, "missing")),
-            "lost_ratio": share(queue_pairs, |f| losses(f, "lost")),
-            "repeat_ratio": share(queue_pairs, |f| both(f, "repeats")),
-            "latency_p99_ns": weighted(all(), "/latency_ns/p99"),
+            "lost_before_tap_ratio": share(queue_pairs, lost_before_tap),
+            "lost_after_tap_ratio": share(queue_pairs, lost_after_tap),
+            "repeats_ratio": share(queue_pairs, |f| both(f, "repeats")),
+            "latency_p99_ns": weighted(all(), "/latency_ns/p99", P99_SAMPLES),
         })
     };
     pairs

@@ -4,9 +4,10 @@
 //! months ago by another version: what one of them does not have is unknown, not 0.
 
 mod figure;
+mod finding;
 mod text;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -95,8 +96,10 @@ pub struct FindingChange {
     pub count_b: usize,
     /// The title after, or else before.
     pub title: String,
-    /// By severity, then by how often; a changed count at the same severity is "changed". Null when one of the
-    /// two runs could not come to it.
+    /// The figure of the evidence that says how bad it is, of the worst of its kind; null when the kind has none.
+    pub figure: Option<Change>,
+    /// By severity, then by that figure, then by how often; a changed count at the same severity and figure is "changed".
+    /// Null when one of the two runs could not come to it.
     pub verdict: Option<Verdict>,
 }
 
@@ -118,8 +121,8 @@ pub fn diff(a: (&str, &Value), b: (&str, &Value)) -> Diff {
         schema: SCHEMA,
         a: side(a),
         b: side(b),
-        figures: figure::run().iter().map(|figure| figure.change(a.1, b.1)).collect(),
-        findings: findings(a.1, b.1),
+        figures: figure::RUN.iter().map(|figure| figure.change(a.1, b.1)).collect(),
+        findings: finding::changes(a.1, b.1),
         hosts: hosts(a.1, b.1),
     }
 }
@@ -130,92 +133,6 @@ fn side((name, report): (&str, &Value)) -> Side {
     Side { name: name.to_owned(), inputs, duration_ns: figure::duration_ns(report) }
 }
 
-fn findings(a: &Value, b: &Value) -> Vec<FindingChange> {
-    let judged = (Judged::of(a), Judged::of(b));
-    let (a, b) = (by_id(a), by_id(b));
-    let ids: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
-    let mut changes: Vec<FindingChange> = ids
-        .into_iter()
-        .map(|id| {
-            let (before, after) = (a.get(id), b.get(id));
-            let level = |found: Option<&Found>| found.map_or(0, |found| rank(&found.severity));
-            let count = |found: Option<&Found>| found.map_or(0, |found| found.count);
-            let verdict = match level(after).cmp(&level(before)) {
-                _ if !(judged.0.knows(id, before) && judged.1.knows(id, after)) => None,
-                std::cmp::Ordering::Greater => Some(Verdict::Worse),
-                std::cmp::Ordering::Less => Some(Verdict::Better),
-                std::cmp::Ordering::Equal if count(before) != count(after) => Some(Verdict::Changed),
-                std::cmp::Ordering::Equal => Some(Verdict::Same),
-            };
-            let severity = |found: Option<&Found>| found.map(|found| found.severity.clone());
-            FindingChange {
-                id: id.clone(),
-                a: severity(before),
-                b: severity(after),
-                count_a: count(before),
-                count_b: count(after),
-                title: after.or(before).map(|found| found.title.clone()).unwrap_or_default(),
-                verdict,
-            }
-        })
-        .collect();
-    changes.sort_by_key(|change| (change.verdict.is_none(), change.verdict));
-    changes
-}
-
-/// What a report can say of findings.
-struct Judged<'a> {
-    /// It has a list of them.
-    any: bool,
-    /// Those it could not come to.
-    not: Vec<&'a str>,
-}
-
-impl<'a> Judged<'a> {
-    fn of(report: &'a Value) -> Self {
-        let not = report.get("unjudged").and_then(Value::as_array).into_iter().flatten();
-        let not = not.filter_map(|one| one.get("id")?.as_str()).collect();
-        Self { any: report.get("findings").is_some_and(Value::is_array), not }
-    }
-
-    fn knows(&self, id: &str, found: Option<&Found>) -> bool {
-        found.is_some() || self.any && !self.not.contains(&id)
-    }
-}
-
-struct Found {
-    severity: String,
-    title: String,
-    count: usize,
-}
-
-fn by_id(report: &Value) -> BTreeMap<String, Found> {
-    let mut found: BTreeMap<String, Found> = BTreeMap::new();
-    let list = report.get("findings").and_then(Value::as_array);
-    for finding in list.into_iter().flatten() {
-        let text = |name: &str| finding.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let one = found.entry(text("id")).or_insert_with(|| Found {
-            severity: text("severity"),
-            title: text("title"),
-            count: 0,
-        });
-        one.count += 1;
-        if rank(&text("severity")) > rank(&one.severity) {
-            (one.severity, one.title) = (text("severity"), text("title"));
-        }
-    }
-    found
-}
-
-fn rank(severity: &str) -> u8 {
-    match severity {
-        "critical" => 3,
-        "warning" => 2,
-        "info" => 1,
-        _ => 0,
-    }
-}
-
 fn hosts(a: &Value, b: &Value) -> Vec<Pair> {
     let (before, after) = (figure::by_hosts(a), figure::by_hosts(b));
     let keys: BTreeSet<&(String, String)> = before.keys().chain(after.keys()).collect();
@@ -224,8 +141,7 @@ fn hosts(a: &Value, b: &Value) -> Vec<Pair> {
         .into_iter()
         .filter_map(|key| {
             let (one, other) = (before.get(key).unwrap_or(&nothing), after.get(key).unwrap_or(&nothing));
-            let figures: Vec<Change> =
-                figure::pair().iter().map(|figure| figure.change(one, other)).collect();
+            let figures = figure::changes_of_hosts(one, other);
             let changed = figures.iter().any(|change| !matches!(change.verdict, None | Some(Verdict::Same)))
                 || before.contains_key(key) != after.contains_key(key);
             let weight = figures.first().map_or(0.0, |rate| rate.a.unwrap_or(0.0).max(rate.b.unwrap_or(0.0)));
@@ -239,6 +155,53 @@ fn hosts(a: &Value, b: &Value) -> Vec<Pair> {
     pairs.truncate(MAX_PAIRS);
     pairs.into_iter().map(|(_, pair)| pair).collect()
 }
+
+/// The text of docs/diff.md.
+#[must_use]
+pub fn markdown() -> String {
+    let row = |first: &str, second: &str, measure: &figure::Measure| {
+        let better = match measure.better {
+            figure::Better::More => "more",
+            figure::Better::Less => "less",
+            figure::Better::Neither => "neither",
+        };
+        format!("| `{first}` | {second} | {better} | {:.0} % |\n", 100.0 * measure.same.0)
+    };
+    let run = figure::RUN.iter().map(|one| row(one.measure.name, one.meaning, &one.measure));
+    let findings = finding::MAIN.iter().map(|(id, main)| row(id, &format!("`{}`", main.name), main));
+    let of_hosts = figure::OF_HOSTS.map(|name| format!("`{name}`")).join(", ");
+    format!("{HEAD}{}{HOSTS}{of_hosts}.\n{FINDINGS}{}", run.collect::<String>(), findings.collect::<String>())
+}
+
+const HEAD: &str = "\
+# What `rocescope diff` compares
+
+<!-- Made from analyzer/src/diff: change that, then run
+     ROCESCOPE_BLESS=1 cargo test -p rocescope diff -->
+
+`rocescope diff A B` holds two runs against each other, by captures or by reports saved as JSON. Its JSON has the schema `rocescope.diff/1`. Names are those of the
+report (docs/metrics.md); what several taps see counts once, and what either side does not know is null and has no verdict.
+
+## Figures
+
+A difference up to the last column is none: runs of the same job differ by that much (small absolute differences count for nothing, either). Shares of loss are of the
+packets of all flows of which it is known.
+
+| figure | is | better | same up to |
+|---|---|---|---|
+";
+
+const HOSTS: &str = "\nOf them also for what one host sends to another (`hosts`): ";
+
+const FINDINGS: &str = "
+## Findings
+
+Findings are compared by kind: by the worst severity; then by the figure of their evidence that says how bad it is (`findings[].figure`, of the worst of its kind),
+so that a finding that is there in both and twice as bad is worse; then by how often it was raised. Kinds without such a figure are compared by the other two.
+
+| finding | figure | better | same up to |
+|---|---|---|---|
+";
 
 #[cfg(test)]
 mod tests;

@@ -21,7 +21,7 @@ fn report(seconds: u64, bytes: u64, ce: f64, findings: &[(&str, &str)]) -> Value
             "opcodes": [{ "code": 7, "packets": bytes / 1000 }],
             "ack": { "rnr_naks": 0, "naks": { "psn_sequence_error": 0 } },
             "psn": { "missing": 0, "repeats": 0 }, "psn_responses": null,
-            "latency_ns": { "count": 10, "p50": 5000, "p99": 20000 },
+            "latency_ns": { "count": 100, "p50": 5000, "p99": 20000 },
         }],
         "entropy": { "effective_flows": 1.0 },
         "imbalance": [],
@@ -48,12 +48,16 @@ fn a_run_is_the_same_as_itself() {
 #[test]
 fn rates_are_compared_and_not_sums() {
     let (a, b) = (report(10, 1_000_000, 0.0, &[]), report(20, 2_000_000, 0.0, &[]));
-    assert_eq!(verdict(&a, &b, "bits_per_second"), Some(Verdict::Same));
+    assert_eq!(verdict(&a, &b, "roce_bits_per_second"), Some(Verdict::Same));
     let faster = report(10, 2_000_000, 0.0, &[]);
-    assert_eq!(verdict(&a, &faster, "bits_per_second"), Some(Verdict::Better));
-    assert_eq!(verdict(&faster, &a, "bits_per_second"), Some(Verdict::Worse));
+    assert_eq!(verdict(&a, &faster, "roce_bits_per_second"), Some(Verdict::Better));
+    assert_eq!(verdict(&faster, &a, "roce_bits_per_second"), Some(Verdict::Worse));
     let nearly = report(10, 1_040_000, 0.0, &[]);
-    assert_eq!(verdict(&a, &nearly, "bits_per_second"), Some(Verdict::Same), "4 % is what runs differ by");
+    assert_eq!(
+        verdict(&a, &nearly, "roce_bits_per_second"),
+        Some(Verdict::Same),
+        "4 % is what runs differ by"
+    );
 }
 
 #[test]
@@ -117,7 +121,7 @@ fn hosts_that_changed_are_named() {
     );
     let page = text(&all, 100);
     assert!(
-        page.contains("before.pcap") && page.contains("-60.0 %") && page.contains("10.0.0.1 → 10.0.0.2"),
+        page.contains("before.pcap") && page.contains("−60.0 %") && page.contains("10.0.0.1 → 10.0.0.2"),
         "{page}"
     );
     assert!(text(&diff(("a", &Value::Null), ("b", &Value::Null)), 80).contains("No findings"));
@@ -160,9 +164,10 @@ fn nothing_is_zero_for_want_of_a_field() {
     whole["totals"]["lost"]["capture_drops"] = json!(3);
     whole["totals"]["cnp_packets"] = json!(70);
     (whole["flows"][0]["psn"], whole["flows"][0]["loss"]) =
-        (json!({ "missing": 30, "repeats": 60 }), json!({ "lost": 20 }));
+        (json!({ "missing": 30, "repeats": 60 }), json!({ "lost": 20, "after_tap": { "episodes": 4 } }));
     whole["flows"][0]["ack"] = json!({ "rnr_naks": 50, "naks": { "psn_sequence_error": 50 } });
     whole["imbalance"] = json!([{ "max_over_mean": 1.5 }]);
+    whole["taps"] = json!([{ "links": ["x", "y"], "packets_matched": 90, "vanished": 10 }]);
     whole["steps"] = json!({ "period_ns": 1000, "busy_ratio": 0.5 });
     let mut all = Vec::new();
     paths(&whole, "", &mut all);
@@ -222,6 +227,76 @@ fn a_second_tap_changes_nothing() {
     for all in [of_old, diff(("one", &one), ("two", &two))] {
         for change in all.figures {
             assert!(matches!(change.verdict, None | Some(Verdict::Same)), "{change:?}");
+        }
+    }
+}
+
+/// A run whose loss is seen from a tap before it is worse, and so is a finding that is there in both.
+#[test]
+fn what_is_lost_behind_a_tap_is_not_the_same() {
+    let lossy = |episodes: u64, ratio: f64| {
+        let mut report = report(10, 1_000_000, 0.0, &[("loss.after_tap", "warning")]);
+        report["flows"][0]["loss"] = json!({ "lost": 0, "after_tap": { "episodes": episodes } });
+        report["findings"][0]["evidence"] = json!({ "loss_ratio": ratio });
+        report
+    };
+    let (a, b) = (lossy(10, 0.01), lossy(20, 0.02));
+    assert_eq!(verdict(&a, &b, "lost_before_tap_ratio"), Some(Verdict::Same));
+    assert_eq!(verdict(&a, &b, "lost_after_tap_ratio"), Some(Verdict::Worse));
+    assert_eq!(verdict(&a, &b, "lost_between_taps_ratio"), None, "there is one tap");
+    let finding = |a: &Value, b: &Value| diff(("a", a), ("b", b)).findings.remove(0);
+    let worse = finding(&a, &b);
+    assert_eq!((worse.verdict, worse.figure.unwrap().b), (Some(Verdict::Worse), Some(0.02)));
+    assert_eq!(finding(&b, &a).verdict, Some(Verdict::Better));
+    assert_eq!(finding(&a, &lossy(10, 0.012)).verdict, Some(Verdict::Same), "chance");
+    let mut critical = lossy(10, 0.005);
+    critical["findings"][0]["severity"] = json!("critical");
+    assert_eq!(finding(&b, &critical).verdict, Some(Verdict::Worse), "severity comes first");
+    assert!(text(&diff(("a", &a), ("b", &b)), 120).contains("warning 1.00 %  warning 2.00 %  worse"));
+}
+
+/// As `loss.between_taps` has it: without what the second capture missed.
+#[test]
+fn what_vanished_between_taps_is_a_share_of_what_passed_the_first() {
+    let mut a = report(10, 1_000_000, 0.0, &[]);
+    (a["flows"][0]["link"], a["flows"][0]["loss"]) = (json!("y"), json!({ "lost": 0, "unfilled": 5 }));
+    let tap = |from: Value, vanished: u64| {
+        json!({ "src": "10.0.0.1", "dst": "10.0.0.2", "dest_qp": 17, "links": ["x", "y"], "from": from, "to": "y",
+                "packets_matched": 85, "vanished": vanished })
+    };
+    a["taps"] = json!([tap(json!("x"), 20), tap(Value::Null, 0)]);
+    let figure =
+        diff(("a", &a), ("a", &a)).figures.into_iter().find(|one| one.name == "lost_between_taps_ratio");
+    assert_eq!(figure.unwrap().a, Some(15.0 / 185.0));
+}
+
+/// The 99th percentile of 99 samples is not known, as everywhere.
+#[test]
+fn percentiles_need_their_samples() {
+    let mut a = report(10, 1_000_000, 0.0, &[]);
+    assert!(verdict(&a, &a, "latency_p99_ns").is_some());
+    a["flows"][0]["latency_ns"]["count"] = json!(99);
+    assert_eq!(verdict(&a, &a, "latency_p99_ns"), None);
+    assert_eq!(verdict(&a, &a, "latency_p50_ns"), Some(Verdict::Same));
+    assert_eq!(super::figure::by_hosts(&a).values().next().unwrap()["latency_p99_ns"], Value::Null);
+}
+
+#[test]
+fn the_document_is_up_to_date() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/diff.md");
+    crate::report::fixtures::compare(&path, &super::markdown());
+}
+
+#[test]
+fn main_figures_are_of_kinds_that_there_are() {
+    for (id, _) in super::finding::MAIN {
+        assert!(crate::findings::entries().any(|entry| entry.id == *id), "{id}");
+    }
+    let options = crate::report::Options::default();
+    let report = crate::report::Report::build(&crate::report::fixtures::everything(), &options);
+    for finding in report.findings {
+        if let Some((id, main)) = super::finding::MAIN.iter().find(|(id, _)| *id == finding.id) {
+            assert!(finding.evidence.contains_key(main.name), "{id} has no {}", main.name);
         }
     }
 }

@@ -37,11 +37,14 @@ pub fn text(diff: &Diff, room: usize) -> String {
             ("", Align::Left),
         ]);
         for finding in &diff.findings {
-            let side = |severity: &Option<String>, count| match severity {
-                Some(severity) if count > 1 => format!("{severity} ×{count}"),
-                Some(severity) => severity.clone(),
-                None => units::UNKNOWN.into(),
+            let side = |severity: &Option<String>, count, figure: Option<f64>| {
+                let Some(severity) = severity else { return units::UNKNOWN.into() };
+                let times = if count > 1 { format!(" ×{count}") } else { String::new() };
+                let kind = finding.figure.as_ref().map(|change| change.kind);
+                let figure = kind.zip(figure).map(|(kind, figure)| format!(" {}", value(kind, Some(figure))));
+                format!("{severity}{times}{}", figure.unwrap_or_default())
             };
+            let figure = finding.figure.as_ref();
             let word = match (&finding.a, &finding.b) {
                 _ if finding.verdict.is_none() => "not judged in both",
                 (None, Some(_)) => "new",
@@ -50,8 +53,8 @@ pub fn text(diff: &Diff, room: usize) -> String {
             };
             table.row(vec![
                 finding.id.clone(),
-                side(&finding.a, finding.count_a),
-                side(&finding.b, finding.count_b),
+                side(&finding.a, finding.count_a, figure.and_then(|change| change.a)),
+                side(&finding.b, finding.count_b, figure.and_then(|change| change.b)),
                 word.into(),
                 plain(&finding.title),
             ]);
@@ -85,8 +88,9 @@ pub fn text(diff: &Diff, room: usize) -> String {
 }
 
 fn row(name: String, change: &Change) -> Vec<String> {
-    let ratio =
-        change.change_ratio.map_or_else(|| units::UNKNOWN.into(), |ratio| format!("{:+.1} %", ratio * 100.0));
+    // A minus that is no hyphen, which stands for what is not known.
+    let percent = |ratio: f64| format!("{:+.1} %", ratio * 100.0).replace('-', "−");
+    let ratio = change.change_ratio.map_or_else(|| units::UNKNOWN.into(), percent);
     vec![
         name,
         value(change.kind, change.a),

@@ -12,9 +12,9 @@ use crate::devices::PauseSample;
 use crate::lldp::Neighbour;
 use crate::mac_control::{Control, What, quanta_ns};
 
-/// Speed of a link that nobody named, in Mbit/s. It only matters for a pause that nothing ends: one
-/// that is renewed or taken back lasts as long as it lasts.
-pub const LINK_MBPS: u64 = 100_000;
+/// The fastest Ethernet there is (IEEE 802.3dj), in Mbit/s. How long quanta are depends on the link's speed; where nobody
+/// named that, a link was paused for as long at least as it would have been at this one.
+const MOST_MBPS: u64 = 1_600_000;
 /// Windows over which the share of time paused is taken.
 pub const WINDOW_NS: u64 = 100_000_000;
 /// Stations of all links that are told apart, at most; a capture of one link has two.
@@ -34,8 +34,8 @@ type Station = (u16, [u8; 6]);
 /// Collects control frames of a replay.
 #[derive(Debug, Default)]
 pub struct Collector {
-    /// Mbit/s of all links; 0 for [`LINK_MBPS`].
-    mbps: u64,
+    /// Mbit/s of all links, where it is known.
+    mbps: Option<u64>,
     stations: BTreeMap<Station, [Pause; 9]>,
     /// Control frames of stations that there was no room for.
     untracked: u64,
@@ -60,6 +60,7 @@ struct Last {
 struct Pause {
     stops: u64,
     resumes: u64,
+    quanta: u64,
     episodes: u64,
     /// Paused from the first to the second of these, unless something ends it earlier.
     now: Option<(u64, u64)>,
@@ -73,20 +74,21 @@ struct Pause {
 }
 
 impl Pause {
-    /// Takes in a frame: stop for `stop_ns`, or resume for 0.
-    fn take(&mut self, time_ns: u64, stop_ns: u64) {
+    /// Takes in a frame: stop for so many quanta, or resume for 0.
+    fn take(&mut self, time_ns: u64, quanta: u16, mbps: u64) {
         self.reach(time_ns);
-        if stop_ns == 0 {
+        if quanta == 0 {
             self.resumes += 1;
             self.now = None;
             return;
         }
         self.stops += 1;
+        self.quanta += u64::from(quanta);
         if self.now.is_none() {
             self.episodes += 1;
             self.since_ns = time_ns;
         }
-        self.now = Some((time_ns, time_ns.saturating_add(stop_ns)));
+        self.now = Some((time_ns, time_ns.saturating_add(quanta_ns(quanta, mbps))));
     }
 
     /// Counts the pause up to a time.
@@ -112,10 +114,10 @@ impl Pause {
 }
 
 impl Collector {
-    /// Nothing seen yet; links have this speed in Mbit/s.
+    /// Nothing seen yet; links have this speed in Mbit/s, as far as it is known.
     #[must_use]
     pub fn new(mbps: Option<u64>) -> Self {
-        Self { mbps: mbps.unwrap_or(0), ..Self::default() }
+        Self { mbps, ..Self::default() }
     }
 
     /// A frame that is MAC control or LLDP.
@@ -145,11 +147,11 @@ impl Collector {
             self.first_ns = time_ns;
         }
         self.latest_ns = self.latest_ns.max(time_ns);
-        let mbps = if self.mbps == 0 { LINK_MBPS } else { self.mbps };
+        let mbps = self.mbps.unwrap_or(MOST_MBPS);
         let rows = self.stations.entry(station).or_default();
         let mut take = |row: usize, quanta: u16| {
             if let Some(pause) = rows.get_mut(row) {
-                pause.take(time_ns, quanta_ns(quanta, mbps));
+                pause.take(time_ns, quanta, mbps);
             }
         };
         match control.what {
@@ -224,16 +226,20 @@ impl Collector {
             for (row, pause) in rows.iter().enumerate().filter(|(_, pause)| pause.stops + pause.resumes > 0) {
                 let mut pause = *pause;
                 pause.reach(self.latest_ns);
+                let known = |n: u64| self.mbps.map(|_| n);
+                let worst = pause.worst_window_ns as f64 / WINDOW_NS as f64;
                 let sample = PauseSample {
                     sent: false,
                     priority: u8::try_from(row).ok().filter(|_| row != ALL),
                     frames: Some(pause.stops),
-                    paused_ns: Some(pause.paused_ns),
-                    transitions: Some(pause.episodes),
-                    worst_share: Some(pause.worst_window_ns as f64 / WINDOW_NS as f64),
+                    quanta: Some(pause.quanta),
+                    paused_ns: known(pause.paused_ns),
+                    transitions: known(pause.episodes),
+                    worst_share: self.mbps.map(|_| worst),
+                    least_share: self.mbps.is_none().then_some(worst),
                     most_share: None,
                     worst_frames_per_s: None,
-                    longest_ns: Some(pause.longest_ns),
+                    longest_ns: known(pause.longest_ns),
                 };
                 links.entry(link).or_default().pauses.push((station, pause.resumes, sample));
             }
@@ -244,7 +250,7 @@ impl Collector {
         let stalled = (0..).zip(&self.flows).filter(|(_, last)| last.stalled_ns > 0);
         ControlFigures {
             links,
-            stalled: stalled.map(|(slot, last)| (slot, last.stalled_ns)).collect(),
+            stalled: self.mbps.map(|_| stalled.map(|(slot, last)| (slot, last.stalled_ns)).collect()),
             untracked: self.untracked,
         }
     }
@@ -255,8 +261,8 @@ impl Collector {
 pub struct ControlFigures {
     /// Links that had any.
     pub links: BTreeMap<u16, LinkControl>,
-    /// By slot: time in which a flow was silent because its priority was paused.
-    pub stalled: BTreeMap<u32, u64>,
+    /// By slot: time in which a flow was silent because its priority was paused; `None` where the links' speed is not known.
+    pub stalled: Option<BTreeMap<u32, u64>>,
     /// Control frames left out: there were too many stations.
     pub untracked: u64,
 }

@@ -28,7 +28,7 @@ fn row(collector: &Collector) -> PauseSample {
 #[test]
 fn a_pause_lasts_until_it_is_taken_back_or_over() {
     // 65535 quanta take 335,539 ns at 100 Gb/s.
-    let mut collector = Collector::new(None);
+    let mut collector = Collector::new(Some(100_000));
     collector.frame(0, 1_000_000, &pfc(3, 65535));
     collector.frame(0, 1_200_000, &pfc(3, 65535));
     collector.frame(0, 1_300_000, &pfc(3, 0));
@@ -51,7 +51,7 @@ fn a_pause_lasts_until_it_is_taken_back_or_over() {
 
 #[test]
 fn a_pause_that_is_renewed_for_ever_fills_its_windows() {
-    let mut collector = Collector::new(None);
+    let mut collector = Collector::new(Some(100_000));
     for n in 0..5_000 {
         collector.frame(0, n * 200_000, &pfc(3, 65535));
     }
@@ -61,10 +61,25 @@ fn a_pause_that_is_renewed_for_ever_fills_its_windows() {
     assert_eq!(pause.paused_ns, Some(4_999 * 200_000));
 }
 
+/// Quanta are no time without the link's speed: only that it was paused for at least as long as at the greatest there is.
+#[test]
+fn without_a_speed_there_are_quanta_and_a_bound() {
+    let mut collector = Collector::new(None);
+    for n in 0..5_000 {
+        collector.frame(0, n * 200_000, &pfc(3, 65535));
+    }
+    let pause = row(&collector);
+    assert_eq!((pause.frames, pause.quanta), (Some(5_000), Some(5_000 * 65_535)));
+    assert_eq!((pause.paused_ns, pause.transitions, pause.longest_ns), (None, None, None));
+    assert_eq!(pause.worst_share, None);
+    // 20,971 ns at 1.6 Tb/s of each 200,000.
+    assert!((pause.least_share.unwrap() - 0.104_855).abs() < 1e-6, "{pause:?}");
+}
+
 #[test]
 fn a_flow_that_was_silent_while_paused_stood_still() {
-    let run = |priority: u8, paused: bool, silence: u64| {
-        let (mut wire, mut collector) = (Wire::new(1), Collector::new(None));
+    let run_at = |mbps: Option<u64>, priority: u8, paused: bool, silence: u64| {
+        let (mut wire, mut collector) = (Wire::new(1), Collector::new(mbps));
         collector.frame(0, 0, &pfc(5, 0));
         let mut pass = |collector: &mut Collector, psn, time_ns| {
             let packet = super::super::wire::P { psn, time_ns, ..DATA };
@@ -78,12 +93,14 @@ fn a_flow_that_was_silent_while_paused_stood_still() {
         }
         pass(&mut collector, 1, MS + silence * MS);
         pass(&mut collector, 2, MS + silence * MS + 1000);
-        collector.figures().stalled.values().sum::<u64>()
+        collector.figures().stalled.map(|stalled| stalled.values().sum::<u64>())
     };
+    let run = |priority, paused, silence| run_at(Some(100_000), priority, paused, silence).unwrap();
     // Without a tag, and DSCP 0: priority 0.
     assert_eq!(run(0, true, 20), 20 * MS);
     assert_eq!(run(0, false, 20), 0, "its own silence");
     assert_eq!(run(3, true, 20), 0, "another priority was paused");
+    assert_eq!(run_at(None, 0, true, 20), None, "how long it was paused is not known");
 }
 
 #[test]

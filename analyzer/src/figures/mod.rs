@@ -38,8 +38,7 @@ pub struct Options {
     pub reorder_window: Option<Duration>,
     /// Length of the bins in which bursts are counted, in nanoseconds.
     pub bin_ns: u64,
-    /// Speed of the links in Mbit/s, which pause times are counted in; `None` for
-    /// [`control::LINK_MBPS`].
+    /// Speed of the links in Mbit/s, which pause times are counted in; `None` where it is not known.
     pub link_mbps: Option<u64>,
 }
 

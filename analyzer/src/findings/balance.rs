@@ -32,10 +32,13 @@ const LINKS_IMBALANCE: Entry = Entry {
     computed: "For each group of links (imbalance) and rails: a warning when the busiest carries links.max_over_mean times the mean or more, and the group has carried links.min_packets or more; not raised \
                for less. Where the whole run is even, also a warning for a stretch in which one link carries links.stretch_max_over_mean times the mean: at least links.stretch_windows windows of about 100 ms (longer in long runs) and links.stretch_ratio of all windows, two of \
                three of them uneven by half as much at least, counting only windows with half the mean window's bytes or more. Of the interfaces of a live run only those are compared that are parallel: two that see the same packets (both ends of a cable, both sides of a router) share no load.",
-    advice: "See entropy.low first: with few 5-tuples the hash cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and look for hash polarisation between tiers. \
+    advice: "With few 5-tuples the hash cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and look for hash polarisation between tiers. \
              For rails, look at NCCL_IB_HCA, NCCL_CROSS_NIC and which GPU uses which NIC.",
     caveat: "A group that does not share one load by design (--group of unrelated links) is uneven by design, and so are links of which a job uses one for seconds, then another. Of rails only the whole run is judged: an imbalance that began late shows late.",
 };
+
+/// What to do first where few 5-tuples are known to be the reason.
+const ENTROPY_FIRST: &str = "See entropy.low first. ";
 
 /// Thresholds of this family.
 pub(super) const LIMITS: &[LimitMeta] = &[
@@ -138,7 +141,14 @@ impl Default for LinksLimits {
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     shared_ports(input, found);
     uplinks(input, found);
+    let few_tuples = found.iter().any(|finding| finding.id == ENTROPY_LOW.id);
+    let from = found.len();
     links(input, found);
+    if few_tuples {
+        for finding in found.iter_mut().skip(from) {
+            finding.advice.insert_str(0, ENTROPY_FIRST);
+        }
+    }
 }
 
 /// Queue pairs of one host that share source ports.

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::once::{Seen, seen_once};
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::figures::traffic::Traffic;
 use crate::figures::traffic::hosts::{Degree, Pair, Target};
@@ -18,7 +19,7 @@ const INCAST: Entry = Entry {
     computed: "Data to each receiver is cut into bins (--bin), and the senders in each are counted. Raised as a warning when bins with incast_senders senders or more carry at least incast_share of the \
                receiver's data, there are at least incast_bins of them, and of their data more than incast_ce_ratio is marked CE, or PSN gaps come at incast_gap_ratio per packet or more; and both \
                at least twice as often as in bins with fewer senders. Where there are no such bins to compare with, marks count and gaps do not: loss has other causes. Hosts that send less than a tenth of \
-               what the busiest one sends (credits, small messages) make no incast: as many more must send. Senders alone, however many, raise nothing.",
+               what the busiest one sends (credits, small messages) make no incast: as many more must send. Senders alone, however many, raise nothing. Once for taps that see the same packets.",
     advice: "Spread the senders in time or over receivers: a hierarchical or pipelined collective (NCCL_ALGO, NCCL_PXN_DISABLE=0), fewer channels at once (NCCL_MAX_NCHANNELS). On the switch: look at the egress queue of the \
              receiver's port, ECN thresholds (Kmin, Kmax), PFC on the priority of the data, and buffer shares. On the senders: DCQCN enabled (roce_rp, roce_np).",
     caveat: "Marks are seen only behind the switch that makes them: at the receiver or its port. Gaps are loss before the point of capture, or reordering by adaptive routing.",
@@ -99,8 +100,8 @@ fn light_senders(pairs: &[Pair], target: &Target) -> usize {
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<crate::report::Finding>) {
     let Some(traffic) = &input.sample.figures.traffic else { return };
-    let mut all: Vec<(f64, Raise)> =
-        traffic.targets.iter().filter_map(|target| incast(input, target, traffic)).collect();
+    let all = traffic.targets.iter().filter_map(|target| incast(input, target, traffic)).collect();
+    let mut all: Vec<(f64, Raise)> = seen_once(input, all).into_iter().map(|seen| seen.what).collect();
     all.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     // One per receiver would bury the rest: the worst few stand for them.
     for (_, raise) in all.into_iter().take(4) {
@@ -118,7 +119,8 @@ fn sum(degrees: &[Degree]) -> Degree {
     })
 }
 
-fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<(f64, Raise)> {
+/// The incast to a receiver, and how bad it is.
+fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<(f64, Raise)>> {
     let limits = &input.limits.burst;
     let light = light_senders(&traffic.pairs, target);
     let at = (usize::try_from(limits.incast_senders).ok()? + light).min(target.degrees.len());
@@ -166,6 +168,7 @@ fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<(f64,
         .evidence("other_ce_ratio", (few.packets > 0).then(|| ratio(few.ce, &few)))
         .evidence("incast_gaps", many.gaps)
         .evidence("other_gaps", few.gaps)
-        .flows(flows);
-    Some((share * (ce + gaps), raise))
+        .flows(flows.iter().copied());
+    let weighed = flows.into_iter().map(|flow| (flow, flow.bytes));
+    Some(Seen::new(usize::from(target.link), (share * (ce + gaps), raise), weighed))
 }

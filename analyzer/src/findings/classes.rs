@@ -2,84 +2,15 @@
 //!
 //! Taps along one path see the same packets: what all of them show is told once, of the one that saw most of it.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
+use super::once::{Seen, once, seen_once};
 use super::settings::{CNP_DSCP, DSCP_MIXED, DSCP_UNSET};
 use super::{Input, Raise};
-use crate::report::{Finding, Flow, Severity, related};
+use crate::report::{Finding, Flow, Severity};
 use crate::sample::Direction;
 use crate::units::{self, plural};
-
-/// A tap that shows so much of its own besides is told of by itself.
-const OF_ITS_OWN: f64 = 0.1;
-
-/// A direction of a queue pair, wherever it is seen.
-type Name = (IpAddr, IpAddr, u32);
-
-/// What a link shows, and how much of it each queue pair has.
-struct Seen<T> {
-    /// Number of the link.
-    link: usize,
-    what: T,
-    flows: HashMap<Name, u64>,
-    /// Other taps that show the same.
-    others: u64,
-}
-
-impl<T> Seen<T> {
-    fn new<'a>(link: usize, what: T, flows: impl IntoIterator<Item = (&'a Flow, u64)>) -> Self {
-        let mut own: HashMap<Name, u64> = HashMap::new();
-        for (flow, much) in flows {
-            *own.entry((flow.src, flow.dst, flow.dest_qp)).or_default() += much;
-        }
-        Self { link, what, flows: own, others: 0 }
-    }
-
-    fn sum(&self) -> u64 {
-        self.flows.values().sum()
-    }
-
-    /// Words for the other taps.
-    fn others(&self) -> String {
-        match self.others {
-            0 => String::new(),
-            1 => " (another tap sees the same)".to_owned(),
-            n => format!(" ({n} other taps see the same)"),
-        }
-    }
-}
-
-/// What is shown, without what is shown again by taps of the same packets.
-fn once<T>(input: &Input<'_>, mut seen: Vec<Seen<T>>) -> Vec<Seen<T>> {
-    if seen.len() < 2 {
-        return seen;
-    }
-    let related = related(input.sample);
-    let same_path = |a: usize, b: usize| {
-        let number = |link: usize| u16::try_from(link).unwrap_or(u16::MAX);
-        related.contains(&(number(a.min(b)), number(a.max(b))))
-    };
-    seen.sort_by_key(|one| Reverse(one.sum()));
-    let mut kept: Vec<Seen<T>> = Vec::new();
-    for one in seen {
-        let shown = |before: &Seen<T>| {
-            same_path(before.link, one.link) && one.flows.keys().any(|name| before.flows.contains_key(name))
-        };
-        let own = one.flows.iter().filter(|(name, _)| {
-            !kept.iter().any(|before| same_path(before.link, one.link) && before.flows.contains_key(*name))
-        });
-        let own: u64 = own.map(|(_, much)| much).sum();
-        let first = kept.iter().position(shown);
-        match first.and_then(|at| kept.get_mut(at)) {
-            Some(before) if (own as f64) < OF_ITS_OWN * one.sum() as f64 => before.others += 1,
-            _ => kept.push(one),
-        }
-    }
-    kept.sort_by_key(|one| one.link);
-    kept
-}
 
 fn is_data(flow: &Flow) -> bool {
     flow.payload_bytes > 0 && flow.roce_version == 2
@@ -91,11 +22,11 @@ pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
     let data = || input.report.flows.iter().filter(|flow| is_data(flow));
     let acks = |flow: &Flow| flow.ack.acks + flow.ack.rnr_naks + flow.ack.naks.total() + flow.cnp_packets;
     // A flow that carries answers or CNPs too has every right to several DSCPs.
-    let changed: Vec<&Flow> = data()
-        .filter(|flow| {
-            flow.mixed.contains(&"dscp") && flow.payload_bytes >= limits.min_bytes && acks(flow) == 0
-        })
-        .collect();
+    let changing = data().filter(|flow| {
+        flow.mixed.contains(&"dscp") && flow.payload_bytes >= limits.min_bytes && acks(flow) == 0
+    });
+    let changed: Vec<&Flow> =
+        once(changing, |flow| flow.payload_bytes).into_iter().map(|(flow, _)| flow).collect();
     if !changed.is_empty() {
         let title =
             format!("The DSCP of {} changes in the course of the run", plural(changed.len() as u64, "flow"));
@@ -124,7 +55,7 @@ pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
         let what = (src, dst, flows, by_dscp, heavy);
         seen.push(Seen::new(link.unwrap_or(usize::MAX), what, weighed));
     }
-    for one in once(input, seen) {
+    for one in seen_once(input, seen) {
         let (others, (src, dst, flows, by_dscp, heavy)) = (one.others(), one.what);
         let names = heavy.iter().map(u8::to_string).collect::<Vec<_>>().join(" and ");
         let title = format!("Data from {src} to {dst} is sent with DSCP {names}{others}");
@@ -171,7 +102,7 @@ pub(super) fn by_link(input: &Input<'_>, found: &mut Vec<Finding>) {
         }
     }
     let name = |at: usize| input.report.links.get(at).map_or("", |link| link.name.as_str());
-    for one in once(input, unset) {
+    for one in seen_once(input, unset) {
         let (share, data) = one.what;
         let title = format!(
             "{} of the data on {}{} has DSCP 0",
@@ -184,7 +115,7 @@ pub(super) fn by_link(input: &Input<'_>, found: &mut Vec<Finding>) {
             .evidence("data_bytes", data)
             .into(found);
     }
-    for one in once(input, cnps_as_data) {
+    for one in seen_once(input, cnps_as_data) {
         let (main, cnps) = one.what;
         let title =
             format!("CNPs on {}{} have DSCP {}, as the data", name(one.link), one.others(), main.dscp);

@@ -1,5 +1,8 @@
 //! Congestion notifications that do not fit the marks.
 
+use std::collections::HashSet;
+
+use super::once::name;
 use super::{Entry, Input, Raise};
 use crate::report::{Finding, Flow, FlowId, Severity};
 use crate::sample::Direction;
@@ -36,17 +39,18 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         // CNPs are seldom; this is no loop over all pairs.
         let Some(data) = flows.iter().find(|flow| FlowId::of(flow) == *answers) else { continue };
         // Another tap, nearer the receiver, may see the marks.
-        let elsewhere = |flow: &Flow| {
-            (flow.src, flow.dst, flow.dest_qp) == (data.src, data.dst, data.dest_qp) && flow.ecn_data.ce > 0
-        };
+        let elsewhere = |flow: &Flow| name(flow) == name(data) && flow.ecn_data.ce > 0;
         let unmarked = data.ecn_data.capable() >= ENOUGH_DATA && !flows.iter().any(elsewhere);
         if unmarked && data.direction != Some(Direction::Egress) {
             suspects.push((cnps, data));
         }
     }
-    suspects.sort_by_key(|(cnps, _)| std::cmp::Reverse(cnps.cnp_packets));
-    let Some((most, data)) = suspects.first() else { return };
     let arrives = suspects.iter().any(|(_, data)| data.direction == Some(Direction::Ingress));
+    suspects.sort_by_key(|(cnps, _)| std::cmp::Reverse(cnps.cnp_packets));
+    // Several taps may see the same CNPs: the one that saw most of them speaks.
+    let mut told = HashSet::new();
+    suspects.retain(|(cnps, _)| told.insert(name(cnps)));
+    let Some((most, data)) = suspects.first() else { return };
     let severity = if arrives { Severity::Warning } else { Severity::Info };
     let title = format!(
         "{} sends {} CNPs for the data from {} to its QP {}, none of which is marked here",

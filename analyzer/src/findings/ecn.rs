@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use rocescope_common::wire::bth::GSI_QP;
 use serde::Deserialize;
 
-use super::nak::once;
+use super::once::{Seen, once, seen_once};
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::{Finding, Flow, Severity};
 use crate::units;
@@ -18,7 +18,7 @@ const CONGESTION: Entry = Entry {
     title: "Data arrives marked CE",
     meaning: "Switches on the way had queues beyond their marking threshold. The receivers answer with CNPs, and the senders slow down: these flows are limited by the fabric, \
               not by the hosts.",
-    computed: "Per link, over flows in which at least congestion_flow_marks packets and the share congestion_ratio of the ECN-capable data are marked CE, when they have congestion_marks marks together. ACKNOWLEDGE and CNP do not count. A \
+    computed: "Per link (once for taps that see the same packets, where most marks are), over flows in which at least congestion_flow_marks packets and the share congestion_ratio of the ECN-capable data are marked CE, when they have congestion_marks marks together. ACKNOWLEDGE and CNP do not count. A \
                warning. marked_time_ratio is the share of time bins with data in which there was a mark, peak_ratio the largest share of marks in a bin.",
     advice: "Find the queue: several senders to one host (incast, see flows), or flows that were hashed onto one uplink (look at entropy and imbalance; more source ports with \
              NCCL_IB_QPS_PER_CONNECTION=4 and NCCL_IB_SPLIT_DATA_ON_QPS=1 spread better). Check on the switch that the marking thresholds (Kmin, Kmax, Pmax) suit the port's speed, and that \
@@ -125,8 +125,14 @@ impl Default for Limits {
 const ENOUGH_ACKS: u64 = 10;
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
-    for (number, link) in input.report.links.iter().enumerate() {
-        congestion(input, number, &link.name, found);
+    let numbers = 0..input.report.links.len();
+    let congested = numbers.filter_map(|number| {
+        let flows = congested(input, number);
+        let marks: Vec<_> = flows.iter().map(|flow| (*flow, flow.ecn_data.ce)).collect();
+        (!flows.is_empty()).then(|| Seen::new(number, flows, marks))
+    });
+    for seen in seen_once(input, congested.collect()) {
+        congestion(input, &seen, found);
     }
     no_cnp(input, found);
     not_capable(input, found);
@@ -136,9 +142,10 @@ fn share(part: u64, all: u64) -> f64 {
     part as f64 / all.max(1) as f64
 }
 
-fn congestion(input: &Input<'_>, number: usize, name: &str, found: &mut Vec<Finding>) {
+/// The flows of a link that are congested together.
+fn congested<'a>(input: &Input<'a>, number: usize) -> Vec<&'a Flow> {
     let limits = &input.limits.ecn;
-    let Some(link) = input.report.links.get(number) else { return };
+    let Some(link) = input.report.links.get(number) else { return Vec::new() };
     let mut flows: Vec<&Flow> = input
         .report
         .flows
@@ -149,12 +156,17 @@ fn congestion(input: &Input<'_>, number: usize, name: &str, found: &mut Vec<Find
         .collect();
     // Those that carry most marks first.
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.ecn_data.ce));
-    let Some(most) = flows.first() else { return };
+    if flows.iter().map(|flow| flow.ecn_data.ce).sum::<u64>() < limits.congestion_marks {
+        flows.clear();
+    }
+    flows
+}
+
+fn congestion(input: &Input<'_>, seen: &Seen<Vec<&Flow>>, found: &mut Vec<Finding>) {
+    let flows = &seen.what;
+    let (Some(link), Some(most)) = (input.report.links.get(seen.link), flows.first()) else { return };
     let sum = |of: fn(&Flow) -> u64| flows.iter().map(|flow| of(flow)).sum::<u64>();
     let (ce, capable) = (sum(|flow| flow.ecn_data.ce), sum(|flow| flow.ecn_data.capable()));
-    if ce < limits.congestion_marks {
-        return;
-    }
     let percent = units::ratio(Some(share(ce, capable)));
     let one_host = flows.iter().all(|flow| flow.dst == most.dst);
     let title = match flows.len() {
@@ -163,7 +175,7 @@ fn congestion(input: &Input<'_>, number: usize, name: &str, found: &mut Vec<Find
             most.src, most.dest_qp, most.dst
         ),
         n if one_host => format!("{percent} of the data to {} in {n} flows arrives marked CE", most.dst),
-        n => format!("{percent} of the data in {n} flows on {name} arrives marked CE"),
+        n => format!("{percent} of the data in {n} flows on {} arrives marked CE", link.name),
     };
     let worst = flows.iter().filter_map(|flow| flow.ce_ratio).fold(0.0, f64::max);
     let bins = || {
@@ -238,14 +250,12 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
     let limits = &input.limits.ecn;
     let mut receivers: BTreeMap<IpAddr, Receiver<'_>> = BTreeMap::new();
-    for flow in &input.report.flows {
-        if flow.cnp_packets + flow.ack.acks > 0 {
-            let sender = receivers.entry(flow.src).or_default();
-            sender.cnps += flow.cnp_packets;
-            sender.acks += flow.ack.acks;
-        }
+    for (flow, acks) in once(&input.report.flows, |flow| flow.ack.acks) {
+        receivers.entry(flow.src).or_default().acks += acks;
     }
-    // What several taps see is marked once.
+    for (flow, cnps) in once(&input.report.flows, |flow| flow.cnp_packets) {
+        receivers.entry(flow.src).or_default().cnps += cnps;
+    }
     for (flow, ce) in once(&input.report.flows, |flow| flow.ecn_data.ce) {
         let receiver = receivers.entry(flow.dst).or_default();
         receiver.ce += ce;
@@ -293,20 +303,15 @@ fn not_capable(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.ecn;
     // What carries data; a flow of acknowledgements has no data packets to count.
     let flows = input.report.flows.iter().filter(|flow| flow.dest_qp != GSI_QP);
-    let (mut not, mut all) = (0, 0);
-    let mut named: Vec<&Flow> = Vec::new();
-    for flow in flows {
-        not += flow.ecn_data.not_ect;
-        all += flow.ecn_data.not_ect + flow.ecn_data.capable();
-        if flow.ecn_data.not_ect > 0 {
-            named.push(flow);
-        }
-    }
+    let mut flows = once(flows, |flow| flow.ecn_data.not_ect + flow.ecn_data.capable());
+    let all = flows.iter().map(|(_, packets)| packets).sum();
+    let not = flows.iter().map(|(flow, _)| flow.ecn_data.not_ect).sum();
     let ratio = share(not, all);
     if not < limits.not_capable_packets || ratio < limits.not_capable_ratio {
         return;
     }
-    named.sort_by_key(|flow| std::cmp::Reverse(flow.ecn_data.not_ect));
+    flows.retain(|(flow, _)| flow.ecn_data.not_ect > 0);
+    flows.sort_by_key(|(flow, _)| std::cmp::Reverse(flow.ecn_data.not_ect));
     let title = if not == all {
         "No data is ECN-capable: switches cannot mark it".to_owned()
     } else {
@@ -316,7 +321,7 @@ fn not_capable(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("not_ect_ratio", ratio)
         .evidence("not_ect_packets", not)
         .evidence("packets", all)
-        .flows(named)
+        .flows(flows.iter().map(|(flow, _)| *flow))
         .into(found);
 }
 

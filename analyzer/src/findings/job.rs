@@ -79,7 +79,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         format!("with {flows} waiting for an answer or in the middle of a message")
     };
     let title = format!(
-        "The job made a step every {} and then stopped at {} UTC {how}: silent for {}",
+        "The job made a step every {} (median) and then stopped at {} UTC {how}: silent for {}",
         units::duration(steps.period_ns),
         units::second_utc(ending.last_data_ns),
         units::duration(ending.silent_ns)

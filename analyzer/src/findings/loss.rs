@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
+use super::once::{Name, name};
 use super::tool::own;
 use super::unjudged::{flows_unjudged, is_unjudged};
 use super::{Entry, Input, LimitMeta, Raise};
@@ -56,8 +57,8 @@ const BEFORE: Entry = Entry {
 };
 const AFTER: Entry = Entry {
     id: "loss.after_tap",
-    title: "Packets pass this tap and do not arrive",
-    meaning: "Receivers ask for packets again that passed here: these were lost behind this tap, or arrived damaged or out of order, which most receivers treat like a loss.",
+    title: "Receivers ask again for packets that passed this tap",
+    meaning: "Receivers ask for packets again that passed here: these were lost behind this tap, or arrived damaged or out of order, which most receivers treat like a loss. Which of these it was is not seen from one tap.",
     computed: "Per link and pair of hosts: times at which a NAK (sequence error) asked for a PSN that had passed here without a gap, and the sender went back to it; of READ responses, times at \
                which they were asked for again (flows[].loss.after_tap). RNR NAKs and what follows them do not count, nor what a mirror shows twice, nor timers that ran out without a NAK. Where no \
                answers are seen, every time the sender went back counts, and where nothing at all passes the other way it is a warning at most. Raised and graded as loss.before_tap, the share being of episodes among packets. With two taps on the way, only the one nearer \
@@ -142,9 +143,6 @@ impl Default for Limits {
     }
 }
 
-/// A flow, wherever it is seen.
-type Name = (IpAddr, IpAddr, u32);
-
 /// Packets, how many more were lost, and how often.
 #[derive(Clone, Copy, Default)]
 struct Sum {
@@ -227,8 +225,7 @@ struct Tap {
 impl Tap {
     fn add(&mut self, flow: &Flow, side: Side) {
         let sum = Sum::of(flow, side);
-        let (most, _) =
-            self.flows.entry((flow.src, flow.dst, flow.dest_qp)).or_insert((Sum::default(), !flow.is_uc()));
+        let (most, _) = self.flows.entry(name(flow)).or_insert((Sum::default(), !flow.is_uc()));
         most.packets = most.packets.max(sum.packets);
         most.lost = most.lost.max(sum.lost);
         most.episodes = most.episodes.max(sum.episodes);
@@ -292,13 +289,18 @@ impl<'a> Ends<'a> {
             if let (Some(from), Some(to)) = (&tap.from, &tap.to) {
                 ahead.insert((from.as_str(), name));
                 behind.insert((to.as_str(), name));
+            } else if tap.only_at == [0, 0] {
+                // Whichever comes first: both see the same, and one tells it.
+                let [_, other] = &tap.links;
+                ahead.insert((other.as_str(), name));
+                behind.insert((other.as_str(), name));
             }
         }
         Self { behind, ahead }
     }
 
     fn tell_better(&self, side: Side, flow: &Flow) -> bool {
-        let key = (flow.link.as_str(), (flow.src, flow.dst, flow.dest_qp));
+        let key = (flow.link.as_str(), name(flow));
         match side {
             Side::Before => self.behind.contains(&key),
             Side::After => self.ahead.contains(&key),

@@ -23,6 +23,7 @@ mod loss;
 #[cfg(test)]
 mod loss_tests;
 mod nak;
+mod once;
 mod peer;
 mod pfc;
 mod raise;
@@ -107,8 +108,9 @@ pub fn check(input: &Input<'_>) -> Vec<Finding> {
         nak::check,
         peer::check,
         pfc::check,
-        retry::check,
         rnr::check,
+        // Says which of the others tell why.
+        retry::check,
         settings::check,
         step::check,
         tool::check,

@@ -1,15 +1,17 @@
 //! Requests that a responder refused for good.
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
+use std::net::IpAddr;
 
 use serde::Deserialize;
 
+use super::once::once;
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::{Finding, Flow, LastNaks, Naks, Severity};
 use crate::units::plural;
 
 /// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[ACCESS, OPERATIONAL, INVALID];
+pub(super) const ENTRIES: &[Entry] = &[ACCESS, OPERATIONAL, INVALID, SEQUENCE];
 
 const ACCESS: Entry = Entry {
     id: "nak.remote_access_error",
@@ -38,6 +40,16 @@ const INVALID: Entry = Entry {
     advice: "Compare the two ends' settings: path MTU, max_dest_rd_atomic against max_rd_atomic, the queue pair's access flags, the sizes of posted receive buffers, versions of library and \
              application.",
     caveat: "",
+};
+
+const SEQUENCE: Entry = Entry {
+    id: "nak.psn_sequence_error",
+    title: "Receivers ask again for data that does not pass here",
+    meaning: "NAKs for a PSN sequence error pass: their senders miss packets, or got them out of order. The data itself takes another way, so that where it was lost, and whether it was, is not seen.",
+    computed: "Per pair of hosts: NAKs with code 0 (PSN sequence error) of one that the other sends no requests to at any tap. Info from loss.episodes of them on. NAKs of flows with RNR NAKs do not count: \
+               a receiver that was not ready also misses what came behind. Where the data passes, the findings loss.* judge.",
+    advice: "Capture where the data passes, or both directions of the mirror port: the findings of loss then say on which side of the tap packets are lost. On hosts with several uplinks, watch all of them.",
+    caveat: "A receiver sends one NAK for all that it misses at a time: how many packets that is cannot be told.",
 };
 
 /// Thresholds of this family.
@@ -95,26 +107,42 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             .flows(flows.iter().map(|(flow, _)| *flow))
             .into(found);
     }
+    asked_from_afar(input, found);
+}
+
+/// Receivers that ask again for what does not pass here.
+fn asked_from_afar(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let all = &input.report.flows;
+    let passes: HashSet<(IpAddr, IpAddr)> =
+        all.iter().filter(|flow| flow.psn.is_some()).map(|flow| (flow.src, flow.dst)).collect();
+    let mut flows = once(all, |flow| flow.ack.naks.psn_sequence_error);
+    flows.retain(|(flow, _)| flow.ack.rnr_naks == 0 && !passes.contains(&(flow.dst, flow.src)));
+    let naks: u64 = flows.iter().map(|(_, naks)| naks).sum();
+    let Some((most, _)) = flows.first().filter(|_| naks >= input.limits.loss.episodes.max(1)) else { return };
+    let hosts = flows.iter().map(|(flow, _)| (flow.src, flow.dst)).collect::<HashSet<_>>().len();
+    let title = match hosts {
+        1 => format!("{} asks {} again {}", most.src, most.dst, plural(naks, "time")),
+        n => format!(
+            "{} asks {} again, {n} pairs of hosts in all {}",
+            most.src,
+            most.dst,
+            plural(naks, "time")
+        ),
+    };
+    Raise::new(
+        &SEQUENCE,
+        Severity::Info,
+        format!("{title}: the data does not pass here, so that losses are not judged"),
+    )
+    .evidence("naks", naks)
+    .evidence("host_pairs", hosts)
+    .last_seen(latest(&flows, |last| last.psn_sequence_error))
+    .flows(flows.iter().map(|(flow, _)| *flow))
+    .into(found);
 }
 
 /// When the latest NAK in any of these flows came; `None` when that of one is not known.
 pub(super) fn latest(flows: &[(&Flow, u64)], last: fn(&LastNaks) -> Option<u64>) -> Option<u64> {
     let each = flows.iter().map(|(flow, _)| flow.last_naks_ns.as_ref().and_then(last));
     each.collect::<Option<Vec<u64>>>()?.into_iter().max()
-}
-
-/// Flows in which something was counted, the most first; one that passes several links is there
-/// once, from the link that saw most of it.
-pub(super) fn once(flows: &[Flow], of: impl Fn(&Flow) -> u64) -> Vec<(&Flow, u64)> {
-    let mut best: BTreeMap<_, (&Flow, u64)> = BTreeMap::new();
-    for flow in flows {
-        let n = of(flow);
-        let known = best.entry((flow.src, flow.dst, flow.dest_qp)).or_insert((flow, n));
-        if n > known.1 {
-            *known = (flow, n);
-        }
-    }
-    let mut counted: Vec<_> = best.into_values().filter(|(_, n)| *n > 0).collect();
-    counted.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-    counted
 }

@@ -9,7 +9,7 @@ use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::Addr;
 use serde::Deserialize;
 
-use super::{Entry, Input, LimitMeta, Raise};
+use super::{Entry, Input, LimitMeta, Raise, once};
 use crate::report::{Finding, Flow, Severity};
 use crate::sample::{Direction, FlowSample, LinkSample, Sample, SourceKind, address};
 use crate::units::plural;
@@ -109,7 +109,7 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
     silent.sort_by_key(|(_, stuck)| std::cmp::Reverse(*stuck));
     let Some((worst, stuck)) = silent.first() else { return };
-    let more = match silent.len() - 1 {
+    let more = match once::count(silent.iter().map(|(flow, _)| *flow)) - 1 {
         0 => String::new(),
         n => format!(", and {n} more"),
     };
@@ -239,8 +239,7 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     let repeated = silent.iter().any(|(_, again)| *again);
     silent.sort_by_key(|(flow, again)| std::cmp::Reverse((*again, flow.packets)));
     let Some((worst, _)) = silent.first() else { return };
-    let qps: HashSet<_> = silent.iter().map(|(flow, _)| (flow.src, flow.dst, flow.dest_qp)).collect();
-    let more = match qps.len() - 1 {
+    let more = match once::count(silent.iter().map(|(flow, _)| *flow)) - 1 {
         0 => String::new(),
         n => format!(", and {n} more"),
     };

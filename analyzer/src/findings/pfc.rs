@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use super::once::once;
+use super::raise::MAX_FLOWS;
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::{Device, Finding, Flow, Link, Pause, Severity};
 use crate::units::{self, plural};
@@ -14,12 +16,12 @@ const STORM: Entry = Entry {
     meaning: "While a priority is paused, nothing of it moves on the link. Pauses that are long or never end spread backwards from switch to switch, and stop flows that do not even cross the place \
               that is congested. A NIC or switch that pauses without end is broken or hangs.",
     computed: "For each priority and direction, the share of a window that was paused: between two readings of a device's counters (live), or in 100 ms of a capture with PFC frames. A warning from pfc.storm_share \
-               on; critical when one pause, its renewals included, lasted pfc.endless_ms or longer. Where a driver counts frames and not time, the most that they can have paused (65,535 quanta of 512 bits each, at \
+               on; critical when one pause, its renewals included, lasted pfc.endless_ms or longer. In captures without --link-speed only what it was at least is judged, as at the fastest link there is: no pause is called endless. Where a driver counts frames and not time, the most that they can have paused (65,535 quanta of 512 bits each, at \
                the link's speed) stands for it: a warning from pfc.storm_most_share on.",
     advice: "Received pauses come from the neighbour: look at the switch port's own received pauses, and follow them until a device sends them without receiving any; that one is slow or hangs. Sent pauses mean \
              that this host takes data too slowly: check PCIe width, IOMMU, memory and pcie_read_stalls. Let switches and NICs stop storms: PFC watchdog on the switch, ethtool --set-tunable DEV pfc-prevention-tout 65535 on the host (mlx5: 100 ms), \
              and lower the ECN thresholds so that senders slow down before PFC has to.",
-    caveat: "Of drivers that count frames but not time (ice, older bnxt_en) only a bound is known: many short pauses, each ended by a resume, look like few long ones. In captures, a pause that nothing renews or ends is timed by --link-speed.",
+    caveat: "Of drivers that count frames but not time (ice, older bnxt_en) only a bound is known: many short pauses, each ended by a resume, look like few long ones. In captures, quanta become time by --link-speed; the speed of a capture's links is not in it.",
 };
 const WRONG_PRIORITY: Entry = Entry {
     id: "pfc.on_wrong_priority",
@@ -33,8 +35,8 @@ const VICTIM: Entry = Entry {
     id: "pfc.victim",
     title: "Queue pairs stand still while their priority is paused",
     meaning: "These queue pairs had data to send and could not, because the link was paused for their priority: what the job waits for is not their own path but whoever caused the pause.",
-    computed: "Live: a queue pair in RTS that was busy and whose PSNs did not move between two readings, while RoCE's priority was paused half of that time or more. Captures: flows silent for 1 ms or more, half of it \
-               paused by another station on the link. A warning from pfc.victim_ms on.",
+    computed: "Live: a queue pair in RTS that was busy and whose PSNs did not move between two readings, while RoCE's priority was paused half of that time or more. Captures: flows of data or READ requests silent for 1 ms or more, half of it \
+               paused by another station on the link (with --link-speed). A warning from pfc.victim_ms on.",
     advice: "Find the source of the pauses (pfc.storm says how); the queue pairs here are not at fault. Where unrelated jobs suffer, give them different priorities, or lower the ECN thresholds so that PFC is not reached.",
     caveat: "Which priority a flow has is known from its tag; without one DSCP / 8 is assumed, and live the priority that the traffic class in use is mapped to. A sender that had nothing to send just then looks the same.",
 };
@@ -125,10 +127,11 @@ fn of_priority(pause: &Pause) -> String {
 
 fn storm(input: &Input<'_>, pause: &Pause, who: &str, place: &str, found: &mut Vec<Finding>) {
     let limits = &input.limits.pfc;
-    let share = pause.worst_share.unwrap_or(0.0);
+    let known = pause.worst_share.or(pause.least_share);
+    let share = known.unwrap_or(0.0);
     let longest = pause.longest_ns.unwrap_or(0);
     let endless = longest >= limits.endless_ms.saturating_mul(MS);
-    let bound = pause.most_share.filter(|_| pause.worst_share.is_none()).unwrap_or(0.0);
+    let bound = pause.most_share.filter(|_| known.is_none()).unwrap_or(0.0);
     let by_frames = bound > 0.0 && bound >= limits.storm_most_share;
     if share < limits.storm_share && !endless && !by_frames {
         return;
@@ -143,7 +146,9 @@ fn storm(input: &Input<'_>, pause: &Pause, who: &str, place: &str, found: &mut V
     } else if endless {
         format!("{who} on {} for {} without end", of_priority(pause), units::duration(longest))
     } else {
-        format!("{who} on {} for {} of the time at worst", of_priority(pause), units::ratio(Some(share)))
+        let least = if pause.worst_share.is_none() { "at least " } else { "" };
+        let share = units::ratio(Some(share));
+        format!("{who} on {} for {least}{share} of the time at worst", of_priority(pause))
     };
     let severity = if endless { Severity::Critical } else { Severity::Warning };
     Raise::new(&STORM, severity, title)
@@ -152,10 +157,12 @@ fn storm(input: &Input<'_>, pause: &Pause, who: &str, place: &str, found: &mut V
         .evidence("direction", pause.direction)
         .evidence("from", pause.from.clone())
         .evidence("worst_share", pause.worst_share)
+        .evidence("least_share", pause.least_share)
         .evidence("most_share", pause.most_share)
         .evidence("worst_frames_per_s", pause.worst_frames_per_s)
         .evidence("longest_ns", pause.longest_ns)
         .evidence("paused_ns", pause.paused_ns)
+        .evidence("quanta", pause.quanta)
         .evidence("frames", pause.frames)
         .into(found);
 }
@@ -224,16 +231,33 @@ fn stalled_qps(input: &Input<'_>, device: &Device, found: &mut Vec<Finding>) {
 
 fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
     let least = input.limits.pfc.victim_ms.saturating_mul(MS).max(1);
-    let stall = |flow: &Flow| flow.pause_stall_ns.unwrap_or(0);
-    let mut victims: Vec<&Flow> = input.report.flows.iter().filter(|flow| stall(flow) >= least).collect();
-    victims.sort_by_key(|flow| std::cmp::Reverse(stall(flow)));
-    let Some(longest) = victims.first().map(|flow| stall(flow)) else { return };
+    // Acknowledgements wait for data, and not for themselves.
+    let has_sequence = |flow: &&Flow| flow.psn.is_some() || flow.psn_responses.is_some();
+    let flows = input.report.flows.iter().filter(has_sequence);
+    let mut victims = once(flows, |flow| flow.pause_stall_ns.unwrap_or(0));
+    victims.retain(|(_, stalled)| *stalled >= least);
+    let Some((worst, longest)) = victims.first() else { return };
     let title = format!(
         "{} stood still for up to {} while their priority was paused",
         plural(victims.len() as u64, "flow"),
-        units::duration(longest)
+        units::duration(*longest)
     );
-    Raise::new(&VICTIM, Severity::Warning, title).evidence("longest_ns", longest).flows(victims).into(found);
+    // As the collector of pauses takes it.
+    let priority = worst.pcp.or(worst.dscp.map(|dscp| dscp >> 3));
+    let links = input.report.links.iter().filter(|link| link.name == worst.link);
+    let pauses = links.flat_map(|link| link.pause.iter().flatten());
+    let own = pauses.filter(|pause| pause.priority.is_none() || pause.priority == priority);
+    let paused_ns = own.filter_map(|pause| pause.paused_ns).max();
+    let share = |ns: u64, of: Option<u64>| of.filter(|of| *of > 0).map(|of| ns as f64 / of as f64);
+    Raise::new(&VICTIM, Severity::Warning, title)
+        .evidence("longest_ns", *longest)
+        .evidence("longest_ratio", share(*longest, worst.last_ns.checked_sub(worst.first_ns)))
+        .evidence("stalled_ns", victims.iter().take(MAX_FLOWS).map(|(_, ns)| *ns).collect::<Vec<_>>())
+        .evidence("priority", priority)
+        .evidence("paused_ns", paused_ns)
+        .evidence("paused_ratio", paused_ns.and_then(|ns| share(ns, input.report.window.length_ns())))
+        .flows(victims.iter().map(|(flow, _)| *flow))
+        .into(found);
 }
 
 #[cfg(test)]

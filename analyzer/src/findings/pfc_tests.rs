@@ -56,6 +56,59 @@ fn frames_alone_tell_how_much_it_can_have_been() {
     assert_eq!(of(None, None), None, "nor is the speed of the link");
 }
 
+/// Of quanta at a speed that is not known there is a least, and no pause without end.
+#[test]
+fn quanta_alone_tell_how_much_it_was_at_least() {
+    let of = |least_share| {
+        let pause = PauseSample { least_share, paused_ns: None, ..pause(3) };
+        let found = crate::findings::tests::found(&paused(pause, None), &crate::report::Options::default());
+        found.into_iter().find(|finding| finding.id == "pfc.storm")
+    };
+    assert_eq!(of(Some(0.09)), None);
+    let storm = of(Some(1.0)).unwrap();
+    assert_eq!((storm.severity, storm.evidence["least_share"].as_f64()), (Severity::Warning, Some(1.0)));
+    assert!(storm.title.contains("for at least 100 % of the time"), "{}", storm.title);
+}
+
+/// Data that waited 40 ms of its second, and the acknowledgements that waited for it; two taps see both.
+#[test]
+fn victims_are_flows_of_data_and_told_with_what_they_lost() {
+    use crate::figures::control::{ControlFigures, LinkControl};
+    use crate::report::fixtures::{key, link, stats};
+    let mut acks = stats(50_001, 100, 6_200);
+    (acks.psn, acks.payload_bytes) = (rocescope_common::account::PsnTrack::default(), 0);
+    let (a, b) = ("10.0.0.1", "10.0.0.2");
+    let data = stats(50_000, 1_000, 1_000_000);
+    let on = |at: u16| [(key(at, a, b, 17), data), (key(at, b, a, 18), acks)];
+    let mut sample = fixtures::sample(vec![link("near", None), link("far", None)], [on(0), on(1)].concat());
+    let asked = PauseSample { worst_share: Some(0.05), paused_ns: Some(50 * MS), ..pause(3) };
+    let control = LinkControl { pauses: vec![([2; 6], 0, asked)], neighbours: Vec::new() };
+    let with = |stalled| ControlFigures {
+        links: [(0, control.clone()), (1, control.clone())].into(),
+        stalled,
+        untracked: 0,
+    };
+    let victim = |sample: &Sample| {
+        let mut found = crate::findings::tests::found(sample, &crate::report::Options::default());
+        found.retain(|finding| finding.id == "pfc.victim");
+        found.pop()
+    };
+    sample.figures.control = Some(with(Some([(0, 40 * MS), (1, 45 * MS), (2, 30 * MS)].into())));
+    let finding = victim(&sample).unwrap();
+    assert!(finding.title.starts_with("1 flow stood still for up to 40"), "{}", finding.title);
+    assert_eq!((finding.flows.len(), finding.flows[0].dest_qp), (1, 17));
+    let evidence = |name: &str| finding.evidence[name].clone();
+    assert_eq!((evidence("stalled_ns"), evidence("longest_ratio")), ([40 * MS].into(), 0.04.into()));
+    assert_eq!((evidence("priority"), evidence("paused_ns")), (3.into(), (50 * MS).into()));
+    assert_eq!((evidence("paused_ratio"), evidence("flows")), (0.05.into(), 1.into()));
+    // Without the link's speed nothing of this is known, and that is said.
+    sample.figures.control = Some(with(None));
+    assert_eq!(victim(&sample), None);
+    let report = crate::report::Report::build(&sample, &crate::report::Options::default());
+    assert_eq!(report.flows[0].pause_stall_ns, None);
+    assert!(report.unjudged.iter().any(|one| (one.id, one.needs) == ("pfc.victim", "link_speed")));
+}
+
 #[test]
 fn a_priority_without_pfc_must_not_be_paused() {
     let of = |priority, frames| {

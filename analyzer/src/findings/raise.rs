@@ -1,12 +1,15 @@
 //! How a finding is put together.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::Entry;
+use super::once::{Name, name};
 use crate::report::{Finding, Flow, FlowId, Severity};
 
 /// Flows that a finding lists; how many there are is in its evidence as `flows`.
-const MAX_FLOWS: usize = 16;
+pub(super) const MAX_FLOWS: usize = 16;
 
 /// Kinds that are about settings, which last however long no packet shows them.
 const SETTINGS: [&str; 6] =
@@ -51,17 +54,16 @@ impl Raise {
         self
     }
 
-    /// Names the flows, those that matter most first.
+    /// Names the flows, those that matter most first. One that several links see is one, named as the first of them has it.
     pub(super) fn flows<'a>(mut self, flows: impl IntoIterator<Item = &'a Flow>) -> Self {
-        let mut count = 0u64;
+        let mut seen: HashSet<Name> = HashSet::new();
         for flow in flows {
-            count += 1;
             self.flows_end_ns = self.flows_end_ns.max(Some(flow.last_ns));
-            if self.finding.flows.len() < MAX_FLOWS {
+            if seen.insert(name(flow)) && self.finding.flows.len() < MAX_FLOWS {
                 self.finding.flows.push(FlowId::of(flow));
             }
         }
-        self.evidence("flows", count)
+        self.evidence("flows", seen.len())
     }
 
     /// Nothing of it can have shown later, Unix nanoseconds; without it, nothing later than the last packet of its

@@ -5,11 +5,25 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
-use super::nak::once;
+use super::once::once;
 use super::unjudged::{flows_unjudged, is_unjudged};
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Finding, Flow, Loss, Severity};
+use crate::report::{Finding, Flow, FlowId, Loss, Severity};
 use crate::units;
+
+/// What it is where nothing else says why.
+macro_rules! timers {
+    () => {
+        "Senders' timers may run out: compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 us * 2^n) with the latency, and look for paths that pause for long (PFC storms)."
+    };
+}
+
+/// What makes it cheaper, whatever the reason.
+macro_rules! selective {
+    () => {
+        "Selective repeat, where the NIC has it, repeats only what is missing."
+    };
+}
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[STORM];
@@ -20,8 +34,12 @@ const STORM: Entry = Entry {
     computed: "Per pair of hosts: packets sent again that had passed before, whatever the reason (flows[].loss.retransmitted; what a mirror shows twice and what only came out of order does not \
                count). Raised as a warning when they are the share `ratio` of the packets sent and at least `packets`. Queue pairs that lost packets and could not be followed (live) are left out: \
                `flows_unjudged` of them.",
-    advice: "Look at the finding that says why: loss (before, behind or between taps), rnr.slow_receiver, icrc.errors. Without any, senders' timers run out: compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 us \
-             * 2^n) with the latency, and look for paths that pause for long (PFC storms). Selective repeat, where the NIC has it, repeats only what is missing.",
+    advice: concat!(
+        "Look for a finding that says why: loss (before, behind or between taps), rnr.slow_receiver, icrc.errors. Without any: ",
+        timers!(),
+        " ",
+        selective!()
+    ),
     caveat: "",
 };
 
@@ -63,6 +81,10 @@ fn again(flow: &Flow) -> u64 {
     [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.retransmitted + loss.rereads).sum()
 }
 
+fn late(flow: &Flow) -> u64 {
+    [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.recovered).sum()
+}
+
 /// When a packet of the flow was sent again last.
 fn last_again(flow: &Flow) -> Option<u64> {
     [flow.loss, flow.loss_responses].iter().flatten().filter_map(|loss| loss.last_again_ns).max()
@@ -76,6 +98,34 @@ struct Pair<'a> {
     /// Packets that came late, where a capture nearer the receiver, or the other way, shows them.
     late: u64,
     flows: Vec<(&'a Flow, u64)>,
+}
+
+/// Findings that say why packets are sent again.
+const CAUSES: [&str; 6] = [
+    "icrc.errors",
+    "loss.between_taps",
+    "loss.before_tap",
+    "loss.after_tap",
+    "rnr.slow_receiver",
+    "peer.silent",
+];
+
+/// What to do about what one host sends another again, after the findings that there are.
+fn advice(late: u64, (src, dst): (IpAddr, IpAddr), found: &[Finding]) -> String {
+    let between = |flow: &FlowId| (flow.src, flow.dst) == (src, dst) || (flow.src, flow.dst) == (dst, src);
+    let why = |id: &&&str| found.iter().any(|one| one.id == **id && one.flows.iter().any(between));
+    let ids: Vec<&str> = CAUSES.iter().filter(why).copied().collect();
+    let mut parts: Vec<String> = Vec::new();
+    if late > 0 {
+        parts.push(REORDERED.to_owned());
+    }
+    if !ids.is_empty() {
+        parts.push(format!("See why first: {}.", ids.join(", ")));
+    } else if late == 0 {
+        parts.push(format!("No finding says why. {}", timers!()));
+    }
+    parts.push(selective!().to_owned());
+    parts.join(" ")
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -95,10 +145,9 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             pair.packets += packets;
         }
     }
-    for flow in &input.report.flows {
+    for (flow, late) in once(&input.report.flows, late) {
         if let Some(pair) = pairs.get_mut(&(flow.src, flow.dst)) {
-            pair.late +=
-                [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.recovered).sum::<u64>();
+            pair.late += late;
         }
     }
     let unjudged = flows_unjudged(input.report);
@@ -114,7 +163,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             "{} of what {src} sends to {dst} was sent before: {again} of {packets} packets",
             units::ratio(Some(ratio))
         );
-        let advice = if late > 0 { format!("{REORDERED} {}", STORM.advice) } else { STORM.advice.to_owned() };
+        let advice = advice(late, (src, dst), found);
         Raise::new(&STORM, Severity::Warning, title)
             .advice(&advice)
             .evidence("late", late)

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
-use super::nak::{latest, once};
+use super::nak::latest;
+use super::once::once;
 use super::unjudged::is_unjudged;
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::report::{Finding, Flow, Severity};
@@ -18,7 +19,7 @@ const SLOW: Entry = Entry {
     title: "A receiver has no buffer ready for what is sent to it",
     meaning: "SENDs, or WRITEs with immediate data, arrive before the receiver has posted a receive buffer. It refuses them (RNR NAK), and the sender waits for the RNR timer and repeats all \
               that was in flight. After rnr_retry attempts the connection fails.",
-    computed: "Raised for a host from `naks` RNR NAKs on, when they are at least the share `ratio` of the requests that were sent to it. Warning. The sequence-error NAKs and repeats that follow \
+    computed: "Raised for a host from `naks` RNR NAKs on, when they are at least the share `ratio` of the packets of requests that were sent to it. Warning. The sequence-error NAKs and repeats that follow \
                an RNR NAK are part of it and count as no loss.",
     advice: "The receiving process is too slow or posts too few receives: look at its CPU (pinning, NUMA node, a busy or paused GPU), at the depth of its receive queue, and at what it waits for. A \
              longer RNR timer only hides it. Where retries run out: rnr_retry 7 means without end.",
@@ -36,7 +37,7 @@ pub(super) const LIMITS: &[LimitMeta] = &[
     LimitMeta {
         name: "rnr.ratio",
         default: "0.001",
-        meaning: "RNR NAKs per request sent to the host",
+        meaning: "RNR NAKs per packet of requests sent to the host",
         reason: "Each one costs a timer of at least 10 us (NCCL: 640 us), as long as hundreds of packets take; below 1 in 1,000 that is a small share",
     },
 ];
@@ -65,16 +66,16 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     if by_host.is_empty() {
         return;
     }
-    let mut requests: HashMap<IpAddr, u64> = HashMap::new();
+    let mut packets_to: HashMap<IpAddr, u64> = HashMap::new();
     for (flow, packets) in once(&input.report.flows, |flow| flow.psn.map_or(0, |_| flow.packets)) {
-        *requests.entry(flow.dst).or_default() += packets;
+        *packets_to.entry(flow.dst).or_default() += packets;
     }
     let resent = resent(&input.report.flows);
     let mut hosts: Vec<(IpAddr, u64)> =
         by_host.into_iter().filter(|(_, naks)| *naks >= limits.naks).collect();
     hosts.sort_by_key(|(host, naks)| (std::cmp::Reverse(*naks), *host));
     for (host, naks) in hosts {
-        let sent = requests.get(&host).copied();
+        let sent = packets_to.get(&host).copied();
         let ratio = sent.map(|sent| naks as f64 / sent as f64);
         // A mirror may show NAKs alone: then there is nothing to compare with.
         if ratio.is_some_and(|ratio| ratio < limits.ratio) {
@@ -82,7 +83,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         }
         let own: Vec<(&Flow, u64)> = flows.iter().filter(|(flow, _)| flow.src == host).copied().collect();
         let share = ratio.map_or_else(String::new, |ratio| {
-            format!(", {} of the requests sent to it", units::ratio(Some(ratio)))
+            format!(", {} of the packets sent to it", units::ratio(Some(ratio)))
         });
         Raise::new(
             &SLOW,
@@ -91,7 +92,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         )
         .evidence("rnr_naks", naks)
         .evidence("rnr_ratio", ratio)
-        .evidence("requests", sent)
+        .evidence("packets", sent)
         .evidence("packets_resent", resent.get(&host).copied().unwrap_or(Some(0)))
         .last_seen(latest(&own, |last| last.rnr))
         .flows(own.iter().map(|(flow, _)| *flow))

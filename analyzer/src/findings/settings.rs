@@ -1,10 +1,11 @@
 //! Settings that show on the wire: MTU, DSCP, RoCE version, and what else shares the link.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use rocescope_common::wire::Reason;
 use serde::Deserialize;
 
+use super::once::{self, once};
 use super::{Entry, Input, LimitMeta, Raise, classes};
 use crate::report::{Finding, Flow, Severity};
 use crate::units::{self, plural};
@@ -227,11 +228,10 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
         let smallest = flows.iter().filter_map(|flow| flow.path_mtu).min();
         let most = largest.get(first.link.as_str()).copied();
         let interface = port(first);
-        // A flow that several taps see is one.
-        let distinct: BTreeSet<_> = flows.iter().map(|flow| (flow.src, flow.dst, flow.dest_qp)).collect();
-        let use_it = if distinct.len() == 1 { "uses" } else { "use" };
+        let distinct = once::count(flows.iter().copied());
+        let use_it = if distinct == 1 { "uses" } else { "use" };
         let more = units::bytes(limits.min_bytes);
-        let users = format!("{} of {more} or more {use_it}", plural(distinct.len() as u64, "flow"));
+        let users = format!("{} of {more} or more {use_it}", plural(distinct, "flow"));
         let title = match (severity, most) {
             _ if at_port => format!(
                 "{} a path MTU of {} bytes on a port whose MTU of {} bytes has room for {}",
@@ -264,13 +264,15 @@ fn path_mtu_of(interface: u32) -> u32 {
 }
 
 fn rocev1(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let flows: Vec<&Flow> = input.report.flows.iter().filter(|flow| flow.roce_version == 1).collect();
-    let packets: u64 = flows.iter().map(|flow| flow.packets).sum();
-    if packets == 0 {
+    let flows = once(input.report.flows.iter().filter(|flow| flow.roce_version == 1), |flow| flow.packets);
+    if flows.is_empty() {
         return;
     }
-    let bytes: u64 = flows.iter().map(|flow| flow.bytes).sum();
-    let share = bytes as f64 / input.report.totals.roce_bytes.max(1) as f64;
+    let packets: u64 = flows.iter().map(|(_, packets)| packets).sum();
+    let bytes: u64 = flows.iter().map(|(flow, _)| flow.bytes).sum();
+    let totals = &input.report.totals;
+    let all = totals.roce_bytes.saturating_sub(totals.counted_again.roce_bytes.unwrap_or(0));
+    let share = bytes as f64 / all.max(1) as f64;
     let severity = if share >= input.limits.rocev1.share { Severity::Warning } else { Severity::Info };
     let title = format!(
         "{} of the RoCE bytes are RoCEv1, which has no ECN and is not routed",
@@ -280,7 +282,7 @@ fn rocev1(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("packets", packets)
         .evidence("bytes", bytes)
         .evidence("share", share)
-        .flows(flows)
+        .flows(flows.iter().map(|(flow, _)| *flow))
         .into(found);
 }
 

@@ -125,6 +125,28 @@ fn refused(told: Option<crate::figures::loss::Naks>) -> Vec<Finding> {
     found(&sample, &Options::default())
 }
 
+/// Advice names findings only that are there.
+#[test]
+fn advice_names_only_what_was_found() {
+    let advice = |all: &[Finding], id: &str| all.iter().find(|one| one.id == id).unwrap().advice.clone();
+    let all = refused(None);
+    assert!(advice(&all, "retry.storm").starts_with("See why first: rnr.slow_receiver. Selective"));
+    let mut sample = fixtures::everything();
+    let all = found(&sample, &Options { imbalance_all_links: true, ..Options::default() });
+    assert!(!all.iter().any(|one| one.id == "entropy.low"));
+    assert!(!advice(&all, "links.imbalance").contains("entropy.low"));
+    // Queue pairs with a source port in common, and one link that carries them all.
+    let stats = fixtures::stats(50_000, 100_000, 100_000_000);
+    let key = |qp| fixtures::key(0, "10.0.0.1", "10.0.0.2", qp);
+    sample = fixtures::sample(
+        vec![fixtures::link("up0", None), fixtures::link("up1", None)],
+        (1..9).map(|qp| (key(qp + 1), stats)).collect(),
+    );
+    let groups = vec![vec!["up0".to_owned(), "up1".to_owned()]];
+    let all = found(&sample, &Options { groups, ..Options::default() });
+    assert!(advice(&all, "links.imbalance").starts_with("See entropy.low first. With few"));
+}
+
 #[test]
 fn what_single_packets_say_was_seen_when_the_latest_passed() {
     use crate::figures::loss::{NakTally, Naks};

@@ -46,9 +46,11 @@ pub struct Pause {
     pub from: Option<String>,
     pub frames: Option<u64>,
     pub resumes: Option<u64>,
+    pub quanta: Option<u64>,
     pub paused_ns: Option<u64>,
     pub episodes: Option<u64>,
     pub worst_share: Option<f64>,
+    pub least_share: Option<f64>,
     pub most_share: Option<f64>,
     pub worst_frames_per_s: Option<f64>,
     pub longest_ns: Option<u64>,
@@ -103,9 +105,11 @@ impl Pause {
             from: None,
             frames: pause.frames,
             resumes: None,
+            quanta: pause.quanta,
             paused_ns: pause.paused_ns,
             episodes: pause.transitions,
             worst_share: pause.worst_share,
+            least_share: pause.least_share,
             most_share: pause.most_share,
             worst_frames_per_s: pause.worst_frames_per_s,
             longest_ns: pause.longest_ns,
@@ -337,11 +341,12 @@ pub(super) fn pauses(sample: &Sample, link: u16) -> Option<Vec<Pause>> {
     Some(control.links.get(&link).map(of).unwrap_or_default())
 }
 
-/// How long a flow stood still for pauses; `None` where its link had none that could be read.
+/// How long a flow stood still for pauses; `None` where its link had none that could be read, or its speed is not known.
 pub(super) fn stalled(sample: &Sample, flow: &FlowSample) -> Option<u64> {
     let control = sample.figures.control.as_ref()?;
+    let stalled = control.stalled.as_ref()?;
     let paused = control.links.get(&flow.key.link).filter(|link| !link.pauses.is_empty());
-    paused.map(|_| control.stalled.get(&flow.slot).copied().unwrap_or(0))
+    paused.map(|_| stalled.get(&flow.slot).copied().unwrap_or(0))
 }
 
 /// What was heard over LLDP on a link.

@@ -14,7 +14,7 @@ const DAY_NS: u64 = 86_400_000_000_000;
 /// Every kind of finding, what causes others before what it causes: what makes figures doubtful, settings and links,
 /// refusals, losses, what is sent again for them, congestion and what it costs, balance, the steps of jobs, and
 /// what only shows how traffic is sent.
-pub const CAUSES_FIRST: [&str; 45] = [
+pub const CAUSES_FIRST: [&str; 46] = [
     "tool.lost",
     "config.lossless",
     "config.switch",
@@ -39,6 +39,7 @@ pub const CAUSES_FIRST: [&str; 45] = [
     "loss.before_tap",
     "loss.after_tap",
     "device.not_ready",
+    "nak.psn_sequence_error",
     "rnr.slow_receiver",
     "peer.silent",
     "retry.storm",

@@ -153,6 +153,8 @@ pub(super) struct AtLink<'a> {
     pub(super) unfilled: u64,
     /// Times that a receiver asked again for what had passed.
     pub(super) asked_again: u64,
+    /// Times that a sender went back to what had passed, where nothing from the receiver passes that would say why.
+    pub(super) went_back: u64,
     /// Sent again though they had passed.
     pub(super) sent_again: u64,
     /// Skipped at first sight, in flows of which the above is known.
@@ -176,6 +178,7 @@ pub(super) struct AtLink<'a> {
 pub(super) fn by_link(report: &Report) -> Vec<AtLink<'_>> {
     let mut all: Vec<AtLink<'_>> = Vec::new();
     let whole = nothing_vanished(report);
+    let ways: HashSet<(IpAddr, IpAddr)> = report.flows.iter().map(|flow| (flow.src, flow.dst)).collect();
     for link in &report.links {
         let mut sum = AtLink { link: &link.name, direction: link.direction, ..AtLink::default() };
         let mut any = false;
@@ -183,7 +186,7 @@ pub(super) fn by_link(report: &Report) -> Vec<AtLink<'_>> {
         for flow in report.flows.iter().filter(own) {
             any = true;
             let exact = whole.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp));
-            sum.add(flow, exact);
+            sum.add(flow, exact, ways.contains(&(flow.dst, flow.src)));
         }
         sum.other_tap = report.taps.iter().any(|tap| tap.to.as_deref() == Some(link.name.as_str()));
         if any {
@@ -204,7 +207,7 @@ pub(super) fn nothing_vanished(report: &Report) -> HashSet<AtTap<'_>> {
 }
 
 impl AtLink<'_> {
-    fn add(&mut self, flow: &Flow, nothing_vanished: bool) {
+    fn add(&mut self, flow: &Flow, nothing_vanished: bool, answers: bool) {
         for (loss, psn) in [(flow.loss, flow.psn), (flow.loss_responses, counted_responses(flow))] {
             match (loss, psn) {
                 (Some(loss), psn) => {
@@ -212,7 +215,8 @@ impl AtLink<'_> {
                     self.rnr_resent += loss.rnr_resent;
                     self.late += loss.recovered;
                     self.unfilled += loss.unfilled;
-                    self.asked_again += loss.after_tap.episodes;
+                    let again = if answers { &mut self.asked_again } else { &mut self.went_back };
+                    *again += loss.after_tap.episodes;
                     self.sent_again += loss.retransmitted;
                     self.missing += psn.map_or(0, |psn| psn.missing);
                 }

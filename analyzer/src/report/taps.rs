@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::figures::taps::TapPair;
 use crate::report::{Flow, Report};
 use crate::sample::{Sample, address};
+use rocescope_common::account::FlowKey;
 
 /// A flow at two taps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -23,6 +24,7 @@ pub struct TapFlow {
     pub vanished: Option<u64>,
     pub only_at: [u64; 2],
     pub copies_at: [u64; 2],
+    pub not_compared: [Option<u64>; 2],
     pub delay_change_ns: DelayChange,
 }
 
@@ -47,13 +49,19 @@ pub struct DelayPoint {
 /// All of them, sorted by flow and links.
 pub(super) fn taps(sample: &Sample) -> Vec<TapFlow> {
     let pairs = sample.figures.taps.iter().flatten();
-    let mut taps: Vec<TapFlow> = pairs.map(|pair| build(sample, pair)).collect();
+    let packets: HashMap<FlowKey, u64> =
+        sample.flows.iter().map(|flow| (flow.key, flow.stats.packets)).collect();
+    let mut taps: Vec<TapFlow> = pairs.map(|pair| build(sample, pair, &packets)).collect();
     taps.sort_by(|a, b| (a.src, a.dst, a.dest_qp, &a.links).cmp(&(b.src, b.dst, b.dest_qp, &b.links)));
     taps
 }
 
-fn build(sample: &Sample, pair: &TapPair) -> TapFlow {
+fn build(sample: &Sample, pair: &TapPair, packets: &HashMap<FlowKey, u64>) -> TapFlow {
     let TapPair { key, links, ordered, matched, only, copies, delay } = pair;
+    let at = |side: usize| packets.get(&FlowKey { link: links[side], ..*key });
+    // A flow that was closed meanwhile begins again from 0.
+    let not_compared =
+        [0, 1].map(|side| at(side).and_then(|all| all.checked_sub(matched + only[side] + copies[side])));
     let links = links
         .map(|link| sample.links.get(usize::from(link)).map_or_else(String::new, |link| link.name.clone()));
     let [from, to] = links.clone();
@@ -75,6 +83,7 @@ fn build(sample: &Sample, pair: &TapPair) -> TapFlow {
         vanished: (*ordered || *only == [0; 2]).then_some(only[0]),
         only_at: *only,
         copies_at: *copies,
+        not_compared,
         delay_change_ns: DelayChange {
             min: min.saturating_sub(first),
             max: max.saturating_sub(first),

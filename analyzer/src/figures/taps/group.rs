@@ -13,6 +13,8 @@ const PROBES: usize = 16;
 const RECENT: usize = 32;
 /// The bits of a packet's identity that are its IPv4 identification.
 const NUMBER: u64 = 0xFFFF;
+/// Packets of a flow that wait although all taps known so far have seen them: one further down has yet to show its first.
+const FIRST: u32 = 32;
 /// How much later a packet may come than those behind it before it is said to be gone.
 const PATIENCE: u32 = 8_192;
 
@@ -138,7 +140,8 @@ impl Group {
                 entry.time_ns[tap] = time_ns;
                 entry.place[tap] = place;
                 let seen = *entry;
-                if seen.taps.count_ones() as usize >= self.links.len() && self.links.len() > 1 {
+                let one_more = place <= FIRST && self.links.len() < MAX_TAPS;
+                if seen.taps.count_ones() as usize >= self.links.len() && !one_more {
                     *entry = FREE;
                     self.used -= 1;
                     self.recent[spread(id, RECENT)] = id;

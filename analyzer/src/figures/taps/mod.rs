@@ -27,6 +27,8 @@ const MAX_GROUPS: usize = 65_536;
 /// How much later than the first tap the second may see a flow for the first time; clocks differ by
 /// seconds.
 const ALONE_NS: u64 = 30_000_000_000;
+/// Packets kept before there is more than one tap: captures of several interfaces show the second when it sees the first packet.
+const EARLY: u32 = 256;
 const NONE: u32 = u32::MAX;
 
 /// A flow at two taps.
@@ -53,6 +55,8 @@ pub struct TapPair {
 pub struct Collector {
     /// Packets are kept: there is more than one tap, or will be.
     several: bool,
+    /// Packets kept so far without knowing that.
+    early: u32,
     link: Option<u16>,
     index: HashMap<FlowKey, u32, State>,
     groups: Vec<(FlowKey, Group)>,
@@ -77,6 +81,9 @@ impl Collector {
         }
         if self.several {
             self.keep(packet);
+        } else if self.early < EARLY {
+            self.early += 1;
+            self.keep(packet);
         }
     }
 
@@ -90,7 +97,12 @@ impl Collector {
     #[cold]
     fn open(&mut self, packet: &Packet, aside: &Aside) {
         let link = packet.link;
-        self.several |= *self.link.get_or_insert(link) != link;
+        if !self.several && *self.link.get_or_insert(link) != link {
+            self.several = true;
+            if self.early >= EARLY {
+                self.forget();
+            }
+        }
         let key = FlowKey { link: 0, ..aside.key };
         let group = match self.index.get(&key) {
             Some(group) => *group,
@@ -115,6 +127,12 @@ impl Collector {
         if let Some(slot) = self.slots.get_mut(at) {
             *slot = place;
         }
+    }
+
+    /// What was kept ends somewhere in a flow: what the second tap shows of it would look like missed by the first.
+    fn forget(&mut self) {
+        self.groups.iter_mut().for_each(|(_, group)| group.clear());
+        self.waiting = 0;
     }
 
     fn keep(&mut self, packet: &Packet) {

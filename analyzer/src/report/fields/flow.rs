@@ -64,7 +64,7 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].cnp.min_interval_ns", "ns": "Least time between two CNPs of this flow: the NIC's pacing is at most this."
         or null "fewer than two; live also: events were dropped, and one in between may be among them";
     "flows[].cnp.delay_ns", "object": "Time from a CE mark in the flow that they answer to the CNP, at this tap: from the \
-        first mark since the CNP before, so it includes the NIC's pacing. Percentiles as in `latency_ns`."
+        first mark since the CNP before, not from the mark that brought it, so it includes the NIC's pacing, which can make up most of it. Percentiles as in `latency_ns`."
         or null "no mark passed here before a CNP; live also: the two are no pair that is timed (see `latency_ns`)";
     "flows[].cnp.delay_ns.count", "samples": "CNPs with a mark before.";
     "flows[].cnp.delay_ns.p50", "ns": "Median.";
@@ -235,7 +235,7 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].latency_untimed.outstanding", "requests": "Not answered so far.";
     "flows[].pause_stall_ns", "ns": "Time in which the flow was silent for 1 ms or more and its priority was paused for half of that \
         or more, by MAC control frames of others on the link. The priority is that of the tag, without one DSCP / 8."
-        or null "live, or there is no pause frame on the link";
+        or null "live, there is no pause frame on the link, or `--link-speed` is not given";
     "flows[].peer_qp", "number": "Queue pair at the sending end: the one that answers to this flow go to."
         or null "not known, or datagrams or connections came from several";
     "flows[].pairing", "object": "What `peer_qp` rests on." or null "`peer_qp` is null";

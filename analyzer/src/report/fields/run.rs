@@ -149,6 +149,9 @@ pub const RUN: &[FieldMeta] = fields! {
     "taps[].only_at[]", "packets": "Packets that only the first, and only the second link saw, between packets that both saw.";
     "taps[].copies_at[]", "packets": "Packets that the first, and the second link saw once more: the same PSN with the same IPv4 identification, as a mirror shows them or a network doubles them. They \
         are in none of the counts above.";
+    "taps[].not_compared[]", "packets": "Packets of the flow at each of the two that are in none of these: before the first or behind the last packet \
+        that both saw, CNPs that no IPv4 identification tells apart, and what found no room. With `packets_matched`, `only_at` and `copies_at` they make up `flows[].packets`."
+        or null "the flow was closed meanwhile";
     "taps[].delay_change_ns.min", "ns": "One-way delay from the first link to the second, as change against the least at the start \
         (the clocks' difference is not known): the smallest.";
     "taps[].delay_change_ns.max", "ns": "The largest change.";
@@ -163,13 +166,15 @@ pub const RUN: &[FieldMeta] = fields! {
     "links[].pause[].from", "text": "Hardware address of the station that asked its neighbour to stop." or null "never here";
     "links[].pause[].frames", "frames": "Frames that stopped it (quanta above 0)." or null "never here";
     "links[].pause[].resumes", "frames": "Frames that ended the pause at once (quanta 0)." or null "never here";
+    "links[].pause[].quanta", "quanta": "Sum of the quanta that these frames asked for, of 512 bits each: how long that is depends on the link's speed." or null "never here";
     "links[].pause[].paused_ns", "ns": "Time paused: from each frame to the next of its priority, or until its quanta are over at \
-        `--link-speed`." or null "never here";
-    "links[].pause[].episodes", "number": "Pauses: frames that came while it was running." or null "never here";
-    "links[].pause[].worst_share", "ratio": "Largest share of a window of 100 ms that was paused." or null "never here";
-    "links[].pause[].most_share", "ratio": "Always null here: the time is known." or null "always";
+        `--link-speed`." or null "`--link-speed` is not given";
+    "links[].pause[].episodes", "number": "Pauses: frames that came while it was running." or null "likewise";
+    "links[].pause[].worst_share", "ratio": "Largest share of a window of 100 ms that was paused." or null "likewise";
+    "links[].pause[].least_share", "ratio": "The same at the fastest Ethernet there is (1.6 Tb/s): what the share is at least." or null "`worst_share` is known";
+    "links[].pause[].most_share", "ratio": "Always null here." or null "always";
     "links[].pause[].worst_frames_per_s", "frames/s": "Always null here." or null "always";
-    "links[].pause[].longest_ns", "ns": "Longest pause, its renewals included." or null "never here";
+    "links[].pause[].longest_ns", "ns": "Longest pause, its renewals included." or null "`--link-speed` is not given";
     "links[].neighbours[]", "object": "What LLDP frames on the link said, of each neighbour the latest.";
     "links[].neighbours[].system", "text": "Its name." or null "it did not say";
     "links[].neighbours[].chassis", "text": "Its chassis: an address or a name." or null "it did not say";
@@ -213,10 +218,12 @@ pub const RUN: &[FieldMeta] = fields! {
     "devices[].pause[].from", "text": "Always null here." or null "always";
     "devices[].pause[].frames", "frames": "Pause frames." or null "the driver does not count them";
     "devices[].pause[].resumes", "frames": "Always null here: drivers do not tell them apart." or null "always";
+    "devices[].pause[].quanta", "quanta": "Always null here: drivers count none." or null "always";
     "devices[].pause[].paused_ns", "ns": "Time spent paused." or null "the driver does not count it";
     "devices[].pause[].episodes", "number": "Changes from running to paused." or null "the driver does not count them";
     "devices[].pause[].worst_share", "ratio": "Largest share of the time between two readings that was paused."
         or null "the driver does not count time, or there were not two readings";
+    "devices[].pause[].least_share", "ratio": "Always null here." or null "always";
     "devices[].pause[].most_share", "ratio": "Largest share of the time between two readings that its frames can have paused at most: each for 65,535 quanta of 512 bits at the \
         link's speed."
         or null "time is counted (`worst_share`), or frames are not, or the speed is not known";
@@ -267,5 +274,5 @@ pub const RUN: &[FieldMeta] = fields! {
         those that go on, before those of severity `info`." or null "not known, or it lasts by its nature (a silence, a setting)";
     "unjudged[].id", "text": "A kind of finding that this run could not come to: that it is not among the findings says nothing.";
     "unjudged[].needs", "text": "What it rests on: `exact_times` (live, `--no-timing` is without), `packets_of_taps` and `whole_frames` (only a replay \
-        has them), `whole_sequences` (live: some queue pairs that lost packets could not be followed, or not without a break, their `flows[].loss` is null; findings of that kind leave these out, and count them as `flows_unjudged`).";
+        has them), `link_speed` (a capture with pause frames, without `--link-speed`), `whole_sequences` (live: some queue pairs that lost packets could not be followed, or not without a break, their `flows[].loss` is null; findings of that kind leave these out, and count them as `flows_unjudged`).";
 };

@@ -101,6 +101,7 @@ fn full() -> Report {
         vanished: Some(1),
         only_at: [1, 0],
         copies_at: [0, 1],
+        not_compared: [Some(2), None],
         delay_change_ns: DelayChange {
             min: 0,
             max: 1,

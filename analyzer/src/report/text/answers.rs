@@ -68,7 +68,12 @@ pub(super) fn notifications(report: &Report, room: usize) -> Vec<String> {
         cells
     });
     let headings = ["CNP", "PER S", "DATA TO", "MARK TO CNP", "BEFORE", "AFTER"];
-    list(report, &headings, rows.collect(), flows.len(), room, true)
+    let mut lines = list(report, &headings, rows.collect(), flows.len(), room, true);
+    if flows.iter().any(|(_, cnp)| cnp.delay_ns.is_some()) {
+        let what = "MARK TO CNP is the median from the first mark since the CNP before: where the NIC paces its CNPs, that is most of it.";
+        lines.extend(wrap(what, room));
+    }
+    lines
 }
 
 fn identity(flow: &Flow, report: &Report) -> Vec<String> {

@@ -70,6 +70,11 @@ fn of_priority(pause: &Pause) -> String {
     let frames = pause.frames.map(|n| plural(n, "frame"));
     let resumes = pause.resumes.filter(|n| *n > 0).map(|n| format!("{} to resume", units::count(n)));
     let episodes = pause.episodes.map(|n| plural(n, "pause"));
+    let quanta = pause.quanta.filter(|_| pause.paused_ns.is_none());
+    let quanta =
+        quanta.map(|n| format!("{} quanta of 512 bits (--link-speed makes them time)", units::count(n)));
+    let least =
+        pause.least_share.map(|share| format!("at worst at least {} of the time", units::ratio(Some(share))));
     let paused = pause.paused_ns.map(|ns| format!("paused {}", units::duration(ns)));
     let longest =
         pause.longest_ns.filter(|ns| *ns > 0).map(|ns| format!("{} at a stretch", units::duration(ns)));
@@ -82,8 +87,10 @@ fn of_priority(pause: &Pause) -> String {
             units::ratio(Some(share))
         )
     });
-    let parts: Vec<String> =
-        [frames, resumes, episodes, paused, longest, worst, most].into_iter().flatten().collect();
+    let parts: Vec<String> = [frames, resumes, quanta, least, episodes, paused, longest, worst, most]
+        .into_iter()
+        .flatten()
+        .collect();
     format!("{what}: {}", parts.join(", "))
 }
 

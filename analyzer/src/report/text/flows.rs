@@ -31,12 +31,17 @@ struct Figure {
 const FIGURES: [Figure; 7] = [
     Figure { heading: "CNP", of: |flow| Some(flow.cnp_packets), trouble: true },
     Figure { heading: "GAPS", of: |flow| sequences(flow, |psn| psn.gaps), trouble: true },
-    Figure { heading: "MISSING", of: |flow| sequences(flow, |psn| psn.missing), trouble: false },
+    Figure { heading: "MISSING", of: missing, trouble: false },
     Figure { heading: "NAK", of: |flow| Some(flow.ack.naks.total()), trouble: true },
     Figure { heading: "RNR", of: |flow| Some(flow.ack.rnr_naks), trouble: true },
     Figure { heading: "REPEATS", of: |flow| sequences(flow, |psn| psn.repeats), trouble: true },
     Figure { heading: "RESTARTS", of: |flow| sequences(flow, |psn| psn.restarts), trouble: false },
 ];
+
+/// PSNs skipped at first sight in either sequence of a flow.
+pub(super) fn missing(flow: &Flow) -> Option<u64> {
+    sequences(flow, |psn| psn.missing)
+}
 
 /// A figure of both sequences of a flow together; `None` when neither says anything.
 fn sequences(flow: &Flow, of: fn(&Psn) -> u64) -> Option<u64> {

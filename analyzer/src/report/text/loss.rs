@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::report::loss::{AtLink, by_link, nothing_vanished};
-use crate::report::text::flows::link_name;
+use crate::report::text::flows::{link_name, missing};
 use crate::report::text::layout::{labelled, plain};
 use crate::report::{Between, Episodes, Flow, Loss, Report};
 use crate::units::{self, plural};
@@ -17,6 +17,12 @@ const INDENT: usize = 2;
 
 /// Links, and pairs of taps, of which the summary tells.
 const HEADLINES: usize = 6;
+
+/// Where every packet in sight that has a number came in its turn.
+const NO_SIGN: &str = "no sign of any";
+/// Where none has one that says what was before.
+const NO_SEQUENCE: &str =
+    "not known: no packet here is numbered in a sequence (datagrams, acknowledgements and CNPs are not)";
 
 /// What was lost in the end, by tap: what only came late, what is sent again after a loss elsewhere, and what has
 /// nothing to do with loss, is told apart.
@@ -62,7 +68,9 @@ pub(super) fn headline(report: &Report) -> Vec<String> {
         said.push(format!("… and {hidden} more"));
     }
     if said.is_empty() {
-        said.push("no sign of any".into());
+        let has_sequence = |flow: &Flow| flow.psn.is_some() || flow.psn_responses.is_some();
+        let numbered = report.totals.retired.flows > 0 || report.flows.iter().any(has_sequence);
+        said.push(if numbered { NO_SIGN } else { NO_SEQUENCE }.into());
         let beside: Vec<String> = all.iter().filter_map(|at| of(at, &no_loss(at))).collect();
         let hidden = beside.len().saturating_sub(HEADLINES);
         said.extend(beside.into_iter().take(HEADLINES));
@@ -70,9 +78,7 @@ pub(super) fn headline(report: &Report) -> Vec<String> {
             said.push(format!("… and {hidden} more"));
         }
     }
-    if let Some(note) = all.iter().find(|at| at.missing != at.lost).map(missing_and_lost) {
-        said.push(note);
-    }
+    said.extend(missing_and_lost(report, &all));
     said
 }
 
@@ -95,6 +101,9 @@ fn signs(at: &AtLink<'_>, several: bool) -> Vec<String> {
     say(at.unfilled, &|n| format!("{} not seen here and not sent again", units::count(n)));
     say(at.undecided, &|n| format!("{} skipped, lost or only late", plural(n, "PSN")));
     say(at.asked_again, &|n| format!("asked again {} for what had passed", plural(n, "time")));
+    say(at.went_back, &|n| {
+        format!("senders went back {} to what had passed, no answers pass here", plural(n, "time"))
+    });
     if !naks_of_rnr(at) {
         say(at.naks, &|n| plural(n, "sequence NAK"));
     }
@@ -106,7 +115,7 @@ fn signs(at: &AtLink<'_>, several: bool) -> Vec<String> {
 /// A receiver that is not ready also misses what was on the way behind that request: its sequence NAKs are no
 /// sign of a loss where nothing else is, and all that was sent again was so for this reason.
 const fn naks_of_rnr(at: &AtLink<'_>) -> bool {
-    let other = at.lost + at.unfilled + at.undecided + at.asked_again + at.repeats;
+    let other = at.lost + at.unfilled + at.undecided + at.asked_again + at.went_back + at.repeats;
     at.rnr_resent > 0 && at.sent_again == at.rnr_resent && other == 0
 }
 
@@ -129,14 +138,18 @@ fn no_loss(at: &AtLink<'_>) -> Vec<String> {
     parts
 }
 
-/// Why two numbers differ that are both on the page.
-fn missing_and_lost(at: &AtLink<'_>) -> String {
-    format!(
-        "(MISSING below, {} on {}, counts PSNs skipped at first sight: also what only came late, but not what was lost once more \
-         while it was sent again)",
-        units::count(at.missing),
-        link_name(at.link, at.direction)
-    )
+/// Why two numbers differ that are both on the page: what the table of flows has as MISSING, and what is said of losses above it.
+fn missing_and_lost(report: &Report, all: &[AtLink<'_>]) -> Option<String> {
+    let differ = all.iter().any(|at| at.missing != at.lost);
+    let missing: u64 = report.flows.iter().filter_map(missing).sum();
+    differ.then(|| {
+        format!(
+            "(MISSING below, {} in all flows{}, counts PSNs skipped at first sight: also what only came late, but not what was lost \
+             once more while it was sent again)",
+            units::count(missing),
+            if all.len() > 1 { " of all links" } else { "" }
+        )
+    })
 }
 
 /// Flows in which something was lost, late or sent again.
@@ -225,17 +238,23 @@ pub(super) fn taps(report: &Report, room: usize) -> Vec<String> {
         matched: u64,
         vanished: Option<u64>,
         only: [u64; 2],
+        copies: [u64; 2],
+        not_compared: [Option<u64>; 2],
         change: (i64, i64),
     }
     let mut pairs: BTreeMap<_, Sum> = BTreeMap::new();
     for tap in &report.taps {
         let known = tap.from.is_some();
-        let new = Sum { vanished: Some(0), ..Sum::default() };
+        let new = Sum { vanished: Some(0), not_compared: [Some(0); 2], ..Sum::default() };
         let sum = pairs.entry((&tap.links, known, tap.src, tap.dst)).or_insert(new);
         sum.matched += tap.packets_matched;
         sum.vanished = sum.vanished.zip(tap.vanished).map(|(a, b)| a + b);
-        for (sum, n) in sum.only.iter_mut().zip(tap.only_at) {
+        let counts = [(&mut sum.only, tap.only_at), (&mut sum.copies, tap.copies_at)];
+        for (sum, n) in counts.into_iter().flat_map(|(sum, of)| sum.iter_mut().zip(of)) {
             *sum += n;
+        }
+        for (sum, n) in sum.not_compared.iter_mut().zip(tap.not_compared) {
+            *sum = sum.zip(n).map(|(a, b)| a + b);
         }
         let change = &tap.delay_change_ns;
         sum.change = (sum.change.0.min(change.min), sum.change.1.max(change.max));
@@ -256,8 +275,22 @@ pub(super) fn taps(report: &Report, room: usize) -> Vec<String> {
                 format!("{} seen only by the first, {} by the second", units::count(a), units::count(b))
             }
         };
+        let copies = match sum.copies {
+            [0, 0] => String::new(),
+            [a, b] => {
+                format!(", {} shown twice by the first, {} by the second", units::count(a), units::count(b))
+            }
+        };
+        let rest = match sum.not_compared {
+            [Some(0), Some(0)] => String::new(),
+            [a, b] => format!(
+                ", {} of the first and {} of the second not compared (not between packets that both saw, or all alike)",
+                units::count_or_unknown(a),
+                units::count_or_unknown(b)
+            ),
+        };
         let text = format!(
-            "{first} {arrow} {second}, {src} → {dst}: {} seen by both, {lost}; one-way delay changes by {} to {}",
+            "{first} {arrow} {second}, {src} → {dst}: {} seen by both, {lost}{copies}{rest}; one-way delay changes by {} to {}",
             plural(sum.matched, "packet"),
             signed(sum.change.0),
             signed(sum.change.1)
@@ -316,6 +349,36 @@ mod tests {
         assert!(page.ends_with(": 1 lost before in 1 episode (3.00 ms)"), "{page}");
     }
 
+    /// What is said of the column is the sum of the column, links and flows of which no more is known included.
+    #[test]
+    fn the_sum_of_missing_is_that_of_its_column() {
+        let mut report = report();
+        let at = report.flows.iter().position(|flow| missing(flow) == Some(1_204)).unwrap();
+        report.flows[at].loss = Some(Loss { lost: 1_000, recovered: 204, ..Loss::default() });
+        let column: u64 = report.flows.iter().filter_map(missing).sum();
+        assert_eq!(column, 1_208);
+        let said = headline(&report).pop().unwrap();
+        assert!(
+            said.starts_with(&format!(
+                "(MISSING below, {} in all flows of all links, ",
+                units::count(column)
+            )),
+            "{said}"
+        );
+        report.flows[at].loss = Some(Loss { lost: 1_204, ..Loss::default() });
+        assert!(!headline(&report).concat().contains("MISSING"), "nothing differs");
+    }
+
+    #[test]
+    fn where_nothing_is_numbered_nothing_is_known_of_losses() {
+        let mut report = report();
+        report.totals.retired.flows = 0;
+        report.flows.retain(|flow| flow.dest_qp == 1);
+        assert_eq!(headline(&report), [NO_SEQUENCE]);
+        report.totals.retired.flows = 1;
+        assert_eq!(headline(&report), [NO_SIGN]);
+    }
+
     #[test]
     fn what_is_no_loss_is_not_called_one() {
         let plain = AtLink { link: "a", ..AtLink::default() };
@@ -326,6 +389,22 @@ mod tests {
         let refused = AtLink { refused: 1, ..plain };
         assert!(signs(&refused, false).is_empty() && no_loss(&refused) == ["1 request refused (NAK)"]);
         assert_eq!(signs(&AtLink { naks: 1, ..plain }, false), ["1 sequence NAK"]);
+    }
+
+    /// Nobody was seen to ask where nothing passes from the receiver.
+    #[test]
+    fn a_sender_that_goes_back_is_not_called_asked() {
+        let mut report = report();
+        let at = report.flows.iter().position(|flow| missing(flow) == Some(1_204)).unwrap();
+        let (src, dst) = (report.flows[at].src, report.flows[at].dst);
+        let after_tap = Episodes { episodes: 3, ..Episodes::default() };
+        report.flows[at].loss = Some(Loss { retransmitted: 9, after_tap, ..Loss::default() });
+        assert!(headline(&report).concat().contains("asked again 3 times for what had passed"));
+        report.flows.retain(|flow| (flow.src, flow.dst) != (dst, src));
+        let said = headline(&report).concat();
+        assert!(
+            said.contains("senders went back 3 times to what had passed") && !said.contains("asked again")
+        );
     }
 
     #[test]
@@ -344,6 +423,7 @@ mod tests {
             vanished: Some(0),
             only_at: [0, 0],
             copies_at: [0, 0],
+            not_compared: [Some(0), Some(0)],
             delay_change_ns: DelayChange { min: 0, max: 0, drift: 0, points: Vec::new() },
         };
         let lost = |report: &Report| by_link(report).iter().map(|at| at.lost).sum::<u64>();
@@ -369,7 +449,8 @@ mod tests {
             packets_matched: 100,
             vanished,
             only_at: [3, 0],
-            copies_at: [0, 0],
+            copies_at: [0, 7],
+            not_compared: [Some(2), Some(0)],
             delay_change_ns: DelayChange { min: -1_000, max: 2_000_000, drift: 0, points: Vec::new() },
         };
         report.taps = vec![tap(1, Some(3), Some("a.pcap")), tap(2, Some(3), Some("a.pcap"))];
@@ -378,6 +459,7 @@ mod tests {
             page.starts_with("a.pcap → b.pcap, ") && page.contains("200 packets seen by both, 6 vanished"),
             "{page}"
         );
+        assert!(page.contains(", 0 shown twice by the first, 14 by the second, 4 of the first and 0 of the second not compared"), "{page}");
         report.taps = vec![tap(1, None, None)];
         let page = taps(&report, 200).join("\n");
         assert!(

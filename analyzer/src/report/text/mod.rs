@@ -116,16 +116,18 @@ fn findings(report: &Report, room: usize) -> Vec<String> {
         }
     }
     let live = matches!(report.source.kind, Kind::Live | Kind::Mixed);
-    for (needs, what) in [
-        ("exact_times", "Not judged, without exact times (--no-timing)"),
+    for (needs, what, here) in [
+        ("exact_times", "Not judged, without exact times (--no-timing)", live),
+        ("link_speed", "Judged by bounds or not at all, without the links' speed (--link-speed 100G)", true),
         (
             "whole_sequences",
             "Judged without the queue pairs that lost packets and could not be followed all the time",
+            live,
         ),
     ] {
         let open: Vec<&str> =
             report.unjudged.iter().filter(|one| one.needs == needs).map(|one| one.id).collect();
-        if live && !open.is_empty() && report.totals.roce_packets > 0 {
+        if here && !open.is_empty() && report.totals.roce_packets > 0 {
             lines.extend(wrap(&format!("{what}: {}", open.join(", ")), room));
         }
     }

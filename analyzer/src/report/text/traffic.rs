@@ -39,7 +39,7 @@ fn steps_of(steps: &Steps) -> String {
         )
     });
     format!(
-        "{} of {}, {} each on {}; {} at first, {} at last. Data passed for {} of the time, communication with its waits took {}: a faster network wins no more than that.{straggler}",
+        "{} of {} (median), {} each on {}; {} at first, {} at last (medians of thirds). Data passed for {} of the time, communication with its waits took {}: a faster network wins no more than that.{straggler}",
         plural(steps.count, "step"),
         units::duration(steps.period_ns),
         units::bytes(steps.step_bytes),

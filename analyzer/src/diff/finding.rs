@@ -1,0 +1,154 @@
+//! Findings in both reports: by severity, and by the figure of their evidence that says how bad it is.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::figure::{Better, Kind, Measure};
+use super::{FindingChange, Verdict};
+
+/// What of the evidence says how bad it is, where something does that does not grow with the length of the run.
+pub(super) const MAIN: &[(&str, Measure)] = &[
+    ("loss.between_taps", ratio("loss_ratio")),
+    ("loss.before_tap", ratio("loss_ratio")),
+    ("loss.after_tap", ratio("loss_ratio")),
+    ("rnr.slow_receiver", ratio("rnr_ratio")),
+    ("retry.storm", ratio("retransmitted_ratio")),
+    ("icrc.errors", ratio("bad_ratio")),
+    ("burst.incast", ratio("incast_bytes_ratio")),
+    ("ecn.congestion", ratio("ce_ratio")),
+    ("ecn.no_cnp", main("receivers", Kind::Number, Better::Less)),
+    ("ecn.not_capable", ratio("not_ect_ratio")),
+    ("latency.tail", main("p99_ns", Kind::Duration, Better::Less)),
+    ("links.imbalance", ratio("max_over_mean")),
+    ("pfc.storm", ratio("worst_share")),
+    ("pfc.victim", main("longest_ns", Kind::Duration, Better::Less)),
+    ("step.straggler", ratio("behind_ratio")),
+    ("step.slower", ratio("slower_ratio")),
+    ("isolation.foreign_traffic", ratio("share")),
+    ("qos.dscp_unset", ratio("share")),
+    ("rocev1.present", ratio("share")),
+    ("mtu.small", main("path_mtu", Kind::Number, Better::More)),
+    ("device.loss", ratio("ratio")),
+    ("device.congestion", ratio("ce_ratio")),
+    ("device.pcie_stalls", main("per_s", Kind::Rate, Better::Less)),
+    ("tool.lost", ratio("lost_ratio")),
+];
+
+/// What goes wrong by chance differs more from run to run than what is sent.
+pub(super) const USUAL: f64 = 0.25;
+
+const fn main(name: &'static str, kind: Kind, better: Better) -> Measure {
+    Measure { name, kind, better, same: (USUAL, 0.0) }
+}
+
+const fn ratio(name: &'static str) -> Measure {
+    main(name, Kind::Ratio, Better::Less)
+}
+
+/// Findings in either, by id: the worse ones first.
+pub(super) fn changes(a: &Value, b: &Value) -> Vec<FindingChange> {
+    let judged = (Judged::of(a), Judged::of(b));
+    let (a, b) = (by_id(a), by_id(b));
+    let ids: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    let mut changes: Vec<FindingChange> = ids
+        .into_iter()
+        .map(|id| {
+            let (before, after) = (a.get(id), b.get(id));
+            let level = |found: Option<&Found>| found.map_or(0, |found| rank(&found.severity));
+            let count = |found: Option<&Found>| found.map_or(0, |found| found.count);
+            let main = MAIN.iter().find(|(kind, _)| kind == id).map(|(_, measure)| measure);
+            let figure = main.map(|measure| {
+                let worst = |found: Option<&Found>| found.and_then(|found| found.worst(measure));
+                measure.change(worst(before), worst(after))
+            });
+            let by_figure = figure.as_ref().and_then(|change| change.verdict);
+            let verdict = match level(after).cmp(&level(before)) {
+                _ if !(judged.0.knows(id, before) && judged.1.knows(id, after)) => None,
+                Ordering::Greater => Some(Verdict::Worse),
+                Ordering::Less => Some(Verdict::Better),
+                Ordering::Equal if by_figure.is_some_and(|verdict| verdict != Verdict::Same) => by_figure,
+                Ordering::Equal if count(before) != count(after) => Some(Verdict::Changed),
+                Ordering::Equal => Some(Verdict::Same),
+            };
+            let severity = |found: Option<&Found>| found.map(|found| found.severity.clone());
+            FindingChange {
+                id: id.clone(),
+                a: severity(before),
+                b: severity(after),
+                count_a: count(before),
+                count_b: count(after),
+                title: after.or(before).map(|found| found.title.clone()).unwrap_or_default(),
+                figure,
+                verdict,
+            }
+        })
+        .collect();
+    changes.sort_by_key(|change| (change.verdict.is_none(), change.verdict));
+    changes
+}
+
+/// What a report can say of findings.
+struct Judged<'a> {
+    /// It has a list of them.
+    any: bool,
+    /// Those it could not come to.
+    not: Vec<&'a str>,
+}
+
+impl<'a> Judged<'a> {
+    fn of(report: &'a Value) -> Self {
+        let not = report.get("unjudged").and_then(Value::as_array).into_iter().flatten();
+        let not = not.filter_map(|one| one.get("id")?.as_str()).collect();
+        Self { any: report.get("findings").is_some_and(Value::is_array), not }
+    }
+
+    fn knows(&self, id: &str, found: Option<&Found>) -> bool {
+        found.is_some() || self.any && !self.not.contains(&id)
+    }
+}
+
+struct Found {
+    severity: String,
+    title: String,
+    count: usize,
+    evidence: Vec<Value>,
+}
+
+impl Found {
+    /// The worst of a figure among all of the kind.
+    fn worst(&self, measure: &Measure) -> Option<f64> {
+        let all = self.evidence.iter().filter_map(|evidence| evidence.get(measure.name)?.as_f64());
+        all.reduce(if measure.better == Better::More { f64::min } else { f64::max })
+    }
+}
+
+fn by_id(report: &Value) -> BTreeMap<String, Found> {
+    let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    let list = report.get("findings").and_then(Value::as_array);
+    for finding in list.into_iter().flatten() {
+        let text = |name: &str| finding.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let one = found.entry(text("id")).or_insert_with(|| Found {
+            severity: text("severity"),
+            title: text("title"),
+            count: 0,
+            evidence: Vec::new(),
+        });
+        one.count += 1;
+        one.evidence.extend(finding.get("evidence").cloned());
+        if rank(&text("severity")) > rank(&one.severity) {
+            (one.severity, one.title) = (text("severity"), text("title"));
+        }
+    }
+    found
+}
+
+fn rank(severity: &str) -> u8 {
+    match severity {
+        "critical" => 3,
+        "warning" => 2,
+        "info" => 1,
+        _ => 0,
+    }
+}

@@ -1,0 +1,108 @@
+//! What several taps see, told once.
+//!
+//! The report has a flow for each link that a queue pair is seen on. What is counted of all of them is counted here, by queue
+//! pair and not by link, so that a second tap on the way changes no number of a finding.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
+
+use super::Input;
+use crate::report::{Flow, related};
+
+/// A direction of a queue pair, wherever it is seen.
+pub(super) type Name = (IpAddr, IpAddr, u32);
+
+pub(super) const fn name(flow: &Flow) -> Name {
+    (flow.src, flow.dst, flow.dest_qp)
+}
+
+/// Flows in which something was counted, the most first; one that passes several links is there
+/// once, from the link that saw most of it.
+pub(super) fn once<'a>(
+    flows: impl IntoIterator<Item = &'a Flow>,
+    of: impl Fn(&Flow) -> u64,
+) -> Vec<(&'a Flow, u64)> {
+    let mut best: BTreeMap<Name, (&Flow, u64)> = BTreeMap::new();
+    for flow in flows {
+        let n = of(flow);
+        let known = best.entry(name(flow)).or_insert((flow, n));
+        if n > known.1 {
+            *known = (flow, n);
+        }
+    }
+    let mut counted: Vec<_> = best.into_values().filter(|(_, n)| *n > 0).collect();
+    counted.sort_by_key(|(_, n)| Reverse(*n));
+    counted
+}
+
+/// How many flows these are, whatever the number of links.
+pub(super) fn count<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> u64 {
+    flows.into_iter().map(name).collect::<HashSet<Name>>().len() as u64
+}
+
+/// A tap that shows so much of its own besides is told of by itself.
+const OF_ITS_OWN: f64 = 0.1;
+
+/// What a link shows, and how much of it each queue pair has.
+pub(super) struct Seen<T> {
+    /// Number of the link.
+    pub(super) link: usize,
+    pub(super) what: T,
+    flows: HashMap<Name, u64>,
+    /// Other taps that show the same.
+    others: u64,
+}
+
+impl<T> Seen<T> {
+    pub(super) fn new<'a>(link: usize, what: T, flows: impl IntoIterator<Item = (&'a Flow, u64)>) -> Self {
+        let mut own: HashMap<Name, u64> = HashMap::new();
+        for (flow, much) in flows {
+            *own.entry(name(flow)).or_default() += much;
+        }
+        Self { link, what, flows: own, others: 0 }
+    }
+
+    fn sum(&self) -> u64 {
+        self.flows.values().sum()
+    }
+
+    /// Words for the other taps.
+    pub(super) fn others(&self) -> String {
+        match self.others {
+            0 => String::new(),
+            1 => " (another tap sees the same)".to_owned(),
+            n => format!(" ({n} other taps see the same)"),
+        }
+    }
+}
+
+/// What is shown, without what is shown again by taps of the same packets.
+pub(super) fn seen_once<T>(input: &Input<'_>, mut seen: Vec<Seen<T>>) -> Vec<Seen<T>> {
+    if seen.len() < 2 {
+        return seen;
+    }
+    let related = related(input.sample);
+    let same_path = |a: usize, b: usize| {
+        let number = |link: usize| u16::try_from(link).unwrap_or(u16::MAX);
+        related.contains(&(number(a.min(b)), number(a.max(b))))
+    };
+    seen.sort_by_key(|one| Reverse(one.sum()));
+    let mut kept: Vec<Seen<T>> = Vec::new();
+    for one in seen {
+        let shown = |before: &Seen<T>| {
+            same_path(before.link, one.link) && one.flows.keys().any(|name| before.flows.contains_key(name))
+        };
+        let own = one.flows.iter().filter(|(name, _)| {
+            !kept.iter().any(|before| same_path(before.link, one.link) && before.flows.contains_key(*name))
+        });
+        let own: u64 = own.map(|(_, much)| much).sum();
+        let first = kept.iter().position(shown);
+        match first.and_then(|at| kept.get_mut(at)) {
+            Some(before) if (own as f64) < OF_ITS_OWN * one.sum() as f64 => before.others += 1,
+            _ => kept.push(one),
+        }
+    }
+    kept.sort_by_key(|one| one.link);
+    kept
+}
