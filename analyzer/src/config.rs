@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
 use crate::findings::{self, LimitMeta, Limits};
@@ -53,12 +53,33 @@ impl Config {
     }
 
     fn parse(text: &str, path: &Path) -> Result<Self> {
-        toml::from_str(text).with_context(|| {
+        let config = toml::from_str(text).with_context(|| {
             format!(
                 "{}: not a configuration file; `rocescope config` prints one with every setting",
                 path.display()
             )
-        })
+        })?;
+        let table: toml::Table = toml::from_str(text).unwrap_or_default();
+        if let Some((name, value)) = table.get("findings").and_then(|limits| senseless("findings", limits)) {
+            bail!(
+                "{}: {name} = {value} is no threshold; a number of 0 or more is one, and `rocescope config` prints the defaults",
+                path.display()
+            );
+        }
+        Ok(config)
+    }
+}
+
+/// A number that no figure could ever be held against, and its name.
+fn senseless(name: &str, value: &toml::Value) -> Option<(String, String)> {
+    match value {
+        toml::Value::Table(table) => {
+            table.iter().find_map(|(key, value)| senseless(&format!("{name}.{key}"), value))
+        }
+        toml::Value::Float(number) if !number.is_finite() || *number < 0.0 => {
+            Some((name.to_owned(), number.to_string()))
+        }
+        _ => None,
     }
 }
 
@@ -135,6 +156,16 @@ mod tests {
             assert_eq!(keys.of(binding), binding.keys, "{}", binding.name);
         }
         assert_eq!(Settings { keys: BTreeMap::new(), ..all.tui }, Settings::default());
+    }
+
+    #[test]
+    fn a_threshold_that_nothing_can_reach_is_refused() {
+        for value in ["nan", "inf", "-0.1"] {
+            let text = format!("[findings.ecn]\ncongestion_ratio = {value}");
+            let error = Config::parse(&text, Path::new("x.toml")).unwrap_err().to_string();
+            assert!(error.starts_with("x.toml: findings.ecn.congestion_ratio = "), "{error}");
+        }
+        assert!(Config::parse("[findings.ecn]\ncongestion_ratio = 0.0", Path::new("x")).is_ok());
     }
 
     #[test]

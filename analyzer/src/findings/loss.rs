@@ -146,6 +146,7 @@ impl Default for Limits {
 /// Packets, how many more were lost, and how often.
 #[derive(Clone, Copy, Default)]
 struct Sum {
+    /// With those lost before the tap, which should have passed it.
     packets: u64,
     lost: u64,
     episodes: u64,
@@ -161,7 +162,11 @@ impl Sum {
         let mut sum = Self { packets: flow.followed_packets(), ..Self::default() };
         for loss in [flow.loss, flow.loss_responses].iter().flatten() {
             let episodes = side.of(loss).episodes;
-            sum.lost += if side == Side::Before { loss.lost } else { episodes };
+            match side {
+                // These should have passed as well.
+                Side::Before => (sum.lost, sum.packets) = (sum.lost + loss.lost, sum.packets + loss.lost),
+                Side::After => sum.lost += episodes,
+            }
             sum.episodes += episodes;
         }
         sum
@@ -174,7 +179,7 @@ impl Sum {
     }
 
     fn ratio(&self) -> f64 {
-        self.lost as f64 / (self.packets + self.lost).max(1) as f64
+        self.lost as f64 / self.packets.max(1) as f64
     }
 
     /// Whether it is more than what clean links show now and then.
@@ -359,7 +364,7 @@ fn raise(input: &Input<'_>, side: Side, link: &str, bad: &[Bad<'_>], found: &mut
         Side::Before => format!(
             "{} of the packets from {src} to {dst} are lost before {link}: {lost} of {}",
             share(worst),
-            packets + lost
+            packets
         ),
         Side::After if answers => format!(
             "{dst} asked {} for packets from {src} that had passed {link}: lost behind it, or arrived damaged \
@@ -396,7 +401,8 @@ fn raise(input: &Input<'_>, side: Side, link: &str, bad: &[Bad<'_>], found: &mut
     let most = |of: fn(&Pair<'_>) -> u64| bad.iter().map(|(_, pair)| of(pair)).max().unwrap_or(0);
     let entry = if side == Side::Before { &BEFORE } else { &AFTER };
     Raise::new(entry, severity, title(what, others.len().saturating_sub(ALSO), input.report))
-        .evidence("loss_ratio", worst.sum.ratio())
+        .evidence("loss_ratio", all.ratio())
+        .evidence("worst_ratio", worst.sum.ratio())
         .evidence(if side == Side::Before { "lost" } else { "asked_again" }, all.lost)
         .evidence("packets", all.packets)
         .evidence("episodes", all.episodes)

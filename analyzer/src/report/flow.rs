@@ -18,10 +18,11 @@ impl Flow {
         self.opcodes.iter().all(|opcode| opcode.code >> 5 == UC)
     }
 
-    /// The packets that its figures of loss are about.
+    /// The packets that its figures of loss are about, each once: a mirror may show some twice.
     #[must_use]
     pub fn followed_packets(&self) -> u64 {
-        self.packets - self.loss_unfollowed.map_or(0, |before| before.packets.min(self.packets))
+        let copies: u64 = [self.loss, self.loss_responses].iter().flatten().map(|loss| loss.mirrored).sum();
+        self.packets.saturating_sub(self.loss_unfollowed.map_or(0, |before| before.packets) + copies)
     }
 }
 

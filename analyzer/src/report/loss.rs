@@ -157,6 +157,8 @@ pub(super) struct AtLink<'a> {
     pub(super) went_back: u64,
     /// Sent again though they had passed.
     pub(super) sent_again: u64,
+    /// READs that were asked for again.
+    pub(super) rereads: u64,
     /// Skipped at first sight, in flows of which the above is known.
     pub(super) missing: u64,
     /// The same in flows of which it is not: lost or late.
@@ -218,6 +220,7 @@ impl AtLink<'_> {
                     let again = if answers { &mut self.asked_again } else { &mut self.went_back };
                     *again += loss.after_tap.episodes;
                     self.sent_again += loss.retransmitted;
+                    self.rereads += loss.rereads;
                     self.missing += psn.map_or(0, |psn| psn.missing);
                 }
                 (None, Some(psn)) => {

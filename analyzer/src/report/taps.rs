@@ -1,6 +1,6 @@
 //! Flows that were seen at several taps, as the report has them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 use serde::Serialize;
@@ -129,10 +129,22 @@ impl Between<'_> {
 }
 
 impl Report {
-    /// What vanished between taps whose order is known, by taps and hosts.
+    /// What vanished between taps whose order is known, by taps and hosts. Of several taps in a row each span counts by
+    /// itself: what vanished in one did not reach the next.
     #[must_use]
     pub fn between_taps(&self) -> Vec<Between<'_>> {
         type Name = (IpAddr, IpAddr, u32);
+        let name = |tap: &TapFlow| (tap.src, tap.dst, tap.dest_qp);
+        let mut next: HashMap<(&str, Name), HashSet<&str>> = HashMap::new();
+        for tap in &self.taps {
+            if let (Some(from), Some(to)) = (&tap.from, &tap.to) {
+                next.entry((from, name(tap))).or_default().insert(to);
+            }
+        }
+        let is_direct = |tap: &TapFlow, from: &str, to: &str| {
+            let onward = |by: &&str| next.get(&(*by, name(tap))).is_some_and(|taps| taps.contains(to));
+            !next.get(&(from, name(tap))).is_some_and(|taps| taps.iter().any(onward))
+        };
         let mut pairs: BTreeMap<(&str, &str, IpAddr, IpAddr), Between<'_>> = BTreeMap::new();
         let at: HashMap<(&str, Name), &Flow> = self
             .flows
@@ -141,6 +153,9 @@ impl Report {
             .collect();
         for tap in &self.taps {
             let (Some(from), Some(to), Some(vanished)) = (&tap.from, &tap.to, tap.vanished) else { continue };
+            if !is_direct(tap, from, to) {
+                continue;
+            }
             let (src, dst) = (tap.src, tap.dst);
             let new = Between { from, to, src, dst, matched: 0, vanished: 0, missed: 0, flows: Vec::new() };
             let sum = pairs.entry((from, to, src, dst)).or_insert(new);

@@ -129,7 +129,12 @@ impl App {
                 self.answer = Some(format!("on to {} UTC", units::clock_utc(to_ns)));
                 return Action::Send(Command::Seek(to_ns));
             }
-            self.answer = Some("there is nothing newer yet".into());
+            let (over, at) = (self.end.is_some(), units::second_utc(newest));
+            self.answer = Some(if over {
+                format!("the data end at {at}")
+            } else {
+                "there is nothing newer yet".into()
+            });
             if self.shown_ns.is_some()
                 && let Some(last) = self.history.len().checked_sub(1)
             {
@@ -161,7 +166,10 @@ impl App {
             } else {
                 format!("{asked} is not kept, this is {found}")
             });
-        } else if to_ns <= start {
+        } else if to_ns < start {
+            let asked = units::second_utc(to_ns);
+            self.answer = Some(format!("{asked} is earlier: this is where the data begin"));
+        } else if to_ns == start {
             self.answer = Some("this is where the data begin".into());
         }
         self.show_moment(at);

@@ -461,7 +461,9 @@ impl App {
     }
 
     fn reset(&mut self) {
-        if self.history.reset() {
+        if self.end.is_some() {
+            self.answer = Some("the data have ended: from zero on nothing would be counted".into());
+        } else if self.history.reset() {
             self.answer = Some("counters start from zero; findings stay those of the whole run".into());
             self.recompute(false);
         }

@@ -148,7 +148,8 @@ impl App {
         self.fitting.extend(fitting.map(|row| row.id.key));
     }
 
-    /// Looks up the selected flow, or without a selection the one at the top of the table.
+    /// Looks up the selected flow, or without a selection the one at the top of the table, which is selected with it: what
+    /// somebody reads does not change to another's.
     pub(super) fn refresh_detail(&mut self) {
         // Only while a file is made from them are they copied.
         let Some(data) = self.data.as_mut().map(Arc::make_mut) else { return };
@@ -164,6 +165,9 @@ impl App {
             let other = super::extra::other_direction(&data.sample, &detail);
             Some((detail, other.and_then(|at| Detail::new(&data.sample, at))))
         });
+        if data.detail.is_some() && self.table.selected.is_none() {
+            (self.table.selected, self.table.cursor.selected) = (id, Some(at));
+        }
     }
 
     /// Adds up by host for the screen that shows it, where that is not done yet.

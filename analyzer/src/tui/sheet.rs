@@ -244,13 +244,27 @@ impl App {
     }
 
     fn events_sheet(&self) -> Sheet {
-        let mut sheet =
-            Sheet::new(&["first_ns", "last_ns", "event", "src", "dst", "dest_qp", "count", "text"]);
+        let mut sheet = Sheet::new(&[
+            "link",
+            "direction",
+            "first_ns",
+            "last_ns",
+            "event",
+            "src",
+            "dst",
+            "dest_qp",
+            "count",
+            "text",
+        ]);
+        let links = self.data.as_ref().map_or(&[][..], |data| &data.sample.links);
         sheet.rows = self
             .shown_events()
             .map(|log::Listed { entry, stand }| {
                 let key = &entry.key;
+                let link = links.get(usize::from(key.link));
                 vec![
+                    json!(link.map(|link| &link.name)),
+                    direction(link.and_then(|link| link.direction)),
                     json!(entry.first_ns),
                     json!(stand.time_ns),
                     json!(entry.class.word),

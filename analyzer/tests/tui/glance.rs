@@ -52,6 +52,20 @@ fn a_filter_on_figures_leaves_the_events_of_the_flows_that_it_leaves() {
     assert_eq!(app.event_count(), before + 1, "marked again");
 }
 
+/// The order of the table changes with every sample.
+#[test]
+fn details_stay_those_of_one_queue_pair() {
+    let world = World::sick();
+    let mut app = app(&world, USUAL);
+    press(&mut app, &[Key::Char('3')]);
+    let shown = app.table.selected.expect("what is shown is selected");
+    assert!(text(&app).contains("QP "), "{}", text(&app));
+    for second in 5..12 {
+        app.on_sample(Arc::new(world.at(second)));
+        assert_eq!(app.table.selected, Some(shown), "{second}");
+    }
+}
+
 #[test]
 fn a_filter_that_makes_no_sense_is_not_taken_and_leaves_no_trace() {
     let mut app = app(&World::sick(), USUAL);

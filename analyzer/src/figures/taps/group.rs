@@ -9,12 +9,16 @@ const FIRST_PLACES: usize = 256;
 const MAX_PLACES: usize = 1 << 17;
 /// Places looked at for a packet.
 const PROBES: usize = 16;
-/// Packets that both taps saw, remembered to know copies of them.
-const RECENT: usize = 32;
+/// Packets that all taps saw, remembered to know copies of them.
+const RECENT: usize = 128;
+/// Without IPv4 identifications, the same packet twice in a row within this time is a copy: a sender needs longer to send it again.
+const COPY_NS: u64 = 10_000;
 /// The bits of a packet's identity that are its IPv4 identification.
 const NUMBER: u64 = 0xFFFF;
-/// Packets of a flow that wait although all taps known so far have seen them: one further down has yet to show its first.
-const FIRST: u32 = 32;
+/// Packets of a flow that wait although all taps known so far have seen them: one further down has yet to show its first. Fewer where
+/// it is not known that there is one.
+const FIRST: u32 = 1_024;
+const FIRST_UNKNOWN: u32 = 32;
 /// How much later a packet may come than those behind it before it is said to be gone.
 const PATIENCE: u32 = 8_192;
 
@@ -63,11 +67,12 @@ pub(super) struct Group {
     entries: Vec<Entry>,
     used: usize,
     /// Packets that were seen everywhere lately.
-    recent: [u64; RECENT],
-    /// IPv4 identification of the first packet, and whether another has a different one: then what is sent again is told from
-    /// what a mirror or the network shows twice.
-    number: u64,
-    numbered: bool,
+    recent: Vec<u64>,
+    /// The latest packet at each tap, and when it passed.
+    latest: [(u64, u64); MAX_TAPS],
+    /// How often packets that followed one another had different IPv4 identifications, and how often the same: where they
+    /// differ, what is sent again is told from what a mirror or the network shows twice.
+    numbers: [u32; 2],
     /// What was shown twice at each.
     copies: [u64; MAX_TAPS],
     pub(super) common: Vec<Common>,
@@ -113,13 +118,16 @@ impl Group {
     }
 
     /// A packet passed a tap. `room`: places that may be added.
-    pub(super) fn packet(&mut self, tap: usize, id: u64, time_ns: u64, room: usize) {
+    /// `taps`: how many there are, as far as that is known.
+    pub(super) fn packet(&mut self, tap: usize, taps: usize, id: u64, time_ns: u64, room: usize) {
         let Some(count) = self.counts.get_mut(tap) else { return };
         *count = count.wrapping_add(1);
         let place = *count;
-        let number = id & NUMBER;
-        self.numbered |= number != 0 && self.number != 0 && number != self.number;
-        self.number = if self.number == 0 { number } else { self.number };
+        let (last, last_ns) = std::mem::replace(&mut self.latest[tap], (id, time_ns));
+        let numbered = self.is_numbered(last, id);
+        if id == last && time_ns.abs_diff(last_ns) < COPY_NS {
+            return self.copy(tap);
+        }
         if self.entries.is_empty() {
             if room < FIRST_PLACES {
                 return;
@@ -131,19 +139,21 @@ impl Group {
         let mut free = None;
         for at in (start..start + PROBES).map(|at| at & (places - 1)) {
             let Some(entry) = self.entries.get_mut(at) else { continue };
-            if entry.id == id && entry.taps & 1 << tap != 0 && self.numbered {
-                self.copy(tap);
-                return;
+            if entry.id == id && entry.taps & 1 << tap != 0 && numbered {
+                return self.copy(tap);
             }
             if entry.id == id && entry.taps & 1 << tap == 0 {
                 entry.taps |= 1 << tap;
                 entry.time_ns[tap] = time_ns;
                 entry.place[tap] = place;
                 let seen = *entry;
-                let one_more = place <= FIRST && self.links.len() < MAX_TAPS;
+                let known = self.links.len();
+                let one_more = known < taps.min(MAX_TAPS) && place <= FIRST
+                    || known < MAX_TAPS && place <= FIRST_UNKNOWN;
                 if seen.taps.count_ones() as usize >= self.links.len() && !one_more {
                     *entry = FREE;
                     self.used -= 1;
+                    self.recent.resize(RECENT, 0);
                     self.recent[spread(id, RECENT)] = id;
                 }
                 self.matched(tap, &seen);
@@ -153,7 +163,7 @@ impl Group {
                 free = Some(at);
             }
         }
-        if self.numbered && self.recent[spread(id, RECENT)] == id {
+        if numbered && self.recent.get(spread(id, RECENT)) == Some(&id) {
             return self.copy(tap);
         }
         if free.is_none() || self.used * 2 > places {
@@ -161,6 +171,15 @@ impl Group {
             return self.insert(tap, id, time_ns, place);
         }
         self.insert_at(free, tap, id, time_ns, place);
+    }
+
+    /// Whether packets of the flow have IPv4 identifications of their own; `last` and `id` followed one another.
+    fn is_numbered(&mut self, last: u64, id: u64) -> bool {
+        if last != 0 && last >> 16 != id >> 16 {
+            let alike = usize::from(last & NUMBER == id & NUMBER);
+            self.numbers[alike] = self.numbers[alike].saturating_add(1);
+        }
+        id & NUMBER != 0 && self.numbers[1] <= self.numbers[0]
     }
 
     /// A packet passed a tap that it had passed already.
@@ -225,6 +244,11 @@ impl Group {
 
     /// Whether all taps that a packet could still come by are long past it.
     fn is_over(&self, entry: &Entry) -> bool {
+        if entry.taps.count_ones() as usize >= self.links.len() && self.links.len() > 1 {
+            // It only waited for a tap that might have come.
+            let place = entry.place.iter().max().copied().unwrap_or_default();
+            return self.counts.iter().any(|count| count.saturating_sub(place) > FIRST);
+        }
         let mut of = self.common.iter().filter(|common| common.one_of(entry.taps).is_some()).peekable();
         of.peek().is_some()
             && of.all(|common| {
@@ -236,7 +260,7 @@ impl Group {
 
     /// A packet leaves without having been seen everywhere.
     fn settle(&mut self, entry: &Entry) {
-        let mut known = false;
+        let mut known = entry.taps.count_ones() as usize >= self.links.len();
         for common in &mut self.common {
             known |= common.count(entry);
         }

@@ -15,7 +15,7 @@ use rocescope_common::wire::frame::Addr;
 use rocescope_common::wire::opcode::Op;
 
 use super::packet::{Aside, Packet};
-use group::{Common, Group};
+use group::{Common, Group, MAX_TAPS};
 pub use series::Series;
 
 type State = foldhash::fast::RandomState;
@@ -57,7 +57,10 @@ pub struct Collector {
     several: bool,
     /// Packets kept so far without knowing that.
     early: u32,
-    link: Option<u16>,
+    /// How many taps there are, as far as that is known.
+    taps: usize,
+    /// Links seen so far, up to as many as a flow is followed on.
+    links: Vec<u16>,
     index: HashMap<FlowKey, u32, State>,
     groups: Vec<(FlowKey, Group)>,
     /// Group and tap by slot.
@@ -69,6 +72,7 @@ impl Collector {
     /// Says how many taps there are: with two or more, packets are kept from the first on.
     pub fn expect(&mut self, taps: usize) {
         self.several |= taps > 1;
+        self.taps = self.taps.max(taps);
     }
 
     /// Takes in one packet.
@@ -97,9 +101,11 @@ impl Collector {
     #[cold]
     fn open(&mut self, packet: &Packet, aside: &Aside) {
         let link = packet.link;
-        if !self.several && *self.link.get_or_insert(link) != link {
-            self.several = true;
-            if self.early >= EARLY {
+        if self.links.len() < MAX_TAPS && !self.links.contains(&link) {
+            self.links.push(link);
+            self.taps = self.taps.max(self.links.len());
+            let known = std::mem::replace(&mut self.several, self.taps > 1);
+            if self.several && !known && self.early >= EARLY {
                 self.forget();
             }
         }
@@ -150,7 +156,7 @@ impl Collector {
             let id =
                 1 << 63 | u64::from(packet.psn) << 32 | u64::from(packet.opcode) << 16 | u64::from(number);
             let room = MAX_WAITING.saturating_sub(self.waiting);
-            group.packet(usize::from(tap), id, packet.time_ns, room);
+            group.packet(usize::from(tap), self.taps, id, packet.time_ns, room);
         }
         self.waiting = self.waiting + group.places() - before.min(self.waiting + group.places());
     }

@@ -57,6 +57,41 @@ fn what_vanishes_is_counted_however_far_clocks_are_apart() {
     }
 }
 
+#[test]
+fn copies_are_known_from_the_first_packet_on_and_without_numbers() {
+    let doubled = |ids: bool, later_ns: u64| {
+        let packets = (0..1_000u32).flat_map(|psn| {
+            let id = if ids { (psn & 0xFFFF) as u16 + 1 } else { 0 };
+            let time_ns = START + u64::from(psn) * 50 * US;
+            let [here, there] = both(P { psn, id, time_ns, ..DATA }, 5_000, 0);
+            let again = P { time_ns: there.time_ns + later_ns, ..there };
+            [Some(here), Some(there), (psn % 20 == 0).then_some(again)]
+        });
+        let pairs = collect(packets.flatten().collect(), 2);
+        let other = usize::from(pairs[0].links == [1, 0]);
+        (pairs[0].matched, pairs[0].only, [pairs[0].copies[other], pairs[0].copies[1 - other]])
+    };
+    for (ids, later_ns) in [(true, 100), (true, 2_000_000), (false, 100)] {
+        assert_eq!(doubled(ids, later_ns), (1_000, [0, 0], [0, 50]), "{ids} {later_ns}");
+    }
+}
+
+/// Two captures of one place, and one a good way behind.
+#[test]
+fn a_third_tap_may_be_far_behind() {
+    let packets = (0..2_000u32).flat_map(|psn| {
+        let p = P { psn, id: (psn & 0xFFFF) as u16, time_ns: START + u64::from(psn) * 10 * US, ..DATA };
+        (0..3u16).map(move |link| P { link, time_ns: p.time_ns + u64::from(link / 2) * 3_000 * US, ..p })
+    });
+    let pairs = collect(packets.filter(|p| p.link < 2 || p.psn % 100 != 50).collect(), 3);
+    let seen: Vec<_> = pairs.iter().map(|pair| (pair.links, pair.matched, pair.only, pair.copies)).collect();
+    for expected in
+        [([0, 1], 2_000, [0, 0], [0, 0]), ([0, 2], 1_980, [20, 0], [0, 0]), ([1, 2], 1_980, [20, 0], [0, 0])]
+    {
+        assert!(seen.contains(&expected), "{seen:?}");
+    }
+}
+
 /// A network that doubles packets, or a mirror that shows them twice: that the other tap has one less is no loss.
 #[test]
 fn what_is_doubled_between_two_taps_did_not_vanish() {

@@ -131,7 +131,7 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].loss.unfilled", "PSNs": "Skipped here and never seen, though the sender did not send them again: they went \
         another way, or the capture missed them; or the loss was not repaired by the end.";
     "flows[].loss.retransmitted", "packets": "Sent again though they had passed here before.";
-    "flows[].loss.mirrored", "packets": "Shown twice by a mirror: the same PSN with the same IPv4 identification, or twice in a row \
+    "flows[].loss.mirrored", "packets": "Shown twice, by a mirror or as the network doubled it: the same PSN with the same IPv4 identification, or twice in a row \
         within 10 us.";
     "flows[].loss.rereads", "packets": "READ requests sent again: a request or responses were lost.";
     "flows[].loss.rnr_resent", "packets": "Of `retransmitted`: because the receiver was not ready.";
@@ -161,7 +161,7 @@ pub const FLOW: &[FieldMeta] = fields! {
     "flows[].loss_responses.unfilled", "PSNs": "Skipped here and never seen, though the sender did not send them again: they went \
         another way, or the capture missed them; or the loss was not repaired by the end.";
     "flows[].loss_responses.retransmitted", "packets": "Sent again though they had passed here before.";
-    "flows[].loss_responses.mirrored", "packets": "Shown twice by a mirror: the same PSN with the same IPv4 identification, or twice in a row \
+    "flows[].loss_responses.mirrored", "packets": "Shown twice, by a mirror or as the network doubled it: the same PSN with the same IPv4 identification, or twice in a row \
         within 10 us.";
     "flows[].loss_responses.rereads", "packets": "READ requests sent again: a request or responses were lost.";
     "flows[].loss_responses.rnr_resent", "packets": "Of `retransmitted`: because the receiver was not ready.";

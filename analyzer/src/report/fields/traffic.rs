@@ -117,7 +117,7 @@ pub const TRAFFIC: &[FieldMeta] = fields! {
     "pattern.operations", "list": "Messages by kind." or null "those of flows that --filter leaves out cannot be told apart (live)";
     "pattern.message_sizes", "list": "Messages by length." or null "as above";
     "pattern.operations[].operation", "text": "`write`, `send` (datagrams included), `read`, `atomic`. What passes two links counts on both.";
-    "pattern.operations[].messages", "messages": "Messages whose end was seen, repeats excepted; of READs and atomics the requests.";
+    "pattern.operations[].messages", "messages": "Messages whose end was seen in its turn; of READs and atomics the requests. An end that was lost or late and came behind later packets is taken for a repeat, and its message is missing.";
     "pattern.operations[].packets", "packets": "Packets, repeats and responses included.";
     "pattern.operations[].payload_bytes", "bytes": "Their payload.";
     "pattern.operations[].payload_ratio", "ratio": "Share of the payload of all four." or null "there is no payload at all";

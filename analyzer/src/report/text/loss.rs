@@ -108,6 +108,7 @@ fn signs(at: &AtLink<'_>, several: bool) -> Vec<String> {
         say(at.naks, &|n| plural(n, "sequence NAK"));
     }
     say(at.sent_again.saturating_sub(at.rnr_resent), &|n| format!("{} sent again", units::count(n)));
+    say(at.rereads, &|n| format!("{} asked again", plural(n, "READ")));
     say(at.repeats, &|n| plural(n, "repeat"));
     parts
 }
@@ -222,7 +223,10 @@ fn sentence(loss: &Loss) -> Option<String> {
         (loss.timeouts, plural(loss.timeouts, "timeout")),
         (loss.rereads, format!("{} asked again", plural(loss.rereads, "READ"))),
         (loss.unfilled, format!("{} not seen and not sent again", units::count(loss.unfilled))),
-        (loss.mirrored, format!("{} shown twice by a mirror", units::count(loss.mirrored))),
+        (
+            loss.mirrored,
+            format!("{} shown twice, by a mirror or by the network", units::count(loss.mirrored)),
+        ),
     ] {
         if n > 0 {
             parts.push(text);
@@ -433,6 +437,34 @@ mod tests {
         report.taps = vec![tap];
         assert_eq!(lost(&report), 0);
         assert!(!lines(&report, 200).join("\n").contains("lost before"));
+    }
+
+    #[test]
+    fn of_taps_in_a_row_each_span_counts_by_itself() {
+        let mut report = report();
+        let id = report.flows[0].clone();
+        let span = |from: &str, to: &str, vanished| TapFlow {
+            src: id.src,
+            dst: id.dst,
+            dest_qp: id.dest_qp,
+            links: [from.into(), to.into()],
+            from: Some(from.into()),
+            to: Some(to.into()),
+            packets_matched: 100,
+            vanished: Some(vanished),
+            only_at: [vanished, 0],
+            copies_at: [0, 0],
+            not_compared: [Some(0), Some(0)],
+            delay_change_ns: DelayChange { min: 0, max: 0, drift: 0, points: Vec::new() },
+        };
+        report.taps = vec![span("a", "b", 7), span("a", "c", 7), span("b", "c", 0)];
+        let spans: Vec<_> = report
+            .between_taps()
+            .iter()
+            .map(|one| (one.from, one.to))
+            .map(|(a, b)| format!("{a}{b}"))
+            .collect();
+        assert_eq!(spans, ["ab", "bc"]);
     }
 
     #[test]

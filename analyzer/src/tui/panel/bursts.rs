@@ -273,8 +273,9 @@ fn incast(report: &Report) -> Vec<Line<'static>> {
         .take(RECEIVERS)
         .map(|incast| {
             Line::raw(format!(
-                " {} from {} senders, up to {} at once (p99 {}), {} of the bytes while several send",
+                " {} on {} from {} senders, up to {} at once (p99 {}), {} of the bytes while several send",
                 incast.dst,
+                incast.link,
                 incast.senders,
                 incast.senders_max,
                 incast.senders_p99,
