@@ -179,8 +179,13 @@ fn pauses_are_read_and_stay_skipped() {
     let found: Vec<&str> =
         report["findings"].as_array().unwrap().iter().map(|found| found["id"].as_str().unwrap()).collect();
     assert!(found.contains(&"pfc.storm"), "{found:?}");
-    // At the usual 100 Gb/s they join, and the flow was silent for nothing else.
+    // Of a link whose speed is not known, only what was asked for is.
     let (report, _) = crate::report(&[&path]);
+    let pause = &report["links"][0]["pause"][0];
+    assert_eq!((&pause["paused_ns"], &pause["quanta"]), (&json!(null), &json!(295 * 0xFFFF)));
+    assert!(report["flows"][0]["pause_stall_ns"].is_null(), "{}", report["flows"][0]);
+    // At 100 Gb/s they join, and the flow was silent for nothing else.
+    let (report, _) = crate::report(&[&path, "--link-speed", "100G"]);
     assert_eq!(report["links"][0]["pause"][0]["paused_ns"], 59_000_000);
     assert_eq!(report["flows"][0]["pause_stall_ns"], 59_000_000);
     let victim = report["findings"].as_array().unwrap().iter().find(|found| found["id"] == "pfc.victim");
