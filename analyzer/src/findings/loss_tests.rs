@@ -20,7 +20,7 @@ fn lossy(lost: u64, behind: u64, end_s: u64) -> Sample {
     let at = |count| Episodes { count, longest_ns: 9, largest: 1, first_ns: START, last_ns: START + SECOND };
     let figures = Figures { lost, before: at(lost), after: at(behind), ..Figures::default() };
     let mut known = Loss::default();
-    known.flows.insert(0, FlowLoss { requests: Some(figures), responses: None, unfollowed: None });
+    known.flows.insert(0, FlowLoss { requests: Some(figures), ..FlowLoss::default() });
     sample.figures.loss = Some(known);
     sample
 }
@@ -97,7 +97,7 @@ fn pairs(lost: &[(u16, u8, u64)]) -> Sample {
         let before =
             Episodes { count: *lost, longest_ns: 9, largest: 1, first_ns: START, last_ns: START + SECOND };
         let figures = Figures { lost: *lost, before, ..Figures::default() };
-        known.flows.insert(slot, FlowLoss { requests: Some(figures), responses: None, unfollowed: None });
+        known.flows.insert(slot, FlowLoss { requests: Some(figures), ..FlowLoss::default() });
     }
     sample.figures.loss = Some(known);
     sample

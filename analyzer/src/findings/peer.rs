@@ -333,7 +333,7 @@ mod tests {
         let mut again = asks(&[(B, A, data)]);
         let requests = Some(Figures { retransmitted: 1, ..Figures::default() });
         if let Some(loss) = &mut again.figures.loss {
-            loss.flows.insert(0, FlowLoss { requests, responses: None, unfollowed: None });
+            loss.flows.insert(0, FlowLoss { requests, ..FlowLoss::default() });
         }
         assert_eq!(found(&again), Some(Severity::Warning));
     }
@@ -369,7 +369,7 @@ mod tests {
         let mut resent = live(WAYS, 1);
         if let Some(loss) = &mut resent.figures.loss {
             let requests = Some(Figures { retransmitted: 1, ..Figures::default() });
-            loss.flows.insert(0, FlowLoss { requests, responses: None, unfollowed: None });
+            loss.flows.insert(0, FlowLoss { requests, ..FlowLoss::default() });
         }
         assert_eq!(found(&resent), Some(Severity::Info), "no warning on what may take another interface");
         let mut busy = live(WAYS, 1);
@@ -386,7 +386,7 @@ mod tests {
         sample.flows[0].stats.psn.expected = 30_064;
         let requests = Some(Figures { stuck: 3, ..Figures::default() });
         if let Some(loss) = &mut sample.figures.loss {
-            loss.flows.insert(0, FlowLoss { requests, responses: None, unfollowed: None });
+            loss.flows.insert(0, FlowLoss { requests, ..FlowLoss::default() });
         }
         sample
     }

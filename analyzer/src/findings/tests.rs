@@ -119,7 +119,7 @@ fn refused(told: Option<crate::figures::loss::Naks>) -> Vec<Finding> {
     sample.window = Some((START, START + 20 * SECOND));
     let mut loss = Loss::default();
     let requests = Figures { retransmitted: 400, again_ns: START + 3 * SECOND, ..Figures::default() };
-    loss.flows.insert(0, FlowLoss { requests: Some(requests), responses: None, unfollowed: None });
+    loss.flows.insert(0, FlowLoss { requests: Some(requests), ..FlowLoss::default() });
     loss.naks.extend(told.map(|naks| (1, naks)));
     sample.figures.loss = Some(loss);
     found(&sample, &Options::default())

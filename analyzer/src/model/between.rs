@@ -67,7 +67,7 @@ mod tests {
         let mut loss = Loss::default();
         for (flow, (lost, unfilled)) in sample.flows.iter().zip(by_psn) {
             let requests = Some(Figures { lost, unfilled, ..Figures::default() });
-            loss.flows.insert(flow.slot, FlowLoss { requests, responses: None, unfollowed: None });
+            loss.flows.insert(flow.slot, FlowLoss { requests, ..FlowLoss::default() });
         }
         sample.figures.loss = Some(loss);
         let pair = |&(links, ordered, matched, only): &([u16; 2], bool, u64, [u64; 2])| TapPair {

@@ -37,6 +37,9 @@ pub const REORDER_WINDOW_NS: u64 = 5_000_000;
 const NAKS: usize = 32;
 /// Links remembered on which a pair of hosts answered.
 const ANSWER_LINKS: usize = 8;
+/// Without IP identifications, the same packet twice in a row within this time is a mirror's doing: a
+/// sender needs a round trip or a timer (10 us is the shortest RNR timer) to send again.
+pub(super) const MIRROR_NS: u64 = 10_000;
 /// Pairs of hosts that are told apart; of more, no NAKs are known.
 const MAX_PAIRS: usize = 65_536;
 /// Packets in a row with a rising IPv4 identification from which on it is taken for a number.

@@ -3,6 +3,7 @@
 use rocescope_common::account::Event;
 use rocescope_common::wire::bth::MASK24;
 
+use super::MIRROR_NS;
 use super::episode::{Episodes, Tracker};
 use super::holes::{Hole, Holes, Turn};
 use super::result::{Figures, Retransmission};
@@ -11,9 +12,6 @@ use super::seen::{ID_AHEAD, Nak, REUSE_PAUSE_NS, Seen};
 /// A sender that waits at least so long before it sends again was woken by its timer: the ACK
 /// timeout is 4.096 us * 2^n, and below n = 8 (1 ms) nobody sets it.
 pub(super) const TIMEOUT_PAUSE_NS: u64 = 1_000_000;
-/// Without IP identifications, the same packet twice in a row within this time is a mirror's doing: a
-/// sender needs a round trip or a timer (10 us is the shortest RNR timer) to send again.
-const MIRROR_NS: u64 = 10_000;
 /// A sender that goes back so far does not send again: no window of unacknowledged packets is that
 /// large (4,096-byte packets at 400 Gb/s for 1.3 ms). The queue pair is in use again.
 const REUSE_BACK: u32 = 16_384;

@@ -1,6 +1,7 @@
 //! One flow at several taps: which of its packets passed where.
 
 use super::series::Series;
+use crate::figures::loss::MIRROR_NS;
 
 /// Taps at which a flow is followed.
 pub(super) const MAX_TAPS: usize = 4;
@@ -11,8 +12,6 @@ const MAX_PLACES: usize = 1 << 17;
 const PROBES: usize = 16;
 /// Packets that all taps saw, remembered to know copies of them.
 const RECENT: usize = 128;
-/// Without IPv4 identifications, the same packet twice in a row within this time is a copy: a sender needs longer to send it again.
-const COPY_NS: u64 = 10_000;
 /// The bits of a packet's identity that are its IPv4 identification.
 const NUMBER: u64 = 0xFFFF;
 /// Packets of a flow that wait although all taps known so far have seen them: one further down has yet to show its first. Fewer where
@@ -32,6 +31,13 @@ struct Entry {
     time_ns: [u64; MAX_TAPS],
     /// Which packet of the flow it was there.
     place: [u32; MAX_TAPS],
+}
+
+impl Entry {
+    /// Whether so many taps have seen it.
+    fn is_at(&self, taps: usize) -> bool {
+        self.taps.count_ones() as usize >= taps
+    }
 }
 
 const FREE: Entry = Entry { id: 0, taps: 0, time_ns: [0; MAX_TAPS], place: [0; MAX_TAPS] };
@@ -125,7 +131,7 @@ impl Group {
         let place = *count;
         let (last, last_ns) = std::mem::replace(&mut self.latest[tap], (id, time_ns));
         let numbered = self.is_numbered(last, id);
-        if id == last && time_ns.abs_diff(last_ns) < COPY_NS {
+        if id == last && time_ns.abs_diff(last_ns) < MIRROR_NS {
             return self.copy(tap);
         }
         if self.entries.is_empty() {
@@ -150,7 +156,7 @@ impl Group {
                 let known = self.links.len();
                 let one_more = known < taps.min(MAX_TAPS) && place <= FIRST
                     || known < MAX_TAPS && place <= FIRST_UNKNOWN;
-                if seen.taps.count_ones() as usize >= self.links.len() && !one_more {
+                if seen.is_at(known) && !one_more {
                     *entry = FREE;
                     self.used -= 1;
                     self.recent.resize(RECENT, 0);
@@ -244,7 +250,7 @@ impl Group {
 
     /// Whether all taps that a packet could still come by are long past it.
     fn is_over(&self, entry: &Entry) -> bool {
-        if entry.taps.count_ones() as usize >= self.links.len() && self.links.len() > 1 {
+        if entry.is_at(self.links.len().max(2)) {
             // It only waited for a tap that might have come.
             let place = entry.place.iter().max().copied().unwrap_or_default();
             return self.counts.iter().any(|count| count.saturating_sub(place) > FIRST);
@@ -260,7 +266,7 @@ impl Group {
 
     /// A packet leaves without having been seen everywhere.
     fn settle(&mut self, entry: &Entry) {
-        let mut known = entry.taps.count_ones() as usize >= self.links.len();
+        let mut known = entry.is_at(self.links.len());
         for common in &mut self.common {
             known |= common.count(entry);
         }

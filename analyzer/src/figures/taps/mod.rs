@@ -53,12 +53,10 @@ pub struct TapPair {
 /// Collects it.
 #[derive(Debug, Default)]
 pub struct Collector {
-    /// Packets are kept: there is more than one tap, or will be.
-    several: bool,
+    /// How many taps there are, or will be, as far as that is known. Packets are kept where it is more than one.
+    taps: usize,
     /// Packets kept so far without knowing that.
     early: u32,
-    /// How many taps there are, as far as that is known.
-    taps: usize,
     /// Links seen so far, up to as many as a flow is followed on.
     links: Vec<u16>,
     index: HashMap<FlowKey, u32, State>,
@@ -71,7 +69,6 @@ pub struct Collector {
 impl Collector {
     /// Says how many taps there are: with two or more, packets are kept from the first on.
     pub fn expect(&mut self, taps: usize) {
-        self.several |= taps > 1;
         self.taps = self.taps.max(taps);
     }
 
@@ -83,10 +80,9 @@ impl Collector {
         {
             self.open(packet, aside);
         }
-        if self.several {
-            self.keep(packet);
-        } else if self.early < EARLY {
-            self.early += 1;
+        let several = self.taps > 1;
+        if several || self.early < EARLY {
+            self.early += u32::from(!several);
             self.keep(packet);
         }
     }
@@ -103,9 +99,9 @@ impl Collector {
         let link = packet.link;
         if self.links.len() < MAX_TAPS && !self.links.contains(&link) {
             self.links.push(link);
-            self.taps = self.taps.max(self.links.len());
-            let known = std::mem::replace(&mut self.several, self.taps > 1);
-            if self.several && !known && self.early >= EARLY {
+            let before = self.taps;
+            self.taps = before.max(self.links.len());
+            if before < 2 && self.taps > 1 && self.early >= EARLY {
                 self.forget();
             }
         }
