@@ -9,13 +9,13 @@ use std::hint::black_box;
 use std::io::{Cursor, Write as _};
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use rocescope::capture::Reader;
-use rocescope::figures::Options;
-use rocescope::figures::beside::Beside;
-use rocescope::peers::Peers;
-use rocescope::replay::count::Counts;
-use rocescope::replay::links::TapLinks;
-use rocescope::table::FlowTable;
+use rocescope::metrics::Options;
+use rocescope::metrics::beside::Beside;
+use rocescope::source::capture::Reader;
+use rocescope::source::flows::peers::Peers;
+use rocescope::source::flows::table::FlowTable;
+use rocescope::source::replay::count::Counts;
+use rocescope::source::replay::links::TapLinks;
 use rocescope_common::wire::Frame;
 
 const FRAMES: u32 = 65_536;

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use rocescope::bench::case::Hook;
 use rocescope::bench::measure::{Effort, Row, measure, quantile};
-use rocescope::drive::Interrupt;
+use rocescope::cli::output::Interrupt;
 
 static WANTED: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
 

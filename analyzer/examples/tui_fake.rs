@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use rocescope::feed::{Command, Tap, Update, channel};
+use rocescope::source::feed::{Command, Tap, Update, channel};
 use rocescope::tui::{Options, run};
 
 #[path = "../tests/support/fake.rs"]
@@ -63,7 +63,7 @@ fn main() -> anyhow::Result<()> {
     let (tap, feed) = channel();
     let source = std::thread::spawn(move || source(&tap, &world));
     let mut options = Options::from_env();
-    options.report.imbalance_all_links = true;
+    options.report.analysis.imbalance_all_links = true;
     options.speed = (which == "replay").then_some(1.0);
     let result = run(feed, options);
     let _ = source.join();

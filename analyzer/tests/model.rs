@@ -263,13 +263,13 @@ fn after_a_reset_counters_start_from_zero_and_spans_reach_no_further_back() {
 #[test]
 fn conclusions_stay_with_their_moment_and_count_as_memory() {
     let world = World::sick();
-    let options = rocescope::report::Options::default();
+    let options = rocescope::analysis::Options::default();
     let mut history = History::default();
     for seconds in 1..=5 {
         let sample = world.at(seconds);
         history.push(&sample, false);
         if seconds == 2 || seconds == 4 {
-            let report = rocescope::report::Report::build(&sample, &options);
+            let report = rocescope::report::Report::build(&sample, &options.clone().into());
             let before = history.bytes();
             let conclusions = Conclusions::of(&report, sample.time_ns);
             assert_eq!(conclusions.findings.len(), report.findings.len());

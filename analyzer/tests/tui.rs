@@ -38,7 +38,7 @@ mod time;
 
 fn options() -> Options {
     let mut options = Options { color: true, unicode: true, ..Options::default() };
-    options.report.imbalance_all_links = true;
+    options.report.analysis.imbalance_all_links = true;
     options
 }
 

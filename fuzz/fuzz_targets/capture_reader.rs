@@ -4,7 +4,7 @@
 use std::io::{self, Read};
 
 use libfuzzer_sys::fuzz_target;
-use rocescope::capture::Reader;
+use rocescope::source::capture::Reader;
 
 /// Gives the input in small pieces, as a pipe may.
 struct Pieces {

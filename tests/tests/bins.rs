@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
-use rocescope::figures::traffic::Traffic;
+use rocescope::metrics::traffic::Traffic;
 use rocescope::sample::Sample;
 use rocescope_tests::kernel::frames::{self, Frame};
 use rocescope_tests::kernel::machine::{Hook, Machine};

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use rocescope::demo::scenario::{BRIEF, FlowTruth, Scenario, Truth};
-use rocescope::demo::stage::Stage;
-use rocescope::feed::{Command, Update};
 use rocescope::host::hook::{HookChoice, XdpModeChoice};
-use rocescope::live::{self, Config};
 use rocescope::sample::{Direction, Sample};
+use rocescope::source::demo::scenario::{BRIEF, FlowTruth, Scenario, Truth};
+use rocescope::source::demo::stage::Stage;
+use rocescope::source::feed::{Command, Update};
+use rocescope::source::live::{self, Config};
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::live::root_or_skip;
 use serde_json::Value;
@@ -27,7 +27,7 @@ fn number(value: &Value) -> u64 {
 type Key = (String, bool, IpAddr, IpAddr, u64);
 
 fn truths(truth: &Truth) -> BTreeMap<Key, FlowTruth> {
-    let key = |k: &rocescope::demo::scenario::TruthKey| {
+    let key = |k: &rocescope::source::demo::scenario::TruthKey| {
         (k.uplink.name().to_owned(), k.direction == Direction::Egress, k.src, k.dst, u64::from(k.dest_qp))
     };
     truth.flows.iter().map(|(k, flow)| (key(k), *flow)).collect()
@@ -82,9 +82,9 @@ fn all_episodes_show(sum: &FlowTruth) {
 }
 
 fn report_of(sample: &Sample) -> Value {
-    let options = rocescope::report::Options { imbalance_all_links: true, ..Default::default() };
+    let options = rocescope::analysis::Options { imbalance_all_links: true, ..Default::default() };
     let mut json = Vec::new();
-    rocescope::view::json(sample, &options, &mut json).unwrap();
+    rocescope::cli::view::json(sample, &options, &mut json).unwrap();
     serde_json::from_slice(&json).unwrap()
 }
 
@@ -110,7 +110,7 @@ fn what_is_counted_is_what_was_sent() {
         events: true,
         events_to_view: false,
         precise_clock: true,
-        bin_ns: rocescope::figures::traffic::BIN_NS,
+        bin_ns: rocescope::metrics::traffic::BIN_NS,
         log_level: 0,
         host: Box::new(rocescope::host::ask::Kernel),
     })

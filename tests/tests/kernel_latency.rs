@@ -9,10 +9,10 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use rocescope::figures::latency::{Collector, Figure};
-use rocescope::figures::packet::Packet;
-use rocescope::figures::pairing::{NONE, Reverse};
-use rocescope::table::FlowTable;
+use rocescope::metrics::latency::{Collector, Figure};
+use rocescope::metrics::packet::Packet;
+use rocescope::metrics::pairing::{NONE, Reverse};
+use rocescope::source::flows::table::FlowTable;
 use rocescope_common::abi::TIMED_FLOWS;
 use rocescope_common::wire::frame::{Kernel, Tag};
 use rocescope_common::wire::{Entry, Meta, parse};

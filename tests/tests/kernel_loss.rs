@@ -8,13 +8,13 @@
 
 use std::collections::BTreeMap;
 
-use rocescope::figures::loss::{FlowLoss, Loss};
 use rocescope::host::clock::WallClock;
-use rocescope::live::Tables;
-use rocescope::live::ecn::Ecn;
-use rocescope::live::loss::Losses;
-use rocescope::live::pairing::Pairs;
+use rocescope::metrics::loss::{FlowLoss, Loss};
 use rocescope::sample::Sample;
+use rocescope::source::live::Tables;
+use rocescope::source::live::ecn::Ecn;
+use rocescope::source::live::loss::Losses;
+use rocescope::source::live::pairing::Pairs;
 use rocescope_common::account::Event;
 use rocescope_common::wire::frame::{Kernel, Tag};
 use rocescope_common::wire::{Entry, Meta, parse};
@@ -50,7 +50,7 @@ fn as_given(frames: &[Frame]) -> Vec<Frame> {
 /// What a live run makes of it.
 struct Lived {
     loss: Loss,
-    ecn: rocescope::figures::ecn::Figures,
+    ecn: rocescope::metrics::ecn::Figures,
     /// Slots that were timed from their first packet on.
     flows: usize,
 }

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use rocescope::figures::traffic::BIN_NS;
+use rocescope::metrics::traffic::BIN_NS;
 use rocescope_common::wire::frame::{Full, Kernel, Tag};
 use rocescope_common::wire::{Entry, Meta, Reason, parse};
 use rocescope_tests::kernel::frames::{self, Frame};

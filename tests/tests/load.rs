@@ -5,10 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-use rocescope::feed::{Command, Update};
 use rocescope::host::hook::{HookChoice, XdpModeChoice};
-use rocescope::live::{self, Config};
 use rocescope::sample::Sample;
+use rocescope::source::feed::{Command, Update};
+use rocescope::source::live::{self, Config};
 use rocescope_common::account::Event;
 use rocescope_tests::live::program::PATIENCE;
 use rocescope_tests::live::root_or_skip;
@@ -106,7 +106,7 @@ fn every_event_is_told_or_counted_as_dropped() {
             events: true,
             events_to_view: true,
             precise_clock: true,
-            bin_ns: rocescope::figures::traffic::BIN_NS,
+            bin_ns: rocescope::metrics::traffic::BIN_NS,
             log_level: 0,
             host: Box::new(rocescope::host::ask::Kernel),
         })

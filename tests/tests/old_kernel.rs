@@ -14,7 +14,7 @@ use rocescope::host::kernel::KernelFacts;
 use rocescope::host::netlink::{Attrs, LinkHeader, Request, RouteSocket, TcHeader};
 use rocescope::host::netns::NetNs;
 use rocescope::host::veth;
-use rocescope::live::load::{LoadOptions, Programs, names};
+use rocescope::source::live::load::{LoadOptions, Programs, names};
 use rocescope_tests::live::frames;
 use rocescope_tests::live::program::{Ended, Program};
 use rocescope_tests::live::wire::{Link, World};
@@ -257,8 +257,9 @@ fn a_tag_beside_the_packet_is_seen_by_tc_and_not_by_xdp() {
         let far = add_vlan(&world.far, peer, "far.100");
         let program = Program::live(&world.near, &[&LINES[..], &["--hook", hook]].concat()).unwrap();
         // Ports of the VLAN interfaces in place of those below them.
-        let port =
-            |netns: &NetNs, index| netns.run(|| rocescope::demo::play::Port::open(index)).unwrap().unwrap();
+        let port = |netns: &NetNs, index| {
+            netns.run(|| rocescope::source::demo::play::Port::open(index)).unwrap().unwrap()
+        };
         let (near_port, far_port) = (port(&world.near, near), port(&world.far, far));
         for frame in &sends {
             near_port.send(frame).unwrap();

@@ -8,9 +8,9 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use rocescope::live::tables::link_counters;
-use rocescope::live::{LoadOptions, Programs, Tables};
 use rocescope::sample::{FlowSample, Retired};
+use rocescope::source::live::tables::link_counters;
+use rocescope::source::live::{LoadOptions, Programs, Tables};
 use rocescope_common::account::Event;
 use rocescope_tests::kernel::cpus::{pin, two_cpus};
 use rocescope_tests::kernel::machine::Hook;
@@ -156,7 +156,7 @@ fn flows_that_begin_on_two_cpus_at_once_are_one_each() {
 fn drained(ring: &mut aya::maps::RingBuf<aya::maps::MapData>) -> u64 {
     let mut new_flows = 0;
     while let Some(item) = ring.next() {
-        let record = rocescope::live::event::read(&item).unwrap();
+        let record = rocescope::source::live::event::read(&item).unwrap();
         new_flows += u64::from(record.events & Event::NEW_FLOW != 0);
     }
     new_flows

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use aya::programs::ProgramInfo;
 use rocescope::host::clock::monotonic_ns;
-use rocescope::live::tables::link_counters;
-use rocescope::live::{LoadOptions, Programs, Tables};
+use rocescope::source::live::tables::link_counters;
+use rocescope::source::live::{LoadOptions, Programs, Tables};
 use rocescope_tests::kernel::cpus::{pin, two_cpus};
 use rocescope_tests::kernel::machine::Hook;
 use rocescope_tests::kernel::slots::Slots;

@@ -6,7 +6,7 @@
 use std::os::fd::AsFd as _;
 
 use aya::programs::ProgramInfo;
-use rocescope::live::{LoadOptions, Programs};
+use rocescope::source::live::{LoadOptions, Programs};
 use rocescope_tests::kernel::machine::Hook;
 use rocescope_tests::kernel::{available, memory};
 

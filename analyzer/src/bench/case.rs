@@ -3,7 +3,7 @@
 use rocescope_common::abi::BenchStep;
 
 use super::frames as f;
-use crate::live::load::names;
+use crate::source::live::load::names;
 
 /// A kind of program, with those that its cost is held against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub(super) enum Kind {
 }
 
 /// Flows in the cases that need many.
-pub(super) const FLOWS: u32 = crate::live::DEFAULT_MAX_FLOWS;
+pub(super) const FLOWS: u32 = crate::source::live::DEFAULT_MAX_FLOWS;
 
 /// One case.
 #[derive(Clone, Debug)]

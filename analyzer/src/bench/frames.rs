@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use etherparse::PacketBuilder;
 
-use crate::demo::craft::{Addresses, Operation, Packet, Route, Syndrome, Vlan, roce};
+use crate::source::demo::craft::{Addresses, Operation, Packet, Route, Syndrome, Vlan, roce};
 
 /// Path MTU of the frames. Programs read headers only, so that the cost does not depend on it.
 const PAYLOAD: [u8; 1024] = [0xA5; 1024];

@@ -13,8 +13,8 @@ use aya::programs::{TestRun as _, TestRunOptions};
 use rocescope_common::abi::BenchStep;
 
 use super::case::{Case, FLOWS, Hook, Kind, all};
-use crate::drive::Interrupt;
-use crate::live::{LoadOptions, Programs, Tables};
+use crate::cli::output::Interrupt;
+use crate::source::live::{LoadOptions, Programs, Tables};
 
 /// Test runs happen on the loopback interface, which no program is attached to.
 const LOOPBACK: u32 = 1;

@@ -12,7 +12,7 @@ use std::io::Write as _;
 
 use anyhow::{Context as _, Result};
 
-use crate::drive::{self, Interrupt};
+use crate::cli::output::{self, Interrupt};
 use crate::host::kernel::{KernelFacts, Needs, preflight, raise_memlock};
 use measure::{Effort, measure};
 
@@ -28,13 +28,13 @@ pub fn run(json: bool) -> Result<()> {
     let _ = raise_memlock();
     let effort = Effort::default();
     // It takes half a minute, in which there is nothing to see.
-    drive::say(&format!(
+    output::say(&format!(
         "measuring {} rounds, without any interface; Ctrl-C shows what there is by then",
         effort.rounds
     ));
     let measured = measure(effort, None, &interrupt)?;
     if measured.rounds < effort.rounds {
-        drive::say(&format!("interrupted after {} of {} rounds", measured.rounds, effort.rounds));
+        output::say(&format!("interrupted after {} of {} rounds", measured.rounds, effort.rounds));
     }
     if measured.rounds == 0 {
         return Ok(());

@@ -8,11 +8,11 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args as ClapArgs, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
-use crate::figures::traffic::BIN_RANGE_NS;
 use crate::filter::Filter;
 use crate::host::hook::{HookChoice, XdpModeChoice};
-use crate::replay::inputs::TapFiles;
-use crate::replay::time::{TimeSpec, parse_duration, parse_time};
+use crate::metrics::traffic::BIN_RANGE_NS;
+use crate::source::replay::inputs::TapFiles;
+use crate::source::replay::time::{TimeSpec, parse_duration, parse_time};
 use crate::tui::screen::Screen;
 use crate::tui::settings::{parse_screen, parse_sort, parse_view_filter};
 use crate::tui::table::Sort;
@@ -434,7 +434,7 @@ mod tests {
 
     #[test]
     fn the_demo_says_which_episodes_there_are_and_how_long_they_last() {
-        use crate::demo::scenario::{BRIEF, Episode, WATCHED};
+        use crate::source::demo::scenario::{BRIEF, Episode, WATCHED};
         let listed = DEMO_EPISODES.lines().filter(|line| line.starts_with("  ")).count();
         assert_eq!(listed, Episode::ALL.len());
         for cycle in [BRIEF, WATCHED] {

@@ -8,12 +8,12 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use super::{DiffArgs, PageOutput};
-use crate::config::Config;
-use crate::drive;
-use crate::feed::Update;
-use crate::replay;
-use crate::report::{Options, Report};
-use crate::view;
+use crate::cli::config::Config;
+use crate::cli::output;
+use crate::report::Options;
+use crate::report::Report;
+use crate::source::feed::Update;
+use crate::source::replay;
 
 pub(super) fn diff(args: &DiffArgs) -> Result<()> {
     let options = Options { limits: Config::load(args.config.as_deref())?.findings, ..Options::default() };
@@ -21,12 +21,12 @@ pub(super) fn diff(args: &DiffArgs) -> Result<()> {
     let (name_a, name_b) = (args.a.display().to_string(), args.b.display().to_string());
     let diff = crate::diff::diff((&name_a, &a), (&name_b, &b));
     match args.output {
-        PageOutput::Text => drive::page(&crate::diff::text(&diff, view::width())),
+        PageOutput::Text => output::page(&crate::diff::text(&diff, output::width())),
         PageOutput::Json => {
             let mut text =
                 serde_json::to_string_pretty(&diff).context("cannot write the comparison as JSON")?;
             text.push('\n');
-            drive::page(&text)
+            output::page(&text)
         }
     }
 }
@@ -69,7 +69,7 @@ fn replayed(path: &Path, options: &Options) -> Result<Value> {
     for update in &feed.updates {
         match update {
             Update::Sample(sample) => last = Some(sample),
-            Update::Notice(notice) => drive::say(&notice),
+            Update::Notice(notice) => output::say(&notice),
             Update::Events(_) | Update::Again => {}
             Update::Ended(result) => {
                 result?;

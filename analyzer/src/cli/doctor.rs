@@ -7,17 +7,16 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use super::{DoctorArgs, PageOutput};
-use crate::capture::{LINKTYPE_EN10MB, Reader};
+use crate::cli::output::{self, Interrupt};
 use crate::doctor::facts::{HostFacts, InterfaceFacts};
 use crate::doctor::{self, Page};
-use crate::drive::{self, Interrupt};
 use crate::host::ask::Kernel;
 use crate::host::listen::{self, LldpSocket};
 use crate::host::netns::NetNs;
 use crate::host::read::{HostRoot, Unread};
 use crate::host::{filters, interface};
-use crate::lldp::Neighbour;
-use crate::view;
+use crate::source::capture::{LINKTYPE_EN10MB, Reader};
+use crate::source::net::lldp::Neighbour;
 
 /// Something critical was found.
 const CRITICAL: u8 = 3;
@@ -46,7 +45,7 @@ pub(super) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
         let own = root.text(&format!("/sys/class/net/{name}/address")).ok();
         let (neighbour, why) = switch(speakers, own.as_deref());
         if let Some(why) = why {
-            drive::say(&format!("{} {why}", file.display()));
+            output::say(&format!("{} {why}", file.display()));
             unread.about(name);
             unread.note(
                 format!("read what the switch says in {}", file.display()),
@@ -67,10 +66,10 @@ pub(super) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
     }
     let page = Page::of(host);
     let text = match args.output {
-        PageOutput::Text => doctor::text::text(&page, args.verbose, view::width()),
+        PageOutput::Text => doctor::text::text(&page, args.verbose, output::width()),
         PageOutput::Json => page.json().context("cannot write the page as JSON")?,
     };
-    drive::page(&text)?;
+    output::page(&text)?;
     Ok(ExitCode::from(status(&page)))
 }
 
@@ -92,7 +91,7 @@ fn from_switches(host: &HostFacts, limit: Duration, unread: &mut Unread) -> Resu
             Ok(socket) => sockets.push(socket),
             Err(error) => {
                 refused = true;
-                drive::say(&error.to_string());
+                output::say(&error.to_string());
                 unread.about(&interface.name);
                 unread.failed(&error);
             }
@@ -102,11 +101,11 @@ fn from_switches(host: &HostFacts, limit: Duration, unread: &mut Unread) -> Resu
     if names.is_empty() {
         // One that could not be opened has said why.
         if !refused {
-            drive::say("there is no interface to listen on for LLDP: none of hardware is up");
+            output::say("there is no interface to listen on for LLDP: none of hardware is up");
         }
         return Ok(Vec::new());
     }
-    drive::say(&format!("listening for LLDP on {}, {} s at most", names.join(", "), limit.as_secs()));
+    output::say(&format!("listening for LLDP on {}, {} s at most", names.join(", "), limit.as_secs()));
     let heard = listen::listen(&sockets, limit, || interrupt.is_set());
     for (name, error) in &heard.failed {
         unread.about(name);
@@ -138,12 +137,12 @@ fn clean() -> Result<()> {
             let clsact =
                 clsact_is_ours && filters::remove_clsact_if_empty(interface.index).with_context(cannot)?;
             let with = if clsact { ", and the clsact they were in," } else { "" };
-            drive::say(&format!("removed {count} TC filters{with} from {}", interface.name));
+            output::say(&format!("removed {count} TC filters{with} from {}", interface.name));
         }
         removed += count;
     }
     if removed == 0 {
-        drive::say("no run of rocescope left a TC filter behind");
+        output::say("no run of rocescope left a TC filter behind");
     }
     Ok(())
 }
@@ -192,7 +191,7 @@ fn switch(mut speakers: Vec<Speaker>, own: Option<&str>) -> (Option<Neighbour>, 
 mod tests {
     use super::*;
     use crate::host::recorded::Recorded;
-    use crate::lldp::Dialect;
+    use crate::source::net::lldp::Dialect;
 
     #[test]
     fn the_switch_is_told_from_the_host_and_from_others() {

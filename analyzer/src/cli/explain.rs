@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use crate::drive;
+use crate::cli::output;
 use crate::findings::{Entry, entries};
 use crate::report::text::layout::wrap;
 
@@ -17,14 +17,14 @@ pub(super) fn explain(id: Option<&str>) -> ExitCode {
         }
         Some(_) => {
             let id = id.unwrap_or_default();
-            drive::say(&format!("there is no finding `{id}`; `rocescope explain` lists those there are"));
+            output::say(&format!("there is no finding `{id}`; `rocescope explain` lists those there are"));
             return ExitCode::from(2);
         }
     };
-    match drive::page(&wrapped(&text)) {
+    match output::page(&wrapped(&text)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            drive::say(&format!("{error:#}"));
+            output::say(&format!("{error:#}"));
             ExitCode::FAILURE
         }
     }

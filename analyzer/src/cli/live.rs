@@ -6,15 +6,14 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use rocescope_common::account::bin::LONGEST_NS;
 
-use super::{AttachArgs, DemoArgs, LiveArgs, Output, ViewArgs, Views, format, output, views};
-use crate::demo::scenario::{self, Scenario};
-use crate::demo::stage::Stage;
-use crate::drive::{self, Interrupt};
-use crate::feed::Command;
+use super::{AttachArgs, DemoArgs, LiveArgs, Output, ViewArgs, Views, chosen, format, views};
+use crate::cli::output::{self, Interrupt};
 use crate::host::ask::Kernel;
-use crate::live::{self, Config, DEFAULT_MAX_FLOWS, Running};
+use crate::source::demo::scenario::{self, Scenario};
+use crate::source::demo::stage::Stage;
+use crate::source::feed::Command;
+use crate::source::live::{self, Config, DEFAULT_MAX_FLOWS, Running};
 use crate::tui;
-use crate::view;
 
 /// A flow without a packet for this long is retired, unless the user says otherwise: far longer
 /// than any pause in a training job's rhythm, and short enough for a table to last.
@@ -45,7 +44,7 @@ pub(super) fn demo(args: &DemoArgs) -> Result<()> {
         netns: Some(stage.observed().try_clone()?),
         ..config(&args.attach, &args.view)?
     };
-    let watched = output(&args.view) == Output::Tui;
+    let watched = chosen(&args.view) == Output::Tui;
     let cycle = if watched { scenario::WATCHED } else { scenario::BRIEF };
     // Long enough for every episode once, in the scenario's own time: on a busy machine that takes
     // longer by the clock.
@@ -100,11 +99,11 @@ fn config(attach: &AttachArgs, view: &ViewArgs) -> Result<Config> {
         max_flows,
         idle: Some(view.idle.unwrap_or(IDLE)),
         interval: view.interval,
-        samples: matches!(output(view), Output::Tui | Output::Jsonl),
+        samples: matches!(chosen(view), Output::Tui | Output::Jsonl),
         duration: view.duration,
         filter: view.filter.clone(),
         events: true,
-        events_to_view: output(view) == Output::Tui,
+        events_to_view: chosen(view) == Output::Tui,
         precise_clock: !attach.no_timing,
         bin_ns: bin_ns(attach.bin)?,
         log_level: if attach.log { LOG_DEBUG } else { 0 },
@@ -123,21 +122,21 @@ fn bin_ns(bin: Duration) -> Result<u64> {
 
 /// Signals are caught for reports; the terminal view watches them itself.
 fn interrupt(view: &ViewArgs) -> Result<Option<Interrupt>> {
-    if output(view) == Output::Tui { Ok(None) } else { Interrupt::catch().map(Some) }
+    if chosen(view) == Output::Tui { Ok(None) } else { Interrupt::catch().map(Some) }
 }
 
 /// Shows the source until its end or the user's, and waits until everything is detached.
 fn show(running: Running, view: &ViewArgs, views: Views, interrupt: Option<Interrupt>) -> Result<()> {
     let Running { feed, thread, hooks, interfaces } = running;
     let Views { mut report, tui } = views;
-    report.imbalance_all_links = interfaces > 1;
+    report.analysis.imbalance_all_links = interfaces > 1;
     let shown = match interrupt {
-        None => view::tui(feed, tui::Options { report, ..tui.unwrap_or_default() }),
+        None => tui::run(feed, tui::Options { report, ..tui.unwrap_or_default() }),
         Some(interrupt) => {
             for hook in &hooks {
-                drive::say(hook);
+                output::say(hook);
             }
-            let shown = drive::print(&feed, format(output(view)), &report, &interrupt, None);
+            let shown = output::print(&feed, format(chosen(view)), &report, &interrupt, None);
             drop(feed);
             shown
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{Change, Verdict};
-use crate::figures::latency::P99_SAMPLES;
+use crate::metrics::latency::P99_SAMPLES;
 
 /// What a number is, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -284,7 +284,7 @@ fn percentiles_need_their_samples() {
 #[test]
 fn the_document_is_up_to_date() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/diff.md");
-    crate::report::fixtures::compare(&path, &super::markdown());
+    crate::analysis::fixtures::compare(&path, &super::markdown());
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn main_figures_are_of_kinds_that_there_are() {
         assert!(crate::findings::entries().any(|entry| entry.id == *id), "{id}");
     }
     let options = crate::report::Options::default();
-    let report = crate::report::Report::build(&crate::report::fixtures::everything(), &options);
+    let report = crate::report::Report::build(&crate::analysis::fixtures::everything(), &options);
     for finding in report.findings {
         if let Some((id, main)) = super::finding::MAIN.iter().find(|(id, _)| *id == finding.id) {
             assert!(finding.evidence.contains_key(main.name), "{id} has no {}", main.name);

@@ -3,7 +3,7 @@
 use super::figure::Kind;
 use super::{Change, Diff, Verdict};
 use crate::report::text::layout::{Align, Table, plain};
-use crate::units;
+use crate::util::units;
 
 /// The comparison in lines of at most `room` columns where that is possible.
 #[must_use]

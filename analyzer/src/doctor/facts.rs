@@ -14,7 +14,7 @@ use crate::host::process::Unreadable;
 use crate::host::read::Reason;
 use crate::host::settings::RoceSettings;
 use crate::host::vocabulary::PauseCounts;
-use crate::lldp::Neighbour;
+use crate::source::net::lldp::Neighbour;
 
 /// A host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

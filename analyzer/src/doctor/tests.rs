@@ -238,11 +238,11 @@ fn a_switch_that_was_heard_is_held_against_the_host() {
     let hear = |enabled: u8, error: bool| {
         let host = Recorded::unpack(MLX5);
         let mut facts = collect(&host.root(), &host.kernel());
-        let neighbour = crate::lldp::Neighbour {
+        let neighbour = crate::source::net::lldp::Neighbour {
             system: Some("leaf1".into()),
-            pfc: Some(crate::lldp::Pfc { enabled, capable: 8, willing: false, error }),
-            apps: vec![crate::lldp::App { selector: 5, protocol: 26, priorities: 8 }],
-            ..crate::lldp::Neighbour::default()
+            pfc: Some(crate::source::net::lldp::Pfc { enabled, capable: 8, willing: false, error }),
+            apps: vec![crate::source::net::lldp::App { selector: 5, protocol: 26, priorities: 8 }],
+            ..crate::source::net::lldp::Neighbour::default()
         };
         facts.interfaces[0].neighbour = Some(neighbour);
         Page::of(facts)

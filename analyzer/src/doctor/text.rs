@@ -12,7 +12,7 @@ use crate::host::dcb::Priorities;
 use crate::host::port::GidType;
 use crate::host::process;
 use crate::report::text::layout::{plain, wrap};
-use crate::units::plural;
+use crate::util::units::plural;
 
 /// Columns below which nothing becomes readable by wrapping.
 const NARROWEST: usize = 60;

@@ -6,9 +6,10 @@ use std::net::IpAddr;
 use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Finding, Flow, Imbalance, QpSpread, Severity, direction_name, hashing_case, uneven};
+use crate::analysis::{Flow, Imbalance, QpSpread, direction_name, hashing_case, uneven};
+use crate::findings::{Finding, Severity};
 use crate::sample::Direction;
-use crate::units;
+use crate::util::units;
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[ENTROPY_LOW, LINKS_IMBALANCE];
@@ -185,7 +186,7 @@ fn shared_ports(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 fn busiest_from<'a>(input: &Input<'a>, host: IpAddr) -> Vec<&'a Flow> {
     let mut by_pair: BTreeMap<(IpAddr, u32), &Flow> = BTreeMap::new();
-    for flow in input.report.flows.iter().filter(|flow| flow.src == host && flow.payload_bytes > 0) {
+    for flow in input.facts.flows.iter().filter(|flow| flow.src == host && flow.payload_bytes > 0) {
         let best = by_pair.entry((flow.dst, flow.dest_qp)).or_insert(flow);
         if flow.bytes > best.bytes {
             *best = flow;
@@ -198,7 +199,7 @@ fn busiest_from<'a>(input: &Input<'a>, host: IpAddr) -> Vec<&'a Flow> {
 
 /// What the number of uplinks that the user named would make of it.
 fn uplinks(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let Some(ecmp) = &input.report.ecmp else { return };
+    let Some(ecmp) = &input.facts.ecmp else { return };
     for set in &ecmp.sets {
         let p50 =
             |name: &str| set.cases.iter().find(|case| case.case == name).map(|case| case.max_over_mean_p50);
@@ -232,7 +233,7 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.links;
     let packets_on = |names: &[String], direction| {
         let members =
-            input.report.links.iter().filter(|l| l.direction == direction && names.contains(&l.name));
+            input.facts.links.iter().filter(|l| l.direction == direction && names.contains(&l.name));
         members.map(|link| (link.packets, link.bytes, link.name.as_str())).collect::<Vec<_>>()
     };
     let report = |group: Vec<(u64, u64, &str)>,
@@ -253,7 +254,7 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
                 .evidence("max_over_mean", ratio),
         )
     };
-    for group in input.report.imbalance.iter().filter(|group| !group.same_path) {
+    for group in input.facts.imbalance.iter().filter(|group| !group.same_path) {
         let members = packets_on(&group.links, group.direction);
         if let Some(raise) = report(members, group.direction, group.max_over_mean, "links") {
             let mut raise = raise.evidence("jain", group.jain);
@@ -273,7 +274,7 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
             );
         }
     }
-    for rails in &input.report.rails {
+    for rails in &input.facts.rails {
         let packets = |links: &[String]| packets_on(links, rails.direction).iter().map(|(p, _, _)| p).sum();
         let members =
             rails.rails.iter().map(|rail| (packets(&rail.links), rail.bytes, rail.name.as_str())).collect();

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use rocescope_common::abi::Counter;
 
 use super::tests::{found, severity};
-use crate::figures::traffic::bins::{Bin, Folded};
-use crate::figures::traffic::spurts::Spurts;
-use crate::figures::traffic::{LinkTraffic, Traffic};
-use crate::report::{Options, Severity, fixtures};
+use crate::analysis::{Options, fixtures};
+use crate::findings::Severity;
+use crate::metrics::traffic::bins::{Bin, Folded};
+use crate::metrics::traffic::spurts::Spurts;
+use crate::metrics::traffic::{LinkTraffic, Traffic};
 use crate::sample::Sample;
 
 /// Queue pairs of one host, each with its source port.

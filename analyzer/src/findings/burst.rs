@@ -4,9 +4,9 @@ use serde::Deserialize;
 
 use super::once::{Seen, seen_once};
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::figures::traffic::Traffic;
-use crate::figures::traffic::hosts::{Degree, Pair, Target};
-use crate::report::Severity;
+use crate::findings::Severity;
+use crate::metrics::traffic::Traffic;
+use crate::metrics::traffic::hosts::{Degree, Pair, Target};
 use crate::sample::address;
 
 /// Kinds of this family.
@@ -98,7 +98,7 @@ fn light_senders(pairs: &[Pair], target: &Target) -> usize {
     own().filter(|pair| pair.data_bytes > 0 && (pair.data_bytes as f64) < HEAVY * most as f64).count()
 }
 
-pub(super) fn check(input: &Input<'_>, found: &mut Vec<crate::report::Finding>) {
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<crate::findings::Finding>) {
     let Some(traffic) = &input.sample.figures.traffic else { return };
     let all = traffic.targets.iter().filter_map(|target| incast(input, target, traffic)).collect();
     let mut all: Vec<(f64, Raise)> = seen_once(input, all).into_iter().map(|seen| seen.what).collect();
@@ -153,7 +153,7 @@ fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<
         100.0 * share
     );
     let mut flows: Vec<_> =
-        input.report.flows.iter().filter(|flow| flow.dst == host && flow.link == link).collect();
+        input.facts.flows.iter().filter(|flow| flow.dst == host && flow.link == link).collect();
     flows.retain(|flow| flow.payload_bytes > 0);
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
     let raise = Raise::new(&INCAST, Severity::Warning, title)

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::report::finding::CAUSES_FIRST;
+use crate::findings::order::CAUSES_FIRST;
 
 use super::{
     balance, burst, cnp, config, device, ecn, icrc, job, latency, loss, nak, peer, pfc, retry, rnr, settings,

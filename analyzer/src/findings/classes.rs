@@ -8,9 +8,10 @@ use std::net::IpAddr;
 use super::once::{Seen, once, seen_once};
 use super::settings::{CNP_DSCP, DSCP_MIXED, DSCP_UNSET};
 use super::{Input, Raise};
-use crate::report::{Finding, Flow, Severity};
+use crate::analysis::Flow;
+use crate::findings::{Finding, Severity};
 use crate::sample::Direction;
-use crate::units::{self, plural};
+use crate::util::units::{self, plural};
 
 fn is_data(flow: &Flow) -> bool {
     flow.payload_bytes > 0 && flow.roce_version == 2
@@ -19,7 +20,7 @@ fn is_data(flow: &Flow) -> bool {
 /// Data between two hosts in several classes, and flows that change theirs.
 pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.qos;
-    let data = || input.report.flows.iter().filter(|flow| is_data(flow));
+    let data = || input.facts.flows.iter().filter(|flow| is_data(flow));
     let acks = |flow: &Flow| flow.ack.acks + flow.ack.rnr_naks + flow.ack.naks.total() + flow.cnp_packets;
     // A flow that carries answers or CNPs too has every right to several DSCPs.
     let changing = data().filter(|flow| {
@@ -49,7 +50,7 @@ pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
         let Some(first) = flows.first().filter(|_| heavy.len() >= 2 && bytes >= limits.min_bytes) else {
             continue;
         };
-        let mut links = input.report.links.iter();
+        let mut links = input.facts.links.iter();
         let link = links.position(|link| link.name == first.link && link.direction == first.direction);
         let weighed: Vec<(&Flow, u64)> = flows.iter().map(|flow| (*flow, flow.payload_bytes)).collect();
         let what = (src, dst, flows, by_dscp, heavy);
@@ -72,11 +73,11 @@ pub(super) fn by_link(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.qos;
     let enough = |part: u64, whole: u64| whole > 0 && part as f64 >= whole as f64 * limits.share;
     let mut on: HashMap<(&str, Option<Direction>), Vec<&Flow>> = HashMap::new();
-    for flow in &input.report.flows {
+    for flow in &input.facts.flows {
         on.entry((&flow.link, flow.direction)).or_default().push(flow);
     }
     let (mut unset, mut cnps_as_data) = (Vec::new(), Vec::new());
-    for (at, link) in input.report.links.iter().enumerate() {
+    for (at, link) in input.facts.links.iter().enumerate() {
         let flows = || on.get(&(link.name.as_str(), link.direction)).into_iter().flatten().copied();
         let without = |flow: &Flow| if flow.dscp == Some(0) { flow.bytes } else { 0 };
         let (none, data) = if let Some(dscp) = &link.dscp {
@@ -101,7 +102,7 @@ pub(super) fn by_link(input: &Input<'_>, found: &mut Vec<Finding>) {
             cnps_as_data.push(Seen::new(at, (main, cnps), own));
         }
     }
-    let name = |at: usize| input.report.links.get(at).map_or("", |link| link.name.as_str());
+    let name = |at: usize| input.facts.links.get(at).map_or("", |link| link.name.as_str());
     for one in seen_once(input, unset) {
         let (share, data) = one.what;
         let title = format!(

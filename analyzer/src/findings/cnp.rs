@@ -4,9 +4,10 @@ use std::collections::HashSet;
 
 use super::once::name;
 use super::{Entry, Input, Raise};
-use crate::report::{Finding, Flow, FlowId, Severity};
+use crate::analysis::{Flow, FlowId};
+use crate::findings::{Finding, Severity};
 use crate::sample::Direction;
-use crate::units;
+use crate::util::units;
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[WITHOUT_CE];
@@ -29,7 +30,7 @@ const ENOUGH_CNPS: u64 = 10;
 const ENOUGH_DATA: u64 = 100;
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let flows = &input.report.flows;
+    let flows = &input.facts.flows;
     let mut suspects: Vec<(&Flow, &Flow)> = Vec::new();
     for cnps in flows {
         let Some(answers) = cnps.cnp.as_ref().and_then(|cnp| cnp.answers.as_ref()) else { continue };

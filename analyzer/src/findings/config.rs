@@ -1,8 +1,8 @@
 //! Settings of the host that are wrong, as `rocescope doctor` finds them, during a live run.
 
 use super::{Entry, Input, Raise};
-use crate::devices::Setting;
-use crate::report::{Finding, Severity};
+use crate::findings::{Finding, Severity};
+use crate::source::devices::Setting;
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[LOSSLESS, ECN, SWITCH, PORT, PCIE, GPU, NCCL, HOST];
@@ -117,9 +117,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::devices::Devices;
+    use crate::analysis::{Options, fixtures};
     use crate::findings::tests::found;
-    use crate::report::{Options, fixtures};
+    use crate::source::devices::Devices;
 
     #[test]
     fn what_doctor_finds_is_among_the_findings() {

@@ -3,9 +3,9 @@
 use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::devices::PortSample;
-use crate::report::{Finding, Severity};
-use crate::units;
+use crate::findings::{Finding, Severity};
+use crate::source::devices::PortSample;
+use crate::util::units;
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[LOSS, CONGESTION, NOT_READY, DISCARDS, LINK, PCIE];

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::devices::{Devices, SourceSample};
+use crate::analysis::{Options, fixtures};
 use crate::findings::tests::{found, severity};
-use crate::report::{Options, fixtures};
 use crate::sample::Sample;
+use crate::source::devices::{Devices, SourceSample};
 
 /// A sample with a device that counted this in ten seconds.
 fn counted(values: &[(&str, u64)]) -> Sample {

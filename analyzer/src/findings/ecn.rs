@@ -8,8 +8,9 @@ use serde::Deserialize;
 
 use super::once::{Seen, once, seen_once};
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Finding, Flow, Severity};
-use crate::units;
+use crate::analysis::Flow;
+use crate::findings::{Finding, Severity};
+use crate::util::units;
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[CONGESTION, NO_CNP, NOT_CAPABLE];
@@ -125,7 +126,7 @@ impl Default for Limits {
 const ENOUGH_ACKS: u64 = 10;
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let numbers = 0..input.report.links.len();
+    let numbers = 0..input.facts.links.len();
     let congested = numbers.filter_map(|number| {
         let flows = congested(input, number);
         let marks: Vec<_> = flows.iter().map(|flow| (*flow, flow.ecn_data.ce)).collect();
@@ -145,9 +146,9 @@ fn share(part: u64, all: u64) -> f64 {
 /// The flows of a link that are congested together.
 fn congested<'a>(input: &Input<'a>, number: usize) -> Vec<&'a Flow> {
     let limits = &input.limits.ecn;
-    let Some(link) = input.report.links.get(number) else { return Vec::new() };
+    let Some(link) = input.facts.links.get(number) else { return Vec::new() };
     let mut flows: Vec<&Flow> = input
-        .report
+        .facts
         .flows
         .iter()
         .filter(|flow| flow.link == link.name && flow.direction == link.direction)
@@ -164,7 +165,7 @@ fn congested<'a>(input: &Input<'a>, number: usize) -> Vec<&'a Flow> {
 
 fn congestion(input: &Input<'_>, seen: &Seen<Vec<&Flow>>, found: &mut Vec<Finding>) {
     let flows = &seen.what;
-    let (Some(link), Some(most)) = (input.report.links.get(seen.link), flows.first()) else { return };
+    let (Some(link), Some(most)) = (input.facts.links.get(seen.link), flows.first()) else { return };
     let sum = |of: fn(&Flow) -> u64| flows.iter().map(|flow| of(flow)).sum::<u64>();
     let (ce, capable) = (sum(|flow| flow.ecn_data.ce), sum(|flow| flow.ecn_data.capable()));
     let percent = units::ratio(Some(share(ce, capable)));
@@ -197,11 +198,11 @@ fn congestion(input: &Input<'_>, seen: &Seen<Vec<&Flow>>, found: &mut Vec<Findin
     .flatten()
     .min();
     let reaction = input
-        .report
+        .facts
         .flows
         .iter()
         .filter_map(|flow| flow.cnp.as_ref())
-        .find(|cnp| cnp.answers.as_ref().is_some_and(|id| *id == crate::report::FlowId::of(most)));
+        .find(|cnp| cnp.answers.as_ref().is_some_and(|id| *id == crate::analysis::FlowId::of(most)));
     Raise::new(&CONGESTION, Severity::Warning, title)
         .evidence("ce_ratio", share(ce, capable))
         .evidence("ce_packets", ce)
@@ -250,20 +251,20 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
     let limits = &input.limits.ecn;
     let mut receivers: BTreeMap<IpAddr, Receiver<'_>> = BTreeMap::new();
-    for (flow, acks) in once(&input.report.flows, |flow| flow.ack.acks) {
+    for (flow, acks) in once(&input.facts.flows, |flow| flow.ack.acks) {
         receivers.entry(flow.src).or_default().acks += acks;
     }
-    for (flow, cnps) in once(&input.report.flows, |flow| flow.cnp_packets) {
+    for (flow, cnps) in once(&input.facts.flows, |flow| flow.cnp_packets) {
         receivers.entry(flow.src).or_default().cnps += cnps;
     }
-    for (flow, ce) in once(&input.report.flows, |flow| flow.ecn_data.ce) {
+    for (flow, ce) in once(&input.facts.flows, |flow| flow.ecn_data.ce) {
         let receiver = receivers.entry(flow.dst).or_default();
         receiver.ce += ce;
         receiver.marked_ns = receiver.marked_ns.max(marked_for(flow));
         receiver.flows.push(flow);
     }
-    let present: u64 = input.report.flows.iter().map(|flow| flow.cnp_packets).sum();
-    if input.report.totals.cnp_packets > present {
+    let present: u64 = input.facts.flows.iter().map(|flow| flow.cnp_packets).sum();
+    if input.facts.totals.cnp_packets > present {
         // Flows that have retired carried some: whose is not known any more.
         return;
     }
@@ -302,7 +303,7 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
 fn not_capable(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.ecn;
     // What carries data; a flow of acknowledgements has no data packets to count.
-    let flows = input.report.flows.iter().filter(|flow| flow.dest_qp != GSI_QP);
+    let flows = input.facts.flows.iter().filter(|flow| flow.dest_qp != GSI_QP);
     let mut flows = once(flows, |flow| flow.ecn_data.not_ect + flow.ecn_data.capable());
     let all = flows.iter().map(|(_, packets)| packets).sum();
     let not = flows.iter().map(|(flow, _)| flow.ecn_data.not_ect).sum();
@@ -329,20 +330,21 @@ fn not_capable(input: &Input<'_>, found: &mut Vec<Finding>) {
 mod tests {
     use rocescope_common::account::FlowStats;
 
+    use crate::analysis::Facts;
+    use crate::analysis::fixtures::{SECOND, START, everything, key, link, sample, stats};
+    use crate::analysis::{CeOverTime, Options};
     use crate::findings::tests::{found, found_on};
-    use crate::report::fixtures::{SECOND, START, everything, key, link, sample, stats};
-    use crate::report::{CeOverTime, Options, Report};
 
     /// To the width of a time bin, and never later than the flow.
     #[test]
     fn congestion_was_seen_last_in_the_last_bin_with_a_mark() {
-        let mut report = Report::build(&everything(), &Options::default());
-        let flow = report.flows.iter().position(|flow| flow.ecn_data.ce >= 100).unwrap();
+        let mut facts = Facts::of(&everything(), &Options::default());
+        let flow = facts.flows.iter().position(|flow| flow.ecn_data.ce >= 100).unwrap();
         let mut seen = |ce: Vec<u32>, flow_s: u64| {
-            report.flows[flow].last_ns = START + flow_s * SECOND;
-            report.flows[flow].ce_over_time =
+            facts.flows[flow].last_ns = START + flow_s * SECOND;
+            facts.flows[flow].ce_over_time =
                 Some(CeOverTime { start_ns: START, bin_ns: SECOND, capable: vec![9; 6], ce });
-            found_on(&report, "ecn.congestion").unwrap().last_seen_ns
+            found_on(&facts, "ecn.congestion").unwrap().last_seen_ns
         };
         assert_eq!(seen(vec![5, 0, 3, 0, 0, 0], 60), Some(START + 3 * SECOND));
         assert_eq!(seen(vec![5, 0, 3, 0, 0, 0], 2), Some(START + 2 * SECOND));

@@ -3,8 +3,9 @@
 use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Finding, Flow, Severity};
-use crate::units::{self, plural};
+use crate::analysis::Flow;
+use crate::findings::{Finding, Severity};
+use crate::util::units::{self, plural};
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[ERRORS];
@@ -68,13 +69,9 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             icrc.checked >= ALWAYS_AT_LEAST && icrc.bad as f64 >= limits.always * icrc.checked as f64
         })
     };
-    for link in &input.report.links {
+    for link in &input.facts.links {
         let on_link = || {
-            input
-                .report
-                .flows
-                .iter()
-                .filter(|flow| flow.link == link.name && flow.direction == link.direction)
+            input.facts.flows.iter().filter(|flow| flow.link == link.name && flow.direction == link.direction)
         };
         let Some(all) = link.icrc.filter(|icrc| icrc.bad > 0) else { continue };
         let (mut damaged, always): (Vec<&Flow>, Vec<&Flow>) = on_link()

@@ -3,8 +3,9 @@
 use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Finding, Severity, ports};
-use crate::units::{self, plural};
+use crate::analysis::ports;
+use crate::findings::{Finding, Severity};
+use crate::util::units::{self, plural};
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[STALLED];
@@ -63,7 +64,7 @@ impl Default for Limits {
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let Some(steps) = &input.report.steps else { return };
+    let Some(steps) = &input.facts.steps else { return };
     let (limits, ending) = (&input.limits.job, &steps.ending);
     let longest = steps.latest.iter().map(|step| step.length_ns).max().unwrap_or(0).max(steps.period_ns);
     let patience = (limits.stalled_periods * longest as f64).max(limits.stalled_ns as f64);
@@ -85,7 +86,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         units::duration(ending.silent_ns)
     );
     let mut flows: Vec<_> = input
-        .report
+        .facts
         .flows
         .iter()
         .filter(|flow| ports::is_of(&flow.link, &steps.link) && flow.payload_bytes > 0)
@@ -107,8 +108,8 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::traffic::Ending;
     use crate::findings::tests::{found_on, with_steps};
-    use crate::report::traffic::Ending;
 
     fn ended(silent_ns: u64, unfinished_ratio: f64, outstanding_flows: u64) -> Option<Finding> {
         let ending = Ending { last_data_ns: 1, silent_ns, unfinished_ratio, outstanding_flows };

@@ -3,8 +3,9 @@
 use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Finding, Flow, Latency, Severity};
-use crate::units;
+use crate::analysis::{Flow, Latency};
+use crate::findings::{Finding, Severity};
+use crate::util::units;
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[TAIL];
@@ -68,7 +69,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.latency;
     let factor = |latency: &Latency| latency.p99 as f64 / latency.p50.max(1) as f64;
     let mut flows: Vec<(&Flow, &Latency)> = input
-        .report
+        .facts
         .flows
         .iter()
         .filter_map(|flow| Some((flow, flow.latency_ns.as_ref()?)))

@@ -11,8 +11,10 @@ use super::once::{Name, name};
 use super::tool::own;
 use super::unjudged::{flows_unjudged, is_unjudged};
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Between, Episodes, Finding, Flow, Loss, Report, Severity};
-use crate::units::{self, plural};
+use crate::analysis::Facts;
+use crate::analysis::{Between, Episodes, Flow, Loss};
+use crate::findings::{Finding, Severity};
+use crate::util::units::{self, plural};
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[BEFORE, AFTER, BETWEEN];
@@ -250,7 +252,7 @@ fn tap_of(flow: &Flow) -> &str {
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let ends = Ends::of(input.report);
+    let ends = Ends::of(input.facts);
     let from = found.len();
     sides(input, &ends, Side::Before, found);
     let middle = found.len();
@@ -287,9 +289,9 @@ struct Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    fn of(report: &'a Report) -> Self {
+    fn of(facts: &'a Facts) -> Self {
         let (mut behind, mut ahead) = (HashSet::new(), HashSet::new());
-        for tap in &report.taps {
+        for tap in &facts.taps {
             let name = (tap.src, tap.dst, tap.dest_qp);
             if let (Some(from), Some(to)) = (&tap.from, &tap.to) {
                 ahead.insert((from.as_str(), name));
@@ -317,7 +319,7 @@ fn sides(input: &Input<'_>, ends: &Ends<'_>, side: Side, found: &mut Vec<Finding
     let limits = &input.limits.loss;
     let mut taps: HashMap<&str, Tap> = HashMap::new();
     let mut links: BTreeMap<(&str, &str), Pairs<'_>> = BTreeMap::new();
-    for flow in input.report.flows.iter().filter(|flow| !ends.tell_better(side, flow)) {
+    for flow in input.facts.flows.iter().filter(|flow| !ends.tell_better(side, flow)) {
         taps.entry(tap_of(flow)).or_default().add(flow, side);
         let pairs = links.entry((&flow.link, tap_of(flow))).or_default();
         pairs.entry((flow.src, flow.dst)).or_default().add(flow, side);
@@ -359,7 +361,7 @@ fn raise(input: &Input<'_>, side: Side, link: &str, bad: &[Bad<'_>], found: &mut
     let Some((((src, dst), worst), others)) = bad.split_first() else { return };
     let Sum { lost, packets, .. } = worst.sum;
     let share = |pair: &Pair<'_>| units::ratio(Some(pair.sum.ratio()));
-    let answers = input.report.flows.iter().any(|flow| flow.src == *dst && flow.dst == *src);
+    let answers = input.facts.flows.iter().any(|flow| flow.src == *dst && flow.dst == *src);
     let mut what = match side {
         Side::Before => format!(
             "{} of the packets from {src} to {dst} are lost before {link}: {lost} of {}",
@@ -400,7 +402,7 @@ fn raise(input: &Input<'_>, side: Side, link: &str, bad: &[Bad<'_>], found: &mut
     };
     let most = |of: fn(&Pair<'_>) -> u64| bad.iter().map(|(_, pair)| of(pair)).max().unwrap_or(0);
     let entry = if side == Side::Before { &BEFORE } else { &AFTER };
-    Raise::new(entry, severity, title(what, others.len().saturating_sub(ALSO), input.report))
+    Raise::new(entry, severity, title(what, others.len().saturating_sub(ALSO), input.facts))
         .evidence("loss_ratio", all.ratio())
         .evidence("worst_ratio", worst.sum.ratio())
         .evidence(if side == Side::Before { "lost" } else { "asked_again" }, all.lost)
@@ -410,8 +412,8 @@ fn raise(input: &Input<'_>, side: Side, link: &str, bad: &[Bad<'_>], found: &mut
         .evidence("largest", most(|pair| pair.largest))
         .evidence("timeouts", bad.iter().map(|(_, pair)| pair.timeouts).sum::<u64>())
         .evidence("host_pairs", bad.len())
-        .evidence("flows_unjudged", flows_unjudged(input.report))
-        .evidence("tool_lost", own(&input.report.totals.lost))
+        .evidence("flows_unjudged", flows_unjudged(input.facts))
+        .evidence("tool_lost", own(&input.facts.totals.lost))
         .last_seen(bad.iter().filter_map(|(_, pair)| pair.last_ns).max())
         .flows(in_turn(bad))
         .into(found);
@@ -431,7 +433,7 @@ fn in_turn<'a>(bad: &[Bad<'a>]) -> impl Iterator<Item = &'a Flow> + use<'a> {
 
 fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.loss;
-    let mut bad = input.report.between_taps();
+    let mut bad = input.facts.between_taps();
     bad.retain(|one| {
         one.vanished >= limits.vanished && (limits.ratio..limits.other_way).contains(&one.ratio())
     });
@@ -445,17 +447,17 @@ fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
         );
         let critical = one.ratio() >= limits.critical_ratio;
         let severity = if critical { Severity::Critical } else { Severity::Warning };
-        Raise::new(&BETWEEN, severity, title(what, 0, input.report))
+        Raise::new(&BETWEEN, severity, title(what, 0, input.facts))
             .evidence("loss_ratio", one.ratio())
             .evidence("vanished", *vanished)
             .evidence("packets", one.packets())
-            .evidence("tool_lost", own(&input.report.totals.lost))
+            .evidence("tool_lost", own(&input.facts.totals.lost))
             .flows(one.flows.iter().copied())
             .into(found);
     }
 }
 
-fn title(what: String, others: usize, report: &Report) -> String {
+fn title(what: String, others: usize, facts: &Facts) -> String {
     let mut title = what;
     match others {
         0 => {}
@@ -464,7 +466,7 @@ fn title(what: String, others: usize, report: &Report) -> String {
             let _ = write!(title, "; {n} more pairs of hosts");
         }
     }
-    let own = own(&report.totals.lost);
+    let own = own(&facts.totals.lost);
     if own > 0 {
         let _ = write!(title, " (may be our own: {} dropped before counting)", plural(own, "packet"));
     }

@@ -2,10 +2,12 @@
 
 use rocescope_common::account::PsnTrack;
 
-use crate::figures::loss::{Episodes, Figures, FlowLoss, Loss};
+use crate::analysis::Options;
+use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
+use crate::findings::Finding;
 use crate::findings::tests::found;
-use crate::report::fixtures::{SECOND, START, key, link, sample, stats};
-use crate::report::{self, Finding, Options, Report, text};
+use crate::metrics::loss::{Episodes, Figures, FlowLoss, Loss};
+use crate::report::{Report, text};
 use crate::sample::{Direction, FlowSample, Sample};
 
 /// 1,000 requests, of which so many were lost before this link and so many behind it, until a second after the
@@ -35,7 +37,7 @@ fn loss_is_over_ten_seconds_after_the_last_episode() {
     let (late, old) = (lossy(9, 0, 10), lossy(9, 0, 11));
     assert_eq!(before(&old).last_seen_ns, Some(START + SECOND));
     let said = |sample: &Sample| {
-        let page = text::text(&Report::build(sample, &Options::default()), 120);
+        let page = text::text(&Report::build(sample, &Options::default().into()), 120);
         page.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     assert!(!said(&late).contains("until "), "nine seconds ago");
@@ -45,7 +47,7 @@ fn loss_is_over_ten_seconds_after_the_last_episode() {
 
 /// The words of the text report, as wide as it gets.
 fn page(sample: &Sample) -> String {
-    let page = text::text(&Report::build(sample, &Options::default()), 160);
+    let page = text::text(&Report::build(sample, &Options::default().into()), 160);
     page.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -148,11 +150,11 @@ fn where_one_direction_is_seen_it_is_not_known_who_asked() {
     let mut sample = lossy(0, 90, 1);
     let both = by_id(&sample, "loss.after_tap").unwrap();
     assert!(both.title.starts_with("10.0.0.2 asked 90 times"), "{}", both.title);
-    assert_eq!(both.severity, crate::report::Severity::Critical);
+    assert_eq!(both.severity, crate::findings::Severity::Critical);
     sample.flows.truncate(1);
     let alone = by_id(&sample, "loss.after_tap").unwrap();
     assert!(alone.title.starts_with("10.0.0.1 went back 90 times"), "{}", alone.title);
-    assert_eq!(alone.severity, crate::report::Severity::Warning);
+    assert_eq!(alone.severity, crate::findings::Severity::Warning);
 }
 
 /// A live run that comes to a queue pair when it has lost packets for long.
@@ -161,12 +163,13 @@ fn a_sequence_that_broke_before_it_was_followed_is_left_out_and_said_so() {
     let mut sample = lossy(9, 0, 1);
     let mut late = stats(50_000, 5_000, 5_000_000);
     (late.psn.gaps, late.psn.missing, late.psn.repeats) = (40, 40, 4_000);
-    let more = report::fixtures::sample(Vec::new(), vec![(key(0, "10.0.0.1", "10.0.0.2", 19), late)]);
+    let more =
+        crate::analysis::fixtures::sample(Vec::new(), vec![(key(0, "10.0.0.1", "10.0.0.2", 19), late)]);
     sample.flows.extend(more.flows.into_iter().map(|flow| FlowSample { slot: 2, ..flow }));
     let known = sample.figures.loss.as_mut().unwrap();
     known.known = Some([0, 1].into_iter().collect());
-    let report = Report::build(&sample, &Options::default());
-    assert_eq!(report.flows.iter().filter(|flow| flow.loss.is_none() && flow.psn.is_some()).count(), 1);
+    let report = Report::build(&sample, &Options::default().into());
+    assert_eq!(report.facts.flows.iter().filter(|flow| flow.loss.is_none() && flow.psn.is_some()).count(), 1);
     let finding = by_id(&sample, "loss.before_tap").unwrap();
     assert_eq!(
         (&finding.evidence["packets"], &finding.evidence["flows_unjudged"]),

@@ -1,4 +1,4 @@
-//! What is wrong, or may be: conclusions from a sample and its report, with their evidence.
+//! What is wrong, or may be: conclusions from a sample and its facts, with their evidence.
 //!
 //! Each family of findings is a module with the same parts: `ENTRIES`, the text about each finding
 //! (one source for `rocescope explain` and docs/findings.md); `Limits`, the thresholds, each with
@@ -16,6 +16,7 @@ mod cnp;
 mod config;
 mod device;
 mod ecn;
+mod finding;
 mod icrc;
 mod job;
 mod latency;
@@ -24,6 +25,7 @@ mod loss;
 mod loss_tests;
 mod nak;
 mod once;
+pub mod order;
 mod peer;
 mod pfc;
 mod raise;
@@ -40,10 +42,11 @@ mod unjudged;
 
 use serde::Deserialize;
 
-use crate::report::{Finding, Flow, Report, Unjudged, finding};
+use crate::analysis::{Facts, Flow};
 use crate::sample::Sample;
 
 pub use catalog::{Entry, LimitMeta, entries, limits, markdown};
+pub use finding::{Finding, Severity, Unjudged};
 use raise::Raise;
 
 /// What findings are drawn from.
@@ -51,8 +54,8 @@ use raise::Raise;
 pub struct Input<'a> {
     /// The raw counters and figures.
     pub sample: &'a Sample,
-    /// The report of the same sample, its findings still empty.
-    pub report: &'a Report,
+    /// The facts of the same sample.
+    pub facts: &'a Facts,
     /// Thresholds.
     pub limits: &'a Limits,
 }
@@ -90,7 +93,7 @@ pub fn unjudged(sample: &Sample, flows: &[Flow]) -> Vec<Unjudged> {
     unjudged::unjudged(sample, flows)
 }
 
-/// All findings in the order of [`finding::sort`].
+/// All findings in the order of [`order::sort`].
 #[must_use]
 pub fn check(input: &Input<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -118,6 +121,6 @@ pub fn check(input: &Input<'_>) -> Vec<Finding> {
     for check in families {
         check(input, &mut found);
     }
-    finding::sort(&mut found, input.report.window.last_ns);
+    order::sort(&mut found, input.facts.window.last_ns);
     found
 }

@@ -7,8 +7,9 @@ use serde::Deserialize;
 
 use super::once::once;
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Finding, Flow, LastNaks, Naks, Severity};
-use crate::units::plural;
+use crate::analysis::{Flow, LastNaks, Naks};
+use crate::findings::{Finding, Severity};
+use crate::util::units::plural;
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[ACCESS, OPERATIONAL, INVALID, SEQUENCE];
@@ -91,7 +92,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         (&INVALID, "calls requests invalid", |naks| naks.invalid_request, |last| last.invalid_request),
     ];
     for (entry, what, of, last) in kinds {
-        let flows = once(&input.report.flows, |flow| of(&flow.ack.naks));
+        let flows = once(&input.facts.flows, |flow| of(&flow.ack.naks));
         let naks: u64 = flows.iter().map(|(_, naks)| naks).sum();
         let Some((worst, _)) = flows.first().filter(|_| naks >= input.limits.nak.errors.max(1)) else {
             continue;
@@ -112,7 +113,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 /// Receivers that ask again for what does not pass here.
 fn asked_from_afar(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let all = &input.report.flows;
+    let all = &input.facts.flows;
     let passes: HashSet<(IpAddr, IpAddr)> =
         all.iter().filter(|flow| flow.psn.is_some()).map(|flow| (flow.src, flow.dst)).collect();
     let mut flows = once(all, |flow| flow.ack.naks.psn_sequence_error);

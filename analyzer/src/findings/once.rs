@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 use super::Input;
-use crate::report::{Flow, related};
+use crate::analysis::{Flow, related};
 
 /// A direction of a queue pair, wherever it is seen.
 pub(super) type Name = (IpAddr, IpAddr, u32);

@@ -10,9 +10,10 @@ use rocescope_common::wire::frame::Addr;
 use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise, once};
-use crate::report::{Finding, Flow, Severity};
+use crate::analysis::Flow;
+use crate::findings::{Finding, Severity};
 use crate::sample::{Direction, FlowSample, LinkSample, Sample, SourceKind, address};
-use crate::units::plural;
+use crate::util::units::plural;
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[SILENT];
@@ -115,7 +116,7 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
     };
     let repeated = format!("QP {} got the same request {} times{more}", worst.dest_qp, stuck + 1);
     // Where nothing at all passes to those who ask, answers may well come in by another way.
-    let hears = |host: IpAddr| input.report.flows.iter().any(|flow| flow.dst == host);
+    let hears = |host: IpAddr| input.facts.flows.iter().any(|flow| flow.dst == host);
     let (title, severity) = if silent.iter().any(|(flow, _)| hears(flow.src)) {
         (format!("{} does not answer {}: {repeated}", worst.dst, worst.src), Severity::Critical)
     } else {
@@ -270,7 +271,7 @@ fn is_of(psn: u32, flow: &FlowSample) -> bool {
 fn names<'a>(input: &Input<'a>) -> HashMap<FlowKey, &'a Flow> {
     type Name<'b> = (&'b str, Option<Direction>, IpAddr, IpAddr, u32);
     let flows: HashMap<Name<'_>, &'a Flow> = input
-        .report
+        .facts
         .flows
         .iter()
         .map(|flow| ((flow.link.as_str(), flow.direction, flow.src, flow.dst, flow.dest_qp), flow))
@@ -285,10 +286,10 @@ fn names<'a>(input: &Input<'a>) -> HashMap<FlowKey, &'a Flow> {
 
 #[cfg(test)]
 mod tests {
-    use crate::figures::loss::{Dialogue, Figures, FlowLoss, Loss};
+    use crate::analysis::fixtures::{SECOND, START, counter, key, link, sample, stats};
+    use crate::findings::Severity;
     use crate::findings::tests::severity;
-    use crate::report::Severity;
-    use crate::report::fixtures::{SECOND, START, counter, key, link, sample, stats};
+    use crate::metrics::loss::{Dialogue, Figures, FlowLoss, Loss};
     use crate::sample::{Direction, Sample, SourceKind};
     use rocescope_common::wire::Reason;
 

@@ -5,8 +5,9 @@ use serde::Deserialize;
 use super::once::once;
 use super::raise::MAX_FLOWS;
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Device, Finding, Flow, Link, Pause, Severity};
-use crate::units::{self, plural};
+use crate::analysis::{Device, Flow, Link, Pause};
+use crate::findings::{Finding, Severity};
+use crate::util::units::{self, plural};
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[STORM, WRONG_PRIORITY, VICTIM];
@@ -95,7 +96,7 @@ impl Default for Limits {
 const MS: u64 = 1_000_000;
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
-    for device in &input.report.devices {
+    for device in &input.facts.devices {
         let of = |pause: &Pause| match pause.direction {
             Some("sent") => format!("{} told its neighbour to stop", label(device)),
             _ => format!("{} was told to stop", label(device)),
@@ -106,7 +107,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         wrong_priority_of_device(input, device, found);
         stalled_qps(input, device, found);
     }
-    for link in &input.report.links {
+    for link in &input.facts.links {
         for pause in link.pause.iter().flatten() {
             let from = pause.from.as_deref().unwrap_or(units::UNKNOWN);
             storm(input, pause, &format!("{from} stopped its neighbour on {}", link.name), &link.name, found);
@@ -233,7 +234,7 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
     let least = input.limits.pfc.victim_ms.saturating_mul(MS).max(1);
     // Acknowledgements wait for data, and not for themselves.
     let has_sequence = |flow: &&Flow| flow.psn.is_some() || flow.psn_responses.is_some();
-    let flows = input.report.flows.iter().filter(has_sequence);
+    let flows = input.facts.flows.iter().filter(has_sequence);
     let mut victims = once(flows, |flow| flow.pause_stall_ns.unwrap_or(0));
     victims.retain(|(_, stalled)| *stalled >= least);
     let Some((worst, longest)) = victims.first() else { return };
@@ -244,7 +245,7 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
     );
     // As the collector of pauses takes it.
     let priority = worst.pcp.or(worst.dscp.map(|dscp| dscp >> 3));
-    let links = input.report.links.iter().filter(|link| link.name == worst.link);
+    let links = input.facts.links.iter().filter(|link| link.name == worst.link);
     let pauses = links.flat_map(|link| link.pause.iter().flatten());
     let own = pauses.filter(|pause| pause.priority.is_none() || pause.priority == priority);
     let paused_ns = own.filter_map(|pause| pause.paused_ns).max();
@@ -255,7 +256,7 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("stalled_ns", victims.iter().take(MAX_FLOWS).map(|(_, ns)| *ns).collect::<Vec<_>>())
         .evidence("priority", priority)
         .evidence("paused_ns", paused_ns)
-        .evidence("paused_ratio", paused_ns.and_then(|ns| share(ns, input.report.window.length_ns())))
+        .evidence("paused_ratio", paused_ns.and_then(|ns| share(ns, input.facts.window.length_ns())))
         .flows(victims.iter().map(|(flow, _)| *flow))
         .into(found);
 }

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::devices::{Devices, PauseSample, PortSample, QpSample};
+use crate::analysis::fixtures;
 use crate::findings::tests::severity;
-use crate::owners::QpOwner;
-use crate::report::fixtures;
 use crate::sample::Sample;
+use crate::source::devices::{Devices, PauseSample, PortSample, QpSample};
+use crate::source::flows::owners::QpOwner;
 
 /// A sample with a port that has this pause, and PFC on for priority 3.
 fn paused(pause: PauseSample, stalled_ns: Option<u64>) -> Sample {
@@ -61,7 +61,7 @@ fn frames_alone_tell_how_much_it_can_have_been() {
 fn quanta_alone_tell_how_much_it_was_at_least() {
     let of = |least_share| {
         let pause = PauseSample { least_share, paused_ns: None, ..pause(3) };
-        let found = crate::findings::tests::found(&paused(pause, None), &crate::report::Options::default());
+        let found = crate::findings::tests::found(&paused(pause, None), &crate::analysis::Options::default());
         found.into_iter().find(|finding| finding.id == "pfc.storm")
     };
     assert_eq!(of(Some(0.09)), None);
@@ -73,8 +73,8 @@ fn quanta_alone_tell_how_much_it_was_at_least() {
 /// Data that waited 40 ms of its second, and the acknowledgements that waited for it; two taps see both.
 #[test]
 fn victims_are_flows_of_data_and_told_with_what_they_lost() {
-    use crate::figures::control::{ControlFigures, LinkControl};
-    use crate::report::fixtures::{key, link, stats};
+    use crate::analysis::fixtures::{key, link, stats};
+    use crate::metrics::control::{ControlFigures, LinkControl};
     let mut acks = stats(50_001, 100, 6_200);
     (acks.psn, acks.payload_bytes) = (rocescope_common::account::PsnTrack::default(), 0);
     let (a, b) = ("10.0.0.1", "10.0.0.2");
@@ -89,7 +89,7 @@ fn victims_are_flows_of_data_and_told_with_what_they_lost() {
         untracked: 0,
     };
     let victim = |sample: &Sample| {
-        let mut found = crate::findings::tests::found(sample, &crate::report::Options::default());
+        let mut found = crate::findings::tests::found(sample, &crate::analysis::Options::default());
         found.retain(|finding| finding.id == "pfc.victim");
         found.pop()
     };
@@ -105,7 +105,7 @@ fn victims_are_flows_of_data_and_told_with_what_they_lost() {
     sample.figures.control = Some(with(None));
     assert_eq!(victim(&sample), None);
     let report = crate::report::Report::build(&sample, &crate::report::Options::default());
-    assert_eq!(report.flows[0].pause_stall_ns, None);
+    assert_eq!(report.facts.flows[0].pause_stall_ns, None);
     assert!(report.unjudged.iter().any(|one| (one.id, one.needs) == ("pfc.victim", "link_speed")));
 }
 

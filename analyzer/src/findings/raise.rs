@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::Entry;
 use super::once::{Name, name};
-use crate::report::{Finding, Flow, FlowId, Severity};
+use crate::analysis::{Flow, FlowId};
+use crate::findings::{Finding, Severity};
 
 /// Flows that a finding lists; how many there are is in its evidence as `flows`.
 pub(super) const MAX_FLOWS: usize = 16;

@@ -8,8 +8,9 @@ use serde::Deserialize;
 use super::once::once;
 use super::unjudged::{flows_unjudged, is_unjudged};
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Finding, Flow, FlowId, Loss, Severity};
-use crate::units;
+use crate::analysis::{Flow, FlowId, Loss};
+use crate::findings::{Finding, Severity};
+use crate::util::units;
 
 /// What it is where nothing else says why.
 macro_rules! timers {
@@ -131,7 +132,7 @@ fn advice(late: u64, (src, dst): (IpAddr, IpAddr), found: &[Finding]) -> String 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.retry;
     let mut pairs: BTreeMap<(IpAddr, IpAddr), Pair<'_>> = BTreeMap::new();
-    for (flow, again) in once(&input.report.flows, again) {
+    for (flow, again) in once(&input.facts.flows, again) {
         let pair = pairs.entry((flow.src, flow.dst)).or_default();
         pair.again += again;
         pair.flows.push((flow, again));
@@ -139,18 +140,18 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let is_sequence =
         |flow: &Flow| (flow.psn.is_some() || flow.psn_responses.is_some()) && !is_unjudged(flow);
     for (flow, packets) in
-        once(&input.report.flows, |flow| if is_sequence(flow) { flow.followed_packets() } else { 0 })
+        once(&input.facts.flows, |flow| if is_sequence(flow) { flow.followed_packets() } else { 0 })
     {
         if let Some(pair) = pairs.get_mut(&(flow.src, flow.dst)) {
             pair.packets += packets;
         }
     }
-    for (flow, late) in once(&input.report.flows, late) {
+    for (flow, late) in once(&input.facts.flows, late) {
         if let Some(pair) = pairs.get_mut(&(flow.src, flow.dst)) {
             pair.late += late;
         }
     }
-    let unjudged = flows_unjudged(input.report);
+    let unjudged = flows_unjudged(input.facts);
     for ((src, dst), Pair { packets, again, late, flows }) in pairs {
         let ratio = again as f64 / packets.max(1) as f64;
         if again < limits.packets || ratio < limits.ratio {

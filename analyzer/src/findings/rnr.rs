@@ -9,8 +9,9 @@ use super::nak::latest;
 use super::once::once;
 use super::unjudged::is_unjudged;
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Finding, Flow, Severity};
-use crate::units::{self, plural};
+use crate::analysis::Flow;
+use crate::findings::{Finding, Severity};
+use crate::util::units::{self, plural};
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[SLOW];
@@ -58,7 +59,7 @@ impl Default for Limits {
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.rnr;
-    let flows = once(&input.report.flows, |flow| flow.ack.rnr_naks);
+    let flows = once(&input.facts.flows, |flow| flow.ack.rnr_naks);
     let mut by_host: HashMap<IpAddr, u64> = HashMap::new();
     for (flow, naks) in &flows {
         *by_host.entry(flow.src).or_default() += naks;
@@ -67,10 +68,10 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         return;
     }
     let mut packets_to: HashMap<IpAddr, u64> = HashMap::new();
-    for (flow, packets) in once(&input.report.flows, |flow| flow.psn.map_or(0, |_| flow.packets)) {
+    for (flow, packets) in once(&input.facts.flows, |flow| flow.psn.map_or(0, |_| flow.packets)) {
         *packets_to.entry(flow.dst).or_default() += packets;
     }
-    let resent = resent(&input.report.flows);
+    let resent = resent(&input.facts.flows);
     let mut hosts: Vec<(IpAddr, u64)> =
         by_host.into_iter().filter(|(_, naks)| *naks >= limits.naks).collect();
     hosts.sort_by_key(|(host, naks)| (std::cmp::Reverse(*naks), *host));

@@ -7,8 +7,9 @@ use serde::Deserialize;
 
 use super::once::{self, once};
 use super::{Entry, Input, LimitMeta, Raise, classes};
-use crate::report::{Finding, Flow, Severity};
-use crate::units::{self, plural};
+use crate::analysis::Flow;
+use crate::findings::{Finding, Severity};
+use crate::util::units::{self, plural};
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[MTU_SMALL, DSCP_MIXED, DSCP_UNSET, CNP_DSCP, ROCEV1, FOREIGN];
@@ -195,19 +196,19 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.mtu;
     let mut largest: BTreeMap<&str, u32> = BTreeMap::new();
-    for flow in &input.report.flows {
+    for flow in &input.facts.flows {
         let most = largest.entry(&flow.link).or_default();
         *most = flow.path_mtu.unwrap_or(0).max(*most);
     }
     let port = |flow: &Flow| {
-        let mut links = input.report.links.iter();
+        let mut links = input.facts.links.iter();
         let link = links.find(|link| link.name == flow.link && link.direction == flow.direction);
         link.and_then(|link| link.mtu).filter(|_| flow.encapsulation.is_none())
     };
     let mut beside: Vec<&Flow> = Vec::new();
     let mut jumbo: Vec<&Flow> = Vec::new();
     let mut alone: Vec<&Flow> = Vec::new();
-    for flow in input.report.flows.iter().filter(|flow| flow.bytes >= limits.min_bytes) {
+    for flow in input.facts.flows.iter().filter(|flow| flow.bytes >= limits.min_bytes) {
         let (Some(mtu), Some(&most)) = (flow.path_mtu, largest.get(flow.link.as_str())) else { continue };
         if most >= mtu.saturating_mul(2) {
             beside.push(flow);
@@ -264,19 +265,19 @@ fn path_mtu_of(interface: u32) -> u32 {
 }
 
 fn rocev1(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let flows = once(input.report.flows.iter().filter(|flow| flow.roce_version == 1), |flow| flow.packets);
+    let flows = once(input.facts.flows.iter().filter(|flow| flow.roce_version == 1), |flow| flow.packets);
     if flows.is_empty() {
         return;
     }
     let packets: u64 = flows.iter().map(|(_, packets)| packets).sum();
     let bytes: u64 = flows.iter().map(|(flow, _)| flow.bytes).sum();
-    let totals = &input.report.totals;
+    let totals = &input.facts.totals;
     let all = totals.roce_bytes.saturating_sub(totals.counted_again.roce_bytes.unwrap_or(0));
     let share = bytes as f64 / all.max(1) as f64;
     let severity = if share >= input.limits.rocev1.share { Severity::Warning } else { Severity::Info };
     let title = format!(
         "{} of the RoCE bytes are RoCEv1, which has no ECN and is not routed",
-        crate::units::ratio(Some(share))
+        crate::util::units::ratio(Some(share))
     );
     Raise::new(&ROCEV1, severity, title)
         .evidence("packets", packets)
@@ -289,7 +290,7 @@ fn rocev1(input: &Input<'_>, found: &mut Vec<Finding>) {
 fn foreign(input: &Input<'_>, found: &mut Vec<Finding>) {
     const EXPECTED: [Reason; 4] = [Reason::Arp, Reason::Lldp, Reason::MacControl, Reason::Filtered];
     let limits = &input.limits.isolation;
-    for (link, raw) in input.report.links.iter().zip(&input.sample.links) {
+    for (link, raw) in input.facts.links.iter().zip(&input.sample.links) {
         let others = || Reason::ALL.into_iter().filter(|reason| !EXPECTED.contains(reason));
         let bytes_of = |reason: Reason| raw.skipped.get(reason as usize).map_or(0, |counter| counter.bytes);
         let other: u64 = others().map(bytes_of).sum();
@@ -301,7 +302,7 @@ fn foreign(input: &Input<'_>, found: &mut Vec<Finding>) {
         let Some(most) = others().max_by_key(|reason| bytes_of(*reason)) else { continue };
         let title = format!(
             "{} of the bytes on {} are not RoCE, most of them {}",
-            crate::units::ratio(Some(share)),
+            crate::util::units::ratio(Some(share)),
             link.name,
             most.meaning()
         );

@@ -4,8 +4,9 @@ use rocescope_common::account::{FlowStats, Mixed, PsnTrack};
 use rocescope_common::wire::Reason;
 
 use super::tests::{found, severity};
-use crate::figures::marking::Marked;
-use crate::report::{Options, Severity, fixtures};
+use crate::analysis::{Options, fixtures};
+use crate::findings::Severity;
+use crate::metrics::marking::Marked;
 use crate::sample::Sample;
 
 fn flows(stats: &[FlowStats]) -> Sample {

@@ -3,9 +3,10 @@
 use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::traffic::{StepStraggler, Steps};
-use crate::report::{Finding, Severity, ports};
-use crate::units;
+use crate::analysis::ports;
+use crate::analysis::traffic::{StepStraggler, Steps};
+use crate::findings::{Finding, Severity};
+use crate::util::units;
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[STRAGGLER, SLOWER];
@@ -70,7 +71,7 @@ impl Default for Limits {
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let Some(steps) = &input.report.steps else { return };
+    let Some(steps) = &input.facts.steps else { return };
     if let Some(straggler) = &steps.straggler {
         named(input, steps, straggler, found);
     }
@@ -101,7 +102,7 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
     } else {
         Severity::Info
     };
-    let flows = input.report.flows.iter().filter(|flow| {
+    let flows = input.facts.flows.iter().filter(|flow| {
         flow.src == *waits_for && flow.payload_bytes > 0 && ports::is_of(&flow.link, &straggler.link)
     });
     Raise::new(&STRAGGLER, severity, title)
@@ -126,7 +127,7 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
 
 /// Hosts that send data.
 fn sender_count(input: &Input<'_>) -> usize {
-    let own = input.report.flows.iter().filter(|flow| flow.payload_bytes > 0);
+    let own = input.facts.flows.iter().filter(|flow| flow.payload_bytes > 0);
     let mut hosts: Vec<_> = own.map(|flow| flow.src).collect();
     hosts.sort_unstable();
     hosts.dedup();

@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use super::*;
-use crate::report::Severity;
-use crate::report::{Options, fixtures};
+use crate::analysis::{Options, fixtures};
+use crate::findings::Severity;
+use crate::report::Report;
 
 /// The findings about a sample.
 pub(super) fn found(sample: &Sample, options: &Options) -> Vec<Finding> {
-    Report::build(sample, options).findings
+    Report::build(sample, &options.clone().into()).findings
 }
 
 /// Severity of the finding with this id, if there is one.
@@ -52,8 +53,8 @@ fn every_kind_has_its_place_in_the_order() {
     };
     assert_eq!(
         sorted(entries().map(|entry| entry.id).collect()),
-        sorted(finding::CAUSES_FIRST.to_vec()),
-        "report::finding::CAUSES_FIRST has every kind once"
+        sorted(order::CAUSES_FIRST.to_vec()),
+        "report::order::CAUSES_FIRST has every kind once"
     );
 }
 
@@ -88,24 +89,23 @@ fn the_document_is_up_to_date() {
 }
 
 /// A report in which a job of 100 ms steps waits for 10.0.0.3, changed by `change`.
-pub(super) fn with_steps(change: impl FnOnce(&mut crate::report::traffic::Steps)) -> Report {
-    let mut steps = crate::report::traffic::example_steps(std::net::IpAddr::from([10, 0, 0, 3]), None);
+pub(super) fn with_steps(change: impl FnOnce(&mut crate::analysis::traffic::Steps)) -> Facts {
+    let mut steps = crate::analysis::traffic::example_steps(std::net::IpAddr::from([10, 0, 0, 3]), None);
     change(&mut steps);
-    let mut report =
-        Report::build(&crate::report::fixtures::everything(), &crate::report::Options::default());
-    report.steps = Some(steps);
-    report
+    let mut facts = Facts::of(&fixtures::everything(), &Options::default());
+    facts.steps = Some(steps);
+    facts
 }
 
 /// The finding of this id on a report, if it is raised.
-pub(super) fn found_on(report: &Report, id: &str) -> Option<Finding> {
-    let (sample, limits) = (crate::report::fixtures::everything(), Limits::default());
-    check(&Input { sample: &sample, report, limits: &limits }).into_iter().find(|finding| finding.id == id)
+pub(super) fn found_on(facts: &Facts, id: &str) -> Option<Finding> {
+    let (sample, limits) = (crate::analysis::fixtures::everything(), Limits::default());
+    check(&Input { sample: &sample, facts, limits: &limits }).into_iter().find(|finding| finding.id == id)
 }
 
 /// Requests for 20 seconds, and refusals in another flow, whose NAKs were told or not.
-fn refused(told: Option<crate::figures::loss::Naks>) -> Vec<Finding> {
-    use crate::figures::loss::{Figures, FlowLoss, Loss};
+fn refused(told: Option<crate::metrics::loss::Naks>) -> Vec<Finding> {
+    use crate::metrics::loss::{Figures, FlowLoss, Loss};
     use fixtures::{SECOND, START};
     let mut data = fixtures::stats(50_000, 1_000, 1_000_000);
     let mut answers = fixtures::stats(50_001, 1_000, 62_000);
@@ -149,7 +149,7 @@ fn advice_names_only_what_was_found() {
 
 #[test]
 fn what_single_packets_say_was_seen_when_the_latest_passed() {
-    use crate::figures::loss::{NakTally, Naks};
+    use crate::metrics::loss::{NakTally, Naks};
     use fixtures::{SECOND, START};
     let mut told = Naks { rnr: NakTally { count: 10, last_ns: START + 5 * SECOND }, ..Naks::default() };
     told.codes[2] = NakTally { count: 1, last_ns: START + 11 * SECOND };

@@ -3,8 +3,9 @@
 use serde::Deserialize;
 
 use super::{Entry, Input, LimitMeta, Raise};
-use crate::report::{Finding, Lost, Severity};
-use crate::units::plural;
+use crate::analysis::Lost;
+use crate::findings::{Finding, Severity};
+use crate::util::units::plural;
 
 /// Kinds of this family.
 pub(super) const ENTRIES: &[Entry] = &[LOST];
@@ -49,7 +50,7 @@ pub(super) fn own(lost: &Lost) -> u64 {
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let totals = &input.report.totals;
+    let totals = &input.facts.totals;
     let lost = &totals.lost;
     let packets = own(lost);
     let incomplete =

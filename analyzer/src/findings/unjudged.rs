@@ -1,8 +1,10 @@
 //! Findings that a run cannot come to, since what they rest on was not collected.
 
 use super::once;
-use crate::figures::Figures;
-use crate::report::{Flow, Psn, Report, Unjudged};
+use crate::analysis::Facts;
+use crate::analysis::{Flow, Psn};
+use crate::findings::Unjudged;
+use crate::metrics::Figures;
 use crate::sample::Sample;
 
 /// Needs the order and the exact time of packets: live, `--no-timing` is without.
@@ -56,8 +58,8 @@ pub(super) fn is_unjudged(flow: &Flow) -> bool {
 }
 
 /// How many such flows there are: what findings of loss leave out.
-pub(super) fn flows_unjudged(report: &Report) -> u64 {
-    once::count(report.flows.iter().filter(|flow| is_unjudged(flow)))
+pub(super) fn flows_unjudged(facts: &Facts) -> u64 {
+    once::count(facts.flows.iter().filter(|flow| is_unjudged(flow)))
 }
 
 /// Their ids in order, and what each needs.
@@ -74,8 +76,8 @@ pub(super) fn unjudged(sample: &Sample, flows: &[Flow]) -> Vec<Unjudged> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::fixtures::sample;
     use crate::findings::entries;
-    use crate::report::fixtures::sample;
 
     #[test]
     fn what_was_not_collected_leaves_findings_open() {
@@ -84,8 +86,8 @@ mod tests {
         assert_eq!(nothing.len(), KINDS.iter().filter(|(_, needs, _)| *needs != SPEED).count());
         assert!(nothing.is_sorted() && nothing.iter().all(|id| entries().any(|entry| entry.id == *id)));
         let mut timed = sample(Vec::new(), Vec::new());
-        timed.figures.latency = Some(crate::figures::latency::BySlot::default());
-        timed.figures.loss = Some(crate::figures::loss::Loss::default());
+        timed.figures.latency = Some(crate::metrics::latency::BySlot::default());
+        timed.figures.loss = Some(crate::metrics::loss::Loss::default());
         assert!(!ids(&timed).contains(&"latency.tail") && !ids(&timed).contains(&"retry.storm"));
         assert!(ids(&timed).contains(&"burst.incast"));
     }

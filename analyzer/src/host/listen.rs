@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::error::{HostError, Result};
 use super::packet;
-use crate::lldp::{ETHERTYPE, Neighbour};
+use crate::source::net::lldp::{ETHERTYPE, Neighbour};
 
 /// Where switches send LLDP: the nearest bridge, and the two wider scopes.
 const GROUPS: [[u8; 6]; 3] =

@@ -9,7 +9,7 @@ use super::port::Port;
 use super::process::{self, Container};
 use super::rdma;
 use super::read::{HostRoot, Unread};
-use crate::owners::{Owners, QpOwner};
+use crate::source::flows::owners::{Owners, QpOwner};
 
 /// The queue pairs of this host at a moment.
 #[derive(Debug, Default)]
@@ -103,8 +103,8 @@ impl Processes {
 mod tests {
     use super::super::recorded::Recorded;
     use super::*;
-    use crate::owners::flow_address;
     use crate::sample::Direction;
+    use crate::source::flows::owners::flow_address;
     use rocescope_common::account::FlowKey;
 
     const MLX5: &str = include_str!("../../../tests/data/host/mlx5.txt");

@@ -5,7 +5,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::Counts;
-use crate::report::Again;
+use crate::analysis::Again;
 use crate::sample::Sample;
 
 type State = foldhash::fast::RandomState;
@@ -50,11 +50,11 @@ pub(super) fn for_late(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::loss::{Figures, FlowLoss, Loss};
-    use crate::figures::pairing::{Confidence, How, Pair};
+    use crate::analysis::fixtures::{key, link, sample, stats};
+    use crate::metrics::loss::{Figures, FlowLoss, Loss};
+    use crate::metrics::pairing::{Confidence, How, Pair};
     use crate::model::health::Kind;
     use crate::model::{History, Model, Span};
-    use crate::report::fixtures::{key, link, sample, stats};
 
     /// A flow of data in which `found` was found, and its answers with 3 NAKs.
     fn asked(found: Figures, reverse: Option<u32>) -> Sample {

@@ -6,8 +6,8 @@
 use hashbrown::{HashMap, HashSet};
 use rocescope_common::account::FlowKey;
 
-use crate::figures::loss::{Figures, Loss};
-use crate::figures::taps::TapPair;
+use crate::metrics::loss::{Figures, Loss};
+use crate::metrics::taps::TapPair;
 use crate::sample::{FlowSample, Sample};
 
 type State = foldhash::fast::RandomState;
@@ -55,9 +55,9 @@ fn sum(losses: &Loss, flow: &FlowSample, of: fn(&Figures) -> u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::loss::FlowLoss;
-    use crate::figures::taps::Series;
-    use crate::report::fixtures::{key, link, sample as of, stats};
+    use crate::analysis::fixtures::{key, link, sample as of, stats};
+    use crate::metrics::loss::FlowLoss;
+    use crate::metrics::taps::Series;
 
     /// A queue pair at three taps, lost and unfilled at each by its PSNs, and what pairs of taps saw.
     fn sample(by_psn: [(u64, u64); 3], pairs: &[([u16; 2], bool, u64, [u64; 2])]) -> Sample {

@@ -1,6 +1,8 @@
 //! What was concluded at a moment of the history: findings as they stood then.
 
-use crate::report::{Finding, FlowId, Report};
+use crate::analysis::FlowId;
+use crate::findings::Finding;
+use crate::report::Report;
 
 /// Queue pairs that are kept of a finding. The newest findings have all of theirs.
 pub const FLOWS: usize = 16;
@@ -33,7 +35,7 @@ impl Conclusions {
         };
         let findings: Vec<Finding> = report.findings.iter().map(few).collect();
         let bytes = size_of::<Self>() + findings.iter().map(memory).sum::<usize>();
-        Self { time_ns, end_ns: report.window.last_ns, findings, bytes }
+        Self { time_ns, end_ns: report.facts.window.last_ns, findings, bytes }
     }
 
     /// Memory in use, about, in bytes.

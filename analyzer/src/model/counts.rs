@@ -2,7 +2,7 @@
 
 use rocescope_common::account::FlowStats;
 
-use crate::figures::loss::{Figures, Loss};
+use crate::metrics::loss::{Figures, Loss};
 use crate::sample::Retired;
 
 /// Nanoseconds in a second.
@@ -224,7 +224,7 @@ impl Delta {
 #[cfg(test)]
 mod tests {
     use super::{Counts, Delta};
-    use crate::figures::loss::Loss;
+    use crate::metrics::loss::Loss;
     use hashbrown::HashSet;
     use rocescope_common::account::FlowStats;
 

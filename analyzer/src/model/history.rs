@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::conclusions::Conclusions;
 use super::moment::{self, FlowMoment};
 pub use super::moment::{BUSIEST, Moment};
-use crate::report::{Again, Entropy};
+use crate::analysis::{Again, Entropy};
 use crate::sample::{Sample, SourceKind};
 
 /// How far back moments are kept, in nanoseconds: ten minutes.

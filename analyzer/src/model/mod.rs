@@ -27,7 +27,7 @@ use rocescope_common::abi::Counter;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::Reason;
 
-use crate::figures::latency::{Histogram, Times};
+use crate::metrics::latency::{Histogram, Times};
 use crate::sample::{Direction, FlowSample, Sample, SourceKind};
 pub use conclusions::Conclusions;
 use counts::NS_PER_S;

@@ -5,8 +5,8 @@ use rocescope_common::wire::Reason;
 
 use super::once::{OnceMoment, Sum};
 use super::{Counts, Identity, Lost, asked, between, lost, skipped};
-use crate::figures::latency::{Bucket, Histogram};
-use crate::report::Again;
+use crate::analysis::Again;
+use crate::metrics::latency::{Bucket, Histogram};
 use crate::sample::Sample;
 
 /// Flows that an older moment keeps: those with most bytes since the moment before.

@@ -6,7 +6,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::{Counts, Delta, Row};
-use crate::report::Again;
+use crate::analysis::Again;
 
 type State = foldhash::fast::RandomState;
 

@@ -122,7 +122,7 @@ mod tests {
         let (file, count) = super::file(&events, |event| format!("PSN {}", event.psn));
         assert_eq!(count, 2);
         let mut reader =
-            crate::capture::Reader::from_read("x", Box::new(std::io::Cursor::new(file))).unwrap();
+            crate::source::capture::Reader::from_read("x", Box::new(std::io::Cursor::new(file))).unwrap();
         let mut seen = Vec::new();
         while let Some(record) = reader.next().unwrap() {
             seen.push((record.ts_ns, record.wire_len, record.data.to_vec()));

@@ -6,7 +6,7 @@ use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::{Name, Op, transport};
 
 use super::{Header, be16, be24, be32, be64, get};
-use crate::units;
+use crate::util::units;
 
 /// BTH and extended headers, as far as the bytes reach.
 pub(super) fn headers(bytes: &[u8], at: usize) -> Vec<Header> {

@@ -4,8 +4,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::analysis;
+use crate::analysis::{Entropy, Flow, Spread};
+use crate::findings::order;
 use crate::model::{Conclusions, Span};
-use crate::report::{self, Entropy, Flow, Report, Spread, finding};
+use crate::report::{self, Report};
 use crate::sample::Sample;
 
 /// Spreads kept, at most.
@@ -97,13 +100,13 @@ impl Analyst {
         self.date(&mut report, now);
         if let Some(uplinks) = ask.uplinks {
             // What the user tries out is no ground for a finding.
-            report.ecmp = report::what_if(sample, uplinks);
+            report.facts.ecmp = analysis::what_if(sample, uplinks);
         }
         let conclusions = Arc::new(Conclusions::of(&report, now));
-        let timed = report.flows.iter().any(|flow| flow.latency_ns.is_some());
-        let owned = report.flows.iter().any(|flow| flow.pid.is_some());
+        let timed = report.facts.flows.iter().any(|flow| flow.latency_ns.is_some());
+        let owned = report.facts.flows.iter().any(|flow| flow.pid.is_some());
         // No screen shows them, and 65,536 take as much memory as three samples.
-        report.flows = Vec::new();
+        report.facts.flows = Vec::new();
         Analysis { time_ns: now, report, timed, owned, conclusions, entropy }
     }
 
@@ -111,7 +114,7 @@ impl Analyst {
     /// that is known better than by the end of their flows.
     fn date(&mut self, report: &mut Report, now: u64) {
         for (grown, (id, of)) in self.grown.iter_mut().zip(GROWING) {
-            let count = report.flows.iter().map(of).sum();
+            let count = report.facts.flows.iter().map(of).sum();
             // Less than before is a flow that retired.
             if count > grown.count {
                 grown.last_ns = Some(now);
@@ -122,7 +125,7 @@ impl Analyst {
                 finding.last_seen_ns = known.into_iter().flatten().min();
             }
         }
-        finding::sort(&mut report.findings, report.window.last_ns);
+        order::sort(&mut report.findings, report.facts.window.last_ns);
     }
 
     /// The newest spread of this time or before, else the oldest.
@@ -135,7 +138,7 @@ impl Analyst {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::fixtures::{SECOND, START, key, link, sample, stats};
+    use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
 
     /// Requests for ever, and NAKs of a receiver that was not ready, so many of them.
     fn at(seconds: u64, rnr_naks: u64) -> Sample {
@@ -157,7 +160,7 @@ mod tests {
         let mut until = |seconds, naks| {
             let report = analyst.analyse(&at(seconds, naks), Ask::default()).report;
             let finding = report.findings.iter().find(|finding| finding.id == "rnr.slow_receiver").unwrap();
-            finding.over_since(report.window.last_ns)
+            finding.over_since(report.facts.window.last_ns)
         };
         assert_eq!(until(1, 10), None);
         assert_eq!(until(2, 20), None);

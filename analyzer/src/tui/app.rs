@@ -21,9 +21,9 @@ use super::screen::Screen;
 use super::table::Table;
 use super::trail::Trail;
 use super::{Options, analysis, panel};
-use crate::feed::Command;
 use crate::model::{History, Span};
 use crate::sample::{EventSample, Sample, SourceKind};
+use crate::source::feed::Command;
 
 /// Notices kept.
 const NOTICES: usize = 200;

@@ -13,11 +13,11 @@ pub use fit::{Has, fit, fit_sums};
 pub use order::{SortKey, is_wide, largest_first, sort_key, value};
 
 use super::theme;
-use crate::figures::latency::Bucket;
+use crate::metrics::latency::Bucket;
 use crate::model::{Counts, Delta, Level, LinkRow, Model, Row, State, detail};
-use crate::owners::QpOwner;
 use crate::sample::{Sample, address};
-use crate::units;
+use crate::source::flows::owners::QpOwner;
+use crate::util::units;
 
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use super::column::Context;
 use super::matrix::Matrix;
+use crate::analysis;
+use crate::analysis::{Imbalance, Paths};
 use crate::model::health::LastSeen;
 use crate::model::{Detail, History, LinkRow, Model, Problem, Row, Span, health};
-use crate::report::{self, Imbalance, Paths};
+use crate::report;
 use crate::sample::Sample;
 
 /// Queue pairs on the overview, at most.
@@ -76,7 +78,7 @@ impl Wanted {
     #[must_use]
     pub fn make(self) -> Option<Data> {
         let Self { history, at, span, sample, paths, matrix, options } = self;
-        let paths = paths.unwrap_or_else(|| Arc::new(Paths::of(&sample, &options)));
+        let paths = paths.unwrap_or_else(|| Arc::new(Paths::of(&sample, &options.analysis)));
         let mut data = Data::new(&history, at, span, sample, &options, paths)?;
         if matrix {
             data.fill_matrix();
@@ -97,7 +99,7 @@ impl Data {
         paths: Arc<Paths>,
     ) -> Option<Self> {
         let model = Model::new(history, at, span, Some(&sample))?;
-        let imbalance = report::imbalances(&loads(&model), options, &paths.same_path);
+        let imbalance = analysis::imbalances(&loads(&model), &options.analysis, &paths.same_path);
         let mut problems = health::problems(&model, &sample);
         let last_seen = health::last_seen(history, at);
         let reset_ns = history.reset_point().map(|reset| reset.time_ns);
@@ -121,7 +123,7 @@ impl Data {
     }
 
     /// What links carried in the span.
-    pub(super) fn loads(&self) -> Vec<report::Load<'_>> {
+    pub(super) fn loads(&self) -> Vec<analysis::Load<'_>> {
         loads(&self.model)
     }
 
@@ -150,11 +152,11 @@ impl Data {
 }
 
 /// What links carried in the span, or, while that is not known, since the start.
-fn loads(model: &Model) -> Vec<report::Load<'_>> {
+fn loads(model: &Model) -> Vec<analysis::Load<'_>> {
     let load = |link: &'_ LinkRow| link.delta.map_or(link.total.bytes, |delta| delta.counts.bytes);
     let links = model.links.iter();
     links
-        .map(|link| report::Load { name: &link.name, direction: link.direction, bytes: load(link) })
+        .map(|link| analysis::Load { name: &link.name, direction: link.direction, bytes: load(link) })
         .collect()
 }
 

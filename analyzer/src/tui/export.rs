@@ -10,7 +10,7 @@ use super::screen::Screen;
 use super::table::Group;
 use super::{log, sheet};
 use crate::packet::pcapng;
-use crate::units;
+use crate::util::units;
 
 /// The form of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -41,7 +41,7 @@ pub fn between(before_ns: u64, sample: &Sample) -> Vec<EventSample> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::fixtures::{SECOND, START, key, link, sample, stats};
+    use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
 
     #[test]
     fn a_flow_goes_once_and_at_its_time() {

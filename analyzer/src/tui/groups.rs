@@ -10,8 +10,8 @@ use hashbrown::HashMap;
 use rocescope_common::wire::frame::Addr;
 
 use super::column::{self, Context};
+use crate::analysis::Again;
 use crate::model::{Counts, Delta, Identity, Row, once};
-use crate::report::Again;
 use crate::sample::address;
 
 type State = foldhash::fast::RandomState;

@@ -5,8 +5,8 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use crate::feed::Update;
 use crate::sample::{EventSample, Sample};
+use crate::source::feed::Update;
 
 /// Events that wait for the screen at most; older ones go first.
 const EVENTS: usize = 8_192;
@@ -100,8 +100,8 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::{EVENTS, Inbox, News};
-    use crate::feed::{Update, channel};
     use crate::sample::EventSample;
+    use crate::source::feed::{Update, channel};
 
     fn event(psn: u32) -> EventSample {
         EventSample {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::data::Data;
 use super::gone;
 use super::texts::Texts;
+use crate::analysis;
 use crate::model::history::Next;
 use crate::model::{History, Span};
 use crate::report;
@@ -61,8 +62,8 @@ impl Job {
         let newest = history.len().checked_sub(1);
         let figures = span.zip(newest).and_then(|(span, at)| {
             let paths = Arc::new(match &next {
-                Some(next) => report::Paths::with(Arc::clone(&next.again), &sample, &options),
-                None => report::Paths::of(&sample, &options),
+                Some(next) => analysis::Paths::with(Arc::clone(&next.again), &sample, &options.analysis),
+                None => analysis::Paths::of(&sample, &options.analysis),
             });
             let mut figures = Data::new(&history, at, span, Arc::clone(&sample), &options, paths)?;
             if matrix {

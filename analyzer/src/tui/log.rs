@@ -9,7 +9,7 @@ use super::gone::SILENT_NS;
 use crate::model::Level;
 use crate::packet;
 use crate::sample::{EventSample, address};
-use crate::units;
+use crate::util::units;
 
 /// Entries kept; the oldest go first.
 pub const CAPACITY: usize = 2_000;

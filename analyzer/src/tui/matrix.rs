@@ -6,9 +6,9 @@ use hashbrown::HashMap;
 use rocescope_common::wire::frame::Addr;
 
 use super::column::Context;
-use crate::figures::latency::Bucket;
+use crate::analysis::Again;
+use crate::metrics::latency::Bucket;
 use crate::model::{Counts, once};
-use crate::report::Again;
 use crate::sample::address;
 
 /// What cells show.

@@ -3,10 +3,10 @@
 use super::app::{Action, App};
 use super::key::Input;
 use super::prompt::parse_time;
-use crate::feed::Command;
 use crate::model::Span;
 use crate::sample::SourceKind;
-use crate::units;
+use crate::source::feed::Command;
+use crate::util::units;
 
 /// Replay speeds that `+` and `-` go through.
 const SPEEDS: [f64; 10] = [0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1000.0, f64::INFINITY];

@@ -9,7 +9,7 @@ use super::data::{Data, Wanted};
 use super::files;
 use super::job::{Job, Ready, Spent};
 use super::wait::Waker;
-use crate::second;
+use crate::util::background;
 
 enum Work {
     Sample(Box<Job>),
@@ -57,7 +57,7 @@ impl Preparer {
         let (work, todo) = mpsc::channel::<Work>();
         let (ready, done) = mpsc::channel();
         let run = move || {
-            second::stand_back();
+            background::stand_back();
             for work in todo {
                 if let Some(done) = work.run() {
                     if ready.send(done).is_err() {

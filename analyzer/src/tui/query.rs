@@ -7,8 +7,8 @@ use rocescope_common::account::FlowKey;
 use super::column::{self, Column, Context, Id};
 use super::log;
 use crate::model::{Identity, Kind, Row, State};
-use crate::owners::QpOwner;
 use crate::sample::address;
+use crate::source::flows::owners::QpOwner;
 
 /// What the filter understands, for the help.
 pub const HELP: &[(&str, &str)] = &[

@@ -441,7 +441,7 @@ impl App {
     }
 
     fn change_uplinks(&mut self, more: bool) -> Action {
-        let shown = self.analysis.as_ref().and_then(|analysis| analysis.report.ecmp.as_ref());
+        let shown = self.analysis.as_ref().and_then(|analysis| analysis.report.facts.ecmp.as_ref());
         let now = self.uplinks.or(shown.map(|ecmp| ecmp.uplinks)).unwrap_or(2);
         let first = self.uplinks.is_none() && shown.is_none();
         let next = match (first, more) {

@@ -20,8 +20,8 @@ use super::terminal::Guard;
 use super::wait::{Waiter, Woken};
 use super::worker::Worker;
 use super::{Options, render};
-use crate::feed::{Command, Feed};
 use crate::sample::Sample;
+use crate::source::feed::{Command, Feed};
 
 /// How long the loop waits for a key before it looks for updates, and draws what they changed.
 const TICK: Duration = Duration::from_millis(200);

@@ -9,9 +9,9 @@ use super::log;
 use super::panel::trends::{self, LATENCY, Point, TRENDS, Trend};
 use super::screen::Screen;
 use super::table::Group;
-use crate::figures::traffic::bins::Bursts;
+use crate::analysis::direction_name;
+use crate::metrics::traffic::bins::Bursts;
 use crate::model::Counts;
-use crate::report::direction_name;
 use crate::sample::{Direction, address};
 
 /// A counter and its name.
@@ -159,7 +159,7 @@ impl App {
             sheet.rows.extend(traffic.bursts.iter().flat_map(|bursts| loads(&name, bursts)));
         }
         let report = self.analysis.as_ref().map(|analysis| &analysis.report);
-        if let Some(steps) = report.and_then(|report| report.steps.as_ref()) {
+        if let Some(steps) = report.and_then(|report| report.facts.steps.as_ref()) {
             sheet.rows.extend(steps.starts_ns.iter().map(|start| {
                 // The latest are known in full.
                 let step = steps.latest.iter().find(|step| step.start_ns == *start);

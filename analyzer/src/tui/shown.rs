@@ -3,7 +3,8 @@
 use super::app::App;
 use super::table::{Group, Sum};
 use super::{column, log, panel};
-use crate::report::{Entropy, Finding};
+use crate::analysis::Entropy;
+use crate::findings::Finding;
 
 /// Moments back from the one shown in which a figure that takes longer is looked for.
 const NEAR: usize = 30;
@@ -42,7 +43,8 @@ impl App {
     pub fn concluded(&self) -> Option<Concluded<'_>> {
         let analysis = self.analysis.as_ref()?;
         let report = &analysis.report;
-        let of_report = |then| Concluded { findings: &report.findings, end_ns: report.window.last_ns, then };
+        let of_report =
+            |then| Concluded { findings: &report.findings, end_ns: report.facts.window.last_ns, then };
         let Some(shown_ns) = self.shown_ns.filter(|shown_ns| *shown_ns < analysis.time_ns) else {
             return Some(of_report(Then::Now));
         };

@@ -10,9 +10,9 @@ use super::cursor::{Cursor, Move};
 pub use super::groups::{Group, Groups, Name, Sum};
 use super::query::Query;
 use super::texts::{self, Texts};
+use crate::analysis::{Again, FlowId};
 use crate::model::moment::Finder;
 use crate::model::{Identity, Model, Row};
-use crate::report::{Again, FlowId};
 use crate::sample::address;
 
 type State = foldhash::fast::RandomState;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::devices::{Devices, PortSample, QpSample};
+use crate::source::devices::{Devices, PortSample, QpSample};
 
 /// Readings kept, at most.
 const KEPT: usize = 64;
@@ -103,8 +103,8 @@ impl Step<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::devices::{PauseSample, SourceSample};
-    use crate::owners::QpOwner;
+    use crate::source::devices::{PauseSample, SourceSample};
+    use crate::source::flows::owners::QpOwner;
 
     const SECOND: u64 = 1_000_000_000;
 

@@ -9,7 +9,7 @@ use super::analysis::{Analysis, Analyst, Ask};
 use super::wait::Waker;
 use crate::report;
 use crate::sample::Sample;
-use crate::second;
+use crate::util::background;
 
 /// The thread rests this many times as long as it worked, so that it takes a small part of one core.
 const REST: u32 = 24;
@@ -50,7 +50,7 @@ impl Worker {
         let shared = Arc::new(Shared::default());
         let worker = Self(Arc::clone(&shared));
         thread::Builder::new().name("analyst".into()).spawn(move || {
-            second::stand_back();
+            background::stand_back();
             run(&shared, options, &waker);
         })?;
         Ok(worker)

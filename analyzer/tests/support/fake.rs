@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use rocescope::figures::{Figures, latency};
-use rocescope::owners::{Owners, QpOwner};
+use rocescope::metrics::{Figures, latency};
 use rocescope::sample::{
     Direction, EventSample, Extra, FlowSample, LinkSample, PeerKey, Retired, Sample, SourceKind,
 };
+use rocescope::source::flows::owners::{Owners, QpOwner};
 use rocescope_common::abi::Counter;
 use rocescope_common::account::latency::{BUCKETS, bucket};
 use rocescope_common::account::{Event, FlowKey, FlowStats, PsnTrack};

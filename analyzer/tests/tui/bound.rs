@@ -2,8 +2,8 @@
 //! compile.
 
 use super::*;
-use rocescope::feed::Command;
 use rocescope::model::Span;
+use rocescope::source::feed::Command;
 use rocescope::tui::app::Overlay;
 use rocescope::tui::key::{Binding, Input, When};
 use rocescope::tui::matrix::Metric;

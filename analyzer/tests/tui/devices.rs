@@ -1,9 +1,9 @@
 //! What devices count by themselves, beside the links.
 
 use super::*;
-use rocescope::devices::{Devices, PauseSample, PortSample, QpSample, SourceSample};
-use rocescope::owners::QpOwner;
 use rocescope::sample::Direction;
+use rocescope::source::devices::{Devices, PauseSample, PortSample, QpSample, SourceSample};
+use rocescope::source::flows::owners::QpOwner;
 use rocescope::tui::cursor::Cursor;
 use rocescope::tui::key::Input;
 

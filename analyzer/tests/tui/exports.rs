@@ -1,9 +1,9 @@
 //! What `e` and `E` write: on each screen what it shows.
 
 use super::*;
-use rocescope::figures::traffic::bins::Binner;
-use rocescope::figures::traffic::spurts::Spurts;
-use rocescope::figures::traffic::{LinkTraffic, Traffic};
+use rocescope::metrics::traffic::bins::Binner;
+use rocescope::metrics::traffic::spurts::Spurts;
+use rocescope::metrics::traffic::{LinkTraffic, Traffic};
 use rocescope::tui::export::Sheet;
 use serde_json::{Value, json};
 
@@ -85,7 +85,7 @@ fn the_overview_writes_its_trends_of_everything_and_of_each_link() {
     assert!(of[..moments].iter().all(Value::is_null) && of[moments] == json!("eth0"));
     let all = app.data.as_ref().unwrap().model.once;
     assert_eq!(bytes[moments - 1], json!(all.total.bytes));
-    assert!(text(&app).contains(&rocescope::units::bit_rate(rate[moments - 1].as_f64().unwrap())));
+    assert!(text(&app).contains(&rocescope::util::units::bit_rate(rate[moments - 1].as_f64().unwrap())));
     assert_eq!(column(&sheet, "time_ns")[moments - 1], json!(fake::START_NS + 5_000_000_000));
     // Back in time there is nothing of later.
     press(&mut app, &[Key::Char(' '), Key::Left]);

@@ -142,7 +142,7 @@ fn how_uneven_links_are_is_seen_though_nobody_said_that_they_share_a_load() {
         flow.packets *= if flow.link >= 2 { 1 } else { 9 };
     }
     let mut app = after(&world, WIDE, 12);
-    app.options.report.imbalance_all_links = false;
+    app.options.report.analysis.imbalance_all_links = false;
     app.on_sample(Arc::new(world.at(13)));
     assert!(app.data.as_ref().unwrap().imbalance.is_empty());
     press(&mut app, &[Key::Char('5')]);

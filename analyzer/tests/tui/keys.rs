@@ -407,9 +407,11 @@ fn packet_headers_of_the_selected_queue_pair_become_a_capture() {
     press(&mut app, &[Key::Enter, Key::Down]);
     let Action::Write(file) = press(&mut app, &[Key::Char('w')]) else { panic!("nothing written") };
     assert_eq!((file.ending, file.what.as_str()), ("pcapng", "3 packet headers"));
-    let mut reader =
-        rocescope::capture::Reader::from_read("w", Box::new(std::io::Cursor::new(file.content.into_bytes())))
-            .unwrap();
+    let mut reader = rocescope::source::capture::Reader::from_read(
+        "w",
+        Box::new(std::io::Cursor::new(file.content.into_bytes())),
+    )
+    .unwrap();
     let mut records = 0;
     while let Some(record) = reader.next().unwrap() {
         assert_eq!((record.wire_len, record.data[42]), (4178, 0x11));

@@ -1,8 +1,8 @@
 //! Pause, steps in time, spans, reset, speed.
 
 use super::*;
-use rocescope::feed::Command;
 use rocescope::model::Span;
+use rocescope::source::feed::Command;
 use rocescope::tui::shown::Then;
 
 #[test]
@@ -468,7 +468,7 @@ fn details_of_an_older_moment_say_what_is_of_later() {
     assert!(line(&app, " PSN ").starts_with(&missing(17)), "{}", text(&app));
     assert!(text(&app).contains("below: until 12:00:20"), "{}", text(&app));
     let total = app.data.as_ref().unwrap().model.rows[4].total;
-    let packets = rocescope::units::count(total.packets);
+    let packets = rocescope::util::units::count(total.packets);
     assert!(line(&app, " total ").contains(&format!("{packets} packets")), "{}", text(&app));
 }
 

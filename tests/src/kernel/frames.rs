@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use rocescope::capture::{self, Reader, Record};
+use rocescope::source::capture::{self, Reader, Record};
 
 use crate::oracle::craft::{self, Captured};
 

@@ -1,11 +1,12 @@
 //! What replay makes of frames.
 
 use anyhow::{Context as _, Result, bail};
-use rocescope::feed::Update;
-use rocescope::figures::Figures;
-use rocescope::replay;
-use rocescope::report::{Options, Report};
+use rocescope::analysis::Options;
+use rocescope::metrics::Figures;
+use rocescope::report::Report;
 use rocescope::sample::{EventSample, Sample};
+use rocescope::source::feed::Update;
+use rocescope::source::replay;
 use serde_json::Value;
 
 use super::frames::{self, Frame};

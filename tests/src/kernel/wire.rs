@@ -5,12 +5,12 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use rocescope::feed::{Command, Update};
 use rocescope::host::hook::{HookChoice, XdpModeChoice};
 use rocescope::host::netns::NetNs;
 use rocescope::host::veth::{VethEnd, create_pair};
-use rocescope::live::{self, Config, Programs, Running};
 use rocescope::sample::Sample;
+use rocescope::source::feed::{Command, Update};
+use rocescope::source::live::{self, Config, Programs, Running};
 
 /// Name of the end that is watched.
 pub const WATCHED: &str = "watched";
@@ -59,7 +59,7 @@ impl Wire {
             events: true,
             events_to_view: false,
             precise_clock: true,
-            bin_ns: rocescope::figures::traffic::BIN_NS,
+            bin_ns: rocescope::metrics::traffic::BIN_NS,
             log_level: 0,
             host: Box::new(rocescope::host::ask::Kernel),
         })

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use rocescope::demo::play::Port;
 use rocescope::host::netlink::{Attrs, LinkHeader, Request, RouteSocket};
 use rocescope::host::netns::NetNs;
 use rocescope::host::veth::{self, VethEnd};
+use rocescope::source::demo::play::Port;
 
 /// Frames between two looks at whether they have arrived: fewer than the queues in a link hold.
 const BURST: usize = 64;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use aya::maps::{MapData, RingBuf};
-use rocescope::live::{Programs, Tables};
+use rocescope::source::live::{Programs, Tables};
 use serde_json::Value;
 
 use super::flood::{Flood, Kind, SCANNED, Wanted};
@@ -21,7 +21,7 @@ use crate::live::program::Program;
 /// New flows a second.
 pub const RATE: u32 = 100_000;
 /// As many flows as the table has places unless the user says otherwise.
-const PLACES: u32 = rocescope::live::DEFAULT_MAX_FLOWS;
+const PLACES: u32 = rocescope::source::live::DEFAULT_MAX_FLOWS;
 const MICROS: u64 = 1_000_000;
 
 /// The template of a flood with another queue pair.
@@ -141,7 +141,7 @@ fn complete(programs: &mut Programs, new: u32) -> Result<()> {
     let scanned: u64 =
         reading.flows.iter().filter(|f| f.key.dest_qp >= SCANNED).map(|f| f.stats.packets).sum();
     let link = programs.hash.index(1, false);
-    let without = rocescope::live::tables::link_counters(programs, link)?.flow_table_full.packets;
+    let without = rocescope::source::live::tables::link_counters(programs, link)?.flow_table_full.packets;
     ensure!(
         scanned + without == u64::from(new),
         "{new} packets of new flows: {scanned} in flows, {without} without a place"

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use aya::programs::{TcAttachType, XdpMode};
-use rocescope::live::Programs;
+use rocescope::source::live::Programs;
 
 use super::flood::{Flood, Kind, Wanted};
 use super::link::{FloodLink, Receiver};

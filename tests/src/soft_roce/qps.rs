@@ -66,7 +66,7 @@ pub fn read() -> Result<Vec<Qp>> {
     let owners = qp::read(&root, &Kernel, &addresses, &mut unread).owners;
     let reasons = unread.into_reasons();
     anyhow::ensure!(reasons.is_empty(), "not all was read: {reasons:?}");
-    let of = |owner: &rocescope::owners::QpOwner| Qp {
+    let of = |owner: &rocescope::source::flows::owners::QpOwner| Qp {
         device: owner.device.clone(),
         lqpn: owner.lqpn,
         rqpn: owner.rqpn,

@@ -4,14 +4,16 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{EVENTS, all, markdown};
-use crate::figures::marking::Marked;
-use crate::lldp::{self, Neighbour};
-use crate::report::fixtures::{compare, everything};
-use crate::report::{
+use crate::analysis::fixtures::{compare, everything};
+use crate::analysis::{
     CeOverTime, Cnp, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters, EcnOverTime,
-    Episodes, Finding, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Loss, Options, Pause, Report,
-    Severity, TapFlow, Unfollowed, Untimed,
+    Episodes, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Loss, Options, Pause, TapFlow, Unfollowed,
+    Untimed,
 };
+use crate::findings::{Finding, Severity};
+use crate::metrics::marking::Marked;
+use crate::report::Report;
+use crate::source::net::lldp::{self, Neighbour};
 
 /// Maps whose keys are data; the table has one entry for all of them.
 const MAPS: [(&str, &str); 4] = [
@@ -51,10 +53,10 @@ fn full() -> Report {
     let rails = ["eth0", "eth1"].map(|link| (link.to_owned(), format!("rail of {link}")));
     let options =
         Options { imbalance_all_links: true, ecmp: Some(4), rails: rails.into(), ..Options::default() };
-    let mut report = Report::build(&sample, &options);
-    crate::report::traffic::example(&mut report);
-    report.source.filter = Some("qp 17".into());
-    let flow = &mut report.flows[0];
+    let mut report = Report::build(&sample, &options.into());
+    crate::analysis::traffic::example(&mut report);
+    report.facts.source.filter = Some("qp 17".into());
+    let flow = &mut report.facts.flows[0];
     let latency = Some(Latency::default());
     flow.latency_ns = latency;
     flow.latency_by_class = Some(LatencyByClass { write_send: latency, read: latency, atomic: latency });
@@ -80,17 +82,17 @@ fn full() -> Report {
         rate_samples: Some(1),
     });
     let column = || vec![1];
-    report.links[0].ecn_over_time =
+    report.facts.links[0].ecn_over_time =
         Some(EcnOverTime { start_ns: 1, bin_ns: 1, capable: column(), ce: column(), cnp: column() });
-    report.totals.lost.ecn_untracked = Some(1);
-    report.totals.lost.pause_untracked = Some(1);
+    report.facts.totals.lost.ecn_untracked = Some(1);
+    report.facts.totals.lost.pause_untracked = Some(1);
     let (loss, last_naks) = trouble();
-    let flow = &mut report.flows[0];
+    let flow = &mut report.facts.flows[0];
     (flow.loss, flow.loss_responses, flow.icrc) = (Some(loss), Some(loss), Some(Icrc::default()));
     flow.loss_unfollowed = Some(Unfollowed::default());
     flow.last_naks_ns = Some(last_naks);
-    report.links[0].icrc = Some(Icrc::default());
-    report.taps = vec![TapFlow {
+    report.facts.links[0].icrc = Some(Icrc::default());
+    report.facts.taps = vec![TapFlow {
         src: id.src,
         dst: id.dst,
         dest_qp: id.dest_qp,
@@ -109,7 +111,7 @@ fn full() -> Report {
             points: vec![DelayPoint { time_ns: 1, change_ns: 0 }],
         },
     }];
-    report.devices.push(Device {
+    report.facts.devices.push(Device {
         name: "mlx5_0".into(),
         port: Some(1),
         source: "RDMA netlink".into(),
@@ -122,9 +124,9 @@ fn full() -> Report {
         }],
         ..Device::default()
     });
-    report.coverage = vec![Coverage::default()];
-    report.links[0].pause = Some(vec![Pause::default()]);
-    report.links[0].neighbours = vec![Neighbour {
+    report.facts.coverage = vec![Coverage::default()];
+    report.facts.links[0].pause = Some(vec![Pause::default()]);
+    report.facts.links[0].neighbours = vec![Neighbour {
         pfc: Some(lldp::Pfc { enabled: 8, capable: 8, willing: true, error: false }),
         ets: Some(lldp::Ets { class_of: [0; 8], bandwidth: [0; 8], willing: false }),
         apps: vec![lldp::App { selector: 5, protocol: 26, priorities: 8 }],

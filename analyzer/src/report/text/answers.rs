@@ -2,11 +2,12 @@
 
 use std::cmp::Reverse;
 
-pub(crate) use crate::figures::latency::P99_SAMPLES;
+use crate::analysis::{Flow, Latency};
+pub(crate) use crate::metrics::latency::P99_SAMPLES;
+use crate::report::Report;
 use crate::report::text::flows::{endpoints, link_name};
 use crate::report::text::layout::{Align, Table, wrap};
-use crate::report::{Flow, Latency, Report};
-use crate::units;
+use crate::util::units;
 
 /// Flows listed, those with the longest tails, or most notifications.
 const LISTED: usize = 10;
@@ -22,7 +23,7 @@ pub(crate) fn enough(ns: u64, count: u64, least: u64) -> String {
 /// Times from request to answer.
 pub(super) fn latency(report: &Report, room: usize) -> Vec<String> {
     let mut flows: Vec<_> =
-        report.flows.iter().filter_map(|flow| Some((flow, flow.latency_ns.as_ref()?))).collect();
+        report.facts.flows.iter().filter_map(|flow| Some((flow, flow.latency_ns.as_ref()?))).collect();
     // A tail of few samples is no tail.
     let solid = |latency: &Latency| latency.count >= P99_SAMPLES;
     flows.sort_by_key(|(_, latency)| Reverse((solid(latency), latency.p99, latency.count)));
@@ -51,7 +52,8 @@ pub(super) fn latency(report: &Report, room: usize) -> Vec<String> {
 
 /// Notifications, and what they did.
 pub(super) fn notifications(report: &Report, room: usize) -> Vec<String> {
-    let mut flows: Vec<_> = report.flows.iter().filter_map(|flow| Some((flow, flow.cnp.as_ref()?))).collect();
+    let mut flows: Vec<_> =
+        report.facts.flows.iter().filter_map(|flow| Some((flow, flow.cnp.as_ref()?))).collect();
     flows.sort_by_key(|(flow, _)| Reverse(flow.cnp_packets));
     let rows = flows.iter().take(LISTED).map(|(flow, cnp)| {
         let rate =
@@ -78,7 +80,7 @@ pub(super) fn notifications(report: &Report, room: usize) -> Vec<String> {
 
 fn identity(flow: &Flow, report: &Report) -> Vec<String> {
     let mut cells = vec![endpoints(flow), flow.dest_qp.to_string()];
-    if report.links.len() > 1 {
+    if report.facts.links.len() > 1 {
         cells.push(link_name(&flow.link, flow.direction));
     }
     cells
@@ -96,7 +98,7 @@ fn list(
         return Vec::new();
     }
     let mut columns = vec![("FLOW", Align::Left), ("QP", Align::Right)];
-    if report.links.len() > 1 {
+    if report.facts.links.len() > 1 {
         columns.push(("LINK", Align::Left));
     }
     columns.extend(headings.iter().map(|heading| (*heading, Align::Right)));

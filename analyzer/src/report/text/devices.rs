@@ -1,10 +1,11 @@
 //! What devices counted by themselves, pauses, and what switches say.
 
-use crate::lldp::Dialect;
+use crate::analysis::{Device, DeviceQp, Pause};
+use crate::report::Report;
 use crate::report::text::flows::link_name;
 use crate::report::text::layout::{Align, Table, labelled, plain};
-use crate::report::{Device, DeviceQp, Pause, Report};
-use crate::units::{self, plural};
+use crate::source::net::lldp::Dialect;
+use crate::util::units::{self, plural};
 
 /// Width of the labels at the left.
 const LABEL: usize = 4;
@@ -14,7 +15,7 @@ const MAX_QPS: usize = 20;
 pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut latest = None;
-    for device in &report.devices {
+    for device in &report.facts.devices {
         let of = (&device.name, device.port);
         if latest != Some(of) {
             lines.push(head(device));
@@ -155,7 +156,7 @@ fn qps(device: &Device, room: usize) -> Vec<String> {
 /// Pauses on links, from frames in a capture.
 pub(super) fn pauses(report: &Report, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
-    for link in &report.links {
+    for link in &report.facts.links {
         for pause in link.pause.iter().flatten() {
             let from = pause.from.as_deref().unwrap_or(units::UNKNOWN);
             let text =
@@ -169,7 +170,7 @@ pub(super) fn pauses(report: &Report, room: usize) -> Vec<String> {
 /// What LLDP says of the other ends.
 pub(super) fn neighbours(report: &Report, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
-    for link in &report.links {
+    for link in &report.facts.links {
         for heard in &link.neighbours {
             let mut parts = vec![heard.label()];
             parts.extend(heard.dialect.map(|dialect| match dialect {

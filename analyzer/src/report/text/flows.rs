@@ -2,11 +2,12 @@
 
 use std::cmp::Reverse;
 
-use crate::report::loss::counted_responses;
+use crate::analysis::loss::counted_responses;
+use crate::analysis::{Flow, Psn, direction_name};
+use crate::report::Report;
 use crate::report::text::layout::{Align, Table, labelled, plain};
-use crate::report::{Flow, Psn, Report, direction_name};
 use crate::sample::Direction;
-use crate::units;
+use crate::util::units;
 
 /// Flows shown because they carry most bytes.
 const BUSIEST: usize = 20;
@@ -56,7 +57,7 @@ fn trouble(flow: &Flow) -> u64 {
 
 /// The section's lines, `room` columns wide.
 pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
-    let mut order: Vec<&Flow> = report.flows.iter().collect();
+    let mut order: Vec<&Flow> = report.facts.flows.iter().collect();
     order.sort_by_key(|flow| Reverse(flow.bytes));
     let (busiest, rest) = order.split_at(order.len().min(BUSIEST));
     let mut troubled: Vec<&Flow> = rest.iter().copied().filter(|flow| trouble(flow) > 0).collect();
@@ -66,16 +67,16 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
 
     let shown: Vec<&Flow> = busiest.iter().chain(&troubled).copied().collect();
     let (figures, zero): (Vec<Figure>, Vec<Figure>) = FIGURES.into_iter().partition(|figure| {
-        let all = || report.flows.iter().map(figure.of);
+        let all = || report.facts.flows.iter().map(figure.of);
         all().any(|n| n > Some(0)) || all().all(|n| n.is_none())
     });
-    let (mut lines, left_out) = table(&shown, &figures, report.links.len() > 1, room);
+    let (mut lines, left_out) = table(&shown, &figures, report.facts.links.len() > 1, room);
     if !troubled.is_empty() {
         // Heading first; a flow takes one line or two.
         let per_flow = (lines.len() - 1) / shown.len();
         lines.insert(1 + per_flow * busiest.len(), "… smaller, but with trouble:".into());
     }
-    let hidden = report.flows.len() - shown.len();
+    let hidden = report.facts.flows.len() - shown.len();
     if hidden > 0 {
         lines.push(match troubled_in_all - troubled.len() {
             0 => format!("… and {} more", units::count(hidden as u64)),

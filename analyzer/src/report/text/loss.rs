@@ -3,11 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::report::loss::{AtLink, by_link, nothing_vanished};
+use crate::analysis::loss::{AtLink, by_link, nothing_vanished};
+use crate::analysis::{Between, Episodes, Flow, Loss};
+use crate::report::Report;
 use crate::report::text::flows::{link_name, missing};
 use crate::report::text::layout::{labelled, plain};
-use crate::report::{Between, Episodes, Flow, Loss, Report};
-use crate::units::{self, plural};
+use crate::util::units::{self, plural};
 
 /// Flows that are told about: those that lost or repeated most.
 const FLOWS: usize = 10;
@@ -28,7 +29,7 @@ const NO_SEQUENCE: &str =
 /// nothing to do with loss, is told apart.
 pub(super) fn headline(report: &Report) -> Vec<String> {
     let all = by_link(report);
-    let several = report.links.len() > 1;
+    let several = report.facts.links.len() > 1;
     let mut said: Vec<String> = Vec::new();
     let of = |at: &AtLink<'_>, parts: &[String]| {
         let on = if several { format!("{}: ", link_name(at.link, at.direction)) } else { String::new() };
@@ -44,7 +45,7 @@ pub(super) fn headline(report: &Report) -> Vec<String> {
             of(at, &parts)
         })
         .collect();
-    let between = report.between_taps();
+    let between = report.facts.between_taps();
     let mut vanished: Vec<&Between<'_>> = between.iter().filter(|one| one.vanished > 0).collect();
     vanished.sort_by_key(|one| Reverse(one.vanished));
     for one in vanished.iter().take(HEADLINES) {
@@ -69,7 +70,7 @@ pub(super) fn headline(report: &Report) -> Vec<String> {
     }
     if said.is_empty() {
         let has_sequence = |flow: &Flow| flow.psn.is_some() || flow.psn_responses.is_some();
-        let numbered = report.totals.retired.flows > 0 || report.flows.iter().any(has_sequence);
+        let numbered = report.facts.totals.retired.flows > 0 || report.facts.flows.iter().any(has_sequence);
         said.push(if numbered { NO_SIGN } else { NO_SEQUENCE }.into());
         let beside: Vec<String> = all.iter().filter_map(|at| of(at, &no_loss(at))).collect();
         let hidden = beside.len().saturating_sub(HEADLINES);
@@ -142,7 +143,7 @@ fn no_loss(at: &AtLink<'_>) -> Vec<String> {
 /// Why two numbers differ that are both on the page: what the table of flows has as MISSING, and what is said of losses above it.
 fn missing_and_lost(report: &Report, all: &[AtLink<'_>]) -> Option<String> {
     let differ = all.iter().any(|at| at.missing != at.lost);
-    let missing: u64 = report.flows.iter().filter_map(missing).sum();
+    let missing: u64 = report.facts.flows.iter().filter_map(missing).sum();
     differ.then(|| {
         format!(
             "(MISSING below, {} in all flows{}, counts PSNs skipped at first sight: also what only came late, but not what was lost \
@@ -157,7 +158,7 @@ fn missing_and_lost(report: &Report, all: &[AtLink<'_>]) -> Option<String> {
 pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let weight = |loss: &Loss| loss.lost + loss.retransmitted + loss.recovered + loss.mirrored + loss.rereads;
     let of = |flow: &Flow| [flow.loss, flow.loss_responses].iter().flatten().map(weight).sum::<u64>();
-    let mut flows: Vec<&Flow> = report.flows.iter().filter(|flow| of(flow) > 0).collect();
+    let mut flows: Vec<&Flow> = report.facts.flows.iter().filter(|flow| of(flow) > 0).collect();
     flows.sort_by_key(|flow| Reverse(of(flow)));
     let hidden = flows.len().saturating_sub(FLOWS);
     flows.truncate(FLOWS);
@@ -247,7 +248,7 @@ pub(super) fn taps(report: &Report, room: usize) -> Vec<String> {
         change: (i64, i64),
     }
     let mut pairs: BTreeMap<_, Sum> = BTreeMap::new();
-    for tap in &report.taps {
+    for tap in &report.facts.taps {
         let known = tap.from.is_some();
         let new = Sum { vanished: Some(0), not_compared: [Some(0); 2], ..Sum::default() };
         let sum = pairs.entry((&tap.links, known, tap.src, tap.dst)).or_insert(new);
@@ -314,17 +315,17 @@ fn signed(ns: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{DelayChange, Episodes, Options, TapFlow};
+    use crate::analysis::{DelayChange, Episodes, Options, TapFlow};
 
     fn report() -> Report {
-        Report::build(&crate::report::fixtures::everything(), &Options::default())
+        Report::build(&crate::analysis::fixtures::everything(), &Options::default().into())
     }
 
     #[test]
     fn nothing_lost_says_nothing() {
         let mut report = report();
         assert!(lines(&report, 80).is_empty() && taps(&report, 80).is_empty());
-        report.flows[0].loss = Some(Loss::default());
+        report.facts.flows[0].loss = Some(Loss::default());
         assert!(lines(&report, 80).is_empty());
     }
 
@@ -332,7 +333,7 @@ mod tests {
     fn what_was_lost_in_words() {
         let mut report = report();
         let before_tap = Episodes { episodes: 2, longest_ns: Some(3_000_000), ..Episodes::default() };
-        report.flows[0].loss = Some(Loss {
+        report.facts.flows[0].loss = Some(Loss {
             lost: 7,
             recovered: 1,
             retransmitted: 1_200,
@@ -348,7 +349,7 @@ mod tests {
         }
         assert!(lines(&report, 60).iter().skip(1).all(|line| line.starts_with("  ")));
         let once = Episodes { episodes: 1, ..before_tap };
-        report.flows[0].loss = Some(Loss { lost: 1, before_tap: once, ..Loss::default() });
+        report.facts.flows[0].loss = Some(Loss { lost: 1, before_tap: once, ..Loss::default() });
         let page = lines(&report, 200).join("\n");
         assert!(page.ends_with(": 1 lost before in 1 episode (3.00 ms)"), "{page}");
     }
@@ -357,9 +358,9 @@ mod tests {
     #[test]
     fn the_sum_of_missing_is_that_of_its_column() {
         let mut report = report();
-        let at = report.flows.iter().position(|flow| missing(flow) == Some(1_204)).unwrap();
-        report.flows[at].loss = Some(Loss { lost: 1_000, recovered: 204, ..Loss::default() });
-        let column: u64 = report.flows.iter().filter_map(missing).sum();
+        let at = report.facts.flows.iter().position(|flow| missing(flow) == Some(1_204)).unwrap();
+        report.facts.flows[at].loss = Some(Loss { lost: 1_000, recovered: 204, ..Loss::default() });
+        let column: u64 = report.facts.flows.iter().filter_map(missing).sum();
         assert_eq!(column, 1_208);
         let said = headline(&report).pop().unwrap();
         assert!(
@@ -369,17 +370,17 @@ mod tests {
             )),
             "{said}"
         );
-        report.flows[at].loss = Some(Loss { lost: 1_204, ..Loss::default() });
+        report.facts.flows[at].loss = Some(Loss { lost: 1_204, ..Loss::default() });
         assert!(!headline(&report).concat().contains("MISSING"), "nothing differs");
     }
 
     #[test]
     fn where_nothing_is_numbered_nothing_is_known_of_losses() {
         let mut report = report();
-        report.totals.retired.flows = 0;
-        report.flows.retain(|flow| flow.dest_qp == 1);
+        report.facts.totals.retired.flows = 0;
+        report.facts.flows.retain(|flow| flow.dest_qp == 1);
         assert_eq!(headline(&report), [NO_SEQUENCE]);
-        report.totals.retired.flows = 1;
+        report.facts.totals.retired.flows = 1;
         assert_eq!(headline(&report), [NO_SIGN]);
     }
 
@@ -399,12 +400,12 @@ mod tests {
     #[test]
     fn a_sender_that_goes_back_is_not_called_asked() {
         let mut report = report();
-        let at = report.flows.iter().position(|flow| missing(flow) == Some(1_204)).unwrap();
-        let (src, dst) = (report.flows[at].src, report.flows[at].dst);
+        let at = report.facts.flows.iter().position(|flow| missing(flow) == Some(1_204)).unwrap();
+        let (src, dst) = (report.facts.flows[at].src, report.facts.flows[at].dst);
         let after_tap = Episodes { episodes: 3, ..Episodes::default() };
-        report.flows[at].loss = Some(Loss { retransmitted: 9, after_tap, ..Loss::default() });
+        report.facts.flows[at].loss = Some(Loss { retransmitted: 9, after_tap, ..Loss::default() });
         assert!(headline(&report).concat().contains("asked again 3 times for what had passed"));
-        report.flows.retain(|flow| (flow.src, flow.dst) != (dst, src));
+        report.facts.flows.retain(|flow| (flow.src, flow.dst) != (dst, src));
         let said = headline(&report).concat();
         assert!(
             said.contains("senders went back 3 times to what had passed") && !said.contains("asked again")
@@ -414,8 +415,8 @@ mod tests {
     #[test]
     fn psns_alone_say_nothing_where_two_taps_saw_the_same_packets() {
         let mut report = report();
-        report.flows[0].loss = Some(Loss { lost: 1, recovered: 9, ..Loss::default() });
-        let flow = &report.flows[0];
+        report.facts.flows[0].loss = Some(Loss { lost: 1, recovered: 9, ..Loss::default() });
+        let flow = &report.facts.flows[0];
         let tap = TapFlow {
             src: flow.src,
             dst: flow.dst,
@@ -432,9 +433,9 @@ mod tests {
         };
         let lost = |report: &Report| by_link(report).iter().map(|at| at.lost).sum::<u64>();
         assert_eq!(lost(&report), 1, "one tap has its PSNs only");
-        report.taps = vec![TapFlow { vanished: Some(1), only_at: [1, 0], ..tap.clone() }];
+        report.facts.taps = vec![TapFlow { vanished: Some(1), only_at: [1, 0], ..tap.clone() }];
         assert_eq!(lost(&report), 1);
-        report.taps = vec![tap];
+        report.facts.taps = vec![tap];
         assert_eq!(lost(&report), 0);
         assert!(!lines(&report, 200).join("\n").contains("lost before"));
     }
@@ -442,7 +443,7 @@ mod tests {
     #[test]
     fn of_taps_in_a_row_each_span_counts_by_itself() {
         let mut report = report();
-        let id = report.flows[0].clone();
+        let id = report.facts.flows[0].clone();
         let span = |from: &str, to: &str, vanished| TapFlow {
             src: id.src,
             dst: id.dst,
@@ -457,8 +458,9 @@ mod tests {
             not_compared: [Some(0), Some(0)],
             delay_change_ns: DelayChange { min: 0, max: 0, drift: 0, points: Vec::new() },
         };
-        report.taps = vec![span("a", "b", 7), span("a", "c", 7), span("b", "c", 0)];
+        report.facts.taps = vec![span("a", "b", 7), span("a", "c", 7), span("b", "c", 0)];
         let spans: Vec<_> = report
+            .facts
             .between_taps()
             .iter()
             .map(|one| (one.from, one.to))
@@ -470,7 +472,7 @@ mod tests {
     #[test]
     fn taps_are_summed_by_hosts() {
         let mut report = report();
-        let (src, dst) = (report.flows[0].src, report.flows[0].dst);
+        let (src, dst) = (report.facts.flows[0].src, report.facts.flows[0].dst);
         let tap = |dest_qp, vanished, from: Option<&str>| TapFlow {
             src,
             dst,
@@ -485,14 +487,14 @@ mod tests {
             not_compared: [Some(2), Some(0)],
             delay_change_ns: DelayChange { min: -1_000, max: 2_000_000, drift: 0, points: Vec::new() },
         };
-        report.taps = vec![tap(1, Some(3), Some("a.pcap")), tap(2, Some(3), Some("a.pcap"))];
+        report.facts.taps = vec![tap(1, Some(3), Some("a.pcap")), tap(2, Some(3), Some("a.pcap"))];
         let page = taps(&report, 200).join("\n");
         assert!(
             page.starts_with("a.pcap → b.pcap, ") && page.contains("200 packets seen by both, 6 vanished"),
             "{page}"
         );
         assert!(page.contains(", 0 shown twice by the first, 14 by the second, 4 of the first and 0 of the second not compared"), "{page}");
-        report.taps = vec![tap(1, None, None)];
+        report.facts.taps = vec![tap(1, None, None)];
         let page = taps(&report, 200).join("\n");
         assert!(
             page.contains("a.pcap and b.pcap") && page.contains("3 seen only by the first, 0 by the second"),

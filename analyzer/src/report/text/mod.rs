@@ -20,10 +20,12 @@ use std::collections::hash_map::Entry;
 
 use rocescope_common::wire::Reason;
 
+use crate::analysis::{Imbalance, Kind, Set, direction_name, hashing_case};
+use crate::findings::{Finding, Severity};
+use crate::report::Report;
 use crate::report::text::flows::link_name;
 use crate::report::text::layout::{Align, Table, labelled, plain, wrap};
-use crate::report::{Finding, Imbalance, Kind, Report, Set, Severity, direction_name, hashing_case};
-use crate::units::{self, plural};
+use crate::util::units::{self, plural};
 
 /// Below this nothing sensible can be laid out: lines then run over.
 const NARROWEST: usize = 48;
@@ -40,12 +42,12 @@ pub fn text(report: &Report, width: usize) -> String {
     page.section("JOB", traffic::job(report, room));
     page.section("LINKS", links(report, room));
     page.section("BALANCE", balance(report, room));
-    let bin = report.bursts.iter().flatten().next().map_or(0, |burst| burst.bin_ns);
+    let bin = report.facts.bursts.iter().flatten().next().map_or(0, |burst| burst.bin_ns);
     let title = format!("BURSTS, in bins of {}; senders: most at once to one host", units::duration(bin));
     page.section(&title, traffic::bursts(report, room));
     page.section("HASHING", hashing(report, room));
-    let flows = if report.flows.is_empty() { Vec::new() } else { flows::lines(report, room) };
-    let title = match report.flows.len() {
+    let flows = if report.facts.flows.is_empty() { Vec::new() } else { flows::lines(report, room) };
+    let title = match report.facts.flows.len() {
         1 => "1 FLOW".to_owned(),
         n => format!("{} FLOWS, busiest first; rates over each flow's own time", units::count(n as u64)),
     };
@@ -92,8 +94,8 @@ fn findings(report: &Report, room: usize) -> Vec<String> {
     const INDENT: usize = 10;
     let mut lines = Vec::new();
     let mut findings = report.findings.clone();
-    let end = report.window.last_ns;
-    crate::report::finding::sort(&mut findings, end);
+    let end = report.facts.window.last_ns;
+    crate::findings::order::sort(&mut findings, end);
     let mut told = Told::default();
     for finding in &findings {
         let severity = match finding.severity {
@@ -115,7 +117,7 @@ fn findings(report: &Report, room: usize) -> Vec<String> {
             lines.extend(labelled("", INDENT, &plain(&advice), room));
         }
     }
-    let live = matches!(report.source.kind, Kind::Live | Kind::Mixed);
+    let live = matches!(report.facts.source.kind, Kind::Live | Kind::Mixed);
     for (needs, what, here) in [
         ("exact_times", "Not judged, without exact times (--no-timing)", live),
         ("link_speed", "Judged by bounds or not at all, without the links' speed (--link-speed 100G)", true),
@@ -127,7 +129,7 @@ fn findings(report: &Report, room: usize) -> Vec<String> {
     ] {
         let open: Vec<&str> =
             report.unjudged.iter().filter(|one| one.needs == needs).map(|one| one.id).collect();
-        if here && !open.is_empty() && report.totals.roce_packets > 0 {
+        if here && !open.is_empty() && report.facts.totals.roce_packets > 0 {
             lines.extend(wrap(&format!("{what}: {}", open.join(", ")), room));
         }
     }
@@ -181,7 +183,7 @@ fn flows_of(finding: &Finding) -> Option<String> {
 }
 
 fn links(report: &Report, room: usize) -> Vec<String> {
-    if report.links.is_empty() {
+    if report.facts.links.is_empty() {
         return Vec::new();
     }
     let mut table = Table::new(vec![
@@ -191,7 +193,7 @@ fn links(report: &Report, room: usize) -> Vec<String> {
         ("RATE", Align::Right),
         ("CE", Align::Right),
     ]);
-    for link in &report.links {
+    for link in &report.facts.links {
         table.row(vec![
             link_name(&link.name, link.direction),
             units::count(link.packets),
@@ -205,8 +207,8 @@ fn links(report: &Report, room: usize) -> Vec<String> {
 
 fn balance(report: &Report, room: usize) -> Vec<String> {
     let mut lines: Vec<String> =
-        report.imbalance.iter().flat_map(|one| labelled("", 0, &balance_of(one), room)).collect();
-    for one in &report.rails {
+        report.facts.imbalance.iter().flat_map(|one| labelled("", 0, &balance_of(one), room)).collect();
+    for one in &report.facts.rails {
         let rails: Vec<String> = one
             .rails
             .iter()
@@ -244,7 +246,7 @@ fn balance_of(imbalance: &Imbalance) -> String {
 }
 
 fn hashing(report: &Report, room: usize) -> Vec<String> {
-    let entropy = &report.entropy;
+    let entropy = &report.facts.entropy;
     let (Some(bits), Some(effective), Some(top)) =
         (entropy.entropy_bits, entropy.effective_flows, entropy.top_share)
     else {
@@ -268,8 +270,8 @@ fn hashing(report: &Report, room: usize) -> Vec<String> {
         None => " An unknown number of bytes is in none: their ports are not known.".into(),
     };
     let mut lines = wrap(&format!("{tuples} from {ports}. {spread}{rest}"), room);
-    for set in report.ecmp.iter().flat_map(|ecmp| &ecmp.sets) {
-        lines.extend(uplinks(report.ecmp.as_ref().map_or(0, |ecmp| ecmp.uplinks), set, room));
+    for set in report.facts.ecmp.iter().flat_map(|ecmp| &ecmp.sets) {
+        lines.extend(uplinks(report.facts.ecmp.as_ref().map_or(0, |ecmp| ecmp.uplinks), set, room));
     }
     lines
 }
@@ -306,14 +308,14 @@ fn uplinks(uplinks: u32, set: &Set, room: usize) -> Vec<String> {
 /// RoCE that the user did not want to see.
 fn filtered(report: &Report, room: usize) -> Vec<String> {
     let of = |(reason, n): &(Reason, u64)| (*reason == Reason::Filtered).then_some(*n);
-    let Some(packets) = report.totals.skipped.0.iter().find_map(of) else { return Vec::new() };
+    let Some(packets) = report.facts.totals.skipped.0.iter().find_map(of) else { return Vec::new() };
     let said =
         format!("{}: in no flow, and in no figure above but the frames", plural(packets, "RoCE packet"));
     wrap(&said, room)
 }
 
 fn skipped(report: &Report, room: usize) -> Vec<String> {
-    let not_roce = || report.totals.skipped.0.iter().filter(|(reason, _)| *reason != Reason::Filtered);
+    let not_roce = || report.facts.totals.skipped.0.iter().filter(|(reason, _)| *reason != Reason::Filtered);
     if not_roce().next().is_none() {
         return Vec::new();
     }

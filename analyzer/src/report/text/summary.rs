@@ -2,10 +2,11 @@
 
 use rocescope_common::wire::Reason;
 
+use crate::analysis::{Coverage, Kind};
+use crate::report::Report;
 use crate::report::text::flows::link_name;
 use crate::report::text::layout::{labelled, plain};
-use crate::report::{Coverage, Kind, Report};
-use crate::units::{self, plural};
+use crate::util::units::{self, plural};
 
 /// Width of the labels at the left.
 const LABEL: usize = 10;
@@ -16,17 +17,17 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut say = |label: &str, text: &str| lines.extend(labelled(label, LABEL, text, room));
     say("rocescope", &source(report));
-    if let Some(filter) = &report.source.filter {
+    if let Some(filter) = &report.facts.source.filter {
         say("Filter", &format!("{}: everything else is left out", plain(filter)));
     }
     say("Window", &window(report));
     say("RoCE", &roce(report));
-    if report.totals.roce_packets > 0 {
+    if report.facts.totals.roce_packets > 0 {
         say("ECN", &ecn(report));
         say("CNP", &cnp(report));
     }
-    if report.totals.retired.flows > 0 {
-        let retired = &report.totals.retired;
+    if report.facts.totals.retired.flows > 0 {
+        let retired = &report.facts.totals.retired;
         say(
             "Retired",
             &format!(
@@ -34,14 +35,14 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
                 plural(retired.flows, "closed flow"),
                 plural(retired.packets, "packet"),
                 units::bytes(retired.bytes),
-                match report.totals.counted_again.roce_packets {
+                match report.facts.totals.counted_again.roce_packets {
                     Some(_) => "",
                     None => "; what several links saw of them is in the sums as often",
                 }
             ),
         );
     }
-    if report.totals.roce_packets > 0 {
+    if report.facts.totals.roce_packets > 0 {
         for (n, sentence) in super::loss::headline(report).into_iter().enumerate() {
             say(if n == 0 { "Loss" } else { "" }, &sentence);
         }
@@ -58,18 +59,18 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
 
 /// Bits per second over the report's window; `None` when it has no length.
 pub(super) fn rate(bytes: u64, report: &Report) -> Option<f64> {
-    let ns = report.window.length_ns().filter(|ns| *ns > 0)?;
+    let ns = report.facts.window.length_ns().filter(|ns| *ns > 0)?;
     Some(bytes as f64 * 8e9 / ns as f64)
 }
 
 fn source(report: &Report) -> String {
-    let inputs = &report.source.inputs;
+    let inputs = &report.facts.source.inputs;
     let named: Vec<String> = inputs.iter().take(MAX_INPUTS).map(|name| plain(name)).collect();
     let more = match inputs.len().saturating_sub(MAX_INPUTS) {
         0 => String::new(),
         n => format!(" and {n} more"),
     };
-    let what = match report.source.kind {
+    let what = match report.facts.source.kind {
         Kind::Replay => "replay of",
         Kind::Live => "live on",
         Kind::Counters => "device counters of",
@@ -79,7 +80,7 @@ fn source(report: &Report) -> String {
 }
 
 fn window(report: &Report) -> String {
-    match (report.window.first_ns, report.window.length_ns()) {
+    match (report.facts.window.first_ns, report.facts.window.length_ns()) {
         (Some(first), Some(length)) => {
             format!("{}, {} long", units::time_utc(first), units::duration(length))
         }
@@ -88,7 +89,7 @@ fn window(report: &Report) -> String {
 }
 
 fn roce(report: &Report) -> String {
-    let totals = &report.totals;
+    let totals = &report.facts.totals;
     let of = |packets: u64, bytes: u64| {
         let rate = rate(bytes, report).map_or_else(String::new, |r| format!(", {}", units::bit_rate(r)));
         format!("{}, {}{rate}", plural(packets, "packet"), units::bytes(bytes))
@@ -113,11 +114,11 @@ fn roce(report: &Report) -> String {
 /// Where several taps see the same packets, the share at the one with most: a mean over taps would thin out
 /// what is marked between them.
 fn ecn(report: &Report) -> String {
-    let most = report.links.iter().filter(|link| link.ce_ratio.is_some());
+    let most = report.facts.links.iter().filter(|link| link.ce_ratio.is_some());
     let most = most.max_by(|a, b| a.ce_ratio.unwrap_or(0.0).total_cmp(&b.ce_ratio.unwrap_or(0.0)));
-    match (report.totals.ce_ratio, most) {
+    match (report.facts.totals.ce_ratio, most) {
         (None, _) => "off: no data packet is ECN-capable".into(),
-        (Some(ratio), Some(most)) if report.totals.counted_again.taps > 1 && ratio > 0.0 => format!(
+        (Some(ratio), Some(most)) if report.facts.totals.counted_again.taps > 1 && ratio > 0.0 => format!(
             "{} of ECN-capable data is marked CE on {}, more than elsewhere",
             units::ratio(most.ce_ratio),
             link_name(&most.name, most.direction)
@@ -127,7 +128,7 @@ fn ecn(report: &Report) -> String {
 }
 
 fn cnp(report: &Report) -> String {
-    let totals = &report.totals;
+    let totals = &report.facts.totals;
     match totals.counted_again.cnp_packets {
         Some(again) => units::count(totals.cnp_packets.saturating_sub(again)),
         None if totals.counted_again.taps < 2 => units::count(totals.cnp_packets),
@@ -137,7 +138,7 @@ fn cnp(report: &Report) -> String {
 
 /// What rocescope itself did not see.
 fn lost(report: &Report) -> String {
-    let lost = &report.totals.lost;
+    let lost = &report.facts.totals.lost;
     let counters = [
         (Some(lost.flow_table_full), "packets in no flow (flow table full)"),
         (Some(lost.contended), "packets in no flow (its counters were kept by another processor)"),
@@ -153,9 +154,9 @@ fn lost(report: &Report) -> String {
         .collect();
     let known = if some.is_empty() { "nothing counted".into() } else { some.join("; ") };
     let unknown: Vec<&str> = [
-        (lost.events_dropped, "events", report.source.kind != Kind::Replay),
-        (lost.capture_drops, "capture drops", report.source.kind == Kind::Replay),
-        (lost.interface_drops, "interface drops", report.source.kind != Kind::Replay),
+        (lost.events_dropped, "events", report.facts.source.kind != Kind::Replay),
+        (lost.capture_drops, "capture drops", report.facts.source.kind == Kind::Replay),
+        (lost.interface_drops, "interface drops", report.facts.source.kind != Kind::Replay),
     ]
     .into_iter()
     .filter_map(|(n, what, applies)| (n.is_none() && applies).then_some(what))
@@ -182,12 +183,12 @@ fn coverage(report: &Report) -> Vec<String> {
         let why = coverage.why.as_ref().map_or_else(String::new, |why| format!(": {}", plain(why)));
         format!("{of}: {ratio}{counted}{why}")
     };
-    report.coverage.iter().map(one).collect()
+    report.facts.coverage.iter().map(one).collect()
 }
 
 /// Why there is nothing to see, and what would help.
 fn nothing_seen(report: &Report) -> Vec<String> {
-    let totals = &report.totals;
+    let totals = &report.facts.totals;
     if totals.roce_packets > 0 {
         return Vec::new();
     }
@@ -206,21 +207,21 @@ fn nothing_seen(report: &Report) -> Vec<String> {
     if of(Reason::LinkTypeUnsupported) > 0 {
         why.push("The capture's link type is not supported: capture on an Ethernet interface.".into());
     }
-    if report.source.kind == Kind::Live {
+    if report.facts.source.kind == Kind::Live {
         why.push(
             "No RoCE packet passed. A NIC that does RoCE in hardware shows none of it to XDP or TC: \
              watch a mirror port, or read libpcap's RDMA sniffer where the NIC allows it: \
              tcpdump -U -s 128 -i mlx5_0 -w - | rocescope replay -"
                 .into(),
         );
-    } else if report.source.kind == Kind::Counters {
+    } else if report.facts.source.kind == Kind::Counters {
         why.push(
             "No RoCE packet passes these interfaces, since the NIC handles RoCE in hardware: what it counted itself is \
              under DEVICES. For packets watch a mirror port, or read libpcap's RDMA sniffer where the NIC allows it: \
              tcpdump -U -s 128 -i mlx5_0 -w - | rocescope replay -"
                 .into(),
         );
-    } else if report.source.kind == Kind::Mixed {
+    } else if report.facts.source.kind == Kind::Mixed {
         why.push("No RoCE packet passed so far.".into());
     } else if totals.packets == 0 {
         why.push("There was no frame at all.".into());

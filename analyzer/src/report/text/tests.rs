@@ -3,8 +3,10 @@
 use rocescope_common::account::flow::OPCODES;
 use rocescope_common::wire::Reason;
 
-use crate::report::fixtures::{START, counter, everything, key, link, sample, stats, stored};
-use crate::report::{Finding, FlowId, Options, Report, Severity, text};
+use crate::analysis::fixtures::{START, counter, everything, key, link, sample, stats, stored};
+use crate::analysis::{FlowId, Options};
+use crate::findings::{Finding, Severity};
+use crate::report::{Report, text};
 use crate::sample::{Sample, SourceKind};
 
 fn check(name: &str, report: &Report) {
@@ -19,14 +21,14 @@ fn check(name: &str, report: &Report) {
 }
 
 fn plain_report(sample: &Sample) -> Report {
-    Report::build(sample, &Options::default())
+    Report::build(sample, &Options::default().into())
 }
 
 #[test]
 fn everything_at_once() {
     let mut report =
-        Report::build(&everything(), &Options { imbalance_all_links: true, ..Options::default() });
-    let flow = &report.flows[1];
+        Report::build(&everything(), &Options { imbalance_all_links: true, ..Options::default() }.into());
+    let flow = &report.facts.flows[1];
     let flows = vec![FlowId {
         link: flow.link.clone(),
         direction: flow.direction,
@@ -134,11 +136,11 @@ fn any_width_is_survived() {
 #[test]
 fn a_tail_is_told_from_enough_samples_only() {
     let latency =
-        |count, p99| crate::report::Latency { count, p50: 10_000, p99, p999: 8_888_000, max: 9_999_000 };
+        |count, p99| crate::analysis::Latency { count, p50: 10_000, p99, p999: 8_888_000, max: 9_999_000 };
     let mut report = plain_report(&everything());
     let mut page = |counts: [u64; 2]| {
-        report.flows[0].latency_ns = Some(latency(counts[0], 7_777_000));
-        report.flows[1].latency_ns = Some(latency(counts[1], 6_666_000));
+        report.facts.flows[0].latency_ns = Some(latency(counts[0], 7_777_000));
+        report.facts.flows[1].latency_ns = Some(latency(counts[1], 6_666_000));
         text::text(&report, 120)
     };
     let few = page([7, 99]);
@@ -153,7 +155,7 @@ fn a_tail_is_told_from_enough_samples_only() {
 /// The loop of congestion control is not known of a flow whose pair is not: a line says so, not columns of dashes.
 #[test]
 fn what_is_known_of_no_notification_is_said_in_a_line() {
-    let cnp = |answers| crate::report::Cnp {
+    let cnp = |answers| crate::analysis::Cnp {
         answers,
         per_second: Some(5.0),
         min_interval_ns: None,
@@ -165,10 +167,10 @@ fn what_is_known_of_no_notification_is_said_in_a_line() {
         rate_samples: None,
     };
     let mut report = plain_report(&everything());
-    report.flows[2].cnp = Some(cnp(None));
+    report.facts.flows[2].cnp = Some(cnp(None));
     let page = text::text(&report, 120);
     assert!(page.contains("Not known of any of them: DATA TO, MARK TO CNP, BEFORE, AFTER."), "{page}");
     assert!(page.contains("PER S") && !page.contains("MARK TO CNP  "), "{page}");
-    report.flows[2].cnp = Some(cnp(Some(FlowId::of(&report.flows[0]))));
+    report.facts.flows[2].cnp = Some(cnp(Some(FlowId::of(&report.facts.flows[0]))));
     assert!(text::text(&report, 120).contains("DATA TO"));
 }

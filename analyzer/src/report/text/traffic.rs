@@ -1,10 +1,10 @@
 //! Steps, bursts and pattern in words.
 
+use crate::analysis::traffic::{Pattern, Steps};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
 use crate::report::text::layout::{Align, Table, labelled};
-use crate::report::traffic::{Pattern, Steps};
-use crate::units::{self, plural};
+use crate::util::units::{self, plural};
 
 /// Width of the labels at the left.
 const LABEL: usize = 10;
@@ -15,11 +15,11 @@ const MAX_PAIRS: usize = 6;
 pub(super) fn job(report: &Report, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut say = |label: &str, text: &str| lines.extend(labelled(label, LABEL, text, room));
-    if let Some(steps) = &report.steps {
+    if let Some(steps) = &report.facts.steps {
         say("Steps", &steps_of(steps));
     }
-    if let Some(pattern) = report.pattern.as_ref().filter(|pattern| pattern.hosts > 0) {
-        say("Pattern", &pattern_of(pattern, report.totals.counted_again.taps));
+    if let Some(pattern) = report.facts.pattern.as_ref().filter(|pattern| pattern.hosts > 0) {
+        say("Pattern", &pattern_of(pattern, report.facts.totals.counted_again.taps));
     }
     lines
 }
@@ -77,7 +77,9 @@ fn pattern_of(pattern: &Pattern, taps: u64) -> String {
 
 /// The traffic of each link in bins.
 pub(super) fn bursts(report: &Report, room: usize) -> Vec<String> {
-    let Some(bursts) = report.bursts.as_ref().filter(|bursts| !bursts.is_empty()) else { return Vec::new() };
+    let Some(bursts) = report.facts.bursts.as_ref().filter(|bursts| !bursts.is_empty()) else {
+        return Vec::new();
+    };
     let mut table = Table::new(vec![
         ("LINK", Align::Left),
         ("BUSY", Align::Right),
@@ -89,7 +91,7 @@ pub(super) fn bursts(report: &Report, room: usize) -> Vec<String> {
         ("SENDERS", Align::Right),
     ]);
     for burst in bursts {
-        let own = report.incast.iter().flatten();
+        let own = report.facts.incast.iter().flatten();
         let senders = own.filter(|one| one.link == burst.link && one.direction == burst.direction);
         let rate = burst.peak_bytes as f64 * 8e9 / burst.bin_ns as f64;
         table.row(vec![

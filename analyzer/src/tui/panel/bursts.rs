@@ -5,13 +5,13 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 use super::{Spans, counted, empty, wrap};
-use crate::figures::traffic::bins::Bursts;
+use crate::metrics::traffic::bins::Bursts;
 use crate::model::Level;
 use crate::report::Report;
 use crate::sample::{Sample, SourceKind};
 use crate::tui::app::App;
 use crate::tui::theme;
-use crate::units;
+use crate::util::units;
 
 /// Lines of a strip chart.
 const TALL: usize = 3;
@@ -45,7 +45,8 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     let Some(data) = &app.data else { return Vec::new() };
     let Some(traffic) = &data.sample.figures.traffic else { return Vec::new() };
     let report = app.analysis.as_deref().map(|analysis| &analysis.report);
-    let starts = report.and_then(|report| report.steps.as_ref()).map_or(&[][..], |steps| &steps.starts_ns);
+    let starts =
+        report.and_then(|report| report.facts.steps.as_ref()).map_or(&[][..], |steps| &steps.starts_ns);
     let mut links: Vec<(usize, &Bursts)> =
         traffic.links.iter().enumerate().filter_map(|(at, link)| Some((at, link.bursts.as_ref()?))).collect();
     links.sort_by_key(|(_, bursts)| std::cmp::Reverse(bursts.total.bytes));
@@ -198,7 +199,7 @@ fn block(value: f64, max: f64, row: usize) -> char {
 
 fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled(" STEPS of the job", theme::HEAD)];
-    let Some(steps) = &report.steps else {
+    let Some(steps) = &report.facts.steps else {
         let why = if lost {
             " not known: too many packets are in no bin"
         } else {
@@ -268,7 +269,7 @@ fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'static>> {
 }
 
 fn incast(report: &Report) -> Vec<Line<'static>> {
-    let several = report.incast.iter().flatten().filter(|incast| incast.senders > 1);
+    let several = report.facts.incast.iter().flatten().filter(|incast| incast.senders > 1);
     let mut lines: Vec<Line<'static>> = several
         .take(RECEIVERS)
         .map(|incast| {

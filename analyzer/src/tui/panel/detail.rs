@@ -17,7 +17,7 @@ use crate::tui::app::App;
 use crate::tui::column::{self, Context, bar, compact};
 use crate::tui::key::Input;
 use crate::tui::{log, theme};
-use crate::units;
+use crate::util::units;
 
 const NAME: usize = 9;
 /// Entries of a list that are shown at least, whatever the height.

@@ -3,13 +3,13 @@
 use ratatui::text::Line;
 
 use super::{Spans, cut};
-use crate::devices::{PortSample, QpSample};
 use crate::model::Level;
+use crate::source::devices::{PortSample, QpSample};
 use crate::tui::app::App;
 use crate::tui::column::compact;
 use crate::tui::theme;
 use crate::tui::trail::Step;
-use crate::units;
+use crate::util::units;
 
 /// Queue pairs shown of a port, at most.
 const QPS: usize = 8;

@@ -6,12 +6,12 @@ use ratatui::text::Line;
 use rocescope_common::wire::Reason;
 
 use super::line;
-use crate::devices::PortSample;
 use crate::sample::SourceKind;
+use crate::source::devices::PortSample;
 use crate::tui::app::{App, Data, End};
 use crate::tui::column::compact;
 use crate::tui::theme;
-use crate::units;
+use crate::util::units;
 
 /// Reasons listed.
 const REASONS: usize = 6;

@@ -11,7 +11,7 @@ use crate::tui::column::compact;
 use crate::tui::layout::Layout;
 use crate::tui::log::{Listed, route};
 use crate::tui::theme;
-use crate::units;
+use crate::util::units;
 
 /// Room for the name of a tap.
 const TAP: usize = 12;

@@ -5,8 +5,8 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 use super::{Spans, cut, empty, line, wrap};
+use crate::findings::{Finding, Severity};
 use crate::model::Level;
-use crate::report::{Finding, Severity};
 use crate::sample::SourceKind;
 use crate::tui::analysis::Analysis;
 use crate::tui::app::{App, Data};
@@ -14,7 +14,7 @@ use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::shown::{Concluded, Then};
 use crate::tui::theme;
-use crate::units;
+use crate::util::units;
 
 /// Flows of a finding that are listed.
 const FLOWS: usize = 6;
@@ -186,7 +186,7 @@ pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
 /// A value of the evidence, with no more digits than matter.
 fn value_text(value: &serde_json::Value) -> String {
     match value {
-        serde_json::Value::Null => crate::units::UNKNOWN.to_owned(),
+        serde_json::Value::Null => crate::util::units::UNKNOWN.to_owned(),
         serde_json::Value::Number(number) => match number.as_f64() {
             Some(n) if number.is_f64() => {
                 let text = format!("{n:.4}");
@@ -194,7 +194,9 @@ fn value_text(value: &serde_json::Value) -> String {
             }
             _ => number.to_string(),
         },
-        serde_json::Value::String(text) => crate::report::hashing_case(text).unwrap_or_else(|| text.clone()),
+        serde_json::Value::String(text) => {
+            crate::analysis::hashing_case(text).unwrap_or_else(|| text.clone())
+        }
         serde_json::Value::Array(values) => {
             let parts: Vec<String> = values.iter().map(value_text).collect();
             format!("[{}]", parts.join(", "))
@@ -211,8 +213,8 @@ fn blind(data: &Data, analysis: &Analysis, filtered: bool) -> Vec<(Level, String
         let when = if model.losing { "still growing" } else { "not growing now" };
         blind.push((Level::Warning, format!("lost: {} ({when})", super::header::own_losses(&model.lost))));
     }
-    for port in analysis.report.coverage.iter().filter(|port| port.why.is_some()) {
-        let seen = crate::units::ratio(port.ratio.map(|ratio| ratio.min(1.0)));
+    for port in analysis.report.facts.coverage.iter().filter(|port| port.why.is_some()) {
+        let seen = crate::util::units::ratio(port.ratio.map(|ratio| ratio.min(1.0)));
         let why = port.why.as_deref().unwrap_or_default();
         let did = if port.direction == "ingress" { "received" } else { "sent" };
         let (device, number) = (&port.device, port.port);
@@ -231,7 +233,7 @@ fn blind(data: &Data, analysis: &Analysis, filtered: bool) -> Vec<(Level, String
                 | Reason::Malformed
         );
         if cut {
-            let share = crate::units::ratio(Some(counter.packets as f64 / frames.max(1) as f64));
+            let share = crate::util::units::ratio(Some(counter.packets as f64 / frames.max(1) as f64));
             let text = format!(
                 "{}: {share} of the frames could be RoCE and cannot be told: {}",
                 reason.name(),
@@ -241,7 +243,7 @@ fn blind(data: &Data, analysis: &Analysis, filtered: bool) -> Vec<(Level, String
         }
     }
     if model.retired_flows > 0 {
-        let n = crate::units::count(model.retired_flows);
+        let n = crate::util::units::count(model.retired_flows);
         blind.push((
             Level::Fine,
             format!("{n} flows were retired: their packets stay in totals, not in rows"),
@@ -294,8 +296,8 @@ fn blind_lines(blind: &[(Level, String)], width: usize) -> Vec<Line<'static>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::finding::OVER_NS;
-    use crate::report::fixtures::START;
+    use crate::analysis::fixtures::START;
+    use crate::findings::order::OVER_NS;
 
     #[test]
     fn what_is_over_says_until_when_however_long_its_title_is() {

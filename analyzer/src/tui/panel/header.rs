@@ -4,8 +4,9 @@ use ratatui::buffer::Buffer;
 use ratatui::text::Line;
 
 use super::{Spans, counted, join, line, spark};
+use crate::analysis::Imbalance;
+use crate::findings::Severity;
 use crate::model::{Basis, Counts, Kind, Level, Lost, Problem};
-use crate::report::{Imbalance, Severity};
 use crate::sample::SourceKind;
 use crate::tui::app::{App, Data, End};
 use crate::tui::column::compact;
@@ -14,7 +15,7 @@ use crate::tui::screen::Screen;
 use crate::tui::shown::Then;
 use crate::tui::table::Group;
 use crate::tui::{log, names, theme};
-use crate::units;
+use crate::util::units;
 
 /// Cells of the sparkline among the figures.
 const SPARK: usize = 10;
@@ -192,9 +193,9 @@ fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
 /// `long`: there is room to say where the reason is.
 fn coverage(app: &App, long: bool) -> Option<Spans> {
     // It is known of the newest readings only.
-    let coverage = &app.analysis.as_ref().filter(|_| !app.past())?.report.coverage;
-    let worst = crate::report::worst_coverage(coverage)?;
-    let level = if worst < crate::report::WHOLE { Level::Warning } else { Level::Fine };
+    let coverage = &app.analysis.as_ref().filter(|_| !app.past())?.report.facts.coverage;
+    let worst = crate::analysis::worst_coverage(coverage)?;
+    let level = if worst < crate::analysis::WHOLE { Level::Warning } else { Level::Fine };
     // A little above 1 is a matter of when the two were read.
     let mut spans = Spans::default();
     spans.push("seen ", theme::DIM).push(units::ratio(Some(worst.min(1.0))), theme::text(level));

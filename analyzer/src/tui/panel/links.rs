@@ -5,13 +5,14 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 use super::{Spans, cut, devices, empty, line, scrolled, trends, wrap};
+use crate::analysis;
+use crate::analysis::Imbalance;
 use crate::model::{Delta, Level, LinkRow, Model};
-use crate::report::{self, Imbalance};
 use crate::sample::Direction;
 use crate::tui::app::{App, Data};
 use crate::tui::column::{bar, compact};
 use crate::tui::{names, theme};
-use crate::units;
+use crate::util::units;
 
 /// Columns of the trend at the right of wide screens, at most.
 const TREND: usize = 60;
@@ -177,8 +178,8 @@ fn all_links(data: &Data) -> Vec<Imbalance> {
     if data.model.once.taps > 1 {
         return Vec::new();
     }
-    let all = report::Options { imbalance_all_links: true, ..report::Options::default() };
-    report::imbalances(&data.loads(), &all, &report::SamePath::default())
+    let all = analysis::Options { imbalance_all_links: true, ..analysis::Options::default() };
+    analysis::imbalances(&data.loads(), &all, &analysis::SamePath::default())
 }
 
 /// The ratio of the fullest link to the mean, moment by moment; from 1 (even) up.
@@ -288,7 +289,7 @@ fn since(app: &App) -> String {
 
 /// Rails, where the user named them.
 fn rails(app: &App) -> Vec<Line<'static>> {
-    let rails = app.analysis.iter().flat_map(|analysis| &analysis.report.rails);
+    let rails = app.analysis.iter().flat_map(|analysis| &analysis.report.facts.rails);
     let mut lines = Vec::new();
     for rails in rails {
         let number = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), |n| format!("{n:.2}"));
@@ -316,7 +317,7 @@ fn rails(app: &App) -> Vec<Line<'static>> {
 
 /// What hashing over so many uplinks would do with these flows.
 fn what_if(app: &App) -> Vec<Line<'static>> {
-    let Some(ecmp) = app.analysis.as_ref().and_then(|analysis| analysis.report.ecmp.as_ref()) else {
+    let Some(ecmp) = app.analysis.as_ref().and_then(|analysis| analysis.report.facts.ecmp.as_ref()) else {
         return vec![Line::styled(
             " HASHING over uplinks: n shows what it would make of these flows",
             theme::DIM,
@@ -344,7 +345,7 @@ fn what_if(app: &App) -> Vec<Line<'static>> {
             let uneven = case.max_over_mean_p50 >= super::header::UNBALANCED;
             let level = if uneven { Level::Warning } else { Level::Fine };
             let mut spans = Spans::default();
-            let name = crate::report::hashing_case(&case.case).unwrap_or_else(|| case.case.clone());
+            let name = crate::analysis::hashing_case(&case.case).unwrap_or_else(|| case.case.clone());
             spans.push(format!("   {name:<26}"), theme::DIM);
             spans.push(
                 format!("{:>5.2} {:>5.2} ", case.max_over_mean_p50, case.max_over_mean_p95),

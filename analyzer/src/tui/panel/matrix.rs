@@ -12,7 +12,7 @@ use crate::tui::app::{App, Data};
 use crate::tui::column::compact;
 use crate::tui::matrix::{Cell, Metric};
 use crate::tui::theme;
-use crate::units;
+use crate::util::units;
 
 /// Width of a cell with a figure, and of one without, the space before it included.
 const FIGURES: u16 = 8;

@@ -6,15 +6,15 @@ use ratatui::text::Line;
 
 use super::trends::{self, TRENDS};
 use super::{Spans, cut, empty, findings, flows, line, links};
+use crate::analysis::Entropy;
 use crate::model::Level;
-use crate::report::Entropy;
 use crate::tui::app::{App, Data};
 use crate::tui::column::{self, bar, compact};
 use crate::tui::layout::{BESIDE, Layout};
 use crate::tui::screen::Screen;
 use crate::tui::shown::{Concluded, Then};
 use crate::tui::theme;
-use crate::units;
+use crate::util::units;
 
 /// Findings shown at most.
 const FINDINGS: usize = 4;

@@ -10,7 +10,7 @@ use crate::tui::app::App;
 use crate::tui::key::Input;
 use crate::tui::log::{GONE, Listed, describe, route};
 use crate::tui::theme;
-use crate::units;
+use crate::util::units;
 
 /// Columns of a field's name, its value, and its bytes.
 const NAME: usize = 24;

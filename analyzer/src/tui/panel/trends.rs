@@ -3,12 +3,12 @@
 use ratatui::text::Line;
 
 use super::{Spans, spark};
-use crate::figures::latency::Bucket;
+use crate::metrics::latency::Bucket;
 use crate::model::{Counts, Identity, Level, Moment};
 use crate::tui::app::App;
 use crate::tui::column::compact;
 use crate::tui::theme;
-use crate::units;
+use crate::util::units;
 
 /// What was counted between a moment and the one before.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,272 @@
+//! From a sample to facts: sums, order, links.
+
+use std::collections::BTreeSet;
+
+use hashbrown::HashMap;
+
+use crate::analysis::{
+    Again, CountedAgain, Dscp, Ecn, Facts, Flow, Imbalance, Link, Lost, Options, Skipped, Source, Totals,
+    Window, device, ecmp, ecn, entropy, flow, imbalance, taps, traffic,
+};
+use crate::metrics::marking::{ByDscp, Marked};
+use crate::sample::{FlowSample, LinkSample, Sample, Tuple, address};
+
+impl Facts {
+    /// The facts of everything counted up to `sample`.
+    ///
+    /// The same counts give the same facts, whatever the order of the sample's flows.
+    #[must_use]
+    pub fn of(sample: &Sample, options: &Options) -> Self {
+        let sums = sums(sample);
+        let mut facts = Self {
+            source: Source {
+                kind: sample.kind.into(),
+                inputs: sample.inputs.clone(),
+                filter: options.filter.clone(),
+            },
+            window: Window {
+                first_ns: sample.window.map(|(first, _)| first),
+                last_ns: sample.window.map(|(_, last)| last),
+            },
+            totals: totals(sample, &sums),
+            flows: flows(sample),
+            entropy: entropy::entropy(sample),
+            links: links(sample, &sums),
+            imbalance: with_time(sample, imbalances(sample, &sums, options)),
+            rails: imbalance::rails(&loads(sample, &sums), options),
+            ecmp: ecmp::ecmp(sample, options),
+            taps: taps::taps(sample),
+            bursts: traffic::bursts(sample),
+            incast: traffic::incast(sample),
+            steps: traffic::steps(sample),
+            pattern: traffic::pattern(sample),
+            devices: device::devices(&sample.devices),
+            coverage: Vec::new(),
+        };
+        facts.source.kind = device::kind(sample, facts.totals.roce_packets);
+        facts.coverage = device::coverage(sample, &facts.links);
+        facts
+    }
+}
+
+/// RoCE packets of one link.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LinkSum {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+    cnp_packets: u64,
+    ecn: Ecn,
+    ecn_data: Ecn,
+}
+
+/// The sum over flows, retired flows and packets that found no flow, by link.
+fn sums(sample: &Sample) -> Vec<LinkSum> {
+    let mut sums: Vec<LinkSum> = sample.links.iter().map(link_alone).collect();
+    for FlowSample { key, stats, .. } in &sample.flows {
+        // A sample names only links that it has.
+        if let Some(sum) = sums.get_mut(usize::from(key.link)) {
+            sum.packets += stats.packets;
+            sum.bytes += stats.bytes;
+            sum.cnp_packets += stats.cnp_packets;
+            sum.ecn.add(stats.ecn());
+            sum.ecn_data.add(stats.ecn_data);
+        }
+    }
+    sums
+}
+
+/// What a link counted outside its present flows.
+fn link_alone(link: &LinkSample) -> LinkSum {
+    let (retired, full, contended) = (&link.retired, &link.flow_table_full, &link.contended);
+    LinkSum {
+        packets: retired.packets + full.packets + contended.packets,
+        bytes: retired.bytes + full.bytes + contended.bytes,
+        cnp_packets: retired.cnp_packets,
+        ecn: retired.ecn.into(),
+        ecn_data: retired.ecn_data.into(),
+    }
+}
+
+fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
+    let mut totals = Totals {
+        lost: Lost {
+            events_dropped: sample.events_dropped,
+            capture_drops: sample.capture_drops,
+            interface_drops: sample.interface_drops,
+            ecn_untracked: sample.figures.ecn.as_ref().map(|ecn| ecn.untracked),
+            bins_dropped: sample.figures.traffic.as_ref().and_then(|traffic| traffic.lost_packets()),
+            pause_untracked: sample.figures.control.as_ref().map(|control| control.untracked),
+            ..Lost::default()
+        },
+        ..Totals::default()
+    };
+    for sum in sums {
+        totals.roce_packets += sum.packets;
+        totals.roce_bytes += sum.bytes;
+        totals.cnp_packets += sum.cnp_packets;
+        for (total, part) in [(&mut totals.ecn, sum.ecn), (&mut totals.ecn_data, sum.ecn_data)] {
+            total.add([part.not_ect, part.ect1, part.ect0, part.ce]);
+        }
+    }
+    let mut skipped_bytes = 0;
+    for link in &sample.links {
+        skipped_bytes += link.skipped.iter().map(|counter| counter.bytes).sum::<u64>();
+        totals.lost.flow_table_full += link.flow_table_full.packets;
+        totals.lost.contended += link.contended.packets;
+        totals.lost.extra_table_full += link.extra_full;
+        totals.retired.flows += link.retired.flows;
+        totals.retired.packets += link.retired.packets;
+        totals.retired.bytes += link.retired.bytes;
+    }
+    totals.counted_again = counted_again(sample);
+    totals.ce_ratio = totals.ecn_data.ce_ratio();
+    totals.skipped = skipped(sample);
+    totals.packets = totals.roce_packets + totals.skipped.packets();
+    totals.bytes = totals.roce_bytes + skipped_bytes;
+    totals
+}
+
+/// Whether each packet of retired flows was counted in one place: of these not more is known than their
+/// 5-tuples, and what several places see has the same one in each. The two directions of an interface are
+/// one place: what comes in is not what goes out.
+fn retired_once(sample: &Sample) -> bool {
+    let place = |link: u16| sample.links.get(usize::from(link)).map(|link| link.name.as_str());
+    let places: BTreeSet<&str> = sample.links.iter().map(|link| link.name.as_str()).collect();
+    let with_retired = sample.links.iter().filter(|link| link.retired.flows > 0);
+    let retired_in: BTreeSet<&str> = with_retired.clone().map(|link| link.name.as_str()).collect();
+    if places.len() < 2 || retired_in.is_empty() {
+        return true;
+    }
+    let bytes: u64 = with_retired.map(|link| link.retired.bytes).sum();
+    let known: u64 = sample.retired_tuples.iter().map(|tuple| tuple.bytes).sum();
+    if known < bytes && retired_in.len() > 1 {
+        return false;
+    }
+    let mut seen: HashMap<Tuple, Option<&str>, foldhash::fast::RandomState> = HashMap::default();
+    let mut is_elsewhere = |tuple: Tuple, at| *seen.entry(tuple).or_insert(at) != at;
+    for retired in &sample.retired_tuples {
+        if is_elsewhere(retired.tuple, place(retired.link)) {
+            return false;
+        }
+    }
+    // What has retired in one place may go on in another.
+    !sample.flows.iter().any(|FlowSample { key, stats, .. }| {
+        let tuple = Tuple { family: key.family, src: key.src, dst: key.dst, src_port: stats.src_port };
+        seen.get(&tuple).is_some_and(|at| *at != place(key.link))
+    })
+}
+
+fn counted_again(sample: &Sample) -> CountedAgain {
+    let again = Again::of(sample);
+    let flows = sample.flows.iter().enumerate().filter(|(at, _)| again.is_again(*at));
+    let mut sum = (0, 0, 0);
+    for (_, FlowSample { stats, .. }) in flows {
+        sum = (sum.0 + stats.packets, sum.1 + stats.bytes, sum.2 + stats.cnp_packets);
+    }
+    let once = retired_once(sample);
+    let known = |n: u64| once.then_some(n);
+    CountedAgain {
+        taps: again.taps as u64,
+        roce_packets: known(sum.0),
+        roce_bytes: known(sum.1),
+        cnp_packets: known(sum.2),
+    }
+}
+
+fn skipped(sample: &Sample) -> Skipped {
+    let by_reason = rocescope_common::wire::Reason::ALL.into_iter().map(|reason| {
+        (reason, sample.links.iter().map(|link| link.skipped[reason as usize].packets).sum::<u64>())
+    });
+    Skipped(by_reason.filter(|(_, n)| *n > 0).collect())
+}
+
+fn flows(sample: &Sample) -> Vec<Flow> {
+    let mut order: Vec<&FlowSample> = sample.flows.iter().collect();
+    order.sort_by_cached_key(|flow| {
+        let key = &flow.key;
+        (key.link, address(key.family, key.src), address(key.family, key.dst), key.dest_qp)
+    });
+    let by_slot = ecn::by_slot(sample);
+    let build =
+        |flow: &&FlowSample| Flow { cnp: ecn::cnp(sample, flow, &by_slot), ..flow::build(sample, flow) };
+    order.iter().map(build).collect()
+}
+
+fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
+    let mut icrc = sample
+        .figures
+        .icrc
+        .as_ref()
+        .map(|icrc| (0..).zip(&sample.links).map(|(link, _)| icrc.retired(link)).collect::<Vec<_>>());
+    if let (Some(icrc), Some(figures)) = (&mut icrc, &sample.figures.icrc) {
+        for FlowSample { key, slot, .. } in &sample.flows {
+            if let Some(link) = icrc.get_mut(usize::from(key.link)) {
+                link.add(&figures.flow(*slot));
+            }
+        }
+    }
+    let links = (0u16..).zip(sample.links.iter().zip(sums));
+    links
+        .map(|(number, (link, sum))| Link {
+            name: link.name.clone(),
+            direction: link.direction,
+            packets: sum.packets,
+            bytes: sum.bytes,
+            ce_ratio: sum.ecn_data.ce_ratio(),
+            skipped_bytes: link.skipped.iter().map(|counter| counter.bytes).sum(),
+            dscp: sample.figures.marking.as_deref().map(|links| dscp(links.get(usize::from(number)))),
+            ecn_over_time: ecn::link(sample, number),
+            icrc: icrc
+                .as_ref()
+                .and_then(|icrc| icrc.get(usize::from(number)))
+                .map(|checked| (*checked).into()),
+            frame_sizes: traffic::frame_sizes(sample, usize::from(number)),
+            mtu: link.mtu,
+            pause: device::pauses(sample, number),
+            neighbours: device::neighbours(sample, number),
+        })
+        .collect()
+}
+
+fn dscp(link: Option<&ByDscp>) -> Vec<Dscp> {
+    let marked = (0..).zip(link.into_iter().flatten());
+    marked
+        .filter(|(_, marked)| marked.data_packets + marked.ack_packets + marked.cnp_packets > 0)
+        .map(|(dscp, &Marked { data_packets, data_bytes, ack_packets, cnp_packets })| Dscp {
+            dscp,
+            data_packets,
+            data_bytes,
+            ack_packets,
+            cnp_packets,
+        })
+        .collect()
+}
+
+/// How evenly links that share a load carry it: [`Facts::imbalance`] alone.
+#[must_use]
+pub fn compare_links(sample: &Sample, options: &Options) -> Vec<Imbalance> {
+    imbalances(sample, &sums(sample), options)
+}
+
+fn with_time(sample: &Sample, mut groups: Vec<Imbalance>) -> Vec<Imbalance> {
+    if let Some(traffic) = &sample.figures.traffic {
+        for group in &mut groups {
+            group.over_time = imbalance::over_time(sample, traffic, group);
+        }
+    }
+    groups
+}
+
+fn imbalances(sample: &Sample, sums: &[LinkSum], options: &Options) -> Vec<Imbalance> {
+    let same_path = imbalance::SamePath::of(sample, options);
+    imbalance::imbalances(&loads(sample, sums), options, &same_path)
+}
+
+fn loads<'a>(sample: &'a Sample, sums: &[LinkSum]) -> Vec<imbalance::Load<'a>> {
+    let load = |(link, sum): (&'a LinkSample, &LinkSum)| imbalance::Load {
+        name: &link.name,
+        direction: link.direction,
+        bytes: sum.bytes,
+    };
+    sample.links.iter().zip(sums).map(load).collect()
+}

@@ -1,0 +1,203 @@
+//! How evenly bytes spread over 5-tuples: what the fabric hashes to choose a path.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use hashbrown::HashMap;
+
+use crate::analysis::flow::Ports;
+use crate::analysis::{Entropy, ecmp};
+use crate::sample::{Direction, Sample, Tuple, address};
+
+/// Entropy over 5-tuples of everything that `sample` has counted.
+#[must_use]
+pub fn entropy(sample: &Sample) -> Entropy {
+    Spread::of(sample).entropy()
+}
+
+/// How bytes spread over 5-tuples at a moment, small enough to be kept for later comparison: what came
+/// between two moments has an entropy of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// A number that stands for the 5-tuple, its source port, its bytes; by number.
+    tuples: Vec<(u64, u16, u64)>,
+    unattributed_bytes: Option<u64>,
+}
+
+impl Spread {
+    /// The spread of everything that `sample` has counted.
+    #[must_use]
+    pub fn of(sample: &Sample) -> Self {
+        let (weights, unattributed_bytes) = weights(sample, Unit::FiveTuple);
+        let mut tuples: Vec<(u64, u16, u64)> =
+            weights.iter().map(|w| (ecmp::digest(w), w.tuple.src_port, w.bytes)).collect();
+        tuples.sort_unstable();
+        Self { tuples, unattributed_bytes }
+    }
+
+    /// What came on top of `earlier`. 5-tuples without new bytes are left out; so are the bytes of one
+    /// that now has fewer, since another link speaks for it.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut before = earlier.tuples.iter().peekable();
+        let mut tuples = Vec::new();
+        for &(digest, port, bytes) in &self.tuples {
+            while before.next_if(|(other, ..)| *other < digest).is_some() {}
+            let then = before.next_if(|(other, ..)| *other == digest).map_or(0, |(.., bytes)| *bytes);
+            if bytes > then {
+                tuples.push((digest, port, bytes - then));
+            }
+        }
+        let between = self.unattributed_bytes.zip(earlier.unattributed_bytes);
+        Self { tuples, unattributed_bytes: between.map(|(now, then)| now.saturating_sub(then)) }
+    }
+
+    /// Its figures.
+    #[must_use]
+    pub fn entropy(&self) -> Entropy {
+        let five_tuples = self.tuples.len() as u64;
+        let source_ports = self.tuples.iter().map(|(_, port, _)| port).collect::<BTreeSet<_>>().len() as u64;
+        let nothing = Entropy {
+            five_tuples,
+            source_ports,
+            unattributed_bytes: self.unattributed_bytes,
+            ..Entropy::default()
+        };
+        let bytes = || self.tuples.iter().map(|(.., bytes)| *bytes);
+        let Some(bits) = bits_of(bytes()) else { return nothing };
+        let total = bytes().map(|bytes| bytes as f64).sum::<f64>();
+        let top = bytes().max().unwrap_or(0);
+        Entropy {
+            entropy_bits: Some(bits),
+            normalized: (five_tuples > 1).then(|| bits / (five_tuples as f64).log2()),
+            effective_flows: Some(bits.exp2()),
+            top_share: Some(top as f64 / total),
+            ..nothing
+        }
+    }
+}
+
+/// What bytes are told apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// Addresses and source port: what the fabric sees.
+    FiveTuple,
+    /// Addresses and destination queue pair, whatever the port.
+    QueuePair,
+}
+
+/// Bytes of one [`Unit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Weight {
+    /// Addresses and source port; the port is 0 for a queue pair.
+    pub(super) tuple: Tuple,
+    /// Destination queue pair; 0 for a 5-tuple.
+    pub(super) dest_qp: u32,
+    /// Direction of the link that saw most of it.
+    pub(super) direction: Option<Direction>,
+    /// Bytes on that link.
+    pub(super) bytes: u64,
+}
+
+/// Bytes by 5-tuple or queue pair, in a fixed order so that sums of floats are the same in every
+/// run, and the bytes that cannot be told apart by 5-tuple (`None`: not even how many). Bytes of
+/// retired flows are known by 5-tuple only and stay so.
+pub(super) fn weights(sample: &Sample, unit: Unit) -> (Vec<Weight>, Option<u64>) {
+    type Map<K> = HashMap<K, u64, foldhash::fast::RandomState>;
+    let mut by_link: Map<(Tuple, u32, u16)> = HashMap::default();
+    let mut unattributed = Some(sample.retired_unattributed);
+    for flow in &sample.flows {
+        let key = &flow.key;
+        let tuple = |src_port| Tuple { family: key.family, src: key.src, dst: key.dst, src_port };
+        if unit == Unit::QueuePair {
+            *by_link.entry((tuple(0), key.dest_qp, key.link)).or_default() += flow.stats.bytes;
+            continue;
+        }
+        let ports = Ports::of(&flow.stats, sample.extra.get(&flow.slot));
+        if sample.links.get(usize::from(key.link)).is_some_and(|link| link.extra_full > 0) {
+            unattributed = unattributed.zip(ports.missing_bytes).map(|(sum, bytes)| sum + bytes);
+        }
+        for port in ports.seen {
+            *by_link.entry((tuple(port.port), 0, key.link)).or_default() += port.bytes;
+        }
+    }
+    for retired in &sample.retired_tuples {
+        *by_link.entry((retired.tuple, 0, retired.link)).or_default() += retired.bytes;
+    }
+    // The same packet passes several links: the link that saw most of the tuple speaks for it.
+    let mut most: HashMap<(Tuple, u32), (u64, u16), foldhash::fast::RandomState> = HashMap::default();
+    for ((tuple, dest_qp, link), bytes) in by_link {
+        let best = most.entry((tuple, dest_qp)).or_insert((bytes, link));
+        // Of links that saw the same, the first.
+        if bytes > best.0 || (bytes == best.0 && link < best.1) {
+            *best = (bytes, link);
+        }
+    }
+    let direction = |link: u16| sample.links.get(usize::from(link)).and_then(|link| link.direction);
+    let mut weights: Vec<_> = most
+        .into_iter()
+        .map(|((tuple, dest_qp), (bytes, link))| Weight { tuple, dest_qp, direction: direction(link), bytes })
+        .collect();
+    weights.sort_unstable();
+    (weights, unattributed)
+}
+
+/// Entropy of weights in bits; `None` when they have no bytes.
+pub(super) fn bits<'a>(weights: impl Iterator<Item = &'a Weight> + Clone) -> Option<f64> {
+    bits_of(weights.map(|w| w.bytes))
+}
+
+fn bits_of(weights: impl Iterator<Item = u64> + Clone) -> Option<f64> {
+    let total = weights.clone().map(|bytes| bytes as f64).sum::<f64>();
+    // p·log2(1/p) rather than −p·log2(p): one tuple gives 0, not −0.
+    let shares = weights.filter(|bytes| *bytes > 0).map(|bytes| bytes as f64 / total);
+    (total > 0.0).then(|| shares.map(|p| p * p.recip().log2()).sum())
+}
+
+/// How the bytes that one host sends spread over queue pairs, and over what the fabric hashes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QpSpread {
+    /// The host.
+    pub src: IpAddr,
+    /// Queue pairs that it sends to.
+    pub queue_pairs: u64,
+    /// How many equal ones would spread as well; `None` without bytes.
+    pub effective_queue_pairs: Option<f64>,
+    /// 5-tuples that it sends from.
+    pub five_tuples: u64,
+    /// How many equal ones would spread as well.
+    pub effective_tuples: Option<f64>,
+    /// Different source ports.
+    pub source_ports: u64,
+}
+
+impl QpSpread {
+    /// One for each host that sends, by address. RoCEv1 and retired flows are left out, since for these not
+    /// both are known.
+    #[must_use]
+    pub fn by_sender(sample: &Sample) -> Vec<Self> {
+        let (mut tuples, _) = weights(sample, Unit::FiveTuple);
+        let (mut pairs, _) = weights(sample, Unit::QueuePair);
+        let sender = |w: &Weight| address(w.tuple.family, w.tuple.src);
+        for list in [&mut tuples, &mut pairs] {
+            list.sort_by_key(|w| (sender(w), *w));
+        }
+        let tuples: Vec<&[Weight]> = tuples.chunk_by(|a, b| sender(a) == sender(b)).collect();
+        let pairs = pairs.chunk_by(|a, b| sender(a) == sender(b)).filter_map(|pairs| {
+            let src = pairs.first().map(sender)?;
+            // Both are sorted by sender.
+            let at = tuples.binary_search_by_key(&Some(src), |tuples| tuples.first().map(sender)).ok()?;
+            let tuples = tuples.get(at)?;
+            let ports: BTreeSet<u16> = tuples.iter().map(|w| w.tuple.src_port).collect();
+            Some(Self {
+                src,
+                queue_pairs: pairs.len() as u64,
+                effective_queue_pairs: bits(pairs.iter()).map(f64::exp2),
+                five_tuples: tuples.len() as u64,
+                effective_tuples: bits(tuples.iter()).map(f64::exp2),
+                source_ports: ports.len() as u64,
+            })
+        });
+        pairs.collect()
+    }
+}

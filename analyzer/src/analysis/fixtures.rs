@@ -1,0 +1,231 @@
+//! Samples made by hand, for tests.
+
+use std::net::IpAddr;
+
+use rocescope_common::abi::Counter;
+use rocescope_common::account::flow::{OPCODES, TRANSPORT_NONE};
+use rocescope_common::account::{FlowKey, FlowStats, PsnTrack};
+use rocescope_common::wire::Reason;
+use rocescope_common::wire::frame::{Addr, Encap, PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
+
+use crate::sample::{
+    Direction, Extra, FlowSample, LinkSample, PeerKey, Retired, RetiredTuple, Sample, SourceKind, Tuple,
+};
+
+/// 2026-03-01 13:05:09.250 UTC.
+pub(crate) const START: u64 = 1_772_370_309_250_000_000;
+pub(crate) const SECOND: u64 = 1_000_000_000;
+
+pub(crate) fn words(ip: &str) -> (u8, Addr) {
+    let mut octets = [0; 16];
+    let family = match ip.parse().unwrap() {
+        IpAddr::V4(v4) => {
+            octets[12..].copy_from_slice(&v4.octets());
+            4
+        }
+        IpAddr::V6(v6) => {
+            octets = v6.octets();
+            6
+        }
+    };
+    (family, std::array::from_fn(|i| u32::from_ne_bytes(octets[4 * i..4 * i + 4].try_into().unwrap())))
+}
+
+pub(crate) fn key(link: u16, src: &str, dst: &str, dest_qp: u32) -> FlowKey {
+    let ((family, src), (_, dst)) = (words(src), words(dst));
+    FlowKey { src, dst, dest_qp, link, family, pad: 0 }
+}
+
+pub(crate) fn tuple(src: &str, dst: &str, src_port: u16) -> Tuple {
+    let ((family, src), (_, dst)) = (words(src), words(dst));
+    Tuple { family, src, dst, src_port }
+}
+
+/// RC SEND ONLY from one port, ECT(0), untagged, over one second.
+pub(crate) fn stats(src_port: u16, packets: u64, bytes: u64) -> FlowStats {
+    let mut stats = FlowStats {
+        packets,
+        bytes,
+        payload_bytes: bytes.saturating_sub(62 * packets),
+        first_ns: START,
+        last_ns: START + SECOND,
+        ecn_data: [0, 0, packets, 0],
+        src_port,
+        src_qp: UNKNOWN,
+        pcp: PCP_NONE,
+        dscp: 26,
+        roce_version: 2,
+        transport: 0,
+        psn: PsnTrack { first: 100, expected: 100 + 1, slack: 1, seen: 1, ..PsnTrack::default() },
+        ..FlowStats::EMPTY
+    };
+    stats.opcodes[4] = packets;
+    stats
+}
+
+/// Nothing but CNPs: no opcode of a transport, no sequence.
+pub(crate) fn cnps(src_port: u16, packets: u64) -> FlowStats {
+    FlowStats {
+        payload_bytes: 0,
+        ecn_data: [0; 4],
+        ecn_control: [packets, 0, 0, 0],
+        cnp_packets: packets,
+        opcodes: [0; OPCODES],
+        transport: TRANSPORT_NONE,
+        psn: PsnTrack::default(),
+        ..stats(src_port, packets, 74 * packets)
+    }
+}
+
+pub(crate) fn link(name: &str, direction: Option<Direction>) -> LinkSample {
+    LinkSample {
+        name: name.into(),
+        direction,
+        skipped: [Counter::default(); Reason::COUNT],
+        flow_table_full: Counter::default(),
+        contended: Counter::default(),
+        mtu: None,
+        extra_full: 0,
+        retired: Retired::default(),
+    }
+}
+
+pub(crate) fn sample(links: Vec<LinkSample>, flows: Vec<(FlowKey, FlowStats)>) -> Sample {
+    let flows = (0..).zip(flows).map(|(slot, (key, stats))| FlowSample { slot, key, stats });
+    Sample {
+        time_ns: START + SECOND,
+        kind: SourceKind::Replay,
+        inputs: vec!["incast.pcap".into()],
+        window: Some((START, START + SECOND)),
+        links,
+        flows: flows.collect(),
+        extra: hashbrown::HashMap::default(),
+        retired_tuples: Vec::new(),
+        retired_unattributed: 0,
+        peers: hashbrown::HashMap::default(),
+        events_dropped: None,
+        capture_drops: None,
+        interface_drops: None,
+        owners: std::sync::Arc::default(),
+        devices: std::sync::Arc::default(),
+        figures: crate::metrics::Figures::default(),
+    }
+}
+
+pub(crate) fn counter(packets: u64, bytes: u64) -> Counter {
+    Counter { packets, bytes }
+}
+
+/// One of everything: a live run on two uplinks with congestion, loss, tunnels, datagrams, RoCEv1,
+/// lost ports and retired flows.
+pub(crate) fn everything() -> Sample {
+    let ingress = Some(Direction::Ingress);
+    let mut up0 = link("eth0", ingress);
+    up0.skipped[Reason::Tcp as usize] = counter(60_000, 6_000_000);
+    up0.skipped[Reason::Arp as usize] = counter(12, 720);
+    up0.flow_table_full = counter(5, 5_000);
+    up0.contended = counter(2, 2_000);
+    up0.extra_full = 40;
+    up0.retired = Retired {
+        flows: 2,
+        packets: 1_000,
+        bytes: 1_000_000,
+        cnp_packets: 3,
+        ecn: [3, 0, 897, 100],
+        ecn_data: [0, 0, 897, 100],
+    };
+    let mut out0 = link("eth0", Some(Direction::Egress));
+    out0.skipped[Reason::Tcp as usize] = counter(1, 66);
+    let links = vec![up0, out0, link("eth1", ingress), link("eth1", Some(Direction::Egress))];
+
+    let mut write = stats(49_152, 1_500_000, 1_560_000_000);
+    write.ecn_data = [0, 0, 1_300_000, 200_000];
+    write.psn = PsnTrack {
+        first: 5,
+        expected: 0x00AB_CDEF,
+        slack: 1,
+        seen: 1,
+        repeats: 812,
+        gaps: 37,
+        missing: 1_204,
+        restarts: 1,
+    };
+    (write.other_port_packets, write.other_port_bytes) = (500_100, 520_104_000);
+    write.opcodes = [0; OPCODES];
+    (write.opcodes[6], write.opcodes[7], write.opcodes[8]) = (100_000, 1_300_000, 100_000);
+    let mut acks = stats(51_000, 90_000, 5_580_000);
+    acks.opcodes = [0; OPCODES];
+    acks.opcodes[0x11] = 89_995;
+    acks.other_opcode_packets = 5;
+    (acks.ecn_data, acks.ecn_control) = ([0; 4], [0, 0, 90_000, 0]);
+    (acks.acks, acks.rnr_naks, acks.ack_unknown, acks.payload_bytes) = (89_000, 960, 3, 0);
+    acks.naks = [37, 0, 0, 0, 0, 0];
+    acks.psn = PsnTrack::default();
+    let mut read = stats(49_200, 220_000, 229_000_000);
+    (read.psn, read.psn_responses) = (PsnTrack::default(), read.psn);
+    read.psn_responses.missing = 4;
+    read.psn_responses.gaps = 1;
+    read.response_holes = 4;
+    read.opcodes = [0; OPCODES];
+    (read.opcodes[0x0D], read.opcodes[0x0E], read.opcodes[0x0F]) = (1_000, 218_000, 1_000);
+    (read.encap, read.inner_bytes) = (Encap::Erspan2 as u32, 218_000_000);
+    (read.vlan, read.inner_vlan, read.pcp) = (100, 0, 3);
+    read.mixed = rocescope_common::account::Mixed::DSCP;
+    let mut gsi = stats(4_791, 24, 7_752);
+    (gsi.transport, gsi.src_qp, gsi.payload_unknown) = (3, 1, 2);
+    gsi.ecn_data = [24, 0, 0, 0];
+    gsi.psn = PsnTrack::default();
+    let mut v1 = stats(0, 3_000, 3_300_000);
+    (v1.roce_version, v1.dscp, v1.ecn_data) = (1, u8::MAX, [0; 4]);
+    (v1.other_port_packets, v1.other_port_bytes) = (3_000, 3_300_000);
+    (v1.vlan, v1.inner_vlan) = (VLAN_UNKNOWN, VLAN_UNKNOWN);
+
+    let (a, b) = ("10.1.0.11", "10.1.0.42");
+    let mut sample = sample(
+        links,
+        vec![
+            (key(0, a, b, 0x118), write),
+            (key(1, b, a, 0x2A7), acks),
+            (key(1, b, a, 0x118), cnps(0, 5_120)),
+            (key(2, "fd00:10::c0de:11", "fd00:10::c0de:42", 0x00FF_0001), read),
+            (key(0, a, b, 1), gsi),
+            (key(2, "fe80::1", "fe80::2", 17), v1),
+        ],
+    );
+    sample.kind = SourceKind::Live;
+    sample.inputs = vec!["eth0".into(), "eth1".into()];
+    sample.events_dropped = Some(12);
+    sample.interface_drops = Some(0);
+    sample.window = Some((START, START + 10 * SECOND));
+    sample.extra.insert(
+        0,
+        Extra {
+            ports: vec![(49_153, counter(300_000, 312_000_000)), (49_154, counter(200_060, 208_062_400))],
+            ..Extra::default()
+        },
+    );
+    sample.extra.insert(1, Extra { ports: Vec::new(), opcodes: vec![(0x65, 5)], ..Extra::default() });
+    sample.peers.insert(PeerKey::of(&sample.flows[0].key), 0x2A7);
+    sample.retired_tuples = vec![RetiredTuple { tuple: tuple(a, b, 49_152), link: 0, bytes: 900_000 }];
+    sample.retired_unattributed = 100_000;
+    sample
+}
+
+/// Compares `text` with a stored file; `ROCESCOPE_BLESS=1` stores it instead.
+pub(crate) fn stored(name: &str, text: &str) {
+    compare(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/report/snapshots").join(name), text);
+}
+
+/// See [`stored`].
+pub(crate) fn compare(path: &std::path::Path, text: &str) {
+    if std::env::var_os("ROCESCOPE_BLESS").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let stored = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        stored == text,
+        "{} is not what is made now (ROCESCOPE_BLESS=1 stores it):\n{text}",
+        path.display()
+    );
+}

@@ -1,0 +1,179 @@
+//! One flow of the report.
+
+use std::collections::BTreeMap;
+
+use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
+use rocescope_common::account::{FlowStats, Mixed, PsnTrack};
+use rocescope_common::wire::frame::Encap;
+use rocescope_common::wire::opcode::{CNP, Name};
+
+use crate::analysis::{Ack, Ecn, Flow, LastNaks, Loss, MAX_PORTS, Opcode, Port, Psn, device, ecn, latency};
+use crate::sample::{Extra, FlowSample, Sample, address};
+
+impl Flow {
+    /// Whether it is of an unreliable connection, which sends nothing again.
+    #[must_use]
+    pub fn is_uc(&self) -> bool {
+        const UC: u8 = 1;
+        self.opcodes.iter().all(|opcode| opcode.code >> 5 == UC)
+    }
+
+    /// The packets that its figures of loss are about, each once: a mirror may show some twice.
+    #[must_use]
+    pub fn followed_packets(&self) -> u64 {
+        let copies: u64 = [self.loss, self.loss_responses].iter().flatten().map(|loss| loss.mirrored).sum();
+        self.packets.saturating_sub(self.loss_unfollowed.map_or(0, |before| before.packets) + copies)
+    }
+}
+
+pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
+    let FlowSample { key, stats, .. } = flow;
+    let extra = sample.extra.get(&flow.slot);
+    let latency = sample.figures.latency.as_ref().and_then(|latency| latency.get(flow.slot));
+    let owned = sample.owned(flow);
+    let (peer_qp, pairing) = latency::peer(sample, flow);
+    let link = sample.links.get(usize::from(key.link));
+    let loss = sample.figures.loss.as_ref();
+    let (requests_known, responses_known) = loss.map_or((false, false), |loss| loss.is_known(flow.slot));
+    let last_naks_ns = loss.map(|loss| LastNaks::of(&loss.naks(flow.slot), stats));
+    let loss = loss.map(|loss| loss.flow(flow.slot));
+    let mut ports = Ports::of(stats, extra);
+    let lost_ports = link.is_some_and(|link| link.extra_full > 0) && ports.missing_packets > 0;
+    let src_port_count = (!lost_ports).then_some(ports.seen.len() as u64);
+    ports.seen.sort_by_key(|port| (std::cmp::Reverse(port.bytes), port.port));
+    ports.seen.truncate(MAX_PORTS);
+    Flow {
+        link: link.map(|link| link.name.clone()).unwrap_or_default(),
+        direction: link.and_then(|link| link.direction),
+        src: address(key.family, key.src),
+        dst: address(key.family, key.dst),
+        dest_qp: key.dest_qp,
+        roce_version: stats.roce_version,
+        src_port_count,
+        src_ports: ports.seen,
+        vlan: stats.vlan_id(),
+        inner_vlan: stats.inner_vlan_id(),
+        pcp: stats.priority(),
+        dscp: (stats.dscp != DSCP_NONE).then_some(stats.dscp),
+        encapsulation: encapsulation(stats.encap),
+        mixed: Mixed::NAMES
+            .into_iter()
+            .filter_map(|(bit, name)| (stats.mixed & bit != 0).then_some(name))
+            .collect(),
+        path_mtu: (stats.mtu != 0).then_some(stats.mtu),
+        packets: stats.packets,
+        bytes: stats.bytes,
+        inner_bytes: (stats.encap != 0 || stats.mixed & Mixed::ENCAPSULATION != 0)
+            .then_some(stats.inner_bytes),
+        payload_bytes: stats.payload_bytes,
+        payload_unknown: stats.payload_unknown,
+        first_ns: stats.first_ns,
+        last_ns: stats.last_ns,
+        ecn: stats.ecn().into(),
+        ecn_data: stats.ecn_data.into(),
+        ce_ratio: Ecn::from(stats.ecn_data).ce_ratio(),
+        ce_over_time: ecn::flow(sample, flow.slot),
+        cnp_packets: stats.cnp_packets,
+        // Made where all flows are known.
+        cnp: None,
+        opcodes: opcodes(stats, extra),
+        ack: Ack {
+            acks: stats.acks,
+            rnr_naks: stats.rnr_naks,
+            naks: stats.naks.into(),
+            unknown: stats.ack_unknown,
+        },
+        last_naks_ns,
+        psn: psn(&stats.psn),
+        psn_responses: psn(&stats.psn_responses),
+        responses_missing: (stats.psn_responses.seen != 0).then_some(stats.response_holes),
+        latency_ns: latency.and_then(|figure| figure.all).map(Into::into),
+        latency_by_class: latency.and_then(latency::by_class),
+        latency_unpaired: latency.map(|figure| figure.unpaired),
+        latency_untimed: latency.map(latency::untimed),
+        pause_stall_ns: device::stalled(sample, flow),
+        peer_qp,
+        pairing,
+        loss: loss.filter(|_| requests_known && stats.psn.seen != 0).map(|loss| Loss::of(loss.requests)),
+        loss_responses: loss
+            .filter(|_| responses_known && stats.psn_responses.seen != 0)
+            .map(|loss| Loss::of(loss.responses)),
+        loss_unfollowed: loss.filter(|_| requests_known).and_then(|loss| loss.unfollowed).map(Into::into),
+        icrc: sample.figures.icrc.as_ref().map(|icrc| icrc.flow(flow.slot).into()),
+        pid: owned.and_then(|owned| owned.owner.pid),
+        comm: owned.and_then(|owned| owned.owner.comm.clone()),
+        pod: owned.and_then(|owned| owned.owner.pod.clone()),
+    }
+}
+
+/// The UDP source ports of a flow.
+pub(super) struct Ports {
+    /// Those that are known, in no order.
+    pub(super) seen: Vec<Port>,
+    /// RoCEv2 packets whose port is not among them.
+    pub(super) missing_packets: u64,
+    /// Their bytes; `None` when RoCEv1 packets, which have no port, cannot be told from them.
+    pub(super) missing_bytes: Option<u64>,
+}
+
+impl Ports {
+    pub(super) fn of(stats: &FlowStats, extra: Option<&Extra>) -> Self {
+        // Packets without a port count as "other port" too, and only their packets are known
+        // apart: every RoCEv2 packet, and no other, is counted by its ECN bits.
+        let without_port = stats.packets.saturating_sub(stats.ecn().iter().sum());
+        let mut seen = Vec::new();
+        if stats.first_port_packets() > 0 {
+            seen.push(Port {
+                port: stats.src_port,
+                packets: stats.first_port_packets(),
+                bytes: stats.first_port_bytes(),
+            });
+        }
+        let (mut packets, mut bytes) = (0, 0);
+        for &(port, counter) in extra.into_iter().flat_map(|extra| &extra.ports) {
+            packets += counter.packets;
+            bytes += counter.bytes;
+            seen.push(Port { port, packets: counter.packets, bytes: counter.bytes });
+        }
+        let missing_packets = stats.other_port_packets.saturating_sub(without_port).saturating_sub(packets);
+        let missing_bytes = match (missing_packets, without_port) {
+            (0, _) => Some(0),
+            (_, 0) => Some(stats.other_port_bytes.saturating_sub(bytes)),
+            _ => None,
+        };
+        Self { seen, missing_packets, missing_bytes }
+    }
+}
+
+/// The tunnels around the first packet, outermost first.
+fn encapsulation(encap: u32) -> Option<String> {
+    let names: Vec<&str> =
+        encap.to_le_bytes().into_iter().filter_map(Encap::from_byte).map(Encap::name).collect();
+    (!names.is_empty()).then(|| names.join("+"))
+}
+
+fn opcodes(stats: &FlowStats, extra: Option<&Extra>) -> Vec<Opcode> {
+    let mut by_code: BTreeMap<u8, u64> = BTreeMap::new();
+    if stats.transport != TRANSPORT_NONE {
+        for (low, packets) in (0..).zip(stats.opcodes) {
+            *by_code.entry(stats.transport << 5 | low).or_default() += packets;
+        }
+    }
+    *by_code.entry(CNP).or_default() += stats.cnp_packets;
+    for &(code, packets) in extra.into_iter().flat_map(|extra| &extra.opcodes) {
+        *by_code.entry(code).or_default() += packets;
+    }
+    let seen = by_code.into_iter().filter(|(_, packets)| *packets > 0);
+    seen.map(|(code, packets)| Opcode { code, name: Name(code).to_string(), packets }).collect()
+}
+
+fn psn(track: &PsnTrack) -> Option<Psn> {
+    (track.seen != 0).then_some(Psn {
+        first: track.first,
+        expected: track.expected,
+        repeats: track.repeats,
+        gaps: track.gaps,
+        missing: track.missing,
+        restarts: track.restarts,
+    })
+}

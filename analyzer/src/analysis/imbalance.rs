@@ -1,0 +1,267 @@
+//! How evenly links that share a load carry it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::{direction, paths};
+use crate::analysis::Options;
+use crate::metrics::traffic::Traffic;
+use crate::metrics::traffic::bins::Bursts;
+use crate::sample::{Direction, Sample};
+
+/// How evenly bytes spread over links that share a load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Imbalance {
+    pub links: Vec<String>,
+    #[serde(serialize_with = "direction")]
+    pub direction: Option<Direction>,
+    pub max_over_mean: Option<f64>,
+    pub jain: Option<f64>,
+    pub over_time: Option<OverTime>,
+    pub same_path: bool,
+}
+
+/// The same in windows of time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct OverTime {
+    pub window_ns: u64,
+    pub windows: u64,
+    pub max_over_mean_p50: f64,
+    pub max_over_mean_max: f64,
+    pub worst_ns: u64,
+}
+
+/// The rails of one direction, and how evenly bytes spread over them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Rails {
+    #[serde(serialize_with = "direction")]
+    pub direction: Option<Direction>,
+    pub rails: Vec<Rail>,
+    pub max_over_mean: Option<f64>,
+    pub jain: Option<f64>,
+}
+
+/// The links of one rail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Rail {
+    pub name: String,
+    pub links: Vec<String>,
+    pub bytes: u64,
+}
+
+/// The RoCE bytes of one link.
+#[derive(Clone, Copy, Debug)]
+pub struct Load<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its direction.
+    pub direction: Option<Direction>,
+    /// RoCE bytes.
+    pub bytes: u64,
+}
+
+/// Interfaces that see the same packets, so that they are compared with nothing of each other: the two ends of
+/// a cable, both sides of a router, several mirrors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SamePath(BTreeSet<(String, String)>);
+
+impl SamePath {
+    /// The interfaces of `sample` of which this holds; asked for only when all links are compared.
+    #[must_use]
+    pub fn of(sample: &Sample, options: &Options) -> Self {
+        if !options.imbalance_all_links {
+            return Self::default();
+        }
+        let name = |link: u16| sample.links.get(usize::from(link)).map(|link| link.name.clone());
+        let named = paths::related(sample).into_iter().filter_map(|(a, b)| {
+            let (a, b) = (name(a)?, name(b)?);
+            Some(if a < b { (a, b) } else { (b, a) })
+        });
+        Self(named.filter(|(a, b)| a != b).collect())
+    }
+
+    fn are(&self, a: &str, b: &str) -> bool {
+        let (a, b) = if a < b { (a, b) } else { (b, a) };
+        self.0.iter().any(|(one, other)| one == a && other == b)
+    }
+
+    /// As many of `names` as share no packets with one another: those that share with fewest come first.
+    fn parallel<'a>(&self, names: &[&'a str]) -> Vec<&'a str> {
+        let shares = |name: &str| names.iter().filter(|other| self.are(name, other)).count();
+        let mut order = names.to_vec();
+        order.sort_by_key(|name| shares(name));
+        let mut chosen: Vec<&str> = Vec::new();
+        for name in order {
+            if !chosen.iter().any(|other| *other == name || self.are(name, other)) {
+                chosen.push(name);
+            }
+        }
+        chosen
+    }
+}
+
+/// One comparison for each group and each direction in which the group has two links or more:
+/// first all links if that was asked for, then the named groups in their order. Where some of all links are of
+/// one path, which says nothing about balance, those that are parallel are compared too.
+#[must_use]
+pub fn imbalances(links: &[Load<'_>], options: &Options, same_path: &SamePath) -> Vec<Imbalance> {
+    let mut all = Vec::new();
+    if options.imbalance_all_links {
+        let names: BTreeSet<&str> = links.iter().map(|link| link.name).collect();
+        let given: Vec<&str> = links.iter().map(|link| link.name).collect();
+        let parallel = same_path.parallel(&given);
+        compare(links, |_| true, parallel.len() < names.len(), &mut all);
+        compare(links, |name| parallel.contains(&name), false, &mut all);
+    }
+    for group in &options.groups {
+        compare(links, |name| group.iter().any(|member| member == name), false, &mut all);
+    }
+    all
+}
+
+fn compare(links: &[Load<'_>], member: impl Fn(&str) -> bool, same_path: bool, all: &mut Vec<Imbalance>) {
+    for direction in [Some(Direction::Ingress), Some(Direction::Egress), None] {
+        let group = links.iter().filter(|link| link.direction == direction && member(link.name));
+        let (names, bytes): (Vec<String>, Vec<f64>) =
+            group.map(|link| (link.name.to_owned(), link.bytes as f64)).unzip();
+        if names.len() < 2 || all.iter().any(|done| done.direction == direction && done.links == names) {
+            continue;
+        }
+        all.push(Imbalance {
+            links: names,
+            direction,
+            max_over_mean: max_over_mean(&bytes),
+            jain: jain(&bytes),
+            over_time: None,
+            same_path,
+        });
+    }
+}
+
+/// Windows are at least this long: a step of a job has several, a burst fits into one.
+const WINDOW_NS: u64 = 100_000_000;
+/// A window with less than this share of the mean window's bytes says nothing about balance.
+const QUIET: f64 = 0.1;
+
+/// What the links of a group carried in windows of time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Windows {
+    /// Length of a window.
+    pub(super) window_ns: u64,
+    /// Number of the window (Unix time over its length), and bytes of each link of [`members`], of those windows with any.
+    pub(super) loads: BTreeMap<u64, Vec<f64>>,
+}
+
+/// Indexes of a group's links.
+pub(super) fn members<'a>(sample: &'a Sample, group: &'a Imbalance) -> impl Iterator<Item = usize> + 'a {
+    let links = sample.links.iter().enumerate();
+    let own = links.filter(|(_, link)| link.direction == group.direction && group.links.contains(&link.name));
+    own.map(|(at, _)| at)
+}
+
+/// Bytes of a group's links in windows of time; `None` where bins were not counted.
+pub(super) fn windows(sample: &Sample, traffic: &Traffic, group: &Imbalance) -> Option<Windows> {
+    let members: Vec<Option<&Bursts>> = members(sample, group)
+        .map(|at| traffic.links.get(at).and_then(|link| link.bursts.as_ref()))
+        .collect();
+    let known = || members.iter().flatten();
+    let least = WINDOW_NS.div_ceil(traffic.bin_ns.max(1)).next_power_of_two();
+    // Points of each series begin at multiples of their own length, all of which are powers of two.
+    let bins = known().map(|bursts| bursts.long_bins).max()?.max(least);
+    let mut loads_of: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for (at, bursts) in members.iter().enumerate() {
+        for (number, bytes) in (0u64..).zip(bursts.map_or(&[][..], |bursts| &bursts.long)) {
+            let bursts = bursts.as_ref()?;
+            let bin = bursts.long_first.saturating_add(number.saturating_mul(bursts.long_bins));
+            let loads = loads_of.entry(bin / bins).or_insert_with(|| vec![0.0; members.len()]);
+            *loads.get_mut(at)? += *bytes as f64;
+        }
+    }
+    loads_of.retain(|_, loads| loads.iter().sum::<f64>() > 0.0);
+    Some(Windows { window_ns: bins.saturating_mul(traffic.bin_ns), loads: loads_of })
+}
+
+impl Windows {
+    /// Leaves out windows with less than a share of the mean window's bytes.
+    pub(super) fn leave_out_below(&mut self, share: f64) {
+        let all: f64 = self.loads.values().flatten().sum();
+        let least = share * all / self.loads.len().max(1) as f64;
+        self.loads.retain(|_, loads| loads.iter().sum::<f64>() >= least);
+    }
+}
+
+/// How evenly the links of a group carried their load in windows of time; `None` where bins were not counted.
+#[must_use]
+pub(super) fn over_time(sample: &Sample, traffic: &Traffic, group: &Imbalance) -> Option<OverTime> {
+    let mut windows = windows(sample, traffic, group)?;
+    windows.leave_out_below(QUIET);
+    let mut ratios: Vec<(f64, u64)> =
+        windows.loads.iter().filter_map(|(window, loads)| Some((max_over_mean(loads)?, *window))).collect();
+    ratios.sort_by(|(a, at), (b, other)| a.total_cmp(b).then(other.cmp(at)));
+    let (worst, at) = *ratios.last()?;
+    let (median, _) = *ratios.get(ratios.len() / 2)?;
+    Some(OverTime {
+        window_ns: windows.window_ns,
+        windows: ratios.len() as u64,
+        max_over_mean_p50: median,
+        max_over_mean_max: worst,
+        worst_ns: at.saturating_mul(windows.window_ns),
+    })
+}
+
+/// The load of each rail, one list for each direction in which there are two rails or more.
+pub(super) fn rails(links: &[Load<'_>], options: &Options) -> Vec<Rails> {
+    let mut all = Vec::new();
+    for direction in [Some(Direction::Ingress), Some(Direction::Egress), None] {
+        let mut rails: Vec<Rail> = Vec::new();
+        for (interface, name) in &options.rails {
+            let at = rails.iter().position(|rail| rail.name == *name).unwrap_or_else(|| {
+                rails.push(Rail { name: name.clone(), links: Vec::new(), bytes: 0 });
+                rails.len() - 1
+            });
+            let (Some(rail), Some(link)) = (
+                rails.get_mut(at),
+                links.iter().find(|link| link.direction == direction && link.name == *interface),
+            ) else {
+                continue;
+            };
+            if !rail.links.iter().any(|name| name == link.name) {
+                rail.links.push(link.name.to_owned());
+                rail.bytes += link.bytes;
+            }
+        }
+        rails.retain(|rail| !rail.links.is_empty());
+        if rails.len() > 1 {
+            let bytes: Vec<f64> = rails.iter().map(|rail| rail.bytes as f64).collect();
+            all.push(Rails { direction, max_over_mean: max_over_mean(&bytes), jain: jain(&bytes), rails });
+        }
+    }
+    all
+}
+
+fn max_over_mean(loads: &[f64]) -> Option<f64> {
+    let sum: f64 = loads.iter().sum();
+    (sum > 0.0).then(|| loads.iter().copied().fold(0.0, f64::max) * loads.len() as f64 / sum)
+}
+
+/// Jain's fairness index: 1 when all are equal, 1/n when one carries everything.
+fn jain(loads: &[f64]) -> Option<f64> {
+    let sum: f64 = loads.iter().sum();
+    let squares: f64 = loads.iter().map(|load| load * load).sum();
+    (squares > 0.0).then(|| sum * sum / (loads.len() as f64 * squares))
+}
+
+/// The names in `names` that no link of the sample has, so that the user can be told.
+#[must_use]
+pub fn unknown_names<'a>(sample: &Sample, names: impl IntoIterator<Item = &'a String>) -> Vec<String> {
+    let mut names: Vec<String> = names.into_iter().cloned().collect();
+    names.retain(|name| !sample.links.iter().any(|link| link.name == *name));
+    names.sort();
+    names.dedup();
+    names
+}

@@ -1,0 +1,50 @@
+//! What the report says of a flow's other direction and of the time that answers take.
+
+use rocescope_common::account::FlowStats;
+use rocescope_common::account::flow::SRC_QP_SEVERAL;
+use rocescope_common::wire::frame::UNKNOWN;
+
+use crate::analysis::{Latency, LatencyByClass, Pairing, Untimed};
+use crate::metrics::latency::{Figure, Summary};
+use crate::metrics::pairing::{Confidence, How};
+use crate::sample::{FlowSample, PeerKey, Sample, TRANSPORT_UD};
+
+impl From<Summary> for Latency {
+    fn from(Summary { count, p50, p99, p999, max }: Summary) -> Self {
+        Self { count, p50, p99, p999, max }
+    }
+}
+
+pub(super) fn by_class(figure: &Figure) -> Option<LatencyByClass> {
+    let [write_send, read, atomic] = figure.classes.map(|class| class.map(Into::into));
+    figure.all.map(|_| LatencyByClass { write_send, read, atomic })
+}
+
+pub(super) fn untimed(figure: &Figure) -> Untimed {
+    let &Figure { ambiguous, ring_full, untracked, outstanding, .. } = figure;
+    Untimed { ambiguous, ring_full, untracked, outstanding }
+}
+
+/// The queue pair that sends in this direction, and what says so.
+pub(super) fn peer(sample: &Sample, flow: &FlowSample) -> (Option<u32>, Option<Pairing>) {
+    let named =
+        |how: How, confidence: Confidence| Some(Pairing { how: how.name(), confidence: confidence.name() });
+    if let Some(qp) = sample.owned(flow).and_then(|owned| owned.peer_qp) {
+        return (Some(qp), named(How::Device, Confidence::Certain));
+    }
+    if let Some(pair) = sample.figures.pairs.as_ref().and_then(|pairs| pairs.get(&flow.slot)) {
+        let pairing = pair.peer_qp.and_then(|_| named(pair.how, pair.confidence));
+        return (pair.peer_qp, pairing);
+    }
+    if let Some(qp) = sample.peers.get(&PeerKey::of(&flow.key)) {
+        return (Some(*qp), named(How::Cm, Confidence::Certain));
+    }
+    let datagram = datagram_qp(&flow.stats);
+    (datagram, datagram.and_then(|_| named(How::Datagram, Confidence::Certain)))
+}
+
+/// The sending queue pair that the datagrams themselves name, when it was always the same.
+fn datagram_qp(stats: &FlowStats) -> Option<u32> {
+    (stats.transport == TRANSPORT_UD && stats.src_qp != UNKNOWN && stats.src_qp != SRC_QP_SEVERAL)
+        .then_some(stats.src_qp)
+}

@@ -1,0 +1,254 @@
+//! Loss, reordering, packets sent again, and damaged ones, as the report has them.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+use crate::analysis::{Flow, Psn};
+use crate::metrics::icrc::Checked;
+use crate::metrics::loss::{
+    Episodes as Counted, Figures, NakTally, Naks, Retransmission, Unfollowed as Before,
+};
+use crate::report::Report;
+use crate::sample::Direction;
+use rocescope_common::account::FlowStats;
+
+/// What happened to one sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Loss {
+    pub recovered: u64,
+    pub lost: u64,
+    pub unfilled: u64,
+    pub retransmitted: u64,
+    pub mirrored: u64,
+    pub rereads: u64,
+    pub rnr_resent: u64,
+    pub timeouts: u64,
+    pub stuck: u64,
+    pub last_again_ns: Option<u64>,
+    pub retransmission: Option<&'static str>,
+    pub before_tap: Episodes,
+    pub after_tap: Episodes,
+}
+
+/// What passed of a flow before its requests were followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Unfollowed {
+    pub until_ns: u64,
+    pub packets: u64,
+    pub missing: u64,
+    pub repeats: u64,
+}
+
+impl From<Before> for Unfollowed {
+    fn from(Before { until_ns, packets, missing, repeats }: Before) -> Self {
+        Self { until_ns, packets, missing, repeats }
+    }
+}
+
+/// Times at which something was lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Episodes {
+    pub episodes: u64,
+    pub longest_ns: Option<u64>,
+    pub largest: Option<u64>,
+    pub first_ns: Option<u64>,
+    pub last_ns: Option<u64>,
+}
+
+/// When the latest NAK of each kind came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct LastNaks {
+    pub rnr: Option<u64>,
+    pub psn_sequence_error: Option<u64>,
+    pub invalid_request: Option<u64>,
+    pub remote_access_error: Option<u64>,
+    pub remote_operational_error: Option<u64>,
+}
+
+impl LastNaks {
+    /// Of a flow with these counters. Of kinds of which not all were told, the latest may be missing.
+    pub(crate) fn of(told: &Naks, stats: &FlowStats) -> Self {
+        let last =
+            |told: NakTally, counted: u64| (counted > 0 && told.count >= counted).then_some(told.last_ns);
+        let [sequence, invalid, access, operational, ..] = told.codes;
+        let [sequence_errors, invalid_requests, access_errors, operational_errors, ..] = stats.naks;
+        Self {
+            rnr: last(told.rnr, stats.rnr_naks),
+            psn_sequence_error: last(sequence, sequence_errors),
+            invalid_request: last(invalid, invalid_requests),
+            remote_access_error: last(access, access_errors),
+            remote_operational_error: last(operational, operational_errors),
+        }
+    }
+}
+
+/// Packets by what their ICRC says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct Icrc {
+    pub checked: u64,
+    pub bad: u64,
+    pub unchecked: u64,
+}
+
+impl Loss {
+    /// Of a sequence that was there; nothing may have happened to it.
+    pub(crate) fn of(figures: Option<Figures>) -> Self {
+        let figures = figures.unwrap_or_default();
+        Self {
+            recovered: figures.recovered,
+            lost: figures.lost,
+            unfilled: figures.unfilled,
+            retransmitted: figures.retransmitted,
+            mirrored: figures.mirrored,
+            rereads: figures.rereads,
+            rnr_resent: figures.rnr_resent,
+            timeouts: figures.timeouts,
+            stuck: figures.stuck,
+            last_again_ns: (figures.again_ns != 0).then_some(figures.again_ns),
+            retransmission: figures.retransmission.map(|how| match how {
+                Retransmission::GoBackN => "go_back_n",
+                Retransmission::SelectiveRepeat => "selective_repeat",
+            }),
+            before_tap: figures.before.into(),
+            after_tap: figures.after.into(),
+        }
+    }
+}
+
+impl From<Counted> for Episodes {
+    fn from(counted: Counted) -> Self {
+        let known = |n| (counted.count > 0).then_some(n);
+        Self {
+            episodes: counted.count,
+            longest_ns: known(counted.longest_ns),
+            largest: known(counted.largest),
+            first_ns: known(counted.first_ns),
+            last_ns: known(counted.last_ns),
+        }
+    }
+}
+
+impl From<Checked> for Icrc {
+    fn from(Checked { checked, bad, unchecked }: Checked) -> Self {
+        Self { checked, bad, unchecked }
+    }
+}
+
+/// What the flows of one link say of loss. All are packets (PSNs) unless their name says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AtLink<'a> {
+    pub(crate) link: &'a str,
+    pub(crate) direction: Option<Direction>,
+    /// Lost before this link.
+    pub(crate) lost: u64,
+    /// Only late: out of order.
+    pub(crate) late: u64,
+    /// Not seen here and not sent again.
+    pub(crate) unfilled: u64,
+    /// Times that a receiver asked again for what had passed.
+    pub(crate) asked_again: u64,
+    /// Times that a sender went back to what had passed, where nothing from the receiver passes that would say why.
+    pub(crate) went_back: u64,
+    /// Sent again though they had passed.
+    pub(crate) sent_again: u64,
+    /// READs that were asked for again.
+    pub(crate) rereads: u64,
+    /// Skipped at first sight, in flows of which the above is known.
+    pub(crate) missing: u64,
+    /// The same in flows of which it is not: lost or late.
+    pub(crate) undecided: u64,
+    /// Behind the expected PSN, in flows of which it is not known why.
+    pub(crate) repeats: u64,
+    /// Of those sent again, because the receiver was not ready.
+    pub(crate) rnr_resent: u64,
+    /// NAKs for a PSN sequence error.
+    pub(crate) naks: u64,
+    /// All other NAKs: requests that were refused.
+    pub(crate) refused: u64,
+    pub(crate) rnr_naks: u64,
+    /// Another tap is before this one, which saw what was sent.
+    pub(crate) other_tap: bool,
+}
+
+/// One for each link that has flows, in the order of the links.
+pub(crate) fn by_link(report: &Report) -> Vec<AtLink<'_>> {
+    let mut all: Vec<AtLink<'_>> = Vec::new();
+    let whole = nothing_vanished(report);
+    let ways: HashSet<(IpAddr, IpAddr)> =
+        report.facts.flows.iter().map(|flow| (flow.src, flow.dst)).collect();
+    for link in &report.facts.links {
+        let mut sum = AtLink { link: &link.name, direction: link.direction, ..AtLink::default() };
+        let mut any = false;
+        let own = |flow: &&Flow| flow.link == link.name && flow.direction == link.direction;
+        for flow in report.facts.flows.iter().filter(own) {
+            any = true;
+            let exact = whole.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp));
+            sum.add(flow, exact, ways.contains(&(flow.dst, flow.src)));
+        }
+        sum.other_tap = report.facts.taps.iter().any(|tap| tap.to.as_deref() == Some(link.name.as_str()));
+        if any {
+            all.push(sum);
+        }
+    }
+    all
+}
+
+/// A flow at a tap.
+type AtTap<'a> = (&'a str, IpAddr, IpAddr, u32);
+
+/// Flows at a tap that saw just the packets that the one before it saw. A loss that PSNs alone suggest there is
+/// the order of packets, or what the tap before it has told already.
+pub(crate) fn nothing_vanished(report: &Report) -> HashSet<AtTap<'_>> {
+    let whole = report.facts.taps.iter().filter(|tap| tap.packets_matched > 0 && tap.only_at == [0, 0]);
+    whole.filter_map(|tap| Some((tap.to.as_deref()?, tap.src, tap.dst, tap.dest_qp))).collect()
+}
+
+impl AtLink<'_> {
+    fn add(&mut self, flow: &Flow, nothing_vanished: bool, answers: bool) {
+        for (loss, psn) in [(flow.loss, flow.psn), (flow.loss_responses, counted_responses(flow))] {
+            match (loss, psn) {
+                (Some(loss), psn) => {
+                    self.lost += if nothing_vanished { 0 } else { loss.lost };
+                    self.rnr_resent += loss.rnr_resent;
+                    self.late += loss.recovered;
+                    self.unfilled += loss.unfilled;
+                    let again = if answers { &mut self.asked_again } else { &mut self.went_back };
+                    *again += loss.after_tap.episodes;
+                    self.sent_again += loss.retransmitted;
+                    self.rereads += loss.rereads;
+                    self.missing += psn.map_or(0, |psn| psn.missing);
+                }
+                (None, Some(psn)) => {
+                    self.undecided += psn.missing;
+                    self.repeats += psn.repeats;
+                }
+                (None, None) => {}
+            }
+        }
+        if let Some(before) = flow.loss_unfollowed {
+            self.missing = self.missing.saturating_sub(before.missing);
+            self.undecided += before.missing;
+            self.repeats += before.repeats;
+        }
+        let sequence = flow.ack.naks.psn_sequence_error;
+        self.naks += sequence;
+        self.refused += flow.ack.naks.total().saturating_sub(sequence);
+        self.rnr_naks += flow.ack.rnr_naks;
+    }
+}
+
+/// The PSNs of responses as far as they say something of loss.
+///
+/// Responses take the PSNs of their READs. Where the requester also writes or sends, those PSNs are
+/// answered by ACKNOWLEDGEs, and the jumps over them are no loss.
+pub(crate) fn counted_responses(flow: &Flow) -> Option<Psn> {
+    let missing = flow.responses_missing?;
+    flow.psn_responses.map(|psn| Psn { missing, gaps: psn.gaps.min(missing), ..psn })
+}

@@ -1,0 +1,293 @@
+//! Links that see the same packets: taps along one path, the two ends of a cable, both sides of a router.
+//!
+//! Which they are is told by the queue pairs that they have in common. Links that share a load have none in
+//! common, or, where a fabric sprays packets, each misses what the others carry.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use rocescope_common::account::{FlowStats, PsnTrack};
+use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::frame::Addr;
+use serde::Serialize;
+
+use super::{Options, SamePath};
+use crate::sample::{FlowSample, Sample};
+
+type State = foldhash::fast::RandomState;
+
+/// A direction of a queue pair, wherever it is seen: family, source, destination, destination queue pair.
+type Name = (u8, Addr, Addr, u32);
+
+/// A link that misses this share of a flow's PSNs for good sees a part of it: no reliable connection
+/// survives such a loss, and of two links that share its packets each misses one half.
+const PART: f64 = 0.3;
+
+/// What a sample says of links that see the same packets. It takes a look at every flow, so views that make several
+/// pictures of one sample ask for it once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Paths {
+    /// What is counted on more than one link.
+    pub again: Arc<Again>,
+    /// Interfaces that are not compared with one another.
+    pub same_path: SamePath,
+}
+
+impl Paths {
+    /// What `sample` says.
+    #[must_use]
+    pub fn of(sample: &Sample, options: &Options) -> Self {
+        Self::with(Arc::new(Again::of(sample)), sample, options)
+    }
+
+    /// The same where it is known already what is counted `again`.
+    #[must_use]
+    pub fn with(again: Arc<Again>, sample: &Sample, options: &Options) -> Self {
+        Self { again, same_path: SamePath::of(sample, options) }
+    }
+}
+
+/// What is counted on more than one link.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Again {
+    /// Of each flow of the sample. Empty where each queue pair is on one link alone.
+    sights: Vec<Sight>,
+    /// Links that count the same packets, at most; 1 when each packet is counted once.
+    pub taps: usize,
+}
+
+/// One flow among those of its queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sight {
+    /// The flow that speaks for its packets: that of the link which saw most of them, maybe itself.
+    speaker: u32,
+    /// The flow of the queue pair that comes first in the sample, be its packets the same or not.
+    first: u32,
+}
+
+impl Again {
+    /// What `sample` counts on more than one link.
+    #[must_use]
+    pub fn of(sample: &Sample) -> Self {
+        let mut again = Self { sights: Vec::new(), taps: 1 };
+        let several = several(sample);
+        if !several.is_empty() {
+            let alone = (0u32..).zip(&sample.flows).map(|(at, _)| Sight { speaker: at, first: at });
+            again.sights = alone.collect();
+        }
+        for mut sights in several.into_values() {
+            let first = sights.first().and_then(|at| u32::try_from(*at).ok());
+            // The link that saw most speaks for the queue pair; of those that saw the same, the first.
+            sights.sort_by_key(|at| {
+                let flow = sample.flows.get(*at);
+                flow.map(|flow| (Reverse(flow.stats.bytes), flow.key.link))
+            });
+            let mut counted: Vec<(&FlowSample, u32, usize)> = Vec::new();
+            for at in sights {
+                let (Some(flow), Ok(number)) = (sample.flows.get(at), u32::try_from(at)) else { continue };
+                let speaker = match counted.iter_mut().find(|(first, ..)| same(&first.stats, &flow.stats)) {
+                    None => {
+                        counted.push((flow, number, 1));
+                        number
+                    }
+                    Some((_, speaker, taps)) => {
+                        *taps += 1;
+                        again.taps = again.taps.max(*taps);
+                        *speaker
+                    }
+                };
+                if let Some(sight) = again.sights.get_mut(at) {
+                    *sight = Sight { speaker, first: first.unwrap_or(number) };
+                }
+            }
+        }
+        again
+    }
+
+    /// Whether the packets of flow number `at` of the sample are counted on another link too.
+    #[must_use]
+    pub fn is_again(&self, at: usize) -> bool {
+        self.speaker(at) != at
+    }
+
+    /// Whether every queue pair is on one link alone.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.sights.is_empty()
+    }
+
+    /// The flow that speaks for the packets of flow number `at`: the one on the link that saw most of them.
+    #[must_use]
+    pub fn speaker(&self, at: usize) -> usize {
+        self.sights.get(at).and_then(|sight| usize::try_from(sight.speaker).ok()).unwrap_or(at)
+    }
+
+    /// The flow that comes first of the queue pair of flow number `at`, whether links share its packets or see the same.
+    #[must_use]
+    pub fn queue_pair(&self, at: usize) -> usize {
+        self.sights.get(at).and_then(|sight| usize::try_from(sight.first).ok()).unwrap_or(at)
+    }
+}
+
+/// Packets in the totals that more than one link counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct CountedAgain {
+    pub taps: u64,
+    pub roce_packets: Option<u64>,
+    pub roce_bytes: Option<u64>,
+    pub cnp_packets: Option<u64>,
+}
+
+impl Default for CountedAgain {
+    fn default() -> Self {
+        Self { taps: 1, roce_packets: Some(0), roce_bytes: Some(0), cnp_packets: Some(0) }
+    }
+}
+
+/// Queue pairs that are on more than one link: the numbers of their flows in the sample.
+fn several(sample: &Sample) -> HashMap<Name, Vec<usize>, State> {
+    let mut all: HashMap<Name, Vec<usize>, State> = HashMap::default();
+    if sample.links.len() > 1 {
+        for (at, FlowSample { key, .. }) in sample.flows.iter().enumerate() {
+            all.entry((key.family, key.src, key.dst, key.dest_qp)).or_default().push(at);
+        }
+        all.retain(|_, sights| sights.len() > 1);
+    }
+    all
+}
+
+/// Pairs of links, the smaller number first, that see packets of the same sequence. Acknowledgements
+/// alone do not tell taps from links that share a load.
+#[must_use]
+pub(crate) fn related(sample: &Sample) -> BTreeSet<(u16, u16)> {
+    let mut related = BTreeSet::new();
+    for sights in several(sample).into_values() {
+        let flows: Vec<&FlowSample> = sights.iter().filter_map(|at| sample.flows.get(*at)).collect();
+        for (n, one) in flows.iter().enumerate() {
+            for other in flows.iter().skip(n + 1) {
+                let (a, b) = (one.key.link.min(other.key.link), one.key.link.max(other.key.link));
+                if sequence(&one.stats).is_some()
+                    && !related.contains(&(a, b))
+                    && same(&one.stats, &other.stats)
+                {
+                    related.insert((a, b));
+                }
+            }
+        }
+    }
+    related
+}
+
+/// Whether two links that count the same queue pair count the same packets of it. Where nothing numbers
+/// the packets, they are taken to.
+pub(super) fn same(one: &FlowStats, other: &FlowStats) -> bool {
+    let (Some(a), Some(b)) = (sequence(one), sequence(other)) else { return true };
+    // A packet takes one link: of two that share a load, one alone has the first.
+    if a.first != b.first && is_part(one) && is_part(other) {
+        return false;
+    }
+    // A queue pair that moved from one link to the other goes on where it was.
+    let length = |track: &PsnTrack| track.expected.wrapping_sub(track.first) & MASK24;
+    let round = |packets: u64, track: &PsnTrack| track.restarts > 0 || packets > u64::from(MASK24);
+    if round(one.packets, a) || round(other.packets, b) {
+        return true;
+    }
+    let (a_length, b_length) = (length(a), length(b));
+    let ahead = b.first.wrapping_sub(a.first) & MASK24;
+    let behind = a.first.wrapping_sub(b.first) & MASK24;
+    let common = if ahead < a_length {
+        (a_length - ahead).min(b_length)
+    } else if behind < b_length {
+        (b_length - behind).min(a_length)
+    } else {
+        0
+    };
+    common.saturating_mul(2) >= a_length.min(b_length)
+}
+
+/// The PSNs of a flow: of its requests, or else of its responses.
+fn sequence(stats: &FlowStats) -> Option<&PsnTrack> {
+    [&stats.psn, &stats.psn_responses].into_iter().find(|track| track.seen != 0)
+}
+
+/// Whether a link sees a part of a flow. What came late or again has filled as many of the holes. Responses
+/// between acknowledgements have holes where nothing is missing.
+fn is_part(stats: &FlowStats) -> bool {
+    let Some(track) = sequence(stats) else { return false };
+    let holes = track.missing.saturating_sub(track.repeats);
+    let numbered = stats.psn.seen != 0 || stats.acks + stats.rnr_naks + stats.naks.iter().sum::<u64>() == 0;
+    numbered && holes > 0 && holes as f64 >= PART * (stats.packets + holes) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::fixtures::{key, link, sample as of, stats};
+
+    fn track(first: u32, expected: u32, missing: u64, repeats: u64) -> PsnTrack {
+        PsnTrack { seen: 1, slack: 1, first, expected, missing, repeats, ..PsnTrack::default() }
+    }
+
+    fn sample(flows: &[(u16, u32, u64, PsnTrack)]) -> Sample {
+        let flow = |&(link, qp, packets, psn): &(u16, u32, u64, PsnTrack)| {
+            (key(link, "10.0.0.1", "10.0.0.2", qp), FlowStats { psn, ..stats(7, packets, packets * 1000) })
+        };
+        of(["a", "b", "c"].map(|name| link(name, None)).into(), flows.iter().map(flow).collect())
+    }
+
+    #[test]
+    fn taps_of_one_path_count_the_same_packets() {
+        let sample = sample(&[
+            (0, 1, 100, track(0, 100, 0, 0)),
+            (1, 1, 99, track(1, 100, 1, 0)),
+            (2, 1, 60, track(40, 100, 0, 0)),
+            (2, 2, 60, track(40, 100, 0, 0)),
+        ]);
+        let again = Again::of(&sample);
+        let flags: Vec<bool> = (0..4).map(|at| again.is_again(at)).collect();
+        assert_eq!((flags, again.taps), (vec![false, true, true, false], 3));
+        assert_eq!((again.speaker(2), again.queue_pair(2), again.speaker(3)), (0, 0, 3));
+        assert!(!again.is_empty() && again.speaker(9) == 9);
+        assert_eq!(related(&sample).len(), 3);
+    }
+
+    #[test]
+    fn links_that_share_a_load_do_not() {
+        // Each of two links carries every other packet; a queue pair moves; PSNs begin anew behind 2^24.
+        for (a, b) in [
+            (track(0, 200, 100, 0), track(1, 199, 99, 0)),
+            (track(0, 100, 0, 0), track(100, 200, 0, 0)),
+            (track(MASK24 - 50, 50, 0, 0), track(50, 150, 0, 0)),
+        ] {
+            let sample = sample(&[(0, 1, 100, a), (1, 1, 100, b)]);
+            let again = Again::of(&sample);
+            assert_eq!((again.taps, again.is_again(0), again.is_again(1)), (1, false, false));
+            assert_eq!((again.queue_pair(0), again.queue_pair(1)), (0, 0), "one queue pair all the same");
+            assert!(related(&sample).is_empty());
+        }
+        // One that sees all, before the two.
+        let parts = [(0, 1, 100, track(0, 200, 100, 0)), (1, 1, 100, track(1, 199, 99, 0))];
+        let all = (2, 1, 200, track(0, 200, 0, 0));
+        let sample = sample(&[parts[0], parts[1], all]);
+        let again = Again::of(&sample);
+        assert!(again.is_again(0) && again.is_again(1) && !again.is_again(2));
+        assert!(!related(&sample).contains(&(0, 1)));
+    }
+
+    #[test]
+    fn taps_behind_the_same_holes_count_the_same_packets() {
+        let holes = track(0, 200, 100, 0);
+        let sample = sample(&[(0, 1, 100, holes), (1, 1, 100, holes)]);
+        assert_eq!(Again::of(&sample).taps, 2);
+    }
+
+    #[test]
+    fn reordering_leaves_no_holes() {
+        let late = track(0, 100, 50, 50);
+        let sample = sample(&[(0, 1, 100, track(0, 100, 0, 0)), (1, 1, 100, late)]);
+        assert_eq!(Again::of(&sample).taps, 2);
+    }
+}

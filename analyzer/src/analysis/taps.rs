@@ -1,0 +1,178 @@
+//! Flows that were seen at several taps, as the report has them.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+use crate::analysis::Facts;
+use crate::analysis::Flow;
+use crate::metrics::taps::TapPair;
+use crate::sample::{Sample, address};
+use rocescope_common::account::FlowKey;
+
+/// A flow at two taps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct TapFlow {
+    pub src: IpAddr,
+    pub dst: IpAddr,
+    pub dest_qp: u32,
+    pub links: [String; 2],
+    pub from: Option<String>,
+    pub to: Option<String>,
+    pub packets_matched: u64,
+    pub vanished: Option<u64>,
+    pub only_at: [u64; 2],
+    pub copies_at: [u64; 2],
+    pub not_compared: [Option<u64>; 2],
+    pub delay_change_ns: DelayChange,
+}
+
+/// How the one-way delay changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct DelayChange {
+    pub min: i64,
+    pub max: i64,
+    pub drift: i64,
+    pub points: Vec<DelayPoint>,
+}
+
+/// A point of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "every field is described in report::fields")]
+pub struct DelayPoint {
+    pub time_ns: u64,
+    pub change_ns: i64,
+}
+
+/// All of them, sorted by flow and links.
+pub(super) fn taps(sample: &Sample) -> Vec<TapFlow> {
+    let pairs = sample.figures.taps.iter().flatten();
+    let packets: HashMap<FlowKey, u64> =
+        sample.flows.iter().map(|flow| (flow.key, flow.stats.packets)).collect();
+    let mut taps: Vec<TapFlow> = pairs.map(|pair| build(sample, pair, &packets)).collect();
+    taps.sort_by(|a, b| (a.src, a.dst, a.dest_qp, &a.links).cmp(&(b.src, b.dst, b.dest_qp, &b.links)));
+    taps
+}
+
+fn build(sample: &Sample, pair: &TapPair, packets: &HashMap<FlowKey, u64>) -> TapFlow {
+    let TapPair { key, links, ordered, matched, only, copies, delay } = pair;
+    let at = |side: usize| packets.get(&FlowKey { link: links[side], ..*key });
+    // A flow that was closed meanwhile begins again from 0.
+    let not_compared =
+        [0, 1].map(|side| at(side).and_then(|all| all.checked_sub(matched + only[side] + copies[side])));
+    let links = links
+        .map(|link| sample.links.get(usize::from(link)).map_or_else(String::new, |link| link.name.clone()));
+    let [from, to] = links.clone();
+    let first = delay.points().next().map_or(0, |(_, least)| least);
+    let points: Vec<DelayPoint> = delay
+        .points()
+        .map(|(time_ns, least)| DelayPoint { time_ns, change_ns: least.saturating_sub(first) })
+        .collect();
+    let (min, max) = delay.range();
+    TapFlow {
+        src: address(key.family, key.src),
+        dst: address(key.family, key.dst),
+        dest_qp: key.dest_qp,
+        links,
+        from: ordered.then_some(from),
+        to: ordered.then_some(to),
+        packets_matched: *matched,
+        // Where nothing is missing at either, the order does not matter.
+        vanished: (*ordered || *only == [0; 2]).then_some(only[0]),
+        only_at: *only,
+        copies_at: *copies,
+        not_compared,
+        delay_change_ns: DelayChange {
+            min: min.saturating_sub(first),
+            max: max.saturating_sub(first),
+            drift: points.last().map_or(0, |last| last.change_ns),
+            points,
+        },
+    }
+}
+
+/// What vanished between two taps on its way from one host to another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Between<'a> {
+    /// The tap nearer the sender.
+    pub from: &'a str,
+    /// The other.
+    pub to: &'a str,
+    /// The sending host.
+    pub src: IpAddr,
+    /// The receiving host.
+    pub dst: IpAddr,
+    /// Packets that both saw.
+    pub matched: u64,
+    /// Packets that did not arrive at the second.
+    pub vanished: u64,
+    /// Packets that the second did not see though they reached the receiver, which never asked for them again.
+    pub missed: u64,
+    /// The flows at the second tap that something did not pass.
+    pub flows: Vec<&'a Flow>,
+}
+
+impl Between<'_> {
+    /// Share of what passed the first tap.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        self.vanished as f64 / self.packets().max(1) as f64
+    }
+
+    /// Packets that passed the first tap.
+    #[must_use]
+    pub const fn packets(&self) -> u64 {
+        self.matched + self.vanished
+    }
+}
+
+impl Facts {
+    /// What vanished between taps whose order is known, by taps and hosts. Of several taps in a row each span counts by
+    /// itself: what vanished in one did not reach the next.
+    #[must_use]
+    pub fn between_taps(&self) -> Vec<Between<'_>> {
+        type Name = (IpAddr, IpAddr, u32);
+        let name = |tap: &TapFlow| (tap.src, tap.dst, tap.dest_qp);
+        let mut next: HashMap<(&str, Name), HashSet<&str>> = HashMap::new();
+        for tap in &self.taps {
+            if let (Some(from), Some(to)) = (&tap.from, &tap.to) {
+                next.entry((from, name(tap))).or_default().insert(to);
+            }
+        }
+        let is_direct = |tap: &TapFlow, from: &str, to: &str| {
+            let onward = |by: &&str| next.get(&(*by, name(tap))).is_some_and(|taps| taps.contains(to));
+            !next.get(&(from, name(tap))).is_some_and(|taps| taps.iter().any(onward))
+        };
+        let mut pairs: BTreeMap<(&str, &str, IpAddr, IpAddr), Between<'_>> = BTreeMap::new();
+        let at: HashMap<(&str, Name), &Flow> = self
+            .flows
+            .iter()
+            .map(|flow| ((flow.link.as_str(), (flow.src, flow.dst, flow.dest_qp)), flow))
+            .collect();
+        for tap in &self.taps {
+            let (Some(from), Some(to), Some(vanished)) = (&tap.from, &tap.to, tap.vanished) else { continue };
+            if !is_direct(tap, from, to) {
+                continue;
+            }
+            let (src, dst) = (tap.src, tap.dst);
+            let new = Between { from, to, src, dst, matched: 0, vanished: 0, missed: 0, flows: Vec::new() };
+            let sum = pairs.entry((from, to, src, dst)).or_insert(new);
+            sum.matched += tap.packets_matched;
+            if vanished == 0 {
+                continue;
+            }
+            let Some(flow) = at.get(&(to.as_str(), (src, dst, tap.dest_qp))) else { continue };
+            let unfilled: u64 =
+                [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.unfilled).sum();
+            // Who sends nothing again does not tell by that what arrived.
+            let missed = if flow.is_uc() { 0 } else { unfilled.min(vanished) };
+            sum.vanished += vanished - missed;
+            sum.missed += missed;
+            sum.flows.push(flow);
+        }
+        pairs.into_values().collect()
+    }
+}

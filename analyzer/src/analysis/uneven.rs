@@ -1,0 +1,66 @@
+//! For how long a group of links was uneven, where the whole run is not.
+
+use super::Imbalance;
+use super::imbalance::{members, windows};
+use crate::metrics::steps::straggler::densest;
+use crate::sample::Sample;
+
+/// A window counts as loaded from this share of the mean window's bytes on: what little passes between two steps, or while a
+/// job evaluates, may well use one link without harm.
+const LOADED: f64 = 0.5;
+/// A window in which the link is not the busy one weighs this much against one in which it is: two of three must be.
+const MISS: i64 = 2;
+
+/// A stretch of time in which one link carried far more than its peers.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Uneven {
+    /// The busy link.
+    pub link: String,
+    /// Start of the first window, Unix time.
+    pub since_ns: u64,
+    /// Length of all of its windows together: silence between them does not count.
+    pub length_ns: u64,
+    /// Loaded windows of the stretch.
+    pub windows: u64,
+    /// Loaded windows of the run.
+    pub of_windows: u64,
+    /// Bytes of the busy link in the stretch over the mean of the links.
+    pub max_over_mean: f64,
+    /// Share of the group's bytes in the run that passed in the stretch.
+    pub bytes_ratio: f64,
+}
+
+/// The longest stretch of loaded windows in which one link of a group carries `limit` times the mean or more all in all, and half as much
+/// above the mean in two of three of them. `None` when there is none, or bins were not counted.
+#[must_use]
+pub(crate) fn longest(sample: &Sample, group: &Imbalance, limit: f64) -> Option<Uneven> {
+    let traffic = sample.figures.traffic.as_ref()?;
+    let mut windows = windows(sample, traffic, group)?;
+    let all: f64 = windows.loads.values().flatten().sum();
+    windows.leave_out_below(LOADED);
+    let loads: Vec<(u64, &[f64])> = windows.loads.iter().map(|(at, loads)| (*at, &loads[..])).collect();
+    let ratio = |own: f64, sum: f64, links: usize| if sum > 0.0 { own * links as f64 / sum } else { 0.0 };
+    // A step of a job begins more evenly than it ends, or the other way round: single windows need half of the excess only.
+    let half = f64::midpoint(1.0, limit);
+    let found = members(sample, group).enumerate().filter_map(|(member, link)| {
+        let own = |loads: &[f64]| loads.get(member).copied().unwrap_or(0.0);
+        let busy = |loads: &[f64]| ratio(own(loads), loads.iter().sum(), loads.len()) >= half;
+        let scores = loads.iter().map(|(_, loads)| if busy(loads) { 1 } else { -MISS });
+        let (range, _) = densest(scores)?;
+        let stretch = loads.get(range)?;
+        let (first, links) = stretch.first()?;
+        let sum: f64 = stretch.iter().flat_map(|(_, loads)| loads.iter()).sum();
+        let own: f64 = stretch.iter().map(|(_, loads)| own(loads)).sum();
+        let count = stretch.len() as u64;
+        Some(Uneven {
+            link: sample.links.get(link)?.name.clone(),
+            since_ns: first.saturating_mul(windows.window_ns),
+            length_ns: count.saturating_mul(windows.window_ns),
+            windows: count,
+            of_windows: loads.len() as u64,
+            max_over_mean: ratio(own, sum, links.len()),
+            bytes_ratio: sum / all,
+        })
+    });
+    found.filter(|found| found.max_over_mean >= limit).max_by_key(|found| found.windows)
+}

@@ -1,0 +1,182 @@
+//! The command line.
+
+mod args;
+pub mod config;
+mod diff;
+#[cfg(target_os = "linux")]
+mod doctor;
+mod explain;
+#[cfg(feature = "live")]
+mod live;
+pub mod output;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::error::ErrorKind;
+
+pub use args::{
+    Args, AttachArgs, BenchArgs, DemoArgs, DiffArgs, DoctorArgs, ExplainArgs, LiveArgs, Output, PageOutput,
+    ReplayArgs, SpeedArg, Verb, ViewArgs,
+};
+
+use self::config::Config;
+use self::output::{Format, Interrupt};
+use crate::analysis;
+use crate::report;
+use crate::source::replay::{self, Emit};
+use crate::tui;
+use crate::util::background;
+
+/// Runs the command; its result is the exit status: 0 done, 1 failed, 2 bad usage, and of doctor 3.
+#[must_use]
+pub fn main() -> ExitCode {
+    let args = match Args::read(std::env::args_os()) {
+        Ok(args) => args,
+        Err(error) => return usage(&error),
+    };
+    let result = match args.verb {
+        Verb::Replay(args) => self::replay(args),
+        Verb::Explain(args) => return explain::explain(args.id.as_deref()),
+        Verb::Diff(args) => diff::diff(&args),
+        #[cfg(target_os = "linux")]
+        Verb::Doctor(args) => match doctor::doctor(&args) {
+            Ok(status) => return status,
+            Err(error) => Err(error),
+        },
+        #[cfg(not(target_os = "linux"))]
+        Verb::Doctor(_) => Err(anyhow::anyhow!("doctor reads Linux; run it on the host in question")),
+        Verb::Config => output::page(&config::template()),
+        #[cfg(feature = "live")]
+        Verb::Live(args) => live::live(args),
+        #[cfg(feature = "live")]
+        Verb::Demo(args) => live::demo(&args),
+        #[cfg(feature = "live")]
+        Verb::Bench(args) => crate::bench::run(args.output == PageOutput::Json),
+        #[cfg(not(feature = "live"))]
+        Verb::Live(_) | Verb::Demo(_) | Verb::Bench(_) => Err(anyhow::anyhow!(NO_KERNEL_SIDE)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::say(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Help and version go to standard output, mistakes to standard error.
+fn usage(error: &clap::Error) -> ExitCode {
+    // A reader that went away is no failure.
+    let _ = error.print();
+    let _ = std::io::stdout().flush();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+        _ => ExitCode::from(2),
+    }
+}
+
+/// What the user wants to see, once the terminal was looked at.
+fn chosen(view: &ViewArgs) -> Output {
+    view.output.unwrap_or_else(|| if std::io::stdout().is_terminal() { Output::Tui } else { Output::Text })
+}
+
+/// What the command line and the configuration file say about views.
+struct Views {
+    /// Of the report.
+    report: report::Options,
+    /// Of the terminal UI, where that is what will be shown; without those of the report.
+    tui: Option<tui::Options>,
+}
+
+/// Reads the configuration file, once. To be called before anything is started or attached, which a
+/// mistake in the file should not have to undo.
+fn views(view: &ViewArgs, speed: Option<f64>) -> Result<Views> {
+    let config = Config::load(view.config.as_deref())?;
+    let tui = match chosen(view) {
+        Output::Tui => Some(tui_options(view, &config, speed)?),
+        Output::Text | Output::Json | Output::Jsonl => None,
+    };
+    let analysis = analysis::Options {
+        groups: view.group.clone(),
+        ecmp: view.ecmp,
+        rails: view.rail.clone(),
+        filter: view.filter.as_ref().map(|filter| filter.text().to_owned()),
+        ..analysis::Options::default()
+    };
+    let report = report::Options { analysis, limits: config.findings };
+    Ok(Views { report, tui })
+}
+
+/// Options of the terminal UI: command line before configuration file before environment.
+fn tui_options(view: &ViewArgs, config: &Config, speed: Option<f64>) -> Result<tui::Options> {
+    let options = tui::Options::from_env()
+        .with_settings(&config.tui)
+        .map_err(|error| anyhow::anyhow!("configuration file, [tui]: {error}"))?;
+    Ok(tui::Options {
+        speed,
+        screen: view.screen.unwrap_or(options.screen),
+        sort: view.sort.or(options.sort),
+        filter: view.view_filter.clone().unwrap_or(options.filter),
+        source_filtered: view.filter.is_some(),
+        ..options
+    })
+}
+
+/// The format of a report that is printed.
+fn format(output: Output) -> Format {
+    match output {
+        Output::Tui | Output::Text => Format::Text,
+        Output::Json => Format::Json,
+        Output::Jsonl => Format::JsonLines,
+    }
+}
+
+fn replay(args: ReplayArgs) -> Result<()> {
+    let output = chosen(&args.view);
+    let interval = args.view.interval;
+    let stream = args.files.iter().any(|file| file.as_os_str() == "-");
+    let speed = args.speed.map_or_else(
+        || {
+            // A stream comes as it comes; someone who watches files wants to see them happen.
+            if output == Output::Tui && !stream { 1.0 } else { f64::INFINITY }
+        },
+        |speed| speed.0,
+    );
+    let emit = match output {
+        Output::Tui => Emit::Watch(interval),
+        Output::Text | Output::Json => Emit::AtEnd,
+        Output::Jsonl => Emit::Every(interval),
+    };
+    let Views { report, tui } = views(&args.view, (!stream).then_some(speed))?;
+    // The terminal view watches the signals itself: it has a terminal to put back in order.
+    let interrupt = if tui.is_some() { None } else { Some(Interrupt::catch()?) };
+    let options = replay::Options {
+        files: args.files,
+        taps: args.tap,
+        speed,
+        from: args.from,
+        to: args.to,
+        duration: args.view.duration,
+        filter: args.view.filter,
+        idle: args.view.idle,
+        max_flows: args.view.max_flows.unwrap_or(replay::MAX_FLOWS),
+        figures: crate::metrics::Options {
+            reorder_window: args.reorder_window,
+            bin_ns: replay::nanos(args.bin),
+            link_mbps: args.link_speed,
+        },
+        emit,
+        events: output == Output::Tui,
+    };
+    let feed =
+        if tui.is_some() { background::behind(|| replay::start(options))? } else { replay::start(options)? };
+    match interrupt {
+        None => tui::run(feed, tui::Options { report, ..tui.unwrap_or_default() }),
+        Some(interrupt) => output::print(&feed, format(output), &report, &interrupt, None),
+    }
+}
+
+#[cfg(not(feature = "live"))]
+const NO_KERNEL_SIDE: &str = "this build has no kernel side: build with `cargo xtask build`";

@@ -1,0 +1,163 @@
+//! Takes a feed to its end and prints reports.
+
+use std::io::{self, BufWriter, ErrorKind, IsTerminal as _, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::analysis;
+use crate::report::{self, Report, json, text};
+use crate::sample::Sample;
+use crate::source::feed::{Command, Feed, Update};
+
+/// What reports look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people, once.
+    Text,
+    /// One JSON document.
+    Json,
+    /// One JSON document per line and interval.
+    JsonLines,
+}
+
+/// Set by SIGINT and SIGTERM.
+#[derive(Clone, Debug)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Catches SIGINT and SIGTERM from now on. The first asks for an orderly end, a second one
+    /// ends the process at once.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn catch() -> Result<Self> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // In this order the second signal finds the flag set, the first does not.
+            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag))
+                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+                .context("cannot catch signals")?;
+        }
+        Ok(Self(flag))
+    }
+
+    /// Whether one came.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How long a wait for an update may hold up a look at the signals.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Prints what `feed` has to say, to standard output in `format` and to standard error in
+/// sentences. Returns when it ended, or was interrupted, or nobody reads the output any more. `limit`
+/// ends the run by the clock, as `interrupt` does.
+///
+/// # Errors
+/// The source's, and when the output cannot be written.
+pub fn print(
+    feed: &Feed,
+    format: Format,
+    options: &report::Options,
+    interrupt: &Interrupt,
+    limit: Option<Duration>,
+) -> Result<()> {
+    let start = Instant::now();
+    // Standard output by itself would write every line of a long report alone.
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut latest: Option<Box<Sample>> = None;
+    let mut stopping = false;
+    let ended = loop {
+        let over = limit.is_some_and(|limit| start.elapsed() >= limit);
+        if (over || interrupt.is_set()) && !stopping {
+            stopping = true;
+            // A source that is gone has ended, which the next update says.
+            let _ = feed.commands.send(Command::Stop);
+        }
+        match feed.updates.recv_timeout(LOOK) {
+            Ok(Update::Sample(sample)) => {
+                if format == Format::JsonLines
+                    && !written(
+                        json::write_line(&Report::build(&sample, options), &mut out)
+                            .and_then(|()| out.flush()),
+                    )?
+                {
+                    let _ = feed.commands.send(Command::Stop);
+                    return Ok(());
+                }
+                latest = Some(sample);
+            }
+            Ok(Update::Notice(notice)) => say(&notice),
+            Ok(Update::Ended(result)) => break result,
+            // A report counts, it does not tell what happened when.
+            Ok(Update::Events(_) | Update::Again) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                break Err(anyhow!("the source of packets broke off without a word; please report this"));
+            }
+        }
+    };
+    if let Some(sample) = latest {
+        for (option, names) in [
+            ("--group", options.analysis.groups.iter().flatten().collect::<Vec<_>>()),
+            ("--rail", options.analysis.rails.iter().map(|(link, _)| link).collect()),
+        ] {
+            for name in analysis::unknown_names(&sample, names) {
+                let links: Vec<&str> = sample.links.iter().map(|link| link.name.as_str()).collect();
+                say(&format!("{option}: there is no link called {name}; the links are {}", links.join(", ")));
+            }
+        }
+        let printed = match format {
+            Format::Text => out.write_all(text::text(&Report::build(&sample, options), width()).as_bytes()),
+            Format::Json => json::write(&Report::build(&sample, options), &mut out),
+            Format::JsonLines => Ok(()),
+        };
+        written(printed.and_then(|()| out.flush()))?;
+    }
+    ended
+}
+
+/// False when nobody reads any more, which is a fine end.
+fn written(result: io::Result<()>) -> Result<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("cannot write the report to standard output"),
+    }
+}
+
+/// Columns of the terminal, or of a page where there is none.
+#[must_use]
+pub fn width() -> usize {
+    const PAGE: usize = 120;
+    if !io::stdout().is_terminal() {
+        return PAGE;
+    }
+    crossterm::terminal::size().map_or(PAGE, |(columns, _)| usize::from(columns))
+}
+
+/// A sentence to standard error.
+pub fn say(sentence: &str) {
+    // Without anyone to read it there is nobody to tell.
+    let _ = writeln!(io::stderr(), "rocescope: {sentence}");
+}
+
+/// A text to standard output. A reader that goes away is no failure.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn page(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,166 @@
+//! Since when a finding is over, and in which order findings are told.
+
+use std::cmp::Reverse;
+
+use crate::findings::{Finding, Severity};
+use crate::util::units;
+
+/// What was not seen for so long before the end of the data is over, in nanoseconds. The steps of training jobs are
+/// seconds apart at most, so that what comes with each of them is seen again within it; the screen's figures are of as long.
+pub const OVER_NS: u64 = 10_000_000_000;
+
+const DAY_NS: u64 = 86_400_000_000_000;
+
+/// Every kind of finding, what causes others before what it causes: what makes figures doubtful, settings and links,
+/// refusals, losses, what is sent again for them, congestion and what it costs, balance, the steps of jobs, and
+/// what only shows how traffic is sent.
+pub const CAUSES_FIRST: [&str; 46] = [
+    "tool.lost",
+    "config.lossless",
+    "config.switch",
+    "config.ecn",
+    "config.port",
+    "config.pcie",
+    "config.gpu",
+    "config.nccl",
+    "config.host",
+    "device.link_errors",
+    "device.pcie_stalls",
+    "pfc.on_wrong_priority",
+    "pfc.storm",
+    "pfc.victim",
+    "icrc.errors",
+    "nak.remote_access_error",
+    "nak.remote_operational_error",
+    "nak.invalid_request",
+    "device.discards",
+    "device.loss",
+    "loss.between_taps",
+    "loss.before_tap",
+    "loss.after_tap",
+    "device.not_ready",
+    "nak.psn_sequence_error",
+    "rnr.slow_receiver",
+    "peer.silent",
+    "retry.storm",
+    "burst.incast",
+    "device.congestion",
+    "ecn.congestion",
+    "ecn.no_cnp",
+    "cnp.without_ce",
+    "latency.tail",
+    "entropy.low",
+    "links.imbalance",
+    "job.stalled",
+    "step.straggler",
+    "step.slower",
+    "isolation.foreign_traffic",
+    "qos.dscp_mixed",
+    "qos.dscp_unset",
+    "qos.cnp_dscp",
+    "ecn.not_capable",
+    "mtu.small",
+    "rocev1.present",
+];
+
+/// Place of a kind in [`CAUSES_FIRST`].
+fn rank(id: &str) -> usize {
+    CAUSES_FIRST.iter().position(|known| *known == id).unwrap_or(CAUSES_FIRST.len())
+}
+
+impl Finding {
+    /// When it was over, Unix nanoseconds, in data that ends at `end_ns`; `None` while it may go on, or when that is not known.
+    #[must_use]
+    pub fn over_since(&self, end_ns: Option<u64>) -> Option<u64> {
+        let (seen, end) = (self.last_seen_ns?, end_ns?);
+        (end.saturating_sub(seen) >= OVER_NS).then_some(seen)
+    }
+
+    /// The same in words, `until 13:05:09 UTC`: with the day where that is another one.
+    #[must_use]
+    pub fn until(&self, end_ns: Option<u64>) -> Option<String> {
+        let seen = self.over_since(end_ns)?;
+        let same_day = end_ns.is_some_and(|end| end / DAY_NS == seen / DAY_NS);
+        let when =
+            if same_day { format!("{} UTC", units::second_utc(seen)) } else { units::minute_utc(seen) };
+        Some(format!("until {when}"))
+    }
+}
+
+/// Puts findings in the order in which they should be looked at: the worst first; what is over behind what goes on,
+/// but before what is only good to know; of those that are as bad, causes before what they cause ([`CAUSES_FIRST`]).
+pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
+    // Stable: within a family the order says which is the worst.
+    findings.sort_by_key(|finding| {
+        let over = finding.over_since(end_ns).is_some();
+        let group = match (finding.severity, over) {
+            (Severity::Info, _) => 2,
+            (_, true) => 1,
+            (_, false) => 0,
+        };
+        (group, Reverse(finding.severity), over, rank(finding.id), finding.id)
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(id: &'static str, severity: Severity, last_seen_ns: Option<u64>) -> Finding {
+        let (evidence, flows) = ([].into(), Vec::new());
+        Finding { id, severity, title: String::new(), evidence, flows, advice: String::new(), last_seen_ns }
+    }
+
+    #[test]
+    fn what_is_over_is_behind_what_goes_on_and_before_what_is_good_to_know() {
+        const END: u64 = 100 * OVER_NS;
+        let mut all = [
+            finding("good.to_know", Severity::Info, None),
+            finding("critical.over", Severity::Critical, Some(END - OVER_NS)),
+            finding("warning.over", Severity::Warning, Some(7)),
+            finding("warning.now", Severity::Warning, Some(END - OVER_NS + 1)),
+            finding("warning.always", Severity::Warning, None),
+            finding("critical.now", Severity::Critical, Some(END)),
+        ];
+        sort(&mut all, Some(END));
+        let ids = all.each_ref().map(|finding| finding.id);
+        let order = [
+            "critical.now",
+            "warning.always",
+            "warning.now",
+            "critical.over",
+            "warning.over",
+            "good.to_know",
+        ];
+        assert_eq!(ids, order);
+        sort(&mut all, None);
+        assert_eq!(all[0].id, "critical.now", "without an end nothing is known to be over");
+        assert_eq!(all[1].id, "critical.over");
+    }
+
+    #[test]
+    fn a_cause_is_before_what_it_causes() {
+        let ids = ["retry.storm", "step.slower", "loss.after_tap", "tool.lost", "icrc.errors"];
+        let mut all = ids.map(|id| finding(id, Severity::Warning, None));
+        sort(&mut all, None);
+        let order = ["tool.lost", "icrc.errors", "loss.after_tap", "retry.storm", "step.slower"];
+        assert_eq!(all.each_ref().map(|finding| finding.id), order);
+        // Severity and what is over come first all the same.
+        all[4].severity = Severity::Critical;
+        (all[0].last_seen_ns, all[4].last_seen_ns) = (Some(1), Some(OVER_NS));
+        sort(&mut all, Some(OVER_NS + 1));
+        let order = ["step.slower", "icrc.errors", "loss.after_tap", "retry.storm", "tool.lost"];
+        assert_eq!(all.each_ref().map(|finding| finding.id), order);
+    }
+
+    #[test]
+    fn the_day_is_told_where_it_is_another() {
+        // 2026-03-01 13:05:09.250 UTC.
+        let then = crate::analysis::fixtures::START;
+        let old = finding("old", Severity::Warning, Some(then));
+        assert_eq!(old.until(Some(then + OVER_NS)).as_deref(), Some("until 13:05:09 UTC"));
+        assert_eq!(old.until(Some(then + DAY_NS)).as_deref(), Some("until 2026-03-01 13:05 UTC"));
+        assert_eq!(old.until(Some(then + OVER_NS - 1)), None);
+        assert_eq!(old.until(None), None);
+    }
+}

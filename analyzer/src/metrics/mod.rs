@@ -1,0 +1,142 @@
+//! Figures beyond counters: what only the order and the times of packets tell.
+//!
+//! Each figure is a collector (fed packet by packet, bounded memory, no clock of its own) and a
+//! plain result that goes into the [`Sample`](crate::sample::Sample). A figure that a source cannot
+//! collect is `None` there.
+
+pub mod beside;
+pub mod control;
+pub mod ecn;
+pub mod icrc;
+pub mod latency;
+pub mod loss;
+pub mod marking;
+pub mod packet;
+pub mod pairing;
+pub mod steps;
+pub mod taps;
+pub mod traffic;
+#[cfg(test)]
+mod wire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+
+use crate::source::replay::nanos;
+use marking::ByDscp;
+use packet::{Aside, Packet};
+
+type State = foldhash::fast::RandomState;
+
+/// What the user chose about figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// How late a packet may come and still be taken for one out of order; `None` for
+    /// [`loss::REORDER_WINDOW_NS`].
+    pub reorder_window: Option<Duration>,
+    /// Length of the bins in which bursts are counted, in nanoseconds.
+    pub bin_ns: u64,
+    /// Speed of the links in Mbit/s, which pause times are counted in; `None` where it is not known.
+    pub link_mbps: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { reorder_window: None, bin_ns: traffic::BIN_NS, link_mbps: None }
+    }
+}
+
+/// Collects every figure that needs no bytes of packets.
+#[derive(Debug)]
+pub struct Collector {
+    pairing: pairing::Pairing,
+    latency: latency::Collector,
+    ecn: ecn::Collector,
+    loss: loss::Collector,
+    taps: taps::Collector,
+    traffic: traffic::Collector,
+}
+
+impl Collector {
+    /// Nothing seen yet.
+    #[must_use]
+    pub fn new(options: &Options) -> Self {
+        let window = options.reorder_window.map_or(loss::REORDER_WINDOW_NS, nanos);
+        Self {
+            pairing: pairing::Pairing::default(),
+            latency: latency::Collector::default(),
+            ecn: ecn::Collector::default(),
+            loss: loss::Collector::new(window),
+            taps: taps::Collector::default(),
+            traffic: traffic::Collector::new(options.bin_ns),
+        }
+    }
+
+    /// Says how many taps there will be.
+    pub fn expect_taps(&mut self, taps: usize) {
+        self.taps.expect(taps);
+    }
+
+    /// Takes in one packet, with what is told of those that [want it](Packet::wants_aside).
+    #[inline]
+    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) {
+        let reverse = self.pairing.packet(packet, aside);
+        self.latency.packet(packet, reverse);
+        self.ecn.packet(packet, reverse);
+        self.loss.packet(packet, aside);
+        self.taps.packet(packet, aside);
+        self.traffic.packet(packet, aside);
+    }
+
+    /// The flow of a slot was retired; the slot will be used again.
+    pub fn retired(&mut self, slot: u32) {
+        self.pairing.retired(slot);
+        self.latency.retired(slot);
+        self.ecn.retired(slot);
+        self.loss.retired(slot);
+        self.taps.retired(slot);
+        self.traffic.retired(slot);
+    }
+
+    /// What is known so far.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        Figures {
+            // The table of flows has it.
+            marking: None,
+            pairs: Some(self.pairing.pairs()),
+            latency: Some(self.latency.figures()),
+            ecn: Some(self.ecn.figures()),
+            loss: Some(self.loss.figures()),
+            icrc: None,
+            taps: Some(self.taps.figures()),
+            traffic: Some(Arc::new(self.traffic.figures())),
+            control: None,
+        }
+    }
+}
+
+/// The figures at a moment. What a source cannot collect is `None`.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// Packets by DSCP, by link.
+    pub marking: Option<Vec<ByDscp>>,
+    /// The other direction of flows, by slot, as far as it is known.
+    pub pairs: Option<HashMap<u32, pairing::Pair, State>>,
+    /// Times from request to answer, by slot of the flow of requests.
+    pub latency: Option<latency::BySlot>,
+    /// Congestion marks and notifications.
+    pub ecn: Option<ecn::Figures>,
+    /// Loss, reordering and what was sent again.
+    pub loss: Option<loss::Loss>,
+    /// Whether packets arrive as they were sent.
+    pub icrc: Option<icrc::Icrc>,
+    /// Flows that were seen at several taps.
+    pub taps: Option<Vec<taps::TapPair>>,
+    /// Traffic in time and by hosts.
+    pub traffic: Option<Arc<traffic::Traffic>>,
+    /// Pauses and LLDP, from frames between link partners.
+    pub control: Option<control::ControlFigures>,
+}

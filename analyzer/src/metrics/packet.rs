@@ -1,0 +1,160 @@
+//! A packet as collectors see it.
+
+use std::sync::Arc;
+
+use rocescope_common::account::{Event, FlowKey, Outcome};
+use rocescope_common::wire::Frame;
+use rocescope_common::wire::opcode::Op;
+
+use crate::source::flows::table::Observed;
+use crate::source::replay::links::TapLinks;
+
+/// One RoCE packet that was counted: what collectors want of every one. It borrows nothing, so that it can be looked at
+/// later and elsewhere, and takes one cache line: what passes from one processor to another costs by the line.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub struct Packet {
+    /// Its time, Unix nanoseconds. Packets of one link come in the order of the capture, which is
+    /// nearly always that of their times.
+    pub time_ns: u64,
+    /// Its flow's place in the table. Used again by another flow when the flow is retired.
+    pub slot: u32,
+    /// What counting it gave rise to.
+    pub outcome: Outcome,
+    /// BTH packet sequence number.
+    pub psn: u32,
+    /// First PSN of the sequence that it belongs to (of responses, or of requests).
+    pub first: u32,
+    /// Length of the outer frame on the wire without FCS.
+    pub wire_len: u32,
+    /// Payload in bytes, or [`UNKNOWN`](rocescope_common::wire::frame::UNKNOWN).
+    pub payload: u32,
+    /// AETH, or `UNKNOWN`.
+    pub aeth: u32,
+    /// DMA length of the RETH, or `UNKNOWN`.
+    pub dma_len: u32,
+    /// The PSN that is expected next in the sequence that [`first`](Self::first) is of. Not beside it: the two would be
+    /// read at once, of which the one was just written and the other long ago, and the processor waits.
+    pub expected: u32,
+    /// The flow's path MTU; 0 when it is not known.
+    pub mtu: u16,
+    /// Its link.
+    pub link: u16,
+    /// The IPv4 identification; 0 where there is none.
+    pub id: u16,
+    /// UDP source port; 0 for RoCEv1.
+    pub src_port: u16,
+    /// BTH operation code.
+    pub opcode: u8,
+    /// IPv4 ToS or IPv6 traffic class.
+    pub tos: u8,
+    /// 1 or 2.
+    pub roce_version: u8,
+    /// The BTH's AckReq bit.
+    pub ack_req: bool,
+}
+
+const _: () = assert!(size_of::<Packet>() == 64, "a packet is one cache line");
+
+impl Packet {
+    /// A place for a packet.
+    pub const EMPTY: Self = Self {
+        time_ns: 0,
+        slot: 0,
+        outcome: Outcome::NONE,
+        psn: 0,
+        first: 0,
+        wire_len: 0,
+        payload: 0,
+        aeth: 0,
+        dma_len: 0,
+        expected: 0,
+        mtu: 0,
+        link: 0,
+        id: 0,
+        src_port: 0,
+        opcode: 0,
+        tos: 0,
+        roce_version: 0,
+        ack_req: false,
+    };
+
+    /// A packet with these headers, and what counting it gave; `data` are the captured bytes.
+    #[inline]
+    #[must_use]
+    pub fn new(frame: &Frame, link: u16, time_ns: u64, observed: &Observed<'_>, data: &[u8]) -> Self {
+        let Observed { slot, stats, outcome } = *observed;
+        let response = Op::of(frame.opcode).has(Op::RESPONSE);
+        let track = if response { &stats.psn_responses } else { &stats.psn };
+        Self {
+            time_ns,
+            slot,
+            outcome,
+            psn: frame.psn,
+            first: track.first,
+            wire_len: frame.wire_len,
+            payload: frame.payload,
+            aeth: frame.aeth,
+            dma_len: frame.dma_len,
+            expected: track.expected,
+            // IBTA's are 256 to 4096.
+            mtu: u16::try_from(stats.mtu).unwrap_or(u16::MAX),
+            link,
+            id: identification(frame, data),
+            src_port: frame.src_port,
+            opcode: frame.opcode,
+            tos: frame.tos,
+            roce_version: frame.roce_version,
+            ack_req: frame.ack_req,
+        }
+    }
+
+    /// Whether collectors need an [`Aside`] to it.
+    #[inline]
+    #[must_use]
+    pub fn wants_aside(&self) -> bool {
+        self.outcome.events & (Event::NEW_FLOW | Event::GSI) != 0
+    }
+}
+
+/// What collectors want to know of few packets: the first of a flow, and those to queue pair 1.
+#[derive(Clone, Debug)]
+pub struct Aside {
+    /// Its headers.
+    pub frame: Frame,
+    /// Its flow.
+    pub key: FlowKey,
+    /// The captured bytes.
+    pub data: Vec<u8>,
+    /// The tap that it was captured at.
+    pub tap: Arc<str>,
+    /// The number of the interface within the tap.
+    pub interface: u32,
+}
+
+impl Aside {
+    /// Of a packet on `link` with these headers and bytes.
+    #[must_use]
+    pub fn of(tap: &TapLinks, link: u16, frame: &Frame, data: &[u8]) -> Self {
+        Self {
+            frame: *frame,
+            key: FlowKey::of(frame, link),
+            data: data.to_vec(),
+            tap: tap.name().clone(),
+            interface: tap.interface_of(link),
+        }
+    }
+}
+
+/// The IPv4 identification; 0 where there is none.
+#[inline]
+fn identification(frame: &Frame, data: &[u8]) -> u16 {
+    if frame.family != 4 || frame.roce_version != 2 {
+        return 0;
+    }
+    let at = frame.ip_offset as usize + 4;
+    match data.get(at..at + 2) {
+        Some(&[high, low]) => u16::from_be_bytes([high, low]),
+        _ => 0,
+    }
+}

@@ -1,0 +1,467 @@
+//! Which flow carries the answers of which: the two directions of a queue pair.
+//!
+//! A packet names only the queue pair it goes to. What says where it comes from, best first:
+//! connection management on QP 1 (certain); a UDP source port that a known formula gives for the two
+//! queue pair numbers (strong); one source port that just one flow each way uses (likely, strong once
+//! acknowledgements agree with the requests' PSNs); responses whose PSNs just one flow of requests
+//! waits for (likely).
+//!
+//! Decided when a flow's first packets pass, from what was seen so far, and never applied backwards:
+//! what passed before stays unpaired. A better way that is found later replaces a weaker one.
+
+mod outstanding;
+pub mod rules;
+#[cfg(test)]
+mod tests;
+
+use hashbrown::HashMap;
+use rocescope_common::account::{Event, FlowKey, latency};
+use rocescope_common::wire::frame::{Addr, UNKNOWN};
+use rocescope_common::wire::opcode::Op;
+
+use super::packet::{Aside, Packet};
+use crate::sample::PeerKey;
+use crate::source::flows::peers::Peers;
+use outstanding::Outstanding;
+
+type State = foldhash::fast::RandomState;
+
+/// Directions that are told apart at a time; flows beyond them stay unpaired.
+const MAX_DIRECTIONS: usize = 1 << 20;
+/// Flows with one source port between two hosts that are looked at.
+const MAX_CANDIDATES: usize = 64;
+/// Different PSNs for which just one flow waited that make a pair.
+const PSN_VOTES: u8 = 8;
+/// Acknowledgements that agree with the requests before a shared port is more than likely.
+const AGREEMENTS: u8 = 3;
+/// Acknowledgements that do not agree after which it was chance.
+const DISAGREEMENTS: u8 = 2;
+
+/// No slot, no direction.
+pub const NONE: u32 = u32::MAX;
+
+/// What says that two flows belong together, from weak to strong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum How {
+    /// Responses carry PSNs that just one flow of requests waits for.
+    Psn,
+    /// Both use one source port, and no other flow between the two hosts does.
+    SharedPort,
+    /// The source port is the sender's queue pair number.
+    PortIsQp,
+    /// The source port is what a driver computes from the queue pair numbers.
+    PortRule,
+    /// The datagram header names the sender.
+    Datagram,
+    /// Connection management named both.
+    Cm,
+    /// The device says it of its own queue pair; not concluded from packets.
+    Device,
+}
+
+impl How {
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Psn => "psn",
+            Self::SharedPort => "shared_port",
+            Self::PortIsQp => "port_is_qp",
+            Self::PortRule => "port_rule",
+            Self::Datagram => "datagram",
+            Self::Cm => "cm",
+            Self::Device => "device",
+        }
+    }
+}
+
+/// How sure a pair is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Confidence {
+    /// Fits, and nothing else that was seen does.
+    Likely,
+    /// Chance is out of the question for all practical purposes.
+    Strong,
+    /// The packets say so.
+    Certain,
+}
+
+impl Confidence {
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Likely => "likely",
+            Self::Strong => "strong",
+            Self::Certain => "certain",
+        }
+    }
+}
+
+/// What is known of a flow's other direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// The queue pair at the sending end; `None` when connection management named several in turn.
+    pub peer_qp: Option<u32>,
+    /// What says so.
+    pub how: How,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// Slot of the flow that carries the answers, where it was seen with the same clock.
+    pub reverse: Option<u32>,
+}
+
+/// Where a link is. Times of one tap come from one clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Number of the tap: one capture, or the host of a live run.
+    pub tap: u32,
+    /// Number of the interface within the tap, whatever the direction.
+    pub interface: u32,
+}
+
+/// One direction of a queue pair, on whatever links it was seen.
+#[derive(Clone, Debug)]
+struct Direction {
+    key: PeerKey,
+    /// Its flows.
+    slots: Vec<u32>,
+    /// Source port, once a packet other than a CNP has passed.
+    port: Option<u16>,
+    /// Next direction with the same hosts and port.
+    next: u32,
+    /// The other direction, where it was seen.
+    pair: u32,
+    how: Option<How>,
+    peer_qp: u32,
+    /// Connection management said different things.
+    doubtful: bool,
+    /// With a shared port: acknowledgements that agree, and those that do not.
+    agreed: u8,
+    disagreed: u8,
+    /// A shared port turned out to be chance.
+    barred: bool,
+    /// For whom its responses speak, and how often they did.
+    vote_for: u32,
+    votes: u8,
+    vote_psn: u32,
+    /// Latest request with an answer to come.
+    last_psn: u32,
+}
+
+impl Direction {
+    fn settled(&self) -> bool {
+        match self.how {
+            None => false,
+            Some(How::SharedPort) => self.agreed >= AGREEMENTS,
+            Some(_) => true,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    direction: u32,
+    /// Slot of the flow with the answers.
+    reverse: u32,
+    link: u16,
+    /// The queue pair at the other end is known.
+    paired: bool,
+    /// Only PSNs may still tell something.
+    decided: bool,
+    /// Nothing is left to find out.
+    settled: bool,
+}
+
+const FREE: Slot =
+    Slot { direction: NONE, reverse: NONE, link: 0, paired: false, decided: false, settled: false };
+
+/// What is known of a flow's other direction at a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reverse {
+    /// Slot of the flow with the answers to this one, or the requests that this one answers; [`NONE`]
+    /// when no such flow has been seen with the same clock.
+    pub slot: u32,
+    /// It is known which queue pair that is.
+    pub paired: bool,
+}
+
+/// Whether the PSN of a packet may tell to whom it belongs: a request with an answer to come, or
+/// the first packet of an answer.
+fn says_something(packet: &Packet) -> bool {
+    let op = Op::of(packet.opcode);
+    op.has(Op::ACKNOWLEDGE) || op.has(Op::RESPONSE | Op::STARTS) || latency::is_timed(op, packet.ack_req)
+}
+
+/// Hosts and source port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct PortKey {
+    hosts: PeerKey,
+    port: u16,
+}
+
+impl PortKey {
+    fn of(key: &PeerKey, port: u16) -> Self {
+        Self { hosts: PeerKey { dest_qp: 0, ..*key }, port }
+    }
+}
+
+fn reversed(key: &PeerKey, dest_qp: u32) -> PeerKey {
+    PeerKey { family: key.family, src: key.dst, dst: key.src, dest_qp }
+}
+
+/// Finds pairs packet by packet.
+#[derive(Debug, Default)]
+pub struct Pairing {
+    slots: Vec<Slot>,
+    directions: Vec<Direction>,
+    free: Vec<u32>,
+    index: HashMap<PeerKey, u32, State>,
+    ports: HashMap<PortKey, u32, State>,
+    places: Vec<Option<Place>>,
+    taps: Vec<String>,
+    peers: Peers,
+    outstanding: Outstanding,
+}
+
+impl Pairing {
+    /// Takes in a packet and gives what is known at it of its flow's other direction.
+    #[inline]
+    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) -> Reverse {
+        const SELDOM: u16 = Event::NEW_FLOW | Event::RESTART | Event::GSI;
+        if let Some(slot) = self.slots.get(packet.slot as usize)
+            && packet.outcome.events & SELDOM == 0
+            && (slot.settled || (slot.decided && !says_something(packet)))
+        {
+            return Reverse { slot: slot.reverse, paired: slot.paired };
+        }
+        self.unsettled(packet, aside);
+        self.reverse(packet.slot)
+    }
+
+    /// What is known of the other direction of a slot's flow.
+    #[must_use]
+    pub fn reverse(&self, slot: u32) -> Reverse {
+        let slot = self.slots.get(slot as usize).unwrap_or(&FREE);
+        Reverse { slot: slot.reverse, paired: slot.paired }
+    }
+
+    /// What is known about the flow of a slot.
+    #[must_use]
+    pub fn pair(&self, slot: u32) -> Option<Pair> {
+        let slot = self.slots.get(slot as usize)?;
+        let direction = self.directions.get(slot.direction as usize)?;
+        let how = direction.how?;
+        let confidence = match how {
+            How::Device | How::Cm | How::Datagram => Confidence::Certain,
+            How::PortRule | How::PortIsQp => Confidence::Strong,
+            How::SharedPort if direction.agreed >= AGREEMENTS => Confidence::Strong,
+            How::SharedPort | How::Psn => Confidence::Likely,
+        };
+        Some(Pair {
+            peer_qp: (!direction.doubtful).then_some(direction.peer_qp),
+            how,
+            confidence,
+            reverse: (slot.reverse != NONE).then_some(slot.reverse),
+        })
+    }
+
+    /// Everything known, by slot.
+    #[must_use]
+    pub fn pairs(&self) -> HashMap<u32, Pair, State> {
+        let slots = (0u32..).zip(&self.slots).filter(|(_, slot)| slot.direction != NONE);
+        slots.filter_map(|(number, _)| Some((number, self.pair(number)?))).collect()
+    }
+
+    #[inline(never)]
+    fn unsettled(&mut self, packet: &Packet, aside: Option<&Aside>) {
+        let op = Op::of(packet.opcode);
+        let link = packet.link;
+        if let Some(aside) = aside
+            && !self.places.get(usize::from(link)).is_some_and(Option::is_some)
+        {
+            let place = Place { tap: self.tap_number(&aside.tap), interface: aside.interface };
+            self.link(link, place);
+        }
+        if packet.outcome.events & Event::GSI != 0
+            && let Some(aside) = aside
+        {
+            let frame = &aside.frame;
+            self.management(frame.family, frame.src, frame.dst, &aside.data, frame.bth_offset as usize);
+        }
+        // Neither datagrams nor CNPs use the connection's port.
+        let connected = op.any(Op::REQUEST | Op::RESPONSE | Op::ACKNOWLEDGE);
+        let port = (connected && packet.roce_version == 2).then_some(packet.src_port);
+        let new = packet.outcome.events & Event::NEW_FLOW != 0;
+        let restart = packet.outcome.events & Event::RESTART != 0 && op.has(Op::REQUEST);
+        if let Some(aside) = aside {
+            self.flow(packet.slot, &aside.key, port, new, restart);
+        } else {
+            self.goes_on(packet.slot, port, restart);
+        }
+        if says_something(packet) {
+            self.evidence(packet);
+        }
+        let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return };
+        let direction = self.directions.get(slot.direction as usize);
+        slot.decided = direction.is_none_or(|direction| direction.port.is_some());
+        slot.paired = direction.is_some_and(|direction| direction.how.is_some());
+        // Datagrams name their sender themselves.
+        slot.settled = op.has(Op::DETH) || direction.is_some_and(Direction::settled);
+    }
+
+    /// A datagram to QP 1, whose BTH is at `bth_offset` of `bytes`: it may name both ends of a connection.
+    pub fn management(&mut self, family: u8, src: Addr, dst: Addr, bytes: &[u8], bth_offset: usize) {
+        if let Some(stated) = self.peers.observe(family, src, dst, bytes, bth_offset) {
+            self.stated(&stated);
+        }
+    }
+
+    /// What connection management said so far.
+    #[must_use]
+    pub fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// The device says which queue pair sends in the direction of the flow in a slot.
+    pub fn device(&mut self, slot: u32, peer_qp: u32) {
+        let direction = self.slots.get(slot as usize).map_or(NONE, |slot| slot.direction);
+        let Some(known) = self.directions.get(direction as usize) else { return };
+        let key = known.key;
+        if known.how != Some(How::Device) || known.peer_qp != peer_qp || known.pair == NONE {
+            self.by_name(direction, &key, peer_qp, true, How::Device);
+        }
+    }
+
+    /// Says where a link is. Needed before flows of the link are told.
+    pub fn link(&mut self, link: u16, place: Place) {
+        let at = usize::from(link);
+        if self.places.len() <= at {
+            self.places.resize(at + 1, None);
+        }
+        if let Some(known) = self.places.get_mut(at) {
+            *known = Some(place);
+        }
+    }
+
+    fn tap_number(&mut self, name: &str) -> u32 {
+        let at = self.taps.iter().position(|tap| tap == name).unwrap_or_else(|| {
+            self.taps.push(name.to_owned());
+            self.taps.len() - 1
+        });
+        u32::try_from(at).unwrap_or(NONE)
+    }
+
+    /// A flow in a slot, with the source port of a packet that belongs to a connection, if there was
+    /// one. `new`: the slot is used for the first time, or again. `restart`: its queue pair number
+    /// is in use again.
+    ///
+    /// Enough for pairs by connection management and by port; a source that sees flows and no
+    /// packets calls this alone.
+    pub fn flow(&mut self, number: u32, key: &FlowKey, port: Option<u16>, new: bool, restart: bool) {
+        let at = number as usize;
+        if self.slots.len() <= at {
+            self.slots.resize(at + 1, FREE);
+        }
+        let stale = self.slots.get(at).is_some_and(|slot| new && slot.direction != NONE);
+        if stale {
+            self.retired(number);
+        }
+        let Some(slot) = self.slots.get(at).copied() else { return };
+        if slot.direction != NONE || self.join(number, key).is_some() {
+            self.goes_on(number, port, restart);
+        }
+    }
+
+    /// A packet came of a flow that is known: from `port`, or after a sequence number that starts anew.
+    fn goes_on(&mut self, number: u32, port: Option<u16>, restart: bool) {
+        let Some(Slot { direction, .. }) = self.slots.get(number as usize).copied() else { return };
+        if restart && self.directions.get(direction as usize).is_some_and(|d| d.how < Some(How::Cm)) {
+            self.unpair(direction);
+            self.set_port(direction, None);
+        }
+        if port.is_some() && self.directions.get(direction as usize).is_some_and(|d| d.port.is_none()) {
+            self.set_port(direction, port);
+            self.decide(direction);
+        }
+    }
+
+    /// Adds a slot to its direction, which may be new.
+    fn join(&mut self, number: u32, key: &FlowKey) -> Option<u32> {
+        let peer_key = PeerKey::of(key);
+        let direction = match self.index.get(&peer_key) {
+            Some(direction) => *direction,
+            None => self.add(peer_key)?,
+        };
+        *self.slots.get_mut(number as usize)? = Slot { direction, link: key.link, ..FREE };
+        let known = self.directions.get_mut(direction as usize)?;
+        known.slots.push(number);
+        if known.slots.len() == 1 {
+            self.decide(direction);
+        }
+        self.settle(direction);
+        self.resolve(direction);
+        Some(direction)
+    }
+
+    fn add(&mut self, key: PeerKey) -> Option<u32> {
+        if self.index.len() >= MAX_DIRECTIONS {
+            return None;
+        }
+        let direction = Direction {
+            key,
+            slots: Vec::with_capacity(1),
+            port: None,
+            next: NONE,
+            pair: NONE,
+            how: None,
+            peer_qp: UNKNOWN,
+            doubtful: false,
+            agreed: 0,
+            disagreed: 0,
+            barred: false,
+            vote_for: NONE,
+            votes: 0,
+            vote_psn: UNKNOWN,
+            last_psn: UNKNOWN,
+        };
+        let number = if let Some(number) = self.free.pop() {
+            *self.directions.get_mut(number as usize)? = direction;
+            number
+        } else {
+            self.directions.push(direction);
+            u32::try_from(self.directions.len() - 1).ok()?
+        };
+        self.index.insert(key, number);
+        Some(number)
+    }
+
+    /// The flow of a slot was retired.
+    pub fn retired(&mut self, number: u32) {
+        let Some(slot) = self.slots.get_mut(number as usize) else { return };
+        let direction = std::mem::replace(slot, FREE).direction;
+        let Some(gone) = self.directions.get_mut(direction as usize) else { return };
+        gone.slots.retain(|slot| *slot != number);
+        let (empty, key, pair) = (gone.slots.is_empty(), gone.key, gone.pair);
+        if let Some(pair) = self.directions.get_mut(pair as usize) {
+            // The other direction still knows who it was.
+            if empty {
+                pair.pair = NONE;
+            }
+            for slot in pair.slots.clone() {
+                if let Some(slot) = self.slots.get_mut(slot as usize).filter(|s| s.reverse == number) {
+                    slot.reverse = NONE;
+                }
+            }
+        }
+        if empty {
+            self.set_port(direction, None);
+            self.index.remove(&key);
+            self.free.push(direction);
+        } else {
+            self.resolve(direction);
+        }
+    }
+}
+
+mod decide;

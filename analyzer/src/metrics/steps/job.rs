@@ -1,0 +1,310 @@
+//! Whether a rhythm is that of a job.
+//!
+//! Much traffic repeats itself: a test that sends messages of one length through a queue that drains at one rate, a sender
+//! that runs into the same retransmission timeout again and again, a client that asks every tenth of a second, a
+//! checkpoint written every ten minutes. The cut into equal volumes finds a rhythm in all of these. A job that
+//! trains is more than that: its hosts exchange data, at the same time, each with the same share in every step, and then
+//! rest for about the same time. All of this is asked for here, and what lacks one of them has no steps: a
+//! wrong alarm costs more than a job that is not recognized.
+
+use hashbrown::HashMap;
+
+use super::segment::{Block, Segments};
+use crate::metrics::traffic::hosts::{Host, Pair};
+use crate::metrics::traffic::spurts::Record;
+use crate::metrics::traffic::times;
+
+/// Steps that make a rhythm. The spread of fewer than seven periods says little: of seven pauses of random (exponential) length
+/// one draw in thirty looks as even as `SILENCE_SPREAD` asks, of four one in six.
+pub const MIN_STEPS: usize = 8;
+/// Spread of the periods, as a share of their median, at most; see [`spread`]. Steps with jitter of a fifth have 0.14, random
+/// pauses as long as the sending between them 0.28.
+const PERIOD_SPREAD: f64 = 0.2;
+/// The same of the silences between steps. Pauses of random length have 0.69, those of any length up to a bound 0.5,
+/// computing with a jitter of a fifth 0.14.
+const SILENCE_SPREAD: f64 = 0.3;
+/// Silences whose spread is below this share of the period are even, however short they are: schedulers and collectors of
+/// garbage are late by milliseconds.
+const SILENCE_NOISE: f64 = 0.03;
+/// The silence between steps, as a share of the period, at least: computing takes a tenth of a step or more, of which a part may
+/// overlap with the sending of the first and last hosts.
+const IDLE: f64 = 0.04;
+/// A silence within a step is comparable to those between steps from this share of their median on.
+const COMPARABLE: f64 = 0.5;
+/// Comparable silences that a step may have: all wait for one host. With more of them the cut could be anywhere.
+const MAX_COMPARABLE: usize = 1;
+/// Bytes of a step, at least. Heartbeats and barriers of a control plane send a few hundred bytes each.
+const MIN_VOLUME: u64 = 16 << 10;
+/// Share of the steps in which something must hold. The first steps warm up, packets get lost.
+const MOST: f64 = 0.8;
+/// Share of a step's bytes that may be sent by other pairs of hosts than usual.
+const STRANGE: f64 = 0.1;
+/// What some host receives is at least this share of what it sends, and the other way round. In a collective the two are the
+/// same, or differ by the number of its children in a tree; a reader's requests are a thousandth of what it reads, and a writer
+/// of checkpoints receives nothing.
+const BOTH_WAYS: f64 = 0.2;
+/// Share of the time with data in which several flows send. Messages that queue pairs send in turn, requests and their
+/// responses never overlap.
+const TOGETHER: f64 = 0.25;
+/// Among three hosts and more, share of a step's bytes that several pairs of hosts exchange without a silence between them: one
+/// event sets them off, although a slow host may let them pass one after the other. Two hosts that take turns ask and answer.
+const AT_ONCE: f64 = 0.5;
+/// Share of the steps in which this must be seen: a host that is late keeps its neighbours apart in all steps from then on.
+const SOME: f64 = 0.25;
+/// Flows count as members of the job from this share of the largest one's bytes on: others are control traffic.
+const MEMBER: f64 = 0.1;
+
+/// Why a rhythm is none of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoJob {
+    /// Not repeated often enough.
+    TooFew,
+    /// Hardly anything is sent.
+    TooSmall,
+    /// Steps of very different length, or silences between them.
+    Irregular,
+    /// Hardly any silence between steps, or none that sets them apart from others.
+    NoRest,
+    /// Different hosts send in each step.
+    NotAlike,
+    /// Nobody both sends and receives, and there is only one who sends or one who receives.
+    OneWay,
+    /// Flows send one after the other.
+    InTurn,
+}
+
+/// The middle distance of some numbers from the median of the five around each, as a share of the median of all: a measure of
+/// irregularity that neither a trend nor single outliers move.
+#[must_use]
+pub fn spread(numbers: &[u64]) -> Option<f64> {
+    let middle = |numbers: &[u64]| super::median(numbers.to_vec());
+    let all = middle(numbers)?;
+    let off = |at: usize| {
+        let from = at.saturating_sub(2).min(numbers.len().saturating_sub(5));
+        let near = middle(numbers.get(from..(from + 5).min(numbers.len()))?)?;
+        Some(numbers.get(at)?.abs_diff(near))
+    };
+    let distances: Vec<u64> = (0..numbers.len()).filter_map(off).collect();
+    Some(middle(&distances)? as f64 / all.max(1) as f64)
+}
+
+/// Whether a share of some verdicts is good.
+fn most(verdicts: impl Iterator<Item = bool>) -> bool {
+    let (mut good, mut all) = (0u32, 0u32);
+    for verdict in verdicts {
+        all += 1;
+        good += u32::from(verdict);
+    }
+    all > 0 && f64::from(good) >= MOST * f64::from(all)
+}
+
+type Sums<Key> = HashMap<Key, u64, foldhash::fast::RandomState>;
+
+/// Holds the steps of a port against what a job does. `spurts` are sorted by start, as for the cut.
+///
+/// # Errors
+/// What speaks against a job.
+pub fn is_job(segments: &Segments, spurts: &[Record], pairs: &[Pair]) -> Result<(), NoJob> {
+    if segments.steps.len() < MIN_STEPS {
+        return Err(NoJob::TooFew);
+    }
+    if segments.volume < MIN_VOLUME {
+        return Err(NoJob::TooSmall);
+    }
+    let blocks: Vec<&[Block]> =
+        segments.steps.iter().filter_map(|step| segments.blocks.get(step.clone())).collect();
+    rhythm(segments, &blocks)?;
+    let steps: Vec<&[Record]> = (blocks.iter())
+        .filter_map(|blocks| spurts.get(blocks.first()?.spurts.start..blocks.last()?.spurts.end))
+        .collect();
+    alike(&steps)?;
+    both_ways(&steps, pairs)?;
+    let several = |step: &&&[Record]| together(step) || at_once(step, pairs);
+    let shared = steps.iter().filter(several).count();
+    if shared as f64 >= SOME * steps.len() as f64 { Ok(()) } else { Err(NoJob::InTurn) }
+}
+
+fn rhythm(segments: &Segments, blocks: &[&[Block]]) -> Result<(), NoJob> {
+    let starts: Vec<u64> = blocks.iter().filter_map(|step| Some(step.first()?.start_ns)).collect();
+    let periods: Vec<u64> = starts.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
+    let before = |step: &std::ops::Range<usize>| {
+        let previous = segments.blocks.get(step.start.checked_sub(1)?)?;
+        Some(segments.blocks.get(step.start)?.start_ns.saturating_sub(previous.end_ns))
+    };
+    let silences: Vec<u64> = segments.steps.iter().skip(1).filter_map(before).collect();
+    let (Some(period), Some(silence)) = (super::median(periods.clone()), super::median(silences.clone()))
+    else {
+        return Err(NoJob::TooFew);
+    };
+    if (silence as f64) < IDLE * period as f64 {
+        return Err(NoJob::NoRest);
+    }
+    if !most(blocks.iter().map(|step| !ambiguous(step, times(silence, COMPARABLE)))) {
+        return Err(NoJob::NoRest);
+    }
+    let uneven = spread(&silences).unwrap_or(1.0);
+    let noise = uneven * silence as f64 <= SILENCE_NOISE * period as f64;
+    if spread(&periods).unwrap_or(1.0) > PERIOD_SPREAD || uneven > SILENCE_SPREAD && !noise {
+        return Err(NoJob::Irregular);
+    }
+    Ok(())
+}
+
+/// Whether a step could as well be cut elsewhere: at several silences that are as long as those between steps, or at one that
+/// cuts it into halves of the same traffic.
+fn ambiguous(step: &[Block], comparable_ns: u64) -> bool {
+    let long = |two: &[Block]| match two {
+        [one, next] => next.start_ns.saturating_sub(one.end_ns) >= comparable_ns,
+        _ => false,
+    };
+    let cuts: Vec<usize> = (1..step.len()).filter(|at| step.get(at - 1..=*at).is_some_and(long)).collect();
+    let [cut] = cuts[..] else { return cuts.len() > MAX_COMPARABLE };
+    let (one, other) = step.split_at(cut);
+    let sums = |of: fn(&Block) -> u64| {
+        let sum = |half: &[Block]| half.iter().map(of).sum::<u64>() as f64;
+        (sum(one), sum(other))
+    };
+    let near = |(one, other): (f64, f64)| (one - other).abs() <= STRANGE * one.max(other);
+    near(sums(|block| block.bytes)) && near(sums(|block| block.mark))
+}
+
+/// Whether each pair of hosts sends about the same in nearly all steps.
+fn alike(steps: &[&[Record]]) -> Result<(), NoJob> {
+    let sums: Vec<Sums<u32>> = (steps.iter())
+        .map(|step| {
+            let mut sums = Sums::default();
+            for spurt in *step {
+                *sums.entry(spurt.pair).or_default() += spurt.fresh_bytes;
+            }
+            sums
+        })
+        .collect();
+    let mut volumes: HashMap<u32, Vec<u64>, foldhash::fast::RandomState> = HashMap::default();
+    for (pair, bytes) in sums.iter().flatten() {
+        volumes.entry(*pair).or_default().push(*bytes);
+    }
+    let usual: Sums<u32> = (volumes.into_iter())
+        .map(|(pair, mut volumes)| {
+            // Steps in which a pair sends nothing are not in its list.
+            volumes.resize(steps.len(), 0);
+            (pair, super::median(volumes).unwrap_or(0))
+        })
+        .collect();
+    let total: u64 = usual.values().sum();
+    let near = |sums: &Sums<u32>| {
+        let off: u64 = usual.iter().map(|(pair, usual)| sums.get(pair).unwrap_or(&0).abs_diff(*usual)).sum();
+        // What one pair sends less another one sends more.
+        off as f64 / 2.0 <= STRANGE * total as f64
+    };
+    if most(sums.iter().map(near)) { Ok(()) } else { Err(NoJob::NotAlike) }
+}
+
+/// Whether hosts exchange data, over all steps: most of it begins or ends at hosts that both send and receive; or it has
+/// several sources and several other destinations, as where a ring crosses the link between two switches.
+fn both_ways(steps: &[&[Record]], pairs: &[Pair]) -> Result<(), NoJob> {
+    let mut hosts: HashMap<Host, [u64; 2], foldhash::fast::RandomState> = HashMap::default();
+    let mut total = 0;
+    for spurt in steps.iter().copied().flatten() {
+        let Some(pair) = pairs.get(spurt.pair as usize) else { continue };
+        hosts.entry(pair.src).or_default()[0] += spurt.fresh_bytes;
+        hosts.entry(pair.dst).or_default()[1] += spurt.fresh_bytes;
+        total += spurt.fresh_bytes;
+    }
+    let exchanged = |[sent, received]: &[u64; 2]| {
+        let (less, more) = (*sent.min(received) as f64, *sent.max(received) as f64);
+        if less >= BOTH_WAYS * more { sent + received } else { 0 }
+    };
+    let exchanged: u64 = hosts.values().map(exchanged).sum();
+    let several = |way: fn(&[u64; 2]) -> u64| {
+        let most = hosts.values().map(way).max().unwrap_or(0);
+        hosts.values().filter(|bytes| way(bytes) as f64 >= BOTH_WAYS * most as f64).count() > 1
+    };
+    let crossing = several(|[sent, _]| *sent) && several(|[_, received]| *received);
+    if total > 0 && (exchanged >= total || crossing) { Ok(()) } else { Err(NoJob::OneWay) }
+}
+
+/// Whether several flows send at the same time in a step.
+fn together(step: &[Record]) -> bool {
+    let mut flows: Sums<(u32, u32)> = Sums::default();
+    for spurt in step {
+        *flows.entry((spurt.pair, spurt.dest_qp)).or_default() += spurt.fresh_bytes;
+    }
+    let most = flows.values().copied().max().unwrap_or(0);
+    let member = |spurt: &&Record| {
+        flows.get(&(spurt.pair, spurt.dest_qp)).is_some_and(|bytes| *bytes as f64 >= MEMBER * most as f64)
+    };
+    overlap(step.iter().filter(member).map(|spurt| (spurt.start_ns, spurt.end_ns)))
+}
+
+/// Whether spans of time overlap for a good part of the time that they cover.
+fn overlap(spans: impl Iterator<Item = (u64, u64)>) -> bool {
+    let mut edges: Vec<(u64, i64)> = spans.flat_map(|(start, end)| [(start, 1), (end, -1)]).collect();
+    edges.sort_unstable();
+    let (mut open, mut since, mut busy, mut several) = (0i64, 0, 0, 0);
+    for (at, change) in edges {
+        let length = at.saturating_sub(since);
+        busy += if open > 0 { length } else { 0 };
+        several += if open > 1 { length } else { 0 };
+        (open, since) = (open + change, at);
+    }
+    several > 0 && several as f64 >= TOGETHER * busy as f64
+}
+
+/// The two hosts of a pair, whoever sends. What they send each other may be questions and answers.
+fn between(spurt: &Record, pairs: &[Pair]) -> Option<[Host; 2]> {
+    let pair = pairs.get(spurt.pair as usize)?;
+    Some([pair.src.min(pair.dst), pair.src.max(pair.dst)])
+}
+
+/// Whether three hosts or more exchange data at once: most of it in runs to which several pairs of them contribute, or by
+/// turns, so that each goes on before the other has ended.
+fn at_once(step: &[Record], pairs: &[Pair]) -> bool {
+    let mut spans: HashMap<[Host; 2], (u64, u64, u64), foldhash::fast::RandomState> = HashMap::default();
+    for spurt in step {
+        let Some(hosts) = between(spurt, pairs) else { continue };
+        let (start, end, bytes) = spans.entry(hosts).or_insert((spurt.start_ns, spurt.end_ns, 0));
+        (*start, *end) = (spurt.start_ns.min(*start), spurt.end_ns.max(*end));
+        *bytes += spurt.fresh_bytes;
+    }
+    let most = spans.values().map(|(.., bytes)| *bytes).max().unwrap_or(0);
+    spans.retain(|_, (.., bytes)| *bytes as f64 >= MEMBER * most as f64);
+    if spans.len() < 2 {
+        return false;
+    }
+    let (mut shared, mut total) = (0, 0);
+    for block in super::segment::atoms(step) {
+        let mut hosts: Vec<[Host; 2]> = (step.get(block.spurts).unwrap_or_default().iter())
+            .filter(|spurt| spurt.fresh_bytes > 0)
+            .filter_map(|spurt| between(spurt, pairs))
+            .filter(|hosts| spans.contains_key(hosts))
+            .collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        total += block.bytes;
+        shared += if hosts.len() > 1 { block.bytes } else { 0 };
+    }
+    shared > 0 && shared as f64 >= AT_ONCE * total as f64
+        || overlap(spans.values().map(|(start, end, _)| (*start, *end)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trend_is_no_spread_and_chance_is() {
+        let trend: Vec<u64> = (0..30).map(|i| 1000 + 50 * i).collect();
+        assert!(spread(&trend).unwrap() < 0.05);
+        let outliers: Vec<u64> = (0..30).map(|i| if i % 7 == 3 { 5000 } else { 1000 }).collect();
+        assert!(spread(&outliers).unwrap() < 0.01);
+        // Twenty quantiles of the exponential distribution, in disorder.
+        let random: Vec<u64> = (0..20)
+            .map(|i| {
+                let share = f64::from(i * 7 % 20) / 20.0 + 0.025;
+                times(1_000_000, -(1.0 - share).ln())
+            })
+            .collect();
+        assert!(spread(&random).unwrap() > 0.5, "{:?}", spread(&random));
+        assert_eq!(spread(&[]), None);
+    }
+}

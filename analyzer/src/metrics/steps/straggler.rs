@@ -1,0 +1,426 @@
+//! Whom the others wait for in a step.
+//!
+//! When all hosts on a link are silent in the middle of a step, the one that sends first afterwards was waited for: nothing
+//! that passed here woke it up. If it had sent nothing in the step before, it came late to the step, because it computed
+//! longer. If it had, and its own receipts pass here too, it paused. If its receipts do not pass here, it may itself have
+//! waited for a host that this link does not show. A host of which the transfers take much longer than the others' is
+//! waited for as well.
+//!
+//! Jobs also pause together, between the buckets of their gradients or the stages of a pipeline. A silence within the steps is
+//! therefore held against somebody who had sent in the step only when it is not there in other steps of the same run.
+
+use std::ops::Range;
+
+use hashbrown::HashSet;
+
+use super::segment::{Block, MIN_STEPS, Segments};
+use crate::metrics::traffic::hosts::{Host, Pair};
+use crate::metrics::traffic::spurts::Record;
+
+/// A wait counts from this share of the median step on. Hosts of a healthy ring start one after the other: in the captures that this was
+/// tried on by up to 8 % of a step each.
+pub const WAIT_SHARE: f64 = 0.1;
+/// A transfer is slow when it takes this many times as long as the quickest of about the same size.
+const SLOW_FACTOR: f64 = 3.0;
+/// Chance at which a host that is waited for now and then comes up so often in a row, at most. The rate of this is estimated from the
+/// other steps, which is too low where chance has gathered them in this stretch.
+const MAX_CHANCE: f64 = 1e-4;
+/// Share of the steps in which a host begins before it has received anything, so that it begins by itself.
+const BY_ITSELF: f64 = 0.8;
+/// Steps without the straggler within its stretch weigh this much against those with it.
+const MISS: i64 = 2;
+
+/// Why a host is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Why {
+    /// Only known: it, or a host that it waits for and that this link does not show.
+    Upstream,
+    /// It fell silent in the middle of the step without anybody keeping it.
+    Pauses,
+    /// Its transfers take longer than the others'.
+    SlowTransfer,
+    /// It begins the step after the others.
+    StartsLate,
+}
+
+/// A host that others wait for, step after step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Straggler {
+    /// Index of the first link of the port on which this was seen.
+    pub link: u16,
+    /// Why it is waited for.
+    pub why: Why,
+    /// The host.
+    pub host: Host,
+    /// Whom it sends to when it ends the wait.
+    pub peer: Host,
+    /// On which queue pair.
+    pub dest_qp: u32,
+    /// Its receipts pass this link too, so that nobody else can have kept it.
+    pub certain: bool,
+    /// Steps in which it was waited for.
+    pub steps: usize,
+    /// Steps from the first to the last of these.
+    pub of_steps: usize,
+    /// When the first of them began.
+    pub since_ns: u64,
+    /// When the last of them ended.
+    pub until_ns: u64,
+    /// There are enough steps besides in which it was not waited for: something changed.
+    pub changed: bool,
+    /// Median over these steps. For a host that starts late: from the start of the last of the others to its own; for a slow
+    /// transfer: how much longer it took than the quickest; else the silence of all.
+    pub behind_ns: u64,
+}
+
+/// Hosts that receive data on a link.
+pub type Receivers = HashSet<Host, foldhash::fast::RandomState>;
+
+/// What is known of one link's steps.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// Index of the port's first link.
+    pub port: u16,
+    /// Which port each link belongs to.
+    pub ports: &'a [u16],
+    /// Its steps.
+    pub segments: &'a Segments,
+    /// Its spurts, by start.
+    pub spurts: &'a [Record],
+    /// All pairs of hosts.
+    pub pairs: &'a [Pair],
+    /// Hosts that receive data on the link.
+    pub receivers: &'a Receivers,
+    /// Median length of a step.
+    pub period_ns: u64,
+}
+
+/// Someone was waited for in one step.
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    why: Why,
+    host: Host,
+    peer: Host,
+    dest_qp: u32,
+    behind_ns: u64,
+}
+
+/// What one host sends another in a step.
+#[derive(Clone, Copy, Debug, Default)]
+struct Transfer {
+    pair: u32,
+    busy_ns: u64,
+    end_ns: u64,
+    bytes: u64,
+    /// Queue pair of the longest spurt, and its length.
+    dest_qp: u32,
+    longest_ns: u64,
+}
+
+/// Pairs of hosts that are compared in a step.
+const MAX_TRANSFERS: usize = 256;
+
+impl Transfer {
+    fn add(&mut self, spurt: &Record) {
+        let length = spurt.end_ns.saturating_sub(spurt.start_ns);
+        self.busy_ns += spurt.end_ns.saturating_sub(spurt.start_ns.max(self.end_ns));
+        self.end_ns = self.end_ns.max(spurt.end_ns);
+        self.bytes += spurt.fresh_bytes;
+        if length >= self.longest_ns {
+            (self.dest_qp, self.longest_ns) = (spurt.dest_qp, length);
+        }
+    }
+}
+
+impl View<'_> {
+    /// The spurts of a step.
+    pub(super) fn step(&self, blocks: &Range<usize>) -> &[Record] {
+        let blocks = self.segments.blocks.get(blocks.clone()).unwrap_or_default();
+        match (blocks.first(), blocks.last()) {
+            (Some(first), Some(last)) => {
+                self.spurts.get(first.spurts.start..last.spurts.end).unwrap_or_default()
+            }
+            _ => &[],
+        }
+    }
+
+    fn pair(&self, spurt: &Record) -> Option<&Pair> {
+        self.pairs.get(spurt.pair as usize)
+    }
+
+    fn sender(&self, spurts: &[Record], host: Host) -> bool {
+        spurts.iter().any(|spurt| self.pair(spurt).is_some_and(|pair| pair.src == host))
+    }
+
+    fn receives(&self, host: Host) -> bool {
+        self.receivers.contains(&host)
+    }
+
+    /// Hosts with an address on this link.
+    fn hosts(&self) -> usize {
+        let own = self
+            .pairs
+            .iter()
+            .filter(|pair| super::port_of(self.ports, pair.link) == self.port && pair.data_bytes > 0);
+        let mut hosts: Vec<Host> = own.flat_map(|pair| [pair.src, pair.dst]).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        hosts.len()
+    }
+
+    /// How many hosts send in a block before they receive anything there: they start by themselves. Those of which only
+    /// one direction passes here say nothing.
+    pub(super) fn independent_starts(
+        receivers: &Receivers,
+        spurts: &[Record],
+        pairs: &[Pair],
+        block: &Block,
+    ) -> usize {
+        let mut known: Vec<(Host, bool)> = Vec::new();
+        for spurt in spurts.get(block.spurts.clone()).unwrap_or_default() {
+            let Some(pair) = pairs.get(spurt.pair as usize) else { continue };
+            for (host, sends) in [(pair.src, true), (pair.dst, false)] {
+                if !known.iter().any(|(other, _)| *other == host) && known.len() < 64 {
+                    known.push((host, sends));
+                }
+            }
+        }
+        known.iter().filter(|(host, sends)| *sends && receivers.contains(host)).count()
+    }
+
+    /// The longest silence within a step, and who ended it.
+    fn silence(&self, step: &[Record]) -> Option<Wait> {
+        let mut end = step.first()?.end_ns;
+        let mut longest: Option<(u64, usize)> = None;
+        for (at, spurt) in step.iter().enumerate() {
+            let silence = spurt.start_ns.saturating_sub(end);
+            if silence as f64 >= WAIT_SHARE * self.period_ns as f64
+                && longest.is_none_or(|(most, _)| silence > most)
+            {
+                longest = Some((silence, at));
+            }
+            end = end.max(spurt.end_ns);
+        }
+        let (behind_ns, at) = longest?;
+        let spurt = step.get(at)?;
+        // A retransmission after a timeout is a matter of loss.
+        if spurt.fresh_bytes == 0 {
+            return None;
+        }
+        let pair = self.pair(spurt)?;
+        let before = step.get(..at)?;
+        let wait =
+            Wait { why: Why::Upstream, host: pair.src, peer: pair.dst, dest_qp: spurt.dest_qp, behind_ns };
+        if self.sender(before, pair.src) {
+            let why = if self.receives(pair.src) { Why::Pauses } else { Why::Upstream };
+            return Some(Wait { why, ..wait });
+        }
+        // From the start of the last host that did not wait for it.
+        let mut started: Vec<Host> = Vec::new();
+        let mut latest = spurt.start_ns;
+        for spurt in before {
+            if let Some(pair) = self.pair(spurt)
+                && !started.contains(&pair.src)
+                && started.len() < MAX_TRANSFERS
+            {
+                started.push(pair.src);
+                latest = spurt.start_ns;
+            }
+        }
+        let late = spurt.start_ns.saturating_sub(latest);
+        Some(Wait { why: Why::StartsLate, behind_ns: late, ..wait })
+    }
+
+    /// The pair of hosts whose transfer takes far longer than another's of about the same size.
+    fn slow(&self, step: &[Record]) -> Option<Wait> {
+        let mut transfers: Vec<Transfer> = Vec::new();
+        for spurt in step {
+            let at =
+                transfers.iter().position(|transfer| transfer.pair == spurt.pair).unwrap_or(transfers.len());
+            if at == transfers.len() && at < MAX_TRANSFERS {
+                transfers.push(Transfer { pair: spurt.pair, ..Transfer::default() });
+            }
+            if let Some(transfer) = transfers.get_mut(at) {
+                transfer.add(spurt);
+            }
+        }
+        let most = transfers.iter().map(|transfer| transfer.bytes).max()?;
+        transfers.retain(|transfer| transfer.bytes >= most / 2);
+        let slowest = *transfers.iter().max_by_key(|transfer| transfer.busy_ns)?;
+        let quickest = transfers.iter().map(|transfer| transfer.busy_ns).min()?;
+        let behind_ns = slowest.busy_ns - quickest;
+        let far = slowest.busy_ns as f64 >= SLOW_FACTOR * quickest as f64;
+        if !far || (behind_ns as f64) < WAIT_SHARE * self.period_ns as f64 {
+            return None;
+        }
+        let dest_qp = slowest.dest_qp;
+        let pair = self.pairs.get(slowest.pair as usize)?;
+        Some(Wait { why: Why::SlowTransfer, host: pair.src, peer: pair.dst, dest_qp, behind_ns })
+    }
+
+    /// When each host began to send in a step, the first first.
+    fn starts(&self, step: &[Record]) -> Vec<(u64, Host, u32, u32)> {
+        let mut starts: Vec<(u64, Host, u32, u32)> = Vec::new();
+        for spurt in step.iter().filter(|spurt| spurt.fresh_bytes > 0) {
+            let Some(pair) = self.pair(spurt) else { continue };
+            if starts.len() < MAX_TRANSFERS && !starts.iter().any(|(_, host, ..)| *host == pair.src) {
+                starts.push((spurt.start_ns, pair.src, spurt.pair, spurt.dest_qp));
+            }
+        }
+        starts
+    }
+
+    /// The host that begins long after all others, whether or not these fill the time.
+    fn late_start(&self, step: &[Record]) -> Option<Wait> {
+        let starts = self.starts(step);
+        let [.., (before, ..), (start, host, pair, dest_qp)] = starts[..] else { return None };
+        let behind_ns = start.saturating_sub(before);
+        if (behind_ns as f64) < WAIT_SHARE * self.period_ns as f64 || !self.receives(host) {
+            return None;
+        }
+        let peer = self.pairs.get(pair as usize)?.dst;
+        Some(Wait { why: Why::StartsLate, host, peer, dest_qp, behind_ns })
+    }
+
+    /// Whether a host begins to send before anything that it receives in the step has come to an end, in nearly all steps in which it
+    /// is not late: nothing that is sent to it sets it off.
+    fn begins_by_itself(&self, host: Host, late: &[Option<Wait>]) -> bool {
+        let (mut all, mut own) = (0, 0);
+        for (step, wait) in self.segments.steps.iter().zip(late) {
+            if wait.is_some_and(|wait| wait.host == host) {
+                continue;
+            }
+            let step = self.step(step);
+            let to_it = step.iter().filter(|spurt| self.pair(spurt).is_some_and(|pair| pair.dst == host));
+            let received = to_it.map(|spurt| spurt.end_ns).min();
+            let began = self.starts(step).iter().find(|(_, other, ..)| *other == host).map(|(at, ..)| *at);
+            if let (Some(began), Some(received)) = (began, received) {
+                all += 1;
+                own += usize::from(began < received);
+            }
+        }
+        all >= MIN_STEPS && own as f64 >= BY_ITSELF * all as f64
+    }
+
+    /// Who is waited for in most of a stretch of steps.
+    #[must_use]
+    pub fn straggler(&self) -> Option<Straggler> {
+        // Two hosts that wait for each other's answers are client and server.
+        if self.hosts() < 3 {
+            return None;
+        }
+        let steps = &self.segments.steps;
+        let waits = |of: fn(&Self, &[Record]) -> Option<Wait>| -> Vec<Option<Wait>> {
+            steps.iter().map(|step| of(self, self.step(step))).collect()
+        };
+        let found = [waits(Self::silence), waits(Self::slow)];
+        let late = waits(Self::late_start);
+        let stretches = found.iter().filter_map(|waits| self.stretch(waits));
+        // Who is the last to begin in every step is a stage of a pipeline or a leaf of a tree.
+        let late =
+            self.stretch(&late).filter(|found| found.changed && self.begins_by_itself(found.host, &late));
+        let stretches = stretches.chain(late);
+        stretches.max_by_key(|straggler| (straggler.steps as u64).saturating_mul(straggler.behind_ns))
+    }
+
+    /// The stretch of steps in which one host is waited for most.
+    fn stretch(&self, waits: &[Option<Wait>]) -> Option<Straggler> {
+        let mut who: Vec<(Why, Host)> = waits.iter().flatten().map(|wait| (wait.why, wait.host)).collect();
+        who.sort_unstable();
+        who.dedup();
+        let same = |wait: &Option<Wait>, of: (Why, Host)| wait.is_some_and(|w| (w.why, w.host) == of);
+        let best = who.into_iter().filter_map(|of| {
+            let (range, score) = densest(waits.iter().map(|wait| if same(wait, of) { 1 } else { -MISS }))?;
+            Some((score, of, range))
+        });
+        let (_, of, range) = best.max_by_key(|(score, ..)| *score)?;
+        // Who ends a silence that all steps have is chance.
+        let silent = matches!(of.0, Why::Pauses | Why::Upstream);
+        let without = |wait: &Option<Wait>| if silent { wait.is_none() } else { !same(wait, of) };
+        let others = waits.iter().enumerate().filter(|(at, wait)| !range.contains(at) && without(wait));
+        let changed = others.count() >= MIN_STEPS;
+        if silent && !changed {
+            return None;
+        }
+        let stretch = waits.get(range.clone())?;
+        let mut own: Vec<Wait> = stretch.iter().filter(|wait| same(wait, of)).flatten().copied().collect();
+        // Where others are waited for as well, or the same one now and then, one comes up several times in a row by chance.
+        let outside = || waits.iter().enumerate().filter(|(at, _)| !range.contains(at));
+        let now_and_then = outside().filter(|(_, wait)| same(wait, of)).count();
+        let others = waits.iter().flatten().filter(|wait| wait.host != of.1).count();
+        let rate = (now_and_then + 1) as f64 / (outside().count() + 2) as f64;
+        let mixed = now_and_then > 1 || 4 * others > own.len();
+        if own.len() < MIN_STEPS || mixed && chance(waits.len(), range.len(), own.len(), rate) > MAX_CHANCE {
+            return None;
+        }
+        own.sort_unstable_by_key(|wait| wait.behind_ns);
+        let median = own.get(own.len() / 2)?;
+        let (why, host) = of;
+        let blocks = |at: usize| {
+            let step = self.segments.steps.get(at)?;
+            Some((self.segments.blocks.get(step.start)?, self.segments.blocks.get(step.end.checked_sub(1)?)?))
+        };
+        let first = blocks(range.start).map_or(0, |(first, _)| first.start_ns);
+        let last = range.end.checked_sub(1).and_then(blocks).map_or(first, |(_, last)| last.end_ns);
+        Some(Straggler {
+            link: self.port,
+            why,
+            host,
+            peer: median.peer,
+            dest_qp: median.dest_qp,
+            certain: why != Why::Upstream && self.receives(host),
+            steps: own.len(),
+            of_steps: range.len(),
+            changed,
+            since_ns: first,
+            until_ns: last,
+            behind_ns: median.behind_ns,
+        })
+    }
+}
+
+/// How many stretches of `length` steps, among `steps` of them, are to be expected with a host in `own` of each when it comes
+/// up in a share of all steps at random: the binomial term, times the places where a stretch can begin.
+fn chance(steps: usize, length: usize, own: usize, share: f64) -> f64 {
+    let choices: f64 = (0..own.min(length)).map(|i| (length - i) as f64 / (own - i) as f64).product();
+    let one = i32::try_from(own).map_or(0.0, |own| share.powi(own));
+    let rest = i32::try_from(length.saturating_sub(own)).map_or(0.0, |rest| (1.0 - share).powi(rest));
+    steps as f64 * choices * one * rest
+}
+
+/// The run of consecutive scores with the largest sum, and the sum; `None` when no score is above 0.
+pub fn densest(scores: impl Iterator<Item = i64>) -> Option<(Range<usize>, i64)> {
+    let mut best: Option<(Range<usize>, i64)> = None;
+    let (mut start, mut sum) = (0, 0);
+    for (at, score) in scores.enumerate() {
+        if sum <= 0 {
+            (start, sum) = (at, 0);
+        }
+        sum += score;
+        if sum > 0 && best.as_ref().is_none_or(|(_, most)| sum > *most) {
+            best = Some((start..at + 1, sum));
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::densest;
+
+    #[test]
+    fn five_of_five_may_be_chance() {
+        // Four take turns: a quarter of the steps each. 30 · 0.25^5 = 0.029.
+        assert!((super::chance(30, 5, 5, 0.25) - 0.0293).abs() < 0.001);
+        assert!(super::chance(30, 15, 15, 0.5) < 0.001);
+        // 30 · C(7, 5) · 0.25^5 · 0.75^2 = 0.346.
+        assert!((super::chance(30, 7, 5, 0.25) - 0.346).abs() < 0.001);
+    }
+
+    #[test]
+    fn the_densest_stretch() {
+        assert_eq!(densest([1, -2, 1, 1, -2, 1, 1, 1, -2, -2, 1].into_iter()), Some((5..8, 3)));
+        assert_eq!(densest([-2, -2].into_iter()), None);
+        assert_eq!(densest([].into_iter()), None);
+    }
+}

@@ -1,0 +1,190 @@
+//! Steps of made-up jobs.
+
+use super::*;
+use crate::metrics::traffic::LinkTraffic;
+use crate::metrics::traffic::hosts::Pairs;
+use crate::metrics::traffic::spurts::Spurts;
+use rocescope_common::abi::Counter;
+use rocescope_common::account::FlowKey;
+use rocescope_common::wire::Frame;
+
+pub(super) const MS: u64 = 1_000_000;
+
+pub(super) fn host(number: u32) -> Host {
+    (4, [0, 0, 0, number])
+}
+
+/// Traffic of one link from (src, dst, start, end in ms, tens of bytes).
+fn traffic(spurts: &[(u32, u32, u64, u64, u64)], window_end_ms: u64) -> Traffic {
+    let mut pairs = Pairs::default();
+    let mut all = Spurts::default();
+    for (src, dst, start, end, bytes) in spurts {
+        let frame = Frame { src: host(*src).1, dst: host(*dst).1, family: 4, ..Frame::EMPTY };
+        let pair = pairs.number(&FlowKey::of(&frame, 0));
+        let seen = crate::metrics::traffic::hosts::Seen {
+            packets: 1,
+            bytes: 1,
+            data_packets: 1,
+            data_bytes: 1,
+            ..Default::default()
+        };
+        pairs.packets(pair, seen);
+        all.ended.push(Record {
+            start_ns: start * MS,
+            end_ns: end * MS,
+            // In tens, to keep the lists readable.
+            fresh_bytes: 10 * *bytes,
+            pair,
+            dest_qp: *src,
+        });
+    }
+    Traffic {
+        bin_ns: MS,
+        end_ns: None,
+        links: vec![LinkTraffic {
+            bursts: None,
+            frame_sizes: None,
+            last_ns: Some(window_end_ms * MS),
+            lost: Counter::default(),
+        }],
+        pairs: pairs.pairs().to_vec(),
+        targets: Vec::new(),
+        left_out: 0,
+        kinds: None,
+        spurts: all,
+    }
+}
+
+/// Sixteen steps of a ring as host 2 of three sees it: 1 sends to 2, 2 sends to 3, in two phases. `late` adds to the start of
+/// a host from step 6 on; who needs its data waits.
+fn ring(late_host: u32, late_ms: u64) -> Vec<(u32, u32, u64, u64, u64)> {
+    let mut list = Vec::new();
+    let mut at = 1000;
+    for step in 0..16 {
+        let late = |host| if host == late_host && step >= 6 { late_ms } else { 0 };
+        let (one, two, three) = (at + late(1), at + 2 + late(2), at + 4 + late(3));
+        // First phase: everyone for itself. Second: with the first of the host before.
+        let (one_2, two_2) = (one.max(three + 10) + 12, two.max(one + 10) + 12);
+        list.extend([(1, 2, one, one + 9, 5000), (2, 3, two, two + 9, 5000)]);
+        list.extend([(1, 2, one_2, one_2 + 9, 5000), (2, 3, two_2, two_2 + 9, 5000)]);
+        at = one_2.max(two_2) + 60;
+    }
+    list
+}
+
+fn straggler(list: &[(u32, u32, u64, u64, u64)]) -> Option<Straggler> {
+    let found = steps(&traffic(list, 10_000), &[]).expect("a rhythm");
+    assert!((12..=16).contains(&found.links[0].steps.len()), "{:?}", found.links[0].steps);
+    found.straggler
+}
+
+#[test]
+fn nobody_is_late_in_a_healthy_ring() {
+    assert_eq!(straggler(&ring(0, 0)), None);
+    // Less than a tenth of a step.
+    assert_eq!(straggler(&ring(1, 6)), None);
+}
+
+#[test]
+fn the_host_that_starts_late_is_named() {
+    for late in [1, 2] {
+        let found = straggler(&ring(late, 70)).unwrap();
+        assert_eq!((found.host, found.why), (host(late), Why::StartsLate));
+        assert_eq!((found.steps, found.of_steps, found.certain, found.changed), (10, 10, late == 2, true));
+        assert!((65..=75).contains(&(found.behind_ns / MS)), "{found:?}");
+    }
+}
+
+/// The late host sends nothing here: the one that waits for it is not blamed.
+#[test]
+fn a_late_host_out_of_sight() {
+    let found = straggler(&ring(3, 70)).unwrap();
+    assert_eq!((found.host, found.why, found.certain), (host(1), Why::Upstream, false));
+}
+
+#[test]
+fn one_slow_step_makes_no_straggler() {
+    let mut list = ring(0, 0);
+    let delayed = list.len() / 2;
+    for spurt in list.iter_mut().skip(delayed) {
+        (spurt.2, spurt.3) = (spurt.2 + 80, spurt.3 + 80);
+    }
+    assert_eq!(straggler(&list), None);
+}
+
+#[test]
+fn a_slow_transfer_is_named() {
+    let list: Vec<_> = (0..12)
+        .flat_map(|i| [(1, 2, 200 * i, 200 * i + 10, 5000), (2, 3, 200 * i, 200 * i + 80, 5000)])
+        .collect();
+    let found = straggler(&list).unwrap();
+    assert_eq!((found.why, found.host, found.peer, found.dest_qp), (Why::SlowTransfer, host(2), host(3), 2));
+    assert_eq!(found.behind_ns, 70 * MS);
+}
+
+#[test]
+fn client_and_server_are_no_job() {
+    let list: Vec<_> = (0..12)
+        .flat_map(|i| [(1, 2, 200 * i, 200 * i + 1, 100), (2, 1, 200 * i + 60, 200 * i + 70, 5000)])
+        .collect();
+    assert_eq!(steps(&traffic(&list, 10_000), &[]), None);
+}
+
+#[test]
+fn the_end_of_a_job_and_a_stop_within_a_step() {
+    let whole = ring(0, 0);
+    let ending = |list: &[_], window| steps(&traffic(list, window), &[]).unwrap().links[0].ending;
+    let end = ending(&whole, 20_000);
+    assert!(end.part < 0.01 && end.silent_ns > 15_000 * MS && end.outstanding == 0, "{end:?}");
+    let mut cut = whole.clone();
+    let last = cut.last().unwrap().3;
+    cut.push((1, 2, last + 60, last + 69, 5000));
+    let end = ending(&cut, 20_000);
+    assert!((end.part - 0.25).abs() < 0.01, "{end:?}");
+}
+
+#[test]
+fn what_is_outstanding() {
+    let mut all = traffic(&ring(0, 0), 20_000);
+    let standing = |pair, request, answer| Standing {
+        spurt: Record { pair, ..Record::default() },
+        message_open: false,
+        request,
+        answer,
+    };
+    // Pair 0 is 1 to 2; answers come from 2 to 1, a pair of its own.
+    let mut back = all.pairs[0];
+    (back.src, back.dst) = (host(2), host(1));
+    all.pairs.push(back);
+    let answers = u32::try_from(all.pairs.len() - 1).unwrap();
+    all.spurts.standing = vec![standing(0, Some((100, 50)), None)];
+    assert_eq!(outstanding(&all, &[], 0), 0, "no answer was ever seen: it passes elsewhere");
+    all.spurts.standing.push(standing(answers, None, Some((99, 60))));
+    assert_eq!(outstanding(&all, &[], 0), 1);
+    all.spurts.standing[1].answer = Some((100, 60));
+    assert_eq!(outstanding(&all, &[], 0), 0);
+    all.spurts.standing[1].answer = Some((100, 40));
+    assert_eq!(outstanding(&all, &[], 0), 1, "an answer from before it was sent");
+    all.spurts.standing[0].message_open = true;
+    all.spurts.standing[1].answer = Some((105, 60));
+    assert_eq!(outstanding(&all, &[], 0), 1);
+}
+
+/// From the start to the end of a job, the cut leaves nothing over at either end, although the late host's own link shows nobody
+/// that starts by itself before it.
+#[test]
+fn a_job_that_waited_from_the_start_ends_between_steps() {
+    let mut list = Vec::new();
+    for i in 0..10 {
+        let at = 1000 + 160 * i;
+        list.extend([
+            (2, 3, at, at + 20, 3000),
+            (3, 4, at + 68, at + 100, 6000),
+            (2, 3, at + 78, at + 110, 3000),
+        ]);
+    }
+    let found = steps(&traffic(&list, 20_000), &[]).unwrap();
+    assert_eq!((found.links[0].steps.len(), found.links[0].ending.part), (10, 0.0));
+    let straggler = found.straggler.unwrap();
+    assert_eq!((straggler.host, straggler.why, straggler.changed), (host(3), Why::StartsLate, false));
+}

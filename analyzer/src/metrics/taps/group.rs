@@ -1,0 +1,352 @@
+//! One flow at several taps: which of its packets passed where.
+
+use super::series::Series;
+use crate::metrics::loss::MIRROR_NS;
+
+/// Taps at which a flow is followed.
+pub(super) const MAX_TAPS: usize = 4;
+/// Packets that wait for being seen elsewhere, per flow: at first and at most.
+const FIRST_PLACES: usize = 256;
+const MAX_PLACES: usize = 1 << 17;
+/// Places looked at for a packet.
+const PROBES: usize = 16;
+/// Packets that all taps saw, remembered to know copies of them.
+const RECENT: usize = 128;
+/// The bits of a packet's identity that are its IPv4 identification.
+const NUMBER: u64 = 0xFFFF;
+/// Packets of a flow that wait although all taps known so far have seen them: one further down has yet to show its first. Fewer where
+/// it is not known that there is one.
+const FIRST: u32 = 1_024;
+const FIRST_UNKNOWN: u32 = 32;
+/// How much later a packet may come than those behind it before it is said to be gone.
+const PATIENCE: u32 = 8_192;
+
+/// A packet at the taps that have seen it.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// PSN, opcode and IPv4 identification; 0 marks a free place.
+    id: u64,
+    /// Bit per tap.
+    taps: u8,
+    time_ns: [u64; MAX_TAPS],
+    /// Which packet of the flow it was there.
+    place: [u32; MAX_TAPS],
+}
+
+impl Entry {
+    /// Whether so many taps have seen it.
+    fn is_at(&self, taps: usize) -> bool {
+        self.taps.count_ones() as usize >= taps
+    }
+}
+
+const FREE: Entry = Entry { id: 0, taps: 0, time_ns: [0; MAX_TAPS], place: [0; MAX_TAPS] };
+
+/// What two taps have in common. The first has the lower number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Common {
+    pub(super) first: usize,
+    pub(super) second: usize,
+    pub(super) matched: u64,
+    /// Packets that one of them saw and the other did not, though it saw some before and behind.
+    pub(super) only: [u64; 2],
+    /// Packets that each saw once more.
+    pub(super) copies: [u64; 2],
+    /// First and last packet that both saw, as each of them counts.
+    span: [(u32, u32); 2],
+    /// Which packets those were here that are the first and last of the span at the other tap: what was sent
+    /// twice, or came out of order, is not the same at both.
+    edge: [(u32, u32); 2],
+    /// Time at the second minus time at the first.
+    pub(super) delay: Series,
+}
+
+/// A flow at several taps.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    /// Links, in the order in which they saw the flow.
+    pub(super) links: Vec<u16>,
+    /// Time to live at each.
+    pub(super) hops: Vec<u8>,
+    /// Packets at each.
+    counts: [u32; MAX_TAPS],
+    entries: Vec<Entry>,
+    used: usize,
+    /// Packets that were seen everywhere lately.
+    recent: Vec<u64>,
+    /// The latest packet at each tap, and when it passed.
+    latest: [(u64, u64); MAX_TAPS],
+    /// How often packets that followed one another had different IPv4 identifications, and how often the same: where they
+    /// differ, what is sent again is told from what a mirror or the network shows twice.
+    numbers: [u32; 2],
+    /// What was shown twice at each.
+    copies: [u64; MAX_TAPS],
+    pub(super) common: Vec<Common>,
+    pub(super) first_ns: u64,
+    /// Packets that had to be forgotten before it was known whether they passed elsewhere.
+    pub(super) forgotten: u64,
+}
+
+fn spread(id: u64, places: usize) -> usize {
+    (id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (places - 1)
+}
+
+impl Group {
+    /// A flow that was first seen at this time.
+    pub(super) fn new(first_ns: u64) -> Self {
+        Self { first_ns, ..Self::default() }
+    }
+
+    /// The number of a link among the taps of the flow; `None` when there are too many.
+    pub(super) fn tap(&mut self, link: u16, hops: u8) -> Option<u8> {
+        let at = match self.links.iter().position(|other| *other == link) {
+            Some(at) => at,
+            None if self.links.len() < MAX_TAPS => {
+                self.links.push(link);
+                self.hops.push(hops);
+                self.links.len() - 1
+            }
+            None => return None,
+        };
+        u8::try_from(at).ok()
+    }
+
+    /// Places taken in memory.
+    pub(super) fn places(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Gives the memory back; what waits is forgotten.
+    pub(super) fn clear(&mut self) {
+        self.forgotten += self.used as u64;
+        self.entries = Vec::new();
+        self.used = 0;
+    }
+
+    /// A packet passed a tap. `room`: places that may be added.
+    /// `taps`: how many there are, as far as that is known.
+    pub(super) fn packet(&mut self, tap: usize, taps: usize, id: u64, time_ns: u64, room: usize) {
+        let Some(count) = self.counts.get_mut(tap) else { return };
+        *count = count.wrapping_add(1);
+        let place = *count;
+        let (last, last_ns) = std::mem::replace(&mut self.latest[tap], (id, time_ns));
+        let numbered = self.is_numbered(last, id);
+        if id == last && time_ns.abs_diff(last_ns) < MIRROR_NS {
+            return self.copy(tap);
+        }
+        if self.entries.is_empty() {
+            if room < FIRST_PLACES {
+                return;
+            }
+            self.entries = vec![FREE; FIRST_PLACES];
+        }
+        let places = self.entries.len();
+        let start = spread(id, places);
+        let mut free = None;
+        for at in (start..start + PROBES).map(|at| at & (places - 1)) {
+            let Some(entry) = self.entries.get_mut(at) else { continue };
+            if entry.id == id && entry.taps & 1 << tap != 0 && numbered {
+                return self.copy(tap);
+            }
+            if entry.id == id && entry.taps & 1 << tap == 0 {
+                entry.taps |= 1 << tap;
+                entry.time_ns[tap] = time_ns;
+                entry.place[tap] = place;
+                let seen = *entry;
+                let known = self.links.len();
+                let one_more = known < taps.min(MAX_TAPS) && place <= FIRST
+                    || known < MAX_TAPS && place <= FIRST_UNKNOWN;
+                if seen.is_at(known) && !one_more {
+                    *entry = FREE;
+                    self.used -= 1;
+                    self.recent.resize(RECENT, 0);
+                    self.recent[spread(id, RECENT)] = id;
+                }
+                self.matched(tap, &seen);
+                return;
+            }
+            if entry.id == 0 && free.is_none() {
+                free = Some(at);
+            }
+        }
+        if numbered && self.recent.get(spread(id, RECENT)) == Some(&id) {
+            return self.copy(tap);
+        }
+        if free.is_none() || self.used * 2 > places {
+            self.make_room(room);
+            return self.insert(tap, id, time_ns, place);
+        }
+        self.insert_at(free, tap, id, time_ns, place);
+    }
+
+    /// Whether packets of the flow have IPv4 identifications of their own; `last` and `id` followed one another.
+    fn is_numbered(&mut self, last: u64, id: u64) -> bool {
+        if last != 0 && last >> 16 != id >> 16 {
+            let alike = usize::from(last & NUMBER == id & NUMBER);
+            self.numbers[alike] = self.numbers[alike].saturating_add(1);
+        }
+        id & NUMBER != 0 && self.numbers[1] <= self.numbers[0]
+    }
+
+    /// A packet passed a tap that it had passed already.
+    fn copy(&mut self, tap: usize) {
+        if let Some(copies) = self.copies.get_mut(tap) {
+            *copies += 1;
+        }
+    }
+
+    fn insert(&mut self, tap: usize, id: u64, time_ns: u64, place: u32) {
+        let places = self.entries.len();
+        let start = spread(id, places);
+        let mut around = (start..start + PROBES).map(|at| at & (places - 1));
+        let free = around.find(|at| self.entries.get(*at).is_some_and(|entry| entry.id == 0));
+        self.insert_at(free, tap, id, time_ns, place);
+    }
+
+    fn insert_at(&mut self, free: Option<usize>, tap: usize, id: u64, time_ns: u64, place: u32) {
+        let at = free.unwrap_or_else(|| spread(id, self.entries.len()));
+        let Some(entry) = self.entries.get_mut(at) else { return };
+        let gone = *entry;
+        *entry = Entry { id, taps: 1 << tap, ..FREE };
+        entry.time_ns[tap] = time_ns;
+        entry.place[tap] = place;
+        if gone.id == 0 {
+            self.used += 1;
+        } else {
+            self.settle(&gone);
+        }
+    }
+
+    /// Decides on packets that have waited for long, and takes more memory where that is too little.
+    fn make_room(&mut self, room: usize) {
+        let mut entries = std::mem::take(&mut self.entries);
+        for entry in &mut entries {
+            if entry.id != 0 && self.is_over(entry) {
+                let gone = std::mem::replace(entry, FREE);
+                self.used -= 1;
+                self.settle(&gone);
+            }
+        }
+        let places = entries.len();
+        if self.used * 4 > places && places < MAX_PLACES && places <= room {
+            self.entries = vec![FREE; places * 2];
+            self.used = 0;
+            for entry in entries.into_iter().filter(|entry| entry.id != 0) {
+                let start = spread(entry.id, places * 2);
+                let mut around = (start..start + PROBES).map(|at| at & (places * 2 - 1));
+                let free = around.find(|at| self.entries.get(*at).is_some_and(|place| place.id == 0));
+                match free.and_then(|at| self.entries.get_mut(at)) {
+                    Some(place) => {
+                        *place = entry;
+                        self.used += 1;
+                    }
+                    None => self.settle(&entry),
+                }
+            }
+        } else {
+            self.entries = entries;
+        }
+    }
+
+    /// Whether all taps that a packet could still come by are long past it.
+    fn is_over(&self, entry: &Entry) -> bool {
+        if entry.is_at(self.links.len().max(2)) {
+            // It only waited for a tap that might have come.
+            let place = entry.place.iter().max().copied().unwrap_or_default();
+            return self.counts.iter().any(|count| count.saturating_sub(place) > FIRST);
+        }
+        let mut of = self.common.iter().filter(|common| common.one_of(entry.taps).is_some()).peekable();
+        of.peek().is_some()
+            && of.all(|common| {
+                let (side, tap) = common.one_of(entry.taps).unwrap_or_default();
+                let (_, last) = common.span[side];
+                last > entry.place[tap] && last - entry.place[tap] > PATIENCE
+            })
+    }
+
+    /// A packet leaves without having been seen everywhere.
+    fn settle(&mut self, entry: &Entry) {
+        let mut known = entry.is_at(self.links.len());
+        for common in &mut self.common {
+            known |= common.count(entry);
+        }
+        self.forgotten += u64::from(!known);
+    }
+
+    fn matched(&mut self, tap: usize, entry: &Entry) {
+        for other in (0..self.links.len()).filter(|other| *other != tap && entry.taps & 1 << other != 0) {
+            let (first, second) = (tap.min(other), tap.max(other));
+            let difference = entry.time_ns[second].wrapping_sub(entry.time_ns[first]).cast_signed();
+            let places = [entry.place[first], entry.place[second]];
+            let known =
+                self.common.iter_mut().find(|common| common.first == first && common.second == second);
+            if let Some(common) = known {
+                common.matched += 1;
+                let [at_first, at_second] = common.span;
+                for (edge, here, there, span) in
+                    [(0, places[0], places[1], at_second), (1, places[1], places[0], at_first)]
+                {
+                    let edge = &mut common.edge[edge];
+                    if there < span.0 {
+                        edge.0 = here;
+                    }
+                    if there > span.1 {
+                        edge.1 = here;
+                    }
+                }
+                for (span, place) in common.span.iter_mut().zip(places) {
+                    *span = (span.0.min(place), span.1.max(place));
+                }
+                common.delay.add(entry.time_ns[first], difference);
+            } else {
+                self.common.push(Common {
+                    first,
+                    second,
+                    matched: 1,
+                    only: [0; 2],
+                    copies: [0; 2],
+                    span: places.map(|place| (place, place)),
+                    edge: places.map(|place| (place, place)),
+                    delay: Series::new(entry.time_ns[first], difference),
+                });
+            }
+        }
+    }
+
+    /// What each two taps have in common, with the packets that still wait counted as if nothing
+    /// more came.
+    pub(super) fn figures(&self) -> Vec<Common> {
+        let mut all = self.common.clone();
+        for common in &mut all {
+            common.copies =
+                [common.first, common.second].map(|tap| self.copies.get(tap).copied().unwrap_or(0));
+        }
+        for entry in self.entries.iter().filter(|entry| entry.id != 0) {
+            for common in &mut all {
+                common.count(entry);
+            }
+        }
+        all
+    }
+}
+
+impl Common {
+    /// Which of the two has seen a packet that the other has not: 0 or 1, and the tap's number.
+    fn one_of(&self, taps: u8) -> Option<(usize, usize)> {
+        match (taps & 1 << self.first != 0, taps & 1 << self.second != 0) {
+            (true, false) => Some((0, self.first)),
+            (false, true) => Some((1, self.second)),
+            _ => None,
+        }
+    }
+
+    /// Counts a packet that one of the two did not see, when it lies between packets that both saw.
+    fn count(&mut self, entry: &Entry) -> bool {
+        let Some((side, tap)) = self.one_of(entry.taps) else { return false };
+        let ((first, last), edge) = (self.span[side], self.edge[side]);
+        let (first, last) = (first.max(edge.0), last.min(edge.1));
+        let between = first < entry.place[tap] && entry.place[tap] < last;
+        self.only[side] += u64::from(between);
+        between
+    }
+}

@@ -1,0 +1,259 @@
+//! Taps whose clocks differ, flows that take several ways, and memory that ends.
+
+use super::*;
+use crate::metrics::wire::{ANSWER, Chance, DATA, P, Wire};
+
+const US: u64 = 1_000;
+const SECOND: u64 = 1_000_000_000;
+const START: u64 = 1_000 * SECOND;
+
+/// Packets in the order of their times, as a replay merges them.
+fn collect(mut packets: Vec<P>, links: usize) -> Vec<TapPair> {
+    packets.sort_by_key(|p| p.time_ns);
+    let mut wire = Wire::new(links);
+    let mut collector = Collector::default();
+    collector.expect(links);
+    for p in packets {
+        wire.pass(p, |packet, aside| collector.packet(packet, aside));
+    }
+    let mut pairs = collector.figures();
+    pairs.sort_by_key(|pair| pair.key.dest_qp);
+    pairs
+}
+
+/// A packet at link 0 and, `way_ns` later by a clock that is `ahead_ns` ahead, at link 1.
+fn both(p: P, way_ns: i64, ahead_ns: i64) -> [P; 2] {
+    [P { link: 0, ..p }, P { link: 1, time_ns: p.time_ns.wrapping_add_signed(way_ns + ahead_ns), ..p }]
+}
+
+/// 1,000 requests and their answers through two taps; `lost` between them.
+fn conversation(ahead_ns: i64, ids: bool, lost: impl Fn(u32) -> bool) -> Vec<TapPair> {
+    let mut packets = Vec::new();
+    for psn in 0..1_000 {
+        let time_ns = START + u64::from(psn) * 10 * US;
+        let id = if ids { (psn & 0xFFFF) as u16 } else { 0 };
+        let [here, there] = both(P { psn, id, time_ns, ..DATA }, 5_000 + i64::from(psn % 7) * 100, ahead_ns);
+        packets.push(here);
+        if !lost(psn) {
+            packets.push(there);
+        }
+        packets.extend(both(P { psn, id, time_ns: time_ns + 20 * US, ..ANSWER }, -5_000, ahead_ns));
+    }
+    collect(packets, 2)
+}
+
+#[test]
+fn what_vanishes_is_counted_however_far_clocks_are_apart() {
+    for ahead_ns in [0, 7 * SECOND.cast_signed(), -7 * (SECOND.cast_signed())] {
+        for ids in [true, false] {
+            let pairs = conversation(ahead_ns, ids, |psn| psn % 100 == 50);
+            let [there, back] = pairs[..] else { panic!("{pairs:?}") };
+            assert_eq!((there.links, there.ordered, there.matched, there.only), ([0, 1], true, 990, [10, 0]));
+            assert_eq!((back.links, back.ordered, back.matched, back.only), ([1, 0], true, 1_000, [0, 0]));
+            assert_eq!(there.key, Wire::key(P { link: 0, ..DATA }));
+            assert_eq!(there.delay.range(), (5_000 + ahead_ns, 5_600 + ahead_ns));
+            assert_eq!(back.delay.range(), (5_000 - ahead_ns, 5_000 - ahead_ns));
+        }
+    }
+}
+
+#[test]
+fn copies_are_known_from_the_first_packet_on_and_without_numbers() {
+    let doubled = |ids: bool, later_ns: u64| {
+        let packets = (0..1_000u32).flat_map(|psn| {
+            let id = if ids { (psn & 0xFFFF) as u16 + 1 } else { 0 };
+            let time_ns = START + u64::from(psn) * 50 * US;
+            let [here, there] = both(P { psn, id, time_ns, ..DATA }, 5_000, 0);
+            let again = P { time_ns: there.time_ns + later_ns, ..there };
+            [Some(here), Some(there), (psn % 20 == 0).then_some(again)]
+        });
+        let pairs = collect(packets.flatten().collect(), 2);
+        let other = usize::from(pairs[0].links == [1, 0]);
+        (pairs[0].matched, pairs[0].only, [pairs[0].copies[other], pairs[0].copies[1 - other]])
+    };
+    for (ids, later_ns) in [(true, 100), (true, 2_000_000), (false, 100)] {
+        assert_eq!(doubled(ids, later_ns), (1_000, [0, 0], [0, 50]), "{ids} {later_ns}");
+    }
+}
+
+/// Two captures of one place, and one a good way behind.
+#[test]
+fn a_third_tap_may_be_far_behind() {
+    let packets = (0..2_000u32).flat_map(|psn| {
+        let p = P { psn, id: (psn & 0xFFFF) as u16, time_ns: START + u64::from(psn) * 10 * US, ..DATA };
+        (0..3u16).map(move |link| P { link, time_ns: p.time_ns + u64::from(link / 2) * 3_000 * US, ..p })
+    });
+    let pairs = collect(packets.filter(|p| p.link < 2 || p.psn % 100 != 50).collect(), 3);
+    let seen: Vec<_> = pairs.iter().map(|pair| (pair.links, pair.matched, pair.only, pair.copies)).collect();
+    for expected in
+        [([0, 1], 2_000, [0, 0], [0, 0]), ([0, 2], 1_980, [20, 0], [0, 0]), ([1, 2], 1_980, [20, 0], [0, 0])]
+    {
+        assert!(seen.contains(&expected), "{seen:?}");
+    }
+}
+
+/// A network that doubles packets, or a mirror that shows them twice: that the other tap has one less is no loss.
+#[test]
+fn what_is_doubled_between_two_taps_did_not_vanish() {
+    for ahead_ns in [0, 7 * SECOND.cast_signed(), -7 * (SECOND.cast_signed())] {
+        let packets = (0..1_000u32).flat_map(|psn| {
+            let time_ns = START + u64::from(psn) * 10 * US;
+            let id = (psn & 0xFFFF) as u16 + 1;
+            let [here, there] = both(P { psn, id, time_ns, ..DATA }, 5_000, ahead_ns);
+            let again = P { time_ns: there.time_ns + 100, ..there };
+            // Some are lost, too.
+            let lost = psn % 100 == 50;
+            let back = both(P { psn, id, time_ns: time_ns + 20 * US, ..ANSWER }, -5_000, ahead_ns);
+            let doubled = (psn % 20 == 3).then_some(again);
+            [Some(here), (!lost).then_some(there), doubled, Some(back[0]), Some(back[1])]
+        });
+        let pairs = collect(packets.flatten().collect(), 2);
+        assert_eq!((pairs[0].links, pairs[0].matched), ([0, 1], 990), "{ahead_ns}");
+        assert_eq!((pairs[0].only, pairs[0].copies), ([10, 0], [0, 50]), "{ahead_ns}");
+        assert_eq!((pairs[1].only, pairs[1].copies), ([0, 0], [0, 0]), "{ahead_ns}");
+    }
+}
+
+/// Nothing is missing: only the times of both directions tell who comes first.
+#[test]
+fn the_order_of_taps_needs_no_loss() {
+    for ahead_ns in [0, 3 * SECOND.cast_signed(), -3 * (SECOND.cast_signed())] {
+        let pairs = conversation(ahead_ns, true, |_| false);
+        assert!(pairs.iter().all(|pair| pair.ordered && pair.only == [0, 0]));
+        assert_eq!((pairs[0].links, pairs[1].links), ([0, 1], [1, 0]));
+    }
+    // One direction alone says nothing.
+    let one_way =
+        (0..100).flat_map(|psn| both(P { psn, time_ns: START + u64::from(psn) * US, ..DATA }, 5_000, 0));
+    let pairs = collect(one_way.collect(), 2);
+    assert_eq!((pairs.len(), pairs[0].ordered, pairs[0].only), (1, false, [0, 0]));
+    // Unless a router between them counts down.
+    let routed = (0..100).flat_map(|psn| {
+        let [here, there] = both(P { psn, time_ns: START + u64::from(psn) * US, ..DATA }, 5_000, -2_000_000);
+        [here, P { hops: 63, ..there }]
+    });
+    let pairs = collect(routed.collect(), 2);
+    assert_eq!((pairs[0].ordered, pairs[0].links), (true, [0, 1]));
+}
+
+#[test]
+fn captures_of_different_length_are_compared_where_they_overlap() {
+    let packets = (0..1_000u32).flat_map(|psn| {
+        let [here, there] = both(
+            P { psn, id: (psn & 0xFFFF) as u16, time_ns: START + u64::from(psn) * US, ..DATA },
+            5_000,
+            0,
+        );
+        [(psn < 800).then_some(here), (psn >= 300 && psn != 500).then_some(there)]
+    });
+    let pairs = collect(packets.flatten().collect(), 2);
+    assert_eq!((pairs[0].matched, pairs[0].only), (499, [1, 0]));
+}
+
+/// The second capture begins between two copies of a packet, which nothing but its PSN names.
+#[test]
+fn what_was_sent_before_the_second_capture_began_did_not_vanish() {
+    for ahead_ns in [0, -7 * SECOND.cast_signed()] {
+        let order = (0..400u32).chain([380]).chain(400..1_000);
+        let packets = order.enumerate().flat_map(|(n, psn)| {
+            let time_ns = START + n as u64 * US;
+            let [here, there] = both(P { psn, id: 0, time_ns, ..DATA }, 5_000, ahead_ns);
+            [Some(here), (n >= 390 && psn != 500).then_some(there)]
+        });
+        let pairs = collect(packets.flatten().collect(), 2);
+        // One of the two copies is alone, whichever it is.
+        assert_eq!(pairs[0].only, [2, 0], "{ahead_ns}");
+    }
+}
+
+#[test]
+fn a_flow_at_one_tap_is_no_pair_and_its_memory_is_given_back() {
+    let mut wire = Wire::new(2);
+    let mut collector = Collector::default();
+    collector.expect(2);
+    for i in 0..100_000u32 {
+        let p = P { psn: i, time_ns: START + u64::from(i) * 1_000_000, ..DATA };
+        wire.pass(p, |packet, aside| collector.packet(packet, aside));
+    }
+    assert_eq!((collector.figures().len(), collector.waiting), (0, 0));
+}
+
+/// The second tap sees the first packet before the third is known to be one.
+#[test]
+fn three_taps_on_one_way_have_all_packets_in_common() {
+    let packets = (0..1_000u32).flat_map(|psn| {
+        let p = P { psn, id: (psn & 0xFFFF) as u16, time_ns: START + u64::from(psn) * 10 * US, ..DATA };
+        (0..3u16).map(move |link| P { link, time_ns: p.time_ns + u64::from(link) * US, ..p })
+    });
+    // One vanishes between the second and the third.
+    let pairs = collect(packets.filter(|p| (p.link, p.psn) != (2, 10)).collect(), 3);
+    let seen: Vec<_> = pairs.iter().map(|pair| (pair.links, pair.matched, pair.only)).collect();
+    assert_eq!(seen.len(), 3);
+    for expected in [([0, 1], 1_000, [0, 0]), ([0, 2], 999, [1, 0]), ([1, 2], 999, [1, 0])] {
+        assert!(seen.contains(&expected), "{seen:?}");
+    }
+}
+
+/// Interfaces of one capture are not known before they show a packet.
+#[test]
+fn a_tap_that_shows_up_later_has_seen_the_first_packet_too() {
+    let seen = |late_ns: i64| {
+        let packets = (0..1_000u32).flat_map(|psn| {
+            let time_ns = START + u64::from(psn) * 10 * US;
+            both(P { psn, id: (psn & 0xFFFF) as u16, time_ns, ..DATA }, late_ns, 0)
+        });
+        let mut packets: Vec<P> = packets.collect();
+        packets.sort_by_key(|p| p.time_ns);
+        let (mut wire, mut collector) = (Wire::new(2), Collector::default());
+        for p in packets {
+            wire.pass(p, |packet, aside| collector.packet(packet, aside));
+        }
+        collector.figures()[0]
+    };
+    assert_eq!((seen(1_000).matched, seen(1_000).only), (1_000, [0, 0]));
+    // So much later by its clock that the first packets are not kept for it.
+    let late = seen(3 * 2_560_000);
+    assert_eq!((late.matched, late.only), (232, [0, 0]));
+}
+
+#[test]
+fn with_one_link_little_is_kept() {
+    let mut wire = Wire::new(1);
+    let mut collector = Collector::default();
+    for psn in 0..1_000 {
+        wire.pass(P { psn, time_ns: START, ..DATA }, |packet, aside| collector.packet(packet, aside));
+    }
+    assert!(collector.waiting <= 4 * EARLY as usize, "{} places", collector.waiting);
+    assert_eq!(collector.figures().len(), 0);
+}
+
+/// More flows, taps and disorder than there is room for.
+#[test]
+fn memory_is_bounded() {
+    let mut chance = Chance(11);
+    let mut wire = Wire::new(6);
+    let mut collector = Collector::default();
+    collector.expect(6);
+    for i in 0..300_000u64 {
+        let p = P {
+            link: chance.id(6),
+            qp: 17 + chance.small(40),
+            psn: chance.small(1 << 24),
+            id: chance.id(u16::MAX),
+            time_ns: START + i * US,
+            ..DATA
+        };
+        wire.pass(p, |packet, aside| collector.packet(packet, aside));
+        if i % 10_007 == 0 {
+            for slot in wire.retire(START + i * US + 1) {
+                collector.retired(slot);
+            }
+        }
+    }
+    let places: usize = collector.groups.iter().map(|(_, group)| group.places()).sum();
+    assert_eq!(places, collector.waiting);
+    assert!(places <= MAX_WAITING);
+    for pair in collector.figures() {
+        assert!(pair.matched > 0 && pair.links[0] != pair.links[1]);
+    }
+}

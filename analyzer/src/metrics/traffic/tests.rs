@@ -1,0 +1,85 @@
+//! Packets into figures.
+
+use rocescope_common::account::{FlowStats, observe};
+use rocescope_common::wire::Frame;
+use rocescope_common::wire::frame::UNKNOWN;
+use rocescope_common::wire::opcode::Operation;
+
+use super::*;
+use crate::source::flows::table::Observed;
+use crate::source::replay::links::TapLinks;
+
+/// One flow with its counters, as the table would have it.
+struct Flow {
+    slot: u32,
+    stats: FlowStats,
+    frame: Frame,
+}
+
+impl Flow {
+    fn new(slot: u32, src: u32, dst: u32) -> Self {
+        let frame = Frame {
+            src: [0, 0, 0, src],
+            dst: [0, 0, 0, dst],
+            family: 4,
+            roce_version: 2,
+            wire_len: 1000,
+            payload: 934,
+            opcode: 0x04,
+            dest_qp: 17,
+            ..Frame::EMPTY
+        };
+        Self { slot, stats: FlowStats::EMPTY, frame }
+    }
+
+    fn send(&mut self, to: &mut Collector, time_ns: u64) {
+        let outcome = observe(&mut self.stats, &self.frame, time_ns);
+        let observed = Observed { slot: self.slot, stats: &self.stats, outcome };
+        let packet = Packet::new(&self.frame, 0, time_ns, &observed, &[]);
+        let aside = Aside::of(&TapLinks::new("tap".into()), 0, &self.frame, &[]);
+        to.packet(&packet, Some(&aside));
+        self.frame.psn += 1;
+    }
+}
+
+const MS: u64 = 1_000_000;
+
+#[test]
+fn everything_of_a_few_packets() {
+    let mut all = Collector::new(MS);
+    let (mut a, mut b) = (Flow::new(0, 1, 9), Flow::new(1, 2, 9));
+    for ms in [1000, 1001, 1010] {
+        a.send(&mut all, ms * MS);
+        b.send(&mut all, ms * MS + 5);
+    }
+    let mut figures = all.figures();
+    figures.frames_until(&[2000 * MS]);
+    let bursts = figures.links[0].bursts.clone().unwrap();
+    assert_eq!((bursts.bins, bursts.active_bins, bursts.total.packets), (11, 3, 6));
+    assert_eq!(figures.links[0].frame_sizes.unwrap()[4], 6);
+    assert_eq!(figures.links[0].last_ns, Some(2000 * MS));
+    assert_eq!(figures.targets[0].degrees[2].bins, 3);
+    assert_eq!(figures.kinds.unwrap()[Operation::Send as usize].messages(), 6);
+    let ended: Vec<u64> = figures.spurts.ended.iter().map(|r| r.fresh_bytes).collect();
+    assert_eq!(ended, [2000, 2000]);
+    assert_eq!(figures.spurts.standing.len(), 2);
+}
+
+#[test]
+fn a_slot_in_use_again_starts_anew() {
+    let mut all = Collector::new(MS);
+    let mut a = Flow::new(0, 1, 9);
+    (a.frame.opcode, a.frame.ack_req) = (0x00, true);
+    a.send(&mut all, 1000 * MS);
+    assert!(all.figures().spurts.standing[0].message_open);
+    assert_eq!(all.figures().spurts.standing[0].request, Some((0, 1000 * MS)));
+    all.retired(0);
+    assert!(all.figures().spurts.standing.is_empty());
+    assert_eq!(all.figures().spurts.ended.iter().count(), 1);
+    let mut c = Flow::new(0, 3, 9);
+    c.frame.payload = UNKNOWN;
+    c.send(&mut all, 1001 * MS);
+    let standing = all.figures().spurts.standing;
+    assert!(!standing[0].message_open && standing[0].request.is_none());
+    assert_eq!(all.figures().pairs.len(), 2);
+}

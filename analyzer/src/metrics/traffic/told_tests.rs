@@ -1,0 +1,218 @@
+//! The same packets one by one and as records make the same figures.
+
+use rocescope_common::account::bin::Bins;
+use rocescope_common::account::message::{KINDS, Messages};
+use rocescope_common::account::{FlowStats, observe};
+use rocescope_common::wire::Frame;
+use rocescope_common::wire::opcode::Op;
+
+use super::super::Collector as ByPacket;
+use super::*;
+use crate::metrics::packet::{Aside, Packet};
+use crate::source::flows::table::Observed;
+use crate::source::replay::links::TapLinks;
+
+const MS: u64 = 1_000_000;
+
+/// A flow as a kernel program keeps it.
+struct Kept {
+    stats: FlowStats,
+    bin: FlowBin,
+    frame: Frame,
+}
+
+/// Flows that are counted both ways.
+struct Both {
+    by_packet: ByPacket,
+    told: Collector,
+    flows: Vec<Kept>,
+    cut: Bins,
+    kinds: Kinds,
+}
+
+impl Both {
+    fn new(bin_ns: u64, length_ns: u64) -> Self {
+        Self {
+            by_packet: ByPacket::new(bin_ns),
+            told: Collector::new(bin_ns, 0),
+            flows: Vec::new(),
+            cut: Bins { length_ns, phase_ns: 0 },
+            kinds: [Messages::NONE; KINDS],
+        }
+    }
+
+    fn flow(&mut self, src: u32, dst: u32) -> usize {
+        let frame = Frame {
+            src: [0, 0, 0, src],
+            dst: [0, 0, 0, dst],
+            family: 4,
+            roce_version: 2,
+            wire_len: 1000,
+            payload: 934,
+            opcode: 0x04,
+            dest_qp: 17 + src,
+            ..Frame::EMPTY
+        };
+        self.flows.push(Kept { stats: FlowStats::EMPTY, bin: FlowBin::NONE, frame });
+        self.flows.len() - 1
+    }
+
+    fn send(&mut self, slot: usize, now_ns: u64) {
+        let kept = &mut self.flows[slot];
+        let key = FlowKey::of(&kept.frame, 0);
+        let number = u32::try_from(slot).unwrap();
+        if kept.stats.packets == 0 {
+            self.told.name(number, &key, true);
+        }
+        let outcome = observe(&mut kept.stats, &kept.frame, now_ns);
+        let mut ended = FlowBin::NONE;
+        let op = Op::of(kept.frame.opcode);
+        if kept.bin.observe(&kept.frame, op, outcome, now_ns, self.cut, &mut ended) {
+            assert!(self.told.tell(number, &ended));
+        }
+        kept.bin.message(&mut self.kinds, &kept.frame, op, outcome);
+        let observed = Observed { slot: number, stats: &kept.stats, outcome };
+        let packet = Packet::new(&kept.frame, 0, now_ns, &observed, &[]);
+        let aside = Aside::of(&TapLinks::new("tap".into()), 0, &kept.frame, &[]);
+        self.by_packet.packet(&packet, Some(&aside));
+        kept.frame.psn = (kept.frame.psn + 1) & 0x00FF_FFFF;
+    }
+
+    /// What a sample takes at a moment.
+    fn look(&mut self, until_ns: u64) {
+        for (slot, kept) in (0u32..).zip(&self.flows) {
+            if kept.bin.start_ns.saturating_add(self.cut.length_ns) <= until_ns {
+                self.told.at_hand(slot, &kept.bin);
+            }
+        }
+        self.told.fold(until_ns);
+    }
+
+    fn same(&mut self, end_ns: u64) {
+        self.look(u64::MAX);
+        let stands: Vec<Stands> = (0u32..)
+            .zip(&self.flows)
+            .map(|(slot, kept)| Stands {
+                slot,
+                message_open: kept.bin.message_is_open(),
+                request: None,
+                answer: None,
+            })
+            .collect();
+        let ours = self.told.figures(end_ns, &[Besides::default()], Some(self.kinds), &stands);
+        let theirs = self.by_packet.figures();
+        assert_eq!(ours.links[0].bursts, theirs.links[0].bursts);
+        assert_eq!(ours.targets, theirs.targets);
+        assert_eq!(ours.kinds, theirs.kinds);
+        let pairs = |traffic: &Traffic| -> Vec<_> {
+            traffic.pairs.iter().map(|p| (p.src, p.dst, p.packets, p.bytes, p.data_bytes)).collect()
+        };
+        assert_eq!(pairs(&ours), pairs(&theirs));
+        // Requests and answers are the kernel's own to keep.
+        let standing = |traffic: &Traffic| -> Vec<_> {
+            traffic.spurts.standing.iter().map(|standing| (standing.spurt, standing.message_open)).collect()
+        };
+        assert_eq!(standing(&ours), standing(&theirs));
+        let ended = |traffic: &Traffic| -> Vec<Record> {
+            let mut all: Vec<Record> = traffic.spurts.ended.iter().copied().collect();
+            all.sort_unstable_by_key(|spurt| (spurt.start_ns, spurt.end_ns, spurt.pair, spurt.dest_qp));
+            all
+        };
+        assert_eq!(ended(&ours), ended(&theirs));
+    }
+}
+
+/// Bursts of several flows to one host, silences of all lengths between, and a look now and then.
+#[test]
+fn records_make_what_packets_make() {
+    for (bin_ns, length_ns) in [(MS, MS), (100_000, 100_000), (5 * MS, MS)] {
+        for look_every in [u64::MAX, 1, 7, 1000] {
+            let mut both = Both::new(bin_ns, length_ns);
+            let flows = [both.flow(1, 9), both.flow(2, 9), both.flow(3, 9), both.flow(9, 1)];
+            let mut random = 7u64;
+            let mut now = 1_000 * MS;
+            for number in 0..20_000u64 {
+                random =
+                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let dice = random >> 33;
+                now += match dice % 50 {
+                    0 => dice % (9 * MS),
+                    1..=5 => dice % (2 * MS),
+                    _ => dice % 30_000,
+                };
+                let flow = flows[usize::try_from(dice % 4).unwrap()];
+                let kept = &mut both.flows[flow].frame;
+                kept.opcode = [0x04, 0x04, 0x06, 0x11, 0x81, 0x00, 0x02][usize::try_from(dice % 7).unwrap()];
+                kept.tos = u8::try_from(dice % 4).unwrap();
+                if dice.is_multiple_of(31) {
+                    kept.psn = kept.psn.wrapping_sub(2) & 0x00FF_FFFF;
+                } else if dice.is_multiple_of(37) {
+                    kept.psn += 3;
+                }
+                both.send(flow, now);
+                if number % look_every == look_every - 1 {
+                    both.look(now);
+                }
+            }
+            both.same(now);
+        }
+    }
+}
+
+#[test]
+fn a_flow_that_is_not_known_counts_nowhere() {
+    let mut told = Collector::new(MS, 0);
+    let mut bin = FlowBin::NONE;
+    (bin.packets, bin.bytes) = (3, 300);
+    assert!(!told.tell(5, &bin));
+    told.at_hand(5, &bin);
+    told.retired(5);
+    told.name(5, &FlowKey { family: 4, ..FlowKey::default() }, false);
+    assert!(told.knows(5) && told.tell(5, &bin));
+    told.fold(u64::MAX);
+    let figures = told.figures(0, &[Besides::default()], None, &[]);
+    assert!(figures.links[0].bursts.is_none() && figures.pairs.is_empty(), "the filter leaves it out");
+}
+
+/// Times of the kernel's clock become Unix time.
+#[test]
+fn times_are_unix_times() {
+    const SHIFT: i64 = 1_763_000_000_000_000_000;
+    let mut told = Collector::new(MS, SHIFT);
+    told.name(0, &FlowKey { family: 4, ..FlowKey::default() }, true);
+    let mut both = Both::new(MS, MS);
+    let flow = both.flow(1, 2);
+    both.send(flow, 5 * MS + 77);
+    assert!(told.tell(0, &both.flows[flow].bin));
+    told.fold(6 * MS);
+    let unix = |ns: u64| ns + SHIFT.unsigned_abs();
+    let stands = Stands { slot: 0, message_open: true, request: Some((3, 5 * MS + 77)), answer: None };
+    let figures = told.figures(9 * MS, &[Besides::default()], None, &[stands]);
+    assert_eq!(figures.end_ns, Some(unix(9 * MS)));
+    assert_eq!(figures.links[0].bursts.as_ref().unwrap().first_ns, unix(5 * MS));
+    let standing = figures.spurts.standing[0];
+    assert_eq!(
+        (standing.spurt.start_ns, standing.request),
+        (unix(5 * MS + 77), Some((3, unix(5 * MS + 77))))
+    );
+}
+
+/// A program that is taken away from its processor tells a record after the next one was read from the slot.
+#[test]
+fn a_record_that_is_told_late_counts_once() {
+    let mut told = Collector::new(MS, 0);
+    told.name(0, &FlowKey { family: 4, ..FlowKey::default() }, true);
+    let record = |start_ns, packets| {
+        let mut bin = FlowBin::NONE;
+        (bin.start_ns, bin.packets, bin.bytes) = (start_ns, packets, u32::from(packets) * 100);
+        bin
+    };
+    told.at_hand(0, &record(MS, 3));
+    told.at_hand(0, &record(9 * MS, 2));
+    assert!(told.tell(0, &record(MS, 4)), "one more than was read");
+    assert!(told.tell(0, &record(9 * MS, 2)));
+    assert!(told.tell(0, &record(20 * MS, 1)));
+    told.fold(u64::MAX);
+    let bursts = told.figures(0, &[Besides::default()], None, &[]).links[0].bursts.clone().unwrap();
+    assert_eq!((bursts.total.packets, bursts.total.bytes), (7, 700));
+}

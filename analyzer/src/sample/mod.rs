@@ -1,0 +1,239 @@
+//! What a source has counted up to a moment: the one input of every view.
+//!
+//! A [`Sample`] is raw and cumulative: it holds counters as the accounting keeps them, never rates
+//! or ratios. Those are derived when it is read, from one sample or from two. Live runs and replay
+//! make the same samples, so that nothing behind this point knows where the packets came from.
+
+mod flows;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use rocescope_common::abi::Counter;
+use rocescope_common::account::{FlowKey, FlowStats};
+use rocescope_common::wire::Reason;
+use rocescope_common::wire::frame::Addr;
+
+use crate::metrics::Figures;
+use crate::source::devices::Devices;
+use crate::source::flows::owners::{Owned, Owners};
+pub use flows::{Flows, Spare};
+
+/// Where the figures come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceKind {
+    /// Capture files or a stream of one.
+    Replay,
+    /// Programs in the kernel.
+    Live,
+}
+
+/// Which way a link's packets go, seen from this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Direction {
+    /// Received.
+    Ingress,
+    /// Sent.
+    Egress,
+}
+
+/// Everything counted up to a moment.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// The moment, Unix time in nanoseconds; in replay, of the data.
+    pub time_ns: u64,
+    /// Kind of source.
+    pub kind: SourceKind,
+    /// Interfaces, or capture files as given.
+    pub inputs: Vec<String>,
+    /// Start and end of the window in Unix nanoseconds; `None` before the first frame of a replay.
+    pub window: Option<(u64, u64)>,
+    /// Links; [`FlowKey::link`] is an index into them.
+    pub links: Vec<LinkSample>,
+    /// Flows that are not retired, in the order in which they appeared.
+    pub flows: Flows,
+    /// What some flows have besides, by [`FlowSample::slot`].
+    pub extra: HashMap<u32, Extra, foldhash::fast::RandomState>,
+    /// Bytes by 5-tuple of flows that were retired.
+    pub retired_tuples: Vec<RetiredTuple>,
+    /// Bytes of retired flows whose 5-tuples are not known any more, because too many were retired.
+    pub retired_unattributed: u64,
+    /// Queue pair at the sending end, where datagram headers or connection management state it.
+    pub peers: HashMap<PeerKey, u32, foldhash::fast::RandomState>,
+    /// Events that did not reach user space; `None` where there is no ring buffer.
+    pub events_dropped: Option<u64>,
+    /// Packets that the capture says it dropped.
+    pub capture_drops: Option<u64>,
+    /// Packets that the interfaces dropped on receipt meanwhile.
+    pub interface_drops: Option<u64>,
+    /// Queue pairs of this host and their processes; empty in replay, and without RDMA devices.
+    pub owners: Arc<Owners>,
+    /// What devices counted by themselves; empty in replay, and without RDMA devices.
+    pub devices: Arc<Devices>,
+    /// Figures beyond counters.
+    pub figures: Figures,
+}
+
+/// The upper three opcode bits of unreliable datagrams.
+pub(crate) const TRANSPORT_UD: u8 = 3;
+
+impl Sample {
+    /// The queue pair of this host that a flow goes to (received) or comes from (sent), as the
+    /// kernel knows it.
+    #[must_use]
+    pub fn owned(&self, flow: &FlowSample) -> Option<Owned<'_>> {
+        let direction = self.links.get(usize::from(flow.key.link))?.direction;
+        self.owners.of(&flow.key, direction, flow.stats.transport != TRANSPORT_UD)
+    }
+}
+
+/// One link.
+#[derive(Clone, Debug)]
+pub struct LinkSample {
+    /// Name as reports show it.
+    pub name: String,
+    /// Direction; `None` in replay.
+    pub direction: Option<Direction>,
+    /// MTU of the interface; `None` in replay.
+    pub mtu: Option<u32>,
+    /// Frames that are not RoCE, by [`Reason`].
+    pub skipped: [Counter; Reason::COUNT],
+    /// RoCE packets that found the flow table full.
+    pub flow_table_full: Counter,
+    /// RoCE packets that did not get at their flow's counters, which other processors kept.
+    pub contended: Counter,
+    /// Packets counted in their flow, whose port or opcode found the overflow table full.
+    pub extra_full: u64,
+    /// What retired flows had counted.
+    pub retired: Retired,
+}
+
+/// The sum over retired flows of one link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retired {
+    /// Flows.
+    pub flows: u64,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of outer frames.
+    pub bytes: u64,
+    /// Congestion notification packets.
+    pub cnp_packets: u64,
+    /// All packets by ECN bits.
+    pub ecn: [u64; 4],
+    /// Packets other than CNP and ACKNOWLEDGE by ECN bits.
+    pub ecn_data: [u64; 4],
+}
+
+/// One flow.
+#[derive(Clone, Debug)]
+pub struct FlowSample {
+    /// Number of the flow's place in the table. Stable while the flow lives; used again later.
+    pub slot: u32,
+    /// Which flow.
+    pub key: FlowKey,
+    /// Its counters; times are Unix nanoseconds.
+    pub stats: FlowStats,
+}
+
+/// Counts that only few flows have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// Packets and bytes by source port, for ports other than the first.
+    pub ports: Vec<(u16, Counter)>,
+    /// Packets by opcode, for opcodes of another transport than the flow's.
+    pub opcodes: Vec<(u8, u64)>,
+    /// Packets and bytes by DSCP and kind of packet (see [`rocescope_common::abi::maps::dscp_value`]), for DSCPs other than the
+    /// first.
+    pub dscps: Vec<(u16, Counter)>,
+}
+
+/// A 5-tuple (the protocol is always UDP, the destination port 4791) of retired flows on one link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetiredTuple {
+    /// Which one.
+    pub tuple: Tuple,
+    /// Index of the link.
+    pub link: u16,
+    /// Bytes of outer frames.
+    pub bytes: u64,
+}
+
+/// A UDP 5-tuple of RoCEv2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tuple {
+    /// 4 or 6.
+    pub family: u8,
+    /// Source address in wire order.
+    pub src: Addr,
+    /// Destination address in wire order.
+    pub dst: Addr,
+    /// UDP source port.
+    pub src_port: u16,
+}
+
+/// A queue pair as the packets to it name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PeerKey {
+    /// 4 or 6.
+    pub family: u8,
+    /// Source address of the packets.
+    pub src: Addr,
+    /// Destination address of the packets.
+    pub dst: Addr,
+    /// Destination queue pair.
+    pub dest_qp: u32,
+}
+
+impl PeerKey {
+    /// The peer key of a flow.
+    #[must_use]
+    pub fn of(key: &FlowKey) -> Self {
+        Self { family: key.family, src: key.src, dst: key.dst, dest_qp: key.dest_qp }
+    }
+}
+
+/// Something that happened at one packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventSample {
+    /// When, Unix time in nanoseconds.
+    pub time_ns: u64,
+    /// The packet's flow.
+    pub key: FlowKey,
+    /// Bits of [`rocescope_common::account::Event`].
+    pub events: u16,
+    /// BTH operation code.
+    pub opcode: u8,
+    /// IPv4 ToS or IPv6 traffic class.
+    pub tos: u8,
+    /// UDP source port.
+    pub src_port: u16,
+    /// Packet sequence number.
+    pub psn: u32,
+    /// PSNs skipped, with a gap.
+    pub missing: u32,
+    /// AETH, or [`rocescope_common::wire::frame::UNKNOWN`].
+    pub aeth: u32,
+    /// Length of the frame on the wire.
+    pub wire_len: u32,
+    /// Offset of the BTH in `headers`.
+    pub bth_offset: u16,
+    /// The first bytes of the frame; empty for events that carry none.
+    pub headers: Bytes,
+}
+
+/// An address as people write it.
+#[must_use]
+pub fn address(family: u8, words: Addr) -> std::net::IpAddr {
+    let mut bytes = [0; 16];
+    for (chunk, word) in bytes.chunks_exact_mut(4).zip(words) {
+        chunk.copy_from_slice(&word.to_ne_bytes());
+    }
+    if family == 4 {
+        let [.., a, b, c, d] = bytes;
+        std::net::Ipv4Addr::new(a, b, c, d).into()
+    } else {
+        std::net::Ipv6Addr::from(bytes).into()
+    }
+}

@@ -1,0 +1,176 @@
+//! Reads and decompresses in a thread of its own, a few buffers ahead of whoever looks at the bytes.
+//!
+//! ```text
+//! reading thread: input ─ [gunzip] ─ fills a buffer ─┐ full, in order, at most DEPTH
+//!        ▲                                           ▼
+//!        └──────────── used buffers ──────────── window
+//! ```
+//!
+//! Buffers change hands, bytes are not copied between the two. The order of the bytes is that of the
+//! input, so nothing that is counted depends on whether there is such a thread. A buffer is handed
+//! over after a single read of the input, never held back until it is full.
+
+use std::io::{self, ErrorKind, Read};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+
+use super::part::{CHUNK, Chunk, HEADROOM};
+use crate::util::background;
+
+/// Buffers that may wait; one more is being filled, and one is looked at.
+const DEPTH: usize = 2;
+
+/// The end of the line at which buffers arrive.
+pub(super) struct Ahead {
+    full: Receiver<io::Result<Chunk>>,
+    used: Sender<Vec<u8>>,
+}
+
+impl Ahead {
+    /// Starts to read. Gives the input back when there is no second processor for that, or no thread
+    /// to be had.
+    pub(super) fn start(input: Box<dyn Read + Send>) -> Result<Self, Box<dyn Read + Send>> {
+        let (full_in, full) = sync_channel(DEPTH);
+        let (used, used_out) = channel();
+        for _ in 0..DEPTH + 2 {
+            // The other end is in this function.
+            let _ = used.send(Vec::new());
+        }
+        background::start("read-ahead", input, move |input| read(input, &full_in, &used_out))?;
+        Ok(Self { full, used })
+    }
+
+    /// Puts the next bytes behind `buf[start..end]`, which keep their order but may move. Returns
+    /// where all of them are now; with no more bytes than before at the end of the input.
+    ///
+    /// # Errors
+    /// Those of the input, in their place among the bytes.
+    pub(super) fn next(&mut self, buf: &mut Vec<u8>, start: usize, end: usize) -> io::Result<(usize, usize)> {
+        let Ok(received) = self.full.recv() else {
+            // The thread has told of an end, or of an error, and is gone.
+            return Ok((start, end));
+        };
+        let (at, used) = received?.behind(buf, start, end);
+        self.give_back(used);
+        Ok(at)
+    }
+
+    fn give_back(&self, mut buf: Vec<u8>) {
+        if buf.len() != HEADROOM + CHUNK {
+            // A buffer that grew for one large record: its memory is not kept.
+            buf = Vec::new();
+        }
+        // A thread that has ended needs none.
+        let _ = self.used.send(buf);
+    }
+}
+
+/// What the thread does, until the input ends or nobody takes what it reads.
+fn read(mut input: Box<dyn Read + Send>, full: &SyncSender<io::Result<Chunk>>, used: &Receiver<Vec<u8>>) {
+    while let Ok(mut buf) = used.recv() {
+        buf.resize(HEADROOM + CHUNK, 0);
+        let result = loop {
+            let Some(room) = buf.get_mut(HEADROOM..) else { return };
+            match input.read(room) {
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    // It may have more to give later; this buffer is still to be filled.
+                    if full.send(Err(e)).is_err() {
+                        return;
+                    }
+                }
+                other => break other,
+            }
+        };
+        let last = !matches!(result, Ok(len) if len > 0);
+        if full.send(result.map(|len| Chunk { buf, len })).is_err() || last {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives its parts one at a time; `None` is a moment without anything.
+    struct Parts(Vec<Option<Vec<u8>>>);
+
+    impl Read for Parts {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            if self.0.is_empty() {
+                return Ok(0);
+            }
+            let Some(part) = self.0.remove(0) else { return Err(ErrorKind::WouldBlock.into()) };
+            out[..part.len()].copy_from_slice(&part);
+            Ok(part.len())
+        }
+    }
+
+    /// Whether this machine can have a reading thread at all; one processor cannot.
+    fn ahead(parts: Vec<Option<Vec<u8>>>) -> Option<Ahead> {
+        Ahead::start(Box::new(Parts(parts))).ok()
+    }
+
+    fn part(from: usize, len: usize) -> Vec<u8> {
+        (from..from + len).map(|i| u8::try_from(i % 251).unwrap()).collect()
+    }
+
+    #[test]
+    fn bytes_keep_their_order_whatever_is_left_over() {
+        for left in [0, 1, 100, HEADROOM, HEADROOM + 1, 3 * HEADROOM] {
+            let parts = (0..40).map(|i| Some(part(i * 50_000, 50_000))).collect();
+            let Some(mut ahead) = ahead(parts) else { return };
+            let (mut buf, mut start, mut end) = (Vec::new(), 0, 0);
+            let mut consumed = 0;
+            loop {
+                let before = end - start;
+                (start, end) = ahead.next(&mut buf, start, end).unwrap();
+                let have = &buf[start..end];
+                assert!(have.iter().zip(consumed..).all(|(byte, i)| usize::from(*byte) == i % 251), "{left}");
+                if end - start == before {
+                    break;
+                }
+                let take = (end - start).saturating_sub(left);
+                start += take;
+                consumed += take;
+            }
+            assert_eq!(consumed + end - start, 40 * 50_000);
+            assert_eq!(ahead.next(&mut buf, start, end).unwrap(), (start, end), "the end is final");
+        }
+    }
+
+    #[test]
+    fn a_silence_and_an_error_come_in_their_place() {
+        let Some(mut ahead) = ahead(vec![Some(part(0, 10)), None, Some(part(10, 10)), None, None]) else {
+            return;
+        };
+        let mut buf = Vec::new();
+        let (start, end) = ahead.next(&mut buf, 0, 0).unwrap();
+        assert_eq!(ahead.next(&mut buf, start, end).unwrap_err().kind(), ErrorKind::WouldBlock);
+        let (start, end) = ahead.next(&mut buf, start, end).unwrap();
+        assert_eq!(buf[start..end], part(0, 20));
+        for _ in 0..2 {
+            assert_eq!(ahead.next(&mut buf, start, end).unwrap_err().kind(), ErrorKind::WouldBlock);
+        }
+        let (start, end) = ahead.next(&mut buf, start, end).unwrap();
+        assert_eq!(buf[start..end], part(0, 20), "the end adds nothing");
+    }
+
+    #[test]
+    fn the_thread_ends_when_nobody_takes_what_it_reads() {
+        /// Endless, and tells when it is dropped.
+        struct Endless(Sender<()>);
+        impl Read for Endless {
+            fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+                let _ = self.0.send(());
+                Ok(out.len())
+            }
+        }
+        let (reads, seen) = channel();
+        let Ok(ahead) = Ahead::start(Box::new(Endless(reads))) else { return };
+        seen.recv().unwrap();
+        drop(ahead);
+        // The channel ends when the thread drops the input; before that it is bounded.
+        assert!(seen.iter().count() <= DEPTH + 2);
+    }
+}

@@ -1,0 +1,97 @@
+//! A queue pair as the device tells it, followed from reading to reading.
+
+use super::{QpSample, psn};
+use crate::host::nldev::QueuePair;
+use crate::source::flows::owners::QpOwner;
+
+/// Packets that a port carried between two readings; `None` where nothing counts them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PortPackets {
+    pub(super) sent: Option<u64>,
+    pub(super) received: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct QpWatch {
+    qp: QueuePair,
+    owner: QpOwner,
+    /// PSNs that passed; `None` once that cannot be told.
+    sent: Option<u64>,
+    received: Option<u64>,
+    stalled_ns: u64,
+    /// It moved in the latest interval, or stands still since.
+    busy: bool,
+}
+
+impl QpWatch {
+    pub(super) fn new(qp: &QueuePair, owner: &QpOwner) -> Self {
+        Self {
+            qp: qp.clone(),
+            owner: owner.clone(),
+            sent: Some(0),
+            received: Some(0),
+            stalled_ns: 0,
+            busy: false,
+        }
+    }
+
+    /// Whether this is the queue pair that had the number before.
+    pub(super) fn is_same(&self, qp: &QueuePair) -> bool {
+        // The peer comes with the connection, and goes with it.
+        let same_peer = self.qp.rqpn.is_none() || qp.rqpn == self.qp.rqpn;
+        self.qp.pid == qp.pid && self.qp.kind == qp.kind && same_peer
+    }
+
+    /// Takes in its state after `span_ns`, in which the port carried `most` packets. True when a
+    /// PSN moved since the latest time.
+    pub(super) fn advance(
+        &mut self,
+        qp: &QueuePair,
+        owner: &QpOwner,
+        most: PortPackets,
+        span_ns: u64,
+        paused: bool,
+    ) -> bool {
+        let step = |before: Option<u32>, now: Option<u32>, most: Option<u64>| match (before, now) {
+            (Some(before), Some(now)) => psn::advance(before, now, most),
+            // Before a connection there is no PSN.
+            (None, _) => Some(0),
+            (Some(_), None) => None,
+        };
+        // A PSN moves by packets once it was set: that of receiving on the way to RTR, that of sending on the
+        // way from there to RTS (IBTA volume 1, table of modify QP). A step across is no count.
+        let was_sending = matches!(self.qp.state, Some("RTS" | "SQD" | "SQE"));
+        let was_up = was_sending || self.qp.state == Some("RTR");
+        // Taken back to the start, it has PSNs of no meaning, and what passed last is unknown.
+        let is_set = !matches!(qp.state, Some("RESET" | "INIT"));
+        let changed = was_sending && self.qp.sq_psn != qp.sq_psn || was_up && self.qp.rq_psn != qp.rq_psn;
+        if was_up && span_ns > 0 {
+            let step = |before, now, most| if is_set { step(before, now, most) } else { None };
+            let sent = if was_sending { step(self.qp.sq_psn, qp.sq_psn, most.sent) } else { Some(0) };
+            let received = step(self.qp.rq_psn, qp.rq_psn, most.received);
+            self.sent = self.sent.zip(sent).map(|(sum, more)| sum + more);
+            self.received = self.received.zip(received).map(|(sum, more)| sum + more);
+            let ready = qp.state == Some("RTS");
+            if !changed && ready && self.busy && paused {
+                self.stalled_ns = self.stalled_ns.saturating_add(span_ns);
+            } else {
+                self.busy = changed;
+            }
+        }
+        self.qp = qp.clone();
+        self.owner = owner.clone();
+        changed
+    }
+
+    /// `moving` tells whether the device's PSNs are those of now.
+    pub(super) fn sample(&self, moving: bool) -> QpSample {
+        QpSample {
+            owner: self.owner.clone(),
+            sq_psn: self.qp.sq_psn,
+            rq_psn: self.qp.rq_psn,
+            sent: self.sent.filter(|_| moving),
+            received: self.received.filter(|_| moving && self.qp.rq_psn.is_some()),
+            stalled_ns: moving.then_some(self.stalled_ns),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What devices of this host count by themselves, beside the packets that are seen.
+//!
+//! A NIC that does RoCE in hardware shows none of its packets to the kernel, but it counts them.
+//! This is the second source of a live run: never added to what was counted from packets.
+//!
+//! | module | does |
+//! |---|---|
+//! | this one | the plain values that go into a [`Sample`](crate::sample::Sample) |
+//! | [`psn`] | packets from the PSNs of a queue pair at two moments |
+//! | `port`, `follow`, `ethernet` | one port; its queue pairs; the NIC ports below it |
+//! | `tally` | cumulative values from readings that wrap and are reset |
+//! | `watch` | the devices of watched interfaces, read again and again |
+
+#[cfg(target_os = "linux")]
+mod ethernet;
+#[cfg(target_os = "linux")]
+mod follow;
+#[cfg(target_os = "linux")]
+mod port;
+pub mod psn;
+#[cfg(target_os = "linux")]
+pub mod tally;
+#[cfg(target_os = "linux")]
+pub mod watch;
+
+use std::sync::Arc;
+
+use crate::source::flows::owners::QpOwner;
+use crate::source::net::lldp::Neighbour;
+
+/// Everything known of the watched devices at a moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Devices {
+    /// Their ports.
+    pub ports: Vec<PortSample>,
+    /// Settings that are wrong, as `rocescope doctor` finds them.
+    pub settings: Vec<Setting>,
+    /// What the switches said over LLDP, by interface.
+    pub neighbours: Vec<(String, Neighbour)>,
+}
+
+/// A port of an RDMA device, and what it counted since the run began.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PortSample {
+    /// RDMA device.
+    pub device: String,
+    /// Its port, from 1.
+    pub port: u32,
+    /// RDMA driver: `mlx5_ib`, `rxe` …
+    pub driver: Option<String>,
+    /// Network interface.
+    pub interface: Option<String>,
+    /// The interfaces that a bond or team makes one of, when the port is of several; their Ethernet
+    /// counters are summed.
+    pub members: Vec<String>,
+    /// Watched interfaces that lie on its own, as VLANs do: their RDMA goes through the port.
+    pub above: Vec<String>,
+    /// Whether the device has disappeared; what it counted until then stays.
+    pub gone: bool,
+    /// Whether it does RoCE in hardware, so that no program on the interface sees it.
+    pub hidden: bool,
+    /// First and last reading, Unix nanoseconds; `None` before the first.
+    pub window: Option<(u64, u64)>,
+    /// Counters, by where they were read.
+    pub counters: Vec<SourceSample>,
+    /// Pauses by priority and direction.
+    pub pause: Vec<PauseSample>,
+    /// Where they were read: `ethtool` or `DCB netlink`.
+    pub pause_source: &'static str,
+    /// Bit p: the host has PFC on for priority p; `None` when the driver does not tell.
+    pub lossless: Option<u8>,
+    /// Its queue pairs, by number; shared by all samples until they are read again.
+    pub qps: Arc<Vec<QpSample>>,
+    /// Counters of queue pairs that the device counts together or one by one.
+    pub qp_counters: Vec<QpCounters>,
+    /// Queue pairs that there was no room to follow.
+    pub qps_left_out: u64,
+}
+
+/// The counters of one source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceSample {
+    /// Where they were read: `sysfs counters`, `sysfs hw_counters`, `RDMA netlink`, `ethtool`.
+    pub source: &'static str,
+    /// Name in the one vocabulary, else the driver's own, and what was added since the run began.
+    pub values: Vec<(String, u64)>,
+    /// Counters that went back (a driver loaded again, a reset by hand): what they had counted in
+    /// between is lost.
+    pub resets: u64,
+}
+
+/// Pauses of one priority, one way.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PauseSample {
+    /// Whether this port told its neighbour to stop; else it was told.
+    pub sent: bool,
+    /// Priority, 0 to 7; `None` for pauses of the whole link (IEEE 802.3x).
+    pub priority: Option<u8>,
+    /// Pause frames; `None` when the driver does not count them.
+    pub frames: Option<u64>,
+    /// Quanta of 512 bits that they asked for; `None` where frames are not read.
+    pub quanta: Option<u64>,
+    /// Time spent paused; `None` when the driver does not count it.
+    pub paused_ns: Option<u64>,
+    /// Changes from running to paused.
+    pub transitions: Option<u64>,
+    /// Largest share of the time between two readings that was spent paused.
+    pub worst_share: Option<f64>,
+    /// Where quanta are known and the link's speed is not: the largest share of a window that was paused at least.
+    pub least_share: Option<f64>,
+    /// Where time is not counted: the largest share of the time between two readings that could have
+    /// been paused, if every frame of it had paused for as long as a frame can.
+    pub most_share: Option<f64>,
+    /// Most pause frames a second between two readings.
+    pub worst_frames_per_s: Option<f64>,
+    /// Longest time in which every reading found it paused (nearly) all the time.
+    pub longest_ns: Option<u64>,
+}
+
+/// A queue pair as the device tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QpSample {
+    /// Its number, peer, state and process.
+    pub owner: QpOwner,
+    /// PSN sent next.
+    pub sq_psn: Option<u32>,
+    /// PSN expected next.
+    pub rq_psn: Option<u32>,
+    /// PSNs that its requests took since it was first seen; `None` where that cannot be told.
+    pub sent: Option<u64>,
+    /// PSNs of requests that it took in.
+    pub received: Option<u64>,
+    /// Time in which it stood still although ready, while a priority of RoCE was paused; `None`
+    /// where its PSNs do not tell.
+    pub stalled_ns: Option<u64>,
+}
+
+/// A counter set of the device that queue pairs are bound to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QpCounters {
+    /// The queue pairs that count in it.
+    pub lqpns: Vec<u32>,
+    /// Name in the one vocabulary, else the driver's own, and what was added.
+    pub values: Vec<(String, u64)>,
+}
+
+/// A setting that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Which check of `rocescope doctor` found it.
+    pub check: &'static str,
+    /// Of what: interface, device and port, process …
+    pub subject: String,
+    /// Whether traffic stalls or is lost by it.
+    pub critical: bool,
+    /// Its value.
+    pub value: Option<String>,
+    /// Why it is wrong.
+    pub why: Option<String>,
+    /// How to change it.
+    pub change: Option<String>,
+}
+
+impl PortSample {
+    /// The name in reports: device and port.
+    #[must_use]
+    pub fn label(&self) -> String {
+        format!("{}/{}", self.device, self.port)
+    }
+
+    /// The value of a counter by its name in the vocabulary, from the source that tells RoCE apart
+    /// best; and that source.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<(u64, &'static str)> {
+        // ethtool first: mlx5 counts RDMA of its virtual port there without anything else.
+        const ORDER: [&str; 4] = ["ethtool", "sysfs hw_counters", "RDMA netlink", "sysfs counters"];
+        ORDER.iter().find_map(|source| {
+            let of = self.counters.iter().find(|counters| counters.source == *source)?;
+            let (_, value) = of.values.iter().find(|(known, _)| known == name)?;
+            Some((*value, *source))
+        })
+    }
+
+    /// Seconds between first and last reading; `None` when there were not two.
+    #[must_use]
+    pub fn seconds(&self) -> Option<f64> {
+        let (first, last) = self.window?;
+        last.checked_sub(first).filter(|ns| *ns > 0).map(|ns| ns as f64 / 1e9)
+    }
+}

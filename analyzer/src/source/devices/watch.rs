@@ -1,0 +1,228 @@
+//! The devices of watched interfaces, read again and again.
+//!
+//! All that is read comes through [`HostRoot`] and [`Ask`], so that recorded hosts drive it in
+//! tests. What cannot be read is left out: nothing here fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::port::PortWatch;
+use super::{Devices, Setting};
+use crate::doctor::check::{self, Verdict};
+use crate::doctor::facts::HostFacts;
+use crate::doctor::{self};
+use crate::host::ask::Ask;
+use crate::host::device::{Identity, Protocol};
+use crate::host::nldev::{self, Query};
+use crate::host::qp::QueuePairs;
+use crate::host::read::HostRoot;
+use crate::host::{device, pci, rdma, stack};
+use crate::source::net::lldp::Neighbour;
+
+/// The RoCE ports of watched interfaces.
+#[derive(Debug, Default)]
+pub struct Watch {
+    ports: Vec<PortWatch>,
+    interfaces: Vec<String>,
+    facts: Option<HostFacts>,
+    settings: Vec<Setting>,
+    heard: BTreeMap<String, Neighbour>,
+}
+
+impl Watch {
+    /// The ports that do RoCE over these interfaces, or over what they lie on or are part of, and all
+    /// ports of these `devices`, which may have no interface here.
+    #[must_use]
+    pub fn new(root: &HostRoot, kernel: &dyn Ask, interfaces: &[String], devices: &[String]) -> Self {
+        let present = rdma::list(root.sys());
+        // Without a device the question itself would have the kernel load modules.
+        let answers = if present.is_empty() { Vec::new() } else { answers(kernel, Query::Devices) };
+        let known: Vec<nldev::Device> =
+            answers.iter().filter_map(|answer| nldev::Device::parse(answer)).collect();
+        let all = kernel.interfaces().unwrap_or_default();
+        let related = stack::related(interfaces, &all);
+        let mut ports = Vec::new();
+        for device in &present {
+            let known = known.iter().find(|known| known.name == device.name);
+            let identity = Identity::of(root, device, known);
+            if identity.protocol != Protocol::Roce {
+                continue;
+            }
+            let pci = pci::address_behind(root, &format!("/sys/class/infiniband/{}/device", device.name));
+            let off = || {
+                let answer = kernel.parameter(&pci?, "enable_roce").ok()?;
+                Some(!device::is_on(&answer)?)
+            };
+            let hidden = !identity.software && off() != Some(true);
+            let watched = |name: &Option<String>| {
+                devices.contains(&device.name) || name.as_ref().is_some_and(|name| related.contains(name))
+            };
+            ports.extend(device.ports.iter().filter(|port| watched(&port.interface)).map(|port| {
+                let bottoms = port.interface.iter().flat_map(|name| stack::bottoms(name, &all));
+                let index = known.map(|known| known.index);
+                let mut watch = PortWatch::new(device, port, index, identity.clone(), hidden, bottoms);
+                let lies_on = |name: &&String| {
+                    let below = stack::related(std::slice::from_ref(*name), &all);
+                    !watch.carries(name) && port.interface.as_ref().is_some_and(|own| below.contains(own))
+                };
+                watch.above = interfaces.iter().filter(lies_on).cloned().collect();
+                watch
+            }));
+        }
+        Self { ports, interfaces: interfaces.to_vec(), ..Self::default() }
+    }
+
+    /// Whether anything could be read of any port so far.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        self.ports.iter().any(PortWatch::is_readable)
+    }
+
+    /// Whether it is of devices alone that handle all their packets themselves.
+    #[must_use]
+    pub fn hides_all(&self) -> bool {
+        let hidden = |name: &String| {
+            let mut ports = self.ports.iter().filter(|p| p.carries(name)).peekable();
+            ports.peek().is_some() && ports.all(|port| port.hidden)
+        };
+        !self.ports.is_empty() && self.interfaces.iter().all(hidden)
+    }
+
+    /// What is read, as inputs of a report: the interface of each port, else its device.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<String> {
+        let mut inputs: Vec<String> = Vec::new();
+        for port in &self.ports {
+            let input = port.interface.as_ref().unwrap_or(&port.device);
+            if !inputs.contains(input) {
+                inputs.push(input.clone());
+            }
+        }
+        inputs
+    }
+
+    /// Device and port of each, for people.
+    #[must_use]
+    pub fn labels(&self) -> Vec<String> {
+        self.ports.iter().map(|port| format!("{}/{}", port.device, port.number)).collect()
+    }
+
+    /// Whether there is no RoCE port.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ports.is_empty()
+    }
+
+    /// A sentence about each port whose packets no program on its interface can see.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let hidden = self.ports.iter().filter(|port| port.hidden);
+        hidden
+            .map(|port| {
+                format!(
+                    "{} does RoCE in hardware, so that no RoCE packet of it passes {}: going on with its \
+                     counters (DEVICES in the report, screen 5); `rocescope doctor` names ways to its packets",
+                    port.device,
+                    port.passed()
+                )
+            })
+            .collect()
+    }
+
+    /// Reads the counters of all ports. `time_ns` is the Unix time.
+    pub fn read_counters(&mut self, root: &HostRoot, kernel: &dyn Ask, time_ns: u64) {
+        for port in &mut self.ports {
+            port.read_counters(root, kernel, time_ns);
+        }
+    }
+
+    /// Takes in the queue pairs as they were at Unix time `time_ns`.
+    pub fn take_qps(&mut self, found: &QueuePairs, time_ns: u64) {
+        for port in &mut self.ports {
+            port.take_qps(found, time_ns);
+        }
+    }
+
+    /// Reads and judges the settings of the host, as doctor does.
+    pub fn audit(&mut self, root: &HostRoot, kernel: &dyn Ask) {
+        if self.ports.is_empty() {
+            return;
+        }
+        let mut facts = doctor::collect(root, kernel);
+        for (name, neighbour) in &self.heard {
+            if let Some(interface) = facts.interfaces.iter_mut().find(|known| known.name == *name) {
+                interface.neighbour = Some(neighbour.clone());
+            }
+        }
+        for port in &mut self.ports {
+            port.learn(&facts);
+        }
+        self.facts = Some(facts);
+        self.judge();
+    }
+
+    /// Takes in what the switch behind an interface said.
+    pub fn hear(&mut self, interface: &str, neighbour: Neighbour) {
+        if self.heard.get(interface) == Some(&neighbour) {
+            return;
+        }
+        let known = self.facts.iter_mut().flat_map(|facts| &mut facts.interfaces);
+        if let Some(known) = known.into_iter().find(|known| known.name == interface) {
+            known.neighbour = Some(neighbour.clone());
+        }
+        self.heard.insert(interface.to_owned(), neighbour);
+        self.judge();
+    }
+
+    fn judge(&mut self) {
+        let Some(facts) = &self.facts else { return };
+        // Other interfaces and devices are not what this run is about.
+        let mut others: BTreeSet<String> = facts.interfaces.iter().map(|i| i.name.clone()).collect();
+        for device in &facts.devices {
+            others.insert(device.name.clone());
+            others.extend(device.ports.iter().map(|port| format!("{}/{}", device.name, port.port.number)));
+        }
+        for name in &self.interfaces {
+            others.remove(name);
+        }
+        for port in &self.ports {
+            others.remove(&port.device);
+            others.remove(&format!("{}/{}", port.device, port.number));
+        }
+        let found = check::check(facts)
+            .into_iter()
+            .filter(|check| check.verdict >= Verdict::Warning && !others.contains(&check.subject));
+        self.settings = found
+            .map(|check| Setting {
+                check: check.id,
+                subject: check.subject,
+                critical: check.verdict == Verdict::Critical,
+                value: check.value,
+                why: check.why,
+                change: check.change,
+            })
+            .collect();
+    }
+
+    /// Everything known so far.
+    #[must_use]
+    pub fn sample(&self) -> Devices {
+        Devices {
+            ports: self.ports.iter().map(PortWatch::sample).collect(),
+            settings: self.settings.clone(),
+            neighbours: self.heard.iter().map(|(name, heard)| (name.clone(), heard.clone())).collect(),
+        }
+    }
+}
+
+/// The answers to a question, or none.
+fn answers(kernel: &dyn Ask, query: Query) -> Vec<Vec<u8>> {
+    kernel.rdma(query).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[path = "watch_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "odd_tests.rs"]
+mod odd;

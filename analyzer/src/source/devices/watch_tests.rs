@@ -1,0 +1,354 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::analysis::{Kind, Options, fixtures};
+use crate::host::qp;
+use crate::host::read::Unread;
+use crate::host::recorded::Recorded;
+use crate::report::Report;
+use crate::sample::{Direction, Sample, SourceKind};
+
+const MLX5: &str = include_str!("../../../../tests/data/host/mlx5.txt");
+const BUSY: &str = include_str!("../../../../tests/data/host/mlx5_busy.txt");
+const LATER: &str = include_str!("../../../../tests/data/host/mlx5_busy_later.txt");
+const BNXT_RE: &str = include_str!("../../../../tests/data/host/bnxt_re.txt");
+const IRDMA: &str = include_str!("../../../../tests/data/host/irdma.txt");
+const RXE: &str = include_str!("../../../../tests/data/host/rxe.txt");
+const IFACE: &str = "enp59s0np0";
+const SECOND: u64 = 1_000_000_000;
+
+/// Everything there is to read, once.
+fn read(watch: &mut Watch, host: &Recorded, time_ns: u64) {
+    let (root, kernel) = (host.root(), host.kernel());
+    watch.read_counters(&root, &kernel, time_ns);
+    watch.audit(&root, &kernel);
+    let mut unread = Unread::new();
+    let addresses = qp::addresses(&root, &mut unread);
+    watch.take_qps(&qp::read(&root, &kernel, &addresses, &mut unread), time_ns);
+}
+
+/// The devices of a host, read at the moments of `snapshots`, ten seconds apart.
+fn watched(snapshots: &[&str], interface: &str) -> Devices {
+    let mut watch = None;
+    for (at, text) in (0u64..).zip(snapshots) {
+        let host = Recorded::unpack(text);
+        let watch = watch
+            .get_or_insert_with(|| Watch::new(&host.root(), &host.kernel(), &[interface.to_owned()], &[]));
+        read(watch, &host, fixtures::START + at * 10 * SECOND);
+    }
+    watch.unwrap().sample()
+}
+
+fn busy() -> Devices {
+    watched(&[&format!("{MLX5}\n{BUSY}"), &format!("{MLX5}\n{BUSY}\n{LATER}")], IFACE)
+}
+
+/// A live sample on one interface, in which nothing of RoCE was seen.
+fn sample(devices: Devices, interface: &str) -> Sample {
+    let ways = [Direction::Ingress, Direction::Egress];
+    let links = ways.map(|way| fixtures::link(interface, Some(way)));
+    let mut sample = fixtures::sample(links.into(), Vec::new());
+    (sample.kind, sample.inputs) = (SourceKind::Live, vec![interface.to_owned()]);
+    sample.devices = Arc::new(devices);
+    sample
+}
+
+#[test]
+fn two_readings_make_figures_of_the_time_between() {
+    let devices = busy();
+    let [port] = &devices.ports[..] else { panic!("{devices:?}") };
+    assert!(port.hidden);
+    assert_eq!(port.seconds(), Some(10.0));
+    for (name, value, source) in [
+        ("rx_packets", 12_000_000, "ethtool"),
+        ("tx_packets", 8_000_000, "ethtool"),
+        ("tx_bytes", 33_000_000_000, "ethtool"),
+        ("ce_marked_packets", 600_000, "sysfs hw_counters"),
+        ("cnps_sent", 9_000, "sysfs hw_counters"),
+        // Over the end of 32 bits.
+        ("out_of_sequence", 1_500, "sysfs hw_counters"),
+        ("local_ack_timeouts", 30, "sysfs hw_counters"),
+        ("port_discards", 1_200, "ethtool"),
+        ("fec_uncorrectable", 0, "ethtool"),
+    ] {
+        assert_eq!(port.value(name), Some((value, source)), "{name}");
+    }
+    // What netlink has besides, and only that.
+    let netlink = port.counters.iter().find(|counters| counters.source == "RDMA netlink").unwrap();
+    assert_eq!(netlink.values, [("ce_marked_packets".to_owned(), 600_000)]);
+    let hardware = port.counters.iter().find(|counters| counters.source == "sysfs hw_counters").unwrap();
+    assert_eq!(hardware.resets, 1, "slow restarts went from 5 to 2");
+    assert_eq!(port.lossless, Some(1 << 3));
+    let paused = port.pause.iter().find(|pause| !pause.sent && pause.priority == Some(3)).unwrap();
+    assert_eq!((paused.frames, paused.paused_ns), (Some(90_000), Some(6 * SECOND)));
+    assert_eq!(paused.worst_share, Some(0.6));
+}
+
+#[test]
+fn queue_pairs_move_by_their_psns() {
+    let devices = busy();
+    let [first, second] = &devices.ports[0].qps[..] else { panic!("{devices:?}") };
+    assert_eq!((first.owner.lqpn, first.owner.rqpn, first.owner.state), (298, Some(951), Some("RTS")));
+    // The expected PSN passed the end of its 24 bits.
+    assert_eq!((first.sent, first.received), (Some(7_000_000), Some(1_000)));
+    assert_eq!(
+        (first.owner.comm.as_deref(), first.owner.pod.as_deref()),
+        (Some("python3"), Some("trainer-0"))
+    );
+    assert_eq!((second.sent, second.stalled_ns), (Some(0), Some(0)), "idle from the start is not stalled");
+    let [bound] = &devices.ports[0].qp_counters[..] else { panic!("{devices:?}") };
+    assert_eq!(bound.lqpns, [298]);
+    assert_eq!(bound.values, [("ce_marked_packets".to_owned(), 600_000), ("cnps_sent".to_owned(), 8_000)]);
+}
+
+#[test]
+fn a_queue_pair_that_stands_still_while_it_is_paused_is_a_victim() {
+    let (start, later) = (format!("{MLX5}\n{BUSY}"), format!("{MLX5}\n{BUSY}\n{LATER}"));
+    let still = later.replace("rx_prio3_pause_duration 6000120", "rx_prio3_pause_duration 15000120");
+    let devices = watched(&[&start, &later, &still], IFACE);
+    assert_eq!(devices.ports[0].qps[0].stalled_ns, Some(10 * SECOND));
+    let report = Report::build(&sample(devices, IFACE), &Options::default().into());
+    let victim = report.findings.iter().find(|finding| finding.id == "pfc.victim").unwrap();
+    assert_eq!(victim.evidence["queue_pairs"], serde_json::json!([298]));
+    // The same silence without a pause is its own.
+    let devices = watched(&[&start, &later, &later], IFACE);
+    assert_eq!(devices.ports[0].qps[0].stalled_ns, Some(0));
+}
+
+#[test]
+fn what_may_have_gone_round_is_not_known() {
+    let later = format!("{MLX5}\n{BUSY}\n{LATER}")
+        .replace("tx_vport_rdma_unicast_packets 8050000", "tx_vport_rdma_unicast_packets 98050000");
+    let devices = watched(&[&format!("{MLX5}\n{BUSY}"), &later], IFACE);
+    let qp = &devices.ports[0].qps[0];
+    assert_eq!((qp.sent, qp.received), (None, Some(1_000)));
+    // Some drivers tell the PSNs of the connection's start for ever.
+    let devices = watched(&[MLX5, MLX5], IFACE);
+    assert_eq!((devices.ports[0].qps[0].sent, devices.ports[0].qps[0].stalled_ns), (None, None));
+}
+
+/// A queue pair on its way to RTS is given the PSN that it sends first, whatever was there before.
+#[test]
+fn a_psn_that_is_set_is_no_packet() {
+    let at = |state: u8, sending: u32, receiving: u32| {
+        let text = format!("{MLX5}\n{BUSY}").replace("24 u32 2000", &format!("24 u32 {sending}"));
+        let text = text.replace("23 u32 16777000", &format!("23 u32 {receiving}"));
+        text.replacen(
+            "27 u8 3\n    28 u32 4711\n  }\n  20 {",
+            &format!("27 u8 {state}\n    28 u32 4711\n  }}\n  20 {{"),
+            1,
+        )
+    };
+    // A port that carried nothing could not have sent any of it, but some that do not say do.
+    let (reset, init, rtr, rts) = (0, 1, 2, 3);
+    for (moments, expected) in [
+        // Set on the way from RTR to RTS; what was received meanwhile counts.
+        (vec![(rtr, 0, 500), (rts, 7000, 510), (rts, 7003, 511)], (Some(3), Some(11))),
+        (vec![(init, 0, 0), (rtr, 0, 500), (rts, 7000, 500), (rts, 7000, 501)], (Some(0), Some(1))),
+        (vec![(rts, 7000, 500), (rts, 7010, 505)], (Some(10), Some(5))),
+        // Taken back for another connection: what passed last is unknown, and none of it is made up.
+        (vec![(rts, 7000, 500), (reset, 0, 0), (rtr, 0, 90), (rts, 100, 90)], (None, None)),
+    ] {
+        let texts: Vec<String> = moments.iter().map(|(state, sq, rq)| at(*state, *sq, *rq)).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let devices = watched(&texts, IFACE);
+        let qp = &devices.ports[0].qps[0];
+        assert_eq!((qp.owner.lqpn, (qp.sent, qp.received)), (298, expected), "{moments:?}");
+    }
+}
+
+/// RoCE of a VLAN goes through the hardware of the port below: counters are all there is.
+#[test]
+fn a_vlan_on_a_port_whose_packets_are_hidden_has_counters_only() {
+    const VLAN: &str = include_str!("../../../../tests/data/host/mlx5_vlan.txt");
+    let name = "enp59s0np0.7";
+    let texts = [format!("{MLX5}\n{VLAN}\n{BUSY}"), format!("{MLX5}\n{VLAN}\n{BUSY}\n{LATER}")];
+    let host = Recorded::unpack(&texts[0]);
+    let watch = Watch::new(&host.root(), &host.kernel(), &[name.to_owned()], &[]);
+    assert!(watch.hides_all());
+    let notes = watch.notes();
+    assert!(notes.len() == 1 && notes[0].contains("passes enp59s0np0 or enp59s0np0.7"), "{notes:?}");
+    let devices = watched(&[&texts[0], &texts[1]], name);
+    assert_eq!(devices.ports[0].above, [name]);
+    let report = Report::build(&sample(devices, name), &Options::default().into());
+    assert_eq!(report.facts.source.kind, Kind::Counters);
+    let [rx, ..] = &report.facts.coverage[..] else { panic!("{:?}", report.facts.coverage) };
+    assert_eq!((rx.link.as_str(), rx.ratio), (name, Some(0.0)));
+    assert!(rx.why.as_ref().unwrap().contains("in hardware"), "{rx:?}");
+    // Where its packets pass, they are a part of what the port counts.
+    let mut rxe = busy();
+    (rxe.ports[0].hidden, rxe.ports[0].above) = (false, vec![name.to_owned()]);
+    let report = Report::build(&sample(rxe, name), &Options::default().into());
+    assert_eq!(report.facts.source.kind, Kind::Mixed);
+    let why = report.facts.coverage[0].why.as_ref().unwrap();
+    assert!(why.contains("only what passes enp59s0np0.7 is watched"), "{why}");
+}
+
+#[test]
+fn the_report_of_a_host_whose_packets_are_hidden() {
+    let report = Report::build(&sample(busy(), IFACE), &Options::default().into());
+    assert_eq!(report.facts.source.kind, Kind::Counters);
+    assert_eq!((report.facts.totals.packets, report.facts.totals.roce_packets), (0, 0), "never added");
+    let sources: Vec<&str> = report.facts.devices.iter().map(|device| device.source.as_str()).collect();
+    assert_eq!(sources, ["sysfs counters", "sysfs hw_counters", "RDMA netlink", "ethtool"]);
+    let [ingress, egress] = &report.facts.coverage[..] else { panic!("{:?}", report.facts.coverage) };
+    assert_eq!((ingress.counted_packets, ingress.ratio), (Some(12_000_000), Some(0.0)));
+    assert!(ingress.why.as_ref().unwrap().contains("in hardware"));
+    assert_eq!((egress.direction, egress.counted_packets), ("egress", Some(8_000_000)));
+    let found: Vec<(&str, String)> =
+        report.findings.iter().map(|finding| (finding.id, format!("{:?}", finding.severity))).collect();
+    let expected = [
+        ("pfc.on_wrong_priority", "Warning"),
+        ("pfc.storm", "Warning"),
+        ("device.discards", "Warning"),
+        ("device.loss", "Warning"),
+        ("device.congestion", "Warning"),
+        ("device.pcie_stalls", "Info"),
+    ];
+    assert_eq!(found, expected.map(|(id, severity)| (id, severity.to_owned())), "{:#?}", report.findings);
+    let text = crate::report::text::text(&report, 120);
+    for word in [
+        "device counters of enp59s0np0",
+        "mlx5_0/1 (mlx5_ib on enp59s0np0, over 10.0 s)",
+        "hw_counters",
+        "ethtool: received PFC of priority 3",
+        "298",
+        "trainer-0",
+        "mlx5_0/1 ingress: 0 %, 0 of 12",
+    ] {
+        assert!(text.contains(word), "{word}:\n{text}");
+    }
+}
+
+#[test]
+fn a_quiet_host_without_a_fault_has_no_findings() {
+    let report = Report::build(&sample(watched(&[MLX5, MLX5], IFACE), IFACE), &Options::default().into());
+    assert_eq!(report.findings, []);
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["source"]["kind"], "counters");
+    assert_eq!(json["coverage"][0]["ratio"], serde_json::Value::Null, "nothing carried, nothing to cover");
+}
+
+#[test]
+fn settings_that_are_wrong_are_findings_and_so_is_a_switch_that_differs() {
+    let wrong = format!("{MLX5}\n[]\nanswers/pause/{IFACE} = off on on");
+    let devices = watched(&[&wrong], IFACE);
+    let checks: Vec<&str> = devices.settings.iter().map(|setting| setting.check).collect();
+    assert_eq!(checks, ["pfc.with_global_pause"]);
+    let report = Report::build(&sample(devices, IFACE), &Options::default().into());
+    assert!(report.findings.iter().any(|finding| finding.id == "config.lossless"), "{:?}", report.findings);
+
+    // The switch speaks: PFC on priority 4 instead of 3.
+    let host = Recorded::unpack(MLX5);
+    let mut watch = Watch::new(&host.root(), &host.kernel(), &[IFACE.to_owned()], &[]);
+    read(&mut watch, &host, 0);
+    assert_eq!(watch.sample().settings, []);
+    let pfc = crate::source::net::lldp::Pfc { enabled: 1 << 4, capable: 8, willing: false, error: false };
+    let switch = Neighbour { system: Some("leaf1".into()), pfc: Some(pfc), ..Neighbour::default() };
+    watch.hear(IFACE, switch.clone());
+    let devices = watch.sample();
+    assert_eq!(
+        devices.settings.iter().map(|s| (s.check, s.critical)).collect::<Vec<_>>(),
+        [("switch.pfc", true)]
+    );
+    let report = Report::build(&sample(devices, IFACE), &Options::default().into());
+    assert_eq!(report.facts.links[0].neighbours, [switch]);
+    assert_eq!(report.facts.links[1].neighbours, [], "it arrives");
+    assert!(report.findings.iter().any(|finding| finding.id == "config.switch"));
+}
+
+#[test]
+fn each_driver_is_known_for_what_it_is() {
+    for (text, interface, driver, hidden) in [
+        (BNXT_RE, None, "bnxt_re", true),
+        (IRDMA, None, "irdma", true),
+        (RXE, None, "rxe", false),
+        (MLX5, Some(IFACE), "mlx5_ib", true),
+    ] {
+        let host = Recorded::unpack(text);
+        let named: Option<String> = interface.map(str::to_owned);
+        let first = rdma::list(host.root().sys())[0].interfaces()[0].to_owned();
+        let interface = named.unwrap_or(first);
+        let watch = Watch::new(&host.root(), &host.kernel(), std::slice::from_ref(&interface), &[]);
+        let port = &watch.sample().ports[0];
+        assert_eq!((port.driver.as_deref(), port.hidden), (Some(driver), hidden), "{interface}");
+        assert_eq!(watch.notes().len(), usize::from(hidden), "one line each");
+    }
+    // With RoCE switched off its packets are there to be seen.
+    let off = format!(
+        "{MLX5}\n[]\nanswers/parameter/0000:3b:00.0.enable_roce <<\n80 {{\n84 {{\n85 {{\n87 u8 1\n}}\n}}\n}}\n>>"
+    );
+    let host = Recorded::unpack(&off);
+    let watch = Watch::new(&host.root(), &host.kernel(), &[IFACE.to_owned()], &[]);
+    assert!(!watch.sample().ports[0].hidden && watch.notes().is_empty());
+}
+
+#[test]
+fn coverage_is_seen_over_counted() {
+    let at = |seen: u64| {
+        let mut sample = sample(busy(), IFACE);
+        sample.links[0].retired.packets = seen;
+        Report::build(&sample, &Options::default().into())
+    };
+    let report = at(11_990_000);
+    assert!((report.facts.coverage[0].ratio.unwrap() - 0.999).abs() < 0.001);
+    assert_eq!((report.facts.coverage[0].why.clone(), report.facts.source.kind), (None, Kind::Mixed));
+    assert!(at(6_000_000).facts.coverage[0].why.is_some());
+}
+
+#[test]
+fn a_driver_without_pause_statistics_has_those_of_dcb() {
+    let counted = |sent: u8, received: u8| {
+        let three = |count: u8| format!("00*24 {count:02x} 00*39");
+        format!(
+            "{MLX5}\n[]\nanswers/statistics/{IFACE} = rx_discards_phy 0\nanswers/dcb/{IFACE} <<\n13 {{\n2 hex 08 08 00*6 {} {}\n}}\n>>",
+            three(sent),
+            three(received)
+        )
+    };
+    let devices = watched(&[&counted(1, 2), &counted(4, 7)], IFACE);
+    let port = &devices.ports[0];
+    assert_eq!(port.pause_source, "DCB netlink");
+    let of = |sent: bool| port.pause.iter().find(|p| p.sent == sent && p.priority == Some(3)).unwrap().frames;
+    assert_eq!((of(true), of(false)), (Some(3), Some(5)));
+    // A driver that counts none of them leaves zeros there, which mean nothing.
+    let devices = watched(&[&counted(0, 0), &counted(0, 0)], IFACE);
+    assert_eq!(devices.ports[0].pause, []);
+}
+
+/// Every file missing in turn, or full of nonsense: nothing panics, nothing is made up.
+#[test]
+fn an_odd_driver_crashes_nothing() {
+    assert_eq!(watched(&["", ""], IFACE), Devices::default());
+    let host = Recorded::unpack(&format!("{MLX5}\n{BUSY}"));
+    let mut files = Vec::new();
+    for folder in ["sys/class", "sys/devices", "sys/kernel", "proc"] {
+        files_below(&host.root().base().join(folder), &mut files);
+    }
+    assert!(files.len() > 50, "{files:?}");
+    for file in files {
+        let whole = std::fs::read(&file).unwrap();
+        for odd in [None, Some("\u{fffd}-1 \u{0}"), Some("99999999999999999999")] {
+            match odd {
+                Some(text) => std::fs::write(&file, text).unwrap(),
+                None => std::fs::remove_file(&file).unwrap(),
+            }
+            let mut watch = Watch::new(&host.root(), &host.kernel(), &[IFACE.to_owned()], &[]);
+            read(&mut watch, &host, fixtures::START);
+            let report = Report::build(&sample(watch.sample(), IFACE), &Options::default().into());
+            assert_eq!(report.facts.totals.packets, 0, "{}", file.display());
+        }
+        std::fs::write(&file, whole).unwrap();
+    }
+}
+
+fn files_below(folder: &std::path::Path, files: &mut Vec<std::path::PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        match entry.file_type().unwrap() {
+            kind if kind.is_dir() => files_below(&entry.path(), files),
+            kind if kind.is_file() => files.push(entry.path()),
+            // Links lead to what is there anyway.
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! The table of flows in user space: the twin of the kernel's maps.
+//!
+//! A flow has a slot, as in the kernel; slots of retired flows are used again. All sizes are
+//! bounded, and what finds no room is counted. Nothing is allocated per packet.
+
+use hashbrown::{HashMap, HashTable};
+use rocescope_common::abi::maps::{ExtraKind, dscp_value};
+use rocescope_common::abi::{Counter, ExtraKey};
+use rocescope_common::account::{FlowKey, FlowStats, Outcome, observe};
+use rocescope_common::wire::{Frame, Reason};
+use std::hash::{BuildHasher as _, Hasher as _};
+
+use crate::metrics::marking::{self, ByDscp};
+use crate::sample::{Direction, Extra, FlowSample, Flows, LinkSample, Retired, RetiredTuple};
+use crate::source::flows::retire::RetiredTuples;
+
+type State = foldhash::fast::RandomState;
+
+/// Entries of the overflow table, as in the kernel.
+pub const MAX_EXTRA: usize = 65_536;
+/// Links that one table can tell apart.
+pub const MAX_LINKS: usize = u16::MAX as usize + 1;
+
+/// Recent flows that are found without the index, at first and at most; powers of two. Places grow
+/// with the flows, so that few flows need few lines of the cache.
+const RECENT: usize = 256;
+const MAX_RECENT: usize = 1 << 18;
+
+#[derive(Debug)]
+struct Slot {
+    key: FlowKey,
+    /// Number of the flow in order of appearance.
+    born: u64,
+    /// `packets == 0` marks a slot that is not in use.
+    stats: FlowStats,
+}
+
+/// A packet that was counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    /// Its flow's place in the table.
+    pub slot: u32,
+    /// The flow's counters, the packet included.
+    pub stats: &'a FlowStats,
+    /// What is left to do.
+    pub outcome: Outcome,
+}
+
+/// Flows, links and what overflows, counted frame by frame.
+#[derive(Debug)]
+pub struct FlowTable {
+    max_flows: usize,
+    index: HashTable<u32>,
+    hasher: State,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    born: u64,
+    /// Slots of recent flows; their number is a power of two.
+    recent: Vec<u32>,
+    extra: ExtraTable,
+    links: Vec<LinkSample>,
+    retired: RetiredTuples,
+}
+
+impl FlowTable {
+    /// A table for up to `max_flows` flows at a time. Memory grows with the flows there are.
+    #[must_use]
+    pub fn new(max_flows: usize) -> Self {
+        Self::with_limits(max_flows, MAX_EXTRA, crate::source::flows::retire::MAX_TUPLES)
+    }
+
+    /// The same with limits on the overflow table and on the 5-tuples of retired flows.
+    #[must_use]
+    pub fn with_limits(max_flows: usize, max_extra: usize, max_tuples: usize) -> Self {
+        Self {
+            max_flows: max_flows.min(u32::MAX as usize - 1),
+            index: HashTable::new(),
+            hasher: State::default(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            born: 0,
+            recent: vec![u32::MAX; RECENT],
+            extra: ExtraTable::new(max_extra),
+            links: Vec::new(),
+            retired: RetiredTuples::with_max(max_tuples),
+        }
+    }
+
+    /// Adds a link and gives its index; `None` when there are [`MAX_LINKS`] already.
+    pub fn add_link(&mut self, name: String, direction: Option<Direction>) -> Option<u16> {
+        let index = u16::try_from(self.links.len()).ok()?;
+        self.links.push(LinkSample {
+            name,
+            direction,
+            skipped: [Counter::default(); Reason::COUNT],
+            flow_table_full: Counter::default(),
+            contended: Counter::default(),
+            mtu: None,
+            extra_full: 0,
+            retired: Retired::default(),
+        });
+        Some(index)
+    }
+
+    /// Gives a link another name.
+    pub fn rename_link(&mut self, link: u16, name: String) {
+        if let Some(link) = self.links.get_mut(usize::from(link)) {
+            link.name = name;
+        }
+    }
+
+    /// The links, by index.
+    #[must_use]
+    pub fn links(&self) -> &[LinkSample] {
+        &self.links
+    }
+
+    /// Counts a frame that is not RoCE, or not wanted.
+    #[inline]
+    pub fn skip(&mut self, link: u16, reason: Reason, wire_len: u32) {
+        if let Some(link) = self.links.get_mut(usize::from(link)) {
+            link.skipped[reason as usize].add(wire_len);
+        }
+    }
+
+    /// Counts a RoCE packet at `now_ns` and gives its flow and what came of it. `None`: the table is
+    /// full, and the packet is counted as that.
+    ///
+    /// `link` must come from [`Self::add_link`].
+    #[inline]
+    pub fn observe(&mut self, link: u16, frame: &Frame, now_ns: u64) -> Option<Observed<'_>> {
+        let mut number = *self.recent.get(recent_index(frame, link, self.recent.len()))?;
+        let known = |slot: &Slot| slot.stats.packets != 0 && is_of(&slot.key, frame, link);
+        if !self.slots.get(number as usize).is_some_and(known) {
+            number = self.find_or_add(&FlowKey::of(frame, link), frame.wire_len)?;
+            let recent = recent_index(frame, link, self.recent.len());
+            *self.recent.get_mut(recent)? = number;
+        }
+        let slot = self.slots.get_mut(number as usize)?;
+        let outcome = observe(&mut slot.stats, frame, now_ns);
+        if outcome.other_port || outcome.other_opcode || outcome.other_dscp {
+            self.overflow(number, link, frame, outcome);
+        }
+        let Slot { stats, .. } = self.slots.get(number as usize)?;
+        Some(Observed { slot: number, stats, outcome })
+    }
+
+    #[inline(never)]
+    fn find_or_add(&mut self, key: &FlowKey, wire_len: u32) -> Option<u32> {
+        let hash = hash_of(&self.hasher, key);
+        let slots = &mut self.slots;
+        let same = |number: &u32| slots.get(*number as usize).is_some_and(|slot| slot.key == *key);
+        if let Some(number) = self.index.find(hash, same) {
+            return Some(*number);
+        }
+        if self.index.len() >= self.max_flows {
+            if let Some(link) = self.links.get_mut(usize::from(key.link)) {
+                link.flow_table_full.add(wire_len);
+            }
+            return None;
+        }
+        let slot = Slot { key: *key, born: self.born, stats: FlowStats::EMPTY };
+        self.born += 1;
+        let number = if let Some(number) = self.free.pop() {
+            *slots.get_mut(number as usize)? = slot;
+            number
+        } else {
+            slots.push(slot);
+            u32::try_from(slots.len() - 1).ok()?
+        };
+        let hasher = &self.hasher;
+        self.index.insert_unique(hash, number, |number| {
+            slots.get(*number as usize).map_or(0, |slot| hash_of(hasher, &slot.key))
+        });
+        if self.index.len() > self.recent.len() / 2 && self.recent.len() < MAX_RECENT {
+            // All of them are forgotten, which costs each flow one more look at the index.
+            self.recent = vec![u32::MAX; self.recent.len() * 2];
+        }
+        Some(number)
+    }
+
+    #[cold]
+    fn overflow(&mut self, slot: u32, link: u16, frame: &Frame, outcome: Outcome) {
+        let mut full = false;
+        if outcome.other_port {
+            let key = ExtraKey { slot, kind: ExtraKind::PORT, value: frame.src_port };
+            full |= !self.extra.add(key, frame.wire_len);
+        }
+        if outcome.other_opcode {
+            let key = ExtraKey { slot, kind: ExtraKind::OPCODE, value: u16::from(frame.opcode) };
+            full |= !self.extra.add(key, frame.wire_len);
+        }
+        if outcome.other_dscp {
+            let key = ExtraKey { slot, kind: ExtraKind::DSCP, value: dscp_value(frame) };
+            full |= !self.extra.add(key, frame.wire_len);
+        }
+        if full && let Some(link) = self.links.get_mut(usize::from(link)) {
+            link.extra_full += 1;
+        }
+    }
+
+    /// Retires the flows whose latest packet is more than `idle_ns` before `now_ns`, and gives their
+    /// slots. What they counted goes into the sums of their links.
+    pub fn retire_idle(&mut self, now_ns: u64, idle_ns: u64) -> Vec<u32> {
+        let mut gone = Vec::new();
+        for (number, slot) in (0u32..).zip(&self.slots) {
+            if slot.stats.packets != 0 && now_ns.saturating_sub(slot.stats.last_ns) > idle_ns {
+                gone.push(number);
+            }
+        }
+        if gone.is_empty() {
+            return gone;
+        }
+        let extra = self.extra.take(&gone);
+        for number in &gone {
+            let Some(slot) = self.slots.get_mut(*number as usize) else { continue };
+            if let Some(link) = self.links.get_mut(usize::from(slot.key.link)) {
+                self.retired.fold(&mut link.retired, &slot.key, &slot.stats, extra.get(number));
+            }
+            let hash = hash_of(&self.hasher, &slot.key);
+            if let Ok(entry) = self.index.find_entry(hash, |other| other == number) {
+                entry.remove();
+            }
+            slot.stats = FlowStats::EMPTY;
+        }
+        // Lowest numbers first, as long as there are some.
+        self.free.extend(gone.iter().rev());
+        gone
+    }
+
+    /// Flows that are not retired.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Whether there are no flows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// The flows in the order in which they appeared.
+    #[must_use]
+    pub fn flows(&self) -> Flows {
+        let mut live: Vec<(u64, u32)> = (0u32..)
+            .zip(&self.slots)
+            .filter(|(_, slot)| slot.stats.packets != 0)
+            .map(|(number, slot)| (slot.born, number))
+            .collect();
+        // Already in order unless slots were used again, and then nearly so.
+        live.sort_unstable();
+        live.iter()
+            .filter_map(|(_, number)| Some((number, self.slots.get(*number as usize)?)))
+            .map(|(number, slot)| FlowSample { slot: *number, key: slot.key, stats: slot.stats })
+            .collect()
+    }
+
+    /// What some flows have besides, by slot.
+    #[must_use]
+    pub fn extra(&self) -> HashMap<u32, Extra, State> {
+        let mut by_slot = HashMap::with_hasher(State::default());
+        group(&self.extra.list, &mut by_slot);
+        by_slot
+    }
+
+    /// Bytes by 5-tuple of retired flows.
+    #[must_use]
+    pub fn retired_tuples(&self) -> &[RetiredTuple] {
+        self.retired.tuples()
+    }
+
+    /// Packets by DSCP, by link; `None` when some found no room.
+    #[must_use]
+    pub fn marking(&self, flows: &Flows, extra: &HashMap<u32, Extra, State>) -> Option<Vec<ByDscp>> {
+        marking::by_link(&self.links, flows, extra, self.retired.marking())
+    }
+
+    /// Bytes of retired flows whose 5-tuple is not known any more.
+    #[must_use]
+    pub fn retired_unattributed(&self) -> u64 {
+        self.retired.unattributed()
+    }
+}
+
+/// A place among `places` (a power of two) for a flow: addresses and queue pair numbers differ in
+/// their last bits, the product carries these to its first ones.
+#[inline]
+fn recent_index(frame: &Frame, link: u16, places: usize) -> usize {
+    let ends = u32::from_be(frame.src[3]) ^ u32::from_be(frame.dst[3]).rotate_left(11);
+    let id = u64::from(frame.dest_qp) | u64::from(link) << 48;
+    let product = (id ^ u64::from(ends) << 20).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (product >> 40) as usize & (places - 1)
+}
+
+/// Whether `key` is that of `frame` on `link`. Word by word, and of IPv4 the only word that is not 0: to read a key at
+/// once that was just written in parts, the processor waits until all of it has reached the cache, which took longer than
+/// all else about a packet.
+#[inline]
+fn is_of(key: &FlowKey, frame: &Frame, link: u16) -> bool {
+    let differs = (key.dest_qp ^ frame.dest_qp)
+        | (key.src[3] ^ frame.src[3])
+        | (key.dst[3] ^ frame.dst[3])
+        | u32::from(key.link ^ link)
+        | u32::from(key.family ^ frame.family);
+    differs == 0 && (frame.family == 4 || key.src == frame.src && key.dst == frame.dst)
+}
+
+#[inline]
+fn hash_of(hasher: &State, key: &FlowKey) -> u64 {
+    let mut state = hasher.build_hasher();
+    let wide = |[a, b, c, d]: [u32; 4]| {
+        u128::from(a) | u128::from(b) << 32 | u128::from(c) << 64 | u128::from(d) << 96
+    };
+    state.write_u128(wide(key.src));
+    state.write_u128(wide(key.dst));
+    state.write_u64(u64::from(key.dest_qp) | u64::from(key.link) << 32 | u64::from(key.family) << 48);
+    state.finish()
+}
+
+fn group(list: &[(ExtraKey, Counter)], by_slot: &mut HashMap<u32, Extra, State>) {
+    for (key, counter) in list {
+        let extra = by_slot.entry(key.slot).or_default();
+        if key.kind == ExtraKind::PORT {
+            extra.ports.push((key.value, *counter));
+        } else if key.kind == ExtraKind::DSCP {
+            extra.dscps.push((key.value, *counter));
+        } else if let Ok(code) = u8::try_from(key.value) {
+            extra.opcodes.push((code, counter.packets));
+        }
+    }
+}
+
+/// Ports and opcodes that only few flows have, as the kernel keeps them, in order of appearance.
+#[derive(Debug)]
+struct ExtraTable {
+    list: Vec<(ExtraKey, Counter)>,
+    index: HashMap<ExtraKey, u32, State>,
+    max: usize,
+}
+
+impl ExtraTable {
+    fn new(max: usize) -> Self {
+        Self {
+            list: Vec::new(),
+            index: HashMap::with_hasher(State::default()),
+            max: max.min(u32::MAX as usize),
+        }
+    }
+
+    /// Counts a packet; false when there is no room.
+    fn add(&mut self, key: ExtraKey, wire_len: u32) -> bool {
+        if let Some(at) = self.index.get(&key) {
+            if let Some((_, counter)) = self.list.get_mut(*at as usize) {
+                counter.add(wire_len);
+            }
+            return true;
+        }
+        let Ok(at) = u32::try_from(self.list.len()) else { return false };
+        if self.list.len() >= self.max {
+            return false;
+        }
+        self.list.push((key, Counter { packets: 1, bytes: u64::from(wire_len) }));
+        self.index.insert(key, at);
+        true
+    }
+
+    /// Removes what belongs to `slots` (in ascending order) and gives it by slot.
+    fn take(&mut self, slots: &[u32]) -> HashMap<u32, Extra, State> {
+        let mut taken = HashMap::with_hasher(State::default());
+        if self.list.iter().all(|(key, _)| slots.binary_search(&key.slot).is_err()) {
+            return taken;
+        }
+        let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.list)
+            .into_iter()
+            .partition(|(key, _)| slots.binary_search(&key.slot).is_ok());
+        group(&gone, &mut taken);
+        self.index.clear();
+        self.index.extend((0u32..).zip(&kept).map(|(at, (key, _))| (*key, at)));
+        self.list = kept;
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests;

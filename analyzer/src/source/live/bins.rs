@@ -1,0 +1,247 @@
+//! What flows tell of themselves bin by bin: out of the ring buffer and, where a flow has fallen
+//! silent, out of its slot.
+//!
+//! A flow tells a bin with its first packet in another one. So the ring has every bin of those that
+//! go on sending, and a slot keeps the last one of those that do not: it is read from there when it is
+//! over, and not counted again when it is told after all.
+
+use anyhow::{Context as _, Result};
+use aya::maps::{MapData, RingBuf};
+use rocescope_common::abi::{BinRecord, Counter, LinkCounters};
+use rocescope_common::account::FlowKey;
+use rocescope_common::account::bin::{Bins as Cut, LONGEST_NS};
+use rocescope_common::account::message::{KINDS, Kinds, Messages};
+
+use super::load::{Data, Programs};
+use super::slots::Hand;
+use super::tables::Reading;
+use crate::filter::Filter;
+use crate::metrics::traffic::Traffic;
+use crate::metrics::traffic::told::{Besides, Collector, Stands};
+use crate::sample::FlowSample;
+
+/// How long programs may be on their way from reading the clock to their flow's record. What takes
+/// longer, as when a virtual machine's processor is taken away, is late in its bin and counted as such.
+const MARGIN_NS: u64 = 5_000_000;
+/// Records that may wait for a reading of the flow table: 12 MiB.
+const MOST_WAITING: usize = 1 << 18;
+/// Records taken from the ring buffer in one go: some more than it holds.
+const BUDGET: usize = 16_384;
+
+/// The bins that the programs cut time into, so that bins of `bin_ns` can be made of them. `shift_ns`
+/// makes a time of the programs' clock Unix time.
+#[must_use]
+pub fn cut(bin_ns: u64, shift_ns: i64) -> Cut {
+    let length_ns = if bin_ns.is_multiple_of(LONGEST_NS) { LONGEST_NS } else { bin_ns.clamp(1, LONGEST_NS) };
+    let phase = i128::from(shift_ns).rem_euclid(i128::from(length_ns));
+    Cut { length_ns, phase_ns: u64::try_from(phase).unwrap_or(0) }
+}
+
+/// Bins as they come from the kernel.
+pub struct Bins {
+    ring: RingBuf<MapData>,
+    /// Out of the ring buffer, of flows that may not be known yet.
+    raw: Vec<BinRecord>,
+    collector: Collector,
+    cut: Cut,
+    /// Kernel number and name of the sample's links, in its order.
+    links: Vec<(u16, String)>,
+    filter: Option<Filter>,
+    /// Packets of records that belong to no flow.
+    stray: Counter,
+}
+
+impl std::fmt::Debug for Bins {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bins").field("cut", &self.cut).finish_non_exhaustive()
+    }
+}
+
+impl Bins {
+    /// Takes the ring buffer. `None` when the programs tell no bins, or it was taken.
+    ///
+    /// `cut` is what the programs were loaded with; `links` are the sample's, by kernel number and name;
+    /// `filter` leaves out flows.
+    #[must_use]
+    pub fn take(
+        programs: &mut Programs,
+        cut: Cut,
+        bin_ns: u64,
+        shift_ns: i64,
+        links: Vec<(u16, String)>,
+        filter: Option<Filter>,
+    ) -> Option<Self> {
+        let ring = programs.take_bins()?;
+        let collector = Collector::new(bin_ns, shift_ns);
+        Some(Self { ring, raw: Vec::new(), collector, cut, links, filter, stray: Counter::default() })
+    }
+
+    /// Empties the ring buffer. True when so much waits that the flow table should be read for it.
+    pub fn drain(&mut self) -> bool {
+        for _ in 0..BUDGET {
+            let Some(item) = self.ring.next() else { break };
+            if item.len() == size_of::<BinRecord>() {
+                // SAFETY: as long as a record, which is integers without padding.
+                self.raw.push(unsafe { item.as_ptr().cast::<BinRecord>().read_unaligned() });
+            }
+        }
+        self.raw.len() >= MOST_WAITING
+    }
+
+    /// Takes in what was told, and what of `reading` is over at `until_ns`, in the programs' clock;
+    /// `None` for all of it, when nothing is counted any more.
+    ///
+    /// `until_ns` must be a time before [`Self::drain`] was called last, and the reading one from after it: a
+    /// record that is told after it was read from its flow's slot must come after it here as well, or it
+    /// would count twice.
+    ///
+    /// # Errors
+    /// When the flow table cannot be read.
+    pub fn settle(&mut self, programs: &Programs, reading: &Reading, until_ns: Option<u64>) -> Result<()> {
+        let mut new: Vec<&FlowSample> =
+            reading.flows.iter().filter(|flow| !self.collector.knows(flow.slot)).collect();
+        new.sort_unstable_by_key(|flow| (flow.stats.first_ns, flow.slot));
+        for flow in new {
+            self.name(reading, flow);
+        }
+        self.resolve(programs)?;
+        let until_ns = until_ns.map_or(u64::MAX, |until| until.saturating_sub(MARGIN_NS));
+        for (flow, Hand { bin, .. }) in reading.flows.iter().zip(&reading.hands) {
+            if bin.start_ns.saturating_add(self.cut.length_ns) <= until_ns {
+                self.collector.at_hand(flow.slot, bin);
+            }
+        }
+        self.collector.fold(until_ns);
+        Ok(())
+    }
+
+    /// Takes in what flows that retire have not told yet. No program finds them any more.
+    ///
+    /// # Errors
+    /// As for [`Self::settle`].
+    pub fn retire(&mut self, programs: &Programs, gone: &[(u32, Hand)]) -> Result<()> {
+        self.drain();
+        self.resolve(programs)?;
+        for (slot, Hand { bin, .. }) in gone {
+            self.collector.at_hand(*slot, bin);
+            self.collector.retired(*slot);
+        }
+        Ok(())
+    }
+
+    /// Hands over what came out of the ring buffer.
+    fn resolve(&mut self, programs: &Programs) -> Result<()> {
+        let raw = std::mem::take(&mut self.raw);
+        let mut unknown: Vec<u32> =
+            raw.iter().map(|record| record.slot).filter(|slot| !self.collector.knows(*slot)).collect();
+        unknown.sort_unstable();
+        unknown.dedup();
+        let mut new = Vec::new();
+        for slot in unknown {
+            let place = programs.slots.read_retired(slot).context("the flow table could not be read")?;
+            new.extend(place.map(|place| FlowSample { slot, key: place.key, stats: place.stats }));
+        }
+        new.sort_unstable_by_key(|flow| (flow.stats.first_ns, flow.slot));
+        for flow in &new {
+            self.name(&Reading::default(), flow);
+        }
+        for BinRecord { slot, bin, .. } in &raw {
+            if !self.collector.tell(*slot, bin) {
+                self.stray.packets += u64::from(bin.packets);
+                self.stray.bytes += u64::from(bin.bytes);
+            }
+        }
+        // Kept for the next ones, unless it was a storm.
+        if raw.capacity() <= BUDGET {
+            self.raw = raw;
+            self.raw.clear();
+        }
+        Ok(())
+    }
+
+    fn name(&mut self, reading: &Reading, flow: &FlowSample) {
+        let Some(at) = self.links.iter().position(|(kernel, _)| *kernel == flow.key.link) else { return };
+        let (link, name) = (u16::try_from(at).unwrap_or(u16::MAX), self.links.get(at).map(|link| &*link.1));
+        let shown = self
+            .filter
+            .as_ref()
+            .is_none_or(|filter| filter.flow(flow, reading.extra.get(&flow.slot), name.unwrap_or("")));
+        self.collector.name(flow.slot, &FlowKey { link, ..flow.key }, shown);
+    }
+
+    /// The figures, with the counters of the sample's links in its order. `last_ns` is when the last frame of
+    /// any kind passed, where that is known.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub fn figures(
+        &self,
+        programs: &Programs,
+        reading: &Reading,
+        counters: &[LinkCounters],
+        now_ns: u64,
+        last_ns: Option<u64>,
+    ) -> Result<Traffic> {
+        let all = self.filter.is_none();
+        let mut besides: Vec<Besides> = (counters.iter())
+            .map(|link| Besides {
+                frame_sizes: all.then_some(link.frame_sizes),
+                lost: link.bins_lost,
+                last_ns,
+            })
+            .collect();
+        if let Some(link) = besides.first_mut() {
+            link.lost.packets += self.stray.packets;
+            link.lost.bytes += self.stray.bytes;
+        }
+        let stands: Vec<Stands> = (reading.flows.iter().zip(&reading.hands))
+            .map(|(flow, Hand { bin, asked })| Stands {
+                slot: flow.slot,
+                message_open: bin.message_is_open(),
+                request: asked.request.get(now_ns),
+                answer: asked.answer.get(now_ns),
+            })
+            .collect();
+        let kinds = if all { Some(kinds(programs)?) } else { None };
+        Ok(self.collector.figures(now_ns, &besides, kinds, &stands))
+    }
+}
+
+/// Messages, summed over CPUs.
+fn kinds(programs: &Programs) -> Result<Kinds> {
+    const WORDS: usize = size_of::<Messages>() / 8;
+    let mut sum = [Messages::NONE; KINDS];
+    let values = programs.work.get(&0, 0).context("the counters of messages could not be read")?;
+    for Data(words) in values.iter() {
+        for (sum, words) in sum.iter_mut().zip(words.chunks_exact(WORDS)) {
+            let [packets, payload_bytes, sizes @ .., size_unknown] = words else { continue };
+            let mut cpu = Messages { packets: *packets, payload_bytes: *payload_bytes, ..Messages::NONE };
+            cpu.size_unknown = *size_unknown;
+            for (count, size) in cpu.sizes.iter_mut().zip(sizes) {
+                *count = *size;
+            }
+            sum.add(&cpu);
+        }
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_make_up_bins_of_the_wall_clock() {
+        for (bin_ns, length_ns) in
+            [(100_000, 100_000), (1_000_000, 1_000_000), (7_000_000, 1_000_000), (1_000_000_000, 1_000_000)]
+        {
+            for shift_ns in [0, 1, 1_763_000_000_123_456_789, -5_000_001] {
+                let cut = cut(bin_ns, shift_ns);
+                assert_eq!(cut.length_ns, length_ns);
+                let start = cut.start(77_777_777_777);
+                assert_eq!((i128::from(start) + i128::from(shift_ns)).rem_euclid(i128::from(length_ns)), 0);
+                assert!((0..length_ns).contains(&(77_777_777_777 - start)));
+            }
+        }
+    }
+}

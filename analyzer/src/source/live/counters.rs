@@ -1,0 +1,209 @@
+//! Devices' own counters and queue pairs, and what switches say, read in the background while a
+//! run goes on.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::host::ask::Host;
+use crate::host::clock::{WallClock, monotonic_ns};
+use crate::host::listen::LldpSocket;
+use crate::host::qp;
+use crate::host::read::Unread;
+use crate::source::devices::Devices;
+use crate::source::devices::watch::Watch;
+use crate::source::flows::owners::Owners;
+
+/// Between two readings of counters, at least: drivers keep values for as long as 10 ms, and
+/// ethtool's are thousands.
+const SHORTEST: Duration = Duration::from_millis(500);
+/// Between two readings of queue pairs. Each asks the device about every one of them, which takes
+/// it some time with thousands; so it rests this many times as long as that took, within bounds.
+const QP_REST: u32 = 20;
+/// Queue pairs of a short test live for a second or two.
+const QP_SHORTEST: Duration = SHORTEST;
+/// And those of a job for hours.
+const QP_LONGEST: Duration = Duration::from_secs(5);
+/// How long the devices' addresses are taken to stay what they are: to read them takes far longer
+/// than to read queue pairs.
+const ADDRESSES_STAY: Duration = Duration::from_secs(30);
+/// Frames of one interface taken at a time: a switch sends one every 30 seconds.
+const LLDP_FRAMES: usize = 16;
+
+/// What is known at a moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    /// Whose queue pairs are whose.
+    pub(super) owners: Arc<Owners>,
+    /// What devices counted.
+    pub(super) devices: Arc<Devices>,
+}
+
+/// Which devices have been said to be gone.
+#[derive(Debug, Default)]
+pub(super) struct Departed(BTreeSet<String>);
+
+impl Departed {
+    /// A sentence about each port that is gone, or there again, since the last time.
+    pub(super) fn notices(&mut self, devices: &Devices) -> Vec<String> {
+        let mut notices = Vec::new();
+        for port in &devices.ports {
+            let label = port.label();
+            if port.gone && self.0.insert(label.clone()) {
+                notices.push(format!("{label} is gone; what it counted so far stays in the report"));
+            } else if !port.gone && self.0.remove(&label) {
+                notices.push(format!("{label} is there again; what it counted meanwhile may be missing"));
+            }
+        }
+        notices
+    }
+}
+
+/// Reads again and again until it is finished, on a thread of its own, so that a slow device holds
+/// nothing else up.
+#[derive(Debug)]
+pub(super) struct Reader {
+    known: Arc<Mutex<Known>>,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reader {
+    /// Starts in the network namespace of the calling thread. `interfaces` are names and indices
+    /// of what is watched. `None` when no thread can be made: the run then is without device
+    /// counters and processes, which harms nothing else.
+    pub(super) fn start(
+        host: Box<dyn Host>,
+        watch: Watch,
+        interfaces: &[(String, u32)],
+        interval: Duration,
+    ) -> Option<Self> {
+        // Without the right to listen, nothing is heard.
+        let sockets = interfaces.iter().filter_map(|(name, index)| LldpSocket::open(name, *index).ok());
+        let known = Arc::new(Mutex::new(Known::default()));
+        let (stop, stopped) = mpsc::channel();
+        let work = Work {
+            host,
+            watch,
+            sockets: sockets.collect(),
+            known: Arc::clone(&known),
+            qps_due: Instant::now(),
+            addresses: None,
+        };
+        let interval = interval.max(SHORTEST);
+        let read = move || work.run(interval, &stopped);
+        let thread = std::thread::Builder::new().name("devices".into()).spawn(read).ok()?;
+        Some(Self { known, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// What was read last.
+    pub(super) fn known(&self) -> Known {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads a last time and ends.
+    pub(super) fn finish(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ended = thread.join();
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+struct Work {
+    host: Box<dyn Host>,
+    watch: Watch,
+    sockets: Vec<LldpSocket>,
+    known: Arc<Mutex<Known>>,
+    qps_due: Instant,
+    addresses: Option<(Instant, qp::Addresses)>,
+}
+
+impl Work {
+    fn run(mut self, interval: Duration, stopped: &Receiver<()>) {
+        self.counters();
+        self.publish(None);
+        if let Ok(root) = self.host.root() {
+            self.watch.audit(&root, self.host.ask());
+        }
+        let mut counters_due = Instant::now() + interval;
+        loop {
+            self.listen();
+            let owners = self.queue_pairs();
+            self.publish(owners);
+            if stopped.recv_timeout(SHORTEST) != Err(RecvTimeoutError::Timeout) {
+                break;
+            }
+            if Instant::now() >= counters_due {
+                self.counters();
+                counters_due = Instant::now() + interval;
+            }
+        }
+        // As late as the figures of packets, which stand still by now.
+        self.counters();
+        self.publish(None);
+    }
+
+    fn counters(&mut self) {
+        if self.watch.is_empty() {
+            return;
+        }
+        // Mounted anew each time: a mount that stays would keep the namespace alive.
+        if let Ok(root) = self.host.root() {
+            self.watch.read_counters(&root, self.host.ask(), now_ns());
+        }
+    }
+
+    fn queue_pairs(&mut self) -> Option<Owners> {
+        if Instant::now() < self.qps_due {
+            return None;
+        }
+        let root = self.host.root().ok()?;
+        let mut unread = Unread::new();
+        let known = self.addresses.take().filter(|(read, _)| read.elapsed() < ADDRESSES_STAY);
+        let (_, addresses) = self
+            .addresses
+            .insert(known.unwrap_or_else(|| (Instant::now(), qp::addresses(&root, &mut unread))));
+        // It rests for the queue pairs: addresses have a rest of their own.
+        let start = Instant::now();
+        let found = qp::read(&root, self.host.ask(), addresses, &mut unread);
+        self.watch.take_qps(&found, now_ns());
+        self.qps_due = Instant::now() + (start.elapsed() * QP_REST).clamp(QP_SHORTEST, QP_LONGEST);
+        Some(found.owners)
+    }
+
+    fn listen(&mut self) {
+        for socket in &self.sockets {
+            for _ in 0..LLDP_FRAMES {
+                let Ok(Some(neighbour)) = socket.receive() else { break };
+                self.watch.hear(socket.name(), neighbour);
+            }
+        }
+    }
+
+    fn publish(&self, owners: Option<Owners>) {
+        let devices = Arc::new(self.watch.sample());
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.devices = devices;
+        if let Some(owners) = owners {
+            known.owners = Arc::new(owners.with_gone(&known.owners));
+        }
+    }
+}
+
+/// Unix time in nanoseconds.
+fn now_ns() -> u64 {
+    WallClock::sample().unix_ns(monotonic_ns())
+}
+
+#[cfg(test)]
+#[path = "counters_tests.rs"]
+mod tests;

@@ -1,0 +1,240 @@
+use std::time::{Duration, Instant};
+
+use crate::analysis::{Kind, Options};
+use crate::host::ask::Host;
+use crate::host::hook::{HookChoice, XdpModeChoice};
+use crate::host::netns::NetNs;
+use crate::host::recorded::Recorded;
+use crate::host::testing::{root_or_skip, send, veth_pair};
+use crate::report::Report;
+use crate::sample::Sample;
+use crate::source::feed::{Command, Update};
+use crate::source::live::{self, Config};
+
+const MLX5: &str = include_str!("../../../../tests/data/host/mlx5.txt");
+const BUSY: &str = include_str!("../../../../tests/data/host/mlx5_busy.txt");
+const LATER: &str = include_str!("../../../../tests/data/host/mlx5_busy_later.txt");
+const RXE: &str = include_str!("../../../../tests/data/host/rxe.txt");
+
+fn config(netns: NetNs, interfaces: &[&str], host: Box<dyn Host>) -> Config {
+    Config {
+        interfaces: interfaces.iter().map(|name| (*name).to_owned()).collect(),
+        netns: Some(netns),
+        hook: HookChoice::Auto,
+        xdp_mode: XdpModeChoice::Auto,
+        promiscuous: false,
+        max_flows: 64,
+        idle: None,
+        interval: Duration::from_millis(100),
+        samples: true,
+        filter: None,
+        duration: None,
+        events: false,
+        events_to_view: false,
+        precise_clock: false,
+        bin_ns: crate::metrics::traffic::BIN_NS,
+        log_level: 0,
+        host,
+    }
+}
+
+/// Runs until `enough`, and stops. Gives the last sample and what was said.
+fn run(config: Config, mut enough: impl FnMut(&Sample) -> bool) -> (Sample, Vec<String>) {
+    let running = live::start(config).unwrap();
+    let (mut last, mut said, mut stopping) = (None, Vec::new(), false);
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        match running.feed.updates.recv_timeout(Duration::from_secs(60)).unwrap() {
+            Update::Sample(sample) => {
+                if !stopping && (enough(&sample) || Instant::now() > end) {
+                    stopping = true;
+                    running.feed.commands.send(Command::Stop).unwrap();
+                }
+                last = Some(*sample);
+            }
+            Update::Notice(notice) => said.push(notice),
+            Update::Events(_) | Update::Again => {}
+            Update::Ended(result) => {
+                result.unwrap();
+                break;
+            }
+        }
+    }
+    running.thread.join().unwrap();
+    (last.unwrap(), said)
+}
+
+/// On a host whose NIC does RoCE in hardware, no packet is there to be seen, and its counters are
+/// read all the same, from the first moment to the last.
+#[test]
+fn a_run_without_packets_goes_on_with_counters() {
+    if !root_or_skip("a_run_without_packets_goes_on_with_counters") {
+        return;
+    }
+    let pair = veth_pair(9000);
+    let recorded = |text: &str| text.replace("enp59s0np0", "left0");
+    let host = Recorded::unpack(&recorded(&format!("{MLX5}\n{BUSY}")));
+    let netns = pair.left.try_clone().unwrap();
+    let mut started = false;
+    // By the name of the RDMA device, as a user would.
+    let config = config(netns, &["mlx5_0"], Box::new(host.kernel()));
+    let (sample, said) = run(config, |sample| {
+        let ports = &sample.devices.ports;
+        let read = ports.first().is_some_and(|port| port.window.is_some() && !port.qps.is_empty());
+        if read && !started {
+            host.apply(&recorded(LATER));
+            started = true;
+        }
+        // What happened last is read at the end, whatever the interval.
+        started
+    });
+    assert_eq!(said.iter().filter(|sentence| sentence.contains("in hardware")).count(), 1, "{said:?}");
+    let report = Report::build(&sample, &Options::default().into());
+    assert_eq!(report.facts.source.kind, Kind::Counters);
+    assert_eq!(report.facts.source.inputs, ["left0"]);
+    assert_eq!(report.facts.totals.roce_packets, 0);
+    let ethtool = report.facts.devices.iter().find(|device| device.source == "ethtool").unwrap();
+    assert_eq!((ethtool.name.as_str(), ethtool.port), ("mlx5_0", Some(1)));
+    assert_eq!(ethtool.counters["rx_packets"], 12_000_000, "{ethtool:?}");
+    assert!(ethtool.first_ns < ethtool.last_ns);
+    assert_eq!(report.facts.coverage[0].ratio, Some(0.0));
+    for id in ["device.loss", "device.congestion", "pfc.on_wrong_priority"] {
+        assert!(report.findings.iter().any(|finding| finding.id == id), "{id}: {:?}", report.findings);
+    }
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["source"]["kind"], "counters");
+}
+
+/// A device whose interface is in another namespace, or that has none: its counters are read, and why
+/// there are no packets is said.
+#[test]
+fn a_device_without_an_interface_here_goes_on_with_counters() {
+    if !root_or_skip("a_device_without_an_interface_here_goes_on_with_counters") {
+        return;
+    }
+    let pair = veth_pair(1500);
+    for (text, why) in [
+        (MLX5.to_owned(), "enp59s0np0, which is not in this network namespace"),
+        (
+            MLX5.replace("/ndevs/", "/nothing/").replace("net/enp59s0np0/dev_port", "nothing"),
+            "does not tell which interface mlx5_0 uses",
+        ),
+    ] {
+        let host = Recorded::unpack(&text);
+        for names in [&["mlx5_0"][..], &[]] {
+            let config = config(pair.left.try_clone().unwrap(), names, Box::new(host.kernel()));
+            let (sample, said) = run(config, |sample| !sample.devices.ports.is_empty());
+            let notes: Vec<_> =
+                said.iter().filter(|note| note.contains("only counters of mlx5_0/1")).collect();
+            assert!(notes.len() == 1 && notes[0].contains(why), "{said:?}");
+            let report = Report::build(&sample, &Options::default().into());
+            assert_eq!((report.facts.source.kind, report.facts.links.len()), (Kind::Counters, 0));
+            assert!(report.facts.devices.iter().any(|device| device.source == "sysfs hw_counters"));
+            assert!(report.facts.window.first_ns < report.facts.window.last_ns);
+        }
+        // Beside an interface that can be watched, its packets and the device's counters.
+        let config = config(pair.left.try_clone().unwrap(), &["left0", "mlx5_0"], Box::new(host.kernel()));
+        let (sample, said) = run(config, |sample| !sample.devices.ports.is_empty());
+        assert!(said.iter().any(|note| note.starts_with("only counters and no packets")), "{said:?}");
+        assert_eq!(Report::build(&sample, &Options::default().into()).facts.links.len(), 2);
+    }
+    // Nothing that can be read is an error that says so.
+    let host =
+        Recorded::unpack("[sys/class/infiniband/mlx5_0]\nports/1/link_layer = Ethernet\nnode_type = 1: CA");
+    let error = live::start(config(pair.left.try_clone().unwrap(), &["mlx5_0"], Box::new(host.kernel())));
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("does not tell") && error.contains("no counters either"), "{error}");
+}
+
+/// Devices that go are said to be gone; when all are, the run is over.
+#[test]
+fn a_run_whose_devices_are_all_gone_ends() {
+    if !root_or_skip("a_run_whose_devices_are_all_gone_ends") {
+        return;
+    }
+    let pair = veth_pair(1500);
+    let host = Recorded::unpack(MLX5);
+    let running =
+        live::start(config(pair.left.try_clone().unwrap(), &["mlx5_0"], Box::new(host.kernel()))).unwrap();
+    let (mut said, mut seen, mut last) = (Vec::new(), false, None);
+    let end = Instant::now() + Duration::from_secs(60);
+    let ended = loop {
+        match running.feed.updates.recv_timeout(Duration::from_secs(60)).unwrap() {
+            Update::Sample(sample) => {
+                if !seen && !sample.devices.ports.is_empty() {
+                    host.apply("[sys/class/infiniband]\nmlx5_0 = (none)");
+                    seen = true;
+                }
+                assert!(Instant::now() < end, "it goes on without any device: {said:?}");
+                last = Some(*sample);
+            }
+            Update::Notice(notice) => said.push(notice),
+            Update::Ended(result) => break result,
+            Update::Events(_) | Update::Again => {}
+        }
+    };
+    running.thread.join().unwrap();
+    assert!(ended.unwrap_err().to_string().contains("every watched device is gone"));
+    assert_eq!(said.iter().filter(|note| note.contains("mlx5_0/1 is gone")).count(), 1, "{said:?}");
+    let last = last.unwrap();
+    assert!(last.devices.ports[0].gone && !last.devices.ports[0].counters.is_empty());
+}
+
+/// Soft-RoCE passes the interface: packets and counters side by side.
+#[test]
+fn a_device_whose_packets_pass_is_mixed() {
+    if !root_or_skip("a_device_whose_packets_pass_is_mixed") {
+        return;
+    }
+    let pair = veth_pair(1500);
+    let on = RXE.lines().find_map(|line| line.strip_prefix("parent = ")).unwrap();
+    let host = Recorded::unpack(&RXE.replace(on, "left0"));
+    let config = config(pair.left.try_clone().unwrap(), &["left0"], Box::new(host.kernel()));
+    let (sample, said) = run(config, |sample| !sample.devices.ports.is_empty());
+    assert!(!said.iter().any(|sentence| sentence.contains("in hardware")), "{said:?}");
+    assert_eq!(Report::build(&sample, &Options::default().into()).facts.source.kind, Kind::Mixed);
+}
+
+/// Without RDMA devices there is nothing of all this.
+#[test]
+fn a_host_without_devices_is_live_alone() {
+    if !root_or_skip("a_host_without_devices_is_live_alone") {
+        return;
+    }
+    let pair = veth_pair(1500);
+    let host = Recorded::unpack("");
+    let config = config(pair.left.try_clone().unwrap(), &["left0"], Box::new(host.kernel()));
+    let (sample, _) = run(config, |_| true);
+    let report = Report::build(&sample, &Options::default().into());
+    assert_eq!(
+        (report.facts.source.kind, report.facts.devices.len(), report.facts.coverage.len()),
+        (Kind::Live, 0, 0)
+    );
+    assert!(report.findings.iter().all(|finding| !finding.id.starts_with("config.")));
+}
+
+/// What the switch says reaches the report, and is held against the host's own settings.
+#[test]
+fn a_switch_is_heard_while_a_run_goes_on() {
+    if !root_or_skip("a_switch_is_heard_while_a_run_goes_on") {
+        return;
+    }
+    let pair = veth_pair(9000);
+    let host = Recorded::unpack(&MLX5.replace("enp59s0np0", "left0"));
+    // PFC on priority 4, which the host has on 3.
+    let mut frame = vec![0x01, 0x80, 0xc2, 0, 0, 0x0e, 2, 0, 0, 0, 0, 1, 0x88, 0xcc];
+    frame.extend([0x0a, 5]);
+    frame.extend(b"leaf1");
+    frame.extend([0xfe, 6, 0x00, 0x80, 0xc2, 0x0b, 8, 1 << 4]);
+    frame.extend([0; 40]);
+    let config = config(pair.left.try_clone().unwrap(), &["left0"], Box::new(host.kernel()));
+    let (right, index) = (pair.right.try_clone().unwrap(), pair.right_index);
+    let (sample, _) = run(config, |sample| {
+        let frame = frame.clone();
+        right.run(move || send(index, &frame)).unwrap();
+        !sample.devices.settings.is_empty() && !sample.devices.neighbours.is_empty()
+    });
+    let report = Report::build(&sample, &Options::default().into());
+    assert_eq!(report.facts.links[0].neighbours[0].system.as_deref(), Some("leaf1"));
+    assert!(report.findings.iter().any(|finding| finding.id == "config.switch"), "{:?}", report.findings);
+}

@@ -1,0 +1,129 @@
+//! A run without programs in the kernel: what devices count by themselves, and nothing else.
+
+use std::time::Instant;
+
+use anyhow::{Result, anyhow};
+use hashbrown::HashMap;
+
+use super::Config;
+use super::begin::Notes;
+use super::counters::{Departed, Known, Reader};
+use super::source::{LOOK, told_to_stop};
+use crate::host::ask::Kernel;
+use crate::host::clock::{WallClock, monotonic_ns};
+use crate::host::select::Target;
+use crate::metrics::Figures;
+use crate::sample::{Flows, Sample, SourceKind};
+use crate::source::devices::watch::Watch;
+use crate::source::feed::{Tap, Update};
+
+/// Devices that are read until the end.
+pub(super) struct Counting {
+    reader: Reader,
+    config: Config,
+    inputs: Vec<String>,
+    labels: Vec<String>,
+    start_ns: u64,
+    departed: Departed,
+}
+
+impl Counting {
+    /// Reads everything once, to know that it can be read, and goes on in the background.
+    ///
+    /// # Errors
+    /// When no counter can be read: that, and `why` there are no packets either.
+    pub(super) fn begin(mut config: Config, mut watch: Watch, targets: &[Target], why: &str) -> Result<Self> {
+        let labels = watch.labels();
+        let root = config.host.root()?;
+        let start_ns = monotonic_ns();
+        watch.read_counters(&root, config.host.ask(), WallClock::sample().unix_ns(start_ns));
+        drop(root);
+        if !watch.is_readable() {
+            return Err(anyhow!(
+                "{} ({} has no counters either that can be read: nothing below \
+                 /sys/class/infiniband/DEVICE/ports/PORT/counters and hw_counters, nor from ethtool)",
+                why,
+                labels.join(", ")
+            ));
+        }
+        let inputs = watch.inputs();
+        let interfaces: Vec<(String, u32)> =
+            targets.iter().map(|target| (target.interface.name.clone(), target.interface.index)).collect();
+        let host = std::mem::replace(&mut config.host, Box::new(Kernel));
+        let reader = Reader::start(host, watch, &interfaces, config.interval)
+            .ok_or_else(|| anyhow!("the thread that reads the devices could not be started"))?;
+        Ok(Self { reader, config, inputs, labels, start_ns, departed: Departed::default() })
+    }
+
+    /// Devices and ports, for people.
+    pub(super) fn labels(&self) -> String {
+        self.labels.join(", ")
+    }
+
+    /// What is read, a sentence each, for the user.
+    pub(super) fn hooks(&self) -> Vec<String> {
+        self.labels.iter().map(|label| format!("{label}: counters only")).collect()
+    }
+
+    /// Runs until stopped.
+    pub(super) fn run(mut self, tap: &Tap, notes: Notes) {
+        for note in notes {
+            let _gone = tap.tell(Update::Notice(note));
+        }
+        let result = self.pump(tap);
+        self.reader.finish();
+        let _gone = tap.tell(Update::Sample(Box::new(self.sample())));
+        let _gone = tap.tell(Update::Ended(result));
+    }
+
+    fn pump(&mut self, tap: &Tap) -> Result<()> {
+        let start = Instant::now();
+        let mut next_sample = start + self.config.interval;
+        loop {
+            std::thread::sleep(LOOK.min(next_sample.saturating_duration_since(Instant::now())));
+            let now = Instant::now();
+            if told_to_stop(tap) || self.config.duration.is_some_and(|most| now - start >= most) {
+                return Ok(());
+            }
+            if now < next_sample {
+                continue;
+            }
+            next_sample = (next_sample + self.config.interval).max(now);
+            let sample = self.sample();
+            for notice in self.departed.notices(&sample.devices) {
+                let _gone = tap.tell(Update::Notice(notice));
+            }
+            let ports = &sample.devices.ports;
+            if !ports.is_empty() && ports.iter().all(|port| port.gone) {
+                return Err(anyhow!("every watched device is gone"));
+            }
+            if self.config.samples && !tap.sample(sample) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn sample(&self) -> Sample {
+        let clock = WallClock::sample();
+        let now = clock.unix_ns(monotonic_ns());
+        let Known { owners, devices } = self.reader.known();
+        Sample {
+            time_ns: now,
+            kind: SourceKind::Live,
+            inputs: self.inputs.clone(),
+            window: Some((clock.unix_ns(self.start_ns), now)),
+            links: Vec::new(),
+            flows: Flows::default(),
+            extra: HashMap::default(),
+            retired_tuples: Vec::new(),
+            retired_unattributed: 0,
+            peers: HashMap::default(),
+            events_dropped: None,
+            capture_drops: None,
+            interface_drops: None,
+            owners,
+            devices,
+            figures: Figures::default(),
+        }
+    }
+}

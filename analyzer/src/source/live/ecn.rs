@@ -1,0 +1,301 @@
+//! Congestion marks and notifications of a live run.
+//!
+//! Each CNP is told through the ring buffer, with the time since the first mark on the data that it is
+//! about, which the kernel programs know of flows that are timed. Marks over time come from the
+//! difference of two readings of the counters, so that their bins are as long as the time between
+//! readings. A sender's rate around a notification would need its bytes in fractions of a millisecond,
+//! and is not collected.
+
+use hashbrown::HashMap;
+use rocescope_common::abi::event::mark;
+use rocescope_common::account::latency::{BUCKETS, bucket};
+
+use crate::metrics::ecn::series::Series;
+use crate::metrics::ecn::{CnpFigure, FLOW_BINS, Figures, LINK_BINS, MAX_FLOWS, Marks, OverTime};
+use crate::metrics::latency::Summary;
+use crate::sample::FlowSample;
+
+type State = foldhash::fast::RandomState;
+
+/// What is known of the CNPs in one flow.
+#[derive(Clone, Debug)]
+struct Cnps {
+    /// Of the flow's counter, at the last reading.
+    count: u64,
+    first_ns: u64,
+    last_ns: u64,
+    min_gap_ns: Option<u64>,
+    delays: [u32; BUCKETS],
+    delay_max: u64,
+    /// CNPs about a flow whose marks are known.
+    watched: u64,
+    /// Those of them without a mark since the one before.
+    without_mark: u64,
+}
+
+/// CE marks of one flow over time.
+#[derive(Clone, Debug)]
+struct Marked {
+    first_ns: u64,
+    series: Series<FLOW_BINS>,
+}
+
+/// Counters of a flow at the last reading.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    capable: u64,
+    ce: u64,
+    cnp: u64,
+}
+
+impl Counted {
+    fn of(flow: &FlowSample) -> Self {
+        let [_, ect1, ect0, ce] = flow.stats.ecn_data;
+        Self { capable: ect1 + ect0 + ce, ce, cnp: flow.stats.cnp_packets }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            capable: self.capable.saturating_sub(before.capable),
+            ce: self.ce.saturating_sub(before.ce),
+            cnp: self.cnp.saturating_sub(before.cnp),
+        }
+    }
+}
+
+/// Follows marks and notifications. Slots and links are the kernel's, times Unix nanoseconds.
+#[derive(Debug)]
+pub struct Ecn {
+    /// Length of a bin at first: 2 to this, in nanoseconds.
+    shift: u32,
+    read_ns: u64,
+    counted: Vec<Counted>,
+    cnps: HashMap<u32, Box<Cnps>, State>,
+    marked: HashMap<u32, Box<Marked>, State>,
+    links: HashMap<u16, Box<Series<LINK_BINS>>, State>,
+    untracked: u64,
+}
+
+impl Ecn {
+    /// Nothing seen yet at `now_ns`; counters will be read every `interval_ns`.
+    #[must_use]
+    pub fn new(now_ns: u64, interval_ns: u64) -> Self {
+        let shift = interval_ns.max(1).next_power_of_two().ilog2();
+        Self {
+            shift: shift.clamp(20, 40),
+            read_ns: now_ns,
+            counted: Vec::new(),
+            cnps: HashMap::default(),
+            marked: HashMap::default(),
+            links: HashMap::default(),
+            untracked: 0,
+        }
+    }
+
+    /// The first mark after a pause passed in a flow.
+    pub fn ce(&mut self, slot: u32, time_ns: u64) {
+        let shift = self.shift;
+        if self.marked.len() >= MAX_FLOWS && !self.marked.contains_key(&slot) {
+            return;
+        }
+        self.marked.entry(slot).or_insert_with(|| {
+            Box::new(Marked { first_ns: time_ns, series: Series::with_width(time_ns, shift) })
+        });
+    }
+
+    /// A CNP passed in the flow of a slot; `told` is what the programs say of marks, see [`mark`].
+    pub fn cnp(&mut self, slot: u32, time_ns: u64, told: u32) {
+        if self.cnps.len() >= MAX_FLOWS && !self.cnps.contains_key(&slot) {
+            self.untracked += 1;
+            return;
+        }
+        let cnps = self.cnps.entry(slot).or_insert_with(|| {
+            Box::new(Cnps {
+                count: 0,
+                first_ns: time_ns,
+                last_ns: time_ns,
+                min_gap_ns: None,
+                delays: [0; BUCKETS],
+                delay_max: 0,
+                watched: 0,
+                without_mark: 0,
+            })
+        });
+        let gap = time_ns.checked_sub(cnps.last_ns).filter(|_| cnps.count > 0);
+        if let Some(gap) = gap {
+            cnps.min_gap_ns = Some(cnps.min_gap_ns.map_or(gap, |least| least.min(gap)));
+        }
+        cnps.count += 1;
+        cnps.first_ns = cnps.first_ns.min(time_ns);
+        cnps.last_ns = cnps.last_ns.max(time_ns);
+        cnps.watched += u64::from(told != mark::UNKNOWN);
+        cnps.without_mark += u64::from(told == mark::NONE);
+        if let Some(delay) = mark::ns(told) {
+            let count = &mut cnps.delays[bucket(delay) % BUCKETS];
+            *count = count.saturating_add(1);
+            cnps.delay_max = cnps.delay_max.max(delay);
+        }
+    }
+
+    /// Takes in a reading of the counters.
+    pub fn reading(&mut self, flows: &[FlowSample], now_ns: u64) {
+        let (from_ns, shift) = (self.read_ns, self.shift);
+        self.read_ns = now_ns;
+        // What was counted since the last reading belongs into the time since then.
+        let at = now_ns.saturating_sub(1).max(from_ns);
+        for flow in flows {
+            let number = flow.slot as usize;
+            if self.counted.len() <= number {
+                self.counted.resize(number + 1, Counted::default());
+            }
+            let Some(before) = self.counted.get_mut(number) else { continue };
+            let counted = Counted::of(flow);
+            let news = counted.since(*before);
+            *before = counted;
+            if news.capable + news.cnp == 0 {
+                continue;
+            }
+            let link = self
+                .links
+                .entry(flow.key.link)
+                .or_insert_with(|| Box::new(Series::with_width(from_ns, shift)));
+            let bin = link.at(at);
+            bin.capable = bin.capable.saturating_add(short(news.capable));
+            bin.ce = bin.ce.saturating_add(short(news.ce));
+            bin.cnp = bin.cnp.saturating_add(short(news.cnp));
+            if counted.ce > 0 && !self.marked.contains_key(&flow.slot) {
+                // The event of its first mark was dropped.
+                self.ce(flow.slot, from_ns);
+            }
+            if let Some(marked) = self.marked.get_mut(&flow.slot) {
+                let bin = marked.series.at(at);
+                bin.capable = bin.capable.saturating_add(short(news.capable));
+                bin.ce = bin.ce.saturating_add(short(news.ce));
+            } else if counted.ce > 0 {
+                self.untracked += news.capable;
+            }
+        }
+    }
+
+    /// The flow of a slot is retired.
+    pub fn retired(&mut self, slot: u32) {
+        self.cnps.remove(&slot);
+        self.marked.remove(&slot);
+        if let Some(counted) = self.counted.get_mut(slot as usize) {
+            *counted = Counted::default();
+        }
+    }
+
+    /// The figures so far. `answers` gives the slot of the flow that the CNPs in another are about,
+    /// `places` the sample's number of each of its links in the kernel's numbers. `complete`: no event
+    /// was dropped.
+    pub fn figures(
+        &self,
+        answers: impl Fn(u32) -> Option<u32>,
+        places: impl Iterator<Item = u16>,
+        complete: bool,
+    ) -> Figures {
+        let mut figures = Figures { untracked: self.untracked, ..Figures::default() };
+        for (slot, cnps) in &self.cnps {
+            let counted = self.counted.get(*slot as usize).map_or(0, |counted| counted.cnp);
+            let figure = CnpFigure {
+                answers: answers(*slot),
+                count: counted.max(cnps.count),
+                first_ns: cnps.first_ns,
+                last_ns: cnps.last_ns,
+                // One that was not told may have come sooner.
+                min_gap_ns: cnps.min_gap_ns.filter(|_| complete),
+                delay: Summary::of(&cnps.delays.map(u64::from), cnps.delay_max),
+                without_mark: (cnps.watched > 0 && complete).then_some(cnps.without_mark),
+                reaction: None,
+            };
+            figures.cnps.insert(*slot, figure);
+        }
+        for (slot, marked) in &self.marked {
+            let series = over_time(marked.series.bins());
+            figures.marks.insert(*slot, Marks { first_ce_ns: marked.first_ns, series });
+        }
+        figures.links = places
+            .map(|link| {
+                let series = over_time(self.links.get(&link)?.bins());
+                series.bins.iter().any(|bin| bin.ce + bin.cnp > 0).then_some(series)
+            })
+            .collect();
+        figures
+    }
+}
+
+fn over_time((start_ns, bin_ns, bins): (u64, u64, &[crate::metrics::ecn::series::Bin])) -> OverTime {
+    OverTime { start_ns, bin_ns, bins: bins.to_vec() }
+}
+
+fn short(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rocescope_common::account::{FlowKey, FlowStats};
+
+    const S: u64 = 1_000_000_000;
+
+    fn flow(slot: u32, capable: u64, ce: u64, cnp_packets: u64) -> FlowSample {
+        let mut stats = FlowStats { packets: capable + cnp_packets, cnp_packets, ..FlowStats::EMPTY };
+        stats.ecn_data = [0, 0, capable - ce, ce];
+        FlowSample { slot, key: FlowKey::default(), stats }
+    }
+
+    #[test]
+    fn marks_lie_in_the_time_between_readings() {
+        let mut ecn = Ecn::new(10 * S, S);
+        ecn.reading(&[flow(0, 100, 0, 0), flow(1, 50, 0, 0)], 11 * S);
+        ecn.ce(0, 11 * S + 500_000_000);
+        ecn.reading(&[flow(0, 300, 20, 0), flow(1, 90, 0, 5)], 12 * S);
+        ecn.reading(&[flow(0, 300, 20, 0), flow(1, 90, 0, 5)], 13 * S);
+        let figures = ecn.figures(|_| None, [0].into_iter(), true);
+        let marks = &figures.marks[&0];
+        assert_eq!(marks.first_ce_ns, 11 * S + 500_000_000);
+        assert_eq!(marks.series.bins.iter().map(|bin| (bin.capable, bin.ce)).sum_all(), (200, 20));
+        let link = figures.links[0].as_ref().unwrap();
+        assert_eq!((link.start_ns, link.bin_ns), (10 * S, 1 << 30));
+        assert_eq!(link.bins.iter().map(|bin| (bin.capable, bin.ce)).sum_all(), (390, 20));
+        assert_eq!(link.bins.iter().map(|bin| bin.cnp).sum::<u32>(), 5);
+        // The slot's next flow starts from nothing.
+        ecn.retired(0);
+        ecn.reading(&[flow(0, 7, 0, 0)], 14 * S);
+        let figures = ecn.figures(|_| None, [0].into_iter(), true);
+        assert!(figures.marks.is_empty());
+        let link = figures.links[0].as_ref().unwrap();
+        assert_eq!(link.bins.iter().map(|bin| bin.capable).sum::<u32>(), 397);
+    }
+
+    #[test]
+    fn what_was_not_told_is_not_known() {
+        let mut ecn = Ecn::new(0, S);
+        for (time, told) in [(100, mark::since(5_000)), (300, mark::NONE), (900, mark::since(7_000))] {
+            ecn.cnp(3, time * 1_000, told);
+        }
+        ecn.cnp(4, 1_000, mark::UNKNOWN);
+        ecn.reading(&[flow(3, 0, 0, 3), flow(4, 0, 0, 1)], S);
+        let figures = ecn.figures(|slot| (slot == 3).then_some(9), [].into_iter(), true);
+        let cnps = figures.cnps[&3];
+        assert_eq!((cnps.answers, cnps.count, cnps.min_gap_ns), (Some(9), 3, Some(200_000)));
+        assert_eq!((cnps.without_mark, cnps.delay.unwrap().count), (Some(1), 2));
+        assert_eq!((figures.cnps[&4].without_mark, figures.cnps[&4].delay), (None, None));
+        // With dropped events the count is the counter's, and the least gap is not known.
+        ecn.reading(&[flow(3, 0, 0, 10)], 2 * S);
+        let cnps = ecn.figures(|_| None, [].into_iter(), false).cnps[&3];
+        assert_eq!((cnps.count, cnps.min_gap_ns, cnps.without_mark), (10, None, None));
+    }
+
+    trait SumAll {
+        fn sum_all(self) -> (u32, u32);
+    }
+
+    impl<I: Iterator<Item = (u32, u32)>> SumAll for I {
+        fn sum_all(self) -> (u32, u32) {
+            self.fold((0, 0), |(a, b), (x, y)| (a + x, b + y))
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Records of the ring buffer, and the kernel programs' log.
+
+use rocescope_common::abi::EventRecord;
+use rocescope_common::account::Event;
+
+/// The record in an item of the ring buffer; `None` for one of another size.
+#[must_use]
+pub fn read(item: &[u8]) -> Option<EventRecord> {
+    if item.len() != size_of::<EventRecord>() {
+        return None;
+    }
+    // SAFETY: a record is integers and arrays of them without padding, so any bytes are one, and
+    // there are as many as it has.
+    Some(unsafe { item.as_ptr().cast::<EventRecord>().read_unaligned() })
+}
+
+/// PSNs that are missing for certain; 0 without a gap.
+#[must_use]
+pub const fn missing(record: &EventRecord) -> u32 {
+    Event::certain(record.events, record.missing)
+}
+
+/// Prints the kernel programs' messages to standard error.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StderrLog;
+
+impl log::Log for StderrLog {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        crate::cli::output::say(&format!("kernel: {}", record.args()));
+    }
+
+    fn flush(&self) {}
+}

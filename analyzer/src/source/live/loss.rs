@@ -1,0 +1,309 @@
+//! Loss in a live run: of flows that are timed, the kernel programs tell gaps, and each run of packets
+//! that came again, so that every packet of interest is known.
+//!
+//! Whether all of it was told is checked flow by flow against the counters, which are exact: where
+//! something was dropped on the way, the flow's figures are no longer given.
+
+use hashbrown::{HashMap, HashSet};
+use rocescope_common::abi::EventRecord;
+use rocescope_common::account::latency::Run;
+use rocescope_common::account::psn::WINDOW;
+use rocescope_common::account::{Event, FlowKey, FlowStats};
+use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::frame::UNKNOWN;
+use rocescope_common::wire::opcode::Op;
+
+use super::latency::Change;
+use super::load::Programs;
+use super::pairing::Pairs;
+use crate::host::clock::WallClock;
+use crate::metrics::loss::told::Told;
+use crate::metrics::loss::{Collector, Dialogue, Loss, REORDER_WINDOW_NS, Unfollowed};
+use crate::sample::FlowSample;
+
+type State = foldhash::fast::RandomState;
+
+/// What the counters say of a sequence of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    /// Packets that came again.
+    pub(crate) repeats: u64,
+    /// Times that PSNs were skipped.
+    pub(crate) gaps: u64,
+}
+
+impl Trouble {
+    fn of(stats: &FlowStats) -> Self {
+        Self { repeats: stats.psn.repeats, gaps: stats.psn.gaps }
+    }
+}
+
+/// The counters of a flow when its trouble began to be told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Base {
+    pub(crate) trouble: Trouble,
+    packets: u64,
+    missing: u64,
+    /// The PSN that was to come.
+    expected: u32,
+}
+
+impl Base {
+    pub(crate) fn of(stats: &FlowStats) -> Self {
+        Self {
+            trouble: Trouble::of(stats),
+            packets: stats.packets,
+            missing: stats.psn.missing,
+            expected: stats.psn.expected,
+        }
+    }
+}
+
+/// A flow whose trouble is told.
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    /// From when on, in the kernel's clock.
+    since_ns: u64,
+    /// The counters then; `None` when they kept changing at that very moment.
+    base: Option<Base>,
+    /// PSNs were skipped before: what is sent again from behind this one may repair what was not told.
+    behind: Option<u32>,
+    /// Answers to it are seen.
+    answered: bool,
+    told: Trouble,
+    /// The counters at the last reading.
+    last: Trouble,
+    /// Something was not told.
+    incomplete: bool,
+    first: u32,
+}
+
+impl Watched {
+    /// The part of what is sent again that says something of what was told; `None` if there is none.
+    fn judged(&self, run: Run) -> Option<Run> {
+        let Some(behind) = self.behind else { return Some(run) };
+        let before = behind.wrapping_sub(run.start()) & MASK24;
+        if before == 0 || before > WINDOW {
+            return Some(run);
+        }
+        // Holes that were told may be filled by the rest. Where no answers are seen, nothing would tell that it was
+        // not sent again for its own sake.
+        let packets = run.packets.checked_sub(before).filter(|rest| *rest > 0 && self.answered)?;
+        Some(Run { first: behind | run.first & !MASK24, packets, ..run })
+    }
+
+    /// The sequence has come to a PSN: so far beyond, a sender does not go back behind where it was followed from.
+    fn moved_on(&mut self, expected: u32) {
+        if self
+            .behind
+            .is_some_and(|behind| (WINDOW..=MASK24 / 2).contains(&(expected.wrapping_sub(behind) & MASK24)))
+        {
+            self.behind = None;
+        }
+    }
+}
+
+/// Follows the loss of a live run. Slots and links are the kernel's.
+#[derive(Debug)]
+pub struct Losses {
+    collector: Collector,
+    watched: HashMap<u32, Watched, State>,
+    /// Flows that were followed before.
+    interrupted: HashSet<u32, State>,
+    /// Flows that the collector knows, by slot.
+    opened: HashMap<u32, FlowKey, State>,
+}
+
+impl Default for Losses {
+    fn default() -> Self {
+        Self {
+            collector: Collector::new(REORDER_WINDOW_NS),
+            watched: HashMap::default(),
+            interrupted: HashSet::default(),
+            opened: HashMap::default(),
+        }
+    }
+}
+
+impl Losses {
+    /// Takes in which flows are timed from now on, and which no more.
+    pub fn changes(&mut self, programs: &mut Programs, pairs: &Pairs) {
+        for change in programs.times.changes() {
+            match change {
+                Change::Timed { slot, answers, since_ns, base } => {
+                    for slot in [Some(slot), answers].into_iter().flatten() {
+                        self.open(slot, pairs);
+                    }
+                    // Where answers are seen decides what a repeat means.
+                    if let Some((slot, key)) = answers.and_then(|slot| Some((slot, pairs.key_of(slot)?))) {
+                        self.collector.answers(slot, key.link);
+                    }
+                    let last = base.map(|base| base.trouble).unwrap_or_default();
+                    let troubled = last != Trouble::default();
+                    let watched = Watched {
+                        since_ns,
+                        base,
+                        behind: base.filter(|base| base.trouble.gaps > 0).map(|base| base.expected),
+                        answered: answers.is_some(),
+                        told: Trouble::default(),
+                        last,
+                        // What happened between two times that it was followed is not known.
+                        incomplete: base.is_none() || troubled && self.interrupted.contains(&slot),
+                        first: UNKNOWN,
+                    };
+                    self.watched.insert(slot, watched);
+                }
+                Change::Ended { slot } => {
+                    if self.watched.remove(&slot).is_some() {
+                        self.interrupted.insert(slot);
+                    }
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, slot: u32, pairs: &Pairs) {
+        let Some(key) = pairs.key_of(slot) else { return };
+        if self.opened.get(&slot) != Some(key) {
+            self.opened.insert(slot, *key);
+            self.collector.flow(slot, key);
+        }
+    }
+
+    /// Takes in an event of a flow in a slot.
+    pub fn event(&mut self, slot: u32, record: &EventRecord, pairs: &Pairs, clock: &WallClock) {
+        let op = Op::of(record.opcode);
+        let told = |first: u32| Told {
+            slot,
+            link: record.key.link,
+            first,
+            psn: record.psn,
+            time_ns: clock.unix_ns(record.time_ns),
+        };
+        if record.events & (Event::NAK | Event::RNR) != 0 {
+            self.open(slot, pairs);
+            self.collector.nak(&told(UNKNOWN), record.aeth, record.events);
+        }
+        let Some(watched) = self.watched.get_mut(&slot).filter(|watched| record.time_ns >= watched.since_ns)
+        else {
+            return;
+        };
+        let told = told(watched.first);
+        if let Some(run) = record.run() {
+            watched.told.repeats += packets(&run);
+            if let Some(run) = watched.judged(run) {
+                self.collector.run(&told, &unix(&run, clock), record.missing != 0);
+            }
+        } else if op.has(Op::RELIABLE) {
+            if record.events & Event::GAP != 0 {
+                watched.told.gaps += 1;
+                self.collector.gap(&told, record.missing);
+            } else if record.events & Event::RESTART != 0 {
+                self.collector.restart(&told);
+            }
+        }
+    }
+
+    /// Takes in a reading of the counters: what they counted at the reading before must have been told
+    /// by now. `last`: nothing is under way any more, and runs that nothing has put an end to are taken
+    /// in as they are.
+    pub fn reading(&mut self, flows: &[FlowSample], programs: &Programs, last: Option<&WallClock>) {
+        for flow in flows {
+            let Some(watched) = self.watched.get_mut(&flow.slot) else { continue };
+            watched.first = flow.stats.psn.first;
+            let now = Trouble::of(&flow.stats);
+            let mut under_way = 0;
+            if let Some(run) = programs.times.run(flow.slot) {
+                under_way = packets(&run);
+                if let Some(clock) = last {
+                    let told = Told {
+                        slot: flow.slot,
+                        link: flow.key.link,
+                        first: watched.first,
+                        psn: run.expected,
+                        time_ns: clock.unix_ns(run.end_ns),
+                    };
+                    if let Some(run) = watched.judged(run) {
+                        self.collector.run(&told, &unix(&run, clock), true);
+                    }
+                }
+            }
+            let due = if last.is_some() { now } else { watched.last };
+            watched.moved_on(flow.stats.psn.expected);
+            let Some(Base { trouble: base, .. }) = watched.base else { continue };
+            watched.incomplete |= watched.told.repeats + under_way < due.repeats.saturating_sub(base.repeats)
+                || watched.told.gaps < due.gaps.saturating_sub(base.gaps);
+            watched.last = now;
+        }
+    }
+
+    /// The flow of a slot is retired.
+    pub fn retired(&mut self, slot: u32) {
+        self.collector.retired(slot);
+        self.watched.remove(&slot);
+        self.interrupted.remove(&slot);
+        self.opened.remove(&slot);
+    }
+
+    /// What is known so far of the flows of a reading. `pairs` says which of them answer one another.
+    #[must_use]
+    pub fn figures(
+        &self,
+        flows: &[FlowSample],
+        programs: &Programs,
+        pairs: &Pairs,
+        clock: &WallClock,
+    ) -> Loss {
+        let mut loss = self.collector.figures();
+        let known = || self.watched.iter().filter(|(_, watched)| !watched.incomplete);
+        loss.known = Some(known().map(|(slot, _)| *slot).collect());
+        for (slot, watched) in known() {
+            let Some(base) = watched.base.filter(|base| base.trouble != Trouble::default()) else { continue };
+            loss.flows.entry(*slot).or_default().unfollowed = Some(Unfollowed {
+                until_ns: clock.unix_ns(watched.since_ns),
+                packets: base.packets,
+                missing: base.missing,
+                repeats: base.trouble.repeats,
+            });
+        }
+        loss.dialogues.clear();
+        for flow in flows {
+            let FlowSample { slot, stats, .. } = flow;
+            let answered = stats.acks + stats.rnr_naks + stats.naks.iter().sum::<u64>() > 0
+                || stats.psn_responses.seen != 0;
+            let asked = programs.times.asked(*slot) || programs.slots.untimed(*slot) != 0;
+            // Answers to requests that are timed are accounted for there.
+            let to = pairs.reverse(*slot).filter(|requests| programs.times.answers_of(*requests).is_some());
+            let answer_psn = match to {
+                Some(requests) if answered && programs.times.answered(requests) => {
+                    self.watched.get(&requests).map(|watched| watched.first)
+                }
+                _ => None,
+            };
+            let dialogue = Dialogue {
+                asked_ns: asked.then_some(stats.first_ns),
+                answer_psn,
+                answered_something: answered && to.is_none(),
+            };
+            if dialogue != Dialogue::default() {
+                let at = *slot as usize;
+                if loss.dialogues.len() <= at {
+                    loss.dialogues.resize(at + 1, Dialogue::default());
+                }
+                if let Some(place) = loss.dialogues.get_mut(at) {
+                    *place = dialogue;
+                }
+            }
+        }
+        loss
+    }
+}
+
+/// Packets of a run.
+fn packets(run: &Run) -> u64 {
+    if run.op().has(Op::READ_REQUEST) { 1 } else { u64::from(run.packets) }
+}
+
+fn unix(run: &Run, clock: &WallClock) -> Run {
+    Run { start_ns: clock.unix_ns(run.start_ns), end_ns: clock.unix_ns(run.end_ns), ..*run }
+}

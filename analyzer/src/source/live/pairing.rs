@@ -1,0 +1,401 @@
+//! Which flows of a live run belong together, and which of them are timed.
+//!
+//! Decided from what user space sees of them: the first packet of a flow and connection management (by
+//! the ring buffer, some milliseconds later), readings of the counters (each interval, whatever the
+//! ring buffer dropped), and what RDMA devices say of their own queue pairs. The rules are those of
+//! [`crate::metrics::pairing`]; of its ways only the one by PSNs needs every packet, and is missing here.
+//!
+//! There are entries for [`rocescope_common::abi::TIMED_FLOWS`] flows of requests. While there is room each
+//! pair gets one as soon as it is known; later the busiest have them.
+
+use std::io;
+
+use anyhow::{Context as _, Result};
+use hashbrown::HashMap;
+use rocescope_common::abi::{EventRecord, Timing};
+use rocescope_common::account::flow::TRANSPORT_NONE;
+use rocescope_common::account::{Event, FlowKey, FlowStats};
+use rocescope_common::wire::opcode::Op;
+
+use super::load::Programs;
+use super::tables::Reading;
+use crate::metrics::latency::{BySlot, Figure};
+use crate::metrics::pairing::{NONE, Pair, Pairing, Place};
+use crate::sample::{Extra, FlowSample};
+use crate::source::flows::peers::Peers;
+
+type State = foldhash::fast::RandomState;
+
+/// New flows that are looked at between two readings of the counters, each of which takes a system call;
+/// of more the next reading tells.
+const EAGER: usize = 256;
+/// Entries that change hands at one reading: each change loses the requests under way.
+const EXCHANGES: usize = 64;
+/// Times as busy that a flow must be to take another's entry.
+const BUSIER: u64 = 2;
+/// Packets between two readings below which a flow takes nobody's entry.
+const BUSY: u64 = 256;
+
+/// What is known of the flow in a slot.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
+#[derive(Clone, Debug)]
+struct Known {
+    key: FlowKey,
+    /// The port of its connection was told.
+    ported: bool,
+    /// It sends requests that are answered.
+    asks: bool,
+    /// At the last reading.
+    restarts: u64,
+    packets: u64,
+    /// Between the last two readings.
+    recent: u64,
+    /// Its requests came again.
+    repeating: bool,
+    /// Its pair is known, and there was no room for it.
+    waiting: bool,
+    /// The slot's count of requests that were not timed, when it was last looked at.
+    untimed: u32,
+    /// Those that passed while the flow with the answers was not known.
+    unpaired: u64,
+    /// Those for which there was no room.
+    untracked: u64,
+}
+
+/// Pairs and times of a live run. Links are the kernel's numbers.
+#[derive(Debug, Default)]
+pub struct Pairs {
+    pairing: Pairing,
+    known: Vec<Option<Known>>,
+    slots: HashMap<FlowKey, u32, State>,
+    /// Looked at since the last reading.
+    eager: usize,
+}
+
+impl Pairs {
+    /// Says which interface a link belongs to.
+    pub fn link(&mut self, link: u16, interface: u32) {
+        self.pairing.link(link, Place { tap: 0, interface });
+    }
+
+    /// What connection management said.
+    #[must_use]
+    pub fn peers(&self) -> &Peers {
+        self.pairing.peers()
+    }
+
+    /// The slot of a flow, as far as it is known.
+    #[must_use]
+    pub fn slot_of(&self, key: &FlowKey) -> Option<u32> {
+        self.slots.get(key).copied()
+    }
+
+    /// The flow in a slot, as far as it is known.
+    #[must_use]
+    pub fn key_of(&self, slot: u32) -> Option<&FlowKey> {
+        self.at(slot).map(|known| &known.key)
+    }
+
+    /// The slot of the flow with the answers, or with what this one answers.
+    #[must_use]
+    pub fn reverse(&self, slot: u32) -> Option<u32> {
+        Some(self.pairing.reverse(slot).slot).filter(|slot| *slot != NONE)
+    }
+
+    /// Takes in an event, and starts to time the flow if its pair is known with it.
+    ///
+    /// # Errors
+    /// When the kernel's tables cannot be used.
+    pub fn event(&mut self, programs: &mut Programs, record: &EventRecord) -> Result<()> {
+        let key = &record.key;
+        if record.events & Event::GSI != 0 {
+            let bytes = record.headers.get(..usize::from(record.headers_len)).unwrap_or_default();
+            let at = usize::from(record.bth_offset);
+            self.pairing.management(key.family, key.src, key.dst, bytes, at);
+        }
+        let op = Op::of(record.opcode);
+        let port = op.any(Op::REQUEST | Op::RESPONSE | Op::ACKNOWLEDGE).then_some(record.src_port);
+        if record.events & Event::NEW_FLOW != 0 && self.eager < EAGER {
+            self.eager += 1;
+            // Retired by now, perhaps.
+            let Some(slot) = programs.slot_of(key) else { return Ok(()) };
+            if self.at(slot).is_some() {
+                return Ok(());
+            }
+            self.add(slot, key, port, op.has(Op::RELIABLE));
+            self.time(programs, slot)?;
+        } else if record.events & Event::RESTART != 0
+            && op.has(Op::REQUEST)
+            && let Some(slot) = self.slot_of(key)
+        {
+            self.pairing.flow(slot, key, port, false, true);
+            if let Some(known) = self.at_mut(slot) {
+                known.ported = true;
+                known.restarts += 1;
+            }
+            self.time(programs, slot)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in a reading of the counters, and what the devices say: the queue pair at the sending end
+    /// of a flow on a link. Starts to time the flows that are worth it.
+    ///
+    /// # Errors
+    /// When the kernel's tables cannot be used.
+    pub fn reading(
+        &mut self,
+        programs: &mut Programs,
+        reading: &Reading,
+        device: impl Fn(&FlowSample) -> Option<u32>,
+    ) -> Result<()> {
+        self.eager = 0;
+        for (slot, untimed) in &reading.untimed {
+            self.account(*slot, *untimed);
+        }
+        for flow in &reading.flows {
+            self.look(flow, reading.extra.get(&flow.slot));
+            if let Some(qp) = device(flow) {
+                self.pairing.device(flow.slot, qp);
+            }
+        }
+        // Those that were not known before.
+        for (slot, untimed) in &reading.untimed {
+            self.account(*slot, *untimed);
+        }
+        self.choose(programs).context("flows could not be timed")
+    }
+
+    /// Flows that are about to retire: their times end before their slots change hands.
+    ///
+    /// # Errors
+    /// When the kernel's tables cannot be used.
+    pub fn retire(&mut self, programs: &mut Programs, slots: impl Iterator<Item = u32>) -> Result<()> {
+        let mut gone = Vec::new();
+        for slot in slots {
+            let Some(known) = self.known.get_mut(slot as usize).and_then(Option::take) else { continue };
+            self.slots.remove(&known.key);
+            self.pairing.retired(slot);
+            gone.push(slot);
+        }
+        let Programs { times, slots, .. } = programs;
+        let ended: Vec<u32> = gone.iter().flat_map(|slot| times.of(*slot)).collect();
+        times.release(slots, &ended).context("the timing of an idle flow could not be ended")?;
+        for slot in gone {
+            times.forget(slot);
+        }
+        Ok(())
+    }
+
+    /// Pairs, by slot.
+    #[must_use]
+    pub fn pairs(&self) -> HashMap<u32, Pair, State> {
+        self.pairing.pairs()
+    }
+
+    /// Times from request to answer, by slot of the flow of requests.
+    #[must_use]
+    pub fn latency(&self, programs: &Programs) -> BySlot {
+        let mut figures: HashMap<u32, Figure, State> = HashMap::default();
+        for slot in programs.times.slots() {
+            if let Some(times) = programs.times.read(slot) {
+                figures.insert(slot, Figure::of(&times));
+            }
+        }
+        for (slot, known) in (0u32..).zip(&self.known) {
+            let Some(known) = known else { continue };
+            let unpaired = known.unpaired + programs.times.unpaired(slot);
+            if unpaired + known.untracked > 0 {
+                let figure = figures.entry(slot).or_default();
+                (figure.unpaired, figure.untracked) = (unpaired, known.untracked);
+            }
+        }
+        figures.into_iter().collect()
+    }
+
+    fn at(&self, slot: u32) -> Option<&Known> {
+        self.known.get(slot as usize)?.as_ref()
+    }
+
+    fn at_mut(&mut self, slot: u32) -> Option<&mut Known> {
+        self.known.get_mut(slot as usize)?.as_mut()
+    }
+
+    fn add(&mut self, slot: u32, key: &FlowKey, port: Option<u16>, asks: bool) {
+        let at = slot as usize;
+        if self.known.len() <= at {
+            self.known.resize(at + 1, None);
+        }
+        if let Some(place) = self.known.get_mut(at) {
+            *place = Some(Known {
+                key: *key,
+                ported: port.is_some(),
+                asks,
+                restarts: 0,
+                packets: 0,
+                recent: 0,
+                repeating: false,
+                waiting: false,
+                untimed: 0,
+                unpaired: 0,
+                untracked: 0,
+            });
+        }
+        self.slots.insert(*key, slot);
+        self.pairing.flow(slot, key, port, true, false);
+    }
+
+    /// Why requests of a flow were not timed since its slot was last looked at.
+    fn account(&mut self, slot: u32, untimed: u32) {
+        let Some(known) = self.at_mut(slot) else { return };
+        let more = u64::from(untimed.wrapping_sub(known.untimed) & !Timing::RUN);
+        known.untimed = untimed;
+        if known.waiting {
+            known.untracked += more;
+        } else {
+            known.unpaired += more;
+        }
+    }
+
+    /// What the counters of a flow add to what is known.
+    fn look(&mut self, flow: &FlowSample, extra: Option<&Extra>) {
+        let FlowSample { slot, key, stats } = flow;
+        if self.at(*slot).is_none_or(|known| known.key != *key) {
+            self.add(*slot, key, port_of(stats, extra), asks(stats));
+        }
+        let Some(known) = self.at_mut(*slot) else { return };
+        known.recent = stats.packets.saturating_sub(known.packets);
+        known.packets = stats.packets;
+        known.repeating = stats.psn.repeats > 0;
+        let restart = stats.psn.restarts > known.restarts;
+        known.restarts = stats.psn.restarts;
+        if known.recent == 0 || (known.ported && known.asks && !restart) {
+            return;
+        }
+        known.asks = asks(stats);
+        let mut port = port_of(stats, extra);
+        if restart && stats.other_port_packets > 0 {
+            // Which of its ports is the new connection's, only the event would have told.
+            port = None;
+        }
+        known.ported |= port.is_some();
+        self.pairing.flow(*slot, key, port, false, restart);
+    }
+
+    /// Times a flow and the one that answers it, if both are known and there is room.
+    fn time(&mut self, programs: &mut Programs, slot: u32) -> Result<()> {
+        let Some(other) = self.reverse(slot) else { return Ok(()) };
+        let Programs { times, slots, .. } = programs;
+        for (requests, answers) in [(slot, other), (other, slot)] {
+            let asks = self.at(requests).is_some_and(|known| known.asks);
+            if asks && times.assign(slots, requests, Some(answers)).context("a flow could not be timed")? {
+                self.account(requests, slots.untimed(requests));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what is no pair any more, and times the busiest pairs.
+    fn choose(&mut self, programs: &mut Programs) -> io::Result<()> {
+        let Programs { times, slots, .. } = programs;
+        let stale = |(requests, answers): &(u32, Option<u32>)| self.reverse(*requests) != *answers;
+        let stale: Vec<u32> = times.all().filter(stale).map(|(requests, _)| requests).collect();
+        times.release(slots, &stale)?;
+        let mut wanted: Vec<(u64, u32, Option<u32>)> = Vec::new();
+        for (slot, known) in (0u32..).zip(&self.known) {
+            let Some(known) = known else { continue };
+            let answers = self.reverse(slot);
+            // Requests that nobody answers are of interest when they come again.
+            if known.asks && !times.has(slot) && (answers.is_some() || known.repeating) {
+                wanted.push((known.recent, slot, answers));
+            }
+        }
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        wanted.sort_unstable_by(|a, b| b.cmp(a));
+        if wanted.len() > times.room() {
+            let mut quiet: Vec<(u64, u32)> =
+                times.all().map(|(slot, _)| (self.at(slot).map_or(0, |known| known.recent), slot)).collect();
+            quiet.sort_unstable();
+            let beyond = wanted.iter().skip(times.room());
+            let changes = beyond.zip(&quiet).take(EXCHANGES);
+            let worth = |new: u64, old: u64| new >= BUSY && new > old.saturating_mul(BUSIER);
+            let ended: Vec<u32> =
+                changes.take_while(|(new, old)| worth(new.0, old.0)).map(|(_, old)| old.1).collect();
+            times.release(slots, &ended)?;
+        }
+        for (_, requests, answers) in wanted {
+            let timed = times.room() > 0 && times.assign(slots, requests, answers)?;
+            if let Some(known) = self.known.get_mut(requests as usize).and_then(Option::as_mut) {
+                known.waiting = !timed && answers.is_some();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a flow has requests that are answered, as far as its counters tell.
+fn asks(stats: &FlowStats) -> bool {
+    let of = |low: usize| u8::try_from(low).map_or(Op::of(0), |low| Op::of(stats.transport << 5 | low));
+    stats.transport != TRANSPORT_NONE
+        && (0..).zip(&stats.opcodes).any(|(low, packets)| *packets > 0 && of(low).has(Op::RELIABLE))
+}
+
+/// The source port of a flow's connection: that of its first packet, unless only CNPs used it, which have
+/// ports of their own.
+fn port_of(stats: &FlowStats, extra: Option<&Extra>) -> Option<u16> {
+    let of = |low: usize| u8::try_from(low).map_or(Op::of(0), |low| Op::of(stats.transport << 5 | low));
+    let connected = |(low, packets): (usize, &u64)| {
+        *packets > 0 && of(low).any(Op::REQUEST | Op::RESPONSE | Op::ACKNOWLEDGE)
+    };
+    if stats.transport == TRANSPORT_NONE
+        || stats.roce_version != 2
+        || !(0..).zip(&stats.opcodes).any(connected)
+    {
+        return None;
+    }
+    let only_cnps = stats.other_port_packets > 0 && stats.first_port_packets() <= stats.cnp_packets;
+    if !only_cnps {
+        return Some(stats.src_port);
+    }
+    let busiest = extra?.ports.iter().max_by_key(|(_, count)| count.packets);
+    busiest.map(|(port, _)| *port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rocescope_common::abi::Counter;
+
+    fn stats(opcode: u8, packets: u64) -> FlowStats {
+        let mut stats = FlowStats { packets, transport: opcode >> 5, src_port: 50_000, ..FlowStats::EMPTY };
+        stats.roce_version = 2;
+        stats.opcodes[usize::from(opcode & 31)] = packets;
+        stats
+    }
+
+    #[test]
+    fn only_reliable_requests_ask() {
+        assert!(asks(&stats(0x0A, 1)), "RC WRITE ONLY");
+        assert!(!asks(&stats(0x11, 1)), "RC ACKNOWLEDGE");
+        assert!(!asks(&stats(0x24, 1)), "UC SEND ONLY");
+        assert!(!asks(&FlowStats { transport: TRANSPORT_NONE, ..FlowStats::EMPTY }));
+    }
+
+    #[test]
+    fn the_port_of_notifications_is_not_that_of_the_connection() {
+        assert_eq!(port_of(&stats(0x0A, 3), None), Some(50_000));
+        assert_eq!(port_of(&stats(0x64, 3), None), None, "datagrams");
+        // A CNP came first, then data from another port.
+        let mut mixed = FlowStats { packets: 5, cnp_packets: 2, ..stats(0x0A, 3) };
+        mixed.other_port_packets = 3;
+        let extra = Extra {
+            ports: vec![(51_000, Counter { packets: 3, bytes: 300 })],
+            opcodes: vec![],
+            dscps: vec![],
+        };
+        assert_eq!(port_of(&mixed, Some(&extra)), Some(51_000));
+        assert_eq!(port_of(&mixed, None), None);
+    }
+}

@@ -1,0 +1,465 @@
+//! The source's thread: attaches, then turns the kernel's tables into samples and its ring buffer
+//! into events until it is told to stop.
+
+mod look;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use aya::maps::{MapData, RingBuf};
+use bytes::Bytes;
+use rocescope_common::abi::EventRecord;
+use rocescope_common::account::Event;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::Instant;
+
+use super::attach::{Attached, attach};
+use super::begin::Notes;
+use super::bins::{self, Bins};
+use super::counters::{Departed, Reader};
+use super::ecn::Ecn;
+use super::load::{LoadOptions, Programs};
+use super::loss::Losses;
+use super::pairing::Pairs;
+use super::tables::Tables;
+use super::{Config, event};
+use crate::host::ask::Kernel;
+use crate::host::clock::{WallClock, monotonic_ns};
+use crate::host::drops::{self, RxDrops};
+use crate::host::hook::{self, FRAGS_SINCE};
+use crate::host::interface::{self, Interface};
+use crate::host::kernel::{KernelVersion, raise_memlock};
+use crate::host::netns::NetNs;
+use crate::host::select::Target;
+use crate::host::watch::LinkWatch;
+use crate::sample::{Direction, EventSample};
+use crate::source::devices::watch::Watch;
+use crate::source::feed::{Command, Tap, Update};
+
+/// How long commands may wait.
+pub(super) const LOOK: Duration = Duration::from_millis(20);
+/// Events taken from the ring buffer in one go: somewhat more than it holds.
+const EVENT_BUDGET: usize = 4_096;
+/// Time between two looks at the ring buffer. The first event after a pause is told at once; in a storm
+/// of them this bounds what telling takes of a CPU, and the rest is counted as dropped. While nobody
+/// looks, the kernel has nobody to wake up either, which it else does for nearly each event.
+const EVENT_PAUSE: Duration = Duration::from_millis(10);
+/// Time between two looks at the ring buffer of bins, for which nobody is woken up.
+const BIN_PAUSE: Duration = Duration::from_millis(10);
+
+/// Everything that is attached, and what was read so far.
+pub(super) struct Source {
+    programs: Programs,
+    attached: Vec<Attached>,
+    /// Interfaces watched at the start, also those that are gone.
+    interfaces: Vec<Watched>,
+    tables: Tables,
+    pairs: Pairs,
+    ecn: Ecn,
+    losses: Losses,
+    /// `None` when flows tell no bins.
+    bins: Option<Bins>,
+    clock: WallClock,
+    start_ns: u64,
+    config: Config,
+    watch: Option<LinkWatch>,
+    devices: Option<Reader>,
+    departed: Departed,
+}
+
+struct Watched {
+    interface: Interface,
+    drops_at_start: Option<RxDrops>,
+    /// The last difference seen; kept when the interface goes.
+    drops: Option<RxDrops>,
+    gone: bool,
+}
+
+/// Programs in the kernel, attached to interfaces.
+pub(super) struct Loaded {
+    programs: Programs,
+    attached: Vec<Attached>,
+    interfaces: Vec<Watched>,
+    options: LoadOptions,
+    clock: WallClock,
+    /// What attaching had to say.
+    pub(super) notes: Notes,
+}
+
+impl Loaded {
+    /// Loads the programs and attaches them to `targets`.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(super) fn attach(
+        config: &Config,
+        targets: Vec<Target>,
+        kernel: Option<KernelVersion>,
+    ) -> Result<Self> {
+        // Only counts for kernels that charge maps to this limit; loading tells if it matters.
+        let _ = raise_memlock();
+        let mut options = LoadOptions::new(&targets.iter().map(|t| t.interface.index).collect::<Vec<_>>());
+        options.max_flows = config.max_flows;
+        options.events = config.events;
+        options.log_level = config.log_level;
+        options.xdp_buff_len = kernel.is_some_and(|version| version >= FRAGS_SINCE);
+        options.precise_clock = config.precise_clock;
+        let clock = WallClock::sample();
+        options.bins = bins::cut(config.bin_ns, clock.offset_ns());
+        let mut programs = Programs::load(&options)?;
+        let mut notes = Notes::new();
+        if !config.precise_clock {
+            notes.push(
+                "without exact times (--no-timing) there are no latencies, bursts, steps and loss episodes, nor \
+                 findings that rest on them"
+                    .to_owned(),
+            );
+        }
+        let mut attached = Vec::new();
+        let mut interfaces = Vec::new();
+        for target in targets {
+            let interface = target.interface;
+            let mut plan = hook::plan(config.hook, config.xdp_mode, &interface, kernel);
+            let done = attach(&mut programs, &interface, &mut plan, config.promiscuous)?;
+            notes.append(&mut plan.notes);
+            attached.push(done);
+            interfaces.push(Watched {
+                drops_at_start: drops::RxDrops::read(interface.index).ok().flatten(),
+                drops: Some(RxDrops::default()),
+                gone: false,
+                interface,
+            });
+        }
+        Ok(Self { programs, attached, interfaces, options, clock, notes })
+    }
+}
+
+impl Source {
+    /// What was attached, and the devices `watch` beside it.
+    pub(super) fn new(loaded: Loaded, mut config: Config, watch: Watch) -> Self {
+        let Loaded { programs, attached, interfaces, options, clock, notes: _ } = loaded;
+        let start_ns = monotonic_ns();
+        let mut pairs = Pairs::default();
+        for watched in &interfaces {
+            for egress in [false, true] {
+                let link = programs.hash.index(watched.interface.index, egress);
+                pairs.link(u16::try_from(link).unwrap_or(u16::MAX), watched.interface.index);
+            }
+        }
+        let host = std::mem::replace(&mut config.host, Box::new(Kernel));
+        let known = |watched: &Watched| (watched.interface.name.clone(), watched.interface.index);
+        let indices: Vec<(String, u32)> = interfaces.iter().map(known).collect();
+        let mut source = Self {
+            bins: None,
+            programs,
+            attached,
+            interfaces,
+            tables: Tables::default(),
+            pairs,
+            losses: Losses::default(),
+            ecn: Ecn::new(clock.unix_ns(start_ns), nanos(config.interval)),
+            clock,
+            start_ns,
+            config,
+            watch: LinkWatch::open().ok(),
+            devices: None,
+            departed: Departed::default(),
+        };
+        let links =
+            source.kernel_links().map(|(kernel, _, watched)| (kernel, watched.interface.name.clone()));
+        let links = links.collect();
+        let (bin_ns, filter) = (source.config.bin_ns, source.config.filter.clone());
+        source.bins =
+            Bins::take(&mut source.programs, options.bins, bin_ns, clock.offset_ns(), links, filter);
+        source.devices = Reader::start(host, watch, &indices, source.config.interval);
+        source
+    }
+
+    /// Which hook each interface got, for the user.
+    pub(super) fn hooks(&self) -> Vec<String> {
+        self.attached
+            .iter()
+            .map(|a| format!("{}: {} and TC egress", a.interface.name, a.ingress.as_str()))
+            .collect()
+    }
+
+    /// Runs until stopped. Everything is detached when this returns.
+    pub(super) fn run(mut self, tap: &Tap, notes: Notes) {
+        for note in notes {
+            let _gone = tap.tell(Update::Notice(note));
+        }
+        let result = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("the event loop could not be started")
+            .and_then(|runtime| runtime.block_on(self.pump(tap)));
+        drop(self);
+        let _gone = tap.tell(Update::Ended(result));
+    }
+
+    async fn pump(&mut self, tap: &Tap) -> Result<()> {
+        let ring = self.programs.take_events().ok_or_else(|| anyhow!("the event ring is taken"))?;
+        // SAFETY: the ring buffer owns its descriptor, gives it to nobody, and is dropped after it
+        // was deregistered.
+        let mut ring = unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }
+            .context("the ring buffer of events cannot be waited for")?;
+        let _log = log(&mut self.programs, self.config.log_level)?;
+        let start = Instant::now();
+        let mut next_sample = start + self.config.interval;
+        let mut next_look = start + LOOK;
+        let mut next_events = start;
+        let mut next_bins = start;
+        loop {
+            let listening = Instant::now() >= next_events;
+            let mut wake = next_look.min(next_sample);
+            if self.bins.is_some() {
+                wake = wake.min(next_bins);
+            }
+            if !listening {
+                wake = wake.min(next_events);
+            }
+            tokio::select! {
+                ready = ring.readable_mut(), if listening => {
+                    let mut guard = ready.context("the ring buffer of events cannot be read")?;
+                    let (events, more) = self.drain(guard.get_inner_mut())?;
+                    if !more {
+                        guard.clear_ready();
+                    }
+                    if !events.is_empty() && !self.offer(tap, events) {
+                        return Ok(());
+                    }
+                    next_events = Instant::now() + EVENT_PAUSE;
+                }
+                () = tokio::time::sleep_until(wake) => {}
+            }
+            let now = Instant::now();
+            if now >= next_bins {
+                next_bins = now + BIN_PAUSE;
+                if self.bins.as_mut().is_some_and(Bins::drain) {
+                    self.settle_bins()?;
+                }
+            }
+            if now >= next_look {
+                next_look = now + LOOK;
+                if told_to_stop(tap) || self.config.duration.is_some_and(|most| now - start >= most) {
+                    break;
+                }
+                self.look_for_removed(tap);
+                if self.attached.is_empty() {
+                    self.finish(tap, ring.get_mut())?;
+                    return Err(anyhow!("every watched interface is gone"));
+                }
+            }
+            if now >= next_sample {
+                next_sample += self.config.interval;
+                if next_sample < now {
+                    next_sample = now + self.config.interval;
+                }
+                // Read also when nobody looks: idle flows are retired on the way.
+                let sample = self.sample(true)?;
+                for notice in self.departed.notices(&sample.devices) {
+                    let _gone = tap.tell(Update::Notice(notice));
+                }
+                if self.config.samples && !tap.sample(sample) {
+                    return Ok(());
+                }
+            }
+        }
+        self.finish(tap, ring.get_mut())
+    }
+
+    /// Detaches, so that the figures stand still, and sends the rest.
+    fn finish(&mut self, tap: &Tap, ring: &mut RingBuf<MapData>) -> Result<()> {
+        for (watched, at_end) in self.interfaces.iter_mut().map(|w| {
+            let now = drops::RxDrops::read(w.interface.index).ok().flatten();
+            (w, now)
+        }) {
+            watched.note_drops(at_end);
+        }
+        self.attached.clear();
+        super::bpf::quiesce();
+        if let Some(devices) = &mut self.devices {
+            devices.finish();
+        }
+        loop {
+            let (events, more) = self.drain(ring)?;
+            if !events.is_empty() && !self.offer(tap, events) {
+                return Ok(());
+            }
+            if !more {
+                break;
+            }
+        }
+        let sample = self.sample(false)?;
+        let _gone = tap.tell(Update::Sample(Box::new(sample)));
+        Ok(())
+    }
+
+    /// Events for a view that wants them; false when it is gone.
+    fn offer(&self, tap: &Tap, events: Vec<EventSample>) -> bool {
+        !self.config.events_to_view || tap.tell(Update::Events(events))
+    }
+
+    fn drain(&mut self, ring: &mut RingBuf<MapData>) -> Result<(Vec<EventSample>, bool)> {
+        let mut events = Vec::new();
+        for _ in 0..EVENT_BUDGET {
+            let Some(item) = ring.next() else { return Ok((events, false)) };
+            let Some(record) = event::read(&item) else { continue };
+            drop(item);
+            self.pairs.event(&mut self.programs, &record)?;
+            self.losses.changes(&mut self.programs, &self.pairs);
+            self.happened(&record);
+            if self.config.events_to_view && record.events & !Event::RUN != 0 {
+                events.push(self.event(&record));
+            }
+        }
+        Ok((events, true))
+    }
+
+    /// Marks, notifications and losses, of flows that are known by now.
+    fn happened(&mut self, record: &EventRecord) {
+        const OF_INTEREST: u16 = !(Event::NEW_FLOW | Event::GSI);
+        if record.events & OF_INTEREST == 0 {
+            return;
+        }
+        let Some(slot) = self.pairs.slot_of(&record.key).or_else(|| self.programs.slot_of(&record.key))
+        else {
+            return;
+        };
+        self.losses.event(slot, record, &self.pairs, &self.clock);
+        let time_ns = self.clock.unix_ns(record.time_ns);
+        if record.events & Event::CE != 0 {
+            self.ecn.ce(slot, time_ns);
+        }
+        if record.events & Event::CNP != 0 {
+            self.ecn.cnp(slot, time_ns, record.missing);
+        }
+    }
+
+    fn event(&self, record: &EventRecord) -> EventSample {
+        let headers = record.headers.get(..usize::from(record.headers_len)).unwrap_or_default();
+        let mut key = record.key;
+        key.link = self.link_of(key.link);
+        EventSample {
+            time_ns: self.clock.unix_ns(record.time_ns),
+            key,
+            events: record.events,
+            opcode: record.opcode,
+            tos: record.tos,
+            src_port: record.src_port,
+            psn: record.psn,
+            missing: event::missing(record),
+            aeth: record.aeth,
+            wire_len: record.wire_len,
+            bth_offset: record.bth_offset,
+            headers: Bytes::copy_from_slice(headers),
+        }
+    }
+
+    /// Links in the sample's order: interfaces as chosen, ingress before egress.
+    fn kernel_links(&self) -> impl Iterator<Item = (u16, Direction, &Watched)> {
+        self.interfaces.iter().flat_map(|watched| {
+            [(Direction::Ingress, false), (Direction::Egress, true)].map(|(direction, egress)| {
+                let index = self.programs.hash.index(watched.interface.index, egress);
+                (u16::try_from(index).unwrap_or(u16::MAX), direction, watched)
+            })
+        })
+    }
+
+    fn link_of(&self, kernel: u16) -> u16 {
+        let position = self.kernel_links().position(|(index, ..)| index == kernel).unwrap_or(0);
+        u16::try_from(position).unwrap_or(u16::MAX)
+    }
+
+    fn read_drops(&mut self) {
+        for watched in self.interfaces.iter_mut().filter(|watched| !watched.gone) {
+            let now = drops::RxDrops::read(watched.interface.index).ok().flatten();
+            watched.note_drops(now);
+        }
+    }
+
+    /// What interfaces dropped before programs saw it. `unhandled` are frames that programs saw of protocols that
+    /// nobody may handle, by name of the interface.
+    fn interface_drops(&self, unhandled: &BTreeMap<String, u64>) -> Option<u64> {
+        let mut sum = None;
+        for watched in &self.interfaces {
+            let interface = &watched.interface;
+            let seen = unhandled.get(&interface.name).copied().unwrap_or(0);
+            // One interface that says nothing makes the sum unknown.
+            sum = Some(sum.unwrap_or(0) + watched.drops?.unseen(&interface.kind, seen));
+        }
+        sum
+    }
+
+    /// Says which interfaces are gone and lets go of them; the rest goes on.
+    fn look_for_removed(&mut self, tap: &Tap) {
+        let Some(watch) = &mut self.watch else { return };
+        let Ok(removals) = watch.removals() else { return };
+        if removals.indices.is_empty() && !removals.incomplete {
+            return;
+        }
+        for watched in self.interfaces.iter_mut().filter(|w| !w.gone) {
+            let index = watched.interface.index;
+            if removals.indices.contains(&index)
+                || (removals.incomplete && interface::exists(index).is_ok_and(|exists| !exists))
+            {
+                watched.gone = true;
+                self.attached.retain(|a| a.interface.index != index);
+                let _gone = tap.tell(Update::Notice(format!(
+                    "interface {} is gone; what it counted so far stays in the report",
+                    watched.interface.name
+                )));
+            }
+        }
+    }
+}
+
+impl Watched {
+    fn note_drops(&mut self, now: Option<RxDrops>) {
+        if let Some(drops) = drops::between(self.drops_at_start, now) {
+            self.drops = Some(drops);
+        } else if self.drops_at_start.is_none() {
+            self.drops = None;
+        }
+    }
+}
+
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Whether the view asked for the end, or is gone.
+pub(super) fn told_to_stop(tap: &Tap) -> bool {
+    loop {
+        match tap.commands.try_recv() {
+            Ok(Command::Stop) | Err(std::sync::mpsc::TryRecvError::Disconnected) => return true,
+            Ok(Command::Pause(_) | Command::Speed(_) | Command::Seek(_) | Command::Rewind(_)) => {}
+            Err(std::sync::mpsc::TryRecvError::Empty) => return false,
+        }
+    }
+}
+
+/// Carries the programs' own log to standard error, when it is on.
+fn log(programs: &mut Programs, level: u8) -> Result<Option<tokio::task::JoinHandle<()>>> {
+    if level == 0 {
+        return Ok(None);
+    }
+    let logger = aya_log::EbpfLogger::init_with_logger(&mut programs.ebpf, event::StderrLog)
+        .context("the log of the kernel programs cannot be read")?;
+    // SAFETY: the logger owns its descriptor and is dropped after it was deregistered.
+    let mut logger = unsafe { AsyncFd::register_with_interest(logger, Interest::READABLE) }
+        .context("the log of the kernel programs cannot be waited for")?;
+    Ok(Some(tokio::spawn(async move {
+        while let Ok(mut guard) = logger.readable_mut().await {
+            guard.get_inner_mut().flush();
+            guard.clear_ready();
+        }
+    })))
+}
+
+/// A namespace to watch, opened by the caller's thread.
+pub(super) fn open_netns(name: &str) -> Result<NetNs> {
+    Ok(NetNs::open(name)?)
+}

@@ -1,0 +1,266 @@
+//! The kernel's tables as user space reads them, and the retirement of idle flows.
+//!
+//! User space never writes a value that programs count in. A flow retires in this order: its key
+//! leaves the hash and its slot is marked, so that no program finds the slot any more, neither by the
+//! hash nor by a hint; a grace period passes, after which
+//! no program holds it either; only then its last figures are read, folded into the sums of its
+//! link, and the slot is cleared and free again. Not one packet is lost or counted twice.
+
+use anyhow::{Context as _, Result};
+use hashbrown::HashMap;
+use rocescope_common::abi::maps::ExtraKind;
+use rocescope_common::abi::{Counter, ExtraKey, ExtraValue, LinkCounters};
+use rocescope_common::account::{FlowKey, FlowStats, Mixed};
+
+use super::bpf;
+use super::load::{Data, Programs};
+use super::slots::{Hand, Place};
+use crate::sample::{Extra, FlowSample, Flows, LinkSample, Retired, Spare};
+use crate::source::flows::retire::RetiredTuples;
+
+/// So many slots that were never in use, one after the other, are the end of those that were:
+/// programs on several processors may be entering flows out of order, but not so many.
+const UNUSED: u32 = 512;
+
+/// What has been read and folded so far.
+#[derive(Debug, Default)]
+pub struct Tables {
+    /// One above the highest slot that was ever seen in use.
+    high: u32,
+    /// Flows at the last reading.
+    flows: usize,
+    /// What retired flows counted, by kernel link index.
+    retired: HashMap<u16, Retired>,
+    tuples: RetiredTuples,
+    spare: Spare,
+}
+
+/// The kernel's figures at one moment, times still in the kernel's clock.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// Flows in use, by slot.
+    pub flows: Flows,
+    /// What some of them have besides, by slot.
+    pub extra: HashMap<u32, Extra, foldhash::fast::RandomState>,
+    /// Requests with an answer to come that were not timed, by slot where there were any, modulo 2^32.
+    pub untimed: Vec<(u32, u32)>,
+    /// What each flow has not told yet, in their order; empty when flows tell no bins.
+    pub(super) hands: Vec<Hand>,
+}
+
+impl Tables {
+    /// Reads every flow in use.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub fn read(&mut self, programs: &Programs) -> Result<Reading> {
+        let mut reading = Reading { flows: self.spare.list(self.flows), ..Reading::default() };
+        if reading.flows.capacity() < self.flows {
+            reading.flows.reserve_exact(self.flows);
+            large_pages(&mut reading.flows);
+        }
+        // Slots are handed out from 0 upwards.
+        let mut unused = 0;
+        for slot in 0..programs.max_flows {
+            if let Some(Place { key, stats, hand }) =
+                programs.slots.read(slot).context("the flow table could not be read")?
+            {
+                unused = 0;
+                self.high = self.high.max(slot + 1);
+                reading.flows.push(FlowSample { slot, key, stats });
+                let untimed = programs.slots.untimed(slot);
+                if untimed != 0 {
+                    reading.untimed.push((slot, untimed));
+                }
+                if programs.timing {
+                    reading.hands.push(hand);
+                }
+            } else {
+                unused += 1;
+                if unused >= UNUSED && slot >= self.high {
+                    break;
+                }
+            }
+        }
+        self.flows = reading.flows.len();
+        if reading.flows.iter().any(|flow| needs_extra(&flow.stats)) {
+            reading.extra = extra(programs)?;
+        }
+        Ok(reading)
+    }
+
+    /// Flows without a packet since `before` (in the kernel's clock).
+    pub fn idle(flows: &[FlowSample], before: u64) -> impl Iterator<Item = &FlowSample> {
+        flows.iter().filter(move |flow| flow.stats.last_ns < before)
+    }
+
+    /// Retires flows without a packet since `before` (in the kernel's clock). Gives their number.
+    ///
+    /// # Errors
+    /// When a map cannot be read or written.
+    pub fn retire_idle(
+        &mut self,
+        programs: &mut Programs,
+        flows: &[FlowSample],
+        before: u64,
+    ) -> Result<usize> {
+        self.retire_idle_telling(programs, flows, before, |_, _| Ok(()))
+    }
+
+    /// The same. `tell` gets what the flows had not told yet, before their slots are anybody else's.
+    ///
+    /// # Errors
+    /// As for [`Self::retire_idle`], and those of `tell`.
+    pub fn retire_idle_telling(
+        &mut self,
+        programs: &mut Programs,
+        flows: &[FlowSample],
+        before: u64,
+        tell: impl FnOnce(&Programs, &[(u32, Hand)]) -> Result<()>,
+    ) -> Result<usize> {
+        let idle: Vec<(u32, FlowKey)> = Self::idle(flows, before).map(|flow| (flow.slot, flow.key)).collect();
+        if idle.is_empty() {
+            return Ok(0);
+        }
+        for (slot, key) in &idle {
+            programs.flows.remove(&Data(*key)).context("an idle flow could not be retired")?;
+            programs.slots.retire(*slot).context("an idle flow could not be retired")?;
+        }
+        bpf::quiesce();
+        let extra = extra(programs)?;
+        let mut gone = Vec::with_capacity(idle.len());
+        for (slot, _) in &idle {
+            let place = programs.slots.read_retired(*slot).context("a retired flow could not be read")?;
+            gone.push((*slot, place.context("a flow that retires is gone")?));
+        }
+        tell(programs, &gone.iter().map(|(slot, place)| (*slot, place.hand)).collect::<Vec<_>>())?;
+        for (slot, place) in gone {
+            self.fold(programs, slot, &place, extra.get(&slot))?;
+        }
+        Ok(idle.len())
+    }
+
+    fn fold(
+        &mut self,
+        programs: &mut Programs,
+        slot: u32,
+        place: &Place,
+        extra: Option<&Extra>,
+    ) -> Result<()> {
+        let Place { key, stats, .. } = *place;
+        let sum = self.retired.entry(key.link).or_default();
+        self.tuples.fold(sum, &key, &stats, extra);
+        programs.slots.clear(slot).context("a retired flow's slot could not be cleared")?;
+        for key in extra.into_iter().flat_map(|extra| extra_keys(slot, extra)) {
+            programs.extra.remove(&Data(key)).context("a retired flow could not be removed")?;
+        }
+        programs.free.push(slot, 0).context("a retired flow's slot could not be given back")
+    }
+
+    /// Forgets every flow without folding it, and what was folded.
+    ///
+    /// # Errors
+    /// When a map cannot be written.
+    pub fn reset(&mut self, programs: &mut Programs, flows: &[FlowSample]) -> Result<()> {
+        self.retire_idle(programs, flows, u64::MAX)?;
+        *self = Self { high: self.high, ..Self::default() };
+        Ok(())
+    }
+
+    /// What flows of the link with this kernel index had counted when they retired.
+    #[must_use]
+    pub fn retired(&self, link: u16) -> Retired {
+        self.retired.get(&link).copied().unwrap_or_default()
+    }
+
+    /// Bytes by 5-tuple of retired flows; links are kernel indices.
+    #[must_use]
+    pub fn tuples(&self) -> &RetiredTuples {
+        &self.tuples
+    }
+}
+
+/// Asks for large pages behind a list that is about to be filled: entering every small page of a
+/// fresh list one by one costs as much as filling it.
+fn large_pages(list: &mut Vec<FlowSample>) {
+    const LARGE: usize = 2 << 20;
+    let room = list.spare_capacity_mut();
+    let first = room.as_mut_ptr().cast::<u8>();
+    let skip = first.align_offset(LARGE);
+    let len = size_of_val(room).saturating_sub(skip) / LARGE * LARGE;
+    if len > 0 {
+        // SAFETY: the range lies within the list's own memory, and advice changes no byte of it. A
+        // kernel that does not take it leaves everything as it was.
+        let _ = unsafe { libc::madvise(first.wrapping_add(skip).cast(), len, libc::MADV_HUGEPAGE) };
+    }
+}
+
+fn needs_extra(stats: &FlowStats) -> bool {
+    stats.other_port_packets > 0 || stats.other_opcode_packets > 0 || stats.mixed & Mixed::DSCP != 0
+}
+
+fn extra_keys(slot: u32, extra: &Extra) -> impl Iterator<Item = ExtraKey> {
+    let ports = extra.ports.iter().map(|(port, _)| (ExtraKind::PORT, *port));
+    let opcodes = extra.opcodes.iter().map(|(code, _)| (ExtraKind::OPCODE, u16::from(*code)));
+    let dscps = extra.dscps.iter().map(|(value, _)| (ExtraKind::DSCP, *value));
+    ports.chain(opcodes).chain(dscps).map(move |(kind, value)| ExtraKey { slot, kind, value })
+}
+
+fn extra(programs: &Programs) -> Result<HashMap<u32, Extra, foldhash::fast::RandomState>> {
+    let entries: Vec<(ExtraKey, ExtraValue)> =
+        bpf::hash_entries(programs.extra_fd()).context("the overflow table could not be read")?;
+    let mut all: HashMap<u32, Extra, foldhash::fast::RandomState> = HashMap::default();
+    for (key, value) in entries {
+        let extra = all.entry(key.slot).or_default();
+        if key.kind == ExtraKind::PORT {
+            extra.ports.push((key.value, Counter { packets: value.packets, bytes: value.bytes }));
+        } else if key.kind == ExtraKind::DSCP {
+            extra.dscps.push((key.value, Counter { packets: value.packets, bytes: value.bytes }));
+        } else if let Ok(opcode) = u8::try_from(key.value) {
+            extra.opcodes.push((opcode, value.packets));
+        }
+    }
+    // A hash has no order; a report has.
+    for extra in all.values_mut() {
+        extra.ports.sort_unstable_by_key(|(port, _)| *port);
+        extra.opcodes.sort_unstable_by_key(|(code, _)| *code);
+        extra.dscps.sort_unstable_by_key(|(value, _)| *value);
+    }
+    Ok(all)
+}
+
+/// The counters of one link besides flows, summed over CPUs.
+///
+/// # Errors
+/// When the map cannot be read.
+pub fn link_counters(programs: &Programs, link: u32) -> Result<LinkCounters> {
+    let mut sum = LinkCounters::default();
+    let values = programs.links.get(&link, 0).context("the counters of a link could not be read")?;
+    for Data(cpu) in values.iter() {
+        for (sum, cpu) in sum.skipped.iter_mut().zip(cpu.skipped) {
+            sum.packets += cpu.packets;
+            sum.bytes += cpu.bytes;
+        }
+        sum.flow_table_full.packets += cpu.flow_table_full.packets;
+        sum.flow_table_full.bytes += cpu.flow_table_full.bytes;
+        sum.contended.packets += cpu.contended.packets;
+        sum.contended.bytes += cpu.contended.bytes;
+        sum.extra_full += cpu.extra_full;
+        sum.events_dropped += cpu.events_dropped;
+        for (sum, cpu) in sum.frame_sizes.iter_mut().zip(cpu.frame_sizes) {
+            *sum += cpu;
+        }
+        sum.bins_lost.packets += cpu.bins_lost.packets;
+        sum.bins_lost.bytes += cpu.bins_lost.bytes;
+    }
+    Ok(sum)
+}
+
+/// Puts counters and retired sums of a kernel link into the link of a sample.
+pub fn fill_link(link: &mut LinkSample, counters: &LinkCounters, retired: Retired) {
+    link.skipped = counters.skipped;
+    link.flow_table_full = counters.flow_table_full;
+    link.contended = counters.contended;
+    link.extra_full = counters.extra_full;
+    link.retired = retired;
+}

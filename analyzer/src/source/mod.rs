@@ -1,0 +1,13 @@
+//! Where samples come from: captures, the kernel, a demonstration; and what sources share.
+//!
+//! A source runs in a thread of its own behind a [`feed`].
+
+pub mod capture;
+pub mod demo;
+pub mod devices;
+pub mod feed;
+pub mod flows;
+#[cfg(feature = "live")]
+pub mod live;
+pub mod net;
+pub mod replay;

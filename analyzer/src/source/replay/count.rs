@@ -1,0 +1,134 @@
+//! One frame at a time: parse, filter, count.
+
+use bytes::Bytes;
+use rocescope_common::abi::EVENT_HEADERS;
+use rocescope_common::account::{Event, FlowKey, Outcome};
+use rocescope_common::wire::frame::Full;
+use rocescope_common::wire::frame::parse_into;
+use rocescope_common::wire::{Frame, Reason};
+
+use super::links::TapLinks;
+use crate::filter::Filter;
+use crate::metrics::beside::Beside;
+use crate::sample::EventSample;
+use crate::source::flows::peers::Peers;
+use crate::source::flows::table::FlowTable;
+
+/// Events that carry the packet's first bytes.
+const WITH_HEADERS: u16 = Event::NAK | Event::RNR | Event::GSI | Event::CNP | Event::GAP;
+
+/// What is counted of all taps.
+#[derive(Debug)]
+pub struct Counts {
+    /// Flows and links.
+    pub table: FlowTable,
+    /// Connections seen.
+    pub peers: Peers,
+    /// Figures beyond counters.
+    pub figures: Beside,
+    /// First and last frame of any kind, Unix nanoseconds.
+    pub window: Option<(u64, u64)>,
+    /// First and last frame that is not [in range](Self::in_range).
+    pub out_of_range: Option<(u64, u64)>,
+    /// What happened since it was last told; `None` when nobody listens.
+    pub events: Option<Vec<EventSample>>,
+    /// Frames before this are not counted.
+    pub from_ns: u64,
+    /// Frames after this are not counted.
+    pub to_ns: u64,
+    /// RoCE packets that do not match are only counted as filtered.
+    pub filter: Option<Filter>,
+}
+
+impl Counts {
+    /// Whether a frame of this time is counted at all.
+    #[inline]
+    #[must_use]
+    pub fn in_range(&self, ts_ns: u64) -> bool {
+        self.from_ns <= ts_ns && ts_ns <= self.to_ns
+    }
+
+    /// Counts one frame.
+    #[inline]
+    pub fn frame(&mut self, links: &mut TapLinks, interface: u32, ts_ns: u64, wire_len: u32, data: &[u8]) {
+        if !self.in_range(ts_ns) {
+            return widen(&mut self.out_of_range, ts_ns);
+        }
+        widen(&mut self.window, ts_ns);
+        let (link, start) = links.resolve(interface, data, wire_len, &mut self.table);
+        self.figures.frame(link, ts_ns);
+        // A frame that is returned by value would be copied.
+        let mut frame = Frame::EMPTY;
+        match start.and_then(|meta| parse_into::<Full>(&data, meta, &mut (), &mut frame)) {
+            Ok(()) => self.packet(links, link, ts_ns, &frame, data),
+            Err(reason) => {
+                if matches!(reason, Reason::MacControl | Reason::Lldp) {
+                    self.figures.control(link, ts_ns, data);
+                }
+                self.table.skip(link, reason, wire_len);
+            }
+        }
+    }
+
+    #[inline]
+    fn packet(&mut self, tap: &TapLinks, link: u16, ts_ns: u64, frame: &Frame, data: &[u8]) {
+        if let Some(filter) = &self.filter {
+            let name = self.table.links().get(usize::from(link)).map_or("", |link| link.name.as_str());
+            if !filter.packet(frame, name) {
+                return self.table.skip(link, Reason::Filtered, frame.wire_len);
+            }
+        }
+        let Some(observed) = self.table.observe(link, frame, ts_ns) else { return };
+        let outcome = observed.outcome;
+        if outcome.events != 0 {
+            happened(&mut self.peers, self.events.as_mut(), (link, frame, ts_ns, data), outcome);
+        }
+        self.figures.packet((frame, data), (ts_ns, link), &observed, tap);
+    }
+}
+
+#[inline]
+fn widen(span: &mut Option<(u64, u64)>, ts_ns: u64) {
+    match span {
+        Some((first, last)) => {
+            *first = ts_ns.min(*first);
+            *last = ts_ns.max(*last);
+        }
+        None => *span = Some((ts_ns, ts_ns)),
+    }
+}
+
+/// A frame on a link at a time, with its bytes.
+type Passed<'a> = (u16, &'a Frame, u64, &'a [u8]);
+
+#[cold]
+fn happened(
+    peers: &mut Peers,
+    events: Option<&mut Vec<EventSample>>,
+    (link, frame, ts_ns, data): Passed<'_>,
+    outcome: Outcome,
+) {
+    if outcome.events & Event::GSI != 0 {
+        peers.observe(frame.family, frame.src, frame.dst, data, frame.bth_offset as usize);
+    }
+    let Some(events) = events else { return };
+    let headers = if outcome.events & WITH_HEADERS == 0 {
+        Bytes::new()
+    } else {
+        Bytes::copy_from_slice(data.get(..EVENT_HEADERS).unwrap_or(data))
+    };
+    events.push(EventSample {
+        time_ns: ts_ns,
+        key: FlowKey::of(frame, link),
+        events: outcome.events,
+        opcode: frame.opcode,
+        tos: frame.tos,
+        src_port: frame.src_port,
+        psn: frame.psn,
+        missing: Event::certain(outcome.events, outcome.missing),
+        aeth: frame.aeth,
+        wire_len: frame.wire_len,
+        bth_offset: u16::try_from(frame.bth_offset).unwrap_or(u16::MAX),
+        headers,
+    });
+}

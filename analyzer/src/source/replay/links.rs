@@ -1,0 +1,329 @@
+//! Which link a captured frame belongs to, and where in it the parser starts.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use rocescope_common::wire::cooked::{self, Way};
+use rocescope_common::wire::frame::Tag;
+use rocescope_common::wire::{Entry, Meta, Reason};
+
+use crate::source::capture::{self, Interface};
+use crate::source::flows::table::{FlowTable, MAX_LINKS};
+
+type State = foldhash::fast::RandomState;
+
+/// How frames of a link type start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Ethernet,
+    Ip,
+    /// Four bytes of address family, then IP.
+    Loopback,
+    Sll,
+    Sll2,
+    Unsupported,
+}
+
+impl Kind {
+    fn of(link_type: u16) -> Self {
+        match link_type {
+            capture::LINKTYPE_EN10MB => Self::Ethernet,
+            capture::LINKTYPE_RAW
+            | capture::LINKTYPE_RAW_BSD
+            | capture::LINKTYPE_RAW_OPENBSD
+            | capture::LINKTYPE_IPV4
+            | capture::LINKTYPE_IPV6 => Self::Ip,
+            capture::LINKTYPE_NULL | capture::LINKTYPE_LOOP => Self::Loopback,
+            capture::LINKTYPE_LINUX_SLL => Self::Sll,
+            capture::LINKTYPE_LINUX_SLL2 => Self::Sll2,
+            _ => Self::Unsupported,
+        }
+    }
+}
+
+/// Whether frames of this link type can be read.
+#[must_use]
+pub fn supported(link_type: u16) -> bool {
+    Kind::of(link_type) != Kind::Unsupported
+}
+
+/// One interface of the file that is being read.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    kind: Kind,
+    label: u32,
+    /// The link, where it does not depend on the frame.
+    link: Option<u16>,
+}
+
+/// A link within a tap: the interface's label, and what a cooked header adds.
+type LinkKey = (u32, Option<(Option<u32>, Way)>);
+
+/// The links of one tap.
+#[derive(Debug)]
+pub struct TapLinks {
+    name: Arc<str>,
+    /// Interfaces by name, or by number in their section.
+    labels: Vec<String>,
+    known: Vec<Known>,
+    links: HashMap<LinkKey, u16, State>,
+    latest: Option<(LinkKey, u16)>,
+    /// Link types that were refused, to be told once each.
+    refused: Vec<u16>,
+}
+
+/// The last link of a table, for what finds no room of its own.
+const OTHERS: u16 = u16::MAX;
+
+impl TapLinks {
+    /// The links of the tap called `name`; none so far.
+    #[must_use]
+    pub fn new(name: String) -> Self {
+        Self {
+            name: name.into(),
+            labels: Vec::new(),
+            known: Vec::new(),
+            links: HashMap::with_hasher(State::default()),
+            latest: None,
+            refused: Vec::new(),
+        }
+    }
+
+    /// What the tap is called.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The number, within the tap, of the interface that a link belongs to, whatever the direction.
+    #[must_use]
+    pub fn interface_of(&self, link: u16) -> u32 {
+        let found = self.links.iter().find(|(_, known)| **known == link);
+        let Some(((label, cooked), _)) = found else { return u32::MAX };
+        // Neither number is large.
+        let index = cooked.and_then(|(index, _)| index).unwrap_or(0);
+        label << 24 | (index & 0x00FF_FFFF)
+    }
+
+    /// The next file of the tap begins: its interfaces are numbered anew.
+    pub fn next_file(&mut self) {
+        self.known.clear();
+    }
+
+    /// Takes note of the interfaces that the file describes so far. Gives the link types met for
+    /// the first time that cannot be read.
+    pub fn learn(&mut self, interfaces: &[Interface], table: &mut FlowTable) -> Vec<u16> {
+        let mut refused = Vec::new();
+        for (number, interface) in interfaces.iter().enumerate().skip(self.known.len()) {
+            let first = interfaces.iter().position(|other| other.section == interface.section).unwrap_or(0);
+            let text = interface.name.clone().unwrap_or_else(|| (number - first).to_string());
+            let label = self.label(text, table);
+            let kind = Kind::of(interface.link_type);
+            let link = match kind {
+                Kind::Sll | Kind::Sll2 => None,
+                _ => Some(self.link((label, None), table)),
+            };
+            if kind == Kind::Unsupported && !self.refused.contains(&interface.link_type) {
+                self.refused.push(interface.link_type);
+                refused.push(interface.link_type);
+            }
+            self.known.push(Known { kind, label, link });
+        }
+        refused
+    }
+
+    /// Whether the file's interface of this number was learnt.
+    #[inline]
+    #[must_use]
+    pub fn knows(&self, interface: u32) -> bool {
+        (interface as usize) < self.known.len()
+    }
+
+    /// The link of a frame, and where the parser starts; or why it cannot be parsed.
+    #[inline]
+    pub fn resolve(
+        &mut self,
+        interface: u32,
+        data: &[u8],
+        wire_len: u32,
+        table: &mut FlowTable,
+    ) -> (u16, Result<Meta, Reason>) {
+        let meta = |entry, offset, tag| Meta { entry, offset, wire_len, tag };
+        match self.known.get(interface as usize) {
+            Some(Known { kind: Kind::Ethernet, link: Some(link), .. }) => {
+                (*link, Ok(meta(Entry::ETHERNET, 0, Tag::NONE)))
+            }
+            Some(Known { kind: Kind::Ip, link: Some(link), .. }) => {
+                (*link, Ok(meta(Entry::IP, 0, Tag::UNKNOWN)))
+            }
+            Some(Known { kind: Kind::Loopback, link: Some(link), .. }) => {
+                let start = loopback(data).map(|offset| meta(Entry::IP, offset, Tag::UNKNOWN));
+                (*link, start)
+            }
+            Some(Known { kind: Kind::Unsupported, link: Some(link), .. }) => {
+                (*link, Err(Reason::LinkTypeUnsupported))
+            }
+            Some(Known { kind, label, .. }) => {
+                let (kind, label) = (*kind, *label);
+                let header = if kind == Kind::Sll { cooked::sll(&data) } else { cooked::sll2(&data) };
+                let Some(header) = header else {
+                    return (self.link((label, None), table), Err(Reason::TruncatedHeaders));
+                };
+                let key = (label, Some((header.ifindex, header.way)));
+                let link = match self.latest {
+                    Some((latest, link)) if latest == key => link,
+                    _ => self.link(key, table),
+                };
+                self.latest = Some((key, link));
+                (link, Ok(meta(Entry::ethertype(header.ethertype), header.offset, Tag::NONE)))
+            }
+            // A reader numbers only interfaces that it describes.
+            None => (self.link((0, None), table), Err(Reason::LinkTypeUnsupported)),
+        }
+    }
+
+    fn label(&mut self, text: String, table: &mut FlowTable) -> u32 {
+        let at = self.labels.iter().position(|label| *label == text).unwrap_or_else(|| {
+            self.labels.push(text);
+            if self.labels.len() == 2 {
+                // Until now the interface did not need to be named.
+                for (key, link) in &self.links {
+                    table.rename_link(*link, self.link_name(*key));
+                }
+            }
+            self.labels.len() - 1
+        });
+        u32::try_from(at).unwrap_or(u32::MAX)
+    }
+
+    fn link(&mut self, key: LinkKey, table: &mut FlowTable) -> u16 {
+        if let Some(link) = self.links.get(&key) {
+            return *link;
+        }
+        let name = self.link_name(key);
+        // The last place is for all that find none: they are still counted, and it shows.
+        let link = if table.links().len() < MAX_LINKS - 1 {
+            table.add_link(name, None).unwrap_or(OTHERS)
+        } else {
+            if table.links().len() == MAX_LINKS - 1 {
+                let _ = table.add_link("all other links".into(), None);
+            }
+            return OTHERS;
+        };
+        self.links.insert(key, link);
+        link
+    }
+
+    fn link_name(&self, (label, cooked): LinkKey) -> String {
+        let mut name = self.name.to_string();
+        if self.labels.len() > 1
+            && let Some(label) = self.labels.get(label as usize)
+        {
+            name = format!("{name}:{label}");
+        }
+        let Some((ifindex, way)) = cooked else { return name };
+        let way = match way {
+            Way::In => "in",
+            Way::Out => "out",
+        };
+        match ifindex {
+            Some(ifindex) => format!("{name}:if{ifindex}:{way}"),
+            None => format!("{name}:{way}"),
+        }
+    }
+}
+
+/// Offset of the IP header behind a loopback header. Its address family is in the byte order of
+/// whoever captured, and IPv6 has a number of its own on every system.
+fn loopback(data: &[u8]) -> Result<usize, Reason> {
+    const LEN: usize = 4;
+    let family = data.first_chunk::<LEN>().ok_or(Reason::TruncatedHeaders)?;
+    let family = u32::from_le_bytes(*family).min(u32::from_be_bytes(*family));
+    match family {
+        2 | 10 | 24 | 28 | 30 => Ok(LEN),
+        _ => Err(Reason::OtherEthertype),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(name: Option<&str>, link_type: u16, section: u32) -> Interface {
+        Interface { name: name.map(str::to_owned), link_type, snaplen: 0, section }
+    }
+
+    fn names(table: &FlowTable) -> Vec<&str> {
+        table.links().iter().map(|link| link.name.as_str()).collect()
+    }
+
+    #[test]
+    fn one_interface_needs_no_name_and_several_do() {
+        let mut table = FlowTable::new(1);
+        let mut links = TapLinks::new("x.pcapng".into());
+        assert!(links.learn(&[interface(Some("eth0"), 1, 0)], &mut table).is_empty());
+        assert_eq!(names(&table), ["x.pcapng"]);
+        links.learn(&[interface(Some("eth0"), 1, 0), interface(None, 1, 0)], &mut table);
+        assert_eq!(names(&table), ["x.pcapng:eth0", "x.pcapng:1"]);
+        // The next file of the rotation, and another section, describe them again.
+        links.next_file();
+        links.learn(
+            &[interface(None, 1, 0), interface(Some("eth0"), 1, 1), interface(None, 1, 1)],
+            &mut table,
+        );
+        assert_eq!(names(&table), ["x.pcapng:eth0", "x.pcapng:1", "x.pcapng:0"]);
+        assert_eq!(links.resolve(2, &[], 0, &mut table).0, 1);
+    }
+
+    #[test]
+    fn cooked_frames_have_a_link_per_direction_and_interface() {
+        let mut table = FlowTable::new(1);
+        let mut links = TapLinks::new("any".into());
+        links.learn(&[interface(None, capture::LINKTYPE_LINUX_SLL2, 0)], &mut table);
+        let mut header = [0; 20];
+        header[..2].copy_from_slice(&[0x08, 0]);
+        header[7] = 3;
+        let (link, meta) = links.resolve(0, &header, 99, &mut table);
+        let expected = Meta { entry: Entry::ethertype(0x800), offset: 20, wire_len: 99, tag: Tag::NONE };
+        assert!(matches!(meta, Ok(m) if m.entry == expected.entry && m.offset == 20 && m.wire_len == 99));
+        header[10] = 4;
+        assert_eq!((link, links.resolve(0, &header, 99, &mut table).0), (0, 1));
+        header[10] = 0;
+        assert_eq!(links.resolve(0, &header, 99, &mut table).0, 0);
+        assert_eq!(links.resolve(0, &header[..9], 99, &mut table).1.err(), Some(Reason::TruncatedHeaders));
+        assert_eq!(names(&table), ["any:if3:in", "any:if3:out", "any"]);
+    }
+
+    #[test]
+    fn sll_raw_loopback_and_foreign_link_types() {
+        let mut table = FlowTable::new(1);
+        let mut links = TapLinks::new("f".into());
+        let types = [capture::LINKTYPE_LINUX_SLL, 101, 0, 247];
+        let interfaces: Vec<Interface> = types.iter().map(|t| interface(Some("x"), *t, 0)).collect();
+        assert_eq!(links.learn(&interfaces, &mut table), [247]);
+        assert_eq!(links.resolve(0, &[0; 16], 1, &mut table).0, 1);
+        assert!(matches!(links.resolve(1, &[], 1, &mut table).1, Ok(m) if m.tag == Tag::UNKNOWN));
+        for (family, offset) in
+            [([2, 0, 0, 0], Ok(4)), ([0, 0, 0, 30], Ok(4)), ([7, 0, 0, 0], Err(Reason::OtherEthertype))]
+        {
+            assert_eq!(links.resolve(2, &family, 1, &mut table).1.map(|m| m.offset), offset);
+        }
+        assert_eq!(links.resolve(3, &[], 1, &mut table).1.err(), Some(Reason::LinkTypeUnsupported));
+        assert_eq!(names(&table), ["f", "f:in"]);
+    }
+
+    #[test]
+    fn links_beyond_the_table_share_the_last_one() {
+        let mut table = FlowTable::new(1);
+        let mut links = TapLinks::new("any".into());
+        links.learn(&[interface(None, capture::LINKTYPE_LINUX_SLL2, 0)], &mut table);
+        let mut header = [0; 20];
+        let mut last = 0;
+        for ifindex in 0..66_000u32 {
+            header[4..8].copy_from_slice(&ifindex.to_be_bytes());
+            last = links.resolve(0, &header, 1, &mut table).0;
+        }
+        assert_eq!((last, table.links().len()), (OTHERS, MAX_LINKS));
+        assert_eq!(table.links().last().unwrap().name, "all other links");
+    }
+}

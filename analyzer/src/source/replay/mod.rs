@@ -1,0 +1,166 @@
+//! Capture files and streams through the same accounting as live packets.
+//!
+//! ```text
+//! files ─ inputs (which form a tap) ─ tap (records) ─┐
+//!                                                    ├─ run (merged by time) ─ count ─ table
+//! stdin ─ stream ─────────────────── tap ────────────┘   pace                   └─ Sample, events
+//! ```
+
+pub mod count;
+pub mod inputs;
+pub mod links;
+pub mod pace;
+mod run;
+pub mod stream;
+pub mod tap;
+pub mod time;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use crate::filter::Filter;
+use crate::metrics;
+use crate::metrics::beside::Beside;
+use crate::source::feed::{self, Feed};
+use crate::source::flows::peers::Peers;
+use crate::source::flows::table::FlowTable;
+use inputs::TapFiles;
+use tap::{Said, TapReader};
+use time::TimeSpec;
+
+/// When samples are sent. The last one always is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Emit {
+    /// Only at the end.
+    AtEnd,
+    /// After each of these intervals of the data's time that had a frame; none is left out.
+    Every(Duration),
+    /// The same for a view that someone watches: it may be left out when the view is behind, or
+    /// when the data's time runs much faster than the clock.
+    Watch(Duration),
+}
+
+/// What to replay and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Capture files, each a tap unless they are parts of a rotation; `-` is standard input.
+    pub files: Vec<PathBuf>,
+    /// Taps with names.
+    pub taps: Vec<TapFiles>,
+    /// Data time per clock time; infinite for as fast as possible.
+    pub speed: f64,
+    /// Count no frames before.
+    pub from: Option<TimeSpec>,
+    /// Count no frames after.
+    pub to: Option<TimeSpec>,
+    /// End after so much of the data's time (of a stream that is silent, of the clock's).
+    pub duration: Option<Duration>,
+    /// Count other RoCE packets as filtered.
+    pub filter: Option<Filter>,
+    /// Retire flows that are idle for longer.
+    pub idle: Option<Duration>,
+    /// Flows at a time, at most.
+    pub max_flows: usize,
+    /// About figures beyond counters.
+    pub figures: metrics::Options,
+    /// When to send samples.
+    pub emit: Emit,
+    /// Whether the view wants events.
+    pub events: bool,
+}
+
+/// Flows at a time in a replay, unless the user says otherwise.
+pub const MAX_FLOWS: usize = 1 << 20;
+
+impl Default for Options {
+    /// Everything, as fast as possible, with one sample at the end.
+    fn default() -> Self {
+        Self {
+            files: Vec::new(),
+            taps: Vec::new(),
+            speed: f64::INFINITY,
+            from: None,
+            to: None,
+            duration: None,
+            filter: None,
+            idle: None,
+            max_flows: MAX_FLOWS,
+            figures: metrics::Options::default(),
+            emit: Emit::AtEnd,
+            events: false,
+        }
+    }
+}
+
+/// Opens all inputs and starts a replay in a thread of its own.
+///
+/// # Errors
+/// A sentence about the first input that cannot be read, or is there twice. What is wrong with a
+/// stream only shows later, in [`crate::source::feed::Update::Ended`].
+pub fn start(options: Options) -> Result<Feed> {
+    let opened = open(&options)?;
+    let (source, view) = feed::channel();
+    let run = run::Run {
+        tap: source,
+        taps: opened.taps,
+        counts: opened.counts,
+        inputs: opened.names,
+        pace: pace::Pace::new(options.speed),
+        idle_ns: options.idle.map(nanos),
+        said: Said { notices: opened.notices, failure: None },
+        told: BTreeSet::new(),
+        clock: run::Clock::default(),
+        order: run::Order::default(),
+        options,
+    };
+    std::thread::Builder::new()
+        .name("replay".into())
+        .spawn(move || run.run())
+        .context("cannot start a thread for the replay")?;
+    Ok(view)
+}
+
+/// A replay that has not begun.
+struct Opened {
+    taps: Vec<TapReader>,
+    counts: count::Counts,
+    names: Vec<String>,
+    notices: Vec<String>,
+}
+
+/// Opens all inputs at their beginning, with nothing counted.
+fn open(options: &Options) -> Result<Opened> {
+    let inputs = inputs::arrange(&options.files, &options.taps).map_err(anyhow::Error::msg)?;
+    let mut names: Vec<String> = Vec::new();
+    for tap in &inputs.taps {
+        names.extend(tap.files.iter().map(|file| file.display().to_string()));
+    }
+    let mut taps = Vec::new();
+    for tap in inputs.taps {
+        taps.push(TapReader::open(tap)?);
+    }
+    let figures = Beside::new(&options.figures, taps.len());
+    let counts = count::Counts {
+        table: FlowTable::new(options.max_flows),
+        peers: Peers::default(),
+        figures,
+        window: None,
+        out_of_range: None,
+        events: options.events.then(Vec::new),
+        from_ns: 0,
+        to_ns: u64::MAX,
+        filter: options.filter.clone(),
+    };
+    Ok(Opened { taps, counts, names, notices: inputs.notices })
+}
+
+/// A duration in nanoseconds; what does not fit becomes the largest number.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;
