@@ -54,7 +54,7 @@ fn counts() -> (Counts, TapLinks) {
     let counts = Counts {
         table: FlowTable::new(1 << 20),
         peers: Peers::default(),
-        figures: Beside::new(&Options::default(), 1),
+        metrics: Beside::new(&Options::default(), 1),
         window: None,
         out_of_range: None,
         events: None,

@@ -19,7 +19,7 @@ fn capture(name: &str) -> Vec<Frame> {
 }
 
 fn traffic(sample: &Sample) -> &Traffic {
-    sample.figures.traffic.as_ref().unwrap()
+    sample.metrics.traffic.as_ref().unwrap()
 }
 
 /// Packets that are in bins, are not over yet, or got lost.
@@ -104,7 +104,7 @@ fn retired_flows_stay_in_the_figures() {
         };
         assert_eq!(sums(kept), sums(all), "{name}");
         assert_eq!(kept.links[0].frame_sizes, all.links[0].frame_sizes, "{name}");
-        assert_eq!(sample.figures.marking, whole.figures.marking, "{name}");
+        assert_eq!(sample.metrics.marking, whole.metrics.marking, "{name}");
         let fresh = |traffic: &Traffic| -> u64 {
             let standing = traffic.spurts.standing.iter().map(|standing| &standing.spurt);
             traffic.spurts.ended.iter().chain(standing).map(|spurt| spurt.fresh_bytes).sum()

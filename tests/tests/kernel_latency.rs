@@ -52,7 +52,7 @@ fn by_replay(frames: &[Frame], pairs: &Pairs) -> Times {
         let reverse = pairs.get(&packet.slot).copied();
         collector.packet(&packet, Reverse { slot: reverse.unwrap_or(NONE), paired: reverse.is_some() });
     }
-    collector.figures().into_iter().map(|(slot, figure)| (slot, timed(figure))).collect()
+    collector.metrics().into_iter().map(|(slot, figure)| (slot, timed(figure))).collect()
 }
 
 /// By the kernel programs.
@@ -77,7 +77,7 @@ fn by_kernel(hook: Hook, frames: &[Frame], pairs: &Pairs) -> Result<Times> {
 /// The two directions of each connection, as a replay of all frames finds them.
 fn pairs_of(frames: &[Frame]) -> Pairs {
     let sample = replayed::whole(frames).unwrap();
-    let pairs = sample.figures.pairs.unwrap();
+    let pairs = sample.metrics.pairs.unwrap();
     let mut found = Pairs::new();
     for (slot, pair) in pairs {
         if let Some(reverse) = pair.reverse {

@@ -50,7 +50,7 @@ fn as_given(frames: &[Frame]) -> Vec<Frame> {
 /// What a live run makes of it.
 struct Lived {
     loss: Loss,
-    ecn: rocescope::metrics::ecn::Figures,
+    ecn: rocescope::metrics::ecn::Metrics,
     /// Slots that were timed from their first packet on.
     flows: usize,
 }
@@ -92,19 +92,19 @@ fn live_from(frames: &[Frame], from: usize) -> Lived {
     let reading = Tables::default().read(&machine.programs).unwrap();
     losses.reading(&reading.flows, &machine.programs, Some(&clock));
     ecn.reading(&reading.flows, frames.last().map_or(0, |frame| frame.time_ns));
-    let loss = losses.figures(&reading.flows, &machine.programs, &pairs, &clock);
-    let ecn = ecn.figures(|slot| pairs.reverse(slot), std::iter::once(link), true);
+    let loss = losses.metrics(&reading.flows, &machine.programs, &pairs, &clock);
+    let ecn = ecn.metrics(|slot| pairs.reverse(slot), std::iter::once(link), true);
     Lived { loss, ecn, flows: reading.flows.len() }
 }
 
 /// What is compared: times within a run of packets are not told one by one.
 fn comparable(loss: &FlowLoss) -> impl PartialEq + std::fmt::Debug + use<> {
-    loss.requests.map(|mut figures| {
-        for episodes in [&mut figures.before, &mut figures.after] {
+    loss.requests.map(|mut metrics| {
+        for episodes in [&mut metrics.before, &mut metrics.after] {
             (episodes.longest_ns, episodes.first_ns, episodes.last_ns) = (0, 0, 0);
         }
-        figures.again_ns = 0;
-        figures
+        metrics.again_ns = 0;
+        metrics
     })
 }
 
@@ -123,7 +123,7 @@ fn loss_is_what_replay_says() {
         let Some(frames) = frames::read(&path).unwrap() else { continue };
         let frames = as_given(&frames);
         let lived = live(&frames);
-        let replay = replayed::whole(&frames).unwrap().figures.loss.unwrap();
+        let replay = replayed::whole(&frames).unwrap().metrics.loss.unwrap();
         // NAKs of every flow are told, timed or not.
         for (slot, theirs) in &replay.naks {
             naks += theirs.codes.iter().map(|told| told.count).sum::<u64>() + theirs.rnr.count;
@@ -140,13 +140,13 @@ fn loss_is_what_replay_says() {
             }
             known += 1;
             let (ours, theirs) = (lived.loss.flow(slot), replay.flow(slot));
-            if let Some(figures) = theirs.requests {
+            if let Some(metrics) = theirs.requests {
                 troubled += 1;
-                *sums.entry("lost").or_default() += figures.lost;
-                *sums.entry("recovered").or_default() += figures.recovered;
-                *sums.entry("retransmitted").or_default() += figures.retransmitted;
-                *sums.entry("rereads").or_default() += figures.rereads;
-                *sums.entry("after").or_default() += figures.after.count;
+                *sums.entry("lost").or_default() += metrics.lost;
+                *sums.entry("recovered").or_default() += metrics.recovered;
+                *sums.entry("retransmitted").or_default() += metrics.retransmitted;
+                *sums.entry("rereads").or_default() += metrics.rereads;
+                *sums.entry("after").or_default() += metrics.after.count;
             }
             let (a, b) = (comparable(&ours), comparable(&theirs));
             if format!("{a:?}") != format!("{b:?}") {
@@ -175,7 +175,7 @@ fn losses_are_followed_from_the_middle_on() {
             let from = frames.len() * part / 4;
             let lived = live_from(&frames, from).loss;
             let before = replayed::whole(&frames[..=from]).unwrap();
-            let after = |sample: &Sample, slot| sample.figures.loss.as_ref().unwrap().flow(slot).requests;
+            let after = |sample: &Sample, slot| sample.metrics.loss.as_ref().unwrap().flow(slot).requests;
             for slot in lived.known.clone().unwrap() {
                 let ours = lived.flow(slot);
                 let Some(unfollowed) = ours.unfollowed else { continue };
@@ -184,21 +184,21 @@ fn losses_are_followed_from_the_middle_on() {
                 assert_eq!(unfollowed.packets, counted.stats.packets, "{name} {part} slot {slot}");
                 assert_eq!((unfollowed.missing, unfollowed.repeats), (psn.missing, psn.repeats));
                 let [then, at_end] = [&before, &whole].map(|sample| after(sample, slot).unwrap_or_default());
-                let figures = ours.requests.unwrap_or_default();
+                let metrics = ours.requests.unwrap_or_default();
                 // What was skipped before and sent again since is in neither, nor what was being sent again.
                 let since = at_end.lost - then.lost;
                 let most = then.unfilled + at_end.before.largest;
-                let lost_since = figures.lost;
+                let lost_since = metrics.lost;
                 assert!(
                     lost_since <= since && lost_since + most >= since,
                     "{name} {part}: {lost_since} of {since}"
                 );
                 // One of which the NAK was not heard, and one that had begun.
                 let since = at_end.after.count - then.after.count;
-                assert!(figures.after.count <= since, "{name} {part}: {:?} of {since}", figures.after);
-                assert!(figures.after.count + 2 >= since, "{name} {part}: {:?} of {since}", figures.after);
+                assert!(metrics.after.count <= since, "{name} {part}: {:?} of {since}", metrics.after);
+                assert!(metrics.after.count + 2 >= since, "{name} {part}: {:?} of {since}", metrics.after);
                 flows += 1;
-                lost += figures.lost + figures.after.count;
+                lost += metrics.lost + metrics.after.count;
             }
         }
     }
@@ -239,7 +239,7 @@ fn notifications_are_what_replay_says() {
     }
     let mut found = Vec::new();
     for (name, frames) in captured {
-        let replay = replayed::whole(&frames).unwrap().figures.ecn.unwrap();
+        let replay = replayed::whole(&frames).unwrap().metrics.ecn.unwrap();
         if replay.cnps.is_empty() {
             continue;
         }

@@ -93,9 +93,9 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
             events_dropped: sample.events_dropped,
             capture_drops: sample.capture_drops,
             interface_drops: sample.interface_drops,
-            ecn_untracked: sample.figures.ecn.as_ref().map(|ecn| ecn.untracked),
-            bins_dropped: sample.figures.traffic.as_ref().and_then(|traffic| traffic.lost_packets()),
-            pause_untracked: sample.figures.control.as_ref().map(|control| control.untracked),
+            ecn_untracked: sample.metrics.ecn.as_ref().map(|ecn| ecn.untracked),
+            bins_dropped: sample.metrics.traffic.as_ref().and_then(|traffic| traffic.lost_packets()),
+            pause_untracked: sample.metrics.control.as_ref().map(|control| control.untracked),
             ..Lost::default()
         },
         ..Totals::default()
@@ -194,14 +194,14 @@ fn flows(sample: &Sample) -> Vec<Flow> {
 
 fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
     let mut icrc = sample
-        .figures
+        .metrics
         .icrc
         .as_ref()
         .map(|icrc| (0..).zip(&sample.links).map(|(link, _)| icrc.retired(link)).collect::<Vec<_>>());
-    if let (Some(icrc), Some(figures)) = (&mut icrc, &sample.figures.icrc) {
+    if let (Some(icrc), Some(metrics)) = (&mut icrc, &sample.metrics.icrc) {
         for FlowSample { key, slot, .. } in &sample.flows {
             if let Some(link) = icrc.get_mut(usize::from(key.link)) {
-                link.add(&figures.flow(*slot));
+                link.add(&metrics.flow(*slot));
             }
         }
     }
@@ -214,7 +214,7 @@ fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
             bytes: sum.bytes,
             ce_ratio: sum.ecn_data.ce_ratio(),
             skipped_bytes: link.skipped.iter().map(|counter| counter.bytes).sum(),
-            dscp: sample.figures.marking.as_deref().map(|links| dscp(links.get(usize::from(number)))),
+            dscp: sample.metrics.marking.as_deref().map(|links| dscp(links.get(usize::from(number)))),
             ecn_over_time: ecn::link(sample, number),
             icrc: icrc
                 .as_ref()
@@ -249,7 +249,7 @@ pub fn compare_links(sample: &Sample, options: &Options) -> Vec<Imbalance> {
 }
 
 fn with_time(sample: &Sample, mut groups: Vec<Imbalance>) -> Vec<Imbalance> {
-    if let Some(traffic) = &sample.figures.traffic {
+    if let Some(traffic) = &sample.metrics.traffic {
         for group in &mut groups {
             group.over_time = imbalance::over_time(sample, traffic, group);
         }

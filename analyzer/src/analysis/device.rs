@@ -328,7 +328,7 @@ fn why(port: &PortSample, seen: &Seen<'_>, lost: u64) -> String {
 
 /// The pauses on a link, from its control frames; `None` where they are not read.
 pub(super) fn pauses(sample: &Sample, link: u16) -> Option<Vec<Pause>> {
-    let control = sample.figures.control.as_ref()?;
+    let control = sample.metrics.control.as_ref()?;
     let of = |control: &LinkControl| -> Vec<Pause> {
         let one = |(from, resumes, pause): &([u8; 6], u64, PauseSample)| Pause {
             direction: None,
@@ -343,7 +343,7 @@ pub(super) fn pauses(sample: &Sample, link: u16) -> Option<Vec<Pause>> {
 
 /// How long a flow stood still for pauses; `None` where its link had none that could be read, or its speed is not known.
 pub(super) fn stalled(sample: &Sample, flow: &FlowSample) -> Option<u64> {
-    let control = sample.figures.control.as_ref()?;
+    let control = sample.metrics.control.as_ref()?;
     let stalled = control.stalled.as_ref()?;
     let paused = control.links.get(&flow.key.link).filter(|link| !link.pauses.is_empty());
     paused.map(|_| stalled.get(&flow.slot).copied().unwrap_or(0))
@@ -351,7 +351,7 @@ pub(super) fn stalled(sample: &Sample, flow: &FlowSample) -> Option<u64> {
 
 /// What was heard over LLDP on a link.
 pub(super) fn neighbours(sample: &Sample, number: u16) -> Vec<Neighbour> {
-    let control = sample.figures.control.as_ref();
+    let control = sample.metrics.control.as_ref();
     if let Some(control) = control.and_then(|control| control.links.get(&number)) {
         return control.neighbours.clone();
     }

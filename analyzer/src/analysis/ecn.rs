@@ -9,7 +9,7 @@ use crate::sample::{FlowSample, Sample, address};
 
 /// The flows by their slot, where a flow has to name another one.
 pub(super) fn by_slot(sample: &Sample) -> HashMap<u32, &FlowSample, foldhash::fast::RandomState> {
-    let wanted = sample.figures.ecn.as_ref().is_some_and(|ecn| !ecn.cnps.is_empty());
+    let wanted = sample.metrics.ecn.as_ref().is_some_and(|ecn| !ecn.cnps.is_empty());
     sample.flows.iter().filter(|_| wanted).map(|flow| (flow.slot, flow)).collect()
 }
 
@@ -18,7 +18,7 @@ fn column(over_time: &OverTime, of: fn(&Bin) -> u32) -> Vec<u32> {
 }
 
 pub(super) fn flow(sample: &Sample, slot: u32) -> Option<CeOverTime> {
-    let series = &sample.figures.ecn.as_ref()?.marks.get(&slot)?.series;
+    let series = &sample.metrics.ecn.as_ref()?.marks.get(&slot)?.series;
     Some(CeOverTime {
         start_ns: series.start_ns,
         bin_ns: series.bin_ns,
@@ -28,7 +28,7 @@ pub(super) fn flow(sample: &Sample, slot: u32) -> Option<CeOverTime> {
 }
 
 pub(super) fn link(sample: &Sample, number: u16) -> Option<EcnOverTime> {
-    let series = sample.figures.ecn.as_ref()?.links.get(usize::from(number))?.as_ref()?;
+    let series = sample.metrics.ecn.as_ref()?.links.get(usize::from(number))?.as_ref()?;
     Some(EcnOverTime {
         start_ns: series.start_ns,
         bin_ns: series.bin_ns,
@@ -43,7 +43,7 @@ pub(super) fn cnp(
     flow: &FlowSample,
     by_slot: &HashMap<u32, &FlowSample, foldhash::fast::RandomState>,
 ) -> Option<Cnp> {
-    let figure = sample.figures.ecn.as_ref()?.cnps.get(&flow.slot)?;
+    let figure = sample.metrics.ecn.as_ref()?.cnps.get(&flow.slot)?;
     let answers = figure.answers.and_then(|slot| by_slot.get(&slot)).map(|flow| id(sample, flow));
     let time_ns = figure.last_ns.saturating_sub(figure.first_ns);
     let intervals = figure.count.saturating_sub(1);

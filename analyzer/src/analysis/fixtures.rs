@@ -108,7 +108,7 @@ pub(crate) fn sample(links: Vec<LinkSample>, flows: Vec<(FlowKey, FlowStats)>) -
         interface_drops: None,
         owners: std::sync::Arc::default(),
         devices: std::sync::Arc::default(),
-        figures: crate::metrics::Figures::default(),
+        metrics: crate::metrics::Metrics::default(),
     }
 }
 

@@ -29,11 +29,11 @@ impl Flow {
 pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
     let FlowSample { key, stats, .. } = flow;
     let extra = sample.extra.get(&flow.slot);
-    let latency = sample.figures.latency.as_ref().and_then(|latency| latency.get(flow.slot));
+    let latency = sample.metrics.latency.as_ref().and_then(|latency| latency.get(flow.slot));
     let owned = sample.owned(flow);
     let (peer_qp, pairing) = latency::peer(sample, flow);
     let link = sample.links.get(usize::from(key.link));
-    let loss = sample.figures.loss.as_ref();
+    let loss = sample.metrics.loss.as_ref();
     let (requests_known, responses_known) = loss.map_or((false, false), |loss| loss.is_known(flow.slot));
     let last_naks_ns = loss.map(|loss| LastNaks::of(&loss.naks(flow.slot), stats));
     let loss = loss.map(|loss| loss.flow(flow.slot));
@@ -99,7 +99,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
             .filter(|_| responses_known && stats.psn_responses.seen != 0)
             .map(|loss| Loss::of(loss.responses)),
         loss_unfollowed: loss.filter(|_| requests_known).and_then(|loss| loss.unfollowed).map(Into::into),
-        icrc: sample.figures.icrc.as_ref().map(|icrc| icrc.flow(flow.slot).into()),
+        icrc: sample.metrics.icrc.as_ref().map(|icrc| icrc.flow(flow.slot).into()),
         pid: owned.and_then(|owned| owned.owner.pid),
         comm: owned.and_then(|owned| owned.owner.comm.clone()),
         pod: owned.and_then(|owned| owned.owner.pod.clone()),

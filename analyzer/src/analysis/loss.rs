@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::analysis::{Flow, Psn};
 use crate::metrics::icrc::Checked;
 use crate::metrics::loss::{
-    Episodes as Counted, Figures, NakTally, Naks, Retransmission, Unfollowed as Before,
+    Episodes as Counted, Metrics, NakTally, Naks, Retransmission, Unfollowed as Before,
 };
 use crate::report::Report;
 use crate::sample::Direction;
@@ -99,25 +99,25 @@ pub struct Icrc {
 
 impl Loss {
     /// Of a sequence that was there; nothing may have happened to it.
-    pub(crate) fn of(figures: Option<Figures>) -> Self {
-        let figures = figures.unwrap_or_default();
+    pub(crate) fn of(metrics: Option<Metrics>) -> Self {
+        let metrics = metrics.unwrap_or_default();
         Self {
-            recovered: figures.recovered,
-            lost: figures.lost,
-            unfilled: figures.unfilled,
-            retransmitted: figures.retransmitted,
-            mirrored: figures.mirrored,
-            rereads: figures.rereads,
-            rnr_resent: figures.rnr_resent,
-            timeouts: figures.timeouts,
-            stuck: figures.stuck,
-            last_again_ns: (figures.again_ns != 0).then_some(figures.again_ns),
-            retransmission: figures.retransmission.map(|how| match how {
+            recovered: metrics.recovered,
+            lost: metrics.lost,
+            unfilled: metrics.unfilled,
+            retransmitted: metrics.retransmitted,
+            mirrored: metrics.mirrored,
+            rereads: metrics.rereads,
+            rnr_resent: metrics.rnr_resent,
+            timeouts: metrics.timeouts,
+            stuck: metrics.stuck,
+            last_again_ns: (metrics.again_ns != 0).then_some(metrics.again_ns),
+            retransmission: metrics.retransmission.map(|how| match how {
                 Retransmission::GoBackN => "go_back_n",
                 Retransmission::SelectiveRepeat => "selective_repeat",
             }),
-            before_tap: figures.before.into(),
-            after_tap: figures.after.into(),
+            before_tap: metrics.before.into(),
+            after_tap: metrics.after.into(),
         }
     }
 }

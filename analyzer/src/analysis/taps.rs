@@ -49,7 +49,7 @@ pub struct DelayPoint {
 
 /// All of them, sorted by flow and links.
 pub(super) fn taps(sample: &Sample) -> Vec<TapFlow> {
-    let pairs = sample.figures.taps.iter().flatten();
+    let pairs = sample.metrics.taps.iter().flatten();
     let packets: HashMap<FlowKey, u64> =
         sample.flows.iter().map(|flow| (flow.key, flow.stats.packets)).collect();
     let mut taps: Vec<TapFlow> = pairs.map(|pair| build(sample, pair, &packets)).collect();

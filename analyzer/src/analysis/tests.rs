@@ -360,17 +360,17 @@ fn imbalance_over_time() {
     let options = Options { groups, ..Options::default() };
     let over_time = |sample: &Sample| Facts::of(sample, &options).imbalance[0].over_time;
     assert_eq!(over_time(&sample), None, "not counted");
-    sample.figures.traffic = Some(Arc::new(traffic(vec![bins(start, 0..2560), bins(start + 128, 0..2560)])));
+    sample.metrics.traffic = Some(Arc::new(traffic(vec![bins(start, 0..2560), bins(start + 128, 0..2560)])));
     let found = over_time(&sample).unwrap();
     assert_eq!((found.window_ns, found.windows), (128_000_000, 20));
     close(Some(found.max_over_mean_p50), 2.0);
     assert_eq!(found.worst_ns, start * 1_000_000, "the first of equals");
     // At the same time, and one of the two much longer: its points are coarser.
-    sample.figures.traffic = Some(Arc::new(traffic(vec![bins(start, 0..30_000), bins(start, 0..256)])));
+    sample.metrics.traffic = Some(Arc::new(traffic(vec![bins(start, 0..30_000), bins(start, 0..256)])));
     let found = over_time(&sample).unwrap();
     assert_eq!(found.window_ns, 128_000_000);
     close(Some(found.max_over_mean_max), 2.0);
-    sample.figures.traffic = Some(Arc::new(traffic(vec![bins(start, 0..256), bins(start, 0..256)])));
+    sample.metrics.traffic = Some(Arc::new(traffic(vec![bins(start, 0..256), bins(start, 0..256)])));
     close(over_time(&sample).map(|time| time.max_over_mean_max), 1.0);
 }
 

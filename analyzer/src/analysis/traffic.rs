@@ -219,7 +219,7 @@ fn link(sample: &Sample, link: u16) -> (String, Option<Direction>) {
 
 /// Frames of one link by length; `None` where they were not counted.
 pub(super) fn frame_sizes(sample: &Sample, link: usize) -> Option<Vec<FrameSize>> {
-    let links = &sample.figures.traffic.as_ref()?.links;
+    let links = &sample.metrics.traffic.as_ref()?.links;
     let sizes = match links.get(link) {
         Some(link) => link.frame_sizes?,
         // Nothing came.
@@ -232,7 +232,7 @@ pub(super) fn frame_sizes(sample: &Sample, link: usize) -> Option<Vec<FrameSize>
 
 /// The traffic of each link in bins; `None` where it was not counted.
 pub(super) fn bursts(sample: &Sample) -> Option<Vec<Burst>> {
-    let traffic = sample.figures.traffic.as_ref()?;
+    let traffic = sample.metrics.traffic.as_ref()?;
     let with_traffic =
         (0u16..).zip(&traffic.links).filter_map(|(at, link)| Some((at, link.bursts.as_ref()?, link.lost)));
     let all = with_traffic.map(|(at, bursts, lost)| {
@@ -267,7 +267,7 @@ pub(super) fn bursts(sample: &Sample) -> Option<Vec<Burst>> {
 
 /// How many send to one at once; `None` where it was not counted.
 pub(super) fn incast(sample: &Sample) -> Option<Vec<Incast>> {
-    let traffic = sample.figures.traffic.as_ref()?;
+    let traffic = sample.metrics.traffic.as_ref()?;
     let mut targets: Vec<&Target> = traffic.targets.iter().collect();
     let bytes = |target: &Target| target.degrees.iter().map(|degree| degree.bytes).sum::<u64>();
     targets.sort_by_cached_key(|target| {
@@ -309,7 +309,7 @@ fn percentile(target: &Target, share: f64) -> u64 {
 
 /// The steps of the job; `None` when there is no such rhythm, or it was not looked for.
 pub(super) fn steps(sample: &Sample) -> Option<Steps> {
-    let traffic = sample.figures.traffic.as_ref()?;
+    let traffic = sample.metrics.traffic.as_ref()?;
     if traffic.too_much_lost() {
         return None;
     }
@@ -426,7 +426,7 @@ fn slope(numbers: &[u64]) -> f64 {
 
 /// Who sends what to whom; `None` where it was not counted.
 pub(super) fn pattern(sample: &Sample) -> Option<Pattern> {
-    let traffic = sample.figures.traffic.as_ref()?;
+    let traffic = sample.metrics.traffic.as_ref()?;
     let mut matrix = matrix::matrix(sample, traffic);
     let hosts = shape::hosts(&matrix);
     let shape = shape::shape(&matrix);

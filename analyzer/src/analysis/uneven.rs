@@ -34,7 +34,7 @@ pub(crate) struct Uneven {
 /// above the mean in two of three of them. `None` when there is none, or bins were not counted.
 #[must_use]
 pub(crate) fn longest(sample: &Sample, group: &Imbalance, limit: f64) -> Option<Uneven> {
-    let traffic = sample.figures.traffic.as_ref()?;
+    let traffic = sample.metrics.traffic.as_ref()?;
     let mut windows = windows(sample, traffic, group)?;
     let all: f64 = windows.loads.values().flatten().sum();
     windows.leave_out_below(LOADED);

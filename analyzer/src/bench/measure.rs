@@ -216,7 +216,7 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> 
     measured.map_bytes = precise.programs.map_bytes();
     for round in 0..effort.rounds {
         let fills = round < effort.fills;
-        let mut figures = Vec::new();
+        let mut metrics = Vec::new();
         let mut reads = Vec::new();
         for hook in Hook::ALL {
             let mut filled = None;
@@ -233,12 +233,12 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> 
                         none => none.insert(Set::load(object, false)?),
                     },
                     (true, false) => {
-                        figures.push(None);
+                        metrics.push(None);
                         continue;
                     }
                 };
                 match set.measure(hook, case) {
-                    Ok(figure) => figures.push(Some(figure)),
+                    Ok(figure) => metrics.push(Some(figure)),
                     // A signal breaks off the test run as well.
                     Err(_) if interrupt.is_set() => return Ok(measured),
                     Err(error) => return Err(error),
@@ -248,7 +248,7 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> 
                 reads.push(read(set)?);
             }
         }
-        for (row, figure) in measured.rows.iter_mut().zip(figures) {
+        for (row, figure) in measured.rows.iter_mut().zip(metrics) {
             if let Some((ns, empty)) = figure {
                 row.ns.push(ns);
                 row.empty_ns.push(empty);

@@ -162,7 +162,7 @@ fn replay(args: ReplayArgs) -> Result<()> {
         filter: args.view.filter,
         idle: args.view.idle,
         max_flows: args.view.max_flows.unwrap_or(replay::MAX_FLOWS),
-        figures: crate::metrics::Options {
+        metrics: crate::metrics::Options {
             reorder_window: args.reorder_window,
             bin_ns: replay::nanos(args.bin),
             link_mbps: args.link_speed,

@@ -469,7 +469,7 @@ pub(super) fn by_hosts(report: &Value) -> BTreeMap<(String, String), Value> {
         };
         pairs.entry((text("src"), text("dst"))).or_default().push(flows);
     }
-    let figures = |queue_pairs: &[Vec<&Value>]| {
+    let metrics = |queue_pairs: &[Vec<&Value>]| {
         let bytes = queue_pairs.iter().filter_map(|flows| most(flows, |flow| at(flow, "/bytes")));
         let bytes = bytes.reduce(|sum, one| sum + one);
         let all = || queue_pairs.iter().flatten().copied();
@@ -486,7 +486,7 @@ pub(super) fn by_hosts(report: &Value) -> BTreeMap<(String, String), Value> {
     pairs
         .into_iter()
         .map(|(key, flows)| {
-            let value = figures(&flows);
+            let value = metrics(&flows);
             (key, value)
         })
         .collect()

@@ -46,7 +46,7 @@ pub struct Diff {
     /// What the second is of.
     pub b: Side,
     /// Figures of the whole run.
-    pub figures: Vec<Change>,
+    pub metrics: Vec<Change>,
     /// Findings in either, by id.
     pub findings: Vec<FindingChange>,
     /// Traffic from one host to another whose figures changed, those with most bytes first.
@@ -111,7 +111,7 @@ pub struct Pair {
     /// Destination address.
     pub dst: String,
     /// Its figures.
-    pub figures: Vec<Change>,
+    pub metrics: Vec<Change>,
 }
 
 /// Compares two reports (`rocescope.report/1` as JSON), named as the user gave them.
@@ -121,7 +121,7 @@ pub fn diff(a: (&str, &Value), b: (&str, &Value)) -> Diff {
         schema: SCHEMA,
         a: side(a),
         b: side(b),
-        figures: figure::RUN.iter().map(|figure| figure.change(a.1, b.1)).collect(),
+        metrics: figure::RUN.iter().map(|figure| figure.change(a.1, b.1)).collect(),
         findings: finding::changes(a.1, b.1),
         hosts: hosts(a.1, b.1),
     }
@@ -141,11 +141,11 @@ fn hosts(a: &Value, b: &Value) -> Vec<Pair> {
         .into_iter()
         .filter_map(|key| {
             let (one, other) = (before.get(key).unwrap_or(&nothing), after.get(key).unwrap_or(&nothing));
-            let figures = figure::changes_of_hosts(one, other);
-            let changed = figures.iter().any(|change| !matches!(change.verdict, None | Some(Verdict::Same)))
+            let metrics = figure::changes_of_hosts(one, other);
+            let changed = metrics.iter().any(|change| !matches!(change.verdict, None | Some(Verdict::Same)))
                 || before.contains_key(key) != after.contains_key(key);
-            let weight = figures.first().map_or(0.0, |rate| rate.a.unwrap_or(0.0).max(rate.b.unwrap_or(0.0)));
-            changed.then(|| (weight, Pair { src: key.0.clone(), dst: key.1.clone(), figures }))
+            let weight = metrics.first().map_or(0.0, |rate| rate.a.unwrap_or(0.0).max(rate.b.unwrap_or(0.0)));
+            changed.then(|| (weight, Pair { src: key.0.clone(), dst: key.1.clone(), metrics }))
         })
         .collect();
     // What only acknowledges is no traffic to compare.
@@ -182,7 +182,7 @@ const HEAD: &str = "\
 `rocescope diff A B` holds two runs against each other, by captures or by reports saved as JSON. Its JSON has the schema `rocescope.diff/1`. Names are those of the
 report (docs/metrics.md); what several taps see counts once, and what either side does not know is null and has no verdict.
 
-## Figures
+## Metrics
 
 A difference up to the last column is none: runs of the same job differ by that much (small absolute differences count for nothing, either). Shares of loss are of the
 packets of all flows of which it is known.

@@ -30,7 +30,7 @@ fn report(seconds: u64, bytes: u64, ce: f64, findings: &[(&str, &str)]) -> Value
 }
 
 fn verdict(a: &Value, b: &Value, name: &str) -> Option<Verdict> {
-    diff(("a", a), ("b", b)).figures.iter().find(|change| change.name == name).unwrap().verdict
+    diff(("a", a), ("b", b)).metrics.iter().find(|change| change.name == name).unwrap().verdict
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_run_is_the_same_as_itself() {
     let a = report(10, 1_000_000, 0.01, &[("ecn.congestion", "warning")]);
     let same = diff(("a", &a), ("b", &a));
     assert!(
-        same.figures.iter().all(|change| matches!(change.verdict, None | Some(Verdict::Same))),
+        same.metrics.iter().all(|change| matches!(change.verdict, None | Some(Verdict::Same))),
         "{same:?}"
     );
     assert!(same.findings.iter().all(|finding| finding.verdict == Some(Verdict::Same)));
@@ -71,7 +71,7 @@ fn more_marks_are_worse() {
 fn what_one_report_does_not_have_is_unknown() {
     let a = report(10, 1_000_000, 0.0, &[]);
     let old = json!({ "schema": "rocescope.report/1" });
-    for change in diff(("a", &a), ("b", &old)).figures {
+    for change in diff(("a", &a), ("b", &old)).metrics {
         assert_eq!((change.b, change.verdict), (None, None), "{change:?}");
     }
     assert_eq!(diff(("a", &Value::Null), ("b", &Value::Null)).findings, []);
@@ -116,7 +116,7 @@ fn hosts_that_changed_are_named() {
     let all = diff(("before.pcap", &a), ("after.pcap", &b));
     assert_eq!(all.hosts.len(), 1);
     assert_eq!(
-        (all.hosts[0].src.as_str(), all.hosts[0].figures[0].verdict),
+        (all.hosts[0].src.as_str(), all.hosts[0].metrics[0].verdict),
         ("10.0.0.1", Some(Verdict::Worse))
     );
     let page = text(&all, 100);
@@ -174,10 +174,10 @@ fn nothing_is_zero_for_want_of_a_field() {
     assert!(all.len() > 50);
     let value = |name: &str, report: &Value| {
         let all = diff(("a", report), ("b", report));
-        all.figures.into_iter().find(|change| change.name == name).unwrap().a
+        all.metrics.into_iter().find(|change| change.name == name).unwrap().a
     };
     let names: Vec<&str> =
-        diff(("a", &whole), ("b", &whole)).figures.iter().map(|change| change.name).collect();
+        diff(("a", &whole), ("b", &whole)).metrics.iter().map(|change| change.name).collect();
     for path in all {
         let mut part = whole.clone();
         *part.pointer_mut(&path).unwrap() = Value::Null;
@@ -191,7 +191,7 @@ fn nothing_is_zero_for_want_of_a_field() {
             );
         }
         // Nor does a comparison with it call anything better or worse.
-        for change in diff(("a", &whole), ("b", &part)).figures.iter().filter(|change| change.name != "flows")
+        for change in diff(("a", &whole), ("b", &part)).metrics.iter().filter(|change| change.name != "flows")
         {
             let sums = ["/totals/counted_again", "/flows/0/packets", "/window"];
             let told = matches!(change.verdict, None | Some(Verdict::Same));
@@ -225,7 +225,7 @@ fn a_second_tap_changes_nothing() {
     two["totals"]["counted_again"] = named;
     two["links"] = json!([{ "ce_ratio": 0.1 }, { "ce_ratio": 0.1 }]);
     for all in [of_old, diff(("one", &one), ("two", &two))] {
-        for change in all.figures {
+        for change in all.metrics {
             assert!(matches!(change.verdict, None | Some(Verdict::Same)), "{change:?}");
         }
     }
@@ -266,7 +266,7 @@ fn what_vanished_between_taps_is_a_share_of_what_passed_the_first() {
     };
     a["taps"] = json!([tap(json!("x"), 20), tap(Value::Null, 0)]);
     let figure =
-        diff(("a", &a), ("a", &a)).figures.into_iter().find(|one| one.name == "lost_between_taps_ratio");
+        diff(("a", &a), ("a", &a)).metrics.into_iter().find(|one| one.name == "lost_between_taps_ratio");
     assert_eq!(figure.unwrap().a, Some(15.0 / 185.0));
 }
 

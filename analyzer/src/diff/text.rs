@@ -21,7 +21,7 @@ pub fn text(diff: &Diff, room: usize) -> String {
         ("CHANGE", Align::Right),
         ("", Align::Left),
     ]);
-    for change in diff.figures.iter().filter(|change| change.a.is_some() || change.b.is_some()) {
+    for change in diff.metrics.iter().filter(|change| change.a.is_some() || change.b.is_some()) {
         table.row(row(change.name.to_owned(), change));
     }
     lines.extend(table.lines(room));
@@ -71,7 +71,7 @@ pub fn text(diff: &Diff, room: usize) -> String {
             ("", Align::Left),
         ]);
         for pair in &diff.hosts {
-            for change in &pair.figures {
+            for change in &pair.metrics {
                 if !matches!(change.verdict, None | Some(Verdict::Same)) {
                     table.row(row(
                         format!("{} → {}  {}", plain(&pair.src), plain(&pair.dst), change.name),

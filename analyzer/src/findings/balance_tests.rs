@@ -106,7 +106,7 @@ fn in_windows(packets: u64, carried: impl Fn(u64) -> [u64; 2]) -> Sample {
         let bursts = folded.bursts(1_000_000);
         LinkTraffic { bursts, frame_sizes: None, last_ns: None, lost: Counter::default() }
     };
-    sample.figures.traffic = Some(Arc::new(Traffic {
+    sample.metrics.traffic = Some(Arc::new(Traffic {
         bin_ns: 1_000_000,
         end_ns: None,
         links: vec![link(0), link(1)],

@@ -99,7 +99,7 @@ fn light_senders(pairs: &[Pair], target: &Target) -> usize {
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<crate::findings::Finding>) {
-    let Some(traffic) = &input.sample.figures.traffic else { return };
+    let Some(traffic) = &input.sample.metrics.traffic else { return };
     let all = traffic.targets.iter().filter_map(|target| incast(input, target, traffic)).collect();
     let mut all: Vec<(f64, Raise)> = seen_once(input, all).into_iter().map(|seen| seen.what).collect();
     all.sort_by(|(a, _), (b, _)| b.total_cmp(a));

@@ -6,7 +6,7 @@ use crate::analysis::Options;
 use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
 use crate::findings::Finding;
 use crate::findings::tests::found;
-use crate::metrics::loss::{Episodes, Figures, FlowLoss, Loss};
+use crate::metrics::loss::{Episodes, FlowLoss, Loss, Metrics};
 use crate::report::{Report, text};
 use crate::sample::{Direction, FlowSample, Sample};
 
@@ -20,10 +20,10 @@ fn lossy(lost: u64, behind: u64, end_s: u64) -> Sample {
     let mut sample = sample(vec![link("eth0", None)], flows);
     sample.window = Some((START, data.last_ns));
     let at = |count| Episodes { count, longest_ns: 9, largest: 1, first_ns: START, last_ns: START + SECOND };
-    let figures = Figures { lost, before: at(lost), after: at(behind), ..Figures::default() };
+    let metrics = Metrics { lost, before: at(lost), after: at(behind), ..Metrics::default() };
     let mut known = Loss::default();
-    known.flows.insert(0, FlowLoss { requests: Some(figures), ..FlowLoss::default() });
-    sample.figures.loss = Some(known);
+    known.flows.insert(0, FlowLoss { requests: Some(metrics), ..FlowLoss::default() });
+    sample.metrics.loss = Some(known);
     sample
 }
 
@@ -98,10 +98,10 @@ fn pairs(lost: &[(u16, u8, u64)]) -> Sample {
     for (slot, (_, _, lost)) in (0..).zip(lost) {
         let before =
             Episodes { count: *lost, longest_ns: 9, largest: 1, first_ns: START, last_ns: START + SECOND };
-        let figures = Figures { lost: *lost, before, ..Figures::default() };
-        known.flows.insert(slot, FlowLoss { requests: Some(figures), ..FlowLoss::default() });
+        let metrics = Metrics { lost: *lost, before, ..Metrics::default() };
+        known.flows.insert(slot, FlowLoss { requests: Some(metrics), ..FlowLoss::default() });
     }
-    sample.figures.loss = Some(known);
+    sample.metrics.loss = Some(known);
     sample
 }
 
@@ -166,7 +166,7 @@ fn a_sequence_that_broke_before_it_was_followed_is_left_out_and_said_so() {
     let more =
         crate::analysis::fixtures::sample(Vec::new(), vec![(key(0, "10.0.0.1", "10.0.0.2", 19), late)]);
     sample.flows.extend(more.flows.into_iter().map(|flow| FlowSample { slot: 2, ..flow }));
-    let known = sample.figures.loss.as_mut().unwrap();
+    let known = sample.metrics.loss.as_mut().unwrap();
     known.known = Some([0, 1].into_iter().collect());
     let report = Report::build(&sample, &Options::default().into());
     assert_eq!(report.facts.flows.iter().filter(|flow| flow.loss.is_none() && flow.psn.is_some()).count(), 1);

@@ -76,14 +76,14 @@ const BACK: u32 = 16_384;
 
 /// Senders that began again and again.
 fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let Some(figures) = &input.sample.figures.loss else { return };
-    let stuck_for = |flow: &FlowSample| figures.flow(flow.slot).requests.map_or(0, |loss| loss.stuck);
+    let Some(metrics) = &input.sample.metrics.loss else { return };
+    let stuck_for = |flow: &FlowSample| metrics.flow(flow.slot).requests.map_or(0, |loss| loss.stuck);
     let stuck: Vec<&FlowSample> = input
         .sample
         .flows
         .iter()
         .filter(|flow| stuck_for(flow) >= input.limits.peer.retries.max(1))
-        .filter(|flow| figures.dialogue(flow.slot).asked_ns.is_some())
+        .filter(|flow| metrics.dialogue(flow.slot).asked_ns.is_some())
         .collect();
     if stuck.is_empty() {
         return;
@@ -91,7 +91,7 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
     // By who answers whom; what is not known may be an answer to anybody.
     let mut answers: HashMap<(u8, Addr, Addr), Vec<Option<u32>>> = HashMap::new();
     for flow in &input.sample.flows {
-        let dialogue = figures.dialogue(flow.slot);
+        let dialogue = metrics.dialogue(flow.slot);
         let psn = dialogue.answer_psn.map(Some).or(dialogue.answered_something.then_some(None));
         if let Some(psn) = psn {
             answers.entry((flow.key.family, flow.key.src, flow.key.dst)).or_default().push(psn);
@@ -177,7 +177,7 @@ fn with_way_back(sample: &Sample) -> HashSet<u16> {
 /// Senders that asked and got no answer, whether they noticed or not.
 fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     let sample = input.sample;
-    let (Some(figures), Some((_, end))) = (&sample.figures.loss, sample.window) else { return };
+    let (Some(metrics), Some((_, end))) = (&sample.metrics.loss, sample.window) else { return };
     // What answered may be among what is not known any more, or was not wanted.
     let hidden = |link: &LinkSample| {
         let filtered = link.skipped.get(Reason::Filtered as usize).is_some_and(|counter| counter.packets > 0);
@@ -195,7 +195,7 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
         let (key, stats) = (&flow.key, &flow.stats);
         let Some(link) = sample.links.get(usize::from(key.link)) else { continue };
         receives.insert((link.name.as_str(), key.family, key.dst));
-        let dialogue = figures.dialogue(flow.slot);
+        let dialogue = metrics.dialogue(flow.slot);
         let answers = stats.acks + stats.rnr_naks + stats.naks.iter().sum::<u64>();
         if answers > 0 || stats.psn_responses.seen != 0 || dialogue.answer_psn.is_some() {
             answered.insert((key.family, key.dst, key.src));
@@ -229,7 +229,7 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
         // Where answers may take another interface, a loss repaired is no sign that there are none.
         let again = |flow: &FlowSample| {
             receives
-                && figures
+                && metrics
                     .flow(flow.slot)
                     .requests
                     .is_some_and(|loss| loss.retransmitted > 0 || loss.stuck > 0)
@@ -289,7 +289,7 @@ mod tests {
     use crate::analysis::fixtures::{SECOND, START, counter, key, link, sample, stats};
     use crate::findings::Severity;
     use crate::findings::tests::severity;
-    use crate::metrics::loss::{Dialogue, Figures, FlowLoss, Loss};
+    use crate::metrics::loss::{Dialogue, FlowLoss, Loss, Metrics};
     use crate::sample::{Direction, Sample, SourceKind};
     use rocescope_common::wire::Reason;
 
@@ -306,7 +306,7 @@ mod tests {
             dialogues.push(*dialogue);
         }
         let mut sample = sample(vec![link("eth0", None)], flows);
-        sample.figures.loss = Some(Loss { dialogues, ..Loss::default() });
+        sample.metrics.loss = Some(Loss { dialogues, ..Loss::default() });
         sample
     }
 
@@ -332,8 +332,8 @@ mod tests {
         assert_eq!(found(&paths), None, "all answers take another path");
 
         let mut again = asks(&[(B, A, data)]);
-        let requests = Some(Figures { retransmitted: 1, ..Figures::default() });
-        if let Some(loss) = &mut again.figures.loss {
+        let requests = Some(Metrics { retransmitted: 1, ..Metrics::default() });
+        if let Some(loss) = &mut again.metrics.loss {
             loss.flows.insert(0, FlowLoss { requests, ..FlowLoss::default() });
         }
         assert_eq!(found(&again), Some(Severity::Warning));
@@ -368,8 +368,8 @@ mod tests {
         assert_eq!(found(&lone([("a.pcap", None), ("b.pcap", None)], 1)), None, "one of one way each");
 
         let mut resent = live(WAYS, 1);
-        if let Some(loss) = &mut resent.figures.loss {
-            let requests = Some(Figures { retransmitted: 1, ..Figures::default() });
+        if let Some(loss) = &mut resent.metrics.loss {
+            let requests = Some(Metrics { retransmitted: 1, ..Metrics::default() });
             loss.flows.insert(0, FlowLoss { requests, ..FlowLoss::default() });
         }
         assert_eq!(found(&resent), Some(Severity::Info), "no warning on what may take another interface");
@@ -385,8 +385,8 @@ mod tests {
         let mut sample = asks(&[(B, A, Dialogue { answer_psn: answer, ..data })]);
         sample.flows[0].stats.psn.first = 30_000;
         sample.flows[0].stats.psn.expected = 30_064;
-        let requests = Some(Figures { stuck: 3, ..Figures::default() });
-        if let Some(loss) = &mut sample.figures.loss {
+        let requests = Some(Metrics { stuck: 3, ..Metrics::default() });
+        if let Some(loss) = &mut sample.metrics.loss {
             loss.flows.insert(0, FlowLoss { requests, ..FlowLoss::default() });
         }
         sample
@@ -408,7 +408,7 @@ mod tests {
         let others = [(B, A, Dialogue::default())];
         for (before_end, raised) in [(9_000_000, None), (10_000_000, Some(Severity::Info))] {
             let mut late = asks(&others);
-            if let Some(loss) = &mut late.figures.loss {
+            if let Some(loss) = &mut late.metrics.loss {
                 loss.dialogues[0].asked_ns = Some(START + SECOND - before_end);
             }
             assert_eq!(found(&late), raised, "{before_end}");

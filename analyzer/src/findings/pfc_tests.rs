@@ -74,7 +74,7 @@ fn quanta_alone_tell_how_much_it_was_at_least() {
 #[test]
 fn victims_are_flows_of_data_and_told_with_what_they_lost() {
     use crate::analysis::fixtures::{key, link, stats};
-    use crate::metrics::control::{ControlFigures, LinkControl};
+    use crate::metrics::control::{ControlMetrics, LinkControl};
     let mut acks = stats(50_001, 100, 6_200);
     (acks.psn, acks.payload_bytes) = (rocescope_common::account::PsnTrack::default(), 0);
     let (a, b) = ("10.0.0.1", "10.0.0.2");
@@ -83,7 +83,7 @@ fn victims_are_flows_of_data_and_told_with_what_they_lost() {
     let mut sample = fixtures::sample(vec![link("near", None), link("far", None)], [on(0), on(1)].concat());
     let asked = PauseSample { worst_share: Some(0.05), paused_ns: Some(50 * MS), ..pause(3) };
     let control = LinkControl { pauses: vec![([2; 6], 0, asked)], neighbours: Vec::new() };
-    let with = |stalled| ControlFigures {
+    let with = |stalled| ControlMetrics {
         links: [(0, control.clone()), (1, control.clone())].into(),
         stalled,
         untracked: 0,
@@ -93,7 +93,7 @@ fn victims_are_flows_of_data_and_told_with_what_they_lost() {
         found.retain(|finding| finding.id == "pfc.victim");
         found.pop()
     };
-    sample.figures.control = Some(with(Some([(0, 40 * MS), (1, 45 * MS), (2, 30 * MS)].into())));
+    sample.metrics.control = Some(with(Some([(0, 40 * MS), (1, 45 * MS), (2, 30 * MS)].into())));
     let finding = victim(&sample).unwrap();
     assert!(finding.title.starts_with("1 flow stood still for up to 40"), "{}", finding.title);
     assert_eq!((finding.flows.len(), finding.flows[0].dest_qp), (1, 17));
@@ -102,7 +102,7 @@ fn victims_are_flows_of_data_and_told_with_what_they_lost() {
     assert_eq!((evidence("priority"), evidence("paused_ns")), (3.into(), (50 * MS).into()));
     assert_eq!((evidence("paused_ratio"), evidence("flows")), (0.05.into(), 1.into()));
     // Without the link's speed nothing of this is known, and that is said.
-    sample.figures.control = Some(with(None));
+    sample.metrics.control = Some(with(None));
     assert_eq!(victim(&sample), None);
     let report = crate::report::Report::build(&sample, &crate::report::Options::default());
     assert_eq!(report.facts.flows[0].pause_stall_ns, None);

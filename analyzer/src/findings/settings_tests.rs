@@ -101,7 +101,7 @@ fn notifications_among_the_data() {
         let mut link = [Marked::default(); 64];
         link[usize::from(data)].data_bytes = 5_000_000;
         link[usize::from(cnp)].cnp_packets = cnps;
-        sample.figures.marking = Some(vec![link]);
+        sample.metrics.marking = Some(vec![link]);
         severity(&sample, "qos.cnp_dscp")
     };
     assert_eq!(marked(26, 26, 40), Some(Severity::Info));

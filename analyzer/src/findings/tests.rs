@@ -105,7 +105,7 @@ pub(super) fn found_on(facts: &Facts, id: &str) -> Option<Finding> {
 
 /// Requests for 20 seconds, and refusals in another flow, whose NAKs were told or not.
 fn refused(told: Option<crate::metrics::loss::Naks>) -> Vec<Finding> {
-    use crate::metrics::loss::{Figures, FlowLoss, Loss};
+    use crate::metrics::loss::{FlowLoss, Loss, Metrics};
     use fixtures::{SECOND, START};
     let mut data = fixtures::stats(50_000, 1_000, 1_000_000);
     let mut answers = fixtures::stats(50_001, 1_000, 62_000);
@@ -118,10 +118,10 @@ fn refused(told: Option<crate::metrics::loss::Naks>) -> Vec<Finding> {
     let mut sample = fixtures::sample(vec![fixtures::link("eth0", None)], flows);
     sample.window = Some((START, START + 20 * SECOND));
     let mut loss = Loss::default();
-    let requests = Figures { retransmitted: 400, again_ns: START + 3 * SECOND, ..Figures::default() };
+    let requests = Metrics { retransmitted: 400, again_ns: START + 3 * SECOND, ..Metrics::default() };
     loss.flows.insert(0, FlowLoss { requests: Some(requests), ..FlowLoss::default() });
     loss.naks.extend(told.map(|naks| (1, naks)));
-    sample.figures.loss = Some(loss);
+    sample.metrics.loss = Some(loss);
     found(&sample, &Options::default())
 }
 

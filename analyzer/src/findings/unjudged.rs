@@ -4,7 +4,7 @@ use super::once;
 use crate::analysis::Facts;
 use crate::analysis::{Flow, Psn};
 use crate::findings::Unjudged;
-use crate::metrics::Figures;
+use crate::metrics::Metrics;
 use crate::sample::Sample;
 
 /// Needs the order and the exact time of packets: live, `--no-timing` is without.
@@ -22,28 +22,28 @@ const SEQUENCES: &str = "whole_sequences";
 const SPEED: &str = "link_speed";
 
 /// Whether pauses were asked for whose length is not known.
-fn untimed_pauses(figures: &Figures) -> bool {
-    let control = figures.control.as_ref().filter(|control| control.stalled.is_none());
+fn untimed_pauses(metrics: &Metrics) -> bool {
+    let control = metrics.control.as_ref().filter(|control| control.stalled.is_none());
     control.is_some_and(|control| control.links.values().any(|link| !link.pauses.is_empty()))
 }
 
-type Kind = (&'static str, &'static str, fn(&Figures) -> bool);
+type Kind = (&'static str, &'static str, fn(&Metrics) -> bool);
 
 const KINDS: &[Kind] = &[
-    ("burst.incast", TIMES, |figures| figures.traffic.is_none()),
-    ("cnp.without_ce", TIMES, |figures| figures.pairs.is_none()),
-    ("icrc.errors", FRAMES, |figures| figures.icrc.is_none()),
-    ("job.stalled", TIMES, |figures| figures.traffic.is_none()),
-    ("latency.tail", TIMES, |figures| figures.latency.is_none()),
-    ("loss.after_tap", TIMES, |figures| figures.loss.is_none()),
-    ("loss.before_tap", TIMES, |figures| figures.loss.is_none()),
-    ("loss.between_taps", TAPS, |figures| figures.taps.is_none()),
-    ("peer.silent", TIMES, |figures| figures.loss.is_none()),
+    ("burst.incast", TIMES, |metrics| metrics.traffic.is_none()),
+    ("cnp.without_ce", TIMES, |metrics| metrics.pairs.is_none()),
+    ("icrc.errors", FRAMES, |metrics| metrics.icrc.is_none()),
+    ("job.stalled", TIMES, |metrics| metrics.traffic.is_none()),
+    ("latency.tail", TIMES, |metrics| metrics.latency.is_none()),
+    ("loss.after_tap", TIMES, |metrics| metrics.loss.is_none()),
+    ("loss.before_tap", TIMES, |metrics| metrics.loss.is_none()),
+    ("loss.between_taps", TAPS, |metrics| metrics.taps.is_none()),
+    ("peer.silent", TIMES, |metrics| metrics.loss.is_none()),
     ("pfc.storm", SPEED, untimed_pauses),
     ("pfc.victim", SPEED, untimed_pauses),
-    ("retry.storm", TIMES, |figures| figures.loss.is_none()),
-    ("step.slower", TIMES, |figures| figures.traffic.is_none()),
-    ("step.straggler", TIMES, |figures| figures.traffic.is_none()),
+    ("retry.storm", TIMES, |metrics| metrics.loss.is_none()),
+    ("step.slower", TIMES, |metrics| metrics.traffic.is_none()),
+    ("step.straggler", TIMES, |metrics| metrics.traffic.is_none()),
 ];
 
 /// Kinds that go by what was lost and sent again.
@@ -64,9 +64,9 @@ pub(super) fn flows_unjudged(facts: &Facts) -> u64 {
 
 /// Their ids in order, and what each needs.
 pub(super) fn unjudged(sample: &Sample, flows: &[Flow]) -> Vec<Unjudged> {
-    let missing = KINDS.iter().filter(|(_, _, missing)| missing(&sample.figures));
+    let missing = KINDS.iter().filter(|(_, _, missing)| missing(&sample.metrics));
     let mut all: Vec<Unjudged> = missing.map(|(id, needs, _)| Unjudged { id, needs }).collect();
-    if sample.figures.loss.is_some() && flows.iter().any(is_unjudged) {
+    if sample.metrics.loss.is_some() && flows.iter().any(is_unjudged) {
         all.extend(OF_LOSS.map(|id| Unjudged { id, needs: SEQUENCES }));
         all.sort_by_key(|one| one.id);
     }
@@ -86,8 +86,8 @@ mod tests {
         assert_eq!(nothing.len(), KINDS.iter().filter(|(_, needs, _)| *needs != SPEED).count());
         assert!(nothing.is_sorted() && nothing.iter().all(|id| entries().any(|entry| entry.id == *id)));
         let mut timed = sample(Vec::new(), Vec::new());
-        timed.figures.latency = Some(crate::metrics::latency::BySlot::default());
-        timed.figures.loss = Some(crate::metrics::loss::Loss::default());
+        timed.metrics.latency = Some(crate::metrics::latency::BySlot::default());
+        timed.metrics.loss = Some(crate::metrics::loss::Loss::default());
         assert!(!ids(&timed).contains(&"latency.tail") && !ids(&timed).contains(&"retry.storm"));
         assert!(ids(&timed).contains(&"burst.incast"));
     }

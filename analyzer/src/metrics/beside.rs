@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use rocescope_common::wire::Frame;
 
 use super::packet::{Aside, Packet};
-use super::{Collector, Figures, Options, control, icrc};
+use super::{Collector, Metrics, Options, control, icrc};
 use crate::source::flows::table::Observed;
 use crate::source::replay::links::TapLinks;
 use crate::util::background;
@@ -64,7 +64,7 @@ impl Batch {
 enum Job {
     Packets(Batch),
     Retired(Vec<u32>),
-    Tell(Sender<Figures>),
+    Tell(Sender<Metrics>),
 }
 
 /// Who shows packets to the collectors.
@@ -178,24 +178,24 @@ impl Beside {
 
     /// What is known so far.
     #[must_use]
-    pub fn figures(&mut self) -> Figures {
+    pub fn metrics(&mut self) -> Metrics {
         self.hand_over();
-        let mut figures = match &self.worker {
-            Worker::Here(collector) => collector.figures(),
+        let mut metrics = match &self.worker {
+            Worker::Here(collector) => collector.metrics(),
             Worker::Thread { jobs, .. } => {
                 let (tell, told) = channel();
                 let asked = jobs.send(Job::Tell(tell));
                 asked.ok().and_then(|()| told.recv().ok()).unwrap_or_default()
             }
-            Worker::Nobody => Figures::default(),
+            Worker::Nobody => Metrics::default(),
         };
-        figures.icrc = Some(self.icrc.figures());
-        figures.control = Some(self.control.figures());
-        if let Some(traffic) = &mut figures.traffic {
+        metrics.icrc = Some(self.icrc.metrics());
+        metrics.control = Some(self.control.metrics());
+        if let Some(traffic) = &mut metrics.traffic {
             // Nobody else has it yet: nothing is copied.
             Arc::make_mut(traffic).frames_until(&self.last_ns);
         }
-        figures
+        metrics
     }
 
     /// Gives the batch to the collectors.
@@ -255,7 +255,7 @@ fn work(mut collector: Box<Collector>, jobs: &Receiver<Job>, used: &Sender<Batch
             }
             Job::Retired(slots) => slots.into_iter().for_each(|slot| collector.retired(slot)),
             Job::Tell(to) => {
-                let _ = to.send(collector.figures());
+                let _ = to.send(collector.metrics());
             }
         }
     }

@@ -220,7 +220,7 @@ impl Collector {
 
     /// What is known so far.
     #[must_use]
-    pub fn figures(&self) -> ControlFigures {
+    pub fn metrics(&self) -> ControlMetrics {
         let mut links: BTreeMap<u16, LinkControl> = BTreeMap::new();
         for (&(link, station), rows) in &self.stations {
             for (row, pause) in rows.iter().enumerate().filter(|(_, pause)| pause.stops + pause.resumes > 0) {
@@ -248,7 +248,7 @@ impl Collector {
             links.entry(*link).or_default().neighbours.clone_from(neighbours);
         }
         let stalled = (0..).zip(&self.flows).filter(|(_, last)| last.stalled_ns > 0);
-        ControlFigures {
+        ControlMetrics {
             links,
             stalled: self.mbps.map(|_| stalled.map(|(slot, last)| (slot, last.stalled_ns)).collect()),
             untracked: self.untracked,
@@ -258,7 +258,7 @@ impl Collector {
 
 /// What control frames said, by link.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ControlFigures {
+pub struct ControlMetrics {
     /// Links that had any.
     pub links: BTreeMap<u16, LinkControl>,
     /// By slot: time in which a flow was silent because its priority was paused; `None` where the links' speed is not known.

@@ -19,8 +19,8 @@ fn pfc(priority: u8, quanta: u16) -> Vec<u8> {
 }
 
 fn row(collector: &Collector) -> PauseSample {
-    let figures = collector.figures();
-    let [(from, _, pause)] = figures.links[&0].pauses[..] else { panic!("{figures:?}") };
+    let metrics = collector.metrics();
+    let [(from, _, pause)] = metrics.links[&0].pauses[..] else { panic!("{metrics:?}") };
     assert_eq!(from, SWITCH);
     pause
 }
@@ -41,7 +41,7 @@ fn a_pause_lasts_until_it_is_taken_back_or_over() {
     let pause = row(&collector);
     assert_eq!((pause.paused_ns, pause.transitions), (Some(635_539), Some(2)));
     assert_eq!(pause.longest_ns, Some(335_539));
-    assert_eq!(collector.figures().links[&0].pauses[0].1, 2, "both resumes are counted");
+    assert_eq!(collector.metrics().links[&0].pauses[0].1, 2, "both resumes are counted");
     // At another speed it lasts as much longer.
     let mut slow = Collector::new(Some(10_000));
     slow.frame(0, 10_000_000, &pfc(3, 65535));
@@ -93,7 +93,7 @@ fn a_flow_that_was_silent_while_paused_stood_still() {
         }
         pass(&mut collector, 1, MS + silence * MS);
         pass(&mut collector, 2, MS + silence * MS + 1000);
-        collector.figures().stalled.map(|stalled| stalled.values().sum::<u64>())
+        collector.metrics().stalled.map(|stalled| stalled.values().sum::<u64>())
     };
     let run = |priority, paused, silence| run_at(Some(100_000), priority, paused, silence).unwrap();
     // Without a tag, and DSCP 0: priority 0.
@@ -120,8 +120,8 @@ fn neighbours_are_kept_once_each() {
     for port in 0..90 {
         collector.frame(1, 6, &lldp(port, 0));
     }
-    let figures = collector.figures();
-    let known = &figures.links[&1].neighbours;
+    let metrics = collector.metrics();
+    let known = &metrics.links[&1].neighbours;
     assert_eq!(known.len(), MOST_NEIGHBOURS);
     assert_eq!(known[0].pfc.unwrap().enabled, 8, "the latest counts");
     // Anything else is nothing, and too many stations are counted.
@@ -131,5 +131,5 @@ fn neighbours_are_kept_once_each() {
         frame[10..12].copy_from_slice(&station.to_be_bytes());
         collector.frame(0, 8, &frame);
     }
-    assert_eq!(collector.figures().untracked, 300 - MOST_STATIONS as u64);
+    assert_eq!(collector.metrics().untracked, 300 - MOST_STATIONS as u64);
 }

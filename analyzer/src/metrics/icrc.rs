@@ -85,7 +85,7 @@ impl Collector {
 
     /// What is known so far.
     #[must_use]
-    pub fn figures(&self) -> Icrc {
+    pub fn metrics(&self) -> Icrc {
         Icrc { flows: self.slots.iter().map(|(_, counts)| *counts).collect(), retired: self.retired.clone() }
     }
 }

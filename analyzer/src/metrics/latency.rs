@@ -113,8 +113,8 @@ impl Collector {
 
     /// The figures so far, by slot of the flow of requests.
     #[must_use]
-    pub fn figures(&self) -> BySlot {
-        let figures = (0u32..).zip(&self.slots).filter_map(|(number, slot)| {
+    pub fn metrics(&self) -> BySlot {
+        let metrics = (0u32..).zip(&self.slots).filter_map(|(number, slot)| {
             let ring = self.rings.get(slot.ring as usize).map(Box::as_ref);
             if ring.is_none() && slot.unpaired + slot.untracked == 0 {
                 return None;
@@ -123,7 +123,7 @@ impl Collector {
             (figure.unpaired, figure.untracked) = (slot.unpaired, slot.untracked);
             Some((number, figure))
         });
-        figures.collect()
+        metrics.collect()
     }
 }
 
@@ -312,12 +312,12 @@ impl IntoIterator for BySlot {
 
 impl FromIterator<(u32, Figure)> for BySlot {
     /// Each slot comes once.
-    fn from_iter<T: IntoIterator<Item = (u32, Figure)>>(figures: T) -> Self {
-        let mut figures: Vec<(u32, Figure)> = figures.into_iter().collect();
+    fn from_iter<T: IntoIterator<Item = (u32, Figure)>>(metrics: T) -> Self {
+        let mut metrics: Vec<(u32, Figure)> = metrics.into_iter().collect();
         // Sorted already, mostly.
-        figures.sort_by_key(|(slot, _)| *slot);
-        figures.shrink_to_fit();
-        Self(figures)
+        metrics.sort_by_key(|(slot, _)| *slot);
+        metrics.shrink_to_fit();
+        Self(metrics)
     }
 }
 

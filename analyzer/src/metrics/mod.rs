@@ -102,17 +102,17 @@ impl Collector {
 
     /// What is known so far.
     #[must_use]
-    pub fn figures(&self) -> Figures {
-        Figures {
+    pub fn metrics(&self) -> Metrics {
+        Metrics {
             // The table of flows has it.
             marking: None,
             pairs: Some(self.pairing.pairs()),
-            latency: Some(self.latency.figures()),
-            ecn: Some(self.ecn.figures()),
-            loss: Some(self.loss.figures()),
+            latency: Some(self.latency.metrics()),
+            ecn: Some(self.ecn.metrics()),
+            loss: Some(self.loss.metrics()),
             icrc: None,
-            taps: Some(self.taps.figures()),
-            traffic: Some(Arc::new(self.traffic.figures())),
+            taps: Some(self.taps.metrics()),
+            traffic: Some(Arc::new(self.traffic.metrics())),
             control: None,
         }
     }
@@ -120,7 +120,7 @@ impl Collector {
 
 /// The figures at a moment. What a source cannot collect is `None`.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct Metrics {
     /// Packets by DSCP, by link.
     pub marking: Option<Vec<ByDscp>>,
     /// The other direction of flows, by slot, as far as it is known.
@@ -128,7 +128,7 @@ pub struct Figures {
     /// Times from request to answer, by slot of the flow of requests.
     pub latency: Option<latency::BySlot>,
     /// Congestion marks and notifications.
-    pub ecn: Option<ecn::Figures>,
+    pub ecn: Option<ecn::Metrics>,
     /// Loss, reordering and what was sent again.
     pub loss: Option<loss::Loss>,
     /// Whether packets arrive as they were sent.
@@ -138,5 +138,5 @@ pub struct Figures {
     /// Traffic in time and by hosts.
     pub traffic: Option<Arc<traffic::Traffic>>,
     /// Pauses and LLDP, from frames between link partners.
-    pub control: Option<control::ControlFigures>,
+    pub control: Option<control::ControlMetrics>,
 }

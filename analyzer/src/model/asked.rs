@@ -17,8 +17,8 @@ pub(super) fn for_late(
     again: &Again,
     between: &HashMap<u32, u64, State>,
 ) -> HashSet<u32, State> {
-    let figures = &sample.figures;
-    let (Some(losses), Some(pairs)) = (&figures.loss, &figures.pairs) else { return HashSet::default() };
+    let metrics = &sample.metrics;
+    let (Some(losses), Some(pairs)) = (&metrics.loss, &metrics.pairs) else { return HashSet::default() };
     let asking = sample.flows.iter().filter(|flow| flow.stats.naks.first().is_some_and(|naks| *naks > 0));
     let asking: Vec<(u32, u32)> =
         asking.filter_map(|flow| Some((flow.slot, pairs.get(&flow.slot)?.reverse?))).collect();
@@ -51,13 +51,13 @@ pub(super) fn for_late(
 mod tests {
     use super::*;
     use crate::analysis::fixtures::{key, link, sample, stats};
-    use crate::metrics::loss::{Figures, FlowLoss, Loss};
+    use crate::metrics::loss::{FlowLoss, Loss, Metrics};
     use crate::metrics::pairing::{Confidence, How, Pair};
     use crate::model::health::Kind;
     use crate::model::{History, Model, Span};
 
     /// A flow of data in which `found` was found, and its answers with 3 NAKs.
-    fn asked(found: Figures, reverse: Option<u32>) -> Sample {
+    fn asked(found: Metrics, reverse: Option<u32>) -> Sample {
         let mut answers = stats(17, 10, 620);
         answers.naks[0] = 3;
         let flows = vec![
@@ -67,20 +67,20 @@ mod tests {
         let mut sample = sample(vec![link("eth0", None)], flows);
         let [data, asking] = [0, 1].map(|at: usize| sample.flows[at].slot);
         let lost = FlowLoss { requests: Some(found), ..FlowLoss::default() };
-        sample.figures.loss = Some(Loss { flows: HashMap::from_iter([(data, lost)]), ..Loss::default() });
+        sample.metrics.loss = Some(Loss { flows: HashMap::from_iter([(data, lost)]), ..Loss::default() });
         let reverse = reverse.map(|_| data);
         let pair = Pair { peer_qp: Some(20), how: How::Cm, confidence: Confidence::Certain, reverse };
-        sample.figures.pairs = Some(HashMap::from_iter([(asking, pair)]));
+        sample.metrics.pairs = Some(HashMap::from_iter([(asking, pair)]));
         sample
     }
 
     #[test]
     fn naks_for_what_only_came_late_are_no_loss() {
-        let late = Figures { recovered: 5, ..Figures::default() };
+        let late = Metrics { recovered: 5, ..Metrics::default() };
         for (found, reverse, kind) in [
             (late, Some(0), Kind::Late),
-            (Figures { lost: 1, ..late }, Some(0), Kind::Loss),
-            (Figures::default(), Some(0), Kind::Loss),
+            (Metrics { lost: 1, ..late }, Some(0), Kind::Loss),
+            (Metrics::default(), Some(0), Kind::Loss),
             // Whose data they ask for is not known.
             (late, None, Kind::Loss),
         ] {

@@ -6,7 +6,7 @@
 use hashbrown::{HashMap, HashSet};
 use rocescope_common::account::FlowKey;
 
-use crate::metrics::loss::{Figures, Loss};
+use crate::metrics::loss::{Loss, Metrics};
 use crate::metrics::taps::TapPair;
 use crate::sample::{FlowSample, Sample};
 
@@ -20,8 +20,8 @@ const UC: u8 = 1;
 /// Packets lost before the link of a flow, by its slot; those flows that PSNs alone must tell of are not in it.
 pub(super) fn lost(sample: &Sample) -> HashMap<u32, u64, State> {
     let mut lost = HashMap::default();
-    let pairs = sample.figures.taps.as_deref().unwrap_or_default();
-    let Some(losses) = sample.figures.loss.as_ref().filter(|_| !pairs.is_empty()) else { return lost };
+    let pairs = sample.metrics.taps.as_deref().unwrap_or_default();
+    let Some(losses) = sample.metrics.loss.as_ref().filter(|_| !pairs.is_empty()) else { return lost };
     let ends = |pair: &TapPair| pair.links.map(|link| FlowKey { link, ..pair.key });
     let ordered = || pairs.iter().filter(|pair| pair.ordered);
     let behind: HashSet<FlowKey, State> = ordered().map(|pair| ends(pair)[1]).collect();
@@ -39,15 +39,15 @@ pub(super) fn lost(sample: &Sample) -> HashMap<u32, u64, State> {
         let missed = if two.stats.transport == UC {
             0
         } else {
-            sum(losses, two, |figures| figures.unfilled).min(vanished)
+            sum(losses, two, |metrics| metrics.unfilled).min(vanished)
         };
-        lost.insert(two.slot, sum(losses, one, |figures| figures.lost) + vanished - missed);
+        lost.insert(two.slot, sum(losses, one, |metrics| metrics.lost) + vanished - missed);
     }
     lost
 }
 
 /// A figure of the requests and the responses in a flow.
-fn sum(losses: &Loss, flow: &FlowSample, of: fn(&Figures) -> u64) -> u64 {
+fn sum(losses: &Loss, flow: &FlowSample, of: fn(&Metrics) -> u64) -> u64 {
     let told = losses.flow(flow.slot);
     [told.requests, told.responses].iter().flatten().map(of).sum()
 }
@@ -66,10 +66,10 @@ mod tests {
         let mut sample = of(links, (0..3).map(|tap| (key(tap), stats(7, 1_000, 1_000_000))).collect());
         let mut loss = Loss::default();
         for (flow, (lost, unfilled)) in sample.flows.iter().zip(by_psn) {
-            let requests = Some(Figures { lost, unfilled, ..Figures::default() });
+            let requests = Some(Metrics { lost, unfilled, ..Metrics::default() });
             loss.flows.insert(flow.slot, FlowLoss { requests, ..FlowLoss::default() });
         }
-        sample.figures.loss = Some(loss);
+        sample.metrics.loss = Some(loss);
         let pair = |&(links, ordered, matched, only): &([u16; 2], bool, u64, [u64; 2])| TapPair {
             key: key(links[0]),
             links,
@@ -79,7 +79,7 @@ mod tests {
             copies: [0; 2],
             delay: Series::new(0, 0),
         };
-        sample.figures.taps = Some(pairs.iter().map(pair).collect());
+        sample.metrics.taps = Some(pairs.iter().map(pair).collect());
         sample
     }
 

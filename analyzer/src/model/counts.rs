@@ -2,7 +2,7 @@
 
 use rocescope_common::account::FlowStats;
 
-use crate::metrics::loss::{Figures, Loss};
+use crate::metrics::loss::{Loss, Metrics};
 use crate::sample::Retired;
 
 /// Nanoseconds in a second.
@@ -49,7 +49,7 @@ impl Counts {
     /// The counters of one flow, and what is known of its losses; `None` where that is nothing.
     #[must_use]
     pub fn of(stats: &FlowStats, slot: u32, losses: Option<&Loss>) -> Self {
-        let known = |of: Option<Figures>| of.map_or((0, 0), |figures| (figures.lost, figures.recovered));
+        let known = |of: Option<Metrics>| of.map_or((0, 0), |metrics| (metrics.lost, metrics.recovered));
         let (requests_known, responses_known) = losses.map_or((false, false), |losses| losses.is_known(slot));
         let told = losses.map(|losses| losses.flow(slot)).unwrap_or_default();
         let (lost, late) = if requests_known { known(told.requests) } else { (stats.psn.missing, 0) };

@@ -73,7 +73,7 @@ pub fn peer_qp(sample: &Sample, index: usize) -> Option<u32> {
     if let Some(qp) = sample.owned(flow).and_then(|owned| owned.peer_qp) {
         return Some(qp);
     }
-    if let Some(pair) = sample.figures.pairs.as_ref().and_then(|pairs| pairs.get(&flow.slot)) {
+    if let Some(pair) = sample.metrics.pairs.as_ref().and_then(|pairs| pairs.get(&flow.slot)) {
         return pair.peer_qp;
     }
     match flow.stats.src_qp {

@@ -394,6 +394,6 @@ fn lost(sample: &Sample) -> Lost {
         events_dropped: sample.events_dropped,
         capture_drops: sample.capture_drops,
         interface_drops: sample.interface_drops,
-        bins_dropped: sample.figures.traffic.as_ref().and_then(|traffic| traffic.lost_packets()),
+        bins_dropped: sample.metrics.traffic.as_ref().and_then(|traffic| traffic.lost_packets()),
     }
 }

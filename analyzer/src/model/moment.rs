@@ -151,14 +151,14 @@ pub(super) fn moment(sample: &Sample, again: &Again, previous: Option<&Moment>) 
     let mut flows = Vec::with_capacity(sample.flows.len());
     let mut earlier = previous.map(|p| Earlier::new(&p.flows, p.complete));
     let mut weights: Vec<(u64, u32)> = Vec::with_capacity(sample.flows.len());
-    let timed = sample.figures.latency.as_ref();
+    let timed = sample.metrics.latency.as_ref();
     let none = Histogram::default();
     let mut histogram_bytes = 0;
     let mut once = Sum::new(again);
     let between = between::lost(sample);
     let for_late = asked::for_late(sample, again, &between);
     for (at, flow) in (0u32..).zip(&sample.flows) {
-        let mut counts = Counts::of(&flow.stats, flow.slot, sample.figures.loss.as_ref());
+        let mut counts = Counts::of(&flow.stats, flow.slot, sample.metrics.loss.as_ref());
         if let Some(lost) = between.get(&flow.slot) {
             counts.lost = *lost;
         }

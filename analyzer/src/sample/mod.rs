@@ -15,7 +15,7 @@ use rocescope_common::account::{FlowKey, FlowStats};
 use rocescope_common::wire::Reason;
 use rocescope_common::wire::frame::Addr;
 
-use crate::metrics::Figures;
+use crate::metrics::Metrics;
 use crate::source::devices::Devices;
 use crate::source::flows::owners::{Owned, Owners};
 pub use flows::{Flows, Spare};
@@ -72,7 +72,7 @@ pub struct Sample {
     /// What devices counted by themselves; empty in replay, and without RDMA devices.
     pub devices: Arc<Devices>,
     /// Figures beyond counters.
-    pub figures: Figures,
+    pub metrics: Metrics,
 }
 
 /// The upper three opcode bits of unreliable datagrams.

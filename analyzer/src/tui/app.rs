@@ -284,7 +284,7 @@ impl App {
 
     /// Takes a sample whose work is done.
     pub fn on_ready(&mut self, ready: Ready) {
-        let Ready { sample, last, next, figures, texts, gone, spent } = ready;
+        let Ready { sample, last, next, metrics, texts, gone, spent } = ready;
         self.spent.extend(spent);
         let texts = std::mem::replace(&mut self.table.texts, texts);
         self.spent.push(Box::new(texts));
@@ -310,17 +310,17 @@ impl App {
             self.spent.push(Box::new(newest));
         }
         if !self.paused {
-            self.recompute_from(figures, true);
+            self.recompute_from(metrics, true);
         } else if seeking {
             // On the way the picture moves; where the way ends it stands still again.
             self.paused = false;
-            self.recompute_from(figures, true);
+            self.recompute_from(metrics, true);
             self.paused = true;
             if self.seek_ns.is_none() {
                 self.pin();
             }
         } else if self.data.is_none() {
-            self.recompute_from(figures, true);
+            self.recompute_from(metrics, true);
             self.pin();
         }
     }

@@ -40,7 +40,7 @@ pub struct Ready {
     pub(super) sample: Arc<Sample>,
     pub(super) last: bool,
     pub(super) next: Option<Next>,
-    pub(super) figures: Option<Data>,
+    pub(super) metrics: Option<Data>,
     pub(super) texts: Texts,
     /// Flows that fell silent since the sample before.
     pub(super) gone: Vec<EventSample>,
@@ -60,19 +60,19 @@ impl Job {
             history.append(next.clone(), &sample, last);
         }
         let newest = history.len().checked_sub(1);
-        let figures = span.zip(newest).and_then(|(span, at)| {
+        let metrics = span.zip(newest).and_then(|(span, at)| {
             let paths = Arc::new(match &next {
                 Some(next) => analysis::Paths::with(Arc::clone(&next.again), &sample, &options.analysis),
                 None => analysis::Paths::of(&sample, &options.analysis),
             });
-            let mut figures = Data::new(&history, at, span, Arc::clone(&sample), &options, paths)?;
+            let mut metrics = Data::new(&history, at, span, Arc::clone(&sample), &options, paths)?;
             if matrix {
-                figures.fill_matrix();
+                metrics.fill_matrix();
             }
-            Some(figures)
+            Some(metrics)
         });
-        let texts = figures.as_ref().map_or_else(|| texts.clone(), |figures| texts.updated(&figures.model));
+        let texts = metrics.as_ref().map_or_else(|| texts.clone(), |metrics| texts.updated(&metrics.model));
         let spent: Spent = vec![Box::new(history)];
-        Ready { sample, last, next, figures, texts, gone, spent }
+        Ready { sample, last, next, metrics, texts, gone, spent }
     }
 }

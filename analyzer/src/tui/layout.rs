@@ -20,7 +20,7 @@ pub struct Layout {
     /// Name, source, time.
     pub title: Rect,
     /// The figures of everything.
-    pub figures: Rect,
+    pub metrics: Rect,
     /// What is wrong.
     pub verdict: Rect,
     /// Own losses; only when there are any.
@@ -45,13 +45,13 @@ impl Layout {
             area
         };
         let title = line(1);
-        let figures = line(1);
+        let metrics = line(1);
         let verdict = line(1);
         let warning = line(u16::from(warning));
         let tabs = line(1);
         let body = line(height.saturating_sub(5 + warning.height));
         let status = line(1);
-        Self { title, figures, verdict, warning, tabs, body, status }
+        Self { title, metrics, verdict, warning, tabs, body, status }
     }
 
     /// The table of queue pairs with its titles: the whole body, or what the overview leaves it.

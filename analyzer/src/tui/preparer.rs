@@ -13,7 +13,7 @@ use crate::util::background;
 
 enum Work {
     Sample(Box<Job>),
-    Figures(Box<Wanted>),
+    Metrics(Box<Wanted>),
     Write(Box<File>),
     Free(Spent),
 }
@@ -22,7 +22,7 @@ enum Work {
 #[derive(Debug)]
 pub(super) enum Done {
     Sample(Box<Ready>),
-    Figures(Option<Box<Data>>),
+    Metrics(Option<Box<Data>>),
     /// A file; the sentence about it.
     Written(String),
 }
@@ -31,7 +31,7 @@ impl Work {
     fn run(self) -> Option<Done> {
         match self {
             Self::Sample(job) => Some(Done::Sample(Box::new(job.run()))),
-            Self::Figures(wanted) => Some(Done::Figures(wanted.make().map(Box::new))),
+            Self::Metrics(wanted) => Some(Done::Metrics(wanted.make().map(Box::new))),
             Self::Write(file) => Some(Done::Written(files::write(*file))),
             Self::Free(spent) => {
                 drop(spent);
@@ -82,8 +82,8 @@ impl Preparer {
     }
 
     /// The same with figures.
-    pub(super) fn figures(&mut self, wanted: Wanted) -> Option<Done> {
-        self.begin(Work::Figures(Box::new(wanted)))
+    pub(super) fn metrics(&mut self, wanted: Wanted) -> Option<Done> {
+        self.begin(Work::Metrics(Box::new(wanted)))
     }
 
     /// Has a file written; says how it went when the thread is gone and it had to be done here.
@@ -122,7 +122,7 @@ impl Preparer {
             Ok(done) => {
                 match &done {
                     Done::Written(_) => self.files -= 1,
-                    Done::Sample(_) | Done::Figures(_) => self.busy = false,
+                    Done::Sample(_) | Done::Metrics(_) => self.busy = false,
                 }
                 Some(done)
             }

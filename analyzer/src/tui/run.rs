@@ -93,7 +93,7 @@ impl Desk {
         // A key asked for them; a sample that came first has them too.
         if !self.preparer.busy()
             && let Some(wanted) = app.wanted()
-            && let Some(done) = self.preparer.figures(wanted)
+            && let Some(done) = self.preparer.metrics(wanted)
         {
             changed |= self.take(app, done);
         }
@@ -154,7 +154,7 @@ impl Desk {
     fn take(&mut self, app: &mut App, done: Done) -> bool {
         let ready = match done {
             Done::Sample(ready) => *ready,
-            Done::Figures(data) => return app.on_figures(data.map(|data| *data)),
+            Done::Metrics(data) => return app.on_figures(data.map(|data| *data)),
             Done::Written(answer) => {
                 app.answer = Some(answer);
                 return true;

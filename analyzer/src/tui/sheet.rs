@@ -153,7 +153,7 @@ impl App {
             "silence_ns",
         ]);
         let Some(data) = &self.data else { return sheet };
-        let traffic = data.sample.figures.traffic.iter().flat_map(|traffic| &traffic.links);
+        let traffic = data.sample.metrics.traffic.iter().flat_map(|traffic| &traffic.links);
         for (link, traffic) in data.sample.links.iter().zip(traffic) {
             let name = [json!(link.name), direction(link.direction)];
             sheet.rows.extend(traffic.bursts.iter().flat_map(|bursts| loads(&name, bursts)));

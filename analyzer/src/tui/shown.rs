@@ -58,10 +58,10 @@ impl App {
     /// The time of what is shown: that of the figures, or of an event that came after them. `None` before anything.
     #[must_use]
     pub fn clock_ns(&self) -> Option<u64> {
-        let figures = self.data.as_ref().map(|data| data.model.time_ns).filter(|time| *time > 0)?;
+        let metrics = self.data.as_ref().map(|data| data.model.time_ns).filter(|time| *time > 0)?;
         let event = self.log.latest().next().map(|entry| entry.latest.time_ns);
         let moves = self.shown_ns.is_none() && !self.paused;
-        Some(event.filter(|_| moves).map_or(figures, |event| event.max(figures)))
+        Some(event.filter(|_| moves).map_or(metrics, |event| event.max(metrics)))
     }
 
     /// Number of queue pairs.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use rocescope::metrics::{Figures, latency};
+use rocescope::metrics::{Metrics, latency};
 use rocescope::sample::{
     Direction, EventSample, Extra, FlowSample, LinkSample, PeerKey, Retired, Sample, SourceKind,
 };
@@ -337,7 +337,7 @@ impl World {
         });
         let times = (0u32..).zip(&self.flows).filter_map(|(slot, spec)| Some((slot, spec.times(seconds)?)));
         let times: latency::BySlot = times.collect();
-        let figures = Figures { latency: (!times.is_empty()).then_some(times), ..Figures::default() };
+        let metrics = Metrics { latency: (!times.is_empty()).then_some(times), ..Metrics::default() };
         let time_ns = START_NS + seconds * 1_000_000_000;
         let any = !self.flows.is_empty() || !self.skipped.is_empty() || self.kind == SourceKind::Live;
         Sample {
@@ -356,7 +356,7 @@ impl World {
             interface_drops: None,
             owners: self.owners(),
             devices: std::sync::Arc::default(),
-            figures,
+            metrics,
         }
     }
 

@@ -122,7 +122,7 @@ fn with_bins() -> App {
     let mut app = app(&World::sick(), USUAL);
     let mut sample = World::sick().at(4);
     let bursts = LinkTraffic { bursts: binner.bursts(BIN), ..LinkTraffic::default() };
-    sample.figures.traffic = Some(Arc::new(Traffic {
+    sample.metrics.traffic = Some(Arc::new(Traffic {
         bin_ns: BIN,
         end_ns: None,
         links: vec![bursts],

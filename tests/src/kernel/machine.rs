@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail, ensure};
 use aya::maps::{MapData, RingBuf};
 use rocescope::metrics::traffic::BIN_NS;
-use rocescope::metrics::{Figures, marking};
+use rocescope::metrics::{Metrics, marking};
 use rocescope::sample::{EventSample, LinkSample, Retired, Sample, SourceKind};
 use rocescope::source::flows::peers::Peers;
 use rocescope::source::live::bins::{self, Bins};
@@ -286,7 +286,7 @@ impl Machine {
         let traffic = match &self.bins {
             Some(bins) => {
                 let now_ns = last_ns.unwrap_or(0);
-                Some(Arc::new(bins.figures(&self.programs, &reading, &[counters], now_ns, last_ns)?))
+                Some(Arc::new(bins.metrics(&self.programs, &reading, &[counters], now_ns, last_ns)?))
             }
             None => None,
         };
@@ -310,7 +310,7 @@ impl Machine {
             interface_drops: None,
             owners: std::sync::Arc::default(),
             devices: std::sync::Arc::default(),
-            figures: Figures { marking, traffic, ..Figures::default() },
+            metrics: Metrics { marking, traffic, ..Metrics::default() },
         })
     }
 }

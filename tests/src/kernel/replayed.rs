@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, bail};
 use rocescope::analysis::Options;
-use rocescope::metrics::Figures;
+use rocescope::metrics::Metrics;
 use rocescope::report::Report;
 use rocescope::sample::{EventSample, Sample};
 use rocescope::source::feed::Update;
@@ -21,8 +21,8 @@ pub const LINK: &str = "frames.pcap";
 pub fn sample(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
     let (mut sample, events) = replay(frames)?;
     // How and when the others are found depends on what a source sees; `kernel_latency.rs` compares them.
-    let Figures { marking, traffic, .. } = sample.figures;
-    sample.figures = Figures { marking, traffic, ..Figures::default() };
+    let Metrics { marking, traffic, .. } = sample.metrics;
+    sample.metrics = Metrics { marking, traffic, ..Metrics::default() };
     Ok((sample, events))
 }
 

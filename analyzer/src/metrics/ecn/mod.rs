@@ -242,19 +242,19 @@ impl Collector {
 
     /// The figures so far.
     #[must_use]
-    pub fn figures(&self) -> Figures {
-        let mut figures = Figures { untracked: self.untracked, ..Figures::default() };
+    pub fn metrics(&self) -> Metrics {
+        let mut metrics = Metrics { untracked: self.untracked, ..Metrics::default() };
         for (number, slot) in (0u32..).zip(&self.slots) {
             if let Some(data) = self.data.get(slot.data)
                 && let Some(first_ce_ns) = data.first_ce_ns
             {
                 let series = OverTime::of(data.series.bins());
-                figures.marks.insert(number, Marks { first_ce_ns, series });
+                metrics.marks.insert(number, Marks { first_ce_ns, series });
             }
             if let Some(cnps) = self.cnps.get(slot.cnps) {
                 let answered = self.slots.get(slot.answers as usize).map_or(NONE, |slot| slot.data);
                 let answered = self.data.get(answered);
-                figures.cnps.insert(
+                metrics.cnps.insert(
                     number,
                     CnpFigure {
                         answers: (slot.answers != NONE).then_some(slot.answers),
@@ -270,8 +270,8 @@ impl Collector {
             }
         }
         let links = self.links.iter().map(|link| link.as_ref().map(|link| OverTime::of(link.bins())));
-        figures.links = links.map(|link| link.filter(OverTime::any_mark)).collect();
-        figures
+        metrics.links = links.map(|link| link.filter(OverTime::any_mark)).collect();
+        metrics
     }
 }
 
@@ -351,7 +351,7 @@ pub struct CnpFigure {
 
 /// Marks and notifications so far.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Figures {
+pub struct Metrics {
     /// Flows with CE marks, by slot.
     pub marks: HashMap<u32, Marks, State>,
     /// Flows with CNPs, by slot.

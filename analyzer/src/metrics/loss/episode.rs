@@ -40,7 +40,7 @@ impl Tracker {
                 now.packets += packets;
             }
             _ => {
-                self.done = self.figures();
+                self.done = self.metrics();
                 self.now = Some(Episode { start_ns, end_ns: end_ns.max(start_ns), packets });
             }
         }
@@ -57,7 +57,7 @@ impl Tracker {
     }
 
     /// All episodes, the one under way included.
-    pub(super) fn figures(&self) -> Episodes {
+    pub(super) fn metrics(&self) -> Episodes {
         let mut all = self.done;
         if let Some(now) = self.now {
             all.count += 1;
@@ -81,10 +81,10 @@ mod tests {
         tracker.note(15, 40, 2);
         tracker.note(50, 50, 1);
         let episodes = Episodes { count: 2, longest_ns: 30, largest: 3, first_ns: 10, last_ns: 50 };
-        assert_eq!(tracker.figures(), episodes);
+        assert_eq!(tracker.metrics(), episodes);
         tracker.take_back();
-        assert_eq!(tracker.figures(), Episodes { count: 1, last_ns: 40, ..episodes });
+        assert_eq!(tracker.metrics(), Episodes { count: 1, last_ns: 40, ..episodes });
         tracker.take_back();
-        assert_eq!(tracker.figures().count, 1);
+        assert_eq!(tracker.metrics().count, 1);
     }
 }

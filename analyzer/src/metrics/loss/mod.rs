@@ -24,7 +24,7 @@ use rocescope_common::wire::opcode::Op;
 
 use super::packet::{Aside, Packet};
 pub use episode::Episodes;
-pub use result::{Figures, NakTally, Naks, Retransmission};
+pub use result::{Metrics, NakTally, Naks, Retransmission};
 use seen::{Nak, REUSE_PAUSE_NS, Seen};
 use sequence::{Missing, Sequence};
 
@@ -54,9 +54,9 @@ const UC: u8 = 1;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowLoss {
     /// Its requests; `None` when nothing was skipped and nothing came twice.
-    pub requests: Option<Figures>,
+    pub requests: Option<Metrics>,
     /// Its READ responses and atomic acknowledgements.
-    pub responses: Option<Figures>,
+    pub responses: Option<Metrics>,
     /// What passed before its requests were followed; `None` where they were from the first packet on, or nothing
     /// had happened to them until then.
     pub unfollowed: Option<Unfollowed>,
@@ -278,16 +278,16 @@ impl Collector {
 
     /// What is known so far.
     #[must_use]
-    pub fn figures(&self) -> Loss {
-        let figures = |sequence: &Option<Box<Sequence>>| sequence.as_ref().map(|sequence| sequence.figures());
+    pub fn metrics(&self) -> Loss {
+        let metrics = |sequence: &Option<Box<Sequence>>| sequence.as_ref().map(|sequence| sequence.metrics());
         let troubled = (0..)
             .zip(&self.slots)
             .filter(|(_, slot)| slot.request_loss.is_some() || slot.response_loss.is_some());
         Loss {
             flows: troubled
                 .map(|(number, slot)| {
-                    let requests = figures(&slot.request_loss);
-                    (number, FlowLoss { requests, responses: figures(&slot.response_loss), unfollowed: None })
+                    let requests = metrics(&slot.request_loss);
+                    (number, FlowLoss { requests, responses: metrics(&slot.response_loss), unfollowed: None })
                 })
                 .collect(),
             known: None,

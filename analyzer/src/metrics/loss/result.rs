@@ -43,7 +43,7 @@ impl Naks {
 /// What is known of loss in one sequence. Counts of PSNs are such of packets but for READ requests,
 /// which take several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct Metrics {
     /// PSNs that were skipped and came late, but in their own right: out of order.
     pub recovered: u64,
     /// PSNs lost before this link: skipped here, then sent again; also packets that were

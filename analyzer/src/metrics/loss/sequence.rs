@@ -6,7 +6,7 @@ use rocescope_common::wire::bth::MASK24;
 use super::MIRROR_NS;
 use super::episode::{Episodes, Tracker};
 use super::holes::{Hole, Holes, Turn};
-use super::result::{Figures, Retransmission};
+use super::result::{Metrics, Retransmission};
 use super::seen::{ID_AHEAD, Nak, REUSE_PAUSE_NS, Seen};
 
 /// A sender that waits at least so long before it sends again was woken by its timer: the ACK
@@ -93,7 +93,7 @@ struct Run {
 pub(super) struct Sequence {
     /// Whether lost packets are sent again (RC, XRC) or not (UC).
     reliable: bool,
-    figures: Figures,
+    metrics: Metrics,
     before: Tracker,
     after: Tracker,
     holes: Holes,
@@ -124,7 +124,7 @@ impl Sequence {
         recent[(psn % RECENT) as usize] = recent_word(psn, id);
         Self {
             reliable,
-            figures: Figures::default(),
+            metrics: Metrics::default(),
             before: Tracker::default(),
             after: Tracker::default(),
             holes: Holes::default(),
@@ -189,7 +189,7 @@ impl Sequence {
             at = at.wrapping_add(len) & MASK24;
         }
         if certain > 0 && !self.reliable {
-            self.figures.lost += u64::from(certain);
+            self.metrics.lost += u64::from(certain);
             self.before.note(seen.time_ns.saturating_sub(seen.window_ns), seen.time_ns, u64::from(certain));
         }
     }
@@ -208,14 +208,14 @@ impl Sequence {
     fn forget_holes(&mut self) {
         let missing = self.holes.clear();
         if self.reliable {
-            self.figures.unfilled += missing;
+            self.metrics.unfilled += missing;
         }
     }
 
     /// A packet behind the expected PSN.
     pub(super) fn repeat(&mut self, seen: &Seen<'_>) {
         if self.is_mirrored(seen) {
-            self.figures.mirrored += 1;
+            self.metrics.mirrored += 1;
             return;
         }
         self.remember(seen);
@@ -234,7 +234,7 @@ impl Sequence {
     }
 
     /// What is known.
-    pub(super) fn figures(&self) -> Figures {
+    pub(super) fn metrics(&self) -> Metrics {
         let (go, selective) = (self.go_back_n, self.selective);
         let retransmission = match go.cmp(&selective) {
             std::cmp::Ordering::Greater => Some(Retransmission::GoBackN),
@@ -242,14 +242,14 @@ impl Sequence {
             std::cmp::Ordering::Equal => None,
         };
         let missing = if self.reliable { self.holes.missing() } else { 0 };
-        Figures {
-            unfilled: self.figures.unfilled + missing,
+        Metrics {
+            unfilled: self.metrics.unfilled + missing,
             // What was taken back may belong to an episode that is over.
-            before: if self.figures.lost == 0 { Episodes::default() } else { self.before.figures() },
-            after: self.after.figures(),
+            before: if self.metrics.lost == 0 { Episodes::default() } else { self.before.metrics() },
+            after: self.after.metrics(),
             retransmission,
             stuck: self.stuck,
-            ..self.figures
+            ..self.metrics
         }
     }
 
@@ -283,19 +283,19 @@ impl Sequence {
         }
         // It had been sent again meanwhile, for nothing.
         let Some(hole) = self.holes.came_after_all(seen.psn, seen.id) else { return false };
-        self.figures.lost = self.figures.lost.saturating_sub(1);
+        self.metrics.lost = self.metrics.lost.saturating_sub(1);
         self.sent_again(seen);
         self.before.take_back();
         if !hole.again {
-            self.figures.recovered += 1;
+            self.metrics.recovered += 1;
         }
         true
     }
 
     /// A packet that had passed before.
     fn sent_again(&mut self, seen: &Seen<'_>) {
-        self.figures.retransmitted += 1;
-        self.figures.again_ns = self.figures.again_ns.max(seen.time_ns);
+        self.metrics.retransmitted += 1;
+        self.metrics.again_ns = self.metrics.again_ns.max(seen.time_ns);
     }
 
     fn passed_late(&mut self, seen: &Seen<'_>) {
@@ -310,9 +310,9 @@ impl Sequence {
     }
 
     fn recovered(&mut self, psns: u64) {
-        self.figures.recovered += psns;
+        self.metrics.recovered += psns;
         if !self.reliable {
-            self.figures.lost = self.figures.lost.saturating_sub(psns);
+            self.metrics.lost = self.metrics.lost.saturating_sub(psns);
             for _ in 0..psns {
                 self.before.take_back();
             }
@@ -328,7 +328,7 @@ impl Sequence {
             && !gone.again
             && self.reliable
         {
-            self.figures.unfilled += u64::from(gone.len);
+            self.metrics.unfilled += u64::from(gone.len);
         }
     }
 
@@ -355,7 +355,7 @@ impl Sequence {
             if self.reused {
                 return;
             }
-            self.figures.lost += psns;
+            self.metrics.lost += psns;
             self.before.note(hole.opened_ns, seen.time_ns, psns);
         } else if hole.again {
             self.passed_late(seen);
@@ -374,18 +374,18 @@ impl Sequence {
         run.passed += 1;
         let (provisional, opened_ns) = (std::mem::take(&mut run.provisional), run.provisional_ns);
         match run.cause {
-            Some(Cause::Mirror) => self.figures.mirrored += 1,
+            Some(Cause::Mirror) => self.metrics.mirrored += 1,
             Some(Cause::Reuse) => {}
             cause => {
-                self.figures.retransmitted += 1;
-                self.figures.again_ns = self.figures.again_ns.max(seen.time_ns);
-                self.figures.rnr_resent += u64::from(cause == Some(Cause::Rnr));
+                self.metrics.retransmitted += 1;
+                self.metrics.again_ns = self.metrics.again_ns.max(seen.time_ns);
+                self.metrics.rnr_resent += u64::from(cause == Some(Cause::Rnr));
             }
         }
         if provisional > 0 && self.reliable {
             // No reordering brings what has passed already.
-            self.figures.recovered = self.figures.recovered.saturating_sub(provisional);
-            self.figures.lost += provisional;
+            self.metrics.recovered = self.metrics.recovered.saturating_sub(provisional);
+            self.metrics.lost += provisional;
             self.before.note(opened_ns, seen.time_ns, provisional);
         }
     }
@@ -397,12 +397,12 @@ impl Sequence {
         match self.holes.at(seen.psn) {
             Some(hole) if !hole.again => {
                 let psns = self.fill_span(seen, |holes, psn| holes.fill(psn, true));
-                self.figures.lost += psns;
+                self.metrics.lost += psns;
                 self.before.note(hole.opened_ns, seen.time_ns, psns);
             }
             _ => {
-                self.figures.rereads += 1;
-                self.figures.again_ns = self.figures.again_ns.max(seen.time_ns);
+                self.metrics.rereads += 1;
+                self.metrics.again_ns = self.metrics.again_ns.max(seen.time_ns);
             }
         }
         self.begin_again(seen.psn);
@@ -499,7 +499,7 @@ impl Sequence {
             && matches!(cause, Cause::Before | Cause::Timeout)
             && seen.nak(|psn| psn == run.start, 0).is_none()
         {
-            self.figures.timeouts += 1;
+            self.metrics.timeouts += 1;
         }
         if cause == Cause::Reuse && !self.reused {
             self.reused = true;

@@ -62,8 +62,8 @@ impl Scene {
         self.answer(psn, 0x60);
     }
 
-    fn figures(&self) -> Figures {
-        self.collector.figures().flow(self.slot).requests.unwrap_or_default()
+    fn metrics(&self) -> Metrics {
+        self.collector.metrics().flow(self.slot).requests.unwrap_or_default()
     }
 }
 
@@ -80,8 +80,8 @@ fn scenes() -> [Scene; 2] {
 #[test]
 fn a_clean_flow_has_nothing_to_tell() {
     for scene in scenes() {
-        assert!(scene.collector.figures().flows.is_empty());
-        let dialogue = scene.collector.figures().dialogue(scene.slot);
+        assert!(scene.collector.metrics().flows.is_empty());
+        let dialogue = scene.collector.metrics().dialogue(scene.slot);
         assert!(dialogue.asked_ns.is_some() && dialogue.answer_psn.is_none());
     }
 }
@@ -92,7 +92,7 @@ fn lost_before_the_tap_and_repaired_by_go_back_n() {
         scene.send(200..220, &[210, 211]);
         scene.nak(210);
         scene.send(210..240, &[]);
-        let loss = scene.figures();
+        let loss = scene.metrics();
         assert_eq!((loss.lost, loss.recovered, loss.retransmitted, loss.unfilled), (2, 0, 8, 0));
         assert_eq!((loss.before.count, loss.before.largest, loss.after.count), (1, 2, 0));
         assert_eq!(loss.retransmission, Some(Retransmission::GoBackN));
@@ -109,7 +109,7 @@ fn what_is_sent_again_may_be_lost_again() {
         scene.send(210..260, &[230]);
         scene.nak(230);
         scene.send(230..300, &[]);
-        let loss = scene.figures();
+        let loss = scene.metrics();
         assert_eq!((loss.lost, loss.after.count), (2, 0), "{loss:?}");
         assert_eq!(loss.retransmission, Some(Retransmission::GoBackN));
     }
@@ -121,7 +121,7 @@ fn lost_behind_the_tap() {
         scene.send(200..220, &[]);
         scene.nak(210);
         scene.send(210..240, &[]);
-        let loss = scene.figures();
+        let loss = scene.metrics();
         assert_eq!((loss.lost, loss.retransmitted, loss.timeouts), (0, 10, 0));
         assert_eq!((loss.before.count, loss.after.count, loss.after.largest), (0, 1, 10));
     }
@@ -134,7 +134,7 @@ fn only_what_is_missing_is_sent_by_selective_repeat() {
         scene.nak(210);
         scene.send([210, 230], &[]);
         scene.send(260..300, &[]);
-        let loss = scene.figures();
+        let loss = scene.metrics();
         assert_eq!((loss.lost, loss.recovered, loss.retransmitted), (2, 0, 0), "{loss:?}");
         assert_eq!(loss.retransmission, Some(Retransmission::SelectiveRepeat));
     }
@@ -144,7 +144,7 @@ fn only_what_is_missing_is_sent_by_selective_repeat() {
         scene.nak(210);
         scene.send([210], &[]);
         scene.send(260..300, &[]);
-        let loss = scene.figures();
+        let loss = scene.metrics();
         assert_eq!((loss.retransmitted, loss.after.count), (1, 1));
         assert_eq!(loss.retransmission, Some(Retransmission::SelectiveRepeat));
     }
@@ -163,7 +163,7 @@ fn holes_repaired_one_by_one_are_not_lost_twice() {
             scene.send(start + 60..start + 100, &[]);
             scene.answer(start + 99, 0x1F);
         }
-        let loss = scene.figures();
+        let loss = scene.metrics();
         assert_eq!((loss.lost, loss.before.count, loss.retransmitted), (0, 0, 24), "{loss:?}");
         assert_eq!(loss.retransmission, Some(Retransmission::SelectiveRepeat));
     }
@@ -181,7 +181,7 @@ fn a_sprayed_flow_loses_nothing_however_long_it_is() {
         for (_, psn, id) in under_way {
             scene.slot = scene.pass(P { psn, id, ..DATA });
         }
-        let loss = scene.figures();
+        let loss = scene.metrics();
         assert_eq!((loss.lost, loss.unfilled, loss.before.count), (0, 0, 0), "{loss:?}");
         assert!(loss.recovered > 5_000 && loss.retransmitted <= 2, "{loss:?}");
     }
@@ -204,7 +204,7 @@ fn out_of_order_within_the_window_is_no_loss() {
                 }
             }
         }
-        let loss = scene.figures();
+        let loss = scene.metrics();
         assert_eq!((loss.recovered, loss.lost, loss.retransmitted, loss.before.count), (5, 0, 0, 0));
         assert_eq!(loss.retransmission, None);
     }
@@ -220,7 +220,7 @@ fn without_numbers_the_window_and_naks_decide() {
     scene.nak(215);
     scene.send([215], &[]);
     scene.send(220..230, &[]);
-    let loss = scene.figures();
+    let loss = scene.metrics();
     assert_eq!((loss.lost, loss.recovered), (2, 0));
     // The same delay within a wider window, and nobody complained.
     let [_, mut scene] = scenes();
@@ -228,7 +228,7 @@ fn without_numbers_the_window_and_naks_decide() {
     scene.send(200..210, &[205]);
     scene.now_ns += REORDER_WINDOW_NS + 1;
     scene.send([205], &[]);
-    assert_eq!((scene.figures().lost, scene.figures().recovered), (0, 1));
+    assert_eq!((scene.metrics().lost, scene.metrics().recovered), (0, 1));
 }
 
 /// A strict receiver complains about what is late, and the sender repeats it for nothing.
@@ -240,12 +240,12 @@ fn a_late_packet_that_was_asked_for_is_still_no_loss() {
     scene.send(211..220, &[]);
     scene.nak(210);
     scene.send(210..230, &[]);
-    assert_eq!(scene.figures().lost, 1, "as far as known");
+    assert_eq!(scene.metrics().lost, 1, "as far as known");
     scene.pass(P { psn: 210, id: late, ..DATA });
     // It threw away what came behind it, and asks for that.
     scene.nak(211);
     scene.send(211..240, &[]);
-    let loss = scene.figures();
+    let loss = scene.metrics();
     assert_eq!((loss.lost, loss.recovered, loss.before.count, loss.after.count), (0, 1, 0, 0), "{loss:?}");
 }
 
@@ -259,7 +259,7 @@ fn a_receiver_that_is_not_ready_loses_nothing() {
             scene.now_ns += MS;
         }
         scene.send(200..220, &[]);
-        let loss = scene.figures();
+        let loss = scene.metrics();
         assert_eq!((loss.retransmitted, loss.rnr_resent), (30, 30));
         assert_eq!((loss.lost, loss.before.count, loss.after.count, loss.timeouts), (0, 0, 0, 0));
     }
@@ -276,14 +276,14 @@ fn naks_are_known_by_kind_and_time_until_the_flow_is_another() {
             (nak(0x60), nak(0x2C), nak(0x62), nak(0x7F));
         let none = NakTally::default();
         let expected = Naks { rnr, codes: [sequence, none, access, none, none, other] };
-        assert_eq!(scene.collector.figures().naks(slot), expected);
+        assert_eq!(scene.collector.metrics().naks(slot), expected);
         let (_, again) = (scene.pass(P { psn: 200, syndrome: 0x2C, ..ANSWER }), scene.now_ns);
-        assert_eq!(scene.collector.figures().naks(slot).rnr, NakTally { count: 2, last_ns: again });
+        assert_eq!(scene.collector.metrics().naks(slot).rnr, NakTally { count: 2, last_ns: again });
         scene.answer(201, 0x1F);
-        assert_eq!(scene.collector.figures().naks(slot).rnr.last_ns, again, "an acknowledgement is none");
-        assert_eq!(scene.collector.figures().naks(scene.slot), Naks::default());
+        assert_eq!(scene.collector.metrics().naks(slot).rnr.last_ns, again, "an acknowledgement is none");
+        assert_eq!(scene.collector.metrics().naks(scene.slot), Naks::default());
         scene.collector.retired(slot);
-        assert!(scene.collector.figures().naks.is_empty());
+        assert!(scene.collector.metrics().naks.is_empty());
     }
 }
 
@@ -294,9 +294,9 @@ fn when_something_was_sent_again_last() {
         scene.nak(210);
         scene.send(210..220, &[]);
         let again = scene.now_ns;
-        assert_eq!(scene.figures().again_ns, again);
+        assert_eq!(scene.metrics().again_ns, again);
         scene.send(220..300, &[250]);
-        assert_eq!(scene.figures().again_ns, again, "in order, and a gap");
+        assert_eq!(scene.metrics().again_ns, again, "in order, and a gap");
     }
 }
 
@@ -306,16 +306,16 @@ fn a_timer_that_runs_out_is_no_nak() {
         scene.send(200..210, &[]);
         scene.now_ns += 67 * MS;
         scene.send(205..220, &[]);
-        let loss = scene.figures();
+        let loss = scene.metrics();
         assert_eq!((loss.timeouts, loss.after.count, loss.retransmitted), (1, 0, 5));
         // A silent peer: the same again and again.
         for _ in 0..4 {
             scene.now_ns += 67 * MS;
             scene.send(215..220, &[]);
         }
-        assert_eq!(scene.figures().stuck, 4);
+        assert_eq!(scene.metrics().stuck, 4);
         scene.send(220..221, &[]);
-        assert_eq!(scene.figures().stuck, 0);
+        assert_eq!(scene.metrics().stuck, 0);
     }
 }
 
@@ -326,7 +326,7 @@ fn one_way_taps_see_that_senders_go_back_and_not_why() {
         scene.send(100..220, &[]);
         scene.now_ns += 67 * MS;
         scene.send(205..230, &[]);
-        let loss = scene.figures();
+        let loss = scene.metrics();
         assert_eq!((loss.timeouts, loss.after.count), (0, 1));
     }
 }
@@ -347,7 +347,7 @@ fn a_mirror_shows_packets_twice() {
                     scene.pass(copy);
                 }
             }
-            let loss = scene.figures();
+            let loss = scene.metrics();
             assert_eq!(loss.before.count + loss.after.count, 0);
             // Until the first copy nothing is remembered of a flow: when they are not in a row, the
             // first ones look sent again.
@@ -364,11 +364,11 @@ fn a_number_in_use_again_is_no_storm() {
         scene.now_ns += 500 * MS;
         scene.next_id = scene.next_id.map(|id| id.wrapping_add(500));
         scene.send(100..1_000, &[]);
-        let loss = scene.figures();
+        let loss = scene.metrics();
         assert_eq!((loss.retransmitted, loss.lost, loss.timeouts, loss.after.count), (0, 0, 0, 0));
         // Far away: the accounting says so itself.
         scene.send([8_000_000, 8_000_001], &[]);
-        assert_eq!(scene.figures().unfilled, 0);
+        assert_eq!(scene.metrics().unfilled, 0);
     }
 }
 
@@ -383,12 +383,12 @@ fn a_short_connection_with_the_numbers_of_another_sends_nothing_again() {
         scene.send(100..130, &[]);
         // A timer runs out in it, and it gets beyond the first one.
         scene.send(120..200, &[]);
-        let loss = scene.figures();
+        let loss = scene.metrics();
         assert_eq!((loss.retransmitted, loss.lost, loss.unfilled, loss.timeouts), (0, 0, 0, 0), "{loss:?}");
         scene.send(200..220, &[210]);
         scene.nak(210);
         scene.send(210..240, &[]);
-        let loss = scene.figures();
+        let loss = scene.metrics();
         assert_eq!((loss.retransmitted, loss.lost), (9, 1), "then all is as ever: {loss:?}");
     }
 }
@@ -399,7 +399,7 @@ fn what_one_connection_lacked_the_next_does_not_bring() {
         scene.send(200..2_000, &[1_000, 1_001]);
         scene.now_ns += 500 * MS;
         scene.send(100..1_900, &[]);
-        let loss = scene.figures();
+        let loss = scene.metrics();
         assert_eq!((loss.lost, loss.unfilled, loss.retransmitted), (0, 2, 0), "{loss:?}");
     }
 }
@@ -414,10 +414,10 @@ fn a_late_packet_at_the_very_start_is_no_loss() {
     // Sent again, and 1 ms later it comes by itself.
     scene.next_id = Some(10);
     scene.send(101..160, &[]);
-    assert_eq!(scene.figures().lost, 1);
+    assert_eq!(scene.metrics().lost, 1);
     scene.pass(P { psn: 101, id: 8, ..DATA });
     scene.send(160..170, &[]);
-    let loss = scene.figures();
+    let loss = scene.metrics();
     assert_eq!((loss.lost, loss.recovered, loss.before.count), (0, 1, 0), "{loss:?}");
 }
 
@@ -426,7 +426,7 @@ fn what_never_comes_was_not_lost_if_nobody_sends_it_again() {
     for mut scene in scenes() {
         // Every other packet takes another way.
         scene.send((200..600).filter(|psn| psn % 2 == 0), &[]);
-        let loss = scene.figures();
+        let loss = scene.metrics();
         assert_eq!((loss.lost, loss.before.count, loss.unfilled), (0, 0, 199));
     }
 }
@@ -438,13 +438,13 @@ fn unreliable_connections_send_nothing_again() {
         scene.slot = scene.pass(P { psn, opcode: 0x27, ..DATA });
     }
     scene.pass(P { psn: 60, opcode: 0x27, ..DATA });
-    let loss = scene.figures();
+    let loss = scene.metrics();
     assert_eq!((loss.lost, loss.recovered, loss.unfilled, loss.before.count), (1, 1, 0, 1));
     // The numbers of another.
     for psn in 0..200 {
         scene.pass(P { psn, opcode: 0x27, ..DATA });
     }
-    let loss = scene.figures();
+    let loss = scene.metrics();
     assert_eq!((loss.lost, loss.recovered, loss.retransmitted, loss.after.count), (1, 1, 0, 0), "{loss:?}");
 }
 
@@ -462,7 +462,7 @@ fn a_mirror_of_little_traffic_is_known_soon() {
             scene.pass(before);
         }
     }
-    let loss = scene.figures();
+    let loss = scene.metrics();
     assert_eq!((loss.rereads + loss.retransmitted, loss.lost), (1, 0), "{loss:?}");
     assert_eq!(loss.mirrored, 10);
 }
@@ -481,7 +481,7 @@ fn responses_jump_over_what_is_written_and_a_hole_in_a_message_is_a_loss() {
             }
         }
     };
-    let loss = |scene: &Scene| scene.collector.figures().flow(scene.slot).responses.unwrap_or_default();
+    let loss = |scene: &Scene| scene.collector.metrics().flow(scene.slot).responses.unwrap_or_default();
     message(&mut scene, 100, &[]);
     message(&mut scene, 110, &[]);
     assert_eq!((loss(&scene).lost, loss(&scene).unfilled), (0, 0));
@@ -508,13 +508,13 @@ fn a_slot_that_is_used_again_begins_anew() {
     scene.send(200..220, &[210]);
     scene.nak(210);
     scene.send(210..230, &[]);
-    assert_eq!(scene.figures().lost, 1);
+    assert_eq!(scene.metrics().lost, 1);
     for slot in scene.wire.retire(scene.now_ns + 1) {
         scene.collector.retired(slot);
     }
-    assert!(scene.collector.figures().flows.is_empty());
+    assert!(scene.collector.metrics().flows.is_empty());
     scene.send(500..600, &[]);
-    assert_eq!(scene.figures(), Figures::default());
+    assert_eq!(scene.metrics(), Metrics::default());
 }
 
 /// Anything may come: sums stay possible, memory bounded, and nothing panics.
@@ -536,9 +536,9 @@ fn any_order_of_packets_is_survived() {
             let base = if chance.below(3) == 0 { ANSWER } else { DATA };
             scene.pass(P { opcode, psn, id, syndrome, ..base });
         }
-        for loss in scene.collector.figures().flows.values() {
-            for figures in [loss.requests, loss.responses].into_iter().flatten() {
-                assert!(figures.retransmitted + figures.mirrored + figures.rereads <= 5_000);
+        for loss in scene.collector.metrics().flows.values() {
+            for metrics in [loss.requests, loss.responses].into_iter().flatten() {
+                assert!(metrics.retransmitted + metrics.mirrored + metrics.rereads <= 5_000);
             }
         }
     }

@@ -173,10 +173,10 @@ mod tests {
         collector.gap(&told(103, 10 * MS), 2);
         nak(&mut collector, 101, 10 * MS + 50_000);
         collector.run(&told(120, 10 * MS + 200_000), &run(101, 19, 120, 10 * MS + 150_000), false);
-        let figures = collector.figures().flow(0).requests.unwrap();
-        assert_eq!((figures.lost, figures.retransmitted, figures.recovered), (2, 17, 0));
-        assert_eq!((figures.before.count, figures.after.count), (1, 0));
-        assert_eq!(figures.retransmission, Some(Retransmission::GoBackN));
+        let metrics = collector.metrics().flow(0).requests.unwrap();
+        assert_eq!((metrics.lost, metrics.retransmitted, metrics.recovered), (2, 17, 0));
+        assert_eq!((metrics.before.count, metrics.after.count), (1, 0));
+        assert_eq!(metrics.retransmission, Some(Retransmission::GoBackN));
     }
 
     #[test]
@@ -184,8 +184,8 @@ mod tests {
         let mut collector = collector();
         nak(&mut collector, 101, 10 * MS);
         collector.run(&told(120, 10 * MS + 200_000), &run(101, 19, 120, 10 * MS + 150_000), false);
-        let figures = collector.figures().flow(0).requests.unwrap();
-        assert_eq!((figures.lost, figures.retransmitted, figures.after.count), (0, 19, 1));
+        let metrics = collector.metrics().flow(0).requests.unwrap();
+        assert_eq!((metrics.lost, metrics.retransmitted, metrics.after.count), (0, 19, 1));
     }
 
     #[test]
@@ -193,8 +193,8 @@ mod tests {
         let mut collector = collector();
         collector.gap(&told(102, 10 * MS), 1);
         collector.run(&told(103, 10 * MS + 4_000), &run(101, 1, 103, 10 * MS + 2_000), false);
-        let figures = collector.figures().flow(0).requests.unwrap();
-        assert_eq!((figures.recovered, figures.lost, figures.retransmitted), (1, 0, 0));
+        let metrics = collector.metrics().flow(0).requests.unwrap();
+        assert_eq!((metrics.recovered, metrics.lost, metrics.retransmitted), (1, 0, 0));
     }
 
     #[test]
@@ -204,6 +204,6 @@ mod tests {
         for i in 1..=3 {
             collector.run(&told(101, (i + 1) * 500 * MS), &run(101, 1, 102, i * 500 * MS), true);
         }
-        assert_eq!(collector.figures().flow(0).requests.unwrap().stuck, 3);
+        assert_eq!(collector.metrics().flow(0).requests.unwrap().stuck, 3);
     }
 }

@@ -16,7 +16,7 @@ fn loss_and_reordering_at_once_are_told_apart() {
             let mut world = World::new(seed, late_us, one_lost_in, one_late_in);
             world.run(20_000);
             assert!(world.late > 100 && (world.lost > 100 || one_lost_in == 0));
-            let told = world.scene.figures().lost;
+            let told = world.scene.metrics().lost;
             // What is under way at the end has not come.
             let gone = world.lost + world.under_way.len() as u64;
             let place =

@@ -315,7 +315,7 @@ impl Group {
 
     /// What each two taps have in common, with the packets that still wait counted as if nothing
     /// more came.
-    pub(super) fn figures(&self) -> Vec<Common> {
+    pub(super) fn metrics(&self) -> Vec<Common> {
         let mut all = self.common.clone();
         for common in &mut all {
             common.copies =

@@ -159,12 +159,12 @@ impl Collector {
 
     /// What is known so far: flows that two taps or more saw.
     #[must_use]
-    pub fn figures(&self) -> Vec<TapPair> {
+    pub fn metrics(&self) -> Vec<TapPair> {
         let several: Vec<(&FlowKey, &Group, Vec<Common>)> = self
             .groups
             .iter()
             .filter(|(_, group)| !group.common.is_empty())
-            .map(|(key, group)| (key, group, group.figures()))
+            .map(|(key, group)| (key, group, group.metrics()))
             .collect();
         let delays = delays(&several);
         let mut pairs = Vec::new();

@@ -16,7 +16,7 @@ fn collect(mut packets: Vec<P>, links: usize) -> Vec<TapPair> {
     for p in packets {
         wire.pass(p, |packet, aside| collector.packet(packet, aside));
     }
-    let mut pairs = collector.figures();
+    let mut pairs = collector.metrics();
     pairs.sort_by_key(|pair| pair.key.dest_qp);
     pairs
 }
@@ -175,7 +175,7 @@ fn a_flow_at_one_tap_is_no_pair_and_its_memory_is_given_back() {
         let p = P { psn: i, time_ns: START + u64::from(i) * 1_000_000, ..DATA };
         wire.pass(p, |packet, aside| collector.packet(packet, aside));
     }
-    assert_eq!((collector.figures().len(), collector.waiting), (0, 0));
+    assert_eq!((collector.metrics().len(), collector.waiting), (0, 0));
 }
 
 /// The second tap sees the first packet before the third is known to be one.
@@ -208,7 +208,7 @@ fn a_tap_that_shows_up_later_has_seen_the_first_packet_too() {
         for p in packets {
             wire.pass(p, |packet, aside| collector.packet(packet, aside));
         }
-        collector.figures()[0]
+        collector.metrics()[0]
     };
     assert_eq!((seen(1_000).matched, seen(1_000).only), (1_000, [0, 0]));
     // So much later by its clock that the first packets are not kept for it.
@@ -224,7 +224,7 @@ fn with_one_link_little_is_kept() {
         wire.pass(P { psn, time_ns: START, ..DATA }, |packet, aside| collector.packet(packet, aside));
     }
     assert!(collector.waiting <= 4 * EARLY as usize, "{} places", collector.waiting);
-    assert_eq!(collector.figures().len(), 0);
+    assert_eq!(collector.metrics().len(), 0);
 }
 
 /// More flows, taps and disorder than there is room for.
@@ -253,7 +253,7 @@ fn memory_is_bounded() {
     let places: usize = collector.groups.iter().map(|(_, group)| group.places()).sum();
     assert_eq!(places, collector.waiting);
     assert!(places <= MAX_WAITING);
-    for pair in collector.figures() {
+    for pair in collector.metrics() {
         assert!(pair.matched > 0 && pair.links[0] != pair.links[1]);
     }
 }

@@ -181,7 +181,7 @@ impl Collector {
 
     /// What is known so far.
     #[must_use]
-    pub fn figures(&self) -> Traffic {
+    pub fn metrics(&self) -> Traffic {
         let standing = |slot: &Slot| Standing {
             spurt: slot.record(),
             message_open: slot.message.is_open(),

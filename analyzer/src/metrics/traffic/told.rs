@@ -225,7 +225,7 @@ impl Collector {
 
     /// What is known so far: of bins that have passed, and of spurts up to `end_ns` (in the kernel's clock).
     #[must_use]
-    pub fn figures(
+    pub fn metrics(
         &self,
         end_ns: u64,
         besides: &[Besides],

@@ -99,8 +99,8 @@ impl Both {
                 answer: None,
             })
             .collect();
-        let ours = self.told.figures(end_ns, &[Besides::default()], Some(self.kinds), &stands);
-        let theirs = self.by_packet.figures();
+        let ours = self.told.metrics(end_ns, &[Besides::default()], Some(self.kinds), &stands);
+        let theirs = self.by_packet.metrics();
         assert_eq!(ours.links[0].bursts, theirs.links[0].bursts);
         assert_eq!(ours.targets, theirs.targets);
         assert_eq!(ours.kinds, theirs.kinds);
@@ -170,8 +170,8 @@ fn a_flow_that_is_not_known_counts_nowhere() {
     told.name(5, &FlowKey { family: 4, ..FlowKey::default() }, false);
     assert!(told.knows(5) && told.tell(5, &bin));
     told.fold(u64::MAX);
-    let figures = told.figures(0, &[Besides::default()], None, &[]);
-    assert!(figures.links[0].bursts.is_none() && figures.pairs.is_empty(), "the filter leaves it out");
+    let metrics = told.metrics(0, &[Besides::default()], None, &[]);
+    assert!(metrics.links[0].bursts.is_none() && metrics.pairs.is_empty(), "the filter leaves it out");
 }
 
 /// Times of the kernel's clock become Unix time.
@@ -187,10 +187,10 @@ fn times_are_unix_times() {
     told.fold(6 * MS);
     let unix = |ns: u64| ns + SHIFT.unsigned_abs();
     let stands = Stands { slot: 0, message_open: true, request: Some((3, 5 * MS + 77)), answer: None };
-    let figures = told.figures(9 * MS, &[Besides::default()], None, &[stands]);
-    assert_eq!(figures.end_ns, Some(unix(9 * MS)));
-    assert_eq!(figures.links[0].bursts.as_ref().unwrap().first_ns, unix(5 * MS));
-    let standing = figures.spurts.standing[0];
+    let metrics = told.metrics(9 * MS, &[Besides::default()], None, &[stands]);
+    assert_eq!(metrics.end_ns, Some(unix(9 * MS)));
+    assert_eq!(metrics.links[0].bursts.as_ref().unwrap().first_ns, unix(5 * MS));
+    let standing = metrics.spurts.standing[0];
     assert_eq!(
         (standing.spurt.start_ns, standing.request),
         (unix(5 * MS + 77), Some((3, unix(5 * MS + 77))))
@@ -213,6 +213,6 @@ fn a_record_that_is_told_late_counts_once() {
     assert!(told.tell(0, &record(9 * MS, 2)));
     assert!(told.tell(0, &record(20 * MS, 1)));
     told.fold(u64::MAX);
-    let bursts = told.figures(0, &[Besides::default()], None, &[]).links[0].bursts.clone().unwrap();
+    let bursts = told.metrics(0, &[Besides::default()], None, &[]).links[0].bursts.clone().unwrap();
     assert_eq!((bursts.total.packets, bursts.total.bytes), (7, 700));
 }

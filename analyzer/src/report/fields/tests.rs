@@ -49,7 +49,7 @@ fn trouble() -> (Loss, LastNaks) {
 fn full() -> Report {
     let mut sample = everything();
     sample.capture_drops = Some(1);
-    sample.figures.marking = Some(vec![[Marked { data_packets: 1, ..Marked::default() }; 64]]);
+    sample.metrics.marking = Some(vec![[Marked { data_packets: 1, ..Marked::default() }; 64]]);
     let rails = ["eth0", "eth1"].map(|link| (link.to_owned(), format!("rail of {link}")));
     let options =
         Options { imbalance_all_links: true, ecmp: Some(4), rails: rails.into(), ..Options::default() };

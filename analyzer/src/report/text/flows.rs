@@ -66,11 +66,11 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     troubled.truncate(TROUBLED);
 
     let shown: Vec<&Flow> = busiest.iter().chain(&troubled).copied().collect();
-    let (figures, zero): (Vec<Figure>, Vec<Figure>) = FIGURES.into_iter().partition(|figure| {
+    let (metrics, zero): (Vec<Figure>, Vec<Figure>) = FIGURES.into_iter().partition(|figure| {
         let all = || report.facts.flows.iter().map(figure.of);
         all().any(|n| n > Some(0)) || all().all(|n| n.is_none())
     });
-    let (mut lines, left_out) = table(&shown, &figures, report.facts.links.len() > 1, room);
+    let (mut lines, left_out) = table(&shown, &metrics, report.facts.links.len() > 1, room);
     if !troubled.is_empty() {
         // Heading first; a flow takes one line or two.
         let per_flow = (lines.len() - 1) / shown.len();
@@ -92,24 +92,24 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     lines
 }
 
-fn names(figures: &[Figure]) -> String {
-    figures.iter().map(|figure| figure.heading).collect::<Vec<_>>().join(", ")
+fn names(metrics: &[Figure]) -> String {
+    metrics.iter().map(|figure| figure.heading).collect::<Vec<_>>().join(", ")
 }
 
 /// One line per flow where that fits, else two: the flow's identity above its figures. Also the
 /// headings of columns that did not fit even so.
-fn table(flows: &[&Flow], figures: &[Figure], links: bool, room: usize) -> (Vec<String>, Vec<&'static str>) {
+fn table(flows: &[&Flow], metrics: &[Figure], links: bool, room: usize) -> (Vec<String>, Vec<&'static str>) {
     let mut identity = vec![("FLOW", Align::Left), ("QP", Align::Right)];
     if links {
         identity.push(("LINK", Align::Left));
     }
-    let mut one = Table::new(identity.into_iter().chain(headings(figures)).collect());
+    let mut one = Table::new(identity.into_iter().chain(headings(metrics)).collect());
     for flow in flows {
         let mut cells = vec![endpoints(flow), flow.dest_qp.to_string()];
         if links {
             cells.push(link(flow));
         }
-        cells.extend(numbers(flow, figures));
+        cells.extend(numbers(flow, metrics));
         one.row(cells);
     }
     if one.fits(room) {
@@ -117,8 +117,8 @@ fn table(flows: &[&Flow], figures: &[Figure], links: bool, room: usize) -> (Vec<
     }
 
     let room = room.saturating_sub(INDENT.len());
-    for kept in (0..=figures.len()).rev() {
-        let (kept, out) = figures.split_at(kept);
+    for kept in (0..=metrics.len()).rev() {
+        let (kept, out) = metrics.split_at(kept);
         let mut two = Table::new(headings(kept).collect());
         for flow in flows {
             two.row(numbers(flow, kept));
@@ -127,31 +127,31 @@ fn table(flows: &[&Flow], figures: &[Figure], links: bool, room: usize) -> (Vec<
             continue;
         }
         let mut all = Vec::new();
-        for (i, figures) in two.lines(room).into_iter().enumerate() {
+        for (i, metrics) in two.lines(room).into_iter().enumerate() {
             if let Some(flow) = i.checked_sub(1).and_then(|i| flows.get(i)) {
                 let on = if links { format!(" on {}", link(flow)) } else { String::new() };
                 all.push(format!("{} qp {}{on}", endpoints(flow), flow.dest_qp));
             }
-            all.push(format!("{INDENT}{figures}"));
+            all.push(format!("{INDENT}{metrics}"));
         }
         return (all, out.iter().map(|figure| figure.heading).collect());
     }
     (Vec::new(), Vec::new())
 }
 
-fn headings(figures: &[Figure]) -> impl Iterator<Item = (&'static str, Align)> {
+fn headings(metrics: &[Figure]) -> impl Iterator<Item = (&'static str, Align)> {
     let fixed = ["BYTES", "RATE", "CE", "PORTS"].into_iter();
-    fixed.chain(figures.iter().map(|figure| figure.heading)).map(|heading| (heading, Align::Right))
+    fixed.chain(metrics.iter().map(|figure| figure.heading)).map(|heading| (heading, Align::Right))
 }
 
-fn numbers(flow: &Flow, figures: &[Figure]) -> Vec<String> {
+fn numbers(flow: &Flow, metrics: &[Figure]) -> Vec<String> {
     let mut cells = vec![
         units::bytes(flow.bytes),
         rate(flow).map_or_else(|| units::UNKNOWN.into(), units::bit_rate),
         units::ratio(flow.ce_ratio),
         short(flow.src_port_count),
     ];
-    cells.extend(figures.iter().map(|figure| short((figure.of)(flow))));
+    cells.extend(metrics.iter().map(|figure| short((figure.of)(flow))));
     cells
 }
 

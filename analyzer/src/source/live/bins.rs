@@ -174,7 +174,7 @@ impl Bins {
     ///
     /// # Errors
     /// When a map cannot be read.
-    pub fn figures(
+    pub fn metrics(
         &self,
         programs: &Programs,
         reading: &Reading,
@@ -203,7 +203,7 @@ impl Bins {
             })
             .collect();
         let kinds = if all { Some(kinds(programs)?) } else { None };
-        Ok(self.collector.figures(now_ns, &besides, kinds, &stands))
+        Ok(self.collector.metrics(now_ns, &besides, kinds, &stands))
     }
 }
 

@@ -12,7 +12,7 @@ use super::source::{LOOK, told_to_stop};
 use crate::host::ask::Kernel;
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::select::Target;
-use crate::metrics::Figures;
+use crate::metrics::Metrics;
 use crate::sample::{Flows, Sample, SourceKind};
 use crate::source::devices::watch::Watch;
 use crate::source::feed::{Tap, Update};
@@ -123,7 +123,7 @@ impl Counting {
             interface_drops: None,
             owners,
             devices,
-            figures: Figures::default(),
+            metrics: Metrics::default(),
         }
     }
 }

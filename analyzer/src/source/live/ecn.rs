@@ -11,7 +11,7 @@ use rocescope_common::abi::event::mark;
 use rocescope_common::account::latency::{BUCKETS, bucket};
 
 use crate::metrics::ecn::series::Series;
-use crate::metrics::ecn::{CnpFigure, FLOW_BINS, Figures, LINK_BINS, MAX_FLOWS, Marks, OverTime};
+use crate::metrics::ecn::{CnpFigure, FLOW_BINS, LINK_BINS, MAX_FLOWS, Marks, Metrics, OverTime};
 use crate::metrics::latency::Summary;
 use crate::sample::FlowSample;
 
@@ -189,13 +189,13 @@ impl Ecn {
     /// The figures so far. `answers` gives the slot of the flow that the CNPs in another are about,
     /// `places` the sample's number of each of its links in the kernel's numbers. `complete`: no event
     /// was dropped.
-    pub fn figures(
+    pub fn metrics(
         &self,
         answers: impl Fn(u32) -> Option<u32>,
         places: impl Iterator<Item = u16>,
         complete: bool,
-    ) -> Figures {
-        let mut figures = Figures { untracked: self.untracked, ..Figures::default() };
+    ) -> Metrics {
+        let mut metrics = Metrics { untracked: self.untracked, ..Metrics::default() };
         for (slot, cnps) in &self.cnps {
             let counted = self.counted.get(*slot as usize).map_or(0, |counted| counted.cnp);
             let figure = CnpFigure {
@@ -209,19 +209,19 @@ impl Ecn {
                 without_mark: (cnps.watched > 0 && complete).then_some(cnps.without_mark),
                 reaction: None,
             };
-            figures.cnps.insert(*slot, figure);
+            metrics.cnps.insert(*slot, figure);
         }
         for (slot, marked) in &self.marked {
             let series = over_time(marked.series.bins());
-            figures.marks.insert(*slot, Marks { first_ce_ns: marked.first_ns, series });
+            metrics.marks.insert(*slot, Marks { first_ce_ns: marked.first_ns, series });
         }
-        figures.links = places
+        metrics.links = places
             .map(|link| {
                 let series = over_time(self.links.get(&link)?.bins());
                 series.bins.iter().any(|bin| bin.ce + bin.cnp > 0).then_some(series)
             })
             .collect();
-        figures
+        metrics
     }
 }
 
@@ -253,20 +253,20 @@ mod tests {
         ecn.ce(0, 11 * S + 500_000_000);
         ecn.reading(&[flow(0, 300, 20, 0), flow(1, 90, 0, 5)], 12 * S);
         ecn.reading(&[flow(0, 300, 20, 0), flow(1, 90, 0, 5)], 13 * S);
-        let figures = ecn.figures(|_| None, [0].into_iter(), true);
-        let marks = &figures.marks[&0];
+        let metrics = ecn.metrics(|_| None, [0].into_iter(), true);
+        let marks = &metrics.marks[&0];
         assert_eq!(marks.first_ce_ns, 11 * S + 500_000_000);
         assert_eq!(marks.series.bins.iter().map(|bin| (bin.capable, bin.ce)).sum_all(), (200, 20));
-        let link = figures.links[0].as_ref().unwrap();
+        let link = metrics.links[0].as_ref().unwrap();
         assert_eq!((link.start_ns, link.bin_ns), (10 * S, 1 << 30));
         assert_eq!(link.bins.iter().map(|bin| (bin.capable, bin.ce)).sum_all(), (390, 20));
         assert_eq!(link.bins.iter().map(|bin| bin.cnp).sum::<u32>(), 5);
         // The slot's next flow starts from nothing.
         ecn.retired(0);
         ecn.reading(&[flow(0, 7, 0, 0)], 14 * S);
-        let figures = ecn.figures(|_| None, [0].into_iter(), true);
-        assert!(figures.marks.is_empty());
-        let link = figures.links[0].as_ref().unwrap();
+        let metrics = ecn.metrics(|_| None, [0].into_iter(), true);
+        assert!(metrics.marks.is_empty());
+        let link = metrics.links[0].as_ref().unwrap();
         assert_eq!(link.bins.iter().map(|bin| bin.capable).sum::<u32>(), 397);
     }
 
@@ -278,14 +278,14 @@ mod tests {
         }
         ecn.cnp(4, 1_000, mark::UNKNOWN);
         ecn.reading(&[flow(3, 0, 0, 3), flow(4, 0, 0, 1)], S);
-        let figures = ecn.figures(|slot| (slot == 3).then_some(9), [].into_iter(), true);
-        let cnps = figures.cnps[&3];
+        let metrics = ecn.metrics(|slot| (slot == 3).then_some(9), [].into_iter(), true);
+        let cnps = metrics.cnps[&3];
         assert_eq!((cnps.answers, cnps.count, cnps.min_gap_ns), (Some(9), 3, Some(200_000)));
         assert_eq!((cnps.without_mark, cnps.delay.unwrap().count), (Some(1), 2));
-        assert_eq!((figures.cnps[&4].without_mark, figures.cnps[&4].delay), (None, None));
+        assert_eq!((metrics.cnps[&4].without_mark, metrics.cnps[&4].delay), (None, None));
         // With dropped events the count is the counter's, and the least gap is not known.
         ecn.reading(&[flow(3, 0, 0, 10)], 2 * S);
-        let cnps = ecn.figures(|_| None, [].into_iter(), false).cnps[&3];
+        let cnps = ecn.metrics(|_| None, [].into_iter(), false).cnps[&3];
         assert_eq!((cnps.count, cnps.min_gap_ns, cnps.without_mark), (10, None, None));
     }
 

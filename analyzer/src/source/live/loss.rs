@@ -247,14 +247,14 @@ impl Losses {
 
     /// What is known so far of the flows of a reading. `pairs` says which of them answer one another.
     #[must_use]
-    pub fn figures(
+    pub fn metrics(
         &self,
         flows: &[FlowSample],
         programs: &Programs,
         pairs: &Pairs,
         clock: &WallClock,
     ) -> Loss {
-        let mut loss = self.collector.figures();
+        let mut loss = self.collector.metrics();
         let known = || self.watched.iter().filter(|(_, watched)| !watched.incomplete);
         loss.known = Some(known().map(|(slot, _)| *slot).collect());
         for (slot, watched) in known() {

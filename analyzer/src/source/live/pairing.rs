@@ -196,21 +196,21 @@ impl Pairs {
     /// Times from request to answer, by slot of the flow of requests.
     #[must_use]
     pub fn latency(&self, programs: &Programs) -> BySlot {
-        let mut figures: HashMap<u32, Figure, State> = HashMap::default();
+        let mut metrics: HashMap<u32, Figure, State> = HashMap::default();
         for slot in programs.times.slots() {
             if let Some(times) = programs.times.read(slot) {
-                figures.insert(slot, Figure::of(&times));
+                metrics.insert(slot, Figure::of(&times));
             }
         }
         for (slot, known) in (0u32..).zip(&self.known) {
             let Some(known) = known else { continue };
             let unpaired = known.unpaired + programs.times.unpaired(slot);
             if unpaired + known.untracked > 0 {
-                let figure = figures.entry(slot).or_default();
+                let figure = metrics.entry(slot).or_default();
                 (figure.unpaired, figure.untracked) = (unpaired, known.untracked);
             }
         }
-        figures.into_iter().collect()
+        metrics.into_iter().collect()
     }
 
     fn at(&self, slot: u32) -> Option<&Known> {

@@ -25,7 +25,7 @@ pub struct Counts {
     /// Connections seen.
     pub peers: Peers,
     /// Figures beyond counters.
-    pub figures: Beside,
+    pub metrics: Beside,
     /// First and last frame of any kind, Unix nanoseconds.
     pub window: Option<(u64, u64)>,
     /// First and last frame that is not [in range](Self::in_range).
@@ -56,14 +56,14 @@ impl Counts {
         }
         widen(&mut self.window, ts_ns);
         let (link, start) = links.resolve(interface, data, wire_len, &mut self.table);
-        self.figures.frame(link, ts_ns);
+        self.metrics.frame(link, ts_ns);
         // A frame that is returned by value would be copied.
         let mut frame = Frame::EMPTY;
         match start.and_then(|meta| parse_into::<Full>(&data, meta, &mut (), &mut frame)) {
             Ok(()) => self.packet(links, link, ts_ns, &frame, data),
             Err(reason) => {
                 if matches!(reason, Reason::MacControl | Reason::Lldp) {
-                    self.figures.control(link, ts_ns, data);
+                    self.metrics.control(link, ts_ns, data);
                 }
                 self.table.skip(link, reason, wire_len);
             }
@@ -83,7 +83,7 @@ impl Counts {
         if outcome.events != 0 {
             happened(&mut self.peers, self.events.as_mut(), (link, frame, ts_ns, data), outcome);
         }
-        self.figures.packet((frame, data), (ts_ns, link), &observed, tap);
+        self.metrics.packet((frame, data), (ts_ns, link), &observed, tap);
     }
 }
 

@@ -65,7 +65,7 @@ pub struct Options {
     /// Flows at a time, at most.
     pub max_flows: usize,
     /// About figures beyond counters.
-    pub figures: metrics::Options,
+    pub metrics: metrics::Options,
     /// When to send samples.
     pub emit: Emit,
     /// Whether the view wants events.
@@ -88,7 +88,7 @@ impl Default for Options {
             filter: None,
             idle: None,
             max_flows: MAX_FLOWS,
-            figures: metrics::Options::default(),
+            metrics: metrics::Options::default(),
             emit: Emit::AtEnd,
             events: false,
         }
@@ -142,11 +142,11 @@ fn open(options: &Options) -> Result<Opened> {
     for tap in inputs.taps {
         taps.push(TapReader::open(tap)?);
     }
-    let figures = Beside::new(&options.figures, taps.len());
+    let metrics = Beside::new(&options.metrics, taps.len());
     let counts = count::Counts {
         table: FlowTable::new(options.max_flows),
         peers: Peers::default(),
-        figures,
+        metrics,
         window: None,
         out_of_range: None,
         events: options.events.then(Vec::new),

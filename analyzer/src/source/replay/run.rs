@@ -14,7 +14,7 @@ use super::count::Counts;
 use super::pace::Pace;
 use super::tap::{Said, TapReader, Turn};
 use super::{Emit, Options, nanos};
-use crate::metrics::Figures;
+use crate::metrics::Metrics;
 use crate::sample::{Sample, SourceKind};
 use crate::source::feed::{Command, Tap, Update};
 use crate::util::units;
@@ -363,7 +363,7 @@ impl Run {
         {
             let gone = self.counts.table.retire_idle(ts_ns, idle);
             if !gone.is_empty() {
-                self.counts.figures.retired(gone);
+                self.counts.metrics.retired(gone);
             }
             // Often enough that no flow stays for much longer than it may.
             self.clock.retire_ns = Some(ts_ns.saturating_add((idle / 8).max(1_000_000)));
@@ -466,7 +466,7 @@ impl Run {
     }
 
     fn sample(&mut self, time_ns: u64) -> Sample {
-        let figures = self.counts.figures.figures();
+        let metrics = self.counts.metrics.metrics();
         let table = &self.counts.table;
         let drops = self.taps.iter().filter_map(TapReader::drops);
         let (flows, extra) = (table.flows(), table.extra());
@@ -487,7 +487,7 @@ impl Run {
             interface_drops: None,
             owners: std::sync::Arc::default(),
             devices: std::sync::Arc::default(),
-            figures: Figures { marking, ..figures },
+            metrics: Metrics { marking, ..metrics },
         }
     }
 }

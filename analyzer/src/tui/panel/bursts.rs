@@ -43,7 +43,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
 
 fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     let Some(data) = &app.data else { return Vec::new() };
-    let Some(traffic) = &data.sample.figures.traffic else { return Vec::new() };
+    let Some(traffic) = &data.sample.metrics.traffic else { return Vec::new() };
     let report = app.analysis.as_deref().map(|analysis| &analysis.report);
     let starts =
         report.and_then(|report| report.facts.steps.as_ref()).map_or(&[][..], |steps| &steps.starts_ns);
@@ -86,10 +86,10 @@ fn link(
     let peak = format!("peak {} in {}", rate(bursts.peak.bytes as f64), units::duration(bursts.bin_ns));
     let times = if mean > 0.0 { bursts.peak.bytes as f64 / mean } else { 0.0 };
     let busy = units::ratio(Some(bursts.active_bins as f64 / bursts.bins.max(1) as f64));
-    let figures = format!("{peak}, {times:.1} times the mean {}; busy {busy} of the time", rate(mean));
-    let fits = title.width + figures.chars().count() <= width;
-    let figures = if fits { figures } else { format!("{peak}, {times:.1} × mean; busy {busy}") };
-    title.push(figures, theme::PLAIN);
+    let metrics = format!("{peak}, {times:.1} times the mean {}; busy {busy} of the time", rate(mean));
+    let fits = title.width + metrics.chars().count() <= width;
+    let metrics = if fits { metrics } else { format!("{peak}, {times:.1} × mean; busy {busy}") };
+    title.push(metrics, theme::PLAIN);
     let mut lines = vec![title.into_line()];
     let cells = width.saturating_sub(2);
     // The latest bins, a column each.

@@ -351,7 +351,7 @@ fn what(detail: &Detail, row: Option<&Row>, app: &App, sender: Option<u32>) -> V
 
 /// Percentiles of latency, in the span and since the start.
 fn latency(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
-    let timed = app.data.as_ref().and_then(|data| data.sample.figures.latency.as_ref());
+    let timed = app.data.as_ref().and_then(|data| data.sample.metrics.latency.as_ref());
     let all = timed.and_then(|timed| timed.get(detail.id.slot)).and_then(|figure| figure.all);
     let Some(all) = all else { return vec![entry("latency", units::UNKNOWN)] };
     let [p50, max] = [all.p50, all.max].map(units::duration);

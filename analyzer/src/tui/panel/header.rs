@@ -28,7 +28,7 @@ pub(super) const LOW_ENTROPY: f64 = 0.5;
 pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     title(buffer, at, app);
     if let Some(data) = &app.data {
-        figures(buffer, at, app, data);
+        metrics(buffer, at, app, data);
         verdict(buffer, at, app, data);
         warning(buffer, at, data);
     } else {
@@ -139,7 +139,7 @@ fn figure(name: &str, value: String, level: Level) -> Spans {
     spans
 }
 
-fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
+fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     let once = &data.model.once;
     let delta = once.delta;
     let unknown = || units::UNKNOWN.to_owned();
@@ -181,12 +181,12 @@ fn figures(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
         // Beside the loss that it is not.
         parts.insert(5, count("late", Level::Warning, |c| c.late));
     }
-    if let Some(seen) = coverage(app, at.figures.width >= WHOLE_NAMES) {
+    if let Some(seen) = coverage(app, at.metrics.width >= WHOLE_NAMES) {
         // Right behind the rates: everything else is of what was seen.
         parts.insert(2, seen);
     }
-    let (spans, _) = join(parts, usize::from(at.figures.width), " │ ");
-    line(buffer, at.figures, 0, &spans.into_line());
+    let (spans, _) = join(parts, usize::from(at.metrics.width), " │ ");
+    line(buffer, at.metrics, 0, &spans.into_line());
 }
 
 /// How much of what the NICs carried was seen, since the start: the worst port.

@@ -8,7 +8,7 @@ use rocescope_common::wire::Reason;
 
 use super::{Source, nanos};
 use crate::host::clock::{WallClock, monotonic_ns};
-use crate::metrics::{Figures, marking};
+use crate::metrics::{Metrics, marking};
 use crate::sample::{
     Direction, FlowSample, LinkSample, Retired, RetiredTuple, Sample, SourceKind, TRANSPORT_UD,
 };
@@ -101,7 +101,7 @@ impl Source {
             all_counters.push(counters);
         }
         let traffic = match &self.bins {
-            Some(bins) => Some(bins.figures(&self.programs, &reading, &all_counters, now, None)?),
+            Some(bins) => Some(bins.metrics(&self.programs, &reading, &all_counters, now, None)?),
             None => None,
         };
         let place = |kernel: u16| places.get(&kernel).copied().unwrap_or(0);
@@ -127,7 +127,7 @@ impl Source {
                 shown
             });
         }
-        let loss = self.losses.figures(&reading.flows, &self.programs, &self.pairs, &self.clock);
+        let loss = self.losses.metrics(&reading.flows, &self.programs, &self.pairs, &self.clock);
         let tuples = self.tables.tuples();
         let retired_tuples: Vec<RetiredTuple> =
             tuples.tuples().iter().map(|t| RetiredTuple { link: place(t.link), ..*t }).collect();
@@ -152,10 +152,10 @@ impl Source {
             interface_drops: self.interface_drops(&unhandled),
             owners,
             devices,
-            figures: Figures {
+            metrics: Metrics {
                 marking,
                 traffic: traffic.map(Arc::new),
-                ecn: Some(self.ecn.figures(
+                ecn: Some(self.ecn.metrics(
                     |slot| self.pairs.reverse(slot),
                     self.kernel_links().map(|(link, ..)| link),
                     events_dropped == 0,
@@ -163,7 +163,7 @@ impl Source {
                 pairs: Some(self.pairs.pairs()),
                 loss: self.config.precise_clock.then_some(loss),
                 latency: self.config.precise_clock.then(|| self.pairs.latency(&self.programs)),
-                ..Figures::default()
+                ..Metrics::default()
             },
         })
     }
