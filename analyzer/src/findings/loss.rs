@@ -7,9 +7,9 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
+use super::not_evaluated::{flows_unjudged, is_unjudged};
 use super::once::{Name, name};
 use super::tool::own;
-use super::unjudged::{flows_unjudged, is_unjudged};
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::analysis::Facts;
 use crate::analysis::{Between, Episodes, Flow, Loss};

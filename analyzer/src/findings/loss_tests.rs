@@ -176,7 +176,7 @@ fn a_sequence_that_broke_before_it_was_followed_is_left_out_and_said_so() {
         (&1_009.into(), &1.into())
     );
     assert!(finding.title.contains("9 of 1009"), "{}", finding.title);
-    let open = |id| report.unjudged.iter().any(|one| one.id == id && one.needs == "whole_sequences");
+    let open = |id| report.not_evaluated.iter().any(|one| one.id == id && one.needs == "whole_sequences");
     assert!(open("loss.before_tap") && open("loss.after_tap") && open("retry.storm"));
 
     // Nothing came again: nothing is unknown of it.

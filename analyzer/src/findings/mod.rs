@@ -24,6 +24,7 @@ mod loss;
 #[cfg(test)]
 mod loss_tests;
 mod nak;
+mod not_evaluated;
 mod once;
 pub mod order;
 mod peer;
@@ -38,7 +39,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 mod tool;
-mod unjudged;
+mod verdict;
 
 use serde::Deserialize;
 
@@ -46,8 +47,11 @@ use crate::analysis::{Facts, Flow};
 use crate::sample::Sample;
 
 pub use catalog::{Entry, LimitMeta, entries, limits, markdown};
-pub use finding::{Finding, Severity, Unjudged};
+pub use finding::{
+    End, Episode, Evidence, EvidenceList, Finding, Impact, NotEvaluated, Place, Severity, Step, Unit,
+};
 use raise::Raise;
+pub use verdict::{Health, Verdict};
 
 /// What findings are drawn from.
 #[derive(Clone, Copy, Debug)]
@@ -89,8 +93,8 @@ pub struct Limits {
 
 /// The findings that cannot be come to, since the source does not collect what they rest on.
 #[must_use]
-pub fn unjudged(sample: &Sample, flows: &[Flow]) -> Vec<Unjudged> {
-    unjudged::unjudged(sample, flows)
+pub fn not_evaluated(sample: &Sample, flows: &[Flow]) -> Vec<NotEvaluated> {
+    not_evaluated::not_evaluated(sample, flows)
 }
 
 /// All findings in the order of [`order::sort`].

@@ -107,8 +107,7 @@ mod tests {
     use super::*;
 
     fn finding(id: &'static str, severity: Severity, last_seen_ns: Option<u64>) -> Finding {
-        let (evidence, flows) = ([].into(), Vec::new());
-        Finding { id, severity, title: String::new(), evidence, flows, advice: String::new(), last_seen_ns }
+        Finding { last_seen_ns, ..Finding::new(id, severity, String::new()) }
     }
 
     #[test]

@@ -106,7 +106,7 @@ fn victims_are_flows_of_data_and_told_with_what_they_lost() {
     assert_eq!(victim(&sample), None);
     let report = crate::report::Report::build(&sample, &crate::report::Options::default());
     assert_eq!(report.facts.flows[0].pause_stall_ns, None);
-    assert!(report.unjudged.iter().any(|one| (one.id, one.needs) == ("pfc.victim", "link_speed")));
+    assert!(report.not_evaluated.iter().any(|one| (one.id, one.needs) == ("pfc.victim", "link_speed")));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Entry;
 use super::once::{Name, name};
 use crate::analysis::{Flow, FlowId};
-use crate::findings::{Finding, Severity};
+use crate::findings::{Evidence, Finding, Severity};
 
 /// Flows that a finding lists; how many there are is in its evidence as `flows`.
 pub(super) const MAX_FLOWS: usize = 16;
@@ -31,21 +31,13 @@ pub(super) struct Raise {
 impl Raise {
     /// A finding of this kind. `title` says the case in words, with the figure that matters most.
     pub(super) fn new(entry: &Entry, severity: Severity, title: String) -> Self {
-        let finding = Finding {
-            id: entry.id,
-            severity,
-            title,
-            evidence: std::collections::BTreeMap::new(),
-            flows: Vec::new(),
-            advice: entry.advice.to_owned(),
-            last_seen_ns: None,
-        };
+        let finding = Finding { advice: entry.advice.to_owned(), ..Finding::new(entry.id, severity, title) };
         Self { finding, seen_ns: None, flows_end_ns: None, lasting: SETTINGS.contains(&entry.id) }
     }
 
     /// Adds a number, or a list of numbers. `None` becomes null: not known.
     pub(super) fn evidence(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.finding.evidence.insert(name.to_owned(), value.into());
+        self.finding.evidence.insert(Evidence::named(name, value.into()));
         self
     }
 

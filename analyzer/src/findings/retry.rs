@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
+use super::not_evaluated::{flows_unjudged, is_unjudged};
 use super::once::once;
-use super::unjudged::{flows_unjudged, is_unjudged};
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::analysis::{Flow, FlowId, Loss};
 use crate::findings::{Finding, Severity};

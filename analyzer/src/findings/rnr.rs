@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use serde::Deserialize;
 
 use super::nak::latest;
+use super::not_evaluated::is_unjudged;
 use super::once::once;
-use super::unjudged::is_unjudged;
 use super::{Entry, Input, LimitMeta, Raise};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};

@@ -24,14 +24,10 @@ impl Conclusions {
     /// Those of a report made at `time_ns`.
     #[must_use]
     pub fn of(report: &Report, time_ns: u64) -> Self {
-        let few = |finding: &Finding| Finding {
-            id: finding.id,
-            severity: finding.severity,
-            title: finding.title.clone(),
-            evidence: finding.evidence.clone(),
-            flows: finding.flows.iter().take(FLOWS).cloned().collect(),
-            advice: finding.advice.clone(),
-            last_seen_ns: finding.last_seen_ns,
+        let few = |finding: &Finding| {
+            let mut few = finding.clone();
+            few.flows.truncate(FLOWS);
+            few
         };
         let findings: Vec<Finding> = report.findings.iter().map(few).collect();
         let bytes = size_of::<Self>() + findings.iter().map(memory).sum::<usize>();
@@ -47,7 +43,8 @@ impl Conclusions {
 
 fn memory(finding: &Finding) -> usize {
     let entry = size_of::<(String, serde_json::Value)>();
-    let evidence: usize = finding.evidence.iter().map(|(name, value)| entry + name.len() + text(value)).sum();
+    let evidence: usize =
+        finding.evidence.iter().map(|one| entry + 2 * one.name.len() + text(&one.value)).sum();
     let flows: usize = finding.flows.iter().map(|flow| size_of::<FlowId>() + flow.link.len()).sum();
     size_of::<Finding>() + finding.title.len() + finding.advice.len() + evidence + flows
 }

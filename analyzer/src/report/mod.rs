@@ -10,7 +10,7 @@ pub mod text;
 use serde::Serialize;
 
 use crate::analysis::{self, Facts};
-use crate::findings::{self, Finding, Limits, Unjudged};
+use crate::findings::{self, Finding, Limits, NotEvaluated};
 use crate::sample::Sample;
 
 /// Name and version of the schema.
@@ -39,7 +39,8 @@ pub struct Report {
     #[serde(flatten)]
     pub facts: Facts,
     pub findings: Vec<Finding>,
-    pub unjudged: Vec<Unjudged>,
+    #[serde(rename = "unjudged")]
+    pub not_evaluated: Vec<NotEvaluated>,
 }
 
 impl Report {
@@ -49,8 +50,8 @@ impl Report {
     #[must_use]
     pub fn build(sample: &Sample, options: &Options) -> Self {
         let facts = Facts::of(sample, &options.analysis);
-        let unjudged = findings::unjudged(sample, &facts.flows);
+        let not_evaluated = findings::not_evaluated(sample, &facts.flows);
         let findings = findings::check(&findings::Input { sample, facts: &facts, limits: &options.limits });
-        Self { schema: SCHEMA, facts, findings, unjudged }
+        Self { schema: SCHEMA, facts, findings, not_evaluated }
     }
 }

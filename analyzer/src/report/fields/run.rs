@@ -272,6 +272,35 @@ pub const RUN: &[FieldMeta] = fields! {
     "findings[].last_seen_ns", "Unix ns": "It cannot have shown later: the end of the last loss, NAK, packet sent again or time bin with a mark, or of the last step of a stretch; else the last packet of \
         the flows that it is about. The text and the screen say `until` where that is 10 s or more before the end of the data; such findings come behind \
         those that go on, before those of severity `info`." or null "not known, or it lasts by its nature (a silence, a setting)";
+    "findings[].active", "boolean": "Whether it goes on: it was seen less than 10 s before the end of the data, or lasts by its nature.";
+    "findings[].first_seen_ns", "Unix ns": "When it was seen first." or null "not known";
+    "findings[].episodes[].first_ns", "Unix ns": "Begin of a time during which it showed; 10 s without it end an episode.";
+    "findings[].episodes[].last_ns", "Unix ns": "End of that time.";
+    "findings[].episodes[].peak", "as the title": "Largest value of the finding's own measure in it." or null "not known";
+    "findings[].impact.packets_ratio", "ratio": "Share of the packets of the flows concerned, in the latest episode." or null "not known";
+    "findings[].impact.retransmissions", "packets": "Packets retransmitted because of it." or null "not known";
+    "findings[].impact.goodput_lost_bytes", "bytes": "Payload lost or sent more than once because of it." or null "not known";
+    "findings[].impact.time_lost_ns", "ns": "Time that senders waited because of it, summed over queue pairs." or null "not known";
+    "findings[].where.tap", "text": "The tap: an interface or a capture." or null "it is about no single tap";
+    "findings[].where.link", "text": "The link." or null "it is about no single link";
+    "findings[].where.direction", "text": "`ingress` or `egress`." or null "replay, or no single link";
+    "findings[].where.hop", "text": "`upstream`, `downstream`, or the two taps that it is between." or null "not known";
+    "findings[].where.switch_port", "text": "Switch and port at the other end of the link." or null "no LLDP names it";
+    "findings[].requester.addr", "address": "The end that sends the requests: its address,";
+    "findings[].requester.qpn", "number": "queue pair," or null "not known, or several";
+    "findings[].requester.pid", "number": "process," or null "not on this host, or not known";
+    "findings[].requester.comm", "text": "command" or null "as `pid`";
+    "findings[].requester.pod", "text": "and pod." or null "as `pid`, or in none";
+    "findings[].responder.addr", "address": "The end that answers them: its address,";
+    "findings[].responder.qpn", "number": "queue pair," or null "not known, or several";
+    "findings[].responder.pid", "number": "process," or null "not on this host, or not known";
+    "findings[].responder.comm", "text": "command" or null "as `pid`";
+    "findings[].responder.pod", "text": "and pod." or null "as `pid`, or in none";
+    "findings[].causes[]", "text": "Ids of findings that cause this one.";
+    "findings[].effects[]", "text": "Ids of findings that this one causes.";
+    "findings[].steps[].text", "text": "One action.";
+    "findings[].steps[].command", "text": "The command for it on this host." or null "none, or parts of it are not known";
+    "findings[].caveats[]", "text": "When it may be wrong, and what it does not see.";
     "unjudged[].id", "text": "A kind of finding that this run could not come to: that it is not among the findings says nothing.";
     "unjudged[].needs", "text": "What it rests on: `exact_times` (live, `--no-timing` is without), `packets_of_taps` and `whole_frames` (only a replay \
         has them), `link_speed` (a capture with pause frames, without `--link-speed`), `whole_sequences` (live: some queue pairs that lost packets could not be followed, or not without a break, their `flows[].loss` is null; findings of that kind leave these out, and count them as `flows_unjudged`).";

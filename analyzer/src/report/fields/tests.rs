@@ -10,9 +10,10 @@ use crate::analysis::{
     Episodes, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Loss, Options, Pause, TapFlow, Unfollowed,
     Untimed,
 };
-use crate::findings::{Finding, Severity};
+use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
 use crate::metrics::marking::Marked;
 use crate::report::Report;
+use crate::sample::Direction;
 use crate::source::net::lldp::{self, Neighbour};
 
 /// Maps whose keys are data; the table has one entry for all of them.
@@ -132,15 +133,37 @@ fn full() -> Report {
         apps: vec![lldp::App { selector: 5, protocol: 26, priorities: 8 }],
         ..Neighbour::default()
     }];
-    report.findings.push(Finding {
-        id: "gaps",
-        severity: Severity::Warning,
-        title: "Packets are lost".into(),
-        evidence: [("gaps".to_owned(), 37.into())].into(),
-        flows: vec![id],
-        advice: "Look at the switch.".into(),
-        last_seen_ns: None,
-    });
+    let mut finding = Finding::new("gaps", Severity::Warning, "Packets are lost".into());
+    finding.evidence.insert(Evidence::named("gaps", 37.into()));
+    finding.flows.push(id);
+    finding.episodes.push(Episode { first_ns: 1, last_ns: 1, peak: Some(1.0) });
+    let place = Some("eth0".to_owned());
+    finding.place = Place {
+        tap: place.clone(),
+        link: place.clone(),
+        direction: Some(Direction::Ingress),
+        hop: place.clone(),
+        switch_port: place.clone(),
+    };
+    let end = End {
+        addr: [10, 0, 0, 1].into(),
+        qpn: Some(1),
+        pid: Some(1),
+        comm: place.clone(),
+        pod: place.clone(),
+    };
+    (finding.requester, finding.responder) = (Some(end.clone()), Some(end));
+    (finding.causes, finding.effects) = (vec!["retry.storm"], vec!["retry.storm"]);
+    finding.steps.push(Step { text: "Look at the switch.".into(), command: place });
+    finding.caveats.push("Mind the gap.".into());
+    finding.impact = Impact {
+        packets_ratio: Some(0.1),
+        retransmissions: Some(1),
+        goodput_lost_bytes: Some(1),
+        time_lost_ns: Some(1),
+    };
+    (finding.advice, finding.first_seen_ns) = ("Look at the switch.".into(), Some(1));
+    report.findings.push(finding);
     report
 }
 

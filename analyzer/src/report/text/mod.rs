@@ -128,7 +128,7 @@ fn findings(report: &Report, room: usize) -> Vec<String> {
         ),
     ] {
         let open: Vec<&str> =
-            report.unjudged.iter().filter(|one| one.needs == needs).map(|one| one.id).collect();
+            report.not_evaluated.iter().filter(|one| one.needs == needs).map(|one| one.id).collect();
         if here && !open.is_empty() && report.facts.totals.roce_packets > 0 {
             lines.extend(wrap(&format!("{what}: {}", open.join(", ")), room));
         }
@@ -176,7 +176,7 @@ fn flows_of(finding: &Finding) -> Option<String> {
             format!("{} → {} QP {} on {link}", flow.src, flow.dst, flow.dest_qp)
         })
         .collect();
-    let all = finding.evidence.get("flows").and_then(serde_json::Value::as_u64);
+    let all = finding.evidence["flows"].as_u64();
     let more = all.unwrap_or(finding.flows.len() as u64).saturating_sub(named.len() as u64);
     let rest = if more > 0 { format!(", and {}", plural(more, "more flow")) } else { String::new() };
     (!named.is_empty()).then(|| format!("{}{rest}", named.join("; ")))

@@ -45,13 +45,9 @@ fn everything_at_once() {
         ),
     ] {
         report.findings.push(Finding {
-            id: "made-up",
-            severity,
-            title: title.into(),
-            evidence: [].into(),
             flows: flows.clone(),
             advice: advice.into(),
-            last_seen_ns: None,
+            ..Finding::new("made-up", severity, title.into())
         });
     }
     check("everything", &report);

@@ -142,7 +142,7 @@ fn text(finding: &Finding, end: Option<u64>, width: usize) -> Vec<Line<'static>>
         part("over", format!("{until}, {} before the latest figures", units::duration(end - since)));
     }
     let evidence: Vec<String> =
-        finding.evidence.iter().map(|(name, value)| format!("{name} {}", value_text(value))).collect();
+        finding.evidence.iter().map(|one| format!("{} {}", one.label, one.text())).collect();
     part("evidence", evidence.join(", "));
     part("advice", finding.advice.clone());
     for (i, flow) in finding.flows.iter().take(FLOWS).enumerate() {
@@ -181,28 +181,6 @@ pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
         }
     }
     lines
-}
-
-/// A value of the evidence, with no more digits than matter.
-fn value_text(value: &serde_json::Value) -> String {
-    match value {
-        serde_json::Value::Null => crate::util::units::UNKNOWN.to_owned(),
-        serde_json::Value::Number(number) => match number.as_f64() {
-            Some(n) if number.is_f64() => {
-                let text = format!("{n:.4}");
-                text.trim_end_matches('0').trim_end_matches('.').to_owned()
-            }
-            _ => number.to_string(),
-        },
-        serde_json::Value::String(text) => {
-            crate::analysis::hashing_case(text).unwrap_or_else(|| text.clone())
-        }
-        serde_json::Value::Array(values) => {
-            let parts: Vec<String> = values.iter().map(value_text).collect();
-            format!("[{}]", parts.join(", "))
-        }
-        other => other.to_string(),
-    }
 }
 
 /// What was lost, and what this source cannot show, with the reason; worst first.
@@ -297,20 +275,16 @@ fn blind_lines(blind: &[(Level, String)], width: usize) -> Vec<Line<'static>> {
 mod tests {
     use super::*;
     use crate::analysis::fixtures::START;
+    use crate::findings::Evidence;
     use crate::findings::order::OVER_NS;
 
     #[test]
     fn what_is_over_says_until_when_however_long_its_title_is() {
-        let finding = Finding {
-            id: "loss.before_tap",
-            severity: Severity::Warning,
-            title: "0.9 % of the packets from 10.0.0.1 to 10.0.0.2 are lost before eth0: 9 of 1009".into(),
-            evidence: [("better_case".to_owned(), "qps_2".into()), ("link".to_owned(), "eth_0".into())]
-                .into(),
-            flows: Vec::new(),
-            advice: "Look.".into(),
-            last_seen_ns: Some(START),
-        };
+        let title_text = "0.9 % of the packets from 10.0.0.1 to 10.0.0.2 are lost before eth0: 9 of 1009";
+        let mut finding = Finding::new("loss.before_tap", Severity::Warning, title_text.into());
+        (finding.advice, finding.last_seen_ns) = ("Look.".into(), Some(START));
+        finding.evidence.insert(Evidence::named("better_case", "qps_2".into()));
+        finding.evidence.insert(Evidence::named("link", "eth_0".into()));
         let (now, over) = (Some(START + OVER_NS - 1), Some(START + 2 * OVER_NS));
         let line = title(&finding, over, 60).to_string();
         assert!(line.ends_with("  until 13:05:09 UTC") && line.chars().count() <= 60, "{line}");
@@ -326,6 +300,6 @@ mod tests {
             page(over)
         );
         assert!(!page(now).contains("until"));
-        assert!(page(now).contains("better_case 2 QPs per connection, link eth_0"), "{}", page(now));
+        assert!(page(now).contains("better case qps_2, link eth_0"), "{}", page(now));
     }
 }

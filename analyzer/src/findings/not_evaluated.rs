@@ -3,7 +3,7 @@
 use super::once;
 use crate::analysis::Facts;
 use crate::analysis::{Flow, Psn};
-use crate::findings::Unjudged;
+use crate::findings::NotEvaluated;
 use crate::metrics::Metrics;
 use crate::sample::Sample;
 
@@ -63,11 +63,11 @@ pub(super) fn flows_unjudged(facts: &Facts) -> u64 {
 }
 
 /// Their ids in order, and what each needs.
-pub(super) fn unjudged(sample: &Sample, flows: &[Flow]) -> Vec<Unjudged> {
+pub(super) fn not_evaluated(sample: &Sample, flows: &[Flow]) -> Vec<NotEvaluated> {
     let missing = KINDS.iter().filter(|(_, _, missing)| missing(&sample.metrics));
-    let mut all: Vec<Unjudged> = missing.map(|(id, needs, _)| Unjudged { id, needs }).collect();
+    let mut all: Vec<NotEvaluated> = missing.map(|(id, needs, _)| NotEvaluated { id, needs }).collect();
     if sample.metrics.loss.is_some() && flows.iter().any(is_unjudged) {
-        all.extend(OF_LOSS.map(|id| Unjudged { id, needs: SEQUENCES }));
+        all.extend(OF_LOSS.map(|id| NotEvaluated { id, needs: SEQUENCES }));
         all.sort_by_key(|one| one.id);
     }
     all
@@ -81,7 +81,8 @@ mod tests {
 
     #[test]
     fn what_was_not_collected_leaves_findings_open() {
-        let ids = |sample: &Sample| unjudged(sample, &[]).into_iter().map(|one| one.id).collect::<Vec<_>>();
+        let ids =
+            |sample: &Sample| not_evaluated(sample, &[]).into_iter().map(|one| one.id).collect::<Vec<_>>();
         let nothing = ids(&sample(Vec::new(), Vec::new()));
         assert_eq!(nothing.len(), KINDS.iter().filter(|(_, needs, _)| *needs != SPEED).count());
         assert!(nothing.is_sorted() && nothing.iter().all(|id| entries().any(|entry| entry.id == *id)));

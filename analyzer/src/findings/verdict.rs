@@ -1,0 +1,101 @@
+//! The verdict over everything: what the headline of every view says.
+
+use super::{Finding, Severity};
+use crate::util::units::plural;
+
+/// Overall state of the traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Health {
+    /// No warning.
+    Healthy,
+    /// Warnings that have all ended.
+    Recovered,
+    /// A warning is active.
+    Degraded,
+    /// A critical finding is active.
+    Critical,
+}
+
+/// The verdict, the same in every view.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict<'a> {
+    /// Overall state.
+    pub health: Health,
+    /// One sentence, without the worst finding's title.
+    pub sentence: String,
+    /// The finding to look at first: the first in the order of [`order`](super::order); `None` when there is none above info.
+    pub worst: Option<&'a Finding>,
+}
+
+impl<'a> Verdict<'a> {
+    /// The verdict over findings in the order of [`order::sort`](super::order::sort).
+    #[must_use]
+    pub fn of(findings: &'a [Finding]) -> Self {
+        let troubles = || findings.iter().filter(|finding| finding.severity > Severity::Info);
+        let count = |severity| troubles().filter(|one| one.active && one.severity == severity).count() as u64;
+        let (critical, warnings) = (count(Severity::Critical), count(Severity::Warning));
+        let ended = troubles().filter(|one| !one.active).count() as u64;
+        let health = match (critical, warnings, ended) {
+            (1.., ..) => Health::Critical,
+            (0, 1.., _) => Health::Degraded,
+            (0, 0, 1..) => Health::Recovered,
+            (0, 0, 0) => Health::Healthy,
+        };
+        let sentence = match health {
+            Health::Healthy => "Healthy: no loss, congestion or stall above the thresholds".to_owned(),
+            Health::Recovered => format!("Healthy now: {} ended", plural(ended, "problem")),
+            Health::Degraded => format!("Degraded: {}", plural(warnings, "active warning")),
+            Health::Critical if warnings == 0 => {
+                format!("Critical: {}", plural(critical, "active critical problem"))
+            }
+            Health::Critical => format!(
+                "Critical: {}, {}",
+                plural(critical, "active critical problem"),
+                plural(warnings, "active warning")
+            ),
+        };
+        Self { health, sentence, worst: troubles().next() }
+    }
+
+    /// The command to run next: the first step of the worst finding that has one, else `explain` for it.
+    #[must_use]
+    pub fn next_command(&self) -> Option<String> {
+        let worst = self.worst?;
+        let command = worst.steps.iter().find_map(|step| step.command.clone());
+        Some(command.unwrap_or_else(|| format!("rocescope explain {}", worst.id)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::Step;
+
+    fn finding(severity: Severity, active: bool) -> Finding {
+        Finding { active, ..Finding::new("loss.before_tap", severity, "Loss".into()) }
+    }
+
+    #[test]
+    fn the_worst_active_finding_decides() {
+        let none = Verdict::of(&[]);
+        assert_eq!((none.health, none.worst, none.next_command()), (Health::Healthy, None, None));
+        let info = [finding(Severity::Info, true)];
+        assert_eq!(Verdict::of(&info).health, Health::Healthy);
+        let ended = [finding(Severity::Critical, false), finding(Severity::Info, true)];
+        assert_eq!(Verdict::of(&ended).health, Health::Recovered);
+        let all = [finding(Severity::Critical, true), finding(Severity::Warning, true)];
+        let verdict = Verdict::of(&all);
+        assert_eq!(verdict.health, Health::Critical);
+        assert_eq!(verdict.sentence, "Critical: 1 active critical problem, 1 active warning");
+        assert_eq!(Verdict::of(&all[1..]).sentence, "Degraded: 1 active warning");
+    }
+
+    #[test]
+    fn the_next_command_is_the_first_step_that_has_one() {
+        let mut all = [finding(Severity::Warning, true)];
+        assert_eq!(Verdict::of(&all).next_command().as_deref(), Some("rocescope explain loss.before_tap"));
+        let step = |command: Option<&str>| Step { text: "Look.".into(), command: command.map(Into::into) };
+        all[0].steps = vec![step(None), step(Some("ethtool -S eth0"))];
+        assert_eq!(Verdict::of(&all).next_command().as_deref(), Some("ethtool -S eth0"));
+    }
+}
