@@ -117,7 +117,7 @@ fn accounting(criterion: &mut Criterion) {
     for case in cases().iter().filter(|case| case.psn_at.is_some()) {
         let mut frame = Frame::EMPTY;
         assert_eq!(parse(&case.frame, &mut frame), Ok(()), "{}", case.name);
-        let mut stats = FlowStats::EMPTY;
+        let mut stats = FlowStats::default();
         let mut now = 0;
         group.bench_function(case.name, |bencher| {
             bencher.iter(|| {
@@ -138,7 +138,7 @@ fn both(criterion: &mut Criterion) {
     for mut case in cases() {
         let Some(psn_at) = case.psn_at else { continue };
         let mut frame = Frame::EMPTY;
-        let mut stats = FlowStats::EMPTY;
+        let mut stats = FlowStats::default();
         let mut count = 0u32;
         group.bench_function(case.name, |bencher| {
             bencher.iter(|| {

@@ -6,7 +6,7 @@ use aya_ebpf::EbpfContext as _;
 use aya_ebpf::helpers::generated::bpf_skb_load_bytes;
 use aya_ebpf::programs::TcContext;
 use rocescope_common::abi::{EVENT_HEADERS, EventRecord, LinkCounters};
-use rocescope_common::account::latency::Run;
+use rocescope_common::account::latency::RetxRun;
 use rocescope_common::account::{Event, FlowKey, Outcome};
 use rocescope_common::wire::{Bytes, Frame};
 
@@ -83,7 +83,7 @@ unsafe fn fill(
 /// # Safety
 /// `key` and `run` must point to map memory.
 #[inline(always)]
-pub(crate) unsafe fn run(frame: &Frame, key: *const FlowKey, run: *const Run, again: u32, now: u64) {
+pub(crate) unsafe fn retx_run(frame: &Frame, key: *const FlowKey, run: *const RetxRun, again: u32, now: u64) {
     if WANT_EVENTS.load() == 0 {
         return;
     }
@@ -99,9 +99,9 @@ pub(crate) unsafe fn run(frame: &Frame, key: *const FlowKey, run: *const Run, ag
     // SAFETY: the entry has room for a record, and a run fits its headers; every field is written
     // before it is submitted. The rest is promised by the caller.
     unsafe {
-        fill(record, frame, key, Event::RUN, again, now);
-        (*record).headers_len = EventRecord::RUN_LEN;
-        (&raw mut (*record).headers).cast::<Run>().write(*run);
+        fill(record, frame, key, Event::RETX_RUN, again, now);
+        (*record).headers_len = EventRecord::RETX_RUN_LEN;
+        (&raw mut (*record).headers).cast::<RetxRun>().write(*run);
     }
     entry.submit(0);
 }

@@ -6,25 +6,25 @@
 
 use core::arch::asm;
 
-use rocescope_common::abi::event::mark;
-use rocescope_common::abi::{FlowSlot, Timing, Work};
+use rocescope_common::abi::event::mark_age;
+use rocescope_common::abi::{CpuState, FlowSlot, Timing};
 use rocescope_common::account::Event;
 use rocescope_common::account::latency::{
-    BUCKETS, CLASS_NONE, CLASSES, Cells, Latency, RING, answered, answered_by, class_of, is_timed, requested,
-    restarted,
+    BUCKETS, CLASS_NONE, CLASSES, Latency, LatencyMemory, RING, acked_psn, class_of, is_timed, on_request,
+    on_response, on_restart,
 };
 use rocescope_common::account::psn::Span;
 use rocescope_common::wire::Frame;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
-use crate::maps::{LATENCY, SLOTS, WORK};
-use crate::{emit, turn};
+use crate::maps::{CPU_STATE, LATENCY, SLOTS};
+use crate::{emit, seqlock};
 
 /// IP ECN bits of a mark.
 const CE: u8 = 3;
 /// For [`rocescope_time`]: the packet's PSN was behind the expected one.
-const REPEAT: u32 = 1;
+const DUPLICATE_PSN: u32 = 1;
 /// For [`rocescope_time`]: the sequence began anew.
 const RESTART: u32 = 2;
 
@@ -50,12 +50,12 @@ impl Entry {
     }
 }
 
-impl Cells for Entry {
+impl LatencyMemory for Entry {
     #[inline(always)]
     fn head(&self) -> u32 {
         // With the tail beside it, before the cells that the head leads to.
         // SAFETY: the pointer comes from the map, and two numbers of four bytes come first.
-        let both = turn::acquire(unsafe { (&raw mut (*self.0).head).cast() });
+        let both = seqlock::acquire(unsafe { (&raw mut (*self.0).head).cast() });
         if cfg!(target_endian = "little") { both as u32 } else { (both >> 32) as u32 }
     }
 
@@ -85,10 +85,10 @@ impl Cells for Entry {
     }
 
     #[inline(always)]
-    fn fill(&mut self, index: usize, value: u64) {
+    fn store(&mut self, index: usize, value: u64) {
         // The answers' side looks at cells before the head alone, and is done with this one.
         // SAFETY: as above.
-        turn::release(unsafe { (&raw mut (*self.0).ring).cast::<u64>().add(index & (RING - 1)) }, value);
+        seqlock::release(unsafe { (&raw mut (*self.0).ring).cast::<u64>().add(index & (RING - 1)) }, value);
     }
 
     #[inline(always)]
@@ -98,25 +98,25 @@ impl Cells for Entry {
     }
 
     #[inline(always)]
-    fn ambiguous(&mut self) {
+    fn count_ambiguous(&mut self) {
         // SAFETY: the pointer comes from the map.
         unsafe { Self::count(&raw mut (*self.0).ambiguous) };
     }
 
     #[inline(always)]
-    fn ambiguous_answer(&mut self) {
+    fn count_ambiguous_response(&mut self) {
         // SAFETY: as above.
-        unsafe { Self::count(&raw mut (*self.0).ambiguous_answers) };
+        unsafe { Self::count(&raw mut (*self.0).ambiguous_responses) };
     }
 
     #[inline(always)]
-    fn ring_full(&mut self) {
+    fn count_ring_full(&mut self) {
         // SAFETY: as above.
         unsafe { Self::count(&raw mut (*self.0).ring_full) };
     }
 
     #[inline(always)]
-    fn sample(&mut self, class: usize, bucket: usize, ns: u64) {
+    fn add_sample(&mut self, class: usize, bucket: usize, ns: u64) {
         let at = class * BUCKETS + bucket;
         if class >= CLASSES || at >= CLASSES * BUCKETS {
             return;
@@ -157,13 +157,13 @@ fn exchange(word: *mut u64, value: u64) -> u64 {
 pub(crate) unsafe fn packet(
     slot: u32,
     place: *mut FlowSlot,
-    work: *mut Work,
-    repeat: bool,
+    work: *mut CpuState,
+    duplicate_psn: bool,
     before_ns: u64,
     now: u64,
 ) {
     // SAFETY: promised by the caller.
-    let run = unsafe { (&raw const (*place).timing.untimed).read_volatile() } & Timing::RUN != 0;
+    let run = unsafe { (&raw const (*place).timing.untimed).read_volatile() } & Timing::RETX_RUN != 0;
     // SAFETY: promised by the caller.
     let (opcode, ack_req, tos, events) = unsafe {
         (
@@ -177,7 +177,7 @@ pub(crate) unsafe fn packet(
     let restart = events & Event::RESTART != 0;
     let wanted = is_timed(op, ack_req)
         | restart
-        | repeat
+        | duplicate_psn
         | run
         | op.any(Op::RESPONSE | Op::ACKNOWLEDGE | Op::CNP)
         | (tos & CE == CE);
@@ -187,7 +187,7 @@ pub(crate) unsafe fn packet(
     // The end of a message, the commonest of what is wanted, without the call: where the kernel mitigates
     // SRSO, returning alone takes some 10 ns.
     // SAFETY: promised by the caller.
-    if !(repeat | restart | run)
+    if !(duplicate_psn | restart | run)
         && tos & CE != CE
         && is_timed(op, ack_req)
         && let Some(mut own) =
@@ -195,25 +195,25 @@ pub(crate) unsafe fn packet(
     {
         // SAFETY: promised by the caller.
         let psn = unsafe { (&raw const (*work).frame.psn).read_volatile() };
-        requested(&mut own, psn, class_of(op, ack_req), false, now);
+        on_request(&mut own, psn, class_of(op, ack_req), false, now);
         return;
     }
-    let flags = (u32::from(repeat) * REPEAT) | (u32::from(restart) * RESTART);
+    let flags = (u32::from(duplicate_psn) * DUPLICATE_PSN) | (u32::from(restart) * RESTART);
     let told = rocescope_time(slot, now, flags, before_ns) as u32;
-    if told != mark::UNKNOWN {
+    if told != mark_age::UNKNOWN {
         // SAFETY: promised by the caller.
         unsafe { (&raw mut (*work).outcome.missing).write_volatile(told) };
     }
 }
 
-/// What [`packet`] does to entries, for the frame in `WORK`, whose flow's slot has its turn. Gives
+/// What [`packet`] does to entries, for the frame in `CPU_STATE`, whose flow's slot has its turn. Gives
 /// what goes with the event of a CNP.
 ///
 /// A function that the verifier checks by itself: what leads here has thousands of ways.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn rocescope_time(slot: u32, now: u64, flags: u32, before_ns: u64) -> u64 {
-    let (Some(work), Some(place)) = (WORK.get_ptr_mut(0), SLOTS.get_ptr_mut(slot)) else { return 0 };
+    let (Some(work), Some(place)) = (CPU_STATE.get_ptr_mut(0), SLOTS.get_ptr_mut(slot)) else { return 0 };
     // SAFETY: both pointers come from maps; the frame is this program's own.
     let (frame, timing) = unsafe { (&(*work).frame, &raw mut (*place).timing) };
     let op = Op::of(frame.opcode);
@@ -224,8 +224,8 @@ pub extern "C" fn rocescope_time(slot: u32, now: u64, flags: u32, before_ns: u64
         if class != CLASS_NONE && Timing::own(pair) == 0 {
             let untimed = &raw mut (*timing).untimed;
             let before = untimed.read_volatile();
-            let next = before.wrapping_add(1) & !Timing::RUN;
-            untimed.write_volatile(next | before & Timing::RUN);
+            let next = before.wrapping_add(1) & !Timing::RETX_RUN;
+            untimed.write_volatile(next | before & Timing::RETX_RUN);
         }
         pair
     };
@@ -236,31 +236,31 @@ pub extern "C" fn rocescope_time(slot: u32, now: u64, flags: u32, before_ns: u64
     let own = || Entry::at(Timing::own(pair));
     let other = || Entry::at(Timing::other(pair));
     if op.has(Op::CNP) {
-        return u64::from(notified(own(), other(), now));
+        return u64::from(take_mark_age(own(), other(), now));
     }
     if frame.roce_version == 2 && frame.tos & CE == CE && !op.has(Op::ACKNOWLEDGE) {
-        marked(own(), other(), now);
+        note_mark(own(), other(), now);
     }
     if op.has(Op::RELIABLE) {
         let Some(mut own) = own() else { return 0 };
         let place = Place { slot: place, frame, now };
-        if flags & REPEAT != 0 {
-            again(own, &place, op, before_ns);
+        if flags & DUPLICATE_PSN != 0 {
+            duplicate(own, &place, op, before_ns);
         } else {
-            tell(own, &place, 0);
+            end_run(own, &place, 0);
         }
         if flags & RESTART != 0 {
-            restarted(&mut own);
+            on_restart(&mut own);
         }
         if class != CLASS_NONE {
-            requested(&mut own, frame.psn, class, flags & REPEAT != 0, now);
+            on_request(&mut own, frame.psn, class, flags & DUPLICATE_PSN != 0, now);
         }
     } else if op.any(Op::RESPONSE | Op::ACKNOWLEDGE)
         && let Some(mut other) = other()
     {
-        let up_to = answered_by(op, frame.psn, frame.aeth);
+        let up_to = acked_psn(op, frame.psn, frame.aeth);
         if up_to != UNKNOWN {
-            answered(&mut other, up_to, op.has(Op::ACKNOWLEDGE), now);
+            on_response(&mut other, up_to, op.has(Op::ACKNOWLEDGE), now);
         }
     }
     0
@@ -275,19 +275,19 @@ struct Place<'a> {
 
 /// A packet came again.
 #[inline(always)]
-fn again(entry: Entry, place: &Place<'_>, op: Op, before_ns: u64) {
+fn duplicate(entry: Entry, place: &Place<'_>, op: Op, before_ns: u64) {
     let psn = place.frame.psn;
     // SAFETY: the pointer comes from the map; the run belongs to packets of this flow.
-    let run = unsafe { &raw mut (*entry.0).run };
+    let run = unsafe { &raw mut (*entry.0).retx_run };
     // SAFETY: as above.
     unsafe {
-        if (*run).goes_on(op, psn, place.now) {
+        if (*run).continues_with(op, psn, place.now) {
             (*run).packets += 1;
             (*run).end_ns = place.now;
             return;
         }
     }
-    tell(entry, place, REPEAT);
+    end_run(entry, place, DUPLICATE_PSN);
     let pause = place.now.saturating_sub(before_ns);
     // SAFETY: as above; the slot is this packet's.
     unsafe {
@@ -302,31 +302,31 @@ fn again(entry: Entry, place: &Place<'_>, op: Op, before_ns: u64) {
         }
         (*run).expected = (*place.slot).stats.psn.expected;
         let untimed = &raw mut (*place.slot).timing.untimed;
-        untimed.write_volatile(untimed.read_volatile() | Timing::RUN);
+        untimed.write_volatile(untimed.read_volatile() | Timing::RETX_RUN);
     }
 }
 
 /// Tells the packets that came again before this one, if any did. `again`: 1 if this one does, too.
 #[inline(always)]
-fn tell(entry: Entry, place: &Place<'_>, again: u32) {
+fn end_run(entry: Entry, place: &Place<'_>, duplicate: u32) {
     // SAFETY: the pointer comes from the map; the run belongs to packets of this flow.
-    let run = unsafe { &raw mut (*entry.0).run };
+    let run = unsafe { &raw mut (*entry.0).retx_run };
     // SAFETY: as above; the slot is this packet's, and its turn this program's.
     unsafe {
         if (*run).packets == 0 {
             return;
         }
-        emit::run(place.frame, &raw const (*place.slot).key, run, again, place.now);
+        emit::retx_run(place.frame, &raw const (*place.slot).key, run, duplicate, place.now);
         (*run).packets = 0;
         let untimed = &raw mut (*place.slot).timing.untimed;
-        untimed.write_volatile(untimed.read_volatile() & !Timing::RUN);
+        untimed.write_volatile(untimed.read_volatile() & !Timing::RETX_RUN);
     }
 }
 
 /// Where a flow notes marks on its data: in its own entry if it has one, else in that of the other
 /// direction; the CNPs about it look there.
 #[inline(always)]
-fn marked(own: Option<Entry>, other: Option<Entry>, now: u64) {
+fn note_mark(own: Option<Entry>, other: Option<Entry>, now: u64) {
     let word = match (own, other) {
         // SAFETY: the pointers come from the map.
         (Some(own), _) => unsafe { (&raw mut (*own.0).marked_ns).cast::<u64>() },
@@ -344,18 +344,18 @@ fn marked(own: Option<Entry>, other: Option<Entry>, now: u64) {
 
 /// The time since the other direction was marked first; the mark is taken.
 #[inline(always)]
-fn notified(own: Option<Entry>, other: Option<Entry>, now: u64) -> u32 {
+fn take_mark_age(own: Option<Entry>, other: Option<Entry>, now: u64) -> u32 {
     let word = match (other, own) {
         // SAFETY: the pointers come from the map.
         (Some(other), _) => unsafe { (&raw mut (*other.0).marked_ns).cast::<u64>() },
         // SAFETY: as above; there are two words.
         (None, Some(own)) => unsafe { (&raw mut (*own.0).marked_ns).cast::<u64>().add(1) },
-        (None, None) => return mark::UNKNOWN,
+        (None, None) => return mark_age::UNKNOWN,
     };
     let marked = exchange(word, 0);
     if marked == 0 {
-        return mark::NONE;
+        return mark_age::NONE;
     }
     // The clock of another CPU may be a little behind.
-    if now < marked { mark::UNKNOWN } else { mark::since(now - marked) }
+    if now < marked { mark_age::UNKNOWN } else { mark_age::encode(now - marked) }
 }

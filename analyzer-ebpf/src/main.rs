@@ -16,9 +16,9 @@ mod latency;
 mod maps;
 mod packet;
 mod record;
+mod seqlock;
 #[cfg(feature = "test-clock")]
 mod testing;
-mod turn;
 
 use aya_ebpf::bindings::{tcx_action_base::TCX_NEXT, xdp_action::XDP_PASS};
 use aya_ebpf::macros::{classifier, xdp};

@@ -9,11 +9,11 @@ use aya_ebpf::btf_maps::{Array, HashMap, PerCpuArray, RingBuf, Stack};
 use aya_ebpf::macros::btf_map;
 use rocescope_common::abi::maps::MAX_LINKS;
 use rocescope_common::abi::{
-    BenchStep, BinRecord, EventRecord, ExtraKey, ExtraValue, FlowSlot, LinkCounters, TIMED_FLOWS, TickClock,
-    Work,
+    BenchStep, BinRecord, CpuState, EventRecord, ExtraKey, ExtraValue, FlowSlot, LinkCounters, TIMED_FLOWS,
+    TickClock,
 };
 use rocescope_common::account::FlowKey;
-use rocescope_common::account::bin::Asked;
+use rocescope_common::account::bin::LastExchange;
 use rocescope_common::account::latency::Latency;
 
 const FLOWS_MAX: usize = 65_536;
@@ -60,13 +60,13 @@ pub(crate) static BINS: RingBuf<BinRecord, BINS_BYTES> = RingBuf::new();
 
 /// Beside the slots, and under their turns: few packets ask for an answer or are one.
 #[btf_map]
-pub(crate) static ASKED: Array<Asked, FLOWS_MAX, MMAPABLE> = Array::new();
+pub(crate) static EXCHANGES: Array<LastExchange, FLOWS_MAX, MMAPABLE> = Array::new();
 
 #[btf_map]
 pub(crate) static EVENTS: RingBuf<EventRecord, EVENTS_BYTES> = RingBuf::new();
 
 #[btf_map]
-pub(crate) static WORK: PerCpuArray<Work, 1> = PerCpuArray::new();
+pub(crate) static CPU_STATE: PerCpuArray<CpuState, 1> = PerCpuArray::new();
 
 /// Per CPU, because a TC program is not interrupted by another on the same CPU.
 #[btf_map]

@@ -27,9 +27,9 @@ impl Head {
         self.end - self.start
     }
 
-    /// The same for the parser. `offset` is a word of map memory, see [`settle`].
+    /// The same for the parser. `offset` is a word of map memory, see [`forget_range`].
     #[inline(always)]
-    pub(crate) const fn settling(self, offset: *mut u64) -> Linear {
+    pub(crate) const fn with_scratch(self, offset: *mut u64) -> Linear {
         Linear { head: self, offset }
     }
 }
@@ -81,15 +81,15 @@ impl Bytes for Linear {
     }
 
     #[inline(always)]
-    fn settle(&self, offset: usize) -> Option<usize> {
-        settle(self.offset, offset)
+    fn forget_range(&self, offset: usize) -> Option<usize> {
+        forget_range(self.offset, offset)
     }
 }
 
 /// Sends an offset through map memory, from which the verifier takes it as any number, and bounds
 /// it again.
 #[inline(always)]
-fn settle(memory: *mut u64, offset: usize) -> Option<usize> {
+fn forget_range(memory: *mut u64, offset: usize) -> Option<usize> {
     // SAFETY: the pointer comes from a per-CPU map; volatile, or the compiler would see through it.
     let any = unsafe {
         memory.write_volatile(offset as u64);
@@ -131,7 +131,7 @@ impl Copied {
 
 impl Bytes for Copied {
     #[inline(always)]
-    fn has_fixed_places(&self) -> bool {
+    fn prefers_fast_path(&self) -> bool {
         false
     }
 
@@ -151,7 +151,7 @@ impl Bytes for Copied {
     }
 
     #[inline(always)]
-    fn settle(&self, offset: usize) -> Option<usize> {
-        settle(self.offset, offset)
+    fn forget_range(&self, offset: usize) -> Option<usize> {
+        forget_range(self.offset, offset)
     }
 }

@@ -8,16 +8,17 @@ use aya_ebpf::helpers::generated::{bpf_jiffies64, bpf_xdp_get_buff_len};
 use aya_ebpf::programs::{TcContext, XdpContext};
 use aya_log_ebpf::debug;
 use rocescope_common::abi::maps::{ExtraKind, dscp_value, hint_of};
-use rocescope_common::abi::{ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, Work};
+use rocescope_common::abi::{CpuState, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters};
 use rocescope_common::account::{FlowKey, observe};
 use rocescope_common::wire::frame::{Kernel, Tag};
 use rocescope_common::wire::{Bytes, Entry, Frame, Meta, Reason, not_roce, parse_into};
 
 use crate::maps::{
-    EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, LINKS, SLOTS, WORK,
+    CPU_STATE, EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, LINKS,
+    SLOTS,
 };
 use crate::packet::{Copied, Head, opaque};
-use crate::{bins, emit, latency, turn};
+use crate::{bins, emit, latency, seqlock};
 
 const NOEXIST: u64 = 1;
 const EEXIST: i32 = -17;
@@ -39,9 +40,9 @@ pub(crate) fn xdp(ctx: &XdpContext, frags: bool) {
         return;
     }
     let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: len, tag: Tag::UNKNOWN };
-    let Some(work) = WORK.get_ptr_mut(0) else { return };
+    let Some(work) = CPU_STATE.get_ptr_mut(0) else { return };
     // SAFETY: the pointer comes from the map.
-    let packet = head.settling(unsafe { &raw mut (*work).offset });
+    let packet = head.with_scratch(unsafe { &raw mut (*work).offset });
     count(ctx, work, &packet, meta, link, |headers| {
         // Pointers of its own: with those of the parser still in use, the verifier would tell apart all ways through it.
         let again = XdpContext::new(opaque(ctx.ctx as usize) as *mut _);
@@ -70,10 +71,10 @@ pub(crate) fn tc(ctx: &TcContext, egress: bool) {
         return;
     }
     let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: len, tag };
-    let Some(work) = WORK.get_ptr_mut(0) else { return };
+    let Some(work) = CPU_STATE.get_ptr_mut(0) else { return };
     // SAFETY: the pointer comes from the map.
     let offset = unsafe { &raw mut (*work).offset };
-    let packet = head.settling(offset);
+    let packet = head.with_scratch(offset);
     let headers = |headers: &mut emit::Headers| emit::load(ctx, headers);
     if packet.len() < ENOUGH
         && packet.len() < skb_len as usize
@@ -100,7 +101,7 @@ pub(crate) fn counters_of<'a>(link: u32) -> Option<&'a mut LinkCounters> {
 #[inline(always)]
 fn count<C: aya_ebpf::EbpfContext>(
     ctx: &C,
-    work: *mut Work,
+    work: *mut CpuState,
     packet: &impl Bytes,
     meta: Meta,
     link: u32,
@@ -127,12 +128,12 @@ fn skip(link: u32, reason: Reason, wire_len: u32) {
 #[inline(always)]
 fn roce<C: aya_ebpf::EbpfContext>(
     ctx: &C,
-    work: *mut Work,
+    work: *mut CpuState,
     link: u16,
     headers: impl FnOnce(&mut emit::Headers) -> u16,
 ) {
     // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
-    let (frame, scratch) = unsafe { (&(*work).frame, &raw mut (*work).outcome) };
+    let (frame, outcome_place) = unsafe { (&(*work).frame, &raw mut (*work).outcome) };
     let now = now();
     let Some((slot, place)) = slot_of(ctx, frame, link) else {
         if let Some(counters) = counters_of(u32::from(link)) {
@@ -141,8 +142,8 @@ fn roce<C: aya_ebpf::EbpfContext>(
         return;
     };
     // SAFETY: the pointer comes from the map.
-    let turn = unsafe { &raw mut (*place).turn };
-    let Some(taken) = turn::take(slot, turn) else {
+    let seqlock = unsafe { &raw mut (*place).seqlock };
+    let Some(locked) = seqlock::lock(slot, seqlock) else {
         if let Some(counters) = counters_of(u32::from(link)) {
             counters.contended.add(frame.wire_len);
         }
@@ -150,40 +151,44 @@ fn roce<C: aya_ebpf::EbpfContext>(
     };
     // SAFETY: between taking and passing on the turn this program alone uses the statistics.
     let outcome = unsafe {
-        let timing = bins::wanted();
+        let timing = bins::enabled();
         let before_ns = if timing { (&raw const (*place).stats.last_ns).read_volatile() } else { 0 };
         // Through map memory: the verifier would else walk through what follows once for every
         // combination of events.
-        scratch.write_volatile(observe(&mut (*place).stats, frame, now));
+        outcome_place.write_volatile(observe(&mut (*place).stats, frame, now));
         if timing {
-            bins::count(work, place, slot, scratch.read_volatile(), now);
+            bins::record(work, place, slot, outcome_place.read_volatile(), now);
             latency::packet(
                 slot,
                 place,
                 work,
-                (&raw const (*scratch).repeat).read_volatile(),
+                (&raw const (*outcome_place).duplicate_psn).read_volatile(),
                 before_ns,
                 now,
             );
         }
-        turn::pass_on(turn, taken);
-        scratch.read_volatile()
+        seqlock::unlock(seqlock, locked);
+        outcome_place.read_volatile()
     };
-    if bins::wanted() {
-        bins::tell(work, slot, link);
+    if bins::enabled() {
+        bins::flush(work, slot, link);
     }
     if !outcome.other_port && !outcome.other_opcode && !outcome.other_dscp && outcome.events == 0 {
         return;
     }
     let Some(counters) = counters_of(u32::from(link)) else { return };
     if outcome.other_port {
-        extra(ExtraKey { slot, kind: ExtraKind::PORT, value: frame.src_port }, frame, counters);
+        count_extra(ExtraKey { slot, kind: ExtraKind::PORT, value: frame.src_port }, frame, counters);
     }
     if outcome.other_opcode {
-        extra(ExtraKey { slot, kind: ExtraKind::OPCODE, value: u16::from(frame.opcode) }, frame, counters);
+        count_extra(
+            ExtraKey { slot, kind: ExtraKind::OPCODE, value: u16::from(frame.opcode) },
+            frame,
+            counters,
+        );
     }
     if outcome.other_dscp {
-        extra(ExtraKey { slot, kind: ExtraKind::DSCP, value: dscp_value(frame) }, frame, counters);
+        count_extra(ExtraKey { slot, kind: ExtraKind::DSCP, value: dscp_value(frame) }, frame, counters);
     }
     if outcome.events != 0 {
         emit::event(frame, &FlowKey::of(frame, link), outcome, now, counters, headers);
@@ -198,7 +203,7 @@ fn slot_of<C: aya_ebpf::EbpfContext>(ctx: &C, frame: &Frame, link: u16) -> Optio
     // SAFETY: the pointer comes from the map; any number is a hint.
     let slot = unsafe { hint.read_volatile() };
     if let Some(place) = SLOTS.get_ptr_mut(slot)
-        && is_of(place, frame, link, ALL)
+        && matches_key(place, frame, link, WITH_MARK)
     {
         return Some((slot, place));
     }
@@ -215,12 +220,12 @@ fn slot_of<C: aya_ebpf::EbpfContext>(ctx: &C, frame: &Frame, link: u16) -> Optio
 /// hash and is marked before the grace period at whose end its figures are read for the last time, so
 /// a program that found it by a hint is done by then.
 #[inline(always)]
-fn is_of(place: *mut FlowSlot, frame: &Frame, link: u16, bits: u64) -> bool {
+fn matches_key(place: *mut FlowSlot, frame: &Frame, link: u16, bits: u64) -> bool {
     // SAFETY: the pointer comes from the map; the words are those of a key.
     let (last, src, dst) = unsafe {
         let key = &raw mut (*place).key;
         // First the word that is written last.
-        (turn::acquire((&raw mut (*key).dest_qp).cast()), &raw const (*key).src, &raw const (*key).dst)
+        (seqlock::acquire((&raw mut (*key).dest_qp).cast()), &raw const (*key).src, &raw const (*key).dst)
     };
     if last & bits != last_word(frame.dest_qp, link, frame.family) {
         return false;
@@ -237,7 +242,7 @@ fn is_of(place: *mut FlowSlot, frame: &Frame, link: u16, bits: u64) -> bool {
 
 /// The mark in the last word of a slot's key: its flow is not in the hash yet, or no more.
 const MARK: u64 = if cfg!(target_endian = "little") { 1 << 56 } else { 1 };
-const ALL: u64 = u64::MAX;
+const WITH_MARK: u64 = u64::MAX;
 
 /// The last eight bytes of a key as one word.
 #[inline(always)]
@@ -273,20 +278,20 @@ fn look_up<C: aya_ebpf::EbpfContext>(ctx: &C, frame: &Frame, link: u16) -> Optio
     unsafe {
         (*place).key.src = key.src;
         (*place).key.dst = key.dst;
-        turn::release((&raw mut (*place).key.dest_qp).cast(), last | MARK);
+        seqlock::release((&raw mut (*place).key.dest_qp).cast(), last | MARK);
     }
     match FLOWS.insert(&key, slot, NOEXIST) {
         Ok(()) => {
             // SAFETY: only the program that put a slot into the hash takes its first mark away, and
             // user space, which alone may remove it again, does so for slots without a mark.
-            turn::release(unsafe { (&raw mut (*place).key.dest_qp).cast() }, last);
+            seqlock::release(unsafe { (&raw mut (*place).key.dest_qp).cast() }, last);
             Some(slot)
         }
         Err(error) => {
             // The slot goes back as nobody's. The word with the mark goes as a whole: a hint must not
             // meet the key without it.
             // SAFETY: as above.
-            turn::release(unsafe { (&raw mut (*place).key.dest_qp).cast() }, 0);
+            seqlock::release(unsafe { (&raw mut (*place).key.dest_qp).cast() }, 0);
             if FREE.push(slot, 0).is_err() {
                 debug!(ctx, "slot {} lost", slot);
             }
@@ -309,7 +314,7 @@ fn look_up<C: aya_ebpf::EbpfContext>(ctx: &C, frame: &Frame, link: u16) -> Optio
 fn find(key: &FlowKey, frame: &Frame, link: u16) -> Option<u32> {
     // SAFETY: the value is a number that is read at once.
     let slot = *unsafe { FLOWS.get(key) }?;
-    is_of(SLOTS.get_ptr_mut(slot)?, frame, link, !MARK).then_some(slot)
+    matches_key(SLOTS.get_ptr_mut(slot)?, frame, link, !MARK).then_some(slot)
 }
 
 /// Counts a packet under an overflow key.
@@ -318,7 +323,7 @@ fn find(key: &FlowKey, frame: &Frame, link: u16) -> Option<u32> {
     clippy::needless_borrows_for_generic_args,
     reason = "by value each call would put another copy of the key on the stack"
 )]
-fn extra(key: ExtraKey, frame: &Frame, counters: &mut LinkCounters) {
+fn count_extra(key: ExtraKey, frame: &Frame, counters: &mut LinkCounters) {
     if EXTRA.get_ptr_mut(&key).is_none() {
         let _exists_or_full = EXTRA.insert(&key, ExtraValue { packets: 0, bytes: 0 }, NOEXIST);
     }
@@ -347,7 +352,7 @@ unsafe fn add(word: *mut u64, amount: u64) {
 #[cfg(not(feature = "test-clock"))]
 #[inline(always)]
 fn now() -> u64 {
-    if bins::wanted() {
+    if bins::enabled() {
         // SAFETY: takes no arguments.
         return unsafe { bpf_ktime_get_ns() };
     }

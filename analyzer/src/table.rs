@@ -159,7 +159,7 @@ impl FlowTable {
             }
             return None;
         }
-        let slot = Slot { key: *key, born: self.born, stats: FlowStats::EMPTY };
+        let slot = Slot { key: *key, born: self.born, stats: FlowStats::default() };
         self.born += 1;
         let number = if let Some(number) = self.free.pop() {
             *slots.get_mut(number as usize)? = slot;
@@ -221,7 +221,7 @@ impl FlowTable {
             if let Ok(entry) = self.index.find_entry(hash, |other| other == number) {
                 entry.remove();
             }
-            slot.stats = FlowStats::EMPTY;
+            slot.stats = FlowStats::default();
         }
         // Lowest numbers first, as long as there are some.
         self.free.extend(gone.iter().rev());

@@ -59,7 +59,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(shortest.map(|cut| FlowKey::of(&cut, 0)), Ok(FlowKey::of(&frame, 0)));
     assert!(parse::<Full>(&&bytes[..bth + 11], meta, &mut ()).is_err());
 
-    let mut stats = FlowStats::EMPTY;
+    let mut stats = FlowStats::default();
     for now in [5, 9, 2] {
         observe(&mut stats, &frame, now);
     }

@@ -1,6 +1,6 @@
 //! Events: what the kernel programs tell at once rather than count.
 
-use crate::account::latency::Run;
+use crate::account::latency::RetxRun;
 use crate::account::{Event, FlowKey};
 
 /// Bytes of the packet that go with an event: enough for the headers of a connection request
@@ -18,7 +18,7 @@ pub struct EventRecord {
     /// BTH packet sequence number.
     pub psn: u32,
     /// PSNs skipped, with [`crate::account::Event::GAP`]. With [`crate::account::Event::CNP`] the time
-    /// since the flow that it is about was marked, see [`mark`].
+    /// since the flow that it is about was marked, see [`mark_age`].
     pub missing: u32,
     /// AETH, or [`crate::wire::frame::UNKNOWN`].
     pub aeth: u32,
@@ -38,19 +38,19 @@ pub struct EventRecord {
     pub src_port: u16,
     /// Always 0.
     pub pad: [u8; 6],
-    /// The first bytes of the packet; with [`crate::account::Event::RUN`] a [`Run`].
+    /// The first bytes of the packet; with [`crate::account::Event::RETX_RUN`] a [`RetxRun`].
     pub headers: [u8; EVENT_HEADERS],
 }
 
 impl EventRecord {
-    /// Bytes of `headers` that hold a run, with [`crate::account::Event::RUN`].
-    pub const RUN_LEN: u16 = core::mem::size_of::<Run>() as u16;
+    /// Bytes of `headers` that hold a run, with [`crate::account::Event::RETX_RUN`].
+    pub const RETX_RUN_LEN: u16 = core::mem::size_of::<RetxRun>() as u16;
 
-    /// The run that is told, with [`crate::account::Event::RUN`]; the record's PSN and time are those
+    /// The run that is told, with [`crate::account::Event::RETX_RUN`]; the record's PSN and time are those
     /// of the packet that ended it, and `missing` is 1 if that one came again, too.
     #[must_use]
-    pub fn run(&self) -> Option<Run> {
-        let told = self.events & Event::RUN != 0 && self.headers_len == Self::RUN_LEN;
+    pub fn retx_run(&self) -> Option<RetxRun> {
+        let told = self.events & Event::RETX_RUN != 0 && self.headers_len == Self::RETX_RUN_LEN;
         let word = |at: usize| self.headers.get(at..at + 4).and_then(|bytes| bytes.first_chunk());
         let number = |at: usize| word(at).map(|bytes| u32::from_ne_bytes(*bytes));
         let long = |at: usize| {
@@ -60,7 +60,7 @@ impl EventRecord {
         if !told {
             return None;
         }
-        Some(Run {
+        Some(RetxRun {
             start_ns: long(0)?,
             end_ns: long(8)?,
             pause_ns: number(16)?,
@@ -72,7 +72,7 @@ impl EventRecord {
 }
 
 /// What is told with a CNP of the first CE mark since the CNP before.
-pub mod mark {
+pub mod mark_age {
     /// The flow that the CNP is about is not known, or not watched.
     pub const UNKNOWN: u32 = 0;
     /// There was no mark.
@@ -85,15 +85,15 @@ pub mod mark {
     /// A mark so long ago, up to 68 s.
     #[inline(always)]
     #[must_use]
-    pub const fn since(ns: u64) -> u32 {
+    pub const fn encode(ns: u64) -> u32 {
         let units = ns >> UNIT_BITS;
         if units > (u32::MAX - FIRST) as u64 { u32::MAX } else { units as u32 + FIRST }
     }
 
     /// The nanoseconds that were told; `None` when no time was.
     #[must_use]
-    pub const fn ns(told: u32) -> Option<u64> {
-        match told.checked_sub(FIRST) {
+    pub const fn decode(age: u32) -> Option<u64> {
+        match age.checked_sub(FIRST) {
             Some(units) => Some((units as u64) << UNIT_BITS),
             None => None,
         }
@@ -103,5 +103,5 @@ pub mod mark {
 const _: () = {
     use core::mem::size_of;
     assert!(size_of::<EventRecord>() == 80 + EVENT_HEADERS);
-    assert!(size_of::<Run>() == 32 && core::mem::offset_of!(EventRecord, headers) == 80);
+    assert!(size_of::<RetxRun>() == 32 && core::mem::offset_of!(EventRecord, headers) == 80);
 };

@@ -1,6 +1,6 @@
 //! Map names, keys and values.
 
-use crate::account::message::{FrameSizes, Kinds};
+use crate::account::message::{ByOperation, FrameSizes};
 use crate::account::{FlowBin, FlowKey, FlowStats, Outcome};
 use crate::wire::opcode::{CNP as CNP_OPCODE, Op};
 use crate::wire::{Frame, Reason};
@@ -19,10 +19,10 @@ pub const LINKS: &str = "LINKS";
 pub const EVENTS: &str = "EVENTS";
 /// Ring buffer of [`BinRecord`].
 pub const BINS: &str = "BINS";
-/// Array of [`crate::account::bin::Asked`], indexed by slot number.
-pub const ASKED: &str = "ASKED";
-/// Per-CPU array of one [`Work`].
-pub const WORK: &str = "WORK";
+/// Array of [`crate::account::bin::LastExchange`], indexed by slot number.
+pub const EXCHANGES: &str = "EXCHANGES";
+/// Per-CPU array of one [`CpuState`].
+pub const CPU_STATE: &str = "CPU_STATE";
 /// Array of slot numbers (u32), by [`hint_of`]: where to look for a flow before asking the hash.
 pub const HINTS: &str = "HINTS";
 /// Array of [`Latency`](crate::account::latency::Latency), by the numbers in [`Timing`].
@@ -47,7 +47,7 @@ pub const MAX_LINKS: u32 = 128;
 #[repr(C, align(64))]
 pub struct FlowSlot {
     /// Odd while a program counts.
-    pub turn: u64,
+    pub seqlock: u64,
     /// Whose statistics these are; family 0 for nobody's. Written before the slot gets into the hash,
     /// the word with `dest_qp`, `link` and `family` last. `pad` is 1 until it is there, and again from
     /// when it has left.
@@ -78,15 +78,15 @@ pub struct BinRecord {
 /// on one CPU do not interrupt one another.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
-pub struct Work {
+pub struct CpuState {
     /// Messages of all flows.
-    pub kinds: Kinds,
+    pub messages: ByOperation,
     /// Where offsets go to be forgotten by the verifier, see `Bytes::settle`.
     pub offset: u64,
     /// A bin that has ended with the packet.
-    pub ended: FlowBin,
+    pub ended_bin: FlowBin,
     /// Whether there is one.
-    pub tell: u64,
+    pub bin_ended: u64,
     /// The frame being counted.
     pub frame: Frame,
     /// What counting it gave rise to, on its way from one half of the program to the other.
@@ -103,13 +103,13 @@ pub struct Timing {
     /// Written by user space alone, in one go: see [`Timing::pair`].
     pub pair: u32,
     /// Requests with an answer to come that passed while the flow had no entry of its own, modulo 2^31,
-    /// and [`Self::RUN`].
+    /// and [`Self::RETX_RUN`].
     pub untimed: u32,
 }
 
 impl Timing {
     /// Bit of [`Self::untimed`]: packets come again at the moment.
-    pub const RUN: u32 = 1 << 31;
+    pub const RETX_RUN: u32 = 1 << 31;
 
     /// The word for a flow whose requests are noted in entry `own` and whose answers are to the
     /// requests in entry `other`. Numbers are one above the entry's index; 0 is none.
@@ -307,7 +307,7 @@ const _: () = {
     assert!(offset_of!(FlowSlot, stats) + offset_of!(FlowStats, ecn_data) + 3 * 8 <= 3 * 64);
     assert!(offset_of!(FlowSlot, bin) / 64 == offset_of!(FlowSlot, timing) / 64);
     assert!(size_of::<BinRecord>() == 48 && size_of::<FlowBin>() == 40);
-    assert!(size_of::<Work>().is_multiple_of(8) && offset_of!(Work, kinds) == 0);
+    assert!(size_of::<CpuState>().is_multiple_of(8) && offset_of!(CpuState, messages) == 0);
     assert!(offset_of!(FlowKey, dest_qp) == 32 && offset_of!(FlowKey, family) == 38);
     assert!(size_of::<FlowSlot>() == 704, "65,536 slots must stay well under 64 MiB");
     assert!(size_of::<ExtraKey>() == 8 && size_of::<ExtraValue>() == 16);

@@ -8,6 +8,6 @@ pub mod testing;
 
 pub use event::{EVENT_HEADERS, EventRecord};
 pub use maps::{
-    BenchStep, BinRecord, Counter, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TIMED_FLOWS,
-    TickClock, Timing, Work,
+    BenchStep, BinRecord, Counter, CpuState, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TIMED_FLOWS,
+    TickClock, Timing,
 };

@@ -3,16 +3,16 @@
 //!
 //! A flow keeps the record of the bin at hand. A packet that falls into another bin begins a new
 //! record, and the old one is told to user space: a flow tells one record per bin (more only when
-//! one is full), and nothing while it is silent. A silence that ends a [spurt](super::spurt) is
-//! longer than a bin, so that the records of a flow tell its spurts exactly.
+//! one is full), and nothing while it is silent. A silence that ends a [flowlet](super::flowlet) is
+//! longer than a bin, so that the records of a flow tell its flowlets exactly.
 
 use super::flow::{Event, Outcome};
-use super::message::{Kinds, Open, Part};
-use super::spurt::{SPURT_GAP_NS, Spurt};
+use super::flowlet::{FLOWLET_GAP_NS, Flowlet};
+use super::message::{ByOperation, MessagePacket, OpenMessage};
 use crate::wire::Frame;
 use crate::wire::opcode::Op;
 
-/// The longest bin of records: offsets and sums fit their fields, and no silence between two spurts
+/// The longest bin of records: offsets and sums fit their fields, and no silence between two flowlets
 /// fits into one.
 pub const LONGEST_NS: u64 = 1_000_000;
 
@@ -49,7 +49,7 @@ pub struct FlowBin {
     last: u32,
     /// Outer frames of all packets.
     pub bytes: u32,
-    /// Those of data, see [`Spurt::counts`].
+    /// Those of data, see [`Flowlet::is_data`].
     pub data_bytes: u32,
     /// Those of data that was not sent before.
     pub fresh_bytes: u32,
@@ -57,7 +57,7 @@ pub struct FlowBin {
     pub packets: u16,
     /// Data marked CE.
     pub ce: u16,
-    /// The message that the flow is sending: of the flow, not of the bin. See [`Open`].
+    /// The message that the flow is sending: of the flow, not of the bin. See [`OpenMessage`].
     message_bytes: u32,
     /// As above.
     message_flags: u8,
@@ -96,7 +96,7 @@ impl FlowBin {
         }
         self.packets += 1;
         self.bytes += frame.wire_len;
-        if Spurt::counts(op) {
+        if Flowlet::is_data(op) {
             let offset = (now_ns.wrapping_sub(self.start_ns) as u32 & OFFSET) + 1;
             if self.first & OFFSET == 0 {
                 self.first |= offset & OFFSET;
@@ -105,7 +105,7 @@ impl FlowBin {
                 self.last = offset;
             }
             self.data_bytes += frame.wire_len;
-            self.fresh_bytes += if outcome.repeat { 0 } else { frame.wire_len };
+            self.fresh_bytes += if outcome.duplicate_psn { 0 } else { frame.wire_len };
             if frame.roce_version == 2 && frame.tos & CE == CE {
                 self.ce += 1;
             }
@@ -130,39 +130,28 @@ impl FlowBin {
             first: part,
             message_bytes: self.message_bytes,
             message_flags: self.message_flags,
-            ..Self::NONE
+            ..Self::default()
         };
     }
 
-    /// Nothing.
-    pub const NONE: Self = Self {
-        start_ns: 0,
-        first: 0,
-        last: 0,
-        bytes: 0,
-        data_bytes: 0,
-        fresh_bytes: 0,
-        packets: 0,
-        ce: 0,
-        message_bytes: 0,
-        message_flags: 0,
-        control: 0,
-        cnp: 0,
-        gaps: 0,
-    };
-
-    /// Counts the packet in its message, see [`Open::packet`].
+    /// Counts the packet in its message, see [`OpenMessage::packet`].
     #[inline(always)]
-    pub fn message(&mut self, kinds: &mut Kinds, frame: &Frame, op: Op, outcome: Outcome) {
-        let mut open = Open::from_parts(self.message_bytes, self.message_flags);
-        open.packet(kinds, Part::of(frame), op, outcome.repeat, outcome.events & Event::GAP != 0);
+    pub fn message(&mut self, kinds: &mut ByOperation, frame: &Frame, op: Op, outcome: Outcome) {
+        let mut open = OpenMessage::from_parts(self.message_bytes, self.message_flags);
+        open.packet(
+            kinds,
+            MessagePacket::of(frame),
+            op,
+            outcome.duplicate_psn,
+            outcome.events & Event::GAP != 0,
+        );
         (self.message_bytes, self.message_flags) = open.parts();
     }
 
     /// Whether the flow has begun a message and not ended it.
     #[must_use]
     pub fn message_is_open(&self) -> bool {
-        Open::from_parts(self.message_bytes, self.message_flags).is_open()
+        OpenMessage::from_parts(self.message_bytes, self.message_flags).is_open()
     }
 
     /// Packets of data.
@@ -173,9 +162,9 @@ impl FlowBin {
 
     /// The data of this record; `None` when there is none.
     #[must_use]
-    pub fn data(&self) -> Option<Spurt> {
+    pub fn data(&self) -> Option<Flowlet> {
         let at = |offset: u32| self.start_ns.saturating_add(u64::from(offset & OFFSET).saturating_sub(1));
-        (self.first & OFFSET != 0).then(|| Spurt {
+        (self.first & OFFSET != 0).then(|| Flowlet {
             start_ns: at(self.first),
             end_ns: at(self.last),
             bytes: u64::from(self.data_bytes),
@@ -250,21 +239,21 @@ impl PsnAt {
 /// The latest request of a flow that wants an answer, and its latest answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Asked {
+pub struct LastExchange {
     /// The request.
     pub request: PsnAt,
     /// The answer.
-    pub answer: PsnAt,
+    pub response: PsnAt,
 }
 
-impl Asked {
+impl LastExchange {
     /// Takes in a packet.
     #[inline(always)]
     pub fn observe(&mut self, frame: &Frame, op: Op, now_ns: u64) {
         if op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
-            self.answer = PsnAt::new(frame.psn, now_ns);
+            self.response = PsnAt::new(frame.psn, now_ns);
         }
-        if Self::asks(frame, op) {
+        if Self::expects_response(frame, op) {
             self.request = PsnAt::new(frame.psn, now_ns);
         }
     }
@@ -272,15 +261,15 @@ impl Asked {
     /// Whether a packet is data that wants an answer.
     #[inline(always)]
     #[must_use]
-    pub fn asks(frame: &Frame, op: Op) -> bool {
-        Spurt::counts(op) && (frame.ack_req || op.has(Op::READ_REQUEST))
+    pub fn expects_response(frame: &Frame, op: Op) -> bool {
+        Flowlet::is_data(op) && (frame.ack_req || op.has(Op::READ_REQUEST))
     }
 }
 
 const _: () = {
     use core::mem::size_of;
-    assert!(size_of::<FlowBin>() == 40 && size_of::<Asked>() == 16);
-    assert!(LONGEST_NS < SPURT_GAP_NS && LONGEST_NS < OFFSET as u64);
+    assert!(size_of::<FlowBin>() == 40 && size_of::<LastExchange>() == 16);
+    assert!(LONGEST_NS < FLOWLET_GAP_NS && LONGEST_NS < OFFSET as u64);
     // As many bytes as the packets of a record can have.
     assert!(u16::MAX as u64 * 65_536 <= u32::MAX as u64);
 };

@@ -2,7 +2,7 @@ extern crate std;
 
 use std::vec::Vec;
 
-use super::super::message::Messages;
+use super::super::message::MessageCounts;
 use super::super::{FlowStats, observe};
 use super::*;
 use crate::wire::opcode::{CNP as CNP_OPCODE, Operation};
@@ -14,7 +14,7 @@ const MS: u64 = 1_000_000;
 struct Flow {
     stats: FlowStats,
     bin: FlowBin,
-    kinds: Kinds,
+    kinds: ByOperation,
     told: Vec<FlowBin>,
     frame: Frame,
 }
@@ -23,9 +23,9 @@ impl Flow {
     fn new() -> Self {
         let frame = Frame { family: 4, roce_version: 2, wire_len: 100, opcode: 0x04, ..Frame::EMPTY };
         Self {
-            stats: FlowStats::EMPTY,
-            bin: FlowBin::NONE,
-            kinds: [Messages::NONE; super::super::message::KINDS],
+            stats: FlowStats::default(),
+            bin: FlowBin::default(),
+            kinds: [MessageCounts::NONE; super::super::message::COUNTED_OPERATIONS],
             told: Vec::new(),
             frame,
         }
@@ -34,7 +34,7 @@ impl Flow {
     fn send(&mut self, now_ns: u64) {
         let outcome = observe(&mut self.stats, &self.frame, now_ns);
         let op = Op::of(self.frame.opcode);
-        let mut ended = FlowBin::NONE;
+        let mut ended = FlowBin::default();
         if self.bin.observe(&self.frame, op, outcome, now_ns, BINS, &mut ended) {
             self.told.push(ended);
         }
@@ -154,16 +154,16 @@ fn a_psn_and_a_time_in_a_word() {
 
 #[test]
 fn requests_and_answers() {
-    let mut asked = Asked::default();
+    let mut exchange = LastExchange::default();
     let mut frame = Frame { opcode: 0x04, psn: 7, ..Frame::EMPTY };
-    asked.observe(&frame, Op::of(frame.opcode), 1024);
-    assert_eq!(asked, Asked::default());
+    exchange.observe(&frame, Op::of(frame.opcode), 1024);
+    assert_eq!(exchange, LastExchange::default());
     frame.ack_req = true;
-    asked.observe(&frame, Op::of(frame.opcode), 1024);
+    exchange.observe(&frame, Op::of(frame.opcode), 1024);
     frame = Frame { opcode: 0x11, psn: 9, ..frame };
-    asked.observe(&frame, Op::of(frame.opcode), 2048);
-    assert_eq!((asked.request.get(4096), asked.answer.get(4096)), (Some((7, 1024)), Some((9, 2048))));
+    exchange.observe(&frame, Op::of(frame.opcode), 2048);
+    assert_eq!((exchange.request.get(4096), exchange.response.get(4096)), (Some((7, 1024)), Some((9, 2048))));
     frame = Frame { opcode: 0x0C, psn: 10, ack_req: false, ..frame };
-    asked.observe(&frame, Op::of(frame.opcode), 4096);
-    assert_eq!(asked.request.get(4096), Some((10, 4096)));
+    exchange.observe(&frame, Op::of(frame.opcode), 4096);
+    assert_eq!(exchange.request.get(4096), Some((10, 4096)));
 }

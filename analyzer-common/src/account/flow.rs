@@ -75,11 +75,12 @@ pub const CE_BURST_GAP_NS: u64 = 10_000_000;
 /// are counted where opcodes of other transports are; a slot has no room for what never comes.
 pub const OPCODES: usize = 30;
 
-/// What is counted of one flow. Lives in a kernel map in live runs, and is the same type in replay.
+/// Counters of one flow: the value of a kernel map in live runs, the same type in replay. The default is all zero,
+/// so that fresh map memory is a valid value.
 ///
-/// The order of the fields is that of use: what every packet reads or changes lies together, so
-/// that a packet of one among many flows waits for few lines of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Fields are ordered by use: those that every packet reads or changes come first, so that a packet of one of
+/// many flows touches few cache lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct FlowStats {
     /// Packets of every kind. 0 means: nothing seen yet.
@@ -157,63 +158,6 @@ pub struct FlowStats {
 }
 
 impl FlowStats {
-    /// Nothing seen yet: all zero, so that fresh map memory is a valid value.
-    pub const EMPTY: Self = Self {
-        packets: 0,
-        bytes: 0,
-        inner_bytes: 0,
-        payload_bytes: 0,
-        payload_unknown: 0,
-        first_ns: 0,
-        last_ns: 0,
-        last_ce_ns: 0,
-        data_bytes: 0,
-        ecn_data: [0; 4],
-        ecn_control: [0; 4],
-        cnp_packets: 0,
-        opcodes: [0; OPCODES],
-        other_opcode_packets: 0,
-        acks: 0,
-        rnr_naks: 0,
-        naks: [0; 6],
-        ack_unknown: 0,
-        psn: PsnTrack {
-            first: 0,
-            expected: 0,
-            slack: 0,
-            seen: 0,
-            repeats: 0,
-            gaps: 0,
-            missing: 0,
-            restarts: 0,
-        },
-        psn_responses: PsnTrack {
-            first: 0,
-            expected: 0,
-            slack: 0,
-            seen: 0,
-            repeats: 0,
-            gaps: 0,
-            missing: 0,
-            restarts: 0,
-        },
-        other_port_packets: 0,
-        other_port_bytes: 0,
-        mtu: 0,
-        src_qp: 0,
-        encap: 0,
-        src_port: 0,
-        vlan: 0,
-        inner_vlan: 0,
-        pcp: 0,
-        dscp: 0,
-        mixed: 0,
-        roce_version: 0,
-        transport: 0,
-        response_open: 0,
-        response_holes: 0,
-    };
-
     /// All packets by ECN bits: not-ECT, ECT(1), ECT(0), CE. All zero for RoCEv1.
     #[must_use]
     pub fn ecn(&self) -> [u64; 4] {
@@ -244,7 +188,7 @@ impl Event {
     pub const GSI: u16 = 1 << 7;
     /// Packets that came again, as a whole: told by the kernel programs of flows that are timed, beside
     /// what the packet after them gave rise to.
-    pub const RUN: u16 = 1 << 8;
+    pub const RETX_RUN: u16 = 1 << 8;
     /// With [`GAP`](Self::GAP): of the PSNs that responses skipped, only the one at the edge of a message is missing for certain. A message
     /// has no beginning, or the one before it no end; the others may be those of requests that an acknowledgement answers.
     pub const EDGE: u16 = 1 << 9;
@@ -274,7 +218,7 @@ pub struct Outcome {
     /// The DSCP is not that of the flow's first packet: count it in the overflow table.
     pub other_dscp: bool,
     /// The PSN was behind the expected one, in the sequence of requests or of responses.
-    pub repeat: bool,
+    pub duplicate_psn: bool,
     /// PSNs skipped. How many of them are missing for certain, [`Event::certain`] says: responses take the PSNs of
     /// their requests, and between two messages of them the requester may have sent what an acknowledgement answers.
     pub missing: u32,
@@ -287,7 +231,7 @@ impl Outcome {
         other_port: false,
         other_opcode: false,
         other_dscp: false,
-        repeat: false,
+        duplicate_psn: false,
         missing: 0,
     };
 }
@@ -452,7 +396,7 @@ fn sequence(stats: &mut FlowStats, frame: &Frame, op: Op, outcome: &mut Outcome)
             }
         }
         Step::Restart => outcome.events |= Event::RESTART,
-        Step::Repeat => outcome.repeat = true,
+        Step::Duplicate => outcome.duplicate_psn = true,
         Step::InOrder => {}
     }
 }

@@ -14,7 +14,7 @@ const ACKNOWLEDGE: u8 = 0x11;
 const ATOMIC: u8 = 0x12;
 
 fn outcomes(packets: &[(u8, u32)]) -> (FlowStats, Vec<Outcome>) {
-    let mut stats = FlowStats::EMPTY;
+    let mut stats = FlowStats::default();
     let outcomes = packets
         .iter()
         .map(|&(opcode, psn)| {

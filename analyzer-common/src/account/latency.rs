@@ -6,9 +6,9 @@
 //! acknowledgement answers everything up to its PSN.
 //!
 //! Each flow of requests has a [`Latency`]. Its two sides are written by different packets, which
-//! may be on different CPUs: the ring's head, [`Cells::ambiguous`] and [`Cells::ring_full`] belong
+//! may be on different CPUs: the ring's head, [`LatencyMemory::ambiguous`] and [`LatencyMemory::ring_full`] belong
 //! to packets of that flow, its tail and the histogram to packets of the flow paired with it.
-//! Entries themselves are exchanged, so that each is taken once. [`Cells`] is the access to that
+//! Entries themselves are exchanged, so that each is taken once. [`LatencyMemory`] is the access to that
 //! memory: plain in replay, atomic in the kernel.
 
 use super::bits::bit_length;
@@ -55,7 +55,7 @@ const PSN_SHIFT: u32 = TIME_BITS + 2;
 /// In the kernel every method must be a single access to memory that the compiler neither drops
 /// nor moves, `swap` an atomic exchange that orders what is around it, and indices must be masked
 /// once more for the verifier.
-pub trait Cells {
+pub trait LatencyMemory {
     /// Requests noted so far, modulo 2^32.
     fn head(&self) -> u32;
     /// Stores [`Self::head`]. Only called for packets of the flow of requests.
@@ -68,18 +68,18 @@ pub trait Cells {
     fn cell(&self, index: usize) -> u64;
     /// Stores `value` there before [`Self::set_head`] leads anybody to it. The place is empty and nobody
     /// else's until then.
-    fn fill(&mut self, index: usize, value: u64);
+    fn store(&mut self, index: usize, value: u64);
     /// Stores `value` there and gives what was there.
     fn swap(&mut self, index: usize, value: u64) -> u64;
     /// Counts a request whose answer cannot be timed: it was repeated, the sequence began anew, or
     /// a response went missing.
-    fn ambiguous(&mut self);
+    fn count_ambiguous(&mut self);
     /// The same, found out by an answer.
-    fn ambiguous_answer(&mut self);
+    fn count_ambiguous_response(&mut self);
     /// Counts a request that found the ring full.
-    fn ring_full(&mut self);
+    fn count_ring_full(&mut self);
     /// Counts a sample: `class` below [`CLASSES`], `bucket` below [`BUCKETS`], its time.
-    fn sample(&mut self, class: usize, bucket: usize, ns: u64);
+    fn add_sample(&mut self, class: usize, bucket: usize, ns: u64);
 }
 
 /// Outstanding requests and histograms of one flow of requests. What every packet touches comes
@@ -87,14 +87,14 @@ pub trait Cells {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct Latency {
-    /// See [`Cells::head`].
+    /// See [`LatencyMemory::head`].
     pub head: u32,
-    /// See [`Cells::tail`].
+    /// See [`LatencyMemory::tail`].
     pub tail: u32,
-    /// Requests that were repeated before they were answered, or left behind by a restart.
+    /// Requests that were repeated before they were on_response, or left behind by a restart.
     pub ambiguous: u64,
     /// Requests whose own response went missing.
-    pub ambiguous_answers: u64,
+    pub ambiguous_responses: u64,
     /// Requests that found [`RING`] others outstanding.
     pub ring_full: u64,
     /// Longest time of each class, nanoseconds.
@@ -107,14 +107,14 @@ pub struct Latency {
     /// for none. The kernel programs' alone; a replay keeps it with other figures.
     pub marked_ns: [u64; 2],
     /// Packets that come again, one after the other. The kernel programs' alone as well.
-    pub run: Run,
+    pub retx_run: RetxRun,
 }
 
 /// Packets behind the expected PSN whose PSNs follow one another: what is told of them is told once, when
 /// something else follows. Zero packets: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Run {
+pub struct RetxRun {
     /// Time of the first, in the run's clock.
     pub start_ns: u64,
     /// Time of the latest.
@@ -129,14 +129,14 @@ pub struct Run {
     pub expected: u32,
 }
 
-impl Run {
+impl RetxRun {
     /// No packets.
     pub const EMPTY: Self = Self { start_ns: 0, end_ns: 0, pause_ns: 0, first: 0, packets: 0, expected: 0 };
 
     /// PSN of the first.
     #[inline(always)]
     #[must_use]
-    pub const fn start(&self) -> u32 {
+    pub const fn first_psn(&self) -> u32 {
         self.first & MASK24
     }
 
@@ -154,7 +154,7 @@ impl Run {
     /// Whether a packet of this kind and PSN goes on with the run.
     #[inline(always)]
     #[must_use]
-    pub fn goes_on(&self, op: Op, psn: u32, now: u64) -> bool {
+    pub fn continues_with(&self, op: Op, psn: u32, now: u64) -> bool {
         self.packets != 0
             && now.wrapping_sub(self.end_ns) < Self::PAUSE_NS
             && psn == self.first.wrapping_add(self.packets) & MASK24
@@ -169,13 +169,13 @@ impl Latency {
         head: 0,
         tail: 0,
         ambiguous: 0,
-        ambiguous_answers: 0,
+        ambiguous_responses: 0,
         ring_full: 0,
         max_ns: [0; CLASSES],
         ring: [0; RING],
         counts: [[0; BUCKETS]; CLASSES],
         marked_ns: [0; 2],
-        run: Run::EMPTY,
+        retx_run: RetxRun::EMPTY,
     };
 
     /// Requests that are not answered yet.
@@ -186,7 +186,7 @@ impl Latency {
 }
 
 /// Memory of the caller's alone.
-impl Cells for Latency {
+impl LatencyMemory for Latency {
     #[inline(always)]
     fn head(&self) -> u32 {
         self.head
@@ -213,7 +213,7 @@ impl Cells for Latency {
     }
 
     #[inline(always)]
-    fn fill(&mut self, index: usize, value: u64) {
+    fn store(&mut self, index: usize, value: u64) {
         self.ring[index % RING] = value;
     }
 
@@ -223,22 +223,22 @@ impl Cells for Latency {
     }
 
     #[inline(always)]
-    fn ambiguous(&mut self) {
+    fn count_ambiguous(&mut self) {
         self.ambiguous += 1;
     }
 
     #[inline(always)]
-    fn ambiguous_answer(&mut self) {
-        self.ambiguous_answers += 1;
+    fn count_ambiguous_response(&mut self) {
+        self.ambiguous_responses += 1;
     }
 
     #[inline(always)]
-    fn ring_full(&mut self) {
+    fn count_ring_full(&mut self) {
         self.ring_full += 1;
     }
 
     #[inline(always)]
-    fn sample(&mut self, class: usize, bucket: usize, ns: u64) {
+    fn add_sample(&mut self, class: usize, bucket: usize, ns: u64) {
         let (class, bucket) = (class % CLASSES, bucket % BUCKETS);
         let count = &mut self.counts[class][bucket];
         *count = count.saturating_add(1);
@@ -255,7 +255,7 @@ const _: () = assert!(size_of::<Latency>() == 2944);
 #[inline(always)]
 #[must_use]
 pub fn is_timed(op: Op, ack_req: bool) -> bool {
-    op.has(Op::RELIABLE) & (ack_req | op.has(Op::ANSWERED))
+    op.has(Op::RELIABLE) & (ack_req | op.has(Op::NEEDS_RESPONSE))
 }
 
 /// The class of a request whose answer is timed, or [`CLASS_NONE`].
@@ -279,7 +279,7 @@ pub fn class_of(op: Op, ack_req: bool) -> u32 {
 /// none. A NAK answers what comes before the PSN that it names.
 #[inline(always)]
 #[must_use]
-pub fn answered_by(op: Op, psn: u32, aeth: u32) -> u32 {
+pub fn acked_psn(op: Op, psn: u32, aeth: u32) -> u32 {
     const KIND: u32 = 0x6000_0000;
     if !op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
         return UNKNOWN;
@@ -297,30 +297,30 @@ pub fn answered_by(op: Op, psn: u32, aeth: u32) -> u32 {
 /// PSN was behind the expected one. Then the answer could be to either of the two, and neither is
 /// timed.
 #[inline(always)]
-pub fn requested(cells: &mut impl Cells, psn: u32, class: u32, repeat: bool, now: u64) {
-    if repeat {
-        return repeated(cells, psn);
+pub fn on_request(memory: &mut impl LatencyMemory, psn: u32, class: u32, duplicate_psn: bool, now: u64) {
+    if duplicate_psn {
+        return on_duplicate_request(memory, psn);
     }
-    let head = cells.head();
+    let head = memory.head();
     // Full: the newest is left out. To drop the oldest would, under a constant load, drop every
     // request just before its answer.
-    if head.wrapping_sub(cells.tail()) >= RING as u32 {
-        return cells.ring_full();
+    if head.wrapping_sub(memory.tail()) >= RING as u32 {
+        return memory.count_ring_full();
     }
     let entry = (u64::from(psn & MASK24) << PSN_SHIFT)
         | (u64::from(class & 3) << CLASS_SHIFT)
         | ((now >> UNIT_BITS) & TIME_MASK);
-    cells.fill(head as usize % RING, entry);
-    cells.set_head(head.wrapping_add(1));
+    memory.store(head as usize % RING, entry);
+    memory.set_head(head.wrapping_add(1));
 }
 
 #[inline(always)]
-fn repeated(cells: &mut impl Cells, psn: u32) {
+fn on_duplicate_request(memory: &mut impl LatencyMemory, psn: u32) {
     for index in 0..RING {
-        let entry = cells.cell(index);
+        let entry = memory.cell(index);
         if entry != 0 && (entry >> PSN_SHIFT) as u32 == psn {
-            if cells.swap(index, 0) != 0 {
-                cells.ambiguous();
+            if memory.swap(index, 0) != 0 {
+                memory.count_ambiguous();
             }
             return;
         }
@@ -329,21 +329,21 @@ fn repeated(cells: &mut impl Cells, psn: u32) {
 
 /// The sequence began anew: nothing that is outstanding will be answered.
 #[inline(always)]
-pub fn restarted(cells: &mut impl Cells) {
+pub fn on_restart(memory: &mut impl LatencyMemory) {
     for index in 0..RING {
-        if cells.cell(index) != 0 && cells.swap(index, 0) != 0 {
-            cells.ambiguous();
+        if memory.cell(index) != 0 && memory.swap(index, 0) != 0 {
+            memory.count_ambiguous();
         }
     }
 }
 
-/// Takes the requests that an answer up to PSN `up_to` (from [`answered_by`]) is for, at `now`.
+/// Takes the requests that an answer up to PSN `up_to` (from [`acked_psn`]) is for, at `now`.
 /// `plain`: it is an ACKNOWLEDGE. That cannot be the answer of a READ or an atomic: their own
 /// went missing.
 #[inline(always)]
-pub fn answered(cells: &mut impl Cells, up_to: u32, plain: bool, now: u64) {
-    let head = cells.head();
-    let mut tail = cells.tail();
+pub fn on_response(memory: &mut impl LatencyMemory, up_to: u32, plain: bool, now: u64) {
+    let head = memory.head();
+    let mut tail = memory.tail();
     if tail == head {
         return;
     }
@@ -352,31 +352,31 @@ pub fn answered(cells: &mut impl Cells, up_to: u32, plain: bool, now: u64) {
             break;
         }
         let index = tail as usize % RING;
-        let entry = cells.cell(index);
+        let entry = memory.cell(index);
         if entry != 0 {
             if up_to.wrapping_sub((entry >> PSN_SHIFT) as u32) & MASK24 >= WINDOW {
                 break;
             }
-            let entry = cells.swap(index, 0);
+            let entry = memory.swap(index, 0);
             if entry != 0 {
-                take(cells, entry, plain, now);
+                count_response(memory, entry, plain, now);
             }
         }
         tail = tail.wrapping_add(1);
     }
-    cells.set_tail(tail);
+    memory.set_tail(tail);
 }
 
 #[inline(always)]
-fn take(cells: &mut impl Cells, entry: u64, plain: bool, now: u64) {
+fn count_response(memory: &mut impl LatencyMemory, entry: u64, plain: bool, now: u64) {
     let class = (entry >> CLASS_SHIFT) as u32 & 3;
     let units = (now >> UNIT_BITS).wrapping_sub(entry & TIME_MASK) & TIME_MASK;
     // More than half of what can be told apart: the clock went back.
     if (plain && class != CLASS_WRITE_SEND) || class == CLASS_NONE || units > TIME_MASK / 2 {
-        return cells.ambiguous_answer();
+        return memory.count_ambiguous_response();
     }
     let ns = units << UNIT_BITS;
-    cells.sample(class as usize - 1, bucket(ns), ns);
+    memory.add_sample(class as usize - 1, bucket(ns), ns);
 }
 
 /// The bucket of a time in nanoseconds.

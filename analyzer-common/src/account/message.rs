@@ -1,4 +1,4 @@
-//! Messages: how many of which kind, how long. And how long frames are.
+//! MessageCounts: how many of which kind, how long. And how long frames are.
 //!
 //! Small enough for a kernel program: what is kept of a flow is eight bytes, and what is counted a
 //! few words per kind of message.
@@ -31,31 +31,31 @@ pub fn frame_bucket(len: u32) -> usize {
 }
 
 /// Kinds of messages that are counted: every [`Operation`] but the last.
-pub const KINDS: usize = Operation::Other as usize;
+pub const COUNTED_OPERATIONS: usize = Operation::Other as usize;
 
 /// Messages by [`Operation`].
-pub type Kinds = [Messages; KINDS];
+pub type ByOperation = [MessageCounts; COUNTED_OPERATIONS];
 
 /// Buckets of message lengths: 0, 1, 2 to 3, 4 to 7 … up to 2^31 and more.
-pub const SIZES: usize = 33;
+pub const SIZE_BUCKETS: usize = 33;
 
 /// Messages of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct Messages {
+pub struct MessageCounts {
     /// Packets of this kind, repeats included.
     pub packets: u64,
     /// Payload of these packets.
     pub payload_bytes: u64,
     /// Messages by length: bucket 0 is empty ones, bucket k those of 2^(k−1) to 2^k − 1 bytes.
-    pub sizes: [u64; SIZES],
+    pub sizes: [u64; SIZE_BUCKETS],
     /// Messages whose length is not known: their start was not seen, or packets are missing.
     pub size_unknown: u64,
 }
 
-impl Messages {
+impl MessageCounts {
     /// Nothing.
-    pub const NONE: Self = Self { packets: 0, payload_bytes: 0, sizes: [0; SIZES], size_unknown: 0 };
+    pub const NONE: Self = Self { packets: 0, payload_bytes: 0, sizes: [0; SIZE_BUCKETS], size_unknown: 0 };
 
     /// Messages whose end was seen, repeats excepted.
     #[must_use]
@@ -88,7 +88,7 @@ impl Messages {
 
 /// What is wanted of a packet to count it in its message.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct MessagePacket {
     /// BTH operation code.
     pub opcode: u8,
     /// Payload in bytes, or [`UNKNOWN`].
@@ -97,7 +97,7 @@ pub struct Part {
     pub dma_len: u32,
 }
 
-impl Part {
+impl MessagePacket {
     /// Of a frame.
     #[inline(always)]
     #[must_use]
@@ -108,14 +108,14 @@ impl Part {
 
 /// The message that a flow is sending. All zero: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Open {
+pub struct OpenMessage {
     /// Bytes so far, or of the whole message when its first packet said so.
     bytes: u32,
-    /// Bits of [`Open::STARTED`] and the others.
+    /// Bits of [`OpenMessage::STARTED`] and the others.
     flags: u8,
 }
 
-impl Open {
+impl OpenMessage {
     /// None.
     pub const NONE: Self = Self { bytes: 0, flags: 0 };
     /// Its first packet was seen.
@@ -147,13 +147,20 @@ impl Open {
 
     /// Counts a packet. `gap`: packets are missing before it.
     #[inline(always)]
-    pub fn packet(&mut self, kinds: &mut Kinds, part: Part, op: Op, repeat: bool, gap: bool) {
+    pub fn packet(
+        &mut self,
+        kinds: &mut ByOperation,
+        part: MessagePacket,
+        op: Op,
+        duplicate_psn: bool,
+        gap: bool,
+    ) {
         let Some(kind) = kinds.get_mut(Operation::of(part.opcode) as usize) else { return };
         kind.packets += 1;
         let payload = if part.payload == UNKNOWN { 0 } else { part.payload };
         kind.payload_bytes += u64::from(payload);
         // Responses belong to a message that was counted at its request.
-        if repeat || !op.has(Op::KNOWN) || op.any(Op::RESPONSE | Op::ACKNOWLEDGE | Op::CNP) {
+        if duplicate_psn || !op.has(Op::KNOWN) || op.any(Op::RESPONSE | Op::ACKNOWLEDGE | Op::CNP) {
             return;
         }
         let stated = op.has(Op::RETH) && part.dma_len != UNKNOWN;
@@ -178,18 +185,18 @@ impl Open {
 
 const _: () = {
     use core::mem::size_of;
-    assert!(size_of::<Messages>() == (3 + SIZES) * 8);
+    assert!(size_of::<MessageCounts>() == (3 + SIZE_BUCKETS) * 8);
 };
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn run(packets: &[(u8, u32, u32, bool)]) -> Kinds {
-        let mut kinds = [Messages::NONE; KINDS];
-        let mut open = Open::default();
+    fn run(packets: &[(u8, u32, u32, bool)]) -> ByOperation {
+        let mut kinds = [MessageCounts::NONE; COUNTED_OPERATIONS];
+        let mut open = OpenMessage::default();
         for (opcode, payload, dma_len, repeat) in packets {
-            let part = Part { opcode: *opcode, payload: *payload, dma_len: *dma_len };
+            let part = MessagePacket { opcode: *opcode, payload: *payload, dma_len: *dma_len };
             open.packet(&mut kinds, part, Op::of(*opcode), *repeat, false);
         }
         kinds

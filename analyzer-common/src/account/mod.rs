@@ -3,10 +3,10 @@
 pub mod bin;
 mod bits;
 pub mod flow;
+pub mod flowlet;
 pub mod latency;
 pub mod message;
 pub mod psn;
-pub mod spurt;
 
 pub use bin::FlowBin;
 pub use flow::{Event, FlowKey, FlowStats, Mixed, Outcome, observe};

@@ -70,7 +70,7 @@ pub enum Step {
     /// This many PSNs were skipped.
     Gap(u32),
     /// Seen before, or late.
-    Repeat,
+    Duplicate,
     /// Out of all proportion.
     Restart,
 }
@@ -93,7 +93,7 @@ impl PsnTrack {
                 Step::Gap(ahead)
             } else if ahead >= (MASK24 + 1) - WINDOW {
                 self.repeats += 1;
-                return Step::Repeat;
+                return Step::Duplicate;
             } else {
                 self.restarts += 1;
                 Step::Restart
@@ -129,7 +129,7 @@ mod tests {
     fn the_four_kinds_at_their_borders() {
         assert_eq!(track(&[10, 11 + WINDOW - 1]).1, Step::Gap(WINDOW - 1));
         assert_eq!(track(&[10, 11 + WINDOW]).1, Step::Restart);
-        assert_eq!(track(&[0, 1u32.wrapping_sub(WINDOW) & 0xFF_FFFF]).1, Step::Repeat);
+        assert_eq!(track(&[0, 1u32.wrapping_sub(WINDOW) & 0xFF_FFFF]).1, Step::Duplicate);
         assert_eq!(track(&[0, 0u32.wrapping_sub(WINDOW) & 0xFF_FFFF]).1, Step::Restart);
         let (t, _) = track(&[5, 9, 6, 7, 8, 10]);
         assert_eq!((t.gaps, t.missing, t.repeats, t.expected), (1, 3, 3, 11));
@@ -153,8 +153,8 @@ mod tests {
             (101, Step::InOrder),
             (140, Step::InOrder),
             (141, Step::Gap(1)),
-            (100, Step::Repeat),
-            (50, Step::Repeat),
+            (100, Step::Duplicate),
+            (50, Step::Duplicate),
         ] {
             let mut t = PsnTrack::default();
             t.observe(100, Span::of_read(10_000, 0));

@@ -11,7 +11,7 @@ pub trait Bytes {
     /// Whether to look at fixed places first, where nearly all frames have everything. What the parser says does not depend on it; without it
     /// the kernel's verifier has less to walk through, for bytes that are seldom read this way.
     #[inline(always)]
-    fn has_fixed_places(&self) -> bool {
+    fn prefers_fast_path(&self) -> bool {
         true
     }
 
@@ -19,7 +19,7 @@ pub trait Bytes {
     /// forget there by which way the offset came about, or it would walk through the rest once for
     /// every combination of headers before.
     #[inline(always)]
-    fn settle(&self, offset: usize) -> Option<usize> {
+    fn forget_range(&self, offset: usize) -> Option<usize> {
         Some(offset)
     }
 }

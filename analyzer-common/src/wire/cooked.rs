@@ -4,7 +4,7 @@ use super::bytes::Bytes;
 
 /// Which way a packet went, as the cooked header says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Way {
+pub enum PacketDirection {
     /// Received by this host (also by broadcast, multicast, or for someone else).
     In,
     /// Sent by this host.
@@ -19,15 +19,15 @@ pub struct Cooked {
     /// Its offset.
     pub offset: usize,
     /// Direction.
-    pub way: Way,
+    pub way: PacketDirection,
     /// Interface index; the first version has none.
     pub ifindex: Option<u32>,
 }
 
 const OUTGOING: u16 = 4;
 
-fn way(packet_type: u16) -> Way {
-    if packet_type == OUTGOING { Way::Out } else { Way::In }
+fn way(packet_type: u16) -> PacketDirection {
+    if packet_type == OUTGOING { PacketDirection::Out } else { PacketDirection::In }
 }
 
 /// Version 1 (LINKTYPE 113), 16 bytes. `None` when cut.
@@ -58,16 +58,16 @@ pub fn sll2(bytes: &impl Bytes) -> Option<Cooked> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cooked, Way, sll, sll2};
+    use super::{Cooked, PacketDirection, sll, sll2};
 
     #[test]
     fn both_versions_and_cut_ones() {
         let v1: [u8; 16] = [0, 4, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, 0x86, 0xDD];
-        let out = Cooked { ethertype: 0x86DD, offset: 16, way: Way::Out, ifindex: None };
+        let out = Cooked { ethertype: 0x86DD, offset: 16, way: PacketDirection::Out, ifindex: None };
         assert_eq!(sll(&&v1[..]), Some(out));
         assert_eq!(sll(&&v1[..15]), None);
         let v2: [u8; 20] = [8, 0, 0, 0, 0, 0, 0, 9, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0];
-        let within = Cooked { ethertype: 0x0800, offset: 20, way: Way::In, ifindex: Some(9) };
+        let within = Cooked { ethertype: 0x0800, offset: 20, way: PacketDirection::In, ifindex: Some(9) };
         assert_eq!(sll2(&&v2[..]), Some(within));
         assert_eq!(sll2(&&v2[..19]), None);
     }

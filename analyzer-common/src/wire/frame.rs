@@ -2,11 +2,11 @@
 
 use super::bth::{self, Bth, ICRC_LEN, MASK24};
 use super::bytes::Bytes;
-use super::ip::{self, Kind};
+use super::fast_path;
+use super::ip::{self, UpperProtocol};
 use super::layer::{Layer, Trace};
 use super::opcode::Op;
-use super::plain;
-use super::stop::Reason;
+use super::skip_reason::Reason;
 use super::tunnel;
 
 /// Marks a number that is not known: cut off, or not part of this packet.
@@ -338,7 +338,10 @@ pub fn parse_into<D: Depth>(
     frame: &mut Frame,
 ) -> Result<(), Reason> {
     let mut walk = Walk::start(meta, frame);
-    if bytes.has_fixed_places() && meta.entry == Entry::ETHERNET && plain::roce(bytes, &mut walk, trace) {
+    if bytes.prefers_fast_path()
+        && meta.entry == Entry::ETHERNET
+        && fast_path::parse_roce(bytes, &mut walk, trace)
+    {
         return Ok(());
     }
     layers::<D>(bytes, walk, meta.entry, trace)
@@ -354,7 +357,7 @@ pub(super) fn layers<D: Depth>(
 ) -> Result<(), Reason> {
     // One level more than there are tunnels: the innermost has no tunnel below it.
     for level in 0..=D::TUNNELS {
-        walk.offset = bytes.settle(walk.offset).ok_or(Reason::Ipv6ExtUnparsed)?;
+        walk.offset = bytes.forget_range(walk.offset).ok_or(Reason::Ipv6ExtUnparsed)?;
         entry = one_level::<D>(bytes, &mut walk, entry, level, trace)?;
         if entry == Entry::DONE {
             return Ok(());
@@ -383,7 +386,7 @@ fn one_level<D: Depth>(
     } else {
         tags(bytes, walk, entry.0 as u16, trace)?
     };
-    walk.offset = bytes.settle(walk.offset).ok_or(Reason::Ipv6ExtUnparsed)?;
+    walk.offset = bytes.forget_range(walk.offset).ok_or(Reason::Ipv6ExtUnparsed)?;
     match ethertype {
         ethertype::IPV4 => {
             let net = ip::v4(bytes, walk.offset, walk.frame, trace)?;
@@ -410,9 +413,9 @@ fn above_ip<D: Depth>(
     level: u32,
     trace: &mut impl Trace,
 ) -> Result<Entry, Reason> {
-    net.upper = bytes.settle(net.upper).ok_or(Reason::Ipv6ExtUnparsed)?;
+    net.upper = bytes.forget_range(net.upper).ok_or(Reason::Ipv6ExtUnparsed)?;
     let carried = ip::above(bytes, &net, walk.frame)?;
-    if carried.kind == Kind::Roce {
+    if carried.protocol == UpperProtocol::Roce {
         trace.layer(Layer::Udp, net.upper);
         roce_v2(bytes, walk, &net, carried.value, trace)
     } else {

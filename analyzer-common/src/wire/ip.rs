@@ -3,7 +3,7 @@
 use super::bytes::Bytes;
 use super::frame::{Addr, Frame};
 use super::layer::{Layer, Trace};
-use super::stop::Reason;
+use super::skip_reason::Reason;
 
 /// Length of a UDP header in bytes.
 pub(super) const UDP_LEN: usize = 8;
@@ -51,7 +51,7 @@ pub(super) struct Net {
 
 /// What an IP packet carries.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum UpperProtocol {
     /// UDP to the port of RoCEv2; the value is the UDP length.
     Roce,
     /// UDP to another port, which is the value.
@@ -64,7 +64,7 @@ pub(super) enum Kind {
 /// A kind with its value; 0 where it has none, see [`super::frame::Entry`].
 #[derive(Clone, Copy)]
 pub(super) struct Upper {
-    pub(super) kind: Kind,
+    pub(super) protocol: UpperProtocol,
     pub(super) value: u32,
 }
 
@@ -151,7 +151,7 @@ pub(super) fn v6(
         }
         // The length counts units without the first eight bytes; a fragment header has none.
         let behind = net.upper + 8 + usize::from(ext[1]) * unit;
-        net.upper = bytes.settle(behind).ok_or(Reason::Ipv6ExtUnparsed)?;
+        net.upper = bytes.forget_range(behind).ok_or(Reason::Ipv6ExtUnparsed)?;
         net.protocol = ext[0];
     }
     match net.protocol {
@@ -165,7 +165,7 @@ pub(super) fn v6(
 /// What is above an IP header; the source port of RoCE goes into the frame.
 #[inline(always)]
 pub(super) fn above(bytes: &impl Bytes, net: &Net, frame: &mut Frame) -> Result<Upper, Reason> {
-    let kind = match net.protocol {
+    let protocol = match net.protocol {
         PROTO_UDP => {
             let Some(h) = bytes.get::<UDP_LEN>(net.upper) else {
                 // Cut within the UDP header: the ports may be there.
@@ -177,22 +177,25 @@ pub(super) fn above(bytes: &impl Bytes, net: &Net, frame: &mut Frame) -> Result<
             return match u16::from_be_bytes([h[2], h[3]]) {
                 PORT_ROCE => {
                     frame.src_port = u16::from_be_bytes([h[0], h[1]]);
-                    Ok(Upper { kind: Kind::Roce, value: u32::from(u16::from_be_bytes([h[4], h[5]])) })
+                    Ok(Upper {
+                        protocol: UpperProtocol::Roce,
+                        value: u32::from(u16::from_be_bytes([h[4], h[5]])),
+                    })
                 }
                 PORT_ULTRA_ETHERNET => Err(Reason::UltraEthernet),
-                other => Ok(Upper { kind: Kind::Udp, value: u32::from(other) }),
+                other => Ok(Upper { protocol: UpperProtocol::Udp, value: u32::from(other) }),
             };
         }
         PROTO_TCP => return Err(Reason::Tcp),
-        PROTO_GRE => Kind::Gre,
-        PROTO_IPIP | PROTO_IPV6 => Kind::Ip,
-        PROTO_MPLS => Kind::Mpls,
+        PROTO_GRE => UpperProtocol::Gre,
+        PROTO_IPIP | PROTO_IPV6 => UpperProtocol::Ip,
+        PROTO_MPLS => UpperProtocol::Mpls,
         PROTO_ICMP => return Err(Reason::Icmp),
         PROTO_ICMPV6 => return Err(Reason::Icmpv6),
         PROTO_IGMP => return Err(Reason::Igmp),
         _ => return Err(Reason::OtherIpProtocol),
     };
-    Ok(Upper { kind, value: 0 })
+    Ok(Upper { protocol, value: 0 })
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl Op {
     /// A request of RC or XRC: acknowledged when it asks for it.
     pub const RELIABLE: u32 = 1 << 20;
     /// A request that is always answered: READ, atomics, FLUSH.
-    pub const ANSWERED: u32 = 1 << 21;
+    pub const NEEDS_RESPONSE: u32 = 1 << 21;
     /// COMPARE SWAP or FETCH ADD.
     pub const ATOMIC: u32 = 1 << 22;
 
@@ -113,13 +113,13 @@ const WRITES: [Row; 12] = [
 
 /// What only the reliable services RC and XRC have.
 const RELIABLE_REQUESTS: [Row; 7] = [
-    (0x0C, 16, REQ | ONLY | Op::RETH | Op::READ_REQUEST | Op::ANSWERED, 0),
-    (0x13, 28, REQ | ONLY | Op::ATOMIC | Op::ANSWERED, 0),
-    (0x14, 28, REQ | ONLY | Op::ATOMIC | Op::ANSWERED, 0),
+    (0x0C, 16, REQ | ONLY | Op::RETH | Op::READ_REQUEST | Op::NEEDS_RESPONSE, 0),
+    (0x13, 28, REQ | ONLY | Op::ATOMIC | Op::NEEDS_RESPONSE, 0),
+    (0x14, 28, REQ | ONLY | Op::ATOMIC | Op::NEEDS_RESPONSE, 0),
     (0x16, 4, REQ | Op::ENDS, 0),
     (0x17, 4, REQ | ONLY, 0),
-    (0x1C, 20, REQ | ONLY | Op::RETH | Op::ANSWERED, 4),
-    (0x1D, 16, REQ | ONLY | Op::RETH | Op::ANSWERED, 0),
+    (0x1C, 20, REQ | ONLY | Op::RETH | Op::NEEDS_RESPONSE, 4),
+    (0x1D, 16, REQ | ONLY | Op::RETH | Op::NEEDS_RESPONSE, 0),
 ];
 
 /// Responses never carry an XRCETH.
@@ -381,7 +381,7 @@ mod tests {
             assert_eq!(op.has(Op::RETH), reth, "{code:#04x}");
             assert_eq!(op.has(Op::RELIABLE), request && transport != 1, "{code:#04x}");
             let answered = request && matches!(low, 0x0C | 0x13 | 0x14 | 0x1C | 0x1D);
-            assert_eq!(op.has(Op::ANSWERED), answered, "{code:#04x}");
+            assert_eq!(op.has(Op::NEEDS_RESPONSE), answered, "{code:#04x}");
             assert_eq!(op.has(Op::ATOMIC), request && matches!(low, 0x13 | 0x14), "{code:#04x}");
             if reth {
                 let before = if transport == 5 { 4 } else { 0 } + if low == 0x1C { 4 } else { 0 };

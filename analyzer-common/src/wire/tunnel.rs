@@ -2,9 +2,9 @@
 
 use super::bytes::Bytes;
 use super::frame::{Depth, Encap, Entry, Walk, ethertype};
-use super::ip::{Kind, Net, UDP_LEN, Upper};
+use super::ip::{Net, UDP_LEN, Upper, UpperProtocol};
 use super::layer::{Layer, Trace};
-use super::stop::Reason;
+use super::skip_reason::Reason;
 
 pub(super) const PORT_VXLAN: u32 = 4789;
 /// Length of a VXLAN header in bytes.
@@ -38,8 +38,8 @@ pub(super) fn enter<D: Depth>(
     trace: &mut impl Trace,
 ) -> Result<Entry, Reason> {
     walk.offset = net.upper;
-    match upper.kind {
-        Kind::Udp => {
+    match upper.protocol {
+        UpperProtocol::Udp => {
             trace.layer(Layer::Udp, net.upper);
             walk.offset += UDP_LEN;
             match upper.value {
@@ -60,18 +60,18 @@ pub(super) fn enter<D: Depth>(
                 _ => Err(Reason::OtherUdp),
             }
         }
-        Kind::Gre => {
+        UpperProtocol::Gre => {
             too_deep::<D>(level)?;
             gre::<D>(bytes, walk, level, trace)
         }
-        Kind::Ip if D::ALL => {
+        UpperProtocol::Ip if D::ALL => {
             too_deep::<D>(level)?;
             walk.tunnel(level, Encap::IpIp);
             Ok(Entry::IP)
         }
-        Kind::Mpls if D::ALL => mpls::<D>(bytes, walk, level, trace),
+        UpperProtocol::Mpls if D::ALL => mpls::<D>(bytes, walk, level, trace),
         // RoCE never gets here: the caller has dealt with it.
-        Kind::Ip | Kind::Mpls | Kind::Roce => Err(Reason::TunnelUnparsed),
+        UpperProtocol::Ip | UpperProtocol::Mpls | UpperProtocol::Roce => Err(Reason::TunnelUnparsed),
     }
 }
 

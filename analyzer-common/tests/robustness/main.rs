@@ -380,7 +380,7 @@ fn sums_of_flows_come_out_even() {
         };
         let op = Op::of(frame.opcode);
         let key = FlowKey::of(&frame, (packets % 3) as u16);
-        let (stats, beside) = flows.entry(key).or_insert((FlowStats::EMPTY, Beside::default()));
+        let (stats, beside) = flows.entry(key).or_insert_with(Default::default);
         let outcome = observe(stats, &frame, random.next() >> 1);
         packets += 1;
         beside.packets += 1;

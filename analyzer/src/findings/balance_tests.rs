@@ -6,7 +6,7 @@ use rocescope_common::abi::Counter;
 
 use super::tests::{found, severity};
 use crate::figures::traffic::bins::{Bin, Folded};
-use crate::figures::traffic::spurts::Spurts;
+use crate::figures::traffic::spurts::Flowlets;
 use crate::figures::traffic::{LinkTraffic, Traffic};
 use crate::report::{Options, Severity, fixtures};
 use crate::sample::Sample;
@@ -113,7 +113,7 @@ fn in_windows(packets: u64, carried: impl Fn(u64) -> [u64; 2]) -> Sample {
         targets: vec![],
         left_out: 0,
         kinds: None,
-        spurts: Spurts::default(),
+        flowlets: Flowlets::default(),
     }));
     sample
 }

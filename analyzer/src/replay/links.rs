@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use rocescope_common::wire::cooked::{self, Way};
+use rocescope_common::wire::cooked::{self, PacketDirection};
 use rocescope_common::wire::frame::Tag;
 use rocescope_common::wire::{Entry, Meta, Reason};
 
@@ -57,7 +57,7 @@ struct Known {
 }
 
 /// A link within a tap: the interface's label, and what a cooked header adds.
-type LinkKey = (u32, Option<(Option<u32>, Way)>);
+type LinkKey = (u32, Option<(Option<u32>, PacketDirection)>);
 
 /// The links of one tap.
 #[derive(Debug)]
@@ -223,8 +223,8 @@ impl TapLinks {
         }
         let Some((ifindex, way)) = cooked else { return name };
         let way = match way {
-            Way::In => "in",
-            Way::Out => "out",
+            PacketDirection::In => "in",
+            PacketDirection::Out => "out",
         };
         match ifindex {
             Some(ifindex) => format!("{name}:if{ifindex}:{way}"),

@@ -57,7 +57,7 @@ pub(crate) fn stats(src_port: u16, packets: u64, bytes: u64) -> FlowStats {
         roce_version: 2,
         transport: 0,
         psn: PsnTrack { first: 100, expected: 100 + 1, slack: 1, seen: 1, ..PsnTrack::default() },
-        ..FlowStats::EMPTY
+        ..FlowStats::default()
     };
     stats.opcodes[4] = packets;
     stats

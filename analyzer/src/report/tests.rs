@@ -9,7 +9,7 @@ use rocescope_common::wire::Reason;
 use rocescope_common::wire::frame::{Encap, Frame, PCP_NONE, UNKNOWN};
 
 use crate::figures::traffic::bins::{Bin, Folded};
-use crate::figures::traffic::spurts::Spurts;
+use crate::figures::traffic::spurts::Flowlets;
 use crate::figures::traffic::{LinkTraffic, Traffic};
 use crate::report::fixtures::{
     START, cnps, counter, everything, key, link, sample, stats, stored, tuple, words,
@@ -66,7 +66,7 @@ fn frame(src_port: u16, wire_len: u32) -> Frame {
 
 /// Accounts for `frames` as replay does, and gives the report of the one flow they make.
 fn accounted(frames: &[Frame], keep_extra: bool) -> (Flow, Report) {
-    let (mut stats, mut extra) = (FlowStats::EMPTY, Extra::default());
+    let (mut stats, mut extra) = (FlowStats::default(), Extra::default());
     for frame in frames {
         let outcome = observe(&mut stats, frame, START);
         if outcome.other_port && keep_extra {
@@ -353,7 +353,7 @@ fn imbalance_over_time() {
         targets: vec![],
         left_out: 0,
         kinds: None,
-        spurts: Spurts::default(),
+        flowlets: Flowlets::default(),
     };
     let groups = vec![vec!["up0".to_owned(), "up1".to_owned()]];
     let options = Options { groups, ..Options::default() };

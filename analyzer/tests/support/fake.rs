@@ -111,7 +111,7 @@ impl Spec {
     }
 
     fn stats(&self, seconds: u64) -> FlowStats {
-        let mut stats = FlowStats::EMPTY;
+        let mut stats = FlowStats::default();
         let control = self.opcode == 0x11;
         let data = self.packets * seconds;
         let ce = data * self.ce_permille / 1000;

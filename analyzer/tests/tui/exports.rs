@@ -2,7 +2,7 @@
 
 use super::*;
 use rocescope::figures::traffic::bins::Binner;
-use rocescope::figures::traffic::spurts::Spurts;
+use rocescope::figures::traffic::spurts::Flowlets;
 use rocescope::figures::traffic::{LinkTraffic, Traffic};
 use rocescope::tui::export::Sheet;
 use serde_json::{Value, json};
@@ -130,7 +130,7 @@ fn with_bins() -> App {
         targets: Vec::new(),
         left_out: 0,
         kinds: None,
-        spurts: Spurts::default(),
+        flowlets: Flowlets::default(),
     }));
     app.on_sample(Arc::new(sample));
     app

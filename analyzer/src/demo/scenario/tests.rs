@@ -42,7 +42,7 @@ fn count(scheduled: impl Iterator<Item = Scheduled>) -> Counted {
                     dst: address(key.family, key.dst),
                     dest_qp: key.dest_qp,
                 };
-                observe(counted.flows.entry(key).or_insert(FlowStats::EMPTY), &parsed, at_ns);
+                observe(counted.flows.entry(key).or_default(), &parsed, at_ns);
             }
             Err(reason) => *counted.skipped.entry(reason).or_default() += 1,
         }

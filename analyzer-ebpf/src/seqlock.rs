@@ -18,8 +18,8 @@ const LAST: u32 = 32;
 /// Waits for the turn and takes it. Gives what [`pass_on`] is to be told; `None` when another CPU
 /// keeps it unreasonably long.
 #[inline(always)]
-pub(crate) fn take(slot: u32, turn: *mut u64) -> Option<u64> {
-    let seen = attempt(turn);
+pub(crate) fn lock(slot: u32, seqlock: *mut u64) -> Option<u64> {
+    let seen = try_lock(seqlock);
     if seen & 1 == 0 {
         return Some(seen);
     }
@@ -42,8 +42,8 @@ pub(crate) fn take(slot: u32, turn: *mut u64) -> Option<u64> {
 pub extern "C" fn rocescope_wait_short(slot: u32) -> u64 {
     let Some(place) = SLOTS.get_ptr_mut(slot) else { return 1 };
     // SAFETY: the pointer comes from the map.
-    let turn = unsafe { &raw mut (*place).turn };
-    rounds(|| attempt(turn))
+    let seqlock = unsafe { &raw mut (*place).seqlock };
+    rounds(|| try_lock(seqlock))
 }
 
 /// The same, some hundred times as long.
@@ -73,24 +73,24 @@ fn rounds(attempt: impl Fn() -> u64) -> u64 {
 
 /// Takes the turn if it is free. Gives the even number it had, or an odd one.
 #[inline(always)]
-fn attempt(turn: *mut u64) -> u64 {
+fn try_lock(seqlock: *mut u64) -> u64 {
     // SAFETY: callers pass an aligned word of map memory.
-    let seen = unsafe { turn.read_volatile() };
+    let seen = unsafe { seqlock.read_volatile() };
     if seen & 1 != 0 {
         return 1;
     }
     let found: u64;
     // SAFETY: as above.
     unsafe {
-        asm!("r0 = cmpxchg_64({0} + 0, r0, {1})", in(reg) turn, in(reg) seen + 1, inout("r0") seen => found, options(nostack));
+        asm!("r0 = cmpxchg_64({0} + 0, r0, {1})", in(reg) seqlock, in(reg) seen + 1, inout("r0") seen => found, options(nostack));
     }
     if found == seen { seen } else { 1 }
 }
 
 /// Passes the turn on; what was written before is then seen by whoever takes it.
 #[inline(always)]
-pub(crate) fn pass_on(turn: *mut u64, taken: u64) {
-    release(turn, taken + 2);
+pub(crate) fn unlock(seqlock: *mut u64, taken: u64) {
+    release(seqlock, taken + 2);
 }
 
 /// Writes a word after everything that was written before.

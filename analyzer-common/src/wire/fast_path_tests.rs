@@ -4,7 +4,7 @@ extern crate std;
 
 use std::vec::Vec;
 
-use super::roce;
+use super::parse_roce;
 use crate::wire::frame::{Depth, Full, Kernel, Tag, Walk, layers};
 use crate::wire::{Entry, Frame, Layer, Meta, Reason, Trace};
 
@@ -66,7 +66,7 @@ fn frames() -> Vec<Vec<u8>> {
 /// Whether the short way was taken. What it says is what the long one does.
 fn same(bytes: &[u8], meta: Meta) -> bool {
     let (mut short, mut layers_short) = (Frame::EMPTY, Layers::default());
-    if !roce(&bytes, &mut Walk::start(meta, &mut short), &mut layers_short) {
+    if !parse_roce(&bytes, &mut Walk::start(meta, &mut short), &mut layers_short) {
         assert_eq!(layers_short, Layers::default(), "{bytes:02x?}");
         // What was filled in does not show behind the layers one by one.
         let (mut again, mut fresh) = (short, Frame::EMPTY);

@@ -5,7 +5,7 @@ use super::bytes::Bytes;
 use super::frame::{ETHERNET_LEN, Encap, MIN_UDP_LEN, TAG_LEN, Walk, ethertype, transport};
 use super::ip;
 use super::layer::{Layer, Trace};
-use super::stop::Reason;
+use super::skip_reason::Reason;
 use super::tunnel;
 
 /// Why an Ethernet frame with at most one tag is not counted as RoCE, where bytes at fixed places
@@ -95,7 +95,7 @@ fn vxlan(bytes: &impl Bytes, at: usize) -> bool {
 /// layers one by one would take, with a check of the frame's end for each. What they would give, or false, which leaves
 /// it to them.
 #[inline(always)]
-pub(super) fn roce(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> bool {
+pub(super) fn parse_roce(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> bool {
     const UP_TO_BTH: usize = ip::UDP_LEN + bth::LEN;
     let outer = walk.offset;
     let inside = vxlan(bytes, outer);
@@ -162,10 +162,10 @@ pub(super) fn roce(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Tra
     walk.frame.inner_bytes = if inside { ETHERNET_LEN as u32 + total_len } else { 0 };
     let transport_len = udp_len - ip::UDP_LEN as u32;
     // From here on nobody needs to know which of the ways it was.
-    let Some(at) = bytes.settle(upper + ip::UDP_LEN) else { return false };
+    let Some(at) = bytes.forget_range(upper + ip::UDP_LEN) else { return false };
     transport(bytes, at, transport_len, walk.frame, trace).is_ok()
 }
 
 #[cfg(test)]
-#[path = "plain_tests.rs"]
+#[path = "fast_path_tests.rs"]
 mod tests;
