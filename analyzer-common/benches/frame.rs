@@ -11,7 +11,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rocescope_common::account::{FlowStats, observe};
 use rocescope_common::wire::frame::{Full, Tag, parse_into};
-use rocescope_common::wire::{Entry, Frame, Meta, Reason};
+use rocescope_common::wire::{Entry, Frame, Meta, SkipReason};
 
 const WRITE_MIDDLE: u8 = 0x07;
 const ACKNOWLEDGE: u8 = 0x11;
@@ -88,7 +88,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-fn parse(bytes: &[u8], frame: &mut Frame) -> Result<(), Reason> {
+fn parse(bytes: &[u8], frame: &mut Frame) -> Result<(), SkipReason> {
     let wire_len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len, tag: Tag::NONE };
     parse_into::<Full>(&bytes, meta, &mut (), frame)

@@ -11,7 +11,7 @@ use rocescope_common::abi::maps::{ExtraKind, dscp_value, hint_of};
 use rocescope_common::abi::{CpuState, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters};
 use rocescope_common::account::{FlowKey, observe};
 use rocescope_common::wire::frame::{Kernel, Tag};
-use rocescope_common::wire::{Bytes, Entry, Frame, Meta, Reason, not_roce, parse_into};
+use rocescope_common::wire::{Bytes, Entry, Frame, Meta, SkipReason, not_roce, parse_into};
 
 use crate::maps::{
     CPU_STATE, EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, LINKS,
@@ -117,7 +117,7 @@ fn count<C: aya_ebpf::EbpfContext>(
 
 /// Counts a frame that is no RoCE.
 #[inline(always)]
-fn skip(link: u32, reason: Reason, wire_len: u32) {
+fn skip(link: u32, reason: SkipReason, wire_len: u32) {
     let Some(counters) = counters_of(link) else { return };
     // Always in range; said this way the compiler need not believe it.
     if let Some(counter) = counters.skipped.get_mut(reason as usize) {

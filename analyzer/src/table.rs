@@ -7,7 +7,7 @@ use hashbrown::{HashMap, HashTable};
 use rocescope_common::abi::maps::{ExtraKind, dscp_value};
 use rocescope_common::abi::{Counter, ExtraKey};
 use rocescope_common::account::{FlowKey, FlowStats, Outcome, observe};
-use rocescope_common::wire::{Frame, Reason};
+use rocescope_common::wire::{Frame, SkipReason};
 use std::hash::{BuildHasher as _, Hasher as _};
 
 use crate::figures::marking::{self, ByDscp};
@@ -92,7 +92,7 @@ impl FlowTable {
         self.links.push(LinkSample {
             name,
             direction,
-            skipped: [Counter::default(); Reason::COUNT],
+            skipped: [Counter::default(); SkipReason::COUNT],
             flow_table_full: Counter::default(),
             contended: Counter::default(),
             mtu: None,
@@ -117,7 +117,7 @@ impl FlowTable {
 
     /// Counts a frame that is not RoCE, or not wanted.
     #[inline]
-    pub fn skip(&mut self, link: u16, reason: Reason, wire_len: u32) {
+    pub fn skip(&mut self, link: u16, reason: SkipReason, wire_len: u32) {
         if let Some(link) = self.links.get_mut(usize::from(link)) {
             link.skipped[reason as usize].add(wire_len);
         }

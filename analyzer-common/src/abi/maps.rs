@@ -3,7 +3,7 @@
 use crate::account::message::{ByOperation, FrameSizes};
 use crate::account::{FlowBin, FlowKey, FlowStats, Outcome};
 use crate::wire::opcode::{CNP as CNP_OPCODE, Op};
-use crate::wire::{Frame, Reason};
+use crate::wire::{Frame, SkipReason};
 
 /// Hash: [`FlowKey`] → slot number (u32).
 pub const FLOWS: &str = "FLOWS";
@@ -238,8 +238,8 @@ impl Counter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct LinkCounters {
-    /// Frames that are not RoCE, by [`Reason`].
-    pub skipped: [Counter; Reason::COUNT],
+    /// Frames that are not RoCE, by [`SkipReason`].
+    pub skipped: [Counter; SkipReason::COUNT],
     /// RoCE packets that found no free slot in the flow table.
     pub flow_table_full: Counter,
     /// RoCE packets that did not get their turn at their flow's slot in about half a second.
@@ -311,5 +311,5 @@ const _: () = {
     assert!(offset_of!(FlowKey, dest_qp) == 32 && offset_of!(FlowKey, family) == 38);
     assert!(size_of::<FlowSlot>() == 704, "65,536 slots must stay well under 64 MiB");
     assert!(size_of::<ExtraKey>() == 8 && size_of::<ExtraValue>() == 16);
-    assert!(size_of::<LinkCounters>() == 16 * (Reason::COUNT + 3) + 16 + size_of::<FrameSizes>());
+    assert!(size_of::<LinkCounters>() == 16 * (SkipReason::COUNT + 3) + 16 + size_of::<FrameSizes>());
 };

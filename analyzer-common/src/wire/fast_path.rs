@@ -5,7 +5,7 @@ use super::bytes::Bytes;
 use super::frame::{ETHERNET_LEN, Encap, MIN_UDP_LEN, TAG_LEN, Walk, ethertype, transport};
 use super::ip;
 use super::layer::{Layer, Trace};
-use super::skip_reason::Reason;
+use super::skip_reason::SkipReason;
 use super::tunnel;
 
 /// Why an Ethernet frame with at most one tag is not counted as RoCE, where bytes at fixed places
@@ -15,7 +15,7 @@ use super::tunnel;
 /// do not concern them.
 #[inline(always)]
 #[must_use]
-pub fn not_roce(bytes: &impl Bytes) -> Option<Reason> {
+pub fn not_roce(bytes: &impl Bytes) -> Option<SkipReason> {
     // To the end of a UDP header behind an IPv4 header without options.
     let h = bytes.get::<42>(0)?;
     let first = u16::from_be_bytes([h[12], h[13]]);
@@ -29,7 +29,7 @@ pub fn not_roce(bytes: &impl Bytes) -> Option<Reason> {
 
 /// `h` are the bytes from `tags` on, the length of the tags, so that the ethertype is at 12.
 #[inline(always)]
-fn network(bytes: &impl Bytes, tags: usize, ethertype: u16, h: [u8; 42]) -> Option<Reason> {
+fn network(bytes: &impl Bytes, tags: usize, ethertype: u16, h: [u8; 42]) -> Option<SkipReason> {
     match ethertype {
         ethertype::IPV4 => {
             let total_len = u16::from_be_bytes([h[16], h[17]]);
@@ -47,19 +47,19 @@ fn network(bytes: &impl Bytes, tags: usize, ethertype: u16, h: [u8; 42]) -> Opti
             }
             above_ip(h[20], [h[56], h[57]])
         }
-        ethertype::ARP => Some(Reason::Arp),
+        ethertype::ARP => Some(SkipReason::Arp),
         _ => None,
     }
 }
 
 #[inline(always)]
-fn above_ip(protocol: u8, port: [u8; 2]) -> Option<Reason> {
+fn above_ip(protocol: u8, port: [u8; 2]) -> Option<SkipReason> {
     match protocol {
-        ip::PROTO_TCP => Some(Reason::Tcp),
+        ip::PROTO_TCP => Some(SkipReason::Tcp),
         ip::PROTO_UDP => {
             let port = u16::from_be_bytes(port);
             let concerns_us = ip::knows_port(port) || tunnel::knows_port(port);
-            if concerns_us { None } else { Some(Reason::OtherUdp) }
+            if concerns_us { None } else { Some(SkipReason::OtherUdp) }
         }
         _ => None,
     }

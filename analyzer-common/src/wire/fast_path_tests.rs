@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use super::parse_roce;
 use crate::wire::frame::{Depth, Full, Kernel, Tag, Walk, layers};
-use crate::wire::{Entry, Frame, Layer, Meta, Reason, Trace};
+use crate::wire::{Entry, Frame, Layer, Meta, SkipReason, Trace};
 
 /// The layers in the order they were told.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -83,7 +83,7 @@ fn same(bytes: &[u8], meta: Meta) -> bool {
     true
 }
 
-fn long<D: Depth>(bytes: &[u8], meta: Meta, frame: &mut Frame) -> (Result<(), Reason>, Layers) {
+fn long<D: Depth>(bytes: &[u8], meta: Meta, frame: &mut Frame) -> (Result<(), SkipReason>, Layers) {
     let mut trace = Layers::default();
     (layers::<D>(&bytes, Walk::start(meta, frame), meta.entry, &mut trace), trace)
 }

@@ -6,7 +6,7 @@ use super::fast_path;
 use super::ip::{self, UpperProtocol};
 use super::layer::{Layer, Trace};
 use super::opcode::Op;
-use super::skip_reason::Reason;
+use super::skip_reason::SkipReason;
 use super::tunnel;
 
 /// Marks a number that is not known: cut off, or not part of this packet.
@@ -320,7 +320,7 @@ pub(super) mod ethertype {
 /// # Errors
 /// The reason why the frame is not counted as RoCE.
 #[inline]
-pub fn parse<D: Depth>(bytes: &impl Bytes, meta: Meta, trace: &mut impl Trace) -> Result<Frame, Reason> {
+pub fn parse<D: Depth>(bytes: &impl Bytes, meta: Meta, trace: &mut impl Trace) -> Result<Frame, SkipReason> {
     let mut frame = Frame::EMPTY;
     parse_into::<D>(bytes, meta, trace, &mut frame)?;
     Ok(frame)
@@ -336,7 +336,7 @@ pub fn parse_into<D: Depth>(
     meta: Meta,
     trace: &mut impl Trace,
     frame: &mut Frame,
-) -> Result<(), Reason> {
+) -> Result<(), SkipReason> {
     let mut walk = Walk::start(meta, frame);
     if bytes.prefers_fast_path()
         && meta.entry == Entry::ETHERNET
@@ -354,16 +354,16 @@ pub(super) fn layers<D: Depth>(
     mut walk: Walk<'_>,
     mut entry: Entry,
     trace: &mut impl Trace,
-) -> Result<(), Reason> {
+) -> Result<(), SkipReason> {
     // One level more than there are tunnels: the innermost has no tunnel below it.
     for level in 0..=D::TUNNELS {
-        walk.offset = bytes.forget_range(walk.offset).ok_or(Reason::Ipv6ExtUnparsed)?;
+        walk.offset = bytes.forget_range(walk.offset).ok_or(SkipReason::Ipv6ExtUnparsed)?;
         entry = one_level::<D>(bytes, &mut walk, entry, level, trace)?;
         if entry == Entry::DONE {
             return Ok(());
         }
     }
-    Err(Reason::TunnelUnparsed)
+    Err(SkipReason::TunnelUnparsed)
 }
 
 #[inline(always)]
@@ -373,20 +373,20 @@ fn one_level<D: Depth>(
     entry: Entry,
     level: u32,
     trace: &mut impl Trace,
-) -> Result<Entry, Reason> {
+) -> Result<Entry, SkipReason> {
     let ethertype = if entry == Entry::ETHERNET {
         ethernet(bytes, walk, trace)?
     } else if entry == Entry::IP {
-        let [first] = bytes.get::<1>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+        let [first] = bytes.get::<1>(walk.offset).ok_or(SkipReason::TruncatedHeaders)?;
         match first >> 4 {
             4 => ethertype::IPV4,
             6 => ethertype::IPV6,
-            _ => return Err(Reason::Malformed),
+            _ => return Err(SkipReason::Malformed),
         }
     } else {
         tags(bytes, walk, entry.0 as u16, trace)?
     };
-    walk.offset = bytes.forget_range(walk.offset).ok_or(Reason::Ipv6ExtUnparsed)?;
+    walk.offset = bytes.forget_range(walk.offset).ok_or(SkipReason::Ipv6ExtUnparsed)?;
     match ethertype {
         ethertype::IPV4 => {
             let net = ip::v4(bytes, walk.offset, walk.frame, trace)?;
@@ -398,10 +398,10 @@ fn one_level<D: Depth>(
         }
         ethertype::ROCE_V1 => roce_v1(bytes, walk, trace),
         ethertype::MPLS | ethertype::MPLS_MULTICAST => tunnel::mpls::<D>(bytes, walk, level, trace),
-        ethertype::ARP => Err(Reason::Arp),
-        ethertype::LLDP => Err(Reason::Lldp),
-        ethertype::MAC_CONTROL => Err(Reason::MacControl),
-        _ => Err(Reason::OtherEthertype),
+        ethertype::ARP => Err(SkipReason::Arp),
+        ethertype::LLDP => Err(SkipReason::Lldp),
+        ethertype::MAC_CONTROL => Err(SkipReason::MacControl),
+        _ => Err(SkipReason::OtherEthertype),
     }
 }
 
@@ -412,8 +412,8 @@ fn above_ip<D: Depth>(
     mut net: ip::Net,
     level: u32,
     trace: &mut impl Trace,
-) -> Result<Entry, Reason> {
-    net.upper = bytes.forget_range(net.upper).ok_or(Reason::Ipv6ExtUnparsed)?;
+) -> Result<Entry, SkipReason> {
+    net.upper = bytes.forget_range(net.upper).ok_or(SkipReason::Ipv6ExtUnparsed)?;
     let carried = ip::above(bytes, &net, walk.frame)?;
     if carried.protocol == UpperProtocol::Roce {
         trace.layer(Layer::Udp, net.upper);
@@ -427,27 +427,32 @@ pub(super) const ETHERNET_LEN: usize = 14;
 pub(super) const TAG_LEN: usize = 4;
 
 #[inline(always)]
-fn ethernet(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> Result<u16, Reason> {
-    let ethertype = bytes.get::<2>(walk.offset + 12).ok_or(Reason::TruncatedHeaders)?;
+fn ethernet(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> Result<u16, SkipReason> {
+    let ethertype = bytes.get::<2>(walk.offset + 12).ok_or(SkipReason::TruncatedHeaders)?;
     trace.layer(Layer::Ethernet, walk.offset);
     walk.offset += ETHERNET_LEN;
     tags(bytes, walk, u16::from_be_bytes(ethertype), trace)
 }
 
 #[inline(always)]
-fn tags(bytes: &impl Bytes, walk: &mut Walk<'_>, first: u16, trace: &mut impl Trace) -> Result<u16, Reason> {
+fn tags(
+    bytes: &impl Bytes,
+    walk: &mut Walk<'_>,
+    first: u16,
+    trace: &mut impl Trace,
+) -> Result<u16, SkipReason> {
     let mut ethertype = first;
     for _ in 0..MAX_TAGS {
         if !ethertype::is_tag(ethertype) {
             return Ok(ethertype);
         }
-        let [t0, t1, e0, e1] = bytes.get::<TAG_LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+        let [t0, t1, e0, e1] = bytes.get::<TAG_LEN>(walk.offset).ok_or(SkipReason::TruncatedHeaders)?;
         trace.layer(Layer::Vlan, walk.offset);
         walk.tag(u16::from_be_bytes([t0, t1]));
         walk.offset += TAG_LEN;
         ethertype = u16::from_be_bytes([e0, e1]);
     }
-    if ethertype::is_tag(ethertype) { Err(Reason::VlanUnparsed) } else { Ok(ethertype) }
+    if ethertype::is_tag(ethertype) { Err(SkipReason::VlanUnparsed) } else { Ok(ethertype) }
 }
 
 /// The shortest UDP length that holds a BTH.
@@ -460,9 +465,9 @@ fn roce_v2(
     net: &ip::Net,
     udp_len: u32,
     trace: &mut impl Trace,
-) -> Result<Entry, Reason> {
+) -> Result<Entry, SkipReason> {
     if udp_len < MIN_UDP_LEN {
-        return Err(Reason::Malformed);
+        return Err(SkipReason::Malformed);
     }
     // A UDP length that reaches beyond its IP packet says nothing about the payload, unless the
     // rest of the datagram travels in other fragments.
@@ -481,18 +486,18 @@ const GRH_LEN: usize = 40;
 const GRH_NEXT_BTH: u8 = 0x1B;
 
 #[inline(always)]
-fn roce_v1(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> Result<Entry, Reason> {
+fn roce_v1(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> Result<Entry, SkipReason> {
     let at = walk.offset;
-    let [_, _, _, _, l0, l1, next, _] = bytes.get::<8>(at).ok_or(Reason::TruncatedHeaders)?;
+    let [_, _, _, _, l0, l1, next, _] = bytes.get::<8>(at).ok_or(SkipReason::TruncatedHeaders)?;
     if next != GRH_NEXT_BTH {
-        return Err(Reason::GrhNotBth);
+        return Err(SkipReason::GrhNotBth);
     }
-    walk.frame.src = ip::words(bytes.get::<16>(at + 8).ok_or(Reason::Truncated)?);
-    walk.frame.dst = ip::words(bytes.get::<16>(at + 24).ok_or(Reason::Truncated)?);
+    walk.frame.src = ip::words(bytes.get::<16>(at + 8).ok_or(SkipReason::Truncated)?);
+    walk.frame.dst = ip::words(bytes.get::<16>(at + 24).ok_or(SkipReason::Truncated)?);
     trace.layer(Layer::Grh, at);
     let payload_len = u32::from(u16::from_be_bytes([l0, l1]));
     if payload_len < bth::LEN as u32 {
-        return Err(Reason::Malformed);
+        return Err(SkipReason::Malformed);
     }
     walk.frame.family = 6;
     walk.frame.tos = 0;
@@ -514,8 +519,8 @@ pub(super) fn transport(
     len: u32,
     frame: &mut Frame,
     trace: &mut impl Trace,
-) -> Result<(), Reason> {
-    let header = Bth(bytes.get::<{ bth::LEN }>(at).ok_or(Reason::Truncated)?);
+) -> Result<(), SkipReason> {
+    let header = Bth(bytes.get::<{ bth::LEN }>(at).ok_or(SkipReason::Truncated)?);
     trace.layer(Layer::Bth, at);
     let op = Op::of(header.opcode());
     let ext = at + bth::LEN;

@@ -3,7 +3,7 @@
 use super::bytes::Bytes;
 use super::frame::{Addr, Frame};
 use super::layer::{Layer, Trace};
-use super::skip_reason::Reason;
+use super::skip_reason::SkipReason;
 
 /// Length of a UDP header in bytes.
 pub(super) const UDP_LEN: usize = 8;
@@ -81,22 +81,22 @@ pub(super) fn v4(
     at: usize,
     frame: &mut Frame,
     trace: &mut impl Trace,
-) -> Result<Net, Reason> {
+) -> Result<Net, SkipReason> {
     const LEN: usize = 20;
-    let h = bytes.get::<LEN>(at).ok_or(Reason::TruncatedHeaders)?;
+    let h = bytes.get::<LEN>(at).ok_or(SkipReason::TruncatedHeaders)?;
     // Masked rather than shifted, so that the bound (60) is plain to the kernel's verifier.
     let header_len = usize::from(h[0] << 2 & 0x3C);
     if h[0] >> 4 != 4 || header_len < LEN {
-        return Err(Reason::Malformed);
+        return Err(SkipReason::Malformed);
     }
     trace.layer(Layer::Ipv4, at);
     let total_len = u32::from(u16::from_be_bytes([h[2], h[3]]));
     if (total_len as usize) < header_len {
-        return Err(Reason::Malformed);
+        return Err(SkipReason::Malformed);
     }
     let fragment = u16::from_be_bytes([h[6], h[7]]);
     if fragment & 0x1FFF != 0 {
-        return Err(Reason::Fragment);
+        return Err(SkipReason::Fragment);
     }
     frame.src = [0, 0, 0, u32::from_ne_bytes([h[12], h[13], h[14], h[15]])];
     frame.dst = [0, 0, 0, u32::from_ne_bytes([h[16], h[17], h[18], h[19]])];
@@ -118,14 +118,14 @@ pub(super) fn v6(
     at: usize,
     frame: &mut Frame,
     trace: &mut impl Trace,
-) -> Result<Net, Reason> {
+) -> Result<Net, SkipReason> {
     const LEN: usize = 40;
-    let h = bytes.get::<8>(at).ok_or(Reason::TruncatedHeaders)?;
+    let h = bytes.get::<8>(at).ok_or(SkipReason::TruncatedHeaders)?;
     if h[0] >> 4 != 6 {
-        return Err(Reason::Malformed);
+        return Err(SkipReason::Malformed);
     }
-    frame.src = words(bytes.get::<16>(at + 8).ok_or(Reason::TruncatedHeaders)?);
-    frame.dst = words(bytes.get::<16>(at + 24).ok_or(Reason::TruncatedHeaders)?);
+    frame.src = words(bytes.get::<16>(at + 8).ok_or(SkipReason::TruncatedHeaders)?);
+    frame.dst = words(bytes.get::<16>(at + 24).ok_or(SkipReason::TruncatedHeaders)?);
     frame.family = 6;
     frame.tos = (h[0] << 4) | (h[1] >> 4);
     frame.ip_offset = at as u32;
@@ -140,23 +140,23 @@ pub(super) fn v6(
             PROTO_AH => 4,
             _ => return Ok(net),
         };
-        let ext = bytes.get::<8>(net.upper).ok_or(Reason::TruncatedHeaders)?;
+        let ext = bytes.get::<8>(net.upper).ok_or(SkipReason::TruncatedHeaders)?;
         trace.layer(Layer::Ipv6Ext, net.upper);
         if net.protocol == PROTO_FRAGMENT {
             let field = u16::from_be_bytes([ext[2], ext[3]]);
             if field >> 3 != 0 {
-                return Err(Reason::Fragment);
+                return Err(SkipReason::Fragment);
             }
             net.fragment = field & 1 != 0;
         }
         // The length counts units without the first eight bytes; a fragment header has none.
         let behind = net.upper + 8 + usize::from(ext[1]) * unit;
-        net.upper = bytes.forget_range(behind).ok_or(Reason::Ipv6ExtUnparsed)?;
+        net.upper = bytes.forget_range(behind).ok_or(SkipReason::Ipv6ExtUnparsed)?;
         net.protocol = ext[0];
     }
     match net.protocol {
         PROTO_HOP_BY_HOP | PROTO_ROUTING | PROTO_DEST_OPTS | PROTO_FRAGMENT | PROTO_AH => {
-            Err(Reason::Ipv6ExtUnparsed)
+            Err(SkipReason::Ipv6ExtUnparsed)
         }
         _ => Ok(net),
     }
@@ -164,14 +164,16 @@ pub(super) fn v6(
 
 /// What is above an IP header; the source port of RoCE goes into the frame.
 #[inline(always)]
-pub(super) fn above(bytes: &impl Bytes, net: &Net, frame: &mut Frame) -> Result<Upper, Reason> {
+pub(super) fn above(bytes: &impl Bytes, net: &Net, frame: &mut Frame) -> Result<Upper, SkipReason> {
     let protocol = match net.protocol {
         PROTO_UDP => {
             let Some(h) = bytes.get::<UDP_LEN>(net.upper) else {
                 // Cut within the UDP header: the ports may be there.
                 return match bytes.get::<4>(net.upper) {
-                    Some([_, _, a, b]) if u16::from_be_bytes([a, b]) == PORT_ROCE => Err(Reason::Truncated),
-                    _ => Err(Reason::TruncatedHeaders),
+                    Some([_, _, a, b]) if u16::from_be_bytes([a, b]) == PORT_ROCE => {
+                        Err(SkipReason::Truncated)
+                    }
+                    _ => Err(SkipReason::TruncatedHeaders),
                 };
             };
             return match u16::from_be_bytes([h[2], h[3]]) {
@@ -182,18 +184,18 @@ pub(super) fn above(bytes: &impl Bytes, net: &Net, frame: &mut Frame) -> Result<
                         value: u32::from(u16::from_be_bytes([h[4], h[5]])),
                     })
                 }
-                PORT_ULTRA_ETHERNET => Err(Reason::UltraEthernet),
+                PORT_ULTRA_ETHERNET => Err(SkipReason::UltraEthernet),
                 other => Ok(Upper { protocol: UpperProtocol::Udp, value: u32::from(other) }),
             };
         }
-        PROTO_TCP => return Err(Reason::Tcp),
+        PROTO_TCP => return Err(SkipReason::Tcp),
         PROTO_GRE => UpperProtocol::Gre,
         PROTO_IPIP | PROTO_IPV6 => UpperProtocol::Ip,
         PROTO_MPLS => UpperProtocol::Mpls,
-        PROTO_ICMP => return Err(Reason::Icmp),
-        PROTO_ICMPV6 => return Err(Reason::Icmpv6),
-        PROTO_IGMP => return Err(Reason::Igmp),
-        _ => return Err(Reason::OtherIpProtocol),
+        PROTO_ICMP => return Err(SkipReason::Icmp),
+        PROTO_ICMPV6 => return Err(SkipReason::Icmpv6),
+        PROTO_IGMP => return Err(SkipReason::Igmp),
+        _ => return Err(SkipReason::OtherIpProtocol),
     };
     Ok(Upper { protocol, value: 0 })
 }
@@ -201,7 +203,7 @@ pub(super) fn above(bytes: &impl Bytes, net: &Net, frame: &mut Frame) -> Result<
 #[cfg(test)]
 mod tests {
     use crate::wire::frame::{Full, Tag};
-    use crate::wire::{Entry, Meta, Reason, not_roce, parse};
+    use crate::wire::{Entry, Meta, SkipReason, not_roce, parse};
 
     #[test]
     fn what_is_no_roce_is_told_by_kind() {
@@ -219,16 +221,16 @@ mod tests {
             frame
         };
         for (frame, reason) in [
-            (v4(6, 0), Reason::Tcp),
-            (v4(1, 0), Reason::Icmp),
-            (v4(2, 0), Reason::Igmp),
+            (v4(6, 0), SkipReason::Tcp),
+            (v4(1, 0), SkipReason::Icmp),
+            (v4(2, 0), SkipReason::Igmp),
             // Membership reports carry the router alert option.
-            (v4(2, 1), Reason::Igmp),
-            (v6(58, 0), Reason::Icmpv6),
+            (v4(2, 1), SkipReason::Igmp),
+            (v6(58, 0), SkipReason::Icmpv6),
             // Multicast listener reports have it hop by hop.
-            (v6(0, 58), Reason::Icmpv6),
-            (v4(89, 0), Reason::OtherIpProtocol),
-            (v6(89, 0), Reason::OtherIpProtocol),
+            (v6(0, 58), SkipReason::Icmpv6),
+            (v4(89, 0), SkipReason::OtherIpProtocol),
+            (v6(89, 0), SkipReason::OtherIpProtocol),
         ] {
             let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: 62, tag: Tag::NONE };
             let parsed = parse::<Full>(&&frame[..], meta, &mut ()).map(|_| ());

@@ -17,4 +17,4 @@ pub use bytes::Bytes;
 pub use fast_path::not_roce;
 pub use frame::{Entry, Frame, Meta, parse, parse_into};
 pub use layer::{Layer, Trace};
-pub use skip_reason::Reason;
+pub use skip_reason::SkipReason;

@@ -3,7 +3,7 @@
 /// The reason a frame was skipped. The number is the kernel's counter index and part of its ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Reason {
+pub enum SkipReason {
     /// ARP (ethertype 0x0806).
     Arp = 0,
     /// LLDP (ethertype 0x88CC).
@@ -48,7 +48,7 @@ pub enum Reason {
     Filtered = 20,
 }
 
-impl Reason {
+impl SkipReason {
     /// Number of reasons; the size of a counter array indexed by them.
     pub const COUNT: usize = 21;
 
@@ -138,11 +138,11 @@ impl Reason {
 
 #[cfg(test)]
 mod tests {
-    use super::Reason;
+    use super::SkipReason;
 
     #[test]
     fn the_list_is_in_the_order_of_the_numbers() {
-        for (number, reason) in Reason::ALL.iter().enumerate() {
+        for (number, reason) in SkipReason::ALL.iter().enumerate() {
             assert_eq!(*reason as usize, number, "{}", reason.name());
         }
     }

@@ -4,7 +4,7 @@ use super::bytes::Bytes;
 use super::frame::{Depth, Encap, Entry, Walk, ethertype};
 use super::ip::{Net, UDP_LEN, Upper, UpperProtocol};
 use super::layer::{Layer, Trace};
-use super::skip_reason::Reason;
+use super::skip_reason::SkipReason;
 
 pub(super) const PORT_VXLAN: u32 = 4789;
 /// Length of a VXLAN header in bytes.
@@ -36,7 +36,7 @@ pub(super) fn enter<D: Depth>(
     upper: Upper,
     level: u32,
     trace: &mut impl Trace,
-) -> Result<Entry, Reason> {
+) -> Result<Entry, SkipReason> {
     walk.offset = net.upper;
     match upper.protocol {
         UpperProtocol::Udp => {
@@ -47,7 +47,7 @@ pub(super) fn enter<D: Depth>(
                     too_deep::<D>(level)?;
                     vxlan(bytes, walk, level, trace)
                 }
-                PORT_VXLAN_GPE | PORT_GENEVE | PORT_MPLS if !D::ALL => Err(Reason::TunnelUnparsed),
+                PORT_VXLAN_GPE | PORT_GENEVE | PORT_MPLS if !D::ALL => Err(SkipReason::TunnelUnparsed),
                 PORT_VXLAN_GPE => {
                     too_deep::<D>(level)?;
                     vxlan_gpe(bytes, walk, level, trace)
@@ -57,7 +57,7 @@ pub(super) fn enter<D: Depth>(
                     geneve(bytes, walk, level, trace)
                 }
                 PORT_MPLS => mpls::<D>(bytes, walk, level, trace),
-                _ => Err(Reason::OtherUdp),
+                _ => Err(SkipReason::OtherUdp),
             }
         }
         UpperProtocol::Gre => {
@@ -71,13 +71,13 @@ pub(super) fn enter<D: Depth>(
         }
         UpperProtocol::Mpls if D::ALL => mpls::<D>(bytes, walk, level, trace),
         // RoCE never gets here: the caller has dealt with it.
-        UpperProtocol::Ip | UpperProtocol::Mpls | UpperProtocol::Roce => Err(Reason::TunnelUnparsed),
+        UpperProtocol::Ip | UpperProtocol::Mpls | UpperProtocol::Roce => Err(SkipReason::TunnelUnparsed),
     }
 }
 
 #[inline(always)]
-fn too_deep<D: Depth>(level: u32) -> Result<(), Reason> {
-    if level >= D::TUNNELS { Err(Reason::TunnelUnparsed) } else { Ok(()) }
+fn too_deep<D: Depth>(level: u32) -> Result<(), SkipReason> {
+    if level >= D::TUNNELS { Err(SkipReason::TunnelUnparsed) } else { Ok(()) }
 }
 
 #[inline(always)]
@@ -86,10 +86,10 @@ fn vxlan(
     walk: &mut Walk<'_>,
     level: u32,
     trace: &mut impl Trace,
-) -> Result<Entry, Reason> {
-    let h = bytes.get::<VXLAN_LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+) -> Result<Entry, SkipReason> {
+    let h = bytes.get::<VXLAN_LEN>(walk.offset).ok_or(SkipReason::TruncatedHeaders)?;
     if h[0] & VXLAN_FLAG_VNI == 0 {
-        return Err(Reason::TunnelUnparsed);
+        return Err(SkipReason::TunnelUnparsed);
     }
     trace.layer(Layer::Vxlan, walk.offset);
     walk.offset += VXLAN_LEN;
@@ -99,12 +99,12 @@ fn vxlan(
 
 /// The next-protocol numbers that VXLAN-GPE and NSH share.
 #[inline(always)]
-fn gpe_inside(next: u8) -> Result<Entry, Reason> {
+fn gpe_inside(next: u8) -> Result<Entry, SkipReason> {
     match next {
         1 | 2 => Ok(Entry::IP),
         3 => Ok(Entry::ETHERNET),
         5 => Ok(Entry::ethertype(ethertype::MPLS)),
-        _ => Err(Reason::TunnelUnparsed),
+        _ => Err(SkipReason::TunnelUnparsed),
     }
 }
 
@@ -114,10 +114,10 @@ fn vxlan_gpe(
     walk: &mut Walk<'_>,
     level: u32,
     trace: &mut impl Trace,
-) -> Result<Entry, Reason> {
+) -> Result<Entry, SkipReason> {
     const LEN: usize = 8;
     const NEXT_NSH: u8 = 4;
-    let h = bytes.get::<LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+    let h = bytes.get::<LEN>(walk.offset).ok_or(SkipReason::TruncatedHeaders)?;
     trace.layer(Layer::VxlanGpe, walk.offset);
     walk.offset += LEN;
     walk.tunnel(level, Encap::VxlanGpe);
@@ -125,10 +125,10 @@ fn vxlan_gpe(
         return gpe_inside(h[3]);
     }
     // NSH: the length in words sits in the low six bits of the second byte.
-    let nsh = bytes.get::<8>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+    let nsh = bytes.get::<8>(walk.offset).ok_or(SkipReason::TruncatedHeaders)?;
     let words = usize::from(nsh[1] & 0x3F);
     if words < 2 {
-        return Err(Reason::Malformed);
+        return Err(SkipReason::Malformed);
     }
     trace.layer(Layer::Nsh, walk.offset);
     walk.offset += 4 * words;
@@ -141,9 +141,9 @@ fn geneve(
     walk: &mut Walk<'_>,
     level: u32,
     trace: &mut impl Trace,
-) -> Result<Entry, Reason> {
+) -> Result<Entry, SkipReason> {
     const LEN: usize = 8;
-    let h = bytes.get::<LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+    let h = bytes.get::<LEN>(walk.offset).ok_or(SkipReason::TruncatedHeaders)?;
     trace.layer(Layer::Geneve, walk.offset);
     walk.offset += LEN + 4 * usize::from(h[0] & 0x3F);
     walk.tunnel(level, Encap::Geneve);
@@ -161,18 +161,18 @@ fn gre<D: Depth>(
     walk: &mut Walk<'_>,
     level: u32,
     trace: &mut impl Trace,
-) -> Result<Entry, Reason> {
+) -> Result<Entry, SkipReason> {
     const CHECKSUM: u16 = 0x8000;
     const ROUTING: u16 = 0x4000;
     const KEY: u16 = 0x2000;
     const SEQUENCE: u16 = 0x1000;
     const VERSION: u16 = 0x0007;
-    let h = bytes.get::<4>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+    let h = bytes.get::<4>(walk.offset).ok_or(SkipReason::TruncatedHeaders)?;
     let flags = u16::from_be_bytes([h[0], h[1]]);
     let protocol = u16::from_be_bytes([h[2], h[3]]);
     trace.layer(Layer::Gre, walk.offset);
     if flags & (VERSION | ROUTING) != 0 {
-        return Err(Reason::TunnelUnparsed);
+        return Err(SkipReason::TunnelUnparsed);
     }
     walk.offset += 4;
     if flags & CHECKSUM != 0 {
@@ -205,7 +205,7 @@ fn gre<D: Depth>(
             walk.tunnel(level, Encap::Gre);
             Ok(Entry::ethertype(protocol))
         }
-        _ => Err(Reason::TunnelUnparsed),
+        _ => Err(SkipReason::TunnelUnparsed),
     }
 }
 
@@ -215,12 +215,12 @@ fn erspan2(
     walk: &mut Walk<'_>,
     level: u32,
     trace: &mut impl Trace,
-) -> Result<Entry, Reason> {
+) -> Result<Entry, SkipReason> {
     const LEN: usize = 8;
     const VERSION: u8 = 1;
-    let h = bytes.get::<LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+    let h = bytes.get::<LEN>(walk.offset).ok_or(SkipReason::TruncatedHeaders)?;
     if h[0] >> 4 != VERSION {
-        return Err(Reason::TunnelUnparsed);
+        return Err(SkipReason::TunnelUnparsed);
     }
     trace.layer(Layer::Erspan, walk.offset);
     walk.offset += LEN;
@@ -234,13 +234,13 @@ fn erspan3(
     walk: &mut Walk<'_>,
     level: u32,
     trace: &mut impl Trace,
-) -> Result<Entry, Reason> {
+) -> Result<Entry, SkipReason> {
     const LEN: usize = 12;
     const PLATFORM_LEN: usize = 8;
     const VERSION: u8 = 2;
-    let h = bytes.get::<LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+    let h = bytes.get::<LEN>(walk.offset).ok_or(SkipReason::TruncatedHeaders)?;
     if h[0] >> 4 != VERSION {
-        return Err(Reason::TunnelUnparsed);
+        return Err(SkipReason::TunnelUnparsed);
     }
     trace.layer(Layer::Erspan, walk.offset);
     walk.offset += LEN;
@@ -251,7 +251,7 @@ fn erspan3(
     match h[10] >> 2 & 0x1F {
         0 => Ok(Entry::ETHERNET),
         2 => Ok(Entry::IP),
-        _ => Err(Reason::TunnelUnparsed),
+        _ => Err(SkipReason::TunnelUnparsed),
     }
 }
 
@@ -263,29 +263,29 @@ pub(super) fn mpls<D: Depth>(
     walk: &mut Walk<'_>,
     level: u32,
     trace: &mut impl Trace,
-) -> Result<Entry, Reason> {
+) -> Result<Entry, SkipReason> {
     const LEN: usize = 4;
     if !D::ALL {
-        return Err(Reason::TunnelUnparsed);
+        return Err(SkipReason::TunnelUnparsed);
     }
     too_deep::<D>(level)?;
     for _ in 0..MAX_LABELS {
-        let label = bytes.get::<LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+        let label = bytes.get::<LEN>(walk.offset).ok_or(SkipReason::TruncatedHeaders)?;
         trace.layer(Layer::Mpls, walk.offset);
         walk.offset += LEN;
         if label[2] & 1 == 0 {
             continue;
         }
         walk.tunnel(level, Encap::Mpls);
-        let [first] = bytes.get::<1>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+        let [first] = bytes.get::<1>(walk.offset).ok_or(SkipReason::TruncatedHeaders)?;
         return match first >> 4 {
             4 | 6 => Ok(Entry::IP),
             0 => {
                 walk.offset += 4;
                 Ok(Entry::ETHERNET)
             }
-            _ => Err(Reason::TunnelUnparsed),
+            _ => Err(SkipReason::TunnelUnparsed),
         };
     }
-    Err(Reason::TunnelUnparsed)
+    Err(SkipReason::TunnelUnparsed)
 }

@@ -18,7 +18,7 @@ use rocescope_common::account::flow::SRC_QP_SEVERAL;
 use rocescope_common::account::{Event, FlowKey, FlowStats, observe};
 use rocescope_common::wire::frame::{Encap, Full, Kernel, PCP_NONE, Tag, UNKNOWN, VLAN_UNKNOWN};
 use rocescope_common::wire::opcode::Op;
-use rocescope_common::wire::{Entry, Frame, Layer, Meta, Reason, Trace, cm, icrc, not_roce, parse};
+use rocescope_common::wire::{Entry, Frame, Layer, Meta, SkipReason, Trace, cm, icrc, not_roce, parse};
 
 fn at(entry: Entry, offset: usize, tag: Tag, wire_len: u32) -> Meta {
     Meta { entry, offset, wire_len, tag }
@@ -75,7 +75,7 @@ fn check_frame(bytes: &[u8], meta: Meta, frame: &Frame) {
 }
 
 /// Parses with both builds of the parser and reads whatever else can be read of the frame.
-fn check_parse(bytes: &[u8], meta: Meta) -> Result<Frame, Reason> {
+fn check_parse(bytes: &[u8], meta: Meta) -> Result<Frame, SkipReason> {
     let full = parse::<Full>(&bytes, meta, &mut Offsets { last: None, limit: bytes.len() });
     let kernel = parse::<Kernel>(&bytes, meta, &mut Offsets { last: None, limit: bytes.len() });
     match (full, kernel) {
@@ -84,12 +84,12 @@ fn check_parse(bytes: &[u8], meta: Meta) -> Result<Frame, Reason> {
             let icrc = icrc::check(bytes, &frame);
             assert!(icrc.is_none() || frame.icrc_offset as usize + 4 <= bytes.len());
             let _any = cm::read(&bytes, frame.bth_offset as usize);
-            assert!(matches!(kernel, Ok(same) if same == frame) || kernel == Err(Reason::TunnelUnparsed));
+            assert!(matches!(kernel, Ok(same) if same == frame) || kernel == Err(SkipReason::TunnelUnparsed));
         }
         (Err(full), kernel) => {
-            assert!((full as usize) < Reason::COUNT);
+            assert!((full as usize) < SkipReason::COUNT);
             // The kernel gives up earlier, but for no other reason.
-            assert!(kernel == Err(full) || kernel == Err(Reason::TunnelUnparsed), "{kernel:?} {full:?}");
+            assert!(kernel == Err(full) || kernel == Err(SkipReason::TunnelUnparsed), "{kernel:?} {full:?}");
         }
     }
     if meta.entry == Entry::ETHERNET
@@ -149,11 +149,11 @@ fn plainly_no_roce_is_what_the_parser_says_too() {
     }
     // And it does tell: what a host receives most.
     let most = [
-        (0x0800, Reason::Tcp),
-        (0x0800, Reason::OtherUdp),
-        (0x86DD, Reason::Tcp),
-        (0x86DD, Reason::OtherUdp),
-        (0x0806, Reason::Arp),
+        (0x0800, SkipReason::Tcp),
+        (0x0800, SkipReason::OtherUdp),
+        (0x86DD, SkipReason::Tcp),
+        (0x86DD, SkipReason::OtherUdp),
+        (0x0806, SkipReason::Arp),
     ];
     for tag in [None, Some(0x8100), Some(0x88A8), Some(0x9100)] {
         for (ethertype, reason) in most {
@@ -243,7 +243,7 @@ fn every_way_to_cut_a_frame() {
                     assert_eq!(icrc::check(&bytes[..len], &frame), None, "the end is missing");
                 }
                 Err(reason) => assert!(
-                    matches!(reason, Reason::Truncated | Reason::TruncatedHeaders),
+                    matches!(reason, SkipReason::Truncated | SkipReason::TruncatedHeaders),
                     "{} cut to {len}: {}",
                     sample.name,
                     reason.name()

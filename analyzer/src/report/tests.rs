@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rocescope_common::abi::Counter;
 use rocescope_common::account::flow::SRC_QP_SEVERAL;
 use rocescope_common::account::{FlowStats, Mixed, PsnTrack, observe};
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::{Encap, Frame, PCP_NONE, UNKNOWN};
 
 use crate::figures::traffic::bins::{Bin, Folded};
@@ -101,7 +101,7 @@ fn every_packet_is_in_a_flow_or_named_elsewhere() {
     assert_eq!(totals.roce_bytes, report.links.iter().map(|link| link.bytes).sum::<u64>());
     assert_eq!(totals.bytes - totals.roce_bytes, 6_000_000 + 720 + 66);
     assert_eq!(totals.cnp_packets, 5_120 + 3);
-    assert_eq!(totals.skipped.0, [(Reason::Arp, 12), (Reason::Tcp, 60_001)]);
+    assert_eq!(totals.skipped.0, [(SkipReason::Arp, 12), (SkipReason::Tcp, 60_001)]);
     assert_eq!(totals.lost.extra_table_full, 40);
     // Flows and retired flows; RoCEv1 has no ECN.
     let ecn = Ecn { not_ect: 5_120 + 24 + 3, ect1: 0, ect0: 1_300_000 + 90_000 + 220_000 + 897, ce: 200_100 };

@@ -18,7 +18,7 @@ pub(crate) use answers::{P99_SAMPLES, P999_SAMPLES, enough};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 
 use crate::report::text::flows::link_name;
 use crate::report::text::layout::{Align, Table, labelled, plain, wrap};
@@ -305,7 +305,7 @@ fn uplinks(uplinks: u32, set: &Set, room: usize) -> Vec<String> {
 
 /// RoCE that the user did not want to see.
 fn filtered(report: &Report, room: usize) -> Vec<String> {
-    let of = |(reason, n): &(Reason, u64)| (*reason == Reason::Filtered).then_some(*n);
+    let of = |(reason, n): &(SkipReason, u64)| (*reason == SkipReason::Filtered).then_some(*n);
     let Some(packets) = report.totals.skipped.0.iter().find_map(of) else { return Vec::new() };
     let said =
         format!("{}: in no flow, and in no figure above but the frames", plural(packets, "RoCE packet"));
@@ -313,7 +313,7 @@ fn filtered(report: &Report, room: usize) -> Vec<String> {
 }
 
 fn skipped(report: &Report, room: usize) -> Vec<String> {
-    let not_roce = || report.totals.skipped.0.iter().filter(|(reason, _)| *reason != Reason::Filtered);
+    let not_roce = || report.totals.skipped.0.iter().filter(|(reason, _)| *reason != SkipReason::Filtered);
     if not_roce().next().is_none() {
         return Vec::new();
     }
