@@ -1,6 +1,6 @@
-//! What flows send over time: told to user space bin by bin.
+//! Traffic over time: one record per flow and bin to user space.
 //!
-//! Only with the exact clock: where times are those of the timer's ticks, bins mean nothing.
+//! Requires the exact clock: timer ticks are coarser than a bin.
 
 use aya_ebpf::bindings::BPF_RB_NO_WAKEUP;
 use rocescope_common::abi::{BinRecord, CpuState, FlowSlot};
@@ -9,19 +9,18 @@ use rocescope_common::account::bin::{Bins, LastExchange};
 use rocescope_common::account::message::frame_bucket;
 use rocescope_common::wire::opcode::Op;
 
-use crate::maps::{BIN_NS, BIN_PHASE_NS, BINS, EXCHANGES, PRECISE_CLOCK};
-use crate::record::counters_of;
+use crate::maps::{BIN_NS, BIN_PHASE_NS, BINS, EXCHANGES, PRECISE_CLOCK, counters_of};
 
-/// Whether programs tell bins at all.
+/// Whether the programs keep bins.
 #[inline(always)]
 pub(crate) fn enabled() -> bool {
     PRECISE_CLOCK.load() != 0
 }
 
-/// Counts a packet in the bin of its flow.
+/// Counts a packet in its flow's current bin.
 ///
 /// # Safety
-/// The flow's turn must have been taken, and `work` be this CPU's.
+/// The caller holds the flow's seqlock, and `work` points to this CPU's state.
 #[inline(always)]
 pub(crate) unsafe fn record(
     work: *mut CpuState,
@@ -40,17 +39,17 @@ pub(crate) unsafe fn record(
     if (LastExchange::expects_response(&work.frame, op) || op.any(Op::RESPONSE | Op::ACKNOWLEDGE))
         && let Some(exchange) = EXCHANGES.get_ptr_mut(slot)
     {
-        // SAFETY: the pointer comes from the map, and the turn is that of this entry as well.
+        // SAFETY: the pointer comes from the map, and the flow's seqlock protects this entry too.
         unsafe { (*exchange).observe(&work.frame, op, now) };
     }
 }
 
-/// Tells the bin that ended with the packet, if any, and counts the packet by its length.
+/// Sends the bin that this packet ended, if any, and counts the packet in the frame length histogram.
 #[inline(always)]
 pub(crate) fn flush(work: *mut CpuState, slot: u32, link: u16) {
     let Some(counters) = counters_of(u32::from(link)) else { return };
-    // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another. Read back from
-    // memory, of which the verifier keeps no record.
+    // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another. Read back from memory,
+    // whose contents the verifier does not track.
     let (wire_len, ended) =
         unsafe { ((*work).frame.wire_len, (&raw const (*work).bin_ended).read_volatile()) };
     if let Some(count) = counters.frame_sizes.get_mut(frame_bucket(wire_len)) {
@@ -67,6 +66,6 @@ pub(crate) fn flush(work: *mut CpuState, slot: u32, link: u16) {
         return;
     };
     entry.write(BinRecord { bin: *bin, slot, pad: 0 });
-    // User space looks now and then: to wake it up costs more than all the rest.
+    // Without a wakeup, which would cost more than the rest of the program: user space polls the ring.
     entry.submit(u64::from(BPF_RB_NO_WAKEUP));
 }

@@ -1,8 +1,8 @@
-//! The time from requests to answers: the access to entries of `LATENCY`, and which packet does what
-//! to which. What is done is `rocescope_common::account::latency`, the same in replay.
+//! Request-to-response latency: atomic access to the entries of `LATENCY`, and the packets that update
+//! them. The algorithm is `rocescope_common::account::latency`, shared with replay.
 //!
-//! User space says which flows are the two directions of a connection (see
-//! [`rocescope_common::abi::Timing`]); until it has, requests are counted as untimed.
+//! User space decides which flows are the two directions of a connection (see
+//! [`rocescope_common::abi::Timing`]). Requests of flows without that pairing count as untimed.
 
 use core::arch::asm;
 
@@ -21,15 +21,15 @@ use rocescope_common::wire::opcode::Op;
 use crate::maps::{CPU_STATE, LATENCY, SLOTS};
 use crate::{emit, seqlock};
 
-/// IP ECN bits of a mark.
+/// ECN codepoint CE.
 const CE: u8 = 3;
-/// For [`rocescope_time`]: the packet's PSN was behind the expected one.
+/// Flag for [`rocescope_time`]: the PSN is a duplicate (behind the expected one).
 const DUPLICATE_PSN: u32 = 1;
-/// For [`rocescope_time`]: the sequence began anew.
+/// Flag for [`rocescope_time`]: the PSN sequence restarted.
 const RESTART: u32 = 2;
 
-/// An entry of the map. Its two sides belong to packets of two flows, each of which has its turn at its
-/// own slot only: what both touch is exchanged atomically.
+/// An entry of the map. Packets of two flows write to it, each under the seqlock of its own slot only, so
+/// words that both change are exchanged atomically.
 #[derive(Clone, Copy)]
 struct Entry(*mut Latency);
 
@@ -39,10 +39,10 @@ impl Entry {
         LATENCY.get_ptr_mut(number.wrapping_sub(1)).map(Self)
     }
 
-    /// Adds 1 to a counter that only packets of one flow touch.
+    /// Increments a counter that only packets of one flow write.
     ///
     /// # Safety
-    /// `word` must lie in the entry.
+    /// `word` lies in the entry.
     #[inline(always)]
     unsafe fn count(word: *mut u64) {
         // SAFETY: promised by the caller.
@@ -53,7 +53,7 @@ impl Entry {
 impl LatencyMemory for Entry {
     #[inline(always)]
     fn head(&self) -> u32 {
-        // With the tail beside it, before the cells that the head leads to.
+        // Loaded together with the tail, before the ring cells below the head.
         // SAFETY: the pointer comes from the map, and two numbers of four bytes come first.
         let both = seqlock::acquire(unsafe { (&raw mut (*self.0).head).cast() });
         if cfg!(target_endian = "little") { both as u32 } else { (both >> 32) as u32 }
@@ -61,7 +61,7 @@ impl LatencyMemory for Entry {
 
     #[inline(always)]
     fn set_head(&mut self, head: u32) {
-        // Behind what filled the cell, see there.
+        // Stored after the cell, see `store`.
         // SAFETY: the pointer comes from the map.
         unsafe { (&raw mut (*self.0).head).write_volatile(head) };
     }
@@ -86,7 +86,7 @@ impl LatencyMemory for Entry {
 
     #[inline(always)]
     fn store(&mut self, index: usize, value: u64) {
-        // The answers' side looks at cells before the head alone, and is done with this one.
+        // The response side only reads cells below the head, so this cell is not shared yet.
         // SAFETY: as above.
         seqlock::release(unsafe { (&raw mut (*self.0).ring).cast::<u64>().add(index & (RING - 1)) }, value);
     }
@@ -133,7 +133,7 @@ impl LatencyMemory for Entry {
     }
 }
 
-/// Puts a value into a word of map memory and gives the one before, atomically and in full order.
+/// Exchanges a word of map memory atomically and fully ordered; returns the old value.
 #[inline(always)]
 fn exchange(word: *mut u64, value: u64) -> u64 {
     let mut value = value;
@@ -142,17 +142,16 @@ fn exchange(word: *mut u64, value: u64) -> u64 {
     value
 }
 
-/// Takes note of the packet in `work` that was just counted, within its flow's turn. `repeat`: its PSN was
-/// behind the expected one. What goes with the event of a CNP is put into the outcome there.
+/// Updates latency state for the packet in `work`, which was just counted, under its flow's seqlock.
+/// `duplicate_psn`: the PSN was behind the expected one. `before_ns`: time of the flow's previous packet.
+/// Writes the mark age of a CNP into the packet's outcome.
 ///
-/// Most packets (the middle of messages) are done here; the rest is a call away. Everything is read again
-/// from map memory, and put together without branches: here meet all the ways through the accounting,
-/// and the verifier must see one.
-///
-/// `before_ns` is the time of the flow's packet before.
+/// Most packets (the middle of messages) return here, and the rest takes a function call. Fields are read
+/// again from map memory and combined without branches: all paths through the accounting meet here, and the
+/// verifier must be able to merge them into one state.
 ///
 /// # Safety
-/// `work` must point to this CPU's, and `place` to the packet's slot.
+/// `work` points to this CPU's state, and `place` to the packet's slot.
 #[inline(always)]
 pub(crate) unsafe fn packet(
     slot: u32,
@@ -184,8 +183,8 @@ pub(crate) unsafe fn packet(
     if !wanted {
         return;
     }
-    // The end of a message, the commonest of what is wanted, without the call: where the kernel mitigates
-    // SRSO, returning alone takes some 10 ns.
+    // Fast path for the last packet of a message, the most frequent timed packet: where the kernel
+    // mitigates SRSO, the return of a function call alone costs some 10 ns.
     // SAFETY: promised by the caller.
     if !(duplicate_psn | restart | run)
         && tos & CE != CE
@@ -199,17 +198,17 @@ pub(crate) unsafe fn packet(
         return;
     }
     let flags = (u32::from(duplicate_psn) * DUPLICATE_PSN) | (u32::from(restart) * RESTART);
-    let told = rocescope_time(slot, now, flags, before_ns) as u32;
-    if told != mark_age::UNKNOWN {
+    let age = rocescope_time(slot, now, flags, before_ns) as u32;
+    if age != mark_age::UNKNOWN {
         // SAFETY: promised by the caller.
-        unsafe { (&raw mut (*work).outcome.missing).write_volatile(told) };
+        unsafe { (&raw mut (*work).outcome.missing).write_volatile(age) };
     }
 }
 
-/// What [`packet`] does to entries, for the frame in `CPU_STATE`, whose flow's slot has its turn. Gives
-/// what goes with the event of a CNP.
+/// Applies the frame in `CPU_STATE` to the latency entries of its flow, whose seqlock the caller holds.
+/// Returns the mark age of a CNP.
 ///
-/// A function that the verifier checks by itself: what leads here has thousands of ways.
+/// A global function, which the verifier checks once by itself: thousands of paths lead here.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn rocescope_time(slot: u32, now: u64, flags: u32, before_ns: u64) -> u64 {
@@ -218,7 +217,7 @@ pub extern "C" fn rocescope_time(slot: u32, now: u64, flags: u32, before_ns: u64
     let (frame, timing) = unsafe { (&(*work).frame, &raw mut (*place).timing) };
     let op = Op::of(frame.opcode);
     let class = class_of(op, frame.ack_req);
-    // SAFETY: as above. The count belongs to packets of this flow.
+    // SAFETY: as above. Only packets of this flow write the count.
     let pair = unsafe {
         let pair = (&raw const (*timing).pair).read_volatile();
         if class != CLASS_NONE && Timing::own(pair) == 0 {
@@ -232,7 +231,7 @@ pub extern "C" fn rocescope_time(slot: u32, now: u64, flags: u32, before_ns: u64
     if pair == 0 {
         return 0;
     }
-    // Looked up where they are needed: most packets need one of the two.
+    // Looked up lazily: most packets need only one of the two.
     let own = || Entry::at(Timing::own(pair));
     let other = || Entry::at(Timing::other(pair));
     if op.has(Op::CNP) {
@@ -258,9 +257,9 @@ pub extern "C" fn rocescope_time(slot: u32, now: u64, flags: u32, before_ns: u64
     } else if op.any(Op::RESPONSE | Op::ACKNOWLEDGE)
         && let Some(mut other) = other()
     {
-        let up_to = acked_psn(op, frame.psn, frame.aeth);
-        if up_to != UNKNOWN {
-            on_response(&mut other, up_to, op.has(Op::ACKNOWLEDGE), now);
+        let acked = acked_psn(op, frame.psn, frame.aeth);
+        if acked != UNKNOWN {
+            on_response(&mut other, acked, op.has(Op::ACKNOWLEDGE), now);
         }
     }
     0
@@ -273,11 +272,11 @@ struct Place<'a> {
     now: u64,
 }
 
-/// A packet came again.
+/// Adds a duplicate-PSN packet to the current run, or starts a new run.
 #[inline(always)]
 fn duplicate(entry: Entry, place: &Place<'_>, op: Op, before_ns: u64) {
     let psn = place.frame.psn;
-    // SAFETY: the pointer comes from the map; the run belongs to packets of this flow.
+    // SAFETY: the pointer comes from the map; only packets of this flow write the run.
     let run = unsafe { &raw mut (*entry.0).retx_run };
     // SAFETY: as above.
     unsafe {
@@ -306,12 +305,13 @@ fn duplicate(entry: Entry, place: &Place<'_>, op: Op, before_ns: u64) {
     }
 }
 
-/// Tells the packets that came again before this one, if any did. `again`: 1 if this one does, too.
+/// Sends the current run of duplicate-PSN packets, if any, and clears it. `duplicate`: 1 if the PSN of the
+/// packet that ends it is a duplicate too.
 #[inline(always)]
 fn end_run(entry: Entry, place: &Place<'_>, duplicate: u32) {
-    // SAFETY: the pointer comes from the map; the run belongs to packets of this flow.
+    // SAFETY: the pointer comes from the map; only packets of this flow write the run.
     let run = unsafe { &raw mut (*entry.0).retx_run };
-    // SAFETY: as above; the slot is this packet's, and its turn this program's.
+    // SAFETY: as above; this packet's slot, whose seqlock the caller holds.
     unsafe {
         if (*run).packets == 0 {
             return;
@@ -323,8 +323,8 @@ fn end_run(entry: Entry, place: &Place<'_>, duplicate: u32) {
     }
 }
 
-/// Where a flow notes marks on its data: in its own entry if it has one, else in that of the other
-/// direction; the CNPs about it look there.
+/// Records the first CE mark on the flow's data: in the flow's own entry, or else in that of the reverse
+/// direction. A CNP for the flow reads it there.
 #[inline(always)]
 fn note_mark(own: Option<Entry>, other: Option<Entry>, now: u64) {
     let word = match (own, other) {
@@ -334,7 +334,7 @@ fn note_mark(own: Option<Entry>, other: Option<Entry>, now: u64) {
         (None, Some(other)) => unsafe { (&raw mut (*other.0).marked_ns).cast::<u64>().add(1) },
         (None, None) => return,
     };
-    // SAFETY: as above. Packets of one flow write here, and a CNP takes it away.
+    // SAFETY: as above. Packets of one flow set the word, and a CNP clears it.
     unsafe {
         if word.read_volatile() == 0 {
             word.write_volatile(now);
@@ -342,7 +342,7 @@ fn note_mark(own: Option<Entry>, other: Option<Entry>, now: u64) {
     }
 }
 
-/// The time since the other direction was marked first; the mark is taken.
+/// Time since the first CE mark on the reverse direction; clears the mark.
 #[inline(always)]
 fn take_mark_age(own: Option<Entry>, other: Option<Entry>, now: u64) -> u32 {
     let word = match (other, own) {
@@ -356,6 +356,6 @@ fn take_mark_age(own: Option<Entry>, other: Option<Entry>, now: u64) -> u32 {
     if marked == 0 {
         return mark_age::NONE;
     }
-    // The clock of another CPU may be a little behind.
+    // Clocks of different CPUs may differ slightly.
     if now < marked { mark_age::UNKNOWN } else { mark_age::encode(now - marked) }
 }
