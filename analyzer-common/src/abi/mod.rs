@@ -1,6 +1,5 @@
-//! What the kernel programs and user space exchange. Every type here is plain data of fixed
-//! layout, the same on both sides; the programs are built into the binary that loads them, so the
-//! two cannot differ in age.
+//! Types shared by the kernel programs and user space. All are plain data of fixed layout. The programs are
+//! embedded in the binary that loads them, so both sides have the same version.
 
 pub mod event;
 pub mod maps;

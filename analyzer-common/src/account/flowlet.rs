@@ -1,53 +1,53 @@
-//! Flowlets: how a flow's data comes in runs with silences between.
+//! Flowlets: bursts of a flow's data, separated by silences.
 //!
-//! Small enough for a kernel program to keep per flow: a packet after a silence ends the flowlet
-//! before it, which can then be told to user space.
+//! Small enough to be kept per flow in a kernel program.
 
 use crate::wire::opcode::Op;
 
-/// A silence of a flow longer than this ends a flowlet, in nanoseconds.
+/// Minimum silence in nanoseconds that ends a flowlet (exclusive).
 ///
-/// Longer than the round trip and the scheduling that part the packets of one transfer, shorter than the
-/// computing between two exchanges of a training job. At most 500 flowlets per second and flow.
+/// Longer than the round-trip time and the scheduling gaps within a transfer, shorter than the computation
+/// between two exchanges of a training job. At most 500 flowlets per second and flow.
 pub const FLOWLET_GAP_NS: u64 = 2_000_000;
 
-/// Data without a silence.
+/// Data of a flow without a silence in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Flowlet {
     /// First packet, in the run's clock.
     pub start_ns: u64,
-    /// Latest packet.
+    /// Latest packet, in the run's clock.
     pub end_ns: u64,
-    /// Outer frames' lengths without FCS.
+    /// Bytes of the outer frames, without FCS.
     pub bytes: u64,
-    /// The same of packets that were not sent before. Each round of a job that repeats itself has the same number of
-    /// these, whatever is lost on the way.
+    /// Bytes of packets that are not retransmissions. Equal in every iteration of a periodic job, whatever
+    /// is lost.
     pub fresh_bytes: u64,
-    /// Packets. 0 means: no flowlet yet.
+    /// Packets. 0: no flowlet yet.
     pub packets: u64,
 }
 
 impl Flowlet {
-    /// Whether a packet of this opcode counts: what carries or asks for data, no acknowledgement, no CNP.
+    /// Whether packets of this opcode are data: requests and responses with data or for data, not
+    /// acknowledgements or CNPs.
     #[inline(always)]
     #[must_use]
     pub fn is_data(op: Op) -> bool {
         op.has(Op::KNOWN) && !op.any(Op::ACKNOWLEDGE | Op::CNP)
     }
 
-    /// Takes in a packet, and gives the flowlet before it when that has ended.
+    /// Adds a packet; returns the previous flowlet if this packet starts a new one.
     ///
-    /// `repeat`: the packet's PSN was behind the expected one. Time that jumps back by less than a gap is disorder and
-    /// moves nothing; by more it starts a new flowlet.
+    /// `duplicate_psn`: the PSN was behind the expected one. A step back in time by up to the gap is jitter
+    /// and moves neither end; a larger one starts a new flowlet.
     #[inline(always)]
-    pub fn observe(&mut self, now_ns: u64, len: u32, repeat: bool) -> Option<Self> {
+    pub fn observe(&mut self, now_ns: u64, len: u32, duplicate_psn: bool) -> Option<Self> {
         let bytes = u64::from(len);
-        let fresh_bytes = if repeat { 0 } else { bytes };
+        let fresh_bytes = if duplicate_psn { 0 } else { bytes };
         self.merge(&Self { start_ns: now_ns, end_ns: now_ns, bytes, fresh_bytes, packets: 1 })
     }
 
-    /// Takes in packets without a silence between them, the way [`Self::observe`] does one by one.
+    /// Adds packets without a silence between them, equivalent to [`Self::observe`] for each.
     #[inline(always)]
     pub fn merge(&mut self, more: &Self) -> Option<Self> {
         let ahead = more.start_ns.saturating_sub(self.end_ns);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_jumps_back_moves_no_end() {
+    fn a_step_back_in_time_moves_neither_end() {
         let mut flowlet = Flowlet::default();
         flowlet.observe(10_000_000, 1, false);
         assert_eq!(flowlet.observe(9_999_000, 1, false), None);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledgements_are_no_data() {
+    fn acknowledgements_are_not_data() {
         for (code, counts) in [
             (0x06, true),
             (0x0C, true),

@@ -7,7 +7,7 @@ fn samples(latency: &Latency) -> [u32; CLASSES] {
 }
 
 #[test]
-fn buckets_cover_every_time_once_and_are_narrow() {
+fn buckets_partition_all_times_and_are_narrow() {
     let mut next = 0;
     for b in 0..BUCKETS {
         let (low, high) = bounds(b);
@@ -21,7 +21,7 @@ fn buckets_cover_every_time_once_and_are_narrow() {
 }
 
 #[test]
-fn a_request_and_its_answer_are_one_sample() {
+fn a_request_and_its_response_are_one_sample() {
     let mut latency = Latency::EMPTY;
     on_request(&mut latency, 7, CLASS_WRITE_SEND, false, 5_000_000);
     on_response(&mut latency, 6, true, 5_010_000);
@@ -33,7 +33,7 @@ fn a_request_and_its_answer_are_one_sample() {
 }
 
 #[test]
-fn a_coalesced_acknowledgement_answers_all_before_it_over_the_wrap() {
+fn a_coalesced_ack_completes_all_earlier_requests_across_the_wrap() {
     let mut latency = Latency::EMPTY;
     for (i, psn) in [0xFF_FFFEu32, 0xFF_FFFF, 0, 1, 2].into_iter().enumerate() {
         on_request(&mut latency, psn, CLASS_WRITE_SEND, false, i as u64 * 10 * US);
@@ -43,7 +43,7 @@ fn a_coalesced_acknowledgement_answers_all_before_it_over_the_wrap() {
 }
 
 #[test]
-fn a_repeated_request_is_not_timed() {
+fn a_retransmitted_request_is_not_timed() {
     let mut latency = Latency::EMPTY;
     on_request(&mut latency, 1, CLASS_WRITE_SEND, false, 0);
     on_request(&mut latency, 2, CLASS_WRITE_SEND, false, 0);
@@ -69,7 +69,7 @@ fn classes_have_histograms_of_their_own() {
 }
 
 #[test]
-fn a_read_is_not_answered_by_an_acknowledgement() {
+fn an_acknowledge_does_not_complete_a_read() {
     let mut latency = Latency::EMPTY;
     on_request(&mut latency, 1, CLASS_READ, false, US);
     on_request(&mut latency, 9, CLASS_WRITE_SEND, false, US);
@@ -78,7 +78,7 @@ fn a_read_is_not_answered_by_an_acknowledgement() {
 }
 
 #[test]
-fn a_full_ring_leaves_out_the_newest() {
+fn a_full_ring_skips_the_newest_request() {
     let mut latency = Latency::EMPTY;
     for psn in 0..100 {
         on_request(&mut latency, psn, CLASS_WRITE_SEND, false, u64::from(psn));
@@ -91,7 +91,7 @@ fn a_full_ring_leaves_out_the_newest() {
 }
 
 #[test]
-fn a_restart_forgets_what_is_outstanding() {
+fn a_restart_clears_outstanding_requests() {
     let mut latency = Latency::EMPTY;
     on_request(&mut latency, 9_000_000, CLASS_WRITE_SEND, false, 0);
     on_restart(&mut latency);
@@ -109,7 +109,7 @@ fn a_clock_that_goes_back_gives_no_sample() {
 }
 
 #[test]
-fn what_is_timed_and_what_answers() {
+fn timed_requests_and_acknowledging_packets() {
     for (opcode, ack_req, class) in [
         (0x07, false, CLASS_NONE),
         (0x08, true, CLASS_WRITE_SEND),

@@ -1,4 +1,4 @@
-//! What is counted per flow, and the one function that counts.
+//! Per-flow counters, and [`observe`], the one function that updates them.
 
 pub mod bin;
 mod bits;

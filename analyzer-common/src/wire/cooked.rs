@@ -1,11 +1,11 @@
-//! Linux cooked captures: what `tcpdump -i any` writes instead of the link-layer header.
+//! Linux cooked captures (SLL): the link-layer header that `tcpdump -i any` writes.
 
 use super::bytes::Bytes;
 
-/// Which way a packet went, as the cooked header says it.
+/// Packet direction in the cooked header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PacketDirection {
-    /// Received by this host (also by broadcast, multicast, or for someone else).
+    /// Received by this host (including broadcast, multicast and packets for other hosts).
     In,
     /// Sent by this host.
     Out,
@@ -14,13 +14,13 @@ pub enum PacketDirection {
 /// A cooked header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cooked {
-    /// The ethertype of what follows.
+    /// Ethertype of the payload.
     pub ethertype: u16,
-    /// Its offset.
+    /// Offset of the payload.
     pub offset: usize,
     /// Direction.
     pub way: PacketDirection,
-    /// Interface index; the first version has none.
+    /// Interface index; `None` in version 1.
     pub ifindex: Option<u32>,
 }
 
@@ -30,7 +30,7 @@ fn way(packet_type: u16) -> PacketDirection {
     if packet_type == OUTGOING { PacketDirection::Out } else { PacketDirection::In }
 }
 
-/// Version 1 (LINKTYPE 113), 16 bytes. `None` when cut.
+/// Version 1 (LINKTYPE 113), 16 bytes. `None` if truncated.
 #[must_use]
 pub fn sll(bytes: &impl Bytes) -> Option<Cooked> {
     const LEN: usize = 16;
@@ -43,7 +43,7 @@ pub fn sll(bytes: &impl Bytes) -> Option<Cooked> {
     })
 }
 
-/// Version 2 (LINKTYPE 276), 20 bytes. `None` when cut.
+/// Version 2 (LINKTYPE 276), 20 bytes. `None` if truncated.
 #[must_use]
 pub fn sll2(bytes: &impl Bytes) -> Option<Cooked> {
     const LEN: usize = 20;
@@ -61,7 +61,7 @@ mod tests {
     use super::{Cooked, PacketDirection, sll, sll2};
 
     #[test]
-    fn both_versions_and_cut_ones() {
+    fn both_versions_whole_and_truncated() {
         let v1: [u8; 16] = [0, 4, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, 0x86, 0xDD];
         let out = Cooked { ethertype: 0x86DD, offset: 16, way: PacketDirection::Out, ifindex: None };
         assert_eq!(sll(&&v1[..]), Some(out));

@@ -26,49 +26,49 @@ const PROTO_MPLS: u8 = 137;
 pub(super) const PORT_ROCE: u16 = 4791;
 const PORT_ULTRA_ETHERNET: u16 = 4793;
 
-/// Whether [`above`] has anything to say about a UDP port.
+/// Whether [`above`] recognises a UDP port.
 #[inline(always)]
 pub(super) const fn knows_port(port: u16) -> bool {
     matches!(port, PORT_ROCE | PORT_ULTRA_ETHERNET)
 }
 
-/// IPv6 extension headers that are followed.
+/// Maximum number of IPv6 extension headers.
 const MAX_EXT: u32 = 6;
 
-/// An IP header, as far as anything above needs it.
+/// The fields of an IP header that upper layers need.
 pub(super) struct Net {
-    /// Offset of the header above.
+    /// Offset of the upper-layer header.
     pub(super) upper: usize,
-    /// Protocol number of the header above.
+    /// Upper-layer protocol number.
     protocol: u8,
-    /// Offset behind the last byte of the packet, as its length field says.
+    /// Offset of the end of the packet, according to its length field.
     pub(super) end: usize,
-    /// Header and payload, as the length field says.
+    /// Length of header and payload, according to the length field.
     pub(super) total_len: u32,
-    /// A first fragment: the datagram goes on in other packets.
+    /// First fragment: the rest of the datagram is in other packets.
     pub(super) fragment: bool,
 }
 
-/// What an IP packet carries.
+/// Payload of an IP packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum UpperProtocol {
-    /// UDP to the port of RoCEv2; the value is the UDP length.
+    /// UDP to the RoCEv2 port; the value is the UDP length.
     Roce,
-    /// UDP to another port, which is the value.
+    /// UDP to another port; the value is the port.
     Udp,
     Gre,
     Ip,
     Mpls,
 }
 
-/// A kind with its value; 0 where it has none, see [`super::frame::Entry`].
+/// A protocol with its value; 0 where it has none, see [`super::frame::Entry`].
 #[derive(Clone, Copy)]
 pub(super) struct Upper {
     pub(super) protocol: UpperProtocol,
     pub(super) value: u32,
 }
 
-/// The sixteen bytes of an address as four words in wire order.
+/// The 16 bytes of an address as four words in wire order.
 #[inline(always)]
 pub(super) fn words(bytes: [u8; 16]) -> Addr {
     let word = |i: usize| u32::from_ne_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
@@ -84,7 +84,7 @@ pub(super) fn v4(
 ) -> Result<Net, SkipReason> {
     const LEN: usize = 20;
     let h = bytes.get::<LEN>(at).ok_or(SkipReason::TruncatedHeaders)?;
-    // Masked rather than shifted, so that the bound (60) is plain to the kernel's verifier.
+    // Masked rather than shifted, so that the verifier sees the bound (60).
     let header_len = usize::from(h[0] << 2 & 0x3C);
     if h[0] >> 4 != 4 || header_len < LEN {
         return Err(SkipReason::Malformed);
@@ -149,7 +149,7 @@ pub(super) fn v6(
             }
             net.fragment = field & 1 != 0;
         }
-        // The length counts units without the first eight bytes; a fragment header has none.
+        // The length counts units beyond the first eight bytes; a fragment header has none.
         let behind = net.upper + 8 + usize::from(ext[1]) * unit;
         net.upper = bytes.forget_range(behind).ok_or(SkipReason::Ipv6ExtUnparsed)?;
         net.protocol = ext[0];
@@ -162,13 +162,13 @@ pub(super) fn v6(
     }
 }
 
-/// What is above an IP header; the source port of RoCE goes into the frame.
+/// Identifies the payload of an IP packet; stores the source port of RoCE in the frame.
 #[inline(always)]
 pub(super) fn above(bytes: &impl Bytes, net: &Net, frame: &mut Frame) -> Result<Upper, SkipReason> {
     let protocol = match net.protocol {
         PROTO_UDP => {
             let Some(h) = bytes.get::<UDP_LEN>(net.upper) else {
-                // Cut within the UDP header: the ports may be there.
+                // Truncated within the UDP header: the ports may be present.
                 return match bytes.get::<4>(net.upper) {
                     Some([_, _, a, b]) if u16::from_be_bytes([a, b]) == PORT_ROCE => {
                         Err(SkipReason::Truncated)
@@ -206,8 +206,8 @@ mod tests {
     use crate::wire::{Entry, Meta, SkipReason, not_roce, parse};
 
     #[test]
-    fn what_is_no_roce_is_told_by_kind() {
-        // Ethernet and 48 bytes of IP, whose protocol is all that matters.
+    fn non_roce_frames_are_skipped_by_reason() {
+        // Ethernet and 48 bytes of IP, of which only the protocol matters.
         let v4 = |protocol: u8, options: u8| {
             let mut frame = [0; 62];
             (frame[12], frame[13], frame[14], frame[17]) = (0x08, 0x00, 0x45 + options, 48);
@@ -227,7 +227,7 @@ mod tests {
             // Membership reports carry the router alert option.
             (v4(2, 1), SkipReason::Igmp),
             (v6(58, 0), SkipReason::Icmpv6),
-            // Multicast listener reports have it hop by hop.
+            // Multicast listener reports have it as a hop-by-hop option.
             (v6(0, 58), SkipReason::Icmpv6),
             (v4(89, 0), SkipReason::OtherIpProtocol),
             (v6(89, 0), SkipReason::OtherIpProtocol),

@@ -1,4 +1,4 @@
-//! The frame parser. [`parse`] is the only place that knows the order of layers.
+//! The frame parser. Only [`parse`] knows the order of layers.
 
 pub mod bth;
 pub mod bytes;

@@ -9,13 +9,13 @@ use super::skip_reason::SkipReason;
 pub(super) const PORT_VXLAN: u32 = 4789;
 /// Length of a VXLAN header in bytes.
 pub(super) const VXLAN_LEN: usize = 8;
-/// The flag of a VXLAN header that says that its network identifier is valid.
+/// The flag of a VXLAN header that marks its network identifier as valid.
 pub(super) const VXLAN_FLAG_VNI: u8 = 0x08;
 const PORT_VXLAN_GPE: u32 = 4790;
 const PORT_GENEVE: u32 = 6081;
 const PORT_MPLS: u32 = 6635;
 
-/// Whether a UDP port is that of a tunnel.
+/// Whether a UDP port belongs to a tunnel.
 #[inline(always)]
 pub(super) const fn knows_port(port: u16) -> bool {
     matches!(port as u32, PORT_VXLAN | PORT_VXLAN_GPE | PORT_GENEVE | PORT_MPLS)
@@ -24,10 +24,10 @@ pub(super) const fn knows_port(port: u16) -> bool {
 const GRE_ERSPAN_1_2: u16 = 0x88BE;
 const GRE_ERSPAN_3: u16 = 0x22EB;
 
-/// MPLS labels that are popped.
+/// Maximum number of MPLS labels.
 const MAX_LABELS: u32 = 8;
 
-/// Steps over the header of a tunnel that `net` carries and says what is inside.
+/// Skips the header of a tunnel in `net`; returns the type of the header inside.
 #[inline(always)]
 pub(super) fn enter<D: Depth>(
     bytes: &impl Bytes,
@@ -70,7 +70,7 @@ pub(super) fn enter<D: Depth>(
             Ok(Entry::IP)
         }
         UpperProtocol::Mpls if D::ALL => mpls::<D>(bytes, walk, level, trace),
-        // RoCE never gets here: the caller has dealt with it.
+        // The caller handles RoCE itself.
         UpperProtocol::Ip | UpperProtocol::Mpls | UpperProtocol::Roce => Err(SkipReason::TunnelUnparsed),
     }
 }
@@ -97,7 +97,7 @@ fn vxlan(
     Ok(Entry::ETHERNET)
 }
 
-/// The next-protocol numbers that VXLAN-GPE and NSH share.
+/// Next-protocol numbers shared by VXLAN-GPE and NSH.
 #[inline(always)]
 fn gpe_inside(next: u8) -> Result<Entry, SkipReason> {
     match next {
@@ -124,7 +124,7 @@ fn vxlan_gpe(
     if h[3] != NEXT_NSH {
         return gpe_inside(h[3]);
     }
-    // NSH: the length in words sits in the low six bits of the second byte.
+    // NSH: the low six bits of the second byte hold the length in words.
     let nsh = bytes.get::<8>(walk.offset).ok_or(SkipReason::TruncatedHeaders)?;
     let words = usize::from(nsh[1] & 0x3F);
     if words < 2 {
@@ -186,7 +186,7 @@ fn gre<D: Depth>(
     }
     match protocol {
         GRE_ERSPAN_1_2 if flags & SEQUENCE == 0 => {
-            // Type I has no header of its own: the mirrored frame follows at once.
+            // Type I has no header of its own: the mirrored frame follows directly.
             trace.layer(Layer::Erspan, walk.offset);
             walk.tunnel(level, Encap::Erspan1);
             Ok(Entry::ETHERNET)
@@ -255,8 +255,8 @@ fn erspan3(
     }
 }
 
-/// Pops MPLS labels up to the bottom of the stack. What follows has no type field: an IP version
-/// in the first four bits, or a control word of zeros before an Ethernet frame.
+/// Pops MPLS labels to the bottom of the stack. The payload has no type field: either its first four bits
+/// are an IP version, or a control word of zeros precedes an Ethernet frame.
 #[inline(always)]
 pub(super) fn mpls<D: Depth>(
     bytes: &impl Bytes,

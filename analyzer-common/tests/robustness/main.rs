@@ -1,8 +1,8 @@
-//! What must hold of any bytes whatever: the parser ends without a panic and says one thing only,
-//! and the sums that reports rest on come out even.
+//! Properties that hold for any bytes: the parser terminates without a panic and is deterministic, and the
+//! sums that reports rely on are consistent.
 //!
-//! Arithmetic is checked in this build, so an overflow is a panic, too. Everything follows from
-//! fixed seeds; `fuzz/` looks for what these do not find.
+//! This build checks arithmetic, so an overflow is a panic too. Everything derives from fixed seeds;
+//! `fuzz/` covers the rest.
 #![expect(
     clippy::cast_possible_truncation,
     reason = "frames are short, and of random numbers any bits will do"
@@ -28,7 +28,7 @@ fn ethernet(bytes: &[u8]) -> Meta {
     at(Entry::ETHERNET, 0, Tag::NONE, bytes.len() as u32)
 }
 
-/// Notes where layers begin, and that they only ever begin further on.
+/// Records the layers and checks that their offsets never decrease.
 struct Offsets {
     last: Option<usize>,
     limit: usize,
@@ -36,7 +36,7 @@ struct Offsets {
 
 impl Trace for Offsets {
     fn layer(&mut self, layer: Layer, offset: usize) {
-        // ERSPAN type I has no bytes of its own: what it carries begins where it does.
+        // ERSPAN type I has no bytes of its own: its payload starts at the same offset.
         let limit = if layer == Layer::Erspan { self.limit + 1 } else { self.limit };
         assert!(offset < limit, "{} at {offset} of {} bytes", layer.name(), self.limit);
         assert!(self.last.is_none_or(|last| offset >= last), "{} goes back to {offset}", layer.name());
@@ -44,7 +44,7 @@ impl Trace for Offsets {
     }
 }
 
-/// What holds of every frame that the parser gives.
+/// Invariants of every parsed frame.
 fn check_frame(bytes: &[u8], meta: Meta, frame: &Frame) {
     let op = Op::of(frame.opcode);
     let bth = frame.bth_offset as usize;
@@ -74,7 +74,7 @@ fn check_frame(bytes: &[u8], meta: Meta, frame: &Frame) {
     }
 }
 
-/// Parses with both builds of the parser and reads whatever else can be read of the frame.
+/// Parses with both instances of the parser and reads everything else that can be read of the frame.
 fn check_parse(bytes: &[u8], meta: Meta) -> Result<Frame, SkipReason> {
     let full = parse::<Full>(&bytes, meta, &mut Offsets { last: None, limit: bytes.len() });
     let kernel = parse::<Kernel>(&bytes, meta, &mut Offsets { last: None, limit: bytes.len() });
@@ -88,7 +88,7 @@ fn check_parse(bytes: &[u8], meta: Meta) -> Result<Frame, SkipReason> {
         }
         (Err(full), kernel) => {
             assert!((full as usize) < SkipReason::COUNT);
-            // The kernel gives up earlier, but for no other reason.
+            // The kernel programs give up earlier, but for no other reason.
             assert!(kernel == Err(full) || kernel == Err(SkipReason::TunnelUnparsed), "{kernel:?} {full:?}");
         }
     }
@@ -101,9 +101,9 @@ fn check_parse(bytes: &[u8], meta: Meta) -> Result<Frame, SkipReason> {
     full
 }
 
-/// What the kernel programs tell without the parser: each byte it looks at in every state.
+/// The kernel programs' shortcut for non-RoCE frames, with every byte that it reads in every state.
 #[test]
-fn plainly_no_roce_is_what_the_parser_says_too() {
+fn the_non_roce_shortcut_equals_the_parser() {
     let mut told = HashMap::new();
     let networks = [(0x0800_u16, 20), (0x86DD, 40), (0x0806, 28), (0x8100, 20), (0x8915, 40)];
     for (tag, (ethertype, header)) in [None, Some(0x8100_u16), Some(0x88A8), Some(0x9100)]
@@ -147,7 +147,7 @@ fn plainly_no_roce_is_what_the_parser_says_too() {
             let _any = check_parse(&frame[..len], ethernet(&frame));
         }
     }
-    // And it does tell: what a host receives most.
+    // It recognises the most frequent frames of a host.
     let most = [
         (0x0800, SkipReason::Tcp),
         (0x0800, SkipReason::OtherUdp),
@@ -163,7 +163,7 @@ fn plainly_no_roce_is_what_the_parser_says_too() {
     assert_eq!(told, HashMap::new());
 }
 
-/// Ethernet, IP, any ethertype; from the start or further on; with and without a tag beside.
+/// Ethernet, IP, any ethertype; at offset 0 and further; with and without a metadata tag.
 fn any_meta(random: &mut Random, len: usize) -> Meta {
     let entry = match random.below(4) {
         0 => Entry::ETHERNET,
@@ -180,11 +180,11 @@ fn any_meta(random: &mut Random, len: usize) -> Meta {
     at(entry, offset, tag, random.next() as u32)
 }
 
-/// A copy with a few bytes changed to numbers that headers are sensitive to.
+/// A copy with a few bytes changed to values that headers are sensitive to.
 fn mutated(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
     let mut copy = bytes.to_vec();
     for _ in 0..=random.below(4) {
-        // Mostly among the headers.
+        // Mostly within the headers.
         let end = if random.below(4) == 0 { copy.len() } else { copy.len().min(120) };
         let place = random.below(end);
         copy[place] = match random.below(4) {
@@ -212,7 +212,7 @@ fn frames_made_by_hand_are_roce() {
 }
 
 #[test]
-fn every_way_to_cut_a_frame() {
+fn truncation_at_every_length() {
     for sample in frames::roce() {
         let bytes = &sample.bytes[..];
         let whole = parse::<Full>(&bytes, ethernet(bytes), &mut ()).unwrap();
@@ -228,7 +228,7 @@ fn every_way_to_cut_a_frame() {
                         "{} cut to {len}",
                         sample.name
                     );
-                    // Only what lies behind the cut may be missing, and it is missing, not wrong.
+                    // Only fields behind the cut may be missing; none may be wrong.
                     let known = |cut: u32, whole: u32| cut == whole || cut == UNKNOWN;
                     assert!(known(frame.aeth, whole.aeth));
                     assert!(known(frame.dma_len, whole.dma_len));
@@ -290,7 +290,7 @@ fn changed_frames() {
 }
 
 #[test]
-fn connection_requests_cut_or_changed() {
+fn connection_requests_truncated_or_changed() {
     let request = frames::connection_request();
     let bytes = &request[..];
     let frame = check_parse(bytes, ethernet(bytes)).unwrap();
@@ -313,7 +313,7 @@ fn connection_requests_cut_or_changed() {
     }
 }
 
-/// The sums beside a flow that the caller of `observe` keeps.
+/// Sums that the caller of `observe` keeps next to a flow.
 #[derive(Default)]
 struct Beside {
     packets: u64,
@@ -359,7 +359,7 @@ fn check_flow(stats: &FlowStats, beside: &Beside) {
 }
 
 #[test]
-fn sums_of_flows_come_out_even() {
+fn sums_of_flows_are_consistent() {
     let mut random = Random::new(4);
     let samples = frames::roce();
     let mut flows: HashMap<FlowKey, (FlowStats, Beside)> = HashMap::new();
@@ -369,7 +369,7 @@ fn sums_of_flows_come_out_even() {
         let bytes =
             if random.below(3) == 0 { mutated(&mut random, &sample.bytes) } else { sample.bytes.clone() };
         let Ok(mut frame) = parse::<Full>(&&bytes[..], ethernet(&bytes), &mut ()) else { continue };
-        // Few queue pairs, so that flows get many packets; any opcode, and PSNs near and far.
+        // Few queue pairs, so that flows get many packets; any opcode; PSNs near and far.
         frame.dest_qp &= 1;
         if random.below(2) == 0 {
             frame.opcode = random.byte();
