@@ -13,8 +13,7 @@
 #![forbid(unsafe_code)]
 #![expect(
     clippy::inline_always,
-    reason = "what runs in the kernel must end up in one function: calls cost stack, and are not \
-              allowed while a spin lock is held"
+    reason = "kernel programs must be inlined into one function: calls cost stack and time"
 )]
 #![expect(
     clippy::cast_possible_truncation,

@@ -50,14 +50,14 @@ impl EventRecord {
     /// too.
     #[must_use]
     pub fn retx_run(&self) -> Option<RetxRun> {
-        let told = self.events & Event::RETX_RUN != 0 && self.headers_len == Self::RETX_RUN_LEN;
+        let is_run = self.events & Event::RETX_RUN != 0 && self.headers_len == Self::RETX_RUN_LEN;
         let word = |at: usize| self.headers.get(at..at + 4).and_then(|bytes| bytes.first_chunk());
         let number = |at: usize| word(at).map(|bytes| u32::from_ne_bytes(*bytes));
         let long = |at: usize| {
             let bytes = self.headers.get(at..at + 8).and_then(|bytes| bytes.first_chunk());
             bytes.map(|bytes| u64::from_ne_bytes(*bytes))
         };
-        if !told {
+        if !is_run {
             return None;
         }
         Some(RetxRun {

@@ -47,7 +47,7 @@ fn jumps_between_response_messages_may_be_acknowledged_requests() {
     );
     assert_eq!((stats.responses_missing().gaps, stats.responses_missing().missing), (0, 0));
     let (_, outcomes) = outcomes(&packets);
-    assert_eq!(outcomes[2].missing, 4, "for those who wait whether it comes again");
+    assert_eq!(outcomes[2].missing, 4, "for callers that wait for the retransmission");
 }
 
 #[test]

@@ -19,14 +19,14 @@ pub struct Cooked {
     /// Offset of the payload.
     pub offset: usize,
     /// Direction.
-    pub way: PacketDirection,
+    pub direction: PacketDirection,
     /// Interface index; `None` in version 1.
     pub ifindex: Option<u32>,
 }
 
 const OUTGOING: u16 = 4;
 
-fn way(packet_type: u16) -> PacketDirection {
+fn direction(packet_type: u16) -> PacketDirection {
     if packet_type == OUTGOING { PacketDirection::Out } else { PacketDirection::In }
 }
 
@@ -38,7 +38,7 @@ pub fn sll(bytes: &impl Bytes) -> Option<Cooked> {
     Some(Cooked {
         ethertype: u16::from_be_bytes([h[14], h[15]]),
         offset: LEN,
-        way: way(u16::from_be_bytes([h[0], h[1]])),
+        direction: direction(u16::from_be_bytes([h[0], h[1]])),
         ifindex: None,
     })
 }
@@ -51,7 +51,7 @@ pub fn sll2(bytes: &impl Bytes) -> Option<Cooked> {
     Some(Cooked {
         ethertype: u16::from_be_bytes([h[0], h[1]]),
         offset: LEN,
-        way: way(u16::from(h[10])),
+        direction: direction(u16::from(h[10])),
         ifindex: Some(u32::from_be_bytes([h[4], h[5], h[6], h[7]])),
     })
 }
@@ -63,11 +63,12 @@ mod tests {
     #[test]
     fn both_versions_whole_and_truncated() {
         let v1: [u8; 16] = [0, 4, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, 0x86, 0xDD];
-        let out = Cooked { ethertype: 0x86DD, offset: 16, way: PacketDirection::Out, ifindex: None };
+        let out = Cooked { ethertype: 0x86DD, offset: 16, direction: PacketDirection::Out, ifindex: None };
         assert_eq!(sll(&&v1[..]), Some(out));
         assert_eq!(sll(&&v1[..15]), None);
         let v2: [u8; 20] = [8, 0, 0, 0, 0, 0, 0, 9, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0];
-        let within = Cooked { ethertype: 0x0800, offset: 20, way: PacketDirection::In, ifindex: Some(9) };
+        let within =
+            Cooked { ethertype: 0x0800, offset: 20, direction: PacketDirection::In, ifindex: Some(9) };
         assert_eq!(sll2(&&v2[..]), Some(within));
         assert_eq!(sll2(&&v2[..19]), None);
     }

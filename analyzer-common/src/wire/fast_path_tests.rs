@@ -69,10 +69,10 @@ fn same(bytes: &[u8], meta: Meta) -> bool {
     if !parse_roce(&bytes, &mut Walk::start(meta, &mut fast), &mut layers_fast) {
         assert_eq!(layers_fast, Layers::default(), "{bytes:02x?}");
         // Fields that the fast path wrote before it gave up do not affect the layered parser.
-        let (mut again, mut fresh) = (fast, Frame::EMPTY);
-        let again = layered::<Full>(bytes, meta, &mut again).0.map(|()| again);
+        let (mut reused, mut fresh) = (fast, Frame::EMPTY);
+        let reused = layered::<Full>(bytes, meta, &mut reused).0.map(|()| reused);
         let fresh = layered::<Full>(bytes, meta, &mut fresh).0.map(|()| fresh);
-        assert_eq!(again, fresh, "{bytes:02x?}");
+        assert_eq!(reused, fresh, "{bytes:02x?}");
         return false;
     }
     let mut frame = Frame::EMPTY;

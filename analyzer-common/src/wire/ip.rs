@@ -235,7 +235,7 @@ mod tests {
             let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: 62, tag: Tag::NONE };
             let parsed = parse::<Full>(&&frame[..], meta, &mut ()).map(|_| ());
             assert_eq!(parsed, Err(reason));
-            assert!(not_roce(&&frame[..]).is_none_or(|told| told == reason));
+            assert!(not_roce(&&frame[..]).is_none_or(|shortcut| shortcut == reason));
         }
     }
 }

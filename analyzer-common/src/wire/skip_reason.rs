@@ -125,13 +125,17 @@ impl SkipReason {
             Self::Fragment => "an IP fragment other than the first: it has no UDP header",
             Self::GrhNotBth => "RoCEv1 ethertype, but no BTH behind the GRH",
             Self::Truncated => "RoCE by its headers, but cut before the end of the BTH",
-            Self::TruncatedHeaders => "cut before it could be told whether it is RoCE",
-            Self::Malformed => "a header contradicts itself (IP version, a length below its own header)",
+            Self::TruncatedHeaders => "truncated before it could be identified as RoCE",
+            Self::Malformed => {
+                "a header is inconsistent (IP version, or a length below that of its own header)"
+            }
             Self::Ipv6ExtUnparsed => "more IPv6 extension headers than the parser follows",
             Self::VlanUnparsed => "more VLAN tags than the parser follows",
-            Self::TunnelUnparsed => "a tunnel or mirror that is not taken apart here, or nested too deeply",
-            Self::LinkTypeUnsupported => "the capture's link type is not one that rocescope reads",
-            Self::Filtered => "RoCE that --filter left out",
+            Self::TunnelUnparsed => {
+                "a tunnel or mirror encapsulation that is not decoded here, or nested too deeply"
+            }
+            Self::LinkTypeUnsupported => "the link type of the capture is not supported",
+            Self::Filtered => "RoCE excluded by --filter",
         }
     }
 }

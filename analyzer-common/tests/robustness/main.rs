@@ -96,7 +96,7 @@ fn check_parse(bytes: &[u8], meta: Meta) -> Result<Frame, SkipReason> {
         && meta.offset == 0
         && let Some(reason) = not_roce(&bytes)
     {
-        assert_eq!((full, kernel), (Err(reason), Err(reason)), "the short way says what the long one does");
+        assert_eq!((full, kernel), (Err(reason), Err(reason)), "the shortcut equals the parser");
     }
     full
 }
@@ -104,7 +104,7 @@ fn check_parse(bytes: &[u8], meta: Meta) -> Result<Frame, SkipReason> {
 /// The kernel programs' shortcut for non-RoCE frames, with every byte that it reads in every state.
 #[test]
 fn the_non_roce_shortcut_equals_the_parser() {
-    let mut told = HashMap::new();
+    let mut recognised = HashMap::new();
     let networks = [(0x0800_u16, 20), (0x86DD, 40), (0x0806, 28), (0x8100, 20), (0x8915, 40)];
     for (tag, (ethertype, header)) in [None, Some(0x8100_u16), Some(0x88A8), Some(0x9100)]
         .into_iter()
@@ -136,7 +136,7 @@ fn the_non_roce_shortcut_equals_the_parser() {
                         frame[network + place] = *value;
                         let _any = check_parse(&frame, ethernet(&frame));
                         if let Some(reason) = not_roce(&&frame[..]) {
-                            *told.entry((tag, ethertype, reason)).or_insert(0) += 1;
+                            *recognised.entry((tag, ethertype, reason)).or_insert(0) += 1;
                         }
                     }
                     frame[network + place] = before;
@@ -157,10 +157,13 @@ fn the_non_roce_shortcut_equals_the_parser() {
     ];
     for tag in [None, Some(0x8100), Some(0x88A8), Some(0x9100)] {
         for (ethertype, reason) in most {
-            assert!(told.remove(&(tag, ethertype, reason)).is_some(), "{tag:?} {ethertype:#x} {reason:?}");
+            assert!(
+                recognised.remove(&(tag, ethertype, reason)).is_some(),
+                "{tag:?} {ethertype:#x} {reason:?}"
+            );
         }
     }
-    assert_eq!(told, HashMap::new());
+    assert_eq!(recognised, HashMap::new());
 }
 
 /// Ethernet, IP, any ethertype; at offset 0 and further; with and without a metadata tag.
@@ -352,10 +355,10 @@ fn check_flow(stats: &FlowStats, beside: &Beside) {
         assert!(track.expected <= 0xFF_FFFF && track.first <= 0xFF_FFFF);
         missing += track.missing;
     }
-    assert_eq!(missing, beside.missing, "each jump was told with its size");
+    assert_eq!(missing, beside.missing, "each jump was reported with its size");
     assert!(stats.response_holes <= stats.psn_responses.missing && stats.response_open <= 1);
     let sure = stats.psn.missing + stats.response_holes;
-    assert_eq!(sure, beside.missing_for_certain, "each gap was told");
+    assert_eq!(sure, beside.missing_for_certain, "each gap was reported");
 }
 
 #[test]

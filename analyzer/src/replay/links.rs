@@ -169,7 +169,7 @@ impl TapLinks {
                 let Some(header) = header else {
                     return (self.link((label, None), table), Err(SkipReason::TruncatedHeaders));
                 };
-                let key = (label, Some((header.ifindex, header.way)));
+                let key = (label, Some((header.ifindex, header.direction)));
                 let link = match self.latest {
                     Some((latest, link)) if latest == key => link,
                     _ => self.link(key, table),
