@@ -383,7 +383,7 @@ fn sums_of_flows_are_consistent() {
         };
         let op = Op::of(frame.opcode);
         let key = FlowKey::of(&frame, (packets % 3) as u16);
-        let (stats, beside) = flows.entry(key).or_insert_with(Default::default);
+        let (stats, beside) = flows.entry(key).or_default();
         let outcome = observe(stats, &frame, random.next() >> 1);
         packets += 1;
         beside.packets += 1;
