@@ -3,7 +3,7 @@
 //!
 //! The events lack the IPv4 identification, and the time between packets in order.
 
-use rocescope_common::account::latency::Run;
+use rocescope_common::account::latency::RetxRun;
 use rocescope_common::account::psn::WINDOW;
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::bth::MASK24;
@@ -106,7 +106,7 @@ impl Collector {
 
     /// A run of retransmitted requests; times are Unix nanoseconds. `again`: another retransmission ended the
     /// run, not progress.
-    pub fn run(&mut self, event: &KernelEvent, run: &Run, again: bool) {
+    pub fn run(&mut self, event: &KernelEvent, run: &RetxRun, again: bool) {
         // A PSN farther back counts as a restart.
         let most = WINDOW;
         let read = run.op().has(Op::READ_REQUEST);
@@ -116,7 +116,7 @@ impl Collector {
             let mut last_ns = run.start_ns.saturating_sub(u64::from(run.pause_ns));
             let mut last_psn = run.expected.wrapping_sub(1) & MASK24;
             for i in 0..count {
-                let psn = run.start().wrapping_add(i) & MASK24;
+                let psn = run.first_psn().wrapping_add(i) & MASK24;
                 let time_ns = run.start_ns + u64::from(i) * step;
                 // Without the NAKs that arrived later in the run.
                 let naks = naks.get(..naks.partition_point(|nak| nak.time_ns <= time_ns)).unwrap_or_default();
@@ -158,10 +158,10 @@ mod tests {
         KernelEvent { slot: 0, link: 0, first: 10, psn, time_ns }
     }
 
-    fn run(start: u32, packets: u32, expected: u32, at_ns: u64) -> Run {
+    fn run(start: u32, packets: u32, expected: u32, at_ns: u64) -> RetxRun {
         let (start_ns, end_ns) = (at_ns, at_ns + u64::from(packets) * 1_000);
         // WRITE MIDDLE.
-        Run { start_ns, end_ns, pause_ns: 100_000, first: start | 0x07 << 24, packets, expected }
+        RetxRun { start_ns, end_ns, pause_ns: 100_000, first: start | 0x07 << 24, packets, expected }
     }
 
     fn collector() -> Collector {

@@ -438,7 +438,7 @@ impl Collector {
         };
         if events & Event::RESTART != 0 {
             sequence.restart(&arrival);
-        } else if packet.outcome.repeat {
+        } else if packet.outcome.duplicate_psn {
             sequence.behind(&arrival);
         } else if packet.outcome.missing != 0 {
             sequence.gap(&arrival, packet.outcome.missing, Missing::of(events, op.has(Op::STARTS)));
@@ -453,5 +453,5 @@ impl Collector {
 #[inline]
 const fn is_smooth(packet: &Packet) -> bool {
     let outcome = &packet.outcome;
-    !outcome.repeat && outcome.missing == 0 && outcome.events & Event::RESTART == 0
+    !outcome.duplicate_psn && outcome.missing == 0 && outcome.events & Event::RESTART == 0
 }

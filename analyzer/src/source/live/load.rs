@@ -8,10 +8,10 @@ use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
 use rocescope_common::abi::maps::MAX_LINKS;
 use rocescope_common::abi::{
-    BenchStep, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TIMED_FLOWS, TickClock, Work, maps,
+    BenchStep, CpuState, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TIMED_FLOWS, TickClock, maps,
 };
 use rocescope_common::account::FlowKey;
-use rocescope_common::account::bin::{Asked, Bins, LONGEST_NS};
+use rocescope_common::account::bin::{Bins, LONGEST_NS, LastExchange};
 use rocescope_common::account::latency::Latency;
 
 use super::latency::Times;
@@ -118,14 +118,14 @@ unsafe impl Pod for Data<ExtraKey> {}
 // SAFETY: as above.
 unsafe impl Pod for Data<ExtraValue> {}
 // SAFETY: as above.
-unsafe impl Pod for Data<WorkWords> {}
+unsafe impl Pod for Data<CpuStateWords> {}
 // SAFETY: as above.
 unsafe impl Pod for Data<BenchStep> {}
 // SAFETY: as above.
 unsafe impl Pod for Data<TickClock> {}
 
-/// A [`Work`] as words, of which the first are its counts: the rest is the kernel's alone.
-pub(crate) type WorkWords = [u64; size_of::<Work>() / 8];
+/// A [`CpuState`] as words, of which the first are its counts: the rest is the kernel's alone.
+pub(crate) type CpuStateWords = [u64; size_of::<CpuState>() / 8];
 
 /// How interface indices become link indices, see [`Link::index`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +188,7 @@ pub struct Programs {
     pub(crate) flows: HashMap<MapData, Data<FlowKey>, u32>,
     pub(crate) free: Stack<MapData, u32>,
     pub(crate) links: PerCpuArray<MapData, Data<LinkCounters>>,
-    pub(crate) work: PerCpuArray<MapData, Data<WorkWords>>,
+    pub(crate) cpu_state: PerCpuArray<MapData, Data<CpuStateWords>>,
     pub(crate) events: Option<RingBuf<MapData>>,
     bins: Option<RingBuf<MapData>>,
     drift: ticks::Drift,
@@ -257,9 +257,9 @@ impl Programs {
             .map_max_entries(maps::LINKS, hash.links());
         // Without bins there are neither requests nor answers.
         if ours && !options.precise_clock {
-            loader.map_max_entries(maps::ASKED, 1);
+            loader.map_max_entries(maps::EXCHANGES, 1);
         } else if ours {
-            loader.map_max_entries(maps::ASKED, max_flows);
+            loader.map_max_entries(maps::EXCHANGES, max_flows);
         }
         let mut ebpf = loader.load(object).map_err(|error| map_refused(&error))?;
         ticks::set(&mut ebpf)?;
@@ -272,8 +272,8 @@ impl Programs {
         let mut take =
             |name: &str| ebpf.take_map(name).ok_or_else(|| anyhow!("the kernel programs have no map {name}"));
         let Map::Array(slots) = take(maps::SLOTS)? else { bail!("map {} is no array", maps::SLOTS) };
-        let asked = match take(maps::ASKED) {
-            Ok(Map::Array(asked)) => Some(asked),
+        let exchanges = match take(maps::EXCHANGES) {
+            Ok(Map::Array(exchanges)) => Some(exchanges),
             _ => None,
         };
         let extra = take(maps::EXTRA)?;
@@ -281,9 +281,9 @@ impl Programs {
         let extra_fd = extra_data.fd().as_fd().try_clone_to_owned()?;
         let mut programs = Self {
             times: Times::new(times, entries).context("the requests under way could not be mapped")?,
-            slots: Slots::map(slots, asked, options.precise_clock, max_flows)
+            slots: Slots::map(slots, exchanges, options.precise_clock, max_flows)
                 .context("the flow table could not be mapped")?,
-            work: take(maps::WORK)?.try_into()?,
+            cpu_state: take(maps::CPU_STATE)?.try_into()?,
             bins: take(maps::BINS).ok().map(TryInto::try_into).transpose()?,
             timing: options.precise_clock,
             extra: extra.try_into()?,
@@ -357,8 +357,8 @@ impl Programs {
         // Values of arrays take multiples of eight bytes.
         let hints = u64::from(hints(self.max_flows)) * 8;
         let timed = u64::from(self.timed) * size_of::<Latency>() as u64;
-        let asked = if self.timing { flows * size_of::<Asked>() as u64 } else { 0 };
-        slots + hash + extra + hints + timed + asked + flows * 4 + (1 << 20) + (512 << 10)
+        let exchanges = if self.timing { flows * size_of::<LastExchange>() as u64 } else { 0 };
+        slots + hash + extra + hints + timed + exchanges + flows * 4 + (1 << 20) + (512 << 10)
     }
 
     /// The slot of a flow that is in the table; its link is the kernel's number.

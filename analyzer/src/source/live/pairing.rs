@@ -248,7 +248,7 @@ impl Pairs {
     /// Why requests of a flow were not timed since its slot was last looked at.
     fn account(&mut self, slot: u32, untimed: u32) {
         let Some(known) = self.at_mut(slot) else { return };
-        let more = u64::from(untimed.wrapping_sub(known.untimed) & !Timing::RUN);
+        let more = u64::from(untimed.wrapping_sub(known.untimed) & !Timing::RETX_RUN);
         known.untimed = untimed;
         if known.waiting {
             known.untracked += more;
@@ -369,7 +369,8 @@ mod tests {
     use rocescope_common::abi::Counter;
 
     fn stats(opcode: u8, packets: u64) -> FlowStats {
-        let mut stats = FlowStats { packets, transport: opcode >> 5, src_port: 50_000, ..FlowStats::EMPTY };
+        let mut stats =
+            FlowStats { packets, transport: opcode >> 5, src_port: 50_000, ..FlowStats::default() };
         stats.roce_version = 2;
         stats.opcodes[usize::from(opcode & 31)] = packets;
         stats
@@ -380,7 +381,7 @@ mod tests {
         assert!(asks(&stats(0x0A, 1)), "RC WRITE ONLY");
         assert!(!asks(&stats(0x11, 1)), "RC ACKNOWLEDGE");
         assert!(!asks(&stats(0x24, 1)), "UC SEND ONLY");
-        assert!(!asks(&FlowStats { transport: TRANSPORT_NONE, ..FlowStats::EMPTY }));
+        assert!(!asks(&FlowStats { transport: TRANSPORT_NONE, ..FlowStats::default() }));
     }
 
     #[test]

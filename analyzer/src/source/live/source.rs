@@ -311,7 +311,7 @@ impl Source {
             self.pairs.event(&mut self.programs, &record)?;
             self.losses.changes(&mut self.programs, &self.pairs);
             self.happened(&record);
-            if self.config.events_to_view && record.events & !Event::RUN != 0 {
+            if self.config.events_to_view && record.events & !Event::RETX_RUN != 0 {
                 events.push(self.event(&record));
             }
         }
