@@ -88,7 +88,8 @@ impl Set {
             Some(object) => Programs::load_object(&options, object)?,
             None => Programs::load(&options)?,
         };
-        let ring = programs.take_events().ok_or_else(|| anyhow!("the ring buffer of events is taken"))?;
+        let ring =
+            programs.take_events().ok_or_else(|| anyhow!("the event ring buffer is already in use"))?;
         Ok(Self { programs, ring, gone: BTreeMap::new() })
     }
 
@@ -108,7 +109,7 @@ impl Set {
             program.test_run(options)
         };
         let took = thread_ns().saturating_sub(start);
-        result.with_context(|| format!("the kernel could not run {program} on a frame in memory"))?;
+        result.with_context(|| format!("cannot run {program} on a test frame"))?;
         Ok(took as f64 / f64::from(packets))
     }
 

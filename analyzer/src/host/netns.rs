@@ -56,14 +56,14 @@ impl NetNs {
         on_a_thread(|| {
             // SAFETY: changes the namespace of this thread only, which ends with the closure.
             if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-                return Err(HostError::last_os("make a network namespace"));
+                return Err(HostError::last_os("create a network namespace"));
             }
             for conf in ["default", "all"] {
                 let path = format!("/proc/sys/net/ipv6/conf/{conf}/disable_ipv6");
                 // procfs resolves this by the namespace of the opening thread.
                 match fs::write(&path, "1") {
                     Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                        return Err(HostError::system("turn IPv6 off in a new network namespace", e));
+                        return Err(HostError::system("disable IPv6 in a new network namespace", e));
                     }
                     _ => {}
                 }
@@ -86,7 +86,7 @@ impl NetNs {
         let error = io::Error::last_os_error();
         if error.raw_os_error() == Some(libc::EINVAL) {
             return Err(HostError::Choice(format!(
-                "{} is not a network namespace; name one of `ip netns list` or a process id",
+                "{} is not a network namespace; use a name from `ip netns list` or a PID",
                 self.label
             )));
         }
@@ -160,9 +160,7 @@ fn locate(root: &Path, what: &str) -> Result<PathBuf> {
         return if fs::symlink_metadata(&path).is_ok() {
             Ok(path)
         } else {
-            Err(HostError::Choice(format!(
-                "there is no process {pid} whose network namespace could be entered"
-            )))
+            Err(HostError::Choice(format!("no process {pid} with a network namespace that can be entered")))
         };
     }
     let mut known: Vec<String> = fs::read_dir(&names)
@@ -173,11 +171,11 @@ fn locate(root: &Path, what: &str) -> Result<PathBuf> {
         .collect();
     known.sort();
     let known = if known.is_empty() {
-        "there are no named ones; give the process id of something inside the pod instead".to_owned()
+        "there are no named namespaces; use the PID of a process inside the pod".to_owned()
     } else {
-        format!("there are: {}", known.join(", "))
+        format!("known namespaces: {}", known.join(", "))
     };
-    Err(HostError::Choice(format!("there is no network namespace {what:?}; {known}")))
+    Err(HostError::Choice(format!("no network namespace {what:?}; {known}")))
 }
 
 fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
@@ -219,7 +217,7 @@ mod tests {
         assert!(error("").contains("no network namespace"));
         let none = tree(&[]);
         let text = locate(none.path(), "x").unwrap_err().to_string();
-        assert!(text.contains("process id"), "{text}");
+        assert!(text.contains("PID"), "{text}");
     }
 
     #[test]

@@ -76,7 +76,7 @@ const FSMOUNT_CLOEXEC: libc::c_long = 1;
 
 /// Mounts a sysfs for the thread's network namespace that is attached nowhere.
 fn detached_sysfs() -> Result<OwnedFd> {
-    let action = "mount a sysfs for this network namespace";
+    let action = "mount sysfs for this network namespace";
     let owned = |result: libc::c_long| match i32::try_from(result) {
         // SAFETY: the system call just returned this descriptor to us alone.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
