@@ -4,6 +4,8 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
+use rustix::process::{Resource, Rlimit, setrlimit};
+
 use super::error::{HostError, Result};
 
 /// A kernel release as numbers.
@@ -184,13 +186,9 @@ pub fn preflight(facts: &KernelFacts, needs: Needs) -> Result<()> {
 /// # Errors
 /// When the kernel refuses; loading may work all the same.
 pub fn raise_memlock() -> Result<()> {
-    let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the structure is valid for the call, which only reads it.
-    if unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) } == 0 {
-        Ok(())
-    } else {
-        Err(HostError::last_os("raise the limit on locked memory (RLIMIT_MEMLOCK)"))
-    }
+    // `None` is no limit.
+    setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })
+        .map_err(|error| HostError::system("raise the limit on locked memory (RLIMIT_MEMLOCK)", error.into()))
 }
 
 #[cfg(test)]

@@ -2,10 +2,13 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
+
+use rustix::io::Errno;
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 use super::error::{HostError, Result};
 
@@ -54,10 +57,9 @@ impl NetNs {
     /// When the kernel refuses (it needs CAP_SYS_ADMIN).
     pub fn anonymous() -> Result<Self> {
         on_a_thread(|| {
-            // SAFETY: changes the namespace of this thread only, which ends with the closure.
-            if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-                return Err(HostError::last_os("create a network namespace"));
-            }
+            // SAFETY: a new network namespace for this thread, which ends with the closure, does not touch its files.
+            unsafe { unshare_unsafe(UnshareFlags::NEWNET) }
+                .map_err(|error| HostError::system("create a network namespace", error.into()))?;
             for conf in ["default", "all"] {
                 let path = format!("/proc/sys/net/ipv6/conf/{conf}/disable_ipv6");
                 // procfs resolves this by the namespace of the opening thread.
@@ -79,18 +81,14 @@ impl NetNs {
     /// # Errors
     /// When the kernel refuses, or the file is no network namespace.
     pub fn enter(&self) -> Result<()> {
-        // SAFETY: the descriptor is open for as long as self lives.
-        if unsafe { libc::setns(self.file.as_raw_fd(), libc::CLONE_NEWNET) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.raw_os_error() == Some(libc::EINVAL) {
-            return Err(HostError::Choice(format!(
+        match move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network)) {
+            Ok(()) => Ok(()),
+            Err(Errno::INVAL) => Err(HostError::Choice(format!(
                 "{} is not a network namespace; use a name from `ip netns list` or a PID",
                 self.label
-            )));
+            ))),
+            Err(error) => Err(HostError::system(format!("enter {}", self.label), error.into())),
         }
-        Err(HostError::system(format!("enter {}", self.label), error))
     }
 
     /// Runs a closure on a thread of its own inside this namespace and returns its result.

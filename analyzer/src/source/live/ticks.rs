@@ -136,12 +136,7 @@ fn map(ebpf: &mut Ebpf) -> Result<Array<&mut MapData, Data<TickClock>>> {
 
 /// The length of a tick: the resolution of the clocks that move with it.
 fn tick_ns() -> Result<u64> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure is valid for the call, which fills it.
-    if unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) } != 0 {
-        return Err(std::io::Error::last_os_error())
-            .context("the kernel does not report the length of its tick");
-    }
+    let time = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
     let ns = u64::try_from(time.tv_nsec).unwrap_or(0);
     if time.tv_sec != 0 || ns == 0 || ns > LONGEST_TICK_NS {
         return Err(anyhow!("the kernel reports a tick of {} s and {ns} ns", time.tv_sec));
