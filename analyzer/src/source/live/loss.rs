@@ -17,7 +17,7 @@ use super::latency::Change;
 use super::load::Programs;
 use super::pairing::Pairs;
 use crate::host::clock::WallClock;
-use crate::metrics::loss::told::Told;
+use crate::metrics::loss::from_kernel::KernelEvent;
 use crate::metrics::loss::{Collector, Dialogue, Loss, REORDER_WINDOW_NS, Unfollowed};
 use crate::sample::FlowSample;
 
@@ -173,7 +173,7 @@ impl Losses {
     /// Takes in an event of a flow in a slot.
     pub fn event(&mut self, slot: u32, record: &EventRecord, pairs: &Pairs, clock: &WallClock) {
         let op = Op::of(record.opcode);
-        let told = |first: u32| Told {
+        let told = |first: u32| KernelEvent {
             slot,
             link: record.key.link,
             first,
@@ -216,7 +216,7 @@ impl Losses {
             if let Some(run) = programs.times.run(flow.slot) {
                 under_way = packets(&run);
                 if let Some(clock) = last {
-                    let told = Told {
+                    let told = KernelEvent {
                         slot: flow.slot,
                         link: flow.key.link,
                         first: watched.first,
