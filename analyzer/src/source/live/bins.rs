@@ -138,7 +138,7 @@ impl Bins {
         unknown.dedup();
         let mut new = Vec::new();
         for slot in unknown {
-            let place = programs.slots.read_retired(slot).context("the flow table could not be read")?;
+            let place = programs.slots.read_retired(slot).context("cannot read the flow table")?;
             new.extend(place.map(|place| FlowSample { slot, key: place.key, stats: place.stats }));
         }
         new.sort_unstable_by_key(|flow| (flow.stats.first_ns, flow.slot));
@@ -211,7 +211,7 @@ impl Bins {
 fn kinds(programs: &Programs) -> Result<ByOperation> {
     const WORDS: usize = size_of::<MessageCounts>() / 8;
     let mut sum = [MessageCounts::NONE; COUNTED_OPERATIONS];
-    let values = programs.cpu_state.get(&0, 0).context("the counters of messages could not be read")?;
+    let values = programs.cpu_state.get(&0, 0).context("cannot read the message counters")?;
     for Data(words) in values.iter() {
         for (sum, words) in sum.iter_mut().zip(words.chunks_exact(WORDS)) {
             let [packets, payload_bytes, sizes @ .., size_unknown] = words else { continue };

@@ -163,7 +163,7 @@ impl Pairs {
         for (slot, untimed) in &reading.untimed {
             self.account(*slot, *untimed);
         }
-        self.choose(programs).context("flows could not be timed")
+        self.choose(programs).context("cannot enable latency measurement")
     }
 
     /// Flows that are about to retire: their times end before their slots change hands.
@@ -180,7 +180,7 @@ impl Pairs {
         }
         let Programs { times, slots, .. } = programs;
         let ended: Vec<u32> = gone.iter().flat_map(|slot| times.of(*slot)).collect();
-        times.release(slots, &ended).context("the timing of an idle flow could not be ended")?;
+        times.release(slots, &ended).context("cannot end the latency measurement of an idle flow")?;
         for slot in gone {
             times.forget(slot);
         }
@@ -288,7 +288,11 @@ impl Pairs {
         let Programs { times, slots, .. } = programs;
         for (requests, answers) in [(slot, other), (other, slot)] {
             let asks = self.at(requests).is_some_and(|known| known.asks);
-            if asks && times.assign(slots, requests, Some(answers)).context("a flow could not be timed")? {
+            if asks
+                && times
+                    .assign(slots, requests, Some(answers))
+                    .context("cannot enable latency measurement for a flow")?
+            {
                 self.account(requests, slots.untimed(requests));
             }
         }

@@ -77,7 +77,7 @@ impl Slots {
 
     fn at(&self, slot: u32) -> io::Result<NonNull<FlowSlot>> {
         if slot >= self.count {
-            return Err(io::Error::other(format!("there is no slot {slot}")));
+            return Err(io::Error::other(format!("no slot {slot}")));
         }
         // SAFETY: within the mapping, as just checked.
         Ok(unsafe { self.first.add(slot as usize) })
@@ -143,7 +143,7 @@ impl Slots {
                 std::thread::yield_now();
             }
         }
-        Err(io::Error::other(format!("slot {slot} is held by a program that does not end")))
+        Err(io::Error::other(format!("slot {slot} stays locked by a kernel program")))
     }
 
     /// Requests of the flow in a slot that were not timed, modulo 2^31; 0 for a slot that is not in use.
