@@ -140,6 +140,21 @@ impl Expr {
         }
     }
 
+    /// The expression without some of its tests; `None` when no test is left.
+    #[must_use]
+    pub fn without(&self, dropped: &impl Fn(&Test) -> bool) -> Option<Self> {
+        let left = |exprs: &[Self]| {
+            let left: Vec<Self> = exprs.iter().filter_map(|expr| expr.without(dropped)).collect();
+            (!left.is_empty()).then_some(left)
+        };
+        match self {
+            Self::All(exprs) => left(exprs).map(Self::All),
+            Self::Any(exprs) => left(exprs).map(Self::Any),
+            Self::Not(inner) => Some(Self::Not(Box::new(inner.without(dropped)?))),
+            Self::Test(test) => (!dropped(test)).then(|| self.clone()),
+        }
+    }
+
     /// Whether `wanted` holds for one of its tests.
     pub fn any_test(&self, wanted: &impl Fn(&Test) -> bool) -> bool {
         match self {

@@ -10,7 +10,9 @@ use super::column::{COLUMNS, Context, Kind, Value, state_bits};
 use super::log::{self, CLASSES};
 use super::texts::Texts;
 use crate::filter::fields::{CORE, RULES};
-use crate::filter::{Facts, Field, Filter, FilterError, FlowFacts, Pattern, Unit, Vocabulary, Word};
+use crate::filter::{
+    Expr, Facts, Field, Filter, FilterError, FlowFacts, Pattern, Test, Unit, Vocabulary, Word,
+};
 use crate::model::{Identity, Row};
 use crate::sample::address;
 use crate::source::flows::owners::QpOwner;
@@ -46,6 +48,8 @@ pub fn help() -> impl Iterator<Item = (&'static str, &'static str)> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Query {
     filter: Option<Filter>,
+    /// The same for rows, to which tests for a kind of event do not apply.
+    rows: Option<Expr>,
     /// The first mistake; the tests before it are in force.
     pub error: Option<FilterError>,
 }
@@ -55,7 +59,9 @@ impl Query {
     #[must_use]
     pub fn new(text: &str) -> Self {
         let (filter, error) = Filter::view(text, vocabulary());
-        Self { filter, error }
+        let is_event = |test: &Test| matches!(test, Test::Words(field, ..) if field.at >= COLUMNS.len());
+        let rows = filter.as_ref().and_then(|filter| filter.expr().without(&is_event));
+        Self { filter, rows, error }
     }
 
     /// Whether everything matches.
@@ -67,7 +73,8 @@ impl Query {
     /// Whether a row is shown. `texts` are those of rows, `links` the names of links with their directions.
     #[must_use]
     pub(super) fn row(&self, row: &Row, texts: &Texts, links: &[String], cx: Context<'_>) -> bool {
-        self.filter.as_ref().is_none_or(|filter| filter.holds(&RowFacts { row, texts, links, cx }))
+        let holds = |expr: &Expr| expr.decide(&RowFacts { row, texts, links, cx }) == Some(true);
+        self.rows.as_ref().is_none_or(holds)
     }
 
     /// Whether it asks about flows: an event is judged by figures, state and owner of its flow then.
