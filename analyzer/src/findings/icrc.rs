@@ -1,16 +1,19 @@
 //! Packets that do not arrive as they were sent.
 
-use serde::Deserialize;
-
-use super::{Entry, Input, LimitMeta, Raise};
+use super::{Entry, Family, Input, Measure, Need, Raise};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[ERRORS];
+/// This family.
+pub(super) const FAMILY: Family =
+    Family { entries: &[ERRORS], limits: &[Limits::META], evidence: &[], check };
+
 const ERRORS: Entry = Entry {
     id: "icrc.errors",
+    rank: 150,
+    needs: &[Need::Frames],
+    measure: Some(Measure::ratio("bad_ratio")),
     title: "Packets are damaged: their invariant CRC is wrong",
     meaning: "Something between the sender and this tap changed packets in what must not change. Ethernet's own checksum did not notice, so it happened inside a device: memory of a switch or NIC, a \
               faulty ASIC, or software that rewrites headers. The receiver throws such packets away, which looks like loss behind the tap.",
@@ -20,43 +23,21 @@ const ERRORS: Entry = Entry {
     advice: "Narrow down the place with a second tap: the device between a tap where the packets are right and one where they are wrong is the one. Look at its memory error and FCS counters (of \
              cut-through switches also the ports before it) and replace it. On the receiver, rx_icrc_encapsulated and rx_roce_errors count the same packets.",
     caveat: "Address translation breaks the ICRC of all packets that pass it.",
+    ..Entry::EMPTY
 };
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[
-    LimitMeta {
-        name: "icrc.packets",
-        default: "3",
-        meaning: "damaged packets on a link from which it is a warning",
-        reason: "A single one may be a bit that flipped once",
-    },
-    LimitMeta {
-        name: "icrc.ratio",
-        default: "0.000001",
-        meaning: "share of damaged packets from which it is a warning",
-        reason: "A link at the bit error rate of 1e-12 that Ethernet allows damages 3 in 100 million packets of 4 KB, and its FCS finds those",
-    },
-    LimitMeta {
-        name: "icrc.always",
-        default: "0.9",
-        meaning: "share of bad packets in a flow from which they are not called damaged",
-        reason: "No damage hits nearly every packet and leaves the flow running",
-    },
-];
-
-/// Thresholds of this family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    pub packets: u64,
-    pub ratio: f64,
-    pub always: f64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { packets: 3, ratio: 0.000_001, always: 0.9 }
-    }
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "icrc";
+    packets: u64 = 3,
+        "damaged packets on a link from which it is a warning",
+        "A single one may be a bit that flipped once";
+    ratio: f64 = 0.000_001,
+        "share of damaged packets from which it is a warning",
+        "A link at the bit error rate of 1e-12 that Ethernet allows damages 3 in 100 million packets of 4 KB, and its FCS finds those";
+    always: f64 = 0.9,
+        "share of bad packets in a flow from which they are not called damaged",
+        "No damage hits nearly every packet and leaves the flow running";
 }
 
 /// Fewer packets do not tell a flow that is rewritten from one that a damaged packet made up.

@@ -5,19 +5,18 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use serde::Deserialize;
-
 use super::not_evaluated::{flows_unjudged, is_unjudged};
 use super::once::{Name, name};
 use super::tool::own;
-use super::{Entry, Input, LimitMeta, Raise};
+use super::{Entry, Family, Input, Measure, Need, Raise};
 use crate::analysis::Facts;
 use crate::analysis::{Between, Episodes, Flow, Loss};
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[BEFORE, AFTER, BETWEEN];
+/// This family.
+pub(super) const FAMILY: Family =
+    Family { entries: &[BEFORE, AFTER, BETWEEN], limits: &[Limits::META], evidence: &[], check };
 
 /// What to look at on whichever side it is.
 macro_rules! lossless {
@@ -48,6 +47,9 @@ const BOTH_SIDES: &str = "Losses on both sides of this tap at once speak for som
 
 const BEFORE: Entry = Entry {
     id: "loss.before_tap",
+    rank: 220,
+    needs: &[Need::Loss, Need::Sequences],
+    measure: Some(Measure::ratio("loss_ratio")),
     title: "Packets are lost before they reach this tap",
     meaning: "Between the sender and the place of the capture packets are lost. Each loss makes a sender with go-back-N repeat all that is in flight.",
     computed: "Per link and pair of hosts: PSNs that were skipped here and then sent again, as a share of the packets that should have passed (flows[].loss.lost). PSNs that came late in \
@@ -56,9 +58,13 @@ const BEFORE: Entry = Entry {
                (live): `flows_unjudged` of them.",
     advice: concat!(upstream!(), " ", lossless!()),
     caveat: "Where the capture itself drops packets and the sender repeats for another reason, the first look like losses: while totals.lost grows the title says so.",
+    ..Entry::EMPTY
 };
 const AFTER: Entry = Entry {
     id: "loss.after_tap",
+    rank: 230,
+    needs: &[Need::Loss, Need::Sequences],
+    measure: Some(Measure::ratio("loss_ratio")),
     title: "Receivers ask again for packets that passed this tap",
     meaning: "Receivers ask for packets again that passed here: these were lost behind this tap, or arrived damaged or out of order, which most receivers treat like a loss. Which of these it was is not seen from one tap.",
     computed: "Per link and pair of hosts: times at which a NAK (sequence error) asked for a PSN that had passed here without a gap, and the sender went back to it; of READ responses, times at \
@@ -68,9 +74,13 @@ const AFTER: Entry = Entry {
     advice: concat!(downstream!(), " ", lossless!()),
     caveat: "One episode may be more than one lost packet: how many is not visible from here. Reordering behind the tap looks the same; with adaptive routing it needs receivers that put \
              packets in order (NCCL_IB_ADAPTIVE_ROUTING, the NIC's out-of-order placement).",
+    ..Entry::EMPTY
 };
 const BETWEEN: Entry = Entry {
     id: "loss.between_taps",
+    rank: 210,
+    needs: &[Need::Taps],
+    measure: Some(Measure::ratio("loss_ratio")),
     title: "Packets vanish between two taps",
     meaning: "Packets that passed one tap did not pass the next one on their way: what loses them lies between the two.",
     computed: "Per pair of taps and pair of hosts: packets that the tap nearer the sender saw and the other did not, between packets that both saw (taps[].vanished), without those that the \
@@ -78,71 +88,30 @@ const BETWEEN: Entry = Entry {
                Not raised from the share `other_way` on: then flows take several ways, of which only one is captured.",
     advice: concat!("Look between these two taps. ", lossless!()),
     caveat: "Taps are not named when their order is not known. Of services that send nothing again, a packet that the second capture missed cannot be told from a lost one.",
+    ..Entry::EMPTY
 };
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[
-    LimitMeta {
-        name: "loss.episodes",
-        default: "5",
-        meaning: "separate episodes at a tap from which loss is a finding",
-        reason: "Clean links repeat now and then: healthy captures show one or two. Loss that matters comes back",
-    },
-    LimitMeta {
-        name: "loss.pair_episodes",
-        default: "2",
-        meaning: "episodes of a pair of hosts from which it is named, where all pairs together make it a finding",
-        reason: "Hosts behind the same bad hop lose alike, and in a short capture each only now and then; one episode alone is chance",
-    },
-    LimitMeta {
-        name: "loss.vanished",
-        default: "5",
-        meaning: "packets that vanished between two taps from which it is a finding",
-        reason: "As episodes",
-    },
-    LimitMeta {
-        name: "loss.ratio",
-        default: "0.0001",
-        meaning: "share of lost packets from which it is a warning",
-        reason: "One loss costs a go-back-N sender all that is in flight, often 100 to 1,000 packets: 1 lost in 10,000 then costs 1 to 10 % of the throughput",
-    },
-    LimitMeta {
-        name: "loss.critical_ratio",
-        default: "0.01",
-        meaning: "share of lost packets from which it is critical",
-        reason: "By the same count a sender with 100 packets in flight then sends everything twice",
-    },
-    LimitMeta {
-        name: "loss.other_way",
-        default: "0.3",
-        meaning: "share of packets not seen at a second tap from which they are said to have taken another way",
-        reason: "No reliable connection survives such a loss; spraying over two links hides one half of the packets from each",
-    },
-];
-
-/// Thresholds of this family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    pub episodes: u64,
-    pub pair_episodes: u64,
-    pub vanished: u64,
-    pub ratio: f64,
-    pub critical_ratio: f64,
-    pub other_way: f64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            episodes: 5,
-            pair_episodes: 2,
-            vanished: 5,
-            ratio: 0.0001,
-            critical_ratio: 0.01,
-            other_way: 0.3,
-        }
-    }
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "loss";
+    episodes: u64 = 5,
+        "separate episodes at a tap from which loss is a finding",
+        "Clean links repeat now and then: healthy captures show one or two. Loss that matters comes back";
+    pair_episodes: u64 = 2,
+        "episodes of a pair of hosts from which it is named, where all pairs together make it a finding",
+        "Hosts behind the same bad hop lose alike, and in a short capture each only now and then; one episode alone is chance";
+    vanished: u64 = 5,
+        "packets that vanished between two taps from which it is a finding",
+        "As episodes";
+    ratio: f64 = 0.0001,
+        "share of lost packets from which it is a warning",
+        "One loss costs a go-back-N sender all that is in flight, often 100 to 1,000 packets: 1 lost in 10,000 then costs 1 to 10 % of the throughput";
+    critical_ratio: f64 = 0.01,
+        "share of lost packets from which it is critical",
+        "By the same count a sender with 100 packets in flight then sends everything twice";
+    other_way: f64 = 0.3,
+        "share of packets not seen at a second tap from which they are said to have taken another way",
+        "No reliable connection survives such a loss; spraying over two links hides one half of the packets from each";
 }
 
 /// Packets, how many more were lost, and how often.

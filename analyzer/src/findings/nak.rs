@@ -3,37 +3,45 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use serde::Deserialize;
-
 use super::once::once;
-use super::{Entry, Input, LimitMeta, Raise};
+use super::{Entry, Family, Input, Raise};
 use crate::analysis::{Flow, LastNaks, Naks};
 use crate::findings::{Finding, Severity};
 use crate::util::units::plural;
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[ACCESS, OPERATIONAL, INVALID, SEQUENCE];
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[ACCESS, OPERATIONAL, INVALID, SEQUENCE],
+    limits: &[Limits::META],
+    evidence: &[],
+    check,
+};
 
 const ACCESS: Entry = Entry {
     id: "nak.remote_access_error",
+    rank: 160,
     title: "A responder denies access to its memory",
     meaning: "A request named a remote key or an address that the responder does not grant. The queue pair goes into the error state: the job that uses it ends or hangs.",
     computed: "Raised from `errors` NAKs with code 2 (remote access error) on; critical, since no connection survives one.",
     advice: "It is the application's matter, not the network's: a region that was deregistered too early, a wrong remote key, an access beyond the end, a missing permission \
              (IBV_ACCESS_REMOTE_WRITE/READ), or a peer that restarted and still gets requests for its former self. Look at the logs of the process that owns the responder's queue pair.",
     caveat: "",
+    ..Entry::EMPTY
 };
 const OPERATIONAL: Entry = Entry {
     id: "nak.remote_operational_error",
+    rank: 170,
     title: "A responder failed to carry out a request",
     meaning: "The responder's device hit an error of its own while it worked on a request. The queue pair goes into the error state.",
     computed: "Raised from `errors` NAKs with code 3 (remote operational error) on; critical.",
     advice: "Look at the responder's kernel log and firmware events (`dmesg`, `devlink health`), PCIe errors (AER) and memory errors; with GPU memory also at the GPU's (Xid events) and at \
              the peer-memory driver.",
     caveat: "",
+    ..Entry::EMPTY
 };
 const INVALID: Entry = Entry {
     id: "nak.invalid_request",
+    rank: 180,
     title: "A responder calls a request invalid",
     meaning: "The responder does not understand the request, or does not permit it at all: an operation that is not enabled for the queue pair, a message longer than its receive buffer, too \
               many READs or atomics at a time. The queue pair goes into the error state.",
@@ -41,37 +49,27 @@ const INVALID: Entry = Entry {
     advice: "Compare the two ends' settings: path MTU, max_dest_rd_atomic against max_rd_atomic, the queue pair's access flags, the sizes of posted receive buffers, versions of library and \
              application.",
     caveat: "",
+    ..Entry::EMPTY
 };
 
 const SEQUENCE: Entry = Entry {
     id: "nak.psn_sequence_error",
+    rank: 250,
     title: "Receivers ask again for data that does not pass here",
     meaning: "NAKs for a PSN sequence error pass: their senders miss packets, or got them out of order. The data itself takes another way, so that where it was lost, and whether it was, is not seen.",
     computed: "Per pair of hosts: NAKs with code 0 (PSN sequence error) of one that the other sends no requests to at any tap. Info from loss.episodes of them on. NAKs of flows with RNR NAKs do not count: \
                a receiver that was not ready also misses what came behind. Where the data passes, the findings loss.* judge.",
     advice: "Capture where the data passes, or both directions of the mirror port: the findings of loss then say on which side of the tap packets are lost. On hosts with several uplinks, watch all of them.",
     caveat: "A receiver sends one NAK for all that it misses at a time: how many packets that is cannot be told.",
+    ..Entry::EMPTY
 };
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[LimitMeta {
-    name: "nak.errors",
-    default: "1",
-    meaning: "NAKs of one kind from which it is a finding",
-    reason: "Each of them ends a connection",
-}];
-
-/// Thresholds of this family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    pub errors: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { errors: 1 }
-    }
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "nak";
+    errors: u64 = 1,
+        "NAKs of one kind from which it is a finding",
+        "Each of them ends a connection";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {

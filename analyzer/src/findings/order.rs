@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use super::catalog::entry;
 use crate::findings::{Finding, Severity};
 use crate::util::units;
 
@@ -11,61 +12,9 @@ pub const OVER_NS: u64 = 10_000_000_000;
 
 const DAY_NS: u64 = 86_400_000_000_000;
 
-/// Every kind of finding, what causes others before what it causes: what makes figures doubtful, settings and links,
-/// refusals, losses, what is sent again for them, congestion and what it costs, balance, the steps of jobs, and
-/// what only shows how traffic is sent.
-pub const CAUSES_FIRST: [&str; 46] = [
-    "tool.lost",
-    "config.lossless",
-    "config.switch",
-    "config.ecn",
-    "config.port",
-    "config.pcie",
-    "config.gpu",
-    "config.nccl",
-    "config.host",
-    "device.link_errors",
-    "device.pcie_stalls",
-    "pfc.on_wrong_priority",
-    "pfc.storm",
-    "pfc.victim",
-    "icrc.errors",
-    "nak.remote_access_error",
-    "nak.remote_operational_error",
-    "nak.invalid_request",
-    "device.discards",
-    "device.loss",
-    "loss.between_taps",
-    "loss.before_tap",
-    "loss.after_tap",
-    "device.not_ready",
-    "nak.psn_sequence_error",
-    "rnr.slow_receiver",
-    "peer.silent",
-    "retry.storm",
-    "burst.incast",
-    "device.congestion",
-    "ecn.congestion",
-    "ecn.no_cnp",
-    "cnp.without_ce",
-    "latency.tail",
-    "entropy.low",
-    "links.imbalance",
-    "job.stalled",
-    "step.straggler",
-    "step.slower",
-    "isolation.foreign_traffic",
-    "qos.dscp_mixed",
-    "qos.dscp_unset",
-    "qos.cnp_dscp",
-    "ecn.not_capable",
-    "mtu.small",
-    "rocev1.present",
-];
-
-/// Place of a kind in [`CAUSES_FIRST`].
-fn rank(id: &str) -> usize {
-    CAUSES_FIRST.iter().position(|known| *known == id).unwrap_or(CAUSES_FIRST.len())
+/// Place of a kind among those of its severity.
+fn rank(id: &str) -> u16 {
+    entry(id).map_or(u16::MAX, |entry| entry.rank)
 }
 
 impl Finding {
@@ -88,7 +37,7 @@ impl Finding {
 }
 
 /// Puts findings in the order in which they should be looked at: the worst first; what is over behind what goes on,
-/// but before what is only good to know; of those that are as bad, causes before what they cause ([`CAUSES_FIRST`]).
+/// but before what is only good to know; of those that are as bad, causes before what they cause ([`Entry::rank`](super::Entry::rank)).
 pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
     // Stable: within a family the order says which is the worst.
     findings.sort_by_key(|finding| {

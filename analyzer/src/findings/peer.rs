@@ -3,22 +3,24 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
-use rocescope_common::account::FlowKey;
-use rocescope_common::wire::Reason;
-use rocescope_common::wire::bth::MASK24;
-use rocescope_common::wire::frame::Addr;
-use serde::Deserialize;
-
-use super::{Entry, Input, LimitMeta, Raise, once};
+use super::{Entry, Family, Input, Need, Raise, once};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::sample::{Direction, FlowSample, LinkSample, Sample, SourceKind, address};
 use crate::util::units::plural;
+use rocescope_common::account::FlowKey;
+use rocescope_common::wire::Reason;
+use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::frame::Addr;
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[SILENT];
+/// This family.
+pub(super) const FAMILY: Family =
+    Family { entries: &[SILENT], limits: &[Limits::META], evidence: &[], check };
+
 const SILENT: Entry = Entry {
     id: "peer.silent",
+    rank: 270,
+    needs: &[Need::Loss],
     title: "Requests are never answered",
     meaning: "A sender asks for acknowledgements, or repeats a request again and again, and nothing comes back: the peer's queue pair, process or host is gone, or packets pass in one direction only. After retry_cnt \
               attempts the connection fails.",
@@ -31,36 +33,18 @@ const SILENT: Entry = Entry {
              a filter or ACL drops UDP 4791 one way. NCCL gives up after NCCL_IB_RETRY_CNT times NCCL_IB_TIMEOUT.",
     caveat: "On a tap that sees one direction only, a sender that is stuck for another reason looks the same. Answers may take another path than requests; the rest of the tap's traffic says whether \
              they do, but not for certain.",
+    ..Entry::EMPTY
 };
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[
-    LimitMeta {
-        name: "peer.retries",
-        default: "2",
-        meaning: "times in a row that a sender began again at one PSN",
-        reason: "One repeat is what a single lost packet brings; senders try up to 7 times",
-    },
-    LimitMeta {
-        name: "peer.wait_ms",
-        default: "10",
-        meaning: "milliseconds that an answer may take",
-        reason: "NICs acknowledge by themselves, within microseconds; software stacks under load take a few milliseconds",
-    },
-];
-
-/// Thresholds of this family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    pub retries: u64,
-    pub wait_ms: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { retries: 2, wait_ms: 10 }
-    }
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "peer";
+    retries: u64 = 2,
+        "times in a row that a sender began again at one PSN",
+        "One repeat is what a single lost packet brings; senders try up to 7 times";
+    wait_ms: u64 = 10,
+        "milliseconds that an answer may take",
+        "NICs acknowledge by themselves, within microseconds; software stacks under load take a few milliseconds";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use serde::Deserialize;
-
 use super::not_evaluated::{flows_unjudged, is_unjudged};
 use super::once::once;
-use super::{Entry, Input, LimitMeta, Raise};
+use super::{Entry, Family, Input, Measure, Need, Raise};
 use crate::analysis::{Flow, FlowId, Loss};
 use crate::findings::{Finding, Severity};
 use crate::util::units;
@@ -26,10 +24,14 @@ macro_rules! selective {
     };
 }
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[STORM];
+/// This family.
+pub(super) const FAMILY: Family = Family { entries: &[STORM], limits: &[Limits::META], evidence: &[], check };
+
 const STORM: Entry = Entry {
     id: "retry.storm",
+    rank: 280,
+    needs: &[Need::Loss, Need::Sequences],
+    measure: Some(Measure::ratio("retransmitted_ratio")),
     title: "A large part of what is sent has been sent before",
     meaning: "Senders spend much of their capacity on packets that were already on the way: the job gets what is left, and the fabric carries a load that moves nothing.",
     computed: "Per pair of hosts: packets sent again that had passed before, whatever the reason (flows[].loss.retransmitted; what a mirror shows twice and what only came out of order does not \
@@ -42,40 +44,22 @@ const STORM: Entry = Entry {
         selective!()
     ),
     caveat: "",
+    ..Entry::EMPTY
 };
 
 /// What to do first where packets were seen late.
 const REORDERED: &str = "Packets come out of order, which a go-back-N receiver takes for a loss: see whether switches spread packets over paths (adaptive routing, packet spraying), and whether the NICs \
      on both ends are set to accept that (NCCL_IB_ADAPTIVE_ROUTING, out-of-order placement).";
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[
-    LimitMeta {
-        name: "retry.ratio",
-        default: "0.2",
-        meaning: "share of packets sent again",
-        reason: "A healthy software stack under load shows up to 8 % in our captures; a fifth is more than any cost that is worth bearing",
-    },
-    LimitMeta {
-        name: "retry.packets",
-        default: "100",
-        meaning: "packets sent again, at least",
-        reason: "A short exchange that repeats once is no storm",
-    },
-];
-
-/// Thresholds of this family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    pub ratio: f64,
-    pub packets: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { ratio: 0.2, packets: 100 }
-    }
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "retry";
+    ratio: f64 = 0.2,
+        "share of packets sent again",
+        "A healthy software stack under load shows up to 8 % in our captures; a fifth is more than any cost that is worth bearing";
+    packets: u64 = 100,
+        "packets sent again, at least",
+        "A short exchange that repeats once is no storm";
 }
 
 fn again(flow: &Flow) -> u64 {

@@ -3,20 +3,21 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use serde::Deserialize;
-
 use super::nak::latest;
 use super::not_evaluated::is_unjudged;
 use super::once::once;
-use super::{Entry, Input, LimitMeta, Raise};
+use super::{Entry, Family, Input, Measure, Raise};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[SLOW];
+/// This family.
+pub(super) const FAMILY: Family = Family { entries: &[SLOW], limits: &[Limits::META], evidence: &[], check };
+
 const SLOW: Entry = Entry {
     id: "rnr.slow_receiver",
+    rank: 260,
+    measure: Some(Measure::ratio("rnr_ratio")),
     title: "A receiver has no buffer ready for what is sent to it",
     meaning: "SENDs, or WRITEs with immediate data, arrive before the receiver has posted a receive buffer. It refuses them (RNR NAK), and the sender waits for the RNR timer and repeats all \
               that was in flight. After rnr_retry attempts the connection fails.",
@@ -25,36 +26,18 @@ const SLOW: Entry = Entry {
     advice: "The receiving process is too slow or posts too few receives: look at its CPU (pinning, NUMA node, a busy or paused GPU), at the depth of its receive queue, and at what it waits for. A \
              longer RNR timer only hides it. Where retries run out: rnr_retry 7 means without end.",
     caveat: "A few RNR NAKs at the start of a job are usual: peers do not start at the same time.",
+    ..Entry::EMPTY
 };
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[
-    LimitMeta {
-        name: "rnr.naks",
-        default: "5",
-        meaning: "RNR NAKs of a host from which it is a finding",
-        reason: "Fewer are what the start of a connection may bring",
-    },
-    LimitMeta {
-        name: "rnr.ratio",
-        default: "0.001",
-        meaning: "RNR NAKs per packet of requests sent to the host",
-        reason: "Each one costs a timer of at least 10 us (NCCL: 640 us), as long as hundreds of packets take; below 1 in 1,000 that is a small share",
-    },
-];
-
-/// Thresholds of this family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    pub naks: u64,
-    pub ratio: f64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { naks: 5, ratio: 0.001 }
-    }
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "rnr";
+    naks: u64 = 5,
+        "RNR NAKs of a host from which it is a finding",
+        "Fewer are what the start of a connection may bring";
+    ratio: f64 = 0.001,
+        "RNR NAKs per packet of requests sent to the host",
+        "Each one costs a timer of at least 10 us (NCCL: 640 us), as long as hundreds of packets take; below 1 in 1,000 that is a small share";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
