@@ -35,6 +35,7 @@ const ENTROPY_LOW: Entry = Entry {
 const LINKS_IMBALANCE: Entry = Entry {
     id: "links.imbalance",
     rank: 360,
+    causes: &["entropy.low"],
     measure: Some(Measure::ratio("max_over_mean")),
     title: "Links that share a load carry it unevenly",
     meaning: "One uplink, port or rail is much busier than its peers, so the traffic on it waits while others idle.",

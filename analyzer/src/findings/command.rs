@@ -1,5 +1,7 @@
 //! The exact commands of steps, for the interface that a finding is about.
 
+use std::net::IpAddr;
+
 use super::Input;
 use crate::analysis::Kind;
 
@@ -34,16 +36,6 @@ impl<'a> Commands<'a> {
         self.with(|dev| format!("dcb pfc show dev {dev}"))
     }
 
-    /// The transceiver's light levels and temperature.
-    pub(super) fn transceiver(self) -> Option<String> {
-        self.with(|dev| format!("ethtool -m {dev}"))
-    }
-
-    /// Queueing disciplines with their drops.
-    pub(super) fn qdisc(self) -> Option<String> {
-        self.with(|dev| format!("tc -s qdisc show dev {dev}"))
-    }
-
     /// Counters of the RDMA devices.
     pub(super) fn rdma_counters(self) -> Option<String> {
         self.with(|_| "rdma statistic show".to_owned())
@@ -52,6 +44,11 @@ impl<'a> Commands<'a> {
     /// Queue pairs with their state and process.
     pub(super) fn queue_pairs(self) -> Option<String> {
         self.with(|_| "rdma resource show qp".to_owned())
+    }
+
+    /// Whether an address answers through the interface.
+    pub(super) fn ping(self, address: IpAddr) -> Option<String> {
+        self.with(|dev| format!("ping -c 3 -I {dev} {address}"))
     }
 
     fn with(self, command: impl FnOnce(&str) -> String) -> Option<String> {

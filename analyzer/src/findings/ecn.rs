@@ -17,6 +17,7 @@ pub(super) const FAMILY: Family =
 const CONGESTION: Entry = Entry {
     id: "ecn.congestion",
     rank: 310,
+    causes: &["burst.incast"],
     measure: Some(Measure::ratio("ce_ratio")),
     title: "Data arrives marked CE",
     meaning: "Switches on the way had queues beyond their marking threshold. The receivers answer with CNPs, and the senders slow down: these flows are limited by the fabric, \

@@ -32,6 +32,8 @@ pub struct Entry {
     pub id: &'static str,
     /// Place in the order of findings of one severity: causes have lower numbers than their effects. Unique.
     pub rank: u16,
+    /// Ids of findings that can cause it, where they name the same hosts at the same time.
+    pub causes: &'static [&'static str],
     /// It is a setting or an absence, which does not end with the last packet that shows it.
     pub lasting: bool,
     /// What a source has to collect for it.
@@ -55,6 +57,7 @@ impl Entry {
     pub const EMPTY: Self = Self {
         id: "",
         rank: u16::MAX,
+        causes: &[],
         lasting: false,
         needs: &[],
         measure: None,

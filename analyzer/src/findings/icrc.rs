@@ -1,13 +1,20 @@
 //! Packets that do not arrive as they were sent.
 
-use super::{Entry, Family, Input, Measure, Need, Raise};
+use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
+use super::title::{pair, short, title};
+use super::{Commands, Impact, Place, ends};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
 
 /// This family.
 pub(super) const FAMILY: Family =
-    Family { entries: &[ERRORS], limits: &[Limits::META], evidence: &[], check };
+    Family { entries: &[ERRORS], limits: &[Limits::META], evidence: &[
+        label("bad", "packets with a wrong ICRC", Unit::Count),
+        label("checked", "packets checked", Unit::Count),
+        label("unchecked", "packets cut, not checked", Unit::Count),
+        label("bad_ratio", "corruption ratio", Unit::Ratio),
+    ], check };
 
 const ERRORS: Entry = Entry {
     id: "icrc.errors",
@@ -67,33 +74,46 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             let ratio = bad as f64 / checked.max(1) as f64;
             let severe = bad >= limits.packets && ratio >= limits.ratio;
             damaged.sort_by_key(|flow| std::cmp::Reverse(bad_of(flow)));
-            let title = format!(
-                "{bad} of {} on {} {} damaged ({}): the ICRC is wrong",
-                plural(checked, "packet"),
-                link.name,
-                if bad == 1 { "is" } else { "are" },
-                units::ratio(Some(ratio))
+            let diagnosis = format!(
+                "Corruption upstream of {}: {} of {} with a wrong ICRC",
+                short(&link.name),
+                units::count(bad),
+                plural(checked, "packet")
             );
-            Raise::new(&ERRORS, if severe { Severity::Warning } else { Severity::Info }, title)
+            let share = format!(" ({})", units::ratio(Some(ratio)));
+            let place = Place::link(input, &link.name, link.direction).hop("upstream");
+            let (requester, responder) = ends::of_data(input, damaged.iter().copied());
+            let here = Commands::on(input, &link.name);
+            let severity = if severe { Severity::Warning } else { Severity::Info };
+            Raise::new(&ERRORS, severity, title(diagnosis, [share]))
                 .evidence("bad", bad)
                 .evidence("checked", checked)
                 .evidence("unchecked", all.unchecked)
                 .evidence("bad_ratio", ratio)
                 .flows(damaged)
+                .place(place)
+                .ends(requester, responder)
+                .impact(Impact { packets_ratio: Some(ratio), ..Impact::default() })
+                .step("Capture at a second point to find the device between a correct and a wrong ICRC.", None)
+                .step("Check its memory error, parity and FCS counters.", here.nic_counters())
+                .step("Count rx_icrc_encapsulated and rx_roce_errors on the receiving NIC.", here.rdma_counters())
                 .into(found);
         }
         if let Some(first) = always.first() {
-            let title = format!(
-                "The ICRC is never right in {} on {}, {} to {} first: captured before the NIC filled it in, or rewritten on the way",
+            let diagnosis = format!(
+                "ICRC always wrong in {} on {}: rewritten, or filled in later",
                 plural(always.len() as u64, "flow"),
-                link.name,
-                first.src,
-                first.dst
+                short(&link.name)
             );
-            Raise::new(&ERRORS, Severity::Info, title)
+            let (requester, responder) = ends::of_data(input, [*first]);
+            Raise::new(&ERRORS, Severity::Info, title(diagnosis, [pair(first.src, first.dst)]))
                 .evidence("bad", bad_always)
                 .evidence("checked", checked_always)
                 .flows(always)
+                .place(Place::link(input, &link.name, link.direction))
+                .ends(requester, responder)
+                .step("Check whether the capture point is before the NIC fills in the ICRC (a sending host).", None)
+                .step("Check for address translation or header rewriting between sender and tap.", None)
                 .into(found);
         }
     }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use super::{Finding, Severity};
 
 /// A direction of a queue pair, wherever it is seen: source, destination and destination queue pair.
-pub type Name = (IpAddr, IpAddr, u32);
+pub(super) type Name = (IpAddr, IpAddr, u32);
 
 /// Flows, without the links that see them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -25,6 +25,8 @@ mod config;
 mod device;
 mod ecn;
 mod ends;
+#[cfg(test)]
+mod episode_tests;
 mod finding;
 mod icrc;
 mod index;
@@ -40,14 +42,17 @@ pub mod order;
 mod peer;
 mod pfc;
 mod raise;
+mod relate;
 mod retry;
 mod rnr;
 mod settings;
 #[cfg(test)]
 mod settings_tests;
+mod span;
 mod step;
 #[cfg(test)]
 mod tests;
+mod title;
 mod tool;
 mod verdict;
 
@@ -121,6 +126,7 @@ pub fn check(input: &Input<'_>) -> Vec<Finding> {
     for finding in &mut found {
         finding.active = finding.over_since(end_ns).is_none();
     }
+    relate::relate(&mut found);
     order::sort(&mut found, end_ns);
     found
 }

@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 
 use super::catalog::entry;
 use crate::findings::{Finding, Severity};
+use crate::metrics::loss::spells::SPELL_NS;
 use crate::util::units;
 
-/// What was not seen for so long before the end of the data is over, in nanoseconds. The steps of training jobs are
-/// seconds apart at most, so that what comes with each of them is seen again within it; the screen's figures are of as long.
-pub const OVER_NS: u64 = 10_000_000_000;
+/// A finding has ended when it was not seen for so long before the end of the data, in nanoseconds.
+pub const OVER_NS: u64 = SPELL_NS;
 
 const DAY_NS: u64 = 86_400_000_000_000;
 
@@ -25,14 +25,28 @@ impl Finding {
         (end.saturating_sub(seen) >= OVER_NS).then_some(seen)
     }
 
+    /// When it ended and how long its latest episode took, in words, `ended 13:05:09 UTC after 8.00 s`: with the day where that
+    /// is another one; `None` while it is active.
+    #[must_use]
+    pub fn ended(&self, end_ns: Option<u64>) -> Option<String> {
+        let when = format!("ended {}", self.end_utc(end_ns)?);
+        let length = self.episodes.last().map(|episode| episode.last_ns.saturating_sub(episode.first_ns));
+        Some(match length {
+            Some(length) if length > 0 => format!("{when} after {}", units::duration(length)),
+            _ => when,
+        })
+    }
+
     /// The same in words, `until 13:05:09 UTC`: with the day where that is another one.
     #[must_use]
     pub fn until(&self, end_ns: Option<u64>) -> Option<String> {
+        Some(format!("until {}", self.end_utc(end_ns)?))
+    }
+
+    fn end_utc(&self, end_ns: Option<u64>) -> Option<String> {
         let seen = self.over_since(end_ns)?;
         let same_day = end_ns.is_some_and(|end| end / DAY_NS == seen / DAY_NS);
-        let when =
-            if same_day { format!("{} UTC", units::second_utc(seen)) } else { units::minute_utc(seen) };
-        Some(format!("until {when}"))
+        Some(if same_day { format!("{} UTC", units::second_utc(seen)) } else { units::minute_utc(seen) })
     }
 }
 
@@ -54,6 +68,7 @@ pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::findings::Episode;
 
     fn finding(id: &'static str, severity: Severity, last_seen_ns: Option<u64>) -> Finding {
         Finding { last_seen_ns, ..Finding::new(id, severity, String::new()) }
@@ -110,5 +125,9 @@ mod tests {
         assert_eq!(old.until(Some(then + DAY_NS)).as_deref(), Some("until 2026-03-01 13:05 UTC"));
         assert_eq!(old.until(Some(then + OVER_NS - 1)), None);
         assert_eq!(old.until(None), None);
+        let episode = Episode { first_ns: then - 8_000_000_000, last_ns: then, peak: None };
+        let old = Finding { episodes: vec![episode], ..old };
+        assert_eq!(old.ended(Some(then + OVER_NS)).as_deref(), Some("ended 13:05:09 UTC after 8.00 s"));
+        assert_eq!(old.ended(Some(then)), None);
     }
 }

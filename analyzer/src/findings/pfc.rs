@@ -41,6 +41,7 @@ const WRONG_PRIORITY: Entry = Entry {
 const VICTIM: Entry = Entry {
     id: "pfc.victim",
     rank: 140,
+    causes: &["pfc.storm"],
     needs: &[Need::PauseTimes],
     measure: Some(Measure { name: "longest_ns", unit: Unit::Nanoseconds, better: Better::Less }),
     title: "Queue pairs stand still while their priority is paused",

@@ -13,6 +13,7 @@ pub(super) const FAMILY: Family =
 const STRAGGLER: Entry = Entry {
     id: "step.straggler",
     rank: 380,
+    causes: &["rnr.slow_receiver", "loss.before_tap", "loss.after_tap", "pfc.victim"],
     needs: &[Need::Traffic],
     measure: Some(Measure::ratio("behind_ratio")),
     title: "Each step waits for the same host",
@@ -29,6 +30,7 @@ const STRAGGLER: Entry = Entry {
 const SLOWER: Entry = Entry {
     id: "step.slower",
     rank: 390,
+    causes: &["loss.before_tap", "loss.after_tap", "ecn.congestion"],
     needs: &[Need::Traffic],
     measure: Some(Measure::ratio("slower_ratio")),
     title: "The steps of the job become longer",

@@ -10,7 +10,13 @@ use crate::report::Report;
 
 /// The findings about a sample.
 pub(super) fn found(sample: &Sample, options: &Options) -> Vec<Finding> {
-    Report::build(sample, &options.clone().into()).findings
+    let findings = Report::build(sample, &options.clone().into()).findings;
+    for finding in &findings {
+        let own = ["loss.", "nak.", "rnr.", "retry.", "icrc.", "peer."];
+        let long = finding.title.chars().count() > super::title::MOST;
+        assert!(!long || !own.iter().any(|family| finding.id.starts_with(family)), "{}", finding.title);
+    }
+    findings
 }
 
 /// Severity of the finding with this id, if there is one.
@@ -38,6 +44,10 @@ fn ids_are_unique_and_texts_complete() {
     let mut seen = HashSet::new();
     for entry in entries() {
         assert!(seen.insert(entry.id), "{} is there twice", entry.id);
+        assert!(entry.title.chars().count() <= super::title::MOST, "{}: long", entry.title);
+        for cause in entry.causes {
+            assert!(entries().any(|other| other.id == *cause && other.id != entry.id), "{cause}");
+        }
         for text in [entry.title, entry.meaning, entry.computed, entry.advice] {
             assert!(text.len() > 10, "{}: says nothing", entry.id);
             assert!(!text.contains("  "), "{}: two blanks in a row", entry.id);

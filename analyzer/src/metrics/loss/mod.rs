@@ -11,6 +11,7 @@ mod holes;
 mod result;
 mod seen;
 mod sequence;
+pub mod spells;
 #[cfg(test)]
 mod tests;
 pub mod told;
@@ -27,6 +28,7 @@ pub use episode::Episodes;
 pub use result::{Metrics, NakTally, Naks, Retransmission};
 use seen::{Nak, REUSE_PAUSE_NS, Seen};
 use sequence::{Missing, Sequence};
+use spells::{Recorder, Signal, Spells};
 
 /// How late a packet may come and be taken for one out of order, where nothing else tells: longer than
 /// the largest shared packet buffers take to drain into one port (64 MB at 100 Gb/s), shorter than
@@ -98,6 +100,8 @@ pub struct Loss {
     /// The flows whose requests are known without a gap, where that is not every flow. Of responses
     /// nothing is known then.
     pub known: Option<HashSet<u32, foldhash::fast::RandomState>>,
+    /// When trouble showed.
+    pub spells: Spells,
 }
 
 impl Loss {
@@ -134,6 +138,7 @@ pub struct Collector {
     pairs: HashMap<(u8, Addr, Addr), u32, foldhash::fast::RandomState>,
     answers: Vec<Answers>,
     naks: HashMap<u32, Naks, foldhash::fast::RandomState>,
+    spells: Recorder,
 }
 
 /// What is kept of one sequence's latest packets.
@@ -248,6 +253,7 @@ impl Collector {
             pairs: HashMap::default(),
             answers: Vec::new(),
             naks: HashMap::default(),
+            spells: Recorder::default(),
         }
     }
 
@@ -259,6 +265,7 @@ impl Collector {
         {
             self.open(packet.slot, &aside.key);
         }
+        self.spells.packet(packet.slot, packet.time_ns);
         let op = Op::of(packet.opcode);
         if op.any(Op::REQUEST | Op::RESPONSE) {
             self.sequence(packet, op);
@@ -274,6 +281,7 @@ impl Collector {
             *slot = Slot { answer_psn: UNKNOWN, ..Slot::default() };
         }
         self.naks.remove(&number);
+        self.spells.retired(number);
     }
 
     /// What is known so far.
@@ -291,6 +299,7 @@ impl Collector {
                 })
                 .collect(),
             known: None,
+            spells: self.spells.spells(),
             naks: self.naks.clone(),
             dialogues: self
                 .slots
@@ -316,12 +325,19 @@ impl Collector {
             *slot = Slot { answer_psn: UNKNOWN, pair, reverse, ..Slot::default() };
         }
         self.naks.remove(&slot);
+        self.spells.opened(slot);
     }
 
     /// A NAK in the flow in a slot.
     #[cold]
     fn note_nak(&mut self, slot: u32, rnr: bool, code: u32, time_ns: u64) {
         self.naks.entry(slot).or_default().add(rnr, code, time_ns);
+        let signal = match (rnr, u8::try_from(code).unwrap_or(u8::MAX)) {
+            (true, _) => Signal::RnrNak,
+            (false, 0) => Signal::SequenceNak,
+            (false, code) => Signal::OtherNak(code.min(5)),
+        };
+        self.spells.note(slot, signal, (time_ns, time_ns), 1);
     }
 
     fn pair(&mut self, family: u8, src: Addr, dst: Addr) -> u32 {
@@ -386,7 +402,7 @@ impl Collector {
     #[cold]
     #[inline(never)]
     fn trouble(&mut self, packet: &Packet, op: Op, id: u16) {
-        let Self { slots, answers, window_ns, .. } = self;
+        let Self { slots, answers, window_ns, spells, .. } = self;
         let Some(slot) = slots.get_mut(packet.slot as usize) else { return };
         let response = op.has(Op::RESPONSE);
         let events = packet.outcome.events;
@@ -427,6 +443,7 @@ impl Collector {
             answered,
             window_ns: *window_ns,
         };
+        let tally = sequence.tally();
         if events & Event::RESTART != 0 {
             sequence.restart(&seen);
         } else if packet.outcome.repeat {
@@ -436,6 +453,7 @@ impl Collector {
         } else {
             sequence.in_order(&seen);
         }
+        sequence.tell(spells, packet.slot, &tally, packet.time_ns);
         latest.passed(seen.psn, id, seen.time_ns, smooth);
     }
 }

@@ -7,6 +7,7 @@ use super::MIRROR_NS;
 use super::episode::{Episodes, Tracker};
 use super::holes::{Hole, Holes, Turn};
 use super::result::{Metrics, Retransmission};
+use super::spells::{Recorder, Signal};
 use super::seen::{ID_AHEAD, Nak, REUSE_PAUSE_NS, Seen};
 
 /// A sender that waits at least so long before it sends again was woken by its timer: the ACK
@@ -21,6 +22,9 @@ const REUSE_FROM_FIRST: u32 = 256;
 const REUSE_LONG_PAUSE_NS: u64 = 60_000_000_000;
 /// PSNs whose last IP identification is remembered, to tell packets that a mirror sent twice.
 const RECENT: u32 = 256;
+
+/// How often each signal has shown.
+pub(super) type Tally = [(Signal, u64); 7];
 
 /// Why a run of packets was sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,6 +254,37 @@ impl Sequence {
             retransmission,
             stuck: self.stuck,
             ..self.metrics
+        }
+    }
+
+    /// How often each signal has shown, for [`tell`](Self::tell).
+    pub(super) fn tally(&self) -> Tally {
+        let Metrics { lost, recovered, retransmitted, rereads, rnr_resent, timeouts, .. } = self.metrics;
+        let episodes = if lost == 0 { 0 } else { self.before.metrics().count };
+        [
+            (Signal::Lost, lost),
+            (Signal::LossUpstream, episodes),
+            (Signal::LossDownstream, self.after.metrics().count),
+            (Signal::Reordered, recovered),
+            (Signal::Retransmitted, retransmitted + rereads),
+            (Signal::RetransmittedAfterRnr, rnr_resent),
+            (Signal::Timeout, timeouts),
+        ]
+    }
+
+    /// Records what has changed since a tally, with a packet of this time.
+    pub(super) fn tell(&self, spells: &mut Recorder, slot: u32, earlier: &Tally, time_ns: u64) {
+        for ((signal, now), (_, then)) in self.tally().into_iter().zip(earlier) {
+            if now < *then {
+                spells.take_back(slot, signal, then - now);
+            } else if now > *then {
+                let since = match signal {
+                    Signal::Lost | Signal::LossUpstream => self.before.under_way(),
+                    Signal::LossDownstream => self.after.under_way(),
+                    _ => None,
+                };
+                spells.note(slot, signal, since.unwrap_or((time_ns, time_ns)), now - then);
+            }
         }
     }
 
