@@ -13,10 +13,11 @@ use anyhow::Result;
 use super::count::Counts;
 use super::pace::Pace;
 use super::tap::{Said, TapReader, Turn};
-use super::{Emit, Options, nanos};
+use super::{Emit, Options};
 use crate::metrics::Metrics;
 use crate::sample::{Sample, SourceKind};
 use crate::source::feed::{Command, Tap, Update};
+use crate::util::time::nanos;
 use crate::util::units;
 
 /// Frames between two looks at the commands.
