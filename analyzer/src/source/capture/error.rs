@@ -29,7 +29,7 @@ pub enum CaptureError {
     Io {
         /// The input.
         name: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// Not a single byte.

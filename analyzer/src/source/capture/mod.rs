@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 pub use error::{CaptureError, Cut, Truncation};
 pub use link_type::*;
-pub use part::{Part, Place};
+pub use part::{Location, Part};
 
 use detect::Magic;
 use error::Stop;
@@ -258,18 +258,18 @@ impl Reader {
     /// After an error that says it [would block](CaptureError::would_block): the part of the file that the reader has to be
     /// given before it can go on; `None` when it waits for its input.
     #[must_use]
-    pub fn wants_part(&self) -> Option<Place> {
-        self.window.wants_part()
+    pub fn wanted_part(&self) -> Option<Location> {
+        self.window.wanted_part()
     }
 
-    /// Gives what was read at the place that is [wanted](Self::wants_part).
+    /// Gives what was read at the place that is [wanted](Self::wanted_part).
     pub fn give_part(&mut self, part: Part) {
         self.window.give_part(part);
     }
 
     /// Gives the buffer back that records were borrowed from, to whom its bytes are near.
-    pub fn take_back(&mut self) -> Vec<u8> {
-        self.window.take_back()
+    pub fn reclaim_buffer(&mut self) -> Vec<u8> {
+        self.window.reclaim_buffer()
     }
 
     /// Decides how a long input is read on. A thread that reads ahead is worth its while when decompressing takes as long

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::ahead::Ahead;
 use super::gzip::Gunzip;
-use super::part::{Part, Place};
+use super::part::{Location, Part};
 
 /// First size of the buffer: large enough that a read costs little per record, small enough to
 /// stay in the second-level cache.
@@ -20,7 +20,7 @@ enum Input {
     Direct(Box<dyn Read + Send>),
     Ahead(Ahead),
     /// Where the next part is, and the part once somebody gave it.
-    Parts(Place, Option<Part>),
+    Parts(Location, Option<Part>),
 }
 
 /// Buffered input that can be looked at before it is consumed.
@@ -74,18 +74,18 @@ impl Window {
     /// From now on the input is that of `file`, which is given in [parts](Self::give_part).
     pub(super) fn in_parts(&mut self, file: Arc<File>) {
         let read = self.position().wrapping_add(self.available().len() as u64);
-        self.input = Input::Parts(Place::new(file, read), None);
+        self.input = Input::Parts(Location::new(file, read), None);
     }
 
     /// Where the part is that is to be given next; `None` when the window reads by itself.
-    pub(super) fn wants_part(&self) -> Option<Place> {
+    pub(super) fn wanted_part(&self) -> Option<Location> {
         match &self.input {
             Input::Parts(place, _) => Some(place.clone()),
             Input::Direct(_) | Input::Ahead(_) => None,
         }
     }
 
-    /// Gives the part that is [wanted](Self::wants_part).
+    /// Gives the part that is [wanted](Self::wanted_part).
     pub(super) fn give_part(&mut self, part: Part) {
         if let Input::Parts(_, next) = &mut self.input {
             *next = Some(part);
@@ -93,7 +93,7 @@ impl Window {
     }
 
     /// Gives the buffer back; the little that is left in it is kept.
-    pub(super) fn take_back(&mut self) -> Vec<u8> {
+    pub(super) fn reclaim_buffer(&mut self) -> Vec<u8> {
         let left = self.available().to_vec();
         self.base = self.position();
         (self.start, self.end) = (0, left.len());

@@ -29,7 +29,7 @@ use crate::source::feed::{self, Feed};
 use crate::source::flows::table::FlowTable;
 use crate::util::time::nanos;
 use inputs::TapFiles;
-use tap::{Said, TapReader};
+use tap::{Messages, TapReader};
 use time::TimeSpec;
 use worker::MetricsWorker;
 
@@ -105,17 +105,17 @@ impl Default for Options {
 pub fn start(options: Options) -> Result<Feed> {
     let opened = open(&options)?;
     let (source, view) = feed::channel();
-    let run = run::Run {
-        tap: source,
+    let run = run::Replay {
+        feed: source,
         taps: opened.taps,
         counts: opened.counts,
         inputs: opened.names,
         pace: pace::Pace::new(options.speed),
         idle_ns: options.idle.map(nanos),
-        said: Said { notices: opened.notices, failure: None },
-        told: BTreeSet::new(),
+        messages: Messages { notices: opened.notices, failure: None },
+        sent_notices: BTreeSet::new(),
         clock: run::Clock::default(),
-        order: run::Order::default(),
+        order: run::MergeOrder::default(),
         options,
     };
     std::thread::Builder::new()

@@ -47,8 +47,8 @@ fn records_are_the_same_in_parts() {
             Ok(None) => break,
             Err(error) => {
                 assert!(error.would_block() && at as u64 >= LONG, "{error} at {at}");
-                let place = reader.wants_part().unwrap();
-                let buf = reader.take_back();
+                let place = reader.wanted_part().unwrap();
+                let buf = reader.reclaim_buffer();
                 // One that was read elsewhere is told from the one that is wanted.
                 assert!(!Part::read(place.further(1), Vec::new()).is_at(&place));
                 let part = Part::read(place.clone(), buf);
