@@ -42,7 +42,7 @@ const IF_TSOFFSET: u16 = 14;
 const ISB_IFDROP: u16 = 5;
 const ISB_OSDROP: u16 = 7;
 
-/// What packets of one interface need, and what it says it lost.
+/// What is needed to read packets of one interface, and its drop counters.
 struct Port {
     clock: Clock,
     link_type: u16,
@@ -61,7 +61,7 @@ pub(super) struct PcapNg {
     first_port: usize,
     latest_ns: u64,
     untimed: u64,
-    /// Sum of the losses noted with packets.
+    /// Sum of the drop counts of packets.
     lost_between: Option<u64>,
 }
 
@@ -185,7 +185,7 @@ impl PcapNg {
         let mut packet = self.packet(block, id)?;
         let options_at = PACKET_FIELDS + packet.len.next_multiple_of(4) as usize;
         let mut fcs = self.ports[packet.port].fcs;
-        // Writers that give no options leave nothing here, or nothing but the end marker.
+        // Without options there are no bytes here, or the end marker only.
         if options_at + 8 < block.len() {
             let (drops, fcs_bits) = self.order.packet_options(&block[options_at..block.len() - TRAILER]);
             if let Some(drops) = drops {
@@ -202,7 +202,7 @@ impl PcapNg {
         let id = usize::from(self.order.u16(block, 8));
         let mut packet = self.packet(block, id)?;
         let drops = self.order.u16(block, 10);
-        // All ones means that the writer did not know.
+        // All ones: unknown.
         if drops != u16::MAX {
             self.lost_between = Some(add(self.lost_between, u64::from(drops)));
         }
@@ -211,7 +211,7 @@ impl PcapNg {
         Ok(packet)
     }
 
-    /// The part of both packet blocks that is the same; lengths still include the FCS.
+    /// The fields that both packet blocks share; lengths still include the FCS.
     #[inline]
     fn packet(&mut self, block: &[u8], id: usize) -> Result<Packet, Stop> {
         if block.len() < PACKET_FIELDS + TRAILER {
@@ -244,8 +244,8 @@ impl PcapNg {
         })
     }
 
-    /// A packet without time, always of the section's first interface; its captured length is
-    /// what the interface's snap length leaves of the original one.
+    /// A packet without a timestamp, always of the section's first interface; its captured length is its original length
+    /// cut at the interface's snap length.
     #[cold]
     fn simple_packet(&mut self, block: &[u8]) -> Result<Packet, Stop> {
         if block.len() < SIMPLE_FIELDS + TRAILER {
@@ -276,7 +276,7 @@ impl PcapNg {
         })
     }
 
-    /// Takes what a block other than a packet says.
+    /// Reads a block that is not a packet.
     #[cold]
     fn describe(
         &mut self,
@@ -288,7 +288,7 @@ impl PcapNg {
             SECTION_HEADER => self.section(block)?,
             INTERFACE_DESCRIPTION => self.interface(block, interfaces)?,
             INTERFACE_STATISTICS => self.statistics(block)?,
-            // Name resolution, secrets, comments of other tools: nothing for us.
+            // Name resolution, secrets, custom blocks.
             _ => {}
         }
         Ok(())
