@@ -1,4 +1,6 @@
-//! Units, and work in the background.
+//! Units, word wrap, colours, and work in the background.
 
 pub(crate) mod background;
+pub mod style;
 pub mod units;
+pub mod wrap;
