@@ -3,19 +3,20 @@
 use super::figure::Kind;
 use super::{Change, Diff, Verdict};
 use crate::report::text::layout::{Align, Table, plain};
+use crate::util::style::{Paint, Role};
 use crate::util::units;
 
 /// The comparison in lines of at most `room` columns where that is possible.
 #[must_use]
-pub fn text(diff: &Diff, room: usize) -> String {
+pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
     let mut lines = Vec::new();
     for (letter, side) in [("A", &diff.a), ("B", &diff.b)] {
         let length = side.duration_ns.map_or_else(|| units::UNKNOWN.into(), units::duration);
-        lines.push(format!("{letter}  {}, {length} long", plain(&side.name)));
+        lines.push(format!("{letter}  {}, {length}", plain(&side.name)));
     }
     lines.push(String::new());
     let mut table = Table::new(vec![
-        ("FIGURE", Align::Left),
+        ("METRIC", Align::Left),
         ("A", Align::Right),
         ("B", Align::Right),
         ("CHANGE", Align::Right),
@@ -24,10 +25,10 @@ pub fn text(diff: &Diff, room: usize) -> String {
     for change in diff.metrics.iter().filter(|change| change.a.is_some() || change.b.is_some()) {
         table.row(row(change.name.to_owned(), change));
     }
-    lines.extend(table.lines(room));
+    lines.extend(painted(&table, room, paint));
     lines.push(String::new());
     if diff.findings.is_empty() {
-        lines.push("No findings in either.".into());
+        lines.push("No findings in A or B.".into());
     } else {
         let mut table = Table::new(vec![
             ("FINDING", Align::Left),
@@ -46,9 +47,9 @@ pub fn text(diff: &Diff, room: usize) -> String {
             };
             let figure = finding.figure.as_ref();
             let word = match (&finding.a, &finding.b) {
-                _ if finding.verdict.is_none() => "not judged in both",
+                _ if finding.verdict.is_none() => "not evaluated in both",
                 (None, Some(_)) => "new",
-                (Some(_), None) => "gone",
+                (Some(_), None) => "resolved",
                 _ => finding.verdict.map_or("", word),
             };
             table.row(vec![
@@ -59,7 +60,7 @@ pub fn text(diff: &Diff, room: usize) -> String {
                 plain(&finding.title),
             ]);
         }
-        lines.extend(table.lines(room));
+        lines.extend(painted(&table, room, paint));
     }
     if !diff.hosts.is_empty() {
         lines.push(String::new());
@@ -80,15 +81,44 @@ pub fn text(diff: &Diff, room: usize) -> String {
                 }
             }
         }
-        lines.extend(table.lines(room));
+        lines.extend(painted(&table, room, paint));
     }
     let mut text = lines.join("\n");
     text.push('\n');
     text
 }
 
+/// The lines of a table: its heading, and the words of verdicts in colour.
+fn painted(table: &Table, room: usize, paint: Paint) -> Vec<String> {
+    const WORDS: [(&str, Role); 5] = [
+        ("worse", Role::Critical),
+        ("new", Role::Critical),
+        ("better", Role::Good),
+        ("resolved", Role::Good),
+        ("changed", Role::Warning),
+    ];
+    let mut lines = table.lines(room);
+    for (n, line) in lines.iter_mut().enumerate() {
+        if n == 0 {
+            *line = paint.paint(Role::Heading, line);
+            continue;
+        }
+        // Verdicts are the only words between two double spaces, or at the end of a line.
+        for (word, role) in WORDS {
+            let (inner, end) = (format!("  {word}  "), format!("  {word}"));
+            let colored = format!("  {}", paint.paint(role, word));
+            if line.contains(&inner) {
+                *line = line.replacen(&inner, &format!("{colored}  "), 1);
+            } else if let Some(before) = line.strip_suffix(&end) {
+                *line = format!("{before}{colored}");
+            }
+        }
+    }
+    lines
+}
+
 fn row(name: String, change: &Change) -> Vec<String> {
-    // A minus that is no hyphen, which stands for what is not known.
+    // A minus sign: a hyphen stands for an unknown value.
     let percent = |ratio: f64| format!("{:+.1} %", ratio * 100.0).replace('-', "−");
     let ratio = change.change_ratio.map_or_else(|| units::UNKNOWN.into(), percent);
     vec![
