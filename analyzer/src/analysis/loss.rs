@@ -172,6 +172,8 @@ pub(crate) struct AtLink<'a> {
     /// All other NAKs: refused requests.
     pub(crate) refused: u64,
     pub(crate) rnr_naks: u64,
+    /// Another tap is upstream of this one.
+    pub(crate) other_tap: bool,
 }
 
 /// One for each link that has flows, in the order of the links.
@@ -189,6 +191,7 @@ pub(crate) fn by_link(facts: &Facts) -> Vec<AtLink<'_>> {
             let exact = whole.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp));
             sum.add(flow, exact, ways.contains(&(flow.dst, flow.src)));
         }
+        sum.other_tap = facts.taps.iter().any(|tap| tap.to.as_deref() == Some(link.name.as_str()));
         if any {
             all.push(sum);
         }

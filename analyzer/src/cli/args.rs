@@ -26,8 +26,9 @@ pub struct Args {
     /// The command.
     #[command(subcommand)]
     pub verb: Verb,
-    /// Colour of text output; auto: in a terminal, unless NO_COLOR is set
-    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = Color::Auto, hide_possible_values = true)]
+    /// Colour of text output: auto (in a terminal, unless NO_COLOR is set), always or never
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = Color::Auto)]
+    #[arg(hide_possible_values = true, hide_default_value = true, display_order = 900)]
     pub color: Color,
 }
 
@@ -173,7 +174,7 @@ pub struct ReplayArgs {
     /// Playback speed: max, 1x, 10x, 0.5x [default: 1x in the terminal view, else max]
     #[arg(long, value_name = "SPEED")]
     pub speed: Option<SpeedArg>,
-    /// Begin of the time range: Unix seconds, RFC 3339, or +OFFSET from the first frame
+    /// Start of the time range: Unix seconds, RFC 3339, or +OFFSET from the first frame
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub from: Option<TimeSpec>,
     /// End of the time range

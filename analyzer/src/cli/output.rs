@@ -13,6 +13,7 @@ use crate::analysis;
 use crate::report::{self, Report, json, text};
 use crate::sample::Sample;
 use crate::source::feed::{Command, Feed, Update};
+pub use crate::util::notice::say;
 use crate::util::style::{Color, Paint};
 
 /// Format of printed reports.
@@ -144,12 +145,6 @@ pub fn width() -> usize {
         return PAGE;
     }
     crossterm::terminal::size().map_or(PAGE, |(columns, _)| usize::from(columns))
-}
-
-/// A sentence to standard error.
-pub fn say(sentence: &str) {
-    // Without a reader there is nothing to report.
-    let _ = writeln!(io::stderr(), "rocescope: {sentence}");
 }
 
 /// A text to standard output. A reader that goes away is no failure.

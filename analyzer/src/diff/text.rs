@@ -2,7 +2,7 @@
 
 use super::figure::Kind;
 use super::{Change, Diff, Verdict};
-use crate::report::text::layout::{Align, Table, plain};
+use crate::util::layout::{Align, Table, plain};
 use crate::util::style::{Paint, Role};
 use crate::util::units;
 
@@ -23,7 +23,7 @@ pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
         ("", Align::Left),
     ]);
     for change in diff.metrics.iter().filter(|change| change.a.is_some() || change.b.is_some()) {
-        table.row(row(change.name.to_owned(), change));
+        table.row(row(change.name.to_owned(), change, paint));
     }
     lines.extend(painted(&table, room, paint));
     lines.push(String::new());
@@ -46,17 +46,17 @@ pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
                 format!("{severity}{times}{}", figure.unwrap_or_default())
             };
             let figure = finding.figure.as_ref();
-            let word = match (&finding.a, &finding.b) {
-                _ if finding.verdict.is_none() => "not evaluated in both",
-                (None, Some(_)) => "new",
-                (Some(_), None) => "resolved",
-                _ => finding.verdict.map_or("", word),
+            let (word, role) = match (finding.verdict, &finding.a, &finding.b) {
+                (None, ..) => ("not evaluated in both", Role::Dim),
+                (Some(_), None, Some(_)) => ("new", Role::Critical),
+                (Some(_), Some(_), None) => ("resolved", Role::Good),
+                (Some(verdict), ..) => (word(verdict), role(verdict)),
             };
             table.row(vec![
                 finding.id.clone(),
                 side(&finding.a, finding.count_a, figure.and_then(|change| change.a)),
                 side(&finding.b, finding.count_b, figure.and_then(|change| change.b)),
-                word.into(),
+                paint.paint(role, word),
                 plain(&finding.title),
             ]);
         }
@@ -77,6 +77,7 @@ pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
                     table.row(row(
                         format!("{} → {}  {}", plain(&pair.src), plain(&pair.dst), change.name),
                         change,
+                        paint,
                     ));
                 }
             }
@@ -88,36 +89,16 @@ pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
     text
 }
 
-/// The lines of a table: its heading, and the words of verdicts in colour.
+/// The lines of a table, its heading in colour.
 fn painted(table: &Table, room: usize, paint: Paint) -> Vec<String> {
-    const WORDS: [(&str, Role); 5] = [
-        ("worse", Role::Critical),
-        ("new", Role::Critical),
-        ("better", Role::Good),
-        ("resolved", Role::Good),
-        ("changed", Role::Warning),
-    ];
     let mut lines = table.lines(room);
-    for (n, line) in lines.iter_mut().enumerate() {
-        if n == 0 {
-            *line = paint.paint(Role::Heading, line);
-            continue;
-        }
-        // Verdicts are the only words between two double spaces, or at the end of a line.
-        for (word, role) in WORDS {
-            let (inner, end) = (format!("  {word}  "), format!("  {word}"));
-            let colored = format!("  {}", paint.paint(role, word));
-            if line.contains(&inner) {
-                *line = line.replacen(&inner, &format!("{colored}  "), 1);
-            } else if let Some(before) = line.strip_suffix(&end) {
-                *line = format!("{before}{colored}");
-            }
-        }
+    if let Some(heading) = lines.first_mut() {
+        *heading = paint.paint(Role::Heading, heading);
     }
     lines
 }
 
-fn row(name: String, change: &Change) -> Vec<String> {
+fn row(name: String, change: &Change, paint: Paint) -> Vec<String> {
     // A minus sign: a hyphen stands for an unknown value.
     let percent = |ratio: f64| format!("{:+.1} %", ratio * 100.0).replace('-', "−");
     let ratio = change.change_ratio.map_or_else(|| units::UNKNOWN.into(), percent);
@@ -126,8 +107,17 @@ fn row(name: String, change: &Change) -> Vec<String> {
         value(change.kind, change.a),
         value(change.kind, change.b),
         ratio,
-        change.verdict.map_or("", word).into(),
+        change.verdict.map_or_else(String::new, |verdict| paint.paint(role(verdict), word(verdict))),
     ]
+}
+
+const fn role(verdict: Verdict) -> Role {
+    match verdict {
+        Verdict::Worse => Role::Critical,
+        Verdict::Better => Role::Good,
+        Verdict::Changed => Role::Warning,
+        Verdict::Same => Role::Dim,
+    }
 }
 
 const fn word(verdict: Verdict) -> &'static str {

@@ -1,6 +1,8 @@
-//! Units, word wrap, colours, and work in the background.
+//! Units, text layout, colours, notices, and work in the background.
 
 pub(crate) mod background;
+pub(crate) mod layout;
+pub mod notice;
 pub mod style;
 pub mod units;
 pub mod wrap;

@@ -6,7 +6,7 @@ use crate::analysis::{Flow, Latency};
 pub(crate) use crate::metrics::latency::P99_SAMPLES;
 use crate::report::Report;
 use crate::report::text::flows::{endpoints, link_name};
-use crate::report::text::layout::{Align, Table, wrap};
+use crate::util::layout::{Align, Table, wrap};
 use crate::util::units;
 
 /// Flows listed: those with the highest p99, or with most CNPs.

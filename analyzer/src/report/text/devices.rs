@@ -3,8 +3,8 @@
 use crate::analysis::{Device, DeviceQp, Pause};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
-use crate::report::text::layout::{Align, Table, labelled, plain};
 use crate::source::net::lldp::Dialect;
+use crate::util::layout::{Align, Table, labelled, plain};
 use crate::util::units::{self, plural};
 
 /// Width of the labels at the left.

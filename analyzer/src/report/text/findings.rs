@@ -9,7 +9,7 @@ use crate::analysis::Kind;
 use crate::findings::{End, Finding, Health, Severity, Verdict};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
-use crate::report::text::layout::{labelled, plain, wrap};
+use crate::util::layout::{labelled, plain, wrap};
 use crate::util::style::{Paint, Role};
 use crate::util::units::{self, plural};
 use crate::util::wrap::hanging;

@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use crate::analysis::loss::counted_responses;
 use crate::analysis::{Flow, Psn, direction_name};
 use crate::report::Report;
-use crate::report::text::layout::{Align, Table, labelled, plain};
 use crate::sample::Direction;
+use crate::util::layout::{Align, Table, labelled, plain};
 use crate::util::units;
 
 /// Flows listed because they carry most bytes.

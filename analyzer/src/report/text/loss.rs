@@ -10,7 +10,7 @@ use crate::analysis::{Between, Episodes, Flow, FlowId, Loss};
 use crate::findings::Severity;
 use crate::report::Report;
 use crate::report::text::flows::{link_name, missing};
-use crate::report::text::layout::plain;
+use crate::util::layout::plain;
 use crate::util::units::{self, plural};
 use crate::util::wrap::hanging;
 
@@ -91,7 +91,10 @@ fn counted(counters: &[(u64, &dyn Fn(u64) -> String)]) -> Vec<String> {
 
 fn losses(at: &AtLink<'_>) -> Vec<String> {
     counted(&[
-        (at.lost, &|n| format!("{} lost upstream", plural(n, "packet"))),
+        (at.lost, &|n| {
+            let alone = if at.other_tap { " (from PSN gaps at this tap alone)" } else { "" };
+            format!("{} lost upstream{alone}", plural(n, "packet"))
+        }),
         (at.downstream, &|n| format!("{} downstream", plural(n, "loss episode"))),
         (at.unfilled, &|n| format!("{} neither observed nor retransmitted", units::count(n))),
         (at.undecided, &|n| format!("{} missing, lost or reordered", plural(n, "PSN"))),

@@ -8,13 +8,14 @@ mod answers;
 mod devices;
 mod findings;
 mod flows;
-pub(crate) mod layout;
 mod loss;
 mod summary;
 #[cfg(test)]
 mod tests;
 mod traffic;
 
+// For views beside the report.
+pub(crate) use crate::util::layout;
 pub(crate) use answers::{P99_SAMPLES, P999_SAMPLES, enough};
 
 use rocescope_common::wire::Reason;
@@ -22,7 +23,7 @@ use rocescope_common::wire::Reason;
 use crate::analysis::{Imbalance, Set, direction_name, hashing_case};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
-use crate::report::text::layout::{Align, Table, labelled, plain, wrap};
+use crate::util::layout::{Align, Table, labelled, plain, wrap};
 use crate::util::style::{Paint, Role};
 use crate::util::units::{self, plural};
 

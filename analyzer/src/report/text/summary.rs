@@ -5,7 +5,7 @@ use rocescope_common::wire::Reason;
 use crate::analysis::{Coverage, Kind};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
-use crate::report::text::layout::{labelled, plain};
+use crate::util::layout::{labelled, plain};
 use crate::util::style::{Paint, Role};
 use crate::util::units::{self, plural};
 

@@ -14,7 +14,7 @@ fn check(name: &str, report: &Report) {
         let page = text::text(report, width);
         stored(&format!("{name}-{width}.txt"), &page);
         for line in page.lines() {
-            assert!(text::layout::width(line) <= width, "{name}: wider than {width}: {line}");
+            assert!(crate::util::layout::width(line) <= width, "{name}: wider than {width}: {line}");
             assert_eq!(line.trim_end(), line, "{name}");
         }
     }

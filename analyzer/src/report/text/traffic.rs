@@ -3,7 +3,7 @@
 use crate::analysis::traffic::{Pattern, Steps};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
-use crate::report::text::layout::{Align, Table, labelled};
+use crate::util::layout::{Align, Table, labelled};
 use crate::util::units::{self, plural};
 
 /// Width of the labels at the left.

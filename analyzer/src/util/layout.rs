@@ -1,17 +1,15 @@
 //! Columns, paragraphs and names on a terminal of a given width.
 
-use unicode_width::UnicodeWidthStr;
-
-pub(crate) use crate::util::wrap::wrap;
+pub(crate) use super::wrap::wrap;
 
 /// A name from outside as it may be shown: without characters that command a terminal.
 pub(crate) fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// The columns that `text` takes.
+/// The columns that `text` takes; escape sequences of colours take none.
 pub(crate) fn width(text: &str) -> usize {
-    text.width()
+    textwrap::core::display_width(text)
 }
 
 /// Where the text of a cell stands in its column.
@@ -111,6 +109,7 @@ pub(crate) fn labelled(label: &str, indent: usize, text: &str, room: usize) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::util::style::{Paint, Role};
 
     #[test]
     fn text_is_laid_out_behind_its_label() {
@@ -125,6 +124,8 @@ mod tests {
         assert_eq!(table.lines(80), ["NAME        N", "网卡        1", "eth0-a  1,000"]);
         assert!(table.fits(12) && !table.fits(11));
         assert_eq!(table.lines(12)[0], "NAME       N");
+        table.row(vec![Paint::COLORED.paint(Role::Good, "lo"), "2".into()]);
+        assert_eq!(table.lines(80)[3], "\u{1b}[32mlo\u{1b}[0m          2");
     }
 
     #[test]
