@@ -18,7 +18,7 @@ mod traffic;
 pub(crate) use crate::util::layout;
 pub(crate) use answers::{P99_SAMPLES, P999_SAMPLES, enough};
 
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 
 use crate::analysis::{Imbalance, Set, direction_name, hashing_case};
 use crate::report::Report;
@@ -222,14 +222,15 @@ fn uplinks(uplinks: u32, set: &Set, room: usize) -> Vec<String> {
 
 /// RoCE packets that do not match the user's filter.
 fn filtered(report: &Report, room: usize) -> Vec<String> {
-    let of = |(reason, n): &(Reason, u64)| (*reason == Reason::Filtered).then_some(*n);
+    let of = |(reason, n): &(SkipReason, u64)| (*reason == SkipReason::Filtered).then_some(*n);
     let Some(packets) = report.facts.totals.skipped.0.iter().find_map(of) else { return Vec::new() };
     let text = format!("{}: counted as frames only, in no flow or total", plural(packets, "RoCE packet"));
     wrap(&text, room)
 }
 
 fn skipped(report: &Report, room: usize) -> Vec<String> {
-    let not_roce = || report.facts.totals.skipped.0.iter().filter(|(reason, _)| *reason != Reason::Filtered);
+    let not_roce =
+        || report.facts.totals.skipped.0.iter().filter(|(reason, _)| *reason != SkipReason::Filtered);
     if not_roce().next().is_none() {
         return Vec::new();
     }
