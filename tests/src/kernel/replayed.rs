@@ -10,6 +10,7 @@ use rocescope::source::replay;
 use serde_json::Value;
 
 use super::frames::{self, Frame};
+use crate::schema;
 
 /// Name of the link on both sides of a comparison.
 pub const LINK: &str = "frames.pcap";
@@ -58,7 +59,9 @@ fn replay(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
 /// The report of a sample, as JSON.
 ///
 /// # Errors
-/// When it cannot be written, which would be a fault of the report.
+/// When it is not as docs/report.schema.json has it, which would be a fault of the report.
 pub fn report(sample: &Sample) -> Result<Value> {
-    Ok(serde_json::to_value(Report::build(sample, &Options::default()))?)
+    let report = serde_json::to_value(Report::build(sample, &Options::default()))?;
+    schema::check(&report)?;
+    Ok(report)
 }
