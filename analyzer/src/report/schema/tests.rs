@@ -130,8 +130,8 @@ fn units_are_those_that_names_promise() {
 #[test]
 fn reports_validate() {
     let (schemas, index) = validator();
-    let empty = Report::build(&sample(Vec::new(), Vec::new()), &Options::default().into());
-    for report in [full(), Report::build(&everything(), &Options::default().into()), empty] {
+    let empty = Report::build(&sample(Vec::new(), Vec::new()), &Options::default());
+    for report in [full(), Report::build(&everything(), &Options::default()), empty] {
         let report = serde_json::to_value(report).unwrap();
         schemas.validate(&report, index).unwrap_or_else(|error| panic!("{error:#}"));
     }
