@@ -8,7 +8,7 @@ mod flow;
 mod link;
 pub(super) mod traffic;
 
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 use serde::{Serialize, Serializer};
 
 use super::{CountedAgain, Coverage, Device, Ecmp, Imbalance, Rails, TapFlow};
@@ -168,7 +168,7 @@ pub struct Totals {
 
 /// Packets that are not RoCE, by reason, in the order of the reasons; none of them 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Skipped(pub Vec<(Reason, u64)>);
+pub struct Skipped(pub Vec<(SkipReason, u64)>);
 
 impl Serialize for Skipped {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use rocescope_common::account::Event;
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 use serde_json::Value;
 
 /// An event: its bit in [`Event`], its name and its meaning.
@@ -76,7 +76,7 @@ pub(super) fn markdown(schema: &Value) -> String {
         section(&mut text, if name.is_empty() { "Report" } else { name }, places, object, schema);
     }
     text.push_str(SKIPPED_HEAD);
-    for reason in Reason::ALL {
+    for reason in SkipReason::ALL {
         row(&mut text, &[&code(reason.name()), reason.meaning()]);
     }
     text.push_str(EVENTS_HEAD);
