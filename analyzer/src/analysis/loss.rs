@@ -33,7 +33,7 @@ pub struct Loss {
     /// Duplicates, by a mirror or by the network: same PSN with the same IPv4 identification, or twice in a
     /// row within 10 µs. Unit: packets.
     pub mirrored: u64,
-    /// READ requests sent again because the request or responses were lost. Unit: packets.
+    /// READ requests retransmitted because the request or responses were lost. Unit: packets.
     pub rereads: u64,
     /// Part of `retransmitted` caused by RNR NAKs. Unit: packets.
     pub rnr_resent: u64,

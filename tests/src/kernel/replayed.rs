@@ -1,9 +1,8 @@
 //! What replay makes of frames.
 
 use anyhow::{Context as _, Result, bail};
-use rocescope::analysis::Options;
 use rocescope::metrics::Metrics;
-use rocescope::report::Report;
+use rocescope::report::{Options, Report};
 use rocescope::sample::{EventSample, Sample};
 use rocescope::source::feed::Update;
 use rocescope::source::replay;
