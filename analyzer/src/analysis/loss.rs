@@ -13,32 +13,58 @@ use crate::metrics::loss::{
 use crate::sample::Direction;
 use rocescope_common::account::FlowStats;
 
-/// What happened to one sequence.
+/// Loss, reordering and retransmission among the requests, or the responses, of one flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Loss {
+    /// Out of order: PSNs skipped that arrived later without being retransmitted. Recognised by the IPv4
+    /// identification where the sender counts it up, else by arriving within `--reorder-window` and before
+    /// any NAK. Unit: PSNs.
     pub recovered: u64,
+    /// Lost upstream of this tap: PSNs skipped here and retransmitted, or lost again when retransmitted. UC,
+    /// which does not retransmit: skipped and not seen since. Unit: PSNs.
     pub lost: u64,
+    /// PSNs skipped here and never seen, although the sender did not retransmit them: they took another path,
+    /// or the capture missed them; or the loss was not repaired by the end. Unit: PSNs.
     pub unfilled: u64,
+    /// Retransmissions of packets that had already passed this tap. Unit: packets.
     pub retransmitted: u64,
+    /// Duplicates, by a mirror or by the network: same PSN with the same IPv4 identification, or twice in a
+    /// row within 10 µs. Unit: packets.
     pub mirrored: u64,
+    /// READ requests retransmitted because the request or responses were lost. Unit: packets.
     pub rereads: u64,
+    /// Part of `retransmitted` caused by RNR NAKs. Unit: packets.
     pub rnr_resent: u64,
+    /// Timeouts: the sender went back after a pause of at least 1 ms that no NAK ended. Unit: timeouts.
     pub timeouts: u64,
+    /// Consecutive retransmissions from the same PSN at the end of the run, without progress. Unit: times.
     pub stuck: u64,
+    /// Time of the latest packet in `retransmitted` or `rereads`. Unit: Unix ns. Null: there was none.
     pub last_again_ns: Option<u64>,
+    /// Scheme of the sender. `go_back_n`: everything from the missing packet on is retransmitted;
+    /// `selective_repeat`: only the missing packets. Null: nothing was retransmitted, or the scheme is not
+    /// clear.
     pub retransmission: Option<&'static str>,
+    /// Episodes of loss upstream of this tap, in PSNs lost.
     pub before_tap: Episodes,
+    /// Episodes of loss downstream of this tap, in packets retransmitted: a sequence-error NAK, or for
+    /// responses a READ sent again, asks for packets that passed this tap; they were lost, damaged or
+    /// reordered downstream. Where the reverse direction is not captured: the sender went back.
     pub after_tap: Episodes,
 }
 
-/// What passed of a flow before its requests were followed.
+/// Packets of a flow before loss detection began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Unfollowed {
+    /// Time at which loss detection began. Unit: Unix ns.
     pub until_ns: u64,
+    /// Part of the flow's `packets`. Unit: packets.
     pub packets: u64,
+    /// Part of `psn.missing`: lost or out of order. Unit: PSNs.
     pub missing: u64,
+    /// Part of `psn.repeats`. Unit: packets.
     pub repeats: u64,
 }
 
@@ -48,25 +74,37 @@ impl From<Before> for Unfollowed {
     }
 }
 
-/// Times at which something was lost.
+/// Episodes of loss. A loss before the repair of the previous one is complete belongs to the same episode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Episodes {
+    /// Episodes. Unit: episodes.
     pub episodes: u64,
+    /// Duration of the longest. Upstream: from the gap to the last repair. Downstream: from the first to the
+    /// last retransmission. Unit: ns. Null: there was none.
     pub longest_ns: Option<u64>,
+    /// Size of the largest. Upstream: PSNs lost. Downstream: packets retransmitted. Unit: packets. Null:
+    /// there was none.
     pub largest: Option<u64>,
+    /// Start of the first. Unit: Unix ns. Null: there was none.
     pub first_ns: Option<u64>,
+    /// End of the last. Unit: Unix ns. Null: there was none.
     pub last_ns: Option<u64>,
 }
 
-/// When the latest NAK of each kind came.
+/// Time of the latest NAK of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LastNaks {
+    /// RNR NAK. Unit: Unix ns. Null: there was none; live also: not known, events were dropped.
     pub rnr: Option<u64>,
+    /// Code 0. Unit: Unix ns. Null: as `rnr`.
     pub psn_sequence_error: Option<u64>,
+    /// Code 1. Unit: Unix ns. Null: as `rnr`.
     pub invalid_request: Option<u64>,
+    /// Code 2. Unit: Unix ns. Null: as `rnr`.
     pub remote_access_error: Option<u64>,
+    /// Code 3. Unit: Unix ns. Null: as `rnr`.
     pub remote_operational_error: Option<u64>,
 }
 
@@ -87,12 +125,16 @@ impl LastNaks {
     }
 }
 
-/// Packets by what their ICRC says.
+/// Packets by the result of the check of their invariant CRC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Icrc {
+    /// Packets whose ICRC was computed. Unit: packets.
     pub checked: u64,
+    /// Packets with a wrong ICRC: damaged on the path, or a field that must not change was rewritten. Unit:
+    /// packets.
     pub bad: u64,
+    /// Packets whose ICRC cannot be computed: truncated by the snap length, or fragments. Unit: packets.
     pub unchecked: u64,
 }
 
