@@ -46,8 +46,8 @@ fn run(seconds: u64, loss: Metrics, requests: FlowSpells, answers: FlowSpells) -
 fn lossy(seconds: u64, spells: &[Spell]) -> Sample {
     let lost = spells.iter().map(|spell| spell.count).sum();
     let last_ns = spells.last().unwrap().last_ns;
-    let before = Episodes { count: lost, longest_ns: 9, largest: 1, first_ns: spells[0].first_ns, last_ns };
-    let metrics = Metrics { lost, before, ..Metrics::default() };
+    let upstream = Episodes { count: lost, longest_ns: 9, largest: 1, first_ns: spells[0].first_ns, last_ns };
+    let metrics = Metrics { lost, upstream, ..Metrics::default() };
     let requests = FlowSpells::default()
         .with(Signal::Lost, spells.to_vec())
         .with(Signal::LossUpstream, spells.to_vec());
@@ -101,7 +101,7 @@ fn loss_that_comes_back_after_each_silence_is_a_finding_of_the_run() {
 
 /// RNR NAKs, the sequence-error NAKs that follow them, and what is retransmitted for them.
 fn slow_receiver() -> Sample {
-    let metrics = Metrics { retransmitted: 4_000, rnr_resent: 3_900, ..Metrics::default() };
+    let metrics = Metrics { retransmitted: 4_000, rnr_retransmitted: 3_900, ..Metrics::default() };
     let again = [(Signal::Retransmitted, 4_000), (Signal::RetransmittedAfterRnr, 3_900)];
     let requests = again.into_iter().fold(FlowSpells::default(), |flow, (signal, count)| {
         flow.with(signal, vec![spell(1..8, count, 0, None)])

@@ -1,36 +1,42 @@
-//! Loss as a source tells it that does not see every packet of a flow itself: the kernel programs tell
-//! gaps, restarts, NAKs and runs of packets that came again, and nothing of what is in order.
+//! Loss in a live run: the kernel programs report gaps, restarts, NAKs and runs of retransmissions, and no packet that
+//! arrives in order.
 //!
-//! What this leaves out is the IPv4 identification, and the time between packets that are in order.
+//! The events lack the IPv4 identification, and the time between packets in order.
 
-use rocescope_common::account::latency::Run;
+use rocescope_common::account::latency::RetxRun;
 use rocescope_common::account::psn::WINDOW;
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::opcode::Op;
 
 use super::Collector;
-use super::seen::{Nak, Seen};
+use super::arrival::{Arrival, Nak};
 use super::sequence::{Missing, Sequence};
 
-/// One thing that is told of the requests in a flow.
+/// An event of the kernel programs about the requests of a flow.
 #[derive(Clone, Copy, Debug)]
-pub struct Told {
+pub struct KernelEvent {
     /// The flow's slot.
     pub slot: u32,
     /// Its link.
     pub link: u16,
     /// The first PSN of its sequence, as far as it is known.
     pub first: u32,
-    /// PSN of the packet that told it.
+    /// PSN of the packet that caused the event.
     pub psn: u32,
-    /// Its time, Unix nanoseconds.
+    /// Time of the packet, Unix nanoseconds.
     pub time_ns: u64,
 }
 
-impl Told {
-    fn seen<'a>(&self, expected: u32, naks: &'a [Nak], answered: bool, window_ns: u64) -> Seen<'a> {
-        Seen {
+impl KernelEvent {
+    fn arrival<'a>(
+        &self,
+        expected: u32,
+        naks: &'a [Nak],
+        reverse_captured: bool,
+        window_ns: u64,
+    ) -> Arrival<'a> {
+        Arrival {
             psn: self.psn,
             time_ns: self.time_ns,
             id: 0,
@@ -45,14 +51,14 @@ impl Told {
             span: 1,
             read: false,
             naks,
-            answered,
+            reverse_captured,
             window_ns,
         }
     }
 }
 
 impl Collector {
-    /// There is a flow in a slot; a slot that is told for the first time, or again, has a new one.
+    /// A flow has taken a slot; what was known of the flow before it in the slot is forgotten.
     pub fn flow(&mut self, slot: u32, key: &FlowKey) {
         self.open(slot, key);
     }
@@ -62,7 +68,7 @@ impl Collector {
         self.spells.reading(packets, time_ns);
     }
 
-    /// The flow in a slot answers.
+    /// The flow in a slot carries ACKs.
     pub fn answers(&mut self, slot: u32, link: u16) {
         let pair = self.slots.get(slot as usize).map(|slot| slot.pair);
         if let Some(answers) = pair.and_then(|pair| self.answers.get_mut(pair as usize)) {
@@ -70,75 +76,81 @@ impl Collector {
         }
     }
 
-    /// A NAK in the flow in a slot, with this AETH and these bits of [`Event`].
-    pub fn nak(&mut self, told: &Told, aeth: u32, events: u16) {
+    /// A NAK in the flow of a slot, with this AETH and these bits of [`Event`].
+    pub fn nak(&mut self, event: &KernelEvent, aeth: u32, events: u16) {
         let rnr = events & Event::RNR != 0;
         let code = aeth >> 24 & 0x1F;
-        self.note_nak(told.slot, rnr, code, told.time_ns);
-        self.answers(told.slot, told.link);
-        let pair = self.slots.get(told.slot as usize).map(|slot| slot.pair);
+        self.note_nak(event.slot, rnr, code, event.time_ns);
+        self.answers(event.slot, event.link);
+        let pair = self.slots.get(event.slot as usize).map(|slot| slot.pair);
         let Some(answers) = pair.and_then(|pair| self.answers.get_mut(pair as usize)) else { return };
         if rnr || code == 0 {
-            answers.nak(told.link, Nak { psn: told.psn, time_ns: told.time_ns, rnr });
+            answers.nak(event.link, Nak { psn: event.psn, time_ns: event.time_ns, rnr });
         }
     }
 
-    /// PSNs were skipped before a request.
-    pub fn gap(&mut self, told: &Told, missing: u32) {
-        let expected = told.psn.wrapping_add(1) & MASK24;
-        self.with(told, |sequence, naks, answered, window| {
-            sequence.gap(&told.seen(expected, naks, answered, window), missing, Missing::All);
+    /// A request skipped PSNs.
+    pub fn gap(&mut self, event: &KernelEvent, missing: u32) {
+        let expected = event.psn.wrapping_add(1) & MASK24;
+        self.with(event, |sequence, naks, reverse_captured, window| {
+            sequence.gap(&event.arrival(expected, naks, reverse_captured, window), missing, Missing::All);
         });
     }
 
-    /// The sequence began anew.
-    pub fn restart(&mut self, told: &Told) {
-        self.with(told, |sequence, naks, answered, window| {
-            sequence.restart(&told.seen(told.psn.wrapping_add(1) & MASK24, naks, answered, window));
+    /// The sequence restarted.
+    pub fn restart(&mut self, event: &KernelEvent) {
+        self.with(event, |sequence, naks, reverse_captured, window| {
+            sequence.restart(&event.arrival(
+                event.psn.wrapping_add(1) & MASK24,
+                naks,
+                reverse_captured,
+                window,
+            ));
         });
     }
 
-    /// Requests came again, one after the other; times are Unix nanoseconds. `again`: another that came
-    /// again put an end to it.
-    pub fn run(&mut self, told: &Told, run: &Run, again: bool) {
-        // What lies further back counts as a restart.
+    /// A run of retransmitted requests; times are Unix nanoseconds. `again`: another retransmission ended the
+    /// run, not progress.
+    pub fn run(&mut self, event: &KernelEvent, run: &RetxRun, again: bool) {
+        // A PSN farther back counts as a restart.
         let most = WINDOW;
         let read = run.op().has(Op::READ_REQUEST);
         let count = if read { 1 } else { run.packets.min(most) };
-        self.with(told, |sequence, naks, answered, window| {
+        self.with(event, |sequence, naks, reverse_captured, window| {
             let step = run.end_ns.saturating_sub(run.start_ns) / u64::from(count.max(2) - 1);
             let mut last_ns = run.start_ns.saturating_sub(u64::from(run.pause_ns));
             let mut last_psn = run.expected.wrapping_sub(1) & MASK24;
             for i in 0..count {
-                let psn = run.start().wrapping_add(i) & MASK24;
+                let psn = run.first_psn().wrapping_add(i) & MASK24;
                 let time_ns = run.start_ns + u64::from(i) * step;
-                // Not those that came while this went on.
+                // Without the NAKs that arrived later in the run.
                 let naks = naks.get(..naks.partition_point(|nak| nak.time_ns <= time_ns)).unwrap_or_default();
-                let seen = told.seen(run.expected, naks, answered, window);
+                let arrival = event.arrival(run.expected, naks, reverse_captured, window);
                 let span = if read { run.packets.max(1) } else { 1 };
-                sequence.repeat(&Seen { psn, time_ns, last_psn, last_ns, span, read, ..seen });
+                sequence.behind(&Arrival { psn, time_ns, last_psn, last_ns, span, read, ..arrival });
                 (last_psn, last_ns) = (psn, time_ns);
             }
-            // Behind a gap, the gap itself says how it goes on.
-            if !again && told.psn == run.expected {
-                let seen = told.seen(told.psn.wrapping_add(1) & MASK24, naks, answered, window);
-                sequence.in_order(&Seen { last_psn, last_ns, ..seen });
+            // A gap behind the run is an event of its own.
+            if !again && event.psn == run.expected {
+                let arrival =
+                    event.arrival(event.psn.wrapping_add(1) & MASK24, naks, reverse_captured, window);
+                sequence.in_order(&Arrival { last_psn, last_ns, ..arrival });
             }
         });
     }
 
-    fn with(&mut self, told: &Told, happened: impl FnOnce(&mut Sequence, &[Nak], bool, u64)) {
+    fn with(&mut self, event: &KernelEvent, happened: impl FnOnce(&mut Sequence, &[Nak], bool, u64)) {
         let Self { slots, answers, window_ns, spells, .. } = self;
-        let Some(slot) = slots.get_mut(told.slot as usize) else { return };
-        let (mut naks, answered) = match answers.get(slot.reverse as usize) {
-            Some(answers) => (answers.on(told.link), !answers.links.is_empty()),
+        let Some(slot) = slots.get_mut(event.slot as usize) else { return };
+        let (mut naks, reverse_captured) = match answers.get(slot.reverse as usize) {
+            Some(answers) => (answers.on(event.link), !answers.links.is_empty()),
             None => (Vec::new(), false),
         };
         naks.sort_unstable_by_key(|nak| nak.time_ns);
-        let sequence = slot.request_loss.get_or_insert_with(|| Box::new(Sequence::new(true, told.psn, 0)));
+        let sequence = slot.request_loss.get_or_insert_with(|| Box::new(Sequence::new(true, event.psn, 0)));
         let tally = sequence.tally();
-        happened(sequence, &naks, answered, *window_ns);
-        sequence.tell(spells, told.slot, &tally, told.time_ns);
+        happened(sequence, &naks, reverse_captured, *window_ns);
+        sequence.record(spells, event.slot, &tally, event.time_ns);
     }
 }
 
@@ -149,14 +161,14 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn told(psn: u32, time_ns: u64) -> Told {
-        Told { slot: 0, link: 0, first: 10, psn, time_ns }
+    fn event(psn: u32, time_ns: u64) -> KernelEvent {
+        KernelEvent { slot: 0, link: 0, first: 10, psn, time_ns }
     }
 
-    fn run(start: u32, packets: u32, expected: u32, at_ns: u64) -> Run {
+    fn run(start: u32, packets: u32, expected: u32, at_ns: u64) -> RetxRun {
         let (start_ns, end_ns) = (at_ns, at_ns + u64::from(packets) * 1_000);
         // WRITE MIDDLE.
-        Run { start_ns, end_ns, pause_ns: 100_000, first: start | 0x07 << 24, packets, expected }
+        RetxRun { start_ns, end_ns, pause_ns: 100_000, first: start | 0x07 << 24, packets, expected }
     }
 
     fn collector() -> Collector {
@@ -171,18 +183,18 @@ mod tests {
     }
 
     fn nak(collector: &mut Collector, psn: u32, time_ns: u64) {
-        collector.nak(&Told { slot: 1, ..told(psn, time_ns) }, 0x60 << 24, Event::NAK);
+        collector.nak(&KernelEvent { slot: 1, ..event(psn, time_ns) }, 0x60 << 24, Event::NAK);
     }
 
     #[test]
     fn a_loss_before_the_link_and_go_back_n() {
         let mut collector = collector();
-        collector.gap(&told(103, 10 * MS), 2);
+        collector.gap(&event(103, 10 * MS), 2);
         nak(&mut collector, 101, 10 * MS + 50_000);
-        collector.run(&told(120, 10 * MS + 200_000), &run(101, 19, 120, 10 * MS + 150_000), false);
+        collector.run(&event(120, 10 * MS + 200_000), &run(101, 19, 120, 10 * MS + 150_000), false);
         let metrics = collector.metrics().flow(0).requests.unwrap();
         assert_eq!((metrics.lost, metrics.retransmitted, metrics.recovered), (2, 17, 0));
-        assert_eq!((metrics.before.count, metrics.after.count), (1, 0));
+        assert_eq!((metrics.upstream.count, metrics.downstream.count), (1, 0));
         assert_eq!(metrics.retransmission, Some(Retransmission::GoBackN));
     }
 
@@ -190,16 +202,16 @@ mod tests {
     fn a_loss_behind_the_link() {
         let mut collector = collector();
         nak(&mut collector, 101, 10 * MS);
-        collector.run(&told(120, 10 * MS + 200_000), &run(101, 19, 120, 10 * MS + 150_000), false);
+        collector.run(&event(120, 10 * MS + 200_000), &run(101, 19, 120, 10 * MS + 150_000), false);
         let metrics = collector.metrics().flow(0).requests.unwrap();
-        assert_eq!((metrics.lost, metrics.retransmitted, metrics.after.count), (0, 19, 1));
+        assert_eq!((metrics.lost, metrics.retransmitted, metrics.downstream.count), (0, 19, 1));
     }
 
     #[test]
     fn a_packet_out_of_order_is_recovered() {
         let mut collector = collector();
-        collector.gap(&told(102, 10 * MS), 1);
-        collector.run(&told(103, 10 * MS + 4_000), &run(101, 1, 103, 10 * MS + 2_000), false);
+        collector.gap(&event(102, 10 * MS), 1);
+        collector.run(&event(103, 10 * MS + 4_000), &run(101, 1, 103, 10 * MS + 2_000), false);
         let metrics = collector.metrics().flow(0).requests.unwrap();
         assert_eq!((metrics.recovered, metrics.lost, metrics.retransmitted), (1, 0, 0));
     }
@@ -209,7 +221,7 @@ mod tests {
         let mut collector = Collector::new(REORDER_WINDOW_NS);
         collector.flow(0, &FlowKey::default());
         for i in 1..=3 {
-            collector.run(&told(101, (i + 1) * 500 * MS), &run(101, 1, 102, i * 500 * MS), true);
+            collector.run(&event(101, (i + 1) * 500 * MS), &run(101, 1, 102, i * 500 * MS), true);
         }
         assert_eq!(collector.metrics().flow(0).requests.unwrap().stuck, 3);
     }
