@@ -42,9 +42,9 @@ pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
 pub use loss::{Episodes, Icrc, LastNaks, Loss, Unfollowed};
+pub use naks::{NakCauses, Requests};
 pub(crate) use paths::related;
 pub use paths::{Again, CountedAgain, Paths};
-pub use naks::{NakCauses, Requests};
 pub use taps::{Between, DelayChange, DelayPoint, TapFlow};
 
 /// Source ports that a flow lists: those with most bytes.

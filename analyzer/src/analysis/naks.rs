@@ -92,14 +92,17 @@ mod tests {
 
     #[test]
     fn each_cause_takes_the_naks_that_it_explains() {
-        let of = |naks, rnr, episodes, reordered| {
-            NakCauses::of(naks, rnr, Some(Requests { episodes, reordered }))
-        };
+        let of =
+            |naks, rnr, episodes, reordered| NakCauses::of(naks, rnr, Some(Requests { episodes, reordered }));
         let none = NakCauses::default();
         assert_eq!(of(19, 19, 0, 0), NakCauses { rnr: 19, ..none }, "RNR fallout");
         assert_eq!(of(50, 3, 48, 0), NakCauses { loss: 48, rnr: 2, ..none }, "loss, and some RNR");
         assert_eq!(of(7, 0, 0, 9), NakCauses { reordering: 7, ..none }, "reordering");
-        assert_eq!(of(5, 0, 0, 2), NakCauses { reordering: 2, loss: 3, ..none }, "the rest was lost downstream");
+        assert_eq!(
+            of(5, 0, 0, 2),
+            NakCauses { reordering: 2, loss: 3, ..none },
+            "the rest was lost downstream"
+        );
         assert_eq!(NakCauses::of(5, 2, None), NakCauses { rnr: 2, unknown: 3, ..none }, "requests not seen");
     }
 }

@@ -14,7 +14,8 @@ pub(super) const USUAL: f64 = 0.25;
 
 /// The measures of findings by id, in the order of their ranks: what of the evidence says how bad one is.
 pub(super) fn measures() -> Vec<(&'static str, Measure)> {
-    let mut measured: Vec<_> = findings::entries().filter_map(|entry| Some((entry, entry.measure?))).collect();
+    let mut measured: Vec<_> =
+        findings::entries().filter_map(|entry| Some((entry, entry.measure?))).collect();
     measured.sort_by_key(|(entry, _)| entry.rank);
     measured.into_iter().map(|(entry, measure)| (entry.id, compared(measure))).collect()
 }

@@ -46,11 +46,10 @@ fn run(seconds: u64, loss: Metrics, requests: FlowSpells, answers: FlowSpells) -
 fn lossy(seconds: u64, spells: &[Spell]) -> Sample {
     let lost = spells.iter().map(|spell| spell.count).sum();
     let last_ns = spells.last().unwrap().last_ns;
-    let upstream = Episodes { count: lost, longest_ns: 9, largest: 1, first_ns: spells[0].first_ns, last_ns };
-    let metrics = Metrics { lost, upstream, ..Metrics::default() };
-    let requests = FlowSpells::default()
-        .with(Signal::Lost, spells.to_vec())
-        .with(Signal::LossUpstream, spells.to_vec());
+    let before = Episodes { count: lost, longest_ns: 9, largest: 1, first_ns: spells[0].first_ns, last_ns };
+    let metrics = Metrics { lost, upstream: before, ..Metrics::default() };
+    let requests =
+        FlowSpells::default().with(Signal::Lost, spells.to_vec()).with(Signal::LossUpstream, spells.to_vec());
     run(seconds, metrics, requests, FlowSpells::default())
 }
 
@@ -94,7 +93,8 @@ fn figures_are_those_of_the_latest_episode_and_earlier_ones_are_listed() {
 
 #[test]
 fn loss_that_comes_back_after_each_silence_is_a_finding_of_the_run() {
-    let spells: Vec<Spell> = (0..5).map(|i| spell(20 * i..20 * i + 1, 3, 2 * i as u32, Some(2 * i as u32 + 1))).collect();
+    let spells: Vec<Spell> =
+        (0..5).map(|i| spell(20 * i..20 * i + 1, 3, 2 * i as u32, Some(2 * i as u32 + 1))).collect();
     let finding = by_id(&lossy(100, &spells), "loss.before_tap").unwrap();
     assert_eq!((&finding.evidence["lost"], &finding.evidence["packets"]), (&15.into(), &100_015.into()));
 }

@@ -1,20 +1,24 @@
 //! Packets that do not arrive as they were sent.
 
-use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
 use super::title::{pair, short, title};
 use super::{Commands, Impact, Place, ends};
+use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
 
 /// This family.
-pub(super) const FAMILY: Family =
-    Family { entries: &[ERRORS], limits: &[Limits::META], evidence: &[
+pub(super) const FAMILY: Family = Family {
+    entries: &[ERRORS],
+    limits: &[Limits::META],
+    evidence: &[
         label("bad", "packets with a wrong ICRC", Unit::Count),
         label("checked", "packets checked", Unit::Count),
         label("unchecked", "packets cut, not checked", Unit::Count),
         label("bad_ratio", "corruption ratio", Unit::Ratio),
-    ], check };
+    ],
+    check,
+};
 
 const ERRORS: Entry = Entry {
     id: "icrc.errors",
@@ -94,9 +98,15 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
                 .place(place)
                 .ends(requester, responder)
                 .impact(Impact { packets_ratio: Some(ratio), ..Impact::default() })
-                .step("Capture at a second point to find the device between a correct and a wrong ICRC.", None)
+                .step(
+                    "Capture at a second point to find the device between a correct and a wrong ICRC.",
+                    None,
+                )
                 .step("Check its memory error, parity and FCS counters.", here.nic_counters())
-                .step("Count rx_icrc_encapsulated and rx_roce_errors on the receiving NIC.", here.rdma_counters())
+                .step(
+                    "Count rx_icrc_encapsulated and rx_roce_errors on the receiving NIC.",
+                    here.rdma_counters(),
+                )
                 .into(found);
         }
         if let Some(first) = always.first() {
@@ -112,7 +122,10 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
                 .flows(always)
                 .place(Place::link(input, &link.name, link.direction))
                 .ends(requester, responder)
-                .step("Check whether the capture point is before the NIC fills in the ICRC (a sending host).", None)
+                .step(
+                    "Check whether the capture point is before the NIC fills in the ICRC (a sending host).",
+                    None,
+                )
                 .step("Check for address translation or header rewriting between sender and tap.", None)
                 .into(found);
         }

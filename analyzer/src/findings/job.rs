@@ -12,7 +12,12 @@ pub(super) const FAMILY: Family =
 const STALLED: Entry = Entry {
     id: "job.stalled",
     rank: 370,
-    causes: &["peer.silent", "nak.remote_access_error", "nak.remote_operational_error", "nak.invalid_request"],
+    causes: &[
+        "peer.silent",
+        "nak.remote_access_error",
+        "nak.remote_operational_error",
+        "nak.invalid_request",
+    ],
     needs: &[Need::Traffic],
     title: "The job stopped in the middle of a step",
     meaning: "Flows that kept a rhythm fell silent and stayed silent for many times its period, with a step begun and not finished or with requests outstanding. A job that ends, or rests for a checkpoint, \

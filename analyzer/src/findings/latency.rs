@@ -11,7 +11,14 @@ pub(super) const FAMILY: Family = Family { entries: &[TAIL], limits: &[Limits::M
 const TAIL: Entry = Entry {
     id: "latency.tail",
     rank: 340,
-    causes: &["pfc.storm", "loss.between_taps", "loss.before_tap", "loss.after_tap", "rnr.slow_receiver", "ecn.congestion"],
+    causes: &[
+        "pfc.storm",
+        "loss.between_taps",
+        "loss.before_tap",
+        "loss.after_tap",
+        "rnr.slow_receiver",
+        "ecn.congestion",
+    ],
     needs: &[Need::Latency],
     measure: Some(Measure { name: "p99_ns", unit: Unit::Nanoseconds, better: Better::Less }),
     title: "Some requests wait far longer than others",

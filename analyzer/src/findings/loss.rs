@@ -20,8 +20,10 @@ use crate::sample::Direction;
 use crate::util::units::{self, plural};
 
 /// This family.
-pub(super) const FAMILY: Family =
-    Family { entries: &[BEFORE, AFTER, BETWEEN], limits: &[Limits::META], evidence: &[
+pub(super) const FAMILY: Family = Family {
+    entries: &[BEFORE, AFTER, BETWEEN],
+    limits: &[Limits::META],
+    evidence: &[
         label("loss_ratio", "loss ratio", Unit::Ratio),
         label("worst_ratio", "loss ratio, worst host pair", Unit::Ratio),
         label("lost", "packets lost", Unit::Count),
@@ -37,7 +39,9 @@ pub(super) const FAMILY: Family =
         label("flows_unjudged", "flows not evaluated", Unit::Count),
         label("tool_lost", "packets dropped before rocescope saw them", Unit::Count),
         label("flows", "flows", Unit::Count),
-    ], check };
+    ],
+    check,
+};
 
 /// What to look at on whichever side it is.
 macro_rules! lossless {
@@ -69,7 +73,13 @@ const BOTH_SIDES: &str = "Losses on both sides of this tap at once speak for som
 const BEFORE: Entry = Entry {
     id: "loss.before_tap",
     rank: 220,
-    causes: &["config.lossless", "device.discards", "device.link_errors", "pfc.on_wrong_priority", "icrc.errors"],
+    causes: &[
+        "config.lossless",
+        "device.discards",
+        "device.link_errors",
+        "pfc.on_wrong_priority",
+        "icrc.errors",
+    ],
     needs: &[Need::Loss, Need::Sequences],
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Packets are lost before they reach this tap",
@@ -153,9 +163,8 @@ impl Sum {
         if flow.psn.is_none() && flow.psn_responses.is_none() || is_unjudged(flow) {
             return Self::default();
         }
-        let total = |of: fn(&Loss) -> u64| -> u64 {
-            [flow.loss, flow.loss_responses].iter().flatten().map(of).sum()
-        };
+        let total =
+            |of: fn(&Loss) -> u64| -> u64 { [flow.loss, flow.loss_responses].iter().flatten().map(of).sum() };
         let packets = span.packets(facts, flow);
         match side {
             Side::Before => {
@@ -432,8 +441,10 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
     let lossy = || bad.iter().flat_map(|(_, pair)| pair.flows.iter().map(|(flow, _)| *flow));
     let Some((first, _)) = worst.flows.first() else { return };
     let lost = if side == Side::Before { all.lost } else { 0 };
-    let named: Vec<String> =
-        bad.iter().map(|((src, dst), pair)| format!("{src} → {dst} ({})", percent(pair.sum.ratio()))).collect();
+    let named: Vec<String> = bad
+        .iter()
+        .map(|((src, dst), pair)| format!("{src} → {dst} ({})", percent(pair.sum.ratio())))
+        .collect();
     let (requester, responder) = ends_of(input, &worst.flows);
     let title = headline(side, link, worst, answers, reordering);
     let more = more(others.len() as u64, "host pair");
@@ -527,7 +538,10 @@ fn own_loss(input: &Input<'_>) -> String {
 fn capture_caveat(input: &Input<'_>, raise: Raise) -> Raise {
     match own(&input.facts.totals.lost) {
         0 => raise,
-        n => raise.caveat(format!("May be capture loss: {} dropped before rocescope saw them.", plural(n, "packet"))),
+        n => raise.caveat(format!(
+            "May be capture loss: {} dropped before rocescope saw them.",
+            plural(n, "packet")
+        )),
     }
 }
 
@@ -567,18 +581,31 @@ fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
         let episodes: Vec<Episode> = spans.iter().rev().map(|span| span.episode(None)).collect();
         let whole = run(one.flows.iter().copied());
         let place = one.flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default();
-        let raise = Raise::new(&BETWEEN, severity, title::title(diagnosis, [pair(src, dst), own_loss(input)]))
-            .evidence("loss_ratio", one.ratio())
-            .evidence("vanished", *vanished)
-            .evidence("packets", one.packets())
-            .evidence("tool_lost", own(&input.facts.totals.lost))
-            .flows(one.flows.iter().copied())
-            .place(place.hop(format!("{from} → {to}")))
-            .ends(requester, responder)
-            .impact(impact(&whole, one.flows.iter().copied(), Some(one.ratio()), Signal::Retransmitted, *vanished))
-            .episodes(episodes)
-            .step(format!("Check the drop, discard and FEC counters of each port between {from} and {to}."), None)
-            .step("Check that PFC is enabled for RoCE's priority on both sides of each of these links.", None);
+        let raise =
+            Raise::new(&BETWEEN, severity, title::title(diagnosis, [pair(src, dst), own_loss(input)]))
+                .evidence("loss_ratio", one.ratio())
+                .evidence("vanished", *vanished)
+                .evidence("packets", one.packets())
+                .evidence("tool_lost", own(&input.facts.totals.lost))
+                .flows(one.flows.iter().copied())
+                .place(place.hop(format!("{from} → {to}")))
+                .ends(requester, responder)
+                .impact(impact(
+                    &whole,
+                    one.flows.iter().copied(),
+                    Some(one.ratio()),
+                    Signal::Retransmitted,
+                    *vanished,
+                ))
+                .episodes(episodes)
+                .step(
+                    format!("Check the drop, discard and FEC counters of each port between {from} and {to}."),
+                    None,
+                )
+                .step(
+                    "Check that PFC is enabled for RoCE's priority on both sides of each of these links.",
+                    None,
+                );
         capture_caveat(input, raise).into(found);
     }
 }

@@ -123,7 +123,11 @@ fn hosts_that_lose_alike_are_all_named() {
         pairs.iter().map(|pair| pair.as_str().unwrap().to_owned()).collect()
     };
     let both = listed(&[(0, 1, 5), (0, 2, 4), (0, 3, 1), (0, 4, 0)]);
-    assert_eq!(both, ["10.0.0.1 → 10.0.0.99 (0.50 %)", "10.0.0.2 → 10.0.0.99 (0.40 %)"], "one episode, or none");
+    assert_eq!(
+        both,
+        ["10.0.0.1 → 10.0.0.99 (0.50 %)", "10.0.0.2 → 10.0.0.99 (0.40 %)"],
+        "one episode, or none"
+    );
     assert_eq!(listed(&[(0, 1, 3), (0, 2, 2)]).len(), 2, "none has five for itself");
     // Two rails.
     let titles = named(&pairs(&[(0, 1, 6), (1, 2, 4)]));

@@ -17,10 +17,7 @@ use crate::util::units::{self, plural};
 pub(super) const FAMILY: Family = Family {
     entries: &[ACCESS, OPERATIONAL, INVALID, SEQUENCE],
     limits: &[Limits::META],
-    evidence: &[
-        label("naks", "NAKs", Unit::Count),
-        label("host_pairs", "host pairs", Unit::Count),
-    ],
+    evidence: &[label("naks", "NAKs", Unit::Count), label("host_pairs", "host pairs", Unit::Count)],
     check,
 };
 
@@ -123,8 +120,10 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 /// Requests that a responder refused for good.
 fn refused(input: &Input<'_>, kind: &Kind, found: &mut Vec<Finding>) {
     let signal = Signal::OtherNak(kind.code);
-    let all: Vec<&Flow> =
-        once(&input.facts.flows, |flow| (kind.count)(&flow.ack.naks)).into_iter().map(|(flow, _)| flow).collect();
+    let all: Vec<&Flow> = once(&input.facts.flows, |flow| (kind.count)(&flow.ack.naks))
+        .into_iter()
+        .map(|(flow, _)| flow)
+        .collect();
     let least = input.limits.nak.errors.max(1);
     let judge = |span: &Span| {
         let flows = once(all.iter().copied(), |flow| span.count(flow, signal, (kind.count)(&flow.ack.naks)));
@@ -162,7 +161,10 @@ fn refusal_steps(
     let (asks, refuses) = (words(requester), words(responder));
     let here = Commands::on(input, link);
     let raise = raise
-        .step(format!("Find the queue pair in the error state, and its process: requester {asks}."), here.queue_pairs())
+        .step(
+            format!("Find the queue pair in the error state, and its process: requester {asks}."),
+            here.queue_pairs(),
+        )
         .step(format!("Read the log of the process on the responder, {refuses}."), None);
     match kind.code {
         2 => raise.step("Compare rkey, address, length and access flags of the request with the registered memory region.", None),
@@ -203,7 +205,13 @@ fn asked_from_afar(input: &Input<'_>, found: &mut Vec<Finding>) {
         .flows(flows.iter().map(|(flow, _)| *flow))
         .place(Place::of(input, most))
         .ends(requester, responder)
-        .step(format!("Capture where requests from {} to {} pass, or both directions of the mirror port.", most.dst, most.src), None)
+        .step(
+            format!(
+                "Capture where requests from {} to {} pass, or both directions of the mirror port.",
+                most.dst, most.src
+            ),
+            None,
+        )
         .step("Check port discards and out-of-sequence counters of both hosts.", None)
         .episodes(episodes_of(&judged, &all, |last| last.psn_sequence_error))
         .into(found);
@@ -211,9 +219,8 @@ fn asked_from_afar(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 /// When NAKs of a kind passed in these flows; nothing where some of them were counted, but not told one by one.
 pub(super) fn told(flows: &[&Flow], signal: Signal, counted: impl Fn(&Flow) -> u64) -> Vec<Span> {
-    let told = |flow: &&Flow| {
-        flow.spells.of(signal).iter().map(|spell| spell.count).sum::<u64>() >= counted(flow)
-    };
+    let told =
+        |flow: &&Flow| flow.spells.of(signal).iter().map(|spell| spell.count).sum::<u64>() >= counted(flow);
     if flows.iter().all(told) { spans(flows.iter().copied(), &[signal]) } else { Vec::new() }
 }
 

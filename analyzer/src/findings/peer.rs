@@ -8,20 +8,24 @@ use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::Addr;
 
-use super::{Entry, Family, Input, Need, Raise, Unit, label, once};
 use super::title::{more, title};
 use super::{Commands, Place, ends};
+use super::{Entry, Family, Input, Need, Raise, Unit, label, once};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::sample::{Direction, FlowSample, LinkSample, Sample, SourceKind, address};
 use crate::util::units::plural;
 
 /// This family.
-pub(super) const FAMILY: Family =
-    Family { entries: &[SILENT], limits: &[Limits::META], evidence: &[
+pub(super) const FAMILY: Family = Family {
+    entries: &[SILENT],
+    limits: &[Limits::META],
+    evidence: &[
         label("retries", "retries of the same request", Unit::Count),
         label("packets", "packets without an answer", Unit::Count),
-    ], check };
+    ],
+    check,
+};
 
 const SILENT: Entry = Entry {
     id: "peer.silent",
@@ -128,10 +132,18 @@ fn steps(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
     raise
         .place(Place::of(input, worst).hop("responder"))
         .ends(requester, responder)
-        .step(format!("Check that QP {} on {} exists and is in RTS.", worst.dest_qp, worst.dst), here.queue_pairs())
+        .step(
+            format!("Check that QP {} on {} exists and is in RTS.", worst.dest_qp, worst.dst),
+            here.queue_pairs(),
+        )
         .step(format!("Check that {} is reachable from {}.", worst.dst, worst.src), here.ping(worst.dst))
         .step("Check that no filter or ACL drops UDP port 4791 in one direction.", None)
-        .step(format!("Check the retry settings of the requester, {asks} (NCCL_IB_RETRY_CNT, NCCL_IB_TIMEOUT)."), None)
+        .step(
+            format!(
+                "Check the retry settings of the requester, {asks} (NCCL_IB_RETRY_CNT, NCCL_IB_TIMEOUT)."
+            ),
+            None,
+        )
 }
 
 /// Upper opcode bits of services that acknowledge nothing: UC and UD.

@@ -14,7 +14,9 @@ pub(super) fn relate(found: &mut [Finding]) {
     for (effect, finding) in found.iter().enumerate() {
         let causes = entry(finding.id).map_or(&[][..], |entry| entry.causes);
         for (cause, other) in found.iter().enumerate().filter(|(_, other)| causes.contains(&other.id)) {
-            let meet = hosts[cause].is_empty() || hosts[effect].is_empty() || !hosts[cause].is_disjoint(&hosts[effect]);
+            let meet = hosts[cause].is_empty()
+                || hosts[effect].is_empty()
+                || !hosts[cause].is_disjoint(&hosts[effect]);
             if meet && overlap(&finding.episodes, &other.episodes) {
                 pairs.push((cause, effect));
             }
@@ -65,7 +67,10 @@ mod tests {
     #[test]
     fn a_cause_and_its_effect_name_one_another() {
         let found = storm_and_receiver(2, SPELL_NS);
-        assert_eq!((&found[0].causes[..], &found[1].effects[..]), (&["rnr.slow_receiver"][..], &["retry.storm"][..]));
+        assert_eq!(
+            (&found[0].causes[..], &found[1].effects[..]),
+            (&["rnr.slow_receiver"][..], &["retry.storm"][..])
+        );
         assert!(found[0].effects.is_empty() && found[1].causes.is_empty());
     }
 

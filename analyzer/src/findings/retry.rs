@@ -29,7 +29,10 @@ macro_rules! selective {
 }
 
 /// This family.
-pub(super) const FAMILY: Family = Family { entries: &[STORM], limits: &[Limits::META], evidence: &[
+pub(super) const FAMILY: Family = Family {
+    entries: &[STORM],
+    limits: &[Limits::META],
+    evidence: &[
         label("late", "packets out of order", Unit::Count),
         label("retransmitted", "retransmissions", Unit::Count),
         label("retransmitted_ratio", "retransmission ratio", Unit::Ratio),
@@ -37,13 +40,22 @@ pub(super) const FAMILY: Family = Family { entries: &[STORM], limits: &[Limits::
         label("timeouts", "transport timeouts", Unit::Count),
         label("flows_unjudged", "flows not evaluated", Unit::Count),
         label("rnr_resent", "retransmissions after RNR NAK", Unit::Count),
-    ], check };
+    ],
+    check,
+};
 
 const STORM: Entry = Entry {
     id: "retry.storm",
     rank: 280,
     needs: &[Need::Loss, Need::Sequences],
-    causes: &["icrc.errors", "loss.between_taps", "loss.before_tap", "loss.after_tap", "rnr.slow_receiver", "peer.silent"],
+    causes: &[
+        "icrc.errors",
+        "loss.between_taps",
+        "loss.before_tap",
+        "loss.after_tap",
+        "rnr.slow_receiver",
+        "peer.silent",
+    ],
     measure: Some(Measure::ratio("retransmitted_ratio")),
     title: "A large part of what is sent has been sent before",
     meaning: "Senders spend much of their capacity on packets that were already on the way: the job gets what is left, and the fabric carries a load that moves nothing.",
@@ -225,8 +237,10 @@ fn raise(input: &Input<'_>, hosts: (IpAddr, IpAddr), judged: &Judged<Pair<'_>>, 
             .step("Enable out-of-order placement on both NICs (NCCL_IB_ADAPTIVE_ROUTING).", None);
     }
     if storm.timeouts > 0 {
-        raise = raise
-            .step("Compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 µs × 2^n) with the latency of these flows.", None);
+        raise = raise.step(
+            "Compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 µs × 2^n) with the latency of these flows.",
+            None,
+        );
     }
     raise
         .step("Check NIC counters for timeouts, retries and discards.", here.rdma_counters())

@@ -17,12 +17,17 @@ use crate::metrics::loss::spells::Signal;
 use crate::util::units::{self, plural};
 
 /// This family.
-pub(super) const FAMILY: Family = Family { entries: &[SLOW], limits: &[Limits::META], evidence: &[
+pub(super) const FAMILY: Family = Family {
+    entries: &[SLOW],
+    limits: &[Limits::META],
+    evidence: &[
         label("rnr_naks", "RNR NAKs", Unit::Count),
         label("rnr_ratio", "RNR NAKs per request packet", Unit::Ratio),
         label("packets", "request packets", Unit::Count),
         label("packets_resent", "retransmissions after RNR NAK", Unit::Count),
-    ], check };
+    ],
+    check,
+};
 
 const SLOW: Entry = Entry {
     id: "rnr.slow_receiver",
@@ -85,12 +90,16 @@ impl Slow {
         let limits = &input.limits.rnr;
         let naks = flows.iter().map(|flow| span.count(flow, Signal::RnrNak, flow.ack.rnr_naks)).sum();
         let to_host = input.facts.flows.iter().filter(|flow| flow.dst == host && flow.psn.is_some());
-        let sent: Vec<u64> = once(to_host, |flow| {
-            if span.is_whole() { flow.packets } else { span.packets(input.facts, flow) }
-        })
-        .into_iter()
-        .map(|(_, packets)| packets)
-        .collect();
+        let sent: Vec<u64> =
+            once(
+                to_host,
+                |flow| {
+                    if span.is_whole() { flow.packets } else { span.packets(input.facts, flow) }
+                },
+            )
+            .into_iter()
+            .map(|(_, packets)| packets)
+            .collect();
         let packets = (!sent.is_empty()).then(|| sent.iter().sum());
         let ratio = packets.map(|packets: u64| naks as f64 / packets as f64);
         // A mirror may show NAKs alone: then there is nothing to compare with.
@@ -145,7 +154,10 @@ fn raise(
         .ends(requester, responder)
         .impact(Impact { retransmissions: resent.and(cost.retransmissions), ..cost })
         .step(format!("Check CPU load, pinning and NUMA node of the receiving process: {who}."), None)
-        .step("Count RNR events of the receiving NIC (out_of_buffer, rnr_nak_retry_err).", here.rdma_counters())
+        .step(
+            "Count RNR events of the receiving NIC (out_of_buffer, rnr_nak_retry_err).",
+            here.rdma_counters(),
+        )
         .step("Post more receive buffers in the application, or post them earlier.", None)
         .step("Keep rnr_retry at 7 (unlimited), so that connections survive until it is fixed.", None)
         .episodes(episodes_of(judged, flows, |last| last.rnr))

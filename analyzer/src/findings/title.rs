@@ -21,8 +21,8 @@ pub(super) fn title<const N: usize>(diagnosis: String, parts: [String; N]) -> St
 /// A name of a link or a tap, without what says that it is a capture file, and cut where it is long.
 pub(super) fn short(name: &str) -> String {
     let plain = name.strip_suffix(".gz").unwrap_or(name);
-    let plain = [".pcap", ".pcapng", ".cap"].iter().find_map(|suffix| plain.strip_suffix(suffix)).unwrap_or(plain);
-    cut(if plain.is_empty() { name } else { plain }, MOST_NAME)
+    let suffix = [".pcap", ".pcapng", ".cap"].iter().find_map(|suffix| plain.strip_suffix(suffix));
+    cut(suffix.filter(|plain| !plain.is_empty()).unwrap_or(name), MOST_NAME)
 }
 
 /// `, 10.0.0.1 → 10.0.0.2`.
@@ -58,7 +58,10 @@ mod tests {
         let far = pair("2001:db8:1:2:3:4:5:6", "2001:db8:1:2:3:4:5:7");
         let full = title(diagnosis.clone(), [pair("10.40.2.28", "10.40.1.11"), more(2, "host pair")]);
         assert_eq!(full, "Loss upstream of rail0: 47 of 6,671 packets (0.70 %), 10.40.2.28 → 10.40.1.11");
-        assert_eq!(title(diagnosis, [far, " (x)".into()]), "Loss upstream of rail0: 47 of 6,671 packets (0.70 %) (x)");
+        assert_eq!(
+            title(diagnosis, [far, " (x)".into()]),
+            "Loss upstream of rail0: 47 of 6,671 packets (0.70 %) (x)"
+        );
         assert_eq!(short("e1_loss1.h1.pcap.gz"), "e1_loss1.h1");
         assert_eq!(short("a-capture-file-with-a-long-name-indeed.pcap").chars().count(), MOST_NAME);
     }

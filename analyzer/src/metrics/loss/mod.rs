@@ -12,7 +12,6 @@
 //! | `gaps` | PSN gaps, open and filled |
 //! | `episode` | episodes of loss in time |
 //! | `arrival` | a packet and its surroundings |
-//! | `spells` | when each kind of trouble showed, with the packets of the flow meanwhile |
 //! | `from_kernel` | the same from events of the kernel programs instead of packets |
 
 mod arrival;
