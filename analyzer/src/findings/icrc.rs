@@ -1,4 +1,4 @@
-//! Packets that do not arrive as they were sent.
+//! Corrupt packets.
 
 use super::title::{pair, short, title};
 use super::{Commands, Impact, Place, ends};
@@ -25,9 +25,8 @@ const ERRORS: Entry = Entry {
     rank: 150,
     needs: &[Need::Frames],
     measure: Some(Measure::ratio("bad_ratio")),
-    title: "Packets are damaged: their invariant CRC is wrong",
-    meaning: "Something between the sender and this tap changed packets in what must not change. Ethernet's own checksum did not notice, so it happened inside a device: memory of a switch or NIC, a \
-              faulty ASIC, or software that rewrites headers. The receiver throws such packets away, which looks like loss behind the tap.",
+    title: "Corruption: wrong invariant CRC (ICRC)",
+    meaning: "A device between the sender and this tap changes packets in bits that must not change. Ethernet's FCS did not notice, so it happens inside a device: memory of a switch or NIC, a faulty ASIC, or software that rewrites headers. The receiver drops such packets, which looks like loss downstream.",
     computed: "The ICRC is computed over whole frames in replay; frames cut by a snap length are not judged. Warning from `packets` bad ones and the share `ratio` on a link on, else info. Flows in \
                which nearly all are bad (the share `always`) are told apart, as info: there the sender's NIC fills in the ICRC behind the capture, or something on the way rewrites addresses, \
                ports or the IP identification.",
@@ -41,14 +40,14 @@ limits! {
     /// Thresholds of this family.
     pub struct Limits = "icrc";
     packets: u64 = 3,
-        "damaged packets on a link from which it is a warning",
+        "minimum corrupt packets on a link for a warning",
         "A single one may be a bit that flipped once";
     ratio: f64 = 0.000_001,
-        "share of damaged packets from which it is a warning",
+        "minimum share of corrupt packets for a warning",
         "A link at the bit error rate of 1e-12 that Ethernet allows damages 3 in 100 million packets of 4 KB, and its FCS finds those";
     always: f64 = 0.9,
-        "share of bad packets in a flow from which they are not called damaged",
-        "No damage hits nearly every packet and leaves the flow running";
+        "minimum share of wrong ICRCs in a flow that means rewriting, not corruption",
+        "Corruption does not hit nearly every packet of a flow that goes on";
 }
 
 /// Fewer packets do not tell a flow that is rewritten from one that a damaged packet made up.

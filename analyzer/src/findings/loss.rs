@@ -67,7 +67,7 @@ macro_rules! downstream {
 }
 
 /// What losses on both sides of a tap say beyond those of each.
-const BOTH_SIDES: &str = "Losses on both sides of this tap at once speak for something common to all hops (PFC off for this priority, a DSCP \
+const BOTH_SIDES: &str = "Loss on both sides of this tap at once suggests something common to all hops (PFC off for this priority, a DSCP \
      that no hop maps to it) rather than for one bad cable.";
 
 const BEFORE: Entry = Entry {
@@ -82,14 +82,13 @@ const BEFORE: Entry = Entry {
     ],
     needs: &[Need::Loss, Need::Sequences],
     measure: Some(Measure::ratio("loss_ratio")),
-    title: "Packets are lost before they reach this tap",
-    meaning: "Between the sender and the place of the capture packets are lost. Each loss makes a sender with go-back-N repeat all that is in flight.",
-    computed: "Per link and pair of hosts: PSNs that were skipped here and then sent again, as a share of the packets that should have passed (flows[].loss.lost). PSNs that came late in \
-               their own right do not count, nor those that the sender never sent again, for these reached the receiver. Raised when all that passes the tap (live: all interfaces; each queue pair once) shows `episodes` separate episodes and \
-               the share `ratio`, or two hosts alone do; it names every pair of hosts with `pair_episodes` and that share; critical from `critical_ratio`. Of UC, whose senders send nothing again, skipped PSNs count as lost, and the finding is info. With two taps on the way, only the one nearer the sender is asked. Left out are queue pairs that lost packets and could not be followed \
-               (live): `flows_unjudged` of them.",
+    title: "Loss upstream of this tap",
+    meaning: "Packets are lost between the sender and this tap. Each loss makes a go-back-N sender retransmit all that is in flight.",
+    computed: "Per link and host pair: PSNs skipped here and retransmitted later, as a share of the packets that should have passed (flows[].loss.lost). Reordered PSNs do not count, nor PSNs that are never retransmitted: these reached the receiver. \
+               Raised when all that passes the tap (live: all interfaces; each queue pair once) shows `episodes` loss episodes and the share `ratio`, or one host pair does; it names every host pair with `pair_episodes` and that share; critical from `critical_ratio`. For UC, which retransmits nothing, skipped PSNs count as lost, and the finding is info. \
+               With two taps on the path, only the one nearer the sender is evaluated. Queue pairs that could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
     advice: concat!(upstream!(), " ", lossless!()),
-    caveat: "Where the capture itself drops packets and the sender repeats for another reason, the first look like losses: while totals.lost grows the title says so.",
+    caveat: "Capture loss looks the same where the sender retransmits for another reason: while totals.lost grows, the title says so.",
     ..Entry::EMPTY
 };
 const AFTER: Entry = Entry {
@@ -98,15 +97,13 @@ const AFTER: Entry = Entry {
     causes: &["icrc.errors", "config.lossless", "device.discards", "pfc.on_wrong_priority"],
     needs: &[Need::Loss, Need::Sequences],
     measure: Some(Measure::ratio("loss_ratio")),
-    title: "Receivers ask again for packets that passed this tap",
-    meaning: "Receivers ask for packets again that passed here: these were lost behind this tap, or arrived damaged or out of order, which most receivers treat like a loss. Which of these it was is not seen from one tap.",
-    computed: "Per link and pair of hosts: times at which a NAK (sequence error) asked for a PSN that had passed here without a gap, and the sender went back to it; of READ responses, times at \
-               which they were asked for again (flows[].loss.after_tap). RNR NAKs and what follows them do not count, nor what a mirror shows twice, nor timers that ran out without a NAK. Where no \
-               answers are seen, every time the sender went back counts, and where nothing at all passes the other way it is a warning at most. Raised and graded as loss.before_tap, the share being of episodes among packets. With two taps on the way, only the one nearer \
-               the receiver is asked.",
+    title: "Loss downstream of this tap",
+    meaning: "Receivers send sequence-error NAKs for packets that passed this tap: the packets were lost downstream, or arrived corrupt or out of order, which most receivers treat like a loss. One tap alone cannot tell these apart.",
+    computed: "Per link and host pair: sequence-error NAKs for a PSN that passed here, followed by a retransmission; for READ responses, repeated READ requests (flows[].loss.after_tap). RNR NAKs and their fallout do not count, nor duplicates made by a mirror, nor timeouts without a NAK. \
+               Where the reverse direction is not captured, every retransmission counts, and the finding is a warning at most. Where as many packets are reordered at this tap, the finding is info. Raised and graded as loss.before_tap, as a share of episodes among packets. With two taps on the path, only the one nearer \
+               the receiver is evaluated. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
     advice: concat!(downstream!(), " ", lossless!()),
-    caveat: "One episode may be more than one lost packet: how many is not visible from here. Reordering behind the tap looks the same; with adaptive routing it needs receivers that put \
-             packets in order (NCCL_IB_ADAPTIVE_ROUTING, the NIC's out-of-order placement).",
+    caveat: "An episode may be several lost packets: how many is not visible here. Reordering downstream looks the same; with adaptive routing, receivers need out-of-order placement (NCCL_IB_ADAPTIVE_ROUTING).",
     ..Entry::EMPTY
 };
 const BETWEEN: Entry = Entry {
@@ -114,13 +111,12 @@ const BETWEEN: Entry = Entry {
     rank: 210,
     needs: &[Need::Taps],
     measure: Some(Measure::ratio("loss_ratio")),
-    title: "Packets vanish between two taps",
-    meaning: "Packets that passed one tap did not pass the next one on their way: what loses them lies between the two.",
-    computed: "Per pair of taps and pair of hosts: packets that the tap nearer the sender saw and the other did not, between packets that both saw (taps[].vanished), without those that the \
-               sender never sent again, for these reached the receiver and were missed by the second capture. Raised from `vanished` packets and the share `ratio` on, critical from `critical_ratio`. \
-               Not raised from the share `other_way` on: then flows take several ways, of which only one is captured.",
+    title: "Loss between two taps",
+    meaning: "Packets that passed one tap did not pass the next tap on their path: they are lost between the two.",
+    computed: "Per pair of taps and host pair: packets that the tap nearer the sender saw and the other did not, between packets that both saw (taps[].vanished), without those never retransmitted: these reached the receiver, and the second capture missed them. \
+               Raised from `vanished` packets and the share `ratio` on, critical from `critical_ratio`. Not raised from the share `other_way` on: then flows take several paths, and only one is captured.",
     advice: concat!("Look between these two taps. ", lossless!()),
-    caveat: "Taps are not named when their order is not known. Of services that send nothing again, a packet that the second capture missed cannot be told from a lost one.",
+    caveat: "Taps whose order is not known are not compared. For services that retransmit nothing, a packet missed by the second capture looks lost.",
     ..Entry::EMPTY
 };
 
@@ -128,22 +124,22 @@ limits! {
     /// Thresholds of this family.
     pub struct Limits = "loss";
     episodes: u64 = 5,
-        "separate episodes at a tap from which loss is a finding",
-        "Clean links repeat now and then: healthy captures show one or two. Loss that matters comes back";
+        "minimum loss episodes at a tap",
+        "Clean links lose a packet now and then: healthy captures show one or two episodes. Loss that matters comes back";
     pair_episodes: u64 = 2,
-        "episodes of a pair of hosts from which it is named, where all pairs together make it a finding",
+        "minimum episodes of a host pair, where all pairs together reach loss.episodes",
         "Hosts behind the same bad hop lose alike, and in a short capture each only now and then; one episode alone is chance";
     vanished: u64 = 5,
-        "packets that vanished between two taps from which it is a finding",
+        "minimum packets lost between two taps",
         "As episodes";
     ratio: f64 = 0.0001,
-        "share of lost packets from which it is a warning",
+        "minimum loss ratio for a warning",
         "One loss costs a go-back-N sender all that is in flight, often 100 to 1,000 packets: 1 lost in 10,000 then costs 1 to 10 % of the throughput";
     critical_ratio: f64 = 0.01,
-        "share of lost packets from which it is critical",
-        "By the same count a sender with 100 packets in flight then sends everything twice";
+        "minimum loss ratio for critical",
+        "By the same count a sender with 100 packets in flight then transmits everything twice";
     other_way: f64 = 0.3,
-        "share of packets not seen at a second tap from which they are said to have taken another way",
+        "minimum share of packets not seen at the second tap that means another path",
         "No reliable connection survives such a loss; spraying over two links hides one half of the packets from each";
 }
 

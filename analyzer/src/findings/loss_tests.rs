@@ -77,7 +77,7 @@ fn advice_is_whole_in_each_finding_and_told_once_on_the_page() {
     {
         let sample = lossy(lost, behind, 1);
         for advice in [advice(&sample, first), advice(&sample, second)] {
-            assert!(advice.contains(whole) && advice.contains("Losses on both sides"), "{advice}");
+            assert!(advice.contains(whole) && advice.contains("Loss on both sides"), "{advice}");
         }
         let page = page(&sample);
         let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what}: {page}"));

@@ -24,7 +24,7 @@ pub(super) const FAMILY: Family = Family {
 const ACCESS: Entry = Entry {
     id: "nak.remote_access_error",
     rank: 160,
-    title: "A responder denies access to its memory",
+    title: "Remote access error: a responder denies access to its memory",
     meaning: "A request named a remote key or an address that the responder does not grant. The queue pair goes into the error state: the job that uses it ends or hangs.",
     computed: "Raised from `errors` NAKs with code 2 (remote access error) on; critical, since no connection survives one.",
     advice: "It is the application's matter, not the network's: a region that was deregistered too early, a wrong remote key, an access beyond the end, a missing permission \
@@ -35,7 +35,7 @@ const ACCESS: Entry = Entry {
 const OPERATIONAL: Entry = Entry {
     id: "nak.remote_operational_error",
     rank: 170,
-    title: "A responder failed to carry out a request",
+    title: "Remote operational error: a responder failed to execute a request",
     meaning: "The responder's device hit an error of its own while it worked on a request. The queue pair goes into the error state.",
     computed: "Raised from `errors` NAKs with code 3 (remote operational error) on; critical.",
     advice: "Look at the responder's kernel log and firmware events (`dmesg`, `devlink health`), PCIe errors (AER) and memory errors; with GPU memory also at the GPU's (Xid events) and at \
@@ -46,7 +46,7 @@ const OPERATIONAL: Entry = Entry {
 const INVALID: Entry = Entry {
     id: "nak.invalid_request",
     rank: 180,
-    title: "A responder calls a request invalid",
+    title: "Invalid request: a responder rejects a request",
     meaning: "The responder does not understand the request, or does not permit it at all: an operation that is not enabled for the queue pair, a message longer than its receive buffer, too \
               many READs or atomics at a time. The queue pair goes into the error state.",
     computed: "Raised from `errors` NAKs with code 1 (invalid request) on; critical.",
@@ -60,12 +60,11 @@ const SEQUENCE: Entry = Entry {
     id: "nak.psn_sequence_error",
     rank: 250,
     causes: &["rnr.slow_receiver"],
-    title: "Receivers ask again for data that does not pass here",
-    meaning: "NAKs for a PSN sequence error pass: their senders miss packets, or got them out of order. The data itself takes another way, so that where it was lost, and whether it was, is not seen.",
-    computed: "Per pair of hosts: NAKs with code 0 (PSN sequence error) of one that the other sends no requests to at any tap. Info from loss.episodes of them on. NAKs of flows with RNR NAKs do not count: \
-               a receiver that was not ready also misses what came behind. Where the data passes, the findings loss.* judge.",
-    advice: "Capture where the data passes, or both directions of the mirror port: the findings of loss then say on which side of the tap packets are lost. On hosts with several uplinks, watch all of them.",
-    caveat: "A receiver sends one NAK for all that it misses at a time: how many packets that is cannot be told.",
+    title: "Sequence-error NAKs for requests not visible at this tap",
+    meaning: "Sequence-error NAKs pass, but the requests they are for take another path: their receivers miss packets or got them out of order. Where and whether packets were lost is not visible here.",
+    computed: "Per host pair: NAKs with code 0 (PSN sequence error) from a host to which the other sends no requests at any tap. Info from loss.episodes of them on. Flows with RNR NAKs do not count: a receiver that was not ready also NAKs what follows. Where the requests pass, the findings loss.* decide. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
+    advice: "Capture where the requests pass, or both directions of the mirror port: the loss findings then tell on which side of the tap packets are lost. On hosts with several uplinks, watch all of them.",
+    caveat: "A receiver sends one NAK for all packets it misses at a time: the number of lost packets is not known.",
     ..Entry::EMPTY
 };
 
@@ -73,7 +72,7 @@ limits! {
     /// Thresholds of this family.
     pub struct Limits = "nak";
     errors: u64 = 1,
-        "NAKs of one kind from which it is a finding",
+        "minimum NAKs of one kind",
         "Each of them ends a connection";
 }
 

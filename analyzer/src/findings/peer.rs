@@ -31,9 +31,8 @@ const SILENT: Entry = Entry {
     id: "peer.silent",
     rank: 270,
     needs: &[Need::Loss],
-    title: "Requests are never answered",
-    meaning: "A sender asks for acknowledgements, or repeats a request again and again, and nothing comes back: the peer's queue pair, process or host is gone, or packets pass in one direction only. After retry_cnt \
-              attempts the connection fails.",
+    title: "Peer does not answer",
+    meaning: "A requester asks for acknowledgements, or retransmits the same request, and nothing comes back: the peer's queue pair, process or host is gone, or packets pass in one direction only. After retry_cnt attempts the connection fails.",
     computed: "Reliable flows that asked for an acknowledgement, to which no acknowledgement, NAK or response with a PSN of theirs came from the peer's address, and whose sender began again at the \
                same PSN at least `retries` times in a row without getting further. Critical; a warning where nothing at all is seen to be sent to the host that asks. Without so many repeats: hosts that asked another for an acknowledgement `wait_ms` or longer before the end \
                of the data, while none of that host's flows to them answered anything anywhere; a warning when they repeated something, else info. These only from a tap that would show the answer: it \
@@ -50,10 +49,10 @@ limits! {
     /// Thresholds of this family.
     pub struct Limits = "peer";
     retries: u64 = 2,
-        "times in a row that a sender began again at one PSN",
-        "One repeat is what a single lost packet brings; senders try up to 7 times";
+        "minimum retries in a row from the same PSN",
+        "One retry is what a single lost packet causes; senders try up to 7 times";
     wait_ms: u64 = 10,
-        "milliseconds that an answer may take",
+        "maximum time for an answer, in milliseconds",
         "NICs acknowledge by themselves, within microseconds; software stacks under load take a few milliseconds";
 }
 

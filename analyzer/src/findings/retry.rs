@@ -1,4 +1,4 @@
-//! Senders that mostly repeat themselves.
+//! Retransmission storms.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,14 +17,14 @@ use crate::util::units::{self, plural};
 /// What it is where nothing else says why.
 macro_rules! timers {
     () => {
-        "Senders' timers may run out: compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 us * 2^n) with the latency, and look for paths that pause for long (PFC storms)."
+        "Transport timeouts are likely: compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 us * 2^n) with the latency, and look for paths that pause for long (PFC storms)."
     };
 }
 
 /// What makes it cheaper, whatever the reason.
 macro_rules! selective {
     () => {
-        "Selective repeat, where the NIC has it, repeats only what is missing."
+        "Selective retransmission, where the NIC has it, retransmits only what is missing."
     };
 }
 
@@ -57,13 +57,12 @@ const STORM: Entry = Entry {
         "peer.silent",
     ],
     measure: Some(Measure::ratio("retransmitted_ratio")),
-    title: "A large part of what is sent has been sent before",
-    meaning: "Senders spend much of their capacity on packets that were already on the way: the job gets what is left, and the fabric carries a load that moves nothing.",
-    computed: "Per pair of hosts: packets sent again that had passed before, whatever the reason (flows[].loss.retransmitted; what a mirror shows twice and what only came out of order does not \
-               count). Raised as a warning when they are the share `ratio` of the packets sent and at least `packets`. Queue pairs that lost packets and could not be followed (live) are left out: \
-               `flows_unjudged` of them.",
+    title: "Retransmission storm",
+    meaning: "Senders spend much of their capacity on retransmissions: the job gets the rest, and the fabric carries load without progress.",
+    computed: "Per host pair: retransmissions of packets that had passed before, whatever the cause (flows[].loss.retransmitted; duplicates made by a mirror and reordered packets do not count). A warning when they are the share `ratio` of the packets sent and at least `packets`. \
+               Not raised where a loss finding of the same hosts and time owns them, or rnr.slow_receiver does (most of them follow RNR NAKs). Queue pairs that could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
     advice: concat!(
-        "Look for a finding that says why: loss (before, behind or between taps), rnr.slow_receiver, icrc.errors. Without any: ",
+        "Look for a finding that explains it: loss (upstream, downstream, between taps), rnr.slow_receiver, icrc.errors. Without one: ",
         timers!(),
         " ",
         selective!()
@@ -73,18 +72,18 @@ const STORM: Entry = Entry {
 };
 
 /// What to do first where packets were seen late.
-const REORDERED: &str = "Packets come out of order, which a go-back-N receiver takes for a loss: see whether switches spread packets over paths (adaptive routing, packet spraying), and whether the NICs \
+const REORDERED: &str = "Packets arrive out of order, which a go-back-N receiver treats as loss: check whether switches spread packets over paths (adaptive routing, packet spraying), and whether the NICs \
      on both ends are set to accept that (NCCL_IB_ADAPTIVE_ROUTING, out-of-order placement).";
 
 limits! {
     /// Thresholds of this family.
     pub struct Limits = "retry";
     ratio: f64 = 0.2,
-        "share of packets sent again",
+        "minimum retransmission ratio",
         "A healthy software stack under load shows up to 8 % in our captures; a fifth is more than any cost that is worth bearing";
     packets: u64 = 100,
-        "packets sent again, at least",
-        "A short exchange that repeats once is no storm";
+        "minimum retransmissions",
+        "A short exchange that is retransmitted once is no storm";
 }
 
 fn again(flow: &Flow) -> u64 {

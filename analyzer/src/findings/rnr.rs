@@ -33,11 +33,9 @@ const SLOW: Entry = Entry {
     id: "rnr.slow_receiver",
     rank: 260,
     measure: Some(Measure::ratio("rnr_ratio")),
-    title: "A receiver has no buffer ready for what is sent to it",
-    meaning: "SENDs, or WRITEs with immediate data, arrive before the receiver has posted a receive buffer. It refuses them (RNR NAK), and the sender waits for the RNR timer and repeats all \
-              that was in flight. After rnr_retry attempts the connection fails.",
-    computed: "Raised for a host from `naks` RNR NAKs on, when they are at least the share `ratio` of the packets of requests that were sent to it. Warning. The sequence-error NAKs and repeats that follow \
-               an RNR NAK are part of it and count as no loss.",
+    title: "Receiver not ready (RNR NAKs)",
+    meaning: "SENDs, or WRITEs with immediate data, arrive before the receiver has posted a receive buffer. The receiver refuses them with an RNR NAK; the sender waits for the RNR timer and retransmits all that was in flight. After rnr_retry attempts the connection fails.",
+    computed: "Per receiving host: a warning from `naks` RNR NAKs on, when they are at least the share `ratio` of the request packets sent to it. The sequence-error NAKs and retransmissions that follow an RNR NAK belong to it and are no finding of their own. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
     advice: "The receiving process is too slow or posts too few receives: look at its CPU (pinning, NUMA node, a busy or paused GPU), at the depth of its receive queue, and at what it waits for. A \
              longer RNR timer only hides it. Where retries run out: rnr_retry 7 means without end.",
     caveat: "A few RNR NAKs at the start of a job are usual: peers do not start at the same time.",
@@ -48,10 +46,10 @@ limits! {
     /// Thresholds of this family.
     pub struct Limits = "rnr";
     naks: u64 = 5,
-        "RNR NAKs of a host from which it is a finding",
+        "minimum RNR NAKs of a host",
         "Fewer are what the start of a connection may bring";
     ratio: f64 = 0.001,
-        "RNR NAKs per packet of requests sent to the host",
+        "minimum RNR NAKs per request packet sent to the host",
         "Each one costs a timer of at least 10 us (NCCL: 640 us), as long as hundreds of packets take; below 1 in 1,000 that is a small share";
 }
 
@@ -164,7 +162,7 @@ fn raise(
         .into(found);
 }
 
-/// Packets sent again to each host since it was not ready; `None` where that is not known of some flow, and so not of all.
+/// Retransmissions to each host after its RNR NAKs; `None` where some flow to it could not be followed.
 fn resent(flows: &[Flow]) -> HashMap<IpAddr, Option<u64>> {
     let mut resent: HashMap<IpAddr, Option<u64>> = HashMap::new();
     for (flow, packets) in once(flows, |flow| flow.loss.map_or(0, |loss| loss.rnr_resent)) {

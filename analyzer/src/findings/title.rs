@@ -18,9 +18,11 @@ pub(super) fn title<const N: usize>(diagnosis: String, parts: [String; N]) -> St
     cut(&title, MOST)
 }
 
-/// A name of a link or a tap, cut where it is long.
+/// A name of a link or a tap, without what says that it is a capture file, and cut where it is long.
 pub(super) fn short(name: &str) -> String {
-    cut(name, MOST_NAME)
+    let plain = name.strip_suffix(".gz").unwrap_or(name);
+    let suffix = [".pcap", ".pcapng", ".cap"].iter().find_map(|suffix| plain.strip_suffix(suffix));
+    cut(suffix.filter(|plain| !plain.is_empty()).unwrap_or(name), MOST_NAME)
 }
 
 /// `, 10.0.0.1 → 10.0.0.2`.
@@ -60,6 +62,7 @@ mod tests {
             title(diagnosis, [far, " (x)".into()]),
             "Loss upstream of rail0: 47 of 6,671 packets (0.70 %) (x)"
         );
-        assert_eq!(short("a-capture-file-with-a-long-name.pcap").chars().count(), MOST_NAME);
+        assert_eq!(short("e1_loss1.h1.pcap.gz"), "e1_loss1.h1");
+        assert_eq!(short("a-capture-file-with-a-long-name-indeed.pcap").chars().count(), MOST_NAME);
     }
 }
