@@ -1,7 +1,7 @@
 //! Pause, and steps in time.
 
 use super::app::{Action, App};
-use super::key::Input;
+use crate::tui::key::Input;
 use super::prompt::parse_time;
 use crate::model::Span;
 use crate::sample::SourceKind;
@@ -15,7 +15,7 @@ const JUMP_NS: u64 = 10 * SECOND;
 const SECOND: u64 = 1_000_000_000;
 
 impl App {
-    pub(super) fn pause(&mut self) -> Action {
+    pub(in crate::tui) fn pause(&mut self) -> Action {
         if self.end.is_some() {
             // Space brings back the end after steps in time.
             if self.shown_ns.is_some() {
@@ -37,7 +37,7 @@ impl App {
         }
     }
 
-    pub(super) fn change_speed(&mut self, faster: bool) -> Action {
+    pub(in crate::tui) fn change_speed(&mut self, faster: bool) -> Action {
         let Some(speed) = self.speed.filter(|_| self.end.is_none()) else {
             self.answer = Some("only a replay that is still running has a speed".into());
             return Action::Draw;
@@ -53,7 +53,7 @@ impl App {
     }
 
     /// To the moment before or after the one that is shown.
-    pub(super) fn step_in_time(&mut self, later: bool) {
+    pub(in crate::tui) fn step_in_time(&mut self, later: bool) {
         let Some(at) = self.moment().filter(|_| self.seek_ns.is_none()) else { return };
         let to = if later { at + 1 } else { at.saturating_sub(1) };
         // Before the first figures there is nothing to look at.
@@ -90,7 +90,7 @@ impl App {
         self.recompute(true);
     }
 
-    pub(super) fn jump(&mut self, forward: bool) -> Action {
+    pub(in crate::tui) fn jump(&mut self, forward: bool) -> Action {
         // What was asked for last, though its figures may be still to come.
         let shown_ns = self.shown_ns.or_else(|| self.data.as_ref().map(|data| data.model.time_ns));
         let Some(now) = shown_ns else { return Action::Draw };
@@ -98,7 +98,7 @@ impl App {
         self.go_to(to)
     }
 
-    pub(super) fn go_to_text(&mut self, text: &str) -> Action {
+    pub(in crate::tui) fn go_to_text(&mut self, text: &str) -> Action {
         let Some(data) = &self.data else { return Action::Draw };
         let now = data.model.time_ns;
         let start = now.saturating_sub(data.model.window_ns.unwrap_or(0));

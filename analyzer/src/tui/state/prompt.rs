@@ -1,6 +1,6 @@
 //! A line that is being typed at the bottom of the screen.
 
-use super::key::Key;
+use crate::tui::key::Key;
 
 /// Letters of a line, at most.
 const LONGEST: usize = 240;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::{column, query};
+use crate::tui::{column, query};
 use crate::model::{Identity, Model};
 
 /// Places at most: far more than the tables of flows have.
@@ -11,7 +11,7 @@ const MOST: usize = 1 << 20;
 
 /// Texts of flows by the flow's slot. A copy shares them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Texts(Arc<Vec<Text>>);
+pub(in crate::tui) struct Texts(Arc<Vec<Text>>);
 
 /// Whose it is, and the text; `None` for a slot that no flow has had.
 type Text = Option<(Identity, Box<str>)>;
@@ -19,7 +19,7 @@ type Text = Option<(Identity, Box<str>)>;
 impl Texts {
     /// Those of the flows of `model`, and of the flows that were known before where no other took their slot.
     #[must_use]
-    pub(super) fn updated(&self, model: &Model) -> Self {
+    pub(in crate::tui) fn updated(&self, model: &Model) -> Self {
         if model.rows.iter().all(|row| self.known(&row.id).is_some()) {
             return self.clone();
         }
@@ -44,13 +44,13 @@ impl Texts {
     }
 
     /// The text of a flow.
-    pub(super) fn get(&self, id: &Identity, links: &[String]) -> Cow<'_, str> {
+    pub(in crate::tui) fn get(&self, id: &Identity, links: &[String]) -> Cow<'_, str> {
         self.known(id).map_or_else(|| Cow::Owned(of(id, links)), Cow::Borrowed)
     }
 }
 
 /// Names of the links as rows show them.
-pub(super) fn links(model: &Model) -> Vec<String> {
+pub(in crate::tui) fn links(model: &Model) -> Vec<String> {
     model.links.iter().map(column::link_name).collect()
 }
 

@@ -11,7 +11,7 @@ const LONGEST: usize = 64;
 
 /// Passes output on, with colours renamed.
 #[derive(Debug)]
-pub(super) struct Sixteen<W> {
+pub(in crate::tui) struct Sixteen<W> {
     to: W,
     /// What may become an escape sequence of colours.
     escape: Vec<u8>,
@@ -20,7 +20,7 @@ pub(super) struct Sixteen<W> {
 }
 
 impl<W: Write> Sixteen<W> {
-    pub(super) const fn new(to: W) -> Self {
+    pub(in crate::tui) const fn new(to: W) -> Self {
         Self { to, escape: Vec::new(), out: Vec::new() }
     }
 

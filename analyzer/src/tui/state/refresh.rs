@@ -19,12 +19,12 @@ const SPENT: usize = 16;
 impl App {
     /// Has the figures of the moment shown made: at once, or of many flows by whoever asks what is [`wanted`](Self::wanted).
     /// `keep`: rows may stay in their places.
-    pub(super) fn recompute(&mut self, keep: bool) {
+    pub(in crate::tui) fn recompute(&mut self, keep: bool) {
         self.recompute_from(None, keep);
     }
 
     /// The same, from figures that were made beforehand, where they are the right ones.
-    pub(super) fn recompute_from(&mut self, ready: Option<Data>, keep: bool) {
+    pub(in crate::tui) fn recompute_from(&mut self, ready: Option<Data>, keep: bool) {
         let Some(wanted) = self.figures_of_now() else { return };
         let keep = keep && self.awaited.unwrap_or(true);
         match ready {
@@ -116,18 +116,18 @@ impl App {
     }
 
     /// Whether rows keep their places: while the user looks at one.
-    pub(super) fn keeps_places(&self) -> bool {
+    pub(in crate::tui) fn keeps_places(&self) -> bool {
         self.table.selected.is_some() && !self.table.follow && self.table.group == Group::None
     }
 
     /// Sorts and filters again. The selected flow stays selected.
-    pub(super) fn arrange(&mut self, keep: bool) {
+    pub(in crate::tui) fn arrange(&mut self, keep: bool) {
         let keeps = keep && self.keeps_places();
         self.arrange_at(None, keeps);
     }
 
     /// `before`: the rows that the order of the table is of, when that are not those of now.
-    pub(super) fn arrange_at(&mut self, before: Option<&[Row]>, keeps: bool) {
+    pub(in crate::tui) fn arrange_at(&mut self, before: Option<&[Row]>, keeps: bool) {
         let page = self.layout().table_page(self.screen);
         let Some(data) = &self.data else { return };
         let cx = data.context();
@@ -139,7 +139,7 @@ impl App {
     }
 
     /// Looks up for which flows of events holds what the filter asks of flows.
-    pub(super) fn refresh_fitting(&mut self) {
+    pub(in crate::tui) fn refresh_fitting(&mut self) {
         self.fitting.clear();
         let Some(data) = self.data.as_ref().filter(|_| self.query.is_of_flows()) else { return };
         let flows: HashSet<FlowKey, State> = self.log.latest().map(|entry| entry.key).collect();
@@ -150,7 +150,7 @@ impl App {
 
     /// Looks up the selected flow, or without a selection the one at the top of the table, which is selected with it: what
     /// somebody reads does not change to another's.
-    pub(super) fn refresh_detail(&mut self) {
+    pub(in crate::tui) fn refresh_detail(&mut self) {
         // Only while a file is made from them are they copied.
         let Some(data) = self.data.as_mut().map(Arc::make_mut) else { return };
         if self.screen != Screen::Detail {
@@ -171,7 +171,7 @@ impl App {
     }
 
     /// Adds up by host for the screen that shows it, where that is not done yet.
-    pub(super) fn refresh_matrix(&mut self) {
+    pub(in crate::tui) fn refresh_matrix(&mut self) {
         match self.data.as_mut().filter(|data| self.screen == Screen::Matrix && !data.has_matrix()) {
             Some(data) if data.at_once() => Arc::make_mut(data).fill_matrix(),
             Some(_) => self.awaited = Some(self.awaited.unwrap_or(true)),

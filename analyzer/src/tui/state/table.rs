@@ -5,10 +5,10 @@ use std::net::IpAddr;
 
 use hashbrown::HashSet;
 
-use super::column::{self, Context, Id, SortKey};
+use crate::tui::column::{self, Context, Id, SortKey};
 use super::cursor::{Cursor, Move};
 pub use super::groups::{Group, Groups, Name, Sum};
-use super::query::Query;
+use crate::tui::query::Query;
 use super::texts::{self, Texts};
 use crate::analysis::{Again, FlowId};
 use crate::model::moment::Finder;
@@ -88,13 +88,13 @@ pub struct Table {
     /// Which queue pairs are shown, besides the filter.
     pub focus: Option<Focus>,
     /// What words are looked for in.
-    pub(super) texts: Texts,
+    pub(in crate::tui) texts: Texts,
 }
 
 impl Table {
     /// Puts rows in order anew. With `keep`, the rows that the present order is of, those that were there stay in
     /// their places, and new ones come last.
-    pub(super) fn arrange(
+    pub(in crate::tui) fn arrange(
         &mut self,
         query: &Query,
         cx: Context<'_>,
@@ -171,13 +171,13 @@ impl Table {
     }
 
     /// Moves the selection.
-    pub(super) fn step(&mut self, step: Move, model: &Model, page: usize) {
+    pub(in crate::tui) fn step(&mut self, step: Move, model: &Model, page: usize) {
         self.cursor.step(step, self.order.len(), page);
         self.selected = self.cursor.selected.and_then(|at| self.id_at(at, model));
     }
 
     /// Selects row number `at`.
-    pub(super) fn select(&mut self, at: usize, model: &Model, page: usize) {
+    pub(in crate::tui) fn select(&mut self, at: usize, model: &Model, page: usize) {
         if at < self.order.len() {
             self.cursor.selected = Some(at);
             self.cursor.show(self.order.len(), page);
@@ -186,7 +186,7 @@ impl Table {
     }
 
     /// Marks the selected queue pair, or takes the mark away.
-    pub(super) fn mark(&mut self) {
+    pub(in crate::tui) fn mark(&mut self) {
         if let Some(id) = self.selected
             && !self.marked.remove(&id)
         {

@@ -1,10 +1,10 @@
 //! Names of links and files in little room: what they have in common gives way to what tells them apart.
 
-use super::panel::cut;
+use super::cut;
 
 /// `name` in `width` columns. Where it has to be shortened, what differs between `all` names stays.
 #[must_use]
-pub(super) fn apart<'a>(name: &str, all: impl Iterator<Item = &'a str>, width: usize) -> String {
+pub(in crate::tui) fn apart<'a>(name: &str, all: impl Iterator<Item = &'a str>, width: usize) -> String {
     let letters: Vec<char> = name.chars().collect();
     if letters.len() <= width {
         return name.to_owned();
@@ -32,7 +32,7 @@ pub(super) fn apart<'a>(name: &str, all: impl Iterator<Item = &'a str>, width: u
 
 /// All names as one: what they have in common once, and what differs in braces.
 #[must_use]
-pub(super) fn together(names: &[String], width: usize) -> String {
+pub(in crate::tui) fn together(names: &[String], width: usize) -> String {
     /// Letters in common that are worth the braces.
     const WORTH: usize = 4;
     let listed = names.join(", ");

@@ -4,7 +4,7 @@ use ratatui::layout::{Position, Rect};
 
 use super::app::{Action, App, Opened, Overlay};
 use super::cursor::{Cursor, Move};
-use super::panel;
+use crate::tui::screens;
 use super::screen::Screen;
 
 /// Rows that one notch of the wheel moves.
@@ -50,12 +50,12 @@ impl App {
         let page = usize::from(self.size.1.saturating_sub(3));
         let end = |lines: usize| lines.saturating_sub(page);
         self.overlay = match self.overlay {
-            Overlay::Help(top) => Overlay::Help(top.min(end(panel::help::lines(self).len()))),
+            Overlay::Help(top) => Overlay::Help(top.min(end(screens::help::lines(self).len()))),
             Overlay::Packet(opened) => {
-                let top = opened.top.min(end(panel::packet::lines(self).len()));
+                let top = opened.top.min(end(screens::packet::lines(self).len()));
                 Overlay::Packet(Opened { top, ..opened })
             }
-            Overlay::Finding(top) => Overlay::Finding(top.min(end(panel::findings::lines(self).len()))),
+            Overlay::Finding(top) => Overlay::Finding(top.min(end(screens::findings::lines(self).len()))),
             other => other,
         };
     }
@@ -63,7 +63,7 @@ impl App {
     fn click(&mut self, at: Position) {
         let layout = self.layout();
         if layout.tabs.contains(at) {
-            let hit = panel::header::tabs(self).into_iter().find(|(area, _)| area.contains(&at.x));
+            let hit = screens::header::tabs(self).into_iter().find(|(area, _)| area.contains(&at.x));
             if let Some((_, screen)) = hit {
                 self.show_screen(screen);
             }
@@ -98,7 +98,7 @@ impl App {
                 }
             }
             Screen::Matrix => {
-                let cell = panel::matrix::Grid::new(layout.body, self).and_then(|grid| grid.at(at.x, at.y));
+                let cell = screens::matrix::Grid::new(layout.body, self).and_then(|grid| grid.at(at.x, at.y));
                 if cell == Some(self.cell) {
                     self.open();
                 } else {
@@ -120,7 +120,7 @@ impl App {
             return;
         }
         if at.y == table.y {
-            let mut x = panel::flows::columns_at(self, table);
+            let mut x = screens::flows::columns_at(self, table);
             for fitted in self.visible_columns() {
                 if (x..=x + fitted.width).contains(&at.x) {
                     if self.table.sort.by == fitted.column.id {

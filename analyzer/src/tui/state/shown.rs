@@ -2,7 +2,7 @@
 
 use super::app::App;
 use super::table::{Group, Sum};
-use super::{column, log, panel};
+use crate::tui::{column, log, screens};
 use crate::analysis::Entropy;
 use crate::findings::Finding;
 
@@ -96,7 +96,7 @@ impl App {
 
     /// Whether the filter lets an event through.
     #[must_use]
-    pub(super) fn lets_through(&self, entry: &log::Entry, stand: &log::Stand) -> bool {
+    pub(in crate::tui) fn lets_through(&self, entry: &log::Entry, stand: &log::Stand) -> bool {
         self.query.event(entry, stand, |flow| self.fitting.contains(flow))
     }
 
@@ -127,7 +127,7 @@ impl App {
     pub fn visible_columns(&self) -> Vec<column::Fitted> {
         match self.table.group {
             Group::None => self.columns(),
-            _ => panel::flows::Groups::new(self.layout().table(self.screen)).columns,
+            _ => screens::flows::Groups::new(self.layout().table(self.screen)).columns,
         }
     }
 

@@ -3,7 +3,7 @@
 use super::app::{App, Opened, Overlay};
 use super::cursor::{Cursor, Move};
 use super::log::{Entry, Listed};
-use super::panel;
+use crate::tui::screens;
 use crate::sample::EventSample;
 
 /// Events that the details list.
@@ -30,11 +30,11 @@ impl App {
     }
 
     /// Moves on the screen of details: line by line down to the events, and on through them.
-    pub(super) fn step_detail(&mut self, step: Move) {
-        let lines = panel::detail::height(self);
+    pub(in crate::tui) fn step_detail(&mut self, step: Move) {
+        let lines = screens::detail::height(self);
         let room = usize::from(self.layout().body.height);
         let numbers: Vec<u64> = self.detail_events().iter().map(|listed| listed.entry.number).collect();
-        let first = panel::detail::first_event(lines, numbers.len());
+        let first = screens::detail::first_event(lines, numbers.len());
         // The last line in view says how many more there are.
         let seen = |offset: usize, at: usize| {
             (offset..(offset + room).saturating_sub(usize::from(offset + room < lines)))
@@ -70,7 +70,7 @@ impl App {
     }
 
     /// Opens the marked event of the details, or else the latest.
-    pub(super) fn open_detail_event(&mut self) {
+    pub(in crate::tui) fn open_detail_event(&mut self) {
         let at = self.marked_place().unwrap_or(0);
         let events = self.detail_events();
         let Some(listed) = events.get(at).copied() else {
@@ -78,17 +78,17 @@ impl App {
             return;
         };
         let opened = opened(listed);
-        let lines = panel::detail::height(self);
-        let line = panel::detail::first_event(lines, events.len()) + at;
+        let lines = screens::detail::height(self);
+        let line = screens::detail::first_event(lines, events.len()) + at;
         self.mark_event(opened.entry, line, lines);
         self.overlay = Overlay::Packet(opened);
     }
 
     /// A click on a line of the details: marks the event there, or opens it when it is marked.
-    pub(super) fn click_detail(&mut self, line: usize) {
-        let lines = panel::detail::height(self);
+    pub(in crate::tui) fn click_detail(&mut self, line: usize) {
+        let lines = screens::detail::height(self);
         let events = self.detail_events();
-        let first = panel::detail::first_event(lines, events.len());
+        let first = screens::detail::first_event(lines, events.len());
         let number = line.checked_sub(first).and_then(|at| events.get(at)).map(|listed| listed.entry.number);
         if number.is_some() && number == self.marked_event {
             self.open_detail_event();
@@ -98,7 +98,7 @@ impl App {
     }
 
     /// Opens the selected event of the list.
-    pub(super) fn open_listed_event(&mut self) {
+    pub(in crate::tui) fn open_listed_event(&mut self) {
         if self.events.selected.is_none() {
             self.step(Move::Up);
         }
@@ -118,12 +118,12 @@ impl App {
     }
 
     /// Numbers of the events of an entry whose headers are kept, none later than what is shown.
-    pub(super) fn kept_of(&self, entry: &Entry) -> Vec<u64> {
+    pub(in crate::tui) fn kept_of(&self, entry: &Entry) -> Vec<u64> {
         self.log.kept(entry, self.until_ns()).map(|(number, _)| number).collect()
     }
 
     /// Opens the event before the opened one in its entry, or the one after it.
-    pub(super) fn open_neighbour(&mut self, older: bool) {
+    pub(in crate::tui) fn open_neighbour(&mut self, older: bool) {
         let Overlay::Packet(opened) = self.overlay else { return };
         let kept = self.log.entry(opened.entry).map_or_else(Vec::new, |entry| self.kept_of(entry));
         let next = if older {
@@ -145,7 +145,7 @@ impl App {
     }
 
     /// What was seen is still to come: nothing of it is listed or open.
-    pub(super) fn forget_events(&mut self) {
+    pub(in crate::tui) fn forget_events(&mut self) {
         self.log = super::log::Log::default();
         self.events = Cursor::default();
         self.marked_event = None;

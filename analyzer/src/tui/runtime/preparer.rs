@@ -4,10 +4,10 @@
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread;
 
-use super::app::File;
-use super::data::{Data, Wanted};
+use crate::tui::app::File;
+use crate::tui::data::{Data, Wanted};
 use super::files;
-use super::job::{Job, Ready, Spent};
+use crate::tui::job::{Job, Ready, Spent};
 use super::wait::Waker;
 use crate::util::background;
 
@@ -20,7 +20,7 @@ enum Work {
 
 /// What came of it.
 #[derive(Debug)]
-pub(super) enum Done {
+pub(in crate::tui) enum Done {
     Sample(Box<Ready>),
     Metrics(Option<Box<Data>>),
     /// A file; the sentence about it.
@@ -43,7 +43,7 @@ impl Work {
 
 /// The view's end. One piece of work is under way at a time, files and that of freeing apart.
 #[derive(Debug)]
-pub(super) struct Preparer {
+pub(in crate::tui) struct Preparer {
     work: Sender<Work>,
     done: Receiver<Done>,
     busy: bool,
@@ -53,7 +53,7 @@ pub(super) struct Preparer {
 
 impl Preparer {
     /// Starts the thread, which wakes the view up when something is done; it ends when the preparer is dropped.
-    pub(super) fn start(waker: Waker) -> std::io::Result<Self> {
+    pub(in crate::tui) fn start(waker: Waker) -> std::io::Result<Self> {
         let (work, todo) = mpsc::channel::<Work>();
         let (ready, done) = mpsc::channel();
         let run = move || {
@@ -72,22 +72,22 @@ impl Preparer {
     }
 
     /// Whether work is under way.
-    pub(super) fn busy(&self) -> bool {
+    pub(in crate::tui) fn busy(&self) -> bool {
         self.busy
     }
 
     /// Begins with the work of a sample; gives back what came of it when the thread is gone and it had to be done here.
-    pub(super) fn sample(&mut self, job: Job) -> Option<Done> {
+    pub(in crate::tui) fn sample(&mut self, job: Job) -> Option<Done> {
         self.begin(Work::Sample(Box::new(job)))
     }
 
     /// The same with figures.
-    pub(super) fn metrics(&mut self, wanted: Wanted) -> Option<Done> {
+    pub(in crate::tui) fn metrics(&mut self, wanted: Wanted) -> Option<Done> {
         self.begin(Work::Metrics(Box::new(wanted)))
     }
 
     /// Has a file written; says how it went when the thread is gone and it had to be done here.
-    pub(super) fn write(&mut self, file: File) -> Option<Done> {
+    pub(in crate::tui) fn write(&mut self, file: File) -> Option<Done> {
         match self.work.send(Work::Write(Box::new(file))) {
             Ok(()) => {
                 self.files += 1;
@@ -98,7 +98,7 @@ impl Preparer {
     }
 
     /// Waits until every file is written.
-    pub(super) fn finish_files(&mut self) {
+    pub(in crate::tui) fn finish_files(&mut self) {
         while self.files > 0
             && let Ok(done) = self.done.recv()
         {
@@ -117,7 +117,7 @@ impl Preparer {
     }
 
     /// What came of the work, when it is done.
-    pub(super) fn take(&mut self) -> Option<Done> {
+    pub(in crate::tui) fn take(&mut self) -> Option<Done> {
         match self.done.try_recv() {
             Ok(done) => {
                 match &done {
@@ -136,7 +136,7 @@ impl Preparer {
     }
 
     /// Frees what is not needed any more.
-    pub(super) fn free(&self, spent: Spent) {
+    pub(in crate::tui) fn free(&self, spent: Spent) {
         if !spent.is_empty() {
             // Without the thread it is freed here.
             let _ = self.work.send(Work::Free(spent));

@@ -20,32 +20,32 @@ pub type Spent = Vec<Box<dyn Any + Send>>;
 /// What is to be worked out.
 #[derive(Debug)]
 pub struct Job {
-    pub(super) sample: Arc<Sample>,
+    pub(in crate::tui) sample: Arc<Sample>,
     /// Whether it is the last of the run.
-    pub(super) last: bool,
+    pub(in crate::tui) last: bool,
     /// A copy: it shares its moments.
-    pub(super) history: History,
+    pub(in crate::tui) history: History,
     /// The span that figures are of; `None` when no figures are wanted.
-    pub(super) span: Option<Span>,
+    pub(in crate::tui) span: Option<Span>,
     /// What filters look for words in, as far as it is known.
-    pub(super) texts: Texts,
+    pub(in crate::tui) texts: Texts,
     /// Whether somebody looks at the matrix.
-    pub(super) matrix: bool,
-    pub(super) options: report::Options,
+    pub(in crate::tui) matrix: bool,
+    pub(in crate::tui) options: report::Options,
 }
 
 /// What came of it.
 #[derive(Debug)]
 pub struct Ready {
-    pub(super) sample: Arc<Sample>,
-    pub(super) last: bool,
-    pub(super) next: Option<Next>,
-    pub(super) metrics: Option<Data>,
-    pub(super) texts: Texts,
+    pub(in crate::tui) sample: Arc<Sample>,
+    pub(in crate::tui) last: bool,
+    pub(in crate::tui) next: Option<Next>,
+    pub(in crate::tui) metrics: Option<Data>,
+    pub(in crate::tui) texts: Texts,
     /// Flows that fell silent since the sample before.
-    pub(super) gone: Vec<EventSample>,
+    pub(in crate::tui) gone: Vec<EventSample>,
     /// For the state to pass on.
-    pub(super) spent: Spent,
+    pub(in crate::tui) spent: Spent,
 }
 
 impl Job {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::analysis::{Analysis, Analyst, Ask};
+use crate::tui::analysis::{Analysis, Analyst, Ask};
 use super::wait::Waker;
 use crate::report;
 use crate::sample::Sample;
@@ -42,11 +42,11 @@ impl Shared {
 
 /// The view's end.
 #[derive(Debug)]
-pub(super) struct Worker(Arc<Shared>);
+pub(in crate::tui) struct Worker(Arc<Shared>);
 
 impl Worker {
     /// Starts the thread; it ends when the worker is dropped.
-    pub(super) fn start(options: report::Options, waker: Waker) -> std::io::Result<Self> {
+    pub(in crate::tui) fn start(options: report::Options, waker: Waker) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let worker = Self(Arc::clone(&shared));
         thread::Builder::new().name("analyst".into()).spawn(move || {
@@ -58,7 +58,7 @@ impl Worker {
 
     /// Has a sample analysed, at once when the user waits for it. When samples come faster than that, only the newest
     /// is; the one that it takes the place of is given back.
-    pub(super) fn analyse(&self, sample: Arc<Sample>, ask: Ask, at_once: bool) -> Option<Arc<Sample>> {
+    pub(in crate::tui) fn analyse(&self, sample: Arc<Sample>, ask: Ask, at_once: bool) -> Option<Arc<Sample>> {
         let mut desk = self.0.desk();
         let before = desk.work.take();
         let at_once = at_once || before.as_ref().is_some_and(|(.., at_once)| *at_once);
@@ -69,7 +69,7 @@ impl Worker {
     }
 
     /// What came of it since the last call.
-    pub(super) fn take(&self) -> Option<Analysis> {
+    pub(in crate::tui) fn take(&self) -> Option<Analysis> {
         self.0.desk().done.take()
     }
 }

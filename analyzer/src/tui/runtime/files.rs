@@ -3,14 +3,14 @@
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
 
-use super::app::File;
+use crate::tui::app::File;
 
 /// Numbers tried when a name is taken.
 const TRIES: u32 = 100;
 
 /// Writes a file to the working directory, under a name that is free; nothing is ever written over, and
 /// only the user may read it. What happened, as a sentence.
-pub(super) fn write(file: File) -> String {
+pub(in crate::tui) fn write(file: File) -> String {
     let bytes = file.content.into_bytes();
     for number in 0..TRIES {
         let suffix = if number == 0 { String::new() } else { format!("-{number}") };

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use hashbrown::HashMap;
 use rocescope_common::wire::frame::Addr;
 
-use super::column::Context;
+use crate::tui::column::Context;
 use crate::analysis::Again;
 use crate::metrics::latency::Bucket;
 use crate::model::{Counts, once};

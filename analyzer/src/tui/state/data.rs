@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::column::Context;
+use crate::tui::column::Context;
 use super::matrix::Matrix;
 use crate::analysis;
 use crate::analysis::{Imbalance, Paths};
@@ -20,9 +20,9 @@ const AT_ONCE: usize = 8_192;
 #[derive(Clone, Debug)]
 pub struct Data {
     /// The span that was asked for.
-    pub(super) span: Span,
+    pub(in crate::tui) span: Span,
     /// When counters had been reset.
-    pub(super) reset_ns: Option<u64>,
+    pub(in crate::tui) reset_ns: Option<u64>,
     /// The newest sample; what pauses shows that of the pause.
     pub sample: Arc<Sample>,
     /// Figures of the moment shown.
@@ -47,26 +47,26 @@ pub struct Data {
 #[derive(Debug)]
 pub struct Wanted {
     /// A copy: it shares its moments.
-    pub(super) history: History,
+    pub(in crate::tui) history: History,
     /// The number of the moment in it.
-    pub(super) at: usize,
-    pub(super) span: Span,
-    pub(super) sample: Arc<Sample>,
+    pub(in crate::tui) at: usize,
+    pub(in crate::tui) span: Span,
+    pub(in crate::tui) sample: Arc<Sample>,
     /// Those of the sample, where they are known.
-    pub(super) paths: Option<Arc<Paths>>,
+    pub(in crate::tui) paths: Option<Arc<Paths>>,
     /// Whether somebody looks at the matrix.
-    pub(super) matrix: bool,
-    pub(super) options: report::Options,
+    pub(in crate::tui) matrix: bool,
+    pub(in crate::tui) options: report::Options,
 }
 
 impl Wanted {
     /// Whether a key may wait for them.
-    pub(super) fn at_once(&self) -> bool {
+    pub(in crate::tui) fn at_once(&self) -> bool {
         self.history.get(self.at).is_none_or(|moment| moment.flows.len() <= AT_ONCE)
     }
 
     /// Whether `data` are these figures.
-    pub(super) fn are(&self, data: &Data) -> bool {
+    pub(in crate::tui) fn are(&self, data: &Data) -> bool {
         data.span == self.span
             && data.reset_ns == self.history.reset_point().map(|reset| reset.time_ns)
             && self.history.get(self.at).is_some_and(|moment| moment.time_ns == data.model.time_ns)
@@ -90,7 +90,7 @@ impl Wanted {
 impl Data {
     /// The figures of moment number `at` without the matrix; `None` when there is no such moment. `paths` are those of
     /// `sample`.
-    pub(super) fn new(
+    pub(in crate::tui) fn new(
         history: &History,
         at: usize,
         span: Span,
@@ -123,7 +123,7 @@ impl Data {
     }
 
     /// What links carried in the span.
-    pub(super) fn loads(&self) -> Vec<analysis::Load<'_>> {
+    pub(in crate::tui) fn loads(&self) -> Vec<analysis::Load<'_>> {
         loads(&self.model)
     }
 
@@ -134,17 +134,17 @@ impl Data {
     }
 
     /// Whether it is added up by host, or there is nothing to add up.
-    pub(super) fn has_matrix(&self) -> bool {
+    pub(in crate::tui) fn has_matrix(&self) -> bool {
         self.matrix.size() != (0, 0) || self.model.rows.is_empty()
     }
 
     /// Whether a key may wait for more of these figures.
-    pub(super) fn at_once(&self) -> bool {
+    pub(in crate::tui) fn at_once(&self) -> bool {
         self.model.rows.len() <= AT_ONCE
     }
 
     /// Adds up by host, where that is not done yet.
-    pub(super) fn fill_matrix(&mut self) {
+    pub(in crate::tui) fn fill_matrix(&mut self) {
         if !self.has_matrix() {
             self.matrix = Matrix::new(self.context(), &self.paths.again);
         }

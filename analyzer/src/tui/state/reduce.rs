@@ -1,14 +1,14 @@
 //! What keys and the mouse do to the state: the reducer.
 
 use super::app::{Action, App, Opened, Overlay};
-use super::column::{self, COLUMNS, Id};
+use crate::tui::column::{self, COLUMNS, Id};
 use super::cursor::{Cursor, Move};
-use super::key::{Input, Key};
+use crate::tui::key::{Input, Key};
 use super::prompt::{Prompt, Purpose, Typed};
-use super::query::Query;
+use crate::tui::query::Query;
 use super::screen::Screen;
 use super::table::{Focus, Group, Only, Sort};
-use super::{export, panel};
+use crate::tui::{export, screens};
 use crate::model::{Span, conclusions};
 
 impl App {
@@ -34,7 +34,7 @@ impl App {
         self.on_input(input)
     }
 
-    pub(super) fn on_input(&mut self, input: Input) -> Action {
+    pub(in crate::tui) fn on_input(&mut self, input: Input) -> Action {
         match input {
             Input::Up => self.step(Move::Up),
             Input::Down => self.step(Move::Down),
@@ -135,12 +135,12 @@ impl App {
             cursor.offset
         };
         self.overlay = match self.overlay {
-            Overlay::Help(top) => Overlay::Help(scrolled(top, panel::help::lines(self).len())),
+            Overlay::Help(top) => Overlay::Help(scrolled(top, screens::help::lines(self).len())),
             Overlay::Packet(opened) => {
-                let top = scrolled(opened.top, panel::packet::lines(self).len());
+                let top = scrolled(opened.top, screens::packet::lines(self).len());
                 Overlay::Packet(Opened { top, ..opened })
             }
-            Overlay::Finding(top) => Overlay::Finding(scrolled(top, panel::findings::lines(self).len())),
+            Overlay::Finding(top) => Overlay::Finding(scrolled(top, screens::findings::lines(self).len())),
             other => other,
         };
         Action::Draw
@@ -181,7 +181,7 @@ impl App {
     }
 
     /// Moves in the list of the screen.
-    pub(super) fn step(&mut self, step: Move) {
+    pub(in crate::tui) fn step(&mut self, step: Move) {
         let layout = self.layout();
         match self.screen {
             Screen::Overview => {
@@ -203,7 +203,7 @@ impl App {
             }
             Screen::Links => self.step_links(step),
             Screen::Bursts => {
-                let lines = panel::bursts::height(self);
+                let lines = screens::bursts::height(self);
                 self.bursts.scroll(step, lines, usize::from(layout.body.height));
             }
             Screen::Events => self.events.step(step, self.event_count(), layout.events_page()),
@@ -226,12 +226,12 @@ impl App {
             self.links.step(step, links, layout.links_page());
         }
         if scrolls {
-            let room = usize::from(panel::links::below_height(self, layout.body.height));
-            self.below.scroll(step, panel::links::below_lines(self), room);
+            let room = usize::from(screens::links::below_height(self, layout.body.height));
+            self.below.scroll(step, screens::links::below_lines(self), room);
         }
     }
 
-    pub(super) fn show_screen(&mut self, screen: Screen) {
+    pub(in crate::tui) fn show_screen(&mut self, screen: Screen) {
         let new = self.screen != screen;
         self.screen = screen;
         self.refresh_matrix();
@@ -243,7 +243,7 @@ impl App {
     }
 
     /// Enter: from the list to what is selected in it.
-    pub(super) fn open(&mut self) {
+    pub(in crate::tui) fn open(&mut self) {
         match self.screen {
             Screen::Overview => {
                 if self.busiest.selected.is_none() {
@@ -386,7 +386,7 @@ impl App {
         }
     }
 
-    pub(super) fn sort_by(&mut self, id: Id) {
+    pub(in crate::tui) fn sort_by(&mut self, id: Id) {
         self.table.sort = Sort::by(id);
         self.arrange(false);
     }

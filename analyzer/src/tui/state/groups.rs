@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use hashbrown::HashMap;
 use rocescope_common::wire::frame::Addr;
 
-use super::column::{self, Context};
+use crate::tui::column::{self, Context};
 use crate::analysis::Again;
 use crate::model::{Counts, Delta, Identity, Row, once};
 use crate::sample::address;
@@ -123,12 +123,12 @@ struct One {
 
 impl Groups {
     /// No groups.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::tui) fn clear(&mut self) {
         *self = Self::default();
     }
 
     /// Puts the rows that are `shown` into groups, and hands each sum to `with`.
-    pub(super) fn fill(
+    pub(in crate::tui) fn fill(
         &mut self,
         by: Group,
         shown: &[usize],
@@ -269,13 +269,13 @@ impl Groups {
     }
 
     /// The first queue pair of group number `at`.
-    pub(super) fn id(&self, at: usize, rows: &[Row]) -> Option<Identity> {
+    pub(in crate::tui) fn id(&self, at: usize, rows: &[Row]) -> Option<Identity> {
         let first = self.all.get(at)?.first as usize;
         rows.get(*self.members.get(first)? as usize).map(|row| row.id)
     }
 
     /// The group whose first queue pair this is.
-    pub(super) fn position(&self, id: &Identity, rows: &[Row]) -> Option<usize> {
+    pub(in crate::tui) fn position(&self, id: &Identity, rows: &[Row]) -> Option<usize> {
         (0..self.len()).find(|at| self.id(*at, rows).as_ref() == Some(id))
     }
 

@@ -10,16 +10,16 @@ use ratatui::crossterm::event::{
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::app::{Action, App, End};
+use crate::tui::app::{Action, App, End};
 use super::inbox::{Inbox, News};
-use super::job::Ready;
-use super::key::Key;
-use super::mouse::Mouse;
+use crate::tui::job::Ready;
+use crate::tui::key::Key;
+use crate::tui::mouse::Mouse;
 use super::preparer::{Done, Preparer};
 use super::terminal::Guard;
 use super::wait::{Waiter, Woken};
 use super::worker::Worker;
-use super::{Options, render};
+use crate::tui::{Options, render};
 use crate::sample::Sample;
 use crate::source::feed::{Command, Feed};
 

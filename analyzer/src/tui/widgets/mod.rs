@@ -1,78 +1,21 @@
-//! One module per part of the screen; each draws from the state alone.
+//! What screens share: spans of text, bars, scrolling, wrapping, boxes, short names.
 
-pub(super) mod bursts;
-mod columns;
-pub(super) mod detail;
-mod devices;
-mod empty;
-mod events;
-pub(super) mod findings;
-pub(super) mod flows;
-pub(super) mod header;
-pub(super) mod help;
-pub(super) mod links;
-pub(super) mod matrix;
-mod overview;
-pub(super) mod packet;
-mod status;
-pub(super) mod trends;
+pub(in crate::tui) mod names;
 
-use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Widget as _};
 
-use super::app::{App, Overlay};
-use super::column::compact;
-use super::screen::Screen;
-use super::{layout, theme};
-
-/// Draws everything.
-pub fn render(frame: &mut Frame<'_>, app: &App) {
-    let area = frame.area();
-    let buffer = frame.buffer_mut();
-    let (width, height) = layout::SMALLEST;
-    if area.width < width || area.height < height {
-        too_small(buffer, area);
-    } else {
-        let at = app.layout();
-        header::render(buffer, &at, app);
-        match app.screen {
-            Screen::Overview => overview::render(buffer, &at, app),
-            Screen::Qps => flows::render(buffer, &at, app),
-            Screen::Detail => detail::render(buffer, at.body, app),
-            Screen::Matrix => matrix::render(buffer, at.body, app),
-            Screen::Links => links::render(buffer, at.body, app),
-            Screen::Bursts => bursts::render(buffer, at.body, app),
-            Screen::Events => events::render(buffer, &at, app),
-            Screen::Findings => findings::render(buffer, &at, app),
-        }
-        status::render(buffer, at.status, app);
-        match app.overlay {
-            Overlay::None => {}
-            Overlay::Help(top) => help::render(buffer, area, app, top),
-            Overlay::Columns(at) => columns::render(buffer, area, app, at),
-            Overlay::Packet(opened) => packet::render(buffer, area, app, opened.top),
-            Overlay::Finding(top) => overlay(buffer, area, " Finding ", &findings::lines(app), top),
-        }
-    }
-    if app.options.color {
-        theme::paint(buffer, &app.options.palette);
-    } else {
-        theme::plain(buffer);
-    }
-    if !app.options.unicode {
-        theme::ascii(buffer);
-    }
-}
+use crate::tui::column::compact;
+use crate::tui::theme;
 
 /// Columns of a box over the screen, at most.
-const WIDEST: u16 = 100;
+pub(in crate::tui) const WIDEST: u16 = 100;
 
 /// A box over the screen with those lines from `top` on that fit.
-fn overlay(buffer: &mut Buffer, screen: Rect, title: &str, lines: &[Line<'_>], top: usize) {
+pub(in crate::tui) fn overlay(buffer: &mut Buffer, screen: Rect, title: &str, lines: &[Line<'_>], top: usize) {
     let width = screen.width.min(WIDEST);
     let height = screen.height.saturating_sub(1).min(u16::try_from(lines.len() + 2).unwrap_or(u16::MAX));
     let area = Rect { x: (screen.width - width) / 2, width, height, ..screen };
@@ -88,7 +31,7 @@ fn overlay(buffer: &mut Buffer, screen: Rect, title: &str, lines: &[Line<'_>], t
 }
 
 /// Lines from `top` on; the last line of the area says how many more there are.
-fn scrolled(buffer: &mut Buffer, area: Rect, lines: &[Line<'_>], top: usize) {
+pub(in crate::tui) fn scrolled(buffer: &mut Buffer, area: Rect, lines: &[Line<'_>], top: usize) {
     for (y, text) in (0..area.height).zip(lines.iter().skip(top)) {
         line(buffer, area, y, text);
     }
@@ -110,7 +53,7 @@ fn scrolled(buffer: &mut Buffer, area: Rect, lines: &[Line<'_>], top: usize) {
 }
 
 /// Shows a line as selected.
-fn select(buffer: &mut Buffer, area: Rect) {
+pub(in crate::tui) fn select(buffer: &mut Buffer, area: Rect) {
     buffer.set_style(area, theme::SELECTED);
     for place in area.positions() {
         if let Some(cell) = buffer.cell_mut(place) {
@@ -120,7 +63,7 @@ fn select(buffer: &mut Buffer, area: Rect) {
 }
 
 /// Breaks text between words; what follows the first line is indented by `indent`.
-fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
+pub(in crate::tui) fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut current = String::new();
     for word in text.split_inclusive(' ') {
@@ -135,21 +78,8 @@ fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
     lines
 }
 
-fn too_small(buffer: &mut Buffer, area: Rect) {
-    let (width, height) = layout::SMALLEST;
-    let lines = [
-        format!("terminal too small: {}x{}", area.width, area.height),
-        format!("needs {width}x{height}; q quits"),
-    ];
-    let top = area.height.saturating_sub(2) / 2;
-    for (i, text) in (0u16..).zip(lines) {
-        let x = area.width.saturating_sub(text.len().try_into().unwrap_or(area.width)) / 2;
-        line(buffer, Rect { x, width: area.width - x, ..area }, top + i, &Line::raw(text));
-    }
-}
-
 /// Draws a line of text at line `y` of `area`, cut at its right border.
-fn line(buffer: &mut Buffer, area: Rect, y: u16, line: &Line<'_>) {
+pub(in crate::tui) fn line(buffer: &mut Buffer, area: Rect, y: u16, line: &Line<'_>) {
     if y < area.height {
         buffer.set_line(area.x, area.y + y, line, area.width);
         // What was cut says so.
@@ -163,37 +93,37 @@ fn line(buffer: &mut Buffer, area: Rect, y: u16, line: &Line<'_>) {
 }
 
 /// A number with what it counts, in the singular for one.
-fn counted(n: u64, what: &str) -> String {
+pub(in crate::tui) fn counted(n: u64, what: &str) -> String {
     format!("{} {what}{}", compact(n as f64), if n == 1 { "" } else { "s" })
 }
 
 /// Spans put together, with their width.
 #[derive(Clone, Debug, Default)]
-struct Spans {
-    spans: Vec<Span<'static>>,
-    width: usize,
+pub(in crate::tui) struct Spans {
+    pub(in crate::tui) spans: Vec<Span<'static>>,
+    pub(in crate::tui) width: usize,
 }
 
 impl Spans {
-    fn push(&mut self, text: impl Into<String>, style: Style) -> &mut Self {
+    pub(in crate::tui) fn push(&mut self, text: impl Into<String>, style: Style) -> &mut Self {
         let span = Span::styled(text.into(), style);
         self.width += span.width();
         self.spans.push(span);
         self
     }
 
-    fn append(&mut self, other: Self) {
+    pub(in crate::tui) fn append(&mut self, other: Self) {
         self.width += other.width;
         self.spans.extend(other.spans);
     }
 
-    fn into_line(self) -> Line<'static> {
+    pub(in crate::tui) fn into_line(self) -> Line<'static> {
         Line::from(self.spans)
     }
 }
 
 /// Joins as many `parts` as fit into `width` with a bar between; returns how many were left out.
-fn join(parts: Vec<Spans>, width: usize, between: &str) -> (Spans, usize) {
+pub(in crate::tui) fn join(parts: Vec<Spans>, width: usize, between: &str) -> (Spans, usize) {
     let mut all = Spans::default();
     let count = parts.len();
     for (i, part) in parts.into_iter().enumerate() {
@@ -211,7 +141,7 @@ fn join(parts: Vec<Spans>, width: usize, between: &str) -> (Spans, usize) {
 
 /// The text cut to `width` columns; the end is kept where `keep_end` says so, as the ends of
 /// addresses differ more than their beginnings.
-pub(super) fn cut(text: &str, width: usize, keep_end: bool) -> String {
+pub(in crate::tui) fn cut(text: &str, width: usize, keep_end: bool) -> String {
     let length = text.chars().count();
     if length <= width {
         return text.to_owned();
@@ -224,7 +154,7 @@ pub(super) fn cut(text: &str, width: usize, keep_end: bool) -> String {
 }
 
 /// A line of blocks for values between 0 and `max`; unknown values are blank.
-fn spark(values: &[Option<f64>], max: f64) -> String {
+pub(in crate::tui) fn spark(values: &[Option<f64>], max: f64) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let block = |value: &Option<f64>| match value {
         None => ' ',

@@ -15,19 +15,19 @@ const NOTICES: usize = 256;
 
 /// What came since the last look.
 #[derive(Debug, Default)]
-pub(super) struct News {
+pub(in crate::tui) struct News {
     /// The source began anew; what follows came after that.
-    pub(super) again: bool,
+    pub(in crate::tui) again: bool,
     /// The newest sample.
-    pub(super) sample: Option<Box<Sample>>,
+    pub(in crate::tui) sample: Option<Box<Sample>>,
     /// Events, in order.
-    pub(super) events: Vec<EventSample>,
+    pub(in crate::tui) events: Vec<EventSample>,
     /// Events that were too many.
-    pub(super) too_many: u64,
+    pub(in crate::tui) too_many: u64,
     /// Notices, in order.
-    pub(super) notices: Vec<String>,
+    pub(in crate::tui) notices: Vec<String>,
     /// How the source ended.
-    pub(super) end: Option<Result<(), anyhow::Error>>,
+    pub(in crate::tui) end: Option<Result<(), anyhow::Error>>,
 }
 
 impl News {
@@ -54,7 +54,7 @@ impl News {
     }
 
     /// Whether there is anything.
-    pub(super) fn any(&self) -> bool {
+    pub(in crate::tui) fn any(&self) -> bool {
         self.again
             || self.sample.is_some()
             || !self.events.is_empty()
@@ -65,11 +65,11 @@ impl News {
 
 /// The collected updates.
 #[derive(Clone, Debug)]
-pub(super) struct Inbox(Arc<Mutex<News>>);
+pub(in crate::tui) struct Inbox(Arc<Mutex<News>>);
 
 impl Inbox {
     /// Starts to collect. The thread ends when the source drops its end of the feed.
-    pub(super) fn collect(updates: Receiver<Update>) -> std::io::Result<Self> {
+    pub(in crate::tui) fn collect(updates: Receiver<Update>) -> std::io::Result<Self> {
         let news = Arc::new(Mutex::new(News::default()));
         let shared = Arc::clone(&news);
         thread::Builder::new().name("inbox".into()).spawn(move || {
@@ -92,7 +92,7 @@ impl Inbox {
     }
 
     /// What came since the last call.
-    pub(super) fn take(&self) -> News {
+    pub(in crate::tui) fn take(&self) -> News {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

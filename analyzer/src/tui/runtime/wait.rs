@@ -12,7 +12,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 
 /// The terminal library's own waiting spins through the last millisecond of every wait; this one sleeps.
 #[derive(Debug)]
-pub(super) struct Waiter {
+pub(in crate::tui) struct Waiter {
     /// Where keys come from when standard input is not it.
     tty: Option<File>,
     signals: UnixStream,
@@ -23,11 +23,11 @@ pub(super) struct Waiter {
 
 /// Ends a wait from another thread.
 #[derive(Debug)]
-pub(super) struct Waker(UnixStream);
+pub(in crate::tui) struct Waker(UnixStream);
 
 impl Waker {
     /// Ends the wait that is under way, or else the next.
-    pub(super) fn wake(&self) {
+    pub(in crate::tui) fn wake(&self) {
         // A full pipe has woken it already.
         let _ = (&self.0).write(&[0]);
     }
@@ -35,7 +35,7 @@ impl Waker {
 
 /// What ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Woken {
+pub(in crate::tui) enum Woken {
     /// The terminal has something to read.
     Keys,
     /// A signal came, a thread is done, or the time is over.
@@ -47,7 +47,7 @@ impl Waiter {
     ///
     /// # Errors
     /// When there is no terminal, or signals cannot be handled.
-    pub(super) fn new() -> Result<Self> {
+    pub(in crate::tui) fn new() -> Result<Self> {
         let tty = if stdin().is_terminal() {
             None
         } else {
@@ -69,7 +69,7 @@ impl Waiter {
     ///
     /// # Errors
     /// When there are too many open files.
-    pub(super) fn waker(&self) -> Result<Waker> {
+    pub(in crate::tui) fn waker(&self) -> Result<Waker> {
         Ok(Waker(self.written.try_clone().context("threads cannot wake the view up")?))
     }
 
@@ -81,7 +81,7 @@ impl Waiter {
     ///
     /// # Errors
     /// When the system cannot wait.
-    pub(super) fn wait(&mut self, most: Duration) -> io::Result<Woken> {
+    pub(in crate::tui) fn wait(&mut self, most: Duration) -> io::Result<Woken> {
         let watched = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut fds = [watched(self.tty()), watched(self.signals.as_raw_fd())];
         // Rounded up: what is due in half a millisecond must not be asked for over and over.

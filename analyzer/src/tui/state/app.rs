@@ -7,20 +7,20 @@ use hashbrown::HashSet;
 use rocescope_common::account::FlowKey;
 
 use super::analysis::{Analysis, Ask};
-use super::column;
+use crate::tui::column;
 use super::cursor::Cursor;
 pub use super::data::Data;
-use super::export::Content;
+use crate::tui::export::Content;
 use super::job::{Job, Ready, Spent};
-use super::layout::Layout;
+use crate::tui::layout::Layout;
 use super::log::Log;
 use super::matrix::Metric;
 use super::prompt::Prompt;
-use super::query::Query;
+use crate::tui::query::Query;
 use super::screen::Screen;
 use super::table::Table;
 use super::trail::Trail;
-use super::{Options, analysis, panel};
+use crate::tui::{Options, analysis, screens};
 use crate::model::{History, Span};
 use crate::sample::{EventSample, Sample, SourceKind};
 use crate::source::feed::Command;
@@ -148,7 +148,7 @@ pub struct App {
     /// Events.
     pub log: Log,
     /// Flows of events for which holds what the filter asks of flows; of no use where it asks nothing of them.
-    pub(super) fitting: HashSet<FlowKey, foldhash::fast::RandomState>,
+    pub(in crate::tui) fitting: HashSet<FlowKey, foldhash::fast::RandomState>,
     /// Events that came while the view was paused.
     waiting: VecDeque<EventSample>,
     /// What the source said, the oldest first.
@@ -181,7 +181,7 @@ pub struct App {
     pub spent: Spent,
     /// Whether other figures are wanted than those shown, for the loop to have them made beside it; true inside
     /// where rows may keep their places.
-    pub(super) awaited: Option<bool>,
+    pub(in crate::tui) awaited: Option<bool>,
 }
 
 impl App {
@@ -418,12 +418,12 @@ impl App {
     }
 
     /// Stays at the moment that is shown now.
-    pub(super) fn pin(&mut self) {
+    pub(in crate::tui) fn pin(&mut self) {
         self.shown_ns = self.shown_ns.or_else(|| self.data.as_ref().map(|data| data.model.time_ns));
     }
 
     /// Shows the newest figures again, with all that came meanwhile.
-    pub(super) fn unpin(&mut self) {
+    pub(in crate::tui) fn unpin(&mut self) {
         self.shown_ns = None;
         let waiting: Vec<EventSample> = self.waiting.drain(..).collect();
         self.on_events(&waiting);
@@ -464,7 +464,7 @@ impl App {
         self.data.as_ref().map(has).unwrap_or_default()
     }
 
-    pub(super) fn keep_in_view(&mut self) {
+    pub(in crate::tui) fn keep_in_view(&mut self) {
         let layout = self.layout();
         self.table.cursor.show(self.table.order.len(), layout.table_page(self.screen));
         let busiest = self.data.as_ref().map_or(0, |data| data.busiest.len());
@@ -477,8 +477,8 @@ impl App {
         self.links.show(links, layout.links_page());
         // To count its lines is to make them.
         if self.screen == Screen::Links {
-            let room = usize::from(panel::links::below_height(self, layout.body.height));
-            self.below.show(panel::links::below_lines(self), room);
+            let room = usize::from(screens::links::below_height(self, layout.body.height));
+            self.below.show(screens::links::below_lines(self), room);
         }
         self.findings.show(self.finding_count(), layout.findings_page());
         let hosts = self.data.as_ref().map_or((0, 0), |data| data.matrix.size());

@@ -23,9 +23,9 @@ static HOOK: Once = Once::new();
 
 /// Holds the terminal; gives it back when dropped.
 #[derive(Debug)]
-pub(super) struct Guard {
+pub(in crate::tui) struct Guard {
     /// Draws to it.
-    pub(super) terminal: Terminal<CrosstermBackend<Sixteen<io::Stdout>>>,
+    pub(in crate::tui) terminal: Terminal<CrosstermBackend<Sixteen<io::Stdout>>>,
     mouse: bool,
 }
 
@@ -34,7 +34,7 @@ impl Guard {
     ///
     /// # Errors
     /// When standard output is no terminal, or it cannot be set up.
-    pub(super) fn new(mouse: bool) -> Result<Self> {
+    pub(in crate::tui) fn new(mouse: bool) -> Result<Self> {
         ensure!(
             stdout().is_terminal(),
             "standard output is not a terminal; choose another form with --output text, json or jsonl"
@@ -58,7 +58,7 @@ impl Guard {
     ///
     /// # Errors
     /// When the terminal cannot be written to.
-    pub(super) fn draw(&mut self, picture: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
+    pub(in crate::tui) fn draw(&mut self, picture: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
         queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
         self.terminal.draw(picture)?;
         execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)
@@ -69,7 +69,7 @@ impl Guard {
     ///
     /// # Errors
     /// When the terminal cannot be set up again.
-    pub(super) fn suspend(&mut self) -> Result<()> {
+    pub(in crate::tui) fn suspend(&mut self) -> Result<()> {
         restore();
         // To the whole process group, as the terminal would: a capture tool that feeds us through a
         // pipe must stop too, or the shell does not take the job for stopped.
