@@ -50,7 +50,7 @@ fn after(world: &World, size: (u16, u16), seconds: u64) -> App {
     for second in 1..=seconds {
         app.on_events(&world.events(second));
         app.on_sample(Arc::new(world.at(second)));
-        // Twice is enough for a spread in the span, and a report of many flows takes its time.
+        // Twice is enough for a spread in the time range, and a report of many flows takes its time.
         if second == 1 || second == seconds {
             app.analyse_with(&mut analyst);
         }

@@ -14,7 +14,7 @@ pub use order::{SortKey, is_wide, largest_first, sort_key, value};
 
 use super::theme;
 use crate::metrics::latency::Bucket;
-use crate::model::{Counts, Delta, Level, LinkRow, Model, Row, State, detail};
+use crate::model::{Counts, Delta, Kind, Level, LinkRow, Model, Row, State, detail};
 use crate::sample::{Sample, address};
 use crate::source::flows::owners::QpOwner;
 use crate::util::units;
@@ -237,8 +237,8 @@ pub fn cell(id: Id, row: &Row, cx: Context<'_>) -> (String, Style) {
         Id::Rate => figure(delta.map(Delta::bits_per_s), Level::Fine, theme::BOLD),
         Id::Share => (bar(share(row, cx.model), 8), theme::BAR),
         Id::PacketRate => figure(delta.map(Delta::packets_per_s), Level::Fine, theme::PLAIN),
-        Id::CeNow => percent(delta.and_then(|d| d.counts.ce_ratio())),
-        Id::CeAll => percent(total.ce_ratio()),
+        Id::CeNow => percent(delta.and_then(|d| d.counts.ce_ratio()), row),
+        Id::CeAll => percent(total.ce_ratio(), row),
         Id::CnpRate => figure(delta.map(Delta::cnp_per_s), Level::Warning, theme::PLAIN),
         Id::Cnps => number(total.cnp, Level::Warning),
         Id::Lost | Id::Gaps | Id::Repeats if cx.without_sequence(row) => unknown(),
@@ -302,13 +302,14 @@ pub fn state(row: &Row) -> (String, Style) {
     match (state.worst, state.active) {
         (Some(kind), _) => {
             let more = if state.more { "+" } else { "" };
-            if state.present || row.delta.is_none() {
-                (format!("{}{more}", kind.word()), theme::badge(kind.level()))
+            if state.present {
+                (format!("{}{more}", kind.word()), theme::badge(state.level()))
             } else {
-                (format!("{}{more}", kind.word().to_lowercase()), theme::text(kind.level()))
+                (format!("{}{more}", kind.word().to_lowercase()), theme::text(state.level()))
             }
         }
         (None, Some(false)) => ("idle".into(), theme::DIM),
+        (None, _) if !state.known() => unknown(),
         (None, _) => ("ok".into(), theme::PLAIN),
     }
 }
@@ -350,18 +351,18 @@ fn number(n: u64, level: Level) -> (String, Style) {
     }
 }
 
-fn percent(ratio: Option<f64>) -> (String, Style) {
+fn percent(ratio: Option<f64>, row: &Row) -> (String, Style) {
     let style = match ratio {
         None => theme::DIM,
         Some(r) if r <= 0.0 => theme::DIM,
-        Some(r) if r >= crate::model::health::CE_LIMIT => theme::text(Level::Warning),
+        Some(_) if State::of(row).has(Kind::Congestion) => theme::text(Level::Warning),
         Some(_) => theme::PLAIN,
     };
     (units::ratio(ratio).trim_end_matches(" %").to_owned(), style)
 }
 
 fn share(row: &Row, model: &Model) -> f64 {
-    let all = model.once.delta.as_ref().map_or(0.0, Delta::bits_per_s);
+    let all = model.dedup.delta.as_ref().map_or(0.0, Delta::bits_per_s);
     if all > 0.0 { row.delta.as_ref().map_or(0.0, Delta::bits_per_s) / all } else { 0.0 }
 }
 

@@ -319,7 +319,7 @@ impl StatePart {
         };
         let mut kinds = Kind::ALL.iter().zip(self.kinds.iter().zip(self.more));
         kinds.any(|(kind, (plain, more))| {
-            *plain && kind.is_in(&row.total) || more && state.more && *kind == worst
+            *plain && state.has(*kind) || more && state.more && *kind == worst
         })
     }
 }

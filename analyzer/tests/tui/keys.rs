@@ -141,7 +141,7 @@ fn rows_keep_their_places_while_one_is_selected_and_are_followed_on_demand() {
     // Followed, it goes down the table and takes the view with it.
     press(&mut app, &[Key::Char('f')]);
     assert_eq!((app.table.selected, app.table.cursor.selected), (selected, Some(1_000)));
-    // When the flow is gone, so is the selection.
+    // When the flow is idle, so is the selection.
     many.flows.retain(|spec| spec.dest_qp != slow);
     app.on_sample(Arc::new(many.at(5)));
     assert_eq!((app.table.selected, app.table.cursor.selected), (None, None));

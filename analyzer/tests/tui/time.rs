@@ -1,7 +1,7 @@
-//! Pause, steps in time, spans, reset, speed.
+//! Pause, steps in time, time ranges, reset, speed.
 
 use super::*;
-use rocescope::model::Span;
+use rocescope::model::TimeRange;
 use rocescope::source::feed::Command;
 use rocescope::tui::shown::Then;
 
@@ -69,7 +69,7 @@ fn after_the_end_one_can_still_go_back() {
     world.kind = SourceKind::Replay;
     let mut app = after(&world, USUAL, 20);
     app.on_end(End::Done);
-    assert_eq!(app.span, Span::All);
+    assert_eq!(app.range, TimeRange::All);
     press(&mut app, &[Key::Left, Key::Left]);
     assert_eq!(app.data.as_ref().unwrap().model.time_ns, world.at(18).time_ns);
     assert!(text(&app).contains("ENDED −2.00 s"));
@@ -96,14 +96,14 @@ fn the_span_changes_what_figures_are_of() {
     press(&mut app, &[Key::Char('2')]);
     let lost = |app: &App| app.data.as_ref().unwrap().model.rows[4].delta.unwrap().counts.missing;
     assert_eq!(lost(&app), 410);
-    for (span, missing, word) in [
-        (Span::Minute, 30 * 41, "last 30.0 s"),
-        (Span::All, 30 * 41, "all 30.0 s"),
-        (Span::Latest, 41, "last 1.00 s"),
-        (Span::Seconds10, 410, "last 10.0 s"),
+    for (range, missing, word) in [
+        (TimeRange::Minute, 30 * 41, "last 30.0 s"),
+        (TimeRange::All, 30 * 41, "all 30.0 s"),
+        (TimeRange::Latest, 41, "last 1.00 s"),
+        (TimeRange::Seconds10, 410, "last 10.0 s"),
     ] {
         assert_eq!(press(&mut app, &[Key::Char('t')]), Action::Analyse);
-        assert_eq!((app.span, lost(&app)), (span, missing));
+        assert_eq!((app.range, lost(&app)), (range, missing));
         assert!(text(&app).contains(word), "{}", text(&app));
     }
 }
@@ -154,9 +154,9 @@ fn latency_is_of_the_span_and_over_time() {
     };
     let near = |ns: Option<u64>, us: u64| ns.is_some_and(|ns| ns.abs_diff(us * 1_000) <= us * 63);
     assert!(near(p50(&app), 13), "{:?}", p50(&app));
-    // The second in which everything took twice as long: as the latest second of the moment shown.
+    // The second in which everything took twice as long: as the latest second of the snapshot shown.
     press(&mut app, &[Key::Char('t'), Key::Char('t'), Key::Char('t'), Key::Char(' ')]);
-    assert_eq!(app.span, Span::Latest);
+    assert_eq!(app.range, TimeRange::Latest);
     let mut seen = Vec::new();
     for _ in 0..20 {
         press(&mut app, &[Key::Left]);
@@ -349,7 +349,7 @@ fn what_a_fast_replay_went_past_is_read_again_too() {
     assert!(text(&app).contains(said));
 }
 
-/// At full speed two seconds are over before there is a second moment.
+/// At full speed two seconds are over before there is a second snapshot.
 #[test]
 fn every_time_of_a_short_capture_can_be_gone_to() {
     let mut world = World::sick();
@@ -441,9 +441,9 @@ fn what_was_found_only_later_is_not_shown_as_of_the_moment() {
     press(&mut app, &[Key::Char(' '), Key::Left, Key::Left]);
     let screen = text(&app);
     assert!(screen.contains("later than what is shown") && !screen.contains(&title), "{screen}");
-    assert!(screen.contains("SPREAD not kept of this moment"), "{screen}");
+    assert!(screen.contains("SPREAD not kept of this snapshot"), "{screen}");
     press(&mut app, &[Key::Char('5')]);
-    assert!(text(&app).contains(" not kept of this moment"));
+    assert!(text(&app).contains(" not kept of this snapshot"));
     press(&mut app, &[Key::Char('8')]);
     let screen = text(&app);
     assert!(screen.contains("FINDINGS known only of 12:00:20") && screen.contains(&title), "{screen}");
@@ -493,7 +493,7 @@ fn figures_of_many_flows_follow_the_key_that_asks_for_them() {
     // Another key before they are there: those of the first are not wanted any more.
     let first = app.wanted().unwrap().make();
     press(&mut app, &[Key::Char('t'), Key::Char('t')]);
-    assert_eq!(app.span, Span::Latest);
+    assert_eq!(app.range, TimeRange::Latest);
     assert!(!app.on_figures(first) && app.awaited());
     assert_eq!(basis(&app), before);
     app.settle();
@@ -517,7 +517,7 @@ fn figures_of_many_flows_follow_the_key_that_asks_for_them() {
     press(&mut app, &[Key::Char(' ')]);
     app.settle();
     assert_eq!((shown(&app), app.table.selected), (15, selected));
-    // A key that changes neither moment nor span asks for nothing.
+    // A key that changes neither snapshot nor time range asks for nothing.
     press(&mut app, &[Key::Char('s'), Key::Char('o'), Key::Tab]);
     assert!(!app.awaited());
 }

@@ -83,8 +83,8 @@ impl Inbox {
                 shared.lock().unwrap_or_else(PoisonError::into_inner).add(update);
             }
             if !ended {
-                // The source's thread is gone without a word: it panicked.
-                let gone = anyhow::anyhow!("the source stopped without saying why");
+                // The source's thread panicked.
+                let gone = anyhow::anyhow!("bug: source thread ended unexpectedly");
                 shared.lock().unwrap_or_else(PoisonError::into_inner).add(Update::Ended(Err(gone)));
             }
         })?;

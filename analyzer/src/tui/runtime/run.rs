@@ -133,7 +133,7 @@ impl Desk {
         }
         if too_many > 0 {
             app.on_notice(format!(
-                "{too_many} events came faster than they can be listed; counters have them all"
+                "{too_many} events not listed (too many at a time); counters include them"
             ));
         }
         for notice in notices {
@@ -198,7 +198,7 @@ fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -
     let mut waiter = Waiter::new()?;
     let mut desk = Desk {
         inbox: Inbox::collect(updates).context("no thread for the interactive view")?,
-        preparer: Preparer::start(waiter.waker()?).context("no thread for the figures")?,
+        preparer: Preparer::start(waiter.waker()?).context("no thread for the values")?,
         worker: Worker::start(options.report.clone(), waiter.waker()?)
             .context("no thread for the findings")?,
         end: None,

@@ -17,7 +17,7 @@ use ratatui::crossterm::{execute, queue};
 
 use super::sixteen::Sixteen;
 
-/// Whether the terminal is ours at the moment.
+/// Whether the terminal is ours at the snapshot.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 static HOOK: Once = Once::new();
 
@@ -37,7 +37,7 @@ impl Guard {
     pub(in crate::tui) fn new(mouse: bool) -> Result<Self> {
         ensure!(
             stdout().is_terminal(),
-            "standard output is not a terminal; choose another form with --output text, json or jsonl"
+            "standard output is not a terminal; use --output text, json or jsonl"
         );
         HOOK.call_once(|| {
             let next = std::panic::take_hook();

@@ -1,4 +1,4 @@
-//! Load in bins of a millisecond or less, the steps of the job, and who is waited for.
+//! Load in bins of a millisecond or less, steps of the job, stragglers, incast.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -31,11 +31,11 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     if lines.is_empty() {
         let help = match app.kind() {
             Some(SourceKind::Live) => {
-                "It comes with the first RoCE packets, unless `--no-timing` switched exact times off."
+                "Bins start with the first RoCE packets; `--no-timing` disables them."
             }
-            _ => "It comes with the first packets; the overview has the load second by second.",
+            _ => "Bins start with the first packets; the overview shows load per second.",
         };
-        empty::because(buffer, area, "Load in short bins is not collected in this run.", help);
+        empty::because(buffer, area, "No load bins in this run.", help);
         return;
     }
     super::scrolled(buffer, area, &lines, app.bursts.offset);
@@ -57,7 +57,7 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     }
     if app.past() && !all.is_empty() {
         let until = units::clock_utc(data.sample.time_ns);
-        let text = format!("Of the run until {until} UTC: bins and steps are not kept moment by moment.");
+        let text = format!("Whole run until {until} UTC: bins and steps are not kept per snapshot.");
         let parts = wrap(&text, width.saturating_sub(2), 0).into_iter();
         all.splice(0..0, parts.map(|part| Line::styled(format!(" {part}"), theme::text(Level::Warning))));
     }
@@ -83,12 +83,12 @@ fn link(
     let mean = bursts.total.bytes as f64 / bursts.bins.max(1) as f64;
     let mut title = Spans::default();
     title.push(format!(" {name}  "), theme::HEAD);
-    let peak = format!("peak {} in {}", rate(bursts.peak.bytes as f64), units::duration(bursts.bin_ns));
+    let peak = format!("peak {} ({} bins)", rate(bursts.peak.bytes as f64), units::duration(bursts.bin_ns));
     let times = if mean > 0.0 { bursts.peak.bytes as f64 / mean } else { 0.0 };
     let busy = units::ratio(Some(bursts.active_bins as f64 / bursts.bins.max(1) as f64));
-    let metrics = format!("{peak}, {times:.1} times the mean {}; busy {busy} of the time", rate(mean));
+    let metrics = format!("{peak} · mean {} · peak/mean {times:.1} · duty cycle {busy}", rate(mean));
     let fits = title.width + metrics.chars().count() <= width;
-    let metrics = if fits { metrics } else { format!("{peak}, {times:.1} × mean; busy {busy}") };
+    let metrics = if fits { metrics } else { format!("{peak} · peak/mean {times:.1} · duty {busy}") };
     title.push(metrics, theme::PLAIN);
     let mut lines = vec![title.into_line()];
     let cells = width.saturating_sub(2);
@@ -99,7 +99,7 @@ fn link(
     let from_bin = bursts.bins.saturating_sub(shown as u64);
     let start_ns = bursts.first_ns.saturating_add(from_bin.saturating_mul(bursts.bin_ns));
     let text = format!(
-        "the latest {}, a column is {}",
+        "last {}, {} per column",
         units::duration(shown as u64 * bursts.bin_ns),
         units::duration(bursts.bin_ns)
     );
@@ -115,24 +115,24 @@ fn link(
             .collect();
         let column_ns = bursts.long_bins as f64 * per_column as f64 * bursts.bin_ns as f64;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a span of data")]
-        let text = format!("the whole run, a column is {}", units::duration(column_ns as u64));
+        let text = format!("whole run, {} per column", units::duration(column_ns as u64));
         let first_ns = bursts.long_first.saturating_mul(bursts.bin_ns);
         lines.extend(strip(&text, &long, cells, first_ns, column_ns, starts));
     }
     let length = [bursts.length_p50_ns, bursts.length_p99_ns, bursts.length_max_ns].map(units::duration);
     let [p50, p99, max] = length;
     let late = if bursts.late_packets > 0 {
-        format!("; {} came too late for the bin", counted(bursts.late_packets, "packet"))
+        format!(" · {} too late for their bin", counted(bursts.late_packets, "packet"))
     } else {
         String::new()
     };
     if lost > 0 {
-        let text = format!(" {} missing from all bins: the ring buffer was full", counted(lost, "packet"));
+        let text = format!(" {} not in any bin: ring buffer full", counted(lost, "packet"));
         lines.push(Line::styled(text, theme::text(Level::Warning)));
     }
     lines.push(Line::styled(
         format!(
-            " {} of half the peak or more: p50 {p50}, p99 {p99}, longest {max}{late}",
+            " {} ≥ 50 % of peak · duration p50 {p50}, p99 {p99}, max {max}{late}",
             counted(bursts.bursts, "burst")
         ),
         theme::PLAIN,
@@ -174,7 +174,7 @@ fn strip(
         let marks: String = marks.into_iter().collect();
         lines.push(Line::styled(format!(" {marks}").trim_end().to_owned(), theme::BOLD));
     }
-    let steps = if any { "; ↑ a step begins" } else { "" };
+    let steps = if any { " · ↑ step start" } else { "" };
     if let Some(title) = lines.first_mut() {
         *title = Line::styled(format!(" {text}{steps}"), theme::DIM);
     }
@@ -201,9 +201,9 @@ fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled(" STEPS of the job", theme::HEAD)];
     let Some(steps) = &report.facts.steps else {
         let why = if lost {
-            " not known: too many packets are in no bin"
+            " unknown: too many packets are missing from the bins"
         } else {
-            " no rhythm of steps in this traffic"
+            " no periodic steps detected"
         };
         lines.push(Line::styled(why, theme::DIM));
         return lines;
@@ -215,7 +215,7 @@ fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'static>> {
     };
     say(
         format!(
-            "{} steps of {} each on {} from {} to {}, {} a step, busy {} of the time, communicating {}",
+            "{} steps, period {}, on {}, {} to {} · {} per step · busy {} · communicating {}",
             steps.count,
             units::duration(steps.period_ns),
             steps.link,
@@ -229,7 +229,7 @@ fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'static>> {
     );
     say(
         format!(
-            "from {} in the first third to {} in the last; longest silence within a step {}",
+            "step time {} → {} (first/last third) · longest stall {}",
             units::duration(steps.first_third_ns),
             units::duration(steps.last_third_ns),
             units::duration(steps.silence_ns),
@@ -238,10 +238,10 @@ fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'static>> {
     );
     if let Some(late) = &steps.straggler {
         let who = late.host.map_or_else(|| late.waits_for.to_string(), |host| host.to_string());
-        let sure = if late.certain { "" } else { " (not certain)" };
+        let sure = if late.certain { "" } else { " (uncertain)" };
         say(
             format!(
-                "{} waited for{sure}: {who}, {} behind the others in {} of {} steps; {} → {} QP {}",
+                "{} straggler{sure}: {who}, last by {} in {} of {} steps; {} → {} QP {}",
                 theme::symbol(Level::Warning),
                 units::duration(late.behind_ns),
                 late.steps,
@@ -255,7 +255,7 @@ fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'static>> {
     } else if let Some(last) = &steps.last_flow {
         say(
             format!(
-                "last most often: {} → {} QP {} in {} steps, {} behind",
+                "usually last to finish: {} → {} QP {} in {} steps (+{})",
                 last.src,
                 last.dst,
                 last.dest_qp,
@@ -274,7 +274,7 @@ fn incast(report: &Report) -> Vec<Line<'static>> {
         .take(RECEIVERS)
         .map(|incast| {
             Line::raw(format!(
-                " {} on {} from {} senders, up to {} at once (p99 {}), {} of the bytes while several send",
+                " {} on {}: {} senders, max {} concurrent (p99 {}), {} of bytes during incast",
                 incast.dst,
                 incast.link,
                 incast.senders,
@@ -286,7 +286,7 @@ fn incast(report: &Report) -> Vec<Line<'static>> {
         .collect();
     if !lines.is_empty() {
         lines
-            .insert(0, Line::styled(" INCAST: several senders to one receiver in the same bin", theme::HEAD));
+            .insert(0, Line::styled(" INCAST: concurrent senders to one receiver in one bin", theme::HEAD));
         lines.insert(0, Line::default());
     }
     lines

@@ -15,7 +15,7 @@ pub(super) fn render(buffer: &mut Buffer, screen: Rect, app: &App, selected: usi
     let height = u16::try_from(choice.len() + 3).unwrap_or(u16::MAX).min(screen.height.saturating_sub(1));
     let area = Rect { x: (screen.width - width) / 2, width, height, ..screen };
     Clear.render(area, buffer);
-    let hints = " Space: show or hide  Left Right: move  Backspace: those that fit  Enter: done ";
+    let hints = " Space: show/hide  Left Right: move  Backspace: automatic  Enter: done ";
     let block = Block::bordered().title(" Columns from left to right ").title_bottom(hints);
     let inner = block.inner(area);
     block.render(area, buffer);

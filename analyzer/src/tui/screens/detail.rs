@@ -9,8 +9,7 @@ use rocescope_common::wire::opcode::Name;
 
 use super::trends::{self, LATENCY, TRENDS};
 use super::{Spans, cut, empty, wrap};
-use crate::model::health::CE_LIMIT;
-use crate::model::{Counts, Delta, Detail, Level, Row};
+use crate::model::{Counts, Delta, Detail, Kind, Level, Row, State};
 use crate::packet::syndrome;
 use crate::report::text::{P99_SAMPLES, P999_SAMPLES, enough};
 use crate::tui::app::App;
@@ -45,11 +44,11 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     if detail.is_none() {
         let (why, help) = match (app.table.selected.is_some(), app.past()) {
             (true, true) => (
-                "Of this queue pair nothing is kept of this moment.",
-                "History keeps the 1,000 busiest; go to another moment, or choose one on screen 2 and press Enter.",
+                "This queue pair is not kept in this snapshot.",
+                "History keeps the 1,000 busiest; go to another time, or choose one on screen 2 and press Enter.",
             ),
             (true, false) => {
-                ("This queue pair is no longer there.", "Choose one on screen 2 and press Enter.")
+                ("This queue pair has expired.", "Choose one on screen 2 and press Enter.")
             }
             (false, _) => ("No queue pair is selected.", "Choose one on screen 2 and press Enter."),
         };
@@ -77,9 +76,9 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
         direction(other, app, width - half, Some(this))
     } else {
         let why = if this.peer_qp.is_some() {
-            "the other direction was not seen here"
+            "reverse flow not captured"
         } else {
-            "the other direction is not known: no connection set-up was seen, and nothing else tells which it is"
+            "reverse flow unknown (no CM exchange captured)"
         };
         let parts = wrap(why, (width - half).saturating_sub(3), 0);
         (parts.into_iter().map(|part| Line::styled(format!(" {part}"), theme::DIM)).collect(), Vec::new())
@@ -131,7 +130,7 @@ fn direction(
     let route = cut(&log::route(&detail.id.key), width.saturating_sub(2), true);
     let row = app.data.as_ref().and_then(|data| data.model.rows.iter().find(|row| row.id == detail.id));
     let mut fares = vec![Line::styled(format!(" {route}"), theme::HEAD)];
-    // Of an older moment, only what is kept moment by moment.
+    // Of an older snapshot, only what is kept snapshot by snapshot.
     let later = app.data.as_ref().filter(|_| app.past()).map(|data| data.sample.time_ns);
     match later {
         Some(_) => fares.extend(then(row, app)),
@@ -139,7 +138,7 @@ fn direction(
     }
     let mut is = what(detail, row, app, other.map(|other| other.id.key.dest_qp));
     if let Some(until) = later {
-        let text = format!(" below: until {} UTC", units::clock_utc(until));
+        let text = format!(" below: state at {} UTC", units::clock_utc(until));
         is.push(Line::styled(text, theme::text(Level::Warning)));
     }
     is.extend(lists(detail, width >= 50));
@@ -151,7 +150,7 @@ fn charts(app: &App, detail: &Detail, other: Option<&Detail>, width: usize) -> V
     let cells = width.saturating_sub(trends::AROUND + 1);
     let points = trends::flow_points(app, &detail.id, cells);
     let covered = units::duration(trends::covered(app, cells));
-    let title = format!(" {} over {covered}, the newest at the right", log::route(&detail.id.key));
+    let title = format!(" {}, last {covered} (newest right)", log::route(&detail.id.key));
     let mut lines = vec![Line::styled(title, theme::HEAD)];
     lines.extend(TRENDS.iter().map(|trend| trends::row(trend, &points, cells)));
     // Requests are timed; of a flow of answers, those that it answers.
@@ -161,7 +160,7 @@ fn charts(app: &App, detail: &Detail, other: Option<&Detail>, width: usize) -> V
     let shown = if own { Some(points) } else { others.filter(|others| timed(others)) };
     if let Some(points) = shown {
         if let (false, Some(other)) = (own, other) {
-            let title = format!(" and of what it answers, {}", log::route(&other.id.key));
+            let title = format!(" requests it acknowledges, {}", log::route(&other.id.key));
             lines.push(Line::styled(title, theme::DIM));
         }
         lines.extend(LATENCY.iter().map(|trend| trends::row(trend, &points, cells)));
@@ -170,13 +169,13 @@ fn charts(app: &App, detail: &Detail, other: Option<&Detail>, width: usize) -> V
 }
 
 fn events(app: &App) -> Vec<Line<'static>> {
-    let mut lines = vec![Line::styled(" EVENTS of this queue pair, the latest first", theme::HEAD)];
+    let mut lines = vec![Line::styled(" EVENTS of this queue pair (newest first)", theme::HEAD)];
     let listed = app.detail_events();
     let key = |input| app.options.keys.first(input);
     let below = if listed.is_empty() {
         " none".to_owned()
     } else {
-        format!(" {} {}: mark one, {}: its headers", key(Input::Up), key(Input::Down), key(Input::Open))
+        format!(" {} {}: select, {}: headers", key(Input::Up), key(Input::Down), key(Input::Open))
     };
     lines.extend(listed.into_iter().map(|listed| super::events::row(listed, app)));
     lines.push(Line::styled(below, theme::DIM));
@@ -197,9 +196,9 @@ fn bad(is_bad: bool, level: Level) -> Level {
     if is_bad { level } else { Level::Fine }
 }
 
-/// What is kept of a queue pair at an older moment: its counters, and no more of its state.
+/// What is kept of a queue pair at an older snapshot: its counters, and no more of its state.
 fn then(row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
-    let Some(row) = row else { return vec![entry("", "nothing is kept of this moment")] };
+    let Some(row) = row else { return vec![entry("", "not kept in this snapshot")] };
     let counts = &row.total;
     let mut lines = vec![entry("rate", rate(row.delta)), entry("total", total(counts.bytes, counts.packets))];
     let without = app
@@ -214,9 +213,9 @@ fn then(row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
     lines.extend(lost(row));
     lines.push(acks(counts.acks, counts.rnr, counts.naks()));
     // Of data only: acknowledgements are not kept apart.
-    lines.extend(marks(counts, counts.ecn_data, row.delta));
+    lines.extend(marks(counts, counts.ecn_data, Some(row)));
     if counts.asked_again() > 0 {
-        let text = format!("{} NAK ask for lost data", counts.asked_again());
+        let text = format!("{} sequence-error NAKs (loss)", counts.asked_again());
         lines.push(styled("", text, Level::Critical));
     }
     lines.push(entry("latency", latency_now(Some(row), app)));
@@ -229,10 +228,10 @@ fn lost(row: &Row) -> Option<Line<'static>> {
     let Counts { lost, late, .. } = row.total;
     let mut found = Vec::new();
     if lost > 0 {
-        found.push(format!("{} before here", compact(lost as f64)));
+        found.push(format!("{} upstream", compact(lost as f64)));
     }
     if late > 0 {
-        found.push(format!("{} only late", compact(late as f64)));
+        found.push(format!("{} reordered", compact(late as f64)));
     }
     let level = if lost > 0 { Level::Critical } else { Level::Warning };
     (!found.is_empty()).then(|| styled("lost", found.join(", "), level))
@@ -254,24 +253,25 @@ fn acks(acks: u64, rnr: u64, naks: u64) -> Line<'static> {
     styled(
         "acks",
         // What is bad is never the part that does not fit.
-        format!("{naks} NAK, {rnr} RNR, {} ACK", compact(acks as f64)),
+        format!("{naks} NAK · {rnr} RNR NAK · {} ACK", compact(acks as f64)),
         if naks > 0 { Level::Critical } else { bad(rnr > 0, Level::Warning) },
     )
 }
 
 /// ECN: marks and notifications, in the span and in all; `ecn` are packets by ECN bits.
-fn marks(counts: &Counts, ecn: [u64; 4], delta: Option<Delta>) -> Vec<Line<'static>> {
+fn marks(counts: &Counts, ecn: [u64; 4], row: Option<&Row>) -> Vec<Line<'static>> {
     let ratio = counts.ce_ratio();
-    let now = delta.and_then(|d| d.counts.ce_ratio());
+    let now = row.and_then(|row| row.delta).and_then(|d| d.counts.ce_ratio());
+    let congested = row.is_some_and(|row| State::of(row).has(Kind::Congestion));
     let [not_ect, ect1, ect0, ce] = ecn;
-    let marks = [(ce, "CE"), (ect0, "ECT0"), (ect1, "ECT1"), (not_ect, "not ECT")];
+    let marks = [(ce, "CE"), (ect0, "ECT(0)"), (ect1, "ECT(1)"), (not_ect, "Not-ECT")];
     let marks: Vec<String> = marks
         .into_iter()
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{} {what}", compact(count as f64)))
         .collect();
-    let text = format!("CE {} now, {} in all", units::ratio(now), units::ratio(ratio));
-    let level = bad(ratio.is_some_and(|r| r >= CE_LIMIT), Level::Warning);
+    let text = format!("CE {} · {} total", units::ratio(now), units::ratio(ratio));
+    let level = bad(congested, Level::Warning);
     let mut lines = vec![styled("ECN", text, level)];
     if counts.cnp > 0 {
         lines.push(styled("", format!("{} CNP", compact(counts.cnp as f64)), Level::Warning));
@@ -291,7 +291,7 @@ fn main(detail: &Detail, row: Option<&Row>, app: &App, other: Option<&Detail>) -
     }
     lines.extend(row.and_then(lost));
     lines.push(acks(stats.acks, stats.rnr_naks, stats.naks.iter().sum()));
-    lines.extend(marks(&Counts::counted(stats), stats.ecn(), delta));
+    lines.extend(marks(&Counts::counted(stats), stats.ecn(), row));
     lines.extend(nak_codes(stats));
     lines.extend(asks_for(detail, row, other));
     lines.extend(asked_for(other));
@@ -304,17 +304,17 @@ fn main(detail: &Detail, row: Option<&Row>, app: &App, other: Option<&Detail>) -
 fn asks_for(detail: &Detail, row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
     let counts = row.map_or_else(|| Counts::counted(&detail.stats), |row| row.total);
     if counts.behind_late > 0 {
-        return vec![styled("", "asks again for what only came late", Level::Warning)];
+        return vec![styled("", "NAKs caused by reordering", Level::Warning)];
     }
     if counts.asked_again() == 0 {
         return Vec::new();
     }
     // The data goes to the queue pair that sends these answers.
     let data = match detail.peer_qp.or(other.map(|other| other.id.key.dest_qp)) {
-        Some(qp) => format!("sent to its QP {qp}"),
-        None => "sent to a QP not known".to_owned(),
+        Some(qp) => format!("loss of data sent to its QP {qp}"),
+        None => "loss of data sent to an unknown QP".to_owned(),
     };
-    vec![styled("", "asks for lost data again,", Level::Critical), styled("", data, Level::Critical)]
+    vec![styled("", "sequence-error NAKs:", Level::Critical), styled("", data, Level::Critical)]
 }
 
 /// Of a flow of data: NAKs of its receiver, in the other direction.
@@ -324,7 +324,7 @@ fn asked_for(other: Option<&Detail>) -> Vec<Line<'static>> {
         return Vec::new();
     }
     let s = if naks == 1 { "" } else { "s" };
-    vec![styled("", format!("{} NAK{s} of its receiver", compact(naks as f64)), Level::Critical)]
+    vec![styled("", format!("{} sequence-error NAK{s} received", compact(naks as f64)), Level::Critical)]
 }
 
 /// Whose it is and what its packets look like.
@@ -337,7 +337,7 @@ fn what(detail: &Detail, row: Option<&Row>, app: &App, sender: Option<u32>) -> V
     lines.push(entry("link", detail.link.clone()));
     let then = app.data.as_ref().map(|data| data.model.time_ns).filter(|then| *then < stats.last_ns);
     let last = match then.filter(|_| app.past()) {
-        Some(_) => "later than this moment".to_owned(),
+        Some(_) => "after this snapshot".to_owned(),
         None => format!("{} UTC", units::clock_utc(stats.last_ns)),
     };
     lines.push(entry("last", last));
@@ -359,11 +359,11 @@ fn latency(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> 
     let p999 = enough(all.p999, all.count, P999_SAMPLES);
     vec![
         entry("latency", latency_now(row, app)),
-        entry("", format!("all: p50 {p50}, p99 {p99}")),
-        entry("", format!("     p99.9 {p999}, max {max}")),
+        entry("", format!("total: p50 {p50}, p99 {p99}")),
+        entry("", format!("       p99.9 {p999}, max {max}")),
         entry(
             "",
-            format!("     {} sample{}", compact(all.count as f64), if all.count == 1 { "" } else { "s" }),
+            format!("       {} sample{}", compact(all.count as f64), if all.count == 1 { "" } else { "s" }),
         ),
     ]
 }
@@ -376,7 +376,7 @@ fn latency_now(row: Option<&Row>, app: &App) -> String {
         |times| {
             let (p50, p99) =
                 (units::duration(times.p50.ns()), enough(times.p99.ns(), times.count, P99_SAMPLES));
-            format!("now: p50 {p50}, p99 {p99}")
+            format!("p50 {p50}, p99 {p99}")
         },
     )
 }
@@ -415,7 +415,7 @@ fn found(name: &str, counts: &Counts, ends: Option<(u32, u32)>) -> Vec<Line<'sta
     let found = [
         (counts.missing, "missing", ""),
         (counts.gaps, "gap", "s"),
-        (counts.repeats, "repeat", "s"),
+        (counts.repeats, "retransmission", "s"),
         (counts.restarts, "restart", "s"),
     ];
     let found: Vec<String> = found
@@ -427,7 +427,7 @@ fn found(name: &str, counts: &Counts, ends: Option<(u32, u32)>) -> Vec<Line<'sta
         .collect();
     if found.is_empty() {
         let next = ends.map_or_else(String::new, |(_, expected)| format!(", next {expected}"));
-        return vec![entry(name, format!("in order{next}"))];
+        return vec![entry(name, format!("in sequence{next}"))];
     }
     let repeated = bad(counts.repeats > 0, Level::Warning);
     let level = if counts.gaps > 0 { Level::Critical } else { repeated };
@@ -453,7 +453,7 @@ fn peer(detail: &Detail, sender: Option<u32>) -> String {
     match (detail.peer_qp.or(sender), detail.stats.src_qp) {
         (Some(qp), _) => qp.to_string(),
         (None, SRC_QP_SEVERAL) => "several".to_owned(),
-        (None, _) => "not known".to_owned(),
+        (None, _) => "unknown".to_owned(),
     }
 }
 
@@ -463,7 +463,7 @@ fn path(detail: &Detail) -> (String, String) {
     let mtu = if stats.mtu > 0 { stats.mtu.to_string() } else { units::UNKNOWN.to_owned() };
     let dscp = if stats.dscp == DSCP_NONE { units::UNKNOWN.to_owned() } else { stats.dscp.to_string() };
     let mut tags = vec![match stats.vlan_id() {
-        None => "VLAN not known".to_owned(),
+        None => "VLAN unknown".to_owned(),
         Some(0) => "untagged".to_owned(),
         Some(id) => format!("VLAN {id}"),
     }];

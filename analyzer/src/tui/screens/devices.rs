@@ -1,4 +1,4 @@
-//! What devices count by themselves, each figure with its source.
+//! Counters of devices, each with its source.
 
 use ratatui::text::Line;
 
@@ -21,12 +21,12 @@ const SHOWN: [(&str, &str, Level); 20] = [
     ("out_of_sequence", "out of sequence", Level::Critical),
     ("psn_error_naks", "PSN NAKs", Level::Critical),
     ("local_ack_timeouts", "ACK timeouts", Level::Critical),
-    ("retransmissions", "sent again", Level::Critical),
+    ("retransmissions", "retransmissions", Level::Critical),
     ("slow_restarts", "slow restarts", Level::Warning),
-    ("retries_exceeded", "gave up", Level::Critical),
-    ("rnr_naks_received", "RNR in", Level::Warning),
-    ("rnr_naks_sent", "RNR out", Level::Warning),
-    ("out_of_buffer", "no buffer", Level::Warning),
+    ("retries_exceeded", "retries exceeded", Level::Critical),
+    ("rnr_naks_received", "RNR NAK rx", Level::Warning),
+    ("rnr_naks_sent", "RNR NAK tx", Level::Warning),
+    ("out_of_buffer", "out of buffer", Level::Warning),
     ("port_discards", "port discards", Level::Critical),
     ("tx_discards", "TX discards", Level::Critical),
     ("rx_discards", "RoCE discards", Level::Critical),
@@ -37,7 +37,7 @@ const SHOWN: [(&str, &str, Level); 20] = [
     ("pcie_write_stalls", "PCIe write stalls", Level::Warning),
 ];
 
-/// Everything about the devices at the moment shown; nothing without devices.
+/// Everything about the devices at the snapshot shown; nothing without devices.
 pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     let Some(data) = &app.data else { return Vec::new() };
     let ports = &data.sample.devices.ports;
@@ -50,13 +50,13 @@ pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
         lines.extend(queue_pairs(port, step.as_ref(), width));
     }
     if !lines.is_empty() {
-        let title = " DEVICES by their own counters, the newest reading: never part of the figures above";
+        let title = " NIC COUNTERS (latest reading; not part of the packet counters above)";
         lines.insert(0, Line::styled(title, theme::HEAD));
     }
     lines
 }
 
-/// In few letters where a figure was read.
+/// Short name of the source of a counter.
 fn tag(source: &str) -> &'static str {
     match source {
         "ethtool" => "ethtool",
@@ -73,7 +73,7 @@ fn head(port: &PortSample, step: Option<&Step<'_>>, width: usize) -> Line<'stati
     let driver = port.driver.as_deref().unwrap_or("unknown driver");
     spans.push(format!(" {} ", port.label()), theme::BOLD);
     spans.push(cut(&format!("{driver} on {on} "), width / 3, true), theme::DIM);
-    for (way, packets, bytes) in [("in", "rx_packets", "rx_bytes"), ("out", "tx_packets", "tx_bytes")] {
+    for (way, packets, bytes) in [("rx", "rx_packets", "rx_bytes"), ("tx", "tx_packets", "tx_bytes")] {
         let per_s = |name| step.and_then(|step| step.per_s(name));
         let bits = per_s(bytes).map_or_else(|| units::UNKNOWN.into(), |n| units::bit_rate(n * 8.0));
         let count = per_s(packets).map_or_else(|| units::UNKNOWN.into(), compact);
@@ -82,12 +82,12 @@ fn head(port: &PortSample, step: Option<&Step<'_>>, width: usize) -> Line<'stati
         spans.push(source.map_or_else(String::new, |(_, s)| format!(" [{}]", tag(s))), theme::DIM);
     }
     if port.hidden {
-        spans.push("  packets in hardware", theme::text(Level::Warning));
+        spans.push("  RoCE offloaded", theme::text(Level::Warning));
     }
     spans.into_line()
 }
 
-/// Counters that counted anything since the start, with what they add a second.
+/// Counters above zero, with their rates.
 fn counters(port: &PortSample, step: Option<&Step<'_>>, width: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let mut spans = Spans::default();
@@ -95,7 +95,7 @@ fn counters(port: &PortSample, step: Option<&Step<'_>>, width: usize) -> Vec<Lin
         let Some((total, source)) = port.value(name).filter(|(total, _)| *total > 0) else { continue };
         let rate = step.and_then(|step| step.per_s(name));
         let per_s = rate.map_or_else(|| units::UNKNOWN.into(), compact);
-        let figure = format!("{per_s}/s, {} in all", compact(total as f64));
+        let figure = format!("{per_s}/s, {} total", compact(total as f64));
         let tag = format!(" [{}]", tag(source));
         if spans.width > 0 && spans.width + title.len() + figure.len() + tag.len() + 4 > width {
             lines.push(std::mem::take(&mut spans).into_line());
@@ -115,13 +115,13 @@ fn pauses(port: &PortSample, step: Option<&Step<'_>>) -> Vec<Line<'static>> {
         let share = step.and_then(|step| step.paused(pause.sent, pause.priority));
         let way = if pause.sent { "sent" } else { "received" };
         let level = if share.is_some_and(|share| share >= 0.01) { Level::Warning } else { Level::Fine };
-        let priority = pause.priority.map_or_else(|| "whole link".into(), |p| format!("priority {p}"));
+        let priority = pause.priority.map_or_else(|| "link-level".into(), |p| format!("priority {p}"));
         let frames = pause.frames.map_or_else(|| units::UNKNOWN.into(), |n| compact(n as f64));
         let mut spans = Spans::default();
         spans.push(format!("   PFC {way} {priority} "), theme::DIM);
-        spans.push(format!("paused {} of the time", units::ratio(share)), theme::text(level));
+        spans.push(format!("paused {} of time", units::ratio(share)), theme::text(level));
         spans
-            .push(format!(", {frames} frames in all"), theme::PLAIN)
+            .push(format!(", {frames} frames total"), theme::PLAIN)
             .push(format!(" [{}]", tag(port.pause_source)), theme::DIM);
         lines.push(spans.into_line());
     }
@@ -154,7 +154,7 @@ fn queue_pairs(port: &PortSample, step: Option<&Step<'_>>, width: usize) -> Vec<
             .join(" in ");
         let mut spans = Spans::default();
         spans.push(format!("   QP {:<8} → {peer:<8} {kind:<4} {state:<5}", qp.owner.lqpn), theme::PLAIN);
-        spans.push(format!(" out {:>6} in {:>6} pkt/s", rate(sent), rate(received)), theme::PLAIN);
+        spans.push(format!(" tx {:>6} rx {:>6} pkt/s", rate(sent), rate(received)), theme::PLAIN);
         spans.push(" [netlink] ", theme::DIM);
         let room = width.saturating_sub(spans.width);
         spans.push(cut(&whose, room, false), theme::DIM);
@@ -162,7 +162,7 @@ fn queue_pairs(port: &PortSample, step: Option<&Step<'_>>, width: usize) -> Vec<
     }
     let more = port.qps.len().saturating_sub(QPS) as u64 + port.qps_left_out;
     if more > 0 {
-        lines.push(Line::styled(format!("   {more} more queue pairs"), theme::DIM));
+        lines.push(Line::styled(format!("   +{more} more queue pairs"), theme::DIM));
     }
     lines
 }

@@ -1,4 +1,4 @@
-//! Why there is nothing to see, and what would help.
+//! Why a screen is empty, and what to do.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -20,7 +20,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     put(buffer, area, &lines(app));
 }
 
-/// A sentence about why a screen is empty, and what would help.
+/// Why a screen is empty, and what to do.
 pub(super) fn because(buffer: &mut Buffer, area: Rect, why: &str, help: &str) {
     put(buffer, area, &[title(why), text(help)]);
 }
@@ -59,18 +59,18 @@ fn title(text: impl Into<String>) -> Line<'static> {
 fn lines(app: &App) -> Vec<Line<'static>> {
     let Some(data) = &app.data else {
         return match &app.end {
-            None => vec![title("Waiting for the first figures from the source.")],
-            Some(End::Done) => vec![title("The source ended without any figures.")],
+            None => vec![title("Waiting for the first sample…")],
+            Some(End::Done) => vec![title("The source ended without a sample.")],
             Some(End::Failed(error)) => vec![title("The source failed."), text(error.clone())],
         };
     };
     if !data.model.rows.is_empty() {
         let by = match &app.table.focus {
-            Some(focus) => format!("is one of {}", focus.about),
+            Some(focus) => format!("belongs to {}", focus.about),
             None if app.table.only_marked => "is marked".to_owned(),
             None => format!("matches \"{}\"", app.filter),
         };
-        return vec![title(format!("No queue pair {by}.")), text("Esc drops that, / changes the filter.")];
+        return vec![title(format!("No queue pair {by}.")), text("Esc clears it, / edits the filter.")];
     }
     let mut lines = nothing(app, data);
     lines.extend(data.model.skipped.first().map(|(reason, _)| remedy(*reason)).into_iter().flatten());
@@ -78,9 +78,9 @@ fn lines(app: &App) -> Vec<Line<'static>> {
         data.sample.devices.ports.iter().filter(|port| port.hidden).map(PortSample::label).collect();
     if !hidden.is_empty() {
         lines.push(Line::default());
-        let one = if hidden.len() == 1 { "does" } else { "do" };
-        lines.push(title(format!("{} {one} RoCE in hardware.", hidden.join(", "))));
-        lines.push(text("What the NIC itself counts is on screen 5 and among the findings."));
+        let one = if hidden.len() == 1 { "offloads" } else { "offload" };
+        lines.push(title(format!("{} {one} RoCE.", hidden.join(", "))));
+        lines.push(text("NIC counters: screen 5 and findings."));
     }
     if data.model.kind == SourceKind::Live {
         lines.extend(live_hint());
@@ -93,36 +93,36 @@ fn nothing(app: &App, data: &Data) -> Vec<Line<'static>> {
     let frames = model.frames();
     if model.kind == SourceKind::Live && data.sample.links.is_empty() {
         return vec![
-            title("No packets are watched, only what devices count by themselves."),
+            title("No packet source: only NIC counters are read."),
             text(
-                "It is on screen 5 and among the findings. Why there are no packets is among the events (screen 7).",
+                "See screen 5 and the findings. The events (screen 7) say why there are no packets.",
             ),
         ];
     }
     if frames == 0 {
         let what = match (&app.end, model.kind) {
-            (Some(_), SourceKind::Replay) => "The capture holds no frames.",
-            (_, SourceKind::Replay) => "No frame read yet.",
-            (_, SourceKind::Live) => "No frame of any kind seen yet on these interfaces.",
+            (Some(_), SourceKind::Replay) => "The capture contains no frames.",
+            (_, SourceKind::Replay) => "No frames read yet.",
+            (_, SourceKind::Live) => "No frames captured yet on these interfaces.",
         };
         let help = match (&app.end, model.kind) {
-            (Some(_), _) => "Nothing was captured: look at the interface and the filter of the capture.",
-            (None, SourceKind::Replay) => "It starts with the first frame of the capture.",
+            (Some(_), _) => "Nothing was captured: check the interface and the capture filter.",
+            (None, SourceKind::Replay) => "Values appear with the first frame of the capture.",
             (None, SourceKind::Live) => {
-                "Is the link up, and does anything send? `ip -s link` counts frames too."
+                "Is the link up and is there traffic? Compare with `ip -s link`."
             }
         };
         return vec![title(what), text(help)];
     }
     if model.total.packets > 0 {
         return vec![
-            title("No queue pair at the moment."),
-            text(format!("{} flows were retired after a time without packets.", model.retired_flows)),
+            title("No active queue pairs."),
+            text(format!("{} retired after a time without packets.", units::plural(model.retired_flows, "flow"))),
         ];
     }
     let so_far = if app.end.is_some() { "" } else { " yet" };
     let mut lines = vec![title(format!(
-        "No RoCE packet{so_far} among {} frames. What they were:",
+        "No RoCE packets{so_far} in {} frames. Frames by reason:",
         compact(frames as f64)
     ))];
     for (reason, counter) in model.skipped.iter().take(REASONS) {
@@ -136,11 +136,11 @@ fn nothing(app: &App, data: &Data) -> Vec<Line<'static>> {
 fn remedy(reason: Reason) -> Vec<Line<'static>> {
     let advice = match reason {
         Reason::Truncated | Reason::TruncatedHeaders => {
-            "The frames were cut short: capture at least 128 bytes of each (tcpdump -s 128)."
+            "Frames are truncated: capture at least 128 bytes per frame (tcpdump -s 128)."
         }
-        Reason::Filtered => "The filter given on the command line leaves out all RoCE: loosen it.",
+        Reason::Filtered => "The filter on the command line excludes all RoCE packets.",
         Reason::LinkTypeUnsupported => "Capture on an Ethernet interface, or with tcpdump -i any.",
-        Reason::UltraEthernet => "This is Ultra Ethernet, not RoCE; rocescope does not take it apart.",
+        Reason::UltraEthernet => "This is Ultra Ethernet, not RoCE; rocescope does not decode it.",
         _ => return Vec::new(),
     };
     vec![Line::default(), text(advice)]
@@ -149,8 +149,8 @@ fn remedy(reason: Reason) -> Vec<Line<'static>> {
 fn live_hint() -> Vec<Line<'static>> {
     vec![
         Line::default(),
-        title("A NIC that does RoCE in hardware shows none of it to XDP and TC."),
-        text("A mirror port does, and libpcap's RDMA sniffer where the NIC allows it:"),
+        title("Hardware-offloaded RoCE bypasses XDP and TC."),
+        text("Use a mirror port, or the RDMA sniffer of libpcap where the NIC supports it:"),
         text("  tcpdump -U -s 128 -i mlx5_0 -w - | rocescope replay -"),
     ]
 }

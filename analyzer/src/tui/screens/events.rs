@@ -1,4 +1,4 @@
-//! What happened, the latest first, and what the source said.
+//! Events, newest first, and notices of the source.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -23,7 +23,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
         buffer,
         list,
         0,
-        &Line::styled(" TIME (UTC)   EVENT  FLOW AND PACKET, THE LATEST FIRST", theme::HEAD),
+        &Line::styled(" TIME (UTC)   EVENT  FLOW · DETAIL (newest first)", theme::HEAD),
     );
     let page = at.events_page();
     let mut y = 1;
@@ -36,7 +36,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     }
     if y == 1 {
         let why = if app.log.is_empty() {
-            "  No events so far: no new flow, NAK, RNR, gap, CNP or CE mark was seen."
+            "  No events so far: no new flow, NAK, RNR NAK, PSN gap, CNP or CE-marked packet."
         } else {
             "  No event matches the filter."
         };
@@ -57,8 +57,8 @@ pub(super) fn row(Listed { entry, stand }: Listed<'_>, app: &App) -> Line<'stati
         spans.push(format!(" ×{}", compact(stand.count as f64)), theme::BOLD);
         spans.push(format!(" since {}", units::clock_utc(entry.first_ns)), theme::DIM);
     }
-    // Where several taps see the same packets, each tells of them.
-    if let Some(data) = app.data.as_ref().filter(|data| data.model.once.taps > 1)
+    // Several taps that see the same packets each report them.
+    if let Some(data) = app.data.as_ref().filter(|data| data.model.dedup.taps > 1)
         && let Some(link) = data.model.links.get(usize::from(entry.key.link))
     {
         spans.push(format!("  at {}", super::links::short(&data.model, link, TAP)), theme::DIM);

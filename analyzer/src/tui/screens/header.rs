@@ -1,12 +1,11 @@
-//! The lines at the top: source and time, figures, verdict, own losses, screens.
+//! The lines at the top: source and time, counters, verdict, capture loss, screens.
 
 use ratatui::buffer::Buffer;
 use ratatui::text::Line;
 
-use super::{Spans, counted, join, line, spark};
-use crate::analysis::Imbalance;
-use crate::findings::Severity;
-use crate::model::{Basis, Counts, Kind, Level, Lost, Problem};
+use super::{Spans, counted, cut, findings, join, line, spark};
+use crate::findings::{Finding, Health, Severity, Verdict};
+use crate::model::{Basis, Counts, Kind, Level, Lost};
 use crate::sample::SourceKind;
 use crate::tui::app::{App, Data, End};
 use crate::tui::column::compact;
@@ -14,16 +13,11 @@ use crate::tui::layout::Layout;
 use crate::tui::screen::Screen;
 use crate::tui::shown::Then;
 use crate::tui::table::Group;
-use crate::tui::{log, names, theme};
+use crate::tui::{names, theme};
 use crate::util::units;
 
 /// Cells of the sparkline among the figures.
 const SPARK: usize = 10;
-/// From this ratio of the fullest link to the mean on, links are called unbalanced.
-pub(super) const UNBALANCED: f64 = 1.25;
-/// Hashing is called bad when this many 5-tuples or more have less than this normalized entropy.
-const FEW_TUPLES: u64 = 8;
-pub(super) const LOW_ENTROPY: f64 = 0.5;
 
 pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     title(buffer, at, app);
@@ -32,7 +26,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
         verdict(buffer, at, app, data);
         warning(buffer, at, data);
     } else {
-        line(buffer, at.verdict, 0, &Line::styled(" waiting for the first figures", theme::DIM));
+        line(buffer, at.verdict, 0, &Line::styled(" waiting for the first sample…", theme::DIM));
     }
     tab_line(buffer, at, app);
 }
@@ -42,7 +36,7 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
     if let Some(data) = &app.data {
         let model = &data.model;
         if !matches!(model.basis, Basis::Unknown) {
-            right.push(format!("{}  ", span(model.basis)), theme::BOLD);
+            right.push(format!("{}  ", time_range(model.basis)), theme::BOLD);
         }
         if let Some(time_ns) = app.clock_ns() {
             // All times are; where there is little room the names of what is looked at matter more.
@@ -89,7 +83,7 @@ fn file_name(path: &str) -> String {
 }
 
 fn phase(app: &App) -> (String, ratatui::style::Style) {
-    // Against the moment of the pause, so that nothing moves while paused.
+    // Against the snapshot of the pause, so that nothing moves while paused.
     let back = app.data.as_ref().map_or(0, |data| data.sample.time_ns.saturating_sub(data.model.time_ns));
     let past = if back > 0 && app.shown_ns.is_some() {
         format!(" −{}", units::duration(back))
@@ -111,12 +105,12 @@ fn phase(app: &App) -> (String, ratatui::style::Style) {
     }
 }
 
-/// The span that figures are of, in words.
-pub(super) fn span(basis: Basis) -> String {
+/// The time range that figures are of, in words.
+pub(super) fn time_range(basis: Basis) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a span of data")]
     let ns = |seconds: f64| units::duration((seconds * 1e9).round() as u64);
     match basis {
-        Basis::Unknown => "no span yet".into(),
+        Basis::Unknown => "no time range yet".into(),
         Basis::Last(seconds) => format!("last {}", ns(seconds)),
         Basis::Whole(seconds) => format!("all {}", ns(seconds)),
     }
@@ -128,20 +122,20 @@ fn part(text: impl Into<String>, style: ratatui::style::Style) -> Spans {
     spans
 }
 
-/// A figure with its name, dim when it is zero or unknown.
-fn figure(name: &str, value: String, level: Level) -> Spans {
+/// A counter with its name, dim when it is zero or unknown. Only findings say whether it is a problem.
+fn figure(name: &str, value: String) -> Spans {
     let mut spans = Spans::default();
     let style = match value.as_str() {
         "0" | "0 %" | "0 /s" | units::UNKNOWN => theme::DIM,
-        _ => theme::text(level),
+        _ => theme::BOLD,
     };
     spans.push(format!("{name} "), theme::DIM).push(value, style);
     spans
 }
 
 fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
-    let once = &data.model.once;
-    let delta = once.delta;
+    let dedup = &data.model.dedup;
+    let delta = dedup.delta;
     let unknown = || units::UNKNOWN.to_owned();
     let rate = delta.map_or_else(unknown, |d| units::bit_rate(d.bits_per_s()));
     let mut first = part(format!(" {rate:>9} "), theme::BOLD);
@@ -150,38 +144,37 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     first.push(format!("{:>SPARK$}", spark(&values, max)), theme::BAR);
     let mut packet_rate = part(delta.map_or_else(unknown, |d| compact(d.packets_per_s())), theme::BOLD);
     packet_rate.push(" pkt/s", theme::DIM);
-    if once.taps > 1 {
-        packet_rate.push(format!(", once for {} taps", once.taps), theme::DIM);
+    if dedup.taps > 1 {
+        packet_rate.push(format!(", deduplicated across {} taps", dedup.taps), theme::DIM);
     }
 
     let now = delta.and_then(|d| d.counts.ce_ratio());
     let ce_off = delta.is_some_and(|d| d.counts.packets > 0) && now.is_none();
     let ce = if ce_off { "ECN off".to_owned() } else { units::ratio(now) };
-    let marked = delta.is_some_and(|d| Kind::Marked.is_in(&d.counts));
     let cnp = delta.map_or_else(unknown, |d| format!("{}/s", compact(d.cnp_per_s())));
-    let cnp = if cnp == "0/s" { part("CNP 0/s", theme::DIM) } else { figure("CNP", cnp, Level::Warning) };
-    let count = |name, level, of: fn(&Counts) -> u64| {
-        figure(name, delta.map_or_else(unknown, |d| compact(of(&d.counts) as f64)), level)
+    let cnp = if cnp == "0/s" { part("CNP 0/s", theme::DIM) } else { figure("CNP", cnp) };
+    let count = |name, of: fn(&Counts) -> u64| {
+        figure(name, delta.map_or_else(unknown, |d| compact(of(&d.counts) as f64)))
     };
     let mut parts = vec![
         first,
         packet_rate,
-        figure("CE", ce, if marked { Level::Warning } else { Level::Fine }),
+        figure("CE", ce),
         cnp,
-        count("lost", Level::Critical, |c| c.lost),
-        count("RNR", Level::Warning, |c| c.rnr),
-        count("NAK", Level::Critical, Counts::naks),
-        count("repeats", Level::Warning, |c| c.repeats),
-        count("gaps", Level::Critical, |c| c.gaps),
-        figure("since the start: RoCE", units::bytes(once.total.bytes), Level::Fine),
-        figure("lost", compact(once.total.lost as f64), Level::Critical),
-        figure("CNPs", compact(once.total.cnp as f64), Level::Warning),
+        count("lost", |c| c.lost),
+        count("RNR", |c| c.rnr),
+        count("NAK", Counts::naks),
+        count("RETX", |c| c.repeats),
+        count("gaps", |c| c.gaps),
+        figure("total: RoCE", units::bytes(dedup.total.bytes)),
+        figure("lost", compact(dedup.total.lost as f64)),
+        figure("CNPs", compact(dedup.total.cnp as f64)),
     ];
-    if once.total.late > 0 {
+    if dedup.total.late > 0 {
         // Beside the loss that it is not.
-        parts.insert(5, count("late", Level::Warning, |c| c.late));
+        parts.insert(5, count("reordered", |c| c.late));
     }
-    if let Some(seen) = coverage(app, at.metrics.width >= WHOLE_NAMES) {
+    if let Some(seen) = coverage(app, at.metrics.width >= WIDE) {
         // Right behind the rates: everything else is of what was seen.
         parts.insert(2, seen);
     }
@@ -198,206 +191,113 @@ fn coverage(app: &App, long: bool) -> Option<Spans> {
     let level = if worst < crate::analysis::WHOLE { Level::Warning } else { Level::Fine };
     // A little above 1 is a matter of when the two were read.
     let mut spans = Spans::default();
-    spans.push("seen ", theme::DIM).push(units::ratio(Some(worst.min(1.0))), theme::text(level));
+    spans.push("captured ", theme::DIM).push(units::ratio(Some(worst.min(1.0))), theme::text(level));
     if long && level == Level::Warning {
-        spans.push(", why: 8", theme::DIM);
+        spans.push(" (8)", theme::DIM);
     }
     Some(spans)
 }
 
+/// The line that says how it is: badges of the active findings, and the title of the worst.
 fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     let width = usize::from(at.verdict.width);
-    let parts = |long: bool| -> Vec<Spans> {
-        // A loss says of itself what of it only came late.
-        let told = |problem: &&Problem| {
-            let loss = |other: &Problem| other.kind == Kind::Loss && other.present == problem.present;
-            problem.kind != Kind::Late || !data.problems.iter().any(loss)
-        };
-        let problems = |present: bool| {
-            let found = data.problems.iter().filter(told).filter(move |problem| problem.present == present);
-            found.map(move |problem| problem_part(problem, data, long))
-        };
-        let links = data.imbalance.iter().filter_map(|imbalance| unbalanced(imbalance, long));
-        // What is over comes last, so that what is wrong now is never the part that does not fit.
-        problems(true).chain(links).chain(hashing(app, long)).chain(problems(false)).collect()
-    };
-    let long = parts(true);
-    if long.is_empty() {
-        line(buffer, at.verdict, 0, &no_problem(app, data).into_line());
-        return;
-    }
-    // Sentences when they all fit, else each problem with its one figure, so that none is hidden.
-    let (mut spans, mut left_out) = join(long, width, "  ");
-    if left_out > 0 {
-        // Room for the count of what does not fit even so.
-        (spans, left_out) = join(parts(false), width.saturating_sub(4), "  ");
-    }
-    if left_out > 0 {
-        spans.push(format!("  +{left_out}"), theme::BOLD);
-    } else if let Some(problem) = data.problems.first() {
-        let route = data.model.rows.get(problem.worst).map(|row| log::route(&row.id.key));
-        let worst = route.map_or_else(String::new, |route| format!("  worst: {route}"));
-        if spans.width + worst.chars().count() <= width {
-            spans.push(worst, theme::PLAIN);
-        }
-    }
-    line(buffer, at.verdict, 0, &spans.into_line());
+    line(buffer, at.verdict, 0, &headline(app, data, width).into_line());
 }
 
-fn no_problem(app: &App, data: &Data) -> Spans {
-    let model = &data.model;
-    if model.total.packets == 0 && data.sample.devices.ports.iter().any(|port| port.hidden) {
-        let mut spans = part(" ○ COUNTERS ", theme::SELECTED);
-        spans.push(" the NIC does RoCE in hardware: its own counters are on screen 5", theme::PLAIN);
+fn headline(app: &App, data: &Data, width: usize) -> Spans {
+    if let Some(spans) = nothing(data) {
         return spans;
     }
-    if model.total.packets == 0 {
-        let mut spans = part(" ○ NO RoCE ", theme::SELECTED);
-        spans.push(" no RoCE packet so far", theme::PLAIN);
-        return spans;
+    let Some(concluded) = app.concluded() else {
+        return part(" analysing…", theme::DIM);
+    };
+    if let Then::Later(_) = concluded.then {
+        return part(" no findings are kept of this time", theme::DIM);
     }
-    if let Some(spans) = found(app) {
-        return spans;
+    let verdict = Verdict::of(concluded.findings);
+    match (verdict.health, verdict.worst) {
+        (Health::Degraded | Health::Critical, Some(worst)) => badges(concluded.findings, worst, width),
+        (Health::Recovered, Some(worst)) => recovered(concluded.findings, &verdict, worst, width),
+        _ => {
+            let mut spans = fine("HEALTHY");
+            let sentence = verdict.sentence.trim_start_matches("Healthy: ");
+            let flows = units::plural(data.model.dedup.flows as u64, "flow");
+            spans.push(format!(" {sentence} · {flows}"), theme::PLAIN);
+            spans
+        }
     }
-    let mut spans = part(format!(" {} HEALTHY ", theme::symbol(Level::Fine)), theme::badge(Level::Fine));
-    let qps = data.model.once.flows;
-    let s = if qps == 1 { "" } else { "s" };
-    let ecn = if model.total.ce_ratio().is_none() { "; ECN is off" } else { "" };
-    spans.push(format!(" no loss, no NAK, no congestion in {qps} QP direction{s}{ecn}"), theme::PLAIN);
+}
+
+/// What stands in place of the verdict where there are no packets to judge.
+fn nothing(data: &Data) -> Option<Spans> {
+    if data.model.total.packets > 0 {
+        return None;
+    }
+    let hidden = data.sample.devices.ports.iter().any(|port| port.hidden);
+    let (badge, text) = if hidden {
+        (" ○ COUNTERS ONLY ", " hardware-offloaded RoCE bypasses XDP and TC; NIC counters: screen 5")
+    } else {
+        (" ○ NO RoCE ", " no RoCE packets captured")
+    };
+    let mut spans = part(badge, theme::SELECTED);
+    spans.push(text, theme::PLAIN);
+    Some(spans)
+}
+
+fn fine(word: &str) -> Spans {
+    badge(Level::Fine, word)
+}
+
+/// Everything has ended: how much, and the worst of it.
+fn recovered(all: &[Finding], verdict: &Verdict<'_>, worst: &Finding, width: usize) -> Spans {
+    let mut spans = fine("HEALTHY NOW");
+    spans.push(format!(" {}", verdict.sentence.trim_start_matches("Healthy now: ")), theme::PLAIN);
+    let ended = findings::ended(all).into_iter().next().unwrap_or_default();
+    let room = width.saturating_sub(spans.width + 2);
+    spans.push(format!(": {}", cut(&format!("{ended}: {}", worst.title), room, false)), theme::PLAIN);
     spans
 }
 
-/// No counter of the span is a problem, but what was concluded since the start is: a step that got slower, say.
-fn found(app: &App) -> Option<Spans> {
-    // What was found later says nothing of the moment shown.
-    let concluded = app.concluded().filter(|concluded| !matches!(concluded.then, Then::Later(_)))?;
-    let warnings = || concluded.findings.iter().filter(|finding| finding.severity > Severity::Info);
-    let worst = warnings().count();
-    let all_over = warnings().all(|finding| finding.over_since(concluded.end_ns).is_some());
-    (worst > 0).then(|| {
-        let mut spans = badge(Level::Warning, "FINDINGS");
-        let s = if worst == 1 { "" } else { "s" };
-        let over = match (all_over, worst) {
-            (false, _) => "",
-            (true, 1) => ", which is over",
-            (true, _) => ", all over",
-        };
-        spans.push(
-            format!(" {worst} warning{s} since the start{over}, see 8; no loss, NAK or congestion now"),
-            theme::PLAIN,
-        );
-        spans
-    })
+/// What is active, each kind once; then the worst finding's title, and what ended as far as there is room.
+fn badges(all: &[Finding], worst: &Finding, width: usize) -> Spans {
+    /// Columns of a title that are worth their room.
+    const TITLE: usize = 24;
+    let mut kinds: Vec<(Kind, Level)> = Vec::new();
+    for finding in all.iter().filter(|finding| finding.active && finding.severity > Severity::Info) {
+        if let Some(kind) = Kind::of(finding.id)
+            && !kinds.iter().any(|(known, _)| *known == kind)
+        {
+            kinds.push((kind, finding.severity.into()));
+        }
+    }
+    let parts = |long: bool| -> Vec<Spans> {
+        let word = |kind: Kind| if long { kind.badge() } else { kind.word() };
+        kinds.iter().map(|(kind, level)| badge(*level, word(*kind))).collect()
+    };
+    // Whole names where they leave room for the title, else words, so that none is hidden.
+    let (mut spans, mut left_out) = join(parts(true), width.saturating_sub(TITLE), " ");
+    if left_out > 0 {
+        (spans, left_out) = join(parts(false), width.saturating_sub(4), " ");
+    }
+    if left_out > 0 {
+        spans.push(format!("  +{left_out}"), theme::BOLD);
+        return spans;
+    }
+    let room = width.saturating_sub(spans.width + 2);
+    if room >= TITLE {
+        spans.push(format!("  {}", cut(&worst.title, room, false)), theme::PLAIN);
+    }
+    for text in findings::ended(all) {
+        if spans.width + 3 + text.chars().count() > width {
+            break;
+        }
+        spans.push(format!(" · {text}"), theme::DIM);
+    }
+    spans
 }
 
 fn badge(level: Level, word: &str) -> Spans {
     part(format!(" {} {word} ", theme::symbol(level)), theme::badge(level))
-}
-
-fn problem_part(problem: &Problem, data: &Data, long: bool) -> Spans {
-    let kind = problem.kind;
-    let span = data.model.once.delta.map(|d| d.counts).filter(|_| problem.present);
-    let counts = &span.unwrap_or(data.model.once.total);
-    let n = |n: u64| compact(n as f64);
-    let (word, short, text) = match kind {
-        Kind::Loss => {
-            let naks = counted(counts.asked_again(), "NAK");
-            // Where these are one, either it is the same, or it is not known what only came late.
-            let lost = if counts.lost == counts.missing { "missing" } else { "lost" };
-            if counts.lost == 0 && counts.late > 0 {
-                // Receivers ask for what is late as they do for what is lost.
-                let word = if long { "OUT OF ORDER" } else { "OOO" };
-                (word, n(counts.late), format!("{} late, none lost, {naks}", n(counts.late)))
-            } else {
-                let mut found = vec![(counts.lost, format!("{} {lost}", n(counts.lost)))];
-                found.push((counts.asked_again(), naks));
-                found.push((counts.late, format!("{} only late", n(counts.late))));
-                let mut found = found.iter().filter(|(count, _)| *count > 0);
-                let short = found.clone().next().map_or(0, |(count, _)| *count);
-                let text: Vec<&str> = found.by_ref().map(|(_, text)| text.as_str()).collect();
-                ("LOSS", n(short), text.join(", "))
-            }
-        }
-        Kind::Refused => {
-            ("NAK", n(counts.other_naks), format!("{} refused", counted(counts.other_naks, "request")))
-        }
-        Kind::NotReady => ("RNR", n(counts.rnr), format!("{} receiver not ready", n(counts.rnr))),
-        Kind::Resent => {
-            let again = kind.amount(counts);
-            ("RPT", n(again), format!("{} sent again", n(again)))
-        }
-        Kind::Late => {
-            let word = if long { "OUT OF ORDER" } else { "OOO" };
-            let naks = match counts.behind_late {
-                0 => String::new(),
-                naks => format!(", {}", counted(naks, "NAK")),
-            };
-            (word, n(counts.late), format!("{} late, not lost{naks}", n(counts.late)))
-        }
-        Kind::Marked => {
-            // Of what is over the ratio of when it was: a mean since the start would shrink from then on.
-            let then = data.last_seen.marked().filter(|_| !problem.present);
-            let ratio = units::ratio(then.or_else(|| counts.ce_ratio()));
-            let mean = if then.is_none() && !problem.present { " since the start" } else { "" };
-            (if long { "CONGESTION" } else { "CE" }, ratio.clone(), format!("CE {ratio}{mean}"))
-        }
-        Kind::Notified => ("CNP", n(counts.cnp), format!("{} to slow down", n(counts.cnp))),
-    };
-    let only_late = kind == Kind::Loss && counts.lost == 0 && counts.late > 0;
-    let level = if only_late { Kind::Late.level() } else { kind.level() };
-    let last_seen = data.last_seen.of(kind).filter(|_| !problem.present);
-    let mut spans = Spans::default();
-    if problem.present {
-        spans.append(badge(level, word));
-    } else {
-        let earlier = if last_seen.is_some() { "" } else { "earlier: " };
-        let text = format!(" {} {earlier}{}", theme::symbol(level), word.to_lowercase());
-        spans.push(text, theme::text(level));
-    }
-    if long {
-        spans.push(format!(" {text}"), theme::PLAIN);
-        if problem.qps > 0 {
-            spans.push(format!(" in {}", counted(problem.qps as u64, "QP")), theme::DIM);
-        }
-    } else {
-        spans.push(format!(" {short}"), theme::PLAIN);
-    }
-    if let Some(ns) = last_seen {
-        spans.push(format!(" until {}", units::second_utc(ns)), theme::text(level));
-    }
-    spans
-}
-
-fn unbalanced(imbalance: &Imbalance, long: bool) -> Option<Spans> {
-    let ratio = imbalance.max_over_mean.filter(|ratio| *ratio >= UNBALANCED && !imbalance.same_path)?;
-    let mut spans = badge(Level::Warning, if long { "IMBALANCE" } else { "IMBAL" });
-    // Both directions may be uneven, each in its own way.
-    let way = imbalance.direction.map_or("", |way| super::links::direction(Some(way)));
-    let way = if way.is_empty() { String::new() } else { format!(" {way}") };
-    let what = if long {
-        format!("{way} fullest link {ratio:.2}x the mean of {}", imbalance.links.len())
-    } else {
-        format!("{way} {ratio:.2}x")
-    };
-    spans.push(what, theme::PLAIN);
-    Some(spans)
-}
-
-fn hashing(app: &App, long: bool) -> Option<Spans> {
-    let entropy = &app.entropy()?;
-    let low = entropy.normalized.is_some_and(|n| n < LOW_ENTROPY);
-    if !low || entropy.five_tuples < FEW_TUPLES {
-        return None;
-    }
-    let mut spans = badge(Level::Warning, if long { "HASHING" } else { "HASH" });
-    let top = units::ratio(entropy.top_share);
-    let what = if long {
-        format!(" {top} of the bytes in one of {} 5-tuples", entropy.five_tuples)
-    } else {
-        format!(" {top}")
-    };
-    spans.push(what, theme::PLAIN);
-    Some(spans)
 }
 
 fn warning(buffer: &mut Buffer, at: &Layout, data: &Data) {
@@ -405,23 +305,23 @@ fn warning(buffer: &mut Buffer, at: &Layout, data: &Data) {
     if !lost.any() {
         return;
     }
-    let word = if data.model.losing { "MISSING NOW" } else { "NOT ALL SEEN" };
+    let word = if data.model.losing { "DROPPING NOW" } else { "CAPTURE INCOMPLETE" };
     let mut spans = badge(Level::Warning, word);
     spans.push(format!(" {}", own_losses(lost)), theme::BOLD);
-    spans.push("; a loss shown may be our own", theme::PLAIN);
+    spans.push("; loss may be a capture artefact", theme::PLAIN);
     line(buffer, at.warning, 0, &spans.into_line());
 }
 
 /// What was missed, in words.
 pub(super) fn own_losses(lost: &Lost) -> String {
     let known = [
-        (Some(lost.flow_table_full), "packet", "found the flow table full"),
-        (Some(lost.contended), "packet", "did not get at the flow's counters"),
+        (Some(lost.flow_table_full), "packet", "not counted: flow table full"),
+        (Some(lost.contended), "packet", "not counted: counter contention"),
         (lost.capture_drops, "packet", "dropped by the capture"),
         (lost.interface_drops, "packet", "dropped by the interface"),
         (lost.events_dropped, "event", "dropped"),
-        (lost.bins_dropped, "packet", "missing from bursts and steps"),
-        (Some(lost.extra_full), "packet", "without port or opcode"),
+        (lost.bins_dropped, "packet", "not in burst/step statistics"),
+        (Some(lost.extra_full), "packet", "without port or opcode statistics"),
     ];
     let parts = known.into_iter().filter_map(|(count, unit, what)| {
         let count = count.filter(|count| *count > 0)?;
@@ -430,8 +330,12 @@ pub(super) fn own_losses(lost: &Lost) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// From this width on, screens have their whole names, and filter and sorting have room beside them.
-const WHOLE_NAMES: u16 = 110;
+/// From this width on there is room for reasons beside the figures.
+const WIDE: u16 = 110;
+/// From this width on tabs have a space at both sides.
+const SPACED: u16 = 90;
+/// From this width on tabs have their names in full.
+const NAMED: u16 = 72;
 
 /// The screens' names, and where they stand: columns of the screen.
 #[must_use]
@@ -446,15 +350,15 @@ pub(in crate::tui) fn tabs(app: &App) -> Vec<(std::ops::Range<u16>, Screen)> {
     tabs.collect()
 }
 
-/// Number and name of a screen; the number alone where little room is left for what of all is shown, and why.
+/// Number and name of a screen; on narrow terminals the number alone for all screens but the one shown.
 fn tab(app: &App, screen: Screen) -> String {
     let number = screen as usize + 1;
-    if app.size.0 >= WHOLE_NAMES {
+    if app.size.0 >= SPACED {
         format!(" {number} {} ", screen.title())
-    } else if app.size.0 < NARROW && screen != app.screen && chosen(app).is_some() {
-        format!(" {number}")
+    } else if app.size.0 >= NAMED || screen == app.screen {
+        format!(" {number} {}", screen.title())
     } else {
-        format!(" {number} {}", screen.short())
+        format!(" {number}")
     }
 }
 
@@ -475,27 +379,42 @@ fn chosen(app: &App) -> Option<String> {
     (!why.is_empty()).then(|| why.join(", "))
 }
 
+/// The filter, focus or marks in force with the number of rows they leave, in `room` columns; empty without any.
+fn selection(app: &App, room: usize) -> Spans {
+    /// Letters of a filter where there is room for more than that.
+    const LONGEST: usize = 30;
+    let mut spans = Spans::default();
+    let Some(why) = chosen(app) else { return spans };
+    let (shown, of) = match app.screen {
+        Screen::Events => (app.event_count(), app.log.len()),
+        _ => app.chosen_queue_pairs(),
+    };
+    let count = format!(" {} of {}", compact(shown as f64), compact(of as f64));
+    let letters = room.saturating_sub(count.chars().count()).min(LONGEST);
+    spans.push(super::cut(&why, letters, false), theme::text(Level::Warning)).push(count, theme::PLAIN);
+    spans
+}
+
+/// The same for the last line of terminals whose tabs leave no room for it.
+pub(super) fn selection_below(app: &App) -> Option<Spans> {
+    let end = tabs(app).last().map_or(0, |(area, _)| area.end);
+    let no_room = usize::from(app.size.0.saturating_sub(end + 1)) <= BESIDE_TABS;
+    (no_room && chosen(app).is_some()).then(|| selection(app, usize::from(app.size.0 / 3)))
+}
+
+/// With fewer columns than this beside the tabs, the filter in force is shown in the last line.
+const BESIDE_TABS: usize = 16;
+
 /// What stands at the right of the screens' names, as far as there is room: what of all is shown and why,
 /// grouping, sorting.
 fn right_of_tabs(app: &App, room: usize) -> Spans {
-    /// Letters of a filter where there is room for more than that.
-    const LONGEST: usize = 30;
-    let mut all = Spans::default();
-    if let Some(why) = chosen(app) {
-        let (shown, of) = match app.screen {
-            Screen::Events => (app.event_count(), app.log.len()),
-            _ => app.chosen_queue_pairs(),
-        };
-        let count = format!(" {} of {}", compact(shown as f64), compact(of as f64));
-        let letters = room.saturating_sub(count.chars().count() + 1).min(LONGEST);
-        all.push(super::cut(&why, letters, false), theme::text(Level::Warning)).push(count, theme::PLAIN);
-    }
+    let mut all = if room > BESIDE_TABS { selection(app, room.saturating_sub(1)) } else { Spans::default() };
     if app.screen != Screen::Qps {
         return all;
     }
     let arrow = if app.table.sort.descending { "↓" } else { "↑" };
     let sort = app.sorted_by();
-    let mut forms = vec![format!("sort {sort} {arrow} "), format!("{sort} {arrow} ")];
+    let mut forms = vec![format!("sort {sort} {arrow} "), format!("{sort} {arrow} "), format!("{sort} {arrow}")];
     if app.table.group != Group::None {
         // The title of the first column says it as well.
         forms.insert(0, format!("by {}  sort {sort} {arrow} ", app.table.group.title()));

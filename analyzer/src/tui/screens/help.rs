@@ -1,4 +1,4 @@
-//! The help of a screen, made of the tables of keys, states, columns and events.
+//! The help of a screen, from the tables of keys, states, columns and events.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -37,13 +37,13 @@ pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
     };
     if matches!(screen, Screen::Qps | Screen::Events | Screen::Overview) {
         section(
-            "Filter: all words must match",
+            "Filter: all terms must match",
             HELP.iter().flat_map(|(text, help)| entry(text, help)).collect(),
         );
     }
     if matches!(screen, Screen::Qps | Screen::Overview) {
         let states = Kind::ALL.iter().flat_map(|kind| entry(kind.word(), kind.meaning())).collect();
-        section("States of a queue pair, the worst first", states);
+        section("States: the worst finding that names the flow (upper case: active, lower case: past)", states);
         let columns = COLUMNS
             .iter()
             .flat_map(|column| entry(&format!("{} {}", column.title, column.name), column.help));

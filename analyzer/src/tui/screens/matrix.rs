@@ -1,4 +1,4 @@
-//! Host by host: a heat map, with the figures in it where there is room, and the pairs with most beside it.
+//! Host matrix: a heat map, with values where there is room, and the top pairs beside it.
 
 use std::net::IpAddr;
 
@@ -33,7 +33,7 @@ pub(in crate::tui) struct Grid {
     from: (usize, usize),
     /// How many of them.
     shown: (usize, usize),
-    /// The pairs with most; no height where there is no room.
+    /// The top pairs; no height where there is no room.
     list: Rect,
 }
 
@@ -88,8 +88,8 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     let (rows, columns) = matrix.size();
     if rows == 0 {
         let flows = units::count(data.model.rows.len() as u64);
-        let why = format!("{flows} flows are being added up by host.");
-        empty::because(buffer, area, &why, "It takes a moment.");
+        let why = format!("summing {flows} flows by host…");
+        empty::because(buffer, area, &why, "This takes a moment.");
         return;
     }
     let metric = app.metric;
@@ -98,8 +98,8 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     title.push(format!(" {} ", metric.title().to_uppercase()), theme::BOLD);
     let known = matrix.iter().any(|(.., cell)| cell.value(metric).is_some());
     let range = match metric {
-        _ if known => format!("░▒▓█ up to {}  ", figure(metric, Some(most))),
-        Metric::Ce => "ECN is off  ".to_owned(),
+        _ if known => format!("░▒▓█ max {}  ", figure(metric, Some(most))),
+        Metric::Ce => "ECN off  ".to_owned(),
         _ => format!("{}  ", units::UNKNOWN),
     };
     title.push(range, theme::BAR);
@@ -108,12 +108,12 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     if !known {
         let (why, help) = match metric {
             Metric::Latency => (
-                "No latency is known of these queue pairs.",
-                "It needs 100 requests of a queue pair in the span, and their answers seen at the same place. m shows another figure.",
+                "Latency is unknown for these queue pairs.",
+                "p99 needs 100 requests per queue pair in the time range, with responses at the same tap. m: another metric.",
             ),
-            Metric::Ce => ("ECN is off: no data packet is ECN-capable.", "m shows another figure."),
+            Metric::Ce => ("ECN is off: no data packet is ECN-capable.", "m: another metric."),
             Metric::Rate | Metric::Loss | Metric::Naks => {
-                ("Nothing is known of this span yet.", "It comes with the next sample.")
+                ("No data for this time range yet.", "Wait for the next sample.")
             }
         };
         let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
@@ -206,7 +206,6 @@ fn figure(metric: Metric, value: Option<f64>) -> String {
 
 fn level(metric: Metric, value: Option<f64>) -> Level {
     match (metric, value) {
-        (Metric::Ce, Some(ratio)) if ratio >= crate::model::health::CE_LIMIT => Level::Warning,
         (Metric::Loss | Metric::Naks, Some(loss)) if loss > 0.0 => Level::Critical,
         _ => Level::Fine,
     }
@@ -247,7 +246,7 @@ fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, metric: Metric, mo
 const SHOWN: [(Metric, usize); 5] =
     [(Metric::Rate, 6), (Metric::Ce, 6), (Metric::Loss, 5), (Metric::Naks, 5), (Metric::Latency, 6)];
 
-/// The pairs with most of what the map shows, with all figures.
+/// The top pairs by the metric shown, with all metrics.
 fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric) {
     if area.height == 0 {
         return;
@@ -255,7 +254,7 @@ fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric) {
     let route = usize::from(area.width.saturating_sub(40)).min(if data.model.has_ipv6 { 60 } else { 34 });
     let head = format!(
         " {:<route$} {:>4} {:>6} {:>6} {:>5} {:>5} {:>6}",
-        "MOST FROM → TO", "QPs", "b/s", "CE", "LOST", "NAK", "P99"
+        "TOP PAIRS", "QPs", "b/s", "CE", "LOST", "NAK", "p99"
     );
     line(buffer, area, 0, &Line::styled(head, theme::HEAD));
     let room = usize::from(area.height.saturating_sub(1));
@@ -283,14 +282,14 @@ fn selected(buffer: &mut Buffer, area: Rect, app: &App) {
     let pair = matrix.sources.get(app.cell.0).zip(matrix.destinations.get(app.cell.1));
     let Some((src, dst)) = pair else { return };
     let Some(cell) = matrix.cell(src, dst) else {
-        line(buffer, area, 0, &Line::styled(format!(" {src} → {dst}: nothing"), theme::DIM));
+        line(buffer, area, 0, &Line::styled(format!(" {src} → {dst}: no traffic"), theme::DIM));
         return;
     };
     let unknown = || units::UNKNOWN.to_owned();
     let rate = cell.value(Metric::Rate).map_or_else(unknown, units::bit_rate);
     let s = if cell.flows == 1 { "" } else { "s" };
     let mut parts = vec![
-        (Metric::Rate, format!("{rate} in {} QP{s}", cell.flows)),
+        (Metric::Rate, format!("{rate}, {} flow{s}", cell.flows)),
         (Metric::Ce, format!("CE {}", units::ratio(cell.value(Metric::Ce)))),
         (Metric::Loss, format!("lost {}", figure(Metric::Loss, cell.value(Metric::Loss)))),
         (Metric::Naks, format!("NAK {}", figure(Metric::Naks, cell.value(Metric::Naks)))),

@@ -1,4 +1,4 @@
-//! Is it healthy, and if not, where: findings, trends, links, spread, busiest queue pairs.
+//! Overview: findings, trends, links, ECMP entropy, busiest queue pairs.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -7,7 +7,7 @@ use ratatui::text::Line;
 use super::trends::{self, TRENDS};
 use super::{Spans, cut, empty, findings, flows, line, links};
 use crate::analysis::Entropy;
-use crate::model::Level;
+use crate::model::{Kind, Level};
 use crate::tui::app::{App, Data};
 use crate::tui::column::{self, bar, compact};
 use crate::tui::layout::{BESIDE, Layout};
@@ -28,7 +28,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     let above = Rect { height: at.body.height - table.height, ..at.body };
     busiest(buffer, table, app, data);
     let room = usize::from(above.height);
-    // A quarter for findings, so that a long list leaves something of the rest.
+    // A third at most for findings, so that a long list leaves room for the rest.
     let mut lines = top(app, usize::from(above.width), FINDINGS.min((room / 3).max(1)));
     let left = room.saturating_sub(lines.len());
     if above.width >= BESIDE {
@@ -43,7 +43,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
         put(buffer, right, link_lines(app, data, usize::from(right.width), left));
         return;
     }
-    // On narrow screens: as many trends as leave room for spread and links.
+    // On narrow screens: as many trends as leave room for entropy and links.
     let below = link_lines(app, data, usize::from(above.width), left / 2);
     let trends = left.saturating_sub(below.len());
     lines.extend(trend_lines(app, usize::from(above.width), trends));
@@ -57,24 +57,24 @@ fn put(buffer: &mut Buffer, area: Rect, lines: Vec<Line<'_>>) {
     }
 }
 
-/// The findings that matter most, and how many more there are.
+/// The first findings, and the number of others.
 fn top(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
-    let Some(Concluded { findings: all, end_ns: end, then }) = app.concluded() else {
-        return vec![Line::styled(" FINDINGS are being worked out", theme::DIM)];
+    let Some(Concluded { findings: all, then, .. }) = app.concluded() else {
+        return vec![Line::styled(" FINDINGS analysing…", theme::DIM)];
     };
     if matches!(then, Then::Later(_)) {
-        // What came later would be taken for what was wrong at the moment shown.
-        let text = format!(" FINDINGS {}: {} on screen 8", findings::since(then), all.len());
+        // Findings of a later time say nothing about the snapshot shown.
+        let text = format!(" FINDINGS {}: {} (8)", findings::since(then), all.len());
         return vec![Line::styled(cut(&text, width, false), theme::DIM)];
     }
     let mut lines: Vec<Line<'static>> =
-        all.iter().take(most).map(|finding| findings::title(finding, end, width)).collect();
+        all.iter().take(most).map(|finding| findings::title(finding, width)).collect();
     match (all.len(), all.len().saturating_sub(most)) {
         (0, _) => lines.push(Line::styled(format!(" no findings {}", findings::since(then)), theme::DIM)),
         (_, 0) => {}
         (_, more) => {
             if let Some(last) = lines.last_mut() {
-                let text = format!("  and {more} more on screen 8");
+                let text = format!("  +{more} more (8)");
                 let title = cut(&last.to_string(), width.saturating_sub(text.len()), false);
                 *last = Line::styled(format!("{title}{text}"), last.style);
             }
@@ -89,17 +89,17 @@ fn trend_lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     if most > TRENDS.len() {
         let covered = units::duration(trends::covered(app, cells));
-        lines.push(Line::styled(format!(" TREND over {covered}, the newest at the right"), theme::HEAD));
+        lines.push(Line::styled(format!(" TREND, last {covered} (newest right)"), theme::HEAD));
     }
     lines.extend(TRENDS.iter().map(|trend| trends::row(trend, &points, cells)));
     lines.truncate(most);
     lines
 }
 
-/// Spread and balance in a line each, then links, those with most load first.
+/// Entropy and balance in a line each, then links by load.
 fn link_lines(app: &App, data: &Data, width: usize, most: usize) -> Vec<Line<'static>> {
     let mut lines = vec![gauge(app, width)];
-    lines.extend(data.imbalance.iter().map(links::balance_of));
+    lines.extend(data.imbalance.iter().map(|imbalance| links::balance_of(imbalance, app)));
     let mut order: Vec<_> = data.model.links.iter().collect();
     order.sort_by(|a, b| links::load(b).total_cmp(&links::load(a)));
     let room = most.saturating_sub(lines.len());
@@ -108,7 +108,7 @@ fn link_lines(app: &App, data: &Data, width: usize, most: usize) -> Vec<Line<'st
     let name = width.saturating_sub(43).clamp(8, 30);
     if titled {
         let title =
-            format!(" {:<name$} {:<3} {:<10} {:>9}  {:>10}", "LINK", "DIR", "OF BUSIEST", "b/s", "CE");
+            format!(" {:<name$} {:<3} {:<10} {:>9}  {:>10}", "LINK", "DIR", "% BUSIEST", "b/s", "CE");
         lines.push(Line::styled(title, theme::HEAD));
     }
     let highest = order.first().map_or(0.0, |link| links::load(link));
@@ -124,37 +124,35 @@ fn link_lines(app: &App, data: &Data, width: usize, most: usize) -> Vec<Line<'st
             spans.push(bar(share, 10), theme::BAR);
         }
         spans.push(format!(" {rate:>9}"), theme::BOLD);
-        let marked = ce.is_some_and(|ratio| ratio >= crate::model::health::CE_LIMIT);
-        let level = if marked { Level::Warning } else { Level::Fine };
-        spans.push(format!("  CE {:>7}", units::ratio(ce)), theme::text(level));
+        spans.push(format!("  CE {:>7}", units::ratio(ce)), theme::PLAIN);
         lines.push(spans.into_line());
     }
     let left_out = order.len() - fit;
     lines.truncate(most);
     if left_out > 0 && room > 0 {
-        let more = if fit > 0 { "and " } else { "" };
         let which = if fit > 0 { "more link" } else { "link" };
         let s = if left_out == 1 { "" } else { "s" };
-        lines.push(Line::styled(format!(" {more}{left_out} {which}{s} on screen 5"), theme::DIM));
+        let sign = if fit > 0 { "+" } else { "" };
+        lines.push(Line::styled(format!(" {sign}{left_out} {which}{s} (5)"), theme::DIM));
     }
     lines
 }
 
-/// How bytes spread, or why that is not to be seen.
-pub(super) fn spread_shown(app: &App) -> Result<Entropy, &'static str> {
+/// ECMP entropy in the time range, or why it is unknown.
+pub(super) fn entropy_shown(app: &App) -> Result<Entropy, &'static str> {
     match app.entropy() {
         Some(entropy) if entropy.five_tuples > 0 => Ok(entropy),
-        Some(_) => Err("no RoCE packet in this span"),
-        None if app.past() => Err("not kept of this moment"),
-        None => Err("not known yet"),
+        Some(_) => Err("no RoCE packets in this time range"),
+        None if app.past() => Err("not kept for this snapshot"),
+        None => Err("analysing…"),
     }
 }
 
-/// How evenly bytes spread over 5-tuples.
+/// Normalized entropy over 5-tuples as a gauge.
 fn gauge(app: &App, width: usize) -> Line<'static> {
     let mut spans = Spans::default();
-    spans.push(" SPREAD ", theme::BOLD);
-    let entropy = match spread_shown(app) {
+    spans.push(" ECMP ENTROPY ", theme::BOLD);
+    let entropy = match entropy_shown(app) {
         Ok(entropy) => entropy,
         Err(why) => {
             spans.push(why, theme::DIM);
@@ -162,14 +160,12 @@ fn gauge(app: &App, width: usize) -> Line<'static> {
         }
     };
     let cells = if width >= 70 { 16 } else { 8 };
-    let low = entropy.five_tuples > 1
-        && entropy.normalized.is_some_and(|normalized| normalized < super::header::LOW_ENTROPY);
-    let level = if low { Level::Warning } else { Level::Fine };
+    let level = if app.is_active(Kind::Hashing) { Level::Warning } else { Level::Fine };
     spans.push(bar(entropy.normalized.unwrap_or(0.0), cells), theme::BAR);
     spans.push(format!(" {}", units::ratio(entropy.normalized)), theme::text(level));
     let effective = entropy.effective_flows.map_or_else(|| units::UNKNOWN.into(), compact);
     spans.push(
-        format!(" {effective} effective of {}", super::counted(entropy.five_tuples, "5-tuple")),
+        format!(" {} ≈ {effective} equal flows", super::counted(entropy.five_tuples, "5-tuple")),
         theme::PLAIN,
     );
     spans.into_line()

@@ -8,7 +8,7 @@ use super::{Spans, wrap};
 use crate::packet::{decode, hex};
 use crate::tui::app::App;
 use crate::tui::key::Input;
-use crate::tui::log::{GONE, Listed, describe, route};
+use crate::tui::log::{IDLE, Listed, describe, route};
 use crate::tui::theme;
 use crate::util::units;
 
@@ -27,26 +27,26 @@ pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
     // The box is as wide as the screen up to a limit, with a border on both sides.
     let width = usize::from(app.size.0.min(super::WIDEST).saturating_sub(2));
     let Some((event, Listed { entry, stand })) = app.opened() else {
-        return vec![Line::raw("This event is not kept any more.")];
+        return vec![Line::raw("This event is no longer kept.")];
     };
     let sentence = |text: &str| wrap(text, width, 0).into_iter();
     let what = format!("{}  {}", entry.class.word, entry.class.help);
     let mut lines: Vec<Line<'static>> = sentence(&what).map(|part| Line::styled(part, theme::BOLD)).collect();
-    let no_packet = entry.class.bit == GONE;
+    let no_packet = entry.class.bit == IDLE;
     let time = units::time_utc(event.time_ns);
     let passed = if no_packet { time } else { format!("{time}, {} bytes on the wire", event.wire_len) };
     lines.extend([Line::raw(route(&entry.key)), Line::raw(passed)]);
     if stand.count > 1 {
         let (count, from, to) =
             (units::count(stand.count), units::clock_utc(entry.first_ns), units::clock_utc(stand.time_ns));
-        let text = format!("one of {count} from {from} to {to}, each within 1 s of the one before");
+        let text = format!("{count} events, {from}–{to}, less than 1 s apart");
         lines.extend(sentence(&text).map(Line::raw));
         let kept = app.kept_of(entry).len() as u64;
         let key = |input| app.options.keys.first(input);
         if kept > 1 {
             let (older, newer, kept) = (key(Input::Older), key(Input::Newer), units::count(kept));
             let text =
-                format!("{older}: the one before it, {newer}: the one after; headers of {kept} are kept");
+                format!("{older} previous · {newer} next · headers of {kept} events stored");
             lines.extend(sentence(&text).map(|part| Line::styled(part, theme::DIM)));
         }
     }
@@ -54,9 +54,9 @@ pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
     if event.headers.is_empty() {
         lines.push(Line::default());
         let why = if no_packet {
-            "No packet tells of it: the samples do."
+            "Derived from samples, not from a packet."
         } else {
-            "The packet's bytes are kept of NAK, RNR, CNP, gap and connection events only."
+            "Headers are stored for NAK, RNR, CNP, gap and CM events only."
         };
         lines.extend(sentence(why).map(|part| Line::styled(part, theme::DIM)));
         return lines;
@@ -69,7 +69,7 @@ pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
     let packet = decode(&event.headers, event.wire_len, usize::from(event.bth_offset));
     for header in &packet.headers {
         lines.push(Line::default());
-        lines.push(Line::styled(format!("{}, at byte {}", header.name, header.offset), theme::HEAD));
+        lines.push(Line::styled(format!("{}, offset {}", header.name, header.offset), theme::HEAD));
         for field in &header.fields {
             let bytes = event.headers.get(field.offset..field.offset + field.len).unwrap_or_default();
             let raw = bytes.iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));

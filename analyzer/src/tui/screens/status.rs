@@ -1,4 +1,4 @@
-//! The last line: what is typed, what the source said, or what can be done.
+//! The last line: prompt, answer, notice or key hints.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -16,8 +16,8 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     let mut spans = Spans::default();
     if let Some(prompt) = &app.prompt {
         let (name, hint) = match prompt.purpose {
-            Purpose::Filter => (" filter: ", "  Enter keeps it, Esc drops it"),
-            Purpose::GoTo => (" go to: ", "  12:00:05, +30 from the start, -30 from here"),
+            Purpose::Filter => (" filter: ", "  Enter apply · Esc cancel"),
+            Purpose::GoTo => (" go to: ", "  12:00:05, +30 (from the start), -30 (from here)"),
         };
         spans.push(name, theme::BOLD).push(prompt.text.clone(), theme::PLAIN);
         spans.push("█", theme::PLAIN);
@@ -32,14 +32,14 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
         line(buffer, area, 0, &spans.into_line());
         return;
     }
-    // What must never be out of sight.
+    // Always visible.
     let key = |input| app.options.keys.first(input);
     let way_out = format!("  {} help  {} quit ", key(Input::Help), key(Input::Quit));
     let room = usize::from(area.width).saturating_sub(way_out.chars().count());
     if let Some(answer) = &app.answer {
         spans.push(format!(" {}", cut(answer, room.saturating_sub(1), false)), theme::BOLD);
     } else if app.awaited() {
-        spans.push(" other figures are being worked out; these are the ones before", theme::BOLD);
+        spans.push(" updating… (showing previous values)", theme::BOLD);
     } else if let (true, Some(notice)) = (app.unread, app.notices.back()) {
         spans.push(" ! ", theme::badge(Level::Warning));
         spans.push(format!(" {}", cut(notice, room.saturating_sub(5), false)), theme::PLAIN);
@@ -47,24 +47,29 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
         spans.push(" ✖ ", theme::badge(Level::Critical));
         spans.push(format!(" {}", cut(error, room.saturating_sub(5), false)), theme::PLAIN);
     } else {
-        spans = hints(app, room);
+        let chosen = super::header::selection_below(app);
+        if let Some(chosen) = chosen {
+            spans.push(" ", theme::PLAIN).append(chosen);
+        }
+        let rest = hints(app, room.saturating_sub(spans.width));
+        spans.append(rest);
     }
     let gap = room.saturating_sub(spans.width);
     spans.push(" ".repeat(gap), theme::PLAIN).push(way_out, theme::BOLD);
     line(buffer, area, 0, &spans.into_line());
 }
 
-/// Keys, and what they do.
+/// Keys and their meaning.
 type Hint = (&'static [Input], &'static str);
 
 fn hints(app: &App, width: usize) -> Spans {
     use Input::{
         Back, Capture, Columns, Earlier, ExportCsv, Faster, Filter, Group, Later, Metric, MoreUplinks,
-        NextScreen, Open, Pause, Read, Slower, SortNext, Span,
+        NextScreen, Open, Pause, Read, Slower, SortNext, TimeRange,
     };
     let replay = app.end.is_none() && app.speed.is_some() && app.kind() == Some(SourceKind::Replay);
     let mut hints: Vec<Hint> = vec![(&[NextScreen], "screens")];
-    // What the screen is for, and what can wait until there is room.
+    // Keys of the screen first; others where there is room.
     let (first, rest): (&[Hint], &[Hint]) = match app.screen {
         Screen::Overview => (&[(&[Open], "details")], &[]),
         Screen::Qps => (
@@ -72,25 +77,25 @@ fn hints(app: &App, width: usize) -> Spans {
             &[(&[SortNext], "sort"), (&[Filter], "filter"), (&[Columns], "columns"), (&[Group], "group")],
         ),
         Screen::Detail => (&[(&[Back], "back"), (&[Open], "headers")], &[(&[Capture], "pcapng")]),
-        Screen::Matrix => (&[(&[Open], "queue pairs"), (&[Metric], "figure")], &[]),
-        Screen::Links => (&[(&[Open], "queue pairs"), (&[MoreUplinks], "uplinks")], &[]),
+        Screen::Matrix => (&[(&[Open], "queue pairs"), (&[Metric], "metric")], &[]),
+        Screen::Links => (&[(&[Open], "queue pairs"), (&[MoreUplinks], "ECMP what-if")], &[]),
         Screen::Bursts => (&[], &[]),
         Screen::Events if app.log.is_empty() => (&[], &[(&[Filter], "filter")]),
         Screen::Events => (&[(&[Open], "headers")], &[(&[Filter], "filter"), (&[Capture], "pcapng")]),
         Screen::Findings if app.finding_count() == 0 => (&[], &[]),
-        Screen::Findings => (&[(&[Open], "queue pairs"), (&[Read], "read it")], &[]),
+        Screen::Findings => (&[(&[Open], "queue pairs"), (&[Read], "explain")], &[]),
     };
     hints.extend(first);
     match (&app.end, app.paused) {
         (Some(_), _) => {}
-        (None, true) => hints.push((&[Pause], "go on")),
+        (None, true) => hints.push((&[Pause], "resume")),
         (None, false) => hints.push((&[Pause], "pause")),
     }
     if app.still() {
-        hints.push((&[Earlier, Later], "in time"));
+        hints.push((&[Earlier, Later], "step in time"));
     }
     hints.extend(rest);
-    hints.push((&[Span], "span"));
+    hints.push((&[TimeRange], "time range"));
     if replay {
         hints.push((&[Faster, Slower], "speed"));
     }

@@ -1,19 +1,19 @@
-//! Figures over the last minutes as sparklines.
+//! Counters over the last minutes as sparklines.
 
 use ratatui::text::Line;
 
 use super::{Spans, spark};
 use crate::metrics::latency::Bucket;
-use crate::model::{Counts, Identity, Level, Moment};
+use crate::model::{Counts, Identity, Level, Snapshot};
 use crate::tui::app::App;
 use crate::tui::column::compact;
 use crate::tui::theme;
 use crate::util::units;
 
-/// What was counted between a moment and the one before.
+/// What was counted between a snapshot and the one before.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tui) struct Point {
-    /// Of which moment, Unix time in nanoseconds.
+    /// Of which snapshot, Unix time in nanoseconds.
     pub(in crate::tui) time_ns: u64,
     /// `None` when that is not known.
     pub(in crate::tui) counts: Option<Counts>,
@@ -64,7 +64,7 @@ pub(in crate::tui) const TRENDS: &[Trend] = &[
     trend("CNP/s", "cnp_per_s", |p| p.per_second(|c| c.cnp), compact, Level::Warning),
     trend("RNR NAK/s", "rnr_naks_per_s", |p| p.per_second(|c| c.rnr), compact, Level::Warning),
     trend("packets/s", "packets_per_s", |p| p.per_second(|c| c.packets), compact, Level::Fine),
-    trend("repeats/s", "repeats_per_s", |p| p.per_second(|c| c.repeats), compact, Level::Warning),
+    trend("RETX/s", "repeats_per_s", |p| p.per_second(|c| c.repeats), compact, Level::Warning),
     trend("NAK/s", "naks_per_s", |p| p.per_second(Counts::naks), compact, Level::Critical),
 ];
 
@@ -94,9 +94,9 @@ pub(in crate::tui) const LATENCY: &[Trend] = &[
 /// Columns before and behind a sparkline.
 pub(super) const AROUND: usize = 23 + 16;
 
-/// Pairs of moments that follow one another, the latest `n` up to the one shown, the oldest first.
-fn pairs(app: &App, n: usize) -> Vec<(&Moment, &Moment)> {
-    let end = app.moment().map_or(0, |at| at + 1);
+/// Pairs of snapshots that follow one another, the latest `n` up to the one shown, the oldest first.
+fn pairs(app: &App, n: usize) -> Vec<(&Snapshot, &Snapshot)> {
+    let end = app.snapshot().map_or(0, |at| at + 1);
     let mut pairs: Vec<_> = (1..end)
         .rev()
         .take(n)
@@ -106,16 +106,16 @@ fn pairs(app: &App, n: usize) -> Vec<(&Moment, &Moment)> {
     pairs
 }
 
-fn seconds(earlier: &Moment, later: &Moment) -> f64 {
+fn seconds(earlier: &Snapshot, later: &Snapshot) -> f64 {
     later.time_ns.saturating_sub(earlier.time_ns) as f64 / crate::model::counts::NS_PER_S
 }
 
 /// Points of everything, each packet once, as the header counts.
 pub(in crate::tui) fn points(app: &App, n: usize) -> Vec<Point> {
-    let point = |(a, b): (&Moment, &Moment)| Point {
+    let point = |(a, b): (&Snapshot, &Snapshot)| Point {
         time_ns: b.time_ns,
-        counts: b.once.grown.since(&a.once.grown),
-        total: Some(b.once.total),
+        counts: b.dedup.grown.since(&a.dedup.grown),
+        total: Some(b.dedup.total),
         latency: None,
         seconds: seconds(a, b),
     };
@@ -124,7 +124,7 @@ pub(in crate::tui) fn points(app: &App, n: usize) -> Vec<Point> {
 
 /// Points of one link.
 pub(in crate::tui) fn link_points(app: &App, link: usize, n: usize) -> Vec<Point> {
-    let point = |(a, b): (&Moment, &Moment)| Point {
+    let point = |(a, b): (&Snapshot, &Snapshot)| Point {
         time_ns: b.time_ns,
         total: b.links.get(link).map(|link| link.total),
         counts: b.links.get(link).zip(a.links.get(link)).and_then(|(b, a)| b.grown.since(&a.grown)),
@@ -136,13 +136,13 @@ pub(in crate::tui) fn link_points(app: &App, link: usize, n: usize) -> Vec<Point
 
 /// Points of one flow; unknown where it was not among the busiest.
 pub(in crate::tui) fn flow_points(app: &App, id: &Identity, n: usize) -> Vec<Point> {
-    // From moment to moment flows mostly keep their places.
+    // From snapshot to snapshot flows mostly keep their places.
     let mut place = 0;
-    let mut of = |moment: &Moment| {
-        let there = moment.flows.get(place).is_some_and(|f| f.id == *id);
-        let at = if there { Some(place) } else { moment.flows.iter().position(|f| f.id == *id) };
+    let mut of = |snapshot: &Snapshot| {
+        let there = snapshot.flows.get(place).is_some_and(|f| f.id == *id);
+        let at = if there { Some(place) } else { snapshot.flows.iter().position(|f| f.id == *id) };
         place = at.unwrap_or(place);
-        let flow = at.and_then(|at| moment.flows.get(at));
+        let flow = at.and_then(|at| snapshot.flows.get(at));
         (flow.map(|f| f.counts), flow.and_then(|f| f.latency))
     };
     let mut points: Vec<Point> = Vec::new();
@@ -162,7 +162,7 @@ pub(in crate::tui) fn flow_points(app: &App, id: &Identity, n: usize) -> Vec<Poi
     points
 }
 
-/// One figure of everything over the latest `n` moments.
+/// One figure of everything over the latest `n` snapshots.
 pub(super) fn values(app: &App, n: usize, value: fn(&Point) -> Option<f64>) -> Vec<Option<f64>> {
     points(app, n).iter().map(value).collect()
 }

@@ -1,5 +1,5 @@
 //! What takes longer than a picture may: the report with its findings, and the spread over 5-tuples in
-//! the span. Computed beside the screen, from the same samples.
+//! the time range. Computed beside the screen, from the same samples.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::analysis;
 use crate::analysis::{Entropy, Flow, Spread};
 use crate::findings::order;
-use crate::model::{Conclusions, Span};
+use crate::model::{Conclusions, FlowVerdicts, TimeRange};
 use crate::report::{self, Report};
 use crate::sample::Sample;
 
@@ -19,8 +19,8 @@ const SPACING_NS: u64 = 2_000_000_000;
 /// What the user wants to know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ask {
-    /// Entropy is of this span.
-    pub span: Span,
+    /// Entropy is of this time range.
+    pub range: TimeRange,
     /// Uplinks that flows are hashed over; `None` for what the command line says.
     pub uplinks: Option<u32>,
 }
@@ -36,9 +36,11 @@ pub struct Analysis {
     pub timed: bool,
     /// Whether the process of some flow is known.
     pub owned: bool,
-    /// What of its findings is kept for those who come back to the moment later.
+    /// What of its findings is kept for those who come back to the snapshot later.
     pub conclusions: Arc<Conclusions>,
-    /// Spread over 5-tuples in the span; `None` until there are two samples.
+    /// The findings by flow.
+    pub verdicts: FlowVerdicts,
+    /// Spread over 5-tuples in the time range; `None` until there are two samples.
     pub entropy: Option<Entropy>,
 }
 
@@ -85,8 +87,8 @@ impl Analyst {
             self.grown = Default::default();
         }
         let spread = Spread::of(sample);
-        let entropy = match ask.span.ns() {
-            None if ask.span == Span::All => Some(spread.entropy()),
+        let entropy = match ask.range.ns() {
+            None if ask.range == TimeRange::All => Some(spread.entropy()),
             None => self.spreads.back().map(|(_, then)| spread.since(then).entropy()),
             Some(ns) => self.before(now.saturating_sub(ns)).map(|then| spread.since(then).entropy()),
         };
@@ -103,11 +105,12 @@ impl Analyst {
             report.facts.ecmp = analysis::what_if(sample, uplinks);
         }
         let conclusions = Arc::new(Conclusions::of(&report, now));
+        let verdicts = FlowVerdicts::of(&report.findings);
         let timed = report.facts.flows.iter().any(|flow| flow.latency_ns.is_some());
         let owned = report.facts.flows.iter().any(|flow| flow.pid.is_some());
         // No screen shows them, and 65,536 take as much memory as three samples.
         report.facts.flows = Vec::new();
-        Analysis { time_ns: now, report, timed, owned, conclusions, entropy }
+        Analysis { time_ns: now, report, timed, owned, conclusions, verdicts, entropy }
     }
 
     /// Says of findings whose packets have no times of their own when they were last added to: after each analysis
@@ -125,7 +128,11 @@ impl Analyst {
                 finding.last_seen_ns = known.into_iter().flatten().min();
             }
         }
-        order::sort(&mut report.findings, report.facts.window.last_ns);
+        let end_ns = report.facts.window.last_ns;
+        for finding in &mut report.findings {
+            finding.active &= finding.over_since(end_ns).is_none();
+        }
+        order::sort(&mut report.findings, end_ns);
     }
 
     /// The newest spread of this time or before, else the oldest.

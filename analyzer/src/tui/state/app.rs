@@ -21,7 +21,7 @@ use super::screen::Screen;
 use super::table::Table;
 use super::trail::Trail;
 use crate::tui::{Options, analysis, screens};
-use crate::model::{History, Span};
+use crate::model::{History, TimeRange};
 use crate::sample::{EventSample, Sample, SourceKind};
 use crate::source::feed::Command;
 
@@ -142,7 +142,7 @@ pub struct App {
     /// What the matrix shows.
     pub metric: Metric,
     /// The time that figures are of.
-    pub span: Span,
+    pub range: TimeRange,
     /// Uplinks of the what-if, where the user changed them.
     pub uplinks: Option<u32>,
     /// Events.
@@ -159,7 +159,7 @@ pub struct App {
     pub answer: Option<String>,
     /// Whether the user stopped the data.
     pub paused: bool,
-    /// The time of the moment that is looked at; `None` for the newest.
+    /// The time of the snapshot that is looked at; `None` for the newest.
     pub shown_ns: Option<u64>,
     /// Where a replay is on its way to.
     pub seek_ns: Option<u64>,
@@ -212,7 +212,7 @@ impl App {
             bursts: Cursor::default(),
             cell: (0, 0),
             metric: Metric::default(),
-            span: Span::default(),
+            range: TimeRange::default(),
             uplinks: None,
             log: Log::default(),
             fitting: HashSet::default(),
@@ -251,7 +251,7 @@ impl App {
     /// What should be analysed.
     #[must_use]
     pub fn ask(&self) -> Ask {
-        Ask { span: self.span, uplinks: self.uplinks }
+        Ask { range: self.range, uplinks: self.uplinks }
     }
 
     /// The terminal has another size.
@@ -264,12 +264,12 @@ impl App {
     #[must_use]
     pub fn job(&self, sample: Arc<Sample>, last: bool) -> Job {
         let wanted = last || !self.paused || self.seek_ns.is_some() || self.data.is_none();
-        let span = if last { Span::All } else { self.span };
+        let range = if last { TimeRange::All } else { self.range };
         Job {
             sample,
             last,
             history: self.history.clone(),
-            span: wanted.then_some(span),
+            range: wanted.then_some(range),
             texts: self.table.texts.clone(),
             matrix: self.screen == Screen::Matrix,
             options: self.options.report.clone(),
@@ -284,7 +284,7 @@ impl App {
 
     /// Takes a sample whose work is done.
     pub fn on_ready(&mut self, ready: Ready) {
-        let Ready { sample, last, next, metrics, texts, gone, spent } = ready;
+        let Ready { sample, last, next, metrics, texts, idle, spent } = ready;
         self.spent.extend(spent);
         let texts = std::mem::replace(&mut self.table.texts, texts);
         self.spent.push(Box::new(texts));
@@ -295,13 +295,13 @@ impl App {
             self.forget_analysis();
             self.shown_ns = None;
         }
-        self.on_events(&gone);
+        self.on_events(&idle);
         if let Some(next) = next {
             self.history.append(next, &sample, last);
             self.log.settle(sample.time_ns);
         }
-        for moment in self.history.take_spent() {
-            self.spent.push(Box::new(moment));
+        for snapshot in self.history.take_spent() {
+            self.spent.push(Box::new(snapshot));
         }
         self.trail.push(&sample.devices);
         let seeking = self.seek_ns.is_some();
@@ -342,8 +342,8 @@ impl App {
         let top = self.log.latest().next().map(|entry| entry.number);
         for event in events {
             let before = event.time_ns.checked_sub(1).and_then(|before| self.history.at_time(before));
-            let moment = before.and_then(|at| self.history.get(at));
-            self.log.push(event, moment.map_or(0, |moment| moment.time_ns));
+            let snapshot = before.and_then(|at| self.history.get(at));
+            self.log.push(event, snapshot.map_or(0, |snapshot| snapshot.time_ns));
         }
         self.refresh_fitting();
         // A user who looks at older entries keeps looking at them.
@@ -370,7 +370,7 @@ impl App {
 
     /// Takes conclusions.
     pub fn on_analysis(&mut self, analysis: Analysis) {
-        // Those about what a replay has gone back behind are void.
+        // Those about what a replay has idle back behind are void.
         if self.newest.as_ref().is_none_or(|newest| newest.time_ns < analysis.time_ns) {
             self.spent.push(Box::new(analysis));
             return;
@@ -382,7 +382,8 @@ impl App {
         if !self.paused || self.analysis.is_none() {
             self.forget_analysis();
             self.analysis = Some(Arc::new(analysis));
-            self.keep_in_view();
+            self.judge();
+            self.arrange(true);
         } else {
             self.spent.push(Box::new(analysis));
         }
@@ -409,7 +410,7 @@ impl App {
         self.paused = false;
         self.shown_ns = None;
         self.seek_ns = None;
-        self.span = Span::All;
+        self.range = TimeRange::All;
         let waiting: Vec<EventSample> = self.waiting.drain(..).collect();
         self.on_events(&waiting);
         if let Some(ready) = ready {
@@ -417,7 +418,7 @@ impl App {
         }
     }
 
-    /// Stays at the moment that is shown now.
+    /// Stays at the snapshot that is shown now.
     pub(in crate::tui) fn pin(&mut self) {
         self.shown_ns = self.shown_ns.or_else(|| self.data.as_ref().map(|data| data.model.time_ns));
     }
@@ -430,9 +431,9 @@ impl App {
         self.recompute(true);
     }
 
-    /// The number of the moment that is shown.
+    /// The number of the snapshot that is shown.
     #[must_use]
-    pub fn moment(&self) -> Option<usize> {
+    pub fn snapshot(&self) -> Option<usize> {
         match self.shown_ns {
             Some(time) => self.history.at_time(time).or(Some(0)),
             None => self.history.len().checked_sub(1),

@@ -1,4 +1,4 @@
-//! The figures shown: everything that follows from a moment, a span and a sample alone. Pure.
+//! The figures shown: everything that follows from a snapshot, a time range and a sample alone. Pure.
 
 use std::sync::Arc;
 
@@ -6,8 +6,7 @@ use crate::tui::column::Context;
 use super::matrix::Matrix;
 use crate::analysis;
 use crate::analysis::{Imbalance, Paths};
-use crate::model::health::LastSeen;
-use crate::model::{Detail, History, LinkRow, Model, Problem, Row, Span, health};
+use crate::model::{Detail, History, LinkRow, Model, Row, TimeRange};
 use crate::report;
 use crate::sample::Sample;
 
@@ -16,25 +15,21 @@ const TOP: usize = 100;
 /// Figures of so many flows are made while a key waits; those of more take longer than a key may.
 const AT_ONCE: usize = 8_192;
 
-/// The figures of a moment, and what follows from them.
+/// The figures of a snapshot, and what follows from them.
 #[derive(Clone, Debug)]
 pub struct Data {
-    /// The span that was asked for.
-    pub(in crate::tui) span: Span,
+    /// The time range that was asked for.
+    pub(in crate::tui) range: TimeRange,
     /// When counters had been reset.
     pub(in crate::tui) reset_ns: Option<u64>,
     /// The newest sample; what pauses shows that of the pause.
     pub sample: Arc<Sample>,
-    /// Figures of the moment shown.
+    /// Figures of the snapshot shown.
     pub model: Model,
     /// Which links of the sample see the same packets.
     pub paths: Arc<Paths>,
-    /// How evenly links carry the load in the span.
+    /// How evenly links carry the load in the time range.
     pub imbalance: Vec<Imbalance>,
-    /// What is wrong.
-    pub problems: Vec<Problem>,
-    /// When it showed last, and how much of it there was then.
-    pub last_seen: LastSeen,
     /// The selected flow and its other direction.
     pub detail: Option<(Detail, Option<Detail>)>,
     /// Places of the busiest rows, those with the highest rate first.
@@ -43,14 +38,14 @@ pub struct Data {
     pub matrix: Matrix,
 }
 
-/// Figures that are wanted: of which moment, span and sample.
+/// Figures that are wanted: of which snapshot, time range and sample.
 #[derive(Debug)]
 pub struct Wanted {
-    /// A copy: it shares its moments.
+    /// A copy: it shares its snapshots.
     pub(in crate::tui) history: History,
-    /// The number of the moment in it.
+    /// The number of the snapshot in it.
     pub(in crate::tui) at: usize,
-    pub(in crate::tui) span: Span,
+    pub(in crate::tui) range: TimeRange,
     pub(in crate::tui) sample: Arc<Sample>,
     /// Those of the sample, where they are known.
     pub(in crate::tui) paths: Option<Arc<Paths>>,
@@ -62,24 +57,24 @@ pub struct Wanted {
 impl Wanted {
     /// Whether a key may wait for them.
     pub(in crate::tui) fn at_once(&self) -> bool {
-        self.history.get(self.at).is_none_or(|moment| moment.flows.len() <= AT_ONCE)
+        self.history.get(self.at).is_none_or(|snapshot| snapshot.flows.len() <= AT_ONCE)
     }
 
     /// Whether `data` are these figures.
     pub(in crate::tui) fn are(&self, data: &Data) -> bool {
-        data.span == self.span
+        data.range == self.range
             && data.reset_ns == self.history.reset_point().map(|reset| reset.time_ns)
-            && self.history.get(self.at).is_some_and(|moment| moment.time_ns == data.model.time_ns)
+            && self.history.get(self.at).is_some_and(|snapshot| snapshot.time_ns == data.model.time_ns)
             && Arc::ptr_eq(&data.sample, &self.sample)
             && (!self.matrix || data.has_matrix())
     }
 
-    /// The figures; `None` when there is no such moment.
+    /// The figures; `None` when there is no such snapshot.
     #[must_use]
     pub fn make(self) -> Option<Data> {
-        let Self { history, at, span, sample, paths, matrix, options } = self;
+        let Self { history, at, range, sample, paths, matrix, options } = self;
         let paths = paths.unwrap_or_else(|| Arc::new(Paths::of(&sample, &options.analysis)));
-        let mut data = Data::new(&history, at, span, sample, &options, paths)?;
+        let mut data = Data::new(&history, at, range, sample, &options, paths)?;
         if matrix {
             data.fill_matrix();
         }
@@ -88,41 +83,35 @@ impl Wanted {
 }
 
 impl Data {
-    /// The figures of moment number `at` without the matrix; `None` when there is no such moment. `paths` are those of
+    /// The figures of snapshot number `at` without the matrix; `None` when there is no such snapshot. `paths` are those of
     /// `sample`.
     pub(in crate::tui) fn new(
         history: &History,
         at: usize,
-        span: Span,
+        range: TimeRange,
         sample: Arc<Sample>,
         options: &report::Options,
         paths: Arc<Paths>,
     ) -> Option<Self> {
-        let model = Model::new(history, at, span, Some(&sample))?;
+        let model = Model::new(history, at, range, Some(&sample))?;
         let imbalance = analysis::imbalances(&loads(&model), &options.analysis, &paths.same_path);
-        let mut problems = health::problems(&model, &sample);
-        let last_seen = health::last_seen(history, at);
         let reset_ns = history.reset_point().map(|reset| reset.time_ns);
-        problems.extend(health::marked_earlier(&model, &problems, &last_seen, reset_ns));
-        problems.sort_by_key(|problem| (!problem.present, problem.kind));
         let busiest = busiest(&model);
         let (detail, matrix) = (None, Matrix::default());
         Some(Self {
-            span,
+            range,
             reset_ns,
             sample,
             model,
             paths,
             imbalance,
-            problems,
-            last_seen,
             detail,
             busiest,
             matrix,
         })
     }
 
-    /// What links carried in the span.
+    /// What links carried in the time range.
     pub(in crate::tui) fn loads(&self) -> Vec<analysis::Load<'_>> {
         loads(&self.model)
     }
@@ -151,7 +140,7 @@ impl Data {
     }
 }
 
-/// What links carried in the span, or, while that is not known, since the start.
+/// What links carried in the time range, or, while that is not known, since the start.
 fn loads(model: &Model) -> Vec<analysis::Load<'_>> {
     let load = |link: &'_ LinkRow| link.delta.map_or(link.total.bytes, |delta| delta.counts.bytes);
     let links = model.links.iter();

@@ -74,7 +74,7 @@ impl App {
         let at = self.marked_place().unwrap_or(0);
         let events = self.detail_events();
         let Some(listed) = events.get(at).copied() else {
-            self.answer = Some("no event of this queue pair is kept".into());
+            self.answer = Some("no events kept for this queue pair".into());
             return;
         };
         let opened = opened(listed);
@@ -135,7 +135,7 @@ impl App {
             self.overlay = Overlay::Packet(Opened { event, ..opened });
         } else {
             let which = if older { "older" } else { "newer" };
-            self.answer = Some(format!("headers of a {which} one in this row are not kept"));
+            self.answer = Some(format!("no headers stored for a {which} event of this row"));
         }
     }
 

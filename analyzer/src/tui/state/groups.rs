@@ -11,7 +11,7 @@ use rocescope_common::wire::frame::Addr;
 
 use crate::tui::column::{self, Context};
 use crate::analysis::Again;
-use crate::model::{Counts, Delta, Identity, Row, once};
+use crate::model::{Counts, Delta, Identity, Row, dedup};
 use crate::sample::address;
 
 type State = foldhash::fast::RandomState;
@@ -84,7 +84,7 @@ impl fmt::Display for Name {
         match self {
             Self::Hosts(src, dst) => write!(f, "{src} → {dst}"),
             Self::Link(_, name) | Self::Process(Some(name)) => f.write_str(name),
-            Self::Process(None) => f.write_str("process not known"),
+            Self::Process(None) => f.write_str("process unknown"),
         }
     }
 }
@@ -229,6 +229,7 @@ impl Groups {
                 sum = Some(row.sum(*total, delta.copied()));
                 return;
             };
+            sum.judged = sum.judged.join(row.judged);
             if cx.without_sequence(sum) {
                 sum.at = row.at;
             }
@@ -243,7 +244,7 @@ impl Groups {
         if again.is_empty() || self.by == Group::Link {
             rows.for_each(|row| add(row, &row.total, row.delta.as_ref(), true));
         } else {
-            once::each(rows, again, |seen| add(seen.row, &seen.total, seen.delta.as_ref(), seen.new));
+            dedup::each(rows, again, |seen| add(seen.row, &seen.total, seen.delta.as_ref(), seen.new));
         }
         Some((sum?, flows))
     }

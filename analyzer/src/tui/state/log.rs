@@ -1,11 +1,11 @@
-//! The list of events: the latest first, with repetitions of the same thing joined.
+//! The list of events: newest first, with repetitions joined.
 
 use std::collections::VecDeque;
 
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::opcode::Name;
 
-use super::gone::SILENT_NS;
+use super::idle::SILENT_NS;
 use crate::model::Level;
 use crate::packet;
 use crate::sample::{EventSample, address};
@@ -25,12 +25,12 @@ const STANDS: usize = 600;
 const PAST: usize = 40_000;
 
 /// Bit of an event that no packet is: a flow fell silent. Not among those of [`Event`].
-pub const GONE: u16 = 1 << 15;
+pub const IDLE: u16 = 1 << 15;
 
 /// What happened, as one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
-    /// Bit of [`Event`], or [`GONE`].
+    /// Bit of [`Event`], or [`IDLE`].
     pub bit: u16,
     /// The word.
     pub word: &'static str,
@@ -46,15 +46,15 @@ const fn class(bit: u16, word: &'static str, level: Level, help: &'static str) -
 
 /// Every class of event, the worst first: an event with several is listed under the first.
 pub const CLASSES: &[Class] = &[
-    class(Event::NAK, "NAK", Level::Critical, "a request was refused, or PSNs are missing at the receiver"),
-    class(Event::GAP, "GAP", Level::Critical, "PSNs were skipped before this packet"),
-    class(Event::RNR, "RNR", Level::Warning, "the receiver has no buffer posted"),
-    class(Event::CNP, "CNP", Level::Warning, "the sender is told to slow down"),
-    class(Event::CE, "CE", Level::Warning, "first CE mark after 10 ms without"),
-    class(Event::RESTART, "RESTART", Level::Fine, "the PSNs start anew: the QP number is in use again"),
+    class(Event::NAK, "NAK", Level::Critical, "request refused, or PSN sequence error at the receiver"),
+    class(Event::GAP, "GAP", Level::Critical, "PSN gap before this packet"),
+    class(Event::RNR, "RNR", Level::Warning, "receiver not ready: no receive buffer posted"),
+    class(Event::CNP, "CNP", Level::Warning, "rate reduction requested of the sender"),
+    class(Event::CE, "CE", Level::Warning, "first CE-marked packet after 10 ms without"),
+    class(Event::RESTART, "RESTART", Level::Fine, "PSN sequence restarted: QP number reused"),
     class(Event::GSI, "CM", Level::Fine, "connection management"),
     class(Event::NEW_FLOW, "NEW", Level::Fine, "first packet of a flow"),
-    class(GONE, "GONE", Level::Fine, "no packet of a flow for 10 s"),
+    class(IDLE, "IDLE", Level::Fine, "no packets of the flow for 10 s"),
 ];
 
 /// What an entry was from one of its events to the next that counts.
@@ -83,7 +83,7 @@ pub struct Entry {
     pub first_ns: u64,
     /// What it is now.
     pub latest: Stand,
-    /// What it was at moments before, the oldest first.
+    /// What it was at snapshots before, the oldest first.
     before: Vec<Stand>,
     /// Unique and growing, so that a view can stay where it is while entries come.
     pub number: u64,
@@ -113,11 +113,11 @@ impl Entry {
         }
     }
 
-    /// Of what it was after one moment and until the next, only the last can be gone back to.
-    fn settle(&mut self, after_ns: u64, moment_ns: u64) {
+    /// Of what it was after one snapshot and until the next, only the last can be gone back to.
+    fn settle(&mut self, after_ns: u64, snapshot_ns: u64) {
         let from = self.before.partition_point(|stand| stand.time_ns <= after_ns);
-        let mut to = self.before.partition_point(|stand| stand.time_ns <= moment_ns);
-        if self.latest.time_ns > moment_ns {
+        let mut to = self.before.partition_point(|stand| stand.time_ns <= snapshot_ns);
+        if self.latest.time_ns > snapshot_ns {
             to = to.saturating_sub(1);
         }
         if from < to {
@@ -130,7 +130,7 @@ impl Entry {
     }
 }
 
-/// An entry as a moment shows it.
+/// An entry as a snapshot shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Listed<'a> {
     /// The entry.
@@ -148,14 +148,14 @@ pub struct Log {
     seen: u64,
     /// Stands of the past in all entries.
     past: usize,
-    /// The latest moment that one can go back to.
-    moment_ns: u64,
+    /// The latest snapshot that one can go back to.
+    snapshot_ns: u64,
 }
 
 impl Log {
-    /// Adds an event; several bits of one packet are one entry. `moment_ns` is the moment before it that one can go back
+    /// Adds an event; several bits of one packet are one entry. `snapshot_ns` is the snapshot before it that one can go back
     /// to, 0 for none: what an entry was then is kept.
-    pub fn push(&mut self, event: &EventSample, moment_ns: u64) {
+    pub fn push(&mut self, event: &EventSample, snapshot_ns: u64) {
         let Some(class) = class_of(event) else { return };
         self.seen += 1;
         if !event.headers.is_empty() {
@@ -172,9 +172,9 @@ impl Log {
         let joined = same.map(|back| self.entries.len() - 1 - back);
         if let Some(mut entry) = joined.and_then(|at| self.entries.remove(at)) {
             let before = entry.before.len();
-            // Between two moments there is nothing to go back to; but events come before the moment that follows them.
-            let open = event.time_ns > self.moment_ns;
-            entry.push(event, self.seen, |before| open || before.time_ns <= moment_ns);
+            // Between two snapshots there is nothing to go back to; but events come before the snapshot that follows them.
+            let open = event.time_ns > self.snapshot_ns;
+            entry.push(event, self.seen, |before| open || before.time_ns <= snapshot_ns);
             self.past += entry.before.len() - before;
             // It is the latest now, and stands where the latest stand.
             self.entries.push_back(entry);
@@ -201,13 +201,13 @@ impl Log {
         self.next += 1;
     }
 
-    /// There is another moment that one can go back to, later than all before.
-    pub fn settle(&mut self, moment_ns: u64) {
-        let after_ns = std::mem::replace(&mut self.moment_ns, moment_ns);
+    /// There is another snapshot that one can go back to, later than all before.
+    pub fn settle(&mut self, snapshot_ns: u64) {
+        let after_ns = std::mem::replace(&mut self.snapshot_ns, snapshot_ns);
         for entry in &mut self.entries {
             let before = entry.before.len();
             if before > STANDS || entry.before.last().is_some_and(|stand| stand.time_ns > after_ns) {
-                entry.settle(after_ns, moment_ns);
+                entry.settle(after_ns, snapshot_ns);
                 self.past -= before - entry.before.len();
             }
         }
@@ -307,9 +307,9 @@ pub fn route(key: &FlowKey) -> String {
 pub fn describe(event: &EventSample) -> String {
     let mut parts = Vec::new();
     let has = |bit| event.events & bit != 0;
-    if has(GONE) {
+    if has(IDLE) {
         let last = event.time_ns.saturating_sub(SILENT_NS);
-        return format!("no packet for 10 s, the last at {} UTC", units::clock_utc(last));
+        return format!("no packets for 10 s, last packet {} UTC", units::clock_utc(last));
     }
     if has(Event::NAK) || has(Event::RNR) {
         let text = packet::syndrome(event.aeth);
@@ -321,13 +321,13 @@ pub fn describe(event: &EventSample) -> String {
         parts.push(format!("{} PSN{s} missing from {before}", event.missing));
     }
     if has(Event::CNP) {
-        parts.push("slow down".to_owned());
+        parts.push("rate reduction".to_owned());
     }
     if has(Event::CE) {
-        parts.push("marked CE".to_owned());
+        parts.push("CE-marked".to_owned());
     }
     if has(Event::RESTART) {
-        parts.push("sequence starts anew".to_owned());
+        parts.push("PSN sequence restarted".to_owned());
     }
     if has(Event::NEW_FLOW) && parts.is_empty() {
         parts.push("first packet".to_owned());
@@ -385,7 +385,7 @@ mod tests {
         assert_eq!((log.len(), log.seen()), (super::CAPACITY, 5_021));
     }
 
-    /// Two flows with an event each half second, and moments a second apart.
+    /// Two flows with an event each half second, and snapshots a second apart.
     #[test]
     fn a_moment_of_the_past_has_what_had_happened_by_then() {
         const HALF: u64 = 500_000_000;
@@ -412,7 +412,7 @@ mod tests {
         assert_eq!(at(Some(2 * HALF)), [(1, 1, 2)]);
         assert_eq!(at(Some(2 * HALF - 1)), []);
         let entry = log.entry(0).unwrap();
-        assert_eq!(entry.before.len(), 4, "no more than moments");
+        assert_eq!(entry.before.len(), 4, "no more than snapshots");
         assert_eq!(entry.first_ns, 2 * HALF);
     }
 

@@ -1,4 +1,4 @@
-//! Who sends to whom: a cell for each pair of hosts.
+//! Host matrix: a cell for each pair of source and destination.
 
 use std::net::IpAddr;
 
@@ -8,22 +8,22 @@ use rocescope_common::wire::frame::Addr;
 use crate::tui::column::Context;
 use crate::analysis::Again;
 use crate::metrics::latency::Bucket;
-use crate::model::{Counts, once};
+use crate::model::{Counts, dedup};
 use crate::sample::address;
 
-/// What cells show.
+/// The metric that cells show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metric {
     /// Bits per second.
     #[default]
     Rate,
-    /// CE marks by ECN-capable data packets.
+    /// CE-marked by ECN-capable data packets.
     Ce,
-    /// Packets lost before the link that sees them.
+    /// Packets lost upstream of the link.
     Loss,
-    /// NAKs, receiver-not-ready excepted: what the other direction lost, or what was refused.
+    /// NAKs, RNR NAKs excluded.
     Naks,
-    /// 99th percentile of latency: the worst of the pair's queue pairs.
+    /// p99 latency: the worst of the pair's queue pairs.
     Latency,
 }
 
@@ -47,8 +47,8 @@ impl Metric {
             Self::Rate => "bits per second",
             Self::Ce => "CE ratio",
             Self::Loss => "packets lost",
-            Self::Naks => "NAKs, RNR apart",
-            Self::Latency => "latency, 99th percentile",
+            Self::Naks => "NAKs (excluding RNR)",
+            Self::Latency => "p99 latency",
         }
     }
 }
@@ -58,18 +58,18 @@ impl Metric {
 pub struct Cell {
     /// Queue pairs.
     pub flows: usize,
-    /// What they counted in the span.
+    /// What they counted in the time range.
     pub counts: Counts,
-    /// Length of the span in seconds; 0 when it is not known.
+    /// Length of the time range in seconds; 0 when it is not known.
     pub seconds: f64,
     /// Whether a flow has PSNs, without which it is not known what is lost.
     pub sequenced: bool,
-    /// The worst 99th percentile of latency in the span, in nanoseconds.
+    /// The worst 99th percentile of latency in the time range, in nanoseconds.
     pub latency_ns: Option<u64>,
 }
 
 impl Cell {
-    /// What it shows; `None` when that is not known.
+    /// The value of a metric; `None` when it is unknown.
     #[must_use]
     pub fn value(&self, metric: Metric) -> Option<f64> {
         match metric {
@@ -140,7 +140,7 @@ impl Matrix {
         let mut cells: Vec<Cell> = Vec::new();
         let mut numbers: HashMap<Pair, u32, State> = HashMap::default();
         let mut hosts = Hosts::default();
-        once::each(model.rows.iter(), again, |seen| {
+        dedup::each(model.rows.iter(), again, |seen| {
             let key = &seen.row.id.key;
             let pair = (hosts.place(key.family, key.src), hosts.place(key.family, key.dst));
             let next = u32::try_from(cells.len()).unwrap_or(u32::MAX);

@@ -7,7 +7,7 @@
 //! | `reduce`, `past`, [`mouse`], [`prompt`] | what keys, the mouse and typed lines do to it |
 //! | `refresh`, [`data`], [`job`] | the values shown, and how they are recomputed |
 //! | [`table`], [`groups`], `texts` | rows of the flow table: order, groups, text that filters search |
-//! | [`matrix`], [`log`], [`gone`], [`trail`] | host pairs; the list of events; silent flows; readings of devices |
+//! | [`matrix`], [`log`], [`idle`], [`trail`] | host pairs; the list of events; silent flows; readings of devices |
 //! | [`analysis`] | what a background thread concludes: findings, entropy |
 //! | [`screen`], [`cursor`] | the screens; a place in a list |
 
@@ -17,7 +17,7 @@ pub mod cursor;
 pub mod data;
 mod event;
 mod extra;
-pub mod gone;
+pub mod idle;
 pub mod groups;
 pub mod job;
 pub mod log;

@@ -3,7 +3,7 @@
 use super::app::{Action, App};
 use crate::tui::key::Input;
 use super::prompt::parse_time;
-use crate::model::Span;
+use crate::model::TimeRange;
 use crate::sample::SourceKind;
 use crate::source::feed::Command;
 use crate::util::units;
@@ -25,7 +25,7 @@ impl App {
         }
         self.paused = !self.paused;
         if self.seek_ns.is_some() {
-            self.answer = Some(if self.paused { "it stands still there" } else { "it goes on there" }.into());
+            self.answer = Some(if self.paused { "will pause there" } else { "will continue there" }.into());
         } else if self.paused {
             self.pin();
         } else {
@@ -39,7 +39,7 @@ impl App {
 
     pub(in crate::tui) fn change_speed(&mut self, faster: bool) -> Action {
         let Some(speed) = self.speed.filter(|_| self.end.is_none()) else {
-            self.answer = Some("only a replay that is still running has a speed".into());
+            self.answer = Some("only a running replay has a speed".into());
             return Action::Draw;
         };
         let new = if faster {
@@ -52,27 +52,27 @@ impl App {
         Action::Send(Command::Speed(new))
     }
 
-    /// To the moment before or after the one that is shown.
+    /// To the snapshot before or after the one that is shown.
     pub(in crate::tui) fn step_in_time(&mut self, later: bool) {
-        let Some(at) = self.moment().filter(|_| self.seek_ns.is_none()) else { return };
+        let Some(at) = self.snapshot().filter(|_| self.seek_ns.is_none()) else { return };
         let to = if later { at + 1 } else { at.saturating_sub(1) };
         // Before the first figures there is nothing to look at.
-        let empty = self.history.get(to).is_some_and(|moment| moment.start_ns == Some(moment.time_ns));
+        let empty = self.history.get(to).is_some_and(|snapshot| snapshot.start_ns == Some(snapshot.time_ns));
         if to >= self.history.len() || to == at || empty {
             self.answer =
-                Some(if later { "this is the newest moment".to_owned() } else { self.nothing_older() });
+                Some(if later { "this is the newest snapshot".to_owned() } else { self.nothing_older() });
             return;
         }
-        self.show_moment(to);
+        self.show_snapshot(to);
     }
 
-    /// Why there is no moment before this one, and what helps.
+    /// Why there is no snapshot before this one, and what helps.
     fn nothing_older(&self) -> String {
         let [to, back] = [Input::GoTo, Input::JumpBack].map(|input| self.options.keys.first(input));
         if self.is_file() {
-            format!("nothing older is kept; {to} or {back} reads the capture again")
+            format!("no older snapshot; {to} or {back} reads the capture again")
         } else {
-            "nothing older is kept".to_owned()
+            "no older snapshot".to_owned()
         }
     }
 
@@ -81,9 +81,9 @@ impl App {
         self.kind() == Some(SourceKind::Replay) && self.speed.is_some()
     }
 
-    fn show_moment(&mut self, at: usize) {
-        let Some(moment) = self.history.get(at) else { return };
-        self.shown_ns = Some(moment.time_ns);
+    fn show_snapshot(&mut self, at: usize) {
+        let Some(snapshot) = self.history.get(at) else { return };
+        self.shown_ns = Some(snapshot.time_ns);
         if at + 1 == self.history.len() && self.end.is_some() {
             self.shown_ns = None;
         }
@@ -105,14 +105,14 @@ impl App {
         if let Some(to) = parse_time(text, now, start) {
             return self.go_to(to);
         }
-        self.answer = Some(format!("`{text}` is no time; write 12:00:05, +30 or -30"));
+        self.answer = Some(format!("invalid time '{text}': use 12:00:05, +30 or -30"));
         Action::Draw
     }
 
     /// To a time: in the history where it is kept, else by having the replay go there.
     fn go_to(&mut self, to_ns: u64) -> Action {
         if self.seek_ns.is_some() {
-            self.answer = Some("the replay is still on its way".into());
+            self.answer = Some("the replay is still seeking".into());
             return Action::Draw;
         }
         let newest = self.newest.as_ref().map_or(0, |sample| sample.time_ns);
@@ -126,32 +126,32 @@ impl App {
                 self.unpin();
                 self.paused = paused;
                 self.seek_ns = Some(to_ns);
-                self.answer = Some(format!("on to {} UTC", units::clock_utc(to_ns)));
+                self.answer = Some(format!("seeking to {} UTC", units::clock_utc(to_ns)));
                 return Action::Send(Command::Seek(to_ns));
             }
             let (over, at) = (self.end.is_some(), units::second_utc(newest));
             self.answer = Some(if over {
-                format!("the data end at {at}")
+                format!("the data ends at {at}")
             } else {
-                "there is nothing newer yet".into()
+                "no newer data yet".into()
             });
             if self.shown_ns.is_some()
                 && let Some(last) = self.history.len().checked_sub(1)
             {
-                self.show_moment(last);
+                self.show_snapshot(last);
             }
             return Action::Draw;
         }
         // The time before anything was counted is nothing to look at.
         let first = self.history.iter().position(|m| m.start_ns != Some(m.time_ns)).unwrap_or(0);
         let at = self.history.at_time(to_ns).filter(|at| *at >= first).unwrap_or(first);
-        let nearest_ns = self.history.get(at).map_or(to_ns, |moment| moment.time_ns);
+        let nearest_ns = self.history.get(at).map_or(to_ns, |snapshot| snapshot.time_ns);
         let length = newest.saturating_sub(start);
         // Of the very beginning there would be nothing to see either.
         let begin = start.saturating_add((length / 10).min(SECOND));
         let target_ns = if to_ns > start { to_ns } else { begin };
         let off = nearest_ns.abs_diff(target_ns);
-        // A moment stands for the time around it: a second, and less where all is short.
+        // A snapshot stands for the time around it: a second, and less where all is short.
         if file && off > (length / 100).min(SECOND) {
             return self.rewind(target_ns);
         }
@@ -162,17 +162,17 @@ impl App {
         if off > SECOND {
             let (asked, found) = (units::second_utc(to_ns), units::second_utc(nearest_ns));
             self.answer = Some(if replay && !file {
-                format!("this is {found}: a stream can be read only once")
+                format!("showing {found}: a stream cannot be read again")
             } else {
-                format!("{asked} is not kept, this is {found}")
+                format!("{asked} is not kept, showing {found}")
             });
         } else if to_ns < start {
             let asked = units::second_utc(to_ns);
-            self.answer = Some(format!("{asked} is earlier: this is where the data begin"));
+            self.answer = Some(format!("{asked} precedes the data; showing its start"));
         } else if to_ns == start {
-            self.answer = Some("this is where the data begin".into());
+            self.answer = Some("start of the data".into());
         }
-        self.show_moment(at);
+        self.show_snapshot(at);
         action
     }
 
@@ -181,11 +181,11 @@ impl App {
         if self.end.take().is_some() {
             // It would be at the end again at once.
             self.paused = true;
-            self.span = Span::default();
+            self.range = TimeRange::default();
         }
         self.shown_ns = None;
         self.seek_ns = Some(to_ns);
-        self.answer = Some(format!("back to {} UTC: the capture is read again", units::clock_utc(to_ns)));
+        self.answer = Some(format!("seeking back to {} UTC: reading the capture again", units::clock_utc(to_ns)));
         Action::Send(Command::Rewind(to_ns))
     }
 }

@@ -73,7 +73,7 @@ impl Prompt {
     }
 }
 
-/// A time as people type it, from a moment `now_ns` and the start of the data: `12:00:05` and
+/// A time as people type it, from a snapshot `now_ns` and the start of the data: `12:00:05` and
 /// `12:00:05.250` on the day of `now_ns`, `+30` seconds from the start, `-30` from now. `None` when it is none
 /// of these.
 #[must_use]

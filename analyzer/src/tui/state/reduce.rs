@@ -9,7 +9,7 @@ use crate::tui::query::Query;
 use super::screen::Screen;
 use super::table::{Focus, Group, Only, Sort};
 use crate::tui::{export, screens};
-use crate::model::{Span, conclusions};
+use crate::model::{TimeRange, conclusions};
 
 impl App {
     /// What a key does.
@@ -85,7 +85,7 @@ impl App {
             Input::JumpForward => return self.jump(true),
             Input::Faster => return self.change_speed(true),
             Input::Slower => return self.change_speed(false),
-            Input::Span => return self.change_span(),
+            Input::TimeRange => return self.change_time_range(),
             Input::Reset => self.reset(),
             Input::ExportCsv => return self.export(export::Form::Csv),
             Input::ExportJson => return self.export(export::Form::Json),
@@ -162,7 +162,7 @@ impl App {
             (_, Typed::Nothing) | (Purpose::GoTo, Typed::Changed | Typed::Dropped) => Action::Draw,
             (Purpose::Filter, Typed::Done) if self.query.error.is_some() => {
                 let error = self.query.error.take().unwrap_or_default();
-                self.answer = Some(format!("filter not taken: {error}"));
+                self.answer = Some(format!("{error}; filter unchanged"));
                 self.set_filter(&before)
             }
             (Purpose::Filter, Typed::Changed | Typed::Done) => self.set_filter(&text),
@@ -285,11 +285,11 @@ impl App {
                 let about = finding.map(|finding| (finding.id.to_owned(), finding.flows.clone()));
                 match about {
                     Some((_, flows)) if flows.is_empty() => {
-                        self.answer = Some("this finding is about no queue pair in particular".into());
+                        self.answer = Some("this finding names no queue pair".into());
                     }
                     Some((id, flows)) => {
                         if self.past() && flows.len() == conclusions::FLOWS {
-                            self.answer = Some(format!("the first {} are kept of then", flows.len()));
+                            self.answer = Some(format!("showing the first {} flows kept for that time", flows.len()));
                         }
                         self.focus(id, Only::Flows(flows));
                     }
@@ -349,7 +349,7 @@ impl App {
 
     fn group(&mut self, group: Group) {
         if group == Group::Process && !self.has().owners {
-            self.answer = Some("no process is known of any queue pair here".into());
+            self.answer = Some("process unknown for all queue pairs".into());
         }
         self.table.group = group;
         self.table.selected = None;
@@ -360,7 +360,7 @@ impl App {
     fn follow(&mut self) {
         self.table.follow = !self.table.follow;
         let how = if self.table.follow {
-            "the selected row is followed to wherever sorting puts it"
+            "the view follows the selected row"
         } else {
             "rows keep their places while one is selected"
         };
@@ -453,18 +453,18 @@ impl App {
         Action::Analyse
     }
 
-    fn change_span(&mut self) -> Action {
-        let at = Span::ALL.iter().position(|span| *span == self.span).unwrap_or(0);
-        self.span = Span::ALL.into_iter().cycle().nth(at + 1).unwrap_or_default();
+    fn change_time_range(&mut self) -> Action {
+        let at = TimeRange::ALL.iter().position(|range| *range == self.range).unwrap_or(0);
+        self.range = TimeRange::ALL.into_iter().cycle().nth(at + 1).unwrap_or_default();
         self.recompute(false);
         Action::Analyse
     }
 
     fn reset(&mut self) {
         if self.end.is_some() {
-            self.answer = Some("the data have ended: from zero on nothing would be counted".into());
+            self.answer = Some("the data has ended: nothing to count after a reset".into());
         } else if self.history.reset() {
-            self.answer = Some("counters start from zero; findings stay those of the whole run".into());
+            self.answer = Some("counters reset; findings are kept".into());
             self.recompute(false);
         }
     }
@@ -476,7 +476,7 @@ impl App {
             self.table.only_marked = false;
             self.arrange(false);
         } else if !self.filter.is_empty() {
-            self.answer = Some("the filter is dropped".into());
+            self.answer = Some("filter cleared".into());
             return self.set_filter("");
         } else if self.table.group != Group::None {
             self.group(Group::None);
@@ -489,11 +489,11 @@ impl App {
             }
         } else if !self.table.marked.is_empty() {
             self.table.marked.clear();
-            self.answer = Some("the marks are dropped".into());
+            self.answer = Some("marks cleared".into());
         } else {
             // A key that is pressed once too often leaves nothing behind that it took an hour to see.
             let quit = self.options.keys.first(Input::Quit);
-            self.answer = Some(format!("nothing is open; {quit} quits"));
+            self.answer = Some(format!("nothing to close ({quit} quits)"));
         }
         Action::Draw
     }

@@ -1,4 +1,4 @@
-//! Makes anew what the screens show, when the moment, the span, the order or the filter is another.
+//! Makes anew what the screens show, when the snapshot, the time range, the order or the filter is another.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use super::app::{App, Data};
 use super::data::Wanted;
 use super::screen::Screen;
 use super::table::Group;
-use crate::model::{Detail, Row};
+use crate::model::{Detail, FlowVerdicts, Row};
+use super::shown::{Concluded, Then};
 
 type State = foldhash::fast::RandomState;
 
@@ -17,7 +18,7 @@ type State = foldhash::fast::RandomState;
 const SPENT: usize = 16;
 
 impl App {
-    /// Has the figures of the moment shown made: at once, or of many flows by whoever asks what is [`wanted`](Self::wanted).
+    /// Has the figures of the snapshot shown made: at once, or of many flows by whoever asks what is [`wanted`](Self::wanted).
     /// `keep`: rows may stay in their places.
     pub(in crate::tui) fn recompute(&mut self, keep: bool) {
         self.recompute_from(None, keep);
@@ -48,8 +49,8 @@ impl App {
         let known = self.data.as_ref().filter(|data| Arc::ptr_eq(&data.sample, sample));
         Some(Wanted {
             history: self.history.clone(),
-            at: self.moment()?,
-            span: self.span,
+            at: self.snapshot()?,
+            range: self.range,
             sample: Arc::clone(sample),
             paths: known.map(|data| Arc::clone(&data.paths)),
             matrix: self.screen == Screen::Matrix,
@@ -81,7 +82,7 @@ impl App {
                 self.show(data, keep);
                 true
             }
-            // There is no such moment: what is shown stays.
+            // There is no such snapshot: what is shown stays.
             None => self.awaited.take().is_some(),
             // Another key came meanwhile.
             Some(data) => {
@@ -101,6 +102,7 @@ impl App {
     fn show(&mut self, data: Data, keep: bool) {
         self.awaited = None;
         let before = self.data.replace(Arc::new(data));
+        self.judge();
         let added_up = before.as_ref().is_some_and(|before| !before.has_matrix());
         if let (Screen::Matrix, true, Some(data)) = (self.screen, added_up, &self.data) {
             self.cell = data.matrix.hottest(self.metric).unwrap_or(self.cell);
@@ -112,6 +114,19 @@ impl App {
                 self.spent.clear();
             }
             self.spent.push(Box::new(before));
+        }
+    }
+
+    /// Looks up what the findings that belong to the snapshot shown say about its rows.
+    pub(in crate::tui) fn judge(&mut self) {
+        let kept = match self.concluded() {
+            Some(Concluded { then: Then::By(_), findings, .. }) => Some(FlowVerdicts::of(findings)),
+            _ => None,
+        };
+        let now = matches!(self.concluded(), Some(Concluded { then: Then::Now, .. }));
+        let newest = self.analysis.as_ref().filter(|_| now).map(|analysis| &analysis.verdicts);
+        if let Some(data) = self.data.as_mut().map(Arc::make_mut) {
+            data.model.judge(kept.as_ref().or(newest));
         }
     }
 

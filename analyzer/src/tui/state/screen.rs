@@ -50,21 +50,6 @@ impl Screen {
         }
     }
 
-    /// The same in four letters at most.
-    #[must_use]
-    pub const fn short(self) -> &'static str {
-        match self {
-            Self::Overview => "Over",
-            Self::Qps => "QPs",
-            Self::Detail => "QP",
-            Self::Matrix => "Matr",
-            Self::Links => "Link",
-            Self::Bursts => "Brst",
-            Self::Events => "Evnt",
-            Self::Findings => "Find",
-        }
-    }
-
     /// Its name on the command line and in the configuration file.
     #[must_use]
     pub const fn name(self) -> &'static str {

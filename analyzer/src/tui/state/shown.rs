@@ -4,12 +4,13 @@ use super::app::App;
 use super::table::{Group, Sum};
 use crate::tui::{column, log, screens};
 use crate::analysis::Entropy;
-use crate::findings::Finding;
+use crate::findings::{Finding, Severity, Verdict};
+use crate::model::Kind;
 
 /// Moments back from the one shown in which a figure that takes longer is looked for.
 const NEAR: usize = 30;
 
-/// Findings since the start, as they stood at the moment shown or as near to it as is known.
+/// Findings since the start, as they stood at the snapshot shown or as near to it as is known.
 #[derive(Clone, Copy, Debug)]
 pub struct Concluded<'a> {
     /// The findings, the worst first.
@@ -20,19 +21,19 @@ pub struct Concluded<'a> {
     pub then: Then,
 }
 
-/// How the time of something that takes longer than a picture lies to the moment shown.
+/// How the time of something that takes longer than a picture lies to the snapshot shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// It is of the moment, or the newest there is.
+    /// It is of the snapshot, or the newest there is.
     Now,
-    /// It is of this time, not later than the moment.
+    /// It is of this time, not later than the snapshot.
     By(u64),
-    /// It is of this time, later than the moment: of then nothing was kept.
+    /// It is of this time, later than the snapshot: of then nothing was kept.
     Later(u64),
 }
 
 impl App {
-    /// Whether an older moment than the newest figures is shown: what is not kept moment by moment is of later.
+    /// Whether an older snapshot than the newest figures is shown: what is not kept snapshot by snapshot is of later.
     #[must_use]
     pub fn past(&self) -> bool {
         self.data.as_ref().is_some_and(|data| data.model.time_ns < data.sample.time_ns)
@@ -48,11 +49,28 @@ impl App {
         let Some(shown_ns) = self.shown_ns.filter(|shown_ns| *shown_ns < analysis.time_ns) else {
             return Some(of_report(Then::Now));
         };
-        let kept = self.moment().and_then(|at| self.history.conclusions(at));
+        let kept = self.snapshot().and_then(|at| self.history.conclusions(at));
         Some(kept.filter(|kept| kept.time_ns <= shown_ns).map_or_else(
             || of_report(Then::Later(analysis.time_ns)),
             |kept| Concluded { findings: &kept.findings, end_ns: kept.end_ns, then: Then::By(kept.time_ns) },
         ))
+    }
+
+    /// The verdict over what is shown; `None` while nothing is concluded, or nothing was kept of then.
+    #[must_use]
+    pub fn verdict(&self) -> Option<Verdict<'_>> {
+        let concluded = self.concluded().filter(|concluded| !matches!(concluded.then, Then::Later(_)))?;
+        Some(Verdict::of(concluded.findings))
+    }
+
+    /// Whether an active finding is of this kind, at the snapshot shown.
+    #[must_use]
+    pub fn is_active(&self, kind: Kind) -> bool {
+        let concluded = self.concluded().filter(|concluded| !matches!(concluded.then, Then::Later(_)));
+        concluded.is_some_and(|concluded| {
+            let active = concluded.findings.iter().filter(|one| one.active && one.severity > Severity::Info);
+            active.into_iter().any(|finding| Kind::of(finding.id) == Some(kind))
+        })
     }
 
     /// The time of what is shown: that of the figures, or of an event that came after them. `None` before anything.
@@ -70,10 +88,10 @@ impl App {
         self.data.as_ref().map_or(0, |data| data.model.rows.len())
     }
 
-    /// How bytes spread over 5-tuples in the span, at the moment shown or shortly before.
+    /// How bytes spread over 5-tuples in the time range, at the snapshot shown or shortly before.
     #[must_use]
     pub fn entropy(&self) -> Option<Entropy> {
-        let at = self.moment()?;
+        let at = self.snapshot()?;
         self.history.entropy(at, NEAR)
     }
 
@@ -89,7 +107,7 @@ impl App {
         self.shown_events().count()
     }
 
-    /// Events that the filter lets through and that had happened at the moment shown, the latest first.
+    /// Events that the filter lets through and that had happened at the snapshot shown, the latest first.
     pub fn shown_events(&self) -> impl Iterator<Item = log::Listed<'_>> {
         self.log.listed(self.shown_ns).filter(|listed| self.lets_through(listed.entry, listed.stand))
     }
@@ -108,7 +126,7 @@ impl App {
             Group::None => (self.table.order.len(), self.row_count()),
             Group::Link => (grouped, self.row_count()),
             Group::Hosts | Group::Process => {
-                let all = self.data.as_ref().map_or(0, |data| data.model.once.flows);
+                let all = self.data.as_ref().map_or(0, |data| data.model.dedup.flows);
                 // Where both ends are seen here, each counts for its own process.
                 (grouped.min(all), all)
             }

@@ -11,7 +11,7 @@ pub use super::groups::{Group, Groups, Name, Sum};
 use crate::tui::query::Query;
 use super::texts::{self, Texts};
 use crate::analysis::{Again, FlowId};
-use crate::model::moment::Finder;
+use crate::model::snapshot::Finder;
 use crate::model::{Identity, Model, Row};
 use crate::sample::address;
 

@@ -14,7 +14,7 @@ const SPAN_NS: u64 = 10_000_000_000;
 #[derive(Clone, Debug, Default)]
 pub struct Trail(VecDeque<Arc<Devices>>);
 
-/// A port at two moments.
+/// A port at two snapshots.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
     now: &'a PortSample,
@@ -61,7 +61,7 @@ fn end(devices: &Devices) -> u64 {
 }
 
 impl Step<'_> {
-    /// Seconds between the two moments.
+    /// Seconds between the two snapshots.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.seconds

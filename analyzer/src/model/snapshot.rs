@@ -1,36 +1,36 @@
-//! One moment of the history: what is kept of a sample.
+//! One snapshot of the history: what is kept of a sample.
 
 use rocescope_common::abi::Counter;
 use rocescope_common::wire::Reason;
 
-use super::once::{OnceMoment, Sum};
-use super::{Counts, Identity, Lost, asked, between, lost, skipped};
+use super::dedup::{DedupSnapshot, Sum};
+use super::{Counts, Identity, Lost, between, lost, reordered, skipped};
 use crate::analysis::Again;
 use crate::metrics::latency::{Bucket, Histogram};
 use crate::sample::Sample;
 
-/// Flows that an older moment keeps: those with most bytes since the moment before.
+/// Flows that an older snapshot keeps: those with most bytes since the snapshot before.
 pub const BUSIEST: usize = 1_000;
 
-/// One flow at a moment.
+/// One flow at a snapshot.
 #[derive(Clone, Debug)]
-pub struct FlowMoment {
+pub struct FlowSnapshot {
     /// Which flow.
     pub id: Identity,
     /// All that it had counted.
     pub counts: Counts,
     /// How long its requests had taken; `None` where that is not collected, or not kept.
     pub histogram: Option<Histogram>,
-    /// Median and, of enough samples, 99th percentile of requests answered since the moment before.
+    /// Median and, of enough samples, 99th percentile of requests answered since the snapshot before.
     pub latency: Option<(Bucket, Option<Bucket>)>,
 }
 
-/// One link at a moment.
+/// One link at a snapshot.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LinkMoment {
+pub struct LinkSnapshot {
     /// All that it had counted, retired flows included; what is not kept of these is of the present.
     pub total: Counts,
-    /// The sum of what it counted between moments: never goes back.
+    /// The sum of what it counted between snapshots: never goes back.
     pub grown: Counts,
     /// Flows on it.
     pub flows: usize,
@@ -38,21 +38,21 @@ pub struct LinkMoment {
     pub skipped: Counter,
 }
 
-/// Everything kept of one moment.
+/// Everything kept of one snapshot.
 #[derive(Clone, Debug)]
-pub struct Moment {
+pub struct Snapshot {
     /// When, Unix time in nanoseconds.
     pub time_ns: u64,
     /// Unix time of the first frame, or of the start.
     pub start_ns: Option<u64>,
     /// All that was counted.
-    pub total: LinkMoment,
+    pub total: LinkSnapshot,
     /// The same, each packet once.
-    pub once: OnceMoment,
+    pub dedup: DedupSnapshot,
     /// Links, in the order of [`Sample::links`].
-    pub links: Vec<LinkMoment>,
+    pub links: Vec<LinkSnapshot>,
     /// Flows, in the order of [`Sample::flows`].
-    pub flows: Vec<FlowMoment>,
+    pub flows: Vec<FlowSnapshot>,
     /// Whether `flows` has all of them.
     pub complete: bool,
     /// Flows that were retired.
@@ -67,15 +67,15 @@ pub struct Moment {
     histogram_bytes: usize,
 }
 
-impl Moment {
+impl Snapshot {
     /// The time before anything was counted.
     pub(super) fn zero(sample: &Sample, time_ns: u64) -> Self {
         Self {
             time_ns,
             start_ns: Some(time_ns),
-            total: LinkMoment::default(),
-            once: OnceMoment::default(),
-            links: vec![LinkMoment::default(); sample.links.len()],
+            total: LinkSnapshot::default(),
+            dedup: DedupSnapshot::default(),
+            links: vec![LinkSnapshot::default(); sample.links.len()],
             flows: Vec::new(),
             complete: true,
             retired_flows: 0,
@@ -88,8 +88,8 @@ impl Moment {
 
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>()
-            + self.flows.capacity() * size_of::<FlowMoment>()
-            + self.links.capacity() * size_of::<LinkMoment>()
+            + self.flows.capacity() * size_of::<FlowSnapshot>()
+            + self.links.capacity() * size_of::<LinkSnapshot>()
             + self.busiest.capacity() * 4
             + self.histogram_bytes
     }
@@ -117,7 +117,7 @@ impl Moment {
         if !untimed && !fewer {
             return None;
         }
-        let mut flows: Vec<FlowMoment> = if fewer {
+        let mut flows: Vec<FlowSnapshot> = if fewer {
             self.busiest.iter().filter_map(|at| self.flows.get(*at as usize).cloned()).collect()
         } else {
             self.flows.clone()
@@ -131,7 +131,7 @@ impl Moment {
             time_ns: self.time_ns,
             start_ns: self.start_ns,
             total: self.total,
-            once: self.once,
+            dedup: self.dedup,
             links: self.links.clone(),
             flows,
             complete: !fewer && self.complete,
@@ -145,24 +145,24 @@ impl Moment {
 }
 
 /// What is kept of a sample that follows `previous` and counts `again` what it says.
-pub(super) fn moment(sample: &Sample, again: &Again, previous: Option<&Moment>) -> Moment {
-    let mut links: Vec<LinkMoment> = sample.links.iter().map(link).collect();
-    let mut total = LinkMoment::default();
+pub(super) fn snapshot(sample: &Sample, again: &Again, previous: Option<&Snapshot>) -> Snapshot {
+    let mut links: Vec<LinkSnapshot> = sample.links.iter().map(link).collect();
+    let mut total = LinkSnapshot::default();
     let mut flows = Vec::with_capacity(sample.flows.len());
     let mut earlier = previous.map(|p| Earlier::new(&p.flows, p.complete));
     let mut weights: Vec<(u64, u32)> = Vec::with_capacity(sample.flows.len());
     let timed = sample.metrics.latency.as_ref();
     let none = Histogram::default();
     let mut histogram_bytes = 0;
-    let mut once = Sum::new(again);
+    let mut dedup = Sum::new(again);
     let between = between::lost(sample);
-    let for_late = asked::for_late(sample, again, &between);
+    let only_reordered = reordered::reordering_only(sample, again, &between);
     for (at, flow) in (0u32..).zip(&sample.flows) {
         let mut counts = Counts::of(&flow.stats, flow.slot, sample.metrics.loss.as_ref());
         if let Some(lost) = between.get(&flow.slot) {
             counts.lost = *lost;
         }
-        if for_late.contains(&flow.slot) {
+        if only_reordered.contains(&flow.slot) {
             counts = counts.asking_for_late();
         }
         let id = Identity { key: flow.key, slot: flow.slot };
@@ -193,12 +193,12 @@ pub(super) fn moment(sample: &Sample, again: &Again, previous: Option<&Moment>) 
                 link.grown.add(since);
             }
         }
-        once.add(flows.len(), &counts, since.as_ref());
+        dedup.add(flows.len(), &counts, since.as_ref());
         weights.push((since.map_or(0, |s| s.bytes), at));
-        flows.push(FlowMoment { id, counts, histogram, latency });
+        flows.push(FlowSnapshot { id, counts, histogram, latency });
     }
     for (at, link) in links.iter_mut().enumerate() {
-        let none = LinkMoment::default();
+        let none = LinkSnapshot::default();
         if let Some(previous) = previous {
             grow(link, previous.links.get(at).unwrap_or(&none));
         }
@@ -212,7 +212,7 @@ pub(super) fn moment(sample: &Sample, again: &Again, previous: Option<&Moment>) 
         Some(previous) => total.grown.less(&previous.total.grown),
         None => total.grown,
     };
-    let once = once.moment(&total.total, &grown, total.flows, previous.map(|previous| &previous.once));
+    let dedup = dedup.snapshot(&total.total, &grown, total.flows, previous.map(|previous| &previous.dedup));
     let mut busiest = Vec::new();
     if weights.len() > BUSIEST {
         weights.select_nth_unstable_by(BUSIEST, |a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -220,11 +220,11 @@ pub(super) fn moment(sample: &Sample, again: &Again, previous: Option<&Moment>) 
         busiest = weights.into_iter().map(|(_, at)| at).collect();
         busiest.sort_unstable();
     }
-    Moment {
+    Snapshot {
         time_ns: sample.time_ns,
         start_ns: sample.window.map(|(first, _)| first),
         total,
-        once,
+        dedup,
         links,
         flows,
         complete: true,
@@ -238,7 +238,7 @@ pub(super) fn moment(sample: &Sample, again: &Again, previous: Option<&Moment>) 
 
 /// Adds what a link counted since `previous` to what had grown before. Packets, bytes, ECN and CNP come
 /// from totals, which include retired flows; the rest are sums over the present flows.
-fn grow(link: &mut LinkMoment, previous: &LinkMoment) {
+fn grow(link: &mut LinkSnapshot, previous: &LinkSnapshot) {
     let kept = |c: &Counts| Counts {
         packets: c.packets,
         bytes: c.bytes,
@@ -253,7 +253,7 @@ fn grow(link: &mut LinkMoment, previous: &LinkMoment) {
     link.grown.add(&previous.grown);
 }
 
-fn link(link: &crate::sample::LinkSample) -> LinkMoment {
+fn link(link: &crate::sample::LinkSample) -> LinkSnapshot {
     let mut total = Counts::of_retired(&link.retired);
     for lost in [link.flow_table_full, link.contended] {
         total.packets += lost.packets;
@@ -264,29 +264,29 @@ fn link(link: &crate::sample::LinkSample) -> LinkMoment {
         skipped.packets += counter.packets;
         skipped.bytes += counter.bytes;
     }
-    LinkMoment { total, grown: Counts::default(), flows: 0, skipped }
+    LinkSnapshot { total, grown: Counts::default(), flows: 0, skipped }
 }
 
-/// What an earlier moment knows of a flow.
+/// What an earlier snapshot knows of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Found<'a> {
     /// Where it was, and what it had.
-    At(usize, &'a FlowMoment),
+    At(usize, &'a FlowSnapshot),
     /// It was not there.
     New,
     /// Whether it was there is not kept.
     Unknown,
 }
 
-/// Finds flows in an earlier moment.
+/// Finds flows in an earlier snapshot.
 pub(super) struct Earlier<'a> {
-    flows: &'a [FlowMoment],
+    flows: &'a [FlowSnapshot],
     complete: bool,
     finder: Finder,
 }
 
 impl<'a> Earlier<'a> {
-    pub(super) fn new(flows: &'a [FlowMoment], complete: bool) -> Self {
+    pub(super) fn new(flows: &'a [FlowSnapshot], complete: bool) -> Self {
         Self { flows, complete, finder: Finder::new(flows.len()) }
     }
 

@@ -1,6 +1,6 @@
-//! Receivers that asked again for what only came late.
+//! Sequence-error NAKs caused by reordering alone.
 //!
-//! A receiver asks for whatever it misses, be it lost or out of order. What it missed is known of the data that it answers.
+//! A receiver sends a NAK for any gap, lost or reordered. Which it was follows from the data flow that it acknowledges.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -10,9 +10,8 @@ use crate::sample::Sample;
 
 type State = foldhash::fast::RandomState;
 
-/// Slots of flows of answers with NAKs for a PSN sequence error whose data lost nothing on any link, and came late on
-/// one. `between` are packets lost between taps.
-pub(super) fn for_late(
+/// Slots of ACK flows with sequence-error NAKs whose data flow lost nothing on any link and was reordered on one. `between` are packets lost between taps.
+pub(super) fn reordering_only(
     sample: &Sample,
     again: &Again,
     between: &HashMap<u32, u64, State>,
@@ -53,8 +52,7 @@ mod tests {
     use crate::analysis::fixtures::{key, link, sample, stats};
     use crate::metrics::loss::{FlowLoss, Loss, Metrics};
     use crate::metrics::pairing::{Confidence, How, Pair};
-    use crate::model::health::Kind;
-    use crate::model::{History, Model, Span};
+    use crate::model::{History, Model, TimeRange};
 
     /// A flow of data in which `found` was found, and its answers with 3 NAKs.
     fn asked(found: Metrics, reverse: Option<u32>) -> Sample {
@@ -75,23 +73,22 @@ mod tests {
     }
 
     #[test]
-    fn naks_for_what_only_came_late_are_no_loss() {
+    fn naks_caused_by_reordering_are_no_loss() {
         let late = Metrics { recovered: 5, ..Metrics::default() };
-        for (found, reverse, kind) in [
-            (late, Some(0), Kind::Late),
-            (Metrics { lost: 1, ..late }, Some(0), Kind::Loss),
-            (Metrics::default(), Some(0), Kind::Loss),
+        for (found, reverse, loss) in [
+            (late, Some(0), false),
+            (Metrics { lost: 1, ..late }, Some(0), true),
+            (Metrics::default(), Some(0), true),
             // Whose data they ask for is not known.
-            (late, None, Kind::Loss),
+            (late, None, true),
         ] {
             let sample = asked(found, reverse);
             let mut history = History::new(1 << 20);
             let next = history.prepare(&sample, false).unwrap();
             history.append(next, &sample, false);
-            let model = Model::new(&history, history.len() - 1, Span::All, Some(&sample)).unwrap();
+            let model = Model::new(&history, history.len() - 1, TimeRange::All, Some(&sample)).unwrap();
             let answers = model.rows.iter().find(|row| row.id.key.dest_qp == 10).unwrap();
-            let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| kind.is_in(&answers.total)).collect();
-            assert_eq!(kinds, [kind], "{found:?}, {reverse:?}");
+            assert_eq!(answers.total.loss(), loss, "{found:?}, {reverse:?}");
             assert_eq!(answers.total.naks(), 3);
         }
     }

@@ -3,17 +3,17 @@
 use bytes::Bytes;
 use rocescope_common::wire::frame::UNKNOWN;
 
-use super::log::{CAPACITY, GONE};
+use super::log::{CAPACITY, IDLE};
 use crate::sample::{EventSample, Sample};
 
-/// Without a packet for so long a flow has gone, in nanoseconds: as long as the screen's figures are of.
+/// Without a packet for so long a flow has idle, in nanoseconds: as long as the screen's figures are of.
 pub const SILENT_NS: u64 = 10_000_000_000;
 
 /// Flows that have been silent for [`SILENT_NS`] now and had not been at the sample of `before_ns`, in the order of their
 /// last packets; the latest, if there are more than the list of events holds.
 #[must_use]
 pub fn between(before_ns: u64, sample: &Sample) -> Vec<EventSample> {
-    let mut gone: Vec<EventSample> = sample
+    let mut idle: Vec<EventSample> = sample
         .flows
         .iter()
         .map(|flow| (flow.stats.last_ns.saturating_add(SILENT_NS), flow))
@@ -21,7 +21,7 @@ pub fn between(before_ns: u64, sample: &Sample) -> Vec<EventSample> {
         .map(|(since, flow)| EventSample {
             time_ns: since,
             key: flow.key,
-            events: GONE,
+            events: IDLE,
             opcode: 0,
             tos: 0,
             src_port: 0,
@@ -33,9 +33,9 @@ pub fn between(before_ns: u64, sample: &Sample) -> Vec<EventSample> {
             headers: Bytes::new(),
         })
         .collect();
-    gone.sort_by_key(|event| event.time_ns);
-    gone.drain(..gone.len().saturating_sub(CAPACITY));
-    gone
+    idle.sort_by_key(|event| event.time_ns);
+    idle.drain(..idle.len().saturating_sub(CAPACITY));
+    idle
 }
 
 #[cfg(test)]
@@ -57,8 +57,8 @@ mod tests {
             sample
         };
         let went = |from: u64, to: u64| -> Vec<(u64, u32)> {
-            let gone = between(START + from * SECOND, &at(to));
-            gone.iter().map(|event| ((event.time_ns - START) / SECOND, event.key.dest_qp)).collect()
+            let idle = between(START + from * SECOND, &at(to));
+            idle.iter().map(|event| ((event.time_ns - START) / SECOND, event.key.dest_qp)).collect()
         };
         assert_eq!(went(10, 11), []);
         assert_eq!(went(11, 12), [(12, 17)]);

@@ -1,4 +1,4 @@
-//! The figures of everything, each packet once: several taps may see the same ones.
+//! The figures of everything, each packet dedup: several taps may see the same ones.
 //!
 //! Which flows count the same packets is told by [`Again`]. Of those the one that saw most counts; holes and marks
 //! are, queue pair by queue pair, those of the tap that has most of them.
@@ -12,34 +12,34 @@ type State = foldhash::fast::RandomState;
 
 /// Sums over all links less what a link counted that another counts too.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Once {
+pub struct Dedup {
     /// Links that count the same packets, at most; 1 when the sums are those of the model.
     pub taps: usize,
     /// Queue pairs, by direction, on however many links they are.
     pub flows: usize,
-    /// In the span.
+    /// In the time range.
     pub delta: Option<Delta>,
     /// Since the start, or since counters were reset.
     pub total: Counts,
 }
 
-/// The same at a moment of the history.
+/// The same at a snapshot of the history.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct OnceMoment {
+pub struct DedupSnapshot {
     /// Links that count the same packets, at most.
     pub taps: usize,
     /// Queue pairs, by direction.
     pub flows: usize,
     /// All that was counted.
     pub total: Counts,
-    /// The sum of what was counted between moments: never goes back.
+    /// The sum of what was counted between snapshots: never goes back.
     pub grown: Counts,
 }
 
 /// Flows of a sample as they come, to be counted once.
 pub(super) struct Sum<'a> {
     again: &'a Again,
-    /// What each speaker counts, in all and since the moment before, with the holes of the others.
+    /// What each speaker counts, in all and since the snapshot before, with the holes of the others.
     spoken: HashMap<usize, (Counts, Counts), State>,
     /// The same of all of them added up.
     all: (Counts, Counts),
@@ -73,14 +73,14 @@ impl<'a> Sum<'a> {
         };
     }
 
-    /// The moment: `total` and `since` are the sums over all links, `flows` their number.
-    pub(super) fn moment(
+    /// The snapshot: `total` and `since` are the sums over all links, `flows` their number.
+    pub(super) fn snapshot(
         self,
         total: &Counts,
         since: &Counts,
         flows: usize,
-        previous: Option<&OnceMoment>,
-    ) -> OnceMoment {
+        previous: Option<&DedupSnapshot>,
+    ) -> DedupSnapshot {
         let (mut total, mut grown) = (total.less(&self.all.0), since.less(&self.all.1));
         for (all, since) in self.spoken.values() {
             total.add(all);
@@ -89,7 +89,7 @@ impl<'a> Sum<'a> {
         if let Some(previous) = previous {
             grown.add(&previous.grown);
         }
-        OnceMoment { taps: self.again.taps.max(1), flows: flows.saturating_sub(self.more), total, grown }
+        DedupSnapshot { taps: self.again.taps.max(1), flows: flows.saturating_sub(self.more), total, grown }
     }
 }
 
@@ -98,7 +98,7 @@ impl<'a> Sum<'a> {
 pub struct Seen<'a> {
     /// The row that speaks: of those at hand.
     pub row: &'a Row,
-    /// In the span, with the holes of the others.
+    /// In the time range, with the holes of the others.
     pub delta: Option<Delta>,
     /// The same since the start, or since counters were reset.
     pub total: Counts,
