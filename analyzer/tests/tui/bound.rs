@@ -251,7 +251,7 @@ fn check(input: Input, app: &mut App, key: Key) {
             press(app, &[Key::Char('?'), key]);
             assert_eq!(app.overlay, Overlay::None);
             assert_eq!(press(app, &[key]), Action::Draw);
-            assert_eq!(app.answer.as_deref(), Some("nothing is open; q quits"));
+            assert_eq!(app.answer.as_deref(), Some("nothing to close (q quits)"));
         }
         Input::Quit => assert_eq!(press(app, &[key]), Action::Quit),
     }
@@ -283,9 +283,9 @@ fn a_filter_that_makes_no_sense_says_so_after_enter_too() {
     type_text(&mut app, "ce:>x");
     press(&mut app, &[Key::Enter]);
     let last = |app: &App| text(app).lines().last().unwrap().to_owned();
-    assert!(last(&app).contains("filter not taken: ce: wants a number"), "{}", text(&app));
+    assert!(last(&app).contains("ce: wants a number, such as ce:>10k; filter unchanged"), "{}", text(&app));
     press(&mut app, &[Key::Down, Key::Down]);
-    assert!(!last(&app).contains("filter not taken"));
+    assert!(!last(&app).contains("filter unchanged"));
     press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
     type_text(&mut app, "foo:>1");
     press(&mut app, &[Key::Enter]);

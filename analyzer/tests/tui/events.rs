@@ -35,7 +35,7 @@ fn enter_on_the_details_opens_the_latest_event_with_its_headers() {
     press(&mut app, &[Key::Enter]);
     snapshot("detail_packet", &app);
     let shown = text(&app);
-    assert!(shown.contains("Ethernet, at byte 0"), "{shown}");
+    assert!(shown.contains("Ethernet, offset 0"), "{shown}");
     press(&mut app, &[Key::End]);
     assert!(text(&app).contains("Bytes"), "{}", text(&app));
     press(&mut app, &[Key::Esc]);
@@ -145,7 +145,7 @@ fn a_row_of_several_events_is_that_of_the_moment_shown() {
     press(&mut app, &[Key::Down, Key::Enter]);
     let psn = |app: &App| app.opened().unwrap().0.psn;
     assert_eq!(psn(&app), 71, "the latest of then");
-    assert!(text(&app).contains("one of 14 from 12:00:00.100 to 12:00:06.500"), "{}", text(&app));
+    assert!(text(&app).contains("14 events, 12:00:00.100–12:00:06.500"), "{}", text(&app));
     press(&mut app, &[Key::Char('N')]);
     assert_eq!(psn(&app), 71, "nothing later than the snapshot shown");
     assert!(app.answer.as_ref().unwrap().contains("newer"), "{:?}", app.answer);

@@ -92,7 +92,7 @@ fn hints(app: &App, width: usize) -> Spans {
         (None, false) => hints.push((&[Pause], "pause")),
     }
     if app.still() {
-        hints.push((&[Earlier, Later], "step in time"));
+        hints.push((&[Earlier, Later], "step"));
     }
     hints.extend(rest);
     hints.push((&[TimeRange], "time range"));
