@@ -4,7 +4,6 @@ mod files;
 mod inbox;
 mod preparer;
 mod run;
-mod sixteen;
 mod terminal;
 mod wait;
 mod worker;

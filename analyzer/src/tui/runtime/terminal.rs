@@ -15,7 +15,6 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::crossterm::{execute, queue};
 
-use super::sixteen::Sixteen;
 
 /// Whether the terminal is ours at the snapshot.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -25,7 +24,7 @@ static HOOK: Once = Once::new();
 #[derive(Debug)]
 pub(in crate::tui) struct Guard {
     /// Draws to it.
-    pub(in crate::tui) terminal: Terminal<CrosstermBackend<Sixteen<io::Stdout>>>,
+    pub(in crate::tui) terminal: Terminal<CrosstermBackend<io::Stdout>>,
     mouse: bool,
 }
 
@@ -50,7 +49,7 @@ impl Guard {
             "the terminal cannot be set up for the interactive view; use --output text, json or jsonl",
         )?;
         let terminal =
-            Terminal::new(CrosstermBackend::new(Sixteen::new(stdout()))).inspect_err(|_| restore())?;
+            Terminal::new(CrosstermBackend::new(stdout())).inspect_err(|_| restore())?;
         Ok(Self { terminal, mouse })
     }
 

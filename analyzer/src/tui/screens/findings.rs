@@ -442,7 +442,7 @@ mod tests {
             " Since     13:05:09 UTC, for 8.00 s, active; 2 episodes",
             " Where     rail0 in, upstream of this tap, switch port leaf1 Eth1/3",
             " Requester 10.0.0.1 QPN 17, python3 (4711), pod train-0",
-            " Impact    0.7 % of packets, 47 retransmissions",
+            " Impact    0.70 % of packets, 47 retransmissions",
             " Do        1. Read the counters.",
             "    $ ethtool -S rail0",
             " Caveats   Reordering counts.",
