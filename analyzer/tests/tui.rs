@@ -168,7 +168,7 @@ fn nothing_to_see_says_why() {
     world.skipped = World::healthy().skipped;
     snapshot("live_no_roce", &app(&world, USUAL));
     world = World::replay();
-    world.skipped = vec![(rocescope_common::wire::Reason::Truncated, 2_000)];
+    world.skipped = vec![(rocescope_common::wire::SkipReason::Truncated, 2_000)];
     let mut ended = app(&world, USUAL);
     ended.on_end(End::Done);
     snapshot("replay_truncated", &ended);

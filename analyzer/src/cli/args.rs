@@ -8,11 +8,12 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args as ClapArgs, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
-use crate::filter::Filter;
+use crate::filter::{Filter, FilterError, fields};
 use crate::host::hook::{HookChoice, XdpModeChoice};
 use crate::metrics::traffic::BIN_RANGE_NS;
 use crate::source::replay::inputs::TapFiles;
 use crate::source::replay::time::{TimeSpec, parse_duration, parse_time};
+use crate::tui::query;
 use crate::tui::screen::Screen;
 use crate::tui::settings::{parse_screen, parse_sort, parse_view_filter};
 use crate::tui::table::Sort;
@@ -75,7 +76,7 @@ Examples:
 
 /// Options of `live`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_help = LIVE_EXAMPLES)]
+#[command(after_help = format!("{LIVE_EXAMPLES}\n\n{}", fields::source_help()))]
 pub struct LiveArgs {
     /// Network interface, or RDMA device (its interface is meant); repeatable
     #[arg(short, long = "interface", value_name = "IFACE")]
@@ -119,7 +120,7 @@ pub struct AttachArgs {
 
 /// Options of `demo`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_help = DEMO_EPISODES)]
+#[command(after_help = format!("{DEMO_EPISODES}\n\n{}", fields::source_help()))]
 pub struct DemoArgs {
     /// How the kernel programs are attached.
     #[command(flatten)]
@@ -147,19 +148,11 @@ Examples:
   rocescope replay h0.pcap h1.pcap.gz --group h0.pcap,h1.pcap.gz
   rocescope replay --tap leaf1=l1.pcap0,l1.pcap1 --tap leaf2=l2.pcap --output json
   rocescope replay trace.pcapng --from +10s --to +20s --filter 'host 10.0.0.1 and not opcode CNP'
-  tcpdump -U -s 128 -i mlx5_0 -w - | rocescope replay -
-
-Filters:
-  host NET, src NET, dst NET   address or prefix (10.0.0.1, 10.0.0.0/24, fd00::/8)
-  qp N                         destination queue pair (17, 0x11)
-  port N                       UDP source port
-  link NAME                    as reports name it
-  opcode NAME|N                RC_SEND_ONLY, SEND_ONLY (any transport), CNP, 0x11
-  joined with and, or, not and ( ); RoCE packets that do not match are counted as filtered";
+  tcpdump -U -s 128 -i mlx5_0 -w - | rocescope replay -";
 
 /// Options of `replay`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_help = REPLAY_EXAMPLES)]
+#[command(after_help = format!("{REPLAY_EXAMPLES}\n\n{}", fields::source_help()))]
 pub struct ReplayArgs {
     /// pcap or pcapng files, also gzip, each a tap of its own; - is standard input
     #[arg(value_name = "FILE", required_unless_present = "tap")]
@@ -202,8 +195,8 @@ pub struct ViewArgs {
     /// Time between two reports of jsonl, and two readings of the terminal view
     #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "1s")]
     pub interval: Duration,
-    /// Only these packets, or flows: others are not counted; see the examples of replay
-    #[arg(long, value_name = "EXPR")]
+    /// Count only RoCE packets (live: flows) that match, such as 'host 10.0.1.0/24 and qp 17'; see Filters below
+    #[arg(long, value_name = "EXPR", value_parser = parse_filter)]
     pub filter: Option<Filter>,
     /// Links that share a load, to be compared; repeatable
     #[arg(long, value_name = "LINK,LINK", value_parser = parse_group)]
@@ -220,9 +213,8 @@ pub struct ViewArgs {
     /// Column that the terminal view sorts queue pairs by, such as ce, rate or src; -COLUMN turns it round
     #[arg(long, value_name = "COLUMN", value_parser = parse_sort, allow_hyphen_values = true)]
     pub sort: Option<Sort>,
-    /// Filter that the terminal view starts with, as typed there at /, such as 'ce:>1% peer:10.0.1': others are
-    /// counted, and not shown
-    #[arg(long, value_name = "TERMS", value_parser = parse_view_filter)]
+    /// Show only matching rows in the terminal view, such as 'host 10.0.1.0/24 and ce > 1%'; all traffic is counted
+    #[arg(long, value_name = "EXPR", value_parser = parse_view_filter)]
     pub view_filter: Option<String>,
     /// Flows at a time, at most
     #[arg(long, value_name = "N", value_parser = parse_flows)]
@@ -352,6 +344,10 @@ impl FromStr for SpeedArg {
 fn positive(text: &str) -> Result<Duration, String> {
     let duration = parse_duration(text)?;
     if duration.is_zero() { Err("must be more than nothing".into()) } else { Ok(duration) }
+}
+
+fn parse_filter(text: &str) -> Result<Filter, FilterError> {
+    Filter::source(text, query::vocabulary())
 }
 
 fn parse_bin(text: &str) -> Result<Duration, String> {

@@ -1,80 +1,76 @@
-//! The language of `--filter`: which RoCE packets, or flows, are wanted.
+//! The filter language of `--filter`, `--view-filter` and `/`.
 //!
 //! ```text
 //! expr   = term { "or" term }
 //! term   = factor { ["and"] factor }
 //! factor = "not" factor | "(" expr ")" | test
-//! test   = "host" NET | "src" NET | "dst" NET     address or prefix; host is either end
-//!        | "qp" NUMBER                             destination queue pair, 17 or 0x11
-//!        | "port" NUMBER                           UDP source port
-//!        | "link" NAME                             as reports name it; may be quoted
-//!        | "opcode" NUMBER | "opcode" NAME         RC_SEND_ONLY, or SEND_ONLY of any transport
+//! test   = ["src" | "dst"] ("host" | "net") NET | ("src" | "dst") NET
+//!        | field [compare | ":"] VALUE
+//!        | figure                                 above 0
+//!        | WORD                                   on the screen: text
+//! compare = "<" | "<=" | "=" | "!=" | ">=" | ">"
 //! ```
+//!
+//! One parser makes one expression, which is evaluated over [`Facts`]: a packet or a flow at the source, a row or an event
+//! on the screen. The fields of packets are in [`fields::CORE`]; those of rows come with a [`Vocabulary`], which the
+//! columns of the table are. Older spellings (`field:value`, `field:>1`, `!word`) stay valid.
 
+mod error;
+mod expr;
+pub mod fields;
 mod parse;
+mod token;
+pub mod value;
 
-use std::fmt;
-
+use rocescope_common::account::flow::DSCP_NONE;
 use rocescope_common::wire::Frame;
-use rocescope_common::wire::frame::Addr;
+use rocescope_common::wire::frame::{Addr, VLAN_UNKNOWN};
+use rocescope_common::wire::opcode::CNP;
 
 use crate::sample::{Extra, FlowSample};
 
-pub use parse::FilterError;
+pub use error::FilterError;
+pub use expr::{Expr, Facts, Figure, RowField, Test, Word};
+pub use fields::{Field, Vocabulary};
+pub use value::{Op, Pattern, Unit};
 
-/// A filter, ready to be asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+use parse::Scope;
+
+/// A parsed filter.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
     expr: Expr,
     text: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Expr {
-    All(Vec<Expr>),
-    Any(Vec<Expr>),
-    Not(Box<Expr>),
-    Host(Net),
-    Src(Net),
-    Dst(Net),
-    Qp(u32),
-    Port(u16),
-    Link(String),
-    Opcode(Box<[bool; 256]>),
-}
-
-/// An address prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Net {
-    family: u8,
-    prefix: u128,
-    mask: u128,
-}
-
-impl Net {
-    fn contains(self, family: u8, words: Addr) -> bool {
-        let address = words.iter().fold(0u128, |sum, word| sum << 32 | u128::from(u32::from_be(*word)));
-        family == self.family && address & self.mask == self.prefix
-    }
-}
-
-/// What is asked about.
-trait Subject {
-    /// Family, source, destination.
-    fn addresses(&self) -> (u8, Addr, Addr);
-    fn dest_qp(&self) -> u32;
-    fn link(&self) -> &str;
-    fn port(&self, port: u16) -> bool;
-    fn opcode(&self, wanted: &[bool; 256]) -> bool;
-}
-
 impl Filter {
-    /// Reads an expression.
+    /// Reads the expression of `--filter`, which is evaluated at the source: only fields of packets can be used.
     ///
     /// # Errors
-    /// What was expected where, pointing at it.
-    pub fn parse(text: &str) -> Result<Self, FilterError> {
-        parse::parse(text).map(|expr| Self { expr, text: text.trim().to_owned() })
+    /// Position, cause and remedy of the first mistake.
+    pub fn source(text: &str, vocabulary: Vocabulary) -> Result<Self, FilterError> {
+        match parse::parse(text, Scope::Source, vocabulary) {
+            (_, Some(error)) => Err(error),
+            (None, None) => Err(FilterError {
+                text: text.into(),
+                at: 0,
+                end: 0,
+                cause: "no test".into(),
+                remedy: String::new(),
+            }),
+            (Some(expr), None) => Ok(Self { expr, text: text.trim().to_owned() }),
+        }
+    }
+
+    /// Reads the expression of a view. After a mistake the tests before it are in force, so that a filter works while it is
+    /// typed; no tests, which match everything, are `None`.
+    #[must_use]
+    pub fn view(text: &str, vocabulary: Vocabulary) -> (Option<Self>, Option<FilterError>) {
+        if text.trim().is_empty() {
+            return (None, None);
+        }
+        let (expr, error) = parse::parse(text, Scope::View, vocabulary);
+        (expr.map(|expr| Self { expr, text: text.trim().to_owned() }), error)
     }
 
     /// The expression as it was given.
@@ -83,43 +79,36 @@ impl Filter {
         &self.text
     }
 
-    /// Whether a packet on the link of this name is wanted.
+    /// The expression.
+    #[must_use]
+    pub fn expr(&self) -> &Expr {
+        &self.expr
+    }
+
+    /// Whether it holds for these facts; not where an unknown figure decides.
+    pub fn holds(&self, facts: &impl Facts) -> bool {
+        self.expr.decide(facts) == Some(true)
+    }
+
+    /// Whether a packet on the link of this name matches.
     #[must_use]
     pub fn packet(&self, frame: &Frame, link: &str) -> bool {
-        self.expr.holds(&Packet { frame, link })
+        self.holds(&PacketFacts { frame, link })
     }
 
-    /// Whether a flow is wanted: tests of port and opcode hold when any of its packets has them.
+    /// Whether a flow matches: tests of port, DSCP and opcode hold when one of its packets matches.
     #[must_use]
     pub fn flow(&self, flow: &FlowSample, extra: Option<&Extra>, link: &str) -> bool {
-        self.expr.holds(&Flow { sample: flow, extra, link })
+        self.holds(&FlowFacts { flow, extra, link })
     }
 }
 
-impl Expr {
-    fn holds(&self, subject: &impl Subject) -> bool {
-        let (family, src, dst) = subject.addresses();
-        match self {
-            Self::All(all) => all.iter().all(|expr| expr.holds(subject)),
-            Self::Any(any) => any.iter().any(|expr| expr.holds(subject)),
-            Self::Not(inner) => !inner.holds(subject),
-            Self::Host(net) => net.contains(family, src) || net.contains(family, dst),
-            Self::Src(net) => net.contains(family, src),
-            Self::Dst(net) => net.contains(family, dst),
-            Self::Qp(qp) => subject.dest_qp() == *qp,
-            Self::Port(port) => subject.port(*port),
-            Self::Link(name) => subject.link() == name,
-            Self::Opcode(wanted) => subject.opcode(wanted),
-        }
-    }
-}
-
-struct Packet<'a> {
+struct PacketFacts<'a> {
     frame: &'a Frame,
     link: &'a str,
 }
 
-impl Subject for Packet<'_> {
+impl Facts for PacketFacts<'_> {
     fn addresses(&self) -> (u8, Addr, Addr) {
         (self.frame.family, self.frame.src, self.frame.dst)
     }
@@ -128,74 +117,83 @@ impl Subject for Packet<'_> {
         self.frame.dest_qp
     }
 
-    fn link(&self) -> &str {
-        self.link
+    fn link(&self, name: &Pattern) -> bool {
+        name.is(self.link)
     }
 
-    fn port(&self, port: u16) -> bool {
-        self.frame.roce_version == 2 && self.frame.src_port == port
+    fn port(&self, holds: impl Fn(u16) -> bool) -> Option<bool> {
+        Some(self.frame.roce_version == 2 && holds(self.frame.src_port))
     }
 
-    fn opcode(&self, wanted: &[bool; 256]) -> bool {
-        wanted[usize::from(self.frame.opcode)]
+    fn dscp(&self, holds: impl Fn(u16) -> bool) -> Option<bool> {
+        Some(self.frame.roce_version == 2 && holds(u16::from(self.frame.tos >> 2)))
+    }
+
+    fn vlan(&self) -> Option<u16> {
+        (self.frame.vlan != VLAN_UNKNOWN).then_some(self.frame.vlan)
+    }
+
+    fn opcode(&self, wanted: &[bool; 256]) -> Option<bool> {
+        Some(wanted[usize::from(self.frame.opcode)])
     }
 }
 
-struct Flow<'a> {
-    sample: &'a FlowSample,
-    extra: Option<&'a Extra>,
-    link: &'a str,
+/// The facts of a flow: of its key, and of all of its packets.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowFacts<'a> {
+    /// The flow.
+    pub flow: &'a FlowSample,
+    /// Further ports, opcodes and DSCPs.
+    pub extra: Option<&'a Extra>,
+    /// Name of its link.
+    pub link: &'a str,
 }
 
-impl Subject for Flow<'_> {
+impl Facts for FlowFacts<'_> {
     fn addresses(&self) -> (u8, Addr, Addr) {
-        let key = &self.sample.key;
+        let key = &self.flow.key;
         (key.family, key.src, key.dst)
     }
 
     fn dest_qp(&self) -> u32 {
-        self.sample.key.dest_qp
+        self.flow.key.dest_qp
     }
 
-    fn link(&self) -> &str {
-        self.link
+    fn link(&self, name: &Pattern) -> bool {
+        name.is(self.link)
     }
 
-    fn port(&self, port: u16) -> bool {
-        let stats = &self.sample.stats;
-        (stats.src_port == port && stats.first_port_packets() > 0)
-            || self.extra.is_some_and(|extra| extra.ports.iter().any(|(p, _)| *p == port))
+    fn port(&self, holds: impl Fn(u16) -> bool) -> Option<bool> {
+        let stats = &self.flow.stats;
+        let first = stats.roce_version == 2 && stats.first_port_packets() > 0 && holds(stats.src_port);
+        Some(first || self.extra.is_some_and(|extra| extra.ports.iter().any(|(port, _)| holds(*port))))
     }
 
-    fn opcode(&self, wanted: &[bool; 256]) -> bool {
-        let stats = &self.sample.stats;
+    fn dscp(&self, holds: impl Fn(u16) -> bool) -> Option<bool> {
+        const DSCP: u16 = 0x3F;
+        let stats = &self.flow.stats;
+        let first = stats.dscp != DSCP_NONE && holds(u16::from(stats.dscp));
+        // Above the DSCP is the kind of packet.
+        Some(
+            first || self.extra.is_some_and(|extra| extra.dscps.iter().any(|(value, _)| holds(value & DSCP))),
+        )
+    }
+
+    fn vlan(&self) -> Option<u16> {
+        self.flow.stats.vlan_id()
+    }
+
+    fn opcode(&self, wanted: &[bool; 256]) -> Option<bool> {
+        let stats = &self.flow.stats;
         let has = |code: u8| wanted[usize::from(code)];
         let own = (0u8..32).zip(stats.opcodes).any(|(low, packets)| {
             // Without a transport there are only CNPs, and the counts are zero.
             packets > 0 && stats.transport < 8 && has(stats.transport << 5 | low)
         });
-        let cnp = stats.cnp_packets > 0 && has(rocescope_common::wire::opcode::CNP);
-        own || cnp || self.extra.is_some_and(|extra| extra.opcodes.iter().any(|(code, _)| has(*code)))
+        let cnp = stats.cnp_packets > 0 && has(CNP);
+        Some(own || cnp || self.extra.is_some_and(|extra| extra.opcodes.iter().any(|(code, _)| has(*code))))
     }
 }
-
-impl std::str::FromStr for Filter {
-    type Err = FilterError;
-
-    fn from_str(text: &str) -> Result<Self, FilterError> {
-        Self::parse(text)
-    }
-}
-
-impl fmt::Display for FilterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let before: usize = self.text.get(..self.at).map_or(0, |text| text.chars().count());
-        let marks = self.text.get(self.at..self.end).map_or(1, |text| text.chars().count().max(1));
-        write!(f, "{}\n  {}\n  {}{}", self.what, self.text, " ".repeat(before), "^".repeat(marks))
-    }
-}
-
-impl std::error::Error for FilterError {}
 
 #[cfg(test)]
 mod tests;

@@ -1,33 +1,21 @@
-//! From text to expression.
+//! From tokens to expression, by recursive descent.
 
-use std::net::IpAddr;
+use super::error::FilterError;
+use super::expr::{Expr, Figure, RowField, Test, Word};
+use super::fields::{Core, Field, Known, Vocabulary, bits_with};
+use super::token::{Kind, Token, tokens};
+use super::value::{Net, Op, Pattern, Unit, opcodes, whole};
 
-use rocescope_common::wire::opcode::{Name, transport};
-
-use super::{Expr, Net};
-
-/// What is wrong with a filter, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilterError {
-    /// The filter.
-    pub(super) text: String,
-    /// First byte of what is wrong.
-    pub(super) at: usize,
-    /// The byte behind it.
-    pub(super) end: usize,
-    /// A sentence.
-    pub(super) what: String,
-}
-
-/// Expressions within one another, at most: bounds the depth of recursion.
+/// Nested expressions at most: bounds the depth of recursion.
 const MAX_DEPTH: u32 = 64;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Token {
-    at: usize,
-    end: usize,
-    text: String,
-    quoted: bool,
+/// Where an expression is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// At the source: packets and their flows, before there are figures.
+    Source,
+    /// On the screen: rows and their figures.
+    View,
 }
 
 struct Parser<'a> {
@@ -35,52 +23,25 @@ struct Parser<'a> {
     tokens: Vec<Token>,
     next: usize,
     depth: u32,
+    scope: Scope,
+    vocabulary: Vocabulary,
+    /// The first mistake, at which reading ends.
+    error: Option<FilterError>,
 }
 
-pub(super) fn parse(text: &str) -> Result<Expr, FilterError> {
-    let mut parser = Parser { text, tokens: tokens(text)?, next: 0, depth: 0 };
-    let expr = parser.either()?;
-    match parser.take() {
-        None => Ok(expr),
-        Some(token) if token.text == ")" => Err(parser.error(&token, "this `)` closes nothing".into())),
-        Some(token) => Err(parser.error(&token, format!("expected `and` or `or`, found `{}`", token.text))),
+/// The expression up to the first mistake, and that mistake.
+pub(super) fn parse(text: &str, scope: Scope, vocabulary: Vocabulary) -> (Option<Expr>, Option<FilterError>) {
+    let is_field = |word: &str| vocabulary.find(&word.to_lowercase()).is_some();
+    let tokens = match tokens(text, is_field) {
+        Ok(tokens) => tokens,
+        Err(error) => return (None, Some(error)),
+    };
+    let mut parser = Parser { text, tokens, next: 0, depth: 0, scope, vocabulary, error: None };
+    let expr = parser.either();
+    if let Some(token) = parser.take() {
+        parser.fail::<()>(&token, "`)` without `(`", "remove it".into());
     }
-}
-
-fn tokens(text: &str) -> Result<Vec<Token>, FilterError> {
-    let mut tokens: Vec<Token> = Vec::new();
-    let mut chars = text.char_indices().peekable();
-    while let Some((at, c)) = chars.next() {
-        if c.is_whitespace() {
-            continue;
-        }
-        let mut word = String::new();
-        let mut end = at + c.len_utf8();
-        let quoted = c == '"' || c == '\'';
-        if quoted {
-            loop {
-                let Some((to, other)) = chars.next() else {
-                    let what = "this quote is not closed".into();
-                    return Err(FilterError { text: text.into(), at, end: text.len(), what });
-                };
-                end = to + other.len_utf8();
-                if other == c {
-                    break;
-                }
-                word.push(other);
-            }
-        } else {
-            word.push(c);
-            while !matches!(c, '(' | ')')
-                && let Some((to, other)) = chars.next_if(|(_, o)| !o.is_whitespace() && !"()".contains(*o))
-            {
-                end = to + other.len_utf8();
-                word.push(other);
-            }
-        }
-        tokens.push(Token { at, end, text: word, quoted });
-    }
-    Ok(tokens)
+    (expr, parser.error)
 }
 
 impl Parser<'_> {
@@ -90,143 +51,263 @@ impl Parser<'_> {
         token
     }
 
-    fn next_is(&self, words: &[&str]) -> bool {
-        self.tokens.get(self.next).is_some_and(|t| !t.quoted && words.contains(&t.text.as_str()))
+    fn peek(&self) -> Option<&Kind> {
+        self.tokens.get(self.next).map(|token| &token.kind)
     }
 
-    fn error(&self, token: &Token, what: String) -> FilterError {
-        FilterError { text: self.text.into(), at: token.at, end: token.end, what }
+    fn skip(&mut self, kind: &Kind) -> bool {
+        let is_it = self.peek() == Some(kind);
+        self.next += usize::from(is_it);
+        is_it
     }
 
-    fn at_end(&self, what: String) -> FilterError {
-        FilterError { text: self.text.into(), at: self.text.len(), end: self.text.len(), what }
+    /// Notes a mistake and ends reading.
+    fn fail<T>(&mut self, token: &Token, cause: impl Into<String>, remedy: String) -> Option<T> {
+        self.fail_at(token.at, token.end, cause.into(), remedy)
     }
 
-    fn either(&mut self) -> Result<Expr, FilterError> {
-        let mut any = vec![self.both()?];
-        while self.next_is(&["or", "||"]) {
-            self.next += 1;
-            any.push(self.both()?);
+    fn fail_at_end<T>(&mut self, cause: String, remedy: String) -> Option<T> {
+        self.fail_at(self.text.len(), self.text.len(), cause, remedy)
+    }
+
+    fn fail_at<T>(&mut self, at: usize, end: usize, cause: String, remedy: String) -> Option<T> {
+        self.next = self.tokens.len();
+        self.error.get_or_insert_with(|| FilterError { text: self.text.into(), at, end, cause, remedy });
+        None
+    }
+
+    fn found(&self, token: &Token) -> String {
+        format!("'{}'", self.text.get(token.at..token.end).unwrap_or_default())
+    }
+
+    fn either(&mut self) -> Option<Expr> {
+        let mut any: Vec<Expr> = self.both().into_iter().collect();
+        while self.skip(&Kind::Or) {
+            any.extend(self.both());
         }
-        Ok(one_or(any, Expr::Any))
+        joined(any, Expr::Any)
     }
 
-    fn both(&mut self) -> Result<Expr, FilterError> {
-        let mut all = vec![self.factor()?];
-        while self.next < self.tokens.len() && !self.next_is(&["or", "||", ")"]) {
-            if self.next_is(&["and", "&&"]) {
-                self.next += 1;
-            } else if !self.next_is(&TESTS) && !self.next_is(&["not", "!", "("]) {
-                break;
-            }
-            all.push(self.factor()?);
+    fn both(&mut self) -> Option<Expr> {
+        let mut all: Vec<Expr> = self.factor().into_iter().collect();
+        while !matches!(self.peek(), None | Some(Kind::Or | Kind::Close)) {
+            self.skip(&Kind::And);
+            all.extend(self.factor());
         }
-        Ok(one_or(all, Expr::All))
+        joined(all, Expr::All)
     }
 
-    fn factor(&mut self) -> Result<Expr, FilterError> {
+    fn factor(&mut self) -> Option<Expr> {
         let Some(token) = self.take() else {
-            return Err(self.at_end(format!("expected a test ({})", TESTS.join(", "))));
+            let fields = self.vocabulary.names(self.scope == Scope::Source);
+            return self.fail_at_end("expected a test".into(), format!("fields: {fields}"));
         };
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(self.error(&token, format!("more than {MAX_DEPTH} expressions within one another")));
+            let cause = format!("more than {MAX_DEPTH} nested expressions");
+            return self.fail(&token, cause, "remove parentheses".into());
         }
-        let expr = match token.text.as_str() {
-            "not" | "!" => Expr::Not(Box::new(self.factor()?)),
-            "(" => {
-                let inner = self.either()?;
-                if !self.next_is(&[")"]) {
-                    return Err(self.error(&token, "this `(` is not closed".into()));
+        let expr = match &token.kind {
+            Kind::Not => self.factor().map(|inner| Expr::Not(Box::new(inner))),
+            Kind::Open => {
+                let inner = self.either();
+                if !self.skip(&Kind::Close) {
+                    self.fail::<()>(&token, "unclosed `(`", "close it with `)`".into());
                 }
-                self.next += 1;
                 inner
             }
-            _ => self.test(&token)?,
+            Kind::Word(word) => self.test(&token, word),
+            Kind::Quoted(text) if self.scope == Scope::View => Some(self.word(text, None)),
+            _ => {
+                let cause = format!("expected a test, found {}", self.found(&token));
+                let remedy = match token.kind {
+                    Kind::Compare(_) | Kind::Colon => "name a field before it".into(),
+                    _ => format!("fields: {}", self.vocabulary.names(self.scope == Scope::Source)),
+                };
+                self.fail(&token, cause, remedy)
+            }
         };
         self.depth -= 1;
-        Ok(expr)
+        expr
     }
 
-    fn test(&mut self, token: &Token) -> Result<Expr, FilterError> {
-        let word = token.text.as_str();
-        if token.quoted || !TESTS.contains(&word) {
-            let what = format!("expected a test ({}), found `{word}`", TESTS.join(", "));
-            return Err(self.error(token, what));
-        }
-        let wanted = match word {
-            "host" | "src" | "dst" => "an address or a prefix",
-            "qp" => "a queue pair number from 0 to 0xffffff",
-            "port" => "a port number from 0 to 65535",
-            "link" => "the name of a link",
-            _ => "an opcode's name or number, such as RC_ACKNOWLEDGE or 0x11",
-        };
-        let Some(value) = self.take() else {
-            return Err(self.at_end(format!("expected {wanted} after `{word}`")));
-        };
-        let text = value.text.as_str();
-        let number = |max: u32| number(text).filter(|n| *n <= max);
-        let parsed = match word {
-            "host" => net(text).map(Expr::Host),
-            "src" => net(text).map(Expr::Src),
-            "dst" => net(text).map(Expr::Dst),
-            "qp" => number(0xFF_FFFF).map(Expr::Qp),
-            "port" => number(0xFFFF).and_then(|n| u16::try_from(n).ok()).map(Expr::Port),
-            "link" => Some(Expr::Link(text.to_owned())).filter(|_| value.quoted || !"()".contains(text)),
-            _ => opcodes(text).map(Expr::Opcode),
-        };
-        parsed.ok_or_else(|| self.error(&value, format!("expected {wanted} after `{word}`, found `{text}`")))
-    }
-}
-
-fn one_or(mut list: Vec<Expr>, join: fn(Vec<Expr>) -> Expr) -> Expr {
-    if list.len() > 1 {
-        return join(list);
-    }
-    list.pop().unwrap_or_else(|| join(Vec::new()))
-}
-
-const TESTS: [&str; 7] = ["host", "src", "dst", "qp", "port", "link", "opcode"];
-
-fn number(text: &str) -> Option<u32> {
-    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(hex) => u32::from_str_radix(hex, 16).ok(),
-        None => text.parse().ok(),
-    }
-}
-
-fn net(text: &str) -> Option<Net> {
-    let (address, len) = match text.split_once('/') {
-        Some((address, len)) => (address, Some(len.parse::<u32>().ok()?)),
-        None => (text, None),
-    };
-    let (family, bits, value) = match address.parse().ok()? {
-        IpAddr::V4(v4) => (4, 32, u128::from(v4.to_bits())),
-        IpAddr::V6(v6) => (6, 128, v6.to_bits()),
-    };
-    let len = len.unwrap_or(bits);
-    if len > bits {
-        return None;
-    }
-    let all = u128::MAX >> (128 - bits);
-    let mask = all & all.checked_shl(bits - len).unwrap_or(0);
-    Some(Net { family, prefix: value & mask, mask })
-}
-
-/// The opcodes of a number, of a full name, or of an operation in every transport.
-fn opcodes(text: &str) -> Option<Box<[bool; 256]>> {
-    let mut set = Box::new([false; 256]);
-    if let Some(code) = number(text) {
-        *set.get_mut(code as usize)? = true;
-        return Some(set);
-    }
-    let wanted = text.to_ascii_uppercase();
-    for code in 0..=255u8 {
-        let name = Name(code).to_string().to_ascii_uppercase();
-        let bare = name.strip_prefix(transport(code)).and_then(|rest| rest.strip_prefix('_'));
-        if name == wanted || bare == Some(&wanted) {
-            set[usize::from(code)] = true;
+    fn test(&mut self, token: &Token, word: &str) -> Option<Expr> {
+        let name = word.to_lowercase();
+        let known = self.vocabulary.find(&name);
+        match (known, self.scope) {
+            (Some(Known::Core(core)), _) => self.core(core, &name),
+            (Some(Known::Row(at)), Scope::View) => {
+                let field = self.vocabulary.get(at)?;
+                let row = RowField { at, name: field.name };
+                if field.unit.is_number() { self.figure(row, field) } else { self.named(row, field) }
+            }
+            (Some(Known::Row(at)), Scope::Source) => {
+                let figure = self.vocabulary.get(at).is_some_and(|field| field.unit.is_number());
+                let what = if figure { format!("figures such as `{name}`") } else { format!("`{name}`") };
+                let cause = format!("{what} can only be used in --view-filter and /");
+                let remedy = format!("fields of --filter: {}", self.vocabulary.names(true));
+                self.fail(token, cause, remedy)
+            }
+            (None, Scope::Source) => self.unknown(token, &name),
+            (None, Scope::View) if matches!(self.peek(), Some(Kind::Compare(_))) => {
+                self.unknown(token, name.trim_end_matches(':'))
+            }
+            (None, Scope::View) => match Net::parse(word).filter(|_| word.contains('/')) {
+                Some(net) => Some(Expr::Test(Test::Address(Core::Host, net))),
+                None => Some(self.word(word, None)),
+            },
         }
     }
-    set.contains(&true).then_some(set)
+
+    fn unknown<T>(&mut self, token: &Token, name: &str) -> Option<T> {
+        let source = self.scope == Scope::Source;
+        let remedy = match name.parse::<std::net::IpAddr>() {
+            Ok(_) => format!("write host {name}"),
+            Err(_) => format!("fields: {}", self.vocabulary.names(source)),
+        };
+        self.fail(token, format!("unknown field '{name}'"), remedy)
+    }
+
+    fn word(&self, text: &str, figure: Option<usize>) -> Expr {
+        let text = text.to_lowercase();
+        let words = self.vocabulary.words_with(&text);
+        Expr::Test(Test::Word(Word { text, words, figure }))
+    }
+
+    /// A colon or a comparison after a field.
+    fn operator(&mut self) -> (bool, Option<Op>) {
+        let colon = self.skip(&Kind::Colon);
+        let op = match self.peek() {
+            Some(Kind::Compare(op)) => Some(*op),
+            _ => None,
+        };
+        self.next += usize::from(op.is_some());
+        (colon || op.is_some(), op)
+    }
+
+    /// The same where only equality makes sense: whether it is negated.
+    fn equality(&mut self, name: &str) -> Option<(bool, bool)> {
+        let (given, op) = self.operator();
+        match op {
+            None | Some(Op::Equal) => Some((given, false)),
+            Some(Op::NotEqual) => Some((given, true)),
+            Some(op) => {
+                let token = self.tokens.get(self.next - 1).cloned()?;
+                let cause = format!("`{name}` has no order for `{}`", op.sign());
+                self.fail(&token, cause, format!("write {name} VALUE or {name} != VALUE"))
+            }
+        }
+    }
+
+    /// A word or a quoted text.
+    fn value(&mut self, after: &str, (kind, example): (&str, &str)) -> Option<(Token, String)> {
+        let remedy = format!("for example {example}");
+        let Some(token) = self.take() else {
+            return self.fail_at_end(format!("expected {kind} after `{after}`"), remedy);
+        };
+        match &token.kind {
+            Kind::Word(text) | Kind::Quoted(text) => {
+                let text = text.clone();
+                Some((token, text))
+            }
+            _ => {
+                let cause = format!("expected {kind} after `{after}`, found {}", self.found(&token));
+                self.fail(&token, cause, remedy)
+            }
+        }
+    }
+
+    fn core(&mut self, core: Core, name: &str) -> Option<Expr> {
+        let wanted = core.wanted();
+        if matches!(core, Core::Qp | Core::Port | Core::Vlan | Core::Dscp) {
+            return self.number(core, name, wanted);
+        }
+        let (_, not) = self.equality(name)?;
+        if matches!(core, Core::Source | Core::Destination)
+            && matches!(self.peek(), Some(Kind::Word(word)) if word == "host" || word == "net")
+        {
+            self.next += 1;
+        }
+        let (token, text) = self.value(name, wanted)?;
+        let test = match core {
+            Core::Link => Some(Test::Link(Pattern::new(&text))),
+            Core::Opcode => opcodes(&text).map(|set| Test::Opcode(text, set)),
+            _ => Net::parse(&text).map(|net| Test::Address(core, net)),
+        };
+        let test = Expr::Test(test.or_else(|| self.no_value(&token, name, wanted))?);
+        Some(if not { Expr::Not(Box::new(test)) } else { test })
+    }
+
+    fn number(&mut self, core: Core, name: &str, wanted: (&str, &str)) -> Option<Expr> {
+        let (given, op) = self.operator();
+        // `vlan` alone: any tag.
+        if core == Core::Vlan && !given && !matches!(self.peek(), Some(Kind::Word(_))) {
+            return Some(Expr::Test(Test::Number(core, Op::More, 0)));
+        }
+        let (token, text) = self.value(name, wanted)?;
+        let number = whole(&text).filter(|n| *n <= core.most());
+        let number = number.or_else(|| self.no_value(&token, name, wanted))?;
+        Some(Expr::Test(Test::Number(core, op.unwrap_or(Op::Equal), number)))
+    }
+
+    fn no_value<T>(&mut self, token: &Token, name: &str, (kind, example): (&str, &str)) -> Option<T> {
+        let cause = format!("expected {kind} after `{name}`, found {}", self.found(token));
+        self.fail(token, cause, format!("for example {example}"))
+    }
+
+    fn figure(&mut self, row: RowField, field: &Field) -> Option<Expr> {
+        let (given, op) = self.operator();
+        let value_follows = match self.peek() {
+            // An address is a word of its own.
+            Some(Kind::Word(word)) => {
+                word.starts_with(|c: char| c.is_ascii_digit())
+                    && !word.contains(['/', ':'])
+                    && word.matches('.').count() < 2
+            }
+            _ => false,
+        };
+        if !given && !value_follows {
+            return Some(self.word(row.name, Some(row.at)));
+        }
+        let wanted = field.unit.example();
+        let (token, text) = self.value(row.name, wanted)?;
+        let Some(value) = field.unit.number(&text) else {
+            let percent = matches!(field.unit, Unit::Ratio) && Unit::Count.number(&text).is_some();
+            if percent {
+                let cause = format!("`{}` is a share from 0 to 1, found {}", row.name, self.found(&token));
+                return self.fail(&token, cause, format!("write {text}%"));
+            }
+            return self.no_value(&token, row.name, wanted);
+        };
+        let op = op.unwrap_or(Op::Equal);
+        Some(Expr::Test(Test::Figure(Figure { field: row, op, value, text })))
+    }
+
+    fn named(&mut self, row: RowField, field: &Field) -> Option<Expr> {
+        let (given, not) = self.equality(row.name)?;
+        if !given && !matches!(self.peek(), Some(Kind::Word(_) | Kind::Quoted(_))) {
+            return Some(self.word(row.name, None));
+        }
+        let (token, text) = self.value(row.name, field.unit.example())?;
+        let part = text.to_lowercase();
+        let test = match field.unit {
+            Unit::Words(words) => {
+                let bits = bits_with(words(), &part);
+                if bits == 0 {
+                    let names = words().iter().filter(|word| !word.ends_with('+'));
+                    let names: Vec<&str> = names.map(String::as_str).collect();
+                    let cause = format!("unknown {} '{text}'", row.name);
+                    return self.fail(&token, cause, format!("one of: {}", names.join(", ")));
+                }
+                Test::Words(row, part, bits)
+            }
+            _ => Test::Text(row, part),
+        };
+        let test = Expr::Test(test);
+        Some(if not { Expr::Not(Box::new(test)) } else { test })
+    }
+}
+
+fn joined(mut exprs: Vec<Expr>, join: fn(Vec<Expr>) -> Expr) -> Option<Expr> {
+    if exprs.len() > 1 { Some(join(exprs)) } else { exprs.pop() }
 }

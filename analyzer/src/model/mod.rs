@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use rocescope_common::abi::Counter;
 use rocescope_common::account::FlowKey;
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 
 use crate::metrics::latency::{Histogram, Times};
 use crate::sample::{Direction, FlowSample, Sample, SourceKind};
@@ -200,7 +200,7 @@ pub struct Model {
     /// Flows that were retired.
     pub retired_flows: u64,
     /// Frames that are not RoCE, by reason, the most first; only reasons that occurred.
-    pub skipped: Vec<(Reason, Counter)>,
+    pub skipped: Vec<(SkipReason, Counter)>,
     /// Own losses.
     pub lost: Lost,
     /// Whether they grew in the time range.
@@ -378,8 +378,8 @@ impl<'a> Places<'a> {
     }
 }
 
-fn skipped(sample: &Sample) -> Vec<(Reason, Counter)> {
-    let mut skipped: Vec<(Reason, Counter)> = Reason::ALL
+fn skipped(sample: &Sample) -> Vec<(SkipReason, Counter)> {
+    let mut skipped: Vec<(SkipReason, Counter)> = SkipReason::ALL
         .iter()
         .map(|reason| {
             let mut sum = Counter::default();

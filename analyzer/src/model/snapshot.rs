@@ -1,7 +1,7 @@
 //! One snapshot of the history: what is kept of a sample.
 
 use rocescope_common::abi::Counter;
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 
 use super::dedup::{DedupSnapshot, Sum};
 use super::{Counts, Identity, Lost, between, lost, reordered, skipped};
@@ -58,7 +58,7 @@ pub struct Snapshot {
     /// Flows that were retired.
     pub retired_flows: u64,
     /// Frames that are not RoCE, by reason, the most first.
-    pub skipped: Vec<(Reason, Counter)>,
+    pub skipped: Vec<(SkipReason, Counter)>,
     /// Own losses.
     pub lost: Lost,
     /// Places in `flows` of the busiest, while it has all.

@@ -1,27 +1,28 @@
-//! The columns of the table of queue pairs: one table gives title, width, order, help, cell text
-//! and sort order.
+//! The columns of the table of queue pairs. A column is one declaration in `table`; its typed value decides
+//! cell, sort order, sums of groups, exports and filter comparisons.
 
 mod fit;
-mod order;
+mod table;
+pub mod value;
+
+use std::sync::LazyLock;
 
 use ratatui::style::Style;
 use rocescope_common::account::FlowStats;
-use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
-use rocescope_common::wire::opcode;
 
 pub use fit::{Has, fit, fit_sums};
-pub use order::{SortKey, is_wide, largest_first, sort_key, value};
+pub use table::COLUMNS;
+pub use value::{Kind, SortKey, Value};
 
 use super::theme;
-use crate::metrics::latency::Bucket;
-use crate::model::{Counts, Delta, Kind, Level, LinkRow, Model, Row, State, detail};
-use crate::sample::{Sample, address};
+use crate::model::{self, Level, LinkRow, Model, Row, State};
+use crate::sample::Sample;
 use crate::source::flows::owners::QpOwner;
 use crate::util::units;
 
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "every column is described in the table below")]
+#[expect(missing_docs, reason = "every column is described in the table of columns")]
 pub enum Id {
     State,
     Source,
@@ -36,7 +37,7 @@ pub enum Id {
     Cnps,
     Lost,
     Gaps,
-    Repeats,
+    Retransmissions,
     Naks,
     Rnr,
     P50,
@@ -56,116 +57,44 @@ pub enum Id {
     Tunnel,
 }
 
-/// How a column looks and what it means.
+/// The declaration of a column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Which one.
+    /// Its identifier.
     pub id: Id,
-    /// Its name in filters, on the command line and in the configuration file.
+    /// Its name in filters, exports, on the command line and in the configuration file.
     pub name: &'static str,
+    /// Other names that are accepted.
+    pub aliases: &'static [&'static str],
     /// Its title.
     pub title: &'static str,
+    /// Kind of its values.
+    pub kind: Kind,
     /// Its width.
     pub width: u16,
     /// Columns with a smaller number come first when there is little room.
     pub rank: u8,
-    /// Whether it is aligned to the right, as numbers are.
-    pub right: bool,
-    /// What it shows, for the help.
+    /// Severity of a count or rate above 0.
+    pub level: Level,
+    /// Its meaning, for the help.
     pub help: &'static str,
+    /// The value of a row.
+    pub get: for<'a> fn(&'a Row, Context<'a>) -> Value<'a>,
 }
 
-const fn left(
-    id: Id,
-    name: &'static str,
-    title: &'static str,
-    width: u16,
-    rank: u8,
-    help: &'static str,
-) -> Column {
-    Column { id, name, title, width, rank, right: false, help }
-}
-
-const fn right(
-    id: Id,
-    name: &'static str,
-    title: &'static str,
-    width: u16,
-    rank: u8,
-    help: &'static str,
-) -> Column {
-    Column { id, name, title, width, rank, right: true, help }
-}
-
-/// Every column, from left to right.
-pub const COLUMNS: &[Column] = &[
-    left(
-        Id::State,
-        "state",
-        "STATE",
-        5,
-        0,
-        "worst problem; upper case: now, lower case: earlier, +: and others",
-    ),
-    left(Id::Source, "src", "SOURCE", 15, 0, "source address"),
-    left(Id::Destination, "dst", "DESTINATION", 15, 0, "destination address"),
-    right(Id::Qp, "qp", "QP", 8, 0, "destination queue pair"),
-    right(Id::Rate, "rate", "b/s", 5, 0, "bits per second of whole frames"),
-    left(Id::Share, "share", "SHARE", 8, 15, "share of the bits per second, as a bar"),
-    right(Id::PacketRate, "pps", "pkt/s", 5, 9, "packets per second"),
-    right(Id::CeNow, "ce", "CE %", 5, 1, "packets marked CE by ECN-capable data packets"),
-    right(Id::CeAll, "ce_all", "ALL %", 5, 16, "the same since the start"),
-    right(
-        Id::CnpRate,
-        "cnp",
-        "CNP/s",
-        5,
-        2,
-        "congestion notification packets per second, in the flow they travel in",
-    ),
-    right(Id::Cnps, "cnps", "CNPs", 5, 17, "congestion notification packets since the start"),
-    right(
-        Id::Lost,
-        "lost",
-        "LOST",
-        5,
-        3,
-        "packets lost before this link; where late ones cannot be told from lost ones, PSNs missing; this and all up to RNR are of the span",
-    ),
-    right(Id::Gaps, "gaps", "GAPS", 5, 14, "jumps in the PSNs"),
-    right(Id::Repeats, "rpt", "RPT", 5, 8, "packets with a PSN seen before: sent again"),
-    right(Id::Naks, "nak", "NAKs", 5, 4, "NAKs, RNR apart"),
-    right(Id::Rnr, "rnr", "RNR", 5, 7, "receiver-not-ready NAKs"),
-    right(
-        Id::P50,
-        "p50",
-        "P50",
-        6,
-        13,
-        "median time from a request to its answer, of the span; nanoseconds in exports",
-    ),
-    right(Id::P99, "p99", "P99", 6, 10, "99th percentile of the same"),
-    right(Id::Bytes, "bytes", "BYTES", 7, 18, "bytes of whole frames since the start"),
-    right(Id::Packets, "pkts", "PKTS", 5, 19, "packets since the start"),
-    left(Id::Link, "link", "LINK", 10, 12, "interface and direction, or capture file"),
-    left(Id::Comm, "comm", "PROCESS", 12, 11, "command of the process that made the queue pair, where known"),
-    right(Id::Pid, "pid", "PID", 7, 21, "number of that process"),
-    left(Id::Pod, "pod", "POD", 16, 20, "pod or container that it runs in"),
-    left(Id::Transport, "trans", "TRANS", 5, 22, "transport: RC, UC, UD, XRC"),
-    right(Id::Mtu, "mtu", "MTU", 4, 25, "path MTU: payload of the latest FIRST or MIDDLE packet"),
-    right(Id::Dscp, "dscp", "DSCP", 4, 23, "DSCP of the first packet"),
-    right(
-        Id::SourcePort,
-        "port",
-        "SPORT",
-        6,
-        24,
-        "UDP source port of the first packet; + when there are others",
-    ),
-    right(Id::PeerQp, "peer_qp", "PEER QP", 8, 26, "queue pair at the sending end, where it is known"),
-    right(Id::Vlan, "vlan", "VLAN", 4, 27, "outermost VLAN id; none (0 in filters): untagged"),
-    left(Id::Tunnel, "tunnel", "TUNNEL", 8, 28, "tunnels around the packets"),
-];
+/// What declarations leave out.
+const COLUMN: Column = Column {
+    id: Id::State,
+    name: "",
+    aliases: &[],
+    title: "",
+    kind: Kind::Text,
+    width: 0,
+    rank: 0,
+    level: Level::Fine,
+    help: "",
+    get: |_, _| Value::Unknown,
+};
 
 /// A column with the width it has on this screen.
 #[derive(Clone, Copy, Debug)]
@@ -179,14 +108,14 @@ pub struct Fitted {
 /// The column of an id.
 #[must_use]
 pub fn column(id: Id) -> &'static Column {
-    // Every id is in the table; a test looks.
+    // A test looks for every id in the table.
     COLUMNS.iter().find(|column| column.id == id).unwrap_or(&COLUMNS[0])
 }
 
 /// The column of a name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Column> {
-    COLUMNS.iter().find(|column| column.name == name)
+    COLUMNS.iter().find(|column| column.name == name || column.aliases.contains(&name))
 }
 
 /// What a cell needs besides its row.
@@ -221,84 +150,38 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Text and style of one cell.
+/// Names of the states, for filters: without a problem, by problem, and by problem with the sign for more than one.
+fn states() -> &'static [String] {
+    static STATES: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let kinds = || model::Kind::ALL.iter().map(|kind| kind.word().to_lowercase());
+        let healthy = ["ok", "idle"].map(str::to_owned);
+        healthy.into_iter().chain(kinds()).chain(kinds().map(|kind| format!("{kind}+"))).collect()
+    });
+    &STATES
+}
+
+/// The states of a row, as bits of [`states`]: each problem that it had, and with the sign the one shown.
 #[must_use]
-pub fn cell(id: Id, row: &Row, cx: Context<'_>) -> (String, Style) {
-    let total = &row.total;
-    let delta = row.delta.as_ref();
-    let counted = |figure: fn(&Counts) -> u64, level| {
-        delta.map_or_else(unknown, |delta| number(figure(&delta.counts), level))
-    };
-    match id {
-        Id::State => state(row),
-        Id::Source => (address(row.id.key.family, row.id.key.src).to_string(), theme::PLAIN),
-        Id::Destination => (address(row.id.key.family, row.id.key.dst).to_string(), theme::PLAIN),
-        Id::Qp => (row.id.key.dest_qp.to_string(), theme::PLAIN),
-        Id::Rate => figure(delta.map(Delta::bits_per_s), Level::Fine, theme::BOLD),
-        Id::Share => (bar(share(row, cx.model), 8), theme::BAR),
-        Id::PacketRate => figure(delta.map(Delta::packets_per_s), Level::Fine, theme::PLAIN),
-        Id::CeNow => percent(delta.and_then(|d| d.counts.ce_ratio()), row),
-        Id::CeAll => percent(total.ce_ratio(), row),
-        Id::CnpRate => figure(delta.map(Delta::cnp_per_s), Level::Warning, theme::PLAIN),
-        Id::Cnps => number(total.cnp, Level::Warning),
-        Id::Lost | Id::Gaps | Id::Repeats if cx.without_sequence(row) => unknown(),
-        Id::Lost => counted(|c| c.lost, Level::Critical),
-        Id::Gaps => counted(|c| c.gaps, Level::Critical),
-        Id::Repeats => counted(|c| c.repeats, Level::Warning),
-        Id::Naks => counted(Counts::naks, Level::Critical),
-        Id::Rnr => counted(|c| c.rnr, Level::Warning),
-        Id::P50 => time(cx.model.latency(row).map(|times| times.p50)),
-        Id::P99 => time(cx.model.latency(row).and_then(|times| times.tail())),
-        Id::Comm | Id::Pid | Id::Pod => {
-            let owner = cx.owner(row);
-            let text = match id {
-                Id::Comm => owner.and_then(|owner| owner.comm.clone()),
-                Id::Pid => owner.and_then(|owner| owner.pid).map(|pid| pid.to_string()),
-                _ => owner.and_then(|owner| owner.pod.clone()),
-            };
-            text.map_or_else(unknown, |text| (text, theme::PLAIN))
-        }
-        Id::Bytes => (units::bytes(total.bytes), theme::PLAIN),
-        Id::Packets => number(total.packets, Level::Fine),
-        Id::Link => (link(row, cx.model), theme::PLAIN),
-        _ => setting(id, row, cx),
-    }
-}
-
-fn unknown() -> (String, Style) {
-    (units::UNKNOWN.to_owned(), theme::DIM)
-}
-
-/// Columns that need the flow's own counters.
-fn setting(id: Id, row: &Row, cx: Context<'_>) -> (String, Style) {
-    let Some(stats) = cx.flow(row) else { return unknown() };
-    let peer = || row.at.and_then(|at| detail::peer_qp(cx.sample, at));
-    let text = match id {
-        Id::Transport if stats.transport != TRANSPORT_NONE => {
-            Some(opcode::transport(stats.transport << 5).to_owned())
-        }
-        Id::Transport if stats.cnp_packets > 0 => Some("CNP".to_owned()),
-        Id::Mtu if stats.mtu > 0 => Some(stats.mtu.to_string()),
-        Id::Dscp if stats.dscp != DSCP_NONE => Some(stats.dscp.to_string()),
-        Id::SourcePort if stats.roce_version == 2 => {
-            Some(format!("{}{}", stats.src_port, if stats.other_port_packets > 0 { "+" } else { "" }))
-        }
-        Id::PeerQp => peer().map(|qp| qp.to_string()),
-        Id::Vlan => stats.vlan_id().map(|id| if id == 0 { "none".to_owned() } else { id.to_string() }),
-        Id::Tunnel => Some(detail::encapsulation(stats.encap).join("/")),
-        _ => None,
-    };
-    match text {
-        None => unknown(),
-        Some(text) if text == "0" || text == "none" => (text, theme::DIM),
-        Some(text) => (text, theme::PLAIN),
-    }
+pub(super) fn state_bits(row: &Row) -> u64 {
+    const HEALTHY: usize = 2;
+    const KINDS: usize = model::Kind::ALL.len();
+    let state = State::of(row);
+    let Some(worst) = state.worst else { return if state.active == Some(false) { 0b10 } else { 0b01 } };
+    let bits = model::Kind::ALL.iter().enumerate().map(|(at, kind)| {
+        let plain = u64::from(state.has(*kind)) << (HEALTHY + at);
+        let more = u64::from(state.more && *kind == worst) << (HEALTHY + KINDS + at);
+        plain | more
+    });
+    bits.fold(0, |all, bits| all | bits)
 }
 
 /// The state as a word: upper case while it lasts.
 #[must_use]
 pub fn state(row: &Row) -> (String, Style) {
-    let state = State::of(row);
+    state_cell(&State::of(row))
+}
+
+fn state_cell(state: &State) -> (String, Style) {
     match (state.worst, state.active) {
         (Some(kind), _) => {
             let more = if state.more { "+" } else { "" };
@@ -309,13 +192,9 @@ pub fn state(row: &Row) -> (String, Style) {
             }
         }
         (None, Some(false)) => ("idle".into(), theme::DIM),
-        (None, _) if !state.known() => unknown(),
+        (None, _) if !state.known() => (units::UNKNOWN.to_owned(), theme::DIM),
         (None, _) => ("ok".into(), theme::PLAIN),
     }
-}
-
-fn time(bucket: Option<Bucket>) -> (String, Style) {
-    bucket.map_or_else(unknown, |bucket| (units::duration(bucket.ns()).replace(' ', ""), theme::PLAIN))
 }
 
 /// Name and number of a process, as far as they are known.
@@ -334,38 +213,6 @@ pub fn compact(n: f64) -> String {
     units::si(n).replace(' ', "")
 }
 
-fn figure(value: Option<f64>, level: Level, fine: Style) -> (String, Style) {
-    match value {
-        None => (units::UNKNOWN.into(), theme::DIM),
-        Some(n) if n <= 0.0 => ("0".into(), theme::DIM),
-        Some(n) => (compact(n), if level == Level::Fine { fine } else { theme::text(level) }),
-    }
-}
-
-fn number(n: u64, level: Level) -> (String, Style) {
-    if n < 100_000 {
-        let style = if n == 0 { theme::DIM } else { theme::text(level) };
-        (n.to_string(), style)
-    } else {
-        (compact(n as f64), theme::text(level))
-    }
-}
-
-fn percent(ratio: Option<f64>, row: &Row) -> (String, Style) {
-    let style = match ratio {
-        None => theme::DIM,
-        Some(r) if r <= 0.0 => theme::DIM,
-        Some(_) if State::of(row).has(Kind::Congestion) => theme::text(Level::Warning),
-        Some(_) => theme::PLAIN,
-    };
-    (units::ratio(ratio).trim_end_matches(" %").to_owned(), style)
-}
-
-fn share(row: &Row, model: &Model) -> f64 {
-    let all = model.dedup.delta.as_ref().map_or(0.0, Delta::bits_per_s);
-    if all > 0.0 { row.delta.as_ref().map_or(0.0, Delta::bits_per_s) / all } else { 0.0 }
-}
-
 /// A bar of `width` cells, filled by `share` to the eighth of a cell; what is not nothing shows.
 #[must_use]
 pub fn bar(share: f64, width: u16) -> String {
@@ -377,60 +224,6 @@ pub fn bar(share: f64, width: u16) -> String {
         PARTS.into_iter().zip(0u8..).find(|(_, n)| f64::from(*n) >= here).map_or('█', |(part, _)| part)
     };
     (0..width).map(part).collect()
-}
-
-/// Whether a column means something for several queue pairs together.
-#[must_use]
-pub const fn sums_up(id: Id) -> bool {
-    matches!(
-        id,
-        Id::State
-            | Id::Rate
-            | Id::Share
-            | Id::PacketRate
-            | Id::CeNow
-            | Id::CeAll
-            | Id::CnpRate
-            | Id::Cnps
-            | Id::Lost
-            | Id::Gaps
-            | Id::Repeats
-            | Id::Naks
-            | Id::Rnr
-            | Id::Bytes
-            | Id::Packets
-    )
-}
-
-/// The value of a cell for an export: a figure, a text, or null for what is not known.
-#[must_use]
-pub fn json(id: Id, row: &Row, cx: Context<'_>) -> serde_json::Value {
-    use serde_json::Value;
-    match id {
-        Id::State
-        | Id::Source
-        | Id::Destination
-        | Id::Link
-        | Id::Comm
-        | Id::Pod
-        | Id::Transport
-        | Id::Tunnel => {
-            let text = cell(id, row, cx).0;
-            if text == units::UNKNOWN { Value::Null } else { Value::String(text) }
-        }
-        // Counts are whole numbers and stay so.
-        Id::Rate | Id::Share | Id::PacketRate | Id::CeNow | Id::CeAll | Id::CnpRate => {
-            value(id, row, cx).into()
-        }
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts below 2^53")]
-        _ => value(id, row, cx).map(|n| n as u64).into(),
-    }
-}
-
-/// The name of a row's link, with its direction.
-#[must_use]
-pub fn link(row: &Row, model: &Model) -> String {
-    model.links.get(usize::from(row.id.key.link)).map_or_else(String::new, link_name)
 }
 
 /// The name of a link, with its direction.

@@ -211,7 +211,7 @@ pub const SETTINGS: &[SettingMeta] = &[
     SettingMeta {
         name: "filter",
         default: "\"\"",
-        meaning: "Initial filter, as typed at /, such as \"ce:>1%\"; empty for none",
+        meaning: "Initial filter, as typed at /, such as \"ce > 1%\"; empty for none",
     },
     SettingMeta {
         name: "sort",
@@ -312,12 +312,12 @@ fn parse_column(name: &str) -> Result<Id, String> {
     })
 }
 
-/// A filter as typed at `/`.
+/// An expression of `--view-filter`, as typed at `/`.
 ///
 /// # Errors
-/// When a term of it makes no sense.
+/// Position, cause and remedy of the first mistake.
 pub fn parse_view_filter(text: &str) -> Result<String, String> {
-    Query::new(text).error.map_or_else(|| Ok(text.to_owned()), Err)
+    Query::new(text).error.map_or_else(|| Ok(text.to_owned()), |error| Err(error.to_string()))
 }
 
 /// A column to sort by, in its natural direction; `-` before it turns that round.

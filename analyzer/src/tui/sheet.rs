@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::app::{App, Data};
-use super::column::{self, Column, Id};
+use super::column::{self, Column, Kind};
 use super::export::Sheet;
 use super::log;
 use super::screens::trends::{self, LATENCY, Point, TRENDS, Trend};
@@ -38,14 +38,12 @@ pub(super) fn of_rows(data: &Data, rows: &[usize]) -> Sheet {
     let rows = rows.iter().filter_map(|index| data.model.rows.get(*index));
     Sheet {
         names: columns.iter().map(|column| column.name.to_owned()).collect(),
-        rows: rows
-            .map(|row| columns.iter().map(|column| column::json(column.id, row, cx)).collect())
-            .collect(),
+        rows: rows.map(|row| columns.iter().map(|column| column.value(row, cx).json()).collect()).collect(),
     }
 }
 
 fn columns(grouped: bool) -> impl Iterator<Item = &'static Column> {
-    column::COLUMNS.iter().filter(move |c| !matches!(c.id, Id::Share) && (!grouped || column::sums_up(c.id)))
+    column::COLUMNS.iter().filter(move |c| c.kind != Kind::Share && (!grouped || c.kind.sums_up()))
 }
 
 fn direction(direction: Option<Direction>) -> Value {
@@ -132,7 +130,7 @@ impl App {
         let sums = self.table.order.iter().filter_map(|at| self.group_sum(*at));
         sheet.rows = sums
             .map(|sum| {
-                let cells = columns.iter().map(|column| column::json(column.id, &sum.row, data.context()));
+                let cells = columns.iter().map(|column| column.value(&sum.row, data.context()).json());
                 [json!(sum.name.to_string()), json!(sum.flows)].into_iter().chain(cells).collect()
             })
             .collect();

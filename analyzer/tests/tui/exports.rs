@@ -2,7 +2,7 @@
 
 use super::*;
 use rocescope::metrics::traffic::bins::Binner;
-use rocescope::metrics::traffic::spurts::Spurts;
+use rocescope::metrics::traffic::spurts::Flowlets;
 use rocescope::metrics::traffic::{LinkTraffic, Traffic};
 use rocescope::tui::export::Sheet;
 use serde_json::{Value, json};
@@ -130,7 +130,7 @@ fn with_bins() -> App {
         targets: Vec::new(),
         left_out: 0,
         kinds: None,
-        spurts: Spurts::default(),
+        flowlets: Flowlets::default(),
     }));
     app.on_sample(Arc::new(sample));
     app

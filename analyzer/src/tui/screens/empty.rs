@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 
 use super::line;
 use crate::sample::SourceKind;
@@ -133,14 +133,14 @@ fn nothing(app: &App, data: &Data) -> Vec<Line<'static>> {
     lines
 }
 
-fn remedy(reason: Reason) -> Vec<Line<'static>> {
+fn remedy(reason: SkipReason) -> Vec<Line<'static>> {
     let advice = match reason {
-        Reason::Truncated | Reason::TruncatedHeaders => {
+        SkipReason::Truncated | SkipReason::TruncatedHeaders => {
             "Frames are truncated: capture at least 128 bytes per frame (tcpdump -s 128)."
         }
-        Reason::Filtered => "The filter on the command line excludes all RoCE packets.",
-        Reason::LinkTypeUnsupported => "Capture on an Ethernet interface, or with tcpdump -i any.",
-        Reason::UltraEthernet => "This is Ultra Ethernet, not RoCE; rocescope does not decode it.",
+        SkipReason::Filtered => "The filter on the command line excludes all RoCE packets.",
+        SkipReason::LinkTypeUnsupported => "Capture on an Ethernet interface, or with tcpdump -i any.",
+        SkipReason::UltraEthernet => "This is Ultra Ethernet, not RoCE; rocescope does not decode it.",
         _ => return Vec::new(),
     };
     vec![Line::default(), text(advice)]

@@ -308,14 +308,14 @@ fn blind(data: &Data, analysis: &Analysis, filtered: bool) -> Vec<(Level, String
     }
     let frames = model.frames();
     for (reason, counter) in &model.skipped {
-        use rocescope_common::wire::Reason;
+        use rocescope_common::wire::SkipReason;
         let cut = matches!(
             reason,
-            Reason::Truncated
-                | Reason::TruncatedHeaders
-                | Reason::TunnelUnparsed
-                | Reason::Ipv6ExtUnparsed
-                | Reason::Malformed
+            SkipReason::Truncated
+                | SkipReason::TruncatedHeaders
+                | SkipReason::TunnelUnparsed
+                | SkipReason::Ipv6ExtUnparsed
+                | SkipReason::Malformed
         );
         if cut {
             let share = crate::util::units::ratio(Some(counter.packets as f64 / frames.max(1) as f64));

@@ -51,7 +51,7 @@ pub(super) fn list<'a>(
         buffer.set_stringn(table.x, y, sign, 1, theme::BOLD);
         let mut x = table.x + GUTTER;
         for fitted in columns {
-            let (mut text, style) = column::cell(fitted.column.id, row, cx);
+            let (mut text, style) = fitted.column.cell(row, cx);
             if fitted.column.id == Id::Link {
                 text = names::apart(&text, links.iter().map(String::as_str), usize::from(fitted.width));
             }
@@ -108,7 +108,7 @@ fn groups(buffer: &mut Buffer, table: Rect, app: &App, data: &Data) {
         buffer.set_stringn(table.x, y, text, usize::from(table.width), theme::PLAIN);
         let mut x = rest.x + GUTTER;
         for fitted in &columns {
-            let (text, style) = column::cell(fitted.column.id, &sum.row, cx);
+            let (text, style) = fitted.column.cell(&sum.row, cx);
             put(buffer, Rect { x, y, width: fitted.width, height: 1 }, fitted, &text, style);
             x += fitted.width + 1;
         }
@@ -142,6 +142,6 @@ fn put(buffer: &mut Buffer, area: Rect, fitted: &Fitted, text: &str, style: rata
     let keep_end = matches!(fitted.column.id, Id::Source | Id::Destination | Id::Link);
     let text = cut(text, width, keep_end);
     let free = width - text.chars().count().min(width);
-    let x = area.x + if fitted.column.right { u16::try_from(free).unwrap_or(0) } else { 0 };
+    let x = area.x + if fitted.column.kind.right() { u16::try_from(free).unwrap_or(0) } else { 0 };
     buffer.set_stringn(x, area.y, &text, width, style);
 }

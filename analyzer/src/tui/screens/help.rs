@@ -10,7 +10,7 @@ use crate::tui::app::App;
 use crate::tui::column::COLUMNS;
 use crate::tui::key::KEYMAP;
 use crate::tui::log::CLASSES;
-use crate::tui::query::HELP;
+use crate::tui::query;
 use crate::tui::screen::{Screen, Screens};
 use crate::tui::theme;
 
@@ -36,10 +36,7 @@ pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
         lines.extend(entries);
     };
     if matches!(screen, Screen::Qps | Screen::Events | Screen::Overview) {
-        section(
-            "Filter: all terms must match",
-            HELP.iter().flat_map(|(text, help)| entry(text, help)).collect(),
-        );
+        section("Filter", query::help().flat_map(|(text, help)| entry(text, help)).collect());
     }
     if matches!(screen, Screen::Qps | Screen::Overview) {
         let states = Kind::ALL.iter().flat_map(|kind| entry(kind.word(), kind.meaning())).collect();

@@ -23,7 +23,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
         spans.push("█", theme::PLAIN);
         match &app.query.error {
             Some(error) if prompt.purpose == Purpose::Filter => {
-                spans.push(format!("  {error}"), theme::text(Level::Warning));
+                spans.push(format!("  {}", error.one_line()), theme::text(Level::Warning));
             }
             _ => {
                 spans.push(hint, theme::DIM);

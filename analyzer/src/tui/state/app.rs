@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use hashbrown::HashSet;
+use hashbrown::HashMap;
 use rocescope_common::account::FlowKey;
 
 use super::analysis::{Analysis, Ask};
@@ -148,7 +148,7 @@ pub struct App {
     /// Events.
     pub log: Log,
     /// Flows of events for which holds what the filter asks of flows; of no use where it asks nothing of them.
-    pub(in crate::tui) fitting: HashSet<FlowKey, foldhash::fast::RandomState>,
+    pub(in crate::tui) fitting: HashMap<FlowKey, usize, foldhash::fast::RandomState>,
     /// Events that came while the view was paused.
     waiting: VecDeque<EventSample>,
     /// What the source said, the oldest first.
@@ -215,7 +215,7 @@ impl App {
             range: TimeRange::default(),
             uplinks: None,
             log: Log::default(),
-            fitting: HashSet::default(),
+            fitting: HashMap::default(),
             waiting: VecDeque::new(),
             notices: VecDeque::new(),
             unread: false,

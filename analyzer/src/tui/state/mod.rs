@@ -30,5 +30,5 @@ mod refresh;
 pub mod screen;
 pub mod shown;
 pub mod table;
-mod texts;
+pub(super) mod texts;
 pub mod trail;

@@ -161,8 +161,8 @@ impl App {
         match (purpose, typed) {
             (_, Typed::Nothing) | (Purpose::GoTo, Typed::Changed | Typed::Dropped) => Action::Draw,
             (Purpose::Filter, Typed::Done) if self.query.error.is_some() => {
-                let error = self.query.error.take().unwrap_or_default();
-                self.answer = Some(format!("{error}; filter unchanged"));
+                let error = self.query.error.take().map_or_else(String::new, |error| error.one_line());
+                self.answer = Some(format!("filter unchanged: {error}"));
                 self.set_filter(&before)
             }
             (Purpose::Filter, Typed::Changed | Typed::Done) => self.set_filter(&text),

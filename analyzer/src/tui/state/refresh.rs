@@ -153,14 +153,13 @@ impl App {
         self.keep_in_view();
     }
 
-    /// Looks up for which flows of events holds what the filter asks of flows.
+    /// Looks up the rows of the flows of events, where the filter asks about flows.
     pub(in crate::tui) fn refresh_fitting(&mut self) {
         self.fitting.clear();
         let Some(data) = self.data.as_ref().filter(|_| self.query.is_of_flows()) else { return };
         let flows: HashSet<FlowKey, State> = self.log.latest().map(|entry| entry.key).collect();
-        let rows = data.model.rows.iter().filter(|row| flows.contains(&row.id.key));
-        let fitting = rows.filter(|row| self.query.flow(row, data.context()));
-        self.fitting.extend(fitting.map(|row| row.id.key));
+        let rows = data.model.rows.iter().enumerate().filter(|(_, row)| flows.contains(&row.id.key));
+        self.fitting.extend(rows.map(|(at, row)| (row.id.key, at)));
     }
 
     /// Looks up the selected flow, or without a selection the one at the top of the table, which is selected with it: what

@@ -115,7 +115,15 @@ impl App {
     /// Whether the filter lets an event through.
     #[must_use]
     pub(in crate::tui) fn lets_through(&self, entry: &log::Entry, stand: &log::Stand) -> bool {
-        self.query.event(entry, stand, |flow| self.fitting.contains(flow))
+        if self.query.is_empty() {
+            return true;
+        }
+        let Some(data) = &self.data else { return self.query.event(entry, stand, "", None) };
+        let cx = data.context();
+        let row = self.fitting.get(&entry.key).and_then(|at| data.model.rows.get(*at));
+        let flow = row.filter(|row| row.id.key == entry.key).map(|row| (row, cx));
+        let link = data.model.links.get(usize::from(entry.key.link)).map_or("", |link| &link.name);
+        self.query.event(entry, stand, link, flow)
     }
 
     /// Queue pairs that the table shows, and all there are: rows, or in groups each of them once.

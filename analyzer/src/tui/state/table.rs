@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use hashbrown::HashSet;
 
-use crate::tui::column::{self, Context, Id, SortKey};
+use crate::tui::column::{self, Column, Context, Id, SortKey};
 use super::cursor::{Cursor, Move};
 pub use super::groups::{Group, Groups, Name, Sum};
 use crate::tui::query::Query;
@@ -29,8 +29,8 @@ pub struct Sort {
 impl Sort {
     /// By a column in its natural direction.
     #[must_use]
-    pub const fn by(id: Id) -> Self {
-        Self { by: id, descending: column::largest_first(id) }
+    pub fn by(id: Id) -> Self {
+        Self { by: id, descending: column::column(id).kind.largest_first() }
     }
 }
 
@@ -153,7 +153,7 @@ impl Table {
             Some(Only::Process(name)) => cx.owner(row).and_then(column::process) == *name,
         };
         let wanted = |(_, row): &(usize, &Row)| {
-            (query.is_empty() || query.row(row, &self.texts.get(&row.id, &links), cx))
+            (query.is_empty() || query.row(row, &self.texts, &links, cx))
                 && (!self.only_marked || self.marked.contains(&row.id))
                 && focused(row)
         };
@@ -197,7 +197,8 @@ impl Table {
 
 /// Puts rows in the order of their figures.
 struct Sorting<'a> {
-    sort: Sort,
+    column: &'static Column,
+    descending: bool,
     cx: Context<'a>,
     /// By addresses and texts.
     wide: Vec<(SortKey, usize)>,
@@ -208,13 +209,20 @@ struct Sorting<'a> {
 impl<'a> Sorting<'a> {
     /// Of so many rows at most.
     fn new(sort: Sort, rows: usize, cx: Context<'a>) -> Self {
-        let (wide, narrow) = if column::is_wide(sort.by) { (rows, 0) } else { (0, rows) };
-        Self { sort, cx, wide: Vec::with_capacity(wide), narrow: Vec::with_capacity(narrow) }
+        let column = column::column(sort.by);
+        let (wide, narrow) = if column.kind.is_wide() { (rows, 0) } else { (0, rows) };
+        Self {
+            column,
+            descending: sort.descending,
+            cx,
+            wide: Vec::with_capacity(wide),
+            narrow: Vec::with_capacity(narrow),
+        }
     }
 
     fn add(&mut self, place: usize, row: &Row) {
-        let key = column::sort_key(self.sort.by, self.sort.descending, row, self.cx);
-        if column::is_wide(self.sort.by) {
+        let key = self.column.sort_key(self.descending, row, self.cx);
+        if self.column.kind.is_wide() {
             self.wide.push((key, place));
         } else {
             let SortKey { major, minor } = key;

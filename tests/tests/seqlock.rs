@@ -1,4 +1,4 @@
-//! Turns at a flow's slot when somebody keeps one, and the two clocks of the programs.
+//! The seqlock of a flow's slot under contention, and the two clocks of the programs.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -19,7 +19,7 @@ use rocescope_tests::kernel::{available, test_run};
 use rocescope_tests::oracle::craft::{self, Roce};
 
 const LOOPBACK: u32 = 1;
-/// A program that waits keeps its CPU from everybody else: one test at a time.
+/// A program that spins blocks its CPU: one test at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 struct Setup {
@@ -54,7 +54,7 @@ impl Setup {
         assert_eq!(verdict.unwrap(), self.hook.passes());
     }
 
-    /// Packets in the only flow, and those that gave up.
+    /// Packets counted in the only flow, and packets counted as contended.
     fn counted(&self) -> (u64, u64) {
         let flows = Tables::default().read(&self.programs).unwrap().flows;
         assert_eq!(flows.len(), 1);
@@ -73,9 +73,9 @@ fn options(full_order: bool) -> LoadOptions {
     LoadOptions { max_flows: 64, full_order, ..LoadOptions::new(&[LOOPBACK]) }
 }
 
-/// The packet goes on and is counted where it says what happened.
+/// The packet passes and is counted as contended.
 #[test]
-fn a_packet_that_does_not_get_its_turn_is_counted_as_such() {
+fn a_packet_that_cannot_lock_its_slot_counts_as_contended() {
     if !available() {
         return;
     }
@@ -92,9 +92,9 @@ fn a_packet_that_does_not_get_its_turn_is_counted_as_such() {
         let waited = start.elapsed();
         drop(held);
         println!("{}: gave up after {waited:?}", hook.name());
-        // Long enough for any interrupt, and no hang.
+        // Longer than any interrupt, but bounded.
         assert!((Duration::from_millis(50)..Duration::from_secs(10)).contains(&waited), "{waited:?}");
-        // From now on all is as before.
+        // The next packet is counted again.
         setup.send(7);
         let flows = Tables::default().read(&setup.programs).unwrap().flows;
         assert_eq!(flows.iter().map(|flow| flow.stats.packets).collect::<Vec<_>>(), [2]);
@@ -104,10 +104,10 @@ fn a_packet_that_does_not_get_its_turn_is_counted_as_such() {
     }
 }
 
-/// A CPU that is held up for a while, as by an interrupt, costs the others time and no count.
+/// A lock holder that is delayed, as by an interrupt, costs the others time and no packet.
 #[test]
-fn a_turn_that_comes_late_is_taken_all_the_same() {
-    // On a single CPU the one who keeps the turn cannot run while the program waits.
+fn a_packet_waits_for_a_delayed_lock_holder() {
+    // On a single CPU the lock holder cannot run while the program spins.
     let Some(cpus) = two_cpus() else { return };
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     pin(cpus[0]);
@@ -121,7 +121,7 @@ fn a_turn_that_comes_late_is_taken_all_the_same() {
             thread::scope(|scope| {
                 scope.spawn(|| {
                     pin(cpus[1]);
-                    let _turn = slots.hold(0).unwrap();
+                    let _held = slots.hold(0).unwrap();
                     held.store(true, Ordering::SeqCst);
                     thread::sleep(Duration::from_millis(pause));
                 });
@@ -132,7 +132,7 @@ fn a_turn_that_comes_late_is_taken_all_the_same() {
             });
             assert_eq!(setup.counted(), (before + 1, 0), "{} after {pause} ms", hook.name());
         }
-        // Others do not wait.
+        // Packets of other flows do not wait.
         let held = slots.hold(0).unwrap();
         let start = Instant::now();
         setup.send(8);
@@ -150,7 +150,7 @@ fn tick_ns() -> u64 {
 }
 
 #[test]
-fn times_are_exact_or_those_of_the_tick_as_wanted() {
+fn times_are_exact_or_of_the_latest_tick() {
     const FLOWS: u32 = 40;
     if !available() {
         return;
@@ -159,7 +159,7 @@ fn times_are_exact_or_those_of_the_tick_as_wanted() {
     for precise_clock in [false, true] {
         let wanted = LoadOptions { precise_clock, ..options(false) };
         let setup = Setup::new(Hook::Xdp, &wanted);
-        // When each was sent, about: between before and after.
+        // Bounds of the time at which each packet was sent.
         let sent: Vec<(u64, u64)> = (0..FLOWS)
             .map(|dest_qp| {
                 let before = monotonic_ns();
@@ -171,7 +171,7 @@ fn times_are_exact_or_those_of_the_tick_as_wanted() {
             .collect();
         let flows = Tables::default().read(&setup.programs).unwrap().flows;
         assert_eq!(flows.len(), FLOWS as usize);
-        // Within a tick, and older where a tick is late, as in a virtual machine that has to wait.
+        // Within a tick; older where the tick is late, as in a virtual machine that was descheduled.
         let (early, late) = if precise_clock { (0, 0) } else { (25 * tick_ns(), tick_ns()) };
         for flow in &flows {
             let (before, after) = sent[flow.key.dest_qp as usize];

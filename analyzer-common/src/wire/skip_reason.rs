@@ -1,9 +1,9 @@
-//! Why a frame is not counted as RoCE.
+//! Reasons for not counting a frame as RoCE.
 
-/// The reason a frame was skipped. The number is the kernel's counter index and part of its ABI.
+/// Reason for skipping a frame. The number is the index of the kernel's counter and part of the ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Reason {
+pub enum SkipReason {
     /// ARP (ethertype 0x0806).
     Arp = 0,
     /// LLDP (ethertype 0x88CC).
@@ -20,7 +20,7 @@ pub enum Reason {
     Icmpv6 = 6,
     /// IGMP: multicast groups of IPv4.
     Igmp = 7,
-    /// An IP protocol other than TCP, UDP, ICMP and IGMP that is no known tunnel.
+    /// An IP protocol other than TCP, UDP, ICMP and IGMP that is not a known tunnel.
     OtherIpProtocol = 8,
     /// UDP to a port that is neither RoCEv2 nor a known tunnel.
     OtherUdp = 9,
@@ -30,29 +30,29 @@ pub enum Reason {
     Fragment = 11,
     /// RoCEv1 ethertype, but the GRH is not followed by a BTH.
     GrhNotBth = 12,
-    /// RoCE by its headers, but cut before the end of the BTH.
+    /// RoCE by its headers, but truncated before the end of the BTH.
     Truncated = 13,
-    /// Cut before it could be told whether it is RoCE.
+    /// Truncated before it could be identified as RoCE.
     TruncatedHeaders = 14,
-    /// A header contradicts itself: wrong IP version, a length smaller than its own header.
+    /// A header is inconsistent: wrong IP version, or a length below that of its own header.
     Malformed = 15,
     /// More IPv6 extension headers than the parser follows, or an unknown one.
     Ipv6ExtUnparsed = 16,
     /// More VLAN tags than the parser follows.
     VlanUnparsed = 17,
-    /// A tunnel or mirror header that is not taken apart here, or nested too deeply.
+    /// A tunnel or mirror encapsulation that is not decoded here, or nested too deeply.
     TunnelUnparsed = 18,
-    /// The capture's link type is not one that rocescope reads.
+    /// rocescope does not support the link type of the capture.
     LinkTypeUnsupported = 19,
-    /// RoCE, but left out by the user's `--filter`.
+    /// RoCE, but excluded by the user's `--filter`.
     Filtered = 20,
 }
 
-impl Reason {
-    /// Number of reasons; the size of a counter array indexed by them.
+impl SkipReason {
+    /// Number of reasons, the size of a counter array.
     pub const COUNT: usize = 21;
 
-    /// Every reason, in the order of its number.
+    /// Every reason, by number.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Arp,
         Self::Lldp,
@@ -77,7 +77,7 @@ impl Reason {
         Self::Filtered,
     ];
 
-    /// The name used in reports (`totals.skipped`).
+    /// Name in reports (`totals.skipped`).
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -105,7 +105,7 @@ impl Reason {
         }
     }
 
-    /// One line of explanation, for help texts and docs/metrics.md.
+    /// One-line explanation for help texts and docs/metrics.md.
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
@@ -125,24 +125,28 @@ impl Reason {
             Self::Fragment => "an IP fragment other than the first: it has no UDP header",
             Self::GrhNotBth => "RoCEv1 ethertype, but no BTH behind the GRH",
             Self::Truncated => "RoCE by its headers, but cut before the end of the BTH",
-            Self::TruncatedHeaders => "cut before it could be told whether it is RoCE",
-            Self::Malformed => "a header contradicts itself (IP version, a length below its own header)",
+            Self::TruncatedHeaders => "truncated before it could be identified as RoCE",
+            Self::Malformed => {
+                "a header is inconsistent (IP version, or a length below that of its own header)"
+            }
             Self::Ipv6ExtUnparsed => "more IPv6 extension headers than the parser follows",
             Self::VlanUnparsed => "more VLAN tags than the parser follows",
-            Self::TunnelUnparsed => "a tunnel or mirror that is not taken apart here, or nested too deeply",
-            Self::LinkTypeUnsupported => "the capture's link type is not one that rocescope reads",
-            Self::Filtered => "RoCE that --filter left out",
+            Self::TunnelUnparsed => {
+                "a tunnel or mirror encapsulation that is not decoded here, or nested too deeply"
+            }
+            Self::LinkTypeUnsupported => "the link type of the capture is not supported",
+            Self::Filtered => "RoCE excluded by --filter",
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Reason;
+    use super::SkipReason;
 
     #[test]
-    fn the_list_is_in_the_order_of_the_numbers() {
-        for (number, reason) in Reason::ALL.iter().enumerate() {
+    fn all_reasons_are_listed_by_number() {
+        for (number, reason) in SkipReason::ALL.iter().enumerate() {
             assert_eq!(*reason as usize, number, "{}", reason.name());
         }
     }

@@ -1,26 +1,26 @@
-//! What is said alike of many is said once: a host has eight NICs with the same settings, and a job a
-//! process for each.
+//! Grouping of entries that differ only in the names of their subjects: a host has eight NICs with the
+//! same settings, and a job one process for each.
 
 use std::collections::BTreeMap;
 
 use super::facts::HostFacts;
 
-/// So many are named before the others are counted.
+/// The number of subjects listed by name; further ones are counted.
 const NAMED: usize = 8;
 
-/// Things of which the same is said, but for their own names.
+/// Entries with the same text apart from the names of their subjects.
 #[derive(Debug)]
-pub(super) struct Fold<'a, T> {
-    /// The first; its words stand for all.
+pub(super) struct Group<'a, T> {
+    /// The first entry, whose text represents the group.
     pub(super) first: &'a T,
-    /// What it is about and what the others are about, in their order.
+    /// The subjects of all entries, in order.
     pub(super) subjects: Vec<&'a str>,
-    /// Whether the words hold names of the first that are other ones with the others.
+    /// True when the text contains names that differ between the entries.
     pub(super) differs: bool,
 }
 
-impl<T> Fold<'_, T> {
-    /// What they are about, in a list that ends where it becomes long.
+impl<T> Group<'_, T> {
+    /// The subjects, the list cut after [`NAMED`].
     #[must_use]
     pub(super) fn label(&self) -> String {
         let more = self.subjects.len().saturating_sub(NAMED);
@@ -29,12 +29,12 @@ impl<T> Fold<'_, T> {
     }
 }
 
-/// The names that belong to a subject, and what each of them is to it.
+/// The names that belong to each subject, with a mark for the role of each: device, interface, PCI address, PID.
 #[derive(Debug, Default)]
 pub(super) struct Names(BTreeMap<String, Vec<(String, char)>>);
 
 impl Names {
-    /// Of everything on a host that something can be said of.
+    /// The names of every possible subject on a host.
     #[must_use]
     pub(super) fn of(host: &HostFacts) -> Self {
         let mut names: BTreeMap<String, Vec<(String, char)>> = BTreeMap::new();
@@ -46,7 +46,7 @@ impl Names {
                 own.extend(interface.iter().map(|name| (name.clone(), '\u{3}')));
                 own.extend(pci.clone());
                 for subject in [Some(format!("{}/{}", device.name, port.port.number)), interface] {
-                    // Of an interface with several devices no name stands for one of them.
+                    // An interface with several devices keeps the names of the first.
                     subject.map(|subject| names.entry(subject).or_insert_with(|| own.clone()));
                 }
                 names.entry(device.name.clone()).or_insert(own);
@@ -62,37 +62,37 @@ impl Names {
         Self(names)
     }
 
-    /// The words with the subject's own names taken out.
+    /// The text with the subject's own names replaced by their marks.
     fn neutral(&self, subject: &str, words: &str) -> String {
         let own = self.0.get(subject).map(Vec::as_slice).unwrap_or_default();
         own.iter().fold(words.to_owned(), |words, (name, mark)| without(&words, name, *mark))
     }
 
-    /// Folds `items` of which the same is said. The order is that of the first of each.
-    pub(super) fn fold<'a, T>(
+    /// Groups `items` with the same text, in the order of the first of each group.
+    pub(super) fn group<'a, T>(
         &self,
         items: impl IntoIterator<Item = &'a T>,
         subject: impl Fn(&'a T) -> &'a str,
         words: impl Fn(&'a T) -> String,
-    ) -> Vec<Fold<'a, T>> {
-        let mut folds: Vec<Fold<'a, T>> = Vec::new();
+    ) -> Vec<Group<'a, T>> {
+        let mut groups: Vec<Group<'a, T>> = Vec::new();
         let mut known: BTreeMap<String, usize> = BTreeMap::new();
         for item in items {
             let (subject, words) = (subject(item), words(item));
             let neutral = self.neutral(subject, &words);
             let differs = neutral != words;
-            if let Some(fold) = known.get(&neutral).and_then(|at| folds.get_mut(*at)) {
-                fold.subjects.push(subject);
+            if let Some(group) = known.get(&neutral).and_then(|at| groups.get_mut(*at)) {
+                group.subjects.push(subject);
             } else {
-                known.insert(neutral, folds.len());
-                folds.push(Fold { first: item, subjects: vec![subject], differs });
+                known.insert(neutral, groups.len());
+                groups.push(Group { first: item, subjects: vec![subject], differs });
             }
         }
-        folds
+        groups
     }
 }
 
-/// `words` with `mark` for each `name` that is a whole word.
+/// `words` with `mark` in place of each `name` that is a whole word.
 fn without(words: &str, name: &str, mark: char) -> String {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     let mut out = String::with_capacity(words.len());
@@ -131,8 +131,9 @@ mod tests {
             ("mlx5_10/1", "set eth1 of mlx5_10"),
             ("mlx5_1/1", "set eth1 of mlx5_1"),
         ];
-        let folds = names.fold(&said, |(subject, _)| subject, |(_, words)| (*words).to_owned());
-        let labels: Vec<_> = folds.iter().map(|fold| (fold.label(), fold.first.1, fold.differs)).collect();
+        let groups = names.group(&said, |(subject, _)| subject, |(_, words)| (*words).to_owned());
+        let labels: Vec<_> =
+            groups.iter().map(|group| (group.label(), group.first.1, group.differs)).collect();
         assert_eq!(
             labels,
             [
@@ -144,7 +145,7 @@ mod tests {
             ]
         );
         let many: Vec<String> = (0..11).map(|n| n.to_string()).collect();
-        let folds = names.fold(&many, |name| name, |_| "x".to_owned());
-        assert_eq!(folds[0].label(), "0, 1, 2, 3, 4, 5, 6, 7 and 3 more");
+        let groups = names.group(&many, |name| name, |_| "x".to_owned());
+        assert_eq!(groups[0].label(), "0, 1, 2, 3, 4, 5, 6, 7 and 3 more");
     }
 }

@@ -1,14 +1,14 @@
-//! What is told by bytes at fixed places, against what the layers one by one tell.
+//! The fast path compared with the layered parser.
 
 extern crate std;
 
 use std::vec::Vec;
 
-use super::roce;
+use super::parse_roce;
 use crate::wire::frame::{Depth, Full, Kernel, Tag, Walk, layers};
-use crate::wire::{Entry, Frame, Layer, Meta, Reason, Trace};
+use crate::wire::{Entry, Frame, Layer, Meta, SkipReason, Trace};
 
-/// The layers in the order they were told.
+/// The layers in the order of their reports.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Layers(Vec<(Layer, usize)>);
 
@@ -42,7 +42,7 @@ fn ethernet(tags: &[[u8; 4]], ethertype: u16, packet: &[u8]) -> Vec<u8> {
     [&MACS, tags.concat().as_slice(), &ethertype.to_be_bytes(), packet].concat()
 }
 
-/// A WRITE FIRST with its RETH, an ACKNOWLEDGE and a datagram, in all that may be around them.
+/// A WRITE FIRST with its RETH, an ACKNOWLEDGE and a datagram, in all supported encapsulations.
 fn frames() -> Vec<Vec<u8>> {
     const TAG: [u8; 4] = [0x81, 0, 0x60, 100];
     const OUTER: [u8; 4] = [0x88, 0xA8, 0x20, 7];
@@ -63,33 +63,33 @@ fn frames() -> Vec<Vec<u8>> {
     frames
 }
 
-/// Whether the short way was taken. What it says is what the long one does.
+/// Whether the fast path applied; checks that its result equals that of the layered parser.
 fn same(bytes: &[u8], meta: Meta) -> bool {
-    let (mut short, mut layers_short) = (Frame::EMPTY, Layers::default());
-    if !roce(&bytes, &mut Walk::start(meta, &mut short), &mut layers_short) {
-        assert_eq!(layers_short, Layers::default(), "{bytes:02x?}");
-        // What was filled in does not show behind the layers one by one.
-        let (mut again, mut fresh) = (short, Frame::EMPTY);
-        let again = long::<Full>(bytes, meta, &mut again).0.map(|()| again);
-        let fresh = long::<Full>(bytes, meta, &mut fresh).0.map(|()| fresh);
-        assert_eq!(again, fresh, "{bytes:02x?}");
+    let (mut fast, mut layers_fast) = (Frame::EMPTY, Layers::default());
+    if !parse_roce(&bytes, &mut Walk::start(meta, &mut fast), &mut layers_fast) {
+        assert_eq!(layers_fast, Layers::default(), "{bytes:02x?}");
+        // Fields that the fast path wrote before it gave up do not affect the layered parser.
+        let (mut reused, mut fresh) = (fast, Frame::EMPTY);
+        let reused = layered::<Full>(bytes, meta, &mut reused).0.map(|()| reused);
+        let fresh = layered::<Full>(bytes, meta, &mut fresh).0.map(|()| fresh);
+        assert_eq!(reused, fresh, "{bytes:02x?}");
         return false;
     }
     let mut frame = Frame::EMPTY;
-    let (result, layers) = long::<Full>(bytes, meta, &mut frame);
-    assert_eq!((result, frame, layers), (Ok(()), short, layers_short), "{bytes:02x?}");
+    let (result, layers) = layered::<Full>(bytes, meta, &mut frame);
+    assert_eq!((result, frame, layers), (Ok(()), fast, layers_fast), "{bytes:02x?}");
     let mut frame = Frame::EMPTY;
-    assert_eq!((long::<Kernel>(bytes, meta, &mut frame).0, frame), (Ok(()), short), "{bytes:02x?}");
+    assert_eq!((layered::<Kernel>(bytes, meta, &mut frame).0, frame), (Ok(()), fast), "{bytes:02x?}");
     true
 }
 
-fn long<D: Depth>(bytes: &[u8], meta: Meta, frame: &mut Frame) -> (Result<(), Reason>, Layers) {
+fn layered<D: Depth>(bytes: &[u8], meta: Meta, frame: &mut Frame) -> (Result<(), SkipReason>, Layers) {
     let mut trace = Layers::default();
     (layers::<D>(&bytes, Walk::start(meta, frame), meta.entry, &mut trace), trace)
 }
 
 #[test]
-fn the_short_way_says_what_the_layers_say() {
+fn the_fast_path_equals_the_layered_parser() {
     let mut taken = 0;
     for frame in frames() {
         for tag in [Tag::NONE, Tag::UNKNOWN, Tag::tci(0x6005)] {
@@ -107,10 +107,10 @@ fn the_short_way_says_what_the_layers_say() {
                 }
             }
         }
-        // Behind a header of its own, as in a cooked capture.
+        // Behind a cooked header.
         let shifted = [&[0xAA; 16], frame.as_slice()].concat();
         same(&shifted, Meta { entry: Entry::ETHERNET, offset: 16, wire_len: 1500, tag: Tag::NONE });
     }
-    // One and no tag, alone and in an untagged VXLAN, both families, three opcodes, three tags beside the frame.
+    // One and no tag, plain and in an untagged VXLAN, both IP versions, three opcodes, three metadata tags.
     assert_eq!(taken, 2 * 2 * 2 * 3 * 3);
 }

@@ -1,35 +1,35 @@
-//! Frames that are plainly RoCE, and frames that plainly are not: nearly all that a host receives, told by bytes at fixed places.
+//! Fast path for the common frames: RoCEv2 and clearly non-RoCE frames, recognised by bytes at fixed
+//! offsets.
 
 use super::bth;
 use super::bytes::Bytes;
 use super::frame::{ETHERNET_LEN, Encap, MIN_UDP_LEN, TAG_LEN, Walk, ethertype, transport};
 use super::ip;
 use super::layer::{Layer, Trace};
-use super::stop::Reason;
+use super::skip_reason::SkipReason;
 use super::tunnel;
 
-/// Why an Ethernet frame with at most one tag is not counted as RoCE, where bytes at fixed places
-/// tell; what [`super::parse`] says then, too. `None` leaves it to the parser.
+/// The reason why an Ethernet frame with at most one tag is not counted as RoCE, if bytes at fixed offsets
+/// decide; equal to that of [`super::parse`]. `None`: the parser must decide.
 ///
-/// For the kernel programs, which see every packet of an interface and should cost those little that
-/// do not concern them.
+/// For the kernel programs, which see every packet of an interface and must cost other traffic little.
 #[inline(always)]
 #[must_use]
-pub fn not_roce(bytes: &impl Bytes) -> Option<Reason> {
-    // To the end of a UDP header behind an IPv4 header without options.
+pub fn not_roce(bytes: &impl Bytes) -> Option<SkipReason> {
+    // Up to the end of a UDP header behind an IPv4 header without options.
     let h = bytes.get::<42>(0)?;
     let first = u16::from_be_bytes([h[12], h[13]]);
     if !ethertype::is_tag(first) {
         return network(bytes, 0, first, h);
     }
-    // The same four bytes further on.
+    // The same layout, four bytes further.
     let h = bytes.get::<42>(4)?;
     network(bytes, 4, u16::from_be_bytes([h[12], h[13]]), h)
 }
 
-/// `h` are the bytes from `tags` on, the length of the tags, so that the ethertype is at 12.
+/// `h`: the bytes from offset `tags` (the length of the tags), so that the ethertype is at 12.
 #[inline(always)]
-fn network(bytes: &impl Bytes, tags: usize, ethertype: u16, h: [u8; 42]) -> Option<Reason> {
+fn network(bytes: &impl Bytes, tags: usize, ethertype: u16, h: [u8; 42]) -> Option<SkipReason> {
     match ethertype {
         ethertype::IPV4 => {
             let total_len = u16::from_be_bytes([h[16], h[17]]);
@@ -40,26 +40,26 @@ fn network(bytes: &impl Bytes, tags: usize, ethertype: u16, h: [u8; 42]) -> Opti
             above_ip(h[23], [h[36], h[37]])
         }
         ethertype::IPV6 => {
-            // To the end of a UDP header.
+            // Up to the end of a UDP header.
             let h = bytes.get::<62>(tags)?;
             if h[14] >> 4 != 6 {
                 return None;
             }
             above_ip(h[20], [h[56], h[57]])
         }
-        ethertype::ARP => Some(Reason::Arp),
+        ethertype::ARP => Some(SkipReason::Arp),
         _ => None,
     }
 }
 
 #[inline(always)]
-fn above_ip(protocol: u8, port: [u8; 2]) -> Option<Reason> {
+fn above_ip(protocol: u8, port: [u8; 2]) -> Option<SkipReason> {
     match protocol {
-        ip::PROTO_TCP => Some(Reason::Tcp),
+        ip::PROTO_TCP => Some(SkipReason::Tcp),
         ip::PROTO_UDP => {
             let port = u16::from_be_bytes(port);
             let concerns_us = ip::knows_port(port) || tunnel::knows_port(port);
-            if concerns_us { None } else { Some(Reason::OtherUdp) }
+            if concerns_us { None } else { Some(SkipReason::OtherUdp) }
         }
         _ => None,
     }
@@ -70,13 +70,13 @@ const V4: usize = 20;
 /// Length of an IPv6 header.
 const V6: usize = 40;
 
-/// Of an IPv4 header's flags and fragment offset what only a fragment has set.
+/// Bits of an IPv4 header's flags and fragment offset that only fragments set.
 const FRAGMENTED: u16 = 0x3FFF;
 
-/// Bytes from an outer Ethernet header to the inner one of VXLAN over IPv4 without tags and options.
+/// Distance from the outer Ethernet header to the inner one of VXLAN over IPv4, without tags and options.
 const VXLAN_AROUND: usize = ETHERNET_LEN + V4 + ip::UDP_LEN + tunnel::VXLAN_LEN;
 
-/// Whether a frame is plainly VXLAN over IPv4.
+/// Whether a frame is VXLAN over IPv4 without tags, options and fragmentation.
 #[inline(always)]
 fn vxlan(bytes: &impl Bytes, at: usize) -> bool {
     let Some(h) = bytes.get::<VXLAN_AROUND>(at) else { return false };
@@ -90,12 +90,12 @@ fn vxlan(bytes: &impl Bytes, at: usize) -> bool {
         && h[42] & tunnel::VXLAN_FLAG_VNI != 0
 }
 
-/// Fills in an Ethernet frame that is plainly RoCEv2, or VXLAN over IPv4 around one: with at most one tag, without IP options,
-/// extension headers and fragments, as nearly all are. Of these every field is at a fixed place, and one look takes what the
-/// layers one by one would take, with a check of the frame's end for each. What they would give, or false, which leaves
-/// it to them.
+/// Parses a RoCEv2 frame, or VXLAN over IPv4 around one, with at most one tag and without IP options,
+/// extension headers and fragmentation: nearly all RoCE frames. Every field is then at a fixed offset, and
+/// one bounds check replaces one per layer. Returns false, with no layer traced, if the frame has another
+/// form; otherwise the result equals that of the layered parser.
 #[inline(always)]
-pub(super) fn roce(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> bool {
+pub(super) fn parse_roce(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> bool {
     const UP_TO_BTH: usize = ip::UDP_LEN + bth::LEN;
     let outer = walk.offset;
     let inside = vxlan(bytes, outer);
@@ -161,11 +161,11 @@ pub(super) fn roce(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Tra
     walk.frame.roce_version = 2;
     walk.frame.inner_bytes = if inside { ETHERNET_LEN as u32 + total_len } else { 0 };
     let transport_len = udp_len - ip::UDP_LEN as u32;
-    // From here on nobody needs to know which of the ways it was.
-    let Some(at) = bytes.settle(upper + ip::UDP_LEN) else { return false };
+    // From here on the paths need not be told apart by the verifier.
+    let Some(at) = bytes.forget_range(upper + ip::UDP_LEN) else { return false };
     transport(bytes, at, transport_len, walk.frame, trace).is_ok()
 }
 
 #[cfg(test)]
-#[path = "plain_tests.rs"]
+#[path = "fast_path_tests.rs"]
 mod tests;

@@ -1,0 +1,126 @@
+//! From text to tokens.
+
+use super::error::FilterError;
+use super::value::Op;
+
+/// A token and its place in the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Token {
+    /// First byte.
+    pub(super) at: usize,
+    /// The byte after it.
+    pub(super) end: usize,
+    /// The token itself.
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Word(String),
+    Quoted(String),
+    Compare(Op),
+    /// The colon of `field:value`.
+    Colon,
+    Open,
+    Close,
+    And,
+    Or,
+    Not,
+}
+
+impl Kind {
+    fn of(word: &str) -> Self {
+        match word.to_ascii_lowercase().as_str() {
+            "and" => Self::And,
+            "or" => Self::Or,
+            "not" => Self::Not,
+            _ => Self::Word(word.to_owned()),
+        }
+    }
+}
+
+/// Symbols, the longer ones first.
+const SYMBOLS: [(&str, Kind); 11] = [
+    ("&&", Kind::And),
+    ("||", Kind::Or),
+    ("<=", Kind::Compare(Op::LessOrEqual)),
+    (">=", Kind::Compare(Op::MoreOrEqual)),
+    ("!=", Kind::Compare(Op::NotEqual)),
+    ("==", Kind::Compare(Op::Equal)),
+    ("<", Kind::Compare(Op::Less)),
+    (">", Kind::Compare(Op::More)),
+    ("=", Kind::Compare(Op::Equal)),
+    ("(", Kind::Open),
+    (")", Kind::Close),
+];
+
+/// The tokens of `text`. `is_field` says which words are fields: after those a colon is a token.
+pub(super) fn tokens(text: &str, is_field: impl Fn(&str) -> bool) -> Result<Vec<Token>, FilterError> {
+    let mut tokens: Vec<Token> = Vec::new();
+    let mut at = 0;
+    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+        let blank = rest.len() - rest.trim_start().len();
+        if blank > 0 {
+            at += blank;
+            continue;
+        }
+        let (len, kind) = if let Some((symbol, kind)) = symbol(rest) {
+            (symbol.len(), kind)
+        } else if rest.starts_with('!') {
+            (1, Kind::Not)
+        } else if rest.starts_with(':') && matches!(tokens.last(), Some(last) if is_name(last, at, &is_field))
+        {
+            (1, Kind::Colon)
+        } else if let Some(quote) = rest.chars().next().filter(|c| matches!(c, '"' | '\'')) {
+            let Some(len) = rest.get(1..).and_then(|inner| inner.find(quote)) else {
+                let remedy = format!("close it with {quote}");
+                return Err(FilterError {
+                    text: text.into(),
+                    at,
+                    end: text.len(),
+                    cause: "unclosed quote".into(),
+                    remedy,
+                });
+            };
+            (len + 2, Kind::Quoted(rest.get(1..=len).unwrap_or_default().to_owned()))
+        } else {
+            let word = word(rest, &is_field);
+            // `1 %` is one number.
+            if word == "%"
+                && let Some(Token { end, kind: Kind::Word(number), .. }) = tokens.last_mut()
+                && number.ends_with(|c: char| c.is_ascii_digit())
+            {
+                number.push('%');
+                at += 1;
+                *end = at;
+                continue;
+            }
+            (word.len(), Kind::of(word))
+        };
+        tokens.push(Token { at, end: at + len, kind });
+        at += len;
+    }
+    Ok(tokens)
+}
+
+/// Whether `token` is the name of a field that ends at `at`.
+fn is_name(token: &Token, at: usize, is_field: impl Fn(&str) -> bool) -> bool {
+    token.end == at && matches!(&token.kind, Kind::Word(name) if is_field(name))
+}
+
+fn symbol(rest: &str) -> Option<(&'static str, Kind)> {
+    SYMBOLS.iter().find(|(symbol, _)| rest.starts_with(symbol)).map(|(symbol, kind)| (*symbol, kind.clone()))
+}
+
+/// The word at the beginning of `rest`, of one character at least.
+fn word(rest: &str, is_field: impl Fn(&str) -> bool) -> &str {
+    for (at, c) in rest.char_indices().skip(1) {
+        let (before, after) = rest.split_at(at);
+        // An IPv6 address has colons too, and no field has two.
+        let field = c == ':' && !after.starts_with("::") && is_field(before);
+        if c.is_whitespace() || symbol(after).is_some() || field {
+            return before;
+        }
+    }
+    rest
+}

@@ -1,0 +1,421 @@
+//! The columns of the table of queue pairs: each is one declaration.
+
+use rocescope_common::account::FlowStats;
+use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
+use rocescope_common::wire::opcode;
+
+use super::value::{Kind, LinkName, Value};
+use super::{COLUMN, Column, Context, Id};
+use crate::model::{Counts, Delta, Level, Model, Row, State, detail};
+use crate::sample::address;
+
+/// Every column, from left to right.
+pub const COLUMNS: &[Column] = &[
+    Column {
+        id: Id::State,
+        name: "state",
+        title: "STATE",
+        kind: Kind::State,
+        width: 5,
+        rank: 0,
+        help: "worst problem: upper case while active, lower case when past, + for more than one",
+        get: |row, _| Value::State(State::of(row)),
+        ..COLUMN
+    },
+    Column {
+        id: Id::Source,
+        name: "src",
+        title: "SOURCE",
+        kind: Kind::Address,
+        width: 15,
+        rank: 0,
+        help: "source address",
+        get: |row, _| Value::Address(address(row.id.key.family, row.id.key.src)),
+        ..COLUMN
+    },
+    Column {
+        id: Id::Destination,
+        name: "dst",
+        title: "DESTINATION",
+        kind: Kind::Address,
+        width: 15,
+        rank: 0,
+        help: "destination address",
+        get: |row, _| Value::Address(address(row.id.key.family, row.id.key.dst)),
+        ..COLUMN
+    },
+    Column {
+        id: Id::Qp,
+        name: "qp",
+        title: "DQPN",
+        kind: Kind::Number,
+        width: 8,
+        rank: 0,
+        help: "destination QPN: the queue pair that the packets go to",
+        get: |row, _| Value::Number(row.id.key.dest_qp),
+        ..COLUMN
+    },
+    Column {
+        id: Id::Rate,
+        name: "rate",
+        title: "b/s",
+        kind: Kind::BitRate,
+        width: 5,
+        rank: 0,
+        help: "bits per second of whole frames, in the time range",
+        get: |row, _| Value::of(row.delta.as_ref(), |delta| Value::Rate(delta.bits_per_s())),
+        ..COLUMN
+    },
+    Column {
+        id: Id::Share,
+        name: "share",
+        title: "SHARE",
+        kind: Kind::Share,
+        width: 8,
+        rank: 15,
+        help: "share of the bits per second of all flows",
+        get: |row, cx| Value::of(row.delta.as_ref(), |delta| Value::Share(share(delta, cx.model))),
+        ..COLUMN
+    },
+    Column {
+        id: Id::PacketRate,
+        name: "pps",
+        title: "pkt/s",
+        kind: Kind::Rate,
+        width: 5,
+        rank: 9,
+        help: "packets per second, in the time range",
+        get: |row, _| Value::of(row.delta.as_ref(), |delta| Value::Rate(delta.packets_per_s())),
+        ..COLUMN
+    },
+    Column {
+        id: Id::CeNow,
+        name: "ce",
+        title: "CE %",
+        kind: Kind::Ratio,
+        width: 5,
+        rank: 1,
+        help: "CE-marked share of the ECN-capable data packets, in the time range",
+        get: |row, _| Value::of(row.delta.as_ref().and_then(|delta| delta.counts.ce_ratio()), Value::Ratio),
+        ..COLUMN
+    },
+    Column {
+        id: Id::CeAll,
+        name: "ce_all",
+        title: "TOT %",
+        kind: Kind::Ratio,
+        width: 5,
+        rank: 16,
+        help: "CE-marked share since the start",
+        get: |row, _| Value::of(row.total.ce_ratio(), Value::Ratio),
+        ..COLUMN
+    },
+    Column {
+        id: Id::CnpRate,
+        name: "cnp",
+        title: "CNP/s",
+        kind: Kind::Rate,
+        width: 5,
+        rank: 2,
+        level: Level::Warning,
+        help: "congestion notification packets per second, on the flow that carries them",
+        get: |row, _| Value::of(row.delta.as_ref(), |delta| Value::Rate(delta.cnp_per_s())),
+        ..COLUMN
+    },
+    Column {
+        id: Id::Cnps,
+        name: "cnps",
+        title: "CNPs",
+        kind: Kind::Count,
+        width: 5,
+        rank: 17,
+        level: Level::Warning,
+        help: "congestion notification packets since the start",
+        get: |row, _| Value::Count(row.total.cnp),
+        ..COLUMN
+    },
+    Column {
+        id: Id::Lost,
+        name: "lost",
+        title: "LOST",
+        kind: Kind::Count,
+        width: 5,
+        rank: 3,
+        level: Level::Critical,
+        help: "packets lost upstream of this link, in the time range; missing PSNs where reordering cannot be told from loss",
+        get: |row, cx| sequence(row, cx, |counts| counts.lost),
+        ..COLUMN
+    },
+    Column {
+        id: Id::Gaps,
+        name: "gaps",
+        aliases: &["gap"],
+        title: "GAPS",
+        kind: Kind::Count,
+        width: 5,
+        rank: 14,
+        level: Level::Critical,
+        help: "PSN gaps, in the time range",
+        get: |row, cx| sequence(row, cx, |counts| counts.gaps),
+        ..COLUMN
+    },
+    Column {
+        id: Id::Retransmissions,
+        name: "retx",
+        aliases: &["rpt"],
+        title: "RETX",
+        kind: Kind::Count,
+        width: 5,
+        rank: 8,
+        level: Level::Warning,
+        help: "packets behind the expected PSN, in the time range: retransmitted (duplicate PSN), or out of order",
+        get: |row, cx| sequence(row, cx, |counts| counts.repeats),
+        ..COLUMN
+    },
+    Column {
+        id: Id::Naks,
+        name: "nak",
+        aliases: &["naks"],
+        title: "NAKs",
+        kind: Kind::Count,
+        width: 5,
+        rank: 4,
+        level: Level::Critical,
+        help: "NAKs, RNR NAKs excluded, in the time range",
+        get: |row, _| counted(row, Counts::naks),
+        ..COLUMN
+    },
+    Column {
+        id: Id::Rnr,
+        name: "rnr",
+        title: "RNR",
+        kind: Kind::Count,
+        width: 5,
+        rank: 7,
+        level: Level::Warning,
+        help: "RNR NAKs (receiver not ready), in the time range",
+        get: |row, _| counted(row, |counts| counts.rnr),
+        ..COLUMN
+    },
+    Column {
+        id: Id::P50,
+        name: "p50",
+        title: "p50",
+        kind: Kind::Duration,
+        width: 6,
+        rank: 13,
+        help: "median request-to-ACK or response latency, in the time range; nanoseconds in exports",
+        get: |row, cx| Value::of(cx.model.latency(row), |times| Value::Duration(times.p50.ns())),
+        ..COLUMN
+    },
+    Column {
+        id: Id::P99,
+        name: "p99",
+        title: "p99",
+        kind: Kind::Duration,
+        width: 6,
+        rank: 10,
+        help: "99th percentile of that latency",
+        get: |row, cx| {
+            let tail = cx.model.latency(row).and_then(|times| times.tail());
+            Value::of(tail, |tail| Value::Duration(tail.ns()))
+        },
+        ..COLUMN
+    },
+    Column {
+        id: Id::Bytes,
+        name: "bytes",
+        title: "BYTES",
+        kind: Kind::Bytes,
+        width: 7,
+        rank: 18,
+        help: "bytes of whole frames since the start",
+        get: |row, _| Value::Bytes(row.total.bytes),
+        ..COLUMN
+    },
+    Column {
+        id: Id::Packets,
+        name: "pkts",
+        aliases: &["packets"],
+        title: "PKTS",
+        kind: Kind::Count,
+        width: 5,
+        rank: 19,
+        help: "packets since the start",
+        get: |row, _| Value::Count(row.total.packets),
+        ..COLUMN
+    },
+    Column {
+        id: Id::Link,
+        name: "link",
+        title: "LINK",
+        kind: Kind::Link,
+        width: 10,
+        rank: 12,
+        help: "interface and direction, or capture file",
+        get: |row, cx| {
+            let link = row.id.key.link;
+            Value::of(cx.model.links.get(usize::from(link)), |row| Value::Link(link, LinkName(row)))
+        },
+        ..COLUMN
+    },
+    Column {
+        id: Id::Comm,
+        name: "process",
+        aliases: &["comm"],
+        title: "PROCESS",
+        kind: Kind::Text,
+        width: 12,
+        rank: 11,
+        help: "process that created the queue pair, where known",
+        get: |row, cx| Value::text_of(cx.owner(row).and_then(|owner| owner.comm.as_deref())),
+        ..COLUMN
+    },
+    Column {
+        id: Id::Pid,
+        name: "pid",
+        title: "PID",
+        kind: Kind::Number,
+        width: 7,
+        rank: 21,
+        help: "process ID",
+        get: |row, cx| Value::of(cx.owner(row).and_then(|owner| owner.pid), Value::Number),
+        ..COLUMN
+    },
+    Column {
+        id: Id::Pod,
+        name: "pod",
+        title: "POD",
+        kind: Kind::Text,
+        width: 16,
+        rank: 20,
+        help: "pod or container of the process",
+        get: |row, cx| Value::text_of(cx.owner(row).and_then(|owner| owner.pod.as_deref())),
+        ..COLUMN
+    },
+    Column {
+        id: Id::Transport,
+        name: "transport",
+        aliases: &["trans"],
+        title: "TRANS",
+        kind: Kind::Text,
+        width: 5,
+        rank: 22,
+        help: "transport: RC, UC, UD, XRC; CNP for flows of CNPs alone",
+        get: |row, cx| Value::text_of(cx.flow(row).and_then(transport)),
+        ..COLUMN
+    },
+    Column {
+        id: Id::Mtu,
+        name: "mtu",
+        title: "MTU",
+        kind: Kind::Number,
+        width: 4,
+        rank: 25,
+        help: "path MTU: payload of the latest FIRST or MIDDLE packet",
+        get: |row, cx| {
+            let mtu = cx.flow(row).map(|stats| u32::from(stats.mtu)).filter(|mtu| *mtu > 0);
+            Value::of(mtu, Value::Number)
+        },
+        ..COLUMN
+    },
+    Column {
+        id: Id::Dscp,
+        name: "dscp",
+        title: "DSCP",
+        kind: Kind::Number,
+        width: 4,
+        rank: 23,
+        help: "DSCP of the first packet",
+        get: |row, cx| {
+            let dscp = cx.flow(row).map(|stats| stats.dscp).filter(|dscp| *dscp != DSCP_NONE);
+            Value::of(dscp, |dscp| number_or(u32::from(dscp), "0"))
+        },
+        ..COLUMN
+    },
+    Column {
+        id: Id::SourcePort,
+        name: "port",
+        title: "SPORT",
+        kind: Kind::Number,
+        width: 6,
+        rank: 24,
+        help: "UDP source port of the first packet; + when there are others",
+        get: |row, cx| {
+            let stats = cx.flow(row).filter(|stats| stats.roce_version == 2);
+            Value::of(stats, |stats| {
+                let port = u32::from(stats.src_port);
+                if stats.other_port_packets > 0 { Value::First(port) } else { Value::Number(port) }
+            })
+        },
+        ..COLUMN
+    },
+    Column {
+        id: Id::PeerQp,
+        name: "peer_qp",
+        aliases: &["sqpn"],
+        title: "SQPN",
+        kind: Kind::Number,
+        width: 8,
+        rank: 26,
+        help: "source QPN: the queue pair at the sending end, where known",
+        get: |row, cx| Value::of(row.at.and_then(|at| detail::peer_qp(cx.sample, at)), Value::Number),
+        ..COLUMN
+    },
+    Column {
+        id: Id::Vlan,
+        name: "vlan",
+        title: "VLAN",
+        kind: Kind::Number,
+        width: 4,
+        rank: 27,
+        help: "VLAN ID of the outermost tag; none (0 in filters): untagged",
+        get: |row, cx| {
+            let vlan = cx.flow(row).and_then(FlowStats::vlan_id);
+            Value::of(vlan, |vlan| number_or(u32::from(vlan), "none"))
+        },
+        ..COLUMN
+    },
+    Column {
+        id: Id::Tunnel,
+        name: "tunnel",
+        aliases: &["encap"],
+        title: "TUNNEL",
+        kind: Kind::Text,
+        width: 8,
+        rank: 28,
+        help: "encapsulation of the packets, the outermost first",
+        get: |row, cx| {
+            let tunnels = cx.flow(row).map(|stats| detail::encapsulation(stats.encap).join("/"));
+            Value::of(tunnels, |tunnels| Value::Text(tunnels.into()))
+        },
+        ..COLUMN
+    },
+];
+
+/// A counter in the time range.
+fn counted<'a>(row: &'a Row, counter: fn(&Counts) -> u64) -> Value<'a> {
+    Value::of(row.delta.as_ref(), |delta| Value::Count(counter(&delta.counts)))
+}
+
+/// A counter of PSNs in the time range; flows without PSN sequence have none.
+fn sequence<'a>(row: &'a Row, cx: Context<'a>, counter: fn(&Counts) -> u64) -> Value<'a> {
+    if cx.without_sequence(row) { Value::Unknown } else { counted(row, counter) }
+}
+
+fn share(delta: &Delta, model: &Model) -> f64 {
+    let all = model.dedup.delta.as_ref().map_or(0.0, Delta::bits_per_s);
+    if all > 0.0 { delta.bits_per_s() / all } else { 0.0 }
+}
+
+/// A number that the screen shows as `word` when it is 0.
+fn number_or(n: u32, word: &'static str) -> Value<'static> {
+    if n == 0 { Value::Special(0, word) } else { Value::Number(n) }
+}
+
+fn transport(stats: &FlowStats) -> Option<&'static str> {
+    match stats.transport {
+        TRANSPORT_NONE => (stats.cnp_packets > 0).then_some("CNP"),
+        transport => Some(opcode::transport(transport << 5)),
+    }
+}
