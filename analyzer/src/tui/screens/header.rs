@@ -395,11 +395,24 @@ fn selection(app: &App, room: usize) -> Spans {
     spans
 }
 
-/// The same for the last line of terminals whose tabs leave no room for it.
+/// The same, and the sort order, for the last line of terminals whose tabs leave no room for it.
 pub(super) fn selection_below(app: &App) -> Option<Spans> {
     let end = tabs(app).last().map_or(0, |(area, _)| area.end);
-    let no_room = usize::from(app.size.0.saturating_sub(end + 1)) <= BESIDE_TABS;
-    (no_room && chosen(app).is_some()).then(|| selection(app, usize::from(app.size.0 / 3)))
+    let room = usize::from(app.size.0.saturating_sub(end + 1));
+    if room > BESIDE_TABS {
+        return None;
+    }
+    let mut spans = selection(app, usize::from(app.size.0 / 3));
+    let sort = format!("{} {}", app.sorted_by(), arrow(app));
+    if app.screen == Screen::Qps && sort.chars().count() > room {
+        let gap = if spans.width > 0 { "  " } else { "" };
+        spans.push(format!("{gap}sort {sort}"), theme::DIM);
+    }
+    (spans.width > 0).then_some(spans)
+}
+
+fn arrow(app: &App) -> &'static str {
+    if app.table.sort.descending { "↓" } else { "↑" }
 }
 
 /// With fewer columns than this beside the tabs, the filter in force is shown in the last line.
@@ -412,7 +425,7 @@ fn right_of_tabs(app: &App, room: usize) -> Spans {
     if app.screen != Screen::Qps {
         return all;
     }
-    let arrow = if app.table.sort.descending { "↓" } else { "↑" };
+    let arrow = arrow(app);
     let sort = app.sorted_by();
     let mut forms = vec![format!("sort {sort} {arrow} "), format!("{sort} {arrow} "), format!("{sort} {arrow}")];
     if app.table.group != Group::None {
