@@ -213,7 +213,8 @@ fn a_filter_compares_and_knows_fields() {
         ("opcode cnp", 1),
         ("process python and pid 4711 and transport rc", 8),
         ("event nak", all),
-        ("vlan", 0),
+        ("vlan", all),
+        ("not vlan", 0),
     ] {
         press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
         type_text(&mut app, filter);
