@@ -74,12 +74,25 @@ pub struct Column {
     pub width: u16,
     /// Columns with a smaller number come first when there is little room.
     pub rank: u8,
+    /// What must be known for it to have values.
+    pub needs: Needs,
     /// Severity of a count or rate above 0.
     pub level: Level,
     /// Its meaning, for the help.
     pub help: &'static str,
     /// The value of a row.
     pub get: for<'a> fn(&'a Row, Context<'a>) -> Value<'a>,
+}
+
+/// What must be known for a column to have values: without it the column appears only when it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Packets, which there always are.
+    Packets,
+    /// Latencies.
+    Latency,
+    /// Processes of queue pairs.
+    Owners,
 }
 
 /// What declarations leave out.
@@ -91,6 +104,7 @@ const COLUMN: Column = Column {
     kind: Kind::Text,
     width: 0,
     rank: 0,
+    needs: Needs::Packets,
     level: Level::Fine,
     help: "",
     get: |_, _| Value::Unknown,
@@ -118,7 +132,7 @@ pub fn by_name(name: &str) -> Option<&'static Column> {
     COLUMNS.iter().find(|column| column.name == name || column.aliases.contains(&name))
 }
 
-/// What a cell needs besides its row.
+/// The data of a cell besides its row.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// The model.
@@ -132,15 +146,15 @@ impl<'a> Context<'a> {
         self.sample.flows.get(row.at?).map(|flow| &flow.stats)
     }
 
-    /// Whether no packet of the row's flow has a place in a sequence: of acknowledgements and CNPs nothing is known to
-    /// be lost or to come again.
+    /// Whether no packet of the row's flow is part of a PSN sequence: loss and retransmission of acknowledgements and CNPs are
+    /// unknown.
     pub(super) fn without_sequence(&self, row: &Row) -> bool {
         let total = &row.total;
         total.gaps + total.repeats + total.lost == 0
             && self.flow(row).is_some_and(|stats| stats.psn.seen + stats.psn_responses.seen == 0)
     }
 
-    /// Whose the row's queue pair is, where the kernel says so.
+    /// Owner of the row's queue pair, where the kernel knows it.
     #[must_use]
     pub fn owner(&self, row: &Row) -> Option<&'a QpOwner> {
         if self.sample.owners.all().is_empty() {
@@ -176,12 +190,7 @@ pub(super) fn state_bits(row: &Row) -> u64 {
 }
 
 /// The state as a word: upper case while it lasts.
-#[must_use]
-pub fn state(row: &Row) -> (String, Style) {
-    state_cell(&State::of(row))
-}
-
-fn state_cell(state: &State) -> (String, Style) {
+fn state_cell(state: State) -> (String, Style) {
     match (state.worst, state.active) {
         (Some(kind), active) => {
             let more = if state.more { "+" } else { "" };
@@ -196,7 +205,7 @@ fn state_cell(state: &State) -> (String, Style) {
     }
 }
 
-/// Name and number of a process, as far as they are known.
+/// Name and PID of a process, as far as they are known.
 #[must_use]
 pub fn process(owner: &QpOwner) -> Option<String> {
     match (&owner.comm, owner.pid) {
@@ -212,7 +221,7 @@ pub fn compact(n: f64) -> String {
     units::si(n).replace(' ', "")
 }
 
-/// A bar of `width` cells, filled by `share` to the eighth of a cell; what is not nothing shows.
+/// A bar of `width` cells, filled by `share` to the eighth of a cell; any share above 0 shows.
 #[must_use]
 pub fn bar(share: f64, width: u16) -> String {
     const PARTS: [char; 9] = ['·', '▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];

@@ -5,7 +5,8 @@ use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
 use rocescope_common::wire::opcode;
 
 use super::value::{Kind, LinkName, Value};
-use super::{COLUMN, Column, Context, Id};
+use super::{COLUMN, Column, Context, Id, Needs};
+use crate::model::health::CE_LIMIT;
 use crate::model::{Counts, Delta, Level, Model, Row, State, detail};
 use crate::sample::address;
 
@@ -96,7 +97,7 @@ pub const COLUMNS: &[Column] = &[
         width: 5,
         rank: 1,
         help: "CE-marked share of the ECN-capable data packets, in the time range",
-        get: |row, _| Value::of(row.delta.as_ref().and_then(|delta| delta.counts.ce_ratio()), Value::Ratio),
+        get: |row, _| ce(row.delta.as_ref().and_then(|delta| delta.counts.ce_ratio())),
         ..COLUMN
     },
     Column {
@@ -107,7 +108,7 @@ pub const COLUMNS: &[Column] = &[
         width: 5,
         rank: 16,
         help: "CE-marked share since the start",
-        get: |row, _| Value::of(row.total.ce_ratio(), Value::Ratio),
+        get: |row, _| ce(row.total.ce_ratio()),
         ..COLUMN
     },
     Column {
@@ -204,6 +205,7 @@ pub const COLUMNS: &[Column] = &[
         kind: Kind::Duration,
         width: 6,
         rank: 13,
+        needs: Needs::Latency,
         help: "median request-to-ACK or response latency, in the time range; nanoseconds in exports",
         get: |row, cx| Value::of(cx.model.latency(row), |times| Value::Duration(times.p50.ns())),
         ..COLUMN
@@ -215,10 +217,11 @@ pub const COLUMNS: &[Column] = &[
         kind: Kind::Duration,
         width: 6,
         rank: 10,
+        needs: Needs::Latency,
         help: "99th percentile of that latency",
         get: |row, cx| {
             let tail = cx.model.latency(row).and_then(|times| times.tail());
-            Value::of(tail, |tail| Value::Duration(tail.ns()))
+            Value::of(tail, |tail| Value::Duration(tail.ns()))..COLUMN
         },
         ..COLUMN
     },
@@ -255,7 +258,7 @@ pub const COLUMNS: &[Column] = &[
         help: "interface and direction, or capture file",
         get: |row, cx| {
             let link = row.id.key.link;
-            Value::of(cx.model.links.get(usize::from(link)), |row| Value::Link(link, LinkName(row)))
+            Value::of(cx.model.links.get(usize::from(link)), |row| Value::Link(link, LinkName(row)))..COLUMN
         },
         ..COLUMN
     },
@@ -267,6 +270,7 @@ pub const COLUMNS: &[Column] = &[
         kind: Kind::Text,
         width: 12,
         rank: 11,
+        needs: Needs::Owners,
         help: "process that created the queue pair, where known",
         get: |row, cx| Value::text_of(cx.owner(row).and_then(|owner| owner.comm.as_deref())),
         ..COLUMN
@@ -278,6 +282,7 @@ pub const COLUMNS: &[Column] = &[
         kind: Kind::Number,
         width: 7,
         rank: 21,
+        needs: Needs::Owners,
         help: "process ID",
         get: |row, cx| Value::of(cx.owner(row).and_then(|owner| owner.pid), Value::Number),
         ..COLUMN
@@ -289,6 +294,7 @@ pub const COLUMNS: &[Column] = &[
         kind: Kind::Text,
         width: 16,
         rank: 20,
+        needs: Needs::Owners,
         help: "pod or container of the process",
         get: |row, cx| Value::text_of(cx.owner(row).and_then(|owner| owner.pod.as_deref())),
         ..COLUMN
@@ -314,8 +320,8 @@ pub const COLUMNS: &[Column] = &[
         rank: 25,
         help: "path MTU: payload of the latest FIRST or MIDDLE packet",
         get: |row, cx| {
-            let mtu = cx.flow(row).map(|stats| u32::from(stats.mtu)).filter(|mtu| *mtu > 0);
-            Value::of(mtu, Value::Number)
+            let mtu = cx.flow(row).map(|stats| stats.mtu).filter(|mtu| *mtu > 0);
+            Value::of(mtu, Value::Number)..COLUMN
         },
         ..COLUMN
     },
@@ -329,7 +335,7 @@ pub const COLUMNS: &[Column] = &[
         help: "DSCP of the first packet",
         get: |row, cx| {
             let dscp = cx.flow(row).map(|stats| stats.dscp).filter(|dscp| *dscp != DSCP_NONE);
-            Value::of(dscp, |dscp| number_or(u32::from(dscp), "0"))
+            Value::of(dscp, |dscp| number_or(u32::from(dscp), "0"))..COLUMN
         },
         ..COLUMN
     },
@@ -346,7 +352,7 @@ pub const COLUMNS: &[Column] = &[
             Value::of(stats, |stats| {
                 let port = u32::from(stats.src_port);
                 if stats.other_port_packets > 0 { Value::First(port) } else { Value::Number(port) }
-            })
+            })..COLUMN
         },
         ..COLUMN
     },
@@ -372,7 +378,7 @@ pub const COLUMNS: &[Column] = &[
         help: "VLAN ID of the outermost tag; none (0 in filters): untagged",
         get: |row, cx| {
             let vlan = cx.flow(row).and_then(FlowStats::vlan_id);
-            Value::of(vlan, |vlan| number_or(u32::from(vlan), "none"))
+            Value::of(vlan, |vlan| number_or(u32::from(vlan), "none"))..COLUMN
         },
         ..COLUMN
     },
@@ -387,14 +393,19 @@ pub const COLUMNS: &[Column] = &[
         help: "encapsulation of the packets, the outermost first",
         get: |row, cx| {
             let tunnels = cx.flow(row).map(|stats| detail::encapsulation(stats.encap).join("/"));
-            Value::of(tunnels, |tunnels| Value::Text(tunnels.into()))
+            Value::of(tunnels, |tunnels| Value::Text(tunnels.into()))..COLUMN
         },
         ..COLUMN
     },
 ];
 
+/// A CE ratio, and whether it is congestion.
+fn ce(ratio: Option<f64>) -> Value<'static> {
+    Value::of(ratio, |ratio| Value::Ratio(ratio, ratio >= CE_LIMIT))
+}
+
 /// A counter in the time range.
-fn counted<'a>(row: &'a Row, counter: fn(&Counts) -> u64) -> Value<'a> {
+fn counted(row: &Row, counter: fn(&Counts) -> u64) -> Value<'_> {
     Value::of(row.delta.as_ref(), |delta| Value::Count(counter(&delta.counts)))
 }
 

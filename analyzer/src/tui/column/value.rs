@@ -9,7 +9,6 @@ use serde_json::json;
 
 use super::{Column, Context, bar, compact, link_name, state_cell};
 use crate::filter::Unit;
-use crate::model::health::CE_LIMIT;
 use crate::model::{Delta, Level, LinkRow, Row, State};
 use crate::tui::theme;
 use crate::util::units;
@@ -95,8 +94,8 @@ pub enum Value<'a> {
     Rate(f64),
     /// Share of a whole, from 0 to 1.
     Share(f64),
-    /// Ratio, from 0 to 1.
-    Ratio(f64),
+    /// Ratio, from 0 to 1, and whether it is a problem.
+    Ratio(f64, bool),
     /// Number of things.
     Count(u64),
     /// Bytes.
@@ -152,7 +151,7 @@ impl<'a> Value<'a> {
         match self {
             Self::Unknown | Self::Address(_) | Self::Text(_) => None,
             Self::State(state) => Some(f64::from(state.rank())),
-            Self::Rate(n) | Self::Share(n) | Self::Ratio(n) => Some(*n),
+            Self::Rate(n) | Self::Share(n) | Self::Ratio(n, _) => Some(*n),
             Self::Count(n) | Self::Bytes(n) | Self::Duration(n) => Some(*n as f64),
             Self::Number(n) | Self::Special(n, _) | Self::First(n) => Some(f64::from(*n)),
             Self::Link(n, _) => Some(f64::from(*n)),
@@ -164,8 +163,8 @@ impl<'a> Value<'a> {
     pub fn json(&self) -> serde_json::Value {
         match self {
             Self::Unknown => serde_json::Value::Null,
-            Self::State(state) => json!(state_cell(state).0),
-            Self::Rate(n) | Self::Share(n) | Self::Ratio(n) => json!(n),
+            Self::State(state) => json!(state_cell(*state).0),
+            Self::Rate(n) | Self::Share(n) | Self::Ratio(n, _) => json!(n),
             Self::Count(n) | Self::Bytes(n) | Self::Duration(n) => json!(n),
             Self::Number(n) | Self::Special(n, _) | Self::First(n) => json!(n),
             Self::Address(address) => json!(address),
@@ -189,16 +188,16 @@ impl<'a> Value<'a> {
         let counted = |n: u64| if n == 0 { theme::DIM } else { theme::text(level) };
         match self {
             Self::Unknown => (units::UNKNOWN.to_owned(), theme::DIM),
-            Self::State(state) => state_cell(state),
+            Self::State(state) => state_cell(*state),
             Self::Rate(n) if *n <= 0.0 => ("0".into(), theme::DIM),
             Self::Rate(n) if kind == Kind::BitRate => (compact(*n), theme::BOLD),
             Self::Rate(n) => (compact(*n), theme::text(level)),
             Self::Share(share) => (bar(*share, 8), theme::BAR),
-            Self::Ratio(ratio) => {
-                let style = match ratio {
-                    r if *r <= 0.0 => theme::DIM,
-                    r if *r >= CE_LIMIT => theme::text(Level::Warning),
-                    _ => theme::PLAIN,
+            Self::Ratio(ratio, high) => {
+                let style = match high {
+                    _ if *ratio <= 0.0 => theme::DIM,
+                    true => theme::text(Level::Warning),
+                    false => theme::PLAIN,
                 };
                 (units::ratio(Some(*ratio)).trim_end_matches(" %").to_owned(), style)
             }
