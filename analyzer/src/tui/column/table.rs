@@ -221,7 +221,7 @@ pub const COLUMNS: &[Column] = &[
         help: "99th percentile of that latency",
         get: |row, cx| {
             let tail = cx.model.latency(row).and_then(|times| times.tail());
-            Value::of(tail, |tail| Value::Duration(tail.ns()))..COLUMN
+            Value::of(tail, |tail| Value::Duration(tail.ns()))
         },
         ..COLUMN
     },
@@ -258,7 +258,7 @@ pub const COLUMNS: &[Column] = &[
         help: "interface and direction, or capture file",
         get: |row, cx| {
             let link = row.id.key.link;
-            Value::of(cx.model.links.get(usize::from(link)), |row| Value::Link(link, LinkName(row)))..COLUMN
+            Value::of(cx.model.links.get(usize::from(link)), |row| Value::Link(link, LinkName(row)))
         },
         ..COLUMN
     },
@@ -321,7 +321,7 @@ pub const COLUMNS: &[Column] = &[
         help: "path MTU: payload of the latest FIRST or MIDDLE packet",
         get: |row, cx| {
             let mtu = cx.flow(row).map(|stats| stats.mtu).filter(|mtu| *mtu > 0);
-            Value::of(mtu, Value::Number)..COLUMN
+            Value::of(mtu, Value::Number)
         },
         ..COLUMN
     },
@@ -335,7 +335,7 @@ pub const COLUMNS: &[Column] = &[
         help: "DSCP of the first packet",
         get: |row, cx| {
             let dscp = cx.flow(row).map(|stats| stats.dscp).filter(|dscp| *dscp != DSCP_NONE);
-            Value::of(dscp, |dscp| number_or(u32::from(dscp), "0"))..COLUMN
+            Value::of(dscp, |dscp| number_or(u32::from(dscp), "0"))
         },
         ..COLUMN
     },
@@ -352,7 +352,7 @@ pub const COLUMNS: &[Column] = &[
             Value::of(stats, |stats| {
                 let port = u32::from(stats.src_port);
                 if stats.other_port_packets > 0 { Value::First(port) } else { Value::Number(port) }
-            })..COLUMN
+            })
         },
         ..COLUMN
     },
@@ -378,7 +378,7 @@ pub const COLUMNS: &[Column] = &[
         help: "VLAN ID of the outermost tag; none (0 in filters): untagged",
         get: |row, cx| {
             let vlan = cx.flow(row).and_then(FlowStats::vlan_id);
-            Value::of(vlan, |vlan| number_or(u32::from(vlan), "none"))..COLUMN
+            Value::of(vlan, |vlan| number_or(u32::from(vlan), "none"))
         },
         ..COLUMN
     },
@@ -393,7 +393,7 @@ pub const COLUMNS: &[Column] = &[
         help: "encapsulation of the packets, the outermost first",
         get: |row, cx| {
             let tunnels = cx.flow(row).map(|stats| detail::encapsulation(stats.encap).join("/"));
-            Value::of(tunnels, |tunnels| Value::Text(tunnels.into()))..COLUMN
+            Value::of(tunnels, |tunnels| Value::Text(tunnels.into()))
         },
         ..COLUMN
     },
