@@ -1,20 +1,19 @@
-//! RoCE on the wire and how rocescope counts it: one parser and one accounting function, compiled
-//! for the kernel programs and for user space alike.
+//! RoCE parsing and accounting: one parser and one accounting function, compiled for both the kernel
+//! programs and user space.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`wire`] | the frame parser: Ethernet, VLAN, IP, UDP, tunnels, GRH, BTH and what follows it |
-//! | [`account`] | per-flow statistics and the rules that update them (PSN, ECN, AETH) |
-//! | [`abi`] | what the kernel programs and user space exchange: map values, events, map names |
+//! | [`wire`] | the frame parser: Ethernet, VLAN, IP, UDP, tunnels, GRH, BTH and extended headers |
+//! | [`account`] | per-flow counters and the rules that update them (PSN, ECN, AETH) |
+//! | [`abi`] | types shared by kernel programs and user space: map values, events, map names |
 //!
-//! Numbers are in host byte order everywhere but in addresses, which are kept as the wire has
-//! them. Nothing here allocates, does I/O or reads a clock.
+//! Numbers are in host byte order, addresses in wire order. Nothing here allocates, does I/O or reads a
+//! clock.
 #![no_std]
 #![forbid(unsafe_code)]
 #![expect(
     clippy::inline_always,
-    reason = "what runs in the kernel must end up in one function: calls cost stack, and are not \
-              allowed while a spin lock is held"
+    reason = "kernel programs must be inlined into one function: calls cost stack and time"
 )]
 #![expect(
     clippy::cast_possible_truncation,

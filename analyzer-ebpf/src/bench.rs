@@ -1,8 +1,9 @@
-//! Programs that `rocescope bench` measures against; they are never attached anywhere.
+//! Programs that `rocescope bench` runs on frames in memory; they are never attached.
 //!
-//! `BPF_PROG_TEST_RUN` gives a program the same memory again and again, so a program that first
-//! moves a number in the packet on meets packets in order, or another flow each time. What that
-//! step costs is measured by a program that does nothing else.
+//! `BPF_PROG_TEST_RUN` passes the same frame to every repetition. These programs therefore first increment
+//! a field of the packet (the PSN, or the queue pair for cases with many flows) and then count with the
+//! code of the attached programs. A program that only increments the field measures the cost of that step,
+//! which is subtracted.
 
 use aya_ebpf::bindings::{tcx_action_base::TCX_NEXT, xdp_action::XDP_PASS};
 use aya_ebpf::macros::{classifier, xdp};
@@ -14,17 +15,17 @@ use crate::maps::BENCH_STEP;
 use crate::packet::opaque;
 use crate::record;
 
-/// Steps are taken within headers.
+/// Bound for the verifier: the incremented field lies within the headers.
 const OFFSET_MASK: u16 = 0xFF;
 
-/// The cost of calling any XDP program.
+/// Cost of calling an XDP program.
 #[xdp]
 #[inline(always)]
 pub fn rocescope_bench_xdp_empty(_ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
-/// The cost of the step.
+/// Cost of incrementing the field.
 #[xdp]
 #[inline(always)]
 pub fn rocescope_bench_xdp_step(ctx: XdpContext) -> u32 {
@@ -32,7 +33,7 @@ pub fn rocescope_bench_xdp_step(ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
-/// The step, then what `rocescope_xdp` does.
+/// Increments the field, then counts like `rocescope_xdp`.
 #[xdp]
 #[inline(always)]
 pub fn rocescope_bench_xdp(ctx: XdpContext) -> u32 {
@@ -41,14 +42,14 @@ pub fn rocescope_bench_xdp(ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
-/// The cost of calling any XDP program that takes frames of several buffers.
+/// Cost of calling an XDP program that accepts multi-buffer frames.
 #[xdp(frags)]
 #[inline(always)]
 pub fn rocescope_bench_xdp_frags_empty(_ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
-/// The cost of the step.
+/// Cost of incrementing the field.
 #[xdp(frags)]
 #[inline(always)]
 pub fn rocescope_bench_xdp_frags_step(ctx: XdpContext) -> u32 {
@@ -56,7 +57,7 @@ pub fn rocescope_bench_xdp_frags_step(ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
-/// The step, then what `rocescope_xdp_frags` does.
+/// Increments the field, then counts like `rocescope_xdp_frags`.
 #[xdp(frags)]
 #[inline(always)]
 pub fn rocescope_bench_xdp_frags(ctx: XdpContext) -> u32 {
@@ -65,14 +66,14 @@ pub fn rocescope_bench_xdp_frags(ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
-/// The cost of calling any TC program.
+/// Cost of calling a TC program.
 #[classifier]
 #[inline(always)]
 pub fn rocescope_bench_tc_empty(_ctx: TcContext) -> i32 {
     TCX_NEXT
 }
 
-/// The cost of the step.
+/// Cost of incrementing the field.
 #[classifier]
 #[inline(always)]
 pub fn rocescope_bench_tc_step(ctx: TcContext) -> i32 {
@@ -80,7 +81,7 @@ pub fn rocescope_bench_tc_step(ctx: TcContext) -> i32 {
     TCX_NEXT
 }
 
-/// The step, then what `rocescope_tc_ingress` does.
+/// Increments the field, then counts like `rocescope_tc_ingress`.
 #[classifier]
 #[inline(always)]
 pub fn rocescope_bench_tc(ctx: TcContext) -> i32 {
@@ -89,7 +90,7 @@ pub fn rocescope_bench_tc(ctx: TcContext) -> i32 {
     TCX_NEXT
 }
 
-/// Adds 1 to the bits of a word in the packet that the mask names; with a toggle see [`alternate`].
+/// Increments the masked bits of a word of the packet by 1; with a toggle see [`alternate`].
 #[inline(always)]
 fn step(start: usize, end: usize) {
     let Some(step) = BENCH_STEP.get(0) else { return };
@@ -109,11 +110,11 @@ fn step(start: usize, end: usize) {
     }
 }
 
-/// Changes the first word of a BTH with each packet, and the number in the word with the PSN with every
-/// other.
+/// Toggles bits of the first word of a BTH with every packet and increments the word that holds the PSN
+/// with every second packet.
 #[inline(always)]
 fn alternate(at: usize, end: usize, step: &BenchStep) {
-    /// A reserved bit beside the PSN says which packet of two it is.
+    /// Reserved bit next to the PSN that marks the second packet of a pair.
     const SECOND: u32 = 1 << 30;
     if at + 12 > end {
         return;

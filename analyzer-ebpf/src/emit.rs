@@ -6,21 +6,20 @@ use aya_ebpf::EbpfContext as _;
 use aya_ebpf::helpers::generated::bpf_skb_load_bytes;
 use aya_ebpf::programs::TcContext;
 use rocescope_common::abi::{EVENT_HEADERS, EventRecord, LinkCounters};
-use rocescope_common::account::latency::Run;
+use rocescope_common::account::latency::RetxRun;
 use rocescope_common::account::{Event, FlowKey, Outcome};
 use rocescope_common::wire::{Bytes, Frame};
 
-use crate::maps::{EVENTS, WANT_EVENTS};
+use crate::maps::{EVENTS, WANT_EVENTS, counters_of};
 use crate::packet::length;
-use crate::record::counters_of;
 
-/// Where a packet's first bytes go.
+/// The first bytes of a packet in an event record.
 pub(crate) type Headers = [u8; EVENT_HEADERS];
 
-/// Events of which user space wants to see the packet.
+/// Events that carry the packet's headers.
 const WITH_HEADERS: u16 = Event::NAK | Event::RNR | Event::CNP | Event::GAP | Event::GSI;
 
-/// Sends an event; one that does not fit is counted.
+/// Sends an event; counts it as dropped when the ring buffer is full.
 #[inline(always)]
 pub(crate) fn event(
     frame: &Frame,
@@ -48,10 +47,10 @@ pub(crate) fn event(
     entry.submit(0);
 }
 
-/// Writes every field but the headers and their length.
+/// Writes every field except `headers` and `headers_len`.
 ///
 /// # Safety
-/// `record` must have room for a record, and `key` be one.
+/// `record` points to memory for a record, and `key` to a key.
 #[inline(always)]
 unsafe fn fill(
     record: *mut EventRecord,
@@ -78,12 +77,19 @@ unsafe fn fill(
     }
 }
 
-/// Tells packets that came again, which `frame` put an end to; what does not fit is counted.
+/// Sends a run of duplicate-PSN packets that `frame` ended; counts it as dropped when the ring buffer is
+/// full. `duplicate` is 1 if the PSN of `frame` is a duplicate too.
 ///
 /// # Safety
-/// `key` and `run` must point to map memory.
+/// `key` and `run` point to map memory.
 #[inline(always)]
-pub(crate) unsafe fn run(frame: &Frame, key: *const FlowKey, run: *const Run, again: u32, now: u64) {
+pub(crate) unsafe fn retx_run(
+    frame: &Frame,
+    key: *const FlowKey,
+    run: *const RetxRun,
+    duplicate: u32,
+    now: u64,
+) {
     if WANT_EVENTS.load() == 0 {
         return;
     }
@@ -96,17 +102,17 @@ pub(crate) unsafe fn run(frame: &Frame, key: *const FlowKey, run: *const Run, ag
     };
     let record: &mut MaybeUninit<EventRecord> = &mut entry;
     let record = record.as_mut_ptr();
-    // SAFETY: the entry has room for a record, and a run fits its headers; every field is written
-    // before it is submitted. The rest is promised by the caller.
+    // SAFETY: the entry has room for a record, and a run fits into its headers; every field is written
+    // before the record is submitted. The rest is promised by the caller.
     unsafe {
-        fill(record, frame, key, Event::RUN, again, now);
-        (*record).headers_len = EventRecord::RUN_LEN;
-        (&raw mut (*record).headers).cast::<Run>().write(*run);
+        fill(record, frame, key, Event::RETX_RUN, duplicate, now);
+        (*record).headers_len = EventRecord::RETX_RUN_LEN;
+        (&raw mut (*record).headers).cast::<RetxRun>().write(*run);
     }
     entry.submit(0);
 }
 
-/// Copies the first bytes of a packet that lies in memory.
+/// Copies the first bytes of a packet from its linear part.
 #[inline(always)]
 pub(crate) fn copy(packet: &impl Bytes, headers: &mut Headers) -> u16 {
     const STEP: usize = 16;
@@ -118,7 +124,7 @@ pub(crate) fn copy(packet: &impl Bytes, headers: &mut Headers) -> u16 {
         done = i + 1;
     }
     let mut len = done * STEP;
-    // The rest of a packet that ends within a step.
+    // The remainder of a packet that is shorter than the last step.
     for _ in 1..STEP {
         let Some([byte]) = packet.get::<1>(len) else { break };
         let Some(place) = headers.get_mut(len) else { break };
@@ -128,7 +134,7 @@ pub(crate) fn copy(packet: &impl Bytes, headers: &mut Headers) -> u16 {
     len as u16
 }
 
-/// Copies the first bytes of a packet that may be spread over several buffers.
+/// Copies the first bytes of a packet that may span several buffers.
 #[inline(always)]
 pub(crate) fn load(ctx: &TcContext, headers: &mut Headers) -> u16 {
     let Some(len) = length::<EVENT_HEADERS>(ctx.len() as usize) else { return 0 };

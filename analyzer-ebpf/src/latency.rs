@@ -1,35 +1,35 @@
-//! The time from requests to answers: the access to entries of `LATENCY`, and which packet does what
-//! to which. What is done is `rocescope_common::account::latency`, the same in replay.
+//! Request-to-response latency: atomic access to the entries of `LATENCY`, and the packets that update
+//! them. The algorithm is `rocescope_common::account::latency`, shared with replay.
 //!
-//! User space says which flows are the two directions of a connection (see
-//! [`rocescope_common::abi::Timing`]); until it has, requests are counted as untimed.
+//! User space decides which flows are the two directions of a connection (see
+//! [`rocescope_common::abi::Timing`]). Requests of flows without that pairing count as untimed.
 
 use core::arch::asm;
 
-use rocescope_common::abi::event::mark;
-use rocescope_common::abi::{FlowSlot, Timing, Work};
+use rocescope_common::abi::event::mark_age;
+use rocescope_common::abi::{CpuState, FlowSlot, Timing};
 use rocescope_common::account::Event;
 use rocescope_common::account::latency::{
-    BUCKETS, CLASS_NONE, CLASSES, Cells, Latency, RING, answered, answered_by, class_of, is_timed, requested,
-    restarted,
+    BUCKETS, CLASS_NONE, CLASSES, Latency, LatencyMemory, RING, acked_psn, class_of, is_timed, on_request,
+    on_response, on_restart,
 };
 use rocescope_common::account::psn::Span;
 use rocescope_common::wire::Frame;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
-use crate::maps::{LATENCY, SLOTS, WORK};
-use crate::{emit, turn};
+use crate::maps::{CPU_STATE, LATENCY, SLOTS};
+use crate::{emit, seqlock};
 
-/// IP ECN bits of a mark.
+/// ECN codepoint CE.
 const CE: u8 = 3;
-/// For [`rocescope_time`]: the packet's PSN was behind the expected one.
-const REPEAT: u32 = 1;
-/// For [`rocescope_time`]: the sequence began anew.
+/// Flag for [`rocescope_time`]: the PSN is a duplicate (behind the expected one).
+const DUPLICATE_PSN: u32 = 1;
+/// Flag for [`rocescope_time`]: the PSN sequence restarted.
 const RESTART: u32 = 2;
 
-/// An entry of the map. Its two sides belong to packets of two flows, each of which has its turn at its
-/// own slot only: what both touch is exchanged atomically.
+/// An entry of the map. Packets of two flows write to it, each under the seqlock of its own slot only, so
+/// words that both change are exchanged atomically.
 #[derive(Clone, Copy)]
 struct Entry(*mut Latency);
 
@@ -39,10 +39,10 @@ impl Entry {
         LATENCY.get_ptr_mut(number.wrapping_sub(1)).map(Self)
     }
 
-    /// Adds 1 to a counter that only packets of one flow touch.
+    /// Increments a counter that only packets of one flow write.
     ///
     /// # Safety
-    /// `word` must lie in the entry.
+    /// `word` lies in the entry.
     #[inline(always)]
     unsafe fn count(word: *mut u64) {
         // SAFETY: promised by the caller.
@@ -50,18 +50,18 @@ impl Entry {
     }
 }
 
-impl Cells for Entry {
+impl LatencyMemory for Entry {
     #[inline(always)]
     fn head(&self) -> u32 {
-        // With the tail beside it, before the cells that the head leads to.
+        // Loaded together with the tail, before the ring cells below the head.
         // SAFETY: the pointer comes from the map, and two numbers of four bytes come first.
-        let both = turn::acquire(unsafe { (&raw mut (*self.0).head).cast() });
+        let both = seqlock::acquire(unsafe { (&raw mut (*self.0).head).cast() });
         if cfg!(target_endian = "little") { both as u32 } else { (both >> 32) as u32 }
     }
 
     #[inline(always)]
     fn set_head(&mut self, head: u32) {
-        // Behind what filled the cell, see there.
+        // Stored after the cell, see `store`.
         // SAFETY: the pointer comes from the map.
         unsafe { (&raw mut (*self.0).head).write_volatile(head) };
     }
@@ -85,10 +85,10 @@ impl Cells for Entry {
     }
 
     #[inline(always)]
-    fn fill(&mut self, index: usize, value: u64) {
-        // The answers' side looks at cells before the head alone, and is done with this one.
+    fn store(&mut self, index: usize, value: u64) {
+        // The response side only reads cells below the head, so this cell is not shared yet.
         // SAFETY: as above.
-        turn::release(unsafe { (&raw mut (*self.0).ring).cast::<u64>().add(index & (RING - 1)) }, value);
+        seqlock::release(unsafe { (&raw mut (*self.0).ring).cast::<u64>().add(index & (RING - 1)) }, value);
     }
 
     #[inline(always)]
@@ -98,25 +98,25 @@ impl Cells for Entry {
     }
 
     #[inline(always)]
-    fn ambiguous(&mut self) {
+    fn count_ambiguous(&mut self) {
         // SAFETY: the pointer comes from the map.
         unsafe { Self::count(&raw mut (*self.0).ambiguous) };
     }
 
     #[inline(always)]
-    fn ambiguous_answer(&mut self) {
+    fn count_ambiguous_response(&mut self) {
         // SAFETY: as above.
-        unsafe { Self::count(&raw mut (*self.0).ambiguous_answers) };
+        unsafe { Self::count(&raw mut (*self.0).ambiguous_responses) };
     }
 
     #[inline(always)]
-    fn ring_full(&mut self) {
+    fn count_ring_full(&mut self) {
         // SAFETY: as above.
         unsafe { Self::count(&raw mut (*self.0).ring_full) };
     }
 
     #[inline(always)]
-    fn sample(&mut self, class: usize, bucket: usize, ns: u64) {
+    fn add_sample(&mut self, class: usize, bucket: usize, ns: u64) {
         let at = class * BUCKETS + bucket;
         if class >= CLASSES || at >= CLASSES * BUCKETS {
             return;
@@ -133,7 +133,7 @@ impl Cells for Entry {
     }
 }
 
-/// Puts a value into a word of map memory and gives the one before, atomically and in full order.
+/// Exchanges a word of map memory atomically and fully ordered; returns the old value.
 #[inline(always)]
 fn exchange(word: *mut u64, value: u64) -> u64 {
     let mut value = value;
@@ -142,28 +142,27 @@ fn exchange(word: *mut u64, value: u64) -> u64 {
     value
 }
 
-/// Takes note of the packet in `work` that was just counted, within its flow's turn. `repeat`: its PSN was
-/// behind the expected one. What goes with the event of a CNP is put into the outcome there.
+/// Updates latency state for the packet in `work`, which was just counted, under its flow's seqlock.
+/// `duplicate_psn`: the PSN was behind the expected one. `before_ns`: time of the flow's previous packet.
+/// Writes the mark age of a CNP into the packet's outcome.
 ///
-/// Most packets (the middle of messages) are done here; the rest is a call away. Everything is read again
-/// from map memory, and put together without branches: here meet all the ways through the accounting,
-/// and the verifier must see one.
-///
-/// `before_ns` is the time of the flow's packet before.
+/// Most packets (the middle of messages) return here, and the rest takes a function call. Fields are read
+/// again from map memory and combined without branches: all paths through the accounting meet here, and the
+/// verifier must be able to merge them into one state.
 ///
 /// # Safety
-/// `work` must point to this CPU's, and `place` to the packet's slot.
+/// `work` points to this CPU's state, and `place` to the packet's slot.
 #[inline(always)]
 pub(crate) unsafe fn packet(
     slot: u32,
     place: *mut FlowSlot,
-    work: *mut Work,
-    repeat: bool,
+    work: *mut CpuState,
+    duplicate_psn: bool,
     before_ns: u64,
     now: u64,
 ) {
     // SAFETY: promised by the caller.
-    let run = unsafe { (&raw const (*place).timing.untimed).read_volatile() } & Timing::RUN != 0;
+    let run = unsafe { (&raw const (*place).timing.untimed).read_volatile() } & Timing::RETX_RUN != 0;
     // SAFETY: promised by the caller.
     let (opcode, ack_req, tos, events) = unsafe {
         (
@@ -177,17 +176,17 @@ pub(crate) unsafe fn packet(
     let restart = events & Event::RESTART != 0;
     let wanted = is_timed(op, ack_req)
         | restart
-        | repeat
+        | duplicate_psn
         | run
         | op.any(Op::RESPONSE | Op::ACKNOWLEDGE | Op::CNP)
         | (tos & CE == CE);
     if !wanted {
         return;
     }
-    // The end of a message, the commonest of what is wanted, without the call: where the kernel mitigates
-    // SRSO, returning alone takes some 10 ns.
+    // Fast path for the last packet of a message, the most frequent timed packet: where the kernel
+    // mitigates SRSO, the return of a function call alone costs some 10 ns.
     // SAFETY: promised by the caller.
-    if !(repeat | restart | run)
+    if !(duplicate_psn | restart | run)
         && tos & CE != CE
         && is_timed(op, ack_req)
         && let Some(mut own) =
@@ -195,72 +194,72 @@ pub(crate) unsafe fn packet(
     {
         // SAFETY: promised by the caller.
         let psn = unsafe { (&raw const (*work).frame.psn).read_volatile() };
-        requested(&mut own, psn, class_of(op, ack_req), false, now);
+        on_request(&mut own, psn, class_of(op, ack_req), false, now);
         return;
     }
-    let flags = (u32::from(repeat) * REPEAT) | (u32::from(restart) * RESTART);
-    let told = rocescope_time(slot, now, flags, before_ns) as u32;
-    if told != mark::UNKNOWN {
+    let flags = (u32::from(duplicate_psn) * DUPLICATE_PSN) | (u32::from(restart) * RESTART);
+    let age = rocescope_time(slot, now, flags, before_ns) as u32;
+    if age != mark_age::UNKNOWN {
         // SAFETY: promised by the caller.
-        unsafe { (&raw mut (*work).outcome.missing).write_volatile(told) };
+        unsafe { (&raw mut (*work).outcome.missing).write_volatile(age) };
     }
 }
 
-/// What [`packet`] does to entries, for the frame in `WORK`, whose flow's slot has its turn. Gives
-/// what goes with the event of a CNP.
+/// Applies the frame in `CPU_STATE` to the latency entries of its flow, whose seqlock the caller holds.
+/// Returns the mark age of a CNP.
 ///
-/// A function that the verifier checks by itself: what leads here has thousands of ways.
+/// A global function, which the verifier checks once by itself: thousands of paths lead here.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn rocescope_time(slot: u32, now: u64, flags: u32, before_ns: u64) -> u64 {
-    let (Some(work), Some(place)) = (WORK.get_ptr_mut(0), SLOTS.get_ptr_mut(slot)) else { return 0 };
+    let (Some(work), Some(place)) = (CPU_STATE.get_ptr_mut(0), SLOTS.get_ptr_mut(slot)) else { return 0 };
     // SAFETY: both pointers come from maps; the frame is this program's own.
     let (frame, timing) = unsafe { (&(*work).frame, &raw mut (*place).timing) };
     let op = Op::of(frame.opcode);
     let class = class_of(op, frame.ack_req);
-    // SAFETY: as above. The count belongs to packets of this flow.
+    // SAFETY: as above. Only packets of this flow write the count.
     let pair = unsafe {
         let pair = (&raw const (*timing).pair).read_volatile();
         if class != CLASS_NONE && Timing::own(pair) == 0 {
             let untimed = &raw mut (*timing).untimed;
             let before = untimed.read_volatile();
-            let next = before.wrapping_add(1) & !Timing::RUN;
-            untimed.write_volatile(next | before & Timing::RUN);
+            let next = before.wrapping_add(1) & !Timing::RETX_RUN;
+            untimed.write_volatile(next | before & Timing::RETX_RUN);
         }
         pair
     };
     if pair == 0 {
         return 0;
     }
-    // Looked up where they are needed: most packets need one of the two.
+    // Looked up lazily: most packets need only one of the two.
     let own = || Entry::at(Timing::own(pair));
     let other = || Entry::at(Timing::other(pair));
     if op.has(Op::CNP) {
-        return u64::from(notified(own(), other(), now));
+        return u64::from(take_mark_age(own(), other(), now));
     }
     if frame.roce_version == 2 && frame.tos & CE == CE && !op.has(Op::ACKNOWLEDGE) {
-        marked(own(), other(), now);
+        note_mark(own(), other(), now);
     }
     if op.has(Op::RELIABLE) {
         let Some(mut own) = own() else { return 0 };
         let place = Place { slot: place, frame, now };
-        if flags & REPEAT != 0 {
-            again(own, &place, op, before_ns);
+        if flags & DUPLICATE_PSN != 0 {
+            duplicate(own, &place, op, before_ns);
         } else {
-            tell(own, &place, 0);
+            end_run(own, &place, 0);
         }
         if flags & RESTART != 0 {
-            restarted(&mut own);
+            on_restart(&mut own);
         }
         if class != CLASS_NONE {
-            requested(&mut own, frame.psn, class, flags & REPEAT != 0, now);
+            on_request(&mut own, frame.psn, class, flags & DUPLICATE_PSN != 0, now);
         }
     } else if op.any(Op::RESPONSE | Op::ACKNOWLEDGE)
         && let Some(mut other) = other()
     {
-        let up_to = answered_by(op, frame.psn, frame.aeth);
-        if up_to != UNKNOWN {
-            answered(&mut other, up_to, op.has(Op::ACKNOWLEDGE), now);
+        let acked = acked_psn(op, frame.psn, frame.aeth);
+        if acked != UNKNOWN {
+            on_response(&mut other, acked, op.has(Op::ACKNOWLEDGE), now);
         }
     }
     0
@@ -273,21 +272,21 @@ struct Place<'a> {
     now: u64,
 }
 
-/// A packet came again.
+/// Adds a duplicate-PSN packet to the current run, or starts a new run.
 #[inline(always)]
-fn again(entry: Entry, place: &Place<'_>, op: Op, before_ns: u64) {
+fn duplicate(entry: Entry, place: &Place<'_>, op: Op, before_ns: u64) {
     let psn = place.frame.psn;
-    // SAFETY: the pointer comes from the map; the run belongs to packets of this flow.
-    let run = unsafe { &raw mut (*entry.0).run };
+    // SAFETY: the pointer comes from the map; only packets of this flow write the run.
+    let run = unsafe { &raw mut (*entry.0).retx_run };
     // SAFETY: as above.
     unsafe {
-        if (*run).goes_on(op, psn, place.now) {
+        if (*run).continues_with(op, psn, place.now) {
             (*run).packets += 1;
             (*run).end_ns = place.now;
             return;
         }
     }
-    tell(entry, place, REPEAT);
+    end_run(entry, place, DUPLICATE_PSN);
     let pause = place.now.saturating_sub(before_ns);
     // SAFETY: as above; the slot is this packet's.
     unsafe {
@@ -302,31 +301,32 @@ fn again(entry: Entry, place: &Place<'_>, op: Op, before_ns: u64) {
         }
         (*run).expected = (*place.slot).stats.psn.expected;
         let untimed = &raw mut (*place.slot).timing.untimed;
-        untimed.write_volatile(untimed.read_volatile() | Timing::RUN);
+        untimed.write_volatile(untimed.read_volatile() | Timing::RETX_RUN);
     }
 }
 
-/// Tells the packets that came again before this one, if any did. `again`: 1 if this one does, too.
+/// Sends the current run of duplicate-PSN packets, if any, and clears it. `duplicate`: 1 if the PSN of the
+/// packet that ends it is a duplicate too.
 #[inline(always)]
-fn tell(entry: Entry, place: &Place<'_>, again: u32) {
-    // SAFETY: the pointer comes from the map; the run belongs to packets of this flow.
-    let run = unsafe { &raw mut (*entry.0).run };
-    // SAFETY: as above; the slot is this packet's, and its turn this program's.
+fn end_run(entry: Entry, place: &Place<'_>, duplicate: u32) {
+    // SAFETY: the pointer comes from the map; only packets of this flow write the run.
+    let run = unsafe { &raw mut (*entry.0).retx_run };
+    // SAFETY: as above; this packet's slot, whose seqlock the caller holds.
     unsafe {
         if (*run).packets == 0 {
             return;
         }
-        emit::run(place.frame, &raw const (*place.slot).key, run, again, place.now);
+        emit::retx_run(place.frame, &raw const (*place.slot).key, run, duplicate, place.now);
         (*run).packets = 0;
         let untimed = &raw mut (*place.slot).timing.untimed;
-        untimed.write_volatile(untimed.read_volatile() & !Timing::RUN);
+        untimed.write_volatile(untimed.read_volatile() & !Timing::RETX_RUN);
     }
 }
 
-/// Where a flow notes marks on its data: in its own entry if it has one, else in that of the other
-/// direction; the CNPs about it look there.
+/// Records the first CE mark on the flow's data: in the flow's own entry, or else in that of the reverse
+/// direction. A CNP for the flow reads it there.
 #[inline(always)]
-fn marked(own: Option<Entry>, other: Option<Entry>, now: u64) {
+fn note_mark(own: Option<Entry>, other: Option<Entry>, now: u64) {
     let word = match (own, other) {
         // SAFETY: the pointers come from the map.
         (Some(own), _) => unsafe { (&raw mut (*own.0).marked_ns).cast::<u64>() },
@@ -334,7 +334,7 @@ fn marked(own: Option<Entry>, other: Option<Entry>, now: u64) {
         (None, Some(other)) => unsafe { (&raw mut (*other.0).marked_ns).cast::<u64>().add(1) },
         (None, None) => return,
     };
-    // SAFETY: as above. Packets of one flow write here, and a CNP takes it away.
+    // SAFETY: as above. Packets of one flow set the word, and a CNP clears it.
     unsafe {
         if word.read_volatile() == 0 {
             word.write_volatile(now);
@@ -342,20 +342,20 @@ fn marked(own: Option<Entry>, other: Option<Entry>, now: u64) {
     }
 }
 
-/// The time since the other direction was marked first; the mark is taken.
+/// Time since the first CE mark on the reverse direction; clears the mark.
 #[inline(always)]
-fn notified(own: Option<Entry>, other: Option<Entry>, now: u64) -> u32 {
+fn take_mark_age(own: Option<Entry>, other: Option<Entry>, now: u64) -> u32 {
     let word = match (other, own) {
         // SAFETY: the pointers come from the map.
         (Some(other), _) => unsafe { (&raw mut (*other.0).marked_ns).cast::<u64>() },
         // SAFETY: as above; there are two words.
         (None, Some(own)) => unsafe { (&raw mut (*own.0).marked_ns).cast::<u64>().add(1) },
-        (None, None) => return mark::UNKNOWN,
+        (None, None) => return mark_age::UNKNOWN,
     };
     let marked = exchange(word, 0);
     if marked == 0 {
-        return mark::NONE;
+        return mark_age::NONE;
     }
-    // The clock of another CPU may be a little behind.
-    if now < marked { mark::UNKNOWN } else { mark::since(now - marked) }
+    // Clocks of different CPUs may differ slightly.
+    if now < marked { mark_age::UNKNOWN } else { mark_age::encode(now - marked) }
 }

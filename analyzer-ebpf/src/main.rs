@@ -1,9 +1,9 @@
-//! rocescope's programs in the kernel: XDP on ingress, TC on ingress or egress.
+//! rocescope's kernel programs: XDP on ingress, TC on ingress or egress.
 //!
-//! They parse, count and pass every packet on. Parsing and accounting are those of
-//! `rocescope-common`, the same as in replay; this crate only drives them: `packet` lets the parser
-//! read a packet buffer, `record` finds a flow's slot and counts in it, `latency` times
-//! requests, `emit` tells user space of what happened at single packets.
+//! They parse and count each packet and pass it on unchanged. Parser and accounting are those of
+//! `rocescope-common`, shared with replay. This crate drives them: `packet` exposes packet buffers to the
+//! parser, `record` finds a flow's slot and counts under its `seqlock`, `latency` times requests, `bins`
+//! keeps traffic over time, and `emit` sends events to user space.
 #![no_std]
 #![no_main]
 #![feature(asm_experimental_arch)]
@@ -16,15 +16,15 @@ mod latency;
 mod maps;
 mod packet;
 mod record;
+mod seqlock;
 #[cfg(feature = "test-clock")]
 mod testing;
-mod turn;
 
 use aya_ebpf::bindings::{tcx_action_base::TCX_NEXT, xdp_action::XDP_PASS};
 use aya_ebpf::macros::{classifier, xdp};
 use aya_ebpf::programs::{TcContext, XdpContext};
 
-/// Ingress, at frame sizes that fit one buffer.
+/// Ingress, frames in one buffer.
 #[xdp]
 #[inline(always)]
 pub fn rocescope_xdp(ctx: XdpContext) -> u32 {
@@ -32,7 +32,7 @@ pub fn rocescope_xdp(ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
-/// Ingress, also where a frame may span several buffers (jumbo MTU).
+/// Ingress, also frames that span several buffers (jumbo MTU).
 #[xdp(frags)]
 #[inline(always)]
 pub fn rocescope_xdp_frags(ctx: XdpContext) -> u32 {
@@ -40,7 +40,7 @@ pub fn rocescope_xdp_frags(ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
-/// Ingress, where XDP is not wanted or not to be had.
+/// Ingress, where XDP is not requested or not supported.
 #[classifier]
 #[inline(always)]
 pub fn rocescope_tc_ingress(ctx: TcContext) -> i32 {
@@ -56,20 +56,20 @@ pub fn rocescope_tc_egress(ctx: TcContext) -> i32 {
     TCX_NEXT
 }
 
-/// Says which tick it is, so that user space can set the clock of the others. Never attached.
+/// Writes the current tick to `TICKS`, from which user space calibrates the tick clock. Never attached.
 #[classifier]
 pub fn rocescope_ticks(_ctx: TcContext) -> i32 {
     record::note_ticks();
     TCX_NEXT
 }
 
-/// Never reached: a program in which it could be is refused by the verifier.
+/// Unreachable: the verifier rejects a program that could panic.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {}
 }
 
-/// Without it, helpers that need a GPL-compatible program would be refused.
+/// Required by GPL-only helpers.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
 static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

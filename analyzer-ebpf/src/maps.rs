@@ -1,45 +1,44 @@
-//! The maps, and the numbers that user space sets before loading.
+//! The maps, and the constants that user space sets before it loads the programs.
 //!
-//! Sizes below are the defaults; user space scales them with `--max-flows`. At 65,536 flows:
-//! slots 44 MiB, hints 1 MiB, hash 8 MiB, overflow table 6 MiB, requests under way 1.4 MiB, ring buffer
-//! 1 MiB, free slots 0.3 MiB.
+//! Sizes are defaults that user space scales with `--max-flows`. With 65,536 flows: slots 44 MiB, hints 1
+//! MiB, hash 8 MiB, overflow table 6 MiB, latency entries 1.4 MiB, ring buffer of events 1 MiB, free slots
+//! 0.3 MiB.
 
 use aya_ebpf::Global;
 use aya_ebpf::btf_maps::{Array, HashMap, PerCpuArray, RingBuf, Stack};
 use aya_ebpf::macros::btf_map;
 use rocescope_common::abi::maps::MAX_LINKS;
 use rocescope_common::abi::{
-    BenchStep, BinRecord, EventRecord, ExtraKey, ExtraValue, FlowSlot, LinkCounters, TIMED_FLOWS, TickClock,
-    Work,
+    BenchStep, BinRecord, CpuState, EventRecord, ExtraKey, ExtraValue, FlowSlot, LinkCounters, TIMED_FLOWS,
+    TickClock,
 };
 use rocescope_common::account::FlowKey;
-use rocescope_common::account::bin::Asked;
+use rocescope_common::account::bin::LastExchange;
 use rocescope_common::account::latency::Latency;
 
 const FLOWS_MAX: usize = 65_536;
-/// BPF_F_MMAPABLE.
+/// `BPF_F_MMAPABLE`.
 const MMAPABLE: usize = 1 << 10;
 const EVENTS_BYTES: usize = 1 << 20;
-/// Some 9,000 records: what 900 flows that send in every millisecond tell in 10 of them.
+/// Some 9,300 records: 900 flows that send in every bin of 1 ms fill it in 10 ms.
 const BINS_BYTES: usize = 512 << 10;
-/// What is copied of a packet whose headers are spread over several buffers.
+/// Bytes copied of a packet whose headers are not in its linear part.
 pub(crate) const SCRATCH_LEN: usize = 512;
 
 #[btf_map]
 pub(crate) static FLOWS: HashMap<FlowKey, u32, FLOWS_MAX> = HashMap::new();
 
-/// Not per CPU: one value a flow keeps the memory independent of the number of CPUs, and a packet
-/// sequence has only one order. The turn in each slot makes counting exact when packets of one flow
-/// arrive on several CPUs. User space maps the array and reads it without a system call.
+/// One slot per flow rather than per flow and CPU: a PSN sequence has one order, and memory stays
+/// independent of the number of CPUs. The seqlock of a slot keeps counts exact when packets of one flow
+/// arrive on several CPUs. User space maps the array and reads it without system calls.
 #[btf_map]
 pub(crate) static SLOTS: Array<FlowSlot, FLOWS_MAX, MMAPABLE> = Array::new();
 
-/// Shared by all CPUs: what a hint says is checked against the slot's own key, so that it may be
-/// anything.
+/// Shared by all CPUs. A hint may be stale or wrong: the key in the slot decides.
 #[btf_map]
 pub(crate) static HINTS: Array<u32, { FLOWS_MAX * 2 }> = Array::new();
 
-/// Requests under way and their times, of the flows that user space chose.
+/// Outstanding requests and latency histograms of the flows that user space selected.
 #[btf_map]
 pub(crate) static LATENCY: Array<Latency, { TIMED_FLOWS as usize }, MMAPABLE> = Array::new();
 
@@ -53,26 +52,34 @@ pub(crate) static FREE: Stack<u32, FLOWS_MAX> = Stack::new();
 pub(crate) static EXTRA: HashMap<ExtraKey, ExtraValue, FLOWS_MAX> = HashMap::new();
 
 #[btf_map]
-pub(crate) static LINKS: PerCpuArray<LinkCounters, { MAX_LINKS as usize }> = PerCpuArray::new();
+static LINKS: PerCpuArray<LinkCounters, { MAX_LINKS as usize }> = PerCpuArray::new();
+
+/// This CPU's counters of a link.
+#[inline(always)]
+pub(crate) fn counters_of<'a>(link: u32) -> Option<&'a mut LinkCounters> {
+    // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
+    Some(unsafe { &mut *LINKS.get_ptr_mut(link)? })
+}
 
 #[btf_map]
 pub(crate) static BINS: RingBuf<BinRecord, BINS_BYTES> = RingBuf::new();
 
-/// Beside the slots, and under their turns: few packets ask for an answer or are one.
+/// Indexed by slot and protected by its seqlock. Apart from the slot, since few packets request a response
+/// or are one.
 #[btf_map]
-pub(crate) static ASKED: Array<Asked, FLOWS_MAX, MMAPABLE> = Array::new();
+pub(crate) static EXCHANGES: Array<LastExchange, FLOWS_MAX, MMAPABLE> = Array::new();
 
 #[btf_map]
 pub(crate) static EVENTS: RingBuf<EventRecord, EVENTS_BYTES> = RingBuf::new();
 
 #[btf_map]
-pub(crate) static WORK: PerCpuArray<Work, 1> = PerCpuArray::new();
+pub(crate) static CPU_STATE: PerCpuArray<CpuState, 1> = PerCpuArray::new();
 
-/// Per CPU, because a TC program is not interrupted by another on the same CPU.
+/// Per CPU: TC programs on one CPU do not interrupt one another.
 #[btf_map]
 pub(crate) static SCRATCH: PerCpuArray<[u8; SCRATCH_LEN], 1> = PerCpuArray::new();
 
-/// What the programs of `bench` do before they count.
+/// Field that the bench programs increment before they count.
 #[btf_map]
 pub(crate) static BENCH_STEP: Array<BenchStep, 1> = Array::new();
 
@@ -92,20 +99,19 @@ pub(crate) static LINK_SHIFT: Global<u32> = Global::new(31);
 #[unsafe(no_mangle)]
 pub(crate) static HAVE_XDP_BUFF_LEN: Global<u8> = Global::new(0);
 
-/// By how many bits the number of a hint is less than one of 32.
+/// 32 less the logarithm of the number of hints.
 #[unsafe(no_mangle)]
 pub(crate) static HINT_SHIFT: Global<u32> = Global::new(31);
 
-/// 1 on processors that may show the stores of one CPU to another in another order (all but x86).
+/// 1 on processors with a memory model weaker than x86's, where stores need full barriers.
 #[unsafe(no_mangle)]
 pub(crate) static FULL_ORDER: Global<u8> = Global::new(1);
 
-/// 1 to take the time from the kernel's exact clock and to time requests, 0 to take it from the number of
-/// the tick and time nothing.
+/// 1: exact clock, with latency and bins; 0: tick clock, without either.
 #[unsafe(no_mangle)]
 pub(crate) static PRECISE_CLOCK: Global<u8> = Global::new(0);
 
-/// Length of a bin that flows tell.
+/// Length of a bin in nanoseconds.
 #[unsafe(no_mangle)]
 pub(crate) static BIN_NS: Global<u64> = Global::new(1_000_000);
 
@@ -113,6 +119,6 @@ pub(crate) static BIN_NS: Global<u64> = Global::new(1_000_000);
 #[unsafe(no_mangle)]
 pub(crate) static BIN_PHASE_NS: Global<u64> = Global::new(0);
 
-/// Whether to send events at all.
+/// 1 to send events.
 #[unsafe(no_mangle)]
 pub(crate) static WANT_EVENTS: Global<u8> = Global::new(1);

@@ -9,7 +9,7 @@ use rocescope_common::wire::Bytes;
 
 use crate::maps::{SCRATCH, SCRATCH_LEN};
 
-/// The linear part of a packet, between two packet pointers, for who reads at fixed offsets only.
+/// The linear part of a packet between two packet pointers, for reads at constant offsets.
 #[derive(Clone, Copy)]
 pub(crate) struct Head {
     start: usize,
@@ -27,14 +27,14 @@ impl Head {
         self.end - self.start
     }
 
-    /// The same for the parser. `offset` is a word of map memory, see [`settle`].
+    /// The same for the parser. `offset` is a word of map memory, see [`forget_range`].
     #[inline(always)]
-    pub(crate) const fn settling(self, offset: *mut u64) -> Linear {
+    pub(crate) const fn with_scratch(self, offset: *mut u64) -> Linear {
         Linear { head: self, offset }
     }
 }
 
-/// The linear part of a packet.
+/// The linear part of a packet, for reads at variable offsets.
 #[derive(Clone, Copy)]
 pub(crate) struct Linear {
     head: Head,
@@ -48,15 +48,15 @@ impl Linear {
     }
 }
 
-/// Offsets that headers are followed to.
+/// The parser follows headers up to this offset.
 const OFFSET_MAX: usize = 4096;
 
-/// Keeps LLVM from computing a pointer twice: the verifier only trusts the very register that was
-/// compared with the end of the packet.
+/// Hides a pointer from LLVM, which would otherwise compute it twice: the verifier only accepts the
+/// register that was compared with the end of the packet.
 #[inline(always)]
 pub(crate) fn opaque(mut pointer: usize) -> usize {
-    // A move to itself, not nothing: the kernel refuses line information of two lines for one
-    // instruction.
+    // A move of a register to itself rather than no instruction: the kernel rejects two line records for
+    // one instruction.
     // SAFETY: the instruction changes nothing.
     unsafe { asm!("{0} = {0}", inout(reg) pointer, options(nomem, nostack, preserves_flags)) };
     pointer
@@ -81,28 +81,28 @@ impl Bytes for Linear {
     }
 
     #[inline(always)]
-    fn settle(&self, offset: usize) -> Option<usize> {
-        settle(self.offset, offset)
+    fn forget_range(&self, offset: usize) -> Option<usize> {
+        forget_range(self.offset, offset)
     }
 }
 
-/// Sends an offset through map memory, from which the verifier takes it as any number, and bounds
-/// it again.
+/// Passes an offset through map memory, so that the verifier forgets its range and history, and bounds it
+/// again.
 #[inline(always)]
-fn settle(memory: *mut u64, offset: usize) -> Option<usize> {
+fn forget_range(memory: *mut u64, offset: usize) -> Option<usize> {
     // SAFETY: the pointer comes from a per-CPU map; volatile, or the compiler would see through it.
     let any = unsafe {
         memory.write_volatile(offset as u64);
         memory.read_volatile() as usize
     };
-    // Through the barrier: what the compiler puts on the stack is then the number that was checked.
-    // Kernels before 6.8 do not carry a check over to a copy made before it.
+    // The barrier makes a spill to the stack hold the checked value: before 6.8 the verifier does not
+    // propagate the bound to a copy made earlier.
     (any <= OFFSET_MAX).then(|| opaque(any))
 }
 
-/// A length from 1 to `MOST`, for helpers that take no other; `None` for 0.
+/// Clamps a length to 1 to `MOST` for helpers that accept no other; `None` for 0.
 ///
-/// Kernels before 6.8 learn nothing from a comparison with 0, but do from one with an upper bound.
+/// Before 6.8 the verifier learns nothing from a comparison with 0, but does from an upper bound.
 #[inline(always)]
 pub(crate) fn length<const MOST: usize>(len: usize) -> Option<usize> {
     let beyond_first = opaque(len.min(MOST).wrapping_sub(1));
@@ -131,7 +131,7 @@ impl Copied {
 
 impl Bytes for Copied {
     #[inline(always)]
-    fn has_fixed_places(&self) -> bool {
+    fn prefers_fast_path(&self) -> bool {
         false
     }
 
@@ -140,8 +140,8 @@ impl Bytes for Copied {
         if offset + N > self.len {
             return None;
         }
-        // Through the barrier, so that a second check is made on the register that is added: kernels
-        // before 6.8 learn nothing from the first, whose limit is not a constant.
+        // The barrier forces a second check on the register that is added: before 6.8 the verifier learns
+        // nothing from a comparison with a variable limit.
         let offset = opaque(offset);
         if offset > SCRATCH_LEN - N {
             return None;
@@ -151,7 +151,7 @@ impl Bytes for Copied {
     }
 
     #[inline(always)]
-    fn settle(&self, offset: usize) -> Option<usize> {
-        settle(self.offset, offset)
+    fn forget_range(&self, offset: usize) -> Option<usize> {
+        forget_range(self.offset, offset)
     }
 }

@@ -1,4 +1,4 @@
-//! One packet: parse it, find its flow, count it.
+//! Per-packet path: parse, find the flow's slot, count.
 
 use core::arch::asm;
 
@@ -8,21 +8,21 @@ use aya_ebpf::helpers::generated::{bpf_jiffies64, bpf_xdp_get_buff_len};
 use aya_ebpf::programs::{TcContext, XdpContext};
 use aya_log_ebpf::debug;
 use rocescope_common::abi::maps::{ExtraKind, dscp_value, hint_of};
-use rocescope_common::abi::{ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, Work};
+use rocescope_common::abi::{CpuState, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters};
 use rocescope_common::account::{FlowKey, observe};
 use rocescope_common::wire::frame::{Kernel, Tag};
-use rocescope_common::wire::{Bytes, Entry, Frame, Meta, Reason, not_roce, parse_into};
+use rocescope_common::wire::{Bytes, Entry, Frame, Meta, SkipReason, not_roce, parse_into};
 
 use crate::maps::{
-    EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, LINKS, SLOTS, WORK,
+    CPU_STATE, EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, SLOTS,
+    counters_of,
 };
 use crate::packet::{Copied, Head, opaque};
-use crate::{bins, emit, latency, turn};
+use crate::{bins, emit, latency, seqlock};
 
 const NOEXIST: u64 = 1;
 const EEXIST: i32 = -17;
-/// Headers that the parser may want at most in what is common; shorter linear parts of longer
-/// packets are copied.
+/// Linear parts shorter than this may not hold all headers; then the packet's first bytes are copied.
 const ENOUGH: usize = 192;
 
 #[inline(always)]
@@ -39,13 +39,14 @@ pub(crate) fn xdp(ctx: &XdpContext, frags: bool) {
         return;
     }
     let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: len, tag: Tag::UNKNOWN };
-    let Some(work) = WORK.get_ptr_mut(0) else { return };
+    let Some(work) = CPU_STATE.get_ptr_mut(0) else { return };
     // SAFETY: the pointer comes from the map.
-    let packet = head.settling(unsafe { &raw mut (*work).offset });
+    let packet = head.with_scratch(unsafe { &raw mut (*work).offset });
     count(ctx, work, &packet, meta, link, |headers| {
-        // Pointers of its own: with those of the parser still in use, the verifier would tell apart all ways through it.
-        let again = XdpContext::new(opaque(ctx.ctx as usize) as *mut _);
-        emit::copy(&Head::new(again.data(), again.data_end()), headers)
+        // Fresh packet pointers: if those of the parser were still live, the verifier could not merge the
+        // paths through it.
+        let fresh = XdpContext::new(opaque(ctx.ctx as usize) as *mut _);
+        emit::copy(&Head::new(fresh.data(), fresh.data_end()), headers)
     });
 }
 
@@ -56,7 +57,8 @@ pub(crate) fn tc(ctx: &TcContext, egress: bool) {
         let skb = ctx.skb.skb;
         ((*skb).len, (*skb).wire_len, (*skb).vlan_present, (*skb).vlan_tci, (*skb).ifindex)
     };
-    // wire_len counts segments' headers on egress; on ingress it lacks the Ethernet header.
+    // `wire_len` includes the headers of GSO segments on egress; on ingress it excludes the Ethernet
+    // header.
     let mut len = if wire_len > skb_len { wire_len } else { skb_len };
     let mut tag = Tag::NONE;
     if tagged != 0 {
@@ -70,10 +72,10 @@ pub(crate) fn tc(ctx: &TcContext, egress: bool) {
         return;
     }
     let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: len, tag };
-    let Some(work) = WORK.get_ptr_mut(0) else { return };
+    let Some(work) = CPU_STATE.get_ptr_mut(0) else { return };
     // SAFETY: the pointer comes from the map.
     let offset = unsafe { &raw mut (*work).offset };
-    let packet = head.settling(offset);
+    let packet = head.with_scratch(offset);
     let headers = |headers: &mut emit::Headers| emit::load(ctx, headers);
     if packet.len() < ENOUGH
         && packet.len() < skb_len as usize
@@ -90,17 +92,10 @@ fn link(ifindex: u32, egress: bool) -> u32 {
     Link::index(ifindex, LINK_MULTIPLIER.load(), LINK_SHIFT.load(), egress)
 }
 
-/// This CPU's counters of a link.
-#[inline(always)]
-pub(crate) fn counters_of<'a>(link: u32) -> Option<&'a mut LinkCounters> {
-    // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
-    Some(unsafe { &mut *LINKS.get_ptr_mut(link)? })
-}
-
 #[inline(always)]
 fn count<C: aya_ebpf::EbpfContext>(
     ctx: &C,
-    work: *mut Work,
+    work: *mut CpuState,
     packet: &impl Bytes,
     meta: Meta,
     link: u32,
@@ -114,11 +109,11 @@ fn count<C: aya_ebpf::EbpfContext>(
     }
 }
 
-/// Counts a frame that is no RoCE.
+/// Counts a frame that is not counted as RoCE.
 #[inline(always)]
-fn skip(link: u32, reason: Reason, wire_len: u32) {
+fn skip(link: u32, reason: SkipReason, wire_len: u32) {
     let Some(counters) = counters_of(link) else { return };
-    // Always in range; said this way the compiler need not believe it.
+    // Always in range; `get_mut` avoids a panic path.
     if let Some(counter) = counters.skipped.get_mut(reason as usize) {
         counter.add(wire_len);
     }
@@ -127,12 +122,12 @@ fn skip(link: u32, reason: Reason, wire_len: u32) {
 #[inline(always)]
 fn roce<C: aya_ebpf::EbpfContext>(
     ctx: &C,
-    work: *mut Work,
+    work: *mut CpuState,
     link: u16,
     headers: impl FnOnce(&mut emit::Headers) -> u16,
 ) {
     // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
-    let (frame, scratch) = unsafe { (&(*work).frame, &raw mut (*work).outcome) };
+    let (frame, outcome_cell) = unsafe { (&(*work).frame, &raw mut (*work).outcome) };
     let now = now();
     let Some((slot, place)) = slot_of(ctx, frame, link) else {
         if let Some(counters) = counters_of(u32::from(link)) {
@@ -141,64 +136,68 @@ fn roce<C: aya_ebpf::EbpfContext>(
         return;
     };
     // SAFETY: the pointer comes from the map.
-    let turn = unsafe { &raw mut (*place).turn };
-    let Some(taken) = turn::take(slot, turn) else {
+    let seqlock = unsafe { &raw mut (*place).seqlock };
+    let Some(locked) = seqlock::lock(slot, seqlock) else {
         if let Some(counters) = counters_of(u32::from(link)) {
             counters.contended.add(frame.wire_len);
         }
         return;
     };
-    // SAFETY: between taking and passing on the turn this program alone uses the statistics.
+    // SAFETY: this program holds the slot's seqlock.
     let outcome = unsafe {
-        let timing = bins::wanted();
+        let timing = bins::enabled();
         let before_ns = if timing { (&raw const (*place).stats.last_ns).read_volatile() } else { 0 };
-        // Through map memory: the verifier would else walk through what follows once for every
+        // Passed through map memory: otherwise the verifier would walk the code below once for every
         // combination of events.
-        scratch.write_volatile(observe(&mut (*place).stats, frame, now));
+        outcome_cell.write_volatile(observe(&mut (*place).stats, frame, now));
         if timing {
-            bins::count(work, place, slot, scratch.read_volatile(), now);
+            bins::record(work, place, slot, outcome_cell.read_volatile(), now);
             latency::packet(
                 slot,
                 place,
                 work,
-                (&raw const (*scratch).repeat).read_volatile(),
+                (&raw const (*outcome_cell).duplicate_psn).read_volatile(),
                 before_ns,
                 now,
             );
         }
-        turn::pass_on(turn, taken);
-        scratch.read_volatile()
+        seqlock::unlock(seqlock, locked);
+        outcome_cell.read_volatile()
     };
-    if bins::wanted() {
-        bins::tell(work, slot, link);
+    if bins::enabled() {
+        bins::flush(work, slot, link);
     }
     if !outcome.other_port && !outcome.other_opcode && !outcome.other_dscp && outcome.events == 0 {
         return;
     }
     let Some(counters) = counters_of(u32::from(link)) else { return };
     if outcome.other_port {
-        extra(ExtraKey { slot, kind: ExtraKind::PORT, value: frame.src_port }, frame, counters);
+        count_extra(ExtraKey { slot, kind: ExtraKind::PORT, value: frame.src_port }, frame, counters);
     }
     if outcome.other_opcode {
-        extra(ExtraKey { slot, kind: ExtraKind::OPCODE, value: u16::from(frame.opcode) }, frame, counters);
+        count_extra(
+            ExtraKey { slot, kind: ExtraKind::OPCODE, value: u16::from(frame.opcode) },
+            frame,
+            counters,
+        );
     }
     if outcome.other_dscp {
-        extra(ExtraKey { slot, kind: ExtraKind::DSCP, value: dscp_value(frame) }, frame, counters);
+        count_extra(ExtraKey { slot, kind: ExtraKind::DSCP, value: dscp_value(frame) }, frame, counters);
     }
     if outcome.events != 0 {
         emit::event(frame, &FlowKey::of(frame, link), outcome, now, counters, headers);
     }
 }
 
-/// The slot of a flow, a new one if need be. `None` when the table is full.
+/// Finds or creates the slot of a flow. `None` when the table is full.
 #[inline(always)]
 fn slot_of<C: aya_ebpf::EbpfContext>(ctx: &C, frame: &Frame, link: u16) -> Option<(u32, *mut FlowSlot)> {
     let index = hint_of(frame.src[3], frame.dst[3], frame.dest_qp, link) >> (HINT_SHIFT.load() & 31);
     let hint = HINTS.get_ptr_mut(index)?;
-    // SAFETY: the pointer comes from the map; any number is a hint.
+    // SAFETY: the pointer comes from the map; any number is valid as a hint.
     let slot = unsafe { hint.read_volatile() };
     if let Some(place) = SLOTS.get_ptr_mut(slot)
-        && is_of(place, frame, link, ALL)
+        && matches_key(place, frame, link, WITH_MARK)
     {
         return Some((slot, place));
     }
@@ -208,36 +207,35 @@ fn slot_of<C: aya_ebpf::EbpfContext>(ctx: &C, frame: &Frame, link: u16) -> Optio
     Some((slot, SLOTS.get_ptr_mut(slot)?))
 }
 
-/// Whether a slot is that of the frame's flow, going by the bits of the key's last word that are
-/// named.
+/// Whether a slot has the frame's key. `bits` selects the bits of the key's last word to compare.
 ///
-/// Hints go by all of them: a slot that is marked is not, or no more, in the hash. A flow leaves the
-/// hash and is marked before the grace period at whose end its figures are read for the last time, so
-/// a program that found it by a hint is done by then.
+/// Lookups by hint compare all bits, so that a marked slot never matches: its flow is not yet or no longer
+/// in the hash. A flow leaves the hash and is marked before the grace period after which user space reads
+/// it for the last time, so a program that found it by hint has finished by then.
 #[inline(always)]
-fn is_of(place: *mut FlowSlot, frame: &Frame, link: u16, bits: u64) -> bool {
-    // SAFETY: the pointer comes from the map; the words are those of a key.
+fn matches_key(place: *mut FlowSlot, frame: &Frame, link: u16, bits: u64) -> bool {
+    // SAFETY: the pointer comes from the map, and the words are those of a key.
     let (last, src, dst) = unsafe {
         let key = &raw mut (*place).key;
-        // First the word that is written last.
-        (turn::acquire((&raw mut (*key).dest_qp).cast()), &raw const (*key).src, &raw const (*key).dst)
+        // The last word first: it is written last.
+        (seqlock::acquire((&raw mut (*key).dest_qp).cast()), &raw const (*key).src, &raw const (*key).dst)
     };
     if last & bits != last_word(frame.dest_qp, link, frame.family) {
         return false;
     }
-    // Without a branch for each word, each of which the verifier would follow both ways.
+    // Without a branch per word: the verifier would follow both sides of each.
     // SAFETY: as above.
     let differs = |at: usize| unsafe {
         (src.cast::<u32>().add(at).read_volatile() ^ frame.src[at])
             | (dst.cast::<u32>().add(at).read_volatile() ^ frame.dst[at])
     };
-    // The rest of an IPv4 address is 0 in every key.
+    // IPv4 keys have 0 in the other words.
     differs(3) == 0 && (frame.family == 4 || differs(0) | differs(1) | differs(2) == 0)
 }
 
-/// The mark in the last word of a slot's key: its flow is not in the hash yet, or no more.
+/// Mark in the last word of a slot's key: the flow is not yet or no longer in the hash.
 const MARK: u64 = if cfg!(target_endian = "little") { 1 << 56 } else { 1 };
-const ALL: u64 = u64::MAX;
+const WITH_MARK: u64 = u64::MAX;
 
 /// The last eight bytes of a key as one word.
 #[inline(always)]
@@ -251,7 +249,7 @@ fn last_word(dest_qp: u32, link: u16, family: u8) -> u64 {
     }
 }
 
-/// The number of a flow's slot by the hash, a new one if need be. `None` when the table is full.
+/// Finds a flow's slot in the hash, or inserts the flow. `None` when the table is full.
 #[inline(always)]
 #[expect(
     clippy::needless_borrows_for_generic_args,
@@ -268,25 +266,25 @@ fn look_up<C: aya_ebpf::EbpfContext>(ctx: &C, frame: &Frame, link: u16) -> Optio
     };
     let place = SLOTS.get_ptr_mut(slot)?;
     let last = last_word(key.dest_qp, key.link, key.family);
-    // SAFETY: a slot off the free list belongs to this program until it is in the hash. The mark
-    // keeps those away whom an old hint leads here, until the flow is sure to stay.
+    // SAFETY: a slot popped off the free list belongs to this program until it is in the hash. The mark
+    // keeps lookups by stale hints away until the insertion has succeeded.
     unsafe {
         (*place).key.src = key.src;
         (*place).key.dst = key.dst;
-        turn::release((&raw mut (*place).key.dest_qp).cast(), last | MARK);
+        seqlock::release((&raw mut (*place).key.dest_qp).cast(), last | MARK);
     }
     match FLOWS.insert(&key, slot, NOEXIST) {
         Ok(()) => {
-            // SAFETY: only the program that put a slot into the hash takes its first mark away, and
-            // user space, which alone may remove it again, does so for slots without a mark.
-            turn::release(unsafe { (&raw mut (*place).key.dest_qp).cast() }, last);
+            // SAFETY: only the program that inserted a slot clears its first mark. User space retires only
+            // unmarked slots.
+            seqlock::release(unsafe { (&raw mut (*place).key.dest_qp).cast() }, last);
             Some(slot)
         }
         Err(error) => {
-            // The slot goes back as nobody's. The word with the mark goes as a whole: a hint must not
-            // meet the key without it.
+            // The slot is released without an owner. The word is written whole, so that no lookup by hint
+            // sees the key without its mark.
             // SAFETY: as above.
-            turn::release(unsafe { (&raw mut (*place).key.dest_qp).cast() }, 0);
+            seqlock::release(unsafe { (&raw mut (*place).key.dest_qp).cast() }, 0);
             if FREE.push(slot, 0).is_err() {
                 debug!(ctx, "slot {} lost", slot);
             }
@@ -294,31 +292,30 @@ fn look_up<C: aya_ebpf::EbpfContext>(ctx: &C, frame: &Frame, link: u16) -> Optio
                 debug!(ctx, "flow not inserted: {}", error);
                 return None;
             }
-            // Another CPU was faster with the same flow.
+            // Another CPU inserted the same flow first.
             find(&key, frame, link)
         }
     }
 }
 
-/// The number of the slot that the hash has for a flow.
+/// Looks up a flow's slot in the hash.
 ///
-/// The hash gives an entry that user space removed to the next new flow at once, which may be after
-/// the entry was found here and before the number in it is read. The number is then that of another
-/// flow's slot, and the key in the slot tells.
+/// The kernel may reuse a deleted hash entry for a new flow between the lookup and the read of its value,
+/// which is then another flow's slot. The key in the slot detects that.
 #[inline(always)]
 fn find(key: &FlowKey, frame: &Frame, link: u16) -> Option<u32> {
-    // SAFETY: the value is a number that is read at once.
+    // SAFETY: the value is read immediately.
     let slot = *unsafe { FLOWS.get(key) }?;
-    is_of(SLOTS.get_ptr_mut(slot)?, frame, link, !MARK).then_some(slot)
+    matches_key(SLOTS.get_ptr_mut(slot)?, frame, link, !MARK).then_some(slot)
 }
 
-/// Counts a packet under an overflow key.
+/// Counts a packet under a key of the overflow table.
 #[inline(always)]
 #[expect(
     clippy::needless_borrows_for_generic_args,
     reason = "by value each call would put another copy of the key on the stack"
 )]
-fn extra(key: ExtraKey, frame: &Frame, counters: &mut LinkCounters) {
+fn count_extra(key: ExtraKey, frame: &Frame, counters: &mut LinkCounters) {
     if EXTRA.get_ptr_mut(&key).is_none() {
         let _exists_or_full = EXTRA.insert(&key, ExtraValue { packets: 0, bytes: 0 }, NOEXIST);
     }
@@ -333,21 +330,26 @@ fn extra(key: ExtraKey, frame: &Frame, counters: &mut LinkCounters) {
     }
 }
 
-/// Adds atomically; other CPUs may count under the same key.
+/// Adds atomically: other CPUs may count under the same key.
 ///
 /// # Safety
-/// `word` must point to an aligned word of map memory.
+/// `word` points to an aligned word of map memory.
 #[inline(always)]
 unsafe fn add(word: *mut u64, amount: u64) {
     // SAFETY: promised by the caller.
     unsafe { asm!("lock *(u64 *)({0} + 0) += {1}", in(reg) word, in(reg) amount, options(nostack)) };
 }
 
-/// The monotonic time, exact or at the latest tick (of 1 to 10 ms).
+/// Monotonic time in nanoseconds: exact, or of the latest timer tick (1 to 10 ms).
+///
+/// Ticks rather than `bpf_ktime_get_coarse_ns`: `bpf_jiffies64` is inlined as a load, the coarse clock is a
+/// helper call. Measured on the in-order case (Linux 6.18, Intel Emerald Rapids, 150 rounds, lower
+/// quartiles): 33.4 instead of 32.0 ns with XDP (+4.4 %), 36.3 instead of 34.4 with multi-buffer XDP (+5.7
+/// %), 38.8 instead of 36.9 with TC (+5.0 %); 26 ns more on an AMD EPYC.
 #[cfg(not(feature = "test-clock"))]
 #[inline(always)]
 fn now() -> u64 {
-    if bins::wanted() {
+    if bins::enabled() {
         // SAFETY: takes no arguments.
         return unsafe { bpf_ktime_get_ns() };
     }
@@ -361,7 +363,7 @@ fn ticks() -> u64 {
     unsafe { bpf_jiffies64() }
 }
 
-/// Writes the number of the tick to the map.
+/// Writes the current tick to `TICKS`.
 #[inline(always)]
 pub(crate) fn note_ticks() {
     if let Some(clock) = crate::maps::TICKS.get_ptr_mut(0) {

@@ -1,7 +1,9 @@
-//! Holds builds of the kernel programs against one another, in one run.
+//! Compares builds of the kernel programs in one run.
 //!
 //! `cargo run --release --features live --example bench_objects -- ROUNDS CASE[,CASE..]|all OBJECT..`
-//! prints a line per program and case with the median of each object in ns.
+//! prints a line per program and case: for each object the median and, in parentheses, the lower quartile in ns
+//! per packet, then the ratio of its lower quartile to that of the first object. On a shared machine the lower
+//! quartile is the cost on an undisturbed core.
 
 use std::path::Path;
 
@@ -9,6 +11,9 @@ use anyhow::{Context as _, Result};
 use rocescope::bench::case::Hook;
 use rocescope::bench::measure::{Effort, Row, measure, quantile};
 use rocescope::cli::output::Interrupt;
+
+/// The quantile shown besides the median.
+const LOWER: f64 = 0.25;
 
 static WANTED: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
 
@@ -53,10 +58,12 @@ fn main() -> Result<()> {
     let Some(first) = rows.first() else { return Ok(()) };
     for (at, row) in first.iter().enumerate() {
         print!("{:10} {:20}", row.hook.name(), row.id);
+        let lower = quantile(&row.ns, LOWER).unwrap_or(f64::NAN);
         for object in &rows {
             let ns = object.get(at).map_or(&[][..], |row| &row.ns);
             let figure = |part| quantile(ns, part).unwrap_or(f64::NAN);
-            print!(" {:>20}", format!("{:.1} ({:.1})", figure(0.5), figure(0.1)));
+            let (median, own) = (figure(0.5), figure(LOWER));
+            print!(" {:>20}", format!("{median:.1} ({own:.1}) {:.3}", own / lower));
         }
         println!();
     }

@@ -54,7 +54,7 @@ fn after(world: &World, size: (u16, u16), seconds: u64) -> App {
     for second in 1..=seconds {
         app.on_events(&world.events(second));
         app.on_sample(Arc::new(world.at(second)));
-        // Twice is enough for a spread in the span, and a report of many flows takes its time.
+        // Twice is enough for a spread in the time range, and a report of many flows takes its time.
         if second == 1 || second == seconds {
             app.analyse_with(&mut analyst);
         }
@@ -172,7 +172,7 @@ fn nothing_to_see_says_why() {
     world.skipped = World::healthy().skipped;
     snapshot("live_no_roce", &app(&world, USUAL));
     world = World::replay();
-    world.skipped = vec![(rocescope_common::wire::Reason::Truncated, 2_000)];
+    world.skipped = vec![(rocescope_common::wire::SkipReason::Truncated, 2_000)];
     let mut ended = app(&world, USUAL);
     ended.on_end(End::Done);
     snapshot("replay_truncated", &ended);
@@ -298,7 +298,7 @@ fn a_full_table() {
         press(&mut app, &[Key::Char(char::from(b'1' + screen as u8))]);
         // Many flows are added up by host where no key waits for it, and when somebody looks.
         assert_eq!(app.awaited(), screen == Screen::Matrix);
-        assert_eq!(text(&app).contains("are being added up by host"), screen == Screen::Matrix);
+        assert_eq!(text(&app).contains("flows by host…"), screen == Screen::Matrix);
         app.settle();
         press(&mut app, &[Key::Down]);
         snapshot(&format!("full_{}_80x24", screen.name()), &app);

@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use rocescope_common::account::{FlowKey, FlowStats, observe};
 use rocescope_common::wire::frame::{Full, Kernel, Tag};
-use rocescope_common::wire::{Entry, Meta, Reason, cm, cooked, icrc, not_roce, parse};
+use rocescope_common::wire::{Entry, Meta, SkipReason, cm, cooked, icrc, not_roce, parse};
 
 /// The first bytes of the input choose how the rest is entered.
 const CHOICE: usize = 6;
@@ -45,11 +45,11 @@ fuzz_target!(|input: &[u8]| {
     let frame = match full {
         Ok(frame) => frame,
         Err(reason) => {
-            assert!(kernel == Err(reason) || kernel == Err(Reason::TunnelUnparsed));
+            assert!(kernel == Err(reason) || kernel == Err(SkipReason::TunnelUnparsed));
             return;
         }
     };
-    assert!(kernel == Ok(frame) || kernel == Err(Reason::TunnelUnparsed));
+    assert!(kernel == Ok(frame) || kernel == Err(SkipReason::TunnelUnparsed));
     let bth = frame.bth_offset as usize;
     let _any = cm::read(&bytes, bth);
     if icrc::check(bytes, &frame).is_some() {
@@ -59,7 +59,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(shortest.map(|cut| FlowKey::of(&cut, 0)), Ok(FlowKey::of(&frame, 0)));
     assert!(parse::<Full>(&&bytes[..bth + 11], meta, &mut ()).is_err());
 
-    let mut stats = FlowStats::EMPTY;
+    let mut stats = FlowStats::default();
     for now in [5, 9, 2] {
         observe(&mut stats, &frame, now);
     }

@@ -106,8 +106,8 @@ fn retired_flows_stay_in_the_figures() {
         assert_eq!(kept.links[0].frame_sizes, all.links[0].frame_sizes, "{name}");
         assert_eq!(sample.metrics.marking, whole.metrics.marking, "{name}");
         let fresh = |traffic: &Traffic| -> u64 {
-            let standing = traffic.spurts.standing.iter().map(|standing| &standing.spurt);
-            traffic.spurts.ended.iter().chain(standing).map(|spurt| spurt.fresh_bytes).sum()
+            let standing = traffic.flowlets.standing.iter().map(|standing| &standing.flowlet);
+            traffic.flowlets.ended.iter().chain(standing).map(|flowlet| flowlet.fresh_bytes).sum()
         };
         // A flow that begins anew has no repeats at first.
         assert!(fresh(kept) >= fresh(all), "{name}");

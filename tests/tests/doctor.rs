@@ -67,7 +67,7 @@ fn three_capabilities_are_said_to_be_enough() {
     let capabilities = check(&page, "kernel.capabilities");
     assert_eq!(
         (&capabilities["verdict"], &capabilities["value"]),
-        (&"info".into(), &"without CAP_NET_RAW".into())
+        (&"info".into(), &"CAP_NET_RAW missing".into())
     );
     let command = page["sights"][0]["command"].as_str().unwrap();
     assert!(command.ends_with("live -i near0") && !command.starts_with("sudo"), "{command}");

@@ -253,7 +253,7 @@ fn notifications_are_what_replay_says() {
             {
                 found.push(format!("{name} slot {slot}:\n  live   {ours:?}\n  replay {theirs:?}"));
             }
-            // Told in units of 16 ns.
+            // KernelEvent in units of 16 ns.
             let close = match (ours.delay, theirs.delay) {
                 (Some(ours), Some(theirs)) => {
                     ours.count == theirs.count && theirs.max - ours.max < 16 && ours.p50 == theirs.p50

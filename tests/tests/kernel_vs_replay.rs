@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use rocescope::metrics::traffic::BIN_NS;
 use rocescope_common::wire::frame::{Full, Kernel, Tag};
-use rocescope_common::wire::{Entry, Meta, Reason, parse};
+use rocescope_common::wire::{Entry, Meta, SkipReason, parse};
 use rocescope_tests::kernel::frames::{self, Frame};
 use rocescope_tests::kernel::machine::{Hook, Machine};
 use rocescope_tests::kernel::{available, diff, replayed, test_run};
@@ -37,8 +37,8 @@ const LONGEST: u32 = 65_536;
 fn too_deep(frame: &Frame) -> bool {
     let data = frame.data.as_slice();
     let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: frame.wire_len, tag: Tag::NONE };
-    parse::<Kernel>(&data, meta, &mut ()) == Err(Reason::TunnelUnparsed)
-        && parse::<Full>(&data, meta, &mut ()) != Err(Reason::TunnelUnparsed)
+    parse::<Kernel>(&data, meta, &mut ()) == Err(SkipReason::TunnelUnparsed)
+        && parse::<Full>(&data, meta, &mut ()) != Err(SkipReason::TunnelUnparsed)
 }
 
 /// Frames as a hook gets them.

@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use rocescope_common::wire::frame::{Encap, Full, PCP_NONE, Tag, UNKNOWN, VLAN_UNKNOWN};
-use rocescope_common::wire::{self, Entry, Frame, Layer, Meta, Reason, Trace, cooked, parse};
+use rocescope_common::wire::{self, Entry, Frame, Layer, Meta, SkipReason, Trace, cooked, parse};
 use rocescope_tests::oracle::captures::{self, Plain};
 use rocescope_tests::oracle::packet::{self, Content, Packet};
 use rocescope_tests::oracle::{cases, icrc, layers, tshark};
@@ -65,7 +65,7 @@ impl Trace for Walked {
 }
 
 /// What the parser makes of one captured frame.
-fn parsed(link_type: u32, frame: &[u8], wire_len: u32) -> (String, Result<Frame, Reason>) {
+fn parsed(link_type: u32, frame: &[u8], wire_len: u32) -> (String, Result<Frame, SkipReason>) {
     let mut path = Walked::default();
     let (entry, offset, tag) = match link_type {
         1 => (Entry::ETHERNET, 0, Tag::NONE),
@@ -216,10 +216,10 @@ fn compare_frames(name: &str, plain: &Plain, rows: &[tshark::Row], found: &mut V
                     found.push(format!("{name} frame {number}: ICRC {said:?}, computed {computed:?}"));
                 }
             }
-            (Err(Reason::Truncated), Content::Truncated) => {}
-            (Err(reason), Content::Other) if reason != Reason::Truncated => {}
+            (Err(SkipReason::Truncated), Content::Truncated) => {}
+            (Err(reason), Content::Other) if reason != SkipReason::Truncated => {}
             // tshark reads nothing of a UDP header that is cut; its ports may be there all the same.
-            (Err(Reason::Truncated), Content::Other) if ends_within_udp_to_roce(bytes) => {}
+            (Err(SkipReason::Truncated), Content::Other) if ends_within_udp_to_roce(bytes) => {}
             (ours, theirs) => {
                 found.push(format!("{name} frame {number}: rocescope {ours:?}, tshark {theirs:?}"));
             }

@@ -183,7 +183,7 @@ fn the_programs_of_others_stay() {
         program.reported(|report| packets(report) == 8).unwrap();
         let ended = program.interrupt().unwrap();
         assert_eq!(status(&ended), 0);
-        for word in ["near0: TC ingress", "another XDP program", "is not replaced"] {
+        for word in ["near0: TC ingress", "another XDP program", "which is kept"] {
             assert!(ended.err.contains(word), "{word}: {}", ended.err);
         }
         assert_eq!(Hooks::of(&world, &mut link).unwrap(), before, "{mode}");
@@ -279,7 +279,7 @@ fn the_rest_goes_on_when_an_interface_goes() {
     first.receive(&frames::sends(2, 5)).unwrap();
     program.reported(|report| packets(report) == 10).unwrap();
     world.delete(first.index).unwrap();
-    program.said(|text| text.contains("interface near0 is gone").then_some(())).unwrap();
+    program.said(|text| text.contains("interface near0 was removed").then_some(())).unwrap();
     second.receive(&frames::sends(3, 5)).unwrap();
     let report = program.reported(|report| packets(report) == 25).unwrap();
     conserved(&report);
@@ -293,7 +293,7 @@ fn the_rest_goes_on_when_an_interface_goes() {
     world.delete(second.index).unwrap();
     let ended = program.end().unwrap();
     assert_eq!(status(&ended), 1, "{ended:?}");
-    assert!(ended.err.contains("every watched interface is gone"), "{}", ended.err);
+    assert!(ended.err.contains("all watched interfaces were removed"), "{}", ended.err);
     assert_eq!(packets(ended.lines().unwrap().last().unwrap()), 25);
 }
 

@@ -1,7 +1,6 @@
 //! `cargo xtask bench`: measurements side by side with other programs, as ratios.
 
 mod child;
-mod designs;
 mod kernel;
 mod keys;
 mod load;
@@ -22,8 +21,6 @@ pub(crate) enum Bench {
     Load(load::Wanted),
     /// How long the terminal UI takes to answer keys while samples of 65,536 flows come
     Keys(keys::Wanted),
-    /// Ways to keep flows in the kernel, side by side
-    Designs(designs::Wanted),
 }
 
 /// Measures and prints.
@@ -36,6 +33,5 @@ pub(crate) fn bench(wanted: &Bench) -> Result<()> {
         Bench::Replay(wanted) => replay::replay(wanted),
         Bench::Load(wanted) => load::load(wanted),
         Bench::Keys(wanted) => keys::keys(wanted),
-        Bench::Designs(wanted) => designs::designs(wanted),
     }
 }

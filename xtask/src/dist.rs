@@ -12,7 +12,6 @@ use clap::Args;
 use elf::Machine;
 use sha2::{Digest as _, Sha256};
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// Which programs to make.
@@ -119,14 +118,12 @@ pub(crate) fn static_program(toolchain: &EbpfToolchain, target: Target) -> Resul
     Ok(place)
 }
 
-/// A line in the form that `sha256sum --check` reads, after one for people.
+/// A line in the format that `sha256sum --check` reads. Prints the file's size.
 fn describe(path: &Path) -> Result<String> {
-    let mut file = fs::File::open(path).with_context(|| format!("{} cannot be read", path.display()))?;
-    let mut digest = Sha256::new();
-    let size =
-        io::copy(&mut file, &mut digest).with_context(|| format!("{} cannot be read", path.display()))?;
-    let digits: Vec<String> = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    say(&format!("static, stripped, {:.1} MB: {}", size as f64 / 1e6, path.display()));
+    let program = fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let digest = Sha256::digest(&program);
+    let digits: Vec<String> = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    say(&format!("static, stripped, {:.1} MB: {}", program.len() as f64 / 1e6, path.display()));
     Ok(format!("{}  {}", digits.concat(), path.display()))
 }
 

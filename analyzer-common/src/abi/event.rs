@@ -1,24 +1,23 @@
-//! Events: what the kernel programs tell at once rather than count.
+//! Events that the kernel programs send to user space immediately, in addition to counters.
 
-use crate::account::latency::Run;
+use crate::account::latency::RetxRun;
 use crate::account::{Event, FlowKey};
 
-/// Bytes of the packet that go with an event: enough for the headers of a connection request
-/// inside VXLAN over IPv6.
+/// Bytes of the packet in an event: enough for the headers of a connection request inside VXLAN over IPv6.
 pub const EVENT_HEADERS: usize = 256;
 
 /// One event in the ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct EventRecord {
-    /// When the packet was seen, in the run's clock.
+    /// Time of the packet, in the run's clock.
     pub time_ns: u64,
     /// The flow of the packet.
     pub key: FlowKey,
     /// BTH packet sequence number.
     pub psn: u32,
-    /// PSNs skipped, with [`crate::account::Event::GAP`]. With [`crate::account::Event::CNP`] the time
-    /// since the flow that it is about was marked, see [`mark`].
+    /// With [`crate::account::Event::GAP`] the number of skipped PSNs. With [`crate::account::Event::CNP`]
+    /// the age of the first CE mark on the flow that the CNP is for, see [`mark_age`].
     pub missing: u32,
     /// AETH, or [`crate::wire::frame::UNKNOWN`].
     pub aeth: u32,
@@ -26,7 +25,7 @@ pub struct EventRecord {
     pub wire_len: u32,
     /// Bits of [`crate::account::Event`].
     pub events: u16,
-    /// How many of `headers` are the packet's; 0 for events that carry none.
+    /// Valid bytes of `headers`; 0 for events without headers.
     pub headers_len: u16,
     /// Offset of the BTH in `headers`.
     pub bth_offset: u16,
@@ -38,29 +37,30 @@ pub struct EventRecord {
     pub src_port: u16,
     /// Always 0.
     pub pad: [u8; 6],
-    /// The first bytes of the packet; with [`crate::account::Event::RUN`] a [`Run`].
+    /// The first bytes of the packet; with [`crate::account::Event::RETX_RUN`] a [`RetxRun`].
     pub headers: [u8; EVENT_HEADERS],
 }
 
 impl EventRecord {
-    /// Bytes of `headers` that hold a run, with [`crate::account::Event::RUN`].
-    pub const RUN_LEN: u16 = core::mem::size_of::<Run>() as u16;
+    /// Bytes of `headers` that a run takes, with [`crate::account::Event::RETX_RUN`].
+    pub const RETX_RUN_LEN: u16 = core::mem::size_of::<RetxRun>() as u16;
 
-    /// The run that is told, with [`crate::account::Event::RUN`]; the record's PSN and time are those
-    /// of the packet that ended it, and `missing` is 1 if that one came again, too.
+    /// The run of duplicate-PSN packets in an event with [`crate::account::Event::RETX_RUN`]. The record's
+    /// PSN and time are those of the packet that ended the run; `missing` is 1 if its PSN was a duplicate
+    /// too.
     #[must_use]
-    pub fn run(&self) -> Option<Run> {
-        let told = self.events & Event::RUN != 0 && self.headers_len == Self::RUN_LEN;
+    pub fn retx_run(&self) -> Option<RetxRun> {
+        let is_run = self.events & Event::RETX_RUN != 0 && self.headers_len == Self::RETX_RUN_LEN;
         let word = |at: usize| self.headers.get(at..at + 4).and_then(|bytes| bytes.first_chunk());
         let number = |at: usize| word(at).map(|bytes| u32::from_ne_bytes(*bytes));
         let long = |at: usize| {
             let bytes = self.headers.get(at..at + 8).and_then(|bytes| bytes.first_chunk());
             bytes.map(|bytes| u64::from_ne_bytes(*bytes))
         };
-        if !told {
+        if !is_run {
             return None;
         }
-        Some(Run {
+        Some(RetxRun {
             start_ns: long(0)?,
             end_ns: long(8)?,
             pause_ns: number(16)?,
@@ -71,29 +71,29 @@ impl EventRecord {
     }
 }
 
-/// What is told with a CNP of the first CE mark since the CNP before.
-pub mod mark {
-    /// The flow that the CNP is about is not known, or not watched.
+/// Age of the first CE mark since the previous CNP, as encoded in the event of a CNP.
+pub mod mark_age {
+    /// The flow that the CNP is for is not known, or not tracked.
     pub const UNKNOWN: u32 = 0;
-    /// There was no mark.
+    /// No CE mark since the previous CNP.
     pub const NONE: u32 = 1;
-    /// Less than any time told.
+    /// The smallest encoded age.
     const FIRST: u32 = 2;
-    /// Times are told in units of 16 ns.
+    /// Ages are in units of 16 ns.
     const UNIT_BITS: u32 = 4;
 
-    /// A mark so long ago, up to 68 s.
+    /// Encodes an age in nanoseconds; saturates at 68 s.
     #[inline(always)]
     #[must_use]
-    pub const fn since(ns: u64) -> u32 {
+    pub const fn encode(ns: u64) -> u32 {
         let units = ns >> UNIT_BITS;
         if units > (u32::MAX - FIRST) as u64 { u32::MAX } else { units as u32 + FIRST }
     }
 
-    /// The nanoseconds that were told; `None` when no time was.
+    /// The age in nanoseconds; `None` for [`UNKNOWN`] and [`NONE`].
     #[must_use]
-    pub const fn ns(told: u32) -> Option<u64> {
-        match told.checked_sub(FIRST) {
+    pub const fn decode(age: u32) -> Option<u64> {
+        match age.checked_sub(FIRST) {
             Some(units) => Some((units as u64) << UNIT_BITS),
             None => None,
         }
@@ -103,5 +103,5 @@ pub mod mark {
 const _: () = {
     use core::mem::size_of;
     assert!(size_of::<EventRecord>() == 80 + EVENT_HEADERS);
-    assert!(size_of::<Run>() == 32 && core::mem::offset_of!(EventRecord, headers) == 80);
+    assert!(size_of::<RetxRun>() == 32 && core::mem::offset_of!(EventRecord, headers) == 80);
 };

@@ -1,9 +1,9 @@
 //! Map names, keys and values.
 
-use crate::account::message::{FrameSizes, Kinds};
+use crate::account::message::{ByOperation, FrameSizes};
 use crate::account::{FlowBin, FlowKey, FlowStats, Outcome};
 use crate::wire::opcode::{CNP as CNP_OPCODE, Op};
-use crate::wire::{Frame, Reason};
+use crate::wire::{Frame, SkipReason};
 
 /// Hash: [`FlowKey`] → slot number (u32).
 pub const FLOWS: &str = "FLOWS";
@@ -19,52 +19,53 @@ pub const LINKS: &str = "LINKS";
 pub const EVENTS: &str = "EVENTS";
 /// Ring buffer of [`BinRecord`].
 pub const BINS: &str = "BINS";
-/// Array of [`crate::account::bin::Asked`], indexed by slot number.
-pub const ASKED: &str = "ASKED";
-/// Per-CPU array of one [`Work`].
-pub const WORK: &str = "WORK";
-/// Array of slot numbers (u32), by [`hint_of`]: where to look for a flow before asking the hash.
+/// Array of [`crate::account::bin::LastExchange`], indexed by slot number.
+pub const EXCHANGES: &str = "EXCHANGES";
+/// Per-CPU array of one [`CpuState`].
+pub const CPU_STATE: &str = "CPU_STATE";
+/// Array of slot numbers (u32) by [`hint_of`], tried before the hash lookup.
 pub const HINTS: &str = "HINTS";
-/// Array of [`Latency`](crate::account::latency::Latency), by the numbers in [`Timing`].
+/// Array of [`Latency`](crate::account::latency::Latency), indexed by the numbers in [`Timing`].
 pub const LATENCY: &str = "LATENCY";
 /// Array of one [`TickClock`].
 pub const TICKS: &str = "TICKS";
 /// Array of one [`BenchStep`].
 pub const BENCH_STEP: &str = "BENCH_STEP";
-/// Array of one u64, in builds for tests: the time of the next frame.
+/// Array of one u64, in test builds: the time of the next frame.
 pub const TEST_CLOCK: &str = "TEST_CLOCK";
 
-/// Most links (interface and direction) in one run.
+/// Maximum number of links (interface and direction) in a run.
 pub const MAX_LINKS: u32 = 128;
 
-/// One flow in the kernel, on cache lines of its own.
+/// One flow in the kernel, aligned to cache lines.
 ///
-/// `turn` is a lock and a version in one: a program that counts makes it odd first, and then even
-/// again, 2 higher than before. User space takes a copy for whole when it met the same even number
-/// before and after. The kernel's own `bpf_spin_lock` would do as well, but turns interrupts off and
-/// on, which alone costs more than counting does.
+/// `seqlock` is a lock and a version: a program makes it odd while it counts and then even again, 2 higher
+/// than before. A copy in user space is consistent if the same even number was read before and after.
+/// `bpf_spin_lock` would serve as well, but disables and enables interrupts, which alone costs more than
+/// counting.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub struct FlowSlot {
     /// Odd while a program counts.
-    pub turn: u64,
-    /// Whose statistics these are; family 0 for nobody's. Written before the slot gets into the hash,
-    /// the word with `dest_qp`, `link` and `family` last. `pad` is 1 until it is there, and again from
-    /// when it has left.
+    pub seqlock: u64,
+    /// Key of the flow; family 0 for a free slot. Written before the slot is inserted into the hash, the
+    /// word with `dest_qp`, `link` and `family` last. `pad` is 1 before the insertion and after the
+    /// removal.
     pub key: FlowKey,
-    /// The statistics; `packets == 0` marks a slot that is not in use.
+    /// Counters of the flow; `packets == 0` marks an unused slot.
     pub stats: FlowStats,
-    /// What it sent in the bin of time at hand.
+    /// The flow's current bin.
     pub bin: FlowBin,
-    /// Which other flow has the answers. Beside the bin, which is wanted where this is.
+    /// Latency entries of the flow and of its reverse direction. Shares a cache line with the bin, since
+    /// both are used together.
     pub timing: Timing,
 }
 
-/// A flow's bin that is over.
+/// A completed bin of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct BinRecord {
-    /// What the flow sent in it.
+    /// The bin.
     pub bin: FlowBin,
     /// The flow's slot.
     pub slot: u32,
@@ -72,61 +73,60 @@ pub struct BinRecord {
     pub pad: u32,
 }
 
-/// What one CPU keeps of the packet at hand, and counts of all flows. In a map rather than on the
-/// stack: it would not fit there beside the rest, and the verifier does not tell apart what lies in
-/// map memory, which keeps the number of states that it has to walk through small. Per CPU: programs
-/// on one CPU do not interrupt one another.
+/// Per-CPU state: the packet in progress, and counters over all flows. In a map because it exceeds the
+/// stack, and because the verifier does not track values in map memory, which limits the states it must
+/// explore. Per CPU, since programs on one CPU do not interrupt one another.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
-pub struct Work {
-    /// Messages of all flows.
-    pub kinds: Kinds,
-    /// Where offsets go to be forgotten by the verifier, see `Bytes::settle`.
+pub struct CpuState {
+    /// Message counters of all flows.
+    pub messages: ByOperation,
+    /// Offsets pass through this word so that the verifier forgets their range, see `Bytes::forget_range`.
     pub offset: u64,
-    /// A bin that has ended with the packet.
-    pub ended: FlowBin,
-    /// Whether there is one.
-    pub tell: u64,
+    /// The bin that this packet ended.
+    pub ended_bin: FlowBin,
+    /// 1 if this packet ended a bin, else 0.
+    pub bin_ended: u64,
     /// The frame being counted.
     pub frame: Frame,
-    /// What counting it gave rise to, on its way from one half of the program to the other.
+    /// Result of counting the packet, passed from one part of the program to the next.
     pub outcome: Outcome,
 }
 
-/// Which entries of [`LATENCY`] a flow's packets belong to.
+/// Entries of [`LATENCY`] that a flow's packets update.
 ///
-/// A packet names only the queue pair it goes to, so user space, which sees both directions, says which
-/// two flows are one connection.
+/// A packet carries only its destination queue pair. User space sees both directions and decides which two
+/// flows form a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Timing {
-    /// Written by user space alone, in one go: see [`Timing::pair`].
+    /// Written by user space only, atomically: see [`Timing::pair`].
     pub pair: u32,
-    /// Requests with an answer to come that passed while the flow had no entry of its own, modulo 2^31,
-    /// and [`Self::RUN`].
+    /// Requests that expect a response and passed while the flow had no entry of its own, modulo 2^31, and
+    /// [`Self::RETX_RUN`].
     pub untimed: u32,
 }
 
 impl Timing {
-    /// Bit of [`Self::untimed`]: packets come again at the moment.
-    pub const RUN: u32 = 1 << 31;
+    /// Bit of [`Self::untimed`]: a run of duplicate-PSN packets is in progress.
+    pub const RETX_RUN: u32 = 1 << 31;
 
-    /// The word for a flow whose requests are noted in entry `own` and whose answers are to the
-    /// requests in entry `other`. Numbers are one above the entry's index; 0 is none.
+    /// Encodes a pairing: the flow's requests go to entry `own`, and its responses complete requests in
+    /// entry `other`. Numbers are the entry's index plus 1; 0 is none.
     #[inline(always)]
     #[must_use]
     pub const fn pair(own: u16, other: u16) -> u32 {
         own as u32 | (other as u32) << 16
     }
 
-    /// `own` of a word.
+    /// The entry of the flow's own requests.
     #[inline(always)]
     #[must_use]
     pub const fn own(pair: u32) -> u32 {
         pair & 0xFFFF
     }
 
-    /// `other` of a word.
+    /// The entry of the requests that the flow responds to.
     #[inline(always)]
     #[must_use]
     pub const fn other(pair: u32) -> u32 {
@@ -134,43 +134,42 @@ impl Timing {
     }
 }
 
-/// Flows whose requests are timed at a time, at most: 1.4 MiB, which is what 64 MiB leave beside the
-/// flow table.
+/// Maximum number of flows that are timed at once: 1.4 MiB, so that all maps stay within 64 MiB.
 pub const TIMED_FLOWS: u32 = 512;
 
-/// Where kernel programs take the time from: the number of ticks since the kernel started, as the
-/// kernel counts it, costs a load; its clocks cost more than counting a packet does. Ticks follow
-/// the monotonic clock, so that two numbers turn one into the other.
+/// Calibration of the tick clock. Reading the tick count costs a load, reading any kernel clock more (see
+/// `now` in the kernel programs). Ticks follow the monotonic clock, so length and offset convert one into
+/// the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct TickClock {
-    /// Nanoseconds of a tick.
+    /// Length of a tick in nanoseconds.
     pub tick_ns: u64,
     /// Monotonic time at tick 0, modulo 2^64.
     pub base_ns: u64,
-    /// The latest tick that `rocescope_ticks` met.
+    /// The tick that `rocescope_ticks` read last.
     pub ticks: u64,
 }
 
-/// What [`ExtraKey`] counts.
+/// Kinds of [`ExtraKey`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtraKind;
 
 impl ExtraKind {
-    /// A UDP source port other than the flow's first.
+    /// UDP source port other than that of the flow's first packet.
     pub const PORT: u16 = 0;
-    /// An opcode of another transport than the flow's.
+    /// Opcode of a transport other than the flow's.
     pub const OPCODE: u16 = 1;
-    /// A DSCP other than that of the flow's first packet, by kind of packet: see [`dscp_value`].
+    /// DSCP other than that of the flow's first packet, with the kind of packet: see [`dscp_value`].
     pub const DSCP: u16 = 2;
 }
 
-/// What a packet is when it comes to its DSCP.
+/// Kinds of packets in DSCP counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DscpKind;
 
 impl DscpKind {
-    /// Neither of the other two.
+    /// Neither ACKNOWLEDGE nor CNP.
     pub const DATA: u16 = 0;
     /// ACKNOWLEDGE.
     pub const ACK: u16 = 1;
@@ -178,8 +177,7 @@ impl DscpKind {
     pub const CNP: u16 = 2;
 }
 
-/// The value of an [`ExtraKey`] of [`ExtraKind::DSCP`]: the DSCP in the lower six bits, above it
-/// [`DscpKind`].
+/// Value of an [`ExtraKey`] of [`ExtraKind::DSCP`]: the DSCP in the lower six bits, [`DscpKind`] above.
 #[inline(always)]
 #[must_use]
 pub fn dscp_value(frame: &Frame) -> u16 {
@@ -193,7 +191,7 @@ pub fn dscp_value(frame: &Frame) -> u16 {
     kind << 6 | u16::from(frame.tos >> 2)
 }
 
-/// Counts that few flows need, kept beside the flow.
+/// Key of the overflow table, for counters that few flows need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct ExtraKey {
@@ -201,17 +199,17 @@ pub struct ExtraKey {
     pub slot: u32,
     /// [`ExtraKind`].
     pub kind: u16,
-    /// The port or opcode.
+    /// Port, opcode, or [`dscp_value`].
     pub value: u16,
 }
 
-/// Packets and bytes under an [`ExtraKey`]. Both are changed atomically.
+/// Counters under an [`ExtraKey`]; both are updated atomically.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ExtraValue {
     /// Packets.
     pub packets: u64,
-    /// Outer frames' bytes.
+    /// Bytes of the outer frames.
     pub bytes: u64,
 }
 
@@ -221,7 +219,7 @@ pub struct ExtraValue {
 pub struct Counter {
     /// Packets.
     pub packets: u64,
-    /// Outer frames' bytes.
+    /// Bytes of the outer frames.
     pub bytes: u64,
 }
 
@@ -234,49 +232,49 @@ impl Counter {
     }
 }
 
-/// What one CPU counted on one link besides flows.
+/// Per-CPU counters of a link that do not belong to a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct LinkCounters {
-    /// Frames that are not RoCE, by [`Reason`].
-    pub skipped: [Counter; Reason::COUNT],
-    /// RoCE packets that found no free slot in the flow table.
+    /// Frames that are not RoCE, by [`SkipReason`].
+    pub skipped: [Counter; SkipReason::COUNT],
+    /// RoCE packets not counted in a flow: the flow table was full.
     pub flow_table_full: Counter,
-    /// RoCE packets that did not get their turn at their flow's slot in about half a second.
+    /// RoCE packets not counted in a flow: its slot stayed locked for about half a second.
     pub contended: Counter,
-    /// Packets whose source port or opcode found no room in the overflow table. They are counted
-    /// in their flow all the same.
+    /// Packets whose port, opcode or DSCP was not counted: the overflow table was full. Their flow counts
+    /// them.
     pub extra_full: u64,
-    /// Events that did not fit into the ring buffer.
+    /// Events dropped because the ring buffer was full.
     pub events_dropped: u64,
     /// RoCE packets by length.
     pub frame_sizes: FrameSizes,
-    /// Packets of bins that did not fit into their ring buffer.
+    /// Packets of bins dropped because their ring buffer was full.
     pub bins_lost: Counter,
 }
 
-/// What the programs that `rocescope bench` measures do to a packet before they count it: the
-/// bits of `mask`, as a number in the big-endian word at `offset`, go up by 1. With a `toggle`, these bits
-/// of the first two bytes at `offset` change with every packet, and the number 8 bytes later goes up with
-/// every other.
+/// Change that the bench programs make to a packet before they count it: the bits of `mask` in the
+/// big-endian word at `offset` are incremented as a number. With a `toggle`, its bits in the two bytes at
+/// `offset` are inverted with every packet, and the number 8 bytes further is incremented with every second
+/// packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct BenchStep {
     /// Offset of the word in the frame, 0 to 255.
     pub offset: u16,
-    /// Which bits change, or 0.
+    /// Bits to invert, or 0.
     pub toggle: u16,
-    /// Which bits of the word count.
+    /// Bits of the word that form the number.
     pub mask: u32,
 }
 
-/// Where a program runs: how it finds the index of its link from the interface index.
+/// Link indices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link;
 
 impl Link {
-    /// The index of a link: a multiplicative hash of the interface index, doubled, plus 1 for
-    /// egress. User space chooses `multiplier` so that no two interfaces of a run collide.
+    /// Index of a link: a multiplicative hash of the interface index, doubled, plus 1 for egress. User
+    /// space chooses `multiplier` so that the interfaces of a run do not collide.
     #[inline(always)]
     #[must_use]
     pub const fn index(ifindex: u32, multiplier: u32, shift: u32, egress: bool) -> u32 {
@@ -284,14 +282,13 @@ impl Link {
     }
 }
 
-/// Hints per flow that the table has room for: with as many as flows, every third flow would share
-/// its hint with another.
+/// Hints per flow of the table's capacity: with 1, every third flow would share its hint.
 pub const HINTS_PER_FLOW: u32 = 2;
 
-/// The index of a flow's hint, in as many of the topmost bits as there are hints.
+/// Hash of a flow for its hint; the topmost bits are the index.
 ///
-/// Queue pairs are mostly numbered in order; multiplied by the golden ratio they lie evenly in the
-/// upper bits, more evenly than chance would spread them.
+/// Fibonacci hashing: queue pair numbers are mostly consecutive, and multiplication by the golden ratio
+/// spreads them over the upper bits more evenly than a random hash.
 #[inline(always)]
 #[must_use]
 pub const fn hint_of(src: u32, dst: u32, dest_qp: u32, link: u16) -> u32 {
@@ -307,9 +304,9 @@ const _: () = {
     assert!(offset_of!(FlowSlot, stats) + offset_of!(FlowStats, ecn_data) + 3 * 8 <= 3 * 64);
     assert!(offset_of!(FlowSlot, bin) / 64 == offset_of!(FlowSlot, timing) / 64);
     assert!(size_of::<BinRecord>() == 48 && size_of::<FlowBin>() == 40);
-    assert!(size_of::<Work>().is_multiple_of(8) && offset_of!(Work, kinds) == 0);
+    assert!(size_of::<CpuState>().is_multiple_of(8) && offset_of!(CpuState, messages) == 0);
     assert!(offset_of!(FlowKey, dest_qp) == 32 && offset_of!(FlowKey, family) == 38);
     assert!(size_of::<FlowSlot>() == 704, "65,536 slots must stay well under 64 MiB");
     assert!(size_of::<ExtraKey>() == 8 && size_of::<ExtraValue>() == 16);
-    assert!(size_of::<LinkCounters>() == 16 * (Reason::COUNT + 3) + 16 + size_of::<FrameSizes>());
+    assert!(size_of::<LinkCounters>() == 16 * (SkipReason::COUNT + 3) + 16 + size_of::<FrameSizes>());
 };

@@ -1,6 +1,5 @@
-//! What the kernel programs and user space exchange. Every type here is plain data of fixed
-//! layout, the same on both sides; the programs are built into the binary that loads them, so the
-//! two cannot differ in age.
+//! Types shared by the kernel programs and user space. All are plain data of fixed layout. The programs are
+//! embedded in the binary that loads them, so both sides have the same version.
 
 pub mod event;
 pub mod maps;
@@ -8,6 +7,6 @@ pub mod testing;
 
 pub use event::{EVENT_HEADERS, EventRecord};
 pub use maps::{
-    BenchStep, BinRecord, Counter, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TIMED_FLOWS,
-    TickClock, Timing, Work,
+    BenchStep, BinRecord, Counter, CpuState, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TIMED_FLOWS,
+    TickClock, Timing,
 };

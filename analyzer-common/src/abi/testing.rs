@@ -1,28 +1,28 @@
-//! What tests and benchmarks exchange with the programs that only their builds have.
+//! Types shared with the programs of test and benchmark builds.
 
-/// What the generator of frames writes into each copy of its template.
+/// Plan of the frame generator.
 ///
-/// Every `scan_every`th frame goes to a queue pair that had none before; the others go to `flows`
-/// queue pairs in turn, each in the order of its sequence.
+/// Every `scan_every`th frame goes to a new queue pair. The others go to `flows` queue pairs round-robin,
+/// with PSNs in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct FloodPlan {
-    /// Frames made so far.
+    /// Frames generated so far.
     pub frames: u64,
-    /// Of those, frames to known queue pairs.
+    /// Frames to the known queue pairs.
     pub known: u64,
-    /// Index of the interface that they leave through.
+    /// Index of the egress interface.
     pub interface: u32,
-    /// How many queue pairs have turns; 0 counts as 1.
+    /// Number of known queue pairs; 0 counts as 1.
     pub flows: u32,
-    /// The lowest number of these.
+    /// The lowest of their numbers.
     pub first_qp: u32,
-    /// One frame of so many goes to a new queue pair; 0 for none.
+    /// One of this many frames goes to a new queue pair; 0 for none.
     pub scan_every: u32,
-    /// The next of those.
+    /// Number of the next new queue pair.
     pub scan_qp: u32,
-    /// 1 to give every packet of a queue pair the same PSN: where a link drops frames, a sequence
-    /// would have gaps that are the link's.
+    /// 1 to repeat the same PSN in all packets of a queue pair: on a link that drops frames, PSNs in order
+    /// would show gaps.
     pub hold_psn: u32,
 }
 

@@ -1,33 +1,31 @@
-//! A flow's traffic in short bins of time, for the kernel programs: what of the figures of traffic
-//! over time can only be known packet by packet.
+//! Traffic over time in the kernel programs: the figures that need every packet.
 //!
-//! A flow keeps the record of the bin at hand. A packet that falls into another bin begins a new
-//! record, and the old one is told to user space: a flow tells one record per bin (more only when
-//! one is full), and nothing while it is silent. A silence that ends a [spurt](super::spurt) is
-//! longer than a bin, so that the records of a flow tell its spurts exactly.
+//! A flow keeps one record, of its current bin. A packet in another bin starts a new record, and the old
+//! one goes to user space: one record per flow and bin (more if a counter is full), none while the flow is
+//! silent. Bins are shorter than the silence that ends a [flowlet](super::flowlet), so the records
+//! reproduce flowlets exactly.
 
 use super::flow::{Event, Outcome};
-use super::message::{Kinds, Open, Part};
-use super::spurt::{SPURT_GAP_NS, Spurt};
+use super::flowlet::{FLOWLET_GAP_NS, Flowlet};
+use super::message::{ByOperation, MessagePacket, OpenMessage};
 use crate::wire::Frame;
 use crate::wire::opcode::Op;
 
-/// The longest bin of records: offsets and sums fit their fields, and no silence between two spurts
-/// fits into one.
+/// Maximum length of a bin: offsets and sums fit into their fields, and a bin is shorter than the gap
+/// between two flowlets.
 pub const LONGEST_NS: u64 = 1_000_000;
 
-/// How time is cut into bins.
+/// Division of time into bins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bins {
     /// Length of a bin, 1 to [`LONGEST_NS`].
     pub length_ns: u64,
-    /// What is added to a time before it is divided by the length: bins begin where those of the
-    /// wall clock do.
+    /// Added to a time before the division, to align bins with the wall clock.
     pub phase_ns: u64,
 }
 
 impl Bins {
-    /// The start of the bin that a time falls into.
+    /// Start of the bin that contains a time.
     #[inline(always)]
     #[must_use]
     pub const fn start(self, now_ns: u64) -> u64 {
@@ -36,36 +34,36 @@ impl Bins {
     }
 }
 
-/// What a flow sent in one bin. All zero: nothing yet.
+/// Traffic of a flow in one bin. All zero: empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct FlowBin {
     /// Start of the bin, in the run's clock.
     pub start_ns: u64,
-    /// In the lower 24 bits 1 + nanoseconds from there to the first packet of data, 0 when there is
-    /// none. Above, which record of its bin this is, modulo 256.
+    /// Lower 24 bits: 1 + nanoseconds from the start of the bin to the first data packet, 0 if there is
+    /// none. Upper bits: number of this record within its bin, modulo 256.
     first: u32,
-    /// 1 + nanoseconds from the start to the latest packet of data, 0 when there is none.
+    /// 1 + nanoseconds from the start of the bin to the latest data packet, 0 if there is none.
     last: u32,
-    /// Outer frames of all packets.
+    /// Bytes of the outer frames of all packets.
     pub bytes: u32,
-    /// Those of data, see [`Spurt::counts`].
+    /// Bytes of data packets, see [`Flowlet::is_data`].
     pub data_bytes: u32,
-    /// Those of data that was not sent before.
+    /// Bytes of data packets that are not retransmissions (PSN not behind the expected one).
     pub fresh_bytes: u32,
-    /// Packets of every kind. 0: nobody's record.
+    /// Packets of every kind. 0: the record is empty.
     pub packets: u16,
-    /// Data marked CE.
+    /// Data packets marked CE.
     pub ce: u16,
-    /// The message that the flow is sending: of the flow, not of the bin. See [`Open`].
+    /// The flow's open message, which outlives the bin: see [`OpenMessage`].
     message_bytes: u32,
     /// As above.
     message_flags: u8,
-    /// Packets that are no data.
+    /// Packets other than data.
     pub control: u8,
-    /// Of these, congestion notification packets.
+    /// Congestion notification packets among them.
     pub cnp: u8,
-    /// Jumps of a PSN ahead.
+    /// PSN gaps.
     pub gaps: u8,
 }
 
@@ -74,8 +72,8 @@ const PART: u32 = 1 << 24;
 const CE: u8 = 3;
 
 impl FlowBin {
-    /// Takes in a packet that was just counted. When it begins a new record, the one before it goes
-    /// to `ended`, and true comes back.
+    /// Counts a packet that [`observe`](super::flow::observe) has counted. If it starts a new record, moves
+    /// the previous one to `ended` and returns true.
     #[inline(always)]
     pub fn observe(
         &mut self,
@@ -96,7 +94,7 @@ impl FlowBin {
         }
         self.packets += 1;
         self.bytes += frame.wire_len;
-        if Spurt::counts(op) {
+        if Flowlet::is_data(op) {
             let offset = (now_ns.wrapping_sub(self.start_ns) as u32 & OFFSET) + 1;
             if self.first & OFFSET == 0 {
                 self.first |= offset & OFFSET;
@@ -105,7 +103,7 @@ impl FlowBin {
                 self.last = offset;
             }
             self.data_bytes += frame.wire_len;
-            self.fresh_bytes += if outcome.repeat { 0 } else { frame.wire_len };
+            self.fresh_bytes += if outcome.duplicate_psn { 0 } else { frame.wire_len };
             if frame.roce_version == 2 && frame.tos & CE == CE {
                 self.ce += 1;
             }
@@ -121,7 +119,7 @@ impl FlowBin {
         tell
     }
 
-    /// Begins a record; the message goes on.
+    /// Starts a record; keeps the open message.
     #[inline(always)]
     fn begin(&mut self, start_ns: u64, first_of_bin: bool) {
         let part = if first_of_bin { 0 } else { self.first.wrapping_add(PART) & !OFFSET };
@@ -130,39 +128,28 @@ impl FlowBin {
             first: part,
             message_bytes: self.message_bytes,
             message_flags: self.message_flags,
-            ..Self::NONE
+            ..Self::default()
         };
     }
 
-    /// Nothing.
-    pub const NONE: Self = Self {
-        start_ns: 0,
-        first: 0,
-        last: 0,
-        bytes: 0,
-        data_bytes: 0,
-        fresh_bytes: 0,
-        packets: 0,
-        ce: 0,
-        message_bytes: 0,
-        message_flags: 0,
-        control: 0,
-        cnp: 0,
-        gaps: 0,
-    };
-
-    /// Counts the packet in its message, see [`Open::packet`].
+    /// Counts the packet in its message, see [`OpenMessage::packet`].
     #[inline(always)]
-    pub fn message(&mut self, kinds: &mut Kinds, frame: &Frame, op: Op, outcome: Outcome) {
-        let mut open = Open::from_parts(self.message_bytes, self.message_flags);
-        open.packet(kinds, Part::of(frame), op, outcome.repeat, outcome.events & Event::GAP != 0);
+    pub fn message(&mut self, kinds: &mut ByOperation, frame: &Frame, op: Op, outcome: Outcome) {
+        let mut open = OpenMessage::from_parts(self.message_bytes, self.message_flags);
+        open.packet(
+            kinds,
+            MessagePacket::of(frame),
+            op,
+            outcome.duplicate_psn,
+            outcome.events & Event::GAP != 0,
+        );
         (self.message_bytes, self.message_flags) = open.parts();
     }
 
-    /// Whether the flow has begun a message and not ended it.
+    /// Whether the flow has an open message.
     #[must_use]
     pub fn message_is_open(&self) -> bool {
-        Open::from_parts(self.message_bytes, self.message_flags).is_open()
+        OpenMessage::from_parts(self.message_bytes, self.message_flags).is_open()
     }
 
     /// Packets of data.
@@ -171,11 +158,11 @@ impl FlowBin {
         self.packets.saturating_sub(u16::from(self.control))
     }
 
-    /// The data of this record; `None` when there is none.
+    /// The data of this record as a flowlet; `None` without data.
     #[must_use]
-    pub fn data(&self) -> Option<Spurt> {
+    pub fn data(&self) -> Option<Flowlet> {
         let at = |offset: u32| self.start_ns.saturating_add(u64::from(offset & OFFSET).saturating_sub(1));
-        (self.first & OFFSET != 0).then(|| Spurt {
+        (self.first & OFFSET != 0).then(|| Flowlet {
             start_ns: at(self.first),
             end_ns: at(self.last),
             bytes: u64::from(self.data_bytes),
@@ -184,7 +171,7 @@ impl FlowBin {
         })
     }
 
-    /// Whether `later` is this record, with what was counted in it since.
+    /// Whether `later` is a later state of this record.
     #[must_use]
     pub fn is_part_of(&self, later: &Self) -> bool {
         let first = self.first & OFFSET;
@@ -194,11 +181,11 @@ impl FlowBin {
             && self.packets <= later.packets
     }
 
-    /// What was counted in this record since it was `before`.
+    /// Traffic counted in this record after the state `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
-            // What was known of the data's beginning is so still.
+            // The start of the data was in `before` already.
             first: if self.data_bytes == before.data_bytes { 0 } else { self.first },
             last: if self.data_bytes == before.data_bytes { 0 } else { self.last },
             bytes: self.bytes.saturating_sub(before.bytes),
@@ -214,8 +201,7 @@ impl FlowBin {
     }
 }
 
-/// The PSN and the time of a packet, in a word. 0: none. The time is known to 256 ns, and of the
-/// latest 39 hours.
+/// PSN and time of a packet in one word; 0: none. Resolution 256 ns, range 39 hours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct PsnAt(u64);
@@ -226,7 +212,7 @@ impl PsnAt {
     const TIME_SHIFT: u32 = 8;
     const PSN_SHIFT: u32 = 39;
 
-    /// A PSN at a time.
+    /// Encodes a PSN and a time.
     #[inline(always)]
     #[must_use]
     pub const fn new(psn: u32, now_ns: u64) -> Self {
@@ -234,7 +220,7 @@ impl PsnAt {
         Self(Self::SET | psn << Self::PSN_SHIFT | now_ns >> Self::TIME_SHIFT & Self::TIME)
     }
 
-    /// PSN and time, when it is `now_ns` or not long before; `None` when there is none.
+    /// PSN and time, which is at most 39 hours before `now_ns`; `None` if there is none.
     #[must_use]
     pub fn get(self, now_ns: u64) -> Option<(u32, u64)> {
         if self.0 & Self::SET == 0 {
@@ -247,41 +233,41 @@ impl PsnAt {
     }
 }
 
-/// The latest request of a flow that wants an answer, and its latest answer.
+/// The latest request of a flow that expects a response, and its latest response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Asked {
+pub struct LastExchange {
     /// The request.
     pub request: PsnAt,
-    /// The answer.
-    pub answer: PsnAt,
+    /// The response.
+    pub response: PsnAt,
 }
 
-impl Asked {
-    /// Takes in a packet.
+impl LastExchange {
+    /// Counts a packet.
     #[inline(always)]
     pub fn observe(&mut self, frame: &Frame, op: Op, now_ns: u64) {
         if op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
-            self.answer = PsnAt::new(frame.psn, now_ns);
+            self.response = PsnAt::new(frame.psn, now_ns);
         }
-        if Self::asks(frame, op) {
+        if Self::expects_response(frame, op) {
             self.request = PsnAt::new(frame.psn, now_ns);
         }
     }
 
-    /// Whether a packet is data that wants an answer.
+    /// Whether a packet is data that expects a response.
     #[inline(always)]
     #[must_use]
-    pub fn asks(frame: &Frame, op: Op) -> bool {
-        Spurt::counts(op) && (frame.ack_req || op.has(Op::READ_REQUEST))
+    pub fn expects_response(frame: &Frame, op: Op) -> bool {
+        Flowlet::is_data(op) && (frame.ack_req || op.has(Op::READ_REQUEST))
     }
 }
 
 const _: () = {
     use core::mem::size_of;
-    assert!(size_of::<FlowBin>() == 40 && size_of::<Asked>() == 16);
-    assert!(LONGEST_NS < SPURT_GAP_NS && LONGEST_NS < OFFSET as u64);
-    // As many bytes as the packets of a record can have.
+    assert!(size_of::<FlowBin>() == 40 && size_of::<LastExchange>() == 16);
+    assert!(LONGEST_NS < FLOWLET_GAP_NS && LONGEST_NS < OFFSET as u64);
+    // The bytes of a full record fit.
     assert!(u16::MAX as u64 * 65_536 <= u32::MAX as u64);
 };
 

@@ -2,7 +2,7 @@ extern crate std;
 
 use std::vec::Vec;
 
-use super::super::message::Messages;
+use super::super::message::MessageCounts;
 use super::super::{FlowStats, observe};
 use super::*;
 use crate::wire::opcode::{CNP as CNP_OPCODE, Operation};
@@ -10,12 +10,12 @@ use crate::wire::opcode::{CNP as CNP_OPCODE, Operation};
 const BINS: Bins = Bins { length_ns: 1_000_000, phase_ns: 0 };
 const MS: u64 = 1_000_000;
 
-/// A flow as the kernel programs count it, with what it told.
+/// A flow counted like in the kernel programs, with the records it emitted.
 struct Flow {
     stats: FlowStats,
     bin: FlowBin,
-    kinds: Kinds,
-    told: Vec<FlowBin>,
+    kinds: ByOperation,
+    ended: Vec<FlowBin>,
     frame: Frame,
 }
 
@@ -23,10 +23,10 @@ impl Flow {
     fn new() -> Self {
         let frame = Frame { family: 4, roce_version: 2, wire_len: 100, opcode: 0x04, ..Frame::EMPTY };
         Self {
-            stats: FlowStats::EMPTY,
-            bin: FlowBin::NONE,
-            kinds: [Messages::NONE; super::super::message::KINDS],
-            told: Vec::new(),
+            stats: FlowStats::default(),
+            bin: FlowBin::default(),
+            kinds: [MessageCounts::NONE; super::super::message::COUNTED_OPERATIONS],
+            ended: Vec::new(),
             frame,
         }
     }
@@ -34,9 +34,9 @@ impl Flow {
     fn send(&mut self, now_ns: u64) {
         let outcome = observe(&mut self.stats, &self.frame, now_ns);
         let op = Op::of(self.frame.opcode);
-        let mut ended = FlowBin::NONE;
-        if self.bin.observe(&self.frame, op, outcome, now_ns, BINS, &mut ended) {
-            self.told.push(ended);
+        let mut previous = FlowBin::default();
+        if self.bin.observe(&self.frame, op, outcome, now_ns, BINS, &mut previous) {
+            self.ended.push(previous);
         }
         self.bin.message(&mut self.kinds, &self.frame, op, outcome);
         self.frame.psn = (self.frame.psn + 1) & 0x00FF_FFFF;
@@ -44,24 +44,24 @@ impl Flow {
 }
 
 #[test]
-fn a_record_is_told_with_the_first_packet_of_another_bin() {
+fn a_record_ends_with_the_first_packet_of_another_bin() {
     let mut flow = Flow::new();
     flow.send(5 * MS + 10);
     flow.send(5 * MS + 999_999);
-    assert!(flow.told.is_empty());
+    assert!(flow.ended.is_empty());
     flow.send(9 * MS);
-    let [told] = flow.told[..] else { panic!("{:?}", flow.told) };
-    assert_eq!((told.start_ns, told.packets, told.bytes), (5 * MS, 2, 200));
-    let data = told.data().unwrap();
+    let [ended] = flow.ended[..] else { panic!("{:?}", flow.ended) };
+    assert_eq!((ended.start_ns, ended.packets, ended.bytes), (5 * MS, 2, 200));
+    let data = ended.data().unwrap();
     assert_eq!((data.start_ns, data.end_ns, data.fresh_bytes), (5 * MS + 10, 5 * MS + 999_999, 200));
     assert_eq!((flow.bin.start_ns, flow.bin.packets), (9 * MS, 1));
-    // Back in time is another bin too.
+    // A step back in time starts another bin too.
     flow.send(8 * MS + 999_999);
-    assert_eq!(flow.told.len(), 2);
+    assert_eq!(flow.ended.len(), 2);
 }
 
 #[test]
-fn kinds_of_packets() {
+fn packets_by_kind() {
     let mut flow = Flow::new();
     flow.frame.tos = 3;
     flow.send(0);
@@ -81,18 +81,18 @@ fn kinds_of_packets() {
 }
 
 #[test]
-fn bins_begin_where_the_wall_clock_s_do() {
+fn bins_are_aligned_with_the_wall_clock() {
     let bins = Bins { length_ns: 1000, phase_ns: 300 };
     assert_eq!(bins.start(10_699), 9_700);
     assert_eq!(bins.start(10_700), 10_700);
-    // Just after the clock began.
+    // Shortly after the clock's origin.
     assert_eq!(bins.start(5).wrapping_add(300), 0);
     assert_eq!(Bins { length_ns: 0, phase_ns: 0 }.start(5), 5);
 }
 
-/// No count of a record overflows, and each part is known for what it is.
+/// No counter of a record overflows, and each part is identified.
 #[test]
-fn a_full_record_is_told_before_its_bin_is_over() {
+fn a_full_record_ends_before_its_bin() {
     let mut acks = Flow::new();
     acks.frame.opcode = 0x11;
     let mut data = Flow::new();
@@ -101,17 +101,17 @@ fn a_full_record_is_told_before_its_bin_is_over() {
         data.send(7 * MS);
     }
     for (flow, most) in [(acks, 255), (data, 65_535)] {
-        let all = flow.told.iter().chain([&flow.bin]);
+        let all = flow.ended.iter().chain([&flow.bin]);
         assert_eq!(all.clone().map(|bin| u64::from(bin.packets)).sum::<u64>(), 200_000);
         assert_eq!(all.map(|bin| u64::from(bin.bytes)).sum::<u64>(), 20_000_000);
-        assert!(flow.told.iter().all(|bin| bin.packets == most && bin.start_ns == 7 * MS));
-        let [one, other, ..] = flow.told[..] else { panic!() };
+        assert!(flow.ended.iter().all(|bin| bin.packets == most && bin.start_ns == 7 * MS));
+        let [one, other, ..] = flow.ended[..] else { panic!() };
         assert!(!one.is_part_of(&other) && !other.is_part_of(&one));
     }
 }
 
 #[test]
-fn what_came_after_a_record_was_read() {
+fn traffic_after_a_record_was_read() {
     let mut flow = Flow::new();
     flow.frame.opcode = 0x11;
     flow.send(3 * MS);
@@ -127,20 +127,20 @@ fn what_came_after_a_record_was_read() {
 }
 
 #[test]
-fn a_message_goes_on_in_the_next_bin() {
+fn a_message_continues_in_the_next_bin() {
     let mut flow = Flow::new();
     (flow.frame.opcode, flow.frame.payload) = (0x00, 50);
     flow.send(0);
     assert!(flow.bin.message_is_open());
     flow.frame.opcode = 0x02;
     flow.send(5 * MS);
-    assert!(!flow.bin.message_is_open() && flow.told[0].message_is_open());
+    assert!(!flow.bin.message_is_open() && flow.ended[0].message_is_open());
     let send = flow.kinds[Operation::Send as usize];
     assert_eq!((send.messages(), send.sizes[7]), (1, 1));
 }
 
 #[test]
-fn a_psn_and_a_time_in_a_word() {
+fn psn_and_time_round_trip_in_one_word() {
     assert_eq!(PsnAt::default().get(5), None);
     let hour = 3_600_000_000_000u64;
     for now in [0, 255, 1_700_000_000_000_000_000, u64::MAX] {
@@ -153,17 +153,17 @@ fn a_psn_and_a_time_in_a_word() {
 }
 
 #[test]
-fn requests_and_answers() {
-    let mut asked = Asked::default();
+fn latest_request_and_response() {
+    let mut exchange = LastExchange::default();
     let mut frame = Frame { opcode: 0x04, psn: 7, ..Frame::EMPTY };
-    asked.observe(&frame, Op::of(frame.opcode), 1024);
-    assert_eq!(asked, Asked::default());
+    exchange.observe(&frame, Op::of(frame.opcode), 1024);
+    assert_eq!(exchange, LastExchange::default());
     frame.ack_req = true;
-    asked.observe(&frame, Op::of(frame.opcode), 1024);
+    exchange.observe(&frame, Op::of(frame.opcode), 1024);
     frame = Frame { opcode: 0x11, psn: 9, ..frame };
-    asked.observe(&frame, Op::of(frame.opcode), 2048);
-    assert_eq!((asked.request.get(4096), asked.answer.get(4096)), (Some((7, 1024)), Some((9, 2048))));
+    exchange.observe(&frame, Op::of(frame.opcode), 2048);
+    assert_eq!((exchange.request.get(4096), exchange.response.get(4096)), (Some((7, 1024)), Some((9, 2048))));
     frame = Frame { opcode: 0x0C, psn: 10, ack_req: false, ..frame };
-    asked.observe(&frame, Op::of(frame.opcode), 4096);
-    assert_eq!(asked.request.get(4096), Some((10, 4096)));
+    exchange.observe(&frame, Op::of(frame.opcode), 4096);
+    assert_eq!(exchange.request.get(4096), Some((10, 4096)));
 }

@@ -1,6 +1,6 @@
-//! How long a number is in bits, for processors that have no instruction for it.
+//! Bit length of a number, for processors without an instruction for it.
 
-/// Bits of a number below 256.
+/// Bit lengths of numbers below 256.
 static LENGTHS: [u8; 256] = {
     let mut table = [0; 256];
     let mut number = 1;
@@ -11,10 +11,10 @@ static LENGTHS: [u8; 256] = {
     table
 };
 
-/// The bits that a number takes, 0 to 32: 0 takes none, 255 takes 8, 256 takes 9.
+/// Bit length of a number, 0 to 32: 0 has 0, 255 has 8, 256 has 9.
 ///
-/// The BPF machine cannot count leading zeros; what the compiler puts in its place is some 25 instructions,
-/// and this a look into a table.
+/// BPF has no instruction to count leading zeros. The compiler's replacement takes some 25 instructions, a
+/// table lookup less.
 #[inline(always)]
 #[must_use]
 pub(super) fn bit_length(number: u32) -> u32 {
@@ -25,7 +25,7 @@ pub(super) fn bit_length(number: u32) -> u32 {
     } else {
         0
     };
-    // The mask changes nothing, and spares the check of the index.
+    // The mask has no effect but avoids the bounds check.
     shift + u32::from(LENGTHS[(number >> shift) as usize & 0xFF])
 }
 
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_bits_as_leading_zeros_leave() {
+    fn bit_length_matches_leading_zeros() {
         for bit in 0..32 {
             for number in [1 << bit, (1 << bit) - 1, (1 << bit) | 1, u32::MAX >> bit] {
                 assert_eq!(bit_length(number), u32::BITS - number.leading_zeros(), "{number}");

@@ -1,11 +1,11 @@
-//! A flow and its statistics.
+//! Flows and their counters.
 
 use super::psn::{PsnTrack, Span, Step};
 use crate::wire::bth::GSI_QP;
 use crate::wire::frame::{Addr, Frame, PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
 use crate::wire::opcode::Op;
 
-/// One direction of a queue pair on one link. The UDP source port is no part of it.
+/// One direction of a queue pair on one link. The UDP source port is not part of the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct FlowKey {
@@ -17,10 +17,10 @@ pub struct FlowKey {
     pub dest_qp: u32,
     /// Index of the link (interface and direction) in the run's table of links.
     pub link: u16,
-    /// 4 or 6: the form of the addresses.
+    /// IP version of the addresses, 4 or 6.
     pub family: u8,
-    /// Always 0 where flows are told apart; keys are compared byte for byte. In the kernel's slots 1
-    /// marks a flow that retires.
+    /// Always 0 in keys of flows, which are compared bytewise. In a kernel slot 1 marks a flow that is not
+    /// in the hash.
     pub pad: u8,
 }
 
@@ -33,7 +33,7 @@ impl FlowKey {
     }
 }
 
-/// Properties of the first packet that a later one did not share.
+/// Properties in which a later packet differed from the flow's first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mixed;
 
@@ -51,7 +51,7 @@ impl Mixed {
     /// The RoCE version.
     pub const ROCE_VERSION: u8 = 1 << 5;
 
-    /// The names in reports, by bit.
+    /// Names in reports, by bit.
     pub const NAMES: [(u8, &'static str); 6] = [
         (Self::VLAN, "vlan"),
         (Self::INNER_VLAN, "inner_vlan"),
@@ -64,38 +64,38 @@ impl Mixed {
 
 /// DSCP of a flow without an IP header (RoCEv1).
 pub const DSCP_NONE: u8 = u8::MAX;
-/// [`FlowStats::src_qp`]: datagrams of several source queue pairs were seen.
+/// [`FlowStats::src_qp`]: datagrams came from several source queue pairs.
 pub const SRC_QP_SEVERAL: u32 = UNKNOWN - 1;
 /// [`FlowStats::transport`]: only CNPs so far.
 pub const TRANSPORT_NONE: u8 = u8::MAX;
-/// CE marks that follow one another within this time are one burst, in nanoseconds.
+/// Maximum gap in nanoseconds between CE marks of one burst.
 pub const CE_BURST_GAP_NS: u64 = 10_000_000;
 
-/// Low five bits of an opcode that a flow counts itself. The two above are reserved in every transport, and
-/// are counted where opcodes of other transports are; a slot has no room for what never comes.
+/// Opcodes counted per flow, by their low five bits. The two values above are reserved in every transport;
+/// they are counted in the overflow table.
 pub const OPCODES: usize = 30;
 
-/// What is counted of one flow. Lives in a kernel map in live runs, and is the same type in replay.
+/// Counters of one flow: the value of a kernel map in live runs, the same type in replay. The default is
+/// all zero, so that fresh map memory is valid.
 ///
-/// The order of the fields is that of use: what every packet reads or changes lies together, so
-/// that a packet of one among many flows waits for few lines of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Fields are ordered by use: those that every packet reads or writes come first, so that a packet touches
+/// few cache lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct FlowStats {
-    /// Packets of every kind. 0 means: nothing seen yet.
+    /// Packets of every kind. 0: no packet yet.
     pub packets: u64,
     /// Outer frames' lengths without FCS.
     pub bytes: u64,
-    /// Payload, of packets whose payload length is known.
+    /// Payload bytes of packets with known payload length.
     pub payload_bytes: u64,
     /// Earliest packet, in the run's clock.
     pub first_ns: u64,
-    /// Latest packet.
+    /// Latest packet, in the run's clock.
     pub last_ns: u64,
-    /// Payload of the latest SEND or WRITE, FIRST or MIDDLE packet: the path MTU; 0 when unknown.
+    /// Path MTU: payload of the latest FIRST or MIDDLE packet of a SEND or WRITE; 0 if unknown.
     pub mtu: u32,
-    /// Source queue pair of the datagrams, [`UNKNOWN`] when there were none,
-    /// [`SRC_QP_SEVERAL`].
+    /// Source queue pair of datagrams: [`UNKNOWN`] without datagrams, [`SRC_QP_SEVERAL`].
     pub src_qp: u32,
     /// Tunnels around the first packet, see [`Frame::encap`].
     pub encap: u32,
@@ -109,119 +109,63 @@ pub struct FlowStats {
     pub pcp: u8,
     /// DSCP of the first packet, or [`DSCP_NONE`].
     pub dscp: u8,
-    /// What changed later: bits of [`Mixed`].
+    /// Properties that changed later: bits of [`Mixed`].
     pub mixed: u8,
     /// RoCE version of the first packet.
     pub roce_version: u8,
-    /// Upper three bits of the opcodes that `opcodes` counts, or [`TRANSPORT_NONE`].
+    /// Upper three bits of the opcodes counted in `opcodes`, or [`TRANSPORT_NONE`].
     pub transport: u8,
-    /// 1 while a message of responses is under way: the latest was not its last. Else 0.
+    /// 1 while a response message is incomplete (the latest response was not its LAST or ONLY packet), else
+    /// 0.
     pub response_open: u8,
-    /// The sequence of requests.
+    /// PSN sequence of requests.
     pub psn: PsnTrack,
-    /// Outer frames' bytes of packets other than CNP and ACKNOWLEDGE.
+    /// Bytes of the outer frames, without CNP and ACKNOWLEDGE packets.
     pub data_bytes: u64,
-    /// These packets by IP ECN bits. Of a slot in the kernel all but those marked CE end here the third line of
-    /// memory.
+    /// The same packets by IP ECN codepoint. The third cache line of a kernel slot ends before the CE
+    /// counter.
     pub ecn_data: [u64; 4],
-    /// By IP ECN bits, CNP and ACKNOWLEDGE.
+    /// CNP and ACKNOWLEDGE packets by IP ECN codepoint.
     pub ecn_control: [u64; 4],
-    /// Packets that did not use `src_port`; by port they are in the overflow table.
+    /// Packets with a source port other than `src_port`; the overflow table has them by port.
     pub other_port_packets: u64,
     /// Their bytes.
     pub other_port_bytes: u64,
-    /// 14 + inner IP length, of encapsulated packets.
+    /// 14 + inner IP length of encapsulated packets.
     pub inner_bytes: u64,
     /// Latest packet marked CE; 0 for none.
     pub last_ce_ns: u64,
-    /// AETHs that acknowledge.
+    /// AETHs that acknowledge (neither NAK nor RNR NAK).
     pub acks: u64,
     /// Congestion notification packets.
     pub cnp_packets: u64,
-    /// Packets by the low five bits of the opcode, where the upper three are `transport`; see [`OPCODES`].
+    /// Packets by the low five bits of the opcode, for the transport `transport`; see [`OPCODES`].
     pub opcodes: [u64; OPCODES],
-    /// Packets whose payload length is not known.
+    /// Packets with unknown payload length.
     pub payload_unknown: u64,
-    /// Packets whose opcode `opcodes` has no place for, CNPs excepted; they are in the overflow table.
+    /// Packets whose opcode has no place in `opcodes`, without CNPs; they are in the overflow table.
     pub other_opcode_packets: u64,
-    /// Receiver-not-ready NAKs.
+    /// RNR NAKs.
     pub rnr_naks: u64,
-    /// NAKs by code 0 to 4; all others last.
+    /// NAKs by code 0 to 4 (0: PSN sequence error); all other codes last.
     pub naks: [u64; 6],
-    /// Packets whose AETH was cut off, or has the reserved type.
+    /// Packets whose AETH is cut off or has the reserved type.
     pub ack_unknown: u64,
-    /// The sequence of READ responses and atomic acknowledgements.
+    /// PSN sequence of READ responses and atomic acknowledgements.
     pub psn_responses: PsnTrack,
-    /// Of the PSNs that responses skipped, those that are missing for certain: see [`Outcome::missing`].
+    /// Of the PSNs skipped by responses, those that are certainly missing: see [`Outcome::missing`].
     pub response_holes: u64,
 }
 
 impl FlowStats {
-    /// Nothing seen yet: all zero, so that fresh map memory is a valid value.
-    pub const EMPTY: Self = Self {
-        packets: 0,
-        bytes: 0,
-        inner_bytes: 0,
-        payload_bytes: 0,
-        payload_unknown: 0,
-        first_ns: 0,
-        last_ns: 0,
-        last_ce_ns: 0,
-        data_bytes: 0,
-        ecn_data: [0; 4],
-        ecn_control: [0; 4],
-        cnp_packets: 0,
-        opcodes: [0; OPCODES],
-        other_opcode_packets: 0,
-        acks: 0,
-        rnr_naks: 0,
-        naks: [0; 6],
-        ack_unknown: 0,
-        psn: PsnTrack {
-            first: 0,
-            expected: 0,
-            slack: 0,
-            seen: 0,
-            repeats: 0,
-            gaps: 0,
-            missing: 0,
-            restarts: 0,
-        },
-        psn_responses: PsnTrack {
-            first: 0,
-            expected: 0,
-            slack: 0,
-            seen: 0,
-            repeats: 0,
-            gaps: 0,
-            missing: 0,
-            restarts: 0,
-        },
-        other_port_packets: 0,
-        other_port_bytes: 0,
-        mtu: 0,
-        src_qp: 0,
-        encap: 0,
-        src_port: 0,
-        vlan: 0,
-        inner_vlan: 0,
-        pcp: 0,
-        dscp: 0,
-        mixed: 0,
-        roce_version: 0,
-        transport: 0,
-        response_open: 0,
-        response_holes: 0,
-    };
-
-    /// All packets by ECN bits: not-ECT, ECT(1), ECT(0), CE. All zero for RoCEv1.
+    /// All packets by ECN codepoint: not-ECT, ECT(1), ECT(0), CE. All zero for RoCEv1.
     #[must_use]
     pub fn ecn(&self) -> [u64; 4] {
         core::array::from_fn(|i| self.ecn_data[i] + self.ecn_control[i])
     }
 }
 
-/// What a packet gave rise to, to be told to user space: bits of [`Outcome::events`].
+/// Events of a packet for user space: bits of [`Outcome::events`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event;
 
@@ -230,26 +174,27 @@ impl Event {
     pub const NEW_FLOW: u16 = 1;
     /// A congestion notification packet.
     pub const CNP: u16 = 1 << 1;
-    /// The first CE mark after a time without.
+    /// First CE mark after [`CE_BURST_GAP_NS`] without one.
     pub const CE: u16 = 1 << 2;
-    /// A NAK.
+    /// NAK other than RNR.
     pub const NAK: u16 = 1 << 3;
-    /// A receiver-not-ready NAK.
+    /// RNR NAK.
     pub const RNR: u16 = 1 << 4;
-    /// PSNs were skipped that are missing.
+    /// PSN gap: PSNs were skipped that are missing.
     pub const GAP: u16 = 1 << 5;
-    /// The sequence started anew.
+    /// PSN sequence restarted: the jump is too large for a gap, so the QP number is in use again.
     pub const RESTART: u16 = 1 << 6;
     /// A datagram to QP 1: connection management.
     pub const GSI: u16 = 1 << 7;
-    /// Packets that came again, as a whole: told by the kernel programs of flows that are timed, beside
-    /// what the packet after them gave rise to.
-    pub const RUN: u16 = 1 << 8;
-    /// With [`GAP`](Self::GAP): of the PSNs that responses skipped, only the one at the edge of a message is missing for certain. A message
-    /// has no beginning, or the one before it no end; the others may be those of requests that an acknowledgement answers.
+    /// A run of duplicate-PSN packets, sent by the kernel programs for timed flows when the run ends, in
+    /// addition to the events of the packet that ended it.
+    pub const RETX_RUN: u16 = 1 << 8;
+    /// With [`GAP`](Self::GAP), of the PSNs skipped by responses only the one at a message boundary is
+    /// certainly missing: a message lacks its first packet, or the previous one its last. The other PSNs
+    /// may belong to requests that an ACKNOWLEDGE answers.
     pub const EDGE: u16 = 1 << 9;
 
-    /// PSNs that are missing for certain, of those skipped, as these events tell.
+    /// Of the skipped PSNs, those that are certainly missing according to these events.
     #[inline(always)]
     #[must_use]
     pub const fn certain(events: u16, skipped: u32) -> u32 {
@@ -261,41 +206,43 @@ impl Event {
     }
 }
 
-/// What the caller of [`observe`] has left to do.
+/// Result of [`observe`]: what remains for the caller.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about one packet")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Bits of [`Event`].
     pub events: u16,
-    /// The source port is not the flow's first: count it in the overflow table.
+    /// The source port differs from the flow's first: count it in the overflow table.
     pub other_port: bool,
-    /// The flow has no place for the opcode: count it in the overflow table.
+    /// The flow does not count this opcode: count it in the overflow table.
     pub other_opcode: bool,
-    /// The DSCP is not that of the flow's first packet: count it in the overflow table.
+    /// The DSCP differs from the flow's first: count it in the overflow table.
     pub other_dscp: bool,
-    /// The PSN was behind the expected one, in the sequence of requests or of responses.
-    pub repeat: bool,
-    /// PSNs skipped. How many of them are missing for certain, [`Event::certain`] says: responses take the PSNs of
-    /// their requests, and between two messages of them the requester may have sent what an acknowledgement answers.
+    /// Duplicate PSN: behind the expected one in the sequence of requests or responses, i.e. a
+    /// retransmission or a reordered packet.
+    pub duplicate_psn: bool,
+    /// Skipped PSNs; [`Event::certain`] gives how many are certainly missing. Responses use the PSNs of
+    /// their requests, and between two response messages the requester may have sent requests that an
+    /// ACKNOWLEDGE answers.
     pub missing: u32,
 }
 
 impl Outcome {
-    /// Nothing but the count.
+    /// No events, nothing left to do.
     pub const NONE: Self = Self {
         events: 0,
         other_port: false,
         other_opcode: false,
         other_dscp: false,
-        repeat: false,
+        duplicate_psn: false,
         missing: 0,
     };
 }
 
 const ECN_CE: usize = 3;
 
-/// Counts one packet of a flow. Used by the kernel programs and by replay; `now` is the packet's
-/// time in nanoseconds.
+/// Counts one packet of a flow, in the kernel programs and in replay. `now`: time of the packet in
+/// nanoseconds.
 #[inline(always)]
 pub fn observe(stats: &mut FlowStats, frame: &Frame, now: u64) -> Outcome {
     let op = Op::of(frame.opcode);
@@ -430,7 +377,8 @@ fn sequence(stats: &mut FlowStats, frame: &Frame, op: Op, outcome: &mut Outcome)
     if op.has(Op::FULL_MTU) && frame.payload != UNKNOWN && frame.payload != 0 {
         stats.mtu = frame.payload;
     }
-    // Whether the message before is over, and another begins: of responses these need not follow one another.
+    // Response messages need not have consecutive PSNs, so message boundaries decide whether a jump is a
+    // gap.
     let (mut over, mut begins) = (false, false);
     let step = if op.has(Op::RESPONSE) {
         (over, begins) = (stats.response_open == 0, op.has(Op::STARTS));
@@ -452,7 +400,7 @@ fn sequence(stats: &mut FlowStats, frame: &Frame, op: Op, outcome: &mut Outcome)
             }
         }
         Step::Restart => outcome.events |= Event::RESTART,
-        Step::Repeat => outcome.repeat = true,
+        Step::Duplicate => outcome.duplicate_psn = true,
         Step::InOrder => {}
     }
 }
@@ -495,39 +443,38 @@ fn datagram(stats: &mut FlowStats, frame: &Frame, outcome: &mut Outcome) {
 }
 
 impl FlowStats {
-    /// The sequence of responses with those gaps alone in which something is missing for certain: at most as many
-    /// as PSNs are missing.
+    /// The PSN sequence of responses, restricted to certain gaps: at most one gap per missing PSN.
     #[must_use]
     pub fn responses_missing(&self) -> PsnTrack {
         let PsnTrack { gaps, .. } = self.psn_responses;
         PsnTrack { gaps: gaps.min(self.response_holes), missing: self.response_holes, ..self.psn_responses }
     }
 
-    /// The outermost VLAN id: 0 for untagged, `None` when it cannot be known.
+    /// The outermost VLAN id: 0 for untagged, `None` if unknown.
     #[must_use]
     pub fn vlan_id(&self) -> Option<u16> {
         (self.vlan != VLAN_UNKNOWN).then_some(self.vlan)
     }
 
-    /// The second VLAN id: 0 when there is none, `None` when it cannot be known.
+    /// The second VLAN id: 0 without one, `None` if unknown.
     #[must_use]
     pub fn inner_vlan_id(&self) -> Option<u16> {
         (self.inner_vlan != VLAN_UNKNOWN).then_some(self.inner_vlan)
     }
 
-    /// The priority code point, where there is a tag.
+    /// The priority code point; `None` without a tag.
     #[must_use]
     pub fn priority(&self) -> Option<u8> {
         (self.pcp != PCP_NONE).then_some(self.pcp)
     }
 
-    /// Packets that used `src_port`.
+    /// Packets with the source port `src_port`.
     #[must_use]
     pub fn first_port_packets(&self) -> u64 {
         self.packets.saturating_sub(self.other_port_packets)
     }
 
-    /// Bytes of the packets that used `src_port`.
+    /// Bytes of the packets with the source port `src_port`.
     #[must_use]
     pub fn first_port_bytes(&self) -> u64 {
         self.bytes.saturating_sub(self.other_port_bytes)

@@ -14,7 +14,7 @@ const ACKNOWLEDGE: u8 = 0x11;
 const ATOMIC: u8 = 0x12;
 
 fn outcomes(packets: &[(u8, u32)]) -> (FlowStats, Vec<Outcome>) {
-    let mut stats = FlowStats::EMPTY;
+    let mut stats = FlowStats::default();
     let outcomes = packets
         .iter()
         .map(|&(opcode, psn)| {
@@ -25,21 +25,21 @@ fn outcomes(packets: &[(u8, u32)]) -> (FlowStats, Vec<Outcome>) {
     (stats, outcomes)
 }
 
-/// PSNs of packets that were told as gaps, and how many were skipped.
+/// PSNs of packets with a gap event, and how many PSNs are certainly missing.
 fn gaps(packets: &[(u8, u32)]) -> (Vec<(u32, u32)>, FlowStats) {
     let (stats, outcomes) = outcomes(packets);
-    let told = packets.iter().zip(outcomes).filter(|(_, outcome)| outcome.events & Event::GAP != 0);
+    let found = packets.iter().zip(outcomes).filter(|(_, outcome)| outcome.events & Event::GAP != 0);
     let certain = |outcome: Outcome| Event::certain(outcome.events, outcome.missing);
-    (told.map(|((_, psn), outcome)| (*psn, certain(outcome))).collect(), stats)
+    (found.map(|((_, psn), outcome)| (*psn, certain(outcome))).collect(), stats)
 }
 
 #[test]
-fn between_messages_of_responses_acknowledges_may_have_answered() {
+fn jumps_between_response_messages_may_be_acknowledged_requests() {
     // READ, then SENDs that one ACKNOWLEDGE answers, then atomics and READs.
     let packets =
         [(ONLY, 10), (ACKNOWLEDGE, 13), (FIRST, 15), (MIDDLE, 16), (LAST, 17), (ATOMIC, 20), (ONLY, 28)];
-    let (told, stats) = gaps(&packets);
-    assert!(told.is_empty(), "{told:?}");
+    let (found, stats) = gaps(&packets);
+    assert!(found.is_empty(), "{found:?}");
     assert_eq!(
         (stats.psn_responses.gaps, stats.psn_responses.missing),
         (3, 4 + 2 + 7),
@@ -47,32 +47,32 @@ fn between_messages_of_responses_acknowledges_may_have_answered() {
     );
     assert_eq!((stats.responses_missing().gaps, stats.responses_missing().missing), (0, 0));
     let (_, outcomes) = outcomes(&packets);
-    assert_eq!(outcomes[2].missing, 4, "for those who wait whether it comes again");
+    assert_eq!(outcomes[2].missing, 4, "for callers that wait for the retransmission");
 }
 
 #[test]
-fn within_a_message_of_responses_something_is_missing() {
+fn jumps_within_a_response_message_are_gaps() {
     for (packets, gap) in [
         (vec![(FIRST, 5), (LAST, 7)], (7, 1)),
         (vec![(FIRST, 5), (MIDDLE, 9)], (9, 3)),
-        // The end of one, and what came before the next.
+        // The last packet of one message, and what preceded the next.
         (vec![(FIRST, 5), (MIDDLE, 6), (ONLY, 8)], (8, 1)),
-        // The beginning, and between the two messages perhaps requests that an acknowledgement answers.
+        // The first packet, and possibly requests between the messages that an ACKNOWLEDGE answers.
         (vec![(ONLY, 5), (MIDDLE, 8)], (8, 1)),
         (vec![(ONLY, 5), (LAST, 7)], (7, 1)),
-        // The end, and as many.
+        // The last packet, and as many as above.
         (vec![(FIRST, 5), (FIRST, 9)], (9, 1)),
-        // What comes again and ends leaves no message open.
+        // A retransmission that ends a message leaves no message open.
         (vec![(FIRST, 5), (LAST, 7), (FIRST, 5), (MIDDLE, 6), (LAST, 7), (ONLY, 11)], (7, 1)),
     ] {
-        let (told, stats) = gaps(&packets);
-        assert_eq!(told, [gap], "{packets:?}");
+        let (found, stats) = gaps(&packets);
+        assert_eq!(found, [gap], "{packets:?}");
         assert_eq!(stats.response_holes, u64::from(gap.1));
     }
 }
 
 #[test]
-fn requests_have_no_such_doubt() {
-    let (told, stats) = gaps(&[(0x04, 5), (0x04, 8)]);
-    assert_eq!((told, stats.psn.missing, stats.response_holes), (vec![(8, 2)], 2, 0));
+fn jumps_of_requests_are_gaps() {
+    let (found, stats) = gaps(&[(0x04, 5), (0x04, 8)]);
+    assert_eq!((found, stats.psn.missing, stats.response_holes), (vec![(8, 2)], 2, 0));
 }

@@ -7,7 +7,7 @@ fn samples(latency: &Latency) -> [u32; CLASSES] {
 }
 
 #[test]
-fn buckets_cover_every_time_once_and_are_narrow() {
+fn buckets_partition_all_times_and_are_narrow() {
     let mut next = 0;
     for b in 0..BUCKETS {
         let (low, high) = bounds(b);
@@ -21,35 +21,35 @@ fn buckets_cover_every_time_once_and_are_narrow() {
 }
 
 #[test]
-fn a_request_and_its_answer_are_one_sample() {
+fn a_request_and_its_response_are_one_sample() {
     let mut latency = Latency::EMPTY;
-    requested(&mut latency, 7, CLASS_WRITE_SEND, false, 5_000_000);
-    answered(&mut latency, 6, true, 5_010_000);
+    on_request(&mut latency, 7, CLASS_WRITE_SEND, false, 5_000_000);
+    on_response(&mut latency, 6, true, 5_010_000);
     assert_eq!(samples(&latency), [0; 3], "an earlier PSN");
-    answered(&mut latency, 7, true, 5_000_000 + 80 * US);
-    answered(&mut latency, 7, true, 5_000_000 + 90 * US);
+    on_response(&mut latency, 7, true, 5_000_000 + 80 * US);
+    on_response(&mut latency, 7, true, 5_000_000 + 90 * US);
     assert_eq!((samples(&latency), latency.max_ns), ([1, 0, 0], [80 * US, 0, 0]));
     assert_eq!(latency.counts[0][bucket(80 * US)], 1);
 }
 
 #[test]
-fn a_coalesced_acknowledgement_answers_all_before_it_over_the_wrap() {
+fn a_coalesced_ack_completes_all_earlier_requests_across_the_wrap() {
     let mut latency = Latency::EMPTY;
     for (i, psn) in [0xFF_FFFEu32, 0xFF_FFFF, 0, 1, 2].into_iter().enumerate() {
-        requested(&mut latency, psn, CLASS_WRITE_SEND, false, i as u64 * 10 * US);
+        on_request(&mut latency, psn, CLASS_WRITE_SEND, false, i as u64 * 10 * US);
     }
-    answered(&mut latency, 1, true, 100 * US);
+    on_response(&mut latency, 1, true, 100 * US);
     assert_eq!((samples(&latency), latency.max_ns[0], latency.outstanding()), ([4, 0, 0], 100 * US, 1));
 }
 
 #[test]
-fn a_repeated_request_is_not_timed() {
+fn a_retransmitted_request_is_not_timed() {
     let mut latency = Latency::EMPTY;
-    requested(&mut latency, 1, CLASS_WRITE_SEND, false, 0);
-    requested(&mut latency, 2, CLASS_WRITE_SEND, false, 0);
-    requested(&mut latency, 1, CLASS_WRITE_SEND, true, 10 * US);
-    requested(&mut latency, 0, CLASS_WRITE_SEND, true, 10 * US);
-    answered(&mut latency, 2, true, 20 * US);
+    on_request(&mut latency, 1, CLASS_WRITE_SEND, false, 0);
+    on_request(&mut latency, 2, CLASS_WRITE_SEND, false, 0);
+    on_request(&mut latency, 1, CLASS_WRITE_SEND, true, 10 * US);
+    on_request(&mut latency, 0, CLASS_WRITE_SEND, true, 10 * US);
+    on_response(&mut latency, 2, true, 20 * US);
     assert_eq!((samples(&latency), latency.ambiguous), ([1, 0, 0], 1));
     assert_eq!((latency.head, latency.tail), (2, 2), "the hole is passed over");
 }
@@ -58,58 +58,58 @@ fn a_repeated_request_is_not_timed() {
 fn classes_have_histograms_of_their_own() {
     let mut latency = Latency::EMPTY;
     for (psn, class) in [(1, CLASS_READ), (5, CLASS_ATOMIC), (6, CLASS_WRITE_SEND)] {
-        requested(&mut latency, psn, class, false, US);
+        on_request(&mut latency, psn, class, false, US);
     }
-    answered(&mut latency, 1, false, 3 * US);
-    answered(&mut latency, 5, false, 4 * US);
-    answered(&mut latency, 6, true, 5 * US);
+    on_response(&mut latency, 1, false, 3 * US);
+    on_response(&mut latency, 5, false, 4 * US);
+    on_response(&mut latency, 6, true, 5 * US);
     let [write, read, atomic] = latency.max_ns;
     assert_eq!(samples(&latency), [1, 1, 1]);
     assert!(write.abs_diff(4 * US) <= 16 && read.abs_diff(2 * US) <= 16 && atomic.abs_diff(3 * US) <= 16);
 }
 
 #[test]
-fn a_read_is_not_answered_by_an_acknowledgement() {
+fn an_acknowledge_does_not_complete_a_read() {
     let mut latency = Latency::EMPTY;
-    requested(&mut latency, 1, CLASS_READ, false, US);
-    requested(&mut latency, 9, CLASS_WRITE_SEND, false, US);
-    answered(&mut latency, 9, true, 5 * US);
-    assert_eq!((samples(&latency), latency.ambiguous_answers), ([1, 0, 0], 1));
+    on_request(&mut latency, 1, CLASS_READ, false, US);
+    on_request(&mut latency, 9, CLASS_WRITE_SEND, false, US);
+    on_response(&mut latency, 9, true, 5 * US);
+    assert_eq!((samples(&latency), latency.ambiguous_responses), ([1, 0, 0], 1));
 }
 
 #[test]
-fn a_full_ring_leaves_out_the_newest() {
+fn a_full_ring_skips_the_newest_request() {
     let mut latency = Latency::EMPTY;
     for psn in 0..100 {
-        requested(&mut latency, psn, CLASS_WRITE_SEND, false, u64::from(psn));
+        on_request(&mut latency, psn, CLASS_WRITE_SEND, false, u64::from(psn));
     }
     assert_eq!((latency.ring_full, latency.outstanding()), (36, 64));
-    answered(&mut latency, 0, true, 50 * US);
-    requested(&mut latency, 100, CLASS_WRITE_SEND, false, 60 * US);
-    answered(&mut latency, 100, true, 70 * US);
+    on_response(&mut latency, 0, true, 50 * US);
+    on_request(&mut latency, 100, CLASS_WRITE_SEND, false, 60 * US);
+    on_response(&mut latency, 100, true, 70 * US);
     assert_eq!((samples(&latency), latency.outstanding()), ([65, 0, 0], 0));
 }
 
 #[test]
-fn a_restart_forgets_what_is_outstanding() {
+fn a_restart_clears_outstanding_requests() {
     let mut latency = Latency::EMPTY;
-    requested(&mut latency, 9_000_000, CLASS_WRITE_SEND, false, 0);
-    restarted(&mut latency);
-    requested(&mut latency, 5, CLASS_WRITE_SEND, false, 100);
-    answered(&mut latency, 5, true, 200);
+    on_request(&mut latency, 9_000_000, CLASS_WRITE_SEND, false, 0);
+    on_restart(&mut latency);
+    on_request(&mut latency, 5, CLASS_WRITE_SEND, false, 100);
+    on_response(&mut latency, 5, true, 200);
     assert_eq!((samples(&latency), latency.ambiguous, latency.outstanding()), ([1, 0, 0], 1, 0));
 }
 
 #[test]
 fn a_clock_that_goes_back_gives_no_sample() {
     let mut latency = Latency::EMPTY;
-    requested(&mut latency, 1, CLASS_WRITE_SEND, false, 1 << 40);
-    answered(&mut latency, 1, true, 0);
-    assert_eq!((samples(&latency), latency.ambiguous_answers), ([0; 3], 1));
+    on_request(&mut latency, 1, CLASS_WRITE_SEND, false, 1 << 40);
+    on_response(&mut latency, 1, true, 0);
+    assert_eq!((samples(&latency), latency.ambiguous_responses), ([0; 3], 1));
 }
 
 #[test]
-fn what_is_timed_and_what_answers() {
+fn timed_requests_and_acknowledging_packets() {
     for (opcode, ack_req, class) in [
         (0x07, false, CLASS_NONE),
         (0x08, true, CLASS_WRITE_SEND),
@@ -137,6 +137,6 @@ fn what_is_timed_and_what_answers() {
         (0x06, UNKNOWN, UNKNOWN),
         (0x81, UNKNOWN, UNKNOWN),
     ] {
-        assert_eq!(answered_by(Op::of(opcode), 0, aeth), psn, "{opcode:#04x} {aeth:#x}");
+        assert_eq!(acked_psn(Op::of(opcode), 0, aeth), psn, "{opcode:#04x} {aeth:#x}");
     }
 }

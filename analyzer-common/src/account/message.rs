@@ -1,26 +1,26 @@
-//! Messages: how many of which kind, how long. And how long frames are.
+//! Messages by operation and length, and frame lengths.
 //!
-//! Small enough for a kernel program: what is kept of a flow is eight bytes, and what is counted a
-//! few words per kind of message.
+//! Small enough for a kernel program: eight bytes of state per flow, and a few counters per operation.
 
 use super::bits::bit_length;
 use crate::wire::Frame;
 use crate::wire::frame::UNKNOWN;
 use crate::wire::opcode::{Op, Operation};
 
-/// Upper ends of the buckets of frame lengths, in bytes without FCS; the last one is open. Those of RMON's etherStats less the
-/// FCS that it counts, and beyond them what RoCE uses: the path MTUs of 1024, 2048 and 4096 bytes and jumbo frames.
+/// Upper bounds (inclusive) of the frame length buckets, in bytes without FCS; the last is open. They
+/// follow RMON's etherStats (which include the FCS) up to 1,514 and continue with sizes that RoCE uses:
+/// path MTUs of 1024, 2048 and 4096 bytes and jumbo frames.
 pub const FRAME_ENDS: [u32; 10] = [60, 123, 251, 507, 1019, 1514, 2043, 4091, 9014, u32::MAX];
 
-/// Frames by length.
+/// Frames by length bucket.
 pub type FrameSizes = [u64; FRAME_ENDS.len()];
 
-/// The bucket of a frame.
+/// The bucket of a frame length.
 #[inline(always)]
 #[must_use]
 pub fn frame_bucket(len: u32) -> usize {
     let over = |at: usize| usize::from(len > FRAME_ENDS[at]);
-    // As a tree: four comparisons for every packet rather than nine.
+    // A decision tree: four comparisons per packet instead of nine.
     if len > FRAME_ENDS[5] {
         if len > FRAME_ENDS[7] { 8 + over(8) } else { 6 + over(6) }
     } else if len > FRAME_ENDS[1] {
@@ -30,40 +30,40 @@ pub fn frame_bucket(len: u32) -> usize {
     }
 }
 
-/// Kinds of messages that are counted: every [`Operation`] but the last.
-pub const KINDS: usize = Operation::Other as usize;
+/// Number of operations with message counters: every [`Operation`] but the last.
+pub const COUNTED_OPERATIONS: usize = Operation::Other as usize;
 
-/// Messages by [`Operation`].
-pub type Kinds = [Messages; KINDS];
+/// Message counters by [`Operation`].
+pub type ByOperation = [MessageCounts; COUNTED_OPERATIONS];
 
-/// Buckets of message lengths: 0, 1, 2 to 3, 4 to 7 … up to 2^31 and more.
-pub const SIZES: usize = 33;
+/// Number of message length buckets: 0, 1, 2 to 3, 4 to 7 … 2^31 and more.
+pub const SIZE_BUCKETS: usize = 33;
 
-/// Messages of one kind.
+/// Message counters of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct Messages {
-    /// Packets of this kind, repeats included.
+pub struct MessageCounts {
+    /// Packets of this operation, including retransmissions.
     pub packets: u64,
-    /// Payload of these packets.
+    /// Payload bytes of these packets.
     pub payload_bytes: u64,
-    /// Messages by length: bucket 0 is empty ones, bucket k those of 2^(k−1) to 2^k − 1 bytes.
-    pub sizes: [u64; SIZES],
-    /// Messages whose length is not known: their start was not seen, or packets are missing.
+    /// Messages by length: bucket 0 is empty messages, bucket k those of 2^(k−1) to 2^k − 1 bytes.
+    pub sizes: [u64; SIZE_BUCKETS],
+    /// Messages of unknown length: their first packet was not seen, or packets are missing.
     pub size_unknown: u64,
 }
 
-impl Messages {
-    /// Nothing.
-    pub const NONE: Self = Self { packets: 0, payload_bytes: 0, sizes: [0; SIZES], size_unknown: 0 };
+impl MessageCounts {
+    /// All zero.
+    pub const NONE: Self = Self { packets: 0, payload_bytes: 0, sizes: [0; SIZE_BUCKETS], size_unknown: 0 };
 
-    /// Messages whose end was seen, repeats excepted.
+    /// Completed messages, without retransmissions.
     #[must_use]
     pub fn messages(&self) -> u64 {
         self.sizes.iter().sum::<u64>() + self.size_unknown
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds counters of another CPU or flow.
     pub fn add(&mut self, other: &Self) {
         self.packets += other.packets;
         self.payload_bytes += other.payload_bytes;
@@ -75,8 +75,8 @@ impl Messages {
 
     #[inline(always)]
     fn complete(&mut self, known: bool, length: u32) {
-        // The compiler would see that this is in range and leave out the check below, which the kernel's
-        // verifier, who does not see it, wants.
+        // Without the black box the compiler proves the index in range and removes the bounds check, which
+        // the verifier needs.
         let bucket = core::hint::black_box(bit_length(length) as usize);
         if !known {
             self.size_unknown += 1;
@@ -86,9 +86,9 @@ impl Messages {
     }
 }
 
-/// What is wanted of a packet to count it in its message.
+/// Properties of a packet that message counters need.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct MessagePacket {
     /// BTH operation code.
     pub opcode: u8,
     /// Payload in bytes, or [`UNKNOWN`].
@@ -97,8 +97,8 @@ pub struct Part {
     pub dma_len: u32,
 }
 
-impl Part {
-    /// Of a frame.
+impl MessagePacket {
+    /// Properties of a parsed frame.
     #[inline(always)]
     #[must_use]
     pub const fn of(frame: &Frame) -> Self {
@@ -106,54 +106,61 @@ impl Part {
     }
 }
 
-/// The message that a flow is sending. All zero: none.
+/// A flow's incomplete message. All zero: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Open {
-    /// Bytes so far, or of the whole message when its first packet said so.
+pub struct OpenMessage {
+    /// Payload bytes so far, or the total length if the first packet states it (RETH).
     bytes: u32,
-    /// Bits of [`Open::STARTED`] and the others.
+    /// Bits of [`OpenMessage::STARTED`] and the following.
     flags: u8,
 }
 
-impl Open {
-    /// None.
+impl OpenMessage {
+    /// No message.
     pub const NONE: Self = Self { bytes: 0, flags: 0 };
     /// Its first packet was seen.
     const STARTED: u8 = 1;
-    /// Its first packet said how long it is.
+    /// Its first packet stated the total length.
     const STATED: u8 = 1 << 1;
-    /// Something of it is missing.
+    /// Packets of it are missing.
     const BROKEN: u8 = 1 << 2;
 
-    /// As numbers.
+    /// Encodes the state as numbers.
     #[inline(always)]
     #[must_use]
     pub const fn parts(self) -> (u32, u8) {
         (self.bytes, self.flags)
     }
 
-    /// From its numbers.
+    /// Decodes the state.
     #[inline(always)]
     #[must_use]
     pub const fn from_parts(bytes: u32, flags: u8) -> Self {
         Self { bytes, flags }
     }
 
-    /// Whether a message has begun and not ended.
+    /// Whether a message has started and not ended.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.flags & Self::STARTED != 0
     }
 
-    /// Counts a packet. `gap`: packets are missing before it.
+    /// Counts a packet. `gap`: PSNs are missing before it.
     #[inline(always)]
-    pub fn packet(&mut self, kinds: &mut Kinds, part: Part, op: Op, repeat: bool, gap: bool) {
+    pub fn packet(
+        &mut self,
+        kinds: &mut ByOperation,
+        part: MessagePacket,
+        op: Op,
+        duplicate_psn: bool,
+        gap: bool,
+    ) {
         let Some(kind) = kinds.get_mut(Operation::of(part.opcode) as usize) else { return };
         kind.packets += 1;
         let payload = if part.payload == UNKNOWN { 0 } else { part.payload };
         kind.payload_bytes += u64::from(payload);
-        // Responses belong to a message that was counted at its request.
-        if repeat || !op.has(Op::KNOWN) || op.any(Op::RESPONSE | Op::ACKNOWLEDGE | Op::CNP) {
+        // A response belongs to a message that its request counted.
+        if duplicate_psn || !op.has(Op::KNOWN) || op.any(Op::RESPONSE | Op::ACKNOWLEDGE | Op::CNP) {
             return;
         }
         let stated = op.has(Op::RETH) && part.dma_len != UNKNOWN;
@@ -178,18 +185,18 @@ impl Open {
 
 const _: () = {
     use core::mem::size_of;
-    assert!(size_of::<Messages>() == (3 + SIZES) * 8);
+    assert!(size_of::<MessageCounts>() == (3 + SIZE_BUCKETS) * 8);
 };
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn run(packets: &[(u8, u32, u32, bool)]) -> Kinds {
-        let mut kinds = [Messages::NONE; KINDS];
-        let mut open = Open::default();
+    fn run(packets: &[(u8, u32, u32, bool)]) -> ByOperation {
+        let mut kinds = [MessageCounts::NONE; COUNTED_OPERATIONS];
+        let mut open = OpenMessage::default();
         for (opcode, payload, dma_len, repeat) in packets {
-            let part = Part { opcode: *opcode, payload: *payload, dma_len: *dma_len };
+            let part = MessagePacket { opcode: *opcode, payload: *payload, dma_len: *dma_len };
             open.packet(&mut kinds, part, Op::of(*opcode), *repeat, false);
         }
         kinds
@@ -219,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_its_start_has_no_length() {
+    fn a_message_without_its_first_packet_has_no_length() {
         let kinds = run(&[(0x01, 1024, UNKNOWN, false), (0x02, 10, UNKNOWN, false)]);
         let send = kinds[Operation::Send as usize];
         assert_eq!((send.messages(), send.size_unknown, send.sizes.iter().sum::<u64>()), (1, 1, 0));
     }
 
     #[test]
-    fn a_frame_is_in_the_bucket_before_the_first_end_that_it_exceeds_not() {
+    fn frame_buckets_have_inclusive_upper_bounds() {
         for len in (0..=9200).chain([u32::MAX]) {
             assert_eq!(frame_bucket(len), FRAME_ENDS.iter().filter(|end| len > **end).count(), "{len}");
         }

@@ -1,12 +1,12 @@
-//! What is counted per flow, and the one function that counts.
+//! Per-flow counters, and [`observe`], the one function that updates them.
 
 pub mod bin;
 mod bits;
 pub mod flow;
+pub mod flowlet;
 pub mod latency;
 pub mod message;
 pub mod psn;
-pub mod spurt;
 
 pub use bin::FlowBin;
 pub use flow::{Event, FlowKey, FlowStats, Mixed, Outcome, observe};

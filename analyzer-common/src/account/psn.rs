@@ -1,48 +1,49 @@
-//! Packet sequence numbers, modulo 2^24: gaps, repeats, restarts.
+//! PSN sequences modulo 2^24: gaps, duplicate PSNs, restarts.
 
 use crate::wire::bth::MASK24;
 use crate::wire::frame::UNKNOWN;
 
-/// How far ahead or behind a packet may be and still belong to the same sequence.
+/// Maximum distance ahead of or behind the expected PSN within one sequence; larger jumps are restarts.
 pub const WINDOW: u32 = 65_536;
 
-/// The sequence of one direction of a queue pair.
+/// The PSN sequence of one direction of a queue pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct PsnTrack {
     /// PSN of the first packet seen.
     pub first: u32,
-    /// PSN that the next packet should have; after a READ of unknown span the largest it may have.
+    /// Expected PSN of the next packet; after a READ of unknown length the largest possible one.
     pub expected: u32,
-    /// How many PSNs that end at `expected` are in order: 1, or more after a READ of unknown span.
+    /// Number of PSNs up to and including `expected` that count as in order: 1, or more after a READ of
+    /// unknown length.
     pub slack: u32,
     /// 0 until the first packet.
     pub seen: u32,
-    /// Packets behind the expected PSN.
+    /// Packets with a duplicate PSN (behind the expected one): retransmitted or reordered.
     pub repeats: u64,
-    /// Jumps ahead.
+    /// Gaps: jumps ahead of the expected PSN.
     pub gaps: u64,
-    /// PSNs skipped by them.
+    /// PSNs skipped by gaps.
     pub missing: u64,
-    /// Jumps too far to be either: the QP number is in use again.
+    /// Jumps larger than [`WINDOW`]: the QP number is in use again.
     pub restarts: u64,
 }
 
-/// How many PSNs a packet takes.
+/// Number of PSNs that a packet takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Distance from the packet's PSN to the largest that the next one may have, at least 1.
+    /// Distance from the packet's PSN to the largest possible PSN of the next packet, at least 1.
     pub upper: u32,
-    /// Whether the next one may also have any PSN between.
+    /// Whether the length is unknown, so that the next packet may have any PSN in between.
     pub loose: bool,
 }
 
 impl Span {
-    /// One PSN, as all packets but READ requests.
+    /// One PSN: all packets but READ requests.
     pub const ONE: Self = Self { upper: 1, loose: false };
 
-    /// The span of a READ request of `dma_len` bytes (or [`UNKNOWN`]) on a path of `mtu` bytes
-    /// (0 when not known).
+    /// Span of a READ request of `dma_len` bytes (or [`UNKNOWN`]) with a path MTU of `mtu` bytes (0:
+    /// unknown).
     #[inline(always)]
     #[must_use]
     pub const fn of_read(dma_len: u32, mtu: u32) -> Self {
@@ -51,7 +52,7 @@ impl Span {
             return Self { upper: WINDOW - 1, loose: true };
         }
         let loose = mtu == 0;
-        // The second branch of the `max` cannot be 0, which spares the check for it.
+        // `checked_div` avoids the panic path of a division by zero.
         let unit = if loose { SMALLEST_MTU } else { mtu };
         let whole = match dma_len.checked_div(unit) {
             Some(whole) => whole,
@@ -62,21 +63,21 @@ impl Span {
     }
 }
 
-/// What a packet did to the sequence.
+/// Effect of a packet on the sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// First packet, or as expected.
+    /// The first packet, or the expected PSN.
     InOrder,
-    /// This many PSNs were skipped.
+    /// A gap of this many PSNs.
     Gap(u32),
-    /// Seen before, or late.
-    Repeat,
-    /// Out of all proportion.
+    /// A PSN behind the expected one: retransmitted or reordered (IBTA: duplicate).
+    Duplicate,
+    /// A jump larger than [`WINDOW`].
     Restart,
 }
 
 impl PsnTrack {
-    /// Accounts for a packet with this PSN that takes `span` of the sequence.
+    /// Accounts for a packet with this PSN that takes `span` PSNs.
     #[inline(always)]
     pub fn observe(&mut self, psn: u32, span: Span) -> Step {
         let step = if self.seen == 0 {
@@ -93,7 +94,7 @@ impl PsnTrack {
                 Step::Gap(ahead)
             } else if ahead >= (MASK24 + 1) - WINDOW {
                 self.repeats += 1;
-                return Step::Repeat;
+                return Step::Duplicate;
             } else {
                 self.restarts += 1;
                 Step::Restart
@@ -119,17 +120,17 @@ mod tests {
     }
 
     #[test]
-    fn in_order_over_the_wrap() {
+    fn in_order_across_the_wrap() {
         let (t, step) = track(&[0xFF_FFFE, 0xFF_FFFF, 0, 1]);
         assert_eq!((t.first, t.expected, step), (0xFF_FFFE, 2, Step::InOrder));
         assert_eq!((t.gaps, t.repeats, t.restarts), (0, 0, 0));
     }
 
     #[test]
-    fn the_four_kinds_at_their_borders() {
+    fn the_four_steps_at_their_bounds() {
         assert_eq!(track(&[10, 11 + WINDOW - 1]).1, Step::Gap(WINDOW - 1));
         assert_eq!(track(&[10, 11 + WINDOW]).1, Step::Restart);
-        assert_eq!(track(&[0, 1u32.wrapping_sub(WINDOW) & 0xFF_FFFF]).1, Step::Repeat);
+        assert_eq!(track(&[0, 1u32.wrapping_sub(WINDOW) & 0xFF_FFFF]).1, Step::Duplicate);
         assert_eq!(track(&[0, 0u32.wrapping_sub(WINDOW) & 0xFF_FFFF]).1, Step::Restart);
         let (t, _) = track(&[5, 9, 6, 7, 8, 10]);
         assert_eq!((t.gaps, t.missing, t.repeats, t.expected), (1, 3, 3, 11));
@@ -153,8 +154,8 @@ mod tests {
             (101, Step::InOrder),
             (140, Step::InOrder),
             (141, Step::Gap(1)),
-            (100, Step::Repeat),
-            (50, Step::Repeat),
+            (100, Step::Duplicate),
+            (50, Step::Duplicate),
         ] {
             let mut t = PsnTrack::default();
             t.observe(100, Span::of_read(10_000, 0));

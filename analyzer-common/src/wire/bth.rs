@@ -6,7 +6,7 @@ pub const LEN: usize = 12;
 pub const ICRC_LEN: u32 = 4;
 /// Mask of the 24-bit numbers: packet sequence numbers and queue pair numbers.
 pub const MASK24: u32 = 0x00FF_FFFF;
-/// The queue pair of the general services interface, which carries connection management.
+/// QP 1, the general services interface (GSI), which carries connection management.
 pub const GSI_QP: u32 = 1;
 
 /// The base transport header.
@@ -40,14 +40,14 @@ impl Bth {
         self.0[1] & 0x40 != 0
     }
 
-    /// Bytes that pad the payload to a multiple of four, 0 to 3.
+    /// Padding bytes after the payload, to a multiple of four: 0 to 3.
     #[inline(always)]
     #[must_use]
     pub const fn pad(&self) -> u8 {
         (self.0[1] >> 4) & 3
     }
 
-    /// Transport header version, 0 in all that is known.
+    /// Transport header version; 0 in all known versions.
     #[must_use]
     pub const fn version(&self) -> u8 {
         self.0[1] & 0x0F
@@ -59,13 +59,13 @@ impl Bth {
         u16::from_be_bytes([self.0[2], self.0[3]])
     }
 
-    /// Forward explicit congestion notification. Unused by data packets of RoCEv2.
+    /// Forward explicit congestion notification (FECN). Unused by RoCEv2 data packets.
     #[must_use]
     pub const fn fecn(&self) -> bool {
         self.0[4] & 0x80 != 0
     }
 
-    /// Backward explicit congestion notification: set in CNPs.
+    /// Backward explicit congestion notification (BECN): set in CNPs.
     #[must_use]
     pub const fn becn(&self) -> bool {
         self.0[4] & 0x40 != 0
@@ -78,7 +78,7 @@ impl Bth {
         u32::from_be_bytes([0, self.0[5], self.0[6], self.0[7]])
     }
 
-    /// The sender asks for an acknowledgement.
+    /// AckReq: the sender requests an acknowledgement.
     #[inline(always)]
     #[must_use]
     pub const fn ack_req(&self) -> bool {
@@ -106,7 +106,7 @@ mod tests {
             (0x81, true, false, 0x118, 0)
         );
         assert_eq!(cnp.pkey(), 0xffff);
-        // Some hardware sets reserved bits of byte 4; they mean nothing.
+        // Some hardware sets reserved bits of byte 4, which have no meaning.
         let hns = Bth([0x06, 0xF5, 0xff, 0xff, 0x10, 0xff, 0xfe, 0xfd, 0x80, 1, 2, 3]);
         assert!(!hns.becn() && !hns.fecn() && hns.solicited() && hns.migreq() && hns.ack_req());
         assert_eq!((hns.pad(), hns.version(), hns.dest_qp(), hns.psn()), (3, 5, 0xff_fefd, 0x01_0203));

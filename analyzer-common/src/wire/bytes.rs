@@ -1,25 +1,25 @@
-//! How the parser reads a frame, whatever memory the frame lives in.
+//! The parser's access to a frame, independent of the memory that holds it.
 
 /// The captured bytes of one frame.
 ///
-/// A read either gives all the bytes asked for or nothing: what a snap length or a packet buffer
-/// cut off is never invented.
+/// A read returns all requested bytes or nothing: bytes cut off by a snap length or a packet buffer are
+/// never invented.
 pub trait Bytes {
-    /// `N` bytes from `offset`, or `None` where the frame (as captured) ends earlier.
+    /// `N` bytes from `offset`, or `None` if the captured frame ends earlier.
     fn get<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
 
-    /// Whether to look at fixed places first, where nearly all frames have everything. What the parser says does not depend on it; without it
-    /// the kernel's verifier has less to walk through, for bytes that are seldom read this way.
+    /// Whether the parser tries [`super::fast_path`] first. The result is the same; without it the kernel's
+    /// verifier has less code to walk, for sources that are read rarely.
     #[inline(always)]
-    fn has_fixed_places(&self) -> bool {
+    fn prefers_fast_path(&self) -> bool {
         true
     }
 
-    /// The same offset, or `None` when it is further than headers are followed. The parser calls it where layers meet: kernel programs let the verifier
-    /// forget there by which way the offset came about, or it would walk through the rest once for
-    /// every combination of headers before.
+    /// Returns `offset`, or `None` beyond the limit up to which headers are followed. Called where layers
+    /// meet: kernel programs make the verifier forget the range and history of the offset here, since it
+    /// would otherwise walk the remaining code once for every combination of preceding headers.
     #[inline(always)]
-    fn settle(&self, offset: usize) -> Option<usize> {
+    fn forget_range(&self, offset: usize) -> Option<usize> {
         Some(offset)
     }
 }

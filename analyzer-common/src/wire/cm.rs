@@ -1,26 +1,26 @@
-//! Connection management on QP 1: what a REQ and a REP say about the queue pairs they connect.
+//! Connection management (CM) on QP 1: the queue pairs that a REQ and a REP connect.
 //!
-//! Layout after `include/rdma/ibta_vol1_c12.h` of Linux: behind BTH (12) and DETH (8) a MAD header
-//! of 24 bytes, then the message.
+//! Layout as in `include/rdma/ibta_vol1_c12.h` of Linux: BTH (12 bytes), DETH (8), MAD header (24),
+//! message.
 
 use super::bytes::Bytes;
 use super::opcode::Op;
 
-/// A connection management message that names a queue pair.
+/// A CM message that names a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// Connection request.
     Req {
-        /// The sender's communication id.
+        /// The sender's communication ID.
         local_id: u32,
         /// The sender's queue pair.
         local_qp: u32,
     },
     /// Reply to a request.
     Rep {
-        /// The sender's communication id.
+        /// The sender's communication ID.
         local_id: u32,
-        /// The communication id of the request that it answers.
+        /// The communication ID of the request.
         remote_id: u32,
         /// The sender's queue pair.
         local_qp: u32,
@@ -33,7 +33,7 @@ const CLASS_CM: u8 = 0x07;
 const ATTRIBUTE_REQ: u16 = 0x0010;
 const ATTRIBUTE_REP: u16 = 0x0013;
 
-/// Reads the message behind the BTH at `bth_offset`. `None` when it is none of these, or cut.
+/// Reads the message behind the BTH at `bth_offset`. `None` for other or truncated messages.
 #[must_use]
 pub fn read(bytes: &impl Bytes, bth_offset: usize) -> Option<Message> {
     let [opcode] = bytes.get::<1>(bth_offset)?;

@@ -1,41 +1,41 @@
-//! From the first byte of a frame to what accounting needs of it.
+//! The frame parser: from the first byte to the fields that accounting needs.
 
 use super::bth::{self, Bth, ICRC_LEN, MASK24};
 use super::bytes::Bytes;
-use super::ip::{self, Kind};
+use super::fast_path;
+use super::ip::{self, UpperProtocol};
 use super::layer::{Layer, Trace};
 use super::opcode::Op;
-use super::plain;
-use super::stop::Reason;
+use super::skip_reason::SkipReason;
 use super::tunnel;
 
-/// Marks a number that is not known: cut off, or not part of this packet.
+/// Unknown number: cut off, or not part of this packet.
 pub const UNKNOWN: u32 = u32::MAX;
-/// A VLAN id that is not known: the tag may sit in metadata that cannot be read.
+/// Unknown VLAN id: the tag may be in metadata that is not accessible.
 pub const VLAN_UNKNOWN: u16 = u16::MAX;
-/// No priority code point: there is no tag, or it is not known.
+/// No priority code point: untagged, or unknown.
 pub const PCP_NONE: u8 = u8::MAX;
-/// VLAN tags that are followed, those of tunnelled frames counted by themselves.
+/// Maximum number of VLAN tags; those of encapsulated frames count separately.
 const MAX_TAGS: u32 = 4;
-/// Tunnels that are followed when all of them are: four around the innermost frame.
+/// Maximum number of nested tunnels of the full parser.
 const MAX_TUNNELS: u32 = 4;
 
-/// What the first byte of the frame belongs to.
+/// Type of the header at the current offset.
 ///
-/// A number and no enum with a payload: where there is none, the compiler would leave its bits
-/// unset, and the kernel's verifier refuses to see an unset register copied.
+/// A number rather than an enum with a payload: the compiler would leave the payload bits of other variants
+/// uninitialised, and the verifier rejects copies of uninitialised registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry(u32);
 
 impl Entry {
     /// An Ethernet header.
     pub const ETHERNET: Self = Self(1 << 16);
-    /// An IP header of the version that its first four bits say.
+    /// An IP header; its first four bits give the version.
     pub const IP: Self = Self(2 << 16);
-    /// Nothing: the BTH was reached.
+    /// None: the BTH was reached.
     pub(super) const DONE: Self = Self(3 << 16);
 
-    /// What an ethertype says (a cooked capture names it in its own header).
+    /// The header that an ethertype names, e.g. in a cooked capture.
     #[inline(always)]
     #[must_use]
     pub const fn ethertype(ethertype: u16) -> Self {
@@ -43,30 +43,30 @@ impl Entry {
     }
 }
 
-/// What is known of a frame besides its bytes.
+/// Properties of a frame that are not in its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Meta {
-    /// What the frame starts with.
+    /// Type of the first header.
     pub entry: Entry,
-    /// Offset at which it starts (behind the header of a cooked capture).
+    /// Offset of the first header (behind a cooked header).
     pub offset: usize,
     /// Length of the frame on the wire without FCS, in bytes.
     pub wire_len: u32,
-    /// A VLAN tag that travels beside the frame.
+    /// VLAN tag in the packet's metadata.
     pub tag: Tag,
 }
 
-/// Whether a VLAN tag was moved out of the frame. A number for the same reason as [`Entry`].
+/// State of the VLAN tag in the packet's metadata. A number for the same reason as [`Entry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(u32);
 
 impl Tag {
-    /// There is none beside the frame; one in the frame is all there is.
+    /// No tag in the metadata; only tags in the frame count.
     pub const NONE: Self = Self(1 << 16);
-    /// It cannot be known (XDP; raw IP without a link layer).
+    /// Not accessible (XDP; raw IP without a link layer).
     pub const UNKNOWN: Self = Self(2 << 16);
 
-    /// There is one, with this tag control information.
+    /// A tag with this tag control information.
     #[inline(always)]
     #[must_use]
     pub const fn tci(tci: u16) -> Self {
@@ -74,17 +74,17 @@ impl Tag {
     }
 }
 
-/// An address: 16 bytes as on the wire, IPv4 in the last four.
+/// An address: 16 bytes in wire order, IPv4 in the last four.
 pub type Addr = [u32; 4];
 
-/// What accounting needs of one RoCE packet.
+/// The fields of a RoCE packet that accounting needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Source address, in wire byte order.
     pub src: Addr,
     /// Destination address, in wire byte order.
     pub dst: Addr,
-    /// 4 or 6: the form of the addresses.
+    /// IP version of the addresses, 4 or 6.
     pub family: u8,
     /// 1 (GRH over Ethernet) or 2 (UDP).
     pub roce_version: u8,
@@ -94,9 +94,9 @@ pub struct Frame {
     pub opcode: u8,
     /// UDP source port; 0 for RoCEv1.
     pub src_port: u16,
-    /// Id of the outermost VLAN tag; 0 when known to be untagged, [`VLAN_UNKNOWN`].
+    /// Id of the outermost VLAN tag; 0 if untagged, [`VLAN_UNKNOWN`].
     pub vlan: u16,
-    /// Id of the second VLAN tag; 0 when there is none, [`VLAN_UNKNOWN`].
+    /// Id of the second VLAN tag; 0 without one, [`VLAN_UNKNOWN`].
     pub inner_vlan: u16,
     /// Priority code point of the outermost tag, or [`PCP_NONE`].
     pub pcp: u8,
@@ -114,10 +114,9 @@ pub struct Frame {
     pub inner_bytes: u32,
     /// Payload in bytes, or [`UNKNOWN`].
     pub payload: u32,
-    /// AETH: syndrome in the top byte and MSN below, or [`UNKNOWN`] when there is none or it
-    /// was cut off.
+    /// AETH: syndrome in the top byte and MSN below, or [`UNKNOWN`] if absent or cut off.
     pub aeth: u32,
-    /// DMA length of the RETH, or [`UNKNOWN`] when there is none or it was cut off.
+    /// DMA length of the RETH, or [`UNKNOWN`] if absent or cut off.
     pub dma_len: u32,
     /// Source queue pair of the DETH, or [`UNKNOWN`].
     pub src_qp: u32,
@@ -125,13 +124,13 @@ pub struct Frame {
     pub bth_offset: u32,
     /// Offset of the innermost IP header or GRH in the captured frame.
     pub ip_offset: u32,
-    /// Offset of the ICRC in the captured frame, or [`UNKNOWN`] when lengths contradict each other
-    /// or the packet is a fragment.
+    /// Offset of the ICRC in the captured frame, or [`UNKNOWN`] if lengths are contradictory or the packet
+    /// is a fragment.
     pub icrc_offset: u32,
 }
 
 impl Frame {
-    /// Nothing known yet.
+    /// All fields zero or unknown.
     pub const EMPTY: Self = Self {
         src: [0; 4],
         dst: [0; 4],
@@ -184,7 +183,7 @@ pub enum Encap {
 }
 
 impl Encap {
-    /// The name in reports.
+    /// Name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -200,7 +199,7 @@ impl Encap {
         }
     }
 
-    /// The tunnel kept in one byte of [`Frame::encap`].
+    /// Decodes one byte of [`Frame::encap`].
     #[must_use]
     pub const fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
@@ -218,15 +217,15 @@ impl Encap {
     }
 }
 
-/// Which tunnels a build of the parser takes apart.
+/// Tunnel support of a parser instance.
 pub trait Depth {
-    /// Tunnels followed, one inside another.
+    /// Maximum number of nested tunnels.
     const TUNNELS: u32;
-    /// All carriers (`true`), or only VXLAN, GRE and ERSPAN (`false`).
+    /// All encapsulations (`true`), or only VXLAN, GRE and ERSPAN (`false`).
     const ALL: bool;
 }
 
-/// Everything, four tunnels deep: for captures.
+/// All encapsulations, four deep: for captures.
 #[derive(Clone, Copy, Debug)]
 pub struct Full;
 impl Depth for Full {
@@ -234,7 +233,7 @@ impl Depth for Full {
     const ALL: bool = true;
 }
 
-/// VXLAN, GRE and ERSPAN, one deep: what the kernel programs take apart.
+/// VXLAN, GRE and ERSPAN, one deep: for the kernel programs.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel;
 impl Depth for Kernel {
@@ -242,8 +241,8 @@ impl Depth for Kernel {
     const ALL: bool = false;
 }
 
-/// Where the parser is, and the frame that it fills in on the way: by reference, because the
-/// kernel's stack is too small to pass frames about.
+/// The parser's position, and the frame it fills in: by reference, since the kernel's stack is too small
+/// for copies.
 pub(super) struct Walk<'a> {
     pub(super) offset: usize,
     tags: u8,
@@ -251,7 +250,7 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// At the first byte, with what is known beside the bytes.
+    /// Starts at the first byte.
     #[inline(always)]
     pub(super) fn start(meta: Meta, frame: &'a mut Frame) -> Self {
         frame.encap = 0;
@@ -272,7 +271,7 @@ impl<'a> Walk<'a> {
         Self { offset: meta.offset, tags, frame }
     }
 
-    /// Takes in the next tag.
+    /// Adds the next VLAN tag.
     #[inline(always)]
     pub(super) fn tag(&mut self, tci: u16) {
         let id = tci & 0x0FFF;
@@ -286,7 +285,7 @@ impl<'a> Walk<'a> {
         self.tags = self.tags.saturating_add(1);
     }
 
-    /// Notes a tunnel; `level` counts from 0.
+    /// Adds a tunnel at nesting level `level`, from 0.
     #[inline(always)]
     pub(super) fn tunnel(&mut self, level: u32, encap: Encap) {
         self.frame.encap |= (encap as u32) << (8 * level);
@@ -308,7 +307,7 @@ pub(super) mod ethertype {
     pub(crate) const ROCE_V1: u16 = 0x8915;
     pub(crate) const QINQ_OLD: u16 = 0x9100;
 
-    /// Whether a VLAN tag follows.
+    /// Whether the ethertype announces a VLAN tag.
     #[inline(always)]
     pub(crate) const fn is_tag(ethertype: u16) -> bool {
         matches!(ethertype, VLAN | QINQ | QINQ_OLD)
@@ -320,47 +319,50 @@ pub(super) mod ethertype {
 /// # Errors
 /// The reason why the frame is not counted as RoCE.
 #[inline]
-pub fn parse<D: Depth>(bytes: &impl Bytes, meta: Meta, trace: &mut impl Trace) -> Result<Frame, Reason> {
+pub fn parse<D: Depth>(bytes: &impl Bytes, meta: Meta, trace: &mut impl Trace) -> Result<Frame, SkipReason> {
     let mut frame = Frame::EMPTY;
     parse_into::<D>(bytes, meta, trace, &mut frame)?;
     Ok(frame)
 }
 
-/// Parses one frame into memory of the caller's, all of whose fields are written on success.
+/// Parses one frame into the caller's memory; writes all fields on success.
 ///
 /// # Errors
-/// The reason why the frame is not counted as RoCE; `frame` is then of no use.
+/// The reason why the frame is not counted as RoCE; `frame` is then invalid.
 #[inline(always)]
 pub fn parse_into<D: Depth>(
     bytes: &impl Bytes,
     meta: Meta,
     trace: &mut impl Trace,
     frame: &mut Frame,
-) -> Result<(), Reason> {
+) -> Result<(), SkipReason> {
     let mut walk = Walk::start(meta, frame);
-    if bytes.has_fixed_places() && meta.entry == Entry::ETHERNET && plain::roce(bytes, &mut walk, trace) {
+    if bytes.prefers_fast_path()
+        && meta.entry == Entry::ETHERNET
+        && fast_path::parse_roce(bytes, &mut walk, trace)
+    {
         return Ok(());
     }
     layers::<D>(bytes, walk, meta.entry, trace)
 }
 
-/// Goes through the layers one by one.
+/// Parses layer by layer.
 #[inline(always)]
 pub(super) fn layers<D: Depth>(
     bytes: &impl Bytes,
     mut walk: Walk<'_>,
     mut entry: Entry,
     trace: &mut impl Trace,
-) -> Result<(), Reason> {
-    // One level more than there are tunnels: the innermost has no tunnel below it.
+) -> Result<(), SkipReason> {
+    // One level more than tunnels, for the innermost frame.
     for level in 0..=D::TUNNELS {
-        walk.offset = bytes.settle(walk.offset).ok_or(Reason::Ipv6ExtUnparsed)?;
+        walk.offset = bytes.forget_range(walk.offset).ok_or(SkipReason::Ipv6ExtUnparsed)?;
         entry = one_level::<D>(bytes, &mut walk, entry, level, trace)?;
         if entry == Entry::DONE {
             return Ok(());
         }
     }
-    Err(Reason::TunnelUnparsed)
+    Err(SkipReason::TunnelUnparsed)
 }
 
 #[inline(always)]
@@ -370,20 +372,20 @@ fn one_level<D: Depth>(
     entry: Entry,
     level: u32,
     trace: &mut impl Trace,
-) -> Result<Entry, Reason> {
+) -> Result<Entry, SkipReason> {
     let ethertype = if entry == Entry::ETHERNET {
         ethernet(bytes, walk, trace)?
     } else if entry == Entry::IP {
-        let [first] = bytes.get::<1>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+        let [first] = bytes.get::<1>(walk.offset).ok_or(SkipReason::TruncatedHeaders)?;
         match first >> 4 {
             4 => ethertype::IPV4,
             6 => ethertype::IPV6,
-            _ => return Err(Reason::Malformed),
+            _ => return Err(SkipReason::Malformed),
         }
     } else {
         tags(bytes, walk, entry.0 as u16, trace)?
     };
-    walk.offset = bytes.settle(walk.offset).ok_or(Reason::Ipv6ExtUnparsed)?;
+    walk.offset = bytes.forget_range(walk.offset).ok_or(SkipReason::Ipv6ExtUnparsed)?;
     match ethertype {
         ethertype::IPV4 => {
             let net = ip::v4(bytes, walk.offset, walk.frame, trace)?;
@@ -395,10 +397,10 @@ fn one_level<D: Depth>(
         }
         ethertype::ROCE_V1 => roce_v1(bytes, walk, trace),
         ethertype::MPLS | ethertype::MPLS_MULTICAST => tunnel::mpls::<D>(bytes, walk, level, trace),
-        ethertype::ARP => Err(Reason::Arp),
-        ethertype::LLDP => Err(Reason::Lldp),
-        ethertype::MAC_CONTROL => Err(Reason::MacControl),
-        _ => Err(Reason::OtherEthertype),
+        ethertype::ARP => Err(SkipReason::Arp),
+        ethertype::LLDP => Err(SkipReason::Lldp),
+        ethertype::MAC_CONTROL => Err(SkipReason::MacControl),
+        _ => Err(SkipReason::OtherEthertype),
     }
 }
 
@@ -409,10 +411,10 @@ fn above_ip<D: Depth>(
     mut net: ip::Net,
     level: u32,
     trace: &mut impl Trace,
-) -> Result<Entry, Reason> {
-    net.upper = bytes.settle(net.upper).ok_or(Reason::Ipv6ExtUnparsed)?;
+) -> Result<Entry, SkipReason> {
+    net.upper = bytes.forget_range(net.upper).ok_or(SkipReason::Ipv6ExtUnparsed)?;
     let carried = ip::above(bytes, &net, walk.frame)?;
-    if carried.kind == Kind::Roce {
+    if carried.protocol == UpperProtocol::Roce {
         trace.layer(Layer::Udp, net.upper);
         roce_v2(bytes, walk, &net, carried.value, trace)
     } else {
@@ -424,30 +426,35 @@ pub(super) const ETHERNET_LEN: usize = 14;
 pub(super) const TAG_LEN: usize = 4;
 
 #[inline(always)]
-fn ethernet(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> Result<u16, Reason> {
-    let ethertype = bytes.get::<2>(walk.offset + 12).ok_or(Reason::TruncatedHeaders)?;
+fn ethernet(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> Result<u16, SkipReason> {
+    let ethertype = bytes.get::<2>(walk.offset + 12).ok_or(SkipReason::TruncatedHeaders)?;
     trace.layer(Layer::Ethernet, walk.offset);
     walk.offset += ETHERNET_LEN;
     tags(bytes, walk, u16::from_be_bytes(ethertype), trace)
 }
 
 #[inline(always)]
-fn tags(bytes: &impl Bytes, walk: &mut Walk<'_>, first: u16, trace: &mut impl Trace) -> Result<u16, Reason> {
+fn tags(
+    bytes: &impl Bytes,
+    walk: &mut Walk<'_>,
+    first: u16,
+    trace: &mut impl Trace,
+) -> Result<u16, SkipReason> {
     let mut ethertype = first;
     for _ in 0..MAX_TAGS {
         if !ethertype::is_tag(ethertype) {
             return Ok(ethertype);
         }
-        let [t0, t1, e0, e1] = bytes.get::<TAG_LEN>(walk.offset).ok_or(Reason::TruncatedHeaders)?;
+        let [t0, t1, e0, e1] = bytes.get::<TAG_LEN>(walk.offset).ok_or(SkipReason::TruncatedHeaders)?;
         trace.layer(Layer::Vlan, walk.offset);
         walk.tag(u16::from_be_bytes([t0, t1]));
         walk.offset += TAG_LEN;
         ethertype = u16::from_be_bytes([e0, e1]);
     }
-    if ethertype::is_tag(ethertype) { Err(Reason::VlanUnparsed) } else { Ok(ethertype) }
+    if ethertype::is_tag(ethertype) { Err(SkipReason::VlanUnparsed) } else { Ok(ethertype) }
 }
 
-/// The shortest UDP length that holds a BTH.
+/// Minimum UDP length that holds a BTH.
 pub(super) const MIN_UDP_LEN: u32 = ip::UDP_LEN as u32 + bth::LEN as u32;
 
 #[inline(always)]
@@ -457,12 +464,12 @@ fn roce_v2(
     net: &ip::Net,
     udp_len: u32,
     trace: &mut impl Trace,
-) -> Result<Entry, Reason> {
+) -> Result<Entry, SkipReason> {
     if udp_len < MIN_UDP_LEN {
-        return Err(Reason::Malformed);
+        return Err(SkipReason::Malformed);
     }
-    // A UDP length that reaches beyond its IP packet says nothing about the payload, unless the
-    // rest of the datagram travels in other fragments.
+    // A UDP length beyond the IP packet does not give the payload length, unless the rest of the datagram
+    // is in other fragments.
     let fits = net.fragment || net.upper + udp_len as usize <= net.end;
     let transport_len = if fits { udp_len - ip::UDP_LEN as u32 } else { UNKNOWN };
     walk.frame.roce_version = 2;
@@ -478,18 +485,18 @@ const GRH_LEN: usize = 40;
 const GRH_NEXT_BTH: u8 = 0x1B;
 
 #[inline(always)]
-fn roce_v1(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> Result<Entry, Reason> {
+fn roce_v1(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> Result<Entry, SkipReason> {
     let at = walk.offset;
-    let [_, _, _, _, l0, l1, next, _] = bytes.get::<8>(at).ok_or(Reason::TruncatedHeaders)?;
+    let [_, _, _, _, l0, l1, next, _] = bytes.get::<8>(at).ok_or(SkipReason::TruncatedHeaders)?;
     if next != GRH_NEXT_BTH {
-        return Err(Reason::GrhNotBth);
+        return Err(SkipReason::GrhNotBth);
     }
-    walk.frame.src = ip::words(bytes.get::<16>(at + 8).ok_or(Reason::Truncated)?);
-    walk.frame.dst = ip::words(bytes.get::<16>(at + 24).ok_or(Reason::Truncated)?);
+    walk.frame.src = ip::words(bytes.get::<16>(at + 8).ok_or(SkipReason::Truncated)?);
+    walk.frame.dst = ip::words(bytes.get::<16>(at + 24).ok_or(SkipReason::Truncated)?);
     trace.layer(Layer::Grh, at);
     let payload_len = u32::from(u16::from_be_bytes([l0, l1]));
     if payload_len < bth::LEN as u32 {
-        return Err(Reason::Malformed);
+        return Err(SkipReason::Malformed);
     }
     walk.frame.family = 6;
     walk.frame.tos = 0;
@@ -502,8 +509,8 @@ fn roce_v1(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> R
     Ok(Entry::DONE)
 }
 
-/// The BTH and what follows. `len` is the length from the BTH to the end of the ICRC as the
-/// headers below say it, or [`UNKNOWN`].
+/// Parses the BTH and the extended headers. `len`: length from the BTH to the end of the ICRC according to
+/// the lower layers, or [`UNKNOWN`].
 #[inline(always)]
 pub(super) fn transport(
     bytes: &impl Bytes,
@@ -511,8 +518,8 @@ pub(super) fn transport(
     len: u32,
     frame: &mut Frame,
     trace: &mut impl Trace,
-) -> Result<(), Reason> {
-    let header = Bth(bytes.get::<{ bth::LEN }>(at).ok_or(Reason::Truncated)?);
+) -> Result<(), SkipReason> {
+    let header = Bth(bytes.get::<{ bth::LEN }>(at).ok_or(SkipReason::Truncated)?);
     trace.layer(Layer::Bth, at);
     let op = Op::of(header.opcode());
     let ext = at + bth::LEN;

@@ -1,4 +1,4 @@
-//! The invariant CRC: CRC-32 over everything that does not change on the way.
+//! The invariant CRC: CRC-32 over all fields that do not change in transit.
 
 use super::frame::{Frame, UNKNOWN};
 
@@ -24,8 +24,8 @@ fn feed(crc: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(crc, |crc, byte| TABLE[((crc ^ u32::from(*byte)) & 0xFF) as usize] ^ (crc >> 8))
 }
 
-/// Whether the ICRC of a packet is right. `None` when it cannot be said: the frame was cut, is a
-/// fragment, or its lengths contradict each other.
+/// Whether the ICRC of a packet is correct. `None` if it cannot be checked: the frame is truncated or a
+/// fragment, or its lengths are contradictory.
 #[must_use]
 pub fn check(bytes: &[u8], frame: &Frame) -> Option<bool> {
     if frame.icrc_offset == UNKNOWN {
@@ -42,7 +42,7 @@ pub fn check(bytes: &[u8], frame: &Frame) -> Option<bool> {
         headers[8] = 0xFF;
         headers[10..12].fill(0xFF);
     } else {
-        // Traffic class and flow label; the version stays.
+        // Traffic class and flow label; the version is not masked.
         headers[0] |= 0x0F;
         headers[1..4].fill(0xFF);
         headers[7] = 0xFF;

@@ -3,7 +3,7 @@
 use super::bytes::Bytes;
 use super::frame::{Addr, Frame};
 use super::layer::{Layer, Trace};
-use super::stop::Reason;
+use super::skip_reason::SkipReason;
 
 /// Length of a UDP header in bytes.
 pub(super) const UDP_LEN: usize = 8;
@@ -26,49 +26,49 @@ const PROTO_MPLS: u8 = 137;
 pub(super) const PORT_ROCE: u16 = 4791;
 const PORT_ULTRA_ETHERNET: u16 = 4793;
 
-/// Whether [`above`] has anything to say about a UDP port.
+/// Whether [`above`] recognises a UDP port.
 #[inline(always)]
 pub(super) const fn knows_port(port: u16) -> bool {
     matches!(port, PORT_ROCE | PORT_ULTRA_ETHERNET)
 }
 
-/// IPv6 extension headers that are followed.
+/// Maximum number of IPv6 extension headers.
 const MAX_EXT: u32 = 6;
 
-/// An IP header, as far as anything above needs it.
+/// The fields of an IP header that upper layers need.
 pub(super) struct Net {
-    /// Offset of the header above.
+    /// Offset of the upper-layer header.
     pub(super) upper: usize,
-    /// Protocol number of the header above.
+    /// Upper-layer protocol number.
     protocol: u8,
-    /// Offset behind the last byte of the packet, as its length field says.
+    /// Offset of the end of the packet, according to its length field.
     pub(super) end: usize,
-    /// Header and payload, as the length field says.
+    /// Length of header and payload, according to the length field.
     pub(super) total_len: u32,
-    /// A first fragment: the datagram goes on in other packets.
+    /// First fragment: the rest of the datagram is in other packets.
     pub(super) fragment: bool,
 }
 
-/// What an IP packet carries.
+/// Payload of an IP packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// UDP to the port of RoCEv2; the value is the UDP length.
+pub(super) enum UpperProtocol {
+    /// UDP to the RoCEv2 port; the value is the UDP length.
     Roce,
-    /// UDP to another port, which is the value.
+    /// UDP to another port; the value is the port.
     Udp,
     Gre,
     Ip,
     Mpls,
 }
 
-/// A kind with its value; 0 where it has none, see [`super::frame::Entry`].
+/// A protocol with its value; 0 where it has none, see [`super::frame::Entry`].
 #[derive(Clone, Copy)]
 pub(super) struct Upper {
-    pub(super) kind: Kind,
+    pub(super) protocol: UpperProtocol,
     pub(super) value: u32,
 }
 
-/// The sixteen bytes of an address as four words in wire order.
+/// The 16 bytes of an address as four words in wire order.
 #[inline(always)]
 pub(super) fn words(bytes: [u8; 16]) -> Addr {
     let word = |i: usize| u32::from_ne_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
@@ -81,22 +81,22 @@ pub(super) fn v4(
     at: usize,
     frame: &mut Frame,
     trace: &mut impl Trace,
-) -> Result<Net, Reason> {
+) -> Result<Net, SkipReason> {
     const LEN: usize = 20;
-    let h = bytes.get::<LEN>(at).ok_or(Reason::TruncatedHeaders)?;
-    // Masked rather than shifted, so that the bound (60) is plain to the kernel's verifier.
+    let h = bytes.get::<LEN>(at).ok_or(SkipReason::TruncatedHeaders)?;
+    // Masked rather than shifted, so that the verifier sees the bound (60).
     let header_len = usize::from(h[0] << 2 & 0x3C);
     if h[0] >> 4 != 4 || header_len < LEN {
-        return Err(Reason::Malformed);
+        return Err(SkipReason::Malformed);
     }
     trace.layer(Layer::Ipv4, at);
     let total_len = u32::from(u16::from_be_bytes([h[2], h[3]]));
     if (total_len as usize) < header_len {
-        return Err(Reason::Malformed);
+        return Err(SkipReason::Malformed);
     }
     let fragment = u16::from_be_bytes([h[6], h[7]]);
     if fragment & 0x1FFF != 0 {
-        return Err(Reason::Fragment);
+        return Err(SkipReason::Fragment);
     }
     frame.src = [0, 0, 0, u32::from_ne_bytes([h[12], h[13], h[14], h[15]])];
     frame.dst = [0, 0, 0, u32::from_ne_bytes([h[16], h[17], h[18], h[19]])];
@@ -118,14 +118,14 @@ pub(super) fn v6(
     at: usize,
     frame: &mut Frame,
     trace: &mut impl Trace,
-) -> Result<Net, Reason> {
+) -> Result<Net, SkipReason> {
     const LEN: usize = 40;
-    let h = bytes.get::<8>(at).ok_or(Reason::TruncatedHeaders)?;
+    let h = bytes.get::<8>(at).ok_or(SkipReason::TruncatedHeaders)?;
     if h[0] >> 4 != 6 {
-        return Err(Reason::Malformed);
+        return Err(SkipReason::Malformed);
     }
-    frame.src = words(bytes.get::<16>(at + 8).ok_or(Reason::TruncatedHeaders)?);
-    frame.dst = words(bytes.get::<16>(at + 24).ok_or(Reason::TruncatedHeaders)?);
+    frame.src = words(bytes.get::<16>(at + 8).ok_or(SkipReason::TruncatedHeaders)?);
+    frame.dst = words(bytes.get::<16>(at + 24).ok_or(SkipReason::TruncatedHeaders)?);
     frame.family = 6;
     frame.tos = (h[0] << 4) | (h[1] >> 4);
     frame.ip_offset = at as u32;
@@ -140,69 +140,74 @@ pub(super) fn v6(
             PROTO_AH => 4,
             _ => return Ok(net),
         };
-        let ext = bytes.get::<8>(net.upper).ok_or(Reason::TruncatedHeaders)?;
+        let ext = bytes.get::<8>(net.upper).ok_or(SkipReason::TruncatedHeaders)?;
         trace.layer(Layer::Ipv6Ext, net.upper);
         if net.protocol == PROTO_FRAGMENT {
             let field = u16::from_be_bytes([ext[2], ext[3]]);
             if field >> 3 != 0 {
-                return Err(Reason::Fragment);
+                return Err(SkipReason::Fragment);
             }
             net.fragment = field & 1 != 0;
         }
-        // The length counts units without the first eight bytes; a fragment header has none.
+        // The length counts units beyond the first eight bytes; a fragment header has none.
         let behind = net.upper + 8 + usize::from(ext[1]) * unit;
-        net.upper = bytes.settle(behind).ok_or(Reason::Ipv6ExtUnparsed)?;
+        net.upper = bytes.forget_range(behind).ok_or(SkipReason::Ipv6ExtUnparsed)?;
         net.protocol = ext[0];
     }
     match net.protocol {
         PROTO_HOP_BY_HOP | PROTO_ROUTING | PROTO_DEST_OPTS | PROTO_FRAGMENT | PROTO_AH => {
-            Err(Reason::Ipv6ExtUnparsed)
+            Err(SkipReason::Ipv6ExtUnparsed)
         }
         _ => Ok(net),
     }
 }
 
-/// What is above an IP header; the source port of RoCE goes into the frame.
+/// Identifies the payload of an IP packet; stores the source port of RoCE in the frame.
 #[inline(always)]
-pub(super) fn above(bytes: &impl Bytes, net: &Net, frame: &mut Frame) -> Result<Upper, Reason> {
-    let kind = match net.protocol {
+pub(super) fn above(bytes: &impl Bytes, net: &Net, frame: &mut Frame) -> Result<Upper, SkipReason> {
+    let protocol = match net.protocol {
         PROTO_UDP => {
             let Some(h) = bytes.get::<UDP_LEN>(net.upper) else {
-                // Cut within the UDP header: the ports may be there.
+                // Truncated within the UDP header: the ports may be present.
                 return match bytes.get::<4>(net.upper) {
-                    Some([_, _, a, b]) if u16::from_be_bytes([a, b]) == PORT_ROCE => Err(Reason::Truncated),
-                    _ => Err(Reason::TruncatedHeaders),
+                    Some([_, _, a, b]) if u16::from_be_bytes([a, b]) == PORT_ROCE => {
+                        Err(SkipReason::Truncated)
+                    }
+                    _ => Err(SkipReason::TruncatedHeaders),
                 };
             };
             return match u16::from_be_bytes([h[2], h[3]]) {
                 PORT_ROCE => {
                     frame.src_port = u16::from_be_bytes([h[0], h[1]]);
-                    Ok(Upper { kind: Kind::Roce, value: u32::from(u16::from_be_bytes([h[4], h[5]])) })
+                    Ok(Upper {
+                        protocol: UpperProtocol::Roce,
+                        value: u32::from(u16::from_be_bytes([h[4], h[5]])),
+                    })
                 }
-                PORT_ULTRA_ETHERNET => Err(Reason::UltraEthernet),
-                other => Ok(Upper { kind: Kind::Udp, value: u32::from(other) }),
+                PORT_ULTRA_ETHERNET => Err(SkipReason::UltraEthernet),
+                other => Ok(Upper { protocol: UpperProtocol::Udp, value: u32::from(other) }),
             };
         }
-        PROTO_TCP => return Err(Reason::Tcp),
-        PROTO_GRE => Kind::Gre,
-        PROTO_IPIP | PROTO_IPV6 => Kind::Ip,
-        PROTO_MPLS => Kind::Mpls,
-        PROTO_ICMP => return Err(Reason::Icmp),
-        PROTO_ICMPV6 => return Err(Reason::Icmpv6),
-        PROTO_IGMP => return Err(Reason::Igmp),
-        _ => return Err(Reason::OtherIpProtocol),
+        PROTO_TCP => return Err(SkipReason::Tcp),
+        PROTO_GRE => UpperProtocol::Gre,
+        PROTO_IPIP | PROTO_IPV6 => UpperProtocol::Ip,
+        PROTO_MPLS => UpperProtocol::Mpls,
+        PROTO_ICMP => return Err(SkipReason::Icmp),
+        PROTO_ICMPV6 => return Err(SkipReason::Icmpv6),
+        PROTO_IGMP => return Err(SkipReason::Igmp),
+        _ => return Err(SkipReason::OtherIpProtocol),
     };
-    Ok(Upper { kind, value: 0 })
+    Ok(Upper { protocol, value: 0 })
 }
 
 #[cfg(test)]
 mod tests {
     use crate::wire::frame::{Full, Tag};
-    use crate::wire::{Entry, Meta, Reason, not_roce, parse};
+    use crate::wire::{Entry, Meta, SkipReason, not_roce, parse};
 
     #[test]
-    fn what_is_no_roce_is_told_by_kind() {
-        // Ethernet and 48 bytes of IP, whose protocol is all that matters.
+    fn non_roce_frames_are_skipped_by_reason() {
+        // Ethernet and 48 bytes of IP, of which only the protocol matters.
         let v4 = |protocol: u8, options: u8| {
             let mut frame = [0; 62];
             (frame[12], frame[13], frame[14], frame[17]) = (0x08, 0x00, 0x45 + options, 48);
@@ -216,21 +221,21 @@ mod tests {
             frame
         };
         for (frame, reason) in [
-            (v4(6, 0), Reason::Tcp),
-            (v4(1, 0), Reason::Icmp),
-            (v4(2, 0), Reason::Igmp),
+            (v4(6, 0), SkipReason::Tcp),
+            (v4(1, 0), SkipReason::Icmp),
+            (v4(2, 0), SkipReason::Igmp),
             // Membership reports carry the router alert option.
-            (v4(2, 1), Reason::Igmp),
-            (v6(58, 0), Reason::Icmpv6),
-            // Multicast listener reports have it hop by hop.
-            (v6(0, 58), Reason::Icmpv6),
-            (v4(89, 0), Reason::OtherIpProtocol),
-            (v6(89, 0), Reason::OtherIpProtocol),
+            (v4(2, 1), SkipReason::Igmp),
+            (v6(58, 0), SkipReason::Icmpv6),
+            // Multicast listener reports have it as a hop-by-hop option.
+            (v6(0, 58), SkipReason::Icmpv6),
+            (v4(89, 0), SkipReason::OtherIpProtocol),
+            (v6(89, 0), SkipReason::OtherIpProtocol),
         ] {
             let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: 62, tag: Tag::NONE };
             let parsed = parse::<Full>(&&frame[..], meta, &mut ()).map(|_| ());
             assert_eq!(parsed, Err(reason));
-            assert!(not_roce(&&frame[..]).is_none_or(|told| told == reason));
+            assert!(not_roce(&&frame[..]).is_none_or(|shortcut| shortcut == reason));
         }
     }
 }

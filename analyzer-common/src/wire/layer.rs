@@ -1,4 +1,4 @@
-//! The layers a frame consists of, as the parser met them.
+//! Protocol layers, in the order in which the parser finds them.
 
 /// One protocol layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// Short lower-case name, after tshark's where it has one.
+    /// Short lower-case name, as in tshark where it has one.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -65,7 +65,7 @@ impl Layer {
     }
 }
 
-/// Told of each layer whose header was read whole. `()` ignores them at no cost.
+/// Receives each layer whose header was read completely. `()` ignores them at no cost.
 pub trait Trace {
     /// A layer starts at `offset`.
     fn layer(&mut self, layer: Layer, offset: usize);

@@ -1,20 +1,20 @@
-//! The frame parser. [`parse`] is the only place that knows the order of layers.
+//! The frame parser. Only [`parse`] knows the order of layers.
 
 pub mod bth;
 pub mod bytes;
 pub mod cm;
 pub mod cooked;
+mod fast_path;
 pub mod frame;
 pub mod icrc;
 mod ip;
 pub mod layer;
 pub mod opcode;
-mod plain;
-pub mod stop;
+pub mod skip_reason;
 mod tunnel;
 
 pub use bytes::Bytes;
+pub use fast_path::not_roce;
 pub use frame::{Entry, Frame, Meta, parse, parse_into};
 pub use layer::{Layer, Trace};
-pub use plain::not_roce;
-pub use stop::Reason;
+pub use skip_reason::SkipReason;

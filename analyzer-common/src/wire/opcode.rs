@@ -1,11 +1,11 @@
-//! The table of BTH opcodes: which extended headers follow, and which rules apply.
+//! The table of BTH opcodes: extended headers and accounting rules.
 //!
-//! Everything that depends on an opcode is decided by a bit of [`Op`]; nothing else in the
-//! project matches on opcode numbers. Names follow `include/rdma/ib_pack.h` of Linux.
+//! Everything that depends on an opcode is a bit of [`Op`]; no other code matches on opcode numbers. Names
+//! follow `include/rdma/ib_pack.h` of Linux.
 
 use core::fmt;
 
-/// What is known of one opcode, packed so that the kernel reads it with one load.
+/// Properties of an opcode, packed so that the kernel programs read them with one load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Op(u32);
 
@@ -15,23 +15,23 @@ pub const CNP: u8 = 0x81;
 const EXT_MASK: u32 = 0xFF;
 
 impl Op {
-    /// The header chain is known, so that the payload length can be computed.
+    /// The extended headers are known, so that the payload length can be computed.
     pub const KNOWN: u32 = 1 << 8;
-    /// A request of RC, UC or XRC: takes part in the flow's PSN sequence.
+    /// A request of RC, UC or XRC: part of the PSN sequence of requests.
     pub const REQUEST: u32 = 1 << 9;
-    /// READ RESPONSE or ATOMIC ACKNOWLEDGE: takes part in the responses' PSN sequence.
+    /// READ RESPONSE or ATOMIC ACKNOWLEDGE: part of the PSN sequence of responses.
     pub const RESPONSE: u32 = 1 << 10;
     /// An AETH follows the BTH directly.
     pub const AETH: u32 = 1 << 11;
-    /// A RETH is among the extended headers.
+    /// The extended headers include a RETH.
     pub const RETH: u32 = 1 << 12;
     /// A DETH follows the BTH directly.
     pub const DETH: u32 = 1 << 13;
     /// RDMA READ REQUEST: its responses take several PSNs of the requester's sequence.
     pub const READ_REQUEST: u32 = 1 << 14;
-    /// SEND or WRITE, FIRST or MIDDLE: its payload is exactly the path MTU.
+    /// SEND or WRITE, FIRST or MIDDLE: the payload length is the path MTU.
     pub const FULL_MTU: u32 = 1 << 15;
-    /// ACKNOWLEDGE (also carries every NAK).
+    /// ACKNOWLEDGE (also carries NAKs).
     pub const ACKNOWLEDGE: u32 = 1 << 16;
     /// Congestion notification packet.
     pub const CNP: u32 = 1 << 17;
@@ -39,14 +39,14 @@ impl Op {
     pub const STARTS: u32 = 1 << 18;
     /// The last packet of a message, or the only one.
     pub const ENDS: u32 = 1 << 19;
-    /// A request of RC or XRC: acknowledged when it asks for it.
+    /// A request of RC or XRC: acknowledged if AckReq is set.
     pub const RELIABLE: u32 = 1 << 20;
-    /// A request that is always answered: READ, atomics, FLUSH.
-    pub const ANSWERED: u32 = 1 << 21;
+    /// A request that always has a response: READ, atomics, FLUSH.
+    pub const NEEDS_RESPONSE: u32 = 1 << 21;
     /// COMPARE SWAP or FETCH ADD.
     pub const ATOMIC: u32 = 1 << 22;
 
-    /// What is known of opcode `code`.
+    /// Properties of opcode `code`.
     #[inline(always)]
     #[must_use]
     pub fn of(code: u8) -> Self {
@@ -75,7 +75,7 @@ impl Op {
         self.0 & EXT_MASK
     }
 
-    /// Offset of the RETH behind the BTH (an XRCETH or a FETH may come before it).
+    /// Offset of the RETH behind the BTH (an XRCETH or a FETH may precede it).
     #[inline(always)]
     #[must_use]
     pub const fn reth_offset(self) -> usize {
@@ -92,10 +92,10 @@ const REQ: u32 = Op::KNOWN | Op::REQUEST;
 const ONLY: u32 = Op::STARTS | Op::ENDS;
 const RESP: u32 = Op::KNOWN | Op::RESPONSE;
 
-/// Low five bits, extended header bytes without XRCETH, flags, offset of the RETH without XRCETH.
+/// Low five bits, bytes of extended headers without XRCETH, flags, offset of the RETH without XRCETH.
 type Row = (u8, u32, u32, u32);
 
-/// What RC, UC and XRC share: SEND and RDMA WRITE.
+/// SEND and RDMA WRITE, in RC, UC and XRC.
 const WRITES: [Row; 12] = [
     (0x00, 0, REQ | Op::STARTS | Op::FULL_MTU, 0),
     (0x01, 0, REQ | Op::FULL_MTU, 0),
@@ -111,15 +111,15 @@ const WRITES: [Row; 12] = [
     (0x0B, 20, REQ | ONLY | Op::RETH, 0),
 ];
 
-/// What only the reliable services RC and XRC have.
+/// Requests of the reliable services RC and XRC only.
 const RELIABLE_REQUESTS: [Row; 7] = [
-    (0x0C, 16, REQ | ONLY | Op::RETH | Op::READ_REQUEST | Op::ANSWERED, 0),
-    (0x13, 28, REQ | ONLY | Op::ATOMIC | Op::ANSWERED, 0),
-    (0x14, 28, REQ | ONLY | Op::ATOMIC | Op::ANSWERED, 0),
+    (0x0C, 16, REQ | ONLY | Op::RETH | Op::READ_REQUEST | Op::NEEDS_RESPONSE, 0),
+    (0x13, 28, REQ | ONLY | Op::ATOMIC | Op::NEEDS_RESPONSE, 0),
+    (0x14, 28, REQ | ONLY | Op::ATOMIC | Op::NEEDS_RESPONSE, 0),
     (0x16, 4, REQ | Op::ENDS, 0),
     (0x17, 4, REQ | ONLY, 0),
-    (0x1C, 20, REQ | ONLY | Op::RETH | Op::ANSWERED, 4),
-    (0x1D, 16, REQ | ONLY | Op::RETH | Op::ANSWERED, 0),
+    (0x1C, 20, REQ | ONLY | Op::RETH | Op::NEEDS_RESPONSE, 4),
+    (0x1D, 16, REQ | ONLY | Op::RETH | Op::NEEDS_RESPONSE, 0),
 ];
 
 /// Responses never carry an XRCETH.
@@ -158,7 +158,7 @@ static TABLE: [u32; 256] = {
     t
 };
 
-/// What a message does.
+/// Operation of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Operation {
@@ -168,17 +168,17 @@ pub enum Operation {
     Send = 1,
     /// RDMA READ: requests and responses.
     Read = 2,
-    /// Compare and swap, fetch and add, atomic write, and the answers of the first two.
+    /// Compare and swap, fetch and add, atomic write, and the responses to the first two.
     Atomic = 3,
-    /// Acknowledgements, CNPs, FLUSH and what is not known.
+    /// Acknowledgements, CNPs, FLUSH and unknown opcodes.
     Other = 4,
 }
 
 impl Operation {
-    /// How many there are.
+    /// Number of operations.
     pub const COUNT: usize = 5;
 
-    /// What packets of opcode `code` are part of.
+    /// Operation that packets of opcode `code` belong to.
     #[inline(always)]
     #[must_use]
     pub fn of(code: u8) -> Self {
@@ -206,7 +206,7 @@ static OPERATIONS: [Operation; 256] = {
     table
 };
 
-/// The transport part of an opcode, as reports name it.
+/// Name in reports of an opcode's transport.
 #[must_use]
 pub const fn transport(code: u8) -> &'static str {
     match code >> 5 {
@@ -252,8 +252,7 @@ const fn operation(low: u8) -> &'static str {
     }
 }
 
-/// The name of an opcode as reports print it: `RC_RDMA_WRITE_FIRST`, `CNP`, `DC_OR_RD_0x41`,
-/// `UNKNOWN_0xE3`.
+/// Name in reports of an opcode: `RC_RDMA_WRITE_FIRST`, `CNP`, `DC_OR_RD_0x41`, `UNKNOWN_0xE3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name(pub u8);
 
@@ -278,8 +277,8 @@ mod tests {
 
     use super::{CNP, Name, Op, Operation};
 
-    /// Extended header lengths as other projects' tables have them (rxe_opcode.c, Wireshark,
-    /// blue-rdma for XRC), typed in from there rather than derived.
+    /// Extended header lengths from other projects' tables (rxe_opcode.c, Wireshark, blue-rdma for XRC),
+    /// copied rather than derived.
     const EXPECTED: &[(u8, u32)] = &[
         (0x00, 0),
         (0x01, 0),
@@ -381,7 +380,7 @@ mod tests {
             assert_eq!(op.has(Op::RETH), reth, "{code:#04x}");
             assert_eq!(op.has(Op::RELIABLE), request && transport != 1, "{code:#04x}");
             let answered = request && matches!(low, 0x0C | 0x13 | 0x14 | 0x1C | 0x1D);
-            assert_eq!(op.has(Op::ANSWERED), answered, "{code:#04x}");
+            assert_eq!(op.has(Op::NEEDS_RESPONSE), answered, "{code:#04x}");
             assert_eq!(op.has(Op::ATOMIC), request && matches!(low, 0x13 | 0x14), "{code:#04x}");
             if reth {
                 let before = if transport == 5 { 4 } else { 0 } + if low == 0x1C { 4 } else { 0 };

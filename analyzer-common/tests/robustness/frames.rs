@@ -1,10 +1,10 @@
-//! Frames built by hand, byte by byte, without help of the parser under test.
+//! Frames built by hand, byte by byte, without the parser under test.
 
-/// A frame and how it is to be entered.
+/// A frame and the type of its first header.
 pub(crate) struct Sample {
     pub(crate) name: &'static str,
     pub(crate) bytes: Vec<u8>,
-    /// Whether the parser of the kernel programs takes it apart, too.
+    /// Whether the parser of the kernel programs decodes it too.
     pub(crate) kernel: bool,
 }
 
@@ -16,7 +16,7 @@ fn bth(opcode: u8, dest_qp: u32, psn: u32) -> Vec<u8> {
     b
 }
 
-/// The extended headers that the specification puts behind the BTH of these opcodes.
+/// The extended headers that the specification defines for these opcodes.
 fn extended(opcode: u8) -> Vec<u8> {
     match opcode {
         // RC WRITE FIRST and WRITE ONLY, READ REQUEST: RETH.
@@ -118,7 +118,7 @@ fn tunnels() -> Vec<Sample> {
     .into()
 }
 
-/// Frames that are RoCE, all of which start with an Ethernet header.
+/// RoCE frames, all of which start with an Ethernet header.
 pub(crate) fn roce() -> Vec<Sample> {
     let write = transport(0x0A, 0x11, 33);
     let over_udp = udp(49_200, 4791, &write);
@@ -147,7 +147,7 @@ pub(crate) fn roce() -> Vec<Sample> {
     all
 }
 
-/// A REQ of connection management in a datagram to QP 1.
+/// A CM REQ in a datagram to QP 1.
 pub(crate) fn connection_request() -> Vec<u8> {
     let mut mad = vec![0u8; 256];
     mad[..4].copy_from_slice(&[1, 7, 2, 3]);

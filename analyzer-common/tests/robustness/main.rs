@@ -1,8 +1,8 @@
-//! What must hold of any bytes whatever: the parser ends without a panic and says one thing only,
-//! and the sums that reports rest on come out even.
+//! Properties that hold for any bytes: the parser terminates without a panic and is deterministic, and the
+//! sums that reports rely on are consistent.
 //!
-//! Arithmetic is checked in this build, so an overflow is a panic, too. Everything follows from
-//! fixed seeds; `fuzz/` looks for what these do not find.
+//! This build checks arithmetic, so an overflow is a panic too. Everything derives from fixed seeds;
+//! `fuzz/` covers the rest.
 #![expect(
     clippy::cast_possible_truncation,
     reason = "frames are short, and of random numbers any bits will do"
@@ -18,7 +18,7 @@ use rocescope_common::account::flow::SRC_QP_SEVERAL;
 use rocescope_common::account::{Event, FlowKey, FlowStats, observe};
 use rocescope_common::wire::frame::{Encap, Full, Kernel, PCP_NONE, Tag, UNKNOWN, VLAN_UNKNOWN};
 use rocescope_common::wire::opcode::Op;
-use rocescope_common::wire::{Entry, Frame, Layer, Meta, Reason, Trace, cm, icrc, not_roce, parse};
+use rocescope_common::wire::{Entry, Frame, Layer, Meta, SkipReason, Trace, cm, icrc, not_roce, parse};
 
 fn at(entry: Entry, offset: usize, tag: Tag, wire_len: u32) -> Meta {
     Meta { entry, offset, wire_len, tag }
@@ -28,7 +28,7 @@ fn ethernet(bytes: &[u8]) -> Meta {
     at(Entry::ETHERNET, 0, Tag::NONE, bytes.len() as u32)
 }
 
-/// Notes where layers begin, and that they only ever begin further on.
+/// Records the layers and checks that their offsets never decrease.
 struct Offsets {
     last: Option<usize>,
     limit: usize,
@@ -36,7 +36,7 @@ struct Offsets {
 
 impl Trace for Offsets {
     fn layer(&mut self, layer: Layer, offset: usize) {
-        // ERSPAN type I has no bytes of its own: what it carries begins where it does.
+        // ERSPAN type I has no bytes of its own: its payload starts at the same offset.
         let limit = if layer == Layer::Erspan { self.limit + 1 } else { self.limit };
         assert!(offset < limit, "{} at {offset} of {} bytes", layer.name(), self.limit);
         assert!(self.last.is_none_or(|last| offset >= last), "{} goes back to {offset}", layer.name());
@@ -44,7 +44,7 @@ impl Trace for Offsets {
     }
 }
 
-/// What holds of every frame that the parser gives.
+/// Invariants of every parsed frame.
 fn check_frame(bytes: &[u8], meta: Meta, frame: &Frame) {
     let op = Op::of(frame.opcode);
     let bth = frame.bth_offset as usize;
@@ -74,8 +74,8 @@ fn check_frame(bytes: &[u8], meta: Meta, frame: &Frame) {
     }
 }
 
-/// Parses with both builds of the parser and reads whatever else can be read of the frame.
-fn check_parse(bytes: &[u8], meta: Meta) -> Result<Frame, Reason> {
+/// Parses with both instances of the parser and reads everything else that can be read of the frame.
+fn check_parse(bytes: &[u8], meta: Meta) -> Result<Frame, SkipReason> {
     let full = parse::<Full>(&bytes, meta, &mut Offsets { last: None, limit: bytes.len() });
     let kernel = parse::<Kernel>(&bytes, meta, &mut Offsets { last: None, limit: bytes.len() });
     match (full, kernel) {
@@ -84,27 +84,27 @@ fn check_parse(bytes: &[u8], meta: Meta) -> Result<Frame, Reason> {
             let icrc = icrc::check(bytes, &frame);
             assert!(icrc.is_none() || frame.icrc_offset as usize + 4 <= bytes.len());
             let _any = cm::read(&bytes, frame.bth_offset as usize);
-            assert!(matches!(kernel, Ok(same) if same == frame) || kernel == Err(Reason::TunnelUnparsed));
+            assert!(matches!(kernel, Ok(same) if same == frame) || kernel == Err(SkipReason::TunnelUnparsed));
         }
         (Err(full), kernel) => {
-            assert!((full as usize) < Reason::COUNT);
-            // The kernel gives up earlier, but for no other reason.
-            assert!(kernel == Err(full) || kernel == Err(Reason::TunnelUnparsed), "{kernel:?} {full:?}");
+            assert!((full as usize) < SkipReason::COUNT);
+            // The kernel programs give up earlier, but for no other reason.
+            assert!(kernel == Err(full) || kernel == Err(SkipReason::TunnelUnparsed), "{kernel:?} {full:?}");
         }
     }
     if meta.entry == Entry::ETHERNET
         && meta.offset == 0
         && let Some(reason) = not_roce(&bytes)
     {
-        assert_eq!((full, kernel), (Err(reason), Err(reason)), "the short way says what the long one does");
+        assert_eq!((full, kernel), (Err(reason), Err(reason)), "the shortcut equals the parser");
     }
     full
 }
 
-/// What the kernel programs tell without the parser: each byte it looks at in every state.
+/// The kernel programs' shortcut for non-RoCE frames, with every byte that it reads in every state.
 #[test]
-fn plainly_no_roce_is_what_the_parser_says_too() {
-    let mut told = HashMap::new();
+fn the_non_roce_shortcut_equals_the_parser() {
+    let mut recognised = HashMap::new();
     let networks = [(0x0800_u16, 20), (0x86DD, 40), (0x0806, 28), (0x8100, 20), (0x8915, 40)];
     for (tag, (ethertype, header)) in [None, Some(0x8100_u16), Some(0x88A8), Some(0x9100)]
         .into_iter()
@@ -136,7 +136,7 @@ fn plainly_no_roce_is_what_the_parser_says_too() {
                         frame[network + place] = *value;
                         let _any = check_parse(&frame, ethernet(&frame));
                         if let Some(reason) = not_roce(&&frame[..]) {
-                            *told.entry((tag, ethertype, reason)).or_insert(0) += 1;
+                            *recognised.entry((tag, ethertype, reason)).or_insert(0) += 1;
                         }
                     }
                     frame[network + place] = before;
@@ -147,23 +147,26 @@ fn plainly_no_roce_is_what_the_parser_says_too() {
             let _any = check_parse(&frame[..len], ethernet(&frame));
         }
     }
-    // And it does tell: what a host receives most.
+    // It recognises the most frequent frames of a host.
     let most = [
-        (0x0800, Reason::Tcp),
-        (0x0800, Reason::OtherUdp),
-        (0x86DD, Reason::Tcp),
-        (0x86DD, Reason::OtherUdp),
-        (0x0806, Reason::Arp),
+        (0x0800, SkipReason::Tcp),
+        (0x0800, SkipReason::OtherUdp),
+        (0x86DD, SkipReason::Tcp),
+        (0x86DD, SkipReason::OtherUdp),
+        (0x0806, SkipReason::Arp),
     ];
     for tag in [None, Some(0x8100), Some(0x88A8), Some(0x9100)] {
         for (ethertype, reason) in most {
-            assert!(told.remove(&(tag, ethertype, reason)).is_some(), "{tag:?} {ethertype:#x} {reason:?}");
+            assert!(
+                recognised.remove(&(tag, ethertype, reason)).is_some(),
+                "{tag:?} {ethertype:#x} {reason:?}"
+            );
         }
     }
-    assert_eq!(told, HashMap::new());
+    assert_eq!(recognised, HashMap::new());
 }
 
-/// Ethernet, IP, any ethertype; from the start or further on; with and without a tag beside.
+/// Ethernet, IP, any ethertype; at offset 0 and further; with and without a metadata tag.
 fn any_meta(random: &mut Random, len: usize) -> Meta {
     let entry = match random.below(4) {
         0 => Entry::ETHERNET,
@@ -180,11 +183,11 @@ fn any_meta(random: &mut Random, len: usize) -> Meta {
     at(entry, offset, tag, random.next() as u32)
 }
 
-/// A copy with a few bytes changed to numbers that headers are sensitive to.
+/// A copy with a few bytes changed to values that headers are sensitive to.
 fn mutated(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
     let mut copy = bytes.to_vec();
     for _ in 0..=random.below(4) {
-        // Mostly among the headers.
+        // Mostly within the headers.
         let end = if random.below(4) == 0 { copy.len() } else { copy.len().min(120) };
         let place = random.below(end);
         copy[place] = match random.below(4) {
@@ -212,7 +215,7 @@ fn frames_made_by_hand_are_roce() {
 }
 
 #[test]
-fn every_way_to_cut_a_frame() {
+fn truncation_at_every_length() {
     for sample in frames::roce() {
         let bytes = &sample.bytes[..];
         let whole = parse::<Full>(&bytes, ethernet(bytes), &mut ()).unwrap();
@@ -228,7 +231,7 @@ fn every_way_to_cut_a_frame() {
                         "{} cut to {len}",
                         sample.name
                     );
-                    // Only what lies behind the cut may be missing, and it is missing, not wrong.
+                    // Only fields behind the cut may be missing; none may be wrong.
                     let known = |cut: u32, whole: u32| cut == whole || cut == UNKNOWN;
                     assert!(known(frame.aeth, whole.aeth));
                     assert!(known(frame.dma_len, whole.dma_len));
@@ -243,7 +246,7 @@ fn every_way_to_cut_a_frame() {
                     assert_eq!(icrc::check(&bytes[..len], &frame), None, "the end is missing");
                 }
                 Err(reason) => assert!(
-                    matches!(reason, Reason::Truncated | Reason::TruncatedHeaders),
+                    matches!(reason, SkipReason::Truncated | SkipReason::TruncatedHeaders),
                     "{} cut to {len}: {}",
                     sample.name,
                     reason.name()
@@ -290,7 +293,7 @@ fn changed_frames() {
 }
 
 #[test]
-fn connection_requests_cut_or_changed() {
+fn connection_requests_truncated_or_changed() {
     let request = frames::connection_request();
     let bytes = &request[..];
     let frame = check_parse(bytes, ethernet(bytes)).unwrap();
@@ -313,7 +316,7 @@ fn connection_requests_cut_or_changed() {
     }
 }
 
-/// The sums beside a flow that the caller of `observe` keeps.
+/// Sums that the caller of `observe` keeps next to a flow.
 #[derive(Default)]
 struct Beside {
     packets: u64,
@@ -352,14 +355,14 @@ fn check_flow(stats: &FlowStats, beside: &Beside) {
         assert!(track.expected <= 0xFF_FFFF && track.first <= 0xFF_FFFF);
         missing += track.missing;
     }
-    assert_eq!(missing, beside.missing, "each jump was told with its size");
+    assert_eq!(missing, beside.missing, "each jump was reported with its size");
     assert!(stats.response_holes <= stats.psn_responses.missing && stats.response_open <= 1);
     let sure = stats.psn.missing + stats.response_holes;
-    assert_eq!(sure, beside.missing_for_certain, "each gap was told");
+    assert_eq!(sure, beside.missing_for_certain, "each gap was reported");
 }
 
 #[test]
-fn sums_of_flows_come_out_even() {
+fn sums_of_flows_are_consistent() {
     let mut random = Random::new(4);
     let samples = frames::roce();
     let mut flows: HashMap<FlowKey, (FlowStats, Beside)> = HashMap::new();
@@ -369,7 +372,7 @@ fn sums_of_flows_come_out_even() {
         let bytes =
             if random.below(3) == 0 { mutated(&mut random, &sample.bytes) } else { sample.bytes.clone() };
         let Ok(mut frame) = parse::<Full>(&&bytes[..], ethernet(&bytes), &mut ()) else { continue };
-        // Few queue pairs, so that flows get many packets; any opcode, and PSNs near and far.
+        // Few queue pairs, so that flows get many packets; any opcode; PSNs near and far.
         frame.dest_qp &= 1;
         if random.below(2) == 0 {
             frame.opcode = random.byte();
@@ -380,7 +383,7 @@ fn sums_of_flows_come_out_even() {
         };
         let op = Op::of(frame.opcode);
         let key = FlowKey::of(&frame, (packets % 3) as u16);
-        let (stats, beside) = flows.entry(key).or_insert((FlowStats::EMPTY, Beside::default()));
+        let (stats, beside) = flows.entry(key).or_default();
         let outcome = observe(stats, &frame, random.next() >> 1);
         packets += 1;
         beside.packets += 1;

@@ -1,4 +1,4 @@
-//! Random numbers that are the same in every run, so that a failure can be repeated.
+//! Random numbers from a fixed seed, so that failures are reproducible.
 
 /// A splitmix64 generator.
 pub(crate) struct Random(u64);

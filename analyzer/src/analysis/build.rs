@@ -174,7 +174,7 @@ fn counted_again(sample: &Sample) -> CountedAgain {
 }
 
 fn skipped(sample: &Sample) -> Skipped {
-    let by_reason = rocescope_common::wire::Reason::ALL.into_iter().map(|reason| {
+    let by_reason = rocescope_common::wire::SkipReason::ALL.into_iter().map(|reason| {
         (reason, sample.links.iter().map(|link| link.skipped[reason as usize].packets).sum::<u64>())
     });
     Skipped(by_reason.filter(|(_, n)| *n > 0).collect())

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use rocescope_common::abi::Counter;
 use rocescope_common::account::flow::{OPCODES, TRANSPORT_NONE};
 use rocescope_common::account::{FlowKey, FlowStats, PsnTrack};
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::{Addr, Encap, PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
 
 use crate::sample::{
@@ -57,7 +57,7 @@ pub(crate) fn stats(src_port: u16, packets: u64, bytes: u64) -> FlowStats {
         roce_version: 2,
         transport: 0,
         psn: PsnTrack { first: 100, expected: 100 + 1, slack: 1, seen: 1, ..PsnTrack::default() },
-        ..FlowStats::EMPTY
+        ..FlowStats::default()
     };
     stats.opcodes[4] = packets;
     stats
@@ -81,7 +81,7 @@ pub(crate) fn link(name: &str, direction: Option<Direction>) -> LinkSample {
     LinkSample {
         name: name.into(),
         direction,
-        skipped: [Counter::default(); Reason::COUNT],
+        skipped: [Counter::default(); SkipReason::COUNT],
         flow_table_full: Counter::default(),
         contended: Counter::default(),
         mtu: None,
@@ -121,8 +121,8 @@ pub(crate) fn counter(packets: u64, bytes: u64) -> Counter {
 pub(crate) fn everything() -> Sample {
     let ingress = Some(Direction::Ingress);
     let mut up0 = link("eth0", ingress);
-    up0.skipped[Reason::Tcp as usize] = counter(60_000, 6_000_000);
-    up0.skipped[Reason::Arp as usize] = counter(12, 720);
+    up0.skipped[SkipReason::Tcp as usize] = counter(60_000, 6_000_000);
+    up0.skipped[SkipReason::Arp as usize] = counter(12, 720);
     up0.flow_table_full = counter(5, 5_000);
     up0.contended = counter(2, 2_000);
     up0.extra_full = 40;
@@ -135,7 +135,7 @@ pub(crate) fn everything() -> Sample {
         ecn_data: [0, 0, 897, 100],
     };
     let mut out0 = link("eth0", Some(Direction::Egress));
-    out0.skipped[Reason::Tcp as usize] = counter(1, 66);
+    out0.skipped[SkipReason::Tcp as usize] = counter(1, 66);
     let links = vec![up0, out0, link("eth1", ingress), link("eth1", Some(Direction::Egress))];
 
     let mut write = stats(49_152, 1_500_000, 1_560_000_000);

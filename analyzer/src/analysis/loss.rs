@@ -108,16 +108,16 @@ impl Loss {
             retransmitted: metrics.retransmitted,
             mirrored: metrics.mirrored,
             rereads: metrics.rereads,
-            rnr_resent: metrics.rnr_resent,
+            rnr_resent: metrics.rnr_retransmitted,
             timeouts: metrics.timeouts,
             stuck: metrics.stuck,
-            last_again_ns: (metrics.again_ns != 0).then_some(metrics.again_ns),
+            last_again_ns: (metrics.last_retransmission_ns != 0).then_some(metrics.last_retransmission_ns),
             retransmission: metrics.retransmission.map(|how| match how {
                 Retransmission::GoBackN => "go_back_n",
                 Retransmission::SelectiveRepeat => "selective_repeat",
             }),
-            before_tap: metrics.before.into(),
-            after_tap: metrics.after.into(),
+            before_tap: metrics.upstream.into(),
+            after_tap: metrics.downstream.into(),
         }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) mod uneven;
 
 use std::net::IpAddr;
 
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 use serde::{Serialize, Serializer};
 
 use crate::sample::{Direction, SourceKind};
@@ -167,7 +167,7 @@ pub struct Totals {
 
 /// Packets that are not RoCE, by reason, in the order of the reasons; none of them 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Skipped(pub Vec<(Reason, u64)>);
+pub struct Skipped(pub Vec<(SkipReason, u64)>);
 
 impl Serialize for Skipped {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rocescope_common::abi::Counter;
 use rocescope_common::account::flow::SRC_QP_SEVERAL;
 use rocescope_common::account::{FlowStats, Mixed, PsnTrack, observe};
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::{Encap, Frame, PCP_NONE, UNKNOWN};
 
 use crate::analysis::fixtures::{
@@ -13,7 +13,7 @@ use crate::analysis::fixtures::{
 };
 use crate::analysis::{Ecn, Facts, Flow, Opcode, Options, Port, unknown_names};
 use crate::metrics::traffic::bins::{Bin, Folded};
-use crate::metrics::traffic::spurts::Spurts;
+use crate::metrics::traffic::spurts::Flowlets;
 use crate::metrics::traffic::{LinkTraffic, Traffic};
 use crate::report::{Report, json, text};
 use crate::sample::{Direction, Extra, LinkSample, PeerKey, Retired, RetiredTuple, Sample};
@@ -67,7 +67,7 @@ fn frame(src_port: u16, wire_len: u32) -> Frame {
 
 /// Accounts for `frames` as replay does, and gives the report of the one flow they make.
 fn accounted(frames: &[Frame], keep_extra: bool) -> (Flow, Facts) {
-    let (mut stats, mut extra) = (FlowStats::EMPTY, Extra::default());
+    let (mut stats, mut extra) = (FlowStats::default(), Extra::default());
     for frame in frames {
         let outcome = observe(&mut stats, frame, START);
         if outcome.other_port && keep_extra {
@@ -102,7 +102,7 @@ fn every_packet_is_in_a_flow_or_named_elsewhere() {
     assert_eq!(totals.roce_bytes, all.links.iter().map(|link| link.bytes).sum::<u64>());
     assert_eq!(totals.bytes - totals.roce_bytes, 6_000_000 + 720 + 66);
     assert_eq!(totals.cnp_packets, 5_120 + 3);
-    assert_eq!(totals.skipped.0, [(Reason::Arp, 12), (Reason::Tcp, 60_001)]);
+    assert_eq!(totals.skipped.0, [(SkipReason::Arp, 12), (SkipReason::Tcp, 60_001)]);
     assert_eq!(totals.lost.extra_table_full, 40);
     // Flows and retired flows; RoCEv1 has no ECN.
     let ecn = Ecn { not_ect: 5_120 + 24 + 3, ect1: 0, ect0: 1_300_000 + 90_000 + 220_000 + 897, ce: 200_100 };
@@ -354,7 +354,7 @@ fn imbalance_over_time() {
         targets: vec![],
         left_out: 0,
         kinds: None,
-        spurts: Spurts::default(),
+        flowlets: Flowlets::default(),
     };
     let groups = vec![vec!["up0".to_owned(), "up1".to_owned()]];
     let options = Options { groups, ..Options::default() };

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use rocescope_common::account::message::{FRAME_ENDS, FrameSizes, Kinds, Messages};
+use rocescope_common::account::message::{ByOperation, FRAME_ENDS, FrameSizes, MessageCounts};
 use rocescope_common::wire::opcode::Operation;
 use serde::Serialize;
 
@@ -444,13 +444,13 @@ pub(super) fn pattern(sample: &Sample) -> Option<Pattern> {
 }
 
 /// The kinds of messages that there were.
-fn known(kinds: &Kinds) -> impl Iterator<Item = (&'static str, &Messages)> + Clone {
+fn known(kinds: &ByOperation) -> impl Iterator<Item = (&'static str, &MessageCounts)> + Clone {
     let all =
         OPERATIONS.iter().filter_map(|(operation, name)| Some((*name, kinds.get(*operation as usize)?)));
     all.filter(|(_, messages)| messages.packets > 0)
 }
 
-fn operations(kinds: &Kinds) -> Vec<OperationShare> {
+fn operations(kinds: &ByOperation) -> Vec<OperationShare> {
     let payload: u64 = known(kinds).map(|(_, messages)| messages.payload_bytes).sum();
     let all = known(kinds).map(|(operation, messages)| OperationShare {
         operation,
@@ -463,7 +463,7 @@ fn operations(kinds: &Kinds) -> Vec<OperationShare> {
     all.collect()
 }
 
-fn message_sizes(kinds: &Kinds) -> Vec<MessageSize> {
+fn message_sizes(kinds: &ByOperation) -> Vec<MessageSize> {
     let mut all = Vec::new();
     for (operation, messages) in known(kinds) {
         for (bucket, count) in messages.sizes.iter().enumerate().filter(|(_, count)| **count > 0) {

@@ -122,7 +122,7 @@ pub(super) fn all() -> Vec<Case> {
         },
         Case {
             every_hook: true,
-            ..case("ipv4_repeat", "RoCEv2/IPv4 WRITE, the same PSN again", f::write(0x10), None)
+            ..case("ipv4_repeat", "RoCEv2/IPv4 WRITE, retransmitted PSN", f::write(0x10), None)
         },
         case("ipv6_in_order", "RoCEv2/IPv6 WRITE, in order", f::write_v6(), Some(in_order(f::IPV6_BTH))),
         case(
@@ -167,7 +167,7 @@ pub(super) fn all() -> Vec<Case> {
             kind: Kind::Full,
             ..case(
                 "known_of_65536",
-                "65,536 known flows in turn",
+                "65,536 known flows, round robin",
                 f::write(0x20_0000),
                 Some(next_flow(f::IPV4_BTH)),
             )
@@ -202,7 +202,7 @@ fn exact() -> Vec<Case> {
             timed: Some(TIMED_QP),
             ..case(
                 "timed_middle",
-                "the same in a flow that is timed",
+                "the same, latency measured",
                 f::write(TIMED_QP),
                 Some(in_order(f::IPV4_BTH)),
             )
@@ -212,7 +212,7 @@ fn exact() -> Vec<Case> {
             timed: Some(ANSWERED_QP),
             ..case(
                 "timed_answered",
-                "WRITE LAST and its ACK in turn, timed",
+                "WRITE LAST and ACK alternating, latency",
                 f::write_last(ANSWERED_QP),
                 Some(answered(f::IPV4_BTH)),
             )

@@ -194,9 +194,9 @@ fn built(step: impl Build, payload: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
     use rocescope_common::wire::frame::{Encap, Kernel, Tag};
-    use rocescope_common::wire::{Entry, Frame, Meta, Reason, parse};
+    use rocescope_common::wire::{Entry, Frame, Meta, SkipReason, parse};
 
-    fn parsed(frame: &[u8]) -> Result<Frame, Reason> {
+    fn parsed(frame: &[u8]) -> Result<Frame, SkipReason> {
         let wire_len = u32::try_from(frame.len()).unwrap();
         let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len, tag: Tag::NONE };
         parse::<Kernel>(&frame, meta, &mut ())
@@ -218,10 +218,10 @@ mod tests {
         assert_eq!(parsed(&nak()).unwrap().aeth >> 29, 3);
         assert_eq!(parsed(&cnp()).unwrap().opcode, 0x81);
         for frame in [tcp(), tcp_v6(), tcp_vlan()] {
-            assert_eq!(parsed(&frame), Err(Reason::Tcp));
+            assert_eq!(parsed(&frame), Err(SkipReason::Tcp));
         }
         assert_eq!((tcp_v6()[12], tcp_vlan()[12]), (0x86, 0x81));
-        assert_eq!(parsed(&udp()), Err(Reason::OtherUdp));
-        assert_eq!(parsed(&arp()), Err(Reason::Arp));
+        assert_eq!(parsed(&udp()), Err(SkipReason::OtherUdp));
+        assert_eq!(parsed(&arp()), Err(SkipReason::Arp));
     }
 }

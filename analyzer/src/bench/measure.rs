@@ -88,7 +88,8 @@ impl Set {
             Some(object) => Programs::load_object(&options, object)?,
             None => Programs::load(&options)?,
         };
-        let ring = programs.take_events().ok_or_else(|| anyhow!("the ring buffer of events is taken"))?;
+        let ring =
+            programs.take_events().ok_or_else(|| anyhow!("the event ring buffer is already in use"))?;
         Ok(Self { programs, ring, gone: BTreeMap::new() })
     }
 
@@ -108,7 +109,7 @@ impl Set {
             program.test_run(options)
         };
         let took = thread_ns().saturating_sub(start);
-        result.with_context(|| format!("the kernel could not run {program} on a frame in memory"))?;
+        result.with_context(|| format!("cannot run {program} on a test frame"))?;
         Ok(took as f64 / f64::from(packets))
     }
 
@@ -284,11 +285,9 @@ fn read(set: &Set) -> Result<Duration> {
     Ok(took)
 }
 
-/// Processor time of this thread in nanoseconds: what other processes take is not in it.
+/// CPU time of this thread in nanoseconds, without the time that other processes take.
 fn thread_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure is valid for the call, which fills it.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 

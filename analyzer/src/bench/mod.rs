@@ -29,7 +29,7 @@ pub fn run(json: bool) -> Result<()> {
     let effort = Effort::default();
     // It takes half a minute, in which there is nothing to see.
     output::say(&format!(
-        "measuring {} rounds, without any interface; Ctrl-C shows what there is by then",
+        "measuring {} rounds without an interface; Ctrl-C stops and prints the results so far",
         effort.rounds
     ));
     let measured = measure(effort, None, &interrupt)?;
@@ -45,6 +45,6 @@ pub fn run(json: bool) -> Result<()> {
     match written.and_then(|()| out.flush()) {
         // A reader that went away has seen enough.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.context("the result could not be written"),
+        other => other.context("cannot write the result"),
     }
 }

@@ -40,8 +40,8 @@ pub fn interfaces() -> Vec<Receiver> {
 #[must_use]
 pub fn advice(receivers: &[Receiver]) -> Vec<String> {
     let mut said = vec![
-        "One queue pair keeps one receive queue and so one core, however many there are: the Gb/s above \
-         are what one queue pair may bring. Sent packets are counted on the core that sends them."
+        "A queue pair always uses one receive queue and so one core: the Gb/s above are the limit per queue \
+         pair. Sent packets are counted on the core that sends them."
             .to_owned(),
     ];
     // Whether a command was named.
@@ -49,7 +49,7 @@ pub fn advice(receivers: &[Receiver]) -> Vec<String> {
     for receiver in receivers {
         let name = &receiver.interface;
         if receiver.rx_queues == Some(1) {
-            said.push(format!("{name} has 1 receive queue: one core carries all of it."));
+            said.push(format!("{name} has 1 receive queue: one core processes all packets."));
             continue;
         }
         let queues = receiver.rx_queues.map_or("unknown".to_owned(), |n| n.to_string());
@@ -62,8 +62,7 @@ pub fn advice(receivers: &[Receiver]) -> Vec<String> {
         let spread: Vec<&str> = of(Some(true)).collect();
         if !spread.is_empty() {
             said.push(format!(
-                "{name} ({queues} receive queues) takes the ports of {} into the choice of the queue: queue pairs \
-                 spread over cores.",
+                "{name} ({queues} receive queues) hashes {} with ports: queue pairs are distributed over cores.",
                 spread.join(" and ")
             ));
         }
@@ -71,8 +70,8 @@ pub fn advice(receivers: &[Receiver]) -> Vec<String> {
         if !alone.is_empty() {
             told = true;
             said.push(format!(
-                "{name} ({queues} receive queues) picks the queue of {} by addresses alone: all queue pairs between \
-                 two hosts sit on one core. {} takes the ports into it.",
+                "{name} ({queues} receive queues) hashes {} by addresses only: all queue pairs between two hosts \
+                 share one core. {} adds the ports.",
                 alone.join(" and "),
                 commands(alone)
             ));
@@ -81,23 +80,22 @@ pub fn advice(receivers: &[Receiver]) -> Vec<String> {
         if !unknown.is_empty() {
             told = true;
             said.push(format!(
-                "{name} ({queues} receive queues) does not say how it picks the queue of {}. Many adapters hash UDP \
-                 by addresses alone, so that all queue pairs between two hosts sit on one core; {} takes the ports \
-                 into it where the driver can.",
+                "{name} ({queues} receive queues) does not report its hash of {}. Many adapters hash UDP by addresses \
+                 only, so that all queue pairs between two hosts share one core; {} adds the ports where the \
+                 driver supports it.",
                 unknown.join(" and "),
                 commands(unknown)
             ));
         }
     }
     let vxlan = if told {
-        "so the commands above spread it"
+        "so the commands above distribute it"
     } else {
-        "so a hash that takes ports in spreads it (`ethtool -N DEVICE rx-flow-hash udp4 sdfn`, with several queues)"
+        "so a hash with ports distributes it (`ethtool -N DEVICE rx-flow-hash udp4 sdfn`, with several queues)"
     };
     said.push(format!(
-        "A mirror in ERSPAN or GRE arrives as one outer pair of addresses without ports: the whole of it sits on \
-         one core, whatever the hash, unless the adapter hashes by the inner packet. One in VXLAN differs in its \
-         outer source port, {vxlan}."
+        "Traffic mirrored over ERSPAN or GRE has one outer pair of addresses and no ports: one core processes all of \
+         it unless the adapter hashes the inner packet. Over VXLAN the outer source port varies, {vxlan}."
     ));
     said
 }
@@ -119,9 +117,7 @@ mod tests {
         ));
         assert!(!said(Some(8), Some(true), Some(true)).contains("ethtool"));
         let one = said(Some(8), Some(true), Some(false));
-        assert!(
-            one.contains("takes the ports of udp4 into") && one.contains("the queue of udp6 by addresses")
-        );
+        assert!(one.contains("hashes udp4 with ports") && one.contains("hashes udp6 by addresses"));
         assert!(one.contains("rx-flow-hash udp6") && !one.contains("rx-flow-hash udp4"));
         assert!(said(Some(8), None, None).contains("Many adapters"));
         assert!(said(None, Some(true), None).contains("(unknown receive queues)"));

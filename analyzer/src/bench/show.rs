@@ -144,11 +144,11 @@ impl Document {
     pub fn text(&self, out: &mut impl Write) -> io::Result<()> {
         let kernel = self.kernel.as_deref().unwrap_or("-");
         let cpu = self.cpu.as_deref().unwrap_or("-");
-        writeln!(out, "Counting a packet, without any interface; Linux {kernel}, {cpu}")?;
+        writeln!(out, "Cost per packet, measured without an interface; Linux {kernel}, {cpu}")?;
         writeln!(
             out,
-            "ns: less an empty program, median of {} rounds and quartiles; Mpps, Gb/s: of one core that does\n\
-             nothing else, with full packets of that path MTU\n",
+            "ns: minus an empty program, median and quartiles of {} rounds; Mpps, Gb/s: maximum of one core\n\
+             that does nothing else, with full packets of that path MTU\n",
             self.rounds
         )?;
         writeln!(out, "{:>101}", "Gb/s at path MTU")?;
@@ -177,7 +177,7 @@ impl Document {
         }
         writeln!(
             out,
-            "\nReading a table of {} flows takes {} ms of processor time; the maps take {:.0} MiB of kernel memory.\n",
+            "\nReading a table of {} flows takes {} ms of CPU time; the maps use {:.0} MiB of kernel memory.\n",
             self.table_read.flows,
             figure(self.table_read.ms, 1),
             self.table_read.map_bytes as f64 / f64::from(1u32 << 20),

@@ -1,4 +1,4 @@
-//! Reads the facts. Nothing that fails ends it.
+//! Reads the facts. A failed read is recorded and does not end the collection.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::host::settings::{DeviceFiles, RoceSettings};
 use crate::host::sysfs::{self, Hardware};
 use crate::host::{nccl, rdma, stack, vocabulary};
 
-/// The facts of the host whose files lie below `root` and whose kernel answers as `kernel`.
+/// Collects the facts of the host whose files are below `root` and whose kernel is queried through `kernel`.
 #[must_use]
 pub fn collect(root: &HostRoot, kernel: &dyn Ask) -> HostFacts {
     let mut unread = Unread::new();
@@ -50,7 +50,7 @@ pub fn collect(root: &HostRoot, kernel: &dyn Ask) -> HostFacts {
         facts.devices.push(read);
     }
     facts.gpus = pci::gpus(root, &mut unread);
-    // Those that were told nothing matter where they might have used RDMA.
+    // Processes without settings matter only where they could have used RDMA.
     let processes = nccl::processes(root, !devices.is_empty(), &mut unread);
     (facts.processes, facts.processes_unreadable) = (processes.found, processes.unreadable);
     facts.unread = unread.into_reasons();
@@ -64,16 +64,16 @@ pub fn collect(root: &HostRoot, kernel: &dyn Ask) -> HostFacts {
     facts
 }
 
-/// What helps against a refusal where being root did not.
-const GUARDED_FROM_ROOT: &str = "root may not in this container or under the kernel's lockdown (/sys/kernel/security/lockdown): run it on the host itself";
+/// Remedy for a permission error that root gets too.
+const GUARDED_FROM_ROOT: &str = "not permitted to root in this container or under kernel lockdown (/sys/kernel/security/lockdown): run it on the host itself";
 
-/// Why there are none: no driver was loaded, or the folder cannot be read.
+/// Records the reason for having no devices: no driver is loaded, or the directory cannot be read.
 fn no_devices(root: &HostRoot, unread: &mut Unread) {
     const CLASS: &str = "/sys/class/infiniband";
     match root.list(CLASS) {
         Err(error) if error.is_absent() => unread.note(
             format!("list {CLASS}"),
-            "there is no such folder: no module of RDMA is loaded",
+            "the directory does not exist: no RDMA module is loaded",
             Some("if there is an RDMA NIC, load its driver (modprobe mlx5_ib, bnxt_re or irdma)"),
         ),
         Err(error) => unread.failed(&error),
@@ -90,8 +90,8 @@ fn kernel_state(root: &HostRoot, unread: &mut Unread) -> KernelState {
         ("/proc/sys/net/core/bpf_jit_enable", facts.jit.is_some()),
     ] {
         if !is_known {
-            // Read once more, for the reason alone.
-            let _value: Option<()> = unread.parsed(root, path, "text of the known form", |_| None);
+            // Read again to record the reason.
+            let _value: Option<()> = unread.parsed(root, path, "content", |_| None);
         }
     }
     let wanted = [Capability::Bpf, Capability::NetAdmin, Capability::Perfmon, Capability::NetRaw];
@@ -99,7 +99,7 @@ fn kernel_state(root: &HostRoot, unread: &mut Unread) -> KernelState {
         wanted.into_iter().filter(|capability| !held.has(*capability)).map(Capability::name).collect()
     });
     let status = root.text("/proc/self/status").ok();
-    // Inside and outside are the same numbers, all of them, in the first user namespace alone.
+    // Only the initial user namespace maps the whole range of IDs onto itself.
     let whole = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
     KernelState {
         release: facts.release,
@@ -117,21 +117,21 @@ fn kernel_state(root: &HostRoot, unread: &mut Unread) -> KernelState {
     }
 }
 
-/// The effective user in a `/proc/PID/status`: the second number behind `Uid`.
+/// The effective user ID in `/proc/PID/status`: the second number of `Uid`.
 fn effective_user(status: &str) -> Option<u32> {
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     users.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// The file of this program; `None` when it was removed or replaced meanwhile.
+/// The path of this executable; `None` when it was removed or replaced meanwhile.
 fn program(root: &HostRoot) -> Option<String> {
     let path = root.link("/proc/self/exe").ok()?.to_str()?.to_owned();
     (!path.ends_with(" (deleted)")).then_some(path)
 }
 
-/// Whether a libpcap in one of the usual places calls the functions of the RDMA sniffer.
+/// True when a libpcap in one of the usual places calls the functions of the RDMA sniffer.
 fn libpcap_sniffs(root: &HostRoot, unread: &mut Unread) -> Option<bool> {
-    /// A function of libibverbs that nothing else in libpcap needs.
+    /// A function of libibverbs that only the RDMA sniffer of libpcap calls.
     const CALL: &[u8] = b"ibv_create_flow";
     const FOLDERS: [&str; 5] = [
         "/usr/lib/x86_64-linux-gnu",
@@ -147,9 +147,9 @@ fn libpcap_sniffs(root: &HostRoot, unread: &mut Unread) -> Option<bool> {
     let libraries: Vec<String> = libraries.collect();
     if libraries.is_empty() {
         unread.note(
-            "look into libpcap for the RDMA sniffer",
-            format!("there is no libpcap.so in {}", FOLDERS.join(", ")),
-            Some("install libpcap 1.9 or newer, built with RDMA (tcpdump brings one along)"),
+            "search libpcap for the RDMA sniffer",
+            format!("no libpcap.so in {}", FOLDERS.join(", ")),
+            Some("install libpcap 1.9 or newer, built with RDMA (the tcpdump package includes it)"),
         );
     }
     let mut sniffs = |library: &String| {
@@ -186,7 +186,7 @@ fn interfaces(
         let interface = interface.with_hardware(Hardware::read(root.sys(), &name));
         let of_device = |device: &&rdma::RdmaDevice| {
             let mut own = device.interfaces().into_iter();
-            // What lies on the port, as a VLAN does, has GIDs there and sends its RDMA through it.
+            // An upper interface, such as a VLAN, has GIDs on the port and sends its RDMA through it.
             let related = stack::related(std::slice::from_ref(&name), &all);
             own.any(|own| related.contains(own) || stack::bottoms(own, &all).contains(&name))
         };
@@ -206,7 +206,7 @@ fn interfaces(
             name,
             ..InterfaceFacts::default()
         };
-        // What is no port of hardware has none of these, and would only fail in as many words.
+        // Only physical interfaces have these; reading them elsewhere would only record failures.
         if interface.kind == Kind::Physical {
             read_hardware(root, kernel, &mut facts, unread);
         }
@@ -217,8 +217,8 @@ fn interfaces(
 
 fn read_hardware(root: &HostRoot, kernel: &dyn Ask, facts: &mut InterfaceFacts, unread: &mut Unread) {
     if facts.speed_mbps.is_none() {
-        // Read once more, for the reason alone. That there is none is no failure: drivers say so by a
-        // number of their own, and the kernel refuses (EINVAL) while the interface is down.
+        // Read again to record the reason. An unknown speed is no failure: drivers report it with a
+        // special value, and the kernel returns EINVAL while the interface is down.
         let path = format!("/sys/class/net/{}/speed", facts.name);
         match root.text(&path) {
             Ok(text) if sysfs::is_no_speed(&text) => {}
@@ -232,7 +232,7 @@ fn read_hardware(root: &HostRoot, kernel: &dyn Ask, facts: &mut InterfaceFacts, 
     let statistics = unread.keep(kernel.statistics(&facts.name));
     if statistics.as_ref().is_some_and(Vec::is_empty) {
         let what = format!("read the driver statistics of {}", facts.name);
-        unread.note(what, "the driver keeps none (ethtool -S)", None);
+        unread.note(what, "the driver has none (ethtool -S)", None);
     }
     let statistics = statistics.unwrap_or_default();
     facts.pause_counts = vocabulary::pause(&statistics);
@@ -265,15 +265,15 @@ fn read_device(
     }
     if known.is_none() {
         unread.note(
-            "ask RDMA netlink about the device (queue pairs, optional counters)",
-            "its list of devices does not have it",
+            "query the device over RDMA netlink (queue pairs, optional counters)",
+            "it is not in the device list",
             None,
         );
     }
     if address.is_none() && !software {
         unread.note(
             format!("find the PCI device behind {class}/device"),
-            "the path leads to no PCI address",
+            "the path contains no PCI address",
             None,
         );
     }
@@ -306,7 +306,7 @@ fn read_device(
                 format!(
                     "neither {at}/gid_attrs/ndevs nor {class}/device/net names one in this network namespace"
                 ),
-                Some("run doctor in the namespace that has it (nsenter --net)"),
+                Some("run doctor in its network namespace (nsenter --net)"),
             );
         }
         let on = read.interface.as_deref().and_then(|name| interfaces.iter().find(|i| i.name == name));
@@ -323,7 +323,7 @@ fn read_device(
             reading
                 .add(Source::Netlink, nldev::counters(&answer).into_iter().filter(|(name, _)| is_new(name)));
         }
-        // Of a bond, the first member stands for all: checks compare what can differ.
+        // The first member of a bond represents all: other checks compare what can differ.
         let below = on.and_then(|on| on.below.first());
         let ethernet = below.and_then(|name| interfaces.iter().find(|i| i.name == *name)).or(on);
         let files = DeviceFiles {
@@ -334,7 +334,7 @@ fn read_device(
             driver: facts.driver.as_deref(),
         };
         let dcb = ethernet.and_then(|interface| interface.dcb.as_ref());
-        // What is not RoCE has no settings of RoCE.
+        // Other protocols have no RoCE settings.
         let settings = match protocol {
             Protocol::Roce => RoceSettings::read(root, &files, dcb, unread),
             _ => RoceSettings::default(),
@@ -346,7 +346,8 @@ fn read_device(
             optional_counters: ask(unread, Query::OptionalCounters)
                 .map(|answer| nldev::optional_counters(&answer)),
             qp_binding: ask(unread, Query::BindingMode).and_then(|answer| {
-                unread.understood("read how queue pairs are counted", nldev::binding_mode(&answer))
+                unread
+                    .understood("read the counter binding mode of queue pairs", nldev::binding_mode(&answer))
             }),
             port: read,
         };
@@ -355,7 +356,7 @@ fn read_device(
     facts
 }
 
-/// Whether RoCE is on, from those drivers that have such a switch.
+/// State of `enable_roce`, with the drivers that have it.
 fn roce_enabled(
     kernel: &dyn Ask,
     driver: Option<&str>,
@@ -369,7 +370,7 @@ fn roce_enabled(
     unread.understood("read the devlink parameter enable_roce", device::is_on(&answer))
 }
 
-/// Whether programs can open the device: it has a file of verbs, and that file is there.
+/// True when the device has a verbs character device that exists.
 fn opens(root: &HostRoot, device: &str) -> bool {
     root.names("/sys/class/infiniband_verbs").into_iter().any(|verbs| {
         root.text(&format!("/sys/class/infiniband_verbs/{verbs}/ibdev")).is_ok_and(|name| name == device)

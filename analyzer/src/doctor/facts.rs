@@ -1,4 +1,4 @@
-//! What doctor knows of a host: plain facts, read once. Nothing here is judged.
+//! The facts that doctor reads on a host, without any judgement.
 
 use serde::Serialize;
 
@@ -19,9 +19,9 @@ use crate::source::net::lldp::Neighbour;
 /// A host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HostFacts {
-    /// The kernel and the rights of this process.
+    /// The kernel and the privileges of this process.
     pub kernel: KernelState,
-    /// The network namespace looked into, as the user named it; `None` for that of this process.
+    /// The examined network namespace, as the user named it; `None` for that of this process.
     pub netns: Option<String>,
     /// Network interfaces, the loopback excepted.
     pub interfaces: Vec<InterfaceFacts>,
@@ -29,33 +29,33 @@ pub struct HostFacts {
     pub devices: Vec<DeviceFacts>,
     /// Graphics processors.
     pub gpus: Vec<Gpu>,
-    /// What lets NICs reach GPU memory.
+    /// Kernel support for GPUDirect RDMA.
     pub gpudirect: GpuDirect,
-    /// Processes that use NCCL or have settings for it.
+    /// Processes that use NCCL or have NCCL settings.
     pub processes: Vec<NcclProcess>,
-    /// Processes whose environment could not be read: whether they have such settings is not known.
+    /// Processes whose environment, and so their NCCL settings, could not be read.
     pub processes_unreadable: Vec<Unreadable>,
-    /// What could not be read, and why.
+    /// Failed reads, with reasons.
     pub unread: Vec<Reason>,
 }
 
-/// The kernel and the rights of this process; `None` where it cannot be read.
+/// The kernel and the privileges of this process; `None` where a value cannot be read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct KernelState {
     /// `uname -r`.
     pub release: Option<String>,
-    /// The numbers in it.
+    /// The release as numbers.
     #[serde(skip)]
     pub version: Option<KernelVersion>,
-    /// Whether the kernel describes its types.
+    /// True when the kernel has BTF type information.
     pub btf: bool,
-    /// Whether this process is root's; `None` when that cannot be read.
+    /// True when the effective user is root.
     pub root: Option<bool>,
-    /// The file of this program; `None` when it is not to be found any more.
+    /// The path of this executable; `None` when it no longer exists.
     pub program: Option<String>,
     /// Capabilities that `live` needs and this process lacks.
     pub missing_capabilities: Option<Vec<&'static str>>,
-    /// Whether this is the first user namespace, in which capabilities count for eBPF.
+    /// True in the initial user namespace, in which capabilities permit eBPF.
     pub initial_user_namespace: Option<bool>,
     /// `net.core.bpf_jit_enable` is not 0.
     pub bpf_jit: Option<bool>,
@@ -65,13 +65,13 @@ pub struct KernelState {
     pub bpf_stats: Option<u64>,
     /// `kernel.unprivileged_bpf_disabled`.
     pub unprivileged_bpf_disabled: Option<u32>,
-    /// Whether the libpcap of this host has the RDMA sniffer; `None` when none was found.
+    /// True when the host's libpcap has the RDMA sniffer; `None` when no libpcap was found.
     pub libpcap_sniffs: Option<bool>,
 }
 
 impl KernelState {
-    /// How this program is called in a shell, through sudo as well: sudo has a search path of its own,
-    /// which holds neither ~/.cargo/bin nor a folder of builds.
+    /// The command that starts this program from a shell, also through sudo, whose search path
+    /// contains neither ~/.cargo/bin nor a build directory.
     #[must_use]
     pub fn command(&self) -> String {
         const SEARCHED: [&str; 6] =
@@ -81,14 +81,14 @@ impl KernelState {
         if is_searched && program.ends_with("/rocescope") { "rocescope".into() } else { quoted(program) }
     }
 
-    /// The file of this program, for a shell.
+    /// The path of this executable, quoted for a shell.
     #[must_use]
     pub fn file(&self) -> String {
         self.program.as_deref().map_or_else(|| "FILE-OF-ROCESCOPE".into(), quoted)
     }
 }
 
-/// A word for a shell: in quotes where it has more than letters, digits and a few signs.
+/// A word quoted for a shell where it contains more than letters, digits and a few signs.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
     if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
@@ -101,22 +101,22 @@ pub struct InterfaceFacts {
     pub name: String,
     /// Index.
     pub index: u32,
-    /// What it is: `physical`, `veth`, `VLAN` …
+    /// Kind: `physical`, `veth`, `VLAN` …
     pub kind: String,
     /// Kernel driver.
     pub driver: Option<String>,
     /// Largest IP packet in bytes.
     pub mtu: u32,
-    /// Whether packets can arrive.
+    /// True when the interface is up and can receive packets.
     pub up: bool,
     /// Link speed in Mbit/s.
     pub speed_mbps: Option<u32>,
-    /// RDMA devices that use it, or a bond that it is part of.
+    /// RDMA devices that use it, or that use a bond it is a member of.
     pub devices: Vec<String>,
-    /// The interfaces whose ports carry its packets, when those are others: the members of a bond, the
+    /// The lower interfaces that carry its packets, if any: the members of a bond, the
     /// parent of a VLAN.
     pub below: Vec<String>,
-    /// An XDP program it carries, by how it is attached.
+    /// Attach mode of an XDP program on it.
     pub xdp: Option<&'static str>,
     /// Global pause.
     pub pause: Option<Pause>,
@@ -124,20 +124,20 @@ pub struct InterfaceFacts {
     pub rings: Option<Rings>,
     /// Data centre bridging.
     pub dcb: Option<Dcb>,
-    /// Pause by priority.
+    /// PFC counters per priority.
     pub pause_counts: Option<PauseCounts>,
     /// Driver statistics with a meaning for RoCE.
     pub counters: Vec<Counter>,
     /// TC filters that an earlier run left behind.
     pub stale_filters: Option<usize>,
-    /// What the switch said over LLDP.
+    /// The switch's LLDP announcement.
     pub neighbour: Option<Neighbour>,
 }
 
 impl InterfaceFacts {
-    /// Whether RoCE is to be looked for here: an RDMA device uses it, or it is a port of hardware with a
-    /// link, as one for a mirror is. What is neither (veth, dummy, ifb, a port without a cable) would
-    /// carry RoCE only if somebody sent it there.
+    /// True when RoCE is plausible here: an RDMA device uses it, or it is a physical port with a
+    /// link, such as a mirror destination. Others (veth, dummy, ifb, a port without a cable)
+    /// carry RoCE only if it is deliberately sent there.
     #[must_use]
     pub fn is_place_for_roce(&self) -> bool {
         !self.devices.is_empty()
@@ -154,19 +154,19 @@ pub struct DeviceFacts {
     pub name: String,
     /// RDMA driver: `mlx5_ib`, `bnxt_re`, `irdma`, `rxe` …
     pub driver: Option<String>,
-    /// Whether the kernel itself handles its packets.
+    /// True for Soft-RoCE, whose packets the kernel handles.
     pub software: bool,
-    /// What it speaks.
+    /// Its RDMA protocol.
     pub protocol: Protocol,
-    /// Whether RoCE is switched on (devlink's `enable_roce`); `None` when the driver does not tell.
+    /// State of devlink's `enable_roce`; `None` when the driver does not report it.
     pub roce_enabled: Option<bool>,
     /// Firmware version.
     pub firmware: Option<String>,
-    /// Whether programs can open it (`/dev/infiniband/uverbsN`).
+    /// True when programs can open it (`/dev/infiniband/uverbsN` exists).
     pub verbs: bool,
-    /// Where it sits.
+    /// Its PCI device; `None` for software devices.
     pub pci: Option<PciDevice>,
-    /// Bridges above it that redirect direct traffic to the root complex.
+    /// Upstream bridges that redirect peer-to-peer traffic to the root complex (ACS).
     pub acs_redirect: Option<Vec<String>>,
     /// Its ports.
     pub ports: Vec<PortFacts>,
@@ -175,14 +175,14 @@ pub struct DeviceFacts {
 }
 
 impl DeviceFacts {
-    /// Whether it does RoCE in hardware.
+    /// True for a hardware RoCE device.
     #[must_use]
     pub fn is_hardware_roce(&self) -> bool {
         self.protocol == Protocol::Roce && !self.software
     }
 
-    /// Whether no program on its interface sees its RoCE packets: it handles them in hardware, and
-    /// is not told to leave them to the kernel.
+    /// True when its RoCE packets bypass XDP and TC: the hardware handles them, and
+    /// RoCE is not disabled on the device.
     #[must_use]
     pub fn hides_packets(&self) -> bool {
         self.is_hardware_roce() && self.roce_enabled != Some(false)
@@ -192,31 +192,31 @@ impl DeviceFacts {
 /// A port of an RDMA device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PortFacts {
-    /// What sysfs says.
+    /// Attributes from sysfs.
     #[serde(flatten)]
     pub port: Port,
-    /// Largest RDMA path MTU, computed from the MTU of the interface as the kernel does it.
+    /// Largest RDMA path MTU in bytes, computed from the interface MTU as the kernel does.
     pub active_mtu: Option<u32>,
-    /// How RoCE is treated.
+    /// RoCE settings: DCQCN, CNP, traffic class, trust mode.
     pub settings: RoceSettings,
     /// Counters.
     pub counters: Vec<Counter>,
-    /// Optional counters and whether they are on; `None` when the kernel does not tell.
+    /// Optional counters and their state; `None` when the kernel does not report them.
     pub optional_counters: Option<Vec<(String, bool)>>,
-    /// How queue pairs get counters of their own: `none`, `auto`, `manual`.
+    /// Counter binding mode of queue pairs: `none`, `auto`, `manual`.
     pub qp_binding: Option<&'static str>,
 }
 
 impl PortFacts {
-    /// Optional counters that are off.
+    /// Names of the disabled optional counters.
     #[must_use]
     pub fn optional_off(&self) -> Vec<&str> {
         let optional = self.optional_counters.iter().flatten();
         optional.filter(|(_, on)| !on).map(|(name, _)| name.as_str()).collect()
     }
 
-    /// The command that turns all optional counters of this port of `device` on. The list that it sets
-    /// replaces the one before.
+    /// The command that enables all optional counters of this port of `device`. It replaces
+    /// the current list.
     #[must_use]
     pub fn turn_on_optional(&self, device: &str) -> String {
         let all: Vec<&str> = self.optional_counters.iter().flatten().map(|(name, _)| name.as_str()).collect();
@@ -225,11 +225,11 @@ impl PortFacts {
     }
 }
 
-/// What optional counters cost.
+/// The cost of optional counters, as text.
 pub const OPTIONAL_COST: &str =
-    "each takes a flow rule and a flow counter of the NIC, and may slow the data path";
+    "each uses a flow rule and a flow counter of the NIC, and may slow down the data path";
 
-/// What lets NICs reach GPU memory.
+/// Kernel support for GPUDirect RDMA.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GpuDirect {
     /// The module nvidia_peermem (or its predecessor nv_peer_mem) is loaded.
@@ -248,12 +248,12 @@ impl HostFacts {
         format!("{} {arguments}{}", self.kernel.command(), netns.unwrap_or_default())
     }
 
-    /// The command that enters the namespace looked into; `None` when that is where one is.
+    /// The command that enters the examined namespace; `None` when it is that of this process.
     #[must_use]
     pub fn entering(&self) -> Option<String> {
         let name = self.netns.as_deref()?;
         let quoted = quoted(name);
-        // As it is looked for: a path, a process (names that are numbers are nobody's), a name.
+        // In lookup order: a path, a PID (no namespace has a numeric name), a name.
         Some(match name {
             _ if name.starts_with('/') => format!("nsenter --net={quoted}"),
             _ if name.bytes().all(|b| b.is_ascii_digit()) => format!("nsenter -t {quoted} -n"),
@@ -261,7 +261,7 @@ impl HostFacts {
         })
     }
 
-    /// Ports that do RoCE, with their devices.
+    /// RoCE ports, with their devices.
     pub fn roce_ports(&self) -> impl Iterator<Item = (&DeviceFacts, &PortFacts)> {
         let roce = self.devices.iter().filter(|device| device.protocol == Protocol::Roce);
         roce.flat_map(|device| device.ports.iter().map(move |port| (device, port)))
@@ -279,7 +279,7 @@ impl HostFacts {
         self.interface(port.port.interface.as_deref()?)
     }
 
-    /// The interfaces with ports of their own that a port sends through: its own, or the members of the
+    /// The physical interfaces that a port sends through: its own, or the members of the
     /// bond that it uses.
     pub fn ethernet_of(&self, port: &PortFacts) -> impl Iterator<Item = &InterfaceFacts> {
         let own = self.interface_of(port);

@@ -1,21 +1,21 @@
-//! `rocescope doctor`: what can be seen on this host, through which source, what is set wrong.
+//! `rocescope doctor`: visibility per source on this host, and its RoCE configuration.
 //!
 //! | part | does |
 //! |---|---|
-//! | [`collect()`] | reads the facts; what fails is unknown, with the reason |
-//! | [`facts`] | what is known of the host, not judged |
-//! | [`sight`] | what rocescope can see, from the facts |
-//! | [`check`] | verdicts, from the facts |
-//! | [`text`], [`Page::json`] | views |
+//! | [`collect()`] | reads the facts; a failed read is recorded with its reason |
+//! | [`facts`] | the facts, without judgement |
+//! | [`visibility`] | the sources that work here, from the facts |
+//! | [`check`] | checks and their verdicts, from the facts |
+//! | [`text`], [`Page::json`] | output |
 
 pub mod check;
 mod collect;
 pub mod facts;
-mod fold;
-pub mod sight;
+mod grouping;
 #[cfg(test)]
 mod tests;
 pub mod text;
+pub mod visibility;
 
 use std::fmt::Write as _;
 
@@ -24,21 +24,22 @@ use serde::Serialize;
 use check::{Check, Verdict};
 pub use collect::collect;
 use facts::HostFacts;
-use sight::Sight;
+use visibility::Visibility;
 
 /// Name and version of the JSON document.
 pub const SCHEMA: &str = "rocescope.doctor/1";
 
-/// Everything doctor has to say.
+/// The result of doctor.
 #[derive(Clone, Debug, Serialize)]
 pub struct Page {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// What can be seen.
-    pub sights: Vec<Sight>,
-    /// Verdicts, the worst first.
+    /// The sources of each port and interface, and whether they work.
+    #[serde(rename = "sights")]
+    pub visibility: Vec<Visibility>,
+    /// The checks, the worst verdict first.
     pub checks: Vec<Check>,
-    /// What they rest on.
+    /// The facts that both are based on.
     pub host: HostFacts,
 }
 
@@ -46,10 +47,10 @@ impl Page {
     /// The page about a host.
     #[must_use]
     pub fn of(host: HostFacts) -> Self {
-        Self { schema: SCHEMA, sights: sight::sights(&host), checks: check::check(&host), host }
+        Self { schema: SCHEMA, visibility: visibility::of_host(&host), checks: check::check(&host), host }
     }
 
-    /// Whether something critical was found.
+    /// True when a check is critical.
     #[must_use]
     pub fn is_critical(&self) -> bool {
         self.checks.iter().any(|check| check.verdict == Verdict::Critical)
@@ -58,7 +59,7 @@ impl Page {
     /// The page as JSON, over several lines.
     ///
     /// # Errors
-    /// None that is known: it holds nothing that JSON cannot.
+    /// None in practice: every value has a JSON representation.
     pub fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
@@ -79,37 +80,37 @@ const HEAD: &str = "\
 
 Generated from the program; a test holds it up to date.
 
-`rocescope doctor` reads the host and changes nothing. It says, for every interface and RDMA device, what rocescope can see there and by
-which source, then judges the settings that make RoCE work: each with its value, a verdict and how to change it. What cannot be read is unknown,
-and `--verbose` says why. Exit status: 0, or 3 when something critical was found.
+`rocescope doctor` reads the host and changes nothing. For every interface and RDMA device it lists the sources that work there (packets, sniffer,
+counters), then checks the RoCE configuration: each setting with its value, a verdict and the command that changes it. A setting that cannot be read is
+unknown; `--verbose` gives the reason. Exit status: 0, or 3 when a check is critical.
 
 ```console
-$ sudo rocescope doctor                            # more can be read as root; it works without
-$ sudo rocescope doctor --verbose                  # also what could not be read, and why
-$ sudo rocescope doctor --lldp 35s                 # listen for what the switch says (it speaks every 30 s)
-$ rocescope doctor --lldp-capture eth2=lldp.pcap   # or take it from a capture made on that interface
+$ sudo rocescope doctor                            # works without root; root can read more
+$ sudo rocescope doctor --verbose                  # also lists unknown settings, with reasons
+$ sudo rocescope doctor --lldp 35s                 # receive the switch's LLDP frames (sent every 30 s)
+$ rocescope doctor --lldp-capture eth2=lldp.pcap   # or read them from a capture of that interface
 $ rocescope doctor --output json                   # schema rocescope.doctor/1: sights, checks, host
-$ sudo rocescope doctor --netns 4711               # what can be seen inside the pod of process 4711
+$ sudo rocescope doctor --netns 4711               # network namespace of process 4711 (its pod)
 $ sudo rocescope doctor --clean                    # remove TC filters that a killed run left behind
 ```
 
-RoCE settings are judged where there is RDMA. What is said alike of several (the eight NICs of a host, the processes of a job) is said once, with the names of all of
-them; commands are then for the first. Interfaces that have no RDMA share a line (veth, dummy, ifb, ports without a link). `--verbose` gives each its own, and `--output json` too.
-Commands are those for this process: the program by the path of its file where sudo would not find it by name, and sudo where rights are missing; those that change settings
-want a root shell, and a line says so to others.
+RoCE settings are checked where there is RDMA. Identical entries (the eight NICs of a host, the processes of a job) are grouped under all their names, with the text and commands
+of the first. Interfaces without RDMA (veth, dummy, ifb, ports without a link) share a line. `--verbose` and `--output json` list every entry separately.
+Commands can be pasted as they are: they name the executable by its path where sudo would not find it, and include sudo where privileges are missing. Commands that
+change settings need a root shell.
 
-Verdicts: `critical` (traffic stalls, is lost or runs far below what the hardware can do), `warning` (it costs performance or hides something),
+Verdicts: `critical` (traffic stalls, is lost, or runs far below the hardware's capability), `warning` (reduced performance or visibility),
 `info`, `ok`, `unknown`.
 
-During `rocescope live` the same checks run in the background, and those about what is watched that give a warning or worse are among the findings (`config.*`).
+During `rocescope live` the same checks run in the background; warnings and critical results for the watched interfaces become findings (`config.*`).
 
-It has not run on an RDMA NIC: readers and checks are tested on recorded trees, written by hand from the drivers' sources (tests/data/host). Assumed, because the sources say no more:
+Doctor has not been tested on RDMA NIC hardware: readers and checks are tested on host trees written by hand from the drivers' sources (tests/data/host). Assumptions that the sources do not settle:
 
-- irdma: names of counters are those of hw/irdma/verbs.c in Linux, the third generation's included. It has one counter for what iWARP and RoCE both do, so that
-  `RetransSegs` is taken for RoCE packets sent again, and `RTO` for ACK timeouts; `RxUDP` and `TxUDP` for RoCE packets, since nothing else of it is UDP.
-- bnxt_re: `rx_pkts` and `tx_pkts` (unicast packets of the function that does RoCE) are taken for RoCE packets.
-- mlx5: the files below `ecn`, `qos` and `tc` are those that the documentation of MLNX_OFED and DOCA names.
+- irdma: counter names are those of hw/irdma/verbs.c in Linux, including the third generation. iWARP and RoCE share counters: `RetransSegs` is read as RoCE
+  retransmissions, `RTO` as ACK timeouts, `RxUDP` and `TxUDP` as RoCE packets, since the device sends no other UDP.
+- bnxt_re: `rx_pkts` and `tx_pkts` (unicast packets of the RoCE function) are read as RoCE packets.
+- mlx5: the files below `ecn`, `qos` and `tc` are those documented for MLNX_OFED and DOCA.
 
-## What is checked
+## Checks
 
 ";

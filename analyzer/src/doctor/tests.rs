@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::check::{Verdict, catalog};
 use super::facts::Protocol;
-use super::sight::{Way, Works};
+use super::visibility::{Availability, SourceKind};
 use super::*;
 use crate::host::recorded::Recorded;
 use crate::host::vocabulary::Meaning;
@@ -260,27 +260,28 @@ fn a_switch_that_was_heard_is_held_against_the_host() {
 #[test]
 fn what_can_be_seen_follows_the_kind_of_device() {
     let of = |page: &Page, subject: &str, way| {
-        let mut found = page.sights.iter().filter(|sight| sight.subject == subject && sight.way == way);
-        found.next().map(|sight| sight.works)
+        let mut found =
+            page.visibility.iter().filter(|entry| entry.subject == subject && entry.source == way);
+        found.next().map(|entry| entry.availability)
     };
     let mlx5 = page(MLX5, "");
-    assert_eq!(of(&mlx5, "mlx5_0/1", Way::Packets), Some(Works::No));
-    assert_eq!(of(&mlx5, "mlx5_0/1", Way::Sniffer), Some(Works::Perhaps));
-    assert_eq!(of(&mlx5, "mlx5_0/1", Way::Counters), Some(Works::Yes));
+    assert_eq!(of(&mlx5, "mlx5_0/1", SourceKind::Packets), Some(Availability::No));
+    assert_eq!(of(&mlx5, "mlx5_0/1", SourceKind::Sniffer), Some(Availability::Perhaps));
+    assert_eq!(of(&mlx5, "mlx5_0/1", SourceKind::Counters), Some(Availability::Yes));
     let without = page(MLX5, "usr/lib64/libpcap.so.1.10.4 = plain");
-    assert_eq!(of(&without, "mlx5_0/1", Way::Sniffer), Some(Works::No));
+    assert_eq!(of(&without, "mlx5_0/1", SourceKind::Sniffer), Some(Availability::No));
     let closed = page(MLX5, "dev/infiniband/uverbs0 = (none)");
-    assert_eq!(of(&closed, "mlx5_0/1", Way::Sniffer), Some(Works::No));
+    assert_eq!(of(&closed, "mlx5_0/1", SourceKind::Sniffer), Some(Availability::No));
     let irdma = page(IRDMA, "");
-    assert_eq!(of(&irdma, "irdma0/1", Way::Sniffer), Some(Works::No));
+    assert_eq!(of(&irdma, "irdma0/1", SourceKind::Sniffer), Some(Availability::No));
     for not_roce in ["irdma1/1", "mlx5_1/1"] {
-        assert_eq!(of(&irdma, not_roce, Way::Packets), Some(Works::No));
-        assert_eq!(of(&irdma, not_roce, Way::Counters), None);
+        assert_eq!(of(&irdma, not_roce, SourceKind::Packets), Some(Availability::No));
+        assert_eq!(of(&irdma, not_roce, SourceKind::Counters), None);
     }
     let rxe = page(RXE, "");
-    assert_eq!(of(&rxe, "rxe0/1", Way::Packets), Some(Works::Yes));
+    assert_eq!(of(&rxe, "rxe0/1", SourceKind::Packets), Some(Availability::Yes));
     let mirror = page(RXE, "answers/interfaces <<\nveth0 2 veth 1500 up\neth9 3 physical 1500 up\n>>");
-    assert_eq!(of(&mirror, "eth9", Way::Packets), Some(Works::Yes));
+    assert_eq!(of(&mirror, "eth9", SourceKind::Packets), Some(Availability::Yes));
 }
 
 #[test]
@@ -344,7 +345,7 @@ fn both_views_say_all_of_it() {
         "ethtool -A enp59s0np0 autoneg off rx off tx off",
         "packets: no",
         "$ tcpdump -U -s 128 -i mlx5_0 -w - | rocescope replay -",
-        "--verbose says which",
+        "--verbose lists them",
     ] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
@@ -375,19 +376,19 @@ fn the_document_is_that_of_the_checks() {
 #[test]
 fn a_device_with_roce_switched_off_shows_its_packets() {
     let of = |page: &Page| {
-        page.sights
+        page.visibility
             .iter()
-            .find(|sight| sight.way == Way::Packets)
-            .map(|sight| (sight.works, sight.why.clone()))
+            .find(|entry| entry.source == SourceKind::Packets)
+            .map(|entry| (entry.availability, entry.why.clone()))
             .unwrap()
     };
-    assert_eq!(of(&page(MLX5, "")).0, Works::No);
+    assert_eq!(of(&page(MLX5, "")).0, Availability::No);
     let off =
         page(MLX5, "answers/parameter/0000:3b:00.0.enable_roce <<\n80 {\n84 {\n85 {\n87 u8 1\n}\n}\n}\n>>");
     assert_eq!(off.host.devices[0].roce_enabled, Some(false));
     let (works, why) = of(&off);
-    assert!(works == Works::Yes && why.contains("switched off"), "{why}");
-    assert!(text::text(&off, false, 120).contains("RoCE switched off"));
+    assert!(works == Availability::Yes && why.contains("RoCE is disabled"), "{why}");
+    assert!(text::text(&off, false, 120).contains("RoCE disabled"));
     // A driver without the switch is not known to be on or off, and --verbose says why.
     let unknown = page(MLX5, "answers/parameter = (none)");
     assert_eq!(unknown.host.devices[0].roce_enabled, None);
@@ -405,7 +406,10 @@ fn members_of_a_bond_are_judged_one_by_one() {
     assert_eq!(of(&whole, "bond0").below, ["enp59s0np0", "enp59s0np1"]);
     for name in ["bond0", "enp59s0np0", "enp59s0np1"] {
         assert_eq!(of(&whole, name).devices, ["mlx5_0"], "{name}");
-        assert!(!whole.sights.iter().any(|sight| sight.subject == name), "{name} does not show its packets");
+        assert!(
+            !whole.visibility.iter().any(|entry| entry.subject == name),
+            "{name} does not show its packets"
+        );
     }
     // One member without PFC is half of the traffic.
     let half = page(
@@ -422,8 +426,12 @@ fn members_of_a_bond_are_judged_one_by_one() {
 fn without_rights_the_command_for_packets_is_one_that_works() {
     let command = |changes: &str| {
         let page = page(RXE, changes);
-        let packets = page.sights.iter().find(|s| s.way == Way::Packets && s.works == Works::Yes).unwrap();
-        (packets.command.clone().unwrap(), packets.why.contains("lacks the rights"))
+        let packets = page
+            .visibility
+            .iter()
+            .find(|s| s.source == SourceKind::Packets && s.availability == Availability::Yes)
+            .unwrap();
+        (packets.command.clone().unwrap(), packets.why.contains("lacks the required privileges"))
     };
     assert!(
         matches!(command("proc/self/status = CapEff:\t0"), (words, true) if words.starts_with("sudo rocescope live"))

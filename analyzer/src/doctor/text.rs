@@ -6,21 +6,21 @@ use std::fmt::Write as _;
 use super::Page;
 use super::check::{Check, Verdict};
 use super::facts::{DeviceFacts, HostFacts, InterfaceFacts, PortFacts, Protocol};
-use super::fold::{Fold, Names};
-use super::sight::{self, Sight};
+use super::grouping::{Group, Names};
+use super::visibility::{self, Visibility};
 use crate::host::dcb::Priorities;
 use crate::host::port::GidType;
 use crate::host::process;
 use crate::report::text::layout::{plain, wrap};
 use crate::util::units::plural;
 
-/// Columns below which nothing becomes readable by wrapping.
+/// Minimum width in columns: narrower terminals get lines of this width.
 const NARROWEST: usize = 60;
-/// Columns above which lines are too long to be read.
+/// Maximum width in columns, for legibility.
 const WIDEST: usize = 120;
 
-/// The page for people, for a terminal of `columns`; `verbose` adds what is unknown, and why, and says
-/// of each by itself what is else said once of all that it holds for.
+/// The page as text for a terminal of `columns`. `verbose` adds unknown values with their reasons, and
+/// lists every subject separately instead of in groups.
 #[must_use]
 pub fn text(page: &Page, verbose: bool, columns: usize) -> String {
     let width = columns.clamp(NARROWEST, WIDEST);
@@ -32,9 +32,9 @@ pub fn text(page: &Page, verbose: bool, columns: usize) -> String {
     let found = found(page, &names, verbose);
     sheet.paragraph(&format!("rocescope doctor on Linux {release}{netns}: {}", in_short(&found)), "");
     devices(&page.host, verbose, &mut sheet);
-    sights(page, &names, verbose, &mut sheet);
+    visibility(page, &names, verbose, &mut sheet);
     problems(&page.host, &found, &mut sheet);
-    sheet.heading("AS IT SHOULD BE");
+    sheet.heading("PASSED");
     sheet.table(page, Verdict::Ok, &names, verbose);
     let unknown = page.checks.iter().filter(|check| check.verdict == Verdict::Unknown).count();
     if verbose {
@@ -45,13 +45,16 @@ pub fn text(page: &Page, verbose: bool, columns: usize) -> String {
         unread(&page.host, &mut sheet);
     } else if unknown > 0 {
         sheet.line("");
-        sheet.paragraph(&format!("{unknown} more could not be judged; --verbose says which and why."), "");
+        sheet.paragraph(
+            &format!("{unknown} more checks could not be evaluated; --verbose lists them with reasons."),
+            "",
+        );
     }
     sheet.out
 }
 
-/// What is worth a look, the worst first.
-fn found<'a>(page: &'a Page, names: &Names, verbose: bool) -> Vec<Fold<'a, Check>> {
+/// The checks at `info` or above, grouped, the worst first.
+fn found<'a>(page: &'a Page, names: &Names, verbose: bool) -> Vec<Group<'a, Check>> {
     let found = page.checks.iter().filter(|check| check.verdict >= Verdict::Info);
     let words = |check: &Check| {
         let own = if verbose { check.subject.as_str() } else { "" };
@@ -59,28 +62,28 @@ fn found<'a>(page: &'a Page, names: &Names, verbose: bool) -> Vec<Fold<'a, Check
             [&check.value, &check.why, &check.change].map(|part| part.as_deref().unwrap_or_default());
         format!("{} {:?} {value} {why} {change} {own}", check.id, check.verdict)
     };
-    names.fold(found, |check| check.subject.as_str(), words)
+    names.group(found, |check| check.subject.as_str(), words)
 }
 
-/// How many problems there are.
-fn in_short(found: &[Fold<'_, Check>]) -> String {
-    let of = |verdict| found.iter().filter(|fold| fold.first.verdict == verdict).count() as u64;
+/// The number of issues by verdict.
+fn in_short(found: &[Group<'_, Check>]) -> String {
+    let of = |verdict| found.iter().filter(|group| group.first.verdict == verdict).count() as u64;
     match (of(Verdict::Critical), of(Verdict::Warning)) {
-        (0, 0) => "nothing wrong was found".to_owned(),
+        (0, 0) => "no issues found".to_owned(),
         (0, warnings) => plural(warnings, "warning"),
         (critical, 0) => format!("{critical} critical"),
         (critical, warnings) => format!("{critical} critical, {}", plural(warnings, "warning")),
     }
 }
 
-/// The page in the making.
+/// The output under construction.
 struct Sheet {
     out: String,
     width: usize,
 }
 
 impl Sheet {
-    /// A line as it is.
+    /// Adds a line without wrapping.
     fn line(&mut self, text: &str) {
         self.out.push_str(&plain(text));
         self.out.push('\n');
@@ -93,14 +96,14 @@ impl Sheet {
         self.line(&line);
     }
 
-    /// Text in lines, of which all but the first are indented.
+    /// Adds wrapped text with a hanging indent.
     fn paragraph(&mut self, text: &str, indent: &str) {
         for (number, line) in wrap(&plain(text), self.width - indent.len() - 2).into_iter().enumerate() {
             let _ = writeln!(self.out, "{indent}{}{line}", if number == 0 { "" } else { "  " });
         }
     }
 
-    /// Checks of one verdict; a value that is too long goes on below itself.
+    /// Adds a table of the checks with one verdict; long values wrap within their column.
     fn table(&mut self, page: &Page, verdict: Verdict, names: &Names, verbose: bool) {
         let checks = page.checks.iter().filter(|check| check.verdict == verdict);
         let shown = |check: &Check| check.value.clone().or_else(|| check.why.clone()).unwrap_or_default();
@@ -108,18 +111,18 @@ impl Sheet {
             let own = if verbose { check.subject.as_str() } else { "" };
             format!("{} {} {own}", check.id, shown(check))
         };
-        let folds = names.fold(checks, |check| check.subject.as_str(), words);
-        let of = |fold: &Fold<'_, Check>| match &fold.subjects[..] {
-            [first, _, ..] => format!("{first} +{}", fold.subjects.len() - 1),
-            _ => fold.first.subject.clone(),
+        let groups = names.group(checks, |check| check.subject.as_str(), words);
+        let of = |group: &Group<'_, Check>| match &group.subjects[..] {
+            [first, _, ..] => format!("{first} +{}", group.subjects.len() - 1),
+            _ => group.first.subject.clone(),
         };
-        let rows = folds.iter().map(|fold| (fold.first.id, plain(&of(fold)), plain(&shown(fold.first))));
+        let rows = groups.iter().map(|group| (group.first.id, plain(&of(group)), plain(&shown(group.first))));
         let rows: Vec<_> =
-            std::iter::once(("CHECK", "OF".to_owned(), "VALUE".to_owned())).chain(rows).collect();
+            std::iter::once(("CHECK", "SUBJECT".to_owned(), "VALUE".to_owned())).chain(rows).collect();
         let first = rows.iter().map(|(check, ..)| check.len()).max().unwrap_or(0);
         let second = rows.iter().map(|(_, of, _)| of.chars().count()).max().unwrap_or(0);
         let beside = self.width.saturating_sub(first + second + 4);
-        // Too narrow for two columns of text: values go below what they are of.
+        // Too narrow for a value column: values go below their check.
         let (indent, room) =
             if beside < NARROWEST / 3 { (4, self.width - 4) } else { (first + second + 4, beside) };
         for (check, of, value) in &rows {
@@ -134,28 +137,28 @@ impl Sheet {
     }
 }
 
-fn sights(page: &Page, names: &Names, verbose: bool, sheet: &mut Sheet) {
-    sheet.heading("WHAT ROCESCOPE CAN SEE HERE");
-    if page.sights.is_empty() {
-        sheet.paragraph("There is no network interface but the loopback, and no RDMA device.", "");
+fn visibility(page: &Page, names: &Names, verbose: bool, sheet: &mut Sheet) {
+    sheet.heading("VISIBILITY");
+    if page.visibility.is_empty() {
+        sheet.paragraph("No network interface except loopback, and no RDMA device.", "");
     }
     let (_, others) = interfaces(&page.host, verbose);
     let is_other = |subject: &str| others.iter().any(|other| other.name == subject);
-    let shown = page.sights.iter().filter(|sight| !is_other(&sight.subject));
-    let said = |sight: &Sight| {
-        let own = if verbose { sight.subject.as_str() } else { "" };
-        let command = sight.command.as_deref().unwrap_or_default();
-        format!("{} {} {} {command} {own}", sight.way.name(), sight.works.name(), sight.why)
+    let shown = page.visibility.iter().filter(|entry| !is_other(&entry.subject));
+    let said = |entry: &Visibility| {
+        let own = if verbose { entry.subject.as_str() } else { "" };
+        let command = entry.command.as_deref().unwrap_or_default();
+        format!("{} {} {} {command} {own}", entry.source.name(), entry.availability.name(), entry.why)
     };
-    let folds = names.fold(shown, |sight| sight.subject.as_str(), said);
-    if folds.iter().any(|fold| fold.subjects.len() > 1 && fold.differs) {
+    let groups = names.group(shown, |entry| entry.subject.as_str(), said);
+    if groups.iter().any(|group| group.subjects.len() > 1 && group.differs) {
         sheet.paragraph(OF_THE_FIRST, "");
     }
-    for fold in folds {
-        let sight = fold.first;
-        let (way, works) = (sight.way.name(), sight.works.name());
-        sheet.paragraph(&format!("{}, {way}: {works}; {}.", fold.label(), sight.why), "");
-        if let Some(command) = &sight.command {
+    for group in groups {
+        let entry = group.first;
+        let (source, availability) = (entry.source.name(), entry.availability.name());
+        sheet.paragraph(&format!("{}, {source}: {availability}; {}.", group.label(), entry.why), "");
+        if let Some(command) = &entry.command {
             sheet.line(&format!("    $ {command}"));
         }
     }
@@ -166,35 +169,35 @@ fn sights(page: &Page, names: &Names, verbose: bool, sheet: &mut Sheet) {
             format!("The {} interfaces", others.len())
         };
         let line = format!(
-            "{which} without RDMA, packets: yes where up; RoCE that somebody sends through passes XDP and TC."
+            "{which} without RDMA, packets: yes, where up; RoCE sent through them passes XDP and TC."
         );
         sheet.paragraph(&line, "");
-        sheet.line(&format!("    $ {}", sight::live_anywhere(&page.host)));
+        sheet.line(&format!("    $ {}", visibility::live_anywhere(&page.host)));
     }
 }
 
-/// What holds for text and commands that stand for several.
-const OF_THE_FIRST: &str = "Of several that are alike, text and commands have the names of the first.";
+/// Note above grouped entries whose text contains names.
+const OF_THE_FIRST: &str = "Grouped entries show the text and commands of the first subject.";
 
-fn problems(host: &HostFacts, found: &[Fold<'_, Check>], sheet: &mut Sheet) {
-    sheet.heading("WHAT TO LOOK AT");
+fn problems(host: &HostFacts, found: &[Group<'_, Check>], sheet: &mut Sheet) {
+    sheet.heading("ISSUES");
     if found.is_empty() {
-        sheet.line("Nothing.");
+        sheet.line("None.");
     }
-    let change = found.iter().any(|fold| fold.first.change.is_some());
+    let change = found.iter().any(|group| group.first.change.is_some());
     if change && host.kernel.root != Some(true) {
-        sheet.paragraph("Commands that change settings want a root shell (sudo -i).", "");
+        sheet.paragraph("Commands that change settings need a root shell (sudo -i).", "");
     }
     if let Some(entering) = host.entering().filter(|_| change) {
-        sheet.line(&format!("Those that change interfaces are for this network namespace: {entering}"));
+        sheet.line(&format!("Run commands that change interfaces in this network namespace: {entering}"));
     }
-    if found.iter().any(|fold| fold.subjects.len() > 1 && fold.differs) {
+    if found.iter().any(|group| group.subjects.len() > 1 && group.differs) {
         sheet.paragraph(OF_THE_FIRST, "");
     }
-    for fold in found {
-        let check = fold.first;
+    for group in found {
+        let check = group.first;
         let value = check.value.as_deref().unwrap_or("unknown");
-        let head = format!("{:<8}  {}  {}: {value}", check.verdict.name(), check.id, fold.label());
+        let head = format!("{:<8}  {}  {}: {value}", check.verdict.name(), check.id, group.label());
         sheet.paragraph(&head, "");
         if let Some(why) = &check.why {
             sheet.paragraph(&format!("{why}."), INDENT);
@@ -208,7 +211,7 @@ fn problems(host: &HostFacts, found: &[Fold<'_, Check>], sheet: &mut Sheet) {
 const INDENT: &str = "          ";
 
 fn unread(host: &HostFacts, sheet: &mut Sheet) {
-    sheet.heading("NOT READ");
+    sheet.heading("NOT READABLE");
     for reason in &host.unread {
         sheet.paragraph(&format!("{}: cannot {}: {}", reason.subject, reason.what, reason.why), "");
         if let Some(remedy) = &reason.remedy {
@@ -218,13 +221,13 @@ fn unread(host: &HostFacts, sheet: &mut Sheet) {
     let unreadable = &host.processes_unreadable;
     if !unreadable.is_empty() {
         let line = format!(
-            "host: cannot read the environment of {} process{}, for settings of NCCL: the kernel does not permit it to this process: {}",
+            "host: cannot read the environment of {} process{} (NCCL settings): permission denied by the kernel: {}",
             unreadable.len(),
             if unreadable.len() == 1 { "" } else { "es" },
             process::by_name(unreadable),
         );
         sheet.paragraph(&line, "");
-        sheet.paragraph("Remedy: root (sudo) may read all but what the kernel guards from root too", "    ");
+        sheet.paragraph("Remedy: run as root (sudo); lockdown and containers may restrict root too", "    ");
     }
 }
 
@@ -240,7 +243,7 @@ fn devices(host: &HostFacts, verbose: bool, sheet: &mut Sheet) {
                 let kind = match gid.kind {
                     Some(GidType::V1) if device.protocol == Protocol::Roce => "RoCE v1",
                     Some(GidType::V2) => "RoCE v2",
-                    _ => "no RoCE",
+                    _ => "not RoCE",
                 };
                 let on = gid.interface.as_ref().map_or_else(String::new, |name| format!(", on {name}"));
                 sheet.paragraph(&format!("GID {}: {}, {kind}{on}", gid.index, gid.address()), "    ");
@@ -257,11 +260,11 @@ fn devices(host: &HostFacts, verbose: bool, sheet: &mut Sheet) {
         if !interface.devices.is_empty() {
             parts.push(format!("RDMA {}", interface.devices.join(", ")));
         }
-        parts.extend(interface.xdp.map(|mode| format!("carries an XDP program ({mode})")));
+        parts.extend(interface.xdp.map(|mode| format!("XDP program attached ({mode})")));
         if let Some(neighbour) = &interface.neighbour {
             parts.push(format!("switch {}", neighbour.label()));
             if let Some(pfc) = neighbour.pfc {
-                parts.push(format!("which has PFC on priority {}", Priorities(pfc.enabled)));
+                parts.push(format!("with PFC on priority {}", Priorities(pfc.enabled)));
             }
         }
         sheet.paragraph(&parts.join(", "), "");
@@ -278,15 +281,15 @@ fn devices(host: &HostFacts, verbose: bool, sheet: &mut Sheet) {
     }
 }
 
-/// The interfaces that have a line of their own, and those that share one; all have their own when
+/// The interfaces with a line of their own and those that share one; all have their own when
 /// `verbose`.
 fn interfaces(host: &HostFacts, verbose: bool) -> (Vec<&InterfaceFacts>, Vec<&InterfaceFacts>) {
     host.interfaces.iter().partition(|interface| verbose || interface.is_place_for_roce())
 }
 
-/// A line about interfaces that have none of their own: by kind, and whether packets can arrive.
+/// One line for the interfaces that share one, by kind and state.
 fn summary(others: &[&InterfaceFacts]) -> String {
-    /// A host with containers has hundreds.
+    /// The number of interfaces listed by name: hosts with containers have hundreds.
     const NAMED: usize = 6;
     let mut kinds: BTreeMap<(bool, &str), Vec<&str>> = BTreeMap::new();
     for other in others {
@@ -301,8 +304,8 @@ fn summary(others: &[&InterfaceFacts]) -> String {
     format!("Without RDMA: {}", kinds.iter().map(one).collect::<Vec<_>>().join("; "))
 }
 
-/// The settings of NCCL that decide how it uses the network, and the processes that have them: a job
-/// has one for each GPU.
+/// NCCL's network settings, and the processes that have them: a job
+/// has one process for each GPU.
 fn jobs(host: &HostFacts) -> BTreeMap<String, Vec<String>> {
     const OF_NETWORK: [&str; 5] =
         ["NCCL_IB_", "NCCL_SOCKET_", "NCCL_NET", "NCCL_CROSS_NIC", "NCCL_CONF_FILE"];
@@ -313,11 +316,8 @@ fn jobs(host: &HostFacts) -> BTreeMap<String, Vec<String>> {
         let settings: Vec<String> = settings.map(|name| process.shown(name)).collect();
         let container = process.container.as_ref().map(|c| format!(" in {}", c.label())).unwrap_or_default();
         let who = format!("{}{container}", process.label());
-        let settings = if settings.is_empty() {
-            "NCCL without settings of the network".to_owned()
-        } else {
-            settings.join(" ")
-        };
+        let settings =
+            if settings.is_empty() { "NCCL without network settings".to_owned() } else { settings.join(" ") };
         jobs.entry(settings).or_default().push(who);
     }
     jobs
@@ -329,7 +329,7 @@ fn device_line(device: &DeviceFacts, port: &PortFacts) -> String {
     parts.extend((device.protocol != Protocol::Roce).then(|| device.protocol.name().to_owned()));
     parts.extend(port.port.interface.as_ref().map(|name| format!("on {name}")));
     parts.extend(port.port.state.clone());
-    parts.extend((device.roce_enabled == Some(false)).then(|| "RoCE switched off".to_owned()));
+    parts.extend((device.roce_enabled == Some(false)).then(|| "RoCE disabled".to_owned()));
     parts.extend(port.port.rate_mbps.map(rate));
     parts.extend(port.active_mtu.map(|mtu| format!("RDMA MTU {mtu}")));
     parts.extend(device.firmware.as_ref().map(|version| format!("firmware {version}")));
@@ -344,7 +344,7 @@ fn device_line(device: &DeviceFacts, port: &PortFacts) -> String {
     parts.join(", ")
 }
 
-/// Mbit/s for people.
+/// A rate given in Mbit/s as text.
 fn rate(mbps: u64) -> String {
     if mbps >= 1000 { format!("{} Gb/s", mbps as f64 / 1000.0) } else { format!("{mbps} Mb/s") }
 }

@@ -74,7 +74,7 @@ fn frame() -> Frame {
 #[test]
 fn packets_and_flows_match_alike() {
     let frame = frame();
-    let mut stats = FlowStats::EMPTY;
+    let mut stats = FlowStats::default();
     observe(&mut stats, &frame, 1);
     let flow = FlowSample { slot: 0, key: FlowKey::of(&frame, 0), stats };
     for (text, expected) in [
@@ -127,7 +127,7 @@ fn packets_and_flows_match_alike() {
 
 #[test]
 fn flows_have_any_of_their_ports_and_opcodes() {
-    let mut stats = FlowStats::EMPTY;
+    let mut stats = FlowStats::default();
     for (opcode, src_port) in [(0x04, 1), (0x81, 0), (0x64, 1)] {
         observe(&mut stats, &Frame { opcode, src_port, ..frame() }, 1);
     }

@@ -8,7 +8,7 @@ use super::tests::{found, severity};
 use crate::analysis::{Options, fixtures};
 use crate::findings::Severity;
 use crate::metrics::traffic::bins::{Bin, Folded};
-use crate::metrics::traffic::spurts::Spurts;
+use crate::metrics::traffic::spurts::Flowlets;
 use crate::metrics::traffic::{LinkTraffic, Traffic};
 use crate::sample::Sample;
 
@@ -114,7 +114,7 @@ fn in_windows(packets: u64, carried: impl Fn(u64) -> [u64; 2]) -> Sample {
         targets: vec![],
         left_out: 0,
         kinds: None,
-        spurts: Spurts::default(),
+        flowlets: Flowlets::default(),
     }));
     sample
 }

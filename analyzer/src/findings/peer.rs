@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 use rocescope_common::account::FlowKey;
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::Addr;
 use serde::Deserialize;
@@ -180,7 +180,8 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     let (Some(metrics), Some((_, end))) = (&sample.metrics.loss, sample.window) else { return };
     // What answered may be among what is not known any more, or was not wanted.
     let hidden = |link: &LinkSample| {
-        let filtered = link.skipped.get(Reason::Filtered as usize).is_some_and(|counter| counter.packets > 0);
+        let filtered =
+            link.skipped.get(SkipReason::Filtered as usize).is_some_and(|counter| counter.packets > 0);
         link.retired.flows > 0 || link.flow_table_full.packets > 0 || filtered
     };
     if sample.links.iter().any(hidden) {
@@ -291,7 +292,7 @@ mod tests {
     use crate::findings::tests::severity;
     use crate::metrics::loss::{Dialogue, FlowLoss, Loss, Metrics};
     use crate::sample::{Direction, Sample, SourceKind};
-    use rocescope_common::wire::Reason;
+    use rocescope_common::wire::SkipReason;
 
     const A: &str = "10.0.0.1";
     const B: &str = "10.0.0.2";
@@ -343,7 +344,7 @@ mod tests {
     fn lone(links: [(&str, Option<Direction>); 2], frames_in: u64) -> Sample {
         let mut sample = asks(&[]);
         sample.links = links.map(|(name, direction)| link(name, direction)).into();
-        sample.links[0].skipped[Reason::Arp as usize] = counter(frames_in, 60 * frames_in);
+        sample.links[0].skipped[SkipReason::Arp as usize] = counter(frames_in, 60 * frames_in);
         sample.flows[0].key.link = 1;
         // Ten requests in a moment, at the start of the second that was watched.
         sample.flows[0].stats.last_ns = START + 1_000;
@@ -414,7 +415,7 @@ mod tests {
             assert_eq!(found(&late), raised, "{before_end}");
         }
         let mut filtered = asks(&others);
-        filtered.links[0].skipped[Reason::Filtered as usize] = counter(1, 100);
+        filtered.links[0].skipped[SkipReason::Filtered as usize] = counter(1, 100);
         assert_eq!(found(&filtered), None);
         let mut retired = asks(&others);
         retired.links[0].retired.flows = 1;

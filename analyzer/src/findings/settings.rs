@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 use serde::Deserialize;
 
 use super::once::{self, once};
@@ -288,11 +288,13 @@ fn rocev1(input: &Input<'_>, found: &mut Vec<Finding>) {
 }
 
 fn foreign(input: &Input<'_>, found: &mut Vec<Finding>) {
-    const EXPECTED: [Reason; 4] = [Reason::Arp, Reason::Lldp, Reason::MacControl, Reason::Filtered];
+    const EXPECTED: [SkipReason; 4] =
+        [SkipReason::Arp, SkipReason::Lldp, SkipReason::MacControl, SkipReason::Filtered];
     let limits = &input.limits.isolation;
     for (link, raw) in input.facts.links.iter().zip(&input.sample.links) {
-        let others = || Reason::ALL.into_iter().filter(|reason| !EXPECTED.contains(reason));
-        let bytes_of = |reason: Reason| raw.skipped.get(reason as usize).map_or(0, |counter| counter.bytes);
+        let others = || SkipReason::ALL.into_iter().filter(|reason| !EXPECTED.contains(reason));
+        let bytes_of =
+            |reason: SkipReason| raw.skipped.get(reason as usize).map_or(0, |counter| counter.bytes);
         let other: u64 = others().map(bytes_of).sum();
         let all = link.bytes + other;
         let share = other as f64 / all.max(1) as f64;

@@ -1,7 +1,7 @@
 //! Settings that are wrong on the wire, and those that nearly are.
 
 use rocescope_common::account::{FlowStats, Mixed, PsnTrack};
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 
 use super::tests::{found, severity};
 use crate::analysis::{Options, fixtures};
@@ -123,16 +123,16 @@ fn version_1() {
 
 #[test]
 fn other_traffic_on_a_link_for_roce() {
-    let with = |reason: Reason, bytes, roce| {
+    let with = |reason: SkipReason, bytes, roce| {
         let mut sample = flows(&[bulk(roce)]);
         sample.links[0].skipped[reason as usize] = fixtures::counter(bytes / 1000, bytes);
         found(&sample, &Options::default()).into_iter().find(|f| f.id == "isolation.foreign_traffic")
     };
-    let finding = with(Reason::Tcp, 40_000_000, 100_000_000).unwrap();
+    let finding = with(SkipReason::Tcp, 40_000_000, 100_000_000).unwrap();
     assert_eq!(finding.severity, Severity::Warning);
     assert_eq!(finding.evidence["tcp_bytes"], 40_000_000);
-    assert!(with(Reason::Tcp, 4_000_000, 100_000_000).is_none(), "below one in twenty");
-    assert!(with(Reason::Tcp, 900_000_000, 100_000_000).is_none(), "a link for everything");
-    assert!(with(Reason::Filtered, 40_000_000, 100_000_000).is_none(), "left out by the user");
-    assert!(with(Reason::Tcp, 9_000_000, 20_000_000).is_none(), "too little to slow anything");
+    assert!(with(SkipReason::Tcp, 4_000_000, 100_000_000).is_none(), "below one in twenty");
+    assert!(with(SkipReason::Tcp, 900_000_000, 100_000_000).is_none(), "a link for everything");
+    assert!(with(SkipReason::Filtered, 40_000_000, 100_000_000).is_none(), "left out by the user");
+    assert!(with(SkipReason::Tcp, 9_000_000, 20_000_000).is_none(), "too little to slow anything");
 }

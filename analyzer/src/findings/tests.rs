@@ -118,7 +118,8 @@ fn refused(told: Option<crate::metrics::loss::Naks>) -> Vec<Finding> {
     let mut sample = fixtures::sample(vec![fixtures::link("eth0", None)], flows);
     sample.window = Some((START, START + 20 * SECOND));
     let mut loss = Loss::default();
-    let requests = Metrics { retransmitted: 400, again_ns: START + 3 * SECOND, ..Metrics::default() };
+    let requests =
+        Metrics { retransmitted: 400, last_retransmission_ns: START + 3 * SECOND, ..Metrics::default() };
     loss.flows.insert(0, FlowLoss { requests: Some(requests), ..FlowLoss::default() });
     loss.naks.extend(told.map(|naks| (1, naks)));
     sample.metrics.loss = Some(loss);

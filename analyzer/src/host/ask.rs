@@ -118,9 +118,10 @@ impl Ask for Kernel {
     fn parameter(&self, pci: &str, name: &str) -> Result<Vec<u8>> {
         let mut socket = RouteSocket::open_generic()?;
         let action = format!("read the devlink parameter {name} of {pci}");
-        let answer = socket.get("ask for the family of devlink", device::family_request("devlink"))?;
-        let family = device::family(&answer)
-            .ok_or_else(|| HostError::system(action.as_str(), std::io::Error::other("no devlink")))?;
+        let answer = socket.get("look up the devlink netlink family", device::family_request("devlink"))?;
+        let family = device::family(&answer).ok_or_else(|| {
+            HostError::system(action.as_str(), std::io::Error::other("the kernel has no devlink"))
+        })?;
         socket.get(&action, device::parameter_request(family, pci, name))
     }
 }

@@ -1,5 +1,7 @@
 //! Kernel timestamps (CLOCK_MONOTONIC) as Unix time (CLOCK_REALTIME).
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// Readings of which the tightest is taken.
 const READINGS: usize = 8;
 
@@ -17,7 +19,7 @@ impl WallClock {
     #[must_use]
     pub fn sample() -> Self {
         let readings = std::array::from_fn::<_, READINGS, _>(|_| {
-            (now(libc::CLOCK_MONOTONIC), now(libc::CLOCK_REALTIME), now(libc::CLOCK_MONOTONIC))
+            (now(ClockId::Monotonic), now(ClockId::Realtime), now(ClockId::Monotonic))
         });
         Self::tightest(&readings)
     }
@@ -65,14 +67,11 @@ impl WallClock {
 /// The monotonic clock, in nanoseconds: comparable with what `bpf_ktime_get_ns` gives.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
-    now(libc::CLOCK_MONOTONIC).unsigned_abs()
+    now(ClockId::Monotonic).unsigned_abs()
 }
 
-fn now(clock: libc::clockid_t) -> i64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure is valid for the call. Both clocks exist on every Linux, so that it
-    // cannot fail.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
+fn now(clock: ClockId) -> i64 {
+    let time = clock_gettime(clock);
     #[expect(clippy::useless_conversion, reason = "32-bit hosts have narrower fields")]
     i64::from(time.tv_sec).saturating_mul(1_000_000_000).saturating_add(i64::from(time.tv_nsec))
 }

@@ -198,7 +198,7 @@ mod tests {
         let reasons = unread.into_reasons();
         assert_eq!(reasons.len(), 1, "{reasons:?}");
         assert!(reasons[0].what.ends_with("/counters/port_rcv_errors"), "{reasons:?}");
-        assert_eq!(reasons[0].why, "`N/A (no PMA)` is no number");
+        assert_eq!(reasons[0].why, "invalid number `N/A (no PMA)`");
 
         let mut now = Reading::default();
         now.add(Source::Hardware, [("out_of_sequence".to_owned(), 10)]);

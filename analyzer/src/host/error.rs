@@ -18,7 +18,7 @@ pub enum HostError {
         cause: io::Error,
     },
     /// The kernel refused a netlink request and said why in its own words.
-    #[error("cannot {action}: {} (the kernel says: {message})", reason(.cause))]
+    #[error("cannot {action}: {} (kernel: {message})", reason(.cause))]
     Netlink {
         /// What was tried, as it reads after "cannot".
         action: String,
@@ -70,7 +70,7 @@ impl HostError {
         match self {
             Self::System { cause, .. } => words(cause),
             Self::Netlink { cause, message, .. } => {
-                format!("{} (the kernel says: {message})", words(cause))
+                format!("{} (kernel: {message})", words(cause))
             }
             Self::Choice(text) | Self::Unfit(text) => text.clone(),
         }
@@ -102,12 +102,12 @@ fn reason(cause: &io::Error) -> String {
 
 fn words(cause: &io::Error) -> String {
     match cause.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => "the kernel does not permit it to this process".to_owned(),
-        Some(libc::ENODEV | libc::ENXIO) => "there is no such device (any more)".to_owned(),
-        Some(libc::EBUSY) => "it is in use by another program".to_owned(),
-        Some(libc::EOPNOTSUPP) => "this kernel or driver does not support it".to_owned(),
-        Some(libc::ENOBUFS | libc::ENOMEM) => "the kernel is out of memory for it".to_owned(),
-        Some(libc::EMFILE | libc::ENFILE) => "too many files are open".to_owned(),
+        Some(libc::EPERM | libc::EACCES) => "not permitted for this process".to_owned(),
+        Some(libc::ENODEV | libc::ENXIO) => "no such device".to_owned(),
+        Some(libc::EBUSY) => "in use by another program".to_owned(),
+        Some(libc::EOPNOTSUPP) => "not supported by this kernel or driver".to_owned(),
+        Some(libc::ENOBUFS | libc::ENOMEM) => "the kernel is out of memory".to_owned(),
+        Some(libc::EMFILE | libc::ENFILE) => "too many open files".to_owned(),
         _ => {
             let text = cause.to_string();
             // The number that Rust adds means nothing to most people.
@@ -117,12 +117,12 @@ fn words(cause: &io::Error) -> String {
 }
 
 /// The remedy for a refusal.
-pub const AS_ROOT: &str = "run it as root (sudo)";
+pub const AS_ROOT: &str = "run as root (sudo)";
 
 fn remedy(cause: &io::Error) -> Option<&'static str> {
     match cause.raw_os_error()? {
         libc::EPERM | libc::EACCES => Some(AS_ROOT),
-        libc::EMFILE | libc::ENFILE => Some("raise the limit (ulimit -n)"),
+        libc::EMFILE | libc::ENFILE => Some("raise the limit on open files (ulimit -n)"),
         _ => None,
     }
 }
@@ -133,9 +133,9 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_action_and_the_remedy() {
-        let text = HostError::system("make a network namespace", io::Error::from_raw_os_error(libc::EPERM))
+        let text = HostError::system("create a network namespace", io::Error::from_raw_os_error(libc::EPERM))
             .to_string();
-        assert!(text.starts_with("cannot make a network namespace: "), "{text}");
+        assert!(text.starts_with("cannot create a network namespace: "), "{text}");
         assert!(text.contains("sudo"), "{text}");
         assert!(!text.contains("os error"), "{text}");
     }

@@ -2,8 +2,9 @@
 //! the calling thread's namespace.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use serde::Serialize;
 
 use super::error::{HostError, Result};
@@ -118,13 +119,7 @@ fn ask(name: &str, action: &str, request: &mut [u32]) -> Result<()> {
 }
 
 fn socket() -> io::Result<OwnedFd> {
-    // SAFETY: takes three numbers.
-    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the system call just returned this descriptor to us alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
 }
 
 fn read(name: &str) -> io::Result<Vec<(String, u64)>> {
@@ -172,15 +167,14 @@ fn text(words: &[u32]) -> String {
 
 /// One ethtool request about `name`: `command` starts with its number and has room for the answer.
 fn call(socket: &OwnedFd, name: &str, command: &mut [u32]) -> io::Result<()> {
-    // SAFETY: all-zero bytes are a valid value of this structure of integers and a union.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let data = libc::__c_anonymous_ifr_ifru { ifru_data: command.as_mut_ptr().cast() };
+    let mut request = libc::ifreq { ifr_name: [0; libc::IFNAMSIZ], ifr_ifru: data };
     if name.len() >= request.ifr_name.len() {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
     }
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = libc::c_char::from_ne_bytes([from]);
     }
-    request.ifr_ifru.ifru_data = command.as_mut_ptr().cast();
     // SAFETY: the structure and the buffer it points to are valid for the call, and the buffer has
     // room for what the kernel writes in answer to this command.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };

@@ -88,7 +88,7 @@ impl Plan {
         }
         let next = self.fallback.remove(0);
         self.notes.push(format!(
-            "{interface} refuses {} ({reason}): using {} instead",
+            "{} on {interface} failed ({reason}): using {} instead",
             self.ingress.as_str(),
             next.as_str()
         ));
@@ -122,7 +122,7 @@ pub fn plan(
     {
         notes.push(format!(
             "packets that the XDP program{} on {} drops or redirects do not reach TC and are \
-             not seen",
+             not counted",
             program(xdp.program_id),
             interface.name
         ));
@@ -146,20 +146,20 @@ fn decide(
     };
     if !wants_xdp {
         if mode != XdpModeChoice::Auto {
-            notes.push(format!("{name} uses TC ingress, so --xdp-mode has no effect there"));
+            notes.push(format!("--xdp-mode has no effect on {name}, which uses TC ingress"));
         }
         return tc;
     }
     if let Some(xdp) = interface.xdp {
         notes.push(format!(
-            "another XDP program{} is on {name} ({}) and is not replaced: using TC ingress instead",
+            "{name} has another XDP program{} ({}), which is kept: using TC ingress instead",
             program(xdp.program_id),
             xdp.mode.as_str()
         ));
         return tc;
     }
     if interface.kind == Kind::Netkit {
-        notes.push(format!("{name} is a netkit device, which takes no XDP: using TC ingress instead"));
+        notes.push(format!("{name} is a netkit device without XDP support: using TC ingress instead"));
         return tc;
     }
     let native = match mode {
@@ -176,16 +176,16 @@ fn decide(
     if frags && kernel.is_none_or(|kernel| kernel < needed) {
         let kernel = kernel.map_or_else(|| "this kernel".to_owned(), |k| format!("kernel {k}"));
         notes.push(format!(
-            "{name} has an MTU of {}, and native XDP takes frames above {ONE_BUFFER_MTU} only from \
-             kernel {needed} on (this is {kernel}): using TC ingress instead",
+            "{name} has an MTU of {}, and native XDP supports an MTU above {ONE_BUFFER_MTU} only from \
+             kernel {needed} (this is {kernel}): using TC ingress instead",
             interface.mtu
         ));
         return tc;
     }
     if resets_queues(interface) {
         notes.push(format!(
-            "native XDP may make {name} reset its queues when it is attached and detached, which \
-             interrupts its traffic for a moment; --hook tc does not"
+            "attaching and detaching native XDP may reset the queues of {name} and briefly interrupt \
+             its traffic; --hook tc does not"
         ));
     }
     let fallback = match mode {

@@ -54,22 +54,22 @@ fn a_foreign_xdp_program_is_never_replaced() {
             let plan = plan(hook, mode, &veth, NEW);
             assert_eq!(plan.ingress, Ingress::Tc);
             assert!(plan.fallback.is_empty());
-            assert!(plan.notes[0].contains("(id 12) is on veth0"), "{:?}", plan.notes);
+            assert!(plan.notes[0].contains("veth0 has another XDP program (id 12)"), "{:?}", plan.notes);
             assert!(plan.notes[0].contains("using TC ingress instead"), "{:?}", plan.notes);
         }
     }
     let plan = plan(HookChoice::Tc, XdpModeChoice::Auto, &veth, NEW);
     assert_eq!(plan.notes.len(), 1);
-    assert!(plan.notes[0].contains("not seen"), "{:?}", plan.notes);
+    assert!(plan.notes[0].contains("not counted"), "{:?}", plan.notes);
 }
 
 #[test]
 fn xdp_on_a_nic_warns_and_can_fall_back() {
     let mut plan = xdp(XdpModeChoice::Auto, &nic("mlx5_core", 1500), NEW);
     assert_eq!(plan.ingress, NATIVE);
-    assert!(plan.notes[0].contains("reset its queues"), "{:?}", plan.notes);
+    assert!(plan.notes[0].contains("reset the queues"), "{:?}", plan.notes);
     assert_eq!(plan.refused("eth0", "not supported"), Some(GENERIC));
-    assert!(plan.notes[1].contains("eth0 refuses native XDP (not supported)"), "{:?}", plan.notes);
+    assert!(plan.notes[1].contains("native XDP on eth0 failed (not supported)"), "{:?}", plan.notes);
     assert_eq!(plan.refused("eth0", "again"), Some(Ingress::Tc));
     assert_eq!(plan.refused("eth0", "again"), None);
     assert_eq!(plan.ingress, Ingress::Tc);

@@ -4,6 +4,8 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
+use rustix::process::{Resource, Rlimit, setrlimit};
+
 use super::error::{HostError, Result};
 
 /// A kernel release as numbers.
@@ -154,8 +156,8 @@ pub fn preflight(facts: &KernelFacts, needs: Needs) -> Result<()> {
         let missing: Vec<&str> = wanted.iter().map(|capability| capability.name()).collect();
         if !missing.is_empty() {
             return Err(HostError::Unfit(format!(
-                "loading and attaching eBPF programs needs root, or capabilities of which this process \
-                 lacks {}; run rocescope with sudo, or give it these (rocescope replay works without)",
+                "cannot load and attach eBPF programs: this process lacks {}; run it as root (sudo), or grant \
+                 it these capabilities (rocescope replay needs none)",
                 missing.join(", ")
             )));
         }
@@ -164,15 +166,14 @@ pub fn preflight(facts: &KernelFacts, needs: Needs) -> Result<()> {
         && version < OLDEST
     {
         return Err(HostError::Unfit(format!(
-            "this kernel is {release}, and rocescope live needs {OLDEST} or newer; capture on this \
-             host with tcpdump and read the file with rocescope replay"
+            "rocescope live needs kernel {OLDEST} or newer, this is {release}; capture with tcpdump on \
+             this host and analyze the file with rocescope replay"
         )));
     }
     if !facts.btf {
         return Err(HostError::Unfit(
-            "this kernel has no type information (/sys/kernel/btf/vmlinux is missing), which loading \
-             eBPF programs needs; use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as those of the \
-             distributions are"
+            "cannot load eBPF programs: this kernel has no BTF type information (/sys/kernel/btf/vmlinux); \
+             use a kernel built with CONFIG_DEBUG_INFO_BTF=y, such as the distribution's"
                 .to_owned(),
         ));
     }
@@ -185,13 +186,9 @@ pub fn preflight(facts: &KernelFacts, needs: Needs) -> Result<()> {
 /// # Errors
 /// When the kernel refuses; loading may work all the same.
 pub fn raise_memlock() -> Result<()> {
-    let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the structure is valid for the call, which only reads it.
-    if unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) } == 0 {
-        Ok(())
-    } else {
-        Err(HostError::last_os("raise the limit on locked memory (RLIMIT_MEMLOCK)"))
-    }
+    // `None` is no limit.
+    setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })
+        .map_err(|error| HostError::system("raise the limit on locked memory (RLIMIT_MEMLOCK)", error.into()))
 }
 
 #[cfg(test)]

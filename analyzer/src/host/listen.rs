@@ -1,9 +1,11 @@
 //! Listening for LLDP frames.
 
-use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{self, RecvFlags};
 
 use super::error::{HostError, Result};
 use super::packet;
@@ -37,11 +39,7 @@ impl LldpSocket {
         for group in GROUPS {
             packet::join(&socket, index, libc::PACKET_MR_MULTICAST, Some(group), &action)?;
         }
-        // SAFETY: all-zero bytes are a valid value of this structure of integers.
-        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-        address.sll_family = u16::try_from(libc::AF_PACKET).unwrap_or_default();
-        address.sll_protocol = ETHERTYPE.to_be();
-        address.sll_ifindex = index;
+        let address = packet::address(index, ETHERTYPE);
         let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>()).unwrap_or_default();
         // SAFETY: the structure is valid for the call and as long as said.
         let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
@@ -63,17 +61,11 @@ impl LldpSocket {
     /// When the socket fails, as it does when the interface goes down.
     pub fn receive(&self) -> Result<Option<Neighbour>> {
         let mut frame = [0u8; FRAME];
-        // SAFETY: the buffer is valid for writes of the length given.
-        let length =
-            unsafe { libc::recv(self.socket.as_raw_fd(), frame.as_mut_ptr().cast(), frame.len(), 0) };
-        let Ok(length) = usize::try_from(length) else {
-            let error = io::Error::last_os_error();
-            return match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
-                _ => Err(HostError::system(format!("receive LLDP on {}", self.name), error)),
-            };
-        };
-        Ok(frame.get(..length).and_then(Neighbour::parse))
+        match net::recv(&self.socket, &mut frame, RecvFlags::empty()) {
+            Ok((length, _)) => Ok(frame.get(..length).and_then(Neighbour::parse)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(error) => Err(HostError::system(format!("receive LLDP on {}", self.name), error.into())),
+        }
     }
 }
 

@@ -2,10 +2,13 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
+
+use rustix::io::Errno;
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 use super::error::{HostError, Result};
 
@@ -54,16 +57,15 @@ impl NetNs {
     /// When the kernel refuses (it needs CAP_SYS_ADMIN).
     pub fn anonymous() -> Result<Self> {
         on_a_thread(|| {
-            // SAFETY: changes the namespace of this thread only, which ends with the closure.
-            if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-                return Err(HostError::last_os("make a network namespace"));
-            }
+            // SAFETY: a new network namespace for this thread, which ends with the closure, does not touch its files.
+            unsafe { unshare_unsafe(UnshareFlags::NEWNET) }
+                .map_err(|error| HostError::system("create a network namespace", error.into()))?;
             for conf in ["default", "all"] {
                 let path = format!("/proc/sys/net/ipv6/conf/{conf}/disable_ipv6");
                 // procfs resolves this by the namespace of the opening thread.
                 match fs::write(&path, "1") {
                     Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                        return Err(HostError::system("turn IPv6 off in a new network namespace", e));
+                        return Err(HostError::system("disable IPv6 in a new network namespace", e));
                     }
                     _ => {}
                 }
@@ -79,18 +81,14 @@ impl NetNs {
     /// # Errors
     /// When the kernel refuses, or the file is no network namespace.
     pub fn enter(&self) -> Result<()> {
-        // SAFETY: the descriptor is open for as long as self lives.
-        if unsafe { libc::setns(self.file.as_raw_fd(), libc::CLONE_NEWNET) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.raw_os_error() == Some(libc::EINVAL) {
-            return Err(HostError::Choice(format!(
-                "{} is not a network namespace; name one of `ip netns list` or a process id",
+        match move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network)) {
+            Ok(()) => Ok(()),
+            Err(Errno::INVAL) => Err(HostError::Choice(format!(
+                "{} is not a network namespace; use a name from `ip netns list` or a PID",
                 self.label
-            )));
+            ))),
+            Err(error) => Err(HostError::system(format!("enter {}", self.label), error.into())),
         }
-        Err(HostError::system(format!("enter {}", self.label), error))
     }
 
     /// Runs a closure on a thread of its own inside this namespace and returns its result.
@@ -160,9 +158,7 @@ fn locate(root: &Path, what: &str) -> Result<PathBuf> {
         return if fs::symlink_metadata(&path).is_ok() {
             Ok(path)
         } else {
-            Err(HostError::Choice(format!(
-                "there is no process {pid} whose network namespace could be entered"
-            )))
+            Err(HostError::Choice(format!("no process {pid} with a network namespace that can be entered")))
         };
     }
     let mut known: Vec<String> = fs::read_dir(&names)
@@ -173,11 +169,11 @@ fn locate(root: &Path, what: &str) -> Result<PathBuf> {
         .collect();
     known.sort();
     let known = if known.is_empty() {
-        "there are no named ones; give the process id of something inside the pod instead".to_owned()
+        "there are no named namespaces; use the PID of a process inside the pod".to_owned()
     } else {
-        format!("there are: {}", known.join(", "))
+        format!("known namespaces: {}", known.join(", "))
     };
-    Err(HostError::Choice(format!("there is no network namespace {what:?}; {known}")))
+    Err(HostError::Choice(format!("no network namespace {what:?}; {known}")))
 }
 
 fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
@@ -219,7 +215,7 @@ mod tests {
         assert!(error("").contains("no network namespace"));
         let none = tree(&[]);
         let text = locate(none.path(), "x").unwrap_err().to_string();
-        assert!(text.contains("process id"), "{text}");
+        assert!(text.contains("PID"), "{text}");
     }
 
     #[test]

@@ -115,12 +115,12 @@ impl Query {
                 format!("read the counters of port {port} of RDMA device {device}")
             }
             Self::OptionalCounters(device, port) => {
-                format!("read which counters are optional on port {port} of RDMA device {device}")
+                format!("list the optional counters of port {port} of RDMA device {device}")
             }
             Self::BindingMode(device, port) => {
-                format!("read how queue pairs on port {port} of RDMA device {device} are counted")
+                format!("read the counter binding mode of port {port} of RDMA device {device}")
             }
-            Self::QpCounters(device) => format!("read the counters of queue pairs of RDMA device {device}"),
+            Self::QpCounters(device) => format!("read the queue pair counters of RDMA device {device}"),
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::error::{HostError, Result};
 
@@ -12,14 +14,9 @@ use super::error::{HostError, Result};
 /// # Errors
 /// When the kernel refuses (it needs CAP_NET_RAW).
 pub(super) fn socket(action: &str) -> Result<OwnedFd> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: takes three numbers.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
-    if fd < 0 {
-        return Err(HostError::last_os(action));
-    }
-    // SAFETY: the system call just returned this descriptor to us alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
+        .map_err(|error| HostError::system(action, error.into()))
 }
 
 /// The interface's index as the kernel takes it.
@@ -28,6 +25,19 @@ pub(super) fn socket(action: &str) -> Result<OwnedFd> {
 /// When there can be no such interface.
 pub(super) fn index(index: u32, action: &str) -> Result<libc::c_int> {
     i32::try_from(index).map_err(|_| HostError::system(action, io::Error::from_raw_os_error(libc::ENODEV)))
+}
+
+/// The address of a protocol, by its Ethertype, on an interface; 0 is none.
+pub(super) fn address(interface: libc::c_int, ethertype: u16) -> libc::sockaddr_ll {
+    libc::sockaddr_ll {
+        sll_family: AddressFamily::PACKET.as_raw(),
+        sll_protocol: ethertype.to_be(),
+        sll_ifindex: interface,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    }
 }
 
 /// Joins a group of addresses, or promiscuous mode (`kind`), for as long as the socket is open.

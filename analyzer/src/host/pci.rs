@@ -89,7 +89,7 @@ impl PciDevice {
             bridges,
             // -1 is what the kernel says when it does not know, or there is only one: an answer.
             numa_node: unread
-                .parsed(root, &format!("{at}/numa_node"), "number of a node", node)
+                .parsed(root, &format!("{at}/numa_node"), "NUMA node", node)
                 .and_then(|node| u64::try_from(node).ok()),
             link: read_link(root, &at, unread),
             // Neither an IOMMU nor a driver need be there.
@@ -142,7 +142,7 @@ fn read_link(root: &HostRoot, at: &str, unread: &mut Unread) -> Link {
     let width = |unread: &mut Unread, file: &str| {
         // A link that is down has 0 lanes or 255.
         let lanes = |text: &str| number(text).filter(|width| (1..=32).contains(width));
-        unread.parsed(root, &format!("{at}/{file}"), "number of lanes of a link that is up", lanes)
+        unread.parsed(root, &format!("{at}/{file}"), "lane count", lanes)
     };
     Link {
         speed: speed(unread, "current_link_speed"),
@@ -218,7 +218,7 @@ pub fn redirecting_bridges(root: &HostRoot, device: &PciDevice, unread: &mut Unr
             // Without CAP_SYS_ADMIN the kernel gives the first 64 bytes and no more.
             unread.note(
                 format!("read the extended capabilities (ACS) in {path}"),
-                format!("the kernel gives {} bytes of it to this process", config.len()),
+                format!("this process can read only {} bytes of it", config.len()),
                 Some(AS_ROOT),
             );
             return None;

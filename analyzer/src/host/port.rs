@@ -124,7 +124,7 @@ fn gids(root: &HostRoot, at: &str, unread: &mut Unread) -> Vec<Gid> {
             text => unread.keep(text)?,
         };
         let Ok(gid) = text.parse::<Ipv6Addr>() else {
-            unread.note(format!("read {path}"), format!("`{text}` is no GID"), None);
+            unread.note(format!("read {path}"), format!("invalid GID `{text}`"), None);
             return None;
         };
         // A port without an address of its own has the bare prefix. Most places are empty, and soft
@@ -137,7 +137,7 @@ fn gids(root: &HostRoot, at: &str, unread: &mut Unread) -> Vec<Gid> {
             "IB/RoCE v1" | "RoCE v1" => Some(GidType::V1),
             _ => None,
         };
-        let kind = unread.parsed(root, &format!("{at}/gid_attrs/types/{index}"), "known type of GID", kind);
+        let kind = unread.parsed(root, &format!("{at}/gid_attrs/types/{index}"), "GID type", kind);
         // InfiniBand has none, and one in another network namespace is hidden.
         let interface = root.text(&format!("{at}/gid_attrs/ndevs/{index}"));
         let interface = match interface {
@@ -198,7 +198,7 @@ mod tests {
         let why: Vec<_> = unread.into_reasons().into_iter().map(|r| (r.what, r.why)).collect();
         assert_eq!(why.len(), 2, "{why:?}");
         assert_eq!(why[0], (format!("read /{AT}/link_layer"), "No such file or directory".to_owned()));
-        assert_eq!(why[1], (format!("read /{AT}/gids/4"), "`nonsense` is no GID".to_owned()));
+        assert_eq!(why[1], (format!("read /{AT}/gids/4"), "invalid GID `nonsense`".to_owned()));
     }
 
     #[test]

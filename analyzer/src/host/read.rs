@@ -64,7 +64,7 @@ impl HostRoot {
         let failed = |e| HostError::system(format!("read {path}"), e);
         let text = self.bytes(path)?;
         let text = String::from_utf8_lossy(&text).trim().to_owned();
-        if text.is_empty() { Err(failed(io::Error::other("it is empty"))) } else { Ok(text) }
+        if text.is_empty() { Err(failed(io::Error::other("the file is empty"))) } else { Ok(text) }
     }
 
     /// The bytes of a file, up to a megabyte.
@@ -92,7 +92,7 @@ impl HostRoot {
             let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
             let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(self.path(path))?;
             if !file.metadata()?.is_file() {
-                return Err(io::Error::other("it is no file"));
+                return Err(io::Error::other("not a regular file"));
             }
             let mut bytes = Vec::new();
             file.take(MAX_FILE).read_to_end(&mut bytes)?;
@@ -142,7 +142,7 @@ impl HostRoot {
         let target = self.link(path)?;
         let name = target.file_name().and_then(|name| name.to_str());
         let nameless =
-            || HostError::system(format!("follow {path}"), io::Error::other("it leads to no name"));
+            || HostError::system(format!("follow {path}"), io::Error::other("the link target has no name"));
         name.map(str::to_owned).ok_or_else(nameless)
     }
 
@@ -204,7 +204,7 @@ impl Unread {
 
     /// Keeps why something failed.
     pub fn failed(&mut self, error: &HostError) {
-        self.note(error.action().unwrap_or("read it"), error.cause(), error.remedy());
+        self.note(error.action().unwrap_or("read a value"), error.cause(), error.remedy());
     }
 
     /// The value, or `None` with the reason kept.
@@ -226,7 +226,7 @@ impl Unread {
     /// The value, or `None` with the reason kept that what came of `what` is not understood.
     pub fn understood<T>(&mut self, what: impl Into<String>, value: Option<T>) -> Option<T> {
         if value.is_none() {
-            self.note(what, "the answer does not hold it, or in another form than is known", None);
+            self.note(what, "missing from the reply, or in an unknown format", None);
         }
         value
     }
@@ -257,7 +257,7 @@ impl Unread {
         let text = self.text(root, path)?;
         let value = parse(&text);
         if value.is_none() {
-            self.note(format!("read {path}"), format!("`{}` is no {kind}", shorten(&text)), None);
+            self.note(format!("read {path}"), format!("invalid {kind} `{}`", shorten(&text)), None);
         }
         value
     }
@@ -278,7 +278,7 @@ impl Unread {
             match root.text(path) {
                 Ok(text) => match parse(&text) {
                     Some(value) => return Some(value),
-                    None => why.push(format!("`{}` in {path} is no such value", shorten(&text))),
+                    None => why.push(format!("invalid value `{}` in {path}", shorten(&text))),
                 },
                 Err(error) if error.is_absent() => absent.push(path.as_str()),
                 Err(error) => {
@@ -288,10 +288,10 @@ impl Unread {
             }
         }
         if !absent.is_empty() {
-            why.push(format!("there is no {}", absent.join(" and no ")));
+            why.push(format!("no {}", absent.join(" or ")));
         }
         if places.is_empty() {
-            why.push("no file is known in which this driver shows it".into());
+            why.push("no known file of this driver contains it".into());
         }
         self.note(format!("read {what}"), why.join("; "), remedy);
         None
@@ -336,7 +336,10 @@ mod tests {
         let reasons = unread.into_reasons();
         assert_eq!(reasons.len(), 4, "{reasons:?}");
         assert!(reasons.iter().all(|reason| reason.subject == "eth0"));
-        assert_eq!((reasons[0].what.as_str(), reasons[0].why.as_str()), ("read /proc/b", "`x` is no number"));
+        assert_eq!(
+            (reasons[0].what.as_str(), reasons[0].why.as_str()),
+            ("read /proc/b", "invalid number `x`")
+        );
         let said = |reason: &Reason| (reason.what.clone(), reason.why.clone());
         assert_eq!(said(&reasons[3]), ("read /proc/none".into(), "No such file or directory".into()));
     }
@@ -351,18 +354,20 @@ mod tests {
         let mut unread = Unread::new();
         assert_eq!(unread.first(&root, "it", &places(&["none", "odd", "good"]), number), Some(7));
         assert_eq!(unread.first(&root, "it", &places(&["none", "odd", "nothing", "folder"]), number), None);
-        assert_eq!(unread.first(&root, "what no file has", &[], number), None);
+        assert_eq!(unread.first(&root, "a value without files", &[], number), None);
         assert_eq!(unread.keep_if_there(root.text("/sys/class/none")), None);
         assert_eq!(unread.keep_if_there(root.text("/sys/class/folder")), None);
         let reasons = unread.into_reasons();
         assert_eq!(reasons.len(), 3, "{reasons:?}");
         assert_eq!(reasons[0].what, "read it");
-        for part in
-            ["`x` in /sys/class/odd", "/sys/class/none and no /sys/class/nothing", "/sys/class/folder: "]
-        {
+        for part in [
+            "invalid value `x` in /sys/class/odd",
+            "no /sys/class/none or /sys/class/nothing",
+            "/sys/class/folder: ",
+        ] {
             assert!(reasons[0].why.contains(part), "{part} in {}", reasons[0].why);
         }
-        assert!(reasons[1].why.starts_with("no file is known"), "{reasons:?}");
+        assert!(reasons[1].why.starts_with("no known file"), "{reasons:?}");
     }
 
     #[test]
@@ -371,7 +376,7 @@ mod tests {
         let refused = io::Error::from_raw_os_error(libc::EACCES);
         assert_eq!(unread.keep::<()>(Err(HostError::system("read /x", refused))), None);
         let [reason] = &unread.into_reasons()[..] else { panic!("one reason") };
-        assert_eq!(reason.why, "the kernel does not permit it to this process");
-        assert_eq!(reason.remedy.as_deref(), Some("run it as root (sudo)"));
+        assert_eq!(reason.why, "not permitted for this process");
+        assert_eq!(reason.remedy.as_deref(), Some("run as root (sudo)"));
     }
 }

@@ -81,15 +81,14 @@ pub fn resolve(wanted: &[String], interfaces: &[Interface], rdma: &[RdmaDevice])
     }
     if chosen.is_empty() && without_interface.is_empty() {
         return Err(HostError::Choice(format!(
-            "no network interface here has an RDMA device, so there is nothing to choose by \
-             itself; name one with -i. {}",
+            "no network interface with an RDMA device to select by default; use -i. {}",
             candidates(interfaces, rdma)
         )));
     }
     if let Some(pair) = stack::find(&chosen, interfaces) {
         return Err(HostError::Choice(format!(
             "{} and {} cannot be watched together: {}, so every packet would be counted twice; \
-             choose one of them with -i",
+             select one of them with -i",
             pair.upper, pair.lower, pair.relation
         )));
     }
@@ -108,14 +107,14 @@ pub fn notes(targets: &[Target]) -> Vec<String> {
     for Target { interface, .. } in targets {
         let name = &interface.name;
         if !interface.admin_up {
-            notes.push(format!("{name} is down; nothing arrives until `ip link set {name} up`"));
+            notes.push(format!("{name} is down: it receives no packets until `ip link set {name} up`"));
         } else if !interface.is_up() {
-            notes.push(format!("{name} has no link; nothing arrives until its cable or peer is up"));
+            notes.push(format!("{name} has no link: it receives no packets until its cable or peer is up"));
         }
         if interface.kind == Kind::Vxlan && interface.lower.is_empty() && targets.len() > 1 {
             notes.push(format!(
-                "{name} is a VXLAN whose underlay is found by routing: if that is one of the other \
-                 interfaces, its packets are counted on both"
+                "{name} is a VXLAN with a routed underlay: if that is one of the other interfaces, its packets \
+                 are counted on both"
             ));
         }
     }
@@ -138,7 +137,7 @@ pub fn candidates(interfaces: &[Interface], rdma: &[RdmaDevice]) -> String {
         })
         .collect();
     if list.is_empty() {
-        "There is no interface but the loopback in this network namespace.".to_owned()
+        "This network namespace has no interface except loopback.".to_owned()
     } else {
         format!("Interfaces: {}.", list.join(", "))
     }
@@ -160,12 +159,12 @@ fn no_interface(device: &RdmaDevice, interfaces: &[Interface], rdma: &[RdmaDevic
     }
     match device.interfaces().first() {
         Some(elsewhere) => format!(
-            "the interface of {name} is {elsewhere}, which is not in this network namespace; name \
-             its namespace with --netns. {}",
+            "the interface of {name} is {elsewhere}, which is in another network namespace; select \
+             it with --netns. {}",
             candidates(interfaces, rdma)
         ),
         None => format!(
-            "the kernel does not tell which interface {name} uses; name the interface itself. {}",
+            "the kernel does not report the interface of {name}; use the interface name. {}",
             candidates(interfaces, rdma)
         ),
     }
@@ -179,13 +178,10 @@ fn unknown(name: &str, interfaces: &[Interface], rdma: &[RdmaDevice]) -> String 
         Some((edits, known)) if edits <= 2 && edits < name.chars().count() => {
             format!(" (did you mean {known}?)")
         }
-        _ if name.contains(',') => " (write -i once for each)".to_owned(),
+        _ if name.contains(',') => " (repeat -i for each interface)".to_owned(),
         _ => String::new(),
     };
-    format!(
-        "there is no network interface and no RDMA device {name:?}{hint}. {}",
-        candidates(interfaces, rdma)
-    )
+    format!("no network interface or RDMA device {name:?}{hint}. {}", candidates(interfaces, rdma))
 }
 
 /// Insertions, deletions and substitutions that make `a` into `b`.

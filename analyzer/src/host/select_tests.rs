@@ -123,7 +123,7 @@ fn a_device_without_an_interface_here_says_why() {
     };
     assert_eq!((first.as_str(), second.as_str()), ("mlx5_8", "mlx5_7"));
     assert!(elsewhere.contains("pod0") && elsewhere.contains("--netns"), "{elsewhere}");
-    assert!(unknown.contains("does not tell"), "{unknown}");
+    assert!(unknown.contains("does not report"), "{unknown}");
     // Without a name all devices are meant, those of InfiniBand excepted.
     let without = resolve(&[], &host(), &devices()).unwrap().without_interface;
     assert_eq!(without.len(), 2, "{without:?}");

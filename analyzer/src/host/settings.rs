@@ -119,17 +119,17 @@ impl RoceSettings {
                 let folder = format!("/sys/kernel/config/irdma/{name}");
                 let file = format!("{folder}/roce_dcqcn_enable");
                 if root.exists(&file) {
-                    unread.parsed(root, &file, "switch", switch)
+                    unread.parsed(root, &file, "switch value", switch)
                 } else {
-                    let remedy = format!("with Intel's own driver, not that of Linux: mkdir {folder}");
-                    let why = "there is no such file until its folder has been made";
-                    unread.note(format!("read whether DCQCN is on in {file}"), why, Some(&remedy));
+                    let remedy = format!("with Intel's out-of-tree driver: mkdir {folder}");
+                    let why = "the file does not exist until its directory is created";
+                    unread.note(format!("read the DCQCN state from {file}"), why, Some(&remedy));
                     None
                 }
             }
             _ => {
                 let places = device.places([None, None, Some("ecn_enable"), Some("enable_cc")]);
-                unread.first(root, "whether DCQCN is on", &places, switch)
+                unread.first(root, "the DCQCN state", &places, switch)
             }
         };
         let dscp =
@@ -155,7 +155,7 @@ impl RoceSettings {
             dcqcn,
             cnp_dscp: unread.first(root, "the DSCP of CNPs", &dscp, number),
             cnp_priority: unread.first(root, "the priority of CNPs", &priority, number),
-            cnp_interval_us: unread.first(root, "the least time between CNPs", &interval, number),
+            cnp_interval_us: unread.first(root, "the minimum time between CNPs", &interval, number),
             cm_tos,
             traffic_class: if is_mlx5 {
                 unread.first(root, "the traffic class forced on queue pairs", &[class], traffic_class)
@@ -172,7 +172,7 @@ fn cm_tos(root: &HostRoot, device: &DeviceFiles<'_>, unread: &mut Unread) -> Opt
     let path = format!("{folder}/ports/{}/default_roce_tos", device.port);
     match root.text(&path) {
         Err(error) if error.is_absent() => {
-            let why = "there is no such file until the connection manager has an entry for the device";
+            let why = "the file does not exist until the connection manager has an entry for the device";
             let remedy = format!("modprobe rdma_cm; mkdir {folder} (or cma_roce_tos -d {})", device.name);
             unread.note(format!("read {path}"), why, Some(&remedy));
             None
@@ -207,7 +207,7 @@ fn by_priority(
         match root.text(&file) {
             // Not every priority need have its file.
             Err(error) if error.is_absent() => None,
-            _ => unread.parsed(root, &file, "switch", switch),
+            _ => unread.parsed(root, &file, "switch value", switch),
         }
     })
 }
@@ -252,10 +252,10 @@ fn trust(root: &HostRoot, device: &DeviceFiles<'_>, dcb: Option<&Dcb>, unread: &
     if found.is_none() {
         let of_file = file.map_or_else(String::new, |file| format!(", and no {file}"));
         let why = match dcb {
-            Some(_) => format!("the driver does not tell it over DCB netlink{of_file}"),
-            None => format!("there is no answer over DCB netlink{of_file}"),
+            Some(_) => format!("the driver does not report it over DCB netlink{of_file}"),
+            None => format!("no DCB netlink reply{of_file}"),
         };
-        unread.note("read whether DSCP or PCP is trusted", why, None);
+        unread.note("read the trust mode (DSCP or PCP)", why, None);
     }
     found
 }
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!((read.ecn_np[0], read.cnp_priority), (None, Some(6)));
         assert_eq!((read.traffic_class, read.cm_tos), (Some(106), Some(104)));
         let what: Vec<_> = unread.into_reasons().into_iter().map(|reason| reason.what).collect();
-        assert_eq!(what, ["read the DSCP of CNPs", "read the least time between CNPs"]);
+        assert_eq!(what, ["read the DSCP of CNPs", "read the minimum time between CNPs"]);
 
         let upstream = tree(&[
             ("sys/kernel/debug/mlx5/0000:3b:00.0/cc_params/np_cnp_dscp", "48\n"),
@@ -327,7 +327,7 @@ mod tests {
             let bnxt_re = device("bnxt_re0", "bnxt_re");
             let read = RoceSettings::read(&HostRoot::at(tree.path()), &bnxt_re, None, &mut unread);
             assert_eq!((read.dcqcn, read.cnp_dscp, read.cnp_priority), (Some(true), Some(48), Some(7)));
-            assert_eq!(read.ecn_np, [None; 8], "it has no switch by priority");
+            assert_eq!(read.ecn_np, [None; 8], "it has no setting per priority");
         }
     }
 

@@ -35,7 +35,7 @@ fn between(upper: usize, lower: usize, all: &[Interface]) -> Option<StackedPair>
         }
         if at == lower && at != upper {
             let relation = direct(top, bottom).unwrap_or_else(|| {
-                format!("{} ({}) is stacked on {} through others", top.name, top.kind.as_str(), bottom.name)
+                format!("{} ({}) is stacked on {} indirectly", top.name, top.kind.as_str(), bottom.name)
             });
             return Some(StackedPair { upper: top.name.clone(), lower: bottom.name.clone(), relation });
         }

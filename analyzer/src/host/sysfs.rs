@@ -1,8 +1,10 @@
 //! A sysfs that shows the calling thread's network namespace, and the few facts only it knows.
 
 use std::fs;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
 use super::error::{HostError, Result};
 use super::netns::NetNs;
@@ -70,32 +72,17 @@ impl SysRoot {
     }
 }
 
-const FSCONFIG_CMD_CREATE: libc::c_long = 6;
-const FSOPEN_CLOEXEC: libc::c_long = 1;
-const FSMOUNT_CLOEXEC: libc::c_long = 1;
-
-/// Mounts a sysfs for the thread's network namespace that is attached nowhere.
+/// Mounts a sysfs of the thread's network namespace that is attached nowhere.
 fn detached_sysfs() -> Result<OwnedFd> {
-    let action = "mount a sysfs for this network namespace";
-    let owned = |result: libc::c_long| match i32::try_from(result) {
-        // SAFETY: the system call just returned this descriptor to us alone.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(HostError::last_os(action)),
+    let mount = || {
+        let context = fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_create(&context)?;
+        fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
     };
-    // SAFETY: the name is a terminated string that outlives the call.
-    let context = owned(unsafe { libc::syscall(libc::SYS_fsopen, c"sysfs".as_ptr(), FSOPEN_CLOEXEC) })?;
-    let none = std::ptr::null::<libc::c_char>();
-    // SAFETY: CMD_CREATE takes neither key nor value.
-    let created =
-        unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), FSCONFIG_CMD_CREATE, none, none, 0) };
-    if created < 0 {
-        return Err(HostError::last_os(action));
-    }
-    // SAFETY: takes a descriptor and two numbers.
-    owned(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, 0) })
+    mount().map_err(|error| HostError::system("mount sysfs for this network namespace", error.into()))
 }
 
-/// What sysfs adds to an interface.
+/// Attributes of an interface that only sysfs has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hardware {
     /// The kernel driver ("mlx5_core"); `None` for interfaces without a device.

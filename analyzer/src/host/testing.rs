@@ -1,18 +1,18 @@
 //! What several tests of this module need.
 
 use std::fs;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use super::interface::{self, Interface, Kind, OperState};
 use super::netns::NetNs;
+use super::packet;
 use super::veth::{self, VethEnd};
 
 /// Whether a test that needs root can run. Says so when it cannot, and fails where it must run.
 pub(crate) fn root_or_skip(test: &str) -> bool {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
+    let root = rustix::process::geteuid().is_root();
     if !root {
         assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} must run as root where CI=true");
         eprintln!("SKIP: {test} needs root");
@@ -88,15 +88,8 @@ pub(crate) fn interface(name: &str, index: u32, kind: Kind) -> Interface {
 
 /// Sends a whole frame out of an interface of the calling thread's namespace.
 pub(crate) fn send(index: u32, frame: &[u8]) {
-    // SAFETY: takes three numbers; all-zero bytes are a valid address.
-    let (fd, mut address): (i32, libc::sockaddr_ll) = unsafe {
-        (libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0), std::mem::zeroed())
-    };
-    assert!(fd >= 0);
-    // SAFETY: the descriptor was just made, for us alone.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    address.sll_family = u16::try_from(libc::AF_PACKET).unwrap();
-    address.sll_ifindex = i32::try_from(index).unwrap();
+    let socket = packet::socket("send a frame").unwrap();
+    let address = packet::address(i32::try_from(index).unwrap(), 0);
     let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>()).unwrap();
     // SAFETY: buffer and address are valid for the call and as long as said.
     let sent = unsafe {

@@ -34,7 +34,7 @@ pub struct VethEnd<'a> {
 /// # Errors
 /// When a name is taken or the kernel refuses.
 pub fn create_pair(a: VethEnd<'_>, b: VethEnd<'_>, mtu: u32, queues: u32) -> Result<(u32, u32)> {
-    let action = format!("make the veth pair {} and {}", a.name, b.name);
+    let action = format!("create the veth pair {} and {}", a.name, b.name);
     let none = LinkHeader::default().bytes();
     let request = Request::new(libc::RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &none);
     let request = describe(request, a, mtu, queues).nest(libc::IFLA_LINKINFO, |info| {
@@ -73,7 +73,7 @@ fn describe(request: Request, end: VethEnd<'_>, mtu: u32, queues: u32) -> Reques
 /// When there is none of that name.
 pub fn index_of(name: &str) -> Result<u32> {
     let found = interface::list()?.into_iter().find(|i| i.name == name);
-    found.map(|i| i.index).ok_or_else(|| HostError::Choice(format!("there is no network interface {name:?}")))
+    found.map(|i| i.index).ok_or_else(|| HostError::Choice(format!("no network interface {name:?}")))
 }
 
 /// Sets an interface of the calling thread's namespace up.
@@ -124,7 +124,7 @@ pub fn add_address(index: u32, address: IpAddr, prefix_len: u8) -> Result<()> {
     let request = Request::new(libc::RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, &header)
         .attr(libc::IFA_LOCAL, &bytes)
         .attr(libc::IFA_ADDRESS, &bytes);
-    let action = format!("give interface {index} the address {address}/{prefix_len}");
+    let action = format!("assign to interface {index} the address {address}/{prefix_len}");
     RouteSocket::open()?.request(&action, request)
 }
 
@@ -133,7 +133,7 @@ pub fn add_address(index: u32, address: IpAddr, prefix_len: u8) -> Result<()> {
 fn silence(index: u32) -> Result<()> {
     let header = LinkHeader { index, ..LinkHeader::default() };
     let inet6 = u16::try_from(libc::AF_INET6).unwrap_or_default();
-    let done = change(&format!("silence interface {index}"), &header, |r| {
+    let done = change(&format!("disable IPv6 address generation on interface {index}"), &header, |r| {
         r.nest(libc::IFLA_AF_SPEC, |r| {
             r.nest(inet6, |r| r.attr(IFLA_INET6_ADDR_GEN_MODE, &[IN6_ADDR_GEN_MODE_NONE]))
         })

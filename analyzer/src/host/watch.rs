@@ -96,6 +96,8 @@ fn removed(mut notices: &[u8], indices: &mut Vec<u32>) {
 
 #[cfg(test)]
 mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
     use super::super::netlink::Request;
     use super::super::testing::{root_or_skip, veth_pair};
     use super::*;
@@ -132,9 +134,8 @@ mod tests {
         let mut found = Vec::new();
         // The first notice may be that of the lost carrier.
         for _ in 0..10 {
-            let mut poll = libc::pollfd { fd: watch.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one valid structure.
-            unsafe { libc::poll(&raw mut poll, 1, 1000) };
+            let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+            poll(&mut [PollFd::new(&watch, PollFlags::IN)], Some(&second)).unwrap();
             found.extend(watch.removals().unwrap().indices);
             if !found.is_empty() {
                 break;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use rocescope_common::account::Event;
 use rocescope_common::account::latency::{
-    BUCKETS, CLASS_NONE, CLASSES, Latency, RING, answered, answered_by, bounds, class_of, requested,
-    restarted,
+    BUCKETS, CLASS_NONE, CLASSES, Latency, RING, acked_psn, bounds, class_of, on_request, on_response,
+    on_restart,
 };
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
@@ -53,12 +53,12 @@ impl Collector {
                 self.request(packet, class, reverse);
             }
         } else if reverse.slot != NONE && op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
-            let up_to = answered_by(op, packet.psn, packet.aeth);
+            let up_to = acked_psn(op, packet.psn, packet.aeth);
             let ring = self.slots.get(reverse.slot as usize).map_or(NONE, |slot| slot.ring);
             if up_to != UNKNOWN
                 && let Some(ring) = self.rings.get_mut(ring as usize)
             {
-                answered(ring.as_mut(), up_to, op.has(Op::ACKNOWLEDGE), packet.time_ns);
+                on_response(ring.as_mut(), up_to, op.has(Op::ACKNOWLEDGE), packet.time_ns);
             }
         }
     }
@@ -72,7 +72,7 @@ impl Collector {
         if packet.outcome.events & Event::RESTART != 0
             && let Some(ring) = self.rings.get_mut(slot.ring as usize)
         {
-            restarted(ring.as_mut());
+            on_restart(ring.as_mut());
         }
         if class == CLASS_NONE {
             return;
@@ -98,7 +98,7 @@ impl Collector {
             slot.unpaired += 1;
             return;
         }
-        requested(ring.as_mut(), packet.psn, class, packet.outcome.repeat, packet.time_ns);
+        on_request(ring.as_mut(), packet.psn, class, packet.outcome.duplicate_psn, packet.time_ns);
     }
 
     /// The flow of a slot was retired.
@@ -271,7 +271,7 @@ pub struct Figure {
     pub histogram: Histogram,
     /// Requests that passed while the flow with the answers was not known.
     pub unpaired: u64,
-    /// Requests that were repeated before they were answered, or whose response went missing.
+    /// Requests retransmitted before they were answered, or whose response is missing.
     pub ambiguous: u64,
     /// Requests beyond what a flow may have outstanding to be timed.
     pub ring_full: u64,
@@ -336,7 +336,7 @@ impl Figure {
             classes,
             histogram: Histogram::of(&sum),
             unpaired: 0,
-            ambiguous: ring.ambiguous + ring.ambiguous_answers,
+            ambiguous: ring.ambiguous + ring.ambiguous_responses,
             ring_full: ring.ring_full,
             untracked: 0,
             outstanding: ring.outstanding(),
@@ -352,8 +352,8 @@ mod tests {
     fn percentiles_are_within_their_error() {
         let mut ring = Latency::EMPTY;
         for i in 1..=10_000u32 {
-            requested(&mut ring, i, 1, false, 0);
-            answered(&mut ring, i, true, u64::from(i) * 1_000);
+            on_request(&mut ring, i, 1, false, 0);
+            on_response(&mut ring, i, true, u64::from(i) * 1_000);
         }
         let all = Figure::of(&ring).all.unwrap();
         assert_eq!((all.count, all.max), (10_000, 10_000_000));
@@ -366,8 +366,8 @@ mod tests {
     fn the_times_of_a_span_are_one_histogram_less_another() {
         let mut ring = Latency::EMPTY;
         let mut time = |psn: u32, ns: u64| {
-            requested(&mut ring, psn, 1, false, 0);
-            answered(&mut ring, psn, true, ns);
+            on_request(&mut ring, psn, 1, false, 0);
+            on_response(&mut ring, psn, true, ns);
             Figure::of(&ring).histogram
         };
         let none = Histogram::default();
@@ -391,8 +391,8 @@ mod tests {
     #[test]
     fn one_sample_is_every_percentile() {
         let mut ring = Latency::EMPTY;
-        requested(&mut ring, 1, 2, false, 0);
-        answered(&mut ring, 1, false, 64_000);
+        on_request(&mut ring, 1, 2, false, 0);
+        on_response(&mut ring, 1, false, 64_000);
         let Figure { all: Some(all), classes: [None, Some(read), None], .. } = Figure::of(&ring) else {
             panic!("{:?}", Figure::of(&ring));
         };

@@ -107,7 +107,7 @@ mod tests {
             ecn_control: [4, 0, 2, 0],
             cnp_packets: 4,
             data_bytes: 1000,
-            ..FlowStats::EMPTY
+            ..FlowStats::default()
         };
         let value = |kind: u16, dscp: u16| kind << 6 | dscp;
         let counter = |packets, bytes| Counter { packets, bytes };
@@ -128,7 +128,7 @@ mod tests {
         // What began as RoCEv1 has no DSCP of its own.
         let mut link = [Marked::default(); 64];
         let stats =
-            FlowStats { dscp: DSCP_NONE, ecn_data: [0, 0, 3, 0], data_bytes: 300, ..FlowStats::EMPTY };
+            FlowStats { dscp: DSCP_NONE, ecn_data: [0, 0, 3, 0], data_bytes: 300, ..FlowStats::default() };
         add(&mut link, &stats, Some(&Extra { dscps: dscps[1..2].to_vec(), ..Extra::default() }));
         assert_eq!(link[0], all(3, 300, 0, 0));
     }

@@ -230,8 +230,11 @@ mod tests {
 
     #[test]
     fn what_comes_behind_a_receiver_that_was_not_ready_is_not_lost() {
-        let stats =
-            |rnr_naks, sequence| FlowStats { rnr_naks, naks: [sequence, 0, 0, 0, 0, 0], ..FlowStats::EMPTY };
+        let stats = |rnr_naks, sequence| FlowStats {
+            rnr_naks,
+            naks: [sequence, 0, 0, 0, 0, 0],
+            ..FlowStats::default()
+        };
         let counts = Counts::counted(&stats(19, 19));
         assert_eq!((counts.asked_again(), counts.naks(), counts.loss()), (0, 19, false));
         let counts = Counts::counted(&stats(19, 21));
@@ -243,7 +246,7 @@ mod tests {
     #[test]
     fn what_responses_jump_over_between_messages_is_not_lost() {
         // READs among SENDs: 28 PSNs that acknowledgements answered, and one that nothing did.
-        let mut stats = FlowStats { response_holes: 0, ..FlowStats::EMPTY };
+        let mut stats = FlowStats { response_holes: 0, ..FlowStats::default() };
         (stats.psn_responses.gaps, stats.psn_responses.missing) = (7, 28);
         for losses in [None, Some(Loss { known: Some(HashSet::default()), ..Loss::default() })] {
             let counts = Counts::of(&stats, 0, losses.as_ref());

@@ -111,7 +111,7 @@ mod tests {
         list.extend((0..flows).map(|slot| FlowSample {
             slot,
             key: FlowKey::default(),
-            stats: FlowStats::EMPTY,
+            stats: FlowStats::default(),
         }));
         list
     }

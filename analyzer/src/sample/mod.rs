@@ -12,7 +12,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use rocescope_common::abi::Counter;
 use rocescope_common::account::{FlowKey, FlowStats};
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::Addr;
 
 use crate::metrics::Metrics;
@@ -97,8 +97,8 @@ pub struct LinkSample {
     pub direction: Option<Direction>,
     /// MTU of the interface; `None` in replay.
     pub mtu: Option<u32>,
-    /// Frames that are not RoCE, by [`Reason`].
-    pub skipped: [Counter; Reason::COUNT],
+    /// Frames that are not RoCE, by [`SkipReason`].
+    pub skipped: [Counter; SkipReason::COUNT],
     /// RoCE packets that found the flow table full.
     pub flow_table_full: Counter,
     /// RoCE packets that did not get at their flow's counters, which other processors kept.

@@ -174,15 +174,21 @@ fn states() -> &'static [String] {
     &STATES
 }
 
-/// The states of a row, as bits of [`states`]: each problem that it had, and with the sign the one shown.
+/// The states of a row, as bits of [`states`]: each kind of finding about it, and with the sign the one shown; none while
+/// the state is unknown.
 #[must_use]
 pub(super) fn state_bits(row: &Row) -> u64 {
     const HEALTHY: usize = 2;
     const KINDS: usize = model::Kind::ALL.len();
     let state = State::of(row);
-    let Some(worst) = state.worst else { return if state.active == Some(false) { 0b10 } else { 0b01 } };
+    let Some(worst) = state.worst else {
+        return match state.active {
+            Some(false) => 0b10,
+            _ => u64::from(state.known()),
+        };
+    };
     let bits = model::Kind::ALL.iter().enumerate().map(|(at, kind)| {
-        let plain = u64::from(kind.is_in(&row.total)) << (HEALTHY + at);
+        let plain = u64::from(state.has(*kind)) << (HEALTHY + at);
         let more = u64::from(state.more && *kind == worst) << (HEALTHY + KINDS + at);
         plain | more
     });
@@ -192,12 +198,12 @@ pub(super) fn state_bits(row: &Row) -> u64 {
 /// The state as a word: upper case while it lasts.
 fn state_cell(state: State) -> (String, Style) {
     match (state.worst, state.active) {
-        (Some(kind), active) => {
+        (Some(kind), _) => {
             let more = if state.more { "+" } else { "" };
-            if state.present || active.is_none() {
-                (format!("{}{more}", kind.word()), theme::badge(kind.level()))
+            if state.present {
+                (format!("{}{more}", kind.word()), theme::badge(state.level()))
             } else {
-                (format!("{}{more}", kind.word().to_lowercase()), theme::text(kind.level()))
+                (format!("{}{more}", kind.word().to_lowercase()), theme::text(state.level()))
             }
         }
         (None, Some(false)) => ("idle".into(), theme::DIM),

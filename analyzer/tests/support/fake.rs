@@ -10,7 +10,7 @@ use rocescope::source::flows::owners::{Owners, QpOwner};
 use rocescope_common::abi::Counter;
 use rocescope_common::account::latency::{BUCKETS, bucket};
 use rocescope_common::account::{Event, FlowKey, FlowStats, PsnTrack};
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::UNKNOWN;
 
 /// 2026-03-01 12:00:00 UTC.
@@ -111,7 +111,7 @@ impl Spec {
     }
 
     fn stats(&self, seconds: u64) -> FlowStats {
-        let mut stats = FlowStats::EMPTY;
+        let mut stats = FlowStats::default();
         let control = self.opcode == 0x11;
         let data = self.packets * seconds;
         let ce = data * self.ce_permille / 1000;
@@ -210,7 +210,7 @@ pub struct World {
     pub links: Vec<(String, Option<Direction>)>,
     pub flows: Vec<Spec>,
     /// Frames that are no RoCE, per second.
-    pub skipped: Vec<(Reason, u64)>,
+    pub skipped: Vec<(SkipReason, u64)>,
     /// RoCE packets per second that find the flow table full.
     pub table_full: u64,
     pub capture_drops: Option<u64>,
@@ -258,7 +258,7 @@ impl World {
             let answers = spec.answers(0x900 + i, 2 * uplink);
             world.flows.extend([spec, answers]);
         }
-        world.skipped = vec![(Reason::Tcp, 812), (Reason::Arp, 2), (Reason::OtherUdp, 37)];
+        world.skipped = vec![(SkipReason::Tcp, 812), (SkipReason::Arp, 2), (SkipReason::OtherUdp, 37)];
         world
     }
 
@@ -318,7 +318,7 @@ impl World {
         });
         let flows = flows.collect();
         let links = self.links.iter().enumerate().map(|(i, (name, direction))| {
-            let mut skipped = [Counter::default(); Reason::COUNT];
+            let mut skipped = [Counter::default(); SkipReason::COUNT];
             for (reason, per_second) in self.skipped.iter().filter(|_| i == 0) {
                 skipped[*reason as usize] =
                     Counter { packets: per_second * seconds, bytes: per_second * seconds * 90 };

@@ -1,12 +1,11 @@
 //! Measures what watching costs under real load, for `cargo xtask bench load`.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use rocescope_tests::load::{designs, scan, storm, traffic};
+use rocescope_tests::load::{scan, storm, traffic};
 
 /// Floods links of its own, in network namespaces without a name. Needs root.
 #[derive(Parser)]
@@ -25,14 +24,6 @@ enum What {
         /// Seconds of a turn
         #[arg(long, default_value_t = 1.0)]
         seconds: f64,
-    },
-    /// Ways to keep flows in the kernel
-    Designs {
-        /// The object with the programs
-        object: PathBuf,
-        /// Rounds in which every program has its turn
-        #[arg(long, default_value_t = 21)]
-        rounds: usize,
     },
     /// New flows at 100,000 a second, and what they do to known ones
     Scan {
@@ -69,7 +60,6 @@ fn work() -> Result<()> {
     match Cli::parse().what {
         What::Traffic { rounds, seconds } => traffic::bench(rounds, Duration::try_from_secs_f64(seconds)?),
         What::Scan { rounds, seconds } => scan::bench(rounds, Duration::try_from_secs_f64(seconds)?),
-        What::Designs { object, rounds } => designs::bench(&object, rounds),
         What::Storm { rounds, seconds } => storm::bench(rounds, Duration::try_from_secs_f64(seconds)?),
     }
 }

@@ -15,7 +15,7 @@ use rocescope::source::live::tables::{fill_link, link_counters};
 use rocescope::source::live::{LoadOptions, Programs, Tables, event};
 use rocescope_common::abi::{Counter, EventRecord};
 use rocescope_common::account::Event;
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 
 use super::frames::Frame;
 use super::replayed::LINK;
@@ -271,7 +271,7 @@ impl Machine {
         let mut link = LinkSample {
             name: LINK.to_owned(),
             direction: None,
-            skipped: [Counter::default(); Reason::COUNT],
+            skipped: [Counter::default(); SkipReason::COUNT],
             flow_table_full: Counter::default(),
             contended: Counter::default(),
             mtu: None,

@@ -1,4 +1,4 @@
-//! The flow slots of loaded programs as memory, to do with them what another CPU might.
+//! The flow slots of loaded programs, mapped, to act on them like another CPU.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -46,25 +46,26 @@ impl Slots {
         bail!("the program has no map {}", maps::SLOTS)
     }
 
-    /// The turn of a slot; `None` when there is no such slot.
+    /// The seqlock of a slot; `None` when there is no such slot.
     #[must_use]
-    pub fn turn(&self, slot: u32) -> Option<&AtomicU64> {
+    pub fn seqlock(&self, slot: u32) -> Option<&AtomicU64> {
         if slot >= self.count {
             return None;
         }
         // SAFETY: within the mapping, which lives as long as `self`; the word is aligned, and all
         // access to it is atomic.
-        Some(unsafe { AtomicU64::from_ptr(&raw mut (*self.first.as_ptr().add(slot as usize)).turn) })
+        Some(unsafe { AtomicU64::from_ptr(&raw mut (*self.first.as_ptr().add(slot as usize)).seqlock) })
     }
 
-    /// Takes a slot's turn like a program that does not get on; dropping it passes it on.
+    /// Locks a slot like a program that is delayed while it counts; dropping the guard unlocks it.
     #[must_use]
     pub fn hold(&self, slot: u32) -> Option<Held<'_>> {
-        let turn = self.turn(slot)?;
-        let seen = turn.load(Ordering::SeqCst);
+        let seqlock = self.seqlock(slot)?;
+        let seen = seqlock.load(Ordering::SeqCst);
         let free = seen.is_multiple_of(2);
-        let taken = free && turn.compare_exchange(seen, seen + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-        taken.then_some(Held(turn))
+        let taken =
+            free && seqlock.compare_exchange(seen, seen + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        taken.then_some(Held(seqlock))
     }
 }
 
@@ -76,7 +77,7 @@ impl Drop for Slots {
     }
 }
 
-/// A turn that is kept.
+/// A slot that stays locked.
 #[derive(Debug)]
 pub struct Held<'a>(&'a AtomicU64);
 

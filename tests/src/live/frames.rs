@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use rocescope_common::wire::frame::{Full, Kernel, Tag};
-use rocescope_common::wire::{Entry, Meta, Reason, parse};
+use rocescope_common::wire::{Entry, Meta, SkipReason, parse};
 
 use crate::capture_file::{ETHERNET, Order, Pcap};
 use crate::craft::{self, Mac, Net, Transport};
@@ -94,7 +94,7 @@ pub fn of_length(length: usize, psn: u32) -> Vec<u8> {
 pub fn is_deep(frame: &[u8]) -> bool {
     let wire_len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
     let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len, tag: Tag::NONE };
-    let unparsed = Some(Reason::TunnelUnparsed);
+    let unparsed = Some(SkipReason::TunnelUnparsed);
     parse::<Kernel>(&frame, meta, &mut ()).err() == unparsed
         && parse::<Full>(&frame, meta, &mut ()).err() != unparsed
 }

@@ -28,7 +28,7 @@ const FIRST: u32 = 0x100;
 /// The plan as aya wants it.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(super) struct Plan(pub(super) FloodPlan);
+struct Plan(FloodPlan);
 
 // SAFETY: integers without padding.
 unsafe impl Pod for Plan {}

@@ -4,7 +4,6 @@
 //! packet buffer for each; [`link`] is the pair of interfaces that they go through, whose receiving
 //! end works on a CPU of its own; [`usage`] is what a process took of the machine.
 
-pub mod designs;
 pub mod flood;
 pub mod link;
 pub mod pty;

@@ -233,7 +233,7 @@ fn even(report: &Value, received: u64) -> Result<(u64, u64)> {
     ensure!(
         roce == in_flows + retired + without + contended,
         "{roce} packets of RoCE: {in_flows} in flows, {retired} retired, {without} without a place, {contended} \
-         without their turn"
+         contended"
     );
     Ok((number(&totals["retired"]["flows"])?, without))
 }

@@ -84,7 +84,7 @@ fn measure(rocescope: &Path, tool: &Path, part: Part, wanted: &Wanted) -> Result
 }
 
 /// Builds the program that measures.
-pub(super) fn tool() -> Result<PathBuf> {
+fn tool() -> Result<PathBuf> {
     let toolchain = setup::ebpf_toolchain()?;
     step("building what measures", || {
         let arguments = ["build", "--release", "-p", "rocescope-tests", "--features", "live"];

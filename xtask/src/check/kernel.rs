@@ -17,7 +17,7 @@ pub(super) fn lints(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
             "no toolchain here has both clippy and rust-src: `rustup component add clippy rust-src`",
         );
     };
-    for features in ["", "test-clock", "designs"] {
+    for features in ["", "test-clock"] {
         let name = if features.is_empty() { NAME.to_owned() } else { format!("{NAME} with `{features}`") };
         checks.check(&name, || {
             run(clippy()

@@ -4,7 +4,7 @@ use super::{Sheet, Verdict};
 use crate::doctor::facts::{DeviceFacts, PortFacts};
 use crate::host::dcb::{Dcb, Priorities};
 
-/// Whether notification and reaction point are on: by priority, or one switch for all.
+/// Checks the DCQCN notification and reaction points: per priority, or one setting for all priorities.
 pub(super) fn ecn(
     device: &DeviceFacts,
     port: &PortFacts,
@@ -23,24 +23,30 @@ pub(super) fn ecn(
             (0..8).filter(matters).filter(is).collect()
         };
         let (off, on) = (of(false), of(true));
-        let why = "congestion is then told to nobody, and PFC alone has to hold it";
+        let why = "senders get no congestion notification; only PFC limits their rate";
         match (on.first(), off.first(), settings.dcqcn) {
-            // Without PFC there is no telling which priority is that of RoCE: one that is on may do.
+            // Without PFC the priority that RoCE uses is unknown: one enabled priority suffices.
             (_, Some(first), _) if !lossless.is_empty() || on.is_empty() => sheet.say(
                 (id, Verdict::Warning),
                 name,
-                format!("off for priority {}", list(&off)),
+                format!("disabled on priority {}", list(&off)),
                 why,
                 format!("echo 1 > /sys/class/net/{name}/ecn/{folder}/enable/{first}"),
             ),
-            (Some(_), ..) => sheet.ok(id, name, format!("on for priority {}", list(&on))),
-            (None, _, Some(true)) => sheet.ok(id, name, "on for all priorities, with one switch"),
+            (Some(_), ..) => sheet.ok(id, name, format!("enabled on priority {}", list(&on))),
+            (None, _, Some(true)) => sheet.ok(id, name, "enabled (one setting for all priorities)"),
             (None, _, Some(false)) => {
-                sheet.say((id, Verdict::Warning), name, "off for all priorities", why, turn_on(device, port));
+                sheet.say(
+                    (id, Verdict::Warning),
+                    name,
+                    "disabled (one setting for all priorities)",
+                    why,
+                    turn_on(device, port),
+                );
             }
             (None, _, None) => {
                 let driver = device.driver.as_deref().unwrap_or("this driver");
-                let why = format!("{driver} tells it in none of the places known (--verbose names them)");
+                let why = format!("{driver} reports it in none of the known places (--verbose lists them)");
                 sheet.unknown(id, name, &why);
             }
         }
@@ -51,13 +57,13 @@ fn list(priorities: &[u8]) -> String {
     priorities.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// How DCQCN is switched on with drivers that have one switch for it.
+/// The command that enables DCQCN with drivers that have one setting for it.
 fn turn_on(device: &DeviceFacts, port: &PortFacts) -> String {
     let name = &device.name;
     match device.driver.as_deref() {
         Some("irdma") => format!("echo 1 > /sys/kernel/config/irdma/{name}/roce_dcqcn_enable"),
         _ => format!(
-            "{} (Broadcom's driver; on that of Linux: echo 1 > /sys/kernel/debug/bnxt_re/{}/cc_config/enable_cc)",
+            "{} (Broadcom's out-of-tree driver; with the in-tree driver: echo 1 > /sys/kernel/debug/bnxt_re/{}/cc_config/enable_cc)",
             broadcom(device, port, "ecn_enable", "0x1"),
             pci(device),
         ),
@@ -75,7 +81,7 @@ fn pci(device: &DeviceFacts) -> &str {
     device.pci.as_ref().map_or("PCI", |pci| pci.address.as_str())
 }
 
-/// DSCP and priority of CNPs: they must not wait behind the data they are about.
+/// DSCP and priority of CNPs, which must not queue behind the data that they throttle.
 pub(super) fn cnp(
     device: &DeviceFacts,
     port: &PortFacts,
@@ -87,16 +93,16 @@ pub(super) fn cnp(
     let settings = &port.settings;
     let byte = |value: Option<u64>| value.and_then(|value| u8::try_from(value).ok());
     let dscp = byte(settings.cnp_dscp);
-    // Where DSCP is trusted it decides, else the priority in the tag.
+    // In DSCP trust mode the DSCP decides, otherwise the priority in the VLAN tag.
     let by_dscp = dscp.and_then(|dscp| dcb?.priority_of_dscp(dscp));
     let priority = by_dscp.or_else(|| byte(settings.cnp_priority));
     let value = match (dscp, priority) {
         (Some(dscp), Some(priority)) => format!("DSCP {dscp}, priority {priority}"),
-        (Some(dscp), None) => format!("DSCP {dscp}, not mapped to a priority by hand"),
+        (Some(dscp), None) => format!("DSCP {dscp}, without an explicit priority mapping"),
         (None, Some(priority)) => format!("priority {priority}"),
         (None, None) => {
             let driver = device.driver.as_deref().unwrap_or("this driver");
-            let why = format!("{driver} tells it in none of the places known (--verbose names them)");
+            let why = format!("{driver} reports it in none of the known places (--verbose lists them)");
             sheet.unknown("cnp.priority", name, &why);
             return;
         }
@@ -107,11 +113,11 @@ pub(super) fn cnp(
     }
     let set = match device.driver.as_deref() {
         Some("bnxt_re") => format!(
-            "{} (Broadcom's driver; on that of Linux: echo 48 > /sys/kernel/debug/bnxt_re/{}/cc_config/alt_vlan_dscp)",
+            "{} (Broadcom's out-of-tree driver; with the in-tree driver: echo 48 > /sys/kernel/debug/bnxt_re/{}/cc_config/alt_vlan_dscp)",
             broadcom(device, port, "cnp_dscp", "0x30"),
             pci(device),
         ),
-        // Only MLNX_OFED and DOCA have switches by priority.
+        // Only MLNX_OFED and DOCA have settings per priority.
         _ if settings.ecn_np.iter().any(Option::is_some) => {
             format!("echo 48 > /sys/class/net/{name}/ecn/roce_np/cnp_dscp")
         }
@@ -121,7 +127,7 @@ pub(super) fn cnp(
         ("cnp.priority", Verdict::Warning),
         name,
         value,
-        "CNPs share the lossless priority: a pause stops them with the data they are about, just when they are needed",
-        format!("{set}; and map DSCP 48 to a priority of its own on hosts and switches"),
+        "CNPs share the lossless priority: a PFC pause also stops the CNPs that would relieve the congestion",
+        format!("{set}; then map DSCP 48 to a priority of its own on hosts and switches"),
     );
 }

@@ -1,4 +1,4 @@
-//! GPUs: which NIC is near which, their links, and whether NICs can reach their memory.
+//! GPUs: the nearest NICs, the PCIe links, and GPUDirect RDMA.
 
 use super::{Entry, Sheet, Verdict};
 use crate::doctor::facts::{DeviceFacts, HostFacts};
@@ -8,23 +8,23 @@ use crate::host::pci::{Distance, Gpu, PciDevice};
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
         id: "gpu.nic",
-        about: "The nearest RoCE NIC of each GPU: below the same PCIe bridge, in the same NUMA node, or farther. A warning when the nearest is in another NUMA node.",
+        about: "The nearest RoCE NIC of each GPU: below the same PCIe switch, in the same NUMA node, or farther away. Warning when the nearest NIC is in another NUMA node.",
     },
     Entry {
         id: "gpu.link",
-        about: "PCIe lanes of each GPU in use against those it has. A warning when some are missing. Speed is not judged: idle GPUs lower it.",
+        about: "Active and maximum PCIe lanes of each GPU. Warning when lanes are missing. Link speed is not checked: idle GPUs lower it.",
     },
     Entry {
         id: "gpudirect.memory",
-        about: "Whether NICs can reach GPU memory: nvidia_peermem, dma-buf of NVIDIA's open modules, or amdgpu, from Linux 5.12 on. A warning when none is there.",
+        about: "GPUDirect RDMA support: nvidia_peermem, dma-buf of NVIDIA's open kernel modules, or amdgpu (dma-buf needs Linux 5.12). Warning when none is available.",
     },
     Entry {
         id: "gpudirect.iommu",
-        about: "Whether the IOMMU translates addresses of a NIC or GPU (type DMA). A warning when it does: direct traffic between them goes through it, or fails.",
+        about: "IOMMU address translation (type DMA) for NICs and GPUs. Warning when enabled: peer-to-peer traffic is routed through the IOMMU, or fails.",
     },
     Entry {
         id: "gpudirect.acs",
-        about: "Bridges between a GPU and a NIC below the same switch that redirect requests (ACS). A warning when there are any: direct traffic takes the way through the processor.",
+        about: "PCIe bridges between a GPU and a NIC below the same switch that redirect peer-to-peer requests (ACS). Warning when there are any: peer-to-peer traffic is routed through the root complex.",
     },
 ];
 
@@ -46,22 +46,22 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
         match distance {
             None => {}
             Some(distance @ (Distance::Switch | Distance::Node)) => {
-                let place = if distance == Distance::Switch { "below the same PCIe bridge" } else { "in the same NUMA node" };
+                let place = if distance == Distance::Switch { "below the same PCIe switch" } else { "in the same NUMA node" };
                 sheet.ok("gpu.nic", &subject, format!("{name}, {place}"));
             }
             Some(Distance::Far) => sheet.say(
                 ("gpu.nic", Verdict::Warning),
                 &subject,
                 format!("{name}, in another NUMA node"),
-                "traffic between them crosses the link between processors",
-                "use a NIC slot near the GPU, or bind the process to the GPU that is near the NIC (NCCL_IB_HCA, CUDA_VISIBLE_DEVICES)",
+                "traffic between them crosses the inter-socket link",
+                "use a NIC slot near the GPU, or bind the process to a GPU near the NIC (NCCL_IB_HCA, CUDA_VISIBLE_DEVICES)",
             ),
             Some(Distance::Unknown) => {
-                sheet.unknown("gpu.nic", &subject, "the kernel tells no NUMA node of the GPU or the NICs");
+                sheet.unknown("gpu.nic", &subject, "the kernel reports no NUMA node for the GPU or the NICs");
             }
         }
     }
-    // Without both there is nothing to reach.
+    // GPUDirect RDMA needs both.
     if nics.is_empty() || facts.gpus.is_empty() {
         return;
     }
@@ -70,8 +70,8 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
     acs(facts, &nics, sheet);
 }
 
-/// The NICs that are as near as any: of those below the same switch the ones that share most bridges
-/// with it, as larger hosts have switches below switches.
+/// The nearest NICs. Of those below the same switch, the ones that share most bridges with the GPU:
+/// larger hosts have cascaded switches.
 fn nearest<'a>(gpu: &Gpu, nics: &[(&'a DeviceFacts, &PciDevice)]) -> (Option<Distance>, Vec<&'a str>) {
     let far = |pci: &PciDevice| {
         let shared = pci.bridges.iter().filter(|bridge| gpu.pci.bridges.contains(bridge)).count();
@@ -92,14 +92,14 @@ fn link(gpu: &Gpu, subject: &str, sheet: &mut Sheet) {
             ("gpu.link", Verdict::Warning),
             subject,
             format!("{width} of {max} lanes"),
-            "lanes did not come up, or the slot has fewer",
-            "reseat the card or check the slot (lspci -vv: LnkSta against LnkCap)",
+            "some lanes did not train, or the slot has fewer lanes",
+            "reseat the card or check the slot (lspci -vv: compare LnkSta with LnkCap)",
         ),
         (Some(width), Some(_)) => {
             let speed = gpu.pci.link.speed.map_or_else(String::new, |speed| format!(" at {speed} GT/s"));
             sheet.ok("gpu.link", subject, format!("{width} lanes{speed}"));
         }
-        _ => sheet.unknown("gpu.link", subject, "the width of the link cannot be read"),
+        _ => sheet.unknown("gpu.link", subject, "the PCIe link width cannot be read"),
     }
 }
 
@@ -123,9 +123,9 @@ fn memory(facts: &HostFacts, sheet: &mut Sheet) {
                 (ID, Verdict::Warning),
                 "host",
                 format!("{vendor}: none"),
-                "NICs cannot reach GPU memory: every byte goes through the memory of the host",
+                "no GPUDirect RDMA: all data is copied through host memory",
                 if vendor == "NVIDIA" {
-                    "modprobe nvidia_peermem, or install the open kernel modules (dma-buf, Linux 5.12 on)"
+                    "modprobe nvidia_peermem, or install the open kernel modules (dma-buf, Linux 5.12 or newer)"
                 } else {
                     "modprobe amdgpu on Linux 5.12 or newer"
                 },
@@ -144,14 +144,14 @@ fn iommu(facts: &HostFacts, nics: &[(&DeviceFacts, &PciDevice)], sheet: &mut She
         .map(|(name, _)| name)
         .collect();
     if translated.is_empty() {
-        sheet.ok(ID, "host", "off or passed through");
+        sheet.ok(ID, "host", "disabled or passthrough");
     } else {
         sheet.say(
             (ID, Verdict::Warning),
             "host",
-            format!("translating for {}", translated.join(", ")),
-            "direct traffic between NIC and GPU goes up to the IOMMU, slower, or does not work at all",
-            "boot with iommu=pt (Intel also intel_iommu=on, or off where no virtual machine needs it)",
+            format!("translates addresses of {}", translated.join(", ")),
+            "peer-to-peer traffic between NIC and GPU is routed through the IOMMU: it is slower, or fails",
+            "boot with iommu=pt (on Intel also intel_iommu=on; intel_iommu=off where no virtual machine needs it)",
         );
     }
 }
@@ -163,8 +163,8 @@ fn acs(facts: &HostFacts, nics: &[(&DeviceFacts, &PciDevice)], sheet: &mut Sheet
         if near().next().is_none() {
             continue;
         }
-        // A request turns round at the bridge that both hang below: what redirects there or above it, as
-        // root ports do wherever the IOMMU is on, is not on its way.
+        // Peer-to-peer requests turn around at the lowest common bridge: redirection at or above it, as at
+        // root ports with the IOMMU on, does not affect them.
         let between = |bridge: &&String| near().any(|gpu| !gpu.pci.bridges.contains(bridge));
         let redirecting = device.acs_redirect.as_ref();
         let redirecting =
@@ -175,10 +175,10 @@ fn acs(facts: &HostFacts, nics: &[(&DeviceFacts, &PciDevice)], sheet: &mut Sheet
                 (ID, Verdict::Warning),
                 &device.name,
                 format!("redirected at {}", bridges.join(", ")),
-                "direct traffic between this NIC and the GPU beside it goes up to the processor and back",
-                format!("turn ACS off in the firmware's settings, or: setpci -s {} ECAP_ACS+0x6.w=0000 (until the next boot; not under virtual machines)", bridges.first().map_or("", String::as_str)),
+                "peer-to-peer traffic between this NIC and its GPU is routed through the root complex",
+                format!("disable ACS in the firmware settings, or: setpci -s {} ECAP_ACS+0x6.w=0000 (until the next boot; not on hosts with virtual machines)", bridges.first().map_or("", String::as_str)),
             ),
-            None => sheet.unknown(ID, &device.name, "configuration space is for root to read"),
+            None => sheet.unknown(ID, &device.name, "reading the PCI configuration space requires root"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whether rocescope can work here: the kernel, the rights of this process, what earlier runs left.
+//! Prerequisites of `live`: kernel features, capabilities of this process, leftovers of earlier runs.
 
 use super::{Entry, Sheet, Verdict};
 use crate::doctor::facts::HostFacts;
@@ -10,43 +10,43 @@ const HOST: &str = "host";
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
         id: "kernel.version",
-        about: "Release of the kernel. A warning below the oldest that `live` is made for.",
+        about: "Kernel release. Warning below the oldest release that `live` supports.",
     },
     Entry {
         id: "kernel.features",
-        about: "What `live` does in a lesser way because the kernel is too old for it: TC programs as links (TCX, 6.6), XDP on frames of several buffers (5.18). Info when something is missing.",
+        about: "Kernel features without which `live` uses a fallback: TC programs as links (TCX, 6.6), XDP on multi-buffer frames (5.18). Info when a feature is missing.",
     },
     Entry {
         id: "kernel.btf",
-        about: "Whether the kernel describes its types (/sys/kernel/btf/vmlinux), which loading eBPF programs needs. A warning without.",
+        about: "Kernel type information (BTF, /sys/kernel/btf/vmlinux), required to load eBPF programs. Warning when it is missing.",
     },
     Entry {
         id: "kernel.capabilities",
-        about: "Whether this process holds CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON (to load and attach) and CAP_NET_RAW (promiscuous mode, sniffer, LLDP). A warning when one of the first three is missing, info when only CAP_NET_RAW is; full root is not needed.",
+        about: "Capabilities of this process: CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON (load and attach programs), CAP_NET_RAW (promiscuous mode, sniffer, LLDP). Warning when one of the first three is missing, info when only CAP_NET_RAW is missing; full root is not needed.",
     },
     Entry {
         id: "kernel.user_namespace",
-        about: "Capabilities count for eBPF in the first user namespace only. A warning in another, as in a rootless container.",
+        about: "User namespace of this process. eBPF requires capabilities in the initial user namespace; warning in any other, such as a rootless container.",
     },
     Entry {
         id: "kernel.bpf_jit",
-        about: "sysctl net.core.bpf_jit_enable. A warning at 0: programs are interpreted and cost several times as much per packet.",
+        about: "sysctl net.core.bpf_jit_enable. Warning at 0: programs are interpreted, at several times the cost per packet.",
     },
     Entry {
         id: "kernel.bpf_jit_harden",
-        about: "sysctl net.core.bpf_jit_harden. Info at 2, which makes the programs of root slower too.",
+        about: "sysctl net.core.bpf_jit_harden. Info at 2, which also hardens, and slows down, programs loaded by root.",
     },
     Entry {
         id: "kernel.bpf_stats",
-        about: "sysctl kernel.bpf_stats_enabled. Info at 1: the kernel then reads the clock twice for every run of every program.",
+        about: "sysctl kernel.bpf_stats_enabled. Info at 1: the kernel then reads the clock twice per program run.",
     },
     Entry {
         id: "kernel.unprivileged_bpf",
-        about: "sysctl kernel.unprivileged_bpf_disabled, the sysctl that stands in the way of a process without CAP_BPF. Info when it does.",
+        about: "sysctl kernel.unprivileged_bpf_disabled. Info when it prevents this process, which lacks CAP_BPF, from loading programs.",
     },
     Entry {
         id: "filters.stale",
-        about: "TC filters that a killed run of rocescope left on an interface (kernels before 6.6). A warning for each that has any.",
+        about: "TC filters that a killed rocescope process left on an interface (kernels before 6.6). Warning for each such interface.",
     },
 ];
 
@@ -58,7 +58,7 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
             HOST,
             release,
             format!("`rocescope live` needs {OLDEST} or newer; counters and `replay` work"),
-            format!("boot a kernel from {OLDEST} on"),
+            format!("boot kernel {OLDEST} or newer"),
         ),
         (Some(_), Some(release)) => sheet.ok("kernel.version", HOST, release),
         _ => sheet.unknown("kernel.version", HOST, "/proc/sys/kernel/osrelease cannot be read"),
@@ -73,8 +73,8 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
             ("kernel.btf", Verdict::Warning),
             HOST,
             "absent",
-            "without type information no eBPF program of ours loads",
-            "use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as those of the distributions are",
+            "rocescope's eBPF programs do not load without BTF",
+            "use a kernel built with CONFIG_DEBUG_INFO_BTF=y, such as the distribution's",
         );
     }
     capabilities(facts, sheet);
@@ -87,23 +87,23 @@ fn features(version: KernelVersion, sheet: &mut Sheet) {
     let mut lesser = Vec::new();
     if version < TCX_SINCE {
         lesser.push(format!(
-            "no TCX ({TCX_SINCE}): TC programs are filters of a clsact queueing discipline, which a kill -9 leaves behind until the next run or `doctor --clean`"
+            "no TCX ({TCX_SINCE}): TC programs are attached as filters of a clsact qdisc, which remain after kill -9 until the next run or `doctor --clean`"
         ));
     }
     if version < FRAGS_SINCE {
         lesser.push(format!(
-            "no XDP on frames of several buffers ({FRAGS_SINCE}): with an MTU above {ONE_BUFFER_MTU} TC is used instead"
+            "no XDP on multi-buffer frames ({FRAGS_SINCE}): TC is used when the MTU exceeds {ONE_BUFFER_MTU}"
         ));
     }
     if lesser.is_empty() {
-        sheet.ok(ID, HOST, "all that `live` uses");
+        sheet.ok(ID, HOST, "all available");
     } else {
-        let why = "`live` works and counts the same";
+        let why = "`live` works, with identical counts";
         sheet.say((ID, Verdict::Info), HOST, lesser.join("; "), why, "");
     }
 }
 
-/// What is as it should be is said of all interfaces at once: hosts with containers have hundreds.
+/// Interfaces without leftovers share one entry: hosts with containers have hundreds.
 fn stale_filters(facts: &HostFacts, sheet: &mut Sheet) {
     const ID: &str = "filters.stale";
     let mut clean = 0;
@@ -115,7 +115,7 @@ fn stale_filters(facts: &HostFacts, sheet: &mut Sheet) {
                 (ID, Verdict::Warning),
                 &interface.name,
                 count.to_string(),
-                "an earlier run of rocescope was killed and its TC filters still run",
+                "a killed rocescope process left TC filters that still run",
                 facts.command("doctor --clean"),
             ),
             None => unknown.push(interface.name.as_str()),
@@ -123,28 +123,28 @@ fn stale_filters(facts: &HostFacts, sheet: &mut Sheet) {
     }
     match clean {
         0 => {}
-        1 => sheet.ok(ID, HOST, "none on 1 interface"),
-        _ => sheet.ok(ID, HOST, format!("none on {clean} interfaces")),
+        1 => sheet.ok(ID, HOST, "none (1 interface)"),
+        _ => sheet.ok(ID, HOST, format!("none ({clean} interfaces)")),
     }
     if !unknown.is_empty() {
-        let why = format!("the kernel does not list the TC filters of {}", unknown.join(", "));
+        let why = format!("the TC filters of {} cannot be listed", unknown.join(", "));
         sheet.unknown(ID, HOST, &why);
     }
 }
 
-/// How this process comes by its capabilities.
+/// The remedy for missing capabilities.
 fn rights(facts: &HostFacts, missing: &[&str]) -> String {
     if facts.kernel.root == Some(true) {
-        // Root without them is root in a container.
+        // Root lacks capabilities only in a container.
         let flags = missing.iter().map(|name| format!("--cap-add={}", name.trim_start_matches("CAP_")));
         let flags: Vec<String> = flags.collect();
         return format!(
-            "root has been denied them here: start the container with {} (docker, podman), or --privileged",
+            "root lacks them in this container: start it with {} (docker, podman), or --privileged",
             flags.join(" ")
         );
     }
     format!(
-        "run it with sudo (sudo {} ..), or give the file its rights: sudo setcap cap_bpf,cap_net_admin,cap_perfmon,cap_net_raw+ep {}",
+        "run it with sudo (sudo {} ..), or grant the file capabilities: sudo setcap cap_bpf,cap_net_admin,cap_perfmon,cap_net_raw+ep {}",
         facts.kernel.command(),
         facts.kernel.file()
     )
@@ -153,30 +153,30 @@ fn rights(facts: &HostFacts, missing: &[&str]) -> String {
 fn capabilities(facts: &HostFacts, sheet: &mut Sheet) {
     let missing = facts.kernel.missing_capabilities.as_deref();
     match missing {
-        Some([]) => sheet.ok("kernel.capabilities", HOST, "all that are needed"),
+        Some([]) => sheet.ok("kernel.capabilities", HOST, "all required ones present"),
         Some(missing @ ["CAP_NET_RAW"]) => sheet.say(
             ("kernel.capabilities", Verdict::Info),
             HOST,
-            "without CAP_NET_RAW",
-            "`rocescope live` attaches, but not in promiscuous mode; neither the RDMA sniffer nor LLDP can be had",
+            "CAP_NET_RAW missing",
+            "`rocescope live` works without promiscuous mode; the RDMA sniffer and LLDP are not available",
             rights(facts, missing),
         ),
         Some(missing) => sheet.say(
             ("kernel.capabilities", Verdict::Warning),
             HOST,
-            format!("without {}", missing.join(", ")),
-            "`rocescope live` cannot attach here, and parts of this page stay unknown",
+            format!("{} missing", missing.join(", ")),
+            "`rocescope live` cannot attach, and some checks remain unknown",
             rights(facts, missing),
         ),
         None => sheet.unknown("kernel.capabilities", HOST, "/proc/self/status cannot be read"),
     }
     match facts.kernel.initial_user_namespace {
-        Some(true) => sheet.ok("kernel.user_namespace", HOST, "the first"),
+        Some(true) => sheet.ok("kernel.user_namespace", HOST, "initial"),
         Some(false) => sheet.say(
             ("kernel.user_namespace", Verdict::Warning),
             HOST,
-            "not the first",
-            "capabilities held here do not allow eBPF, whatever their names",
+            "not the initial one",
+            "capabilities of this user namespace do not permit eBPF",
             "run rocescope on the host, or in a privileged container without user namespaces",
         ),
         None => sheet.unknown("kernel.user_namespace", HOST, "/proc/self/uid_map cannot be read"),
@@ -187,11 +187,13 @@ fn capabilities(facts: &HostFacts, sheet: &mut Sheet) {
             ("kernel.unprivileged_bpf", Verdict::Info),
             HOST,
             disabled.to_string(),
-            "without CAP_BPF this process may not load programs",
-            "give it CAP_BPF rather than set kernel.unprivileged_bpf_disabled to 0, which opens eBPF to everybody",
+            "this process lacks CAP_BPF and may not load programs",
+            "grant it CAP_BPF; kernel.unprivileged_bpf_disabled=0 would open eBPF to every user",
         ),
-        Some(0) => sheet.ok("kernel.unprivileged_bpf", HOST, "0, eBPF for everybody"),
-        Some(disabled) => sheet.ok("kernel.unprivileged_bpf", HOST, format!("{disabled}, eBPF with CAP_BPF alone")),
+        Some(0) => sheet.ok("kernel.unprivileged_bpf", HOST, "0, eBPF open to every user"),
+        Some(disabled) => {
+            sheet.ok("kernel.unprivileged_bpf", HOST, format!("{disabled}, eBPF requires CAP_BPF"))
+        }
         None => sheet.unknown(
             "kernel.unprivileged_bpf",
             HOST,
@@ -208,13 +210,13 @@ fn sysctls(facts: &HostFacts, sheet: &mut Sheet) {
             ("kernel.bpf_jit", Verdict::Warning),
             HOST,
             "off",
-            "programs are interpreted and cost several times as much per packet",
+            "programs are interpreted, at several times the cost per packet",
             "sysctl net.core.bpf_jit_enable=1",
         ),
         None => sheet.unknown(
             "kernel.bpf_jit",
             HOST,
-            "net.core.bpf_jit_enable shows to root alone, and in the first network namespace alone",
+            "only root in the initial network namespace can read net.core.bpf_jit_enable",
         ),
     }
     match kernel.bpf_jit_harden {
@@ -222,15 +224,17 @@ fn sysctls(facts: &HostFacts, sheet: &mut Sheet) {
             ("kernel.bpf_jit_harden", Verdict::Info),
             HOST,
             "2",
-            "constants are blinded in the programs of root too, which makes each packet dearer",
-            "sysctl net.core.bpf_jit_harden=1 while measuring, if your rules allow it",
+            "constants are blinded in programs loaded by root too, which raises the cost per packet",
+            "sysctl net.core.bpf_jit_harden=1 while measuring, if your security policy permits",
         ),
         Some(0) => sheet.ok("kernel.bpf_jit_harden", HOST, "0, off"),
-        Some(value) => sheet.ok("kernel.bpf_jit_harden", HOST, format!("{value}, for unprivileged programs")),
+        Some(value) => {
+            sheet.ok("kernel.bpf_jit_harden", HOST, format!("{value}, unprivileged programs only"))
+        }
         None => sheet.unknown(
             "kernel.bpf_jit_harden",
             HOST,
-            "net.core.bpf_jit_harden shows to root alone, and in the first network namespace alone",
+            "only root in the initial network namespace can read net.core.bpf_jit_harden",
         ),
     }
     match kernel.bpf_stats {
@@ -238,7 +242,7 @@ fn sysctls(facts: &HostFacts, sheet: &mut Sheet) {
             ("kernel.bpf_stats", Verdict::Info),
             HOST,
             "1",
-            "the kernel reads the clock twice for each run of each program",
+            "the kernel reads the clock twice per program run",
             "sysctl kernel.bpf_stats_enabled=0",
         ),
         Some(value) => sheet.ok("kernel.bpf_stats", HOST, format!("{value}, off")),

@@ -8,57 +8,57 @@ use crate::host::settings::Trust;
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
         id: "qos.trust",
-        about: "By what the port sorts received packets. A warning for pcp: RoCE without a VLAN tag then gets one priority, whatever its DSCP.",
+        about: "Trust mode: the header field that selects the priority of received packets (pcp or dscp). Warning for pcp: untagged RoCE then gets one priority regardless of its DSCP.",
     },
     Entry {
         id: "qos.dscp_map",
-        about: "Which DSCPs, and which PCPs of VLAN tags, are mapped to which priority by hand. Not judged by itself: `qos.roce_priority` and `switch.dscp` do.",
+        about: "Explicit mappings of DSCP and VLAN PCP to priority. Evaluated by `qos.roce_priority` and `switch.dscp`.",
     },
     Entry {
         id: "pfc.enabled",
-        about: "Priorities with PFC. Info when there are none: loss is then up to ECN and retransmission. A warning for more than two, for which few switches and NICs have buffers.",
+        about: "Priorities with PFC enabled. Info when there are none: RoCE then relies on ECN and retransmission. Warning for more than two: few switches and NICs have buffers for them.",
     },
     Entry {
         id: "pfc.with_global_pause",
-        about: "Global pause beside PFC. Critical: the two exclude one another, and which one works is chance.",
+        about: "Global pause (802.3x) enabled together with PFC. Critical: they are mutually exclusive, and which one takes effect is undefined.",
     },
     Entry {
         id: "pause.global",
-        about: "Global pause without PFC. Info: it stops all traffic of the port, not one class.",
+        about: "Global pause (802.3x) without PFC. Info: a pause stops all traffic of the port, not one priority.",
     },
     Entry {
         id: "qos.roce_priority",
-        about: "The priority that the traffic class in use (NCCL_IB_TC, the device's forced class, the connection manager's ToS) maps to, against PFC. Critical when it has no PFC while others have.",
+        about: "The priority that the traffic class in use (NCCL_IB_TC, the device's forced class, the connection manager's ToS) maps to. Critical when PFC is disabled on it but enabled on others.",
     },
     Entry {
         id: "ecn.notification_point",
-        about: "Whether CE marks are answered with CNPs (roce_np), on lossless priorities, or on any where none is lossless. A warning when off. bnxt_re and irdma have one switch for both points and all priorities.",
+        about: "DCQCN notification point (roce_np), which answers CE-marked packets with CNPs: on lossless priorities, or on any if none is lossless. Warning when disabled. bnxt_re and irdma have one setting for both points and all priorities.",
     },
     Entry {
         id: "ecn.reaction_point",
-        about: "Whether CNPs slow senders down (roce_rp), as above. A warning when off.",
+        about: "DCQCN reaction point (roce_rp), which reduces the sending rate on CNPs; as above. Warning when disabled.",
     },
     Entry {
         id: "cnp.priority",
-        about: "DSCP and priority of CNPs. A warning when it has PFC: CNPs then wait behind the data they are about.",
+        about: "DSCP and priority of CNPs. Warning when PFC is enabled on that priority: CNPs then queue behind the data that they should throttle.",
     },
     Entry {
         id: "cm.tos",
-        about: "ToS byte of connections made by the connection manager (cma_roce_tos). Info when 0 beside PFC.",
+        about: "Default ToS byte of connections made by the RDMA connection manager (cma_roce_tos). Info when it is 0 while PFC is enabled.",
     },
     Entry {
         id: "buffer.lossless",
-        about: "Receive buffer of lossless priorities. Critical when it has no bytes; a warning when other priorities share it.",
+        about: "Receive buffer of lossless priorities. Critical when its size is 0, warning when other priorities share it.",
     },
     Entry {
         id: "ring.receive",
-        about: "Receive ring. Info when it is under 1024 packets and could be larger; it matters to TCP, Soft-RoCE and mirrored traffic, not to RoCE in hardware.",
+        about: "Receive ring size. Info when it is below 1024 packets and can be larger. It affects TCP, Soft-RoCE and mirrored traffic, not hardware RoCE.",
     },
 ];
 
-/// More lossless priorities than this need more headroom than most buffers have.
+/// The largest number of lossless priorities for which most switches and NICs have headroom.
 const MOST_LOSSLESS: usize = 2;
-/// A receive ring below this is emptied by one burst.
+/// Receive ring size, in packets, below which one burst can overflow it.
 const SMALL_RING: u32 = 1024;
 
 pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
@@ -91,7 +91,7 @@ fn lossless(
         buffers(dcb, lossless.unwrap_or_default(), name, sheet);
     } else {
         for id in ["pfc.enabled", "qos.roce_priority", "buffer.lossless"] {
-            sheet.unknown(id, name, "the driver has no DCB, or the kernel was built without it");
+            sheet.unknown(id, name, "the driver does not support DCB, or the kernel was built without it");
         }
     }
     let lossless = lossless.unwrap_or_default();
@@ -107,11 +107,11 @@ fn rings(interface: &InterfaceFacts, sheet: &mut Sheet) {
             ("ring.receive", Verdict::Info),
             name,
             format!("{} of {}", rings.rx, rings.rx_max),
-            "a short burst of TCP, Soft-RoCE or mirrored traffic overflows it; RoCE in hardware does not use it",
+            "a short burst of TCP, Soft-RoCE or mirrored traffic overflows it; hardware RoCE does not use it",
             format!("ethtool -G {name} rx {} (the link may flap)", rings.rx_max.min(8192)),
         ),
         Some(rings) => sheet.ok("ring.receive", name, format!("{} of {}", rings.rx, rings.rx_max)),
-        None => sheet.unknown("ring.receive", name, "the driver has no ring sizes"),
+        None => sheet.unknown("ring.receive", name, "the driver reports no ring sizes"),
     }
 }
 
@@ -119,7 +119,7 @@ fn pause(interface: &InterfaceFacts, sheet: &mut Sheet) {
     let name = &interface.name;
     let pfc = interface.dcb.as_ref().and_then(|dcb| dcb.pfc).map(|pfc| pfc.enabled);
     let Some(pause) = interface.pause else {
-        sheet.unknown("pause.global", name, "the driver has no pause setting");
+        sheet.unknown("pause.global", name, "the driver reports no pause settings");
         return;
     };
     let way = match (pause.rx, pause.tx) {
@@ -140,15 +140,15 @@ fn pause(interface: &InterfaceFacts, sheet: &mut Sheet) {
             ("pfc.with_global_pause", Verdict::Critical),
             name,
             format!("{way}, PFC on priority {pfc}"),
-            "global pause stops every priority, and NICs and switches use one or the other: PFC may not work at all",
+            "global pause and PFC are mutually exclusive: PFC may have no effect",
             change,
         ),
         _ => sheet.say(
             ("pause.global", Verdict::Info),
             name,
             way,
-            "a pause then stops all traffic of the port, storage and management included",
-            format!("turn it off ({change}), and use PFC on one priority: {}", set_pfc(interface, "3:on")),
+            "a pause stops all traffic of the port, including storage and management",
+            format!("disable it ({change}) and enable PFC on one priority: {}", set_pfc(interface, "3:on")),
         ),
     }
 }
@@ -160,15 +160,15 @@ fn trust(port: &PortFacts, name: &str, sheet: &mut Sheet) {
             ("qos.trust", Verdict::Warning),
             name,
             "pcp",
-            "RoCE that arrives without a VLAN tag gets one priority, whatever its DSCP, and so may miss the lossless one",
+            "untagged RoCE gets one priority regardless of its DSCP, which may not be the lossless one",
             if port.settings.ecn_np.iter().any(Option::is_some) {
-                // MLNX_OFED and DOCA, which bring the tool along.
+                // MLNX_OFED and DOCA include the tool.
                 format!("mlnx_qos -i {name} --trust dscp")
             } else {
-                format!("dcb app add dev {name} dscp-prio 26:3 (with the fabric's DSCP and priority: the driver trusts DSCP as soon as one is mapped)")
+                format!("dcb app add dev {name} dscp-prio 26:3 (use the fabric's DSCP and priority; the driver trusts DSCP once one is mapped)")
             },
         ),
-        None => sheet.unknown("qos.trust", name, "the driver does not tell"),
+        None => sheet.unknown("qos.trust", name, "the driver does not report it"),
     }
 }
 
@@ -180,22 +180,22 @@ fn dscp_map(dcb: &Dcb, name: &str, sheet: &mut Sheet) {
     let rows = (0..8).map(|priority| (priority, mapped(priority))).filter(|(_, dscps)| !dscps.is_empty());
     let mut rows: Vec<String> =
         rows.map(|(priority, dscps)| format!("DSCP {} → {priority}", dscps.join(", "))).collect();
-    // A PCP with the drop eligible bit counts from 8 on (linux/dcbnl.h).
+    // A PCP with the drop eligible bit is encoded as 8 + PCP (linux/dcbnl.h).
     let pcps = dcb.apps.iter().filter(|app| app.selector == SELECT_PCP && app.protocol < 16);
     rows.extend(pcps.map(|app| {
         let dei = if app.protocol >= 8 { " with DEI" } else { "" };
         format!("PCP {}{dei} → {}", app.protocol % 8, app.priority)
     }));
     if rows.is_empty() {
-        sheet.unknown("qos.dscp_map", name, "no DSCP or PCP is mapped by hand; the driver's default holds");
+        sheet.unknown("qos.dscp_map", name, "no explicit DSCP or PCP mapping; the driver's default applies");
     } else {
         sheet.ok("qos.dscp_map", name, rows.join("; "));
     }
 }
 
-/// How PFC is set on an interface, with priorities as `dcb` takes them ("3:on"). Where the NIC's own
-/// LLDP agent has DCB in hand, the kernel's is refused (ice_dcbnl_setpfc and bnxt_dcbnl_ieee_setpfc ask
-/// for DCB_CAP_DCBX_HOST).
+/// The command that sets PFC on an interface, with priorities in the syntax of `dcb` ("3:on"). Where the NIC's
+/// LLDP agent controls DCB, the driver refuses it (ice_dcbnl_setpfc and bnxt_dcbnl_ieee_setpfc require
+/// DCB_CAP_DCBX_HOST).
 pub(super) fn set_pfc(interface: &InterfaceFacts, priorities: &str) -> String {
     let name = &interface.name;
     let set = format!("dcb pfc set dev {name} prio-pfc all:off {priorities}");
@@ -204,50 +204,48 @@ pub(super) fn set_pfc(interface: &InterfaceFacts, priorities: &str) -> String {
             format!("{set} (if refused, first: ethtool --set-priv-flags {name} fw-lldp-agent off)")
         }
         Some("bnxt_en") => {
-            format!(
-                "{set} (if refused, the NIC's firmware does DCBX: switch that off with Broadcom's niccli)"
-            )
+            format!("{set} (if refused, the NIC firmware runs DCBX: disable it with Broadcom's niccli)")
         }
-        Some("mlx5_core") => format!("{set} (or mlnx_qos -i {name} --pfc, which takes eight 0 or 1)"),
+        Some("mlx5_core") => format!("{set} (or mlnx_qos -i {name} --pfc with eight values, 0 or 1)"),
         _ => set,
     }
 }
 
 fn pfc(lossless: Option<Priorities>, interface: &InterfaceFacts, sheet: &mut Sheet) {
     let name = interface.name.as_str();
-    let change = format!("{}; with the priority that the switch has", set_pfc(interface, "3:on"));
+    let change = format!("{}; use the priority configured on the switch", set_pfc(interface, "3:on"));
     match lossless {
-        None => sheet.unknown("pfc.enabled", name, "the driver does not tell"),
+        None => sheet.unknown("pfc.enabled", name, "the driver does not report it"),
         Some(set) if set.is_empty() => sheet.say(
             ("pfc.enabled", Verdict::Info),
             name,
             "none",
-            "RoCE is not lossless here: drops are up to ECN and to retransmission, which suits fabrics made for that alone",
+            "RoCE is not lossless here: it relies on ECN and retransmission, which suits only fabrics designed for that",
             change,
         ),
         Some(set) if set.iter().count() > MOST_LOSSLESS => sheet.say(
             ("pfc.enabled", Verdict::Warning),
             name,
             set.to_string(),
-            "each lossless priority needs headroom in every buffer on the way; with so many it is too small for all",
+            "each lossless priority needs buffer headroom at every hop; shared among so many, it becomes too small",
             change,
         ),
         Some(set) => sheet.ok("pfc.enabled", name, set.to_string()),
     }
 }
 
-/// A traffic class that RoCE on this port is sent with, and who says so.
+/// The traffic classes that RoCE on this port is sent with, each with the setting that states it.
 fn classes(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts) -> Vec<(u64, String)> {
     let mut classes = Vec::new();
     if let Some(class) = port.settings.traffic_class {
-        // It overrides what programs ask for.
+        // It overrides the class that programs request.
         return vec![(class, format!("traffic class of {}", device.name))];
     }
     for process in &facts.processes {
-        // Below zero it is as good as unset.
+        // NCCL treats a negative value as unset.
         if let Some(class) = process.number("NCCL_IB_TC").and_then(|class| u64::try_from(class).ok()) {
             let entry = (class, format!("NCCL_IB_TC of process {}", process.pid));
-            // A job has a process per GPU, all with the same setting.
+            // A job has one process per GPU, all with the same setting.
             if !classes.iter().any(|(known, _)| *known == class) {
                 classes.push(entry);
             }
@@ -278,7 +276,7 @@ fn roce_priority(
     let classes = classes(facts, device, port);
     let lossless = dcb.pfc.map(|pfc| pfc.enabled).unwrap_or_default();
     if classes.is_empty() {
-        sheet.unknown("qos.roce_priority", name, "no traffic class is set that can be read here");
+        sheet.unknown("qos.roce_priority", name, "no configured traffic class can be read");
         return;
     }
     for (class, source) in classes {
@@ -287,7 +285,7 @@ fn roce_priority(
             sheet.unknown(
                 "qos.roce_priority",
                 name,
-                &format!("DSCP {dscp} ({source}) is not mapped to a priority by hand"),
+                &format!("DSCP {dscp} ({source}) has no explicit priority mapping"),
             );
             continue;
         };
@@ -299,8 +297,8 @@ fn roce_priority(
                 ("qos.roce_priority", Verdict::Critical),
                 name,
                 value,
-                format!("this traffic is outside of the lossless priority {lossless}"),
-                format!("map the DSCP to it (dcb app replace dev {name} dscp-prio {dscp}:PRIORITY), or send with the DSCP that is mapped there"),
+                format!("this traffic does not use the lossless priority {lossless}"),
+                format!("map the DSCP to it (dcb app replace dev {name} dscp-prio {dscp}:PRIORITY), or send with a DSCP that maps to it"),
             );
         }
     }
@@ -313,9 +311,9 @@ fn cm(device: &DeviceFacts, port: &PortFacts, lossless: Priorities, sheet: &mut 
             ("cm.tos", Verdict::Info),
             &subject,
             "0",
-            format!("connections made by the connection manager (storage, perftest -R) miss the lossless priority {lossless} unless they set a class themselves"),
+            format!("connections made by the connection manager (storage, perftest -R) do not use the lossless priority {lossless} unless they set a traffic class"),
             format!(
-                "echo 104 > /sys/kernel/config/rdma_cm/{}/ports/{}/default_roce_tos (DSCP 26 times 4; with the fabric's DSCP)",
+                "echo 104 > /sys/kernel/config/rdma_cm/{}/ports/{}/default_roce_tos (DSCP 26 × 4; use the fabric's DSCP)",
                 device.name, port.port.number
             ),
         ),
@@ -323,14 +321,14 @@ fn cm(device: &DeviceFacts, port: &PortFacts, lossless: Priorities, sheet: &mut 
         None => sheet.unknown(
             "cm.tos",
             &subject,
-            "it shows in configfs only after `cma_roce_tos` has made an entry for the device; the default is 0",
+            "configfs has it only after `cma_roce_tos` has created the device's entry; the default is 0",
         ),
     }
 }
 
 fn buffers(dcb: &Dcb, lossless: Priorities, name: &str, sheet: &mut Sheet) {
     let Some(buffers) = dcb.buffers.filter(|buffers| buffers.total > 0) else {
-        sheet.unknown("buffer.lossless", name, "the driver does not tell its receive buffers");
+        sheet.unknown("buffer.lossless", name, "the driver does not report its receive buffers");
         return;
     };
     let buffer_of =
@@ -348,7 +346,7 @@ fn buffers(dcb: &Dcb, lossless: Priorities, name: &str, sheet: &mut Sheet) {
                 ("buffer.lossless", Verdict::Critical),
                 name,
                 value,
-                "a lossless priority without a buffer drops what PFC should hold",
+                "a lossless priority without a buffer drops packets that PFC should protect",
                 change,
             );
         } else if shared {
@@ -356,7 +354,7 @@ fn buffers(dcb: &Dcb, lossless: Priorities, name: &str, sheet: &mut Sheet) {
                 ("buffer.lossless", Verdict::Warning),
                 name,
                 value,
-                "other priorities share the buffer and can fill it, which pauses RoCE for their sake",
+                "other priorities share the buffer and can fill it, which pauses RoCE",
                 change,
             );
         } else {

@@ -1,4 +1,4 @@
-//! Verdicts: pure functions of the facts.
+//! Checks: pure functions of the facts.
 
 mod congestion;
 mod gpu;
@@ -12,24 +12,24 @@ use serde::Serialize;
 
 use super::facts::{DeviceFacts, HostFacts, PortFacts};
 
-/// What is thought of a setting.
+/// The verdict on a setting, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// As it should be.
     Ok,
-    /// It cannot be read here.
+    /// The value cannot be read on this host.
     Unknown,
     /// Worth knowing.
     Info,
-    /// It costs performance, or hides something.
+    /// It reduces performance or visibility.
     Warning,
-    /// Traffic stalls, is lost or runs far below what the hardware can do.
+    /// Traffic stalls, is lost, or runs far below the hardware's capability.
     Critical,
 }
 
 impl Verdict {
-    /// The word for people.
+    /// The word shown to users.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -42,40 +42,40 @@ impl Verdict {
     }
 }
 
-/// A setting, its value, and what is thought of it.
+/// A setting, its value, and the verdict on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// Which check; one of the catalogue.
+    /// Identifier in the catalog.
     pub id: &'static str,
-    /// Of what: interface, device and port, GPU, process, or `host`.
+    /// The subject: interface, device and port, GPU, process, or `host`.
     pub subject: String,
-    /// What is thought of it.
+    /// The verdict on the value.
     pub verdict: Verdict,
     /// The value; `None` when unknown.
     pub value: Option<String>,
-    /// Why, in a sentence; `None` where the value says it all.
+    /// The reason, in one sentence; `None` where the value suffices.
     pub why: Option<String>,
-    /// How to change it, where that would help.
+    /// The remedy, usually a command; `None` where there is none.
     pub change: Option<String>,
 }
 
-/// A kind of check: its id, and what it looks at, for the documentation.
+/// A kind of check, for the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Its id.
     pub id: &'static str,
-    /// What it looks at and what each verdict means.
+    /// The setting that it examines, and the meaning of each verdict.
     pub about: &'static str,
 }
 
-/// Every check there is.
+/// Every kind of check.
 pub fn catalog() -> impl Iterator<Item = &'static Entry> {
     [kernel::ENTRIES, port::ENTRIES, lossless::ENTRIES, switch::ENTRIES, gpu::ENTRIES, nccl::ENTRIES]
         .into_iter()
         .flatten()
 }
 
-/// All verdicts, the worst first, then in the order of the catalogue.
+/// All checks, the worst verdict first, then in the order of the catalog.
 #[must_use]
 pub fn check(facts: &HostFacts) -> Vec<Check> {
     let mut sheet = Sheet::default();
@@ -87,13 +87,13 @@ pub fn check(facts: &HostFacts) -> Vec<Check> {
     checks
 }
 
-/// The priorities that RoCE of a port is sent with, as far as settings tell: bit p for priority p.
+/// The priorities that RoCE of a port is sent with, as far as the settings state them: bit p for priority p.
 #[must_use]
 pub fn roce_priorities(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts) -> u8 {
     lossless::roce_priorities(facts, device, port)
 }
 
-/// Verdicts in the making.
+/// Collects the checks.
 #[derive(Debug, Default)]
 struct Sheet(Vec<Check>);
 
@@ -103,12 +103,12 @@ impl Sheet {
         self.add(id, subject, Verdict::Ok, Some(value.into()), None, None);
     }
 
-    /// It cannot be read, and why.
+    /// Adds a check whose value cannot be read, with the reason.
     fn unknown(&mut self, id: &'static str, subject: &str, why: &str) {
         self.add(id, subject, Verdict::Unknown, None, Some(why.to_owned()), None);
     }
 
-    /// Something to say.
+    /// Adds a check with a verdict, its reason and its remedy.
     fn say(
         &mut self,
         (id, verdict): (&'static str, Verdict),

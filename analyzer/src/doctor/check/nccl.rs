@@ -1,4 +1,4 @@
-//! NCCL's settings of running processes, against what the host has.
+//! NCCL settings of running processes, compared with the host's devices and interfaces.
 
 use super::{Entry, Sheet, Verdict};
 use crate::doctor::facts::{DeviceFacts, HostFacts, Protocol};
@@ -9,42 +9,42 @@ use crate::host::process;
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
         id: "nccl.environment",
-        about: "Whether the environment of every process can be read, on hosts with RoCE devices. Unknown, with the names, where some cannot: a job of another user is then not judged. The settings below are those of the environment that a process started with; where it has none, those of the file named by NCCL_CONF_FILE or ~/.nccl.conf, then of /etc/nccl.conf (RCCL: ~/.rccl.conf, /etc/rccl.conf), as the process sees them. A process is taken for one of NCCL when it has such variables or has loaded libnccl.so or librccl.so; what is linked into another library, and set by the program itself, does not show.",
+        about: "Readable process environments, on hosts with RoCE devices. Unknown, with names, where some cannot be read: jobs of other users are then not checked. Settings come from the environment that a process started with, then from the file named by NCCL_CONF_FILE or ~/.nccl.conf, then from /etc/nccl.conf (RCCL: ~/.rccl.conf, /etc/rccl.conf), as the process sees them. A process counts as an NCCL process when it has such variables or has loaded libnccl.so or librccl.so; NCCL linked statically into another library, and settings made by the program itself, are not visible.",
     },
     Entry {
         id: "nccl.disabled",
-        about: "NCCL_IB_DISABLE. A warning at 1 on a host with RoCE devices: the job runs over TCP.",
+        about: "NCCL_IB_DISABLE. Warning at 1 on a host with RoCE devices: the job uses TCP.",
     },
     Entry {
         id: "nccl.hca",
-        about: "NCCL_IB_HCA against the RDMA devices. A warning when a name in it fits none, and when it leaves none.",
+        about: "NCCL_IB_HCA. Warning when a name in it matches no RDMA device, or when it leaves no device.",
     },
     Entry {
         id: "nccl.gid_index",
-        about: "NCCL_IB_GID_INDEX against the tables of the devices it uses. Critical when a device has no such entry; a warning when the entry is RoCE v1 or link-local.",
+        about: "NCCL_IB_GID_INDEX. Critical when a device in use has no GID at that index, warning when the GID is RoCE v1 or link-local.",
     },
     Entry {
         id: "nccl.roce_version",
-        about: "NCCL_IB_ROCE_VERSION_NUM. A warning at 1, where NCCL chooses the address itself.",
+        about: "NCCL_IB_ROCE_VERSION_NUM. Warning at 1 when NCCL selects the GID itself.",
     },
     Entry {
         id: "nccl.traffic_class",
-        about: "NCCL_IB_TC. A warning when it is unset or 0 while a device it uses has PFC: the data then has DSCP 0 and is outside of the lossless class.",
+        about: "NCCL_IB_TC. Warning when it is unset or 0 while a device in use has PFC: the data then has DSCP 0 and does not use the lossless priority.",
     },
     Entry {
         id: "nccl.socket_interface",
-        about: "NCCL_SOCKET_IFNAME against the interfaces, for processes in this network namespace. A warning when a name fits none.",
+        about: "NCCL_SOCKET_IFNAME, for processes in this network namespace. Warning when a name matches no interface.",
     },
     Entry {
         id: "nccl.gpudirect",
-        about: "NCCL_NET_GDR_LEVEL. Info at LOC or 0, which switch GPUDirect off.",
+        about: "NCCL_NET_GDR_LEVEL. Info at LOC or 0, which disable GPUDirect RDMA.",
     },
 ];
 
 pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
     if facts.roce_ports().next().is_some() && !facts.processes_unreadable.is_empty() {
         let unread = process::by_name(&facts.processes_unreadable);
-        let why = format!("no environment of {unread}: not known whether they have settings of NCCL");
+        let why = format!("the environment of {unread} cannot be read: NCCL settings unknown");
         sheet.unknown("nccl.environment", "host", &why);
     }
     for process in &facts.processes {
@@ -60,7 +60,7 @@ fn one(facts: &HostFacts, process: &NcclProcess, subject: &str, sheet: &mut Shee
                 ("nccl.disabled", Verdict::Warning),
                 subject,
                 process.shown("NCCL_IB_DISABLE"),
-                "the job runs over TCP although the host has RoCE",
+                "the job uses TCP although the host has RoCE devices",
                 process.unset("NCCL_IB_DISABLE"),
             );
             return;
@@ -78,7 +78,7 @@ fn one(facts: &HostFacts, process: &NcclProcess, subject: &str, sheet: &mut Shee
             ("nccl.gpudirect", Verdict::Info),
             subject,
             process.shown("NCCL_NET_GDR_LEVEL"),
-            "GPUDirect is switched off: every byte goes through the memory of the host",
+            "GPUDirect RDMA is disabled: all data is copied through host memory",
             format!("{}, or set PHB or SYS", process.unset("NCCL_NET_GDR_LEVEL")),
         ),
         Some(_) => sheet.ok("nccl.gpudirect", subject, process.shown("NCCL_NET_GDR_LEVEL")),
@@ -86,8 +86,8 @@ fn one(facts: &HostFacts, process: &NcclProcess, subject: &str, sheet: &mut Shee
     }
 }
 
-/// A list as NCCL reads it: `^` in front leaves out what it names, `=` asks for whole names rather
-/// than their beginnings, and `:port` may follow a device.
+/// A list in NCCL's syntax: a leading `^` excludes the names, `=` matches whole names rather
+/// than prefixes, and `:port` may follow a device.
 struct List<'a> {
     inverted: bool,
     exact: bool,
@@ -110,7 +110,7 @@ impl<'a> List<'a> {
         self.names.iter().any(|pattern| self.fits(pattern, name)) != self.inverted
     }
 
-    /// Names that fit none of `all`.
+    /// The names that match none of `all`.
     fn strangers(&self, all: &[&str]) -> Vec<&'a str> {
         let is_stranger = |pattern: &&&str| !all.iter().any(|name| self.fits(pattern, name));
         self.names.iter().filter(is_stranger).copied().collect()
@@ -133,9 +133,9 @@ fn hca<'a>(
     let value = process.shown("NCCL_IB_HCA");
     if !strangers.is_empty() && !list.inverted || used.is_empty() {
         let why = if used.is_empty() {
-            "no RoCE device of this host is left: the job runs over TCP or not at all".to_owned()
+            "this leaves no RoCE device: the job uses TCP, or fails".to_owned()
         } else {
-            format!("the host has no {}", strangers.join(", "))
+            format!("no such device on this host: {}", strangers.join(", "))
         };
         sheet.say(
             ("nccl.hca", Verdict::Warning),
@@ -143,7 +143,7 @@ fn hca<'a>(
             value,
             why,
             format!(
-                "name devices of this host: {}",
+                "use devices of this host: {}",
                 if all.is_empty() { "it has none".into() } else { all.join(",") }
             ),
         );
@@ -157,14 +157,14 @@ fn gid_index(process: &NcclProcess, used: &[&DeviceFacts], subject: &str, sheet:
     const ID: &str = "nccl.gid_index";
     let Some(index) = process.number("NCCL_IB_GID_INDEX") else { return };
     let value = process.shown("NCCL_IB_GID_INDEX");
-    // -1 lets NCCL choose.
+    // -1: NCCL selects the GID.
     let Ok(index) = u32::try_from(index) else {
         sheet.ok(ID, subject, value);
         return;
     };
-    let change = "unset it (NCCL chooses since 2.21), or take an index that is RoCE v2 with the IP address on every device: show_gids";
+    let change = "unset it (NCCL 2.21 and newer select the GID), or use an index that is a RoCE v2 IP address on every device (show_gids)";
     let (mut missing, mut poor) = (Vec::new(), Vec::new());
-    // A table that could not be read says nothing of the index.
+    // An unreadable GID table proves nothing about the index.
     for device in used.iter().filter(|device| device.ports.iter().any(|port| !port.port.gids.is_empty())) {
         let mut gids = device.ports.iter().flat_map(|port| &port.port.gids);
         match gids.find(|gid| gid.index == index) {
@@ -176,11 +176,11 @@ fn gid_index(process: &NcclProcess, used: &[&DeviceFacts], subject: &str, sheet:
         }
     }
     if !missing.is_empty() {
-        let why = format!("{} has no address at this index: connections fail", missing.join(", "));
+        let why = format!("{} has no GID at this index: connections fail", missing.join(", "));
         sheet.say((ID, Verdict::Critical), subject, value, why, change);
     } else if !poor.is_empty() {
         let why = format!(
-            "on {} it is RoCE v1 or link-local: not routed, and v1 is never marked with ECN",
+            "on {} the GID is RoCE v1 or link-local: not routable, and RoCE v1 has no ECN",
             poor.join(", ")
         );
         sheet.say((ID, Verdict::Warning), subject, value, why, change);
@@ -193,10 +193,10 @@ fn roce_version(process: &NcclProcess, used: &[&DeviceFacts], subject: &str, she
     const ID: &str = "nccl.roce_version";
     const NAME: &str = "NCCL_IB_ROCE_VERSION_NUM";
     let Some(version) = process.number(NAME) else { return };
-    // An index that is given goes before.
+    // An explicit index takes precedence.
     let chooses = process.number("NCCL_IB_GID_INDEX").is_none_or(|index| index < 0);
     if version == 1 && chooses && !used.is_empty() {
-        let why = "NCCL then chooses addresses of RoCE v1: not routed, never marked with ECN";
+        let why = "NCCL then selects RoCE v1 GIDs: not routable, no ECN";
         sheet.say((ID, Verdict::Warning), subject, process.shown(NAME), why, process.unset(NAME));
     } else {
         sheet.ok(ID, subject, process.shown(NAME));
@@ -212,9 +212,9 @@ fn traffic_class(
 ) {
     const ID: &str = "nccl.traffic_class";
     let value = process.shown("NCCL_IB_TC");
-    // Below zero it is as good as unset.
+    // NCCL treats a negative value as unset.
     let is_set = process.number("NCCL_IB_TC").is_some_and(|class| class > 0);
-    // Where the device forces a class, or DSCP 0 is in a lossless priority, unset is fine.
+    // Unset is fine where the device forces a class, or DSCP 0 maps to a lossless priority.
     let concerned = used.iter().flat_map(|device| &device.ports).find(|port| {
         let lossless = facts.ethernet_of(port).next().and_then(|interface| {
             let dcb = interface.dcb.as_ref()?;
@@ -230,10 +230,10 @@ fn traffic_class(
             subject,
             value,
             format!(
-                "data leaves with DSCP 0, outside of the lossless priority of {}",
+                "data is sent with DSCP 0, not in the lossless priority of {}",
                 port.port.interface.as_deref().unwrap_or("the port")
             ),
-            "NCCL_IB_TC=106 (DSCP 26 times 4, plus 2 for ECT(0)), with the DSCP that the fabric treats as lossless; in the job's environment, or for all jobs in /etc/nccl.conf",
+            "NCCL_IB_TC=106 (DSCP 26 × 4, plus 2 for ECT(0); use the DSCP that the fabric treats as lossless), in the job's environment or, for all jobs, in /etc/nccl.conf",
         ),
         _ => sheet.ok(ID, subject, value),
     }
@@ -244,7 +244,11 @@ fn socket_interface(facts: &HostFacts, process: &NcclProcess, subject: &str, she
     let Some(text) = process.get("NCCL_SOCKET_IFNAME") else { return };
     let value = process.shown("NCCL_SOCKET_IFNAME");
     if process.same_network != Some(true) {
-        sheet.unknown(ID, subject, "the process is in another network namespace, or that cannot be read");
+        sheet.unknown(
+            ID,
+            subject,
+            "the process is in another network namespace, or its namespace cannot be read",
+        );
         return;
     }
     let list = List::parse(text);
@@ -255,8 +259,8 @@ fn socket_interface(facts: &HostFacts, process: &NcclProcess, subject: &str, she
             (ID, Verdict::Warning),
             subject,
             value,
-            "no interface of this host fits: NCCL cannot set its connections up",
-            "name an interface of the front-end network, without its number to allow for several",
+            "no interface of this host matches: NCCL cannot establish its connections",
+            "use an interface of the front-end network (a prefix without the number matches several)",
         );
     } else {
         sheet.ok(ID, subject, value);

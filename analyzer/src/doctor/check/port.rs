@@ -1,4 +1,4 @@
-//! Ports that do RoCE: whether they are up, addressed, wide enough and countable.
+//! RoCE ports: state, addresses, MTU, PCIe bandwidth and counters.
 
 use super::{Entry, Sheet, Verdict};
 use crate::doctor::facts::{DeviceFacts, HostFacts, InterfaceFacts, OPTIONAL_COST, PortFacts, Protocol};
@@ -8,44 +8,41 @@ use crate::host::port::MTU_FOR_4096;
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
         id: "device.protocol",
-        about: "What an RDMA device speaks. Info when it is not RoCE (InfiniBand, iWARP, EFA), so that nothing of it can be shown.",
+        about: "Protocol of an RDMA device. Info when it is not RoCE (InfiniBand, iWARP, EFA): rocescope cannot show its traffic.",
     },
     Entry {
         id: "device.absent",
-        about: "NICs whose driver has a companion for RoCE, but no RDMA device. Info, with the module that makes it one: without it there are neither queue pairs nor counters.",
+        about: "NICs whose driver supports RoCE but that have no RDMA device. Info, with the kernel module that creates it: without it there are neither queue pairs nor counters.",
     },
-    Entry { id: "port.state", about: "State of the RDMA port. A warning when it is not ACTIVE." },
-    Entry {
-        id: "port.gid",
-        about: "Addresses of the port. A warning when none is a RoCE v2 address that routers pass on.",
-    },
+    Entry { id: "port.state", about: "State of the RDMA port. Warning when it is not ACTIVE." },
+    Entry { id: "port.gid", about: "GIDs of the port. Warning when none is a routable RoCE v2 address." },
     Entry {
         id: "port.mtu",
-        about: "Largest RDMA path MTU, as the kernel computes it from the MTU of the interface. A warning below 4096 on a NIC, info with Soft-RoCE.",
+        about: "Largest RDMA path MTU, as the kernel computes it from the interface MTU. Warning below 4096 on a NIC, info with Soft-RoCE.",
     },
     Entry {
         id: "pcie.bandwidth",
-        about: "PCIe speed times width, after line coding, against the speed of the port. Critical when the link trained below what the device can and the port is faster than it; a warning when the device's best is less than the port.",
+        about: "PCIe bandwidth (speed × width, after line coding) compared with the port speed. Critical when the link trained below the device's capability and is slower than the port, warning when even that capability is below the port speed.",
     },
     Entry {
         id: "pcie.width",
-        about: "PCIe lanes in use against those that the device has. A warning when some are missing.",
+        about: "Active and maximum PCIe lanes of the device. Warning when lanes are missing.",
     },
     Entry {
         id: "entropy.source_port",
-        about: "Whether the driver varies the UDP source port by queue pair, on which hashing over uplinks rests. Ok for drivers whose source does so.",
+        about: "UDP source port entropy per queue pair, which ECMP hashing depends on. OK for drivers whose source code varies the port per queue pair.",
     },
     Entry {
         id: "counters.optional",
-        about: "Optional counters of the port. Info when some are off, with the command that turns them on and what it costs.",
+        about: "Optional counters of the port. Info when some are disabled, with the command that enables them and its cost.",
     },
     Entry {
         id: "counters.per_qp",
-        about: "Whether queue pairs have counters of their own. Info when they could and do not.",
+        about: "Counters per queue pair. Info when they are supported but disabled.",
     },
 ];
 
-/// Drivers of NICs that do RoCE, and the modules that make RDMA devices of them.
+/// Drivers of NICs that support RoCE, and the modules that create their RDMA devices.
 const COMPANIONS: [(&str, &str); 7] = [
     ("mlx5_core", "mlx5_ib"),
     ("mlx4_en", "mlx4_ib"),
@@ -67,13 +64,13 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
         match device.protocol {
             Protocol::Roce => sheet.ok("device.protocol", &device.name, what),
             Protocol::Unknown => {
-                sheet.unknown("device.protocol", &device.name, "the kernel does not say what it speaks");
+                sheet.unknown("device.protocol", &device.name, "the kernel does not report its protocol");
             }
             _ => sheet.say(
                 ("device.protocol", Verdict::Info),
                 &device.name,
                 what,
-                "this is not RoCE: rocescope shows nothing of it",
+                "not RoCE: rocescope cannot show its traffic",
                 "",
             ),
         }
@@ -89,12 +86,12 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
         }
         match device.driver.as_deref() {
             Some(driver) if VARY_SOURCE_PORT.contains(&driver) => {
-                sheet.ok("entropy.source_port", &subject, format!("{driver} varies it by queue pair"));
+                sheet.ok("entropy.source_port", &subject, format!("{driver} varies it per queue pair"));
             }
             _ => sheet.unknown(
                 "entropy.source_port",
                 &subject,
-                "not known of this driver; `rocescope replay` of a capture shows it",
+                "unknown for this driver; `rocescope replay` of a capture shows it",
             ),
         }
         counters(device, port, &subject, sheet);
@@ -112,8 +109,8 @@ fn absent(facts: &HostFacts, sheet: &mut Sheet) {
             ("device.absent", Verdict::Info),
             &interface.name,
             format!("{driver} without {module}"),
-            "the NIC can do RoCE, but no RDMA device is here for it: nothing does RDMA through it, or the device is in another network namespace (rdma system show)",
-            format!("where RoCE is wanted: modprobe {module}"),
+            "the NIC supports RoCE but has no RDMA device here: the module is not loaded, or the device is in another network namespace (rdma system show)",
+            format!("if RoCE is wanted: modprobe {module}"),
         );
     }
 }
@@ -128,11 +125,11 @@ fn state(port: &PortFacts, subject: &str, sheet: &mut Sheet) {
                 ("port.state", Verdict::Warning),
                 subject,
                 state,
-                format!("no RoCE passes a port in this state (physical state: {physical})"),
-                format!("ip link set {interface} up; check cable and switch port"),
+                format!("the port carries no RoCE in this state (physical state: {physical})"),
+                format!("ip link set {interface} up; check the cable and the switch port"),
             );
         }
-        (None, _) => sheet.unknown("port.state", subject, "sysfs does not tell the state"),
+        (None, _) => sheet.unknown("port.state", subject, "sysfs does not report the state"),
     }
 }
 
@@ -154,8 +151,8 @@ fn gid(port: &PortFacts, subject: &str, sheet: &mut Sheet) {
             ("port.gid", Verdict::Warning),
             subject,
             "no routable RoCE v2 address",
-            "only link-local or RoCE v1 addresses: traffic stays in one layer 2 network, without ECN for v1",
-            format!("give {interface} an IP address: ip address add ADDRESS/PREFIX dev {interface}"),
+            "only link-local or RoCE v1 addresses: traffic cannot leave its layer 2 network, and RoCE v1 has no ECN",
+            format!("assign an IP address: ip address add ADDRESS/PREFIX dev {interface}"),
         );
     } else {
         sheet.ok("port.gid", subject, routable.join(", "));
@@ -177,9 +174,9 @@ fn mtu(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts, subject: &str,
         ("port.mtu", verdict),
         subject,
         value,
-        "a path MTU of 4096 takes fewer packets and less of the link for headers",
+        "a path MTU of 4096 needs fewer packets and less header overhead",
         format!(
-            "ip link set {} mtu 9000 ({MTU_FOR_4096} is the least), on all hosts and switch ports of the fabric alike",
+            "ip link set {} mtu 9000 (minimum {MTU_FOR_4096}), on all hosts and switch ports of the fabric",
             interface.name
         ),
     );
@@ -205,31 +202,35 @@ fn pcie(pci: &PciDevice, port: &PortFacts, subject: &str, sheet: &mut Sheet) {
                     ("pcie.bandwidth", Verdict::Critical),
                     subject,
                     value,
-                    "the PCIe link runs below what the device can, and is the narrowest place of the path: the NIC drops or pauses what the host cannot take",
-                    "reseat the card or riser, check the slot's lanes and the firmware's settings for its speed (lspci -vv: LnkSta against LnkCap)",
+                    "the PCIe link runs below the device's capability and is slower than the port: the NIC drops packets or sends pause frames",
+                    "reseat the card or riser, check the slot's lanes and its speed setting in the firmware (lspci -vv: compare LnkSta with LnkCap)",
                 );
             } else {
                 sheet.say(
                     ("pcie.bandwidth", Verdict::Warning),
                     subject,
                     value,
-                    "the slot or device cannot carry the port's speed",
+                    "the slot or the device cannot sustain the port's speed",
                     "move the card to a slot with more or faster lanes",
                 );
             }
         }
-        _ => sheet.unknown("pcie.bandwidth", subject, "speed or width of link or port cannot be read"),
+        _ => sheet.unknown(
+            "pcie.bandwidth",
+            subject,
+            "the speed or width of the PCIe link, or the port speed, cannot be read",
+        ),
     }
     match (link.width, link.max_width) {
         (Some(width), Some(max)) if width < max => sheet.say(
             ("pcie.width", Verdict::Warning),
             subject,
             format!("{width} of {max} lanes"),
-            "lanes did not come up, or the slot has fewer",
-            "reseat the card, or use a slot with all lanes",
+            "some lanes did not train, or the slot has fewer lanes",
+            "reseat the card, or use a slot with enough lanes",
         ),
         (Some(width), Some(_)) => sheet.ok("pcie.width", subject, format!("{width} lanes")),
-        _ => sheet.unknown("pcie.width", subject, "the width of the link cannot be read"),
+        _ => sheet.unknown("pcie.width", subject, "the PCIe link width cannot be read"),
     }
 }
 
@@ -238,37 +239,37 @@ fn counters(device: &DeviceFacts, port: &PortFacts, subject: &str, sheet: &mut S
         Some(_) if !port.optional_off().is_empty() => sheet.say(
             ("counters.optional", Verdict::Info),
             subject,
-            format!("off: {}", port.optional_off().join(", ")),
-            format!("on, they count CE marks, CNPs and RoCE packets in hardware; {OPTIONAL_COST}"),
+            format!("disabled: {}", port.optional_off().join(", ")),
+            format!("when enabled, they count CE-marked packets, CNPs and RoCE packets in hardware; {OPTIONAL_COST}"),
             format!(
-                "{} (the list replaces the one before, until the next boot)",
+                "{} (replaces the current list, until the next boot)",
                 port.turn_on_optional(&device.name)
             ),
         ),
-        Some(counters) if !counters.is_empty() => sheet.ok("counters.optional", subject, "all on"),
-        Some(_) => sheet.ok("counters.optional", subject, "none: all that the driver has are always on"),
+        Some(counters) if !counters.is_empty() => sheet.ok("counters.optional", subject, "all enabled"),
+        Some(_) => sheet.ok("counters.optional", subject, "none: the driver's counters are always enabled"),
         None => sheet.unknown(
             "counters.optional",
             subject,
-            "the kernel (5.16 on) or driver offers none, or does not tell",
+            "the kernel (before 5.16) or the driver offers none, or does not report them",
         ),
     }
     match port.qp_binding {
-        // The kernel takes the order for any device; Soft-RoCE has no counters to hand out.
+        // The kernel accepts the mode for any device; Soft-RoCE has no counters to bind.
         Some(_) if device.software => {
-            sheet.unknown("counters.per_qp", subject, "Soft-RoCE has none by queue pair");
+            sheet.unknown("counters.per_qp", subject, "Soft-RoCE has no counters per queue pair");
         }
         Some("none") => sheet.say(
             ("counters.per_qp", Verdict::Info),
             subject,
             "off",
             format!(
-                "queue pairs of {} share the counters of the port; bound, those of one type and process share a set, made with the next queue pair",
+                "all queue pairs of {} share the port's counters; with binding, new queue pairs of the same type and process share a set",
                 device.name
             ),
-            format!("rdma statistic qp set link {subject} auto type,pid on (on mlx5 from Linux 6.15 with `optional-counters on` behind it, also CE, CNP and bytes)"),
+            format!("rdma statistic qp set link {subject} auto type,pid on (on mlx5 with Linux 6.15 or newer, append `optional-counters on` for CE, CNP and bytes)"),
         ),
         Some(mode) => sheet.ok("counters.per_qp", subject, mode),
-        None => sheet.unknown("counters.per_qp", subject, "the kernel or driver offers none"),
+        None => sheet.unknown("counters.per_qp", subject, "the kernel or the driver does not support them"),
     }
 }

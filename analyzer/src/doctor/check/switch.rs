@@ -1,4 +1,4 @@
-//! What the switch says over DCBX, held against the host's own settings.
+//! DCBX settings of the switch, compared with the host's.
 
 use super::lossless::set_pfc;
 use super::{Entry, Sheet, Verdict};
@@ -8,19 +8,19 @@ use crate::host::dcb::{AppPriority, Ets, Priorities, SELECT_ANY_PORT, SELECT_DSC
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
         id: "switch.pfc",
-        about: "Priorities with PFC on the switch, from LLDP frames or the NIC's own DCBX engine, against the host's. Critical when one is lossless on one side only.",
+        about: "PFC priorities of the switch (from LLDP frames or the NIC's DCBX engine) compared with the host's. Critical when a priority is lossless on one side only.",
     },
     Entry {
         id: "switch.dscp",
-        about: "Priorities that the switch gives DSCPs and RoCE's UDP port, against the host's table and its PFC. A warning when they differ.",
+        about: "Switch mapping of DSCPs and of RoCE's UDP port to priorities, compared with the host's table and PFC. Warning when they differ.",
     },
     Entry {
         id: "switch.ets",
-        about: "The share of bandwidth (ETS) that the switch gives the host's lossless priorities when sending, against the host's own. Info when they differ: each end shares out what it sends, so that one way can be narrower than the other.",
+        about: "ETS bandwidth share of the lossless priorities on the switch, compared with the host's. Info when they differ: each end schedules its own transmissions, so one direction can be slower.",
     },
     Entry {
         id: "switch.dcbx_error",
-        about: "Whether the switch reports that the settings do not match (CEE). A warning when it does.",
+        about: "DCBX mismatch reported by the switch (CEE). Warning when it reports one.",
     },
 ];
 
@@ -29,7 +29,7 @@ const ROCE_PORT: u16 = 4791;
 
 pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
     let concerned = facts.interfaces.iter().filter(|interface| {
-        // Where RoCE runs, and wherever the user listened.
+        // RoCE interfaces, and every interface on which LLDP was received.
         !interface.devices.is_empty() && interface.kind == "physical" || interface.neighbour.is_some()
     });
     for interface in concerned {
@@ -45,10 +45,10 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
                     &interface.name,
                     "error",
                     format!(
-                        "{} says that its PFC settings and those of this port do not match",
+                        "{} reports that its PFC settings and those of this port do not match",
                         neighbour.label()
                     ),
-                    "make them alike on both sides",
+                    "configure the same PFC priorities on both sides",
                 );
             } else {
                 sheet.ok("switch.dcbx_error", &interface.name, "none");
@@ -61,15 +61,15 @@ fn pfc(interface: &InterfaceFacts, sheet: &mut Sheet) {
     let name = &interface.name;
     let heard = interface.neighbour.as_ref().and_then(|neighbour| neighbour.pfc);
     let theirs = heard.map(|pfc| Priorities(pfc.enabled)).or_else(|| {
-        // The driver's own engine knows a peer only once it has heard one; before, it has none on.
+        // The driver's DCBX engine reports an empty set until it has received the peer's frame.
         interface.dcb.as_ref().and_then(|dcb| dcb.peer_pfc).filter(|set| !set.is_empty())
     });
     let ours = interface.dcb.as_ref().and_then(|dcb| dcb.pfc).map(|pfc| pfc.enabled);
     let (Some(theirs), Some(ours)) = (theirs, ours) else {
         let why = if theirs.is_none() {
-            "nothing was heard from the switch; `rocescope doctor --lldp 35s` listens, and some NICs keep LLDP for themselves"
+            "no LLDP frame received from the switch: run `rocescope doctor --lldp 35s` (some NICs consume LLDP in firmware)"
         } else {
-            "the driver does not tell the host's own PFC"
+            "the driver does not report the host's PFC settings"
         };
         sheet.unknown("switch.pfc", name, why);
         return;
@@ -84,34 +84,34 @@ fn pfc(interface: &InterfaceFacts, sheet: &mut Sheet) {
         ("switch.pfc", Verdict::Critical),
         name,
         value,
-        format!("priority {one_sided} is lossless on one side only: what that side pauses, the other does not obey, and packets are dropped"),
-        format!("make both sides alike; here: {}", set_pfc(interface, &on(theirs))),
+        format!("priority {one_sided} is lossless on one side only: the other side ignores its pause frames, and packets are dropped"),
+        format!("configure both sides alike; on this host: {}", set_pfc(interface, &on(theirs))),
     );
 }
 
-/// How one end shares out what it sends among its traffic classes.
+/// ETS settings of one end: the bandwidth shares of its traffic classes.
 struct Shares {
     class_of: [u8; 8],
     bandwidth: [u8; 8],
-    /// By class: whether it takes its share; else it goes before or behind by its number.
+    /// By class: true when ETS schedules it, false for strict priority.
     shared: Option<[bool; 8]>,
 }
 
 impl Shares {
-    /// `Ets` as DCB netlink has it, in which 2 stands for enhanced transmission selection.
+    /// From DCB netlink, where algorithm 2 is enhanced transmission selection.
     fn of(ets: &Ets) -> Self {
         let shared = ets.algorithm.map(|algorithm| algorithm == 2);
         Self { class_of: ets.class_of, bandwidth: ets.bandwidth, shared: Some(shared) }
     }
 
-    /// The share of a priority in words; `None` where its class is none of the eight, as CEE's strict
-    /// group 15 and vendors' classes are.
+    /// The share of a priority as text; `None` where its class is outside the eight, such as CEE's strict
+    /// group 15 and vendor classes.
     fn share(&self, priority: u8) -> Option<String> {
         let class = usize::from(*self.class_of.get(usize::from(priority))?);
         let bandwidth = *self.bandwidth.get(class)?;
-        // LLDP names the algorithm in a part that is not kept: a share of nothing is none.
+        // The LLDP algorithm table is not kept: a share of 0 % is taken as strict priority.
         let is_shared = self.shared.map_or(Some(bandwidth > 0), |shared| shared.get(class).copied())?;
-        Some(if is_shared { format!("{bandwidth} %") } else { "no share (strict)".into() })
+        Some(if is_shared { format!("{bandwidth} %") } else { "strict priority".into() })
     }
 }
 
@@ -121,15 +121,15 @@ fn ets(interface: &InterfaceFacts, sheet: &mut Sheet) {
     let dcb = interface.dcb.as_ref();
     let heard = interface.neighbour.as_ref().and_then(|neighbour| neighbour.ets);
     let heard = heard.map(|ets| Shares { class_of: ets.class_of, bandwidth: ets.bandwidth, shared: None });
-    // An engine that has heard nobody has nothing but zeros.
+    // A DCBX engine without a peer reports zeros.
     let told = || dcb?.peer_ets.filter(|ets| ets.bandwidth != [0; 8]).map(|ets| Shares::of(&ets));
     let theirs = heard.or_else(told);
     let ours = dcb.and_then(|dcb| dcb.ets.as_ref()).map(Shares::of);
     let (Some(theirs), Some(ours)) = (&theirs, &ours) else {
         let why = if theirs.is_none() {
-            "the switch was not heard to say how it shares bandwidth out"
+            "no ETS settings received from the switch"
         } else {
-            "the driver does not tell the host's own shares"
+            "the driver does not report the host's ETS settings"
         };
         sheet.unknown(ID, name, why);
         return;
@@ -150,11 +150,11 @@ fn ets(interface: &InterfaceFacts, sheet: &mut Sheet) {
             (ID, Verdict::Info),
             name,
             differing.join("; "),
-            "each end shares out what it sends: where all are busy, RoCE gets less one way than the other",
-            format!("give both the same: dcb ets set dev {name} tc-tsa CLASS:ets tc-bw CLASS:PERCENT (all classes together 100)"),
+            "each end schedules its own transmissions: under load RoCE gets less bandwidth in one direction",
+            format!("configure both alike: dcb ets set dev {name} tc-tsa CLASS:ets tc-bw CLASS:PERCENT (100 over all classes)"),
         );
     } else if same.is_empty() {
-        sheet.unknown(ID, name, "there is no lossless priority whose share both ends tell");
+        sheet.unknown(ID, name, "no lossless priority has an ETS share reported by both ends");
     } else {
         sheet.ok(ID, name, same.join("; "));
     }
@@ -175,12 +175,12 @@ fn apps(interface: &InterfaceFacts, sheet: &mut Sheet) {
         }));
     }
     let Some(dcb) = &interface.dcb else {
-        sheet.unknown("switch.dscp", name, "the driver has no DCB");
+        sheet.unknown("switch.dscp", name, "the driver does not support DCB");
         return;
     };
     theirs.extend(&dcb.peer_apps);
     if theirs.is_empty() {
-        sheet.unknown("switch.dscp", name, "the switch was not heard to say what it gives priorities to");
+        sheet.unknown("switch.dscp", name, "no priority mappings received from the switch");
         return;
     }
     let lossless = dcb.pfc.map(|pfc| pfc.enabled).unwrap_or_default();
@@ -193,7 +193,7 @@ fn apps(interface: &InterfaceFacts, sheet: &mut Sheet) {
                 (format!("DSCP {dscp}"), dcb.priority_of_dscp(dscp))
             }
             SELECT_UDP | SELECT_ANY_PORT if app.protocol == ROCE_PORT => {
-                // The host has no such map for RoCE: what counts is that it is lossless here too.
+                // The host has no such table for UDP ports: the priority must be lossless here too.
                 let fits = lossless.has(app.priority) || lossless.is_empty();
                 ("RoCE's UDP port".to_owned(), fits.then_some(app.priority))
             }
@@ -203,7 +203,8 @@ fn apps(interface: &InterfaceFacts, sheet: &mut Sheet) {
             Some(ours) if ours == app.priority => compared.push(format!("{what} → {ours}")),
             Some(ours) => differing.push(format!("{what} → {} on the switch, {ours} here", app.priority)),
             None if app.selector == SELECT_DSCP => {}
-            None => differing.push(format!("{what} → {} on the switch, which has no PFC here", app.priority)),
+            None => differing
+                .push(format!("{what} → {} on the switch, but PFC is disabled for it here", app.priority)),
         }
     }
     if !differing.is_empty() {
@@ -211,11 +212,11 @@ fn apps(interface: &InterfaceFacts, sheet: &mut Sheet) {
             ("switch.dscp", Verdict::Warning),
             name,
             differing.join("; "),
-            "packets change their priority between host and switch",
-            format!("give both the same table: dcb app replace dev {name} dscp-prio DSCP:PRIORITY"),
+            "packets get different priorities on host and switch",
+            format!("configure the same table on both: dcb app replace dev {name} dscp-prio DSCP:PRIORITY"),
         );
     } else if compared.is_empty() {
-        sheet.unknown("switch.dscp", name, "the switch advertised nothing that the host has in its table");
+        sheet.unknown("switch.dscp", name, "the switch advertised no mapping that the host's table contains");
     } else {
         sheet.ok("switch.dscp", name, compared.join("; "));
     }

@@ -1,13 +1,13 @@
 //! What is said of each driver, and of what could not be read.
 
 use super::*;
-use crate::doctor::sight::Sight;
+use crate::doctor::visibility::Visibility;
 
 const NOT_ROCE: &str = include_str!("../../../../tests/data/host/not_roce.txt");
 const VLAN: &str = include_str!("../../../../tests/data/host/mlx5_vlan.txt");
 
-fn sight<'a>(page: &'a Page, subject: &str, way: Way) -> Option<&'a Sight> {
-    page.sights.iter().find(|sight| sight.subject == subject && sight.way == way)
+fn entry<'a>(page: &'a Page, subject: &str, way: SourceKind) -> Option<&'a Visibility> {
+    page.visibility.iter().find(|entry| entry.subject == subject && entry.source == way)
 }
 
 /// The first check of this name, which must be there.
@@ -26,35 +26,35 @@ fn each_read_that_fails_is_listed_with_its_cause() {
             format!("{DEVICE}/ports/1/counters/link_downed = N/A"),
             "mlx5_0",
             "link_downed",
-            "`N/A` is no number",
+            "invalid number `N/A`",
         ),
-        (format!("{DEVICE}/ports/1/rate = fast"), "mlx5_0", "ports/1/rate", "`fast` is no rate"),
+        (format!("{DEVICE}/ports/1/rate = fast"), "mlx5_0", "ports/1/rate", "invalid rate `fast`"),
         (format!("{DEVICE}/ports/1/gids = (none)"), "mlx5_0", "ports/1/gids", "No such file"),
-        (format!("{DEVICE}/ports/1/gid_attrs/types/3 = RoCE v9"), "mlx5_0", "types/3", "no known type"),
-        ("answers/statistics = (none)".into(), IFACE_NAME, "statistics/", "does not support"),
-        ("answers/pause = (none)".into(), IFACE_NAME, "pause/", "does not support"),
-        ("answers/rings = (none)".into(), IFACE_NAME, "rings/", "does not support"),
-        ("answers/dcb = (none)".into(), IFACE_NAME, "dcb/", "does not support"),
-        ("answers/dcb/enp59s0np0 <<\n>>".into(), IFACE_NAME, "DCB netlink", "does not hold it"),
-        (format!("{IFACE}/speed = fast"), IFACE_NAME, "speed", "`fast` is no speed"),
-        ("answers/interfaces = (none)".into(), "host", "interfaces", "does not support"),
-        ("answers/rdma/devices = (none)".into(), "host", "rdma/devices", "does not support"),
-        ("answers/rdma/counters.0.1 = (none)".into(), "mlx5_0", "rdma/counters.0.1", "does not support"),
-        ("answers/rdma/optional.0.1 = (none)".into(), "mlx5_0", "rdma/optional.0.1", "does not support"),
-        ("answers/rdma/binding.0.1 = (none)".into(), "mlx5_0", "rdma/binding.0.1", "does not support"),
-        ("answers/rdma/qp.0 = (none)".into(), "mlx5_0", "rdma/qp.0", "does not support"),
-        ("answers/parameter = (none)".into(), "mlx5_0", "enable_roce", "does not support"),
+        (format!("{DEVICE}/ports/1/gid_attrs/types/3 = RoCE v9"), "mlx5_0", "types/3", "invalid GID type"),
+        ("answers/statistics = (none)".into(), IFACE_NAME, "statistics/", "not supported"),
+        ("answers/pause = (none)".into(), IFACE_NAME, "pause/", "not supported"),
+        ("answers/rings = (none)".into(), IFACE_NAME, "rings/", "not supported"),
+        ("answers/dcb = (none)".into(), IFACE_NAME, "dcb/", "not supported"),
+        ("answers/dcb/enp59s0np0 <<\n>>".into(), IFACE_NAME, "DCB netlink", "missing from the reply"),
+        (format!("{IFACE}/speed = fast"), IFACE_NAME, "speed", "invalid speed `fast`"),
+        ("answers/interfaces = (none)".into(), "host", "interfaces", "not supported"),
+        ("answers/rdma/devices = (none)".into(), "host", "rdma/devices", "not supported"),
+        ("answers/rdma/counters.0.1 = (none)".into(), "mlx5_0", "rdma/counters.0.1", "not supported"),
+        ("answers/rdma/optional.0.1 = (none)".into(), "mlx5_0", "rdma/optional.0.1", "not supported"),
+        ("answers/rdma/binding.0.1 = (none)".into(), "mlx5_0", "rdma/binding.0.1", "not supported"),
+        ("answers/rdma/qp.0 = (none)".into(), "mlx5_0", "rdma/qp.0", "not supported"),
+        ("answers/parameter = (none)".into(), "mlx5_0", "enable_roce", "not supported"),
         (
             format!("{NIC}/current_link_speed = Unknown"),
             "mlx5_0",
             "current_link_speed",
-            "`Unknown` is no speed",
+            "invalid speed `Unknown`",
         ),
         (
             format!("{NIC}/current_link_width = 255"),
             "mlx5_0",
             "current_link_width",
-            "`255` is no number of lanes",
+            "invalid lane count `255`",
         ),
         (
             "sys/devices/pci0000:3a/0000:3a:00.0/config hex 00*64".into(),
@@ -62,14 +62,14 @@ fn each_read_that_fails_is_listed_with_its_cause() {
             "extended capabilities (ACS)",
             "64 bytes",
         ),
-        (format!("{GPU}/numa_node = x"), "0000:3c:00.0", "numa_node", "`x` is no number of a node"),
+        (format!("{GPU}/numa_node = x"), "0000:3c:00.0", "numa_node", "invalid NUMA node `x`"),
         (format!("{IFACE}/ecn/roce_np/cnp_dscp = (none)"), "mlx5_0", "the DSCP of CNPs", "np_cnp_dscp"),
         ("sys/kernel/config = (none)".into(), "mlx5_0", "default_roce_tos", "connection manager"),
         ("usr/lib64 = (none)".into(), "host", "libpcap", "/usr/lib64"),
-        ("proc/self/status = nonsense".into(), "host", "/proc/self/status", "`nonsense` is no"),
+        ("proc/self/status = nonsense".into(), "host", "/proc/self/status", "invalid content `nonsense`"),
         ("proc/sys/net/core/bpf_jit_enable = (none)".into(), "host", "bpf_jit_enable", "No such file"),
         ("proc/4711/cgroup = (none)".into(), "process 4711", "/proc/4711/cgroup", "No such file"),
-        ("sys/class/infiniband = (none)".into(), "host", "/sys/class/infiniband", "no module of RDMA"),
+        ("sys/class/infiniband = (none)".into(), "host", "/sys/class/infiniband", "no RDMA module"),
     ];
     let faultless = page(MLX5, "");
     for (change, subject, what, why) in cases {
@@ -168,7 +168,7 @@ fn commands_are_for_the_driver_at_hand() {
     // What nobody said is not called a difference between tables.
     let silent = page(BNXT_RE, "");
     assert!(
-        check(&silent, "switch.dscp").why.as_ref().unwrap().contains("not heard"),
+        check(&silent, "switch.dscp").why.as_ref().unwrap().contains("no priority mappings received"),
         "{:#?}",
         silent.checks
     );
@@ -178,7 +178,7 @@ fn commands_are_for_the_driver_at_hand() {
 fn ecn_is_judged_where_nothing_is_lossless() {
     let lossy = dcb("2 hex 08 00 00*134");
     let one = page(MLX5, &lossy);
-    assert_eq!(check(&one, "ecn.reaction_point").value.as_deref(), Some("on for priority 3"));
+    assert_eq!(check(&one, "ecn.reaction_point").value.as_deref(), Some("enabled on priority 3"));
     let none = page(MLX5, &format!("{lossy}\n{IFACE}/ecn/roce_rp/enable/3 = 0"));
     assert_eq!(verdict(&none, "ecn.reaction_point"), Some(Verdict::Warning));
     assert_eq!(verdict(&none, "ecn.notification_point"), Some(Verdict::Ok));
@@ -197,9 +197,9 @@ fn what_is_not_roce_is_called_so_and_nothing_else_is_said_of_it() {
         let facts = page.host.devices.iter().find(|facts| facts.name == device).unwrap();
         assert_eq!((facts.driver.as_deref(), facts.protocol), (Some(driver), protocol), "{device}");
         let subject = format!("{device}/1");
-        let said: Vec<_> = page.sights.iter().filter(|sight| sight.subject == subject).collect();
+        let said: Vec<_> = page.visibility.iter().filter(|entry| entry.subject == subject).collect();
         assert_eq!(said.len(), 1, "{said:?}");
-        assert_eq!((said[0].way, said[0].works), (Way::Packets, Works::No));
+        assert_eq!((said[0].source, said[0].availability), (SourceKind::Packets, Availability::No));
         assert!(said[0].why.contains(name) && said[0].why.contains("not RoCE"), "{said:?}");
         assert!(text.contains(&format!("{subject}, packets: no")), "{text}");
         let checks: Vec<_> = page.checks.iter().filter(|c| c.subject.starts_with(device)).collect();
@@ -210,8 +210,11 @@ fn what_is_not_roce_is_called_so_and_nothing_else_is_said_of_it() {
         assert!(missed.clone().all(|r| !r.what.contains("CNP") && !r.what.contains("tos")), "{missed:?}");
     }
     // IP over InfiniBand is an interface, and shows no RoCE either.
-    let ib0 = sight(&page, "ib0", Way::Packets).unwrap();
-    assert!(ib0.works == Works::No && ib0.command.is_none() && ib0.why.contains("not RoCE"), "{ib0:?}");
+    let ib0 = entry(&page, "ib0", SourceKind::Packets).unwrap();
+    assert!(
+        ib0.availability == Availability::No && ib0.command.is_none() && ib0.why.contains("not RoCE"),
+        "{ib0:?}"
+    );
     assert!(!page.is_critical());
 }
 
@@ -227,16 +230,16 @@ fn roce_is_switched_off_as_the_driver_wants_it() {
         (IRDMA, "irdma0/1", "pci/0000:02:00.0 name enable_roce value false cmode runtime"),
     ] {
         let page = page(host, "");
-        let why = &sight(&page, port, Way::Packets).unwrap().why;
+        let why = &entry(&page, port, SourceKind::Packets).unwrap().why;
         assert!(why.contains(expected), "{why}");
     }
 }
 
 #[test]
 fn counters_are_named_and_how_the_optional_ones_are_turned_on_and_at_what_price() {
-    let why = |page: &Page, subject| sight(page, subject, Way::Counters).unwrap().why.clone();
+    let why = |page: &Page, subject| entry(page, subject, SourceKind::Counters).unwrap().why.clone();
     let all_on = why(&page(MLX5, ""), "mlx5_0/1");
-    for part in ["ce_marked_packets, cnps_handled", "rx_bytes", "by queue pair"] {
+    for part in ["ce_marked_packets, cnps_handled", "rx_bytes", "per queue pair"] {
         assert!(all_on.contains(part), "{part} in {all_on}");
     }
     assert!(!all_on.contains("are off"), "{all_on}");
@@ -246,15 +249,15 @@ fn counters_are_named_and_how_the_optional_ones_are_turned_on_and_at_what_price(
     );
     let off = why(&off, "mlx5_0/1");
     for part in [
-        "off: cc_rx_cnp_pkts (",
+        "disabled: cc_rx_cnp_pkts (",
         "rdma statistic set link mlx5_0/1 optional-counters cc_rx_ce_pkts,cc_rx_cnp_pkts",
-        "may slow the data path",
+        "may slow down the data path",
     ] {
         assert!(off.contains(part), "{part} in {off}");
     }
     for (host, port) in [(BNXT_RE, "bnxt_re0/1"), (IRDMA, "irdma0/1"), (RXE, "rxe0/1")] {
         let said = why(&page(host, ""), port);
-        assert!(said.contains("tx_packets") && said.contains("not by queue pair"), "{said}");
+        assert!(said.contains("tx_packets") && said.contains("not per queue pair"), "{said}");
     }
 }
 
@@ -267,9 +270,9 @@ fn a_vlan_on_a_port_does_not_pass_for_an_interface_without_rdma() {
         (vlan.devices.as_slice(), vlan.below.as_slice()),
         (&["mlx5_0".to_owned()][..], &[IFACE_NAME.to_owned()][..])
     );
-    let said: Vec<_> = hidden.sights.iter().filter(|sight| sight.subject == name).collect();
-    assert!(said.len() == 1 && said[0].works == Works::No, "{said:?}");
-    assert!(said[0].why.contains("counters only") && said[0].command.is_none(), "{said:?}");
+    let said: Vec<_> = hidden.visibility.iter().filter(|entry| entry.subject == name).collect();
+    assert!(said.len() == 1 && said[0].availability == Availability::No, "{said:?}");
+    assert!(said[0].why.contains("only counters") && said[0].command.is_none(), "{said:?}");
     let text = text::text(&hidden, true, 120);
     assert!(text.contains("GID 5: 198.51.100.1, RoCE v2, on enp59s0np0.7"), "{text}");
     // Its own settings are those of the port, and not judged twice.
@@ -280,5 +283,5 @@ fn a_vlan_on_a_port_does_not_pass_for_an_interface_without_rdma() {
     );
     let off = "answers/parameter/0000:3b:00.0.enable_roce <<\n80 {\n84 {\n85 {\n87 u8 1\n}\n}\n}\n>>";
     let shown = page(&format!("{MLX5}\n{VLAN}"), off);
-    assert_eq!(sight(&shown, name, Way::Packets).unwrap().works, Works::Yes);
+    assert_eq!(entry(&shown, name, SourceKind::Packets).unwrap().availability, Availability::Yes);
 }

@@ -41,8 +41,8 @@ fn the_right_to_be_promiscuous_is_a_thing_apart() {
     // CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
     let three = page(RXE, "proc/self/status = CapEff:\t000000c000001000");
     let check = three.checks.iter().find(|check| check.id == "kernel.capabilities").unwrap();
-    assert_eq!((check.verdict, check.value.as_deref()), (Verdict::Info, Some("without CAP_NET_RAW")));
-    assert!(check.why.as_ref().unwrap().contains("attaches"), "{check:?}");
+    assert_eq!((check.verdict, check.value.as_deref()), (Verdict::Info, Some("CAP_NET_RAW missing")));
+    assert!(check.why.as_ref().unwrap().contains("without promiscuous mode"), "{check:?}");
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn what_root_may_not_read_is_not_for_root_to_read() {
         let reason = page.host.unread.iter().find(|reason| reason.what.contains("ACS")).unwrap();
         reason.remedy.clone().unwrap()
     };
-    assert_eq!(remedy(USER), "run it as root (sudo)");
+    assert_eq!(remedy(USER), "run as root (sudo)");
     assert!(remedy(BOUND).contains("lockdown"), "{}", remedy(BOUND));
 }
 
@@ -73,7 +73,7 @@ fn commands_are_for_the_namespace_that_was_looked_into() {
         let text = of(name);
         assert!(text.contains(&format!("network namespace {name}: 1 critical\n")), "{text}");
         assert!(text.contains(&format!("$ rocescope live -i enp59s0np0 --netns {argument}\n")), "{text}");
-        assert!(text.contains(&format!("for this network namespace: {entering}\n")), "{text}");
+        assert!(text.contains(&format!("in this network namespace: {entering}\n")), "{text}");
     }
 }
 
@@ -95,9 +95,9 @@ fn the_program_is_called_where_sudo_finds_it() {
 
 #[test]
 fn commands_have_sudo_where_it_is_needed_and_changes_a_line_that_says_so() {
-    const LINE: &str = "Commands that change settings want a root shell (sudo -i).";
+    const LINE: &str = "Commands that change settings need a root shell (sudo -i).";
     let commands = |page: &Page| -> Vec<String> {
-        page.sights.iter().filter_map(|sight| sight.command.clone()).collect()
+        page.visibility.iter().filter_map(|entry| entry.command.clone()).collect()
     };
     for (host, interface) in [(MLX5, "enp59s0np0"), (RXE, "veth0")] {
         let fault = "proc/sys/net/core/bpf_jit_enable = 0";
@@ -109,8 +109,10 @@ fn commands_have_sudo_where_it_is_needed_and_changes_a_line_that_says_so() {
         assert_eq!(text.matches(LINE).count(), 1, "{text}");
         for command in commands(&user) {
             // Counters are read by anybody.
-            let is_counters =
-                user.sights.iter().any(|s| s.way == Way::Counters && s.command.as_ref() == Some(&command));
+            let is_counters = user
+                .visibility
+                .iter()
+                .any(|s| s.source == SourceKind::Counters && s.command.as_ref() == Some(&command));
             assert_eq!(command.starts_with("sudo "), !is_counters, "{command}");
             assert!(command.contains("'/home/ann/a b/rocescope'"), "{command}");
             assert!(command.contains(interface) || command.contains("mlx5_0"), "{command}");
@@ -148,8 +150,8 @@ fn interfaces_without_rdma_share_a_line() {
         );
         // They have no settings of RoCE to be judged, and nothing arrives where it is down.
         assert!(!page.checks.iter().any(|check| check.subject == name), "{:#?}", page.checks);
-        let sight = page.sights.iter().find(|sight| sight.subject == name).unwrap();
-        assert_eq!(sight.command.is_some(), name == "cali0", "{sight:?}");
+        let entry = page.visibility.iter().find(|entry| entry.subject == name).unwrap();
+        assert_eq!(entry.command.is_some(), name == "cali0", "{entry:?}");
     }
     let verbose = text::text(&page, true, 120);
     assert!(verbose.contains("ifb0 (ifb), down, speed -, MTU 1500"), "{verbose}");
@@ -158,7 +160,7 @@ fn interfaces_without_rdma_share_a_line() {
     let stale = super::page(MLX5, &format!("{interfaces}\nanswers/stale_filters/12 = 2"));
     let said: Vec<_> = stale.checks.iter().filter(|check| check.id == "filters.stale").collect();
     assert_eq!((said[0].subject.as_str(), said[0].verdict), ("cali2", Verdict::Warning), "{said:?}");
-    assert!(said.len() == 2 && said[1].value.as_deref() == Some("none on 13 interfaces"), "{said:?}");
+    assert!(said.len() == 2 && said[1].value.as_deref() == Some("none (13 interfaces)"), "{said:?}");
 }
 
 #[test]
@@ -250,9 +252,9 @@ fn of_nics_below_one_switch_the_nearest_is_named_and_all_that_are_as_near() {
     let inner = ["inner:nic", "inner:up", "outer:down", "outer:up", "root"];
     let outer = ["outer:nic", "outer:up", "root"];
     let other = ["root2"];
-    assert_eq!(of([&outer, &inner, &other]), "mlx5_1, below the same PCIe bridge");
-    assert_eq!(of([&inner, &outer, &inner]), "mlx5_0, mlx5_2, below the same PCIe bridge");
-    assert_eq!(of([&other, &other, &outer]), "mlx5_2, below the same PCIe bridge");
+    assert_eq!(of([&outer, &inner, &other]), "mlx5_1, below the same PCIe switch");
+    assert_eq!(of([&inner, &outer, &inner]), "mlx5_0, mlx5_2, below the same PCIe switch");
+    assert_eq!(of([&other, &other, &outer]), "mlx5_2, below the same PCIe switch");
     assert_eq!(of([&other, &other, &other]), "mlx5_0, mlx5_1, mlx5_2, in the same NUMA node");
 }
 
@@ -264,8 +266,8 @@ fn soft_roce_is_not_told_to_count_by_queue_pair() {
     let port = &soft.host.devices[0].ports[0];
     assert_eq!(port.qp_binding, Some("none"), "{:#?}", soft.host.unread);
     assert_eq!(verdict(&soft, "counters.per_qp"), Some(Verdict::Unknown));
-    let counters = soft.sights.iter().find(|sight| sight.way == Way::Counters).unwrap();
-    assert!(counters.why.ends_with("not by queue pair"), "{counters:?}");
+    let counters = soft.visibility.iter().find(|entry| entry.source == SourceKind::Counters).unwrap();
+    assert!(counters.why.ends_with("not per queue pair"), "{counters:?}");
 }
 
 #[test]
@@ -312,7 +314,7 @@ fn shares_of_bandwidth_are_held_against_those_of_the_switch() {
     let strict = dcb::Ets { algorithm: [0; 8], ..ours };
     assert_eq!(
         judged(strict, Some(switch(50)), None),
-        (Verdict::Info, "priority 3: 50 % on the switch, no share (strict) here".into())
+        (Verdict::Info, "priority 3: 50 % on the switch, strict priority here".into())
     );
     // What the NIC's own engine heard; one that has heard nobody tells zeros.
     assert_eq!(judged(ours, None, Some(ours)).0, Verdict::Ok);

@@ -54,13 +54,13 @@ fn what_is_wrong_alike_on_many_ports_is_said_once_with_all_their_names() {
     assert!(said.starts_with("rocescope doctor on Linux 6.15.4: 3 warnings\n"), "{said}");
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
-        "ecn.notification_point enp59s0np0, enp75s0np0, enp91s0np0, enp107s0np0: off for priority 3",
-        "names of the first",
+        "ecn.notification_point enp59s0np0, enp75s0np0, enp91s0np0, enp107s0np0: disabled on priority 3",
+        "of the first subject",
         "nccl.traffic_class python3 4711, python3 4712,",
         "mlx5_0/1, mlx5_1/1, mlx5_2/1, mlx5_3/1, mlx5_4/1, mlx5_5/1, mlx5_6/1, mlx5_7/1, packets: no",
         "port.state mlx5_1/1 +6 ACTIVE",
         // What differs is said of each: which NIC is near which GPU.
-        "gpu.nic NVIDIA GPU 0000:9c:00.0 mlx5_6, below the same PCIe bridge",
+        "gpu.nic NVIDIA GPU 0000:9c:00.0 mlx5_6, below the same PCIe switch",
     ] {
         assert!(words.contains(part), "{part} in {said}");
     }
@@ -70,7 +70,7 @@ fn what_is_wrong_alike_on_many_ports_is_said_once_with_all_their_names() {
     // Each by itself where that is asked for, and in JSON.
     let verbose = text::text(&page, true, 120);
     assert_eq!(off(&verbose), 4, "{verbose}");
-    assert!(!verbose.contains("names of the first") && !verbose.contains(" +7"), "{verbose}");
+    assert!(!verbose.contains("of the first subject") && !verbose.contains(" +7"), "{verbose}");
     let points = page.checks.iter().filter(|c| c.id == "ecn.notification_point");
     assert_eq!(points.filter(|c| c.verdict == Verdict::Warning).count(), 4);
 }

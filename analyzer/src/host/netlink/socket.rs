@@ -49,7 +49,7 @@ impl RouteSocket {
     /// # Errors
     /// When the kernel refuses the socket, as it does while no RDMA module is loaded.
     pub fn open_rdma() -> Result<Self> {
-        Self::open_protocol(NETLINK_RDMA, "open an RDMA netlink socket (is the module ib_core loaded?)")
+        Self::open_protocol(NETLINK_RDMA, "open an RDMA netlink socket (requires the module ib_core)")
     }
 
     /// Opens a socket for generic netlink in the calling thread's network namespace.
@@ -129,7 +129,7 @@ impl RouteSocket {
             self.buffer.clear();
             let length = retry(|| self.socket.recv(&mut self.buffer, libc::MSG_TRUNC)).map_err(failed)?;
             if length > self.buffer.len() {
-                return Err(failed(io::Error::other("the kernel's answer is longer than expected")));
+                return Err(failed(io::Error::other("the kernel's reply is longer than expected")));
             }
             let mut rest: &[u8] = &self.buffer;
             while let Ok(answer) = NetlinkBuffer::new_checked(rest) {
@@ -150,7 +150,7 @@ impl RouteSocket {
                 rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
             }
         }
-        Err(failed(io::Error::other("the kernel's answer does not end")))
+        Err(failed(io::Error::other("the kernel's reply has no end")))
     }
 }
 

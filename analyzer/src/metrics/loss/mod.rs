@@ -1,19 +1,28 @@
-//! What was lost, what came out of order, and what was sent again for which reason.
+//! Loss, reordering and retransmission, each retransmission with its cause.
 //!
-//! A few bytes per flow (64) are kept of every packet; only a flow in which something was skipped or
-//! came again gets a `Sequence`, of at most 12 KiB, and each pair of hosts remembers its last 32
-//! NAKs. Nothing is concluded from a single packet that the packets after it can tell better: a
-//! PSN that was skipped is lost once it is sent again, and late when it comes in its own right,
+//! Every flow keeps 64 bytes about its latest packets. Only a flow with a PSN gap or a packet behind the expected PSN gets a
+//! state machine ([`sequence`]) of at most 12 KiB; each pair of hosts remembers its last 32 NAKs. A conclusion waits for the
+//! packets that decide it: a skipped PSN is lost once it is retransmitted, and reordered when its original packet arrives,
 //! which the IPv4 identification shows where the sender counts it up.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `sequence` | the states of a sequence, and what follows from each packet |
+//! | `cause` | why a sender goes back: the table "observation → cause" |
+//! | `gaps` | PSN gaps, open and filled |
+//! | `episode` | episodes of loss in time |
+//! | `arrival` | a packet and its surroundings |
+//! | `from_kernel` | the same from events of the kernel programs instead of packets |
 
+mod arrival;
+mod cause;
 mod episode;
-mod holes;
+pub mod from_kernel;
+mod gaps;
 mod result;
-mod seen;
 mod sequence;
 #[cfg(test)]
 mod tests;
-pub mod told;
 
 use hashbrown::{HashMap, HashSet};
 use rocescope_common::account::psn::Span;
@@ -23,110 +32,110 @@ use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::Op;
 
 use super::packet::{Aside, Packet};
+use arrival::{Arrival, Nak, REUSE_PAUSE_NS};
 pub use episode::Episodes;
 pub use result::{Metrics, NakTally, Naks, Retransmission};
-use seen::{Nak, REUSE_PAUSE_NS, Seen};
 use sequence::{Missing, Sequence};
 
-/// How late a packet may come and be taken for one out of order, where nothing else tells: longer than
-/// the largest shared packet buffers take to drain into one port (64 MB at 100 Gb/s), shorter than
-/// the timers of senders.
+/// Default reordering window: a packet that arrives within it fills its gap as reordered, unless its identification or a NAK
+/// says otherwise. Longer than the largest shared packet buffers take to drain into one port (64 MB at 100 Gb/s), shorter
+/// than transport timers.
 pub const REORDER_WINDOW_NS: u64 = 5_000_000;
 
 /// NAKs remembered per pair of hosts.
 const NAKS: usize = 32;
-/// Links remembered on which a pair of hosts answered.
+/// Links remembered per pair of hosts on which ACKs or responses were captured.
 const ANSWER_LINKS: usize = 8;
-/// Without IP identifications, the same packet twice in a row within this time is a mirror's doing: a
-/// sender needs a round trip or a timer (10 us is the shortest RNR timer) to send again.
-pub(super) const MIRROR_NS: u64 = 10_000;
-/// Pairs of hosts that are told apart; of more, no NAKs are known.
+/// Without IPv4 identifications, the same PSN twice in a row within this time is a duplicate: a retransmission needs
+/// a round trip or a timer (the shortest RNR timer is 10 us).
+pub(super) const DUPLICATE_NS: u64 = 10_000;
+/// Pairs of hosts followed; NAKs of more are not known.
 const MAX_PAIRS: usize = 65_536;
-/// Packets in a row with a rising IPv4 identification from which on it is taken for a number.
+/// Packets in a row with a rising IPv4 identification after which it counts as the order of sending.
 const NUMBERED: u8 = 16;
-/// Packets in a row with a rising one from which on it is no constant.
+/// Packets in a row with a rising one after which it is not a constant.
 const DIFFERENT: u8 = 2;
-/// How far it may rise from one packet of a flow to the next: others share the count.
+/// Largest rise from one packet of a flow to the next: flows of a host share the counter.
 const ID_STEP: u16 = 0x2000;
 const UC: u8 = 1;
 
-/// What is known of one flow in which something was skipped or came again.
+/// Loss in one flow with a gap or a packet behind the expected PSN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowLoss {
-    /// Its requests; `None` when nothing was skipped and nothing came twice.
+    /// Its requests; `None` when they arrived once and in order.
     pub requests: Option<Metrics>,
     /// Its READ responses and atomic acknowledgements.
     pub responses: Option<Metrics>,
-    /// What passed before its requests were followed; `None` where they were from the first packet on, or nothing
-    /// had happened to them until then.
+    /// Packets that passed before its requests were followed; `None` where they were followed from the first packet on, or
+    /// had arrived in order until then.
     pub unfollowed: Option<Unfollowed>,
 }
 
-/// What is counted of a flow, but not among its figures of loss.
+/// Packets of a flow that its loss figures do not cover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unfollowed {
-    /// Until then, Unix nanoseconds.
+    /// When following began, Unix nanoseconds.
     pub until_ns: u64,
     /// Packets of the flow.
     pub packets: u64,
-    /// PSNs that were skipped at first sight.
+    /// PSNs in gaps.
     pub missing: u64,
     /// Packets behind the expected PSN.
     pub repeats: u64,
 }
 
-/// Whether a flow asked, or answered.
+/// Requests for acknowledgement, and acknowledgements, of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dialogue {
-    /// First request that asked for an acknowledgement, Unix nanoseconds.
+    /// First request with the AckReq bit, Unix nanoseconds.
     pub asked_ns: Option<u64>,
-    /// PSN of the latest acknowledgement, NAK or response in this flow.
+    /// PSN of the latest ACK, NAK or response in this flow.
     pub answer_psn: Option<u32>,
-    /// It answered, but it is not known what.
+    /// It carried ACKs, but their PSNs are not known.
     pub answered_something: bool,
 }
 
 /// All flows, by slot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loss {
-    /// Those in which something was skipped or came again.
+    /// Those with a gap or a packet behind the expected PSN.
     pub flows: HashMap<u32, FlowLoss, foldhash::fast::RandomState>,
     /// Those that carry NAKs.
     pub naks: HashMap<u32, Naks, foldhash::fast::RandomState>,
-    /// Those that asked or answered; the index is the slot.
+    /// Requests for acknowledgement and ACKs; the index is the slot.
     pub dialogues: Vec<Dialogue>,
-    /// The flows whose requests are known without a gap, where that is not every flow. Of responses
-    /// nothing is known then.
+    /// The flows whose requests were followed without interruption, where that is not every flow; responses are not followed
+    /// then.
     pub known: Option<HashSet<u32, foldhash::fast::RandomState>>,
 }
 
 impl Loss {
-    /// What is known of the flow in a slot: nothing happened, unless it says otherwise.
+    /// Loss in the flow of a slot; the default, all in order, where there is none.
     #[must_use]
     pub fn flow(&self, slot: u32) -> FlowLoss {
         self.flows.get(&slot).copied().unwrap_or_default()
     }
 
-    /// NAKs in the flow in a slot.
+    /// NAKs in the flow of a slot.
     #[must_use]
     pub fn naks(&self, slot: u32) -> Naks {
         self.naks.get(&slot).copied().unwrap_or_default()
     }
 
-    /// Whether it is known what happened to the requests, and to the responses, in a slot.
+    /// Whether the requests, and the responses, of the flow in a slot were followed.
     #[must_use]
     pub fn is_known(&self, slot: u32) -> (bool, bool) {
         self.known.as_ref().map_or((true, true), |known| (known.contains(&slot), false))
     }
 
-    /// Whether the flow in a slot asked, or answered.
+    /// Requests for acknowledgement, and ACKs, of the flow in a slot.
     #[must_use]
     pub fn dialogue(&self, slot: u32) -> Dialogue {
         self.dialogues.get(slot as usize).copied().unwrap_or_default()
     }
 }
 
-/// Collects it.
+/// Collects loss, packet by packet.
 #[derive(Debug)]
 pub struct Collector {
     window_ns: u64,
@@ -136,7 +145,7 @@ pub struct Collector {
     naks: HashMap<u32, Naks, foldhash::fast::RandomState>,
 }
 
-/// What is kept of one sequence's latest packets.
+/// The latest packets of one sequence.
 #[derive(Clone, Copy, Debug, Default)]
 struct Latest {
     time_ns: u64,
@@ -144,7 +153,7 @@ struct Latest {
     id: u16,
     /// Highest identification so far.
     high_id: u16,
-    /// Packets in a row with a rising one, up to [`NUMBERED`].
+    /// Packets in a row with a rising one, at most [`NUMBERED`].
     rising: u8,
 }
 
@@ -154,8 +163,8 @@ impl Latest {
         self.rising >= NUMBERED
     }
 
-    /// Whether the identification changes from packet to packet: then a packet that has the same as another of
-    /// its PSN is that one, shown twice.
+    /// Whether the identification changes from packet to packet: then a packet with the PSN and identification of another is
+    /// its duplicate.
     #[inline]
     fn differs(&self) -> bool {
         self.rising >= DIFFERENT
@@ -169,11 +178,11 @@ impl Latest {
     #[inline]
     fn passed(&mut self, psn: u32, id: u16, time_ns: u64, in_order: bool) {
         let step = id.wrapping_sub(self.high_id);
-        // Packets whose PSNs follow one another were sent so, late and sent again ones among themselves, too.
+        // Packets whose PSNs follow one another were sent in this order, reordered ones and retransmissions too.
         let rise = if in_order { Some(step) } else { self.follows(psn).then(|| id.wrapping_sub(self.id)) };
         match rise {
             Some(1..ID_STEP) => self.rising = (self.rising + 1).min(NUMBERED),
-            // One that comes late says nothing.
+            // A reordered packet proves nothing.
             Some(rise) if rise > ID_STEP.wrapping_neg() => {}
             Some(_) => self.rising = 0,
             None => {}
@@ -193,23 +202,23 @@ impl Latest {
 struct Slot {
     requests: Latest,
     responses: Latest,
-    /// First request that asked for an acknowledgement; 0 for none.
+    /// First request with the AckReq bit; 0 for none.
     asked_ns: u64,
-    /// Latest PSN that was answered, or [`UNKNOWN`].
+    /// PSN of the latest ACK, NAK or response, or [`UNKNOWN`].
     answer_psn: u32,
-    /// Of the flow's source and destination, and the other way round, in `answers`.
+    /// Index in `answers` of the flow's source and destination, and of the reverse.
     pair: u32,
     reverse: u32,
     request_loss: Option<Box<Sequence>>,
     response_loss: Option<Box<Sequence>>,
 }
 
-/// What one host answered another.
+/// ACKs and NAKs from one host to another.
 #[derive(Debug, Default)]
 struct Answers {
     naks: Vec<(u16, Nak)>,
     next: usize,
-    /// Links on which answers were seen.
+    /// Links on which they were captured.
     links: Vec<u16>,
 }
 
@@ -229,8 +238,8 @@ impl Answers {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// The NAKs that concern a flow on `link`: those seen there, or, when answers take another link
-    /// (the two directions of an interface), all.
+    /// The NAKs that concern a flow on `link`: those captured there, or all when ACKs take another link
+    /// (the two directions of an interface).
     fn on(&self, link: u16) -> Vec<Nak> {
         let own = self.links.contains(&link);
         self.naks.iter().filter(|(on, _)| !own || *on == link).map(|(_, nak)| *nak).collect()
@@ -238,8 +247,8 @@ impl Answers {
 }
 
 impl Collector {
-    /// Nothing seen yet. What comes later than `window_ns` is no reordering, unless its IP
-    /// identification says otherwise.
+    /// A collector without packets. A packet that arrives later than `window_ns` is not reordered, unless its IPv4
+    /// identification proves it.
     #[must_use]
     pub fn new(window_ns: u64) -> Self {
         Self {
@@ -276,7 +285,7 @@ impl Collector {
         self.naks.remove(&number);
     }
 
-    /// What is known so far.
+    /// The result so far.
     #[must_use]
     pub fn metrics(&self) -> Loss {
         let metrics = |sequence: &Option<Box<Sequence>>| sequence.as_ref().map(|sequence| sequence.metrics());
@@ -318,7 +327,7 @@ impl Collector {
         self.naks.remove(&slot);
     }
 
-    /// A NAK in the flow in a slot.
+    /// Counts a NAK in the flow of a slot.
     #[cold]
     fn note_nak(&mut self, slot: u32, rnr: bool, code: u32, time_ns: u64) {
         self.naks.entry(slot).or_default().add(rnr, code, time_ns);
@@ -353,7 +362,7 @@ impl Collector {
             && let Some(answers) = self.answers.get_mut(pair as usize)
         {
             answers.seen_on(packet.link);
-            // Other NAKs end a connection; nothing is sent again for them.
+            // Other NAKs end the connection, without retransmission.
             if nak && (rnr || code == 0) {
                 answers.nak(packet.link, Nak { psn: packet.psn, time_ns: packet.time_ns, rnr });
             }
@@ -375,14 +384,14 @@ impl Collector {
             }
             (&mut slot.requests, &mut slot.request_loss)
         };
-        if smooth && loss.as_mut().is_none_or(|sequence| sequence.goes_on(psn, id)) {
+        if smooth && loss.as_mut().is_none_or(|sequence| sequence.advance(psn, id)) {
             latest.passed(psn, id, now, true);
         } else {
             self.trouble(packet, op, id);
         }
     }
 
-    /// Something was skipped or came again, or that ends.
+    /// A gap, a packet behind the expected PSN, or the packet that ends a run.
     #[cold]
     #[inline(never)]
     fn trouble(&mut self, packet: &Packet, op: Op, id: u16) {
@@ -391,8 +400,8 @@ impl Collector {
         let response = op.has(Op::RESPONSE);
         let events = packet.outcome.events;
         let smooth = is_smooth(packet);
-        let (naks, answered) = match answers.get(slot.reverse as usize) {
-            // Responses are not answered: a READ request comes again.
+        let (naks, reverse_captured) = match answers.get(slot.reverse as usize) {
+            // Responses are not acknowledged: the requester retransmits the READ.
             Some(answers) if !smooth && !response => (answers.on(packet.link), !answers.links.is_empty()),
             _ => (Vec::new(), false),
         };
@@ -409,7 +418,7 @@ impl Collector {
         } else {
             1
         };
-        let seen = Seen {
+        let arrival = Arrival {
             psn: packet.psn,
             time_ns: packet.time_ns,
             id,
@@ -424,25 +433,25 @@ impl Collector {
             span,
             read: op.has(Op::READ_REQUEST),
             naks: &naks,
-            answered,
+            reverse_captured,
             window_ns: *window_ns,
         };
         if events & Event::RESTART != 0 {
-            sequence.restart(&seen);
-        } else if packet.outcome.repeat {
-            sequence.repeat(&seen);
+            sequence.restart(&arrival);
+        } else if packet.outcome.duplicate_psn {
+            sequence.behind(&arrival);
         } else if packet.outcome.missing != 0 {
-            sequence.gap(&seen, packet.outcome.missing, Missing::of(events, op.has(Op::STARTS)));
+            sequence.gap(&arrival, packet.outcome.missing, Missing::of(events, op.has(Op::STARTS)));
         } else {
-            sequence.in_order(&seen);
+            sequence.in_order(&arrival);
         }
-        latest.passed(seen.psn, id, seen.time_ns, smooth);
+        latest.passed(arrival.psn, id, arrival.time_ns, smooth);
     }
 }
 
-/// Whether nothing was skipped before the packet, and it does not come again.
+/// Whether the packet is at the expected PSN.
 #[inline]
 const fn is_smooth(packet: &Packet) -> bool {
     let outcome = &packet.outcome;
-    !outcome.repeat && outcome.missing == 0 && outcome.events & Event::RESTART == 0
+    !outcome.duplicate_psn && outcome.missing == 0 && outcome.events & Event::RESTART == 0
 }

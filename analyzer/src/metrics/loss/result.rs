@@ -1,17 +1,17 @@
-//! What is known of loss in one sequence, and of a flow's NAKs.
+//! Results: loss in one sequence, NAKs of a flow.
 
 use super::episode::Episodes;
 
-/// How a sender repairs.
+/// How a sender retransmits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retransmission {
-    /// From the missing packet on, everything again.
+    /// Everything from the missing packet on.
     GoBackN,
-    /// What was missing, and no more.
+    /// The missing packets only.
     SelectiveRepeat,
 }
 
-/// NAKs of one kind in a flow: how many were told, and when the latest came.
+/// NAKs of one kind in a flow: how many were seen, and the time of the latest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NakTally {
     /// NAKs.
@@ -23,55 +23,53 @@ pub struct NakTally {
 /// NAKs of a flow by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Naks {
-    /// Of receivers that were not ready.
+    /// RNR NAKs.
     pub rnr: NakTally,
     /// By code 0 to 4; all others last.
     pub codes: [NakTally; 6],
 }
 
 impl Naks {
-    /// Takes in one, with these bits of the AETH behind its kind.
+    /// Counts one, with the low syndrome bits of its AETH as `code`.
     pub(super) fn add(&mut self, rnr: bool, code: u32, time_ns: u64) {
         let last = self.codes.len() - 1;
         let code = usize::try_from(code).map_or(last, |code| code.min(last));
-        let Some(told) = (if rnr { Some(&mut self.rnr) } else { self.codes.get_mut(code) }) else { return };
-        told.count += 1;
-        told.last_ns = told.last_ns.max(time_ns);
+        let Some(tally) = (if rnr { Some(&mut self.rnr) } else { self.codes.get_mut(code) }) else { return };
+        tally.count += 1;
+        tally.last_ns = tally.last_ns.max(time_ns);
     }
 }
 
-/// What is known of loss in one sequence. Counts of PSNs are such of packets but for READ requests,
-/// which take several.
+/// Loss, reordering and retransmission in one sequence. A PSN is a packet, but for READ requests, which take one PSN for
+/// each response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metrics {
-    /// PSNs that were skipped and came late, but in their own right: out of order.
+    /// PSNs that were skipped and whose original packet arrived later: out of order, not lost.
     pub recovered: u64,
-    /// PSNs lost before this link: skipped here, then sent again; also packets that were
-    /// sent again and skipped once more. Of UC, which sends nothing again: skipped, never seen.
+    /// PSNs lost upstream: skipped here, then retransmitted; retransmissions that were lost as well count again. Of UC,
+    /// which retransmits nothing: skipped and never seen.
     pub lost: u64,
-    /// PSNs that were skipped here and never came, though the sender has gone on.
+    /// PSNs that were skipped here and never arrived, though the sender went on.
     pub unfilled: u64,
-    /// Packets sent again that had passed here before.
+    /// Retransmissions of packets that had passed here before.
     pub retransmitted: u64,
-    /// Packets that passed twice because a mirror shows them twice.
+    /// Duplicates that a mirror or the network made.
     pub mirrored: u64,
-    /// READ requests sent again: the request was lost, or responses.
+    /// Retransmitted READ requests: the request was lost, or responses were.
     pub rereads: u64,
-    /// Packets sent again because the receiver was not ready.
-    pub rnr_resent: u64,
-    /// Times at which the sender's timer ran out: it went back after a pause, and no NAK had asked it
-    /// to.
+    /// Retransmissions after an RNR NAK.
+    pub rnr_retransmitted: u64,
+    /// Transport timeouts: the sender went back after a pause, without a NAK.
     pub timeouts: u64,
-    /// When the latest packet came that was sent again, Unix nanoseconds; 0 for none.
-    pub again_ns: u64,
-    /// Losses before this link.
-    pub before: Episodes,
-    /// Times at which the sender was asked to send again what had passed here: lost behind this
-    /// link, or thrown away by the receiver because it was damaged or out of order. Where
-    /// no answers are seen, all the times at which it sent again.
-    pub after: Episodes,
-    /// How the sender repairs; `None` when it had nothing to repair, or it cannot be told.
+    /// Time of the latest retransmission, Unix nanoseconds; 0 for none.
+    pub last_retransmission_ns: u64,
+    /// Episodes of loss upstream.
+    pub upstream: Episodes,
+    /// Episodes in which the receiver NAKed packets that had passed here: lost downstream, or dropped by the receiver as
+    /// corrupt or out of order. Where the reverse direction is not captured, all retransmissions.
+    pub downstream: Episodes,
+    /// How the sender retransmits; `None` when it had no reason to, or the packets do not tell.
     pub retransmission: Option<Retransmission>,
-    /// How often in a row the sender began again at one PSN without getting any further.
+    /// How often in a row the sender restarted at one PSN without progress.
     pub stuck: u64,
 }

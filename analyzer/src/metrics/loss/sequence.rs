@@ -1,61 +1,57 @@
-//! One sequence of packets with something missing or sent again.
+//! One sequence of packets with a gap or a retransmission: what was lost, where, and why the sender went back.
+//!
+//! # States
+//!
+//! A sequence gets a state machine at its first gap or first packet behind the expected PSN.
+//!
+//! | state | meaning | left by |
+//! |---|---|---|
+//! | [`Advancing`](State::Advancing) | packets arrive at or beyond the expected PSN | a packet behind it: `Undecided` |
+//! | [`Undecided`](State::Undecided) | a run of packets behind the expected PSN has filled gaps only: reordering, or the begin of a retransmission | a packet that passed before, or that is certainly a retransmission: `GoingBack`; a packet at the expected PSN: `Advancing`, and the run was reordering |
+//! | [`GoingBack`](State::GoingBack) | the run has a [`Cause`] (see [`cause`](super::cause)) | a packet at the expected PSN: `Advancing`; a jump back or a NAK: a new run |
+//!
+//! # What happens to a packet
+//!
+//! | observation | conclusion |
+//! |---|---|
+//! | same PSN and identification as the packet before within 10 us, or as a recent one | duplicate made by a mirror |
+//! | fills a gap, its identification is one of the gap's | reordered, not lost |
+//! | fills a gap within the reordering window, no NAK for the gap, no retransmission under way | reordered, until a packet of the run turns out to have passed before |
+//! | fills a gap otherwise | lost upstream and retransmitted |
+//! | original of a gap that a retransmission has filled | reordered; the loss is taken back |
+//! | passed before | retransmission, counted by the cause of its run |
+//! | READ request behind the expected PSN | retransmitted READ; fills gaps as any packet |
+//! | jump forward within a run | the PSNs between are a gap among retransmissions, lost again if they follow later |
+//! | gap in a sequence of UC | lost: UC retransmits nothing |
 
 use rocescope_common::account::Event;
 use rocescope_common::wire::bth::MASK24;
 
-use super::MIRROR_NS;
+use super::DUPLICATE_NS;
+use super::arrival::{Arrival, ID_AHEAD, Nak};
+use super::cause::{Cause, NakKind, Observation, TIMEOUT_PAUSE_NS};
 use super::episode::{Episodes, Tracker};
-use super::holes::{Hole, Holes, Turn};
+use super::gaps::{Gap, Gaps, IdRange};
 use super::result::{Metrics, Retransmission};
-use super::seen::{ID_AHEAD, Nak, REUSE_PAUSE_NS, Seen};
 
-/// A sender that waits at least so long before it sends again was woken by its timer: the ACK
-/// timeout is 4.096 us * 2^n, and below n = 8 (1 ms) nobody sets it.
-pub(super) const TIMEOUT_PAUSE_NS: u64 = 1_000_000;
-/// A sender that goes back so far does not send again: no window of unacknowledged packets is that
-/// large (4,096-byte packets at 400 Gb/s for 1.3 ms). The queue pair is in use again.
-const REUSE_BACK: u32 = 16_384;
-/// The same for one that goes back to its very first PSN after a pause of [`REUSE_PAUSE_NS`].
-const REUSE_FROM_FIRST: u32 = 256;
-/// After so long, no timer of a sender brings it back to where it began: NCCL's is 4.3 s, 17 s where it is set high.
-const REUSE_LONG_PAUSE_NS: u64 = 60_000_000_000;
-/// PSNs whose last IP identification is remembered, to tell packets that a mirror sent twice.
+/// PSNs of which the last IPv4 identification is remembered, to recognize duplicates.
 const RECENT: u32 = 256;
 
-/// Why a run of packets was sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
-    /// Something was missing here.
-    Before,
-    /// Nothing was, and yet the receiver asked for it.
-    After,
-    /// The receiver was not ready.
-    Rnr,
-    /// The timer ran out, and nothing was missing here.
-    Timeout,
-    /// A mirror shows everything twice.
-    Mirror,
-    /// Another connection with the same number.
-    Reuse,
-    /// Nothing explains it.
-    Unknown,
-}
-
-/// Which of the PSNs that were skipped are missing for certain.
+/// Which of the skipped PSNs are missing for certain: sequences of responses skip PSNs between messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
     /// All of them.
     All,
     /// The end of a message.
     First,
-    /// The beginning of one.
+    /// The begin of a message.
     Last,
     /// None: they are between two messages.
     None,
 }
 
 impl Missing {
-    /// As these events tell, of a packet that `starts` a message.
+    /// By these events of a packet, which `starts` a message or not.
     pub(super) const fn of(events: u16, starts: bool) -> Self {
         match (events & Event::GAP, events & Event::EDGE) {
             (0, _) => Self::None,
@@ -66,7 +62,7 @@ impl Missing {
     }
 }
 
-/// Packets behind the expected PSN, one after the other.
+/// A run: packets behind the expected PSN, one after the other.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     start: u32,
@@ -79,33 +75,82 @@ struct Run {
     /// Time since the packet before the run.
     pause_ns: u64,
     packets: u64,
-    /// Of those, packets that had passed before.
-    passed: u64,
-    /// Holes that were filled as if out of order; if packets follow that had passed before, it was
-    /// no reordering.
+    /// PSNs that filled a gap as if reordered. Once a packet follows that has passed before, they were retransmissions.
     provisional: u64,
     provisional_ns: u64,
-    cause: Option<Cause>,
 }
 
-/// A sequence in which something was missing or came again.
+impl Run {
+    const fn begin(arrival: &Arrival<'_>, pause_ns: u64) -> Self {
+        Self {
+            start: arrival.psn,
+            last: arrival.psn,
+            last_id: arrival.id,
+            start_ns: arrival.time_ns,
+            start_id: arrival.id,
+            pause_ns,
+            packets: 1,
+            provisional: 0,
+            provisional_ns: 0,
+        }
+    }
+
+    /// Whether `psn` is at or beyond the latest PSN.
+    const fn is_onward(&self, psn: u32) -> bool {
+        psn.wrapping_sub(self.last) & MASK24 < MASK24 / 2
+    }
+}
+
+/// See the table of this module.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Advancing,
+    Undecided(Run),
+    GoingBack(Run, Cause),
+}
+
+impl State {
+    const fn run(&self) -> Option<&Run> {
+        match self {
+            Self::Advancing => None,
+            Self::Undecided(run) | Self::GoingBack(run, _) => Some(run),
+        }
+    }
+
+    const fn run_mut(&mut self) -> Option<&mut Run> {
+        match self {
+            Self::Advancing => None,
+            Self::Undecided(run) | Self::GoingBack(run, _) => Some(run),
+        }
+    }
+
+    const fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::GoingBack(_, cause) => Some(*cause),
+            Self::Advancing | Self::Undecided(_) => None,
+        }
+    }
+}
+
+/// A sequence with a gap or a packet behind the expected PSN.
 #[derive(Clone, Debug)]
 pub(super) struct Sequence {
-    /// Whether lost packets are sent again (RC, XRC) or not (UC).
+    /// Whether the service retransmits (RC, XRC) or not (UC).
     reliable: bool,
     metrics: Metrics,
-    before: Tracker,
-    after: Tracker,
-    holes: Holes,
-    run: Option<Run>,
-    /// Where the run before this one ended, and how many packets it had.
+    upstream: Tracker,
+    downstream: Tracker,
+    gaps: Gaps,
+    state: State,
+    /// Last PSN of the run before this one, and its packets.
     previous: Option<(u32, u64)>,
+    /// Runs of each kind.
     go_back_n: u64,
     selective: u64,
-    /// Where the sender began again last, and how often in a row.
+    /// Where the sender restarted last, and how often in a row.
     stuck_at: u32,
     stuck: u64,
-    /// Another connection uses the number, and has not got beyond where the one before it was.
+    /// Another connection uses the number, and has not got beyond the PSNs of the one before.
     reused: bool,
     /// PSN and identification of recent packets, by the last bits of the PSN.
     recent: [u64; RECENT as usize],
@@ -125,10 +170,10 @@ impl Sequence {
         Self {
             reliable,
             metrics: Metrics::default(),
-            before: Tracker::default(),
-            after: Tracker::default(),
-            holes: Holes::default(),
-            run: None,
+            upstream: Tracker::default(),
+            downstream: Tracker::default(),
+            gaps: Gaps::default(),
+            state: State::Advancing,
             previous: None,
             go_back_n: 0,
             selective: 0,
@@ -139,41 +184,30 @@ impl Sequence {
         }
     }
 
-    /// Takes in a packet as expected where there is no more to it, as of nearly all; false where what was sent again
-    /// ends with it, for [`in_order`](Self::in_order).
+    /// A packet at the expected PSN while the sequence advances, as nearly all are. False when it ends a run: then
+    /// [`in_order`](Self::in_order) takes it.
     #[inline]
-    pub(super) fn goes_on(&mut self, psn: u32, id: u16) -> bool {
-        if self.run.is_some() {
+    pub(super) fn advance(&mut self, psn: u32, id: u16) -> bool {
+        if !matches!(self.state, State::Advancing) {
             return false;
         }
-        (self.stuck, self.reused) = (0, false);
+        self.progress();
         self.recent[(psn % RECENT) as usize] = recent_word(psn, id);
         true
     }
 
-    /// A packet as expected.
-    pub(super) fn in_order(&mut self, seen: &Seen<'_>) {
-        self.resume(seen, seen.psn);
-        self.remember(seen);
+    /// A packet at the expected PSN.
+    pub(super) fn in_order(&mut self, arrival: &Arrival<'_>) {
+        self.resume(arrival, arrival.psn);
+        self.remember(arrival);
     }
 
-    /// The sequence goes on behind what was sent again, which ends, unless this packet is only late: then the sender
-    /// is still at it.
-    fn resume(&mut self, seen: &Seen<'_>, frontier: u32) {
-        if self.run.is_some() && seen.is_late() {
-            return;
-        }
-        self.end_run(seen, frontier, true);
-        (self.stuck, self.reused) = (0, false);
-    }
-
-    /// A packet before which `missing` PSNs were skipped. `which` are a hole, and not what a sequence of responses
-    /// jumps over anyway.
-    pub(super) fn gap(&mut self, seen: &Seen<'_>, missing: u32, which: Missing) {
-        let start = seen.psn.wrapping_sub(missing) & MASK24;
-        self.resume(seen, start);
-        self.remember(seen);
-        // What need not be missing is of interest only if it is sent again.
+    /// A packet that skipped `missing` PSNs, of which `which` are missing for certain.
+    pub(super) fn gap(&mut self, arrival: &Arrival<'_>, missing: u32, which: Missing) {
+        let start = arrival.psn.wrapping_sub(missing) & MASK24;
+        self.resume(arrival, start);
+        self.remember(arrival);
+        // PSNs that need not be missing matter only if they are retransmitted.
         let (before, behind) = match which {
             Missing::All => (0, 0),
             Missing::None => (0, missing),
@@ -182,58 +216,49 @@ impl Sequence {
         };
         let certain = missing - before - behind;
         let mut at = start;
-        for (len, again) in [(before, true), (certain, false), (behind, true)] {
+        for (len, retransmitted) in [(before, true), (certain, false), (behind, true)] {
             if len > 0 {
-                self.open(seen, at, len, seen.high_id, again);
+                self.open(arrival, at, len, arrival.high_id, retransmitted);
             }
             at = at.wrapping_add(len) & MASK24;
         }
         if certain > 0 && !self.reliable {
-            self.metrics.lost += u64::from(certain);
-            self.before.note(seen.time_ns.saturating_sub(seen.window_ns), seen.time_ns, u64::from(certain));
+            self.lost(arrival.time_ns.saturating_sub(arrival.window_ns), arrival, u64::from(certain));
         }
     }
 
     /// Another connection uses the number.
-    pub(super) fn restart(&mut self, seen: &Seen<'_>) {
-        self.run = None;
+    pub(super) fn restart(&mut self, arrival: &Arrival<'_>) {
+        self.state = State::Advancing;
         self.previous = None;
-        (self.stuck, self.reused) = (0, false);
-        self.forget_holes();
+        self.progress();
+        self.forget_gaps();
         self.recent = [0; RECENT as usize];
-        self.remember(seen);
-    }
-
-    /// What is missing is of a connection that is over.
-    fn forget_holes(&mut self) {
-        let missing = self.holes.clear();
-        if self.reliable {
-            self.metrics.unfilled += missing;
-        }
+        self.remember(arrival);
     }
 
     /// A packet behind the expected PSN.
-    pub(super) fn repeat(&mut self, seen: &Seen<'_>) {
-        if self.is_mirrored(seen) {
+    pub(super) fn behind(&mut self, arrival: &Arrival<'_>) {
+        if self.is_duplicate(arrival) {
             self.metrics.mirrored += 1;
             return;
         }
-        self.remember(seen);
-        if self.late(seen) {
+        self.remember(arrival);
+        if self.is_reordered_original(arrival) {
             return;
         }
-        if seen.read {
-            self.reread(seen);
+        if arrival.read {
+            self.retransmitted_read(arrival);
             return;
         }
-        self.extend_run(seen);
-        match self.holes.at(seen.psn) {
-            Some(hole) => self.fill(seen, hole),
-            None => self.passed_before(seen),
+        self.extend_run(arrival);
+        match self.gaps.at(arrival.psn) {
+            Some(gap) => self.fill(arrival, gap),
+            None => self.passed_before(arrival),
         }
     }
 
-    /// What is known.
+    /// What is known so far.
     pub(super) fn metrics(&self) -> Metrics {
         let (go, selective) = (self.go_back_n, self.selective);
         let retransmission = match go.cmp(&selective) {
@@ -241,174 +266,201 @@ impl Sequence {
             std::cmp::Ordering::Less => Some(Retransmission::SelectiveRepeat),
             std::cmp::Ordering::Equal => None,
         };
-        let missing = if self.reliable { self.holes.missing() } else { 0 };
+        let missing = if self.reliable { self.gaps.missing() } else { 0 };
         Metrics {
             unfilled: self.metrics.unfilled + missing,
-            // What was taken back may belong to an episode that is over.
-            before: if self.metrics.lost == 0 { Episodes::default() } else { self.before.metrics() },
-            after: self.after.metrics(),
+            // A loss that was taken back may belong to an episode that had ended.
+            upstream: if self.metrics.lost == 0 { Episodes::default() } else { self.upstream.metrics() },
+            downstream: self.downstream.metrics(),
             retransmission,
             stuck: self.stuck,
             ..self.metrics
         }
     }
 
-    fn remember(&mut self, seen: &Seen<'_>) {
-        self.recent[(seen.psn % RECENT) as usize] = recent_word(seen.psn, seen.id);
+    /// The sequence advances behind the run, which ends there, unless the packet is reordered: then the sender
+    /// is still retransmitting.
+    fn resume(&mut self, arrival: &Arrival<'_>, frontier: u32) {
+        if self.state.run().is_some() && arrival.is_reordered() {
+            return;
+        }
+        self.end_run(arrival, frontier, true);
+        self.progress();
     }
 
-    fn is_mirrored(&self, seen: &Seen<'_>) -> bool {
-        let twice = seen.psn == seen.last_psn && seen.id == seen.last_id;
-        if twice && seen.time_ns.abs_diff(seen.last_ns) < MIRROR_NS {
+    const fn progress(&mut self) {
+        (self.stuck, self.reused) = (0, false);
+    }
+
+    /// The gaps belong to a connection that has ended.
+    fn forget_gaps(&mut self) {
+        let missing = self.gaps.clear();
+        if self.reliable {
+            self.metrics.unfilled += missing;
+        }
+    }
+
+    fn remember(&mut self, arrival: &Arrival<'_>) {
+        self.recent[(arrival.psn % RECENT) as usize] = recent_word(arrival.psn, arrival.id);
+    }
+
+    fn is_duplicate(&self, arrival: &Arrival<'_>) -> bool {
+        let twice = arrival.psn == arrival.last_psn && arrival.id == arrival.last_id;
+        if twice && arrival.time_ns.abs_diff(arrival.last_ns) < DUPLICATE_NS {
             return true;
         }
-        // What is sent again gets a number of its own.
-        seen.differs && self.recent[(seen.psn % RECENT) as usize] == recent_word(seen.psn, seen.id)
+        // A retransmission has an identification of its own.
+        arrival.differs
+            && self.recent[(arrival.psn % RECENT) as usize] == recent_word(arrival.psn, arrival.id)
     }
 
-    /// Whether the packet was sent before those that passed before it, as its number tells.
-    fn late(&mut self, seen: &Seen<'_>) -> bool {
-        if !seen.numbered {
+    /// Whether the packet is an original that others have overtaken, by its identification; counts it then.
+    fn is_reordered_original(&mut self, arrival: &Arrival<'_>) -> bool {
+        if !arrival.numbered {
             return false;
         }
-        if let Some(hole) = self.holes.in_turn(seen.psn, seen.id) {
-            self.fill_span(seen, |holes, psn| holes.fill_in_turn(psn, seen.id));
-            if hole.again {
-                // It has passed before and is sent again; only its place among these is odd.
-                self.passed_late(seen);
+        if let Some(gap) = self.gaps.sent_in_order(arrival.psn, arrival.id) {
+            self.fill_span(arrival, |gaps, psn| gaps.fill_original(psn, arrival.id));
+            if gap.retransmitted {
+                // A retransmission that others of its run have overtaken.
+                self.reordered_retransmission(arrival);
             } else {
-                self.recovered(1);
+                self.reordered(1);
             }
             return true;
         }
-        // It had been sent again meanwhile, for nothing.
-        let Some(hole) = self.holes.came_after_all(seen.psn, seen.id) else { return false };
+        // A retransmission has filled the gap meanwhile, without need.
+        let Some(gap) = self.gaps.original_arrived(arrival.psn, arrival.id) else { return false };
         self.metrics.lost = self.metrics.lost.saturating_sub(1);
-        self.sent_again(seen);
-        self.before.take_back();
-        if !hole.again {
+        self.retransmission(arrival);
+        self.upstream.take_back();
+        if !gap.retransmitted {
             self.metrics.recovered += 1;
         }
         true
     }
 
-    /// A packet that had passed before.
-    fn sent_again(&mut self, seen: &Seen<'_>) {
-        self.metrics.retransmitted += 1;
-        self.metrics.again_ns = self.metrics.again_ns.max(seen.time_ns);
+    fn lost(&mut self, start_ns: u64, arrival: &Arrival<'_>, psns: u64) {
+        self.metrics.lost += psns;
+        self.upstream.note(start_ns, arrival.time_ns, psns);
     }
 
-    fn passed_late(&mut self, seen: &Seen<'_>) {
-        self.sent_again(seen);
-        if let Some(run) = &mut self.run {
+    /// A retransmission of a packet that has passed before.
+    fn retransmission(&mut self, arrival: &Arrival<'_>) {
+        self.metrics.retransmitted += 1;
+        self.dated(arrival);
+    }
+
+    fn dated(&mut self, arrival: &Arrival<'_>) {
+        self.metrics.last_retransmission_ns = self.metrics.last_retransmission_ns.max(arrival.time_ns);
+    }
+
+    fn reordered_retransmission(&mut self, arrival: &Arrival<'_>) {
+        self.retransmission(arrival);
+        if let Some(run) = self.state.run_mut() {
             run.packets += 1;
-            run.passed += 1;
-            if seen.psn.wrapping_sub(run.last) & MASK24 < MASK24 / 2 {
-                (run.last, run.last_id) = (seen.psn, seen.id);
+            if run.is_onward(arrival.psn) {
+                (run.last, run.last_id) = (arrival.psn, arrival.id);
             }
         }
     }
 
-    fn recovered(&mut self, psns: u64) {
+    fn reordered(&mut self, psns: u64) {
         self.metrics.recovered += psns;
         if !self.reliable {
             self.metrics.lost = self.metrics.lost.saturating_sub(psns);
             for _ in 0..psns {
-                self.before.take_back();
+                self.upstream.take_back();
             }
         }
     }
 
-    /// A hole behind a packet with the IPv4 identification `after`, which this one closes.
-    fn open(&mut self, seen: &Seen<'_>, start: u32, len: u32, after: u16, again: bool) {
-        // Whether the sender numbers its packets may only be known when the late one comes.
-        let turn = Turn::between(after, seen.id);
-        let hole = Hole { start, len, opened_ns: seen.time_ns, turn, again };
-        if let Some(gone) = self.holes.add(hole)
-            && !gone.again
+    /// Opens a gap between a packet with the IPv4 identification `after` and this one.
+    fn open(&mut self, arrival: &Arrival<'_>, start: u32, len: u32, after: u16, retransmitted: bool) {
+        // Whether the sender counts its identification up may only be known when the missing packet arrives.
+        let ids = IdRange::between(after, arrival.id);
+        let gap = Gap { start, len, opened_ns: arrival.time_ns, ids, retransmitted };
+        if let Some(dropped) = self.gaps.add(gap)
+            && !dropped.retransmitted
             && self.reliable
         {
-            self.metrics.unfilled += u64::from(gone.len);
+            self.metrics.unfilled += u64::from(dropped.len);
         }
     }
 
-    /// Takes the packet's PSNs out of their hole and says how many these were.
-    fn fill_span(&mut self, seen: &Seen<'_>, fill: impl Fn(&mut Holes, u32) -> Option<Hole>) -> u64 {
+    /// Fills the packet's PSNs in their gap. Returns how many.
+    fn fill_span(&mut self, arrival: &Arrival<'_>, fill: impl Fn(&mut Gaps, u32) -> Option<Gap>) -> u64 {
         /// Those of 64 MB in packets of 1,024 bytes. Larger READs are rare and fill the rest later.
         const MOST: u32 = 65_536;
-        (0..seen.span.min(MOST))
-            .take_while(|i| fill(&mut self.holes, seen.psn.wrapping_add(*i) & MASK24).is_some())
+        (0..arrival.span.min(MOST))
+            .take_while(|i| fill(&mut self.gaps, arrival.psn.wrapping_add(*i) & MASK24).is_some())
             .count() as u64
     }
 
-    /// The packet was missing.
-    fn fill(&mut self, seen: &Seen<'_>, hole: Hole) {
-        let asked = || seen.nak(|psn| hole.contains(psn), hole.opened_ns).is_some();
-        let in_time = seen.time_ns.saturating_sub(hole.opened_ns) <= seen.window_ns;
-        let repairs = self.run.is_some_and(|run| run.cause.is_some());
-        // A number outside its turn was given when it was sent again.
-        let renumbered = hole.turn.is_some() && seen.numbered;
-        let resent = self.reliable && (renumbered || !in_time || repairs || asked());
-        let psns = self.fill_span(seen, |holes, psn| holes.fill(psn, resent));
-        if resent {
-            self.set_cause(seen);
-            if self.reused {
-                return;
+    /// The packet fills a gap.
+    fn fill(&mut self, arrival: &Arrival<'_>, gap: Gap) {
+        let requested = || arrival.nak(|psn| gap.contains(psn), gap.opened_ns).is_some();
+        let in_window = arrival.time_ns.saturating_sub(gap.opened_ns) <= arrival.window_ns;
+        // An identification outside of the gap's was given to a retransmission.
+        let renumbered = gap.ids.is_some() && arrival.numbered;
+        let retransmitted =
+            self.reliable && (renumbered || !in_window || self.state.cause().is_some() || requested());
+        let psns = self.fill_span(arrival, |gaps, psn| gaps.fill(psn, retransmitted));
+        if retransmitted {
+            self.decide(arrival);
+            if !self.reused {
+                self.lost(gap.opened_ns, arrival, psns);
             }
-            self.metrics.lost += psns;
-            self.before.note(hole.opened_ns, seen.time_ns, psns);
-        } else if hole.again {
-            self.passed_late(seen);
+        } else if gap.retransmitted {
+            self.reordered_retransmission(arrival);
         } else {
-            self.recovered(psns);
-            if let Some(run) = &mut self.run {
+            self.reordered(psns);
+            if let Some(run) = self.state.run_mut() {
                 run.provisional += psns;
-                run.provisional_ns = hole.opened_ns;
+                run.provisional_ns = gap.opened_ns;
             }
         }
     }
 
-    fn passed_before(&mut self, seen: &Seen<'_>) {
-        self.set_cause(seen);
-        let Some(run) = &mut self.run else { return self.sent_again(seen) };
-        run.passed += 1;
+    fn passed_before(&mut self, arrival: &Arrival<'_>) {
+        self.decide(arrival);
+        let State::GoingBack(run, cause) = &mut self.state else { return self.retransmission(arrival) };
         let (provisional, opened_ns) = (std::mem::take(&mut run.provisional), run.provisional_ns);
-        match run.cause {
-            Some(Cause::Mirror) => self.metrics.mirrored += 1,
-            Some(Cause::Reuse) => {}
-            cause => {
-                self.metrics.retransmitted += 1;
-                self.metrics.again_ns = self.metrics.again_ns.max(seen.time_ns);
-                self.metrics.rnr_resent += u64::from(cause == Some(Cause::Rnr));
+        let cause = *cause;
+        match cause {
+            Cause::Mirror => self.metrics.mirrored += 1,
+            Cause::Reuse => {}
+            _ => {
+                self.retransmission(arrival);
+                self.metrics.rnr_retransmitted += u64::from(cause == Cause::ReceiverNotReady);
             }
         }
         if provisional > 0 && self.reliable {
-            // No reordering brings what has passed already.
+            // Reordering does not bring a packet that has passed already: the run was a retransmission from its begin.
             self.metrics.recovered = self.metrics.recovered.saturating_sub(provisional);
-            self.metrics.lost += provisional;
-            self.before.note(opened_ns, seen.time_ns, provisional);
+            self.lost(opened_ns, arrival, provisional);
         }
     }
 
-    /// A READ request that is sent again may start in the middle of the first: it says what the
-    /// requester still wants.
-    fn reread(&mut self, seen: &Seen<'_>) {
-        self.end_run(seen, seen.expected, false);
-        match self.holes.at(seen.psn) {
-            Some(hole) if !hole.again => {
-                let psns = self.fill_span(seen, |holes, psn| holes.fill(psn, true));
-                self.metrics.lost += psns;
-                self.before.note(hole.opened_ns, seen.time_ns, psns);
+    /// A READ request that is retransmitted may start in the middle of the first: it names what the
+    /// requester still misses.
+    fn retransmitted_read(&mut self, arrival: &Arrival<'_>) {
+        self.end_run(arrival, arrival.expected, false);
+        match self.gaps.at(arrival.psn) {
+            Some(gap) if !gap.retransmitted => {
+                let psns = self.fill_span(arrival, |gaps, psn| gaps.fill(psn, true));
+                self.lost(gap.opened_ns, arrival, psns);
             }
             _ => {
                 self.metrics.rereads += 1;
-                self.metrics.again_ns = self.metrics.again_ns.max(seen.time_ns);
+                self.dated(arrival);
             }
         }
-        self.begin_again(seen.psn);
+        self.restarted_at(arrival.psn);
     }
 
-    fn begin_again(&mut self, psn: u32) {
+    /// Counts how often in a row the sender restarts at one PSN.
+    const fn restarted_at(&mut self, psn: u32) {
         if self.stuck > 0 && self.stuck_at == psn {
             self.stuck += 1;
         } else {
@@ -418,170 +470,139 @@ impl Sequence {
     }
 
     /// The packet continues the run, or begins one.
-    fn extend_run(&mut self, seen: &Seen<'_>) {
-        let pause_ns = seen.time_ns.saturating_sub(seen.last_ns);
-        if seen.is_late() {
-            // Sent before others that have passed: what is sent again may come out of order, too, and what is late
-            // for longer than is remembered begins nothing.
-            if let Some(run) = &mut self.run
-                && seen.psn.wrapping_sub(run.last) & MASK24 >= MASK24 / 2
-            {
-                if run.start_id.wrapping_sub(seen.id) < ID_AHEAD {
-                    (run.start, run.start_id) = (seen.psn, seen.id);
-                }
-                run.packets += 1;
-            }
+    fn extend_run(&mut self, arrival: &Arrival<'_>) {
+        if arrival.is_reordered() {
+            self.extend_run_backwards(arrival);
             return;
         }
-        if let Some(run) = &mut self.run {
-            let step = seen.psn.wrapping_sub(run.last) & MASK24;
-            let asked = |psn: u32| psn == seen.psn;
-            let on = step > 0 && step < MASK24 / 2;
-            if on && (step == 1 || pause_ns < TIMEOUT_PAUSE_NS || seen.nak(asked, run.start_ns).is_none()) {
-                let (skipped, sent) = (run.last.wrapping_add(1) & MASK24, (run.last_id, run.start_id));
-                (run.last, run.last_id) = (seen.psn, seen.id);
-                run.packets += 1;
-                // What is only late comes in any order.
-                let sent_again = run.cause.is_some_and(|cause| cause != Cause::Reuse);
-                if step > 1 && sent_again {
-                    self.skipped_again(seen, skipped, step - 1, sent);
-                }
-                return;
-            }
+        let pause_ns = arrival.time_ns.saturating_sub(arrival.last_ns);
+        if self.continue_run(arrival, pause_ns) {
+            return;
         }
-        self.end_run(seen, seen.expected, false);
-        self.begin_again(seen.psn);
-        self.run = Some(Run {
-            start: seen.psn,
-            last: seen.psn,
-            last_id: seen.id,
-            start_ns: seen.time_ns,
-            start_id: seen.id,
-            pause_ns,
-            packets: 1,
-            passed: 0,
-            provisional: 0,
-            provisional_ns: 0,
-            cause: None,
-        });
+        self.end_run(arrival, arrival.expected, false);
+        self.restarted_at(arrival.psn);
+        self.state = State::Undecided(Run::begin(arrival, pause_ns));
     }
 
-    /// PSNs that a run jumps over: lost once more, or not wanted. Only what follows can tell. Those
-    /// that came ahead of their turn since the run began are not missing. `sent`: IPv4
-    /// identifications of the packet before them and of the run's first.
-    fn skipped_again(&mut self, seen: &Seen<'_>, start: u32, len: u32, (after, since): (u16, u16)) {
-        // Who repeats only what is missing jumps over what is not.
+    /// Packets of a run may be reordered, too; and one that is late for longer than gaps are remembered begins no run.
+    fn extend_run_backwards(&mut self, arrival: &Arrival<'_>) {
+        if let Some(run) = self.state.run_mut()
+            && !run.is_onward(arrival.psn)
+        {
+            if run.start_id.wrapping_sub(arrival.id) < ID_AHEAD {
+                (run.start, run.start_id) = (arrival.psn, arrival.id);
+            }
+            run.packets += 1;
+        }
+    }
+
+    /// Adds the packet to the run where it goes on from there; false where it begins another.
+    fn continue_run(&mut self, arrival: &Arrival<'_>, pause_ns: u64) -> bool {
+        // In a run that may be reordering, packets arrive in any order.
+        let retransmitting = self.state.cause().is_some_and(|cause| cause != Cause::Reuse);
+        let Some(run) = self.state.run_mut() else { return false };
+        let step = arrival.psn.wrapping_sub(run.last) & MASK24;
+        let since = run.start_ns;
+        let requested = || arrival.nak(|psn| psn == arrival.psn, since).is_some();
+        let onward = step > 0 && run.is_onward(arrival.psn);
+        if !onward || step > 1 && pause_ns >= TIMEOUT_PAUSE_NS && requested() {
+            return false;
+        }
+        let (skipped, ids) = (run.last.wrapping_add(1) & MASK24, (run.last_id, run.start_id));
+        (run.last, run.last_id) = (arrival.psn, arrival.id);
+        run.packets += 1;
+        if step > 1 && retransmitting {
+            self.skipped_by_run(arrival, skipped, step - 1, ids);
+        }
+        true
+    }
+
+    /// PSNs that a run skips: lost again, or not requested. What follows decides. Those that arrived out of order since the
+    /// run began are not missing. `ids`: IPv4 identifications of the packet before them and of the run's first.
+    fn skipped_by_run(&mut self, arrival: &Arrival<'_>, start: u32, len: u32, (after, since): (u16, u16)) {
+        // Selective retransmission skips what is not missing.
         let selective = self.selective > self.go_back_n;
-        if !self.reliable || selective || self.holes.any_between(start, start.wrapping_add(len)) {
+        if !self.reliable || selective || self.gaps.any_between(start, start.wrapping_add(len)) {
             return;
         }
-        self.open(seen, start, len, after, true);
-        if !seen.numbered {
+        self.open(arrival, start, len, after, true);
+        if !arrival.numbered {
             return;
         }
         for psn in (0..len.min(RECENT)).map(|i| start.wrapping_add(i) & MASK24) {
             let recent = self.recent[(psn % RECENT) as usize];
             let id = (recent & 0xFFFF) as u16;
             if recent == recent_word(psn, id) && id.wrapping_sub(since) < ID_AHEAD {
-                self.holes.fill(psn, false);
+                self.gaps.fill(psn, false);
             }
         }
     }
 
-    fn set_cause(&mut self, seen: &Seen<'_>) {
-        let Some(run) = self.run else { return };
-        if run.cause.is_some() {
-            return;
-        }
-        let cause = self.cause(seen, &run);
-        if run.pause_ns >= TIMEOUT_PAUSE_NS
-            && seen.answered
-            && matches!(cause, Cause::Before | Cause::Timeout)
-            && seen.nak(|psn| psn == run.start, 0).is_none()
-        {
-            self.metrics.timeouts += 1;
-        }
+    /// Gives an undecided run its cause.
+    fn decide(&mut self, arrival: &Arrival<'_>) {
+        let State::Undecided(run) = self.state else { return };
+        let observation = self.observe(arrival, &run);
+        let cause = observation.cause();
+        self.metrics.timeouts += u64::from(observation.timer_expired(cause));
         if cause == Cause::Reuse && !self.reused {
             self.reused = true;
-            self.forget_holes();
+            self.forget_gaps();
         }
-        if let Some(run) = &mut self.run {
-            run.cause = Some(cause);
+        self.state = State::GoingBack(run, cause);
+    }
+
+    fn observe(&self, arrival: &Arrival<'_>, run: &Run) -> Observation {
+        let right_before = run.start.wrapping_sub(1) & MASK24;
+        let nak = arrival.nak(|psn| psn == run.start, 0);
+        Observation {
+            reused: self.reused,
+            nak: nak.map(|Nak { rnr, .. }| if rnr { NakKind::Rnr } else { NakKind::SequenceError }),
+            gap_at: self.gaps.knows(run.start),
+            gap_right_before: self.gaps.knows(right_before),
+            gap_ahead: self.gaps.any_between(run.start, arrival.expected),
+            back: arrival.expected.wrapping_sub(run.start) & MASK24,
+            from_first: run.start == arrival.first,
+            pause_ns: run.pause_ns,
+            reliable: self.reliable,
+            follows_run: self.previous.filter(|(last, _)| *last == right_before).map(|(_, packets)| packets),
+            reverse_captured: arrival.reverse_captured,
         }
     }
 
-    fn cause(&self, seen: &Seen<'_>, run: &Run) -> Cause {
-        if self.reused {
-            // What it sends again cannot be told from what it sends.
-            return Cause::Reuse;
+    /// The run ends: the next packet is at `frontier`, or (`resumed` false) the sender goes back again.
+    fn end_run(&mut self, arrival: &Arrival<'_>, frontier: u32, resumed: bool) {
+        let state = std::mem::replace(&mut self.state, State::Advancing);
+        if let Some(run) = state.run() {
+            self.previous = Some((run.last, run.packets));
         }
-        let back = seen.expected.wrapping_sub(run.start) & MASK24;
-        match seen.nak(|psn| psn == run.start, 0) {
-            Some(Nak { rnr: true, .. }) => return Cause::Rnr,
-            // A receiver that throws away what comes out of order wants the packet behind a hole as well.
-            Some(_)
-                if self.holes.knows(run.start) || self.holes.knows(run.start.wrapping_sub(1) & MASK24) =>
-            {
-                return Cause::Before;
-            }
-            Some(_) => return Cause::After,
-            None => {}
-        }
-        let from_first = run.start == seen.first && back >= REUSE_FROM_FIRST;
-        if back >= REUSE_BACK
-            || from_first && run.pause_ns >= REUSE_PAUSE_NS
-            || run.start == seen.first && run.pause_ns >= REUSE_LONG_PAUSE_NS
-            // Who sends nothing again does not go back.
-            || !self.reliable
-        {
-            return Cause::Reuse;
-        }
-        if self.holes.any_between(run.start, seen.expected) || self.holes.knows(run.start) {
-            return Cause::Before;
-        }
-        if self.previous.is_some_and(|(last, packets)| packets <= 2 && run.start == (last + 1) & MASK24)
-            && run.pause_ns < TIMEOUT_PAUSE_NS
-        {
-            return Cause::Mirror;
-        }
-        match (seen.answered, run.pause_ns >= TIMEOUT_PAUSE_NS) {
-            // Whether it was asked cannot be seen here.
-            (false, _) => Cause::After,
-            (true, true) => Cause::Timeout,
-            (true, false) => Cause::Unknown,
-        }
-    }
-
-    /// The packets sent again are through: the next one is `frontier`, or (`resumed` false) the
-    /// sender goes back once more.
-    fn end_run(&mut self, seen: &Seen<'_>, frontier: u32, resumed: bool) {
-        let Some(run) = self.run.take() else { return };
-        self.previous = Some((run.last, run.packets));
-        let Some(cause) = run.cause else { return };
-        if matches!(cause, Cause::Mirror | Cause::Reuse) {
+        let State::GoingBack(run, cause) = state else { return };
+        if !cause.is_retransmission() {
             return;
         }
-        if cause == Cause::After {
-            self.after.note(run.start_ns, seen.last_ns, run.packets);
+        if cause == Cause::Downstream {
+            self.downstream.note(run.start_ns, arrival.last_ns, run.packets);
         }
+        self.classify(&run, frontier, resumed);
         let rest = frontier.wrapping_sub(run.last).wrapping_sub(1) & MASK24;
-        let reach = frontier.wrapping_sub(run.start) & MASK24;
-        if reach > 1 {
-            let whole = if resumed {
-                u64::from(reach)
-            } else {
-                u64::from(run.last.wrapping_sub(run.start) & MASK24) + 1
-            };
-            // Some of those sent again may be lost again.
-            if run.packets >= 2 && run.packets * 4 >= whole * 3 {
-                self.go_back_n += 1;
-            } else if resumed && run.packets * 2 <= whole {
-                self.selective += 1;
-            }
-        }
         if resumed && rest > 0 {
             let start = run.last.wrapping_add(1) & MASK24;
-            self.skipped_again(seen, start, rest, (run.last_id, run.start_id));
+            self.skipped_by_run(arrival, start, rest, (run.last_id, run.start_id));
+        }
+    }
+
+    /// Whether the run was go-back-N or selective retransmission, where it tells.
+    fn classify(&mut self, run: &Run, frontier: u32, resumed: bool) {
+        let reach = frontier.wrapping_sub(run.start) & MASK24;
+        if reach <= 1 {
+            return;
+        }
+        let last = run.last.wrapping_sub(run.start) & MASK24;
+        let whole = if resumed { u64::from(reach) } else { u64::from(last) + 1 };
+        // Some of the retransmissions may be lost again.
+        if run.packets >= 2 && run.packets * 4 >= whole * 3 {
+            self.go_back_n += 1;
+        } else if resumed && run.packets * 2 <= whole {
+            self.selective += 1;
         }
     }
 }

@@ -94,9 +94,9 @@ fn lost_before_the_tap_and_repaired_by_go_back_n() {
         scene.send(210..240, &[]);
         let loss = scene.metrics();
         assert_eq!((loss.lost, loss.recovered, loss.retransmitted, loss.unfilled), (2, 0, 8, 0));
-        assert_eq!((loss.before.count, loss.before.largest, loss.after.count), (1, 2, 0));
+        assert_eq!((loss.upstream.count, loss.upstream.largest, loss.downstream.count), (1, 2, 0));
         assert_eq!(loss.retransmission, Some(Retransmission::GoBackN));
-        assert!(loss.before.longest_ns > 0 && loss.before.last_ns > loss.before.first_ns);
+        assert!(loss.upstream.longest_ns > 0 && loss.upstream.last_ns > loss.upstream.first_ns);
     }
 }
 
@@ -110,7 +110,7 @@ fn what_is_sent_again_may_be_lost_again() {
         scene.nak(230);
         scene.send(230..300, &[]);
         let loss = scene.metrics();
-        assert_eq!((loss.lost, loss.after.count), (2, 0), "{loss:?}");
+        assert_eq!((loss.lost, loss.downstream.count), (2, 0), "{loss:?}");
         assert_eq!(loss.retransmission, Some(Retransmission::GoBackN));
     }
 }
@@ -123,7 +123,7 @@ fn lost_behind_the_tap() {
         scene.send(210..240, &[]);
         let loss = scene.metrics();
         assert_eq!((loss.lost, loss.retransmitted, loss.timeouts), (0, 10, 0));
-        assert_eq!((loss.before.count, loss.after.count, loss.after.largest), (0, 1, 10));
+        assert_eq!((loss.upstream.count, loss.downstream.count, loss.downstream.largest), (0, 1, 10));
     }
 }
 
@@ -145,7 +145,7 @@ fn only_what_is_missing_is_sent_by_selective_repeat() {
         scene.send([210], &[]);
         scene.send(260..300, &[]);
         let loss = scene.metrics();
-        assert_eq!((loss.retransmitted, loss.after.count), (1, 1));
+        assert_eq!((loss.retransmitted, loss.downstream.count), (1, 1));
         assert_eq!(loss.retransmission, Some(Retransmission::SelectiveRepeat));
     }
 }
@@ -164,7 +164,7 @@ fn holes_repaired_one_by_one_are_not_lost_twice() {
             scene.answer(start + 99, 0x1F);
         }
         let loss = scene.metrics();
-        assert_eq!((loss.lost, loss.before.count, loss.retransmitted), (0, 0, 24), "{loss:?}");
+        assert_eq!((loss.lost, loss.upstream.count, loss.retransmitted), (0, 0, 24), "{loss:?}");
         assert_eq!(loss.retransmission, Some(Retransmission::SelectiveRepeat));
     }
 }
@@ -182,7 +182,7 @@ fn a_sprayed_flow_loses_nothing_however_long_it_is() {
             scene.slot = scene.pass(P { psn, id, ..DATA });
         }
         let loss = scene.metrics();
-        assert_eq!((loss.lost, loss.unfilled, loss.before.count), (0, 0, 0), "{loss:?}");
+        assert_eq!((loss.lost, loss.unfilled, loss.upstream.count), (0, 0, 0), "{loss:?}");
         assert!(loss.recovered > 5_000 && loss.retransmitted <= 2, "{loss:?}");
     }
 }
@@ -205,7 +205,7 @@ fn out_of_order_within_the_window_is_no_loss() {
             }
         }
         let loss = scene.metrics();
-        assert_eq!((loss.recovered, loss.lost, loss.retransmitted, loss.before.count), (5, 0, 0, 0));
+        assert_eq!((loss.recovered, loss.lost, loss.retransmitted, loss.upstream.count), (5, 0, 0, 0));
         assert_eq!(loss.retransmission, None);
     }
 }
@@ -246,7 +246,11 @@ fn a_late_packet_that_was_asked_for_is_still_no_loss() {
     scene.nak(211);
     scene.send(211..240, &[]);
     let loss = scene.metrics();
-    assert_eq!((loss.lost, loss.recovered, loss.before.count, loss.after.count), (0, 1, 0, 0), "{loss:?}");
+    assert_eq!(
+        (loss.lost, loss.recovered, loss.upstream.count, loss.downstream.count),
+        (0, 1, 0, 0),
+        "{loss:?}"
+    );
 }
 
 #[test]
@@ -260,8 +264,8 @@ fn a_receiver_that_is_not_ready_loses_nothing() {
         }
         scene.send(200..220, &[]);
         let loss = scene.metrics();
-        assert_eq!((loss.retransmitted, loss.rnr_resent), (30, 30));
-        assert_eq!((loss.lost, loss.before.count, loss.after.count, loss.timeouts), (0, 0, 0, 0));
+        assert_eq!((loss.retransmitted, loss.rnr_retransmitted), (30, 30));
+        assert_eq!((loss.lost, loss.upstream.count, loss.downstream.count, loss.timeouts), (0, 0, 0, 0));
     }
 }
 
@@ -294,9 +298,9 @@ fn when_something_was_sent_again_last() {
         scene.nak(210);
         scene.send(210..220, &[]);
         let again = scene.now_ns;
-        assert_eq!(scene.metrics().again_ns, again);
+        assert_eq!(scene.metrics().last_retransmission_ns, again);
         scene.send(220..300, &[250]);
-        assert_eq!(scene.metrics().again_ns, again, "in order, and a gap");
+        assert_eq!(scene.metrics().last_retransmission_ns, again, "in order, and a gap");
     }
 }
 
@@ -307,7 +311,7 @@ fn a_timer_that_runs_out_is_no_nak() {
         scene.now_ns += 67 * MS;
         scene.send(205..220, &[]);
         let loss = scene.metrics();
-        assert_eq!((loss.timeouts, loss.after.count, loss.retransmitted), (1, 0, 5));
+        assert_eq!((loss.timeouts, loss.downstream.count, loss.retransmitted), (1, 0, 5));
         // A silent peer: the same again and again.
         for _ in 0..4 {
             scene.now_ns += 67 * MS;
@@ -327,7 +331,7 @@ fn one_way_taps_see_that_senders_go_back_and_not_why() {
         scene.now_ns += 67 * MS;
         scene.send(205..230, &[]);
         let loss = scene.metrics();
-        assert_eq!((loss.timeouts, loss.after.count), (0, 1));
+        assert_eq!((loss.timeouts, loss.downstream.count), (0, 1));
     }
 }
 
@@ -348,7 +352,7 @@ fn a_mirror_shows_packets_twice() {
                 }
             }
             let loss = scene.metrics();
-            assert_eq!(loss.before.count + loss.after.count, 0);
+            assert_eq!(loss.upstream.count + loss.downstream.count, 0);
             // Until the first copy nothing is remembered of a flow: when they are not in a row, the
             // first ones look sent again.
             let (copies, unsure) = (100 - lag as u64, if lag > 0 { 4 } else { 0 });
@@ -365,7 +369,7 @@ fn a_number_in_use_again_is_no_storm() {
         scene.next_id = scene.next_id.map(|id| id.wrapping_add(500));
         scene.send(100..1_000, &[]);
         let loss = scene.metrics();
-        assert_eq!((loss.retransmitted, loss.lost, loss.timeouts, loss.after.count), (0, 0, 0, 0));
+        assert_eq!((loss.retransmitted, loss.lost, loss.timeouts, loss.downstream.count), (0, 0, 0, 0));
         // Far away: the accounting says so itself.
         scene.send([8_000_000, 8_000_001], &[]);
         assert_eq!(scene.metrics().unfilled, 0);
@@ -418,7 +422,7 @@ fn a_late_packet_at_the_very_start_is_no_loss() {
     scene.pass(P { psn: 101, id: 8, ..DATA });
     scene.send(160..170, &[]);
     let loss = scene.metrics();
-    assert_eq!((loss.lost, loss.recovered, loss.before.count), (0, 1, 0), "{loss:?}");
+    assert_eq!((loss.lost, loss.recovered, loss.upstream.count), (0, 1, 0), "{loss:?}");
 }
 
 #[test]
@@ -427,7 +431,7 @@ fn what_never_comes_was_not_lost_if_nobody_sends_it_again() {
         // Every other packet takes another way.
         scene.send((200..600).filter(|psn| psn % 2 == 0), &[]);
         let loss = scene.metrics();
-        assert_eq!((loss.lost, loss.before.count, loss.unfilled), (0, 0, 199));
+        assert_eq!((loss.lost, loss.upstream.count, loss.unfilled), (0, 0, 199));
     }
 }
 
@@ -439,13 +443,17 @@ fn unreliable_connections_send_nothing_again() {
     }
     scene.pass(P { psn: 60, opcode: 0x27, ..DATA });
     let loss = scene.metrics();
-    assert_eq!((loss.lost, loss.recovered, loss.unfilled, loss.before.count), (1, 1, 0, 1));
+    assert_eq!((loss.lost, loss.recovered, loss.unfilled, loss.upstream.count), (1, 1, 0, 1));
     // The numbers of another.
     for psn in 0..200 {
         scene.pass(P { psn, opcode: 0x27, ..DATA });
     }
     let loss = scene.metrics();
-    assert_eq!((loss.lost, loss.recovered, loss.retransmitted, loss.after.count), (1, 1, 0, 0), "{loss:?}");
+    assert_eq!(
+        (loss.lost, loss.recovered, loss.retransmitted, loss.downstream.count),
+        (1, 1, 0, 0),
+        "{loss:?}"
+    );
 }
 
 /// Few packets, of READs among others, a mirror of which comes behind the next.
@@ -493,13 +501,13 @@ fn responses_jump_over_what_is_written_and_a_hole_in_a_message_is_a_loss() {
     }
     message(&mut scene, 124, &[]);
     let now = loss(&scene);
-    assert_eq!((now.lost, now.retransmitted, now.before.count, now.after.count), (1, 2, 1, 0));
+    assert_eq!((now.lost, now.retransmitted, now.upstream.count, now.downstream.count), (1, 2, 1, 0));
     // Asked again for what had passed.
     for (psn, opcode) in [(126, FIRST), (127, LAST)] {
         scene.pass(P { opcode, psn, ..response });
     }
     message(&mut scene, 128, &[]);
-    assert_eq!(loss(&scene).after.count, 1);
+    assert_eq!(loss(&scene).downstream.count, 1);
 }
 
 #[test]

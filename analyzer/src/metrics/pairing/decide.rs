@@ -281,7 +281,7 @@ impl Pairing {
             }
             return;
         }
-        let psn = latency::answered_by(op, packet.psn, packet.aeth);
+        let psn = latency::acked_psn(op, packet.psn, packet.aeth);
         // A NAK names what was not received; a later packet of a response, what no request has.
         if psn != packet.psn || psn == UNKNOWN || psn == direction.vote_psn {
             return;

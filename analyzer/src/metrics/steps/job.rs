@@ -100,11 +100,11 @@ fn most(verdicts: impl Iterator<Item = bool>) -> bool {
 
 type Sums<Key> = HashMap<Key, u64, foldhash::fast::RandomState>;
 
-/// Holds the steps of a port against what a job does. `spurts` are sorted by start, as for the cut.
+/// Holds the steps of a port against what a job does. `flowlets` are sorted by start, as for the cut.
 ///
 /// # Errors
 /// What speaks against a job.
-pub fn is_job(segments: &Segments, spurts: &[Record], pairs: &[Pair]) -> Result<(), NoJob> {
+pub fn is_job(segments: &Segments, flowlets: &[Record], pairs: &[Pair]) -> Result<(), NoJob> {
     if segments.steps.len() < MIN_STEPS {
         return Err(NoJob::TooFew);
     }
@@ -115,7 +115,7 @@ pub fn is_job(segments: &Segments, spurts: &[Record], pairs: &[Pair]) -> Result<
         segments.steps.iter().filter_map(|step| segments.blocks.get(step.clone())).collect();
     rhythm(segments, &blocks)?;
     let steps: Vec<&[Record]> = (blocks.iter())
-        .filter_map(|blocks| spurts.get(blocks.first()?.spurts.start..blocks.last()?.spurts.end))
+        .filter_map(|blocks| flowlets.get(blocks.first()?.flowlets.start..blocks.last()?.flowlets.end))
         .collect();
     alike(&steps)?;
     both_ways(&steps, pairs)?;
@@ -173,8 +173,8 @@ fn alike(steps: &[&[Record]]) -> Result<(), NoJob> {
     let sums: Vec<Sums<u32>> = (steps.iter())
         .map(|step| {
             let mut sums = Sums::default();
-            for spurt in *step {
-                *sums.entry(spurt.pair).or_default() += spurt.fresh_bytes;
+            for flowlet in *step {
+                *sums.entry(flowlet.pair).or_default() += flowlet.fresh_bytes;
             }
             sums
         })
@@ -204,11 +204,11 @@ fn alike(steps: &[&[Record]]) -> Result<(), NoJob> {
 fn both_ways(steps: &[&[Record]], pairs: &[Pair]) -> Result<(), NoJob> {
     let mut hosts: HashMap<Host, [u64; 2], foldhash::fast::RandomState> = HashMap::default();
     let mut total = 0;
-    for spurt in steps.iter().copied().flatten() {
-        let Some(pair) = pairs.get(spurt.pair as usize) else { continue };
-        hosts.entry(pair.src).or_default()[0] += spurt.fresh_bytes;
-        hosts.entry(pair.dst).or_default()[1] += spurt.fresh_bytes;
-        total += spurt.fresh_bytes;
+    for flowlet in steps.iter().copied().flatten() {
+        let Some(pair) = pairs.get(flowlet.pair as usize) else { continue };
+        hosts.entry(pair.src).or_default()[0] += flowlet.fresh_bytes;
+        hosts.entry(pair.dst).or_default()[1] += flowlet.fresh_bytes;
+        total += flowlet.fresh_bytes;
     }
     let exchanged = |[sent, received]: &[u64; 2]| {
         let (less, more) = (*sent.min(received) as f64, *sent.max(received) as f64);
@@ -226,14 +226,14 @@ fn both_ways(steps: &[&[Record]], pairs: &[Pair]) -> Result<(), NoJob> {
 /// Whether several flows send at the same time in a step.
 fn together(step: &[Record]) -> bool {
     let mut flows: Sums<(u32, u32)> = Sums::default();
-    for spurt in step {
-        *flows.entry((spurt.pair, spurt.dest_qp)).or_default() += spurt.fresh_bytes;
+    for flowlet in step {
+        *flows.entry((flowlet.pair, flowlet.dest_qp)).or_default() += flowlet.fresh_bytes;
     }
     let most = flows.values().copied().max().unwrap_or(0);
-    let member = |spurt: &&Record| {
-        flows.get(&(spurt.pair, spurt.dest_qp)).is_some_and(|bytes| *bytes as f64 >= MEMBER * most as f64)
+    let member = |flowlet: &&Record| {
+        flows.get(&(flowlet.pair, flowlet.dest_qp)).is_some_and(|bytes| *bytes as f64 >= MEMBER * most as f64)
     };
-    overlap(step.iter().filter(member).map(|spurt| (spurt.start_ns, spurt.end_ns)))
+    overlap(step.iter().filter(member).map(|flowlet| (flowlet.start_ns, flowlet.end_ns)))
 }
 
 /// Whether spans of time overlap for a good part of the time that they cover.
@@ -251,8 +251,8 @@ fn overlap(spans: impl Iterator<Item = (u64, u64)>) -> bool {
 }
 
 /// The two hosts of a pair, whoever sends. What they send each other may be questions and answers.
-fn between(spurt: &Record, pairs: &[Pair]) -> Option<[Host; 2]> {
-    let pair = pairs.get(spurt.pair as usize)?;
+fn between(flowlet: &Record, pairs: &[Pair]) -> Option<[Host; 2]> {
+    let pair = pairs.get(flowlet.pair as usize)?;
     Some([pair.src.min(pair.dst), pair.src.max(pair.dst)])
 }
 
@@ -260,11 +260,11 @@ fn between(spurt: &Record, pairs: &[Pair]) -> Option<[Host; 2]> {
 /// turns, so that each goes on before the other has ended.
 fn at_once(step: &[Record], pairs: &[Pair]) -> bool {
     let mut spans: HashMap<[Host; 2], (u64, u64, u64), foldhash::fast::RandomState> = HashMap::default();
-    for spurt in step {
-        let Some(hosts) = between(spurt, pairs) else { continue };
-        let (start, end, bytes) = spans.entry(hosts).or_insert((spurt.start_ns, spurt.end_ns, 0));
-        (*start, *end) = (spurt.start_ns.min(*start), spurt.end_ns.max(*end));
-        *bytes += spurt.fresh_bytes;
+    for flowlet in step {
+        let Some(hosts) = between(flowlet, pairs) else { continue };
+        let (start, end, bytes) = spans.entry(hosts).or_insert((flowlet.start_ns, flowlet.end_ns, 0));
+        (*start, *end) = (flowlet.start_ns.min(*start), flowlet.end_ns.max(*end));
+        *bytes += flowlet.fresh_bytes;
     }
     let most = spans.values().map(|(.., bytes)| *bytes).max().unwrap_or(0);
     spans.retain(|_, (.., bytes)| *bytes as f64 >= MEMBER * most as f64);
@@ -273,9 +273,9 @@ fn at_once(step: &[Record], pairs: &[Pair]) -> bool {
     }
     let (mut shared, mut total) = (0, 0);
     for block in super::segment::atoms(step) {
-        let mut hosts: Vec<[Host; 2]> = (step.get(block.spurts).unwrap_or_default().iter())
-            .filter(|spurt| spurt.fresh_bytes > 0)
-            .filter_map(|spurt| between(spurt, pairs))
+        let mut hosts: Vec<[Host; 2]> = (step.get(block.flowlets).unwrap_or_default().iter())
+            .filter(|flowlet| flowlet.fresh_bytes > 0)
+            .filter_map(|flowlet| between(flowlet, pairs))
             .filter(|hosts| spans.contains_key(hosts))
             .collect();
         hosts.sort_unstable();

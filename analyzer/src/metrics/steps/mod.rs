@@ -1,6 +1,6 @@
 //! Steps of a job: how long they are, how that changes, and whom they wait for.
 //!
-//! Pure functions of the spurts that [`traffic`](super::traffic) keeps, so that spurts told by the kernel give the same.
+//! Pure functions of the flowlets that [`traffic`](super::traffic) keeps, so that flowlets told by the kernel give the same.
 //! Each port is judged by itself, both directions of it together: the clocks of two captures may be seconds apart, and
 //! two ports may serve two jobs.
 
@@ -131,8 +131,8 @@ fn port_of(ports: &[u16], link: u16) -> u16 {
 #[must_use]
 pub fn steps(traffic: &Traffic, ports: &[u16]) -> Option<Steps> {
     let mut by_link: HashMap<u16, Vec<Record>, foldhash::fast::RandomState> = HashMap::default();
-    let standing = traffic.spurts.standing.iter().map(|standing| &standing.spurt);
-    for record in traffic.spurts.ended.iter().chain(standing) {
+    let standing = traffic.flowlets.standing.iter().map(|standing| &standing.flowlet);
+    for record in traffic.flowlets.ended.iter().chain(standing) {
         if let Some(pair) = traffic.pairs.get(record.pair as usize)
             && record.end_ns > 0
         {
@@ -144,9 +144,11 @@ pub fn steps(traffic: &Traffic, ports: &[u16]) -> Option<Steps> {
     order.sort_unstable_by_key(|(bytes, link)| (std::cmp::Reverse(*bytes), *link));
     let mut links: Vec<LinkSteps> = Vec::new();
     for (_, link) in order.iter().take(MAX_LINKS) {
-        let Some(mut spurts) = by_link.remove(link) else { continue };
-        spurts.sort_unstable_by_key(|spurt| (spurt.start_ns, spurt.end_ns, spurt.pair, spurt.dest_qp));
-        links.extend(link_steps(traffic, ports, *link, &spurts));
+        let Some(mut flowlets) = by_link.remove(link) else { continue };
+        flowlets.sort_unstable_by_key(|flowlet| {
+            (flowlet.start_ns, flowlet.end_ns, flowlet.pair, flowlet.dest_qp)
+        });
+        links.extend(link_steps(traffic, ports, *link, &flowlets));
     }
     links.sort_by_key(|link| (std::cmp::Reverse(link.steps.len()), link.link));
     let all: Vec<Straggler> = links.iter().filter_map(|link| link.straggler).collect();
@@ -177,15 +179,15 @@ fn link_rhythm(traffic: &Traffic, ports: &[u16], port: u16, period_ns: u64) -> O
     all.into_iter().flatten().max_by(|a, b| a.strength.total_cmp(&b.strength))
 }
 
-fn link_steps(traffic: &Traffic, ports: &[u16], port: u16, spurts: &[Record]) -> Option<LinkSteps> {
+fn link_steps(traffic: &Traffic, ports: &[u16], port: u16, flowlets: &[Record]) -> Option<LinkSteps> {
     let pairs = &traffic.pairs;
     let own = pairs.iter().filter(|pair| port_of(ports, pair.link) == port && pair.data_bytes > 0);
     let receivers: Receivers = own.map(|pair| pair.dst).collect();
     let segments =
-        segments(&atoms(spurts), |block| View::independent_starts(&receivers, spurts, pairs, block))?;
-    job::is_job(&segments, spurts, pairs).ok()?;
+        segments(&atoms(flowlets), |block| View::independent_starts(&receivers, flowlets, pairs, block))?;
+    job::is_job(&segments, flowlets, pairs).ok()?;
     let mut view =
-        View { port, ports, segments: &segments, spurts, pairs, receivers: &receivers, period_ns: 0 };
+        View { port, ports, segments: &segments, flowlets, pairs, receivers: &receivers, period_ns: 0 };
     let steps: Vec<Step> = segments.steps.iter().filter_map(|blocks| measure(view.step(blocks))).collect();
     let mut found = LinkSteps {
         link: port,
@@ -206,14 +208,14 @@ fn link_steps(traffic: &Traffic, ports: &[u16], port: u16, spurts: &[Record]) ->
     Some(found)
 }
 
-/// The times of a step from its spurts, which are sorted by start.
-fn measure(spurts: &[Record]) -> Option<Step> {
-    let first = spurts.first()?;
+/// The times of a step from its flowlets, which are sorted by start.
+fn measure(flowlets: &[Record]) -> Option<Step> {
+    let first = flowlets.first()?;
     let (mut end_ns, mut busy_ns, mut silence_ns) = (first.start_ns, 0, 0);
-    for spurt in spurts {
-        silence_ns = spurt.start_ns.saturating_sub(end_ns).max(silence_ns);
-        busy_ns += spurt.end_ns.saturating_sub(spurt.start_ns.max(end_ns));
-        end_ns = end_ns.max(spurt.end_ns);
+    for flowlet in flowlets {
+        silence_ns = flowlet.start_ns.saturating_sub(end_ns).max(silence_ns);
+        busy_ns += flowlet.end_ns.saturating_sub(flowlet.start_ns.max(end_ns));
+        end_ns = end_ns.max(flowlet.end_ns);
     }
     Some(Step { start_ns: first.start_ns, end_ns, busy_ns, silence_ns })
 }
@@ -223,9 +225,9 @@ fn last(view: &View<'_>) -> Option<Last> {
     let mut by_flow: HashMap<(u32, u32), Vec<u64>, foldhash::fast::RandomState> = HashMap::default();
     for blocks in &view.segments.steps {
         let mut ends: HashMap<(u32, u32), u64, foldhash::fast::RandomState> = HashMap::default();
-        for spurt in view.step(blocks) {
-            let end = ends.entry((spurt.pair, spurt.dest_qp)).or_default();
-            *end = spurt.end_ns.max(*end);
+        for flowlet in view.step(blocks) {
+            let end = ends.entry((flowlet.pair, flowlet.dest_qp)).or_default();
+            *end = flowlet.end_ns.max(*end);
         }
         let mut ends: Vec<(u64, (u32, u32))> = ends.into_iter().map(|(flow, end)| (end, flow)).collect();
         ends.sort_unstable();
@@ -265,16 +267,20 @@ fn outstanding(traffic: &Traffic, ports: &[u16], port: u16) -> usize {
     const WINDOW: u32 = 65_536;
     let mut answers: HashMap<(Host, Host), Vec<(u32, u64)>, foldhash::fast::RandomState> = HashMap::default();
     let own = |standing: &&Standing| {
-        traffic.pairs.get(standing.spurt.pair as usize).is_some_and(|pair| port_of(ports, pair.link) == port)
+        traffic
+            .pairs
+            .get(standing.flowlet.pair as usize)
+            .is_some_and(|pair| port_of(ports, pair.link) == port)
     };
-    for standing in traffic.spurts.standing.iter().filter(own) {
-        if let (Some(pair), Some(answer)) = (traffic.pairs.get(standing.spurt.pair as usize), standing.answer)
+    for standing in traffic.flowlets.standing.iter().filter(own) {
+        if let (Some(pair), Some(answer)) =
+            (traffic.pairs.get(standing.flowlet.pair as usize), standing.answer)
         {
             answers.entry((pair.dst, pair.src)).or_default().push(answer);
         }
     }
     let waits = |standing: &&Standing| {
-        let Some(pair) = traffic.pairs.get(standing.spurt.pair as usize) else { return false };
+        let Some(pair) = traffic.pairs.get(standing.flowlet.pair as usize) else { return false };
         let unanswered = standing.request.is_some_and(|(psn, at)| {
             answers.get(&(pair.src, pair.dst)).is_some_and(|answers| {
                 !answers
@@ -284,7 +290,7 @@ fn outstanding(traffic: &Traffic, ports: &[u16], port: u16) -> usize {
         });
         standing.message_open || unanswered
     };
-    traffic.spurts.standing.iter().filter(own).filter(waits).count()
+    traffic.flowlets.standing.iter().filter(own).filter(waits).count()
 }
 
 /// The middle one of some numbers.

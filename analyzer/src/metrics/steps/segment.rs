@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use rocescope_common::account::spurt::SPURT_GAP_NS;
+use rocescope_common::account::flowlet::FLOWLET_GAP_NS;
 
 use crate::metrics::traffic::spurts::Record;
 use crate::metrics::traffic::times;
@@ -34,7 +34,7 @@ const MAX_MULTIPLE: u64 = 8;
 const MAX_BLOCKS: usize = 16;
 /// Blocks that are looked at: the latest.
 const MAX_ATOMS: usize = 8192;
-/// Lengths of a silence that are tried: from the gap that ends a spurt up to ten seconds and more.
+/// Lengths of a silence that are tried: from the gap that ends a flowlet up to ten seconds and more.
 const LADDER: usize = 26;
 
 /// Data without a silence on the link.
@@ -48,8 +48,8 @@ pub struct Block {
     pub bytes: u64,
     /// The same, weighted by who sends to whom: steps that are alike have about the same.
     pub mark: u64,
-    /// Its spurts, in the list that is sorted by start.
-    pub spurts: Range<usize>,
+    /// Its flowlets, in the list that is sorted by start.
+    pub flowlets: Range<usize>,
 }
 
 /// A link's traffic cut into steps.
@@ -65,30 +65,30 @@ pub struct Segments {
     pub explained: f64,
 }
 
-/// The bytes of a spurt by a weight of 1 to 16 that depends on the hosts only.
-fn mark(spurt: &Record) -> u64 {
-    let weight = spurt.pair.wrapping_add(1).wrapping_mul(0x9E37_79B1) >> 28;
-    spurt.fresh_bytes.saturating_mul(u64::from(weight) + 1)
+/// The bytes of a flowlet by a weight of 1 to 16 that depends on the hosts only.
+fn mark(flowlet: &Record) -> u64 {
+    let weight = flowlet.pair.wrapping_add(1).wrapping_mul(0x9E37_79B1) >> 28;
+    flowlet.fresh_bytes.saturating_mul(u64::from(weight) + 1)
 }
 
-/// The blocks of spurts that are sorted by their start.
+/// The blocks of flowlets that are sorted by their start.
 #[must_use]
-pub fn atoms(spurts: &[Record]) -> Vec<Block> {
+pub fn atoms(flowlets: &[Record]) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
-    for (at, spurt) in spurts.iter().enumerate() {
+    for (at, flowlet) in flowlets.iter().enumerate() {
         match blocks.last_mut() {
-            Some(block) if spurt.start_ns.saturating_sub(block.end_ns) <= SPURT_GAP_NS => {
-                block.end_ns = block.end_ns.max(spurt.end_ns);
-                block.bytes += spurt.fresh_bytes;
-                block.mark += mark(spurt);
-                block.spurts.end = at + 1;
+            Some(block) if flowlet.start_ns.saturating_sub(block.end_ns) <= FLOWLET_GAP_NS => {
+                block.end_ns = block.end_ns.max(flowlet.end_ns);
+                block.bytes += flowlet.fresh_bytes;
+                block.mark += mark(flowlet);
+                block.flowlets.end = at + 1;
             }
             _ => blocks.push(Block {
-                start_ns: spurt.start_ns,
-                end_ns: spurt.end_ns,
-                bytes: spurt.fresh_bytes,
-                mark: mark(spurt),
-                spurts: at..at + 1,
+                start_ns: flowlet.start_ns,
+                end_ns: flowlet.end_ns,
+                bytes: flowlet.fresh_bytes,
+                mark: mark(flowlet),
+                flowlets: at..at + 1,
             }),
         }
     }
@@ -104,7 +104,7 @@ fn merged(atoms: &[Block], silence_ns: u64) -> Vec<Block> {
                 block.end_ns = block.end_ns.max(atom.end_ns);
                 block.bytes += atom.bytes;
                 block.mark += atom.mark;
-                block.spurts.end = atom.spurts.end;
+                block.flowlets.end = atom.flowlets.end;
             }
             _ => blocks.push(atom.clone()),
         }
@@ -236,9 +236,9 @@ impl Cut {
     }
 }
 
-/// The silence of a rung: powers of the root of two times the gap that ends a spurt.
+/// The silence of a rung: powers of the root of two times the gap that ends a flowlet.
 fn ladder(rung: usize) -> u64 {
-    let octave = SPURT_GAP_NS << (rung / 2);
+    let octave = FLOWLET_GAP_NS << (rung / 2);
     if rung.is_multiple_of(2) { octave } else { octave * 1414 / 1000 }
 }
 
@@ -310,7 +310,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn spurts(list: &[(u64, u64, u64)]) -> Vec<Record> {
+    fn flowlets(list: &[(u64, u64, u64)]) -> Vec<Record> {
         (list.iter())
             .map(|(start, end, bytes)| Record {
                 start_ns: start * MS,
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn equal_volumes_between_silences() {
         let list: Vec<_> = (0..10).map(|i| (100 * i, 100 * i + 40, 1_000_000 + 1000 * i)).collect();
-        let segments = segments(&atoms(&spurts(&list)), |_| 0).unwrap();
+        let segments = segments(&atoms(&flowlets(&list)), |_| 0).unwrap();
         assert_eq!(starts(&segments), (0..10).map(|i| 100 * i).collect::<Vec<_>>());
         assert!(segments.explained > 0.99);
     }
@@ -342,7 +342,7 @@ mod tests {
                 list.push((200 * i + 20 * part, 200 * i + 20 * part + 10, 5000));
             }
         }
-        let segments = segments(&atoms(&spurts(&list)), |_| 0).unwrap();
+        let segments = segments(&atoms(&flowlets(&list)), |_| 0).unwrap();
         assert_eq!(starts(&segments), (0..10).map(|i| 200 * i).collect::<Vec<_>>());
         assert_eq!(segments.volume, 15_000);
     }
@@ -355,7 +355,7 @@ mod tests {
             let at = 500 + (i - 5) * 160;
             list.extend([(at, at + 20, 3000), (at + 80, at + 110, 6000)]);
         }
-        let segments = segments(&atoms(&spurts(&list)), |_| 0).unwrap();
+        let segments = segments(&atoms(&flowlets(&list)), |_| 0).unwrap();
         let expected: Vec<u64> = (0..5).map(|i| 100 * i).chain((0..7).map(|i| 500 + 160 * i)).collect();
         assert_eq!(starts(&segments), expected);
     }
@@ -369,7 +369,7 @@ mod tests {
             list.extend([(at, at + 20, 3000), (at + 78, at + 108, 6000)]);
         }
         let second = |block: &Block| usize::from(block.bytes == 3000);
-        let segments = segments(&atoms(&spurts(&list)), second).unwrap();
+        let segments = segments(&atoms(&flowlets(&list)), second).unwrap();
         assert_eq!(starts(&segments), (0..9).map(|i| 72 + 150 * i).collect::<Vec<_>>());
     }
 
@@ -383,7 +383,7 @@ mod tests {
                 (at, at + 20, 7000)
             })
             .collect();
-        let segments = segments(&atoms(&spurts(&list)), |_| 0).unwrap();
+        let segments = segments(&atoms(&flowlets(&list)), |_| 0).unwrap();
         assert_eq!((segments.steps.len(), segments.volume), (30, 7000));
     }
 
@@ -391,7 +391,7 @@ mod tests {
     fn no_rhythm() {
         assert_eq!(segments(&[], |_| 0), None);
         let steady: Vec<_> = (0..1000).map(|i| (i, i + 1, 1000)).collect();
-        assert_eq!(segments(&atoms(&spurts(&steady)), |_| 0), None);
+        assert_eq!(segments(&atoms(&flowlets(&steady)), |_| 0), None);
         let mut random = 1u64;
         let mut next = || {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -404,6 +404,6 @@ mod tests {
                 (at, at + 1, 1 + next() % 1_000_000)
             })
             .collect();
-        assert_eq!(segments(&atoms(&spurts(&wild)), |_| 0), None);
+        assert_eq!(segments(&atoms(&flowlets(&wild)), |_| 0), None);
     }
 }

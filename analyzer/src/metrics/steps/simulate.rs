@@ -1,13 +1,13 @@
-//! Made-up traffic for tests: jobs and what is none, as spurts of flows, the way a port of a host or of a switch sees them.
+//! Made-up traffic for tests: jobs and what is none, as flowlets of flows, the way a port of a host or of a switch sees them.
 
 use rocescope_common::abi::Counter;
 use rocescope_common::account::FlowKey;
-use rocescope_common::account::spurt::Spurt;
+use rocescope_common::account::flowlet::Flowlet;
 use rocescope_common::wire::Frame;
 
 use super::tests::{MS, host};
 use crate::metrics::traffic::hosts::{Pairs, Seen};
-use crate::metrics::traffic::spurts::{Record, Spurts, Standing};
+use crate::metrics::traffic::spurts::{Flowlets, Record, Standing};
 use crate::metrics::traffic::{LinkTraffic, Traffic};
 
 /// Numbers that look random (a linear congruential generator), the same in every run.
@@ -96,8 +96,8 @@ impl Wire {
         sent.sort_by_key(|(sent, _)| sent.start_ns);
         let links = sent.iter().map(|(_, link)| usize::from(*link) + 1).max().unwrap_or(0);
         let mut pairs = Pairs::default();
-        let mut all = Spurts::default();
-        let mut flows = std::collections::BTreeMap::<(u32, u32, u32, u16), (u32, Spurt)>::new();
+        let mut all = Flowlets::default();
+        let mut flows = std::collections::BTreeMap::<(u32, u32, u32, u16), (u32, Flowlet)>::new();
         for (one, link) in sent {
             let Sent { src, dst, qp, start_ns, end_ns, bytes, again } = one;
             let frame = Frame { src: host(src).1, dst: host(dst).1, family: 4, ..Frame::EMPTY };
@@ -105,19 +105,19 @@ impl Wire {
             let seen = Seen { packets: 1, bytes, data_packets: 1, data_bytes: bytes, ..Seen::default() };
             pairs.packets(pair, seen);
             let more =
-                Spurt { start_ns, end_ns, bytes, fresh_bytes: if again { 0 } else { bytes }, packets: 1 };
-            let flow = flows.entry((src, dst, qp, link)).or_insert((pair, Spurt::default()));
-            if let Some(before) = flow.1.take(&more) {
+                Flowlet { start_ns, end_ns, bytes, fresh_bytes: if again { 0 } else { bytes }, packets: 1 };
+            let flow = flows.entry((src, dst, qp, link)).or_insert((pair, Flowlet::default()));
+            if let Some(before) = flow.1.merge(&more) {
                 all.ended.push(Record::of(&before, pair, qp));
             }
         }
         all.standing = (flows.iter())
-            .map(|((_, _, qp, _), (pair, spurt))| Standing {
-                spurt: Record::of(spurt, *pair, *qp),
+            .map(|((_, _, qp, _), (pair, flowlet))| Standing {
+                flowlet: Record::of(flowlet, *pair, *qp),
                 ..Standing::default()
             })
             .collect();
-        let last_ns = all.standing.iter().map(|standing| standing.spurt.end_ns).max();
+        let last_ns = all.standing.iter().map(|standing| standing.flowlet.end_ns).max();
         let link = LinkTraffic { bursts: None, frame_sizes: None, last_ns, lost: Counter::default() };
         Traffic {
             bin_ns: MS,
@@ -127,7 +127,7 @@ impl Wire {
             targets: Vec::new(),
             left_out: 0,
             kinds: None,
-            spurts: all,
+            flowlets: all,
         }
     }
 }

@@ -85,8 +85,8 @@ pub struct View<'a> {
     pub ports: &'a [u16],
     /// Its steps.
     pub segments: &'a Segments,
-    /// Its spurts, by start.
-    pub spurts: &'a [Record],
+    /// Its flowlets, by start.
+    pub flowlets: &'a [Record],
     /// All pairs of hosts.
     pub pairs: &'a [Pair],
     /// Hosts that receive data on the link.
@@ -112,7 +112,7 @@ struct Transfer {
     busy_ns: u64,
     end_ns: u64,
     bytes: u64,
-    /// Queue pair of the longest spurt, and its length.
+    /// Queue pair of the longest flowlet, and its length.
     dest_qp: u32,
     longest_ns: u64,
 }
@@ -121,35 +121,35 @@ struct Transfer {
 const MAX_TRANSFERS: usize = 256;
 
 impl Transfer {
-    fn add(&mut self, spurt: &Record) {
-        let length = spurt.end_ns.saturating_sub(spurt.start_ns);
-        self.busy_ns += spurt.end_ns.saturating_sub(spurt.start_ns.max(self.end_ns));
-        self.end_ns = self.end_ns.max(spurt.end_ns);
-        self.bytes += spurt.fresh_bytes;
+    fn add(&mut self, flowlet: &Record) {
+        let length = flowlet.end_ns.saturating_sub(flowlet.start_ns);
+        self.busy_ns += flowlet.end_ns.saturating_sub(flowlet.start_ns.max(self.end_ns));
+        self.end_ns = self.end_ns.max(flowlet.end_ns);
+        self.bytes += flowlet.fresh_bytes;
         if length >= self.longest_ns {
-            (self.dest_qp, self.longest_ns) = (spurt.dest_qp, length);
+            (self.dest_qp, self.longest_ns) = (flowlet.dest_qp, length);
         }
     }
 }
 
 impl View<'_> {
-    /// The spurts of a step.
+    /// The flowlets of a step.
     pub(super) fn step(&self, blocks: &Range<usize>) -> &[Record] {
         let blocks = self.segments.blocks.get(blocks.clone()).unwrap_or_default();
         match (blocks.first(), blocks.last()) {
             (Some(first), Some(last)) => {
-                self.spurts.get(first.spurts.start..last.spurts.end).unwrap_or_default()
+                self.flowlets.get(first.flowlets.start..last.flowlets.end).unwrap_or_default()
             }
             _ => &[],
         }
     }
 
-    fn pair(&self, spurt: &Record) -> Option<&Pair> {
-        self.pairs.get(spurt.pair as usize)
+    fn pair(&self, flowlet: &Record) -> Option<&Pair> {
+        self.pairs.get(flowlet.pair as usize)
     }
 
-    fn sender(&self, spurts: &[Record], host: Host) -> bool {
-        spurts.iter().any(|spurt| self.pair(spurt).is_some_and(|pair| pair.src == host))
+    fn sender(&self, flowlets: &[Record], host: Host) -> bool {
+        flowlets.iter().any(|flowlet| self.pair(flowlet).is_some_and(|pair| pair.src == host))
     }
 
     fn receives(&self, host: Host) -> bool {
@@ -172,13 +172,13 @@ impl View<'_> {
     /// one direction passes here say nothing.
     pub(super) fn independent_starts(
         receivers: &Receivers,
-        spurts: &[Record],
+        flowlets: &[Record],
         pairs: &[Pair],
         block: &Block,
     ) -> usize {
         let mut known: Vec<(Host, bool)> = Vec::new();
-        for spurt in spurts.get(block.spurts.clone()).unwrap_or_default() {
-            let Some(pair) = pairs.get(spurt.pair as usize) else { continue };
+        for flowlet in flowlets.get(block.flowlets.clone()).unwrap_or_default() {
+            let Some(pair) = pairs.get(flowlet.pair as usize) else { continue };
             for (host, sends) in [(pair.src, true), (pair.dst, false)] {
                 if !known.iter().any(|(other, _)| *other == host) && known.len() < 64 {
                     known.push((host, sends));
@@ -192,56 +192,58 @@ impl View<'_> {
     fn silence(&self, step: &[Record]) -> Option<Wait> {
         let mut end = step.first()?.end_ns;
         let mut longest: Option<(u64, usize)> = None;
-        for (at, spurt) in step.iter().enumerate() {
-            let silence = spurt.start_ns.saturating_sub(end);
+        for (at, flowlet) in step.iter().enumerate() {
+            let silence = flowlet.start_ns.saturating_sub(end);
             if silence as f64 >= WAIT_SHARE * self.period_ns as f64
                 && longest.is_none_or(|(most, _)| silence > most)
             {
                 longest = Some((silence, at));
             }
-            end = end.max(spurt.end_ns);
+            end = end.max(flowlet.end_ns);
         }
         let (behind_ns, at) = longest?;
-        let spurt = step.get(at)?;
+        let flowlet = step.get(at)?;
         // A retransmission after a timeout is a matter of loss.
-        if spurt.fresh_bytes == 0 {
+        if flowlet.fresh_bytes == 0 {
             return None;
         }
-        let pair = self.pair(spurt)?;
+        let pair = self.pair(flowlet)?;
         let before = step.get(..at)?;
         let wait =
-            Wait { why: Why::Upstream, host: pair.src, peer: pair.dst, dest_qp: spurt.dest_qp, behind_ns };
+            Wait { why: Why::Upstream, host: pair.src, peer: pair.dst, dest_qp: flowlet.dest_qp, behind_ns };
         if self.sender(before, pair.src) {
             let why = if self.receives(pair.src) { Why::Pauses } else { Why::Upstream };
             return Some(Wait { why, ..wait });
         }
         // From the start of the last host that did not wait for it.
         let mut started: Vec<Host> = Vec::new();
-        let mut latest = spurt.start_ns;
-        for spurt in before {
-            if let Some(pair) = self.pair(spurt)
+        let mut latest = flowlet.start_ns;
+        for flowlet in before {
+            if let Some(pair) = self.pair(flowlet)
                 && !started.contains(&pair.src)
                 && started.len() < MAX_TRANSFERS
             {
                 started.push(pair.src);
-                latest = spurt.start_ns;
+                latest = flowlet.start_ns;
             }
         }
-        let late = spurt.start_ns.saturating_sub(latest);
+        let late = flowlet.start_ns.saturating_sub(latest);
         Some(Wait { why: Why::StartsLate, behind_ns: late, ..wait })
     }
 
     /// The pair of hosts whose transfer takes far longer than another's of about the same size.
     fn slow(&self, step: &[Record]) -> Option<Wait> {
         let mut transfers: Vec<Transfer> = Vec::new();
-        for spurt in step {
-            let at =
-                transfers.iter().position(|transfer| transfer.pair == spurt.pair).unwrap_or(transfers.len());
+        for flowlet in step {
+            let at = transfers
+                .iter()
+                .position(|transfer| transfer.pair == flowlet.pair)
+                .unwrap_or(transfers.len());
             if at == transfers.len() && at < MAX_TRANSFERS {
-                transfers.push(Transfer { pair: spurt.pair, ..Transfer::default() });
+                transfers.push(Transfer { pair: flowlet.pair, ..Transfer::default() });
             }
             if let Some(transfer) = transfers.get_mut(at) {
-                transfer.add(spurt);
+                transfer.add(flowlet);
             }
         }
         let most = transfers.iter().map(|transfer| transfer.bytes).max()?;
@@ -261,10 +263,10 @@ impl View<'_> {
     /// When each host began to send in a step, the first first.
     fn starts(&self, step: &[Record]) -> Vec<(u64, Host, u32, u32)> {
         let mut starts: Vec<(u64, Host, u32, u32)> = Vec::new();
-        for spurt in step.iter().filter(|spurt| spurt.fresh_bytes > 0) {
-            let Some(pair) = self.pair(spurt) else { continue };
+        for flowlet in step.iter().filter(|flowlet| flowlet.fresh_bytes > 0) {
+            let Some(pair) = self.pair(flowlet) else { continue };
             if starts.len() < MAX_TRANSFERS && !starts.iter().any(|(_, host, ..)| *host == pair.src) {
-                starts.push((spurt.start_ns, pair.src, spurt.pair, spurt.dest_qp));
+                starts.push((flowlet.start_ns, pair.src, flowlet.pair, flowlet.dest_qp));
             }
         }
         starts
@@ -291,8 +293,8 @@ impl View<'_> {
                 continue;
             }
             let step = self.step(step);
-            let to_it = step.iter().filter(|spurt| self.pair(spurt).is_some_and(|pair| pair.dst == host));
-            let received = to_it.map(|spurt| spurt.end_ns).min();
+            let to_it = step.iter().filter(|flowlet| self.pair(flowlet).is_some_and(|pair| pair.dst == host));
+            let received = to_it.map(|flowlet| flowlet.end_ns).min();
             let began = self.starts(step).iter().find(|(_, other, ..)| *other == host).map(|(at, ..)| *at);
             if let (Some(began), Some(received)) = (began, received) {
                 all += 1;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::metrics::traffic::LinkTraffic;
 use crate::metrics::traffic::hosts::Pairs;
-use crate::metrics::traffic::spurts::Spurts;
+use crate::metrics::traffic::spurts::Flowlets;
 use rocescope_common::abi::Counter;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::Frame;
@@ -15,10 +15,10 @@ pub(super) fn host(number: u32) -> Host {
 }
 
 /// Traffic of one link from (src, dst, start, end in ms, tens of bytes).
-fn traffic(spurts: &[(u32, u32, u64, u64, u64)], window_end_ms: u64) -> Traffic {
+fn traffic(flowlets: &[(u32, u32, u64, u64, u64)], window_end_ms: u64) -> Traffic {
     let mut pairs = Pairs::default();
-    let mut all = Spurts::default();
-    for (src, dst, start, end, bytes) in spurts {
+    let mut all = Flowlets::default();
+    for (src, dst, start, end, bytes) in flowlets {
         let frame = Frame { src: host(*src).1, dst: host(*dst).1, family: 4, ..Frame::EMPTY };
         let pair = pairs.number(&FlowKey::of(&frame, 0));
         let seen = crate::metrics::traffic::hosts::Seen {
@@ -51,7 +51,7 @@ fn traffic(spurts: &[(u32, u32, u64, u64, u64)], window_end_ms: u64) -> Traffic 
         targets: Vec::new(),
         left_out: 0,
         kinds: None,
-        spurts: all,
+        flowlets: all,
     }
 }
 
@@ -106,8 +106,8 @@ fn a_late_host_out_of_sight() {
 fn one_slow_step_makes_no_straggler() {
     let mut list = ring(0, 0);
     let delayed = list.len() / 2;
-    for spurt in list.iter_mut().skip(delayed) {
-        (spurt.2, spurt.3) = (spurt.2 + 80, spurt.3 + 80);
+    for flowlet in list.iter_mut().skip(delayed) {
+        (flowlet.2, flowlet.3) = (flowlet.2 + 80, flowlet.3 + 80);
     }
     assert_eq!(straggler(&list), None);
 }
@@ -147,7 +147,7 @@ fn the_end_of_a_job_and_a_stop_within_a_step() {
 fn what_is_outstanding() {
     let mut all = traffic(&ring(0, 0), 20_000);
     let standing = |pair, request, answer| Standing {
-        spurt: Record { pair, ..Record::default() },
+        flowlet: Record { pair, ..Record::default() },
         message_open: false,
         request,
         answer,
@@ -157,16 +157,16 @@ fn what_is_outstanding() {
     (back.src, back.dst) = (host(2), host(1));
     all.pairs.push(back);
     let answers = u32::try_from(all.pairs.len() - 1).unwrap();
-    all.spurts.standing = vec![standing(0, Some((100, 50)), None)];
+    all.flowlets.standing = vec![standing(0, Some((100, 50)), None)];
     assert_eq!(outstanding(&all, &[], 0), 0, "no answer was ever seen: it passes elsewhere");
-    all.spurts.standing.push(standing(answers, None, Some((99, 60))));
+    all.flowlets.standing.push(standing(answers, None, Some((99, 60))));
     assert_eq!(outstanding(&all, &[], 0), 1);
-    all.spurts.standing[1].answer = Some((100, 60));
+    all.flowlets.standing[1].answer = Some((100, 60));
     assert_eq!(outstanding(&all, &[], 0), 0);
-    all.spurts.standing[1].answer = Some((100, 40));
+    all.flowlets.standing[1].answer = Some((100, 40));
     assert_eq!(outstanding(&all, &[], 0), 1, "an answer from before it was sent");
-    all.spurts.standing[0].message_open = true;
-    all.spurts.standing[1].answer = Some((105, 60));
+    all.flowlets.standing[0].message_open = true;
+    all.flowlets.standing[1].answer = Some((105, 60));
     assert_eq!(outstanding(&all, &[], 0), 1);
 }
 

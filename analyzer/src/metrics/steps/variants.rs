@@ -58,7 +58,7 @@ fn jobs_of_all_kinds_are_found() {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// A step of 5 ms is found when the silence is longer than what ends a spurt, and not guessed otherwise.
+/// A step of 5 ms is found when the silence is longer than what ends a flowlet, and not guessed otherwise.
 #[test]
 fn short_steps() {
     let job = Job { period_ns: 5 * MS, pause: 0.6, steps: 200, ..Job::USUAL };

@@ -1,7 +1,7 @@
 //! One flow at several taps: which of its packets passed where.
 
 use super::series::Series;
-use crate::metrics::loss::MIRROR_NS;
+use crate::metrics::loss::DUPLICATE_NS;
 
 /// Taps at which a flow is followed.
 pub(super) const MAX_TAPS: usize = 4;
@@ -131,7 +131,7 @@ impl Group {
         let place = *count;
         let (last, last_ns) = std::mem::replace(&mut self.latest[tap], (id, time_ns));
         let numbered = self.is_numbered(last, id);
-        if id == last && time_ns.abs_diff(last_ns) < MIRROR_NS {
+        if id == last && time_ns.abs_diff(last_ns) < DUPLICATE_NS {
             return self.copy(tap);
         }
         if self.entries.is_empty() {

@@ -1,4 +1,4 @@
-//! The traffic in time and by hosts: bins, spurts, who sends to whom, messages, lengths of frames.
+//! The traffic in time and by hosts: bins, flowlets, who sends to whom, messages, lengths of frames.
 //!
 //! ```text
 //! packet ─ bins ──── bursts (per link), series for the rhythm
@@ -9,7 +9,7 @@
 //!
 //! Live, the kernel programs keep a record of each flow and bin, and [`told`] makes the same of these.
 //!
-//! Memory: 32 KiB per link for the first [`MAX_LINKS`] of them, 8 MiB for spurts, 72 bytes per flow and about 200 per pair of hosts
+//! Memory: 32 KiB per link for the first [`MAX_LINKS`] of them, 8 MiB for flowlets, 72 bytes per flow and about 200 per pair of hosts
 //! ([`hosts::MAX_PAIRS`]). Nothing is allocated per packet.
 
 pub mod bins;
@@ -20,14 +20,16 @@ pub mod told;
 
 use rocescope_common::abi::Counter;
 use rocescope_common::account::Event;
-use rocescope_common::account::message::{FrameSizes, KINDS, Kinds, Messages, Open, Part, frame_bucket};
-use rocescope_common::account::spurt::Spurt;
+use rocescope_common::account::flowlet::Flowlet;
+use rocescope_common::account::message::{
+    ByOperation, COUNTED_OPERATIONS, FrameSizes, MessageCounts, MessagePacket, OpenMessage, frame_bucket,
+};
 use rocescope_common::wire::opcode::Op;
 
 use super::packet::{Aside, Packet};
 use bins::{Binner, Bursts};
 use hosts::{NO_PAIR, Pair, Pairs, Seen, Target};
-use spurts::{Record, Spurts, Standing};
+use spurts::{Flowlets, Record, Standing};
 
 /// Links whose bins are kept; those beyond have no bursts.
 pub const MAX_LINKS: usize = 1024;
@@ -59,8 +61,8 @@ struct Link {
 struct Slot {
     pair: u32,
     dest_qp: u32,
-    spurt: Spurt,
-    message: Open,
+    flowlet: Flowlet,
+    message: OpenMessage,
     request: Option<(u32, u64)>,
     answer: Option<(u32, u64)>,
 }
@@ -69,14 +71,14 @@ impl Slot {
     const EMPTY: Self = Self {
         pair: NO_PAIR,
         dest_qp: 0,
-        spurt: Spurt { start_ns: 0, end_ns: 0, bytes: 0, fresh_bytes: 0, packets: 0 },
-        message: Open::NONE,
+        flowlet: Flowlet { start_ns: 0, end_ns: 0, bytes: 0, fresh_bytes: 0, packets: 0 },
+        message: OpenMessage::NONE,
         request: None,
         answer: None,
     };
 
     fn record(&self) -> Record {
-        Record::of(&self.spurt, self.pair, self.dest_qp)
+        Record::of(&self.flowlet, self.pair, self.dest_qp)
     }
 }
 
@@ -87,7 +89,7 @@ pub struct Collector {
     links: Vec<Link>,
     slots: Vec<Slot>,
     pairs: Pairs,
-    kinds: Kinds,
+    kinds: ByOperation,
     ended: spurts::Ended,
 }
 
@@ -100,7 +102,7 @@ impl Collector {
             links: Vec::new(),
             slots: Vec::new(),
             pairs: Pairs::default(),
-            kinds: [Messages::NONE; KINDS],
+            kinds: [MessageCounts::NONE; COUNTED_OPERATIONS],
             ended: spurts::Ended::default(),
         }
     }
@@ -118,7 +120,7 @@ impl Collector {
         const CE: u8 = 3;
         let Packet { link, slot, time_ns, outcome, wire_len, psn, .. } = *packet;
         let op = Op::of(packet.opcode);
-        let (data, cnp) = (Spurt::counts(op), op.has(Op::CNP));
+        let (data, cnp) = (Flowlet::is_data(op), op.has(Op::CNP));
         let ce = packet.roce_version == 2 && packet.tos & CE == CE && data;
         let mut bin = 0;
         if usize::from(link) >= self.links.len() {
@@ -154,10 +156,10 @@ impl Collector {
                 gaps: one(gap),
             },
         );
-        let part = Part { opcode: packet.opcode, payload: packet.payload, dma_len: packet.dma_len };
-        slot.message.packet(&mut self.kinds, part, op, outcome.repeat, gap);
+        let part = MessagePacket { opcode: packet.opcode, payload: packet.payload, dma_len: packet.dma_len };
+        slot.message.packet(&mut self.kinds, part, op, outcome.duplicate_psn, gap);
         if data {
-            if let Some(before) = slot.spurt.observe(time_ns, wire_len, outcome.repeat) {
+            if let Some(before) = slot.flowlet.observe(time_ns, wire_len, outcome.duplicate_psn) {
                 self.ended.push(Record::of(&before, slot.pair, slot.dest_qp));
             }
             if packet.ack_req || op.has(Op::READ_REQUEST) {
@@ -172,7 +174,7 @@ impl Collector {
     /// The flow of a slot was retired.
     pub fn retired(&mut self, slot: u32) {
         if let Some(slot) = self.slots.get_mut(slot as usize) {
-            if slot.spurt.packets > 0 {
+            if slot.flowlet.packets > 0 {
                 self.ended.push(slot.record());
             }
             *slot = Slot::EMPTY;
@@ -183,7 +185,7 @@ impl Collector {
     #[must_use]
     pub fn metrics(&self) -> Traffic {
         let standing = |slot: &Slot| Standing {
-            spurt: slot.record(),
+            flowlet: slot.record(),
             message_open: slot.message.is_open(),
             request: slot.request,
             answer: slot.answer,
@@ -204,7 +206,7 @@ impl Collector {
             targets: self.pairs.targets(),
             left_out: self.pairs.left_out(),
             kinds: Some(self.kinds),
-            spurts: Spurts { ended: self.ended.clone(), standing: slots.map(standing).collect() },
+            flowlets: Flowlets { ended: self.ended.clone(), standing: slots.map(standing).collect() },
         }
     }
 }
@@ -251,13 +253,13 @@ pub struct Traffic {
     pub left_out: u64,
     /// Messages by [`rocescope_common::wire::opcode::Operation`], over all links; `None` where those of some flows are left
     /// out.
-    pub kinds: Option<Kinds>,
+    pub kinds: Option<ByOperation>,
     /// What was sent when.
-    pub spurts: Spurts,
+    pub flowlets: Flowlets,
 }
 
 /// Share of all packets whose loss on the way to these figures leaves steps unknown: steps are told by the volume that each
-/// moves, and who is waited for by single spurts.
+/// moves, and who is waited for by single flowlets.
 const MOST_LOST: f64 = 0.001;
 
 impl Traffic {
@@ -276,7 +278,7 @@ impl Traffic {
         self.end_ns.map(|_| self.links.iter().map(|link| link.lost.packets).sum())
     }
 
-    /// Whether so much is missing that what follows from single spurts is not to be believed.
+    /// Whether so much is missing that what follows from single flowlets is not to be believed.
     #[must_use]
     pub fn too_much_lost(&self) -> bool {
         let lost = self.lost_packets().unwrap_or(0);

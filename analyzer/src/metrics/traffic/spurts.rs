@@ -1,16 +1,16 @@
-//! Spurts of all flows: the recent ones, in bounded memory.
+//! Flowlets of all flows: the recent ones, in bounded memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rocescope_common::account::spurt::Spurt;
+use rocescope_common::account::flowlet::Flowlet;
 
-/// Spurts in a chunk, which is shared once it is full.
+/// Flowlets in a chunk, which is shared once it is full.
 const CHUNK: usize = 4096;
-/// Full chunks that are kept: a quarter of a million spurts of 32 bytes, 8 MiB.
+/// Full chunks that are kept: a quarter of a million flowlets of 32 bytes, 8 MiB.
 const CHUNKS: usize = 64;
 
-/// A spurt of a flow.
+/// A flowlet of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// First packet, Unix time.
@@ -26,14 +26,20 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record of a spurt.
+    /// The record of a flowlet.
     #[must_use]
-    pub fn of(spurt: &Spurt, pair: u32, dest_qp: u32) -> Self {
-        Self { start_ns: spurt.start_ns, end_ns: spurt.end_ns, fresh_bytes: spurt.fresh_bytes, pair, dest_qp }
+    pub fn of(flowlet: &Flowlet, pair: u32, dest_qp: u32) -> Self {
+        Self {
+            start_ns: flowlet.start_ns,
+            end_ns: flowlet.end_ns,
+            fresh_bytes: flowlet.fresh_bytes,
+            pair,
+            dest_qp,
+        }
     }
 }
 
-/// Spurts that have ended, in the order of their ends.
+/// Flowlets that have ended, in the order of their ends.
 #[derive(Clone, Debug, Default)]
 pub struct Ended {
     full: VecDeque<Arc<Vec<Record>>>,
@@ -42,7 +48,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Keeps a spurt; the oldest give way.
+    /// Keeps a flowlet; the oldest give way.
     pub fn push(&mut self, record: Record) {
         self.open.push(record);
         if self.open.len() == CHUNK {
@@ -66,11 +72,11 @@ impl Ended {
     }
 }
 
-/// Where a flow stands now: its last spurt, and whether something is outstanding.
+/// Where a flow stands now: its last flowlet, and whether something is outstanding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// The spurt that goes on or was the last.
-    pub spurt: Record,
+    /// The flowlet that goes on or was the last.
+    pub flowlet: Record,
     /// A message has begun and not ended.
     pub message_open: bool,
     /// PSN of the latest request that wants an answer, and when it was sent.
@@ -81,8 +87,8 @@ pub struct Standing {
 
 /// What happened when, flow by flow.
 #[derive(Clone, Debug, Default)]
-pub struct Spurts {
-    /// Spurts that have ended.
+pub struct Flowlets {
+    /// Flowlets that have ended.
     pub ended: Ended,
     /// Flows with data or answers, as they stand.
     pub standing: Vec<Standing>,

@@ -29,7 +29,7 @@ impl Flow {
             dest_qp: 17,
             ..Frame::EMPTY
         };
-        Self { slot, stats: FlowStats::EMPTY, frame }
+        Self { slot, stats: FlowStats::default(), frame }
     }
 
     fn send(&mut self, to: &mut Collector, time_ns: u64) {
@@ -60,9 +60,9 @@ fn everything_of_a_few_packets() {
     assert_eq!(metrics.links[0].last_ns, Some(2000 * MS));
     assert_eq!(metrics.targets[0].degrees[2].bins, 3);
     assert_eq!(metrics.kinds.unwrap()[Operation::Send as usize].messages(), 6);
-    let ended: Vec<u64> = metrics.spurts.ended.iter().map(|r| r.fresh_bytes).collect();
+    let ended: Vec<u64> = metrics.flowlets.ended.iter().map(|r| r.fresh_bytes).collect();
     assert_eq!(ended, [2000, 2000]);
-    assert_eq!(metrics.spurts.standing.len(), 2);
+    assert_eq!(metrics.flowlets.standing.len(), 2);
 }
 
 #[test]
@@ -71,15 +71,15 @@ fn a_slot_in_use_again_starts_anew() {
     let mut a = Flow::new(0, 1, 9);
     (a.frame.opcode, a.frame.ack_req) = (0x00, true);
     a.send(&mut all, 1000 * MS);
-    assert!(all.metrics().spurts.standing[0].message_open);
-    assert_eq!(all.metrics().spurts.standing[0].request, Some((0, 1000 * MS)));
+    assert!(all.metrics().flowlets.standing[0].message_open);
+    assert_eq!(all.metrics().flowlets.standing[0].request, Some((0, 1000 * MS)));
     all.retired(0);
-    assert!(all.metrics().spurts.standing.is_empty());
-    assert_eq!(all.metrics().spurts.ended.iter().count(), 1);
+    assert!(all.metrics().flowlets.standing.is_empty());
+    assert_eq!(all.metrics().flowlets.ended.iter().count(), 1);
     let mut c = Flow::new(0, 3, 9);
     c.frame.payload = UNKNOWN;
     c.send(&mut all, 1001 * MS);
-    let standing = all.metrics().spurts.standing;
+    let standing = all.metrics().flowlets.standing;
     assert!(!standing[0].message_open && standing[0].request.is_none());
     assert_eq!(all.metrics().pairs.len(), 2);
 }

@@ -1,17 +1,17 @@
 //! The traffic in time and by hosts, from what the kernel programs tell of each flow bin by bin.
 //!
 //! The same figures as from single packets, because a record never spans two bins nor a silence
-//! between two spurts. Records wait here until no more can come of their bins, and then pass in the
+//! between two flowlets. Records wait here until no more can come of their bins, and then pass in the
 //! order of time.
 
 use rocescope_common::abi::Counter;
-use rocescope_common::account::message::{FrameSizes, Kinds};
-use rocescope_common::account::spurt::Spurt;
+use rocescope_common::account::flowlet::Flowlet;
+use rocescope_common::account::message::{ByOperation, FrameSizes};
 use rocescope_common::account::{FlowBin, FlowKey};
 
 use super::bins::{Bin, Folded};
 use super::hosts::{NO_PAIR, Pairs, Seen};
-use super::spurts::{Ended, Record, Spurts, Standing};
+use super::spurts::{Ended, Flowlets, Record, Standing};
 use super::{LinkTraffic, Traffic};
 
 /// What is kept of one flow.
@@ -21,7 +21,7 @@ struct Flow {
     pair: u32,
     /// Whether its packets count, or the user's filter leaves them out.
     shown: bool,
-    spurt: Spurt,
+    flowlet: Flowlet,
     /// The latest records that were read from its slot and not told since; the newest first. Two, because a
     /// program may be taken away from its processor before it tells the one, and meanwhile the next is read.
     taken: [FlowBin; 2],
@@ -118,8 +118,13 @@ impl Collector {
         }
         let pair = if shown { self.pairs.number(key) } else { NO_PAIR };
         if let Some(place) = self.flows.get_mut(at) {
-            *place =
-                Some(Flow { key: *key, pair, shown, spurt: Spurt::default(), taken: [FlowBin::NONE; 2] });
+            *place = Some(Flow {
+                key: *key,
+                pair,
+                shown,
+                flowlet: Flowlet::default(),
+                taken: [FlowBin::default(); 2],
+            });
         }
     }
 
@@ -129,7 +134,7 @@ impl Collector {
         let mut more = *bin;
         if let Some(taken) = flow.taken_of(bin) {
             more = bin.since(taken);
-            *taken = FlowBin::NONE;
+            *taken = FlowBin::default();
         }
         self.count(slot, &more);
         true
@@ -159,7 +164,7 @@ impl Collector {
         if let Some(mut data) = bin.data() {
             data.start_ns = data.start_ns.saturating_add_signed(self.shift_ns);
             data.end_ns = data.end_ns.saturating_add_signed(self.shift_ns);
-            if let Some(before) = flow.spurt.take(&data) {
+            if let Some(before) = flow.flowlet.merge(&data) {
                 self.ended.push(Record::of(&before, flow.pair, flow.key.dest_qp));
             }
         }
@@ -217,19 +222,19 @@ impl Collector {
     pub fn retired(&mut self, slot: u32) {
         let Some(place) = self.flows.get_mut(slot as usize) else { return };
         if let Some(flow) = place.take()
-            && flow.spurt.packets > 0
+            && flow.flowlet.packets > 0
         {
-            self.ended.push(Record::of(&flow.spurt, flow.pair, flow.key.dest_qp));
+            self.ended.push(Record::of(&flow.flowlet, flow.pair, flow.key.dest_qp));
         }
     }
 
-    /// What is known so far: of bins that have passed, and of spurts up to `end_ns` (in the kernel's clock).
+    /// What is known so far: of bins that have passed, and of flowlets up to `end_ns` (in the kernel's clock).
     #[must_use]
     pub fn metrics(
         &self,
         end_ns: u64,
         besides: &[Besides],
-        kinds: Option<Kinds>,
+        kinds: Option<ByOperation>,
         stands: &[Stands],
     ) -> Traffic {
         let unix = |at: Option<(u32, u64)>| {
@@ -238,7 +243,7 @@ impl Collector {
         let standing = |stands: &Stands| {
             let flow = self.flow(stands.slot).filter(|flow| flow.pair != NO_PAIR)?;
             Some(Standing {
-                spurt: Record::of(&flow.spurt, flow.pair, flow.key.dest_qp),
+                flowlet: Record::of(&flow.flowlet, flow.pair, flow.key.dest_qp),
                 message_open: stands.message_open,
                 request: unix(stands.request),
                 answer: unix(stands.answer),
@@ -258,7 +263,7 @@ impl Collector {
             targets: self.pairs.targets(),
             left_out: self.pairs.left_out(),
             kinds,
-            spurts: Spurts {
+            flowlets: Flowlets {
                 ended: self.ended.clone(),
                 standing: stands.iter().filter_map(standing).collect(),
             },

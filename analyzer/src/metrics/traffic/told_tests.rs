@@ -1,7 +1,7 @@
 //! The same packets one by one and as records make the same figures.
 
 use rocescope_common::account::bin::Bins;
-use rocescope_common::account::message::{KINDS, Messages};
+use rocescope_common::account::message::{COUNTED_OPERATIONS, MessageCounts};
 use rocescope_common::account::{FlowStats, observe};
 use rocescope_common::wire::Frame;
 use rocescope_common::wire::opcode::Op;
@@ -27,7 +27,7 @@ struct Both {
     told: Collector,
     flows: Vec<Kept>,
     cut: Bins,
-    kinds: Kinds,
+    kinds: ByOperation,
 }
 
 impl Both {
@@ -37,7 +37,7 @@ impl Both {
             told: Collector::new(bin_ns, 0),
             flows: Vec::new(),
             cut: Bins { length_ns, phase_ns: 0 },
-            kinds: [Messages::NONE; KINDS],
+            kinds: [MessageCounts::NONE; COUNTED_OPERATIONS],
         }
     }
 
@@ -53,7 +53,7 @@ impl Both {
             dest_qp: 17 + src,
             ..Frame::EMPTY
         };
-        self.flows.push(Kept { stats: FlowStats::EMPTY, bin: FlowBin::NONE, frame });
+        self.flows.push(Kept { stats: FlowStats::default(), bin: FlowBin::default(), frame });
         self.flows.len() - 1
     }
 
@@ -65,7 +65,7 @@ impl Both {
             self.told.name(number, &key, true);
         }
         let outcome = observe(&mut kept.stats, &kept.frame, now_ns);
-        let mut ended = FlowBin::NONE;
+        let mut ended = FlowBin::default();
         let op = Op::of(kept.frame.opcode);
         if kept.bin.observe(&kept.frame, op, outcome, now_ns, self.cut, &mut ended) {
             assert!(self.told.tell(number, &ended));
@@ -110,12 +110,19 @@ impl Both {
         assert_eq!(pairs(&ours), pairs(&theirs));
         // Requests and answers are the kernel's own to keep.
         let standing = |traffic: &Traffic| -> Vec<_> {
-            traffic.spurts.standing.iter().map(|standing| (standing.spurt, standing.message_open)).collect()
+            traffic
+                .flowlets
+                .standing
+                .iter()
+                .map(|standing| (standing.flowlet, standing.message_open))
+                .collect()
         };
         assert_eq!(standing(&ours), standing(&theirs));
         let ended = |traffic: &Traffic| -> Vec<Record> {
-            let mut all: Vec<Record> = traffic.spurts.ended.iter().copied().collect();
-            all.sort_unstable_by_key(|spurt| (spurt.start_ns, spurt.end_ns, spurt.pair, spurt.dest_qp));
+            let mut all: Vec<Record> = traffic.flowlets.ended.iter().copied().collect();
+            all.sort_unstable_by_key(|flowlet| {
+                (flowlet.start_ns, flowlet.end_ns, flowlet.pair, flowlet.dest_qp)
+            });
             all
         };
         assert_eq!(ended(&ours), ended(&theirs));
@@ -162,7 +169,7 @@ fn records_make_what_packets_make() {
 #[test]
 fn a_flow_that_is_not_known_counts_nowhere() {
     let mut told = Collector::new(MS, 0);
-    let mut bin = FlowBin::NONE;
+    let mut bin = FlowBin::default();
     (bin.packets, bin.bytes) = (3, 300);
     assert!(!told.tell(5, &bin));
     told.at_hand(5, &bin);
@@ -190,9 +197,9 @@ fn times_are_unix_times() {
     let metrics = told.metrics(9 * MS, &[Besides::default()], None, &[stands]);
     assert_eq!(metrics.end_ns, Some(unix(9 * MS)));
     assert_eq!(metrics.links[0].bursts.as_ref().unwrap().first_ns, unix(5 * MS));
-    let standing = metrics.spurts.standing[0];
+    let standing = metrics.flowlets.standing[0];
     assert_eq!(
-        (standing.spurt.start_ns, standing.request),
+        (standing.flowlet.start_ns, standing.request),
         (unix(5 * MS + 77), Some((3, unix(5 * MS + 77))))
     );
 }
@@ -203,7 +210,7 @@ fn a_record_that_is_told_late_counts_once() {
     let mut told = Collector::new(MS, 0);
     told.name(0, &FlowKey { family: 4, ..FlowKey::default() }, true);
     let record = |start_ns, packets| {
-        let mut bin = FlowBin::NONE;
+        let mut bin = FlowBin::default();
         (bin.start_ns, bin.packets, bin.bytes) = (start_ns, packets, u32::from(packets) * 100);
         bin
     };

@@ -7,7 +7,7 @@ mod traffic;
 use std::fmt::Write as _;
 
 use rocescope_common::account::Event;
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 
 pub use flow::FLOW;
 pub use run::RUN;
@@ -72,7 +72,7 @@ pub fn markdown() -> String {
     text.push_str(FLOW_HEAD);
     table(&mut text, FLOW);
     text.push_str(SKIPPED_HEAD);
-    for reason in Reason::ALL {
+    for reason in SkipReason::ALL {
         row(&mut text, &[&code(reason.name()), reason.meaning()]);
     }
     text.push_str(EVENTS_HEAD);

@@ -48,7 +48,7 @@ pub const TRAFFIC: &[FieldMeta] = fields! {
     "steps.link", "text": "Steps of a job: the same volume of data again and again, at least 8 times, each pair of hosts with about \
         the same share; sent and received by some host; by several flows at a time; with even silences of more than 2 ms between. What lacks one of these is no job and has no \
         steps. These are of the port with most steps, its two directions together; the straggler is looked for on all ports. The latest 8,192 blocks of \
-        data and at least 262,144 spurts count.";
+        data and at least 262,144 flowlets count.";
     "steps.direction", "text": "Of the port, where only one direction is observed." or null "replay, and both directions";
     "steps.count", "steps": "Whole steps seen, at least 8.";
     "steps.first_ns", "Unix ns": "Start of the first of these.";

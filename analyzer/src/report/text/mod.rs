@@ -18,7 +18,7 @@ pub(crate) use answers::{P99_SAMPLES, P999_SAMPLES, enough};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 
 use crate::analysis::{Imbalance, Kind, Set, direction_name, hashing_case};
 use crate::findings::{Finding, Severity};
@@ -307,7 +307,7 @@ fn uplinks(uplinks: u32, set: &Set, room: usize) -> Vec<String> {
 
 /// RoCE that the user did not want to see.
 fn filtered(report: &Report, room: usize) -> Vec<String> {
-    let of = |(reason, n): &(Reason, u64)| (*reason == Reason::Filtered).then_some(*n);
+    let of = |(reason, n): &(SkipReason, u64)| (*reason == SkipReason::Filtered).then_some(*n);
     let Some(packets) = report.facts.totals.skipped.0.iter().find_map(of) else { return Vec::new() };
     let said =
         format!("{}: in no flow, and in no figure above but the frames", plural(packets, "RoCE packet"));
@@ -315,7 +315,8 @@ fn filtered(report: &Report, room: usize) -> Vec<String> {
 }
 
 fn skipped(report: &Report, room: usize) -> Vec<String> {
-    let not_roce = || report.facts.totals.skipped.0.iter().filter(|(reason, _)| *reason != Reason::Filtered);
+    let not_roce =
+        || report.facts.totals.skipped.0.iter().filter(|(reason, _)| *reason != SkipReason::Filtered);
     if not_roce().next().is_none() {
         return Vec::new();
     }

@@ -1,6 +1,6 @@
 //! The top of the text: what was looked at, the sums, and what was lost.
 
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 
 use crate::analysis::{Coverage, Kind};
 use crate::report::Report;
@@ -192,19 +192,19 @@ fn nothing_seen(report: &Report) -> Vec<String> {
     if totals.roce_packets > 0 {
         return Vec::new();
     }
-    let of = |reason: Reason| totals.skipped.0.iter().find(|(r, _)| *r == reason).map_or(0, |(_, n)| *n);
+    let of = |reason: SkipReason| totals.skipped.0.iter().find(|(r, _)| *r == reason).map_or(0, |(_, n)| *n);
     let mut why = Vec::new();
-    let cut = of(Reason::Truncated) + of(Reason::TruncatedHeaders);
+    let cut = of(SkipReason::Truncated) + of(SkipReason::TruncatedHeaders);
     if cut > 0 {
         why.push(format!(
             "{} frames were cut too early to be counted: capture 128 bytes of each (tcpdump -s 128).",
             units::count(cut)
         ));
     }
-    if of(Reason::Filtered) > 0 {
-        why.push(format!("{} RoCE packets did not match --filter.", units::count(of(Reason::Filtered))));
+    if of(SkipReason::Filtered) > 0 {
+        why.push(format!("{} RoCE packets did not match --filter.", units::count(of(SkipReason::Filtered))));
     }
-    if of(Reason::LinkTypeUnsupported) > 0 {
+    if of(SkipReason::LinkTypeUnsupported) > 0 {
         why.push("The capture's link type is not supported: capture on an Ethernet interface.".into());
     }
     if report.facts.source.kind == Kind::Live {

@@ -1,7 +1,7 @@
 //! The text as a whole, against stored pages.
 
 use rocescope_common::account::flow::OPCODES;
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 
 use crate::analysis::fixtures::{START, counter, everything, key, link, sample, stats, stored};
 use crate::analysis::{FlowId, Options};
@@ -90,8 +90,8 @@ fn an_empty_report_says_why_and_what_would_help() {
     check("empty-live", &plain_report(&live));
 
     let mut cut = sample(vec![link("cut.pcap", None)], Vec::new());
-    cut.links[0].skipped[Reason::Truncated as usize] = counter(12_000, 12_000_000);
-    cut.links[0].skipped[Reason::Filtered as usize] = counter(3, 300);
+    cut.links[0].skipped[SkipReason::Truncated as usize] = counter(12_000, 12_000_000);
+    cut.links[0].skipped[SkipReason::Filtered as usize] = counter(3, 300);
     check("empty-cut", &plain_report(&cut));
 
     let mut none = sample(Vec::new(), Vec::new());
@@ -99,7 +99,7 @@ fn an_empty_report_says_why_and_what_would_help() {
     check("empty-none", &plain_report(&none));
 
     let mut other = sample(vec![link("other.pcap", None)], Vec::new());
-    other.links[0].skipped[Reason::Tcp as usize] = counter(9, 900);
+    other.links[0].skipped[SkipReason::Tcp as usize] = counter(9, 900);
     check("empty-other", &plain_report(&other));
 }
 

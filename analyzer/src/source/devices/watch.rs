@@ -119,8 +119,8 @@ impl Watch {
         hidden
             .map(|port| {
                 format!(
-                    "{} does RoCE in hardware, so that no RoCE packet of it passes {}: going on with its \
-                     counters (DEVICES in the report, screen 5); `rocescope doctor` names ways to its packets",
+                    "{} handles RoCE in hardware, so its packets bypass {}: showing its \
+                     counters (DEVICES in the report, screen 5); `rocescope doctor` lists ways to capture its packets",
                     port.device,
                     port.passed()
                 )

@@ -167,7 +167,7 @@ fn a_vlan_on_a_port_whose_packets_are_hidden_has_counters_only() {
     let watch = Watch::new(&host.root(), &host.kernel(), &[name.to_owned()], &[]);
     assert!(watch.hides_all());
     let notes = watch.notes();
-    assert!(notes.len() == 1 && notes[0].contains("passes enp59s0np0 or enp59s0np0.7"), "{notes:?}");
+    assert!(notes.len() == 1 && notes[0].contains("bypass enp59s0np0 or enp59s0np0.7"), "{notes:?}");
     let devices = watched(&[&texts[0], &texts[1]], name);
     assert_eq!(devices.ports[0].above, [name]);
     let report = Report::build(&sample(devices, name), &Options::default().into());

@@ -135,7 +135,7 @@ mod tests {
             roce_version: 2,
             ecn_data: [1, 0, 1, 0],
             ecn_control: [0, 0, 1, 0],
-            ..FlowStats::EMPTY
+            ..FlowStats::default()
         }
     }
 

@@ -7,7 +7,7 @@ use hashbrown::{HashMap, HashTable};
 use rocescope_common::abi::maps::{ExtraKind, dscp_value};
 use rocescope_common::abi::{Counter, ExtraKey};
 use rocescope_common::account::{FlowKey, FlowStats, Outcome, observe};
-use rocescope_common::wire::{Frame, Reason};
+use rocescope_common::wire::{Frame, SkipReason};
 use std::hash::{BuildHasher as _, Hasher as _};
 
 use crate::metrics::marking::{self, ByDscp};
@@ -92,7 +92,7 @@ impl FlowTable {
         self.links.push(LinkSample {
             name,
             direction,
-            skipped: [Counter::default(); Reason::COUNT],
+            skipped: [Counter::default(); SkipReason::COUNT],
             flow_table_full: Counter::default(),
             contended: Counter::default(),
             mtu: None,
@@ -117,7 +117,7 @@ impl FlowTable {
 
     /// Counts a frame that is not RoCE, or not wanted.
     #[inline]
-    pub fn skip(&mut self, link: u16, reason: Reason, wire_len: u32) {
+    pub fn skip(&mut self, link: u16, reason: SkipReason, wire_len: u32) {
         if let Some(link) = self.links.get_mut(usize::from(link)) {
             link.skipped[reason as usize].add(wire_len);
         }
@@ -159,7 +159,7 @@ impl FlowTable {
             }
             return None;
         }
-        let slot = Slot { key: *key, born: self.born, stats: FlowStats::EMPTY };
+        let slot = Slot { key: *key, born: self.born, stats: FlowStats::default() };
         self.born += 1;
         let number = if let Some(number) = self.free.pop() {
             *slots.get_mut(number as usize)? = slot;
@@ -221,7 +221,7 @@ impl FlowTable {
             if let Ok(entry) = self.index.find_entry(hash, |other| other == number) {
                 entry.remove();
             }
-            slot.stats = FlowStats::EMPTY;
+            slot.stats = FlowStats::default();
         }
         // Lowest numbers first, as long as there are some.
         self.free.extend(gone.iter().rev());

@@ -65,7 +65,7 @@ pub fn attach(
         // will leave it to us when it ends first.
         attached.clsact = filters::are_all_ours(interface.index).unwrap_or(false);
         filters::remove_stale_filters(interface.index)
-            .with_context(|| format!("filters of an earlier run on {name} could not be removed"))?;
+            .with_context(|| format!("cannot remove the filters of an earlier run on {name}"))?;
     }
     loop {
         let result = match plan.ingress {
@@ -80,18 +80,19 @@ pub fn attach(
             Err(error) => {
                 let reason = format!("{error:#}");
                 if plan.refused(name, &reason).is_none() {
-                    return Err(error.context(format!("nothing can be attached to ingress of {name}")));
+                    return Err(error.context(format!("cannot attach a program to ingress of {name}")));
                 }
             }
         }
     }
     attached.ingress = plan.ingress;
     let egress = tc_program(programs, interface, plan.tcx, true, &mut attached.clsact)
-        .with_context(|| format!("nothing can be attached to egress of {name}"))?;
+        .with_context(|| format!("cannot attach a program to egress of {name}"))?;
     attached.links.push(egress);
     if promiscuous {
-        let guard = Promiscuous::enable(interface.index)
-            .with_context(|| format!("{name} could not be made promiscuous; --no-promisc does without"))?;
+        let guard = Promiscuous::enable(interface.index).with_context(|| {
+            format!("cannot enable promiscuous mode on {name}; use --no-promisc to run without it")
+        })?;
         attached.promiscuous = Some(guard);
     }
     Ok(attached)
@@ -106,7 +107,7 @@ fn xdp(programs: &mut Programs, interface: &Interface, mode: XdpMode, frags: boo
     let link = program.attach_to_if_index(interface.index, mode).map_err(plain)?;
     // An attachment that is no link would outlive a kill; dropping it detaches.
     let link = FdLink::try_from(program.take_link(link)?)
-        .map_err(|_| anyhow!("the kernel has no links for XDP here"))?;
+        .map_err(|_| anyhow!("the kernel does not support XDP links"))?;
     Ok(Hold::Xdp(link))
 }
 
@@ -144,12 +145,12 @@ fn no_clsact(interface: &str, errno: Option<i32>, cause: &str) -> anyhow::Error 
     let remedy = match errno {
         // The kernel has loaded the module itself where it is allowed to and there is one.
         Some(libc::ENOENT | libc::EOPNOTSUPP) => {
-            "; this kernel has none: `modprobe sch_ingress` loads it where it is a module (CONFIG_NET_SCH_INGRESS)"
+            "; load the module with `modprobe sch_ingress` (CONFIG_NET_SCH_INGRESS)"
         }
-        Some(libc::EPERM | libc::EACCES) => "; adding it takes CAP_NET_ADMIN: run it as root (sudo)",
+        Some(libc::EPERM | libc::EACCES) => "; this needs CAP_NET_ADMIN: run as root (sudo)",
         _ => "",
     };
-    anyhow!("{interface} got no clsact qdisc for TC filters: {cause}{remedy}")
+    anyhow!("cannot add a clsact qdisc for TC filters to {interface}: {cause}{remedy}")
 }
 
 /// Whether a qdisc could not be added because there is one.
@@ -183,12 +184,12 @@ mod tests {
         for (number, expected) in [
             (libc::ENOENT, Some("modprobe sch_ingress")),
             (libc::EOPNOTSUPP, Some("modprobe sch_ingress")),
-            (libc::EPERM, Some("run it as root")),
+            (libc::EPERM, Some("run as root")),
             (libc::ENODEV, None),
         ] {
             let why = error(number);
             let text = no_clsact("eth0", errno(&why), &chain(&why)).to_string();
-            assert!(text.starts_with("eth0 got no clsact qdisc for TC filters: "), "{text}");
+            assert!(text.starts_with("cannot add a clsact qdisc for TC filters to eth0: "), "{text}");
             for remedy in ["modprobe", "root"] {
                 let is_expected = expected.is_some_and(|expected| expected.contains(remedy));
                 assert_eq!(text.contains(remedy), is_expected, "{number}: {text}");

@@ -48,19 +48,19 @@ pub(super) fn begin(mut config: Config) -> Result<(Begun, Notes)> {
     };
     if let Some(why) = why {
         let counting = Counting::begin(config, watch, &targets, &why)?;
-        notes.push(format!("no packets are watched, only counters of {}: {why}", counting.labels()));
+        notes.push(format!("counters of {} only, no packets: {why}", counting.labels()));
         return Ok((Begun::Counters(Box::new(counting)), notes));
     }
     if config.promiscuous && facts.capabilities.is_some_and(|held| !held.has(Capability::NetRaw)) {
         config.promiscuous = false;
         notes.push(
-            "not in promiscuous mode, for want of CAP_NET_RAW: packets to addresses of other hosts, as on a mirror \
-             port, may not arrive, and what switches say (LLDP) is not heard"
+            "no promiscuous mode (CAP_NET_RAW missing): packets to other hosts' addresses, as on a mirror port, \
+             may not be received, and LLDP is not available"
                 .to_owned(),
         );
     }
     notes.extend(watch.notes());
-    notes.extend(elsewhere.into_iter().map(|why| format!("only counters and no packets of a device: {why}")));
+    notes.extend(elsewhere.into_iter().map(|why| format!("counters only, no packets: {why}")));
     match Loaded::attach(&config, targets.clone(), facts.version) {
         Ok(mut loaded) => {
             notes.append(&mut loaded.notes);
@@ -69,7 +69,7 @@ pub(super) fn begin(mut config: Config) -> Result<(Begun, Notes)> {
         // Where no packet of RoCE would pass a program, one that cannot be attached is no loss.
         Err(error) if watch.hides_all() => {
             let counting = Counting::begin(config, watch, &targets, &format!("{error:#}"))?;
-            notes.push(format!("no program could be attached, and other traffic is not counted: {error:#}"));
+            notes.push(format!("no program is attached, so non-RDMA traffic is not counted: {error:#}"));
             Ok((Begun::Counters(Box::new(counting)), notes))
         }
         Err(error) => Err(error),

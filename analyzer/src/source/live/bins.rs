@@ -10,7 +10,7 @@ use aya::maps::{MapData, RingBuf};
 use rocescope_common::abi::{BinRecord, Counter, LinkCounters};
 use rocescope_common::account::FlowKey;
 use rocescope_common::account::bin::{Bins as Cut, LONGEST_NS};
-use rocescope_common::account::message::{KINDS, Kinds, Messages};
+use rocescope_common::account::message::{ByOperation, COUNTED_OPERATIONS, MessageCounts};
 
 use super::load::{Data, Programs};
 use super::slots::Hand;
@@ -138,7 +138,7 @@ impl Bins {
         unknown.dedup();
         let mut new = Vec::new();
         for slot in unknown {
-            let place = programs.slots.read_retired(slot).context("the flow table could not be read")?;
+            let place = programs.slots.read_retired(slot).context("cannot read the flow table")?;
             new.extend(place.map(|place| FlowSample { slot, key: place.key, stats: place.stats }));
         }
         new.sort_unstable_by_key(|flow| (flow.stats.first_ns, flow.slot));
@@ -195,11 +195,11 @@ impl Bins {
             link.lost.bytes += self.stray.bytes;
         }
         let stands: Vec<Stands> = (reading.flows.iter().zip(&reading.hands))
-            .map(|(flow, Hand { bin, asked })| Stands {
+            .map(|(flow, Hand { bin, exchange })| Stands {
                 slot: flow.slot,
                 message_open: bin.message_is_open(),
-                request: asked.request.get(now_ns),
-                answer: asked.answer.get(now_ns),
+                request: exchange.request.get(now_ns),
+                answer: exchange.response.get(now_ns),
             })
             .collect();
         let kinds = if all { Some(kinds(programs)?) } else { None };
@@ -207,15 +207,16 @@ impl Bins {
     }
 }
 
-/// Messages, summed over CPUs.
-fn kinds(programs: &Programs) -> Result<Kinds> {
-    const WORDS: usize = size_of::<Messages>() / 8;
-    let mut sum = [Messages::NONE; KINDS];
-    let values = programs.work.get(&0, 0).context("the counters of messages could not be read")?;
+/// Message counts, summed over CPUs.
+fn kinds(programs: &Programs) -> Result<ByOperation> {
+    const WORDS: usize = size_of::<MessageCounts>() / 8;
+    let mut sum = [MessageCounts::NONE; COUNTED_OPERATIONS];
+    let values = programs.cpu_state.get(&0, 0).context("cannot read the message counters")?;
     for Data(words) in values.iter() {
         for (sum, words) in sum.iter_mut().zip(words.chunks_exact(WORDS)) {
             let [packets, payload_bytes, sizes @ .., size_unknown] = words else { continue };
-            let mut cpu = Messages { packets: *packets, payload_bytes: *payload_bytes, ..Messages::NONE };
+            let mut cpu =
+                MessageCounts { packets: *packets, payload_bytes: *payload_bytes, ..MessageCounts::NONE };
             cpu.size_unknown = *size_unknown;
             for (count, size) in cpu.sizes.iter_mut().zip(sizes) {
                 *count = *size;

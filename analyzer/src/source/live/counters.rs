@@ -52,9 +52,9 @@ impl Departed {
         for port in &devices.ports {
             let label = port.label();
             if port.gone && self.0.insert(label.clone()) {
-                notices.push(format!("{label} is gone; what it counted so far stays in the report"));
+                notices.push(format!("{label} was removed; its counts so far stay in the report"));
             } else if !port.gone && self.0.remove(&label) {
-                notices.push(format!("{label} is there again; what it counted meanwhile may be missing"));
+                notices.push(format!("{label} is back; packets counted meanwhile may be missing"));
             }
         }
         notices

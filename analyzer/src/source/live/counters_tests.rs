@@ -114,10 +114,10 @@ fn a_device_without_an_interface_here_goes_on_with_counters() {
     }
     let pair = veth_pair(1500);
     for (text, why) in [
-        (MLX5.to_owned(), "enp59s0np0, which is not in this network namespace"),
+        (MLX5.to_owned(), "enp59s0np0, which is in another network namespace"),
         (
             MLX5.replace("/ndevs/", "/nothing/").replace("net/enp59s0np0/dev_port", "nothing"),
-            "does not tell which interface mlx5_0 uses",
+            "does not report the interface of mlx5_0",
         ),
     ] {
         let host = Recorded::unpack(&text);
@@ -125,7 +125,7 @@ fn a_device_without_an_interface_here_goes_on_with_counters() {
             let config = config(pair.left.try_clone().unwrap(), names, Box::new(host.kernel()));
             let (sample, said) = run(config, |sample| !sample.devices.ports.is_empty());
             let notes: Vec<_> =
-                said.iter().filter(|note| note.contains("only counters of mlx5_0/1")).collect();
+                said.iter().filter(|note| note.contains("counters of mlx5_0/1 only")).collect();
             assert!(notes.len() == 1 && notes[0].contains(why), "{said:?}");
             let report = Report::build(&sample, &Options::default().into());
             assert_eq!((report.facts.source.kind, report.facts.links.len()), (Kind::Counters, 0));
@@ -135,7 +135,7 @@ fn a_device_without_an_interface_here_goes_on_with_counters() {
         // Beside an interface that can be watched, its packets and the device's counters.
         let config = config(pair.left.try_clone().unwrap(), &["left0", "mlx5_0"], Box::new(host.kernel()));
         let (sample, said) = run(config, |sample| !sample.devices.ports.is_empty());
-        assert!(said.iter().any(|note| note.starts_with("only counters and no packets")), "{said:?}");
+        assert!(said.iter().any(|note| note.starts_with("counters only, no packets")), "{said:?}");
         assert_eq!(Report::build(&sample, &Options::default().into()).facts.links.len(), 2);
     }
     // Nothing that can be read is an error that says so.
@@ -143,7 +143,7 @@ fn a_device_without_an_interface_here_goes_on_with_counters() {
         Recorded::unpack("[sys/class/infiniband/mlx5_0]\nports/1/link_layer = Ethernet\nnode_type = 1: CA");
     let error = live::start(config(pair.left.try_clone().unwrap(), &["mlx5_0"], Box::new(host.kernel())));
     let error = error.unwrap_err().to_string();
-    assert!(error.contains("does not tell") && error.contains("no counters either"), "{error}");
+    assert!(error.contains("does not report") && error.contains("no readable counters"), "{error}");
 }
 
 /// Devices that go are said to be gone; when all are, the run is over.
@@ -174,8 +174,8 @@ fn a_run_whose_devices_are_all_gone_ends() {
         }
     };
     running.thread.join().unwrap();
-    assert!(ended.unwrap_err().to_string().contains("every watched device is gone"));
-    assert_eq!(said.iter().filter(|note| note.contains("mlx5_0/1 is gone")).count(), 1, "{said:?}");
+    assert!(ended.unwrap_err().to_string().contains("all watched devices were removed"));
+    assert_eq!(said.iter().filter(|note| note.contains("mlx5_0/1 was removed")).count(), 1, "{said:?}");
     let last = last.unwrap();
     assert!(last.devices.ports[0].gone && !last.devices.ports[0].counters.is_empty());
 }

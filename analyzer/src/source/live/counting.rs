@@ -40,8 +40,8 @@ impl Counting {
         drop(root);
         if !watch.is_readable() {
             return Err(anyhow!(
-                "{} ({} has no counters either that can be read: nothing below \
-                 /sys/class/infiniband/DEVICE/ports/PORT/counters and hw_counters, nor from ethtool)",
+                "{} ({} has no readable counters: none below \
+                 /sys/class/infiniband/DEVICE/ports/PORT/counters and hw_counters, none from ethtool)",
                 why,
                 labels.join(", ")
             ));
@@ -51,7 +51,7 @@ impl Counting {
             targets.iter().map(|target| (target.interface.name.clone(), target.interface.index)).collect();
         let host = std::mem::replace(&mut config.host, Box::new(Kernel));
         let reader = Reader::start(host, watch, &interfaces, config.interval)
-            .ok_or_else(|| anyhow!("the thread that reads the devices could not be started"))?;
+            .ok_or_else(|| anyhow!("cannot start the device reader thread"))?;
         Ok(Self { reader, config, inputs, labels, start_ns, departed: Departed::default() })
     }
 
@@ -95,7 +95,7 @@ impl Counting {
             }
             let ports = &sample.devices.ports;
             if !ports.is_empty() && ports.iter().all(|port| port.gone) {
-                return Err(anyhow!("every watched device is gone"));
+                return Err(anyhow!("all watched devices were removed"));
             }
             if self.config.samples && !tap.sample(sample) {
                 return Ok(());

@@ -7,7 +7,7 @@
 //! and is not collected.
 
 use hashbrown::HashMap;
-use rocescope_common::abi::event::mark;
+use rocescope_common::abi::event::mark_age;
 use rocescope_common::account::latency::{BUCKETS, bucket};
 
 use crate::metrics::ecn::series::Series;
@@ -103,7 +103,7 @@ impl Ecn {
         });
     }
 
-    /// A CNP passed in the flow of a slot; `told` is what the programs say of marks, see [`mark`].
+    /// A CNP passed in the flow of a slot; `told` is what the programs say of marks, see [`mark_age`].
     pub fn cnp(&mut self, slot: u32, time_ns: u64, told: u32) {
         if self.cnps.len() >= MAX_FLOWS && !self.cnps.contains_key(&slot) {
             self.untracked += 1;
@@ -128,9 +128,9 @@ impl Ecn {
         cnps.count += 1;
         cnps.first_ns = cnps.first_ns.min(time_ns);
         cnps.last_ns = cnps.last_ns.max(time_ns);
-        cnps.watched += u64::from(told != mark::UNKNOWN);
-        cnps.without_mark += u64::from(told == mark::NONE);
-        if let Some(delay) = mark::ns(told) {
+        cnps.watched += u64::from(told != mark_age::UNKNOWN);
+        cnps.without_mark += u64::from(told == mark_age::NONE);
+        if let Some(delay) = mark_age::decode(told) {
             let count = &mut cnps.delays[bucket(delay) % BUCKETS];
             *count = count.saturating_add(1);
             cnps.delay_max = cnps.delay_max.max(delay);
@@ -241,7 +241,7 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     fn flow(slot: u32, capable: u64, ce: u64, cnp_packets: u64) -> FlowSample {
-        let mut stats = FlowStats { packets: capable + cnp_packets, cnp_packets, ..FlowStats::EMPTY };
+        let mut stats = FlowStats { packets: capable + cnp_packets, cnp_packets, ..FlowStats::default() };
         stats.ecn_data = [0, 0, capable - ce, ce];
         FlowSample { slot, key: FlowKey::default(), stats }
     }
@@ -273,10 +273,12 @@ mod tests {
     #[test]
     fn what_was_not_told_is_not_known() {
         let mut ecn = Ecn::new(0, S);
-        for (time, told) in [(100, mark::since(5_000)), (300, mark::NONE), (900, mark::since(7_000))] {
+        for (time, told) in
+            [(100, mark_age::encode(5_000)), (300, mark_age::NONE), (900, mark_age::encode(7_000))]
+        {
             ecn.cnp(3, time * 1_000, told);
         }
-        ecn.cnp(4, 1_000, mark::UNKNOWN);
+        ecn.cnp(4, 1_000, mark_age::UNKNOWN);
         ecn.reading(&[flow(3, 0, 0, 3), flow(4, 0, 0, 1)], S);
         let metrics = ecn.metrics(|slot| (slot == 3).then_some(9), [].into_iter(), true);
         let cnps = metrics.cnps[&3];

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use aya::maps::MapData;
 use hashbrown::HashMap;
 use rocescope_common::abi::Timing;
-use rocescope_common::account::latency::{CLASSES, Latency, RING, Run};
+use rocescope_common::account::latency::{CLASSES, Latency, RING, RetxRun};
 
 use super::bpf;
 use super::loss::Base;
@@ -194,7 +194,7 @@ impl Times {
                     *self.unpaired.entry(slot).or_default() += waiting(&last);
                 } else {
                     // Nobody will take their answers.
-                    last.ambiguous_answers += last.outstanding();
+                    last.ambiguous_responses += last.outstanding();
                     last.ring = [0; RING];
                     fold(self.kept.entry(slot).or_insert_with(|| Box::new(Latency::EMPTY)), &last);
                 }
@@ -238,7 +238,7 @@ impl Times {
     }
 
     /// The requests of a slot that come again at the moment.
-    pub(crate) fn run(&self, requests: u32) -> Option<Run> {
+    pub(crate) fn run(&self, requests: u32) -> Option<RetxRun> {
         let (map, entry) = self.entry(requests)?;
         Some(map.run(entry)).filter(|run| run.packets != 0)
     }
@@ -270,7 +270,7 @@ fn waiting(entry: &Latency) -> u64 {
 
 fn fold(sum: &mut Latency, more: &Latency) {
     sum.ambiguous += more.ambiguous;
-    sum.ambiguous_answers += more.ambiguous_answers;
+    sum.ambiguous_responses += more.ambiguous_responses;
     sum.ring_full += more.ring_full;
     for class in 0..CLASSES {
         sum.max_ns[class] = sum.max_ns[class].max(more.max_ns[class]);
@@ -329,7 +329,7 @@ impl Entries {
                 head: half(&raw mut (*entry).head),
                 tail: half(&raw mut (*entry).tail),
                 ambiguous: word(&raw mut (*entry).ambiguous),
-                ambiguous_answers: word(&raw mut (*entry).ambiguous_answers),
+                ambiguous_responses: word(&raw mut (*entry).ambiguous_responses),
                 ring_full: word(&raw mut (*entry).ring_full),
                 max_ns: std::array::from_fn(|i| word((&raw mut (*entry).max_ns).cast::<u64>().add(i))),
                 ring: std::array::from_fn(|i| word((&raw mut (*entry).ring).cast::<u64>().add(i))),
@@ -338,7 +338,7 @@ impl Entries {
                     std::array::from_fn(|i| half(row.add(i)))
                 }),
                 marked_ns: std::array::from_fn(|i| word((&raw mut (*entry).marked_ns).cast::<u64>().add(i))),
-                run: self.run(number),
+                retx_run: self.run(number),
             }
         }
     }
@@ -357,21 +357,21 @@ impl Entries {
     }
 
     /// The run under way in an entry.
-    fn run(&self, number: u16) -> Run {
-        let Some(entry) = self.at(number) else { return Run::EMPTY };
+    fn run(&self, number: u16) -> RetxRun {
+        let Some(entry) = self.at(number) else { return RetxRun::EMPTY };
         // SAFETY: the fields lie in the mapping, which lives as long as `self`, and are aligned.
         let word = |at: *mut u64| unsafe { AtomicU64::from_ptr(at) }.load(Ordering::Relaxed);
         // SAFETY: as above.
         let half = |at: *mut u32| unsafe { AtomicU32::from_ptr(at) }.load(Ordering::Relaxed);
         // SAFETY: places of fields of the entry.
         unsafe {
-            Run {
-                start_ns: word(&raw mut (*entry).run.start_ns),
-                end_ns: word(&raw mut (*entry).run.end_ns),
-                pause_ns: half(&raw mut (*entry).run.pause_ns),
-                first: half(&raw mut (*entry).run.first),
-                packets: half(&raw mut (*entry).run.packets),
-                expected: half(&raw mut (*entry).run.expected),
+            RetxRun {
+                start_ns: word(&raw mut (*entry).retx_run.start_ns),
+                end_ns: word(&raw mut (*entry).retx_run.end_ns),
+                pause_ns: half(&raw mut (*entry).retx_run.pause_ns),
+                first: half(&raw mut (*entry).retx_run.first),
+                packets: half(&raw mut (*entry).retx_run.packets),
+                expected: half(&raw mut (*entry).retx_run.expected),
             }
         }
     }

@@ -8,10 +8,10 @@ use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
 use rocescope_common::abi::maps::MAX_LINKS;
 use rocescope_common::abi::{
-    BenchStep, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TIMED_FLOWS, TickClock, Work, maps,
+    BenchStep, CpuState, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TIMED_FLOWS, TickClock, maps,
 };
 use rocescope_common::account::FlowKey;
-use rocescope_common::account::bin::{Asked, Bins, LONGEST_NS};
+use rocescope_common::account::bin::{Bins, LONGEST_NS, LastExchange};
 use rocescope_common::account::latency::Latency;
 
 use super::latency::Times;
@@ -118,14 +118,14 @@ unsafe impl Pod for Data<ExtraKey> {}
 // SAFETY: as above.
 unsafe impl Pod for Data<ExtraValue> {}
 // SAFETY: as above.
-unsafe impl Pod for Data<WorkWords> {}
+unsafe impl Pod for Data<CpuStateWords> {}
 // SAFETY: as above.
 unsafe impl Pod for Data<BenchStep> {}
 // SAFETY: as above.
 unsafe impl Pod for Data<TickClock> {}
 
-/// A [`Work`] as words, of which the first are its counts: the rest is the kernel's alone.
-pub(crate) type WorkWords = [u64; size_of::<Work>() / 8];
+/// A [`CpuState`] as words, of which the first are its counts: the rest is the kernel's alone.
+pub(crate) type CpuStateWords = [u64; size_of::<CpuState>() / 8];
 
 /// How interface indices become link indices, see [`Link::index`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ impl LinkHash {
     pub fn find(interfaces: &[u32]) -> Result<Self> {
         let most = MAX_LINKS / 2;
         if interfaces.len() > most as usize {
-            bail!("{} interfaces are too many: at most {most} can be watched in one run", interfaces.len());
+            bail!("{} interfaces exceed the limit of {most} per run", interfaces.len());
         }
         // Odd multipliers by a fixed rule: the same interfaces give the same hash in every run.
         for bits in interfaces.len().next_power_of_two().ilog2()..=most.ilog2() {
@@ -161,7 +161,7 @@ impl LinkHash {
                 }
             }
         }
-        bail!("no numbering was found for these interfaces: watch fewer in one run");
+        bail!("cannot index these interfaces (no perfect hash found): watch fewer per run");
     }
 
     /// The index of an interface's link.
@@ -188,7 +188,7 @@ pub struct Programs {
     pub(crate) flows: HashMap<MapData, Data<FlowKey>, u32>,
     pub(crate) free: Stack<MapData, u32>,
     pub(crate) links: PerCpuArray<MapData, Data<LinkCounters>>,
-    pub(crate) work: PerCpuArray<MapData, Data<WorkWords>>,
+    pub(crate) cpu_state: PerCpuArray<MapData, Data<CpuStateWords>>,
     pub(crate) events: Option<RingBuf<MapData>>,
     bins: Option<RingBuf<MapData>>,
     drift: ticks::Drift,
@@ -257,33 +257,33 @@ impl Programs {
             .map_max_entries(maps::LINKS, hash.links());
         // Without bins there are neither requests nor answers.
         if ours && !options.precise_clock {
-            loader.map_max_entries(maps::ASKED, 1);
+            loader.map_max_entries(maps::EXCHANGES, 1);
         } else if ours {
-            loader.map_max_entries(maps::ASKED, max_flows);
+            loader.map_max_entries(maps::EXCHANGES, max_flows);
         }
         let mut ebpf = loader.load(object).map_err(|error| map_refused(&error))?;
         ticks::set(&mut ebpf)?;
         // Other builds may time nothing.
         let times = match ebpf.take_map(maps::LATENCY) {
             Some(Map::Array(map)) => Some(map),
-            Some(_) => bail!("map {} is no array", maps::LATENCY),
+            Some(_) => bail!("map {} is not an array", maps::LATENCY),
             None => None,
         };
         let mut take =
-            |name: &str| ebpf.take_map(name).ok_or_else(|| anyhow!("the kernel programs have no map {name}"));
-        let Map::Array(slots) = take(maps::SLOTS)? else { bail!("map {} is no array", maps::SLOTS) };
-        let asked = match take(maps::ASKED) {
-            Ok(Map::Array(asked)) => Some(asked),
+            |name: &str| ebpf.take_map(name).ok_or_else(|| anyhow!("the kernel object has no map {name}"));
+        let Map::Array(slots) = take(maps::SLOTS)? else { bail!("map {} is not an array", maps::SLOTS) };
+        let exchanges = match take(maps::EXCHANGES) {
+            Ok(Map::Array(exchanges)) => Some(exchanges),
             _ => None,
         };
         let extra = take(maps::EXTRA)?;
-        let Map::HashMap(extra_data) = &extra else { bail!("map {} is no hash", maps::EXTRA) };
+        let Map::HashMap(extra_data) = &extra else { bail!("map {} is not a hash", maps::EXTRA) };
         let extra_fd = extra_data.fd().as_fd().try_clone_to_owned()?;
         let mut programs = Self {
-            times: Times::new(times, entries).context("the requests under way could not be mapped")?,
-            slots: Slots::map(slots, asked, options.precise_clock, max_flows)
-                .context("the flow table could not be mapped")?,
-            work: take(maps::WORK)?.try_into()?,
+            times: Times::new(times, entries).context("cannot map the table of pending requests")?,
+            slots: Slots::map(slots, exchanges, options.precise_clock, max_flows)
+                .context("cannot map the flow table")?,
+            cpu_state: take(maps::CPU_STATE)?.try_into()?,
             bins: take(maps::BINS).ok().map(TryInto::try_into).transpose()?,
             timing: options.precise_clock,
             extra: extra.try_into()?,
@@ -300,7 +300,7 @@ impl Programs {
         };
         // Last in, first out: slots are handed out from 0 upwards.
         for slot in (0..max_flows).rev() {
-            programs.free.push(slot, 0).context("the table of free flow slots could not be filled")?;
+            programs.free.push(slot, 0).context("cannot fill the table of free flow slots")?;
         }
         Ok(programs)
     }
@@ -315,8 +315,11 @@ impl Programs {
     /// # Errors
     /// When the kernel refuses it.
     pub fn xdp(&mut self, name: &str) -> Result<&mut Xdp> {
-        let program: &mut Xdp =
-            self.ebpf.program_mut(name).ok_or_else(|| anyhow!("there is no program {name}"))?.try_into()?;
+        let program: &mut Xdp = self
+            .ebpf
+            .program_mut(name)
+            .ok_or_else(|| anyhow!("the kernel object has no program {name}"))?
+            .try_into()?;
         if program.fd().is_err() {
             program.load().map_err(|error| refused(name, error))?;
         }
@@ -328,8 +331,11 @@ impl Programs {
     /// # Errors
     /// When the kernel refuses it.
     pub fn tc(&mut self, name: &str) -> Result<&mut SchedClassifier> {
-        let program: &mut SchedClassifier =
-            self.ebpf.program_mut(name).ok_or_else(|| anyhow!("there is no program {name}"))?.try_into()?;
+        let program: &mut SchedClassifier = self
+            .ebpf
+            .program_mut(name)
+            .ok_or_else(|| anyhow!("the kernel object has no program {name}"))?
+            .try_into()?;
         if program.fd().is_err() {
             program.load().map_err(|error| refused(name, error))?;
         }
@@ -357,8 +363,8 @@ impl Programs {
         // Values of arrays take multiples of eight bytes.
         let hints = u64::from(hints(self.max_flows)) * 8;
         let timed = u64::from(self.timed) * size_of::<Latency>() as u64;
-        let asked = if self.timing { flows * size_of::<Asked>() as u64 } else { 0 };
-        slots + hash + extra + hints + timed + asked + flows * 4 + (1 << 20) + (512 << 10)
+        let exchanges = if self.timing { flows * size_of::<LastExchange>() as u64 } else { 0 };
+        slots + hash + extra + hints + timed + exchanges + flows * 4 + (1 << 20) + (512 << 10)
     }
 
     /// The slot of a flow that is in the table; its link is the kernel's number.
@@ -373,7 +379,9 @@ impl Programs {
     /// # Errors
     /// When there is no such slot.
     pub fn pair(&mut self, requests: u32, answers: u32) -> Result<bool> {
-        self.times.assign(&self.slots, requests, Some(answers)).context("a flow could not be timed")
+        self.times
+            .assign(&self.slots, requests, Some(answers))
+            .context("cannot enable latency measurement for a flow")
     }
 
     /// What the requests in a slot measured, and how many there were to be timed while they were not.
@@ -398,7 +406,7 @@ impl Programs {
     pub fn set_bench_step(&mut self, step: BenchStep) -> Result<()> {
         let map = self.ebpf.map_mut(maps::BENCH_STEP).context("this object has no programs for bench")?;
         let mut steps: aya::maps::Array<&mut MapData, Data<BenchStep>> = map.try_into()?;
-        steps.set(0, Data(step), 0).context("the bench could not be set up")
+        steps.set(0, Data(step), 0).context("cannot set up the benchmark")
     }
 
     /// Sets the time of the next frame, in the build for tests.
@@ -409,7 +417,7 @@ impl Programs {
     pub fn set_test_clock(&mut self, now: u64) -> Result<()> {
         let map = self.ebpf.map_mut(maps::TEST_CLOCK).context("this object has no test clock")?;
         let mut clock: aya::maps::Array<&mut MapData, u64> = map.try_into()?;
-        clock.set(0, now, 0).context("the test clock could not be set")
+        clock.set(0, now, 0).context("cannot set the test clock")
     }
 }
 
@@ -430,7 +438,7 @@ fn hints(max_flows: u32) -> u32 {
 
 fn map_refused(error: &aya::EbpfError) -> anyhow::Error {
     let text = chain(error);
-    anyhow!("the kernel refused the maps or programs: {text}; `--max-flows` makes the maps smaller")
+    anyhow!("the kernel rejected the maps or programs: {text}; use a smaller --max-flows")
 }
 
 pub(super) fn refused(name: &str, error: ProgramError) -> anyhow::Error {
@@ -439,7 +447,7 @@ pub(super) fn refused(name: &str, error: ProgramError) -> anyhow::Error {
             let log = verifier_log.to_string();
             let log = log.trim();
             if log.is_empty() {
-                anyhow!("the kernel refused to load program {name}: {io_error}")
+                anyhow!("the kernel rejected program {name}: {io_error}")
             } else {
                 anyhow!(
                     "the kernel's verifier refused program {name}: {io_error}. This is a fault of \
@@ -449,7 +457,7 @@ pub(super) fn refused(name: &str, error: ProgramError) -> anyhow::Error {
                 )
             }
         }
-        other => anyhow!("program {name} could not be loaded: {}", chain(&other)),
+        other => anyhow!("cannot load program {name}: {}", chain(&other)),
     }
 }
 

@@ -6,7 +6,7 @@
 
 use hashbrown::{HashMap, HashSet};
 use rocescope_common::abi::EventRecord;
-use rocescope_common::account::latency::Run;
+use rocescope_common::account::latency::RetxRun;
 use rocescope_common::account::psn::WINDOW;
 use rocescope_common::account::{Event, FlowKey, FlowStats};
 use rocescope_common::wire::bth::MASK24;
@@ -17,7 +17,7 @@ use super::latency::Change;
 use super::load::Programs;
 use super::pairing::Pairs;
 use crate::host::clock::WallClock;
-use crate::metrics::loss::told::Told;
+use crate::metrics::loss::from_kernel::KernelEvent;
 use crate::metrics::loss::{Collector, Dialogue, Loss, REORDER_WINDOW_NS, Unfollowed};
 use crate::sample::FlowSample;
 
@@ -80,16 +80,16 @@ struct Watched {
 
 impl Watched {
     /// The part of what is sent again that says something of what was told; `None` if there is none.
-    fn judged(&self, run: Run) -> Option<Run> {
+    fn judged(&self, run: RetxRun) -> Option<RetxRun> {
         let Some(behind) = self.behind else { return Some(run) };
-        let before = behind.wrapping_sub(run.start()) & MASK24;
+        let before = behind.wrapping_sub(run.first_psn()) & MASK24;
         if before == 0 || before > WINDOW {
             return Some(run);
         }
         // Holes that were told may be filled by the rest. Where no answers are seen, nothing would tell that it was
         // not sent again for its own sake.
         let packets = run.packets.checked_sub(before).filter(|rest| *rest > 0 && self.answered)?;
-        Some(Run { first: behind | run.first & !MASK24, packets, ..run })
+        Some(RetxRun { first: behind | run.first & !MASK24, packets, ..run })
     }
 
     /// The sequence has come to a PSN: so far beyond, a sender does not go back behind where it was followed from.
@@ -173,7 +173,7 @@ impl Losses {
     /// Takes in an event of a flow in a slot.
     pub fn event(&mut self, slot: u32, record: &EventRecord, pairs: &Pairs, clock: &WallClock) {
         let op = Op::of(record.opcode);
-        let told = |first: u32| Told {
+        let told = |first: u32| KernelEvent {
             slot,
             link: record.key.link,
             first,
@@ -189,7 +189,7 @@ impl Losses {
             return;
         };
         let told = told(watched.first);
-        if let Some(run) = record.run() {
+        if let Some(run) = record.retx_run() {
             watched.told.repeats += packets(&run);
             if let Some(run) = watched.judged(run) {
                 self.collector.run(&told, &unix(&run, clock), record.missing != 0);
@@ -216,7 +216,7 @@ impl Losses {
             if let Some(run) = programs.times.run(flow.slot) {
                 under_way = packets(&run);
                 if let Some(clock) = last {
-                    let told = Told {
+                    let told = KernelEvent {
                         slot: flow.slot,
                         link: flow.key.link,
                         first: watched.first,
@@ -300,10 +300,10 @@ impl Losses {
 }
 
 /// Packets of a run.
-fn packets(run: &Run) -> u64 {
+fn packets(run: &RetxRun) -> u64 {
     if run.op().has(Op::READ_REQUEST) { 1 } else { u64::from(run.packets) }
 }
 
-fn unix(run: &Run, clock: &WallClock) -> Run {
-    Run { start_ns: clock.unix_ns(run.start_ns), end_ns: clock.unix_ns(run.end_ns), ..*run }
+fn unix(run: &RetxRun, clock: &WallClock) -> RetxRun {
+    RetxRun { start_ns: clock.unix_ns(run.start_ns), end_ns: clock.unix_ns(run.end_ns), ..*run }
 }

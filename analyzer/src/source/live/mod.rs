@@ -126,8 +126,8 @@ pub fn start(config: Config) -> Result<Running> {
                 let _ = ready_in.send(Err(error));
             }
         })
-        .context("the thread of the live source could not be started")?;
-    let hooks = ready_out.recv().map_err(|_| anyhow!("the live source broke off"))??;
+        .context("cannot start the live source thread")?;
+    let hooks = ready_out.recv().map_err(|_| anyhow!("bug: the live source thread ended unexpectedly"))??;
     Ok(Running { feed, thread, interfaces: hooks.len(), hooks })
 }
 

@@ -163,7 +163,7 @@ impl Pairs {
         for (slot, untimed) in &reading.untimed {
             self.account(*slot, *untimed);
         }
-        self.choose(programs).context("flows could not be timed")
+        self.choose(programs).context("cannot enable latency measurement")
     }
 
     /// Flows that are about to retire: their times end before their slots change hands.
@@ -180,7 +180,7 @@ impl Pairs {
         }
         let Programs { times, slots, .. } = programs;
         let ended: Vec<u32> = gone.iter().flat_map(|slot| times.of(*slot)).collect();
-        times.release(slots, &ended).context("the timing of an idle flow could not be ended")?;
+        times.release(slots, &ended).context("cannot end the latency measurement of an idle flow")?;
         for slot in gone {
             times.forget(slot);
         }
@@ -248,7 +248,7 @@ impl Pairs {
     /// Why requests of a flow were not timed since its slot was last looked at.
     fn account(&mut self, slot: u32, untimed: u32) {
         let Some(known) = self.at_mut(slot) else { return };
-        let more = u64::from(untimed.wrapping_sub(known.untimed) & !Timing::RUN);
+        let more = u64::from(untimed.wrapping_sub(known.untimed) & !Timing::RETX_RUN);
         known.untimed = untimed;
         if known.waiting {
             known.untracked += more;
@@ -288,7 +288,11 @@ impl Pairs {
         let Programs { times, slots, .. } = programs;
         for (requests, answers) in [(slot, other), (other, slot)] {
             let asks = self.at(requests).is_some_and(|known| known.asks);
-            if asks && times.assign(slots, requests, Some(answers)).context("a flow could not be timed")? {
+            if asks
+                && times
+                    .assign(slots, requests, Some(answers))
+                    .context("cannot enable latency measurement for a flow")?
+            {
                 self.account(requests, slots.untimed(requests));
             }
         }
@@ -369,7 +373,8 @@ mod tests {
     use rocescope_common::abi::Counter;
 
     fn stats(opcode: u8, packets: u64) -> FlowStats {
-        let mut stats = FlowStats { packets, transport: opcode >> 5, src_port: 50_000, ..FlowStats::EMPTY };
+        let mut stats =
+            FlowStats { packets, transport: opcode >> 5, src_port: 50_000, ..FlowStats::default() };
         stats.roce_version = 2;
         stats.opcodes[usize::from(opcode & 31)] = packets;
         stats
@@ -380,7 +385,7 @@ mod tests {
         assert!(asks(&stats(0x0A, 1)), "RC WRITE ONLY");
         assert!(!asks(&stats(0x11, 1)), "RC ACKNOWLEDGE");
         assert!(!asks(&stats(0x24, 1)), "UC SEND ONLY");
-        assert!(!asks(&FlowStats { transport: TRANSPORT_NONE, ..FlowStats::EMPTY }));
+        assert!(!asks(&FlowStats { transport: TRANSPORT_NONE, ..FlowStats::default() }));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use aya::maps::MapData;
 use rocescope_common::abi::{FlowSlot, Timing};
-use rocescope_common::account::bin::Asked;
+use rocescope_common::account::bin::LastExchange;
 use rocescope_common::account::{FlowBin, FlowKey, FlowStats};
 
 /// Attempts to copy a slot while programs keep changing it, before others are let run.
@@ -26,7 +26,7 @@ const MARK: u8 = 1;
 pub(crate) struct Slots {
     first: NonNull<FlowSlot>,
     /// As many; `None` when flows tell no bins.
-    asked: Option<NonNull<Asked>>,
+    exchanges: Option<NonNull<LastExchange>>,
     count: u32,
     /// Programs that are loaded later still need their descriptors.
     maps: (MapData, Option<MapData>),
@@ -38,7 +38,7 @@ pub struct Hand {
     /// The bin at hand.
     pub(crate) bin: FlowBin,
     /// Latest request and answer.
-    pub(crate) asked: Asked,
+    pub(crate) exchange: LastExchange,
 }
 
 /// A slot in use, as it was at one moment.
@@ -60,19 +60,24 @@ impl Slots {
     ///
     /// # Errors
     /// The kernel's error.
-    pub(crate) fn map(map: MapData, asked: Option<MapData>, timing: bool, count: u32) -> io::Result<Self> {
+    pub(crate) fn map(
+        map: MapData,
+        exchanges: Option<MapData>,
+        timing: bool,
+        count: u32,
+    ) -> io::Result<Self> {
         let first = mmap(&map, count)?;
         // Unmapped with it should the other fail.
-        let mut slots = Self { first, asked: None, count, maps: (map, None) };
-        slots.asked = asked.as_ref().filter(|_| timing).map(|map| mmap(map, count)).transpose()?;
+        let mut slots = Self { first, exchanges: None, count, maps: (map, None) };
+        slots.exchanges = exchanges.as_ref().filter(|_| timing).map(|map| mmap(map, count)).transpose()?;
         // Kept even where it is not mapped: programs that are loaded later name it by its descriptor.
-        slots.maps.1 = asked;
+        slots.maps.1 = exchanges;
         Ok(slots)
     }
 
     fn at(&self, slot: u32) -> io::Result<NonNull<FlowSlot>> {
         if slot >= self.count {
-            return Err(io::Error::other(format!("there is no slot {slot}")));
+            return Err(io::Error::other(format!("no slot {slot}")));
         }
         // SAFETY: within the mapping, as just checked.
         Ok(unsafe { self.first.add(slot as usize) })
@@ -98,12 +103,12 @@ impl Slots {
     fn copy(&self, slot: u32) -> io::Result<Option<Place>> {
         let place = self.at(slot)?.as_ptr();
         // SAFETY: within the mapping, as `at` just checked for the slots, of which there are as many.
-        let asked = self.asked.map(|first| unsafe { first.add(slot as usize) }.as_ptr());
+        let exchange = self.exchanges.map(|first| unsafe { first.add(slot as usize) }.as_ptr());
         // SAFETY: the fields lie in the mapping, which lives as long as `self`, and are aligned; all
         // access to them here is atomic, as the kernel's is in effect.
-        let (turn, packets) = unsafe {
+        let (seqlock, packets) = unsafe {
             (
-                AtomicU64::from_ptr(&raw mut (*place).turn),
+                AtomicU64::from_ptr(&raw mut (*place).seqlock),
                 AtomicU64::from_ptr(&raw mut (*place).stats.packets),
             )
         };
@@ -112,21 +117,21 @@ impl Slots {
         }
         for pause in 0..PAUSES {
             for _ in 0..ATTEMPTS {
-                let before = turn.load(Ordering::Acquire);
+                let before = seqlock.load(Ordering::Acquire);
                 if before % 2 == 0 {
                     // SAFETY: as above; all types are integers without padding, in whole words.
                     let copy = unsafe {
                         Place {
                             key: words((&raw mut (*place).key).cast()),
                             stats: words((&raw mut (*place).stats).cast()),
-                            hand: asked.map_or_else(Hand::default, |asked| Hand {
+                            hand: exchange.map_or_else(Hand::default, |exchange| Hand {
                                 bin: words((&raw mut (*place).bin).cast()),
-                                asked: words(asked.cast()),
+                                exchange: words(exchange.cast()),
                             }),
                         }
                     };
                     fence(Ordering::Acquire);
-                    if turn.load(Ordering::Relaxed) == before {
+                    if seqlock.load(Ordering::Relaxed) == before {
                         return Ok((copy.stats.packets > 0 && copy.key.family != 0).then_some(copy));
                     }
                 }
@@ -138,7 +143,7 @@ impl Slots {
                 std::thread::yield_now();
             }
         }
-        Err(io::Error::other(format!("slot {slot} is held by a program that does not end")))
+        Err(io::Error::other(format!("slot {slot} stays locked by a kernel program")))
     }
 
     /// Requests of the flow in a slot that were not timed, modulo 2^31; 0 for a slot that is not in use.
@@ -146,7 +151,7 @@ impl Slots {
         let Ok(place) = self.at(slot) else { return 0 };
         // SAFETY: the number lies in the mapping, which lives as long as `self`, and is aligned.
         let untimed = unsafe { AtomicU32::from_ptr(&raw mut (*place.as_ptr()).timing.untimed) };
-        untimed.load(Ordering::Relaxed) & !Timing::RUN
+        untimed.load(Ordering::Relaxed) & !Timing::RETX_RUN
     }
 
     /// Says which entries the packets of the flow in a slot belong to: see
@@ -184,11 +189,11 @@ impl Slots {
             // SAFETY: a slot is whole words, all within the mapping.
             unsafe { AtomicU64::from_ptr(place.cast::<u64>().add(word)) }.store(0, Ordering::Relaxed);
         }
-        for word in 0..size_of::<Asked>() / size_of::<u64>() {
-            let Some(asked) = self.asked else { break };
+        for word in 0..size_of::<LastExchange>() / size_of::<u64>() {
+            let Some(exchanges) = self.exchanges else { break };
             // SAFETY: as above, in the mapping beside it.
             unsafe {
-                let place = asked.add(slot as usize).as_ptr().cast::<u64>().add(word);
+                let place = exchanges.add(slot as usize).as_ptr().cast::<u64>().add(word);
                 AtomicU64::from_ptr(place).store(0, Ordering::Relaxed);
             }
         }
@@ -203,8 +208,8 @@ impl Drop for Slots {
         // SAFETY: this is the whole of what `map` mapped, and nothing refers to it any more.
         unsafe {
             libc::munmap(self.first.as_ptr().cast(), count * size_of::<FlowSlot>());
-            if let Some(asked) = self.asked {
-                libc::munmap(asked.as_ptr().cast(), count * size_of::<Asked>());
+            if let Some(exchanges) = self.exchanges {
+                libc::munmap(exchanges.as_ptr().cast(), count * size_of::<LastExchange>());
             }
         }
     }
@@ -246,6 +251,6 @@ const _: () = {
             && size_of::<FlowStats>().is_multiple_of(8)
             && size_of::<FlowSlot>().is_multiple_of(8)
             && size_of::<FlowBin>().is_multiple_of(8)
-            && size_of::<Asked>().is_multiple_of(8)
+            && size_of::<LastExchange>().is_multiple_of(8)
     );
 };

@@ -193,18 +193,19 @@ impl Source {
         let result = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .context("the event loop could not be started")
+            .context("cannot start the event loop")
             .and_then(|runtime| runtime.block_on(self.pump(tap)));
         drop(self);
         let _gone = tap.tell(Update::Ended(result));
     }
 
     async fn pump(&mut self, tap: &Tap) -> Result<()> {
-        let ring = self.programs.take_events().ok_or_else(|| anyhow!("the event ring is taken"))?;
+        let ring =
+            self.programs.take_events().ok_or_else(|| anyhow!("the event ring buffer is already in use"))?;
         // SAFETY: the ring buffer owns its descriptor, gives it to nobody, and is dropped after it
         // was deregistered.
         let mut ring = unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }
-            .context("the ring buffer of events cannot be waited for")?;
+            .context("cannot poll the event ring buffer")?;
         let _log = log(&mut self.programs, self.config.log_level)?;
         let start = Instant::now();
         let mut next_sample = start + self.config.interval;
@@ -222,7 +223,7 @@ impl Source {
             }
             tokio::select! {
                 ready = ring.readable_mut(), if listening => {
-                    let mut guard = ready.context("the ring buffer of events cannot be read")?;
+                    let mut guard = ready.context("cannot read the event ring buffer")?;
                     let (events, more) = self.drain(guard.get_inner_mut())?;
                     if !more {
                         guard.clear_ready();
@@ -249,7 +250,7 @@ impl Source {
                 self.look_for_removed(tap);
                 if self.attached.is_empty() {
                     self.finish(tap, ring.get_mut())?;
-                    return Err(anyhow!("every watched interface is gone"));
+                    return Err(anyhow!("all watched interfaces were removed"));
                 }
             }
             if now >= next_sample {
@@ -311,7 +312,7 @@ impl Source {
             self.pairs.event(&mut self.programs, &record)?;
             self.losses.changes(&mut self.programs, &self.pairs);
             self.happened(&record);
-            if self.config.events_to_view && record.events & !Event::RUN != 0 {
+            if self.config.events_to_view && record.events & !Event::RETX_RUN != 0 {
                 events.push(self.event(&record));
             }
         }
@@ -408,7 +409,7 @@ impl Source {
                 watched.gone = true;
                 self.attached.retain(|a| a.interface.index != index);
                 let _gone = tap.tell(Update::Notice(format!(
-                    "interface {} is gone; what it counted so far stays in the report",
+                    "interface {} was removed; its counts so far stay in the report",
                     watched.interface.name
                 )));
             }
@@ -447,10 +448,10 @@ fn log(programs: &mut Programs, level: u8) -> Result<Option<tokio::task::JoinHan
         return Ok(None);
     }
     let logger = aya_log::EbpfLogger::init_with_logger(&mut programs.ebpf, event::StderrLog)
-        .context("the log of the kernel programs cannot be read")?;
+        .context("cannot read the kernel programs' log")?;
     // SAFETY: the logger owns its descriptor and is dropped after it was deregistered.
     let mut logger = unsafe { AsyncFd::register_with_interest(logger, Interest::READABLE) }
-        .context("the log of the kernel programs cannot be waited for")?;
+        .context("cannot poll the kernel programs' log")?;
     Ok(Some(tokio::spawn(async move {
         while let Ok(mut guard) = logger.readable_mut().await {
             guard.get_inner_mut().flush();

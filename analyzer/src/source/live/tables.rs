@@ -63,7 +63,7 @@ impl Tables {
         let mut unused = 0;
         for slot in 0..programs.max_flows {
             if let Some(Place { key, stats, hand }) =
-                programs.slots.read(slot).context("the flow table could not be read")?
+                programs.slots.read(slot).context("cannot read the flow table")?
             {
                 unused = 0;
                 self.high = self.high.max(slot + 1);
@@ -123,15 +123,15 @@ impl Tables {
             return Ok(0);
         }
         for (slot, key) in &idle {
-            programs.flows.remove(&Data(*key)).context("an idle flow could not be retired")?;
-            programs.slots.retire(*slot).context("an idle flow could not be retired")?;
+            programs.flows.remove(&Data(*key)).context("cannot retire an idle flow")?;
+            programs.slots.retire(*slot).context("cannot retire an idle flow")?;
         }
         bpf::quiesce();
         let extra = extra(programs)?;
         let mut gone = Vec::with_capacity(idle.len());
         for (slot, _) in &idle {
-            let place = programs.slots.read_retired(*slot).context("a retired flow could not be read")?;
-            gone.push((*slot, place.context("a flow that retires is gone")?));
+            let place = programs.slots.read_retired(*slot).context("cannot read a retired flow")?;
+            gone.push((*slot, place.context("a retiring flow is missing from the table")?));
         }
         tell(programs, &gone.iter().map(|(slot, place)| (*slot, place.hand)).collect::<Vec<_>>())?;
         for (slot, place) in gone {
@@ -150,11 +150,11 @@ impl Tables {
         let Place { key, stats, .. } = *place;
         let sum = self.retired.entry(key.link).or_default();
         self.tuples.fold(sum, &key, &stats, extra);
-        programs.slots.clear(slot).context("a retired flow's slot could not be cleared")?;
+        programs.slots.clear(slot).context("cannot clear a retired flow's slot")?;
         for key in extra.into_iter().flat_map(|extra| extra_keys(slot, extra)) {
-            programs.extra.remove(&Data(key)).context("a retired flow could not be removed")?;
+            programs.extra.remove(&Data(key)).context("cannot remove a retired flow")?;
         }
-        programs.free.push(slot, 0).context("a retired flow's slot could not be given back")
+        programs.free.push(slot, 0).context("cannot release a retired flow's slot")
     }
 
     /// Forgets every flow without folding it, and what was folded.
@@ -208,7 +208,7 @@ fn extra_keys(slot: u32, extra: &Extra) -> impl Iterator<Item = ExtraKey> {
 
 fn extra(programs: &Programs) -> Result<HashMap<u32, Extra, foldhash::fast::RandomState>> {
     let entries: Vec<(ExtraKey, ExtraValue)> =
-        bpf::hash_entries(programs.extra_fd()).context("the overflow table could not be read")?;
+        bpf::hash_entries(programs.extra_fd()).context("cannot read the overflow table")?;
     let mut all: HashMap<u32, Extra, foldhash::fast::RandomState> = HashMap::default();
     for (key, value) in entries {
         let extra = all.entry(key.slot).or_default();
@@ -235,7 +235,7 @@ fn extra(programs: &Programs) -> Result<HashMap<u32, Extra, foldhash::fast::Rand
 /// When the map cannot be read.
 pub fn link_counters(programs: &Programs, link: u32) -> Result<LinkCounters> {
     let mut sum = LinkCounters::default();
-    let values = programs.links.get(&link, 0).context("the counters of a link could not be read")?;
+    let values = programs.links.get(&link, 0).context("cannot read a link's counters")?;
     for Data(cpu) in values.iter() {
         for (sum, cpu) in sum.skipped.iter_mut().zip(cpu.skipped) {
             sum.packets += cpu.packets;

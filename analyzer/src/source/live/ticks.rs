@@ -39,7 +39,7 @@ pub(super) fn set(ebpf: &mut Ebpf) -> Result<()> {
     let tick_ns = tick_ns()?;
     let program: &mut SchedClassifier = ebpf
         .program_mut(names::TICKS)
-        .ok_or_else(|| anyhow!("there is no program {}", names::TICKS))?
+        .ok_or_else(|| anyhow!("the kernel object has no program {}", names::TICKS))?
         .try_into()?;
     program.load().map_err(|error| refused(names::TICKS, error))?;
     let (mut base, mut looks) = (None, 0);
@@ -55,7 +55,7 @@ pub(super) fn set(ebpf: &mut Ebpf) -> Result<()> {
         }
         std::thread::sleep(PAUSE);
     }
-    let base_ns = base.context("the kernel's tick is not known")?;
+    let base_ns = base.context("the kernel's tick is unknown")?;
     write(ebpf, TickClock { tick_ns, base_ns, ticks: 0 })
 }
 
@@ -107,20 +107,20 @@ impl Drift {
 /// The time, and when tick 0 was if the present tick only just began.
 fn look(ebpf: &mut Ebpf, tick_ns: u64) -> Result<(u64, u64)> {
     let program: &mut SchedClassifier =
-        ebpf.program_mut(names::TICKS).context("the program that tells the tick is gone")?.try_into()?;
+        ebpf.program_mut(names::TICKS).context("the kernel object has no tick program")?.try_into()?;
     let mut options = TestRunOptions::new();
     options.data_in = Some(&FRAME);
-    program.test_run(options).context("the kernel could not tell its tick")?;
+    program.test_run(options).context("cannot read the kernel's tick")?;
     let now = monotonic_ns();
     Ok((now, now.wrapping_sub(read(ebpf)?.ticks.wrapping_mul(tick_ns))))
 }
 
 fn read(ebpf: &mut Ebpf) -> Result<TickClock> {
-    Ok(map(ebpf)?.get(&0, 0).context("the tick could not be read")?.0)
+    Ok(map(ebpf)?.get(&0, 0).context("cannot read the tick")?.0)
 }
 
 fn write(ebpf: &mut Ebpf, clock: TickClock) -> Result<()> {
-    map(ebpf)?.set(0, Data(clock), 0).context("the clock of the kernel programs could not be set")
+    map(ebpf)?.set(0, Data(clock), 0).context("cannot set the kernel programs' clock")
 }
 
 /// Every look tells that tick 0 was then or before: the earliest is nearest to the truth, and comes
@@ -131,20 +131,15 @@ fn earlier(known: Option<u64>, seen: u64) -> u64 {
 }
 
 fn map(ebpf: &mut Ebpf) -> Result<Array<&mut MapData, Data<TickClock>>> {
-    Ok(ebpf.map_mut(maps::TICKS).context("the kernel programs have no clock")?.try_into()?)
+    Ok(ebpf.map_mut(maps::TICKS).context("the kernel object has no clock map")?.try_into()?)
 }
 
 /// The length of a tick: the resolution of the clocks that move with it.
 fn tick_ns() -> Result<u64> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure is valid for the call, which fills it.
-    if unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) } != 0 {
-        return Err(std::io::Error::last_os_error())
-            .context("the kernel does not tell the length of its tick");
-    }
+    let time = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
     let ns = u64::try_from(time.tv_nsec).unwrap_or(0);
     if time.tv_sec != 0 || ns == 0 || ns > LONGEST_TICK_NS {
-        return Err(anyhow!("the kernel says that its tick is {} s and {ns} ns long", time.tv_sec));
+        return Err(anyhow!("the kernel reports a tick of {} s and {ns} ns", time.tv_sec));
     }
     Ok(ns)
 }

@@ -5,7 +5,7 @@ use rocescope_common::abi::EVENT_HEADERS;
 use rocescope_common::account::{Event, FlowKey, Outcome};
 use rocescope_common::wire::frame::Full;
 use rocescope_common::wire::frame::parse_into;
-use rocescope_common::wire::{Frame, Reason};
+use rocescope_common::wire::{Frame, SkipReason};
 
 use super::links::TapLinks;
 use crate::filter::Filter;
@@ -62,7 +62,7 @@ impl Counts {
         match start.and_then(|meta| parse_into::<Full>(&data, meta, &mut (), &mut frame)) {
             Ok(()) => self.packet(links, link, ts_ns, &frame, data),
             Err(reason) => {
-                if matches!(reason, Reason::MacControl | Reason::Lldp) {
+                if matches!(reason, SkipReason::MacControl | SkipReason::Lldp) {
                     self.metrics.control(link, ts_ns, data);
                 }
                 self.table.skip(link, reason, wire_len);
@@ -75,7 +75,7 @@ impl Counts {
         if let Some(filter) = &self.filter {
             let name = self.table.links().get(usize::from(link)).map_or("", |link| link.name.as_str());
             if !filter.packet(frame, name) {
-                return self.table.skip(link, Reason::Filtered, frame.wire_len);
+                return self.table.skip(link, SkipReason::Filtered, frame.wire_len);
             }
         }
         let Some(observed) = self.table.observe(link, frame, ts_ns) else { return };

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use rocescope_common::wire::cooked::{self, Way};
+use rocescope_common::wire::cooked::{self, PacketDirection};
 use rocescope_common::wire::frame::Tag;
-use rocescope_common::wire::{Entry, Meta, Reason};
+use rocescope_common::wire::{Entry, Meta, SkipReason};
 
 use crate::source::capture::{self, Interface};
 use crate::source::flows::table::{FlowTable, MAX_LINKS};
@@ -57,7 +57,7 @@ struct Known {
 }
 
 /// A link within a tap: the interface's label, and what a cooked header adds.
-type LinkKey = (u32, Option<(Option<u32>, Way)>);
+type LinkKey = (u32, Option<(Option<u32>, PacketDirection)>);
 
 /// The links of one tap.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl TapLinks {
         data: &[u8],
         wire_len: u32,
         table: &mut FlowTable,
-    ) -> (u16, Result<Meta, Reason>) {
+    ) -> (u16, Result<Meta, SkipReason>) {
         let meta = |entry, offset, tag| Meta { entry, offset, wire_len, tag };
         match self.known.get(interface as usize) {
             Some(Known { kind: Kind::Ethernet, link: Some(link), .. }) => {
@@ -161,15 +161,15 @@ impl TapLinks {
                 (*link, start)
             }
             Some(Known { kind: Kind::Unsupported, link: Some(link), .. }) => {
-                (*link, Err(Reason::LinkTypeUnsupported))
+                (*link, Err(SkipReason::LinkTypeUnsupported))
             }
             Some(Known { kind, label, .. }) => {
                 let (kind, label) = (*kind, *label);
                 let header = if kind == Kind::Sll { cooked::sll(&data) } else { cooked::sll2(&data) };
                 let Some(header) = header else {
-                    return (self.link((label, None), table), Err(Reason::TruncatedHeaders));
+                    return (self.link((label, None), table), Err(SkipReason::TruncatedHeaders));
                 };
-                let key = (label, Some((header.ifindex, header.way)));
+                let key = (label, Some((header.ifindex, header.direction)));
                 let link = match self.latest {
                     Some((latest, link)) if latest == key => link,
                     _ => self.link(key, table),
@@ -178,7 +178,7 @@ impl TapLinks {
                 (link, Ok(meta(Entry::ethertype(header.ethertype), header.offset, Tag::NONE)))
             }
             // A reader numbers only interfaces that it describes.
-            None => (self.link((0, None), table), Err(Reason::LinkTypeUnsupported)),
+            None => (self.link((0, None), table), Err(SkipReason::LinkTypeUnsupported)),
         }
     }
 
@@ -223,8 +223,8 @@ impl TapLinks {
         }
         let Some((ifindex, way)) = cooked else { return name };
         let way = match way {
-            Way::In => "in",
-            Way::Out => "out",
+            PacketDirection::In => "in",
+            PacketDirection::Out => "out",
         };
         match ifindex {
             Some(ifindex) => format!("{name}:if{ifindex}:{way}"),
@@ -235,13 +235,13 @@ impl TapLinks {
 
 /// Offset of the IP header behind a loopback header. Its address family is in the byte order of
 /// whoever captured, and IPv6 has a number of its own on every system.
-fn loopback(data: &[u8]) -> Result<usize, Reason> {
+fn loopback(data: &[u8]) -> Result<usize, SkipReason> {
     const LEN: usize = 4;
-    let family = data.first_chunk::<LEN>().ok_or(Reason::TruncatedHeaders)?;
+    let family = data.first_chunk::<LEN>().ok_or(SkipReason::TruncatedHeaders)?;
     let family = u32::from_le_bytes(*family).min(u32::from_be_bytes(*family));
     match family {
         2 | 10 | 24 | 28 | 30 => Ok(LEN),
-        _ => Err(Reason::OtherEthertype),
+        _ => Err(SkipReason::OtherEthertype),
     }
 }
 
@@ -290,7 +290,10 @@ mod tests {
         assert_eq!((link, links.resolve(0, &header, 99, &mut table).0), (0, 1));
         header[10] = 0;
         assert_eq!(links.resolve(0, &header, 99, &mut table).0, 0);
-        assert_eq!(links.resolve(0, &header[..9], 99, &mut table).1.err(), Some(Reason::TruncatedHeaders));
+        assert_eq!(
+            links.resolve(0, &header[..9], 99, &mut table).1.err(),
+            Some(SkipReason::TruncatedHeaders)
+        );
         assert_eq!(names(&table), ["any:if3:in", "any:if3:out", "any"]);
     }
 
@@ -304,11 +307,11 @@ mod tests {
         assert_eq!(links.resolve(0, &[0; 16], 1, &mut table).0, 1);
         assert!(matches!(links.resolve(1, &[], 1, &mut table).1, Ok(m) if m.tag == Tag::UNKNOWN));
         for (family, offset) in
-            [([2, 0, 0, 0], Ok(4)), ([0, 0, 0, 30], Ok(4)), ([7, 0, 0, 0], Err(Reason::OtherEthertype))]
+            [([2, 0, 0, 0], Ok(4)), ([0, 0, 0, 30], Ok(4)), ([7, 0, 0, 0], Err(SkipReason::OtherEthertype))]
         {
             assert_eq!(links.resolve(2, &family, 1, &mut table).1.map(|m| m.offset), offset);
         }
-        assert_eq!(links.resolve(3, &[], 1, &mut table).1.err(), Some(Reason::LinkTypeUnsupported));
+        assert_eq!(links.resolve(3, &[], 1, &mut table).1.err(), Some(SkipReason::LinkTypeUnsupported));
         assert_eq!(names(&table), ["f", "f:in"]);
     }
 

@@ -6,7 +6,6 @@ use rocescope_common::wire::opcode;
 
 use super::value::{Kind, LinkName, Value};
 use super::{COLUMN, Column, Context, Id, Needs};
-use crate::model::health::CE_LIMIT;
 use crate::model::{Counts, Delta, Level, Model, Row, State, detail};
 use crate::sample::address;
 
@@ -19,8 +18,8 @@ pub const COLUMNS: &[Column] = &[
         kind: Kind::State,
         width: 5,
         rank: 0,
-        help: "worst problem: upper case while active, lower case when past, + for more than one",
-        get: |row, _| Value::State(State::of(row)),
+        help: "worst finding about the flow: upper case while active, lower case when past, + for more than one",
+        get: |row, _| state(row),
         ..COLUMN
     },
     Column {
@@ -97,7 +96,7 @@ pub const COLUMNS: &[Column] = &[
         width: 5,
         rank: 1,
         help: "CE-marked share of the ECN-capable data packets, in the time range",
-        get: |row, _| ce(row.delta.as_ref().and_then(|delta| delta.counts.ce_ratio())),
+        get: |row, _| Value::of(row.delta.as_ref().and_then(|delta| delta.counts.ce_ratio()), Value::Ratio),
         ..COLUMN
     },
     Column {
@@ -108,7 +107,7 @@ pub const COLUMNS: &[Column] = &[
         width: 5,
         rank: 16,
         help: "CE-marked share since the start",
-        get: |row, _| ce(row.total.ce_ratio()),
+        get: |row, _| Value::of(row.total.ce_ratio(), Value::Ratio),
         ..COLUMN
     },
     Column {
@@ -399,9 +398,10 @@ pub const COLUMNS: &[Column] = &[
     },
 ];
 
-/// A CE ratio, and whether it is congestion.
-fn ce(ratio: Option<f64>) -> Value<'static> {
-    Value::of(ratio, |ratio| Value::Ratio(ratio, ratio >= CE_LIMIT))
+/// The state of a row; unknown before findings are evaluated.
+fn state(row: &Row) -> Value<'static> {
+    let state = State::of(row);
+    if state.known() { Value::State(state) } else { Value::Unknown }
 }
 
 /// A counter in the time range.
@@ -415,7 +415,7 @@ fn sequence<'a>(row: &'a Row, cx: Context<'a>, counter: fn(&Counts) -> u64) -> V
 }
 
 fn share(delta: &Delta, model: &Model) -> f64 {
-    let all = model.once.delta.as_ref().map_or(0.0, Delta::bits_per_s);
+    let all = model.dedup.delta.as_ref().map_or(0.0, Delta::bits_per_s);
     if all > 0.0 { delta.bits_per_s() / all } else { 0.0 }
 }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{Column, Context, bar, compact, link_name, state_cell};
 use crate::filter::Unit;
-use crate::model::{Delta, Level, LinkRow, Row, State};
+use crate::model::{self, Delta, Level, LinkRow, Row, State};
 use crate::tui::theme;
 use crate::util::units;
 
@@ -94,8 +94,8 @@ pub enum Value<'a> {
     Rate(f64),
     /// Share of a whole, from 0 to 1.
     Share(f64),
-    /// Ratio, from 0 to 1, and whether it is a problem.
-    Ratio(f64, bool),
+    /// Ratio, from 0 to 1.
+    Ratio(f64),
     /// Number of things.
     Count(u64),
     /// Bytes.
@@ -151,7 +151,7 @@ impl<'a> Value<'a> {
         match self {
             Self::Unknown | Self::Address(_) | Self::Text(_) => None,
             Self::State(state) => Some(f64::from(state.rank())),
-            Self::Rate(n) | Self::Share(n) | Self::Ratio(n, _) => Some(*n),
+            Self::Rate(n) | Self::Share(n) | Self::Ratio(n) => Some(*n),
             Self::Count(n) | Self::Bytes(n) | Self::Duration(n) => Some(*n as f64),
             Self::Number(n) | Self::Special(n, _) | Self::First(n) => Some(f64::from(*n)),
             Self::Link(n, _) => Some(f64::from(*n)),
@@ -164,7 +164,7 @@ impl<'a> Value<'a> {
         match self {
             Self::Unknown => serde_json::Value::Null,
             Self::State(state) => json!(state_cell(*state).0),
-            Self::Rate(n) | Self::Share(n) | Self::Ratio(n, _) => json!(n),
+            Self::Rate(n) | Self::Share(n) | Self::Ratio(n) => json!(n),
             Self::Count(n) | Self::Bytes(n) | Self::Duration(n) => json!(n),
             Self::Number(n) | Self::Special(n, _) | Self::First(n) => json!(n),
             Self::Address(address) => json!(address),
@@ -183,7 +183,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Text and style of its cell. `level` is that of a count above 0.
+    /// Text and style of its cell. `level` is that of a count or ratio above 0.
     fn cell(&self, kind: Kind, level: Level) -> (String, Style) {
         let counted = |n: u64| if n == 0 { theme::DIM } else { theme::text(level) };
         match self {
@@ -193,11 +193,10 @@ impl<'a> Value<'a> {
             Self::Rate(n) if kind == Kind::BitRate => (compact(*n), theme::BOLD),
             Self::Rate(n) => (compact(*n), theme::text(level)),
             Self::Share(share) => (bar(*share, 8), theme::BAR),
-            Self::Ratio(ratio, high) => {
-                let style = match high {
-                    _ if *ratio <= 0.0 => theme::DIM,
-                    true => theme::text(Level::Warning),
-                    false => theme::PLAIN,
+            Self::Ratio(ratio) => {
+                let style = match ratio {
+                    r if *r <= 0.0 => theme::DIM,
+                    _ => theme::text(level),
                 };
                 (units::ratio(Some(*ratio)).trim_end_matches(" %").to_owned(), style)
             }
@@ -244,10 +243,16 @@ impl Column {
         (self.get)(row, cx)
     }
 
-    /// Text and style of the cell of a row.
+    /// Text and style of the cell of a row. Only a finding that names the flow makes a counter stand out.
     #[must_use]
     pub fn cell(&self, row: &Row, cx: Context<'_>) -> (String, Style) {
-        self.value(row, cx).cell(self.kind, self.level)
+        let state = State::of(row);
+        let level = match self.kind {
+            Kind::Ratio if state.has(model::Kind::Congestion) => Level::Warning,
+            Kind::Ratio => Level::Fine,
+            _ => self.level.min(state.level()),
+        };
+        self.value(row, cx).cell(self.kind, level)
     }
 
     /// The sort key of a row. Rows with equal values are sorted by rate.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use rocescope_common::account::{FlowKey, FlowStats, observe};
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::{Entry, Full, Meta, Tag, parse};
 use rocescope_common::wire::icrc;
 
@@ -19,7 +19,7 @@ fn until(scenario: &mut Scenario, end: Duration) -> impl Iterator<Item = Schedul
 
 struct Counted {
     flows: BTreeMap<TruthKey, FlowStats>,
-    skipped: BTreeMap<Reason, u64>,
+    skipped: BTreeMap<SkipReason, u64>,
 }
 
 fn link(uplink: Uplink, direction: Direction) -> u16 {
@@ -42,7 +42,7 @@ fn count(scheduled: impl Iterator<Item = Scheduled>) -> Counted {
                     dst: address(key.family, key.dst),
                     dest_qp: key.dest_qp,
                 };
-                observe(counted.flows.entry(key).or_insert(FlowStats::EMPTY), &parsed, at_ns);
+                observe(counted.flows.entry(key).or_default(), &parsed, at_ns);
             }
             Err(reason) => *counted.skipped.entry(reason).or_default() += 1,
         }
@@ -93,7 +93,7 @@ fn the_accounting_finds_the_truth() {
         }
     }
     assert_eq!(counted.skipped.values().sum::<u64>(), truth.other_packets);
-    for reason in [Reason::Arp, Reason::Lldp, Reason::Tcp] {
+    for reason in [SkipReason::Arp, SkipReason::Lldp, SkipReason::Tcp] {
         assert!(counted.skipped[&reason] > 0, "{}", reason.name());
     }
     assert_eq!(counted.skipped.len(), 3);

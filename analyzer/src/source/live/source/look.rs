@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Result;
-use rocescope_common::wire::Reason;
+use rocescope_common::wire::SkipReason;
 
 use super::{Source, nanos};
 use crate::host::clock::{WallClock, monotonic_ns};
@@ -120,7 +120,7 @@ impl Source {
                 let Some(link) = links.get_mut(usize::from(flow.key.link)) else { return true };
                 let shown = filter.flow(flow, extra.get(&flow.slot), &link.name);
                 if !shown {
-                    let filtered = &mut link.skipped[Reason::Filtered as usize];
+                    let filtered = &mut link.skipped[SkipReason::Filtered as usize];
                     filtered.packets += flow.stats.packets;
                     filtered.bytes += flow.stats.bytes;
                 }
@@ -182,7 +182,8 @@ impl Source {
 /// Frames that came in and are of no protocol that every network stack handles, by name of the interface: the
 /// kernel counts those as dropped that nobody takes, after programs saw them.
 fn unhandled(links: &[LinkSample], flows: &[FlowSample]) -> BTreeMap<String, u64> {
-    const KINDS: [Reason; 4] = [Reason::Lldp, Reason::MacControl, Reason::OtherEthertype, Reason::GrhNotBth];
+    const KINDS: [SkipReason; 4] =
+        [SkipReason::Lldp, SkipReason::MacControl, SkipReason::OtherEthertype, SkipReason::GrhNotBth];
     let mut all = BTreeMap::new();
     for (at, link) in (0u16..).zip(links).filter(|(_, link)| link.direction == Some(Direction::Ingress)) {
         let skipped: u64 =

@@ -1,0 +1,67 @@
+//! A packet and its surroundings.
+
+/// Longest time between a NAK and the retransmission it asks for (the longest RNR timer is 655 ms).
+const NAK_MEMORY_NS: u64 = 2_000_000_000;
+/// An IPv4 identification is later than another when it is ahead of it by less than this.
+pub(super) const ID_AHEAD: u16 = 0x4000;
+
+/// After such a pause a packet was certainly sent after the one before, and may belong to another connection.
+pub(super) const REUSE_PAUSE_NS: u64 = 100_000_000;
+
+/// A captured NAK.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Nak {
+    pub(super) psn: u32,
+    pub(super) time_ns: u64,
+    pub(super) rnr: bool,
+}
+
+/// A packet that arrived at the tap, and its surroundings.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about one packet")]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival<'a> {
+    pub(super) psn: u32,
+    pub(super) time_ns: u64,
+    /// IPv4 identification, or 0.
+    pub(super) id: u16,
+    /// The sender counts its identification up, so that `id` gives the order of sending.
+    pub(super) numbered: bool,
+    /// At least, its packets have different identifications.
+    pub(super) differs: bool,
+    /// PSN, IPv4 identification and time of the packet before, and the highest identification.
+    pub(super) last_psn: u32,
+    pub(super) last_id: u16,
+    pub(super) last_ns: u64,
+    pub(super) high_id: u16,
+    /// First PSN of the sequence, and the expected one.
+    pub(super) first: u32,
+    pub(super) expected: u32,
+    /// PSNs it takes: 1, of READ requests one for each response.
+    pub(super) span: u32,
+    /// Whether it is a READ request.
+    pub(super) read: bool,
+    /// NAKs of the reverse direction, in no order.
+    pub(super) naks: &'a [Nak],
+    /// Whether packets of the reverse direction are captured.
+    pub(super) reverse_captured: bool,
+    /// Reordering window, nanoseconds.
+    pub(super) window_ns: u64,
+}
+
+impl Arrival<'_> {
+    /// Whether it was sent before a packet that has already passed, by its identification.
+    pub(super) fn is_reordered(&self) -> bool {
+        let behind = self.high_id.wrapping_sub(self.id);
+        let paused = self.time_ns.saturating_sub(self.last_ns) >= REUSE_PAUSE_NS;
+        self.numbered && !paused && behind > 0 && behind < ID_AHEAD
+    }
+
+    /// A NAK for these PSNs, near in time and not before `since_ns`; an RNR NAK precedes the sequence errors that
+    /// follow from it.
+    pub(super) fn nak(&self, of: impl Fn(u32) -> bool, since_ns: u64) -> Option<Nak> {
+        let near = |nak: &&Nak| of(nak.psn) && nak.time_ns.abs_diff(self.time_ns) < NAK_MEMORY_NS;
+        let mut found = self.naks.iter().filter(near).filter(|nak| nak.time_ns >= since_ns);
+        let first = found.next()?;
+        Some(if first.rnr { *first } else { *found.find(|nak| nak.rnr).unwrap_or(first) })
+    }
+}

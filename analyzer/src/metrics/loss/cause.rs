@@ -1,0 +1,259 @@
+//! Why a sender goes back: one decision, from what is observed around the first packet behind the expected PSN.
+//!
+//! The rows are tried from the top, and the first that matches decides. *PSN gap* is a range of PSNs that were skipped at
+//! this tap and whose packets have not passed before.
+//!
+//! | # | observation | cause | counted as |
+//! |---|---|---|---|
+//! | 1 | the number is known to be in use by another connection, which has not got beyond the PSNs of the one before | [`Reuse`](Cause::Reuse) | nothing |
+//! | 2 | an RNR NAK names the PSN | [`ReceiverNotReady`](Cause::ReceiverNotReady) | RNR retransmission |
+//! | 3 | a sequence-error NAK names the PSN, and there is or was a PSN gap at it or right before it | [`Upstream`](Cause::Upstream) | loss upstream |
+//! | 4 | a sequence-error NAK names the PSN, and nothing was missing there | [`Downstream`](Cause::Downstream) | loss, corruption or reordering downstream |
+//! | 5 | no NAK, and farther back than any window of unacknowledged packets | [`Reuse`](Cause::Reuse) | nothing |
+//! | 6 | no NAK, back to the first PSN over a window, after a pause | [`Reuse`](Cause::Reuse) | nothing |
+//! | 7 | no NAK, back to the first PSN after a pause longer than any transport timer | [`Reuse`](Cause::Reuse) | nothing |
+//! | 8 | no NAK, and the service (UC) retransmits nothing | [`Reuse`](Cause::Reuse) | nothing |
+//! | 9 | no NAK, and a PSN gap at the PSN or between it and the expected one | [`Upstream`](Cause::Upstream) | loss upstream; a timeout if the sender paused |
+//! | 10 | no NAK and no pause, right behind a run of one or two packets | [`Mirror`](Cause::Mirror) | duplicate |
+//! | 11 | no NAK, and the reverse direction is not captured | [`Downstream`](Cause::Downstream) | go-back-N, cause not observed |
+//! | 12 | no NAK in the captured reverse direction, after a pause | [`Timeout`](Cause::Timeout) | transport timeout |
+//! | 13 | no NAK in the captured reverse direction, without a pause | [`Unknown`](Cause::Unknown) | retransmission |
+
+use super::arrival::REUSE_PAUSE_NS;
+
+/// A sender that pauses so long before it retransmits was woken by its transport timer: the ACK timeout is
+/// 4.096 us * 2^n (IBTA 9.7.6.1.3), and below n = 8 (1 ms) nobody sets it.
+pub(super) const TIMEOUT_PAUSE_NS: u64 = 1_000_000;
+/// A sender that goes back so many PSNs does not retransmit: no window of unacknowledged packets is that large (4,096-byte
+/// packets at 400 Gb/s for 1.3 ms). The queue pair number is in use again.
+const REUSE_BACK: u32 = 16_384;
+/// The same for a sender that goes back to its very first PSN after a pause of [`REUSE_PAUSE_NS`].
+const REUSE_FROM_FIRST: u32 = 256;
+/// No transport timer is longer: NCCL's is 4.3 s, 17 s where it is set high.
+const REUSE_LONG_PAUSE_NS: u64 = 60_000_000_000;
+/// Packets of the run before, at most, for a duplicate of each to be a mirror's.
+const MIRRORED_RUN: u64 = 2;
+
+/// Why a run of packets behind the expected PSN was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Packets were lost upstream of this tap.
+    Upstream,
+    /// Nothing was missing here, and yet the receiver NAKed it, or the reverse direction is not captured.
+    Downstream,
+    /// The receiver was not ready (RNR NAK).
+    ReceiverNotReady,
+    /// The transport timer expired, and nothing was missing here.
+    Timeout,
+    /// A mirror shows every packet twice.
+    Mirror,
+    /// Another connection uses the number.
+    Reuse,
+    /// Nothing explains it.
+    Unknown,
+}
+
+impl Cause {
+    /// Whether the packets were retransmitted, rather than shown twice or sent by another connection.
+    pub(super) const fn is_retransmission(self) -> bool {
+        !matches!(self, Self::Mirror | Self::Reuse)
+    }
+}
+
+/// The kind of a NAK that asks for retransmission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NakKind {
+    /// Receiver not ready.
+    Rnr,
+    /// PSN sequence error.
+    SequenceError,
+}
+
+/// What is observed around the first packet of a run.
+#[expect(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Observation {
+    /// The number is known to be in use by another connection.
+    pub(super) reused: bool,
+    /// A NAK that names the first PSN.
+    pub(super) nak: Option<NakKind>,
+    /// The first PSN is in a PSN gap, or was until lately.
+    pub(super) gap_at: bool,
+    /// So is the PSN right before it: a receiver that drops what is out of order NAKs the packet behind a gap as well.
+    pub(super) gap_right_before: bool,
+    /// There is a PSN gap between the first PSN and the expected one.
+    pub(super) gap_ahead: bool,
+    /// PSNs from the first PSN of the run to the expected one.
+    pub(super) back: u32,
+    /// The run starts at the first PSN of the sequence.
+    pub(super) from_first: bool,
+    /// Time since the packet before, nanoseconds.
+    pub(super) pause_ns: u64,
+    /// The service retransmits (RC, XRC; not UC).
+    pub(super) reliable: bool,
+    /// Packets of the run that ended right before this PSN; `None` when none did.
+    pub(super) follows_run: Option<u64>,
+    /// Packets of the reverse direction are captured.
+    pub(super) reverse_captured: bool,
+}
+
+impl Observation {
+    /// The cause, by the table of this module.
+    pub(super) fn cause(&self) -> Cause {
+        let paused = self.pause_ns >= TIMEOUT_PAUSE_NS;
+        match self.nak {
+            _ if self.reused => Cause::Reuse,
+            Some(NakKind::Rnr) => Cause::ReceiverNotReady,
+            Some(NakKind::SequenceError) if self.gap_at || self.gap_right_before => Cause::Upstream,
+            Some(NakKind::SequenceError) => Cause::Downstream,
+            None if self.is_another_connection() => Cause::Reuse,
+            None if self.gap_at || self.gap_ahead => Cause::Upstream,
+            None if !paused && self.follows_run.is_some_and(|packets| packets <= MIRRORED_RUN) => {
+                Cause::Mirror
+            }
+            None if !self.reverse_captured => Cause::Downstream,
+            None if paused => Cause::Timeout,
+            None => Cause::Unknown,
+        }
+    }
+
+    /// Rows 5 to 8.
+    const fn is_another_connection(&self) -> bool {
+        self.back >= REUSE_BACK
+            || self.from_first && self.back >= REUSE_FROM_FIRST && self.pause_ns >= REUSE_PAUSE_NS
+            || self.from_first && self.pause_ns >= REUSE_LONG_PAUSE_NS
+            || !self.reliable
+    }
+
+    /// Whether the transport timer expired: nobody asked, and the sender paused. `cause` is that of this observation.
+    pub(super) fn timer_expired(&self, cause: Cause) -> bool {
+        self.pause_ns >= TIMEOUT_PAUSE_NS
+            && self.reverse_captured
+            && self.nak.is_none()
+            && matches!(cause, Cause::Upstream | Cause::Timeout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten PSNs back without anything else: row 13.
+    const NOTHING: Observation = Observation {
+        reused: false,
+        nak: None,
+        gap_at: false,
+        gap_right_before: false,
+        gap_ahead: false,
+        back: 10,
+        from_first: false,
+        pause_ns: 100_000,
+        reliable: true,
+        follows_run: None,
+        reverse_captured: true,
+    };
+    const NAK: Option<NakKind> = Some(NakKind::SequenceError);
+    const RNR: Option<NakKind> = Some(NakKind::Rnr);
+
+    #[test]
+    fn row_1_a_reused_number_stays_reused_whatever_is_observed() {
+        for nak in [None, NAK, RNR] {
+            assert_eq!(Observation { reused: true, nak, gap_at: true, ..NOTHING }.cause(), Cause::Reuse);
+        }
+    }
+
+    #[test]
+    fn row_2_an_rnr_nak_decides_before_any_gap() {
+        let rnr = Observation { nak: RNR, gap_at: true, gap_ahead: true, ..NOTHING };
+        assert_eq!(rnr.cause(), Cause::ReceiverNotReady);
+    }
+
+    #[test]
+    fn row_3_a_nak_at_or_right_behind_a_gap_is_loss_upstream() {
+        assert_eq!(Observation { nak: NAK, gap_at: true, ..NOTHING }.cause(), Cause::Upstream);
+        assert_eq!(Observation { nak: NAK, gap_right_before: true, ..NOTHING }.cause(), Cause::Upstream);
+    }
+
+    #[test]
+    fn row_4_a_nak_without_a_gap_is_downstream_however_far_back() {
+        for observation in [NOTHING, Observation { gap_ahead: true, back: REUSE_BACK, ..NOTHING }] {
+            assert_eq!(Observation { nak: NAK, ..observation }.cause(), Cause::Downstream);
+        }
+    }
+
+    #[test]
+    fn row_5_farther_back_than_any_window_is_another_connection() {
+        let far = Observation { back: REUSE_BACK, gap_ahead: true, ..NOTHING };
+        assert_eq!(far.cause(), Cause::Reuse);
+        assert_eq!(Observation { back: REUSE_BACK - 1, ..far }.cause(), Cause::Upstream);
+    }
+
+    #[test]
+    fn row_6_back_to_the_first_psn_over_a_window_after_a_pause_is_another_connection() {
+        let first =
+            Observation { from_first: true, back: REUSE_FROM_FIRST, pause_ns: REUSE_PAUSE_NS, ..NOTHING };
+        assert_eq!(first.cause(), Cause::Reuse);
+        assert_eq!(Observation { back: REUSE_FROM_FIRST - 1, ..first }.cause(), Cause::Timeout);
+        assert_eq!(Observation { pause_ns: REUSE_PAUSE_NS - 1, ..first }.cause(), Cause::Timeout);
+        assert_eq!(Observation { from_first: false, ..first }.cause(), Cause::Timeout);
+    }
+
+    #[test]
+    fn row_7_back_to_the_first_psn_after_more_than_any_timer_is_another_connection() {
+        let first = Observation { from_first: true, pause_ns: REUSE_LONG_PAUSE_NS, ..NOTHING };
+        assert_eq!(first.cause(), Cause::Reuse);
+        assert_eq!(Observation { pause_ns: REUSE_LONG_PAUSE_NS - 1, ..first }.cause(), Cause::Timeout);
+    }
+
+    #[test]
+    fn row_8_an_unreliable_connection_never_goes_back() {
+        let unreliable = Observation { reliable: false, gap_ahead: true, ..NOTHING };
+        assert_eq!(unreliable.cause(), Cause::Reuse);
+    }
+
+    #[test]
+    fn row_9_a_gap_without_a_nak_is_loss_upstream_found_by_a_timeout_if_the_sender_paused() {
+        for gap in [Observation { gap_at: true, ..NOTHING }, Observation { gap_ahead: true, ..NOTHING }] {
+            assert_eq!(gap.cause(), Cause::Upstream);
+            assert!(!gap.timer_expired(Cause::Upstream));
+            let paused = Observation { pause_ns: TIMEOUT_PAUSE_NS, ..gap };
+            assert_eq!(paused.cause(), Cause::Upstream);
+            assert!(paused.timer_expired(Cause::Upstream));
+            assert!(!Observation { reverse_captured: false, ..paused }.timer_expired(Cause::Upstream));
+        }
+    }
+
+    #[test]
+    fn row_10_one_duplicate_after_the_other_is_a_mirror() {
+        for packets in [1, MIRRORED_RUN] {
+            let twice = Observation { follows_run: Some(packets), reverse_captured: false, ..NOTHING };
+            assert_eq!(twice.cause(), Cause::Mirror);
+        }
+        let longer = Observation { follows_run: Some(MIRRORED_RUN + 1), ..NOTHING };
+        assert_eq!(longer.cause(), Cause::Unknown);
+        let paused = Observation { follows_run: Some(1), pause_ns: TIMEOUT_PAUSE_NS, ..NOTHING };
+        assert_eq!(paused.cause(), Cause::Timeout);
+    }
+
+    #[test]
+    fn row_11_without_the_reverse_direction_the_cause_is_not_observed() {
+        for pause_ns in [0, TIMEOUT_PAUSE_NS] {
+            let one_way = Observation { reverse_captured: false, pause_ns, ..NOTHING };
+            assert_eq!(one_way.cause(), Cause::Downstream);
+            assert!(!one_way.timer_expired(Cause::Downstream));
+        }
+    }
+
+    #[test]
+    fn row_12_a_pause_and_no_nak_is_a_timeout() {
+        let paused = Observation { pause_ns: TIMEOUT_PAUSE_NS, ..NOTHING };
+        assert_eq!(paused.cause(), Cause::Timeout);
+        assert!(paused.timer_expired(Cause::Timeout));
+    }
+
+    #[test]
+    fn row_13_nothing_explains_it() {
+        assert_eq!(NOTHING.cause(), Cause::Unknown);
+        assert!(!NOTHING.timer_expired(Cause::Unknown));
+    }
+}

@@ -1,0 +1,221 @@
+//! Loss in a live run: the kernel programs report gaps, restarts, NAKs and runs of retransmissions, and no packet that
+//! arrives in order.
+//!
+//! The events lack the IPv4 identification, and the time between packets in order.
+
+use rocescope_common::account::latency::RetxRun;
+use rocescope_common::account::psn::WINDOW;
+use rocescope_common::account::{Event, FlowKey};
+use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::opcode::Op;
+
+use super::Collector;
+use super::arrival::{Arrival, Nak};
+use super::sequence::{Missing, Sequence};
+
+/// An event of the kernel programs about the requests of a flow.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelEvent {
+    /// The flow's slot.
+    pub slot: u32,
+    /// Its link.
+    pub link: u16,
+    /// The first PSN of its sequence, as far as it is known.
+    pub first: u32,
+    /// PSN of the packet that caused the event.
+    pub psn: u32,
+    /// Time of the packet, Unix nanoseconds.
+    pub time_ns: u64,
+}
+
+impl KernelEvent {
+    fn arrival<'a>(
+        &self,
+        expected: u32,
+        naks: &'a [Nak],
+        reverse_captured: bool,
+        window_ns: u64,
+    ) -> Arrival<'a> {
+        Arrival {
+            psn: self.psn,
+            time_ns: self.time_ns,
+            id: 0,
+            numbered: false,
+            differs: false,
+            last_psn: expected.wrapping_sub(1) & MASK24,
+            last_id: 0,
+            last_ns: self.time_ns,
+            high_id: 0,
+            first: self.first,
+            expected,
+            span: 1,
+            read: false,
+            naks,
+            reverse_captured,
+            window_ns,
+        }
+    }
+}
+
+impl Collector {
+    /// A flow has taken a slot; what was known of the flow before it in the slot is forgotten.
+    pub fn flow(&mut self, slot: u32, key: &FlowKey) {
+        self.open(slot, key);
+    }
+
+    /// The flow in a slot carries ACKs.
+    pub fn answers(&mut self, slot: u32, link: u16) {
+        let pair = self.slots.get(slot as usize).map(|slot| slot.pair);
+        if let Some(answers) = pair.and_then(|pair| self.answers.get_mut(pair as usize)) {
+            answers.seen_on(link);
+        }
+    }
+
+    /// A NAK in the flow of a slot, with this AETH and these bits of [`Event`].
+    pub fn nak(&mut self, event: &KernelEvent, aeth: u32, events: u16) {
+        let rnr = events & Event::RNR != 0;
+        let code = aeth >> 24 & 0x1F;
+        self.note_nak(event.slot, rnr, code, event.time_ns);
+        self.answers(event.slot, event.link);
+        let pair = self.slots.get(event.slot as usize).map(|slot| slot.pair);
+        let Some(answers) = pair.and_then(|pair| self.answers.get_mut(pair as usize)) else { return };
+        if rnr || code == 0 {
+            answers.nak(event.link, Nak { psn: event.psn, time_ns: event.time_ns, rnr });
+        }
+    }
+
+    /// A request skipped PSNs.
+    pub fn gap(&mut self, event: &KernelEvent, missing: u32) {
+        let expected = event.psn.wrapping_add(1) & MASK24;
+        self.with(event, |sequence, naks, reverse_captured, window| {
+            sequence.gap(&event.arrival(expected, naks, reverse_captured, window), missing, Missing::All);
+        });
+    }
+
+    /// The sequence restarted.
+    pub fn restart(&mut self, event: &KernelEvent) {
+        self.with(event, |sequence, naks, reverse_captured, window| {
+            sequence.restart(&event.arrival(
+                event.psn.wrapping_add(1) & MASK24,
+                naks,
+                reverse_captured,
+                window,
+            ));
+        });
+    }
+
+    /// A run of retransmitted requests; times are Unix nanoseconds. `again`: another retransmission ended the
+    /// run, not progress.
+    pub fn run(&mut self, event: &KernelEvent, run: &RetxRun, again: bool) {
+        // A PSN farther back counts as a restart.
+        let most = WINDOW;
+        let read = run.op().has(Op::READ_REQUEST);
+        let count = if read { 1 } else { run.packets.min(most) };
+        self.with(event, |sequence, naks, reverse_captured, window| {
+            let step = run.end_ns.saturating_sub(run.start_ns) / u64::from(count.max(2) - 1);
+            let mut last_ns = run.start_ns.saturating_sub(u64::from(run.pause_ns));
+            let mut last_psn = run.expected.wrapping_sub(1) & MASK24;
+            for i in 0..count {
+                let psn = run.first_psn().wrapping_add(i) & MASK24;
+                let time_ns = run.start_ns + u64::from(i) * step;
+                // Without the NAKs that arrived later in the run.
+                let naks = naks.get(..naks.partition_point(|nak| nak.time_ns <= time_ns)).unwrap_or_default();
+                let arrival = event.arrival(run.expected, naks, reverse_captured, window);
+                let span = if read { run.packets.max(1) } else { 1 };
+                sequence.behind(&Arrival { psn, time_ns, last_psn, last_ns, span, read, ..arrival });
+                (last_psn, last_ns) = (psn, time_ns);
+            }
+            // A gap behind the run is an event of its own.
+            if !again && event.psn == run.expected {
+                let arrival =
+                    event.arrival(event.psn.wrapping_add(1) & MASK24, naks, reverse_captured, window);
+                sequence.in_order(&Arrival { last_psn, last_ns, ..arrival });
+            }
+        });
+    }
+
+    fn with(&mut self, event: &KernelEvent, happened: impl FnOnce(&mut Sequence, &[Nak], bool, u64)) {
+        let Self { slots, answers, window_ns, .. } = self;
+        let Some(slot) = slots.get_mut(event.slot as usize) else { return };
+        let (mut naks, reverse_captured) = match answers.get(slot.reverse as usize) {
+            Some(answers) => (answers.on(event.link), !answers.links.is_empty()),
+            None => (Vec::new(), false),
+        };
+        naks.sort_unstable_by_key(|nak| nak.time_ns);
+        let sequence = slot.request_loss.get_or_insert_with(|| Box::new(Sequence::new(true, event.psn, 0)));
+        happened(sequence, &naks, reverse_captured, *window_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::loss::{REORDER_WINDOW_NS, Retransmission};
+
+    const MS: u64 = 1_000_000;
+
+    fn event(psn: u32, time_ns: u64) -> KernelEvent {
+        KernelEvent { slot: 0, link: 0, first: 10, psn, time_ns }
+    }
+
+    fn run(start: u32, packets: u32, expected: u32, at_ns: u64) -> RetxRun {
+        let (start_ns, end_ns) = (at_ns, at_ns + u64::from(packets) * 1_000);
+        // WRITE MIDDLE.
+        RetxRun { start_ns, end_ns, pause_ns: 100_000, first: start | 0x07 << 24, packets, expected }
+    }
+
+    fn collector() -> Collector {
+        let mut collector = Collector::new(REORDER_WINDOW_NS);
+        let there =
+            FlowKey { src: [0, 0, 0, 1], dst: [0, 0, 0, 2], dest_qp: 5, family: 4, ..FlowKey::default() };
+        let back = FlowKey { src: there.dst, dst: there.src, dest_qp: 6, ..there };
+        collector.flow(0, &there);
+        collector.flow(1, &back);
+        collector.answers(1, 0);
+        collector
+    }
+
+    fn nak(collector: &mut Collector, psn: u32, time_ns: u64) {
+        collector.nak(&KernelEvent { slot: 1, ..event(psn, time_ns) }, 0x60 << 24, Event::NAK);
+    }
+
+    #[test]
+    fn a_loss_before_the_link_and_go_back_n() {
+        let mut collector = collector();
+        collector.gap(&event(103, 10 * MS), 2);
+        nak(&mut collector, 101, 10 * MS + 50_000);
+        collector.run(&event(120, 10 * MS + 200_000), &run(101, 19, 120, 10 * MS + 150_000), false);
+        let metrics = collector.metrics().flow(0).requests.unwrap();
+        assert_eq!((metrics.lost, metrics.retransmitted, metrics.recovered), (2, 17, 0));
+        assert_eq!((metrics.upstream.count, metrics.downstream.count), (1, 0));
+        assert_eq!(metrics.retransmission, Some(Retransmission::GoBackN));
+    }
+
+    #[test]
+    fn a_loss_behind_the_link() {
+        let mut collector = collector();
+        nak(&mut collector, 101, 10 * MS);
+        collector.run(&event(120, 10 * MS + 200_000), &run(101, 19, 120, 10 * MS + 150_000), false);
+        let metrics = collector.metrics().flow(0).requests.unwrap();
+        assert_eq!((metrics.lost, metrics.retransmitted, metrics.downstream.count), (0, 19, 1));
+    }
+
+    #[test]
+    fn a_packet_out_of_order_is_recovered() {
+        let mut collector = collector();
+        collector.gap(&event(102, 10 * MS), 1);
+        collector.run(&event(103, 10 * MS + 4_000), &run(101, 1, 103, 10 * MS + 2_000), false);
+        let metrics = collector.metrics().flow(0).requests.unwrap();
+        assert_eq!((metrics.recovered, metrics.lost, metrics.retransmitted), (1, 0, 0));
+    }
+
+    #[test]
+    fn a_sender_that_gets_no_answer_is_stuck() {
+        let mut collector = Collector::new(REORDER_WINDOW_NS);
+        collector.flow(0, &FlowKey::default());
+        for i in 1..=3 {
+            collector.run(&event(101, (i + 1) * 500 * MS), &run(101, 1, 102, i * 500 * MS), true);
+        }
+        assert_eq!(collector.metrics().flow(0).requests.unwrap().stuck, 3);
+    }
+}
