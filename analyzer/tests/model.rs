@@ -69,7 +69,7 @@ fn rows_are_judged_by_the_findings_that_name_their_flows() {
     let refused = report.findings.iter().find(|finding| finding.id == "nak.remote_access_error").unwrap();
     for row in &model.rows {
         let state = State::of(row);
-        let named = refused.flows.iter().any(|flow| flow.dest_qp == row.id.key.dest_qp);
+        let named = refused.named.iter().any(|(_, _, qp)| *qp == row.id.key.dest_qp);
         assert!(state.known());
         assert_eq!(state.has(Kind::Refused), named, "{state:?}");
         assert_eq!(state.worst.is_some(), state.rank() > 0, "{state:?}");

@@ -259,7 +259,7 @@ impl FlowVerdicts {
 
 /// Source, destination and destination queue pair of the flows that a finding names.
 fn named(finding: &Finding) -> impl Iterator<Item = (IpAddr, IpAddr, u32)> {
-    finding.flows.iter().map(|flow| (flow.src, flow.dst, flow.dest_qp))
+    finding.named.iter().copied()
 }
 
 /// Family and words of an address, as in [`FlowKey`]: the inverse of [`address`](crate::sample::address).
@@ -282,7 +282,7 @@ fn words(address: IpAddr) -> (u8, Addr) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::{FlowId, fixtures};
+    use crate::analysis::fixtures;
     use crate::findings;
 
     #[test]
@@ -300,16 +300,12 @@ mod tests {
 
     #[test]
     fn the_worst_active_finding_is_the_state_of_a_flow() {
-        let flow = |qp| FlowId {
-            link: "eth0".into(),
-            direction: None,
-            src: "10.0.0.1".parse().unwrap(),
-            dst: "2001:db8::1".parse().unwrap(),
-            dest_qp: qp,
+        let flow = |qp: u32| -> (IpAddr, IpAddr, u32) {
+            ("10.0.0.1".parse().unwrap(), "2001:db8::1".parse().unwrap(), qp)
         };
         let finding = |id, severity, active, qps: &[u32]| {
-            let flows = qps.iter().map(|qp| flow(*qp)).collect();
-            Finding { active, flows, ..Finding::new(id, severity, String::new()) }
+            let named = qps.iter().map(|qp| flow(*qp)).collect();
+            Finding { active, named, ..Finding::new(id, severity, String::new()) }
         };
         let verdicts = FlowVerdicts::of(&[
             finding("loss.before_tap", Severity::Critical, true, &[1]),
