@@ -21,12 +21,16 @@ use fake::{Spec, World};
 
 #[path = "tui/bound.rs"]
 mod bound;
+#[path = "tui/columns.rs"]
+mod columns;
 #[path = "tui/devices.rs"]
 mod devices;
 #[path = "tui/events.rs"]
 mod events;
 #[path = "tui/exports.rs"]
 mod exports;
+#[path = "tui/filters.rs"]
+mod filters;
 #[path = "tui/glance.rs"]
 mod glance;
 #[path = "tui/keys.rs"]

@@ -229,13 +229,13 @@ impl Parser<'_> {
             self.next += 1;
         }
         let (token, text) = self.value(name, wanted)?;
-        let test = match core {
+        let found = match core {
             Core::Link => Some(Test::Link(Pattern::new(&text))),
             Core::Opcode => opcodes(&text).map(|set| Test::Opcode(text, set)),
             _ => Net::parse(&text).map(|net| Test::Address(core, net)),
         };
-        let test = Expr::Test(test.or_else(|| self.no_value(&token, name, wanted))?);
-        Some(if not { Expr::Not(Box::new(test)) } else { test })
+        let found = Expr::Test(found.or_else(|| self.no_value(&token, name, wanted))?);
+        Some(if not { Expr::Not(Box::new(found)) } else { found })
     }
 
     fn number(&mut self, core: Core, name: &str, wanted: (&str, &str)) -> Option<Expr> {
@@ -290,7 +290,7 @@ impl Parser<'_> {
         }
         let (token, text) = self.value(row.name, field.unit.example())?;
         let part = text.to_lowercase();
-        let test = match field.unit {
+        let found = match field.unit {
             Unit::Words(words) => {
                 let bits = bits_with(words(), &part);
                 if bits == 0 {
@@ -303,8 +303,8 @@ impl Parser<'_> {
             }
             _ => Test::Text(row, part),
         };
-        let test = Expr::Test(test);
-        Some(if not { Expr::Not(Box::new(test)) } else { test })
+        let found = Expr::Test(found);
+        Some(if not { Expr::Not(Box::new(found)) } else { found })
     }
 }
 

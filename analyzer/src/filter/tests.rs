@@ -302,10 +302,8 @@ const MISTAKES: [&[Mistake]; 2] = [
 fn mistakes_are_pointed_at() {
     for (mistakes, view) in MISTAKES.into_iter().zip([false, true]) {
         for (text, cause, remedy, marked) in mistakes {
-            let error = match view {
-                false => source(text).unwrap_err(),
-                true => Filter::view(text, vocabulary()).1.unwrap(),
-            };
+            let error =
+                if view { Filter::view(text, vocabulary()).1.unwrap() } else { source(text).unwrap_err() };
             assert!(error.cause.contains(cause) && error.remedy.contains(remedy), "{text}: {error:?}");
             assert_eq!(&text[error.at..error.end], *marked, "{text}");
         }
@@ -451,7 +449,7 @@ fn any_text_is_survived() {
     let mut accepted = 0;
     for _ in 0..20_000 {
         let mut text = String::new();
-        for _ in 0..1 + next(9) {
+        for _ in 0..=next(9) {
             text.push_str(PARTS[next(PARTS.len())]);
             text.push_str(if next(4) == 0 { "" } else { " " });
             if next(20) == 0 {

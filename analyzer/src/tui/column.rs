@@ -74,12 +74,25 @@ pub struct Column {
     pub width: u16,
     /// Columns with a smaller number come first when there is little room.
     pub rank: u8,
+    /// What must be known for it to have values.
+    pub needs: Needs,
     /// Severity of a count or rate above 0.
     pub level: Level,
     /// Its meaning, for the help.
     pub help: &'static str,
     /// The value of a row.
     pub get: for<'a> fn(&'a Row, Context<'a>) -> Value<'a>,
+}
+
+/// What must be known for a column to have values: without it the column appears only when it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Packets, which there always are.
+    Packets,
+    /// Latencies.
+    Latency,
+    /// Processes of queue pairs.
+    Owners,
 }
 
 /// What declarations leave out.
@@ -91,6 +104,7 @@ const COLUMN: Column = Column {
     kind: Kind::Text,
     width: 0,
     rank: 0,
+    needs: Needs::Packets,
     level: Level::Fine,
     help: "",
     get: |_, _| Value::Unknown,
@@ -118,7 +132,7 @@ pub fn by_name(name: &str) -> Option<&'static Column> {
     COLUMNS.iter().find(|column| column.name == name || column.aliases.contains(&name))
 }
 
-/// What a cell needs besides its row.
+/// The data of a cell besides its row.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// The model.
@@ -132,15 +146,15 @@ impl<'a> Context<'a> {
         self.sample.flows.get(row.at?).map(|flow| &flow.stats)
     }
 
-    /// Whether no packet of the row's flow has a place in a sequence: of acknowledgements and CNPs nothing is known to
-    /// be lost or to come again.
+    /// Whether no packet of the row's flow is part of a PSN sequence: loss and retransmission of acknowledgements and CNPs are
+    /// unknown.
     pub(super) fn without_sequence(&self, row: &Row) -> bool {
         let total = &row.total;
         total.gaps + total.repeats + total.lost == 0
             && self.flow(row).is_some_and(|stats| stats.psn.seen + stats.psn_responses.seen == 0)
     }
 
-    /// Whose the row's queue pair is, where the kernel says so.
+    /// Owner of the row's queue pair, where the kernel knows it.
     #[must_use]
     pub fn owner(&self, row: &Row) -> Option<&'a QpOwner> {
         if self.sample.owners.all().is_empty() {
@@ -160,13 +174,19 @@ fn states() -> &'static [String] {
     &STATES
 }
 
-/// The states of a row, as bits of [`states`]: each problem that it had, and with the sign the one shown.
+/// The states of a row, as bits of [`states`]: each kind of finding about it, and with the sign the one shown; none while
+/// the state is unknown.
 #[must_use]
 pub(super) fn state_bits(row: &Row) -> u64 {
     const HEALTHY: usize = 2;
     const KINDS: usize = model::Kind::ALL.len();
     let state = State::of(row);
-    let Some(worst) = state.worst else { return if state.active == Some(false) { 0b10 } else { 0b01 } };
+    let Some(worst) = state.worst else {
+        return match state.active {
+            Some(false) => 0b10,
+            _ => u64::from(state.known()),
+        };
+    };
     let bits = model::Kind::ALL.iter().enumerate().map(|(at, kind)| {
         let plain = u64::from(state.has(*kind)) << (HEALTHY + at);
         let more = u64::from(state.more && *kind == worst) << (HEALTHY + KINDS + at);
@@ -176,12 +196,7 @@ pub(super) fn state_bits(row: &Row) -> u64 {
 }
 
 /// The state as a word: upper case while it lasts.
-#[must_use]
-pub fn state(row: &Row) -> (String, Style) {
-    state_cell(&State::of(row))
-}
-
-fn state_cell(state: &State) -> (String, Style) {
+fn state_cell(state: State) -> (String, Style) {
     match (state.worst, state.active) {
         (Some(kind), _) => {
             let more = if state.more { "+" } else { "" };
@@ -192,12 +207,11 @@ fn state_cell(state: &State) -> (String, Style) {
             }
         }
         (None, Some(false)) => ("idle".into(), theme::DIM),
-        (None, _) if !state.known() => (units::UNKNOWN.to_owned(), theme::DIM),
         (None, _) => ("ok".into(), theme::PLAIN),
     }
 }
 
-/// Name and number of a process, as far as they are known.
+/// Name and PID of a process, as far as they are known.
 #[must_use]
 pub fn process(owner: &QpOwner) -> Option<String> {
     match (&owner.comm, owner.pid) {
@@ -213,7 +227,7 @@ pub fn compact(n: f64) -> String {
     units::si(n).replace(' ', "")
 }
 
-/// A bar of `width` cells, filled by `share` to the eighth of a cell; what is not nothing shows.
+/// A bar of `width` cells, filled by `share` to the eighth of a cell; any share above 0 shows.
 #[must_use]
 pub fn bar(share: f64, width: u16) -> String {
     const PARTS: [char; 9] = ['·', '▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];

@@ -1,4 +1,4 @@
-//! What is shown, as a file: the table of a screen as CSV or JSON, or packets as pcapng.
+//! Exports: the table of a screen as CSV or JSON, or packet headers as pcapng.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub enum Form {
     Json,
 }
 
-/// A table to be written: names, and values by row; null is what is not known.
+/// A table for export: names, and values by row; null is unknown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sheet {
     /// Names of the columns.
@@ -74,7 +74,7 @@ fn csv_cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => {
-            // A spreadsheet would take such a cell for a formula.
+            // A spreadsheet reads such a cell as a formula.
             let text = if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text.clone() };
             if text.contains([',', '"', '\n', '\r']) { quoted(&text) } else { text }
         }
@@ -87,10 +87,10 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
 }
 
-/// What a file holds, as it is when the key is pressed; whoever writes the file makes it into bytes.
+/// The content of a file at the time the key is pressed; the thread that writes the file makes it into bytes.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// Just that.
+    /// Ready bytes.
     Bytes(Vec<u8>),
     /// A table.
     Sheet(Sheet, Form),
@@ -112,7 +112,7 @@ impl PartialEq for Content {
 }
 
 impl Content {
-    /// What is written.
+    /// The bytes to write.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         match self {
@@ -126,7 +126,7 @@ impl Content {
 impl App {
     pub(super) fn export(&mut self, form: Form) -> Action {
         let content = match &self.data {
-            // Of many rows it takes longer than a key may.
+            // With many rows this takes too long for a key.
             Some(data) if self.screen == Screen::Qps && self.table.group == Group::None => {
                 Content::Rows(Arc::clone(data), self.table.order.clone(), form)
             }
@@ -138,7 +138,7 @@ impl App {
             Content::Rows(_, order, _) => order.len(),
         };
         if rows == 0 {
-            self.answer = Some("there is nothing here to write".into());
+            self.answer = Some("nothing to export on this screen".into());
             return Action::Draw;
         }
         let time = self.data.as_ref().map_or(0, |data| data.model.time_ns);
@@ -173,7 +173,7 @@ impl App {
         let (bytes, count) = pcapng::file(packets, log::describe);
         if count == 0 {
             self.answer =
-                Some("no packet headers are kept of this queue pair: it had no NAK, RNR, gap or CNP".into());
+                Some("no packet headers stored for this queue pair: it had no NAK, RNR, gap or CNP".into());
             return Action::Draw;
         }
         let time = self.data.as_ref().map_or(0, |data| data.model.time_ns);

@@ -1,4 +1,4 @@
-//! What each screen shows, as a table: a row for each thing or moment, and null for what is not known.
+//! The data of each screen as a table for exports: a row per item or point in time, null for unknown values.
 
 use serde_json::{Value, json};
 
@@ -6,8 +6,8 @@ use super::app::{App, Data};
 use super::column::{self, Column, Kind};
 use super::export::Sheet;
 use super::log;
-use super::screens::trends::{self, LATENCY, Point, TRENDS, Trend};
 use super::screen::Screen;
+use super::screens::trends::{self, LATENCY, Point, TRENDS, Trend};
 use super::table::Group;
 use crate::analysis::direction_name;
 use crate::metrics::traffic::bins::Bursts;
@@ -17,7 +17,7 @@ use crate::sample::{Direction, address};
 /// A counter and its name.
 type Total = (&'static str, fn(&Counts) -> u64);
 
-/// What had been counted by a moment.
+/// Counters up to a point in time.
 const TOTALS: &[Total] = &[
     ("packets", |c| c.packets),
     ("bytes", |c| c.bytes),
@@ -77,7 +77,7 @@ fn add_points(sheet: &mut Sheet, first: &[Value], points: &[Point], times: &[Tre
 }
 
 impl App {
-    /// What the screen shows; of the past, that of then.
+    /// The data of the screen at the time shown.
     #[must_use]
     pub fn sheet(&self) -> Sheet {
         match self.screen {
@@ -92,7 +92,7 @@ impl App {
         }
     }
 
-    /// The trends of everything, where `link` is null and each packet counts once, and of each link.
+    /// The trends over all links, where `link` is null and packets are deduplicated, and of each link.
     fn overview_sheet(&self) -> Sheet {
         let mut sheet = over_time(&["link", "direction"], &[]);
         let all = trends::points(self, usize::MAX);
@@ -105,7 +105,7 @@ impl App {
         sheet
     }
 
-    /// The charts of both directions, with what had been counted.
+    /// The charts of both directions, with their counters.
     fn detail_sheet(&self) -> Sheet {
         let mut sheet = over_time(&["link", "src", "dst", "dest_qp"], LATENCY);
         let detail = self.data.as_ref().and_then(|data| data.detail.as_ref());

@@ -214,6 +214,7 @@ fn a_filter_compares_and_knows_fields() {
         ("process python and pid 4711 and transport rc", 8),
         ("event nak", all),
         ("vlan", all),
+        ("not vlan", 0),
     ] {
         press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
         type_text(&mut app, filter);

@@ -1,6 +1,6 @@
 //! Which columns fit on the screen, and how wide they are.
 
-use super::{COLUMNS, Column, Context, Fitted, Id, Kind, column, link_name};
+use super::{COLUMNS, Column, Context, Fitted, Id, Kind, Needs, column, link_name};
 use crate::model::Longest;
 
 /// Room for the longest IPv4 address, and for most of the IPv6 ones.
@@ -9,17 +9,17 @@ const ADDRESS_V6: u16 = 39;
 
 /// Below this width columns are as narrow as they may be.
 const NARROW: u16 = 72;
-/// On narrow screens room for so much of an address and of a queue pair number is left at least.
+/// Minimum room for an address and for a QPN on narrow screens.
 const ADDRESS_LEAST: u16 = 9;
 const QP_LEAST: u16 = 4;
 
-/// What there is to be shown, besides what there always is.
+/// What the data hold that decides which columns are shown and how wide they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is something of its own")]
 pub struct Has {
     /// IPv6 addresses.
     pub ipv6: bool,
-    /// Times from requests to answers.
+    /// Latencies.
     pub latency: bool,
     /// Processes of queue pairs.
     pub owners: bool,
@@ -37,7 +37,7 @@ pub struct Has {
 const LONGEST_LINK: u16 = 40;
 
 impl Has {
-    /// What these figures have.
+    /// That of these data.
     #[must_use]
     pub fn of(cx: Context<'_>) -> Self {
         let owners = !cx.sample.owners.all().is_empty();
@@ -59,12 +59,12 @@ impl Has {
         }
     }
 
-    /// Whether a column could have anything in it.
-    const fn shows(self, id: Id) -> bool {
-        match id {
-            Id::P50 | Id::P99 => self.latency,
-            Id::Comm | Id::Pid | Id::Pod => self.owners,
-            _ => true,
+    /// Whether a column can have values.
+    const fn shows(self, column: &Column) -> bool {
+        match column.needs {
+            Needs::Packets => true,
+            Needs::Latency => self.latency,
+            Needs::Owners => self.owners,
         }
     }
 }
@@ -107,11 +107,10 @@ fn in_order(left: &mut u16, chosen: &[Id]) -> Vec<Fitted> {
     chosen.iter().map_while(fits).collect()
 }
 
-/// Columns with a smaller number come first. Where there is hardly room for more than who is meant, what is wrong comes
-/// before how much there is of it.
+/// Columns with a smaller number come first. On narrow screens problems come before load.
 const fn rank(column: &Column, has: Has, narrow: bool) -> u8 {
     match column.id {
-        // It tells which of two rows is which.
+        // It alone differs between two rows of one flow.
         Id::Link if has.twins && !narrow => 1,
         Id::CeNow if narrow => 1,
         Id::Lost if narrow => 2,
@@ -123,7 +122,7 @@ const fn rank(column: &Column, has: Has, narrow: bool) -> u8 {
 }
 
 fn ranked(left: &mut u16, has: Has, narrow: bool, among: fn(Kind) -> bool, first: Option<Id>) -> Vec<Fitted> {
-    let shows = |column: &&Column| has.shows(column.id) && among(column.kind);
+    let shows = |column: &&Column| has.shows(column) && among(column.kind);
     let rank = |column: &Column| if first == Some(column.id) { 0 } else { rank(column, has, narrow) };
     let mut ranked: Vec<&'static Column> = COLUMNS.iter().filter(shows).collect();
     ranked.sort_by_key(|column| rank(column));

@@ -5,7 +5,7 @@ use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
 use rocescope_common::wire::opcode;
 
 use super::value::{Kind, LinkName, Value};
-use super::{COLUMN, Column, Context, Id};
+use super::{COLUMN, Column, Context, Id, Needs};
 use crate::model::{Counts, Delta, Level, Model, Row, State, detail};
 use crate::sample::address;
 
@@ -18,8 +18,8 @@ pub const COLUMNS: &[Column] = &[
         kind: Kind::State,
         width: 5,
         rank: 0,
-        help: "worst problem: upper case while active, lower case when past, + for more than one",
-        get: |row, _| Value::State(State::of(row)),
+        help: "worst finding about the flow: upper case while active, lower case when past, + for more than one",
+        get: |row, _| state(row),
         ..COLUMN
     },
     Column {
@@ -204,6 +204,7 @@ pub const COLUMNS: &[Column] = &[
         kind: Kind::Duration,
         width: 6,
         rank: 13,
+        needs: Needs::Latency,
         help: "median request-to-ACK or response latency, in the time range; nanoseconds in exports",
         get: |row, cx| Value::of(cx.model.latency(row), |times| Value::Duration(times.p50.ns())),
         ..COLUMN
@@ -215,6 +216,7 @@ pub const COLUMNS: &[Column] = &[
         kind: Kind::Duration,
         width: 6,
         rank: 10,
+        needs: Needs::Latency,
         help: "99th percentile of that latency",
         get: |row, cx| {
             let tail = cx.model.latency(row).and_then(|times| times.tail());
@@ -267,6 +269,7 @@ pub const COLUMNS: &[Column] = &[
         kind: Kind::Text,
         width: 12,
         rank: 11,
+        needs: Needs::Owners,
         help: "process that created the queue pair, where known",
         get: |row, cx| Value::text_of(cx.owner(row).and_then(|owner| owner.comm.as_deref())),
         ..COLUMN
@@ -278,6 +281,7 @@ pub const COLUMNS: &[Column] = &[
         kind: Kind::Number,
         width: 7,
         rank: 21,
+        needs: Needs::Owners,
         help: "process ID",
         get: |row, cx| Value::of(cx.owner(row).and_then(|owner| owner.pid), Value::Number),
         ..COLUMN
@@ -289,6 +293,7 @@ pub const COLUMNS: &[Column] = &[
         kind: Kind::Text,
         width: 16,
         rank: 20,
+        needs: Needs::Owners,
         help: "pod or container of the process",
         get: |row, cx| Value::text_of(cx.owner(row).and_then(|owner| owner.pod.as_deref())),
         ..COLUMN
@@ -314,7 +319,7 @@ pub const COLUMNS: &[Column] = &[
         rank: 25,
         help: "path MTU: payload of the latest FIRST or MIDDLE packet",
         get: |row, cx| {
-            let mtu = cx.flow(row).map(|stats| u32::from(stats.mtu)).filter(|mtu| *mtu > 0);
+            let mtu = cx.flow(row).map(|stats| stats.mtu).filter(|mtu| *mtu > 0);
             Value::of(mtu, Value::Number)
         },
         ..COLUMN
@@ -393,8 +398,14 @@ pub const COLUMNS: &[Column] = &[
     },
 ];
 
+/// The state of a row; unknown before findings are evaluated.
+fn state(row: &Row) -> Value<'static> {
+    let state = State::of(row);
+    if state.known() { Value::State(state) } else { Value::Unknown }
+}
+
 /// A counter in the time range.
-fn counted<'a>(row: &'a Row, counter: fn(&Counts) -> u64) -> Value<'a> {
+fn counted(row: &Row, counter: fn(&Counts) -> u64) -> Value<'_> {
     Value::of(row.delta.as_ref(), |delta| Value::Count(counter(&delta.counts)))
 }
 

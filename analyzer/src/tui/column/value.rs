@@ -163,7 +163,7 @@ impl<'a> Value<'a> {
     pub fn json(&self) -> serde_json::Value {
         match self {
             Self::Unknown => serde_json::Value::Null,
-            Self::State(state) => json!(state_cell(state).0),
+            Self::State(state) => json!(state_cell(*state).0),
             Self::Rate(n) | Self::Share(n) | Self::Ratio(n) => json!(n),
             Self::Count(n) | Self::Bytes(n) | Self::Duration(n) => json!(n),
             Self::Number(n) | Self::Special(n, _) | Self::First(n) => json!(n),
@@ -188,7 +188,7 @@ impl<'a> Value<'a> {
         let counted = |n: u64| if n == 0 { theme::DIM } else { theme::text(level) };
         match self {
             Self::Unknown => (units::UNKNOWN.to_owned(), theme::DIM),
-            Self::State(state) => state_cell(state),
+            Self::State(state) => state_cell(*state),
             Self::Rate(n) if *n <= 0.0 => ("0".into(), theme::DIM),
             Self::Rate(n) if kind == Kind::BitRate => (compact(*n), theme::BOLD),
             Self::Rate(n) => (compact(*n), theme::text(level)),

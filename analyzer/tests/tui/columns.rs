@@ -1,0 +1,93 @@
+//! Each column of one fixture: cell, number, export and sort order come from one value.
+
+use std::fmt::Write as _;
+
+use super::*;
+use rocescope::tui::column::{COLUMNS, Context, Value, column};
+use rocescope::tui::settings::parse_sort;
+
+/// A host in trouble, sorted by a column.
+fn sorted_by(name: &str) -> App {
+    let mut app = App::new(Options { screen: Screen::Qps, sort: parse_sort(name).ok(), ..options() });
+    for second in 1..=3 {
+        app.on_sample(Arc::new(World::sick().at(second)));
+    }
+    app
+}
+
+/// A row that lost packets and one of answers, of which less is known.
+#[test]
+fn a_value_decides_cell_number_and_export() {
+    let app = sorted_by("rate");
+    let data = app.data.as_ref().unwrap();
+    let cx = Context { model: &data.model, sample: &data.sample };
+    let mut text = String::new();
+    for (title, lossy) in [("A flow with loss", true), ("A flow of answers", false)] {
+        let is_it =
+            |row: &&rocescope::model::Row| (row.total.lost > 0) == lossy && (row.total.rnr > 0) != lossy;
+        let row = data.model.rows.iter().find(is_it).unwrap();
+        let _ = writeln!(text, "{title}\n{:<10}{:<12}{:<17}{:<25}json", "name", "title", "cell", "number");
+        for column in COLUMNS {
+            let value = column.value(row, cx);
+            let number = value.number().map_or_else(|| "-".to_owned(), |number| number.to_string());
+            let (cell, _) = column.cell(row, cx);
+            assert_eq!(value == Value::Unknown, cell == "-", "{}", column.name);
+            assert_eq!(value == Value::Unknown, value.json().is_null(), "{}", column.name);
+            let _ = writeln!(
+                text,
+                "{:<10}{:<12}{cell:<17}{number:<25}{}",
+                column.name,
+                column.title,
+                value.json()
+            );
+        }
+    }
+    compare("column_values", &text);
+}
+
+#[test]
+fn every_column_sorts_by_its_value_and_unknown_values_come_last() {
+    for entry in COLUMNS {
+        assert_eq!(column(entry.id).name, entry.name, "each has an identifier of its own");
+        let app = sorted_by(entry.name);
+        assert_eq!((app.table.sort.by, app.table.sort.descending), (entry.id, entry.kind.largest_first()));
+        let data = app.data.as_ref().unwrap();
+        let cx = Context { model: &data.model, sample: &data.sample };
+        let values: Vec<Value<'_>> =
+            app.table.order.iter().map(|at| entry.value(&data.model.rows[*at], cx)).collect();
+        let known = values.iter().take_while(|value| **value != Value::Unknown).count();
+        assert!(values[known..].iter().all(|value| *value == Value::Unknown), "{}", entry.name);
+        for pair in values[..known].windows(2) {
+            let ordered = match (pair[0].number(), pair[1].number()) {
+                (Some(a), Some(b)) if entry.kind.largest_first() => a >= b,
+                (Some(a), Some(b)) => a <= b,
+                _ => match (&pair[0], &pair[1]) {
+                    (Value::Address(a), Value::Address(b)) => a <= b,
+                    (Value::Text(a), Value::Text(b)) => a <= b,
+                    _ => false,
+                },
+            };
+            assert!(ordered, "{}: {pair:?}", entry.name);
+        }
+    }
+}
+
+#[test]
+fn exports_hold_every_column_but_the_bar_in_both_forms() {
+    let app = sorted_by("rate");
+    let sheet = app.sheet();
+    let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).filter(|name| *name != "share").collect();
+    assert_eq!(sheet.names, names);
+    let json: Vec<serde_json::Value> = serde_json::from_str(&sheet.json()).unwrap();
+    let data = app.data.as_ref().unwrap();
+    let cx = Context { model: &data.model, sample: &data.sample };
+    for ((at, json), csv) in app.table.order.iter().zip(&json).zip(sheet.csv().lines().skip(1)) {
+        let row = &data.model.rows[*at];
+        for (name, csv) in names.iter().zip(csv.split(',')) {
+            let value = COLUMNS.iter().find(|column| column.name == *name).unwrap().value(row, cx).json();
+            assert_eq!(json[name], value, "{name}");
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            assert_eq!(csv, if value.is_null() { "" } else { &text }, "{name}");
+        }
+    }
+}

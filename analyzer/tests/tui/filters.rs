@@ -1,0 +1,124 @@
+//! The filter language at the source and on the screen.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use super::*;
+use rocescope::filter::Filter;
+use rocescope::sample::{Sample, address};
+use rocescope::source::feed::Update;
+use rocescope::source::replay;
+use rocescope::tui::query::{self, vocabulary};
+
+/// The last sample of a capture of the tests.
+fn replayed(capture: &str, filter: Option<&str>) -> Sample {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(capture);
+    let filter = filter.map(|text| Filter::source(text, vocabulary()).unwrap());
+    let feed =
+        replay::start(replay::Options { files: vec![path], filter, ..replay::Options::default() }).unwrap();
+    let mut last = None;
+    for update in &feed.updates {
+        match update {
+            Update::Sample(sample) => last = Some(*sample),
+            Update::Ended(result) => {
+                result.unwrap();
+                break;
+            }
+            _ => {}
+        }
+    }
+    last.unwrap()
+}
+
+/// Source, destination and queue pair of flows.
+type Flows = BTreeSet<(String, String, u32)>;
+
+fn flows<'a>(keys: impl Iterator<Item = &'a rocescope_common::account::FlowKey>) -> Flows {
+    let end = |family, words| address(family, words).to_string();
+    keys.map(|key| (end(key.family, key.src), end(key.family, key.dst), key.dest_qp)).collect()
+}
+
+/// A flow has several packets: tests of single packets hold for it when one of them matches.
+#[test]
+fn the_same_expression_gives_the_same_flows_at_the_source_and_on_the_screen() {
+    let captures: [(&str, &[&str]); 4] = [
+        (
+            "d1_vlan_write.h0.pcap",
+            &["vlan", "not vlan", "vlan 0", "vlan > 5", "dscp 0", "link d1*", "link x"],
+        ),
+        (
+            "h2_cm_write.h0.pcap",
+            &["qp 1", "not qp 1", "qp > 1", "opcode UD_SEND_ONLY", "opcode send_only", "opcode 0x11"],
+        ),
+        (
+            "k1_ecmp_ring.uA0.pcap.gz",
+            &["host 10.0.0.0/8", "src 10", "port > 50000", "port != 1", "dst net 10 or qp 17"],
+        ),
+        (
+            "c1_ipv6_write.h0.pcap",
+            &["host ::/0", "not host ::/0", "src fd00::/8", "src fe80::/10 and qp != 1"],
+        ),
+    ];
+    let mut some = 0;
+    for (capture, expressions) in captures {
+        let all = replayed(capture, None);
+        let ends: Vec<_> = all.flows.iter().map(|flow| &flow.key).collect();
+        let first = ends.first().map(|key| (address(key.family, key.src), key.dest_qp)).unwrap();
+        let own = [
+            format!("src {} and not qp {}", first.0, first.1),
+            format!("not (host {} or qp {})", first.0, first.1),
+            format!("qp <= {} dst:{}", first.1, first.0),
+        ];
+        for text in expressions.iter().copied().chain(own.iter().map(String::as_str)) {
+            let source = replayed(capture, Some(text));
+            let source = flows(source.flows.iter().map(|flow| &flow.key));
+            let mut app = App::new(Options { filter: text.to_owned(), screen: Screen::Qps, ..options() });
+            app.on_sample(Arc::new(all.clone()));
+            let data = app.data.as_ref().unwrap();
+            let view = flows(app.table.order.iter().map(|at| &data.model.rows[*at].id.key));
+            assert_eq!(source, view, "{capture}: {text}");
+            some += usize::from(!view.is_empty() && view.len() < flows(ends.iter().copied()).len());
+        }
+    }
+    assert!(some >= 8, "most expressions leave some flows and not others: {some}");
+}
+
+#[test]
+fn the_documentation_is_made_from_the_tables() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/filters.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (begin, end) = ("<!-- begin fields -->\n", "<!-- end fields -->");
+    let (before, rest) = text.split_once(begin).unwrap();
+    let (_, after) = rest.split_once(end).unwrap();
+    let fields = rocescope::filter::fields::markdown(vocabulary());
+    let made = format!("{before}{begin}{fields}{end}{after}");
+    if std::env::var_os("ROCESCOPE_BLESS").is_some() {
+        std::fs::write(&path, &made).unwrap();
+    } else {
+        assert_eq!(text, made, "ROCESCOPE_BLESS=1 writes docs/filters.md anew");
+    }
+    // The examples of the page and of the help are expressions.
+    let block = text.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let examples =
+        block.lines().chain(query::help().map(|(usage, _)| usage).filter(|usage| usage.contains(' ')));
+    for example in examples.filter(|line| !line.contains(['[', '<']) && !line.contains("NET")) {
+        if example.chars().any(char::is_uppercase) || example.starts_with("and or") {
+            continue;
+        }
+        assert_eq!(Filter::view(example, vocabulary()).1, None, "{example}");
+    }
+}
+
+#[test]
+fn names_are_unique() {
+    let mut names: Vec<&str> = vocabulary()
+        .of_rows()
+        .flat_map(|(_, field)| std::iter::once(&field.name).chain(field.aliases))
+        .copied()
+        .collect();
+    names.extend(rocescope::filter::fields::CORE.iter().flat_map(|field| field.names));
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all, "{names:?}");
+}
