@@ -1,4 +1,4 @@
-//! A packet as collectors see it.
+//! Packets in the form that collectors take.
 
 use std::sync::Arc;
 
@@ -6,21 +6,21 @@ use rocescope_common::account::{Event, FlowKey, FlowStats, Outcome};
 use rocescope_common::wire::Frame;
 use rocescope_common::wire::opcode::Op;
 
-/// One RoCE packet that was counted: what collectors want of every one. It borrows nothing, so that it can be looked at
-/// later and elsewhere, and takes one cache line: what passes from one processor to another costs by the line.
+/// A counted RoCE packet, with the fields that collectors need of every packet. It borrows nothing, so that another thread
+/// can take it later, and it fills one cache line: handing data to another processor costs by the line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub struct Packet {
-    /// Its time, Unix nanoseconds. Packets of one link come in the order of the capture, which is
-    /// nearly always that of their times.
+    /// Its time, Unix nanoseconds. Packets of one link are in the order of the capture, which is nearly always the order
+    /// of their times.
     pub time_ns: u64,
-    /// Its flow's place in the table. Used again by another flow when the flow is retired.
+    /// The slot of its flow. Another flow may reuse it after the flow is retired.
     pub slot: u32,
-    /// What counting it gave rise to.
+    /// The outcome of counting it.
     pub outcome: Outcome,
     /// BTH packet sequence number.
     pub psn: u32,
-    /// First PSN of the sequence that it belongs to (of responses, or of requests).
+    /// First PSN of its sequence (of responses, or of requests).
     pub first: u32,
     /// Length of the outer frame on the wire without FCS.
     pub wire_len: u32,
@@ -30,14 +30,14 @@ pub struct Packet {
     pub aeth: u32,
     /// DMA length of the RETH, or `UNKNOWN`.
     pub dma_len: u32,
-    /// The PSN that is expected next in the sequence that [`first`](Self::first) is of. Not beside it: the two would be
-    /// read at once, of which the one was just written and the other long ago, and the processor waits.
+    /// The next expected PSN of its sequence. Not next to [`first`](Self::first): one load for both, of which one was just
+    /// stored and the other long ago, would stall.
     pub expected: u32,
-    /// The flow's path MTU; 0 when it is not known.
+    /// The flow's path MTU in bytes; 0 when unknown.
     pub mtu: u16,
     /// Its link.
     pub link: u16,
-    /// The IPv4 identification; 0 where there is none.
+    /// IPv4 identification; 0 without one.
     pub id: u16,
     /// UDP source port; 0 for RoCEv1.
     pub src_port: u16,
@@ -45,7 +45,7 @@ pub struct Packet {
     pub opcode: u8,
     /// IPv4 ToS or IPv6 traffic class.
     pub tos: u8,
-    /// 1 or 2.
+    /// RoCE version, 1 or 2.
     pub roce_version: u8,
     /// The BTH's AckReq bit.
     pub ack_req: bool,
@@ -54,7 +54,7 @@ pub struct Packet {
 const _: () = assert!(size_of::<Packet>() == 64, "a packet is one cache line");
 
 impl Packet {
-    /// A place for a packet.
+    /// A placeholder, to be overwritten.
     pub const EMPTY: Self = Self {
         time_ns: 0,
         slot: 0,
@@ -112,7 +112,7 @@ impl Packet {
         }
     }
 
-    /// Whether collectors need an [`Aside`] to it.
+    /// Whether collectors need its [`Aside`].
     #[inline]
     #[must_use]
     pub fn wants_aside(&self) -> bool {
@@ -120,16 +120,16 @@ impl Packet {
     }
 }
 
-/// What collectors want to know of few packets: the first of a flow, and those to queue pair 1.
+/// What collectors need of a few packets only: the first of each flow, and those to queue pair 1.
 #[derive(Clone, Debug)]
 pub struct Aside {
-    /// Its headers.
+    /// The parsed headers.
     pub frame: Frame,
-    /// Its flow.
+    /// The flow key.
     pub key: FlowKey,
     /// The captured bytes.
     pub data: Vec<u8>,
-    /// The tap that it was captured at.
+    /// The tap of the capture.
     pub tap: Arc<str>,
     /// The number of the interface within the tap.
     pub interface: u32,
@@ -143,7 +143,7 @@ impl Aside {
     }
 }
 
-/// The IPv4 identification; 0 where there is none.
+/// The IPv4 identification; 0 without one.
 #[inline]
 fn identification(frame: &Frame, data: &[u8]) -> u16 {
     if frame.family != 4 || frame.roce_version != 2 {

@@ -1,4 +1,4 @@
-//! Fields of the headers around RoCE.
+//! Fields of the headers outside the BTH.
 
 use etherparse::{Ipv4HeaderSlice, Ipv6HeaderSlice, UdpHeaderSlice};
 use rocescope_common::wire::Layer;
@@ -85,7 +85,7 @@ fn ecn(bits: u8) -> &'static str {
         0 => "0, not ECN-capable",
         1 => "1, ECT(1)",
         2 => "2, ECT(0)",
-        _ => "3, CE: a queue on the way was full",
+        _ => "3, CE: congestion experienced",
     }
 }
 
@@ -195,7 +195,7 @@ fn gre(bytes: &[u8], at: usize) -> Option<Header> {
     let parts = [(0x8000, "checksum"), (0x2000, "key"), (0x1000, "sequence number")];
     let parts: Vec<&str> =
         parts.into_iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| name).collect();
-    let with = if parts.is_empty() { "nothing optional".to_owned() } else { parts.join(", ") };
+    let with = if parts.is_empty() { "no optional fields".to_owned() } else { parts.join(", ") };
     header.field("flags", at, 2, format!("0x{flags:04x}: {with}"));
     let name = match protocol {
         0x88BE => "0x88be, ERSPAN I or II".to_owned(),
@@ -213,7 +213,7 @@ fn erspan(bytes: &[u8], at: usize) -> Option<Header> {
     let kind = match version {
         1 => "II",
         2 => "III",
-        // Type I has no header of its own: what follows is the mirrored frame.
+        // Type I has no header of its own: the mirrored frame follows.
         _ => return Some(header),
     };
     header.field("type", at, 1, kind);

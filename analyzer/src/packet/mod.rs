@@ -1,7 +1,7 @@
-//! The headers of one packet for people: layer by layer, field by field, each with its bytes.
+//! The headers of one packet for display: layer by layer, field by field, each with its bytes.
 //!
-//! The order of layers comes from the parser that counts ([`rocescope_common::wire`]), so what is
-//! shown here is what was counted; this module only reads out the fields.
+//! The layers come from the parser that counts ([`rocescope_common::wire`]), so the display agrees with the counts; this
+//! module only reads the fields.
 
 mod below;
 pub mod pcapng;
@@ -18,11 +18,11 @@ use rocescope_common::wire::{Layer, Trace, cooked, parse};
 pub struct Field {
     /// Its name.
     pub name: &'static str,
-    /// Its value, with what it means.
+    /// Its value, with the meaning.
     pub value: String,
     /// Offset of its first byte in the packet.
     pub offset: usize,
-    /// How many bytes it has a part in.
+    /// Number of bytes that it spans, wholly or in part.
     pub len: usize,
 }
 
@@ -52,7 +52,7 @@ impl Header {
 pub struct Packet {
     /// Headers, the outermost first.
     pub headers: Vec<Header>,
-    /// What could not be read, and why, in a sentence.
+    /// A note about headers or bytes that are not shown.
     pub note: Option<String>,
 }
 
@@ -65,20 +65,20 @@ impl Trace for Layers {
     }
 }
 
-/// What a packet starts with.
+/// The first header of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// An Ethernet header.
     Ethernet,
     /// The header of a Linux cooked capture.
     Sll,
-    /// The same, version 2.
+    /// The header of a Linux cooked capture, version 2.
     Sll2,
     /// An IP header.
     Ip,
 }
 
-/// What the packet starts with, and its layers: found by trying what leads to the BTH.
+/// The first header of a packet, and its layers: the start from which the parser arrives at the BTH.
 fn start(bytes: &[u8], wire_len: u32, bth_offset: usize) -> Option<(Start, Layers)> {
     let meta = |entry, offset| Meta { entry, offset, wire_len, tag: Tag::UNKNOWN };
     let cooked = |c: cooked::Cooked| meta(Entry::ethertype(c.ethertype), c.offset);
@@ -100,13 +100,13 @@ fn start(bytes: &[u8], wire_len: u32, bth_offset: usize) -> Option<(Start, Layer
     })
 }
 
-/// Takes apart the first bytes of a packet of `wire_len` bytes whose BTH is at `bth_offset`.
+/// Decodes the first bytes of a packet of `wire_len` bytes whose BTH is at `bth_offset`.
 #[must_use]
 pub fn decode(bytes: &[u8], wire_len: u32, bth_offset: usize) -> Packet {
     if let Some((_, layers)) = start(bytes, wire_len, bth_offset) {
         return read(bytes, wire_len, layers.0);
     }
-    let note = "the layers around the BTH could not be found again; it is shown alone".to_owned();
+    let note = "outer headers could not be decoded; from the BTH on".to_owned();
     Packet { note: Some(note), ..read(bytes, wire_len, vec![(Layer::Bth, bth_offset)]) }
 }
 
@@ -124,12 +124,12 @@ fn read(bytes: &[u8], wire_len: u32, layers: Vec<(Layer, usize)>) -> Packet {
     }
     let shown = bytes.len();
     if u64::from(wire_len) > shown as u64 {
-        packet.note = Some(format!("the first {shown} of {wire_len} bytes were kept"));
+        packet.note = Some(format!("first {shown} of {wire_len} bytes captured"));
     }
     packet
 }
 
-/// `N` bytes at an offset, or nothing.
+/// `N` bytes at an offset; `None` beyond the end.
 fn get<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }

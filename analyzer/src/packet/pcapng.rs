@@ -1,8 +1,8 @@
-//! Events as a pcapng file, so that other tools can look at the packets.
+//! Events as a pcapng file, for other tools.
 //!
 //! Layout after draft-ietf-opsawg-pcapng: a section header, an interface for each kind of packet
 //! start, and an enhanced packet for each event with its time in nanoseconds, its length on the wire
-//! and a comment that says what happened.
+//! and a comment that names the event.
 
 use super::Start;
 use crate::sample::EventSample;
@@ -17,8 +17,7 @@ const OPTION_TSRESOL: u16 = 9;
 const LINK_TYPES: [(Start, u16); 4] =
     [(Start::Ethernet, 1), (Start::Sll, 113), (Start::Sll2, 276), (Start::Ip, 101)];
 
-/// A file of those events that carry bytes, and how many these are. `comment` says of an event what
-/// happened.
+/// A file of the events that have packet bytes, and their number. `comment` describes an event.
 #[must_use]
 pub fn file<'a>(
     events: impl IntoIterator<Item = &'a EventSample>,
@@ -28,7 +27,7 @@ pub fn file<'a>(
     let mut section = Vec::new();
     section.extend(MAGIC.to_le_bytes());
     section.extend([1, 0, 0, 0]);
-    // The section's length is not given.
+    // Section length: not specified.
     section.extend([0xFF; 8]);
     block(&mut file, SECTION, &section);
     for (_, link_type) in LINK_TYPES {
@@ -79,7 +78,7 @@ fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
     padded(out, value);
 }
 
-/// A block of whole words with its length on both sides.
+/// A block of whole words, with its length at both ends.
 fn block(file: &mut Vec<u8>, kind: u32, body: &[u8]) {
     let length = u32::try_from(body.len() + 12).unwrap_or(u32::MAX).to_le_bytes();
     file.extend(kind.to_le_bytes());

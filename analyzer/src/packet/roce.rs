@@ -1,4 +1,4 @@
-//! Fields of the BTH and of the extended headers behind it.
+//! Fields of the BTH and of the extended headers after it.
 
 use rocescope_common::wire::bth::{self, Bth};
 use rocescope_common::wire::cm::{self, Message};
@@ -8,7 +8,7 @@ use rocescope_common::wire::opcode::{Name, Op, transport};
 use super::{Header, be16, be24, be32, be64, get};
 use crate::util::units;
 
-/// BTH and extended headers, as far as the bytes reach.
+/// BTH and extended headers, as far as they were captured.
 pub(super) fn headers(bytes: &[u8], at: usize) -> Vec<Header> {
     let Some(raw) = get::<{ bth::LEN }>(bytes, at) else { return Vec::new() };
     let opcode = Bth(raw).opcode();
@@ -76,7 +76,7 @@ fn bth(bth: Bth, at: usize) -> Header {
 fn reserved(bytes: &[u8], at: usize) -> Option<Header> {
     let zero = get::<16>(bytes, at)? == [0; 16];
     let mut header = Header::new("CNP, congestion notification", at);
-    header.field("reserved", at, 16, if zero { "all zero, as it should be" } else { "not all zero" });
+    header.field("reserved", at, 16, if zero { "all zero" } else { "not all zero (invalid)" });
     Some(header)
 }
 
@@ -165,11 +165,11 @@ fn connection(bytes: &[u8], bth_offset: usize, at: usize) -> Option<Header> {
     Some(header)
 }
 
-/// The AETH syndrome in words, as the InfiniBand specification names its codes.
+/// The AETH syndrome in words, with the code names of the InfiniBand specification.
 #[must_use]
 pub fn syndrome(aeth: u32) -> String {
     if aeth == UNKNOWN {
-        return "AETH cut off".to_owned();
+        return "AETH not captured".to_owned();
     }
     let syndrome = aeth >> 24;
     let value = syndrome & 0x1F;

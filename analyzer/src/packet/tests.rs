@@ -31,7 +31,7 @@ fn a_write_is_read_field_by_field() {
         ("VLAN", "VLAN", "100"),
         ("VLAN", "priority (PCP)", "3"),
         ("IPv4", "DSCP", "26"),
-        ("IPv4", "ECN", "3, CE: a queue on the way was full"),
+        ("IPv4", "ECN", "3, CE: congestion experienced"),
         ("IPv4", "destination", "10.0.0.2"),
         ("UDP", "destination port", "4791, RoCEv2"),
         ("BTH", "opcode", "0x06, RC_RDMA_WRITE_FIRST"),
@@ -43,7 +43,7 @@ fn a_write_is_read_field_by_field() {
     ] {
         assert_eq!(value(&bytes, 128, 46, header, field), expected);
     }
-    assert_eq!(decode(&bytes, 128, 46).note.as_deref(), Some("the first 74 of 128 bytes were kept"));
+    assert_eq!(decode(&bytes, 128, 46).note.as_deref(), Some("first 74 of 128 bytes captured"));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn the_extended_headers_follow_the_opcode() {
     ext(&mut bytes, 0x11, &[0x60, 0, 0, 7]);
     assert_eq!(value(&bytes, 78, 46, "AETH", "syndrome"), "0x60, NAK: PSN sequence error");
     ext(&mut bytes, 0x81, &[0; 16]);
-    assert_eq!(value(&bytes, 78, 46, "CNP", "reserved"), "all zero, as it should be");
+    assert_eq!(value(&bytes, 78, 46, "CNP", "reserved"), "all zero");
     ext(&mut bytes, 0x64, &[0, 0, 0, 1, 0, 0, 0, 5]);
     assert_eq!(value(&bytes, 78, 46, "DETH", "source QP"), "5 (0x000005)");
     ext(&mut bytes, 0x05, &[1, 2, 3, 4]);
@@ -117,5 +117,5 @@ fn syndromes_in_words() {
     assert_eq!(syndrome(0x6200_0000), "NAK: remote access error");
     assert_eq!(syndrome(0x2100_0000), "RNR NAK, wait 10.0 µs");
     assert_eq!(syndrome(0x2000_0000), "RNR NAK, wait 655 ms");
-    assert_eq!(syndrome(u32::MAX), "AETH cut off");
+    assert_eq!(syndrome(u32::MAX), "AETH not captured");
 }

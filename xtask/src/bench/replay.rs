@@ -1,8 +1,7 @@
 //! `cargo xtask bench replay`: the same captures through `rocescope replay` and other programs.
 //!
-//! Programs take turns, round after round, so that whatever else the machine does hits all of them.
-//! Ratios are of medians: of the time by the clock, which is what a person waits for, and of processor
-//! time, which other work on the machine disturbs less.
+//! Programs run alternately, so that other load on the machine affects all of them. Ratios are of medians: of wall-clock
+//! time, for which a user waits, and of processor time, which other load disturbs less.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -35,10 +34,10 @@ pub(crate) struct Wanted {
     bin: Option<PathBuf>,
 }
 
-/// tshark gets so many times fewer frames: it takes that much longer.
+/// tshark gets this many times fewer frames, because it is slower by about as much.
 const TSHARK_SHARE: u64 = 20;
 
-/// A program in a case, and what came of it.
+/// A program of a case, and its times.
 struct Entry {
     name: &'static str,
     command: Command,
@@ -67,12 +66,12 @@ impl Entry {
     }
 }
 
-/// How rocescope, which stands first, has to compare with one that is measured beside it.
+/// The required ratio of rocescope, the first entry, to another program.
 #[derive(Clone, Copy)]
 enum Goal {
-    /// At most so many times as long.
+    /// At most this many times the other's time.
     AtMost(f64),
-    /// At least so many times as fast.
+    /// At least this many times as fast.
     Faster(f64),
 }
 
@@ -82,7 +81,7 @@ struct Case {
     goal: Goal,
 }
 
-/// Makes the captures, measures, and prints tables.
+/// Writes the captures, measures, and prints tables.
 ///
 /// # Errors
 /// When a capture cannot be written, or a program cannot be run.
@@ -136,7 +135,7 @@ impl Inputs {
                 seed: 1,
                 out: out.clone(),
             })?;
-            // What is still to be written would be written while programs are measured.
+            // Otherwise the kernel would write it back during the measurement.
             let written = fs::File::open(&out).and_then(|file| file.sync_all());
             written.with_context(|| format!("{} cannot be written to the disk", out.display()))?;
             Ok(out)
@@ -150,7 +149,7 @@ impl Inputs {
     }
 }
 
-/// The fields that a report is made of, as tshark calls them.
+/// The fields of a report, by tshark's names.
 const TSHARK_FIELDS: [&str; 14] = [
     "frame.time_epoch",
     "frame.len",
@@ -198,7 +197,7 @@ fn cases(wanted: &Wanted, binary: &Path, inputs: &Inputs) -> Vec<Case> {
             vec![rocescope(&inputs.full, whole), tcpdump(&inputs.full, whole)],
         ),
         case("compressed, snapped", Goal::AtMost(1.2), vec![rocescope(&inputs.gzip, packets), gzip]),
-        // Start-up does not count for rocescope here: it has all frames, tshark a part of them.
+        // Start-up time favours rocescope here: it reads all frames, tshark a part of them.
         case(
             "fields of every packet, per frame",
             Goal::Faster(100.0),
@@ -251,7 +250,7 @@ impl Case {
                 }
             };
             println!(
-                "  ratio to {}: {wall:.3} by the clock, {cpu:.3} of processor time; {verdict}",
+                "  ratio to {}: {wall:.3} of wall-clock time, {cpu:.3} of processor time; {verdict}",
                 other.name
             );
             println!("  ({})", show(&other.command));

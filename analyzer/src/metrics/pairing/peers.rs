@@ -1,7 +1,7 @@
-//! Which queue pair sends to which: what connection management says about it.
+//! The queue pairs at both ends of a connection, from connection management.
 //!
-//! A RoCE packet names only the queue pair it goes to. When two hosts connect, a request (REQ)
-//! and a reply (REP) on queue pair 1 name both. Fed with such datagrams, this keeps the answer.
+//! A RoCE packet names its destination queue pair only. When two hosts connect, a request (REQ) and a reply (REP) on queue
+//! pair 1 name both.
 
 use std::collections::VecDeque;
 
@@ -13,12 +13,12 @@ use crate::sample::PeerKey;
 
 type State = foldhash::fast::RandomState;
 
-/// Requests that may wait for their reply; the oldest is forgotten for a new one.
+/// Requests that may wait for their reply; a new one replaces the oldest.
 const MAX_REQUESTS: usize = 16_384;
-/// Directions of connections that are remembered; more are not.
+/// Directions of connections that are kept, at most.
 const MAX_PEERS: usize = 1 << 20;
 
-/// A request: who asked whom, under which communication id.
+/// A connection request: its two hosts and its communication id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Request {
     family: u8,
@@ -27,22 +27,22 @@ struct Request {
     id: u32,
 }
 
-/// Follows connection set-ups.
+/// Follows connection establishment.
 #[derive(Debug, Default)]
 pub struct Peers {
     requests: HashMap<Request, u32, State>,
     order: VecDeque<Request>,
     known: HashMap<PeerKey, u32, State>,
-    /// The latest word on directions of which something else was said before.
-    doubtful: HashMap<PeerKey, u32, State>,
+    /// The latest queue pair of directions that had another one before.
+    ambiguous: HashMap<PeerKey, u32, State>,
 }
 
-/// A queue pair, as packets to it name it, and the one that sends to it.
+/// The direction to a queue pair, and the queue pair that sends in it.
 pub type Stated = (PeerKey, u32);
 
 impl Peers {
-    /// Reads the datagram whose BTH is at `bth_offset` of `bytes`; anything that is no REQ or
-    /// REP changes nothing. Gives what it says of the two directions of a connection.
+    /// Reads the datagram whose BTH is at `bth_offset` of `bytes`; anything but a REQ or REP changes nothing. Returns the
+    /// queue pairs of both directions once a connection is complete.
     pub fn observe(
         &mut self,
         family: u8,
@@ -65,7 +65,7 @@ impl Peers {
                 None
             }
             Some(Message::Rep { remote_id, local_qp, .. }) => {
-                // The request stays: replies are repeated when they get lost.
+                // The request stays: a lost reply is retransmitted.
                 let request = Request { family, from: dst, to: src, id: remote_id };
                 let requester = self.requests.get(&request).copied()?;
                 let stated = [
@@ -82,30 +82,29 @@ impl Peers {
     }
 
     fn insert(&mut self, key: PeerKey, qp: u32) {
-        if let Some(latest) = self.doubtful.get_mut(&key) {
+        if let Some(latest) = self.ambiguous.get_mut(&key) {
             *latest = qp;
         } else if let Some(before) = self.known.get(&key).copied() {
             if before != qp {
                 self.known.remove(&key);
-                self.doubtful.insert(key, qp);
+                self.ambiguous.insert(key, qp);
             }
-        } else if self.known.len() + self.doubtful.len() < MAX_PEERS {
+        } else if self.known.len() + self.ambiguous.len() < MAX_PEERS {
             self.known.insert(key, qp);
         }
     }
 
-    /// The queue pair at the sending end, by the direction of the packets. One that was connected to
-    /// several in turn, its number being used again, is not in it.
+    /// The source queue pair by direction. Queue pairs whose number was reused for another connection are left out.
     #[must_use]
     pub fn peers(&self) -> &HashMap<PeerKey, u32, State> {
         &self.known
     }
 
-    /// The queue pair that was last said to send in this direction, and whether that was always so.
+    /// The latest source queue pair of a direction, and whether there was never another one.
     #[must_use]
     pub fn latest(&self, key: &PeerKey) -> Option<(u32, bool)> {
         let sure = self.known.get(key).map(|qp| (*qp, true));
-        sure.or_else(|| self.doubtful.get(key).map(|qp| (*qp, false)))
+        sure.or_else(|| self.ambiguous.get(key).map(|qp| (*qp, false)))
     }
 }
 

@@ -1,8 +1,8 @@
-//! What stays of flows that are not watched any more.
+//! Counts of retired flows.
 //!
-//! A retired flow leaves the table of flows but not the report: its packets and bytes go into the
-//! sums of its link, and its bytes stay known by 5-tuple, because entropy counts them. Live runs
-//! and replay fold flows with the same function.
+//! A retired flow leaves the table of flows but not the report: its packets and bytes are added to the sums of its link,
+//! and its bytes are kept by 5-tuple, because entropy needs them. Live runs and replay fold flows with the same
+//! function.
 
 use hashbrown::HashTable;
 use rocescope_common::abi::Counter;
@@ -12,7 +12,7 @@ use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 use crate::metrics::marking::{self, ByDscp, Marked};
 use crate::sample::{Extra, Retired, RetiredTuple, Tuple};
 
-/// Retired 5-tuples that are kept apart; bytes of more are only known in sum.
+/// Retired 5-tuples that are kept, at most; the bytes of further ones are summed up.
 pub const MAX_TUPLES: usize = 1 << 20;
 
 /// Bytes by 5-tuple and link of retired flows, bounded.
@@ -33,7 +33,7 @@ impl Default for RetiredTuples {
 }
 
 impl RetiredTuples {
-    /// Keeps up to `max` 5-tuples apart.
+    /// Keeps up to `max` 5-tuples.
     #[must_use]
     pub fn with_max(max: usize) -> Self {
         Self {
@@ -46,8 +46,8 @@ impl RetiredTuples {
         }
     }
 
-    /// Folds a flow that retires into `sum` (its link's) and into the 5-tuples. `extra` is what
-    /// the overflow table holds of it.
+    /// Folds a flow that retires into `sum` (its link's) and into the 5-tuples. `extra` are its entries of the overflow
+    /// table.
     pub fn fold(&mut self, sum: &mut Retired, key: &FlowKey, stats: &FlowStats, extra: Option<&Extra>) {
         sum.flows += 1;
         sum.packets += stats.packets;
@@ -107,7 +107,7 @@ impl RetiredTuples {
         self.marking.iter().map(|(link, by_dscp)| (*link, **by_dscp))
     }
 
-    /// Bytes whose 5-tuple is not known any more.
+    /// Bytes whose 5-tuple is not kept.
     #[must_use]
     pub fn unattributed(&self) -> u64 {
         self.unattributed

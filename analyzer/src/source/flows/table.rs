@@ -1,7 +1,7 @@
 //! The table of flows in user space: the twin of the kernel's maps.
 //!
 //! A flow has a slot, as in the kernel; slots of retired flows are used again. All sizes are
-//! bounded, and what finds no room is counted. Nothing is allocated per packet.
+//! bounded, and packets that find no room are counted. Nothing is allocated per packet.
 
 use hashbrown::{HashMap, HashTable};
 use rocescope_common::abi::maps::{ExtraKind, dscp_value};
@@ -18,11 +18,11 @@ type State = foldhash::fast::RandomState;
 
 /// Entries of the overflow table, as in the kernel.
 pub const MAX_EXTRA: usize = 65_536;
-/// Links that one table can tell apart.
+/// Links of a table, at most.
 pub const MAX_LINKS: usize = u16::MAX as usize + 1;
 
-/// Recent flows that are found without the index, at first and at most; powers of two. Places grow
-/// with the flows, so that few flows need few lines of the cache.
+/// Recent flows that are found without the index, initially and at most; powers of two. The number grows with the flows,
+/// so that few flows need few cache lines.
 const RECENT: usize = 256;
 const MAX_RECENT: usize = 1 << 18;
 
@@ -38,15 +38,15 @@ struct Slot {
 /// A packet that was counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
-    /// Its flow's place in the table.
+    /// The slot of its flow.
     pub slot: u32,
     /// The flow's counters, the packet included.
     pub stats: &'a FlowStats,
-    /// What is left to do.
+    /// The outcome of counting it.
     pub outcome: Outcome,
 }
 
-/// Flows, links and what overflows, counted frame by frame.
+/// Flows, links and overflow entries, counted frame by frame.
 #[derive(Debug)]
 pub struct FlowTable {
     max_flows: usize,
@@ -69,7 +69,7 @@ impl FlowTable {
         Self::with_limits(max_flows, MAX_EXTRA, crate::source::flows::retire::MAX_TUPLES)
     }
 
-    /// The same with limits on the overflow table and on the 5-tuples of retired flows.
+    /// A table with limits on the overflow table and on the 5-tuples of retired flows.
     #[must_use]
     pub fn with_limits(max_flows: usize, max_extra: usize, max_tuples: usize) -> Self {
         Self {
@@ -102,7 +102,7 @@ impl FlowTable {
         Some(index)
     }
 
-    /// Gives a link another name.
+    /// Renames a link.
     pub fn rename_link(&mut self, link: u16, name: String) {
         if let Some(link) = self.links.get_mut(usize::from(link)) {
             link.name = name;
@@ -123,8 +123,8 @@ impl FlowTable {
         }
     }
 
-    /// Counts a RoCE packet at `now_ns` and gives its flow and what came of it. `None`: the table is
-    /// full, and the packet is counted as that.
+    /// Counts a RoCE packet at `now_ns` and returns its flow and the outcome. `None`: the table is full, and the packet
+    /// is counted as such.
     ///
     /// `link` must come from [`Self::add_link`].
     #[inline]
@@ -173,7 +173,7 @@ impl FlowTable {
             slots.get(*number as usize).map_or(0, |slot| hash_of(hasher, &slot.key))
         });
         if self.index.len() > self.recent.len() / 2 && self.recent.len() < MAX_RECENT {
-            // All of them are forgotten, which costs each flow one more look at the index.
+            // All entries are lost, which costs each flow one lookup in the index.
             self.recent = vec![u32::MAX; self.recent.len() * 2];
         }
         Some(number)
@@ -199,8 +199,8 @@ impl FlowTable {
         }
     }
 
-    /// Retires the flows whose latest packet is more than `idle_ns` before `now_ns`, and gives their
-    /// slots. What they counted goes into the sums of their links.
+    /// Retires the flows whose latest packet is more than `idle_ns` before `now_ns`, adds their counts to the sums of
+    /// their links, and returns their slots.
     pub fn retire_idle(&mut self, now_ns: u64, idle_ns: u64) -> Vec<u32> {
         let mut gone = Vec::new();
         for (number, slot) in (0u32..).zip(&self.slots) {
@@ -223,7 +223,7 @@ impl FlowTable {
             }
             slot.stats = FlowStats::default();
         }
-        // Lowest numbers first, as long as there are some.
+        // The lowest numbers are used first.
         self.free.extend(gone.iter().rev());
         gone
     }
@@ -248,7 +248,7 @@ impl FlowTable {
             .filter(|(_, slot)| slot.stats.packets != 0)
             .map(|(number, slot)| (slot.born, number))
             .collect();
-        // Already in order unless slots were used again, and then nearly so.
+        // Sorted already unless slots were reused, and then nearly sorted.
         live.sort_unstable();
         live.iter()
             .filter_map(|(_, number)| Some((number, self.slots.get(*number as usize)?)))
@@ -256,7 +256,7 @@ impl FlowTable {
             .collect()
     }
 
-    /// What some flows have besides, by slot.
+    /// Overflow entries of flows, by slot.
     #[must_use]
     pub fn extra(&self) -> HashMap<u32, Extra, State> {
         let mut by_slot = HashMap::with_hasher(State::default());
@@ -276,15 +276,15 @@ impl FlowTable {
         marking::by_link(&self.links, flows, extra, self.retired.marking())
     }
 
-    /// Bytes of retired flows whose 5-tuple is not known any more.
+    /// Bytes of retired flows whose 5-tuple is not kept.
     #[must_use]
     pub fn retired_unattributed(&self) -> u64 {
         self.retired.unattributed()
     }
 }
 
-/// A place among `places` (a power of two) for a flow: addresses and queue pair numbers differ in
-/// their last bits, the product carries these to its first ones.
+/// The index of a flow among `places` (a power of two): addresses and queue pair numbers differ in their low bits, which
+/// the product carries to its high bits.
 #[inline]
 fn recent_index(frame: &Frame, link: u16, places: usize) -> usize {
     let ends = u32::from_be(frame.src[3]) ^ u32::from_be(frame.dst[3]).rotate_left(11);
@@ -293,9 +293,9 @@ fn recent_index(frame: &Frame, link: u16, places: usize) -> usize {
     (product >> 40) as usize & (places - 1)
 }
 
-/// Whether `key` is that of `frame` on `link`. Word by word, and of IPv4 the only word that is not 0: to read a key at
-/// once that was just written in parts, the processor waits until all of it has reached the cache, which took longer than
-/// all else about a packet.
+/// Whether `key` is that of `frame` on `link`. Compares word by word, and for IPv4 the only word that is not 0: a wide load
+/// of a key that was just stored in parts stalls until all stores have reached the cache, which took longer than everything
+/// else about a packet.
 #[inline]
 fn is_of(key: &FlowKey, frame: &Frame, link: u16) -> bool {
     let differs = (key.dest_qp ^ frame.dest_qp)
@@ -331,7 +331,7 @@ fn group(list: &[(ExtraKey, Counter)], by_slot: &mut HashMap<u32, Extra, State>)
     }
 }
 
-/// Ports and opcodes that only few flows have, as the kernel keeps them, in order of appearance.
+/// Further ports, opcodes and DSCPs of flows, as in the kernel's overflow map, in order of appearance.
 #[derive(Debug)]
 struct ExtraTable {
     list: Vec<(ExtraKey, Counter)>,
@@ -365,7 +365,7 @@ impl ExtraTable {
         true
     }
 
-    /// Removes what belongs to `slots` (in ascending order) and gives it by slot.
+    /// Removes the entries of `slots` (in ascending order) and returns them by slot.
     fn take(&mut self, slots: &[u32]) -> HashMap<u32, Extra, State> {
         let mut taken = HashMap::with_hasher(State::default());
         if self.list.iter().all(|(key, _)| slots.binary_search(&key.slot).is_err()) {

@@ -1,4 +1,4 @@
-//! One frame at a time: parse, filter, count.
+//! Parses, filters and counts frames, one at a time.
 
 use bytes::Bytes;
 use rocescope_common::abi::EVENT_HEADERS;
@@ -17,20 +17,20 @@ use crate::source::flows::table::FlowTable;
 /// Events that carry the packet's first bytes.
 const WITH_HEADERS: u16 = Event::NAK | Event::RNR | Event::GSI | Event::CNP | Event::GAP;
 
-/// What is counted of all taps.
+/// The counts of all taps.
 #[derive(Debug)]
 pub struct Counts {
     /// Flows and links.
     pub table: FlowTable,
-    /// Connections seen.
+    /// Connections seen being established.
     pub peers: Peers,
-    /// Figures beyond counters.
+    /// Metrics beyond counters.
     pub metrics: MetricsWorker,
     /// First and last frame of any kind, Unix nanoseconds.
     pub window: Option<(u64, u64)>,
     /// First and last frame that is not [in range](Self::in_range).
     pub out_of_range: Option<(u64, u64)>,
-    /// What happened since it was last told; `None` when nobody listens.
+    /// Events since they were last sent; `None` when they are not wanted.
     pub events: Option<Vec<EventSample>>,
     /// Frames before this are not counted.
     pub from_ns: u64,
@@ -41,7 +41,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Whether a frame of this time is counted at all.
+    /// Whether frames of this time are counted.
     #[inline]
     #[must_use]
     pub fn in_range(&self, ts_ns: u64) -> bool {
@@ -57,7 +57,7 @@ impl Counts {
         widen(&mut self.window, ts_ns);
         let (link, start) = links.resolve(interface, data, wire_len, &mut self.table);
         self.metrics.frame(link, ts_ns);
-        // A frame that is returned by value would be copied.
+        // In place: returning the frame by value would copy it.
         let mut frame = Frame::EMPTY;
         match start.and_then(|meta| parse_into::<Full>(&data, meta, &mut (), &mut frame)) {
             Ok(()) => self.packet(links, link, ts_ns, &frame, data),
@@ -88,24 +88,24 @@ impl Counts {
 }
 
 #[inline]
-fn widen(span: &mut Option<(u64, u64)>, ts_ns: u64) {
-    match span {
+fn widen(range: &mut Option<(u64, u64)>, ts_ns: u64) {
+    match range {
         Some((first, last)) => {
             *first = ts_ns.min(*first);
             *last = ts_ns.max(*last);
         }
-        None => *span = Some((ts_ns, ts_ns)),
+        None => *range = Some((ts_ns, ts_ns)),
     }
 }
 
-/// A frame on a link at a time, with its bytes.
-type Passed<'a> = (u16, &'a Frame, u64, &'a [u8]);
+/// Link, headers, time and bytes of a packet.
+type Located<'a> = (u16, &'a Frame, u64, &'a [u8]);
 
 #[cold]
 fn happened(
     peers: &mut Peers,
     events: Option<&mut Vec<EventSample>>,
-    (link, frame, ts_ns, data): Passed<'_>,
+    (link, frame, ts_ns, data): Located<'_>,
     outcome: Outcome,
 ) {
     if outcome.events & Event::GSI != 0 {

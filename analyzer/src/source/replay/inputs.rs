@@ -1,34 +1,34 @@
-//! Which files belong to one tap, and what the tap is called.
+//! Groups files into taps, and names the taps.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// One place where packets were captured: a file, or the files of a rotation.
+/// A tap: a place where packets were captured, as one file or the files of a rotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapFiles {
-    /// What its links are called after.
+    /// Its name, which its links are named after.
     pub name: String,
     /// Its files; `-` is standard input.
     pub files: Vec<PathBuf>,
 }
 
-/// What was decided about a list of files.
+/// A list of files as taps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inputs {
     /// The taps in the order of their first file.
     pub taps: Vec<TapFiles>,
-    /// What the user did not ask for in so many words.
+    /// Decisions that the user did not ask for explicitly.
     pub notices: Vec<String>,
 }
 
 /// Standard input, as an argument.
 pub const STDIN: &str = "-";
 
-/// Sorts `files` into taps: each is one, except that the parts of a rotation are joined. `named`
-/// are taps that were named by the user.
+/// Groups `files` into taps: each file is a tap, except that the files of a rotation are joined. `named` are taps that the
+/// user named.
 ///
 /// # Errors
-/// A sentence, when a name or a file is there twice.
+/// When a name or a file is given twice.
 pub fn arrange(files: &[PathBuf], named: &[TapFiles]) -> Result<Inputs, String> {
     refuse_twice(files, named)?;
     let mut inputs = Inputs::default();
@@ -48,11 +48,11 @@ pub fn arrange(files: &[PathBuf], named: &[TapFiles]) -> Result<Inputs, String> 
             taps.push((folder, TapFiles { name: group.stem, files: group.files }));
         }
     }
-    set_apart(&mut taps, &mut inputs.notices);
+    make_unique(&mut taps, &mut inputs.notices);
     for (_, tap) in &taps {
         if named.iter().any(|other| other.name == tap.name) {
             return Err(format!(
-                "--tap {}: a file has that name too; choose another name for the tap",
+                "--tap {}: an input file has the same name; choose another name for the tap",
                 tap.name
             ));
         }
@@ -68,7 +68,7 @@ fn refuse_twice(files: &[PathBuf], named: &[TapFiles]) -> Result<(), String> {
         let same = if file.as_os_str() == STDIN {
             file.clone()
         } else {
-            // A file that is not there is refused later, with its own sentence.
+            // A missing file is refused later, with its own message.
             file.canonicalize().unwrap_or_else(|_| file.clone())
         };
         if !seen.insert(same) {
@@ -123,7 +123,7 @@ fn groups(files: &[PathBuf]) -> Vec<Group> {
         if distinct && stem != STDIN {
             groups.push(Group { folder, stem, files });
         } else {
-            // x.pcap beside x.pcap.gz: not parts of a rotation, but perhaps the same packets.
+            // x.pcap and x.pcap.gz: not a rotation, but perhaps the same packets.
             for file in files {
                 groups.push(Group { folder: folder.clone(), stem: stem.clone(), files: vec![file] });
             }
@@ -132,10 +132,10 @@ fn groups(files: &[PathBuf]) -> Vec<Group> {
     groups
 }
 
-/// Gives taps of the same name as many folders in front as it takes to tell them apart.
-fn set_apart(taps: &mut [(Option<PathBuf>, TapFiles)], notices: &mut Vec<String>) {
+/// Prefixes taps of the same name with as many folders as make the names unique.
+fn make_unique(taps: &mut [(Option<PathBuf>, TapFiles)], notices: &mut Vec<String>) {
     let names: Vec<String> = taps.iter().map(|(_, tap)| tap.name.clone()).collect();
-    let mut said = Vec::new();
+    let mut reported = Vec::new();
     for at in 0..taps.len() {
         let same: Vec<usize> = (0..taps.len()).filter(|i| names.get(*i) == names.get(at)).collect();
         if same.len() < 2 {
@@ -158,10 +158,10 @@ fn set_apart(taps: &mut [(Option<PathBuf>, TapFiles)], notices: &mut Vec<String>
         let mut parts = tail(&mine, depth);
         parts.push(name.clone());
         tap.name = parts.join("/");
-        if !said.contains(name) {
-            said.push(name.clone());
+        if !reported.contains(name) {
+            reported.push(name.clone());
             notices.push(format!(
-                "{} files are called {name}; they stay apart, named with their folders",
+                "{} files are named {name}; each is a tap of its own, named with its folder",
                 same.len()
             ));
         }
@@ -181,7 +181,7 @@ fn file_name(file: &Path) -> String {
 
 const EXTENSIONS: [&str; 5] = [".pcapng", ".pcap", ".cap", ".dump", ".dmp"];
 
-/// What a file name is without its rotation suffix, and the suffix.
+/// A file name without its rotation suffix, and the suffix.
 ///
 /// tcpdump's `-C` and `-W` (`x.pcap`, `x.pcap1`, `x.pcap02`), logrotate (`x.pcap.1`), dumpcap
 /// (`x_00001_20260101120000.pcapng`), times as of tcpdump's `-G` (`x-20260101-120000.pcap`), each
@@ -192,7 +192,7 @@ fn rotation(name: &str) -> (String, String) {
     let number = &plain[front.len()..];
     for base in [front, front.strip_suffix('.').unwrap_or(front)] {
         if EXTENSIONS.iter().any(|ext| base.len() > ext.len() && base.ends_with(ext)) {
-            // Without a number there may still be a time before the extension.
+            // Without a number there may be a time before the extension.
             if !number.is_empty() {
                 return (base.into(), number.into());
             }

@@ -1,4 +1,4 @@
-//! Which link a captured frame belongs to, and where in it the parser starts.
+//! The link of a captured frame, and the offset at which the parser starts.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::source::flows::table::{FlowTable, MAX_LINKS};
 
 type State = foldhash::fast::RandomState;
 
-/// How frames of a link type start.
+/// The first header of frames of a link type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum LinkLayer {
     Ethernet,
     Ip,
     /// Four bytes of address family, then IP.
@@ -24,7 +24,7 @@ enum Kind {
     Unsupported,
 }
 
-impl Kind {
+impl LinkLayer {
     fn of(link_type: u16) -> Self {
         match link_type {
             capture::LINKTYPE_EN10MB => Self::Ethernet,
@@ -41,22 +41,22 @@ impl Kind {
     }
 }
 
-/// Whether frames of this link type can be read.
+/// Whether this link type is supported.
 #[must_use]
 pub fn supported(link_type: u16) -> bool {
-    Kind::of(link_type) != Kind::Unsupported
+    LinkLayer::of(link_type) != LinkLayer::Unsupported
 }
 
-/// One interface of the file that is being read.
+/// One interface of the current file.
 #[derive(Clone, Copy, Debug)]
-struct Known {
-    kind: Kind,
+struct KnownInterface {
+    layer: LinkLayer,
     label: u32,
-    /// The link, where it does not depend on the frame.
+    /// The link, unless it depends on the frame.
     link: Option<u16>,
 }
 
-/// A link within a tap: the interface's label, and what a cooked header adds.
+/// A link within a tap: the interface's label, and for cooked captures the header's interface and direction.
 type LinkKey = (u32, Option<(Option<u32>, PacketDirection)>);
 
 /// The links of one tap.
@@ -65,18 +65,18 @@ pub struct TapLinks {
     name: Arc<str>,
     /// Interfaces by name, or by number in their section.
     labels: Vec<String>,
-    known: Vec<Known>,
+    known: Vec<KnownInterface>,
     links: HashMap<LinkKey, u16, State>,
     latest: Option<(LinkKey, u16)>,
-    /// Link types that were refused, to be told once each.
+    /// Unsupported link types, to be reported once each.
     refused: Vec<u16>,
 }
 
-/// The last link of a table, for what finds no room of its own.
-const OTHERS: u16 = u16::MAX;
+/// The last link of a table, for all links that find no room.
+const OTHER_LINKS: u16 = u16::MAX;
 
 impl TapLinks {
-    /// The links of the tap called `name`; none so far.
+    /// A tap without links.
     #[must_use]
     pub fn new(name: String) -> Self {
         Self {
@@ -89,57 +89,56 @@ impl TapLinks {
         }
     }
 
-    /// What the tap is called.
+    /// The name of the tap.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// The number, within the tap, of the interface that a link belongs to, whatever the direction.
+    /// The number of a link's interface within the tap; both directions have the same.
     #[must_use]
     pub fn interface_of(&self, link: u16) -> u32 {
         let found = self.links.iter().find(|(_, known)| **known == link);
         let Some(((label, cooked), _)) = found else { return u32::MAX };
-        // Neither number is large.
+        // Both numbers are small.
         let index = cooked.and_then(|(index, _)| index).unwrap_or(0);
         label << 24 | (index & 0x00FF_FFFF)
     }
 
-    /// The next file of the tap begins: its interfaces are numbered anew.
+    /// Starts the next file of the tap, whose interfaces are numbered from 0.
     pub fn next_file(&mut self) {
         self.known.clear();
     }
 
-    /// Takes note of the interfaces that the file describes so far. Gives the link types met for
-    /// the first time that cannot be read.
+    /// Adds the interfaces that the file has described so far. Returns link types that are new and unsupported.
     pub fn learn(&mut self, interfaces: &[Interface], table: &mut FlowTable) -> Vec<u16> {
         let mut refused = Vec::new();
         for (number, interface) in interfaces.iter().enumerate().skip(self.known.len()) {
             let first = interfaces.iter().position(|other| other.section == interface.section).unwrap_or(0);
             let text = interface.name.clone().unwrap_or_else(|| (number - first).to_string());
             let label = self.label(text, table);
-            let kind = Kind::of(interface.link_type);
-            let link = match kind {
-                Kind::Sll | Kind::Sll2 => None,
+            let layer = LinkLayer::of(interface.link_type);
+            let link = match layer {
+                LinkLayer::Sll | LinkLayer::Sll2 => None,
                 _ => Some(self.link((label, None), table)),
             };
-            if kind == Kind::Unsupported && !self.refused.contains(&interface.link_type) {
+            if layer == LinkLayer::Unsupported && !self.refused.contains(&interface.link_type) {
                 self.refused.push(interface.link_type);
                 refused.push(interface.link_type);
             }
-            self.known.push(Known { kind, label, link });
+            self.known.push(KnownInterface { layer, label, link });
         }
         refused
     }
 
-    /// Whether the file's interface of this number was learnt.
+    /// Whether the interface of this number is known.
     #[inline]
     #[must_use]
     pub fn knows(&self, interface: u32) -> bool {
         (interface as usize) < self.known.len()
     }
 
-    /// The link of a frame, and where the parser starts; or why it cannot be parsed.
+    /// The link of a frame, and the parser's start or the reason to skip the frame.
     #[inline]
     pub fn resolve(
         &mut self,
@@ -150,22 +149,22 @@ impl TapLinks {
     ) -> (u16, Result<Meta, SkipReason>) {
         let meta = |entry, offset, tag| Meta { entry, offset, wire_len, tag };
         match self.known.get(interface as usize) {
-            Some(Known { kind: Kind::Ethernet, link: Some(link), .. }) => {
+            Some(KnownInterface { layer: LinkLayer::Ethernet, link: Some(link), .. }) => {
                 (*link, Ok(meta(Entry::ETHERNET, 0, Tag::NONE)))
             }
-            Some(Known { kind: Kind::Ip, link: Some(link), .. }) => {
+            Some(KnownInterface { layer: LinkLayer::Ip, link: Some(link), .. }) => {
                 (*link, Ok(meta(Entry::IP, 0, Tag::UNKNOWN)))
             }
-            Some(Known { kind: Kind::Loopback, link: Some(link), .. }) => {
+            Some(KnownInterface { layer: LinkLayer::Loopback, link: Some(link), .. }) => {
                 let start = loopback(data).map(|offset| meta(Entry::IP, offset, Tag::UNKNOWN));
                 (*link, start)
             }
-            Some(Known { kind: Kind::Unsupported, link: Some(link), .. }) => {
+            Some(KnownInterface { layer: LinkLayer::Unsupported, link: Some(link), .. }) => {
                 (*link, Err(SkipReason::LinkTypeUnsupported))
             }
-            Some(Known { kind, label, .. }) => {
-                let (kind, label) = (*kind, *label);
-                let header = if kind == Kind::Sll { cooked::sll(&data) } else { cooked::sll2(&data) };
+            Some(KnownInterface { layer, label, .. }) => {
+                let (layer, label) = (*layer, *label);
+                let header = if layer == LinkLayer::Sll { cooked::sll(&data) } else { cooked::sll2(&data) };
                 let Some(header) = header else {
                     return (self.link((label, None), table), Err(SkipReason::TruncatedHeaders));
                 };
@@ -177,7 +176,7 @@ impl TapLinks {
                 self.latest = Some((key, link));
                 (link, Ok(meta(Entry::ethertype(header.ethertype), header.offset, Tag::NONE)))
             }
-            // A reader numbers only interfaces that it describes.
+            // Unreachable: a reader gives no frame of an interface that it has not described.
             None => (self.link((0, None), table), Err(SkipReason::LinkTypeUnsupported)),
         }
     }
@@ -186,7 +185,7 @@ impl TapLinks {
         let at = self.labels.iter().position(|label| *label == text).unwrap_or_else(|| {
             self.labels.push(text);
             if self.labels.len() == 2 {
-                // Until now the interface did not need to be named.
+                // The first interface needed no name until now.
                 for (key, link) in &self.links {
                     table.rename_link(*link, self.link_name(*key));
                 }
@@ -201,14 +200,14 @@ impl TapLinks {
             return *link;
         }
         let name = self.link_name(key);
-        // The last place is for all that find none: they are still counted, and it shows.
+        // The last link is for all that find no room: their frames are still counted.
         let link = if table.links().len() < MAX_LINKS - 1 {
-            table.add_link(name, None).unwrap_or(OTHERS)
+            table.add_link(name, None).unwrap_or(OTHER_LINKS)
         } else {
             if table.links().len() == MAX_LINKS - 1 {
                 let _ = table.add_link("all other links".into(), None);
             }
-            return OTHERS;
+            return OTHER_LINKS;
         };
         self.links.insert(key, link);
         link
@@ -233,8 +232,8 @@ impl TapLinks {
     }
 }
 
-/// Offset of the IP header behind a loopback header. Its address family is in the byte order of
-/// whoever captured, and IPv6 has a number of its own on every system.
+/// Offset of the IP header after a loopback header. The address family is in the byte order of the capturing host, and the
+/// number of IPv6 differs between systems.
 fn loopback(data: &[u8]) -> Result<usize, SkipReason> {
     const LEN: usize = 4;
     let family = data.first_chunk::<LEN>().ok_or(SkipReason::TruncatedHeaders)?;
@@ -326,7 +325,7 @@ mod tests {
             header[4..8].copy_from_slice(&ifindex.to_be_bytes());
             last = links.resolve(0, &header, 1, &mut table).0;
         }
-        assert_eq!((last, table.links().len()), (OTHERS, MAX_LINKS));
+        assert_eq!((last, table.links().len()), (OTHER_LINKS, MAX_LINKS));
         assert_eq!(table.links().last().unwrap().name, "all other links");
     }
 }

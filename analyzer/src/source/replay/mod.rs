@@ -1,4 +1,4 @@
-//! Capture files and streams through the same accounting as live packets.
+//! Counts the packets of capture files and streams with the accounting of live packets.
 //!
 //! ```text
 //! files ─ inputs (which form a tap) ─ tap (records) ─┐
@@ -33,48 +33,48 @@ use tap::{Messages, TapReader};
 use time::TimeSpec;
 use worker::MetricsWorker;
 
-/// When samples are sent. The last one always is.
+/// When samples are sent. The last one is always sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Emit {
     /// Only at the end.
     AtEnd,
-    /// After each of these intervals of the data's time that had a frame; none is left out.
+    /// After each interval of data time with a frame; none is dropped.
     Every(Duration),
-    /// The same for a view that someone watches: it may be left out when the view is behind, or
-    /// when the data's time runs much faster than the clock.
+    /// The same for a view that someone watches: samples may be dropped when the view is behind, or when data time runs
+    /// much faster than the clock.
     Watch(Duration),
 }
 
-/// What to replay and how.
+/// The inputs of a replay, and its settings.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Capture files, each a tap unless they are parts of a rotation; `-` is standard input.
+    /// Capture files, each a tap of its own unless they belong to a rotation; `-` is standard input.
     pub files: Vec<PathBuf>,
-    /// Taps with names.
+    /// Taps that the user named.
     pub taps: Vec<TapFiles>,
     /// Data time per clock time; infinite for as fast as possible.
     pub speed: f64,
-    /// Count no frames before.
+    /// Skip frames before this time.
     pub from: Option<TimeSpec>,
-    /// Count no frames after.
+    /// Skip frames after this time.
     pub to: Option<TimeSpec>,
-    /// End after so much of the data's time (of a stream that is silent, of the clock's).
+    /// End after this much data time (for a silent stream: clock time).
     pub duration: Option<Duration>,
-    /// Count other RoCE packets as filtered.
+    /// Count RoCE packets that do not match as filtered.
     pub filter: Option<Filter>,
-    /// Retire flows that are idle for longer.
+    /// Retire flows that are idle for longer than this.
     pub idle: Option<Duration>,
-    /// Flows at a time, at most.
+    /// Size of the flow table.
     pub max_flows: usize,
-    /// About figures beyond counters.
+    /// Settings of the metrics.
     pub metrics: metrics::Options,
     /// When to send samples.
     pub emit: Emit,
-    /// Whether the view wants events.
+    /// Whether events are sent.
     pub events: bool,
 }
 
-/// Flows at a time in a replay, unless the user says otherwise.
+/// Default size of the flow table of a replay.
 pub const MAX_FLOWS: usize = 1 << 20;
 
 impl Default for Options {
@@ -100,8 +100,8 @@ impl Default for Options {
 /// Opens all inputs and starts a replay in a thread of its own.
 ///
 /// # Errors
-/// A sentence about the first input that cannot be read, or is there twice. What is wrong with a
-/// stream only shows later, in [`crate::source::feed::Update::Ended`].
+/// When an input cannot be read, or is given twice. An error of a stream shows later, in
+/// [`crate::source::feed::Update::Ended`].
 pub fn start(options: Options) -> Result<Feed> {
     let opened = open(&options)?;
     let (source, view) = feed::channel();
@@ -125,7 +125,7 @@ pub fn start(options: Options) -> Result<Feed> {
     Ok(view)
 }
 
-/// A replay that has not begun.
+/// A replay that has not started.
 struct Opened {
     taps: Vec<TapReader>,
     counts: count::Counts,
@@ -133,7 +133,7 @@ struct Opened {
     notices: Vec<String>,
 }
 
-/// Opens all inputs at their beginning, with nothing counted.
+/// Opens all inputs at their beginning.
 fn open(options: &Options) -> Result<Opened> {
     let inputs = inputs::arrange(&options.files, &options.taps).map_err(anyhow::Error::msg)?;
     let mut names: Vec<String> = Vec::new();

@@ -1,30 +1,30 @@
-//! The data's time against the clock.
+//! Data time against clock time.
 
 use std::time::{Duration, Instant};
 
-/// A frame that is due this soon is due now: to wait for each would cost more than to count it.
+/// Frames due within this time are due now: waiting for each would cost more than counting it.
 const SLACK: Duration = Duration::from_millis(2);
 
-/// When frames are due: the one place of replay that looks at the clock.
+/// Decides when frames are due; the only part of a replay that reads the clock.
 #[derive(Debug)]
 pub struct Pace {
     /// Data time per clock time; infinite for as fast as possible.
     speed: f64,
     paused: bool,
-    /// A point in data time and when it was reached.
+    /// A point in data time, and the clock time at which it was reached.
     anchor: Option<(u64, Instant)>,
     shown: Option<Instant>,
     started: Instant,
 }
 
 impl Pace {
-    /// Runs at `speed` times the data's own.
+    /// Runs at `speed` times data time.
     #[must_use]
     pub fn new(speed: f64) -> Self {
         Self { speed, paused: false, anchor: None, shown: None, started: Instant::now() }
     }
 
-    /// Whether the data's time stands still.
+    /// Whether the replay is paused.
     #[must_use]
     pub fn paused(&self) -> bool {
         self.paused
@@ -36,7 +36,7 @@ impl Pace {
         self.speed
     }
 
-    /// Whether nothing is ever waited for.
+    /// Whether frames are never waited for.
     #[must_use]
     pub fn unlimited(&self) -> bool {
         self.speed.is_infinite()
@@ -51,7 +51,7 @@ impl Pace {
         }
     }
 
-    /// Stops or continues when data time is at `data_ns`.
+    /// Pauses or resumes when data time is at `data_ns`.
     pub fn pause(&mut self, paused: bool, data_ns: Option<u64>) {
         if self.paused != paused {
             self.restart(data_ns);
@@ -59,7 +59,7 @@ impl Pace {
         }
     }
 
-    /// Data time goes on from `data_ns` now.
+    /// Sets the anchor: data time is at `data_ns` now.
     fn restart(&mut self, data_ns: Option<u64>) {
         self.anchor = data_ns.map(|ns| (ns, Instant::now()));
     }
@@ -79,13 +79,13 @@ impl Pace {
         let now = Instant::now();
         let (from, at) = *self.anchor.get_or_insert((data_ns, now));
         let ahead = Duration::from_nanos(data_ns.saturating_sub(from));
-        // Speeds so small that the product leaves all bounds mean: not in this life.
+        // At a very small speed the quotient overflows: wait without end.
         let ahead = Duration::try_from_secs_f64(ahead.as_secs_f64() / self.speed).unwrap_or(Duration::MAX);
         let wait = ahead.checked_sub(now.duration_since(at))?;
         (wait > SLACK).then_some(wait)
     }
 
-    /// True when `interval` went by on the clock since this was last true, and the first time.
+    /// True the first time, and whenever `interval` of clock time has passed since it was last true.
     pub fn refresh(&mut self, interval: Duration) -> bool {
         let now = Instant::now();
         let due = self.shown.is_none_or(|shown| now.duration_since(shown) >= interval);

@@ -1,4 +1,4 @@
-//! Standard input and other inputs that may have nothing to give yet.
+//! Standard input and other inputs whose reads may block.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long a read waits before it says that there is nothing.
+/// Time after which an impatient read gives up.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// A pipe, socket or terminal. While [`Stream::impatient`] is set, a read that finds nothing for a
-/// tenth of a second fails with [`io::ErrorKind::WouldBlock`]; nothing is lost by that.
+/// A pipe, socket or terminal. While [`Stream::impatient`] is set, a read that gets no data for a tenth of a second fails
+/// with [`io::ErrorKind::WouldBlock`]; no data is lost.
 #[derive(Debug)]
 pub struct Stream {
     file: File,
@@ -23,7 +23,7 @@ impl Stream {
     /// Standard input.
     ///
     /// # Errors
-    /// When there is none.
+    /// When standard input is closed.
     pub fn stdin() -> io::Result<Self> {
         Ok(Self::new(io::stdin().as_fd().try_clone_to_owned()?))
     }
@@ -50,10 +50,10 @@ impl Stream {
         Arc::clone(&self.impatient)
     }
 
-    /// Waits a moment for something to read, or for the end. False when there is neither.
+    /// Waits up to [`PATIENCE`] for data or for the end; false when there is neither.
     ///
     /// # Errors
-    /// When the system cannot say.
+    /// When poll(2) fails.
     pub fn ready(&self) -> io::Result<bool> {
         let mut poll = libc::pollfd { fd: self.file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let patience = i32::try_from(PATIENCE.as_millis()).unwrap_or(i32::MAX);
