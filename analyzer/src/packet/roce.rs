@@ -76,7 +76,7 @@ fn bth(bth: Bth, at: usize) -> Header {
 fn reserved(bytes: &[u8], at: usize) -> Option<Header> {
     let zero = get::<16>(bytes, at)? == [0; 16];
     let mut header = Header::new("CNP, congestion notification", at);
-    header.field("reserved", at, 16, if zero { "all zero, as it should be" } else { "not all zero" });
+    header.field("reserved", at, 16, if zero { "all zero, as required" } else { "not all zero" });
     Some(header)
 }
 

@@ -67,7 +67,7 @@ fn the_extended_headers_follow_the_opcode() {
     ext(&mut bytes, 0x11, &[0x60, 0, 0, 7]);
     assert_eq!(value(&bytes, 78, 46, "AETH", "syndrome"), "0x60, NAK: PSN sequence error");
     ext(&mut bytes, 0x81, &[0; 16]);
-    assert_eq!(value(&bytes, 78, 46, "CNP", "reserved"), "all zero, as it should be");
+    assert_eq!(value(&bytes, 78, 46, "CNP", "reserved"), "all zero, as required");
     ext(&mut bytes, 0x64, &[0, 0, 0, 1, 0, 0, 0, 5]);
     assert_eq!(value(&bytes, 78, 46, "DETH", "source QP"), "5 (0x000005)");
     ext(&mut bytes, 0x05, &[1, 2, 3, 4]);
