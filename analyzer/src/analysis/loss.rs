@@ -180,8 +180,7 @@ pub(crate) struct AtLink<'a> {
 pub(crate) fn by_link(facts: &Facts) -> Vec<AtLink<'_>> {
     let mut all: Vec<AtLink<'_>> = Vec::new();
     let whole = nothing_vanished(facts);
-    let ways: HashSet<(IpAddr, IpAddr)> =
-        facts.flows.iter().map(|flow| (flow.src, flow.dst)).collect();
+    let ways: HashSet<(IpAddr, IpAddr)> = facts.flows.iter().map(|flow| (flow.src, flow.dst)).collect();
     for link in &facts.links {
         let mut sum = AtLink { link: &link.name, direction: link.direction, ..AtLink::default() };
         let mut any = false;

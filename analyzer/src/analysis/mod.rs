@@ -16,6 +16,7 @@ mod imbalance;
 mod latency;
 pub(crate) mod loss;
 mod matrix;
+mod naks;
 mod paths;
 pub(crate) mod ports;
 mod shape;
@@ -26,10 +27,12 @@ pub mod traffic;
 pub(crate) mod uneven;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use rocescope_common::wire::SkipReason;
 use serde::{Serialize, Serializer};
 
+use crate::metrics::loss::spells::{FlowSpells, Mark};
 use crate::sample::{Direction, SourceKind};
 use crate::source::net::lldp::Neighbour;
 
@@ -39,6 +42,7 @@ pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
 pub use loss::{Episodes, Icrc, LastNaks, Loss, Unfollowed};
+pub use naks::{NakCauses, Requests};
 pub(crate) use paths::related;
 pub use paths::{Again, CountedAgain, Paths};
 pub use taps::{Between, DelayChange, DelayPoint, TapFlow};
@@ -82,6 +86,9 @@ pub struct Facts {
     pub pattern: Option<traffic::Pattern>,
     pub devices: Vec<Device>,
     pub coverage: Vec<Coverage>,
+    /// Packets of every flow at the marks that spells refer to.
+    #[serde(skip)]
+    pub marks: Vec<Arc<Mark>>,
 }
 
 /// Where the figures come from.
@@ -301,6 +308,12 @@ pub struct Flow {
     pub pid: Option<u32>,
     pub comm: Option<String>,
     pub pod: Option<String>,
+    /// Its place in [`Mark::packets`].
+    #[serde(skip)]
+    pub slot: u32,
+    /// When trouble showed in it.
+    #[serde(skip)]
+    pub spells: FlowSpells,
 }
 
 /// Packets and bytes from one UDP source port.

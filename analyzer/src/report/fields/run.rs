@@ -286,12 +286,14 @@ pub const RUN: &[FieldMeta] = fields! {
     "findings[].where.direction", "text": "`ingress` or `egress`." or null "replay, or no single link";
     "findings[].where.hop", "text": "`upstream`, `downstream`, or the two taps that it is between." or null "not known";
     "findings[].where.switch_port", "text": "Switch and port at the other end of the link." or null "no LLDP names it";
-    "findings[].requester.addr", "address": "The end that sends the requests: its address,";
+    "findings[].requester", "object": "The end that sends the requests." or null "not known, or it is about no queue pair";
+    "findings[].requester.addr", "address": "Its address,";
     "findings[].requester.qpn", "number": "queue pair," or null "not known, or several";
     "findings[].requester.pid", "number": "process," or null "not on this host, or not known";
     "findings[].requester.comm", "text": "command" or null "as `pid`";
     "findings[].requester.pod", "text": "and pod." or null "as `pid`, or in none";
-    "findings[].responder.addr", "address": "The end that answers them: its address,";
+    "findings[].responder", "object": "The end that answers them." or null "as `requester`";
+    "findings[].responder.addr", "address": "Its address,";
     "findings[].responder.qpn", "number": "queue pair," or null "not known, or several";
     "findings[].responder.pid", "number": "process," or null "not on this host, or not known";
     "findings[].responder.comm", "text": "command" or null "as `pid`";
