@@ -50,7 +50,6 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("metrics/", "crate::source::devices", "plain values that a sample holds"),
     ("metrics/", "crate::source::net", "the parsers of LLDP and MAC control frames, functions of bytes"),
     ("metrics/", "crate::source::flows", "flows that metrics are collected for"),
-    ("metrics/", "crate::source::replay", "replay drives the collectors, and they take its packets"),
     ("source/devices/", "crate::doctor", "live runs the checks of doctor in the background"),
     ("bench/", "crate::cli::output", "the interrupt, and the page that it prints"),
 ];
