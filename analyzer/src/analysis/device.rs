@@ -400,8 +400,8 @@ fn why(port: &PortSample, seen: &Seen<'_>, lost: u64) -> String {
     if lost > 0 {
         return format!("{lost} packets were dropped by the interface or missed while it was busy");
     }
-    "packets to the host's own addresses pass no interface, and what passed before the programs were attached, or \
-     while counters were being read, is in one figure only"
+    "packets to the host's own addresses bypass the interfaces, and packets before the programs were attached, or \
+     while counters were read, are in one of the two counts only"
         .to_owned()
 }
 

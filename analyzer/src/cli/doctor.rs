@@ -17,12 +17,13 @@ use crate::host::read::{HostRoot, Unread};
 use crate::host::{filters, interface};
 use crate::source::capture::{LINKTYPE_EN10MB, Reader};
 use crate::source::net::lldp::Neighbour;
+use crate::util::style::Paint;
 
 /// Exit status when a check is critical.
 const CRITICAL: u8 = 3;
 
 /// Runs the command; its result is the exit status: 0, or 3 when a check is critical.
-pub(super) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
+pub(super) fn doctor(args: &DoctorArgs, paint: Paint) -> Result<ExitCode> {
     // First of all: an error in a name is reported at once.
     let captured: Vec<(&String, &Path, Vec<Speaker>)> = (args.lldp_capture.iter())
         .map(|(name, file)| Ok((name, file.as_path(), speakers(file)?)))
@@ -66,7 +67,7 @@ pub(super) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
     }
     let page = Page::of(host);
     let text = match args.output {
-        PageOutput::Text => doctor::text::text(&page, args.verbose, output::width()),
+        PageOutput::Text => doctor::text::painted(&page, args.verbose, output::width(), paint),
         PageOutput::Json => page.json().context("cannot write the page as JSON")?,
     };
     output::page(&text)?;

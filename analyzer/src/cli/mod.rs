@@ -44,7 +44,7 @@ pub fn main() -> ExitCode {
         Verb::Explain(args) => return explain::explain(args.id.as_deref(), Paint::of_stdout(color)),
         Verb::Diff(args) => diff::diff(&args, Paint::of_stdout(color)),
         #[cfg(target_os = "linux")]
-        Verb::Doctor(args) => match doctor::doctor(&args) {
+        Verb::Doctor(args) => match doctor::doctor(&args, Paint::of_stdout(color)) {
             Ok(status) => return status,
             Err(error) => Err(error),
         },

@@ -227,7 +227,7 @@ impl PortFacts {
 
 /// The cost of optional counters, as text.
 pub const OPTIONAL_COST: &str =
-    "each uses a flow rule and a flow counter of the NIC, and may slow down the data path";
+    "each uses a flow rule and a flow counter of the NIC, and may reduce throughput";
 
 /// Kernel support for GPUDirect RDMA.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -10,6 +10,7 @@ use super::visibility::{Availability, SourceKind};
 use super::*;
 use crate::host::recorded::Recorded;
 use crate::host::vocabulary::Meaning;
+use crate::util::style::Paint;
 
 const MLX5: &str = include_str!("../../../tests/data/host/mlx5.txt");
 const BNXT_RE: &str = include_str!("../../../tests/data/host/bnxt_re.txt");
@@ -338,6 +339,8 @@ fn a_host_without_anything_is_no_failure() {
 #[test]
 fn both_views_say_all_of_it() {
     let page = page(MLX5, "answers/pause/enp59s0np0 = off on on");
+    let painted = text::painted(&page, false, 120, Paint::COLORED);
+    assert!(painted.contains("\u{1b}[1m── ISSUES"), "{painted}");
     let text = text::text(&page, false, 120);
     for part in [
         "mlx5_0/1, mlx5_ib, on enp59s0np0, ACTIVE, 200 Gb/s, RDMA MTU 4096",

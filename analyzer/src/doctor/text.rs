@@ -11,7 +11,8 @@ use super::visibility::{self, Visibility};
 use crate::host::dcb::Priorities;
 use crate::host::port::GidType;
 use crate::host::process;
-use crate::report::text::layout::{plain, wrap};
+use crate::util::layout::{plain, wrap};
+use crate::util::style::{Paint, Role};
 use crate::util::units::plural;
 
 /// Minimum width in columns: narrower terminals get lines of this width.
@@ -23,8 +24,14 @@ const WIDEST: usize = 120;
 /// lists every subject separately instead of in groups.
 #[must_use]
 pub fn text(page: &Page, verbose: bool, columns: usize) -> String {
+    painted(page, verbose, columns, Paint::PLAIN)
+}
+
+/// [`text`] in colour.
+#[must_use]
+pub fn painted(page: &Page, verbose: bool, columns: usize, paint: Paint) -> String {
     let width = columns.clamp(NARROWEST, WIDEST);
-    let mut sheet = Sheet { out: String::new(), width };
+    let mut sheet = Sheet { out: String::new(), width, paint };
     let names = if verbose { Names::default() } else { Names::of(&page.host) };
     let release = page.host.kernel.release.as_deref().unwrap_or("unknown");
     let netns =
@@ -80,6 +87,7 @@ fn in_short(found: &[Group<'_, Check>]) -> String {
 struct Sheet {
     out: String,
     width: usize,
+    paint: Paint,
 }
 
 impl Sheet {
@@ -93,7 +101,27 @@ impl Sheet {
         let used = title.chars().count() + 4;
         let line = format!("── {title} {}", "─".repeat(self.width.saturating_sub(used)));
         self.line("");
-        self.line(&line);
+        let line = self.paint.paint(Role::Heading, &line);
+        let _ = writeln!(self.out, "{line}");
+    }
+
+    /// Adds a command on a line of its own, which can be copied.
+    fn command(&mut self, command: &str) {
+        let _ = writeln!(self.out, "    $ {}", self.paint.paint(Role::Command, &plain(command)));
+    }
+
+    /// Adds a paragraph whose first word says how serious it is.
+    fn issue(&mut self, verdict: Verdict, text: &str) {
+        let role = match verdict {
+            Verdict::Critical => Role::Critical,
+            Verdict::Warning => Role::Warning,
+            _ => Role::Dim,
+        };
+        let start = self.out.len();
+        self.paragraph(text, "");
+        let painted = self.paint.head(role, &self.out[start..], verdict.name().len());
+        self.out.truncate(start);
+        self.out.push_str(&painted);
     }
 
     /// Adds wrapped text with a hanging indent.
@@ -159,7 +187,7 @@ fn visibility(page: &Page, names: &Names, verbose: bool, sheet: &mut Sheet) {
         let (source, availability) = (entry.source.name(), entry.availability.name());
         sheet.paragraph(&format!("{}, {source}: {availability}; {}.", group.label(), entry.why), "");
         if let Some(command) = &entry.command {
-            sheet.line(&format!("    $ {command}"));
+            sheet.command(command);
         }
     }
     if others.iter().any(|other| other.up) {
@@ -172,7 +200,7 @@ fn visibility(page: &Page, names: &Names, verbose: bool, sheet: &mut Sheet) {
             "{which} without RDMA, packets: yes, where up; RoCE sent through them passes XDP and TC."
         );
         sheet.paragraph(&line, "");
-        sheet.line(&format!("    $ {}", visibility::live_anywhere(&page.host)));
+        sheet.command(&visibility::live_anywhere(&page.host));
     }
 }
 
@@ -198,7 +226,7 @@ fn problems(host: &HostFacts, found: &[Group<'_, Check>], sheet: &mut Sheet) {
         let check = group.first;
         let value = check.value.as_deref().unwrap_or("unknown");
         let head = format!("{:<8}  {}  {}: {value}", check.verdict.name(), check.id, group.label());
-        sheet.paragraph(&head, "");
+        sheet.issue(check.verdict, &head);
         if let Some(why) = &check.why {
             sheet.paragraph(&format!("{why}."), INDENT);
         }

@@ -25,7 +25,7 @@ pub enum XdpModeChoice {
     /// Native where the driver can, else generic.
     #[default]
     Auto,
-    /// In the driver; where it refuses, TC is used and that is said.
+    /// In the driver; TC with a notice where the driver refuses.
     Native,
     /// After the driver, on any interface.
     Generic,

@@ -195,7 +195,7 @@ fn by_priority(
     if let Err(error) = root.list(folder) {
         let remedy = device.pci.filter(|_| error.is_absent()).map(|pci| {
             format!(
-                "the drivers of MLNX_OFED and DOCA have it; with others the firmware tells: \
+                "the drivers of MLNX_OFED and DOCA have it; with others, query the firmware: \
                  mlxconfig -d {pci} query | grep ROCE_CC"
             )
         });

@@ -227,7 +227,7 @@ fn pfc(lossless: Option<Priorities>, interface: &InterfaceFacts, sheet: &mut She
             ("pfc.enabled", Verdict::Warning),
             name,
             set.to_string(),
-            "each lossless priority needs buffer headroom at every hop; shared among so many, it becomes too small",
+            "each lossless priority needs buffer headroom at every hop; shared among this many, it is too small",
             change,
         ),
         Some(set) => sheet.ok("pfc.enabled", name, set.to_string()),

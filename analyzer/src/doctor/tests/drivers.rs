@@ -251,7 +251,7 @@ fn counters_are_named_and_how_the_optional_ones_are_turned_on_and_at_what_price(
     for part in [
         "disabled: cc_rx_cnp_pkts (",
         "rdma statistic set link mlx5_0/1 optional-counters cc_rx_ce_pkts,cc_rx_cnp_pkts",
-        "may slow down the data path",
+        "may reduce throughput",
     ] {
         assert!(off.contains(part), "{part} in {off}");
     }

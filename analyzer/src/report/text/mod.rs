@@ -14,8 +14,6 @@ mod summary;
 mod tests;
 mod traffic;
 
-// For views beside the report.
-pub(crate) use crate::util::layout;
 pub(crate) use answers::{P99_SAMPLES, P999_SAMPLES, enough};
 
 use rocescope_common::wire::SkipReason;
@@ -23,7 +21,7 @@ use rocescope_common::wire::SkipReason;
 use crate::analysis::{Imbalance, Set, direction_name, hashing_case};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
-use crate::util::layout::{Align, Table, labelled, plain, wrap};
+use crate::util::layout::{self, Align, Table, labelled, plain, wrap};
 use crate::util::style::{Paint, Role};
 use crate::util::units::{self, plural};
 

@@ -1,0 +1,300 @@
+//! The words of docs/terms.md in everything that a person reads.
+//!
+//! [`BANNED`] lists phrases that a network engineer has to decode, each with the standard term. They are looked for in
+//! [`SCOPES`]; [`ALLOWED`] has the exceptions, each with its reason.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use clap::CommandFactory as _;
+use rocescope::report::{Options, Report, text};
+use rocescope::source::feed::Update;
+use rocescope::source::replay;
+
+#[path = "support/source.rs"]
+#[allow(dead_code, missing_docs, unreachable_pub, reason = "shared with other tests")]
+mod source;
+use source::{Piece, files, is_test, pieces, without_tests};
+
+/// A phrase in lower case, and what to say instead. A `*` stands for the rest of a word.
+const BANNED: &[(&str, &str)] = &[
+    ("sent again", "retransmitted"),
+    ("send again", "retransmit"),
+    ("asked again", "sequence-error NAK"),
+    ("asked for again", "sequence-error NAK"),
+    ("asks again", "sends a sequence-error NAK"),
+    ("asks for lost", "sends a sequence-error NAK"),
+    ("went back", "go-back-N"),
+    ("only late", "out of order"),
+    ("came late", "out of order"),
+    ("lost before it", "lost upstream"),
+    ("lost behind", "lost downstream"),
+    ("behind this link", "downstream of this link"),
+    ("behind this tap", "downstream of this tap"),
+    ("before this tap", "upstream of this tap"),
+    ("what had passed", "packets seen at this tap"),
+    ("what passed", "packets seen"),
+    ("what came", "packets"),
+    ("vanish*", "lost"),
+    ("shown twice", "duplicated"),
+    ("told", "reported, classified or known"),
+    ("tells", "shows or reports"),
+    ("is said", "is reported"),
+    ("slow down", "rate reduction"),
+    ("may be our own", "may be capture loss"),
+    ("our own loss*", "capture loss"),
+    ("timer that ran out", "timeout"),
+    ("does not pass here", "not observed at this tap"),
+    ("passes here", "observed at this tap"),
+    ("spurt*", "flowlet"),
+    ("figures are of", "time range"),
+    ("of the span", "in the time range"),
+    ("as good as", "equivalent to"),
+    ("as often", "the number"),
+    ("so many", "the number"),
+    ("no word of it", "not available from this source"),
+    ("unjudged", "not evaluated"),
+    ("not judged", "not evaluated"),
+    ("wait for the same", "straggler"),
+    ("whom the others", "straggler"),
+    ("and it costs", "the impact"),
+    ("worth a night", "worth an on-call alert"),
+    ("worked out", "computed"),
+    ("set wrong", "misconfigured"),
+    ("broke off", "ended unexpectedly"),
+    ("is no speed", "invalid value"),
+    ("more than nothing", "greater than 0"),
+    ("mind:", "Caveats:"),
+    ("from where on", "from which, or at least"),
+    ("marked data", "CE-marked data"),
+    ("needed beforehand", "requirements"),
+    ("as it should be", "passed"),
+    ("to look at first", "most important"),
+];
+
+/// Where the words are looked for. Add a scope when its texts are in order.
+const SCOPES: &[Scope] = &[
+    Scope::Literals("src"),
+    Scope::Documents("../docs"),
+    Scope::Document("../README.md"),
+    Scope::Document("../CHANGELOG.md"),
+    Scope::Document("../ARCHITECTURE.md"),
+    Scope::Document("../CONTRIBUTING.md"),
+    // Scope::Comments("src"),
+    // Scope::Comments("../analyzer-common/src"),
+    // Scope::Comments("../analyzer-ebpf/src"),
+];
+
+/// Where a phrase may stand: end of the path, phrase, reason.
+const ALLOWED: &[(&str, &str, &str)] = &[];
+
+/// Texts of one kind.
+#[derive(Clone, Copy, Debug)]
+enum Scope {
+    /// Strings in the code below a folder, other than names.
+    Literals(&'static str),
+    /// Comments below a folder.
+    #[allow(dead_code, reason = "used when the comments are in order")]
+    Comments(&'static str),
+    /// The Markdown files of a folder.
+    Documents(&'static str),
+    /// One Markdown file.
+    Document(&'static str),
+}
+
+impl Scope {
+    /// Its texts, each with its place.
+    fn texts(self) -> Vec<(String, String)> {
+        match self {
+            Self::Literals(folder) | Self::Comments(folder) => {
+                let rust = files(folder, "rs").into_iter().filter(|(path, _)| !is_test(path));
+                rust.flat_map(|(path, text)| self.of_rust(&path, without_tests(&text))).collect()
+            }
+            Self::Documents(folder) => {
+                files(folder, "md").iter().flat_map(|(path, text)| paragraphs(path, text)).collect()
+            }
+            Self::Document(file) => {
+                let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+                paragraphs(file, &std::fs::read_to_string(path).unwrap())
+            }
+        }
+    }
+
+    fn of_rust(self, path: &str, text: &str) -> Vec<(String, String)> {
+        let place = |line: usize| format!("{path}:{line}");
+        let mut all: Vec<(usize, String)> = Vec::new();
+        let mut last = 0;
+        for piece in pieces(text) {
+            match (self, piece) {
+                (Self::Literals(_), Piece::Literal(line, value)) if value.contains(' ') => {
+                    all.push((line, value));
+                }
+                // Lines of one comment are one text.
+                (Self::Comments(_), Piece::Comment(line, value)) => {
+                    match all.last_mut().filter(|_| line == last + 1) {
+                        Some((_, text)) => *text += &format!(" {value}"),
+                        None => all.push((line, value)),
+                    }
+                    last = line;
+                }
+                _ => {}
+            }
+        }
+        all.into_iter().map(|(line, text)| (place(line), text)).collect()
+    }
+}
+
+/// The paragraphs of a Markdown file.
+fn paragraphs(path: &str, text: &str) -> Vec<(String, String)> {
+    let mut all: Vec<(String, String)> = Vec::new();
+    let mut open = false;
+    for (line, text) in (1..).zip(text.lines()) {
+        let item = text.trim_start().starts_with(['-', '|', '#']);
+        match all.last_mut().filter(|_| open && !item) {
+            Some((_, paragraph)) => *paragraph += &format!(" {text}"),
+            None => all.push((format!("{path}:{line}"), text.to_owned())),
+        }
+        open = !text.trim().is_empty();
+    }
+    all
+}
+
+/// The words of a text: lower case, one space between, without what stands in backticks, which are names.
+fn words(text: &str) -> String {
+    let prose: String = text.split('`').step_by(2).collect::<Vec<_>>().join(" code ");
+    prose.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The banned phrases in a text, with what to say instead.
+fn banned(text: &str) -> Vec<(&'static str, &'static str)> {
+    let text = words(text);
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let has = |phrase: &str| {
+        let (phrase, open) = phrase.strip_suffix('*').map_or((phrase, false), |phrase| (phrase, true));
+        text.match_indices(phrase).any(|(at, _)| {
+            let after = &text[at + phrase.len()..];
+            !text[..at].ends_with(|c| is_word(c) || c == '-')
+                && (open || phrase.ends_with(':') || !after.starts_with(is_word))
+        })
+    };
+    BANNED.iter().copied().filter(|(phrase, _)| has(phrase)).collect()
+}
+
+fn allowed(place: &str, phrase: &str) -> Option<usize> {
+    let file = place.rsplit_once(':').map_or(place, |(file, _)| file);
+    ALLOWED.iter().position(|(path, banned, _)| file.ends_with(path) && *banned == phrase)
+}
+
+#[test]
+fn texts_use_the_terms_of_the_field() {
+    let (mut wrong, mut used) = (Vec::new(), BTreeSet::new());
+    for (place, text) in SCOPES.iter().flat_map(|scope| scope.texts()) {
+        for (phrase, instead) in banned(&text) {
+            match allowed(&place, phrase) {
+                Some(at) => {
+                    used.insert(at);
+                }
+                None => wrong.push(format!("{place}: \"{phrase}\", say: {instead}")),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} phrases to change (docs/terms.md):\n{}", wrong.len(), wrong.join("\n"));
+    let stale: Vec<_> = (0..ALLOWED.len()).filter(|at| !used.contains(at)).map(|at| ALLOWED[at]).collect();
+    assert!(stale.is_empty(), "allowed, and nowhere used: {stale:?}");
+}
+
+#[test]
+fn help_uses_the_terms_of_the_field() {
+    fn helps(command: &mut clap::Command, all: &mut Vec<(String, String)>) {
+        all.push((command.get_name().to_owned(), command.render_long_help().to_string()));
+        command.get_subcommands_mut().for_each(|command| helps(command, all));
+    }
+    let mut all = Vec::new();
+    helps(&mut rocescope::cli::Args::command(), &mut all);
+    assert!(all.len() > 8);
+    for (command, help) in all {
+        assert!(banned(&help).is_empty(), "{command} --help: {:?}", banned(&help));
+    }
+}
+
+#[test]
+fn explanations_use_the_terms_of_the_field() {
+    for entry in rocescope::findings::entries() {
+        assert!(banned(&entry.text()).is_empty(), "explain {}: {:?}", entry.id, banned(&entry.text()));
+    }
+}
+
+/// The longest title that stands in a pager message.
+const TITLE: usize = 80;
+
+#[test]
+fn titles_of_findings_are_short() {
+    for entry in rocescope::findings::entries() {
+        assert!(entry.title.chars().count() <= TITLE, "{}: {}", entry.id, entry.title);
+    }
+}
+
+/// The texts of every capture of the tests.
+#[test]
+fn reports_of_captures_use_the_terms_of_the_field() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data");
+    let mut wrong = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if !name.contains(".pcap") {
+            continue;
+        }
+        let options = replay::Options { files: vec![path], ..replay::Options::default() };
+        let feed = replay::start(options).unwrap();
+        let mut last = None;
+        for update in &feed.updates {
+            match update {
+                Update::Sample(sample) => last = Some(sample),
+                Update::Ended(result) => {
+                    result.unwrap();
+                    break;
+                }
+                _ => {}
+            }
+        }
+        let report = Report::build(&last.unwrap(), &Options::default());
+        for finding in &report.findings {
+            // The name of the capture, which titles may contain, is as long as the user makes it.
+            let title = finding.title.replace(&name, "rail0");
+            if title.chars().count() > TITLE {
+                wrong.push(format!("{name}: {} characters: {title}", title.chars().count()));
+            }
+        }
+        let page = text::text(&report, 120);
+        assert!(!page.contains('\u{1b}'), "{name}: plain text has escape sequences");
+        wrong.extend(banned(&page).into_iter().map(|(phrase, _)| format!("{name}: \"{phrase}\"")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A terminal of 80 columns shows the names of all screens in full.
+#[test]
+fn tabs_have_their_names_at_80_columns() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/full_overview_80x24.txt");
+    let shown = std::fs::read_to_string(path).unwrap();
+    let tabs = shown.lines().take(5).find(|line| line.contains("8 ")).unwrap();
+    for name in ["Overview", "QPs", "Detail", "Matrix", "Links", "Bursts", "Events", "Findings"] {
+        assert!(tabs.contains(name), "{name}: {tabs}");
+    }
+}
+
+#[test]
+fn phrases_are_found_as_words() {
+    assert_eq!(banned("4 050 Sent\n  again").len(), 1);
+    assert!(banned("`vanished` is a field; presented again").is_empty());
+    assert_eq!(banned("92 packets vanished")[0].1, "lost");
+    let found = pieces("let a = \"x \\\n   y\"; // told\nlet b = r#\"z \" w\"#; let c = '\"';");
+    let literals: Vec<&str> = found
+        .iter()
+        .filter_map(|piece| if let Piece::Literal(_, text) = piece { Some(text.as_str()) } else { None })
+        .collect();
+    assert_eq!(literals, ["x y", "z \" w"]);
+    assert!(found.contains(&Piece::Comment(2, "told".into())));
+}
