@@ -23,11 +23,14 @@ fn main() -> std::process::ExitCode {
 
 #[cfg(feature = "live")]
 mod live {
-    use crate::ebpf_toolchain::{EbpfToolchain, LINKER_DIR_VAR, TOOLCHAIN_VAR, find_on_path, record_path};
+    use crate::ebpf_toolchain::{
+        EbpfToolchain, LINKER_DIR_VAR, SHARED_DIR_VAR, TOOLCHAIN_VAR, find_on_path, record_path,
+    };
     use anyhow::{Context as _, Result, bail};
     use aya_build::{Package, Toolchain, build_ebpf};
     use std::env;
     use std::fs;
+    use std::os::unix::fs::symlink;
     use std::path::{Path, PathBuf};
     use std::process::{Command, Stdio};
 
@@ -40,6 +43,7 @@ mod live {
         verify(&chosen)?;
         enter(&chosen)?;
         let out_dir = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets no OUT_DIR")?);
+        share_builds(&out_dir)?;
         // The test object comes first and is renamed, because both are built from the same binary target.
         if cfg!(feature = "test-clock") {
             build(&chosen, &out_dir, &["test-clock"])?;
@@ -96,6 +100,24 @@ mod live {
             env::set_var("CARGO_TERM_QUIET", "true");
         }
         Ok(())
+    }
+
+    /// Lets aya-build compile in a folder that all profiles and targets of one architecture share, where the
+    /// environment names one. The kernel programs are always built for release, so that each further build of
+    /// the same sources finds them done. An earlier build's own folder stays in use.
+    fn share_builds(out_dir: &Path) -> Result<()> {
+        let Some(shared) = env::var_os(SHARED_DIR_VAR).map(PathBuf::from) else { return Ok(()) };
+        let arch = env::var_os("CARGO_CFG_TARGET_ARCH").context("cargo sets no CARGO_CFG_TARGET_ARCH")?;
+        // See `aya_build::build_ebpf`: this is where it has its target directories.
+        let own = out_dir.join("aya-build").join("target");
+        let shared = shared.join(arch);
+        if fs::symlink_metadata(&own).is_ok() {
+            return Ok(());
+        }
+        fs::create_dir_all(&shared).with_context(|| format!("cannot create {}", shared.display()))?;
+        fs::create_dir_all(out_dir.join("aya-build"))
+            .with_context(|| format!("cannot create a folder in {}", out_dir.display()))?;
+        symlink(&shared, &own).with_context(|| format!("cannot create the link {}", own.display()))
     }
 
     fn build(chosen: &EbpfToolchain, out_dir: &Path, features: &[&str]) -> Result<()> {

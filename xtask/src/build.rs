@@ -1,6 +1,6 @@
 //! `cargo xtask build`: the release binary with the kernel programs inside.
 
-use crate::ebpf_toolchain::{EbpfToolchain, LINKER_DIR_VAR, TOOLCHAIN_VAR};
+use crate::ebpf_toolchain::{EbpfToolchain, LINKER_DIR_VAR, SHARED_DIR_VAR, TOOLCHAIN_VAR};
 use crate::run::{cargo, run, say, step, target_dir};
 use crate::setup;
 use anyhow::Result;
@@ -28,7 +28,11 @@ pub(crate) fn build() -> Result<PathBuf> {
     Ok(binary)
 }
 
-/// Tells the build script which compiler and linker to use.
+/// Passes the compiler and the linker to the build script, and the folder in which all profiles and targets
+/// build the kernel programs: each of them would otherwise compile `core` and the programs again.
 pub(crate) fn with_ebpf<'a>(command: &'a mut Command, toolchain: &EbpfToolchain) -> &'a mut Command {
-    command.env(TOOLCHAIN_VAR, &toolchain.toolchain).env(LINKER_DIR_VAR, &toolchain.linker_dir)
+    command
+        .env(TOOLCHAIN_VAR, &toolchain.toolchain)
+        .env(LINKER_DIR_VAR, &toolchain.linker_dir)
+        .env(SHARED_DIR_VAR, target_dir().join("ebpf"))
 }

@@ -13,6 +13,9 @@ pub(crate) const TOOLCHAIN_VAR: &str = "ROCESCOPE_EBPF_TOOLCHAIN";
 /// Folder with the `bpf-linker` that fits that toolchain's LLVM.
 pub(crate) const LINKER_DIR_VAR: &str = "ROCESCOPE_BPF_LINKER_DIR";
 
+/// Folder in which builds of all profiles and targets compile the kernel programs; without it each has its own.
+pub(crate) const SHARED_DIR_VAR: &str = "ROCESCOPE_EBPF_TARGET_DIR";
+
 /// A compiler and a linker that fit each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EbpfToolchain {

@@ -3,13 +3,16 @@
 use crate::build::with_ebpf;
 use crate::check::ensure_target;
 use crate::ebpf_toolchain::EbpfToolchain;
-use crate::run::{cargo, has_program, is_ci, is_root, root_prefix, run, run_watched, say, step, target_dir};
+use crate::run::{
+    cargo, has_program, is_ci, is_root, root_prefix, run, run_watched, say, show, step, target_dir,
+};
 use crate::setup;
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// What the tests are told, and what must survive sudo's cleaning of the environment.
 const PASSED_ON: [&str; 2] = ["CI", "RUST_BACKTRACE"];
@@ -73,20 +76,7 @@ pub(crate) fn test() -> Result<()> {
     };
     tally.tests("tests without `live`", cargo().args(["test", "--no-fail-fast", "--", "--show-output"]));
     if let Some(toolchain) = &toolchain {
-        tally.tests(
-            "tests with `live`",
-            with_ebpf(&mut cargo(), toolchain).args([
-                "test",
-                "--no-fail-fast",
-                "-p",
-                "rocescope",
-                "--features",
-                // The same features as the lints: one build of the kernel programs serves both.
-                "live,test-clock",
-                "--",
-                "--show-output",
-            ]),
-        );
+        live(&mut tally, toolchain);
     }
     let arm = arm(&mut tally, toolchain.as_ref());
     match binary(toolchain.as_ref()) {
@@ -94,6 +84,45 @@ pub(crate) fn test() -> Result<()> {
         Err(error) => tally.failed.push(format!("{error:#}")),
     }
     tally.finish()
+}
+
+/// Runs the unit tests that exist only with feature `live`; all others have just run without it.
+fn live(tally: &mut Tally, toolchain: &EbpfToolchain) {
+    const NAME: &str = "unit tests behind `live`";
+    let all = || {
+        let mut command = cargo();
+        // The same features as the lints: one build of the kernel programs serves both.
+        let features = ["test", "-p", "rocescope", "--lib", "--features", "live,test-clock"];
+        with_ebpf(&mut command, toolchain).args(features);
+        command
+    };
+    let names = step("listing the unit tests behind `live`", || {
+        let without = listed(cargo().args(["test", "-p", "rocescope", "--lib"]))?;
+        Ok(listed(&mut all())?.difference(&without).cloned().collect::<Vec<_>>())
+    });
+    match names {
+        Ok(names) if names.is_empty() => tally.failed.push(format!("{NAME}: there are none")),
+        Ok(names) => {
+            tally.tests(NAME, all().args(["--", "--show-output", "--exact"]).args(names));
+        }
+        Err(error) => tally.failed.push(format!("{NAME}: {error:#}")),
+    }
+}
+
+/// The names of the tests that `command`, a `cargo test`, would run.
+fn listed(command: &mut Command) -> Result<BTreeSet<String>> {
+    command.args(["--", "--list", "--format", "terse"]).stderr(Stdio::inherit());
+    let shown = show(command);
+    let output = command.output().with_context(|| format!("`{shown}` could not be started"))?;
+    if !output.status.success() {
+        bail!("`{shown}` failed: {}", output.status);
+    }
+    Ok(test_names(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// The names in a terse list of tests, which has benchmarks too.
+fn test_names(list: &str) -> BTreeSet<String> {
+    list.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect()
 }
 
 /// Runs the common crate's tests as an ARM host would: programs of that architecture, linked without
@@ -220,6 +249,12 @@ mod tests {
         assert_eq!(skip_line("  SKIP needs root\n").as_deref(), Some("SKIP needs root"));
         assert_eq!(skip_line("SKIPPED frames: 3"), None);
         assert_eq!(skip_line("test skip_line ... ok"), None);
+    }
+
+    #[test]
+    fn tests_are_listed_by_name() {
+        let names = test_names("bench::a: test\nsource::live::b: test\nspeed: benchmark\n\n");
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["bench::a", "source::live::b"]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod imbalance;
 mod latency;
 pub(crate) mod loss;
 mod matrix;
+mod naks;
 mod paths;
 pub(crate) mod ports;
 mod shape;
@@ -39,6 +40,7 @@ pub use facts::{
 };
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
 pub use loss::{Episodes, Icrc, LastNaks, Loss, Unfollowed};
+pub use naks::{NakCauses, Requests};
 pub(crate) use paths::related;
 pub use paths::{Again, CountedAgain, Paths};
 pub use taps::{Between, DelayChange, DelayPoint, TapFlow};

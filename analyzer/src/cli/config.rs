@@ -99,11 +99,10 @@ pub fn template() -> String {
          # Every setting is at its default; remove the # in front of those you change.\n",
     );
     let mut table = "";
-    for LimitMeta { name, default, meaning, reason } in findings::limits() {
-        let (family, field) = name.split_once('.').unwrap_or(("", name));
-        if family != table {
-            table = family;
-            let _ = writeln!(text, "\n[findings.{family}]");
+    for LimitMeta { table: own, field, default, meaning, reason } in findings::limits() {
+        if *own != table {
+            table = own;
+            let _ = writeln!(text, "\n[findings.{own}]");
         }
         for line in wrap(&format!("{meaning}. {reason}."), WIDTH) {
             let _ = writeln!(text, "# {line}");

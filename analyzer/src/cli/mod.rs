@@ -28,6 +28,7 @@ use crate::report;
 use crate::source::replay::{self, Emit};
 use crate::tui;
 use crate::util::background;
+use crate::util::time::nanos;
 
 /// Runs the command; its result is the exit status: 0 done, 1 failed, 2 bad usage, and of doctor 3.
 #[must_use]
@@ -164,7 +165,7 @@ fn replay(args: ReplayArgs) -> Result<()> {
         max_flows: args.view.max_flows.unwrap_or(replay::MAX_FLOWS),
         metrics: crate::metrics::Options {
             reorder_window: args.reorder_window,
-            bin_ns: replay::nanos(args.bin),
+            bin_ns: nanos(args.bin),
             link_mbps: args.link_speed,
         },
         emit,

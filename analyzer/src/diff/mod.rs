@@ -168,7 +168,8 @@ pub fn markdown() -> String {
         format!("| `{first}` | {second} | {better} | {:.0} % |\n", 100.0 * measure.same.0)
     };
     let run = figure::RUN.iter().map(|one| row(one.measure.name, one.meaning, &one.measure));
-    let findings = finding::MAIN.iter().map(|(id, main)| row(id, &format!("`{}`", main.name), main));
+    let findings = finding::measures();
+    let findings = findings.iter().map(|(id, main)| row(id, &format!("`{}`", main.name), main));
     let of_hosts = figure::OF_HOSTS.map(|name| format!("`{name}`")).join(", ");
     format!("{HEAD}{}{HOSTS}{of_hosts}.\n{FINDINGS}{}", run.collect::<String>(), findings.collect::<String>())
 }

@@ -6,6 +6,7 @@ use std::ops::Index;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use super::index::FlowSet;
 use crate::analysis::FlowId;
 use crate::sample::Direction;
 use crate::util::units;
@@ -25,6 +26,9 @@ pub struct Finding {
     pub evidence: EvidenceList,
     /// Flows concerned, the most affected first, at most 16.
     pub flows: Vec<FlowId>,
+    /// All flows concerned.
+    #[serde(skip)]
+    pub named: FlowSet,
     /// What to do, in one paragraph.
     pub advice: String,
     /// Upper bound of the time at which it was last seen: end of the last loss, NAK, retransmission, marked
@@ -42,9 +46,9 @@ pub struct Finding {
     /// Place of the finding.
     #[serde(rename = "where")]
     pub place: Place,
-    /// End that sends the requests. Null: not known, or several.
+    /// End that sends the requests. Null: not known, or the finding is about no queue pair.
     pub requester: Option<End>,
-    /// End that answers the requests. Null: not known, or several.
+    /// End that answers the requests. Null: as `requester`.
     pub responder: Option<End>,
     /// Ids of the findings that cause this one.
     pub causes: Vec<&'static str>,
@@ -66,6 +70,7 @@ impl Finding {
             title,
             evidence: EvidenceList::default(),
             flows: Vec::new(),
+            named: FlowSet::default(),
             advice: String::new(),
             last_seen_ns: None,
             active: true,
@@ -182,6 +187,8 @@ pub enum Unit {
     Bytes,
     /// Bits per second.
     BitsPerSecond,
+    /// Something counted, per second.
+    PerSecond,
     /// A name.
     Text,
 }
@@ -212,6 +219,7 @@ impl Evidence {
             _ if ends("_over_mean") || ends("_times") => Unit::Factor,
             _ if ends("_bytes") => Unit::Bytes,
             _ if ends("_bps") => Unit::BitsPerSecond,
+            _ if ends("_per_s") => Unit::PerSecond,
             _ => Unit::Count,
         };
         let words = ["_ns", "_bytes", "_bps", "_ratio"].iter().fold(name, |name, unit| {
@@ -239,6 +247,7 @@ fn one(value: &Value, unit: Unit) -> String {
         (Value::Number(n), Unit::Time) => n.as_u64().map_or_else(|| n.to_string(), units::second_utc),
         (Value::Number(n), Unit::Bytes) => n.as_u64().map_or_else(|| n.to_string(), units::bytes),
         (Value::Number(_), Unit::BitsPerSecond) => number.map_or_else(String::new, units::bit_rate),
+        (Value::Number(_), Unit::PerSecond) => number.map_or_else(String::new, |n| format!("{n:.0}/s")),
         (Value::Number(n), _) => match n.as_u64() {
             Some(n) => units::count(n),
             None => number.map_or_else(String::new, |n| format!("{n:.2}")),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::analysis;
 use crate::analysis::{Entropy, Flow, Spread};
-use crate::findings::order;
+use crate::findings::{Finding, order};
 use crate::model::{Conclusions, Span};
 use crate::report::{self, Report};
 use crate::sample::Sample;
@@ -110,9 +110,10 @@ impl Analyst {
         Analysis { time_ns: now, report, timed, owned, conclusions, entropy }
     }
 
-    /// Says of findings whose packets have no times of their own when they were last added to: after each analysis
-    /// that is known better than by the end of their flows.
+    /// Dates findings without episodes, whose packets have no times of their own: by the analysis that saw their count
+    /// grow, which is closer than the end of their flows.
     fn date(&mut self, report: &mut Report, now: u64) {
+        let end_ns = report.facts.window.last_ns;
         for (grown, (id, of)) in self.grown.iter_mut().zip(GROWING) {
             let count = report.facts.flows.iter().map(of).sum();
             // Less than before is a flow that retired.
@@ -120,12 +121,14 @@ impl Analyst {
                 grown.last_ns = Some(now);
             }
             grown.count = count;
-            for finding in report.findings.iter_mut().filter(|finding| finding.id == id) {
+            let dated = |finding: &&mut Finding| finding.id == id && finding.episodes.is_empty();
+            for finding in report.findings.iter_mut().filter(dated) {
                 let known = [finding.last_seen_ns, grown.last_ns];
                 finding.last_seen_ns = known.into_iter().flatten().min();
+                finding.active = finding.over_since(end_ns).is_none();
             }
         }
-        order::sort(&mut report.findings, report.facts.window.last_ns);
+        order::sort(&mut report.findings, end_ns);
     }
 
     /// The newest spread of this time or before, else the oldest.

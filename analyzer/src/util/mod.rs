@@ -1,4 +1,5 @@
-//! Units, and work in the background.
+//! Units, durations, and work in the background.
 
 pub(crate) mod background;
+pub mod time;
 pub mod units;

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::Ecn;
 use crate::analysis::{Icrc, LastNaks, Loss, Unfollowed};
+use crate::metrics::loss::spells::FlowSpells;
 use crate::sample::Direction;
 
 /// One direction of a queue pair on one link: link, direction, source, destination and destination QP
@@ -138,6 +139,12 @@ pub struct Flow {
     /// Kubernetes pod (name or id) of the process, else its container, else its Slurm job. Null: not known,
     /// or it runs directly on the host.
     pub pod: Option<String>,
+    /// Its place in [`Mark::packets`](crate::metrics::loss::spells::Mark::packets).
+    #[serde(skip)]
+    pub slot: u32,
+    /// When trouble showed in it.
+    #[serde(skip)]
+    pub spells: FlowSpells,
 }
 
 /// Packets and bytes from one UDP source port.

@@ -8,10 +8,13 @@ mod flow;
 mod link;
 pub(super) mod traffic;
 
+use std::sync::Arc;
+
 use rocescope_common::wire::SkipReason;
 use serde::{Serialize, Serializer};
 
 use super::{CountedAgain, Coverage, Device, Ecmp, Imbalance, Rails, TapFlow};
+use crate::metrics::loss::spells::Mark;
 use crate::sample::SourceKind;
 
 pub use flow::{
@@ -61,6 +64,9 @@ pub struct Facts {
     /// RoCE packets seen by rocescope against those counted by the NIC (live), one entry per port and
     /// direction.
     pub coverage: Vec<Coverage>,
+    /// Packets of every flow at the marks that spells refer to.
+    #[serde(skip)]
+    pub marks: Vec<Arc<Mark>>,
 }
 
 /// Source of the figures.

@@ -178,13 +178,13 @@ impl Slots {
         Ok(())
     }
 
-    /// Clears a slot that no program can find any more. Its turn goes on from where it is.
+    /// Clears a slot that no program can find any more. Its seqlock keeps its sequence number.
     ///
     /// # Errors
     /// When there is no such slot.
     pub(crate) fn clear(&self, slot: u32) -> io::Result<()> {
         let place = self.at(slot)?.as_ptr();
-        // Everything behind the turn.
+        // Everything behind the seqlock.
         for word in 1..size_of::<FlowSlot>() / size_of::<u64>() {
             // SAFETY: a slot is whole words, all within the mapping.
             unsafe { AtomicU64::from_ptr(place.cast::<u64>().add(word)) }.store(0, Ordering::Relaxed);
