@@ -5,12 +5,11 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-use crate::analysis::{Flow, Psn};
+use crate::analysis::{Facts, Flow, Psn};
 use crate::metrics::icrc::Checked;
 use crate::metrics::loss::{
     Episodes as Counted, Metrics, NakTally, Naks, Retransmission, Unfollowed as Before,
 };
-use crate::report::Report;
 use crate::sample::Direction;
 use rocescope_common::account::FlowStats;
 
@@ -183,58 +182,57 @@ impl From<Checked> for Icrc {
     }
 }
 
-/// What the flows of one link say of loss. All are packets (PSNs) unless their name says otherwise.
+/// Loss, reordering and retransmission at one link, summed over its flows. Packets (PSNs) unless the name says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AtLink<'a> {
     pub(crate) link: &'a str,
     pub(crate) direction: Option<Direction>,
-    /// Lost before this link.
+    /// Lost upstream of this link.
     pub(crate) lost: u64,
-    /// Only late: out of order.
-    pub(crate) late: u64,
-    /// Not seen here and not sent again.
+    /// Reordered, not lost.
+    pub(crate) reordered: u64,
+    /// Neither observed at this link nor retransmitted.
     pub(crate) unfilled: u64,
-    /// Times that a receiver asked again for what had passed.
-    pub(crate) asked_again: u64,
-    /// Times that a sender went back to what had passed, where nothing from the receiver passes that would say why.
+    /// Loss episodes downstream: a receiver sent a sequence-error NAK for packets that passed this link.
+    pub(crate) downstream: u64,
+    /// Go-back-N retransmissions, in episodes, of packets that passed this link, where the reverse direction is not captured.
     pub(crate) went_back: u64,
-    /// Sent again though they had passed.
-    pub(crate) sent_again: u64,
-    /// READs that were asked for again.
+    /// Retransmitted although they had passed this link.
+    pub(crate) retransmitted: u64,
+    /// READ requests that were repeated.
     pub(crate) rereads: u64,
-    /// Skipped at first sight, in flows of which the above is known.
+    /// PSN gaps in flows whose losses are known.
     pub(crate) missing: u64,
-    /// The same in flows of which it is not: lost or late.
+    /// PSN gaps in other flows: lost or reordered.
     pub(crate) undecided: u64,
-    /// Behind the expected PSN, in flows of which it is not known why.
+    /// Packets behind the expected PSN in flows whose losses are unknown.
     pub(crate) repeats: u64,
-    /// Of those sent again, because the receiver was not ready.
+    /// Retransmitted after an RNR NAK.
     pub(crate) rnr_resent: u64,
-    /// NAKs for a PSN sequence error.
+    /// NAKs with PSN sequence error.
     pub(crate) naks: u64,
-    /// All other NAKs: requests that were refused.
+    /// All other NAKs: refused requests.
     pub(crate) refused: u64,
     pub(crate) rnr_naks: u64,
-    /// Another tap is before this one, which saw what was sent.
+    /// Another tap is upstream of this one.
     pub(crate) other_tap: bool,
 }
 
 /// One for each link that has flows, in the order of the links.
-pub(crate) fn by_link(report: &Report) -> Vec<AtLink<'_>> {
+pub(crate) fn by_link(facts: &Facts) -> Vec<AtLink<'_>> {
     let mut all: Vec<AtLink<'_>> = Vec::new();
-    let whole = nothing_vanished(report);
-    let ways: HashSet<(IpAddr, IpAddr)> =
-        report.facts.flows.iter().map(|flow| (flow.src, flow.dst)).collect();
-    for link in &report.facts.links {
+    let whole = nothing_vanished(facts);
+    let ways: HashSet<(IpAddr, IpAddr)> = facts.flows.iter().map(|flow| (flow.src, flow.dst)).collect();
+    for link in &facts.links {
         let mut sum = AtLink { link: &link.name, direction: link.direction, ..AtLink::default() };
         let mut any = false;
         let own = |flow: &&Flow| flow.link == link.name && flow.direction == link.direction;
-        for flow in report.facts.flows.iter().filter(own) {
+        for flow in facts.flows.iter().filter(own) {
             any = true;
             let exact = whole.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp));
             sum.add(flow, exact, ways.contains(&(flow.dst, flow.src)));
         }
-        sum.other_tap = report.facts.taps.iter().any(|tap| tap.to.as_deref() == Some(link.name.as_str()));
+        sum.other_tap = facts.taps.iter().any(|tap| tap.to.as_deref() == Some(link.name.as_str()));
         if any {
             all.push(sum);
         }
@@ -245,10 +243,10 @@ pub(crate) fn by_link(report: &Report) -> Vec<AtLink<'_>> {
 /// A flow at a tap.
 type AtTap<'a> = (&'a str, IpAddr, IpAddr, u32);
 
-/// Flows at a tap that saw just the packets that the one before it saw. A loss that PSNs alone suggest there is
-/// the order of packets, or what the tap before it has told already.
-pub(crate) fn nothing_vanished(report: &Report) -> HashSet<AtTap<'_>> {
-    let whole = report.facts.taps.iter().filter(|tap| tap.packets_matched > 0 && tap.only_at == [0, 0]);
+/// Flows whose packets all passed both a tap and the tap upstream of it. PSNs alone may suggest a loss there: that is reordering, or
+/// a loss upstream of both.
+pub(crate) fn nothing_vanished(facts: &Facts) -> HashSet<AtTap<'_>> {
+    let whole = facts.taps.iter().filter(|tap| tap.packets_matched > 0 && tap.only_at == [0, 0]);
     whole.filter_map(|tap| Some((tap.to.as_deref()?, tap.src, tap.dst, tap.dest_qp))).collect()
 }
 
@@ -259,11 +257,11 @@ impl AtLink<'_> {
                 (Some(loss), psn) => {
                     self.lost += if nothing_vanished { 0 } else { loss.lost };
                     self.rnr_resent += loss.rnr_resent;
-                    self.late += loss.recovered;
+                    self.reordered += loss.recovered;
                     self.unfilled += loss.unfilled;
-                    let again = if answers { &mut self.asked_again } else { &mut self.went_back };
+                    let again = if answers { &mut self.downstream } else { &mut self.went_back };
                     *again += loss.after_tap.episodes;
-                    self.sent_again += loss.retransmitted;
+                    self.retransmitted += loss.retransmitted;
                     self.rereads += loss.rereads;
                     self.missing += psn.map_or(0, |psn| psn.missing);
                 }

@@ -1,4 +1,4 @@
-//! Findings in both reports: by severity, and by the figure of their evidence that says how bad it is.
+//! Findings in both reports: by severity, and by the measure in their evidence.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +38,7 @@ const fn compared(measure: findings::Measure) -> Measure {
 
 /// Findings in either, by id: the worse ones first.
 pub(super) fn changes(a: &Value, b: &Value) -> Vec<FindingChange> {
-    let judged = (Judged::of(a), Judged::of(b));
+    let evaluated = (Evaluated::of(a), Evaluated::of(b));
     let (a, b) = (by_id(a), by_id(b));
     let ids: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
     let mut changes: Vec<FindingChange> = ids
@@ -54,7 +54,7 @@ pub(super) fn changes(a: &Value, b: &Value) -> Vec<FindingChange> {
             });
             let by_figure = figure.as_ref().and_then(|change| change.verdict);
             let verdict = match level(after).cmp(&level(before)) {
-                _ if !(judged.0.knows(id, before) && judged.1.knows(id, after)) => None,
+                _ if !(evaluated.0.knows(id, before) && evaluated.1.knows(id, after)) => None,
                 Ordering::Greater => Some(Verdict::Worse),
                 Ordering::Less => Some(Verdict::Better),
                 Ordering::Equal if by_figure.is_some_and(|verdict| verdict != Verdict::Same) => by_figure,
@@ -78,15 +78,15 @@ pub(super) fn changes(a: &Value, b: &Value) -> Vec<FindingChange> {
     changes
 }
 
-/// What a report can say of findings.
-struct Judged<'a> {
-    /// It has a list of them.
+/// The findings that a report evaluated.
+struct Evaluated<'a> {
+    /// The report has findings.
     any: bool,
-    /// Those it could not come to.
+    /// Kinds that were not evaluated.
     not: Vec<&'a str>,
 }
 
-impl<'a> Judged<'a> {
+impl<'a> Evaluated<'a> {
     fn of(report: &'a Value) -> Self {
         let not = report.get("unjudged").and_then(Value::as_array).into_iter().flatten();
         let not = not.filter_map(|one| one.get("id")?.as_str()).collect();
@@ -106,7 +106,7 @@ struct Found {
 }
 
 impl Found {
-    /// The worst of a figure among all of the kind.
+    /// The worst measure of all findings of the kind.
     fn worst(&self, measure: &Measure) -> Option<f64> {
         let all = self.evidence.iter().filter_map(|evidence| evidence.get(measure.name)?.as_f64());
         all.reduce(if measure.better == Better::More { f64::min } else { f64::max })

@@ -41,8 +41,8 @@ fn loss_is_over_ten_seconds_after_the_last_episode() {
         let page = text::text(&Report::build(sample, &Options::default().into()), 120);
         page.split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    assert!(!said(&late).contains("until "), "nine seconds ago");
-    assert!(said(&old).contains("[loss.before_tap], until 13:05:10"), "{}", said(&old));
+    assert!(!said(&late).contains("ended"), "nine seconds ago");
+    assert!(said(&old).contains("(ended) [loss.before_tap] When ended 13:05:10"), "{}", said(&old));
     assert_eq!(by_id(&lossy(4, 0, 11), "loss.before_tap"), None, "four episodes are none");
 }
 

@@ -1,15 +1,15 @@
 //! Columns, paragraphs and names on a terminal of a given width.
 
-use unicode_width::UnicodeWidthStr;
+pub(crate) use super::wrap::wrap;
 
 /// A name from outside as it may be shown: without characters that command a terminal.
 pub(crate) fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// The columns that `text` takes.
+/// The columns that `text` takes; escape sequences of colours take none.
 pub(crate) fn width(text: &str) -> usize {
-    text.width()
+    textwrap::core::display_width(text)
 }
 
 /// Where the text of a cell stands in its column.
@@ -106,32 +106,13 @@ pub(crate) fn labelled(label: &str, indent: usize, text: &str, room: usize) -> V
     lines.into_iter().zip(heads).map(|(line, head)| format!("{head}{line}")).collect()
 }
 
-/// Breaks `text` at spaces into lines of at most `room` columns; longer words stay whole.
-pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let Some(line) = lines.last_mut() else { break };
-        if line.is_empty() {
-            line.push_str(word);
-        } else if width(line) + 1 + width(word) <= room {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::util::style::{Paint, Role};
 
     #[test]
-    fn words_are_wrapped_but_never_cut() {
-        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
-        assert_eq!(wrap("longer-than-room x", 4), ["longer-than-room", "x"]);
-        assert_eq!(wrap("", 4), [""]);
+    fn text_is_laid_out_behind_its_label() {
         assert_eq!(labelled("At", 4, "one two three", 11), ["At  one two", "    three"]);
     }
 
@@ -139,10 +120,12 @@ mod tests {
     fn columns_align_by_what_a_terminal_shows() {
         let mut table = Table::new(vec![("NAME", Align::Left), ("N", Align::Right)]);
         table.row(vec!["网卡".into(), "1".into()]);
-        table.row(vec!["eth0-a".into(), "1\u{2009}000".into()]);
-        assert_eq!(table.lines(80), ["NAME        N", "网卡        1", "eth0-a  1\u{2009}000"]);
+        table.row(vec!["eth0-a".into(), "1,000".into()]);
+        assert_eq!(table.lines(80), ["NAME        N", "网卡        1", "eth0-a  1,000"]);
         assert!(table.fits(12) && !table.fits(11));
         assert_eq!(table.lines(12)[0], "NAME       N");
+        table.row(vec![Paint::COLORED.paint(Role::Good, "lo"), "2".into()]);
+        assert_eq!(table.lines(80)[3], "\u{1b}[32mlo\u{1b}[0m          2");
     }
 
     #[test]
