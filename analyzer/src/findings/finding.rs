@@ -46,9 +46,9 @@ pub struct Finding {
     /// Place of the finding.
     #[serde(rename = "where")]
     pub place: Place,
-    /// End that sends the requests. Null: not known, or several.
+    /// End that sends the requests. Null: not known, or the finding is about no queue pair.
     pub requester: Option<End>,
-    /// End that answers the requests. Null: not known, or several.
+    /// End that answers the requests. Null: as `requester`.
     pub responder: Option<End>,
     /// Ids of the findings that cause this one.
     pub causes: Vec<&'static str>,

@@ -10,11 +10,15 @@ pub(super) mod traffic;
 
 use std::sync::Arc;
 
+<<<<<<< HEAD
 use crate::metrics::loss::spells::Mark;
+=======
+>>>>>>> schema
 use rocescope_common::wire::SkipReason;
 use serde::{Serialize, Serializer};
 
 use super::{CountedAgain, Coverage, Device, Ecmp, Imbalance, Rails, TapFlow};
+use crate::metrics::loss::spells::Mark;
 use crate::sample::SourceKind;
 
 pub use flow::{
