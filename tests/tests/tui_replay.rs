@@ -95,9 +95,7 @@ fn keys_write_files_and_reset_and_the_mouse_sorts() {
     terminal.until("the disturbance", said("somebody writes")).unwrap();
     terminal.press_until("C-l", "the screen as it was", |screen| screen == before).unwrap();
 
-    terminal
-        .press_until("r", "why there is nothing to count from zero", said("the data has ended"))
-        .unwrap();
+    terminal.press_until("r", "why there is nothing to count from zero", said("the data has ended")).unwrap();
     terminal.press_until("?", "help", said("choose and order the columns")).unwrap();
     terminal.press_until("?", "no help", |screen| !screen.contains("choose and order")).unwrap();
     quit(&terminal);

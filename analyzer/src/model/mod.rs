@@ -11,15 +11,15 @@
 //! | [`dedup`] | each packet once, however many taps see it |
 //! | [`detail`] | everything about one flow, made when it is looked at |
 
-mod reordered;
 mod between;
 pub mod conclusions;
 pub mod counts;
+pub mod dedup;
 pub mod detail;
 pub mod health;
 pub mod history;
+mod reordered;
 pub mod snapshot;
-pub mod dedup;
 
 use std::sync::Arc;
 
@@ -32,11 +32,11 @@ use crate::sample::{Direction, FlowSample, Sample, SourceKind};
 pub use conclusions::Conclusions;
 use counts::NS_PER_S;
 pub use counts::{Counts, Delta};
+pub use dedup::Dedup;
 pub use detail::Detail;
 pub use health::{FlowVerdicts, Judged, Kind, Level, State};
 pub use history::{History, Snapshot, TimeRange};
 use snapshot::{Earlier, Finder, FlowSnapshot, Found, LinkSnapshot};
-pub use dedup::Dedup;
 
 /// Which flow a row is: the key, and the slot, which changes when the flow was retired and came
 /// back.
@@ -356,7 +356,14 @@ impl Rows<'_> {
             Some(Found::At(_, then)) => counts.less(&then.counts),
             _ => *counts,
         };
-        Row { id: *id, at: self.places.find(id), total, delta, timed: Some((number, place)), judged: Judged::default() }
+        Row {
+            id: *id,
+            at: self.places.find(id),
+            total,
+            delta,
+            timed: Some((number, place)),
+            judged: Judged::default(),
+        }
     }
 }
 

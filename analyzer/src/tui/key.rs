@@ -186,7 +186,12 @@ const FLOW: Screens = QPS.and(Screen::Detail.only()).and(Screen::Events.only());
 
 /// Every key: decodes them, and is the help.
 pub const KEYMAP: &[Binding] = &[
-    bind("screen-1", &[Key::Char('1')], Input::Screen(0), "overview: verdict, findings, trends, busiest queue pairs"),
+    bind(
+        "screen-1",
+        &[Key::Char('1')],
+        Input::Screen(0),
+        "overview: verdict, findings, trends, busiest queue pairs",
+    ),
     bind("screen-2", &[Key::Char('2')], Input::Screen(1), "queue pairs"),
     bind("screen-3", &[Key::Char('3')], Input::Screen(2), "the selected queue pair, both directions"),
     bind("screen-4", &[Key::Char('4')], Input::Screen(3), "host matrix"),
@@ -215,7 +220,10 @@ pub const KEYMAP: &[Binding] = &[
     on(MATRIX, bind("right", &[Key::Char('l')], Input::Right, "column to the right")),
     on(MATRIX, when(When::Moving, bind("left-moving", &[Key::Left], Input::Left, "column to the left"))),
     on(MATRIX, when(When::Moving, bind("right-moving", &[Key::Right], Input::Right, "column to the right"))),
-    on(MATRIX, bind("metric", &[Key::Char('m')], Input::Metric, "metric: rate, CE ratio, loss, NAKs or latency")),
+    on(
+        MATRIX,
+        bind("metric", &[Key::Char('m')], Input::Metric, "metric: rate, CE ratio, loss, NAKs or latency"),
+    ),
     on(QPS, bind("sort", &[Key::Char('s')], Input::SortNext, "sort by the next column, or click a title")),
     on(QPS, bind("reverse", &[Key::Char('S')], Input::Reverse, "reverse the sort order")),
     on(
@@ -224,13 +232,13 @@ pub const KEYMAP: &[Binding] = &[
     ),
     on(
         QPS,
-        when(When::Moving, bind("sort-left", &[Key::Left], Input::SortPrevious, "sort by the previous column")),
+        when(
+            When::Moving,
+            bind("sort-left", &[Key::Left], Input::SortPrevious, "sort by the previous column"),
+        ),
     ),
     on(QPS, bind("columns", &[Key::Char('c')], Input::Columns, "choose and order the columns")),
-    on(
-        QPS,
-        bind("group", &[Key::Char('o')], Input::Group, "group by host pair, link or process, or not"),
-    ),
+    on(QPS, bind("group", &[Key::Char('o')], Input::Group, "group by host pair, link or process, or not")),
     on(QPS, bind("mark", &[Key::Char('m')], Input::Mark, "mark or unmark the row")),
     on(QPS, bind("only-marked", &[Key::Char('M')], Input::OnlyMarked, "show marked rows only, or all")),
     on(
@@ -251,17 +259,18 @@ pub const KEYMAP: &[Binding] = &[
             "ECMP what-if: simulate hashing over twice the uplinks",
         ),
     ),
-    on(LINKS, bind("fewer-uplinks", &[Key::Char('N')], Input::FewerUplinks, "ECMP what-if: half the uplinks")),
+    on(
+        LINKS,
+        bind("fewer-uplinks", &[Key::Char('N')], Input::FewerUplinks, "ECMP what-if: half the uplinks"),
+    ),
     on(
         EVENTS,
-        bind(
-            "older-event",
-            &[Key::Char('n')],
-            Input::Older,
-            "in an open event: previous event of its row",
-        ),
+        bind("older-event", &[Key::Char('n')], Input::Older, "in an open event: previous event of its row"),
     ),
-    on(EVENTS, bind("newer-event", &[Key::Char('N')], Input::Newer, "in an open event: next event of its row")),
+    on(
+        EVENTS,
+        bind("newer-event", &[Key::Char('N')], Input::Newer, "in an open event: next event of its row"),
+    ),
     on(FINDINGS, bind("read", &[Key::Char('v')], Input::Read, "explain: everything about the finding")),
     bind(
         "filter",
@@ -281,14 +290,19 @@ pub const KEYMAP: &[Binding] = &[
     ),
     bind("faster", &[Key::Char('+'), Key::Char('=')], Input::Faster, "replay faster"),
     bind("slower", &[Key::Char('-')], Input::Slower, "replay slower"),
+    bind("reset", &[Key::Char('r')], Input::Reset, "reset counters (findings are kept)"),
     bind(
-        "reset",
-        &[Key::Char('r')],
-        Input::Reset,
-        "reset counters (findings are kept)",
+        "export-csv",
+        &[Key::Char('e')],
+        Input::ExportCsv,
+        "export the screen to a CSV file in the working directory",
     ),
-    bind("export-csv", &[Key::Char('e')], Input::ExportCsv, "export the screen to a CSV file in the working directory"),
-    bind("export-json", &[Key::Char('E')], Input::ExportJson, "export the screen to a JSON file in the working directory"),
+    bind(
+        "export-json",
+        &[Key::Char('E')],
+        Input::ExportJson,
+        "export the screen to a JSON file in the working directory",
+    ),
     on(
         FLOW,
         bind(

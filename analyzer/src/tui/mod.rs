@@ -30,6 +30,6 @@ pub use settings::Options;
 pub use state::app::{Action, App, End};
 pub use state::screen::Screen;
 pub use state::{
-    analysis, app, cursor, data, idle, groups, job, log, matrix, mouse, prompt, screen, shown, table, trail,
+    analysis, app, cursor, data, groups, idle, job, log, matrix, mouse, prompt, screen, shown, table, trail,
 };
 use widgets::names;

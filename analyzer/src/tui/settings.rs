@@ -245,7 +245,11 @@ pub const THEME: &[SettingMeta] = &[
     SettingMeta { name: "fine", default: "\"cyan\"", meaning: "Healthy state, and bars" },
     SettingMeta { name: "warning", default: "\"magenta\"", meaning: "Warnings: performance is reduced" },
     SettingMeta { name: "warning_badge", default: "\"yellow\"", meaning: "Background of warning badges" },
-    SettingMeta { name: "critical", default: "\"red\"", meaning: "Critical: data is lost or requests are refused" },
+    SettingMeta {
+        name: "critical",
+        default: "\"red\"",
+        meaning: "Critical: data is lost or requests are refused",
+    },
 ];
 
 impl Options {

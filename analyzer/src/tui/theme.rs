@@ -88,9 +88,7 @@ impl Default for Palette {
 fn color<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Color, D::Error> {
     let name = String::deserialize(deserializer)?;
     name.parse().map_err(|_| {
-        serde::de::Error::custom(format!(
-            "invalid colour '{name}': use cyan, lightred, 208 or #ff8700"
-        ))
+        serde::de::Error::custom(format!("invalid colour '{name}': use cyan, lightred, 208 or #ff8700"))
     })
 }
 

@@ -94,7 +94,8 @@ fn counters_stand_beside_the_links_with_their_sources() {
     press(&mut hidden, &[Key::Char('8')]);
     let told = text(&hidden);
     assert!(
-        told.contains("0 % of the packets received by mlx5_0 port 1 captured") && told.contains("in hardware"),
+        told.contains("0 % of the packets received by mlx5_0 port 1 captured")
+            && told.contains("in hardware"),
         "{told}"
     );
     press(&mut hidden, &[Key::Char('5')]);

@@ -170,9 +170,12 @@ fn links_that_share_a_load_are_added_up_in_the_matrix_as_in_the_header() {
 fn the_matrix_says_what_its_figures_are() {
     let mut app = after(&World::sick(), USUAL, 3);
     press(&mut app, &[Key::Char('4')]);
-    for (name, size) in
-        [("BITS PER SECOND", USUAL), ("CE RATIO", SMALL), ("PACKETS LOST", USUAL), ("NAKS (EXCLUDING RNR)", SMALL)]
-    {
+    for (name, size) in [
+        ("BITS PER SECOND", USUAL),
+        ("CE RATIO", SMALL),
+        ("PACKETS LOST", USUAL),
+        ("NAKS (EXCLUDING RNR)", SMALL),
+    ] {
         app.on_resize(size.0, size.1);
         let screen = text(&app);
         let title = screen.lines().nth(5).unwrap();

@@ -10,10 +10,7 @@ pub(super) mod traffic;
 
 use std::sync::Arc;
 
-<<<<<<< HEAD
 use crate::metrics::loss::spells::Mark;
-=======
->>>>>>> schema
 use rocescope_common::wire::SkipReason;
 use serde::{Serialize, Serializer};
 

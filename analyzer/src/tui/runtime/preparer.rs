@@ -4,11 +4,11 @@
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread;
 
+use super::files;
+use super::wait::Waker;
 use crate::tui::app::File;
 use crate::tui::data::{Data, Wanted};
-use super::files;
 use crate::tui::job::{Job, Ready, Spent};
-use super::wait::Waker;
 use crate::util::background;
 
 enum Work {

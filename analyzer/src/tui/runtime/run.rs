@@ -10,18 +10,18 @@ use ratatui::crossterm::event::{
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::tui::app::{Action, App, End};
 use super::inbox::{Inbox, News};
-use crate::tui::job::Ready;
-use crate::tui::key::Key;
-use crate::tui::mouse::Mouse;
 use super::preparer::{Done, Preparer};
 use super::terminal::Guard;
 use super::wait::{Waiter, Woken};
 use super::worker::Worker;
-use crate::tui::{Options, render};
 use crate::sample::Sample;
 use crate::source::feed::{Command, Feed};
+use crate::tui::app::{Action, App, End};
+use crate::tui::job::Ready;
+use crate::tui::key::Key;
+use crate::tui::mouse::Mouse;
+use crate::tui::{Options, render};
 
 /// How long the loop waits for a key before it looks for updates, and draws what they changed.
 const TICK: Duration = Duration::from_millis(200);

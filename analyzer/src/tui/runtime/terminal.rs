@@ -15,7 +15,6 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::crossterm::{execute, queue};
 
-
 /// Whether the terminal is ours at the snapshot.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 static HOOK: Once = Once::new();
@@ -48,8 +47,7 @@ impl Guard {
         take(mouse).context(
             "the terminal cannot be set up for the interactive view; use --output text, json or jsonl",
         )?;
-        let terminal =
-            Terminal::new(CrosstermBackend::new(stdout())).inspect_err(|_| restore())?;
+        let terminal = Terminal::new(CrosstermBackend::new(stdout())).inspect_err(|_| restore())?;
         Ok(Self { terminal, mouse })
     }
 

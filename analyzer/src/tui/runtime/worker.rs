@@ -5,10 +5,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::tui::analysis::{Analysis, Analyst, Ask};
 use super::wait::Waker;
 use crate::report;
 use crate::sample::Sample;
+use crate::tui::analysis::{Analysis, Analyst, Ask};
 use crate::util::background;
 
 /// The thread rests this many times as long as it worked, so that it takes a small part of one core.
@@ -58,7 +58,12 @@ impl Worker {
 
     /// Has a sample analysed, at once when the user waits for it. When samples come faster than that, only the newest
     /// is; the one that it takes the place of is given back.
-    pub(in crate::tui) fn analyse(&self, sample: Arc<Sample>, ask: Ask, at_once: bool) -> Option<Arc<Sample>> {
+    pub(in crate::tui) fn analyse(
+        &self,
+        sample: Arc<Sample>,
+        ask: Ask,
+        at_once: bool,
+    ) -> Option<Arc<Sample>> {
         let mut desk = self.0.desk();
         let before = desk.work.take();
         let at_once = at_once || before.as_ref().is_some_and(|(.., at_once)| *at_once);

@@ -30,9 +30,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     let lines = lines(app, usize::from(area.width));
     if lines.is_empty() {
         let help = match app.kind() {
-            Some(SourceKind::Live) => {
-                "Bins start with the first RoCE packets; `--no-timing` disables them."
-            }
+            Some(SourceKind::Live) => "Bins start with the first RoCE packets; `--no-timing` disables them.",
             _ => "Bins start with the first packets; the overview shows load per second.",
         };
         empty::because(buffer, area, "No load bins in this run.", help);
@@ -285,8 +283,7 @@ fn incast(report: &Report) -> Vec<Line<'static>> {
         })
         .collect();
     if !lines.is_empty() {
-        lines
-            .insert(0, Line::styled(" INCAST: concurrent senders to one receiver in one bin", theme::HEAD));
+        lines.insert(0, Line::styled(" INCAST: concurrent senders to one receiver in one bin", theme::HEAD));
         lines.insert(0, Line::default());
     }
     lines

@@ -47,9 +47,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
                 "This queue pair is not kept in this snapshot.",
                 "History keeps the 1,000 busiest; go to another time, or choose one on screen 2 and press Enter.",
             ),
-            (true, false) => {
-                ("This queue pair has expired.", "Choose one on screen 2 and press Enter.")
-            }
+            (true, false) => ("This queue pair has expired.", "Choose one on screen 2 and press Enter."),
             (false, _) => ("No queue pair is selected.", "Choose one on screen 2 and press Enter."),
         };
         empty::because(buffer, area, why, help);

@@ -94,9 +94,7 @@ fn nothing(app: &App, data: &Data) -> Vec<Line<'static>> {
     if model.kind == SourceKind::Live && data.sample.links.is_empty() {
         return vec![
             title("No packet source: only NIC counters are read."),
-            text(
-                "See screen 5 and the findings. The events (screen 7) say why there are no packets.",
-            ),
+            text("See screen 5 and the findings. The events (screen 7) say why there are no packets."),
         ];
     }
     if frames == 0 {
@@ -108,16 +106,17 @@ fn nothing(app: &App, data: &Data) -> Vec<Line<'static>> {
         let help = match (&app.end, model.kind) {
             (Some(_), _) => "Nothing was captured: check the interface and the capture filter.",
             (None, SourceKind::Replay) => "Values appear with the first frame of the capture.",
-            (None, SourceKind::Live) => {
-                "Is the link up and is there traffic? Compare with `ip -s link`."
-            }
+            (None, SourceKind::Live) => "Is the link up and is there traffic? Compare with `ip -s link`.",
         };
         return vec![title(what), text(help)];
     }
     if model.total.packets > 0 {
         return vec![
             title("No active queue pairs."),
-            text(format!("{} retired after a time without packets.", units::plural(model.retired_flows, "flow"))),
+            text(format!(
+                "{} retired after a time without packets.",
+                units::plural(model.retired_flows, "flow")
+            )),
         ];
     }
     let so_far = if app.end.is_some() { "" } else { " yet" };

@@ -19,12 +19,7 @@ const TAP: usize = 12;
 pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     let (body, notices) = (at.body, at.notices());
     let list = Rect { height: body.height - notices, ..body };
-    line(
-        buffer,
-        list,
-        0,
-        &Line::styled(" TIME (UTC)   EVENT  FLOW · DETAIL (newest first)", theme::HEAD),
-    );
+    line(buffer, list, 0, &Line::styled(" TIME (UTC)   EVENT  FLOW · DETAIL (newest first)", theme::HEAD));
     let page = at.events_page();
     let mut y = 1;
     for (place, listed) in app.shown_events().enumerate().skip(app.events.offset).take(page) {

@@ -296,7 +296,10 @@ fn blind(data: &Data, analysis: &Analysis, filtered: bool) -> Vec<(Level, String
     let model = &data.model;
     if model.lost.any() {
         let when = if model.losing { "still growing" } else { "not growing" };
-        blind.push((Level::Warning, format!("capture loss: {} ({when})", super::header::own_losses(&model.lost))));
+        blind.push((
+            Level::Warning,
+            format!("capture loss: {} ({when})", super::header::own_losses(&model.lost)),
+        ));
     }
     for port in analysis.report.facts.coverage.iter().filter(|port| port.why.is_some()) {
         let seen = crate::util::units::ratio(port.ratio.map(|ratio| ratio.min(1.0)));
@@ -319,20 +322,14 @@ fn blind(data: &Data, analysis: &Analysis, filtered: bool) -> Vec<(Level, String
         );
         if cut {
             let share = crate::util::units::ratio(Some(counter.packets as f64 / frames.max(1) as f64));
-            let text = format!(
-                "{}: {share} of frames could not be classified: {}",
-                reason.name(),
-                reason.meaning()
-            );
+            let text =
+                format!("{}: {share} of frames could not be classified: {}", reason.name(), reason.meaning());
             blind.push((Level::Warning, text));
         }
     }
     if model.retired_flows > 0 {
         let n = crate::util::units::count(model.retired_flows);
-        blind.push((
-            Level::Fine,
-            format!("{n} flows retired: counted in totals, not listed as rows"),
-        ));
+        blind.push((Level::Fine, format!("{n} flows retired: counted in totals, not listed as rows")));
     }
     if !model.rows.is_empty() && !analysis.timed {
         let why = match model.kind {
@@ -351,8 +348,7 @@ fn blind(data: &Data, analysis: &Analysis, filtered: bool) -> Vec<(Level, String
         blind.push((Level::Fine, "packets excluded by --filter are not in any flow".into()));
     }
     if model.kind == SourceKind::Live {
-        let hardware =
-            "hardware-offloaded RoCE bypasses XDP and TC";
+        let hardware = "hardware-offloaded RoCE bypasses XDP and TC";
         blind.push((Level::Fine, hardware.into()));
     } else if model.lost.capture_drops.is_none() {
         blind.push((Level::Fine, "drops: not recorded in the capture file".into()));
@@ -411,10 +407,12 @@ mod tests {
 
     #[test]
     fn everything_known_about_a_finding_has_its_line() {
-        let mut finding = Finding::new("loss.before_tap", Severity::Critical, "Loss upstream of rail0".into());
+        let mut finding =
+            Finding::new("loss.before_tap", Severity::Critical, "Loss upstream of rail0".into());
         finding.first_seen_ns = Some(START);
         finding.episodes = vec![Episode { first_ns: START, last_ns: START, peak: None }; 2];
-        finding.impact = Impact { packets_ratio: Some(0.007), retransmissions: Some(47), ..Impact::default() };
+        finding.impact =
+            Impact { packets_ratio: Some(0.007), retransmissions: Some(47), ..Impact::default() };
         finding.place = Place {
             link: Some("rail0".into()),
             direction: Some(Direction::Ingress),

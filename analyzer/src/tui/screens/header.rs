@@ -427,7 +427,8 @@ fn right_of_tabs(app: &App, room: usize) -> Spans {
     }
     let arrow = arrow(app);
     let sort = app.sorted_by();
-    let mut forms = vec![format!("sort {sort} {arrow} "), format!("{sort} {arrow} "), format!("{sort} {arrow}")];
+    let mut forms =
+        vec![format!("sort {sort} {arrow} "), format!("{sort} {arrow} "), format!("{sort} {arrow}")];
     if app.table.group != Group::None {
         // The title of the first column says it as well.
         forms.insert(0, format!("by {}  sort {sort} {arrow} ", app.table.group.title()));

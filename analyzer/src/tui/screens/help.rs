@@ -40,7 +40,10 @@ pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
     }
     if matches!(screen, Screen::Qps | Screen::Overview) {
         let states = Kind::ALL.iter().flat_map(|kind| entry(kind.word(), kind.meaning())).collect();
-        section("States: the worst finding that names the flow (upper case: active, lower case: past)", states);
+        section(
+            "States: the worst finding that names the flow (upper case: active, lower case: past)",
+            states,
+        );
         let columns = COLUMNS
             .iter()
             .flat_map(|column| entry(&format!("{} {}", column.title, column.name), column.help));

@@ -247,10 +247,7 @@ fn entropy(app: &App) -> Vec<Line<'static>> {
     let (tuples, ports) = (entropy.five_tuples, entropy.source_ports);
     counts.push(format!(" {} 5-tuple{}", units::count(tuples), s(tuples)), theme::BOLD);
     counts.push(format!(", {} source port{}", units::count(ports), s(ports)), theme::PLAIN);
-    counts.push(
-        format!(" ≈ {} equal flows", number(entropy.effective_flows)),
-        theme::PLAIN,
-    );
+    counts.push(format!(" ≈ {} equal flows", number(entropy.effective_flows)), theme::PLAIN);
     lines.push(counts.into_line());
     let level = if app.is_active(Kind::Hashing) { Level::Warning } else { Level::Fine };
     let mut bits = Spans::default();
@@ -265,10 +262,7 @@ fn entropy(app: &App) -> Vec<Line<'static>> {
     bits.push(bar(entropy.normalized.unwrap_or(0.0), 10), theme::BAR);
     lines.push(bits.into_line());
     let mut top = Spans::default();
-    top.push(
-        format!(" top 5-tuple carries {} of bytes ", units::ratio(entropy.top_share)),
-        theme::PLAIN,
-    );
+    top.push(format!(" top 5-tuple carries {} of bytes ", units::ratio(entropy.top_share)), theme::PLAIN);
     top.push(bar(entropy.top_share.unwrap_or(0.0), 10), theme::BAR);
     lines.push(top.into_line());
     if let Some(bytes) = entropy.unattributed_bytes.filter(|bytes| *bytes > 0) {

@@ -25,7 +25,7 @@ use ratatui::text::Line;
 use super::app::{App, Overlay};
 use super::screen::Screen;
 use super::{layout, theme};
-use crate::tui::widgets::{WIDEST, Spans, counted, cut, join, line, overlay, scrolled, select, spark, wrap};
+use crate::tui::widgets::{Spans, WIDEST, counted, cut, join, line, overlay, scrolled, select, spark, wrap};
 
 /// Draws everything.
 pub fn render(frame: &mut Frame<'_>, app: &App) {
@@ -78,4 +78,3 @@ fn too_small(buffer: &mut Buffer, area: Rect) {
         line(buffer, Rect { x, width: area.width - x, ..area }, top + i, &Line::raw(text));
     }
 }
-

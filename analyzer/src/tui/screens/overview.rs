@@ -107,8 +107,7 @@ fn link_lines(app: &App, data: &Data, width: usize, most: usize) -> Vec<Line<'st
     let titled = order.len() < room;
     let name = width.saturating_sub(43).clamp(8, 30);
     if titled {
-        let title =
-            format!(" {:<name$} {:<3} {:<10} {:>9}  {:>10}", "LINK", "DIR", "% BUSIEST", "b/s", "CE");
+        let title = format!(" {:<name$} {:<3} {:<10} {:>9}  {:>10}", "LINK", "DIR", "% BUSIEST", "b/s", "CE");
         lines.push(Line::styled(title, theme::HEAD));
     }
     let highest = order.first().map_or(0.0, |link| links::load(link));

@@ -45,8 +45,7 @@ pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
         let key = |input| app.options.keys.first(input);
         if kept > 1 {
             let (older, newer, kept) = (key(Input::Older), key(Input::Newer), units::count(kept));
-            let text =
-                format!("{older} previous · {newer} next · headers of {kept} events stored");
+            let text = format!("{older} previous · {newer} next · headers of {kept} events stored");
             lines.extend(sentence(&text).map(|part| Line::styled(part, theme::DIM)));
         }
     }

@@ -7,23 +7,23 @@ use hashbrown::HashMap;
 use rocescope_common::account::FlowKey;
 
 use super::analysis::{Analysis, Ask};
-use crate::tui::column;
 use super::cursor::Cursor;
 pub use super::data::Data;
-use crate::tui::export::Content;
 use super::job::{Job, Ready, Spent};
-use crate::tui::layout::Layout;
 use super::log::Log;
 use super::matrix::Metric;
 use super::prompt::Prompt;
-use crate::tui::query::Query;
 use super::screen::Screen;
 use super::table::Table;
 use super::trail::Trail;
-use crate::tui::{Options, analysis, screens};
 use crate::model::{History, TimeRange};
 use crate::sample::{EventSample, Sample, SourceKind};
 use crate::source::feed::Command;
+use crate::tui::column;
+use crate::tui::export::Content;
+use crate::tui::layout::Layout;
+use crate::tui::query::Query;
+use crate::tui::{Options, analysis, screens};
 
 /// Notices kept.
 const NOTICES: usize = 200;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::tui::column::Context;
 use super::matrix::Matrix;
 use crate::analysis;
 use crate::analysis::{Imbalance, Paths};
 use crate::model::{Detail, History, LinkRow, Model, Row, TimeRange};
 use crate::report;
 use crate::sample::Sample;
+use crate::tui::column::Context;
 
 /// Queue pairs on the overview, at most.
 const TOP: usize = 100;
@@ -98,17 +98,7 @@ impl Data {
         let reset_ns = history.reset_point().map(|reset| reset.time_ns);
         let busiest = busiest(&model);
         let (detail, matrix) = (None, Matrix::default());
-        Some(Self {
-            range,
-            reset_ns,
-            sample,
-            model,
-            paths,
-            imbalance,
-            detail,
-            busiest,
-            matrix,
-        })
+        Some(Self { range, reset_ns, sample, model, paths, imbalance, detail, busiest, matrix })
     }
 
     /// What links carried in the time range.

@@ -3,8 +3,8 @@
 use super::app::{App, Opened, Overlay};
 use super::cursor::{Cursor, Move};
 use super::log::{Entry, Listed};
-use crate::tui::screens;
 use crate::sample::EventSample;
+use crate::tui::screens;
 
 /// Events that the details list.
 const LISTED: usize = 20;

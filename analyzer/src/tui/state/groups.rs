@@ -9,10 +9,10 @@ use std::net::IpAddr;
 use hashbrown::HashMap;
 use rocescope_common::wire::frame::Addr;
 
-use crate::tui::column::{self, Context};
 use crate::analysis::Again;
 use crate::model::{Counts, Delta, Identity, Row, dedup};
 use crate::sample::address;
+use crate::tui::column::{self, Context};
 
 type State = foldhash::fast::RandomState;
 

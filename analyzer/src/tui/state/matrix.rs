@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use hashbrown::HashMap;
 use rocescope_common::wire::frame::Addr;
 
-use crate::tui::column::Context;
 use crate::analysis::Again;
 use crate::metrics::latency::Bucket;
 use crate::model::{Counts, dedup};
 use crate::sample::address;
+use crate::tui::column::Context;
 
 /// The metric that cells show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use ratatui::layout::{Position, Rect};
 
 use super::app::{Action, App, Opened, Overlay};
 use super::cursor::{Cursor, Move};
-use crate::tui::screens;
 use super::screen::Screen;
+use crate::tui::screens;
 
 /// Rows that one notch of the wheel moves.
 const NOTCH: usize = 3;

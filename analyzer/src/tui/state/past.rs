@@ -1,11 +1,11 @@
 //! Pause, and steps in time.
 
 use super::app::{Action, App};
-use crate::tui::key::Input;
 use super::prompt::parse_time;
 use crate::model::TimeRange;
 use crate::sample::SourceKind;
 use crate::source::feed::Command;
+use crate::tui::key::Input;
 use crate::util::units;
 
 /// Replay speeds that `+` and `-` go through.
@@ -130,11 +130,8 @@ impl App {
                 return Action::Send(Command::Seek(to_ns));
             }
             let (over, at) = (self.end.is_some(), units::second_utc(newest));
-            self.answer = Some(if over {
-                format!("the data ends at {at}")
-            } else {
-                "no newer data yet".into()
-            });
+            self.answer =
+                Some(if over { format!("the data ends at {at}") } else { "no newer data yet".into() });
             if self.shown_ns.is_some()
                 && let Some(last) = self.history.len().checked_sub(1)
             {
@@ -185,7 +182,8 @@ impl App {
         }
         self.shown_ns = None;
         self.seek_ns = Some(to_ns);
-        self.answer = Some(format!("seeking back to {} UTC: reading the capture again", units::clock_utc(to_ns)));
+        self.answer =
+            Some(format!("seeking back to {} UTC: reading the capture again", units::clock_utc(to_ns)));
         Action::Send(Command::Rewind(to_ns))
     }
 }

@@ -1,15 +1,15 @@
 //! What keys and the mouse do to the state: the reducer.
 
 use super::app::{Action, App, Opened, Overlay};
-use crate::tui::column::{self, COLUMNS, Id};
 use super::cursor::{Cursor, Move};
-use crate::tui::key::{Input, Key};
 use super::prompt::{Prompt, Purpose, Typed};
-use crate::tui::query::Query;
 use super::screen::Screen;
 use super::table::{Focus, Group, Only, Sort};
-use crate::tui::{export, screens};
 use crate::model::{TimeRange, conclusions};
+use crate::tui::column::{self, COLUMNS, Id};
+use crate::tui::key::{Input, Key};
+use crate::tui::query::Query;
+use crate::tui::{export, screens};
 
 impl App {
     /// What a key does.
@@ -289,7 +289,8 @@ impl App {
                     }
                     Some((id, flows)) => {
                         if self.past() && flows.len() == conclusions::FLOWS {
-                            self.answer = Some(format!("showing the first {} flows kept for that time", flows.len()));
+                            self.answer =
+                                Some(format!("showing the first {} flows kept for that time", flows.len()));
                         }
                         self.focus(id, Only::Flows(flows));
                     }

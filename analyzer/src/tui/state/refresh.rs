@@ -8,9 +8,9 @@ use rocescope_common::account::FlowKey;
 use super::app::{App, Data};
 use super::data::Wanted;
 use super::screen::Screen;
+use super::shown::{Concluded, Then};
 use super::table::Group;
 use crate::model::{Detail, FlowVerdicts, Row};
-use super::shown::{Concluded, Then};
 
 type State = foldhash::fast::RandomState;
 

@@ -2,10 +2,10 @@
 
 use super::app::App;
 use super::table::{Group, Sum};
-use crate::tui::{column, log, screens};
 use crate::analysis::Entropy;
 use crate::findings::{Finding, Severity, Verdict};
 use crate::model::Kind;
+use crate::tui::{column, log, screens};
 
 /// Moments back from the one shown in which a figure that takes longer is looked for.
 const NEAR: usize = 30;

@@ -5,15 +5,15 @@ use std::net::IpAddr;
 
 use hashbrown::HashSet;
 
-use crate::tui::column::{self, Column, Context, Id, SortKey};
 use super::cursor::{Cursor, Move};
 pub use super::groups::{Group, Groups, Name, Sum};
-use crate::tui::query::Query;
 use super::texts::{self, Texts};
 use crate::analysis::{Again, FlowId};
 use crate::model::snapshot::Finder;
 use crate::model::{Identity, Model, Row};
 use crate::sample::address;
+use crate::tui::column::{self, Column, Context, Id, SortKey};
+use crate::tui::query::Query;
 
 type State = foldhash::fast::RandomState;
 

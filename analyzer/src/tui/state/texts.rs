@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::tui::{column, query};
 use crate::model::{Identity, Model};
+use crate::tui::{column, query};
 
 /// Places at most: far more than the tables of flows have.
 const MOST: usize = 1 << 20;

@@ -15,7 +15,13 @@ use crate::tui::theme;
 pub(in crate::tui) const WIDEST: u16 = 100;
 
 /// A box over the screen with those lines from `top` on that fit.
-pub(in crate::tui) fn overlay(buffer: &mut Buffer, screen: Rect, title: &str, lines: &[Line<'_>], top: usize) {
+pub(in crate::tui) fn overlay(
+    buffer: &mut Buffer,
+    screen: Rect,
+    title: &str,
+    lines: &[Line<'_>],
+    top: usize,
+) {
     let width = screen.width.min(WIDEST);
     let height = screen.height.saturating_sub(1).min(u16::try_from(lines.len() + 2).unwrap_or(u16::MAX));
     let area = Rect { x: (screen.width - width) / 2, width, height, ..screen };
