@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Which programs to make.
+/// The targets to build for.
 #[derive(Args)]
 pub(crate) struct Dist {
     /// Build for this target alone (repeatable) [default: x86_64-unknown-linux-musl, and

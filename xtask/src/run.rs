@@ -65,30 +65,30 @@ pub(crate) fn workspace_root() -> PathBuf {
     manifest.parent().unwrap_or(manifest).to_path_buf()
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's target directory.
 pub(crate) fn target_dir() -> PathBuf {
     let root = workspace_root();
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
 }
 
-/// Whether the program can be found. System folders count: on Debian a user's `PATH` lacks them,
+/// True when the program can be found. System folders count: on Debian a user's `PATH` lacks them,
 /// while sudo has them.
 pub(crate) fn has_program(program: &str) -> bool {
     find_on_path(program).is_some()
         || ["/usr/sbin", "/sbin"].iter().any(|dir| Path::new(dir).join(program).is_file())
 }
 
-/// Whether a continuous-integration run asked that nothing be skipped.
+/// True when a continuous-integration run asked that nothing be skipped.
 pub(crate) fn is_ci() -> bool {
     env::var_os("CI").is_some_and(|value| value == "true" || value == "1")
 }
 
-/// Whether this process is root.
+/// True when this process is root.
 pub(crate) fn is_root() -> bool {
     output_of(Command::new("id").arg("-u")).is_some_and(|id| id.trim() == "0")
 }
 
-/// What stands before a command that needs root: nothing for root, else `sudo`; `None` when
+/// The prefix of a command that needs root: nothing for root, otherwise `sudo`; `None` when
 /// neither is to be had.
 pub(crate) fn root_prefix() -> Option<&'static [&'static str]> {
     if is_root() {

@@ -17,7 +17,7 @@ use std::process::Command;
 /// The whole set-up: what building needs, then what testing needs.
 ///
 /// # Errors
-/// What could not be installed, and what to do about it.
+/// The failed installation, with the remedy.
 pub(crate) fn setup() -> Result<()> {
     ebpf_toolchain()?;
     test_tools()
@@ -113,7 +113,7 @@ fn cache() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Whether compiler and linker are there and the compiler can build `core`.
+/// True when compiler and linker are there and the compiler can build `core`.
 fn check(choice: &EbpfToolchain) -> Result<()> {
     check_compiler(&choice.toolchain)?;
     let linker = choice.linker();
@@ -123,7 +123,7 @@ fn check(choice: &EbpfToolchain) -> Result<()> {
     Ok(())
 }
 
-/// Whether a compiler is there, has our LLVM and the source of `core`.
+/// True when a compiler is there, has our LLVM and the source of `core`.
 fn check_compiler(toolchain: &str) -> Result<()> {
     let version = output_of(rustc(toolchain).arg("-vV"))
         .with_context(|| format!("the toolchain {toolchain} is not installed"))?;
@@ -140,7 +140,7 @@ fn check_compiler(toolchain: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether the source of `core` lies where this compiler looks for it.
+/// True when the source of `core` lies where this compiler looks for it.
 pub(crate) fn has_core_source(rustc: &mut Command) -> bool {
     output_of(rustc.args(["--print", "sysroot"]))
         .is_some_and(|sysroot| Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/core").exists())

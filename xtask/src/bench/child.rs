@@ -1,4 +1,4 @@
-//! How long a program takes, and how much of the processors it uses.
+//! Elapsed time and CPU time of a program.
 
 use std::mem::MaybeUninit;
 use std::process::{Command, Stdio};

@@ -18,7 +18,7 @@ use super::machine::{self, first_line};
 use crate::gen_capture::{Generate, Snap, generate};
 use crate::run::{cargo, has_program, run, say, show, step, target_dir};
 
-/// What to measure.
+/// Options of the measurement.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Wanted {
     /// Rounds in which every program runs once
@@ -136,7 +136,7 @@ impl Inputs {
                 seed: 1,
                 out: out.clone(),
             })?;
-            // What is still to be written would be written while programs are measured.
+            // Pending writes would otherwise disturb the measurement.
             let written = fs::File::open(&out).and_then(|file| file.sync_all());
             written.with_context(|| format!("{} cannot be written to the disk", out.display()))?;
             Ok(out)

@@ -1,4 +1,4 @@
-//! Whether a program runs without anything of the host but its kernel.
+//! Checks that an executable is static.
 
 use anyhow::{Context as _, Result, bail};
 use object::Endianness;
@@ -17,7 +17,7 @@ pub(super) enum Machine {
 /// Reads the program's headers.
 ///
 /// # Errors
-/// What it wants of the host, or that it is for another machine.
+/// Names the dynamic dependencies, or a wrong machine type.
 pub(super) fn ensure_static(program: &Path, machine: Machine) -> Result<()> {
     let bytes = fs::read(program).with_context(|| format!("{} cannot be read", program.display()))?;
     check(&bytes, machine).with_context(|| format!("{} is not what was to be built", program.display()))

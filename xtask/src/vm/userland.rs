@@ -8,12 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What the tests call in the guest.
+/// Programs that the tests call in the guest.
 const PACKAGES: [&str; 6] =
     ["perftest", "rdmacm-utils", "ibverbs-utils", "ibverbs-providers", "iproute2", "tcpdump"];
 /// Folders that no program there reads, and that would only make the guest larger.
 const LEFT_OUT: [&str; 3] = ["usr/share", "var", "usr/lib/x86_64-linux-gnu/gconv"];
-/// Which packages a tree is made of: a file in it.
+/// File in a tree that lists its packages.
 const LIST: &str = "packages.list";
 
 /// The folder with all of them, below `dir`. It is used again until the distribution has newer ones.

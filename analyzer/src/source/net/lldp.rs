@@ -1,4 +1,4 @@
-//! LLDP frames, and in them what a switch says about lossless Ethernet: DCBX as IEEE 802.1Qaz has
+//! LLDP frames and the switch's lossless Ethernet settings in them: DCBX as IEEE 802.1Qaz has
 //! it, and the older form of its authors' group (CEE).
 //!
 //! Pure: bytes in, facts out. Layouts are those of IEEE 802.1AB (TLVs), 802.1Q annex D (DCBX), and
@@ -35,7 +35,7 @@ const CEE_ERROR: u8 = 0x20;
 
 const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 
-/// Which DCBX a frame speaks.
+/// The DCBX dialect of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Dialect {
     /// IEEE 802.1Qaz.
@@ -53,9 +53,9 @@ pub struct Pfc {
     pub enabled: u8,
     /// Classes that can be lossless at a time.
     pub capable: u8,
-    /// Whether it takes the other side's settings.
+    /// True when it accepts the other side's settings (willing bit).
     pub willing: bool,
-    /// Whether it says that the two sides do not match (CEE only).
+    /// True when it reports a mismatch between the two sides (CEE only).
     pub error: bool,
 }
 
@@ -66,7 +66,7 @@ pub struct Ets {
     pub class_of: [u8; 8],
     /// Share of each class in per cent.
     pub bandwidth: [u8; 8],
-    /// Whether it takes the other side's settings.
+    /// True when it accepts the other side's settings (willing bit).
     pub willing: bool,
 }
 
@@ -81,7 +81,7 @@ pub struct App {
     pub priorities: u8,
 }
 
-/// What a neighbour says of itself in one LLDP frame.
+/// A neighbour's announcement in one LLDP frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Neighbour {
     /// Its name.
@@ -90,9 +90,9 @@ pub struct Neighbour {
     pub chassis: Option<String>,
     /// Its port.
     pub port: Option<String>,
-    /// What the port is called.
+    /// The port's description.
     pub port_description: Option<String>,
-    /// Which DCBX it speaks; `None` when it says nothing of it.
+    /// Its DCBX dialect; `None` without DCBX.
     pub dialect: Option<Dialect>,
     /// Priority flow control.
     pub pfc: Option<Pfc>,
@@ -162,7 +162,7 @@ impl Neighbour {
                 }));
                 self.dialect = Some(Dialect::Ieee);
             }
-            // Where both are there, the standard counts.
+            // With both dialects present, IEEE takes precedence.
             (OUI_CEE, CEE) if self.dialect != Some(Dialect::Ieee) => {
                 self.dialect = Some(Dialect::Cee);
                 for (kind, value) in Tlvs(rest) {
