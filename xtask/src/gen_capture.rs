@@ -83,7 +83,7 @@ pub(crate) fn generate(wanted: &Generate) -> Result<()> {
         bail!("--other {}: at most 99 in a hundred", wanted.other);
     }
     let shown = wanted.out.display().to_string();
-    let failed = || format!("{shown} cannot be written");
+    let failed = || format!("cannot write {shown}");
     if wanted.out == Path::new("-") {
         return write(wanted, io::stdout().lock()).map(drop).with_context(failed);
     }

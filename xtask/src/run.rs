@@ -33,7 +33,7 @@ pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T>
 /// Names the command when it cannot be started or ends with anything but 0.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
-    let status = command.status().with_context(|| format!("`{shown}` could not be started"))?;
+    let status = command.status().with_context(|| format!("cannot start `{shown}`"))?;
     if !status.success() {
         bail!("`{shown}` failed: {status}");
     }
@@ -113,7 +113,7 @@ pub(crate) fn root_command(program: impl AsRef<OsStr>, purpose: &str) -> Result<
             command.arg("--").arg(program);
             Ok(command)
         }
-        None => bail!("{purpose} needs root, and there is no sudo: run this as root"),
+        None => bail!("{purpose} needs root, and sudo is not installed: run this as root"),
     }
 }
 
@@ -125,17 +125,17 @@ pub(crate) fn root_command(program: impl AsRef<OsStr>, purpose: &str) -> Result<
 pub(crate) fn run_watched(command: &mut Command, mut watch: impl FnMut(&str)) -> Result<()> {
     let shown = show(command);
     let mut child =
-        command.stdout(Stdio::piped()).spawn().with_context(|| format!("`{shown}` could not be started"))?;
+        command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{shown}`"))?;
     if let Some(stdout) = child.stdout.take() {
         let mut reader = BufReader::new(stdout);
         let mut line = Vec::new();
-        while reader.read_until(b'\n', &mut line).context("a command's output could not be read")? > 0 {
-            io::stdout().write_all(&line).context("standard output cannot be written")?;
+        while reader.read_until(b'\n', &mut line).context("cannot read a command's output")? > 0 {
+            io::stdout().write_all(&line).context("cannot write standard output")?;
             watch(&String::from_utf8_lossy(&line));
             line.clear();
         }
     }
-    let status = child.wait().with_context(|| format!("`{shown}` could not be waited for"))?;
+    let status = child.wait().with_context(|| format!("cannot wait for `{shown}`"))?;
     if !status.success() {
         bail!("`{shown}` failed: {status}");
     }

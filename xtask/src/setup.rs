@@ -45,7 +45,7 @@ pub(crate) fn vm_tools() -> Result<()> {
 /// Every recipe that was tried, and why it failed.
 pub(crate) fn ebpf_toolchain() -> Result<EbpfToolchain> {
     if !["cc", "gcc", "clang"].into_iter().any(has_program) {
-        bail!("there is no C compiler to link with: install one (Debian: `apt-get install gcc libc6-dev`)");
+        bail!("no C compiler to link with: install one (Debian: `apt-get install gcc libc6-dev`)");
     }
     if let Some(toolchain) = EbpfToolchain::from_env() {
         check(&toolchain).context("ROCESCOPE_EBPF_TOOLCHAIN is set, but what it names does not work")?;
@@ -98,7 +98,7 @@ fn recorded(forced: Option<&str>) -> Option<EbpfToolchain> {
 
 fn record(choice: &EbpfToolchain) -> Result<()> {
     let path = record_path().context("neither HOME nor XDG_CACHE_HOME is set")?;
-    fs::write(&path, render(choice)).with_context(|| format!("{} could not be written", path.display()))
+    fs::write(&path, render(choice)).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn render(choice: &EbpfToolchain) -> String {
@@ -107,9 +107,8 @@ fn render(choice: &EbpfToolchain) -> String {
 
 /// Our folder below the user's cache, made when missing.
 fn cache() -> Result<PathBuf> {
-    let dir =
-        cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: there is no folder to install into")?;
-    fs::create_dir_all(&dir).with_context(|| format!("{} could not be made", dir.display()))?;
+    let dir = cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: no directory to install into")?;
+    fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     Ok(dir)
 }
 

@@ -113,7 +113,7 @@ fn live(tally: &mut Tally, toolchain: &EbpfToolchain) {
 fn listed(command: &mut Command) -> Result<BTreeSet<String>> {
     command.args(["--", "--list", "--format", "terse"]).stderr(Stdio::inherit());
     let shown = show(command);
-    let output = command.output().with_context(|| format!("`{shown}` could not be started"))?;
+    let output = command.output().with_context(|| format!("cannot start `{shown}`"))?;
     if !output.status.success() {
         bail!("`{shown}` failed: {}", output.status);
     }

@@ -74,15 +74,14 @@ fn in_guest(tests: &[(&str, &str)]) -> Result<()> {
     setup::vm_tools()?;
     let toolchain = setup::ebpf_toolchain()?;
     // Downloads outlive a clean tree.
-    let cache =
-        cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: there is no folder for the guest")?;
+    let cache = cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: no directory for the guest")?;
     let parts = debian::parts(&cache.join("vm"))?;
     let released = dist::static_program(&toolchain, Target::X86)?;
     let built = step("building the tests for the guest", || build(&toolchain, tests))?;
     let dir = target_dir().join("vm");
     let share = dir.join("share");
     let _ = fs::remove_dir_all(&share);
-    fs::create_dir_all(&share).with_context(|| format!("{} cannot be made", share.display()))?;
+    fs::create_dir_all(&share).with_context(|| format!("cannot create {}", share.display()))?;
     let image = step("packing the guest", || pack(&dir, &parts, &released, &built))?;
     let name = format!("tests on kernel {}", parts.release);
     step(&name, || boot(&parts, &image, &share))?;
@@ -142,7 +141,7 @@ fn messages(command: &mut Command) -> Result<String> {
     command.args(["--message-format", "json-render-diagnostics"]);
     let shown = show(command);
     let output =
-        command.stderr(Stdio::inherit()).output().with_context(|| format!("`{shown}` cannot be started"))?;
+        command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start `{shown}`"))?;
     if !output.status.success() {
         bail!("`{shown}` failed: {}", output.status);
     }
@@ -160,8 +159,8 @@ fn executable(line: &str, kind: &str, name: &str) -> Option<PathBuf> {
 /// Writes the guest's file system to a file below `dir`.
 fn pack(dir: &Path, parts: &Parts, released: &Path, built: &Built) -> Result<PathBuf> {
     let image = dir.join("initramfs");
-    let read = |path: &Path| fs::read(path).with_context(|| format!("{} cannot be read", path.display()));
-    let file = fs::File::create(&image).with_context(|| format!("{} cannot be made", image.display()))?;
+    let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    let file = fs::File::create(&image).with_context(|| format!("cannot create {}", image.display()))?;
     let mut archive = Archive::new(BufWriter::new(file));
     // The folders of the distribution first: what follows lies in them.
     archive.copy_all("", &parts.userland)?;

@@ -121,7 +121,7 @@ mod tests {
         assert!(one.contains("rx-flow-hash udp6") && !one.contains("rx-flow-hash udp4"));
         assert!(said(Some(8), None, None).contains("Many adapters"));
         assert!(said(None, Some(true), None).contains("(unknown receive queues)"));
-        assert_eq!(said(Some(1), None, None), "eth7 has 1 receive queue: one core carries all of it.");
+        assert_eq!(said(Some(1), None, None), "eth7 has 1 receive queue: one core processes all packets.");
         assert_eq!(advice(&[]).len(), 2);
     }
 }

@@ -79,7 +79,7 @@ struct Answer {
 pub(crate) fn keys(wanted: &Wanted) -> Result<()> {
     let programs = if wanted.bin.is_empty() { vec![replay::build()?] } else { wanted.bin.clone() };
     let folder = target_dir().join("bench");
-    fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let file = folder.join("keys.pcap");
     let out = file.clone();
     let (packets, snap, flows) =
@@ -204,7 +204,7 @@ impl Session {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
             // The system's error for a closed far end.
             Err(error) if error.raw_os_error() == Some(libc::EIO) => bail!("the program has ended"),
-            Err(error) => Err(error).context("the pseudo terminal cannot be read"),
+            Err(error) => Err(error).context("cannot read the pseudo terminal"),
         }
     }
 

@@ -123,7 +123,7 @@ struct Inputs {
 impl Inputs {
     fn write(wanted: &Wanted) -> Result<Self> {
         let folder = target_dir().join("bench");
-        fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let make = |name: &str, packets, snap| -> Result<PathBuf> {
             let out = folder.join(name);
             generate(&Generate {
@@ -138,7 +138,7 @@ impl Inputs {
             })?;
             // Pending writes would otherwise disturb the measurement.
             let written = fs::File::open(&out).and_then(|file| file.sync_all());
-            written.with_context(|| format!("{} cannot be written to the disk", out.display()))?;
+            written.with_context(|| format!("cannot write {} to disk", out.display()))?;
             Ok(out)
         };
         Ok(Self {

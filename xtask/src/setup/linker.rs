@@ -43,7 +43,7 @@ impl Linker {
             }
             run(&mut command)
         })
-        .context("bpf-linker could not be built")?;
+        .context("cannot build bpf-linker")?;
         Ok(bin)
     }
 }
