@@ -10,12 +10,12 @@ use std::io::{Cursor, Write as _};
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use rocescope::metrics::Options;
-use rocescope::metrics::beside::Beside;
+use rocescope::metrics::pairing::peers::Peers;
 use rocescope::source::capture::Reader;
-use rocescope::source::flows::peers::Peers;
 use rocescope::source::flows::table::FlowTable;
 use rocescope::source::replay::count::Counts;
 use rocescope::source::replay::links::TapLinks;
+use rocescope::source::replay::worker::MetricsWorker;
 use rocescope_common::wire::Frame;
 
 const FRAMES: u32 = 65_536;
@@ -54,7 +54,7 @@ fn counts() -> (Counts, TapLinks) {
     let counts = Counts {
         table: FlowTable::new(1 << 20),
         peers: Peers::default(),
-        metrics: Beside::new(&Options::default(), 1),
+        metrics: MetricsWorker::new(&Options::default(), 1),
         window: None,
         out_of_range: None,
         events: None,

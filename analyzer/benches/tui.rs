@@ -11,7 +11,7 @@ use std::sync::Arc;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use rocescope::model::Span;
+use rocescope::model::TimeRange;
 use rocescope::sample::Sample;
 use rocescope::tui::analysis::{Analyst, Ask};
 use rocescope::tui::key::Key;
@@ -84,7 +84,7 @@ fn tui(c: &mut Criterion) {
         }
         group.bench_function("findings and spread, beside the screen", |b| {
             let mut analyst = Analyst::new(rocescope::report::Options::default());
-            let ask = Ask { span: Span::All, uplinks: None };
+            let ask = Ask { range: TimeRange::All, uplinks: None };
             b.iter(|| black_box(analyst.analyse(last, ask)));
         });
         group.finish();

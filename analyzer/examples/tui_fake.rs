@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use rocescope::source::feed::{Command, Tap, Update, channel};
+use rocescope::source::feed::{Command, SourceEnd, Update, channel};
 use rocescope::tui::{Options, run};
 
 #[path = "../tests/support/fake.rs"]
@@ -15,7 +15,7 @@ fn second_of(time_ns: u64) -> u64 {
     (time_ns.saturating_sub(fake::START_NS) / 1_000_000_000).max(1)
 }
 
-fn source(tap: &Tap, world: &fake::World) {
+fn source(tap: &SourceEnd, world: &fake::World) {
     let mut seconds = 0;
     let mut paused = false;
     let _ = tap.tell(Update::Notice("made-up figures: nothing is measured".into()));

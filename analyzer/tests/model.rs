@@ -1,10 +1,10 @@
-//! Figures of a span, totals, and what the history keeps.
+//! Figures of a time range, totals, and what the history keeps.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 
 use rocescope::model::history::{BUSIEST, History};
-use rocescope::model::{Basis, Conclusions, Kind, Model, Span, conclusions, health};
+use rocescope::model::{Basis, Conclusions, FlowVerdicts, Kind, Model, State, TimeRange, conclusions};
 use rocescope::sample::{Retired, Sample};
 
 #[path = "support/fake.rs"]
@@ -29,16 +29,16 @@ fn history(samples: &[&Sample]) -> History {
     history
 }
 
-/// The model of the newest moment.
-fn model(samples: &[&Sample], span: Span) -> Model {
+/// The model of the newest snapshot.
+fn model(samples: &[&Sample], range: TimeRange) -> Model {
     let history = history(samples);
-    Model::new(&history, history.len() - 1, span, samples.last().copied()).unwrap()
+    Model::new(&history, history.len() - 1, range, samples.last().copied()).unwrap()
 }
 
 #[test]
 fn the_first_sample_has_figures_since_the_start() {
     let (then, _) = pair();
-    let model = model(&[&then], Span::Seconds10);
+    let model = model(&[&then], TimeRange::Seconds10);
     assert_eq!(model.basis, Basis::Last(10.0));
     assert_eq!(model.delta.unwrap().counts.packets, model.total.packets);
     let flows: u64 = then.flows.iter().map(|flow| flow.stats.packets).sum();
@@ -52,37 +52,36 @@ fn the_first_sample_has_figures_since_the_start() {
 fn without_a_start_one_sample_has_totals_but_no_rates() {
     let (mut then, _) = pair();
     then.window = None;
-    let model = model(&[&then], Span::Seconds10);
+    let model = model(&[&then], TimeRange::Seconds10);
     assert_eq!(model.basis, Basis::Unknown);
     assert!(model.delta.is_none() && model.rows.iter().all(|row| row.delta.is_none()));
     assert!(model.links.iter().all(|link| link.delta.is_none()) && model.total.packets > 0);
 }
 
 #[test]
-fn what_is_over_was_last_seen_when_it_last_grew() {
-    let world = World::sick();
-    let mut samples = vec![world.at(10), world.at(11), world.at(12)];
-    // From here on time goes on, and nothing more is counted.
-    for second in 1..=3 {
-        let mut later = world.at(12);
-        later.time_ns += second * 1_000_000_000;
-        samples.push(later);
+fn rows_are_judged_by_the_findings_that_name_their_flows() {
+    let sample = World::sick().at(10);
+    let report = rocescope::report::Report::build(&sample, &rocescope::report::Options::default());
+    let history = history(&[&sample]);
+    let mut model = Model::new(&history, history.len() - 1, TimeRange::All, Some(&sample)).unwrap();
+    assert!(model.rows.iter().all(|row| !State::of(row).known()), "before the first findings");
+    model.judge(Some(&FlowVerdicts::of(&report.findings)));
+    let refused = report.findings.iter().find(|finding| finding.id == "nak.remote_access_error").unwrap();
+    for row in &model.rows {
+        let state = State::of(row);
+        let named = refused.named.iter().any(|(_, _, qp)| *qp == row.id.key.dest_qp);
+        assert!(state.known());
+        assert_eq!(state.has(Kind::Refused), named, "{state:?}");
+        assert_eq!(state.worst.is_some(), state.rank() > 0, "{state:?}");
     }
-    let history = history(&samples.iter().collect::<Vec<_>>());
-    let newest = history.len() - 1;
-    let seen = health::last_seen(&history, newest);
-    for kind in [Kind::Loss, Kind::NotReady, Kind::Marked, Kind::Notified] {
-        assert_eq!(seen.of(kind), Some(samples[2].time_ns), "{kind:?}");
-    }
-    assert_eq!(seen.of(Kind::Refused), Some(samples[0].time_ns), "in the first ten seconds only");
-    assert_eq!(health::last_seen(&history, 2).of(Kind::Loss), Some(samples[1].time_ns), "up to a moment");
-    assert_eq!(health::last_seen(&history, 0).of(Kind::Loss), None, "the start has nothing before it");
+    model.judge(None);
+    assert!(model.rows.iter().all(|row| !State::of(row).known()));
 }
 
 #[test]
 fn rates_are_of_the_time_between() {
     let (then, now) = pair();
-    let model = model(&[&then, &now], Span::Latest);
+    let model = model(&[&then, &now], TimeRange::Latest);
     assert_eq!(model.basis, Basis::Last(2.0));
     let row = model.rows.iter().find(|row| row.total.missing > 0).unwrap();
     let delta = row.delta.unwrap();
@@ -100,7 +99,7 @@ fn no_time_no_change_and_time_that_goes_back_starts_anew() {
     let (then, mut now) = pair();
     now.time_ns = then.time_ns;
     let mut history = history(&[&then, &now]);
-    assert_eq!(history.len(), 2, "the start and one moment");
+    assert_eq!(history.len(), 2, "the start and one snapshot");
     now.time_ns = then.time_ns - 1;
     history.push(&now, false);
     assert_eq!(history.len(), 2);
@@ -116,7 +115,7 @@ fn no_time_no_change_and_time_that_goes_back_starts_anew() {
 fn a_counter_that_goes_back_leaves_its_flow_without_a_rate() {
     let (then, mut now) = pair();
     now.flows[3].stats.acks = 1;
-    let model = model(&[&then, &now], Span::Latest);
+    let model = model(&[&then, &now], TimeRange::Latest);
     assert!(model.rows[3].delta.is_none());
     assert!(model.rows[2].delta.is_some() && model.delta.is_some());
 }
@@ -124,16 +123,16 @@ fn a_counter_that_goes_back_leaves_its_flow_without_a_rate() {
 #[test]
 fn flows_are_found_again_in_any_order_and_a_slot_in_use_again_is_another_flow() {
     let (then, mut now) = pair();
-    let same = model(&[&then, &now], Span::Latest);
+    let same = model(&[&then, &now], TimeRange::Latest);
     now.flows.reverse();
-    let turned = model(&[&then, &now], Span::Latest);
+    let turned = model(&[&then, &now], TimeRange::Latest);
     for (a, b) in same.rows.iter().zip(turned.rows.iter().rev()) {
         assert_eq!((a.id, a.delta), (b.id, b.delta));
         assert_eq!(now.flows[b.at.unwrap()].slot, b.id.slot);
     }
     // Retired and back in another slot: all it has was counted since.
     now.flows[0].slot = 99;
-    let model = model(&[&then, &now], Span::Latest);
+    let model = model(&[&then, &now], TimeRange::Latest);
     let row = &model.rows[0];
     assert_eq!(row.delta.unwrap().counts, row.total);
 }
@@ -141,7 +140,7 @@ fn flows_are_found_again_in_any_order_and_a_slot_in_use_again_is_another_flow() 
 #[test]
 fn what_retired_flows_counted_stays_in_the_rates_of_everything() {
     let (then, mut now) = pair();
-    let whole = model(&[&then, &now], Span::Latest);
+    let whole = model(&[&then, &now], TimeRange::Latest);
     let gone = now.flows.remove(0);
     now.links[usize::from(gone.key.link)].retired = Retired {
         flows: 1,
@@ -151,7 +150,7 @@ fn what_retired_flows_counted_stays_in_the_rates_of_everything() {
         ecn: gone.stats.ecn(),
         ecn_data: gone.stats.ecn_data,
     };
-    let model = model(&[&then, &now], Span::Latest);
+    let model = model(&[&then, &now], TimeRange::Latest);
     assert_eq!(model.total.packets, whole.total.packets);
     assert_eq!(model.delta.unwrap().counts.bytes, whole.delta.unwrap().counts.bytes);
     assert_eq!(model.retired_flows, 1);
@@ -160,13 +159,13 @@ fn what_retired_flows_counted_stays_in_the_rates_of_everything() {
 #[test]
 fn the_whole_run_has_averages_over_its_window() {
     let (then, now) = pair();
-    let model = model(&[&then, &now], Span::All);
+    let model = model(&[&then, &now], TimeRange::All);
     assert_eq!(model.basis, Basis::Whole(12.0));
     let delta = model.delta.unwrap().counts;
     assert_eq!((delta.packets, delta.missing), (model.total.packets, model.total.missing));
 }
 
-/// What was bad long ago is in the totals and not in the span.
+/// What was bad long ago is in the totals and not in the time range.
 #[test]
 fn a_span_shows_what_is_now() {
     let world = World::sick();
@@ -183,13 +182,13 @@ fn a_span_shows_what_is_now() {
         }
         history.push(&sample, false);
     }
-    let at = |span| Model::new(&history, history.len() - 1, span, None).unwrap().rows[4].clone();
-    let (now, minute) = (at(Span::Seconds10), at(Span::Minute));
+    let at = |range| Model::new(&history, history.len() - 1, range, None).unwrap().rows[4].clone();
+    let (now, minute) = (at(TimeRange::Seconds10), at(TimeRange::Minute));
     assert_eq!((now.total.missing, now.delta.unwrap().counts.missing), (820, 0));
     assert!(near(now.delta.unwrap().seconds, 10.0));
     assert_eq!(minute.delta.unwrap().counts.missing, 820, "no older than the start");
     // And back at second 20 it was bad.
-    let then = Model::new(&history, 20, Span::Seconds10, None).unwrap();
+    let then = Model::new(&history, 20, TimeRange::Seconds10, None).unwrap();
     assert_eq!(then.rows[4].delta.unwrap().counts.missing, 410);
 }
 
@@ -215,12 +214,12 @@ fn older_moments_keep_the_busiest_and_the_memory_is_bounded() {
     for flow in left_out {
         assert!(flow.counts.packets / 700 * seconds <= slowest, "a busier one was left out");
     }
-    // All spans are known of all flows now, and of those that were kept then.
-    for span in Span::ALL {
-        let model = Model::new(&history, newest, span, None).unwrap();
+    // All time ranges are known of all flows now, and of those that were kept then.
+    for range in TimeRange::ALL {
+        let model = Model::new(&history, newest, range, None).unwrap();
         let unknown = model.rows.iter().filter(|row| row.delta.is_none()).count();
-        assert!(unknown == 0 || span == Span::All, "{span:?}: {unknown}");
-        let past = Model::new(&history, 20, span, None).unwrap();
+        assert!(unknown == 0 || range == TimeRange::All, "{range:?}: {unknown}");
+        let past = Model::new(&history, 20, range, None).unwrap();
         assert!(past.rows.iter().filter(|row| row.delta.is_some()).count() >= 900);
     }
 }
@@ -249,14 +248,14 @@ fn after_a_reset_counters_start_from_zero_and_spans_reach_no_further_back() {
             assert!(history.reset());
         }
     }
-    for span in [Span::All, Span::Minute, Span::Seconds10] {
-        let model = Model::new(&history, history.len() - 1, span, None).unwrap();
+    for range in [TimeRange::All, TimeRange::Minute, TimeRange::Seconds10] {
+        let model = Model::new(&history, history.len() - 1, range, None).unwrap();
         assert_eq!(model.rows[4].total.missing, 5 * 41);
-        assert_eq!(model.rows[4].delta.unwrap().counts.missing, 5 * 41, "{span:?}");
+        assert_eq!(model.rows[4].delta.unwrap().counts.missing, 5 * 41, "{range:?}");
         assert_eq!(model.delta.unwrap().counts.packets, model.total.packets);
     }
     // Before the reset everything is as it was.
-    let before = Model::new(&history, 10, Span::All, None).unwrap();
+    let before = Model::new(&history, 10, TimeRange::All, None).unwrap();
     assert_eq!(before.rows[4].total.missing, 10 * 41);
 }
 
@@ -279,8 +278,8 @@ fn conclusions_stay_with_their_moment_and_count_as_memory() {
         }
     }
     let at = |seconds: u64| {
-        let moment = history.at_time(world.at(seconds).time_ns).unwrap();
-        history.conclusions(moment).map(|conclusions| conclusions.time_ns)
+        let snapshot = history.at_time(world.at(seconds).time_ns).unwrap();
+        history.conclusions(snapshot).map(|conclusions| conclusions.time_ns)
     };
     assert_eq!(
         [1, 2, 3, 4, 5].map(at),

@@ -50,7 +50,7 @@ fn after(world: &World, size: (u16, u16), seconds: u64) -> App {
     for second in 1..=seconds {
         app.on_events(&world.events(second));
         app.on_sample(Arc::new(world.at(second)));
-        // Twice is enough for a spread in the span, and a report of many flows takes its time.
+        // Twice is enough for a spread in the time range, and a report of many flows takes its time.
         if second == 1 || second == seconds {
             app.analyse_with(&mut analyst);
         }
@@ -294,7 +294,7 @@ fn a_full_table() {
         press(&mut app, &[Key::Char(char::from(b'1' + screen as u8))]);
         // Many flows are added up by host where no key waits for it, and when somebody looks.
         assert_eq!(app.awaited(), screen == Screen::Matrix);
-        assert_eq!(text(&app).contains("are being added up by host"), screen == Screen::Matrix);
+        assert_eq!(text(&app).contains("flows by host…"), screen == Screen::Matrix);
         app.settle();
         press(&mut app, &[Key::Down]);
         snapshot(&format!("full_{}_80x24", screen.name()), &app);

@@ -13,5 +13,6 @@ pub mod live;
 #[cfg(feature = "live")]
 pub mod load;
 pub mod oracle;
+pub mod schema;
 #[cfg(feature = "live")]
 pub mod soft_roce;

@@ -55,7 +55,7 @@ fn reported(report: &Value) -> BTreeMap<Key, FlowTruth> {
                 cnp: number(&flow["cnp_packets"]),
                 gaps: number(&psn["gaps"]),
                 missing: number(&psn["missing"]),
-                repeats: number(&psn["repeats"]),
+                retransmissions: number(&psn["repeats"]),
                 acks: number(&ack["acks"]),
                 naks: number(&ack["naks"]["psn_sequence_error"]),
                 rnr_naks: number(&ack["rnr_naks"]),
@@ -65,14 +65,14 @@ fn reported(report: &Value) -> BTreeMap<Key, FlowTruth> {
         .collect()
 }
 
-/// Every ill of the demonstration is there.
+/// Every kind of problem that the demonstration has is counted.
 fn all_episodes_show(sum: &FlowTruth) {
     for (what, count) in [
         ("CE marks", sum.ce),
         ("CNPs", sum.cnp),
         ("gaps", sum.gaps),
         ("missing packets", sum.missing),
-        ("repeats", sum.repeats),
+        ("retransmissions", sum.retransmissions),
         ("NAKs", sum.naks),
         ("RNR NAKs", sum.rnr_naks),
         ("acknowledgements", sum.acks),
@@ -177,15 +177,7 @@ fn the_command_shows_every_episode_and_cleans_up() {
     let counted = reported(&report);
     let mut sum = FlowTruth::default();
     for flow in counted.values() {
-        sum.packets += flow.packets;
-        sum.ce += flow.ce;
-        sum.cnp += flow.cnp;
-        sum.gaps += flow.gaps;
-        sum.missing += flow.missing;
-        sum.repeats += flow.repeats;
-        sum.acks += flow.acks;
-        sum.naks += flow.naks;
-        sum.rnr_naks += flow.rnr_naks;
+        sum += *flow;
     }
     all_episodes_show(&sum);
     for direction in ["ingress", "egress"] {

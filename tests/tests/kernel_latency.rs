@@ -47,8 +47,9 @@ fn by_replay(frames: &[Frame], pairs: &Pairs) -> Times {
     let mut collector = Collector::default();
     for frame in frames {
         let Some(headers) = parsed(frame) else { continue };
-        let observed = table.observe(link, &headers, frame.time_ns).unwrap();
-        let packet = Packet::new(&headers, link, frame.time_ns, &observed, &frame.data);
+        let seen = table.observe(link, &headers, frame.time_ns).unwrap();
+        let at = (frame.time_ns, link);
+        let packet = Packet::new((&headers, &frame.data), at, seen.slot, seen.stats, seen.outcome);
         let reverse = pairs.get(&packet.slot).copied();
         collector.packet(&packet, Reverse { slot: reverse.unwrap_or(NONE), paired: reverse.is_some() });
     }

@@ -62,7 +62,7 @@ fn keys_write_files_and_reset_and_the_mouse_sorts() {
     assert!(json[0]["p99"].is_null(), "fewer than 100 answers have no 99th percentile: {json:#}");
 
     // The packet of an event, and a capture of all of its queue pair.
-    terminal.press_until("7", "events", said("FLOW AND PACKET")).unwrap();
+    terminal.press_until("7", "events", said("FLOW · DETAIL")).unwrap();
     terminal.press_until("/", "a filter", said("filter:")).unwrap();
     terminal.type_text("event:nak").unwrap();
     terminal.press(&["Enter"]).unwrap();
@@ -85,9 +85,9 @@ fn keys_write_files_and_reset_and_the_mouse_sorts() {
     let screen = terminal.until("queue pairs", said("STATE SOURCE")).unwrap();
     let (x, y) = find(&screen, "QP   b/s");
     terminal.click(x, y).unwrap();
-    terminal.until("another order", said("sort QP ↑")).unwrap();
+    terminal.until("another order", said("sort DQPN ↑")).unwrap();
     terminal.click(x, y).unwrap();
-    terminal.until("the order turned round", said("sort QP ↓")).unwrap();
+    terminal.until("the order turned round", said("sort DQPN ↓")).unwrap();
 
     // What others wrote into the screen goes.
     let before = terminal.screen().unwrap();
@@ -96,7 +96,7 @@ fn keys_write_files_and_reset_and_the_mouse_sorts() {
     terminal.press_until("C-l", "the screen as it was", |screen| screen == before).unwrap();
 
     terminal
-        .press_until("r", "why there is nothing to count from zero", said("the data have ended"))
+        .press_until("r", "why there is nothing to count from zero", said("the data has ended"))
         .unwrap();
     terminal.press_until("?", "help", said("choose and order the columns")).unwrap();
     terminal.press_until("?", "no help", |screen| !screen.contains("choose and order")).unwrap();

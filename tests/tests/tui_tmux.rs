@@ -90,7 +90,7 @@ fn every_screen_key_and_size() {
     let session = Session::open(120, 40);
     let terminal = &session.terminal;
     session.start("demo");
-    let overview = |screen: &str| screen.contains("SPREAD") && screen.contains("TREND over");
+    let overview = |screen: &str| screen.contains("ECMP ENTROPY") && screen.contains("TREND, last");
     let screen = terminal.until("the overview", overview).unwrap();
     assert!(screen.contains("live rail0, rail1"), "{screen}");
     assert!(terminal.modes().unwrap().0, "the alternate screen is used");
@@ -102,12 +102,12 @@ fn every_screen_key_and_size() {
         ("5", "links", "BALANCE over links"),
         ("6", "bursts", "of the time"),
         ("7", "events", "EVENT  FLOW AND PACKET"),
-        ("8", "findings", "LOST OR NOT SEEN"),
+        ("8", "findings", "BLIND SPOTS AND DROPS"),
     ] {
         terminal.press_until(key, what, |screen| screen.contains(word)).unwrap();
     }
     terminal.press_until("Tab", "the overview", overview).unwrap();
-    terminal.press_until("BTab", "findings", |screen| screen.contains("LOST OR NOT SEEN")).unwrap();
+    terminal.press_until("BTab", "findings", |screen| screen.contains("BLIND SPOTS AND DROPS")).unwrap();
     terminal.press_until("2", "queue pairs", shows_queue_pairs).unwrap();
 
     // Sorting.
@@ -137,7 +137,7 @@ fn every_screen_key_and_size() {
     terminal.until("flows of rail1 alone", only_rail1).unwrap();
     terminal
         .press_until("Enter", "the filter kept", |screen| {
-            only_rail1(screen) && !screen.contains("Enter keeps it")
+            only_rail1(screen) && !screen.contains("Enter apply")
         })
         .unwrap();
     terminal
@@ -167,13 +167,13 @@ fn every_screen_key_and_size() {
     // Back in time and forward again.
     let title = |screen: &str| screen.lines().next().unwrap_or("").to_owned();
     let back = |screen: &str| title(screen).contains("PAUSED −");
-    let before = terminal.press_until("Left", "a moment before", back).unwrap();
+    let before = terminal.press_until("Left", "an earlier snapshot", back).unwrap();
     terminal
         .press_until("Left", "one more", |screen| back(screen) && title(screen) != title(&before))
         .unwrap();
     terminal.press(&["Right"]).unwrap();
     terminal
-        .press_until("Right", "the moment of the pause", |screen| {
+        .press_until("Right", "the snapshot of the pause", |screen| {
             screen.contains("PAUSED") && !screen.contains("PAUSED −")
         })
         .unwrap();
@@ -225,7 +225,7 @@ fn signals_and_ctrl_c_give_the_terminal_back() {
     let session = Session::open(100, 30);
     for end in [Some(libc::SIGTERM), Some(libc::SIGINT), None] {
         session.start("demo");
-        session.terminal.until("the view", |screen| screen.contains("SPREAD")).unwrap();
+        session.terminal.until("the view", |screen| screen.contains("ECMP ENTROPY")).unwrap();
         match end {
             Some(signal) => session.signal(signal),
             None => session.terminal.press(&["C-c"]).unwrap(),
@@ -248,7 +248,7 @@ fn a_terminal_that_goes_away_ends_the_program() {
     }
     let session = Session::open(100, 30);
     session.start("demo");
-    session.terminal.until("the view", |screen| screen.contains("SPREAD")).unwrap();
+    session.terminal.until("the view", |screen| screen.contains("ECMP ENTROPY")).unwrap();
     let pid: i32 = std::fs::read_to_string(session.file("pid")).unwrap().trim().parse().unwrap();
     assert!(!has_ended(pid));
     drop(session);
@@ -307,12 +307,12 @@ fn keys_come_from_the_terminal_when_the_capture_comes_from_a_pipe() {
     let screen = terminal.until("the end of the capture", ended).unwrap();
     assert!(screen.contains("10.0.0.1") && screen.contains("STATE SOURCE"), "{screen}");
     terminal
-        .press_until("5", "links", |screen| screen.contains("LINK") && screen.contains("SKIPPED"))
+        .press_until("5", "links", |screen| screen.contains("LINK") && screen.contains("NON-ROCE"))
         .unwrap();
-    terminal.press_until("?", "help", |screen| screen.contains("what hashing over")).unwrap();
-    terminal.press_until("?", "no help", |screen| !screen.contains("over half of them")).unwrap();
+    terminal.press_until("?", "help", |screen| screen.contains("ECMP what-if: simulate")).unwrap();
+    terminal.press_until("?", "no help", |screen| !screen.contains("half the uplinks")).unwrap();
     terminal
-        .press_until("Left", "that the capture is short", |screen| screen.contains("nothing older"))
+        .press_until("Left", "that the capture is short", |screen| screen.contains("no older snapshot"))
         .unwrap();
     terminal.press(&["q"]).unwrap();
     session.is_restored("0");

@@ -42,6 +42,7 @@ impl Facts {
             pattern: traffic::pattern(sample),
             devices: device::devices(&sample.devices),
             coverage: Vec::new(),
+            marks: sample.metrics.loss.as_ref().map(|loss| loss.spells.marks.clone()).unwrap_or_default(),
         };
         facts.source.kind = device::kind(sample, facts.totals.roce_packets);
         facts.coverage = device::coverage(sample, &facts.links);

@@ -16,84 +16,163 @@ const MAX_QPS: usize = 4096;
 /// Coverage below this is explained.
 pub const WHOLE: f64 = 0.99;
 
-/// What a device itself counted, by one source. Never added to totals or flows.
+/// Counters of one port of an RDMA device by one source. Never added to totals or flows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Device {
+    /// RDMA device.
     pub name: String,
+    /// Port of the device. Null: the counters are not of one port.
     pub port: Option<u32>,
+    /// Source of the counters: `sysfs counters`, `sysfs hw_counters`, `RDMA netlink`, `ethtool`, or `DCB
+    /// netlink` (pauses of drivers without statistics of their own).
     pub source: String,
+    /// RDMA driver: `mlx5_ib`, `bnxt_re`, `irdma`, `rxe` … Null: not known.
     pub driver: Option<String>,
+    /// Network interface of the port. Null: not known.
     pub interface: Option<String>,
+    /// Interfaces of the port's bond, whose Ethernet counters are summed. Empty without a bond.
     pub members: Vec<String>,
+    /// The device disappeared during the run; its counts up to then stay.
     pub gone: bool,
+    /// First reading of the counters. Unit: Unix ns. Null: none yet.
     pub first_ns: Option<u64>,
+    /// Last reading of the counters. Unit: Unix ns. Null: none yet.
     pub last_ns: Option<u64>,
+    /// Increase of each counter since the first reading. Names are the same for all drivers: `tx_packets`,
+    /// `rx_packets`, `tx_bytes`, `rx_bytes` (of RoCE), `ce_marked_packets`, `cnps_sent`, `cnps_handled`,
+    /// `cnps_ignored`, `out_of_sequence`, `psn_error_naks`, `implied_psn_errors`, `duplicate_requests`,
+    /// `local_ack_timeouts`, `rnr_naks_received`, `rnr_naks_sent`, `out_of_buffer`, `retransmissions`,
+    /// `retries_exceeded`, `rnr_retries_exceeded`, `slow_restarts`, `rx_discards`, `icrc_errors`,
+    /// `port_discards`, `tx_discards`, `fec_corrected`, `fec_uncorrectable`, `link_downs`,
+    /// `pcie_read_stalls`, `pcie_write_stalls`, `global_pause_received`, `global_pause_sent`, `pause_storms`.
+    /// Other counters have the driver's name. 32-bit counters may wrap. A counter that is absent is not
+    /// known. Unit: as named.
     pub counters: BTreeMap<String, u64>,
+    /// Times at which counters of this entry went back (driver reloaded, manual reset): counts since the
+    /// reading before are lost. Unit: times.
     pub resets: u64,
+    /// Pauses by priority and direction, as the driver or DCB counts them.
     pub pause: Vec<Pause>,
+    /// Queue pairs of the port, from RDMA netlink: the 4,096 busiest, by number.
     pub qps: Vec<DeviceQp>,
+    /// Counters that the device keeps per queue pair or group of queue pairs (`rdma statistic qp`).
     pub qp_counters: Vec<DeviceQpCounters>,
+    /// Queue pairs of the port that are not listed. Unit: queue pairs.
     pub qps_left_out: u64,
 }
 
-/// Pauses of one priority, one way.
+/// Pauses of one priority in one direction: from MAC control frames in a capture (`links[].pause`), or as a
+/// driver or DCB counts them (`devices[].pause`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Pause {
+    /// Priority of the PFC frames, 0 to 7. Null: the whole link (global pause, IEEE 802.3x).
     pub priority: Option<u8>,
+    /// `received`: the neighbour paused this port. `sent`: this port paused the neighbour. Null: in
+    /// `links[]`, where `from` names the station.
     pub direction: Option<&'static str>,
+    /// Hardware address of the station that requests the pauses. Null: in `devices[]`.
     pub from: Option<String>,
+    /// Frames that request a pause (quanta above 0). Unit: frames. Null: the driver does not count them.
     pub frames: Option<u64>,
+    /// Frames that end a pause at once (quanta 0). Unit: frames. Null: in `devices[]`: drivers do not count
+    /// them.
     pub resumes: Option<u64>,
+    /// Sum of the requested quanta, of 512 bit times each at the link's speed. Unit: quanta. Null: in
+    /// `devices[]`: drivers do not count them.
     pub quanta: Option<u64>,
+    /// Time paused. In `links[]`: from each frame to the next of its priority, or until its quanta have
+    /// passed at `--link-speed`. Unit: ns. Null: `--link-speed` is not given, or the driver does not count
+    /// it.
     pub paused_ns: Option<u64>,
+    /// Changes from running to paused. Unit: episodes. Null: `--link-speed` is not given, or the driver does
+    /// not count them.
     pub episodes: Option<u64>,
+    /// Largest share of time paused: in a window of 100 ms (`links[]`), or between two readings
+    /// (`devices[]`). Unit: ratio. Null: as `paused_ns`; in `devices[]` also: fewer than two readings.
     pub worst_share: Option<f64>,
+    /// Lower bound of `worst_share`: at 1.6 Tb/s, the fastest Ethernet. Unit: ratio. Null: `worst_share` is
+    /// known, or in `devices[]`.
     pub least_share: Option<f64>,
+    /// Upper bound of the share of time paused between two readings: each frame pauses for 65,535 quanta at
+    /// the link's speed. Unit: ratio. Null: `worst_share` is known, frames or speed are not known, or in
+    /// `links[]`.
     pub most_share: Option<f64>,
+    /// Highest rate of pause frames between two readings. Unit: frames/s. Null: the driver does not count
+    /// them, fewer than two readings, or in `links[]`.
     pub worst_frames_per_s: Option<f64>,
+    /// Longest pause, renewals included; in `devices[]`: longest run of readings between which at least 95 %
+    /// of the time was paused. Unit: ns. Null: as `paused_ns`.
     pub longest_ns: Option<u64>,
 }
 
-/// A queue pair as the device tells it.
+/// A queue pair, as RDMA netlink reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DeviceQp {
+    /// Number of the queue pair.
     pub lqpn: u32,
+    /// Number of the queue pair at the other end. Null: not connected, or a datagram transport.
     pub rqpn: Option<u32>,
+    /// Transport: `RC`, `UC`, `UD` … Null: not known.
     pub kind: Option<&'static str>,
+    /// State: `RTS`, `ERR` … Null: not known.
     pub state: Option<&'static str>,
+    /// Process that created it. Null: created by the kernel, or in another PID namespace.
     pub pid: Option<u32>,
+    /// Command name of the process, or name of the kernel module. Null: not known.
     pub comm: Option<String>,
+    /// Pod or container of the process. Null: none, or not readable.
     pub pod: Option<String>,
+    /// PSN sent next. Unit: PSN. Null: not reported by the kernel.
     pub sq_psn: Option<u32>,
+    /// PSN expected next. Unit: PSN. Null: not reported by the kernel, or a datagram transport.
     pub rq_psn: Option<u32>,
+    /// PSNs taken by its requests since it was first seen; a READ takes those of the responses it asks for.
+    /// Unit: packets. Null: PSNs of the device never moved (some drivers report those of the connection's
+    /// start), may have wrapped between two readings, or the port's traffic is not known.
     pub sent_packets: Option<u64>,
+    /// PSNs of the requests that it received. Unit: packets. Null: as `sent_packets`.
     pub received_packets: Option<u64>,
+    /// Time without progress, although ready and busy before, while its priority was paused at least half of
+    /// the time. Unit: ns. Null: not known from its PSNs.
     pub pause_stall_ns: Option<u64>,
 }
 
-/// Counters that the device keeps for one queue pair or several together.
+/// Counters of one queue pair, or of several together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DeviceQpCounters {
+    /// Numbers of the queue pairs that the device counts together; one if they are bound individually.
     pub lqpns: Vec<u32>,
+    /// Increase of each counter since the first reading; names as in `devices[].counters`. Unit: as named.
     pub counters: BTreeMap<String, u64>,
 }
 
-/// RoCE packets seen, held against what the NIC says it carried.
+/// RoCE packets seen by rocescope against those that the NIC counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Coverage {
+    /// RDMA device.
     pub device: String,
+    /// Port of the device.
     pub port: u32,
+    /// Interface of the port, or the watched members of its bond.
     pub link: String,
+    /// `ingress` or `egress`.
     pub direction: &'static str,
+    /// RoCE packets seen on the link (`links[].packets`). Unit: packets.
     pub seen_packets: u64,
+    /// RoCE packets that the NIC counted meanwhile: `rx_packets` or `tx_packets` of `devices[].counters`.
+    /// Unit: packets. Null: the device has no counter of RoCE packets.
     pub counted_packets: Option<u64>,
+    /// Source of `counted_packets`. Null: as `counted_packets`.
     pub source: Option<String>,
+    /// `seen_packets` / `counted_packets`. The two are read at slightly different times: values a little
+    /// above 1 are possible. Unit: ratio. Null: not known, or nothing was counted.
     pub ratio: Option<f64>,
+    /// Reason for a ratio below 0.99. Null: the ratio is at least 0.99, or not known.
     pub why: Option<String>,
 }
 

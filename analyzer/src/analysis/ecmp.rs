@@ -8,8 +8,8 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
+use super::Options;
 use super::entropy::{self, Unit, Weight};
-use super::{Options, direction};
 use crate::sample::{Direction, Sample, address};
 
 /// Seeds that are tried.
@@ -23,36 +23,52 @@ const HEAVY: f64 = 0.8;
 /// What could be done about it: queue pairs per connection.
 const QPS: [u32; 3] = [2, 4, 8];
 
-/// The what-if for one number of uplinks.
+/// ECMP what-if: 5-tuples hashed over equal uplinks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Ecmp {
+    /// Equal uplinks, from `--ecmp`. Unit: links.
     pub uplinks: u32,
+    /// Hash seeds that were tried. Unit: seeds.
     pub seeds: u32,
+    /// Sets of flows that compete for the uplinks.
     pub sets: Vec<Set>,
 }
 
-/// Flows that would share the uplinks.
+/// Flows that share the uplinks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Set {
+    /// Name of the set: the flows of a direction; in a capture taken at one host those sent and those
+    /// received by it; else all.
     pub of: String,
-    #[serde(serialize_with = "direction")]
+    /// Their direction. Null: replay.
     pub direction: Option<Direction>,
+    /// Distinct 5-tuples among them. Unit: tuples.
     pub five_tuples: u64,
+    /// Their bytes, each 5-tuple on the link that saw the most of it. Unit: bytes.
     pub bytes: u64,
+    /// Heavy 5-tuples: the smallest number of 5-tuples that carry four fifths of the bytes. Unit: tuples.
     pub heavy: u64,
+    /// Expected number of heavy 5-tuples on an uplink that already has one, over all hash functions: h − N·(1
+    /// − (1 − 1/N)^h). Unit: tuples.
     pub expected_collisions: f64,
+    /// Hashing of the flows as seen, and with more source ports or queue pairs.
     pub cases: Vec<Case>,
 }
 
-/// How the busiest uplink would fare.
+/// Load of the busiest uplink in one case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Case {
+    /// `as_seen`; `port_per_qp`: each queue pair has its own source port; `qps_2`, `qps_4`, `qps_8`: each
+    /// 5-tuple is split evenly over that number of queue pairs with their own ports.
     pub case: String,
+    /// 5-tuples in this case. Unit: tuples.
     pub five_tuples: u64,
+    /// Bytes of the busiest uplink over the mean, median over the seeds. Unit: ratio.
     pub max_over_mean_p50: f64,
+    /// The same, 95th percentile: one fabric in twenty is worse. Unit: ratio.
     pub max_over_mean_p95: f64,
 }
 

@@ -36,6 +36,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
     let loss = sample.metrics.loss.as_ref();
     let (requests_known, responses_known) = loss.map_or((false, false), |loss| loss.is_known(flow.slot));
     let last_naks_ns = loss.map(|loss| LastNaks::of(&loss.naks(flow.slot), stats));
+    let spells = loss.and_then(|loss| loss.spells.flows.get(&flow.slot));
     let loss = loss.map(|loss| loss.flow(flow.slot));
     let mut ports = Ports::of(stats, extra);
     let lost_ports = link.is_some_and(|link| link.extra_full > 0) && ports.missing_packets > 0;
@@ -103,6 +104,8 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         pid: owned.and_then(|owned| owned.owner.pid),
         comm: owned.and_then(|owned| owned.owner.comm.clone()),
         pod: owned.and_then(|owned| owned.owner.pod.clone()),
+        slot: flow.slot,
+        spells: spells.cloned().unwrap_or_default(),
     }
 }
 

@@ -4,53 +4,75 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{direction, paths};
+use super::paths;
 use crate::analysis::Options;
 use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::bins::Bursts;
 use crate::sample::{Direction, Sample};
 
-/// How evenly bytes spread over links that share a load.
+/// Distribution of the bytes over links that share a load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Imbalance {
+    /// Names of links of one direction that share a load, idle ones included.
     pub links: Vec<String>,
-    #[serde(serialize_with = "direction")]
+    /// Their direction. Null: replay.
     pub direction: Option<Direction>,
+    /// Bytes of the busiest link over the mean; 1: even, number of links: one link carries all. Unit: ratio.
+    /// Null: all links are idle.
     pub max_over_mean: Option<f64>,
+    /// Jain's index (Σx)² / (n·Σx²) over bytes; 1: even, 1/n: one link carries all. Unit: ratio. Null: all
+    /// links are idle.
     pub jain: Option<f64>,
+    /// Balance in windows of time. In a replay it is valid only if the clocks of the captures agree. Null:
+    /// bins are not collected, or there was no traffic.
     pub over_time: Option<OverTime>,
+    /// Some of these links see the same packets (both ends of a cable, both sides of a router), so that their
+    /// bytes say nothing about balance. The parallel ones among them follow as an entry of their own if there
+    /// are at least two.
     pub same_path: bool,
 }
 
-/// The same in windows of time.
+/// Balance in windows of time. Windows with less than a tenth of the mean window's bytes are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OverTime {
+    /// Length of a window: about 100 ms, longer in long runs. Unit: ns.
     pub window_ns: u64,
+    /// Windows included. Unit: windows.
     pub windows: u64,
+    /// Median of max/mean over the windows. Well above that of the whole run: links take turns. Unit: ratio.
     pub max_over_mean_p50: f64,
+    /// Largest max/mean of a window. Unit: ratio.
     pub max_over_mean_max: f64,
+    /// Start of that window. Unit: Unix ns.
     pub worst_ns: u64,
 }
 
-/// The rails of one direction, and how evenly bytes spread over them.
+/// Distribution of the bytes over the rails of one direction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Rails {
-    #[serde(serialize_with = "direction")]
+    /// Their direction. Null: replay.
     pub direction: Option<Direction>,
+    /// Rails.
     pub rails: Vec<Rail>,
+    /// Bytes of the busiest rail over the mean, as `imbalance[].max_over_mean`. Unit: ratio. Null: all rails
+    /// are idle.
     pub max_over_mean: Option<f64>,
+    /// Jain's index over rails, as `imbalance[].jain`. Unit: ratio. Null: all rails are idle.
     pub jain: Option<f64>,
 }
 
-/// The links of one rail.
+/// One rail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Rail {
+    /// Name of the rail, as given by `--rail`.
     pub name: String,
+    /// Names of its links.
     pub links: Vec<String>,
+    /// Length of the outer RoCE frames on them. Unit: bytes.
     pub bytes: u64,
 }
 

@@ -5,41 +5,66 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-use crate::analysis::{Flow, Psn};
+use crate::analysis::{Facts, Flow, Psn};
 use crate::metrics::icrc::Checked;
 use crate::metrics::loss::{
     Episodes as Counted, Metrics, NakTally, Naks, Retransmission, Unfollowed as Before,
 };
-use crate::report::Report;
 use crate::sample::Direction;
 use rocescope_common::account::FlowStats;
 
-/// What happened to one sequence.
+/// Loss, reordering and retransmission among the requests, or the responses, of one flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Loss {
+    /// Out of order: PSNs skipped that arrived later without being retransmitted. Recognised by the IPv4
+    /// identification where the sender counts it up, else by arriving within `--reorder-window` and before
+    /// any NAK. Unit: PSNs.
     pub recovered: u64,
+    /// Lost upstream of this tap: PSNs skipped here and retransmitted, or lost again when retransmitted. UC,
+    /// which does not retransmit: skipped and not seen since. Unit: PSNs.
     pub lost: u64,
+    /// PSNs skipped here and never seen, although the sender did not retransmit them: they took another path,
+    /// or the capture missed them; or the loss was not repaired by the end. Unit: PSNs.
     pub unfilled: u64,
+    /// Retransmissions of packets that had already passed this tap. Unit: packets.
     pub retransmitted: u64,
+    /// Duplicates, by a mirror or by the network: same PSN with the same IPv4 identification, or twice in a
+    /// row within 10 µs. Unit: packets.
     pub mirrored: u64,
+    /// READ requests retransmitted because the request or responses were lost. Unit: packets.
     pub rereads: u64,
+    /// Part of `retransmitted` caused by RNR NAKs. Unit: packets.
     pub rnr_resent: u64,
+    /// Timeouts: the sender went back after a pause of at least 1 ms that no NAK ended. Unit: timeouts.
     pub timeouts: u64,
+    /// Consecutive retransmissions from the same PSN at the end of the run, without progress. Unit: times.
     pub stuck: u64,
+    /// Time of the latest packet in `retransmitted` or `rereads`. Unit: Unix ns. Null: there was none.
     pub last_again_ns: Option<u64>,
+    /// Scheme of the sender. `go_back_n`: everything from the missing packet on is retransmitted;
+    /// `selective_repeat`: only the missing packets. Null: nothing was retransmitted, or the scheme is not
+    /// clear.
     pub retransmission: Option<&'static str>,
+    /// Episodes of loss upstream of this tap, in PSNs lost.
     pub before_tap: Episodes,
+    /// Episodes of loss downstream of this tap, in packets retransmitted: a sequence-error NAK, or for
+    /// responses a READ sent again, asks for packets that passed this tap; they were lost, damaged or
+    /// reordered downstream. Where the reverse direction is not captured: the sender went back.
     pub after_tap: Episodes,
 }
 
-/// What passed of a flow before its requests were followed.
+/// Packets of a flow before loss detection began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Unfollowed {
+    /// Time at which loss detection began. Unit: Unix ns.
     pub until_ns: u64,
+    /// Part of the flow's `packets`. Unit: packets.
     pub packets: u64,
+    /// Part of `psn.missing`: lost or out of order. Unit: PSNs.
     pub missing: u64,
+    /// Part of `psn.repeats`. Unit: packets.
     pub repeats: u64,
 }
 
@@ -49,25 +74,37 @@ impl From<Before> for Unfollowed {
     }
 }
 
-/// Times at which something was lost.
+/// Episodes of loss. A loss before the repair of the previous one is complete belongs to the same episode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Episodes {
+    /// Episodes. Unit: episodes.
     pub episodes: u64,
+    /// Duration of the longest. Upstream: from the gap to the last repair. Downstream: from the first to the
+    /// last retransmission. Unit: ns. Null: there was none.
     pub longest_ns: Option<u64>,
+    /// Size of the largest. Upstream: PSNs lost. Downstream: packets retransmitted. Unit: packets. Null:
+    /// there was none.
     pub largest: Option<u64>,
+    /// Start of the first. Unit: Unix ns. Null: there was none.
     pub first_ns: Option<u64>,
+    /// End of the last. Unit: Unix ns. Null: there was none.
     pub last_ns: Option<u64>,
 }
 
-/// When the latest NAK of each kind came.
+/// Time of the latest NAK of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LastNaks {
+    /// RNR NAK. Unit: Unix ns. Null: there was none; live also: not known, events were dropped.
     pub rnr: Option<u64>,
+    /// Code 0. Unit: Unix ns. Null: as `rnr`.
     pub psn_sequence_error: Option<u64>,
+    /// Code 1. Unit: Unix ns. Null: as `rnr`.
     pub invalid_request: Option<u64>,
+    /// Code 2. Unit: Unix ns. Null: as `rnr`.
     pub remote_access_error: Option<u64>,
+    /// Code 3. Unit: Unix ns. Null: as `rnr`.
     pub remote_operational_error: Option<u64>,
 }
 
@@ -88,12 +125,16 @@ impl LastNaks {
     }
 }
 
-/// Packets by what their ICRC says.
+/// Packets by the result of the check of their invariant CRC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Icrc {
+    /// Packets whose ICRC was computed. Unit: packets.
     pub checked: u64,
+    /// Packets with a wrong ICRC: damaged on the path, or a field that must not change was rewritten. Unit:
+    /// packets.
     pub bad: u64,
+    /// Packets whose ICRC cannot be computed: truncated by the snap length, or fragments. Unit: packets.
     pub unchecked: u64,
 }
 
@@ -141,58 +182,57 @@ impl From<Checked> for Icrc {
     }
 }
 
-/// What the flows of one link say of loss. All are packets (PSNs) unless their name says otherwise.
+/// Loss, reordering and retransmission at one link, summed over its flows. Packets (PSNs) unless the name says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AtLink<'a> {
     pub(crate) link: &'a str,
     pub(crate) direction: Option<Direction>,
-    /// Lost before this link.
+    /// Lost upstream of this link.
     pub(crate) lost: u64,
-    /// Only late: out of order.
-    pub(crate) late: u64,
-    /// Not seen here and not sent again.
+    /// Reordered, not lost.
+    pub(crate) reordered: u64,
+    /// Neither observed at this link nor retransmitted.
     pub(crate) unfilled: u64,
-    /// Times that a receiver asked again for what had passed.
-    pub(crate) asked_again: u64,
-    /// Times that a sender went back to what had passed, where nothing from the receiver passes that would say why.
+    /// Loss episodes downstream: a receiver sent a sequence-error NAK for packets that passed this link.
+    pub(crate) downstream: u64,
+    /// Go-back-N retransmissions, in episodes, of packets that passed this link, where the reverse direction is not captured.
     pub(crate) went_back: u64,
-    /// Sent again though they had passed.
-    pub(crate) sent_again: u64,
-    /// READs that were asked for again.
+    /// Retransmitted although they had passed this link.
+    pub(crate) retransmitted: u64,
+    /// READ requests that were repeated.
     pub(crate) rereads: u64,
-    /// Skipped at first sight, in flows of which the above is known.
+    /// PSN gaps in flows whose losses are known.
     pub(crate) missing: u64,
-    /// The same in flows of which it is not: lost or late.
+    /// PSN gaps in other flows: lost or reordered.
     pub(crate) undecided: u64,
-    /// Behind the expected PSN, in flows of which it is not known why.
+    /// Packets behind the expected PSN in flows whose losses are unknown.
     pub(crate) repeats: u64,
-    /// Of those sent again, because the receiver was not ready.
+    /// Retransmitted after an RNR NAK.
     pub(crate) rnr_resent: u64,
-    /// NAKs for a PSN sequence error.
+    /// NAKs with PSN sequence error.
     pub(crate) naks: u64,
-    /// All other NAKs: requests that were refused.
+    /// All other NAKs: refused requests.
     pub(crate) refused: u64,
     pub(crate) rnr_naks: u64,
-    /// Another tap is before this one, which saw what was sent.
+    /// Another tap is upstream of this one.
     pub(crate) other_tap: bool,
 }
 
 /// One for each link that has flows, in the order of the links.
-pub(crate) fn by_link(report: &Report) -> Vec<AtLink<'_>> {
+pub(crate) fn by_link(facts: &Facts) -> Vec<AtLink<'_>> {
     let mut all: Vec<AtLink<'_>> = Vec::new();
-    let whole = nothing_vanished(report);
-    let ways: HashSet<(IpAddr, IpAddr)> =
-        report.facts.flows.iter().map(|flow| (flow.src, flow.dst)).collect();
-    for link in &report.facts.links {
+    let whole = nothing_vanished(facts);
+    let ways: HashSet<(IpAddr, IpAddr)> = facts.flows.iter().map(|flow| (flow.src, flow.dst)).collect();
+    for link in &facts.links {
         let mut sum = AtLink { link: &link.name, direction: link.direction, ..AtLink::default() };
         let mut any = false;
         let own = |flow: &&Flow| flow.link == link.name && flow.direction == link.direction;
-        for flow in report.facts.flows.iter().filter(own) {
+        for flow in facts.flows.iter().filter(own) {
             any = true;
             let exact = whole.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp));
             sum.add(flow, exact, ways.contains(&(flow.dst, flow.src)));
         }
-        sum.other_tap = report.facts.taps.iter().any(|tap| tap.to.as_deref() == Some(link.name.as_str()));
+        sum.other_tap = facts.taps.iter().any(|tap| tap.to.as_deref() == Some(link.name.as_str()));
         if any {
             all.push(sum);
         }
@@ -203,10 +243,10 @@ pub(crate) fn by_link(report: &Report) -> Vec<AtLink<'_>> {
 /// A flow at a tap.
 type AtTap<'a> = (&'a str, IpAddr, IpAddr, u32);
 
-/// Flows at a tap that saw just the packets that the one before it saw. A loss that PSNs alone suggest there is
-/// the order of packets, or what the tap before it has told already.
-pub(crate) fn nothing_vanished(report: &Report) -> HashSet<AtTap<'_>> {
-    let whole = report.facts.taps.iter().filter(|tap| tap.packets_matched > 0 && tap.only_at == [0, 0]);
+/// Flows whose packets all passed both a tap and the tap upstream of it. PSNs alone may suggest a loss there: that is reordering, or
+/// a loss upstream of both.
+pub(crate) fn nothing_vanished(facts: &Facts) -> HashSet<AtTap<'_>> {
+    let whole = facts.taps.iter().filter(|tap| tap.packets_matched > 0 && tap.only_at == [0, 0]);
     whole.filter_map(|tap| Some((tap.to.as_deref()?, tap.src, tap.dst, tap.dest_qp))).collect()
 }
 
@@ -217,11 +257,11 @@ impl AtLink<'_> {
                 (Some(loss), psn) => {
                     self.lost += if nothing_vanished { 0 } else { loss.lost };
                     self.rnr_resent += loss.rnr_resent;
-                    self.late += loss.recovered;
+                    self.reordered += loss.recovered;
                     self.unfilled += loss.unfilled;
-                    let again = if answers { &mut self.asked_again } else { &mut self.went_back };
+                    let again = if answers { &mut self.downstream } else { &mut self.went_back };
                     *again += loss.after_tap.episodes;
-                    self.sent_again += loss.retransmitted;
+                    self.retransmitted += loss.retransmitted;
                     self.rereads += loss.rereads;
                     self.missing += psn.map_or(0, |psn| psn.missing);
                 }

@@ -131,13 +131,19 @@ impl Again {
     }
 }
 
-/// Packets in the totals that more than one link counted.
+/// Packets in the totals that more than one link counted, found by queue pairs that links have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CountedAgain {
+    /// Largest number of links that count the same packets; 1: each packet is counted once. Unit: links.
     pub taps: u64,
+    /// Part of `totals.roce_packets` that another link with more packets of the same queue pair counts too.
+    /// Subtract it to count each packet once. Unit: packets. Null: flows were retired that another link may
+    /// have counted too.
     pub roce_packets: Option<u64>,
+    /// Length of their outer frames. Unit: bytes. Null: as `roce_packets`.
     pub roce_bytes: Option<u64>,
+    /// CNPs among them. Unit: packets. Null: as `roce_packets`.
     pub cnp_packets: Option<u64>,
 }
 

@@ -11,39 +11,67 @@ use crate::metrics::taps::TapPair;
 use crate::sample::{Sample, address};
 use rocescope_common::account::FlowKey;
 
-/// A flow at two taps.
+/// One flow at two taps on its path: captures from two places, or two interfaces. Packets are matched by PSN,
+/// opcode and IPv4 identification, not by time: clocks may differ by seconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TapFlow {
+    /// Source address.
     pub src: IpAddr,
+    /// Destination address.
     pub dst: IpAddr,
+    /// Destination queue pair.
     pub dest_qp: u32,
+    /// Names of the two links; the one nearer the sender first, if known.
     pub links: [String; 2],
+    /// Link nearer the sender, by the time to live, else by which of the two lacks packets, else by times in
+    /// both directions. Null: not known.
     pub from: Option<String>,
+    /// Link nearer the receiver. Null: not known.
     pub to: Option<String>,
+    /// Packets that both links saw. Unit: packets.
     pub packets_matched: u64,
+    /// Packets seen at `from` and not at `to`, between packets seen at both: lost on the path, or missed by
+    /// the capture at `to`. Unit: packets. Null: the order is not known and one of the two lacks packets.
     pub vanished: Option<u64>,
+    /// Packets that only the first, and only the second link saw, between packets that both saw. Unit:
+    /// packets.
     pub only_at: [u64; 2],
+    /// Duplicates at the first, and at the second link: same PSN with the same IPv4 identification. They are
+    /// in no other count. Unit: packets.
     pub copies_at: [u64; 2],
+    /// Packets at the first, and at the second link that could not be compared: before the first or after the
+    /// last packet that both saw, CNPs without distinct IPv4 identification, and packets for which there was
+    /// no room. With `packets_matched`, `only_at` and `copies_at` they make up `flows[].packets`. Unit:
+    /// packets. Null: the flow was retired during the run.
     pub not_compared: [Option<u64>; 2],
+    /// Change of the one-way delay from the first link to the second.
     pub delay_change_ns: DelayChange,
 }
 
-/// How the one-way delay changed.
+/// Change of the one-way delay, relative to the smallest delay at the start. The difference of the two clocks
+/// is not known, so the delay itself is not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DelayChange {
+    /// Smallest change. Unit: ns.
     pub min: i64,
+    /// Largest change. Unit: ns.
     pub max: i64,
+    /// Change of the smallest delay from the first point to the last: the clocks drift, or the path has
+    /// become longer. Unit: ns.
     pub drift: i64,
+    /// Smallest delay over time, at most 32 points.
     pub points: Vec<DelayPoint>,
 }
 
-/// A point of it.
+/// Smallest delay within one interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DelayPoint {
+    /// Start of the interval, by the clock of the link that saw the flow first. Unit: Unix ns.
     pub time_ns: u64,
+    /// Change of the smallest delay in it. Unit: ns.
     pub change_ns: i64,
 }
 

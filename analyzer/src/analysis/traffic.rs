@@ -4,201 +4,21 @@ use std::net::IpAddr;
 
 use rocescope_common::account::message::{ByOperation, FRAME_ENDS, FrameSizes, MessageCounts};
 use rocescope_common::wire::opcode::Operation;
-use serde::Serialize;
 
-use super::{direction, matrix, ports, shape};
+use super::{matrix, ports, shape};
 use crate::metrics::steps::straggler::{Straggler, Why};
 use crate::metrics::steps::{self, LinkSteps, MAX_LISTED, median};
 use crate::metrics::traffic::hosts::{Host, Target};
 use crate::metrics::traffic::{MAX_LINKS, times};
 use crate::sample::{Direction, Sample, address};
 
+pub use super::facts::traffic::{
+    Burst, Cell, Ending, FrameSize, Incast, LastFlow, MessageSize, OperationShare, Pattern, Step,
+    StepStraggler, Steps,
+};
+
 /// Receivers, pairs of hosts and sizes that a report lists, at most: those with most bytes.
 pub const MAX_LISTED_HOSTS: usize = 256;
-
-/// Frames up to a length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
-pub struct FrameSize {
-    pub up_to_bytes: Option<u32>,
-    pub frames: u64,
-}
-
-/// A link's traffic in bins.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
-pub struct Burst {
-    pub link: String,
-    #[serde(serialize_with = "direction")]
-    pub direction: Option<Direction>,
-    pub bin_ns: u64,
-    pub bins: u64,
-    pub active_bins: u64,
-    pub duty_cycle: f64,
-    pub mean_bytes: f64,
-    pub peak_bytes: u64,
-    pub peak_packets: u64,
-    pub peak_ce_packets: u64,
-    pub peak_cnp_packets: u64,
-    pub peak_ns: u64,
-    pub peak_to_mean: f64,
-    pub threshold_bytes: u64,
-    pub bursts: u64,
-    pub burst_ratio: f64,
-    pub length_p50_ns: u64,
-    pub length_p99_ns: u64,
-    pub length_max_ns: u64,
-    pub late_packets: u64,
-    pub lost_packets: u64,
-}
-
-/// Data from several hosts to one at once.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
-pub struct Incast {
-    pub link: String,
-    #[serde(serialize_with = "direction")]
-    pub direction: Option<Direction>,
-    pub dst: IpAddr,
-    pub bin_ns: u64,
-    pub senders: u64,
-    pub senders_max: u64,
-    pub senders_p99: u64,
-    pub bins: u64,
-    pub several_ratio: f64,
-    pub peak_bytes: u64,
-    pub peak_senders: u64,
-}
-
-/// Steps of a job.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
-pub struct Steps {
-    pub link: String,
-    #[serde(serialize_with = "direction")]
-    pub direction: Option<Direction>,
-    pub count: u64,
-    pub first_ns: u64,
-    pub last_ns: u64,
-    pub period_ns: u64,
-    pub step_bytes: u64,
-    pub explained_ratio: f64,
-    pub autocorrelation_period_ns: Option<u64>,
-    pub autocorrelation: Option<f64>,
-    pub first_third_ns: u64,
-    pub first_third_p75_ns: u64,
-    pub last_third_ns: u64,
-    pub last_third_p25_ns: u64,
-    pub trend_ns_per_step: f64,
-    pub busy_ratio: f64,
-    pub communication_ratio: f64,
-    pub silence_ns: u64,
-    pub latest: Vec<Step>,
-    /// When each step began, Unix nanoseconds, in order; for charts, and in no report.
-    #[serde(skip)]
-    pub starts_ns: Vec<u64>,
-    pub last_flow: Option<LastFlow>,
-    pub straggler: Option<StepStraggler>,
-    pub ending: Ending,
-}
-
-/// One step.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
-pub struct Step {
-    pub start_ns: u64,
-    pub length_ns: u64,
-    pub busy_ns: u64,
-    pub busy_ratio: Option<f64>,
-    pub silence_ns: u64,
-}
-
-/// The flow that finishes last most often.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
-pub struct LastFlow {
-    pub src: IpAddr,
-    pub dst: IpAddr,
-    pub dest_qp: u32,
-    pub steps: u64,
-    pub behind_ns: u64,
-}
-
-/// Whom the others wait for.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
-pub struct StepStraggler {
-    pub kind: &'static str,
-    pub host: Option<IpAddr>,
-    pub waits_for: IpAddr,
-    pub dst: IpAddr,
-    pub dest_qp: u32,
-    pub link: String,
-    pub certain: bool,
-    pub changed: bool,
-    pub alone: bool,
-    pub steps: u64,
-    pub of_steps: u64,
-    pub since_ns: u64,
-    pub until_ns: u64,
-    pub behind_ns: u64,
-}
-
-/// How the traffic of the steps ended.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
-pub struct Ending {
-    pub last_data_ns: u64,
-    pub silent_ns: u64,
-    pub unfinished_ratio: f64,
-    pub outstanding_flows: u64,
-}
-
-/// Who sends what to whom.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
-pub struct Pattern {
-    pub shape: Option<&'static str>,
-    pub hosts: u64,
-    pub matrix: Vec<Cell>,
-    pub matrix_pairs: u64,
-    pub matrix_left_out_packets: u64,
-    pub operations: Option<Vec<OperationShare>>,
-    pub message_sizes: Option<Vec<MessageSize>>,
-}
-
-/// What one host sends another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
-pub struct Cell {
-    pub src: IpAddr,
-    pub dst: IpAddr,
-    pub packets: u64,
-    pub bytes: u64,
-    pub data_bytes: u64,
-}
-
-/// Messages of one kind.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
-pub struct OperationShare {
-    pub operation: &'static str,
-    pub messages: u64,
-    pub packets: u64,
-    pub payload_bytes: u64,
-    pub payload_ratio: Option<f64>,
-    pub size_unknown: u64,
-}
-
-/// Messages of one kind and about one length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
-pub struct MessageSize {
-    pub operation: &'static str,
-    pub from_bytes: u64,
-    pub to_bytes: Option<u64>,
-    pub messages: u64,
-}
 
 /// Names of [`Operation`]s in the report, those that have messages.
 const OPERATIONS: [(Operation, &str); 4] = [

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::measure::{Measured, quantile};
 use super::receive::{Receiver, advice};
 use crate::host::kernel::KernelFacts;
-use crate::report::text::layout::wrap;
+use crate::util::wrap::wrap;
 
 /// Path MTUs that rates are given for.
 const MTUS: [u32; 3] = [1024, 2048, 4096];

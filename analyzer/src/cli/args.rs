@@ -17,29 +17,34 @@ use crate::tui::query;
 use crate::tui::screen::Screen;
 use crate::tui::settings::{parse_screen, parse_sort, parse_view_filter};
 use crate::tui::table::Sort;
+use crate::util::style::Color;
 
-/// Shows the RoCE traffic of a host, queue pair by queue pair, and says what is wrong with it.
+/// RoCE traffic of a host per queue pair, live or from captures, with a diagnosis of its problems.
 #[derive(Debug, Parser)]
 #[command(name = "rocescope", version, propagate_version = true, arg_required_else_help = true)]
-#[command(after_help = "Exit status: 0 done (also when interrupted), 1 failed, 2 bad usage.")]
+#[command(after_help = "Exit status: 0 success (also when interrupted), 1 failure, 2 invalid usage.")]
 pub struct Args {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub verb: Verb,
+    /// Colour of text output: auto (in a terminal, unless NO_COLOR is set), always or never
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = Color::Auto)]
+    #[arg(hide_possible_values = true, hide_default_value = true, display_order = 900)]
+    pub color: Color,
 }
 
 impl Args {
     /// Reads a command line, the program's name first.
     ///
     /// # Errors
-    /// For what `rocescope` does not understand, and for a span of time that ends before it begins.
+    /// For invalid usage, and for a time range that ends before it begins.
     pub fn read(line: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let args = Self::try_parse_from(line)?;
         if let Verb::Replay(replay) = &args.verb
             && let (Some(from), Some(to)) = (replay.from, replay.to)
             && to.is_before(from)
         {
-            let what = "--to is before --from, so that no frame can be within; exchange the two";
+            let what = "--to is before --from, so no frame is in the time range; exchange the two";
             return Err(Self::command().error(ErrorKind::ValueValidation, what));
         }
         Ok(args)
@@ -49,42 +54,42 @@ impl Args {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Watch interfaces: attach, show, detach
+    /// Watch interfaces live through eBPF
     Live(LiveArgs),
-    /// Read capture files, or a stream of one
+    /// Read capture files, or a capture from standard input
     Replay(ReplayArgs),
-    /// Build network namespaces, send bundled RoCE traffic through them and show it live
+    /// Send generated RoCE traffic through network namespaces of its own and show it live
     Demo(DemoArgs),
-    /// Measure what counting costs on this host, without touching any interface
+    /// Benchmark the overhead per packet on this host; no interface is touched
     Bench(BenchArgs),
-    /// Say what can be seen on this host, through which source, and what is set wrong
+    /// Check visibility and RoCE configuration of this host
     Doctor(DoctorArgs),
-    /// Compare two captures or saved reports: what got better or worse
+    /// Compare two captures or saved reports: metrics and findings that improved or regressed
     Diff(DiffArgs),
-    /// Say what a finding means, how it is computed and what to do; without ID, list them
+    /// Explain a finding: meaning, rule, thresholds, remedy; without ID, list all findings
     Explain(ExplainArgs),
-    /// Print a configuration file with every setting, its default and its reason
+    /// Print a configuration file with all settings, their defaults and reasons
     Config,
 }
 
 const LIVE_EXAMPLES: &str = "\
 Examples:
-  rocescope live                                   every interface that has an RDMA device
-  rocescope live -i eth2 -i mlx5_1                 by interface or by RDMA device
-  rocescope live -i eth0 --netns 4711              inside the pod of process 4711
+  rocescope live                                   all interfaces with an RDMA device
+  rocescope live -i eth2 -i mlx5_1                 by interface name or RDMA device
+  rocescope live -i eth0 --netns 4711              in the pod of process 4711
   rocescope live -i eth2 --output json --duration 10s";
 
 /// Options of `live`.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = format!("{LIVE_EXAMPLES}\n\n{}", fields::source_help()))]
 pub struct LiveArgs {
-    /// Network interface, or RDMA device (its interface is meant); repeatable
+    /// Network interface, or RDMA device (resolved to its netdev); repeatable
     #[arg(short, long = "interface", value_name = "IFACE")]
     pub interface: Vec<String>,
-    /// An interface without -i: refused, with a word about how to say it.
+    /// An interface without -i: an error that names the option.
     #[arg(hide = true, value_name = "IFACE", value_parser = parse_misplaced)]
     pub misplaced: Option<String>,
-    /// Network namespace of the interfaces: a name, or the number of a process in it
+    /// Network namespace of the interfaces: a name, or the PID of a process in it
     #[arg(long, value_name = "NAME|PID")]
     pub netns: Option<String>,
     /// Options of all live sources.
@@ -95,25 +100,25 @@ pub struct LiveArgs {
     pub view: ViewArgs,
 }
 
-/// How the kernel programs are attached.
+/// Options of attaching the kernel programs.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct AttachArgs {
-    /// Ingress hook: auto is TC on physical interfaces, XDP on virtual ones
+    /// Ingress hook; auto: TC on physical interfaces, XDP on virtual ones
     #[arg(long, value_enum, default_value_t = HookChoice::Auto)]
     pub hook: HookChoice,
-    /// Where XDP runs: in the driver, or behind it
+    /// XDP mode: in the driver (native) or in the network stack (generic)
     #[arg(long, value_enum, default_value_t = XdpModeChoice::Auto)]
     pub xdp_mode: XdpModeChoice,
-    /// Leave promiscuous mode alone
+    /// Do not enable promiscuous mode
     #[arg(long)]
     pub no_promisc: bool,
-    /// Time nothing, to the tick of 1 to 10 ms only: costs less per packet, and there is no latency
+    /// Disable latency measurement (lower overhead per packet; timestamps at tick resolution, 1 to 10 ms)
     #[arg(long)]
     pub no_timing: bool,
-    /// Bins in which bursts and senders at once are counted: 100us to 1ms, or whole milliseconds to 1s
+    /// Bin of burst and incast statistics: 100us to 1ms, or whole milliseconds up to 1s
     #[arg(long, value_name = "DURATION", value_parser = parse_bin, default_value = "1ms")]
     pub bin: Duration,
-    /// Print the kernel programs' diagnostics
+    /// Print diagnostics of the kernel programs
     #[arg(long)]
     pub log: bool,
 }
@@ -131,16 +136,15 @@ pub struct DemoArgs {
 }
 
 const DEMO_EPISODES: &str = "\
-Episodes, one after the other, each of eight training steps:
-  healthy          nothing is wrong
-  congestion       CE marks on rail0, CNPs to the senders, who slow down
-  loss             gaps, NAKs, whole windows sent again, on both sides of this host
+Episodes, in this order, each of eight training steps:
+  healthy          no problem
+  congestion       CE marks on rail0, CNPs to the senders, rate reduction
+  loss             PSN gaps, sequence-error NAKs, go-back-N retransmissions, in both directions
   slow receiver    RNR NAKs
-  bad hashing      a second job with few source ports crowds rail0
+  bad hashing      a second job with few source ports overloads rail0
 
-In the terminal UI they come round every 40 s, until q, Ctrl-C or --duration.
-With --output text, json or jsonl each comes once, in 12 s. A longer --duration goes round again, a shorter one ends
-within the round.";
+In the terminal view the cycle repeats every 40 s until q, Ctrl-C or --duration.
+With --output text, json or jsonl it runs once, in 12 s; --duration repeats or shortens it.";
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
@@ -154,28 +158,28 @@ Examples:
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = format!("{REPLAY_EXAMPLES}\n\n{}", fields::source_help()))]
 pub struct ReplayArgs {
-    /// pcap or pcapng files, also gzip, each a tap of its own; - is standard input
+    /// pcap or pcapng files, also gzip, each a separate tap; - is standard input
     #[arg(value_name = "FILE", required_unless_present = "tap")]
     pub files: Vec<PathBuf>,
-    /// Name a tap, and join files into it; repeatable
+    /// Name a tap and merge files into it; repeatable
     #[arg(long, value_name = "NAME=FILE[,FILE..]", value_parser = parse_tap)]
     pub tap: Vec<TapFiles>,
-    /// The data's time against the clock: max, 1x, 10x, 0.5x [default: 1x in the terminal, else max]
+    /// Playback speed: max, 1x, 10x, 0.5x [default: 1x in the terminal view, else max]
     #[arg(long, value_name = "SPEED")]
     pub speed: Option<SpeedArg>,
-    /// Count no frames before: Unix seconds, RFC 3339, or +OFFSET from the first frame
+    /// Start of the time range: Unix seconds, RFC 3339, or +OFFSET from the first frame
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub from: Option<TimeSpec>,
-    /// Count no frames after
+    /// End of the time range
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub to: Option<TimeSpec>,
-    /// How late a packet may come and be out of order, not lost and sent again [default: 5ms]
+    /// Reordering window: packets that fill a gap later count as retransmitted [default: 5ms]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub reorder_window: Option<Duration>,
-    /// Bins in which bursts and senders at once are counted: 100us to 1s
+    /// Bin of burst and incast statistics: 100us to 1s
     #[arg(long, value_name = "DURATION", value_parser = parse_bin, default_value = "1ms")]
     pub bin: Duration,
-    /// Speed of the links, such as 400G: how long pauses last is known by it alone
+    /// Link speed, such as 400G; needed to convert PFC quanta to time
     #[arg(long, value_name = "SPEED", value_parser = parse_speed_of_link)]
     pub link_speed: Option<u64>,
     /// Options of the view.
@@ -183,46 +187,46 @@ pub struct ReplayArgs {
     pub view: ViewArgs,
 }
 
-/// What all commands that show traffic share.
+/// Options of all commands that show traffic.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct ViewArgs {
-    /// What to show [default: tui in a terminal, else text]
+    /// Output [default: tui in a terminal, else text]
     #[arg(long, value_enum)]
     pub output: Option<Output>,
-    /// End after this time
+    /// Stop after this time
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub duration: Option<Duration>,
-    /// Time between two reports of jsonl, and two readings of the terminal view
+    /// Interval of jsonl reports and of the terminal view
     #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "1s")]
     pub interval: Duration,
     /// Count only RoCE packets (live: flows) that match, such as 'host 10.0.1.0/24 and qp 17'; see Filters below
     #[arg(long, value_name = "EXPR", value_parser = parse_filter)]
     pub filter: Option<Filter>,
-    /// Links that share a load, to be compared; repeatable
+    /// Parallel links whose load balance is evaluated; repeatable
     #[arg(long, value_name = "LINK,LINK", value_parser = parse_group)]
     pub group: Vec<Vec<String>>,
-    /// What hashing over N equal uplinks would make of these flows
+    /// Simulate ECMP hashing of the flows over N equal uplinks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1024))]
     pub ecmp: Option<u32>,
-    /// The rail that an interface belongs to; repeatable
+    /// Rail of an interface; repeatable
     #[arg(long, value_name = "IFACE=NAME", value_parser = parse_rail)]
     pub rail: Vec<(String, String)>,
     /// First screen of the terminal view: overview, qps, detail, matrix, links, bursts, events, findings, or 1 to 8
     #[arg(long, value_name = "SCREEN", value_parser = parse_screen)]
     pub screen: Option<Screen>,
-    /// Column that the terminal view sorts queue pairs by, such as ce, rate or src; -COLUMN turns it round
+    /// Sort column of the terminal view, such as ce, rate or src; -COLUMN reverses the order
     #[arg(long, value_name = "COLUMN", value_parser = parse_sort, allow_hyphen_values = true)]
     pub sort: Option<Sort>,
     /// Show only matching rows in the terminal view, such as 'host 10.0.1.0/24 and ce > 1%'; all traffic is counted
     #[arg(long, value_name = "EXPR", value_parser = parse_view_filter)]
     pub view_filter: Option<String>,
-    /// Flows at a time, at most
+    /// Flow table size
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub max_flows: Option<usize>,
-    /// Configuration file [default: ~/.config/rocescope/config.toml, where it exists]
+    /// Configuration file [default: ~/.config/rocescope/config.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Retire flows that are idle for longer; their sums stay in the report
+    /// Idle timeout of flows; the totals keep their counts
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub idle: Option<Duration>,
 }
@@ -230,20 +234,20 @@ pub struct ViewArgs {
 const DIFF_EXAMPLES: &str = "\
 Examples:
   rocescope diff before.pcap after.pcap
-  rocescope diff monday.json today.pcap.gz --output json     (monday.json: saved from --output json)";
+  rocescope diff monday.json today.pcap.gz --output json     (monday.json: saved with --output json)";
 
 /// Options of `diff`.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = DIFF_EXAMPLES)]
 pub struct DiffArgs {
-    /// Before: a capture, or a report saved with --output json
+    /// Baseline: a capture, or a report saved with --output json
     pub a: PathBuf,
-    /// After
+    /// Capture or report to compare with the baseline
     pub b: PathBuf,
-    /// What to print
+    /// Output format
     #[arg(long, value_enum, default_value_t = PageOutput::Text)]
     pub output: PageOutput,
-    /// Configuration file [default: ~/.config/rocescope/config.toml, where it exists]
+    /// Configuration file [default: ~/.config/rocescope/config.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -251,7 +255,7 @@ pub struct DiffArgs {
 /// `--output` of commands that print one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PageOutput {
-    /// Tables for people.
+    /// Text.
     Text,
     /// One JSON document.
     Json,
@@ -260,42 +264,42 @@ pub enum PageOutput {
 /// Options of `bench`.
 #[derive(Clone, Copy, Debug, ClapArgs)]
 pub struct BenchArgs {
-    /// What to print
+    /// Output format
     #[arg(long, value_enum, default_value_t = PageOutput::Text)]
     pub output: PageOutput,
 }
 
 const DOCTOR_EXAMPLES: &str = "\
-Exit status: 0 done, 1 failed, 2 bad usage, 3 something critical was found.
+Exit status: 0 success, 1 failure, 2 invalid usage, 3 a check is critical.
 
 Examples:
-  rocescope doctor                                 changes nothing; shows more as root
-  rocescope doctor --verbose                       also what could not be read, and why
-  rocescope doctor --lldp 35s                      listen for what the switch says (it speaks every 30 s)
-  rocescope doctor --lldp-capture eth2=lldp.pcap   or take it from a capture made on that interface
-  rocescope doctor --netns 4711                    what can be seen inside the pod of process 4711
-  rocescope doctor --clean                         remove what a killed run left behind";
+  rocescope doctor                                 changes nothing; root can read more
+  rocescope doctor --verbose                       also unknown settings, with reasons
+  rocescope doctor --lldp 35s                      receive the switch's LLDP frames (sent every 30 s)
+  rocescope doctor --lldp-capture eth2=lldp.pcap   or read them from a capture of that interface
+  rocescope doctor --netns 4711                    network namespace of process 4711 (its pod)
+  rocescope doctor --clean                         remove TC filters that a killed run left behind";
 
 /// Options of `doctor`.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = DOCTOR_EXAMPLES)]
 pub struct DoctorArgs {
-    /// What to print
+    /// Output format
     #[arg(long, value_enum, default_value_t = PageOutput::Text)]
     pub output: PageOutput,
-    /// Also what is unknown, and why it could not be read
+    /// Also list unknown settings, with reasons
     #[arg(short, long)]
     pub verbose: bool,
-    /// Network namespace to look into: a name, or the number of a process in it
+    /// Network namespace to check: a name, or the PID of a process in it
     #[arg(long, value_name = "NAME|PID")]
     pub netns: Option<String>,
     /// Remove the TC filters that a killed run left behind (kernels before 6.6)
     #[arg(long)]
     pub clean: bool,
-    /// Listen for LLDP frames of the switches, this long at most
+    /// Listen for LLDP frames of the switches for at most this time
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub lldp: Option<Duration>,
-    /// An interface and a capture with the LLDP frames of its switch; repeatable
+    /// Interface, and capture with the LLDP frames of its switch; repeatable
     #[arg(long, value_name = "IFACE=FILE", value_parser = parse_lldp_capture)]
     pub lldp_capture: Vec<(String, PathBuf)>,
 }
@@ -303,7 +307,7 @@ pub struct DoctorArgs {
 /// Options of `explain`.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct ExplainArgs {
-    /// Id of a finding (loss.before_tap), or a family of them (loss)
+    /// Id of a finding (loss.before_tap) or of a family (loss)
     #[arg(value_name = "ID")]
     pub id: Option<String>,
 }
@@ -311,13 +315,13 @@ pub struct ExplainArgs {
 /// `--output`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// Terminal view.
+    /// Interactive terminal view.
     Tui,
-    /// A report for people, at the end.
+    /// Text report at the end.
     Text,
-    /// A report as JSON, at the end.
+    /// JSON report at the end.
     Json,
-    /// A report as one line of JSON per interval.
+    /// One JSON report per interval and line.
     Jsonl,
 }
 
@@ -337,13 +341,13 @@ impl FromStr for SpeedArg {
         speed
             .filter(|speed| speed.is_finite() && *speed > 0.0)
             .map(Self)
-            .ok_or_else(|| format!("`{text}` is no speed; write max, 1x, 10x or 0.5x"))
+            .ok_or_else(|| format!("invalid speed '{text}': write max, 1x, 10x or 0.5x"))
     }
 }
 
 fn positive(text: &str) -> Result<Duration, String> {
     let duration = parse_duration(text)?;
-    if duration.is_zero() { Err("must be more than nothing".into()) } else { Ok(duration) }
+    if duration.is_zero() { Err("must be greater than 0".into()) } else { Ok(duration) }
 }
 
 fn parse_filter(text: &str) -> Result<Filter, FilterError> {
@@ -353,7 +357,7 @@ fn parse_filter(text: &str) -> Result<Filter, FilterError> {
 fn parse_bin(text: &str) -> Result<Duration, String> {
     let duration = parse_duration(text)?;
     let fits = u64::try_from(duration.as_nanos()).is_ok_and(|ns| BIN_RANGE_NS.contains(&ns));
-    if fits { Ok(duration) } else { Err("write 100us to 1s".into()) }
+    if fits { Ok(duration) } else { Err(format!("invalid bin '{text}': write 100us to 1s")) }
 }
 
 /// Mbit/s of "400G" or "2500M".
@@ -364,7 +368,8 @@ fn parse_speed_of_link(text: &str) -> Result<u64, String> {
         _ => ("", 1),
     };
     let mbps = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    mbps.filter(|mbps| (1..=10_000_000).contains(mbps)).ok_or_else(|| "write 100G, 400G or 1000M".into())
+    mbps.filter(|mbps| (1..=10_000_000).contains(mbps))
+        .ok_or_else(|| format!("invalid link speed '{text}': write 100G, 400G or 1000M"))
 }
 
 fn parse_flows(text: &str) -> Result<usize, String> {
@@ -372,13 +377,13 @@ fn parse_flows(text: &str) -> Result<usize, String> {
     text.parse()
         .ok()
         .filter(|n| (1..=MOST).contains(n))
-        .ok_or_else(|| format!("`{text}` is no number of flows; write 1 to {MOST}"))
+        .ok_or_else(|| format!("invalid number of flows '{text}': write 1 to {MOST}"))
 }
 
 fn parse_group(text: &str) -> Result<Vec<String>, String> {
     let names: Vec<String> = text.split(',').map(str::to_owned).collect();
     if names.len() < 2 || names.iter().any(String::is_empty) {
-        return Err("names two links or more, with commas between".into());
+        return Err("write two links or more, separated by commas".into());
     }
     Ok(names)
 }
@@ -411,7 +416,7 @@ fn parse_tap(text: &str) -> Result<TapFiles, String> {
     Ok(TapFiles { name: name.into(), files })
 }
 
-/// Always a mistake: what it means is said with `-i`.
+/// Always an error: interfaces are named with `-i`.
 fn parse_misplaced(text: &str) -> Result<String, String> {
     Err(format!("interfaces are named with -i: use -i {text}"))
 }

@@ -1,4 +1,4 @@
-//! The configuration file: thresholds of findings, and how the terminal UI looks and listens.
+//! The configuration file: thresholds of findings, and theme, columns and keys of the terminal view.
 //!
 //! `$XDG_CONFIG_HOME/rocescope/config.toml`, else `~/.config/rocescope/config.toml`, else the file
 //! that `--config` names. Everything in it is optional.
@@ -11,11 +11,11 @@ use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
 use crate::findings::{self, LimitMeta, Limits};
-use crate::report::text::layout::wrap;
 use crate::tui::key::KEYMAP;
 use crate::tui::settings::{self, SettingMeta, Settings};
+use crate::util::wrap::wrap;
 
-/// What the file may hold.
+/// Contents of the file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -26,16 +26,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the file that was asked for, or the user's if there is one.
+    /// Reads the named file, else the user's if there is one.
     ///
     /// # Errors
-    /// A file that was asked for and is not there; one that cannot be read; a name or value in it that does
-    /// not exist, with its line.
+    /// A named file that does not exist or cannot be read; an unknown name or invalid value, with its line.
     pub fn load(asked: Option<&Path>) -> Result<Self> {
         if let Some(path) = asked {
             let text = std::fs::read_to_string(path).with_context(|| {
                 format!(
-                    "--config {}: cannot be read; `rocescope config` prints a file with every setting",
+                    "--config: cannot read {}; `rocescope config` prints a file with all settings",
                     path.display()
                 )
             })?;
@@ -44,25 +43,25 @@ impl Config {
         let Some(path) = user_file() else { return Ok(Self::default()) };
         match std::fs::read_to_string(&path) {
             Ok(text) => Self::parse(&text, &path),
-            // A home that is someone else's, as after su without a login, has no file for this user.
+            // The home of another user, as after su without a login, has no file for this one.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
                 Ok(Self::default())
             }
-            Err(error) => Err(error).with_context(|| format!("{}: cannot be read", path.display())),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
         }
     }
 
     fn parse(text: &str, path: &Path) -> Result<Self> {
         let config = toml::from_str(text).with_context(|| {
             format!(
-                "{}: not a configuration file; `rocescope config` prints one with every setting",
+                "{}: invalid configuration; `rocescope config` prints a file with all settings",
                 path.display()
             )
         })?;
         let table: toml::Table = toml::from_str(text).unwrap_or_default();
         if let Some((name, value)) = table.get("findings").and_then(|limits| senseless("findings", limits)) {
             bail!(
-                "{}: {name} = {value} is no threshold; a number of 0 or more is one, and `rocescope config` prints the defaults",
+                "{}: invalid threshold {name} = {value}: must be 0 or more; `rocescope config` prints the defaults",
                 path.display()
             );
         }
@@ -70,7 +69,7 @@ impl Config {
     }
 }
 
-/// A number that no figure could ever be held against, and its name.
+/// The first number that cannot be a threshold, with its name.
 fn senseless(name: &str, value: &toml::Value) -> Option<(String, String)> {
     match value {
         toml::Value::Table(table) => {
@@ -83,27 +82,26 @@ fn senseless(name: &str, value: &toml::Value) -> Option<(String, String)> {
     }
 }
 
-/// Where the user's file would be; `None` without a home directory.
+/// Path of the user's file; `None` without a home directory.
 fn user_file() -> Option<PathBuf> {
     let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let config = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
     Some(config.join("rocescope/config.toml"))
 }
 
-/// A file with every setting at its default, each with its meaning and reason, commented out.
+/// A file with all settings at their defaults, each with its meaning and reason, commented out.
 #[must_use]
 pub fn template() -> String {
     const WIDTH: usize = 100;
     let mut text = String::from(
         "# Configuration of rocescope: ~/.config/rocescope/config.toml, or --config FILE.\n\
-         # Every setting is at its default; remove the # in front of those you change.\n",
+         # All settings are at their defaults; to change one, remove the # in front of it.\n",
     );
     let mut table = "";
-    for LimitMeta { name, default, meaning, reason } in findings::limits() {
-        let (family, field) = name.split_once('.').unwrap_or(("", name));
-        if family != table {
-            table = family;
-            let _ = writeln!(text, "\n[findings.{family}]");
+    for LimitMeta { table: own, field, default, meaning, reason } in findings::limits() {
+        if *own != table {
+            table = own;
+            let _ = writeln!(text, "\n[findings.{own}]");
         }
         for line in wrap(&format!("{meaning}. {reason}."), WIDTH) {
             let _ = writeln!(text, "# {line}");
@@ -163,7 +161,10 @@ mod tests {
         for value in ["nan", "inf", "-0.1"] {
             let text = format!("[findings.ecn]\ncongestion_ratio = {value}");
             let error = Config::parse(&text, Path::new("x.toml")).unwrap_err().to_string();
-            assert!(error.starts_with("x.toml: findings.ecn.congestion_ratio = "), "{error}");
+            assert!(
+                error.starts_with("x.toml: invalid threshold findings.ecn.congestion_ratio = "),
+                "{error}"
+            );
         }
         assert!(Config::parse("[findings.ecn]\ncongestion_ratio = 0.0", Path::new("x")).is_ok());
     }

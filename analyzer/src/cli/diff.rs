@@ -14,14 +14,15 @@ use crate::report::Options;
 use crate::report::Report;
 use crate::source::feed::Update;
 use crate::source::replay;
+use crate::util::style::Paint;
 
-pub(super) fn diff(args: &DiffArgs) -> Result<()> {
+pub(super) fn diff(args: &DiffArgs, paint: Paint) -> Result<()> {
     let options = Options { limits: Config::load(args.config.as_deref())?.findings, ..Options::default() };
     let (a, b) = (report(&args.a, &options)?, report(&args.b, &options)?);
     let (name_a, name_b) = (args.a.display().to_string(), args.b.display().to_string());
     let diff = crate::diff::diff((&name_a, &a), (&name_b, &b));
     match args.output {
-        PageOutput::Text => output::page(&crate::diff::text(&diff, output::width())),
+        PageOutput::Text => output::page(&crate::diff::text(&diff, output::width(), paint)),
         PageOutput::Json => {
             let mut text =
                 serde_json::to_string_pretty(&diff).context("cannot write the comparison as JSON")?;
@@ -31,31 +32,30 @@ pub(super) fn diff(args: &DiffArgs) -> Result<()> {
     }
 }
 
-/// The report in a file, or of the capture in it.
+/// The report in a file, or of a capture.
 fn report(path: &Path, options: &Options) -> Result<Value> {
     if starts_like_json(path)? { saved(path) } else { replayed(path, options) }
 }
 
-/// Captures begin with a magic number, reports with a brace.
+/// True for a report: it begins with a brace, a capture with a magic number.
 fn starts_like_json(path: &Path) -> Result<bool> {
     let mut head = Vec::new();
-    let file = File::open(path).with_context(|| format!("{}: cannot be opened", path.display()))?;
-    file.take(64).read_to_end(&mut head).with_context(|| format!("{}: cannot be read", path.display()))?;
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    file.take(64).read_to_end(&mut head).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(head.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{'))
 }
 
 /// A saved report; of several in one file (`jsonl`) the last, which is cumulative like all of them.
 fn saved(path: &Path) -> Result<Value> {
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("{}: cannot be read", path.display()))?;
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut last = None;
     for value in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
-        last = Some(value.with_context(|| format!("{}: not a report in JSON", path.display()))?);
+        last = Some(value.with_context(|| format!("{}: not a JSON report", path.display()))?);
     }
     let report = last.with_context(|| format!("{}: empty", path.display()))?;
     match report.get("schema").and_then(Value::as_str) {
         Some(crate::report::SCHEMA) => Ok(report),
-        Some(other) => bail!("{}: a `{other}`, not a `{}`", path.display(), crate::report::SCHEMA),
+        Some(other) => bail!("{}: schema `{other}`, expected `{}`", path.display(), crate::report::SCHEMA),
         None => {
             bail!("{}: not a report; write one with `rocescope replay FILE --output json`", path.display())
         }
@@ -77,6 +77,6 @@ fn replayed(path: &Path, options: &Options) -> Result<Value> {
             }
         }
     }
-    let sample = last.with_context(|| format!("{}: nothing was read", path.display()))?;
-    serde_json::to_value(Report::build(&sample, options)).context("cannot turn a report into JSON")
+    let sample = last.with_context(|| format!("{}: no frames", path.display()))?;
+    serde_json::to_value(Report::build(&sample, options)).context("cannot write the report as JSON")
 }

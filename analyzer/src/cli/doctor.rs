@@ -1,4 +1,4 @@
-//! `doctor`: reads, judges, prints.
+//! `doctor`: collects facts, checks them, prints the page.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,18 +18,18 @@ use crate::host::{filters, interface};
 use crate::source::capture::{LINKTYPE_EN10MB, Reader};
 use crate::source::net::lldp::Neighbour;
 
-/// Something critical was found.
+/// Exit status when a check is critical.
 const CRITICAL: u8 = 3;
 
-/// Runs the command; its result is the exit status: 0, or 3 when something critical was found.
+/// Runs the command; its result is the exit status: 0, or 3 when a check is critical.
 pub(super) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
-    // Before anything is read: a mistake in a name is told at once.
+    // First of all: an error in a name is reported at once.
     let captured: Vec<(&String, &Path, Vec<Speaker>)> = (args.lldp_capture.iter())
         .map(|(name, file)| Ok((name, file.as_path(), speakers(file)?)))
         .collect::<Result<_>>()?;
     let (mut heard, mut unread) = (Vec::new(), Unread::new());
     if let Some(name) = &args.netns {
-        // For good: everything below is about that namespace, and on this thread.
+        // Permanent: everything below is about that namespace, and on this thread.
         NetNs::open(name)?.enter()?;
     }
     if args.clean {
@@ -48,7 +48,7 @@ pub(super) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
             output::say(&format!("{} {why}", file.display()));
             unread.about(name);
             unread.note(
-                format!("read what the switch says in {}", file.display()),
+                format!("read the switch's LLDP frames in {}", file.display()),
                 format!("it {why}"),
                 None,
             );
@@ -60,7 +60,7 @@ pub(super) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
         match host.interfaces.iter_mut().find(|interface| interface.name == name) {
             Some(interface) => interface.neighbour = Some(neighbour),
             None => {
-                bail!("there is no interface {name} to hold an LLDP frame against; name one of this host")
+                bail!("--lldp-capture: unknown interface {name}; name one of this host")
             }
         }
     }
@@ -78,12 +78,12 @@ fn status(page: &Page) -> u8 {
     if page.is_critical() { CRITICAL } else { 0 }
 }
 
-/// What the switches say over LLDP within `limit`, by interface. Why one was not heard is kept.
+/// The LLDP frames of the switches within `limit`, by interface; `unread` gets the reasons for missing ones.
 fn from_switches(host: &HostFacts, limit: Duration, unread: &mut Unread) -> Result<Vec<(String, Neighbour)>> {
     let interrupt = Interrupt::catch()?;
     let mut sockets = Vec::new();
     let mut refused = false;
-    // LLDP is between ports: what lies on another interface hears nothing of its own.
+    // LLDP is between ports: an interface on top of another one receives no frames of its own.
     let has_port =
         |i: &&InterfaceFacts| i.kind == "physical" || (!i.devices.is_empty() && i.below.is_empty());
     for interface in host.interfaces.iter().filter(|i| i.up).filter(has_port) {
@@ -99,13 +99,13 @@ fn from_switches(host: &HostFacts, limit: Duration, unread: &mut Unread) -> Resu
     }
     let names: Vec<&str> = sockets.iter().map(LldpSocket::name).collect();
     if names.is_empty() {
-        // One that could not be opened has said why.
+        // A refused interface has reported its reason.
         if !refused {
-            output::say("there is no interface to listen on for LLDP: none of hardware is up");
+            output::say("--lldp: no physical interface is up to listen on");
         }
         return Ok(Vec::new());
     }
-    output::say(&format!("listening for LLDP on {}, {} s at most", names.join(", "), limit.as_secs()));
+    output::say(&format!("listening for LLDP on {} for at most {} s", names.join(", "), limit.as_secs()));
     let heard = listen::listen(&sockets, limit, || interrupt.is_set());
     for (name, error) in &heard.failed {
         unread.about(name);
@@ -114,18 +114,18 @@ fn from_switches(host: &HostFacts, limit: Duration, unread: &mut Unread) -> Resu
     for name in names {
         if !heard.neighbours.iter().any(|(heard, _)| heard == name) {
             unread.about(name);
-            let why = format!("no frame came in {} s", limit.as_secs());
+            let why = format!("no frame within {} s", limit.as_secs());
             let remedy = format!(
-                "let the switch port speak LLDP; a NIC whose firmware does it keeps the frames to itself \
+                "enable LLDP on the switch port; a NIC firmware with an LLDP agent consumes the frames \
                  (ice: ethtool --set-priv-flags {name} fw-lldp-agent off)"
             );
-            unread.note("hear what the switch says over LLDP", why, Some(&remedy));
+            unread.note("read the switch's LLDP frames", why, Some(&remedy));
         }
     }
     Ok(heard.neighbours)
 }
 
-/// Removes what killed runs left behind, and says so.
+/// Removes TC filters that killed runs left behind, and reports them.
 fn clean() -> Result<()> {
     let mut removed = 0;
     for interface in interface::list()? {
@@ -136,21 +136,21 @@ fn clean() -> Result<()> {
         if count > 0 {
             let clsact =
                 clsact_is_ours && filters::remove_clsact_if_empty(interface.index).with_context(cannot)?;
-            let with = if clsact { ", and the clsact they were in," } else { "" };
+            let with = if clsact { " and their clsact qdisc" } else { "" };
             output::say(&format!("removed {count} TC filters{with} from {}", interface.name));
         }
         removed += count;
     }
     if removed == 0 {
-        output::say("no run of rocescope left a TC filter behind");
+        output::say("no stale TC filter of rocescope found");
     }
     Ok(())
 }
 
-/// Who speaks LLDP: its address as sysfs writes it, and what it said last.
+/// A sender of LLDP: its address as sysfs writes it, and its last frame.
 type Speaker = (String, Neighbour);
 
-/// All who speak LLDP in a capture, in the order of their last frames. Of frames of one address the last with lossless
+/// All senders of LLDP in a capture, in the order of their last frames. Of frames of one address the last with DCBX
 /// settings counts.
 fn speakers(file: &Path) -> Result<Vec<Speaker>> {
     let mut reader = Reader::open(file)?;
@@ -169,8 +169,8 @@ fn speakers(file: &Path) -> Result<Vec<Speaker>> {
     Ok(found)
 }
 
-/// The switch among them: the last with lossless settings, else the last. `own` is the address of the interface: what the host
-/// says itself is in a capture, too. With what is to be said where the choice is not plain.
+/// The switch among them: the last with DCBX settings, else the last. `own` is the address of the interface, whose own
+/// frames are in a capture, too. Also a notice where the choice is ambiguous or there is none.
 fn switch(mut speakers: Vec<Speaker>, own: Option<&str>) -> (Option<Neighbour>, Option<String>) {
     let silent = speakers.is_empty();
     speakers.retain(|(address, _)| Some(address.as_str()) != own);
@@ -182,7 +182,7 @@ fn switch(mut speakers: Vec<Speaker>, own: Option<&str>) -> (Option<Neighbour>, 
     };
     let why = (labels.len() > 1).then(|| {
         let (all, taken) = (labels.join(", "), neighbour.label());
-        format!("has LLDP frames of several neighbours ({all}); taken is {taken}, the last that counts")
+        format!("has LLDP frames of several neighbours ({all}); {taken} is used")
     });
     (Some(neighbour), why)
 }
@@ -194,7 +194,7 @@ mod tests {
     use crate::source::net::lldp::Dialect;
 
     #[test]
-    fn the_switch_is_told_from_the_host_and_from_others() {
+    fn the_switch_is_distinguished_from_host_and_others() {
         let speaker = |address: &str, system: &str, dialect| {
             let system = Some(system.to_owned());
             (address.to_owned(), Neighbour { system, dialect, ..Neighbour::default() })
@@ -210,14 +210,14 @@ mod tests {
         assert_eq!(system(&[&leaf, &host], own), (Some("leaf1".into()), None));
         let (found, why) = system(&[&leaf, &phone], own);
         assert_eq!(found.as_deref(), Some("leaf1"));
-        assert!(why.unwrap().contains("(leaf1, phone); taken is leaf1"));
+        assert!(why.unwrap().contains("(leaf1, phone); leaf1 is used"));
         assert_eq!(system(&[&phone, &host], own).0.as_deref(), Some("phone"));
         assert!(system(&[&host], own).1.unwrap().contains("but the host's own"));
         assert_eq!(system(&[], None), (None, Some("has no LLDP frame".into())));
     }
 
     #[test]
-    fn what_is_critical_makes_another_exit_status() {
+    fn a_critical_check_sets_the_exit_status() {
         const MLX5: &str = include_str!("../../../tests/data/host/mlx5.txt");
         for (change, expected) in [
             ("", 0),

@@ -5,23 +5,24 @@ use std::process::ExitCode;
 
 use crate::cli::output;
 use crate::findings::{Entry, entries};
-use crate::report::text::layout::wrap;
+use crate::util::style::{Paint, Role};
+use crate::util::wrap::hanging;
 
-/// Prints what a finding means, all of a family, or the list of findings; its result is the exit
+/// Prints the explanation of a finding or of all of a family, or the list of findings; its result is the exit
 /// status.
-pub(super) fn explain(id: Option<&str>) -> ExitCode {
+pub(super) fn explain(id: Option<&str>, paint: Paint) -> ExitCode {
     let text = match id.map(wanted) {
-        None => list(),
+        None => list(paint),
         Some(found) if !found.is_empty() => {
-            found.iter().map(|entry| format!("{}: {}", entry.id, entry.text())).collect::<Vec<_>>().join("\n")
+            found.iter().map(|entry| page(entry, paint)).collect::<Vec<_>>().join("\n")
         }
         Some(_) => {
             let id = id.unwrap_or_default();
-            output::say(&format!("there is no finding `{id}`; `rocescope explain` lists those there are"));
+            output::say(&format!("unknown finding '{id}': `rocescope explain` lists all findings"));
             return ExitCode::from(2);
         }
     };
-    match output::page(&wrapped(&text)) {
+    match output::page(&text) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             output::say(&format!("{error:#}"));
@@ -35,23 +36,33 @@ fn wanted(id: &str) -> Vec<&'static Entry> {
     entries().filter(|entry| entry.id == id || entry.id.split('.').next() == Some(id)).collect()
 }
 
-fn list() -> String {
+fn list(paint: Paint) -> String {
     let widest = entries().map(|entry| entry.id.len()).max().unwrap_or(0);
     let mut text = String::new();
     for entry in entries() {
-        let _ = writeln!(text, "{:<widest$}  {}", entry.id, entry.title);
+        let line = format!("{:<widest$}  {}", entry.id, entry.title);
+        let _ = writeln!(text, "{}", paint.head(Role::Heading, &line, widest));
     }
     text
 }
 
-/// Lines of at most 100 columns, broken between words; a list item goes on indented.
-fn wrapped(text: &str) -> String {
+/// An entry in lines of at most 100 columns; a list item continues indented.
+fn page(entry: &Entry, paint: Paint) -> String {
     const WIDTH: usize = 100;
+    const LABELS: [&str; 4] = ["How it is computed:", "What to do:", "Caveats:", "Thresholds of"];
     let mut out = String::new();
-    for line in text.lines() {
-        let indent = if line.starts_with("- ") { "  " } else { "" };
-        out.push_str(&wrap(line, WIDTH - indent.len()).join(&format!("\n{indent}")));
-        out.push('\n');
+    for (n, line) in format!("{}: {}", entry.id, entry.text()).lines().enumerate() {
+        let indent = if line.starts_with("- ") { 2 } else { 0 };
+        let label = LABELS.iter().find(|label| line.starts_with(**label));
+        for (wrapped, text) in hanging(line, WIDTH, indent).into_iter().enumerate() {
+            let text = match label {
+                _ if n == 0 => paint.paint(Role::Heading, &text),
+                Some(label) if wrapped == 0 => paint.head(Role::Heading, &text, label.len()),
+                _ => text,
+            };
+            out.push_str(&text);
+            out.push('\n');
+        }
     }
     out
 }
@@ -61,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn by_id_by_family_or_not_at_all() {
+    fn findings_are_named_by_id_or_by_family() {
         assert_eq!(wanted("tool.lost").len(), 1);
         assert!(wanted("qos").len() > 1);
         assert!(wanted("qos.nothing").is_empty() && wanted("").is_empty());
@@ -70,11 +81,22 @@ mod tests {
     #[test]
     fn no_line_is_too_long_and_no_word_is_lost() {
         for entry in entries() {
-            let text = entry.text();
-            let page = wrapped(&text);
+            let text = format!("{}: {}", entry.id, entry.text());
+            let page = page(entry, Paint::PLAIN);
             assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
             let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
             assert_eq!(words(&page), words(&text));
         }
+    }
+
+    #[test]
+    fn headings_are_coloured_on_demand() {
+        let entry = wanted("tool.lost")[0];
+        assert!(!page(entry, Paint::PLAIN).contains('\u{1b}'));
+        let colored = page(entry, Paint::COLORED);
+        assert!(
+            colored.starts_with("\u{1b}[1mtool.lost: ") && colored.contains("\u{1b}[1mWhat to do:\u{1b}[0m")
+        );
+        assert!(list(Paint::COLORED).contains("\u{1b}[1mtool.lost\u{1b}[0m"));
     }
 }

@@ -14,28 +14,29 @@ use crate::source::demo::stage::Stage;
 use crate::source::feed::Command;
 use crate::source::live::{self, Config, DEFAULT_MAX_FLOWS, Running};
 use crate::tui;
+use crate::util::style::Color;
 
-/// A flow without a packet for this long is retired, unless the user says otherwise: far longer
-/// than any pause in a training job's rhythm, and short enough for a table to last.
+/// Default idle timeout of flows: far longer than any pause between training steps, and short enough for the flow table
+/// not to fill up.
 const IDLE: Duration = Duration::from_secs(600);
 /// Kernel log levels of aya: 4 is debug.
 const LOG_DEBUG: u8 = 4;
-/// How often to look whether the demonstration has played to its end.
+/// Interval of checks for the end of the demonstration.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long its last frames get to arrive.
+/// Time for its last frames to arrive.
 const SETTLE: Duration = Duration::from_millis(100);
-/// The seed of the demonstration: everybody sees the same.
+/// The seed of the demonstration: every run is the same.
 const SEED: u64 = 4791;
 
-pub(super) fn live(args: LiveArgs) -> Result<()> {
+pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
     let netns = args.netns.as_deref().map(live::netns).transpose()?;
     let config = Config { interfaces: args.interface, netns, ..config(&args.attach, &args.view)? };
     let interrupt = interrupt(&args.view)?;
     let views = views(&args.view, None)?;
-    show(live::start(config)?, &args.view, views, interrupt)
+    show(live::start(config)?, &args.view, views, interrupt, color)
 }
 
-pub(super) fn demo(args: &DemoArgs) -> Result<()> {
+pub(super) fn demo(args: &DemoArgs, color: Color) -> Result<()> {
     let interrupt = interrupt(&args.view)?;
     let views = views(&args.view, None)?;
     let stage = Stage::new()?;
@@ -46,8 +47,7 @@ pub(super) fn demo(args: &DemoArgs) -> Result<()> {
     };
     let watched = chosen(&args.view) == Output::Tui;
     let cycle = if watched { scenario::WATCHED } else { scenario::BRIEF };
-    // Long enough for every episode once, in the scenario's own time: on a busy machine that takes
-    // longer by the clock.
+    // All episodes once, in the time of the scenario: on a busy machine that takes longer by the clock.
     let once = (!watched && config.duration.is_none()).then_some(cycle + Duration::from_millis(500));
     let limit = config.duration.or(once);
     let running = live::start(config)?;
@@ -59,9 +59,9 @@ pub(super) fn demo(args: &DemoArgs) -> Result<()> {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
                     if player.is_finished() {
-                        // The last frames may still be in the links.
+                        // The last frames may still be on the links.
                         std::thread::sleep(SETTLE);
-                        // A source that has ended by itself needs no telling.
+                        // The source may have ended by itself.
                         let _ = commands.send(Command::Stop);
                         return;
                     }
@@ -69,7 +69,7 @@ pub(super) fn demo(args: &DemoArgs) -> Result<()> {
                 }
             });
         }
-        let shown = show(running, &args.view, views, interrupt);
+        let shown = show(running, &args.view, views, interrupt, color);
         over.store(true, Ordering::Relaxed);
         shown
     });
@@ -77,7 +77,7 @@ pub(super) fn demo(args: &DemoArgs) -> Result<()> {
     let sent = player.join();
     shown?;
     if let Some(error) = sent?.first_error {
-        bail!("some of the demonstration's packets could not be sent: {error}");
+        bail!("cannot send some packets of the demonstration: {error}");
     }
     Ok(())
 }
@@ -87,7 +87,7 @@ fn config(attach: &AttachArgs, view: &ViewArgs) -> Result<Config> {
         None => DEFAULT_MAX_FLOWS,
         Some(flows) => match u32::try_from(flows) {
             Ok(flows) if flows <= live::MOST_FLOWS => flows,
-            _ => bail!("--max-flows {flows}: the kernel's table holds at most {}", live::MOST_FLOWS),
+            _ => bail!("--max-flows {flows}: the kernel's flow table is limited to {}", live::MOST_FLOWS),
         },
     };
     Ok(Config {
@@ -111,11 +111,11 @@ fn config(attach: &AttachArgs, view: &ViewArgs) -> Result<Config> {
     })
 }
 
-/// The programs keep records of 1 ms at most, of which longer bins are made.
+/// The kernel programs record bins of at most 1 ms; longer ones are sums of them.
 fn bin_ns(bin: Duration) -> Result<u64> {
     let bin_ns = u64::try_from(bin.as_nanos()).unwrap_or(u64::MAX);
     if bin_ns > LONGEST_NS && !bin_ns.is_multiple_of(LONGEST_NS) {
-        bail!("--bin: live, bins longer than 1ms are whole milliseconds; write for example 2ms");
+        bail!("--bin: live bins above 1ms must be whole milliseconds, such as 2ms");
     }
     Ok(bin_ns)
 }
@@ -125,8 +125,14 @@ fn interrupt(view: &ViewArgs) -> Result<Option<Interrupt>> {
     if chosen(view) == Output::Tui { Ok(None) } else { Interrupt::catch().map(Some) }
 }
 
-/// Shows the source until its end or the user's, and waits until everything is detached.
-fn show(running: Running, view: &ViewArgs, views: Views, interrupt: Option<Interrupt>) -> Result<()> {
+/// Shows the source until its end or an interrupt, and waits until everything is detached.
+fn show(
+    running: Running,
+    view: &ViewArgs,
+    views: Views,
+    interrupt: Option<Interrupt>,
+    color: Color,
+) -> Result<()> {
     let Running { feed, thread, hooks, interfaces } = running;
     let Views { mut report, tui } = views;
     report.analysis.imbalance_all_links = interfaces > 1;
@@ -136,7 +142,7 @@ fn show(running: Running, view: &ViewArgs, views: Views, interrupt: Option<Inter
             for hook in &hooks {
                 output::say(hook);
             }
-            let shown = output::print(&feed, format(chosen(view)), &report, &interrupt, None);
+            let shown = output::print(&feed, format(chosen(view), color), &report, &interrupt, None);
             drop(feed);
             shown
         }

@@ -28,6 +28,8 @@ use crate::report;
 use crate::source::replay::{self, Emit};
 use crate::tui;
 use crate::util::background;
+use crate::util::style::{Color, Paint};
+use crate::util::time::nanos;
 
 /// Runs the command; its result is the exit status: 0 done, 1 failed, 2 bad usage, and of doctor 3.
 #[must_use]
@@ -36,22 +38,23 @@ pub fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return usage(&error),
     };
+    let color = args.color;
     let result = match args.verb {
-        Verb::Replay(args) => self::replay(args),
-        Verb::Explain(args) => return explain::explain(args.id.as_deref()),
-        Verb::Diff(args) => diff::diff(&args),
+        Verb::Replay(args) => self::replay(args, color),
+        Verb::Explain(args) => return explain::explain(args.id.as_deref(), Paint::of_stdout(color)),
+        Verb::Diff(args) => diff::diff(&args, Paint::of_stdout(color)),
         #[cfg(target_os = "linux")]
         Verb::Doctor(args) => match doctor::doctor(&args) {
             Ok(status) => return status,
             Err(error) => Err(error),
         },
         #[cfg(not(target_os = "linux"))]
-        Verb::Doctor(_) => Err(anyhow::anyhow!("doctor reads Linux; run it on the host in question")),
+        Verb::Doctor(_) => Err(anyhow::anyhow!("doctor needs Linux: run it on the host to be checked")),
         Verb::Config => output::page(&config::template()),
         #[cfg(feature = "live")]
-        Verb::Live(args) => live::live(args),
+        Verb::Live(args) => live::live(args, color),
         #[cfg(feature = "live")]
-        Verb::Demo(args) => live::demo(&args),
+        Verb::Demo(args) => live::demo(&args, color),
         #[cfg(feature = "live")]
         Verb::Bench(args) => crate::bench::run(args.output == PageOutput::Json),
         #[cfg(not(feature = "live"))]
@@ -66,7 +69,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Help and version go to standard output, mistakes to standard error.
+/// Help and version go to standard output, errors to standard error.
 fn usage(error: &clap::Error) -> ExitCode {
     // A reader that went away is no failure.
     let _ = error.print();
@@ -77,21 +80,20 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// What the user wants to see, once the terminal was looked at.
+/// The output: of the command line, else by whether standard output is a terminal.
 fn chosen(view: &ViewArgs) -> Output {
     view.output.unwrap_or_else(|| if std::io::stdout().is_terminal() { Output::Tui } else { Output::Text })
 }
 
-/// What the command line and the configuration file say about views.
+/// Options of the views, from command line and configuration file.
 struct Views {
     /// Of the report.
     report: report::Options,
-    /// Of the terminal UI, where that is what will be shown; without those of the report.
+    /// Of the terminal view, if that is the output; without those of the report.
     tui: Option<tui::Options>,
 }
 
-/// Reads the configuration file, once. To be called before anything is started or attached, which a
-/// mistake in the file should not have to undo.
+/// Reads the configuration file. Call it before anything is started or attached, so that an error in the file has nothing to undo.
 fn views(view: &ViewArgs, speed: Option<f64>) -> Result<Views> {
     let config = Config::load(view.config.as_deref())?;
     let tui = match chosen(view) {
@@ -125,21 +127,21 @@ fn tui_options(view: &ViewArgs, config: &Config, speed: Option<f64>) -> Result<t
 }
 
 /// The format of a report that is printed.
-fn format(output: Output) -> Format {
+fn format(output: Output, color: Color) -> Format {
     match output {
-        Output::Tui | Output::Text => Format::Text,
+        Output::Tui | Output::Text => Format::Text(color),
         Output::Json => Format::Json,
         Output::Jsonl => Format::JsonLines,
     }
 }
 
-fn replay(args: ReplayArgs) -> Result<()> {
+fn replay(args: ReplayArgs, color: Color) -> Result<()> {
     let output = chosen(&args.view);
     let interval = args.view.interval;
     let stream = args.files.iter().any(|file| file.as_os_str() == "-");
     let speed = args.speed.map_or_else(
         || {
-            // A stream comes as it comes; someone who watches files wants to see them happen.
+            // A stream has its own speed; files in the terminal view play in real time.
             if output == Output::Tui && !stream { 1.0 } else { f64::INFINITY }
         },
         |speed| speed.0,
@@ -164,7 +166,7 @@ fn replay(args: ReplayArgs) -> Result<()> {
         max_flows: args.view.max_flows.unwrap_or(replay::MAX_FLOWS),
         metrics: crate::metrics::Options {
             reorder_window: args.reorder_window,
-            bin_ns: replay::nanos(args.bin),
+            bin_ns: nanos(args.bin),
             link_mbps: args.link_speed,
         },
         emit,
@@ -174,9 +176,9 @@ fn replay(args: ReplayArgs) -> Result<()> {
         if tui.is_some() { background::behind(|| replay::start(options))? } else { replay::start(options)? };
     match interrupt {
         None => tui::run(feed, tui::Options { report, ..tui.unwrap_or_default() }),
-        Some(interrupt) => output::print(&feed, format(output), &report, &interrupt, None),
+        Some(interrupt) => output::print(&feed, format(output, color), &report, &interrupt, None),
     }
 }
 
 #[cfg(not(feature = "live"))]
-const NO_KERNEL_SIDE: &str = "this build has no kernel side: build with `cargo xtask build`";
+const NO_KERNEL_SIDE: &str = "this build has no kernel programs: build with `cargo xtask build`";

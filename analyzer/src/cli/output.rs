@@ -1,4 +1,4 @@
-//! Takes a feed to its end and prints reports.
+//! Runs a feed to its end and prints reports.
 
 use std::io::{self, BufWriter, ErrorKind, IsTerminal as _, Write};
 use std::sync::Arc;
@@ -13,12 +13,14 @@ use crate::analysis;
 use crate::report::{self, Report, json, text};
 use crate::sample::Sample;
 use crate::source::feed::{Command, Feed, Update};
+pub use crate::util::notice::say;
+use crate::util::style::{Color, Paint};
 
-/// What reports look like.
+/// Format of printed reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For people, once.
-    Text,
+    /// For people, at the end.
+    Text(Color),
     /// One JSON document.
     Json,
     /// One JSON document per line and interval.
@@ -46,22 +48,22 @@ impl Interrupt {
         Ok(Self(flag))
     }
 
-    /// Whether one came.
+    /// Whether a signal arrived.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// How long a wait for an update may hold up a look at the signals.
+/// Longest time between two checks for signals.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Prints what `feed` has to say, to standard output in `format` and to standard error in
-/// sentences. Returns when it ended, or was interrupted, or nobody reads the output any more. `limit`
+/// Prints the reports of `feed` to standard output in `format`, and its notices to standard error.
+/// Returns at its end, after an interrupt, or when the reader of the output is gone. `limit`
 /// ends the run by the clock, as `interrupt` does.
 ///
 /// # Errors
-/// The source's, and when the output cannot be written.
+/// The source's, and a failure to write the output.
 pub fn print(
     feed: &Feed,
     format: Format,
@@ -78,7 +80,7 @@ pub fn print(
         let over = limit.is_some_and(|limit| start.elapsed() >= limit);
         if (over || interrupt.is_set()) && !stopping {
             stopping = true;
-            // A source that is gone has ended, which the next update says.
+            // A source that is gone has ended, as the next update shows.
             let _ = feed.commands.send(Command::Stop);
         }
         match feed.updates.recv_timeout(LOOK) {
@@ -96,10 +98,10 @@ pub fn print(
             }
             Ok(Update::Notice(notice)) => say(&notice),
             Ok(Update::Ended(result)) => break result,
-            // A report counts, it does not tell what happened when.
+            // A report has counters, no log.
             Ok(Update::Events(_) | Update::Again) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                break Err(anyhow!("the source of packets broke off without a word; please report this"));
+                break Err(anyhow!("bug: source thread ended unexpectedly"));
             }
         }
     };
@@ -110,11 +112,14 @@ pub fn print(
         ] {
             for name in analysis::unknown_names(&sample, names) {
                 let links: Vec<&str> = sample.links.iter().map(|link| link.name.as_str()).collect();
-                say(&format!("{option}: there is no link called {name}; the links are {}", links.join(", ")));
+                say(&format!("{option}: unknown link '{name}'; the links are {}", links.join(", ")));
             }
         }
         let printed = match format {
-            Format::Text => out.write_all(text::text(&Report::build(&sample, options), width()).as_bytes()),
+            Format::Text(color) => {
+                let report = Report::build(&sample, options);
+                out.write_all(text::painted(&report, width(), Paint::of_stdout(color)).as_bytes())
+            }
             Format::Json => json::write(&Report::build(&sample, options), &mut out),
             Format::JsonLines => Ok(()),
         };
@@ -123,7 +128,7 @@ pub fn print(
     ended
 }
 
-/// False when nobody reads any more, which is a fine end.
+/// False when the reader is gone, which is no failure.
 fn written(result: io::Result<()>) -> Result<bool> {
     match result {
         Ok(()) => Ok(true),
@@ -140,12 +145,6 @@ pub fn width() -> usize {
         return PAGE;
     }
     crossterm::terminal::size().map_or(PAGE, |(columns, _)| usize::from(columns))
-}
-
-/// A sentence to standard error.
-pub fn say(sentence: &str) {
-    // Without anyone to read it there is nobody to tell.
-    let _ = writeln!(io::stderr(), "rocescope: {sentence}");
 }
 
 /// A text to standard output. A reader that goes away is no failure.

@@ -1,4 +1,4 @@
-//! The figures that are compared: where they are in a report, and which way is better.
+//! The metrics that are compared: their place in a report, and which direction is better.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,22 @@ use serde_json::{Value, json};
 use super::{Change, Verdict};
 use crate::metrics::latency::P99_SAMPLES;
 
-/// What a number is, for people.
+/// Unit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Bits a second.
+    /// Bits per second.
     BitRate,
-    /// Something a second.
+    /// Events per second.
     Rate,
     /// A fraction of 1.
     Ratio,
     /// Nanoseconds.
     Duration,
-    /// A number by itself.
+    /// A plain number.
     Number,
 }
 
-/// Which way is better.
+/// Direction of improvement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Better {
     More,
@@ -30,17 +30,17 @@ pub(super) enum Better {
     Neither,
 }
 
-/// What a figure is, and from where on it is another one.
+/// A metric, and the difference from which on it has changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measure {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
     pub(super) better: Better,
-    /// Differences up to this are none: a share of the larger, and absolute.
+    /// Differences up to this are ignored: a share of the larger value, and absolute.
     pub(super) same: (f64, f64),
 }
 
-/// One figure of a report.
+/// A metric of a report.
 pub(super) struct Figure {
     pub(super) measure: Measure,
     /// For docs/diff.md.
@@ -48,9 +48,9 @@ pub(super) struct Figure {
     read: fn(&Value) -> Option<f64>,
 }
 
-/// Runs of the same job differ by a few per cent.
+/// Runs of the same job vary by a few per cent.
 const USUAL: f64 = 0.05;
-/// Tails differ by more.
+/// Tails vary more.
 const TAIL: f64 = 0.15;
 
 impl Figure {
@@ -87,14 +87,14 @@ macro_rules! figure {
     };
 }
 
-/// Figures of a whole run.
+/// Metrics of a whole run.
 pub(super) const RUN: &[Figure] = &[
     figure!(
         "roce_bits_per_second",
         BitRate,
         More,
         (USUAL, 0.0),
-        "`totals.roce_bytes` over the window, eight bits each",
+        "`totals.roce_bytes` × 8 per second of the time range",
         |r| rate(r, total(r, "roce_bytes")? * 8.0)
     ),
     figure!(
@@ -102,7 +102,7 @@ pub(super) const RUN: &[Figure] = &[
         BitRate,
         More,
         (USUAL, 0.0),
-        "`flows[].payload_bytes` likewise",
+        "`flows[].payload_bytes` × 8 per second",
         |r| rate(r, present(r, |f| at(f, "/payload_bytes"))? * 8.0)
     ),
     figure!(
@@ -110,7 +110,7 @@ pub(super) const RUN: &[Figure] = &[
         Rate,
         Neither,
         (USUAL, 0.0),
-        "`totals.roce_packets` over the window",
+        "`totals.roce_packets` per second",
         |r| rate(r, total(r, "roce_packets")?)
     ),
     figure!(
@@ -118,23 +118,19 @@ pub(super) const RUN: &[Figure] = &[
         Ratio,
         Less,
         (USUAL, 0.001),
-        "`totals.ce_ratio`; with several taps that of the link with most marks",
+        "`totals.ce_ratio`; with several taps that of the link with the highest",
         ce_ratio
     ),
-    figure!(
-        "cnp_packets_per_second",
-        Rate,
-        Less,
-        (USUAL, 1.0),
-        "`totals.cnp_packets` over the window",
-        |r| rate(r, total(r, "cnp_packets")?)
-    ),
+    figure!("cnp_packets_per_second", Rate, Less, (USUAL, 1.0), "`totals.cnp_packets` per second", |r| rate(
+        r,
+        total(r, "cnp_packets")?
+    )),
     figure!(
         "missing_ratio",
         Ratio,
         Less,
         (USUAL, 1e-5),
-        "PSNs skipped at first sight, lost or late (`flows[].psn.missing`, `responses_missing`), per packet",
+        "raw PSN gaps, lost or reordered (`flows[].psn.missing`, `responses_missing`), per packet",
         |r| share(&once(r), |f| both(f, "missing"))
     ),
     figure!(
@@ -142,7 +138,7 @@ pub(super) const RUN: &[Figure] = &[
         Ratio,
         Less,
         (USUAL, 1e-5),
-        "packets lost between their sender and the tap (`flows[].loss.lost`), per packet",
+        "packets lost upstream of the tap (`flows[].loss.lost`), per packet",
         |r| share(&once(r), lost_before_tap)
     ),
     figure!(
@@ -150,8 +146,7 @@ pub(super) const RUN: &[Figure] = &[
         Ratio,
         Less,
         (USUAL, 1e-5),
-        "times that a receiver asked again for what had passed the tap (`flows[].loss.after_tap.episodes`; one may be more than one packet, or \
-             packets that came out of order), per packet",
+        "loss episodes downstream of the tap (`flows[].loss.after_tap.episodes`; an episode may be several packets, or reordering), per packet",
         |r| share(&once(r), lost_after_tap)
     ),
     figure!(
@@ -159,8 +154,8 @@ pub(super) const RUN: &[Figure] = &[
         Ratio,
         Less,
         (USUAL, 1e-5),
-        "packets that vanished between two taps (`taps[].vanished`, without those that reached the receiver all the same) of those that passed the \
-             first; of the two taps with the largest share",
+        "packets lost between two taps (`taps[].vanished`, without those that the second capture missed) of the packets at the first; \
+             of the pair of taps with the highest ratio",
         lost_between_taps
     ),
     figure!(
@@ -168,18 +163,13 @@ pub(super) const RUN: &[Figure] = &[
         Ratio,
         Less,
         (USUAL, 1e-4),
-        "packets behind the expected PSN (`flows[].psn.repeats`, `psn_responses.repeats`), per packet",
+        "duplicate PSNs: retransmitted or reordered (`flows[].psn.repeats`, `psn_responses.repeats`), per packet",
         |r| share(&once(r), |f| both(f, "repeats"))
     ),
-    figure!(
-        "naks_per_second",
-        Rate,
-        Less,
-        (USUAL, 0.1),
-        "`flows[].ack.naks`, all kinds, over the window",
-        |r| rate(r, present(r, naks)?)
-    ),
-    figure!("rnr_naks_per_second", Rate, Less, (USUAL, 0.1), "`flows[].ack.rnr_naks` over the window", |r| {
+    figure!("naks_per_second", Rate, Less, (USUAL, 0.1), "`flows[].ack.naks`, all codes, per second", |r| {
+        rate(r, present(r, naks)?)
+    }),
+    figure!("rnr_naks_per_second", Rate, Less, (USUAL, 0.1), "`flows[].ack.rnr_naks` per second", |r| {
         rate(r, present(r, |f| at(f, "/ack/rnr_naks"))?)
     }),
     figure!(
@@ -187,7 +177,7 @@ pub(super) const RUN: &[Figure] = &[
         Duration,
         Less,
         (USUAL, 500.0),
-        "`flows[].latency_ns.p50`, mean over flows by their samples",
+        "`flows[].latency_ns.p50`, mean over flows weighted by samples",
         |r| latency(r, "/latency_ns/p50", 1)
     ),
     figure!(
@@ -195,7 +185,7 @@ pub(super) const RUN: &[Figure] = &[
         Duration,
         Less,
         (TAIL, 1000.0),
-        "`flows[].latency_ns.p99` likewise, of flows with 100 samples or more",
+        "`flows[].latency_ns.p99`, the same over flows with at least 100 samples",
         |r| latency(r, "/latency_ns/p99", P99_SAMPLES)
     ),
     figure!("effective_flows", Number, More, (USUAL, 0.1), "`entropy.effective_flows`", |r| at(
@@ -207,7 +197,7 @@ pub(super) const RUN: &[Figure] = &[
         Ratio,
         Less,
         (USUAL, 0.01),
-        "the largest `imbalance[].max_over_mean` of links that share a load",
+        "the largest `imbalance[].max_over_mean` of parallel links",
         max_over_mean
     ),
     figure!(
@@ -222,7 +212,7 @@ pub(super) const RUN: &[Figure] = &[
         r,
         "/steps/busy_ratio"
     )),
-    figure!("flows", Number, Neither, (0.0, 0.0), "flows, each once whatever the number of links", |r| {
+    figure!("flows", Number, Neither, (0.0, 0.0), "flows, each counted once on all links", |r| {
         r.get("flows")?.as_array()?;
         Some(once(r).len() as f64)
     }),
@@ -231,12 +221,12 @@ pub(super) const RUN: &[Figure] = &[
         Number,
         Less,
         (0.0, 0.0),
-        "packets that rocescope itself missed: `totals.lost.flow_table_full`, `contended`, and `capture_drops` (replay) or `interface_drops`",
+        "packets that rocescope did not count: `totals.lost.flow_table_full`, `contended`, and `capture_drops` (replay) or `interface_drops`",
         own_losses
     ),
 ];
 
-/// Those of them that are compared for what one host sends to another, too: a value of [`by_hosts`] has them by name.
+/// The metrics that are compared by host pair, too: a value of [`by_hosts`] has them by name.
 pub(super) const OF_HOSTS: [&str; 7] = [
     "roce_bits_per_second",
     "ce_ratio",
@@ -254,7 +244,7 @@ pub(super) fn changes_of_hosts(a: &Value, b: &Value) -> Vec<Change> {
     measures.map(|one| one.change(of(a, one.name), of(b, one.name))).collect()
 }
 
-/// Length of the window.
+/// Length of the time range in nanoseconds.
 pub(super) fn duration_ns(report: &Value) -> Option<u64> {
     let end = |name: &str| report.pointer(name).and_then(Value::as_u64);
     end("/window/last_ns")?.checked_sub(end("/window/first_ns")?).filter(|ns| *ns > 0)
@@ -268,7 +258,7 @@ fn rate(report: &Value, amount: f64) -> Option<f64> {
     Some(amount / (duration_ns(report)? as f64 / 1e9))
 }
 
-/// What rocescope, the capture or the interfaces missed: known when each part is that such a source has.
+/// Packets that rocescope, the capture or the interfaces dropped; known when all parts of the source are known.
 fn own_losses(report: &Value) -> Option<f64> {
     let drops = match report.pointer("/source/kind")?.as_str()? {
         "replay" => "capture_drops",
@@ -279,11 +269,11 @@ fn own_losses(report: &Value) -> Option<f64> {
     Some(lost("flow_table_full")? + lost(drops)? + lost("contended").unwrap_or(0.0))
 }
 
-/// One of the totals, each packet counted once.
+/// A total with each packet counted once.
 fn total(report: &Value, name: &str) -> Option<f64> {
     let all = at(report, &format!("/totals/{name}"))?;
     let Some(again) = report.pointer("/totals/counted_again") else {
-        // A report that does not say what several taps counted: as far as its flows tell.
+        // An older report without `counted_again`: derived from its flows.
         let of = match name {
             "roce_packets" => "/packets",
             "roce_bytes" => "/bytes",
@@ -296,7 +286,7 @@ fn total(report: &Value, name: &str) -> Option<f64> {
     Some(all - again.get(name)?.as_f64()?)
 }
 
-/// Marks among data: of everything, or where several taps see the same packets, on the link with most of them.
+/// CE ratio of all data, or where several taps see the same packets, of the link with the highest.
 fn ce_ratio(report: &Value) -> Option<f64> {
     let all = at(report, "/totals/ce_ratio")?;
     match at(report, "/totals/counted_again/taps") {
@@ -305,7 +295,7 @@ fn ce_ratio(report: &Value) -> Option<f64> {
     }
 }
 
-/// The worst of those groups of links that share a load.
+/// The largest of all groups of parallel links.
 fn max_over_mean(report: &Value) -> Option<f64> {
     let groups = report.get("imbalance")?.as_array()?.iter();
     let same_path = |group: &&Value| group.get("same_path").and_then(Value::as_bool) == Some(true);
@@ -316,7 +306,7 @@ fn list(report: &Value) -> impl Iterator<Item = &Value> {
     report.get("flows").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The flows of a report by queue pair: one that several links see is one.
+/// The flows of a report by queue pair, over all links.
 fn once(report: &Value) -> Vec<Vec<&Value>> {
     let mut all: BTreeMap<(&str, &str, u64), Vec<&Value>> = BTreeMap::new();
     for flow in list(report) {
@@ -327,13 +317,12 @@ fn once(report: &Value) -> Vec<Vec<&Value>> {
     all.into_values().collect()
 }
 
-/// A figure of one queue pair where most of it was seen; `None` when no link knows it.
+/// The largest value of one queue pair over its links; `None` when it is unknown on all.
 fn most(flows: &[&Value], of: impl Fn(&Value) -> Option<f64>) -> Option<f64> {
     flows.iter().filter_map(|flow| of(flow)).reduce(f64::max)
 }
 
-/// A sum over queue pairs; `None` when it is known of none of them, or some are retired, of which it is not
-/// kept.
+/// A sum over queue pairs; `None` when it is unknown for all of them, or for retired ones, which do not keep it.
 fn present(report: &Value, of: impl Fn(&Value) -> Option<f64>) -> Option<f64> {
     if at(report, "/totals/retired/flows").is_some_and(|flows| flows > 0.0) {
         return None;
@@ -341,7 +330,7 @@ fn present(report: &Value, of: impl Fn(&Value) -> Option<f64>) -> Option<f64> {
     once(report).iter().filter_map(|flows| most(flows, &of)).reduce(|sum, one| sum + one)
 }
 
-/// A sum over queue pairs as a share of the packets of those of which it is known.
+/// A sum over queue pairs as a ratio to the packets of those where it is known.
 fn share(queue_pairs: &[Vec<&Value>], of: impl Fn(&Value) -> Option<f64>) -> Option<f64> {
     let (mut sum, mut packets) = (0.0, 0.0);
     for flows in queue_pairs {
@@ -353,8 +342,7 @@ fn share(queue_pairs: &[Vec<&Value>], of: impl Fn(&Value) -> Option<f64>) -> Opt
     (packets > 0.0).then(|| sum / packets)
 }
 
-/// A figure of both sequences of a flow. Of what responses skip, what is missing for certain; reports of older versions
-/// do not say that.
+/// A value of both sequences of a flow. Of responses, only gaps that are certain; reports of older versions have all gaps.
 fn both(flow: &Value, name: &str) -> Option<f64> {
     let one = |sequence: &str| at(flow, &format!("/{sequence}/{name}"));
     let certain = || at(flow, "/responses_missing").filter(|_| name == "missing");
@@ -364,7 +352,7 @@ fn both(flow: &Value, name: &str) -> Option<f64> {
     }
 }
 
-/// The same of what became of them. Not known where it is not of either that the flow has.
+/// A loss counter of both sequences; `None` when it is unknown for one that the flow has.
 fn losses(flow: &Value, path: &str) -> Option<f64> {
     let one = |sequence: &str, loss: &str| match flow.get(sequence) {
         None | Some(Value::Null) => Some(0.0),
@@ -382,7 +370,7 @@ fn lost_after_tap(flow: &Value) -> Option<f64> {
     losses(flow, "/after_tap/episodes")
 }
 
-/// What vanished between two taps, of what passed the first, as `loss.between_taps` counts it; of the two that lost most.
+/// Loss ratio between two taps as in `loss.between_taps`; the highest of all pairs.
 fn lost_between_taps(report: &Value) -> Option<f64> {
     let mut pairs: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     for tap in report.get("taps")?.as_array()? {
@@ -399,12 +387,12 @@ fn lost_between_taps(report: &Value) -> Option<f64> {
     pairs.into_values().filter(|(_, packets)| *packets > 0.0).map(|(lost, all)| lost / all).reduce(f64::max)
 }
 
-/// What neither passed the tap nor was sent again, and so reached the receiver.
+/// Packets neither observed nor retransmitted: they reached the receiver.
 fn unfilled(flow: &Value) -> f64 {
     ["/loss/unfilled", "/loss_responses/unfilled"].iter().filter_map(|path| at(flow, path)).sum()
 }
 
-/// Whether nothing is sent again in a flow, whatever is lost.
+/// Whether a flow is unreliable: UC never retransmits.
 fn is_uc(flow: &Value) -> bool {
     const UC: u64 = 1;
     let opcodes = flow.get("opcodes").and_then(Value::as_array).into_iter().flatten();
@@ -420,12 +408,12 @@ fn latency(report: &Value, path: &str, least: u64) -> Option<f64> {
     weighted(report.get("flows")?.as_array()?.iter(), path, least)
 }
 
-/// The same over these flows; of fewer than `least` samples a percentile is not known.
+/// The same over these flows; a percentile needs `least` samples.
 fn weighted<'a>(flows: impl Iterator<Item = &'a Value>, path: &str, least: u64) -> Option<f64> {
     mean(flows, path, |flow| at(flow, "/latency_ns/count").filter(|count| *count >= least as f64))
 }
 
-/// The mean of a figure over the flows that have it, by weight.
+/// The weighted mean over the flows that have a value.
 fn mean<'a>(
     flows: impl Iterator<Item = &'a Value>,
     path: &str,
@@ -441,7 +429,7 @@ fn mean<'a>(
     (count > 0.0).then(|| sum / count)
 }
 
-/// What a flow's `ce_ratio` speaks of: packets other than CNP and ACKNOWLEDGE.
+/// Packets that a flow's `ce_ratio` is over: all but CNP and ACKNOWLEDGE.
 fn data_packets(flow: &Value) -> Option<f64> {
     const LOW_FIVE_BITS: u64 = 0x1F;
     let (acknowledge, cnp) = (0x11, 0x81);
@@ -453,13 +441,12 @@ fn data_packets(flow: &Value) -> Option<f64> {
     Some((at(flow, "/packets")? - others.sum::<u64>() as f64).max(0.0))
 }
 
-/// The largest of a figure in a list.
+/// The largest value in a list.
 fn worst<'a>(list: impl Iterator<Item = &'a Value>, name: &str) -> Option<f64> {
     list.filter_map(|one| one.get(name)?.as_f64()).reduce(f64::max)
 }
 
-/// What each host sends to each other host. A queue pair seen on several links counts once, as the link that
-/// saw most of it has it.
+/// Metrics by host pair. A queue pair seen on several links counts once, with the link that saw most of it.
 pub(super) fn by_hosts(report: &Value) -> BTreeMap<(String, String), Value> {
     let mut pairs: BTreeMap<(String, String), Vec<Vec<&Value>>> = BTreeMap::new();
     for flows in once(report) {
@@ -492,7 +479,7 @@ pub(super) fn by_hosts(report: &Value) -> BTreeMap<(String, String), Value> {
         .collect()
 }
 
-/// Marks over queue pairs, each as the link that saw most marks has it.
+/// CE ratio over queue pairs, each on the link with the highest.
 fn marked(queue_pairs: &[Vec<&Value>]) -> Option<f64> {
     let most_marked = queue_pairs.iter().filter_map(|flows| {
         let ratio = |flow: &Value| at(flow, "/ce_ratio").unwrap_or(-1.0);

@@ -1,4 +1,4 @@
-//! Findings in both reports: by severity, and by the figure of their evidence that says how bad it is.
+//! Findings in both reports: by severity, and by the measure in their evidence.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,49 +7,38 @@ use serde_json::Value;
 
 use super::figure::{Better, Kind, Measure};
 use super::{FindingChange, Verdict};
-
-/// What of the evidence says how bad it is, where something does that does not grow with the length of the run.
-pub(super) const MAIN: &[(&str, Measure)] = &[
-    ("loss.between_taps", ratio("loss_ratio")),
-    ("loss.before_tap", ratio("loss_ratio")),
-    ("loss.after_tap", ratio("loss_ratio")),
-    ("rnr.slow_receiver", ratio("rnr_ratio")),
-    ("retry.storm", ratio("retransmitted_ratio")),
-    ("icrc.errors", ratio("bad_ratio")),
-    ("burst.incast", ratio("incast_bytes_ratio")),
-    ("ecn.congestion", ratio("ce_ratio")),
-    ("ecn.no_cnp", main("receivers", Kind::Number, Better::Less)),
-    ("ecn.not_capable", ratio("not_ect_ratio")),
-    ("latency.tail", main("p99_ns", Kind::Duration, Better::Less)),
-    ("links.imbalance", ratio("max_over_mean")),
-    ("pfc.storm", ratio("worst_share")),
-    ("pfc.victim", main("longest_ns", Kind::Duration, Better::Less)),
-    ("step.straggler", ratio("behind_ratio")),
-    ("step.slower", ratio("slower_ratio")),
-    ("isolation.foreign_traffic", ratio("share")),
-    ("qos.dscp_unset", ratio("share")),
-    ("rocev1.present", ratio("share")),
-    ("mtu.small", main("path_mtu", Kind::Number, Better::More)),
-    ("device.loss", ratio("ratio")),
-    ("device.congestion", ratio("ce_ratio")),
-    ("device.pcie_stalls", main("per_s", Kind::Rate, Better::Less)),
-    ("tool.lost", ratio("lost_ratio")),
-];
+use crate::findings::{self, Unit};
 
 /// What goes wrong by chance differs more from run to run than what is sent.
 pub(super) const USUAL: f64 = 0.25;
 
-const fn main(name: &'static str, kind: Kind, better: Better) -> Measure {
-    Measure { name, kind, better, same: (USUAL, 0.0) }
+/// The measures of findings by id, in the order of their ranks: what of the evidence says how bad one is.
+pub(super) fn measures() -> Vec<(&'static str, Measure)> {
+    let mut measured: Vec<_> =
+        findings::entries().filter_map(|entry| Some((entry, entry.measure?))).collect();
+    measured.sort_by_key(|(entry, _)| entry.rank);
+    measured.into_iter().map(|(entry, measure)| (entry.id, compared(measure))).collect()
 }
 
-const fn ratio(name: &'static str) -> Measure {
-    main(name, Kind::Ratio, Better::Less)
+/// How the measure of a finding is compared.
+const fn compared(measure: findings::Measure) -> Measure {
+    let kind = match measure.unit {
+        Unit::Ratio | Unit::Factor => Kind::Ratio,
+        Unit::Nanoseconds => Kind::Duration,
+        Unit::PerSecond => Kind::Rate,
+        Unit::BitsPerSecond => Kind::BitRate,
+        Unit::Count | Unit::Time | Unit::Bytes | Unit::Text => Kind::Number,
+    };
+    let better = match measure.better {
+        findings::Better::More => Better::More,
+        findings::Better::Less => Better::Less,
+    };
+    Measure { name: measure.name, kind, better, same: (USUAL, 0.0) }
 }
 
 /// Findings in either, by id: the worse ones first.
 pub(super) fn changes(a: &Value, b: &Value) -> Vec<FindingChange> {
-    let judged = (Judged::of(a), Judged::of(b));
+    let evaluated = (Evaluated::of(a), Evaluated::of(b));
     let (a, b) = (by_id(a), by_id(b));
     let ids: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
     let mut changes: Vec<FindingChange> = ids
@@ -58,14 +47,14 @@ pub(super) fn changes(a: &Value, b: &Value) -> Vec<FindingChange> {
             let (before, after) = (a.get(id), b.get(id));
             let level = |found: Option<&Found>| found.map_or(0, |found| rank(&found.severity));
             let count = |found: Option<&Found>| found.map_or(0, |found| found.count);
-            let main = MAIN.iter().find(|(kind, _)| kind == id).map(|(_, measure)| measure);
-            let figure = main.map(|measure| {
+            let main = findings::entry(id).and_then(|entry| entry.measure).map(compared);
+            let figure = main.as_ref().map(|measure| {
                 let worst = |found: Option<&Found>| found.and_then(|found| found.worst(measure));
                 measure.change(worst(before), worst(after))
             });
             let by_figure = figure.as_ref().and_then(|change| change.verdict);
             let verdict = match level(after).cmp(&level(before)) {
-                _ if !(judged.0.knows(id, before) && judged.1.knows(id, after)) => None,
+                _ if !(evaluated.0.knows(id, before) && evaluated.1.knows(id, after)) => None,
                 Ordering::Greater => Some(Verdict::Worse),
                 Ordering::Less => Some(Verdict::Better),
                 Ordering::Equal if by_figure.is_some_and(|verdict| verdict != Verdict::Same) => by_figure,
@@ -89,15 +78,15 @@ pub(super) fn changes(a: &Value, b: &Value) -> Vec<FindingChange> {
     changes
 }
 
-/// What a report can say of findings.
-struct Judged<'a> {
-    /// It has a list of them.
+/// The findings that a report evaluated.
+struct Evaluated<'a> {
+    /// The report has findings.
     any: bool,
-    /// Those it could not come to.
+    /// Kinds that were not evaluated.
     not: Vec<&'a str>,
 }
 
-impl<'a> Judged<'a> {
+impl<'a> Evaluated<'a> {
     fn of(report: &'a Value) -> Self {
         let not = report.get("unjudged").and_then(Value::as_array).into_iter().flatten();
         let not = not.filter_map(|one| one.get("id")?.as_str()).collect();
@@ -117,7 +106,7 @@ struct Found {
 }
 
 impl Found {
-    /// The worst of a figure among all of the kind.
+    /// The worst measure of all findings of the kind.
     fn worst(&self, measure: &Measure) -> Option<f64> {
         let all = self.evidence.iter().filter_map(|evidence| evidence.get(measure.name)?.as_f64());
         all.reduce(if measure.better == Better::More { f64::min } else { f64::max })

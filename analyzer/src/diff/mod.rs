@@ -1,7 +1,7 @@
-//! Two reports side by side: what got better or worse from one run to the next.
+//! Comparison of two reports: metrics and findings that improved or regressed between two runs.
 //!
-//! Works on the JSON of reports, so that a capture of today compares with a report that was saved
-//! months ago by another version: what one of them does not have is unknown, not 0.
+//! Works on the JSON of reports, so that a capture compares with a report of another version: a field that one
+//! of them lacks is unknown, not 0.
 
 mod figure;
 mod finding;
@@ -16,13 +16,13 @@ pub use text::text;
 
 /// Name and version of the schema of the comparison.
 pub const SCHEMA: &str = "rocescope.diff/1";
-/// Host pairs that are listed, those that changed most.
+/// Host pairs listed: those with most bytes.
 const MAX_PAIRS: usize = 16;
 
-/// Share of the bytes below which a pair is not listed.
+/// Minimum share of the bytes of a listed pair.
 const LEAST_SHARE: f64 = 0.01;
 
-/// What a change means.
+/// Assessment of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -30,9 +30,9 @@ pub enum Verdict {
     Worse,
     /// Better than before.
     Better,
-    /// Other than before, which is neither good nor bad.
+    /// Different, neither better nor worse.
     Changed,
-    /// The same within what runs of the same thing differ by.
+    /// The same within the usual variation between runs of one job.
     Same,
 }
 
@@ -41,76 +41,76 @@ pub enum Verdict {
 pub struct Diff {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// What the first report is of.
+    /// The baseline.
     pub a: Side,
-    /// What the second is of.
+    /// The report that is compared with it.
     pub b: Side,
-    /// Figures of the whole run.
+    /// Metrics of the whole run.
     pub metrics: Vec<Change>,
     /// Findings in either, by id.
     pub findings: Vec<FindingChange>,
-    /// Traffic from one host to another whose figures changed, those with most bytes first.
+    /// Host pairs whose metrics changed, those with most bytes first.
     pub hosts: Vec<Pair>,
 }
 
-/// One of the two.
+/// One of the two reports.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Side {
-    /// As given.
+    /// File name as given.
     pub name: String,
     /// Inputs of the report.
     pub inputs: Vec<String>,
-    /// Length of its window.
+    /// Length of its time range in nanoseconds.
     pub duration_ns: Option<u64>,
 }
 
-/// A figure in both.
+/// A metric in both reports.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
     /// Name with its unit.
     pub name: &'static str,
-    /// Before; null when not known.
+    /// In the baseline; null when unknown.
     pub a: Option<f64>,
-    /// After; null when not known.
+    /// In the other report; null when unknown.
     pub b: Option<f64>,
-    /// b / a − 1; null when either is not known or a is 0.
+    /// b / a − 1; null when either is unknown or a is 0.
     pub change_ratio: Option<f64>,
-    /// Null when either is not known.
+    /// Null when either is unknown.
     pub verdict: Option<Verdict>,
     #[serde(skip)]
     kind: figure::Kind,
 }
 
-/// A kind of finding in both.
+/// A kind of finding in both reports.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FindingChange {
     /// Its id.
     pub id: String,
-    /// The worst severity before; null when it was not raised, or could not be.
+    /// The highest severity in the baseline; null when not raised or not evaluated.
     pub a: Option<String>,
-    /// The worst severity after.
+    /// The highest severity in the other report.
     pub b: Option<String>,
-    /// How often it was raised before.
+    /// Number of findings in the baseline.
     pub count_a: usize,
-    /// How often after.
+    /// Number of findings in the other report.
     pub count_b: usize,
-    /// The title after, or else before.
+    /// The title in the other report, else in the baseline.
     pub title: String,
-    /// The figure of the evidence that says how bad it is, of the worst of its kind; null when the kind has none.
+    /// The measure of its severity in the evidence, of the worst finding of its kind; null when the kind has none.
     pub figure: Option<Change>,
-    /// By severity, then by that figure, then by how often; a changed count at the same severity and figure is "changed".
-    /// Null when one of the two runs could not come to it.
+    /// By severity, then by that measure, then by number; another number at the same severity and measure is "changed".
+    /// Null when one of the reports did not evaluate it.
     pub verdict: Option<Verdict>,
 }
 
-/// What one host sends to another.
+/// Traffic from one host to another.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pair {
     /// Source address.
     pub src: String,
     /// Destination address.
     pub dst: String,
-    /// Its figures.
+    /// Its metrics.
     pub metrics: Vec<Change>,
 }
 
@@ -148,7 +148,7 @@ fn hosts(a: &Value, b: &Value) -> Vec<Pair> {
             changed.then(|| (weight, Pair { src: key.0.clone(), dst: key.1.clone(), metrics }))
         })
         .collect();
-    // What only acknowledges is no traffic to compare.
+    // Pairs with acknowledgements only are not compared.
     let all: f64 = pairs.iter().map(|(rate, _)| rate).sum();
     pairs.retain(|(rate, _)| *rate >= all * LEAST_SHARE);
     pairs.sort_by(|(a, _), (b, _)| b.total_cmp(a));
@@ -168,7 +168,8 @@ pub fn markdown() -> String {
         format!("| `{first}` | {second} | {better} | {:.0} % |\n", 100.0 * measure.same.0)
     };
     let run = figure::RUN.iter().map(|one| row(one.measure.name, one.meaning, &one.measure));
-    let findings = finding::MAIN.iter().map(|(id, main)| row(id, &format!("`{}`", main.name), main));
+    let findings = finding::measures();
+    let findings = findings.iter().map(|(id, main)| row(id, &format!("`{}`", main.name), main));
     let of_hosts = figure::OF_HOSTS.map(|name| format!("`{name}`")).join(", ");
     format!("{HEAD}{}{HOSTS}{of_hosts}.\n{FINDINGS}{}", run.collect::<String>(), findings.collect::<String>())
 }
@@ -179,27 +180,27 @@ const HEAD: &str = "\
 <!-- Made from analyzer/src/diff: change that, then run
      ROCESCOPE_BLESS=1 cargo test -p rocescope diff -->
 
-`rocescope diff A B` holds two runs against each other, by captures or by reports saved as JSON. Its JSON has the schema `rocescope.diff/1`. Names are those of the
-report (docs/metrics.md); what several taps see counts once, and what either side does not know is null and has no verdict.
+`rocescope diff A B` compares two captures, or two reports saved as JSON. Its JSON has the schema `rocescope.diff/1`. Names are those of the
+report (docs/metrics.md). Packets seen at several taps count once. A value that is unknown in either report is null and has no verdict.
 
 ## Metrics
 
-A difference up to the last column is none: runs of the same job differ by that much (small absolute differences count for nothing, either). Shares of loss are of the
-packets of all flows of which it is known.
+Differences up to the last column are ignored: runs of the same job vary that much. Small absolute differences are ignored, too. Loss ratios are over the packets
+of all flows whose losses are known.
 
-| figure | is | better | same up to |
+| metric | source | better | same up to |
 |---|---|---|---|
 ";
 
-const HOSTS: &str = "\nOf them also for what one host sends to another (`hosts`): ";
+const HOSTS: &str = "\nCompared also by host pair (`hosts`): ";
 
 const FINDINGS: &str = "
 ## Findings
 
-Findings are compared by kind: by the worst severity; then by the figure of their evidence that says how bad it is (`findings[].figure`, of the worst of its kind),
-so that a finding that is there in both and twice as bad is worse; then by how often it was raised. Kinds without such a figure are compared by the other two.
+Findings are compared by kind: first by the highest severity; then by the measure in their evidence (`findings[].figure`, of the worst finding of the kind), so that
+a finding in both reports whose measure doubled is worse; then by their number. Kinds without a measure are compared by severity and number.
 
-| finding | figure | better | same up to |
+| finding | measure | better | same up to |
 |---|---|---|---|
 ";
 

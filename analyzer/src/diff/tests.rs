@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::{Verdict, diff, text};
+use crate::util::style::Paint;
 
 fn report(seconds: u64, bytes: u64, ce: f64, findings: &[(&str, &str)]) -> Value {
     let findings: Vec<Value> = findings
@@ -119,12 +120,12 @@ fn hosts_that_changed_are_named() {
         (all.hosts[0].src.as_str(), all.hosts[0].metrics[0].verdict),
         ("10.0.0.1", Some(Verdict::Worse))
     );
-    let page = text(&all, 100);
+    let page = text(&all, 100, Paint::PLAIN);
     assert!(
         page.contains("before.pcap") && page.contains("−60.0 %") && page.contains("10.0.0.1 → 10.0.0.2"),
         "{page}"
     );
-    assert!(text(&diff(("a", &Value::Null), ("b", &Value::Null)), 80).contains("No findings"));
+    assert!(text(&diff(("a", &Value::Null), ("b", &Value::Null)), 80, Paint::PLAIN).contains("No findings"));
 }
 
 /// Between two hosts as in a flow, marks are a share of the data: acknowledgements thin nothing out.
@@ -231,9 +232,9 @@ fn a_second_tap_changes_nothing() {
     }
 }
 
-/// A run whose loss is seen from a tap before it is worse, and so is a finding that is there in both.
+/// A run with more loss downstream of the tap is worse, and so is a finding in both.
 #[test]
-fn what_is_lost_behind_a_tap_is_not_the_same() {
+fn more_loss_downstream_is_worse() {
     let lossy = |episodes: u64, ratio: f64| {
         let mut report = report(10, 1_000_000, 0.0, &[("loss.after_tap", "warning")]);
         report["flows"][0]["loss"] = json!({ "lost": 0, "after_tap": { "episodes": episodes } });
@@ -252,12 +253,15 @@ fn what_is_lost_behind_a_tap_is_not_the_same() {
     let mut critical = lossy(10, 0.005);
     critical["findings"][0]["severity"] = json!("critical");
     assert_eq!(finding(&b, &critical).verdict, Some(Verdict::Worse), "severity comes first");
-    assert!(text(&diff(("a", &a), ("b", &b)), 120).contains("warning 1.00 %  warning 2.00 %  worse"));
+    assert!(
+        text(&diff(("a", &a), ("b", &b)), 120, Paint::PLAIN)
+            .contains("warning 1.00 %  warning 2.00 %  worse")
+    );
 }
 
 /// As `loss.between_taps` has it: without what the second capture missed.
 #[test]
-fn what_vanished_between_taps_is_a_share_of_what_passed_the_first() {
+fn loss_between_taps_is_a_share_of_the_packets_at_the_first() {
     let mut a = report(10, 1_000_000, 0.0, &[]);
     (a["flows"][0]["link"], a["flows"][0]["loss"]) = (json!("y"), json!({ "lost": 0, "unfilled": 5 }));
     let tap = |from: Value, vanished: u64| {
@@ -289,14 +293,24 @@ fn the_document_is_up_to_date() {
 
 #[test]
 fn main_figures_are_of_kinds_that_there_are() {
-    for (id, _) in super::finding::MAIN {
-        assert!(crate::findings::entries().any(|entry| entry.id == *id), "{id}");
-    }
+    let measures = super::finding::measures();
     let options = crate::report::Options::default();
     let report = crate::report::Report::build(&crate::analysis::fixtures::everything(), &options);
     for finding in report.findings {
-        if let Some((id, main)) = super::finding::MAIN.iter().find(|(id, _)| *id == finding.id) {
+        if let Some((id, main)) = measures.iter().find(|(id, _)| *id == finding.id) {
             assert!(finding.evidence.get(main.name).is_some(), "{id} has no {}", main.name);
         }
     }
+}
+
+#[test]
+fn verdicts_have_a_colour_on_demand() {
+    let (a, b) = (report(10, 1_000_000, 0.0, &[]), report(10, 400_000, 0.0, &[("mtu.small", "info")]));
+    let all = diff(("a", &a), ("b", &b));
+    assert!(!text(&all, 120, Paint::PLAIN).contains('\u{1b}'));
+    let page = text(&all, 120, Paint::COLORED);
+    assert!(
+        page.contains("\u{1b}[1m\u{1b}[31mworse\u{1b}[0m") && page.contains("\u{1b}[31mnew\u{1b}[0m"),
+        "{page}"
+    );
 }

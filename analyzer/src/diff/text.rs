@@ -2,32 +2,33 @@
 
 use super::figure::Kind;
 use super::{Change, Diff, Verdict};
-use crate::report::text::layout::{Align, Table, plain};
+use crate::util::layout::{Align, Table, plain};
+use crate::util::style::{Paint, Role};
 use crate::util::units;
 
 /// The comparison in lines of at most `room` columns where that is possible.
 #[must_use]
-pub fn text(diff: &Diff, room: usize) -> String {
+pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
     let mut lines = Vec::new();
     for (letter, side) in [("A", &diff.a), ("B", &diff.b)] {
         let length = side.duration_ns.map_or_else(|| units::UNKNOWN.into(), units::duration);
-        lines.push(format!("{letter}  {}, {length} long", plain(&side.name)));
+        lines.push(format!("{letter}  {}, {length}", plain(&side.name)));
     }
     lines.push(String::new());
     let mut table = Table::new(vec![
-        ("FIGURE", Align::Left),
+        ("METRIC", Align::Left),
         ("A", Align::Right),
         ("B", Align::Right),
         ("CHANGE", Align::Right),
         ("", Align::Left),
     ]);
     for change in diff.metrics.iter().filter(|change| change.a.is_some() || change.b.is_some()) {
-        table.row(row(change.name.to_owned(), change));
+        table.row(row(change.name.to_owned(), change, paint));
     }
-    lines.extend(table.lines(room));
+    lines.extend(painted(&table, room, paint));
     lines.push(String::new());
     if diff.findings.is_empty() {
-        lines.push("No findings in either.".into());
+        lines.push("No findings in A or B.".into());
     } else {
         let mut table = Table::new(vec![
             ("FINDING", Align::Left),
@@ -45,21 +46,21 @@ pub fn text(diff: &Diff, room: usize) -> String {
                 format!("{severity}{times}{}", figure.unwrap_or_default())
             };
             let figure = finding.figure.as_ref();
-            let word = match (&finding.a, &finding.b) {
-                _ if finding.verdict.is_none() => "not judged in both",
-                (None, Some(_)) => "new",
-                (Some(_), None) => "gone",
-                _ => finding.verdict.map_or("", word),
+            let (word, role) = match (finding.verdict, &finding.a, &finding.b) {
+                (None, ..) => ("not evaluated in both", Role::Dim),
+                (Some(_), None, Some(_)) => ("new", Role::Critical),
+                (Some(_), Some(_), None) => ("resolved", Role::Good),
+                (Some(verdict), ..) => (word(verdict), role(verdict)),
             };
             table.row(vec![
                 finding.id.clone(),
                 side(&finding.a, finding.count_a, figure.and_then(|change| change.a)),
                 side(&finding.b, finding.count_b, figure.and_then(|change| change.b)),
-                word.into(),
+                paint.paint(role, word),
                 plain(&finding.title),
             ]);
         }
-        lines.extend(table.lines(room));
+        lines.extend(painted(&table, room, paint));
     }
     if !diff.hosts.is_empty() {
         lines.push(String::new());
@@ -76,19 +77,29 @@ pub fn text(diff: &Diff, room: usize) -> String {
                     table.row(row(
                         format!("{} → {}  {}", plain(&pair.src), plain(&pair.dst), change.name),
                         change,
+                        paint,
                     ));
                 }
             }
         }
-        lines.extend(table.lines(room));
+        lines.extend(painted(&table, room, paint));
     }
     let mut text = lines.join("\n");
     text.push('\n');
     text
 }
 
-fn row(name: String, change: &Change) -> Vec<String> {
-    // A minus that is no hyphen, which stands for what is not known.
+/// The lines of a table, its heading in colour.
+fn painted(table: &Table, room: usize, paint: Paint) -> Vec<String> {
+    let mut lines = table.lines(room);
+    if let Some(heading) = lines.first_mut() {
+        *heading = paint.paint(Role::Heading, heading);
+    }
+    lines
+}
+
+fn row(name: String, change: &Change, paint: Paint) -> Vec<String> {
+    // A minus sign: a hyphen stands for an unknown value.
     let percent = |ratio: f64| format!("{:+.1} %", ratio * 100.0).replace('-', "−");
     let ratio = change.change_ratio.map_or_else(|| units::UNKNOWN.into(), percent);
     vec![
@@ -96,8 +107,17 @@ fn row(name: String, change: &Change) -> Vec<String> {
         value(change.kind, change.a),
         value(change.kind, change.b),
         ratio,
-        change.verdict.map_or("", word).into(),
+        change.verdict.map_or_else(String::new, |verdict| paint.paint(role(verdict), word(verdict))),
     ]
+}
+
+const fn role(verdict: Verdict) -> Role {
+    match verdict {
+        Verdict::Worse => Role::Critical,
+        Verdict::Better => Role::Good,
+        Verdict::Changed => Role::Warning,
+        Verdict::Same => Role::Dim,
+    }
 }
 
 const fn word(verdict: Verdict) -> &'static str {

@@ -3,18 +3,23 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use serde::Deserialize;
-
-use super::{Entry, Input, LimitMeta, Raise};
+use super::{Entry, Family, Input, Measure, Raise};
 use crate::analysis::{Flow, Imbalance, QpSpread, direction_name, hashing_case, uneven};
 use crate::findings::{Finding, Severity};
 use crate::sample::Direction;
 use crate::util::units;
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[ENTROPY_LOW, LINKS_IMBALANCE];
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[ENTROPY_LOW, LINKS_IMBALANCE],
+    limits: &[EntropyLimits::META, LinksLimits::META],
+    evidence: &[],
+    check,
+};
+
 const ENTROPY_LOW: Entry = Entry {
     id: "entropy.low",
+    rank: 350,
     title: "Too few source ports for the fabric to spread the load",
     meaning: "Switches choose a path by a hash over addresses and UDP ports. Queue pairs that share a source port are one flow to them and share one uplink, however many paths there are; \
               collective bandwidth is then that of the busiest uplink.",
@@ -25,9 +30,13 @@ const ENTROPY_LOW: Entry = Entry {
              (perftest --flow_label, a fixed RDMA CM flow label). With NCCL raise NCCL_IB_QPS_PER_CONNECTION (and look at NCCL_IB_SPLIT_DATA_ON_QPS), or let the switches hash on the BTH destination QP \
              (SAI hash field RDMA_BTH_DEST_QP, user-defined fields), or use adaptive routing.",
     caveat: "A fabric that hashes on the destination QP, sprays packets or routes adaptively is not hurt by few ports. The hash of the real switches is not known.",
+    ..Entry::EMPTY
 };
 const LINKS_IMBALANCE: Entry = Entry {
     id: "links.imbalance",
+    rank: 360,
+    causes: &["entropy.low"],
+    measure: Some(Measure::ratio("max_over_mean")),
     title: "Links that share a load carry it unevenly",
     meaning: "One uplink, port or rail is much busier than its peers, so the traffic on it waits while others idle.",
     computed: "For each group of links (imbalance) and rails: a warning when the busiest carries links.max_over_mean times the mean or more, and the group has carried links.min_packets or more; not raised \
@@ -36,107 +45,44 @@ const LINKS_IMBALANCE: Entry = Entry {
     advice: "With few 5-tuples the hash cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and look for hash polarisation between tiers. \
              For rails, look at NCCL_IB_HCA, NCCL_CROSS_NIC and which GPU uses which NIC.",
     caveat: "A group that does not share one load by design (--group of unrelated links) is uneven by design, and so are links of which a job uses one for seconds, then another. Of rails only the whole run is judged: an imbalance that began late shows late.",
+    ..Entry::EMPTY
 };
 
 /// What to do first where few 5-tuples are known to be the reason.
 const ENTROPY_FIRST: &str = "See entropy.low first. ";
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[
-    LimitMeta {
-        name: "entropy.min_flows",
-        default: "4.0",
-        meaning: "queue pairs, in equal flows, below which ports are not judged",
-        reason: "With fewer there is nothing to spread, whatever the ports",
-    },
-    LimitMeta {
-        name: "entropy.ratio",
-        default: "0.5",
-        meaning: "5-tuples over queue pairs, in equal flows",
-        reason: "Ports made from QP numbers collide now and then; that half of them do, does not happen by chance",
-    },
-    LimitMeta {
-        name: "entropy.ecmp",
-        default: "1.5",
-        meaning: "load of the busiest uplink over the mean, median over hash seeds",
-        reason: "At 1.5 the job gets two thirds of the bandwidth it paid for; Meta reported up to 40 % gained by fixing less (SIGCOMM 2024)",
-    },
-    LimitMeta {
-        name: "links.max_over_mean",
-        default: "1.5",
-        meaning: "load of the busiest link over the mean",
-        reason: "As entropy.ecmp: a third of the bandwidth is lost",
-    },
-    LimitMeta {
-        name: "links.min_packets",
-        default: "1000",
-        meaning: "RoCE packets in the group below which it is not judged",
-        reason: "A few messages fall on a few links by chance",
-    },
-    LimitMeta {
-        name: "links.stretch_max_over_mean",
-        default: "1.4",
-        meaning: "load of the busiest link over the mean in a part of a run that is even all in all",
-        reason: "Less than for a whole run: that the links are even at other times shows that they do share the load",
-    },
-    LimitMeta {
-        name: "links.stretch_windows",
-        default: "10",
-        meaning: "loaded windows in which one link is uneven before a part of the run is judged",
-        reason: "A second or more: messages that happen to leave together, a step or a checkpoint are over by then",
-    },
-    LimitMeta {
-        name: "links.stretch_ratio",
-        default: "0.1",
-        meaning: "share of the run's loaded windows that they make up",
-        reason: "At 1.4 times the mean a tenth of the time costs the run a thirtieth; less is hardly worth a night",
-    },
-];
-
-/// Thresholds about entropy.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct EntropyLimits {
-    /// See [`LIMITS`].
-    pub min_flows: f64,
-    /// See [`LIMITS`].
-    pub ratio: f64,
-    /// See [`LIMITS`].
-    pub ecmp: f64,
+limits! {
+    /// Thresholds about entropy.
+    pub struct EntropyLimits = "entropy";
+    min_flows: f64 = 4.0,
+        "queue pairs, in equal flows, below which ports are not judged",
+        "With fewer there is nothing to spread, whatever the ports";
+    ratio: f64 = 0.5,
+        "5-tuples over queue pairs, in equal flows",
+        "Ports made from QP numbers collide now and then; that half of them do, does not happen by chance";
+    ecmp: f64 = 1.5,
+        "load of the busiest uplink over the mean, median over hash seeds",
+        "At 1.5 the job gets two thirds of the bandwidth it paid for; Meta reported up to 40 % gained by fixing less (SIGCOMM 2024)";
 }
 
-impl Default for EntropyLimits {
-    fn default() -> Self {
-        Self { min_flows: 4.0, ratio: 0.5, ecmp: 1.5 }
-    }
-}
-
-/// Thresholds about links.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LinksLimits {
-    /// See [`LIMITS`].
-    pub max_over_mean: f64,
-    /// See [`LIMITS`].
-    pub min_packets: u64,
-    /// See [`LIMITS`].
-    pub stretch_max_over_mean: f64,
-    /// See [`LIMITS`].
-    pub stretch_windows: u64,
-    /// See [`LIMITS`].
-    pub stretch_ratio: f64,
-}
-
-impl Default for LinksLimits {
-    fn default() -> Self {
-        Self {
-            max_over_mean: 1.5,
-            min_packets: 1000,
-            stretch_max_over_mean: 1.4,
-            stretch_windows: 10,
-            stretch_ratio: 0.1,
-        }
-    }
+limits! {
+    /// Thresholds about links.
+    pub struct LinksLimits = "links";
+    max_over_mean: f64 = 1.5,
+        "load of the busiest link over the mean",
+        "As entropy.ecmp: a third of the bandwidth is lost";
+    min_packets: u64 = 1000,
+        "RoCE packets in the group below which it is not judged",
+        "A few messages fall on a few links by chance";
+    stretch_max_over_mean: f64 = 1.4,
+        "load of the busiest link over the mean in a part of a run that is even all in all",
+        "Less than for a whole run: that the links are even at other times shows that they do share the load";
+    stretch_windows: u64 = 10,
+        "loaded windows in which one link is uneven before a part of the run is judged",
+        "A second or more: messages that happen to leave together, a step or a checkpoint are over by then";
+    stretch_ratio: f64 = 0.1,
+        "share of the run's loaded windows that they make up",
+        "At 1.4 times the mean a tenth of the time costs the run a thirtieth; less is hardly worth a night";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {

@@ -1,18 +1,21 @@
 //! Many that send to one at once.
 
-use serde::Deserialize;
-
 use super::once::{Seen, seen_once};
-use super::{Entry, Input, LimitMeta, Raise};
+use super::{Entry, Family, Input, Measure, Need, Raise};
 use crate::findings::Severity;
 use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::hosts::{Degree, Pair, Target};
 use crate::sample::address;
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[INCAST];
+/// This family.
+pub(super) const FAMILY: Family =
+    Family { entries: &[INCAST], limits: &[Limits::META], evidence: &[], check };
+
 const INCAST: Entry = Entry {
     id: "burst.incast",
+    rank: 290,
+    needs: &[Need::Traffic],
+    measure: Some(Measure::ratio("incast_bytes_ratio")),
     title: "Several hosts send to one at once, and it costs",
     meaning: "Data from several hosts meets at the port towards one host. What comes faster than that port sends waits in the switch; when the queue fills, packets are marked CE, paused by PFC \
               or dropped, and all of these flows slow down. All-to-all and parameter servers do this by their nature; it is a problem when marks or losses come with it.",
@@ -23,67 +26,27 @@ const INCAST: Entry = Entry {
     advice: "Spread the senders in time or over receivers: a hierarchical or pipelined collective (NCCL_ALGO, NCCL_PXN_DISABLE=0), fewer channels at once (NCCL_MAX_NCHANNELS). On the switch: look at the egress queue of the \
              receiver's port, ECN thresholds (Kmin, Kmax), PFC on the priority of the data, and buffer shares. On the senders: DCQCN enabled (roce_rp, roce_np).",
     caveat: "Marks are seen only behind the switch that makes them: at the receiver or its port. Gaps are loss before the point of capture, or reordering by adaptive routing.",
+    ..Entry::EMPTY
 };
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[
-    LimitMeta {
-        name: "burst.incast_senders",
-        default: "3",
-        meaning: "senders in one bin from which it counts as incast",
-        reason: "Two senders to one port already exceed it, but a host of a ring sends and receives with two neighbours; incast is spoken of from several on",
-    },
-    LimitMeta {
-        name: "burst.incast_bins",
-        default: "10",
-        meaning: "bins with so many senders, at least",
-        reason: "A handful of bins is the start of a job, not a pattern",
-    },
-    LimitMeta {
-        name: "burst.incast_share",
-        default: "0.1",
-        meaning: "share of the receiver's data in such bins, at least",
-        reason: "Below a tenth it cannot be what slows the job",
-    },
-    LimitMeta {
-        name: "burst.incast_ce_ratio",
-        default: "0.01",
-        meaning: "share of CE marks in such bins from which it costs",
-        reason: "DCQCN halves its rate on the first mark and recovers over milliseconds, so that one packet in a hundred keeps a flow slowed down",
-    },
-    LimitMeta {
-        name: "burst.incast_gap_ratio",
-        default: "0.001",
-        meaning: "PSN gaps per packet in such bins from which it costs",
-        reason: "Go-back-N sends all that was under way again for each loss: one in a thousand is felt",
-    },
-];
-
-/// Thresholds of this family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[expect(
-    clippy::struct_field_names,
-    reason = "the names in the configuration file begin with that of the finding"
-)]
-pub struct Limits {
-    pub incast_senders: u64,
-    pub incast_bins: u64,
-    pub incast_share: f64,
-    pub incast_ce_ratio: f64,
-    pub incast_gap_ratio: f64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            incast_senders: 3,
-            incast_bins: 10,
-            incast_share: 0.1,
-            incast_ce_ratio: 0.01,
-            incast_gap_ratio: 0.001,
-        }
-    }
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "burst";
+    incast_senders: u64 = 3,
+        "senders in one bin from which it counts as incast",
+        "Two senders to one port already exceed it, but a host of a ring sends and receives with two neighbours; incast is spoken of from several on";
+    incast_bins: u64 = 10,
+        "bins with so many senders, at least",
+        "A handful of bins is the start of a job, not a pattern";
+    incast_share: f64 = 0.1,
+        "share of the receiver's data in such bins, at least",
+        "Below a tenth it cannot be what slows the job";
+    incast_ce_ratio: f64 = 0.01,
+        "share of CE marks in such bins from which it costs",
+        "DCQCN halves its rate on the first mark and recovers over milliseconds, so that one packet in a hundred keeps a flow slowed down";
+    incast_gap_ratio: f64 = 0.001,
+        "PSN gaps per packet in such bins from which it costs",
+        "Go-back-N sends all that was under way again for each loss: one in a thousand is felt";
 }
 
 /// How much more often than with few senders.

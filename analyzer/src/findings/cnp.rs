@@ -3,16 +3,19 @@
 use std::collections::HashSet;
 
 use super::once::name;
-use super::{Entry, Input, Raise};
+use super::{Entry, Family, Input, Need, Raise};
 use crate::analysis::{Flow, FlowId};
 use crate::findings::{Finding, Severity};
 use crate::sample::Direction;
 use crate::util::units;
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[WITHOUT_CE];
+/// This family.
+pub(super) const FAMILY: Family = Family { entries: &[WITHOUT_CE], limits: &[], evidence: &[], check };
+
 const WITHOUT_CE: Entry = Entry {
     id: "cnp.without_ce",
+    rank: 330,
+    needs: &[Need::Pairs],
     title: "CNPs for data that is not marked here",
     meaning: "A sender is told to slow down, but none of its packets that passed here carries a mark. Either they are marked further on, between here and the receiver, or the receiver sends CNPs \
               for something else.",
@@ -22,6 +25,7 @@ const WITHOUT_CE: Entry = Entry {
     advice: "To find the congested switch, capture nearer to the receiver: its ingress has all marks. Where the receiver itself sends CNPs without marks, look at its settings (roce_np, \
              cc_params in mlx5's debugfs; slow restart sends CNPs when packets are lost, roce_slow_restart_cnps counts them).",
     caveat: "At the sender's side of a switch this is how it always looks. How many CNPs there are for a number of marks says nothing: NICs pace them.",
+    ..Entry::EMPTY
 };
 
 /// Fewer may be chance, or belong to marks before the capture began.

@@ -1,17 +1,23 @@
 //! Settings of the host that are wrong, as `rocescope doctor` finds them, during a live run.
 
-use super::{Entry, Input, Raise};
+use super::{Entry, Family, Input, Raise};
 use crate::findings::{Finding, Severity};
 use crate::source::devices::Setting;
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[LOSSLESS, ECN, SWITCH, PORT, PCIE, GPU, NCCL, HOST];
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[LOSSLESS, ECN, SWITCH, PORT, PCIE, GPU, NCCL, HOST],
+    limits: &[],
+    evidence: &[],
+    check,
+};
 
 /// What all of them share: a check of doctor is raised as what it is there.
 macro_rules! entry {
-    ($name:ident, $id:literal, $title:literal, $meaning:literal, $checks:literal) => {
+    ($name:ident, $id:literal, $rank:literal, $title:literal, $meaning:literal, $checks:literal) => {
         const $name: Entry = Entry {
             id: $id,
+            rank: $rank,
             title: $title,
             meaning: $meaning,
             computed: concat!(
@@ -22,12 +28,14 @@ macro_rules! entry {
             ),
             advice: "The evidence names the setting, its value and how to change it; `rocescope doctor` shows it among all others.",
             caveat: "What cannot be read on this host is not judged.",
+            ..Entry::EMPTY
         };
     };
 }
 entry!(
     LOSSLESS,
     "config.lossless",
+    20,
     "A setting for lossless traffic is wrong",
     "PFC, global pause, trust, priorities and buffers have to agree, or RoCE is dropped under load although everything seems to work.",
     "qos.*, pfc.*, pause.*, cm.*, buffer.* and ring.*"
@@ -35,6 +43,7 @@ entry!(
 entry!(
     ECN,
     "config.ecn",
+    40,
     "A setting for congestion control is wrong",
     "Without ECN on both sides, and CNPs in a class of their own, senders are not told to slow down, and PFC alone has to hold the traffic.",
     "ecn.* and cnp.*"
@@ -42,6 +51,7 @@ entry!(
 entry!(
     SWITCH,
     "config.switch",
+    30,
     "Host and switch do not have the same settings",
     "A priority that is lossless on one side only is the classic fault: what one side pauses, the other does not obey.",
     "switch.*"
@@ -49,6 +59,7 @@ entry!(
 entry!(
     PORT,
     "config.port",
+    50,
     "A port is not set up for RoCE",
     "State, addresses and MTU of the port decide whether RoCE works at all, can be routed, and how many packets it needs.",
     "device.*, port.*, entropy.* and counters.*"
@@ -56,6 +67,7 @@ entry!(
 entry!(
     PCIE,
     "config.pcie",
+    60,
     "PCIe of the NIC is slower than its port",
     "A NIC that cannot write to memory as fast as packets arrive pauses the network, or drops.",
     "pcie.*"
@@ -63,6 +75,7 @@ entry!(
 entry!(
     GPU,
     "config.gpu",
+    70,
     "GPU and NIC cannot work together as they could",
     "Data that does not go directly between GPU and NIC passes memory twice.",
     "gpu.* and gpudirect.*"
@@ -70,6 +83,7 @@ entry!(
 entry!(
     NCCL,
     "config.nccl",
+    80,
     "A job's NCCL settings do not fit this host",
     "NCCL takes its devices, addresses and traffic class from its environment and from nccl.conf; what does not fit the host leaves RoCE unused, or outside of its class.",
     "nccl.*"
@@ -77,6 +91,7 @@ entry!(
 entry!(
     HOST,
     "config.host",
+    90,
     "A setting of the host stands in the way",
     "Kernel and rights decide what rocescope can do, and at which cost.",
     "kernel.* and filters.*"
@@ -151,7 +166,7 @@ mod tests {
         let known = ["qos", "pfc", "pause", "cm", "buffer", "ring"];
         for entry in crate::doctor::check::catalog() {
             let family = entry.id.split('.').next().unwrap();
-            assert!(kind(entry.id) != &LOSSLESS || known.contains(&family), "{}", entry.id);
+            assert!(kind(entry.id).id != LOSSLESS.id || known.contains(&family), "{}", entry.id);
         }
     }
 }

@@ -1,16 +1,22 @@
 //! What devices counted by themselves: the findings where no packet can be seen.
 
-use serde::Deserialize;
-
-use super::{Entry, Input, LimitMeta, Raise};
+use super::{Better, Entry, Family, Input, Measure, Raise, Unit};
 use crate::findings::{Finding, Severity};
 use crate::source::devices::PortSample;
 use crate::util::units;
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[LOSS, CONGESTION, NOT_READY, DISCARDS, LINK, PCIE];
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[LOSS, CONGESTION, NOT_READY, DISCARDS, LINK, PCIE],
+    limits: &[Limits::META],
+    evidence: &[],
+    check,
+};
+
 const LOSS: Entry = Entry {
     id: "device.loss",
+    rank: 200,
+    measure: Some(Measure::ratio("ratio")),
     title: "The NIC counts lost packets",
     meaning: "Packets of RoCE arrived out of sequence, were asked for again, or were never acknowledged in time. Each costs at least a round trip, and with go-back-N all that was sent meanwhile.",
     computed: "From the device's counters since the run began: out_of_sequence, psn_error_naks, implied_psn_errors, local_ack_timeouts, retransmissions, retries_exceeded. A warning when their sum is device.events or \
@@ -18,91 +24,77 @@ const LOSS: Entry = Entry {
     advice: "Timeouts without out_of_sequence at the receivers mean that requests or ACKs are lost altogether. Look at discards of this port and of every switch port on the way, at PFC on the priority in use, and at \
              FEC errors. `rocescope live` on a mirror port says which queue pairs and where.",
     caveat: "Adaptive routing reorders on purpose: out_of_sequence grows then without a loss.",
+    ..Entry::EMPTY
 };
 const CONGESTION: Entry = Entry {
     id: "device.congestion",
+    rank: 300,
+    measure: Some(Measure::ratio("ce_ratio")),
     title: "The NIC counts congestion",
     meaning: "Data arrives marked CE, and senders are told to slow down.",
     computed: "From the device's counters since the run began. A warning when ce_marked_packets are device.ce_ratio or more of the received RoCE packets; info when only CNPs were sent or handled, device.events or more, or \
                packets are not counted.",
     advice: "See where it comes from: many senders to one receiver (incast), bad hashing, or a slow receiver. The findings of the ecn and balance families, from packets of a mirror port or a capture, say which.",
     caveat: "Firmware counts CE-marked packets of all protocols on some NICs. CNPs are paced: their number says little about the number of marks.",
+    ..Entry::EMPTY
 };
 const NOT_READY: Entry = Entry {
     id: "device.not_ready",
+    rank: 240,
     title: "The NIC counts receivers that are not ready",
     meaning: "A SEND or WRITE with immediate found no receive buffer posted: the sender waits for the time that the RNR NAK names and tries again.",
     computed: "A warning when rnr_naks_received, rnr_naks_sent and out_of_buffer of the device add up to device.events or more; critical when a queue pair gave up (rnr_retries_exceeded).",
     advice: "The application at the receiving end posts receive buffers too late or too few: it is busy, waits for a GPU, or is badly set up. Sent NAKs mean this host.",
     caveat: "",
+    ..Entry::EMPTY
 };
 const DISCARDS: Entry = Entry {
     id: "device.discards",
+    rank: 190,
     title: "The port drops frames",
     meaning: "The port had no room for frames that arrived or could not send: on a lossless priority that must not happen.",
     computed: "A warning when port_discards, tx_discards or rx_discards of the device grew by device.events or more.",
     advice: "Check that PFC is on for RoCE's priority on both sides, that its buffer has headroom (dcb buffer show), that PCIe is as wide and fast as it should be, and that the host is not the bottleneck (pcie_read_stalls).",
     caveat: "The counters of the port do not tell RoCE from other traffic.",
+    ..Entry::EMPTY
 };
 const LINK: Entry = Entry {
     id: "device.link_errors",
+    rank: 100,
     title: "The link has errors",
     meaning: "Forward error correction could not mend blocks, or the link went down: frames were lost whatever the settings.",
     computed: "A warning when fec_uncorrectable or link_downs of the device grew at all during the run.",
     advice: "Clean or replace cable and transceiver, check their temperature and power (ethtool -m), and look at the same counters of the switch port.",
     caveat: "Symbols that are corrected are normal at 100G a lane and more.",
+    ..Entry::EMPTY
 };
 const PCIE: Entry = Entry {
     id: "device.pcie_stalls",
+    rank: 110,
+    measure: Some(Measure { name: "per_s", unit: Unit::PerSecond, better: Better::Less }),
     title: "The NIC waits for PCIe",
     meaning: "The NIC could not read or write memory as fast as the network goes: it pauses its neighbour, or drops.",
     computed: "Info when pcie_read_stalls or pcie_write_stalls of the device grew by device.stalls_per_s or more a second.",
     advice: "Check PCIe width and speed (rocescope doctor), relaxed ordering, the IOMMU, and whether memory of another NUMA node is used.",
     caveat: "Only mlx5 counts them, in events whose length is not known.",
+    ..Entry::EMPTY
 };
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[
-    LimitMeta {
-        name: "device.events",
-        default: "10",
-        meaning: "counted events below which nothing is said",
-        reason: "A connection that ends can leave a few",
-    },
-    LimitMeta {
-        name: "device.loss_ratio",
-        default: "0.00001",
-        meaning: "lost packets over RoCE packets",
-        reason: "Go-back-N loses bandwidth visibly from about one in a hundred thousand on",
-    },
-    LimitMeta {
-        name: "device.ce_ratio",
-        default: "0.01",
-        meaning: "share of received RoCE packets with a CE mark",
-        reason: "Below one per cent, marking is at work and harmless",
-    },
-    LimitMeta {
-        name: "device.stalls_per_s",
-        default: "1000",
-        meaning: "stall events a second",
-        reason: "Hundreds occur on healthy hosts under load",
-    },
-];
-
-/// Thresholds of this family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    pub events: u64,
-    pub loss_ratio: f64,
-    pub ce_ratio: f64,
-    pub stalls_per_s: f64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { events: 10, loss_ratio: 0.000_01, ce_ratio: 0.01, stalls_per_s: 1000.0 }
-    }
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "device";
+    events: u64 = 10,
+        "counted events below which nothing is said",
+        "A connection that ends can leave a few";
+    loss_ratio: f64 = 0.000_01,
+        "lost packets over RoCE packets",
+        "Go-back-N loses bandwidth visibly from about one in a hundred thousand on";
+    ce_ratio: f64 = 0.01,
+        "share of received RoCE packets with a CE mark",
+        "Below one per cent, marking is at work and harmless";
+    stalls_per_s: f64 = 1000.0,
+        "stall events a second",
+        "Hundreds occur on healthy hosts under load";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {

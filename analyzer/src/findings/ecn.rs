@@ -3,19 +3,22 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use rocescope_common::wire::bth::GSI_QP;
-use serde::Deserialize;
-
 use super::once::{Seen, once, seen_once};
-use super::{Entry, Input, LimitMeta, Raise};
+use super::{Better, Entry, Family, Input, Measure, Raise, Unit};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::util::units;
+use rocescope_common::wire::bth::GSI_QP;
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[CONGESTION, NO_CNP, NOT_CAPABLE];
+/// This family.
+pub(super) const FAMILY: Family =
+    Family { entries: &[CONGESTION, NO_CNP, NOT_CAPABLE], limits: &[Limits::META], evidence: &[], check };
+
 const CONGESTION: Entry = Entry {
     id: "ecn.congestion",
+    rank: 310,
+    causes: &["burst.incast"],
+    measure: Some(Measure::ratio("ce_ratio")),
     title: "Data arrives marked CE",
     meaning: "Switches on the way had queues beyond their marking threshold. The receivers answer with CNPs, and the senders slow down: these flows are limited by the fabric, \
               not by the hosts.",
@@ -25,9 +28,12 @@ const CONGESTION: Entry = Entry {
              NCCL_IB_QPS_PER_CONNECTION=4 and NCCL_IB_SPLIT_DATA_ON_QPS=1 spread better). Check on the switch that the marking thresholds (Kmin, Kmax, Pmax) suit the port's speed, and that \
              DCQCN is on at the hosts: /sys/class/net/IF/ecn/roce_np/enable/PRIO and roce_rp/enable/PRIO, or cc_params in mlx5's debugfs.",
     caveat: "Some marks are how DCQCN works: a ratio says how often the queue was long, not how much was lost. Marks set behind this point are not seen here.",
+    ..Entry::EMPTY
 };
 const NO_CNP: Entry = Entry {
     id: "ecn.no_cnp",
+    rank: 320,
+    measure: Some(Measure { name: "receivers", unit: Unit::Count, better: Better::Less }),
     title: "Marks are not answered with CNPs",
     meaning: "A receiver gets packets marked CE and never sends a CNP. Its senders are not told to slow down: the queue goes on growing until PFC stops the port or packets are lost.",
     computed: "Per receiver: at least no_cnp_marks data packets marked CE over no_cnp_ms or more, at least 10 acknowledgements from it in the same capture (so that its way back \
@@ -37,9 +43,13 @@ const NO_CNP: Entry = Entry {
              hw_counters tell whether the NIC sends them.",
     caveat: "Soft-RoCE (rxe) sends no CNPs at all. CNPs have a source port of their own, so with several uplinks they may return by another than the one watched. DCQCN is not the only \
              congestion control: a fabric that uses another one (as HPCC, Swift or a NIC's own) needs no CNPs.",
+    ..Entry::EMPTY
 };
 const NOT_CAPABLE: Entry = Entry {
     id: "ecn.not_capable",
+    rank: 440,
+    lasting: true,
+    measure: Some(Measure::ratio("not_ect_ratio")),
     title: "Data is not ECN-capable",
     meaning: "The ECN bits of these packets are 00: a congested switch cannot mark them, only drop or pause them. DCQCN does not work for them.",
     computed: "Raised as info when at least not_capable_packets packets of connections are not-ECT and they are the share not_capable_ratio of all such packets. ACKNOWLEDGE, CNP, connection management and \
@@ -47,79 +57,33 @@ const NOT_CAPABLE: Entry = Entry {
     advice: "Where DCQCN is wanted: set ECT in the traffic class. NCCL_IB_TC=106 is DSCP 26 with ECT(0); cma_roce_tos for connections through rdma_cm; `--tclass=106` in perftest; on mlx5 also \
              /sys/class/infiniband/DEV/tc/1/traffic_class.",
     caveat: "No fault where the fabric relies on PFC alone, or on another congestion control.",
+    ..Entry::EMPTY
 };
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[
-    LimitMeta {
-        name: "ecn.congestion_ratio",
-        default: "0.01",
-        meaning: "share of marks in a flow from which it counts as congested",
-        reason: "DCQCN holds queues at the threshold with well under one mark in a hundred packets; the DCQCN paper marks 1 % of the packets when the queue is at its upper threshold",
-    },
-    LimitMeta {
-        name: "ecn.congestion_marks",
-        default: "100",
-        meaning: "marks in the congested flows of a link together from which this is said",
-        reason: "A burst at the start of a step marks some tens of packets and is over; a job's many queue pairs share the marks of one queue",
-    },
-    LimitMeta {
-        name: "ecn.congestion_flow_marks",
-        default: "10",
-        meaning: "marks in a flow from which it may count as congested",
-        reason: "Of fewer a share says little: one mark in 20 packets is 5 %",
-    },
-    LimitMeta {
-        name: "ecn.no_cnp_marks",
-        default: "100",
-        meaning: "marks that a receiver must have got to be expected to send a CNP",
-        reason: "NICs pace CNPs by time (4 µs to 50 µs by default, milliseconds at most), not by marks: one at least is due for any burst of this size",
-    },
-    LimitMeta {
-        name: "ecn.no_cnp_ms",
-        default: "100",
-        meaning: "time in milliseconds over which they came",
-        reason: "Many times the longest pacing interval that NICs can be set to (4 ms)",
-    },
-    LimitMeta {
-        name: "ecn.not_capable_packets",
-        default: "100",
-        meaning: "packets that are not ECN-capable from which this is said",
-        reason: "A job moves more than that in a step; a few packets are no traffic to speak of",
-    },
-    LimitMeta {
-        name: "ecn.not_capable_ratio",
-        default: "0.05",
-        meaning: "their share of all packets of connections",
-        reason: "Below it the rest of the traffic sets the picture",
-    },
-];
-
-/// Thresholds of this family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    pub congestion_ratio: f64,
-    pub congestion_marks: u64,
-    pub congestion_flow_marks: u64,
-    pub no_cnp_marks: u64,
-    pub no_cnp_ms: u64,
-    pub not_capable_packets: u64,
-    pub not_capable_ratio: f64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            congestion_ratio: 0.01,
-            congestion_marks: 100,
-            congestion_flow_marks: 10,
-            no_cnp_marks: 100,
-            no_cnp_ms: 100,
-            not_capable_packets: 100,
-            not_capable_ratio: 0.05,
-        }
-    }
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "ecn";
+    congestion_ratio: f64 = 0.01,
+        "share of marks in a flow from which it counts as congested",
+        "DCQCN holds queues at the threshold with well under one mark in a hundred packets; the DCQCN paper marks 1 % of the packets when the queue is at its upper threshold";
+    congestion_marks: u64 = 100,
+        "marks in the congested flows of a link together from which this is said",
+        "A burst at the start of a step marks some tens of packets and is over; a job's many queue pairs share the marks of one queue";
+    congestion_flow_marks: u64 = 10,
+        "marks in a flow from which it may count as congested",
+        "Of fewer a share says little: one mark in 20 packets is 5 %";
+    no_cnp_marks: u64 = 100,
+        "marks that a receiver must have got to be expected to send a CNP",
+        "NICs pace CNPs by time (4 µs to 50 µs by default, milliseconds at most), not by marks: one at least is due for any burst of this size";
+    no_cnp_ms: u64 = 100,
+        "time in milliseconds over which they came",
+        "Many times the longest pacing interval that NICs can be set to (4 ms)";
+    not_capable_packets: u64 = 100,
+        "packets that are not ECN-capable from which this is said",
+        "A job moves more than that in a step; a few packets are no traffic to speak of";
+    not_capable_ratio: f64 = 0.05,
+        "their share of all packets of connections",
+        "Below it the rest of the traffic sets the picture";
 }
 
 /// Acknowledgements that show that a receiver's way back passes here.

@@ -6,49 +6,57 @@ use std::ops::Index;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::analysis::{FlowId, direction_name};
+use super::index::FlowSet;
+use crate::analysis::FlowId;
 use crate::sample::Direction;
 use crate::util::units;
 
-/// Something that is wrong, or may be.
+/// Something that is wrong, or may be: an episode with a beginning and an end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Finding {
-    /// Family and name, joined with a dot: `loss.before_tap`.
+    /// Stable id: family and name, joined by a dot.
     pub id: &'static str,
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
-    /// The diagnosis with the figure that proves it, at most 80 characters.
+    /// Diagnosis with the figure that proves it, at most 80 characters.
     pub title: String,
-    /// The measurements it rests on.
+    /// Figures that the finding is based on, by name. Unit: as named. Null: that figure is not known.
+    #[cfg_attr(test, schemars(schema_with = "crate::report::schema::evidence"))]
     pub evidence: EvidenceList,
-    /// The flows concerned, those that matter most first, at most 16.
+    /// Flows concerned, the most affected first, at most 16.
     pub flows: Vec<FlowId>,
+    /// All flows concerned.
+    #[serde(skip)]
+    pub named: FlowSet,
     /// What to do, in one paragraph.
     pub advice: String,
-    /// When it was seen last, Unix nanoseconds; `None` when that is not known, and of settings.
+    /// Upper bound of the time at which it was last seen: end of the last loss, NAK, retransmission, marked
+    /// time bin or step; else the last packet of the flows concerned. Unit: Unix ns. Null: not known, or it
+    /// lasts by its nature (a silence, a setting).
     pub last_seen_ns: Option<u64>,
-    /// Whether it goes on: the latest episode had not ended 10 s before the end of the data.
+    /// Whether it goes on: last seen less than 10 s before the end of the data, or it lasts by its nature.
     pub active: bool,
-    /// When it was seen first, Unix nanoseconds; `None` when that is not known.
+    /// Time at which it was first seen. Unit: Unix ns. Null: not known.
     pub first_seen_ns: Option<u64>,
-    /// When it showed: episodes in the order of time, 10 s of silence between two of them.
+    /// Episodes in order of time; 10 s without the condition end an episode.
     pub episodes: Vec<Episode>,
-    /// What it costs.
+    /// Cost of the finding.
     pub impact: Impact,
-    /// Where it was seen.
+    /// Place of the finding.
     #[serde(rename = "where")]
     pub place: Place,
-    /// The end that sends the requests.
+    /// End that sends the requests. Null: not known, or several.
     pub requester: Option<End>,
-    /// The end that answers them.
+    /// End that answers the requests. Null: not known, or several.
     pub responder: Option<End>,
-    /// Ids of findings that cause this one.
+    /// Ids of the findings that cause this one.
     pub causes: Vec<&'static str>,
-    /// Ids of findings that this one causes.
+    /// Ids of the findings that this one causes.
     pub effects: Vec<&'static str>,
     /// What to do, step by step.
     pub steps: Vec<Step>,
-    /// When the finding may be wrong, and what it does not see.
+    /// What the finding cannot tell, and when it is normal.
     pub caveats: Vec<String>,
 }
 
@@ -62,6 +70,7 @@ impl Finding {
             title,
             evidence: EvidenceList::default(),
             flows: Vec::new(),
+            named: FlowSet::default(),
             advice: String::new(),
             last_seen_ns: None,
             active: true,
@@ -81,6 +90,7 @@ impl Finding {
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Good to know.
@@ -91,77 +101,72 @@ pub enum Severity {
     Critical,
 }
 
-/// A time during which a finding showed without 10 s of silence.
+/// A time in which the condition of a finding held.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Episode {
-    /// Its begin, Unix nanoseconds.
+    /// Beginning. Unit: Unix ns.
     pub first_ns: u64,
-    /// Its end, Unix nanoseconds.
+    /// End. Unit: Unix ns.
     pub last_ns: u64,
-    /// The largest value of the finding's own measure in it: a ratio where the title has a ratio, else a count;
-    /// `None` when that is not known.
+    /// Largest value of the finding's own measure in it: a ratio where the title has a ratio, else a count.
+    /// Unit: as in the title. Null: not known.
     pub peak: Option<f64>,
 }
 
-/// What a finding costs, in its latest episode; `None` is not known.
+/// Cost of a finding in its latest episode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Impact {
-    /// Share of the packets of the flows concerned, 0 to 1.
+    /// Share of the packets of the flows concerned. Unit: ratio. Null: not known.
     pub packets_ratio: Option<f64>,
-    /// Packets retransmitted because of it.
+    /// Packets retransmitted because of it. Unit: packets. Null: not known.
     pub retransmissions: Option<u64>,
-    /// Payload bytes that were lost or sent more than once.
+    /// Payload lost or sent more than once because of it. Unit: bytes. Null: not known.
     pub goodput_lost_bytes: Option<u64>,
-    /// Time that senders waited because of it, nanoseconds, summed over queue pairs.
+    /// Time that senders waited because of it, summed over queue pairs. Unit: ns. Null: not known.
     pub time_lost_ns: Option<u64>,
 }
 
-/// Where a finding was seen.
+/// Place of a finding.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Place {
-    /// The tap: an interface, or a capture file.
+    /// Tap: an interface or a capture file. Null: no single tap.
     pub tap: Option<String>,
-    /// The link.
+    /// Name of the link. Null: no single link.
     pub link: Option<String>,
-    /// Direction of the link.
-    #[serde(serialize_with = "direction")]
+    /// Direction of the link. Null: replay, or no single link.
     pub direction: Option<Direction>,
-    /// Upstream or downstream of the tap, or between two taps.
+    /// `upstream` or `downstream` of the tap, or the two taps between which it is. Null: not known.
     pub hop: Option<String>,
-    /// Switch and port at the other end of the link, as LLDP names them.
+    /// Switch and port at the other end of the link, as LLDP names them. Null: no LLDP neighbour.
     pub switch_port: Option<String>,
-}
-
-#[expect(
-    clippy::ref_option,
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands over a reference to the field"
-)]
-fn direction<S: Serializer>(direction: &Option<Direction>, serializer: S) -> Result<S::Ok, S::Error> {
-    direction.map(direction_name).serialize(serializer)
 }
 
 /// One end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct End {
-    /// Its address.
+    /// Address.
     pub addr: IpAddr,
-    /// Its queue pair number; `None` when it is not known or there are several.
+    /// Queue pair number. Null: not known, or several.
     pub qpn: Option<u32>,
-    /// Process that owns the queue pair, where it runs on this host.
+    /// Process that owns the queue pair. Null: not on this host, or not known.
     pub pid: Option<u32>,
-    /// Command name of the process.
+    /// Command name of the process. Null: as `pid`.
     pub comm: Option<String>,
-    /// Kubernetes pod of the process.
+    /// Kubernetes pod of the process. Null: none, or as `pid`.
     pub pod: Option<String>,
 }
 
 /// One action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Step {
     /// What to do.
     pub text: String,
-    /// The command that does it on this host.
+    /// Command that does it on this host. Null: none, or parts of it are not known.
     pub command: Option<String>,
 }
 
@@ -182,6 +187,8 @@ pub enum Unit {
     Bytes,
     /// Bits per second.
     BitsPerSecond,
+    /// Something counted, per second.
+    PerSecond,
     /// A name.
     Text,
 }
@@ -212,6 +219,7 @@ impl Evidence {
             _ if ends("_over_mean") || ends("_times") => Unit::Factor,
             _ if ends("_bytes") => Unit::Bytes,
             _ if ends("_bps") => Unit::BitsPerSecond,
+            _ if ends("_per_s") => Unit::PerSecond,
             _ => Unit::Count,
         };
         let words = ["_ns", "_bytes", "_bps", "_ratio"].iter().fold(name, |name, unit| {
@@ -239,6 +247,7 @@ fn one(value: &Value, unit: Unit) -> String {
         (Value::Number(n), Unit::Time) => n.as_u64().map_or_else(|| n.to_string(), units::second_utc),
         (Value::Number(n), Unit::Bytes) => n.as_u64().map_or_else(|| n.to_string(), units::bytes),
         (Value::Number(_), Unit::BitsPerSecond) => number.map_or_else(String::new, units::bit_rate),
+        (Value::Number(_), Unit::PerSecond) => number.map_or_else(String::new, |n| format!("{n:.0}/s")),
         (Value::Number(n), _) => match n.as_u64() {
             Some(n) => units::count(n),
             None => number.map_or_else(String::new, |n| format!("{n:.2}")),
@@ -287,11 +296,15 @@ impl Serialize for EvidenceList {
     }
 }
 
-/// A kind of finding that could not be evaluated: its absence says nothing.
+/// A kind of finding that could not be evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NotEvaluated {
-    /// Which kind.
+    /// Id of the finding.
     pub id: &'static str,
-    /// What the source does not collect.
+    /// What is missing. `exact_times`: live with `--no-timing`. `packets_of_taps`, `whole_frames`: only a
+    /// replay has them. `link_speed`: the capture has pause frames and `--link-speed` is not given.
+    /// `whole_sequences`: live: some queue pairs with loss could not be followed without a break and have no
+    /// `flows[].loss`; such findings leave them out and count them as `flows_unjudged`.
     pub needs: &'static str,
 }

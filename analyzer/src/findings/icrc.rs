@@ -1,62 +1,53 @@
-//! Packets that do not arrive as they were sent.
+//! Corrupt packets.
 
-use serde::Deserialize;
-
-use super::{Entry, Input, LimitMeta, Raise};
+use super::title::{pair, short, title};
+use super::{Commands, Impact, Place, ends};
+use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[ERRORS];
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[ERRORS],
+    limits: &[Limits::META],
+    evidence: &[
+        label("bad", "packets with a wrong ICRC", Unit::Count),
+        label("checked", "packets checked", Unit::Count),
+        label("unchecked", "packets cut, not checked", Unit::Count),
+        label("bad_ratio", "corruption ratio", Unit::Ratio),
+    ],
+    check,
+};
+
 const ERRORS: Entry = Entry {
     id: "icrc.errors",
-    title: "Packets are damaged: their invariant CRC is wrong",
-    meaning: "Something between the sender and this tap changed packets in what must not change. Ethernet's own checksum did not notice, so it happened inside a device: memory of a switch or NIC, a \
-              faulty ASIC, or software that rewrites headers. The receiver throws such packets away, which looks like loss behind the tap.",
+    rank: 150,
+    needs: &[Need::Frames],
+    measure: Some(Measure::ratio("bad_ratio")),
+    title: "Corruption: wrong invariant CRC (ICRC)",
+    meaning: "A device between the sender and this tap changes packets in bits that must not change. Ethernet's FCS did not notice, so it happens inside a device: memory of a switch or NIC, a faulty ASIC, or software that rewrites headers. The receiver drops such packets, which looks like loss downstream.",
     computed: "The ICRC is computed over whole frames in replay; frames cut by a snap length are not judged. Warning from `packets` bad ones and the share `ratio` on a link on, else info. Flows in \
                which nearly all are bad (the share `always`) are told apart, as info: there the sender's NIC fills in the ICRC behind the capture, or something on the way rewrites addresses, \
                ports or the IP identification.",
     advice: "Narrow down the place with a second tap: the device between a tap where the packets are right and one where they are wrong is the one. Look at its memory error and FCS counters (of \
              cut-through switches also the ports before it) and replace it. On the receiver, rx_icrc_encapsulated and rx_roce_errors count the same packets.",
     caveat: "Address translation breaks the ICRC of all packets that pass it.",
+    ..Entry::EMPTY
 };
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[
-    LimitMeta {
-        name: "icrc.packets",
-        default: "3",
-        meaning: "damaged packets on a link from which it is a warning",
-        reason: "A single one may be a bit that flipped once",
-    },
-    LimitMeta {
-        name: "icrc.ratio",
-        default: "0.000001",
-        meaning: "share of damaged packets from which it is a warning",
-        reason: "A link at the bit error rate of 1e-12 that Ethernet allows damages 3 in 100 million packets of 4 KB, and its FCS finds those",
-    },
-    LimitMeta {
-        name: "icrc.always",
-        default: "0.9",
-        meaning: "share of bad packets in a flow from which they are not called damaged",
-        reason: "No damage hits nearly every packet and leaves the flow running",
-    },
-];
-
-/// Thresholds of this family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    pub packets: u64,
-    pub ratio: f64,
-    pub always: f64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { packets: 3, ratio: 0.000_001, always: 0.9 }
-    }
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "icrc";
+    packets: u64 = 3,
+        "minimum corrupt packets on a link for a warning",
+        "A single one may be a bit that flipped once";
+    ratio: f64 = 0.000_001,
+        "minimum share of corrupt packets for a warning",
+        "A link at the bit error rate of 1e-12 that Ethernet allows damages 3 in 100 million packets of 4 KB, and its FCS finds those";
+    always: f64 = 0.9,
+        "minimum share of wrong ICRCs in a flow that means rewriting, not corruption",
+        "Corruption does not hit nearly every packet of a flow that goes on";
 }
 
 /// Fewer packets do not tell a flow that is rewritten from one that a damaged packet made up.
@@ -86,33 +77,55 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             let ratio = bad as f64 / checked.max(1) as f64;
             let severe = bad >= limits.packets && ratio >= limits.ratio;
             damaged.sort_by_key(|flow| std::cmp::Reverse(bad_of(flow)));
-            let title = format!(
-                "{bad} of {} on {} {} damaged ({}): the ICRC is wrong",
-                plural(checked, "packet"),
-                link.name,
-                if bad == 1 { "is" } else { "are" },
-                units::ratio(Some(ratio))
+            let diagnosis = format!(
+                "Corruption upstream of {}: {} of {} with a wrong ICRC",
+                short(&link.name),
+                units::count(bad),
+                plural(checked, "packet")
             );
-            Raise::new(&ERRORS, if severe { Severity::Warning } else { Severity::Info }, title)
+            let share = format!(" ({})", units::ratio(Some(ratio)));
+            let place = Place::link(input, &link.name, link.direction).hop("upstream");
+            let (requester, responder) = ends::of_data(input, damaged.iter().copied());
+            let here = Commands::on(input, &link.name);
+            let severity = if severe { Severity::Warning } else { Severity::Info };
+            Raise::new(&ERRORS, severity, title(diagnosis, [share]))
                 .evidence("bad", bad)
                 .evidence("checked", checked)
                 .evidence("unchecked", all.unchecked)
                 .evidence("bad_ratio", ratio)
                 .flows(damaged)
+                .place(place)
+                .ends(requester, responder)
+                .impact(Impact { packets_ratio: Some(ratio), ..Impact::default() })
+                .step(
+                    "Capture at a second point to find the device between a correct and a wrong ICRC.",
+                    None,
+                )
+                .step("Check its memory error, parity and FCS counters.", here.nic_counters())
+                .step(
+                    "Count rx_icrc_encapsulated and rx_roce_errors on the receiving NIC.",
+                    here.rdma_counters(),
+                )
                 .into(found);
         }
         if let Some(first) = always.first() {
-            let title = format!(
-                "The ICRC is never right in {} on {}, {} to {} first: captured before the NIC filled it in, or rewritten on the way",
+            let diagnosis = format!(
+                "ICRC always wrong in {} on {}: rewritten, or filled in later",
                 plural(always.len() as u64, "flow"),
-                link.name,
-                first.src,
-                first.dst
+                short(&link.name)
             );
-            Raise::new(&ERRORS, Severity::Info, title)
+            let (requester, responder) = ends::of_data(input, [*first]);
+            Raise::new(&ERRORS, Severity::Info, title(diagnosis, [pair(first.src, first.dst)]))
                 .evidence("bad", bad_always)
                 .evidence("checked", checked_always)
                 .flows(always)
+                .place(Place::link(input, &link.name, link.direction))
+                .ends(requester, responder)
+                .step(
+                    "Check whether the capture point is before the NIC fills in the ICRC (a sending host).",
+                    None,
+                )
+                .step("Check for address translation or header rewriting between sender and tap.", None)
                 .into(found);
         }
     }

@@ -1,16 +1,24 @@
 //! A job that has stopped.
 
-use serde::Deserialize;
-
-use super::{Entry, Input, LimitMeta, Raise};
+use super::{Entry, Family, Input, Need, Raise};
 use crate::analysis::ports;
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[STALLED];
+/// This family.
+pub(super) const FAMILY: Family =
+    Family { entries: &[STALLED], limits: &[Limits::META], evidence: &[], check };
+
 const STALLED: Entry = Entry {
     id: "job.stalled",
+    rank: 370,
+    causes: &[
+        "peer.silent",
+        "nak.remote_access_error",
+        "nak.remote_operational_error",
+        "nak.invalid_request",
+    ],
+    needs: &[Need::Traffic],
     title: "The job stopped in the middle of a step",
     meaning: "Flows that kept a rhythm fell silent and stayed silent for many times its period, with a step begun and not finished or with requests outstanding. A job that ends, or rests for a checkpoint, \
               stops between two steps.",
@@ -20,47 +28,21 @@ const STALLED: Entry = Entry {
     advice: "Find the rank that does not send: `py-spy dump` or a debugger on each rank, NCCL_DEBUG=INFO, TORCH_NCCL_TRACE_BUFFER_SIZE and the flight recorder, the watchdog's timeout. With outstanding_flows above 0 a peer or the path does not answer: is the peer's host up, \
              its link, its QP (rdma resource show qp)? `dmesg` for Xid and mlx5 errors.",
     caveat: "A step that is cut by a capture filter looks unfinished. Where answers between two hosts do not pass the point of capture, no request counts as outstanding.",
+    ..Entry::EMPTY
 };
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[
-    LimitMeta {
-        name: "job.stalled_periods",
-        default: "5.0",
-        meaning: "periods of silence, at least",
-        reason: "Checkpoints and evaluation take a few steps' time, and stop between steps besides",
-    },
-    LimitMeta {
-        name: "job.stalled_ns",
-        default: "1000000000",
-        meaning: "silence in nanoseconds, at least",
-        reason: "A retransmission after a timeout of the transport may take half a second (local ACK timeout 4.096 µs · 2^17); nobody needs an alarm for less",
-    },
-    LimitMeta {
-        name: "job.stalled_part",
-        default: "0.03",
-        meaning: "share of a step sent after the last whole one that makes it unfinished; also how much may be missing of a whole one, twice",
-        reason: "The volumes of steps differ by some per cent, and small messages go on between them",
-    },
-];
-
-/// Thresholds of this family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[expect(
-    clippy::struct_field_names,
-    reason = "the names in the configuration file begin with that of the finding"
-)]
-pub struct Limits {
-    pub stalled_periods: f64,
-    pub stalled_ns: u64,
-    pub stalled_part: f64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { stalled_periods: 5.0, stalled_ns: 1_000_000_000, stalled_part: 0.03 }
-    }
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "job";
+    stalled_periods: f64 = 5.0,
+        "periods of silence, at least",
+        "Checkpoints and evaluation take a few steps' time, and stop between steps besides";
+    stalled_ns: u64 = 1_000_000_000,
+        "silence in nanoseconds, at least",
+        "A retransmission after a timeout of the transport may take half a second (local ACK timeout 4.096 µs · 2^17); nobody needs an alarm for less";
+    stalled_part: f64 = 0.03,
+        "share of a step sent after the last whole one that makes it unfinished; also how much may be missing of a whole one, twice",
+        "The volumes of steps differ by some per cent, and small messages go on between them";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {

@@ -1,16 +1,26 @@
 //! Answers that take much longer than usual.
 
-use serde::Deserialize;
-
-use super::{Entry, Input, LimitMeta, Raise};
+use super::{Better, Entry, Family, Input, Measure, Need, Raise, Unit};
 use crate::analysis::{Flow, Latency};
 use crate::findings::{Finding, Severity};
 use crate::util::units;
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[TAIL];
+/// This family.
+pub(super) const FAMILY: Family = Family { entries: &[TAIL], limits: &[Limits::META], evidence: &[], check };
+
 const TAIL: Entry = Entry {
     id: "latency.tail",
+    rank: 340,
+    causes: &[
+        "pfc.storm",
+        "loss.between_taps",
+        "loss.before_tap",
+        "loss.after_tap",
+        "rnr.slow_receiver",
+        "ecn.congestion",
+    ],
+    needs: &[Need::Latency],
+    measure: Some(Measure { name: "p99_ns", unit: Unit::Nanoseconds, better: Better::Less }),
     title: "Some requests wait far longer than others",
     meaning: "Most requests are answered soon, but one in a hundred takes many times as long. A collective waits for its slowest message, so it is the tail that the job feels.",
     computed: "Over flows with at least tail_samples timed requests, by flows[].latency_ns: the 99th percentile is at least tail_factor times the median and at least tail_us. Info; a warning \
@@ -19,50 +29,24 @@ const TAIL: Entry = Entry {
              host: look at PCIe (relaxed ordering, ACS, IOMMU), CPU frequency and C-states; a tail from all hosts on one link is the fabric.",
     caveat: "The time is that between two packets at this point: near the sender it has the way there and back, near the receiver only the receiver. Large READs answer slowly because they are \
              large. Software RoCE has a tail of its own from the scheduler.",
+    ..Entry::EMPTY
 };
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[
-    LimitMeta {
-        name: "latency.tail_samples",
-        default: "500",
-        meaning: "timed requests that a flow must have",
-        reason: "The 99th percentile of five hundred rests on five of them; of a hundred it would be one accident",
-    },
-    LimitMeta {
-        name: "latency.tail_factor",
-        default: "20.0",
-        meaning: "99th percentile over median from which it is said",
-        reason: "Queueing in a fabric that works spreads answers over some multiples of the median; ping-pong tests of hardware and software RoCE stay below 5",
-    },
-    LimitMeta {
-        name: "latency.warning_factor",
-        default: "100.0",
-        meaning: "99th percentile over median from which it is a warning",
-        reason: "No queue of a switch holds that much: something stops for a time",
-    },
-    LimitMeta {
-        name: "latency.tail_us",
-        default: "1000",
-        meaning: "99th percentile in microseconds below which nothing is said",
-        reason: "The buffer of a 100 Gb/s port drains in less: what takes longer is a pause, a timeout or a host",
-    },
-];
-
-/// Thresholds of this family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    pub tail_samples: u64,
-    pub tail_factor: f64,
-    pub warning_factor: f64,
-    pub tail_us: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { tail_samples: 500, tail_factor: 20.0, warning_factor: 100.0, tail_us: 1000 }
-    }
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "latency";
+    tail_samples: u64 = 500,
+        "timed requests that a flow must have",
+        "The 99th percentile of five hundred rests on five of them; of a hundred it would be one accident";
+    tail_factor: f64 = 20.0,
+        "99th percentile over median from which it is said",
+        "Queueing in a fabric that works spreads answers over some multiples of the median; ping-pong tests of hardware and software RoCE stay below 5";
+    warning_factor: f64 = 100.0,
+        "99th percentile over median from which it is a warning",
+        "No queue of a switch holds that much: something stops for a time";
+    tail_us: u64 = 1000,
+        "99th percentile in microseconds below which nothing is said",
+        "The buffer of a 100 Gb/s port drains in less: what takes longer is a pause, a timeout or a host";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {

@@ -1,23 +1,47 @@
 //! Lost packets, and on which side of the tap.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use serde::Deserialize;
-
 use super::not_evaluated::{flows_unjudged, is_unjudged};
 use super::once::{Name, name};
+use super::span::{Judged, Span, impact, latest, run, spans};
+use super::title::{self, more, pair, short};
 use super::tool::own;
-use super::{Entry, Input, LimitMeta, Raise};
+use super::{Commands, End, Episode, Place, ends};
+use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
 use crate::analysis::Facts;
 use crate::analysis::{Between, Episodes, Flow, Loss};
 use crate::findings::{Finding, Severity};
+use crate::metrics::loss::spells::Signal;
+use crate::sample::Direction;
 use crate::util::units::{self, plural};
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[BEFORE, AFTER, BETWEEN];
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[BEFORE, AFTER, BETWEEN],
+    limits: &[Limits::META],
+    evidence: &[
+        label("loss_ratio", "loss ratio", Unit::Ratio),
+        label("worst_ratio", "loss ratio, worst host pair", Unit::Ratio),
+        label("lost", "packets lost", Unit::Count),
+        label("asked_again", "NAK episodes", Unit::Count),
+        label("packets", "packets expected", Unit::Count),
+        label("episodes", "loss episodes", Unit::Count),
+        label("longest_ns", "longest recovery", Unit::Nanoseconds),
+        label("largest", "packets in the largest episode", Unit::Count),
+        label("timeouts", "transport timeouts", Unit::Count),
+        label("host_pairs", "host pairs", Unit::Count),
+        label("pairs", "host pairs, worst first", Unit::Text),
+        label("vanished", "packets lost between the taps", Unit::Count),
+        label("flows_unjudged", "flows not evaluated", Unit::Count),
+        label("tool_lost", "packets dropped before rocescope saw them", Unit::Count),
+        label("flows", "flows", Unit::Count),
+    ],
+    check,
+};
 
 /// What to look at on whichever side it is.
 macro_rules! lossless {
@@ -43,106 +67,80 @@ macro_rules! downstream {
 }
 
 /// What losses on both sides of a tap say beyond those of each.
-const BOTH_SIDES: &str = "Losses on both sides of this tap at once speak for something common to all hops (PFC off for this priority, a DSCP \
+const BOTH_SIDES: &str = "Loss on both sides of this tap at once suggests something common to all hops (PFC off for this priority, a DSCP \
      that no hop maps to it) rather than for one bad cable.";
 
 const BEFORE: Entry = Entry {
     id: "loss.before_tap",
-    title: "Packets are lost before they reach this tap",
-    meaning: "Between the sender and the place of the capture packets are lost. Each loss makes a sender with go-back-N repeat all that is in flight.",
-    computed: "Per link and pair of hosts: PSNs that were skipped here and then sent again, as a share of the packets that should have passed (flows[].loss.lost). PSNs that came late in \
-               their own right do not count, nor those that the sender never sent again, for these reached the receiver. Raised when all that passes the tap (live: all interfaces; each queue pair once) shows `episodes` separate episodes and \
-               the share `ratio`, or two hosts alone do; it names every pair of hosts with `pair_episodes` and that share; critical from `critical_ratio`. Of UC, whose senders send nothing again, skipped PSNs count as lost, and the finding is info. With two taps on the way, only the one nearer the sender is asked. Left out are queue pairs that lost packets and could not be followed \
-               (live): `flows_unjudged` of them.",
+    rank: 220,
+    causes: &[
+        "config.lossless",
+        "device.discards",
+        "device.link_errors",
+        "pfc.on_wrong_priority",
+        "icrc.errors",
+    ],
+    needs: &[Need::Loss, Need::Sequences],
+    measure: Some(Measure::ratio("loss_ratio")),
+    title: "Loss upstream of this tap",
+    meaning: "Packets are lost between the sender and this tap. Each loss makes a go-back-N sender retransmit all that is in flight.",
+    computed: "Per link and host pair: PSNs skipped here and retransmitted later, as a share of the packets that should have passed (flows[].loss.lost). Reordered PSNs do not count, nor PSNs that are never retransmitted: these reached the receiver. \
+               Raised when all that passes the tap (live: all interfaces; each queue pair once) shows `episodes` loss episodes and the share `ratio`, or one host pair does; it names every host pair with `pair_episodes` and that share; critical from `critical_ratio`. For UC, which retransmits nothing, skipped PSNs count as lost, and the finding is info. \
+               With two taps on the path, only the one nearer the sender is evaluated. Queue pairs that could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
     advice: concat!(upstream!(), " ", lossless!()),
-    caveat: "Where the capture itself drops packets and the sender repeats for another reason, the first look like losses: while totals.lost grows the title says so.",
+    caveat: "Capture loss looks the same where the sender retransmits for another reason: while totals.lost grows, the title says so.",
+    ..Entry::EMPTY
 };
 const AFTER: Entry = Entry {
     id: "loss.after_tap",
-    title: "Receivers ask again for packets that passed this tap",
-    meaning: "Receivers ask for packets again that passed here: these were lost behind this tap, or arrived damaged or out of order, which most receivers treat like a loss. Which of these it was is not seen from one tap.",
-    computed: "Per link and pair of hosts: times at which a NAK (sequence error) asked for a PSN that had passed here without a gap, and the sender went back to it; of READ responses, times at \
-               which they were asked for again (flows[].loss.after_tap). RNR NAKs and what follows them do not count, nor what a mirror shows twice, nor timers that ran out without a NAK. Where no \
-               answers are seen, every time the sender went back counts, and where nothing at all passes the other way it is a warning at most. Raised and graded as loss.before_tap, the share being of episodes among packets. With two taps on the way, only the one nearer \
-               the receiver is asked.",
+    rank: 230,
+    causes: &["icrc.errors", "config.lossless", "device.discards", "pfc.on_wrong_priority"],
+    needs: &[Need::Loss, Need::Sequences],
+    measure: Some(Measure::ratio("loss_ratio")),
+    title: "Loss downstream of this tap",
+    meaning: "Receivers send sequence-error NAKs for packets that passed this tap: the packets were lost downstream, or arrived corrupt or out of order, which most receivers treat like a loss. One tap alone cannot tell these apart.",
+    computed: "Per link and host pair: sequence-error NAKs for a PSN that passed here, followed by a retransmission; for READ responses, repeated READ requests (flows[].loss.after_tap). RNR NAKs and their fallout do not count, nor duplicates made by a mirror, nor timeouts without a NAK. \
+               Where the reverse direction is not captured, every retransmission counts, and the finding is a warning at most. Where as many packets are reordered at this tap, the finding is info. Raised and graded as loss.before_tap, as a share of episodes among packets. With two taps on the path, only the one nearer \
+               the receiver is evaluated. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
     advice: concat!(downstream!(), " ", lossless!()),
-    caveat: "One episode may be more than one lost packet: how many is not visible from here. Reordering behind the tap looks the same; with adaptive routing it needs receivers that put \
-             packets in order (NCCL_IB_ADAPTIVE_ROUTING, the NIC's out-of-order placement).",
+    caveat: "An episode may be several lost packets: how many is not visible here. Reordering downstream looks the same; with adaptive routing, receivers need out-of-order placement (NCCL_IB_ADAPTIVE_ROUTING).",
+    ..Entry::EMPTY
 };
 const BETWEEN: Entry = Entry {
     id: "loss.between_taps",
-    title: "Packets vanish between two taps",
-    meaning: "Packets that passed one tap did not pass the next one on their way: what loses them lies between the two.",
-    computed: "Per pair of taps and pair of hosts: packets that the tap nearer the sender saw and the other did not, between packets that both saw (taps[].vanished), without those that the \
-               sender never sent again, for these reached the receiver and were missed by the second capture. Raised from `vanished` packets and the share `ratio` on, critical from `critical_ratio`. \
-               Not raised from the share `other_way` on: then flows take several ways, of which only one is captured.",
+    rank: 210,
+    needs: &[Need::Taps],
+    measure: Some(Measure::ratio("loss_ratio")),
+    title: "Loss between two taps",
+    meaning: "Packets that passed one tap did not pass the next tap on their path: they are lost between the two.",
+    computed: "Per pair of taps and host pair: packets that the tap nearer the sender saw and the other did not, between packets that both saw (taps[].vanished), without those never retransmitted: these reached the receiver, and the second capture missed them. \
+               Raised from `vanished` packets and the share `ratio` on, critical from `critical_ratio`. Not raised from the share `other_way` on: then flows take several paths, and only one is captured.",
     advice: concat!("Look between these two taps. ", lossless!()),
-    caveat: "Taps are not named when their order is not known. Of services that send nothing again, a packet that the second capture missed cannot be told from a lost one.",
+    caveat: "Taps whose order is not known are not compared. For services that retransmit nothing, a packet missed by the second capture looks lost.",
+    ..Entry::EMPTY
 };
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[
-    LimitMeta {
-        name: "loss.episodes",
-        default: "5",
-        meaning: "separate episodes at a tap from which loss is a finding",
-        reason: "Clean links repeat now and then: healthy captures show one or two. Loss that matters comes back",
-    },
-    LimitMeta {
-        name: "loss.pair_episodes",
-        default: "2",
-        meaning: "episodes of a pair of hosts from which it is named, where all pairs together make it a finding",
-        reason: "Hosts behind the same bad hop lose alike, and in a short capture each only now and then; one episode alone is chance",
-    },
-    LimitMeta {
-        name: "loss.vanished",
-        default: "5",
-        meaning: "packets that vanished between two taps from which it is a finding",
-        reason: "As episodes",
-    },
-    LimitMeta {
-        name: "loss.ratio",
-        default: "0.0001",
-        meaning: "share of lost packets from which it is a warning",
-        reason: "One loss costs a go-back-N sender all that is in flight, often 100 to 1,000 packets: 1 lost in 10,000 then costs 1 to 10 % of the throughput",
-    },
-    LimitMeta {
-        name: "loss.critical_ratio",
-        default: "0.01",
-        meaning: "share of lost packets from which it is critical",
-        reason: "By the same count a sender with 100 packets in flight then sends everything twice",
-    },
-    LimitMeta {
-        name: "loss.other_way",
-        default: "0.3",
-        meaning: "share of packets not seen at a second tap from which they are said to have taken another way",
-        reason: "No reliable connection survives such a loss; spraying over two links hides one half of the packets from each",
-    },
-];
-
-/// Thresholds of this family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    pub episodes: u64,
-    pub pair_episodes: u64,
-    pub vanished: u64,
-    pub ratio: f64,
-    pub critical_ratio: f64,
-    pub other_way: f64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            episodes: 5,
-            pair_episodes: 2,
-            vanished: 5,
-            ratio: 0.0001,
-            critical_ratio: 0.01,
-            other_way: 0.3,
-        }
-    }
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "loss";
+    episodes: u64 = 5,
+        "minimum loss episodes at a tap",
+        "Clean links lose a packet now and then: healthy captures show one or two episodes. Loss that matters comes back";
+    pair_episodes: u64 = 2,
+        "minimum episodes of a host pair, where all pairs together reach loss.episodes",
+        "Hosts behind the same bad hop lose alike, and in a short capture each only now and then; one episode alone is chance";
+    vanished: u64 = 5,
+        "minimum packets lost between two taps",
+        "As episodes";
+    ratio: f64 = 0.0001,
+        "minimum loss ratio for a warning",
+        "One loss costs a go-back-N sender all that is in flight, often 100 to 1,000 packets: 1 lost in 10,000 then costs 1 to 10 % of the throughput";
+    critical_ratio: f64 = 0.01,
+        "minimum loss ratio for critical",
+        "By the same count a sender with 100 packets in flight then transmits everything twice";
+    other_way: f64 = 0.3,
+        "minimum share of packets not seen at the second tap that means another path",
+        "No reliable connection survives such a loss; spraying over two links hides one half of the packets from each";
 }
 
 /// Packets, how many more were lost, and how often.
@@ -155,23 +153,27 @@ struct Sum {
 }
 
 impl Sum {
-    /// Of the requests and responses in a flow. Behind a tap an episode counts as one lost packet: how many it was
-    /// is not seen.
-    fn of(flow: &Flow, side: Side) -> Self {
+    /// Of the requests and responses in a flow in one span. Behind a tap an episode counts as one lost packet: how many it
+    /// was is not seen.
+    fn of(facts: &Facts, flow: &Flow, side: Side, span: &Span) -> Self {
         if flow.psn.is_none() && flow.psn_responses.is_none() || is_unjudged(flow) {
             return Self::default();
         }
-        let mut sum = Self { packets: flow.followed_packets(), ..Self::default() };
-        for loss in [flow.loss, flow.loss_responses].iter().flatten() {
-            let episodes = side.of(loss).episodes;
-            match side {
+        let total =
+            |of: fn(&Loss) -> u64| -> u64 { [flow.loss, flow.loss_responses].iter().flatten().map(of).sum() };
+        let packets = span.packets(facts, flow);
+        match side {
+            Side::Before => {
+                let lost = span.count(flow, Signal::Lost, total(|loss| loss.lost));
+                let episodes = span.count(flow, side.signal(), total(|loss| loss.before_tap.episodes));
                 // These should have passed as well.
-                Side::Before => (sum.lost, sum.packets) = (sum.lost + loss.lost, sum.packets + loss.lost),
-                Side::After => sum.lost += episodes,
+                Self { packets: packets + lost, lost, episodes }
             }
-            sum.episodes += episodes;
+            Side::After => {
+                let episodes = span.count(flow, side.signal(), total(|loss| loss.after_tap.episodes));
+                Self { packets, lost: episodes, episodes }
+            }
         }
-        sum
     }
 
     fn add(&mut self, other: Self) {
@@ -198,21 +200,24 @@ struct Pair<'a> {
     longest_ns: u64,
     largest: u64,
     timeouts: u64,
-    last_ns: Option<u64>,
+    reordered: u64,
     reliable: bool,
 }
 
 impl<'a> Pair<'a> {
-    fn add(&mut self, flow: &'a Flow, side: Side) {
-        let sum = Sum::of(flow, side);
+    fn add(&mut self, facts: &Facts, flow: &'a Flow, side: Side, span: &Span) {
+        let sum = Sum::of(facts, flow, side, span);
         self.sum.add(sum);
+        let (mut timeouts, mut reordered) = (0, 0);
         for loss in [flow.loss, flow.loss_responses].iter().flatten() {
             let episodes = side.of(loss);
             self.longest_ns = self.longest_ns.max(episodes.longest_ns.unwrap_or(0));
             self.largest = self.largest.max(episodes.largest.unwrap_or(0));
-            self.timeouts += loss.timeouts;
-            self.last_ns = self.last_ns.max(episodes.last_ns);
+            timeouts += loss.timeouts;
+            reordered += loss.recovered;
         }
+        self.timeouts += span.count(flow, Signal::Timeout, timeouts);
+        self.reordered += span.count(flow, Signal::Reordered, reordered);
         self.reliable |= sum.lost > 0 && !flow.is_uc();
         if sum.lost > 0 {
             self.flows.push((flow, sum.lost));
@@ -224,24 +229,25 @@ impl<'a> Pair<'a> {
 /// that several of its links see counts once.
 #[derive(Default)]
 struct Tap {
-    flows: HashMap<Name, (Sum, bool)>,
     reliable: Sum,
     unreliable: Sum,
 }
 
 impl Tap {
-    fn add(&mut self, flow: &Flow, side: Side) {
-        let sum = Sum::of(flow, side);
-        let (most, _) = self.flows.entry(name(flow)).or_insert((Sum::default(), !flow.is_uc()));
-        most.packets = most.packets.max(sum.packets);
-        most.lost = most.lost.max(sum.lost);
-        most.episodes = most.episodes.max(sum.episodes);
-    }
-
-    fn sum(&mut self) {
-        for (sum, reliable) in self.flows.values() {
-            if *reliable { &mut self.reliable } else { &mut self.unreliable }.add(*sum);
+    fn of(facts: &Facts, flows: &[&Flow], side: Side, span: &Span) -> Self {
+        let mut most: HashMap<Name, (Sum, bool)> = HashMap::new();
+        for flow in flows {
+            let sum = Sum::of(facts, flow, side, span);
+            let (most, _) = most.entry(name(flow)).or_insert((Sum::default(), !flow.is_uc()));
+            most.packets = most.packets.max(sum.packets);
+            most.lost = most.lost.max(sum.lost);
+            most.episodes = most.episodes.max(sum.episodes);
         }
+        let mut tap = Self::default();
+        for (sum, reliable) in most.into_values() {
+            if reliable { &mut tap.reliable } else { &mut tap.unreliable }.add(sum);
+        }
+        tap
     }
 }
 
@@ -276,6 +282,20 @@ impl Side {
         match self {
             Self::Before => &loss.before_tap,
             Self::After => &loss.after_tap,
+        }
+    }
+
+    const fn signal(self) -> Signal {
+        match self {
+            Self::Before => Signal::LossUpstream,
+            Self::After => Signal::LossDownstream,
+        }
+    }
+
+    const fn hop(self) -> &'static str {
+        match self {
+            Self::Before => "upstream",
+            Self::After => "downstream",
         }
     }
 }
@@ -316,35 +336,72 @@ impl<'a> Ends<'a> {
 }
 
 fn sides(input: &Input<'_>, ends: &Ends<'_>, side: Side, found: &mut Vec<Finding>) {
-    let limits = &input.limits.loss;
-    let mut taps: HashMap<&str, Tap> = HashMap::new();
-    let mut links: BTreeMap<(&str, &str), Pairs<'_>> = BTreeMap::new();
+    let mut taps: BTreeMap<&str, Vec<&Flow>> = BTreeMap::new();
     for flow in input.facts.flows.iter().filter(|flow| !ends.tell_better(side, flow)) {
-        taps.entry(tap_of(flow)).or_default().add(flow, side);
-        let pairs = links.entry((&flow.link, tap_of(flow))).or_default();
-        pairs.entry((flow.src, flow.dst)).or_default().add(flow, side);
+        taps.entry(tap_of(flow)).or_default().push(flow);
     }
-    taps.values_mut().for_each(Tap::sum);
+    let mut raised: Vec<(&str, Judged<Vec<Bad<'_>>>)> = Vec::new();
+    for flows in taps.values() {
+        let spans = spans(flows.iter().copied(), &[side.signal()]);
+        // What passes the tap is the same for all of its links.
+        let known: Vec<(Span, Tap)> =
+            spans.iter().map(|span| (*span, Tap::of(input.facts, flows, side, span))).collect();
+        let whole = Tap::of(input.facts, flows, side, &Span::whole(0, 0));
+        let links: BTreeSet<&str> = flows.iter().map(|flow| flow.link.as_str()).collect();
+        for link in links {
+            let own: Vec<&Flow> = flows.iter().copied().filter(|flow| flow.link == link).collect();
+            let judge = |span: &Span| {
+                let tap = known.iter().find(|(known, _)| known == span).map_or(&whole, |(_, tap)| tap);
+                let bad = bad(input, &own, side, span, tap);
+                let ratio = bad.iter().fold(Sum::default(), |mut all, (_, pair)| {
+                    all.add(pair.sum);
+                    all
+                });
+                (!bad.is_empty()).then_some((bad, Some(ratio.ratio())))
+            };
+            let whole_run = seen(&own, side).unwrap_or_else(|| run(own.iter().copied()));
+            raised.extend(latest(&spans, whole_run, judge).map(|judged| (link, judged)));
+        }
+    }
+    raised.sort_by_key(|(link, _)| *link);
+    for (link, judged) in &raised {
+        raise(input, side, link, judged, found);
+    }
+}
+
+/// From the first episode to the last of these flows; `None` where there is none.
+fn seen(flows: &[&Flow], side: Side) -> Option<Span> {
+    let losses = flows.iter().flat_map(|flow| [flow.loss, flow.loss_responses]).flatten();
+    let ends: Vec<(u64, u64)> =
+        losses.filter_map(|loss| side.of(&loss).first_ns.zip(side.of(&loss).last_ns)).collect();
+    let first_ns = ends.iter().map(|(first, _)| *first).min()?;
+    Some(Span::whole(first_ns, ends.iter().map(|(_, last)| *last).max()?))
+}
+
+/// The pairs of hosts that lose too much on one side of a link in a span, the worst first.
+fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: &Tap) -> Vec<Bad<'a>> {
+    let limits = &input.limits.loss;
+    let mut pairs: Pairs<'_> = BTreeMap::new();
+    for flow in flows {
+        pairs.entry((flow.src, flow.dst)).or_default().add(input.facts, flow, side, span);
+    }
     let fewest = limits.pair_episodes.clamp(1, limits.episodes.max(1));
-    for ((link, tap), pairs) in links {
-        let Some(tap) = taps.get(tap) else { continue };
-        let enough = |pair: &Pair<'_>| {
-            let all = if pair.reliable { &tap.reliable } else { &tap.unreliable };
-            pair.sum.is_enough(limits)
-                || pair.sum.episodes >= fewest && pair.sum.ratio() >= limits.ratio && all.is_enough(limits)
-        };
-        let mut bad: Vec<Bad<'_>> = pairs
-            .into_iter()
-            .filter(|(_, pair)| enough(pair))
-            // Where senders repeat nothing, a capture of every other packet looks like this.
-            .filter(|(_, pair)| pair.reliable || pair.sum.ratio() < limits.other_way)
-            .collect();
-        let weight = |pair: &Pair<'_>| (pair.reliable, pair.sum.is_enough(limits));
-        bad.sort_by(|(_, a), (_, b)| {
-            weight(b).cmp(&weight(a)).then_with(|| b.sum.ratio().total_cmp(&a.sum.ratio()))
-        });
-        raise(input, side, link, &bad, found);
-    }
+    let enough = |pair: &Pair<'_>| {
+        let all = if pair.reliable { &tap.reliable } else { &tap.unreliable };
+        pair.sum.is_enough(limits)
+            || pair.sum.episodes >= fewest && pair.sum.ratio() >= limits.ratio && all.is_enough(limits)
+    };
+    let mut bad: Vec<Bad<'_>> = pairs
+        .into_iter()
+        .filter(|(_, pair)| enough(pair))
+        // Where senders repeat nothing, a capture of every other packet looks like this.
+        .filter(|(_, pair)| pair.reliable || pair.sum.ratio() < limits.other_way)
+        .collect();
+    let weight = |pair: &Pair<'_>| (pair.reliable, pair.sum.is_enough(limits));
+    bad.sort_by(|(_, a), (_, b)| {
+        weight(b).cmp(&weight(a)).then_with(|| b.sum.ratio().total_cmp(&a.sum.ratio()))
+    });
+    bad
 }
 
 /// What is lost on one link, by source and destination.
@@ -354,46 +411,20 @@ type Pairs<'a> = BTreeMap<(IpAddr, IpAddr), Pair<'a>>;
 type Bad<'a> = ((IpAddr, IpAddr), Pair<'a>);
 
 /// Names the pairs of hosts that lose on one side of a link, the worst first.
-fn raise(input: &Input<'_>, side: Side, link: &str, bad: &[Bad<'_>], found: &mut Vec<Finding>) {
-    /// Pairs named beside the worst.
-    const ALSO: usize = 3;
+fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>>, found: &mut Vec<Finding>) {
     let limits = &input.limits.loss;
+    let (span, bad) = (&judged.span, &judged.what);
     let Some((((src, dst), worst), others)) = bad.split_first() else { return };
-    let Sum { lost, packets, .. } = worst.sum;
-    let share = |pair: &Pair<'_>| units::ratio(Some(pair.sum.ratio()));
     let answers = input.facts.flows.iter().any(|flow| flow.src == *dst && flow.dst == *src);
-    let mut what = match side {
-        Side::Before => format!(
-            "{} of the packets from {src} to {dst} are lost before {link}: {lost} of {}",
-            share(worst),
-            packets
-        ),
-        Side::After if answers => format!(
-            "{dst} asked {} for packets from {src} that had passed {link}: lost behind it, or arrived damaged \
-             or out of order",
-            plural(lost, "time")
-        ),
-        Side::After => format!(
-            "{src} went back {} to send {dst} again what had passed {link}; why is not seen, for nothing passes here \
-             from {dst} to {src}: lost behind it, damaged, out of order, or {dst} was not ready",
-            plural(lost, "time")
-        ),
-    };
-    for (at, ((src, dst), pair)) in others.iter().take(ALSO).enumerate() {
-        let how = match side {
-            Side::Before => share(pair),
-            Side::After => plural(pair.sum.lost, "time"),
-        };
-        let also = if at == 0 { "; also" } else { "," };
-        let _ = write!(what, "{also} from {src} to {dst} ({how})");
-    }
+    // Where packets come out of order as often, each NAK may be for one of them.
+    let reordering = side == Side::After && worst.reordered >= worst.sum.episodes;
     let mut all = Sum::default();
     for (_, pair) in bad {
         all.add(pair.sum);
     }
     // A share of few packets says little of one pair, but much of all.
     let ratio = if worst.sum.is_enough(limits) { worst.sum.ratio() } else { all.ratio() };
-    let severity = if !worst.reliable {
+    let severity = if !worst.reliable || reordering {
         Severity::Info
     } else if ratio >= limits.critical_ratio && (side == Side::Before || answers) {
         Severity::Critical
@@ -401,22 +432,113 @@ fn raise(input: &Input<'_>, side: Side, link: &str, bad: &[Bad<'_>], found: &mut
         Severity::Warning
     };
     let most = |of: fn(&Pair<'_>) -> u64| bad.iter().map(|(_, pair)| of(pair)).max().unwrap_or(0);
+    let known = |n: u64| (span.is_whole() || judged.episodes.len() == 1).then_some(n);
     let entry = if side == Side::Before { &BEFORE } else { &AFTER };
-    Raise::new(entry, severity, title(what, others.len().saturating_sub(ALSO), input.facts))
+    let lossy = || bad.iter().flat_map(|(_, pair)| pair.flows.iter().map(|(flow, _)| *flow));
+    let Some((first, _)) = worst.flows.first() else { return };
+    let lost = if side == Side::Before { all.lost } else { 0 };
+    let named: Vec<String> = bad
+        .iter()
+        .map(|((src, dst), pair)| format!("{src} → {dst} ({})", percent(pair.sum.ratio())))
+        .collect();
+    let (requester, responder) = ends_of(input, &worst.flows);
+    let title = headline(side, link, worst, answers, reordering);
+    let more = more(others.len() as u64, "host pair");
+    let mut raise = Raise::new(entry, severity, title::title(title, [pair(src, dst), more, own_loss(input)]))
         .evidence("loss_ratio", all.ratio())
         .evidence("worst_ratio", worst.sum.ratio())
         .evidence(if side == Side::Before { "lost" } else { "asked_again" }, all.lost)
         .evidence("packets", all.packets)
         .evidence("episodes", all.episodes)
-        .evidence("longest_ns", most(|pair| pair.longest_ns))
-        .evidence("largest", most(|pair| pair.largest))
+        .evidence("longest_ns", known(most(|pair| pair.longest_ns)))
+        .evidence("largest", known(most(|pair| pair.largest)))
         .evidence("timeouts", bad.iter().map(|(_, pair)| pair.timeouts).sum::<u64>())
         .evidence("host_pairs", bad.len())
+        .evidence("pairs", named)
         .evidence("flows_unjudged", flows_unjudged(input.facts))
         .evidence("tool_lost", own(&input.facts.totals.lost))
-        .last_seen(bad.iter().filter_map(|(_, pair)| pair.last_ns).max())
         .flows(in_turn(bad))
-        .into(found);
+        .place(Place::of(input, first).hop(side.hop()))
+        .ends(requester, responder)
+        .impact(impact(span, lossy(), Some(all.ratio()), Signal::Retransmitted, lost))
+        .episodes(judged.episodes.clone());
+    if !answers && side == Side::After {
+        raise = raise.caveat(
+            "The reverse direction was not captured: the sender may also have retransmitted after RNR NAKs or timeouts.",
+        );
+    }
+    steps(capture_caveat(input, raise), input, side, link, first).into(found);
+}
+
+/// The diagnosis with its figure.
+fn headline(side: Side, link: &str, worst: &Pair<'_>, answers: bool, reordering: bool) -> String {
+    let link = short(link);
+    let Sum { lost, packets, .. } = worst.sum;
+    let lost_words = units::count(lost);
+    match side {
+        Side::Before => format!(
+            "Loss upstream of {link}: {lost_words} of {} ({})",
+            plural(packets, "packet"),
+            percent(worst.sum.ratio())
+        ),
+        Side::After if reordering => {
+            format!("Reordering or loss downstream of {link}: {}", plural(lost, "NAK episode"))
+        }
+        Side::After if answers => format!("Loss downstream of {link}: {}", plural(lost, "NAK episode")),
+        Side::After => format!("Retransmissions of packets seen at {link}: {}", plural(lost, "time")),
+    }
+}
+
+fn percent(ratio: f64) -> String {
+    units::ratio(Some(ratio))
+}
+
+/// The ends of the flows that lost most. Responses go to the requester.
+fn ends_of(input: &Input<'_>, flows: &[(&Flow, u64)]) -> (Option<End>, Option<End>) {
+    let flows = || flows.iter().map(|(flow, _)| *flow);
+    if flows().all(|flow| flow.psn.is_none()) {
+        ends::of_answers(input, flows())
+    } else {
+        ends::of_data(input, flows().filter(|flow| flow.psn.is_some()))
+    }
+}
+
+/// What to do about loss on one side of a link.
+fn steps(raise: Raise, input: &Input<'_>, side: Side, link: &str, flow: &Flow) -> Raise {
+    let here = Commands::on(input, link);
+    let port = Place::of(input, flow).switch_port.map_or_else(String::new, |port| format!(" ({port})"));
+    let far = if side == Side::Before { flow.src } else { flow.dst };
+    // The port of this host is on the side that frames come from, or go to.
+    let ours = match flow.direction {
+        Some(Direction::Ingress) => side == Side::Before,
+        Some(Direction::Egress) => side == Side::After,
+        None => false,
+    };
+    let raise = if ours {
+        raise.step("Check this port for discards, buffer drops and link errors.", here.nic_counters())
+    } else {
+        raise
+    };
+    raise
+        .step(format!("Check the drop, discard and FEC counters of each switch port between this tap and {far}{port}."), None)
+        .step("Check that PFC is enabled for RoCE's priority at every hop.", here.pfc())
+        .step("Check trust mode and DSCP-to-priority mapping (NCCL_IB_TC sets the DSCP).", here.qos())
+        .step(format!("Check port discards and out-of-sequence counters on {far}."), None)
+}
+
+/// ` (may be capture loss)` where packets were dropped before rocescope saw them.
+fn own_loss(input: &Input<'_>) -> String {
+    if own(&input.facts.totals.lost) > 0 { " (may be capture loss)".to_owned() } else { String::new() }
+}
+
+fn capture_caveat(input: &Input<'_>, raise: Raise) -> Raise {
+    match own(&input.facts.totals.lost) {
+        0 => raise,
+        n => raise.caveat(format!(
+            "May be capture loss: {} dropped before rocescope saw them.",
+            plural(n, "packet")
+        )),
+    }
 }
 
 /// The flows of all pairs, those that lost most first, each pair's worst before any pair's second.
@@ -440,35 +562,46 @@ fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
     bad.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()));
     for one in bad {
         let Between { from, to, src, dst, vanished, .. } = &one;
-        let share = units::ratio(Some(one.ratio()));
-        let what = format!(
-            "{share} of the packets from {src} to {dst} vanish between {from} and {to}: {vanished} of {}",
-            one.packets()
+        let diagnosis = format!(
+            "Loss between {} and {}: {} of {} ({})",
+            short(from),
+            short(to),
+            units::count(*vanished),
+            plural(one.packets(), "packet"),
+            percent(one.ratio())
         );
         let critical = one.ratio() >= limits.critical_ratio;
         let severity = if critical { Severity::Critical } else { Severity::Warning };
-        Raise::new(&BETWEEN, severity, title(what, 0, input.facts))
-            .evidence("loss_ratio", one.ratio())
-            .evidence("vanished", *vanished)
-            .evidence("packets", one.packets())
-            .evidence("tool_lost", own(&input.facts.totals.lost))
-            .flows(one.flows.iter().copied())
-            .into(found);
+        let (requester, responder) = ends::of_data(input, one.flows.iter().copied());
+        let spans = spans(one.flows.iter().copied(), &[Signal::LossUpstream]);
+        let episodes: Vec<Episode> = spans.iter().rev().map(|span| span.episode(None)).collect();
+        let whole = run(one.flows.iter().copied());
+        let place = one.flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default();
+        let raise =
+            Raise::new(&BETWEEN, severity, title::title(diagnosis, [pair(src, dst), own_loss(input)]))
+                .evidence("loss_ratio", one.ratio())
+                .evidence("vanished", *vanished)
+                .evidence("packets", one.packets())
+                .evidence("tool_lost", own(&input.facts.totals.lost))
+                .flows(one.flows.iter().copied())
+                .place(place.hop(format!("{from} → {to}")))
+                .ends(requester, responder)
+                .impact(impact(
+                    &whole,
+                    one.flows.iter().copied(),
+                    Some(one.ratio()),
+                    Signal::Retransmitted,
+                    *vanished,
+                ))
+                .episodes(episodes)
+                .step(
+                    format!("Check the drop, discard and FEC counters of each port between {from} and {to}."),
+                    None,
+                )
+                .step(
+                    "Check that PFC is enabled for RoCE's priority on both sides of each of these links.",
+                    None,
+                );
+        capture_caveat(input, raise).into(found);
     }
-}
-
-fn title(what: String, others: usize, facts: &Facts) -> String {
-    let mut title = what;
-    match others {
-        0 => {}
-        1 => title.push_str("; one more pair of hosts"),
-        n => {
-            let _ = write!(title, "; {n} more pairs of hosts");
-        }
-    }
-    let own = own(&facts.totals.lost);
-    if own > 0 {
-        let _ = write!(title, " (may be our own: {} dropped before counting)", plural(own, "packet"));
-    }
-    title
 }

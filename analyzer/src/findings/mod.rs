@@ -1,10 +1,17 @@
 //! What is wrong, or may be: conclusions from a sample and its facts, with their evidence.
 //!
-//! Each family of findings is a module with the same parts: `ENTRIES`, the text about each finding
-//! (one source for `rocescope explain` and docs/findings.md); `Limits`, the thresholds, each with
-//! its reason; and `check`, a pure function. A finding says what was seen in numbers. It is raised
-//! when someone should look, not whenever a counter is not zero: a false alarm at three in the
-//! morning costs more trust than ten findings earn.
+//! A module is a [`Family`]: its entries (id, rank, texts, what each needs), its thresholds and its
+//! check, a pure function. `rocescope explain`, docs/findings.md, the template of the configuration
+//! file, the order of findings, what could not be evaluated and what `rocescope diff` compares all
+//! follow from these declarations: a new finding is an [`Entry`] in one of these files, a new family
+//! a file and its line in the list below.
+//!
+//! A finding is raised when someone should look, not whenever a counter is not zero: a false alarm
+//! at three in the morning costs more trust than ten findings earn.
+
+// First, since the others use its macros.
+#[macro_use]
+mod family;
 
 mod balance;
 #[cfg(test)]
@@ -13,11 +20,16 @@ mod burst;
 mod catalog;
 mod classes;
 mod cnp;
+mod command;
 mod config;
 mod device;
 mod ecn;
+mod ends;
+#[cfg(test)]
+mod episode_tests;
 mod finding;
 mod icrc;
+mod index;
 mod job;
 mod latency;
 mod loss;
@@ -30,26 +42,32 @@ pub mod order;
 mod peer;
 mod pfc;
 mod raise;
+mod relate;
 mod retry;
 mod rnr;
 mod settings;
 #[cfg(test)]
 mod settings_tests;
+mod span;
 mod step;
 #[cfg(test)]
 mod tests;
+mod title;
 mod tool;
 mod verdict;
-
-use serde::Deserialize;
 
 use crate::analysis::{Facts, Flow};
 use crate::sample::Sample;
 
-pub use catalog::{Entry, LimitMeta, entries, limits, markdown};
+pub use catalog::{entries, entry, limits, markdown};
+pub use family::{Better, Entry, Family, Label, LimitMeta, Measure, Need};
 pub use finding::{
     End, Episode, Evidence, EvidenceList, Finding, Impact, NotEvaluated, Place, Severity, Step, Unit,
 };
+pub use index::{FlowIndex, FlowSet};
+
+use command::Commands;
+use family::label;
 use raise::Raise;
 pub use verdict::{Health, Verdict};
 
@@ -64,31 +82,31 @@ pub struct Input<'a> {
     pub limits: &'a Limits,
 }
 
-/// The thresholds of all families, as in the `[findings]` table of the configuration file.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[expect(missing_docs, reason = "each family describes its own")]
-pub struct Limits {
-    pub entropy: balance::EntropyLimits,
-    pub isolation: settings::IsolationLimits,
-    pub links: balance::LinksLimits,
-    pub mtu: settings::MtuLimits,
-    pub qos: settings::QosLimits,
-    pub rocev1: settings::Rocev1Limits,
-    pub ecn: ecn::Limits,
-    pub latency: latency::Limits,
-    pub icrc: icrc::Limits,
-    pub loss: loss::Limits,
-    pub nak: nak::Limits,
-    pub peer: peer::Limits,
-    pub device: device::Limits,
-    pub pfc: pfc::Limits,
-    pub retry: retry::Limits,
-    pub rnr: rnr::Limits,
-    pub burst: burst::Limits,
-    pub job: job::Limits,
-    pub step: step::Limits,
-    pub tool: tool::Limits,
+families! {
+    balance [entropy: balance::EntropyLimits, links: balance::LinksLimits],
+    burst [burst: burst::Limits],
+    cnp [],
+    config [],
+    device [device: device::Limits],
+    ecn [ecn: ecn::Limits],
+    icrc [icrc: icrc::Limits],
+    job [job: job::Limits],
+    latency [latency: latency::Limits],
+    loss [loss: loss::Limits],
+    nak [nak: nak::Limits],
+    peer [peer: peer::Limits],
+    pfc [pfc: pfc::Limits],
+    rnr [rnr: rnr::Limits],
+    // Its advice names the findings of the families before it.
+    retry [retry: retry::Limits],
+    settings [
+        mtu: settings::MtuLimits,
+        qos: settings::QosLimits,
+        rocev1: settings::Rocev1Limits,
+        isolation: settings::IsolationLimits
+    ],
+    step [step: step::Limits],
+    tool [tool: tool::Limits],
 }
 
 /// The findings that cannot be come to, since the source does not collect what they rest on.
@@ -101,30 +119,14 @@ pub fn not_evaluated(sample: &Sample, flows: &[Flow]) -> Vec<NotEvaluated> {
 #[must_use]
 pub fn check(input: &Input<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    let families = [
-        balance::check,
-        burst::check,
-        cnp::check,
-        config::check,
-        device::check,
-        ecn::check,
-        icrc::check,
-        job::check,
-        latency::check,
-        loss::check,
-        nak::check,
-        peer::check,
-        pfc::check,
-        rnr::check,
-        // Says which of the others tell why.
-        retry::check,
-        settings::check,
-        step::check,
-        tool::check,
-    ];
-    for check in families {
-        check(input, &mut found);
+    for family in FAMILIES {
+        (family.check)(input, &mut found);
     }
-    order::sort(&mut found, input.facts.window.last_ns);
+    let end_ns = input.facts.window.last_ns;
+    for finding in &mut found {
+        finding.active = finding.over_since(end_ns).is_none();
+    }
+    relate::relate(&mut found);
+    order::sort(&mut found, end_ns);
     found
 }

@@ -3,147 +3,240 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use serde::Deserialize;
-
 use super::once::once;
-use super::{Entry, Input, LimitMeta, Raise};
+use super::span::{Judged, Span, latest, run, spans};
+use super::title::{more, pair, title};
+use super::{Commands, End, Episode, Place, ends};
+use super::{Entry, Family, Input, Raise, Unit, label};
 use crate::analysis::{Flow, LastNaks, Naks};
 use crate::findings::{Finding, Severity};
-use crate::util::units::plural;
+use crate::metrics::loss::spells::Signal;
+use crate::util::units::{self, plural};
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[ACCESS, OPERATIONAL, INVALID, SEQUENCE];
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[ACCESS, OPERATIONAL, INVALID, SEQUENCE],
+    limits: &[Limits::META],
+    evidence: &[label("naks", "NAKs", Unit::Count), label("host_pairs", "host pairs", Unit::Count)],
+    check,
+};
 
 const ACCESS: Entry = Entry {
     id: "nak.remote_access_error",
-    title: "A responder denies access to its memory",
+    rank: 160,
+    title: "Remote access error: a responder denies access to its memory",
     meaning: "A request named a remote key or an address that the responder does not grant. The queue pair goes into the error state: the job that uses it ends or hangs.",
     computed: "Raised from `errors` NAKs with code 2 (remote access error) on; critical, since no connection survives one.",
     advice: "It is the application's matter, not the network's: a region that was deregistered too early, a wrong remote key, an access beyond the end, a missing permission \
              (IBV_ACCESS_REMOTE_WRITE/READ), or a peer that restarted and still gets requests for its former self. Look at the logs of the process that owns the responder's queue pair.",
     caveat: "",
+    ..Entry::EMPTY
 };
 const OPERATIONAL: Entry = Entry {
     id: "nak.remote_operational_error",
-    title: "A responder failed to carry out a request",
+    rank: 170,
+    title: "Remote operational error: a responder failed to execute a request",
     meaning: "The responder's device hit an error of its own while it worked on a request. The queue pair goes into the error state.",
     computed: "Raised from `errors` NAKs with code 3 (remote operational error) on; critical.",
     advice: "Look at the responder's kernel log and firmware events (`dmesg`, `devlink health`), PCIe errors (AER) and memory errors; with GPU memory also at the GPU's (Xid events) and at \
              the peer-memory driver.",
     caveat: "",
+    ..Entry::EMPTY
 };
 const INVALID: Entry = Entry {
     id: "nak.invalid_request",
-    title: "A responder calls a request invalid",
+    rank: 180,
+    title: "Invalid request: a responder rejects a request",
     meaning: "The responder does not understand the request, or does not permit it at all: an operation that is not enabled for the queue pair, a message longer than its receive buffer, too \
               many READs or atomics at a time. The queue pair goes into the error state.",
     computed: "Raised from `errors` NAKs with code 1 (invalid request) on; critical.",
     advice: "Compare the two ends' settings: path MTU, max_dest_rd_atomic against max_rd_atomic, the queue pair's access flags, the sizes of posted receive buffers, versions of library and \
              application.",
     caveat: "",
+    ..Entry::EMPTY
 };
 
 const SEQUENCE: Entry = Entry {
     id: "nak.psn_sequence_error",
-    title: "Receivers ask again for data that does not pass here",
-    meaning: "NAKs for a PSN sequence error pass: their senders miss packets, or got them out of order. The data itself takes another way, so that where it was lost, and whether it was, is not seen.",
-    computed: "Per pair of hosts: NAKs with code 0 (PSN sequence error) of one that the other sends no requests to at any tap. Info from loss.episodes of them on. NAKs of flows with RNR NAKs do not count: \
-               a receiver that was not ready also misses what came behind. Where the data passes, the findings loss.* judge.",
-    advice: "Capture where the data passes, or both directions of the mirror port: the findings of loss then say on which side of the tap packets are lost. On hosts with several uplinks, watch all of them.",
-    caveat: "A receiver sends one NAK for all that it misses at a time: how many packets that is cannot be told.",
+    rank: 250,
+    causes: &["rnr.slow_receiver"],
+    title: "Sequence-error NAKs for requests not visible at this tap",
+    meaning: "Sequence-error NAKs pass, but the requests they are for take another path: their receivers miss packets or got them out of order. Where and whether packets were lost is not visible here.",
+    computed: "Per host pair: NAKs with code 0 (PSN sequence error) from a host to which the other sends no requests at any tap. Info from loss.episodes of them on. Flows with RNR NAKs do not count: a receiver that was not ready also NAKs what follows. Where the requests pass, the findings loss.* decide. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
+    advice: "Capture where the requests pass, or both directions of the mirror port: the loss findings then tell on which side of the tap packets are lost. On hosts with several uplinks, watch all of them.",
+    caveat: "A receiver sends one NAK for all packets it misses at a time: the number of lost packets is not known.",
+    ..Entry::EMPTY
 };
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[LimitMeta {
-    name: "nak.errors",
-    default: "1",
-    meaning: "NAKs of one kind from which it is a finding",
-    reason: "Each of them ends a connection",
-}];
-
-/// Thresholds of this family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    pub errors: u64,
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "nak";
+    errors: u64 = 1,
+        "minimum NAKs of one kind",
+        "Each of them ends a connection";
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self { errors: 1 }
-    }
+/// A kind of fatal NAK: its entry and code, a diagnosis, and where it is counted.
+struct Kind {
+    entry: &'static Entry,
+    code: u8,
+    diagnosis: &'static str,
+    count: fn(&Naks) -> u64,
+    last: fn(&LastNaks) -> Option<u64>,
 }
+
+const KINDS: [Kind; 3] = [
+    Kind {
+        entry: &ACCESS,
+        code: 2,
+        diagnosis: "Remote access error NAK",
+        count: |naks| naks.remote_access_error,
+        last: |last| last.remote_access_error,
+    },
+    Kind {
+        entry: &OPERATIONAL,
+        code: 3,
+        diagnosis: "Remote operational error NAK",
+        count: |naks| naks.remote_operational_error,
+        last: |last| last.remote_operational_error,
+    },
+    Kind {
+        entry: &INVALID,
+        code: 1,
+        diagnosis: "Invalid request NAK",
+        count: |naks| naks.invalid_request,
+        last: |last| last.invalid_request,
+    },
+];
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
-    type Kind = (&'static Entry, &'static str, fn(&Naks) -> u64, fn(&LastNaks) -> Option<u64>);
-    let kinds: [Kind; 3] = [
-        (
-            &ACCESS,
-            "denies access to its memory",
-            |naks| naks.remote_access_error,
-            |last| last.remote_access_error,
-        ),
-        (
-            &OPERATIONAL,
-            "failed to carry out requests",
-            |naks| naks.remote_operational_error,
-            |last| last.remote_operational_error,
-        ),
-        (&INVALID, "calls requests invalid", |naks| naks.invalid_request, |last| last.invalid_request),
-    ];
-    for (entry, what, of, last) in kinds {
-        let flows = once(&input.facts.flows, |flow| of(&flow.ack.naks));
-        let naks: u64 = flows.iter().map(|(_, naks)| naks).sum();
-        let Some((worst, _)) = flows.first().filter(|_| naks >= input.limits.nak.errors.max(1)) else {
-            continue;
-        };
-        let more = match flows.len() - 1 {
-            0 => String::new(),
-            n => format!(", and {}", plural(n as u64, "more queue pair")),
-        };
-        let title = format!("{} {what}: NAK to QP {} of {}{more}", worst.src, worst.dest_qp, worst.dst);
-        Raise::new(entry, Severity::Critical, title)
-            .evidence("naks", naks)
-            .last_seen(latest(&flows, last))
-            .flows(flows.iter().map(|(flow, _)| *flow))
-            .into(found);
+    for kind in &KINDS {
+        refused(input, kind, found);
     }
     asked_from_afar(input, found);
 }
 
-/// Receivers that ask again for what does not pass here.
-fn asked_from_afar(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let all = &input.facts.flows;
-    let passes: HashSet<(IpAddr, IpAddr)> =
-        all.iter().filter(|flow| flow.psn.is_some()).map(|flow| (flow.src, flow.dst)).collect();
-    let mut flows = once(all, |flow| flow.ack.naks.psn_sequence_error);
-    flows.retain(|(flow, _)| flow.ack.rnr_naks == 0 && !passes.contains(&(flow.dst, flow.src)));
-    let naks: u64 = flows.iter().map(|(_, naks)| naks).sum();
-    let Some((most, _)) = flows.first().filter(|_| naks >= input.limits.loss.episodes.max(1)) else { return };
-    let hosts = flows.iter().map(|(flow, _)| (flow.src, flow.dst)).collect::<HashSet<_>>().len();
-    let title = match hosts {
-        1 => format!("{} asks {} again {}", most.src, most.dst, plural(naks, "time")),
-        n => format!(
-            "{} asks {} again, {n} pairs of hosts in all {}",
-            most.src,
-            most.dst,
-            plural(naks, "time")
-        ),
+/// Requests that a responder refused for good.
+fn refused(input: &Input<'_>, kind: &Kind, found: &mut Vec<Finding>) {
+    let signal = Signal::OtherNak(kind.code);
+    let all: Vec<&Flow> = once(&input.facts.flows, |flow| (kind.count)(&flow.ack.naks))
+        .into_iter()
+        .map(|(flow, _)| flow)
+        .collect();
+    let least = input.limits.nak.errors.max(1);
+    let judge = |span: &Span| {
+        let flows = once(all.iter().copied(), |flow| span.count(flow, signal, (kind.count)(&flow.ack.naks)));
+        let naks: u64 = flows.iter().map(|(_, naks)| naks).sum();
+        (naks >= least).then_some(((flows, naks), Some(naks as f64)))
     };
-    Raise::new(
-        &SEQUENCE,
-        Severity::Info,
-        format!("{title}: the data does not pass here, so that losses are not judged"),
-    )
-    .evidence("naks", naks)
-    .evidence("host_pairs", hosts)
-    .last_seen(latest(&flows, |last| last.psn_sequence_error))
-    .flows(flows.iter().map(|(flow, _)| *flow))
-    .into(found);
+    let spans = told(&all, signal, |flow| (kind.count)(&flow.ack.naks));
+    let Some(judged) = latest(&spans, run(all.iter().copied()), judge) else { return };
+    let (flows, naks) = &judged.what;
+    let Some((worst, _)) = flows.first() else { return };
+    let (requester, responder) = ends::of_answers(input, [*worst]);
+    let diagnosis = format!("{} from {} to {} QP {}", kind.diagnosis, worst.src, worst.dst, worst.dest_qp);
+    let more = more(flows.len() as u64 - 1, "QP");
+    let times = if *naks > 1 { format!(": {}", units::count(*naks)) } else { String::new() };
+    let raise = Raise::new(kind.entry, Severity::Critical, title(diagnosis, [times, more]))
+        .evidence("naks", *naks)
+        .last_seen(latest_nak(&all, kind.last))
+        .flows(flows.iter().map(|(flow, _)| *flow))
+        .place(Place::of(input, worst).hop("responder"))
+        .episodes(episodes_of(&judged, &all, kind.last));
+    refusal_steps(input, raise, kind, requester.as_ref(), responder.as_ref(), &worst.link)
+        .ends(requester, responder)
+        .into(found);
+}
+
+fn refusal_steps(
+    input: &Input<'_>,
+    raise: Raise,
+    kind: &Kind,
+    requester: Option<&End>,
+    responder: Option<&End>,
+    link: &str,
+) -> Raise {
+    let words = |end: Option<&End>| end.map_or_else(|| "unknown".to_owned(), ToString::to_string);
+    let (asks, refuses) = (words(requester), words(responder));
+    let here = Commands::on(input, link);
+    let raise = raise
+        .step(
+            format!("Find the queue pair in the error state, and its process: requester {asks}."),
+            here.queue_pairs(),
+        )
+        .step(format!("Read the log of the process on the responder, {refuses}."), None);
+    match kind.code {
+        2 => raise.step("Compare rkey, address, length and access flags of the request with the registered memory region.", None),
+        3 => raise.step("Check the responder's kernel log for PCIe, memory and GPU (Xid) errors: dmesg, devlink health.", None),
+        _ => raise.step("Compare path MTU, max_rd_atomic and max_dest_rd_atomic, access flags and receive buffer sizes of both ends.", None),
+    }
+}
+
+/// Sequence-error NAKs for requests that no tap sees.
+fn asked_from_afar(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let facts = input.facts;
+    let passes: HashSet<(IpAddr, IpAddr)> =
+        facts.flows.iter().filter(|flow| flow.psn.is_some()).map(|flow| (flow.src, flow.dst)).collect();
+    let unseen = |flow: &&Flow| !passes.contains(&(flow.dst, flow.src)) && flow.ack.rnr_naks == 0;
+    let all: Vec<&Flow> = once(facts.flows.iter().filter(unseen), |flow| facts.nak_causes(flow).unknown)
+        .into_iter()
+        .map(|(flow, _)| flow)
+        .collect();
+    let counted = |flow: &Flow| flow.ack.naks.psn_sequence_error;
+    let least = input.limits.loss.episodes.max(1);
+    let judge = |span: &Span| {
+        let flows = once(all.iter().copied(), |flow| span.count(flow, Signal::SequenceNak, counted(flow)));
+        let naks: u64 = flows.iter().map(|(_, naks)| naks).sum();
+        (naks >= least).then_some(((flows, naks), Some(naks as f64)))
+    };
+    let spans = told(&all, Signal::SequenceNak, counted);
+    let Some(judged) = latest(&spans, run(all.iter().copied()), judge) else { return };
+    let (flows, naks) = &judged.what;
+    let Some((most, _)) = flows.first() else { return };
+    let hosts = flows.iter().map(|(flow, _)| (flow.src, flow.dst)).collect::<HashSet<_>>().len();
+    let (requester, responder) = ends::of_answers(input, flows.iter().map(|(flow, _)| *flow));
+    let diagnosis = format!("{} for requests not visible here", plural(*naks, "sequence-error NAK"));
+    let parts = [pair(most.src, most.dst), more(hosts as u64 - 1, "host pair")];
+    Raise::new(&SEQUENCE, Severity::Info, title(diagnosis, parts))
+        .evidence("naks", *naks)
+        .evidence("host_pairs", hosts)
+        .last_seen(latest_nak(&all, |last| last.psn_sequence_error))
+        .flows(flows.iter().map(|(flow, _)| *flow))
+        .place(Place::of(input, most))
+        .ends(requester, responder)
+        .step(
+            format!(
+                "Capture where requests from {} to {} pass, or both directions of the mirror port.",
+                most.dst, most.src
+            ),
+            None,
+        )
+        .step("Check port discards and out-of-sequence counters of both hosts.", None)
+        .episodes(episodes_of(&judged, &all, |last| last.psn_sequence_error))
+        .into(found);
+}
+
+/// When NAKs of a kind passed in these flows; nothing where some of them were counted, but not told one by one.
+pub(super) fn told(flows: &[&Flow], signal: Signal, counted: impl Fn(&Flow) -> u64) -> Vec<Span> {
+    let told =
+        |flow: &&Flow| flow.spells.of(signal).iter().map(|spell| spell.count).sum::<u64>() >= counted(flow);
+    if flows.iter().all(told) { spans(flows.iter().copied(), &[signal]) } else { Vec::new() }
+}
+
+/// The episodes that were judged; none where no NAK's time is known.
+pub(super) fn episodes_of<T>(
+    judged: &Judged<T>,
+    flows: &[&Flow],
+    last: fn(&LastNaks) -> Option<u64>,
+) -> Vec<Episode> {
+    let known = judged.episodes.len() > 1
+        || !judged.span.is_whole()
+        || flows.iter().any(|flow| !flow.spells.is_empty());
+    if known && latest_nak(flows, last).is_some() { judged.episodes.clone() } else { Vec::new() }
 }
 
 /// When the latest NAK in any of these flows came; `None` when that of one is not known.
-pub(super) fn latest(flows: &[(&Flow, u64)], last: fn(&LastNaks) -> Option<u64>) -> Option<u64> {
-    let each = flows.iter().map(|(flow, _)| flow.last_naks_ns.as_ref().and_then(last));
+pub(super) fn latest_nak(flows: &[&Flow], last: fn(&LastNaks) -> Option<u64>) -> Option<u64> {
+    let each = flows.iter().map(|flow| flow.last_naks_ns.as_ref().and_then(last));
     each.collect::<Option<Vec<u64>>>()?.into_iter().max()
 }

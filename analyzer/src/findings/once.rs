@@ -5,13 +5,12 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::net::IpAddr;
 
 use super::Input;
 use crate::analysis::{Flow, related};
 
 /// A direction of a queue pair, wherever it is seen.
-pub(super) type Name = (IpAddr, IpAddr, u32);
+pub(super) use super::index::Name;
 
 pub(super) const fn name(flow: &Flow) -> Name {
     (flow.src, flow.dst, flow.dest_qp)

@@ -2,70 +2,19 @@
 
 use std::cmp::Reverse;
 
+use super::catalog::entry;
 use crate::findings::{Finding, Severity};
+use crate::metrics::loss::spells::SPELL_NS;
 use crate::util::units;
 
-/// What was not seen for so long before the end of the data is over, in nanoseconds. The steps of training jobs are
-/// seconds apart at most, so that what comes with each of them is seen again within it; the screen's figures are of as long.
-pub const OVER_NS: u64 = 10_000_000_000;
+/// A finding has ended when it was not seen for so long before the end of the data, in nanoseconds.
+pub const OVER_NS: u64 = SPELL_NS;
 
 const DAY_NS: u64 = 86_400_000_000_000;
 
-/// Every kind of finding, what causes others before what it causes: what makes figures doubtful, settings and links,
-/// refusals, losses, what is sent again for them, congestion and what it costs, balance, the steps of jobs, and
-/// what only shows how traffic is sent.
-pub const CAUSES_FIRST: [&str; 46] = [
-    "tool.lost",
-    "config.lossless",
-    "config.switch",
-    "config.ecn",
-    "config.port",
-    "config.pcie",
-    "config.gpu",
-    "config.nccl",
-    "config.host",
-    "device.link_errors",
-    "device.pcie_stalls",
-    "pfc.on_wrong_priority",
-    "pfc.storm",
-    "pfc.victim",
-    "icrc.errors",
-    "nak.remote_access_error",
-    "nak.remote_operational_error",
-    "nak.invalid_request",
-    "device.discards",
-    "device.loss",
-    "loss.between_taps",
-    "loss.before_tap",
-    "loss.after_tap",
-    "device.not_ready",
-    "nak.psn_sequence_error",
-    "rnr.slow_receiver",
-    "peer.silent",
-    "retry.storm",
-    "burst.incast",
-    "device.congestion",
-    "ecn.congestion",
-    "ecn.no_cnp",
-    "cnp.without_ce",
-    "latency.tail",
-    "entropy.low",
-    "links.imbalance",
-    "job.stalled",
-    "step.straggler",
-    "step.slower",
-    "isolation.foreign_traffic",
-    "qos.dscp_mixed",
-    "qos.dscp_unset",
-    "qos.cnp_dscp",
-    "ecn.not_capable",
-    "mtu.small",
-    "rocev1.present",
-];
-
-/// Place of a kind in [`CAUSES_FIRST`].
-fn rank(id: &str) -> usize {
-    CAUSES_FIRST.iter().position(|known| *known == id).unwrap_or(CAUSES_FIRST.len())
+/// Place of a kind among those of its severity.
+fn rank(id: &str) -> u16 {
+    entry(id).map_or(u16::MAX, |entry| entry.rank)
 }
 
 impl Finding {
@@ -76,19 +25,33 @@ impl Finding {
         (end.saturating_sub(seen) >= OVER_NS).then_some(seen)
     }
 
+    /// When it ended and how long its latest episode took, in words, `ended 13:05:09 UTC after 8.00 s`: with the day where that
+    /// is another one; `None` while it is active.
+    #[must_use]
+    pub fn ended(&self, end_ns: Option<u64>) -> Option<String> {
+        let when = format!("ended {}", self.end_utc(end_ns)?);
+        let length = self.episodes.last().map(|episode| episode.last_ns.saturating_sub(episode.first_ns));
+        Some(match length {
+            Some(length) if length > 0 => format!("{when} after {}", units::duration(length)),
+            _ => when,
+        })
+    }
+
     /// The same in words, `until 13:05:09 UTC`: with the day where that is another one.
     #[must_use]
     pub fn until(&self, end_ns: Option<u64>) -> Option<String> {
+        Some(format!("until {}", self.end_utc(end_ns)?))
+    }
+
+    fn end_utc(&self, end_ns: Option<u64>) -> Option<String> {
         let seen = self.over_since(end_ns)?;
         let same_day = end_ns.is_some_and(|end| end / DAY_NS == seen / DAY_NS);
-        let when =
-            if same_day { format!("{} UTC", units::second_utc(seen)) } else { units::minute_utc(seen) };
-        Some(format!("until {when}"))
+        Some(if same_day { format!("{} UTC", units::second_utc(seen)) } else { units::minute_utc(seen) })
     }
 }
 
 /// Puts findings in the order in which they should be looked at: the worst first; what is over behind what goes on,
-/// but before what is only good to know; of those that are as bad, causes before what they cause ([`CAUSES_FIRST`]).
+/// but before what is only good to know; of those that are as bad, causes before what they cause ([`Entry::rank`](super::Entry::rank)).
 pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
     // Stable: within a family the order says which is the worst.
     findings.sort_by_key(|finding| {
@@ -105,6 +68,7 @@ pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::findings::Episode;
 
     fn finding(id: &'static str, severity: Severity, last_seen_ns: Option<u64>) -> Finding {
         Finding { last_seen_ns, ..Finding::new(id, severity, String::new()) }
@@ -161,5 +125,9 @@ mod tests {
         assert_eq!(old.until(Some(then + DAY_NS)).as_deref(), Some("until 2026-03-01 13:05 UTC"));
         assert_eq!(old.until(Some(then + OVER_NS - 1)), None);
         assert_eq!(old.until(None), None);
+        let episode = Episode { first_ns: then - 8_000_000_000, last_ns: then, peak: None };
+        let old = Finding { episodes: vec![episode], ..old };
+        assert_eq!(old.ended(Some(then + OVER_NS)).as_deref(), Some("ended 13:05:09 UTC after 8.00 s"));
+        assert_eq!(old.ended(Some(then)), None);
     }
 }

@@ -7,21 +7,32 @@ use rocescope_common::account::FlowKey;
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::Addr;
-use serde::Deserialize;
 
-use super::{Entry, Input, LimitMeta, Raise, once};
+use super::title::{more, title};
+use super::{Commands, Place, ends};
+use super::{Entry, Family, Input, Need, Raise, Unit, label, once};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::sample::{Direction, FlowSample, LinkSample, Sample, SourceKind, address};
 use crate::util::units::plural;
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[SILENT];
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[SILENT],
+    limits: &[Limits::META],
+    evidence: &[
+        label("retries", "retries of the same request", Unit::Count),
+        label("packets", "packets without an answer", Unit::Count),
+    ],
+    check,
+};
+
 const SILENT: Entry = Entry {
     id: "peer.silent",
-    title: "Requests are never answered",
-    meaning: "A sender asks for acknowledgements, or repeats a request again and again, and nothing comes back: the peer's queue pair, process or host is gone, or packets pass in one direction only. After retry_cnt \
-              attempts the connection fails.",
+    rank: 270,
+    needs: &[Need::Loss],
+    title: "Peer does not answer",
+    meaning: "A requester asks for acknowledgements, or retransmits the same request, and nothing comes back: the peer's queue pair, process or host is gone, or packets pass in one direction only. After retry_cnt attempts the connection fails.",
     computed: "Reliable flows that asked for an acknowledgement, to which no acknowledgement, NAK or response with a PSN of theirs came from the peer's address, and whose sender began again at the \
                same PSN at least `retries` times in a row without getting further. Critical; a warning where nothing at all is seen to be sent to the host that asks. Without so many repeats: hosts that asked another for an acknowledgement `wait_ms` or longer before the end \
                of the data, while none of that host's flows to them answered anything anywhere; a warning when they repeated something, else info. These only from a tap that would show the answer: it \
@@ -31,36 +42,18 @@ const SILENT: Entry = Entry {
              a filter or ACL drops UDP 4791 one way. NCCL gives up after NCCL_IB_RETRY_CNT times NCCL_IB_TIMEOUT.",
     caveat: "On a tap that sees one direction only, a sender that is stuck for another reason looks the same. Answers may take another path than requests; the rest of the tap's traffic says whether \
              they do, but not for certain.",
+    ..Entry::EMPTY
 };
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[
-    LimitMeta {
-        name: "peer.retries",
-        default: "2",
-        meaning: "times in a row that a sender began again at one PSN",
-        reason: "One repeat is what a single lost packet brings; senders try up to 7 times",
-    },
-    LimitMeta {
-        name: "peer.wait_ms",
-        default: "10",
-        meaning: "milliseconds that an answer may take",
-        reason: "NICs acknowledge by themselves, within microseconds; software stacks under load take a few milliseconds",
-    },
-];
-
-/// Thresholds of this family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    pub retries: u64,
-    pub wait_ms: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { retries: 2, wait_ms: 10 }
-    }
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "peer";
+    retries: u64 = 2,
+        "minimum retries in a row from the same PSN",
+        "One retry is what a single lost packet causes; senders try up to 7 times";
+    wait_ms: u64 = 10,
+        "maximum time for an answer, in milliseconds",
+        "NICs acknowledge by themselves, within microseconds; software stacks under load take a few milliseconds";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -110,27 +103,46 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
     silent.sort_by_key(|(_, stuck)| std::cmp::Reverse(*stuck));
     let Some((worst, stuck)) = silent.first() else { return };
-    let more = match once::count(silent.iter().map(|(flow, _)| *flow)) - 1 {
-        0 => String::new(),
-        n => format!(", and {n} more"),
-    };
-    let repeated = format!("QP {} got the same request {} times{more}", worst.dest_qp, stuck + 1);
+    let others = once::count(silent.iter().map(|(flow, _)| *flow)).saturating_sub(1);
     // Where nothing at all passes to those who ask, answers may well come in by another way.
     let hears = |host: IpAddr| input.facts.flows.iter().any(|flow| flow.dst == host);
-    let (title, severity) = if silent.iter().any(|(flow, _)| hears(flow.src)) {
-        (format!("{} does not answer {}: {repeated}", worst.dst, worst.src), Severity::Critical)
-    } else {
-        let title = format!(
-            "{} sends {} the same again and again, {repeated}; what is sent to {} does not pass here",
-            worst.src, worst.dst, worst.src
-        );
-        (title, Severity::Warning)
-    };
-    Raise::new(&SILENT, severity, title)
+    let seen = silent.iter().any(|(flow, _)| hears(flow.src));
+    let times = format!(": QP {} got the same request {} times", worst.dest_qp, stuck + 1);
+    let diagnosis = format!("No answer from {} to {}", worst.dst, worst.src);
+    let severity = if seen { Severity::Critical } else { Severity::Warning };
+    let mut raise = Raise::new(&SILENT, severity, title(diagnosis, [times, more(others, "QP")]))
         .evidence("retries", *stuck)
         .flows(silent.iter().map(|(flow, _)| *flow))
-        .lasting()
-        .into(found);
+        .lasting();
+    if !seen {
+        raise = raise.caveat(format!(
+            "Nothing sent to {} is visible at this tap: the answers may take another path.",
+            worst.src
+        ));
+    }
+    steps(input, raise, worst).into(found);
+}
+
+/// Where it is, between whom, and what to do.
+fn steps(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
+    let here = Commands::on(input, &worst.link);
+    let (requester, responder) = ends::of_data(input, [worst]);
+    let asks = requester.as_ref().map_or_else(|| worst.src.to_string(), ToString::to_string);
+    raise
+        .place(Place::of(input, worst).hop("responder"))
+        .ends(requester, responder)
+        .step(
+            format!("Check that QP {} on {} exists and is in RTS.", worst.dest_qp, worst.dst),
+            here.queue_pairs(),
+        )
+        .step(format!("Check that {} is reachable from {}.", worst.dst, worst.src), here.ping(worst.dst))
+        .step("Check that no filter or ACL drops UDP port 4791 in one direction.", None)
+        .step(
+            format!(
+                "Check the retry settings of the requester, {asks} (NCCL_IB_RETRY_CNT, NCCL_IB_TIMEOUT)."
+            ),
+            None,
+        )
 }
 
 /// Upper opcode bits of services that acknowledge nothing: UC and UD.
@@ -241,24 +253,16 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     let repeated = silent.iter().any(|(_, again)| *again);
     silent.sort_by_key(|(flow, again)| std::cmp::Reverse((*again, flow.packets)));
     let Some((worst, _)) = silent.first() else { return };
-    let more = match once::count(silent.iter().map(|(flow, _)| *flow)) - 1 {
-        0 => String::new(),
-        n => format!(", and {n} more"),
-    };
-    let again = if repeated { " though it asked again" } else { "" };
-    let title = format!(
-        "{} does not answer {}: QP {} got {} without an acknowledgement{again}{more}",
-        worst.dst,
-        worst.src,
-        worst.dest_qp,
-        plural(worst.packets, "packet")
-    );
+    let others = once::count(silent.iter().map(|(flow, _)| *flow)).saturating_sub(1);
+    let diagnosis = format!("No answer from {} to {}", worst.dst, worst.src);
+    let sent = format!(": {} to QP {}", plural(worst.packets, "packet"), worst.dest_qp);
+    let again = if repeated { ", with retransmissions" } else { "" };
     let severity = if repeated { Severity::Warning } else { Severity::Info };
-    Raise::new(&SILENT, severity, title)
+    let raise = Raise::new(&SILENT, severity, title(diagnosis, [sent, again.to_owned(), more(others, "QP")]))
         .evidence("packets", worst.packets)
         .flows(silent.iter().map(|(flow, _)| *flow))
-        .lasting()
-        .into(found);
+        .lasting();
+    steps(input, raise, worst).into(found);
 }
 
 /// Whether an answer's PSN lies in what a flow sent, or before that: a capture that begins in the middle does not show all

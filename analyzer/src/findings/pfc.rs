@@ -1,18 +1,21 @@
 //! Pauses: PFC by priority, from devices' counters and from frames in captures.
 
-use serde::Deserialize;
-
 use super::once::once;
 use super::raise::MAX_FLOWS;
-use super::{Entry, Input, LimitMeta, Raise};
+use super::{Better, Entry, Family, Input, Measure, Need, Raise, Unit};
 use crate::analysis::{Device, Flow, Link, Pause};
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[STORM, WRONG_PRIORITY, VICTIM];
+/// This family.
+pub(super) const FAMILY: Family =
+    Family { entries: &[STORM, WRONG_PRIORITY, VICTIM], limits: &[Limits::META], evidence: &[], check };
+
 const STORM: Entry = Entry {
     id: "pfc.storm",
+    rank: 130,
+    needs: &[Need::PauseTimes],
+    measure: Some(Measure::ratio("worst_share")),
     title: "A priority is paused for much of the time",
     meaning: "While a priority is paused, nothing of it moves on the link. Pauses that are long or never end spread backwards from switch to switch, and stop flows that do not even cross the place \
               that is congested. A NIC or switch that pauses without end is broken or hangs.",
@@ -23,74 +26,51 @@ const STORM: Entry = Entry {
              that this host takes data too slowly: check PCIe width, IOMMU, memory and pcie_read_stalls. Let switches and NICs stop storms: PFC watchdog on the switch, ethtool --set-tunable DEV pfc-prevention-tout 65535 on the host (mlx5: 100 ms), \
              and lower the ECN thresholds so that senders slow down before PFC has to.",
     caveat: "Of drivers that count frames but not time (ice, older bnxt_en) only a bound is known: many short pauses, each ended by a resume, look like few long ones. In captures, quanta become time by --link-speed; the speed of a capture's links is not in it.",
+    ..Entry::EMPTY
 };
 const WRONG_PRIORITY: Entry = Entry {
     id: "pfc.on_wrong_priority",
+    rank: 120,
     title: "A priority is paused that is not meant to be lossless",
     meaning: "One side pauses a priority for which the other has no PFC. Pauses for such a priority are not obeyed, and packets are dropped; or traffic that was never meant to stop is stopped.",
     computed: "Warning when pause frames were sent or received on a priority for which the host has PFC off (live), or that no DCBX frame on the same link says is lossless (captures that hold such a frame).",
     advice: "Make PFC the same on both sides of the link: dcb pfc show dev DEV (mlnx_qos -i DEV) on the host, the switch's priority-flow-control settings, and the map from DSCP to priority on both.",
     caveat: "Without DCB settings of the host and without DCBX in the capture nothing is known of what is meant.",
+    ..Entry::EMPTY
 };
 const VICTIM: Entry = Entry {
     id: "pfc.victim",
+    rank: 140,
+    causes: &["pfc.storm"],
+    needs: &[Need::PauseTimes],
+    measure: Some(Measure { name: "longest_ns", unit: Unit::Nanoseconds, better: Better::Less }),
     title: "Queue pairs stand still while their priority is paused",
     meaning: "These queue pairs had data to send and could not, because the link was paused for their priority: what the job waits for is not their own path but whoever caused the pause.",
     computed: "Live: a queue pair in RTS that was busy and whose PSNs did not move between two readings, while RoCE's priority was paused half of that time or more. Captures: flows of data or READ requests silent for 1 ms or more, half of it \
                paused by another station on the link (with --link-speed). A warning from pfc.victim_ms on.",
     advice: "Find the source of the pauses (pfc.storm says how); the queue pairs here are not at fault. Where unrelated jobs suffer, give them different priorities, or lower the ECN thresholds so that PFC is not reached.",
     caveat: "Which priority a flow has is known from its tag; without one DSCP / 8 is assumed, and live the priority that the traffic class in use is mapped to. A sender that had nothing to send just then looks the same.",
+    ..Entry::EMPTY
 };
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[
-    LimitMeta {
-        name: "pfc.storm_share",
-        default: "0.1",
-        meaning: "share of a window that is paused",
-        reason: "Bursts pause for parts of a per cent; a tenth is bandwidth that the job misses",
-    },
-    LimitMeta {
-        name: "pfc.storm_most_share",
-        default: "0.5",
-        meaning: "most of a window that frames can have paused, where only frames are counted",
-        reason: "A pause without end is renewed before it is over, so that its frames add up to the whole window or more; short ones that a resume ends stay far below half",
-    },
-    LimitMeta {
-        name: "pfc.endless_ms",
-        default: "1000",
-        meaning: "milliseconds that a single pause lasts from which it is called endless",
-        reason: "Switch watchdogs act from 100 ms to 1 s; no buffer takes as long to empty",
-    },
-    LimitMeta {
-        name: "pfc.frames",
-        default: "10",
-        meaning: "pause frames below which their priority is not judged",
-        reason: "A few may be left from before a change of settings",
-    },
-    LimitMeta {
-        name: "pfc.victim_ms",
-        default: "10",
-        meaning: "milliseconds that a queue pair stood still",
-        reason: "A step of a training job lasts tens of milliseconds and more",
-    },
-];
-
-/// Thresholds of this family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    pub storm_share: f64,
-    pub storm_most_share: f64,
-    pub endless_ms: u64,
-    pub frames: u64,
-    pub victim_ms: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { storm_share: 0.1, storm_most_share: 0.5, endless_ms: 1000, frames: 10, victim_ms: 10 }
-    }
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "pfc";
+    storm_share: f64 = 0.1,
+        "share of a window that is paused",
+        "Bursts pause for parts of a per cent; a tenth is bandwidth that the job misses";
+    storm_most_share: f64 = 0.5,
+        "most of a window that frames can have paused, where only frames are counted",
+        "A pause without end is renewed before it is over, so that its frames add up to the whole window or more; short ones that a resume ends stay far below half";
+    endless_ms: u64 = 1000,
+        "milliseconds that a single pause lasts from which it is called endless",
+        "Switch watchdogs act from 100 ms to 1 s; no buffer takes as long to empty";
+    frames: u64 = 10,
+        "pause frames below which their priority is not judged",
+        "A few may be left from before a change of settings";
+    victim_ms: u64 = 10,
+        "milliseconds that a queue pair stood still",
+        "A step of a training job lasts tens of milliseconds and more";
 }
 
 const MS: u64 = 1_000_000;

@@ -4,22 +4,22 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::Entry;
+use super::catalog::family;
 use super::once::{Name, name};
+use super::{End, Entry, Episode, Evidence, Finding, Impact, Label, Place, Severity, Step};
 use crate::analysis::{Flow, FlowId};
-use crate::findings::{Evidence, Finding, Severity};
 
 /// Flows that a finding lists; how many there are is in its evidence as `flows`.
 pub(super) const MAX_FLOWS: usize = 16;
-
-/// Kinds that are about settings, which last however long no packet shows them.
-const SETTINGS: [&str; 6] =
-    ["ecn.not_capable", "mtu.small", "qos.dscp_mixed", "qos.dscp_unset", "qos.cnp_dscp", "rocev1.present"];
 
 /// A finding under construction.
 #[derive(Debug)]
 pub(super) struct Raise {
     finding: Finding,
+    /// Labels of the family's evidence.
+    labels: &'static [Label],
+    /// Caveat of its kind.
+    caveat: &'static str,
     /// When it was seen last, where that is known better than by its flows.
     seen_ns: Option<u64>,
     /// Last packet of its flows.
@@ -32,12 +32,56 @@ impl Raise {
     /// A finding of this kind. `title` says the case in words, with the figure that matters most.
     pub(super) fn new(entry: &Entry, severity: Severity, title: String) -> Self {
         let finding = Finding { advice: entry.advice.to_owned(), ..Finding::new(entry.id, severity, title) };
-        Self { finding, seen_ns: None, flows_end_ns: None, lasting: SETTINGS.contains(&entry.id) }
+        let labels = family(entry.id).map_or(&[][..], |family| family.evidence);
+        let (caveat, lasting) = (entry.caveat, entry.lasting);
+        Self { finding, labels, caveat, seen_ns: None, flows_end_ns: None, lasting }
     }
 
     /// Adds a number, or a list of numbers. `None` becomes null: not known.
     pub(super) fn evidence(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.finding.evidence.insert(Evidence::named(name, value.into()));
+        let mut evidence = Evidence::named(name, value.into());
+        if let Some(known) = self.labels.iter().find(|known| known.name == name) {
+            (evidence.label, evidence.unit) = (known.label.to_owned(), known.unit);
+        }
+        self.finding.evidence.insert(evidence);
+        self
+    }
+
+    /// Adds a step: one action, and the command for it on this host where there is one ([`Commands`](super::Commands)).
+    pub(super) fn step(mut self, text: impl Into<String>, command: Option<String>) -> Self {
+        self.finding.steps.push(Step { text: text.into(), command });
+        self
+    }
+
+    /// Adds a caveat of this case; that of its kind follows them.
+    pub(super) fn caveat(mut self, text: impl Into<String>) -> Self {
+        self.finding.caveats.push(text.into());
+        self
+    }
+
+    /// Says where it was seen.
+    pub(super) fn place(mut self, place: Place) -> Self {
+        self.finding.place = place;
+        self
+    }
+
+    /// Names the end that sends the requests and the one that answers them.
+    pub(super) fn ends(mut self, requester: Option<End>, responder: Option<End>) -> Self {
+        (self.finding.requester, self.finding.responder) = (requester, responder);
+        self
+    }
+
+    /// Says what it costs.
+    pub(super) fn impact(mut self, impact: Impact) -> Self {
+        self.finding.impact = impact;
+        self
+    }
+
+    /// Says when it showed, in the order of time: first and last time follow from it.
+    pub(super) fn episodes(mut self, episodes: Vec<Episode>) -> Self {
+        self.finding.first_seen_ns = episodes.first().map(|episode| episode.first_ns);
+        self.seen_ns = episodes.last().map(|episode| episode.last_ns).or(self.seen_ns);
+        self.finding.episodes = episodes;
         self
     }
 
@@ -56,7 +100,9 @@ impl Raise {
                 self.finding.flows.push(FlowId::of(flow));
             }
         }
-        self.evidence("flows", seen.len())
+        let count = seen.len();
+        self.finding.named = seen.into_iter().collect();
+        self.evidence("flows", count)
     }
 
     /// Nothing of it can have shown later, Unix nanoseconds; without it, nothing later than the last packet of its
@@ -76,6 +122,9 @@ impl Raise {
     pub(super) fn into(mut self, found: &mut Vec<Finding>) {
         let known = self.seen_ns.or(self.flows_end_ns);
         self.finding.last_seen_ns = known.filter(|_| !self.lasting);
+        if !self.caveat.is_empty() {
+            self.finding.caveats.push(self.caveat.to_owned());
+        }
         found.push(self.finding);
     }
 }

@@ -1,81 +1,89 @@
-//! Senders that mostly repeat themselves.
+//! Retransmission storms.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use serde::Deserialize;
-
 use super::not_evaluated::{flows_unjudged, is_unjudged};
 use super::once::once;
-use super::{Entry, Input, LimitMeta, Raise};
-use crate::analysis::{Flow, FlowId, Loss};
+use super::span::{Judged, Span, impact, latest, run, spans};
+use super::title::{pair, title};
+use super::{Commands, Place, ends};
+use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
+use crate::analysis::{Facts, Flow, Loss};
 use crate::findings::{Finding, Severity};
-use crate::util::units;
+use crate::metrics::loss::spells::{SPELL_NS, Signal};
+use crate::util::units::{self, plural};
 
 /// What it is where nothing else says why.
 macro_rules! timers {
     () => {
-        "Senders' timers may run out: compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 us * 2^n) with the latency, and look for paths that pause for long (PFC storms)."
+        "Transport timeouts are likely: compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 us * 2^n) with the latency, and look for paths that pause for long (PFC storms)."
     };
 }
 
 /// What makes it cheaper, whatever the reason.
 macro_rules! selective {
     () => {
-        "Selective repeat, where the NIC has it, repeats only what is missing."
+        "Selective retransmission, where the NIC has it, retransmits only what is missing."
     };
 }
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[STORM];
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[STORM],
+    limits: &[Limits::META],
+    evidence: &[
+        label("late", "packets out of order", Unit::Count),
+        label("retransmitted", "retransmissions", Unit::Count),
+        label("retransmitted_ratio", "retransmission ratio", Unit::Ratio),
+        label("packets", "packets sent", Unit::Count),
+        label("timeouts", "transport timeouts", Unit::Count),
+        label("flows_unjudged", "flows not evaluated", Unit::Count),
+        label("rnr_resent", "retransmissions after RNR NAK", Unit::Count),
+    ],
+    check,
+};
+
 const STORM: Entry = Entry {
     id: "retry.storm",
-    title: "A large part of what is sent has been sent before",
-    meaning: "Senders spend much of their capacity on packets that were already on the way: the job gets what is left, and the fabric carries a load that moves nothing.",
-    computed: "Per pair of hosts: packets sent again that had passed before, whatever the reason (flows[].loss.retransmitted; what a mirror shows twice and what only came out of order does not \
-               count). Raised as a warning when they are the share `ratio` of the packets sent and at least `packets`. Queue pairs that lost packets and could not be followed (live) are left out: \
-               `flows_unjudged` of them.",
+    rank: 280,
+    needs: &[Need::Loss, Need::Sequences],
+    causes: &[
+        "icrc.errors",
+        "loss.between_taps",
+        "loss.before_tap",
+        "loss.after_tap",
+        "rnr.slow_receiver",
+        "peer.silent",
+    ],
+    measure: Some(Measure::ratio("retransmitted_ratio")),
+    title: "Retransmission storm",
+    meaning: "Senders spend much of their capacity on retransmissions: the job gets the rest, and the fabric carries load without progress.",
+    computed: "Per host pair: retransmissions of packets that had passed before, whatever the cause (flows[].loss.retransmitted; duplicates made by a mirror and reordered packets do not count). A warning when they are the share `ratio` of the packets sent and at least `packets`. \
+               Not raised where a loss finding of the same hosts and time owns them, or rnr.slow_receiver does (most of them follow RNR NAKs). Queue pairs that could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
     advice: concat!(
-        "Look for a finding that says why: loss (before, behind or between taps), rnr.slow_receiver, icrc.errors. Without any: ",
+        "Look for a finding that explains it: loss (upstream, downstream, between taps), rnr.slow_receiver, icrc.errors. Without one: ",
         timers!(),
         " ",
         selective!()
     ),
     caveat: "",
+    ..Entry::EMPTY
 };
 
 /// What to do first where packets were seen late.
-const REORDERED: &str = "Packets come out of order, which a go-back-N receiver takes for a loss: see whether switches spread packets over paths (adaptive routing, packet spraying), and whether the NICs \
+const REORDERED: &str = "Packets arrive out of order, which a go-back-N receiver treats as loss: check whether switches spread packets over paths (adaptive routing, packet spraying), and whether the NICs \
      on both ends are set to accept that (NCCL_IB_ADAPTIVE_ROUTING, out-of-order placement).";
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[
-    LimitMeta {
-        name: "retry.ratio",
-        default: "0.2",
-        meaning: "share of packets sent again",
-        reason: "A healthy software stack under load shows up to 8 % in our captures; a fifth is more than any cost that is worth bearing",
-    },
-    LimitMeta {
-        name: "retry.packets",
-        default: "100",
-        meaning: "packets sent again, at least",
-        reason: "A short exchange that repeats once is no storm",
-    },
-];
-
-/// Thresholds of this family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    pub ratio: f64,
-    pub packets: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { ratio: 0.2, packets: 100 }
-    }
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "retry";
+    ratio: f64 = 0.2,
+        "minimum retransmission ratio",
+        "A healthy software stack under load shows up to 8 % in our captures; a fifth is more than any cost that is worth bearing";
+    packets: u64 = 100,
+        "minimum retransmissions",
+        "A short exchange that is retransmitted once is no storm";
 }
 
 fn again(flow: &Flow) -> u64 {
@@ -86,36 +94,74 @@ fn late(flow: &Flow) -> u64 {
     [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.recovered).sum()
 }
 
-/// When a packet of the flow was sent again last.
-fn last_again(flow: &Flow) -> Option<u64> {
-    [flow.loss, flow.loss_responses].iter().flatten().filter_map(|loss| loss.last_again_ns).max()
-}
-
-/// What was sent from one host to another.
+/// What was sent from one host to another, in one span.
 #[derive(Default)]
 struct Pair<'a> {
     packets: u64,
     again: u64,
     /// Packets that came late, where a capture nearer the receiver, or the other way, shows them.
     late: u64,
+    after_rnr: u64,
+    timeouts: u64,
     flows: Vec<(&'a Flow, u64)>,
 }
 
-/// Findings that say why packets are sent again.
-const CAUSES: [&str; 6] = [
-    "icrc.errors",
-    "loss.between_taps",
-    "loss.before_tap",
-    "loss.after_tap",
-    "rnr.slow_receiver",
-    "peer.silent",
-];
+impl<'a> Pair<'a> {
+    fn of(facts: &Facts, flows: &[&'a Flow], span: &Span) -> Self {
+        let flows = || flows.iter().copied();
+        let own = |flow: &Flow, of: fn(&Loss) -> u64| flow.loss.as_ref().map_or(0, of);
+        let is_sequence =
+            |flow: &Flow| (flow.psn.is_some() || flow.psn_responses.is_some()) && !is_unjudged(flow);
+        let sum = |of: &dyn Fn(&Flow) -> u64| once(flows(), of).iter().map(|(_, n)| n).sum::<u64>();
+        let troubled = once(flows(), |flow| span.count(flow, Signal::Retransmitted, again(flow)));
+        let of_troubled = |of: &dyn Fn(&Flow) -> u64| troubled.iter().map(|(flow, _)| of(flow)).sum::<u64>();
+        Self {
+            packets: sum(&|flow| if is_sequence(flow) { span.packets(facts, flow) } else { 0 }),
+            again: troubled.iter().map(|(_, again)| again).sum(),
+            late: sum(&|flow| span.count(flow, Signal::Reordered, late(flow))),
+            after_rnr: of_troubled(&|flow| {
+                span.count(flow, Signal::RetransmittedAfterRnr, own(flow, |loss| loss.rnr_resent))
+            }),
+            timeouts: of_troubled(&|flow| span.count(flow, Signal::Timeout, own(flow, |loss| loss.timeouts))),
+            flows: troubled,
+        }
+    }
+
+    fn ratio(&self) -> f64 {
+        self.again as f64 / self.packets.max(1) as f64
+    }
+}
+
+/// Findings that own the retransmissions between two hosts: these are no finding of their own then.
+const OWNERS: [&str; 3] = ["loss.between_taps", "loss.before_tap", "loss.after_tap"];
+/// The same where most of them follow RNR NAKs.
+const SLOW_RECEIVER: &str = "rnr.slow_receiver";
+
+/// Whether a finding is about two hosts, in either direction.
+fn is_between(finding: &Finding, (src, dst): (IpAddr, IpAddr)) -> bool {
+    finding.named.iter().any(|(from, to, _)| (*from, *to) == (src, dst) || (*from, *to) == (dst, src))
+}
+
+/// Whether another finding explains what one host retransmits to another.
+fn is_owned(pair: &Pair<'_>, hosts: (IpAddr, IpAddr), span: &Span, found: &[Finding]) -> bool {
+    let meanwhile = |one: &Finding| {
+        one.episodes.is_empty()
+            || one.episodes.iter().any(|episode| {
+                episode.first_ns <= span.last_ns.saturating_add(SPELL_NS)
+                    && span.first_ns <= episode.last_ns.saturating_add(SPELL_NS)
+            })
+    };
+    found.iter().any(|one| {
+        let explains = OWNERS.contains(&one.id) && one.severity > Severity::Info
+            || one.id == SLOW_RECEIVER && 2 * pair.after_rnr >= pair.again;
+        explains && is_between(one, hosts) && meanwhile(one)
+    })
+}
 
 /// What to do about what one host sends another again, after the findings that there are.
-fn advice(late: u64, (src, dst): (IpAddr, IpAddr), found: &[Finding]) -> String {
-    let between = |flow: &FlowId| (flow.src, flow.dst) == (src, dst) || (flow.src, flow.dst) == (dst, src);
-    let why = |id: &&&str| found.iter().any(|one| one.id == **id && one.flows.iter().any(between));
-    let ids: Vec<&str> = CAUSES.iter().filter(why).copied().collect();
+fn advice(late: u64, hosts: (IpAddr, IpAddr), found: &[Finding]) -> String {
+    let why = |id: &&&str| found.iter().any(|one| one.id == **id && is_between(one, hosts));
+    let ids: Vec<&str> = STORM.causes.iter().filter(why).copied().collect();
     let mut parts: Vec<String> = Vec::new();
     if late > 0 {
         parts.push(REORDERED.to_owned());
@@ -130,52 +176,73 @@ fn advice(late: u64, (src, dst): (IpAddr, IpAddr), found: &[Finding]) -> String 
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let limits = &input.limits.retry;
-    let mut pairs: BTreeMap<(IpAddr, IpAddr), Pair<'_>> = BTreeMap::new();
-    for (flow, again) in once(&input.facts.flows, again) {
-        let pair = pairs.entry((flow.src, flow.dst)).or_default();
-        pair.again += again;
-        pair.flows.push((flow, again));
+    let (limits, facts) = (&input.limits.retry, input.facts);
+    let mut pairs: BTreeMap<(IpAddr, IpAddr), Vec<&Flow>> = BTreeMap::new();
+    for flow in &facts.flows {
+        pairs.entry((flow.src, flow.dst)).or_default().push(flow);
     }
-    let is_sequence =
-        |flow: &Flow| (flow.psn.is_some() || flow.psn_responses.is_some()) && !is_unjudged(flow);
-    for (flow, packets) in
-        once(&input.facts.flows, |flow| if is_sequence(flow) { flow.followed_packets() } else { 0 })
-    {
-        if let Some(pair) = pairs.get_mut(&(flow.src, flow.dst)) {
-            pair.packets += packets;
-        }
-    }
-    for (flow, late) in once(&input.facts.flows, late) {
-        if let Some(pair) = pairs.get_mut(&(flow.src, flow.dst)) {
-            pair.late += late;
-        }
-    }
-    let unjudged = flows_unjudged(input.facts);
-    for ((src, dst), Pair { packets, again, late, flows }) in pairs {
-        let ratio = again as f64 / packets.max(1) as f64;
-        if again < limits.packets || ratio < limits.ratio {
-            continue;
-        }
-        let sum = |of: fn(&Loss) -> u64| -> u64 {
-            flows.iter().filter_map(|(flow, _)| flow.loss.as_ref()).map(of).sum()
+    pairs.retain(|_, flows| flows.iter().any(|flow| again(flow) > 0));
+    for (hosts, flows) in pairs {
+        let spans = spans(flows.iter().copied(), &[Signal::Retransmitted]);
+        let judge = |span: &Span| {
+            let pair = Pair::of(facts, &flows, span);
+            let ratio = pair.ratio();
+            let enough = pair.again >= limits.packets && ratio >= limits.ratio;
+            (enough && !is_owned(&pair, hosts, span, found)).then_some((pair, Some(ratio)))
         };
-        let title = format!(
-            "{} of what {src} sends to {dst} was sent before: {again} of {packets} packets",
-            units::ratio(Some(ratio))
-        );
-        let advice = advice(late, (src, dst), found);
-        Raise::new(&STORM, Severity::Warning, title)
-            .advice(&advice)
-            .evidence("late", late)
-            .evidence("retransmitted", again)
-            .evidence("retransmitted_ratio", ratio)
-            .evidence("packets", packets)
-            .evidence("timeouts", sum(|loss| loss.timeouts))
-            .evidence("flows_unjudged", unjudged)
-            .evidence("rnr_resent", sum(|loss| loss.rnr_resent))
-            .last_seen(flows.iter().filter_map(|(flow, _)| last_again(flow)).max())
-            .flows(flows.iter().map(|(flow, _)| *flow))
-            .into(found);
+        let whole = run(flows.iter().copied());
+        let last_ns = flows.iter().filter_map(|flow| last_again(flow)).max().unwrap_or(whole.last_ns);
+        let Some(judged) = latest(&spans, Span::whole(whole.first_ns, last_ns), judge) else { continue };
+        raise(input, hosts, &judged, found);
     }
+}
+
+/// When a packet of the flow was retransmitted last.
+fn last_again(flow: &Flow) -> Option<u64> {
+    [flow.loss, flow.loss_responses].iter().flatten().filter_map(|loss| loss.last_again_ns).max()
+}
+
+fn raise(input: &Input<'_>, hosts: (IpAddr, IpAddr), judged: &Judged<Pair<'_>>, found: &mut Vec<Finding>) {
+    let (src, dst) = hosts;
+    let Judged { span, what: storm, episodes } = judged;
+    let flows = || storm.flows.iter().map(|(flow, _)| *flow);
+    let diagnosis = format!(
+        "Retransmission storm: {} of {} ({})",
+        units::count(storm.again),
+        plural(storm.packets, "packet"),
+        units::ratio(Some(storm.ratio()))
+    );
+    let advice = advice(storm.late, hosts, found);
+    let (requester, responder) = ends::of_data(input, flows());
+    let place = flows().next().map(|flow| Place::of(input, flow)).unwrap_or_default();
+    let here = Commands::on(input, flows().next().map_or("", |flow| flow.link.as_str()));
+    let mut raise = Raise::new(&STORM, Severity::Warning, title(diagnosis, [pair(src, dst)]))
+        .advice(&advice)
+        .evidence("late", storm.late)
+        .evidence("retransmitted", storm.again)
+        .evidence("retransmitted_ratio", storm.ratio())
+        .evidence("packets", storm.packets)
+        .evidence("timeouts", storm.timeouts)
+        .evidence("flows_unjudged", flows_unjudged(input.facts))
+        .evidence("rnr_resent", storm.after_rnr)
+        .flows(flows())
+        .place(place)
+        .ends(requester, responder)
+        .impact(impact(span, flows(), Some(storm.ratio()), Signal::Retransmitted, 0))
+        .episodes(episodes.clone());
+    if storm.late > 0 {
+        raise = raise
+            .step("Check whether the switches spread the packets of a flow (adaptive routing, packet spraying).", None)
+            .step("Enable out-of-order placement on both NICs (NCCL_IB_ADAPTIVE_ROUTING).", None);
+    }
+    if storm.timeouts > 0 {
+        raise = raise.step(
+            "Compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 µs × 2^n) with the latency of these flows.",
+            None,
+        );
+    }
+    raise
+        .step("Check NIC counters for timeouts, retries and discards.", here.rdma_counters())
+        .step("Check the port for pauses and drops.", here.nic_counters())
+        .into(found);
 }

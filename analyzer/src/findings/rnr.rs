@@ -1,107 +1,168 @@
 //! Receivers that are not ready.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
-use serde::Deserialize;
-
-use super::nak::latest;
+use super::nak::{episodes_of, latest_nak, told};
 use super::not_evaluated::is_unjudged;
 use super::once::once;
-use super::{Entry, Input, LimitMeta, Raise};
+use super::span::{Judged, Span, impact, latest, run};
+use super::title::title;
+use super::{Commands, Impact, Place, ends};
+use super::{Entry, Family, Input, Measure, Raise, Unit, label};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
+use crate::metrics::loss::spells::Signal;
 use crate::util::units::{self, plural};
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[SLOW];
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[SLOW],
+    limits: &[Limits::META],
+    evidence: &[
+        label("rnr_naks", "RNR NAKs", Unit::Count),
+        label("rnr_ratio", "RNR NAKs per request packet", Unit::Ratio),
+        label("packets", "request packets", Unit::Count),
+        label("packets_resent", "retransmissions after RNR NAK", Unit::Count),
+    ],
+    check,
+};
+
 const SLOW: Entry = Entry {
     id: "rnr.slow_receiver",
-    title: "A receiver has no buffer ready for what is sent to it",
-    meaning: "SENDs, or WRITEs with immediate data, arrive before the receiver has posted a receive buffer. It refuses them (RNR NAK), and the sender waits for the RNR timer and repeats all \
-              that was in flight. After rnr_retry attempts the connection fails.",
-    computed: "Raised for a host from `naks` RNR NAKs on, when they are at least the share `ratio` of the packets of requests that were sent to it. Warning. The sequence-error NAKs and repeats that follow \
-               an RNR NAK are part of it and count as no loss.",
+    rank: 260,
+    measure: Some(Measure::ratio("rnr_ratio")),
+    title: "Receiver not ready (RNR NAKs)",
+    meaning: "SENDs, or WRITEs with immediate data, arrive before the receiver has posted a receive buffer. The receiver refuses them with an RNR NAK; the sender waits for the RNR timer and retransmits all that was in flight. After rnr_retry attempts the connection fails.",
+    computed: "Per receiving host: a warning from `naks` RNR NAKs on, when they are at least the share `ratio` of the request packets sent to it. The sequence-error NAKs and retransmissions that follow an RNR NAK belong to it and are no finding of their own. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
     advice: "The receiving process is too slow or posts too few receives: look at its CPU (pinning, NUMA node, a busy or paused GPU), at the depth of its receive queue, and at what it waits for. A \
              longer RNR timer only hides it. Where retries run out: rnr_retry 7 means without end.",
     caveat: "A few RNR NAKs at the start of a job are usual: peers do not start at the same time.",
+    ..Entry::EMPTY
 };
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[
-    LimitMeta {
-        name: "rnr.naks",
-        default: "5",
-        meaning: "RNR NAKs of a host from which it is a finding",
-        reason: "Fewer are what the start of a connection may bring",
-    },
-    LimitMeta {
-        name: "rnr.ratio",
-        default: "0.001",
-        meaning: "RNR NAKs per packet of requests sent to the host",
-        reason: "Each one costs a timer of at least 10 us (NCCL: 640 us), as long as hundreds of packets take; below 1 in 1,000 that is a small share",
-    },
-];
-
-/// Thresholds of this family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    pub naks: u64,
-    pub ratio: f64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { naks: 5, ratio: 0.001 }
-    }
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "rnr";
+    naks: u64 = 5,
+        "minimum RNR NAKs of a host",
+        "Fewer are what the start of a connection may bring";
+    ratio: f64 = 0.001,
+        "minimum RNR NAKs per request packet sent to the host",
+        "Each one costs a timer of at least 10 us (NCCL: 640 us), as long as hundreds of packets take; below 1 in 1,000 that is a small share";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let limits = &input.limits.rnr;
-    let flows = once(&input.facts.flows, |flow| flow.ack.rnr_naks);
-    let mut by_host: HashMap<IpAddr, u64> = HashMap::new();
-    for (flow, naks) in &flows {
-        *by_host.entry(flow.src).or_default() += naks;
-    }
-    if by_host.is_empty() {
-        return;
-    }
-    let mut packets_to: HashMap<IpAddr, u64> = HashMap::new();
-    for (flow, packets) in once(&input.facts.flows, |flow| flow.psn.map_or(0, |_| flow.packets)) {
-        *packets_to.entry(flow.dst).or_default() += packets;
+    let mut by_host: BTreeMap<IpAddr, Vec<&Flow>> = BTreeMap::new();
+    for (flow, _) in once(&input.facts.flows, |flow| flow.ack.rnr_naks) {
+        by_host.entry(flow.src).or_default().push(flow);
     }
     let resent = resent(&input.facts.flows);
-    let mut hosts: Vec<(IpAddr, u64)> =
-        by_host.into_iter().filter(|(_, naks)| *naks >= limits.naks).collect();
-    hosts.sort_by_key(|(host, naks)| (std::cmp::Reverse(*naks), *host));
-    for (host, naks) in hosts {
-        let sent = packets_to.get(&host).copied();
-        let ratio = sent.map(|sent| naks as f64 / sent as f64);
-        // A mirror may show NAKs alone: then there is nothing to compare with.
-        if ratio.is_some_and(|ratio| ratio < limits.ratio) {
-            continue;
+    let mut raised: Vec<(IpAddr, Vec<&Flow>, Judged<Slow>)> = Vec::new();
+    for (host, flows) in by_host {
+        let counted = |flow: &Flow| flow.ack.rnr_naks;
+        let spans = told(&flows, Signal::RnrNak, counted);
+        let judge = |span: &Span| Slow::of(input, host, &flows, span);
+        if let Some(judged) = latest(&spans, run(flows.iter().copied()), judge) {
+            raised.push((host, flows, judged));
         }
-        let own: Vec<(&Flow, u64)> = flows.iter().filter(|(flow, _)| flow.src == host).copied().collect();
-        let share = ratio.map_or_else(String::new, |ratio| {
-            format!(", {} of the packets sent to it", units::ratio(Some(ratio)))
-        });
-        Raise::new(
-            &SLOW,
-            Severity::Warning,
-            format!("{host} was not ready to receive {}{share}", plural(naks, "time")),
-        )
-        .evidence("rnr_naks", naks)
-        .evidence("rnr_ratio", ratio)
-        .evidence("packets", sent)
-        .evidence("packets_resent", resent.get(&host).copied().unwrap_or(Some(0)))
-        .last_seen(latest(&own, |last| last.rnr))
-        .flows(own.iter().map(|(flow, _)| *flow))
-        .into(found);
+    }
+    raised.sort_by_key(|(host, _, judged)| (Reverse(judged.what.naks), *host));
+    for (host, flows, judged) in raised {
+        raise(input, host, &flows, &judged, resent.get(&host).copied().unwrap_or(Some(0)), found);
     }
 }
 
-/// Packets sent again to each host since it was not ready; `None` where that is not known of some flow, and so not of all.
+/// A receiver that was not ready, in one span.
+struct Slow {
+    naks: u64,
+    /// Request packets sent to it; `None` where they are not seen.
+    packets: Option<u64>,
+    ratio: Option<f64>,
+}
+
+impl Slow {
+    /// `None` where it is below the thresholds.
+    fn of(input: &Input<'_>, host: IpAddr, flows: &[&Flow], span: &Span) -> Option<(Self, Option<f64>)> {
+        let limits = &input.limits.rnr;
+        let naks = flows.iter().map(|flow| span.count(flow, Signal::RnrNak, flow.ack.rnr_naks)).sum();
+        let to_host = input.facts.flows.iter().filter(|flow| flow.dst == host && flow.psn.is_some());
+        let sent: Vec<u64> =
+            once(
+                to_host,
+                |flow| {
+                    if span.is_whole() { flow.packets } else { span.packets(input.facts, flow) }
+                },
+            )
+            .into_iter()
+            .map(|(_, packets)| packets)
+            .collect();
+        let packets = (!sent.is_empty()).then(|| sent.iter().sum());
+        let ratio = packets.map(|packets: u64| naks as f64 / packets as f64);
+        // A mirror may show NAKs alone: then there is nothing to compare with.
+        let enough = naks >= limits.naks && ratio.is_none_or(|ratio| ratio >= limits.ratio);
+        enough.then_some((Self { naks, packets, ratio }, ratio))
+    }
+}
+
+fn raise(
+    input: &Input<'_>,
+    host: IpAddr,
+    flows: &[&Flow],
+    judged: &Judged<Slow>,
+    resent: Option<u64>,
+    found: &mut Vec<Finding>,
+) {
+    let (span, Slow { naks, packets, ratio }) = (&judged.span, &judged.what);
+    let share = match packets {
+        Some(packets) => {
+            format!(" for {} ({})", plural(*packets, "request packet"), units::ratio(*ratio))
+        }
+        None => String::new(),
+    };
+    let peers: BTreeSet<IpAddr> = flows.iter().map(|flow| flow.dst).collect();
+    let from = match (peers.len(), peers.first()) {
+        (1, Some(peer)) => format!(" to {peer}"),
+        (n, _) => format!(" to {}", plural(n as u64, "peer")),
+    };
+    let diagnosis = format!("Receiver {host} not ready: {}", plural(*naks, "RNR NAK"));
+    let requests = || {
+        let sends = |flow: &&Flow| {
+            flow.dst == host && flow.loss.is_some() && flows.iter().any(|answers| answers.dst == flow.src)
+        };
+        input.facts.flows.iter().filter(sends)
+    };
+    let again = once(requests(), |flow| {
+        span.count(flow, Signal::RetransmittedAfterRnr, flow.loss.map_or(0, |loss| loss.rnr_resent))
+    });
+    let cost = impact(span, again.iter().map(|(flow, _)| *flow), *ratio, Signal::RetransmittedAfterRnr, 0);
+    let place = flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default();
+    let here = Commands::on(input, flows.first().map_or("", |flow| flow.link.as_str()));
+    let (requester, responder) = ends::of_answers(input, flows.iter().copied());
+    let who = responder.as_ref().map_or_else(|| host.to_string(), ToString::to_string);
+    Raise::new(&SLOW, Severity::Warning, title(diagnosis, [share, from]))
+        .evidence("rnr_naks", *naks)
+        .evidence("rnr_ratio", *ratio)
+        .evidence("packets", *packets)
+        .evidence("packets_resent", if span.is_whole() { resent } else { cost.retransmissions })
+        .last_seen(latest_nak(flows, |last| last.rnr))
+        .flows(flows.iter().copied())
+        .place(place.hop("responder"))
+        .ends(requester, responder)
+        .impact(Impact { retransmissions: resent.and(cost.retransmissions), ..cost })
+        .step(format!("Check CPU load, pinning and NUMA node of the receiving process: {who}."), None)
+        .step(
+            "Count RNR events of the receiving NIC (out_of_buffer, rnr_nak_retry_err).",
+            here.rdma_counters(),
+        )
+        .step("Post more receive buffers in the application, or post them earlier.", None)
+        .step("Keep rnr_retry at 7 (unlimited), so that connections survive until it is fixed.", None)
+        .episodes(episodes_of(judged, flows, |last| last.rnr))
+        .into(found);
+}
+
+/// Retransmissions to each host after its RNR NAKs; `None` where some flow to it could not be followed.
 fn resent(flows: &[Flow]) -> HashMap<IpAddr, Option<u64>> {
     let mut resent: HashMap<IpAddr, Option<u64>> = HashMap::new();
     for (flow, packets) in once(flows, |flow| flow.loss.map_or(0, |loss| loss.rnr_resent)) {

@@ -3,18 +3,26 @@
 use std::collections::BTreeMap;
 
 use rocescope_common::wire::SkipReason;
-use serde::Deserialize;
 
 use super::once::{self, once};
-use super::{Entry, Input, LimitMeta, Raise, classes};
+use super::{Better, Entry, Family, Input, Measure, Raise, Unit, classes};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[MTU_SMALL, DSCP_MIXED, DSCP_UNSET, CNP_DSCP, ROCEV1, FOREIGN];
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[MTU_SMALL, DSCP_MIXED, DSCP_UNSET, CNP_DSCP, ROCEV1, FOREIGN],
+    limits: &[MtuLimits::META, QosLimits::META, Rocev1Limits::META, IsolationLimits::META],
+    evidence: &[],
+    check,
+};
+
 const MTU_SMALL: Entry = Entry {
     id: "mtu.small",
+    rank: 450,
+    lasting: true,
+    measure: Some(Measure { name: "path_mtu", unit: Unit::Count, better: Better::More }),
     title: "A queue pair uses a small path MTU",
     meaning: "Small packets cost more headers and more packets a second: at a path MTU of 1024 about 7 % of a link are headers, at 4096 about 2 %, and the NIC handles four times the packets.",
     computed: "Path MTU is the payload of FIRST and MIDDLE packets. Only flows with mtu.min_bytes or more. A warning when another flow of the same link uses twice the path MTU or more, so that the port \
@@ -22,9 +30,12 @@ const MTU_SMALL: Entry = Entry {
     advice: "Set the interface MTU above the path MTU plus headers (4200 or 9000 for a path MTU of 4096) on hosts and switches alike, restart the connections, and check active_mtu with `ibv_devinfo`. In \
              applications: perftest -m, UCX_RC_PATH_MTU, the path MTU in the connection request.",
     caveat: "Applications with small messages do not show their path MTU at all.",
+    ..Entry::EMPTY
 };
 pub(super) const DSCP_MIXED: Entry = Entry {
     id: "qos.dscp_mixed",
+    rank: 410,
+    lasting: true,
     title: "Data between the same hosts travels in different classes",
     meaning: "Packets of one job with different DSCPs take different queues in every switch: some in the lossless class with ECN, others perhaps not, and they overtake one another.",
     computed: "Over data (neither CNP nor ACKNOWLEDGE) of present flows. A warning when a flow of qos.min_bytes or more changes its DSCP, or when two or more DSCPs each carry qos.share or more of the bytes \
@@ -32,34 +43,48 @@ pub(super) const DSCP_MIXED: Entry = Entry {
     advice: "Set one traffic class for the job: NCCL_IB_TC (its value is the ToS byte, DSCP times 4), UCX_IB_TRAFFIC_CLASS, cma_roce_tos for connections by RDMA CM, /sys/class/infiniband/<dev>/tc/1/traffic_class. \
              Check that no switch rewrites DSCP.",
     caveat: "Two jobs between the same hosts may be meant to differ. NCCL_IB_FIFO_TC sends small control messages in another class on purpose; they stay below the share.",
+    ..Entry::EMPTY
 };
 pub(super) const DSCP_UNSET: Entry = Entry {
     id: "qos.dscp_unset",
+    rank: 420,
+    lasting: true,
+    measure: Some(Measure::ratio("share")),
     title: "Data is sent with DSCP 0",
     meaning: "With DSCP 0 most switches put the traffic into the default class, which is neither lossless nor marked with ECN. Many fabrics are set up that way by mistake; some by design.",
     computed: "Info when qos.share or more of the data bytes of a link have DSCP 0, from qos.min_bytes on; once for taps that see the same packets.",
     advice: "Find the DSCP that the fabric treats as lossless (often 24 or 26) and set it: NCCL_IB_TC=106 for DSCP 26 with ECT(0), UCX_IB_TRAFFIC_CLASS, cma_roce_tos; set the port's trust mode to dscp \
              (mlnx_qos --trust dscp).",
     caveat: "Fabrics that sort by PCP in a VLAN tag, or that treat all traffic as lossless, need no DSCP.",
+    ..Entry::EMPTY
 };
 pub(super) const CNP_DSCP: Entry = Entry {
     id: "qos.cnp_dscp",
+    rank: 430,
+    lasting: true,
     title: "CNPs travel in the class of the data",
     meaning: "A congestion notification that queues behind the very data it is about arrives late, and PFC on that class stops it altogether.",
     computed: "Info when qos.share or more of a link's CNPs have the DSCP that carries most of its data, from qos.min_cnps CNPs on; once for taps that see the same packets.",
     advice: "Give CNPs a DSCP and a strict-priority queue of their own: roce_np cnp_dscp (48 is the default of ConnectX), CNP_DSCP_P1 in mlxconfig, np_cnp_dscp in mlx5 debugfs; map it in every switch.",
     caveat: "",
+    ..Entry::EMPTY
 };
 const ROCEV1: Entry = Entry {
     id: "rocev1.present",
+    rank: 460,
+    lasting: true,
+    measure: Some(Measure::ratio("share")),
     title: "RoCEv1 frames",
     meaning: "RoCEv1 has no IP header: it cannot be routed, is not marked with ECN, and is not hashed by source port.",
     computed: "Info when any RoCEv1 packet is seen beside RoCEv2; a warning when RoCEv1 carries rocev1.share or more of the bytes.",
     advice: "Choose a RoCEv2 GID: NCCL_IB_GID_INDEX (show_gids lists them), NCCL_IB_ROCE_VERSION_NUM=2, cma_roce_mode -m 2, `-x` in perftest.",
     caveat: "",
+    ..Entry::EMPTY
 };
 const FOREIGN: Entry = Entry {
     id: "isolation.foreign_traffic",
+    rank: 400,
+    measure: Some(Measure::ratio("share")),
     title: "Other traffic shares a link that carries mostly RoCE",
     meaning: "Storage, management or monitoring traffic on a link meant for RoCE takes its bandwidth and its buffers, and does not slow down for its congestion control.",
     computed: "A link on which RoCE is half of the bytes or more counts as meant for it. A warning when other frames (ARP, LLDP, MAC control and what --filter left out excepted) are isolation.share or more \
@@ -67,122 +92,51 @@ const FOREIGN: Entry = Entry {
     advice: "Find it (the report's NOT RoCE section tells the kind) and move it: NCCL_SOCKET_IFNAME and storage mounts to the front-end network; else give it a class of its own with a bandwidth limit \
              (ETS: `dcb ets`, mlnx_qos).",
     caveat: "A capture that was filtered for RoCE cannot show it; on hosts the RoCE of a NIC in hardware is not counted here, so that everything looks foreign: the half keeps such links out.",
+    ..Entry::EMPTY
 };
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[
-    LimitMeta {
-        name: "mtu.small",
-        default: "1024",
-        meaning: "path MTU in bytes that is called small by itself",
-        reason: "1024 is what a port at the Ethernet default of 1500 gives",
-    },
-    LimitMeta {
-        name: "mtu.min_bytes",
-        default: "1000000",
-        meaning: "bytes of a flow below which its MTU does not matter",
-        reason: "A thousand packets",
-    },
-    LimitMeta {
-        name: "qos.share",
-        default: "0.1",
-        meaning: "share of bytes or packets",
-        reason: "Small control messages of collective libraries stay far below a tenth",
-    },
-    LimitMeta {
-        name: "qos.min_bytes",
-        default: "1000000",
-        meaning: "bytes of data below which classes are not judged",
-        reason: "A thousand packets",
-    },
-    LimitMeta {
-        name: "qos.min_cnps",
-        default: "10",
-        meaning: "CNPs below which their class is not judged",
-        reason: "A few say nothing about a setting",
-    },
-    LimitMeta {
-        name: "rocev1.share",
-        default: "0.01",
-        meaning: "share of RoCE bytes from which it is a warning",
-        reason: "Connection tests use v1 now and then; one per cent is traffic",
-    },
-    LimitMeta {
-        name: "isolation.share",
-        default: "0.05",
-        meaning: "share of a link's bytes",
-        reason: "Control planes and monitoring stay below one per cent of a busy link; five are a workload",
-    },
-    LimitMeta {
-        name: "isolation.min_bytes",
-        default: "10000000",
-        meaning: "other bytes below which nothing is said",
-        reason: "Ten megabytes cannot slow a training job",
-    },
-];
-
-/// Thresholds about MTU.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct MtuLimits {
-    /// See [`LIMITS`].
-    pub small: u32,
-    /// See [`LIMITS`].
-    pub min_bytes: u64,
+limits! {
+    /// Thresholds about MTU.
+    pub struct MtuLimits = "mtu";
+    small: u32 = 1024,
+        "path MTU in bytes that is called small by itself",
+        "1024 is what a port at the Ethernet default of 1500 gives";
+    min_bytes: u64 = 1_000_000,
+        "bytes of a flow below which its MTU does not matter",
+        "A thousand packets";
 }
 
-impl Default for MtuLimits {
-    fn default() -> Self {
-        Self { small: 1024, min_bytes: 1_000_000 }
-    }
+limits! {
+    /// Thresholds about traffic classes.
+    pub struct QosLimits = "qos";
+    share: f64 = 0.1,
+        "share of bytes or packets",
+        "Small control messages of collective libraries stay far below a tenth";
+    min_bytes: u64 = 1_000_000,
+        "bytes of data below which classes are not judged",
+        "A thousand packets";
+    min_cnps: u64 = 10,
+        "CNPs below which their class is not judged",
+        "A few say nothing about a setting";
 }
 
-/// Thresholds about traffic classes.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct QosLimits {
-    /// See [`LIMITS`].
-    pub share: f64,
-    /// See [`LIMITS`].
-    pub min_bytes: u64,
-    /// See [`LIMITS`].
-    pub min_cnps: u64,
+limits! {
+    /// Thresholds about RoCEv1.
+    pub struct Rocev1Limits = "rocev1";
+    share: f64 = 0.01,
+        "share of RoCE bytes from which it is a warning",
+        "Connection tests use v1 now and then; one per cent is traffic";
 }
 
-impl Default for QosLimits {
-    fn default() -> Self {
-        Self { share: 0.1, min_bytes: 1_000_000, min_cnps: 10 }
-    }
-}
-
-/// Thresholds about RoCEv1.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Rocev1Limits {
-    /// See [`LIMITS`].
-    pub share: f64,
-}
-
-impl Default for Rocev1Limits {
-    fn default() -> Self {
-        Self { share: 0.01 }
-    }
-}
-
-/// Thresholds about other traffic.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct IsolationLimits {
-    /// See [`LIMITS`].
-    pub share: f64,
-    /// See [`LIMITS`].
-    pub min_bytes: u64,
-}
-
-impl Default for IsolationLimits {
-    fn default() -> Self {
-        Self { share: 0.05, min_bytes: 10_000_000 }
-    }
+limits! {
+    /// Thresholds about other traffic.
+    pub struct IsolationLimits = "isolation";
+    share: f64 = 0.05,
+        "share of a link's bytes",
+        "Control planes and monitoring stay below one per cent of a busy link; five are a workload";
+    min_bytes: u64 = 10_000_000,
+        "other bytes below which nothing is said",
+        "Ten megabytes cannot slow a training job";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {

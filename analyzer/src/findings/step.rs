@@ -1,17 +1,21 @@
 //! Steps of a job: whom they wait for, and whether they become longer.
 
-use serde::Deserialize;
-
-use super::{Entry, Input, LimitMeta, Raise};
+use super::{Entry, Family, Input, Measure, Need, Raise};
 use crate::analysis::ports;
 use crate::analysis::traffic::{StepStraggler, Steps};
 use crate::findings::{Finding, Severity};
 use crate::util::units;
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[STRAGGLER, SLOWER];
+/// This family.
+pub(super) const FAMILY: Family =
+    Family { entries: &[STRAGGLER, SLOWER], limits: &[Limits::META], evidence: &[], check };
+
 const STRAGGLER: Entry = Entry {
     id: "step.straggler",
+    rank: 380,
+    causes: &["rnr.slow_receiver", "loss.before_tap", "loss.after_tap", "pfc.victim"],
+    needs: &[Need::Traffic],
+    measure: Some(Measure::ratio("behind_ratio")),
     title: "Each step waits for the same host",
     meaning: "A step of a collective ends when the slowest of its hosts is done. One host comes late to the step, pauses in it, or its transfers take much longer than those of the others; all others wait.",
     computed: "From steps.straggler: the silences of a link within its steps, and who ends them. A host that had sent nothing in the step before starts late; a transfer is slow when it takes three times as long as another of \
@@ -21,9 +25,14 @@ const STRAGGLER: Entry = Entry {
     advice: "Look at that host first, not at the network: GPU clocks and throttling (nvidia-smi -q -d PERFORMANCE), ECC and Xid errors (dmesg), CPU and NUMA placement of its process, storage or data loader, other jobs on it. For slow_transfer look \
              at its link: speed and lanes (ethtool, lspci -vv), CE marks, PFC pauses, losses on the way to the receiver. NCCL_DEBUG=INFO and the job's own timings confirm it.",
     caveat: "Hosts that send nothing where packets are captured cannot be named: capture at several hosts, or at a switch. A host that computes longer in every step from the start looks like a stage of a pipeline.",
+    ..Entry::EMPTY
 };
 const SLOWER: Entry = Entry {
     id: "step.slower",
+    rank: 390,
+    causes: &["loss.before_tap", "loss.after_tap", "ecn.congestion"],
+    needs: &[Need::Traffic],
+    measure: Some(Measure::ratio("slower_ratio")),
     title: "The steps of the job become longer",
     meaning: "The job does the same amount of communication per step, but a step takes longer at the end of the run than at its start.",
     computed: "Raised as a warning when there are at least slower_steps steps, the median period of the last third is at least 1 + slower_ratio times that of the first third, and three of four periods of \
@@ -31,43 +40,21 @@ const SLOWER: Entry = Entry {
     advice: "Compare the share of each step in which the network was busy (steps.latest: busy_ns, busy_ratio): when it did not grow, the time goes into computing or waiting: see step.straggler, GPU clocks, the data loader. When it grew, look for CE \
              marks, losses and pauses since then; `rocescope diff` of two parts of the run (--from, --to) shows what changed.",
     caveat: "Longer sequences, evaluation or checkpoints lengthen steps as well.",
+    ..Entry::EMPTY
 };
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[
-    LimitMeta {
-        name: "step.straggler_ratio",
-        default: "0.15",
-        meaning: "share of the median step that the straggler costs, at least",
-        reason: "Hosts of a healthy ring start one after the other by up to a tenth of a step; below a sixth it is hardly worth a night",
-    },
-    LimitMeta {
-        name: "step.slower_ratio",
-        default: "0.15",
-        meaning: "by how much the last third of the periods is longer than the first, at least",
-        reason: "Steps of a healthy job differ by a few per cent from one part of a run to another, single steps by much more",
-    },
-    LimitMeta {
-        name: "step.slower_steps",
-        default: "12",
-        meaning: "steps that there must be",
-        reason: "Four in each third: fewer are no trend",
-    },
-];
-
-/// Thresholds of this family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    pub straggler_ratio: f64,
-    pub slower_ratio: f64,
-    pub slower_steps: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { straggler_ratio: 0.15, slower_ratio: 0.15, slower_steps: 12 }
-    }
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "step";
+    straggler_ratio: f64 = 0.15,
+        "share of the median step that the straggler costs, at least",
+        "Hosts of a healthy ring start one after the other by up to a tenth of a step; below a sixth it is hardly worth a night";
+    slower_ratio: f64 = 0.15,
+        "by how much the last third of the periods is longer than the first, at least",
+        "Steps of a healthy job differ by a few per cent from one part of a run to another, single steps by much more";
+    slower_steps: u64 = 12,
+        "steps that there must be",
+        "Four in each third: fewer are no trend";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {

@@ -1,16 +1,17 @@
 //! What rocescope itself missed.
 
-use serde::Deserialize;
-
-use super::{Entry, Input, LimitMeta, Raise};
+use super::{Entry, Family, Input, Measure, Raise};
 use crate::analysis::Lost;
 use crate::findings::{Finding, Severity};
 use crate::util::units::plural;
 
-/// Kinds of this family.
-pub(super) const ENTRIES: &[Entry] = &[LOST];
+/// This family.
+pub(super) const FAMILY: Family = Family { entries: &[LOST], limits: &[Limits::META], evidence: &[], check };
+
 const LOST: Entry = Entry {
     id: "tool.lost",
+    rank: 10,
+    measure: Some(Measure::ratio("lost_ratio")),
     title: "Packets passed that rocescope did not count in full",
     meaning: "The figures are incomplete: packets were dropped before they could be counted, or counted without their flow. Gaps in PSNs may then be rocescope's own and no \
               loss of the fabric.",
@@ -19,28 +20,15 @@ const LOST: Entry = Entry {
     advice: "flow_table_full: raise --max-flows, or narrow with --filter or fewer interfaces. events_dropped: counters are exact, only the list of events has holes. bins_dropped: so many flows send in every bin that bursts, incast and steps are incomplete; watch fewer interfaces, and leave --bin at 1ms. capture_drops: capture with a \
              smaller snap length (-s 128) and a larger buffer (tcpdump -B). interface_drops: look at `ethtool -S` for ring overruns and raise the ring (ethtool -G).",
     caveat: "The drop counter of libpcap's RDMA sniffer is always 0 and says nothing. On virtual interfaces interface_drops also counts frames of protocols that nobody takes.",
+    ..Entry::EMPTY
 };
 
-/// Thresholds of this family.
-pub(super) const LIMITS: &[LimitMeta] = &[LimitMeta {
-    name: "tool.lost_ratio",
-    default: "0.001",
-    meaning: "share of frames missed from which the finding is critical",
-    reason: "One packet in a thousand is what loss findings start to call a loss; when the tool misses that many itself, they cannot be believed",
-}];
-
-/// Thresholds of this family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    /// See [`LIMITS`].
-    pub lost_ratio: f64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { lost_ratio: 0.001 }
-    }
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "tool";
+    lost_ratio: f64 = 0.001,
+        "share of frames missed from which the finding is critical",
+        "One packet in a thousand is what loss findings start to call a loss; when the tool misses that many itself, they cannot be believed";
 }
 
 /// Packets that rocescope, the capture or the interface dropped, as far as that is known.

@@ -4,7 +4,6 @@
 //! plain result that goes into the [`Sample`](crate::sample::Sample). A figure that a source cannot
 //! collect is `None` there.
 
-pub mod beside;
 pub mod control;
 pub mod ecn;
 pub mod icrc;
@@ -24,7 +23,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 
-use crate::source::replay::nanos;
+use crate::util::time::nanos;
 use marking::ByDscp;
 use packet::{Aside, Packet};
 

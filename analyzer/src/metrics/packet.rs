@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use rocescope_common::account::{Event, FlowKey, Outcome};
+use rocescope_common::account::{Event, FlowKey, FlowStats, Outcome};
 use rocescope_common::wire::Frame;
 use rocescope_common::wire::opcode::Op;
-
-use crate::source::flows::table::Observed;
-use crate::source::replay::links::TapLinks;
 
 /// One RoCE packet that was counted: what collectors want of every one. It borrows nothing, so that it can be looked at
 /// later and elsewhere, and takes one cache line: what passes from one processor to another costs by the line.
@@ -79,11 +76,17 @@ impl Packet {
         ack_req: false,
     };
 
-    /// A packet with these headers, and what counting it gave; `data` are the captured bytes.
+    /// A counted packet: its headers and captured bytes, its time and link, the slot and the counters of its
+    /// flow (this packet included), and the outcome of counting it.
     #[inline]
     #[must_use]
-    pub fn new(frame: &Frame, link: u16, time_ns: u64, observed: &Observed<'_>, data: &[u8]) -> Self {
-        let Observed { slot, stats, outcome } = *observed;
+    pub fn new(
+        (frame, data): (&Frame, &[u8]),
+        (time_ns, link): (u64, u16),
+        slot: u32,
+        stats: &FlowStats,
+        outcome: Outcome,
+    ) -> Self {
         let response = Op::of(frame.opcode).has(Op::RESPONSE);
         let track = if response { &stats.psn_responses } else { &stats.psn };
         Self {
@@ -133,16 +136,10 @@ pub struct Aside {
 }
 
 impl Aside {
-    /// Of a packet on `link` with these headers and bytes.
+    /// The aside of a packet on `link` with these headers and captured bytes, from this interface of a tap.
     #[must_use]
-    pub fn of(tap: &TapLinks, link: u16, frame: &Frame, data: &[u8]) -> Self {
-        Self {
-            frame: *frame,
-            key: FlowKey::of(frame, link),
-            data: data.to_vec(),
-            tap: tap.name().clone(),
-            interface: tap.interface_of(link),
-        }
+    pub fn of((frame, data): (&Frame, &[u8]), link: u16, tap: Arc<str>, interface: u32) -> Self {
+        Self { frame: *frame, key: FlowKey::of(frame, link), data: data.to_vec(), tap, interface }
     }
 }
 

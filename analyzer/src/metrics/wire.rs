@@ -5,7 +5,6 @@ use rocescope_common::wire::Frame;
 
 use super::packet::{Aside, Packet};
 use crate::source::flows::table::FlowTable;
-use crate::source::replay::links::TapLinks;
 
 /// A packet in few words.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +32,6 @@ pub(super) const ANSWER: P = P { src: 2, dst: 1, qp: 18, opcode: 0x11, syndrome:
 /// Counts packets and shows them to a collector.
 pub(super) struct Wire {
     table: FlowTable,
-    tap: TapLinks,
 }
 
 impl Wire {
@@ -42,7 +40,7 @@ impl Wire {
         for link in 0..links {
             table.add_link(format!("link{link}"), None);
         }
-        Self { table, tap: TapLinks::new("tap".into()) }
+        Self { table }
     }
 
     pub(super) fn pass(&mut self, p: P, collect: impl FnOnce(&Packet, Option<&Aside>)) -> u32 {
@@ -54,9 +52,9 @@ impl Wire {
         frame.aeth = p.syndrome << 24;
         let [high, low] = p.id.to_be_bytes();
         let data = [0x45, 0, 0, 0, high, low, 0, 0, p.hops, 17];
-        let Some(observed) = self.table.observe(p.link, &frame, p.time_ns) else { return u32::MAX };
-        let packet = Packet::new(&frame, p.link, p.time_ns, &observed, &data);
-        let aside = packet.wants_aside().then(|| Aside::of(&self.tap, p.link, &frame, &data));
+        let Some(seen) = self.table.observe(p.link, &frame, p.time_ns) else { return u32::MAX };
+        let packet = Packet::new((&frame, &data), (p.time_ns, p.link), seen.slot, seen.stats, seen.outcome);
+        let aside = packet.wants_aside().then(|| Aside::of((&frame, &data), p.link, "tap".into(), 0));
         collect(&packet, aside.as_ref());
         packet.slot
     }

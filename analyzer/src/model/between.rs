@@ -1,7 +1,7 @@
-//! What was lost before a tap, where a tap before it saw what was sent.
+//! Loss upstream of a tap, where another tap further upstream saw the packets.
 //!
-//! By PSNs alone a tap takes packets that come out of order and are sent again for lost ones, and does not see what is lost
-//! once more while it is sent again. What another tap saw and this one did not is exact.
+//! From PSNs alone a tap counts reordered packets that are retransmitted as lost, and does not see a retransmission that
+//! is lost again. The packets that one tap saw and the other did not are exact.
 
 use hashbrown::{HashMap, HashSet};
 use rocescope_common::account::FlowKey;
@@ -17,7 +17,7 @@ type State = foldhash::fast::RandomState;
 const UNMATCHED: u64 = 1;
 const UC: u8 = 1;
 
-/// Packets lost before the link of a flow, by its slot; those flows that PSNs alone must tell of are not in it.
+/// Packets lost upstream of the link of a flow, by its slot; flows known from PSNs alone are not in it.
 pub(super) fn lost(sample: &Sample) -> HashMap<u32, u64, State> {
     let mut lost = HashMap::default();
     let pairs = sample.metrics.taps.as_deref().unwrap_or_default();

@@ -1,11 +1,13 @@
 //! What was concluded at a moment of the history: findings as they stood then.
 
 use crate::analysis::FlowId;
-use crate::findings::Finding;
+use crate::findings::{Episode, Finding, Step};
 use crate::report::Report;
 
 /// Queue pairs that are kept of a finding. The newest findings have all of theirs.
 pub const FLOWS: usize = 16;
+/// Queue pairs of a finding that mark rows of an earlier moment.
+const NAMED: usize = 1_024;
 
 /// Findings since the start, as they stood at a moment.
 #[derive(Clone, Debug)]
@@ -27,6 +29,9 @@ impl Conclusions {
         let few = |finding: &Finding| {
             let mut few = finding.clone();
             few.flows.truncate(FLOWS);
+            if few.named.len() > NAMED {
+                few.named = few.named.iter().copied().take(NAMED).collect();
+            }
             few
         };
         let findings: Vec<Finding> = report.findings.iter().map(few).collect();
@@ -46,7 +51,11 @@ fn memory(finding: &Finding) -> usize {
     let evidence: usize =
         finding.evidence.iter().map(|one| entry + 2 * one.name.len() + text(&one.value)).sum();
     let flows: usize = finding.flows.iter().map(|flow| size_of::<FlowId>() + flow.link.len()).sum();
-    size_of::<Finding>() + finding.title.len() + finding.advice.len() + evidence + flows
+    let steps: usize = finding.steps.iter().map(|step| size_of::<Step>() + step.text.len()).sum();
+    let caveats: usize = finding.caveats.iter().map(|caveat| size_of::<String>() + caveat.len()).sum();
+    let episodes = finding.episodes.len() * size_of::<Episode>();
+    let texts = finding.title.len() + finding.advice.len() + steps + caveats;
+    size_of::<Finding>() + texts + evidence + flows + episodes + finding.named.bytes()
 }
 
 /// Bytes of the words and lists in a value.

@@ -2,6 +2,7 @@
 
 use rocescope_common::account::FlowStats;
 
+use crate::analysis::NakCauses;
 use crate::metrics::loss::{Loss, Metrics};
 use crate::sample::Retired;
 
@@ -73,7 +74,7 @@ impl Counts {
             acks: stats.acks,
             rnr: stats.rnr_naks,
             sequence_naks,
-            behind_rnr: sequence_naks.min(stats.rnr_naks),
+            behind_rnr: NakCauses::of(sequence_naks, stats.rnr_naks, None).rnr,
             behind_late: 0,
             other_naks: others.iter().sum(),
             gaps: requests.gaps + responses.gaps,

@@ -1,19 +1,19 @@
-//! What is wrong, in the order in which it should be looked at.
+//! What findings say about flows: the state of a row. The findings decide; here they are only looked up by flow.
 
-use hashbrown::HashSet;
+use std::net::IpAddr;
+
+use hashbrown::HashMap;
+use rocescope_common::account::FlowKey;
 use rocescope_common::wire::frame::Addr;
 
-use super::{Counts, History, Model, Moment, Row, detail};
-use crate::sample::Sample;
-
-/// From this share of CE marks on, a flow counts as congested. Below it a queue only touches its
-/// marking threshold now and then, which is how DCQCN is meant to work.
-pub const CE_LIMIT: f64 = 0.01;
+use super::Row;
+use crate::findings::{Finding, Severity};
 
 /// How bad something is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Nothing to remark.
+    /// No problem.
+    #[default]
     Fine,
     /// Costs throughput.
     Warning,
@@ -21,330 +21,315 @@ pub enum Level {
     Critical,
 }
 
-/// A kind of problem, the worst first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// Packets lost, or a receiver that says it missed some.
-    Loss,
-    /// Requests refused.
-    Refused,
-    /// The receiver has no buffer posted.
-    NotReady,
-    /// Packets sent again: after a loss that was not seen here, a NAK or a timeout.
-    Resent,
-    /// PSNs that came late: out of order, not lost.
-    Late,
-    /// CE marks on the data.
-    Marked,
-    /// Senders are told to slow down.
-    Notified,
+impl From<Severity> for Level {
+    fn from(severity: Severity) -> Self {
+        match severity {
+            Severity::Info => Self::Fine,
+            Severity::Warning => Self::Warning,
+            Severity::Critical => Self::Critical,
+        }
+    }
 }
 
-impl Kind {
-    /// Every kind, the worst first.
-    pub const ALL: [Self; 7] =
-        [Self::Loss, Self::Refused, Self::NotReady, Self::Resent, Self::Late, Self::Marked, Self::Notified];
+/// A kind of finding where there is room for one word only, causes before what they cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "each is described in the table below")]
+pub enum Kind {
+    Capture,
+    Settings,
+    Device,
+    Pause,
+    Icrc,
+    Refused,
+    Loss,
+    NotReady,
+    Silent,
+    Retransmission,
+    Incast,
+    Congestion,
+    Notification,
+    Latency,
+    Hashing,
+    Imbalance,
+    Stall,
+    Step,
+    Foreign,
+}
 
-    /// The word for it in a column.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Loss => "LOSS",
-            Self::Refused => "NAK",
-            Self::NotReady => "RNR",
-            Self::Resent => "RPT",
-            Self::Late => "OOO",
-            Self::Marked => "CE",
-            Self::Notified => "CNP",
+/// A kind with the beginnings of the ids of its findings, its word in the STATE column, its badge, and its meaning.
+type About = (Kind, &'static [&'static str], &'static str, &'static str, &'static str);
+
+const ABOUT: [About; 19] = [
+    (Kind::Capture, &["tool."], "DROP", "CAPTURE INCOMPLETE", "packets missing from the counters of rocescope"),
+    (Kind::Settings, &["config.", "qos.", "mtu.", "rocev1."], "CONF", "SETTINGS", "settings of host, NIC, switch or traffic class"),
+    (Kind::Device, &["device."], "NIC", "NIC COUNTERS", "errors or discards counted by the NIC"),
+    (Kind::Pause, &["pfc."], "PFC", "PFC", "priority flow control stops the sender"),
+    (Kind::Icrc, &["icrc."], "ICRC", "ICRC ERRORS", "packets corrupted on the path (invalid ICRC)"),
+    (Kind::Refused, &["nak.remote", "nak.invalid"], "NAK", "NAK", "request refused: remote access, operational or invalid request error"),
+    (Kind::Loss, &["loss.", "nak.psn"], "LOSS", "LOSS", "packets lost, or requested again by sequence-error NAKs"),
+    (Kind::NotReady, &["rnr."], "RNR", "RNR", "receiver not ready: no receive buffer posted"),
+    (Kind::Silent, &["peer."], "PEER", "PEER SILENT", "requests without any response from the peer"),
+    (Kind::Retransmission, &["retry."], "RETX", "RETRANSMISSIONS", "large share of retransmitted packets"),
+    (Kind::Incast, &["burst."], "INCA", "INCAST", "incast: many senders to one receiver at the same time"),
+    (Kind::Congestion, &["ecn.congestion"], "CE", "CONGESTION", "CE-marked data: a queue on the path is above its ECN threshold"),
+    (Kind::Notification, &["ecn.", "cnp."], "CNP", "CNP", "CNPs missing, unexpected, or ECN not in use"),
+    (Kind::Latency, &["latency."], "SLOW", "LATENCY", "long tail of request latency"),
+    (Kind::Hashing, &["entropy."], "ECMP", "ECMP HASHING", "few 5-tuples carry most bytes: ECMP cannot balance them"),
+    (Kind::Imbalance, &["links."], "LOAD", "IMBALANCE", "parallel links carry unequal load"),
+    (Kind::Stall, &["job."], "STOP", "JOB STALLED", "the job stopped communicating"),
+    (Kind::Step, &["step."], "STEP", "STEPS", "straggler, or steps of the job getting longer"),
+    (Kind::Foreign, &["isolation."], "ISOL", "ISOLATION", "traffic of another tenant or application"),
+];
+
+impl Kind {
+    /// Every kind, causes first.
+    pub const ALL: [Self; ABOUT.len()] = {
+        let mut all = [Self::Capture; ABOUT.len()];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = ABOUT[at].0;
+            at += 1;
         }
+        all
+    };
+
+    /// The kind of a finding's id; `None` for an id that is not known.
+    #[must_use]
+    pub fn of(id: &str) -> Option<Self> {
+        let is = |(_, ids, ..): &&About| ids.iter().any(|start| id.starts_with(start));
+        ABOUT.iter().find(is).map(|(kind, ..)| *kind)
+    }
+
+    fn about(self) -> &'static About {
+        &ABOUT[self as usize]
+    }
+
+    /// Its word in the STATE column.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        self.about().2
+    }
+
+    /// Its badge in the header.
+    #[must_use]
+    pub fn badge(self) -> &'static str {
+        self.about().3
     }
 
     /// What the word means, for the help.
     #[must_use]
-    pub const fn meaning(self) -> &'static str {
-        match self {
-            Self::Loss => {
-                "packets lost before this point; of a flow of answers: it asks for lost data again (NAK: PSN sequence error), and 3 says whose"
-            }
-            Self::Refused => "NAK: a request was refused",
-            Self::NotReady => "RNR NAK: the receiver has no buffer posted",
-            Self::Resent => "packets sent again: loss elsewhere, NAK or timeout",
-            Self::Late => {
-                "out of order: PSNs skipped that only came late; of a flow of answers: it asks for such (NAK: PSN sequence error)"
-            }
-            Self::Marked => "1 % or more of the data is marked CE: a queue on the way is full",
-            Self::Notified => "CNPs: the QP they go to is told to slow down",
-        }
+    pub fn meaning(self) -> &'static str {
+        self.about().4
     }
 
-    /// How bad it is.
-    #[must_use]
-    pub const fn level(self) -> Level {
-        match self {
-            Self::Loss | Self::Refused => Level::Critical,
-            Self::NotReady | Self::Resent | Self::Late | Self::Marked | Self::Notified => Level::Warning,
-        }
-    }
-
-    /// Whether `counts` show it.
-    #[must_use]
-    pub fn is_in(self, counts: &Counts) -> bool {
-        match self {
-            Self::Loss => counts.loss(),
-            Self::Refused => counts.other_naks > 0,
-            Self::NotReady => counts.rnr > 0,
-            // What comes late comes behind the expected PSN as well.
-            Self::Resent => counts.repeats > counts.late,
-            Self::Late => counts.late > 0 || counts.behind_late > 0,
-            Self::Marked => counts.ce_ratio().is_some_and(|ratio| ratio >= CE_LIMIT),
-            Self::Notified => counts.cnp > 0,
-        }
-    }
-
-    /// The figure by which flows with this problem compare.
-    #[must_use]
-    pub fn amount(self, counts: &Counts) -> u64 {
-        match self {
-            Self::Loss => counts.lost + counts.asked_again(),
-            Self::Refused => counts.other_naks,
-            Self::NotReady => counts.rnr,
-            Self::Resent => counts.repeats.saturating_sub(counts.late),
-            Self::Late => counts.late.max(counts.behind_late),
-            Self::Marked => counts.ecn_data[3],
-            Self::Notified => counts.cnp,
-        }
+    const fn bit(self) -> u32 {
+        1 << self as u8
     }
 }
 
-/// The state of one flow.
+/// What the findings say about one flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Judged {
+    /// Whether findings were evaluated at all.
+    pub known: bool,
+    /// The first active finding in the order of the report, else the first past one: its kind and severity.
+    pub worst: Option<(Kind, Level)>,
+    /// Whether that finding is active.
+    pub active: bool,
+    /// Kinds of all findings that name the flow, active and past, by bit.
+    kinds: u32,
+}
+
+impl Judged {
+    /// Findings were evaluated, and none names the flow.
+    pub const FINE: Self = Self { known: true, worst: None, active: false, kinds: 0 };
+
+    /// Takes in a finding, in the order of the report.
+    fn add(&mut self, kind: Kind, level: Level, active: bool) {
+        self.kinds |= kind.bit();
+        // The order has active findings first.
+        if self.worst.is_none() {
+            (self.worst, self.active) = (Some((kind, level)), active);
+        }
+    }
+
+    /// Sorts by severity: larger is worse; active findings before past ones.
+    #[must_use]
+    pub fn rank(&self) -> u8 {
+        let Some((kind, level)) = self.worst else { return 0 };
+        let order = 31 - (kind as u8).min(30);
+        order + if level == Level::Critical { 32 } else { 0 } + if self.active { 64 } else { 0 }
+    }
+
+    /// The verdict over two rows together: the worse of both, with the kinds of both.
+    #[must_use]
+    pub fn join(self, other: Self) -> Self {
+        let worse = if other.rank() > self.rank() { other } else { self };
+        Self { kinds: self.kinds | other.kinds, known: self.known || other.known, ..worse }
+    }
+}
+
+/// The state of one row: what findings say about it, and whether it carries packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// Its worst problem now, or else the worst since the start.
+    /// Kind of the worst finding that names the row's flow.
     pub worst: Option<Kind>,
-    /// Whether there are others.
+    /// Whether findings of other kinds name it too.
     pub more: bool,
-    /// Whether it showed in the span.
+    /// Whether the worst finding is active.
     pub present: bool,
-    /// Whether packets came in that span; `None` when that is not known.
+    /// Whether packets were counted in the time range; `None` when that is not known.
     pub active: Option<bool>,
+    judged: Judged,
 }
 
 impl State {
     /// The state of `row`.
     #[must_use]
     pub fn of(row: &Row) -> Self {
-        let kinds = Kind::ALL.into_iter().filter(|kind| kind.is_in(&row.total));
-        // What goes on now matters more than what is over, however bad that was.
-        let now = row.delta.as_ref().and_then(|d| Kind::ALL.into_iter().find(|kind| kind.is_in(&d.counts)));
+        let judged = row.judged;
         Self {
-            worst: now.or_else(|| kinds.clone().next()),
-            more: kinds.count() > 1,
-            present: now.is_some(),
+            worst: judged.worst.map(|(kind, _)| kind),
+            more: judged.kinds.count_ones() > 1,
+            present: judged.active,
             active: row.delta.as_ref().map(|d| d.counts.packets > 0),
+            judged,
         }
     }
 
-    /// How bad it is.
+    /// Severity of the worst finding.
     #[must_use]
     pub fn level(&self) -> Level {
-        self.worst.map_or(Level::Fine, Kind::level)
+        self.judged.worst.map_or(Level::Fine, |(_, level)| level)
     }
 
-    /// Sorts by badness: larger is worse.
+    /// Whether findings were evaluated: before that the state is unknown.
+    #[must_use]
+    pub const fn known(&self) -> bool {
+        self.judged.known
+    }
+
+    /// Whether a finding of this kind, active or past, names the row's flow.
+    #[must_use]
+    pub const fn has(&self, kind: Kind) -> bool {
+        self.judged.kinds & kind.bit() != 0
+    }
+
+    /// Sorts by severity: larger is worse.
     #[must_use]
     pub fn rank(&self) -> u8 {
-        const PRESENT: u8 = 8;
-        let kind = match self.worst {
-            Some(Kind::Loss) => 7,
-            Some(Kind::Refused) => 6,
-            Some(Kind::NotReady) => 5,
-            Some(Kind::Resent) => 4,
-            Some(Kind::Late) => 3,
-            Some(Kind::Marked) => 2,
-            Some(Kind::Notified) => 1,
-            None => 0,
-        };
-        kind + if self.present { PRESENT } else { 0 }
+        self.judged.rank()
     }
 }
 
-/// One kind of problem over all flows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Which kind.
-    pub kind: Kind,
-    /// Whether it showed in the span.
-    pub present: bool,
-    /// Queue pairs that have it, however many taps see them and in whichever direction it shows: in the span if it
-    /// is present, else since the start. 0 where no queue pair shows it any more: marks of long ago are less than a hundredth
-    /// of all that came since.
-    pub qps: usize,
-    /// Index of the row that has most of it.
-    pub worst: usize,
-}
+/// A flow wherever it is seen: findings name the link that saw it first.
+type Name = (u8, Addr, Addr, u32);
 
-/// Family, the hosts in order, and the queue pair at the end of each as far as it is known.
-type QueuePair = (u8, [(Addr, Option<u32>); 2]);
+/// Findings by flow. Those of severity info are no problem of a flow.
+#[derive(Clone, Debug, Default)]
+pub struct FlowVerdicts(HashMap<Name, Judged, foldhash::fast::RandomState>);
 
-/// The connection of a row, the same for both directions where the pair is known.
-fn queue_pair(row: &Row, sample: &Sample) -> QueuePair {
-    let key = &row.id.key;
-    let sender = row.at.and_then(|at| detail::peer_qp(sample, at));
-    let mut ends = [(key.src, sender), (key.dst, Some(key.dest_qp))];
-    if sender.is_some() {
-        ends.sort_unstable();
-    }
-    (key.family, ends)
-}
-
-/// Rows that have a problem: their queue pairs, the row that has most of it, and how much that is.
-type Found = (HashSet<QueuePair, foldhash::fast::RandomState>, usize, u64);
-
-/// What is wrong, the worst first; what shows in the span before what is over.
-#[must_use]
-pub fn problems(model: &Model, sample: &Sample) -> Vec<Problem> {
-    let count = |kinds: &[Kind], counts: fn(&Row) -> Option<&Counts>| {
-        let mut found: [Option<Found>; Kind::ALL.len()] = Default::default();
-        for (i, row) in model.rows.iter().enumerate() {
-            let Some(counts) = counts(row) else { continue };
-            let mut ends = None;
-            for (slot, kind) in found.iter_mut().zip(Kind::ALL) {
-                if !kinds.contains(&kind) || !kind.is_in(counts) {
-                    continue;
-                }
-                let amount = kind.amount(counts);
-                let (qps, worst, most) = slot.get_or_insert_with(|| (HashSet::default(), i, 0));
-                qps.insert(*ends.get_or_insert_with(|| queue_pair(row, sample)));
-                if amount > *most {
-                    (*worst, *most) = (i, amount);
-                }
+impl FlowVerdicts {
+    /// The index of `findings`, which are in the order of the report.
+    #[must_use]
+    pub fn of(findings: &[Finding]) -> Self {
+        let mut all = Self::default();
+        for finding in findings.iter().filter(|finding| finding.severity > Severity::Info) {
+            let Some(kind) = Kind::of(finding.id) else { continue };
+            for (src, dst, dest_qp) in named(finding) {
+                let (family, src) = words(src);
+                let name = (family, src, words(dst).1, dest_qp);
+                let judged = all.0.entry(name).or_insert(Judged::FINE);
+                judged.add(kind, finding.severity.into(), finding.active);
             }
         }
-        found
+        all
+    }
+
+    /// What the findings say about a flow.
+    #[must_use]
+    pub fn get(&self, key: &FlowKey) -> Judged {
+        if self.0.is_empty() {
+            return Judged::FINE;
+        }
+        let name = (key.family, key.src, key.dst, key.dest_qp);
+        self.0.get(&name).copied().unwrap_or(Judged::FINE)
+    }
+}
+
+/// Source, destination and destination queue pair of the flows that a finding names.
+fn named(finding: &Finding) -> impl Iterator<Item = (IpAddr, IpAddr, u32)> {
+    finding.named.iter().copied()
+}
+
+/// Family and words of an address, as in [`FlowKey`]: the inverse of [`address`](crate::sample::address).
+fn words(address: IpAddr) -> (u8, Addr) {
+    let (family, bytes) = match address {
+        IpAddr::V4(ip) => {
+            let mut bytes = [0; 16];
+            bytes[12..].copy_from_slice(&ip.octets());
+            (4, bytes)
+        }
+        IpAddr::V6(ip) => (6, ip.octets()),
     };
-    let now = count(&Kind::ALL, |row| row.delta.as_ref().map(|d| &d.counts));
-    let over: Vec<Kind> =
-        Kind::ALL.into_iter().zip(&now).filter(|(_, now)| now.is_none()).map(|(k, _)| k).collect();
-    let ever = count(&over, |row| Some(&row.total));
-    let mut problems: Vec<Problem> = Vec::new();
-    for ((kind, now), ever) in Kind::ALL.into_iter().zip(now).zip(ever) {
-        let present = now.is_some();
-        let Some((qps, worst, _)) = now.or(ever) else { continue };
-        problems.push(Problem { kind, present, qps: qps.len(), worst });
+    let mut words = Addr::default();
+    for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(4)) {
+        *word = chunk.try_into().map_or(0, u32::from_ne_bytes);
     }
-    problems.sort_by_key(|p| (!p.present, p.kind));
-    problems
-}
-
-/// Congestion that was there in what is kept, and that the ratio of no flow since the start shows any more. What was before
-/// a reset of counters at `reset_ns` is left out.
-#[must_use]
-pub fn marked_earlier(
-    model: &Model,
-    problems: &[Problem],
-    last_seen: &LastSeen,
-    reset_ns: Option<u64>,
-) -> Option<Problem> {
-    let known = problems.iter().any(|problem| problem.kind == Kind::Marked);
-    let since_reset = |seen: &u64| reset_ns.is_none_or(|reset| *seen > reset);
-    last_seen.of(Kind::Marked).filter(|seen| !known && since_reset(seen))?;
-    let amount = |row: &Row| Kind::Marked.amount(&row.total);
-    let (worst, _) = model.rows.iter().enumerate().max_by_key(|(_, row)| amount(row))?;
-    Some(Problem { kind: Kind::Marked, present: false, qps: 0, worst })
-}
-
-/// When each kind, in the order of [`Kind::ALL`], showed last up to moment number `at`, Unix time in nanoseconds; `None`
-/// for what did not show in what is kept.
-#[must_use]
-pub fn last_seen(history: &History, at: usize) -> LastSeen {
-    let mut seen = [None; Kind::ALL.len()];
-    // Of the latest time without a break that data was marked.
-    let mut marked = Marked::default();
-    let moments: Vec<&Moment> = history.iter().take(at.saturating_add(1)).collect();
-    for pair in moments.windows(2).rev() {
-        let [before, then] = pair else { continue };
-        let Some(counts) = then.total.grown.since(&before.total.grown) else { continue };
-        marked.add(&counts, then.once.grown.since(&before.once.grown));
-        for (seen, kind) in seen.iter_mut().zip(Kind::ALL) {
-            if seen.is_none() && kind.is_in(&counts) {
-                *seen = Some(then.time_ns);
-            }
-        }
-    }
-    LastSeen { at_ns: seen, marked: marked.counts }
-}
-
-/// What was counted while data was marked, going back in time.
-#[derive(Default)]
-struct Marked {
-    counts: Option<Counts>,
-    over: bool,
-}
-
-impl Marked {
-    /// Takes what was counted between two moments, and the same with each packet once.
-    fn add(&mut self, counts: &Counts, once: Option<Counts>) {
-        if self.over {
-            return;
-        }
-        match (&mut self.counts, once.filter(|_| Kind::Marked.is_in(counts))) {
-            (Some(sum), Some(once)) => sum.add(&once),
-            (none @ None, Some(once)) => *none = Some(once),
-            // A span without data is no end of it.
-            (Some(_), None) => self.over = counts.ce_ratio().is_some(),
-            (None, None) => {}
-        }
-    }
-}
-
-/// See [`last_seen`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LastSeen {
-    at_ns: [Option<u64>; Kind::ALL.len()],
-    marked: Option<Counts>,
-}
-
-impl LastSeen {
-    /// When `kind` showed last.
-    #[must_use]
-    pub fn of(&self, kind: Kind) -> Option<u64> {
-        Kind::ALL.into_iter().zip(self.at_ns).find_map(|(other, seen)| seen.filter(|_| other == kind))
-    }
-
-    /// CE ratio of the latest time that data was marked: from when as much of it as makes a problem was, until it was not.
-    /// `None` where that did not show in what is kept.
-    #[must_use]
-    pub fn marked(&self) -> Option<f64> {
-        self.marked?.ce_ratio()
-    }
+    (family, words)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, Level};
-    use crate::model::Counts;
+    use super::*;
+    use crate::analysis::fixtures;
+    use crate::findings;
 
     #[test]
-    fn each_kind_shows_in_its_own_counter_and_in_no_other() {
-        let none = Counts { packets: 9, ecn_data: [0, 0, 9_901, 99], ..Counts::default() };
-        let cases = [
-            (Kind::Loss, Counts { gaps: 1, missing: 2, lost: 2, ..none }),
-            (Kind::Late, Counts { gaps: 1, missing: 2, late: 2, repeats: 2, ..none }),
-            (Kind::Loss, Counts { sequence_naks: 1, ..none }),
-            (Kind::Late, Counts { sequence_naks: 1, behind_late: 1, ..none }),
-            (Kind::Refused, Counts { other_naks: 1, ..none }),
-            (Kind::NotReady, Counts { rnr: 1, ..none }),
-            (Kind::Resent, Counts { repeats: 1, ..none }),
-            (Kind::Marked, Counts { ecn_data: [0, 0, 99, 1], ..none }),
-            (Kind::Notified, Counts { cnp: 1, ..none }),
-        ];
-        for kind in Kind::ALL {
-            assert!(!kind.is_in(&none), "{kind:?}: less than one mark in a hundred is no problem");
+    fn every_finding_has_a_kind_and_every_word_fits_its_column() {
+        for entry in findings::entries() {
+            assert!(Kind::of(entry.id).is_some(), "{}", entry.id);
         }
-        for (kind, counts) in cases {
-            let found: Vec<Kind> = Kind::ALL.into_iter().filter(|k| k.is_in(&counts)).collect();
-            assert_eq!(found, [kind]);
-            assert!(kind.amount(&counts) > 0 && kind.level() > Level::Fine);
+        for (at, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!((kind as usize, kind.about().0), (at, kind));
+            assert!(kind.word().len() <= 4 && !kind.meaning().is_empty(), "{kind:?}");
+        }
+        assert_eq!(Kind::of("loss.before_tap"), Some(Kind::Loss));
+        assert_eq!(Kind::of("ecn.no_cnp"), Some(Kind::Notification));
+    }
+
+    #[test]
+    fn the_worst_active_finding_is_the_state_of_a_flow() {
+        let flow = |qp: u32| -> (IpAddr, IpAddr, u32) {
+            ("10.0.0.1".parse().unwrap(), "2001:db8::1".parse().unwrap(), qp)
+        };
+        let finding = |id, severity, active, qps: &[u32]| {
+            let named = qps.iter().map(|qp| flow(*qp)).collect();
+            Finding { active, named, ..Finding::new(id, severity, String::new()) }
+        };
+        let verdicts = FlowVerdicts::of(&[
+            finding("loss.before_tap", Severity::Critical, true, &[1]),
+            finding("ecn.congestion", Severity::Warning, true, &[1, 2]),
+            finding("rnr.slow_receiver", Severity::Warning, false, &[2, 3]),
+            finding("mtu.small", Severity::Info, true, &[4]),
+        ]);
+        let (family, src) = words("10.0.0.1".parse().unwrap());
+        let dst = words("2001:db8::1".parse().unwrap()).1;
+        let get = |dest_qp| verdicts.get(&FlowKey { src, dst, dest_qp, family, link: 7, pad: 0 });
+        assert_eq!(get(1).worst, Some((Kind::Loss, Level::Critical)));
+        assert!(get(1).active && get(1).rank() > get(2).rank() && get(2).rank() > get(3).rank());
+        assert_eq!(get(3).worst, Some((Kind::NotReady, Level::Warning)));
+        assert!(!get(3).active && get(3).rank() > 0);
+        assert_eq!((get(4), get(5)), (Judged::FINE, Judged::FINE), "info is no problem of a flow");
+        let both = get(3).join(get(1));
+        assert_eq!((both.worst, both.kinds.count_ones()), (get(1).worst, 3));
+    }
+
+    #[test]
+    fn addresses_have_the_same_words_as_in_the_key_of_a_flow() {
+        for text in ["10.1.2.3", "2001:db8::7"] {
+            let key = fixtures::key(0, text, text, 5);
+            assert_eq!(words(text.parse().unwrap()), (key.family, key.src));
         }
     }
 }

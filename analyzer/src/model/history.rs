@@ -1,38 +1,38 @@
-//! The last minutes, moment by moment: totals, links and the busiest flows, in bounded memory.
+//! The last minutes, snapshot by snapshot: totals, links and the busiest flows, in bounded memory.
 //!
-//! All counters of a moment are cumulative, so what any span counted is one moment taken from
-//! another. The newest moment has every flow. Older ones keep every flow where a span may begin
-//! there (see [`Span`]), else the [`BUSIEST`]; what was not kept is not known and shown as a dash.
+//! All counters of a snapshot are cumulative, so what any time range counted is one snapshot taken from
+//! another. The newest snapshot has every flow. Older ones keep every flow where a time range may begin
+//! there (see [`TimeRange`]), else the [`BUSIEST`]; what was not kept is not known and shown as a dash.
 //! Moments leave after [`KEPT_NS`]; when memory is short before that, every other of the older ones.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::conclusions::Conclusions;
-use super::moment::{self, FlowMoment};
-pub use super::moment::{BUSIEST, Moment};
+use super::snapshot::{self, FlowSnapshot};
+pub use super::snapshot::{BUSIEST, Snapshot};
 use crate::analysis::{Again, Entropy};
 use crate::sample::{Sample, SourceKind};
 
-/// How far back moments are kept, in nanoseconds: ten minutes.
+/// How far back snapshots are kept, in nanoseconds: ten minutes.
 pub const KEPT_NS: u64 = 600 * SECOND;
-/// Memory for moments, unless the user says otherwise.
+/// Memory for snapshots, unless the user says otherwise.
 pub const BUDGET: usize = 256 << 20;
 const SECOND: u64 = 1_000_000_000;
 /// Moments as close as this to the newest keep all flows at this spacing, in nanoseconds.
 const COMPLETE: [(u64, u64); 2] = [(25 * SECOND / 2, 5 * SECOND / 2), (75 * SECOND, 15 * SECOND)];
-/// A span may be shorter than asked by this part of it.
+/// A time range may be shorter than asked by this part of it.
 const TOLERANCE: u64 = 20;
-/// The times of requests of one moment may take this share of the memory; those of the busiest flows are kept.
+/// The times of requests of one snapshot may take this share of the memory; those of the busiest flows are kept.
 const HISTOGRAM_SHARE: usize = 32;
-/// Where all flows of every moment that a span may begin at fit into this share of the memory, all
+/// Where all flows of every snapshot that a time range may begin at fit into this share of the memory, all
 /// are kept.
 const COMPLETE_SHARE: usize = 4;
 
-/// The time that figures are of, up to the moment shown.
+/// The time that figures are of, up to the snapshot shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Span {
-    /// Since the moment before.
+pub enum TimeRange {
+    /// Since the snapshot before.
     Latest,
     /// The last ten seconds: long enough for figures that stand still, short enough to be now.
     #[default]
@@ -43,8 +43,8 @@ pub enum Span {
     All,
 }
 
-impl Span {
-    /// Every span, the shortest first.
+impl TimeRange {
+    /// Every time range, the shortest first.
     pub const ALL: [Self; 4] = [Self::Latest, Self::Seconds10, Self::Minute, Self::All];
 
     /// Its length in nanoseconds; `None` for what has no fixed one.
@@ -69,10 +69,10 @@ pub struct Names {
     pub links: Vec<(String, Option<crate::sample::Direction>)>,
 }
 
-/// A moment, and what was found out about it later.
+/// A snapshot, and what was found out about it later.
 #[derive(Clone, Debug)]
 struct Kept {
-    moment: Arc<Moment>,
+    snapshot: Arc<Snapshot>,
     /// How bytes of the last seconds spread over 5-tuples, once that is known.
     entropy: Option<Entropy>,
     /// What was concluded by then, where that was done.
@@ -80,33 +80,33 @@ struct Kept {
 }
 
 impl Kept {
-    const fn new(moment: Arc<Moment>) -> Self {
-        Self { moment, entropy: None, conclusions: None }
+    const fn new(snapshot: Arc<Snapshot>) -> Self {
+        Self { snapshot, entropy: None, conclusions: None }
     }
 
     fn bytes(&self) -> usize {
-        self.moment.bytes() + self.conclusions.as_ref().map_or(0, |conclusions| conclusions.bytes())
+        self.snapshot.bytes() + self.conclusions.as_ref().map_or(0, |conclusions| conclusions.bytes())
     }
 }
 
-/// The moments, the oldest first. A copy shares them.
+/// The snapshots, the oldest first. A copy shares them.
 #[derive(Clone, Debug)]
 pub struct History {
-    moments: VecDeque<Kept>,
+    snapshots: VecDeque<Kept>,
     /// What is subtracted from totals: where the user reset the counters.
-    reset: Option<Arc<Moment>>,
+    reset: Option<Arc<Snapshot>>,
     names: Option<Arc<Names>>,
     budget: usize,
     /// Moments that are not kept any more: to free the memory of 65,536 flows takes milliseconds.
-    spent: Vec<Arc<Moment>>,
+    spent: Vec<Arc<Snapshot>>,
 }
 
-/// The moment of a sample that is not in the history yet; see [`History::prepare`].
+/// The snapshot of a sample that is not in the history yet; see [`History::prepare`].
 #[derive(Clone, Debug)]
 pub struct Next {
-    moment: Arc<Moment>,
-    /// The moment that it follows.
-    previous: Option<Arc<Moment>>,
+    snapshot: Arc<Snapshot>,
+    /// The snapshot that it follows.
+    previous: Option<Arc<Snapshot>>,
     names: Arc<Names>,
     /// What the sample counts on more than one link.
     pub(crate) again: Arc<Again>,
@@ -119,13 +119,13 @@ impl Default for History {
 }
 
 impl History {
-    /// Nothing yet; moments will take `budget` bytes at most, but always two.
+    /// Nothing yet; snapshots will take `budget` bytes at most, but always two.
     #[must_use]
     pub fn new(budget: usize) -> Self {
-        Self { moments: VecDeque::new(), reset: None, names: None, budget, spent: Vec::new() }
+        Self { snapshots: VecDeque::new(), reset: None, names: None, budget, spent: Vec::new() }
     }
 
-    /// Takes a sample. One of the time of the newest moment is left out unless it is `last`; an earlier
+    /// Takes a sample. One of the time of the newest snapshot is left out unless it is `last`; an earlier
     /// one starts anew.
     pub fn push(&mut self, sample: &Sample, last: bool) {
         if let Some(next) = self.prepare(sample, last) {
@@ -133,44 +133,44 @@ impl History {
         }
     }
 
-    /// The moment that [`push`](Self::push) would add; `None` when it would leave the sample out. This is nearly
+    /// The snapshot that [`push`](Self::push) would add; `None` when it would leave the sample out. This is nearly
     /// all of its work, and can be done elsewhere, with a copy of the history.
     #[must_use]
     pub fn prepare(&self, sample: &Sample, last: bool) -> Option<Next> {
-        let newest = self.moments.back().map(|kept| &kept.moment);
+        let newest = self.snapshots.back().map(|kept| &kept.snapshot);
         let previous = match newest {
             Some(newest) if newest.time_ns == sample.time_ns && !last => return None,
             Some(newest) if newest.time_ns == sample.time_ns => {
-                self.moments.iter().rev().nth(1).map(|kept| &kept.moment)
+                self.snapshots.iter().rev().nth(1).map(|kept| &kept.snapshot)
             }
             Some(newest) => Some(newest).filter(|newest| newest.time_ns < sample.time_ns),
             None => None,
         };
-        let zero = start(sample).filter(|_| previous.is_none()).map(|start| Moment::zero(sample, start));
+        let zero = start(sample).filter(|_| previous.is_none()).map(|start| Snapshot::zero(sample, start));
         let from = previous.map(|previous| &**previous).or(zero.as_ref());
         let again = Arc::new(Again::of(sample));
-        let mut moment = moment::moment(sample, &again, from);
-        moment.limit_histograms(self.budget / HISTOGRAM_SHARE);
+        let mut snapshot = snapshot::snapshot(sample, &again, from);
+        snapshot.limit_histograms(self.budget / HISTOGRAM_SHARE);
         let names = Names {
             kind: sample.kind,
             inputs: sample.inputs.clone(),
             links: sample.links.iter().map(|l| (l.name.clone(), l.direction)).collect(),
         };
         let previous = previous.map(Arc::clone);
-        Some(Next { moment: Arc::new(moment), previous, names: Arc::new(names), again })
+        Some(Next { snapshot: Arc::new(snapshot), previous, names: Arc::new(names), again })
     }
 
     /// Takes what was prepared of `sample`. What was prepared for a history that has changed since is made again.
     pub fn append(&mut self, next: Next, sample: &Sample, last: bool) {
-        match self.moments.back().map(|kept| kept.moment.time_ns) {
+        match self.snapshots.back().map(|kept| kept.snapshot.time_ns) {
             Some(newest) if newest > sample.time_ns => self.clear(),
             Some(newest) if newest == sample.time_ns && !last => return,
             Some(newest) if newest == sample.time_ns => {
-                self.spent.extend(self.moments.pop_back().map(|kept| kept.moment));
+                self.spent.extend(self.snapshots.pop_back().map(|kept| kept.snapshot));
             }
             _ => {}
         }
-        let newest = self.moments.back().map(|kept| &kept.moment);
+        let newest = self.snapshots.back().map(|kept| &kept.snapshot);
         let fits = match (newest, &next.previous) {
             (Some(newest), Some(previous)) => Arc::ptr_eq(newest, previous),
             (None, None) => true,
@@ -178,37 +178,37 @@ impl History {
         };
         let next = if fits { Some(next) } else { self.prepare(sample, last) };
         let Some(next) = next else { return };
-        if self.moments.is_empty()
+        if self.snapshots.is_empty()
             && let Some(start) = start(sample)
         {
-            let moment = Arc::new(Moment::zero(sample, start));
-            self.moments.push_back(Kept::new(moment));
+            let snapshot = Arc::new(Snapshot::zero(sample, start));
+            self.snapshots.push_back(Kept::new(snapshot));
         }
         self.names = Some(next.names);
-        self.moments.push_back(Kept::new(next.moment));
+        self.snapshots.push_back(Kept::new(next.snapshot));
         self.thin();
     }
 
     /// Forgets everything.
     pub fn clear(&mut self) {
-        self.spent.extend(self.moments.drain(..).map(|kept| kept.moment));
+        self.spent.extend(self.snapshots.drain(..).map(|kept| kept.snapshot));
         self.spent.extend(self.reset.take());
     }
 
     /// Moments that are not kept any more since the last call, for the caller to drop where nobody waits.
-    pub fn take_spent(&mut self) -> Vec<Arc<Moment>> {
+    pub fn take_spent(&mut self) -> Vec<Arc<Snapshot>> {
         std::mem::take(&mut self.spent)
     }
 
-    /// Counts from the newest moment on; false when there is none.
+    /// Counts from the newest snapshot on; false when there is none.
     pub fn reset(&mut self) -> bool {
-        self.reset = self.moments.back().map(|kept| Arc::clone(&kept.moment));
+        self.reset = self.snapshots.back().map(|kept| Arc::clone(&kept.snapshot));
         self.reset.is_some()
     }
 
     /// Where counters were reset.
     #[must_use]
-    pub fn reset_point(&self) -> Option<&Moment> {
+    pub fn reset_point(&self) -> Option<&Snapshot> {
         self.reset.as_deref()
     }
 
@@ -218,82 +218,82 @@ impl History {
         self.names.as_deref()
     }
 
-    /// Number of moments.
+    /// Number of snapshots.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.moments.len()
+        self.snapshots.len()
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.moments.is_empty()
+        self.snapshots.is_empty()
     }
 
-    /// Moment number `at`, the oldest first.
+    /// Snapshot number `at`, the oldest first.
     #[must_use]
-    pub fn get(&self, at: usize) -> Option<&Moment> {
+    pub fn get(&self, at: usize) -> Option<&Snapshot> {
         self.shared(at).map(Arc::as_ref)
     }
 
     /// The same for those who keep it.
-    pub(super) fn shared(&self, at: usize) -> Option<&Arc<Moment>> {
-        self.moments.get(at).map(|kept| &kept.moment)
+    pub(super) fn shared(&self, at: usize) -> Option<&Arc<Snapshot>> {
+        self.snapshots.get(at).map(|kept| &kept.snapshot)
     }
 
-    /// All moments, the oldest first.
+    /// All snapshots, the oldest first.
     #[must_use]
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Moment> + ExactSizeIterator {
-        self.moments.iter().map(|kept| &*kept.moment)
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Snapshot> + ExactSizeIterator {
+        self.snapshots.iter().map(|kept| &*kept.snapshot)
     }
 
-    /// The number of the newest moment at or before `time_ns`.
+    /// The number of the newest snapshot at or before `time_ns`.
     #[must_use]
     pub fn at_time(&self, time_ns: u64) -> Option<usize> {
-        self.moments.partition_point(|kept| kept.moment.time_ns <= time_ns).checked_sub(1)
+        self.snapshots.partition_point(|kept| kept.snapshot.time_ns <= time_ns).checked_sub(1)
     }
 
-    /// Notes how bytes spread at the moment of `time_ns`.
+    /// Notes how bytes spread at the snapshot of `time_ns`.
     pub fn set_entropy(&mut self, time_ns: u64, entropy: Entropy) {
         if let Some(kept) = self.kept_of(time_ns) {
             kept.entropy = Some(entropy);
         }
     }
 
-    /// Notes what was concluded at a moment that is kept.
+    /// Notes what was concluded at a snapshot that is kept.
     pub fn set_conclusions(&mut self, conclusions: Arc<Conclusions>) {
         if let Some(kept) = self.kept_of(conclusions.time_ns) {
             kept.conclusions = Some(conclusions);
         }
     }
 
-    /// The moment of exactly this time, if it is kept.
+    /// The snapshot of exactly this time, if it is kept.
     fn kept_of(&mut self, time_ns: u64) -> Option<&mut Kept> {
         let at = self.at_time(time_ns)?;
-        self.moments.get_mut(at).filter(|kept| kept.moment.time_ns == time_ns)
+        self.snapshots.get_mut(at).filter(|kept| kept.snapshot.time_ns == time_ns)
     }
 
-    /// What had been concluded last at moment number `at`.
+    /// What had been concluded last at snapshot number `at`.
     #[must_use]
     pub fn conclusions(&self, at: usize) -> Option<&Conclusions> {
-        self.moments.iter().take(at + 1).rev().find_map(|kept| kept.conclusions.as_deref())
+        self.snapshots.iter().take(at + 1).rev().find_map(|kept| kept.conclusions.as_deref())
     }
 
-    /// How bytes spread at moment number `at`, or at one of the `near` before it.
+    /// How bytes spread at snapshot number `at`, or at one of the `near` before it.
     #[must_use]
     pub fn entropy(&self, at: usize, near: usize) -> Option<Entropy> {
-        self.moments.iter().take(at + 1).rev().take(near).find_map(|kept| kept.entropy)
+        self.snapshots.iter().take(at + 1).rev().take(near).find_map(|kept| kept.entropy)
     }
 
-    /// Where a span that ends at moment number `at` begins. The beginning may be a little earlier than
+    /// Where a time range that ends at snapshot number `at` begins. The beginning may be a little earlier than
     /// asked where that is needed to know all flows, and later where nothing older is known.
     #[must_use]
-    pub fn base(&self, at: usize, span: Span) -> Option<&Arc<Moment>> {
+    pub fn base(&self, at: usize, range: TimeRange) -> Option<&Arc<Snapshot>> {
         let end = self.get(at)?;
         let reset = self.reset.as_ref().filter(|reset| reset.time_ns < end.time_ns);
-        let before = || self.moments.iter().map(|kept| &kept.moment).take(at);
-        let base = match (span, span.ns()) {
-            (Span::All, _) => reset.or_else(|| before().next()),
+        let before = || self.snapshots.iter().map(|kept| &kept.snapshot).take(at);
+        let base = match (range, range.ns()) {
+            (TimeRange::All, _) => reset.or_else(|| before().next()),
             (_, None) => before().next_back(),
             (_, Some(ns)) => {
                 // Samples come nearly, not exactly, every second.
@@ -310,62 +310,62 @@ impl History {
     /// Memory in use, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.moments.iter().map(Kept::bytes).sum()
+        self.snapshots.iter().map(Kept::bytes).sum()
     }
 
     fn thin(&mut self) {
-        let Some(newest) = self.moments.back().map(|kept| &kept.moment) else { return };
+        let Some(newest) = self.snapshots.back().map(|kept| &kept.snapshot) else { return };
         let (now, flows) = (newest.time_ns, newest.flows.len());
-        let old = |kept: &Kept| now - kept.moment.time_ns > KEPT_NS;
-        while self.moments.len() > 2 && self.moments.front().is_some_and(old) {
-            self.spent.extend(self.moments.pop_front().map(|kept| kept.moment));
+        let old = |kept: &Kept| now - kept.snapshot.time_ns > KEPT_NS;
+        while self.snapshots.len() > 2 && self.snapshots.front().is_some_and(old) {
+            self.spent.extend(self.snapshots.pop_front().map(|kept| kept.snapshot));
         }
         let [(short, _), ..] = COMPLETE;
         let close = self.iter().rev().take_while(|m| now - m.time_ns <= short).count();
-        let all_fit = flows * size_of::<FlowMoment>() * (close + 6) <= self.budget / COMPLETE_SHARE;
+        let all_fit = flows * size_of::<FlowSnapshot>() * (close + 6) <= self.budget / COMPLETE_SHARE;
         let times = self.budget / COMPLETE_SHARE / (KEPT_NS / SECOND) as usize;
         let mut later_bucket = None;
         let mut spent = Vec::new();
-        let mut trim = |moment: &mut Arc<Moment>| {
-            if let Some(trimmed) = moment.trimmed(times) {
-                spent.push(std::mem::replace(moment, Arc::new(trimmed)));
+        let mut trim = |snapshot: &mut Arc<Snapshot>| {
+            if let Some(trimmed) = snapshot.trimmed(times) {
+                spent.push(std::mem::replace(snapshot, Arc::new(trimmed)));
             }
         };
-        for Kept { moment, .. } in self.moments.iter_mut().rev().skip(1) {
-            let age = now - moment.time_ns;
+        for Kept { snapshot, .. } in self.snapshots.iter_mut().rev().skip(1) {
+            let age = now - snapshot.time_ns;
             let kept = COMPLETE.iter().find(|(within, _)| age <= *within);
             let Some((within, spacing)) = kept else {
-                trim(moment);
+                trim(snapshot);
                 continue;
             };
-            // Buckets of absolute time, so that the same moments are kept from sample to sample.
-            let bucket = (*spacing, moment.time_ns / spacing);
+            // Buckets of absolute time, so that the same snapshots are kept from sample to sample.
+            let bucket = (*spacing, snapshot.time_ns / spacing);
             if *within == short && all_fit {
                 continue;
             }
             if later_bucket == Some(bucket) {
-                trim(moment);
-            } else if moment.complete {
+                trim(snapshot);
+            } else if snapshot.complete {
                 later_bucket = Some(bucket);
             }
         }
         self.spent.append(&mut spent);
-        while self.bytes() > self.budget && self.moments.len() > 2 {
-            let (before, older) = (self.moments.len(), self.moments.len() * 7 / 8);
+        while self.bytes() > self.budget && self.snapshots.len() > 2 {
+            let (before, older) = (self.snapshots.len(), self.snapshots.len() * 7 / 8);
             let mut place = 0;
             let spent = &mut self.spent;
-            // Where a span begins, everything is needed for as long as there is room.
-            self.moments.retain(|Kept { moment, .. }| {
+            // Where a time range begins, everything is needed for as long as there is room.
+            self.snapshots.retain(|Kept { snapshot, .. }| {
                 place += 1;
                 let stays =
-                    place > older || place % 2 == 1 || moment.complete && moment.flows.len() > BUSIEST;
+                    place > older || place % 2 == 1 || snapshot.complete && snapshot.flows.len() > BUSIEST;
                 if !stays {
-                    spent.push(Arc::clone(moment));
+                    spent.push(Arc::clone(snapshot));
                 }
                 stays
             });
-            if self.moments.len() == before {
-                self.spent.extend(self.moments.pop_front().map(|kept| kept.moment));
+            if self.snapshots.len() == before {
+                self.spent.extend(self.snapshots.pop_front().map(|kept| kept.snapshot));
             }
         }
     }

@@ -3,23 +3,23 @@
 //! | module | holds |
 //! |---|---|
 //! | `between` | what was lost, where another tap saw what was sent |
-//! | [`conclusions`] | findings as they stood at a moment |
+//! | [`conclusions`] | findings as they stood at a snapshot |
 //! | [`counts`] | the counters, and their change over time |
-//! | [`health`] | what is wrong, and how badly |
-//! | [`history`] | the last minutes, moment by moment |
-//! | [`moment`] | what is kept of one of them |
-//! | [`once`] | each packet once, however many taps see it |
+//! | [`health`] | what the findings say about each flow |
+//! | [`history`] | the last minutes, snapshot by snapshot |
+//! | [`snapshot`] | what is kept of one of them |
+//! | [`dedup`] | each packet once, however many taps see it |
 //! | [`detail`] | everything about one flow, made when it is looked at |
 
-mod asked;
+mod reordered;
 mod between;
 pub mod conclusions;
 pub mod counts;
 pub mod detail;
 pub mod health;
 pub mod history;
-pub mod moment;
-pub mod once;
+pub mod snapshot;
+pub mod dedup;
 
 use std::sync::Arc;
 
@@ -33,10 +33,10 @@ pub use conclusions::Conclusions;
 use counts::NS_PER_S;
 pub use counts::{Counts, Delta};
 pub use detail::Detail;
-pub use health::{Kind, Level, Problem, State};
-pub use history::{History, Moment, Span};
-use moment::{Earlier, Finder, FlowMoment, Found, LinkMoment};
-pub use once::Once;
+pub use health::{FlowVerdicts, Judged, Kind, Level, State};
+pub use history::{History, Snapshot, TimeRange};
+use snapshot::{Earlier, Finder, FlowSnapshot, Found, LinkSnapshot};
+pub use dedup::Dedup;
 
 /// Which flow a row is: the key, and the slot, which changes when the flow was retired and came
 /// back.
@@ -57,13 +57,15 @@ pub struct Row {
     pub at: Option<usize>,
     /// All that was counted since the start, or since counters were reset.
     pub total: Counts,
-    /// What was counted in the span; `None` when that is not known, or a counter went back.
+    /// What was counted in the time range; `None` when that is not known, or a counter went back.
     pub delta: Option<Delta>,
-    /// Where its times are in the moments at both ends of the span; `None` for a sum of rows.
+    /// Where its times are in the snapshots at both ends of the time range; `None` for a sum of rows.
     timed: Option<(u32, Then)>,
+    /// What the findings say about it; not known until [`Model::judge`].
+    pub judged: Judged,
 }
 
-/// Where the flow of a row is in the moment before its span.
+/// Where the flow of a row is in the snapshot before its time range.
 #[derive(Clone, Copy, Debug)]
 enum Then {
     At(u32),
@@ -77,7 +79,7 @@ impl Row {
     /// The beginning of a sum of rows, which counts so much; what cannot be added up is unknown.
     #[must_use]
     pub const fn sum(&self, total: Counts, delta: Option<Delta>) -> Self {
-        Self { id: self.id, at: self.at, total, delta, timed: None }
+        Self { id: self.id, at: self.at, total, delta, timed: None, judged: self.judged }
     }
 }
 
@@ -92,7 +94,7 @@ pub struct LinkRow {
     pub flows: usize,
     /// RoCE packets on it.
     pub total: Counts,
-    /// The same in the span.
+    /// The same in the time range.
     pub delta: Option<Delta>,
     /// Frames that are not RoCE.
     pub skipped: Counter,
@@ -129,7 +131,7 @@ impl Lost {
 /// The time that figures are of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Basis {
-    /// There is only one moment, or no time passed between two.
+    /// There is only one snapshot, or no time passed between two.
     Unknown,
     /// The last so many seconds.
     Last(f64),
@@ -172,7 +174,7 @@ impl Longest {
 /// Everything views show but history and details of single flows.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// The moment, Unix time in nanoseconds.
+    /// The snapshot, Unix time in nanoseconds.
     pub time_ns: u64,
     /// Kind of source.
     pub kind: SourceKind,
@@ -180,28 +182,28 @@ pub struct Model {
     pub inputs: Vec<String>,
     /// Length of the window so far in nanoseconds; `None` before the first frame of a replay.
     pub window_ns: Option<u64>,
-    /// The span.
+    /// The time range.
     pub basis: Basis,
-    /// A row per flow that is known at this moment.
+    /// A row per flow that is known at this snapshot.
     pub rows: Vec<Row>,
-    /// Flows that there were at this moment, known or not.
+    /// Flows that there were at this snapshot, known or not.
     pub flows: usize,
     /// Links, in the order of [`Sample::links`].
     pub links: Vec<LinkRow>,
     /// All RoCE packets, those of retired flows included. What is not kept of retired flows (NAKs
     /// and PSN figures) is of the present ones.
     pub total: Counts,
-    /// The same in the span.
+    /// The same in the time range.
     pub delta: Option<Delta>,
     /// Both, each packet once.
-    pub once: Once,
+    pub dedup: Dedup,
     /// Flows that were retired.
     pub retired_flows: u64,
     /// Frames that are not RoCE, by reason, the most first; only reasons that occurred.
     pub skipped: Vec<(SkipReason, Counter)>,
     /// Own losses.
     pub lost: Lost,
-    /// Whether they grew in the span.
+    /// Whether they grew in the time range.
     pub losing: bool,
     /// Whether an address is IPv6.
     pub has_ipv6: bool,
@@ -209,18 +211,18 @@ pub struct Model {
     pub longest: Longest,
     /// Whether requests are timed.
     pub has_latency: bool,
-    /// The moment, and the one before the span.
-    ends: (Arc<Moment>, Option<Arc<Moment>>),
+    /// The snapshot, and the one before the time range.
+    ends: (Arc<Snapshot>, Option<Arc<Snapshot>>),
 }
 
 impl Model {
-    /// The model at moment number `at` of the history, its figures of the span before it. `newest`
-    /// tells where rows are in it. `None` when there is no such moment.
+    /// The model at snapshot number `at` of the history, its figures of the time range before it. `newest`
+    /// tells where rows are in it. `None` when there is no such snapshot.
     #[must_use]
-    pub fn new(history: &History, at: usize, span: Span, newest: Option<&Sample>) -> Option<Self> {
+    pub fn new(history: &History, at: usize, range: TimeRange, newest: Option<&Sample>) -> Option<Self> {
         let end = history.shared(at)?;
         let names = history.names()?;
-        let base = history.base(at, span);
+        let base = history.base(at, range);
         let seconds = base
             .and_then(|base| end.time_ns.checked_sub(base.time_ns))
             .filter(|ns| *ns > 0)
@@ -238,9 +240,9 @@ impl Model {
             seconds,
         };
         let rows: Vec<Row> = (0..).zip(&end.flows).map(|(number, flow)| rows.row(number, flow)).collect();
-        let none = LinkMoment::default();
+        let none = LinkSnapshot::default();
         let links = end.links.iter().zip(&names.links).enumerate().map(|(i, (link, (name, direction)))| {
-            let of = |moment: Option<&'_ Moment>| moment.map(|m| *m.links.get(i).unwrap_or(&none));
+            let of = |snapshot: Option<&'_ Snapshot>| snapshot.map(|m| *m.links.get(i).unwrap_or(&none));
             LinkRow {
                 name: name.clone(),
                 direction: *direction,
@@ -251,7 +253,7 @@ impl Model {
             }
         });
         let links = links.collect();
-        let whole = span == Span::All;
+        let whole = range == TimeRange::All;
         let basis = match seconds {
             None => Basis::Unknown,
             Some(seconds) if whole => Basis::Whole(seconds),
@@ -271,11 +273,11 @@ impl Model {
             links,
             total: after_reset(&end.total.total, reset.map(|r| &r.total.total)),
             delta: since(&end.total.grown, base.map(|base| &base.total.grown)),
-            once: Once {
-                taps: end.once.taps,
-                flows: end.once.flows,
-                delta: since(&end.once.grown, base.map(|base| &base.once.grown)),
-                total: after_reset(&end.once.total, reset.map(|r| &r.once.total)),
+            dedup: Dedup {
+                taps: end.dedup.taps,
+                flows: end.dedup.flows,
+                delta: since(&end.dedup.grown, base.map(|base| &base.dedup.grown)),
+                total: after_reset(&end.dedup.total, reset.map(|r| &r.dedup.total)),
             },
             retired_flows: end.retired_flows,
             skipped: end.skipped.clone(),
@@ -285,12 +287,12 @@ impl Model {
         })
     }
 
-    /// How long requests of `row` took that were answered in the span; `None` when none was, or it is not known. Told
+    /// How long requests of `row` took that were answered in the time range; `None` when none was, or it is not known. Told
     /// when it is asked: for all flows at once it takes longer than all else about them.
     #[must_use]
     pub fn latency(&self, row: &Row) -> Option<Times> {
-        fn histogram(moment: &Moment, at: u32) -> Option<&Histogram> {
-            moment.flows.get(usize::try_from(at).ok()?)?.histogram.as_ref()
+        fn histogram(snapshot: &Snapshot, at: u32) -> Option<&Histogram> {
+            snapshot.flows.get(usize::try_from(at).ok()?)?.histogram.as_ref()
         }
         let (end, base) = &self.ends;
         let (number, then) = row.timed?;
@@ -302,7 +304,14 @@ impl Model {
         }
     }
 
-    /// CE ratio in the span.
+    /// Looks up what the findings say about each row; `None` when no finding of that time is known.
+    pub fn judge(&mut self, verdicts: Option<&FlowVerdicts>) {
+        for row in &mut self.rows {
+            row.judged = verdicts.map_or_else(Judged::default, |verdicts| verdicts.get(&row.id.key));
+        }
+    }
+
+    /// CE ratio in the time range.
     #[must_use]
     pub fn ce_now(&self) -> Option<f64> {
         self.delta.and_then(|d| d.counts.ce_ratio())
@@ -329,8 +338,8 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    fn row(&mut self, number: u32, flow: &FlowMoment) -> Row {
-        let FlowMoment { id, counts, .. } = flow;
+    fn row(&mut self, number: u32, flow: &FlowSnapshot) -> Row {
+        let FlowSnapshot { id, counts, .. } = flow;
         let none = Counts::default();
         let (then, place) = match self.earlier.as_mut().map(|e| e.find(id)) {
             Some(Found::At(at, then)) => {
@@ -347,7 +356,7 @@ impl Rows<'_> {
             Some(Found::At(_, then)) => counts.less(&then.counts),
             _ => *counts,
         };
-        Row { id: *id, at: self.places.find(id), total, delta, timed: Some((number, place)) }
+        Row { id: *id, at: self.places.find(id), total, delta, timed: Some((number, place)), judged: Judged::default() }
     }
 }
 

@@ -1,10 +1,12 @@
 //! The report `rocescope.report/1`: what every view and every other program reads.
 //!
 //! [`Report::build`] turns a [`Sample`] into it, `json` and `text` write it. What each field means, in which unit, is
-//! in [`fields`], which also makes docs/metrics.md. What is not known is `None` and becomes null.
+//! documented on the field itself: JSON Schema and docs/metrics.md are made from the doc comments. What is not known is
+//! `None` and becomes null.
 
-pub mod fields;
 pub mod json;
+#[cfg(test)]
+pub(crate) mod schema;
 pub mod text;
 
 use serde::Serialize;
@@ -31,14 +33,20 @@ impl From<analysis::Options> for Options {
     }
 }
 
-/// A whole report.
+/// One report: all facts up to one moment, findings on them, and what was not evaluated. Reports are
+/// cumulative.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "every field is described in report::fields")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Report {
+    /// Name and version of the schema.
+    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
     pub schema: &'static str,
+    /// Everything that follows from the sample without a judgement; its fields are fields of the report.
     #[serde(flatten)]
     pub facts: Facts,
+    /// Findings: active ones first, by impact, then ended ones, then those of severity `info`.
     pub findings: Vec<Finding>,
+    /// Findings that could not be evaluated in this run: their absence from `findings` proves nothing.
     #[serde(rename = "unjudged")]
     pub not_evaluated: Vec<NotEvaluated>,
 }

@@ -14,6 +14,7 @@ use rocescope_common::abi::Counter;
 use rocescope_common::account::{FlowKey, FlowStats};
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::Addr;
+use serde::Serialize;
 
 use crate::metrics::Metrics;
 use crate::source::devices::Devices;
@@ -30,7 +31,9 @@ pub enum SourceKind {
 }
 
 /// Which way a link's packets go, seen from this host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// Received.
     Ingress,

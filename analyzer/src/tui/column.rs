@@ -168,7 +168,7 @@ pub(super) fn state_bits(row: &Row) -> u64 {
     let state = State::of(row);
     let Some(worst) = state.worst else { return if state.active == Some(false) { 0b10 } else { 0b01 } };
     let bits = model::Kind::ALL.iter().enumerate().map(|(at, kind)| {
-        let plain = u64::from(kind.is_in(&row.total)) << (HEALTHY + at);
+        let plain = u64::from(state.has(*kind)) << (HEALTHY + at);
         let more = u64::from(state.more && *kind == worst) << (HEALTHY + KINDS + at);
         plain | more
     });
@@ -183,15 +183,16 @@ pub fn state(row: &Row) -> (String, Style) {
 
 fn state_cell(state: &State) -> (String, Style) {
     match (state.worst, state.active) {
-        (Some(kind), active) => {
+        (Some(kind), _) => {
             let more = if state.more { "+" } else { "" };
-            if state.present || active.is_none() {
-                (format!("{}{more}", kind.word()), theme::badge(kind.level()))
+            if state.present {
+                (format!("{}{more}", kind.word()), theme::badge(state.level()))
             } else {
-                (format!("{}{more}", kind.word().to_lowercase()), theme::text(kind.level()))
+                (format!("{}{more}", kind.word().to_lowercase()), theme::text(state.level()))
             }
         }
         (None, Some(false)) => ("idle".into(), theme::DIM),
+        (None, _) if !state.known() => (units::UNKNOWN.to_owned(), theme::DIM),
         (None, _) => ("ok".into(), theme::PLAIN),
     }
 }

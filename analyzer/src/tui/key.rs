@@ -1,4 +1,4 @@
-//! Keys and what they do: one table decodes them and fills the help.
+//! Keys and their actions: one table decodes them and is the help.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -67,17 +67,17 @@ pub enum Input {
     Screen(usize),
     /// The next screen.
     NextScreen,
-    /// The screen before.
+    /// The previous screen.
     PreviousScreen,
     /// Sort by the next column.
     SortNext,
-    /// Sort by the column before.
+    /// Sort by the previous column.
     SortPrevious,
-    /// Sort the other way round.
+    /// Reverse the sort order.
     Reverse,
     /// Choose columns.
     Columns,
-    /// Put several queue pairs into one row.
+    /// Group queue pairs.
     Group,
     /// Mark a row, or not.
     Mark,
@@ -85,7 +85,7 @@ pub enum Input {
     OnlyMarked,
     /// Follow the selected row, or keep rows in their places.
     Follow,
-    /// Another figure.
+    /// The next metric.
     Metric,
     /// More uplinks.
     MoreUplinks,
@@ -93,7 +93,7 @@ pub enum Input {
     FewerUplinks,
     /// Edit the filter.
     Filter,
-    /// Stop or go on.
+    /// Pause or resume.
     Pause,
     /// Back in time.
     Earlier,
@@ -109,17 +109,17 @@ pub enum Input {
     Faster,
     /// Replay slower.
     Slower,
-    /// Figures of a longer span.
-    Span,
+    /// The next time range.
+    TimeRange,
     /// Counters from zero.
     Reset,
-    /// Write what is shown as CSV.
+    /// Export the screen as CSV.
     ExportCsv,
-    /// Write what is shown as JSON.
+    /// Export the screen as JSON.
     ExportJson,
     /// Write packet headers as a capture file.
     Capture,
-    /// All there is to say about what is selected.
+    /// Explain the selected finding.
     Read,
     /// The event before the opened one.
     Older,
@@ -186,16 +186,16 @@ const FLOW: Screens = QPS.and(Screen::Detail.only()).and(Screen::Events.only());
 
 /// Every key: decodes them, and is the help.
 pub const KEYMAP: &[Binding] = &[
-    bind("screen-1", &[Key::Char('1')], Input::Screen(0), "overview: is it healthy, and if not, where"),
+    bind("screen-1", &[Key::Char('1')], Input::Screen(0), "overview: verdict, findings, trends, busiest queue pairs"),
     bind("screen-2", &[Key::Char('2')], Input::Screen(1), "queue pairs"),
     bind("screen-3", &[Key::Char('3')], Input::Screen(2), "the selected queue pair, both directions"),
-    bind("screen-4", &[Key::Char('4')], Input::Screen(3), "matrix, host by host"),
+    bind("screen-4", &[Key::Char('4')], Input::Screen(3), "host matrix"),
     bind("screen-5", &[Key::Char('5')], Input::Screen(4), "links and rails"),
     bind("screen-6", &[Key::Char('6')], Input::Screen(5), "bursts"),
     bind("screen-7", &[Key::Char('7')], Input::Screen(6), "events and notices"),
-    bind("screen-8", &[Key::Char('8')], Input::Screen(7), "findings, and what cannot be seen"),
+    bind("screen-8", &[Key::Char('8')], Input::Screen(7), "findings, blind spots and drops"),
     bind("next-screen", &[Key::Tab], Input::NextScreen, "next screen"),
-    bind("previous-screen", &[Key::BackTab], Input::PreviousScreen, "screen before"),
+    bind("previous-screen", &[Key::BackTab], Input::PreviousScreen, "previous screen"),
     bind("up", &[Key::Up, Key::Char('k')], Input::Up, "row up"),
     bind("down", &[Key::Down, Key::Char('j')], Input::Down, "row down"),
     bind("page-up", &[Key::PageUp, Key::Ctrl('b')], Input::PageUp, "page up"),
@@ -205,41 +205,41 @@ pub const KEYMAP: &[Binding] = &[
     bind("open", &[Key::Enter], Input::Open, "open what is selected"),
     when(
         When::Still,
-        bind("earlier", &[Key::Left], Input::Earlier, "back in time, while paused or at the end"),
+        bind("earlier", &[Key::Left], Input::Earlier, "step back in time, while paused or at the end"),
     ),
     when(
         When::Still,
-        bind("later", &[Key::Right], Input::Later, "forward in time, while paused or at the end"),
+        bind("later", &[Key::Right], Input::Later, "step forward in time, while paused or at the end"),
     ),
     on(MATRIX, bind("left", &[Key::Char('h')], Input::Left, "column to the left")),
     on(MATRIX, bind("right", &[Key::Char('l')], Input::Right, "column to the right")),
     on(MATRIX, when(When::Moving, bind("left-moving", &[Key::Left], Input::Left, "column to the left"))),
     on(MATRIX, when(When::Moving, bind("right-moving", &[Key::Right], Input::Right, "column to the right"))),
-    on(MATRIX, bind("metric", &[Key::Char('m')], Input::Metric, "bytes, CE ratio, loss, NAKs or latency")),
-    on(QPS, bind("sort", &[Key::Char('s')], Input::SortNext, "sort by the next column; a click does too")),
-    on(QPS, bind("reverse", &[Key::Char('S')], Input::Reverse, "sort the other way round")),
+    on(MATRIX, bind("metric", &[Key::Char('m')], Input::Metric, "metric: rate, CE ratio, loss, NAKs or latency")),
+    on(QPS, bind("sort", &[Key::Char('s')], Input::SortNext, "sort by the next column, or click a title")),
+    on(QPS, bind("reverse", &[Key::Char('S')], Input::Reverse, "reverse the sort order")),
     on(
         QPS,
         when(When::Moving, bind("sort-right", &[Key::Right], Input::SortNext, "sort by the next column")),
     ),
     on(
         QPS,
-        when(When::Moving, bind("sort-left", &[Key::Left], Input::SortPrevious, "sort by the column before")),
+        when(When::Moving, bind("sort-left", &[Key::Left], Input::SortPrevious, "sort by the previous column")),
     ),
     on(QPS, bind("columns", &[Key::Char('c')], Input::Columns, "choose and order the columns")),
     on(
         QPS,
-        bind("group", &[Key::Char('o')], Input::Group, "one row per host pair, link or process, or each"),
+        bind("group", &[Key::Char('o')], Input::Group, "group by host pair, link or process, or not"),
     ),
-    on(QPS, bind("mark", &[Key::Char('m')], Input::Mark, "mark the row, or not")),
-    on(QPS, bind("only-marked", &[Key::Char('M')], Input::OnlyMarked, "only marked rows, or all")),
+    on(QPS, bind("mark", &[Key::Char('m')], Input::Mark, "mark or unmark the row")),
+    on(QPS, bind("only-marked", &[Key::Char('M')], Input::OnlyMarked, "show marked rows only, or all")),
     on(
         QPS,
         bind(
             "follow",
             &[Key::Char('f')],
             Input::Follow,
-            "follow the row where sorting puts it, or keep places",
+            "follow the selected row when sorting moves it, or keep rows in place",
         ),
     ),
     on(
@@ -248,36 +248,36 @@ pub const KEYMAP: &[Binding] = &[
             "more-uplinks",
             &[Key::Char('n')],
             Input::MoreUplinks,
-            "what hashing over twice the uplinks would do",
+            "ECMP what-if: simulate hashing over twice the uplinks",
         ),
     ),
-    on(LINKS, bind("fewer-uplinks", &[Key::Char('N')], Input::FewerUplinks, "the same over half of them")),
+    on(LINKS, bind("fewer-uplinks", &[Key::Char('N')], Input::FewerUplinks, "ECMP what-if: half the uplinks")),
     on(
         EVENTS,
         bind(
             "older-event",
             &[Key::Char('n')],
             Input::Older,
-            "in an open event: the one before it in its row",
+            "in an open event: previous event of its row",
         ),
     ),
-    on(EVENTS, bind("newer-event", &[Key::Char('N')], Input::Newer, "in an open event: the one after it")),
-    on(FINDINGS, bind("read", &[Key::Char('v')], Input::Read, "read the whole finding, and what it means")),
+    on(EVENTS, bind("newer-event", &[Key::Char('N')], Input::Newer, "in an open event: next event of its row")),
+    on(FINDINGS, bind("read", &[Key::Char('v')], Input::Read, "explain: everything about the finding")),
     bind(
         "filter",
         &[Key::Char('/')],
         Input::Filter,
         "filter: words, field:value, field:>1k, !not; see below",
     ),
-    bind("span", &[Key::Char('t')], Input::Span, "time that figures are of: last sample, 10 s, 60 s, all"),
-    bind("pause", &[Key::Char(' ')], Input::Pause, "pause: the view stands still, a replay stops"),
-    bind("jump-back", &[Key::Char('<')], Input::JumpBack, "10 s back"),
-    bind("jump-forward", &[Key::Char('>')], Input::JumpForward, "10 s forward; a replay skips ahead"),
+    bind("time-range", &[Key::Char('t')], Input::TimeRange, "time range: last sample, 10 s, 60 s, whole run"),
+    bind("pause", &[Key::Char(' ')], Input::Pause, "pause or resume; a replay stops reading"),
+    bind("jump-back", &[Key::Char('<')], Input::JumpBack, "jump 10 s back"),
+    bind("jump-forward", &[Key::Char('>')], Input::JumpForward, "jump 10 s forward; a replay skips ahead"),
     bind(
         "go-to",
         &[Key::Char('g')],
         Input::GoTo,
-        "go to a time: 12:00:05, +30 from the start, -30 from here",
+        "go to a time: 12:00:05, +30 (from the start), -30 (from here)",
     ),
     bind("faster", &[Key::Char('+'), Key::Char('=')], Input::Faster, "replay faster"),
     bind("slower", &[Key::Char('-')], Input::Slower, "replay slower"),
@@ -285,27 +285,27 @@ pub const KEYMAP: &[Binding] = &[
         "reset",
         &[Key::Char('r')],
         Input::Reset,
-        "count from zero again; findings stay those of the whole run",
+        "reset counters (findings are kept)",
     ),
-    bind("export-csv", &[Key::Char('e')], Input::ExportCsv, "write what is shown to a CSV file here"),
-    bind("export-json", &[Key::Char('E')], Input::ExportJson, "write what is shown to a JSON file here"),
+    bind("export-csv", &[Key::Char('e')], Input::ExportCsv, "export the screen to a CSV file in the working directory"),
+    bind("export-json", &[Key::Char('E')], Input::ExportJson, "export the screen to a JSON file in the working directory"),
     on(
         FLOW,
         bind(
             "capture",
             &[Key::Char('w')],
             Input::Capture,
-            "write the queue pair's latest packet headers to a pcapng file",
+            "write the latest packet headers of the queue pair to a pcapng file",
         ),
     ),
-    bind("help", &[Key::Char('?')], Input::Help, "the keys of this screen, on and off"),
-    bind("redraw", &[Key::Ctrl('l')], Input::Redraw, "draw the screen again"),
-    bind("suspend", &[Key::Ctrl('z')], Input::Suspend, "to the background; fg comes back"),
+    bind("help", &[Key::Char('?')], Input::Help, "toggle help"),
+    bind("redraw", &[Key::Ctrl('l')], Input::Redraw, "redraw"),
+    bind("suspend", &[Key::Ctrl('z')], Input::Suspend, "suspend (fg to resume)"),
     bind(
         "back",
         &[Key::Esc],
         Input::Back,
-        "close what is open, else drop filter, grouping, selection, marks",
+        "close the overlay, else clear focus, filter, grouping, selection, marks",
     ),
     bind("quit", &[Key::Char('q'), Key::Ctrl('c')], Input::Quit, "quit"),
 ];
@@ -325,7 +325,7 @@ impl Keys {
         let mut own = BTreeMap::new();
         for (name, keys) in changes {
             if !KEYMAP.iter().any(|binding| binding.name == name) {
-                return Err(format!("there is no key binding called {name}"));
+                return Err(format!("unknown key binding '{name}'"));
             }
             let parsed: Result<Vec<Key>, String> = keys.iter().map(|key| key.parse()).collect();
             own.insert(name.clone(), parsed.map_err(|error| format!("{name}: {error}"))?);
@@ -401,7 +401,7 @@ impl FromStr for Key {
         NAMED
             .into_iter()
             .find(|key| key.to_string() == text)
-            .ok_or_else(|| format!("`{text}` is no key; write one such as x, Space, Ctrl-X, PgUp or Enter"))
+            .ok_or_else(|| format!("invalid key '{text}': use x, Space, Ctrl-X, PgUp or Enter"))
     }
 }
 

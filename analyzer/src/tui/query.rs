@@ -8,7 +8,7 @@ use rocescope_common::wire::frame::Addr;
 
 use super::column::{COLUMNS, Context, Kind, Value, state_bits};
 use super::log::{self, CLASSES};
-use super::texts::Texts;
+use super::state::texts::Texts;
 use crate::filter::fields::{CORE, RULES};
 use crate::filter::{
     Expr, Facts, Field, Filter, FilterError, FlowFacts, Pattern, Test, Unit, Vocabulary, Word,

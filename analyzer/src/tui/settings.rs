@@ -200,23 +200,23 @@ pub const SETTINGS: &[SettingMeta] = &[
     SettingMeta {
         name: "screen",
         default: "\"overview\"",
-        meaning: "The first screen: overview, qps, detail, matrix, links, bursts, events or findings",
+        meaning: "First screen: overview, qps, detail, matrix, links, bursts, events or findings",
     },
     SettingMeta {
         name: "columns",
         default: "[]",
-        meaning: "Columns of the queue pairs from left to right, such as [\"state\", \"src\", \"dst\", \"qp\", \"rate\", \"ce\"]; without any, those that \
-                  matter most and fit",
+        meaning: "Columns of the queue pairs from left to right, such as [\"state\", \"src\", \"dst\", \"qp\", \"rate\", \"ce\"]; empty: \
+                  as many as fit",
     },
     SettingMeta {
         name: "filter",
         default: "\"\"",
-        meaning: "Filter that the view starts with, as typed at /, such as \"ce > 1%\"; empty for none",
+        meaning: "Initial filter, as typed at /, such as \"ce > 1%\"; empty for none",
     },
     SettingMeta {
         name: "sort",
         default: "\"state\"",
-        meaning: "Column that queue pairs are sorted by; a - before it turns the order round",
+        meaning: "Sort column of the queue pairs; a leading - reverses the order",
     },
     SettingMeta {
         name: "color",
@@ -231,7 +231,7 @@ pub const SETTINGS: &[SettingMeta] = &[
     SettingMeta {
         name: "mouse",
         default: "true",
-        meaning: "Clicks and the wheel; false leaves them to the terminal, for example to mark text",
+        meaning: "Use clicks and the wheel; false leaves them to the terminal, to select text",
     },
     SettingMeta {
         name: "history_mib",
@@ -242,10 +242,10 @@ pub const SETTINGS: &[SettingMeta] = &[
 
 /// Colours of `[tui.theme]`.
 pub const THEME: &[SettingMeta] = &[
-    SettingMeta { name: "fine", default: "\"cyan\"", meaning: "What is healthy, and bars" },
-    SettingMeta { name: "warning", default: "\"magenta\"", meaning: "What costs performance" },
-    SettingMeta { name: "warning_badge", default: "\"yellow\"", meaning: "The same, as a background" },
-    SettingMeta { name: "critical", default: "\"red\"", meaning: "What is lost or refused" },
+    SettingMeta { name: "fine", default: "\"cyan\"", meaning: "Healthy state, and bars" },
+    SettingMeta { name: "warning", default: "\"magenta\"", meaning: "Warnings: performance is reduced" },
+    SettingMeta { name: "warning_badge", default: "\"yellow\"", meaning: "Background of warning badges" },
+    SettingMeta { name: "critical", default: "\"red\"", meaning: "Critical: data is lost or requests are refused" },
 ];
 
 impl Options {
@@ -290,7 +290,7 @@ fn parse_history(mib: usize) -> Result<usize, String> {
     if (1..=65_536).contains(&mib) {
         Ok(mib << 20)
     } else {
-        Err(format!("history_mib = {mib}: write 1 to 65536"))
+        Err(format!("invalid history_mib {mib}: use 1 to 65536"))
     }
 }
 
@@ -301,14 +301,14 @@ fn parse_history(mib: usize) -> Result<usize, String> {
 pub fn parse_screen(name: &str) -> Result<Screen, String> {
     Screen::from_name(name).ok_or_else(|| {
         let names: Vec<&str> = Screen::ALL.iter().map(|screen| screen.name()).collect();
-        format!("there is no screen `{name}`; the screens are {}", names.join(", "))
+        format!("invalid screen '{name}': use {}", names.join(", "))
     })
 }
 
 fn parse_column(name: &str) -> Result<Id, String> {
     column::by_name(name).map(|column| column.id).ok_or_else(|| {
         let names: Vec<&str> = column::COLUMNS.iter().map(|column| column.name).collect();
-        format!("there is no column `{name}`; the columns are {}", names.join(", "))
+        format!("invalid column '{name}': use {}", names.join(", "))
     })
 }
 
@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(options.sort, Some(Sort { by: Id::Source, descending: true }));
         assert!(options.color && !options.unicode);
         settings.sort = "rait".into();
-        assert!(Options::default().with_settings(&settings).unwrap_err().contains("`rait`"));
+        assert!(Options::default().with_settings(&settings).unwrap_err().contains("'rait'"));
         settings = Settings { history_mib: 0, ..Settings::default() };
         assert!(Options::default().with_settings(&settings).unwrap_err().contains("history_mib"));
         assert!(parse_screen("flows").unwrap_err().contains("overview"));

@@ -6,7 +6,7 @@ use super::app::{App, Data};
 use super::column::{self, Column, Kind};
 use super::export::Sheet;
 use super::log;
-use super::panel::trends::{self, LATENCY, Point, TRENDS, Trend};
+use super::screens::trends::{self, LATENCY, Point, TRENDS, Trend};
 use super::screen::Screen;
 use super::table::Group;
 use crate::analysis::direction_name;

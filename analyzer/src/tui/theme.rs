@@ -89,7 +89,7 @@ fn color<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Color, D::Error> 
     let name = String::deserialize(deserializer)?;
     name.parse().map_err(|_| {
         serde::de::Error::custom(format!(
-            "`{name}` is no colour; write one such as cyan, lightred, 208 or #ff8700"
+            "invalid colour '{name}': use cyan, lightred, 208 or #ff8700"
         ))
     })
 }

@@ -1,4 +1,4 @@
-//! Figures as people read them: three significant digits, decimal prefixes, `-` for unknown.
+//! Numbers and times as people read them: three significant digits, decimal prefixes, `-` for unknown.
 //!
 //! Every function has a largest width, so that columns can be laid out without measuring first:
 //!
@@ -12,13 +12,15 @@
 //! | [`clock_utc`] | 12 | `13:05:09.250` |
 //! | [`time_utc`] | 27 | `2026-03-01 13:05:09.250 UTC` |
 //!
-//! A figure that is not zero is never shown as zero, and one below the whole never as 100 %.
+//! A value other than zero is never shown as zero, and a share below the whole never as 100 %.
 
-/// What stands for a figure that is not known.
+use jiff::Timestamp;
+
+/// Stands for an unknown value.
 pub const UNKNOWN: &str = "-";
 
-/// Between groups of three digits: a thin space, one column wide.
-const GROUP: char = '\u{2009}';
+/// Between groups of three digits.
+const GROUP: char = ',';
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -30,7 +32,7 @@ pub fn si(n: f64) -> String {
     if prefix.is_empty() { figure } else { format!("{figure} {prefix}") }
 }
 
-/// The figure, and the prefix that goes before its unit.
+/// The number, and the prefix of its unit.
 fn scaled(n: f64) -> (String, &'static str) {
     const PREFIXES: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
     if !n.is_finite() || n < 0.0 {
@@ -86,7 +88,7 @@ pub fn bytes(n: u64) -> String {
     with_unit(n as f64, "B")
 }
 
-/// A fraction of 1 in percent; `-` when it is not known.
+/// A fraction of 1 in percent; `-` when it is unknown.
 #[must_use]
 pub fn ratio(fraction: Option<f64>) -> String {
     let Some(percent) = fraction.filter(|f| f.is_finite() && *f >= 0.0).map(|f| f * 100.0) else {
@@ -103,7 +105,7 @@ pub fn ratio(fraction: Option<f64>) -> String {
     }
 }
 
-/// All digits of `n`, in groups of three with a thin space between.
+/// All digits of `n`, with a comma between groups of three: `1,234,567`.
 #[must_use]
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
@@ -117,13 +119,13 @@ pub fn count(n: u64) -> String {
     text
 }
 
-/// [`count`], or `-` when it is not known.
+/// [`count`], or `-` when the number is unknown.
 #[must_use]
 pub fn count_or_unknown(n: Option<u64>) -> String {
     n.map_or_else(|| UNKNOWN.into(), count)
 }
 
-/// A span of time in nanoseconds: two units from a minute on, three digits below.
+/// A duration in nanoseconds: two units from a minute on, three digits below.
 #[must_use]
 pub fn duration(ns: u64) -> String {
     let seconds = ns / NS_PER_S;
@@ -148,19 +150,16 @@ pub fn duration(ns: u64) -> String {
 /// The time of day in UTC to the millisecond, of Unix time in nanoseconds.
 #[must_use]
 pub fn clock_utc(ns: u64) -> String {
-    let s = ns / NS_PER_S;
-    let ms = ns / 1_000_000 % 1000;
-    format!("{:02}:{:02}:{:02}.{ms:03}", s / 3_600 % 24, s / 60 % 60, s % 60)
+    utc(ns).strftime("%H:%M:%S%.3f").to_string()
 }
 
 /// The time of day in UTC to the second.
 #[must_use]
 pub fn second_utc(ns: u64) -> String {
-    let clock = clock_utc(ns);
-    clock.split_once('.').map_or(clock.clone(), |(seconds, _)| seconds.to_owned())
+    utc(ns).strftime("%H:%M:%S").to_string()
 }
 
-/// From when to when, in UTC: to the second, and to the millisecond where it took less than ten.
+/// A time range in UTC: to the second, and to the millisecond where it is shorter than ten.
 #[must_use]
 pub fn span_utc(from_ns: u64, to_ns: u64) -> String {
     let of = if to_ns.saturating_sub(from_ns) < 10 * NS_PER_S { clock_utc } else { second_utc };
@@ -170,45 +169,24 @@ pub fn span_utc(from_ns: u64, to_ns: u64) -> String {
 /// Date and time in UTC to the millisecond, of Unix time in nanoseconds.
 #[must_use]
 pub fn time_utc(ns: u64) -> String {
-    let (year, month, day) = date(ns / NS_PER_S / 86_400);
-    format!("{year:04}-{month:02}-{day:02} {} UTC", clock_utc(ns))
+    utc(ns).strftime("%Y-%m-%d %H:%M:%S%.3f UTC").to_string()
 }
 
 /// Date and time in UTC to the minute: `2026-03-01 13:05 UTC`.
 #[must_use]
 pub fn minute_utc(ns: u64) -> String {
-    let (year, month, day) = date(ns / NS_PER_S / 86_400);
-    let s = ns / NS_PER_S;
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", s / 3_600 % 24, s / 60 % 60)
+    utc(ns).strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 /// Date and time in UTC to the second for the name of a file: `20260301T130509Z`.
 #[must_use]
 pub fn stamp_utc(ns: u64) -> String {
-    let s = ns / NS_PER_S;
-    let (year, month, day) = date(s / 86_400);
-    format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z", s / 3_600 % 24, s / 60 % 60, s % 60)
+    utc(ns).strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
-/// The Gregorian date, `days` after 1970-01-01.
-fn date(days: u64) -> (u64, u64, u64) {
-    const DAYS_IN_400_YEARS: u64 = 146_097;
-    // Nothing a 64-bit nanosecond count reaches lies beyond the year 2554: the loops are short.
-    let (mut year, mut left) = (1970 + 400 * (days / DAYS_IN_400_YEARS), days % DAYS_IN_400_YEARS);
-    let leap = |y: u64| y.is_multiple_of(4) && (!y.is_multiple_of(100) || y.is_multiple_of(400));
-    while left >= 365 + u64::from(leap(year)) {
-        left -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let mut month = 1;
-    for length in [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if left < length {
-            break;
-        }
-        left -= length;
-        month += 1;
-    }
-    (year, month, left + 1)
+/// Unix time in nanoseconds as a calendar time; every `u64` is one, the last in the year 2554.
+fn utc(ns: u64) -> Timestamp {
+    Timestamp::from_nanosecond(i128::from(ns)).unwrap_or(Timestamp::MAX)
 }
 
 /// A count and the thing counted.
@@ -276,8 +254,8 @@ mod tests {
     fn counts_and_durations() {
         assert_eq!(count(0), "0");
         assert_eq!(count(999), "999");
-        assert_eq!(count(1_000), "1\u{2009}000");
-        assert_eq!(count(1_234_567), "1\u{2009}234\u{2009}567");
+        assert_eq!(count(1_000), "1,000");
+        assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(count_or_unknown(None), "-");
         for (ns, text) in [
             (0, "0 ns"),

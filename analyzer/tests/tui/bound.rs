@@ -2,7 +2,7 @@
 //! compile.
 
 use super::*;
-use rocescope::model::Span;
+use rocescope::model::TimeRange;
 use rocescope::source::feed::Command;
 use rocescope::tui::app::Overlay;
 use rocescope::tui::key::{Binding, Input, When};
@@ -198,8 +198,8 @@ fn check(input: Input, app: &mut App, key: Key) {
             let speed = if input == Input::Faster { 2.0 } else { 0.5 };
             assert_eq!(press(app, &[key]), Action::Send(Command::Speed(speed)));
         }
-        Input::Span => {
-            assert_eq!((press(app, &[key]), app.span), (Action::Analyse, Span::Minute));
+        Input::TimeRange => {
+            assert_eq!((press(app, &[key]), app.range), (Action::Analyse, TimeRange::Minute));
         }
         Input::Reset => {
             let packets = |app: &App| app.data.as_ref().unwrap().model.total.packets;
@@ -251,7 +251,7 @@ fn check(input: Input, app: &mut App, key: Key) {
             press(app, &[Key::Char('?'), key]);
             assert_eq!(app.overlay, Overlay::None);
             assert_eq!(press(app, &[key]), Action::Draw);
-            assert_eq!(app.answer.as_deref(), Some("nothing is open; q quits"));
+            assert_eq!(app.answer.as_deref(), Some("nothing to close (q quits)"));
         }
         Input::Quit => assert_eq!(press(app, &[key]), Action::Quit),
     }
@@ -289,7 +289,7 @@ fn a_filter_that_makes_no_sense_says_so_after_enter_too() {
     press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
     type_text(&mut app, "foo:>1");
     press(&mut app, &[Key::Enter]);
-    assert!(text(&app).contains("unknown field 'foo' at column 1; fields: host, src"));
+    assert!(text(&app).contains("unknown field 'foo' at column 1; fields"));
     press(&mut app, &[Key::Char('/'), Key::Ctrl('u'), Key::Enter]);
     assert!(!text(&app).contains("filter:"));
 }

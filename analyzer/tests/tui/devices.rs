@@ -89,19 +89,19 @@ fn counters_stand_beside_the_links_with_their_sources() {
     nothing.flows.clear();
     let mut hidden = with_devices(&nothing, 1, WIDE, true);
     snapshot("devices_hidden_overview", &hidden);
-    assert!(text(&hidden).contains("mlx5_0/1 does RoCE in hardware"));
-    assert!(text(&hidden).contains("seen 0 %, why: 8"));
+    assert!(text(&hidden).contains("mlx5_0/1 offloads RoCE"));
+    assert!(text(&hidden).contains("captured 0 % (8)"));
     press(&mut hidden, &[Key::Char('8')]);
     let told = text(&hidden);
     assert!(
-        told.contains("0 % of what mlx5_0 port 1 received was seen") && told.contains("in hardware"),
+        told.contains("0 % of the packets received by mlx5_0 port 1 captured") && told.contains("in hardware"),
         "{told}"
     );
     press(&mut hidden, &[Key::Char('5')]);
     snapshot("devices_hidden_links", &hidden);
     let shown = text(&hidden);
     for word in
-        ["40.0 Gb/s", "1.20Mpkt/s", "[ethtool]", "[hw]", "[netlink]", "paused 25.0 % of the time", "seen"]
+        ["40.0 Gb/s", "1.20Mpkt/s", "[ethtool]", "[hw]", "[netlink]", "paused 25.0 % of time", "captured"]
     {
         assert!(shown.replace("M pkt/s", "Mpkt/s").contains(word), "{word}:\n{shown}");
     }
@@ -165,7 +165,7 @@ fn devices_that_go_leave_no_empty_lines_behind() {
     let mut sample = world.at(4);
     sample.devices = Arc::new(Devices::default());
     app.on_sample(Arc::new(sample));
-    assert!(text(&app).contains(" BALANCE "), "{}", text(&app));
+    assert!(text(&app).contains(" LOAD BALANCE "), "{}", text(&app));
     // Without links, as where devices do all in hardware, the first press scrolls.
     world.links.clear();
     world.flows.clear();

@@ -1,4 +1,4 @@
-//! Events: marked and opened on the details too, and as they stood at the moment shown.
+//! Events: marked and opened on the details too, and as they stood at the snapshot shown.
 
 use super::*;
 use rocescope::sample::EventSample;
@@ -35,7 +35,7 @@ fn enter_on_the_details_opens_the_latest_event_with_its_headers() {
     press(&mut app, &[Key::Enter]);
     snapshot("detail_packet", &app);
     let shown = text(&app);
-    assert!(shown.contains("Ethernet, at byte 0"), "{shown}");
+    assert!(shown.contains("Ethernet, offset 0"), "{shown}");
     press(&mut app, &[Key::End]);
     assert!(text(&app).contains("Bytes"), "{}", text(&app));
     press(&mut app, &[Key::Esc]);
@@ -123,7 +123,7 @@ fn a_row_of_several_events_is_that_of_the_moment_shown() {
         "{}",
         row(&app)
     );
-    // Events come before the figures of the moment between them.
+    // Events come before the figures of the snapshot between them.
     let mut early = App::new(options());
     early.on_resize(120, 40);
     for second in 1..=4 {
@@ -134,7 +134,7 @@ fn a_row_of_several_events_is_that_of_the_moment_shown() {
     }
     press(&mut early, &[Key::Char('7'), Key::Char(' '), Key::Left]);
     assert!(row(&early).contains("12:00:01.500") && row(&early).contains("×4 since"), "{}", row(&early));
-    // What came while it stood still is cut at the moments as well.
+    // What came while it stood still is cut at the snapshots as well.
     for second in 6..=9 {
         app.on_events(&notified(&world, second));
         app.on_sample(Arc::new(world.at(second)));
@@ -145,9 +145,9 @@ fn a_row_of_several_events_is_that_of_the_moment_shown() {
     press(&mut app, &[Key::Down, Key::Enter]);
     let psn = |app: &App| app.opened().unwrap().0.psn;
     assert_eq!(psn(&app), 71, "the latest of then");
-    assert!(text(&app).contains("one of 14 from 12:00:00.100 to 12:00:06.500"), "{}", text(&app));
+    assert!(text(&app).contains("14 events, 12:00:00.100–12:00:06.500"), "{}", text(&app));
     press(&mut app, &[Key::Char('N')]);
-    assert_eq!(psn(&app), 71, "nothing later than the moment shown");
+    assert_eq!(psn(&app), 71, "nothing later than the snapshot shown");
     assert!(app.answer.as_ref().unwrap().contains("newer"), "{:?}", app.answer);
     press(&mut app, &[Key::Char('n'), Key::Char('n')]);
     assert_eq!(psn(&app), 61);
@@ -158,7 +158,7 @@ fn a_row_of_several_events_is_that_of_the_moment_shown() {
     press(&mut app, &[Key::Char('N')]);
     assert_eq!(psn(&app), 11);
     press(&mut app, &[Key::Esc]);
-    // Of the first moment there is its first row only.
+    // Of the first snapshot there is its first row only.
     for _ in 0..9 {
         press(&mut app, &[Key::Left]);
     }

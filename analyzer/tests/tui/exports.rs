@@ -79,14 +79,14 @@ fn the_overview_writes_its_trends_of_everything_and_of_each_link() {
     let sheet = app.sheet();
     let links = app.data.as_ref().unwrap().model.links.len();
     assert_eq!(sheet.rows.len() % (links + 1), 0);
-    let moments = sheet.rows.len() / (links + 1);
-    assert!(moments >= 4, "{moments}");
+    let snapshots = sheet.rows.len() / (links + 1);
+    assert!(snapshots >= 4, "{snapshots}");
     let (of, rate, bytes) = (column(&sheet, "link"), column(&sheet, "bits_per_s"), column(&sheet, "bytes"));
-    assert!(of[..moments].iter().all(Value::is_null) && of[moments] == json!("eth0"));
-    let all = app.data.as_ref().unwrap().model.once;
-    assert_eq!(bytes[moments - 1], json!(all.total.bytes));
-    assert!(text(&app).contains(&rocescope::util::units::bit_rate(rate[moments - 1].as_f64().unwrap())));
-    assert_eq!(column(&sheet, "time_ns")[moments - 1], json!(fake::START_NS + 5_000_000_000));
+    assert!(of[..snapshots].iter().all(Value::is_null) && of[snapshots] == json!("eth0"));
+    let all = app.data.as_ref().unwrap().model.dedup;
+    assert_eq!(bytes[snapshots - 1], json!(all.total.bytes));
+    assert!(text(&app).contains(&rocescope::util::units::bit_rate(rate[snapshots - 1].as_f64().unwrap())));
+    assert_eq!(column(&sheet, "time_ns")[snapshots - 1], json!(fake::START_NS + 5_000_000_000));
     // Back in time there is nothing of later.
     press(&mut app, &[Key::Char(' '), Key::Left]);
     assert_eq!(app.sheet().rows.len(), sheet.rows.len() - links - 1);

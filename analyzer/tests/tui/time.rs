@@ -1,7 +1,7 @@
-//! Pause, steps in time, spans, reset, speed.
+//! Pause, steps in time, time ranges, reset, speed.
 
 use super::*;
-use rocescope::model::Span;
+use rocescope::model::TimeRange;
 use rocescope::source::feed::Command;
 use rocescope::tui::shown::Then;
 
@@ -49,7 +49,7 @@ fn while_paused_arrows_go_back_and_forward_in_time() {
             press(&mut app, &[Key::Left]);
         }
         assert_eq!(shown(&app), 1, "before the first figures there is nothing to see");
-        assert!(app.answer.as_ref().unwrap().contains("nothing older"));
+        assert!(app.answer.as_ref().unwrap().contains("no older"));
         for _ in 0..30 {
             press(&mut app, &[Key::Right]);
         }
@@ -69,7 +69,7 @@ fn after_the_end_one_can_still_go_back() {
     world.kind = SourceKind::Replay;
     let mut app = after(&world, USUAL, 20);
     app.on_end(End::Done);
-    assert_eq!(app.span, Span::All);
+    assert_eq!(app.range, TimeRange::All);
     press(&mut app, &[Key::Left, Key::Left]);
     assert_eq!(app.data.as_ref().unwrap().model.time_ns, world.at(18).time_ns);
     assert!(text(&app).contains("ENDED −2.00 s"));
@@ -96,14 +96,14 @@ fn the_span_changes_what_figures_are_of() {
     press(&mut app, &[Key::Char('2')]);
     let lost = |app: &App| app.data.as_ref().unwrap().model.rows[4].delta.unwrap().counts.missing;
     assert_eq!(lost(&app), 410);
-    for (span, missing, word) in [
-        (Span::Minute, 30 * 41, "last 30.0 s"),
-        (Span::All, 30 * 41, "all 30.0 s"),
-        (Span::Latest, 41, "last 1.00 s"),
-        (Span::Seconds10, 410, "last 10.0 s"),
+    for (range, missing, word) in [
+        (TimeRange::Minute, 30 * 41, "last 30.0 s"),
+        (TimeRange::All, 30 * 41, "all 30.0 s"),
+        (TimeRange::Latest, 41, "last 1.00 s"),
+        (TimeRange::Seconds10, 410, "last 10.0 s"),
     ] {
         assert_eq!(press(&mut app, &[Key::Char('t')]), Action::Analyse);
-        assert_eq!((app.span, lost(&app)), (span, missing));
+        assert_eq!((app.range, lost(&app)), (range, missing));
         assert!(text(&app).contains(word), "{}", text(&app));
     }
 }
@@ -154,9 +154,9 @@ fn latency_is_of_the_span_and_over_time() {
     };
     let near = |ns: Option<u64>, us: u64| ns.is_some_and(|ns| ns.abs_diff(us * 1_000) <= us * 63);
     assert!(near(p50(&app), 13), "{:?}", p50(&app));
-    // The second in which everything took twice as long: as the latest second of the moment shown.
+    // The second in which everything took twice as long: as the latest second of the snapshot shown.
     press(&mut app, &[Key::Char('t'), Key::Char('t'), Key::Char('t'), Key::Char(' ')]);
-    assert_eq!(app.span, Span::Latest);
+    assert_eq!(app.range, TimeRange::Latest);
     let mut seen = Vec::new();
     for _ in 0..20 {
         press(&mut app, &[Key::Left]);
@@ -246,7 +246,7 @@ fn jumps_go_through_the_history_and_let_a_replay_skip_ahead() {
     app.on_sample(Arc::new(world.at(40)));
     assert_eq!((shown(&app), app.seek_ns), (40, Some(to)));
     assert_eq!(press(&mut app, &[Key::Char('<')]), Action::Draw);
-    assert!(app.answer.as_ref().unwrap().contains("on its way"));
+    assert!(app.answer.as_ref().unwrap().contains("still seeking"));
     app.on_sample(Arc::new(world.at(45)));
     app.on_sample(Arc::new(world.at(46)));
     assert_eq!((shown(&app), app.seek_ns, app.paused), (45, None, true));
@@ -254,7 +254,7 @@ fn jumps_go_through_the_history_and_let_a_replay_skip_ahead() {
     let mut live = after(&World::sick(), USUAL, 30);
     press(&mut live, &[Key::Char(' ')]);
     assert_eq!(press(&mut live, &[Key::Char('>')]), Action::Draw);
-    assert!(live.answer.as_ref().unwrap().contains("nothing newer"));
+    assert!(live.answer.as_ref().unwrap().contains("no newer data"));
 }
 
 /// A replay of twenty minutes, of which the last ten are kept.
@@ -278,7 +278,7 @@ fn beyond_what_is_kept_a_replay_is_read_again_up_to_there() {
     press(&mut app, &[Key::Char(' '), Key::Char('g')]);
     type_text(&mut app, "+60");
     assert_eq!(press(&mut app, &[Key::Enter]), Action::Send(Command::Rewind(to)));
-    assert!(text(&app).contains("▶ to 12:01:00") && text(&app).contains("read again"), "{}", text(&app));
+    assert!(text(&app).contains("▶ to 12:01:00") && text(&app).contains("capture again"), "{}", text(&app));
     // Everything seen is still to come.
     app.on_again();
     assert!(app.log.latest().next().is_none() && app.history.is_empty());
@@ -295,7 +295,7 @@ fn beyond_what_is_kept_a_replay_is_read_again_up_to_there() {
     // Before the beginning there is nothing, and nothing to be read again for.
     assert_eq!(press(&mut app, &[Key::Char('<'); 7]), Action::Draw);
     assert_eq!(shown(&app), 1);
-    assert!(app.answer.as_ref().unwrap().contains("where the data begin"), "{:?}", app.answer);
+    assert!(app.answer.as_ref().unwrap().contains("precedes the data"), "{:?}", app.answer);
     // Conclusions about what is still to come are void.
     let mut analyst = Analyst::new(app.options.report.clone());
     app.on_analysis(analyst.analyse(&world.at(1_200), app.ask()));
@@ -344,12 +344,12 @@ fn what_a_fast_replay_went_past_is_read_again_too() {
     type_text(&mut app, "+43");
     assert_eq!(press(&mut app, &[Key::Enter]), Action::Draw);
     assert_eq!(app.data.as_ref().unwrap().model.time_ns, world.at(40).time_ns);
-    let said = "this is 12:00:40: a stream can be read only once";
+    let said = "showing 12:00:40: a stream cannot be read again";
     assert_eq!(app.answer.as_deref(), Some(said));
     assert!(text(&app).contains(said));
 }
 
-/// At full speed two seconds are over before there is a second moment.
+/// At full speed two seconds are over before there is a second snapshot.
 #[test]
 fn every_time_of_a_short_capture_can_be_gone_to() {
     let mut world = World::sick();
@@ -370,7 +370,7 @@ fn every_time_of_a_short_capture_can_be_gone_to() {
     }
     let mut app = ended();
     assert_eq!(press(&mut app, &[Key::Left]), Action::Draw);
-    assert_eq!(app.answer.as_deref(), Some("nothing older is kept; g or < reads the capture again"));
+    assert_eq!(app.answer.as_deref(), Some("no older snapshot; g or < reads the capture again"));
     assert_eq!(press(&mut app, &[Key::Char('<')]), ms(200), "not before the beginning");
 }
 
@@ -381,7 +381,7 @@ fn what_is_no_longer_kept_of_a_stream_is_gone() {
     press(&mut app, &[Key::Char('g')]);
     type_text(&mut app, "+60");
     assert_eq!(press(&mut app, &[Key::Enter]), Action::Send(Command::Pause(true)));
-    assert!(app.answer.as_ref().unwrap().contains("only once"));
+    assert!(app.answer.as_ref().unwrap().contains("cannot be read again"));
 }
 
 #[test]
@@ -440,13 +440,13 @@ fn what_was_found_only_later_is_not_shown_as_of_the_moment() {
     assert!(text(&app).contains(&title));
     press(&mut app, &[Key::Char(' '), Key::Left, Key::Left]);
     let screen = text(&app);
-    assert!(screen.contains("later than what is shown") && !screen.contains(&title), "{screen}");
-    assert!(screen.contains("SPREAD not kept of this moment"), "{screen}");
+    assert!(screen.contains("later than the snapshot shown") && !screen.contains(&title), "{screen}");
+    assert!(screen.contains("ECMP ENTROPY not kept for this snapshot"), "{screen}");
     press(&mut app, &[Key::Char('5')]);
-    assert!(text(&app).contains(" not kept of this moment"));
+    assert!(text(&app).contains(" not kept for this snapshot"));
     press(&mut app, &[Key::Char('8')]);
     let screen = text(&app);
-    assert!(screen.contains("FINDINGS known only of 12:00:20") && screen.contains(&title), "{screen}");
+    assert!(screen.contains("FINDINGS of 12:00:20") && screen.contains(&title), "{screen}");
 }
 
 #[test]
@@ -463,10 +463,10 @@ fn details_of_an_older_moment_say_what_is_of_later() {
     };
     let missing = |seconds: u64| format!(" PSN      {} missing, ", seconds * 41);
     assert!(line(&app, " PSN ").starts_with(&missing(20)), "{}", text(&app));
-    assert!(!text(&app).contains("below: until"));
+    assert!(!text(&app).contains("below: state at"));
     press(&mut app, &[Key::Char(' '), Key::Left, Key::Left, Key::Left]);
     assert!(line(&app, " PSN ").starts_with(&missing(17)), "{}", text(&app));
-    assert!(text(&app).contains("below: until 12:00:20"), "{}", text(&app));
+    assert!(text(&app).contains("below: state at 12:00:20"), "{}", text(&app));
     let total = app.data.as_ref().unwrap().model.rows[4].total;
     let packets = rocescope::util::units::count(total.packets);
     assert!(line(&app, " total ").contains(&format!("{packets} packets")), "{}", text(&app));
@@ -484,7 +484,7 @@ fn figures_of_many_flows_follow_the_key_that_asks_for_them() {
     }
     let basis = |app: &App| app.data.as_ref().unwrap().model.basis;
     let last = |seconds: f64| rocescope::model::Basis::Last(seconds);
-    let waits = |app: &App| text(app).contains("being worked out; these are the ones before");
+    let waits = |app: &App| text(app).contains("updating… (showing previous values)");
     let before = basis(&app);
     assert!(app.wanted().is_none() && !waits(&app));
     assert_eq!(press(&mut app, &[Key::Char('t')]), Action::Analyse);
@@ -493,7 +493,7 @@ fn figures_of_many_flows_follow_the_key_that_asks_for_them() {
     // Another key before they are there: those of the first are not wanted any more.
     let first = app.wanted().unwrap().make();
     press(&mut app, &[Key::Char('t'), Key::Char('t')]);
-    assert_eq!(app.span, Span::Latest);
+    assert_eq!(app.range, TimeRange::Latest);
     assert!(!app.on_figures(first) && app.awaited());
     assert_eq!(basis(&app), before);
     app.settle();
@@ -517,7 +517,7 @@ fn figures_of_many_flows_follow_the_key_that_asks_for_them() {
     press(&mut app, &[Key::Char(' ')]);
     app.settle();
     assert_eq!((shown(&app), app.table.selected), (15, selected));
-    // A key that changes neither moment nor span asks for nothing.
+    // A key that changes neither snapshot nor time range asks for nothing.
     press(&mut app, &[Key::Char('s'), Key::Char('o'), Key::Tab]);
     assert!(!app.awaited());
 }

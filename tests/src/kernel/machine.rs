@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use aya::maps::{MapData, RingBuf};
+use rocescope::metrics::pairing::peers::Peers;
 use rocescope::metrics::traffic::BIN_NS;
 use rocescope::metrics::{Metrics, marking};
 use rocescope::sample::{EventSample, LinkSample, Retired, Sample, SourceKind};
-use rocescope::source::flows::peers::Peers;
 use rocescope::source::live::bins::{self, Bins};
 use rocescope::source::live::load::names;
 use rocescope::source::live::tables::{fill_link, link_counters};

@@ -1,15 +1,15 @@
 //! What replay makes of frames.
 
 use anyhow::{Context as _, Result, bail};
-use rocescope::analysis::Options;
 use rocescope::metrics::Metrics;
-use rocescope::report::Report;
+use rocescope::report::{Options, Report};
 use rocescope::sample::{EventSample, Sample};
 use rocescope::source::feed::Update;
 use rocescope::source::replay;
 use serde_json::Value;
 
 use super::frames::{self, Frame};
+use crate::schema;
 
 /// Name of the link on both sides of a comparison.
 pub const LINK: &str = "frames.pcap";
@@ -58,7 +58,9 @@ fn replay(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
 /// The report of a sample, as JSON.
 ///
 /// # Errors
-/// When it cannot be written, which would be a fault of the report.
+/// When it is not as docs/report.schema.json has it, which would be a fault of the report.
 pub fn report(sample: &Sample) -> Result<Value> {
-    Ok(serde_json::to_value(Report::build(sample, &Options::default()))?)
+    let report = serde_json::to_value(Report::build(sample, &Options::default()))?;
+    schema::check(&report)?;
+    Ok(report)
 }

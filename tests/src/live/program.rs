@@ -12,6 +12,7 @@ use rocescope::host::netns::NetNs;
 use serde_json::Value;
 
 use crate::oracle::binary;
+use crate::schema;
 
 /// How long anything may take on a slow machine under load.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -109,8 +110,7 @@ impl Ended {
     /// # Errors
     /// When there is anything else.
     pub fn report(&self) -> Result<Value> {
-        serde_json::from_str(&self.out)
-            .with_context(|| format!("no report: {}; it said: {}", self.out, self.err))
+        schema::read(&self.out).with_context(|| format!("no report; it said: {}", self.err))
     }
 
     /// The reports of `--output jsonl`, one per line.
@@ -118,7 +118,7 @@ impl Ended {
     /// # Errors
     /// When a line is none.
     pub fn lines(&self) -> Result<Vec<Value>> {
-        self.out.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
+        self.out.lines().map(schema::read).collect()
     }
 }
 
@@ -214,10 +214,12 @@ impl Program {
             serde_json::from_str(complete.lines().next_back()?).ok()
         };
         let found = self.out.wait(|text| last(text).filter(&wanted));
-        found.ok_or_else(|| {
+        let found = found.ok_or_else(|| {
             let totals = last(&self.out.text()).map(|report| report["totals"].to_string());
             anyhow!("no report as waited for; the last is {totals:?}; it said: {}", self.err.text())
-        })
+        })?;
+        schema::check(&found)?;
+        Ok(found)
     }
 
     /// Sends it a signal.

@@ -7,6 +7,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::schema;
+
 /// The program to test: `ROCESCOPE_BIN`, else the one built next to the running test.
 ///
 /// # Errors
@@ -35,7 +37,7 @@ pub fn path() -> Result<PathBuf> {
 /// The JSON report of `rocescope replay` over capture files, as it stands on standard output.
 ///
 /// # Errors
-/// When the program is missing, fails, or prints something other than one JSON value.
+/// When the program is missing, fails, or prints something other than a report as docs/report.schema.json has it.
 pub fn replay<I, S>(captures: &[PathBuf], options: I) -> Result<Value>
 where
     I: IntoIterator<Item = S>,
@@ -49,8 +51,11 @@ where
         let why = String::from_utf8_lossy(&output.stderr);
         bail!("rocescope replay {} ended with {}: {}", what(), output.status, why.trim());
     }
-    serde_json::from_slice(&output.stdout)
-        .with_context(|| format!("rocescope replay {} did not print a JSON report", what()))
+    let report = serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("rocescope replay {} did not print a JSON report", what()))?;
+    schema::check(&report)
+        .with_context(|| format!("the report of rocescope replay {} is not as published", what()))?;
+    Ok(report)
 }
 
 /// Gives the report's inputs without their folders, which differ from machine to machine.

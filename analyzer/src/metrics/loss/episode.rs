@@ -56,6 +56,11 @@ impl Tracker {
         }
     }
 
+    /// Begin and end of the episode under way.
+    pub(super) fn under_way(&self) -> Option<(u64, u64)> {
+        self.now.map(|now| (now.start_ns, now.end_ns))
+    }
+
     /// All episodes, the one under way included.
     pub(super) fn metrics(&self) -> Episodes {
         let mut all = self.done;

@@ -63,6 +63,11 @@ impl Collector {
         self.open(slot, key);
     }
 
+    /// A reading of the counters: the packets of each flow by slot, at a Unix time.
+    pub fn reading(&mut self, packets: impl Iterator<Item = (u32, u64)>, time_ns: u64) {
+        self.spells.reading(packets, time_ns);
+    }
+
     /// The flow in a slot carries ACKs.
     pub fn answers(&mut self, slot: u32, link: u16) {
         let pair = self.slots.get(slot as usize).map(|slot| slot.pair);
@@ -135,7 +140,7 @@ impl Collector {
     }
 
     fn with(&mut self, event: &KernelEvent, happened: impl FnOnce(&mut Sequence, &[Nak], bool, u64)) {
-        let Self { slots, answers, window_ns, .. } = self;
+        let Self { slots, answers, window_ns, spells, .. } = self;
         let Some(slot) = slots.get_mut(event.slot as usize) else { return };
         let (mut naks, reverse_captured) = match answers.get(slot.reverse as usize) {
             Some(answers) => (answers.on(event.link), !answers.links.is_empty()),
@@ -143,7 +148,9 @@ impl Collector {
         };
         naks.sort_unstable_by_key(|nak| nak.time_ns);
         let sequence = slot.request_loss.get_or_insert_with(|| Box::new(Sequence::new(true, event.psn, 0)));
+        let tally = sequence.tally();
         happened(sequence, &naks, reverse_captured, *window_ns);
+        sequence.record(spells, event.slot, &tally, event.time_ns);
     }
 }
 

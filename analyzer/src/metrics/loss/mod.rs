@@ -21,6 +21,7 @@ pub mod from_kernel;
 mod gaps;
 mod result;
 mod sequence;
+pub mod spells;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +37,7 @@ use arrival::{Arrival, Nak, REUSE_PAUSE_NS};
 pub use episode::Episodes;
 pub use result::{Metrics, NakTally, Naks, Retransmission};
 use sequence::{Missing, Sequence};
+use spells::{Recorder, Signal, Spells};
 
 /// Default reordering window: a packet that arrives within it fills its gap as reordered, unless its identification or a NAK
 /// says otherwise. Longer than the largest shared packet buffers take to drain into one port (64 MB at 100 Gb/s), shorter
@@ -107,6 +109,8 @@ pub struct Loss {
     /// The flows whose requests were followed without interruption, where that is not every flow; responses are not followed
     /// then.
     pub known: Option<HashSet<u32, foldhash::fast::RandomState>>,
+    /// When trouble showed.
+    pub spells: Spells,
 }
 
 impl Loss {
@@ -143,6 +147,7 @@ pub struct Collector {
     pairs: HashMap<(u8, Addr, Addr), u32, foldhash::fast::RandomState>,
     answers: Vec<Answers>,
     naks: HashMap<u32, Naks, foldhash::fast::RandomState>,
+    spells: Recorder,
 }
 
 /// The latest packets of one sequence.
@@ -257,6 +262,7 @@ impl Collector {
             pairs: HashMap::default(),
             answers: Vec::new(),
             naks: HashMap::default(),
+            spells: Recorder::default(),
         }
     }
 
@@ -268,6 +274,7 @@ impl Collector {
         {
             self.open(packet.slot, &aside.key);
         }
+        self.spells.packet(packet.slot, packet.time_ns);
         let op = Op::of(packet.opcode);
         if op.any(Op::REQUEST | Op::RESPONSE) {
             self.sequence(packet, op);
@@ -283,6 +290,7 @@ impl Collector {
             *slot = Slot { answer_psn: UNKNOWN, ..Slot::default() };
         }
         self.naks.remove(&number);
+        self.spells.retired(number);
     }
 
     /// The result so far.
@@ -300,6 +308,7 @@ impl Collector {
                 })
                 .collect(),
             known: None,
+            spells: self.spells.spells(),
             naks: self.naks.clone(),
             dialogues: self
                 .slots
@@ -325,12 +334,19 @@ impl Collector {
             *slot = Slot { answer_psn: UNKNOWN, pair, reverse, ..Slot::default() };
         }
         self.naks.remove(&slot);
+        self.spells.opened(slot);
     }
 
     /// Counts a NAK in the flow of a slot.
     #[cold]
     fn note_nak(&mut self, slot: u32, rnr: bool, code: u32, time_ns: u64) {
         self.naks.entry(slot).or_default().add(rnr, code, time_ns);
+        let signal = match (rnr, u8::try_from(code).unwrap_or(u8::MAX)) {
+            (true, _) => Signal::RnrNak,
+            (false, 0) => Signal::SequenceNak,
+            (false, code) => Signal::OtherNak(code.min(5)),
+        };
+        self.spells.note(slot, signal, (time_ns, time_ns), 1);
     }
 
     fn pair(&mut self, family: u8, src: Addr, dst: Addr) -> u32 {
@@ -395,7 +411,7 @@ impl Collector {
     #[cold]
     #[inline(never)]
     fn trouble(&mut self, packet: &Packet, op: Op, id: u16) {
-        let Self { slots, answers, window_ns, .. } = self;
+        let Self { slots, answers, window_ns, spells, .. } = self;
         let Some(slot) = slots.get_mut(packet.slot as usize) else { return };
         let response = op.has(Op::RESPONSE);
         let events = packet.outcome.events;
@@ -436,6 +452,7 @@ impl Collector {
             reverse_captured,
             window_ns: *window_ns,
         };
+        let tally = sequence.tally();
         if events & Event::RESTART != 0 {
             sequence.restart(&arrival);
         } else if packet.outcome.duplicate_psn {
@@ -445,6 +462,7 @@ impl Collector {
         } else {
             sequence.in_order(&arrival);
         }
+        sequence.record(spells, packet.slot, &tally, packet.time_ns);
         latest.passed(arrival.psn, id, arrival.time_ns, smooth);
     }
 }

@@ -33,9 +33,13 @@ use super::cause::{Cause, NakKind, Observation, TIMEOUT_PAUSE_NS};
 use super::episode::{Episodes, Tracker};
 use super::gaps::{Gap, Gaps, IdRange};
 use super::result::{Metrics, Retransmission};
+use super::spells::{Recorder, Signal};
 
 /// PSNs of which the last IPv4 identification is remembered, to recognize duplicates.
 const RECENT: u32 = 256;
+
+/// How often each signal has shown.
+pub(super) type Tally = [(Signal, u64); 7];
 
 /// Which of the skipped PSNs are missing for certain: sequences of responses skip PSNs between messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,6 +279,38 @@ impl Sequence {
             retransmission,
             stuck: self.stuck,
             ..self.metrics
+        }
+    }
+
+    /// How often each signal has shown, for [`record`](Self::record).
+    pub(super) fn tally(&self) -> Tally {
+        let Metrics { lost, recovered, retransmitted, rereads, rnr_retransmitted, timeouts, .. } =
+            self.metrics;
+        let episodes = if lost == 0 { 0 } else { self.upstream.metrics().count };
+        [
+            (Signal::Lost, lost),
+            (Signal::LossUpstream, episodes),
+            (Signal::LossDownstream, self.downstream.metrics().count),
+            (Signal::Reordered, recovered),
+            (Signal::Retransmitted, retransmitted + rereads),
+            (Signal::RetransmittedAfterRnr, rnr_retransmitted),
+            (Signal::Timeout, timeouts),
+        ]
+    }
+
+    /// Records the difference from an earlier tally, at a packet of this time.
+    pub(super) fn record(&self, spells: &mut Recorder, slot: u32, earlier: &Tally, time_ns: u64) {
+        for ((signal, now), (_, then)) in self.tally().into_iter().zip(earlier) {
+            if now < *then {
+                spells.take_back(slot, signal, then - now);
+            } else if now > *then {
+                let since = match signal {
+                    Signal::Lost | Signal::LossUpstream => self.upstream.under_way(),
+                    Signal::LossDownstream => self.downstream.under_way(),
+                    _ => None,
+                };
+                spells.note(slot, signal, since.unwrap_or((time_ns, time_ns)), now - then);
+            }
         }
     }
 

@@ -10,8 +10,8 @@ use super::{
     DISAGREEMENTS, Direction, How, MAX_CANDIDATES, NONE, PSN_VOTES, Pairing, PortKey, reversed, rules,
 };
 use crate::metrics::Packet;
+use crate::metrics::pairing::peers::Stated;
 use crate::sample::PeerKey;
-use crate::source::flows::peers::Stated;
 
 impl Pairing {
     /// Connection management named the ends of a connection.

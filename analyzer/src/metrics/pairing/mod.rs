@@ -10,6 +10,7 @@
 //! what passed before stays unpaired. A better way that is found later replaces a weaker one.
 
 mod outstanding;
+pub mod peers;
 pub mod rules;
 #[cfg(test)]
 mod tests;
@@ -21,8 +22,8 @@ use rocescope_common::wire::opcode::Op;
 
 use super::packet::{Aside, Packet};
 use crate::sample::PeerKey;
-use crate::source::flows::peers::Peers;
 use outstanding::Outstanding;
+use peers::Peers;
 
 type State = foldhash::fast::RandomState;
 

@@ -2,7 +2,6 @@ use rocescope_common::wire::Frame;
 
 use super::*;
 use crate::source::flows::table::FlowTable;
-use crate::source::replay::links::TapLinks;
 
 const A: u32 = 1;
 const B: u32 = 2;
@@ -16,7 +15,6 @@ const CNP: u8 = 0x81;
 struct Tap {
     pairing: Pairing,
     table: FlowTable,
-    links: TapLinks,
     now: u64,
 }
 
@@ -24,7 +22,7 @@ impl Tap {
     fn new() -> Self {
         let mut table = FlowTable::new(100_000);
         table.add_link("tap".into(), None);
-        Self { pairing: Pairing::default(), table, links: TapLinks::new("tap".into()), now: 1 << 40 }
+        Self { pairing: Pairing::default(), table, now: 1 << 40 }
     }
 
     /// A packet from host to host, to a queue pair and from a port; its slot and what is known of
@@ -48,8 +46,8 @@ impl Tap {
             ..Frame::EMPTY
         };
         let seen = self.table.observe(0, &frame, self.now).unwrap();
-        let packet = Packet::new(&frame, 0, self.now, &seen, &[]);
-        let aside = packet.wants_aside().then(|| Aside::of(&self.links, 0, &frame, &[]));
+        let packet = Packet::new((&frame, &[]), (self.now, 0), seen.slot, seen.stats, seen.outcome);
+        let aside = packet.wants_aside().then(|| Aside::of((&frame, &[]), 0, "tap".into(), 0));
         (packet.slot, self.pairing.packet(&packet, aside.as_ref()))
     }
 

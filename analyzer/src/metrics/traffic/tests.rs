@@ -6,8 +6,6 @@ use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Operation;
 
 use super::*;
-use crate::source::flows::table::Observed;
-use crate::source::replay::links::TapLinks;
 
 /// One flow with its counters, as the table would have it.
 struct Flow {
@@ -34,9 +32,8 @@ impl Flow {
 
     fn send(&mut self, to: &mut Collector, time_ns: u64) {
         let outcome = observe(&mut self.stats, &self.frame, time_ns);
-        let observed = Observed { slot: self.slot, stats: &self.stats, outcome };
-        let packet = Packet::new(&self.frame, 0, time_ns, &observed, &[]);
-        let aside = Aside::of(&TapLinks::new("tap".into()), 0, &self.frame, &[]);
+        let packet = Packet::new((&self.frame, &[]), (time_ns, 0), self.slot, &self.stats, outcome);
+        let aside = Aside::of((&self.frame, &[]), 0, "tap".into(), 0);
         to.packet(&packet, Some(&aside));
         self.frame.psn += 1;
     }

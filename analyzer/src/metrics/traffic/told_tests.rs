@@ -9,8 +9,6 @@ use rocescope_common::wire::opcode::Op;
 use super::super::Collector as ByPacket;
 use super::*;
 use crate::metrics::packet::{Aside, Packet};
-use crate::source::flows::table::Observed;
-use crate::source::replay::links::TapLinks;
 
 const MS: u64 = 1_000_000;
 
@@ -71,9 +69,8 @@ impl Both {
             assert!(self.told.tell(number, &ended));
         }
         kept.bin.message(&mut self.kinds, &kept.frame, op, outcome);
-        let observed = Observed { slot: number, stats: &kept.stats, outcome };
-        let packet = Packet::new(&kept.frame, 0, now_ns, &observed, &[]);
-        let aside = Aside::of(&TapLinks::new("tap".into()), 0, &kept.frame, &[]);
+        let packet = Packet::new((&kept.frame, &[]), (now_ns, 0), number, &kept.stats, outcome);
+        let aside = Aside::of((&kept.frame, &[]), 0, "tap".into(), 0);
         self.by_packet.packet(&packet, Some(&aside));
         kept.frame.psn = (kept.frame.psn + 1) & 0x00FF_FFFF;
     }

@@ -1,4 +1,4 @@
-//! What answers tell: how long they take, and who is told to slow down.
+//! Request-to-ACK latency, and CNPs with the sender that they throttle.
 
 use std::cmp::Reverse;
 
@@ -6,25 +6,25 @@ use crate::analysis::{Flow, Latency};
 pub(crate) use crate::metrics::latency::P99_SAMPLES;
 use crate::report::Report;
 use crate::report::text::flows::{endpoints, link_name};
-use crate::report::text::layout::{Align, Table, wrap};
+use crate::util::layout::{Align, Table, wrap};
 use crate::util::units;
 
-/// Flows listed, those with the longest tails, or most notifications.
+/// Flows listed: those with the highest p99, or with most CNPs.
 const LISTED: usize = 10;
 
-/// Samples from which on the 99.9th percentile is told, see [`P99_SAMPLES`].
+/// Minimum samples of a 99.9th percentile, see [`P99_SAMPLES`].
 pub(crate) const P999_SAMPLES: u64 = 1_000;
 
-/// A time that rests on `count` samples, of which it wants `least`.
+/// A percentile of `count` samples; a dash for fewer than `least`.
 pub(crate) fn enough(ns: u64, count: u64, least: u64) -> String {
     if count < least { units::UNKNOWN.into() } else { units::duration(ns) }
 }
 
-/// Times from request to answer.
+/// Latencies from request to ACK or response.
 pub(super) fn latency(report: &Report, room: usize) -> Vec<String> {
     let mut flows: Vec<_> =
         report.facts.flows.iter().filter_map(|flow| Some((flow, flow.latency_ns.as_ref()?))).collect();
-    // A tail of few samples is no tail.
+    // Few samples have no tail.
     let solid = |latency: &Latency| latency.count >= P99_SAMPLES;
     flows.sort_by_key(|(_, latency)| Reverse((solid(latency), latency.p99, latency.count)));
     let few = flows.iter().take(LISTED).any(|(_, latency)| latency.count < P999_SAMPLES);
@@ -40,17 +40,16 @@ pub(super) fn latency(report: &Report, room: usize) -> Vec<String> {
         cells.extend(times);
         cells
     });
-    let headings = ["SAMPLES", "P50", "P99", "P99.9", "MAX"];
+    let headings = ["SAMPLES", "p50", "p99", "p99.9", "MAX"];
     let mut lines = list(report, &headings, rows.collect(), flows.len(), room, false);
     if few {
-        let why =
-            format!("P99 is told from {P99_SAMPLES} samples on, P99.9 from {}.", units::count(P999_SAMPLES));
+        let why = format!("p99 needs {P99_SAMPLES} samples, p99.9 needs {}.", units::count(P999_SAMPLES));
         lines.extend(wrap(&why, room));
     }
     lines
 }
 
-/// Notifications, and what they did.
+/// CNPs, and the data rate of their receiver before and after.
 pub(super) fn notifications(report: &Report, room: usize) -> Vec<String> {
     let mut flows: Vec<_> =
         report.facts.flows.iter().filter_map(|flow| Some((flow, flow.cnp.as_ref()?))).collect();
@@ -69,10 +68,10 @@ pub(super) fn notifications(report: &Report, room: usize) -> Vec<String> {
         cells.push(rate(cnp.rate_after_bps));
         cells
     });
-    let headings = ["CNP", "PER S", "DATA TO", "MARK TO CNP", "BEFORE", "AFTER"];
+    let headings = ["CNP", "RATE", "DATA QP", "CE TO CNP", "DATA BEFORE", "DATA AFTER"];
     let mut lines = list(report, &headings, rows.collect(), flows.len(), room, true);
     if flows.iter().any(|(_, cnp)| cnp.delay_ns.is_some()) {
-        let what = "MARK TO CNP is the median from the first mark since the CNP before: where the NIC paces its CNPs, that is most of it.";
+        let what = "CE TO CNP: median time from the first CE mark since the previous CNP; where the NIC paces its CNPs, pacing dominates it.";
         lines.extend(wrap(what, room));
     }
     lines
@@ -107,11 +106,11 @@ fn list(
     for row in rows {
         table.row(row);
     }
-    // A column of dashes says nothing that a line does not say better.
+    // A line replaces a column of dashes.
     let unknown = table.take_out(units::UNKNOWN);
     let mut lines = table.lines(room);
     if !unknown.is_empty() && say_unknown {
-        lines.extend(wrap(&format!("Not known of any of them: {}.", unknown.join(", ")), room));
+        lines.extend(wrap(&format!("Unknown for all flows: {}.", unknown.join(", ")), room));
     }
     if more > 0 {
         lines.push(format!("… and {} more", units::count(more as u64)));

@@ -1,15 +1,15 @@
-//! What devices counted by themselves, pauses, and what switches say.
+//! Counters of devices, PAUSE and PFC frames, and LLDP neighbours.
 
 use crate::analysis::{Device, DeviceQp, Pause};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
-use crate::report::text::layout::{Align, Table, labelled, plain};
 use crate::source::net::lldp::Dialect;
+use crate::util::layout::{Align, Table, labelled, plain};
 use crate::util::units::{self, plural};
 
 /// Width of the labels at the left.
 const LABEL: usize = 4;
-/// Queue pairs of a port that are listed.
+/// Queue pairs listed per port.
 const MAX_QPS: usize = 20;
 
 pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
@@ -32,7 +32,7 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     lines
 }
 
-/// Whether there was any pause at all.
+/// Whether any pause was counted.
 fn asked(pause: &Pause) -> bool {
     [pause.frames, pause.paused_ns, pause.episodes].into_iter().flatten().any(|n| n > 0)
 }
@@ -60,31 +60,29 @@ fn counters(device: &Device) -> String {
         .collect();
     let resets = match device.resets {
         0 => String::new(),
-        n => format!("; {} went back meanwhile, and some of what they counted is lost", plural(n, "counter")),
+        n => format!("; {} reset during the run, counts before a reset are incomplete", plural(n, "counter")),
     };
-    let counted = if counted.is_empty() { "nothing added".into() } else { counted.join(", ") };
+    let counted = if counted.is_empty() { "no change".into() } else { counted.join(", ") };
     format!("{}: {counted}{resets}", plain(&device.source))
 }
 
 fn of_priority(pause: &Pause) -> String {
-    let what = pause.priority.map_or_else(|| "pause of the link".into(), |p| format!("PFC of priority {p}"));
+    let what = pause.priority.map_or_else(|| "link pause".into(), |p| format!("PFC priority {p}"));
     let frames = pause.frames.map(|n| plural(n, "frame"));
-    let resumes = pause.resumes.filter(|n| *n > 0).map(|n| format!("{} to resume", units::count(n)));
+    let resumes = pause.resumes.filter(|n| *n > 0).map(|n| format!("{} resume frames", units::count(n)));
     let episodes = pause.episodes.map(|n| plural(n, "pause"));
     let quanta = pause.quanta.filter(|_| pause.paused_ns.is_none());
-    let quanta =
-        quanta.map(|n| format!("{} quanta of 512 bits (--link-speed makes them time)", units::count(n)));
+    let quanta = quanta
+        .map(|n| format!("{} quanta of 512 bit times (--link-speed converts them to time)", units::count(n)));
     let least =
-        pause.least_share.map(|share| format!("at worst at least {} of the time", units::ratio(Some(share))));
+        pause.least_share.map(|share| format!("peak at least {} of the time", units::ratio(Some(share))));
     let paused = pause.paused_ns.map(|ns| format!("paused {}", units::duration(ns)));
-    let longest =
-        pause.longest_ns.filter(|ns| *ns > 0).map(|ns| format!("{} at a stretch", units::duration(ns)));
-    let worst = pause.worst_share.map(|share| format!("at worst {} of the time", units::ratio(Some(share))));
+    let longest = pause.longest_ns.filter(|ns| *ns > 0).map(|ns| format!("longest {}", units::duration(ns)));
+    let worst = pause.worst_share.map(|share| format!("peak {} of the time", units::ratio(Some(share))));
     let most = pause.most_share.map(|share| {
-        let rate =
-            pause.worst_frames_per_s.map_or_else(String::new, |rate| format!(" ({rate:.0} frames a second)"));
+        let rate = pause.worst_frames_per_s.map_or_else(String::new, |rate| format!(" ({rate:.0} frames/s)"));
         format!(
-            "at worst up to {} of the time{rate}: its driver counts frames only",
+            "peak up to {} of the time{rate}, upper bound as the driver counts frames only",
             units::ratio(Some(share))
         )
     });
@@ -134,7 +132,7 @@ fn qps(device: &Device, room: usize) -> Vec<String> {
     let mut lines = table.lines(room);
     let more = (busiest.len().saturating_sub(MAX_QPS)) as u64 + device.qps_left_out;
     if more > 0 {
-        lines.push(format!("    {more} more queue pairs"));
+        lines.push(format!("    … and {more} more queue pairs"));
     }
     for bound in &device.qp_counters {
         let counted: Vec<String> = bound
@@ -153,7 +151,7 @@ fn qps(device: &Device, room: usize) -> Vec<String> {
     lines
 }
 
-/// Pauses on links, from frames in a capture.
+/// PAUSE and PFC frames of links.
 pub(super) fn pauses(report: &Report, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for link in &report.facts.links {
@@ -167,21 +165,21 @@ pub(super) fn pauses(report: &Report, room: usize) -> Vec<String> {
     lines
 }
 
-/// What LLDP says of the other ends.
+/// Switches and hosts at the other ends of links, from LLDP.
 pub(super) fn neighbours(report: &Report, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for link in &report.facts.links {
         for heard in &link.neighbours {
             let mut parts = vec![heard.label()];
             parts.extend(heard.dialect.map(|dialect| match dialect {
-                Dialect::Ieee => "DCBX of IEEE".to_owned(),
-                Dialect::Cee => "DCBX of CEE".to_owned(),
+                Dialect::Ieee => "IEEE DCBX".to_owned(),
+                Dialect::Cee => "CEE DCBX".to_owned(),
             }));
             if let Some(pfc) = heard.pfc {
                 let on = if pfc.enabled == 0 { "no priority".into() } else { priorities(pfc.enabled) };
                 parts.push(format!("PFC on {on}"));
                 if pfc.error {
-                    parts.push("it says that the settings do not match".into());
+                    parts.push("the switch reports a configuration mismatch".into());
                 }
             }
             for app in &heard.apps {
@@ -199,7 +197,7 @@ pub(super) fn neighbours(report: &Report, room: usize) -> Vec<String> {
     lines
 }
 
-/// "priority 3, 4" of bits.
+/// "priority 3, 4" from a bit mask.
 fn priorities(bits: u8) -> String {
     let on: Vec<String> = (0..8).filter(|p| bits >> p & 1 == 1).map(|p: u8| p.to_string()).collect();
     format!("priority {}", on.join(", "))

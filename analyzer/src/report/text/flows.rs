@@ -1,30 +1,29 @@
-//! The table of flows: the busiest, then those below them that show trouble.
+//! The flow table: the busiest flows, then smaller ones with errors.
 
 use std::cmp::Reverse;
 
 use crate::analysis::loss::counted_responses;
 use crate::analysis::{Flow, Psn, direction_name};
 use crate::report::Report;
-use crate::report::text::layout::{Align, Table, labelled, plain};
 use crate::sample::Direction;
+use crate::util::layout::{Align, Table, labelled, plain};
 use crate::util::units;
 
-/// Flows shown because they carry most bytes.
+/// Flows listed because they carry most bytes.
 const BUSIEST: usize = 20;
-/// Flows shown besides because something went wrong in them: those that carry NAKs and CNPs are
-/// the small ones.
+/// Flows listed because of their errors: NAKs and CNPs are in small flows.
 const TROUBLED: usize = 10;
 
-/// Before the figures of a flow that takes two lines.
+/// In front of the numbers of a flow that takes two lines.
 const INDENT: &str = "    ";
 
 /// A column of counts.
 #[derive(Clone, Copy)]
 struct Figure {
     heading: &'static str,
-    /// `None`: not known, or the flow has nothing of the kind.
+    /// `None`: unknown, or not applicable to the flow.
     of: fn(&Flow) -> Option<u64>,
-    /// Shows that something went wrong: such a flow is worth a line even when it is small.
+    /// Counts errors: a flow with any is listed even when it is small.
     trouble: bool,
 }
 
@@ -35,22 +34,22 @@ const FIGURES: [Figure; 7] = [
     Figure { heading: "MISSING", of: missing, trouble: false },
     Figure { heading: "NAK", of: |flow| Some(flow.ack.naks.total()), trouble: true },
     Figure { heading: "RNR", of: |flow| Some(flow.ack.rnr_naks), trouble: true },
-    Figure { heading: "REPEATS", of: |flow| sequences(flow, |psn| psn.repeats), trouble: true },
+    Figure { heading: "RETX", of: |flow| sequences(flow, |psn| psn.repeats), trouble: true },
     Figure { heading: "RESTARTS", of: |flow| sequences(flow, |psn| psn.restarts), trouble: false },
 ];
 
-/// PSNs skipped at first sight in either sequence of a flow.
+/// PSN gaps in either sequence of a flow, in packets: lost or reordered.
 pub(super) fn missing(flow: &Flow) -> Option<u64> {
     sequences(flow, |psn| psn.missing)
 }
 
-/// A figure of both sequences of a flow together; `None` when neither says anything.
+/// The sum over both sequences of a flow; `None` when neither is known.
 fn sequences(flow: &Flow, of: fn(&Psn) -> u64) -> Option<u64> {
     let both = [flow.psn, counted_responses(flow)];
     both.iter().any(Option::is_some).then(|| both.iter().flatten().map(of).sum())
 }
 
-/// How much went wrong in a flow.
+/// Number of errors in a flow.
 fn trouble(flow: &Flow) -> u64 {
     FIGURES.iter().filter(|figure| figure.trouble).filter_map(|figure| (figure.of)(flow)).sum()
 }
@@ -72,19 +71,18 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     });
     let (mut lines, left_out) = table(&shown, &metrics, report.facts.links.len() > 1, room);
     if !troubled.is_empty() {
-        // Heading first; a flow takes one line or two.
+        // The heading is first; a flow takes one line or two.
         let per_flow = (lines.len() - 1) / shown.len();
-        lines.insert(1 + per_flow * busiest.len(), "… smaller, but with trouble:".into());
+        lines.insert(1 + per_flow * busiest.len(), "… smaller flows with errors:".into());
     }
     let hidden = report.facts.flows.len() - shown.len();
     if hidden > 0 {
         lines.push(match troubled_in_all - troubled.len() {
             0 => format!("… and {} more", units::count(hidden as u64)),
-            n => format!("… and {} more, {} of them with trouble", units::count(hidden as u64), n),
+            n => format!("… and {} more, {} of them with errors", units::count(hidden as u64), n),
         });
     }
-    for (label, headings) in [("Zero where known: ", names(&zero)), ("Too narrow for: ", left_out.join(", "))]
-    {
+    for (label, headings) in [("All zero: ", names(&zero)), ("Omitted columns: ", left_out.join(", "))] {
         if !headings.is_empty() {
             lines.extend(labelled(label, label.len(), &headings, room));
         }
@@ -96,8 +94,8 @@ fn names(metrics: &[Figure]) -> String {
     metrics.iter().map(|figure| figure.heading).collect::<Vec<_>>().join(", ")
 }
 
-/// One line per flow where that fits, else two: the flow's identity above its figures. Also the
-/// headings of columns that did not fit even so.
+/// One line per flow where that fits, else two: the flow's identity above its numbers. Also the
+/// headings of columns that do not fit.
 fn table(flows: &[&Flow], metrics: &[Figure], links: bool, room: usize) -> (Vec<String>, Vec<&'static str>) {
     let mut identity = vec![("FLOW", Align::Left), ("QP", Align::Right)];
     if links {
@@ -130,7 +128,7 @@ fn table(flows: &[&Flow], metrics: &[Figure], links: bool, room: usize) -> (Vec<
         for (i, metrics) in two.lines(room).into_iter().enumerate() {
             if let Some(flow) = i.checked_sub(1).and_then(|i| flows.get(i)) {
                 let on = if links { format!(" on {}", link(flow)) } else { String::new() };
-                all.push(format!("{} qp {}{on}", endpoints(flow), flow.dest_qp));
+                all.push(format!("{} QP {}{on}", endpoints(flow), flow.dest_qp));
             }
             all.push(format!("{INDENT}{metrics}"));
         }
@@ -155,7 +153,7 @@ fn numbers(flow: &Flow, metrics: &[Figure]) -> Vec<String> {
     cells
 }
 
-/// Bits per second over the flow's own lifetime; `None` for a single moment.
+/// Bits per second over the flow's lifetime; `None` for a single packet.
 fn rate(flow: &Flow) -> Option<f64> {
     let ns = flow.last_ns.checked_sub(flow.first_ns).filter(|ns| *ns > 0)?;
     Some(flow.bytes as f64 * 8e9 / ns as f64)

@@ -1,160 +1,143 @@
-//! What was lost and sent again, and what vanished between taps: a sentence each.
+//! Loss, reordering and retransmission: counters by link and by flow, and packets lost between taps.
+//!
+//! Counters only. Whether they are a problem, and which, findings say: a flow refers to those that name it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::analysis::loss::{AtLink, by_link, nothing_vanished};
-use crate::analysis::{Between, Episodes, Flow, Loss};
+use crate::analysis::{Between, Episodes, Flow, FlowId, Loss};
+use crate::findings::Severity;
 use crate::report::Report;
 use crate::report::text::flows::{link_name, missing};
-use crate::report::text::layout::{labelled, plain};
+use crate::util::layout::plain;
 use crate::util::units::{self, plural};
+use crate::util::wrap::hanging;
 
-/// Flows that are told about: those that lost or repeated most.
+/// Flows listed: those with most losses and retransmissions.
 const FLOWS: usize = 10;
-/// Pairs of taps and hosts.
+/// Pairs of taps and hosts listed.
 const TAPS: usize = 16;
 const INDENT: usize = 2;
+/// Links, and pairs of taps, in the summary.
+const SUMMARY: usize = 6;
 
-/// Links, and pairs of taps, of which the summary tells.
-const HEADLINES: usize = 6;
+/// All packets with a PSN arrived in order.
+const NONE: &str = "none observed";
+/// No packet belongs to a sequence.
+const NO_SEQUENCE: &str = "unknown: no packet has a PSN sequence (only datagrams, acknowledgements and CNPs)";
 
-/// Where every packet in sight that has a number came in its turn.
-const NO_SIGN: &str = "no sign of any";
-/// Where none has one that says what was before.
-const NO_SEQUENCE: &str =
-    "not known: no packet here is numbered in a sequence (datagrams, acknowledgements and CNPs are not)";
+/// The summary's lines about losses, and about NAKs and retransmissions.
+pub(super) fn headline(report: &Report) -> [(&'static str, Vec<String>); 2] {
+    let links = by_link(&report.facts);
+    let has_sequence = |flow: &Flow| flow.psn.is_some() || flow.psn_responses.is_some();
+    let any = report.facts.totals.retired.flows > 0 || report.facts.flows.iter().any(has_sequence);
+    let mut loss = between(report);
+    loss.extend(by_name(report, &links, losses));
+    if loss.is_empty() {
+        loss.push(if any { NONE } else { NO_SEQUENCE }.into());
+    }
+    loss.extend(raw_gaps(report, &links));
+    [("Loss", loss), ("RETX/NAK", by_name(report, &links, recovery))]
+}
 
-/// What was lost in the end, by tap: what only came late, what is sent again after a loss elsewhere, and what has
-/// nothing to do with loss, is told apart.
-pub(super) fn headline(report: &Report) -> Vec<String> {
-    let all = by_link(report);
+/// A line for each link that counts anything, the link's name in front where there are several.
+fn by_name(report: &Report, links: &[AtLink<'_>], parts: fn(&AtLink<'_>) -> Vec<String>) -> Vec<String> {
     let several = report.facts.links.len() > 1;
-    let mut said: Vec<String> = Vec::new();
-    let of = |at: &AtLink<'_>, parts: &[String]| {
-        let on = if several { format!("{}: ", link_name(at.link, at.direction)) } else { String::new() };
-        (!parts.is_empty()).then(|| format!("{on}{}", parts.join(", ")))
+    let all = links.iter().map(|at| (at, parts(at).join(", "))).filter(|(_, text)| !text.is_empty());
+    let name = |at: &AtLink<'_>| {
+        if several { format!("{}: ", link_name(at.link, at.direction)) } else { String::new() }
     };
-    let troubled: Vec<String> = all
-        .iter()
-        .filter_map(|at| {
-            let mut parts = signs(at, several);
-            if !parts.is_empty() {
-                parts.extend(no_loss(at));
-            }
-            of(at, &parts)
-        })
-        .collect();
+    shortened(all.map(|(at, text)| format!("{}{text}", name(at))).collect())
+}
+
+/// The first lines, and the number of the others.
+fn shortened(mut lines: Vec<String>) -> Vec<String> {
+    let hidden = lines.len().saturating_sub(SUMMARY);
+    lines.truncate(SUMMARY);
+    if hidden > 0 {
+        lines.push(format!("… and {hidden} more"));
+    }
+    lines
+}
+
+/// Packets lost between taps, the most first.
+fn between(report: &Report) -> Vec<String> {
     let between = report.facts.between_taps();
-    let mut vanished: Vec<&Between<'_>> = between.iter().filter(|one| one.vanished > 0).collect();
-    vanished.sort_by_key(|one| Reverse(one.vanished));
-    for one in vanished.iter().take(HEADLINES) {
-        said.push(format!(
-            "{} of {} from {} to {} vanished between {} and {}",
+    let mut lossy: Vec<&Between<'_>> = between.iter().filter(|one| one.vanished > 0).collect();
+    lossy.sort_by_key(|one| Reverse(one.vanished));
+    let line = |one: &&Between<'_>| {
+        format!(
+            "{} of {} ({}) lost between {} and {}, {} → {}",
             units::count(one.vanished),
             plural(one.packets(), "packet"),
+            units::ratio(Some(one.vanished as f64 / one.packets().max(1) as f64)),
+            plain(one.from),
+            plain(one.to),
             one.src,
             one.dst,
-            plain(one.from),
-            plain(one.to)
-        ));
-    }
-    // That nothing did is worth a line where the taps by themselves raise the question.
-    if vanished.is_empty() && !between.is_empty() && !troubled.is_empty() {
-        said.push("nothing vanished between the taps".into());
-    }
-    let hidden = vanished.len().saturating_sub(HEADLINES) + troubled.len().saturating_sub(HEADLINES);
-    said.extend(troubled.into_iter().take(HEADLINES));
-    if hidden > 0 {
-        said.push(format!("… and {hidden} more"));
-    }
-    if said.is_empty() {
-        let has_sequence = |flow: &Flow| flow.psn.is_some() || flow.psn_responses.is_some();
-        let numbered = report.facts.totals.retired.flows > 0 || report.facts.flows.iter().any(has_sequence);
-        said.push(if numbered { NO_SIGN } else { NO_SEQUENCE }.into());
-        let beside: Vec<String> = all.iter().filter_map(|at| of(at, &no_loss(at))).collect();
-        let hidden = beside.len().saturating_sub(HEADLINES);
-        said.extend(beside.into_iter().take(HEADLINES));
-        if hidden > 0 {
-            said.push(format!("… and {hidden} more"));
-        }
-    }
-    said.extend(missing_and_lost(report, &all));
-    said
-}
-
-/// What points to a loss, here or elsewhere.
-fn signs(at: &AtLink<'_>, several: bool) -> Vec<String> {
-    // A second tap knows better than PSNs alone, which stand below for each flow.
-    let before = match (several, at.other_tap) {
-        (false, _) => "before this point",
-        (true, false) => "before it",
-        (true, true) => "before it by its PSNs alone",
+        )
     };
-    let mut parts = Vec::new();
-    let mut say = |n: u64, text: &dyn Fn(u64) -> String| {
-        if n > 0 {
-            parts.push(text(n));
-        }
+    if lossy.is_empty() && !between.is_empty() {
+        return vec!["none between the taps".into()];
+    }
+    shortened(lossy.iter().map(line).collect())
+}
+
+/// The counters that are not zero, in words.
+fn counted(counters: &[(u64, &dyn Fn(u64) -> String)]) -> Vec<String> {
+    counters.iter().filter(|(n, _)| *n > 0).map(|(n, text)| text(*n)).collect()
+}
+
+fn losses(at: &AtLink<'_>) -> Vec<String> {
+    counted(&[
+        (at.lost, &|n| {
+            let alone = if at.other_tap { " (from PSN gaps at this tap alone)" } else { "" };
+            format!("{} lost upstream{alone}", plural(n, "packet"))
+        }),
+        (at.downstream, &|n| format!("{} downstream", plural(n, "loss episode"))),
+        (at.unfilled, &|n| format!("{} neither observed nor retransmitted", units::count(n))),
+        (at.undecided, &|n| format!("{} missing, lost or reordered", plural(n, "PSN"))),
+        (at.reordered, &|n| format!("{} out of order, not lost", units::count(n))),
+    ])
+}
+
+fn recovery(at: &AtLink<'_>) -> Vec<String> {
+    let after_rnr = |n: u64| match at.rnr_resent {
+        0 => plural(n, "retransmission"),
+        rnr => format!("{} ({} after RNR NAK)", plural(n, "retransmission"), units::count(rnr.min(n))),
     };
-    say(at.lost, &|n| format!("{} lost {before}", plural(n, "packet")));
-    say(at.late, &|n| format!("{} only late, out of order", units::count(n)));
-    say(at.unfilled, &|n| format!("{} not seen here and not sent again", units::count(n)));
-    say(at.undecided, &|n| format!("{} skipped, lost or only late", plural(n, "PSN")));
-    say(at.asked_again, &|n| format!("asked again {} for what had passed", plural(n, "time")));
-    say(at.went_back, &|n| {
-        format!("senders went back {} to what had passed, no answers pass here", plural(n, "time"))
-    });
-    if !naks_of_rnr(at) {
-        say(at.naks, &|n| plural(n, "sequence NAK"));
-    }
-    say(at.sent_again.saturating_sub(at.rnr_resent), &|n| format!("{} sent again", units::count(n)));
-    say(at.rereads, &|n| format!("{} asked again", plural(n, "READ")));
-    say(at.repeats, &|n| plural(n, "repeat"));
-    parts
+    counted(&[
+        (at.naks, &|n| plural(n, "sequence-error NAK")),
+        (at.rnr_naks, &|n| plural(n, "RNR NAK")),
+        (at.retransmitted, &after_rnr),
+        (at.went_back, &|n| {
+            format!(
+                "{} of packets seen here (reverse direction not captured)",
+                plural(n, "go-back-N restart")
+            )
+        }),
+        (at.rereads, &|n| plural(n, "repeated READ request")),
+        (at.repeats, &|n| plural(n, "duplicate PSN")),
+        (at.refused, &|n| format!("{} (NAK)", plural(n, "refused request"))),
+    ])
 }
 
-/// A receiver that is not ready also misses what was on the way behind that request: its sequence NAKs are no
-/// sign of a loss where nothing else is, and all that was sent again was so for this reason.
-const fn naks_of_rnr(at: &AtLink<'_>) -> bool {
-    let other = at.lost + at.unfilled + at.undecided + at.asked_again + at.went_back + at.repeats;
-    at.rnr_resent > 0 && at.sent_again == at.rnr_resent && other == 0
-}
-
-/// NAKs and what is sent again for reasons other than a loss.
-fn no_loss(at: &AtLink<'_>) -> Vec<String> {
-    let mut parts = Vec::new();
-    if at.rnr_naks > 0 {
-        parts.push(format!("receivers not ready {} (RNR NAK)", plural(at.rnr_naks, "time")));
-    }
-    let for_rnr = at.rnr_resent.min(at.sent_again);
-    if for_rnr > 0 {
-        parts.push(format!("{} sent again as the receiver was not ready", units::count(for_rnr)));
-    }
-    if at.naks > 0 && naks_of_rnr(at) {
-        parts.push(format!("{} for what came behind", plural(at.naks, "sequence NAK")));
-    }
-    if at.refused > 0 {
-        parts.push(format!("{} refused (NAK)", plural(at.refused, "request")));
-    }
-    parts
-}
-
-/// Why two numbers differ that are both on the page: what the table of flows has as MISSING, and what is said of losses above it.
-fn missing_and_lost(report: &Report, all: &[AtLink<'_>]) -> Option<String> {
-    let differ = all.iter().any(|at| at.missing != at.lost);
+/// Why MISSING in the flow table differs from the losses above it.
+fn raw_gaps(report: &Report, links: &[AtLink<'_>]) -> Option<String> {
+    let differ = links.iter().any(|at| at.missing != at.lost);
     let missing: u64 = report.facts.flows.iter().filter_map(missing).sum();
     differ.then(|| {
         format!(
-            "(MISSING below, {} in all flows{}, counts PSNs skipped at first sight: also what only came late, but not what was lost \
-             once more while it was sent again)",
+            "(MISSING in the flow table, {} in all flows{}, counts raw PSN gaps: includes reordering, excludes repeated \
+             loss of a retransmission)",
             units::count(missing),
-            if all.len() > 1 { " of all links" } else { "" }
+            if links.len() > 1 { " of all links" } else { "" }
         )
     })
 }
 
-/// Flows in which something was lost, late or sent again.
+/// Flows with losses, reordering or retransmissions, and the findings about them.
 pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let weight = |loss: &Loss| loss.lost + loss.retransmitted + loss.recovered + loss.mirrored + loss.rereads;
     let of = |flow: &Flow| [flow.loss, flow.loss_responses].iter().flatten().map(weight).sum::<u64>();
@@ -163,15 +146,19 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let hidden = flows.len().saturating_sub(FLOWS);
     flows.truncate(FLOWS);
     let mut lines = Vec::new();
-    let whole = nothing_vanished(report);
+    let whole = nothing_vanished(&report.facts);
     for flow in flows {
         let exact = whole.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp));
+        let findings = findings_of(report, flow);
         for (loss, what) in [(flow.loss, ""), (flow.loss_responses, ", responses")] {
             let loss = loss.map(|loss| Loss { lost: if exact { 0 } else { loss.lost }, ..loss });
-            let Some(said) = loss.as_ref().and_then(sentence) else { continue };
+            let Some(counters) = loss.as_ref().and_then(counters) else { continue };
             let on = link_name(&flow.link, flow.direction);
-            let text = format!("{} → {} qp {} on {on}{what}: {said}", flow.src, flow.dst, flow.dest_qp);
-            lines.extend(hanging(&text, room));
+            let text = format!(
+                "{} → {} QP {} on {on}{what}: {counters}{findings}",
+                flow.src, flow.dst, flow.dest_qp
+            );
+            lines.extend(hanging(&text, room, INDENT));
         }
     }
     if hidden > 0 {
@@ -180,63 +167,51 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     lines
 }
 
-fn hanging(text: &str, room: usize) -> Vec<String> {
-    let lines = labelled("", INDENT, text, room);
-    lines
-        .into_iter()
-        .enumerate()
-        .map(|(i, line)| if i == 0 { line.trim_start().to_owned() } else { line })
-        .collect()
+/// The ids of the findings that name a flow, in brackets.
+fn findings_of(report: &Report, flow: &Flow) -> String {
+    let id = FlowId::of(flow);
+    let named = report.findings.iter().filter(|one| one.severity > Severity::Info && one.flows.contains(&id));
+    let mut ids: Vec<&str> = named.map(|finding| finding.id).collect();
+    ids.dedup();
+    if ids.is_empty() { String::new() } else { format!(" [{}]", ids.join(", ")) }
 }
 
-fn sentence(loss: &Loss) -> Option<String> {
-    let mut parts = Vec::new();
+fn counters(loss: &Loss) -> Option<String> {
     let longest = |of: &Episodes| {
-        let most = if of.episodes == 1 { "" } else { "longest " };
-        of.longest_ns.map_or_else(String::new, |ns| format!(" ({most}{})", units::duration(ns)))
+        let longest = if of.episodes == 1 { "recovery" } else { "longest recovery" };
+        of.longest_ns.map_or_else(String::new, |ns| format!(" ({longest} {})", units::duration(ns)))
     };
-    if loss.lost > 0 {
-        let (episodes, longest) = (loss.before_tap.episodes, longest(&loss.before_tap));
-        parts.push(format!(
-            "{} lost before in {}{longest}",
-            units::count(loss.lost),
-            plural(episodes, "episode")
-        ));
-    }
-    if loss.after_tap.episodes > 0 {
-        let longest = longest(&loss.after_tap);
-        parts.push(format!("asked for again {}{longest}", plural(loss.after_tap.episodes, "time")));
-    }
-    if loss.retransmitted > 0 {
+    let retransmitted = |n: u64| {
         let how = match loss.retransmission {
-            Some("go_back_n") => ", go-back-N",
-            Some(_) => ", selective repeat",
+            Some("go_back_n") => " (go-back-N)",
+            Some(_) => " (selective)",
             None => "",
         };
         let rnr = match loss.rnr_resent {
             0 => String::new(),
-            n => format!(", {} of them as the receiver was not ready", units::count(n)),
+            n => format!(", {} of them after RNR NAK", units::count(n)),
         };
-        parts.push(format!("{} sent again{how}{rnr}", units::count(loss.retransmitted)));
-    }
-    for (n, text) in [
-        (loss.recovered, format!("{} late, out of order", units::count(loss.recovered))),
-        (loss.timeouts, plural(loss.timeouts, "timeout")),
-        (loss.rereads, format!("{} asked again", plural(loss.rereads, "READ"))),
-        (loss.unfilled, format!("{} not seen and not sent again", units::count(loss.unfilled))),
-        (
-            loss.mirrored,
-            format!("{} shown twice, by a mirror or by the network", units::count(loss.mirrored)),
-        ),
-    ] {
-        if n > 0 {
-            parts.push(text);
-        }
-    }
+        format!("{} retransmitted{how}{rnr}", units::count(n))
+    };
+    let parts = counted(&[
+        (loss.lost, &|n| {
+            let episodes = plural(loss.before_tap.episodes, "episode");
+            format!("{} lost upstream in {episodes}{}", units::count(n), longest(&loss.before_tap))
+        }),
+        (loss.after_tap.episodes, &|n| {
+            format!("{} downstream{}", plural(n, "loss episode"), longest(&loss.after_tap))
+        }),
+        (loss.retransmitted, &retransmitted),
+        (loss.recovered, &|n| format!("{} out of order", units::count(n))),
+        (loss.timeouts, &|n| plural(n, "timeout")),
+        (loss.rereads, &|n| plural(n, "repeated READ request")),
+        (loss.unfilled, &|n| format!("{} neither observed nor retransmitted", units::count(n))),
+        (loss.mirrored, &|n| format!("{} duplicated (by a mirror or the network)", units::count(n))),
+    ]);
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// What vanished between two taps, by pair of hosts.
+/// Loss between two taps, by pair of hosts.
 pub(super) fn taps(report: &Report, room: usize) -> Vec<String> {
     #[derive(Default)]
     struct Sum {
@@ -272,35 +247,43 @@ pub(super) fn taps(report: &Report, room: usize) -> Vec<String> {
         let (first, second) = (plain(first), plain(second));
         let arrow = if known { "→" } else { "and" };
         let lost = match (sum.vanished, sum.only) {
-            (Some(vanished), [_, 0]) => format!("{} vanished", units::count(vanished)),
+            (Some(vanished), [_, 0]) => format!("{} lost", units::count(vanished)),
             (Some(vanished), [_, more]) => {
-                format!("{} vanished, {} missed by the first", units::count(vanished), units::count(more))
+                format!("{} lost, {} seen at the second tap only", units::count(vanished), units::count(more))
             }
             (None, [a, b]) => {
-                format!("{} seen only by the first, {} by the second", units::count(a), units::count(b))
+                format!(
+                    "{} seen at the first tap only, {} at the second only",
+                    units::count(a),
+                    units::count(b)
+                )
             }
         };
         let copies = match sum.copies {
             [0, 0] => String::new(),
             [a, b] => {
-                format!(", {} shown twice by the first, {} by the second", units::count(a), units::count(b))
+                format!(
+                    ", {} duplicates at the first tap, {} at the second",
+                    units::count(a),
+                    units::count(b)
+                )
             }
         };
         let rest = match sum.not_compared {
             [Some(0), Some(0)] => String::new(),
             [a, b] => format!(
-                ", {} of the first and {} of the second not compared (not between packets that both saw, or all alike)",
+                ", {} at the first and {} at the second not compared (outside the common time range, or indistinguishable)",
                 units::count_or_unknown(a),
                 units::count_or_unknown(b)
             ),
         };
         let text = format!(
-            "{first} {arrow} {second}, {src} → {dst}: {} seen by both, {lost}{copies}{rest}; one-way delay changes by {} to {}",
+            "{first} {arrow} {second}, {src} → {dst}: {} matched, {lost}{copies}{rest}; one-way delay variation {} to {}",
             plural(sum.matched, "packet"),
             signed(sum.change.0),
             signed(sum.change.1)
         );
-        lines.extend(hanging(&text, room));
+        lines.extend(hanging(&text, room, INDENT));
     }
     if hidden > 0 {
         lines.push(format!("… and {} more", units::count(hidden as u64)));
@@ -330,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_in_words() {
+    fn losses_of_a_flow_in_words() {
         let mut report = report();
         let before_tap = Episodes { episodes: 2, longest_ns: Some(3_000_000), ..Episodes::default() };
         report.facts.flows[0].loss = Some(Loss {
@@ -342,16 +325,18 @@ mod tests {
             ..Loss::default()
         });
         let page = lines(&report, 200).join("\n");
-        for part in
-            ["7 lost before in 2 episodes (longest 3", "sent again, go-back-N", "1 late, out of order"]
-        {
+        for part in [
+            "7 lost upstream in 2 episodes (longest recovery 3",
+            "1,200 retransmitted (go-back-N)",
+            "1 out of order",
+        ] {
             assert!(page.contains(part), "{part}: {page}");
         }
         assert!(lines(&report, 60).iter().skip(1).all(|line| line.starts_with("  ")));
         let once = Episodes { episodes: 1, ..before_tap };
         report.facts.flows[0].loss = Some(Loss { lost: 1, before_tap: once, ..Loss::default() });
         let page = lines(&report, 200).join("\n");
-        assert!(page.ends_with(": 1 lost before in 1 episode (3.00 ms)"), "{page}");
+        assert!(page.ends_with(": 1 lost upstream in 1 episode (recovery 3.00 ms)"), "{page}");
     }
 
     /// What is said of the column is the sum of the column, links and flows of which no more is known included.
@@ -362,16 +347,16 @@ mod tests {
         report.facts.flows[at].loss = Some(Loss { lost: 1_000, recovered: 204, ..Loss::default() });
         let column: u64 = report.facts.flows.iter().filter_map(missing).sum();
         assert_eq!(column, 1_208);
-        let said = headline(&report).pop().unwrap();
+        let said = headline(&report)[0].1.last().unwrap().clone();
         assert!(
             said.starts_with(&format!(
-                "(MISSING below, {} in all flows of all links, ",
+                "(MISSING in the flow table, {} in all flows of all links, ",
                 units::count(column)
             )),
             "{said}"
         );
         report.facts.flows[at].loss = Some(Loss { lost: 1_204, ..Loss::default() });
-        assert!(!headline(&report).concat().contains("MISSING"), "nothing differs");
+        assert!(!headline(&report)[0].1.concat().contains("MISSING"), "nothing differs");
     }
 
     #[test]
@@ -379,36 +364,50 @@ mod tests {
         let mut report = report();
         report.facts.totals.retired.flows = 0;
         report.facts.flows.retain(|flow| flow.dest_qp == 1);
-        assert_eq!(headline(&report), [NO_SEQUENCE]);
+        assert_eq!(headline(&report)[0].1, [NO_SEQUENCE]);
         report.facts.totals.retired.flows = 1;
-        assert_eq!(headline(&report), [NO_SIGN]);
+        assert_eq!(headline(&report)[0].1, [NONE]);
     }
 
     #[test]
-    fn what_is_no_loss_is_not_called_one() {
+    fn naks_and_retransmissions_are_no_losses() {
         let plain = AtLink { link: "a", ..AtLink::default() };
-        let slow = AtLink { rnr_naks: 19, naks: 19, sent_again: 57, rnr_resent: 57, ..plain };
-        assert!(signs(&slow, false).is_empty(), "{:?}", signs(&slow, false));
-        assert!(no_loss(&slow)[1].starts_with("57 sent again as the receiver was not ready"));
-        assert_eq!(signs(&AtLink { sent_again: 60, ..slow }, false), ["19 sequence NAKs", "3 sent again"]);
+        let slow = AtLink { rnr_naks: 19, naks: 19, retransmitted: 57, rnr_resent: 57, ..plain };
+        assert!(losses(&slow).is_empty());
+        assert_eq!(
+            recovery(&slow),
+            ["19 sequence-error NAKs", "19 RNR NAKs", "57 retransmissions (57 after RNR NAK)"]
+        );
         let refused = AtLink { refused: 1, ..plain };
-        assert!(signs(&refused, false).is_empty() && no_loss(&refused) == ["1 request refused (NAK)"]);
-        assert_eq!(signs(&AtLink { naks: 1, ..plain }, false), ["1 sequence NAK"]);
+        assert!(losses(&refused).is_empty() && recovery(&refused) == ["1 refused request (NAK)"]);
     }
 
-    /// Nobody was seen to ask where nothing passes from the receiver.
     #[test]
-    fn a_sender_that_goes_back_is_not_called_asked() {
+    fn a_flow_refers_to_the_findings_that_name_it() {
+        let mut report = report();
+        report.facts.flows[0].loss = Some(Loss { lost: 1, ..Loss::default() });
+        let flows = vec![FlowId::of(&report.facts.flows[0])];
+        let finding = crate::findings::Finding::new("loss.before_tap", Severity::Warning, String::new());
+        report.findings = vec![crate::findings::Finding { flows, ..finding }];
+        let page = lines(&report, 200).join("\n");
+        assert!(page.ends_with("[loss.before_tap]"), "{page}");
+    }
+
+    /// No NAK is observed where the reverse direction is not captured.
+    #[test]
+    fn a_go_back_without_the_reverse_direction_is_no_downstream_loss() {
         let mut report = report();
         let at = report.facts.flows.iter().position(|flow| missing(flow) == Some(1_204)).unwrap();
         let (src, dst) = (report.facts.flows[at].src, report.facts.flows[at].dst);
         let after_tap = Episodes { episodes: 3, ..Episodes::default() };
         report.facts.flows[at].loss = Some(Loss { retransmitted: 9, after_tap, ..Loss::default() });
-        assert!(headline(&report).concat().contains("asked again 3 times for what had passed"));
+        let page = |report: &Report| headline(report).map(|(_, lines)| lines.concat());
+        assert!(page(&report)[0].contains("3 loss episodes downstream"));
         report.facts.flows.retain(|flow| (flow.src, flow.dst) != (dst, src));
-        let said = headline(&report).concat();
+        let [loss, recovery] = page(&report);
         assert!(
-            said.contains("senders went back 3 times to what had passed") && !said.contains("asked again")
+            recovery.contains("3 go-back-N restarts") && !loss.contains("downstream"),
+            "{loss} {recovery}"
         );
     }
 
@@ -431,13 +430,13 @@ mod tests {
             not_compared: [Some(0), Some(0)],
             delay_change_ns: DelayChange { min: 0, max: 0, drift: 0, points: Vec::new() },
         };
-        let lost = |report: &Report| by_link(report).iter().map(|at| at.lost).sum::<u64>();
+        let lost = |report: &Report| by_link(&report.facts).iter().map(|at| at.lost).sum::<u64>();
         assert_eq!(lost(&report), 1, "one tap has its PSNs only");
         report.facts.taps = vec![TapFlow { vanished: Some(1), only_at: [1, 0], ..tap.clone() }];
         assert_eq!(lost(&report), 1);
         report.facts.taps = vec![tap];
         assert_eq!(lost(&report), 0);
-        assert!(!lines(&report, 200).join("\n").contains("lost before"));
+        assert!(!lines(&report, 200).join("\n").contains("lost upstream"));
     }
 
     #[test]
@@ -490,14 +489,15 @@ mod tests {
         report.facts.taps = vec![tap(1, Some(3), Some("a.pcap")), tap(2, Some(3), Some("a.pcap"))];
         let page = taps(&report, 200).join("\n");
         assert!(
-            page.starts_with("a.pcap → b.pcap, ") && page.contains("200 packets seen by both, 6 vanished"),
+            page.starts_with("a.pcap → b.pcap, ") && page.contains("200 packets matched, 6 lost"),
             "{page}"
         );
-        assert!(page.contains(", 0 shown twice by the first, 14 by the second, 4 of the first and 0 of the second not compared"), "{page}");
+        assert!(page.contains(", 0 duplicates at the first tap, 14 at the second, 4 at the first and 0 at the second not compared"), "{page}");
         report.facts.taps = vec![tap(1, None, None)];
         let page = taps(&report, 200).join("\n");
         assert!(
-            page.contains("a.pcap and b.pcap") && page.contains("3 seen only by the first, 0 by the second"),
+            page.contains("a.pcap and b.pcap")
+                && page.contains("3 seen at the first tap only, 0 at the second only"),
             "{page}"
         );
     }

@@ -1,11 +1,12 @@
-//! The top of the text: what was looked at, the sums, and what was lost.
+//! The top of the text: source, totals, losses and drops.
 
 use rocescope_common::wire::SkipReason;
 
 use crate::analysis::{Coverage, Kind};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
-use crate::report::text::layout::{labelled, plain};
+use crate::util::layout::{labelled, plain};
+use crate::util::style::{Paint, Role};
 use crate::util::units::{self, plural};
 
 /// Width of the labels at the left.
@@ -13,14 +14,20 @@ const LABEL: usize = 10;
 /// Inputs named one by one; a report on a thousand files names the first of them.
 const MAX_INPUTS: usize = 8;
 
-pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
+pub(super) fn lines(report: &Report, room: usize, paint: Paint) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut say = |label: &str, text: &str| lines.extend(labelled(label, LABEL, text, room));
+    let mut say = |label: &str, text: &str| {
+        let mut own = labelled(label, LABEL, text, room);
+        if let Some(first) = own.first_mut() {
+            *first = paint.head(Role::Dim, first, LABEL);
+        }
+        lines.extend(own);
+    };
     say("rocescope", &source(report));
     if let Some(filter) = &report.facts.source.filter {
-        say("Filter", &format!("{}: everything else is left out", plain(filter)));
+        say("Filter", &format!("{}", plain(filter)));
     }
-    say("Window", &window(report));
+    say("Time", &window(report));
     say("RoCE", &roce(report));
     if report.facts.totals.roce_packets > 0 {
         say("ECN", &ecn(report));
@@ -31,23 +38,25 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
         say(
             "Retired",
             &format!(
-                "{} with {}, {}: in the sums, not in the table{}",
-                plural(retired.flows, "closed flow"),
+                "{} with {}, {}: included in the totals, not in the flow table{}",
+                plural(retired.flows, "idle flow"),
                 plural(retired.packets, "packet"),
                 units::bytes(retired.bytes),
                 match report.facts.totals.counted_again.roce_packets {
                     Some(_) => "",
-                    None => "; what several links saw of them is in the sums as often",
+                    None => "; packets seen on several links are counted once per link",
                 }
             ),
         );
     }
     if report.facts.totals.roce_packets > 0 {
-        for (n, sentence) in super::loss::headline(report).into_iter().enumerate() {
-            say(if n == 0 { "Loss" } else { "" }, &sentence);
+        for (label, sentences) in super::loss::headline(report) {
+            for (n, sentence) in sentences.iter().enumerate() {
+                say(if n == 0 { label } else { "" }, sentence);
+            }
         }
     }
-    say("Not seen", &lost(report));
+    say("Drops", &drops(report));
     for coverage in coverage(report) {
         say("Coverage", &coverage);
     }
@@ -82,9 +91,9 @@ fn source(report: &Report) -> String {
 fn window(report: &Report) -> String {
     match (report.facts.window.first_ns, report.facts.window.length_ns()) {
         (Some(first), Some(length)) => {
-            format!("{}, {} long", units::time_utc(first), units::duration(length))
+            format!("{}, {}", units::time_utc(first), units::duration(length))
         }
-        _ => "no frame, so no time".into(),
+        _ => "no frames".into(),
     }
 }
 
@@ -99,31 +108,31 @@ fn roce(report: &Report) -> String {
     if again.taps < 2 {
         return format!("{} (of {frames})", of(totals.roce_packets, totals.roce_bytes));
     }
-    // Sums over taps, beside which a rate would be taken for the wire's.
+    // A rate of sums over taps is not the rate of any wire.
     let sums = format!("{}, {}", plural(totals.roce_packets, "packet"), units::bytes(totals.roce_bytes));
     match again.roce_packets.zip(again.roce_bytes) {
         Some((packets, bytes)) => format!(
-            "{}. Up to {} taps see each: together they counted {sums} (of {frames})",
+            "{}; deduplicated across {} taps, which counted {sums} (of {frames})",
             of(totals.roce_packets.saturating_sub(packets), totals.roce_bytes.saturating_sub(bytes)),
             again.taps
         ),
-        None => format!("{sums}, counted at up to {} taps each (of {frames})", again.taps),
+        None => format!("{sums}, counted once per tap, at up to {} taps (of {frames})", again.taps),
     }
 }
 
-/// Where several taps see the same packets, the share at the one with most: a mean over taps would thin out
-/// what is marked between them.
+/// Where several taps see the same packets, the ratio at the tap with the highest: a mean over taps would dilute
+/// marks that are set between them.
 fn ecn(report: &Report) -> String {
     let most = report.facts.links.iter().filter(|link| link.ce_ratio.is_some());
     let most = most.max_by(|a, b| a.ce_ratio.unwrap_or(0.0).total_cmp(&b.ce_ratio.unwrap_or(0.0)));
     match (report.facts.totals.ce_ratio, most) {
-        (None, _) => "off: no data packet is ECN-capable".into(),
+        (None, _) => "not enabled: all data is Not-ECT".into(),
         (Some(ratio), Some(most)) if report.facts.totals.counted_again.taps > 1 && ratio > 0.0 => format!(
-            "{} of ECN-capable data is marked CE on {}, more than elsewhere",
+            "{} of ECN-capable data CE-marked on {}, the highest of all links",
             units::ratio(most.ce_ratio),
             link_name(&most.name, most.direction)
         ),
-        (ratio, _) => format!("{} of ECN-capable data is marked CE", units::ratio(ratio)),
+        (ratio, _) => format!("{} of ECN-capable data CE-marked", units::ratio(ratio)),
     }
 }
 
@@ -132,19 +141,19 @@ fn cnp(report: &Report) -> String {
     match totals.counted_again.cnp_packets {
         Some(again) => units::count(totals.cnp_packets.saturating_sub(again)),
         None if totals.counted_again.taps < 2 => units::count(totals.cnp_packets),
-        None => format!("{}, counted at each tap", units::count(totals.cnp_packets)),
+        None => format!("{}, counted once per tap", units::count(totals.cnp_packets)),
     }
 }
 
-/// What rocescope itself did not see.
-fn lost(report: &Report) -> String {
+/// Packets and events that rocescope or the capture dropped.
+fn drops(report: &Report) -> String {
     let lost = &report.facts.totals.lost;
     let counters = [
-        (Some(lost.flow_table_full), "packets in no flow (flow table full)"),
-        (Some(lost.contended), "packets in no flow (its counters were kept by another processor)"),
-        (Some(lost.extra_table_full), "packets without their port or opcode (overflow table full)"),
+        (Some(lost.flow_table_full), "packets not attributed to a flow (flow table full)"),
+        (Some(lost.contended), "packets not attributed to a flow (lock contention)"),
+        (Some(lost.extra_table_full), "packets without port or opcode statistics (overflow table full)"),
         (lost.events_dropped, "events (ring buffer full)"),
-        (lost.bins_dropped, "packets missing from bursts and steps (ring buffer full)"),
+        (lost.bins_dropped, "packets not in burst and step statistics (ring buffer full)"),
         (lost.capture_drops, "packets dropped by the capture"),
         (lost.interface_drops, "packets dropped by the interface"),
     ];
@@ -152,7 +161,7 @@ fn lost(report: &Report) -> String {
         .iter()
         .filter_map(|(n, what)| n.filter(|n| *n > 0).map(|n| format!("{} {what}", units::count(n))))
         .collect();
-    let known = if some.is_empty() { "nothing counted".into() } else { some.join("; ") };
+    let known = if some.is_empty() { "none".into() } else { some.join("; ") };
     let unknown: Vec<&str> = [
         (lost.events_dropped, "events", report.facts.source.kind != Kind::Replay),
         (lost.capture_drops, "capture drops", report.facts.source.kind == Kind::Replay),
@@ -161,10 +170,10 @@ fn lost(report: &Report) -> String {
     .into_iter()
     .filter_map(|(n, what, applies)| (n.is_none() && applies).then_some(what))
     .collect();
-    if unknown.is_empty() { known } else { format!("{known} (not known: {})", unknown.join(", ")) }
+    if unknown.is_empty() { known } else { format!("{known} (unknown: {})", unknown.join(", ")) }
 }
 
-/// How much of what each port carried was seen.
+/// Share of each port's RoCE packets that was seen.
 fn coverage(report: &Report) -> Vec<String> {
     let one = |coverage: &Coverage| {
         let of = format!("{}/{} {}", plain(&coverage.device), coverage.port, coverage.direction);
@@ -176,7 +185,7 @@ fn coverage(report: &Report) -> Vec<String> {
                     plural(packets, "RoCE packet")
                 )
             }
-            _ => "not known: no counter of the device tells RoCE packets".into(),
+            _ => "unknown, no device counter counts RoCE packets".into(),
         };
         let ratio =
             coverage.ratio.map_or_else(String::new, |ratio| format!("{}, ", units::ratio(Some(ratio))));
@@ -186,7 +195,7 @@ fn coverage(report: &Report) -> Vec<String> {
     report.facts.coverage.iter().map(one).collect()
 }
 
-/// Why there is nothing to see, and what would help.
+/// Why there is no RoCE packet, and what to do.
 fn nothing_seen(report: &Report) -> Vec<String> {
     let totals = &report.facts.totals;
     if totals.roce_packets > 0 {
@@ -197,7 +206,7 @@ fn nothing_seen(report: &Report) -> Vec<String> {
     let cut = of(SkipReason::Truncated) + of(SkipReason::TruncatedHeaders);
     if cut > 0 {
         why.push(format!(
-            "{} frames were cut too early to be counted: capture 128 bytes of each (tcpdump -s 128).",
+            "{} frames are truncated before the BTH: capture 128 bytes of each (tcpdump -s 128).",
             units::count(cut)
         ));
     }
@@ -209,26 +218,26 @@ fn nothing_seen(report: &Report) -> Vec<String> {
     }
     if report.facts.source.kind == Kind::Live {
         why.push(
-            "No RoCE packet passed. A NIC that does RoCE in hardware shows none of it to XDP or TC: \
-             watch a mirror port, or read libpcap's RDMA sniffer where the NIC allows it: \
+            "No RoCE packet was observed. Hardware-offloaded RoCE bypasses XDP and TC: watch a mirror port, or read \
+             libpcap's RDMA sniffer where the NIC allows it: \
              tcpdump -U -s 128 -i mlx5_0 -w - | rocescope replay -"
                 .into(),
         );
     } else if report.facts.source.kind == Kind::Counters {
         why.push(
-            "No RoCE packet passes these interfaces, since the NIC handles RoCE in hardware: what it counted itself is \
-             under DEVICES. For packets watch a mirror port, or read libpcap's RDMA sniffer where the NIC allows it: \
+            "No RoCE packet is visible on these interfaces: hardware-offloaded RoCE bypasses XDP and TC. The NIC's own counters \
+             are under DEVICE COUNTERS. For packets watch a mirror port, or read libpcap's RDMA sniffer where the NIC allows it: \
              tcpdump -U -s 128 -i mlx5_0 -w - | rocescope replay -"
                 .into(),
         );
     } else if report.facts.source.kind == Kind::Mixed {
-        why.push("No RoCE packet passed so far.".into());
+        why.push("No RoCE packet has been observed.".into());
     } else if totals.packets == 0 {
-        why.push("There was no frame at all.".into());
+        why.push("The input has no frames.".into());
     } else if why.is_empty() {
         why.push(
-            "None of the frames is RoCE. Was it captured on the port that carries it, and with its \
-             RDMA device (tcpdump -i mlx5_0) where the NIC does RoCE in hardware?"
+            "None of the frames is RoCE. Capture on the port that carries RoCE, and on the RDMA device \
+             (tcpdump -i mlx5_0) where the NIC offloads RoCE."
                 .into(),
         );
     }

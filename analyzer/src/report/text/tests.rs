@@ -14,7 +14,7 @@ fn check(name: &str, report: &Report) {
         let page = text::text(report, width);
         stored(&format!("{name}-{width}.txt"), &page);
         for line in page.lines() {
-            assert!(text::layout::width(line) <= width, "{name}: wider than {width}: {line}");
+            assert!(crate::util::layout::width(line) <= width, "{name}: wider than {width}: {line}");
             assert_eq!(line.trim_end(), line, "{name}");
         }
     }
@@ -126,11 +126,11 @@ fn any_width_is_survived() {
     for width in [0, 1, 47, 60, 1_000, usize::MAX] {
         assert!(text::text(&report, width).contains("10.1.0.42"), "{width}");
     }
-    assert!(text::text(&report, 48).contains("Too narrow for:"));
+    assert!(text::text(&report, 48).contains("Omitted columns:"));
 }
 
 #[test]
-fn a_tail_is_told_from_enough_samples_only() {
+fn a_percentile_needs_enough_samples() {
     let latency =
         |count, p99| crate::analysis::Latency { count, p50: 10_000, p99, p999: 8_888_000, max: 9_999_000 };
     let mut report = plain_report(&everything());
@@ -141,16 +141,16 @@ fn a_tail_is_told_from_enough_samples_only() {
     };
     let few = page([7, 99]);
     assert!(!few.contains("7.78 ms") && !few.contains("6.67 ms") && few.contains("10.0 ms"), "{few}");
-    assert!(few.contains("P99 is told from 100 samples on"), "{few}");
+    assert!(few.contains("p99 needs 100 samples"), "{few}");
     let some = page([99, 100]);
     assert!(!some.contains("7.78 ms") && some.contains("6.67 ms") && !some.contains("8.89 ms"), "{some}");
     let many = page([1_000, 1_000]);
-    assert!(many.contains("7.78 ms") && many.contains("8.89 ms") && !many.contains("P99 is told"), "{many}");
+    assert!(many.contains("7.78 ms") && many.contains("8.89 ms") && !many.contains("p99 needs"), "{many}");
 }
 
-/// The loop of congestion control is not known of a flow whose pair is not: a line says so, not columns of dashes.
+/// The reaction to CNPs is unknown for a flow whose reverse flow is unknown.
 #[test]
-fn what_is_known_of_no_notification_is_said_in_a_line() {
+fn a_column_that_is_unknown_for_all_flows_becomes_a_line() {
     let cnp = |answers| crate::analysis::Cnp {
         answers,
         per_second: Some(5.0),
@@ -165,8 +165,8 @@ fn what_is_known_of_no_notification_is_said_in_a_line() {
     let mut report = plain_report(&everything());
     report.facts.flows[2].cnp = Some(cnp(None));
     let page = text::text(&report, 120);
-    assert!(page.contains("Not known of any of them: DATA TO, MARK TO CNP, BEFORE, AFTER."), "{page}");
-    assert!(page.contains("PER S") && !page.contains("MARK TO CNP  "), "{page}");
+    assert!(page.contains("Unknown for all flows: DATA QP, CE TO CNP, DATA BEFORE, DATA AFTER."), "{page}");
+    assert!(page.contains("RATE") && !page.contains("CE TO CNP  "), "{page}");
     report.facts.flows[2].cnp = Some(cnp(Some(FlowId::of(&report.facts.flows[0]))));
-    assert!(text::text(&report, 120).contains("DATA TO"));
+    assert!(text::text(&report, 120).contains("DATA QP"));
 }

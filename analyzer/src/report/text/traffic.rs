@@ -1,17 +1,17 @@
-//! Steps, bursts and pattern in words.
+//! Training steps, bursts and traffic pattern.
 
 use crate::analysis::traffic::{Pattern, Steps};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
-use crate::report::text::layout::{Align, Table, labelled};
+use crate::util::layout::{Align, Table, labelled};
 use crate::util::units::{self, plural};
 
 /// Width of the labels at the left.
 const LABEL: usize = 10;
-/// Pairs of hosts that are shown.
+/// Host pairs listed.
 const MAX_PAIRS: usize = 6;
 
-/// Rhythm and shape of the job.
+/// Steps and pattern of the job.
 pub(super) fn job(report: &Report, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut say = |label: &str, text: &str| lines.extend(labelled(label, LABEL, text, room));
@@ -28,10 +28,10 @@ fn steps_of(steps: &Steps) -> String {
     let straggler = steps.straggler.as_ref().map_or_else(String::new, |straggler| {
         let who = match straggler.host {
             Some(host) => format!("{host}"),
-            None => format!("{} or a host behind it", straggler.waits_for),
+            None => format!("{} or a host beyond it", straggler.waits_for),
         };
         format!(
-            " {} of {} {} waited {} for {who}.",
+            " Straggler: {who}, last in {} of {} steps {}, {} late.",
             straggler.steps,
             straggler.of_steps,
             units::span_utc(straggler.since_ns, straggler.until_ns),
@@ -39,7 +39,8 @@ fn steps_of(steps: &Steps) -> String {
         )
     });
     format!(
-        "{} of {} (median), {} each on {}; {} at first, {} at last (medians of thirds). Data passed for {} of the time, communication with its waits took {}: a faster network wins no more than that.{straggler}",
+        "{} of {} (median), {} each on {}; median {} in the first third, {} in the last. Data on the wire {} of the time, \
+         communication with waits {}: the upper bound for gains from a faster network.{straggler}",
         plural(steps.count, "step"),
         units::duration(steps.period_ns),
         units::bytes(steps.step_bytes),
@@ -55,27 +56,27 @@ fn pattern_of(pattern: &Pattern, taps: u64) -> String {
     let shape = match pattern.shape {
         Some("all_to_all") => "all to all",
         Some(shape) => shape,
-        None => "no clear shape",
+        None => "no known pattern",
     };
     let kinds: Vec<String> = (pattern.operations.iter().flatten())
         .filter(|one| one.messages > 0)
         .map(|one| format!("{} {}", units::count(one.messages), one.operation.to_uppercase()))
         .collect();
-    let messages = if kinds.is_empty() { "no whole message".to_owned() } else { kinds.join(", ") };
+    let messages = if kinds.is_empty() { "no complete message".to_owned() } else { kinds.join(", ") };
     let data = pattern.matrix.iter().filter(|cell| cell.data_bytes > 0);
     let pairs: Vec<String> = (data.clone().take(MAX_PAIRS))
-        .map(|cell| format!("{} > {} {}", cell.src, cell.dst, units::bytes(cell.data_bytes)))
+        .map(|cell| format!("{} → {} {}", cell.src, cell.dst, units::bytes(cell.data_bytes)))
         .collect();
     let more = match data.count().saturating_sub(MAX_PAIRS) {
         0 => String::new(),
         n => format!(" and {n} more"),
     };
-    let at_each = if taps > 1 && !kinds.is_empty() { " (counted at each tap)" } else { "" };
+    let at_each = if taps > 1 && !kinds.is_empty() { " (counted once per tap)" } else { "" };
     let all = if pairs.is_empty() { String::new() } else { format!(". {}{more}", pairs.join(", ")) };
     format!("{}, {shape}: {messages}{at_each}{all}", plural(pattern.hosts, "host"))
 }
 
-/// The traffic of each link in bins.
+/// Bursts of each link.
 pub(super) fn bursts(report: &Report, room: usize) -> Vec<String> {
     let Some(bursts) = report.facts.bursts.as_ref().filter(|bursts| !bursts.is_empty()) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Reads and decompresses in a thread of its own, a few buffers ahead of whoever looks at the bytes.
+//! Reads and decompresses in a thread of its own, a few buffers ahead of the parser.
 //!
 //! ```text
 //! reading thread: input ─ [gunzip] ─ fills a buffer ─┐ full, in order, at most DEPTH
@@ -6,9 +6,8 @@
 //!        └──────────── used buffers ──────────── window
 //! ```
 //!
-//! Buffers change hands, bytes are not copied between the two. The order of the bytes is that of the
-//! input, so nothing that is counted depends on whether there is such a thread. A buffer is handed
-//! over after a single read of the input, never held back until it is full.
+//! Buffers are handed over, bytes are not copied. The order of the bytes is that of the input, so counts do not depend on
+//! this thread. A buffer is handed over after a single read of the input, never held back until it is full.
 
 use std::io::{self, ErrorKind, Read};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -16,37 +15,36 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use super::part::{CHUNK, Chunk, HEADROOM};
 use crate::util::background;
 
-/// Buffers that may wait; one more is being filled, and one is looked at.
+/// Buffers that may wait; one more is being filled, and one is being parsed.
 const DEPTH: usize = 2;
 
-/// The end of the line at which buffers arrive.
+/// The receiving end of the reading thread.
 pub(super) struct Ahead {
     full: Receiver<io::Result<Chunk>>,
     used: Sender<Vec<u8>>,
 }
 
 impl Ahead {
-    /// Starts to read. Gives the input back when there is no second processor for that, or no thread
-    /// to be had.
+    /// Starts the thread. Gives the input back when there is no second processor, or no thread can be started.
     pub(super) fn start(input: Box<dyn Read + Send>) -> Result<Self, Box<dyn Read + Send>> {
         let (full_in, full) = sync_channel(DEPTH);
         let (used, used_out) = channel();
         for _ in 0..DEPTH + 2 {
-            // The other end is in this function.
+            // The receiver is alive: it is in this function.
             let _ = used.send(Vec::new());
         }
         background::start("read-ahead", input, move |input| read(input, &full_in, &used_out))?;
         Ok(Self { full, used })
     }
 
-    /// Puts the next bytes behind `buf[start..end]`, which keep their order but may move. Returns
-    /// where all of them are now; with no more bytes than before at the end of the input.
+    /// Appends the next bytes to `buf[start..end]`, which may move. Returns the new range, which is no longer than before
+    /// at the end of the input.
     ///
     /// # Errors
-    /// Those of the input, in their place among the bytes.
+    /// Errors of the input, at their position among the bytes.
     pub(super) fn next(&mut self, buf: &mut Vec<u8>, start: usize, end: usize) -> io::Result<(usize, usize)> {
         let Ok(received) = self.full.recv() else {
-            // The thread has told of an end, or of an error, and is gone.
+            // The thread has sent the end or an error, and has ended.
             return Ok((start, end));
         };
         let (at, used) = received?.behind(buf, start, end);
@@ -56,15 +54,15 @@ impl Ahead {
 
     fn give_back(&self, mut buf: Vec<u8>) {
         if buf.len() != HEADROOM + CHUNK {
-            // A buffer that grew for one large record: its memory is not kept.
+            // A buffer that grew for a large record is not kept.
             buf = Vec::new();
         }
-        // A thread that has ended needs none.
+        // A thread that has ended needs no buffer.
         let _ = self.used.send(buf);
     }
 }
 
-/// What the thread does, until the input ends or nobody takes what it reads.
+/// The reading thread: runs until the input ends or the receiver is dropped.
 fn read(mut input: Box<dyn Read + Send>, full: &SyncSender<io::Result<Chunk>>, used: &Receiver<Vec<u8>>) {
     while let Ok(mut buf) = used.recv() {
         buf.resize(HEADROOM + CHUNK, 0);
@@ -73,7 +71,7 @@ fn read(mut input: Box<dyn Read + Send>, full: &SyncSender<io::Result<Chunk>>, u
             match input.read(room) {
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    // It may have more to give later; this buffer is still to be filled.
+                    // The input may have more later: this buffer is still to be filled.
                     if full.send(Err(e)).is_err() {
                         return;
                     }

@@ -1,11 +1,11 @@
-//! What an input is, by its first bytes, and what to tell the user when it is no capture.
+//! Recognises an input by its first bytes, and explains inputs that are not captures.
 
 use std::io;
 
 use super::error::CaptureError;
 use super::window::Window;
 
-/// What the first four bytes say.
+/// The format that the first four bytes name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Magic {
     Pcap,
@@ -16,7 +16,7 @@ pub(super) enum Magic {
     Other,
 }
 
-/// Looks at the first four bytes of the input.
+/// Reads the first four bytes of the input.
 pub(super) fn magic(window: &mut Window) -> io::Result<Magic> {
     window.ensure(4)?;
     let head = window.available();
@@ -29,7 +29,7 @@ pub(super) fn magic(window: &mut Window) -> io::Result<Magic> {
     })
 }
 
-/// First bytes of formats that are not read, and how to make them readable.
+/// First bytes of formats that are not supported, and how to convert them.
 const OTHERS: &[(&[u8], &str)] = &[
     (b"snoop\0", "a snoop file: convert it with `editcap -F pcap IN OUT`"),
     (b"GMBU", "a Network Monitor file: convert it with `editcap -F pcap IN OUT`"),
@@ -47,7 +47,7 @@ const OTHERS: &[(&[u8], &str)] = &[
 const UNKNOWN: &str = "give a pcap or pcapng file (tcpdump -w, dumpcap); other formats such as ERF \
                        convert with `editcap -F pcap IN OUT`";
 
-/// Why an input whose first bytes name no capture format cannot be read.
+/// The error of an input whose first bytes name no supported format.
 pub(super) fn refuse(name: &str, gzip: bool, window: &Window) -> CaptureError {
     let head = window.available();
     let head = &head[..head.len().min(64)];

@@ -1,9 +1,9 @@
-//! Everything that can be wrong with a capture, each with its cause and remedy.
+//! Errors of captures, each with its cause and remedy.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
 
-/// Why a capture could not be read, or not to its end.
+/// An error that keeps a capture from being read, or from being read to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// No file of that name.
@@ -24,15 +24,15 @@ pub enum CaptureError {
         /// The path given.
         name: String,
     },
-    /// The system failed to read.
+    /// Reading failed.
     #[error("{name}: cannot be read ({source}); check the device or the command that feeds it")]
     Io {
         /// The input.
         name: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Not a single byte.
+    /// The input has no bytes.
     #[error(
         "{name}: empty; the capture wrote nothing, not even a header (a tool that feeds a pipe \
          may have failed: see its own messages)"
@@ -41,17 +41,17 @@ pub enum CaptureError {
         /// The input.
         name: String,
     },
-    /// The first bytes are of no capture format.
+    /// The first bytes name no supported format.
     #[error("{name}: not a pcap or pcapng capture (starts with {}); {hint}", hex(.first_bytes))]
     NotACapture {
         /// The input.
         name: String,
         /// Up to eight bytes it starts with.
         first_bytes: Vec<u8>,
-        /// What it looks like and what to do.
+        /// The probable format, and how to convert it.
         hint: &'static str,
     },
-    /// The input ends inside the file header, so that nothing in it can be read.
+    /// The input ends inside the file header.
     #[error(
         "{name}: ends after {have} bytes, inside the {format} file header; copy the file again or \
          capture again"
@@ -59,20 +59,20 @@ pub enum CaptureError {
     HeaderCut {
         /// The input.
         name: String,
-        /// Bytes there are.
+        /// Bytes of the input.
         have: usize,
         /// `pcap`, `pcapng` or `gzip`.
         format: &'static str,
     },
-    /// A version of the format that is not known.
+    /// An unsupported version of the format.
     #[error("{name}: {what}; convert it with `editcap -F pcap IN OUT`")]
     Unsupported {
         /// The input.
         name: String,
-        /// What about it is not known.
+        /// The unsupported property.
         what: String,
     },
-    /// Nonsense in the middle of the data. Everything before it was delivered.
+    /// Invalid data after the file header. All records before it were delivered.
     #[error(
         "{name}: damaged at byte {offset}: {what}; all packets before it were read ({records}), \
          what follows cannot be: copy the file again or capture again"
@@ -80,9 +80,9 @@ pub enum CaptureError {
     Corrupt {
         /// The input.
         name: String,
-        /// Where the damaged record or block starts, in bytes of the decompressed data.
+        /// Offset of the damaged record or block, in bytes of the decompressed data.
         offset: u64,
-        /// What is wrong there.
+        /// The violation.
         what: String,
         /// Records delivered before it.
         records: u64,
@@ -90,13 +90,13 @@ pub enum CaptureError {
 }
 
 impl CaptureError {
-    /// Whether the input only has nothing to give at the moment.
+    /// Whether the input merely has no data at the moment.
     #[must_use]
     pub fn would_block(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == ErrorKind::WouldBlock)
     }
 
-    /// Sorts an I/O error into the cases a user can act on.
+    /// Maps an I/O error to the cases that a user can act on.
     pub(super) fn from_io(name: &str, source: io::Error) -> Self {
         let name = name.to_owned();
         match source.kind() {
@@ -131,7 +131,7 @@ pub(super) fn open_error(name: &str, e: io::Error) -> CaptureError {
     CaptureError::from_io(name, e)
 }
 
-/// What the end of the input cut through.
+/// The structure in which the input ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// The header of a packet record (pcap).
@@ -140,22 +140,22 @@ pub enum Cut {
     Record,
     /// A block (pcapng).
     Block,
-    /// The gzip stream, behind the last complete record.
+    /// The gzip stream, after the last complete record.
     Gzip,
 }
 
-/// Where and how an input ended too early. Its text is a sentence for the user.
+/// Where an input ended too early. Displayed as a sentence for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Truncation {
     /// The input.
     pub name: String,
     /// What was cut.
     pub cut: Cut,
-    /// Where the cut record or block starts, in bytes of the decompressed data.
+    /// Offset of the cut record or block, in bytes of the decompressed data.
     pub offset: u64,
-    /// Bytes of it that are there.
+    /// Bytes of it that are present.
     pub have: u64,
-    /// Bytes it should have; `None` when its length was cut off too.
+    /// Bytes that it needs; `None` when its length was cut off too.
     pub need: Option<u64>,
     /// Complete records before it.
     pub records: u64,
@@ -188,13 +188,13 @@ impl fmt::Display for Truncation {
     }
 }
 
-/// Why the next record cannot be had.
+/// Why there is no next record.
 pub(super) enum Stop {
     /// The clean end.
     End,
     /// The input ends inside something that needs `need` bytes.
     Cut { cut: Cut, need: Option<u64> },
-    /// Nonsense.
+    /// The data is invalid.
     Corrupt(String),
     /// The input failed.
     Io(io::Error),

@@ -4,15 +4,15 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 
 use flate2::bufread::GzDecoder;
 
-/// Compressed bytes asked of the input at once.
+/// Compressed bytes per read of the input.
 const CHUNK: usize = 128 * 1024;
 
 type Source = BufReader<Box<dyn Read + Send>>;
 
 /// Decompresses gzip members one after another.
 ///
-/// Other than flate2's own multi-member reader it accepts zero padding behind the last member,
-/// which tapes and some copy tools leave, and tells other trailing bytes from damaged data.
+/// Unlike flate2's own multi-member reader it accepts zero padding after the last member, which tapes and some copy
+/// tools leave, and distinguishes other trailing bytes from damaged data.
 pub(super) struct Gunzip {
     /// `None` after the last member.
     member: Option<GzDecoder<Source>>,

@@ -22,7 +22,7 @@ pub const LINKTYPE_IPV6: u16 = 229;
 pub const LINKTYPE_LINUX_SLL2: u16 = 276;
 
 /// The name of a LINKTYPE number, as in the registry without its prefix; `LINKTYPE_n` for the
-/// numbers rocescope has no use for.
+/// numbers that rocescope does not use.
 #[must_use]
 pub fn link_type_name(link_type: u16) -> String {
     let name = match link_type {
@@ -34,7 +34,7 @@ pub fn link_type_name(link_type: u16) -> String {
         LINKTYPE_IPV4 => "IPV4",
         LINKTYPE_IPV6 => "IPV6",
         LINKTYPE_LINUX_SLL2 => "LINUX_SLL2",
-        // Named because captures of InfiniBand and of other NICs' taps turn up in practice.
+        // Unsupported, but met in practice.
         105 => "IEEE802_11",
         127 => "IEEE802_11_RADIOTAP",
         189 => "USB_LINUX",

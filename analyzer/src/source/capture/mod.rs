@@ -7,12 +7,12 @@
 //!
 //! [`Reader`] recognises pcap and pcapng (plain or gzip) by their first bytes and hands out one
 //! [`Record`] at a time, borrowed from its buffer: no copy and no allocation per packet, memory
-//! that does not grow with the input, and nothing held back on a pipe: a record is delivered as
-//! soon as its last byte is there. It knows nothing about what is inside a frame. A long
-//! input may be read, and decompressed, by a thread of its own; records stay the same.
+//! that does not grow with the input, and no delay on a pipe: a record is delivered as soon as its last
+//! byte has arrived. It does not interpret frames. A long input may be read, and decompressed, by a thread of
+//! its own; records stay the same.
 //!
-//! Damage never costs what came before it: all complete records are delivered first, then a cut
-//! end shows as [`Reader::truncated`] and nonsense as one [`CaptureError::Corrupt`].
+//! All complete records before damage are delivered; then a cut end shows as [`Reader::truncated`] and
+//! invalid data as one [`CaptureError::Corrupt`].
 
 mod ahead;
 mod detect;
@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 pub use error::{CaptureError, Cut, Truncation};
 pub use link_type::*;
-pub use part::{Part, Place};
+pub use part::{Location, Part};
 
 use detect::Magic;
 use error::Stop;
@@ -48,7 +48,7 @@ use crate::util::background;
 /// One captured frame, borrowed from the reader until the next call of [`Reader::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// When the frame was seen, in nanoseconds of Unix time, at the file's own resolution. Times
+    /// Time of capture, in nanoseconds of Unix time, at the file's own resolution. Times
     /// before 1970 and after 2554 are clamped. A pcapng simple packet has no time: it gets the
     /// latest time of the file (0 before any) and is counted in [`Reader::untimed`].
     pub ts_ns: u64,
@@ -62,16 +62,16 @@ pub struct Record<'a> {
     pub data: &'a [u8],
 }
 
-/// An interface frames were captured on, as far as the capture describes it.
+/// An interface of the capture, as far as the capture describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// pcapng `if_name`; `None` for pcap and where the writer gave no name.
+    /// pcapng `if_name`; `None` for pcap and where there is no name.
     pub name: Option<String>,
     /// LINKTYPE number of its frames.
     pub link_type: u16,
     /// Longest frame the capture keeps, in bytes; 0 means no limit.
     pub snaplen: u32,
-    /// Which pcapng section describes it, from 0; always 0 for pcap.
+    /// Number of the pcapng section that describes it, from 0; always 0 for pcap.
     pub section: u32,
 }
 
@@ -84,12 +84,12 @@ pub enum FormatKind {
     PcapNg,
 }
 
-/// How the input is encoded.
+/// The encoding of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
     /// pcap or pcapng.
     pub kind: FormatKind,
-    /// Whether it arrived gzip-compressed.
+    /// Whether it is gzip-compressed.
     pub gzip: bool,
 }
 
@@ -103,10 +103,10 @@ impl fmt::Display for Format {
     }
 }
 
-/// Records after which an input counts as long: most captures in tests, and many in life, end before.
-const LONG: u64 = 8192;
-/// Mean length of records, in bytes, up to which a plain file is read ahead.
-const SHORT: u64 = 1024;
+/// Records after which an input counts as long: most captures of tests, and many others, are shorter.
+const LONG_INPUT: u64 = 8192;
+/// Maximum mean length of records, in bytes, for which a plain file is read ahead.
+const SHORT_RECORD: u64 = 1024;
 
 /// A frame found in the window: a [`Record`] before it borrows.
 struct Found {
@@ -114,12 +114,12 @@ struct Found {
     interface: u32,
     link_type: u16,
     wire_len: u32,
-    /// Where the bytes start in the window's buffer, and how many they are.
+    /// Start of the bytes in the window's buffer, and their number.
     start: usize,
     len: usize,
 }
 
-enum State {
+enum Decoder {
     Pcap(Pcap),
     PcapNg(PcapNg),
 }
@@ -128,12 +128,12 @@ enum State {
 pub struct Reader {
     name: String,
     window: Window,
-    /// The file, where it is one, whose bytes are all there already.
+    /// The input, where it is a regular file.
     file: Option<Arc<File>>,
-    /// Whether somebody gives [parts](Self::give_part), should they be wanted.
+    /// Whether the caller can supply [parts](Self::give_part).
     in_parts: bool,
     format: Format,
-    state: State,
+    decoder: Decoder,
     interfaces: Vec<Interface>,
     records: u64,
     truncated: Option<Truncation>,
@@ -155,11 +155,11 @@ impl Reader {
     /// Opens a capture file; compression and format are recognised by content, not by name.
     ///
     /// # Errors
-    /// When there is no such file, it may not be read, is a directory, is empty, or is no capture.
+    /// When there is no such file, it may not be read, is a directory, is empty, or is not a capture.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|e| CaptureError::from_io(&name, e))?;
-        // Opening a directory succeeds; reading it would only say EISDIR.
+        // Opening a directory succeeds; reading it would fail with EISDIR only.
         if file.metadata().is_ok_and(|m| m.is_dir()) {
             return Err(CaptureError::Directory { name });
         }
@@ -167,12 +167,12 @@ impl Reader {
         Ok(Self { file: Some(Arc::clone(&file)), ..Self::from_read(&name, Box::new(file))? })
     }
 
-    /// Reads from any stream, for example standard input. `name` is what messages call it.
+    /// Reads from any stream, for example standard input. Messages call it `name`.
     ///
-    /// Blocks until the first bytes that tell the format are there (24 at most), not longer.
+    /// Blocks until the bytes that identify the format have arrived (24 at most), not longer.
     ///
     /// # Errors
-    /// When the stream fails, is empty, or is no capture.
+    /// When the stream fails, is empty, or is not a capture.
     pub fn from_read(name: &str, input: Box<dyn Read + Send>) -> Result<Self, CaptureError> {
         let io_error = |e| CaptureError::from_io(name, e);
         let mut window = Window::new(input);
@@ -190,9 +190,9 @@ impl Reader {
             }
         };
         let mut interfaces = Vec::new();
-        let state = match kind {
-            FormatKind::Pcap => State::Pcap(Pcap::open(name, &mut window, &mut interfaces)?),
-            FormatKind::PcapNg => State::PcapNg(PcapNg::open(name, &mut window)?),
+        let decoder = match kind {
+            FormatKind::Pcap => Decoder::Pcap(Pcap::open(name, &mut window, &mut interfaces)?),
+            FormatKind::PcapNg => Decoder::PcapNg(PcapNg::open(name, &mut window)?),
         };
         Ok(Self {
             name: name.to_owned(),
@@ -200,7 +200,7 @@ impl Reader {
             file: None,
             in_parts: false,
             format: Format { kind, gzip },
-            state,
+            decoder,
             interfaces,
             records: 0,
             truncated: None,
@@ -224,14 +224,14 @@ impl Reader {
         if self.ended {
             return Ok(None);
         }
-        let found = match &mut self.state {
-            State::Pcap(pcap) => pcap.next(&mut self.window),
-            State::PcapNg(pcapng) => pcapng.next(&mut self.window, &mut self.interfaces),
+        let found = match &mut self.decoder {
+            Decoder::Pcap(pcap) => pcap.next(&mut self.window),
+            Decoder::PcapNg(pcapng) => pcapng.next(&mut self.window, &mut self.interfaces),
         };
         match found {
             Ok(found) => {
                 self.records += 1;
-                if self.records == LONG {
+                if self.records == LONG_INPUT {
                     self.read_ahead();
                 }
                 Ok(Some(Record {
@@ -242,7 +242,7 @@ impl Reader {
                     data: self.window.slice(found.start, found.len),
                 }))
             }
-            // Nothing was consumed of the record: the next call tries again.
+            // No byte of the record was consumed: the next call tries again.
             Err(Stop::Io(source)) if source.kind() == io::ErrorKind::WouldBlock => {
                 Err(CaptureError::from_io(&self.name, source))
             }
@@ -250,35 +250,35 @@ impl Reader {
         }
     }
 
-    /// Allows the reader to want its input in parts, when it finds that worth its while.
+    /// Allows the reader to ask for its input in parts, where that is faster.
     pub fn allow_parts(&mut self) {
         self.in_parts = true;
     }
 
-    /// After an error that says it [would block](CaptureError::would_block): the part of the file that the reader has to be
-    /// given before it can go on; `None` when it waits for its input.
+    /// After an error that [would block](CaptureError::would_block): the location of the part that the caller has to supply
+    /// before the next record; `None` when the input has no data.
     #[must_use]
-    pub fn wants_part(&self) -> Option<Place> {
-        self.window.wants_part()
+    pub fn wanted_part(&self) -> Option<Location> {
+        self.window.wanted_part()
     }
 
-    /// Gives what was read at the place that is [wanted](Self::wants_part).
+    /// Supplies the part that is [wanted](Self::wanted_part).
     pub fn give_part(&mut self, part: Part) {
         self.window.give_part(part);
     }
 
-    /// Gives the buffer back that records were borrowed from, to whom its bytes are near.
-    pub fn take_back(&mut self) -> Vec<u8> {
-        self.window.take_back()
+    /// Takes back the buffer that records were borrowed from, for the thread that filled it.
+    pub fn reclaim_buffer(&mut self) -> Vec<u8> {
+        self.window.reclaim_buffer()
     }
 
-    /// Decides how a long input is read on. A thread that reads ahead is worth its while when decompressing takes as long
-    /// as counting, or copying from the page cache does. Of large frames the copy is nearly everything, and two
-    /// threads share it by taking turns; what comes through a pipe was read ahead by whoever writes it.
+    /// Decides how to read the rest of a long input. A thread that reads ahead pays for itself where decompression, or the
+    /// copy from the page cache, takes about as long as counting. For whole frames the copy takes most of the time, and two
+    /// threads share it by reading alternately. The writer of a pipe has read ahead already.
     #[cold]
     fn read_ahead(&mut self) {
         let mean_len = self.window.position() / self.records.max(1);
-        if self.window.gzip() || (self.file.is_some() && mean_len <= SHORT) {
+        if self.window.gzip() || (self.file.is_some() && mean_len <= SHORT_RECORD) {
             self.window.read_ahead();
         } else if let Some(file) = &self.file
             && self.in_parts
@@ -288,7 +288,7 @@ impl Reader {
         }
     }
 
-    /// Turns the reason the input stopped into what the caller sees of it.
+    /// Converts the end of the input into the caller's view of it.
     #[cold]
     fn stop(&mut self, stop: Stop) -> Result<(), CaptureError> {
         self.ended = true;
@@ -319,7 +319,7 @@ impl Reader {
         CaptureError::Corrupt { name: self.name.clone(), offset, what, records: self.records }
     }
 
-    /// What messages call this input: the path, or the name given to [`Self::from_read`].
+    /// The name of this input in messages: the path, or the name given to [`Self::from_read`].
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -331,27 +331,26 @@ impl Reader {
         &self.interfaces
     }
 
-    /// How the input is encoded.
+    /// The encoding of an input.
     #[must_use]
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// Packets the capture itself says it lost, as far as read; `None` when it says nothing
-    /// (pcap never does).
+    /// Packets dropped during the capture, as the input read so far reports; `None` when it does not (pcap never
+    /// does).
     ///
     /// Per interface the latest `isb_ifdrop`, or `isb_osdrop` where that is all, summed over
     /// interfaces. Without any of them, the losses noted packet by packet.
     #[must_use]
     pub fn capture_drops(&self) -> Option<u64> {
-        match &self.state {
-            State::Pcap(_) => None,
-            State::PcapNg(pcapng) => pcapng.drops(),
+        match &self.decoder {
+            Decoder::Pcap(_) => None,
+            Decoder::PcapNg(pcapng) => pcapng.drops(),
         }
     }
 
-    /// Set once the input turned out to end in the middle of something; all complete records
-    /// were delivered.
+    /// Set once the input has ended inside a record or block; all complete records were delivered.
     #[must_use]
     pub fn truncated(&self) -> Option<&Truncation> {
         self.truncated.as_ref()
@@ -363,12 +362,12 @@ impl Reader {
         self.records
     }
 
-    /// Records delivered so far that carry no time of their own (pcapng simple packets).
+    /// Records delivered so far that have no timestamp (pcapng simple packets).
     #[must_use]
     pub fn untimed(&self) -> u64 {
-        match &self.state {
-            State::Pcap(_) => 0,
-            State::PcapNg(pcapng) => pcapng.untimed(),
+        match &self.decoder {
+            Decoder::Pcap(_) => 0,
+            Decoder::PcapNg(pcapng) => pcapng.untimed(),
         }
     }
 }

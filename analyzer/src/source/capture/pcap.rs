@@ -1,7 +1,6 @@
 //! Classic pcap: a file header, then a header and the bytes of each packet.
 //!
-//! Read by hand: a record header is four integers, and this is the loop a replay spends its
-//! reading time in.
+//! Parsed by hand: a record header is four integers, and a replay spends its reading time in this loop.
 
 use super::error::{CaptureError, Cut, Stop};
 use super::window::{MAX_RECORD, Window};
@@ -10,15 +9,14 @@ use super::{Found, Interface, without_fcs};
 const FILE_HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;
 
-/// Snap length that libpcap uses for "whole packets". Writers exist that store more than the
-/// header's own snap length, so records up to this are believed in any file.
+/// Snap length that libpcap uses for "whole packets". Some writers store more than the header's own snap length, so
+/// records up to this are accepted in any file.
 const USUAL_SNAPLEN: u32 = 262_144;
 
-/// Bit of the link-type field that says the four bits above it hold the FCS length, in 16-bit
-/// words.
+/// Bit of the link-type field: the four bits above it hold the FCS length, in 16-bit words.
 const FCS_PRESENT: u32 = 0x0400_0000;
 
-/// What the first four bytes say about a file.
+/// The variant of a file, from its first four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Magic {
     big_endian: bool,
@@ -78,7 +76,7 @@ impl Pcap {
         let first_bytes = [head[0], head[1], head[2], head[3]];
         let magic = Magic::from_bytes(first_bytes).ok_or_else(cut)?;
         let word = |at: usize| magic.u32([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-        // Two 16-bit numbers: read as one word, the major version is the half that comes first.
+        // Two 16-bit numbers in one word; the major version comes first.
         let versions = word(4);
         let (major, minor) = if magic.big_endian {
             (versions >> 16, versions & 0xffff)

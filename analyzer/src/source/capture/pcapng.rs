@@ -1,16 +1,7 @@
 //! pcapng: typed blocks, grouped in sections that each have their own byte order and interfaces.
 //!
-//! Framing and packet blocks are read here, without allocation; the rare descriptive blocks go
-//! through `pcap-parser`, which turns their options into a list. Its own readers of packet blocks
-//! allocate such a list for every packet, and its time conversion knows neither binary resolution
-//! nor big-endian offsets, so that options are interpreted here.
-
-use pcap_parser::nom::IResult;
-use pcap_parser::pcapng::{
-    PcapNGOption, parse_interfacedescriptionblock_be, parse_interfacedescriptionblock_le,
-    parse_interfacestatisticsblock_be, parse_interfacestatisticsblock_le, parse_sectionheaderblock,
-};
-use pcap_parser::{EPB_MAGIC, IDB_MAGIC, ISB_MAGIC, PcapError, SHB_MAGIC, SPB_MAGIC};
+//! Blocks are read in place, without allocation per packet; options are interpreted where a block has those
+//! that matter here. The layout of all blocks: draft-ietf-opsawg-pcapng.
 
 use super::error::{CaptureError, Cut, Stop};
 use super::window::{MAX_RECORD, Window};
@@ -22,17 +13,28 @@ mod order;
 use clock::Clock;
 use order::ByteOrder;
 
-/// The obsolete Packet Block, which old writers still use.
-const PB_MAGIC: u32 = 2;
+const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const INTERFACE_DESCRIPTION: u32 = 1;
+/// Obsolete; old writers still use it.
+const PACKET: u32 = 2;
+const SIMPLE_PACKET: u32 = 3;
+const INTERFACE_STATISTICS: u32 = 5;
+const ENHANCED_PACKET: u32 = 6;
+
 /// Type, length and, at the end, the length again.
 const FRAMING: usize = 12;
-/// Bytes before the packet in an Enhanced Packet Block and in the obsolete Packet Block.
-const PACKET_HEADER: usize = 28;
-const SIMPLE_HEADER: usize = 12;
+/// Bytes before the options, or before the packet.
+const SECTION_FIELDS: usize = 24;
+const INTERFACE_FIELDS: usize = 16;
+const STATISTICS_FIELDS: usize = 20;
+/// Of an Enhanced Packet Block and of the obsolete Packet Block.
+const PACKET_FIELDS: usize = 28;
+const SIMPLE_FIELDS: usize = 12;
+/// The block's length, repeated at its end.
+const TRAILER: usize = 4;
 /// More interfaces than a host has: a file with more is damaged or meant to fill memory.
 const MAX_INTERFACES: usize = 65_536;
 
-const OPT_END: u16 = 0;
 const IF_NAME: u16 = 2;
 const IF_TSRESOL: u16 = 9;
 const IF_FCSLEN: u16 = 13;
@@ -40,7 +42,7 @@ const IF_TSOFFSET: u16 = 14;
 const ISB_IFDROP: u16 = 5;
 const ISB_OSDROP: u16 = 7;
 
-/// What packets of one interface need, and what it says it lost.
+/// What is needed to read packets of one interface, and its drop counters.
 struct Port {
     clock: Clock,
     link_type: u16,
@@ -59,7 +61,7 @@ pub(super) struct PcapNg {
     first_port: usize,
     latest_ns: u64,
     untimed: u64,
-    /// Sum of the losses noted with packets.
+    /// Sum of the drop counts of packets.
     lost_between: Option<u64>,
 }
 
@@ -120,16 +122,16 @@ impl PcapNg {
             let Some(block) = window.available().get(..block_len) else {
                 return Err(cut(window, Some(block_len)));
             };
-            let trailer = self.order.u32(block, block_len - 4);
+            let trailer = self.order.u32(block, block_len - TRAILER);
             if trailer as usize != block_len {
                 return Err(Stop::Corrupt(format!(
                     "a block says it has {block_len} bytes at its start and {trailer} at its end"
                 )));
             }
             let packet = match block_type {
-                EPB_MAGIC => Some(self.enhanced_packet(block)?),
-                SPB_MAGIC => Some(self.simple_packet(block)?),
-                PB_MAGIC => Some(self.old_packet(block)?),
+                ENHANCED_PACKET => Some(self.enhanced_packet(block)?),
+                SIMPLE_PACKET => Some(self.simple_packet(block)?),
+                PACKET => Some(self.old_packet(block)?),
                 other => {
                     self.describe(other, block, interfaces)?;
                     None
@@ -161,7 +163,7 @@ impl PcapNg {
         let head = window.available();
         // The section header's type reads the same in both byte orders.
         let block_type = self.order.u32(head, 0);
-        if block_type == SHB_MAGIC {
+        if block_type == SECTION_HEADER {
             self.order = ByteOrder::of_section(head)
                 .ok_or_else(|| corrupt("a section header has no valid byte-order mark"))?;
         }
@@ -181,11 +183,11 @@ impl PcapNg {
     fn enhanced_packet(&mut self, block: &[u8]) -> Result<Packet, Stop> {
         let id = self.order.u32(block, 8) as usize;
         let mut packet = self.packet(block, id)?;
-        let options_at = PACKET_HEADER + packet.len.next_multiple_of(4) as usize;
+        let options_at = PACKET_FIELDS + packet.len.next_multiple_of(4) as usize;
         let mut fcs = self.ports[packet.port].fcs;
-        // Writers that give no options leave nothing here, or nothing but the end marker.
+        // Without options there are no bytes here, or the end marker only.
         if options_at + 8 < block.len() {
-            let (drops, fcs_bits) = self.order.packet_options(&block[options_at..block.len() - 4]);
+            let (drops, fcs_bits) = self.order.packet_options(&block[options_at..block.len() - TRAILER]);
             if let Some(drops) = drops {
                 self.lost_between = Some(add(self.lost_between, drops));
             }
@@ -200,7 +202,7 @@ impl PcapNg {
         let id = usize::from(self.order.u16(block, 8));
         let mut packet = self.packet(block, id)?;
         let drops = self.order.u16(block, 10);
-        // All ones means that the writer did not know.
+        // All ones: unknown.
         if drops != u16::MAX {
             self.lost_between = Some(add(self.lost_between, u64::from(drops)));
         }
@@ -209,10 +211,10 @@ impl PcapNg {
         Ok(packet)
     }
 
-    /// The part of both packet blocks that is the same; lengths still include the FCS.
+    /// The fields that both packet blocks share; lengths still include the FCS.
     #[inline]
     fn packet(&mut self, block: &[u8], id: usize) -> Result<Packet, Stop> {
-        if block.len() < PACKET_HEADER + 4 {
+        if block.len() < PACKET_FIELDS + TRAILER {
             return Err(corrupt("a packet block is too short for its own fields"));
         }
         let index = self.first_port + id;
@@ -222,7 +224,7 @@ impl PcapNg {
             )));
         };
         let caplen = self.order.u32(block, 20);
-        if caplen as usize > block.len() - PACKET_HEADER - 4 {
+        if caplen as usize > block.len() - PACKET_FIELDS - TRAILER {
             return Err(Stop::Corrupt(format!(
                 "a packet of {caplen} bytes does not fit into its block of {}",
                 block.len()
@@ -237,23 +239,23 @@ impl PcapNg {
             port: index,
             link_type,
             wire_len: self.order.u32(block, 24),
-            offset: PACKET_HEADER,
+            offset: PACKET_FIELDS,
             len: caplen,
         })
     }
 
-    /// A packet without time, always of the section's first interface; its captured length is
-    /// what the interface's snap length leaves of the original one.
+    /// A packet without a timestamp, always of the section's first interface; its captured length is its original length
+    /// cut at the interface's snap length.
     #[cold]
     fn simple_packet(&mut self, block: &[u8]) -> Result<Packet, Stop> {
-        if block.len() < SIMPLE_HEADER + 4 {
+        if block.len() < SIMPLE_FIELDS + TRAILER {
             return Err(corrupt("a simple packet block is too short for its own fields"));
         }
         let Some(port) = self.ports.get(self.first_port) else {
             return Err(corrupt("a simple packet comes before the description of its interface"));
         };
         let wire_len = self.order.u32(block, 8);
-        let room = block.len() - SIMPLE_HEADER - 4;
+        let room = block.len() - SIMPLE_FIELDS - TRAILER;
         let limit = if port.snaplen == 0 { u32::MAX } else { port.snaplen };
         let caplen = wire_len.min(limit);
         if caplen as usize > room {
@@ -269,12 +271,12 @@ impl PcapNg {
             port: self.first_port,
             link_type: port.link_type,
             wire_len,
-            offset: SIMPLE_HEADER,
+            offset: SIMPLE_FIELDS,
             len,
         })
     }
 
-    /// Takes what a block other than a packet says.
+    /// Reads a block that is not a packet.
     #[cold]
     fn describe(
         &mut self,
@@ -283,22 +285,26 @@ impl PcapNg {
         interfaces: &mut Vec<Interface>,
     ) -> Result<(), Stop> {
         match block_type {
-            SHB_MAGIC => {
-                let header = parsed(parse_sectionheaderblock(block), "section header")?;
-                if header.major_version != 1 {
-                    return Err(Stop::Corrupt(format!(
-                        "a section of pcapng version {}.{}, which is not known (1.0 is usual)",
-                        header.major_version, header.minor_version
-                    )));
-                }
-                self.first_port = self.ports.len();
-                self.sections += 1;
-            }
-            IDB_MAGIC => self.interface(block, interfaces)?,
-            ISB_MAGIC => self.statistics(block)?,
-            // Name resolution, secrets, comments of other tools: nothing for us.
+            SECTION_HEADER => self.section(block)?,
+            INTERFACE_DESCRIPTION => self.interface(block, interfaces)?,
+            INTERFACE_STATISTICS => self.statistics(block)?,
+            // Name resolution, secrets, custom blocks.
             _ => {}
         }
+        Ok(())
+    }
+
+    /// Begins a section: interfaces are numbered from here on.
+    fn section(&mut self, block: &[u8]) -> Result<(), Stop> {
+        self.options_of(block, SECTION_FIELDS, "section header")?;
+        let (major, minor) = (self.order.u16(block, 12), self.order.u16(block, 14));
+        if major != 1 {
+            return Err(Stop::Corrupt(format!(
+                "a section of pcapng version {major}.{minor}, which is not known (1.0 is usual)"
+            )));
+        }
+        self.first_port = self.ports.len();
+        self.sections += 1;
         Ok(())
     }
 
@@ -306,57 +312,58 @@ impl PcapNg {
         if self.ports.len() >= MAX_INTERFACES {
             return Err(Stop::Corrupt(format!("more than {MAX_INTERFACES} interfaces are described")));
         }
-        let description = match self.order {
-            ByteOrder::Big => parse_interfacedescriptionblock_be(block),
-            ByteOrder::Little => parse_interfacedescriptionblock_le(block),
-        };
-        let description = parsed(description, "interface description")?;
-        let options = &description.options;
-        let name = option(options, IF_NAME)
-            .map(|bytes| String::from_utf8_lossy(bytes))
-            .map(|name| name.trim_end_matches('\0').to_owned())
+        let options = self.options_of(block, INTERFACE_FIELDS, "interface description")?;
+        let name = self
+            .option(options, IF_NAME)
+            .map(|bytes| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned())
             .filter(|name| !name.is_empty());
-        let resolution = option(options, IF_TSRESOL).and_then(|v| v.first());
-        let offset = option(options, IF_TSOFFSET).filter(|v| v.len() == 8);
-        let fcs = option(options, IF_FCSLEN).and_then(|v| v.first());
-        let link_type = self.order.u16(block, 8);
+        let resolution = self.option(options, IF_TSRESOL).and_then(|v| v.first());
+        let offset = self.option(options, IF_TSOFFSET).filter(|v| v.len() == 8);
+        let fcs = self.option(options, IF_FCSLEN).and_then(|v| v.first());
+        let (link_type, snaplen) = (self.order.u16(block, 8), self.order.u32(block, 12));
         self.ports.push(Port {
             clock: Clock::new(
                 resolution.copied().unwrap_or(6),
                 offset.map_or(0, |v| self.order.u64(v).cast_signed()),
             ),
             link_type,
-            snaplen: description.snaplen,
+            snaplen,
             fcs: fcs.copied().map_or(0, fcs_bytes),
             if_drop: None,
             os_drop: None,
         });
-        interfaces.push(Interface {
-            name,
-            link_type,
-            snaplen: description.snaplen,
-            section: self.sections.saturating_sub(1),
-        });
+        interfaces.push(Interface { name, link_type, snaplen, section: self.sections.saturating_sub(1) });
         Ok(())
     }
 
-    /// Counters so far of one interface; later blocks replace earlier ones.
+    /// Takes the cumulative counters of one interface; later blocks replace earlier ones.
     fn statistics(&mut self, block: &[u8]) -> Result<(), Stop> {
-        let statistics = match self.order {
-            ByteOrder::Big => parse_interfacestatisticsblock_be(block),
-            ByteOrder::Little => parse_interfacestatisticsblock_le(block),
-        };
-        let statistics = parsed(statistics, "interface statistics")?;
-        let number =
-            |code| option(&statistics.options, code).filter(|v| v.len() == 8).map(|v| self.order.u64(v));
+        let options = self.options_of(block, STATISTICS_FIELDS, "interface statistics")?;
+        let number = |code| self.option(options, code).filter(|v| v.len() == 8).map(|v| self.order.u64(v));
         let (if_drop, os_drop) = (number(ISB_IFDROP), number(ISB_OSDROP));
-        // Statistics of an interface nobody described say nothing about any packet here.
-        let index = self.first_port + statistics.if_id as usize;
+        // Statistics of an interface that was not described concern no packet here.
+        let index = self.first_port + self.order.u32(block, 8) as usize;
         if let Some(port) = self.ports.get_mut(index) {
             port.if_drop = if_drop.or(port.if_drop);
             port.os_drop = os_drop.or(port.os_drop);
         }
         Ok(())
+    }
+
+    /// The options behind the first `fields` bytes of a block.
+    fn options_of<'a>(&self, block: &'a [u8], fields: usize, name: &str) -> Result<&'a [u8], Stop> {
+        block.get(fields..block.len() - TRAILER).ok_or_else(|| {
+            Stop::Corrupt(format!(
+                "the {name} block has {} bytes, fewer than its fields need ({})",
+                block.len(),
+                fields + TRAILER
+            ))
+        })
+    }
+
+    /// The value of the first option of a code.
+    fn option<'a>(&self, options: &'a [u8], code: u16) -> Option<&'a [u8]> {
+        self.order.options(options).find(|(found, _)| *found == code).map(|(_, value)| value)
     }
 }
 
@@ -368,23 +375,6 @@ fn add(sum: Option<u64>, more: u64) -> u64 {
 /// that follow it, bytes; no FCS has 8 bytes or more and none fewer than 8 bits.
 fn fcs_bytes(option: u8) -> u32 {
     u32::from(if option >= 8 { option / 8 } else { option })
-}
-
-/// The first option of a code, before the end marker, without padding.
-fn option<'a>(options: &'a [PcapNGOption<'_>], code: u16) -> Option<&'a [u8]> {
-    options
-        .iter()
-        .take_while(|option| option.code.0 != OPT_END)
-        .find(|option| option.code.0 == code)
-        .and_then(|option| option.as_bytes().ok())
-}
-
-/// The block, or the damage that keeps it from being one.
-fn parsed<'a, T>(result: IResult<&'a [u8], T, PcapError<&'a [u8]>>, block: &str) -> Result<T, Stop> {
-    match result {
-        Ok((_, parsed)) => Ok(parsed),
-        Err(_) => Err(Stop::Corrupt(format!("the {block} block makes no sense"))),
-    }
 }
 
 #[cold]

@@ -6,28 +6,28 @@ use std::sync::Arc;
 
 use super::ahead::Ahead;
 use super::gzip::Gunzip;
-use super::part::{Part, Place};
+use super::part::{Location, Part};
 
 /// First size of the buffer: large enough that a read costs little per record, small enough to
 /// stay in the second-level cache.
 const INITIAL: usize = 256 * 1024;
 
-/// Longest record or block that is read, in bytes. Larger lengths are damage, not data.
+/// Maximum length of a record or block in bytes. A larger length is damage.
 pub(super) const MAX_RECORD: u32 = 64 * 1024 * 1024;
 
-/// Where bytes come from.
+/// The source of bytes.
 enum Input {
     Direct(Box<dyn Read + Send>),
     Ahead(Ahead),
-    /// Where the next part is, and the part once somebody gave it.
-    Parts(Place, Option<Part>),
+    /// The location of the next part, and the part once it was supplied.
+    Parts(Location, Option<Part>),
 }
 
 /// Buffered input that can be looked at before it is consumed.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about one input")]
 pub(super) struct Window {
     input: Input,
-    /// Whether `input` shall be read by a thread of its own from the next time on.
+    /// Whether a thread of its own reads `input` from the next read on.
     read_ahead: bool,
     buf: Vec<u8>,
     /// The unconsumed bytes are `buf[start..end]`.
@@ -37,7 +37,7 @@ pub(super) struct Window {
     /// lie further back in their buffer than they do in the input.
     base: u64,
     eof: bool,
-    /// Whether `input` decompresses: then an unexpected end is the file's, not the system's.
+    /// Whether `input` decompresses: then an unexpected end is one of the file.
     gzip: bool,
     gzip_cut: bool,
 }
@@ -57,7 +57,7 @@ impl Window {
         }
     }
 
-    /// A window over what `compressed` decompresses to, including what it has read already.
+    /// A window over the decompressed bytes of `compressed`, including those that it has read already.
     pub(super) fn gunzip(compressed: Window) -> Self {
         let head = Cursor::new(compressed.available().to_vec());
         let Input::Direct(rest) = compressed.input else { return compressed };
@@ -65,35 +65,34 @@ impl Window {
         Self { gzip: true, ..Self::new(Box::new(input)) }
     }
 
-    /// Has a thread of its own read the input ahead from now on, where that is possible. What the
-    /// window gives stays the same.
+    /// Lets a thread of its own read the input ahead from now on, where possible. The bytes stay the same.
     pub(super) fn read_ahead(&mut self) {
         self.read_ahead = true;
     }
 
-    /// From now on the input is that of `file`, which is given in [parts](Self::give_part).
+    /// Reads `file` in [parts](Self::give_part) from now on.
     pub(super) fn in_parts(&mut self, file: Arc<File>) {
         let read = self.position().wrapping_add(self.available().len() as u64);
-        self.input = Input::Parts(Place::new(file, read), None);
+        self.input = Input::Parts(Location::new(file, read), None);
     }
 
-    /// Where the part is that is to be given next; `None` when the window reads by itself.
-    pub(super) fn wants_part(&self) -> Option<Place> {
+    /// The location of the part to supply next; `None` when the window reads by itself.
+    pub(super) fn wanted_part(&self) -> Option<Location> {
         match &self.input {
             Input::Parts(place, _) => Some(place.clone()),
             Input::Direct(_) | Input::Ahead(_) => None,
         }
     }
 
-    /// Gives the part that is [wanted](Self::wants_part).
+    /// Supplies the part that is [wanted](Self::wanted_part).
     pub(super) fn give_part(&mut self, part: Part) {
         if let Input::Parts(_, next) = &mut self.input {
             *next = Some(part);
         }
     }
 
-    /// Gives the buffer back; the little that is left in it is kept.
-    pub(super) fn take_back(&mut self) -> Vec<u8> {
+    /// Takes back the buffer; the few bytes left in it are kept.
+    pub(super) fn reclaim_buffer(&mut self) -> Vec<u8> {
         let left = self.available().to_vec();
         self.base = self.position();
         (self.start, self.end) = (0, left.len());
@@ -135,8 +134,7 @@ impl Window {
         self.gzip_cut
     }
 
-    /// Makes `n` bytes available, reading only while they are not; false when the input ends
-    /// before.
+    /// Makes `n` bytes available, reading only when necessary; false when the input ends before.
     #[inline]
     pub(super) fn ensure(&mut self, n: usize) -> io::Result<bool> {
         if self.end - self.start >= n {
@@ -166,7 +164,7 @@ impl Window {
         Ok(self.end - self.start >= n)
     }
 
-    /// Reads once; at the end of the input there is nothing more behind it.
+    /// Reads once; adds no bytes at the end of the input.
     fn more(&mut self, n: usize) -> io::Result<()> {
         let position = self.position();
         match &mut self.input {
@@ -179,12 +177,12 @@ impl Window {
                 ((self.start, self.end), _) = part.behind(&mut self.buf, self.start, self.end);
             }
             Input::Direct(input) => {
-                // What is left is less than a record: moving it is cheap and leaves the whole buffer.
+                // Less than a record is left: moving it is cheap and frees the rest of the buffer.
                 self.buf.copy_within(self.start..self.end, 0);
                 self.end -= self.start;
                 self.start = 0;
                 self.base = position;
-                // Growing only when full keeps a nonsense length from allocating what never comes.
+                // Growing only when full keeps an invalid length from allocating memory for bytes that never come.
                 if self.end == self.buf.len() {
                     let larger = (self.buf.len() * 2).min(n.max(MAX_RECORD as usize));
                     self.buf.resize(larger, 0);

@@ -1,5 +1,5 @@
 //! RoCEv2 frames as an adapter would send them: outer headers, BTH, extended headers, payload,
-//! pad and ICRC. Pure; shares nothing with the parser, so that each can be tested on the other.
+//! pad and ICRC. Pure; shares no code with the parser, so that each can be tested against the other.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -66,18 +66,18 @@ pub struct Reth {
     pub length: u32,
 }
 
-/// What an ACKNOWLEDGE says.
+/// The syndrome of an ACKNOWLEDGE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syndrome {
     /// Positive, without credit limit.
     Ack,
-    /// Receiver not ready; the code (0 to 31) of the time to wait.
+    /// RNR NAK, with its timer code (0 to 31).
     Rnr(u8),
-    /// Negative, by code: 0 for a PSN sequence error.
+    /// NAK, with its code: 0 for a PSN sequence error.
     Nak(u8),
 }
 
-/// Operation and what its extended headers say.
+/// Operation, with the contents of its extended headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// First packet of an RDMA WRITE.
@@ -168,11 +168,11 @@ pub struct Packet<'a> {
     pub dest_qp: u32,
     /// Packet sequence number, 24 bits.
     pub psn: u32,
-    /// Whether the responder is asked to acknowledge.
+    /// The acknowledgement request bit.
     pub ack_req: bool,
     /// Operation and extended headers.
     pub operation: Operation,
-    /// Payload; what goes beyond [`MAX_PAYLOAD`] is left out.
+    /// Payload, cut off at [`MAX_PAYLOAD`].
     pub payload: &'a [u8],
 }
 

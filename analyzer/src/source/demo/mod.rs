@@ -1,12 +1,11 @@
-//! The demonstration: bundled RoCE traffic with known ills, sent through links that exist only
-//! while it runs.
+//! The demonstration: generated RoCE traffic with known problems, sent through links that exist only while it runs.
 //!
 //! | module | does |
 //! |---|---|
 //! | [`craft`] | builds single frames |
-//! | [`scenario`] | decides which frame crosses which link when, and keeps the truth about it |
+//! | [`scenario`] | plans which frame crosses which link when, and keeps the ground truth |
 //! | [`play`] | sends a scenario in real time |
-//! | [`stage`] | the network namespaces and links that it is sent through |
+//! | [`stage`] | the network namespaces and links for it |
 
 pub mod craft;
 #[cfg(target_os = "linux")]

@@ -1,7 +1,7 @@
-//! Sends a scenario in real time through packet sockets: what the observed host receives from the
-//! far ends of its links, what it sends from the near ends.
+//! Sends a scenario in real time through packet sockets: ingress of the observed host at the far ends of its links,
+//! egress at the near ends.
 //!
-//! The sockets do not bypass the queueing discipline, or programs at TC egress would see nothing.
+//! The sockets do not bypass the queueing discipline, or programs at TC egress would see no frame.
 //! One frame is one system call: at the scenario's rates batches would cost more in timing than
 //! they save.
 
@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 
 use super::scenario::{Scenario, Scheduled, Truth, Uplink};
 use crate::sample::Direction;
+use crate::util::time::nanos;
 
-/// The longest sleep: how late a request to stop may be heard.
-const NAP: Duration = Duration::from_millis(20);
+/// The longest sleep, and so the longest reaction time to a request to stop.
+const MAX_SLEEP: Duration = Duration::from_millis(20);
 /// Frames due within this time are sent at once; a sleep would take longer.
 const SOON: Duration = Duration::from_micros(60);
-/// When sending falls behind by more (a suspended machine), the rest is sent later, not faster.
+/// When sending is late by more (a suspended machine), the rest is delayed instead of sent in a burst.
 const LAG_LIMIT: Duration = Duration::from_millis(250);
 
 /// An interface's sending end: a packet socket that receives nothing.
@@ -47,7 +48,7 @@ impl Port {
     /// Sends one frame, Ethernet header included.
     ///
     /// # Errors
-    /// What the kernel says, for instance that the interface is down.
+    /// The kernel's error, for instance that the interface is down.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         // SAFETY: the pointer and length are those of a live slice, which is only read.
         let sent = unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
@@ -76,9 +77,9 @@ pub(super) fn bind(socket: &OwnedFd, index: u32, protocol: u16) -> io::Result<()
 /// Both ends of both links, by [`Uplink::index`].
 #[derive(Debug)]
 pub struct Ports {
-    /// In the observed namespace: what is sent here is egress.
+    /// In the observed namespace, for egress.
     pub near: [Port; 2],
-    /// At the other ends: what is sent here is ingress.
+    /// At the other ends, for ingress.
     pub far: [Port; 2],
 }
 
@@ -92,19 +93,18 @@ impl Ports {
     }
 }
 
-/// What a player has done.
+/// The result of a player.
 #[derive(Clone, Debug)]
 pub struct Played {
     /// Frames sent.
     pub sent: u64,
-    /// Frames that the kernel did not take.
+    /// Frames that the kernel refused.
     pub failed: u64,
-    /// Why it did not take the first of them.
+    /// The error of the first refused frame.
     pub first_error: Option<String>,
-    /// How much later than planned the last frame was sent because the machine did not keep up,
-    /// in nanoseconds.
+    /// The delay of the last frame against the plan, in nanoseconds, because the machine did not keep up.
     pub delayed_ns: u64,
-    /// What was played, with the truth about it; frames that failed are in it.
+    /// The ground truth of all frames, refused ones included.
     pub truth: Truth,
 }
 
@@ -116,7 +116,7 @@ struct Shared {
     at_ns: AtomicU64,
 }
 
-/// A scenario being played by a thread of its own. Stops when dropped.
+/// A thread that sends a scenario. Stops when dropped.
 #[derive(Debug)]
 pub struct Player {
     shared: Arc<Shared>,
@@ -124,14 +124,14 @@ pub struct Player {
 }
 
 impl Player {
-    /// Starts to play, for `limit` of the scenario's time or until stopped.
+    /// Starts sending, for `limit` of the scenario's time or until stopped.
     ///
     /// # Errors
     /// When no thread can be started.
     pub fn start(scenario: Scenario, ports: Ports, limit: Option<Duration>) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
-        let end = limit.map_or(u64::MAX, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+        let end = limit.map_or(u64::MAX, nanos);
         let thread = thread::Builder::new()
             .name("demo-traffic".to_owned())
             .spawn(move || play(scenario, &ports, end, &theirs))?;
@@ -144,38 +144,38 @@ impl Player {
         self.shared.sent.load(Ordering::Relaxed)
     }
 
-    /// Frames that the kernel did not take so far.
+    /// Frames that the kernel has refused so far.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.shared.failed.load(Ordering::Relaxed)
     }
 
-    /// How far the scenario has come, in nanoseconds of its time.
+    /// The scenario's time, in nanoseconds since its start.
     #[must_use]
     pub fn at_ns(&self) -> u64 {
         self.shared.at_ns.load(Ordering::Relaxed)
     }
 
-    /// Whether it has come to its end.
+    /// Whether the thread has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Asks it to end; it does within a few hundredths of a second.
+    /// Requests the end, which follows within a few hundredths of a second.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for its end.
+    /// Waits for the end.
     ///
     /// # Errors
     /// When the thread has panicked.
     pub fn join(mut self) -> io::Result<Played> {
         let Some(thread) = self.thread.take() else {
-            return Err(io::Error::other("the demo's traffic was waited for twice"));
+            return Err(io::Error::other("bug: the demo's traffic thread was joined twice"));
         };
-        thread.join().map_err(|_| io::Error::other("the thread that sends the demo's traffic has panicked"))
+        thread.join().map_err(|_| io::Error::other("bug: the demo's traffic thread panicked"))
     }
 }
 
@@ -183,7 +183,7 @@ impl Drop for Player {
     fn drop(&mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {
-            // A panic was printed by the thread itself; there is nobody to hand it to here.
+            // The thread has printed its panic.
             drop(thread.join());
         }
     }
@@ -217,12 +217,12 @@ fn play(mut scenario: Scenario, ports: &Ports, end: u64, shared: &Shared) -> Pla
         sent: shared.sent.load(Ordering::Relaxed),
         failed: shared.failed.load(Ordering::Relaxed),
         first_error,
-        delayed_ns: u64::try_from(delayed.as_nanos()).unwrap_or(u64::MAX),
+        delayed_ns: nanos(delayed),
         truth: scenario.truth().clone(),
     }
 }
 
-/// Sleeps until `due` after `start`. False when asked to stop.
+/// Sleeps until `due` after `start`; false when a stop is requested before.
 fn wait(start: Instant, due: Duration, stop: &AtomicBool) -> bool {
     loop {
         if stop.load(Ordering::Relaxed) {
@@ -232,6 +232,6 @@ fn wait(start: Instant, due: Duration, stop: &AtomicBool) -> bool {
         if ahead <= SOON {
             return true;
         }
-        thread::sleep(ahead.min(NAP));
+        thread::sleep(ahead.min(MAX_SLEEP));
     }
 }

@@ -1,6 +1,6 @@
-//! Where the demo plays: network namespaces without a name and two links between them.
+//! The demo's network: unnamed network namespaces and two links between them.
 //!
-//! Nothing outside is touched, and all of it goes with its last descriptor, however the process
+//! Nothing else on the host changes, and the kernel removes all of it with its last descriptor, however the process
 //! ends.
 
 use std::io;
@@ -13,12 +13,12 @@ use crate::host::netns::NetNs;
 use crate::host::veth::{VethEnd, create_pair};
 use crate::host::{HostError, Result};
 
-/// Names of the links' other ends, which only the demo itself sees.
+/// Names of the links' other ends, which are visible to the demo only.
 const FAR_NAMES: [&str; 2] = ["switch0", "switch1"];
 const QUEUES: u32 = 1;
 const ETH_P_LLDP: u16 = 0x88CC;
 
-/// The observed host with its two uplinks, and what is at their other ends.
+/// The observed host with its two uplinks, and the namespace of their other ends.
 #[derive(Debug)]
 pub struct Stage {
     observed: NetNs,
@@ -34,7 +34,7 @@ struct Link {
 }
 
 impl Stage {
-    /// Makes the namespaces and the links between them, and sets the links up.
+    /// Creates the namespaces and the links between them, and sets the links up.
     ///
     /// # Errors
     /// When the kernel refuses; it needs root.
@@ -58,7 +58,7 @@ impl Stage {
         self.observed.as_fd()
     }
 
-    /// The same, to run code in.
+    /// The namespace of the observed host, to run code in.
     #[must_use]
     pub fn observed(&self) -> &NetNs {
         &self.observed
@@ -76,9 +76,9 @@ impl Stage {
         Uplink::ALL.map(|uplink| self.links[uplink.index()].near)
     }
 
-    /// Starts to play a scenario, for `limit` of its time or until the player is stopped. The
+    /// Starts sending a scenario, for `limit` of its time or until the player is stopped. The
     /// player's sockets keep the namespaces: they vanish with the stage or the player, whichever
-    /// goes last.
+    /// is dropped last.
     ///
     /// # Errors
     /// When the kernel refuses the packet sockets, or no thread can be started.
@@ -98,8 +98,8 @@ impl Stage {
     }
 }
 
-/// A socket that takes LLDP frames and is never read. Without a taker the kernel counts them as
-/// dropped by the interface, which would look like a loss of the analyzer's own.
+/// A socket that receives LLDP frames and is never read. Without a receiver the kernel counts them as dropped by the
+/// interface, which would look like capture loss.
 fn listen(index: u32) -> Result<OwnedFd> {
     let action = "open a packet socket for the demo's LLDP frames";
     let protocol = libc::c_int::from(ETH_P_LLDP.to_be());

@@ -187,7 +187,7 @@ fn coverage_below_99_percent_says_why_in_the_report_and_its_text() {
         report.facts.coverage
     );
     let text = crate::report::text::text(&report, 120);
-    assert!(text.contains("no counter of the device tells RoCE packets"), "{text}");
+    assert!(text.contains("no device counter counts RoCE packets"), "{text}");
 }
 
 #[test]

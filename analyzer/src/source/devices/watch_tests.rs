@@ -211,7 +211,7 @@ fn the_report_of_a_host_whose_packets_are_hidden() {
         "device counters of enp59s0np0",
         "mlx5_0/1 (mlx5_ib on enp59s0np0, over 10.0 s)",
         "hw_counters",
-        "ethtool: received PFC of priority 3",
+        "ethtool: received PFC priority 3",
         "298",
         "trainer-0",
         "mlx5_0/1 ingress: 0 %, 0 of 12",

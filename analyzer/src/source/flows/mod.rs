@@ -1,6 +1,5 @@
-//! Flows in user space: the replay's table, retired flows, and whom a flow belongs to.
+//! Flows in user space: the replay's table, retired flows, and the owners of queue pairs.
 
 pub mod owners;
-pub mod peers;
 pub mod retire;
 pub mod table;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::source::feed::{Command, Tap};
+use crate::source::feed::{Command, SourceEnd};
 
 /// Sentences for the user.
 pub(super) type Notices = Vec<String>;
@@ -11,7 +11,7 @@ pub(super) type Notices = Vec<String>;
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// True when the view requested the end, or has ended.
-pub(super) fn stop_requested(tap: &Tap) -> bool {
+pub(super) fn stop_requested(tap: &SourceEnd) -> bool {
     loop {
         match tap.commands.try_recv() {
             Ok(Command::Stop) | Err(std::sync::mpsc::TryRecvError::Disconnected) => return true,

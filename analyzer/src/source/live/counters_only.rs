@@ -14,7 +14,7 @@ use crate::host::select::Target;
 use crate::metrics::Metrics;
 use crate::sample::{Flows, Sample, SourceKind};
 use crate::source::devices::watch::Watch;
-use crate::source::feed::{Tap, Update};
+use crate::source::feed::{SourceEnd, Update};
 
 /// Devices that are read until the end.
 pub(super) struct CountersOnly {
@@ -65,7 +65,7 @@ impl CountersOnly {
     }
 
     /// Runs until stopped.
-    pub(super) fn run(mut self, tap: &Tap, notes: Notices) {
+    pub(super) fn run(mut self, tap: &SourceEnd, notes: Notices) {
         for note in notes {
             let _gone = tap.tell(Update::Notice(note));
         }
@@ -75,7 +75,7 @@ impl CountersOnly {
         let _gone = tap.tell(Update::Ended(result));
     }
 
-    fn pump(&mut self, tap: &Tap) -> Result<()> {
+    fn pump(&mut self, tap: &SourceEnd) -> Result<()> {
         let start = Instant::now();
         let mut next_sample = start + self.config.interval;
         loop {

@@ -30,7 +30,7 @@ impl log::Log for StderrLog {
     }
 
     fn log(&self, record: &log::Record<'_>) {
-        crate::cli::output::say(&format!("kernel: {}", record.args()));
+        crate::util::notice::say(&format!("kernel: {}", record.args()));
     }
 
     fn flush(&self) {}

@@ -238,6 +238,11 @@ impl Losses {
         }
     }
 
+    /// Takes in the packets of each flow, at a Unix time: spells of loss are compared with them.
+    pub fn count(&mut self, flows: &[FlowSample], time_ns: u64) {
+        self.collector.reading(flows.iter().map(|flow| (flow.slot, flow.stats.packets)), time_ns);
+    }
+
     /// The flow of a slot is retired.
     pub fn retired(&mut self, slot: u32) {
         self.collector.retired(slot);

@@ -20,9 +20,9 @@ use rocescope_common::wire::opcode::Op;
 use super::load::Programs;
 use super::tables::Reading;
 use crate::metrics::latency::{BySlot, Figure};
+use crate::metrics::pairing::peers::Peers;
 use crate::metrics::pairing::{NONE, Pair, Pairing, Place};
 use crate::sample::{Extra, FlowSample};
-use crate::source::flows::peers::Peers;
 
 type State = foldhash::fast::RandomState;
 

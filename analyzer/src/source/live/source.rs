@@ -36,7 +36,7 @@ use crate::host::select::Target;
 use crate::host::watch::LinkWatch;
 use crate::sample::{Direction, EventSample};
 use crate::source::devices::watch::Watch;
-use crate::source::feed::{Tap, Update};
+use crate::source::feed::{SourceEnd, Update};
 
 /// Events taken from the ring buffer in one go: somewhat more than it holds.
 const EVENT_BUDGET: usize = 4_096;
@@ -184,7 +184,7 @@ impl Source {
     }
 
     /// Runs until stopped. Everything is detached when this returns.
-    pub(super) fn run(mut self, tap: &Tap, notes: Notices) {
+    pub(super) fn run(mut self, tap: &SourceEnd, notes: Notices) {
         for note in notes {
             let _gone = tap.tell(Update::Notice(note));
         }
@@ -197,7 +197,7 @@ impl Source {
         let _gone = tap.tell(Update::Ended(result));
     }
 
-    async fn pump(&mut self, tap: &Tap) -> Result<()> {
+    async fn pump(&mut self, tap: &SourceEnd) -> Result<()> {
         let ring =
             self.programs.take_events().ok_or_else(|| anyhow!("the event ring buffer is already in use"))?;
         // SAFETY: the ring buffer owns its descriptor, gives it to nobody, and is dropped after it
@@ -270,7 +270,7 @@ impl Source {
     }
 
     /// Detaches, so that the figures stand still, and sends the rest.
-    fn finish(&mut self, tap: &Tap, ring: &mut RingBuf<MapData>) -> Result<()> {
+    fn finish(&mut self, tap: &SourceEnd, ring: &mut RingBuf<MapData>) -> Result<()> {
         for (watched, at_end) in self.interfaces.iter_mut().map(|w| {
             let now = drops::RxDrops::read(w.interface.index).ok().flatten();
             (w, now)
@@ -297,7 +297,7 @@ impl Source {
     }
 
     /// Events for a view that wants them; false when it is gone.
-    fn offer(&self, tap: &Tap, events: Vec<EventSample>) -> bool {
+    fn offer(&self, tap: &SourceEnd, events: Vec<EventSample>) -> bool {
         !self.config.events_to_view || tap.tell(Update::Events(events))
     }
 
@@ -393,7 +393,7 @@ impl Source {
     }
 
     /// Says which interfaces are gone and lets go of them; the rest goes on.
-    fn look_for_removed(&mut self, tap: &Tap) {
+    fn look_for_removed(&mut self, tap: &SourceEnd) {
         let Some(watch) = &mut self.watch else { return };
         let Ok(removals) = watch.removals() else { return };
         if removals.indices.is_empty() && !removals.incomplete {

@@ -37,6 +37,7 @@ const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 
 /// The DCBX dialect of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum Dialect {
     /// IEEE 802.1Qaz.
     #[serde(rename = "IEEE")]
@@ -48,55 +49,59 @@ pub enum Dialect {
 
 /// Priority flow control as advertised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Pfc {
-    /// Bit p: priority p is lossless.
+    /// Lossless priorities; bit p: priority p. Unit: bits.
     pub enabled: u8,
-    /// Classes that can be lossless at a time.
+    /// Number of priorities that can be lossless at the same time. Unit: priorities.
     pub capable: u8,
-    /// True when it accepts the other side's settings (willing bit).
+    /// The neighbour accepts the settings of the other side.
     pub willing: bool,
-    /// True when it reports a mismatch between the two sides (CEE only).
+    /// The neighbour reports a mismatch of the two sides (CEE only).
     pub error: bool,
 }
 
 /// Enhanced transmission selection as advertised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Ets {
     /// Traffic class (CEE: priority group) of each priority.
     pub class_of: [u8; 8],
-    /// Share of each class in per cent.
+    /// Share of each class. Unit: %.
     pub bandwidth: [u8; 8],
-    /// True when it accepts the other side's settings (willing bit).
+    /// The neighbour accepts the settings of the other side.
     pub willing: bool,
 }
 
-/// The priority of an application as advertised.
+/// Priority of one application as advertised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct App {
-    /// As IEEE has it: 1 ethertype, 2 TCP port, 3 UDP port, 4 TCP or UDP port, 5 DSCP.
+    /// 1: ethertype, 2: TCP port, 3: UDP port, 4: TCP or UDP port, 5: DSCP.
     pub selector: u8,
     /// Ethertype, port or DSCP.
     pub protocol: u16,
-    /// Bit p: priority p (several only in CEE).
+    /// Its priorities; bit p: priority p (several only in CEE). Unit: bits.
     pub priorities: u8,
 }
 
-/// A neighbour's announcement in one LLDP frame.
+/// One LLDP neighbour, from its latest frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Neighbour {
-    /// Its name.
+    /// System name. Null: not advertised.
     pub system: Option<String>,
-    /// Its chassis: an address or a name.
+    /// Chassis id: an address or a name. Null: not advertised.
     pub chassis: Option<String>,
-    /// Its port.
+    /// Port id. Null: not advertised.
     pub port: Option<String>,
-    /// The port's description.
+    /// Port description. Null: not advertised.
     pub port_description: Option<String>,
-    /// Its DCBX dialect; `None` without DCBX.
+    /// DCBX version. Null: no DCBX in the frame.
     pub dialect: Option<Dialect>,
-    /// Priority flow control.
+    /// Priority flow control. Null: not advertised.
     pub pfc: Option<Pfc>,
-    /// Traffic classes.
+    /// Enhanced transmission selection. Null: not advertised.
     pub ets: Option<Ets>,
     /// Priorities of applications.
     pub apps: Vec<App>,

@@ -8,10 +8,10 @@ use rocescope_common::wire::frame::parse_into;
 use rocescope_common::wire::{Frame, SkipReason};
 
 use super::links::TapLinks;
+use super::worker::MetricsWorker;
 use crate::filter::Filter;
-use crate::metrics::beside::Beside;
+use crate::metrics::pairing::peers::Peers;
 use crate::sample::EventSample;
-use crate::source::flows::peers::Peers;
 use crate::source::flows::table::FlowTable;
 
 /// Events that carry the packet's first bytes.
@@ -25,7 +25,7 @@ pub struct Counts {
     /// Connections seen.
     pub peers: Peers,
     /// Figures beyond counters.
-    pub metrics: Beside,
+    pub metrics: MetricsWorker,
     /// First and last frame of any kind, Unix nanoseconds.
     pub window: Option<(u64, u64)>,
     /// First and last frame that is not [in range](Self::in_range).

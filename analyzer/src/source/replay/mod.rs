@@ -14,6 +14,7 @@ mod run;
 pub mod stream;
 pub mod tap;
 pub mod time;
+pub mod worker;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -23,13 +24,14 @@ use anyhow::{Context as _, Result};
 
 use crate::filter::Filter;
 use crate::metrics;
-use crate::metrics::beside::Beside;
+use crate::metrics::pairing::peers::Peers;
 use crate::source::feed::{self, Feed};
-use crate::source::flows::peers::Peers;
 use crate::source::flows::table::FlowTable;
+use crate::util::time::nanos;
 use inputs::TapFiles;
-use tap::{Said, TapReader};
+use tap::{Messages, TapReader};
 use time::TimeSpec;
+use worker::MetricsWorker;
 
 /// When samples are sent. The last one always is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,17 +105,17 @@ impl Default for Options {
 pub fn start(options: Options) -> Result<Feed> {
     let opened = open(&options)?;
     let (source, view) = feed::channel();
-    let run = run::Run {
-        tap: source,
+    let run = run::Replay {
+        feed: source,
         taps: opened.taps,
         counts: opened.counts,
         inputs: opened.names,
         pace: pace::Pace::new(options.speed),
         idle_ns: options.idle.map(nanos),
-        said: Said { notices: opened.notices, failure: None },
-        told: BTreeSet::new(),
+        messages: Messages { notices: opened.notices, failure: None },
+        sent_notices: BTreeSet::new(),
         clock: run::Clock::default(),
-        order: run::Order::default(),
+        order: run::MergeOrder::default(),
         options,
     };
     std::thread::Builder::new()
@@ -142,7 +144,7 @@ fn open(options: &Options) -> Result<Opened> {
     for tap in inputs.taps {
         taps.push(TapReader::open(tap)?);
     }
-    let metrics = Beside::new(&options.metrics, taps.len());
+    let metrics = MetricsWorker::new(&options.metrics, taps.len());
     let counts = count::Counts {
         table: FlowTable::new(options.max_flows),
         peers: Peers::default(),
@@ -155,11 +157,6 @@ fn open(options: &Options) -> Result<Opened> {
         filter: options.filter.clone(),
     };
     Ok(Opened { taps, counts, names, notices: inputs.notices })
-}
-
-/// A duration in nanoseconds; what does not fit becomes the largest number.
-pub(crate) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

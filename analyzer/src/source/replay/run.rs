@@ -1,7 +1,9 @@
-//! The replay itself: taps merged by time, the data's time kept, samples sent.
+//! The replay itself: merges taps by time, paces data time, and sends samples.
+//!
+//! Data time is the time of the frames; clock time is that of this host.
 
-mod again;
-mod turns;
+mod alternate;
+mod rewind;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -12,95 +14,96 @@ use anyhow::Result;
 
 use super::count::Counts;
 use super::pace::Pace;
-use super::tap::{Said, TapReader, Turn};
-use super::{Emit, Options, nanos};
+use super::tap::{Halt, Messages, TapReader};
+use super::{Emit, Options};
 use crate::metrics::Metrics;
 use crate::sample::{Sample, SourceKind};
-use crate::source::feed::{Command, Tap, Update};
+use crate::source::feed::{Command, SourceEnd, Update};
+use crate::util::time::nanos;
 use crate::util::units;
 
-/// Frames between two looks at the commands.
-const TURN: u32 = 4096;
-/// Events that are told at once, at most.
-const EVENTS: usize = 1024;
-/// Clock time between two samples for a view that is watched, when the data's time runs faster.
+/// Frames between two checks for commands.
+const FRAMES_PER_CHECK: u32 = 4096;
+/// Events per update, at most.
+const MAX_EVENTS: usize = 1024;
+/// Clock time between two samples for a view that someone watches, when data time runs faster.
 const REFRESH: Duration = Duration::from_millis(50);
 
-/// Why a replay ends before its data.
+/// A replay that ends before its data does: the view is gone or wants no more, or a limit is reached.
 struct Stopped;
 
 type Step = Result<(), Stopped>;
 
 /// How far a tap was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Read {
-    /// To a frame that waits.
-    Frame,
+enum Progress {
+    /// To a frame that waits for frames of other taps, or for something that is due before it.
+    FrameWaits,
     /// To its end.
     Ended,
-    /// To the end of a part: the next one has to be given.
-    Elsewhere,
+    /// To the end of a part of its file: the next part has to be supplied.
+    PartWanted,
 }
 
-/// Which tap is next.
+/// The order in which taps are read.
 #[derive(Debug, Default)]
-pub(super) struct Order {
-    /// The frames that wait: their times, and their taps.
+pub(super) struct MergeOrder {
+    /// The time and the tap of each waiting frame.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
-    /// A tap in the middle of its turn, and how long that lasts.
-    going: Option<(usize, u64)>,
+    /// A tap that was interrupted for the next part of its file, and the time up to which it is read.
+    current: Option<(usize, u64)>,
 }
 
-/// A replay under way.
-pub(super) struct Run {
-    pub(super) tap: Tap,
+/// A running replay.
+pub(super) struct Replay {
+    pub(super) feed: SourceEnd,
     pub(super) taps: Vec<TapReader>,
     pub(super) counts: Counts,
     pub(super) inputs: Vec<String>,
     pub(super) options: Options,
     pub(super) idle_ns: Option<u64>,
     pub(super) pace: Pace,
-    pub(super) said: Said,
-    /// Notices that were told, so that reading again does not repeat them.
-    pub(super) told: BTreeSet<String>,
+    pub(super) messages: Messages,
+    /// Notices that were sent, so that a rewind does not repeat them.
+    pub(super) sent_notices: BTreeSet<String>,
     pub(super) clock: Clock,
-    pub(super) order: Order,
+    pub(super) order: MergeOrder,
 }
 
-/// The data's time and what is due in it.
+/// Data time and what is due in it.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
-    /// The latest frame in range.
+    /// The time of the latest frame in range.
     now_ns: Option<u64>,
     /// When the next sample is due.
     sample_ns: Option<u64>,
-    /// When idle flows are looked for.
+    /// When idle flows are retired next.
     retire_ns: Option<u64>,
-    /// Behind this, the replay ends.
+    /// The replay ends after this time.
     stop_ns: Option<u64>,
-    /// Frames at or after this have to wait for something that is due first.
+    /// Something is due before frames at or after this time.
     gate_ns: u64,
-    /// Frames were counted since the last sample.
-    news: bool,
-    /// Where the user wants to be.
+    /// Frames were counted after the last sample.
+    unsent: bool,
+    /// Target of a seek under way.
     seek: Option<Seek>,
-    /// Everything has to be read again up to this time.
+    /// Target of a rewind that is to begin.
     rewind: Option<u64>,
 }
 
-/// A time that the replay hurries to.
+/// A time to reach as fast as possible.
 #[derive(Clone, Copy, Debug)]
 struct Seek {
-    /// The time.
+    /// The time to reach.
     to_ns: u64,
     /// The speed from there on.
     speed: f64,
-    /// Whether to stand still there.
+    /// Whether to pause there.
     paused: bool,
 }
 
-impl Run {
-    /// Sends the last sample and how it ended.
+impl Replay {
+    /// Sends the last sample and the result of the replay.
     fn finish(&mut self, read: Result<Step>) {
         let mut result = match read {
             Ok(Ok(()) | Err(Stopped)) => Ok(()),
@@ -108,70 +111,70 @@ impl Run {
         };
         if result.is_ok() {
             for tap in &mut self.taps {
-                result = result.and(tap.learn(&mut self.counts.table, &mut self.said));
+                result = result.and(tap.learn(&mut self.counts.table, &mut self.messages));
             }
         }
         if self.counts.window.is_none()
             && let Some((first, last)) = self.counts.out_of_range
         {
-            self.said.notices.push(format!(
+            self.messages.notices.push(format!(
                 "no frame is within --from and --to: this capture has frames from {} to {}, {} later",
                 units::time_utc(first),
                 units::time_utc(last),
                 units::duration(last - first),
             ));
         }
-        let _ = self.tell_notices();
+        let _ = self.send_notices();
         if result.is_ok() {
             let sample = self.sample(self.clock.now_ns.unwrap_or(0));
-            let _ = self.tell_events();
-            let _ = self.tap.tell(Update::Sample(Box::new(sample)));
-            if let Some(failure) = self.said.failure.take() {
+            let _ = self.send_events();
+            let _ = self.feed.tell(Update::Sample(Box::new(sample)));
+            if let Some(failure) = self.messages.failure.take() {
                 result = Err(failure.into());
             }
         }
-        let _ = self.tap.tell(Update::Ended(result));
+        let _ = self.feed.tell(Update::Ended(result));
     }
 
     /// Takes frames from all taps in the order of their times.
     fn merge(&mut self) -> Result<Step> {
-        self.order = Order::default();
+        self.order = MergeOrder::default();
         for at in 0..self.taps.len() {
             match self.advance(at, None)? {
-                Ok(Read::Frame) => self.order.waiting.push(Reverse((self.pending_ns(at), at))),
-                Ok(Read::Ended | Read::Elsewhere) => {}
+                Ok(Progress::FrameWaits) => self.order.waiting.push(Reverse((self.pending_ns(at), at))),
+                Ok(Progress::Ended | Progress::PartWanted) => {}
                 Err(stopped) => return Ok(Err(stopped)),
             }
         }
         if let Some(Reverse((first_ns, _))) = self.order.waiting.peek() {
             self.set_range(*first_ns);
         }
-        // Of several files, parts of all would have to be near at once.
+        // With several files, parts of all would have to stay in the caches.
         if let [tap] = self.taps.as_mut_slice() {
             tap.allow_parts();
         }
-        match self.go_on()? {
+        match self.resume()? {
             Some(step) => Ok(step),
-            None => turns::take(self),
+            None => alternate::run(self),
         }
     }
 
-    /// Takes frames until all is over. `None`: until a part of a file is wanted.
-    fn go_on(&mut self) -> Result<Option<Step>> {
+    /// Takes frames to the end of all taps; `None` when a part of a file is wanted before.
+    fn resume(&mut self) -> Result<Option<Step>> {
         loop {
-            let (at, until, read) = if let Some((at, until)) = self.order.going.take() {
+            let (at, until, read) = if let Some((at, until)) = self.order.current.take() {
                 (at, until, self.advance(at, Some(until))?)
             } else if let Some(Reverse((_, at))) = self.order.waiting.pop() {
                 let until = self.order.waiting.peek().map_or(u64::MAX, |Reverse((ns, _))| *ns);
-                (at, until, self.turn(at, until)?)
+                (at, until, self.count_pending(at, until)?)
             } else {
                 return Ok(Some(Ok(())));
             };
             match read {
-                Ok(Read::Frame) => self.order.waiting.push(Reverse((self.pending_ns(at), at))),
-                Ok(Read::Ended) => {}
-                Ok(Read::Elsewhere) => {
-                    self.order.going = Some((at, until));
+                Ok(Progress::FrameWaits) => self.order.waiting.push(Reverse((self.pending_ns(at), at))),
+                Ok(Progress::Ended) => {}
+                Ok(Progress::PartWanted) => {
+                    self.order.current = Some((at, until));
                     return Ok(None);
                 }
                 Err(stopped) => return Ok(Some(Err(stopped))),
@@ -199,30 +202,30 @@ impl Run {
         }
     }
 
-    /// Counts the frame that waits in a tap, and those after it up to `until`.
-    fn turn(&mut self, at: usize, until: u64) -> Result<Result<Read, Stopped>> {
+    /// Counts the waiting frame of a tap, and those after it up to `until`.
+    fn count_pending(&mut self, at: usize, until: u64) -> Result<Result<Progress, Stopped>> {
         let ts_ns = self.pending_ns(at);
-        if let Err(stopped) = self.reach(ts_ns) {
+        if let Err(stopped) = self.advance_time(ts_ns) {
             return Ok(Err(stopped));
         }
         if let Some(tap) = self.taps.get_mut(at) {
-            tap.learn(&mut self.counts.table, &mut self.said)?;
+            tap.learn(&mut self.counts.table, &mut self.messages)?;
             let frame = &tap.pending;
             self.counts.frame(&mut tap.links, frame.interface, ts_ns, frame.wire_len, &frame.data);
         }
         self.advance(at, Some(until))
     }
 
-    /// Reads a tap until a frame has to wait: after `until` (`None`: the first one).
-    fn advance(&mut self, at: usize, until: Option<u64>) -> Result<Result<Read, Stopped>> {
+    /// Reads a tap until a frame has to wait: the first one after `until`, or with `None` the first one.
+    fn advance(&mut self, at: usize, until: Option<u64>) -> Result<Result<Progress, Stopped>> {
         loop {
-            let Some(tap) = self.taps.get_mut(at) else { return Ok(Ok(Read::Ended)) };
+            let Some(tap) = self.taps.get_mut(at) else { return Ok(Ok(Progress::Ended)) };
             let limit = until.map_or(0, |until| until.min(self.clock.gate_ns));
             let counts = &mut self.counts;
-            let mut left = TURN;
+            let mut left = FRAMES_PER_CHECK;
             let mut latest = 0;
-            let turn = tap.frames(
-                &mut self.said,
+            let halt = tap.frames(
+                &mut self.messages,
                 |ts_ns| {
                     left = left.saturating_sub(1);
                     ts_ns < limit && left > 0
@@ -235,33 +238,33 @@ impl Run {
             if latest > 0 && self.counts.in_range(latest) {
                 self.clock.now_ns = self.clock.now_ns.max(Some(latest));
             }
-            self.clock.news |= left < TURN;
-            match turn {
-                Turn::Later => return Ok(self.commands().map(|()| Read::Frame)),
-                Turn::Elsewhere => return Ok(Ok(Read::Elsewhere)),
-                Turn::Wait => {
-                    if let Err(stopped) = self.meanwhile() {
+            self.clock.unsent |= left < FRAMES_PER_CHECK;
+            match halt {
+                Halt::FrameWaits => return Ok(self.poll_commands().map(|()| Progress::FrameWaits)),
+                Halt::PartWanted => return Ok(Ok(Progress::PartWanted)),
+                Halt::NoData => {
+                    if let Err(stopped) = self.while_idle() {
                         return Ok(Err(stopped));
                     }
                 }
-                Turn::Ended => {
-                    tap_ended(tap, &mut self.counts, &mut self.said)?;
-                    let more = tap.finish_file(&mut self.said);
-                    if let Err(stopped) = self.tell_notices() {
+                Halt::FileEnded => {
+                    tap_ended(tap, &mut self.counts, &mut self.messages)?;
+                    let more = tap.finish_file(&mut self.messages);
+                    if let Err(stopped) = self.send_notices() {
                         return Ok(Err(stopped));
                     }
                     if !more {
-                        return Ok(Ok(Read::Ended));
+                        return Ok(Ok(Progress::Ended));
                     }
                 }
             }
         }
     }
 
-    /// A stream has nothing to give: shows what there is.
-    fn meanwhile(&mut self) -> Step {
-        self.commands()?;
-        self.tell_notices()?;
+    /// While a stream has no data: handles commands and sends the counts so far.
+    fn while_idle(&mut self) -> Step {
+        self.poll_commands()?;
+        self.send_notices()?;
         if self.options.duration.is_some_and(|duration| self.pace.elapsed() >= duration) {
             return Err(Stopped);
         }
@@ -270,14 +273,14 @@ impl Run {
             Emit::Every(interval) => interval,
             Emit::Watch(_) => REFRESH,
         };
-        if self.clock.news && self.pace.refresh(interval) {
+        if self.clock.unsent && self.pace.refresh(interval) {
             self.send(self.clock.now_ns.unwrap_or(0))?;
         }
         Ok(())
     }
 
-    /// Lets the data's time come to `ts_ns`, with all that is due before.
-    fn reach(&mut self, ts_ns: u64) -> Step {
+    /// Advances data time to `ts_ns`, after everything that is due before.
+    fn advance_time(&mut self, ts_ns: u64) -> Step {
         if self.clock.stop_ns.is_some_and(|stop| ts_ns > stop) {
             return Err(Stopped);
         }
@@ -294,22 +297,22 @@ impl Run {
         }
         loop {
             while self.pace.paused() {
-                let command = self.tap.commands.recv().map_err(|_| Stopped)?;
-                self.command(command)?;
+                let command = self.feed.commands.recv().map_err(|_| Stopped)?;
+                self.handle(command)?;
             }
             if let Some(Seek { to_ns, speed, paused }) = self.clock.seek.take_if(|seek| ts_ns >= seek.to_ns) {
-                // The view sees at once what there is at this time.
+                // The view gets the sample of this time at once.
                 self.clock.now_ns = self.clock.now_ns.max(Some(to_ns));
                 self.pace.set_speed(speed, Some(to_ns));
                 self.pace.pause(paused, Some(to_ns));
-                self.arrived(to_ns)?;
+                self.send_now(to_ns)?;
                 self.clock.sample_ns = interval.map(|interval| to_ns.saturating_add(interval));
                 continue;
             }
             let due = self.clock.sample_ns.unwrap_or(u64::MAX).min(ts_ns);
             if let Some(wait) = self.pace.wait(due) {
-                match self.tap.commands.recv_timeout(wait) {
-                    Ok(command) => self.command(command)?,
+                match self.feed.commands.recv_timeout(wait) {
+                    Ok(command) => self.handle(command)?,
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => return Err(Stopped),
                 }
@@ -333,11 +336,11 @@ impl Run {
         } else {
             0
         };
-        self.clock.news = true;
+        self.clock.unsent = true;
         Ok(())
     }
 
-    /// Sends the sample that is due at `sample_ns`, and finds when the next one is.
+    /// Sends the sample that is due at `sample_ns` and sets the time of the next one.
     fn sample_due(&mut self, sample_ns: u64, ts_ns: u64, interval: u64) -> Step {
         let fast = self.pace.unlimited();
         let wanted = match self.options.emit {
@@ -349,7 +352,7 @@ impl Run {
         }
         let mut next = sample_ns.saturating_add(interval);
         if fast && next <= ts_ns {
-            // A silence has nothing to show, and a jump of the clock could be years long.
+            // Samples of a silence would all be the same, and a jump of the clock may span years.
             next += (ts_ns - next) / interval * interval;
             next = next.saturating_add(interval);
         }
@@ -365,26 +368,26 @@ impl Run {
             if !gone.is_empty() {
                 self.counts.metrics.retired(gone);
             }
-            // Often enough that no flow stays for much longer than it may.
+            // Often enough that no flow stays much longer than the idle time.
             self.clock.retire_ns = Some(ts_ns.saturating_add((idle / 8).max(1_000_000)));
         }
     }
 
-    fn commands(&mut self) -> Step {
+    fn poll_commands(&mut self) -> Step {
         loop {
-            match self.tap.commands.try_recv() {
-                Ok(command) => self.command(command)?,
+            match self.feed.commands.try_recv() {
+                Ok(command) => self.handle(command)?,
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return Err(Stopped),
             }
         }
-        if self.counts.events.as_ref().is_some_and(|events| events.len() >= EVENTS) {
-            self.tell_events()?;
+        if self.counts.events.as_ref().is_some_and(|events| events.len() >= MAX_EVENTS) {
+            self.send_events()?;
         }
         Ok(())
     }
 
-    fn command(&mut self, command: Command) -> Step {
+    fn handle(&mut self, command: Command) -> Step {
         let now_ns = self.clock.now_ns;
         match command {
             Command::Pause(paused) => match &mut self.clock.seek {
@@ -405,8 +408,8 @@ impl Run {
                     self.pace.pause(false, now_ns);
                     self.pace.set_speed(f64::INFINITY, now_ns);
                 } else if let Some(now) = now_ns {
-                    // It is there already.
-                    self.arrived(now)?;
+                    // The time is reached already.
+                    self.send_now(now)?;
                 }
             }
             Command::Rewind(to_ns) => {
@@ -414,40 +417,40 @@ impl Run {
                     self.clock.rewind = Some(to_ns);
                     return Err(Stopped);
                 }
-                self.arrived(now_ns.unwrap_or(to_ns))?;
+                self.send_now(now_ns.unwrap_or(to_ns))?;
             }
             Command::Stop => return Err(Stopped),
         }
-        // Everything passes the gate again, under what holds now.
+        // The next frame passes the gate again, under the new settings.
         self.clock.gate_ns = 0;
         Ok(())
     }
 
-    /// Sends the sample that the user waits for: it must not be left out.
-    fn arrived(&mut self, time_ns: u64) -> Step {
-        self.tell_events()?;
+    /// Sends a sample that a user waits for: it must not be dropped.
+    fn send_now(&mut self, time_ns: u64) -> Step {
+        self.send_events()?;
         let sample = self.sample(time_ns);
-        self.clock.news = false;
-        if self.tap.tell(Update::Sample(Box::new(sample))) { Ok(()) } else { Err(Stopped) }
+        self.clock.unsent = false;
+        if self.feed.tell(Update::Sample(Box::new(sample))) { Ok(()) } else { Err(Stopped) }
     }
 
     fn send(&mut self, time_ns: u64) -> Step {
-        self.tell_events()?;
+        self.send_events()?;
         let sample = self.sample(time_ns);
-        let heard = match self.options.emit {
-            Emit::Watch(_) => self.tap.sample(sample),
-            Emit::Every(_) | Emit::AtEnd => self.tap.tell(Update::Sample(Box::new(sample))),
+        let delivered = match self.options.emit {
+            Emit::Watch(_) => self.feed.sample(sample),
+            Emit::Every(_) | Emit::AtEnd => self.feed.tell(Update::Sample(Box::new(sample))),
         };
-        self.clock.news = false;
-        if heard { Ok(()) } else { Err(Stopped) }
+        self.clock.unsent = false;
+        if delivered { Ok(()) } else { Err(Stopped) }
     }
 
-    fn tell_events(&mut self) -> Step {
+    fn send_events(&mut self) -> Step {
         if let Some(events) = &mut self.counts.events {
             let mut rest = std::mem::take(events);
             while !rest.is_empty() {
-                let later = rest.split_off(rest.len().min(EVENTS));
-                if !self.tap.tell(Update::Events(rest)) {
+                let later = rest.split_off(rest.len().min(MAX_EVENTS));
+                if !self.feed.tell(Update::Events(rest)) {
                     return Err(Stopped);
                 }
                 rest = later;
@@ -456,9 +459,9 @@ impl Run {
         Ok(())
     }
 
-    fn tell_notices(&mut self) -> Step {
-        for notice in self.said.notices.drain(..) {
-            if self.told.insert(notice.clone()) && !self.tap.tell(Update::Notice(notice)) {
+    fn send_notices(&mut self) -> Step {
+        for notice in self.messages.notices.drain(..) {
+            if self.sent_notices.insert(notice.clone()) && !self.feed.tell(Update::Notice(notice)) {
                 return Err(Stopped);
             }
         }
@@ -492,7 +495,7 @@ impl Run {
     }
 }
 
-/// Interfaces that were described behind the last frame belong to the tap as well.
-fn tap_ended(tap: &mut TapReader, counts: &mut Counts, said: &mut Said) -> Result<()> {
-    tap.learn(&mut counts.table, said)
+/// Adds interfaces that the file describes after its last frame.
+fn tap_ended(tap: &mut TapReader, counts: &mut Counts, messages: &mut Messages) -> Result<()> {
+    tap.learn(&mut counts.table, messages)
 }

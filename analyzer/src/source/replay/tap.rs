@@ -10,10 +10,10 @@ use anyhow::{Result, bail};
 use super::inputs::{STDIN, TapFiles};
 use super::links::{TapLinks, supported};
 use super::stream::Stream;
-use crate::source::capture::{CaptureError, Interface, Part, Place, Reader, Record, link_type_name};
+use crate::source::capture::{CaptureError, Interface, Location, Part, Reader, Record, link_type_name};
 use crate::source::flows::table::FlowTable;
 
-/// A frame that was read and has to wait for its turn. Its buffer is used again.
+/// A frame that was read and waits to be counted. Its buffer is reused.
 #[derive(Debug, Default)]
 pub struct Pending {
     /// Unix nanoseconds.
@@ -38,24 +38,23 @@ impl Pending {
 
 /// Why [`TapReader::frames`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// The next frame is in [`TapReader::pending`]; it is not the turn of this tap, or something
-    /// has to happen first.
-    Later,
-    /// A stream has nothing to give at the moment.
-    Wait,
-    /// The reader [wants a part](TapReader::wants_part) of its file.
-    Elsewhere,
-    /// All files are read.
-    Ended,
+pub enum Halt {
+    /// The next frame is in [`TapReader::pending`]: frames of other taps come first, or something is due before it.
+    FrameWaits,
+    /// A stream has no data at the moment.
+    NoData,
+    /// The reader [wants a part](TapReader::wanted_part) of its file.
+    PartWanted,
+    /// The current file is read to its end.
+    FileEnded,
 }
 
-/// What the reader of a tap has to tell.
+/// Messages of tap readers.
 #[derive(Debug, Default)]
-pub struct Said {
+pub struct Messages {
     /// Sentences for the user.
     pub notices: Vec<String>,
-    /// The first damage that kept frames from being read.
+    /// The first error that kept frames from being read.
     pub failure: Option<CaptureError>,
 }
 
@@ -64,24 +63,24 @@ pub struct Said {
 pub struct TapReader {
     /// Its links.
     pub links: TapLinks,
-    /// The frame that waits, after [`Turn::Later`].
+    /// The waiting frame, after [`Halt::FrameWaits`].
     pub pending: Pending,
     files: VecDeque<PathBuf>,
     stream: Option<(String, Stream)>,
     reader: Option<Reader>,
     impatient: Option<Arc<AtomicBool>>,
     drops: Option<u64>,
-    /// The first frame was read when the file was opened.
+    /// The first frame was read when the file was opened, and is in `pending`.
     primed: bool,
-    /// Files may be read in parts.
+    /// Whether long files may be read in parts that the caller supplies.
     in_parts: bool,
 }
 
 impl TapReader {
-    /// Opens the first file of a tap, and looks into the others, to put them in order of time.
+    /// Opens the files of a tap; several files are sorted by the time of their first frame.
     ///
     /// # Errors
-    /// When one of them cannot be read, or has no link type that can.
+    /// When a file cannot be read, or has no supported link type.
     pub fn open(tap: TapFiles) -> Result<Self> {
         let mut opened = Self {
             links: TapLinks::new(tap.name),
@@ -99,7 +98,7 @@ impl TapReader {
                 opened.stream = Some((display(file), stream));
             } else {
                 let mut reader = Reader::open(file)?;
-                // Only with the first frame does a pcapng have an interface.
+                // A pcapng describes its interfaces before the first frame, not in the file header.
                 if let Some(record) = reader.next()? {
                     opened.pending.keep(&record);
                     opened.primed = true;
@@ -115,7 +114,7 @@ impl TapReader {
                 bail!("{}: a pipe cannot be joined with files into one tap", display(&file));
             }
             let mut reader = Reader::open(&file)?;
-            // A file without frames has no place in time, and needs none.
+            // A file without frames may come last.
             let first = reader.next()?.map_or(u64::MAX, |record| record.ts_ns);
             refuse_unreadable(&reader)?;
             timed.push((first, file));
@@ -125,7 +124,7 @@ impl TapReader {
         Ok(opened)
     }
 
-    /// Lets long files be read in parts, by whoever has the turn.
+    /// Allows long files to be read in parts that the caller [supplies](Self::give_part).
     pub fn allow_parts(&mut self) {
         self.in_parts = true;
         if let Some(reader) = &mut self.reader {
@@ -133,22 +132,22 @@ impl TapReader {
         }
     }
 
-    /// The part that is wanted after [`Turn::Elsewhere`].
+    /// The location of the part that is wanted after [`Halt::PartWanted`].
     #[must_use]
-    pub fn wants_part(&self) -> Option<Place> {
-        self.reader.as_ref().and_then(Reader::wants_part)
+    pub fn wanted_part(&self) -> Option<Location> {
+        self.reader.as_ref().and_then(Reader::wanted_part)
     }
 
-    /// Gives the part that is wanted.
+    /// Supplies the wanted part.
     pub fn give_part(&mut self, part: Part) {
         if let Some(reader) = &mut self.reader {
             reader.give_part(part);
         }
     }
 
-    /// Gives back the buffer of the part at hand.
-    pub fn take_back(&mut self) -> Vec<u8> {
-        self.reader.as_mut().map(Reader::take_back).unwrap_or_default()
+    /// Takes back the buffer of the current part.
+    pub fn reclaim_buffer(&mut self) -> Vec<u8> {
+        self.reader.as_mut().map(Reader::reclaim_buffer).unwrap_or_default()
     }
 
     /// Whether the tap is a stream, which ends when its writer does.
@@ -157,7 +156,7 @@ impl TapReader {
         self.stream.is_some() || self.impatient.is_some()
     }
 
-    /// Packets that the captures say were dropped, as far as read; `None` when they say nothing.
+    /// Packets dropped during the capture, as the files read so far report; `None` when they do not.
     #[must_use]
     pub fn drops(&self) -> Option<u64> {
         let now = self.reader.as_ref().and_then(Reader::capture_drops);
@@ -167,19 +166,19 @@ impl TapReader {
         }
     }
 
-    /// Takes note of new interfaces. To be called after [`Turn::Later`] and at the end.
+    /// Adds new interfaces. To be called after [`Halt::FrameWaits`] and at the end.
     ///
     /// # Errors
-    /// When none of the interfaces of a file can be read.
-    pub fn learn(&mut self, table: &mut FlowTable, said: &mut Said) -> Result<()> {
+    /// When no interface of a file has a supported link type.
+    pub fn learn(&mut self, table: &mut FlowTable, messages: &mut Messages) -> Result<()> {
         let Some(reader) = &self.reader else { return Ok(()) };
         let refused = self.links.learn(reader.interfaces(), table);
         if !refused.is_empty() {
             refuse_unreadable(reader)?;
         }
         for link_type in &refused {
-            said.notices.push(format!(
-                "{}: frames of link type {} ({link_type}) cannot be read; they are counted as \
+            messages.notices.push(format!(
+                "{}: frames of link type {} ({link_type}) are not supported; they are counted as \
                  link_type_unsupported",
                 reader.name(),
                 link_type_name(*link_type)
@@ -188,23 +187,23 @@ impl TapReader {
         Ok(())
     }
 
-    /// Hands frames to `take` as long as `go_on` wants them by their times.
+    /// Passes frames to `take` while `go_on` accepts their times.
     ///
     /// # Errors
-    /// When a stream is no capture that can be read.
+    /// When a stream is not a readable capture.
     #[inline]
     pub fn frames(
         &mut self,
-        said: &mut Said,
+        messages: &mut Messages,
         mut go_on: impl FnMut(u64) -> bool,
         mut take: impl FnMut(&mut TapLinks, &Record<'_>),
-    ) -> Result<Turn> {
+    ) -> Result<Halt> {
         if std::mem::take(&mut self.primed) {
-            return Ok(Turn::Later);
+            return Ok(Halt::FrameWaits);
         }
         loop {
             let Some(reader) = &mut self.reader else {
-                match self.next_file(said)? {
+                match self.next_file(messages)? {
                     None => continue,
                     Some(turn) => return Ok(turn),
                 }
@@ -215,31 +214,29 @@ impl TapReader {
                         take(&mut self.links, &record);
                     } else {
                         self.pending.keep(&record);
-                        return Ok(Turn::Later);
+                        return Ok(Halt::FrameWaits);
                     }
                 }
                 Err(error) if error.would_block() => {
-                    return Ok(if reader.wants_part().is_some() { Turn::Elsewhere } else { Turn::Wait });
+                    return Ok(if reader.wanted_part().is_some() { Halt::PartWanted } else { Halt::NoData });
                 }
                 Err(error) => {
-                    said.failure.get_or_insert(error);
+                    messages.failure.get_or_insert(error);
                 }
-                Ok(None) => return Ok(Turn::Ended),
+                Ok(None) => return Ok(Halt::FileEnded),
             }
         }
     }
 
-    /// The file at hand is read to its end: goes on to the next one, if there is one. To be called
-    /// after [`Turn::Ended`]; false when that was the last.
-    pub fn finish_file(&mut self, said: &mut Said) -> bool {
+    /// Closes the current file, after [`Halt::FileEnded`]; false when it was the last one.
+    pub fn finish_file(&mut self, messages: &mut Messages) -> bool {
         if let Some(reader) = &self.reader {
             if let Some(truncation) = reader.truncated() {
-                said.notices.push(truncation.to_string());
+                messages.notices.push(truncation.to_string());
             }
             if reader.untimed() > 0 {
-                said.notices.push(format!(
-                    "{}: {} frames have no time of their own (simple packet blocks); they take that of the \
-                     frame before",
+                messages.notices.push(format!(
+                    "{}: {} frames have no timestamp (simple packet blocks); they get that of the frame before",
                     reader.name(),
                     reader.untimed()
                 ));
@@ -250,14 +247,14 @@ impl TapReader {
         !self.files.is_empty()
     }
 
-    /// Opens what comes next. `None`: it is open.
+    /// Opens the next input; `None` when it is open.
     #[cold]
-    fn next_file(&mut self, said: &mut Said) -> Result<Option<Turn>> {
+    fn next_file(&mut self, messages: &mut Messages) -> Result<Option<Halt>> {
         if let Some((_, stream)) = &self.stream {
             if !stream.ready()? {
-                return Ok(Some(Turn::Wait));
+                return Ok(Some(Halt::NoData));
             }
-            let Some((name, stream)) = self.stream.take() else { return Ok(Some(Turn::Ended)) };
+            let Some((name, stream)) = self.stream.take() else { return Ok(Some(Halt::FileEnded)) };
             let impatient = stream.impatient();
             let reader = Reader::from_read(&name, Box::new(stream))?;
             impatient.store(true, Ordering::Relaxed);
@@ -266,7 +263,7 @@ impl TapReader {
             self.reader = Some(reader);
             return Ok(None);
         }
-        let Some(file) = self.files.pop_front() else { return Ok(Some(Turn::Ended)) };
+        let Some(file) = self.files.pop_front() else { return Ok(Some(Halt::FileEnded)) };
         self.links.next_file();
         match Reader::open(&file) {
             Ok(mut reader) => {
@@ -275,21 +272,21 @@ impl TapReader {
                 }
                 self.reader = Some(reader);
             }
-            // It was there at the start: what was counted since is worth a report.
+            // The file existed at the start: the counts so far are still worth a report.
             Err(error) => {
-                said.failure.get_or_insert(error);
+                messages.failure.get_or_insert(error);
             }
         }
         Ok(None)
     }
 }
 
-/// The input, when its reads may block.
+/// The input as a stream, when its reads may block.
 fn stream(file: &Path) -> Result<Option<Stream>> {
     if file.as_os_str() == STDIN {
         return Ok(Some(Stream::stdin()?));
     }
-    // What is wrong with a file is said by the reader of files.
+    // An error of a file is reported by the reader of files.
     Ok(Stream::open(file).unwrap_or(None))
 }
 
@@ -297,7 +294,7 @@ fn display(file: &Path) -> String {
     if file.as_os_str() == STDIN { "standard input".into() } else { file.display().to_string() }
 }
 
-/// Refuses a capture none of whose interfaces, as far as known, has a link type that can be read.
+/// Refuses a capture when no interface known so far has a supported link type.
 fn refuse_unreadable(reader: &Reader) -> Result<()> {
     let interfaces = reader.interfaces();
     let readable = |interface: &Interface| supported(interface.link_type);
@@ -305,8 +302,8 @@ fn refuse_unreadable(reader: &Reader) -> Result<()> {
         && !interfaces.iter().any(readable)
     {
         bail!(
-            "{}: its link type, {} ({}), is not one that rocescope reads; capture on an Ethernet interface \
-             (raw IP and Linux cooked captures can be read too)",
+            "{}: link type {} ({}) is not supported; capture on an Ethernet interface (raw IP and Linux \
+             cooked captures are supported too)",
             reader.name(),
             link_type_name(first.link_type),
             first.link_type

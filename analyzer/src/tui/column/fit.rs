@@ -44,7 +44,7 @@ impl Has {
         let names = cx.model.links.iter().map(|link| link_name(link).chars().count());
         let link = names.max().and_then(|longest| u16::try_from(longest).ok()).unwrap_or(0);
         let Longest { ipv4, qp } = cx.model.longest;
-        let twins = cx.model.once.taps > 1;
+        let twins = cx.model.dedup.taps > 1;
         Self { ipv6: cx.model.has_ipv6, latency: cx.model.has_latency, owners, link, ipv4, qp, twins }
     }
 

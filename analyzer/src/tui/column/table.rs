@@ -404,7 +404,7 @@ fn sequence<'a>(row: &'a Row, cx: Context<'a>, counter: fn(&Counts) -> u64) -> V
 }
 
 fn share(delta: &Delta, model: &Model) -> f64 {
-    let all = model.once.delta.as_ref().map_or(0.0, Delta::bits_per_s);
+    let all = model.dedup.delta.as_ref().map_or(0.0, Delta::bits_per_s);
     if all > 0.0 { delta.bits_per_s() / all } else { 0.0 }
 }
 

@@ -9,8 +9,7 @@ use serde_json::json;
 
 use super::{Column, Context, bar, compact, link_name, state_cell};
 use crate::filter::Unit;
-use crate::model::health::CE_LIMIT;
-use crate::model::{Delta, Level, LinkRow, Row, State};
+use crate::model::{self, Delta, Level, LinkRow, Row, State};
 use crate::tui::theme;
 use crate::util::units;
 
@@ -184,7 +183,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Text and style of its cell. `level` is that of a count above 0.
+    /// Text and style of its cell. `level` is that of a count or ratio above 0.
     fn cell(&self, kind: Kind, level: Level) -> (String, Style) {
         let counted = |n: u64| if n == 0 { theme::DIM } else { theme::text(level) };
         match self {
@@ -197,8 +196,7 @@ impl<'a> Value<'a> {
             Self::Ratio(ratio) => {
                 let style = match ratio {
                     r if *r <= 0.0 => theme::DIM,
-                    r if *r >= CE_LIMIT => theme::text(Level::Warning),
-                    _ => theme::PLAIN,
+                    _ => theme::text(level),
                 };
                 (units::ratio(Some(*ratio)).trim_end_matches(" %").to_owned(), style)
             }
@@ -245,10 +243,16 @@ impl Column {
         (self.get)(row, cx)
     }
 
-    /// Text and style of the cell of a row.
+    /// Text and style of the cell of a row. Only a finding that names the flow makes a counter stand out.
     #[must_use]
     pub fn cell(&self, row: &Row, cx: Context<'_>) -> (String, Style) {
-        self.value(row, cx).cell(self.kind, self.level)
+        let state = State::of(row);
+        let level = match self.kind {
+            Kind::Ratio if state.has(model::Kind::Congestion) => Level::Warning,
+            Kind::Ratio => Level::Fine,
+            _ => self.level.min(state.level()),
+        };
+        self.value(row, cx).cell(self.kind, level)
     }
 
     /// The sort key of a row. Rows with equal values are sorted by rate.

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use super::super::{LONG, Part, SHORT};
+use super::super::{LONG_INPUT, Part, SHORT_RECORD};
 use super::*;
 use crate::util::background;
 
@@ -12,7 +12,7 @@ fn capture() -> tempfile::NamedTempFile {
     for word in [0xA1B2_C3D4u32, 0x0004_0002, 0, 0, 65_535, 1] {
         bytes.extend(word.to_le_bytes());
     }
-    for number in 0..u32::try_from(LONG).unwrap() + 3000 {
+    for number in 0..u32::try_from(LONG_INPUT).unwrap() + 3000 {
         // Some are larger than the room in front of a part.
         let len = if number % 512 == 511 { 40_000 } else { number % 1000 + 1100 };
         for word in [number, 0, len, len] {
@@ -33,7 +33,7 @@ fn records_are_the_same_in_parts() {
     }
     let file = capture();
     let whole = drain(Reader::open(file.path()).unwrap()).records;
-    assert!(whole.iter().map(|r| r.data.len() as u64).sum::<u64>() > SHORT * whole.len() as u64);
+    assert!(whole.iter().map(|r| r.data.len() as u64).sum::<u64>() > SHORT_RECORD * whole.len() as u64);
 
     let mut reader = Reader::open(file.path()).unwrap();
     reader.allow_parts();
@@ -46,9 +46,9 @@ fn records_are_the_same_in_parts() {
             }
             Ok(None) => break,
             Err(error) => {
-                assert!(error.would_block() && at as u64 >= LONG, "{error} at {at}");
-                let place = reader.wants_part().unwrap();
-                let buf = reader.take_back();
+                assert!(error.would_block() && at as u64 >= LONG_INPUT, "{error} at {at}");
+                let place = reader.wanted_part().unwrap();
+                let buf = reader.reclaim_buffer();
                 // One that was read elsewhere is told from the one that is wanted.
                 assert!(!Part::read(place.further(1), Vec::new()).is_at(&place));
                 let part = Part::read(place.clone(), buf);

@@ -1,5 +1,4 @@
-//! Frames that are not RoCE: every real link has some, and the analyzer must say that it left
-//! them out.
+//! Frames that are not RoCE: every real link has some, and the analyzer must count them as skipped.
 
 use etherparse::{
     ArpHardwareId, ArpOperation, ArpPacket, EtherType, Ethernet2Header, IpNumber, Ipv4Header, TcpHeader,
@@ -8,14 +7,14 @@ use etherparse::{
 use super::fabric::{Uplink, host, host_mac, switch_mac};
 use crate::sample::Direction;
 
-/// Which frame.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Who has the switch's address, or here it is.
+    /// Request for the switch's address, or the reply.
     Arp,
-    /// The switch names itself.
+    /// The switch's identity.
     Lldp,
-    /// A segment of a control connection; its number in the sequence.
+    /// A segment of a control connection, by number.
     Tcp(u32),
 }
 
@@ -25,7 +24,7 @@ const CONTROL_PORT: u16 = 29_500;
 const CLIENT_PORT: u16 = 41_212;
 const SEGMENT: usize = 48;
 
-/// Builds one.
+/// Builds a frame of a kind.
 pub(super) fn frame(uplink: Uplink, direction: Direction, kind: Kind) -> Vec<u8> {
     let (mine, switch) = (host_mac(uplink), switch_mac(uplink));
     let (source, destination) = match direction {
@@ -56,7 +55,7 @@ fn arp(uplink: Uplink, direction: Direction, source: [u8; 6], destination: [u8; 
     };
     let target_mac = if operation == ArpOperation::REQUEST { [0; 6] } else { destination };
     let mut frame = ethernet(source, to, EtherType::ARP);
-    // The lengths given are those of the slices, which is all that can be wrong.
+    // Fails only on wrong lengths, and these are the lengths of the slices.
     if let Ok(packet) = ArpPacket::new(
         ArpHardwareId::ETHERNET,
         EtherType::IPV4,
@@ -103,7 +102,7 @@ fn tcp(direction: Direction, source: [u8; 6], destination: [u8; 6], number: u32)
     segment.checksum = segment.calc_checksum_ipv4_raw(src, dst, &payload).unwrap_or_default();
     let length = u16::try_from(segment.header_len() + SEGMENT).unwrap_or_default();
     let mut frame = ethernet(source, destination, EtherType::IPV4);
-    // The length is far below what IPv4 can carry, which is all that can be wrong.
+    // Fails only on lengths beyond IPv4's maximum, and this one is far below it.
     if let Ok(mut ip) = Ipv4Header::new(length, 64, IpNumber::TCP, src, dst) {
         ip.header_checksum = ip.calc_header_checksum();
         frame.extend(ip.to_bytes());

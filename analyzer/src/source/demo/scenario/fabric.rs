@@ -1,4 +1,4 @@
-//! Who talks to whom: this host, its peers, and the connections of two training jobs.
+//! This host, its peers, and the connections of two training jobs.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -10,7 +10,7 @@ use crate::sample::Direction;
 pub enum Uplink {
     /// To the first top-of-rack switch.
     Rail0,
-    /// To the second.
+    /// To the second top-of-rack switch.
     Rail1,
 }
 
@@ -37,7 +37,7 @@ impl Uplink {
     }
 }
 
-/// Which way a connection's data goes.
+/// The direction of a connection's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// This host writes to the peer.
@@ -49,17 +49,17 @@ pub(super) enum Role {
 /// A training job: a set of connections that take part in the same steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Job {
-    /// Many source ports, evenly over both uplinks.
+    /// Many source ports, spread evenly over both uplinks.
     Spread,
-    /// Two source ports, nearly everything on the first uplink.
-    Crowded,
+    /// Two source ports, most of which hash to the first uplink.
+    Skewed,
 }
 
 /// Connections of each job.
 pub(super) const PER_JOB: usize = 16;
 /// Peers in the ring's two neighbouring positions.
 const PEERS: usize = 8;
-/// The peer (one that this host sends to) whose receive queue runs dry.
+/// The peer, one that this host sends to, whose receive queue runs empty.
 pub(super) const SLOW_PEER: usize = 2;
 
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 40, 1, 11);
@@ -70,11 +70,11 @@ const PINNED: [(u32, u32); 2] = [(28, 29), (28, 31)];
 /// A connected pair of queue pairs, one at each end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Connection {
-    /// Whose it is.
+    /// Its job.
     pub(super) job: Job,
     /// Index of the peer.
     pub(super) peer: usize,
-    /// Which way data goes.
+    /// The direction of data.
     pub(super) role: Role,
     /// The uplink that it is hashed to, in both directions.
     pub(super) uplink: Uplink,
@@ -116,7 +116,7 @@ impl Connection {
         }
     }
 
-    /// The direction of acknowledgements and congestion notifications.
+    /// The direction of acknowledgements and CNPs.
     #[must_use]
     pub(super) fn answers(&self) -> Direction {
         match self.role {
@@ -142,7 +142,7 @@ pub(super) fn connections() -> Vec<Connection> {
 }
 
 fn connection(index: usize) -> Connection {
-    let job = if index < PER_JOB { Job::Spread } else { Job::Crowded };
+    let job = if index < PER_JOB { Job::Spread } else { Job::Skewed };
     let within = index % PER_JOB;
     // Half of the connections go to the next hosts of the rings, half come from the previous ones.
     let role = if within.is_multiple_of(2) { Role::Sends } else { Role::Receives };
@@ -151,8 +151,8 @@ fn connection(index: usize) -> Connection {
     let peer = if role == Role::Sends { ring % half } else { half + ring % half };
     let uplink = match job {
         Job::Spread if (ring + ring / half).is_multiple_of(2) => Uplink::Rail0,
-        // One ring of eight escapes the crowd.
-        Job::Crowded if ring != half => Uplink::Rail0,
+        // One ring of eight hashes to the other uplink.
+        Job::Skewed if ring != half => Uplink::Rail0,
         _ => Uplink::Rail1,
     };
     let number = u32::try_from(index).unwrap_or_default();
@@ -160,7 +160,7 @@ fn connection(index: usize) -> Connection {
     let remote_qp = 0x0209 + number * 5;
     let port = match job {
         Job::Spread => source_port(local_qp, remote_qp),
-        Job::Crowded => {
+        Job::Skewed => {
             let (a, b) = PINNED[ring % PINNED.len()];
             source_port(a, b)
         }

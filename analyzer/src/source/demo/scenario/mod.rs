@@ -1,9 +1,8 @@
-//! The bundled traffic: two training jobs as one host sees them on two uplinks.
+//! The demonstration's traffic: two training jobs as seen by one host with two uplinks.
 //!
-//! A step is a few bursts of network (an AllReduce along several rings: RDMA WRITEs with
-//! acknowledgements and small clear-to-send writes back, on all connections at once) and then silence while GPUs compute.
-//! Episodes follow one another and come round again; each shows one ill. Everything follows from
-//! the seed: no clock, no I/O.
+//! A step is a few bursts of traffic (an AllReduce along several rings: RDMA WRITEs with acknowledgements and small
+//! clear-to-send WRITEs in the other direction, on all connections at once), then silence while GPUs compute. Episodes
+//! follow one another in a cycle; each shows one problem. The seed determines everything: no clock, no I/O.
 
 mod ambient;
 mod fabric;
@@ -19,70 +18,72 @@ pub use truth::{FlowTruth, Truth, TruthKey};
 
 use super::craft::{self, Operation, Packet};
 use crate::sample::Direction;
+use crate::util::time::nanos;
 use fabric::Connection;
 use step::Planner;
-use truth::Order;
+use truth::SequencePosition;
 
 /// Path MTU of all connections, in bytes.
 pub const PATH_MTU: u16 = 2048;
 /// MTU of the links: fits [`PATH_MTU`] with all headers, and is small enough for any XDP program.
 pub const LINK_MTU: u32 = 2200;
 
-/// What is wrong at a time.
+/// A part of the cycle with one problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Episode {
-    /// Nothing.
+    /// No problem.
     Healthy,
-    /// More and more CE marks on what arrives at the first uplink; CNPs to the senders, who slow down.
+    /// A rising share of CE-marked packets arrives at the first uplink; receivers send CNPs, and senders slow down.
     Congestion,
-    /// Packets are lost on the way to this host and behind it; NAKs, and whole windows sent again.
+    /// Packets are lost upstream and downstream of this host's ports: sequence-error NAKs and go-back-N
+    /// retransmissions.
     Loss,
-    /// One peer is not ready to receive: RNR NAKs, and retries after the time they name.
+    /// One peer is not ready to receive: RNR NAKs, and retransmissions after the RNR timer.
     SlowReceiver,
-    /// A second job with few source ports: nearly all of it meets on the first uplink.
+    /// A second job with few source ports, most of which hash to the first uplink.
     BadHashing,
 }
 
 impl Episode {
-    /// All, in the order in which they come round.
+    /// All episodes, in the order of the cycle.
     pub const ALL: [Self; 5] =
         [Self::Healthy, Self::Congestion, Self::Loss, Self::SlowReceiver, Self::BadHashing];
 
-    /// A few words for the screen.
+    /// A title for the screen.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
             Self::Healthy => "healthy training steps",
             Self::Congestion => "congestion on rail0: CE marks and CNPs",
-            Self::Loss => "packet loss: gaps, NAKs and repeats",
-            Self::SlowReceiver => "a slow receiver: RNR NAKs",
-            Self::BadHashing => "bad hashing: a second job crowds rail0",
+            Self::Loss => "packet loss: gaps, NAKs and retransmissions",
+            Self::SlowReceiver => "slow receiver: RNR NAKs",
+            Self::BadHashing => "bad hashing: most of a second job on rail0",
         }
     }
 }
 
-/// A frame and when it crosses which link.
+/// A frame, and when and where it crosses a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheduled {
     /// Nanoseconds since the start.
     pub at_ns: u64,
-    /// On which link.
+    /// The link.
     pub uplink: Uplink,
-    /// Which way, seen from the observed host.
+    /// The direction, as seen from the observed host.
     pub direction: Direction,
-    /// From the Ethernet header on, without FCS.
+    /// The bytes from the Ethernet header on, without FCS.
     pub frame: Vec<u8>,
 }
 
-/// A cycle for people who watch: eight steps of one second per episode.
+/// Length of a cycle for people who watch: eight steps of one second per episode.
 pub const WATCHED: Duration = Duration::from_secs(40);
-/// A cycle for a run that only prints its result: all episodes, soon.
+/// Length of a cycle for a run that only prints its result.
 pub const BRIEF: Duration = Duration::from_secs(12);
 /// The shortest cycle: below this, episodes would be shorter than their own steps.
 const MIN_CYCLE_NS: u64 = 5_000_000_000;
-/// The time between the starts of two steps that is aimed at.
+/// The intended time from the start of one step to that of the next.
 const STEP_NS: u64 = 1_000_000_000;
-/// Steps that every episode has at least: as many as make a rhythm.
+/// Minimum steps of an episode: enough for periodic steps to be detected.
 const MIN_STEPS: u64 = 8;
 
 /// The schedule: an endless iterator in the order of time.
@@ -96,7 +97,7 @@ pub struct Scenario {
     truth: Truth,
 }
 
-/// How time is divided.
+/// The division of time into steps and episodes.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     step_ns: u64,
@@ -105,13 +106,13 @@ struct Clock {
 
 impl Clock {
     fn new(cycle: Duration) -> Self {
-        let cycle_ns = u64::try_from(cycle.as_nanos()).unwrap_or(u64::MAX).max(MIN_CYCLE_NS);
+        let cycle_ns = nanos(cycle).max(MIN_CYCLE_NS);
         let episode_ns = cycle_ns / Episode::ALL.len() as u64;
         let steps_per_episode = ((episode_ns + STEP_NS / 2) / STEP_NS).max(MIN_STEPS);
         Self { step_ns: episode_ns / steps_per_episode, steps_per_episode }
     }
 
-    /// The episode of a step, and how far it has come in thousandths: 0 in its first step.
+    /// The episode of a step, and its progress in thousandths: 0 in its first step.
     fn episode(self, step: u64) -> (Episode, u32) {
         let episodes = Episode::ALL.len() as u64;
         let index = (step / self.steps_per_episode) % episodes;
@@ -123,7 +124,7 @@ impl Clock {
     }
 }
 
-/// A frame to be, kept small until its time comes.
+/// A planned frame, kept small until it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Plan {
     at_ns: u64,
@@ -147,7 +148,7 @@ struct Roce {
     tos: u8,
     ack_req: bool,
     payload: u16,
-    order: Order,
+    position: SequencePosition,
 }
 
 impl Ord for Plan {
@@ -163,8 +164,7 @@ impl PartialOrd for Plan {
 }
 
 impl Scenario {
-    /// The traffic that follows from `seed`, where all episodes come by in `cycle` (at least five
-    /// seconds).
+    /// The traffic of `seed`, with a cycle of this length (at least five seconds).
     #[must_use]
     pub fn new(seed: u64, cycle: Duration) -> Self {
         let connections = fabric::connections();
@@ -178,26 +178,26 @@ impl Scenario {
         }
     }
 
-    /// What is wrong at a time, in nanoseconds since the start.
+    /// The episode at a time, in nanoseconds since the start.
     #[must_use]
     pub fn episode_at(&self, at_ns: u64) -> Episode {
         self.clock.episode(at_ns / self.clock.step_ns).0
     }
 
-    /// How long one round of all episodes takes.
+    /// The length of a cycle.
     #[must_use]
     pub fn round(&self) -> Duration {
         let steps = self.clock.steps_per_episode * Episode::ALL.len() as u64;
         Duration::from_nanos(self.clock.step_ns.saturating_mul(steps))
     }
 
-    /// The truth about the frames handed out so far.
+    /// The ground truth of the frames handed out so far.
     #[must_use]
     pub fn truth(&self) -> &Truth {
         &self.truth
     }
 
-    /// When the next frame is due, in nanoseconds since the start.
+    /// The time of the next frame, in nanoseconds since the start.
     pub fn next_at(&mut self) -> Option<u64> {
         self.plan_ahead();
         self.waiting.peek().map(|Reverse(plan)| plan.at_ns)
@@ -231,13 +231,13 @@ impl Scenario {
                 let uplink = connection.uplink;
                 let mut route = *connection.route(direction);
                 if operation == Operation::Cnp {
-                    // Adapters do not give notifications the connection's port.
+                    // Adapters do not send CNPs from the connection's source port.
                     route.src_port = 0;
                 }
                 let dest_qp = connection.dest_qp(direction);
                 let (src, dst) = fabric::ends(&route);
                 let key = TruthKey { uplink, direction, src, dst, dest_qp };
-                self.truth.roce(key, operation, tos, payload, roce.order);
+                self.truth.roce(key, operation, tos, payload, roce.position);
                 let [.., high, low] = roce.psn.to_be_bytes();
                 let frame = craft::roce(&Packet {
                     route: &route,
@@ -255,7 +255,7 @@ impl Scenario {
     }
 }
 
-/// Payload of all data: looks like nothing that a protocol analyzer would take for a protocol.
+/// Payload of all data; no protocol analyzer takes it for a protocol.
 static PATTERN: [u8; PATH_MTU as usize] = {
     let mut bytes = [0xA5; PATH_MTU as usize];
     let mut i = 1;

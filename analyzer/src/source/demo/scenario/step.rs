@@ -1,16 +1,16 @@
-//! Plans one step: which packets each connection sends and gets, with what goes wrong.
+//! Plans one step: the packets of each connection, with the problem of the episode.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::ambient;
 use super::fabric::{Connection, Job, Role, SLOW_PEER, Uplink};
-use super::truth::Order;
+use super::truth::SequencePosition;
 use super::{Content, Episode, PATH_MTU, Plan, Roce};
 use crate::sample::Direction;
 use crate::source::demo::craft::{Operation, Reth, Syndrome};
 
-/// One step and what is wrong in it.
+/// One step and its episode.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) number: u64,
@@ -19,50 +19,50 @@ pub(super) struct Step {
     /// Nanoseconds.
     pub(super) length: u64,
     pub(super) episode: Episode,
-    /// How far the episode has come, in thousandths.
+    /// Progress of the episode, in thousandths.
     pub(super) progress: u32,
 }
 
 /// DSCP 26 with ECT(0), as lossless RoCE classes use it.
 const TOS_DATA: u8 = (26 << 2) | 2;
 const TOS_DATA_CE: u8 = TOS_DATA | 3;
-/// DSCP 48 with ECT(0), as ConnectX sends notifications.
+/// DSCP 48 with ECT(0), as ConnectX sends CNPs.
 const TOS_CNP: u8 = (48 << 2) | 2;
 
 /// Packets of a data message.
 const PACKETS: u32 = 32;
-/// Packets after which an acknowledgement is asked for within a message.
+/// Packets from one acknowledgement request to the next within a message.
 const ACK_EVERY: u32 = 16;
 /// Between two packets of a message: sixteen connections send at once, and a frame costs its sender some microseconds.
 const PACKET_GAP_NS: u64 = 400_000;
 const PACKET_JITTER_NS: u32 = 10_000;
 /// From this host to a peer and back.
 const ROUND_TRIP_NS: u64 = 160_000;
-/// An adapter's own time to answer.
+/// Response time of an adapter.
 const ANSWER_NS: u64 = 8_000;
-/// Bytes of a clear-to-send write.
+/// Bytes of a clear-to-send WRITE.
 const CREDIT_BYTES: u16 = 64;
-/// From one notification of a queue pair to the next, at least: adapters limit them by time, from microseconds up to this.
+/// Minimum time between two CNPs of a queue pair; adapters use from some microseconds up to this.
 const CNP_INTERVAL_NS: u64 = 4_000_000;
-/// Timer code 12: what NCCL asks for, and how long it means.
+/// RNR timer code 12, NCCL's default, and its time.
 const RNR_TIMER: u8 = 12;
 const RNR_WAIT_NS: u64 = 640_000;
 /// Data messages per connection and second.
 const MESSAGES_PER_SECOND: u64 = 8;
 const MAX_MESSAGES: u64 = 64;
-/// All connections of a job start a message together, but for this.
+/// Connections of a job start a message within this time of each other.
 const SKEW_NS: u64 = 500_000;
-/// GPUs need about the same time in every step: up to so many thousandths of it more.
+/// Variation of the compute time, in thousandths of a step.
 const COMPUTE_JITTER: u64 = 20;
-/// Thousandths of a step in which the job sends, unless something slows it down; then GPUs compute.
-const BUSY: u32 = 350;
+/// Thousandths of a step in which the job sends, unless something slows it down; GPUs compute in the rest.
+const SEND_TIME: u32 = 350;
 
 /// Requests of one direction of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sequence {
     /// PSN of the next request.
     psn: u32,
-    /// Messages that the other end has completed.
+    /// Messages completed by the other end.
     msn: u32,
 }
 
@@ -79,22 +79,22 @@ impl Sequence {
 struct State {
     data: Sequence,
     credits: Sequence,
-    /// When the latest notification is sent. One answers all marks up to it.
-    notified: u64,
+    /// Time of the latest CNP. It answers all marks before it.
+    last_cnp_ns: u64,
 }
 
-/// What one message of a connection meets.
+/// The problems of one message of a connection.
 #[derive(Clone, Copy, Debug, Default)]
-struct Weather {
-    /// Data packets out of a thousand that get a CE mark on their way.
+struct Impairment {
+    /// CE-marked data packets per thousand.
     ce: u32,
-    /// First lost packet of the message and how many follow it.
+    /// Number of the first lost packet in the message, and how many are lost in a row.
     loss: Option<(u32, u32)>,
-    /// How often the receiver is not ready for the last packet.
-    refusals: u32,
+    /// RNR NAKs for the last packet.
+    rnr_naks: u32,
 }
 
-/// Plans steps one after another; remembers sequences between them.
+/// Plans steps one after another; keeps the sequence numbers between them.
 #[derive(Debug)]
 pub(super) struct Planner {
     random: Random,
@@ -114,37 +114,37 @@ impl Planner {
         let computed = self.random.next() % (step.length / 1_000 * COMPUTE_JITTER).max(1);
         for (index, connection) in all.iter().enumerate() {
             let count = messages(step, connection);
-            let time = step.length / 1_000 * u64::from(busy(step, connection));
+            let time = step.length / 1_000 * u64::from(send_time(step, connection));
             let slot = time / count.max(1);
             for message in 0..count {
                 let skew = self.random.next() % SKEW_NS;
                 let at = step.starts + computed + message * slot + skew;
-                let weather = self.weather(step, connection);
-                Message { planner: self, index, connection, out, at }.plan(weather);
+                let impairment = self.impairment(step, connection);
+                Message { planner: self, index, connection, out, at }.plan(impairment);
             }
         }
     }
 
-    fn weather(&mut self, step: &Step, connection: &Connection) -> Weather {
-        let mut weather = Weather::default();
-        if connection.job == Job::Crowded {
-            return weather;
+    fn impairment(&mut self, step: &Step, connection: &Connection) -> Impairment {
+        let mut impairment = Impairment::default();
+        if connection.job == Job::Skewed {
+            return impairment;
         }
         match step.episode {
             Episode::Congestion if connection.uplink == Uplink::Rail0 => {
-                weather.ce = 80 + step.progress * 2 / 5;
+                impairment.ce = 80 + step.progress * 2 / 5;
             }
             Episode::Loss if self.random.below(1_000) < 300 => {
-                // Enough packets must follow for the gap to be seen and answered in the message.
+                // Enough packets must follow for the receiver to detect the gap and answer within the message.
                 let first = 1 + self.random.below(PACKETS - 12);
-                weather.loss = Some((first, 1 + self.random.below(3)));
+                impairment.loss = Some((first, 1 + self.random.below(3)));
             }
             Episode::SlowReceiver if connection.role == Role::Sends && connection.peer == SLOW_PEER => {
-                weather.refusals = self.random.below(4);
+                impairment.rnr_naks = self.random.below(4);
             }
             _ => {}
         }
-        weather
+        impairment
     }
 
     fn ambient(&mut self, step: &Step, out: &mut BinaryHeap<Reverse<Plan>>) {
@@ -178,20 +178,20 @@ fn push(out: &mut BinaryHeap<Reverse<Plan>>, planned: &mut u64, at_ns: u64, cont
 fn messages(step: &Step, connection: &Connection) -> u64 {
     let usual = (step.length * MESSAGES_PER_SECOND / 1_000_000_000).clamp(1, MAX_MESSAGES);
     match (step.episode, connection.job) {
-        (Episode::BadHashing, Job::Crowded) => usual.max(2),
-        // The first job waits for data that the second one keeps from it.
+        (Episode::BadHashing, Job::Skewed) => usual.max(2),
+        // The first job waits for data that the second job delays.
         (Episode::BadHashing, Job::Spread) => 1,
         (_, Job::Spread) => usual,
-        (_, Job::Crowded) => 0,
+        (_, Job::Skewed) => 0,
     }
 }
 
-/// For how many thousandths of a step a connection sends: its sender slows down when told to.
-fn busy(step: &Step, connection: &Connection) -> u32 {
+/// Thousandths of a step in which a connection sends; CNPs slow its sender down.
+fn send_time(step: &Step, connection: &Connection) -> u32 {
     match step.episode {
-        Episode::Congestion if connection.uplink == Uplink::Rail0 => BUSY + step.progress * 3 / 10,
+        Episode::Congestion if connection.uplink == Uplink::Rail0 => SEND_TIME + step.progress * 3 / 10,
         Episode::BadHashing => 850,
-        _ => BUSY,
+        _ => SEND_TIME,
     }
 }
 
@@ -206,7 +206,7 @@ struct Message<'a> {
 }
 
 impl Message<'_> {
-    fn plan(mut self, weather: Weather) {
+    fn plan(mut self, impairment: Impairment) {
         self.credit();
         let first_psn = self.state().data.psn;
         let last_payload = 1 + u16::try_from(self.planner.random.below(PATH_MTU.into())).unwrap_or_default();
@@ -214,24 +214,24 @@ impl Message<'_> {
         let last = PACKETS - 1;
         let mut number = 0;
         while number < last {
-            match weather.loss {
+            match impairment.loss {
                 Some((first, count)) if first == number => {
-                    number = self.lose(shape, first, count, weather.ce);
+                    number = self.lose(shape, first, count, impairment.ce);
                 }
                 _ => {
-                    self.data(shape, number, Order::Next, weather.ce);
+                    self.data(shape, number, SequencePosition::InSequence, impairment.ce);
                     self.acknowledge_if_due(shape, number);
                     number += 1;
                 }
             }
         }
-        self.data(shape, last, Order::Next, weather.ce);
-        for _ in 0..weather.refusals {
+        self.data(shape, last, SequencePosition::InSequence, impairment.ce);
+        for _ in 0..impairment.rnr_naks {
             let msn = self.state().data.msn;
-            let refused = self.answer(Syndrome::Rnr(RNR_TIMER), shape.psn(last), msn);
-            // The sender waits from when the refusal reaches it.
-            self.at = refused + RNR_WAIT_NS + self.to_sender();
-            self.data(shape, last, Order::Again, weather.ce);
+            let answered = self.answer(Syndrome::Rnr(RNR_TIMER), shape.psn(last), msn);
+            // The sender waits from the arrival of the RNR NAK on.
+            self.at = answered + RNR_WAIT_NS + self.to_sender();
+            self.data(shape, last, SequencePosition::Retransmission, impairment.ce);
         }
         let msn = self.state().data.complete();
         self.answer(Syndrome::Ack, shape.psn(last), msn);
@@ -242,23 +242,23 @@ impl Message<'_> {
         &mut self.planner.states[self.index]
     }
 
-    /// The receiver tells the sender where it may write, with a small write of its own.
+    /// The receiver's clear-to-send: a small WRITE that names the buffer to write to.
     fn credit(&mut self) {
         let (data, back) = (self.connection.data(), self.connection.answers());
         let Sequence { psn, .. } = self.state().credits;
         let reth = Reth { address: 0x7F3A_5000_0000, rkey: 0x0018_2A00, length: CREDIT_BYTES.into() };
         let operation = Operation::WriteOnly(reth);
-        self.push(self.at, back, operation, psn, TOS_DATA, true, CREDIT_BYTES, Order::Next);
+        self.push(self.at, back, operation, psn, TOS_DATA, true, CREDIT_BYTES, SequencePosition::InSequence);
         let msn = self.state().credits.complete();
         let acknowledged = self.at + if data == Direction::Ingress { ROUND_TRIP_NS } else { ANSWER_NS };
         let operation = Operation::Acknowledge(Syndrome::Ack, msn);
-        self.push(acknowledged, data, operation, psn, TOS_DATA, false, 0, Order::Next);
+        self.push(acknowledged, data, operation, psn, TOS_DATA, false, 0, SequencePosition::InSequence);
         self.state().credits.psn = (psn + 1) & MASK24;
         self.at = acknowledged + ANSWER_NS;
     }
 
-    /// Sends one data packet and moves time on to the next.
-    fn data(&mut self, shape: Shape, number: u32, order: Order, ce: u32) {
+    /// Sends one data packet and advances time to the next.
+    fn data(&mut self, shape: Shape, number: u32, position: SequencePosition, ce: u32) {
         let last = PACKETS - 1;
         let reth = Reth {
             address: 0x7F3A_9000_0000,
@@ -270,79 +270,97 @@ impl Message<'_> {
             n if n == last => (Operation::WriteLastImm(shape.first_psn), shape.last_payload),
             _ => (Operation::WriteMiddle, PATH_MTU),
         };
-        // Marks are set by switches: what this host sends is marked behind its own port.
+        // Switches set marks: packets from this host are marked downstream of its port.
         let marked = self.planner.random.below(1_000) < ce;
         let seen = marked && self.connection.role == Role::Receives;
         let tos = if seen { TOS_DATA_CE } else { TOS_DATA };
-        let ack_req = number == last || asks(number);
+        let ack_req = number == last || requests_ack(number);
         let direction = self.connection.data();
-        self.push(self.at, direction, operation, shape.psn(number), tos, ack_req, payload, order);
+        self.push(self.at, direction, operation, shape.psn(number), tos, ack_req, payload, position);
         if marked {
-            self.notify();
+            self.send_cnp();
         }
         let jitter = self.planner.random.below(PACKET_JITTER_NS);
         self.at += PACKET_GAP_NS + u64::from(jitter);
     }
 
-    /// The receiver of a marked packet tells the sender, as soon as it may do so again.
-    fn notify(&mut self) {
+    /// The receiver of a marked packet sends a CNP, once the minimum interval has passed.
+    fn send_cnp(&mut self) {
         let seen = self.at + self.to_receiver() + ANSWER_NS;
-        let notified = self.state().notified;
-        if notified >= seen {
+        let last_cnp_ns = self.state().last_cnp_ns;
+        if last_cnp_ns >= seen {
             return;
         }
-        let at = if notified == 0 { seen } else { seen.max(notified + CNP_INTERVAL_NS) };
-        self.state().notified = at;
-        self.push(at, self.connection.answers(), Operation::Cnp, 0, TOS_CNP, false, 0, Order::Next);
+        let at = if last_cnp_ns == 0 { seen } else { seen.max(last_cnp_ns + CNP_INTERVAL_NS) };
+        self.state().last_cnp_ns = at;
+        self.push(
+            at,
+            self.connection.answers(),
+            Operation::Cnp,
+            0,
+            TOS_CNP,
+            false,
+            0,
+            SequencePosition::InSequence,
+        );
     }
 
-    /// `lost` packets from `first` on do not arrive. The receiver asks for them as soon as it sees
-    /// the next one; the sender has sent more by then, and starts again from the first lost one.
-    /// Returns the number of the packet to go on with.
+    /// Loses `lost` packets from `first` on. The receiver sends a sequence-error NAK for the next packet; the sender
+    /// has sent more by then, and goes back to the first lost one. Returns the number of the packet that follows.
     fn lose(&mut self, shape: Shape, first: u32, lost: u32, ce: u32) -> u32 {
-        // What arrives at this host was lost before its port; what it sends is lost behind it.
-        let before = self.connection.role == Role::Receives;
+        // Packets to this host are lost upstream of its port, packets from it downstream.
+        let upstream = self.connection.role == Role::Receives;
         let mut number = first;
-        if before {
+        if upstream {
             self.at += PACKET_GAP_NS * u64::from(lost);
             number += lost;
         } else {
             for _ in 0..lost {
-                self.data(shape, number, Order::Next, ce);
+                self.data(shape, number, SequencePosition::InSequence, ce);
                 number += 1;
             }
         }
-        let order = if before { Order::After(lost) } else { Order::Next };
-        self.data(shape, number, order, ce);
+        let position =
+            if upstream { SequencePosition::AfterLoss(lost) } else { SequencePosition::InSequence };
+        self.data(shape, number, position, ce);
         number += 1;
         let msn = self.state().data.msn;
-        let refused = self.answer(Syndrome::Nak(0), shape.psn(first), msn);
-        let restart = refused + self.to_sender();
+        let answered = self.answer(Syndrome::Nak(0), shape.psn(first), msn);
+        let restart = answered + self.to_sender();
         while self.at < restart && number < PACKETS - 1 {
-            self.data(shape, number, Order::Next, ce);
+            self.data(shape, number, SequencePosition::InSequence, ce);
             number += 1;
         }
         self.at = self.at.max(restart);
-        for again in first..number {
-            self.data(shape, again, Order::Again, ce);
-            self.acknowledge_if_due(shape, again);
+        for resent in first..number {
+            self.data(shape, resent, SequencePosition::Retransmission, ce);
+            self.acknowledge_if_due(shape, resent);
         }
         number
     }
 
     fn acknowledge_if_due(&mut self, shape: Shape, number: u32) {
-        if asks(number) {
+        if requests_ack(number) {
             let msn = self.state().data.msn;
             self.answer(Syndrome::Ack, shape.psn(number), msn);
         }
     }
 
-    /// The receiver answers the packet sent last. Returns when the answer passes this host's port.
+    /// Answers the packet sent last. Returns the time at which the answer passes this host's port.
     fn answer(&mut self, syndrome: Syndrome, psn: u32, msn: u32) -> u64 {
         let sent = self.at - PACKET_GAP_NS;
         let at = sent + self.to_receiver() + ANSWER_NS;
         let operation = Operation::Acknowledge(syndrome, msn);
-        self.push(at, self.connection.answers(), operation, psn, TOS_DATA, false, 0, Order::Next);
+        self.push(
+            at,
+            self.connection.answers(),
+            operation,
+            psn,
+            TOS_DATA,
+            false,
+            0,
+            SequencePosition::InSequence,
+        );
         at
     }
 
@@ -366,20 +384,20 @@ impl Message<'_> {
         tos: u8,
         ack_req: bool,
         payload: u16,
-        order: Order,
+        position: SequencePosition,
     ) {
         let connection = self.index;
-        let roce = Roce { connection, direction, operation, psn, tos, ack_req, payload, order };
+        let roce = Roce { connection, direction, operation, psn, tos, ack_req, payload, position };
         push(self.out, &mut self.planner.planned, at, Content::Roce(roce));
     }
 }
 
-/// Whether packet `number` of a message asks for an acknowledgement before its end.
-const fn asks(number: u32) -> bool {
+/// Whether packet `number` requests an acknowledgement before the end of its message.
+const fn requests_ack(number: u32) -> bool {
     number % ACK_EVERY == ACK_EVERY - 1
 }
 
-/// What stays the same while a message is sent, also when parts of it are sent again.
+/// The properties of a message that its retransmissions keep.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     first_psn: u32,

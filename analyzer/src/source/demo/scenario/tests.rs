@@ -59,7 +59,7 @@ fn seen(stats: &FlowStats) -> FlowTruth {
         cnp: stats.cnp_packets,
         gaps: stats.psn.gaps,
         missing: stats.psn.missing,
-        repeats: stats.psn.repeats,
+        retransmissions: stats.psn.repeats,
         acks: stats.acks,
         naks: stats.naks[0],
         rnr_naks: stats.rnr_naks,
@@ -125,7 +125,7 @@ fn by_episode(cycle: Duration) -> BTreeMap<Episode, (FlowTruth, [u64; 2])> {
                 cnp: now.cnp - before.cnp,
                 gaps: now.gaps - before.gaps,
                 missing: now.missing - before.missing,
-                repeats: now.repeats - before.repeats,
+                retransmissions: now.retransmissions - before.retransmissions,
                 naks: now.naks - before.naks,
                 rnr_naks: now.rnr_naks - before.rnr_naks,
                 ..FlowTruth::default()
@@ -156,9 +156,9 @@ fn each_episode_shows_its_ill_and_no_other() {
             assert_eq!((t.gaps > 0, t.missing > 0, t.naks > 0), (lossy, lossy, lossy), "{what}");
             assert_eq!(t.rnr_naks > 0, *episode == Episode::SlowReceiver, "{what}");
             let repeats = lossy || *episode == Episode::SlowReceiver;
-            assert_eq!(t.repeats > 0, repeats, "{what}");
+            assert_eq!(t.retransmissions > 0, repeats, "{what}");
             if lossy {
-                assert!(t.missing >= t.gaps && t.naks > t.gaps && t.repeats > t.missing, "{what}");
+                assert!(t.missing >= t.gaps && t.naks > t.gaps && t.retransmissions > t.missing, "{what}");
             }
             if congested {
                 // Of every two notifications one answers marks that are set behind our own port.

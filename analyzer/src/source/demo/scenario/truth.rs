@@ -1,19 +1,20 @@
-//! What really crosses the links, kept by the generator as it decides: independent of the
-//! accounting that it is compared with.
+//! The ground truth of a scenario: what crosses the links, counted by the generator as it decides, and
+//! independent of the accounting that it is compared with.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::AddAssign;
 
 use super::super::craft::{Operation, Syndrome};
 use super::fabric::Uplink;
 use crate::sample::Direction;
 
-/// A flow as reports define it.
+/// The identity of a flow, as in reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TruthKey {
-    /// Link.
+    /// The interface that it crosses.
     pub uplink: Uplink,
-    /// Direction on it.
+    /// Its direction there.
     pub direction: Direction,
     /// Source address.
     pub src: IpAddr,
@@ -23,15 +24,15 @@ pub struct TruthKey {
     pub dest_qp: u32,
 }
 
-/// Where a request stands in its sequence, as seen at this host's port.
+/// Where a packet stands in its PSN sequence, as seen at this host's port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    /// Next in line, or no request at all.
-    Next,
-    /// First behind a loss on the way here, of so many packets.
-    After(u32),
-    /// Sent once more.
-    Again,
+pub(super) enum SequencePosition {
+    /// In sequence, or not a request.
+    InSequence,
+    /// The first after a loss of this many packets upstream of this port.
+    AfterLoss(u32),
+    /// Retransmitted.
+    Retransmission,
 }
 
 /// Counts of one flow.
@@ -43,22 +44,38 @@ pub struct FlowTruth {
     pub bytes: u64,
     /// Payload of requests.
     pub payload_bytes: u64,
-    /// Packets marked congestion experienced.
+    /// CE-marked packets.
     pub ce: u64,
-    /// Congestion notification packets.
+    /// CNPs.
     pub cnp: u64,
-    /// Jumps ahead in the sequence.
+    /// PSN gaps.
     pub gaps: u64,
-    /// Requests lost on the way here.
+    /// Requests lost upstream of this port.
     pub missing: u64,
-    /// Requests sent once more.
-    pub repeats: u64,
+    /// Retransmitted requests.
+    pub retransmissions: u64,
     /// Positive acknowledgements.
     pub acks: u64,
-    /// NAKs for a PSN sequence error.
+    /// Sequence-error NAKs.
     pub naks: u64,
     /// RNR NAKs.
     pub rnr_naks: u64,
+}
+
+impl AddAssign for FlowTruth {
+    fn add_assign(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.payload_bytes += other.payload_bytes;
+        self.ce += other.ce;
+        self.cnp += other.cnp;
+        self.gaps += other.gaps;
+        self.missing += other.missing;
+        self.retransmissions += other.retransmissions;
+        self.acks += other.acks;
+        self.naks += other.naks;
+        self.rnr_naks += other.rnr_naks;
+    }
 }
 
 /// Counts of everything that was sent.
@@ -78,7 +95,14 @@ const CE: u8 = 3;
 
 impl Truth {
     /// Adds a RoCE packet over IPv4 without a tag.
-    pub(super) fn roce(&mut self, key: TruthKey, operation: Operation, tos: u8, payload: u16, order: Order) {
+    pub(super) fn roce(
+        &mut self,
+        key: TruthKey,
+        operation: Operation,
+        tos: u8,
+        payload: u16,
+        position: SequencePosition,
+    ) {
         let flow = self.flows.entry(key).or_default();
         flow.packets += 1;
         let extended: u64 = match operation {
@@ -94,13 +118,13 @@ impl Truth {
         flow.bytes += HEADERS + extended + payload.next_multiple_of(4) + ICRC;
         flow.payload_bytes += payload;
         flow.ce += u64::from(tos & 3 == CE);
-        match order {
-            Order::Next => {}
-            Order::After(lost) => {
+        match position {
+            SequencePosition::InSequence => {}
+            SequencePosition::AfterLoss(lost) => {
                 flow.gaps += 1;
                 flow.missing += u64::from(lost);
             }
-            Order::Again => flow.repeats += 1,
+            SequencePosition::Retransmission => flow.retransmissions += 1,
         }
         match operation {
             Operation::Cnp => flow.cnp += 1,
@@ -122,17 +146,7 @@ impl Truth {
     pub fn total(&self) -> FlowTruth {
         let mut sum = FlowTruth::default();
         for flow in self.flows.values() {
-            sum.packets += flow.packets;
-            sum.bytes += flow.bytes;
-            sum.payload_bytes += flow.payload_bytes;
-            sum.ce += flow.ce;
-            sum.cnp += flow.cnp;
-            sum.gaps += flow.gaps;
-            sum.missing += flow.missing;
-            sum.repeats += flow.repeats;
-            sum.acks += flow.acks;
-            sum.naks += flow.naks;
-            sum.rnr_naks += flow.rnr_naks;
+            sum += *flow;
         }
         sum
     }

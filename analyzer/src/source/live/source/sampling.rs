@@ -66,6 +66,7 @@ impl Source {
         self.ecn.reading(&reading.flows, self.clock.unix_ns(now));
         self.losses.changes(&mut self.programs, &self.pairs);
         self.losses.reading(&reading.flows, &self.programs, (!running).then_some(&self.clock));
+        self.losses.count(&reading.flows, self.clock.unix_ns(now));
         Ok(reading)
     }
 

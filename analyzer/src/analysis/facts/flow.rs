@@ -1,0 +1,391 @@
+//! Fields of one flow.
+
+use crate::metrics::loss::spells::FlowSpells;
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+use super::Ecn;
+use crate::analysis::{Icrc, LastNaks, Loss, Unfollowed};
+use crate::sample::Direction;
+
+/// One direction of a queue pair on one link: link, direction, source, destination and destination QP
+/// identify it. The UDP source port is no part of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Flow {
+    /// Name of the link, as in `links[].name`.
+    pub link: String,
+    /// Direction of the link. Null: replay.
+    pub direction: Option<Direction>,
+    /// Source address: of the innermost IP header, or of the GRH of RoCEv1.
+    pub src: IpAddr,
+    /// Destination address.
+    pub dst: IpAddr,
+    /// Destination queue pair, 24 bits. For CNPs: the queue pair whose rate is to be reduced.
+    pub dest_qp: u32,
+    /// RoCE version of the first packet: 1 (GRH over Ethernet) or 2 (UDP).
+    pub roce_version: u8,
+    /// Distinct UDP source ports; 0 for RoCEv1, which has none. Unit: ports. Null: some ports found the
+    /// overflow table full.
+    pub src_port_count: Option<u64>,
+    /// UDP source ports: the 16 with the most bytes, in descending order.
+    pub src_ports: Vec<Port>,
+    /// Outermost VLAN id of the first packet; 0: untagged. Null: not known: XDP may not see the tag, raw IP
+    /// has no link layer.
+    pub vlan: Option<u16>,
+    /// Second VLAN id of the first packet; 0: none. Null: not known.
+    pub inner_vlan: Option<u16>,
+    /// Priority code point of the first packet. Null: untagged, or not known.
+    pub pcp: Option<u8>,
+    /// DSCP of the first packet. Null: RoCEv1.
+    pub dscp: Option<u8>,
+    /// Tunnels of the first packet, outermost first, joined by `+`: `vxlan`, `vxlan-gpe`, `geneve`, `gre`,
+    /// `erspan1`, `erspan2`, `erspan3`, `mpls`, `ipip`. Null: none.
+    pub encapsulation: Option<String>,
+    /// Properties in which a later packet differs from the first: `vlan`, `inner_vlan`, `pcp`, `dscp`,
+    /// `encapsulation`, `roce_version`.
+    pub mixed: Vec<&'static str>,
+    /// Path MTU in use: payload of the latest FIRST or MIDDLE packet of a SEND or WRITE. Unit: bytes. Null:
+    /// no message of several packets was seen.
+    pub path_mtu: Option<u32>,
+    /// Packets of every kind. Unit: packets.
+    pub packets: u64,
+    /// Length of the outer frames on the wire, without FCS. Unit: bytes.
+    pub bytes: u64,
+    /// Length of the encapsulated frames: inner IP packet plus 14 bytes each. Unit: bytes. Null: no packet
+    /// was encapsulated.
+    pub inner_bytes: Option<u64>,
+    /// Payload without headers, padding and ICRC. Unit: bytes.
+    pub payload_bytes: u64,
+    /// Packets of unknown payload length: the opcode's headers are not known, or lengths contradict each
+    /// other. Unit: packets.
+    pub payload_unknown: u64,
+    /// Time of the first packet. Unit: Unix ns.
+    pub first_ns: u64,
+    /// Time of the last packet. Unit: Unix ns.
+    pub last_ns: u64,
+    /// All packets of the flow, by their ECN bits.
+    pub ecn: Ecn,
+    /// Packets other than CNP and ACKNOWLEDGE; the base of [`Flow::ce_ratio`].
+    #[serde(skip)]
+    pub ecn_data: Ecn,
+    /// CE-marked over ECN-capable packets, without CNPs and ACKNOWLEDGEs: ce / (ect0 + ect1 + ce). Unit:
+    /// ratio. Null: none of them is ECN-capable: ECN is off, which is not 0 %.
+    pub ce_ratio: Option<f64>,
+    /// CE marks over time. Null: no packet is CE-marked.
+    pub ce_over_time: Option<CeOverTime>,
+    /// CNPs in this flow: they request a rate reduction of `dest_qp`. Unit: packets.
+    pub cnp_packets: u64,
+    /// CNPs in this flow and their effect. Null: there are none; live also: all their events were dropped
+    /// (`totals.lost.events_dropped`).
+    pub cnp: Option<Cnp>,
+    /// Packets by opcode, in ascending order.
+    pub opcodes: Vec<Opcode>,
+    /// Acknowledgements by the syndrome of their AETH.
+    pub ack: Ack,
+    /// Time of the latest NAK of each kind. Null: live with `--no-timing`.
+    pub last_naks_ns: Option<LastNaks>,
+    /// PSNs of the requests. Null: no request of RC, UC or XRC was seen.
+    pub psn: Option<Psn>,
+    /// PSNs of READ responses and atomic acknowledgements. Null: none was seen.
+    pub psn_responses: Option<Psn>,
+    /// Part of `psn_responses.missing` that is certainly missing: PSNs skipped within a response message, and
+    /// one for each message without a beginning, or whose predecessor has no end. PSNs skipped between two
+    /// messages may belong to requests that an ACK answers. Unit: PSNs. Null: no response was seen.
+    pub responses_missing: Option<u64>,
+    /// Loss, reordering and retransmission of the requests. Live: of timed flows (see `latency_ns`), since
+    /// they are timed (`loss_unfollowed`); IPv4 identifications are not used, and pauses are those between
+    /// any packets of the flow. Null: no request of RC, UC or XRC was seen; live also: the flow is not timed,
+    /// or was not while PSNs were skipped or repeated, events were dropped, or `--no-timing`.
+    pub loss: Option<Loss>,
+    /// Loss, reordering and retransmission of READ responses and atomic acknowledgements. Null: no response
+    /// was seen, or live: repeated responses are counted only, see `responses_missing`.
+    pub loss_responses: Option<Loss>,
+    /// Packets before loss detection began, which are not in `loss`. Pairing the two directions of a
+    /// connection takes some milliseconds when rocescope starts during a run. Null: requests were followed
+    /// from the first packet on, or no PSN had been skipped or repeated before.
+    pub loss_unfollowed: Option<Unfollowed>,
+    /// Check of the invariant CRC. Null: not checked by this source (live).
+    pub icrc: Option<Icrc>,
+    /// Request-to-ACK and response latency at this tap: from a request that asks for an acknowledgement, a
+    /// READ, atomic or FLUSH to the first packet that answers it. An ACK answers all requests up to its PSN.
+    /// Needs the reverse flow (`pairing`) on the same tap. Live: measured in the kernel by its exact clock,
+    /// for the 512 busiest flows of requests that are paired. Null: no sample: no such request, or no reverse
+    /// flow; live also: 512 busier flows are timed (`latency_untimed.untracked`), or `--no-timing`.
+    pub latency_ns: Option<Latency>,
+    /// The same latency by class of request. Null: as `latency_ns`.
+    pub latency_by_class: Option<LatencyByClass>,
+    /// Requests without a sample because the reverse flow was not yet known; pairing is not applied
+    /// backwards. Live, a pair is known some milliseconds after the packet that shows it. Unit: requests.
+    /// Null: the flow has no request to be timed, or live with `--no-timing`.
+    pub latency_unpaired: Option<u64>,
+    /// Other requests without a sample. Null: as `latency_unpaired`.
+    pub latency_untimed: Option<Untimed>,
+    /// Sum of silences of at least 1 ms during at least half of which the priority of the flow was paused by
+    /// MAC control frames on the link. The priority is the PCP of the tag, without a tag DSCP / 8. Unit: ns.
+    /// Null: live, no pause frame on the link, or `--link-speed` is not given.
+    pub pause_stall_ns: Option<u64>,
+    /// Queue pair at the sending end: the destination QP of the reverse flow. Null: not known, or the packets
+    /// came from several.
+    pub peer_qp: Option<u32>,
+    /// Method by which `peer_qp` was found. Null: as `peer_qp`.
+    pub pairing: Option<Pairing>,
+    /// Process on this host that owns the queue pair to which the flow goes (ingress) or from which it comes
+    /// (egress). Null: not live, no RDMA device, owned by the kernel, or two queue pairs match.
+    pub pid: Option<u32>,
+    /// Command name of the process, or name of the kernel module. Null: not known.
+    pub comm: Option<String>,
+    /// Kubernetes pod (name or id) of the process, else its container, else its Slurm job. Null: not known,
+    /// or it runs directly on the host.
+    pub pod: Option<String>,
+    /// Its place in [`Mark::packets`](crate::metrics::loss::spells::Mark::packets).
+    #[serde(skip)]
+    pub slot: u32,
+    /// When trouble showed in it.
+    #[serde(skip)]
+    pub spells: FlowSpells,
+}
+
+/// Packets and bytes from one UDP source port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Port {
+    /// UDP source port.
+    pub port: u16,
+    /// Packets from it. Unit: packets.
+    pub packets: u64,
+    /// Length of their outer frames. Unit: bytes.
+    pub bytes: u64,
+}
+
+/// Packets with one BTH opcode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Opcode {
+    /// BTH opcode.
+    pub code: u8,
+    /// Name of the opcode, as in Linux' ib_pack.h without the prefix; `CNP`, `DC_OR_RD_0xNN` and
+    /// `UNKNOWN_0xNN` besides.
+    pub name: String,
+    /// Packets with it. Unit: packets.
+    pub packets: u64,
+}
+
+/// Acknowledgements by the syndrome of their AETH.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Ack {
+    /// Positive acknowledgements: ACKNOWLEDGE, READ RESPONSE, ATOMIC ACKNOWLEDGE. Unit: packets.
+    pub acks: u64,
+    /// RNR NAKs: the receiver had no receive buffer posted. Unit: packets.
+    pub rnr_naks: u64,
+    /// NAKs by code.
+    pub naks: Naks,
+    /// AETHs that are truncated or of the reserved type. Unit: packets.
+    pub unknown: u64,
+}
+
+/// NAKs by code, without RNR NAKs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Naks {
+    /// Code 0, PSN sequence error: the responder received a PSN ahead of the expected one. Unit: packets.
+    pub psn_sequence_error: u64,
+    /// Code 1. Unit: packets.
+    pub invalid_request: u64,
+    /// Code 2. Unit: packets.
+    pub remote_access_error: u64,
+    /// Code 3. Unit: packets.
+    pub remote_operational_error: u64,
+    /// Code 4. Unit: packets.
+    pub invalid_rd_request: u64,
+    /// All other codes. Unit: packets.
+    pub reserved: u64,
+}
+
+impl From<[u64; 6]> for Naks {
+    /// From counters indexed by the code, all others last.
+    fn from([sequence, invalid, access, operational, invalid_rd, reserved]: [u64; 6]) -> Self {
+        Self {
+            psn_sequence_error: sequence,
+            invalid_request: invalid,
+            remote_access_error: access,
+            remote_operational_error: operational,
+            invalid_rd_request: invalid_rd,
+            reserved,
+        }
+    }
+}
+
+impl Naks {
+    /// NAKs of every code.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.psn_sequence_error
+            + self.invalid_request
+            + self.remote_access_error
+            + self.remote_operational_error
+            + self.invalid_rd_request
+            + self.reserved
+    }
+}
+
+/// PSNs of the requests, or of the responses, of one flow. These are raw counts: `loss` tells loss from
+/// reordering.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Psn {
+    /// PSN of the first packet seen. Unit: PSN.
+    pub first: u32,
+    /// PSN expected next. Unit: PSN.
+    pub expected: u32,
+    /// Packets up to 65,536 PSNs behind the expected one: retransmitted or out of order. Unit: packets.
+    pub repeats: u64,
+    /// Jumps ahead by less than 65,536 PSNs: packets were lost upstream, or arrive later. Responses also jump
+    /// over the PSNs of other requests without any loss: see `responses_missing`. Unit: jumps.
+    pub gaps: u64,
+    /// PSNs skipped by these jumps. Unit: PSNs.
+    pub missing: u64,
+    /// Larger jumps: the QP number is in use again. Unit: jumps.
+    pub restarts: u64,
+}
+
+/// Distribution of latencies. Percentiles are middles of histogram buckets, at most 6.25 % off; all values
+/// below 1.024 µs share a bucket, as do all above 17.2 s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Latency {
+    /// Samples. Unit: samples.
+    pub count: u64,
+    /// Median. Unit: ns.
+    pub p50: u64,
+    /// 99th percentile. Unit: ns.
+    pub p99: u64,
+    /// 99.9th percentile. Unit: ns.
+    pub p999: u64,
+    /// Longest, exact to 16 ns. Unit: ns.
+    pub max: u64,
+}
+
+/// CE marks of a flow in at most 64 bins from the first mark on. Bins are 1.05 ms wide; the width doubles
+/// when the bins do not suffice. Live: a bin is at least as long as the time between two readings, and the
+/// first covers the time since the reading before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct CeOverTime {
+    /// Start of the first bin. Unit: Unix ns.
+    pub start_ns: u64,
+    /// Width of a bin. Unit: ns.
+    pub bin_ns: u64,
+    /// ECN-capable packets in each bin, CE-marked ones included, without CNPs and ACKNOWLEDGEs. Unit:
+    /// packets.
+    pub capable: Vec<u32>,
+    /// CE-marked packets among them. Unit: packets.
+    pub ce: Vec<u32>,
+}
+
+/// CNPs in a flow, and their effect on the data flow whose rate they reduce.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Cnp {
+    /// The data flow whose sender is asked to reduce its rate, on the same tap. Null: not known (see
+    /// `pairing`), or not visible at this tap.
+    pub answers: Option<FlowId>,
+    /// CNPs per second between the first and the last. Unit: 1/s. Null: fewer than two CNPs, or no time
+    /// between them.
+    pub per_second: Option<f64>,
+    /// Shortest interval between two CNPs: the NIC's CNP pacing is at most this. Unit: ns. Null: fewer than
+    /// two CNPs; live also: events were dropped, possibly of a CNP between two others.
+    pub min_interval_ns: Option<u64>,
+    /// Time from the first CE mark since the previous CNP to the CNP, at this tap. It includes the NIC's CNP
+    /// pacing, which can make up most of it. `count` is the number of CNPs with a mark before them. Null: no
+    /// mark was seen before a CNP; live also: the pair of flows is not timed (see `latency_ns`).
+    pub delay_ns: Option<Latency>,
+    /// CNPs without a CE mark since the previous one. Marks set downstream of this tap are not visible. Unit:
+    /// packets. Null: the data flow is not known; live also: it is not timed, or events were dropped.
+    pub without_ce: Option<u64>,
+    /// Data rate in the window before a CNP: median over up to 128 CNPs, without those before any mark or
+    /// other CNP. Outer frames of ECN-capable packets. Unit: bits/s. Null: the data flow is not known, has
+    /// too few packets, or stops after CNPs; live: not collected.
+    pub rate_before_bps: Option<u64>,
+    /// Data rate in the window after a CNP, without the first 262 µs. Unit: bits/s. Null: as
+    /// `rate_before_bps`.
+    pub rate_after_bps: Option<u64>,
+    /// Length of these windows: 1.05 ms, or 10.5 ms for slow senders. Unit: ns. Null: as `rate_before_bps`.
+    pub rate_window_ns: Option<u64>,
+    /// CNPs that the two rates are based on. Unit: CNPs. Null: as `rate_before_bps`.
+    pub rate_samples: Option<u64>,
+}
+
+/// Latency by class of request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LatencyByClass {
+    /// SEND, WRITE, FLUSH and ATOMIC WRITE. Null: no sample.
+    pub write_send: Option<Latency>,
+    /// RDMA READ: to its first response. Null: no sample.
+    pub read: Option<Latency>,
+    /// COMPARE SWAP and FETCH ADD. Null: no sample.
+    pub atomic: Option<Latency>,
+}
+
+/// Requests without a latency sample although the reverse flow was known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Untimed {
+    /// Retransmitted before the answer, which may belong to either; or abandoned by a restart; or their own
+    /// response is missing. Unit: requests.
+    pub ambiguous: u64,
+    /// More than 64 requests were outstanding. Unit: requests.
+    pub ring_full: u64,
+    /// 65,536 other flows were being timed, 512 in live runs. Unit: requests.
+    pub untracked: u64,
+    /// Not answered so far. Unit: requests.
+    pub outstanding: u64,
+}
+
+/// Evidence for the queue pair that sends in this direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Pairing {
+    /// Method. `device`: RDMA netlink names it (live). `cm`: connection management named both ends.
+    /// `datagram`: the DETH names the sender. `port_rule`: the UDP source port is the one a driver computes
+    /// from both queue pair numbers. `port_is_qp`: the UDP source port is the sender's queue pair number.
+    /// `shared_port`: only one flow in each direction uses this port. `psn`: only one flow of requests was
+    /// waiting for the PSNs of the answers, eight times (replay: for every packet).
+    pub how: &'static str,
+    /// `certain` (device, cm, datagram), `strong` (port_rule, port_is_qp; in replay also shared_port once
+    /// ACKs match the PSNs of the requests) or `likely`.
+    pub confidence: &'static str,
+}
+
+/// Identity of a flow, as in `flows`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct FlowId {
+    /// Name of its link.
+    pub link: String,
+    /// Direction of the link. Null: replay.
+    pub direction: Option<Direction>,
+    /// Source address.
+    pub src: IpAddr,
+    /// Destination address.
+    pub dst: IpAddr,
+    /// Destination queue pair.
+    pub dest_qp: u32,
+}
+
+impl FlowId {
+    /// The id of a flow.
+    #[must_use]
+    pub fn of(flow: &Flow) -> Self {
+        Self {
+            link: flow.link.clone(),
+            direction: flow.direction,
+            src: flow.src,
+            dst: flow.dst,
+            dest_qp: flow.dest_qp,
+        }
+    }
+}

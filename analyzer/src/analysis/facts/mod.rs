@@ -1,0 +1,305 @@
+//! The fields of a report, but for findings: sums over all links.
+//!
+//! The doc comment of a field is its definition in docs/metrics.md and in docs/report.schema.json. It ends with `Unit: ….`
+//! where the field has a unit, and with `Null: ….` where it may be `None`, which is null. Structs whose figures one module
+//! computes alone lie with that module: [`Ecmp`], [`Imbalance`], [`TapFlow`], [`Device`] and others.
+
+mod flow;
+mod link;
+pub(super) mod traffic;
+
+use std::sync::Arc;
+
+use crate::metrics::loss::spells::Mark;
+use rocescope_common::wire::SkipReason;
+use serde::{Serialize, Serializer};
+
+use super::{CountedAgain, Coverage, Device, Ecmp, Imbalance, Rails, TapFlow};
+use crate::sample::SourceKind;
+
+pub use flow::{
+    Ack, CeOverTime, Cnp, Flow, FlowId, Latency, LatencyByClass, Naks, Opcode, Pairing, Port, Psn, Untimed,
+};
+pub use link::{Dscp, EcnOverTime, Link};
+
+/// Everything that follows from one sample without a judgement.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Facts {
+    /// Source of the figures.
+    pub source: Source,
+    /// Time range that the report covers.
+    pub window: Window,
+    /// Sums over all links.
+    pub totals: Totals,
+    /// Flows, sorted by link, source, destination and destination QP.
+    pub flows: Vec<Flow>,
+    /// ECMP entropy of all RoCEv2 traffic.
+    pub entropy: Entropy,
+    /// Links, idle ones included.
+    pub links: Vec<Link>,
+    /// Balance of links that share a load, one entry per group of links and direction.
+    pub imbalance: Vec<Imbalance>,
+    /// Balance of the rails given by `--rail`, one entry per direction.
+    pub rails: Vec<Rails>,
+    /// Model of hashing the 5-tuples over equal uplinks; hash function and seed of a real switch are not
+    /// known. Null: `--ecmp` is not given.
+    pub ecmp: Option<Ecmp>,
+    /// Flows seen at two taps, compared packet by packet. Empty in live runs.
+    pub taps: Vec<TapFlow>,
+    /// Bursts, one entry per link with traffic. Null: packets are not seen one by one (`--no-timing`,
+    /// counters only).
+    pub bursts: Option<Vec<traffic::Burst>>,
+    /// Incast, one entry per link and receiver: the 256 receivers with the most senders. Null: as `bursts`.
+    pub incast: Option<Vec<traffic::Incast>>,
+    /// Steps of a training job, of the port with the most steps, both directions together. Null: no traffic
+    /// has the pattern of a job, at least 0.1 % of all packets are in no bin (`totals.lost.bins_dropped`), or
+    /// as `bursts`.
+    pub steps: Option<traffic::Steps>,
+    /// Traffic between hosts, and messages. Null: as `bursts`.
+    pub pattern: Option<traffic::Pattern>,
+    /// Counters of RDMA devices (live), one entry per device, port and source. They are never added to
+    /// figures from packets.
+    pub devices: Vec<Device>,
+    /// RoCE packets seen by rocescope against those counted by the NIC (live), one entry per port and
+    /// direction.
+    pub coverage: Vec<Coverage>,
+    /// Packets of every flow at the marks that spells refer to.
+    #[serde(skip)]
+    pub marks: Vec<Arc<Mark>>,
+}
+
+/// Source of the figures.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Source {
+    /// Kind of source.
+    pub kind: Kind,
+    /// Interfaces, or capture files as given.
+    pub inputs: Vec<String>,
+    /// Expression of `--filter`. RoCE packets that do not match are counted in `totals.packets` and
+    /// `totals.skipped.filtered` only. Null: no filter.
+    pub filter: Option<String>,
+}
+
+/// The kind of source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Capture files or a stream of one.
+    Replay,
+    /// Programs in the kernel.
+    Live,
+    /// Counters of devices alone.
+    Counters,
+    /// Packets and counters of devices.
+    Mixed,
+}
+
+impl From<SourceKind> for Kind {
+    fn from(kind: SourceKind) -> Self {
+        match kind {
+            SourceKind::Replay => Self::Replay,
+            SourceKind::Live => Self::Live,
+        }
+    }
+}
+
+impl Kind {
+    /// The name in the report.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Replay => "replay",
+            Self::Live => "live",
+            Self::Counters => "counters",
+            Self::Mixed => "mixed",
+        }
+    }
+}
+
+/// Time range of a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Window {
+    /// Replay: time of the first frame of any kind. Live: time at which the programs were attached. Unit:
+    /// Unix ns. Null: no frame was captured.
+    pub first_ns: Option<u64>,
+    /// Replay: time of the last frame of any kind. Live: time of the last reading. Unit: Unix ns. Null: no
+    /// frame was captured.
+    pub last_ns: Option<u64>,
+}
+
+impl Window {
+    /// Length in nanoseconds; `None` when either end is not known or they are swapped.
+    #[must_use]
+    pub fn length_ns(&self) -> Option<u64> {
+        self.last_ns?.checked_sub(self.first_ns?)
+    }
+}
+
+/// Sums over all links. A packet that passes two links counts twice: see `counted_again`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Totals {
+    /// All frames, RoCE or not. Unit: packets.
+    pub packets: u64,
+    /// Length of these frames on the wire: outer frame without FCS. Unit: bytes.
+    pub bytes: u64,
+    /// RoCE packets: frames with a whole base transport header that match `--filter`. Unit: packets.
+    pub roce_packets: u64,
+    /// Length of their outer frames. Unit: bytes.
+    pub roce_bytes: u64,
+    /// Congestion notification packets (opcode 0x81). Unit: packets.
+    pub cnp_packets: u64,
+    /// All packets of flows and retired flows, by their ECN bits.
+    pub ecn: Ecn,
+    /// Packets other than CNP and ACKNOWLEDGE; the base of `ce_ratio`.
+    #[serde(skip)]
+    pub ecn_data: Ecn,
+    /// CE ratio as in `flows[].ce_ratio`, over all flows and retired flows. Unit: ratio. Null: no data packet
+    /// is ECN-capable.
+    pub ce_ratio: Option<f64>,
+    /// Frames that are not counted as RoCE, by reason (see the table of reasons). Unit: packets.
+    #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, u64>"))]
+    pub skipped: Skipped,
+    /// Packets and events that rocescope or the capture lost.
+    pub lost: Lost,
+    /// Flows that were closed during the run.
+    pub retired: Retired,
+    /// Packets that several links counted.
+    pub counted_again: CountedAgain,
+}
+
+/// Packets that are not RoCE, by reason, in the order of the reasons; none of them 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Skipped(pub Vec<(SkipReason, u64)>);
+
+impl Serialize for Skipped {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(reason, n)| (reason.name(), n)))
+    }
+}
+
+impl Skipped {
+    /// All packets that were skipped.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        self.0.iter().map(|(_, n)| n).sum()
+    }
+}
+
+/// Packets and events that were not counted, or not in full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Lost {
+    /// RoCE packets that found the flow table full. They are in the totals and in their link, but in no flow.
+    /// Unit: packets.
+    pub flow_table_full: u64,
+    /// Events dropped because the ring buffer was full. Unit: events. Null: there is no ring buffer (replay).
+    pub events_dropped: Option<u64>,
+    /// Packets that the capture reports as dropped. Unit: packets. Null: the capture does not report drops,
+    /// or there is no capture.
+    pub capture_drops: Option<u64>,
+    /// Packets that the interfaces dropped on receipt during the run. Unit: packets. Null: not known
+    /// (replay).
+    pub interface_drops: Option<u64>,
+    /// Packets whose source port or opcode found the overflow table full. They are counted in their flow, but
+    /// not in `src_ports` or `opcodes`. Unit: packets.
+    pub extra_table_full: u64,
+    /// RoCE packets of live runs that gave up after about 0.5 s on counters locked by another processor. They
+    /// are in the totals and in their link, but in no flow. A lock is held for nanoseconds unless the
+    /// hypervisor stops the processor: expect 0. Unit: packets.
+    pub contended: u64,
+    /// Packets left out of `ce_over_time` and `cnp` because 16,384 other flows are tracked. Unit: packets.
+    /// Null: not collected.
+    pub ecn_untracked: Option<u64>,
+    /// Packets that are counted in their flows, but not in `bursts`, `incast`, `steps` and `pattern.matrix`,
+    /// because the ring buffer of bins was full. Unit: packets. Null: they cannot get lost (replay), or bins
+    /// are not collected.
+    pub bins_dropped: Option<u64>,
+    /// Pause frames left out of `links[].pause` because more than 256 stations sent some. Unit: frames. Null:
+    /// not collected (live).
+    pub pause_untracked: Option<u64>,
+}
+
+/// Flows that were closed during the run: idle for long, or to make room. Their counts stay in totals and
+/// links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Retired {
+    /// Retired flows. Unit: flows.
+    pub flows: u64,
+    /// Their packets. Unit: packets.
+    pub packets: u64,
+    /// Their bytes. Unit: bytes.
+    pub bytes: u64,
+}
+
+/// Packets by the ECN bits of the innermost IP header. RoCEv1 packets have none and are not included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Ecn {
+    /// ECN bits 00: not ECN-capable. Unit: packets.
+    pub not_ect: u64,
+    /// ECN bits 01: ECN-capable, ECT(1). Unit: packets.
+    pub ect1: u64,
+    /// ECN bits 10: ECN-capable, ECT(0). Unit: packets.
+    pub ect0: u64,
+    /// ECN bits 11: congestion experienced. Unit: packets.
+    pub ce: u64,
+}
+
+impl From<[u64; 4]> for Ecn {
+    /// From counters indexed by the two bits.
+    fn from([not_ect, ect1, ect0, ce]: [u64; 4]) -> Self {
+        Self { not_ect, ect1, ect0, ce }
+    }
+}
+
+impl Ecn {
+    /// Packets that are ECN-capable, marked ones included.
+    #[must_use]
+    pub fn capable(&self) -> u64 {
+        self.ect0 + self.ect1 + self.ce
+    }
+
+    /// CE among packets that are ECN-capable; `None` when none is.
+    #[must_use]
+    pub fn ce_ratio(&self) -> Option<f64> {
+        let capable = self.capable();
+        (capable > 0).then(|| self.ce as f64 / capable as f64)
+    }
+
+    pub(in crate::analysis) fn add(&mut self, [not_ect, ect1, ect0, ce]: [u64; 4]) {
+        self.not_ect += not_ect;
+        self.ect1 += ect1;
+        self.ect0 += ect0;
+        self.ce += ce;
+    }
+}
+
+/// Distribution of the bytes over the 5-tuples that fabrics hash: more even means better ECMP balance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Entropy {
+    /// Distinct 5-tuples (source, destination, UDP, source port, 4791), retired flows included. One that
+    /// several links see counts once, with the bytes of the link that saw the most. Unit: tuples.
+    pub five_tuples: u64,
+    /// Distinct UDP source ports among them. Unit: ports.
+    pub source_ports: u64,
+    /// Entropy of the bytes over the 5-tuples: −Σ p·log2 p. Unit: bits. Null: no RoCEv2 was seen.
+    pub entropy_bits: Option<f64>,
+    /// Normalized entropy: `entropy_bits` over its maximum, log2(`five_tuples`); 1: even. Unit: ratio. Null:
+    /// fewer than two 5-tuples.
+    pub normalized: Option<f64>,
+    /// Effective flows: 2 to the entropy, the number of equal flows with the same entropy. Unit: tuples.
+    /// Null: no RoCEv2 was seen.
+    pub effective_flows: Option<f64>,
+    /// Share of the bytes in the busiest 5-tuple. Unit: ratio. Null: no RoCEv2 was seen.
+    pub top_share: Option<f64>,
+    /// Bytes left out because their 5-tuple is no longer known: too many flows were retired, or the overflow
+    /// table was full. Unit: bytes. Null: a flow lost ports and carried both RoCE versions.
+    pub unattributed_bytes: Option<u64>,
+}

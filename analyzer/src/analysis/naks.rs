@@ -1,0 +1,108 @@
+//! What sequence-error NAKs are for: RNR fallout, reordering, or loss. One answer for findings, badges and text.
+//!
+//! | observation | the NAKs are for |
+//! |---|---|
+//! | the requests are seen, and the sender went back for a NAK: to what was missing here, or to what had passed | loss |
+//! | RNR NAKs in the same flow of answers: what came behind the refused packet is out of sequence | RNR |
+//! | the requests are seen, and PSNs came out of order | reordering |
+//! | the requests are seen, and nothing else explains them | loss (downstream: nothing is missing here) |
+//! | the requests are not seen, or what happened to them is not known | not known |
+//!
+//! Each row takes as many NAKs as it explains, in this order.
+
+use crate::analysis::{Facts, Flow};
+
+/// What is known about the requests that the NAKs are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// Episodes of loss, upstream and downstream of the tap, for which the sender went back.
+    pub episodes: u64,
+    /// PSNs that came out of order.
+    pub reordered: u64,
+}
+
+/// Sequence-error NAKs by what they are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NakCauses {
+    /// Fallout of RNR NAKs: packets behind a refused one.
+    pub rnr: u64,
+    /// Packets that arrived out of order.
+    pub reordering: u64,
+    /// Packets that were lost, or arrived damaged.
+    pub loss: u64,
+    /// Not known: the requests are not visible at any tap, or their sequence could not be followed.
+    pub unknown: u64,
+}
+
+impl NakCauses {
+    /// Of a flow of answers with so many NAKs; `requests` is `None` where nothing is known about them.
+    #[must_use]
+    pub fn of(sequence_naks: u64, rnr_naks: u64, requests: Option<Requests>) -> Self {
+        let mut left = sequence_naks;
+        let mut take = |most: u64| {
+            let taken = left.min(most);
+            left -= taken;
+            taken
+        };
+        let loss = take(requests.map_or(0, |requests| requests.episodes));
+        let rnr = take(rnr_naks);
+        let reordering = take(requests.map_or(0, |requests| requests.reordered));
+        let (rest, unknown) = if requests.is_some() { (left, 0) } else { (0, left) };
+        Self { rnr, reordering, loss: loss + rest, unknown }
+    }
+}
+
+impl Facts {
+    /// What the sequence-error NAKs in a flow of answers are for.
+    #[must_use]
+    pub fn nak_causes(&self, answers: &Flow) -> NakCauses {
+        let naks = answers.ack.naks.psn_sequence_error;
+        if naks == 0 {
+            return NakCauses::default();
+        }
+        NakCauses::of(naks, answers.ack.rnr_naks, self.requests_of(answers))
+    }
+
+    /// What is known about the requests that a flow answers: of its own queue pair where it is known, else of all between
+    /// the two hosts. `None` where none is visible, or what happened to one is not known.
+    fn requests_of(&self, answers: &Flow) -> Option<Requests> {
+        let between = |flow: &&Flow| flow.src == answers.dst && flow.dst == answers.src && flow.psn.is_some();
+        let paired = |flow: &&Flow| answers.peer_qp.is_none_or(|qp| flow.dest_qp == qp);
+        let mut all = self.flows.iter().filter(between).filter(paired).peekable();
+        all.peek()?;
+        let mut sum = Requests::default();
+        for flow in all {
+            let troubled = flow.psn.is_some_and(|psn| psn.gaps > 0 || psn.repeats > 0);
+            match &flow.loss {
+                Some(loss) => {
+                    sum.episodes = sum.episodes.max(loss.before_tap.episodes + loss.after_tap.episodes);
+                    sum.reordered = sum.reordered.max(loss.recovered);
+                }
+                None if troubled => return None,
+                None => {}
+            }
+        }
+        Some(sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_takes_the_naks_that_it_explains() {
+        let of =
+            |naks, rnr, episodes, reordered| NakCauses::of(naks, rnr, Some(Requests { episodes, reordered }));
+        let none = NakCauses::default();
+        assert_eq!(of(19, 19, 0, 0), NakCauses { rnr: 19, ..none }, "RNR fallout");
+        assert_eq!(of(50, 3, 48, 0), NakCauses { loss: 48, rnr: 2, ..none }, "loss, and some RNR");
+        assert_eq!(of(7, 0, 0, 9), NakCauses { reordering: 7, ..none }, "reordering");
+        assert_eq!(
+            of(5, 0, 0, 2),
+            NakCauses { reordering: 2, loss: 3, ..none },
+            "the rest was lost downstream"
+        );
+        assert_eq!(NakCauses::of(5, 2, None), NakCauses { rnr: 2, unknown: 3, ..none }, "requests not seen");
+    }
+}

@@ -1,0 +1,103 @@
+//! Where a finding was seen, and between which ends.
+
+use super::{End, Input, Place};
+use crate::analysis::{Flow, Link};
+use crate::sample::Direction;
+
+impl Place {
+    /// A link, with the tap that it is part of and the switch port at its other end where LLDP names one.
+    pub(super) fn link(input: &Input<'_>, name: &str, direction: Option<Direction>) -> Self {
+        // Links of a capture file are named after it; what tells them apart follows a colon.
+        let tap = if direction.is_some() { name } else { name.split(':').next().unwrap_or_default() };
+        let own = input.facts.links.iter().filter(|link| link.name == name);
+        let heard = |link: &Link| {
+            let label = link.neighbours.first()?.label();
+            (!label.is_empty()).then_some(label)
+        };
+        Self {
+            tap: Some(tap.to_owned()),
+            link: Some(name.to_owned()),
+            direction,
+            hop: None,
+            switch_port: own.filter_map(heard).next(),
+        }
+    }
+
+    /// The link of a flow.
+    pub(super) fn of(input: &Input<'_>, flow: &Flow) -> Self {
+        Self::link(input, &flow.link, flow.direction)
+    }
+
+    /// Upstream or downstream of the tap, or between two.
+    pub(super) fn hop(self, hop: impl Into<String>) -> Self {
+        Self { hop: Some(hop.into()), ..self }
+    }
+}
+
+/// The sending and the receiving end of flows with requests: requester and responder. Flows between other hosts than those
+/// of the first are left out; what differs between the flows is `None`.
+pub(super) fn of_data<'a>(
+    input: &Input<'_>,
+    flows: impl IntoIterator<Item = &'a Flow>,
+) -> (Option<End>, Option<End>) {
+    let mut flows = flows.into_iter();
+    let Some(first) = flows.next() else { return (None, None) };
+    let (mut sender, mut receiver) = both(input, first);
+    for flow in flows.filter(|flow| (flow.src, flow.dst) == (first.src, first.dst)) {
+        let (other_sender, other_receiver) = both(input, flow);
+        common(&mut sender, other_sender);
+        common(&mut receiver, other_receiver);
+    }
+    (Some(sender), Some(receiver))
+}
+
+/// Requester and responder of flows with acknowledgements, NAKs or READ responses: whom they are sent to, and who sends them.
+pub(super) fn of_answers<'a>(
+    input: &Input<'_>,
+    flows: impl IntoIterator<Item = &'a Flow>,
+) -> (Option<End>, Option<End>) {
+    let (responder, requester) = of_data(input, flows);
+    (requester, responder)
+}
+
+/// Sender and receiver of one flow.
+fn both(input: &Input<'_>, flow: &Flow) -> (End, End) {
+    let end = |addr, qpn| End { addr, qpn, pid: None, comm: None, pod: None };
+    let (mut sender, mut receiver) = (end(flow.src, flow.peer_qp), end(flow.dst, Some(flow.dest_qp)));
+    let back =
+        |other: &Flow| (other.src, other.dst, Some(other.dest_qp)) == (flow.dst, flow.src, flow.peer_qp);
+    let forth = |other: &Flow| (other.src, other.dst, other.dest_qp) == (flow.src, flow.dst, flow.dest_qp);
+    // A process is known of the end on this host: the receiver of what comes in, the sender of what goes out.
+    for other in input.facts.flows.iter().filter(|other| other.pid.is_some() && (forth(other) || back(other)))
+    {
+        let sends = (other.direction == Some(Direction::Egress)) == forth(other);
+        let end = if sends { &mut sender } else { &mut receiver };
+        if end.pid.is_none() {
+            (end.pid, end.comm, end.pod) = (other.pid, other.comm.clone(), other.pod.clone());
+        }
+    }
+    (sender, receiver)
+}
+
+/// Leaves what is the same of both.
+fn common(end: &mut End, other: End) {
+    let same = (end.qpn == other.qpn, end.pid == other.pid, end.comm == other.comm, end.pod == other.pod);
+    end.qpn = end.qpn.filter(|_| same.0);
+    end.pid = end.pid.filter(|_| same.1);
+    end.comm = end.comm.take().filter(|_| same.2);
+    end.pod = end.pod.take().filter(|_| same.3);
+}
+
+/// An end in words: `10.0.0.1 QP 17 (train.py, PID 4711)`.
+impl std::fmt::Display for End {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}", self.addr)?;
+        if let Some(qpn) = self.qpn {
+            write!(out, " QP {qpn}")?;
+        }
+        let pid = self.pid.map(|pid| format!("PID {pid}"));
+        let known: Vec<&str> =
+            [self.comm.as_deref(), pid.as_deref(), self.pod.as_deref()].into_iter().flatten().collect();
+        if known.is_empty() { Ok(()) } else { write!(out, " ({})", known.join(", ")) }
+    }
+}

@@ -1,0 +1,145 @@
+//! Episodes of findings: their begin and end, their figures, their ends, and who owns what.
+
+use std::sync::Arc;
+
+use crate::analysis::Options;
+use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
+use crate::findings::Finding;
+use crate::findings::tests::found;
+use crate::metrics::loss::spells::{FlowSpells, Mark, Signal, Spell};
+use crate::metrics::loss::{Episodes, FlowLoss, Loss, Metrics, NakTally, Naks};
+use crate::sample::{PeerKey, Sample};
+
+/// A spell between two times in seconds, and the marks around it.
+fn spell(seconds: std::ops::Range<u64>, count: u64, before: u32, after: Option<u32>) -> Spell {
+    let (first_ns, last_ns) = (START + seconds.start * SECOND, START + seconds.end * SECOND);
+    Spell { first_ns, last_ns, count, before, after }
+}
+
+/// Requests from 10.0.0.1 to QP 17 on 10.0.0.2, a thousand a second, and their answers to QP 18.
+fn run(seconds: u64, loss: Metrics, requests: FlowSpells, answers: FlowSpells) -> Sample {
+    let mut data = stats(50_000, 1_000 * seconds, 1_000_000 * seconds);
+    let mut acks = stats(50_001, 100 * seconds, 6_200 * seconds);
+    acks.psn.seen = 0;
+    (data.last_ns, acks.last_ns) = (START + seconds * SECOND, START + seconds * SECOND);
+    let there = key(0, "10.0.0.1", "10.0.0.2", 17);
+    let back = key(0, "10.0.0.2", "10.0.0.1", 18);
+    let mut sample = sample(vec![link("eth0", None)], vec![(there, data), (back, acks)]);
+    sample.window = Some((START, START + seconds * SECOND));
+    sample.peers.insert(PeerKey::of(&there), 18);
+    sample.peers.insert(PeerKey::of(&back), 17);
+    let mut known = Loss::default();
+    known.flows.insert(0, FlowLoss { requests: Some(loss), ..FlowLoss::default() });
+    known.spells.flows.extend([(0, requests), (1, answers)]);
+    known.spells.marks = (1..seconds.div_ceil(10))
+        .map(|number| {
+            let packets = vec![10_000 * number, 1_000 * number];
+            let time_ns = START + 10 * number * SECOND;
+            Arc::new(Mark { number: u32::try_from(number).unwrap(), time_ns, packets })
+        })
+        .collect();
+    sample.metrics.loss = Some(known);
+    sample
+}
+
+/// So many packets lost in each of some spells.
+fn lossy(seconds: u64, spells: &[Spell]) -> Sample {
+    let lost = spells.iter().map(|spell| spell.count).sum();
+    let last_ns = spells.last().unwrap().last_ns;
+    let before = Episodes { count: lost, longest_ns: 9, largest: 1, first_ns: spells[0].first_ns, last_ns };
+    let metrics = Metrics { lost, upstream: before, ..Metrics::default() };
+    let requests =
+        FlowSpells::default().with(Signal::Lost, spells.to_vec()).with(Signal::LossUpstream, spells.to_vec());
+    run(seconds, metrics, requests, FlowSpells::default())
+}
+
+fn by_id(sample: &Sample, id: &str) -> Option<Finding> {
+    found(sample, &Options::default()).into_iter().find(|finding| finding.id == id)
+}
+
+#[test]
+fn the_same_loss_has_the_same_ratio_a_minute_later() {
+    let soon = by_id(&lossy(12, &[spell(2..8, 47, 0, Some(1))]), "loss.before_tap").unwrap();
+    let late = by_id(&lossy(72, &[spell(2..8, 47, 0, Some(1))]), "loss.before_tap").unwrap();
+    assert_eq!((&soon.title, &soon.evidence), (&late.title, &late.evidence));
+    assert_eq!(soon.evidence["packets"], 10_047);
+    assert_eq!(soon.impact.retransmissions, Some(47));
+    assert!(soon.active && !late.active);
+    let end_ns = Some(START + 72 * SECOND);
+    assert_eq!(late.ended(end_ns).as_deref(), Some("ended 13:05:17 UTC after 6.00 s"));
+}
+
+#[test]
+fn in_less_than_ten_seconds_the_figures_are_those_of_the_run() {
+    let finding = by_id(&lossy(9, &[spell(3..4, 9, 0, None)]), "loss.before_tap").unwrap();
+    assert_eq!((&finding.evidence["packets"], &finding.evidence["lost"]), (&9_009.into(), &9.into()));
+}
+
+#[test]
+fn figures_are_those_of_the_latest_episode_and_earlier_ones_are_listed() {
+    let spells = [spell(2..8, 47, 0, Some(1)), spell(41..49, 100, 4, None)];
+    let finding = by_id(&lossy(50, &spells), "loss.before_tap").unwrap();
+    assert_eq!((&finding.evidence["packets"], &finding.evidence["lost"]), (&10_100.into(), &100.into()));
+    let times: Vec<u64> = finding.episodes.iter().map(|one| (one.first_ns - START) / SECOND).collect();
+    assert_eq!(times, [2, 41]);
+    assert_eq!(finding.first_seen_ns, Some(START + 2 * SECOND));
+    assert_eq!(finding.last_seen_ns, Some(START + 49 * SECOND));
+    assert!(finding.active);
+    // Two lost packets later are no episode of it.
+    let few = [spell(2..8, 47, 0, Some(1)), spell(41..49, 2, 4, None)];
+    let finding = by_id(&lossy(50, &few), "loss.before_tap").unwrap();
+    assert_eq!((finding.episodes.len(), &finding.evidence["lost"]), (1, &47.into()));
+}
+
+#[test]
+fn loss_that_comes_back_after_each_silence_is_a_finding_of_the_run() {
+    let spells: Vec<Spell> =
+        (0..5).map(|i| spell(20 * i..20 * i + 1, 3, 2 * i as u32, Some(2 * i as u32 + 1))).collect();
+    let finding = by_id(&lossy(100, &spells), "loss.before_tap").unwrap();
+    assert_eq!((&finding.evidence["lost"], &finding.evidence["packets"]), (&15.into(), &100_015.into()));
+}
+
+/// RNR NAKs, the sequence-error NAKs that follow them, and what is retransmitted for them.
+fn slow_receiver() -> Sample {
+    let metrics = Metrics { retransmitted: 4_000, rnr_retransmitted: 3_900, ..Metrics::default() };
+    let again = [(Signal::Retransmitted, 4_000), (Signal::RetransmittedAfterRnr, 3_900)];
+    let requests = again.into_iter().fold(FlowSpells::default(), |flow, (signal, count)| {
+        flow.with(signal, vec![spell(1..8, count, 0, None)])
+    });
+    let answers = FlowSpells::default()
+        .with(Signal::RnrNak, vec![spell(1..8, 50, 0, None)])
+        .with(Signal::SequenceNak, vec![spell(1..8, 50, 0, None)]);
+    let mut sample = run(9, metrics, requests, answers);
+    (sample.flows[1].stats.rnr_naks, sample.flows[1].stats.naks[0]) = (50, 50);
+    let at = NakTally { count: 50, last_ns: START + 8 * SECOND };
+    let mut naks = Naks { rnr: at, ..Naks::default() };
+    naks.codes[0] = at;
+    sample.metrics.loss.as_mut().unwrap().naks.insert(1, naks);
+    sample
+}
+
+#[test]
+fn an_rnr_episode_owns_its_naks_and_retransmissions() {
+    let sample = slow_receiver();
+    let all = found(&sample, &Options::default());
+    let ids: Vec<&str> = all.iter().map(|finding| finding.id).collect();
+    assert!(ids.contains(&"rnr.slow_receiver"), "{ids:?}");
+    for id in ["retry.storm", "nak.psn_sequence_error", "loss.after_tap"] {
+        assert!(!ids.contains(&id), "{id}");
+    }
+    let slow = by_id(&sample, "rnr.slow_receiver").unwrap();
+    assert_eq!(slow.impact.retransmissions, Some(3_900));
+    assert_eq!((slow.first_seen_ns, slow.last_seen_ns), (Some(START + SECOND), Some(START + 8 * SECOND)));
+    assert_eq!(slow.episodes.len(), 1);
+}
+
+#[test]
+fn the_ends_are_those_of_the_requests_and_not_of_the_naks() {
+    let slow = by_id(&slow_receiver(), "rnr.slow_receiver").unwrap();
+    let end = |end: &Option<crate::findings::End>| end.as_ref().map(|end| (end.addr.to_string(), end.qpn));
+    assert_eq!(end(&slow.requester), Some(("10.0.0.1".into(), Some(18))));
+    assert_eq!(end(&slow.responder), Some(("10.0.0.2".into(), Some(17))));
+    let lossy = by_id(&lossy(9, &[spell(3..4, 9, 0, None)]), "loss.before_tap").unwrap();
+    assert_eq!((end(&lossy.requester), end(&lossy.responder)), (end(&slow.requester), end(&slow.responder)));
+    assert_eq!((lossy.place.tap.as_deref(), lossy.place.hop.as_deref()), (Some("eth0"), Some("upstream")));
+}

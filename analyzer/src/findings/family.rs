@@ -1,0 +1,234 @@
+//! How a family of findings is declared: its entries, thresholds, labels of evidence and check.
+
+use std::fmt;
+
+use super::{Finding, Input, Unit};
+use crate::analysis::Flow;
+use crate::sample::Sample;
+
+/// The findings of one module.
+#[derive(Clone, Copy)]
+pub struct Family {
+    /// Its kinds of findings.
+    pub entries: &'static [Entry],
+    /// Its thresholds, by table of the configuration file.
+    pub limits: &'static [&'static [LimitMeta]],
+    /// Labels and units of its evidence, where the name does not say them.
+    pub evidence: &'static [Label],
+    /// Raises what there is to raise.
+    pub check: fn(&Input<'_>, &mut Vec<Finding>),
+}
+
+impl fmt::Debug for Family {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_list().entries(self.entries.iter().map(|entry| entry.id)).finish()
+    }
+}
+
+/// One kind of finding.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Family and name, joined with a dot: `loss.before_tap`.
+    pub id: &'static str,
+    /// Place in the order of findings of one severity: causes have lower numbers than their effects. Unique.
+    pub rank: u16,
+    /// Ids of findings that can cause it, where they name the same hosts at the same time.
+    pub causes: &'static [&'static str],
+    /// It is a setting or an absence, which does not end with the last packet that shows it.
+    pub lasting: bool,
+    /// What a source has to collect for it.
+    pub needs: &'static [Need],
+    /// The evidence that says how bad it is; `None` when nothing does that is independent of the length of the run.
+    pub measure: Option<Measure>,
+    /// The diagnosis in a few words, at most 80 characters.
+    pub title: &'static str,
+    /// Its consequences for the traffic and the job.
+    pub meaning: &'static str,
+    /// The figures and the rule by which it is raised, with the severities it can have.
+    pub computed: &'static str,
+    /// What to do about it, with the names of real settings.
+    pub advice: &'static str,
+    /// When it may be wrong, or what it does not see.
+    pub caveat: &'static str,
+}
+
+impl Entry {
+    /// What an entry need not state.
+    pub const EMPTY: Self = Self {
+        id: "",
+        rank: u16::MAX,
+        causes: &[],
+        lasting: false,
+        needs: &[],
+        measure: None,
+        title: "",
+        meaning: "",
+        computed: "",
+        advice: "",
+        caveat: "",
+    };
+}
+
+/// A threshold: a field of a family's `Limits`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitMeta {
+    /// Table in the configuration file, within `[findings]`.
+    pub table: &'static str,
+    /// Name in that table.
+    pub field: &'static str,
+    /// The default, as written in the configuration file.
+    pub default: &'static str,
+    /// Unit and meaning.
+    pub meaning: &'static str,
+    /// Why this value, and where it comes from.
+    pub reason: &'static str,
+}
+
+/// Label and unit of one measurement of the evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// Its name in the report.
+    pub name: &'static str,
+    /// Its name on screens, in words.
+    pub label: &'static str,
+    /// What it counts.
+    pub unit: Unit,
+}
+
+/// The label and unit of a measurement.
+pub(super) const fn label(name: &'static str, label: &'static str, unit: Unit) -> Label {
+    Label { name, label, unit }
+}
+
+/// Which way a measure is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// The more the better.
+    More,
+    /// The less the better.
+    Less,
+}
+
+/// The measurement of the evidence that says how bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measure {
+    /// Its name in the evidence.
+    pub name: &'static str,
+    /// What it counts.
+    pub unit: Unit,
+    /// Which way is better.
+    pub better: Better,
+}
+
+impl Measure {
+    /// A ratio, the less the better.
+    #[must_use]
+    pub const fn ratio(name: &'static str) -> Self {
+        Self { name, unit: Unit::Ratio, better: Better::Less }
+    }
+}
+
+/// What a source has to collect for a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Order and exact time of packets, for bursts and steps.
+    Traffic,
+    /// The same, for pairs of queue pairs.
+    Pairs,
+    /// The same, for latency.
+    Latency,
+    /// The same, for loss.
+    Loss,
+    /// Every packet of several taps: live runs keep none.
+    Taps,
+    /// Whole frames: live runs read headers.
+    Frames,
+    /// Every sequence without a break. Live, queue pairs that lose packets and are not timed (no pair known, too many of them), or
+    /// were not for a while, have no loss figures, nor have READ responses.
+    Sequences,
+    /// The speed of the links, without which the quanta of pause frames are no time.
+    PauseTimes,
+}
+
+impl Need {
+    /// Its name in the report (`not_evaluated[].needs`).
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Traffic | Self::Pairs | Self::Latency | Self::Loss => "exact_times",
+            Self::Taps => "packets_of_taps",
+            Self::Frames => "whole_frames",
+            Self::Sequences => "whole_sequences",
+            Self::PauseTimes => "link_speed",
+        }
+    }
+
+    /// Whether the source of this sample does not collect it.
+    pub(super) fn is_missing(self, sample: &Sample, flows: &[Flow]) -> bool {
+        let metrics = &sample.metrics;
+        match self {
+            Self::Traffic => metrics.traffic.is_none(),
+            Self::Pairs => metrics.pairs.is_none(),
+            Self::Latency => metrics.latency.is_none(),
+            Self::Loss => metrics.loss.is_none(),
+            Self::Taps => metrics.taps.is_none(),
+            Self::Frames => metrics.icrc.is_none(),
+            Self::Sequences => metrics.loss.is_some() && flows.iter().any(super::not_evaluated::is_unjudged),
+            Self::PauseTimes => {
+                let untimed = metrics.control.as_ref().filter(|control| control.stalled.is_none());
+                untimed.is_some_and(|control| control.links.values().any(|link| !link.pauses.is_empty()))
+            }
+        }
+    }
+}
+
+/// Declares the thresholds of one table of the configuration file: each with its type, default, meaning and reason, once.
+macro_rules! limits {
+    (
+        $(#[$doc:meta])*
+        pub struct $limits:ident = $table:literal;
+        $($field:ident: $type:ty = $default:expr, $meaning:literal, $reason:literal;)+
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct $limits {
+            $(#[doc = $meaning] pub $field: $type,)+
+        }
+
+        impl $limits {
+            /// What there is to say about each.
+            pub(super) const META: &'static [super::LimitMeta] = &[
+                $(super::LimitMeta {
+                    table: $table,
+                    field: stringify!($field),
+                    default: stringify!($default),
+                    meaning: $meaning,
+                    reason: $reason,
+                },)+
+            ];
+        }
+
+        impl Default for $limits {
+            fn default() -> Self {
+                Self { $($field: $default,)+ }
+            }
+        }
+    };
+}
+
+/// Declares all families with their tables of thresholds.
+macro_rules! families {
+    ($($family:ident [$($table:ident: $limits:ty),*],)+) => {
+        /// All families, in the order in which they are checked.
+        pub const FAMILIES: &[Family] = &[$($family::FAMILY,)+];
+
+        /// The thresholds of all families, as in the `[findings]` table of the configuration file.
+        #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        #[expect(missing_docs, reason = "each family describes its own")]
+        pub struct Limits {
+            $($(pub $table: $limits,)*)+
+        }
+    };
+}

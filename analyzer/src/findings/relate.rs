@@ -1,0 +1,83 @@
+//! Causes and effects: ids of findings that name the same hosts at the same time, where the one can cause the other.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use super::catalog::entry;
+use super::{Episode, Finding};
+use crate::metrics::loss::spells::SPELL_NS;
+
+/// Fills in causes and effects of all findings, both ways.
+pub(super) fn relate(found: &mut [Finding]) {
+    let mut pairs: Vec<(usize, usize)> = Vec::new();
+    let hosts: Vec<BTreeSet<(IpAddr, IpAddr)>> = found.iter().map(hosts).collect();
+    for (effect, finding) in found.iter().enumerate() {
+        let causes = entry(finding.id).map_or(&[][..], |entry| entry.causes);
+        for (cause, other) in found.iter().enumerate().filter(|(_, other)| causes.contains(&other.id)) {
+            let meet = hosts[cause].is_empty()
+                || hosts[effect].is_empty()
+                || !hosts[cause].is_disjoint(&hosts[effect]);
+            if meet && overlap(&finding.episodes, &other.episodes) {
+                pairs.push((cause, effect));
+            }
+        }
+    }
+    for (cause, effect) in pairs {
+        let (cause_id, effect_id) = (found[cause].id, found[effect].id);
+        add(&mut found[effect].causes, cause_id);
+        add(&mut found[cause].effects, effect_id);
+    }
+}
+
+fn add(ids: &mut Vec<&'static str>, id: &'static str) {
+    if !ids.contains(&id) {
+        ids.push(id);
+    }
+}
+
+/// The pairs of hosts that a finding names, the smaller address first; a finding about a device names none.
+fn hosts(finding: &Finding) -> BTreeSet<(IpAddr, IpAddr)> {
+    finding.named.iter().map(|(src, dst, _)| (*src.min(dst), *src.max(dst))).collect()
+}
+
+/// Whether two findings showed at the same time, 10 s apart at most, or when one showed is not known.
+fn overlap(a: &[Episode], b: &[Episode]) -> bool {
+    let near = |a: &Episode, b: &Episode| {
+        a.first_ns <= b.last_ns.saturating_add(SPELL_NS) && b.first_ns <= a.last_ns.saturating_add(SPELL_NS)
+    };
+    a.is_empty() || b.is_empty() || a.iter().any(|a| b.iter().any(|b| near(a, b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::Severity;
+
+    fn storm_and_receiver(host: u8, at_ns: u64) -> Vec<Finding> {
+        let finding = |id, host: u8, at_ns| Finding {
+            named: [(IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, host]), 17)].into_iter().collect(),
+            episodes: vec![Episode { first_ns: at_ns, last_ns: at_ns, peak: None }],
+            ..Finding::new(id, Severity::Warning, String::new())
+        };
+        let mut found = vec![finding("retry.storm", 2, 0), finding("rnr.slow_receiver", host, at_ns)];
+        relate(&mut found);
+        found
+    }
+
+    #[test]
+    fn a_cause_and_its_effect_name_one_another() {
+        let found = storm_and_receiver(2, SPELL_NS);
+        assert_eq!(
+            (&found[0].causes[..], &found[1].effects[..]),
+            (&["rnr.slow_receiver"][..], &["retry.storm"][..])
+        );
+        assert!(found[0].effects.is_empty() && found[1].causes.is_empty());
+    }
+
+    #[test]
+    fn what_was_elsewhere_or_at_another_time_is_no_cause() {
+        for found in [storm_and_receiver(3, 0), storm_and_receiver(2, SPELL_NS + 1)] {
+            assert!(found[0].causes.is_empty() && found[1].effects.is_empty());
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The episodes of a finding: when its signals showed in its flows, and the figures of one episode alone.
+
+use crate::analysis::{Facts, Flow};
+use crate::findings::{Episode, Impact};
+use crate::metrics::loss::spells::{SPELL_NS, Signal};
+
+/// A time in which a signal showed in some of several flows without 10 s of silence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    /// Its begin, Unix nanoseconds.
+    pub(super) first_ns: u64,
+    /// Its end.
+    pub(super) last_ns: u64,
+    before: u32,
+    after: Option<u32>,
+    /// Its figures are those of the whole run.
+    whole: bool,
+}
+
+impl Span {
+    /// The whole run, with figures of all of it.
+    pub(super) const fn whole(first_ns: u64, last_ns: u64) -> Self {
+        Self { first_ns, last_ns, before: 0, after: None, whole: true }
+    }
+
+    /// Whether its figures are those of the whole run.
+    pub(super) const fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// How often a signal showed in a flow meanwhile; `total` is known of the whole run.
+    pub(super) fn count(&self, flow: &Flow, signal: Signal, total: u64) -> u64 {
+        if self.whole {
+            return total;
+        }
+        let own = flow.spells.of(signal).iter();
+        own.filter(|spell| spell.first_ns <= self.last_ns && spell.last_ns >= self.first_ns)
+            .map(|spell| spell.count)
+            .sum()
+    }
+
+    /// Packets of a flow meanwhile that figures of loss are about; of 10 s at least.
+    pub(super) fn packets(&self, facts: &Facts, flow: &Flow) -> u64 {
+        let all = flow.followed_packets();
+        if self.whole {
+            return all;
+        }
+        let unfollowed = flow.loss_unfollowed.map_or(0, |before| before.packets);
+        let begin = self.packets_at(facts, flow, self.before).unwrap_or(0).max(unfollowed);
+        let end = self.after.and_then(|after| self.packets_at(facts, flow, after)).unwrap_or(flow.packets);
+        // What a mirror shows twice counts once.
+        let once = all as f64 / flow.packets.saturating_sub(unfollowed).max(1) as f64;
+        (end.saturating_sub(begin) as f64 * once).round() as u64
+    }
+
+    /// Packets of a flow until a mark.
+    fn packets_at(&self, facts: &Facts, flow: &Flow, number: u32) -> Option<u64> {
+        let mark = facts.marks.iter().find(|mark| mark.number == number)?;
+        // The slot was another flow's then.
+        let there = flow.first_ns < mark.time_ns;
+        Some(mark.packets.get(flow.slot as usize).copied().filter(|_| there).unwrap_or(0).min(flow.packets))
+    }
+
+    /// The episode, with the largest value of the finding's measure.
+    pub(super) const fn episode(&self, peak: Option<f64>) -> Episode {
+        Episode { first_ns: self.first_ns, last_ns: self.last_ns, peak }
+    }
+}
+
+/// The times in which any of these signals showed in any of these flows, the latest first.
+pub(super) fn spans<'a>(flows: impl IntoIterator<Item = &'a Flow>, signals: &[Signal]) -> Vec<Span> {
+    let spells = flows.into_iter().flat_map(|flow| signals.iter().flat_map(|signal| flow.spells.of(*signal)));
+    let mut all: Vec<Span> = spells
+        .map(|spell| Span {
+            first_ns: spell.first_ns,
+            last_ns: spell.last_ns,
+            before: spell.before,
+            after: spell.after,
+            whole: false,
+        })
+        .collect();
+    all.sort_by_key(|span| span.first_ns);
+    let mut spans: Vec<Span> = Vec::new();
+    for next in all {
+        match spans.last_mut() {
+            Some(span) if next.first_ns.saturating_sub(span.last_ns) < SPELL_NS => {
+                span.last_ns = span.last_ns.max(next.last_ns);
+                span.before = span.before.min(next.before);
+                span.after = span.after.zip(next.after).map(|(a, b)| a.max(b));
+            }
+            _ => spans.push(next),
+        }
+    }
+    if let [only] = &mut spans[..] {
+        only.whole = only.before == 0 && only.after.is_none();
+    }
+    spans.reverse();
+    spans
+}
+
+/// What is judged of one span after the other.
+pub(super) struct Judged<T> {
+    /// The latest that is a finding.
+    pub(super) span: Span,
+    /// What was found of it.
+    pub(super) what: T,
+    /// All that are, in the order of time.
+    pub(super) episodes: Vec<Episode>,
+}
+
+/// The latest span that `judge` makes a finding of, with the peak of its measure; where none is by itself, the `whole` run
+/// may be: trouble that comes back after more than 10 s each time.
+pub(super) fn latest<T>(
+    spans: &[Span],
+    whole: Span,
+    judge: impl Fn(&Span) -> Option<(T, Option<f64>)>,
+) -> Option<Judged<T>> {
+    let mut found: Option<Judged<T>> = None;
+    for span in spans {
+        let Some((what, peak)) = judge(span) else { continue };
+        let first = found.get_or_insert_with(|| Judged { span: *span, what, episodes: Vec::new() });
+        first.episodes.insert(0, span.episode(peak));
+    }
+    if found.is_some() {
+        return found;
+    }
+    let (first_ns, last_ns) = match (spans.last(), spans.first()) {
+        (Some(first), Some(last)) => (first.first_ns, last.last_ns),
+        _ => (whole.first_ns, whole.last_ns),
+    };
+    let span = Span::whole(first_ns, last_ns);
+    let (what, peak) = judge(&span)?;
+    Some(Judged { span, what, episodes: vec![span.episode(peak)] })
+}
+
+/// The run that these flows are of: from their first packet to their last.
+pub(super) fn run<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> Span {
+    let ends = flows.into_iter().map(|flow| (flow.first_ns, flow.last_ns));
+    let (first_ns, last_ns) = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
+    Span::whole(first_ns, last_ns)
+}
+
+/// What retransmissions cost in a span: `lost` packets of the flows that did not arrive beside them.
+pub(super) fn impact<'a>(
+    span: &Span,
+    flows: impl IntoIterator<Item = &'a Flow>,
+    ratio: Option<f64>,
+    signal: Signal,
+    lost: u64,
+) -> Impact {
+    let (mut packets, mut bytes) = (0, 0.0);
+    for flow in flows {
+        let total = match signal {
+            Signal::RetransmittedAfterRnr => flow.loss.map_or(0, |loss| loss.rnr_resent),
+            _ => [flow.loss, flow.loss_responses].iter().flatten().map(|l| l.retransmitted + l.rereads).sum(),
+        };
+        let again = span.count(flow, signal, total);
+        packets += again;
+        bytes += again as f64 * flow.payload_bytes as f64 / flow.packets.max(1) as f64;
+    }
+    let scale = if packets == 0 { 0.0 } else { bytes / packets as f64 };
+    Impact {
+        packets_ratio: ratio,
+        retransmissions: Some(packets + lost),
+        goodput_lost_bytes: (packets > 0).then(|| (bytes + lost as f64 * scale).round() as u64),
+        time_lost_ns: None,
+    }
+}

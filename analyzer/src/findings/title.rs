@@ -1,0 +1,68 @@
+//! Titles of at most 80 characters.
+
+use std::fmt::Display;
+
+/// Characters that a title has at most: it stands alone in a pager message.
+pub(super) const MOST: usize = 80;
+/// Characters of a name in a title.
+const MOST_NAME: usize = 24;
+
+/// The diagnosis with its figure, and then as many of the parts as there is room for, the most important first.
+pub(super) fn title<const N: usize>(diagnosis: String, parts: [String; N]) -> String {
+    let mut title = diagnosis;
+    for part in parts {
+        if title.chars().count() + part.chars().count() <= MOST {
+            title.push_str(&part);
+        }
+    }
+    cut(&title, MOST)
+}
+
+/// A name of a link or a tap, without what says that it is a capture file, and cut where it is long.
+pub(super) fn short(name: &str) -> String {
+    let plain = name.strip_suffix(".gz").unwrap_or(name);
+    let suffix = [".pcap", ".pcapng", ".cap"].iter().find_map(|suffix| plain.strip_suffix(suffix));
+    cut(suffix.filter(|plain| !plain.is_empty()).unwrap_or(name), MOST_NAME)
+}
+
+/// `, 10.0.0.1 → 10.0.0.2`.
+pub(super) fn pair(src: impl Display, dst: impl Display) -> String {
+    format!(", {src} → {dst}")
+}
+
+/// ` (+2 more host pairs)`.
+pub(super) fn more(others: u64, of: &str) -> String {
+    match others {
+        0 => String::new(),
+        1 => format!(" (+1 more {of})"),
+        n => format!(" (+{n} more {of}s)"),
+    }
+}
+
+fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(most - 1).collect();
+    short.push('…');
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_room_is_left_out() {
+        let diagnosis = format!("Loss upstream of {}: 47 of 6,671 packets (0.70 %)", short("rail0"));
+        let far = pair("2001:db8:1:2:3:4:5:6", "2001:db8:1:2:3:4:5:7");
+        let full = title(diagnosis.clone(), [pair("10.40.2.28", "10.40.1.11"), more(2, "host pair")]);
+        assert_eq!(full, "Loss upstream of rail0: 47 of 6,671 packets (0.70 %), 10.40.2.28 → 10.40.1.11");
+        assert_eq!(
+            title(diagnosis, [far, " (x)".into()]),
+            "Loss upstream of rail0: 47 of 6,671 packets (0.70 %) (x)"
+        );
+        assert_eq!(short("e1_loss1.h1.pcap.gz"), "e1_loss1.h1");
+        assert_eq!(short("a-capture-file-with-a-long-name-indeed.pcap").chars().count(), MOST_NAME);
+    }
+}

@@ -1,0 +1,308 @@
+//! When each kind of trouble showed in a flow: spells with 10 s of silence between two of them, and the packets of the flow
+//! meanwhile, so that a ratio of a spell does not dilute as the run goes on.
+//!
+//! ```text
+//! data time   0 s         10 s        20 s        30 s
+//!             |-----------|-----------|-----------|    marks: the packets of every flow until then
+//!                     x  x   x                          a spell: from its first to its last event
+//!             ^ before                ^ after           the marks around it
+//! ```
+//!
+//! The packets of a spell are those between the last mark before it and the first one behind it: at least 10 s of them, as
+//! one event alone has no ratio. In data of less than 10 s that is every packet. Only marks that a spell refers to are kept.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+/// Silence after which trouble has ended, in nanoseconds. The steps of training jobs are seconds apart at most, so that what
+/// comes with each of them is seen again within it; it is also the time that screens average over.
+pub const SPELL_NS: u64 = 10_000_000_000;
+/// Spells kept per flow and signal; of more, the oldest become one.
+const MOST: usize = 8;
+/// Marks kept, each of 8 bytes per flow; a spell whose mark is gone is compared with what is there.
+const MOST_MARKS: usize = 16;
+
+type State = foldhash::fast::RandomState;
+
+/// A kind of trouble in a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// NAKs for a PSN sequence error, in the flow of answers.
+    SequenceNak,
+    /// RNR NAKs, in the flow of answers.
+    RnrNak,
+    /// NAKs of this code (1 to 5: all others), in the flow of answers.
+    OtherNak(u8),
+    /// Packets (PSNs) lost upstream of the link.
+    Lost,
+    /// Episodes of loss upstream of the link.
+    LossUpstream,
+    /// Episodes of loss, corruption or reordering downstream of the link.
+    LossDownstream,
+    /// Packets that came out of order.
+    Reordered,
+    /// Packets retransmitted that had passed before, and READ requests.
+    Retransmitted,
+    /// Of those, packets retransmitted because of an RNR NAK.
+    RetransmittedAfterRnr,
+    /// Transport timeouts.
+    Timeout,
+}
+
+/// A time in which trouble showed without 10 s of silence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spell {
+    /// Its begin, Unix nanoseconds.
+    pub first_ns: u64,
+    /// Its end, so far.
+    pub last_ns: u64,
+    /// How often the signal showed.
+    pub count: u64,
+    /// Number of the mark before it; 0 for the begin of the data.
+    pub before: u32,
+    /// Number of the mark behind it; `None` where there is none yet.
+    pub after: Option<u32>,
+}
+
+/// The spells of one flow by signal, the oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlowSpells(Vec<(Signal, Vec<Spell>)>);
+
+impl FlowSpells {
+    /// Those of one signal.
+    #[must_use]
+    pub fn of(&self, signal: Signal) -> &[Spell] {
+        self.0.iter().find(|(own, _)| *own == signal).map_or(&[], |(_, spells)| spells)
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Those of one signal, made by hand.
+    #[must_use]
+    pub fn with(mut self, signal: Signal, spells: Vec<Spell>) -> Self {
+        self.0.push((signal, spells));
+        self
+    }
+
+    fn of_mut(&mut self, signal: Signal) -> &mut Vec<Spell> {
+        let at = self.0.iter().position(|(own, _)| *own == signal).unwrap_or_else(|| {
+            self.0.push((signal, Vec::new()));
+            self.0.len() - 1
+        });
+        &mut self.0[at].1
+    }
+}
+
+/// The packets of every flow until a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// Its number, from 1 on.
+    pub number: u32,
+    /// Its time, Unix nanoseconds.
+    pub time_ns: u64,
+    /// Packets by slot.
+    pub packets: Vec<u64>,
+}
+
+/// By slot.
+pub type BySlot = HashMap<u32, FlowSpells, State>;
+
+/// Spells, and the marks that they refer to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spells {
+    /// By slot.
+    pub flows: BySlot,
+    /// Those that are kept, the oldest first.
+    pub marks: Vec<Arc<Mark>>,
+}
+
+/// Records them.
+#[derive(Debug, Default)]
+pub(super) struct Recorder {
+    /// Time of the next mark.
+    next_ns: u64,
+    /// Packets by slot.
+    packets: Vec<u64>,
+    /// Number of the last mark.
+    number: u32,
+    /// The last mark, and those that spells refer to; the oldest first.
+    marks: Vec<Arc<Mark>>,
+    flows: BySlot,
+}
+
+impl Recorder {
+    /// A packet of a flow.
+    #[inline]
+    pub(super) fn packet(&mut self, slot: u32, time_ns: u64) {
+        if time_ns >= self.next_ns {
+            self.mark(time_ns);
+        }
+        match self.packets.get_mut(slot as usize) {
+            Some(packets) => *packets += 1,
+            None => self.set(slot, 1),
+        }
+    }
+
+    /// A reading of the counters: the packets of each flow.
+    pub(super) fn reading(&mut self, packets: impl Iterator<Item = (u32, u64)>, time_ns: u64) {
+        packets.for_each(|(slot, packets)| self.set(slot, packets));
+        if time_ns >= self.next_ns {
+            self.mark(time_ns);
+        }
+    }
+
+    #[cold]
+    fn set(&mut self, slot: u32, packets: u64) {
+        let at = slot as usize;
+        if self.packets.len() <= at {
+            self.packets.resize(at + 1, 0);
+        }
+        self.packets[at] = packets;
+    }
+
+    #[cold]
+    fn mark(&mut self, time_ns: u64) {
+        if self.next_ns == 0 {
+            self.next_ns = time_ns.saturating_add(SPELL_NS);
+            return;
+        }
+        let missed = (time_ns - self.next_ns) / SPELL_NS;
+        let mark = Mark { number: self.number + 1, time_ns: self.next_ns, packets: self.packets.clone() };
+        self.number = mark.number;
+        self.next_ns = self.next_ns.saturating_add(SPELL_NS.saturating_mul(missed + 1));
+        let mut used: Vec<u32> = vec![mark.number];
+        for spell in self.flows.values_mut().flat_map(|flow| &mut flow.0).flat_map(|(_, spells)| spells) {
+            used.extend([spell.before, *spell.after.get_or_insert(mark.number)]);
+        }
+        used.sort_unstable();
+        self.marks.push(Arc::new(mark));
+        self.marks.retain(|mark| used.binary_search(&mark.number).is_ok());
+        if self.marks.len() > MOST_MARKS {
+            self.marks.remove(0);
+        }
+    }
+
+    /// A signal showed so often in a flow between two times.
+    pub(super) fn note(&mut self, slot: u32, signal: Signal, (first_ns, last_ns): (u64, u64), count: u64) {
+        let before = self.number;
+        let spells = self.flows.entry(slot).or_default().of_mut(signal);
+        match spells.last_mut() {
+            Some(spell) if first_ns.saturating_sub(spell.last_ns) < SPELL_NS => {
+                spell.first_ns = spell.first_ns.min(first_ns);
+                spell.last_ns = spell.last_ns.max(last_ns);
+                spell.count += count;
+                spell.after = None;
+            }
+            _ => spells.push(Spell { first_ns, last_ns, count, before, after: None }),
+        }
+        if spells.len() > MOST {
+            let oldest = spells.remove(0);
+            let next = &mut spells[0];
+            (next.first_ns, next.before) = (oldest.first_ns, oldest.before);
+            next.count += oldest.count;
+        }
+    }
+
+    /// So many of the latest were none, as turned out.
+    pub(super) fn take_back(&mut self, slot: u32, signal: Signal, mut count: u64) {
+        let Some(spells) = self.flows.get_mut(&slot).map(|flow| flow.of_mut(signal)) else { return };
+        while let Some(spell) = spells.last_mut().filter(|_| count > 0) {
+            let taken = count.min(spell.count);
+            spell.count -= taken;
+            count -= taken;
+            if spell.count == 0 {
+                spells.pop();
+            }
+        }
+    }
+
+    /// The slot has a new flow.
+    pub(super) fn opened(&mut self, slot: u32) {
+        self.flows.remove(&slot);
+    }
+
+    /// The slot is another flow's from now on.
+    pub(super) fn retired(&mut self, slot: u32) {
+        self.flows.remove(&slot);
+        if let Some(packets) = self.packets.get_mut(slot as usize) {
+            *packets = 0;
+        }
+    }
+
+    /// What is known so far.
+    pub(super) fn spells(&self) -> Spells {
+        Spells { flows: self.flows.clone(), marks: self.marks.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    /// A thousand packets a second, and one lost in every hundred between two times, in seconds.
+    fn steady(seconds: u64, lossy: std::ops::Range<u64>) -> (Spell, u64) {
+        let mut recorder = Recorder::default();
+        for i in 0..seconds * 1_000 {
+            let time_ns = S + i * S / 1_000;
+            recorder.packet(3, time_ns);
+            if lossy.contains(&(i / 1_000)) && i % 100 == 0 {
+                recorder.note(3, Signal::Lost, (time_ns, time_ns), 1);
+            }
+        }
+        let spells = recorder.spells();
+        let [spell] = spells.flows[&3].of(Signal::Lost) else { panic!("one spell") };
+        let at = |number| {
+            let mark = spells.marks.iter().find(|mark| mark.number == number);
+            mark.map_or(0, |mark| mark.packets[3])
+        };
+        (*spell, spell.after.map_or(seconds * 1_000, at) - at(spell.before))
+    }
+
+    #[test]
+    fn a_spell_does_not_dilute_as_the_run_goes_on() {
+        let (soon, packets) = steady(25, 12..18);
+        let (late, same) = steady(90, 12..18);
+        assert_eq!((soon.count, packets), (60, 10_000));
+        assert_eq!((soon, packets), (late, same));
+    }
+
+    #[test]
+    fn in_less_than_ten_seconds_a_spell_has_every_packet() {
+        let (spell, packets) = steady(9, 3..4);
+        assert_eq!((spell.before, spell.after, packets), (0, None, 9_000));
+    }
+
+    #[test]
+    fn ten_seconds_of_silence_begin_a_new_spell() {
+        let mut recorder = Recorder::default();
+        recorder.note(0, Signal::RnrNak, (S, S), 1);
+        recorder.note(0, Signal::RnrNak, (10 * S, 10 * S), 2);
+        recorder.note(0, Signal::RnrNak, (20 * S, 20 * S), 3);
+        let counts: Vec<u64> =
+            recorder.spells().flows[&0].of(Signal::RnrNak).iter().map(|spell| spell.count).collect();
+        assert_eq!(counts, [3, 3]);
+        recorder.take_back(0, Signal::RnrNak, 4);
+        assert_eq!(recorder.spells().flows[&0].of(Signal::RnrNak).len(), 1);
+        recorder.retired(0);
+        assert!(recorder.spells().flows.is_empty());
+    }
+
+    #[test]
+    fn of_many_spells_the_oldest_become_one() {
+        let mut recorder = Recorder::default();
+        for i in 0..20 {
+            recorder.note(0, Signal::Timeout, (i * 20 * S, i * 20 * S), 1);
+        }
+        let spells = recorder.spells().flows[&0].of(Signal::Timeout).to_vec();
+        assert_eq!(spells.len(), MOST);
+        assert_eq!(spells.iter().map(|spell| spell.count).sum::<u64>(), 20);
+        assert_eq!(spells[0].first_ns, 0);
+    }
+}

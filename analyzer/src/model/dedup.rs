@@ -1,0 +1,161 @@
+//! The figures of everything, each packet dedup: several taps may see the same ones.
+//!
+//! Which flows count the same packets is told by [`Again`]. Of those the one that saw most counts; holes and marks
+//! are, queue pair by queue pair, those of the tap that has most of them.
+
+use hashbrown::{HashMap, HashSet};
+
+use super::{Counts, Delta, Row};
+use crate::analysis::Again;
+
+type State = foldhash::fast::RandomState;
+
+/// Sums over all links less what a link counted that another counts too.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Dedup {
+    /// Links that count the same packets, at most; 1 when the sums are those of the model.
+    pub taps: usize,
+    /// Queue pairs, by direction, on however many links they are.
+    pub flows: usize,
+    /// In the time range.
+    pub delta: Option<Delta>,
+    /// Since the start, or since counters were reset.
+    pub total: Counts,
+}
+
+/// The same at a snapshot of the history.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DedupSnapshot {
+    /// Links that count the same packets, at most.
+    pub taps: usize,
+    /// Queue pairs, by direction.
+    pub flows: usize,
+    /// All that was counted.
+    pub total: Counts,
+    /// The sum of what was counted between snapshots: never goes back.
+    pub grown: Counts,
+}
+
+/// Flows of a sample as they come, to be counted once.
+pub(super) struct Sum<'a> {
+    again: &'a Again,
+    /// What each speaker counts, in all and since the snapshot before, with the holes of the others.
+    spoken: HashMap<usize, (Counts, Counts), State>,
+    /// The same of all of them added up.
+    all: (Counts, Counts),
+    /// Flows of a queue pair that is on another link too.
+    more: usize,
+}
+
+impl<'a> Sum<'a> {
+    pub(super) fn new(again: &'a Again) -> Self {
+        Self { again, spoken: HashMap::default(), all: Default::default(), more: 0 }
+    }
+
+    /// Takes flow number `at` of the sample.
+    pub(super) fn add(&mut self, at: usize, counts: &Counts, since: Option<&Counts>) {
+        if self.again.is_empty() {
+            return;
+        }
+        self.more += usize::from(self.again.queue_pair(at) != at);
+        if self.again.taps < 2 {
+            return;
+        }
+        let since = since.copied().unwrap_or_default();
+        self.all.0.add(counts);
+        self.all.1.add(&since);
+        let speaker = self.again.speaker(at);
+        let told = self.spoken.entry(speaker).or_insert((*counts, since));
+        *told = if speaker == at {
+            (counts.with_holes_of(&told.0), since.with_holes_of(&told.1))
+        } else {
+            (told.0.with_holes_of(counts), told.1.with_holes_of(&since))
+        };
+    }
+
+    /// The snapshot: `total` and `since` are the sums over all links, `flows` their number.
+    pub(super) fn snapshot(
+        self,
+        total: &Counts,
+        since: &Counts,
+        flows: usize,
+        previous: Option<&DedupSnapshot>,
+    ) -> DedupSnapshot {
+        let (mut total, mut grown) = (total.less(&self.all.0), since.less(&self.all.1));
+        for (all, since) in self.spoken.values() {
+            total.add(all);
+            grown.add(since);
+        }
+        if let Some(previous) = previous {
+            grown.add(&previous.grown);
+        }
+        DedupSnapshot { taps: self.again.taps.max(1), flows: flows.saturating_sub(self.more), total, grown }
+    }
+}
+
+/// What one row counts of what it shares with others.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// The row that speaks: of those at hand.
+    pub row: &'a Row,
+    /// In the time range, with the holes of the others.
+    pub delta: Option<Delta>,
+    /// The same since the start, or since counters were reset.
+    pub total: Counts,
+    /// Whether no other row of its queue pair came before.
+    pub new: bool,
+}
+
+/// Among so many rows those of the same packets are looked for one by one: there may be thousands of small groups.
+const FEW: usize = 16;
+
+/// Hands `rows` to `with`, those that count the same packets as one.
+pub fn each<'a>(rows: impl Iterator<Item = &'a Row>, again: &Again, mut with: impl FnMut(&Seen<'a>)) {
+    let alone = |row: &'a Row| Seen { row, delta: row.delta, total: row.total, new: true };
+    let most = rows.size_hint().1.unwrap_or(usize::MAX);
+    if again.is_empty() || most <= 1 {
+        rows.for_each(|row| with(&alone(row)));
+        return;
+    }
+    let few = most <= FEW;
+    // With the speaker of each, and its queue pair.
+    let mut merged: Vec<(usize, usize, Seen<'a>)> = Vec::with_capacity(if few { most } else { 0 });
+    let mut places: HashMap<usize, usize, State> = HashMap::default();
+    let mut queue_pairs: HashSet<usize, State> = HashSet::default();
+    for row in rows {
+        let Some(at) = row.at else {
+            with(&alone(row));
+            continue;
+        };
+        let (speaker, queue_pair) = (again.speaker(at), again.queue_pair(at));
+        let place = if few {
+            merged.iter().position(|(other, ..)| *other == speaker).unwrap_or(merged.len())
+        } else {
+            *places.entry(speaker).or_insert(merged.len())
+        };
+        let Some((.., seen)) = merged.get_mut(place) else {
+            let new = if few {
+                merged.iter().all(|(_, other, _)| *other != queue_pair)
+            } else {
+                queue_pairs.insert(queue_pair)
+            };
+            merged.push((speaker, queue_pair, Seen { new, ..alone(row) }));
+            continue;
+        };
+        let new = seen.new;
+        *seen = if at == speaker { both(&alone(row), seen) } else { both(seen, &alone(row)) };
+        seen.new = new;
+    }
+    for (.., seen) in &merged {
+        with(seen);
+    }
+}
+
+/// What `first` counts, with the holes of `other`.
+fn both<'a>(first: &Seen<'a>, other: &Seen<'a>) -> Seen<'a> {
+    let delta = match (first.delta, other.delta) {
+        (Some(one), Some(two)) => Some(Delta { counts: one.counts.with_holes_of(&two.counts), ..one }),
+        (one, two) => one.or(two),
+    };
+    Seen { delta, total: first.total.with_holes_of(&other.total), ..*first }
+}

@@ -1,0 +1,95 @@
+//! Sequence-error NAKs caused by reordering alone.
+//!
+//! A receiver sends a NAK for any gap, lost or reordered. Which it was follows from the data flow that it acknowledges.
+
+use hashbrown::{HashMap, HashSet};
+
+use super::Counts;
+use crate::analysis::Again;
+use crate::sample::Sample;
+
+type State = foldhash::fast::RandomState;
+
+/// Slots of ACK flows with sequence-error NAKs whose data flow lost nothing on any link and was reordered on one. `between` are packets lost between taps.
+pub(super) fn reordering_only(
+    sample: &Sample,
+    again: &Again,
+    between: &HashMap<u32, u64, State>,
+) -> HashSet<u32, State> {
+    let metrics = &sample.metrics;
+    let (Some(losses), Some(pairs)) = (&metrics.loss, &metrics.pairs) else { return HashSet::default() };
+    let asking = sample.flows.iter().filter(|flow| flow.stats.naks.first().is_some_and(|naks| *naks > 0));
+    let asking: Vec<(u32, u32)> =
+        asking.filter_map(|flow| Some((flow.slot, pairs.get(&flow.slot)?.reverse?))).collect();
+    if asking.is_empty() {
+        return HashSet::default();
+    }
+    let data: HashSet<u32, State> = asking.iter().map(|(_, data)| *data).collect();
+    // Every link that sees the data counts: only those behind where it got out of order see that.
+    let flows = || sample.flows.iter().enumerate();
+    let queue_pair: HashMap<u32, usize, State> = flows()
+        .filter(|(_, flow)| data.contains(&flow.slot))
+        .map(|(at, flow)| (flow.slot, again.queue_pair(at)))
+        .collect();
+    let mut found: HashMap<usize, (u64, u64), State> = queue_pair.values().map(|at| (*at, (0, 0))).collect();
+    for (at, flow) in flows() {
+        if let Some((lost, late)) = found.get_mut(&again.queue_pair(at)) {
+            let counts = Counts::of(&flow.stats, flow.slot, Some(losses));
+            *lost += between.get(&flow.slot).copied().unwrap_or(counts.lost);
+            *late += counts.late;
+        }
+    }
+    let only_late = |data: &u32| {
+        let found = queue_pair.get(data).and_then(|at| found.get(at));
+        found.is_some_and(|(lost, late)| *lost == 0 && *late > 0)
+    };
+    asking.into_iter().filter(|(_, data)| only_late(data)).map(|(slot, _)| slot).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::fixtures::{key, link, sample, stats};
+    use crate::metrics::loss::{FlowLoss, Loss, Metrics};
+    use crate::metrics::pairing::{Confidence, How, Pair};
+    use crate::model::{History, Model, TimeRange};
+
+    /// A flow of data in which `found` was found, and its answers with 3 NAKs.
+    fn asked(found: Metrics, reverse: Option<u32>) -> Sample {
+        let mut answers = stats(17, 10, 620);
+        answers.naks[0] = 3;
+        let flows = vec![
+            (key(0, "10.0.0.1", "10.0.0.2", 20), stats(17, 100, 100_000)),
+            (key(0, "10.0.0.2", "10.0.0.1", 10), answers),
+        ];
+        let mut sample = sample(vec![link("eth0", None)], flows);
+        let [data, asking] = [0, 1].map(|at: usize| sample.flows[at].slot);
+        let lost = FlowLoss { requests: Some(found), ..FlowLoss::default() };
+        sample.metrics.loss = Some(Loss { flows: HashMap::from_iter([(data, lost)]), ..Loss::default() });
+        let reverse = reverse.map(|_| data);
+        let pair = Pair { peer_qp: Some(20), how: How::Cm, confidence: Confidence::Certain, reverse };
+        sample.metrics.pairs = Some(HashMap::from_iter([(asking, pair)]));
+        sample
+    }
+
+    #[test]
+    fn naks_caused_by_reordering_are_no_loss() {
+        let late = Metrics { recovered: 5, ..Metrics::default() };
+        for (found, reverse, loss) in [
+            (late, Some(0), false),
+            (Metrics { lost: 1, ..late }, Some(0), true),
+            (Metrics::default(), Some(0), true),
+            // Whose data they ask for is not known.
+            (late, None, true),
+        ] {
+            let sample = asked(found, reverse);
+            let mut history = History::new(1 << 20);
+            let next = history.prepare(&sample, false).unwrap();
+            history.append(next, &sample, false);
+            let model = Model::new(&history, history.len() - 1, TimeRange::All, Some(&sample)).unwrap();
+            let answers = model.rows.iter().find(|row| row.id.key.dest_qp == 10).unwrap();
+            assert_eq!(answers.total.loss(), loss, "{found:?}, {reverse:?}");
+            assert_eq!(answers.total.naks(), 3);
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! One snapshot of the history: what is kept of a sample.
+
+use rocescope_common::abi::Counter;
+use rocescope_common::wire::SkipReason;
+
+use super::dedup::{DedupSnapshot, Sum};
+use super::{Counts, Identity, Lost, between, lost, reordered, skipped};
+use crate::analysis::Again;
+use crate::metrics::latency::{Bucket, Histogram};
+use crate::sample::Sample;
+
+/// Flows that an older snapshot keeps: those with most bytes since the snapshot before.
+pub const BUSIEST: usize = 1_000;
+
+/// One flow at a snapshot.
+#[derive(Clone, Debug)]
+pub struct FlowSnapshot {
+    /// Which flow.
+    pub id: Identity,
+    /// All that it had counted.
+    pub counts: Counts,
+    /// How long its requests had taken; `None` where that is not collected, or not kept.
+    pub histogram: Option<Histogram>,
+    /// Median and, of enough samples, 99th percentile of requests answered since the snapshot before.
+    pub latency: Option<(Bucket, Option<Bucket>)>,
+}
+
+/// One link at a snapshot.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinkSnapshot {
+    /// All that it had counted, retired flows included; what is not kept of these is of the present.
+    pub total: Counts,
+    /// The sum of what it counted between snapshots: never goes back.
+    pub grown: Counts,
+    /// Flows on it.
+    pub flows: usize,
+    /// Frames that are not RoCE.
+    pub skipped: Counter,
+}
+
+/// Everything kept of one snapshot.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// When, Unix time in nanoseconds.
+    pub time_ns: u64,
+    /// Unix time of the first frame, or of the start.
+    pub start_ns: Option<u64>,
+    /// All that was counted.
+    pub total: LinkSnapshot,
+    /// The same, each packet once.
+    pub dedup: DedupSnapshot,
+    /// Links, in the order of [`Sample::links`].
+    pub links: Vec<LinkSnapshot>,
+    /// Flows, in the order of [`Sample::flows`].
+    pub flows: Vec<FlowSnapshot>,
+    /// Whether `flows` has all of them.
+    pub complete: bool,
+    /// Flows that were retired.
+    pub retired_flows: u64,
+    /// Frames that are not RoCE, by reason, the most first.
+    pub skipped: Vec<(SkipReason, Counter)>,
+    /// Own losses.
+    pub lost: Lost,
+    /// Places in `flows` of the busiest, while it has all.
+    busiest: Vec<u32>,
+    /// Memory that histograms take, in bytes.
+    histogram_bytes: usize,
+}
+
+impl Snapshot {
+    /// The time before anything was counted.
+    pub(super) fn zero(sample: &Sample, time_ns: u64) -> Self {
+        Self {
+            time_ns,
+            start_ns: Some(time_ns),
+            total: LinkSnapshot::default(),
+            dedup: DedupSnapshot::default(),
+            links: vec![LinkSnapshot::default(); sample.links.len()],
+            flows: Vec::new(),
+            complete: true,
+            retired_flows: 0,
+            skipped: Vec::new(),
+            lost: Lost::default(),
+            busiest: Vec::new(),
+            histogram_bytes: 0,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.flows.capacity() * size_of::<FlowSnapshot>()
+            + self.links.capacity() * size_of::<LinkSnapshot>()
+            + self.busiest.capacity() * 4
+            + self.histogram_bytes
+    }
+
+    /// Forgets the times of flows that are not busy, where they take more than `most` bytes.
+    pub(super) fn limit_histograms(&mut self, most: usize) {
+        if self.histogram_bytes <= most || self.flows.len() <= BUSIEST {
+            return;
+        }
+        let mut busiest = self.busiest.iter().copied().peekable();
+        self.histogram_bytes = 0;
+        for (at, flow) in (0u32..).zip(&mut self.flows) {
+            if busiest.next_if_eq(&at).is_none() {
+                flow.histogram = None;
+            }
+            self.histogram_bytes += flow.histogram.as_ref().map_or(0, Histogram::bytes);
+        }
+    }
+
+    /// The same without all flows but the busiest, and without their times where these take more than `most`
+    /// bytes; `None` when nothing would change.
+    pub(super) fn trimmed(&self, most: usize) -> Option<Self> {
+        let untimed = self.histogram_bytes > most;
+        let fewer = self.complete && self.flows.len() > BUSIEST;
+        if !untimed && !fewer {
+            return None;
+        }
+        let mut flows: Vec<FlowSnapshot> = if fewer {
+            self.busiest.iter().filter_map(|at| self.flows.get(*at as usize).cloned()).collect()
+        } else {
+            self.flows.clone()
+        };
+        if untimed {
+            for flow in &mut flows {
+                flow.histogram = None;
+            }
+        }
+        Some(Self {
+            time_ns: self.time_ns,
+            start_ns: self.start_ns,
+            total: self.total,
+            dedup: self.dedup,
+            links: self.links.clone(),
+            flows,
+            complete: !fewer && self.complete,
+            retired_flows: self.retired_flows,
+            skipped: self.skipped.clone(),
+            lost: self.lost,
+            busiest: Vec::new(),
+            histogram_bytes: if untimed { 0 } else { self.histogram_bytes },
+        })
+    }
+}
+
+/// What is kept of a sample that follows `previous` and counts `again` what it says.
+pub(super) fn snapshot(sample: &Sample, again: &Again, previous: Option<&Snapshot>) -> Snapshot {
+    let mut links: Vec<LinkSnapshot> = sample.links.iter().map(link).collect();
+    let mut total = LinkSnapshot::default();
+    let mut flows = Vec::with_capacity(sample.flows.len());
+    let mut earlier = previous.map(|p| Earlier::new(&p.flows, p.complete));
+    let mut weights: Vec<(u64, u32)> = Vec::with_capacity(sample.flows.len());
+    let timed = sample.metrics.latency.as_ref();
+    let none = Histogram::default();
+    let mut histogram_bytes = 0;
+    let mut dedup = Sum::new(again);
+    let between = between::lost(sample);
+    let only_reordered = reordered::reordering_only(sample, again, &between);
+    for (at, flow) in (0u32..).zip(&sample.flows) {
+        let mut counts = Counts::of(&flow.stats, flow.slot, sample.metrics.loss.as_ref());
+        if let Some(lost) = between.get(&flow.slot) {
+            counts.lost = *lost;
+        }
+        if only_reordered.contains(&flow.slot) {
+            counts = counts.asking_for_late();
+        }
+        let id = Identity { key: flow.key, slot: flow.slot };
+        let then = earlier.as_mut().map(|e| e.find(&id));
+        let since = match then {
+            Some(Found::At(_, then)) => counts.since(&then.counts),
+            Some(Found::New) => Some(counts),
+            Some(Found::Unknown) | None => None,
+        };
+        let mut histogram = timed
+            .map(|timed| timed.get(flow.slot).map(|figure| figure.histogram.clone()).unwrap_or_default());
+        histogram_bytes += histogram.as_ref().map_or(0, Histogram::bytes);
+        let before = match then {
+            Some(Found::At(_, then)) => then.histogram.as_ref(),
+            Some(Found::New) => Some(&none),
+            Some(Found::Unknown) | None => None,
+        };
+        let latency = histogram.as_ref().zip(before).and_then(|(now, before)| now.since(before));
+        let latency = latency.map(|times| (times.p50, times.tail()));
+        if latency.is_none() && histogram.as_ref() == before {
+            // The same times need memory once.
+            histogram = before.cloned();
+        }
+        if let Some(link) = links.get_mut(usize::from(flow.key.link)) {
+            link.total.add(&counts);
+            link.flows += 1;
+            if let Some(since) = &since {
+                link.grown.add(since);
+            }
+        }
+        dedup.add(flows.len(), &counts, since.as_ref());
+        weights.push((since.map_or(0, |s| s.bytes), at));
+        flows.push(FlowSnapshot { id, counts, histogram, latency });
+    }
+    for (at, link) in links.iter_mut().enumerate() {
+        let none = LinkSnapshot::default();
+        if let Some(previous) = previous {
+            grow(link, previous.links.get(at).unwrap_or(&none));
+        }
+        total.total.add(&link.total);
+        total.grown.add(&link.grown);
+        total.flows += link.flows;
+        total.skipped.packets += link.skipped.packets;
+        total.skipped.bytes += link.skipped.bytes;
+    }
+    let grown = match previous {
+        Some(previous) => total.grown.less(&previous.total.grown),
+        None => total.grown,
+    };
+    let dedup = dedup.snapshot(&total.total, &grown, total.flows, previous.map(|previous| &previous.dedup));
+    let mut busiest = Vec::new();
+    if weights.len() > BUSIEST {
+        weights.select_nth_unstable_by(BUSIEST, |a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+        weights.truncate(BUSIEST);
+        busiest = weights.into_iter().map(|(_, at)| at).collect();
+        busiest.sort_unstable();
+    }
+    Snapshot {
+        time_ns: sample.time_ns,
+        start_ns: sample.window.map(|(first, _)| first),
+        total,
+        dedup,
+        links,
+        flows,
+        complete: true,
+        retired_flows: sample.links.iter().map(|l| l.retired.flows).sum(),
+        skipped: skipped(sample),
+        lost: lost(sample),
+        busiest,
+        histogram_bytes,
+    }
+}
+
+/// Adds what a link counted since `previous` to what had grown before. Packets, bytes, ECN and CNP come
+/// from totals, which include retired flows; the rest are sums over the present flows.
+fn grow(link: &mut LinkSnapshot, previous: &LinkSnapshot) {
+    let kept = |c: &Counts| Counts {
+        packets: c.packets,
+        bytes: c.bytes,
+        ecn_data: c.ecn_data,
+        cnp: c.cnp,
+        ..Counts::default()
+    };
+    if let Some(whole) = kept(&link.total).since(&kept(&previous.total)) {
+        (link.grown.packets, link.grown.bytes, link.grown.ecn_data, link.grown.cnp) =
+            (whole.packets, whole.bytes, whole.ecn_data, whole.cnp);
+    }
+    link.grown.add(&previous.grown);
+}
+
+fn link(link: &crate::sample::LinkSample) -> LinkSnapshot {
+    let mut total = Counts::of_retired(&link.retired);
+    for lost in [link.flow_table_full, link.contended] {
+        total.packets += lost.packets;
+        total.bytes += lost.bytes;
+    }
+    let mut skipped = Counter::default();
+    for counter in &link.skipped {
+        skipped.packets += counter.packets;
+        skipped.bytes += counter.bytes;
+    }
+    LinkSnapshot { total, grown: Counts::default(), flows: 0, skipped }
+}
+
+/// What an earlier snapshot knows of a flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Found<'a> {
+    /// Where it was, and what it had.
+    At(usize, &'a FlowSnapshot),
+    /// It was not there.
+    New,
+    /// Whether it was there is not kept.
+    Unknown,
+}
+
+/// Finds flows in an earlier snapshot.
+pub(super) struct Earlier<'a> {
+    flows: &'a [FlowSnapshot],
+    complete: bool,
+    finder: Finder,
+}
+
+impl<'a> Earlier<'a> {
+    pub(super) fn new(flows: &'a [FlowSnapshot], complete: bool) -> Self {
+        Self { flows, complete, finder: Finder::new(flows.len()) }
+    }
+
+    pub(super) fn find(&mut self, id: &Identity) -> Found<'a> {
+        let flows = self.flows;
+        match self.finder.find(id, |at| flows.get(at).map(|flow| flow.id)) {
+            Some(at) => flows.get(at).map_or(Found::Unknown, |flow| Found::At(at, flow)),
+            None if self.complete => Found::New,
+            None => Found::Unknown,
+        }
+    }
+}
+
+/// Finds flows in a list that has them in nearly the same order. So the place after the latest find is nearly always
+/// right; else it is not far behind, where the list has more flows than are asked for. Places are only noted by slot
+/// when that search has gone through the list.
+pub(crate) struct Finder {
+    len: usize,
+    next: usize,
+    /// Places to look at before they are noted.
+    left: usize,
+    /// Slots and places, in the order of slots: a flow has one of its own.
+    places: Option<Vec<(u32, usize)>>,
+}
+
+impl Finder {
+    /// Finds in a list of `len` flows.
+    pub(crate) fn new(len: usize) -> Self {
+        Self { len, next: 0, left: len, places: None }
+    }
+
+    /// The place of a flow; `id_at` tells which flow is at a place.
+    pub(crate) fn find(&mut self, id: &Identity, id_at: impl Fn(usize) -> Option<Identity>) -> Option<usize> {
+        let is = |at: &usize| id_at(*at).is_some_and(|other| other.slot == id.slot && other.key == id.key);
+        let at = if is(&self.next) {
+            Some(self.next)
+        } else if let Some(places) = &self.places {
+            noted(places, id.slot).filter(is)
+        } else {
+            let end = self.len.min(self.next.saturating_add(self.left));
+            let found = (self.next..end).find(is);
+            self.left -= found.unwrap_or(end).saturating_sub(self.next).min(self.left);
+            found.or_else(|| {
+                let mut places: Vec<(u32, usize)> =
+                    (0..self.len).filter_map(|at| Some((id_at(at)?.slot, at))).collect();
+                // Nearly sorted already, which this sort makes use of.
+                places.sort_by_key(|(slot, _)| *slot);
+                let place = noted(&places, id.slot).filter(is);
+                self.places = Some(places);
+                place
+            })
+        };
+        if let Some(at) = at {
+            self.next = at + 1;
+        }
+        at
+    }
+}
+
+fn noted(places: &[(u32, usize)], slot: u32) -> Option<usize> {
+    let at = places.binary_search_by_key(&slot, |(slot, _)| *slot).ok()?;
+    places.get(at).map(|(_, place)| *place)
+}

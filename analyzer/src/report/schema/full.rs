@@ -1,0 +1,242 @@
+//! A report in which every field is known.
+//!
+//! The structs are written out in full: a new field must get a value here.
+
+use crate::analysis::fixtures::everything;
+use crate::analysis::{
+    CeOverTime, Cnp, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters, EcnOverTime,
+    Episodes, Flow, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Link, Loss, Options, Pause, TapFlow,
+    Unfollowed, Untimed,
+};
+use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
+use crate::metrics::marking::Marked;
+use crate::report::Report;
+use crate::sample::Direction;
+use crate::source::net::lldp::{App, Dialect, Ets, Neighbour, Pfc};
+
+/// The report.
+pub(super) fn full() -> Report {
+    let mut sample = everything();
+    sample.capture_drops = Some(1);
+    sample.metrics.marking = Some(vec![[Marked { data_packets: 1, ..Marked::default() }; 64]]);
+    let rails = ["eth0", "eth1"].map(|link| (link.to_owned(), format!("rail of {link}")));
+    let options =
+        Options { imbalance_all_links: true, ecmp: Some(4), rails: rails.into(), ..Options::default() };
+    let mut report = Report::build(&sample, &options.into());
+    crate::analysis::traffic::example(&mut report);
+    let facts = &mut report.facts;
+    facts.source.filter = Some("qp 17".into());
+    let lost = &mut facts.totals.lost;
+    (lost.ecn_untracked, lost.pause_untracked, lost.bins_dropped) = (Some(1), Some(1), Some(1));
+    let id = FlowId::of(&facts.flows[0]);
+    fill_flow(&mut facts.flows[0], &id);
+    fill_loss(&mut facts.flows[0]);
+    fill_link(&mut facts.links[0]);
+    facts.taps = vec![tap_flow(&id)];
+    facts.devices.push(device());
+    facts.coverage = vec![Coverage {
+        device: "mlx5_0".into(),
+        port: 1,
+        link: "eth0".into(),
+        direction: "ingress",
+        seen_packets: 1,
+        counted_packets: Some(2),
+        source: Some("ethtool".into()),
+        ratio: Some(0.5),
+        why: Some("2 packets dropped".into()),
+    }];
+    report.findings.push(finding(id));
+    report
+}
+
+fn fill_flow(flow: &mut Flow, id: &FlowId) {
+    let latency = Some(Latency { count: 1, p50: 1, p99: 1, p999: 1, max: 1 });
+    flow.path_mtu = Some(4096);
+    flow.latency_ns = latency;
+    flow.latency_by_class = Some(LatencyByClass { write_send: latency, read: latency, atomic: latency });
+    flow.latency_unpaired = Some(1);
+    flow.latency_untimed = Some(Untimed { ambiguous: 1, ring_full: 1, untracked: 1, outstanding: 1 });
+    flow.pause_stall_ns = Some(1);
+    (flow.pid, flow.comm, flow.pod) = (Some(1), Some("train".into()), Some("trainer-0".into()));
+    flow.ce_over_time = Some(CeOverTime { start_ns: 1, bin_ns: 1, capable: vec![1], ce: vec![1] });
+    flow.cnp = Some(Cnp {
+        answers: Some(id.clone()),
+        per_second: Some(1.0),
+        min_interval_ns: Some(1),
+        delay_ns: latency,
+        without_ce: Some(1),
+        rate_before_bps: Some(1),
+        rate_after_bps: Some(1),
+        rate_window_ns: Some(1),
+        rate_samples: Some(1),
+    });
+}
+
+fn fill_loss(flow: &mut Flow) {
+    let known = Some(1);
+    let episodes =
+        Episodes { episodes: 1, longest_ns: known, largest: known, first_ns: known, last_ns: known };
+    let loss = Loss {
+        recovered: 1,
+        lost: 1,
+        unfilled: 1,
+        retransmitted: 1,
+        mirrored: 1,
+        rereads: 1,
+        rnr_resent: 1,
+        timeouts: 1,
+        stuck: 1,
+        last_again_ns: known,
+        retransmission: Some("go_back_n"),
+        before_tap: episodes,
+        after_tap: episodes,
+    };
+    (flow.loss, flow.loss_responses) = (Some(loss), Some(loss));
+    flow.loss_unfollowed = Some(Unfollowed { until_ns: 1, packets: 1, missing: 1, repeats: 1 });
+    flow.icrc = Some(Icrc { checked: 2, bad: 1, unchecked: 1 });
+    flow.last_naks_ns = Some(LastNaks {
+        rnr: known,
+        psn_sequence_error: known,
+        invalid_request: known,
+        remote_access_error: known,
+        remote_operational_error: known,
+    });
+}
+
+fn fill_link(link: &mut Link) {
+    let column = || vec![1];
+    link.ecn_over_time =
+        Some(EcnOverTime { start_ns: 1, bin_ns: 1, capable: column(), ce: column(), cnp: column() });
+    link.icrc = Some(Icrc { checked: 2, bad: 1, unchecked: 1 });
+    link.mtu = Some(9000);
+    link.pause = Some(vec![pause()]);
+    link.neighbours = vec![Neighbour {
+        system: Some("leaf1".into()),
+        chassis: Some("00:11:22:33:44:55".into()),
+        port: Some("Ethernet12".into()),
+        port_description: Some("rack 3".into()),
+        dialect: Some(Dialect::Ieee),
+        pfc: Some(Pfc { enabled: 8, capable: 8, willing: true, error: false }),
+        ets: Some(Ets { class_of: [0; 8], bandwidth: [0; 8], willing: false }),
+        apps: vec![App { selector: 5, protocol: 26, priorities: 8 }],
+    }];
+}
+
+/// No source knows all of these.
+fn pause() -> Pause {
+    Pause {
+        priority: Some(3),
+        direction: Some("received"),
+        from: Some("00:11:22:33:44:55".into()),
+        frames: Some(1),
+        resumes: Some(1),
+        quanta: Some(1),
+        paused_ns: Some(1),
+        episodes: Some(1),
+        worst_share: Some(0.5),
+        least_share: Some(0.5),
+        most_share: Some(0.5),
+        worst_frames_per_s: Some(1.0),
+        longest_ns: Some(1),
+    }
+}
+
+fn tap_flow(id: &FlowId) -> TapFlow {
+    TapFlow {
+        src: id.src,
+        dst: id.dst,
+        dest_qp: id.dest_qp,
+        links: ["eth0".into(), "eth1".into()],
+        from: Some("eth0".into()),
+        to: Some("eth1".into()),
+        packets_matched: 1,
+        vanished: Some(1),
+        only_at: [1, 0],
+        copies_at: [0, 1],
+        not_compared: [Some(2), None],
+        delay_change_ns: DelayChange {
+            min: 0,
+            max: 1,
+            drift: 1,
+            points: vec![DelayPoint { time_ns: 1, change_ns: 0 }],
+        },
+    }
+}
+
+fn device() -> Device {
+    Device {
+        name: "mlx5_0".into(),
+        port: Some(1),
+        source: "RDMA netlink".into(),
+        driver: Some("mlx5_ib".into()),
+        interface: Some("bond0".into()),
+        members: vec!["eth0".into(), "eth1".into()],
+        gone: false,
+        first_ns: Some(1),
+        last_ns: Some(2),
+        counters: [("ce_marked_packets".to_owned(), 4)].into(),
+        resets: 1,
+        pause: vec![pause()],
+        qps: vec![DeviceQp {
+            lqpn: 17,
+            rqpn: Some(18),
+            kind: Some("RC"),
+            state: Some("RTS"),
+            pid: Some(1),
+            comm: Some("train".into()),
+            pod: Some("trainer-0".into()),
+            sq_psn: Some(1),
+            rq_psn: Some(1),
+            sent_packets: Some(1),
+            received_packets: Some(1),
+            pause_stall_ns: Some(1),
+        }],
+        qp_counters: vec![DeviceQpCounters {
+            lqpns: vec![17],
+            counters: [("cnps_handled".to_owned(), 4)].into(),
+        }],
+        qps_left_out: 1,
+    }
+}
+
+fn finding(id: FlowId) -> Finding {
+    let mut finding = Finding::new("loss.before_tap", Severity::Warning, "Loss upstream of eth0".into());
+    let evidence =
+        [("lost", 37.into()), ("links", ["eth0"].as_slice().into()), ("share", serde_json::Value::Null)];
+    for (name, value) in evidence {
+        finding.evidence.insert(Evidence::named(name, value));
+    }
+    finding.flows.push(id);
+    (finding.advice, finding.first_seen_ns) = ("Check the link.".into(), Some(1));
+    finding.last_seen_ns = Some(2);
+    finding.episodes.push(Episode { first_ns: 1, last_ns: 2, peak: Some(1.0) });
+    let name = Some("eth0".to_owned());
+    finding.place = Place {
+        tap: name.clone(),
+        link: name.clone(),
+        direction: Some(Direction::Ingress),
+        hop: Some("upstream".into()),
+        switch_port: Some("leaf1 Ethernet12".into()),
+    };
+    let end = End {
+        addr: [10, 0, 0, 1].into(),
+        qpn: Some(1),
+        pid: Some(1),
+        comm: Some("train".into()),
+        pod: Some("trainer-0".into()),
+    };
+    (finding.requester, finding.responder) = (Some(end.clone()), Some(end));
+    (finding.causes, finding.effects) = (vec!["retry.storm"], vec!["retry.storm"]);
+    finding.steps.push(Step {
+        text: "Read the counters of the port.".into(),
+        command: Some("ethtool -S eth0".into()),
+    });
+    finding.caveats.push("May be capture loss.".into());
+    finding.impact = Impact {
+        packets_ratio: Some(0.1),
+        retransmissions: Some(1),
+        goodput_lost_bytes: Some(1),
+        time_lost_ns: Some(1),
+    };
+    finding
+}

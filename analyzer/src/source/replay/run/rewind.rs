@@ -1,0 +1,74 @@
+//! Going back in a replay: all inputs are read again up to the wanted time.
+
+use anyhow::Result;
+
+use super::{Clock, Replay, Seek};
+use crate::source::feed::{Command, Update};
+use crate::source::replay::pace::Pace;
+use crate::source::replay::tap::{Messages, TapReader};
+use crate::source::replay::{Emit, open};
+
+impl Replay {
+    /// Replays all inputs and sends the last sample; once more for each rewind.
+    pub(in crate::source::replay) fn run(mut self) {
+        loop {
+            let read = self.merge();
+            if self.clock.rewind.is_none() {
+                self.finish(read);
+                self.await_rewind();
+            }
+            let Some(to_ns) = self.clock.rewind.take() else { return };
+            if let Err(error) = self.reopen(to_ns) {
+                let _ = self.feed.tell(Update::Ended(Err(error)));
+                return;
+            }
+        }
+    }
+
+    /// After the end, waits for a rewind if someone watches.
+    fn await_rewind(&mut self) {
+        if !matches!(self.options.emit, Emit::Watch(_)) {
+            return;
+        }
+        while let Ok(command) = self.feed.commands.recv() {
+            match command {
+                Command::Stop => return,
+                Command::Rewind(to_ns) if self.can_rewind() => {
+                    self.clock.rewind = Some(to_ns);
+                    self.pace.pause(true, None);
+                    return;
+                }
+                // The view takes the source for running until it is told otherwise.
+                Command::Rewind(_) => {
+                    let _ = self.feed.tell(Update::Ended(Ok(())));
+                }
+                Command::Pause(_) | Command::Speed(_) | Command::Seek(_) => {}
+            }
+        }
+    }
+
+    /// Whether all inputs can be read again; sends a notice when not.
+    pub(super) fn can_rewind(&mut self) -> bool {
+        let streams = self.taps.iter().any(TapReader::is_stream);
+        if streams {
+            let notice = "a stream can be read only once, and earlier data is no longer kept; record it to a file to go back in it".to_owned();
+            // The view may be gone.
+            let _ = self.feed.tell(Update::Notice(notice));
+        }
+        !streams
+    }
+
+    /// Opens all inputs again, to be read as fast as possible up to a time.
+    fn reopen(&mut self, to_ns: u64) -> Result<()> {
+        let opened = open(&self.options)?;
+        let speed = self.clock.seek.map_or(self.pace.speed(), |seek| seek.speed);
+        let paused = self.clock.seek.map_or(self.pace.paused(), |seek| seek.paused);
+        (self.taps, self.counts, self.inputs) = (opened.taps, opened.counts, opened.names);
+        self.messages = Messages { notices: opened.notices, failure: None };
+        self.clock = Clock { seek: Some(Seek { to_ns, speed, paused }), ..Clock::default() };
+        self.pace = Pace::new(f64::INFINITY);
+        // Sending the first sample shows whether the view is gone.
+        let _ = self.feed.tell(Update::Again);
+        Ok(())
+    }
+}

@@ -1,0 +1,265 @@
+//! Runs the collectors of [`metrics`](crate::metrics) over the packets of a replay, in a second thread when
+//! the replay is long.
+//!
+//! ```text
+//! counting thread: parse, count ─► a batch of packets ─┐ full, in order, at most DEPTH
+//!               ▲                                      ▼
+//!               └───────── used batches ───── metrics thread: collectors, packet by packet
+//! ```
+//!
+//! Collectors get the same packets in the same order with and without the thread, so it changes no result.
+//! Whatever needs a packet's bytes (ICRC, control frames) runs in the counting thread, while the bytes are
+//! there.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+
+use rocescope_common::wire::Frame;
+
+use super::links::TapLinks;
+use crate::metrics::packet::{Aside, Packet};
+use crate::metrics::{Collector, Metrics, Options, control, icrc};
+use crate::source::flows::table::Observed;
+use crate::util::background;
+
+/// Packets per batch: waking the other thread costs as much as some hundred packets, and all batches together
+/// have to fit into a cache.
+const BATCH: usize = 4096;
+/// Batches that may wait.
+const DEPTH: u32 = 4;
+/// Batches from which on a replay is long enough for a second thread.
+const LONG: u32 = 4;
+
+/// Packets, and the asides of a few of them.
+#[derive(Debug)]
+struct Batch {
+    packets: Vec<Packet>,
+    /// Number of packets in use.
+    len: usize,
+    /// Those of packets that [want one](Packet::wants_aside), in their order.
+    asides: Vec<Aside>,
+}
+
+impl Batch {
+    fn new() -> Self {
+        Self { packets: vec![Packet::EMPTY; BATCH], len: 0, asides: Vec::new() }
+    }
+
+    /// Shows all packets to the collectors, then empties itself.
+    fn collect(&mut self, collector: &mut Collector) {
+        let mut asides = self.asides.iter();
+        for packet in self.packets.get(..self.len).unwrap_or_default() {
+            let aside = if packet.wants_aside() { asides.next() } else { None };
+            collector.packet(packet, aside);
+        }
+        self.clear();
+    }
+
+    fn clear(&mut self) {
+        self.len = 0;
+        self.asides.clear();
+    }
+}
+
+/// A message to the metrics thread; messages are handled in order.
+enum Message {
+    Packets(Batch),
+    Retired(Vec<u32>),
+    Report(Sender<Metrics>),
+}
+
+/// Where the collectors run.
+enum Runner {
+    Inline(Box<Collector>),
+    Thread {
+        messages: SyncSender<Message>,
+        used: Receiver<Batch>,
+    },
+    /// The thread ended unexpectedly: no metrics are available.
+    Gone,
+}
+
+/// Collects all metrics of a replay.
+pub struct MetricsWorker {
+    batch: Batch,
+    runner: Runner,
+    batches: u32,
+    icrc: icrc::Collector,
+    control: control::Collector,
+    /// By link: its last frame of any kind, Unix time.
+    last_ns: Vec<u64>,
+}
+
+impl std::fmt::Debug for MetricsWorker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MetricsWorker").field("batches", &self.batches).finish_non_exhaustive()
+    }
+}
+
+impl MetricsWorker {
+    /// A worker for a replay of `taps` taps.
+    #[must_use]
+    pub fn new(options: &Options, taps: usize) -> Self {
+        let mut collector = Collector::new(options);
+        collector.expect_taps(taps);
+        Self {
+            batch: Batch::new(),
+            runner: Runner::Inline(Box::new(collector)),
+            batches: 0,
+            icrc: icrc::Collector::default(),
+            control: control::Collector::new(options.link_mbps),
+            last_ns: Vec::new(),
+        }
+    }
+
+    /// Notes the time of a frame of any kind on a link.
+    #[inline]
+    pub fn frame(&mut self, link: u16, time_ns: u64) {
+        match self.last_ns.get_mut(usize::from(link)) {
+            Some(last) => *last = time_ns.max(*last),
+            None => self.add_link(link, time_ns),
+        }
+    }
+
+    /// Takes a frame between link partners: MAC control or LLDP.
+    pub fn control(&mut self, link: u16, time_ns: u64, data: &[u8]) {
+        self.control.frame(link, time_ns, data);
+    }
+
+    #[cold]
+    fn add_link(&mut self, link: u16, time_ns: u64) {
+        self.last_ns.resize(usize::from(link) + 1, 0);
+        if let Some(last) = self.last_ns.last_mut() {
+            *last = time_ns;
+        }
+    }
+
+    /// Takes a counted packet: its headers and captured bytes, its time and link of `tap`, and the result of
+    /// counting it.
+    #[inline]
+    pub fn packet(
+        &mut self,
+        (frame, data): (&Frame, &[u8]),
+        (time_ns, link): (u64, u16),
+        observed: &Observed<'_>,
+        tap: &TapLinks,
+    ) {
+        let Observed { slot, stats, outcome } = *observed;
+        let at = self.batch.len % BATCH;
+        // Built in place: a copy as a whole would stall the processor until all parts are stored.
+        let packet = &mut self.batch.packets[at];
+        *packet = Packet::new((frame, data), (time_ns, link), slot, stats, outcome);
+        self.icrc.packet(packet, frame, data);
+        self.control.packet(packet, frame, stats.packets, data);
+        if packet.wants_aside() {
+            let aside = Aside::of((frame, data), link, Arc::clone(tap.name()), tap.interface_of(link));
+            self.batch.asides.push(aside);
+        }
+        self.batch.len += 1;
+        if self.batch.len == BATCH {
+            self.hand_over();
+        }
+    }
+
+    /// The flows of these slots were retired; the slots will be used again.
+    pub fn retired(&mut self, slots: Vec<u32>) {
+        for slot in &slots {
+            self.icrc.retired(*slot);
+            self.control.retired(*slot);
+        }
+        self.hand_over();
+        match &mut self.runner {
+            Runner::Inline(collector) => slots.into_iter().for_each(|slot| collector.retired(slot)),
+            Runner::Thread { messages, .. } => {
+                if messages.send(Message::Retired(slots)).is_err() {
+                    self.runner = Runner::Gone;
+                }
+            }
+            Runner::Gone => {}
+        }
+    }
+
+    /// All metrics of the packets so far.
+    #[must_use]
+    pub fn metrics(&mut self) -> Metrics {
+        self.hand_over();
+        let mut metrics = match &self.runner {
+            Runner::Inline(collector) => collector.metrics(),
+            Runner::Thread { messages, .. } => {
+                let (reply, replied) = channel();
+                let sent = messages.send(Message::Report(reply));
+                sent.ok().and_then(|()| replied.recv().ok()).unwrap_or_default()
+            }
+            Runner::Gone => Metrics::default(),
+        };
+        metrics.icrc = Some(self.icrc.metrics());
+        metrics.control = Some(self.control.metrics());
+        if let Some(traffic) = &mut metrics.traffic {
+            // This is the only reference: nothing is copied.
+            Arc::make_mut(traffic).frames_until(&self.last_ns);
+        }
+        metrics
+    }
+
+    /// Gives the batch to the collectors.
+    #[inline(never)]
+    fn hand_over(&mut self) {
+        if self.batch.len == 0 {
+            return;
+        }
+        self.batches = self.batches.saturating_add(1);
+        if self.batches == LONG {
+            self.start_thread();
+        }
+        match &mut self.runner {
+            Runner::Inline(collector) => self.batch.collect(collector),
+            Runner::Thread { messages, used } => {
+                let next = if self.batches < LONG + DEPTH { Some(Batch::new()) } else { used.recv().ok() };
+                let sent = next.is_some_and(|next| {
+                    let full = std::mem::replace(&mut self.batch, next);
+                    messages.send(Message::Packets(full)).is_ok()
+                });
+                if !sent {
+                    self.batch.clear();
+                    self.runner = Runner::Gone;
+                }
+            }
+            Runner::Gone => self.batch.clear(),
+        }
+    }
+
+    /// Moves the collectors to a thread of their own, where there is a second processor and a thread can be
+    /// started.
+    #[cold]
+    fn start_thread(&mut self) {
+        let (messages, inbox) = sync_channel(DEPTH as usize);
+        let (used_in, used) = channel();
+        let runner = std::mem::replace(&mut self.runner, Runner::Thread { messages, used });
+        let Runner::Inline(collector) = runner else {
+            self.runner = runner;
+            return;
+        };
+        let started =
+            background::start("metrics", collector, move |collector| work(collector, &inbox, &used_in));
+        if let Err(collector) = started {
+            self.runner = Runner::Inline(collector);
+        }
+    }
+}
+
+/// The metrics thread: runs until no sender of messages is left.
+fn work(mut collector: Box<Collector>, messages: &Receiver<Message>, used: &Sender<Batch>) {
+    for message in messages {
+        match message {
+            Message::Packets(mut batch) => {
+                batch.collect(&mut collector);
+                // The counting thread may have ended.
+                let _ = used.send(batch);
+            }
+            Message::Retired(slots) => slots.into_iter().for_each(|slot| collector.retired(slot)),
+            Message::Report(to) => {
+                let _ = to.send(collector.metrics());
+            }
+        }
+    }
+}

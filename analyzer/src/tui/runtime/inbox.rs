@@ -1,0 +1,166 @@
+//! Takes updates off the feed as they come, so that a source never waits for the screen: not for a
+//! slow terminal, not for a frozen view.
+
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use crate::sample::{EventSample, Sample};
+use crate::source::feed::Update;
+
+/// Events that wait for the screen at most; older ones go first.
+const EVENTS: usize = 8_192;
+/// Notices that wait at most.
+const NOTICES: usize = 256;
+
+/// What came since the last look.
+#[derive(Debug, Default)]
+pub(in crate::tui) struct News {
+    /// The source began anew; what follows came after that.
+    pub(in crate::tui) again: bool,
+    /// The newest sample.
+    pub(in crate::tui) sample: Option<Box<Sample>>,
+    /// Events, in order.
+    pub(in crate::tui) events: Vec<EventSample>,
+    /// Events that were too many.
+    pub(in crate::tui) too_many: u64,
+    /// Notices, in order.
+    pub(in crate::tui) notices: Vec<String>,
+    /// How the source ended.
+    pub(in crate::tui) end: Option<Result<(), anyhow::Error>>,
+}
+
+impl News {
+    fn add(&mut self, update: Update) {
+        match update {
+            Update::Sample(sample) => self.sample = Some(sample),
+            Update::Events(events) => {
+                self.events.extend(events);
+                let over = self.events.len().saturating_sub(EVENTS);
+                self.events.drain(..over);
+                self.too_many += over as u64;
+            }
+            Update::Notice(notice) => {
+                if self.notices.len() < NOTICES {
+                    self.notices.push(notice);
+                }
+            }
+            Update::Again => {
+                let notices = std::mem::take(&mut self.notices);
+                *self = Self { again: true, notices, ..Self::default() };
+            }
+            Update::Ended(result) => self.end = Some(result),
+        }
+    }
+
+    /// Whether there is anything.
+    pub(in crate::tui) fn any(&self) -> bool {
+        self.again
+            || self.sample.is_some()
+            || !self.events.is_empty()
+            || !self.notices.is_empty()
+            || self.end.is_some()
+    }
+}
+
+/// The collected updates.
+#[derive(Clone, Debug)]
+pub(in crate::tui) struct Inbox(Arc<Mutex<News>>);
+
+impl Inbox {
+    /// Starts to collect. The thread ends when the source drops its end of the feed.
+    pub(in crate::tui) fn collect(updates: Receiver<Update>) -> std::io::Result<Self> {
+        let news = Arc::new(Mutex::new(News::default()));
+        let shared = Arc::clone(&news);
+        thread::Builder::new().name("inbox".into()).spawn(move || {
+            let mut ended = false;
+            for update in updates {
+                ended = match update {
+                    Update::Ended(_) => true,
+                    Update::Again => false,
+                    _ => ended,
+                };
+                shared.lock().unwrap_or_else(PoisonError::into_inner).add(update);
+            }
+            if !ended {
+                // The source's thread panicked.
+                let gone = anyhow::anyhow!("bug: source thread ended unexpectedly");
+                shared.lock().unwrap_or_else(PoisonError::into_inner).add(Update::Ended(Err(gone)));
+            }
+        })?;
+        Ok(Self(news))
+    }
+
+    /// What came since the last call.
+    pub(in crate::tui) fn take(&self) -> News {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EVENTS, Inbox, News};
+    use crate::sample::EventSample;
+    use crate::source::feed::{Update, channel};
+
+    fn event(psn: u32) -> EventSample {
+        EventSample {
+            time_ns: 0,
+            key: rocescope_common::account::FlowKey::default(),
+            events: 1,
+            opcode: 0,
+            tos: 0,
+            src_port: 0,
+            psn,
+            missing: 0,
+            aeth: 0,
+            wire_len: 0,
+            bth_offset: 0,
+            headers: bytes::Bytes::new(),
+        }
+    }
+
+    #[test]
+    fn too_many_events_are_counted() {
+        let mut news = News::default();
+        for chunk in 0..10u32 {
+            news.add(Update::Events((0..1_000).map(|i| event(chunk * 1_000 + i)).collect()));
+        }
+        assert_eq!((news.events.len(), news.too_many), (EVENTS, 10_000 - EVENTS as u64));
+        assert_eq!(news.events.last().map(|e| e.psn), Some(9_999));
+    }
+
+    #[test]
+    fn what_came_before_a_new_beginning_is_void() {
+        let mut news = News::default();
+        news.add(Update::Notice("kept".into()));
+        news.add(Update::Events(vec![event(1)]));
+        news.add(Update::Ended(Ok(())));
+        news.add(Update::Again);
+        news.add(Update::Events(vec![event(2)]));
+        assert!(news.again && news.end.is_none() && news.any());
+        assert_eq!((news.events.len(), news.events[0].psn, news.notices.len()), (1, 2, 1));
+    }
+
+    #[test]
+    fn a_source_that_vanishes_has_failed() {
+        let (tap, feed) = channel();
+        let inbox = Inbox::collect(feed.updates).unwrap();
+        for i in 0..500 {
+            assert!(tap.tell(Update::Events(vec![event(i)])));
+        }
+        drop(tap);
+        let mut events = 0;
+        for _ in 0..1_000 {
+            let news = inbox.take();
+            events += news.events.len();
+            if let Some(end) = news.end {
+                assert!(end.is_err());
+                assert_eq!(events, 500);
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        panic!("no end");
+    }
+}

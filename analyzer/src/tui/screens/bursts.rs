@@ -1,0 +1,293 @@
+//! Load in bins of a millisecond or less, steps of the job, stragglers, incast.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+use super::{Spans, counted, empty, wrap};
+use crate::metrics::traffic::bins::Bursts;
+use crate::model::Level;
+use crate::report::Report;
+use crate::sample::{Sample, SourceKind};
+use crate::tui::app::App;
+use crate::tui::theme;
+use crate::util::units;
+
+/// Lines of a strip chart.
+const TALL: usize = 3;
+/// Receivers listed.
+const RECEIVERS: usize = 5;
+
+/// Lines of this screen at its present width.
+pub(in crate::tui) fn height(app: &App) -> usize {
+    lines(app, usize::from(app.size.0)).len()
+}
+
+pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
+    if empty::nothing_at_all(buffer, area, app) {
+        return;
+    }
+    let lines = lines(app, usize::from(area.width));
+    if lines.is_empty() {
+        let help = match app.kind() {
+            Some(SourceKind::Live) => {
+                "Bins start with the first RoCE packets; `--no-timing` disables them."
+            }
+            _ => "Bins start with the first packets; the overview shows load per second.",
+        };
+        empty::because(buffer, area, "No load bins in this run.", help);
+        return;
+    }
+    super::scrolled(buffer, area, &lines, app.bursts.offset);
+}
+
+fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
+    let Some(data) = &app.data else { return Vec::new() };
+    let Some(traffic) = &data.sample.metrics.traffic else { return Vec::new() };
+    let report = app.analysis.as_deref().map(|analysis| &analysis.report);
+    let starts =
+        report.and_then(|report| report.facts.steps.as_ref()).map_or(&[][..], |steps| &steps.starts_ns);
+    let mut links: Vec<(usize, &Bursts)> =
+        traffic.links.iter().enumerate().filter_map(|(at, link)| Some((at, link.bursts.as_ref()?))).collect();
+    links.sort_by_key(|(_, bursts)| std::cmp::Reverse(bursts.total.bytes));
+    let mut all = Vec::new();
+    for (at, bursts) in links {
+        let lost = traffic.links.get(at).map_or(0, |link| link.lost.packets);
+        all.extend(link(&data.sample, (at, lost), bursts, starts, width));
+    }
+    if app.past() && !all.is_empty() {
+        let until = units::clock_utc(data.sample.time_ns);
+        let text = format!("Whole run until {until} UTC: bins and steps are not kept per snapshot.");
+        let parts = wrap(&text, width.saturating_sub(2), 0).into_iter();
+        all.splice(0..0, parts.map(|part| Line::styled(format!(" {part}"), theme::text(Level::Warning))));
+    }
+    if let (Some(report), false) = (report, all.is_empty()) {
+        all.extend(steps(report, traffic.too_much_lost(), width));
+        all.extend(incast(report));
+    }
+    all
+}
+
+/// `at` is the link's index, with what of its packets is in no bin.
+fn link(
+    sample: &Sample,
+    (at, lost): (usize, u64),
+    bursts: &Bursts,
+    starts: &[u64],
+    width: usize,
+) -> Vec<Line<'static>> {
+    let name = sample.links.get(at).map_or_else(String::new, |link| {
+        format!("{} {}", link.name, super::links::direction(link.direction)).trim_end_matches(" -").to_owned()
+    });
+    let rate = |bytes: f64| units::bit_rate(bytes * 8e9 / bursts.bin_ns as f64);
+    let mean = bursts.total.bytes as f64 / bursts.bins.max(1) as f64;
+    let mut title = Spans::default();
+    title.push(format!(" {name}  "), theme::HEAD);
+    let peak = format!("peak {} ({} bins)", rate(bursts.peak.bytes as f64), units::duration(bursts.bin_ns));
+    let times = if mean > 0.0 { bursts.peak.bytes as f64 / mean } else { 0.0 };
+    let busy = units::ratio(Some(bursts.active_bins as f64 / bursts.bins.max(1) as f64));
+    let metrics = format!("{peak} · mean {} · peak/mean {times:.1} · duty cycle {busy}", rate(mean));
+    let fits = title.width + metrics.chars().count() <= width;
+    let metrics = if fits { metrics } else { format!("{peak} · peak/mean {times:.1} · duty {busy}") };
+    title.push(metrics, theme::PLAIN);
+    let mut lines = vec![title.into_line()];
+    let cells = width.saturating_sub(2);
+    // The latest bins, a column each.
+    let shown = bursts.recent.len().min(cells);
+    let first = bursts.recent.len() - shown;
+    let recent: Vec<f64> = bursts.recent.iter().skip(first).map(|bytes| f64::from(*bytes)).collect();
+    let from_bin = bursts.bins.saturating_sub(shown as u64);
+    let start_ns = bursts.first_ns.saturating_add(from_bin.saturating_mul(bursts.bin_ns));
+    let text = format!(
+        "last {}, {} per column",
+        units::duration(shown as u64 * bursts.bin_ns),
+        units::duration(bursts.bin_ns)
+    );
+    lines.extend(strip(&text, &recent, cells, start_ns, bursts.bin_ns as f64, starts));
+    // The whole run, as many points to a column as it takes.
+    let per_column = bursts.long.len().div_ceil(cells.max(1)).max(1);
+    if bursts.bins > shown as u64 && !bursts.long.is_empty() {
+        let long: Vec<f64> = bursts
+            .long
+            .chunks(per_column)
+            // Also of the last column, though it is not full: a burst in its beginning would dwarf all others.
+            .map(|points| points.iter().sum::<u64>() as f64 / per_column as f64)
+            .collect();
+        let column_ns = bursts.long_bins as f64 * per_column as f64 * bursts.bin_ns as f64;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a span of data")]
+        let text = format!("whole run, {} per column", units::duration(column_ns as u64));
+        let first_ns = bursts.long_first.saturating_mul(bursts.bin_ns);
+        lines.extend(strip(&text, &long, cells, first_ns, column_ns, starts));
+    }
+    let length = [bursts.length_p50_ns, bursts.length_p99_ns, bursts.length_max_ns].map(units::duration);
+    let [p50, p99, max] = length;
+    let late = if bursts.late_packets > 0 {
+        format!(" · {} too late for their bin", counted(bursts.late_packets, "packet"))
+    } else {
+        String::new()
+    };
+    if lost > 0 {
+        let text = format!(" {} not in any bin: ring buffer full", counted(lost, "packet"));
+        lines.push(Line::styled(text, theme::text(Level::Warning)));
+    }
+    lines.push(Line::styled(
+        format!(
+            " {} ≥ 50 % of peak · duration p50 {p50}, p99 {p99}, max {max}{late}",
+            counted(bursts.bursts, "burst")
+        ),
+        theme::PLAIN,
+    ));
+    lines.push(Line::default());
+    lines
+}
+
+/// A chart of some lines with a line of marks below where steps begin.
+fn strip(
+    text: &str,
+    values: &[f64],
+    cells: usize,
+    start_ns: u64,
+    column_ns: f64,
+    starts: &[u64],
+) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::default()];
+    let max = values.iter().copied().fold(0.0, f64::max);
+    for row in (0..TALL).rev() {
+        let blocks: String = values.iter().map(|value| block(*value, max, row)).collect();
+        lines.push(Line::styled(format!(" {blocks}"), theme::BAR));
+    }
+    let mut marks = vec![' '; values.len().min(cells)];
+    let mut any = false;
+    for start in starts.iter().filter(|start| **start >= start_ns) {
+        let column = (start - start_ns) as f64 / column_ns.max(1.0);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative, and looked up"
+        )]
+        if let Some(mark) = marks.get_mut(column as usize) {
+            *mark = '↑';
+            any = true;
+        }
+    }
+    if any {
+        let marks: String = marks.into_iter().collect();
+        lines.push(Line::styled(format!(" {marks}").trim_end().to_owned(), theme::BOLD));
+    }
+    let steps = if any { " · ↑ step start" } else { "" };
+    if let Some(title) = lines.first_mut() {
+        *title = Line::styled(format!(" {text}{steps}"), theme::DIM);
+    }
+    lines
+}
+
+/// The part of a bar that lies in line `row` from below, of [`TALL`] lines.
+fn block(value: f64, max: f64, row: usize) -> char {
+    const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    if max <= 0.0 || value <= 0.0 {
+        return ' ';
+    }
+    let eighths = (value / max * (TALL * 8) as f64).ceil() - (row * 8) as f64;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 0 and 8 after the clamp"
+    )]
+    let at = eighths.clamp(0.0, 8.0) as usize;
+    BLOCKS.get(at).copied().unwrap_or(' ')
+}
+
+fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::styled(" STEPS of the job", theme::HEAD)];
+    let Some(steps) = &report.facts.steps else {
+        let why = if lost {
+            " unknown: too many packets are missing from the bins"
+        } else {
+            " no periodic steps detected"
+        };
+        lines.push(Line::styled(why, theme::DIM));
+        return lines;
+    };
+    let mut say = |text: String, level: Level| {
+        for part in wrap(&text, width.saturating_sub(2), 2) {
+            lines.push(Line::styled(format!(" {part}"), theme::text(level)));
+        }
+    };
+    say(
+        format!(
+            "{} steps, period {}, on {}, {} to {} · {} per step · busy {} · communicating {}",
+            steps.count,
+            units::duration(steps.period_ns),
+            steps.link,
+            units::second_utc(steps.first_ns),
+            units::second_utc(steps.last_ns),
+            units::bytes(steps.step_bytes),
+            units::ratio(Some(steps.busy_ratio)),
+            units::ratio(Some(steps.communication_ratio)),
+        ),
+        Level::Fine,
+    );
+    say(
+        format!(
+            "step time {} → {} (first/last third) · longest stall {}",
+            units::duration(steps.first_third_ns),
+            units::duration(steps.last_third_ns),
+            units::duration(steps.silence_ns),
+        ),
+        Level::Fine,
+    );
+    if let Some(late) = &steps.straggler {
+        let who = late.host.map_or_else(|| late.waits_for.to_string(), |host| host.to_string());
+        let sure = if late.certain { "" } else { " (uncertain)" };
+        say(
+            format!(
+                "{} straggler{sure}: {who}, last by {} in {} of {} steps; {} → {} QP {}",
+                theme::symbol(Level::Warning),
+                units::duration(late.behind_ns),
+                late.steps,
+                late.of_steps,
+                late.waits_for,
+                late.dst,
+                late.dest_qp
+            ),
+            Level::Warning,
+        );
+    } else if let Some(last) = &steps.last_flow {
+        say(
+            format!(
+                "usually last to finish: {} → {} QP {} in {} steps (+{})",
+                last.src,
+                last.dst,
+                last.dest_qp,
+                last.steps,
+                units::duration(last.behind_ns)
+            ),
+            Level::Fine,
+        );
+    }
+    lines
+}
+
+fn incast(report: &Report) -> Vec<Line<'static>> {
+    let several = report.facts.incast.iter().flatten().filter(|incast| incast.senders > 1);
+    let mut lines: Vec<Line<'static>> = several
+        .take(RECEIVERS)
+        .map(|incast| {
+            Line::raw(format!(
+                " {} on {}: {} senders, max {} concurrent (p99 {}), {} of bytes during incast",
+                incast.dst,
+                incast.link,
+                incast.senders,
+                incast.senders_max,
+                incast.senders_p99,
+                units::ratio(Some(incast.several_ratio))
+            ))
+        })
+        .collect();
+    if !lines.is_empty() {
+        lines
+            .insert(0, Line::styled(" INCAST: concurrent senders to one receiver in one bin", theme::HEAD));
+        lines.insert(0, Line::default());
+    }
+    lines
+}

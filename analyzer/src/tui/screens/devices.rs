@@ -1,0 +1,168 @@
+//! Counters of devices, each with its source.
+
+use ratatui::text::Line;
+
+use super::{Spans, cut};
+use crate::model::Level;
+use crate::source::devices::{PortSample, QpSample};
+use crate::tui::app::App;
+use crate::tui::column::compact;
+use crate::tui::theme;
+use crate::tui::trail::Step;
+use crate::util::units;
+
+/// Queue pairs shown of a port, at most.
+const QPS: usize = 8;
+/// What is shown of a port's counters, in this order: name, short title, and how bad any of it is.
+const SHOWN: [(&str, &str, Level); 20] = [
+    ("ce_marked_packets", "CE", Level::Warning),
+    ("cnps_sent", "CNP sent", Level::Warning),
+    ("cnps_handled", "CNP handled", Level::Warning),
+    ("out_of_sequence", "out of sequence", Level::Critical),
+    ("psn_error_naks", "PSN NAKs", Level::Critical),
+    ("local_ack_timeouts", "ACK timeouts", Level::Critical),
+    ("retransmissions", "retransmissions", Level::Critical),
+    ("slow_restarts", "slow restarts", Level::Warning),
+    ("retries_exceeded", "retries exceeded", Level::Critical),
+    ("rnr_naks_received", "RNR NAK rx", Level::Warning),
+    ("rnr_naks_sent", "RNR NAK tx", Level::Warning),
+    ("out_of_buffer", "out of buffer", Level::Warning),
+    ("port_discards", "port discards", Level::Critical),
+    ("tx_discards", "TX discards", Level::Critical),
+    ("rx_discards", "RoCE discards", Level::Critical),
+    ("icrc_errors", "ICRC", Level::Critical),
+    ("fec_uncorrectable", "FEC", Level::Critical),
+    ("link_downs", "link down", Level::Critical),
+    ("pcie_read_stalls", "PCIe read stalls", Level::Warning),
+    ("pcie_write_stalls", "PCIe write stalls", Level::Warning),
+];
+
+/// Everything about the devices at the snapshot shown; nothing without devices.
+pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
+    let Some(data) = &app.data else { return Vec::new() };
+    let ports = &data.sample.devices.ports;
+    let mut lines = Vec::new();
+    for port in ports {
+        let step = app.trail.step(port);
+        lines.push(head(port, step.as_ref(), width));
+        lines.extend(counters(port, step.as_ref(), width));
+        lines.extend(pauses(port, step.as_ref()));
+        lines.extend(queue_pairs(port, step.as_ref(), width));
+    }
+    if !lines.is_empty() {
+        let title = " NIC COUNTERS (latest reading; not part of the packet counters above)";
+        lines.insert(0, Line::styled(title, theme::HEAD));
+    }
+    lines
+}
+
+/// Short name of the source of a counter.
+fn tag(source: &str) -> &'static str {
+    match source {
+        "ethtool" => "ethtool",
+        "sysfs hw_counters" => "hw",
+        "RDMA netlink" => "netlink",
+        "DCB netlink" => "dcb",
+        _ => "sysfs",
+    }
+}
+
+fn head(port: &PortSample, step: Option<&Step<'_>>, width: usize) -> Line<'static> {
+    let mut spans = Spans::default();
+    let on = port.interface.as_deref().unwrap_or(units::UNKNOWN);
+    let driver = port.driver.as_deref().unwrap_or("unknown driver");
+    spans.push(format!(" {} ", port.label()), theme::BOLD);
+    spans.push(cut(&format!("{driver} on {on} "), width / 3, true), theme::DIM);
+    for (way, packets, bytes) in [("rx", "rx_packets", "rx_bytes"), ("tx", "tx_packets", "tx_bytes")] {
+        let per_s = |name| step.and_then(|step| step.per_s(name));
+        let bits = per_s(bytes).map_or_else(|| units::UNKNOWN.into(), |n| units::bit_rate(n * 8.0));
+        let count = per_s(packets).map_or_else(|| units::UNKNOWN.into(), compact);
+        spans.push(format!(" {way} "), theme::DIM).push(format!("{bits} {count} pkt/s"), theme::PLAIN);
+        let source = port.value(bytes).or_else(|| port.value(packets));
+        spans.push(source.map_or_else(String::new, |(_, s)| format!(" [{}]", tag(s))), theme::DIM);
+    }
+    if port.hidden {
+        spans.push("  RoCE offloaded", theme::text(Level::Warning));
+    }
+    spans.into_line()
+}
+
+/// Counters above zero, with their rates.
+fn counters(port: &PortSample, step: Option<&Step<'_>>, width: usize) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    let mut spans = Spans::default();
+    for (name, title, level) in SHOWN {
+        let Some((total, source)) = port.value(name).filter(|(total, _)| *total > 0) else { continue };
+        let rate = step.and_then(|step| step.per_s(name));
+        let per_s = rate.map_or_else(|| units::UNKNOWN.into(), compact);
+        let figure = format!("{per_s}/s, {} total", compact(total as f64));
+        let tag = format!(" [{}]", tag(source));
+        if spans.width > 0 && spans.width + title.len() + figure.len() + tag.len() + 4 > width {
+            lines.push(std::mem::take(&mut spans).into_line());
+        }
+        let style = if rate.is_some_and(|rate| rate > 0.0) { theme::text(level) } else { theme::PLAIN };
+        spans.push(format!("   {title} "), theme::DIM).push(figure, style).push(tag, theme::DIM);
+    }
+    if spans.width > 0 {
+        lines.push(spans.into_line());
+    }
+    lines
+}
+
+fn pauses(port: &PortSample, step: Option<&Step<'_>>) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    for pause in port.pause.iter().filter(|p| p.frames.unwrap_or(0) + p.paused_ns.unwrap_or(0) > 0) {
+        let share = step.and_then(|step| step.paused(pause.sent, pause.priority));
+        let way = if pause.sent { "sent" } else { "received" };
+        let level = if share.is_some_and(|share| share >= 0.01) { Level::Warning } else { Level::Fine };
+        let priority = pause.priority.map_or_else(|| "link-level".into(), |p| format!("priority {p}"));
+        let frames = pause.frames.map_or_else(|| units::UNKNOWN.into(), |n| compact(n as f64));
+        let mut spans = Spans::default();
+        spans.push(format!("   PFC {way} {priority} "), theme::DIM);
+        spans.push(format!("paused {} of time", units::ratio(share)), theme::text(level));
+        spans
+            .push(format!(", {frames} frames total"), theme::PLAIN)
+            .push(format!(" [{}]", tag(port.pause_source)), theme::DIM);
+        lines.push(spans.into_line());
+    }
+    lines
+}
+
+/// The busiest queue pairs.
+fn queue_pairs(port: &PortSample, step: Option<&Step<'_>>, width: usize) -> Vec<Line<'static>> {
+    let rates = |qp: &QpSample| step.map_or((None, None), |step| step.qp_per_s(qp));
+    let mut busiest: Vec<(&QpSample, f64)> = port
+        .qps
+        .iter()
+        .map(|qp| {
+            let (sent, received) = rates(qp);
+            (qp, sent.unwrap_or(0.0) + received.unwrap_or(0.0))
+        })
+        .collect();
+    busiest.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let mut lines: Vec<Line<'static>> = Vec::new();
+    for (qp, _) in busiest.iter().take(QPS) {
+        let (sent, received) = rates(qp);
+        let rate = |rate: Option<f64>| rate.map_or_else(|| units::UNKNOWN.into(), compact);
+        let peer = qp.owner.rqpn.map_or_else(|| units::UNKNOWN.into(), |qpn| qpn.to_string());
+        let kind = qp.owner.kind.unwrap_or(units::UNKNOWN);
+        let state = qp.owner.state.unwrap_or(units::UNKNOWN);
+        let whose = [qp.owner.comm.clone(), qp.owner.pod.clone()]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(" in ");
+        let mut spans = Spans::default();
+        spans.push(format!("   QP {:<8} → {peer:<8} {kind:<4} {state:<5}", qp.owner.lqpn), theme::PLAIN);
+        spans.push(format!(" tx {:>6} rx {:>6} pkt/s", rate(sent), rate(received)), theme::PLAIN);
+        spans.push(" [netlink] ", theme::DIM);
+        let room = width.saturating_sub(spans.width);
+        spans.push(cut(&whose, room, false), theme::DIM);
+        lines.push(spans.into_line());
+    }
+    let more = port.qps.len().saturating_sub(QPS) as u64 + port.qps_left_out;
+    if more > 0 {
+        lines.push(Line::styled(format!("   +{more} more queue pairs"), theme::DIM));
+    }
+    lines
+}

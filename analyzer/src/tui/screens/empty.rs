@@ -1,0 +1,156 @@
+//! Why a screen is empty, and what to do.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+use rocescope_common::wire::SkipReason;
+
+use super::line;
+use crate::sample::SourceKind;
+use crate::source::devices::PortSample;
+use crate::tui::app::{App, Data, End};
+use crate::tui::column::compact;
+use crate::tui::theme;
+use crate::util::units;
+
+/// Reasons listed.
+const REASONS: usize = 6;
+
+pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
+    put(buffer, area, &lines(app));
+}
+
+/// Why a screen is empty, and what to do.
+pub(super) fn because(buffer: &mut Buffer, area: Rect, why: &str, help: &str) {
+    put(buffer, area, &[title(why), text(help)]);
+}
+
+fn put(buffer: &mut Buffer, area: Rect, lines: &[Line<'_>]) {
+    let width = usize::from(area.width);
+    for (y, text) in (1..).zip(lines.iter().flat_map(|line| wrapped(line, width))) {
+        line(buffer, area, y, &text);
+    }
+}
+
+/// Breaks a line between words; what follows is indented a little more than its beginning.
+fn wrapped(text: &Line<'_>, width: usize) -> Vec<Line<'static>> {
+    let whole = text.to_string();
+    let indent = whole.chars().take_while(|c| *c == ' ').count() + 2;
+    super::wrap(&whole, width, indent).into_iter().map(|part| Line::styled(part, text.style)).collect()
+}
+
+/// Whether there is nothing at all to see; says why, if so.
+pub(super) fn nothing_at_all(buffer: &mut Buffer, area: Rect, app: &App) -> bool {
+    let nothing = app.data.as_ref().is_none_or(|data| data.model.rows.is_empty());
+    if nothing {
+        render(buffer, area, app);
+    }
+    nothing
+}
+
+fn text(text: impl Into<String>) -> Line<'static> {
+    Line::from(format!("  {}", text.into()))
+}
+
+fn title(text: impl Into<String>) -> Line<'static> {
+    Line::styled(format!("  {}", text.into()), theme::BOLD)
+}
+
+fn lines(app: &App) -> Vec<Line<'static>> {
+    let Some(data) = &app.data else {
+        return match &app.end {
+            None => vec![title("Waiting for the first sample…")],
+            Some(End::Done) => vec![title("The source ended without a sample.")],
+            Some(End::Failed(error)) => vec![title("The source failed."), text(error.clone())],
+        };
+    };
+    if !data.model.rows.is_empty() {
+        let by = match &app.table.focus {
+            Some(focus) => format!("belongs to {}", focus.about),
+            None if app.table.only_marked => "is marked".to_owned(),
+            None => format!("matches \"{}\"", app.filter),
+        };
+        return vec![title(format!("No queue pair {by}.")), text("Esc clears it, / edits the filter.")];
+    }
+    let mut lines = nothing(app, data);
+    lines.extend(data.model.skipped.first().map(|(reason, _)| remedy(*reason)).into_iter().flatten());
+    let hidden: Vec<String> =
+        data.sample.devices.ports.iter().filter(|port| port.hidden).map(PortSample::label).collect();
+    if !hidden.is_empty() {
+        lines.push(Line::default());
+        let one = if hidden.len() == 1 { "offloads" } else { "offload" };
+        lines.push(title(format!("{} {one} RoCE.", hidden.join(", "))));
+        lines.push(text("NIC counters: screen 5 and findings."));
+    }
+    if data.model.kind == SourceKind::Live {
+        lines.extend(live_hint());
+    }
+    lines
+}
+
+fn nothing(app: &App, data: &Data) -> Vec<Line<'static>> {
+    let model = &data.model;
+    let frames = model.frames();
+    if model.kind == SourceKind::Live && data.sample.links.is_empty() {
+        return vec![
+            title("No packet source: only NIC counters are read."),
+            text(
+                "See screen 5 and the findings. The events (screen 7) say why there are no packets.",
+            ),
+        ];
+    }
+    if frames == 0 {
+        let what = match (&app.end, model.kind) {
+            (Some(_), SourceKind::Replay) => "The capture contains no frames.",
+            (_, SourceKind::Replay) => "No frames read yet.",
+            (_, SourceKind::Live) => "No frames captured yet on these interfaces.",
+        };
+        let help = match (&app.end, model.kind) {
+            (Some(_), _) => "Nothing was captured: check the interface and the capture filter.",
+            (None, SourceKind::Replay) => "Values appear with the first frame of the capture.",
+            (None, SourceKind::Live) => {
+                "Is the link up and is there traffic? Compare with `ip -s link`."
+            }
+        };
+        return vec![title(what), text(help)];
+    }
+    if model.total.packets > 0 {
+        return vec![
+            title("No active queue pairs."),
+            text(format!("{} retired after a time without packets.", units::plural(model.retired_flows, "flow"))),
+        ];
+    }
+    let so_far = if app.end.is_some() { "" } else { " yet" };
+    let mut lines = vec![title(format!(
+        "No RoCE packets{so_far} in {} frames. Frames by reason:",
+        compact(frames as f64)
+    ))];
+    for (reason, counter) in model.skipped.iter().take(REASONS) {
+        let share = units::ratio(Some(counter.packets as f64 / frames as f64));
+        let count = compact(counter.packets as f64);
+        lines.push(text(format!("  {count:>6} {share:>7}  {}: {}", reason.name(), reason.meaning())));
+    }
+    lines
+}
+
+fn remedy(reason: SkipReason) -> Vec<Line<'static>> {
+    let advice = match reason {
+        SkipReason::Truncated | SkipReason::TruncatedHeaders => {
+            "Frames are truncated: capture at least 128 bytes per frame (tcpdump -s 128)."
+        }
+        SkipReason::Filtered => "The filter on the command line excludes all RoCE packets.",
+        SkipReason::LinkTypeUnsupported => "Capture on an Ethernet interface, or with tcpdump -i any.",
+        SkipReason::UltraEthernet => "This is Ultra Ethernet, not RoCE; rocescope does not decode it.",
+        _ => return Vec::new(),
+    };
+    vec![Line::default(), text(advice)]
+}
+
+fn live_hint() -> Vec<Line<'static>> {
+    vec![
+        Line::default(),
+        title("Hardware-offloaded RoCE bypasses XDP and TC."),
+        text("Use a mirror port, or the RDMA sniffer of libpcap where the NIC supports it:"),
+        text("  tcpdump -U -s 128 -i mlx5_0 -w - | rocescope replay -"),
+    ]
+}

@@ -1,0 +1,455 @@
+//! Findings with evidence and steps, and what rocescope dropped or cannot see.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+use super::{Spans, cut, empty, line, wrap};
+use crate::findings::{End as Side, Finding, Severity};
+use crate::model::{Kind, Level};
+use crate::sample::SourceKind;
+use crate::tui::analysis::Analysis;
+use crate::tui::app::{App, Data};
+use crate::tui::key::Input;
+use crate::tui::layout::Layout;
+use crate::tui::shown::{Concluded, Then};
+use crate::tui::theme;
+use crate::util::units;
+
+/// Flows of a finding listed, at most.
+const FLOWS: usize = 6;
+
+pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
+    let (Some(data), Some(analysis), Some(concluded)) = (&app.data, &app.analysis, app.concluded()) else {
+        if app.data.is_none() {
+            empty::render(buffer, at.body, app);
+        } else {
+            empty::because(
+                buffer,
+                at.body,
+                "analysing…",
+                "Findings are computed from all samples since the start, in the background.",
+            );
+        }
+        return;
+    };
+    let Concluded { findings, end_ns: end, then } = concluded;
+    let width = usize::from(at.body.width);
+    let blind = blind(data, analysis, app.options.source_filtered);
+    if findings.is_empty() {
+        let text = format!("  No findings {}.", since(then));
+        let mut lines = vec![Line::default(), Line::styled(text, theme::BOLD)];
+        lines.push(Line::default());
+        lines.extend(blind_lines(&blind, width));
+        put(buffer, at.body, lines);
+        return;
+    }
+    let count = findings.len();
+    let list = at.findings(count);
+    let ended = findings.iter().filter(|finding| !finding.active).count();
+    let ended = if ended > 0 { format!(", {ended} ended") } else { String::new() };
+    let active = findings.iter().filter(|finding| finding.active).count();
+    line(
+        buffer,
+        list,
+        0,
+        &Line::styled(format!(" FINDINGS {}: {active} active{ended}", since(then)), theme::HEAD),
+    );
+    let rows = findings.iter().enumerate().skip(app.findings.offset).take(at.findings_page());
+    for (y, (place, finding)) in (1..).zip(rows) {
+        line(buffer, list, y, &title(finding, width));
+        if app.findings.selected == Some(place) {
+            super::select(buffer, Rect { y: list.y + y, height: 1, ..list });
+        }
+    }
+    let below = Rect { y: list.bottom(), height: at.body.height - list.height, ..at.body };
+    let mut lines = vec![Line::default()];
+    if let Some(finding) = findings.get(app.findings.selected.unwrap_or(0)) {
+        lines.extend(text(finding, end, width));
+        lines.push(Line::default());
+    }
+    lines.extend(blind_lines(&blind, width));
+    let room = usize::from(below.height);
+    let more = (lines.len() + 1).saturating_sub(room);
+    if lines.len() > room && room > 0 {
+        lines.truncate(room - 1);
+        let key = app.options.keys.first(Input::Read);
+        let text = format!(" {more} more lines, blind spots and drops included: {key} shows all");
+        lines.push(Line::styled(cut(&text, width, false), theme::DIM));
+    }
+    put(buffer, below, lines);
+}
+
+/// The time that findings cover, in words.
+pub(super) fn since(then: Then) -> String {
+    match then {
+        Then::Now => "since the start".to_owned(),
+        Then::By(time_ns) => format!("from the start to {}", units::clock_utc(time_ns)),
+        Then::Later(time_ns) => {
+            format!("of {}, later than the snapshot shown", units::clock_utc(time_ns))
+        }
+    }
+}
+
+fn put(buffer: &mut Buffer, area: Rect, lines: Vec<Line<'_>>) {
+    for (y, text) in (0..area.height).zip(lines) {
+        line(buffer, area, y, &text);
+    }
+}
+
+/// Severity and title in a line, and when it ended where it did.
+pub(super) fn title(finding: &Finding, width: usize) -> Line<'static> {
+    let level = Level::from(finding.severity);
+    let word = match finding.severity {
+        Severity::Info => "info",
+        Severity::Warning => "warning",
+        Severity::Critical => "CRITICAL",
+    };
+    let mut spans = Spans::default();
+    spans.push(format!(" {} {word:<8} ", theme::symbol(level)), theme::text(level));
+    let ended = finding.last_seen_ns.filter(|_| !finding.active);
+    let until = ended.map_or_else(String::new, |ns| format!("  ended {} UTC", units::second_utc(ns)));
+    let room = width.saturating_sub(spans.width + until.chars().count());
+    spans.push(cut(&finding.title, room, false), theme::PLAIN);
+    spans.push(until, theme::DIM);
+    spans.into_line()
+}
+
+/// What has ended, newest information of each kind once: `loss ended 12:09:50`.
+pub(super) fn ended(all: &[Finding]) -> Vec<String> {
+    let mut kinds: Vec<Kind> = Vec::new();
+    let mut texts = Vec::new();
+    for finding in all.iter().filter(|finding| !finding.active && finding.severity > Severity::Info) {
+        let Some(kind) = Kind::of(finding.id).filter(|kind| !kinds.contains(kind)) else { continue };
+        kinds.push(kind);
+        let at = finding.last_seen_ns.map_or_else(String::new, |ns| format!(" {}", units::second_utc(ns)));
+        texts.push(format!("{} ended{at}", kind.word().to_lowercase()));
+    }
+    texts
+}
+
+/// When a finding began, how long it lasts or lasted, and whether it ended; `end` is the end of the data.
+fn since_when(finding: &Finding, end: Option<u64>) -> Option<String> {
+    let time = |ns| format!("{} UTC", units::second_utc(ns));
+    let first = finding.first_seen_ns;
+    let (last, ended) = match (finding.active, finding.last_seen_ns) {
+        (false, Some(last)) => (Some(last), true),
+        _ => (end, false),
+    };
+    let length = |first: u64| last.map(|last| units::duration(last.saturating_sub(first)));
+    let mut text = match (first, ended, last) {
+        (Some(first), false, _) => {
+            let length = length(first).map_or_else(String::new, |length| format!(", for {length}"));
+            format!("{}{length}, active", time(first))
+        }
+        (Some(first), true, Some(last)) => {
+            let length = length(first).unwrap_or_default();
+            format!("{} to {} ({length}), ended", time(first), time(last))
+        }
+        (None, true, Some(last)) => format!("ended {}", time(last)),
+        _ => return None,
+    };
+    if let (true, Some(end), Some(last)) = (ended, end, last) {
+        text += &format!(" {} before the latest data", units::duration(end.saturating_sub(last)));
+    }
+    if finding.episodes.len() > 1 {
+        text += &format!("; {} episodes", units::count(finding.episodes.len() as u64));
+    }
+    Some(text)
+}
+
+/// Link, direction, hop and switch port of a finding.
+fn place(finding: &Finding) -> Option<String> {
+    let place = &finding.place;
+    let link = place.link.as_ref().or(place.tap.as_ref());
+    let mut parts: Vec<String> = Vec::new();
+    parts.extend(link.map(|link| match place.direction {
+        Some(way) => format!("{link} {}", super::links::direction(Some(way))),
+        None => link.clone(),
+    }));
+    parts.extend(place.hop.clone());
+    parts.extend(place.switch_port.as_ref().map(|port| format!("switch port {port}")));
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// Address, QPN, process and pod of one end.
+fn side(side: &Side) -> String {
+    let mut text = side.addr.to_string();
+    if let Some(qpn) = side.qpn {
+        text += &format!(" QPN {qpn}");
+    }
+    let process = match (&side.comm, side.pid) {
+        (Some(comm), Some(pid)) => Some(format!("{comm} ({pid})")),
+        (Some(comm), None) => Some(comm.clone()),
+        (None, pid) => pid.map(|pid| format!("PID {pid}")),
+    };
+    let pod = side.pod.as_ref().map(|pod| format!("pod {pod}"));
+    for part in [process, pod].into_iter().flatten() {
+        text += &format!(", {part}");
+    }
+    text
+}
+
+/// What a finding costs, as far as it is known.
+fn impact(finding: &Finding) -> Option<String> {
+    let impact = &finding.impact;
+    let parts: Vec<String> = [
+        impact.packets_ratio.map(|ratio| format!("{} of packets", units::ratio(Some(ratio)))),
+        impact.retransmissions.map(|n| units::plural(n, "retransmission")),
+        impact.goodput_lost_bytes.map(|bytes| format!("{} goodput lost", units::bytes(bytes))),
+        impact.time_lost_ns.map(|ns| format!("{} waiting time", units::duration(ns))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// Columns of a part's name, the spaces around it included.
+const NAME: usize = 11;
+
+/// Everything about one finding in data that ends at `end`.
+fn text(finding: &Finding, end: Option<u64>, width: usize) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::styled(format!(" {}", finding.id), theme::HEAD)];
+    let mut part = |name: &str, text: String| {
+        let wrapped = wrap(&text, width.saturating_sub(NAME + 1), 0);
+        for (i, text) in wrapped.into_iter().enumerate() {
+            let mut spans = Spans::default();
+            spans.push(format!(" {:<9} ", if i == 0 { name } else { "" }), theme::DIM);
+            spans.push(text, theme::PLAIN);
+            lines.push(spans.into_line());
+        }
+    };
+    part("Finding", finding.title.clone());
+    for (name, text) in [
+        ("Since", since_when(finding, end)),
+        ("Where", place(finding)),
+        ("Requester", finding.requester.as_ref().map(side)),
+        ("Responder", finding.responder.as_ref().map(side)),
+        ("Impact", impact(finding)),
+    ] {
+        if let Some(text) = text {
+            part(name, text);
+        }
+    }
+    let evidence: Vec<String> =
+        finding.evidence.iter().map(|one| format!("{} {}", one.label, one.text())).collect();
+    part("Evidence", evidence.join(", "));
+    if finding.steps.is_empty() {
+        part("Do", finding.advice.clone());
+    }
+    for (number, step) in (1..).zip(&finding.steps) {
+        part(if number == 1 { "Do" } else { "" }, format!("{number}. {}", step.text));
+        if let Some(command) = &step.command {
+            part("", format!("   $ {command}"));
+        }
+    }
+    for (i, caveat) in finding.caveats.iter().enumerate() {
+        part(if i == 0 { "Caveats" } else { "" }, caveat.clone());
+    }
+    for (name, ids) in [("Caused by", &finding.causes), ("Causes", &finding.effects)] {
+        if !ids.is_empty() {
+            part(name, ids.join(", "));
+        }
+    }
+    for (i, flow) in finding.flows.iter().take(FLOWS).enumerate() {
+        let route = format!("{} → {} QP {} on {}", flow.src, flow.dst, flow.dest_qp, flow.link);
+        part(if i == 0 { "Flows" } else { "" }, route);
+    }
+    if finding.flows.len() > FLOWS {
+        part("", format!("{} more; Enter lists all", finding.flows.len() - FLOWS));
+    }
+    lines
+}
+
+/// Everything about the selected finding, with what it means and how it is computed.
+#[must_use]
+pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
+    let (Some(concluded), Some(data), Some(analysis)) = (app.concluded(), &app.data, &app.analysis) else {
+        return Vec::new();
+    };
+    // The box is as wide as the screen up to a limit, with a border on both sides.
+    let width = usize::from(app.size.0.min(super::WIDEST).saturating_sub(2));
+    let mut lines = Vec::new();
+    let finding = concluded.findings.get(app.findings.selected.unwrap_or(0));
+    if let Some(finding) = finding {
+        lines.extend(text(finding, concluded.end_ns, width));
+        lines.push(Line::default());
+    }
+    // Before what is the same for every finding of a kind, and long.
+    lines.extend(blind_lines(&blind(data, analysis, app.options.source_filtered), width));
+    if let Some(finding) = finding
+        && let Some(entry) = crate::findings::entries().find(|entry| entry.id == finding.id)
+    {
+        lines.push(Line::default());
+        for paragraph in entry.text().lines() {
+            let wrapped = wrap(paragraph, width.saturating_sub(2), 0);
+            lines.extend(wrapped.into_iter().map(|part| Line::raw(format!(" {part}").trim_end().to_owned())));
+        }
+    }
+    lines
+}
+
+/// Capture loss, and what this source cannot show, with the reason; worst first.
+fn blind(data: &Data, analysis: &Analysis, filtered: bool) -> Vec<(Level, String)> {
+    let mut blind = Vec::new();
+    let model = &data.model;
+    if model.lost.any() {
+        let when = if model.losing { "still growing" } else { "not growing" };
+        blind.push((Level::Warning, format!("capture loss: {} ({when})", super::header::own_losses(&model.lost))));
+    }
+    for port in analysis.report.facts.coverage.iter().filter(|port| port.why.is_some()) {
+        let seen = crate::util::units::ratio(port.ratio.map(|ratio| ratio.min(1.0)));
+        let why = port.why.as_deref().unwrap_or_default();
+        let did = if port.direction == "ingress" { "received" } else { "sent" };
+        let (device, number) = (&port.device, port.port);
+        let text = format!("coverage: {seen} of the packets {did} by {device} port {number} captured: {why}");
+        blind.push((Level::Warning, text));
+    }
+    let frames = model.frames();
+    for (reason, counter) in &model.skipped {
+        use rocescope_common::wire::SkipReason;
+        let cut = matches!(
+            reason,
+            SkipReason::Truncated
+                | SkipReason::TruncatedHeaders
+                | SkipReason::TunnelUnparsed
+                | SkipReason::Ipv6ExtUnparsed
+                | SkipReason::Malformed
+        );
+        if cut {
+            let share = crate::util::units::ratio(Some(counter.packets as f64 / frames.max(1) as f64));
+            let text = format!(
+                "{}: {share} of frames could not be classified: {}",
+                reason.name(),
+                reason.meaning()
+            );
+            blind.push((Level::Warning, text));
+        }
+    }
+    if model.retired_flows > 0 {
+        let n = crate::util::units::count(model.retired_flows);
+        blind.push((
+            Level::Fine,
+            format!("{n} flows retired: counted in totals, not listed as rows"),
+        ));
+    }
+    if !model.rows.is_empty() && !analysis.timed {
+        let why = match model.kind {
+            SourceKind::Live => "latency: not available for these queue pairs",
+            SourceKind::Replay => "latency: needs requests and their responses in the same capture",
+        };
+        blind.push((Level::Fine, why.into()));
+    }
+    if !analysis.owned {
+        blind.push((
+            Level::Fine,
+            "process/pod: not available from this source (no RDMA device information)".into(),
+        ));
+    }
+    if filtered {
+        blind.push((Level::Fine, "packets excluded by --filter are not in any flow".into()));
+    }
+    if model.kind == SourceKind::Live {
+        let hardware =
+            "hardware-offloaded RoCE bypasses XDP and TC";
+        blind.push((Level::Fine, hardware.into()));
+    } else if model.lost.capture_drops.is_none() {
+        blind.push((Level::Fine, "drops: not recorded in the capture file".into()));
+    }
+    blind
+}
+
+fn blind_lines(blind: &[(Level, String)], width: usize) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::styled(" BLIND SPOTS AND DROPS", theme::HEAD)];
+    if blind.is_empty() {
+        lines.push(Line::styled(" none", theme::DIM));
+    }
+    for (level, text) in blind {
+        for (i, part) in wrap(text, width.saturating_sub(4), 0).into_iter().enumerate() {
+            let symbol = match (i, level) {
+                (0, Level::Fine) => "·",
+                (0, level) => theme::symbol(*level),
+                _ => " ",
+            };
+            lines.push(Line::styled(format!(" {symbol} {part}"), theme::text(*level)));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::fixtures::START;
+    use crate::findings::order::OVER_NS;
+    use crate::findings::{Episode, Evidence, Impact, Place, Step};
+    use crate::sample::Direction;
+
+    #[test]
+    fn a_past_finding_says_when_it_ended_however_long_its_title_is() {
+        let title_text = "Loss upstream of rail0: 9 of 1,009 packets (0.9 %), 10.0.0.1 → 10.0.0.2, long";
+        let mut finding = Finding::new("loss.before_tap", Severity::Warning, title_text.into());
+        (finding.advice, finding.last_seen_ns) = ("Look.".into(), Some(START));
+        finding.evidence.insert(Evidence::named("better_case", "qps_2".into()));
+        finding.evidence.insert(Evidence::named("link", "eth_0".into()));
+        let over = Some(START + 2 * OVER_NS);
+        assert!(!title(&finding, 60).to_string().contains("ended"));
+        let page = |finding: &Finding| {
+            let lines: Vec<String> = text(finding, over, 80).iter().map(ToString::to_string).collect();
+            lines.join("\n")
+        };
+        assert!(!page(&finding).contains("ended"), "{}", page(&finding));
+        finding.active = false;
+        let line = title(&finding, 60).to_string();
+        assert!(line.ends_with("  ended 13:05:09 UTC") && line.chars().count() <= 60, "{line}");
+        assert_eq!(ended(&[finding.clone(), finding.clone()]), ["loss ended 13:05:09"]);
+        let ended = "ended 13:05:09 UTC 20.0 s before the latest data";
+        assert!(page(&finding).contains(ended), "{}", page(&finding));
+        assert!(page(&finding).contains("better case qps_2, link eth_0"), "{}", page(&finding));
+    }
+
+    #[test]
+    fn everything_known_about_a_finding_has_its_line() {
+        let mut finding = Finding::new("loss.before_tap", Severity::Critical, "Loss upstream of rail0".into());
+        finding.first_seen_ns = Some(START);
+        finding.episodes = vec![Episode { first_ns: START, last_ns: START, peak: None }; 2];
+        finding.impact = Impact { packets_ratio: Some(0.007), retransmissions: Some(47), ..Impact::default() };
+        finding.place = Place {
+            link: Some("rail0".into()),
+            direction: Some(Direction::Ingress),
+            hop: Some("upstream of this tap".into()),
+            switch_port: Some("leaf1 Eth1/3".into()),
+            ..Place::default()
+        };
+        finding.requester = Some(Side {
+            addr: "10.0.0.1".parse().unwrap(),
+            qpn: Some(17),
+            pid: Some(4711),
+            comm: Some("python3".into()),
+            pod: Some("train-0".into()),
+        });
+        finding.steps = vec![
+            Step { text: "Read the counters.".into(), command: Some("ethtool -S rail0".into()) },
+            Step { text: "Look at the switch.".into(), command: None },
+        ];
+        finding.caveats = vec!["Reordering counts.".into()];
+        (finding.causes, finding.effects) = (vec!["icrc.errors"], vec!["retry.storm"]);
+        let lines: Vec<String> =
+            text(&finding, Some(START + 8 * 1_000_000_000), 100).iter().map(ToString::to_string).collect();
+        let page = lines.join("\n");
+        for part in [
+            " Since     13:05:09 UTC, for 8.00 s, active; 2 episodes",
+            " Where     rail0 in, upstream of this tap, switch port leaf1 Eth1/3",
+            " Requester 10.0.0.1 QPN 17, python3 (4711), pod train-0",
+            " Impact    0.70 % of packets, 47 retransmissions",
+            " Do        1. Read the counters.",
+            "    $ ethtool -S rail0",
+            " Caveats   Reordering counts.",
+            " Caused by icrc.errors",
+            " Causes    retry.storm",
+        ] {
+            assert!(page.contains(part), "{part}:\n{page}");
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! Host matrix: a heat map, with values where there is room, and the top pairs beside it.
+
+use std::net::IpAddr;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+use super::{Spans, cut, empty, line};
+use crate::model::Level;
+use crate::tui::app::{App, Data};
+use crate::tui::column::compact;
+use crate::tui::matrix::{Cell, Metric};
+use crate::tui::theme;
+use crate::util::units;
+
+/// Width of a cell with a figure, and of one without, the space before it included.
+const FIGURES: u16 = 8;
+const SHADES: u16 = 3;
+/// Columns that a list of pairs needs beside the map, and columns between.
+const LIST: u16 = 72;
+const GAP: u16 = 3;
+
+/// Where everything is: a function of the state and its size.
+pub(in crate::tui) struct Grid {
+    /// Cells and the names around them.
+    area: Rect,
+    /// Columns of a row's name, its number and the space behind it included.
+    names: u16,
+    /// Width of a cell.
+    cell: u16,
+    /// First row and column shown.
+    from: (usize, usize),
+    /// How many of them.
+    shown: (usize, usize),
+    /// The top pairs; no height where there is no room.
+    list: Rect,
+}
+
+impl Grid {
+    /// The grid of the matrix in `area`.
+    pub(in crate::tui) fn new(area: Rect, app: &App) -> Option<Self> {
+        let data = app.data.as_ref()?;
+        let (rows, columns) = data.matrix.size();
+        let inner = Rect { y: area.y + 1, height: area.height.saturating_sub(2), ..area };
+        let longest = data.matrix.sources.iter().map(|host| host.to_string().len()).max().unwrap_or(0);
+        let name = u16::try_from(longest).unwrap_or(24).clamp(7, 24);
+        let fits = |names: u16, cell: u16| usize::from(area.width.saturating_sub(names) / cell).max(1);
+        let (mut names, mut cell) = (name + 2, FIGURES);
+        if fits(names, cell) < columns {
+            (names, cell) = (name + 6, SHADES);
+        }
+        let page = usize::from(inner.height.saturating_sub(1)).max(1);
+        let shown = (rows.min(page), columns.min(fits(names, cell)));
+        let from = (scroll(app.cell.0, rows, page), scroll(app.cell.1, columns, shown.1));
+        let used_width = names + u16::try_from(shown.1).unwrap_or(0) * cell;
+        let used_height = 1 + u16::try_from(shown.0).unwrap_or(0);
+        let below = inner.height.saturating_sub(used_height + 1);
+        let list = if area.width >= used_width + GAP + LIST {
+            let x = inner.x + used_width + GAP;
+            Rect { x, width: inner.right() - x, ..inner }
+        } else if below >= 4 {
+            Rect { y: inner.y + used_height + 1, height: below, ..inner }
+        } else {
+            Rect { height: 0, ..inner }
+        };
+        Some(Self { area: inner, names, cell, from, shown, list })
+    }
+
+    /// Row and column of the cell at this place of the screen.
+    pub(in crate::tui) fn at(&self, x: u16, y: u16) -> Option<(usize, usize)> {
+        let row = usize::from(y.checked_sub(self.area.y + 1)?);
+        let column = usize::from(x.checked_sub(self.area.x + self.names)? / self.cell);
+        (row < self.shown.0 && column < self.shown.1).then_some((self.from.0 + row, self.from.1 + column))
+    }
+
+    const fn numbered(&self) -> bool {
+        self.cell == SHADES
+    }
+}
+
+pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
+    if empty::nothing_at_all(buffer, area, app) {
+        return;
+    }
+    let (Some(data), Some(grid)) = (&app.data, Grid::new(area, app)) else { return };
+    let matrix = &data.matrix;
+    let (rows, columns) = matrix.size();
+    if rows == 0 {
+        let flows = units::count(data.model.rows.len() as u64);
+        let why = format!("summing {flows} flows by host…");
+        empty::because(buffer, area, &why, "This takes a moment.");
+        return;
+    }
+    let metric = app.metric;
+    let most = matrix.most(metric);
+    let mut title = Spans::default();
+    title.push(format!(" {} ", metric.title().to_uppercase()), theme::BOLD);
+    let known = matrix.iter().any(|(.., cell)| cell.value(metric).is_some());
+    let range = match metric {
+        _ if known => format!("░▒▓█ max {}  ", figure(metric, Some(most))),
+        Metric::Ce => "ECN off  ".to_owned(),
+        _ => format!("{}  ", units::UNKNOWN),
+    };
+    title.push(range, theme::BAR);
+    title.push(size(rows, columns, usize::from(area.width).saturating_sub(title.width)), theme::PLAIN);
+    line(buffer, area, 0, &title.into_line());
+    if !known {
+        let (why, help) = match metric {
+            Metric::Latency => (
+                "Latency is unknown for these queue pairs.",
+                "p99 needs 100 requests per queue pair in the time range, with responses at the same tap. m: another metric.",
+            ),
+            Metric::Ce => ("ECN is off: no data packet is ECN-capable.", "m: another metric."),
+            Metric::Rate | Metric::Loss | Metric::Naks => {
+                ("No data for this time range yet.", "Wait for the next sample.")
+            }
+        };
+        let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+        empty::because(buffer, below, why, help);
+        return;
+    }
+    heads(buffer, &grid, app, data);
+    for (y, (row, src)) in
+        (grid.area.y + 1..).zip(matrix.sources.iter().enumerate().skip(grid.from.0).take(grid.shown.0))
+    {
+        let style = if row == app.cell.0 { theme::BOLD } else { theme::PLAIN };
+        let number = if grid.numbered() { format!("{:>3} ", matrix.number(src)) } else { String::new() };
+        let width = usize::from(grid.names) - 2 - number.len();
+        let text = format!(" {number}{}", cut(&src.to_string(), width, true));
+        buffer.set_stringn(grid.area.x, y, text, usize::from(grid.names), style);
+        let mut x = grid.area.x + grid.names;
+        for (column, dst) in matrix.destinations.iter().enumerate().skip(grid.from.1).take(grid.shown.1) {
+            let area = Rect { x, y, width: grid.cell, height: 1 };
+            draw(buffer, area, matrix.cell(src, dst), metric, most);
+            if (row, column) == app.cell {
+                super::select(buffer, area);
+            }
+            x += grid.cell;
+        }
+    }
+    pairs(buffer, grid.list, data, metric);
+    selected(buffer, Rect { y: area.bottom().saturating_sub(1), height: 1, ..area }, app);
+}
+
+/// Rows and columns in words, in `room` columns of the screen.
+fn size(rows: usize, columns: usize, room: usize) -> String {
+    let s = |n: usize| if n == 1 { "" } else { "s" };
+    let words = [
+        format!("{rows} sender{} (rows) to {columns} receiver{} (columns)", s(rows), s(columns)),
+        format!("{rows} sender{} to {columns} receiver{}", s(rows), s(columns)),
+        format!("{rows} to {columns}"),
+    ];
+    words.into_iter().find(|words| words.chars().count() <= room).unwrap_or_default()
+}
+
+/// The first row or column shown, so that the selected one is.
+fn scroll(selected: usize, count: usize, page: usize) -> usize {
+    (selected + 1).saturating_sub(page).min(count.saturating_sub(page))
+}
+
+/// Titles of columns: the ends of addresses where they fit, else the numbers that rows have too.
+fn heads(buffer: &mut Buffer, grid: &Grid, app: &App, data: &Data) {
+    let hosts = &data.matrix.destinations;
+    let common = common_prefix(hosts);
+    let mut x = grid.area.x + grid.names;
+    for (column, host) in hosts.iter().enumerate().skip(grid.from.1).take(grid.shown.1) {
+        let room = usize::from(grid.cell) - 1;
+        let text = if grid.numbered() {
+            data.matrix.number(host).to_string()
+        } else {
+            let text = host.to_string();
+            let end: String = text.chars().skip(common).collect();
+            let over = end.chars().count().saturating_sub(room);
+            if over == 0 { end } else { format!("…{}", end.chars().skip(over + 1).collect::<String>()) }
+        };
+        let style = if column == app.cell.1 { theme::HEAD } else { theme::BOLD };
+        buffer.set_stringn(x + 1, grid.area.y, format!("{text:>room$}"), room, style);
+        x += grid.cell;
+    }
+}
+
+/// Characters that all these addresses begin with, up to a dot or colon; 0 for a single one.
+fn common_prefix(hosts: &[IpAddr]) -> usize {
+    let texts: Vec<String> = hosts.iter().map(IpAddr::to_string).collect();
+    let Some((first, rest)) = texts.split_first().filter(|(_, rest)| !rest.is_empty()) else { return 0 };
+    let same =
+        |at: usize| first.get(..at).is_some_and(|start| rest.iter().all(|text| text.starts_with(start)));
+    let ends = first.char_indices().filter(|(_, c)| matches!(c, '.' | ':')).map(|(at, _)| at + 1);
+    ends.filter(|end| same(*end)).max().unwrap_or(0)
+}
+
+fn figure(metric: Metric, value: Option<f64>) -> String {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "nanoseconds that were counted"
+    )]
+    match (metric, value) {
+        (_, None) => units::UNKNOWN.to_owned(),
+        (Metric::Ce, value) => units::ratio(value).replace(' ', ""),
+        (Metric::Latency, Some(value)) => units::duration(value as u64).replace(' ', ""),
+        (_, Some(value)) => compact(value),
+    }
+}
+
+fn level(metric: Metric, value: Option<f64>) -> Level {
+    match (metric, value) {
+        (Metric::Loss | Metric::Naks, Some(loss)) if loss > 0.0 => Level::Critical,
+        _ => Level::Fine,
+    }
+}
+
+/// Shade and figure, or two of the shade; it is of the share of the largest.
+fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, metric: Metric, most: f64) {
+    let width = usize::from(area.width);
+    let Some(cell) = cell else {
+        let text = if area.width == SHADES { " · ".to_owned() } else { format!("{:>7} ", "·") };
+        buffer.set_stringn(area.x, area.y, text, width, theme::DIM);
+        return;
+    };
+    let value = cell.value(metric);
+    let share = value.map_or(0.0, |value| if most > 0.0 { value / most } else { 0.0 });
+    let block = match share {
+        _ if value.is_none() => '-',
+        s if s <= 0.0 => '0',
+        s if s <= 0.25 => '░',
+        s if s <= 0.5 => '▒',
+        s if s <= 0.75 => '▓',
+        _ => '█',
+    };
+    let level = level(metric, value);
+    let style = if level == Level::Fine { theme::BAR } else { theme::text(level) };
+    if area.width == SHADES {
+        let text = if share > 0.0 { format!(" {block}{block}") } else { format!(" {block} ") };
+        buffer.set_stringn(area.x, area.y, text, width, if share > 0.0 { style } else { theme::DIM });
+        return;
+    }
+    let block = if share > 0.0 { block } else { ' ' };
+    buffer.set_stringn(area.x + 1, area.y, block.to_string(), 1, style);
+    let text = format!("{:>6}", cut(&figure(metric, value), 6, false));
+    buffer.set_stringn(area.x + 2, area.y, text, 6, theme::text(level));
+}
+
+/// The figures of a pair, and their widths.
+const SHOWN: [(Metric, usize); 5] =
+    [(Metric::Rate, 6), (Metric::Ce, 6), (Metric::Loss, 5), (Metric::Naks, 5), (Metric::Latency, 6)];
+
+/// The top pairs by the metric shown, with all metrics.
+fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric) {
+    if area.height == 0 {
+        return;
+    }
+    let route = usize::from(area.width.saturating_sub(40)).min(if data.model.has_ipv6 { 60 } else { 34 });
+    let head = format!(
+        " {:<route$} {:>4} {:>6} {:>6} {:>5} {:>5} {:>6}",
+        "TOP PAIRS", "QPs", "b/s", "CE", "LOST", "NAK", "p99"
+    );
+    line(buffer, area, 0, &Line::styled(head, theme::HEAD));
+    let room = usize::from(area.height.saturating_sub(1));
+    for (y, (src, dst, cell)) in (1..).zip(data.matrix.top(metric, room)) {
+        let mut spans = Spans::default();
+        let text = cut(&format!("{src} → {dst}"), route, true);
+        spans.push(format!(" {text:<route$} {:>4}", compact(cell.flows as f64)), theme::PLAIN);
+        for (of, width) in SHOWN {
+            let value = cell.value(of);
+            let style = match (of == metric, level(of, value)) {
+                (true, Level::Fine) => theme::BOLD,
+                (false, Level::Fine) => theme::PLAIN,
+                (_, level) => theme::text(level),
+            };
+            spans.push(format!(" {:>width$}", figure(of, value)), style);
+        }
+        line(buffer, area, y, &spans.into_line());
+    }
+}
+
+/// The selected cell in words.
+fn selected(buffer: &mut Buffer, area: Rect, app: &App) {
+    let Some(data) = &app.data else { return };
+    let matrix = &data.matrix;
+    let pair = matrix.sources.get(app.cell.0).zip(matrix.destinations.get(app.cell.1));
+    let Some((src, dst)) = pair else { return };
+    let Some(cell) = matrix.cell(src, dst) else {
+        line(buffer, area, 0, &Line::styled(format!(" {src} → {dst}: no traffic"), theme::DIM));
+        return;
+    };
+    let unknown = || units::UNKNOWN.to_owned();
+    let rate = cell.value(Metric::Rate).map_or_else(unknown, units::bit_rate);
+    let s = if cell.flows == 1 { "" } else { "s" };
+    let mut parts = vec![
+        (Metric::Rate, format!("{rate}, {} flow{s}", cell.flows)),
+        (Metric::Ce, format!("CE {}", units::ratio(cell.value(Metric::Ce)))),
+        (Metric::Loss, format!("lost {}", figure(Metric::Loss, cell.value(Metric::Loss)))),
+        (Metric::Naks, format!("NAK {}", figure(Metric::Naks, cell.value(Metric::Naks)))),
+        (Metric::Latency, format!("p99 {}", cell.latency_ns.map_or_else(unknown, units::duration))),
+    ];
+    let pair = format!("{src} → {dst}");
+    let width = usize::from(area.width);
+    let text = |parts: &[(Metric, String)]| {
+        parts.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let room = |parts: &[(Metric, String)]| width.saturating_sub(3 + text(parts).chars().count());
+    // Where there is little room, addresses matter more than figures that are not in the map.
+    while room(&parts) < pair.chars().count().min(width / 2)
+        && let Some(at) = parts.iter().rposition(|(of, _)| ![Metric::Rate, app.metric].contains(of))
+    {
+        parts.remove(at);
+    }
+    let text = format!(" {}: {}", cut(&pair, room(&parts), true), text(&parts));
+    line(buffer, area, 0, &Line::styled(text, theme::BOLD));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::common_prefix;
+
+    #[test]
+    fn heads_leave_out_what_all_hosts_begin_with() {
+        let of =
+            |hosts: &[&str]| common_prefix(&hosts.iter().map(|h| h.parse().unwrap()).collect::<Vec<_>>());
+        assert_eq!(of(&["10.1.2.3", "10.1.20.3"]), 5);
+        assert_eq!(of(&["10.1.2.3", "11.1.2.3"]), 0);
+        assert_eq!(of(&["10.1.2.3"]), 0);
+        assert_eq!(of(&["2001:db8::1", "2001:db8::2"]), 10);
+        assert_eq!(of(&[]), 0);
+    }
+}

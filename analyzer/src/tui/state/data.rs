@@ -1,0 +1,164 @@
+//! The figures shown: everything that follows from a snapshot, a time range and a sample alone. Pure.
+
+use std::sync::Arc;
+
+use crate::tui::column::Context;
+use super::matrix::Matrix;
+use crate::analysis;
+use crate::analysis::{Imbalance, Paths};
+use crate::model::{Detail, History, LinkRow, Model, Row, TimeRange};
+use crate::report;
+use crate::sample::Sample;
+
+/// Queue pairs on the overview, at most.
+const TOP: usize = 100;
+/// Figures of so many flows are made while a key waits; those of more take longer than a key may.
+const AT_ONCE: usize = 8_192;
+
+/// The figures of a snapshot, and what follows from them.
+#[derive(Clone, Debug)]
+pub struct Data {
+    /// The time range that was asked for.
+    pub(in crate::tui) range: TimeRange,
+    /// When counters had been reset.
+    pub(in crate::tui) reset_ns: Option<u64>,
+    /// The newest sample; what pauses shows that of the pause.
+    pub sample: Arc<Sample>,
+    /// Figures of the snapshot shown.
+    pub model: Model,
+    /// Which links of the sample see the same packets.
+    pub paths: Arc<Paths>,
+    /// How evenly links carry the load in the time range.
+    pub imbalance: Vec<Imbalance>,
+    /// The selected flow and its other direction.
+    pub detail: Option<(Detail, Option<Detail>)>,
+    /// Places of the busiest rows, those with the highest rate first.
+    pub busiest: Vec<usize>,
+    /// Bytes from host to host; empty until somebody looks at it.
+    pub matrix: Matrix,
+}
+
+/// Figures that are wanted: of which snapshot, time range and sample.
+#[derive(Debug)]
+pub struct Wanted {
+    /// A copy: it shares its snapshots.
+    pub(in crate::tui) history: History,
+    /// The number of the snapshot in it.
+    pub(in crate::tui) at: usize,
+    pub(in crate::tui) range: TimeRange,
+    pub(in crate::tui) sample: Arc<Sample>,
+    /// Those of the sample, where they are known.
+    pub(in crate::tui) paths: Option<Arc<Paths>>,
+    /// Whether somebody looks at the matrix.
+    pub(in crate::tui) matrix: bool,
+    pub(in crate::tui) options: report::Options,
+}
+
+impl Wanted {
+    /// Whether a key may wait for them.
+    pub(in crate::tui) fn at_once(&self) -> bool {
+        self.history.get(self.at).is_none_or(|snapshot| snapshot.flows.len() <= AT_ONCE)
+    }
+
+    /// Whether `data` are these figures.
+    pub(in crate::tui) fn are(&self, data: &Data) -> bool {
+        data.range == self.range
+            && data.reset_ns == self.history.reset_point().map(|reset| reset.time_ns)
+            && self.history.get(self.at).is_some_and(|snapshot| snapshot.time_ns == data.model.time_ns)
+            && Arc::ptr_eq(&data.sample, &self.sample)
+            && (!self.matrix || data.has_matrix())
+    }
+
+    /// The figures; `None` when there is no such snapshot.
+    #[must_use]
+    pub fn make(self) -> Option<Data> {
+        let Self { history, at, range, sample, paths, matrix, options } = self;
+        let paths = paths.unwrap_or_else(|| Arc::new(Paths::of(&sample, &options.analysis)));
+        let mut data = Data::new(&history, at, range, sample, &options, paths)?;
+        if matrix {
+            data.fill_matrix();
+        }
+        Some(data)
+    }
+}
+
+impl Data {
+    /// The figures of snapshot number `at` without the matrix; `None` when there is no such snapshot. `paths` are those of
+    /// `sample`.
+    pub(in crate::tui) fn new(
+        history: &History,
+        at: usize,
+        range: TimeRange,
+        sample: Arc<Sample>,
+        options: &report::Options,
+        paths: Arc<Paths>,
+    ) -> Option<Self> {
+        let model = Model::new(history, at, range, Some(&sample))?;
+        let imbalance = analysis::imbalances(&loads(&model), &options.analysis, &paths.same_path);
+        let reset_ns = history.reset_point().map(|reset| reset.time_ns);
+        let busiest = busiest(&model);
+        let (detail, matrix) = (None, Matrix::default());
+        Some(Self {
+            range,
+            reset_ns,
+            sample,
+            model,
+            paths,
+            imbalance,
+            detail,
+            busiest,
+            matrix,
+        })
+    }
+
+    /// What links carried in the time range.
+    pub(in crate::tui) fn loads(&self) -> Vec<analysis::Load<'_>> {
+        loads(&self.model)
+    }
+
+    /// What cells of the table need.
+    #[must_use]
+    pub fn context(&self) -> Context<'_> {
+        Context { model: &self.model, sample: &self.sample }
+    }
+
+    /// Whether it is added up by host, or there is nothing to add up.
+    pub(in crate::tui) fn has_matrix(&self) -> bool {
+        self.matrix.size() != (0, 0) || self.model.rows.is_empty()
+    }
+
+    /// Whether a key may wait for more of these figures.
+    pub(in crate::tui) fn at_once(&self) -> bool {
+        self.model.rows.len() <= AT_ONCE
+    }
+
+    /// Adds up by host, where that is not done yet.
+    pub(in crate::tui) fn fill_matrix(&mut self) {
+        if !self.has_matrix() {
+            self.matrix = Matrix::new(self.context(), &self.paths.again);
+        }
+    }
+}
+
+/// What links carried in the time range, or, while that is not known, since the start.
+fn loads(model: &Model) -> Vec<analysis::Load<'_>> {
+    let load = |link: &'_ LinkRow| link.delta.map_or(link.total.bytes, |delta| delta.counts.bytes);
+    let links = model.links.iter();
+    links
+        .map(|link| analysis::Load { name: &link.name, direction: link.direction, bytes: load(link) })
+        .collect()
+}
+
+/// Rows with the highest rate, those that count nothing left out.
+fn busiest(model: &Model) -> Vec<usize> {
+    let rate = |row: &Row| row.delta.map_or(0, |delta| delta.counts.bytes);
+    let mut rows: Vec<(u64, usize)> =
+        model.rows.iter().enumerate().map(|(i, row)| (rate(row), i)).filter(|(rate, _)| *rate > 0).collect();
+    let by_rate = |a: &(u64, usize), b: &(u64, usize)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
+    if rows.len() > TOP {
+        rows.select_nth_unstable_by(TOP, by_rate);
+        rows.truncate(TOP);
+    }
+    rows.sort_unstable_by(by_rate);
+    rows.into_iter().map(|(_, i)| i).collect()
+}

@@ -1,0 +1,447 @@
+//! The list of events: newest first, with repetitions joined.
+
+use std::collections::VecDeque;
+
+use rocescope_common::account::{Event, FlowKey};
+use rocescope_common::wire::opcode::Name;
+
+use super::idle::SILENT_NS;
+use crate::model::Level;
+use crate::packet;
+use crate::sample::{EventSample, address};
+use crate::util::units;
+
+/// Entries kept; the oldest go first.
+pub const CAPACITY: usize = 2_000;
+/// Packets kept for a capture file, at most.
+const PACKETS: usize = 8_192;
+/// Entries in which a repetition is looked for.
+const JOIN_AMONG: usize = 64;
+/// Events further apart than this are not joined, in nanoseconds.
+const JOIN_WITHIN_NS: u64 = 1_000_000_000;
+/// Moments of which is kept what an entry was, at most: those of ten minutes, a second apart.
+const STANDS: usize = 600;
+/// The same of all entries; enough for as many as events can join.
+const PAST: usize = 40_000;
+
+/// Bit of an event that no packet is: a flow fell silent. Not among those of [`Event`].
+pub const IDLE: u16 = 1 << 15;
+
+/// What happened, as one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// Bit of [`Event`], or [`IDLE`].
+    pub bit: u16,
+    /// The word.
+    pub word: &'static str,
+    /// How bad it is.
+    pub level: Level,
+    /// What it means, for the help.
+    pub help: &'static str,
+}
+
+const fn class(bit: u16, word: &'static str, level: Level, help: &'static str) -> Class {
+    Class { bit, word, level, help }
+}
+
+/// Every class of event, the worst first: an event with several is listed under the first.
+pub const CLASSES: &[Class] = &[
+    class(Event::NAK, "NAK", Level::Critical, "request refused, or PSN sequence error at the receiver"),
+    class(Event::GAP, "GAP", Level::Critical, "PSN gap before this packet"),
+    class(Event::RNR, "RNR", Level::Warning, "receiver not ready: no receive buffer posted"),
+    class(Event::CNP, "CNP", Level::Warning, "rate reduction requested of the sender"),
+    class(Event::CE, "CE", Level::Warning, "first CE-marked packet after 10 ms without"),
+    class(Event::RESTART, "RESTART", Level::Fine, "PSN sequence restarted: QP number reused"),
+    class(Event::GSI, "CM", Level::Fine, "connection management"),
+    class(Event::NEW_FLOW, "NEW", Level::Fine, "first packet of a flow"),
+    class(IDLE, "IDLE", Level::Fine, "no packets of the flow for 10 s"),
+];
+
+/// What an entry was from one of its events to the next that counts.
+#[derive(Clone, Debug)]
+pub struct Stand {
+    /// The latest event until then, Unix time in nanoseconds.
+    pub time_ns: u64,
+    /// Events until then.
+    pub count: u64,
+    /// What is known of the latest.
+    pub text: String,
+    /// The latest.
+    pub event: EventSample,
+    /// Its number among all events.
+    pub number: u64,
+}
+
+/// One entry: events of one class and flow, each within a second of the one before.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// What happened.
+    pub class: &'static Class,
+    /// Its flow.
+    pub key: FlowKey,
+    /// The first of them, Unix time in nanoseconds.
+    pub first_ns: u64,
+    /// What it is now.
+    pub latest: Stand,
+    /// What it was at snapshots before, the oldest first.
+    before: Vec<Stand>,
+    /// Unique and growing, so that a view can stay where it is while entries come.
+    pub number: u64,
+}
+
+impl Entry {
+    /// What it was at a time; `None` before its first event.
+    #[must_use]
+    pub fn at(&self, time_ns: u64) -> Option<&Stand> {
+        let had_been = |stand: &&Stand| stand.time_ns <= time_ns;
+        Some(&self.latest).filter(had_been).or_else(|| self.before.iter().rev().find(had_been))
+    }
+
+    /// Adds an event; `kept`: whether what it was before is kept.
+    fn push(&mut self, event: &EventSample, number: u64, kept: impl FnOnce(&Stand) -> bool) {
+        self.first_ns = self.first_ns.min(event.time_ns);
+        let stand = Stand {
+            time_ns: self.latest.time_ns.max(event.time_ns),
+            count: self.latest.count + 1,
+            text: describe(event),
+            event: event.clone(),
+            number,
+        };
+        let before = std::mem::replace(&mut self.latest, stand);
+        if self.before.len() < 2 * STANDS && kept(&before) {
+            self.before.push(before);
+        }
+    }
+
+    /// Of what it was after one snapshot and until the next, only the last can be gone back to.
+    fn settle(&mut self, after_ns: u64, snapshot_ns: u64) {
+        let from = self.before.partition_point(|stand| stand.time_ns <= after_ns);
+        let mut to = self.before.partition_point(|stand| stand.time_ns <= snapshot_ns);
+        if self.latest.time_ns > snapshot_ns {
+            to = to.saturating_sub(1);
+        }
+        if from < to {
+            self.before.drain(from..to);
+        }
+        if self.before.len() > STANDS {
+            // The beginning stays.
+            self.before.drain(1..=self.before.len() - STANDS);
+        }
+    }
+}
+
+/// An entry as a snapshot shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed<'a> {
+    /// The entry.
+    pub entry: &'a Entry,
+    /// What it was then.
+    pub stand: &'a Stand,
+}
+
+/// The entries, the oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    entries: VecDeque<Entry>,
+    packets: VecDeque<(u64, EventSample)>,
+    next: u64,
+    seen: u64,
+    /// Stands of the past in all entries.
+    past: usize,
+    /// The latest snapshot that one can go back to.
+    snapshot_ns: u64,
+}
+
+impl Log {
+    /// Adds an event; several bits of one packet are one entry. `snapshot_ns` is the snapshot before it that one can go back
+    /// to, 0 for none: what an entry was then is kept.
+    pub fn push(&mut self, event: &EventSample, snapshot_ns: u64) {
+        let Some(class) = class_of(event) else { return };
+        self.seen += 1;
+        if !event.headers.is_empty() {
+            if self.packets.len() == PACKETS {
+                self.packets.pop_front();
+            }
+            self.packets.push_back((self.seen, event.clone()));
+        }
+        let same = self.entries.iter().rev().take(JOIN_AMONG).position(|entry| {
+            entry.class.bit == class.bit
+                && entry.key == event.key
+                && event.time_ns.abs_diff(entry.latest.time_ns) < JOIN_WITHIN_NS
+        });
+        let joined = same.map(|back| self.entries.len() - 1 - back);
+        if let Some(mut entry) = joined.and_then(|at| self.entries.remove(at)) {
+            let before = entry.before.len();
+            // Between two snapshots there is nothing to go back to; but events come before the snapshot that follows them.
+            let open = event.time_ns > self.snapshot_ns;
+            entry.push(event, self.seen, |before| open || before.time_ns <= snapshot_ns);
+            self.past += entry.before.len() - before;
+            // It is the latest now, and stands where the latest stand.
+            self.entries.push_back(entry);
+            self.forget();
+            return;
+        }
+        if self.entries.len() == CAPACITY {
+            self.past -= self.entries.pop_front().map_or(0, |entry| entry.before.len());
+        }
+        self.entries.push_back(Entry {
+            class,
+            key: event.key,
+            first_ns: event.time_ns,
+            latest: Stand {
+                time_ns: event.time_ns,
+                count: 1,
+                text: describe(event),
+                event: event.clone(),
+                number: self.seen,
+            },
+            before: Vec::new(),
+            number: self.next,
+        });
+        self.next += 1;
+    }
+
+    /// There is another snapshot that one can go back to, later than all before.
+    pub fn settle(&mut self, snapshot_ns: u64) {
+        let after_ns = std::mem::replace(&mut self.snapshot_ns, snapshot_ns);
+        for entry in &mut self.entries {
+            let before = entry.before.len();
+            if before > STANDS || entry.before.last().is_some_and(|stand| stand.time_ns > after_ns) {
+                entry.settle(after_ns, snapshot_ns);
+                self.past -= before - entry.before.len();
+            }
+        }
+    }
+
+    /// Of the oldest entries only what they are now is kept, where the past of all is too much.
+    fn forget(&mut self) {
+        if self.past <= PAST {
+            return;
+        }
+        if let Some(entry) = self.entries.iter_mut().find(|entry| !entry.before.is_empty()) {
+            self.past -= std::mem::take(&mut entry.before).len();
+        }
+    }
+
+    /// Entries, the latest first.
+    pub fn latest(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().rev()
+    }
+
+    /// Entries as they were at a time, the latest first; `None` for now.
+    pub fn listed(&self, time_ns: Option<u64>) -> impl Iterator<Item = Listed<'_>> {
+        let until = time_ns.unwrap_or(u64::MAX);
+        let then = self.latest().filter_map(|entry| Some(Listed { entry, stand: entry.at(until)? }));
+        let mut listed: Vec<Listed<'_>> = then.collect();
+        if time_ns.is_some() {
+            // What went on after that time stands further up now than it did.
+            listed.sort_by_key(|listed| std::cmp::Reverse(listed.stand.time_ns));
+        }
+        listed.into_iter()
+    }
+
+    /// The entry of this number, while it is kept.
+    #[must_use]
+    pub fn entry(&self, number: u64) -> Option<&Entry> {
+        self.entries.iter().rev().find(|entry| entry.number == number)
+    }
+
+    /// The event of this number in an entry, while it is kept.
+    #[must_use]
+    pub fn event<'a>(&'a self, entry: &'a Entry, number: u64) -> Option<&'a EventSample> {
+        let stands = std::iter::once(&entry.latest).chain(&entry.before);
+        let stood = stands.into_iter().find(|stand| stand.number == number).map(|stand| &stand.event);
+        let kept = || self.packets.iter().rev().find(|(kept, _)| *kept == number).map(|(_, event)| event);
+        stood.or_else(kept)
+    }
+
+    /// Events of an entry whose headers are kept, up to a time: their numbers, the oldest first.
+    pub fn kept(&self, entry: &Entry, until_ns: u64) -> impl Iterator<Item = (u64, &EventSample)> {
+        let of = move |event: &EventSample| {
+            event.key == entry.key
+                && (entry.first_ns..=entry.latest.time_ns.min(until_ns)).contains(&event.time_ns)
+                && class_of(event).is_some_and(|class| class.bit == entry.class.bit)
+        };
+        self.packets.iter().filter(move |(_, event)| of(event)).map(|(number, event)| (*number, event))
+    }
+
+    /// The latest packets that carry their headers, the oldest first.
+    #[must_use]
+    pub fn packets(&self) -> impl DoubleEndedIterator<Item = &EventSample> {
+        self.packets.iter().map(|(_, event)| event)
+    }
+
+    /// Number of entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing happened.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Events ever added, joined and forgotten ones included.
+    #[must_use]
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+}
+
+/// The worst class that an event is of.
+#[must_use]
+pub fn class_of(event: &EventSample) -> Option<&'static Class> {
+    CLASSES.iter().find(|class| event.events & class.bit != 0)
+}
+
+/// Source, destination and queue pair in one line.
+#[must_use]
+pub fn route(key: &FlowKey) -> String {
+    format!("{} → {} QP {}", address(key.family, key.src), address(key.family, key.dst), key.dest_qp)
+}
+
+/// The packet in words, what matters most first.
+#[must_use]
+pub fn describe(event: &EventSample) -> String {
+    let mut parts = Vec::new();
+    let has = |bit| event.events & bit != 0;
+    if has(IDLE) {
+        let last = event.time_ns.saturating_sub(SILENT_NS);
+        return format!("no packets for 10 s, last packet {} UTC", units::clock_utc(last));
+    }
+    if has(Event::NAK) || has(Event::RNR) {
+        let text = packet::syndrome(event.aeth);
+        parts.push(text.trim_start_matches("NAK: ").trim_start_matches("RNR NAK, ").to_owned());
+    }
+    if has(Event::GAP) {
+        let before = event.psn.wrapping_sub(event.missing) & 0x00FF_FFFF;
+        let s = if event.missing == 1 { "" } else { "s" };
+        parts.push(format!("{} PSN{s} missing from {before}", event.missing));
+    }
+    if has(Event::CNP) {
+        parts.push("rate reduction".to_owned());
+    }
+    if has(Event::CE) {
+        parts.push("CE-marked".to_owned());
+    }
+    if has(Event::RESTART) {
+        parts.push("PSN sequence restarted".to_owned());
+    }
+    if has(Event::NEW_FLOW) && parts.is_empty() {
+        parts.push("first packet".to_owned());
+    }
+    if !has(Event::CNP) {
+        parts.push(format!("{} PSN {}", Name(event.opcode), event.psn));
+    }
+    if event.src_port != 0 {
+        parts.push(format!("port {}", event.src_port));
+    }
+    if event.tos != 0 {
+        parts.push(format!("DSCP {}", event.tos >> 2));
+    }
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Log;
+    use crate::sample::EventSample;
+    use bytes::Bytes;
+    use rocescope_common::account::{Event, FlowKey};
+
+    fn event(bits: u16, time_ns: u64, dest_qp: u32) -> EventSample {
+        EventSample {
+            time_ns,
+            key: FlowKey { dest_qp, family: 4, ..FlowKey::default() },
+            events: bits,
+            opcode: 0x11,
+            tos: 0,
+            src_port: 0,
+            psn: 2,
+            missing: 4,
+            aeth: 0x6000_0000,
+            wire_len: 62,
+            bth_offset: 42,
+            headers: Bytes::new(),
+        }
+    }
+
+    #[test]
+    fn repetitions_are_joined_and_counted_and_the_list_is_bounded() {
+        let mut log = Log::default();
+        for i in 0..10 {
+            log.push(&event(Event::CNP, i, 1), 0);
+            log.push(&event(Event::GAP | Event::NEW_FLOW, i, 2), 0);
+        }
+        let entries: Vec<_> = log.latest().map(|e| (e.class.word, e.latest.count)).collect();
+        assert_eq!(entries, [("GAP", 10), ("CNP", 10)]);
+        log.push(&event(Event::CNP, 5_000_000_000, 1), 0);
+        assert_eq!((log.len(), log.seen()), (3, 21));
+        for i in 0..5_000 {
+            log.push(&event(Event::NAK, 0, i), 0);
+        }
+        assert_eq!((log.len(), log.seen()), (super::CAPACITY, 5_021));
+    }
+
+    /// Two flows with an event each half second, and snapshots a second apart.
+    #[test]
+    fn a_moment_of_the_past_has_what_had_happened_by_then() {
+        const HALF: u64 = 500_000_000;
+        let mut log = Log::default();
+        for half in 2..10 {
+            let now = half * HALF;
+            log.push(&event(Event::CNP, now, 1), 0);
+            if half < 5 {
+                log.push(&event(Event::CNP, now + 1, 2), 0);
+            }
+            // Figures come later than events.
+            if half % 2 == 1 {
+                log.settle((half - 1) * HALF);
+            }
+        }
+        let at = |time_ns: Option<u64>| -> Vec<(u32, u64, u64)> {
+            log.listed(time_ns)
+                .map(|l| (l.entry.key.dest_qp, l.stand.count, l.stand.time_ns / HALF))
+                .collect()
+        };
+        assert_eq!(at(None), [(1, 8, 9), (2, 3, 4)]);
+        // Flow 2 was the latest then.
+        assert_eq!(at(Some(5 * HALF - 1)), [(2, 3, 4), (1, 3, 4)]);
+        assert_eq!(at(Some(2 * HALF)), [(1, 1, 2)]);
+        assert_eq!(at(Some(2 * HALF - 1)), []);
+        let entry = log.entry(0).unwrap();
+        assert_eq!(entry.before.len(), 4, "no more than snapshots");
+        assert_eq!(entry.first_ns, 2 * HALF);
+    }
+
+    #[test]
+    fn the_past_is_bounded_and_the_beginning_of_an_entry_is_kept_longest() {
+        let mut log = Log::default();
+        let second = 999_999_999;
+        for i in 1..=2_000 {
+            log.push(&event(Event::CNP, i * second, 1), 0);
+            log.settle(i * second);
+        }
+        let entry = log.entry(0).unwrap();
+        assert_eq!((entry.before.len(), log.past), (super::STANDS, super::STANDS));
+        assert_eq!(entry.at(second).map(|stand| stand.count), Some(1));
+        assert_eq!(entry.at(1_500 * second).map(|stand| stand.count), Some(1_500));
+        for flow in 2..200 {
+            for i in 1..=500 {
+                log.push(&event(Event::CNP, i * second, flow), (i - 1) * second);
+            }
+        }
+        assert!(log.past <= super::PAST);
+        assert_eq!(log.past, log.latest().map(|entry| entry.before.len()).sum::<usize>());
+    }
+
+    #[test]
+    fn events_in_words() {
+        let mut log = Log::default();
+        log.push(&event(Event::GAP, 0, 2), 0);
+        let text = log.latest().next().unwrap().latest.text.clone();
+        assert_eq!(text, "4 PSNs missing from 16777214, RC_ACKNOWLEDGE PSN 2");
+    }
+}

@@ -1,0 +1,249 @@
+//! Host matrix: a cell for each pair of source and destination.
+
+use std::net::IpAddr;
+
+use hashbrown::HashMap;
+use rocescope_common::wire::frame::Addr;
+
+use crate::tui::column::Context;
+use crate::analysis::Again;
+use crate::metrics::latency::Bucket;
+use crate::model::{Counts, dedup};
+use crate::sample::address;
+
+/// The metric that cells show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Metric {
+    /// Bits per second.
+    #[default]
+    Rate,
+    /// CE-marked by ECN-capable data packets.
+    Ce,
+    /// Packets lost upstream of the link.
+    Loss,
+    /// NAKs, RNR NAKs excluded.
+    Naks,
+    /// p99 latency: the worst of the pair's queue pairs.
+    Latency,
+}
+
+impl Metric {
+    /// The next one, in a circle.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        match self {
+            Self::Rate => Self::Ce,
+            Self::Ce => Self::Loss,
+            Self::Loss => Self::Naks,
+            Self::Naks => Self::Latency,
+            Self::Latency => Self::Rate,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Rate => "bits per second",
+            Self::Ce => "CE ratio",
+            Self::Loss => "packets lost",
+            Self::Naks => "NAKs (excluding RNR)",
+            Self::Latency => "p99 latency",
+        }
+    }
+}
+
+/// From one host to another.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cell {
+    /// Queue pairs.
+    pub flows: usize,
+    /// What they counted in the time range.
+    pub counts: Counts,
+    /// Length of the time range in seconds; 0 when it is not known.
+    pub seconds: f64,
+    /// Whether a flow has PSNs, without which it is not known what is lost.
+    pub sequenced: bool,
+    /// The worst 99th percentile of latency in the time range, in nanoseconds.
+    pub latency_ns: Option<u64>,
+}
+
+impl Cell {
+    /// The value of a metric; `None` when it is unknown.
+    #[must_use]
+    pub fn value(&self, metric: Metric) -> Option<f64> {
+        match metric {
+            Metric::Rate => (self.seconds > 0.0).then(|| self.counts.bytes as f64 * 8.0 / self.seconds),
+            Metric::Ce => self.counts.ce_ratio(),
+            Metric::Loss => (self.seconds > 0.0 && self.sequenced).then_some(self.counts.lost as f64),
+            Metric::Naks => (self.seconds > 0.0).then_some(self.counts.naks() as f64),
+            Metric::Latency => self.latency_ns.map(|ns| ns as f64),
+        }
+    }
+}
+
+type State = foldhash::fast::RandomState;
+
+/// Places of a source and a destination in a list of hosts.
+type Pair = (u32, u32);
+
+/// Hosts in the order in which they come.
+#[derive(Default)]
+struct Hosts {
+    all: Vec<IpAddr>,
+    places: HashMap<(u8, Addr), u32, State>,
+}
+
+impl Hosts {
+    fn place(&mut self, family: u8, host: Addr) -> u32 {
+        *self.places.entry((family, host)).or_insert_with(|| {
+            self.all.push(address(family, host));
+            u32::try_from(self.all.len() - 1).unwrap_or(u32::MAX)
+        })
+    }
+
+    /// All hosts in the order of their addresses, and the place there of each.
+    fn in_order(self) -> (Vec<IpAddr>, Vec<u32>) {
+        let mut hosts: Vec<(IpAddr, usize)> = self.all.into_iter().zip(0..).collect();
+        hosts.sort_unstable();
+        let mut places = vec![0; hosts.len()];
+        for (new, (_, old)) in (0..).zip(&hosts) {
+            if let Some(place) = places.get_mut(*old) {
+                *place = new;
+            }
+        }
+        (hosts.into_iter().map(|(host, _)| host).collect(), places)
+    }
+}
+
+/// The matrix. Hosts are in the order of their addresses.
+#[derive(Clone, Debug, Default)]
+pub struct Matrix {
+    /// Rows.
+    pub sources: Vec<IpAddr>,
+    /// Columns.
+    pub destinations: Vec<IpAddr>,
+    /// Those that are one or the other.
+    hosts: Vec<IpAddr>,
+    cells: Vec<Cell>,
+    /// Places of their hosts, and of the cells, in the order of the hosts.
+    pairs: Vec<(Pair, u32)>,
+}
+
+impl Matrix {
+    /// The matrix of all flows, of which the newest sample counts `again` what it says: a packet that passes several links
+    /// counts once, from the link that saw most of its queue pair; what was lost or marked on the way from the one that
+    /// shows it.
+    #[must_use]
+    pub fn new(cx: Context<'_>, again: &Again) -> Self {
+        let model = cx.model;
+        let mut cells: Vec<Cell> = Vec::new();
+        let mut numbers: HashMap<Pair, u32, State> = HashMap::default();
+        let mut hosts = Hosts::default();
+        dedup::each(model.rows.iter(), again, |seen| {
+            let key = &seen.row.id.key;
+            let pair = (hosts.place(key.family, key.src), hosts.place(key.family, key.dst));
+            let next = u32::try_from(cells.len()).unwrap_or(u32::MAX);
+            let at = *numbers.entry(pair).or_insert(next);
+            if at == next {
+                cells.push(Cell::default());
+            }
+            let Some(cell) = usize::try_from(at).ok().and_then(|at| cells.get_mut(at)) else { return };
+            cell.flows += usize::from(seen.new);
+            cell.sequenced = cell.sequenced || !cx.without_sequence(seen.row);
+            if let Some(delta) = &seen.delta {
+                cell.counts.add(&delta.counts);
+                cell.seconds = cell.seconds.max(delta.seconds);
+            }
+            let p99 = model.latency(seen.row).and_then(|times| times.tail()).map(Bucket::ns);
+            cell.latency_ns = cell.latency_ns.max(p99);
+        });
+        let (hosts, places) = hosts.in_order();
+        let place =
+            |old: u32| usize::try_from(old).ok().and_then(|old| places.get(old)).copied().unwrap_or(0);
+        let mut pairs: Vec<(Pair, u32)> =
+            numbers.into_iter().map(|((src, dst), at)| ((place(src), place(dst)), at)).collect();
+        pairs.sort_unstable();
+        let (mut sends, mut receives) = (vec![false; hosts.len()], vec![false; hosts.len()]);
+        for ((src, dst), _) in &pairs {
+            for (marks, host) in [(&mut sends, src), (&mut receives, dst)] {
+                if let Some(mark) = usize::try_from(*host).ok().and_then(|at| marks.get_mut(at)) {
+                    *mark = true;
+                }
+            }
+        }
+        let those = |marks: Vec<bool>| {
+            hosts.iter().zip(marks).filter(|(_, marked)| *marked).map(|(host, _)| *host).collect()
+        };
+        Self { sources: those(sends), destinations: those(receives), hosts, cells, pairs }
+    }
+
+    /// Rows and columns.
+    #[must_use]
+    pub fn size(&self) -> (usize, usize) {
+        (self.sources.len(), self.destinations.len())
+    }
+
+    /// The number of a host among all, senders and receivers, from 1; 0 for one that is neither.
+    #[must_use]
+    pub fn number(&self, host: &IpAddr) -> usize {
+        self.hosts.binary_search(host).map_or(0, |at| at + 1)
+    }
+
+    /// The cell of two hosts; `None` when nothing goes from one to the other.
+    #[must_use]
+    pub fn cell(&self, src: &IpAddr, dst: &IpAddr) -> Option<&Cell> {
+        let place = |host| u32::try_from(self.hosts.binary_search(host).ok()?).ok();
+        let pair = (place(src)?, place(dst)?);
+        let at = self.pairs.binary_search_by_key(&pair, |(pair, _)| *pair).ok()?;
+        self.at(self.pairs.get(at)?.1)
+    }
+
+    fn at(&self, at: u32) -> Option<&Cell> {
+        self.cells.get(usize::try_from(at).ok()?)
+    }
+
+    /// Row and column of the cell with the largest figure; of the first of several.
+    #[must_use]
+    pub fn hottest(&self, metric: Metric) -> Option<(usize, usize)> {
+        let mut hottest: Option<(f64, &IpAddr, &IpAddr)> = None;
+        for (src, dst, cell) in self.iter() {
+            let value = cell.value(metric).unwrap_or(0.0);
+            if hottest.is_none_or(|(most, ..)| value > most) {
+                hottest = Some((value, src, dst));
+            }
+        }
+        let (_, src, dst) = hottest?;
+        Some((self.sources.binary_search(src).ok()?, self.destinations.binary_search(dst).ok()?))
+    }
+
+    /// The pairs with the largest figures, largest first, those that are equal in the order of their addresses; at most
+    /// `count`.
+    #[must_use]
+    pub fn top(&self, metric: Metric, count: usize) -> Vec<(&IpAddr, &IpAddr, &Cell)> {
+        let value = |(.., cell): &(&IpAddr, &IpAddr, &Cell)| cell.value(metric).unwrap_or(-1.0);
+        let mut all: Vec<(f64, (&IpAddr, &IpAddr, &Cell))> =
+            self.iter().map(|entry| (value(&entry), entry)).collect();
+        let order = |a: &(f64, (&IpAddr, &IpAddr, &Cell)), b: &(f64, (&IpAddr, &IpAddr, &Cell))| {
+            b.0.total_cmp(&a.0).then_with(|| (a.1.0, a.1.1).cmp(&(b.1.0, b.1.1)))
+        };
+        if count < all.len() {
+            all.select_nth_unstable_by(count, order);
+            all.truncate(count);
+        }
+        all.sort_unstable_by(order);
+        all.into_iter().map(|(_, entry)| entry).collect()
+    }
+
+    /// The largest figure of all cells.
+    #[must_use]
+    pub fn most(&self, metric: Metric) -> f64 {
+        self.cells.iter().filter_map(|cell| cell.value(metric)).fold(0.0, f64::max)
+    }
+
+    /// All cells, in the order of their hosts' addresses.
+    pub fn iter(&self) -> impl Iterator<Item = (&IpAddr, &IpAddr, &Cell)> {
+        let host = |place: u32| self.hosts.get(usize::try_from(place).ok()?);
+        self.pairs.iter().filter_map(move |((src, dst), at)| Some((host(*src)?, host(*dst)?, self.at(*at)?)))
+    }
+}

@@ -1,0 +1,131 @@
+//! A line that is being typed at the bottom of the screen.
+
+use crate::tui::key::Key;
+
+/// Letters of a line, at most.
+const LONGEST: usize = 240;
+
+/// What the line is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The filter; takes effect while it is typed.
+    Filter,
+    /// A time to go to.
+    GoTo,
+}
+
+/// The line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    /// What it is for.
+    pub purpose: Purpose,
+    /// What was typed so far.
+    pub text: String,
+    /// What stood there before.
+    pub before: String,
+}
+
+/// What a key did to the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Typed {
+    /// The text is another one.
+    Changed,
+    /// It is finished.
+    Done,
+    /// It is given up.
+    Dropped,
+    /// Nothing.
+    Nothing,
+}
+
+impl Prompt {
+    /// A line that starts with `text`.
+    #[must_use]
+    pub fn new(purpose: Purpose, text: &str) -> Self {
+        Self { purpose, text: text.to_owned(), before: text.to_owned() }
+    }
+
+    /// What `key` does.
+    pub fn on_key(&mut self, key: Key) -> Typed {
+        match key {
+            Key::Char(c) => {
+                // What was pasted by mistake is no filter.
+                if self.text.chars().count() >= LONGEST {
+                    return Typed::Nothing;
+                }
+                self.text.push(c);
+            }
+            Key::Backspace => {
+                if self.text.pop().is_none() {
+                    return Typed::Nothing;
+                }
+            }
+            Key::Ctrl('u') => self.text.clear(),
+            Key::Ctrl('w') => {
+                let kept = self.text.trim_end().rfind(' ').map_or(0, |at| at + 1);
+                self.text.truncate(kept);
+            }
+            Key::Enter => return Typed::Done,
+            Key::Esc => return Typed::Dropped,
+            _ => return Typed::Nothing,
+        }
+        Typed::Changed
+    }
+}
+
+/// A time as people type it, from a snapshot `now_ns` and the start of the data: `12:00:05` and
+/// `12:00:05.250` on the day of `now_ns`, `+30` seconds from the start, `-30` from now. `None` when it is none
+/// of these.
+#[must_use]
+pub fn parse_time(text: &str, now_ns: u64, start_ns: u64) -> Option<u64> {
+    const SECOND: f64 = 1e9;
+    const DAY: u64 = 86_400_000_000_000;
+    let text = text.trim();
+    let seconds = |text: &str| -> Option<u64> {
+        let number: f64 = text.trim_end_matches('s').parse().ok()?;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
+        (number.is_finite() && (0.0..1e9).contains(&number)).then_some((number * SECOND).round() as u64)
+    };
+    if let Some(rest) = text.strip_prefix('+') {
+        return start_ns.checked_add(seconds(rest)?);
+    }
+    if let Some(rest) = text.strip_prefix('-') {
+        return Some(now_ns.saturating_sub(seconds(rest)?));
+    }
+    let mut parts = text.split(':');
+    let (hours, minutes) = (parts.next()?.parse::<u64>().ok()?, parts.next()?.parse::<u64>().ok()?);
+    let rest = parts.next().map_or(Some(0), seconds)?;
+    if parts.next().is_some() || hours > 23 || minutes > 59 || rest >= 60_000_000_000 {
+        return None;
+    }
+    let time = (hours * 3_600 + minutes * 60) * 1_000_000_000 + rest;
+    // The time nearest to now: a capture may go past midnight.
+    let today = now_ns / DAY * DAY;
+    [today.checked_sub(DAY), Some(today), today.checked_add(DAY)]
+        .into_iter()
+        .filter_map(|day| day?.checked_add(time))
+        .min_by_key(|candidate| candidate.abs_diff(now_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_time;
+
+    #[test]
+    fn times_as_people_type_them() {
+        const DAY: u64 = 86_400_000_000_000;
+        const S: u64 = 1_000_000_000;
+        let noon = 20_000 * DAY + DAY / 2;
+        let at = |text| parse_time(text, noon, noon - 100 * S);
+        assert_eq!(at("12:00:05"), Some(noon + 5 * S));
+        assert_eq!(at("11:59"), Some(noon - 60 * S));
+        assert_eq!(at("12:00:00.25"), Some(noon + S / 4));
+        assert_eq!(at("+30"), Some(noon - 70 * S));
+        assert_eq!(at("-30s"), Some(noon - 30 * S));
+        assert_eq!(parse_time("23:59:59", 20_000 * DAY + S, 0), Some(20_000 * DAY - S));
+        assert_eq!(parse_time("00:00:01", 20_000 * DAY - S, 0), Some(20_000 * DAY + S));
+        for text in ["", "12", "24:00:00", "12:60:00", "12:00:60", "a:b", "+x", "1:2:3:4", "+nan", "--5"] {
+            assert_eq!(at(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The screens, and the set of screens that a key is for.
+
+/// The screens, in the order of their numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Screen {
+    /// Is it healthy, and if not, where.
+    #[default]
+    Overview,
+    /// The table of queue pairs.
+    Qps,
+    /// One queue pair, both directions.
+    Detail,
+    /// Host by host.
+    Matrix,
+    /// Links, balance, entropy, what hashing would do.
+    Links,
+    /// Load in bins of a millisecond.
+    Bursts,
+    /// What happened, packet by packet.
+    Events,
+    /// Conclusions, and what cannot be seen.
+    Findings,
+}
+
+impl Screen {
+    /// Every screen.
+    pub const ALL: [Self; 8] = [
+        Self::Overview,
+        Self::Qps,
+        Self::Detail,
+        Self::Matrix,
+        Self::Links,
+        Self::Bursts,
+        Self::Events,
+        Self::Findings,
+    ];
+
+    /// Its title.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Overview => "Overview",
+            Self::Qps => "QPs",
+            Self::Detail => "Detail",
+            Self::Matrix => "Matrix",
+            Self::Links => "Links",
+            Self::Bursts => "Bursts",
+            Self::Events => "Events",
+            Self::Findings => "Findings",
+        }
+    }
+
+    /// Its name on the command line and in the configuration file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Overview => "overview",
+            Self::Qps => "qps",
+            Self::Detail => "detail",
+            Self::Matrix => "matrix",
+            Self::Links => "links",
+            Self::Bursts => "bursts",
+            Self::Events => "events",
+            Self::Findings => "findings",
+        }
+    }
+
+    /// The screen of this name or number from 1.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let number = name.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
+        number
+            .and_then(|n| Self::ALL.get(n).copied())
+            .or_else(|| Self::ALL.into_iter().find(|screen| screen.name() == name))
+    }
+
+    /// The screen `steps` to the right, and round to the first again.
+    #[must_use]
+    pub fn turn(self, steps: usize) -> Self {
+        Self::ALL.into_iter().cycle().nth(self as usize + steps).unwrap_or_default()
+    }
+
+    /// A set of this one.
+    #[must_use]
+    pub const fn only(self) -> Screens {
+        Screens(1 << self as u8)
+    }
+}
+
+/// A set of screens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Screens(u8);
+
+impl Screens {
+    /// Every screen.
+    pub const ALL: Self = Self(0xFF);
+
+    /// These two sets together.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether a screen is in it.
+    #[must_use]
+    pub const fn has(self, screen: Screen) -> bool {
+        self.0 & (1 << screen as u8) != 0
+    }
+
+    /// Whether the sets have a screen in common.
+    #[must_use]
+    pub const fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Screen;
+
+    #[test]
+    fn names_and_numbers() {
+        for (number, screen) in (1..).zip(Screen::ALL) {
+            assert_eq!(Screen::from_name(screen.name()), Some(screen));
+            assert_eq!(Screen::from_name(&format!("{number}")), Some(screen));
+            assert!(screen.only().has(screen) && !screen.only().has(screen.turn(1)));
+        }
+        assert_eq!(Screen::Findings.turn(1), Screen::Overview);
+        assert_eq!(Screen::Overview.turn(7), Screen::Findings);
+        for wrong in ["", "0", "9", "flows"] {
+            assert_eq!(Screen::from_name(wrong), None);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The latest readings of devices, from which rates are taken.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::source::devices::{Devices, PortSample, QpSample};
+
+/// Readings kept, at most.
+const KEPT: usize = 64;
+/// Rates are over this long, where there is as much.
+const SPAN_NS: u64 = 10_000_000_000;
+
+/// The latest readings, the oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct Trail(VecDeque<Arc<Devices>>);
+
+/// A port at two snapshots.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'a> {
+    now: &'a PortSample,
+    then: &'a PortSample,
+    seconds: f64,
+}
+
+impl Trail {
+    /// Takes in what a sample has of devices.
+    pub fn push(&mut self, devices: &Arc<Devices>) {
+        if devices.ports.is_empty() || self.0.back().is_some_and(|last| Arc::ptr_eq(last, devices)) {
+            return;
+        }
+        // One of ten seconds ago is enough: with thousands of queue pairs each has its megabytes.
+        let newest = end(devices);
+        while self.0.get(1).is_some_and(|second| end(second).saturating_add(SPAN_NS) <= newest)
+            || self.0.len() == KEPT
+        {
+            self.0.pop_front();
+        }
+        self.0.push_back(Arc::clone(devices));
+    }
+
+    /// What happened on a port in the ten seconds before its reading, or in as much of them as
+    /// there is. `None` when there is no earlier reading.
+    #[must_use]
+    pub fn step<'a>(&'a self, now: &'a PortSample) -> Option<Step<'a>> {
+        let (_, end) = now.window?;
+        let of = |devices: &'a Arc<Devices>| {
+            let then = devices.ports.iter().find(|p| p.device == now.device && p.port == now.port)?;
+            let (_, last) = then.window?;
+            let ns = end.checked_sub(last).filter(|ns| *ns > 0)?;
+            Some((then, ns))
+        };
+        // The one that is nearest to ten seconds back, from the oldest on.
+        let (then, ns) = self.0.iter().filter_map(of).min_by_key(|(_, ns)| ns.abs_diff(SPAN_NS))?;
+        Some(Step { now, then, seconds: ns as f64 / 1e9 })
+    }
+}
+
+/// The latest reading of any port.
+fn end(devices: &Devices) -> u64 {
+    devices.ports.iter().filter_map(|port| port.window).map(|(_, last)| last).max().unwrap_or(0)
+}
+
+impl Step<'_> {
+    /// Seconds between the two snapshots.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
+    /// How fast a counter of the one vocabulary grew, a second.
+    #[must_use]
+    pub fn per_s(&self, name: &str) -> Option<f64> {
+        let ((now, source), (then, before)) = (self.now.value(name)?, self.then.value(name)?);
+        (source == before).then(|| self.rate(now, then))
+    }
+
+    /// PSNs that a queue pair sent and took in, a second.
+    #[must_use]
+    pub fn qp_per_s(&self, qp: &QpSample) -> (Option<f64>, Option<f64>) {
+        let then = self
+            .then
+            .qps
+            .iter()
+            .find(|then| (then.owner.lqpn, then.owner.rqpn) == (qp.owner.lqpn, qp.owner.rqpn));
+        let of = |now: Option<u64>, then: Option<u64>| Some(self.rate(now?, then?));
+        (of(qp.sent, then.and_then(|then| then.sent)), of(qp.received, then.and_then(|then| then.received)))
+    }
+
+    /// Share of the time that a priority was paused, one way.
+    #[must_use]
+    pub fn paused(&self, sent: bool, priority: Option<u8>) -> Option<f64> {
+        let of = |port: &PortSample| {
+            port.pause.iter().find(|p| p.sent == sent && p.priority == priority).and_then(|p| p.paused_ns)
+        };
+        Some(self.rate(of(self.now)?, of(self.then)?) / 1e9)
+    }
+
+    fn rate(&self, now: u64, then: u64) -> f64 {
+        now.saturating_sub(then) as f64 / self.seconds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::devices::{PauseSample, SourceSample};
+    use crate::source::flows::owners::QpOwner;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn at(second: u64) -> Arc<Devices> {
+        let values = vec![("rx_packets".to_owned(), second * 100)];
+        let pause =
+            PauseSample { priority: Some(3), paused_ns: Some(second * SECOND / 4), ..PauseSample::default() };
+        let owner = QpOwner { lqpn: 7, ..QpOwner::default() };
+        let qp = QpSample { owner, sent: Some(second * 5), ..QpSample::default() };
+        let port = PortSample {
+            device: "mlx5_0".into(),
+            port: 1,
+            window: Some((SECOND, (second + 1) * SECOND)),
+            counters: vec![SourceSample { source: "ethtool", values, resets: 0 }],
+            pause: vec![pause],
+            qps: Arc::new(vec![qp]),
+            ..PortSample::default()
+        };
+        Arc::new(Devices { ports: vec![port], ..Devices::default() })
+    }
+
+    #[test]
+    fn rates_are_over_ten_seconds_or_what_there_is() {
+        let mut trail = Trail::default();
+        let now = at(0);
+        trail.push(&now);
+        assert!(trail.step(&now.ports[0]).is_none(), "one reading has no rate");
+        for second in 0..100 {
+            let now = at(second);
+            trail.push(&now);
+            trail.push(&now);
+            if second > 0 {
+                let step = trail.step(&now.ports[0]).unwrap();
+                assert!((step.seconds() - (second.min(10) as f64)).abs() < 1e-9);
+                assert_eq!(step.per_s("rx_packets"), Some(100.0));
+                assert_eq!(step.per_s("tx_packets"), None);
+                assert_eq!(step.paused(false, Some(3)), Some(0.25));
+                assert_eq!(step.qp_per_s(&now.ports[0].qps[0]), (Some(5.0), None));
+            }
+        }
+        assert_eq!(trail.0.len(), 11, "ten seconds back, and now");
+    }
+}

@@ -1,0 +1,189 @@
+//! What screens share: spans of text, bars, scrolling, wrapping, boxes, short names.
+
+pub(in crate::tui) mod names;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear, Widget as _};
+
+use crate::tui::column::compact;
+use crate::tui::theme;
+
+/// Columns of a box over the screen, at most.
+pub(in crate::tui) const WIDEST: u16 = 100;
+
+/// A box over the screen with those lines from `top` on that fit.
+pub(in crate::tui) fn overlay(buffer: &mut Buffer, screen: Rect, title: &str, lines: &[Line<'_>], top: usize) {
+    let width = screen.width.min(WIDEST);
+    let height = screen.height.saturating_sub(1).min(u16::try_from(lines.len() + 2).unwrap_or(u16::MAX));
+    let area = Rect { x: (screen.width - width) / 2, width, height, ..screen };
+    Clear.render(area, buffer);
+    let end = lines.len().saturating_sub(usize::from(height.saturating_sub(2)));
+    let more = if top < end { " Down: more  Esc: close " } else { " Esc: close " };
+    let block = Block::bordered().title(title).title_bottom(more);
+    let inner = block.inner(area);
+    block.render(area, buffer);
+    for (y, text) in (0..).zip(lines.iter().skip(top.min(end)).take(usize::from(inner.height))) {
+        line(buffer, inner, y, text);
+    }
+}
+
+/// Lines from `top` on; the last line of the area says how many more there are.
+pub(in crate::tui) fn scrolled(buffer: &mut Buffer, area: Rect, lines: &[Line<'_>], top: usize) {
+    for (y, text) in (0..area.height).zip(lines.iter().skip(top)) {
+        line(buffer, area, y, text);
+    }
+    let below = lines.len().saturating_sub(top + usize::from(area.height));
+    if below > 0 {
+        let text = format!(" Down: {} more ", below + 1);
+        let width = u16::try_from(text.len()).unwrap_or(area.width).min(area.width);
+        let y = area.bottom().saturating_sub(1);
+        buffer.set_style(Rect { y, height: 1, ..area }, Style::reset());
+        buffer.set_stringn(
+            area.x,
+            y,
+            " ".repeat(usize::from(area.width)),
+            usize::from(area.width),
+            theme::PLAIN,
+        );
+        buffer.set_stringn(area.right() - width, y, text, usize::from(width), theme::BOLD);
+    }
+}
+
+/// Shows a line as selected.
+pub(in crate::tui) fn select(buffer: &mut Buffer, area: Rect) {
+    buffer.set_style(area, theme::SELECTED);
+    for place in area.positions() {
+        if let Some(cell) = buffer.cell_mut(place) {
+            cell.modifier.remove(Modifier::DIM);
+        }
+    }
+}
+
+/// Breaks text between words; what follows the first line is indented by `indent`.
+pub(in crate::tui) fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut current = String::new();
+    for word in text.split_inclusive(' ') {
+        let full = current.chars().count() + word.trim_end().chars().count() > width;
+        if full && !current.trim().is_empty() {
+            let next = " ".repeat(indent);
+            lines.push(std::mem::replace(&mut current, next).trim_end().to_owned());
+        }
+        current.push_str(word);
+    }
+    lines.push(current.trim_end().to_owned());
+    lines
+}
+
+/// Draws a line of text at line `y` of `area`, cut at its right border.
+pub(in crate::tui) fn line(buffer: &mut Buffer, area: Rect, y: u16, line: &Line<'_>) {
+    if y < area.height {
+        buffer.set_line(area.x, area.y + y, line, area.width);
+        // What was cut says so.
+        if line.width() > usize::from(area.width)
+            && let Some(cell) =
+                area.width.checked_sub(1).and_then(|x| buffer.cell_mut((area.x + x, area.y + y)))
+        {
+            cell.set_symbol("…");
+        }
+    }
+}
+
+/// A number with what it counts, in the singular for one.
+pub(in crate::tui) fn counted(n: u64, what: &str) -> String {
+    format!("{} {what}{}", compact(n as f64), if n == 1 { "" } else { "s" })
+}
+
+/// Spans put together, with their width.
+#[derive(Clone, Debug, Default)]
+pub(in crate::tui) struct Spans {
+    pub(in crate::tui) spans: Vec<Span<'static>>,
+    pub(in crate::tui) width: usize,
+}
+
+impl Spans {
+    pub(in crate::tui) fn push(&mut self, text: impl Into<String>, style: Style) -> &mut Self {
+        let span = Span::styled(text.into(), style);
+        self.width += span.width();
+        self.spans.push(span);
+        self
+    }
+
+    pub(in crate::tui) fn append(&mut self, other: Self) {
+        self.width += other.width;
+        self.spans.extend(other.spans);
+    }
+
+    pub(in crate::tui) fn into_line(self) -> Line<'static> {
+        Line::from(self.spans)
+    }
+}
+
+/// Joins as many `parts` as fit into `width` with a bar between; returns how many were left out.
+pub(in crate::tui) fn join(parts: Vec<Spans>, width: usize, between: &str) -> (Spans, usize) {
+    let mut all = Spans::default();
+    let count = parts.len();
+    for (i, part) in parts.into_iter().enumerate() {
+        let gap = if i == 0 { 0 } else { between.chars().count() };
+        if i > 0 && all.width + gap + part.width > width {
+            return (all, count - i);
+        }
+        if i > 0 {
+            all.push(between, theme::DIM);
+        }
+        all.append(part);
+    }
+    (all, 0)
+}
+
+/// The text cut to `width` columns; the end is kept where `keep_end` says so, as the ends of
+/// addresses differ more than their beginnings.
+pub(in crate::tui) fn cut(text: &str, width: usize, keep_end: bool) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_owned();
+    }
+    let keep = width.saturating_sub(1);
+    let end = if keep_end { keep / 2 } else { 0 };
+    let start: String = text.chars().take(keep - end).collect();
+    let rest: String = text.chars().skip(length - end).collect();
+    format!("{start}…{rest}")
+}
+
+/// A line of blocks for values between 0 and `max`; unknown values are blank.
+pub(in crate::tui) fn spark(values: &[Option<f64>], max: f64) -> String {
+    const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let block = |value: &Option<f64>| match value {
+        None => ' ',
+        Some(value) if *value <= 0.0 || max <= 0.0 => '▁',
+        Some(value) => {
+            let step = (value / max * 8.0).ceil().clamp(1.0, 8.0);
+            // Between 1 and 8 after the clamp.
+            BLOCKS.into_iter().zip(1u8..).find(|(_, n)| f64::from(*n) >= step).map_or('█', |(c, _)| c)
+        }
+    };
+    values.iter().map(block).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{cut, spark};
+
+    #[test]
+    fn long_texts_are_cut() {
+        assert_eq!(cut("10.0.0.1", 8, true), "10.0.0.1");
+        assert_eq!(cut("2001:db8::1:2:3:4", 9, true), "2001…:3:4");
+        assert_eq!(cut("abcdef", 3, false), "ab…");
+        assert_eq!(cut("abcdef", 1, true), "…");
+        assert_eq!(cut("abcdef", 0, true), "…");
+    }
+
+    #[test]
+    fn what_is_not_zero_is_higher_than_zero_and_unknown_is_blank() {
+        assert_eq!(spark(&[None, Some(0.0), Some(1.0), Some(50.0), Some(100.0)], 100.0), " ▁▁▄█");
+        assert_eq!(spark(&[Some(3.0)], 0.0), "▁");
+    }
+}

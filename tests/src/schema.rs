@@ -1,0 +1,55 @@
+//! Holds reports against docs/report.schema.json, by a validator of others.
+
+use std::sync::LazyLock;
+
+use anyhow::{Context, Result, anyhow};
+use boon::{Compiler, SchemaIndex, Schemas};
+use serde_json::Value;
+
+/// Name of the schema of reports, as reports give it.
+const REPORT: &str = "rocescope.report/1";
+
+const PUBLISHED: &str = include_str!("../../docs/report.schema.json");
+
+/// The schema, or why it is none.
+static COMPILED: LazyLock<Result<(Schemas, SchemaIndex), String>> = LazyLock::new(|| {
+    let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+    let schema = serde_json::from_str(PUBLISHED).map_err(|error| error.to_string())?;
+    compiler.add_resource(REPORT, schema).map_err(|error| error.to_string())?;
+    let index = compiler.compile(REPORT, &mut schemas).map_err(|error| format!("{error:#}"))?;
+    Ok((schemas, index))
+});
+
+/// Checks that a report is as the published schema says.
+///
+/// # Errors
+/// Every field that is not.
+pub fn check(report: &Value) -> Result<()> {
+    let (schemas, index) = COMPILED.as_ref().map_err(|error| anyhow!("report.schema.json: {error}"))?;
+    schemas.validate(report, *index).map_err(|error| anyhow!("{error:#}"))
+}
+
+/// Reads JSON that the program wrote. Reports must be as the published schema says.
+///
+/// # Errors
+/// When it is no JSON, or a report that is not as the schema says.
+pub fn read(json: &str) -> Result<Value> {
+    let value: Value = serde_json::from_str(json).with_context(|| format!("no JSON: {json}"))?;
+    if value["schema"] == REPORT {
+        check(&value)?;
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_report_is_refused() {
+        let error = check(&serde_json::json!({ "schema": REPORT, "flows": {} })).unwrap_err().to_string();
+        assert!(error.contains("totals") && error.contains("/flows"), "{error}");
+        assert!(read(&format!("{{ \"schema\": \"{REPORT}\" }}")).is_err());
+        assert!(read("{ \"schema\": \"rocescope.doctor/1\" }").is_ok());
+    }
+}
