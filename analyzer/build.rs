@@ -42,14 +42,14 @@ mod live {
         let chosen = EbpfToolchain::from_env().or_else(EbpfToolchain::from_record).context(MISSING)?;
         verify(&chosen)?;
         enter(&chosen)?;
-        let out_dir = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets no OUT_DIR")?);
+        let out_dir = PathBuf::from(env::var_os("OUT_DIR").context("cargo does not set OUT_DIR")?);
         share_builds(&out_dir)?;
         // The test object comes first and is renamed, because both are built from the same binary target.
         if cfg!(feature = "test-clock") {
             build(&chosen, &out_dir, &["test-clock"])?;
             let test_object = out_dir.join(format!("{OBJECT}-test"));
             fs::rename(out_dir.join(OBJECT), &test_object)
-                .with_context(|| format!("{} could not be written", test_object.display()))?;
+                .with_context(|| format!("cannot write {}", test_object.display()))?;
         }
         build(&chosen, &out_dir, &[])
     }
@@ -69,7 +69,7 @@ mod live {
 
     fn verify(chosen: &EbpfToolchain) -> Result<()> {
         if !chosen.linker().is_file() {
-            bail!("{MISSING} ({} is not there)", chosen.linker().display());
+            bail!("{MISSING} ({} does not exist)", chosen.linker().display());
         }
         if find_on_path("rustup").is_some() {
             let found = Command::new("rustup")
@@ -88,7 +88,7 @@ mod live {
     fn enter(chosen: &EbpfToolchain) -> Result<()> {
         let path = env::var_os("PATH").unwrap_or_default();
         let folders = std::iter::once(chosen.linker_dir.clone()).chain(env::split_paths(&path));
-        let path = env::join_paths(folders).context("the linker's folder cannot stand in PATH")?;
+        let path = env::join_paths(folders).context("the linker's directory cannot be added to PATH")?;
         // SAFETY: this build script has one thread, so nothing reads the environment meanwhile.
         unsafe {
             // rustc looks for `bpf-linker`, the linker of the bpf targets, on PATH.
@@ -96,7 +96,7 @@ mod live {
             // `core` must be built from source, which a compiler that is not a nightly allows only so.
             // It holds for the kernel programs alone: this process ends with their build.
             env::set_var("RUSTC_BOOTSTRAP", "1");
-            // Its progress lines would reach the user as warnings, again with every build.
+            // Its progress lines would appear as warnings with every build.
             env::set_var("CARGO_TERM_QUIET", "true");
         }
         Ok(())
@@ -107,7 +107,8 @@ mod live {
     /// the same sources finds them done. An earlier build's own folder stays in use.
     fn share_builds(out_dir: &Path) -> Result<()> {
         let Some(shared) = env::var_os(SHARED_DIR_VAR).map(PathBuf::from) else { return Ok(()) };
-        let arch = env::var_os("CARGO_CFG_TARGET_ARCH").context("cargo sets no CARGO_CFG_TARGET_ARCH")?;
+        let arch =
+            env::var_os("CARGO_CFG_TARGET_ARCH").context("cargo does not set CARGO_CFG_TARGET_ARCH")?;
         // See `aya_build::build_ebpf`: this is where it has its target directories.
         let own = out_dir.join("aya-build").join("target");
         let shared = shared.join(arch);
@@ -128,10 +129,10 @@ mod live {
             features,
         };
         build_ebpf([package], Toolchain::Custom(&chosen.toolchain))
-            .context("the kernel programs could not be built")?;
+            .context("cannot build the kernel programs")?;
         if !out_dir.join(OBJECT).is_file() {
             bail!(
-                "the build of the kernel programs left no object: unset AYA_BUILD_SKIP, or build without `live`"
+                "the build of the kernel programs produced no object: unset AYA_BUILD_SKIP, or build without `live`"
             );
         }
         Ok(())

@@ -10,16 +10,16 @@ mod replay;
 use anyhow::Result;
 use clap::Subcommand;
 
-/// What is measured.
+/// The measurements.
 #[derive(Subcommand, Clone, Debug)]
 pub(crate) enum Bench {
-    /// What counting a packet costs the kernel programs, beside what it may cost
+    /// Cost per packet of the kernel programs, compared with the budget
     Kernel(kernel::Wanted),
     /// `rocescope replay` beside tcpdump, tshark and gzip on the same captures
     Replay(replay::Wanted),
     /// `rocescope live` on a flooded veth pair, beside an empty program and nothing
     Load(load::Wanted),
-    /// How long the terminal UI takes to answer keys while samples of 65,536 flows come
+    /// Response time of the terminal UI to keys while it receives samples of 65,536 flows
     Keys(keys::Wanted),
 }
 

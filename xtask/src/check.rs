@@ -15,7 +15,7 @@ const USER_SPACE: [&str; 8] =
     ["-p", "rocescope", "-p", "rocescope-common", "-p", "rocescope-tests", "-p", "xtask"];
 const ARM: &str = "aarch64-unknown-linux-gnu";
 
-/// What has been checked so far.
+/// The results so far.
 #[derive(Default)]
 struct Checks {
     passed: usize,
@@ -152,7 +152,7 @@ fn component(name: &str, subcommand: &str) -> Result<(), String> {
     }
 }
 
-/// Whether the active toolchain can build for `target`.
+/// True when the active toolchain can build for `target`.
 pub(crate) fn has_target(target: &str) -> bool {
     output_of(Command::new("rustc").args(["--print", "target-libdir", "--target", target]))
         .is_some_and(|dir| Path::new(dir.trim()).exists())
@@ -161,7 +161,7 @@ pub(crate) fn has_target(target: &str) -> bool {
 /// Makes sure that the active toolchain can build for `target`.
 ///
 /// # Errors
-/// Why it cannot, and what would help.
+/// The reason, with the remedy.
 pub(crate) fn ensure_target(target: &str) -> Result<(), String> {
     if has_target(target) {
         return Ok(());

@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Which programs to make.
+/// The targets to build for.
 #[derive(Args)]
 pub(crate) struct Dist {
     /// Build for this target alone (repeatable) [default: x86_64-unknown-linux-musl, and
@@ -113,14 +113,14 @@ pub(crate) fn static_program(toolchain: &EbpfToolchain, target: Target) -> Resul
     elf::ensure_static(&built, target.machine())?;
     let folder = target_dir().join("static");
     let place = folder.join(format!("rocescope-{}-{triple}", env!("CARGO_PKG_VERSION")));
-    fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
-    fs::copy(&built, &place).with_context(|| format!("{} cannot be written", place.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    fs::copy(&built, &place).with_context(|| format!("cannot write {}", place.display()))?;
     Ok(place)
 }
 
 /// A line in the format that `sha256sum --check` reads. Prints the file's size.
 fn describe(path: &Path) -> Result<String> {
-    let program = fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let program = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let digest = Sha256::digest(&program);
     let digits: Vec<String> = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     say(&format!("static, stripped, {:.1} MB: {}", program.len() as f64 / 1e6, path.display()));

@@ -1,4 +1,4 @@
-//! Which compiler and linker build the kernel programs.
+//! The compiler and linker of the kernel programs.
 //!
 //! Shared by `cargo xtask` and by `analyzer/build.rs` (through `#[path]`), so that a plain
 //! `cargo build -p rocescope --features live` uses what `cargo xtask setup` chose.
@@ -34,7 +34,7 @@ impl EbpfToolchain {
         Some(Self { toolchain, linker_dir })
     }
 
-    /// What the last `cargo xtask setup` recorded.
+    /// The choice recorded by the last `cargo xtask setup`.
     pub(crate) fn from_record() -> Option<Self> {
         Self::parse(&fs::read_to_string(record_path()?).ok()?)
     }
@@ -65,7 +65,7 @@ pub(crate) fn cache_dir() -> Option<PathBuf> {
         .map(|dir| dir.join("rocescope"))
 }
 
-/// Where `cargo xtask setup` notes its choice.
+/// The file in which `cargo xtask setup` records its choice.
 pub(crate) fn record_path() -> Option<PathBuf> {
     Some(cache_dir()?.join("ebpf-toolchain"))
 }

@@ -19,7 +19,7 @@ use flate2::write::GzEncoder;
 
 use traffic::Traffic;
 
-/// What to generate.
+/// Options of the generated capture.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Generate {
     /// Frames to write
@@ -37,17 +37,17 @@ pub(crate) struct Generate {
     /// Frames in a hundred that are not RoCE
     #[arg(long, default_value_t = 0)]
     pub(crate) other: u32,
-    /// How many times as long as at 400 Gb/s the capture takes
+    /// Stretch factor of the capture's duration, relative to 400 Gb/s
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) slower: u64,
     /// Other seeds give other packets
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Where to write; compressed when it ends in .gz, `-` for standard output
+    /// Output file; compressed when it ends in .gz, `-` for standard output
     pub(crate) out: PathBuf,
 }
 
-/// How much of a frame is kept.
+/// Captured length of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Snap(pub(crate) u32);
 
@@ -83,7 +83,7 @@ pub(crate) fn generate(wanted: &Generate) -> Result<()> {
         bail!("--other {}: at most 99 in a hundred", wanted.other);
     }
     let shown = wanted.out.display().to_string();
-    let failed = || format!("{shown} cannot be written");
+    let failed = || format!("cannot write {shown}");
     if wanted.out == Path::new("-") {
         return write(wanted, io::stdout().lock()).map(drop).with_context(failed);
     }

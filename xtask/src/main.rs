@@ -17,8 +17,8 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Sets up, builds, runs, tests and checks rocescope. None of it needs to be started as root: what
-/// does need root goes through sudo, and says so.
+/// Set up, build, run, test and check rocescope. Start it as any user: steps that need root
+/// use sudo, and report it
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Cli {
@@ -28,11 +28,11 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Install what building and testing need and this machine lacks
+    /// Install missing tools for building and testing
     Setup,
     /// Build target/release/rocescope with the kernel programs inside
     Build,
-    /// Build the static, stripped programs that are copied to hosts without Rust
+    /// Build the static, stripped executables for hosts without Rust
     Dist(dist::Dist),
     /// Build, then run `rocescope demo` as root
     Demo {
@@ -40,18 +40,18 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Run every test, those that need root through sudo
+    /// Run all tests, with sudo for those that need root
     Test {
-        /// Run instead those in a virtual machine: the live path on an older kernel, and all that `vm` runs
+        /// Run the tests in a virtual machine instead: the live path on an older kernel, and those of `vm`
         #[arg(long)]
         vm: bool,
     },
-    /// Watch Soft-RoCE devices in a virtual machine, and hold the report against perftest, rdma, tc and tshark
+    /// Test with Soft-RoCE devices in a virtual machine against perftest, rdma, tc and tshark
     Vm,
-    /// Measure beside other programs
+    /// Measure performance, compared with other programs
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Write a capture of made-up RoCE traffic, the same for the same arguments
+    /// Write a capture of synthetic RoCE traffic, reproducible from its arguments
     GenCapture(gen_capture::Generate),
     /// Run formatter, lints, documentation and other checks that need no root
     Check,

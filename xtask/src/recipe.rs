@@ -1,4 +1,4 @@
-//! Which ways there are to an eBPF toolchain, and which of them this machine should try: pure.
+//! Ways to install an eBPF toolchain, and the order in which this machine tries them: pure functions.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ impl fmt::Display for Recipe {
     }
 }
 
-/// What is known about the machine before anything is installed.
+/// Facts about the machine before anything is installed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     /// `ROCESCOPE_RECIPE`: only this recipe.

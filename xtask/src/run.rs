@@ -33,7 +33,7 @@ pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T>
 /// Names the command when it cannot be started or ends with anything but 0.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
-    let status = command.status().with_context(|| format!("`{shown}` could not be started"))?;
+    let status = command.status().with_context(|| format!("cannot start `{shown}`"))?;
     if !status.success() {
         bail!("`{shown}` failed: {status}");
     }
@@ -65,30 +65,30 @@ pub(crate) fn workspace_root() -> PathBuf {
     manifest.parent().unwrap_or(manifest).to_path_buf()
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's target directory.
 pub(crate) fn target_dir() -> PathBuf {
     let root = workspace_root();
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
 }
 
-/// Whether the program can be found. System folders count: on Debian a user's `PATH` lacks them,
+/// True when the program can be found. System folders count: on Debian a user's `PATH` lacks them,
 /// while sudo has them.
 pub(crate) fn has_program(program: &str) -> bool {
     find_on_path(program).is_some()
         || ["/usr/sbin", "/sbin"].iter().any(|dir| Path::new(dir).join(program).is_file())
 }
 
-/// Whether a continuous-integration run asked that nothing be skipped.
+/// True when a continuous-integration run asked that nothing be skipped.
 pub(crate) fn is_ci() -> bool {
     env::var_os("CI").is_some_and(|value| value == "true" || value == "1")
 }
 
-/// Whether this process is root.
+/// True when this process is root.
 pub(crate) fn is_root() -> bool {
     output_of(Command::new("id").arg("-u")).is_some_and(|id| id.trim() == "0")
 }
 
-/// What stands before a command that needs root: nothing for root, else `sudo`; `None` when
+/// The prefix of a command that needs root: nothing for root, otherwise `sudo`; `None` when
 /// neither is to be had.
 pub(crate) fn root_prefix() -> Option<&'static [&'static str]> {
     if is_root() {
@@ -113,7 +113,7 @@ pub(crate) fn root_command(program: impl AsRef<OsStr>, purpose: &str) -> Result<
             command.arg("--").arg(program);
             Ok(command)
         }
-        None => bail!("{purpose} needs root, and there is no sudo: run this as root"),
+        None => bail!("{purpose} needs root, and sudo is not installed: run this as root"),
     }
 }
 
@@ -125,17 +125,17 @@ pub(crate) fn root_command(program: impl AsRef<OsStr>, purpose: &str) -> Result<
 pub(crate) fn run_watched(command: &mut Command, mut watch: impl FnMut(&str)) -> Result<()> {
     let shown = show(command);
     let mut child =
-        command.stdout(Stdio::piped()).spawn().with_context(|| format!("`{shown}` could not be started"))?;
+        command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{shown}`"))?;
     if let Some(stdout) = child.stdout.take() {
         let mut reader = BufReader::new(stdout);
         let mut line = Vec::new();
-        while reader.read_until(b'\n', &mut line).context("a command's output could not be read")? > 0 {
-            io::stdout().write_all(&line).context("standard output cannot be written")?;
+        while reader.read_until(b'\n', &mut line).context("cannot read a command's output")? > 0 {
+            io::stdout().write_all(&line).context("cannot write standard output")?;
             watch(&String::from_utf8_lossy(&line));
             line.clear();
         }
     }
-    let status = child.wait().with_context(|| format!("`{shown}` could not be waited for"))?;
+    let status = child.wait().with_context(|| format!("cannot wait for `{shown}`"))?;
     if !status.success() {
         bail!("`{shown}` failed: {status}");
     }

@@ -17,7 +17,7 @@ use std::process::Command;
 /// The whole set-up: what building needs, then what testing needs.
 ///
 /// # Errors
-/// What could not be installed, and what to do about it.
+/// The failed installation, with the remedy.
 pub(crate) fn setup() -> Result<()> {
     ebpf_toolchain()?;
     test_tools()
@@ -45,7 +45,7 @@ pub(crate) fn vm_tools() -> Result<()> {
 /// Every recipe that was tried, and why it failed.
 pub(crate) fn ebpf_toolchain() -> Result<EbpfToolchain> {
     if !["cc", "gcc", "clang"].into_iter().any(has_program) {
-        bail!("there is no C compiler to link with: install one (Debian: `apt-get install gcc libc6-dev`)");
+        bail!("no C compiler to link with: install one (Debian: `apt-get install gcc libc6-dev`)");
     }
     if let Some(toolchain) = EbpfToolchain::from_env() {
         check(&toolchain).context("ROCESCOPE_EBPF_TOOLCHAIN is set, but what it names does not work")?;
@@ -98,7 +98,7 @@ fn recorded(forced: Option<&str>) -> Option<EbpfToolchain> {
 
 fn record(choice: &EbpfToolchain) -> Result<()> {
     let path = record_path().context("neither HOME nor XDG_CACHE_HOME is set")?;
-    fs::write(&path, render(choice)).with_context(|| format!("{} could not be written", path.display()))
+    fs::write(&path, render(choice)).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn render(choice: &EbpfToolchain) -> String {
@@ -107,13 +107,12 @@ fn render(choice: &EbpfToolchain) -> String {
 
 /// Our folder below the user's cache, made when missing.
 fn cache() -> Result<PathBuf> {
-    let dir =
-        cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: there is no folder to install into")?;
-    fs::create_dir_all(&dir).with_context(|| format!("{} could not be made", dir.display()))?;
+    let dir = cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: no directory to install into")?;
+    fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     Ok(dir)
 }
 
-/// Whether compiler and linker are there and the compiler can build `core`.
+/// True when compiler and linker are there and the compiler can build `core`.
 fn check(choice: &EbpfToolchain) -> Result<()> {
     check_compiler(&choice.toolchain)?;
     let linker = choice.linker();
@@ -123,7 +122,7 @@ fn check(choice: &EbpfToolchain) -> Result<()> {
     Ok(())
 }
 
-/// Whether a compiler is there, has our LLVM and the source of `core`.
+/// True when a compiler is there, has our LLVM and the source of `core`.
 fn check_compiler(toolchain: &str) -> Result<()> {
     let version = output_of(rustc(toolchain).arg("-vV"))
         .with_context(|| format!("the toolchain {toolchain} is not installed"))?;
@@ -140,7 +139,7 @@ fn check_compiler(toolchain: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether the source of `core` lies where this compiler looks for it.
+/// True when the source of `core` lies where this compiler looks for it.
 pub(crate) fn has_core_source(rustc: &mut Command) -> bool {
     output_of(rustc.args(["--print", "sysroot"]))
         .is_some_and(|sysroot| Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/core").exists())

@@ -14,13 +14,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What the tests are told, and what must survive sudo's cleaning of the environment.
+/// Environment variables for the tests that sudo must pass on.
 const PASSED_ON: [&str; 2] = ["CI", "RUST_BACKTRACE"];
 
-/// Where the tests find the program for aarch64.
+/// Environment variable with the path of the program for aarch64.
 const ARM_PROGRAM: &str = "ROCESCOPE_AARCH64_BIN";
 
-/// What has been run so far.
+/// The results so far.
 #[derive(Default)]
 struct Tally {
     failed: Vec<String>,
@@ -113,7 +113,7 @@ fn live(tally: &mut Tally, toolchain: &EbpfToolchain) {
 fn listed(command: &mut Command) -> Result<BTreeSet<String>> {
     command.args(["--", "--list", "--format", "terse"]).stderr(Stdio::inherit());
     let shown = show(command);
-    let output = command.output().with_context(|| format!("`{shown}` could not be started"))?;
+    let output = command.output().with_context(|| format!("cannot start `{shown}`"))?;
     if !output.status.success() {
         bail!("`{shown}` failed: {}", output.status);
     }

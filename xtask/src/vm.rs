@@ -37,23 +37,23 @@ const OLDER_KERNEL: [(&str, &str); 6] = [
 ];
 /// The tests with Soft-RoCE devices in the guest, of the program as users get it.
 const SOFT_ROCE: (&str, &str) = ("soft_roce", "--ignored");
-/// What is held afterwards, on this machine, against what those left behind: tshark would take
+/// The test on this machine that compares their results with tshark afterwards: tshark would take
 /// minutes in the guest.
 const AFTERWARDS: &str = "soft_roce_tshark";
-/// Where that finds it.
+/// Environment variable with the folder of those results.
 const RESULTS_VAR: &str = "ROCESCOPE_VM_RESULTS";
-/// What the static program is called in the guest: as on a host to which it was copied under the name
+/// Name of the static program in the guest: as on a host to which it was copied under the name
 /// that `cargo xtask dist` gave it.
 const RELEASED: &str = "rocescope-x86_64-unknown-linux-musl";
-/// How long the guest may run. It takes about five minutes, and more beside other work.
+/// Time limit of the guest in seconds. It takes about five minutes, more on a busy machine.
 const LIMIT: &str = "1800";
-/// How the guest's last line begins, see `init.sh`.
+/// Beginning of the guest's last line, see `init.sh`.
 const DONE: &str = "guest: done";
 
 /// Everything that runs in the guest.
 ///
 /// # Errors
-/// What cannot be had here, or that tests failed.
+/// Names missing prerequisites, or failed tests.
 pub(crate) fn test() -> Result<()> {
     in_guest(&OLDER_KERNEL)
 }
@@ -61,7 +61,7 @@ pub(crate) fn test() -> Result<()> {
 /// The tests with Soft-RoCE devices alone.
 ///
 /// # Errors
-/// What cannot be had here, or that tests failed.
+/// Names missing prerequisites, or failed tests.
 pub(crate) fn vm() -> Result<()> {
     in_guest(&[])
 }
@@ -73,16 +73,15 @@ fn in_guest(tests: &[(&str, &str)]) -> Result<()> {
     }
     setup::vm_tools()?;
     let toolchain = setup::ebpf_toolchain()?;
-    // What was downloaded outlives a clean tree.
-    let cache =
-        cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: there is no folder for the guest")?;
+    // Downloads outlive a clean tree.
+    let cache = cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: no directory for the guest")?;
     let parts = debian::parts(&cache.join("vm"))?;
     let released = dist::static_program(&toolchain, Target::X86)?;
     let built = step("building the tests for the guest", || build(&toolchain, tests))?;
     let dir = target_dir().join("vm");
     let share = dir.join("share");
     let _ = fs::remove_dir_all(&share);
-    fs::create_dir_all(&share).with_context(|| format!("{} cannot be made", share.display()))?;
+    fs::create_dir_all(&share).with_context(|| format!("cannot create {}", share.display()))?;
     let image = step("packing the guest", || pack(&dir, &parts, &released, &built))?;
     let name = format!("tests on kernel {}", parts.release);
     step(&name, || boot(&parts, &image, &share))?;
@@ -93,7 +92,7 @@ fn in_guest(tests: &[(&str, &str)]) -> Result<()> {
     })
 }
 
-/// What cargo made for the guest.
+/// The executables for the guest.
 struct Built {
     /// The program with its arithmetic checked, as the tests on an older kernel want it.
     checked: PathBuf,
@@ -142,7 +141,7 @@ fn messages(command: &mut Command) -> Result<String> {
     command.args(["--message-format", "json-render-diagnostics"]);
     let shown = show(command);
     let output =
-        command.stderr(Stdio::inherit()).output().with_context(|| format!("`{shown}` cannot be started"))?;
+        command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start `{shown}`"))?;
     if !output.status.success() {
         bail!("`{shown}` failed: {}", output.status);
     }
@@ -160,15 +159,15 @@ fn executable(line: &str, kind: &str, name: &str) -> Option<PathBuf> {
 /// Writes the guest's file system to a file below `dir`.
 fn pack(dir: &Path, parts: &Parts, released: &Path, built: &Built) -> Result<PathBuf> {
     let image = dir.join("initramfs");
-    let read = |path: &Path| fs::read(path).with_context(|| format!("{} cannot be read", path.display()));
-    let file = fs::File::create(&image).with_context(|| format!("{} cannot be made", image.display()))?;
+    let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    let file = fs::File::create(&image).with_context(|| format!("cannot create {}", image.display()))?;
     let mut archive = Archive::new(BufWriter::new(file));
     // The folders of the distribution first: what follows lies in them.
     archive.copy_all("", &parts.userland)?;
     archive.program("/init", include_bytes!("vm/init.sh"))?;
     archive.device("/dev/console", 5, 1)?;
     archive.program("/busybox/busybox", &read(&parts.busybox)?)?;
-    // Where the kernel looks for the program that loads a module it wants.
+    // The path at which the kernel looks for its module loader.
     archive.link("/sbin/modprobe", "/busybox/busybox")?;
     archive.copy_all(&format!("/lib/modules/{}", parts.release), &parts.modules)?;
     archive.program("/programs/checked/rocescope", &read(&stripped(&built.checked, dir))?)?;
@@ -228,7 +227,7 @@ fn boot(parts: &Parts, image: &Path, share: &Path) -> Result<()> {
     }
 }
 
-/// Whether the guest's last line says that all went well; `None` when it is cut off.
+/// True when the guest's last line says that all went well; `None` when it is cut off.
 fn result_of(line: &str) -> Option<bool> {
     match line.trim().rsplit_once("failed=")?.1 {
         "0" => Some(true),

@@ -1,4 +1,4 @@
-//! What is measured: programs and cases.
+//! The benchmark's programs and cases.
 
 use rocescope_common::abi::BenchStep;
 
@@ -30,7 +30,7 @@ impl Hook {
         }
     }
 
-    /// Whether it is XDP.
+    /// True for XDP.
     #[must_use]
     pub const fn is_xdp(self) -> bool {
         !matches!(self, Self::Tc)
@@ -49,7 +49,7 @@ impl Hook {
     }
 }
 
-/// What a case does to the tables and the ring buffer.
+/// The effect of a case on the tables and the ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// One flow, or none, known from the warm-up on.
@@ -73,14 +73,14 @@ pub(super) struct Case {
     /// Name in the table.
     pub(super) name: &'static str,
     pub(super) frame: Vec<u8>,
-    /// What changes from packet to packet.
+    /// The field that changes from packet to packet.
     pub(super) step: Option<BenchStep>,
     pub(super) kind: Kind,
-    /// Whether it is measured with every kind of program, or with XDP and TC.
+    /// True when it is measured with every kind of program, otherwise with XDP and TC.
     pub(super) every_hook: bool,
-    /// Whether the exact clock is switched on.
+    /// True when the exact clock is enabled.
     pub(super) precise: bool,
-    /// Whether the flow to this queue pair is timed: it is its own answer.
+    /// True when the latency of the flow to this queue pair is measured: it is its own reverse direction.
     pub(super) timed: Option<u32>,
 }
 

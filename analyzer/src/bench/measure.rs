@@ -27,7 +27,7 @@ const EVENTS: u32 = 2_048;
 /// Measurements of one case per round where the ring buffer is emptied between them.
 const EVENT_RUNS: u32 = 8;
 
-/// How much is measured.
+/// The extent of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Rounds over all cases.
@@ -59,14 +59,14 @@ pub struct Row {
     pub empty_ns: Vec<f64>,
 }
 
-/// What was measured.
+/// The results of a measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     /// Rounds that were completed.
     pub rounds: u32,
     /// One row per program and case.
     pub rows: Vec<Row>,
-    /// How long user space takes to read a full table, per reading.
+    /// Time that user space takes to read a full table, per reading.
     pub reads: Vec<Duration>,
     /// Kernel memory of the maps, in bytes.
     pub map_bytes: u64,
@@ -269,7 +269,7 @@ fn measured_with(hook: Hook, case: &Case) -> bool {
     }
 }
 
-/// How long it takes to read the filled table, as a running view reads it.
+/// The time that reading the filled table takes, as in a live run.
 fn read(set: &Set) -> Result<Duration> {
     let mut tables = Tables::default();
     // A view keeps the latest two samples, and the reading before them gives its memory to the next.

@@ -1,4 +1,4 @@
-//! What counting costs on this host: the kernel programs, measured without any interface.
+//! `rocescope bench`: the cost per packet of the kernel programs on this host, measured without an interface.
 //!
 //! `BPF_PROG_TEST_RUN` runs a program on a frame in memory. Nothing is attached, sent or received.
 

@@ -1,4 +1,4 @@
-//! How this host spreads received packets over processors: what one core has to carry.
+//! Distribution of received packets over cores on this host.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ pub struct Receiver {
     pub interface: String,
     /// Receive queues; `None` when unknown.
     pub rx_queues: Option<u32>,
-    /// Whether UDP ports of IPv4 packets are part of the hash that picks the queue; `None` where
+    /// True when UDP ports of IPv4 packets are part of the hash that picks the queue; `None` where
     /// the driver does not say.
     pub udp4_ports_hashed: Option<bool>,
     /// The same of IPv6.
@@ -36,7 +36,7 @@ pub fn interfaces() -> Vec<Receiver> {
         .collect()
 }
 
-/// What it means, in sentences.
+/// The consequences, as sentences.
 #[must_use]
 pub fn advice(receivers: &[Receiver]) -> Vec<String> {
     let mut said = vec![
@@ -44,7 +44,7 @@ pub fn advice(receivers: &[Receiver]) -> Vec<String> {
          pair. Sent packets are counted on the core that sends them."
             .to_owned(),
     ];
-    // Whether a command was named.
+    // True once a command was named.
     let mut told = false;
     for receiver in receivers {
         let name = &receiver.interface;
@@ -121,7 +121,7 @@ mod tests {
         assert!(one.contains("rx-flow-hash udp6") && !one.contains("rx-flow-hash udp4"));
         assert!(said(Some(8), None, None).contains("Many adapters"));
         assert!(said(None, Some(true), None).contains("(unknown receive queues)"));
-        assert_eq!(said(Some(1), None, None), "eth7 has 1 receive queue: one core carries all of it.");
+        assert_eq!(said(Some(1), None, None), "eth7 has 1 receive queue: one core processes all packets.");
         assert_eq!(advice(&[]).len(), 2);
     }
 }

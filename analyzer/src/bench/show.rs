@@ -11,7 +11,7 @@ use crate::util::wrap::wrap;
 
 /// Path MTUs that rates are given for.
 const MTUS: [u32; 3] = [1024, 2048, 4096];
-/// What a full packet has on the wire beside its payload: Ethernet, IPv4, UDP, BTH, ICRC, and the
+/// Overhead of a full packet on the wire, in bytes: Ethernet, IPv4, UDP, BTH, ICRC, and the
 /// FCS, preamble and gap that take their time on the line too.
 const AROUND: u32 = 14 + 20 + 8 + 12 + 4 + 4 + 20;
 
@@ -32,9 +32,9 @@ pub struct Document {
     pub results: Vec<Result>,
     /// Reading the table from user space.
     pub table_read: TableRead,
-    /// How received packets are spread over cores.
+    /// Distribution of received packets over cores.
     pub receive: Vec<Receiver>,
-    /// What that means.
+    /// The consequences, as sentences.
     pub advice: Vec<String>,
 }
 
@@ -131,7 +131,7 @@ impl Document {
     /// Writes one JSON document.
     ///
     /// # Errors
-    /// What writing gave.
+    /// The I/O error of writing.
     pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
         serde_json::to_writer_pretty(&mut *out, self)?;
         out.write_all(b"\n")
@@ -140,7 +140,7 @@ impl Document {
     /// Writes the table.
     ///
     /// # Errors
-    /// What writing gave.
+    /// The I/O error of writing.
     pub fn text(&self, out: &mut impl Write) -> io::Result<()> {
         let kernel = self.kernel.as_deref().unwrap_or("-");
         let cpu = self.cpu.as_deref().unwrap_or("-");

@@ -222,7 +222,7 @@ fn counters(device: &DeviceFacts, port: &PortFacts) -> (Availability, String) {
     let mut why = format!("{} port counters; recognized: {}", port.counters.len(), names.join(", "));
     match port.qp_binding.filter(|_| !device.software) {
         Some("auto") => {
-            why.push_str("; per queue pair for those created since automatic binding was enabled")
+            why.push_str("; per queue pair for those created since automatic binding was enabled");
         }
         Some("manual") => why.push_str("; per queue pair for those bound manually"),
         Some(_) => why.push_str("; not per queue pair (binding disabled)"),

@@ -1,5 +1,5 @@
-//! What is asked of the kernel by socket rather than read from a file, behind one trait, so that
-//! recorded answers can stand in for a host.
+//! Queries that the kernel answers over sockets rather than in files, behind one trait, so that
+//! recorded answers can replace a host in tests.
 
 use super::error::{HostError, Result};
 use super::ethtool::{self, Pause, Rings};
@@ -41,7 +41,7 @@ pub trait Ask {
     /// # Errors
     /// When the kernel has no RDMA or refuses.
     fn rdma(&self, query: nldev::Query) -> Result<Vec<Vec<u8>>>;
-    /// TC filters on an interface that a run of ours left behind.
+    /// The number of TC filters that killed rocescope processes left on an interface.
     ///
     /// # Errors
     /// When the kernel does not answer.
@@ -53,15 +53,15 @@ pub trait Ask {
     fn parameter(&self, pci: &str, name: &str) -> Result<Vec<u8>>;
 }
 
-/// A host that is read again and again from one thread: files and answers together.
+/// The files and the kernel of a host, for repeated reading from one thread.
 pub trait Host: Ask + std::fmt::Debug + Send {
-    /// Its files, opened anew: to keep them open would keep the network namespace alive.
+    /// Its files, opened for this reading: keeping them open would keep the network namespace alive.
     ///
     /// # Errors
-    /// Those of [`HostRoot::here`].
+    /// The errors of [`HostRoot::here`].
     fn root(&self) -> Result<HostRoot>;
 
-    /// Its kernel.
+    /// The kernel to query.
     fn ask(&self) -> &dyn Ask;
 }
 

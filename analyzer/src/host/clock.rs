@@ -2,7 +2,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Readings of which the tightest is taken.
+/// Number of readings, of which the one with the smallest error is used.
 const READINGS: usize = 8;
 
 /// The distance between the two clocks at one moment.
@@ -51,13 +51,13 @@ impl WallClock {
         monotonic_ns.saturating_add_signed(self.offset_ns)
     }
 
-    /// What [`Self::unix_ns`] adds, in nanoseconds.
+    /// The offset that [`Self::unix_ns`] adds, in nanoseconds.
     #[must_use]
     pub fn offset_ns(&self) -> i64 {
         self.offset_ns
     }
 
-    /// How many nanoseconds [`Self::unix_ns`] may be off.
+    /// The error bound of [`Self::unix_ns`], in nanoseconds.
     #[must_use]
     pub fn error_ns(&self) -> u64 {
         self.error_ns

@@ -1,4 +1,4 @@
-//! The counters of a port at a moment, and what was added between two moments.
+//! The counters of a port at one time, and their increase between two times.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ impl Source {
         }
     }
 
-    /// What a counter of this source means; `driver` is that of the RDMA device.
+    /// The meaning of a counter of this source; `driver` is the RDMA device's.
     #[must_use]
     pub fn meaning(self, driver: Option<&str>, name: &str) -> Option<Meaning> {
         match self {
@@ -49,17 +49,17 @@ impl Source {
 pub struct Counter {
     /// The name its driver gives it.
     pub name: String,
-    /// The value, since an unknown moment in the past.
+    /// The value, counted since an unknown time.
     pub value: u64,
-    /// Where it was read.
+    /// The source it was read from.
     pub source: Source,
-    /// What it means in one vocabulary; `None` when only the driver knows.
+    /// Its meaning in the common vocabulary; `None` for counters that are not in it.
     pub meaning: Option<Meaning>,
 }
 
-/// Bytes of what the generic data counters count in.
+/// Unit of the generic data counters, in bytes.
 const WORD: u64 = 4;
-/// How far from its end a 32-bit counter may have been for a smaller value to be a wrap rather than
+/// The largest distance across the 32-bit limit at which a smaller value counts as a wrap rather than
 /// a reset: a device at full speed adds far less between two readings.
 const WRAP_ROOM: u64 = 1 << 31;
 
@@ -74,13 +74,13 @@ impl Reading {
         let mut reading = Self::default();
         for (folder, source) in [("counters", Source::Port), ("hw_counters", Source::Hardware)] {
             for name in unread.names(root, &format!("{at}/{folder}")) {
-                // Not a counter but for how long values are kept.
+                // The lifetime of cached values, not a counter.
                 if name == "lifespan" {
                     continue;
                 }
                 // Some drivers answer "N/A (not available)".
                 if let Some(value) = unread.number(root, &format!("{at}/{folder}/{name}")) {
-                    // In words of four bytes, for the sake of InfiniBand's specification.
+                    // In words of four bytes, as the InfiniBand specification defines them.
                     let words = matches!(name.as_str(), "port_xmit_data" | "port_rcv_data");
                     reading.insert(source, name, if words { value.saturating_mul(WORD) } else { value });
                 }
@@ -100,13 +100,13 @@ impl Reading {
         self.0.insert((source, name), value);
     }
 
-    /// Whether there is such a counter.
+    /// True when there is such a counter.
     #[must_use]
     pub fn has(&self, source: Source, name: &str) -> bool {
         self.0.contains_key(&(source, name.to_owned()))
     }
 
-    /// Whether nothing was read.
+    /// True when nothing was read.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -135,8 +135,8 @@ impl Reading {
         self.0.iter().map(one).collect()
     }
 
-    /// What each counter added since `earlier`. `None` for counters that went back (the driver was
-    /// loaded again, or somebody reset them); one of 32 bits that passed its end is no such.
+    /// The increase of each counter since `earlier`. `None` for counters that decreased (the driver was
+    /// reloaded, or they were reset), except for the wrap of a 32-bit counter.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> BTreeMap<(Source, String), Option<u64>> {
         let added = |(key, now): (&(Source, String), &u64)| {
@@ -147,7 +147,7 @@ impl Reading {
     }
 }
 
-/// What a counter added, from its two values; `None` when it was reset.
+/// The increase between two values of a counter; `None` when it was reset.
 ///
 /// Most counters of mlx5 (its Q counters) and some of irdma have 32 bits and start over at their
 /// end, others have 64, and no file says which. A value that fell is taken for a wrap when both

@@ -1,5 +1,5 @@
 //! Data centre bridging as the kernel knows it: PFC, traffic classes, priorities of applications,
-//! what is trusted, buffers (`dcb` of iproute2 shows the same).
+//! trust mode, buffers (as `dcb` of iproute2 shows them).
 //!
 //! Numbers and structures are those of linux/dcbnl.h.
 
@@ -45,7 +45,7 @@ pub const SELECT_UDP: u8 = 3;
 pub const SELECT_ANY_PORT: u8 = 4;
 /// DSCP.
 pub const SELECT_DSCP: u8 = 5;
-/// In the table of what is trusted: the priority in the VLAN tag (`DCB_APP_SEL_PCP`).
+/// Trust table: the priority in the VLAN tag (`DCB_APP_SEL_PCP`).
 pub const SELECT_PCP: u8 = 255;
 
 /// Eight priorities as a set.
@@ -54,18 +54,18 @@ pub const SELECT_PCP: u8 = 255;
 pub struct Priorities(pub u8);
 
 impl Priorities {
-    /// Whether this priority, 0 to 7, is in it.
+    /// True when the set contains this priority, 0 to 7.
     #[must_use]
     pub fn has(self, priority: u8) -> bool {
         priority < 8 && self.0 >> priority & 1 == 1
     }
 
-    /// Those in it, the lowest first.
+    /// The priorities of the set in ascending order.
     pub fn iter(self) -> impl Iterator<Item = u8> {
         (0..8).filter(move |priority| self.has(*priority))
     }
 
-    /// Whether there are none.
+    /// True when the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
@@ -93,7 +93,7 @@ impl std::fmt::Display for Priorities {
 pub struct Pfc {
     /// Traffic classes that can be lossless at a time.
     pub capable: u8,
-    /// Priorities that it is on for.
+    /// The priorities with PFC enabled.
     pub enabled: Priorities,
     /// Pause frames sent, by priority.
     pub sent: [u64; 8],
@@ -101,10 +101,10 @@ pub struct Pfc {
     pub received: [u64; 8],
 }
 
-/// Which priority a kind of packets gets.
+/// The mapping of a kind of packets to a priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AppPriority {
-    /// What `protocol` is: `SELECT_*`.
+    /// The kind of `protocol`: `SELECT_*`.
     pub selector: u8,
     /// Ethertype, port or DSCP.
     pub protocol: u16,
@@ -119,7 +119,7 @@ pub struct Ets {
     pub class_of: [u8; 8],
     /// Share of each traffic class in per cent; of those that share by bandwidth.
     pub bandwidth: [u8; 8],
-    /// How each class is chosen: 0 strict priority, 1 credit-based shaper, 2 share of the bandwidth.
+    /// Scheduling of each class: 0 strict priority, 1 credit-based shaper, 2 share of the bandwidth.
     pub algorithm: [u8; 8],
 }
 
@@ -130,11 +130,11 @@ pub struct Buffers {
     pub buffer_of: [u8; 8],
     /// Bytes of each buffer.
     pub sizes: [u32; 8],
-    /// Bytes of all.
+    /// Total size in bytes.
     pub total: u32,
 }
 
-/// All of it; what a driver does not have is `None`.
+/// The DCB settings of an interface; `None` for those that the driver does not support.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Dcb {
     /// Priority flow control.
@@ -143,18 +143,18 @@ pub struct Dcb {
     pub ets: Option<Ets>,
     /// Priorities of applications and DSCPs.
     pub apps: Vec<AppPriority>,
-    /// By what received packets are sorted, in order of precedence: `SELECT_*`; kernels before 6.2
-    /// do not say.
+    /// Header fields that select the priority of received packets, in order of precedence: `SELECT_*`; kernels before 6.2
+    /// do not report them.
     pub trust: Option<Vec<u8>>,
     /// Receive buffers.
     pub buffers: Option<Buffers>,
-    /// What the switch has PFC on for, where the driver's own DCBX engine tells.
+    /// PFC priorities of the switch, from the driver's DCBX engine.
     pub peer_pfc: Option<Priorities>,
-    /// How the switch shares its bandwidth out, by the same way.
+    /// ETS settings of the switch, from the same engine.
     pub peer_ets: Option<Ets>,
-    /// What the switch has for applications, by the same way.
+    /// Application priorities of the switch, from the same engine.
     pub peer_apps: Vec<AppPriority>,
-    /// Whether a program on the host speaks DCBX (else the NIC's firmware does, or nobody).
+    /// True when a program on the host runs DCBX (otherwise the NIC's firmware does, or nothing).
     pub dcbx_on_host: Option<bool>,
 }
 
@@ -189,7 +189,7 @@ impl Dcb {
         of.map(|app| app.priority).max()
     }
 
-    /// Whether any DSCP is mapped to a priority.
+    /// True when any DSCP is mapped to a priority.
     #[must_use]
     pub fn maps_dscp(&self) -> bool {
         self.apps.iter().any(|app| app.selector == SELECT_DSCP)
@@ -224,7 +224,7 @@ fn pfc(value: &[u8]) -> Option<Pfc> {
     Some(Pfc {
         capable: *value.first()?,
         enabled: Priorities(*value.get(1)?),
-        // Older kernels and peers have no counters: zero there is what they say.
+        // Older kernels and peers have no counters and report zero.
         sent: counts(PFC_REQUESTS).unwrap_or_default(),
         received: counts(PFC_INDICATIONS).unwrap_or_default(),
     })

@@ -1,4 +1,4 @@
-//! What an RDMA device is: its driver, what it speaks, who handles its packets.
+//! Identity of an RDMA device: driver, protocol, hardware or software.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use super::nldev;
 use super::rdma::{LinkLayer, RdmaDevice};
 use super::read::HostRoot;
 
-/// What an RDMA device speaks.
+/// The protocol of an RDMA device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
@@ -19,7 +19,7 @@ pub enum Protocol {
     Iwarp,
     /// Scalable reliable datagrams of AWS.
     Efa,
-    /// Something else, or the kernel does not say.
+    /// Another protocol, or one that the kernel does not report.
     #[default]
     Unknown,
 }
@@ -38,19 +38,19 @@ impl Protocol {
     }
 }
 
-/// An RDMA device, judged by what sysfs and RDMA netlink say of it.
+/// The identity of an RDMA device, from sysfs and RDMA netlink.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// RDMA driver: `mlx5_ib`, `bnxt_re`, `irdma`, `rxe` …
     pub driver: Option<String>,
-    /// Whether the kernel itself handles its packets.
+    /// True for Soft-RoCE and soft iWARP, whose packets the kernel handles.
     pub software: bool,
-    /// What it speaks.
+    /// Its protocol.
     pub protocol: Protocol,
 }
 
 impl Identity {
-    /// What `device` is; `known` is what RDMA netlink lists of it.
+    /// Identifies `device`; `known` is its entry in RDMA netlink's list.
     #[must_use]
     pub fn of(root: &HostRoot, device: &RdmaDevice, known: Option<&nldev::Device>) -> Self {
         let class = format!("/sys/class/infiniband/{}", device.name);
@@ -121,7 +121,7 @@ const DEVLINK_VALUES: u16 = 84;
 const DEVLINK_VALUE: u16 = 85;
 const DEVLINK_VALUE_DATA: u16 = 86;
 const DEVLINK_VALUE_MODE: u16 = 87;
-/// The values that are in force: as loaded at the driver's start, and changed while it runs.
+/// The configuration modes in effect: `driverinit` and `runtime`.
 const IN_FORCE: [u8; 2] = [0, 1];
 
 /// The request for the number of a generic netlink family.
@@ -146,8 +146,8 @@ pub fn parameter_request(family: u16, pci: &str, name: &str) -> Request {
         .attr_text(DEVLINK_PARAM_NAME, name)
 }
 
-/// Whether the switch in the answer to [`parameter_request`] is on; `None` when the answer has no
-/// value that is in force. A switch is on when its value has data at all (it is a flag).
+/// The boolean in the answer to [`parameter_request`]; `None` when the answer has no
+/// value in effect. It is a flag: true when the value attribute is present.
 #[must_use]
 pub fn is_on(payload: &[u8]) -> Option<bool> {
     let parameter = Attrs::after(payload, GENERIC_HEADER).nested(DEVLINK_PARAM)?;

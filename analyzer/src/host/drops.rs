@@ -1,4 +1,4 @@
-//! What an interface itself dropped on receive, before any program saw it.
+//! Receive drops of an interface, before any program sees the packet.
 
 use super::error::Result;
 use super::interface::{self, Kind};
@@ -40,7 +40,7 @@ impl RxDrops {
         }
     }
 
-    /// What was added since `earlier`; `None` when a counter went back (the driver was reloaded).
+    /// The increase since `earlier`; `None` when a counter decreased (the driver was reloaded).
     #[must_use]
     pub fn since(self, earlier: Self) -> Option<Self> {
         Some(Self {

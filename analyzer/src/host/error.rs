@@ -1,4 +1,4 @@
-//! What can go wrong with the host, in sentences for the user.
+//! Errors of host access, as sentences for the user.
 
 use std::io;
 
@@ -12,25 +12,25 @@ pub enum HostError {
     /// The kernel refused something.
     #[error("cannot {action}: {}", reason(.cause))]
     System {
-        /// What was tried, as it reads after "cannot".
+        /// The action that failed, as it reads after "cannot".
         action: String,
-        /// What the kernel answered. No source: the text says it already, and would say it twice.
+        /// The kernel's error. Not marked as a source, since the text contains it already.
         cause: io::Error,
     },
-    /// The kernel refused a netlink request and said why in its own words.
+    /// The kernel refused a netlink request with an explanation.
     #[error("cannot {action}: {} (kernel: {message})", reason(.cause))]
     Netlink {
-        /// What was tried, as it reads after "cannot".
+        /// The action that failed, as it reads after "cannot".
         action: String,
         /// The error number of the answer.
         cause: io::Error,
         /// The kernel's extended acknowledgement.
         message: String,
     },
-    /// What the user named does not exist or does not go together.
+    /// The user's selection does not exist or is inconsistent.
     #[error("{0}")]
     Choice(String),
-    /// This kernel, or the rights of this process, do not suffice.
+    /// This kernel or the privileges of this process do not suffice.
     #[error("{0}")]
     Unfit(String),
 }
@@ -55,7 +55,7 @@ impl HostError {
         }
     }
 
-    /// What was tried, as it reads after "cannot"; `None` where the error is about a choice or rights.
+    /// The action that failed, as it reads after "cannot"; `None` for errors about a selection or privileges.
     #[must_use]
     pub fn action(&self) -> Option<&str> {
         match self {
@@ -64,7 +64,7 @@ impl HostError {
         }
     }
 
-    /// The cause in words, without the remedy.
+    /// The cause, without the remedy.
     #[must_use]
     pub fn cause(&self) -> String {
         match self {
@@ -76,7 +76,7 @@ impl HostError {
         }
     }
 
-    /// What helps; `None` where nothing is known to.
+    /// The remedy, if one is known.
     #[must_use]
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
@@ -85,14 +85,14 @@ impl HostError {
         }
     }
 
-    /// Whether the thing asked about does not exist (any more).
+    /// True when the object does not exist or no longer exists.
     #[must_use]
     pub fn is_absent(&self) -> bool {
         matches!(self.errno(), Some(libc::ENODEV | libc::ENOENT | libc::ENXIO | libc::ESRCH))
     }
 }
 
-/// Cause and remedy in words: a bare errno text says neither what is missing nor what helps.
+/// Cause and remedy as text: the text of an errno alone names neither the missing privilege nor the remedy.
 fn reason(cause: &io::Error) -> String {
     match remedy(cause) {
         Some(remedy) => format!("{}; {remedy}", words(cause)),
@@ -110,7 +110,7 @@ fn words(cause: &io::Error) -> String {
         Some(libc::EMFILE | libc::ENFILE) => "too many open files".to_owned(),
         _ => {
             let text = cause.to_string();
-            // The number that Rust adds means nothing to most people.
+            // Without the errno that Rust appends.
             text.split_once(" (os error ").map_or(text.as_str(), |(words, _)| words).to_owned()
         }
     }

@@ -1,4 +1,4 @@
-//! What `ethtool` shows of an interface: driver statistics (`-S`) and the receive hash (`-n`) of
+//! Ethtool queries of an interface: driver statistics (`-S`) and the receive hash (`-n`) in
 //! the calling thread's namespace.
 
 use std::io;
@@ -47,8 +47,8 @@ pub fn port_discards(statistics: &[(String, u64)]) -> Option<u64> {
     statistics.iter().find(|(name, _)| name == "rx_discards_phy").map(|(_, value)| *value)
 }
 
-/// Whether the UDP ports are part of the hash by which the adapter picks a receive queue, for IPv4
-/// or (`v6`) IPv6. `None` when the driver does not say.
+/// True when the adapter's receive hash includes the UDP ports, for IPv4
+/// or (`v6`) IPv6. `None` when the driver does not report it.
 ///
 /// # Errors
 /// When there is no such interface or the kernel refuses.
@@ -69,11 +69,11 @@ pub fn udp_ports_hashed(name: &str, v6: bool) -> Result<Option<bool>> {
 /// Global pause (IEEE 802.3x), which stops a whole link rather than one priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Pause {
-    /// Whether what the link partner offers decides.
+    /// True when autonegotiation with the link partner decides.
     pub autonegotiated: bool,
-    /// Whether received pause frames are obeyed.
+    /// True when received pause frames are obeyed.
     pub rx: bool,
-    /// Whether pause frames are sent.
+    /// True when pause frames are sent.
     pub tx: bool,
 }
 
@@ -218,7 +218,7 @@ mod tests {
         assert!(udp_ports_hashed("nothere", true).unwrap_err().is_absent());
         assert!(read("nothere").unwrap_err().is_absent());
         assert!(rings("nothere").unwrap_err().is_absent());
-        // A veth has neither; whatever the kernel says of it, nothing is made up.
+        // A veth has neither: no value may be invented.
         assert!(pair.left.run(|| pause("left0")).unwrap().is_err());
         assert!(read("a-name-that-is-far-too-long").unwrap_err().is_absent());
     }

@@ -1,4 +1,4 @@
-//! TC filters of ours that an earlier run could not take away.
+//! TC filters that killed rocescope processes left behind.
 //!
 //! On kernels before 6.6 programs attach as filters of a clsact queueing discipline, which stay
 //! when their process is killed. Ours carry our name, and as handle the process id of their owner,
@@ -10,7 +10,7 @@ use std::path::Path;
 use super::error::Result;
 use super::netlink::{Attrs, Request, RouteSocket, TcHeader};
 
-/// How the names of our filters begin.
+/// Prefix of the names of our filters.
 pub const NAME_PREFIX: &str = "rocescope";
 /// Name of the process that owns such filters (`/proc/PID/comm`).
 const OWNER: &str = "rocescope";
@@ -28,7 +28,7 @@ const TCA_BPF_ID: u16 = 11;
 pub struct Filter {
     /// Its name; `None` for filters of other kinds or without one.
     pub name: Option<String>,
-    /// Whether it is on ingress (else egress).
+    /// True when it is on ingress (else egress).
     pub ingress: bool,
     /// Its handle: for ours, the process id of the owner.
     pub handle: u32,
@@ -57,13 +57,13 @@ impl Filter {
         })
     }
 
-    /// Whether it is a filter of ours, whoever owns it.
+    /// True when it is a filter of ours, whoever owns it.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         self.name.as_deref().is_some_and(|name| name.starts_with(NAME_PREFIX))
     }
 
-    /// Whether it is ours and its owner, by the processes below `root`, no longer runs.
+    /// True when it is ours and its owner, by the processes below `root`, no longer runs.
     fn is_stale(&self, root: &Path) -> bool {
         self.is_ours()
             && !fs::read_to_string(root.join(format!("proc/{}/comm", self.handle)))
@@ -76,7 +76,7 @@ impl Filter {
 /// process takes it, whatever the file is called that it was started from.
 #[must_use]
 pub fn owner_handle() -> u32 {
-    // Where this fails, a file that is named after us still does.
+    // If this fails, the name of the executable may still identify us.
     let _ = fs::write("/proc/self/comm", OWNER);
     std::process::id()
 }
@@ -102,7 +102,7 @@ pub fn list(index: u32) -> Result<Vec<Filter>> {
     Ok(filters)
 }
 
-/// Whether an interface of the calling thread's namespace has filters, and none but ours, whoever
+/// True when an interface of the calling thread's namespace has filters, and none but ours, whoever
 /// owns them.
 ///
 /// # Errors
@@ -112,7 +112,7 @@ pub fn are_all_ours(index: u32) -> Result<bool> {
     Ok(!filters.is_empty() && filters.iter().all(Filter::is_ours))
 }
 
-/// How many filters earlier runs left on an interface of the calling thread's namespace.
+/// Counts the filters that earlier runs left on an interface of the calling thread's namespace.
 ///
 /// # Errors
 /// When the kernel does not answer.

@@ -1,4 +1,4 @@
-//! Where on an interface to attach: a pure decision, with the sentences that explain it.
+//! Selection of the attach hooks of an interface: a pure function, with the notices that explain it.
 //!
 //! Egress is always TC; only ingress has a choice.
 
@@ -25,13 +25,13 @@ pub enum XdpModeChoice {
     /// Native where the driver can, else generic.
     #[default]
     Auto,
-    /// In the driver; TC with a notice where the driver refuses.
+    /// In the driver, with a fallback to TC and a notice where the driver refuses.
     Native,
     /// After the driver, on any interface.
     Generic,
 }
 
-/// How to attach an XDP program.
+/// Attach mode of an XDP program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XdpMode {
     /// In the driver.
@@ -47,7 +47,7 @@ pub enum Ingress {
     Xdp {
         /// How.
         mode: XdpMode,
-        /// Whether frames may span several buffers.
+        /// True when frames may span several buffers.
         frags: bool,
     },
     /// TC: through TCX where the plan says so, else a clsact filter.
@@ -66,22 +66,22 @@ impl Ingress {
     }
 }
 
-/// What to do on one interface.
+/// The hooks to attach on one interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// The one ingress hook to attach.
     pub ingress: Ingress,
-    /// What to attach instead, in this order, while the kernel or driver refuses.
+    /// The fallbacks, in order, when the kernel or driver refuses.
     pub fallback: Vec<Ingress>,
-    /// Whether TC programs attach through TCX (kernel 6.6) rather than clsact filters.
+    /// True when TC programs attach through TCX (kernel 6.6) rather than clsact filters.
     pub tcx: bool,
-    /// What to tell the user.
+    /// Notices for the user.
     pub notes: Vec<String>,
 }
 
 impl Plan {
-    /// The kernel refused the ingress hook with `reason`: moves on to the next one, says so in
-    /// the notes, and returns it; `None` when nothing is left.
+    /// Replaces an ingress hook that the kernel refused with `reason` by the next one, adds a notice
+    /// and returns it; `None` when no fallback is left.
     pub fn refused(&mut self, interface: &str, reason: &str) -> Option<Ingress> {
         if self.fallback.is_empty() {
             return None;
@@ -199,17 +199,17 @@ fn program(id: Option<u32>) -> String {
     id.map_or_else(String::new, |id| format!(" (id {id})"))
 }
 
-/// Kinds whose drivers run XDP themselves. Of NICs that is tried.
+/// Kinds whose drivers support native XDP; on NICs it is tried.
 fn has_native(kind: &Kind) -> bool {
     matches!(kind, Kind::Physical | Kind::Bond | Kind::Veth | Kind::Tun)
 }
 
-/// A bond hands the program to the NICs below it.
+/// A bond passes the program to its members.
 fn resets_queues(interface: &Interface) -> bool {
     matches!(interface.kind, Kind::Physical | Kind::Bond)
 }
 
-/// First kernel in which this driver takes frames of several buffers.
+/// First kernel in which this driver supports multi-buffer frames.
 fn frags_since(interface: &Interface) -> KernelVersion {
     match interface.driver.as_deref() {
         // mlx5 has it since 5.18, but only without striding receive queues, which are the default.

@@ -13,7 +13,7 @@ const IFLA_XDP_HW_PROG_ID: u16 = 7;
 const IFLA_VXLAN_LINK: u16 = 3;
 const IFLA_PARENT_DEV_NAME: u16 = 56;
 
-/// What an interface is, as far as attaching and stacking care.
+/// The kind of an interface, as far as attaching and stacking depend on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the variants are the kernel's own names")]
@@ -116,7 +116,7 @@ impl OperState {
     }
 }
 
-/// How an XDP program is attached.
+/// Attach mode of a present XDP program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XdpAttachment {
     /// In the driver.
@@ -145,7 +145,7 @@ impl XdpAttachment {
 /// An XDP program found on an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttachedXdp {
-    /// How it is attached.
+    /// Its attach mode.
     pub mode: XdpAttachment,
     /// Its program id as `bpftool prog` shows it; `None` when the kernel does not say.
     pub program_id: Option<u32>,
@@ -158,17 +158,17 @@ pub struct Interface {
     pub name: String,
     /// Its index in the namespace.
     pub index: u32,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The kernel driver; `None` when it has none or sysfs was not read.
     pub driver: Option<String>,
     /// Largest IP packet in bytes.
     pub mtu: u32,
-    /// Whether it was set up by the administrator.
+    /// True when it is administratively up.
     pub admin_up: bool,
     /// Operational state.
     pub oper_state: OperState,
-    /// Whether there is a carrier.
+    /// True when there is a carrier.
     pub carrier: Option<bool>,
     /// Link speed in Mbit/s; `None` when unknown or sysfs was not read.
     pub speed_mbps: Option<u32>,
@@ -247,13 +247,13 @@ impl Interface {
         })
     }
 
-    /// Whether packets can arrive: it is up and nothing says that the link is down.
+    /// True when it can receive packets: it is up, and its link is not known to be down.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.admin_up && matches!(self.oper_state, OperState::Up | OperState::Unknown)
     }
 
-    /// Adds what only sysfs knows.
+    /// Adds the attributes that only sysfs has.
     #[must_use]
     pub fn with_hardware(mut self, hardware: Hardware) -> Self {
         self.driver = hardware.driver;
@@ -321,7 +321,7 @@ pub fn get(index: u32) -> Result<Interface> {
     Interface::parse(&raw(index)?).ok_or_else(absent)
 }
 
-/// Whether the interface is still there.
+/// True when the interface still exists.
 ///
 /// # Errors
 /// When the kernel does not answer that question.

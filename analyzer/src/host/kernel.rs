@@ -1,4 +1,4 @@
-//! Whether this kernel and this process may attach programs.
+//! Prerequisites of attaching programs: kernel release, BTF, capabilities.
 
 use std::fmt;
 use std::fs;
@@ -91,7 +91,7 @@ impl Capabilities {
         u64::from_str_radix(line.trim(), 16).ok().map(Self)
     }
 
-    /// Whether it has this one. CAP_SYS_ADMIN stands for CAP_BPF and CAP_PERFMON, as in the kernel.
+    /// True when it has this one. CAP_SYS_ADMIN stands for CAP_BPF and CAP_PERFMON, as in the kernel.
     #[must_use]
     pub fn has(self, capability: Capability) -> bool {
         let bit = |c: Capability| self.0 >> (c as u32) & 1 == 1;
@@ -100,20 +100,20 @@ impl Capabilities {
     }
 }
 
-/// What is known about the kernel and the rights of this process.
+/// Facts about the kernel and the privileges of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelFacts {
     /// The release text, as `uname -r` gives it; `None` when unreadable.
     pub release: Option<String>,
     /// The numbers in it.
     pub version: Option<KernelVersion>,
-    /// Whether the kernel describes its types (BTF).
+    /// True when the kernel has BTF type information.
     pub btf: bool,
     /// Effective capabilities; `None` when unreadable.
     pub capabilities: Option<Capabilities>,
     /// `kernel.unprivileged_bpf_disabled`: 0 allowed, 1 and 2 not; `None` when unreadable.
     pub unprivileged_bpf_disabled: Option<u32>,
-    /// Whether BPF programs are compiled to machine code (`net.core.bpf_jit_enable` not 0); `None`
+    /// True when BPF programs are JIT-compiled (`net.core.bpf_jit_enable` not 0); `None`
     /// when unreadable (only root may, or it is always on).
     pub jit: Option<bool>,
 }
@@ -136,15 +136,15 @@ impl KernelFacts {
     }
 }
 
-/// What a run is going to need beside loading and attaching programs.
+/// Privileges that a run needs in addition to loading and attaching programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Needs {
     /// Entering or making network namespaces.
     pub netns: bool,
 }
 
-/// Whether attaching can work at all here. What cannot be read is given the benefit of the doubt:
-/// the kernel then answers for itself.
+/// Checks the prerequisites of attaching. Facts that could not be read are assumed to be fine:
+/// the kernel then refuses by itself.
 ///
 /// # Errors
 /// With the sentence for the user when it cannot.

@@ -11,13 +11,13 @@ use super::error::{HostError, Result};
 use super::packet;
 use crate::source::net::lldp::{ETHERTYPE, Neighbour};
 
-/// Where switches send LLDP: the nearest bridge, and the two wider scopes.
+/// Destination addresses of LLDP: nearest bridge, nearest non-TPMR bridge, nearest customer bridge.
 const GROUPS: [[u8; 6]; 3] =
     [[0x01, 0x80, 0xc2, 0, 0, 0x0e], [0x01, 0x80, 0xc2, 0, 0, 0x03], [0x01, 0x80, 0xc2, 0, 0, 0x00]];
 /// Longer than any LLDP frame.
 const FRAME: usize = 9216;
-/// How often to look whether it is time.
-const LOOK: Duration = Duration::from_millis(200);
+/// Interval at which `stop` and the time limit are checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A socket for the LLDP frames of one interface.
 #[derive(Debug)]
@@ -69,12 +69,12 @@ impl LldpSocket {
     }
 }
 
-/// What came of listening, by interface.
+/// The result of listening, by interface.
 #[derive(Debug, Default)]
 pub struct Heard {
-    /// What was heard last.
+    /// The latest announcement per interface.
     pub neighbours: Vec<(String, Neighbour)>,
-    /// How its socket failed last, if it did.
+    /// The latest socket error per interface, if any.
     pub failed: Vec<(String, HostError)>,
 }
 
@@ -105,7 +105,7 @@ pub fn listen(sockets: &[LldpSocket], limit: Duration, stop: impl Fn() -> bool) 
         if is_done || Instant::now() >= end || stop() {
             return heard;
         }
-        std::thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
+        std::thread::sleep(CHECK_INTERVAL.min(end.saturating_duration_since(Instant::now())));
     }
 }
 

@@ -1,24 +1,24 @@
-//! The host as `rocescope live` needs to know it, apart from loading eBPF.
+//! Access to the host: interfaces, RDMA devices, settings, counters, processes; everything but eBPF.
 //!
-//! | module | answers |
+//! | module | contents |
 //! |---|---|
-//! | [`interface`] | which network interfaces there are, what lies under them, whose XDP program they carry |
-//! | [`rdma`] | which RDMA devices there are and which interface each port uses |
-//! | [`select`] | which interfaces the user's `-i` names mean, and which sets of them cannot be chosen together |
-//! | [`hook`] | where on an interface to attach, and what to tell the user about it |
-//! | [`kernel`] | whether this kernel and this process may attach at all |
+//! | [`interface`] | network interfaces, their lower interfaces and XDP programs |
+//! | [`rdma`] | RDMA devices and the interface of each port |
+//! | [`select`] | resolution of the user's `-i` names, and sets of interfaces that exclude one another |
+//! | [`hook`] | selection of attach hooks, with notices |
+//! | [`kernel`] | prerequisites of attaching |
 //! | [`netns`], [`veth`] | entering and making network namespaces, and links between them |
 //! | [`promisc`] | promiscuous mode for as long as a guard lives |
-//! | [`drops`], [`ethtool`], [`watch`] | what an interface itself dropped, and whether it is still there |
-//! | [`filters`] | TC filters that an earlier run could not remove |
-//! | [`read`], [`ask`] | files and answers of the kernel that may fail, with the reason; recorded ones in tests |
-//! | [`device`] | what an RDMA device is; whether RoCE is switched on |
-//! | [`port`], [`settings`] | ports and their addresses; how RoCE is treated there |
+//! | [`drops`], [`ethtool`], [`watch`] | drops, driver statistics, removal of interfaces |
+//! | [`filters`] | TC filters left by killed processes |
+//! | [`read`], [`ask`] | files and kernel queries, failures with reasons; recorded ones in tests |
+//! | [`device`] | identity of an RDMA device; devlink's `enable_roce` |
+//! | [`port`], [`settings`] | ports, their GIDs and RoCE settings |
 //! | [`dcb`], [`nldev`] | data centre bridging, RDMA netlink |
-//! | [`counters`], [`vocabulary`] | counters of devices under one set of names, and what they added |
-//! | [`pci`] | where NICs and GPUs sit, and their links |
-//! | [`process`], [`nccl`], [`qp`] | names and pods of processes; what NCCL was told; which process a queue pair belongs to |
-//! | [`listen`] | what the switch says over LLDP |
+//! | [`counters`], [`vocabulary`] | device counters in a common vocabulary, and their increase |
+//! | [`pci`] | PCIe topology and links of NICs and GPUs |
+//! | [`process`], [`nccl`], [`qp`] | names and pods of processes; NCCL settings; owners of queue pairs |
+//! | [`listen`] | LLDP frames of the switch |
 //! | [`clock`] | kernel timestamps as Unix time |
 //!
 //! # Namespaces

@@ -1,4 +1,4 @@
-//! Processes that use NCCL: what they were told, in their environment and in its configuration files.
+//! Processes that use NCCL, and their settings from the environment and from configuration files.
 //!
 //! NCCL sets what a file says only where the environment says nothing, and reads the file of the user
 //! before that of the host (src/misc/param.cc of NVIDIA/nccl):
@@ -27,25 +27,25 @@ const MAX_MAP: u64 = 64 << 20;
 /// As the kernel has it (`MAXSYMLINKS`).
 const MAX_LINKS: usize = 40;
 
-/// A process that uses NCCL, or was told something for it. RCCL has the same names for its variables.
+/// A process that uses NCCL or has NCCL settings. RCCL has the same variable names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NcclProcess {
-    /// Its number.
+    /// Its PID.
     pub pid: u32,
-    /// The command's name.
+    /// The command name.
     pub comm: Option<String>,
-    /// Where it runs.
+    /// Its container, if any.
     pub container: Option<Container>,
-    /// Whether it is in the network namespace of this process; `None` when that cannot be read.
+    /// True when it shares this process's network namespace; `None` when that cannot be read.
     pub same_network: Option<bool>,
-    /// Whether it has the files of this process; `None` when that cannot be read.
+    /// True when it shares this process's root file system; `None` when that cannot be read.
     pub same_files: Option<bool>,
-    /// Which library it has loaded; `None` where it is linked into another, not loaded (yet), or not
-    /// looked for.
+    /// The loaded library; `None` when it is linked into another, not loaded (yet), or not
+    /// searched for.
     pub library: Option<Library>,
     /// The variables beginning with `NCCL_` of the environment that it started with.
     pub environment: BTreeMap<String, String>,
-    /// What files say of variables that the environment does not have.
+    /// Settings from files, of variables that the environment does not have.
     pub configured: BTreeMap<String, Configured>,
 }
 
@@ -82,7 +82,7 @@ pub struct Configured {
 }
 
 impl NcclProcess {
-    /// How people call it: `python3 4711`.
+    /// Name and PID for display: `python3 4711`.
     #[must_use]
     pub fn label(&self) -> String {
         format!("{} {}", self.comm.as_deref().unwrap_or("process"), self.pid)
@@ -158,7 +158,7 @@ fn strtoll(text: &str) -> Option<i64> {
     i64::try_from(if negative { -value } else { value }).ok()
 }
 
-/// What was found among all processes.
+/// The result of searching all processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NcclProcesses {
     /// Those that use NCCL, by number.

@@ -103,7 +103,7 @@ impl NetNs {
         on_a_thread(|| self.enter().map(|()| work()))?
     }
 
-    /// Whether both are the same namespace.
+    /// True when both are the same namespace.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         match (self.file.metadata(), other.file.metadata()) {

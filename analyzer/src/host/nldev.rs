@@ -54,9 +54,9 @@ pub enum Query {
     QueuePairs(u32),
     /// The counters of a port, of device index and port number.
     PortCounters(u32, u32),
-    /// Which counters of a port are optional, and which of those are on.
+    /// The optional counters of a port and their state.
     OptionalCounters(u32, u32),
-    /// How queue pairs of a port are bound to counters of their own.
+    /// The counter binding mode of a port's queue pairs.
     BindingMode(u32, u32),
     /// The counters that queue pairs are bound to, of the device of this index.
     QpCounters(u32),
@@ -87,7 +87,7 @@ impl Query {
         }
     }
 
-    /// Whether the answer is a list.
+    /// True when the answer is a list.
     #[must_use]
     pub fn is_dump(self) -> bool {
         matches!(self, Self::Devices | Self::QueuePairs(_) | Self::QpCounters(_))
@@ -105,7 +105,7 @@ impl Query {
             }
     }
 
-    /// What is asked, as it reads after "cannot".
+    /// The action, as it reads after "cannot".
     #[must_use]
     pub fn action(self) -> String {
         match self {
@@ -165,7 +165,7 @@ pub struct QueuePair {
     pub device: String,
     /// Port; `None` before it has one.
     pub port: Option<u32>,
-    /// Its number.
+    /// Its PID.
     pub lqpn: u32,
     /// The number at the other end; connected transports only.
     pub rqpn: Option<u32>,
@@ -263,7 +263,7 @@ pub fn optional_counters(payload: &[u8]) -> Vec<(String, bool)> {
     table.into_iter().flat_map(|table| table.iter()).filter_map(|(_, entry)| one(entry)).collect()
 }
 
-/// How queue pairs get counters of their own: `none`, `auto` or `manual`.
+/// The counter binding mode of queue pairs: `none`, `auto` or `manual`.
 #[must_use]
 pub fn binding_mode(payload: &[u8]) -> Option<&'static str> {
     ["none", "auto", "manual"].get(Attrs::new(payload).u32(STAT_MODE)? as usize).copied()
@@ -276,7 +276,7 @@ pub struct QpCounter {
     pub device: String,
     /// Port.
     pub port: Option<u32>,
-    /// Its number.
+    /// Its PID.
     pub id: u32,
     /// The queue pairs that count in it: one each only when bound one by one, or in automatic mode
     /// with a single queue pair.

@@ -68,7 +68,7 @@ pub struct PciDevice {
     pub numa_node: Option<u64>,
     /// Its link.
     pub link: Link,
-    /// How the IOMMU treats it: `DMA`, `DMA-FQ`, `identity`; `None` without an IOMMU.
+    /// Its IOMMU domain type: `DMA`, `DMA-FQ`, `identity`; `None` without an IOMMU.
     pub iommu: Option<String>,
     /// The driver in use.
     pub driver: Option<String>,
@@ -99,7 +99,7 @@ impl PciDevice {
         }
     }
 
-    /// How far it is from another device.
+    /// The PCIe distance to another device.
     #[must_use]
     pub fn distance(&self, other: &Self) -> Distance {
         let shared = self.bridges.iter().any(|bridge| other.bridges.contains(bridge));
@@ -116,7 +116,7 @@ impl PciDevice {
     }
 }
 
-/// How far two devices are from one another.
+/// PCIe distance of two devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Distance {
@@ -159,7 +159,7 @@ pub fn address_behind(root: &HostRoot, path: &str) -> Option<String> {
     root.components(path).into_iter().rfind(|part| is_address(part))
 }
 
-/// Whether this is a PCI address: domain, bus, device, function.
+/// True when this is a PCI address: domain, bus, device, function.
 fn is_address(text: &str) -> bool {
     let hex = |part: &str, least: usize| part.len() >= least && part.bytes().all(|b| b.is_ascii_hexdigit());
     let mut parts = text.split(':');
@@ -177,7 +177,7 @@ fn is_address(text: &str) -> bool {
 pub struct Gpu {
     /// Whose it is.
     pub vendor: &'static str,
-    /// Where it sits.
+    /// Its PCI device.
     pub pci: PciDevice,
 }
 

@@ -9,7 +9,7 @@ use super::read::{HostRoot, Unread};
 /// GIDs read of a port at most; drivers have 256 or fewer.
 const MAX_GIDS: usize = 4096;
 
-/// What a GID's packets look like.
+/// The RoCE version of a GID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum GidType {
     /// InfiniBand, or RoCE version 1, which has no IP header.
@@ -27,26 +27,26 @@ pub struct Gid {
     pub index: u32,
     /// The address; IPv4 is written as IPv6 (`::ffff:10.0.0.1`).
     pub gid: Ipv6Addr,
-    /// Which RoCE.
+    /// Its RoCE version.
     pub kind: Option<GidType>,
     /// The interface it belongs to.
     pub interface: Option<String>,
 }
 
 impl Gid {
-    /// Whether it is an IPv4 address.
+    /// True when it is an IPv4 address.
     #[must_use]
     pub fn is_ipv4(&self) -> bool {
         self.gid.to_ipv4_mapped().is_some()
     }
 
-    /// Whether it is a link-local address, which no router passes on.
+    /// True when it is a link-local address, which no router passes on.
     #[must_use]
     pub fn is_link_local(&self) -> bool {
         self.gid.segments()[0] & 0xffc0 == 0xfe80
     }
 
-    /// Whether packets from it can cross routers: RoCE v2 and not link-local.
+    /// True when packets from it can cross routers: RoCE v2 and not link-local.
     #[must_use]
     pub fn is_routable(&self) -> bool {
         self.kind == Some(GidType::V2) && !self.is_link_local()
@@ -95,7 +95,7 @@ impl Port {
         }
     }
 
-    /// Whether it is up.
+    /// True when it is up.
     #[must_use]
     pub fn is_active(&self) -> Option<bool> {
         self.state.as_deref().map(|state| state == "ACTIVE")

@@ -50,7 +50,7 @@ impl Container {
         Some(found)
     }
 
-    /// How people call it: the pod by name or id, else the container, else the job.
+    /// The name for display: the pod by name or id, otherwise the container, otherwise the job.
     #[must_use]
     pub fn label(&self) -> String {
         let short = |id: &String| id.chars().take(12).collect::<String>();
@@ -86,9 +86,9 @@ fn is_number(text: &str) -> bool {
 /// A process whose environment cannot be read, so that it may or may not have NCCL settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unreadable {
-    /// Its number.
+    /// Its PID.
     pub pid: u32,
-    /// The command's name.
+    /// The command name.
     pub comm: Option<String>,
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::sysfs::SysRoot;
 
-/// What a port speaks on the wire.
+/// Link layer of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkLayer {
     /// Ethernet: RoCE (or iWARP).
@@ -20,7 +20,7 @@ pub enum LinkLayer {
 pub struct RdmaPort {
     /// Its number, from 1.
     pub number: u32,
-    /// What it speaks.
+    /// Its protocol.
     pub link_layer: LinkLayer,
     /// The network interface it sends and receives on; `None` when sysfs does not tell.
     pub interface: Option<String>,
@@ -50,7 +50,7 @@ impl RdmaDevice {
         names
     }
 
-    /// Whether every port speaks InfiniBand, so that there is no RoCE to see.
+    /// True when every port speaks InfiniBand, so that there is no RoCE to see.
     #[must_use]
     pub fn is_infiniband_only(&self) -> bool {
         !self.ports.is_empty() && self.ports.iter().all(|p| p.link_layer == LinkLayer::InfiniBand)

@@ -101,7 +101,7 @@ impl HostRoot {
         read().map_err(|e| HostError::system(format!("read {path}"), e))
     }
 
-    /// Whether there is such a file or folder.
+    /// True when there is such a file or folder.
     #[must_use]
     pub fn exists(&self, path: &str) -> bool {
         self.path(path).exists()
@@ -126,7 +126,7 @@ impl HostRoot {
         Ok(names)
     }
 
-    /// What a symbolic link points to.
+    /// The target of a symbolic link.
     ///
     /// # Errors
     /// When it is absent, unreadable or no link.
@@ -166,11 +166,11 @@ impl HostRoot {
 pub struct Reason {
     /// Of what: an interface, a device, or `host`.
     pub subject: String,
-    /// What was tried, as it reads after "cannot": it names the file or the question to the kernel.
+    /// The failed action, as it reads after "cannot", with the file or kernel query.
     pub what: String,
-    /// Why it failed, in words.
+    /// The cause.
     pub why: String,
-    /// What would help; `None` where nothing is known to.
+    /// The remedy, if one is known.
     pub remedy: Option<String>,
 }
 
@@ -188,7 +188,7 @@ impl Unread {
         Self { subject: "host".into(), reasons: Vec::new() }
     }
 
-    /// What is read next belongs to `subject`.
+    /// Sets the subject of the following reads.
     pub fn about(&mut self, subject: &str) {
         subject.clone_into(&mut self.subject);
     }
@@ -246,7 +246,7 @@ impl Unread {
         self.parsed(root, path, "number", number)
     }
 
-    /// What `parse` makes of the text of a file, which should be a `kind` ("number").
+    /// The content of a file, parsed; `kind` ("number") names it when that fails.
     pub fn parsed<T>(
         &mut self,
         root: &HostRoot,

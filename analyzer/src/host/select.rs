@@ -15,7 +15,7 @@ pub struct Target {
     pub rdma_devices: Vec<String>,
 }
 
-/// What `-i` means on this host.
+/// The interfaces and devices that `-i` selects on this host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Chosen {
     /// Interfaces to attach to.
@@ -100,7 +100,7 @@ pub fn resolve(wanted: &[String], interfaces: &[Interface], rdma: &[RdmaDevice])
     Ok(Chosen { targets: chosen.into_iter().map(target).collect(), without_interface })
 }
 
-/// What is worth telling about the chosen interfaces before any packet arrives.
+/// Notices about the selected interfaces before any packet arrives.
 #[must_use]
 pub fn notes(targets: &[Target]) -> Vec<String> {
     let mut notes = Vec::new();

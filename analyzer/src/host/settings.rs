@@ -26,7 +26,7 @@ pub enum Trust {
     Dscp,
 }
 
-/// How RoCE is treated on an interface and its RDMA device.
+/// RoCE settings of an interface and its RDMA device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RoceSettings {
     /// By what received packets are sorted.
@@ -35,7 +35,7 @@ pub struct RoceSettings {
     pub ecn_np: [Option<bool>; 8],
     /// By priority: whether CNPs slow senders down (reaction point).
     pub ecn_rp: [Option<bool>; 8],
-    /// Whether DCQCN is on, with drivers that have one switch for both points and all priorities.
+    /// True when DCQCN is on, with drivers that have one switch for both points and all priorities.
     pub dcqcn: Option<bool>,
     /// DSCP of CNPs.
     pub cnp_dscp: Option<u64>,
@@ -49,7 +49,7 @@ pub struct RoceSettings {
     pub traffic_class: Option<u64>,
 }
 
-/// Which device the settings are of.
+/// The device whose settings are read.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceFiles<'a> {
     /// The interface with the port's settings.

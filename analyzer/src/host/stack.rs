@@ -11,7 +11,7 @@ pub struct StackedPair {
     pub upper: String,
     /// The one below it.
     pub lower: String,
-    /// How they are related, as a clause that names both.
+    /// Their relation, as a clause that names both.
     pub relation: String,
 }
 
@@ -45,7 +45,7 @@ fn between(upper: usize, lower: usize, all: &[Interface]) -> Option<StackedPair>
     None
 }
 
-/// How `upper` lies directly on `lower`, if it does.
+/// The relation of `upper` to `lower` when it is stacked directly on it.
 fn direct(upper: &Interface, lower: &Interface) -> Option<String> {
     let (top, bottom) = (&upper.name, &lower.name);
     if lower.master == Some(upper.index) {
@@ -109,7 +109,7 @@ fn is_bond(interface: &Interface) -> bool {
     matches!(interface.kind, Kind::Bond | Kind::Team)
 }
 
-/// Whether the RDMA of `upper` goes through `lower`, directly below it. What a bridge forwards and a
+/// True when the RDMA of `upper` goes through `lower`, directly below it. What a bridge forwards and a
 /// VXLAN wraps up is traffic of others.
 fn carries(upper: &Interface, lower: &Interface) -> bool {
     match upper.kind {

@@ -9,7 +9,7 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 use super::error::{HostError, Result};
 use super::netns::NetNs;
 
-/// Where to read sysfs: `/sys`, a recorded tree, or a private mount.
+/// The root of a sysfs: `/sys`, a recorded tree, or a private mount.
 ///
 /// A private mount keeps its network namespace alive: drop it when done reading.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl Hardware {
     }
 }
 
-/// Whether what a file `speed` says stands for none: a port without a link, or one that is none of
+/// True when the content of a file `speed` means unknown: a port without a link, or one that is not
 /// hardware, reports -1, with some drivers as 2^32-1, and a few report 0.
 #[must_use]
 pub fn is_no_speed(text: &str) -> bool {

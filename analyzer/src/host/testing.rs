@@ -1,4 +1,4 @@
-//! What several tests of this module need.
+//! Helpers for tests of this module.
 
 use std::fs;
 use std::os::fd::AsRawFd as _;
@@ -10,7 +10,7 @@ use super::netns::NetNs;
 use super::packet;
 use super::veth::{self, VethEnd};
 
-/// Whether a test that needs root can run. Says so when it cannot, and fails where it must run.
+/// True when a test that needs root can run. Prints a SKIP line otherwise, and fails where CI=true.
 pub(crate) fn root_or_skip(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {

@@ -12,7 +12,7 @@ use super::netns::NetNs;
 
 /// The peer's description inside the data of a veth request (linux/veth.h).
 const VETH_INFO_PEER: u16 = 1;
-/// Whether an interface makes itself an IPv6 link-local address (linux/if_link.h).
+/// True when an interface makes itself an IPv6 link-local address (linux/if_link.h).
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
 

@@ -7,7 +7,7 @@
 
 use serde::Serialize;
 
-/// What a counter of a RoCE device counts, whatever its driver calls it.
+/// The meaning of a RoCE device's counter, independent of its driver's name for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Meaning {
@@ -264,7 +264,7 @@ enum PauseField {
     Transitions,
 }
 
-/// Whether sent, which priority, and what, of a driver's name for a pause counter.
+/// True when sent, which priority, and what, of a driver's name for a pause counter.
 fn pause_name(name: &str) -> Option<(bool, u8, PauseField)> {
     use PauseField::{Frames, Microseconds, Transitions};
     // bnxt_en, newer: pfc_pri3_rx_duration_us, pfc_pri3_tx_transitions.

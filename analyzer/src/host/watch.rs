@@ -23,7 +23,7 @@ pub struct LinkWatch {
     buffer: Vec<u8>,
 }
 
-/// What was noticed since the last look.
+/// Changes since the previous call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Removals {
     /// Indices of removed interfaces.

@@ -1,4 +1,4 @@
-//! How long a program takes, and how much of the processors it uses.
+//! Elapsed time and CPU time of a program.
 
 use std::mem::MaybeUninit;
 use std::process::{Command, Stdio};
@@ -26,7 +26,7 @@ pub(crate) fn time(command: &mut Command) -> Result<Spent> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let before = children();
     let start = Instant::now();
-    let status = command.status().with_context(|| format!("`{shown}` could not be started"))?;
+    let status = command.status().with_context(|| format!("cannot start `{shown}`"))?;
     let wall = start.elapsed();
     if !status.success() {
         bail!("`{shown}` failed: {status}; run it by hand to see why");

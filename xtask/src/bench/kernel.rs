@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::build;
 use crate::run::{output_of, root_command, say, step};
 
-/// What to measure.
+/// Options of the measurement.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Wanted {
     /// Measure with this rocescope instead of building one
@@ -21,7 +21,7 @@ pub(crate) struct Wanted {
     bin: Option<PathBuf>,
 }
 
-/// What a case should cost.
+/// The budget of a case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Goal {
     /// At most so many nanoseconds.
@@ -30,7 +30,7 @@ enum Goal {
     Times(f64),
 }
 
-/// What one packet of each case may cost. Cases that are not here are shown without.
+/// The budget per packet of each case. Other cases are shown without one.
 const GOALS: [(&str, Goal); 14] = [
     ("ipv4_in_order", Goal::Ns(60.0)),
     ("ipv4_repeat", Goal::Ns(60.0)),
@@ -139,7 +139,7 @@ fn rows(document: &Value) -> Result<Vec<Row>> {
 }
 
 impl Row {
-    /// Whether it is as wanted; `None` when nothing is, or it was not measured.
+    /// True when it is as wanted; `None` when nothing is, or it was not measured.
     fn met(&self) -> Option<bool> {
         match self.goal? {
             Goal::Ns(most) => self.ns.map(|ns| ns <= most),

@@ -20,7 +20,7 @@ use super::{machine, replay};
 use crate::gen_capture::{Generate, Snap, generate};
 use crate::run::{step, target_dir};
 
-/// What to measure.
+/// Options of the measurement.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Wanted {
     /// Times that each key is pressed in its turn
@@ -62,7 +62,7 @@ const KEYS: &[(&str, &[&str])] = &[
 /// One key.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
-    /// What was sent.
+    /// The keys sent.
     key: &'static str,
     /// To the first byte, in milliseconds.
     wall: f64,
@@ -79,7 +79,7 @@ struct Answer {
 pub(crate) fn keys(wanted: &Wanted) -> Result<()> {
     let programs = if wanted.bin.is_empty() { vec![replay::build()?] } else { wanted.bin.clone() };
     let folder = target_dir().join("bench");
-    fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let file = folder.join("keys.pcap");
     let out = file.clone();
     let (packets, snap, flows) =
@@ -190,7 +190,7 @@ impl Session {
         Ok(Self { terminal, child })
     }
 
-    /// Whether the program wrote something within `most`; it is thrown away.
+    /// True when the program wrote something within `most`; it is thrown away.
     fn written(&mut self, most: Duration) -> Result<bool> {
         let mut fd = libc::pollfd { fd: self.terminal.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid pollfd that outlives the call.
@@ -202,9 +202,9 @@ impl Session {
             Ok(0) => bail!("the program has ended"),
             Ok(_) => Ok(true),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
-            // How the system says that the far end is closed.
+            // The system's error for a closed far end.
             Err(error) if error.raw_os_error() == Some(libc::EIO) => bail!("the program has ended"),
-            Err(error) => Err(error).context("the pseudo terminal cannot be read"),
+            Err(error) => Err(error).context("cannot read the pseudo terminal"),
         }
     }
 

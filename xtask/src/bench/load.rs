@@ -14,7 +14,7 @@ use crate::build::{build, with_ebpf};
 use crate::run::{cargo, root_command, run, step, target_dir};
 use crate::setup;
 
-/// What to measure.
+/// Options of the measurement.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Wanted {
     /// Only these parts

@@ -1,4 +1,4 @@
-//! What the figures were measured on.
+//! The machine that measurements were made on.
 
 use std::fs;
 use std::process::Command;

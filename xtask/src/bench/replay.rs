@@ -17,7 +17,7 @@ use super::machine::{self, first_line};
 use crate::gen_capture::{Generate, Snap, generate};
 use crate::run::{cargo, has_program, run, say, show, step, target_dir};
 
-/// What to measure.
+/// Options of the measurement.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Wanted {
     /// Rounds in which every program runs once
@@ -122,7 +122,7 @@ struct Inputs {
 impl Inputs {
     fn write(wanted: &Wanted) -> Result<Self> {
         let folder = target_dir().join("bench");
-        fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let make = |name: &str, packets, snap| -> Result<PathBuf> {
             let out = folder.join(name);
             generate(&Generate {
@@ -135,9 +135,9 @@ impl Inputs {
                 seed: 1,
                 out: out.clone(),
             })?;
-            // Otherwise the kernel would write it back during the measurement.
+            // Pending writes would otherwise disturb the measurement.
             let written = fs::File::open(&out).and_then(|file| file.sync_all());
-            written.with_context(|| format!("{} cannot be written to the disk", out.display()))?;
+            written.with_context(|| format!("cannot write {} to disk", out.display()))?;
             Ok(out)
         };
         Ok(Self {

@@ -17,7 +17,7 @@ pub(super) fn check() -> Result<()> {
     collect(&workspace_root(), &mut files)?;
     let mut long = Vec::new();
     for file in files {
-        let text = fs::read_to_string(&file).with_context(|| format!("{} cannot be read", file.display()))?;
+        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
         let lines = text.lines().count();
         if lines > MOST_LINES {
             long.push(format!("{} has {lines} lines", file.display()));
@@ -31,9 +31,9 @@ pub(super) fn check() -> Result<()> {
 
 /// Adds the Rust files below a folder; not those below hidden folders and build output.
 fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    let entries = fs::read_dir(dir).with_context(|| format!("{} cannot be read", dir.display()))?;
+    let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
     for entry in entries {
-        let entry = entry.with_context(|| format!("{} cannot be read", dir.display()))?;
+        let entry = entry.with_context(|| format!("cannot read {}", dir.display()))?;
         let path = entry.path();
         let hidden = entry.file_name().to_string_lossy().starts_with('.');
         // Cargo marks its output folder, whatever its name, with this file.

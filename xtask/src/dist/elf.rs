@@ -1,4 +1,4 @@
-//! Whether a program runs without anything of the host but its kernel.
+//! Checks that an executable is static.
 
 use anyhow::{Context as _, Result, bail};
 use object::Endianness;
@@ -17,9 +17,9 @@ pub(super) enum Machine {
 /// Reads the program's headers.
 ///
 /// # Errors
-/// What it wants of the host, or that it is for another machine.
+/// Names the dynamic dependencies, or a wrong machine type.
 pub(super) fn ensure_static(program: &Path, machine: Machine) -> Result<()> {
-    let bytes = fs::read(program).with_context(|| format!("{} cannot be read", program.display()))?;
+    let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     check(&bytes, machine).with_context(|| format!("{} is not what was to be built", program.display()))
 }
 
@@ -33,13 +33,12 @@ fn check(bytes: &[u8], machine: Machine) -> Result<()> {
     if header.e_machine.get(endian) != wanted {
         bail!("it is for machine {}, not for {machine:?}", header.e_machine.get(endian));
     }
-    for segment in header.program_headers(endian, bytes).context("its program headers cannot be read")? {
+    for segment in header.program_headers(endian, bytes).context("cannot read its program headers")? {
         if segment.p_type(endian) == PT_INTERP {
             bail!("it is loaded by the host's dynamic linker, so it is not static");
         }
         // A static program that may lie anywhere in memory has such a section too, but needs nothing.
-        let Some(entries) = segment.dynamic(endian, bytes).context("its dynamic section cannot be read")?
-        else {
+        let Some(entries) = segment.dynamic(endian, bytes).context("cannot read its dynamic section")? else {
             continue;
         };
         let mut tags = entries.iter().map(|entry| entry.tag(endian)).take_while(|tag| *tag != DT_NULL);

@@ -2,7 +2,7 @@
 
 use flate2::Crc;
 
-/// How the frames of a connection are wrapped.
+/// Encapsulation of a connection's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrap {
     /// IPv4.
@@ -206,7 +206,7 @@ mod tests {
             }
         }
         assert_eq!(icrc, (!crc).to_le_bytes());
-        // What the lower layers must see in it.
+        // The payload for the lower layers.
         let sum: u32 = out[14..34].chunks(2).map(|p| u32::from(p[0]) << 8 | u32::from(p[1])).sum();
         assert_eq!((sum & 0xFFFF) + (sum >> 16), 0xFFFF, "header checksum");
     }

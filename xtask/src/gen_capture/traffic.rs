@@ -47,7 +47,7 @@ const CNP: u8 = 0x81;
 const MASK24: u32 = 0x00FF_FFFF;
 const NAK_PSN_SEQUENCE: u32 = 0x60 << 24;
 
-/// What is known of a written packet besides its bytes.
+/// Metadata of a written packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
     /// Unix time in nanoseconds; never goes back.

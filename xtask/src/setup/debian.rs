@@ -26,7 +26,7 @@ pub(super) fn install() -> Result<EbpfToolchain> {
             run(Command::new("rustup")
                 .args(["toolchain", "link", DEBIAN_TOOLCHAIN, "/usr"])
                 .stdin(Stdio::null()))
-            .context("Debian's compiler could not be made known to rustup")?;
+            .context("cannot link Debian's compiler as a rustup toolchain")?;
         }
     }
     let linker_dir = LINKER.install(DEBIAN_TOOLCHAIN)?;

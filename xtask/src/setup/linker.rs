@@ -36,14 +36,14 @@ impl Linker {
                 .arg(&root)
                 .envs(self.env.iter().copied())
                 .stdin(Stdio::null());
-            // What the caller set for his own builds is not meant for this one.
+            // The caller's own build settings are not meant for this build.
             for variable in ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"]
             {
                 command.env_remove(variable);
             }
             run(&mut command)
         })
-        .context("bpf-linker could not be built")?;
+        .context("cannot build bpf-linker")?;
         Ok(bin)
     }
 }

@@ -82,7 +82,7 @@ fn install(purpose: &str, packages: &[&str]) -> Result<()> {
         args.extend(packages);
         apt(&args)
     })
-    .with_context(|| format!("{names} could not be installed"))
+    .with_context(|| format!("cannot install {names}"))
 }
 
 fn apt(args: &[&str]) -> Result<()> {

@@ -38,7 +38,7 @@ fn compiler() -> Result<String> {
         check_compiler(PINNED_NIGHTLY)
     });
     let Err(error) = installed else { return Ok(PINNED_NIGHTLY.to_owned()) };
-    say(&format!("{PINNED_NIGHTLY} cannot be had ({error:#}); looking at the installed toolchains"));
+    say(&format!("cannot install {PINNED_NIGHTLY} ({error:#}); looking at the installed toolchains"));
     let list = output_of(Command::new("rustup").args(["toolchain", "list"]))
         .context("rustup lists no toolchains")?;
     match candidates(&list).into_iter().find(|name| check_compiler(name).is_ok()) {

@@ -58,7 +58,7 @@ impl<W: Write> Archive<W> {
 
     /// Adds a copy of a file of this machine: a program stays one, a symbolic link too.
     pub(super) fn copy(&mut self, path: &str, from: &Path) -> Result<()> {
-        let unreadable = || format!("{} cannot be read", from.display());
+        let unreadable = || format!("cannot read {}", from.display());
         let found = fs::symlink_metadata(from).with_context(unreadable)?;
         if found.is_symlink() {
             let target = fs::read_link(from).with_context(unreadable)?;
@@ -72,7 +72,7 @@ impl<W: Write> Archive<W> {
     /// Adds all files below a folder of this machine.
     pub(super) fn copy_all(&mut self, path: &str, from: &Path) -> Result<()> {
         self.folder(path)?;
-        let entries = fs::read_dir(from).with_context(|| format!("{} cannot be read", from.display()))?;
+        let entries = fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?;
         for entry in entries {
             let entry = entry?;
             let inside = format!("{path}/{}", entry.file_name().to_string_lossy());
@@ -88,7 +88,7 @@ impl<W: Write> Archive<W> {
     /// Writes the end.
     pub(super) fn finish(mut self) -> Result<()> {
         self.entry("TRAILER!!!", 0, (0, 0), &[])?;
-        self.out.flush().context("the archive cannot be written")
+        self.out.flush().context("cannot write the archive")
     }
 
     fn below(&mut self, path: &str, mode: u32, device: (u32, u32), content: &[u8]) -> Result<()> {
@@ -110,7 +110,7 @@ impl<W: Write> Archive<W> {
         entry.resize(entry.len().next_multiple_of(4), 0);
         entry.extend(content);
         entry.resize(entry.len().next_multiple_of(4), 0);
-        self.out.write_all(&entry).context("the archive cannot be written")
+        self.out.write_all(&entry).context("cannot write the archive")
     }
 }
 

@@ -12,7 +12,7 @@ const KERNEL: &str = "linux-image-amd64";
 const SHELL: &str = "busybox-static";
 /// The first kernel for which this whole test would be pointless: there TC programs attach as links.
 const TOO_NEW: (u32, u32) = (6, 6);
-/// What the tests make interfaces of, and what the kernel loads when a TC filter is added.
+/// Modules of the interfaces that the tests create, and those that the kernel loads when a TC filter is added.
 const MODULES: [&str; 9] =
     ["veth", "8021q", "bridge", "bonding", "macvlan", "vxlan", "dummy", "sch_ingress", "cls_bpf"];
 /// Soft-RoCE and the checksum it asks for by name, what its users open, and what harms its traffic.
@@ -103,7 +103,7 @@ fn unpacked(dir: &Path, package: &str) -> Result<PathBuf> {
     if download(&downloads, &[package]).is_err() {
         // Lists grow old: what they name may have been replaced.
         update()?;
-        download(&downloads, &[package]).with_context(|| format!("the package {package} cannot be had"))?;
+        download(&downloads, &[package]).with_context(|| format!("cannot get the package {package}"))?;
     }
     let file = newest(&downloads, &format!("{package}_"))
         .with_context(|| format!("apt-get left no package {package} in {}", downloads.display()))?;
@@ -111,7 +111,7 @@ fn unpacked(dir: &Path, package: &str) -> Result<PathBuf> {
     let partial = dir.join(format!("{package}.partial"));
     let _ = fs::remove_dir_all(&partial);
     extract(&file, &partial)?;
-    fs::rename(&partial, &place).with_context(|| format!("{} cannot be made", place.display()))?;
+    fs::rename(&partial, &place).with_context(|| format!("cannot create {}", place.display()))?;
     say(&format!("unpacked {}", file.file_name().unwrap_or_default().to_string_lossy()));
     Ok(place)
 }
@@ -121,7 +121,7 @@ fn unpacked(dir: &Path, package: &str) -> Result<PathBuf> {
 /// # Errors
 /// When one of them cannot be had.
 pub(super) fn download(into: &Path, packages: &[&str]) -> Result<()> {
-    fs::create_dir_all(into).with_context(|| format!("{} cannot be made", into.display()))?;
+    fs::create_dir_all(into).with_context(|| format!("cannot create {}", into.display()))?;
     let mut command = Command::new("apt-get");
     // As root, apt would fetch as a user that may not write here, and complain.
     command.args(["download", "--quiet=2", "-o", "APT::Sandbox::User=root"]).args(packages);
@@ -146,7 +146,7 @@ fn newest(dir: &Path, prefix: &str) -> Option<PathBuf> {
 }
 
 fn only_entry(dir: &Path) -> Result<String> {
-    let mut entries = fs::read_dir(dir).with_context(|| format!("{} cannot be read", dir.display()))?;
+    let mut entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
     let first = entries.next().with_context(|| format!("{} is empty", dir.display()))??;
     Ok(first.file_name().to_string_lossy().into_owned())
 }
@@ -164,7 +164,7 @@ fn modules(dir: &Path, kernel: &Path, release: &str) -> Result<PathBuf> {
         let inside = path.strip_prefix(&all).with_context(|| format!("{} is no module", path.display()))?;
         let target = root.join(&below).join(inside);
         fs::create_dir_all(target.parent().unwrap_or(&root))?;
-        fs::copy(path, &target).with_context(|| format!("{} cannot be copied", path.display()))?;
+        fs::copy(path, &target).with_context(|| format!("cannot copy {}", path.display()))?;
         Ok(())
     };
     let index = fs::read_to_string(all.join("modules.dep")).context("depmod left no list of modules")?;

@@ -8,12 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What the tests call in the guest.
+/// Programs that the tests call in the guest.
 const PACKAGES: [&str; 6] =
     ["perftest", "rdmacm-utils", "ibverbs-utils", "ibverbs-providers", "iproute2", "tcpdump"];
 /// Folders that no program there reads, and that would only make the guest larger.
 const LEFT_OUT: [&str; 3] = ["usr/share", "var", "usr/lib/x86_64-linux-gnu/gconv"];
-/// Which packages a tree is made of: a file in it.
+/// File in a tree that lists its packages.
 const LIST: &str = "packages.list";
 
 /// The folder with all of them, below `dir`. It is used again until the distribution has newer ones.
@@ -49,21 +49,21 @@ pub(super) fn tree(dir: &Path) -> Result<PathBuf> {
         // Lists grow old: what they name may have been replaced.
         update()?;
         let newer = closure(dir)?;
-        names(&newer).context("the guest's programs cannot be had")?;
+        names(&newer).context("cannot get the programs for the guest")?;
         newer.join("\n")
     };
     let packages =
-        fs::read_dir(&downloads).with_context(|| format!("{} cannot be read", downloads.display()))?;
+        fs::read_dir(&downloads).with_context(|| format!("cannot read {}", downloads.display()))?;
     for package in packages {
         extract(&package?.path(), &partial)?;
     }
     for folder in LEFT_OUT {
         let _ = fs::remove_dir_all(partial.join(folder));
     }
-    fs::write(partial.join(LIST), &list).context("the list of packages cannot be written")?;
+    fs::write(partial.join(LIST), &list).context("cannot write the list of packages")?;
     // Complete or not there: an interrupted run must not leave half of it.
     let _ = fs::remove_dir_all(&place);
-    fs::rename(&partial, &place).with_context(|| format!("{} cannot be made", place.display()))?;
+    fs::rename(&partial, &place).with_context(|| format!("cannot create {}", place.display()))?;
     let _ = fs::remove_dir_all(&downloads);
     say(&format!("unpacked {} packages for the guest", list.lines().count()));
     Ok(place)
@@ -72,9 +72,9 @@ pub(super) fn tree(dir: &Path) -> Result<PathBuf> {
 /// The packages and all that they depend on, as `name=version`: what apt would install on a machine
 /// that has nothing yet.
 fn closure(dir: &Path) -> Result<Vec<String>> {
-    fs::create_dir_all(dir).with_context(|| format!("{} cannot be made", dir.display()))?;
+    fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let nothing = dir.join("nothing-installed");
-    fs::write(&nothing, "").with_context(|| format!("{} cannot be written", nothing.display()))?;
+    fs::write(&nothing, "").with_context(|| format!("cannot write {}", nothing.display()))?;
     let mut command = Command::new("apt-get");
     command.args(["--simulate", "--no-install-recommends", "-o", "Debug::NoLocking=true", "-o"]);
     command.arg(format!("Dir::State::status={}", nothing.display()));

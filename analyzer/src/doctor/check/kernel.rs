@@ -192,7 +192,7 @@ fn capabilities(facts: &HostFacts, sheet: &mut Sheet) {
         ),
         Some(0) => sheet.ok("kernel.unprivileged_bpf", HOST, "0, eBPF open to every user"),
         Some(disabled) => {
-            sheet.ok("kernel.unprivileged_bpf", HOST, format!("{disabled}, eBPF requires CAP_BPF"))
+            sheet.ok("kernel.unprivileged_bpf", HOST, format!("{disabled}, eBPF requires CAP_BPF"));
         }
         None => sheet.unknown(
             "kernel.unprivileged_bpf",
@@ -229,7 +229,7 @@ fn sysctls(facts: &HostFacts, sheet: &mut Sheet) {
         ),
         Some(0) => sheet.ok("kernel.bpf_jit_harden", HOST, "0, off"),
         Some(value) => {
-            sheet.ok("kernel.bpf_jit_harden", HOST, format!("{value}, unprivileged programs only"))
+            sheet.ok("kernel.bpf_jit_harden", HOST, format!("{value}, unprivileged programs only"));
         }
         None => sheet.unknown(
             "kernel.bpf_jit_harden",

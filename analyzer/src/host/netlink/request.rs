@@ -14,7 +14,7 @@ pub struct LinkHeader {
     pub index: u32,
     /// Interface flags (`IFF_*`).
     pub flags: u32,
-    /// Which of `flags` a request changes.
+    /// Mask of the `flags` that a request changes.
     pub change: u32,
 }
 
@@ -53,7 +53,7 @@ pub struct TcHeader {
     pub index: u32,
     /// Handle of the queueing discipline or filter.
     pub handle: u32,
-    /// What it hangs below (`TC_H_*`).
+    /// Parent handle (`TC_H_*`).
     pub parent: u32,
     /// For filters: priority in the upper half, protocol (network byte order) in the lower.
     pub info: u32,

@@ -1,4 +1,4 @@
-//! What the Ethernet side of a port counts: statistics and pauses of one NIC port, and of several that
+//! Ethernet counters of a port: statistics and pauses of one NIC port, and of several that
 //! a bond makes one.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ pub(super) struct Ethernet {
     pub(super) interface: String,
     tally: Tally,
     pauses: PauseTally,
-    /// Where pauses are read; empty before the first.
+    /// The source of the pause counts; empty before the first reading.
     pause_source: &'static str,
     /// Speed of the link in Mbit/s, where known.
     pub(super) speed_mbps: Option<u32>,
@@ -75,7 +75,7 @@ pub(super) fn counters(all: &[Ethernet]) -> Vec<SourceSample> {
     vec![sum]
 }
 
-/// Where their pauses are read; empty where nowhere.
+/// The source of their pause counts; empty where there is none.
 pub(super) fn pause_source(all: &[Ethernet]) -> &'static str {
     all.iter().map(|one| one.pause_source).find(|source| !source.is_empty()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! A queue pair as the device tells it, followed from reading to reading.
+//! A queue pair as the device reports it, followed across readings.
 
 use super::{QpSample, psn};
 use crate::host::nldev::QueuePair;
@@ -15,7 +15,7 @@ pub(super) struct PortPackets {
 pub(super) struct QpWatch {
     qp: QueuePair,
     owner: QpOwner,
-    /// PSNs that passed; `None` once that cannot be told.
+    /// Advance of the PSN in packets; `None` once it is unknown.
     sent: Option<u64>,
     received: Option<u64>,
     stalled_ns: u64,
@@ -35,7 +35,7 @@ impl QpWatch {
         }
     }
 
-    /// Whether this is the queue pair that had the number before.
+    /// True when this is the same queue pair that had the number before.
     pub(super) fn is_same(&self, qp: &QueuePair) -> bool {
         // The peer comes with the connection, and goes with it.
         let same_peer = self.qp.rqpn.is_none() || qp.rqpn == self.qp.rqpn;
@@ -83,7 +83,7 @@ impl QpWatch {
         changed
     }
 
-    /// `moving` tells whether the device's PSNs are those of now.
+    /// `moving` is true when the device reports current PSNs.
     pub(super) fn sample(&self, moving: bool) -> QpSample {
         QpSample {
             owner: self.owner.clone(),

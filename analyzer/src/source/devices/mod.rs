@@ -1,4 +1,4 @@
-//! What devices of this host count by themselves, beside the packets that are seen.
+//! Counters of this host's devices, independent of the packets captured.
 //!
 //! A NIC that does RoCE in hardware shows none of its packets to the kernel, but it counts them.
 //! This is the second source of a live run: never added to what was counted from packets.
@@ -35,7 +35,7 @@ pub struct Devices {
     pub ports: Vec<PortSample>,
     /// Settings that are wrong, as `rocescope doctor` finds them.
     pub settings: Vec<Setting>,
-    /// What the switches said over LLDP, by interface.
+    /// LLDP announcements of the switches, by interface.
     pub neighbours: Vec<(String, Neighbour)>,
 }
 
@@ -55,9 +55,9 @@ pub struct PortSample {
     pub members: Vec<String>,
     /// Watched interfaces that lie on its own, as VLANs do: their RDMA goes through the port.
     pub above: Vec<String>,
-    /// Whether the device has disappeared; what it counted until then stays.
+    /// True when the device has been removed; its counts until then stay.
     pub gone: bool,
-    /// Whether it does RoCE in hardware, so that no program on the interface sees it.
+    /// True for hardware RoCE, whose packets bypass XDP and TC.
     pub hidden: bool,
     /// First and last reading, Unix nanoseconds; `None` before the first.
     pub window: Option<(u64, u64)>,
@@ -65,7 +65,7 @@ pub struct PortSample {
     pub counters: Vec<SourceSample>,
     /// Pauses by priority and direction.
     pub pause: Vec<PauseSample>,
-    /// Where they were read: `ethtool` or `DCB netlink`.
+    /// Their source: `ethtool` or `DCB netlink`.
     pub pause_source: &'static str,
     /// Bit p: the host has PFC on for priority p; `None` when the driver does not tell.
     pub lossless: Option<u8>,
@@ -80,7 +80,7 @@ pub struct PortSample {
 /// The counters of one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceSample {
-    /// Where they were read: `sysfs counters`, `sysfs hw_counters`, `RDMA netlink`, `ethtool`.
+    /// Their source: `sysfs counters`, `sysfs hw_counters`, `RDMA netlink`, `ethtool`.
     pub source: &'static str,
     /// Name in the one vocabulary, else the driver's own, and what was added since the run began.
     pub values: Vec<(String, u64)>,
@@ -92,7 +92,7 @@ pub struct SourceSample {
 /// Pauses of one priority, one way.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PauseSample {
-    /// Whether this port told its neighbour to stop; else it was told.
+    /// True for pauses that this port sent, false for those it received.
     pub sent: bool,
     /// Priority, 0 to 7; `None` for pauses of the whole link (IEEE 802.3x).
     pub priority: Option<u8>,
@@ -106,7 +106,7 @@ pub struct PauseSample {
     pub transitions: Option<u64>,
     /// Largest share of the time between two readings that was spent paused.
     pub worst_share: Option<f64>,
-    /// Where quanta are known and the link's speed is not: the largest share of a window that was paused at least.
+    /// Where quanta are known and the link speed is not: a lower bound of the largest paused share of a window.
     pub least_share: Option<f64>,
     /// Where time is not counted: the largest share of the time between two readings that could have
     /// been paused, if every frame of it had paused for as long as a frame can.
@@ -117,7 +117,7 @@ pub struct PauseSample {
     pub longest_ns: Option<u64>,
 }
 
-/// A queue pair as the device tells it.
+/// A queue pair as the device reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QpSample {
     /// Its number, peer, state and process.
@@ -126,7 +126,7 @@ pub struct QpSample {
     pub sq_psn: Option<u32>,
     /// PSN expected next.
     pub rq_psn: Option<u32>,
-    /// PSNs that its requests took since it was first seen; `None` where that cannot be told.
+    /// PSNs that its requests used since it was first seen; `None` where unknown.
     pub sent: Option<u64>,
     /// PSNs of requests that it took in.
     pub received: Option<u64>,
@@ -147,17 +147,17 @@ pub struct QpCounters {
 /// A setting that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Which check of `rocescope doctor` found it.
+    /// Identifier of the check of `rocescope doctor`.
     pub check: &'static str,
     /// Of what: interface, device and port, process …
     pub subject: String,
-    /// Whether traffic stalls or is lost by it.
+    /// True when it causes traffic to stall or be lost.
     pub critical: bool,
-    /// Its value.
+    /// The value found.
     pub value: Option<String>,
-    /// Why it is wrong.
+    /// The reason that it is a problem.
     pub why: Option<String>,
-    /// How to change it.
+    /// The remedy.
     pub change: Option<String>,
 }
 

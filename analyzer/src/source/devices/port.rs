@@ -48,7 +48,7 @@ pub(super) struct PortWatch {
     qp_tallies: BTreeMap<u32, (BTreeSet<u32>, Tally)>,
     /// Time, packets and pauses of the port at the latest reading of queue pairs.
     qps_read: Option<(u64, PortPackets, [Option<u64>; 8])>,
-    /// Whether any PSN has ever moved: some drivers tell those of the connection's start for ever.
+    /// True once any PSN has moved: some drivers report those of the connection's start for ever.
     moving: bool,
 }
 
@@ -75,14 +75,14 @@ impl PortWatch {
         }
     }
 
-    /// Whether packets on this interface are its.
+    /// True when its packets pass this interface.
     pub(super) fn carries(&self, interface: &str) -> bool {
         self.interface.as_deref() == Some(interface)
             || self.ethernet.iter().any(|ethernet| ethernet.interface == interface)
             || self.above.iter().any(|above| above == interface)
     }
 
-    /// The interfaces that its packets would pass, for people.
+    /// The interfaces that its packets would pass, as text.
     pub(super) fn passed(&self) -> String {
         let mut names: Vec<&str> = self.interface.iter().chain(&self.above).map(String::as_str).collect();
         match names.pop() {
@@ -137,12 +137,12 @@ impl PortWatch {
         all.flatten().reduce(|(first, last), (from, to)| (first.min(from), last.max(to)))
     }
 
-    /// Whether anything of it could be read.
+    /// True when any counter of it could be read.
     pub(super) fn is_readable(&self) -> bool {
         self.window().is_some()
     }
 
-    /// Which priorities matter, from the host's settings.
+    /// The relevant priorities, from the host's settings.
     pub(super) fn learn(&mut self, facts: &HostFacts) {
         let ports = facts.roce_ports();
         let found = ports

@@ -1,24 +1,24 @@
-//! Packets from the PSNs of a queue pair at two moments.
+//! Packet counts from the PSNs of a queue pair at two times.
 //!
-//! The kernel tells of each queue pair which PSN it sends next and which it expects next. Their
-//! advance is a count of packets, as long as they cannot have gone all the way round meanwhile.
+//! The kernel reports the next PSN to send and the next expected PSN of each queue pair. Their
+//! advance is a count of packets, as long as they cannot have wrapped completely meanwhile.
 
 /// PSNs have 24 bits.
 const ROUND: u64 = 1 << 24;
-/// A PSN that is behind by no more than this went back to send again; as the report's definition
-/// of repeats has it.
+/// A PSN that is lower by no more than this went back to retransmit, as in the report's definition
+/// of retransmissions.
 const BACK: u64 = 65_536;
 
-/// PSNs from `before` to `now`: 0 when it went back to send again. `most` is what can have passed
-/// at most, such as what the whole port counted. `None` when the PSN may have gone all the way
-/// round, or nothing is known that excludes it.
+/// PSNs from `before` to `now`: 0 when it went back to retransmit. `most` is the largest possible number
+/// of packets, such as the count of the whole port. `None` when the PSN may have wrapped
+/// completely, or `most` is unknown.
 #[must_use]
 pub fn advance(before: u32, now: u32, most: Option<u64>) -> Option<u64> {
     let added = u64::from(now.wrapping_sub(before)) % ROUND;
     if added >= ROUND - BACK {
         return (most? < ROUND - BACK).then_some(0);
     }
-    // Twice round is out of reach when once round is.
+    // Without room for one wrap there is none for two.
     (most? < ROUND).then_some(added)
 }
 

@@ -13,7 +13,7 @@ const ALL: f64 = 0.95;
 /// The longest that a pause frame can ask for, in quanta (IEEE 802.3 annex 31B: 16 bits).
 const MOST_QUANTA: u16 = u16::MAX;
 
-/// What the counters of a port added since the first reading.
+/// The increase of a port's counters since the first reading.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     last: Reading,
@@ -32,7 +32,7 @@ impl Tally {
                 // Not there before: from now on.
                 None => {}
                 Some(Some(added)) => *total = total.saturating_add(*added),
-                // It began anew at some moment; what it has now was counted since.
+                // The counter was reset in between; its value was counted since.
                 Some(None) => {
                     *total = total.saturating_add(value);
                     *self.resets.entry(key.0).or_default() += 1;
@@ -106,7 +106,7 @@ impl PauseTally {
     /// long a pause frame may pause it.
     pub fn take(&mut self, counts: PauseCounts, time_ns: u64, mbps: Option<u32>) {
         let Some((before, before_ns)) = self.last.replace((counts, time_ns)) else {
-            // What is counted is known from now on.
+            // Counts are known from now on.
             for (totals, counts) in self.totals.iter_mut().zip([&counts.received, &counts.sent]) {
                 for (total, count) in totals.iter_mut().zip(counts) {
                     total.sum = PauseCount {

@@ -71,13 +71,13 @@ impl Watch {
         Self { ports, interfaces: interfaces.to_vec(), ..Self::default() }
     }
 
-    /// Whether anything could be read of any port so far.
+    /// True once any counter of any port could be read.
     #[must_use]
     pub fn is_readable(&self) -> bool {
         self.ports.iter().any(PortWatch::is_readable)
     }
 
-    /// Whether it is of devices alone that handle all their packets themselves.
+    /// True when the packets of every port bypass the interfaces.
     #[must_use]
     pub fn hides_all(&self) -> bool {
         let hidden = |name: &String| {
@@ -87,7 +87,7 @@ impl Watch {
         !self.ports.is_empty() && self.interfaces.iter().all(hidden)
     }
 
-    /// What is read, as inputs of a report: the interface of each port, else its device.
+    /// The inputs of a report: the interface of each port, otherwise its device.
     #[must_use]
     pub fn inputs(&self) -> Vec<String> {
         let mut inputs: Vec<String> = Vec::new();
@@ -100,13 +100,13 @@ impl Watch {
         inputs
     }
 
-    /// Device and port of each, for people.
+    /// Device and port of each, as text.
     #[must_use]
     pub fn labels(&self) -> Vec<String> {
         self.ports.iter().map(|port| format!("{}/{}", port.device, port.number)).collect()
     }
 
-    /// Whether there is no RoCE port.
+    /// True when there is no RoCE port.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ports.is_empty()
@@ -160,7 +160,7 @@ impl Watch {
         self.judge();
     }
 
-    /// Takes in what the switch behind an interface said.
+    /// Records the LLDP announcement of an interface's switch.
     pub fn hear(&mut self, interface: &str, neighbour: Neighbour) {
         if self.heard.get(interface) == Some(&neighbour) {
             return;
@@ -224,5 +224,5 @@ fn answers(kernel: &dyn Ask, query: Query) -> Vec<Vec<u8>> {
 mod tests;
 
 #[cfg(test)]
-#[path = "odd_tests.rs"]
-mod odd;
+#[path = "unusual_tests.rs"]
+mod unusual;

@@ -1,4 +1,4 @@
-//! Which queue pair and process of this host a flow belongs to, as the kernel knows it.
+//! Owners of flows: the queue pair and process on this host, from RDMA netlink.
 //!
 //! A packet names the queue pair that it goes to, and no other. The kernel knows both numbers of
 //! every connected queue pair of this host, and who made it, so that device address and number
@@ -20,7 +20,7 @@ use crate::sample::{Direction, address};
 pub struct QpOwner {
     /// RDMA device.
     pub device: String,
-    /// Its number.
+    /// Its PID.
     pub lqpn: u32,
     /// The number at the other end, of connected transports.
     pub rqpn: Option<u32>,
@@ -36,7 +36,7 @@ pub struct QpOwner {
     pub pod: Option<String>,
 }
 
-/// What is known of a flow's end on this host.
+/// The local end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owned<'a> {
     /// Queue pair at the sending end; `None` for datagrams received.
@@ -121,7 +121,7 @@ impl Owners {
         &self.all
     }
 
-    /// Whose flow this is. `connected` is false for datagrams, whose sender's number shows in each
+    /// The owner of a flow. `connected` is false for datagrams, whose sender's number shows in each
     /// packet rather than in the kernel. On the way in the receiving end is meant, on the way out
     /// the sending one; without a direction, the one that is here.
     #[must_use]
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(found("10.0.0.1", "10.0.0.9", 40, OUT), Some((Some(100), Some(17))));
         assert_eq!(found("fd00::1", "fd00::9", 40, OUT), Some((Some(100), Some(17))));
         assert_eq!(found("::ffff:10.0.0.9", "::ffff:10.0.0.1", 17, IN), Some((Some(100), Some(40))));
-        // What only passes by, as on a mirror port, is nobody's here.
+        // Traffic that only passes, as on a mirror port, has no owner here.
         assert_eq!(found("10.0.0.8", "10.0.0.9", 17, IN), None);
         assert_eq!(found("10.0.0.9", "10.0.0.1", 18, IN), None);
         assert_eq!(found("10.0.0.9", "10.0.0.1", 17, OUT), None);

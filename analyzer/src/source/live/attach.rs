@@ -24,7 +24,7 @@ pub struct Attached {
     promiscuous: Option<Promiscuous>,
 }
 
-/// What keeps a program attached.
+/// A guard that keeps a program attached.
 #[derive(Debug)]
 enum Hold {
     Xdp(#[expect(dead_code, reason = "held for its drop")] FdLink),
@@ -129,7 +129,7 @@ fn tc_program(
         // First on the way in, last on the way out: nearest to the wire.
         TcAttachOptions::TcxOrder(if egress { LinkOrder::last() } else { LinkOrder::first() })
     } else {
-        // The handle tells a later run whose filter it is.
+        // The handle identifies the owner of the filter to later runs.
         let handle = TcHandle::from(filters::owner_handle());
         TcAttachOptions::Netlink(NlOptions { handle, ..NlOptions::default() })
     };
@@ -140,7 +140,7 @@ fn tc_program(
     Ok(Hold::Tc(program.take_link(link)?))
 }
 
-/// Why there is no queueing discipline for filters on an interface, from the kernel's answer to adding it.
+/// The error of adding a clsact qdisc, with the remedy for the kernel's errno.
 fn no_clsact(interface: &str, errno: Option<i32>, cause: &str) -> anyhow::Error {
     let remedy = match errno {
         // The kernel has loaded the module itself where it is allowed to and there is one.
@@ -153,7 +153,7 @@ fn no_clsact(interface: &str, errno: Option<i32>, cause: &str) -> anyhow::Error 
     anyhow!("cannot add a clsact qdisc for TC filters to {interface}: {cause}{remedy}")
 }
 
-/// Whether a qdisc could not be added because there is one.
+/// True when a qdisc could not be added because there is one.
 fn exists(error: &TcError) -> bool {
     errno(error) == Some(libc::EEXIST)
 }

@@ -1,9 +1,8 @@
-//! What flows tell of themselves bin by bin: out of the ring buffer and, where a flow has fallen
-//! silent, out of its slot.
+//! Time bins of flows: from the ring buffer and, for flows that have gone idle, from their slots.
 //!
-//! A flow tells a bin with its first packet in another one. So the ring has every bin of those that
-//! go on sending, and a slot keeps the last one of those that do not: it is read from there when it is
-//! over, and not counted again when it is told after all.
+//! The kernel reports a bin with the flow's first packet in the next one. The ring buffer so has every bin of
+//! flows that go on sending, and the slot keeps the last bin of those that do not: it is read from there once
+//! it is over, and not counted twice when it is reported after all.
 
 use anyhow::{Context as _, Result};
 use aya::maps::{MapData, RingBuf};
@@ -20,8 +19,8 @@ use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::told::{Besides, Collector, Stands};
 use crate::sample::FlowSample;
 
-/// How long programs may be on their way from reading the clock to their flow's record. What takes
-/// longer, as when a virtual machine's processor is taken away, is late in its bin and counted as such.
+/// Time allowed for programs between reading the clock and updating their flow's record. Packets that take
+/// longer, as when a virtual CPU is descheduled, are counted as late for their bin.
 const MARGIN_NS: u64 = 5_000_000;
 /// Records that may wait for a reading of the flow table: 12 MiB.
 const MOST_WAITING: usize = 1 << 18;
@@ -58,7 +57,7 @@ impl std::fmt::Debug for Bins {
 }
 
 impl Bins {
-    /// Takes the ring buffer. `None` when the programs tell no bins, or it was taken.
+    /// Takes the ring buffer. `None` when the programs report no bins, or it is already taken.
     ///
     /// `cut` is what the programs were loaded with; `links` are the sample's, by kernel number and name;
     /// `filter` leaves out flows.
@@ -88,12 +87,12 @@ impl Bins {
         self.raw.len() >= MOST_WAITING
     }
 
-    /// Takes in what was told, and what of `reading` is over at `until_ns`, in the programs' clock;
-    /// `None` for all of it, when nothing is counted any more.
+    /// Processes the reported bins, and those of `reading` that are over at `until_ns`, in the programs' clock;
+    /// `None` for all of them, when nothing is counted any more.
     ///
-    /// `until_ns` must be a time before [`Self::drain`] was called last, and the reading one from after it: a
-    /// record that is told after it was read from its flow's slot must come after it here as well, or it
-    /// would count twice.
+    /// `until_ns` must be before the last call of [`Self::drain`], and the reading after it: a bin that is
+    /// reported after it was read from its flow's slot must be processed in that order too, or it would count
+    /// twice.
     ///
     /// # Errors
     /// When the flow table cannot be read.
@@ -115,7 +114,7 @@ impl Bins {
         Ok(())
     }
 
-    /// Takes in what flows that retire have not told yet. No program finds them any more.
+    /// Processes the unreported bins of retiring flows, which no program can find any more.
     ///
     /// # Errors
     /// As for [`Self::settle`].

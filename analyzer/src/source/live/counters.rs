@@ -32,16 +32,16 @@ const ADDRESSES_STAY: Duration = Duration::from_secs(30);
 /// Frames of one interface taken at a time: a switch sends one every 30 seconds.
 const LLDP_FRAMES: usize = 16;
 
-/// What is known at a moment.
+/// The latest readings.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
-    /// Whose queue pairs are whose.
+    /// Owners of queue pairs.
     pub(super) owners: Arc<Owners>,
-    /// What devices counted.
+    /// Device counters.
     pub(super) devices: Arc<Devices>,
 }
 
-/// Which devices have been said to be gone.
+/// Devices whose removal has been reported.
 #[derive(Debug, Default)]
 pub(super) struct Departed(BTreeSet<String>);
 
@@ -98,7 +98,7 @@ impl Reader {
         Some(Self { known, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// What was read last.
+    /// The latest reading.
     pub(super) fn known(&self) -> Known {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,8 +1,8 @@
-//! Congestion marks and notifications of a live run.
+//! CE marks and CNPs of a live run.
 //!
-//! Each CNP is told through the ring buffer, with the time since the first mark on the data that it is
-//! about, which the kernel programs know of flows that are timed. Marks over time come from the
-//! difference of two readings of the counters, so that their bins are as long as the time between
+//! Each CNP is reported through the ring buffer, with the time since the first CE mark on the data that it
+//! refers to, which the kernel programs know for measured flows. CE marks over time are the difference of
+//! two readings of the counters, so that their bins are as long as the time between
 //! readings. A sender's rate around a notification would need its bytes in fractions of a millisecond,
 //! and is not collected.
 
@@ -17,7 +17,7 @@ use crate::sample::FlowSample;
 
 type State = foldhash::fast::RandomState;
 
-/// What is known of the CNPs in one flow.
+/// CNPs of one flow.
 #[derive(Clone, Debug)]
 struct Cnps {
     /// Of the flow's counter, at the last reading.
@@ -103,8 +103,8 @@ impl Ecn {
         });
     }
 
-    /// A CNP passed in the flow of a slot; `told` is what the programs say of marks, see [`mark_age`].
-    pub fn cnp(&mut self, slot: u32, time_ns: u64, told: u32) {
+    /// Records a CNP in the flow of a slot; `age` is the programs' encoding of the mark's age, see [`mark_age`].
+    pub fn cnp(&mut self, slot: u32, time_ns: u64, age: u32) {
         if self.cnps.len() >= MAX_FLOWS && !self.cnps.contains_key(&slot) {
             self.untracked += 1;
             return;
@@ -128,9 +128,9 @@ impl Ecn {
         cnps.count += 1;
         cnps.first_ns = cnps.first_ns.min(time_ns);
         cnps.last_ns = cnps.last_ns.max(time_ns);
-        cnps.watched += u64::from(told != mark_age::UNKNOWN);
-        cnps.without_mark += u64::from(told == mark_age::NONE);
-        if let Some(delay) = mark_age::decode(told) {
+        cnps.watched += u64::from(age != mark_age::UNKNOWN);
+        cnps.without_mark += u64::from(age == mark_age::NONE);
+        if let Some(delay) = mark_age::decode(age) {
             let count = &mut cnps.delays[bucket(delay) % BUCKETS];
             *count = count.saturating_add(1);
             cnps.delay_max = cnps.delay_max.max(delay);
@@ -141,7 +141,7 @@ impl Ecn {
     pub fn reading(&mut self, flows: &[FlowSample], now_ns: u64) {
         let (from_ns, shift) = (self.read_ns, self.shift);
         self.read_ns = now_ns;
-        // What was counted since the last reading belongs into the time since then.
+        // Counts since the last reading belong to the time since then.
         let at = now_ns.saturating_sub(1).max(from_ns);
         for flow in flows {
             let number = flow.slot as usize;
@@ -203,7 +203,7 @@ impl Ecn {
                 count: counted.max(cnps.count),
                 first_ns: cnps.first_ns,
                 last_ns: cnps.last_ns,
-                // One that was not told may have come sooner.
+                // An unreported one may have come sooner.
                 min_gap_ns: cnps.min_gap_ns.filter(|_| complete),
                 delay: Summary::of(&cnps.delays.map(u64::from), cnps.delay_max),
                 without_mark: (cnps.watched > 0 && complete).then_some(cnps.without_mark),
@@ -271,12 +271,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_told_is_not_known() {
+    fn unreported_values_are_unknown() {
         let mut ecn = Ecn::new(0, S);
-        for (time, told) in
+        for (time, age) in
             [(100, mark_age::encode(5_000)), (300, mark_age::NONE), (900, mark_age::encode(7_000))]
         {
-            ecn.cnp(3, time * 1_000, told);
+            ecn.cnp(3, time * 1_000, age);
         }
         ecn.cnp(4, 1_000, mark_age::UNKNOWN);
         ecn.reading(&[flow(3, 0, 0, 3), flow(4, 0, 0, 1)], S);

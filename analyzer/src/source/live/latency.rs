@@ -1,4 +1,4 @@
-//! Which flows are timed in the kernel, and what was measured.
+//! Latency measurement in the kernel: the flows measured, and their results.
 //!
 //! An entry of the kernel's array belongs to one flow of requests, as long as its flow of answers is
 //! known. Slots say which entries their packets belong to. To end this, the numbers leave both slots, a
@@ -31,7 +31,7 @@ struct Timed {
     answers: Option<u32>,
 }
 
-/// What changed.
+/// The kind of change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
     /// The requests in a slot have an entry.
@@ -56,7 +56,7 @@ pub(crate) struct Times {
     timed: HashMap<u32, Timed, State>,
     /// By slot of the flow of answers: slot of the flow of requests.
     answering: HashMap<u32, u32, State>,
-    /// What flows measured in entries that are others' now, by slot.
+    /// Measurements of flows whose entries were reassigned, by slot.
     kept: HashMap<u32, Box<Latency>, State>,
     /// Requests of flows that had an entry while nobody was known to answer them, by slot.
     unpaired: HashMap<u32, u64, State>,
@@ -64,7 +64,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Nothing timed yet, with so many entries; `None` when the programs have no such map.
+    /// No measured flows yet, with this number of entries; `None` when the programs have no such map.
     ///
     /// # Errors
     /// When the map cannot be mapped into memory.
@@ -82,22 +82,22 @@ impl Times {
         })
     }
 
-    /// How many more flows could be timed.
+    /// Number of free entries for further flows.
     pub(crate) fn room(&self) -> usize {
         self.free.len()
     }
 
-    /// What changed since this was asked last.
+    /// The changes since the previous call.
     pub(crate) fn changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
     }
 
-    /// Whether a flow of requests has an entry.
+    /// True when a flow of requests has an entry.
     pub(crate) fn has(&self, requests: u32) -> bool {
         self.timed.contains_key(&requests)
     }
 
-    /// The slot with the answers to a timed flow of requests.
+    /// The slot of the responses to a measured flow of requests.
     pub(crate) fn answers_of(&self, requests: u32) -> Option<u32> {
         self.timed.get(&requests)?.answers
     }
@@ -136,8 +136,8 @@ impl Times {
         Ok(true)
     }
 
-    /// Has the programs tell what happens to the requests in a slot. Gives a time, and the counters then: what they
-    /// count later is told.
+    /// Makes the programs report gaps and retransmissions of the requests in a slot. Returns a time and the
+    /// counters at that time: everything counted later is reported.
     fn begin(&self, slots: &Slots, requests: u32) -> io::Result<(u64, Option<Base>)> {
         /// A flow that loses a hundredth of a million packets each second changes in one of fifty tries.
         const TRIES: usize = 4;
@@ -227,12 +227,12 @@ impl Times {
         self.timed.keys().chain(kept).copied()
     }
 
-    /// Whether the requests in a slot asked for an answer, as far as their entry knows.
+    /// True when the requests in a slot asked for an answer, as far as their entry knows.
     pub(crate) fn asked(&self, requests: u32) -> bool {
         self.entry(requests).is_some_and(|(map, entry)| map.head_and_tail(entry).0 != 0)
     }
 
-    /// Whether any of them got one.
+    /// True when any of them got one.
     pub(crate) fn answered(&self, requests: u32) -> bool {
         self.entry(requests).is_some_and(|(map, entry)| map.head_and_tail(entry).1 != 0)
     }
@@ -247,7 +247,7 @@ impl Times {
         Some((self.map.as_ref()?, self.timed.get(&requests)?.entry))
     }
 
-    /// What the requests in a slot measured so far; `None` if they were never timed.
+    /// Latency of the requests in a slot so far; `None` if never measured.
     pub(crate) fn read(&self, slot: u32) -> Option<Box<Latency>> {
         let kept = self.kept.get(&slot).cloned();
         let timed = self.timed.get(&slot).filter(|timed| timed.answers.is_some());

@@ -59,7 +59,7 @@ pub mod names {
     pub const BENCH_TC: &str = "rocescope_bench_tc";
 }
 
-/// What is decided before loading.
+/// Options fixed before loading.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts and switches")]
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
@@ -67,16 +67,16 @@ pub struct LoadOptions {
     pub max_flows: u32,
     /// Indices of the interfaces that will be watched.
     pub interfaces: Vec<u32>,
-    /// Whether programs send events.
+    /// True when programs send events.
     pub events: bool,
-    /// Whether the kernel has `bpf_xdp_get_buff_len`.
+    /// True when the kernel has `bpf_xdp_get_buff_len`.
     pub xdp_buff_len: bool,
-    /// Whether times are exact, and requests are timed (see `bench` for what that costs), or times are
+    /// True when times are exact, and requests are timed (see `bench` for what that costs), or times are
     /// those of the latest timer tick.
     pub precise_clock: bool,
-    /// The bins that flows tell, with the exact clock.
+    /// The bins that the programs report, with the exact clock.
     pub bins: Bins,
-    /// Whether the processor may show stores to other CPUs out of order; only tests choose it.
+    /// True when the processor may show stores to other CPUs out of order; only tests choose it.
     pub full_order: bool,
     /// Verbosity of the programs' own log, 0 (off) to 5.
     pub log_level: u8,
@@ -127,7 +127,7 @@ unsafe impl Pod for Data<TickClock> {}
 /// A [`CpuState`] as words, of which the first are its counts: the rest is the kernel's alone.
 pub(crate) type CpuStateWords = [u64; size_of::<CpuState>() / 8];
 
-/// How interface indices become link indices, see [`Link::index`].
+/// The mapping of interface indices to link indices, see [`Link::index`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkHash {
     multiplier: u32,
@@ -170,7 +170,7 @@ impl LinkHash {
         Link::index(interface, self.multiplier, self.shift, egress)
     }
 
-    /// How many links the hash may give.
+    /// Number of link indices that the hash can produce.
     #[must_use]
     pub fn links(&self) -> u32 {
         2 << (32 - self.shift)
@@ -181,7 +181,7 @@ impl LinkHash {
 pub struct Programs {
     pub(crate) ebpf: Ebpf,
     pub(crate) slots: Slots,
-    /// Which flows are timed.
+    /// The flows whose latency is measured.
     pub(crate) times: Times,
     pub(crate) extra: HashMap<MapData, Data<ExtraKey>, Data<ExtraValue>>,
     extra_fd: OwnedFd,
@@ -192,13 +192,13 @@ pub struct Programs {
     pub(crate) events: Option<RingBuf<MapData>>,
     bins: Option<RingBuf<MapData>>,
     drift: ticks::Drift,
-    /// How interfaces are numbered.
+    /// The numbering of interfaces.
     pub hash: LinkHash,
     /// Size of the flow table.
     pub max_flows: u32,
-    /// Flows that can be timed at once.
+    /// Maximum number of flows whose latency is measured at once.
     timed: u32,
-    /// Whether flows tell bins.
+    /// True when flows report bins.
     pub(crate) timing: bool,
 }
 
@@ -342,12 +342,12 @@ impl Programs {
         Ok(program)
     }
 
-    /// The ring buffer of events, once; who takes it has to keep it drained.
+    /// Takes the ring buffer of events; `None` when already taken. The caller must keep it drained.
     pub fn take_events(&mut self) -> Option<RingBuf<MapData>> {
         self.events.take()
     }
 
-    /// The ring buffer of bins, once; `None` when flows tell none. Who takes it has to keep it drained.
+    /// Takes the ring buffer of bins; `None` without bins or when already taken. The caller must keep it drained.
     pub fn take_bins(&mut self) -> Option<RingBuf<MapData>> {
         self.bins.take().filter(|_| self.timing)
     }
@@ -384,7 +384,7 @@ impl Programs {
             .context("cannot enable latency measurement for a flow")
     }
 
-    /// What the requests in a slot measured, and how many there were to be timed while they were not.
+    /// Latency of the requests in a slot, and the number of requests that were not measured.
     #[must_use]
     pub fn latency(&self, slot: u32) -> (Option<Box<Latency>>, u32) {
         (self.times.read(slot), self.slots.untimed(slot))
@@ -426,12 +426,12 @@ const fn flag(on: bool) -> &'static u8 {
     if on { &1 } else { &0 }
 }
 
-/// How many flows can be timed; the map cannot be empty.
+/// Number of flows whose latency can be measured; at least 1, since the map cannot be empty.
 fn timed(options: &LoadOptions) -> u32 {
     if options.precise_clock { options.max_flows.clamp(1, TIMED_FLOWS) } else { 1 }
 }
 
-/// How many hints there are for a table of that size: a power of two.
+/// Number of hints for a table of that size: a power of two.
 fn hints(max_flows: u32) -> u32 {
     max_flows.saturating_mul(maps::HINTS_PER_FLOW).max(2).checked_next_power_of_two().unwrap_or(1 << 31)
 }

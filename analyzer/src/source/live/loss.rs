@@ -1,8 +1,8 @@
-//! Loss in a live run: of flows that are timed, the kernel programs tell gaps, and each run of packets
-//! that came again, so that every packet of interest is known.
+//! Loss in a live run: for flows whose latency is measured, the kernel programs report each PSN gap and each run
+//! of retransmitted packets.
 //!
-//! Whether all of it was told is checked flow by flow against the counters, which are exact: where
-//! something was dropped on the way, the flow's figures are no longer given.
+//! Completeness is checked flow by flow against the counters, which are exact: when a record was dropped on
+//! the way, the loss figures of that flow become unknown.
 
 use hashbrown::{HashMap, HashSet};
 use rocescope_common::abi::EventRecord;
@@ -23,12 +23,12 @@ use crate::sample::FlowSample;
 
 type State = foldhash::fast::RandomState;
 
-/// What the counters say of a sequence of requests.
+/// The counters of a sequence of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trouble {
-    /// Packets that came again.
+    /// Retransmitted packets.
     pub(crate) repeats: u64,
-    /// Times that PSNs were skipped.
+    /// PSN gaps.
     pub(crate) gaps: u64,
 }
 
@@ -38,13 +38,13 @@ impl Trouble {
     }
 }
 
-/// The counters of a flow when its trouble began to be told.
+/// The counters of a flow when the kernel began to report its gaps and retransmissions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Base {
     pub(crate) trouble: Trouble,
     packets: u64,
     missing: u64,
-    /// The PSN that was to come.
+    /// The expected PSN.
     expected: u32,
 }
 
@@ -59,40 +59,41 @@ impl Base {
     }
 }
 
-/// A flow whose trouble is told.
+/// A flow whose gaps and retransmissions the kernel reports.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
-    /// From when on, in the kernel's clock.
+    /// Begin of the reports, in nanoseconds of the kernel's clock.
     since_ns: u64,
-    /// The counters then; `None` when they kept changing at that very moment.
+    /// The counters then; `None` when they kept changing during the reading.
     base: Option<Base>,
-    /// PSNs were skipped before: what is sent again from behind this one may repair what was not told.
+    /// PSNs had been skipped before: retransmissions below this PSN may repair gaps that were not reported.
     behind: Option<u32>,
-    /// Answers to it are seen.
+    /// Its reverse direction is visible.
     answered: bool,
-    told: Trouble,
+    /// The sums of all reports.
+    reported: Trouble,
     /// The counters at the last reading.
     last: Trouble,
-    /// Something was not told.
+    /// A report is missing.
     incomplete: bool,
     first: u32,
 }
 
 impl Watched {
-    /// The part of what is sent again that says something of what was told; `None` if there is none.
+    /// The part of a run of retransmissions that concerns reported gaps; `None` if there is none.
     fn judged(&self, run: RetxRun) -> Option<RetxRun> {
         let Some(behind) = self.behind else { return Some(run) };
         let before = behind.wrapping_sub(run.first_psn()) & MASK24;
         if before == 0 || before > WINDOW {
             return Some(run);
         }
-        // Holes that were told may be filled by the rest. Where no answers are seen, nothing would tell that it was
-        // not sent again for its own sake.
+        // The rest may fill reported holes. Without the reverse direction, it could as well be an unneeded
+        // retransmission.
         let packets = run.packets.checked_sub(before).filter(|rest| *rest > 0 && self.answered)?;
         Some(RetxRun { first: behind | run.first & !MASK24, packets, ..run })
     }
 
-    /// The sequence has come to a PSN: so far beyond, a sender does not go back behind where it was followed from.
+    /// The sequence has reached a PSN: beyond the window, a sender no longer goes back to PSNs before the reports began.
     fn moved_on(&mut self, expected: u32) {
         if self
             .behind
@@ -108,9 +109,9 @@ impl Watched {
 pub struct Losses {
     collector: Collector,
     watched: HashMap<u32, Watched, State>,
-    /// Flows that were followed before.
+    /// Flows whose reports were interrupted.
     interrupted: HashSet<u32, State>,
-    /// Flows that the collector knows, by slot.
+    /// Flows known to the collector, by slot.
     opened: HashMap<u32, FlowKey, State>,
 }
 
@@ -126,7 +127,7 @@ impl Default for Losses {
 }
 
 impl Losses {
-    /// Takes in which flows are timed from now on, and which no more.
+    /// Applies the changes of which flows are measured.
     pub fn changes(&mut self, programs: &mut Programs, pairs: &Pairs) {
         for change in programs.times.changes() {
             match change {
@@ -134,7 +135,7 @@ impl Losses {
                     for slot in [Some(slot), answers].into_iter().flatten() {
                         self.open(slot, pairs);
                     }
-                    // Where answers are seen decides what a repeat means.
+                    // The meaning of a retransmission depends on where the responses are visible.
                     if let Some((slot, key)) = answers.and_then(|slot| Some((slot, pairs.key_of(slot)?))) {
                         self.collector.answers(slot, key.link);
                     }
@@ -145,9 +146,9 @@ impl Losses {
                         base,
                         behind: base.filter(|base| base.trouble.gaps > 0).map(|base| base.expected),
                         answered: answers.is_some(),
-                        told: Trouble::default(),
+                        reported: Trouble::default(),
                         last,
-                        // What happened between two times that it was followed is not known.
+                        // The interval between two periods of tracking is unknown.
                         incomplete: base.is_none() || troubled && self.interrupted.contains(&slot),
                         first: UNKNOWN,
                     };
@@ -173,7 +174,7 @@ impl Losses {
     /// Takes in an event of a flow in a slot.
     pub fn event(&mut self, slot: u32, record: &EventRecord, pairs: &Pairs, clock: &WallClock) {
         let op = Op::of(record.opcode);
-        let told = |first: u32| KernelEvent {
+        let event = |first: u32| KernelEvent {
             slot,
             link: record.key.link,
             first,
@@ -182,31 +183,30 @@ impl Losses {
         };
         if record.events & (Event::NAK | Event::RNR) != 0 {
             self.open(slot, pairs);
-            self.collector.nak(&told(UNKNOWN), record.aeth, record.events);
+            self.collector.nak(&event(UNKNOWN), record.aeth, record.events);
         }
         let Some(watched) = self.watched.get_mut(&slot).filter(|watched| record.time_ns >= watched.since_ns)
         else {
             return;
         };
-        let told = told(watched.first);
+        let event = event(watched.first);
         if let Some(run) = record.retx_run() {
-            watched.told.repeats += packets(&run);
+            watched.reported.repeats += packets(&run);
             if let Some(run) = watched.judged(run) {
-                self.collector.run(&told, &unix(&run, clock), record.missing != 0);
+                self.collector.run(&event, &unix(&run, clock), record.missing != 0);
             }
         } else if op.has(Op::RELIABLE) {
             if record.events & Event::GAP != 0 {
-                watched.told.gaps += 1;
-                self.collector.gap(&told, record.missing);
+                watched.reported.gaps += 1;
+                self.collector.gap(&event, record.missing);
             } else if record.events & Event::RESTART != 0 {
-                self.collector.restart(&told);
+                self.collector.restart(&event);
             }
         }
     }
 
-    /// Takes in a reading of the counters: what they counted at the reading before must have been told
-    /// by now. `last`: nothing is under way any more, and runs that nothing has put an end to are taken
-    /// in as they are.
+    /// Processes a reading of the counters: everything counted at the previous reading must have been reported
+    /// by now. `last`: no report is pending any more, and open runs are closed as they are.
     pub fn reading(&mut self, flows: &[FlowSample], programs: &Programs, last: Option<&WallClock>) {
         for flow in flows {
             let Some(watched) = self.watched.get_mut(&flow.slot) else { continue };
@@ -231,8 +231,9 @@ impl Losses {
             let due = if last.is_some() { now } else { watched.last };
             watched.moved_on(flow.stats.psn.expected);
             let Some(Base { trouble: base, .. }) = watched.base else { continue };
-            watched.incomplete |= watched.told.repeats + under_way < due.repeats.saturating_sub(base.repeats)
-                || watched.told.gaps < due.gaps.saturating_sub(base.gaps);
+            watched.incomplete |= watched.reported.repeats + under_way
+                < due.repeats.saturating_sub(base.repeats)
+                || watched.reported.gaps < due.gaps.saturating_sub(base.gaps);
             watched.last = now;
         }
     }
@@ -250,7 +251,7 @@ impl Losses {
         self.opened.remove(&slot);
     }
 
-    /// What is known so far of the flows of a reading. `pairs` says which of them answer one another.
+    /// The results so far for the flows of a reading. `pairs` has the reverse direction of each.
     #[must_use]
     pub fn metrics(
         &self,

@@ -1,23 +1,32 @@
 //! Live: the programs in the kernel as a source.
 //!
-//! `load` brings programs and maps into the kernel, `attach` puts programs on interfaces, `tables`
-//! reads the maps and retires idle flows, `pairing` finds which flows answer which, `latency` holds what the
-//! programs time of them, `ecn` follows marks and CNPs, `loss` what is sent again, `event` and `bins` read the ring
-//! buffers, `counters` reads devices, `begin` decides what a run is about, `counting` is one without programs, and `source` is the thread that does it all and feeds the views. `bpf` holds the system calls that aya lacks, `slots` the mapped
-//! flow table, and `ticks` sets the clock of the kernel programs.
+//! | module | contents |
+//! |---|---|
+//! | [`attach`], [`load`] | programs on interfaces; programs and maps in the kernel |
+//! | `setup` | start of a run: packets and counters, or counters only |
+//! | `source` | the thread of a run with programs; `sampling` reads the maps into samples |
+//! | `counters_only` | a run without programs |
+//! | `control` | commands of the view, notices to the user |
+//! | [`tables`], `slots` | the flow table: reading, retiring idle flows; its mapped memory |
+//! | [`event`], [`bins`] | the ring buffers |
+//! | [`pairing`], `latency` | the two directions of a flow; latency measured by the programs |
+//! | [`ecn`], [`loss`] | CE marks and CNPs; loss episodes |
+//! | `counters` | device counters |
+//! | [`bpf`], `ticks` | system calls that aya lacks; the clock of the kernel programs |
 
 pub mod attach;
-mod begin;
 pub mod bins;
 pub mod bpf;
+mod control;
 mod counters;
-mod counting;
+mod counters_only;
 pub mod ecn;
 pub mod event;
 mod latency;
 pub mod load;
 pub mod loss;
 pub mod pairing;
+mod setup;
 mod slots;
 mod source;
 pub mod tables;
@@ -28,8 +37,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 
-use begin::Begun;
 pub use load::{DEFAULT_MAX_FLOWS, LoadOptions, Programs};
+use setup::Prepared;
 pub use slots::Hand;
 pub use tables::Tables;
 
@@ -39,7 +48,7 @@ use crate::host::hook::{HookChoice, XdpModeChoice};
 use crate::host::netns::NetNs;
 use crate::source::feed::{self, Feed};
 
-/// What to watch and how.
+/// Configuration of a live run.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is an independent switch of the user's or the view's"
@@ -50,11 +59,11 @@ pub struct Config {
     pub interfaces: Vec<String>,
     /// The network namespace of the interfaces; `None` for the caller's.
     pub netns: Option<NetNs>,
-    /// Which ingress hook.
+    /// Ingress hook.
     pub hook: HookChoice,
-    /// Where XDP runs.
+    /// XDP mode.
     pub xdp_mode: XdpModeChoice,
-    /// Whether to make the interfaces promiscuous.
+    /// True to enable promiscuous mode.
     pub promiscuous: bool,
     /// Size of the flow table.
     pub max_flows: u32,
@@ -62,37 +71,37 @@ pub struct Config {
     pub idle: Option<Duration>,
     /// Time between samples.
     pub interval: Duration,
-    /// Whether samples are wanted before the end.
+    /// True when samples are wanted before the end.
     pub samples: bool,
-    /// Which flows to show; `None` for all. The packets of the others are counted as filtered.
+    /// Filter of the flows to show; `None` for all. Packets of other flows are counted as filtered.
     pub filter: Option<Filter>,
-    /// When to end by itself.
+    /// Duration after which the run ends; `None` for no limit.
     pub duration: Option<Duration>,
-    /// Whether the programs send events (connection management is read from them too).
+    /// True when the programs send events (connection management is read from them too).
     pub events: bool,
-    /// Whether the view gets them.
+    /// True when the view receives the events.
     pub events_to_view: bool,
-    /// Whether times are exact and requests are timed; without, times are those of the latest timer tick,
+    /// True when times are exact and requests are timed; without, times are those of the latest timer tick,
     /// which costs less.
     pub precise_clock: bool,
     /// Length of the bins in which bursts are counted: up to 1 ms, or a multiple of it. Without the exact clock there are none.
     pub bin_ns: u64,
     /// Verbosity of the programs' own log, 0 (off) to 5.
     pub log_level: u8,
-    /// Where RDMA devices and settings are read: this host, or a recorded one in tests.
+    /// Host whose RDMA devices and settings are read: this one, or a recorded one in tests.
     pub host: Box<dyn Host>,
 }
 
 /// A running source.
 #[derive(Debug)]
 pub struct Running {
-    /// Its feed.
+    /// The channel of its samples and notices.
     pub feed: Feed,
     /// Its thread; everything is detached when it ends.
     pub thread: JoinHandle<()>,
-    /// Which hook each interface got, a sentence each.
+    /// The hooks of each interface, one sentence each.
     pub hooks: Vec<String>,
-    /// How many interfaces are watched.
+    /// Number of watched interfaces.
     pub interfaces: usize,
 }
 
@@ -108,16 +117,16 @@ pub fn start(config: Config) -> Result<Running> {
     let (ready_in, ready_out) = std::sync::mpsc::channel();
     let thread = thread::Builder::new()
         .name("live".to_owned())
-        .spawn(move || match begin::begin(config) {
-            Ok((begun, notes)) => {
-                let hooks = match &begun {
-                    Begun::Packets(source) => source.hooks(),
-                    Begun::Counters(counting) => counting.hooks(),
+        .spawn(move || match setup::prepare(config) {
+            Ok((prepared, notes)) => {
+                let hooks = match &prepared {
+                    Prepared::Packets(source) => source.hooks(),
+                    Prepared::Counters(counting) => counting.hooks(),
                 };
                 if ready_in.send(Ok(hooks)).is_ok() {
-                    match begun {
-                        Begun::Packets(source) => source.run(&tap, notes),
-                        Begun::Counters(counting) => counting.run(&tap, notes),
+                    match prepared {
+                        Prepared::Packets(source) => source.run(&tap, notes),
+                        Prepared::Counters(counting) => counting.run(&tap, notes),
                     }
                 }
             }
@@ -134,7 +143,7 @@ pub fn start(config: Config) -> Result<Running> {
 /// Opens the network namespace that the user named.
 ///
 /// # Errors
-/// When there is none.
+/// When it does not exist or cannot be opened.
 pub fn netns(name: &str) -> Result<NetNs> {
     source::open_netns(name)
 }

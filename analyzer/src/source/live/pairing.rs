@@ -1,4 +1,4 @@
-//! Which flows of a live run belong together, and which of them are timed.
+//! Pairing of the two directions of flows in a live run, and selection of flows for latency measurement.
 //!
 //! Decided from what user space sees of them: the first packet of a flow and connection management (by
 //! the ring buffer, some milliseconds later), readings of the counters (each interval, whatever the
@@ -36,12 +36,12 @@ const BUSIER: u64 = 2;
 /// Packets between two readings below which a flow takes nobody's entry.
 const BUSY: u64 = 256;
 
-/// What is known of the flow in a slot.
+/// State of the flow in a slot.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Clone, Debug)]
 struct Known {
     key: FlowKey,
-    /// The port of its connection was told.
+    /// The port of its connection is known.
     ported: bool,
     /// It sends requests that are answered.
     asks: bool,
@@ -78,7 +78,7 @@ impl Pairs {
         self.pairing.link(link, Place { tap: 0, interface });
     }
 
-    /// What connection management said.
+    /// Connections from connection management.
     #[must_use]
     pub fn peers(&self) -> &Peers {
         self.pairing.peers()
@@ -154,7 +154,7 @@ impl Pairs {
             self.account(*slot, *untimed);
         }
         for flow in &reading.flows {
-            self.look(flow, reading.extra.get(&flow.slot));
+            self.observe(flow, reading.extra.get(&flow.slot));
             if let Some(qp) = device(flow) {
                 self.pairing.device(flow.slot, qp);
             }
@@ -245,7 +245,7 @@ impl Pairs {
         self.pairing.flow(slot, key, port, true, false);
     }
 
-    /// Why requests of a flow were not timed since its slot was last looked at.
+    /// Reasons that requests of a flow were not timed since its slot was last read.
     fn account(&mut self, slot: u32, untimed: u32) {
         let Some(known) = self.at_mut(slot) else { return };
         let more = u64::from(untimed.wrapping_sub(known.untimed) & !Timing::RETX_RUN);
@@ -257,8 +257,8 @@ impl Pairs {
         }
     }
 
-    /// What the counters of a flow add to what is known.
-    fn look(&mut self, flow: &FlowSample, extra: Option<&Extra>) {
+    /// Updates a flow's state from its counters.
+    fn observe(&mut self, flow: &FlowSample, extra: Option<&Extra>) {
         let FlowSample { slot, key, stats } = flow;
         if self.at(*slot).is_none_or(|known| known.key != *key) {
             self.add(*slot, key, port_of(stats, extra), asks(stats));
@@ -275,7 +275,7 @@ impl Pairs {
         known.asks = asks(stats);
         let mut port = port_of(stats, extra);
         if restart && stats.other_port_packets > 0 {
-            // Which of its ports is the new connection's, only the event would have told.
+            // Only the event would have identified the new connection's port.
             port = None;
         }
         known.ported |= port.is_some();
@@ -339,7 +339,7 @@ impl Pairs {
     }
 }
 
-/// Whether a flow has requests that are answered, as far as its counters tell.
+/// True when a flow's counters show requests that expect an answer.
 fn asks(stats: &FlowStats) -> bool {
     let of = |low: usize| u8::try_from(low).map_or(Op::of(0), |low| Op::of(stats.transport << 5 | low));
     stats.transport != TRANSPORT_NONE

@@ -25,14 +25,14 @@ const MARK: u8 = 1;
 #[derive(Debug)]
 pub(crate) struct Slots {
     first: NonNull<FlowSlot>,
-    /// As many; `None` when flows tell no bins.
+    /// As many; `None` without bins.
     exchanges: Option<NonNull<LastExchange>>,
     count: u32,
     /// Programs that are loaded later still need their descriptors.
     maps: (MapData, Option<MapData>),
 }
 
-/// What a flow has not told yet.
+/// A flow's unreported bin.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hand {
     /// The bin at hand.
@@ -46,7 +46,7 @@ pub struct Hand {
 pub(crate) struct Place {
     pub(crate) key: FlowKey,
     pub(crate) stats: FlowStats,
-    /// All zero when flows tell no bins.
+    /// All zero without bins.
     pub(crate) hand: Hand,
 }
 

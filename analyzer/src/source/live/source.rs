@@ -1,7 +1,7 @@
 //! The source's thread: attaches, then turns the kernel's tables into samples and its ring buffer
-//! into events until it is told to stop.
+//! into events until the view stops it.
 
-mod look;
+mod sampling;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use super::attach::{Attached, attach};
-use super::begin::Notes;
 use super::bins::{self, Bins};
+use super::control::{CHECK_INTERVAL, Notices, stop_requested};
 use super::counters::{Departed, Reader};
 use super::ecn::Ecn;
 use super::load::{LoadOptions, Programs};
@@ -36,17 +36,15 @@ use crate::host::select::Target;
 use crate::host::watch::LinkWatch;
 use crate::sample::{Direction, EventSample};
 use crate::source::devices::watch::Watch;
-use crate::source::feed::{Command, SourceEnd, Update};
+use crate::source::feed::{SourceEnd, Update};
 
-/// How long commands may wait.
-pub(super) const LOOK: Duration = Duration::from_millis(20);
 /// Events taken from the ring buffer in one go: somewhat more than it holds.
 const EVENT_BUDGET: usize = 4_096;
-/// Time between two looks at the ring buffer. The first event after a pause is told at once; in a storm
-/// of them this bounds what telling takes of a CPU, and the rest is counted as dropped. While nobody
-/// looks, the kernel has nobody to wake up either, which it else does for nearly each event.
+/// Time between two reads of the event ring buffer. The first event after a pause is read at once; in a storm
+/// this bounds the CPU time spent on events, and the rest is counted as dropped. Nobody waits in between,
+/// which saves the kernel a wake-up for nearly every event.
 const EVENT_PAUSE: Duration = Duration::from_millis(10);
-/// Time between two looks at the ring buffer of bins, for which nobody is woken up.
+/// Time between two reads of the bin ring buffer, which wakes nobody up.
 const BIN_PAUSE: Duration = Duration::from_millis(10);
 
 /// Everything that is attached, and what was read so far.
@@ -59,7 +57,7 @@ pub(super) struct Source {
     pairs: Pairs,
     ecn: Ecn,
     losses: Losses,
-    /// `None` when flows tell no bins.
+    /// `None` without bins.
     bins: Option<Bins>,
     clock: WallClock,
     start_ns: u64,
@@ -84,8 +82,8 @@ pub(super) struct Loaded {
     interfaces: Vec<Watched>,
     options: LoadOptions,
     clock: WallClock,
-    /// What attaching had to say.
-    pub(super) notes: Notes,
+    /// Notices of attaching.
+    pub(super) notes: Notices,
 }
 
 impl Loaded {
@@ -98,7 +96,7 @@ impl Loaded {
         targets: Vec<Target>,
         kernel: Option<KernelVersion>,
     ) -> Result<Self> {
-        // Only counts for kernels that charge maps to this limit; loading tells if it matters.
+        // Matters only to kernels that charge maps to this limit; loading fails if it does.
         let _ = raise_memlock();
         let mut options = LoadOptions::new(&targets.iter().map(|t| t.interface.index).collect::<Vec<_>>());
         options.max_flows = config.max_flows;
@@ -109,7 +107,7 @@ impl Loaded {
         let clock = WallClock::sample();
         options.bins = bins::cut(config.bin_ns, clock.offset_ns());
         let mut programs = Programs::load(&options)?;
-        let mut notes = Notes::new();
+        let mut notes = Notices::new();
         if !config.precise_clock {
             notes.push(
                 "without exact times (--no-timing) there are no latencies, bursts, steps and loss episodes, nor \
@@ -137,7 +135,7 @@ impl Loaded {
 }
 
 impl Source {
-    /// What was attached, and the devices `watch` beside it.
+    /// A source of the attached programs and the devices of `watch`.
     pub(super) fn new(loaded: Loaded, mut config: Config, watch: Watch) -> Self {
         let Loaded { programs, attached, interfaces, options, clock, notes: _ } = loaded;
         let start_ns = monotonic_ns();
@@ -177,7 +175,7 @@ impl Source {
         source
     }
 
-    /// Which hook each interface got, for the user.
+    /// The hooks of each interface, for the user.
     pub(super) fn hooks(&self) -> Vec<String> {
         self.attached
             .iter()
@@ -186,7 +184,7 @@ impl Source {
     }
 
     /// Runs until stopped. Everything is detached when this returns.
-    pub(super) fn run(mut self, tap: &SourceEnd, notes: Notes) {
+    pub(super) fn run(mut self, tap: &SourceEnd, notes: Notices) {
         for note in notes {
             let _gone = tap.tell(Update::Notice(note));
         }
@@ -209,12 +207,12 @@ impl Source {
         let _log = log(&mut self.programs, self.config.log_level)?;
         let start = Instant::now();
         let mut next_sample = start + self.config.interval;
-        let mut next_look = start + LOOK;
+        let mut next_check = start + CHECK_INTERVAL;
         let mut next_events = start;
         let mut next_bins = start;
         loop {
             let listening = Instant::now() >= next_events;
-            let mut wake = next_look.min(next_sample);
+            let mut wake = next_check.min(next_sample);
             if self.bins.is_some() {
                 wake = wake.min(next_bins);
             }
@@ -242,9 +240,9 @@ impl Source {
                     self.settle_bins()?;
                 }
             }
-            if now >= next_look {
-                next_look = now + LOOK;
-                if told_to_stop(tap) || self.config.duration.is_some_and(|most| now - start >= most) {
+            if now >= next_check {
+                next_check = now + CHECK_INTERVAL;
+                if stop_requested(tap) || self.config.duration.is_some_and(|most| now - start >= most) {
                     break;
                 }
                 self.look_for_removed(tap);
@@ -258,7 +256,7 @@ impl Source {
                 if next_sample < now {
                     next_sample = now + self.config.interval;
                 }
-                // Read also when nobody looks: idle flows are retired on the way.
+                // Read also without a consumer: idle flows are retired on the way.
                 let sample = self.sample(true)?;
                 for notice in self.departed.notices(&sample.devices) {
                     let _gone = tap.tell(Update::Notice(notice));
@@ -429,17 +427,6 @@ impl Watched {
 
 pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Whether the view asked for the end, or is gone.
-pub(super) fn told_to_stop(tap: &SourceEnd) -> bool {
-    loop {
-        match tap.commands.try_recv() {
-            Ok(Command::Stop) | Err(std::sync::mpsc::TryRecvError::Disconnected) => return true,
-            Ok(Command::Pause(_) | Command::Speed(_) | Command::Seek(_) | Command::Rewind(_)) => {}
-            Err(std::sync::mpsc::TryRecvError::Empty) => return false,
-        }
-    }
 }
 
 /// Carries the programs' own log to standard error, when it is on.

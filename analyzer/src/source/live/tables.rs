@@ -22,14 +22,14 @@ use crate::source::flows::retire::RetiredTuples;
 /// programs on several processors may be entering flows out of order, but not so many.
 const UNUSED: u32 = 512;
 
-/// What has been read and folded so far.
+/// The tables read so far, with retired flows folded in.
 #[derive(Debug, Default)]
 pub struct Tables {
     /// One above the highest slot that was ever seen in use.
     high: u32,
     /// Flows at the last reading.
     flows: usize,
-    /// What retired flows counted, by kernel link index.
+    /// Sums of retired flows, by kernel link index.
     retired: HashMap<u16, Retired>,
     tuples: RetiredTuples,
     spare: Spare,
@@ -40,11 +40,11 @@ pub struct Tables {
 pub struct Reading {
     /// Flows in use, by slot.
     pub flows: Flows,
-    /// What some of them have besides, by slot.
+    /// Additional values of some flows, by slot.
     pub extra: HashMap<u32, Extra, foldhash::fast::RandomState>,
     /// Requests with an answer to come that were not timed, by slot where there were any, modulo 2^32.
     pub untimed: Vec<(u32, u32)>,
-    /// What each flow has not told yet, in their order; empty when flows tell no bins.
+    /// The unreported bin of each flow, in their order; empty without bins.
     pub(super) hands: Vec<Hand>,
 }
 
@@ -107,10 +107,10 @@ impl Tables {
         self.retire_idle_telling(programs, flows, before, |_, _| Ok(()))
     }
 
-    /// The same. `tell` gets what the flows had not told yet, before their slots are anybody else's.
+    /// The same. `tell` gets the unreported bins of the flows, before their slots are reused.
     ///
     /// # Errors
-    /// As for [`Self::retire_idle`], and those of `tell`.
+    /// As for [`Self::retire_idle`], and the errors of `tell`.
     pub fn retire_idle_telling(
         &mut self,
         programs: &mut Programs,
@@ -167,7 +167,7 @@ impl Tables {
         Ok(())
     }
 
-    /// What flows of the link with this kernel index had counted when they retired.
+    /// Sums of the retired flows of the link with this kernel index.
     #[must_use]
     pub fn retired(&self, link: u16) -> Retired {
         self.retired.get(&link).copied().unwrap_or_default()

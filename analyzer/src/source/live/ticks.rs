@@ -1,10 +1,9 @@
-//! The clock of the kernel programs: ticks, and what they are in nanoseconds.
+//! The clock of the kernel programs: ticks, and their time in nanoseconds.
 //!
-//! The kernel counts a tick whenever the monotonic clock has gone on by the length of one. That
-//! length can be asked for; at which time tick 0 was is found by looking at both for a while. It stays
-//! as it is, because the one follows from the other, except on kernels whose timer only ever fires
-//! periodically (`highres=off nohz=off`): they may miss ticks for good. So a running view looks again
-//! now and then.
+//! The kernel counts a tick whenever the monotonic clock has advanced by the length of one. The length can be
+//! queried; the time of tick 0 is found by sampling both clocks for a while. It is constant, because
+//! ticks follow from the clock, except on kernels with a periodic timer (`highres=off nohz=off`), which may
+//! lose ticks. So a run samples again now and then.
 
 use std::time::Duration;
 
@@ -19,14 +18,14 @@ use crate::host::clock::monotonic_ns;
 
 /// Ticks last 1 to 10 ms.
 const LONGEST_TICK_NS: u64 = 10_000_000;
-/// Between two looks.
+/// Time between two samples.
 const PAUSE: Duration = Duration::from_micros(50);
-/// Looks at most, whatever the clocks do.
+/// Maximum number of samples.
 const LOOKS: u32 = 2_000;
-/// So many looks that one of them is near the beginning of a tick, or so long.
+/// Number of samples, or time, after which one of them is near the beginning of a tick.
 const ENOUGH_LOOKS: u32 = 40;
 const LONGEST_NS: u64 = 100_000_000;
-/// Looks in a row that have to be late before the clock is believed to be wrong.
+/// Number of consecutive late samples after which the clock is taken to be wrong.
 const LATE_LOOKS: u32 = 10;
 /// The shortest frame that programs are run on.
 const FRAME: [u8; 14] = [0; 14];
@@ -34,7 +33,7 @@ const FRAME: [u8; 14] = [0; 14];
 /// Sets the clock of the kernel programs.
 ///
 /// # Errors
-/// When the kernel refuses the program that tells the tick, or to run it.
+/// When the kernel rejects the tick program, or refuses to run it.
 pub(super) fn set(ebpf: &mut Ebpf) -> Result<()> {
     let tick_ns = tick_ns()?;
     let program: &mut SchedClassifier = ebpf
@@ -72,7 +71,7 @@ pub(super) fn keep(ebpf: &mut Ebpf, drift: &mut Drift) -> Result<()> {
     }
 }
 
-/// What looks in a row said that differed from the clock.
+/// Consecutive readings that differed from the clock.
 #[derive(Debug, Default)]
 pub(super) struct Drift {
     looks: u32,
@@ -123,8 +122,8 @@ fn write(ebpf: &mut Ebpf, clock: TickClock) -> Result<()> {
     map(ebpf)?.set(0, Data(clock), 0).context("cannot set the kernel programs' clock")
 }
 
-/// Every look tells that tick 0 was then or before: the earliest is nearest to the truth, and comes
-/// from the look that was nearest to the beginning of its tick.
+/// Each sample is an upper bound of the time of tick 0: the earliest is the most exact, and comes from the
+/// sample nearest to the beginning of its tick.
 fn earlier(known: Option<u64>, seen: u64) -> u64 {
     // Modulo 2^64: the kernel starts to count below 0.
     known.map_or(seen, |known| if seen.wrapping_sub(known).cast_signed() < 0 { seen } else { known })

@@ -1,4 +1,4 @@
-//! LLDP frames, and in them what a switch says about lossless Ethernet: DCBX as IEEE 802.1Qaz has
+//! LLDP frames and the switch's lossless Ethernet settings in them: DCBX as IEEE 802.1Qaz has
 //! it, and the older form of its authors' group (CEE).
 //!
 //! Pure: bytes in, facts out. Layouts are those of IEEE 802.1AB (TLVs), 802.1Q annex D (DCBX), and
@@ -35,7 +35,7 @@ const CEE_ERROR: u8 = 0x20;
 
 const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 
-/// Which DCBX a frame speaks.
+/// The DCBX dialect of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum Dialect {
@@ -167,7 +167,7 @@ impl Neighbour {
                 }));
                 self.dialect = Some(Dialect::Ieee);
             }
-            // Where both are there, the standard counts.
+            // With both dialects present, IEEE takes precedence.
             (OUI_CEE, CEE) if self.dialect != Some(Dialect::Ieee) => {
                 self.dialect = Some(Dialect::Cee);
                 for (kind, value) in Tlvs(rest) {

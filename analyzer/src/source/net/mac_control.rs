@@ -15,18 +15,18 @@ const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 /// A frame that stops or resumes its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// Who sends it: the station that wants its neighbour to stop.
+    /// Source address: the station that pauses its neighbour.
     pub source: [u8; 6],
-    /// What it says.
+    /// The content.
     pub what: What,
 }
 
-/// What a MAC control frame says.
+/// The content of a MAC control frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// Stop everything for so many quanta; 0 resumes.
     Pause(u16),
-    /// By priority: stop for so many quanta, 0 resumes; `None` where the frame says nothing of it.
+    /// Pause quanta per priority, 0 resumes; `None` for priorities not in the frame.
     Pfc([Option<u16>; 8]),
 }
 

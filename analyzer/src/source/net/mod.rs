@@ -1,4 +1,4 @@
-//! Link-layer protocols beside RoCE: LLDP with DCBX, and MAC control (PAUSE, PFC).
+//! Link-layer control protocols: LLDP with DCBX, and MAC control (PAUSE, PFC).
 
 pub mod lldp;
 pub mod mac_control;

@@ -6,9 +6,8 @@ use anyhow::{Result, anyhow};
 use hashbrown::HashMap;
 
 use super::Config;
-use super::begin::Notes;
+use super::control::{CHECK_INTERVAL, Notices, stop_requested};
 use super::counters::{Departed, Known, Reader};
-use super::source::{LOOK, told_to_stop};
 use crate::host::ask::Kernel;
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::select::Target;
@@ -18,7 +17,7 @@ use crate::source::devices::watch::Watch;
 use crate::source::feed::{SourceEnd, Update};
 
 /// Devices that are read until the end.
-pub(super) struct Counting {
+pub(super) struct CountersOnly {
     reader: Reader,
     config: Config,
     inputs: Vec<String>,
@@ -27,12 +26,12 @@ pub(super) struct Counting {
     departed: Departed,
 }
 
-impl Counting {
+impl CountersOnly {
     /// Reads everything once, to know that it can be read, and goes on in the background.
     ///
     /// # Errors
-    /// When no counter can be read: that, and `why` there are no packets either.
-    pub(super) fn begin(mut config: Config, mut watch: Watch, targets: &[Target], why: &str) -> Result<Self> {
+    /// When no counter can be read, with `why`, the reason for having no packets.
+    pub(super) fn start(mut config: Config, mut watch: Watch, targets: &[Target], why: &str) -> Result<Self> {
         let labels = watch.labels();
         let root = config.host.root()?;
         let start_ns = monotonic_ns();
@@ -55,18 +54,18 @@ impl Counting {
         Ok(Self { reader, config, inputs, labels, start_ns, departed: Departed::default() })
     }
 
-    /// Devices and ports, for people.
+    /// Devices and ports, as text.
     pub(super) fn labels(&self) -> String {
         self.labels.join(", ")
     }
 
-    /// What is read, a sentence each, for the user.
+    /// The sources in use, one sentence each.
     pub(super) fn hooks(&self) -> Vec<String> {
         self.labels.iter().map(|label| format!("{label}: counters only")).collect()
     }
 
     /// Runs until stopped.
-    pub(super) fn run(mut self, tap: &SourceEnd, notes: Notes) {
+    pub(super) fn run(mut self, tap: &SourceEnd, notes: Notices) {
         for note in notes {
             let _gone = tap.tell(Update::Notice(note));
         }
@@ -80,9 +79,9 @@ impl Counting {
         let start = Instant::now();
         let mut next_sample = start + self.config.interval;
         loop {
-            std::thread::sleep(LOOK.min(next_sample.saturating_duration_since(Instant::now())));
+            std::thread::sleep(CHECK_INTERVAL.min(next_sample.saturating_duration_since(Instant::now())));
             let now = Instant::now();
-            if told_to_stop(tap) || self.config.duration.is_some_and(|most| now - start >= most) {
+            if stop_requested(tap) || self.config.duration.is_some_and(|most| now - start >= most) {
                 return Ok(());
             }
             if now < next_sample {

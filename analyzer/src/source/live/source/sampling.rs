@@ -1,4 +1,4 @@
-//! What a run reads at each look: the tables of the kernel programs as a [`Sample`].
+//! Sampling: reads the tables of the kernel programs into a [`Sample`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::source::live::load::Programs;
 use crate::source::live::tables::{Reading, Tables, fill_link, link_counters};
 
 impl Source {
-    /// What flows told up to now; before they are read.
+    /// Takes the bins reported so far, before the flows are read.
     fn drain_bins(&mut self) {
         if let Some(bins) = &mut self.bins {
             bins.drain();
@@ -134,7 +134,7 @@ impl Source {
             tuples.tuples().iter().map(|t| RetiredTuple { link: place(t.link), ..*t }).collect();
         let retired_unattributed = tuples.unattributed();
         let retired = tuples.marking().map(|(link, marked)| (place(link), marked));
-        // Which of the retired flows the filter would have left out is not known any more.
+        // The retired flows that the filter would have excluded are unknown.
         let known = self.config.filter.is_none() || links.iter().all(|link| link.retired.flows == 0);
         let marking = marking::by_link(&links, &reading.flows, &reading.extra, retired).filter(|_| known);
         Ok(Sample {
@@ -169,7 +169,7 @@ impl Source {
         })
     }
 
-    /// What a reading and the RDMA devices tell of which flows belong together.
+    /// Finds the reverse direction of flows from a reading and the RDMA devices.
     fn find_pairs(&mut self, reading: &Reading, owners: &Owners) -> Result<()> {
         let directions: BTreeMap<u16, Direction> =
             self.kernel_links().map(|(link, direction, _)| (link, direction)).collect();

@@ -1,10 +1,11 @@
-//! What a run can be about: packets and counters, or counters alone where no program can be attached
+//! Start of a live run: packets and counters, or counters only where no program can be attached
 //! or the device has no interface here.
 
 use anyhow::{Error, Result, anyhow};
 
 use super::Config;
-use super::counting::Counting;
+use super::control::Notices;
+use super::counters_only::CountersOnly;
 use super::source::{Loaded, Source};
 use crate::host::kernel::{Capability, KernelFacts, Needs, preflight};
 use crate::host::select::{self, Chosen};
@@ -12,30 +13,27 @@ use crate::host::sysfs::SysRoot;
 use crate::host::{HostError, interface, rdma};
 use crate::source::devices::watch::Watch;
 
-/// What there is to say at the start.
-pub(super) type Notes = Vec<String>;
-
 /// A source that is ready to run.
-pub(super) enum Begun {
-    /// Programs are attached; devices are read beside.
+pub(super) enum Prepared {
+    /// Programs are attached, and device counters are read.
     Packets(Box<Source>),
-    /// Devices alone.
-    Counters(Box<Counting>),
+    /// Device counters only.
+    Counters(Box<CountersOnly>),
 }
 
 /// Attaches as configured, on the calling thread, whose network namespace it enters; goes on with
 /// counters where that is all there is.
 ///
 /// # Errors
-/// When nothing at all can be read: why, and what would help.
-pub(super) fn begin(mut config: Config) -> Result<(Begun, Notes)> {
+/// When neither packets nor counters are available, with reason and remedy.
+pub(super) fn prepare(mut config: Config) -> Result<(Prepared, Notices)> {
     let facts = KernelFacts::read(std::path::Path::new("/"));
-    let mut notes = Notes::new();
+    let mut notes = Notices::new();
     let fit = preflight(&facts, Needs { netns: config.netns.is_some() });
     if let Some(netns) = &config.netns {
         netns.enter().map_err(|error| unless(&fit, error.into()))?;
     }
-    let (chosen, watch) = look(&config).map_err(|error| unless(&fit, error))?;
+    let (chosen, watch) = resolve(&config).map_err(|error| unless(&fit, error))?;
     let Chosen { targets, without_interface } = chosen;
     let elsewhere: Vec<String> = without_interface.into_iter().map(|(_, why)| why).collect();
     if watch.is_empty() && (targets.is_empty() || fit.is_err()) {
@@ -47,9 +45,9 @@ pub(super) fn begin(mut config: Config) -> Result<(Begun, Notes)> {
         Ok(()) => targets.is_empty().then(|| elsewhere.join("; ")),
     };
     if let Some(why) = why {
-        let counting = Counting::begin(config, watch, &targets, &why)?;
+        let counting = CountersOnly::start(config, watch, &targets, &why)?;
         notes.push(format!("counters of {} only, no packets: {why}", counting.labels()));
-        return Ok((Begun::Counters(Box::new(counting)), notes));
+        return Ok((Prepared::Counters(Box::new(counting)), notes));
     }
     if config.promiscuous && facts.capabilities.is_some_and(|held| !held.has(Capability::NetRaw)) {
         config.promiscuous = false;
@@ -64,19 +62,19 @@ pub(super) fn begin(mut config: Config) -> Result<(Begun, Notes)> {
     match Loaded::attach(&config, targets.clone(), facts.version) {
         Ok(mut loaded) => {
             notes.append(&mut loaded.notes);
-            Ok((Begun::Packets(Box::new(Source::new(loaded, config, watch))), notes))
+            Ok((Prepared::Packets(Box::new(Source::new(loaded, config, watch))), notes))
         }
-        // Where no packet of RoCE would pass a program, one that cannot be attached is no loss.
+        // Where all RoCE bypasses the programs, a failure to attach is not fatal.
         Err(error) if watch.hides_all() => {
-            let counting = Counting::begin(config, watch, &targets, &format!("{error:#}"))?;
+            let counting = CountersOnly::start(config, watch, &targets, &format!("{error:#}"))?;
             notes.push(format!("no program is attached, so non-RDMA traffic is not counted: {error:#}"));
-            Ok((Begun::Counters(Box::new(counting)), notes))
+            Ok((Prepared::Counters(Box::new(counting)), notes))
         }
         Err(error) => Err(error),
     }
 }
 
-/// The error to tell: that the rights or the kernel do not suffice, if so, since it has the remedy.
+/// The error to report: missing privileges or an unfit kernel first, since that error has the remedy.
 fn unless(fit: &Result<(), HostError>, error: Error) -> Error {
     match fit {
         Err(unfit) => anyhow!(unfit.to_string()),
@@ -84,8 +82,8 @@ fn unless(fit: &Result<(), HostError>, error: Error) -> Error {
     }
 }
 
-/// What the user's names mean, and the devices behind them.
-fn look(config: &Config) -> Result<(Chosen, Watch)> {
+/// Resolves the user's names to interfaces and their RDMA devices.
+fn resolve(config: &Config) -> Result<(Chosen, Watch)> {
     let root = SysRoot::of_this_thread()?;
     let all = interface::list_with_hardware(&root)?;
     let host_root = config.host.root()?;
