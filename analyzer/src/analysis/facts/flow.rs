@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use super::Ecn;
 use crate::analysis::{Icrc, LastNaks, Loss, Unfollowed};
-use crate::metrics::loss::spells::FlowSpells;
 use crate::sample::Direction;
 
 /// One direction of a queue pair on one link: link, direction, source, destination and destination QP

@@ -15,7 +15,6 @@ use rocescope_common::wire::SkipReason;
 use serde::{Serialize, Serializer};
 
 use super::{CountedAgain, Coverage, Device, Ecmp, Imbalance, Rails, TapFlow};
-use crate::metrics::loss::spells::Mark;
 use crate::sample::SourceKind;
 
 pub use flow::{
