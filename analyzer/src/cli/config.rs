@@ -193,7 +193,7 @@ mod tests {
             ("[tui]\n\ncolumns = [\"qp\", \"rait\"]", "line 3"),
             ("[tui]\nfilter = \"ce:>x\"", "line 2"),
             ("[tui]\nsort = \"rait\"", "invalid column 'rait'"),
-            ("[tui]\nhistory_mib = 0", "write 1 to 65536"),
+            ("[tui]\nhistory_mib = 0", "use 1 to 65536"),
             ("[tui.keys]\nhelp = [\"h\"]\nquit = [\"x\", \"Entre\"]", "line 3"),
             ("[tui.keys]\nquitt = [\"x\"]", "quitt"),
             ("[tui.keys]\nquit = [\"?\"]", "help and quit"),
