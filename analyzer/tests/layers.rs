@@ -43,6 +43,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("findings/", "crate::source::devices", "plain values that a sample holds"),
     ("sample/", "crate::source::devices", "plain values that a sample holds"),
     ("sample/", "crate::source::flows::owners", "plain values that a sample holds"),
+    ("report/schema/", "crate::source::net::lldp", "plain values that a sample holds"),
     ("report/text/devices.rs", "crate::source::net::lldp", "plain values that a sample holds"),
     ("doctor/facts.rs", "crate::source::net::lldp", "the parser of LLDP frames, a function of bytes"),
     ("host/listen.rs", "crate::source::net::lldp", "the parser of LLDP frames, a function of bytes"),
