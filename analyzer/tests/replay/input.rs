@@ -192,7 +192,7 @@ fn pauses_are_read_and_stay_skipped() {
     assert_eq!(victim.unwrap()["flows"][0]["dest_qp"], 17);
     let text = replay(&[&path, "--output", "text"]);
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(text.contains("PAUSES") && text.contains("PFC of priority 0: 295 frames"), "{text}");
+    assert!(text.contains("PAUSE AND PFC FRAMES") && text.contains("PFC priority 0: 295 frames"), "{text}");
 }
 
 #[test]
@@ -202,5 +202,5 @@ fn what_the_switch_says_is_in_the_report() {
     let neighbour = &report["links"][0]["neighbours"][0];
     assert!(neighbour["dialect"].is_string() && neighbour["pfc"]["enabled"].is_u64(), "{neighbour}");
     let text = String::from_utf8(replay(&[path, "--output", "text"]).stdout).unwrap();
-    assert!(text.contains("NEIGHBOURS") && text.contains("DCBX of IEEE; PFC on priority 2, 4, 5"), "{text}");
+    assert!(text.contains("NEIGHBOURS") && text.contains("IEEE DCBX; PFC on priority 2, 4, 5"), "{text}");
 }

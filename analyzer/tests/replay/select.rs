@@ -46,7 +46,7 @@ fn the_same_name_in_two_folders_stays_apart() {
     let b = file(folder.path(), "h1/x.pcap", &sends(0, 1, 1));
     let (report, said) = report(&[&a, &b]);
     assert_eq!(links(&report), ["h0/x.pcap", "h1/x.pcap"]);
-    assert!(said.contains("2 files are called x.pcap"), "{said}");
+    assert!(said.contains("2 files are named x.pcap"), "{said}");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn groups_compare_links_and_unknown_names_are_told() {
     let (grouped, said) = report(&[&a, &b, "--group", "a.pcap,b.pcap"]);
     assert_eq!((&grouped["imbalance"][0]["max_over_mean"], said.as_str()), (&json!(1.5), ""));
     let (_, said) = report(&[&a, &b, "--group", "a.pcap,c.pcap"]);
-    assert!(said.contains("no link called c.pcap"), "{said}");
+    assert!(said.contains("unknown link 'c.pcap'"), "{said}");
 }
 
 #[test]
