@@ -112,11 +112,8 @@ fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<
     let host = address(target.host.0, target.host.1);
     let link = input.sample.links.get(usize::from(target.link)).map_or("", |link| link.name.as_str());
     let most = target.degrees.len().saturating_sub(1 + light);
-    let cost = if marked {
-        format!("{} CE-marked", units::ratio(Some(ce)))
-    } else {
-        plural(many.gaps, "PSN gap")
-    };
+    let cost =
+        if marked { format!("{} CE-marked", units::ratio(Some(ce))) } else { plural(many.gaps, "PSN gap") };
     let diagnosis = format!("Incast to {host}: up to {most} senders, {cost}");
     let part = format!(" ({:.0} % of its data)", 100.0 * share);
     let mut flows: Vec<_> =
@@ -149,7 +146,10 @@ fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<
         .impact(Impact { packets_ratio: Some(if marked { ce } else { gaps }), ..Impact::default() })
         .step(format!("{port}, check egress queue, ECN thresholds (Kmin, Kmax) and discards."), None)
         .step("Check that DCQCN is enabled on the NIC (roce_np, roce_rp).", here.ecn())
-        .step("Reduce concurrent senders: hierarchical collectives, fewer channels (NCCL_MAX_NCHANNELS).", None);
+        .step(
+            "Reduce concurrent senders: hierarchical collectives, fewer channels (NCCL_MAX_NCHANNELS).",
+            None,
+        );
     let weighed = flows.into_iter().map(|flow| (flow, flow.bytes));
     Some(Seen::new(usize::from(target.link), (share * (ce + gaps), raise), weighed))
 }

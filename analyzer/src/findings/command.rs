@@ -51,11 +51,6 @@ impl<'a> Commands<'a> {
         self.with(|dev| format!("ethtool -m {dev}"))
     }
 
-    /// Receive rings.
-    pub(super) fn rings(self) -> Option<String> {
-        self.with(|dev| format!("ethtool -g {dev}"))
-    }
-
     /// MTU of the interface.
     pub(super) fn mtu(self) -> Option<String> {
         self.with(|dev| format!("ip link show dev {dev}"))

@@ -289,7 +289,10 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
         .place(place)
         .ends(requester, responder)
         .step(format!("On {most}, check that the notification point (roce_np) is enabled."), here.ecn())
-        .step(format!("On {most}, compare np_ecn_marked_roce_packets with np_cnp_sent."), here.rdma_counters())
+        .step(
+            format!("On {most}, compare np_ecn_marked_roce_packets with np_cnp_sent."),
+            here.rdma_counters(),
+        )
         .step("On the switches, check that the CNP class (DSCP 48 by default) is not dropped.", None)
         .into(found);
 }

@@ -76,7 +76,8 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     flows.sort_by_key(|flow| flow.last_ns);
     let here = Commands::on(input, &steps.link);
     let first = flows.first().map(|flow| flow.src);
-    let first = first.map_or_else(|| "each rank".to_owned(), |src| format!("{src}, the first to fall silent"));
+    let first =
+        first.map_or_else(|| "each rank".to_owned(), |src| format!("{src}, the first to fall silent"));
     Raise::new(&STALLED, Severity::Critical, title(diagnosis, [how]))
         .evidence("period_ns", steps.period_ns)
         .evidence("steps", steps.count)

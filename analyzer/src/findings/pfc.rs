@@ -87,7 +87,8 @@ limits! {
 
 const MS: u64 = 1_000_000;
 /// Step for victims.
-const SOURCE: &str = "Find the source of the pauses on the switches; the flows listed here are not at fault.";
+const SOURCE: &str =
+    "Find the source of the pauses on the switches; the queue pairs listed here are not at fault.";
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for device in &input.facts.devices {

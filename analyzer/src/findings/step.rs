@@ -1,7 +1,7 @@
 //! Steps of a job: stragglers, and growing step time.
 
 use super::title::title;
-use super::{Commands, Entry, Episode, Family, Impact, Input, Measure, Need, Place, Raise};
+use super::{Commands, Entry, Episode, Family, Input, Measure, Need, Place, Raise};
 use crate::analysis::ports;
 use crate::analysis::traffic::{StepStraggler, Steps};
 use crate::findings::{Finding, Severity};
@@ -129,10 +129,6 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
         .evidence("behind_ratio", cost)
         .flows(flows)
         .place(Place::link(input, name, None))
-        .impact(Impact {
-            time_lost_ns: Some(behind_ns.saturating_mul(straggler.steps)),
-            ..Impact::default()
-        })
         .episodes(vec![Episode {
             first_ns: straggler.since_ns,
             last_ns: straggler.until_ns,
