@@ -1,13 +1,14 @@
-//! Load that is spread unevenly: over links, and over what fabrics hash.
+//! Load balancing: over links, and over the 5-tuples that fabrics hash.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::{Entry, Family, Input, Measure, Raise};
+use super::title::{short, title};
+use super::{End, Entry, Episode, Family, Input, Measure, Place, Raise, ends};
 use crate::analysis::{Flow, Imbalance, QpSpread, direction_name, hashing_case, uneven};
 use crate::findings::{Finding, Severity};
 use crate::sample::Direction;
-use crate::util::units;
+use crate::util::units::{self, plural};
 
 /// This family.
 pub(super) const FAMILY: Family = Family {
@@ -20,16 +21,17 @@ pub(super) const FAMILY: Family = Family {
 const ENTROPY_LOW: Entry = Entry {
     id: "entropy.low",
     rank: 350,
-    title: "Too few source ports for the fabric to spread the load",
-    meaning: "Switches choose a path by a hash over addresses and UDP ports. Queue pairs that share a source port are one flow to them and share one uplink, however many paths there are; \
-              collective bandwidth is then that of the busiest uplink.",
-    computed: "A host's sent bytes are weighed twice: by queue pair and by 5-tuple (2 to the entropy of the bytes: how many equal ones would spread as well). A warning when the queue pairs are worth \
-               entropy.min_flows or more, and the 5-tuples entropy.ratio of that or less. With --ecmp N also a warning when hashing the 5-tuples over N uplinks makes the busiest carry entropy.ecmp times \
-               the mean or more (median over hash seeds) while a source port for each queue pair, or more queue pairs, would bring it below.",
-    advice: "Give queue pairs source ports of their own: the driver derives the port from the flow label or from both QP numbers, so check that the flow label is not set to one value \
-             (perftest --flow_label, a fixed RDMA CM flow label). With NCCL raise NCCL_IB_QPS_PER_CONNECTION (and look at NCCL_IB_SPLIT_DATA_ON_QPS), or let the switches hash on the BTH destination QP \
-             (SAI hash field RDMA_BTH_DEST_QP, user-defined fields), or use adaptive routing.",
-    caveat: "A fabric that hashes on the destination QP, sprays packets or routes adaptively is not hurt by few ports. The hash of the real switches is not known.",
+    title: "Low ECMP entropy: too few source ports",
+    meaning: "Switches choose a path by a hash over addresses and UDP ports. Queue pairs that share a source port are one flow to them and share one uplink, however \
+                many paths exist; the busiest uplink then limits collective bandwidth.",
+    computed: "The bytes that a host sends are counted by queue pair and by 5-tuple; each count yields a number of effective flows (2 to the entropy of the bytes). A \
+                 warning when the queue pairs amount to at least entropy.min_flows effective flows, and the 5-tuples to at most entropy.ratio of that. With --ecmp N \
+                 also a warning when hashing the 5-tuples over N uplinks puts at least entropy.ecmp times the mean on the busiest (median over hash seeds), while a \
+                 source port per queue pair, or more queue pairs, would keep it below.",
+    advice: "Use a source port per queue pair: the driver derives the port from the flow label or from both QP numbers, so check that the flow label is not fixed \
+               (perftest --flow_label, a fixed RDMA CM flow label). With NCCL raise NCCL_IB_QPS_PER_CONNECTION (see NCCL_IB_SPLIT_DATA_ON_QPS), or let the switches \
+               hash on the BTH destination QP (SAI hash field RDMA_BTH_DEST_QP, user-defined fields), or use adaptive routing.",
+    caveat: "Fabrics that hash on the destination QP, spray packets or route adaptively are not affected. The hash function of the real switches is unknown.",
     ..Entry::EMPTY
 };
 const LINKS_IMBALANCE: Entry = Entry {
@@ -37,17 +39,26 @@ const LINKS_IMBALANCE: Entry = Entry {
     rank: 360,
     causes: &["entropy.low"],
     measure: Some(Measure::ratio("max_over_mean")),
-    title: "Links that share a load carry it unevenly",
-    meaning: "One uplink, port or rail is much busier than its peers, so the traffic on it waits while others idle.",
-    computed: "For each group of links (imbalance) and rails: a warning when the busiest carries links.max_over_mean times the mean or more, and the group has carried links.min_packets or more; not raised \
-               for less. Where the whole run is even, also a warning for a stretch in which one link carries links.stretch_max_over_mean times the mean: at least links.stretch_windows windows of about 100 ms (longer in long runs) and links.stretch_ratio of all windows, two of \
-               three of them uneven by half as much at least, counting only windows with half the mean window's bytes or more. Of the interfaces of a live run only those are compared that are parallel: two that see the same packets (both ends of a cable, both sides of a router) share no load.",
-    advice: "With few 5-tuples the hash cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and look for hash polarisation between tiers. \
-             For rails, look at NCCL_IB_HCA, NCCL_CROSS_NIC and which GPU uses which NIC.",
-    caveat: "A group that does not share one load by design (--group of unrelated links) is uneven by design, and so are links of which a job uses one for seconds, then another. Of rails only the whole run is judged: an imbalance that began late shows late.",
+    title: "Uneven load on parallel links",
+    meaning: "One uplink, port or rail is much busier than its peers, so its traffic queues while others idle.",
+    computed: "For each group of links (imbalance) and for rails: a warning when the busiest carries at least links.max_over_mean times the mean, and the group \
+                 carried at least links.min_packets packets. Where the whole run is even, also a warning for a part of the run in which one link carries \
+                 links.stretch_max_over_mean times the mean: at least links.stretch_windows windows of about 100 ms (longer in long runs) and links.stretch_ratio of \
+                 all windows, two of three of them uneven by at least half as much; only windows with at least half the bytes of the mean window count. In a live run \
+                 only parallel interfaces are compared: two that see the same packets (both ends of a cable, both sides of a router) share no load.",
+    advice: "With few 5-tuples hashing cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and check for hash \
+               polarisation between tiers. For rails, check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
+    caveat: "Groups that share no load by design (--group of unrelated links) are uneven by design, and so are links that a job uses alternately for seconds. Rails \
+               are evaluated over the whole run only: an imbalance that began late is reported late.",
     ..Entry::EMPTY
 };
 
+/// Step for flows that share source ports.
+const MORE_PORTS: &str =
+    "Use more source ports: raise NCCL_IB_QPS_PER_CONNECTION (NCCL_IB_SPLIT_DATA_ON_QPS=1).";
+/// Step for uneven links.
+const HASHING: &str =
+    "Compare the hash fields of the switches (L4 ports, destination QP); check for polarisation.";
 /// What to do first where few 5-tuples are known to be the reason.
 const ENTROPY_FIRST: &str = "See entropy.low first. ";
 
@@ -55,34 +66,34 @@ limits! {
     /// Thresholds about entropy.
     pub struct EntropyLimits = "entropy";
     min_flows: f64 = 4.0,
-        "queue pairs, in equal flows, below which ports are not judged",
-        "With fewer there is nothing to spread, whatever the ports";
+        "minimum effective flows by queue pair",
+        "With fewer there is nothing to balance, whatever the ports";
     ratio: f64 = 0.5,
-        "5-tuples over queue pairs, in equal flows",
-        "Ports made from QP numbers collide now and then; that half of them do, does not happen by chance";
+        "maximum effective flows by 5-tuple over those by queue pair",
+        "Ports derived from QP numbers collide occasionally; a collision of half of them is no coincidence";
     ecmp: f64 = 1.5,
-        "load of the busiest uplink over the mean, median over hash seeds",
-        "At 1.5 the job gets two thirds of the bandwidth it paid for; Meta reported up to 40 % gained by fixing less (SIGCOMM 2024)";
+        "minimum load of the busiest uplink over the mean, median over hash seeds",
+        "At 1.5 the job gets two thirds of the bandwidth; Meta reported up to 40 % gained by fixing less (SIGCOMM 2024)";
 }
 
 limits! {
     /// Thresholds about links.
     pub struct LinksLimits = "links";
     max_over_mean: f64 = 1.5,
-        "load of the busiest link over the mean",
-        "As entropy.ecmp: a third of the bandwidth is lost";
+        "minimum load of the busiest link over the mean",
+        "Same as entropy.ecmp: a third of the bandwidth is lost";
     min_packets: u64 = 1000,
-        "RoCE packets in the group below which it is not judged",
-        "A few messages fall on a few links by chance";
+        "minimum RoCE packets in the group",
+        "A few messages hit a few links by chance";
     stretch_max_over_mean: f64 = 1.4,
-        "load of the busiest link over the mean in a part of a run that is even all in all",
-        "Less than for a whole run: that the links are even at other times shows that they do share the load";
+        "minimum load of the busiest link over the mean in a part of an otherwise even run",
+        "Less than for a whole run: even load at other times shows that the links share the load";
     stretch_windows: u64 = 10,
-        "loaded windows in which one link is uneven before a part of the run is judged",
-        "A second or more: messages that happen to leave together, a step or a checkpoint are over by then";
+        "minimum loaded windows in which one link is uneven",
+        "A second or more: messages that coincide, a step or a checkpoint are shorter";
     stretch_ratio: f64 = 0.1,
-        "share of the run's loaded windows that they make up",
-        "At 1.4 times the mean a tenth of the time costs the run a thirtieth; less is hardly worth a night";
+        "minimum share of the run's loaded windows",
+        "At 1.4 times the mean, a tenth of the time costs the run a thirtieth; less is not worth an on-call alert";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -110,22 +121,25 @@ fn shared_ports(input: &Input<'_>, found: &mut Vec<Finding>) {
             continue;
         }
         let host = spread.src;
-        let title = format!(
-            "{} queue pairs that {host} sends to share {}: the fabric sees {tuples:.1} flows instead of {pairs:.1}",
-            spread.queue_pairs,
-            if spread.source_ports == 1 {
-                "one source port".to_owned()
-            } else {
-                format!("{} source ports", spread.source_ports)
-            },
-        );
-        Raise::new(&ENTROPY_LOW, Severity::Warning, title)
+        let (queue_pairs, ports) =
+            (plural(spread.queue_pairs as u64, "QP"), plural(spread.source_ports as u64, "source port"));
+        let diagnosis = format!("Low ECMP entropy: {queue_pairs} of {host} share {ports}");
+        let figure = format!(" ({tuples:.1} of {pairs:.1} flows)");
+        let flows = busiest_from(input, host);
+        let requester = ends::of_data(input, flows.iter().copied()).0;
+        let place = flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default();
+        Raise::new(&ENTROPY_LOW, Severity::Warning, title(diagnosis, [figure]))
             .evidence("queue_pairs", spread.queue_pairs)
             .evidence("effective_queue_pairs", pairs)
             .evidence("five_tuples", spread.five_tuples)
             .evidence("effective_five_tuples", tuples)
             .evidence("source_ports", spread.source_ports)
-            .flows(busiest_from(input, host))
+            .flows(flows)
+            .place(place)
+            .ends(requester.map(|end| End { qpn: None, ..end }), None)
+            .step(format!("On {host}, check that the flow label of the queue pairs is not fixed."), None)
+            .step(MORE_PORTS, None)
+            .step("Enable hashing on the BTH destination QP, or adaptive routing, on the switches.", None)
             .into(found);
     }
 }
@@ -143,7 +157,7 @@ fn busiest_from<'a>(input: &Input<'a>, host: IpAddr) -> Vec<&'a Flow> {
     flows
 }
 
-/// What the number of uplinks that the user named would make of it.
+/// ECMP over the number of uplinks that the user named.
 fn uplinks(input: &Input<'_>, found: &mut Vec<Finding>) {
     let Some(ecmp) = &input.facts.ecmp else { return };
     for set in &ecmp.sets {
@@ -156,15 +170,18 @@ fn uplinks(input: &Input<'_>, found: &mut Vec<Finding>) {
             .into_iter()
             .find(|name| p50(name).is_some_and(|p| p < limit));
         let Some(better) = better else { continue };
-        let instead = match (hashing_case(better), p50(better)) {
-            (Some(words), Some(p50)) => format!("; {words}: {p50:.2} times"),
-            _ => String::new(),
+        let diagnosis =
+            format!("ECMP collisions: busiest of {} uplinks carries {now:.2} × the mean", ecmp.uplinks);
+        let tuples = format!(", {} 5-tuples", set.five_tuples);
+        let remedy = match (hashing_case(better), p50(better)) {
+            (Some(words), Some(p50)) => {
+                format!("With {words}, the busiest uplink carries {p50:.2} × the mean.")
+            }
+            _ => MORE_PORTS.to_owned(),
         };
-        let title = format!(
-            "Hashing the {} 5-tuples ({}) over {} uplinks makes the busiest {now:.2} times as busy as the mean{instead}",
-            set.five_tuples, set.of, ecmp.uplinks
-        );
-        Raise::new(&ENTROPY_LOW, Severity::Warning, title)
+        Raise::new(&ENTROPY_LOW, Severity::Warning, title(diagnosis, [tuples, format!(" ({})", set.of)]))
+            .step(remedy, None)
+            .step("Enable hashing on the BTH destination QP, or adaptive routing, on the switches.", None)
             .evidence("uplinks", ecmp.uplinks)
             .evidence("five_tuples", set.five_tuples)
             .evidence("max_over_mean_p50", now)
@@ -182,24 +199,28 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
             input.facts.links.iter().filter(|l| l.direction == direction && names.contains(&l.name));
         members.map(|link| (link.packets, link.bytes, link.name.as_str())).collect::<Vec<_>>()
     };
-    let report = |group: Vec<(u64, u64, &str)>,
-                  direction: Option<Direction>,
-                  ratio: Option<f64>,
-                  what: &str| {
-        let packets: u64 = group.iter().map(|(packets, _, _)| packets).sum();
-        let ratio = ratio.filter(|ratio| *ratio >= limits.max_over_mean && packets >= limits.min_packets)?;
-        let (_, _, busiest) = group.iter().max_by_key(|(_, bytes, _)| *bytes)?;
-        let way = direction.map_or_else(String::new, |way| format!(" ({})", direction_name(way)));
-        let title = format!("{busiest} carries {ratio:.2} times the mean of its {} {what}{way}", group.len());
-        let names: Vec<&str> = group.iter().map(|(_, _, name)| *name).collect();
-        let bytes: Vec<u64> = group.iter().map(|(_, bytes, _)| *bytes).collect();
-        Some(
-            Raise::new(&LINKS_IMBALANCE, Severity::Warning, title)
-                .evidence("links", names)
-                .evidence("bytes", bytes)
-                .evidence("max_over_mean", ratio),
-        )
-    };
+    let report =
+        |group: Vec<(u64, u64, &str)>, direction: Option<Direction>, ratio: Option<f64>, what: &str| {
+            let packets: u64 = group.iter().map(|(packets, _, _)| packets).sum();
+            let ratio =
+                ratio.filter(|ratio| *ratio >= limits.max_over_mean && packets >= limits.min_packets)?;
+            let (_, _, busiest) = group.iter().max_by_key(|(_, bytes, _)| *bytes)?;
+            let way = direction.map_or_else(String::new, |way| format!(" ({})", direction_name(way)));
+            let (name, count) = (short(busiest), group.len());
+            let diagnosis = format!("Uneven load: {name} carries {ratio:.2} × the mean of {count} {what}");
+            let place = Place::link(input, busiest, direction);
+            let names: Vec<&str> = group.iter().map(|(_, _, name)| *name).collect();
+            let bytes: Vec<u64> = group.iter().map(|(_, bytes, _)| *bytes).collect();
+            Some(
+                Raise::new(&LINKS_IMBALANCE, Severity::Warning, title(diagnosis, [way]))
+                    .place(place)
+                    .step(HASHING, None)
+                    .step("Check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.", None)
+                    .evidence("links", names)
+                    .evidence("bytes", bytes)
+                    .evidence("max_over_mean", ratio),
+            )
+        };
     for group in input.facts.imbalance.iter().filter(|group| !group.same_path) {
         let members = packets_on(&group.links, group.direction);
         if let Some(raise) = report(members, group.direction, group.max_over_mean, "links") {
@@ -242,16 +263,18 @@ fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64, found: &mut Vec<F
         return;
     }
     let way = group.direction.map_or_else(String::new, |way| format!(" ({})", direction_name(way)));
-    let title = format!(
-        "{} carried {:.2} times the mean of its {} links{way} for {} since {}: {:.0} % of the time with load",
-        part.link,
+    let diagnosis = format!(
+        "Uneven load: {} carried {:.2} × the mean of {} links for {}",
+        short(&part.link),
         part.max_over_mean,
         group.links.len(),
         units::duration(part.length_ns),
-        units::clock_utc(part.since_ns),
-        100.0 * part.windows as f64 / part.of_windows as f64,
     );
-    Raise::new(&LINKS_IMBALANCE, Severity::Warning, title)
+    let time = format!(", {:.0} % of active time", 100.0 * part.windows as f64 / part.of_windows as f64);
+    let until_ns = part.since_ns.saturating_add(part.length_ns);
+    Raise::new(&LINKS_IMBALANCE, Severity::Warning, title(diagnosis, [time, way]))
+        .place(Place::link(input, &part.link, group.direction))
+        .step(HASHING, None)
         .evidence("links", group.links.clone())
         .evidence("busiest", part.link.as_str())
         .evidence("max_over_mean", part.max_over_mean)
@@ -261,6 +284,10 @@ fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64, found: &mut Vec<F
         .evidence("windows", part.windows)
         .evidence("of_windows", part.of_windows)
         .evidence("bytes_ratio", part.bytes_ratio)
-        .last_seen(Some(part.since_ns.saturating_add(part.length_ns)))
+        .episodes(vec![Episode {
+            first_ns: part.since_ns,
+            last_ns: until_ns,
+            peak: Some(part.max_over_mean),
+        }])
         .into(found);
 }

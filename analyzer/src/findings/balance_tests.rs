@@ -132,7 +132,7 @@ fn a_part_of_the_run_in_which_one_link_carries_nearly_all() {
     let finding = seen(10_000, &part(100..130, [400, 1600])).unwrap();
     assert_eq!(finding.severity, Severity::Warning);
     assert!(
-        finding.title.contains("u1 carried 1.60 times the mean of its 2 links for 3.84 s"),
+        finding.title.contains("u1 carried 1.60 × the mean of 2 links for 3.84 s"),
         "{}",
         finding.title
     );

@@ -1,11 +1,13 @@
-//! Many that send to one at once.
+//! Incast.
 
 use super::once::{Seen, seen_once};
-use super::{Entry, Family, Input, Measure, Need, Raise};
+use super::title::title;
+use super::{Commands, End, Entry, Family, Impact, Input, Measure, Need, Place, Raise, ends};
 use crate::findings::Severity;
 use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::hosts::{Degree, Pair, Target};
 use crate::sample::address;
+use crate::util::units::{self, plural};
 
 /// This family.
 pub(super) const FAMILY: Family =
@@ -16,16 +18,20 @@ const INCAST: Entry = Entry {
     rank: 290,
     needs: &[Need::Traffic],
     measure: Some(Measure::ratio("incast_bytes_ratio")),
-    title: "Several hosts send to one at once, and it costs",
-    meaning: "Data from several hosts meets at the port towards one host. What comes faster than that port sends waits in the switch; when the queue fills, packets are marked CE, paused by PFC \
-              or dropped, and all of these flows slow down. All-to-all and parameter servers do this by their nature; it is a problem when marks or losses come with it.",
-    computed: "Data to each receiver is cut into bins (--bin), and the senders in each are counted. Raised as a warning when bins with incast_senders senders or more carry at least incast_share of the \
-               receiver's data, there are at least incast_bins of them, and of their data more than incast_ce_ratio is marked CE, or PSN gaps come at incast_gap_ratio per packet or more; and both \
-               at least twice as often as in bins with fewer senders. Where there are no such bins to compare with, marks count and gaps do not: loss has other causes. Hosts that send less than a tenth of \
-               what the busiest one sends (credits, small messages) make no incast: as many more must send. Senders alone, however many, raise nothing. Once for taps that see the same packets.",
-    advice: "Spread the senders in time or over receivers: a hierarchical or pipelined collective (NCCL_ALGO, NCCL_PXN_DISABLE=0), fewer channels at once (NCCL_MAX_NCHANNELS). On the switch: look at the egress queue of the \
-             receiver's port, ECN thresholds (Kmin, Kmax), PFC on the priority of the data, and buffer shares. On the senders: DCQCN enabled (roce_rp, roce_np).",
-    caveat: "Marks are seen only behind the switch that makes them: at the receiver or its port. Gaps are loss before the point of capture, or reordering by adaptive routing.",
+    title: "Incast with congestion",
+    meaning: "Data of several hosts converges on the switch port towards one host. What exceeds the speed of that port queues in the switch; when the queue fills, \
+                packets are CE-marked, paused by PFC or dropped, and the rate of all these flows drops. All-to-all and parameter servers cause incast by nature; it is \
+                a problem when CE marks or loss accompany it.",
+    computed: "Data to each receiver is divided into time bins (--bin), and the senders in each bin are counted. A warning when there are at least incast_bins bins \
+                 with at least incast_senders senders, these carry at least incast_share of the receiver's data, and of their packets more than incast_ce_ratio are \
+                 CE-marked or at least incast_gap_ratio have a PSN gap, in both cases at least twice the ratio in bins with fewer senders. Without such bins to compare \
+                 with, CE marks count and gaps do not: loss has other causes. Hosts that send less than a tenth of the busiest sender's data (credits, small messages) \
+                 do not count as senders. Incast without CE marks or gaps raises nothing. Taps that see the same packets raise one finding.",
+    advice: "Spread the senders over time or over receivers: a hierarchical or pipelined collective (NCCL_ALGO, NCCL_PXN_DISABLE=0), fewer concurrent channels \
+               (NCCL_MAX_NCHANNELS). On the switch, check the egress queue of the receiver's port, ECN thresholds (Kmin, Kmax), PFC on the priority of the data, and \
+               buffer shares. On the senders, check that DCQCN is enabled (roce_rp, roce_np).",
+    caveat: "CE marks are visible only downstream of the switch that sets them: at the receiver or its port. Gaps are loss upstream of this tap, or reordering by \
+               adaptive routing.",
     ..Entry::EMPTY
 };
 
@@ -33,25 +39,25 @@ limits! {
     /// Thresholds of this family.
     pub struct Limits = "burst";
     incast_senders: u64 = 3,
-        "senders in one bin from which it counts as incast",
-        "Two senders to one port already exceed it, but a host of a ring sends and receives with two neighbours; incast is spoken of from several on";
+        "minimum concurrent senders in a bin",
+        "Two senders to one port already exceed it, but a host of a ring exchanges data with two neighbours";
     incast_bins: u64 = 10,
-        "bins with so many senders, at least",
+        "minimum bins with that number of senders",
         "A handful of bins is the start of a job, not a pattern";
     incast_share: f64 = 0.1,
-        "share of the receiver's data in such bins, at least",
-        "Below a tenth it cannot be what slows the job";
+        "minimum share of the receiver's data in such bins",
+        "Below a tenth, incast cannot be what limits the job";
     incast_ce_ratio: f64 = 0.01,
-        "share of CE marks in such bins from which it costs",
-        "DCQCN halves its rate on the first mark and recovers over milliseconds, so that one packet in a hundred keeps a flow slowed down";
+        "minimum CE ratio in such bins",
+        "DCQCN halves its rate on the first CNP and recovers over milliseconds, so that one CE-marked packet in a hundred keeps a flow throttled";
     incast_gap_ratio: f64 = 0.001,
-        "PSN gaps per packet in such bins from which it costs",
-        "Go-back-N sends all that was under way again for each loss: one in a thousand is felt";
+        "minimum PSN gaps per packet in such bins",
+        "Go-back-N retransmits all packets in flight for each loss: one in a thousand is noticeable";
 }
 
-/// How much more often than with few senders.
+/// Minimum ratio to what bins with few senders show.
 const FACTOR: f64 = 2.0;
-/// Share of the busiest sender's data from which a host fills a queue: the others send credits and small messages.
+/// Minimum share of the busiest sender's data to count as a sender: the others send credits and small messages.
 const HEAVY: f64 = 0.1;
 
 /// Hosts that send to a receiver now and then, but hardly anything.
@@ -106,20 +112,23 @@ fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<
     let host = address(target.host.0, target.host.1);
     let link = input.sample.links.get(usize::from(target.link)).map_or("", |link| link.name.as_str());
     let most = target.degrees.len().saturating_sub(1 + light);
-    let cost = if marked {
-        format!("{:.1} % of it is marked CE", 100.0 * ce)
-    } else {
-        format!("{} PSN gaps come with it", many.gaps)
-    };
-    let title = format!(
-        "Up to {most} hosts send to {host} at once: {:.0} % of its data comes in such bursts, and {cost}",
-        100.0 * share
-    );
+    let cost =
+        if marked { format!("{} CE-marked", units::ratio(Some(ce))) } else { plural(many.gaps, "PSN gap") };
+    let diagnosis = format!("Incast to {host}: up to {most} senders, {cost}");
+    let part = format!(" ({:.0} % of its data)", 100.0 * share);
     let mut flows: Vec<_> =
         input.facts.flows.iter().filter(|flow| flow.dst == host && flow.link == link).collect();
     flows.retain(|flow| flow.payload_bytes > 0);
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
-    let raise = Raise::new(&INCAST, Severity::Warning, title)
+    let direction = input.facts.links.get(usize::from(target.link)).and_then(|link| link.direction);
+    let place = Place::link(input, link, direction);
+    let port = match &place.switch_port {
+        Some(port) => format!("On {port} and the switch port towards {host}"),
+        None => format!("On the switch port towards {host}"),
+    };
+    let responder = ends::of_data(input, flows.iter().copied()).1;
+    let here = Commands::on(input, link);
+    let raise = Raise::new(&INCAST, Severity::Warning, title(diagnosis, [part]))
         .evidence("link", link)
         .evidence("receiver", host.to_string())
         .evidence("bin_ns", traffic.bin_ns)
@@ -131,7 +140,16 @@ fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<
         .evidence("other_ce_ratio", (few.packets > 0).then(|| ratio(few.ce, &few)))
         .evidence("incast_gaps", many.gaps)
         .evidence("other_gaps", few.gaps)
-        .flows(flows.iter().copied());
+        .flows(flows.iter().copied())
+        .place(place.hop("upstream"))
+        .ends(None, responder.map(|end| End { qpn: None, ..end }))
+        .impact(Impact { packets_ratio: Some(if marked { ce } else { gaps }), ..Impact::default() })
+        .step(format!("{port}, check egress queue, ECN thresholds (Kmin, Kmax) and discards."), None)
+        .step("Check that DCQCN is enabled on the NIC (roce_np, roce_rp).", here.ecn())
+        .step(
+            "Reduce concurrent senders: hierarchical collectives, fewer channels (NCCL_MAX_NCHANNELS).",
+            None,
+        );
     let weighed = flows.into_iter().map(|flow| (flow, flow.bytes));
     Some(Seen::new(usize::from(target.link), (share * (ce + gaps), raise), weighed))
 }

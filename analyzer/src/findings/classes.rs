@@ -1,13 +1,14 @@
 //! Traffic classes: DSCPs of data and of CNPs.
 //!
-//! Taps along one path see the same packets: what all of them show is told once, of the one that saw most of it.
+//! Taps along one path see the same packets: they raise one finding, at the tap with most of them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use super::once::{Seen, once, seen_once};
 use super::settings::{CNP_DSCP, DSCP_MIXED, DSCP_UNSET};
-use super::{Input, Raise};
+use super::title::{pair, short, title};
+use super::{Commands, Input, Place, Raise, ends};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::sample::Direction;
@@ -29,9 +30,16 @@ pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
     let changed: Vec<&Flow> =
         once(changing, |flow| flow.payload_bytes).into_iter().map(|(flow, _)| flow).collect();
     if !changed.is_empty() {
-        let title =
-            format!("The DSCP of {} changes in the course of the run", plural(changed.len() as u64, "flow"));
-        Raise::new(&DSCP_MIXED, Severity::Warning, title).flows(changed).into(found);
+        let diagnosis = format!("DSCP changes within {}", plural(changed.len() as u64, "flow"));
+        let first = changed.first().copied();
+        let parts = [first.map_or_else(String::new, |flow| pair(flow.src, flow.dst))];
+        let (requester, responder) = ends::of_data(input, changed.iter().copied());
+        Raise::new(&DSCP_MIXED, Severity::Warning, title(diagnosis, parts))
+            .place(first.map(|flow| Place::of(input, flow)).unwrap_or_default())
+            .ends(requester, responder)
+            .step("Check that no switch rewrites DSCP, and set one traffic class for the job.", None)
+            .flows(changed)
+            .into(found);
     }
     let mut pairs: BTreeMap<(&str, IpAddr, IpAddr), Vec<&Flow>> = BTreeMap::new();
     for flow in data().filter(|flow| flow.dscp.is_some()) {
@@ -59,8 +67,14 @@ pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
     for one in seen_once(input, seen) {
         let (others, (src, dst, flows, by_dscp, heavy)) = (one.others(), one.what);
         let names = heavy.iter().map(u8::to_string).collect::<Vec<_>>().join(" and ");
-        let title = format!("Data from {src} to {dst} is sent with DSCP {names}{others}");
-        Raise::new(&DSCP_MIXED, Severity::Warning, title)
+        let diagnosis = format!("Mixed DSCPs {names}, {src} → {dst}");
+        let place = flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default();
+        let (requester, responder) = ends::of_data(input, flows.iter().copied());
+        Raise::new(&DSCP_MIXED, Severity::Warning, title(diagnosis, [others]))
+            .place(place)
+            .ends(requester, responder)
+            .step(format!("On {src}, set one traffic class for the job (NCCL_IB_TC)."), None)
+            .step("Check that no switch rewrites DSCP.", None)
             .evidence("dscp", by_dscp.keys().copied().collect::<Vec<u8>>())
             .evidence("payload_bytes", by_dscp.values().copied().collect::<Vec<u64>>())
             .flows(flows)
@@ -103,24 +117,29 @@ pub(super) fn by_link(input: &Input<'_>, found: &mut Vec<Finding>) {
         }
     }
     let name = |at: usize| input.facts.links.get(at).map_or("", |link| link.name.as_str());
+    let place = |at: usize| {
+        let link = input.facts.links.get(at);
+        link.map(|link| Place::link(input, &link.name, link.direction)).unwrap_or_default()
+    };
     for one in seen_once(input, unset) {
         let (share, data) = one.what;
-        let title = format!(
-            "{} of the data on {}{} has DSCP 0",
-            units::ratio(Some(share)),
-            name(one.link),
-            one.others()
-        );
-        Raise::new(&DSCP_UNSET, Severity::Info, title)
+        let percent = units::ratio(Some(share));
+        let diagnosis = format!("DSCP 0 on {}: {percent} of the data bytes", short(name(one.link)));
+        Raise::new(&DSCP_UNSET, Severity::Info, title(diagnosis, [one.others()]))
+            .place(place(one.link))
+            .step("Set the DSCP of the lossless class at the senders (NCCL_IB_TC=106 for DSCP 26).", None)
+            .step("Check trust mode and priorities of the port.", Commands::on(input, name(one.link)).qos())
             .evidence("share", share)
             .evidence("data_bytes", data)
             .into(found);
     }
     for one in seen_once(input, cnps_as_data) {
         let (main, cnps) = one.what;
-        let title =
-            format!("CNPs on {}{} have DSCP {}, as the data", name(one.link), one.others(), main.dscp);
-        Raise::new(&CNP_DSCP, Severity::Info, title)
+        let diagnosis = format!("CNPs on {} share DSCP {} with the data", short(name(one.link)), main.dscp);
+        Raise::new(&CNP_DSCP, Severity::Info, title(diagnosis, [one.others()]))
+            .place(place(one.link))
+            .step("Set a DSCP of their own for CNPs at the receivers (cnp_dscp, 48 by default).", None)
+            .step("Map that DSCP to a strict-priority queue on every switch.", None)
             .evidence("dscp", main.dscp)
             .evidence("cnp_packets", cnps)
             .evidence("cnp_packets_in_data_class", main.cnp_packets)

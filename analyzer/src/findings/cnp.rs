@@ -1,13 +1,14 @@
-//! Congestion notifications that do not fit the marks.
+//! CNPs for flows without CE marks.
 
 use std::collections::HashSet;
 
 use super::once::name;
-use super::{Entry, Family, Input, Need, Raise};
+use super::title::{pair, title};
+use super::{Commands, Entry, Family, Input, Need, Place, Raise, ends};
 use crate::analysis::{Flow, FlowId};
 use crate::findings::{Finding, Severity};
 use crate::sample::Direction;
-use crate::util::units;
+use crate::util::units::plural;
 
 /// This family.
 pub(super) const FAMILY: Family = Family { entries: &[WITHOUT_CE], limits: &[], evidence: &[], check };
@@ -16,21 +17,22 @@ const WITHOUT_CE: Entry = Entry {
     id: "cnp.without_ce",
     rank: 330,
     needs: &[Need::Pairs],
-    title: "CNPs for data that is not marked here",
-    meaning: "A sender is told to slow down, but none of its packets that passed here carries a mark. Either they are marked further on, between here and the receiver, or the receiver sends CNPs \
-              for something else.",
-    computed: "Over flows of at least 10 CNPs whose flow of data is known (flows[].cnp.answers), is ECN-capable with at least 100 packets here and has no mark at all. A warning in a live run \
-               when that data arrives at this host, for nothing can mark it further on; info in a replay, where the place of the tap is not known; nothing when this host sends the data. Flows \
-               with as many NAKs as half their CNPs are left out: some NICs send a CNP with a NAK.",
-    advice: "To find the congested switch, capture nearer to the receiver: its ingress has all marks. Where the receiver itself sends CNPs without marks, look at its settings (roce_np, \
-             cc_params in mlx5's debugfs; slow restart sends CNPs when packets are lost, roce_slow_restart_cnps counts them).",
-    caveat: "At the sender's side of a switch this is how it always looks. How many CNPs there are for a number of marks says nothing: NICs pace them.",
+    title: "CNPs without CE marks at this tap",
+    meaning: "A receiver sends CNPs (rate reduction requested) for a flow whose packets are not CE-marked at this tap. Either they are marked downstream of this \
+                tap, or the receiver sends CNPs for another reason.",
+    computed: "Over flows of at least 10 CNPs whose data flow is known (flows[].cnp.answers), is ECN-capable with at least 100 packets at this tap and has no \
+                 CE-marked packet. A warning in a live run when that data arrives at this host, because no switch is downstream; info in a replay, where the position \
+                 of the tap is unknown; not raised when this host sends the data. Flows with NAKs amounting to half of their CNPs or more are excluded: some NICs send \
+                 a CNP with a NAK.",
+    advice: "To locate the congested switch, capture closer to the receiver: all CE marks are visible at its ingress. Where the receiver itself sends CNPs without \
+               CE marks, check its settings (roce_np, cc_params in mlx5 debugfs; slow restart sends CNPs after loss and counts them in roce_slow_restart_cnps).",
+    caveat: "Normal for a tap on the sender side of the congested switch. The number of CNPs does not follow from the number of CE marks: NICs pace them.",
     ..Entry::EMPTY
 };
 
 /// Fewer may be chance, or belong to marks before the capture began.
 const ENOUGH_CNPS: u64 = 10;
-/// Of fewer packets it cannot be said that none is marked.
+/// Minimum packets to conclude that none is CE-marked.
 const ENOUGH_DATA: u64 = 100;
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -52,19 +54,16 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
     let arrives = suspects.iter().any(|(_, data)| data.direction == Some(Direction::Ingress));
     suspects.sort_by_key(|(cnps, _)| std::cmp::Reverse(cnps.cnp_packets));
-    // Several taps may see the same CNPs: the one that saw most of them speaks.
-    let mut told = HashSet::new();
-    suspects.retain(|(cnps, _)| told.insert(name(cnps)));
+    // Several taps may see the same CNPs: the one with most of them is reported.
+    let mut reported = HashSet::new();
+    suspects.retain(|(cnps, _)| reported.insert(name(cnps)));
     let Some((most, data)) = suspects.first() else { return };
     let severity = if arrives { Severity::Warning } else { Severity::Info };
-    let title = format!(
-        "{} sends {} CNPs for the data from {} to its QP {}, none of which is marked here",
-        most.src,
-        units::count(most.cnp_packets),
-        data.src,
-        data.dest_qp
-    );
-    Raise::new(&WITHOUT_CE, severity, title)
+    let diagnosis = format!("{} without CE marks at this tap", plural(most.cnp_packets, "CNP"));
+    let parts = [pair(most.src, most.dst), format!(", QP {}", data.dest_qp)];
+    let (requester, responder) = ends::of_data(input, suspects.iter().map(|(_, data)| *data));
+    let here = Commands::on(input, &data.link);
+    Raise::new(&WITHOUT_CE, severity, title(diagnosis, parts))
         .evidence("cnp_packets", suspects.iter().map(|(cnps, _)| cnps.cnp_packets).sum::<u64>())
         .evidence(
             "ecn_capable_packets",
@@ -74,5 +73,9 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         // Where answers travel in the same flow, this is later than its last CNP.
         .last_seen(suspects.iter().map(|(cnps, _)| cnps.last_ns).max())
         .flows(suspects.iter().map(|(_, data)| *data))
+        .place(Place::of(input, data).hop("downstream"))
+        .ends(requester, responder)
+        .step(format!("Capture closer to {}, where all CE marks are visible.", most.src), None)
+        .step(format!("On {}, check the notification point (roce_np).", most.src), here.ecn())
         .into(found);
 }

@@ -36,6 +36,31 @@ impl<'a> Commands<'a> {
         self.with(|dev| format!("dcb pfc show dev {dev}"))
     }
 
+    /// Whether the NIC sends CNPs and obeys them, by priority (mlx5).
+    pub(super) fn ecn(self) -> Option<String> {
+        self.with(|dev| format!("grep . /sys/class/net/{dev}/ecn/roce_[nr]p/enable/*"))
+    }
+
+    /// Speed and state of the link.
+    pub(super) fn link(self) -> Option<String> {
+        self.with(|dev| format!("ethtool {dev}"))
+    }
+
+    /// Power and temperature of the transceiver.
+    pub(super) fn module(self) -> Option<String> {
+        self.with(|dev| format!("ethtool -m {dev}"))
+    }
+
+    /// MTU of the interface.
+    pub(super) fn mtu(self) -> Option<String> {
+        self.with(|dev| format!("ip link show dev {dev}"))
+    }
+
+    /// PCIe speed and width, relaxed ordering and what else `rocescope doctor` checks.
+    pub(super) fn doctor(self) -> Option<String> {
+        self.with(|_| "rocescope doctor".to_owned())
+    }
+
     /// Counters of the RDMA devices.
     pub(super) fn rdma_counters(self) -> Option<String> {
         self.with(|_| "rdma statistic show".to_owned())

@@ -1,6 +1,7 @@
-//! Settings of the host that are wrong, as `rocescope doctor` finds them, during a live run.
+//! Misconfigured host settings, from the checks of `rocescope doctor`, during a live run.
 
-use super::{Entry, Family, Input, Raise};
+use super::title::title;
+use super::{Entry, Family, Input, Place, Raise};
 use crate::findings::{Finding, Severity};
 use crate::source::devices::Setting;
 
@@ -12,7 +13,7 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-/// What all of them share: a check of doctor is raised as what it is there.
+/// An entry for checks of doctor, raised with the severity that doctor gives them.
 macro_rules! entry {
     ($name:ident, $id:literal, $rank:literal, $title:literal, $meaning:literal, $checks:literal) => {
         const $name: Entry = Entry {
@@ -23,11 +24,11 @@ macro_rules! entry {
             computed: concat!(
                 "Live, on interfaces with RDMA devices: the checks ",
                 $checks,
-                " of `rocescope doctor` (docs/doctor.md) that give a warning or worse on what is watched. Judged once, and again when the switch \
-                 says something new over LLDP."
+                " of `rocescope doctor` (docs/doctor.md) that result in a warning or worse for the monitored interfaces. Evaluated once, and again \
+                 when LLDP information of the switch changes."
             ),
-            advice: "The evidence names the setting, its value and how to change it; `rocescope doctor` shows it among all others.",
-            caveat: "What cannot be read on this host is not judged.",
+            advice: "Change the setting as the evidence states; `rocescope doctor` lists all settings.",
+            caveat: "Settings that cannot be read on this host are not checked.",
             ..Entry::EMPTY
         };
     };
@@ -36,64 +37,64 @@ entry!(
     LOSSLESS,
     "config.lossless",
     20,
-    "A setting for lossless traffic is wrong",
-    "PFC, global pause, trust, priorities and buffers have to agree, or RoCE is dropped under load although everything seems to work.",
+    "Lossless configuration error",
+    "PFC, global pause, trust mode, priorities and buffers must be consistent; otherwise RoCE packets are dropped under load.",
     "qos.*, pfc.*, pause.*, cm.*, buffer.* and ring.*"
 );
 entry!(
     ECN,
     "config.ecn",
     40,
-    "A setting for congestion control is wrong",
-    "Without ECN on both sides, and CNPs in a class of their own, senders are not told to slow down, and PFC alone has to hold the traffic.",
+    "Congestion control misconfigured",
+    "Without ECN on both sides, and CNPs in a traffic class of their own, senders do not reduce their rate, and only PFC limits the traffic.",
     "ecn.* and cnp.*"
 );
 entry!(
     SWITCH,
     "config.switch",
     30,
-    "Host and switch do not have the same settings",
-    "A priority that is lossless on one side only is the classic fault: what one side pauses, the other does not obey.",
+    "Host and switch configuration mismatch",
+    "A priority that is lossless on one side only is the classic fault: one side sends pauses that the other does not obey.",
     "switch.*"
 );
 entry!(
     PORT,
     "config.port",
     50,
-    "A port is not set up for RoCE",
-    "State, addresses and MTU of the port decide whether RoCE works at all, can be routed, and how many packets it needs.",
+    "Port not configured for RoCE",
+    "State, addresses and MTU of the port determine whether RoCE works, whether it can be routed, and its packet rate.",
     "device.*, port.*, entropy.* and counters.*"
 );
 entry!(
     PCIE,
     "config.pcie",
     60,
-    "PCIe of the NIC is slower than its port",
-    "A NIC that cannot write to memory as fast as packets arrive pauses the network, or drops.",
+    "PCIe slower than the NIC port",
+    "A NIC that cannot write to memory at line rate pauses its neighbour, or drops packets.",
     "pcie.*"
 );
 entry!(
     GPU,
     "config.gpu",
     70,
-    "GPU and NIC cannot work together as they could",
-    "Data that does not go directly between GPU and NIC passes memory twice.",
+    "GPUDirect RDMA not available or slow",
+    "Data that does not move directly between GPU and NIC crosses host memory twice.",
     "gpu.* and gpudirect.*"
 );
 entry!(
     NCCL,
     "config.nccl",
     80,
-    "A job's NCCL settings do not fit this host",
-    "NCCL takes its devices, addresses and traffic class from its environment and from nccl.conf; what does not fit the host leaves RoCE unused, or outside of its class.",
+    "NCCL settings do not match this host",
+    "NCCL takes its devices, addresses and traffic class from its environment and from nccl.conf; settings that do not match the host leave RoCE unused, or in the wrong traffic class.",
     "nccl.*"
 );
 entry!(
     HOST,
     "config.host",
     90,
-    "A setting of the host stands in the way",
-    "Kernel and rights decide what rocescope can do, and at which cost.",
+    "Host settings limit rocescope",
+    "Kernel features and capabilities determine what rocescope can measure, and its overhead.",
     "kernel.* and filters.*"
 );
 
@@ -115,13 +116,20 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for Setting { check, subject, critical, value, why, change } in &input.sample.devices.settings {
         let severity = if *critical { Severity::Critical } else { Severity::Warning };
         let shown = value.as_deref().unwrap_or("unknown");
-        let why = why.as_deref().map_or_else(String::new, |why| format!(": {why}"));
-        let mut raise = Raise::new(kind(check), severity, format!("{subject}: {check} is {shown}{why}"))
+        let reason = why.as_deref().map_or_else(String::new, |why| format!(": {why}"));
+        let title = title(format!("{subject}: {check} is {shown}"), [reason]);
+        let mut raise = Raise::new(kind(check), severity, title)
             .evidence("check", *check)
             .evidence("of", subject.as_str())
             .evidence("value", value.clone());
         if let Some(change) = change {
-            raise = raise.evidence("change", change.as_str()).advice(change);
+            raise = raise.evidence("change", change.as_str()).advice(change).step(change.as_str(), None);
+        }
+        if let Some(why) = why {
+            raise = raise.evidence("reason", why.as_str());
+        }
+        if let Some(link) = input.facts.links.iter().find(|link| link.name == *subject) {
+            raise = raise.place(Place::link(input, &link.name, None));
         }
         raise.into(found);
     }

@@ -1,6 +1,7 @@
-//! What devices counted by themselves: the findings where no packet can be seen.
+//! Findings from device counters, for hosts whose packets are not visible.
 
-use super::{Better, Entry, Family, Input, Measure, Raise, Unit};
+use super::title::title;
+use super::{Better, Commands, Entry, Family, Input, Measure, Place, Raise, Unit};
 use crate::findings::{Finding, Severity};
 use crate::source::devices::PortSample;
 use crate::util::units;
@@ -17,66 +18,72 @@ const LOSS: Entry = Entry {
     id: "device.loss",
     rank: 200,
     measure: Some(Measure::ratio("ratio")),
-    title: "The NIC counts lost packets",
-    meaning: "Packets of RoCE arrived out of sequence, were asked for again, or were never acknowledged in time. Each costs at least a round trip, and with go-back-N all that was sent meanwhile.",
-    computed: "From the device's counters since the run began: out_of_sequence, psn_error_naks, implied_psn_errors, local_ack_timeouts, retransmissions, retries_exceeded. A warning when their sum is device.events or \
-               more and device.loss_ratio of the RoCE packets or more (where packets are counted); critical when a queue pair gave up (retries_exceeded).",
-    advice: "Timeouts without out_of_sequence at the receivers mean that requests or ACKs are lost altogether. Look at discards of this port and of every switch port on the way, at PFC on the priority in use, and at \
-             FEC errors. `rocescope live` on a mirror port says which queue pairs and where.",
-    caveat: "Adaptive routing reorders on purpose: out_of_sequence grows then without a loss.",
+    title: "Packet loss counted by the NIC",
+    meaning: "RoCE packets arrived out of sequence, were NAKed and retransmitted, or were not acknowledged in time. Each loss costs at least one round trip, and \
+                with go-back-N all packets in flight.",
+    computed: "From the increase of the device's counters during the run: out_of_sequence, psn_error_naks, implied_psn_errors, local_ack_timeouts, retransmissions, \
+                 retries_exceeded. A warning when their sum is at least device.events and at least device.loss_ratio of the RoCE packets (where packets are counted); \
+                 critical when a queue pair failed (retries_exceeded).",
+    advice: "Timeouts without out_of_sequence at the receivers mean that whole requests or ACKs are lost. Check discards of this port and of every switch port on \
+               the path, PFC on the priority in use, and FEC errors. `rocescope live` on a mirror port shows the queue pairs and the location.",
+    caveat: "Adaptive routing reorders by design: out_of_sequence then grows without loss.",
     ..Entry::EMPTY
 };
 const CONGESTION: Entry = Entry {
     id: "device.congestion",
     rank: 300,
     measure: Some(Measure::ratio("ce_ratio")),
-    title: "The NIC counts congestion",
-    meaning: "Data arrives marked CE, and senders are told to slow down.",
-    computed: "From the device's counters since the run began. A warning when ce_marked_packets are device.ce_ratio or more of the received RoCE packets; info when only CNPs were sent or handled, device.events or more, or \
-               packets are not counted.",
-    advice: "See where it comes from: many senders to one receiver (incast), bad hashing, or a slow receiver. The findings of the ecn and balance families, from packets of a mirror port or a capture, say which.",
-    caveat: "Firmware counts CE-marked packets of all protocols on some NICs. CNPs are paced: their number says little about the number of marks.",
+    title: "Congestion counted by the NIC",
+    meaning: "Data arrives CE-marked, and CNPs request rate reductions from the senders.",
+    computed: "From the increase of the device's counters during the run. A warning when ce_marked_packets are at least device.ce_ratio of the received RoCE packets; \
+                 info when at least device.events CNPs were sent or handled but the ratio is lower, or packets are not counted.",
+    advice: "Locate the source: incast, ECMP collisions, or a slow receiver. The findings of the ecn and balance families, from packets of a mirror port or a \
+               capture, name it.",
+    caveat: "Some NIC firmware counts CE-marked packets of all protocols. CNPs are paced: their number does not follow from the number of CE marks.",
     ..Entry::EMPTY
 };
 const NOT_READY: Entry = Entry {
     id: "device.not_ready",
     rank: 240,
-    title: "The NIC counts receivers that are not ready",
-    meaning: "A SEND or WRITE with immediate found no receive buffer posted: the sender waits for the time that the RNR NAK names and tries again.",
-    computed: "A warning when rnr_naks_received, rnr_naks_sent and out_of_buffer of the device add up to device.events or more; critical when a queue pair gave up (rnr_retries_exceeded).",
-    advice: "The application at the receiving end posts receive buffers too late or too few: it is busy, waits for a GPU, or is badly set up. Sent NAKs mean this host.",
+    title: "Receiver not ready (RNR NAKs), counted by the NIC",
+    meaning: "A SEND or WRITE with immediate data found no posted receive buffer: the sender waits for the RNR timer and retries.",
+    computed: "A warning when rnr_naks_received, rnr_naks_sent and out_of_buffer of the device add up to at least device.events; critical when a queue pair failed \
+                 (rnr_retries_exceeded).",
+    advice: "The receiving application posts receive buffers too late or too few: it is busy, waits for a GPU, or is misconfigured. rnr_naks_sent means that this \
+               host is the receiver.",
     caveat: "",
     ..Entry::EMPTY
 };
 const DISCARDS: Entry = Entry {
     id: "device.discards",
     rank: 190,
-    title: "The port drops frames",
-    meaning: "The port had no room for frames that arrived or could not send: on a lossless priority that must not happen.",
-    computed: "A warning when port_discards, tx_discards or rx_discards of the device grew by device.events or more.",
-    advice: "Check that PFC is on for RoCE's priority on both sides, that its buffer has headroom (dcb buffer show), that PCIe is as wide and fast as it should be, and that the host is not the bottleneck (pcie_read_stalls).",
-    caveat: "The counters of the port do not tell RoCE from other traffic.",
+    title: "Port discards frames",
+    meaning: "The port had no buffer for arriving frames, or could not send: on a lossless priority this must not happen.",
+    computed: "A warning when port_discards, tx_discards or rx_discards of the device grew by at least device.events together.",
+    advice: "Check that PFC is enabled for RoCE's priority on both sides, that its buffer has headroom (dcb buffer show), that PCIe runs at full width and speed, \
+               and that the host is not the bottleneck (pcie_read_stalls).",
+    caveat: "The port counters do not distinguish RoCE from other traffic.",
     ..Entry::EMPTY
 };
 const LINK: Entry = Entry {
     id: "device.link_errors",
     rank: 100,
-    title: "The link has errors",
-    meaning: "Forward error correction could not mend blocks, or the link went down: frames were lost whatever the settings.",
-    computed: "A warning when fec_uncorrectable or link_downs of the device grew at all during the run.",
-    advice: "Clean or replace cable and transceiver, check their temperature and power (ethtool -m), and look at the same counters of the switch port.",
-    caveat: "Symbols that are corrected are normal at 100G a lane and more.",
+    title: "Link errors",
+    meaning: "Forward error correction could not correct blocks, or the link went down: frames were lost whatever the settings.",
+    computed: "A warning when fec_uncorrectable or link_downs of the device grew during the run.",
+    advice: "Clean or replace cable and transceiver, check their temperature and power (ethtool -m), and check the same counters of the switch port.",
+    caveat: "Corrected symbols are normal at 100G per lane and above.",
     ..Entry::EMPTY
 };
 const PCIE: Entry = Entry {
     id: "device.pcie_stalls",
     rank: 110,
     measure: Some(Measure { name: "per_s", unit: Unit::PerSecond, better: Better::Less }),
-    title: "The NIC waits for PCIe",
-    meaning: "The NIC could not read or write memory as fast as the network goes: it pauses its neighbour, or drops.",
-    computed: "Info when pcie_read_stalls or pcie_write_stalls of the device grew by device.stalls_per_s or more a second.",
-    advice: "Check PCIe width and speed (rocescope doctor), relaxed ordering, the IOMMU, and whether memory of another NUMA node is used.",
-    caveat: "Only mlx5 counts them, in events whose length is not known.",
+    title: "PCIe stalls of the NIC",
+    meaning: "The NIC could not read or write memory at line rate: it pauses its neighbour, or drops packets.",
+    computed: "Info when pcie_read_stalls and pcie_write_stalls of the device grow by at least device.stalls_per_s per second.",
+    advice: "Check PCIe width and speed (rocescope doctor), relaxed ordering, the IOMMU, and whether memory of a remote NUMA node is used.",
+    caveat: "Only mlx5 counts them, as events of unknown duration.",
     ..Entry::EMPTY
 };
 
@@ -84,16 +91,16 @@ limits! {
     /// Thresholds of this family.
     pub struct Limits = "device";
     events: u64 = 10,
-        "counted events below which nothing is said",
-        "A connection that ends can leave a few";
+        "minimum counted events",
+        "A closing connection can leave a few";
     loss_ratio: f64 = 0.000_01,
-        "lost packets over RoCE packets",
-        "Go-back-N loses bandwidth visibly from about one in a hundred thousand on";
+        "minimum ratio of lost packets to RoCE packets",
+        "Go-back-N loses measurable bandwidth from about one in a hundred thousand";
     ce_ratio: f64 = 0.01,
-        "share of received RoCE packets with a CE mark",
-        "Below one per cent, marking is at work and harmless";
+        "minimum CE ratio of received RoCE packets",
+        "Below one per cent, CE marking is normal operation";
     stalls_per_s: f64 = 1000.0,
-        "stall events a second",
+        "minimum stall events per second",
         "Hundreds occur on healthy hosts under load";
 }
 
@@ -103,9 +110,13 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         congestion(input, port, found);
         not_ready(input, port, found);
         discards(input, port, found);
-        link(port, found);
+        link(input, port, found);
         pcie(input, port, found);
     }
+}
+
+fn commands<'a>(input: &Input<'_>, port: &'a PortSample) -> Commands<'a> {
+    Commands::on(input, port.interface.as_deref().unwrap_or(""))
 }
 
 /// Those of the named counters that are not 0, and their sum.
@@ -115,18 +126,24 @@ fn sum(port: &PortSample, names: &[&'static str]) -> (u64, Vec<(&'static str, u6
     (all.iter().map(|(_, n)| n).sum(), all)
 }
 
-/// The finding with these counters as evidence, and what they are of.
+/// The finding with these counters as evidence, the first of them in the title.
 fn raise(
+    input: &Input<'_>,
     entry: &'static Entry,
     severity: Severity,
     port: &PortSample,
     what: &str,
     counters: &[(&'static str, u64)],
 ) -> Raise {
-    let list: Vec<String> =
-        counters.iter().map(|(name, n)| format!("{} {}", name.replace('_', " "), units::count(*n))).collect();
-    let title = format!("{} {what}: {}", port.label(), list.join(", "));
+    let figure = |(name, n): &(&'static str, u64)| format!("{} {}", name.replace('_', " "), units::count(*n));
+    let first = counters.first().map_or_else(String::new, |first| format!(": {}", figure(first)));
+    let others: [String; 5] = std::array::from_fn(|at| {
+        counters.get(at + 1).map_or_else(String::new, |other| format!(", {}", figure(other)))
+    });
+    let title = title(format!("{what} at {}{first}", port.label()), others);
+    let interface = port.interface.as_deref();
     let mut raise = Raise::new(entry, severity, title)
+        .place(interface.map(|name| Place::link(input, name, None)).unwrap_or_default())
         .evidence("device", port.label())
         .evidence("driver", port.driver.clone())
         .evidence("seconds", port.seconds());
@@ -157,7 +174,13 @@ fn loss(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
         return;
     }
     let severity = if gave_up { Severity::Critical } else { Severity::Warning };
-    raise(&LOSS, severity, port, "counts losses", &counters).evidence("ratio", ratio).into(found);
+    let here = commands(input, port);
+    raise(input, &LOSS, severity, port, "Packet loss", &counters)
+        .evidence("ratio", ratio)
+        .step("Check discards of the NIC, and of every switch port on the path.", here.nic_counters())
+        .step("Check that PFC is enabled on the priority of RoCE.", here.pfc())
+        .step("Check QP state and retry counters.", here.rdma_counters())
+        .into(found);
 }
 
 fn congestion(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
@@ -170,8 +193,10 @@ fn congestion(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
         _ if events >= limits.events => Severity::Info,
         _ => return,
     };
-    raise(&CONGESTION, severity, port, "counts congestion", &counters)
+    raise(input, &CONGESTION, severity, port, "Congestion", &counters)
         .evidence("ce_ratio", ratio)
+        .step("Check that DCQCN is enabled on the NIC (roce_np, roce_rp).", commands(input, port).ecn())
+        .step("Analyze a capture or mirror port to name the congested flows: rocescope replay FILE.", None)
         .into(found);
 }
 
@@ -181,21 +206,33 @@ fn not_ready(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
     let gave_up = port.value("rnr_retries_exceeded").is_some_and(|(n, _)| n > 0);
     if events >= input.limits.device.events || gave_up {
         let severity = if gave_up { Severity::Critical } else { Severity::Warning };
-        raise(&NOT_READY, severity, port, "counts receivers that were not ready", &counters).into(found);
+        raise(input, &NOT_READY, severity, port, "Receiver not ready", &counters)
+            .step("Find the receiving processes of this host.", commands(input, port).queue_pairs())
+            .step("Post more receive buffers in the application, or post them earlier.", None)
+            .into(found);
     }
 }
 
 fn discards(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
     let (events, counters) = sum(port, &["port_discards", "tx_discards", "rx_discards"]);
     if events >= input.limits.device.events.max(1) {
-        raise(&DISCARDS, Severity::Warning, port, "dropped frames", &counters).into(found);
+        let here = commands(input, port);
+        raise(input, &DISCARDS, Severity::Warning, port, "Frames discarded", &counters)
+            .step("Check that PFC is enabled for the same priorities on both sides.", here.pfc())
+            .step("Check buffers, trust mode and priorities.", here.qos())
+            .step("Check PCIe width and speed of the NIC.", here.doctor())
+            .into(found);
     }
 }
 
-fn link(port: &PortSample, found: &mut Vec<Finding>) {
+fn link(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
     let (events, counters) = sum(port, &["fec_uncorrectable", "link_downs"]);
     if events > 0 {
-        raise(&LINK, Severity::Warning, port, "has link errors", &counters).into(found);
+        let here = commands(input, port);
+        raise(input, &LINK, Severity::Warning, port, "Link errors", &counters)
+            .step("Check temperature and power of the transceiver.", here.module())
+            .step("Clean or replace cable and transceiver; check the counters of the switch port.", None)
+            .into(found);
     }
 }
 
@@ -203,7 +240,10 @@ fn pcie(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
     let (events, counters) = sum(port, &["pcie_read_stalls", "pcie_write_stalls"]);
     let per_s = events as f64 / port.seconds().unwrap_or(f64::INFINITY);
     if events > 0 && per_s >= input.limits.device.stalls_per_s {
-        raise(&PCIE, Severity::Info, port, "waited for PCIe", &counters).evidence("per_s", per_s).into(found);
+        raise(input, &PCIE, Severity::Info, port, "PCIe stalls", &counters)
+            .evidence("per_s", per_s)
+            .step("Check PCIe width, speed and relaxed ordering.", commands(input, port).doctor())
+            .into(found);
     }
 }
 

@@ -1,10 +1,11 @@
-//! Congestion marks: too many of them, none possible, and nobody who passes them on.
+//! ECN: congestion, missing CNPs, and data that is not ECN-capable.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::once::{Seen, once, seen_once};
-use super::{Better, Entry, Family, Input, Measure, Raise, Unit};
+use super::title::{more, pair, short, title};
+use super::{Better, Commands, Entry, Family, Impact, Input, Measure, Place, Raise, Unit, ends};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::util::units;
@@ -19,30 +20,36 @@ const CONGESTION: Entry = Entry {
     rank: 310,
     causes: &["burst.incast"],
     measure: Some(Measure::ratio("ce_ratio")),
-    title: "Data arrives marked CE",
-    meaning: "Switches on the way had queues beyond their marking threshold. The receivers answer with CNPs, and the senders slow down: these flows are limited by the fabric, \
-              not by the hosts.",
-    computed: "Per link (once for taps that see the same packets, where most marks are), over flows in which at least congestion_flow_marks packets and the share congestion_ratio of the ECN-capable data are marked CE, when they have congestion_marks marks together. ACKNOWLEDGE and CNP do not count. A \
-               warning. marked_time_ratio is the share of time bins with data in which there was a mark, peak_ratio the largest share of marks in a bin.",
-    advice: "Find the queue: several senders to one host (incast, see flows), or flows that were hashed onto one uplink (look at entropy and imbalance; more source ports with \
-             NCCL_IB_QPS_PER_CONNECTION=4 and NCCL_IB_SPLIT_DATA_ON_QPS=1 spread better). Check on the switch that the marking thresholds (Kmin, Kmax, Pmax) suit the port's speed, and that \
-             DCQCN is on at the hosts: /sys/class/net/IF/ecn/roce_np/enable/PRIO and roce_rp/enable/PRIO, or cc_params in mlx5's debugfs.",
-    caveat: "Some marks are how DCQCN works: a ratio says how often the queue was long, not how much was lost. Marks set behind this point are not seen here.",
+    title: "ECN congestion",
+    meaning: "Switches on the path queue beyond their ECN marking threshold and mark packets CE. The receivers answer with CNPs and the senders reduce their rate: \
+                these flows are limited by the fabric, not by the hosts.",
+    computed: "Per link, over the flows with at least congestion_flow_marks CE-marked packets and a CE ratio of at least congestion_ratio (of ECN-capable data \
+                 packets). A warning when they have at least congestion_marks CE-marked packets together. ACKNOWLEDGE and CNP are excluded. Taps that see the same \
+                 packets raise one finding, at the tap with most CE-marked packets. marked_time_ratio is the share of time bins with data that contain CE-marked \
+                 packets; peak_ratio is the highest CE ratio of a bin.",
+    advice: "Locate the congested queue: incast (several senders to one host, see the flows), or flows hashed onto one uplink (see entropy and imbalance; \
+               NCCL_IB_QPS_PER_CONNECTION=4 with NCCL_IB_SPLIT_DATA_ON_QPS=1 adds source ports). On the switch, check that the marking thresholds (Kmin, Kmax, Pmax) \
+               suit the port speed. On the hosts, check that DCQCN is enabled: /sys/class/net/IF/ecn/roce_np/enable/PRIO and roce_rp/enable/PRIO, or cc_params in \
+               mlx5 debugfs.",
+    caveat: "Some CE marking is normal operation of DCQCN: the CE ratio shows how often the queue exceeded the threshold, not loss. CE marks set downstream of this \
+               tap are not visible here.",
     ..Entry::EMPTY
 };
 const NO_CNP: Entry = Entry {
     id: "ecn.no_cnp",
     rank: 320,
     measure: Some(Measure { name: "receivers", unit: Unit::Count, better: Better::Less }),
-    title: "Marks are not answered with CNPs",
-    meaning: "A receiver gets packets marked CE and never sends a CNP. Its senders are not told to slow down: the queue goes on growing until PFC stops the port or packets are lost.",
-    computed: "Per receiver: at least no_cnp_marks data packets marked CE over no_cnp_ms or more, at least 10 acknowledgements from it in the same capture (so that its way back \
-               passes here), and not one CNP from it to anybody. Nothing is concluded from how many CNPs there are: NICs pace them per port, per address pair or per destination. A warning.",
-    advice: "Switch the notification point on for the data's priority: echo 1 > /sys/class/net/IF/ecn/roce_np/enable/PRIO (mlx5; upstream: cc_params/np_* in debugfs), and the reaction point \
-             (roce_rp) at the senders. Check that CNPs are not dropped: their DSCP (48 by default) needs a queue of its own on the switch. np_cnp_sent and np_ecn_marked_roce_packets in \
-             hw_counters tell whether the NIC sends them.",
-    caveat: "Soft-RoCE (rxe) sends no CNPs at all. CNPs have a source port of their own, so with several uplinks they may return by another than the one watched. DCQCN is not the only \
-             congestion control: a fabric that uses another one (as HPCC, Swift or a NIC's own) needs no CNPs.",
+    title: "CE-marked packets are not answered with CNPs",
+    meaning: "The receiver gets CE-marked packets and never sends a CNP, so its senders do not reduce their rate: the queue grows until PFC pauses the port or \
+                packets are dropped.",
+    computed: "Per receiver: a warning when at least no_cnp_marks CE-marked data packets arrive over at least no_cnp_ms, at least 10 acknowledgements from it are \
+                 captured (which shows that its reverse direction is captured), and it sends no CNP to any host. The number of CNPs is not evaluated otherwise: NICs \
+                 pace CNPs per port, per address pair or per destination.",
+    advice: "Enable the notification point for the priority of the data: echo 1 > /sys/class/net/IF/ecn/roce_np/enable/PRIO (mlx5; upstream kernels: cc_params/np_* \
+               in debugfs), and the reaction point (roce_rp) at the senders. Check that CNPs are not dropped: their DSCP (default 48) needs its own queue on the \
+               switch. np_cnp_sent and np_ecn_marked_roce_packets in hw_counters show whether the NIC sends CNPs.",
+    caveat: "Soft-RoCE (rxe) never sends CNPs. CNPs have a source port of their own, so with several uplinks they may return over one that is not captured. DCQCN \
+               is not the only congestion control: HPCC, Swift and NIC-specific algorithms need no CNPs.",
     ..Entry::EMPTY
 };
 const NOT_CAPABLE: Entry = Entry {
@@ -50,13 +57,13 @@ const NOT_CAPABLE: Entry = Entry {
     rank: 440,
     lasting: true,
     measure: Some(Measure::ratio("not_ect_ratio")),
-    title: "Data is not ECN-capable",
-    meaning: "The ECN bits of these packets are 00: a congested switch cannot mark them, only drop or pause them. DCQCN does not work for them.",
-    computed: "Raised as info when at least not_capable_packets packets of connections are not-ECT and they are the share not_capable_ratio of all such packets. ACKNOWLEDGE, CNP, connection management and \
-               RoCEv1, which has no ECN bits, do not count.",
-    advice: "Where DCQCN is wanted: set ECT in the traffic class. NCCL_IB_TC=106 is DSCP 26 with ECT(0); cma_roce_tos for connections through rdma_cm; `--tclass=106` in perftest; on mlx5 also \
-             /sys/class/infiniband/DEV/tc/1/traffic_class.",
-    caveat: "No fault where the fabric relies on PFC alone, or on another congestion control.",
+    title: "ECN not enabled",
+    meaning: "These packets are Not-ECT (ECN bits 00): a congested switch cannot mark them, it can only drop or pause them. DCQCN has no effect on them.",
+    computed: "Info when at least not_capable_packets packets of connections are Not-ECT and make up at least the share not_capable_ratio of all such packets. \
+                 ACKNOWLEDGE, CNP, connection management and RoCEv1 (no ECN bits) are excluded.",
+    advice: "Where DCQCN is used, set ECT in the traffic class: NCCL_IB_TC=106 is DSCP 26 with ECT(0); cma_roce_tos for connections through rdma_cm; `--tclass=106` \
+               in perftest; on mlx5 also /sys/class/infiniband/DEV/tc/1/traffic_class.",
+    caveat: "Not a fault where the fabric relies on PFC alone, or on another congestion control.",
     ..Entry::EMPTY
 };
 
@@ -64,29 +71,29 @@ limits! {
     /// Thresholds of this family.
     pub struct Limits = "ecn";
     congestion_ratio: f64 = 0.01,
-        "share of marks in a flow from which it counts as congested",
+        "minimum CE ratio of a congested flow",
         "DCQCN holds queues at the threshold with well under one mark in a hundred packets; the DCQCN paper marks 1 % of the packets when the queue is at its upper threshold";
     congestion_marks: u64 = 100,
-        "marks in the congested flows of a link together from which this is said",
-        "A burst at the start of a step marks some tens of packets and is over; a job's many queue pairs share the marks of one queue";
+        "minimum CE-marked packets to report, summed over the congested flows of a link",
+        "A burst at the start of a step marks some tens of packets and ends; the many queue pairs of a job share the CE marks of one queue";
     congestion_flow_marks: u64 = 10,
-        "marks in a flow from which it may count as congested",
-        "Of fewer a share says little: one mark in 20 packets is 5 %";
+        "minimum CE-marked packets of a congested flow",
+        "With fewer the ratio is not significant: one of 20 packets is 5 %";
     no_cnp_marks: u64 = 100,
-        "marks that a receiver must have got to be expected to send a CNP",
-        "NICs pace CNPs by time (4 µs to 50 µs by default, milliseconds at most), not by marks: one at least is due for any burst of this size";
+        "minimum CE-marked packets of a receiver for a CNP to be expected",
+        "NICs pace CNPs by time (4 µs to 50 µs by default, milliseconds at most), not by CE marks: any burst of this size triggers at least one";
     no_cnp_ms: u64 = 100,
-        "time in milliseconds over which they came",
-        "Many times the longest pacing interval that NICs can be set to (4 ms)";
+        "minimum duration of CE marking in milliseconds",
+        "Many times the longest configurable CNP pacing interval (4 ms)";
     not_capable_packets: u64 = 100,
-        "packets that are not ECN-capable from which this is said",
-        "A job moves more than that in a step; a few packets are no traffic to speak of";
+        "minimum Not-ECT packets to report",
+        "A job moves more than that in a step; fewer packets are negligible";
     not_capable_ratio: f64 = 0.05,
-        "their share of all packets of connections",
-        "Below it the rest of the traffic sets the picture";
+        "minimum Not-ECT share of all packets of connections",
+        "Below it, ECN-capable traffic dominates";
 }
 
-/// Acknowledgements that show that a receiver's way back passes here.
+/// Acknowledgements that show that a receiver's reverse direction is captured.
 const ENOUGH_ACKS: u64 = 10;
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -134,13 +141,19 @@ fn congestion(input: &Input<'_>, seen: &Seen<Vec<&Flow>>, found: &mut Vec<Findin
     let (ce, capable) = (sum(|flow| flow.ecn_data.ce), sum(|flow| flow.ecn_data.capable()));
     let percent = units::ratio(Some(share(ce, capable)));
     let one_host = flows.iter().all(|flow| flow.dst == most.dst);
-    let title = match flows.len() {
-        1 => format!(
-            "{percent} of the data from {} to QP {} on {} arrives marked CE",
-            most.src, most.dest_qp, most.dst
+    let (diagnosis, parts) = match flows.len() {
+        1 => (
+            format!("ECN congestion: {percent} CE-marked"),
+            [pair(most.src, most.dst), format!(", QP {}", most.dest_qp)],
         ),
-        n if one_host => format!("{percent} of the data to {} in {n} flows arrives marked CE", most.dst),
-        n => format!("{percent} of the data in {n} flows on {} arrives marked CE", link.name),
+        n if one_host => (
+            format!("ECN congestion towards {}: {percent} CE-marked", most.dst),
+            [format!(", {n} flows"), seen.others()],
+        ),
+        n => (
+            format!("ECN congestion on {}: {percent} CE-marked", short(&link.name)),
+            [format!(", {n} flows"), seen.others()],
+        ),
     };
     let worst = flows.iter().filter_map(|flow| flow.ce_ratio).fold(0.0, f64::max);
     let bins = || {
@@ -167,7 +180,15 @@ fn congestion(input: &Input<'_>, seen: &Seen<Vec<&Flow>>, found: &mut Vec<Findin
         .iter()
         .filter_map(|flow| flow.cnp.as_ref())
         .find(|cnp| cnp.answers.as_ref().is_some_and(|id| *id == crate::analysis::FlowId::of(most)));
-    Raise::new(&CONGESTION, Severity::Warning, title)
+    let here = Commands::on(input, &link.name);
+    let (requester, responder) = ends::of_data(input, flows.iter().copied());
+    let place = Place::link(input, &link.name, link.direction).hop("upstream");
+    let port = match (&place.switch_port, one_host) {
+        (Some(port), _) => format!("On {port} and the switches upstream of it"),
+        (None, true) => format!("On the switch port towards {}", most.dst),
+        (None, false) => "On the switches upstream of this tap".to_owned(),
+    };
+    Raise::new(&CONGESTION, Severity::Warning, title(diagnosis, parts))
         .evidence("ce_ratio", share(ce, capable))
         .evidence("ce_packets", ce)
         .evidence("ecn_capable_packets", capable)
@@ -176,8 +197,15 @@ fn congestion(input: &Input<'_>, seen: &Seen<Vec<&Flow>>, found: &mut Vec<Findin
         .evidence("peak_ratio", peak)
         .evidence("rate_before_cnp_bps", reaction.and_then(|cnp| cnp.rate_before_bps))
         .evidence("rate_after_cnp_bps", reaction.and_then(|cnp| cnp.rate_after_bps))
-        .last_seen(last_seen)
         .flows(flows.iter().copied())
+        .place(place)
+        .ends(requester, responder)
+        .impact(Impact { packets_ratio: Some(share(ce, capable)), ..Impact::default() })
+        .step(format!("{port}, check queue depth, ECN-marked and discarded packets per priority."), None)
+        .step("Check that ECN is enabled per priority on the NIC (roce_np, roce_rp).", here.ecn())
+        .step("Check PFC and priorities of the NIC.", here.qos())
+        .step("Reduce concurrent senders (incast) or add source ports (ECMP collisions).", None)
+        .last_seen(last_seen)
         .into(found);
 }
 
@@ -243,17 +271,14 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
         .collect();
     silent.sort_by_key(|(_, receiver)| std::cmp::Reverse(receiver.ce));
     let Some((most, receiver)) = silent.first() else { return };
-    let others = match silent.len() - 1 {
-        0 => String::new(),
-        1 => " (and one other host likewise)".to_owned(),
-        n => format!(" (and {n} other hosts likewise)"),
-    };
-    let title = format!(
-        "{most} got {} packets marked CE and answered with no CNP{others}",
-        units::count(receiver.ce)
-    );
+    let diagnosis = format!("{most} sends no CNPs: {} CE-marked packets received", units::count(receiver.ce));
+    let others = more(silent.len() as u64 - 1, "receiver");
     let all: Vec<&Flow> = silent.iter().flat_map(|(_, receiver)| receiver.flows.iter().copied()).collect();
-    Raise::new(&NO_CNP, Severity::Warning, title)
+    let first = receiver.flows.first();
+    let place = first.map(|flow| Place::of(input, flow).hop("responder")).unwrap_or_default();
+    let (requester, responder) = ends::of_data(input, receiver.flows.iter().copied());
+    let here = Commands::on(input, first.map_or("", |flow| flow.link.as_str()));
+    Raise::new(&NO_CNP, Severity::Warning, title(diagnosis, [others]))
         .evidence("receivers", silent.len() as u64)
         .evidence("ce_packets", receiver.ce)
         .evidence("marked_ns", receiver.marked_ns)
@@ -261,6 +286,14 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("cnp_packets", 0)
         .last_seen(all.iter().filter_map(|flow| last_mark(flow)).max())
         .flows(all)
+        .place(place)
+        .ends(requester, responder)
+        .step(format!("On {most}, check that the notification point (roce_np) is enabled."), here.ecn())
+        .step(
+            format!("On {most}, compare np_ecn_marked_roce_packets with np_cnp_sent."),
+            here.rdma_counters(),
+        )
+        .step("On the switches, check that the CNP class (DSCP 48 by default) is not dropped.", None)
         .into(found);
 }
 
@@ -277,16 +310,23 @@ fn not_capable(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
     flows.retain(|(flow, _)| flow.ecn_data.not_ect > 0);
     flows.sort_by_key(|(flow, _)| std::cmp::Reverse(flow.ecn_data.not_ect));
-    let title = if not == all {
-        "No data is ECN-capable: switches cannot mark it".to_owned()
+    let diagnosis = if not == all {
+        format!("ECN not enabled: all {} data packets are Not-ECT", units::count(all))
     } else {
-        format!("{} of the data is not ECN-capable: switches cannot mark it", units::ratio(Some(ratio)))
+        format!("ECN not enabled: {} of the data packets are Not-ECT", units::ratio(Some(ratio)))
     };
-    Raise::new(&NOT_CAPABLE, Severity::Info, title)
+    let Some((first, _)) = flows.first() else { return };
+    let (requester, responder) = ends::of_data(input, flows.iter().map(|(flow, _)| *flow));
+    let sender = requester.as_ref().map_or_else(|| first.src.to_string(), ToString::to_string);
+    Raise::new(&NOT_CAPABLE, Severity::Info, title(diagnosis, []))
         .evidence("not_ect_ratio", ratio)
         .evidence("not_ect_packets", not)
         .evidence("packets", all)
         .flows(flows.iter().map(|(flow, _)| *flow))
+        .place(Place::of(input, first))
+        .ends(requester, responder)
+        .step(format!("Set ECT in the traffic class of the sender, {sender} (NCCL_IB_TC=106)."), None)
+        .step("Check that ECN is enabled per priority on the NIC.", Commands::on(input, &first.link).ecn())
         .into(found);
 }
 

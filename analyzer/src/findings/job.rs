@@ -1,6 +1,7 @@
-//! A job that has stopped.
+//! Stalled jobs.
 
-use super::{Entry, Family, Input, Need, Raise};
+use super::title::title;
+use super::{Commands, Entry, Family, Input, Need, Place, Raise};
 use crate::analysis::ports;
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
@@ -19,15 +20,17 @@ const STALLED: Entry = Entry {
         "nak.invalid_request",
     ],
     needs: &[Need::Traffic],
-    title: "The job stopped in the middle of a step",
-    meaning: "Flows that kept a rhythm fell silent and stayed silent for many times its period, with a step begun and not finished or with requests outstanding. A job that ends, or rests for a checkpoint, \
-              stops between two steps.",
-    computed: "From steps.ending, with steps.count of 8 or more: the silence since the last data is at least stalled_periods periods, stalled_periods times the longest of the latest steps, and stalled_ns; and either data of \
-               stalled_part of a step or more (and less than a whole one) came after the last whole step, or outstanding flows are left. Critical. The silence counts to the last frame of any kind on the same link, so that a capture which \
-               ends with the traffic raises nothing.",
-    advice: "Find the rank that does not send: `py-spy dump` or a debugger on each rank, NCCL_DEBUG=INFO, TORCH_NCCL_TRACE_BUFFER_SIZE and the flight recorder, the watchdog's timeout. With outstanding_flows above 0 a peer or the path does not answer: is the peer's host up, \
-             its link, its QP (rdma resource show qp)? `dmesg` for Xid and mlx5 errors.",
-    caveat: "A step that is cut by a capture filter looks unfinished. Where answers between two hosts do not pass the point of capture, no request counts as outstanding.",
+    title: "Job stalled in the middle of a step",
+    meaning: "Periodic traffic fell silent and stayed silent for many times its period, with an unfinished step or outstanding requests. A job that ends, or pauses \
+                for a checkpoint, stops between two steps.",
+    computed: "From steps.ending, with steps.count of at least 8: the silence since the last data is at least stalled_periods periods, stalled_periods times the \
+                 longest of the latest steps, and stalled_ns; and either at least stalled_part of a step (and less than a whole one) followed the last whole step, or \
+                 flows have outstanding requests. Critical. The silence is measured to the last frame of any kind on the same link, so that a capture which ends with \
+                 the traffic raises nothing.",
+    advice: "Find the rank that does not send: `py-spy dump` or a debugger on each rank, NCCL_DEBUG=INFO, TORCH_NCCL_TRACE_BUFFER_SIZE and the flight recorder, the \
+               watchdog's timeout. With outstanding_flows above 0 a peer or the path does not respond: check the peer's host, its link and its QP (rdma resource show \
+               qp). Check `dmesg` for Xid and mlx5 errors.",
+    caveat: "A step that is cut by a capture filter appears unfinished. Where the reverse direction is not captured, no request counts as outstanding.",
     ..Entry::EMPTY
 };
 
@@ -35,14 +38,14 @@ limits! {
     /// Thresholds of this family.
     pub struct Limits = "job";
     stalled_periods: f64 = 5.0,
-        "periods of silence, at least",
-        "Checkpoints and evaluation take a few steps' time, and stop between steps besides";
+        "minimum silence, in periods",
+        "Checkpoints and evaluation take a few steps, and stop between steps";
     stalled_ns: u64 = 1_000_000_000,
-        "silence in nanoseconds, at least",
-        "A retransmission after a timeout of the transport may take half a second (local ACK timeout 4.096 µs · 2^17); nobody needs an alarm for less";
+        "minimum silence in nanoseconds",
+        "A retransmission after a transport timeout may take half a second (local ACK timeout 4.096 µs · 2^17); shorter silences are not worth an alarm";
     stalled_part: f64 = 0.03,
-        "share of a step sent after the last whole one that makes it unfinished; also how much may be missing of a whole one, twice",
-        "The volumes of steps differ by some per cent, and small messages go on between them";
+        "minimum share of a step after the last whole one to be unfinished; up to twice this share may be missing from a whole one",
+        "Step volumes differ by some per cent, and small messages continue between steps";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -55,27 +58,27 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     if (ending.silent_ns as f64) < patience || !(unfinished || ending.outstanding_flows > 0) {
         return;
     }
+    let silent = units::duration(ending.silent_ns);
+    let since = units::second_utc(ending.last_data_ns);
     let how = if unfinished {
-        format!("after {:.0} % of a step", 100.0 * ending.unfinished_ratio)
+        format!(", {:.0} % of a step sent", 100.0 * ending.unfinished_ratio)
     } else {
-        let flows = plural(ending.outstanding_flows, "flow");
-        format!("with {flows} waiting for an answer or in the middle of a message")
+        format!(", {} outstanding", plural(ending.outstanding_flows, "flow"))
     };
-    let title = format!(
-        "The job made a step every {} (median) and then stopped at {} UTC {how}: silent for {}",
-        units::duration(steps.period_ns),
-        units::second_utc(ending.last_data_ns),
-        units::duration(ending.silent_ns)
-    );
+    let diagnosis = format!("Job stalled: silent for {silent} since {since} UTC");
     let mut flows: Vec<_> = input
         .facts
         .flows
         .iter()
         .filter(|flow| ports::is_of(&flow.link, &steps.link) && flow.payload_bytes > 0)
         .collect();
-    // Who fell silent first may be the one that is waited for.
+    // The first to fall silent may be the cause.
     flows.sort_by_key(|flow| flow.last_ns);
-    Raise::new(&STALLED, Severity::Critical, title)
+    let here = Commands::on(input, &steps.link);
+    let first = flows.first().map(|flow| flow.src);
+    let first =
+        first.map_or_else(|| "each rank".to_owned(), |src| format!("{src}, the first to fall silent"));
+    Raise::new(&STALLED, Severity::Critical, title(diagnosis, [how]))
         .evidence("period_ns", steps.period_ns)
         .evidence("steps", steps.count)
         .evidence("last_data_ns", ending.last_data_ns)
@@ -83,6 +86,10 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("unfinished_ratio", ending.unfinished_ratio)
         .evidence("outstanding_flows", ending.outstanding_flows)
         .flows(flows)
+        .place(Place::link(input, &steps.link, None))
+        .step(format!("Dump the stacks of the job on {first}: py-spy dump --pid PID."), None)
+        .step("Check the state of the queue pairs.", here.queue_pairs())
+        .step("Check Xid and NIC driver errors on all hosts: dmesg.", None)
         .lasting()
         .into(found);
 }
@@ -102,8 +109,8 @@ mod tests {
     fn a_stop_within_a_step_or_with_something_outstanding() {
         const LONG: u64 = 2_000_000_000;
         assert_eq!(ended(LONG, 0.4, 0).map(|f| f.severity), Some(Severity::Critical));
-        assert!(ended(LONG, 0.0, 2).unwrap().title.contains("stopped at 00:00:00 UTC with 2 flows"));
-        assert!(ended(LONG, 0.0, 1).unwrap().title.contains("with 1 flow waiting"));
+        assert!(ended(LONG, 0.0, 2).unwrap().title.ends_with("since 00:00:00 UTC, 2 flows outstanding"));
+        assert!(ended(LONG, 0.0, 1).unwrap().title.ends_with(", 1 flow outstanding"));
         assert_eq!(ended(LONG, 0.0, 0), None, "it ended");
         assert_eq!(ended(LONG, 0.97, 0), None, "a step that lacks a little");
         assert_eq!(ended(900_000_000, 0.4, 3), None, "not silent for long enough");

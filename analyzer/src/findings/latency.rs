@@ -1,6 +1,7 @@
-//! Answers that take much longer than usual.
+//! Latency tails.
 
-use super::{Better, Entry, Family, Input, Measure, Need, Raise, Unit};
+use super::title::{pair, title};
+use super::{Better, Commands, Entry, Family, Input, Measure, Need, Place, Raise, Unit, ends};
 use crate::analysis::{Flow, Latency};
 use crate::findings::{Finding, Severity};
 use crate::util::units;
@@ -21,14 +22,17 @@ const TAIL: Entry = Entry {
     ],
     needs: &[Need::Latency],
     measure: Some(Measure { name: "p99_ns", unit: Unit::Nanoseconds, better: Better::Less }),
-    title: "Some requests wait far longer than others",
-    meaning: "Most requests are answered soon, but one in a hundred takes many times as long. A collective waits for its slowest message, so it is the tail that the job feels.",
-    computed: "Over flows with at least tail_samples timed requests, by flows[].latency_ns: the 99th percentile is at least tail_factor times the median and at least tail_us. Info; a warning \
-               from warning_factor times on. Repeated requests are not among the samples, so the time of retransmissions is not either.",
-    advice: "Compare with congestion (ecn.congestion), PFC (rx_prioN_pause_duration in ethtool -S) and slow receivers (rnr.slow_receiver) on the same host. A tail towards one host only is that \
-             host: look at PCIe (relaxed ordering, ACS, IOMMU), CPU frequency and C-states; a tail from all hosts on one link is the fabric.",
-    caveat: "The time is that between two packets at this point: near the sender it has the way there and back, near the receiver only the receiver. Large READs answer slowly because they are \
-             large. Software RoCE has a tail of its own from the scheduler.",
+    title: "High tail latency",
+    meaning: "Most requests are answered quickly, but one in a hundred takes many times as long. A collective completes with its slowest message, so the tail \
+                determines its time.",
+    computed: "Over flows with at least tail_samples latency samples (flows[].latency_ns): the 99th percentile is at least tail_factor times the median and at least \
+                 tail_us. Info; a warning from warning_factor times the median. Retransmitted requests are not among the samples, so the time of retransmissions is not \
+                 included.",
+    advice: "Compare with congestion (ecn.congestion), PFC (rx_prioN_pause_duration in ethtool -S) and slow receivers (rnr.slow_receiver) on the same host. A tail \
+               towards one host only points at that host: check PCIe (relaxed ordering, ACS, IOMMU), CPU frequency and C-states. A tail towards all hosts of one link \
+               points at the fabric.",
+    caveat: "Latency is measured between two packets at this tap: close to the sender it includes the network in both directions, close to the receiver only the \
+               receiver. Large READs have a high response latency by their size. Soft-RoCE has a tail of its own from the scheduler.",
     ..Entry::EMPTY
 };
 
@@ -36,16 +40,16 @@ limits! {
     /// Thresholds of this family.
     pub struct Limits = "latency";
     tail_samples: u64 = 500,
-        "timed requests that a flow must have",
-        "The 99th percentile of five hundred rests on five of them; of a hundred it would be one accident";
+        "minimum latency samples of a flow",
+        "The 99th percentile of 500 samples rests on five of them; of 100 it would be a single outlier";
     tail_factor: f64 = 20.0,
-        "99th percentile over median from which it is said",
-        "Queueing in a fabric that works spreads answers over some multiples of the median; ping-pong tests of hardware and software RoCE stay below 5";
+        "minimum ratio of p99 to median",
+        "Queueing in a healthy fabric spreads latency over some multiples of the median; ping-pong tests of hardware and software RoCE stay below 5";
     warning_factor: f64 = 100.0,
-        "99th percentile over median from which it is a warning",
-        "No queue of a switch holds that much: something stops for a time";
+        "minimum ratio of p99 to median for a warning",
+        "No switch queue holds that much: traffic stops for a time";
     tail_us: u64 = 1000,
-        "99th percentile in microseconds below which nothing is said",
+        "minimum p99 in microseconds",
         "The buffer of a 100 Gb/s port drains in less: what takes longer is a pause, a timeout or a host";
 }
 
@@ -66,15 +70,12 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     flows.sort_by(|(_, a), (_, b)| factor(b).total_cmp(&factor(a)));
     let Some((flow, latency)) = flows.first() else { return };
     let severity = if factor(latency) >= limits.warning_factor { Severity::Warning } else { Severity::Info };
-    let title = format!(
-        "1 in 100 requests from {} to QP {} on {} waits {} or more for its answer, half of them at most {}",
-        flow.src,
-        flow.dest_qp,
-        flow.dst,
-        units::duration(latency.p99),
-        units::duration(latency.p50)
-    );
-    Raise::new(&TAIL, severity, title)
+    let (p99, p50) = (units::duration(latency.p99), units::duration(latency.p50));
+    let diagnosis = format!("High tail latency: p99 {p99}, median {p50}");
+    let parts = [pair(flow.src, flow.dst), format!(", QP {}", flow.dest_qp)];
+    let (requester, responder) = ends::of_data(input, [*flow]);
+    let here = Commands::on(input, &flow.link);
+    Raise::new(&TAIL, severity, title(diagnosis, parts))
         .evidence("p50_ns", latency.p50)
         .evidence("p99_ns", latency.p99)
         .evidence("p999_ns", latency.p999)
@@ -82,5 +83,10 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("samples", latency.count)
         .evidence("p99_over_p50", factor(latency))
         .flows(flows.iter().map(|(flow, _)| *flow))
+        .place(Place::of(input, flow))
+        .ends(requester, responder)
+        .step("Check received pauses and discards of the NIC.", here.nic_counters())
+        .step(format!("On {}, check CPU load, C-states and PCIe settings.", flow.dst), None)
+        .step("Compare the flows: a tail towards one host points at that host, towards all hosts at the fabric.", None)
         .into(found);
 }

@@ -2,9 +2,11 @@
 
 use super::once::once;
 use super::raise::MAX_FLOWS;
-use super::{Better, Entry, Family, Input, Measure, Need, Raise, Unit};
+use super::title::{pair, short, title};
+use super::{Better, Commands, Entry, Family, Input, Measure, Need, Place, Raise, Unit, ends};
 use crate::analysis::{Device, Flow, Link, Pause};
 use crate::findings::{Finding, Severity};
+use crate::sample::Direction;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -16,26 +18,32 @@ const STORM: Entry = Entry {
     rank: 130,
     needs: &[Need::PauseTimes],
     measure: Some(Measure::ratio("worst_share")),
-    title: "A priority is paused for much of the time",
-    meaning: "While a priority is paused, nothing of it moves on the link. Pauses that are long or never end spread backwards from switch to switch, and stop flows that do not even cross the place \
-              that is congested. A NIC or switch that pauses without end is broken or hangs.",
-    computed: "For each priority and direction, the share of a window that was paused: between two readings of a device's counters (live), or in 100 ms of a capture with PFC frames. A warning from pfc.storm_share \
-               on; critical when one pause, its renewals included, lasted pfc.endless_ms or longer. In captures without --link-speed only what it was at least is judged, as at the fastest link there is: no pause is called endless. Where a driver counts frames and not time, the most that they can have paused (65,535 quanta of 512 bits each, at \
-               the link's speed) stands for it: a warning from pfc.storm_most_share on.",
-    advice: "Received pauses come from the neighbour: look at the switch port's own received pauses, and follow them until a device sends them without receiving any; that one is slow or hangs. Sent pauses mean \
-             that this host takes data too slowly: check PCIe width, IOMMU, memory and pcie_read_stalls. Let switches and NICs stop storms: PFC watchdog on the switch, ethtool --set-tunable DEV pfc-prevention-tout 65535 on the host (mlx5: 100 ms), \
-             and lower the ECN thresholds so that senders slow down before PFC has to.",
-    caveat: "Of drivers that count frames but not time (ice, older bnxt_en) only a bound is known: many short pauses, each ended by a resume, look like few long ones. In captures, quanta become time by --link-speed; the speed of a capture's links is not in it.",
+    title: "PFC storm",
+    meaning: "While a priority is paused, none of its packets move on the link. Long or endless pauses spread backwards from switch to switch (congestion spreading) \
+                and stop flows that do not cross the congested port. A NIC or switch that pauses endlessly is faulty or hangs.",
+    computed: "For each priority and direction, the paused share of a window: between two readings of a device's counters (live), or in 100 ms of a capture with PFC \
+                 frames. A warning from pfc.storm_share; critical when one pause, including its renewals, lasts at least pfc.endless_ms. In captures without \
+                 --link-speed only the minimum is evaluated, at the fastest existing link speed: no pause counts as endless. Where a driver counts frames and not time, \
+                 the upper bound of their pause time (65,535 quanta of 512 bits each, at the link speed) is used: a warning from pfc.storm_most_share.",
+    advice: "Received pauses come from the neighbour: check the received pauses of the switch port, and follow them until a device sends pauses without receiving \
+               any; that device is slow or hangs. Sent pauses mean that this host receives data too slowly: check PCIe width, IOMMU, memory and pcie_read_stalls. Let \
+               switches and NICs stop storms: PFC watchdog on the switch, ethtool --set-tunable DEV pfc-prevention-tout 65535 on the host (mlx5: 100 ms). Lower the \
+               ECN thresholds so that ECN acts before PFC.",
+    caveat: "For drivers that count frames but not time (ice, older bnxt_en) only a bound is known: many short pauses, each ended by a resume, look like few long \
+               ones. In captures, quanta are converted to time by --link-speed; captures do not contain the link speed.",
     ..Entry::EMPTY
 };
 const WRONG_PRIORITY: Entry = Entry {
     id: "pfc.on_wrong_priority",
     rank: 120,
-    title: "A priority is paused that is not meant to be lossless",
-    meaning: "One side pauses a priority for which the other has no PFC. Pauses for such a priority are not obeyed, and packets are dropped; or traffic that was never meant to stop is stopped.",
-    computed: "Warning when pause frames were sent or received on a priority for which the host has PFC off (live), or that no DCBX frame on the same link says is lossless (captures that hold such a frame).",
-    advice: "Make PFC the same on both sides of the link: dcb pfc show dev DEV (mlnx_qos -i DEV) on the host, the switch's priority-flow-control settings, and the map from DSCP to priority on both.",
-    caveat: "Without DCB settings of the host and without DCBX in the capture nothing is known of what is meant.",
+    title: "PFC pause on a priority that is not lossless",
+    meaning: "One side pauses a priority for which the other has PFC disabled. Pauses for such a priority are not obeyed and packets are dropped; or traffic that \
+                should not be paused is paused.",
+    computed: "A warning when at least pfc.frames pause frames were sent or received on a priority for which the host has PFC disabled (live), or that no DCBX frame \
+                 on the same link advertises as lossless (captures with such a frame).",
+    advice: "Configure PFC identically on both sides of the link: dcb pfc show dev DEV (mlnx_qos -i DEV) on the host, priority-flow-control on the switch, and the \
+               DSCP to priority map on both.",
+    caveat: "Without DCB settings of the host and without DCBX in the capture the intended configuration is unknown.",
     ..Entry::EMPTY
 };
 const VICTIM: Entry = Entry {
@@ -44,12 +52,16 @@ const VICTIM: Entry = Entry {
     causes: &["pfc.storm"],
     needs: &[Need::PauseTimes],
     measure: Some(Measure { name: "longest_ns", unit: Unit::Nanoseconds, better: Better::Less }),
-    title: "Queue pairs stand still while their priority is paused",
-    meaning: "These queue pairs had data to send and could not, because the link was paused for their priority: what the job waits for is not their own path but whoever caused the pause.",
-    computed: "Live: a queue pair in RTS that was busy and whose PSNs did not move between two readings, while RoCE's priority was paused half of that time or more. Captures: flows of data or READ requests silent for 1 ms or more, half of it \
-               paused by another station on the link (with --link-speed). A warning from pfc.victim_ms on.",
-    advice: "Find the source of the pauses (pfc.storm says how); the queue pairs here are not at fault. Where unrelated jobs suffer, give them different priorities, or lower the ECN thresholds so that PFC is not reached.",
-    caveat: "Which priority a flow has is known from its tag; without one DSCP / 8 is assumed, and live the priority that the traffic class in use is mapped to. A sender that had nothing to send just then looks the same.",
+    title: "Queue pairs stalled by PFC (PFC victims)",
+    meaning: "These queue pairs had data to send and could not, because their priority was paused on the link: the bottleneck is not their own path but the source \
+                of the pauses.",
+    computed: "Live: a queue pair in RTS that was busy and whose PSNs did not advance between two readings, while the priority of RoCE was paused for at least half \
+                 of that time. Captures: data flows or READ requests silent for at least 1 ms, at least half of it paused by another station on the link (with \
+                 --link-speed). A warning from pfc.victim_ms.",
+    advice: "Find the source of the pauses (see pfc.storm); the queue pairs listed here are not at fault. Where unrelated jobs suffer, use separate priorities, or \
+               lower the ECN thresholds so that ECN acts before PFC.",
+    caveat: "The priority of a flow is taken from its VLAN tag; without one DSCP / 8 is assumed, and live the priority that the traffic class in use maps to. A \
+               sender without data to send at that time is indistinguishable.",
     ..Entry::EMPTY
 };
 
@@ -57,32 +69,34 @@ limits! {
     /// Thresholds of this family.
     pub struct Limits = "pfc";
     storm_share: f64 = 0.1,
-        "share of a window that is paused",
-        "Bursts pause for parts of a per cent; a tenth is bandwidth that the job misses";
+        "minimum paused share of a window",
+        "Bursts pause for fractions of a per cent; a tenth is a noticeable loss of bandwidth";
     storm_most_share: f64 = 0.5,
-        "most of a window that frames can have paused, where only frames are counted",
-        "A pause without end is renewed before it is over, so that its frames add up to the whole window or more; short ones that a resume ends stay far below half";
+        "minimum upper bound of the paused share of a window, where only frames are counted",
+        "An endless pause is renewed before it expires, so that its frames add up to the whole window or more; short pauses ended by a resume stay far below half";
     endless_ms: u64 = 1000,
-        "milliseconds that a single pause lasts from which it is called endless",
+        "minimum duration of an endless pause in milliseconds",
         "Switch watchdogs act from 100 ms to 1 s; no buffer takes as long to empty";
     frames: u64 = 10,
-        "pause frames below which their priority is not judged",
-        "A few may be left from before a change of settings";
+        "minimum pause frames of a priority",
+        "A few may remain from before a change of settings";
     victim_ms: u64 = 10,
-        "milliseconds that a queue pair stood still",
+        "minimum stall of a queue pair in milliseconds",
         "A step of a training job lasts tens of milliseconds and more";
 }
 
 const MS: u64 = 1_000_000;
+/// Step for victims.
+const SOURCE: &str =
+    "Find the source of the pauses on the switches; the queue pairs listed here are not at fault.";
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for device in &input.facts.devices {
-        let of = |pause: &Pause| match pause.direction {
-            Some("sent") => format!("{} told its neighbour to stop", label(device)),
-            _ => format!("{} was told to stop", label(device)),
-        };
+        let interface = device.interface.as_deref();
+        let at = Where { name: label(device), by: String::new(), link: interface, way: None };
         for pause in &device.pause {
-            storm(input, pause, &of(pause), &label(device), found);
+            let by = format!("{} by {}", pause.direction.unwrap_or("received"), label(device));
+            storm(input, pause, &Where { by, ..at.clone() }, found);
         }
         wrong_priority_of_device(input, device, found);
         stalled_qps(input, device, found);
@@ -90,7 +104,9 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for link in &input.facts.links {
         for pause in link.pause.iter().flatten() {
             let from = pause.from.as_deref().unwrap_or(units::UNKNOWN);
-            storm(input, pause, &format!("{from} stopped its neighbour on {}", link.name), &link.name, found);
+            let by = format!("sent by {from} on {}", short(&link.name));
+            let at = Where { name: link.name.clone(), by, link: Some(&link.name), way: link.direction };
+            storm(input, pause, &at, found);
         }
         wrong_priority_of_link(input, link, found);
     }
@@ -102,11 +118,25 @@ fn label(device: &Device) -> String {
     format!("{}{port}", device.name)
 }
 
-fn of_priority(pause: &Pause) -> String {
-    pause.priority.map_or_else(|| "the whole link".into(), |priority| format!("priority {priority}"))
+/// Where pauses were counted.
+#[derive(Clone, Debug)]
+struct Where<'a> {
+    /// Device and port, or link.
+    name: String,
+    /// `received by mlx5_0/1`.
+    by: String,
+    /// Interface or link.
+    link: Option<&'a str>,
+    way: Option<Direction>,
 }
 
-fn storm(input: &Input<'_>, pause: &Pause, who: &str, place: &str, found: &mut Vec<Finding>) {
+impl Where<'_> {
+    fn place(&self, input: &Input<'_>) -> Place {
+        self.link.map(|link| Place::link(input, link, self.way)).unwrap_or_default()
+    }
+}
+
+fn storm(input: &Input<'_>, pause: &Pause, at: &Where<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.pfc;
     let known = pause.worst_share.or(pause.least_share);
     let share = known.unwrap_or(0.0);
@@ -117,23 +147,37 @@ fn storm(input: &Input<'_>, pause: &Pause, who: &str, place: &str, found: &mut V
     if share < limits.storm_share && !endless && !by_frames {
         return;
     }
-    let title = if by_frames {
+    let of = match pause.priority {
+        Some(priority) => format!("PFC storm on priority {priority}"),
+        None => "Global pause storm".to_owned(),
+    };
+    let diagnosis = if by_frames {
         let rate = pause.worst_frames_per_s.unwrap_or(0.0);
-        format!(
-            "{who} on {} by {rate:.0} frames a second at worst, which can have paused it for up to {} of the time",
-            of_priority(pause),
-            units::ratio(Some(bound))
-        )
+        format!("{of}: up to {} paused, {rate:.0} pause frames/s", units::ratio(Some(bound)))
     } else if endless {
-        format!("{who} on {} for {} without end", of_priority(pause), units::duration(longest))
+        format!("{of}: paused for {} without end", units::duration(longest))
     } else {
         let least = if pause.worst_share.is_none() { "at least " } else { "" };
-        let share = units::ratio(Some(share));
-        format!("{who} on {} for {least}{share} of the time at worst", of_priority(pause))
+        format!("{of}: paused {least}{} of the time", units::ratio(Some(share)))
     };
+    let received = pause.direction == Some("received");
+    let place = at.place(input);
+    let neighbour = place.switch_port.clone().unwrap_or_else(|| "the neighbour".to_owned());
+    let here = Commands::on(input, at.link.unwrap_or(""));
     let severity = if endless { Severity::Critical } else { Severity::Warning };
-    Raise::new(&STORM, severity, title)
-        .evidence("of", place)
+    let by = format!(", {}", at.by);
+    let mut raise = Raise::new(&STORM, severity, title(diagnosis, [by])).place(place);
+    raise = match pause.direction {
+        Some(_) if received => raise
+            .step(format!("On {neighbour}, check received pauses and follow them to their source."), None),
+        Some(_) => raise.step("Check PCIe width, relaxed ordering and IOMMU of this host.", here.doctor()),
+        None => raise.step("Follow the pauses to the station that sends them without receiving any.", None),
+    };
+    raise
+        .step("Check pause counters and discards of the NIC.", here.nic_counters())
+        .step("Check that PFC is enabled for the same priorities on both sides.", here.pfc())
+        .step("Enable the PFC watchdog on the switch, and lower the ECN thresholds.", None)
+        .evidence("of", at.name.as_str())
         .evidence("priority", pause.priority)
         .evidence("direction", pause.direction)
         .evidence("from", pause.from.clone())
@@ -153,8 +197,9 @@ fn wrong_priority_of_device(input: &Input<'_>, device: &Device, found: &mut Vec<
     let port = ports.iter().find(|port| port.device == device.name && Some(port.port) == device.port);
     let Some(lossless) = port.and_then(|port| port.lossless) else { return };
     for pause in &device.pause {
-        let way = pause.direction.unwrap_or_default();
-        wrong(input, pause, lossless, &format!("{} {way}", label(device)), "PFC is on for", found);
+        let by = format!("{} by {}", pause.direction.unwrap_or("received"), label(device));
+        let at = Where { name: label(device), by, link: device.interface.as_deref(), way: None };
+        wrong(input, pause, lossless, &at, found);
     }
 }
 
@@ -163,11 +208,13 @@ fn wrong_priority_of_link(input: &Input<'_>, link: &Link, found: &mut Vec<Findin
     let Some(lossless) = advertised.reduce(|all, one| all | one) else { return };
     for pause in link.pause.iter().flatten() {
         let from = pause.from.as_deref().unwrap_or(units::UNKNOWN);
-        wrong(input, pause, lossless, &format!("{from} on {} sent", link.name), "DCBX has PFC on", found);
+        let by = format!("sent by {from} on {}", short(&link.name));
+        let at = Where { name: link.name.clone(), by, link: Some(&link.name), way: link.direction };
+        wrong(input, pause, lossless, &at, found);
     }
 }
 
-fn wrong(input: &Input<'_>, pause: &Pause, lossless: u8, who: &str, meant: &str, found: &mut Vec<Finding>) {
+fn wrong(input: &Input<'_>, pause: &Pause, lossless: u8, at: &Where<'_>, found: &mut Vec<Finding>) {
     let (Some(priority), Some(frames)) = (pause.priority, pause.frames) else { return };
     if lossless >> (priority & 7) & 1 == 1 || frames < input.limits.pfc.frames.max(1) {
         return;
@@ -175,9 +222,14 @@ fn wrong(input: &Input<'_>, pause: &Pause, lossless: u8, who: &str, meant: &str,
     let on: Vec<u8> = (0..8).filter(|p| lossless >> p & 1 == 1).collect();
     let list: Vec<String> = on.iter().map(u8::to_string).collect();
     let list = if list.is_empty() { "none".into() } else { list.join(", ") };
-    let title =
-        format!("{who} {} for priority {priority}, where {meant} {list}", plural(frames, "pause frame"));
-    Raise::new(&WRONG_PRIORITY, Severity::Warning, title)
+    let diagnosis = format!("PFC pause on lossy priority {priority}: {}", plural(frames, "frame"));
+    let parts = [format!(" {}", at.by), format!(", lossless: {list}")];
+    let here = Commands::on(input, at.link.unwrap_or(""));
+    Raise::new(&WRONG_PRIORITY, Severity::Warning, title(diagnosis, parts))
+        .place(at.place(input))
+        .step("Check PFC per priority on the host.", here.pfc())
+        .step("Check the DSCP to priority map and trust mode on the host.", here.qos())
+        .step("Configure the same lossless priorities on the switch port.", None)
         .evidence("priority", priority)
         .evidence("lossless", on)
         .evidence("direction", pause.direction)
@@ -194,16 +246,18 @@ fn stalled_qps(input: &Input<'_>, device: &Device, found: &mut Vec<Finding>) {
         .collect();
     victims.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
     let Some((_, longest)) = victims.first() else { return };
-    let title = format!(
-        "{} of {} stood still for up to {} while their priority was paused",
-        plural(victims.len() as u64, "queue pair"),
-        label(device),
-        units::duration(*longest)
-    );
+    let queue_pairs = plural(victims.len() as u64, "queue pair");
+    let diagnosis = format!("PFC victims: {queue_pairs} stalled for up to {}", units::duration(*longest));
+    let of = format!(", {}", label(device));
+    let interface = device.interface.as_deref();
+    let here = Commands::on(input, interface.unwrap_or(""));
     let mut pids: Vec<u32> = victims.iter().filter_map(|(qp, _)| qp.pid).collect();
     pids.sort_unstable();
     pids.dedup();
-    Raise::new(&VICTIM, Severity::Warning, title)
+    Raise::new(&VICTIM, Severity::Warning, title(diagnosis, [of]))
+        .place(interface.map(|name| Place::link(input, name, None)).unwrap_or_default())
+        .step(SOURCE, here.pfc())
+        .step("List the queue pairs with their processes.", here.queue_pairs())
         .evidence("queue_pairs", victims.iter().take(16).map(|(qp, _)| qp.lqpn).collect::<Vec<_>>())
         .evidence("longest_ns", *longest)
         .evidence("pids", pids)
@@ -212,17 +266,16 @@ fn stalled_qps(input: &Input<'_>, device: &Device, found: &mut Vec<Finding>) {
 
 fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
     let least = input.limits.pfc.victim_ms.saturating_mul(MS).max(1);
-    // Acknowledgements wait for data, and not for themselves.
+    // A flow of acknowledgements is silent because its data is.
     let has_sequence = |flow: &&Flow| flow.psn.is_some() || flow.psn_responses.is_some();
     let flows = input.facts.flows.iter().filter(has_sequence);
     let mut victims = once(flows, |flow| flow.pause_stall_ns.unwrap_or(0));
     victims.retain(|(_, stalled)| *stalled >= least);
     let Some((worst, longest)) = victims.first() else { return };
-    let title = format!(
-        "{} stood still for up to {} while their priority was paused",
-        plural(victims.len() as u64, "flow"),
-        units::duration(*longest)
-    );
+    let stalled = plural(victims.len() as u64, "flow");
+    let diagnosis = format!("PFC victims: {stalled} stalled for up to {}", units::duration(*longest));
+    let (requester, responder) = ends::of_data(input, victims.iter().map(|(flow, _)| *flow));
+    let here = Commands::on(input, &worst.link);
     // As the collector of pauses takes it.
     let priority = worst.pcp.or(worst.dscp.map(|dscp| dscp >> 3));
     let links = input.facts.links.iter().filter(|link| link.name == worst.link);
@@ -230,7 +283,10 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
     let own = pauses.filter(|pause| pause.priority.is_none() || pause.priority == priority);
     let paused_ns = own.filter_map(|pause| pause.paused_ns).max();
     let share = |ns: u64, of: Option<u64>| of.filter(|of| *of > 0).map(|of| ns as f64 / of as f64);
-    Raise::new(&VICTIM, Severity::Warning, title)
+    Raise::new(&VICTIM, Severity::Warning, title(diagnosis, [pair(worst.src, worst.dst)]))
+        .place(Place::of(input, worst))
+        .ends(requester, responder)
+        .step(SOURCE, here.pfc())
         .evidence("longest_ns", *longest)
         .evidence("longest_ratio", share(*longest, worst.last_ns.checked_sub(worst.first_ns)))
         .evidence("stalled_ns", victims.iter().take(MAX_FLOWS).map(|(_, ns)| *ns).collect::<Vec<_>>())

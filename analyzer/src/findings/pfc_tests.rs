@@ -67,7 +67,7 @@ fn quanta_alone_tell_how_much_it_was_at_least() {
     assert_eq!(of(Some(0.09)), None);
     let storm = of(Some(1.0)).unwrap();
     assert_eq!((storm.severity, storm.evidence["least_share"].as_f64()), (Severity::Warning, Some(1.0)));
-    assert!(storm.title.contains("for at least 100 % of the time"), "{}", storm.title);
+    assert!(storm.title.contains("paused at least 100 % of the time"), "{}", storm.title);
 }
 
 /// Data that waited 40 ms of its second, and the acknowledgements that waited for it; two taps see both.
@@ -95,7 +95,7 @@ fn victims_are_flows_of_data_and_told_with_what_they_lost() {
     };
     sample.metrics.control = Some(with(Some([(0, 40 * MS), (1, 45 * MS), (2, 30 * MS)].into())));
     let finding = victim(&sample).unwrap();
-    assert!(finding.title.starts_with("1 flow stood still for up to 40"), "{}", finding.title);
+    assert!(finding.title.starts_with("PFC victims: 1 flow stalled for up to 40"), "{}", finding.title);
     assert_eq!((finding.flows.len(), finding.flows[0].dest_qp), (1, 17));
     let evidence = |name: &str| finding.evidence[name].clone();
     assert_eq!((evidence("stalled_ns"), evidence("longest_ratio")), ([40 * MS].into(), 0.04.into()));

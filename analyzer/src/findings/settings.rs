@@ -1,11 +1,12 @@
-//! Settings that show on the wire: MTU, DSCP, RoCE version, and what else shares the link.
+//! Settings visible on the wire: MTU, DSCP, RoCE version, and other traffic on the link.
 
 use std::collections::BTreeMap;
 
 use rocescope_common::wire::SkipReason;
 
 use super::once::{self, once};
-use super::{Better, Entry, Family, Input, Measure, Raise, Unit, classes};
+use super::title::{short, title};
+use super::{Better, Commands, Entry, Family, Input, Measure, Place, Raise, Unit, classes, ends};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
@@ -23,26 +24,30 @@ const MTU_SMALL: Entry = Entry {
     rank: 450,
     lasting: true,
     measure: Some(Measure { name: "path_mtu", unit: Unit::Count, better: Better::More }),
-    title: "A queue pair uses a small path MTU",
-    meaning: "Small packets cost more headers and more packets a second: at a path MTU of 1024 about 7 % of a link are headers, at 4096 about 2 %, and the NIC handles four times the packets.",
-    computed: "Path MTU is the payload of FIRST and MIDDLE packets. Only flows with mtu.min_bytes or more. A warning when another flow of the same link uses twice the path MTU or more, so that the port \
-               could, or when the path MTU is mtu.small or less and the interface's own MTU (live) has room for twice that or more; info when it is mtu.small or less and nothing larger is seen.",
-    advice: "Set the interface MTU above the path MTU plus headers (4200 or 9000 for a path MTU of 4096) on hosts and switches alike, restart the connections, and check active_mtu with `ibv_devinfo`. In \
-             applications: perftest -m, UCX_RC_PATH_MTU, the path MTU in the connection request.",
-    caveat: "Applications with small messages do not show their path MTU at all.",
+    title: "Small path MTU",
+    meaning: "Small packets cost header bandwidth and packet rate: at a path MTU of 1024 about 7 % of the link are headers, at 4096 about 2 %, and the NIC handles \
+                four times the packets.",
+    computed: "The path MTU is the payload of FIRST and MIDDLE packets, of flows with at least mtu.min_bytes. A warning when another flow of the same link uses at \
+                 least twice the path MTU, or when the path MTU is at most mtu.small and the interface MTU (live) has room for at least twice that; info when it is at \
+                 most mtu.small and no larger one is observed.",
+    advice: "Set the interface MTU above the path MTU plus headers (4200 or 9000 for a path MTU of 4096) on hosts and switches, restart the connections, and check \
+               active_mtu with `ibv_devinfo`. In applications: perftest -m, UCX_RC_PATH_MTU, the path MTU in the connection request.",
+    caveat: "Applications with small messages only do not reveal their path MTU.",
     ..Entry::EMPTY
 };
 pub(super) const DSCP_MIXED: Entry = Entry {
     id: "qos.dscp_mixed",
     rank: 410,
     lasting: true,
-    title: "Data between the same hosts travels in different classes",
-    meaning: "Packets of one job with different DSCPs take different queues in every switch: some in the lossless class with ECN, others perhaps not, and they overtake one another.",
-    computed: "Over data (neither CNP nor ACKNOWLEDGE) of present flows. A warning when a flow of qos.min_bytes or more changes its DSCP, or when two or more DSCPs each carry qos.share or more of the bytes \
-               from one host to another.",
-    advice: "Set one traffic class for the job: NCCL_IB_TC (its value is the ToS byte, DSCP times 4), UCX_IB_TRAFFIC_CLASS, cma_roce_tos for connections by RDMA CM, /sys/class/infiniband/<dev>/tc/1/traffic_class. \
-             Check that no switch rewrites DSCP.",
-    caveat: "Two jobs between the same hosts may be meant to differ. NCCL_IB_FIFO_TC sends small control messages in another class on purpose; they stay below the share.",
+    title: "Mixed DSCPs between the same hosts",
+    meaning: "Packets of one job with different DSCPs use different queues in every switch: some in the lossless class with ECN, others perhaps not, and they are \
+                reordered.",
+    computed: "Over data (neither CNP nor ACKNOWLEDGE) of present flows. A warning when a flow of at least qos.min_bytes changes its DSCP, or when at least two DSCPs \
+                 each carry at least qos.share of the bytes from one host to another.",
+    advice: "Set one traffic class for the job: NCCL_IB_TC (its value is the ToS byte, DSCP times 4), UCX_IB_TRAFFIC_CLASS, cma_roce_tos for connections by RDMA \
+               CM, /sys/class/infiniband/<dev>/tc/1/traffic_class. Check that no switch rewrites DSCP.",
+    caveat: "Two jobs between the same hosts may differ by design. NCCL_IB_FIFO_TC sends small control messages in another class by design; they stay below the \
+               share.",
     ..Entry::EMPTY
 };
 pub(super) const DSCP_UNSET: Entry = Entry {
@@ -50,22 +55,26 @@ pub(super) const DSCP_UNSET: Entry = Entry {
     rank: 420,
     lasting: true,
     measure: Some(Measure::ratio("share")),
-    title: "Data is sent with DSCP 0",
-    meaning: "With DSCP 0 most switches put the traffic into the default class, which is neither lossless nor marked with ECN. Many fabrics are set up that way by mistake; some by design.",
-    computed: "Info when qos.share or more of the data bytes of a link have DSCP 0, from qos.min_bytes on; once for taps that see the same packets.",
-    advice: "Find the DSCP that the fabric treats as lossless (often 24 or 26) and set it: NCCL_IB_TC=106 for DSCP 26 with ECT(0), UCX_IB_TRAFFIC_CLASS, cma_roce_tos; set the port's trust mode to dscp \
-             (mlnx_qos --trust dscp).",
-    caveat: "Fabrics that sort by PCP in a VLAN tag, or that treat all traffic as lossless, need no DSCP.",
+    title: "DSCP not set (0)",
+    meaning: "Most switches put DSCP 0 into the default class, which is neither lossless nor ECN-enabled. Many fabrics are configured that way by mistake; some by \
+                design.",
+    computed: "Info when at least qos.share of the data bytes of a link have DSCP 0, and the link carries at least qos.min_bytes of data. Taps that see the same \
+                 packets raise one finding.",
+    advice: "Set the DSCP that the fabric treats as lossless (often 24 or 26): NCCL_IB_TC=106 for DSCP 26 with ECT(0), UCX_IB_TRAFFIC_CLASS, cma_roce_tos; set the \
+               port's trust mode to dscp (mlnx_qos --trust dscp).",
+    caveat: "Fabrics that classify by PCP in a VLAN tag, or that treat all traffic as lossless, need no DSCP.",
     ..Entry::EMPTY
 };
 pub(super) const CNP_DSCP: Entry = Entry {
     id: "qos.cnp_dscp",
     rank: 430,
     lasting: true,
-    title: "CNPs travel in the class of the data",
-    meaning: "A congestion notification that queues behind the very data it is about arrives late, and PFC on that class stops it altogether.",
-    computed: "Info when qos.share or more of a link's CNPs have the DSCP that carries most of its data, from qos.min_cnps CNPs on; once for taps that see the same packets.",
-    advice: "Give CNPs a DSCP and a strict-priority queue of their own: roce_np cnp_dscp (48 is the default of ConnectX), CNP_DSCP_P1 in mlxconfig, np_cnp_dscp in mlx5 debugfs; map it in every switch.",
+    title: "CNPs share the traffic class of the data",
+    meaning: "A CNP that queues with the congested data is delayed, and PFC on that class stops it.",
+    computed: "Info when at least qos.share of the CNPs of a link have the DSCP that carries most of its data, and the link carries at least qos.min_cnps CNPs. Taps \
+                 that see the same packets raise one finding.",
+    advice: "Give CNPs a DSCP and a strict-priority queue of their own: roce_np cnp_dscp (default 48 on ConnectX), CNP_DSCP_P1 in mlxconfig, np_cnp_dscp in mlx5 \
+               debugfs; map it on every switch.",
     caveat: "",
     ..Entry::EMPTY
 };
@@ -74,9 +83,9 @@ const ROCEV1: Entry = Entry {
     rank: 460,
     lasting: true,
     measure: Some(Measure::ratio("share")),
-    title: "RoCEv1 frames",
-    meaning: "RoCEv1 has no IP header: it cannot be routed, is not marked with ECN, and is not hashed by source port.",
-    computed: "Info when any RoCEv1 packet is seen beside RoCEv2; a warning when RoCEv1 carries rocev1.share or more of the bytes.",
+    title: "RoCEv1 traffic",
+    meaning: "RoCEv1 has no IP header: it cannot be routed, has no ECN, and is not hashed by source port.",
+    computed: "Info when any RoCEv1 packet is observed; a warning when RoCEv1 carries at least rocev1.share of the RoCE bytes.",
     advice: "Choose a RoCEv2 GID: NCCL_IB_GID_INDEX (show_gids lists them), NCCL_IB_ROCE_VERSION_NUM=2, cma_roce_mode -m 2, `-x` in perftest.",
     caveat: "",
     ..Entry::EMPTY
@@ -85,13 +94,15 @@ const FOREIGN: Entry = Entry {
     id: "isolation.foreign_traffic",
     rank: 400,
     measure: Some(Measure::ratio("share")),
-    title: "Other traffic shares a link that carries mostly RoCE",
-    meaning: "Storage, management or monitoring traffic on a link meant for RoCE takes its bandwidth and its buffers, and does not slow down for its congestion control.",
-    computed: "A link on which RoCE is half of the bytes or more counts as meant for it. A warning when other frames (ARP, LLDP, MAC control and what --filter left out excepted) are isolation.share or more \
-               of the bytes, from isolation.min_bytes on.",
-    advice: "Find it (the report's NOT RoCE section tells the kind) and move it: NCCL_SOCKET_IFNAME and storage mounts to the front-end network; else give it a class of its own with a bandwidth limit \
-             (ETS: `dcb ets`, mlnx_qos).",
-    caveat: "A capture that was filtered for RoCE cannot show it; on hosts the RoCE of a NIC in hardware is not counted here, so that everything looks foreign: the half keeps such links out.",
+    title: "Non-RoCE traffic on a RoCE link",
+    meaning: "Storage, management or monitoring traffic on a link intended for RoCE uses its bandwidth and its buffers, and does not respond to its congestion \
+                control.",
+    computed: "Links where RoCE is at least half of the bytes. A warning when other frames (except ARP, LLDP, MAC control and frames excluded by --filter) are at \
+                 least isolation.share of the bytes and at least isolation.min_bytes.",
+    advice: "Identify it (section NOT RoCE of the report) and move it: NCCL_SOCKET_IFNAME and storage mounts to the front-end network; otherwise give it a class \
+               with a bandwidth limit (ETS: `dcb ets`, mlnx_qos).",
+    caveat: "A capture that was filtered for RoCE cannot show it. On hosts the RoCE of a hardware NIC is not counted, so that all traffic looks like non-RoCE; the \
+               minimum of half excludes such links.",
     ..Entry::EMPTY
 };
 
@@ -99,10 +110,10 @@ limits! {
     /// Thresholds about MTU.
     pub struct MtuLimits = "mtu";
     small: u32 = 1024,
-        "path MTU in bytes that is called small by itself",
-        "1024 is what a port at the Ethernet default of 1500 gives";
+        "maximum path MTU in bytes that counts as small",
+        "1024 is the result of the Ethernet default MTU of 1500";
     min_bytes: u64 = 1_000_000,
-        "bytes of a flow below which its MTU does not matter",
+        "minimum bytes of a flow",
         "A thousand packets";
 }
 
@@ -110,33 +121,33 @@ limits! {
     /// Thresholds about traffic classes.
     pub struct QosLimits = "qos";
     share: f64 = 0.1,
-        "share of bytes or packets",
+        "minimum share of bytes or packets",
         "Small control messages of collective libraries stay far below a tenth";
     min_bytes: u64 = 1_000_000,
-        "bytes of data below which classes are not judged",
+        "minimum bytes of data",
         "A thousand packets";
     min_cnps: u64 = 10,
-        "CNPs below which their class is not judged",
-        "A few say nothing about a setting";
+        "minimum CNPs",
+        "Fewer are not significant";
 }
 
 limits! {
     /// Thresholds about RoCEv1.
     pub struct Rocev1Limits = "rocev1";
     share: f64 = 0.01,
-        "share of RoCE bytes from which it is a warning",
-        "Connection tests use v1 now and then; one per cent is traffic";
+        "minimum share of RoCE bytes for a warning",
+        "Connection tests use RoCEv1 occasionally; one per cent is traffic";
 }
 
 limits! {
     /// Thresholds about other traffic.
     pub struct IsolationLimits = "isolation";
     share: f64 = 0.05,
-        "share of a link's bytes",
-        "Control planes and monitoring stay below one per cent of a busy link; five are a workload";
+        "minimum share of a link's bytes",
+        "Control planes and monitoring stay below one per cent of a busy link; five per cent are a workload";
     min_bytes: u64 = 10_000_000,
-        "other bytes below which nothing is said",
-        "Ten megabytes cannot slow a training job";
+        "minimum bytes of other traffic",
+        "Ten megabytes cannot delay a training job";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -184,29 +195,26 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
         let most = largest.get(first.link.as_str()).copied();
         let interface = port(first);
         let distinct = once::count(flows.iter().copied());
-        let use_it = if distinct == 1 { "uses" } else { "use" };
-        let more = units::bytes(limits.min_bytes);
-        let users = format!("{} of {more} or more {use_it}", plural(distinct, "flow"));
-        let title = match (severity, most) {
-            _ if at_port => format!(
-                "{} a path MTU of {} bytes on a port whose MTU of {} bytes has room for {}",
-                users,
-                smallest.unwrap_or(0),
-                interface.unwrap_or(0),
-                interface.map_or(0, path_mtu_of),
-            ),
-            (Severity::Warning, Some(most)) => format!(
-                "{} a path MTU of {} bytes where others on the link use {most}",
-                users,
-                smallest.unwrap_or(0)
-            ),
-            _ => format!("{} a path MTU of {} bytes", users, smallest.unwrap_or(0)),
+        let (mtu, users) = (smallest.unwrap_or(0), plural(distinct, "flow"));
+        let room = match (severity, most, interface) {
+            (_, _, Some(port)) if at_port => {
+                format!(" (interface MTU {port} allows {})", path_mtu_of(port))
+            }
+            (Severity::Warning, Some(most), _) => format!(" (others on the link: {most})"),
+            _ => String::new(),
         };
-        Raise::new(&MTU_SMALL, severity, title)
+        let diagnosis = format!("Small path MTU: {mtu} bytes in {users}");
+        let (place, here) = (Place::of(input, first), Commands::on(input, &first.link));
+        let (requester, responder) = ends::of_data(input, flows.iter().copied());
+        Raise::new(&MTU_SMALL, severity, title(diagnosis, [room]))
             .evidence("path_mtu", smallest)
             .evidence("largest_path_mtu", most)
             .evidence("interface_mtu", interface)
             .flows(flows)
+            .place(place)
+            .ends(requester, responder)
+            .step("Check the interface MTU; set 4200 or 9000 on hosts and switches.", here.mtu())
+            .step("Restart the connections with a path MTU of 4096, and check active_mtu: ibv_devinfo.", None)
             .into(found);
     }
 }
@@ -229,15 +237,19 @@ fn rocev1(input: &Input<'_>, found: &mut Vec<Finding>) {
     let all = totals.roce_bytes.saturating_sub(totals.counted_again.roce_bytes.unwrap_or(0));
     let share = bytes as f64 / all.max(1) as f64;
     let severity = if share >= input.limits.rocev1.share { Severity::Warning } else { Severity::Info };
-    let title = format!(
-        "{} of the RoCE bytes are RoCEv1, which has no ECN and is not routed",
-        crate::util::units::ratio(Some(share))
-    );
-    Raise::new(&ROCEV1, severity, title)
+    let diagnosis = format!("RoCEv1 traffic: {} of the RoCE bytes", units::ratio(Some(share)));
+    let parts = [", not routable, no ECN".to_owned()];
+    let first = flows.first().map(|(flow, _)| *flow);
+    let place = first.map(|flow| Place::of(input, flow)).unwrap_or_default();
+    let (requester, responder) = ends::of_data(input, flows.iter().map(|(flow, _)| *flow));
+    Raise::new(&ROCEV1, severity, title(diagnosis, parts))
         .evidence("packets", packets)
         .evidence("bytes", bytes)
         .evidence("share", share)
         .flows(flows.iter().map(|(flow, _)| *flow))
+        .place(place)
+        .ends(requester, responder)
+        .step("List the GIDs and select a RoCEv2 GID (NCCL_IB_GID_INDEX): show_gids.", None)
         .into(found);
 }
 
@@ -256,16 +268,21 @@ fn foreign(input: &Input<'_>, found: &mut Vec<Finding>) {
             continue;
         }
         let Some(most) = others().max_by_key(|reason| bytes_of(*reason)) else { continue };
-        let title = format!(
-            "{} of the bytes on {} are not RoCE, most of them {}",
-            crate::util::units::ratio(Some(share)),
-            link.name,
-            most.meaning()
-        );
-        let mut raise = Raise::new(&FOREIGN, Severity::Warning, title)
-            .evidence("share", share)
-            .evidence("roce_bytes", link.bytes)
-            .evidence("other_bytes", other);
+        let percent = units::ratio(Some(share));
+        let diagnosis = format!("Non-RoCE traffic on {}: {percent} of the bytes", short(&link.name));
+        let kind = most.meaning().split([':', ',']).next().unwrap_or_default();
+        let here = Commands::on(input, &link.name);
+        let mut raise =
+            Raise::new(&FOREIGN, Severity::Warning, title(diagnosis, [format!(", mostly {kind}")]))
+                .place(Place::link(input, &link.name, link.direction))
+                .step(
+                    "Move storage and management traffic to the front-end network (NCCL_SOCKET_IFNAME).",
+                    None,
+                )
+                .step("Otherwise limit its bandwidth with ETS.", here.qos())
+                .evidence("share", share)
+                .evidence("roce_bytes", link.bytes)
+                .evidence("other_bytes", other);
         for reason in others().filter(|reason| bytes_of(*reason) > 0) {
             raise = raise.evidence(&format!("{}_bytes", reason.name()), bytes_of(reason));
         }

@@ -85,7 +85,7 @@ fn taps_of_the_same_traffic_are_told_of_once() {
         all.filter(|finding| finding.id == "qos.dscp_unset").map(|finding| finding.title).collect()
     };
     let same = unset(&taps(&[(0, 5_000), (0, 5_001), (1, 4_999)], 0, |_| 17));
-    assert_eq!(same, ["100 % of the data on b (2 other taps see the same) has DSCP 0"]);
+    assert_eq!(same, ["DSCP 0 on b: 100 % of the data bytes (2 other taps see the same)"]);
     // Uplinks that share a load.
     let other = unset(&taps(&[(0, 5_000), (0, 5_001)], 0, |link| 17 + u32::from(link)));
     assert_eq!(other.len(), 2, "{other:?}");

@@ -1,6 +1,7 @@
-//! Steps of a job: whom they wait for, and whether they become longer.
+//! Steps of a job: stragglers, and growing step time.
 
-use super::{Entry, Family, Input, Measure, Need, Raise};
+use super::title::title;
+use super::{Commands, Entry, Episode, Family, Input, Measure, Need, Place, Raise};
 use crate::analysis::ports;
 use crate::analysis::traffic::{StepStraggler, Steps};
 use crate::findings::{Finding, Severity};
@@ -16,15 +17,20 @@ const STRAGGLER: Entry = Entry {
     causes: &["rnr.slow_receiver", "loss.before_tap", "loss.after_tap", "pfc.victim"],
     needs: &[Need::Traffic],
     measure: Some(Measure::ratio("behind_ratio")),
-    title: "Each step waits for the same host",
-    meaning: "A step of a collective ends when the slowest of its hosts is done. One host comes late to the step, pauses in it, or its transfers take much longer than those of the others; all others wait.",
-    computed: "From steps.straggler: the silences of a link within its steps, and who ends them. A host that had sent nothing in the step before starts late; a transfer is slow when it takes three times as long as another of \
-               its size. It must cost straggler_ratio of the median step or more, in at least 5 steps and two of three of a stretch. A warning when other steps of the run go without \
-               it, or when more than two hosts are seen to send and no other is named; else info, for a stage of a pipeline starts late by its nature. Where hosts are late in turn, one must be so more often in a row than chance makes it. When only the host before is in sight, the finding says so and names no culprit. Only traffic that \
-               is plainly a job's has steps (see steps.link in the report's fields).",
-    advice: "Look at that host first, not at the network: GPU clocks and throttling (nvidia-smi -q -d PERFORMANCE), ECC and Xid errors (dmesg), CPU and NUMA placement of its process, storage or data loader, other jobs on it. For slow_transfer look \
-             at its link: speed and lanes (ethtool, lspci -vv), CE marks, PFC pauses, losses on the way to the receiver. NCCL_DEBUG=INFO and the job's own timings confirm it.",
-    caveat: "Hosts that send nothing where packets are captured cannot be named: capture at several hosts, or at a switch. A host that computes longer in every step from the start looks like a stage of a pipeline.",
+    title: "Persistent straggler: one host delays every step",
+    meaning: "A step of a collective ends when the slowest of its hosts is done. One host starts late, pauses within the step, or transfers data much more slowly \
+                than the others; all other hosts wait.",
+    computed: "From steps.straggler: the idle periods of a link within its steps, and the host that ends each of them. A host that sent nothing in the previous step \
+                 starts late; a transfer is slow when it takes three times as long as others of its size. It must cost at least straggler_ratio of the median step, in \
+                 at least 5 steps and two of three of a part of the run. A warning when other steps of the run are free of it, or when more than two hosts send data \
+                 and only one of them is the straggler; else info, because a pipeline stage starts late by nature. Where hosts alternate, one must be last more often \
+                 in a row than chance explains. When only the upstream neighbour of a host is visible at this tap, the finding states so and names no culprit. Only \
+                 traffic that clearly belongs to a job has steps (see steps.link in the report's fields).",
+    advice: "Check that host first, not the network: GPU clocks and throttling (nvidia-smi -q -d PERFORMANCE), ECC and Xid errors (dmesg), CPU and NUMA placement \
+               of its process, storage or data loader, other jobs. For slow_transfer check its link: speed and lanes (ethtool, lspci -vv), CE marks, PFC pauses, loss \
+               on the path to the receiver. NCCL_DEBUG=INFO and the job's own timings confirm it.",
+    caveat: "Hosts whose data is not captured cannot be named: capture at several hosts, or at a switch. A host that computes longer in every step from the start \
+               is indistinguishable from a pipeline stage.",
     ..Entry::EMPTY
 };
 const SLOWER: Entry = Entry {
@@ -33,12 +39,13 @@ const SLOWER: Entry = Entry {
     causes: &["loss.before_tap", "loss.after_tap", "ecn.congestion"],
     needs: &[Need::Traffic],
     measure: Some(Measure::ratio("slower_ratio")),
-    title: "The steps of the job become longer",
-    meaning: "The job does the same amount of communication per step, but a step takes longer at the end of the run than at its start.",
-    computed: "Raised as a warning when there are at least slower_steps steps, the median period of the last third is at least 1 + slower_ratio times that of the first third, and three of four periods of \
-               the last third are longer than three of four of the first.",
-    advice: "Compare the share of each step in which the network was busy (steps.latest: busy_ns, busy_ratio): when it did not grow, the time goes into computing or waiting: see step.straggler, GPU clocks, the data loader. When it grew, look for CE \
-             marks, losses and pauses since then; `rocescope diff` of two parts of the run (--from, --to) shows what changed.",
+    title: "Step time increases",
+    meaning: "The job transfers the same volume per step, but a step takes longer at the end of the run than at its start.",
+    computed: "A warning when there are at least slower_steps steps, the median step time of the last third is at least 1 + slower_ratio times that of the first \
+                 third, and the lower quartile of the last third is above the upper quartile of the first.",
+    advice: "Compare the share of each step in which the network was busy (steps.latest: busy_ns, busy_ratio). If it did not grow, the time goes into computing or \
+               waiting: see step.straggler, GPU clocks, the data loader. If it grew, check CE marks, loss and pauses since then; `rocescope diff` of two parts of the \
+               run (--from, --to) shows the changes.",
     caveat: "Longer sequences, evaluation or checkpoints lengthen steps as well.",
     ..Entry::EMPTY
 };
@@ -47,13 +54,13 @@ limits! {
     /// Thresholds of this family.
     pub struct Limits = "step";
     straggler_ratio: f64 = 0.15,
-        "share of the median step that the straggler costs, at least",
-        "Hosts of a healthy ring start one after the other by up to a tenth of a step; below a sixth it is hardly worth a night";
+        "minimum cost of the straggler, as a share of the median step",
+        "Hosts of a healthy ring start staggered by up to a tenth of a step; below a sixth it is not worth an on-call alert";
     slower_ratio: f64 = 0.15,
-        "by how much the last third of the periods is longer than the first, at least",
-        "Steps of a healthy job differ by a few per cent from one part of a run to another, single steps by much more";
+        "minimum increase from the first third of the step times to the last",
+        "Step times of a healthy job differ by a few per cent between parts of a run, single steps by much more";
     slower_steps: u64 = 12,
-        "steps that there must be",
+        "minimum steps",
         "Four in each third: fewer are no trend";
 }
 
@@ -73,17 +80,15 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
     let StepStraggler { waits_for, behind_ns, .. } = straggler;
     let time = units::duration(*behind_ns);
     let what = match straggler.kind {
-        "starts_late" => format!("{waits_for} starts {time} after the others"),
+        "starts_late" => format!("Straggler {waits_for}: starts {time} late"),
         "slow_transfer" => {
-            format!("data from {waits_for} to {} takes {time} longer than the rest", straggler.dst)
+            format!("Straggler {waits_for}: transfers to {} take {time} longer", straggler.dst)
         }
-        "pauses" => format!("all wait {time} while {waits_for} pauses"),
-        _ => format!(
-            "all wait {time} for data from {waits_for}, or from a host that it waits for and that is not in sight here"
-        ),
+        "pauses" => format!("Straggler {waits_for}: pauses for {time}"),
+        _ => format!("Straggler at or upstream of {waits_for}: {time} delay"),
     };
-    let when = units::span_utc(straggler.since_ns, straggler.until_ns);
-    let title = format!("In {} of {} steps {when}, {what}", straggler.steps, straggler.of_steps);
+    let diagnosis = format!("{what} in {} of {} steps", straggler.steps, straggler.of_steps);
+    let share = format!(" ({:.0} % of a step)", 100.0 * cost);
     let severity = if straggler.changed || straggler.alone && sender_count(input) > 2 {
         Severity::Warning
     } else {
@@ -92,7 +97,22 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
     let flows = input.facts.flows.iter().filter(|flow| {
         flow.src == *waits_for && flow.payload_bytes > 0 && ports::is_of(&flow.link, &straggler.link)
     });
-    Raise::new(&STRAGGLER, severity, title)
+    let name = straggler.link.as_str();
+    let here = Commands::on(input, name);
+    let mut raise = Raise::new(&STRAGGLER, severity, title(diagnosis, [share]));
+    if straggler.kind == "slow_transfer" {
+        raise = raise
+            .step(format!("Check link speed and lanes of {waits_for}."), here.link())
+            .step(format!("Check CE marks, pauses and loss from {waits_for} to {}.", straggler.dst), None);
+    } else if straggler.host.is_none() {
+        raise = raise
+            .caveat(format!("The hosts that {waits_for} depends on are not visible at this tap."))
+            .step(format!("Capture at {waits_for} and its upstream neighbours, or at a switch."), None);
+    }
+    raise
+        .step(format!("On {waits_for}, check GPU clocks and throttling: nvidia-smi -q -d PERFORMANCE."), None)
+        .step(format!("On {waits_for}, check Xid and ECC errors: dmesg."), None)
+        .step(format!("On {waits_for}, check CPU and NUMA placement, data loader and storage."), None)
         .evidence("kind", straggler.kind)
         .evidence("host", straggler.host.map(|host| host.to_string()))
         .evidence("waits_for", waits_for.to_string())
@@ -107,8 +127,13 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
         .evidence("behind_ns", *behind_ns)
         .evidence("period_ns", steps.period_ns)
         .evidence("behind_ratio", cost)
-        .last_seen(Some(straggler.until_ns))
         .flows(flows)
+        .place(Place::link(input, name, None))
+        .episodes(vec![Episode {
+            first_ns: straggler.since_ns,
+            last_ns: straggler.until_ns,
+            peak: Some(cost),
+        }])
         .into(found);
 }
 
@@ -128,21 +153,23 @@ fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
     if steps.count < limits.slower_steps || ratio < 1.0 + limits.slower_ratio || !apart {
         return;
     }
-    let title = format!(
-        "Steps take {:.0} % longer than at the start: {} in the last third, {} in the first, of {} steps {}",
+    let diagnosis = format!(
+        "Step time grew {:.0} %: {} → {}",
         100.0 * (ratio - 1.0),
-        units::duration(steps.last_third_ns),
         units::duration(steps.first_third_ns),
-        units::count(steps.count),
-        units::span_utc(steps.first_ns, steps.last_ns)
+        units::duration(steps.last_third_ns)
     );
-    Raise::new(&SLOWER, Severity::Warning, title)
+    let parts = [format!(", {} steps", units::count(steps.count))];
+    Raise::new(&SLOWER, Severity::Warning, title(diagnosis, parts))
         .evidence("steps", steps.count)
         .evidence("first_third_ns", steps.first_third_ns)
         .evidence("last_third_ns", steps.last_third_ns)
         .evidence("slower_ratio", ratio - 1.0)
         .evidence("trend_ns_per_step", steps.trend_ns_per_step)
         .evidence("busy_ratio", steps.busy_ratio)
+        .place(Place::link(input, &steps.link, None))
+        .step("Compare busy_ratio of the first and the latest steps: network or host?", None)
+        .step("Compare both parts of the run: rocescope diff with --from and --to.", None)
         .last_seen(Some(steps.ending.last_data_ns))
         .into(found);
 }
@@ -156,10 +183,10 @@ mod tests {
     fn a_straggler_is_named_with_what_it_costs() {
         let finding = found_on(&with_steps(|_| {}), "step.straggler").unwrap();
         assert_eq!(finding.severity, Severity::Warning);
-        assert!(finding.title.contains("10.0.0.3 starts 40"), "{}", finding.title);
+        assert!(finding.title.starts_with("Straggler 10.0.0.3: starts 40"), "{}", finding.title);
         assert_eq!(finding.evidence["behind_ratio"], 0.4);
-        let when = "In 12 of 12 steps from 00:00:00.000 to 00:00:01.200 UTC, ";
-        assert!(finding.title.starts_with(when), "{}", finding.title);
+        assert!(finding.title.ends_with(" late in 12 of 12 steps (40 % of a step)"), "{}", finding.title);
+        assert_eq!(finding.episodes.len(), 1);
         assert_eq!(finding.last_seen_ns, Some(1_200_000_001), "not after its stretch");
     }
 
@@ -189,7 +216,7 @@ mod tests {
         });
         let finding = found_on(&report, "step.straggler").unwrap();
         assert!(finding.evidence["host"].is_null());
-        assert!(finding.title.contains("not in sight"), "{}", finding.title);
+        assert!(finding.title.contains("upstream of"), "{}", finding.title);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! What rocescope itself missed.
+//! Capture loss.
 
 use super::{Entry, Family, Input, Measure, Raise};
 use crate::analysis::Lost;
 use crate::findings::{Finding, Severity};
-use crate::util::units::plural;
+use crate::util::units::{self, plural};
 
 /// This family.
 pub(super) const FAMILY: Family = Family { entries: &[LOST], limits: &[Limits::META], evidence: &[], check };
@@ -12,14 +12,17 @@ const LOST: Entry = Entry {
     id: "tool.lost",
     rank: 10,
     measure: Some(Measure::ratio("lost_ratio")),
-    title: "Packets passed that rocescope did not count in full",
-    meaning: "The figures are incomplete: packets were dropped before they could be counted, or counted without their flow. Gaps in PSNs may then be rocescope's own and no \
-              loss of the fabric.",
-    computed: "Raised when any of totals.lost is above 0. Critical when RoCE packets without a flow and packets dropped by the capture or the interface exceed the share lost_ratio of all \
-               frames, else a warning; info when only events did not reach the screen, ports of some packets are not known, or some are missing from bursts and steps, for all counts are then exact.",
-    advice: "flow_table_full: raise --max-flows, or narrow with --filter or fewer interfaces. events_dropped: counters are exact, only the list of events has holes. bins_dropped: so many flows send in every bin that bursts, incast and steps are incomplete; watch fewer interfaces, and leave --bin at 1ms. capture_drops: capture with a \
-             smaller snap length (-s 128) and a larger buffer (tcpdump -B). interface_drops: look at `ethtool -S` for ring overruns and raise the ring (ethtool -G).",
-    caveat: "The drop counter of libpcap's RDMA sniffer is always 0 and says nothing. On virtual interfaces interface_drops also counts frames of protocols that nobody takes.",
+    title: "Capture loss",
+    meaning: "The figures are incomplete: packets were dropped before rocescope saw them, or counted without their flow. PSN gaps may then be capture loss and not \
+                loss in the fabric.",
+    computed: "Raised when any of totals.lost is above 0. Critical when RoCE packets without a flow and packets dropped by the capture or the interface exceed the \
+                 share lost_ratio of all frames, else a warning; info when only events, source ports, or bins of bursts and steps were not recorded, because all counts \
+                 are then exact.",
+    advice: "flow_table_full: raise --max-flows, or reduce the traffic with --filter or fewer interfaces. events_dropped: counters are exact, only the event list \
+               is incomplete. bins_dropped: too many flows send in each bin, so that bursts, incast and steps are incomplete; watch fewer interfaces, and leave --bin \
+               at 1ms. capture_drops: capture with a smaller snap length (-s 128) and a larger buffer (tcpdump -B). interface_drops: check `ethtool -S` for ring \
+               overruns and enlarge the ring (ethtool -G).",
+    caveat: "The drop counter of libpcap's RDMA sniffer is always 0. On virtual interfaces interface_drops also counts frames of protocols without a handler.",
     ..Entry::EMPTY
 };
 
@@ -27,8 +30,8 @@ limits! {
     /// Thresholds of this family.
     pub struct Limits = "tool";
     lost_ratio: f64 = 0.001,
-        "share of frames missed from which the finding is critical",
-        "One packet in a thousand is what loss findings start to call a loss; when the tool misses that many itself, they cannot be believed";
+        "maximum share of frames missed for a warning; above it the finding is critical",
+        "Loss findings start at one packet in a thousand; with as many packets missed by the capture they are unreliable";
 }
 
 /// Packets that rocescope, the capture or the interface dropped, as far as that is known.
@@ -48,17 +51,31 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
     let ratio = packets as f64 / (totals.packets + packets).max(1) as f64;
     let (severity, title) = if packets == 0 {
-        (
-            Severity::Info,
-            "Some events, source ports or bins of traffic were not recorded; all counts are exact".to_owned(),
-        )
+        let title = "Incomplete events, source ports or bursts; all counts are exact";
+        (Severity::Info, title.to_owned())
     } else {
         let severity =
             if ratio > input.limits.tool.lost_ratio { Severity::Critical } else { Severity::Warning };
-        let are = if packets == 1 { "is" } else { "are" };
-        (severity, format!("{} passed that {are} missing from these figures", plural(packets, "packet")))
+        let share = units::ratio(Some(ratio));
+        (severity, format!("Capture loss: {} not counted ({share})", plural(packets, "packet")))
     };
-    Raise::new(&LOST, severity, title)
+    let mut raise = Raise::new(&LOST, severity, title);
+    let steps = [
+        (lost.flow_table_full > 0, "Raise --max-flows, or reduce the traffic with --filter."),
+        (
+            lost.capture_drops > Some(0),
+            "Capture with a smaller snap length and a larger buffer: tcpdump -s 128 -B.",
+        ),
+        (
+            lost.interface_drops > Some(0),
+            "Check ring overruns (ethtool -S) and enlarge the receive ring (ethtool -G).",
+        ),
+        (lost.bins_dropped > Some(0), "Watch fewer interfaces, and leave --bin at 1ms."),
+    ];
+    for (_, step) in steps.into_iter().filter(|(is_due, _)| *is_due) {
+        raise = raise.step(step, None);
+    }
+    raise
         .evidence("lost_ratio", ratio)
         .evidence("flow_table_full", lost.flow_table_full)
         .evidence("contended", lost.contended)

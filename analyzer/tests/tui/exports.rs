@@ -162,7 +162,7 @@ fn a_large_table_is_made_into_text_by_whoever_writes_it() {
     }
     press(&mut app, &[Key::Char('2')]);
     let Action::Write(file) = press(&mut app, &[Key::Char('e')]) else { panic!("nothing written") };
-    assert_eq!(file.what, "20\u{2009}000 rows");
+    assert_eq!(file.what, "20,000 rows");
     assert!(matches!(file.content, rocescope::tui::export::Content::Rows(..)));
     let shown = app.sheet().csv();
     app.on_sample(Arc::new(world.at(3)));

@@ -142,7 +142,7 @@ pub const COLUMNS: &[Column] = &[
         width: 5,
         rank: 3,
         level: Level::Critical,
-        help: "packets lost upstream of this link, in the time range; missing PSNs where reordering cannot be told from loss",
+        help: "packets lost upstream of this link, in the time range; missing PSNs where reordering is indistinguishable from loss",
         get: |row, cx| sequence(row, cx, |counts| counts.lost),
         ..COLUMN
     },

@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::{Spans, counted, empty, wrap};
+use super::{Spans, counted, empty};
 use crate::metrics::traffic::bins::Bursts;
 use crate::model::Level;
 use crate::report::Report;
@@ -12,6 +12,7 @@ use crate::sample::{Sample, SourceKind};
 use crate::tui::app::App;
 use crate::tui::theme;
 use crate::util::units;
+use crate::util::wrap::{hanging, wrap};
 
 /// Lines of a strip chart.
 const TALL: usize = 3;
@@ -56,7 +57,7 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     if app.past() && !all.is_empty() {
         let until = units::clock_utc(data.sample.time_ns);
         let text = format!("Whole run until {until} UTC: bins and steps are not kept per snapshot.");
-        let parts = wrap(&text, width.saturating_sub(2), 0).into_iter();
+        let parts = wrap(&text, width.saturating_sub(2)).into_iter();
         all.splice(0..0, parts.map(|part| Line::styled(format!(" {part}"), theme::text(Level::Warning))));
     }
     if let (Some(report), false) = (report, all.is_empty()) {
@@ -207,7 +208,7 @@ fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'static>> {
         return lines;
     };
     let mut say = |text: String, level: Level| {
-        for part in wrap(&text, width.saturating_sub(2), 2) {
+        for part in hanging(&text, width.saturating_sub(2), 2) {
             lines.push(Line::styled(format!(" {part}"), theme::text(level)));
         }
     };

@@ -8,7 +8,7 @@ use rocescope_common::account::{Mixed, PsnTrack};
 use rocescope_common::wire::opcode::Name;
 
 use super::trends::{self, LATENCY, TRENDS};
-use super::{Spans, cut, empty, wrap};
+use super::{Spans, cut, empty};
 use crate::model::{Counts, Delta, Detail, Kind, Level, Row, State};
 use crate::packet::syndrome;
 use crate::report::text::{P99_SAMPLES, P999_SAMPLES, enough};
@@ -17,6 +17,7 @@ use crate::tui::column::{self, Context, bar, compact};
 use crate::tui::key::Input;
 use crate::tui::{log, theme};
 use crate::util::units;
+use crate::util::wrap::wrap;
 
 const NAME: usize = 9;
 /// Entries of a list that are shown at least, whatever the height.
@@ -78,7 +79,7 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
         } else {
             "reverse flow unknown (no CM exchange captured)"
         };
-        let parts = wrap(why, (width - half).saturating_sub(3), 0);
+        let parts = wrap(why, (width - half).saturating_sub(3));
         (parts.into_iter().map(|part| Line::styled(format!(" {part}"), theme::DIM)).collect(), Vec::new())
     };
     let both = |first: Vec<Line<'static>>, second: Vec<Line<'static>>| {

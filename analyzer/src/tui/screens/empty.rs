@@ -12,6 +12,7 @@ use crate::tui::app::{App, Data, End};
 use crate::tui::column::compact;
 use crate::tui::theme;
 use crate::util::units;
+use crate::util::wrap::hanging;
 
 /// Reasons listed.
 const REASONS: usize = 6;
@@ -36,7 +37,7 @@ fn put(buffer: &mut Buffer, area: Rect, lines: &[Line<'_>]) {
 fn wrapped(text: &Line<'_>, width: usize) -> Vec<Line<'static>> {
     let whole = text.to_string();
     let indent = whole.chars().take_while(|c| *c == ' ').count() + 2;
-    super::wrap(&whole, width, indent).into_iter().map(|part| Line::styled(part, text.style)).collect()
+    hanging(&whole, width, indent).into_iter().map(|part| Line::styled(part, text.style)).collect()
 }
 
 /// Whether there is nothing at all to see; says why, if so.

@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::{Spans, cut, empty, line, wrap};
+use super::{Spans, cut, empty, line};
 use crate::findings::{End as Side, Finding, Severity};
 use crate::model::{Kind, Level};
 use crate::sample::SourceKind;
@@ -15,6 +15,7 @@ use crate::tui::layout::Layout;
 use crate::tui::shown::{Concluded, Then};
 use crate::tui::theme;
 use crate::util::units;
+use crate::util::wrap::wrap;
 
 /// Flows of a finding listed, at most.
 const FLOWS: usize = 6;
@@ -212,7 +213,7 @@ const NAME: usize = 11;
 fn text(finding: &Finding, end: Option<u64>, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled(format!(" {}", finding.id), theme::HEAD)];
     let mut part = |name: &str, text: String| {
-        let wrapped = wrap(&text, width.saturating_sub(NAME + 1), 0);
+        let wrapped = wrap(&text, width.saturating_sub(NAME + 1));
         for (i, text) in wrapped.into_iter().enumerate() {
             let mut spans = Spans::default();
             spans.push(format!(" {:<9} ", if i == 0 { name } else { "" }), theme::DIM);
@@ -283,7 +284,7 @@ pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
     {
         lines.push(Line::default());
         for paragraph in entry.text().lines() {
-            let wrapped = wrap(paragraph, width.saturating_sub(2), 0);
+            let wrapped = wrap(paragraph, width.saturating_sub(2));
             lines.extend(wrapped.into_iter().map(|part| Line::raw(format!(" {part}").trim_end().to_owned())));
         }
     }
@@ -362,7 +363,7 @@ fn blind_lines(blind: &[(Level, String)], width: usize) -> Vec<Line<'static>> {
         lines.push(Line::styled(" none", theme::DIM));
     }
     for (level, text) in blind {
-        for (i, part) in wrap(text, width.saturating_sub(4), 0).into_iter().enumerate() {
+        for (i, part) in wrap(text, width.saturating_sub(4)).into_iter().enumerate() {
             let symbol = match (i, level) {
                 (0, Level::Fine) => "·",
                 (0, level) => theme::symbol(*level),

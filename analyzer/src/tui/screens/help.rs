@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::{Spans, wrap};
+use super::Spans;
 use crate::model::Kind;
 use crate::tui::app::App;
 use crate::tui::column::COLUMNS;
@@ -13,6 +13,7 @@ use crate::tui::log::CLASSES;
 use crate::tui::query;
 use crate::tui::screen::{Screen, Screens};
 use crate::tui::theme;
+use crate::util::wrap::wrap;
 
 const NAMES: usize = 18;
 
@@ -57,7 +58,7 @@ pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
 
 fn entry(name: &str, text: &'static str, width: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    for (at, part) in wrap(text, width, 0).into_iter().enumerate() {
+    for (at, part) in wrap(text, width).into_iter().enumerate() {
         let mut spans = Spans::default();
         spans.push(format!("  {:<NAMES$} ", if at == 0 { name } else { "" }), theme::BOLD);
         lines.push(spans.push(part, theme::PLAIN).clone().into_line());

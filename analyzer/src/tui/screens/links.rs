@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::{Spans, cut, devices, empty, line, scrolled, trends, wrap};
+use super::{Spans, cut, devices, empty, line, scrolled, trends};
 use crate::analysis;
 use crate::analysis::Imbalance;
 use crate::model::{Delta, Kind, Level, LinkRow, Model};
@@ -13,6 +13,7 @@ use crate::tui::app::{App, Data};
 use crate::tui::column::{bar, compact};
 use crate::tui::{names, theme};
 use crate::util::units;
+use crate::util::wrap::hanging;
 
 /// Columns of the trend at the right of wide screens, at most.
 const TREND: usize = 60;
@@ -159,7 +160,7 @@ fn balance(app: &App, data: &Data, width: usize) -> Vec<Line<'static>> {
             _ if shown.is_empty() => " no two links in the same direction: nothing to compare",
             _ => " all links, none declared as parallel; --group LINK,LINK declares parallel links",
         };
-        lines.extend(wrap(why, width, 1).into_iter().map(|why| Line::styled(why, theme::DIM)));
+        lines.extend(hanging(why, width, 1).into_iter().map(|why| Line::styled(why, theme::DIM)));
     }
     for imbalance in &shown {
         lines.push(balance_of(imbalance, app));

@@ -25,7 +25,7 @@ use ratatui::text::Line;
 use super::app::{App, Overlay};
 use super::screen::Screen;
 use super::{layout, theme};
-use crate::tui::widgets::{Spans, WIDEST, counted, cut, join, line, overlay, scrolled, select, spark, wrap};
+use crate::tui::widgets::{Spans, WIDEST, counted, cut, join, line, overlay, scrolled, select, spark};
 
 /// Draws everything.
 pub fn render(frame: &mut Frame<'_>, app: &App) {

@@ -4,13 +4,14 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::{Spans, wrap};
+use super::Spans;
 use crate::packet::{decode, hex};
 use crate::tui::app::App;
 use crate::tui::key::Input;
 use crate::tui::log::{IDLE, Listed, describe, route};
 use crate::tui::theme;
 use crate::util::units;
+use crate::util::wrap::wrap;
 
 /// Columns of a field's name, its value, and its bytes.
 const NAME: usize = 24;
@@ -29,7 +30,7 @@ pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
     let Some((event, Listed { entry, stand })) = app.opened() else {
         return vec![Line::raw("This event is no longer kept.")];
     };
-    let sentence = |text: &str| wrap(text, width, 0).into_iter();
+    let sentence = |text: &str| wrap(text, width).into_iter();
     let what = format!("{}  {}", entry.class.word, entry.class.help);
     let mut lines: Vec<Line<'static>> = sentence(&what).map(|part| Line::styled(part, theme::BOLD)).collect();
     let no_packet = entry.class.bit == IDLE;

@@ -1,4 +1,4 @@
-//! What screens share: spans of text, bars, scrolling, wrapping, boxes, short names.
+//! What screens share: spans of text, bars, scrolling, boxes, short names.
 
 pub(in crate::tui) mod names;
 
@@ -66,22 +66,6 @@ pub(in crate::tui) fn select(buffer: &mut Buffer, area: Rect) {
             cell.modifier.remove(Modifier::DIM);
         }
     }
-}
-
-/// Breaks text between words; what follows the first line is indented by `indent`.
-pub(in crate::tui) fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut current = String::new();
-    for word in text.split_inclusive(' ') {
-        let full = current.chars().count() + word.trim_end().chars().count() > width;
-        if full && !current.trim().is_empty() {
-            let next = " ".repeat(indent);
-            lines.push(std::mem::replace(&mut current, next).trim_end().to_owned());
-        }
-        current.push_str(word);
-    }
-    lines.push(current.trim_end().to_owned());
-    lines
 }
 
 /// Draws a line of text at line `y` of `area`, cut at its right border.
