@@ -122,7 +122,7 @@ fn shared_ports(input: &Input<'_>, found: &mut Vec<Finding>) {
         }
         let host = spread.src;
         let (queue_pairs, ports) =
-            (plural(spread.queue_pairs as u64, "QP"), plural(spread.source_ports as u64, "source port"));
+            (plural(spread.queue_pairs, "QP"), plural(spread.source_ports, "source port"));
         let diagnosis = format!("Low ECMP entropy: {queue_pairs} of {host} share {ports}");
         let figure = format!(" ({tuples:.1} of {pairs:.1} flows)");
         let flows = busiest_from(input, host);

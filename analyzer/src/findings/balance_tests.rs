@@ -131,11 +131,7 @@ fn a_part_of_the_run_in_which_one_link_carries_nearly_all() {
     };
     let finding = seen(10_000, &part(100..130, [400, 1600])).unwrap();
     assert_eq!(finding.severity, Severity::Warning);
-    assert!(
-        finding.title.contains("u1 carried 1.60 × the mean of 2 links for 3.84 s"),
-        "{}",
-        finding.title
-    );
+    assert!(finding.title.contains("u1 carried 1.60 × the mean of 2 links for 3.84 s"), "{}", finding.title);
     let windows = (finding.evidence["windows"].as_u64(), finding.evidence["of_windows"].as_u64());
     assert_eq!(windows, (Some(30), Some(234)));
     assert_eq!(finding.evidence["since_ns"].as_u64().map(|at| at / 1_000_000_000), Some(1_763_000_012));

@@ -122,7 +122,7 @@ fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
     let direction = input.facts.links.get(usize::from(target.link)).and_then(|link| link.direction);
     let place = Place::link(input, link, direction);
-    let port = match &place.switch_port {
+    let check_on = match &place.switch_port {
         Some(port) => format!("On {port} and the switch port towards {host}"),
         None => format!("On the switch port towards {host}"),
     };
@@ -144,7 +144,7 @@ fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<
         .place(place.hop("upstream"))
         .ends(None, responder.map(|end| End { qpn: None, ..end }))
         .impact(Impact { packets_ratio: Some(if marked { ce } else { gaps }), ..Impact::default() })
-        .step(format!("{port}, check egress queue, ECN thresholds (Kmin, Kmax) and discards."), None)
+        .step(format!("{check_on}, check egress queue, ECN thresholds (Kmin, Kmax) and discards."), None)
         .step("Check that DCQCN is enabled on the NIC (roce_np, roce_rp).", here.ecn())
         .step(
             "Reduce concurrent senders: hierarchical collectives, fewer channels (NCCL_MAX_NCHANNELS).",

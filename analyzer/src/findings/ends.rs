@@ -9,7 +9,7 @@ impl Place {
     pub(super) fn link(input: &Input<'_>, name: &str, direction: Option<Direction>) -> Self {
         // Links of a capture file are named after it; what tells them apart follows a colon.
         let tap = if direction.is_some() { name } else { name.split(':').next().unwrap_or_default() };
-        let own = input.facts.links.iter().filter(|link| link.name == name);
+        let mut own = input.facts.links.iter().filter(|link| link.name == name);
         let heard = |link: &Link| {
             let label = link.neighbours.first()?.label();
             (!label.is_empty()).then_some(label)
@@ -19,7 +19,7 @@ impl Place {
             link: Some(name.to_owned()),
             direction,
             hop: None,
-            switch_port: own.filter_map(heard).next(),
+            switch_port: own.find_map(heard),
         }
     }
 
@@ -45,8 +45,8 @@ pub(super) fn of_data<'a>(
     let (mut sender, mut receiver) = both(input, first);
     for flow in flows.filter(|flow| (flow.src, flow.dst) == (first.src, first.dst)) {
         let (other_sender, other_receiver) = both(input, flow);
-        common(&mut sender, other_sender);
-        common(&mut receiver, other_receiver);
+        common(&mut sender, &other_sender);
+        common(&mut receiver, &other_receiver);
     }
     (Some(sender), Some(receiver))
 }
@@ -80,7 +80,7 @@ fn both(input: &Input<'_>, flow: &Flow) -> (End, End) {
 }
 
 /// Leaves what is the same of both.
-fn common(end: &mut End, other: End) {
+fn common(end: &mut End, other: &End) {
     let same = (end.qpn == other.qpn, end.pid == other.pid, end.comm == other.comm, end.pod == other.pod);
     end.qpn = end.qpn.filter(|_| same.0);
     end.pid = end.pid.filter(|_| same.1);

@@ -192,6 +192,7 @@ macro_rules! limits {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
         #[serde(default, deny_unknown_fields)]
+        #[allow(clippy::struct_field_names, reason = "they are names in the configuration file")]
         pub struct $limits {
             $(#[doc = $meaning] pub $field: $type,)+
         }

@@ -46,25 +46,31 @@ impl Span {
             return all;
         }
         let unfollowed = flow.loss_unfollowed.map_or(0, |before| before.packets);
-        let begin = self.packets_at(facts, flow, self.before).unwrap_or(0).max(unfollowed);
-        let end = self.after.and_then(|after| self.packets_at(facts, flow, after)).unwrap_or(flow.packets);
+        let begin = packets_at(facts, flow, self.before).unwrap_or(0).max(unfollowed);
+        let end = self.after.and_then(|after| packets_at(facts, flow, after)).unwrap_or(flow.packets);
         // What a mirror shows twice counts once.
-        let once = all as f64 / flow.packets.saturating_sub(unfollowed).max(1) as f64;
-        (end.saturating_sub(begin) as f64 * once).round() as u64
-    }
-
-    /// Packets of a flow until a mark.
-    fn packets_at(&self, facts: &Facts, flow: &Flow, number: u32) -> Option<u64> {
-        let mark = facts.marks.iter().find(|mark| mark.number == number)?;
-        // The slot was another flow's then.
-        let there = flow.first_ns < mark.time_ns;
-        Some(mark.packets.get(flow.slot as usize).copied().filter(|_| there).unwrap_or(0).min(flow.packets))
+        scaled(end.saturating_sub(begin), all, flow.packets.saturating_sub(unfollowed))
     }
 
     /// The episode, with the largest value of the finding's measure.
     pub(super) const fn episode(&self, peak: Option<f64>) -> Episode {
         Episode { first_ns: self.first_ns, last_ns: self.last_ns, peak }
     }
+}
+
+/// `n` times `part` over `whole`, rounded; 0 where `whole` is 0.
+fn scaled(n: u64, part: u64, whole: u64) -> u64 {
+    let whole = u128::from(whole.max(1));
+    let scaled = (u128::from(n) * u128::from(part) + whole / 2) / whole;
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+/// Packets of a flow until a mark.
+fn packets_at(facts: &Facts, flow: &Flow, number: u32) -> Option<u64> {
+    let mark = facts.marks.iter().find(|mark| mark.number == number)?;
+    // The slot may have belonged to another flow then.
+    let there = flow.first_ns < mark.time_ns;
+    Some(mark.packets.get(flow.slot as usize).copied().filter(|_| there).unwrap_or(0).min(flow.packets))
 }
 
 /// The times in which any of these signals showed in any of these flows, the latest first.
@@ -148,7 +154,7 @@ pub(super) fn impact<'a>(
     signal: Signal,
     lost: u64,
 ) -> Impact {
-    let (mut packets, mut bytes) = (0, 0.0);
+    let (mut packets, mut bytes) = (0, 0);
     for flow in flows {
         let total = match signal {
             Signal::RetransmittedAfterRnr => flow.loss.map_or(0, |loss| loss.rnr_resent),
@@ -156,13 +162,12 @@ pub(super) fn impact<'a>(
         };
         let again = span.count(flow, signal, total);
         packets += again;
-        bytes += again as f64 * flow.payload_bytes as f64 / flow.packets.max(1) as f64;
+        bytes += scaled(again, flow.payload_bytes, flow.packets);
     }
-    let scale = if packets == 0 { 0.0 } else { bytes / packets as f64 };
     Impact {
         packets_ratio: ratio,
         retransmissions: Some(packets + lost),
-        goodput_lost_bytes: (packets > 0).then(|| (bytes + lost as f64 * scale).round() as u64),
+        goodput_lost_bytes: (packets > 0).then(|| bytes + scaled(lost, bytes, packets)),
         time_lost_ns: None,
     }
 }

@@ -1,5 +1,7 @@
 //! The findings in full, and the verdict that ends the page.
 
+use std::fmt::Write as _;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -224,14 +226,14 @@ fn who(finding: &Finding) -> Option<String> {
     let end = |end: &End| {
         let mut text = end.addr.to_string();
         if let Some(qpn) = end.qpn {
-            text.push_str(&format!(" QP {qpn}"));
+            let _ = write!(text, " QP {qpn}");
         }
         let comm = end.comm.as_ref().map(|comm| plain(comm));
         let pid = end.pid.map(|pid| format!("pid {pid}"));
         let pod = end.pod.as_ref().map(|pod| format!("pod {}", plain(pod)));
         let owner: Vec<String> = [comm, pid, pod].into_iter().flatten().collect();
         if !owner.is_empty() {
-            text.push_str(&format!(" ({})", owner.join(", ")));
+            let _ = write!(text, " ({})", owner.join(", "));
         }
         text
     };

@@ -296,7 +296,7 @@ impl PcapNg {
 
     /// Begins a section: interfaces are numbered from here on.
     fn section(&mut self, block: &[u8]) -> Result<(), Stop> {
-        self.options_of(block, SECTION_FIELDS, "section header")?;
+        options_of(block, SECTION_FIELDS, "section header")?;
         let (major, minor) = (self.order.u16(block, 12), self.order.u16(block, 14));
         if major != 1 {
             return Err(Stop::Corrupt(format!(
@@ -312,7 +312,7 @@ impl PcapNg {
         if self.ports.len() >= MAX_INTERFACES {
             return Err(Stop::Corrupt(format!("more than {MAX_INTERFACES} interfaces are described")));
         }
-        let options = self.options_of(block, INTERFACE_FIELDS, "interface description")?;
+        let options = options_of(block, INTERFACE_FIELDS, "interface description")?;
         let name = self
             .option(options, IF_NAME)
             .map(|bytes| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned())
@@ -338,7 +338,7 @@ impl PcapNg {
 
     /// Takes the cumulative counters of one interface; later blocks replace earlier ones.
     fn statistics(&mut self, block: &[u8]) -> Result<(), Stop> {
-        let options = self.options_of(block, STATISTICS_FIELDS, "interface statistics")?;
+        let options = options_of(block, STATISTICS_FIELDS, "interface statistics")?;
         let number = |code| self.option(options, code).filter(|v| v.len() == 8).map(|v| self.order.u64(v));
         let (if_drop, os_drop) = (number(ISB_IFDROP), number(ISB_OSDROP));
         // Statistics of an interface that was not described concern no packet here.
@@ -350,21 +350,21 @@ impl PcapNg {
         Ok(())
     }
 
-    /// The options behind the first `fields` bytes of a block.
-    fn options_of<'a>(&self, block: &'a [u8], fields: usize, name: &str) -> Result<&'a [u8], Stop> {
-        block.get(fields..block.len() - TRAILER).ok_or_else(|| {
-            Stop::Corrupt(format!(
-                "the {name} block has {} bytes, fewer than its fields need ({})",
-                block.len(),
-                fields + TRAILER
-            ))
-        })
-    }
-
     /// The value of the first option of a code.
     fn option<'a>(&self, options: &'a [u8], code: u16) -> Option<&'a [u8]> {
         self.order.options(options).find(|(found, _)| *found == code).map(|(_, value)| value)
     }
+}
+
+/// The options behind the first `fields` bytes of a block.
+fn options_of<'a>(block: &'a [u8], fields: usize, name: &str) -> Result<&'a [u8], Stop> {
+    block.get(fields..block.len() - TRAILER).ok_or_else(|| {
+        Stop::Corrupt(format!(
+            "the {name} block has {} bytes, fewer than its fields need ({})",
+            block.len(),
+            fields + TRAILER
+        ))
+    })
 }
 
 fn add(sum: Option<u64>, more: u64) -> u64 {

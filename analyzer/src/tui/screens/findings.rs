@@ -1,5 +1,7 @@
 //! Findings with evidence and steps, and what rocescope dropped or cannot see.
 
+use std::fmt::Write as _;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
@@ -151,10 +153,10 @@ fn since_when(finding: &Finding, end: Option<u64>) -> Option<String> {
         _ => return None,
     };
     if let (true, Some(end), Some(last)) = (ended, end, last) {
-        text += &format!(" {} before the latest data", units::duration(end.saturating_sub(last)));
+        let _ = write!(text, " {} before the latest data", units::duration(end.saturating_sub(last)));
     }
     if finding.episodes.len() > 1 {
-        text += &format!("; {} episodes", units::count(finding.episodes.len() as u64));
+        let _ = write!(text, "; {} episodes", units::count(finding.episodes.len() as u64));
     }
     Some(text)
 }
