@@ -123,7 +123,7 @@ fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<
     let direction = input.facts.links.get(usize::from(target.link)).and_then(|link| link.direction);
     let place = Place::link(input, link, direction);
     let check_on = match &place.switch_port {
-        Some(port) => format!("On {port} and the switch port towards {host}"),
+        Some(switch) => format!("On {switch} and the switch port towards {host}"),
         None => format!("On the switch port towards {host}"),
     };
     let responder = ends::of_data(input, flows.iter().copied()).1;

@@ -93,8 +93,9 @@ fn figures_are_those_of_the_latest_episode_and_earlier_ones_are_listed() {
 
 #[test]
 fn loss_that_comes_back_after_each_silence_is_a_finding_of_the_run() {
-    let spells: Vec<Spell> =
-        (0..5).map(|i| spell(20 * i..20 * i + 1, 3, 2 * i as u32, Some(2 * i as u32 + 1))).collect();
+    let spells: Vec<Spell> = (0..5u32)
+        .map(|i| spell(u64::from(20 * i)..u64::from(20 * i + 1), 3, 2 * i, Some(2 * i + 1)))
+        .collect();
     let finding = by_id(&lossy(100, &spells), "loss.before_tap").unwrap();
     assert_eq!((&finding.evidence["lost"], &finding.evidence["packets"]), (&15.into(), &100_015.into()));
 }

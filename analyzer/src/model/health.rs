@@ -341,7 +341,7 @@ mod tests {
         };
         let finding = |id, severity, active, qps: &[u32]| {
             let named = qps.iter().map(|qp| flow(*qp)).collect();
-            Finding { active, named, ..Finding::new(id, severity, String::new()) }
+            Finding { named, active, ..Finding::new(id, severity, String::new()) }
         };
         let verdicts = FlowVerdicts::of(&[
             finding("loss.before_tap", Severity::Critical, true, &[1]),

@@ -25,7 +25,7 @@ pub(super) fn lines(report: &Report, room: usize, paint: Paint) -> Vec<String> {
     };
     say("rocescope", &source(report));
     if let Some(filter) = &report.facts.source.filter {
-        say("Filter", &plain(filter).to_string());
+        say("Filter", &plain(filter));
     }
     say("Time", &window(report));
     say("RoCE", &roce(report));

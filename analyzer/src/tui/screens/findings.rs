@@ -179,7 +179,7 @@ fn place(finding: &Finding) -> Option<String> {
 fn side(side: &Side) -> String {
     let mut text = side.addr.to_string();
     if let Some(qpn) = side.qpn {
-        text += &format!(" QPN {qpn}");
+        let _ = write!(text, " QPN {qpn}");
     }
     let process = match (&side.comm, side.pid) {
         (Some(comm), Some(pid)) => Some(format!("{comm} ({pid})")),
@@ -188,7 +188,7 @@ fn side(side: &Side) -> String {
     };
     let pod = side.pod.as_ref().map(|pod| format!("pod {pod}"));
     for part in [process, pod].into_iter().flatten() {
-        text += &format!(", {part}");
+        let _ = write!(text, ", {part}");
     }
     text
 }
