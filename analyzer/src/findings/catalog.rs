@@ -37,7 +37,7 @@ impl LimitMeta {
     }
 
     fn line(&self) -> String {
-        format!("- {} = {}: {}. {}.\n", self.name(), self.default, self.meaning, self.reason)
+        format!("- `{}` = {}: {}. {}.\n", self.name(), self.default, self.meaning, self.reason)
     }
 }
 

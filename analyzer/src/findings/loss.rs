@@ -113,7 +113,7 @@ const BETWEEN: Entry = Entry {
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss between two taps",
     meaning: "Packets that passed one tap did not pass the next tap on their path: they are lost between the two.",
-    computed: "Per pair of taps and host pair: packets that the tap nearer the sender saw and the other did not, between packets that both saw (taps[].vanished), without those never retransmitted: these reached the receiver, and the second capture missed them. \
+    computed: "Per pair of taps and host pair: packets that the tap nearer the sender saw and the other did not, between packets that both saw (`taps[].vanished`), without those never retransmitted: these reached the receiver, and the second capture missed them. \
                Raised from `vanished` packets and the share `ratio` on, critical from `critical_ratio`. Not raised from the share `other_way` on: then flows take several paths, and only one is captured.",
     advice: concat!("Look between these two taps. ", lossless!()),
     caveat: "Taps whose order is not known are not compared. For services that retransmit nothing, a packet missed by the second capture looks lost.",

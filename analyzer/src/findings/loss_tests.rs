@@ -57,7 +57,7 @@ fn page(sample: &Sample) -> String {
 }
 
 #[test]
-fn advice_is_whole_in_each_finding_and_told_once_on_the_page() {
+fn advice_is_whole_in_each_finding() {
     let (before, after) = ("loss.before_tap", "loss.after_tap");
     let advice = |sample: &Sample, id: &str| by_id(sample, id).unwrap().advice;
     let whole = "`dcb pfc show`";
@@ -75,7 +75,7 @@ fn advice_is_whole_in_each_finding_and_told_once_on_the_page() {
         );
         assert!(!page(&sample).contains(" above."));
     }
-    // The worse one comes first, else the loss nearer the sender, and tells it all.
+    // The worse one comes first, else the loss nearer the sender.
     for (lost, behind, first, second) in
         [(9, 9, before, after), (9, 90, after, before), (90, 9, before, after)]
     {

@@ -18,7 +18,7 @@ const STORM: Entry = Entry {
     rank: 130,
     needs: &[Need::PauseTimes],
     measure: Some(Measure::ratio("worst_share")),
-    title: "PFC storm",
+    title: "PFC pause storm",
     meaning: "While a priority is paused, none of its packets move on the link. Long or endless pauses spread backwards from switch to switch (congestion spreading) \
                 and stop flows that do not cross the congested port. A NIC or switch that pauses endlessly is faulty or hangs.",
     computed: "For each priority and direction, the paused share of a window: between two readings of a device's counters (live), or in 100 ms of a capture with PFC \
