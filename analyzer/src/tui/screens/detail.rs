@@ -191,6 +191,11 @@ fn styled(name: &str, text: impl Into<String>, level: Level) -> Line<'static> {
     spans.into_line()
 }
 
+/// The level of a counter: at most that of the findings that name the flow.
+fn level(level: Level, row: Option<&Row>) -> Level {
+    row.map_or(Level::Fine, |row| level.min(State::of(row).level()))
+}
+
 fn bad(is_bad: bool, level: Level) -> Level {
     if is_bad { level } else { Level::Fine }
 }
@@ -207,15 +212,15 @@ fn then(row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
     if without {
         lines.push(entry("PSN", units::UNKNOWN));
     } else {
-        lines.extend(found("PSN", counts, None));
+        lines.extend(found("PSN", counts, None, Some(row)));
     }
     lines.extend(lost(row));
-    lines.push(acks(counts.acks, counts.rnr, counts.naks()));
+    lines.push(acks(counts.acks, counts.rnr, counts.naks(), Some(row)));
     // Of data only: acknowledgements are not kept apart.
     lines.extend(marks(counts, counts.ecn_data, Some(row)));
     if counts.asked_again() > 0 {
         let text = format!("{} sequence-error NAKs (loss)", counts.asked_again());
-        lines.push(styled("", text, Level::Critical));
+        lines.push(styled("", text, level(Level::Critical, Some(row))));
     }
     lines.push(entry("latency", latency_now(Some(row), app)));
     lines
@@ -232,7 +237,7 @@ fn lost(row: &Row) -> Option<Line<'static>> {
     if late > 0 {
         found.push(format!("{} reordered", compact(late as f64)));
     }
-    let level = if lost > 0 { Level::Critical } else { Level::Warning };
+    let level = level(if lost > 0 { Level::Critical } else { Level::Warning }, Some(row));
     (!found.is_empty()).then(|| styled("lost", found.join(", "), level))
 }
 
@@ -248,12 +253,12 @@ fn total(bytes: u64, packets: u64) -> String {
     format!("{}, {} packet{s}", units::bytes(bytes), units::count(packets))
 }
 
-fn acks(acks: u64, rnr: u64, naks: u64) -> Line<'static> {
+fn acks(acks: u64, rnr: u64, naks: u64, row: Option<&Row>) -> Line<'static> {
     styled(
         "acks",
         // What is bad is never the part that does not fit.
         format!("{naks} NAK · {rnr} RNR NAK · {} ACK", compact(acks as f64)),
-        if naks > 0 { Level::Critical } else { bad(rnr > 0, Level::Warning) },
+        level(if naks > 0 { Level::Critical } else { bad(rnr > 0, Level::Warning) }, row),
     )
 }
 
@@ -270,10 +275,10 @@ fn marks(counts: &Counts, ecn: [u64; 4], row: Option<&Row>) -> Vec<Line<'static>
         .map(|(count, what)| format!("{} {what}", compact(count as f64)))
         .collect();
     let text = format!("CE {} · {} total", units::ratio(now), units::ratio(ratio));
-    let level = bad(congested, Level::Warning);
-    let mut lines = vec![styled("ECN", text, level)];
+    let mut lines = vec![styled("ECN", text, bad(congested, Level::Warning))];
     if counts.cnp > 0 {
-        lines.push(styled("", format!("{} CNP", compact(counts.cnp as f64)), Level::Warning));
+        let text = format!("{} CNP", compact(counts.cnp as f64));
+        lines.push(styled("", text, level(Level::Warning, row)));
     }
     lines.push(entry("", marks.join(", ")));
     lines
@@ -284,16 +289,16 @@ fn main(detail: &Detail, row: Option<&Row>, app: &App, other: Option<&Detail>) -
     let stats = &detail.stats;
     let delta = row.and_then(|row| row.delta);
     let mut lines = vec![entry("rate", rate(delta)), entry("total", total(stats.bytes, stats.packets))];
-    lines.extend(psn("PSN", &stats.psn));
+    lines.extend(psn("PSN", &stats.psn, row));
     if stats.psn_responses.seen != 0 {
-        lines.extend(psn("PSN resp", &stats.responses_missing()));
+        lines.extend(psn("PSN resp", &stats.responses_missing(), row));
     }
     lines.extend(row.and_then(lost));
-    lines.push(acks(stats.acks, stats.rnr_naks, stats.naks.iter().sum()));
+    lines.push(acks(stats.acks, stats.rnr_naks, stats.naks.iter().sum(), row));
     lines.extend(marks(&Counts::counted(stats), stats.ecn(), row));
-    lines.extend(nak_codes(stats));
+    lines.extend(nak_codes(stats, row));
     lines.extend(asks_for(detail, row, other));
-    lines.extend(asked_for(other));
+    lines.extend(asked_for(row, other));
     lines.extend(latency(detail, row, app));
     lines
 }
@@ -303,7 +308,7 @@ fn main(detail: &Detail, row: Option<&Row>, app: &App, other: Option<&Detail>) -
 fn asks_for(detail: &Detail, row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
     let counts = row.map_or_else(|| Counts::counted(&detail.stats), |row| row.total);
     if counts.behind_late > 0 {
-        return vec![styled("", "NAKs caused by reordering", Level::Warning)];
+        return vec![styled("", "NAKs caused by reordering", level(Level::Warning, row))];
     }
     if counts.asked_again() == 0 {
         return Vec::new();
@@ -313,17 +318,19 @@ fn asks_for(detail: &Detail, row: Option<&Row>, other: Option<&Detail>) -> Vec<L
         Some(qp) => format!("loss of data sent to its QP {qp}"),
         None => "loss of data sent to an unknown QP".to_owned(),
     };
-    vec![styled("", "sequence-error NAKs:", Level::Critical), styled("", data, Level::Critical)]
+    let level = level(Level::Critical, row);
+    vec![styled("", "sequence-error NAKs:", level), styled("", data, level)]
 }
 
 /// Of a flow of data: NAKs of its receiver, in the other direction.
-fn asked_for(other: Option<&Detail>) -> Vec<Line<'static>> {
+fn asked_for(row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
     let naks = other.map_or(0, |other| Counts::counted(&other.stats).asked_again());
     if naks == 0 {
         return Vec::new();
     }
     let s = if naks == 1 { "" } else { "s" };
-    vec![styled("", format!("{} sequence-error NAK{s} received", compact(naks as f64)), Level::Critical)]
+    let text = format!("{} sequence-error NAK{s} received", compact(naks as f64));
+    vec![styled("", text, level(Level::Critical, row))]
 }
 
 /// Whose it is and what its packets look like.
@@ -395,7 +402,7 @@ fn owner(row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
     lines
 }
 
-fn psn(name: &str, track: &PsnTrack) -> Vec<Line<'static>> {
+fn psn(name: &str, track: &PsnTrack, row: Option<&Row>) -> Vec<Line<'static>> {
     if track.seen == 0 {
         return vec![entry(name, units::UNKNOWN)];
     }
@@ -406,11 +413,16 @@ fn psn(name: &str, track: &PsnTrack) -> Vec<Line<'static>> {
         restarts: track.restarts,
         ..Counts::default()
     };
-    found(name, &counts, Some((track.first, track.expected)))
+    found(name, &counts, Some((track.first, track.expected)), row)
 }
 
 /// What was found in a sequence, and its ends where they are known.
-fn found(name: &str, counts: &Counts, ends: Option<(u32, u32)>) -> Vec<Line<'static>> {
+fn found(
+    name: &str,
+    counts: &Counts,
+    ends: Option<(u32, u32)>,
+    row: Option<&Row>,
+) -> Vec<Line<'static>> {
     let found = [
         (counts.missing, "missing", ""),
         (counts.gaps, "gap", "s"),
@@ -429,7 +441,7 @@ fn found(name: &str, counts: &Counts, ends: Option<(u32, u32)>) -> Vec<Line<'sta
         return vec![entry(name, format!("in sequence{next}"))];
     }
     let repeated = bad(counts.repeats > 0, Level::Warning);
-    let level = if counts.gaps > 0 { Level::Critical } else { repeated };
+    let level = level(if counts.gaps > 0 { Level::Critical } else { repeated }, row);
     // Two to a line: half of a narrow screen has no room for more.
     let pairs = found.chunks(2).enumerate();
     let mut lines: Vec<Line<'static>> =
@@ -438,12 +450,12 @@ fn found(name: &str, counts: &Counts, ends: Option<(u32, u32)>) -> Vec<Line<'sta
     lines
 }
 
-fn nak_codes(stats: &FlowStats) -> Vec<Line<'static>> {
+fn nak_codes(stats: &FlowStats, row: Option<&Row>) -> Vec<Line<'static>> {
     let codes = (0u32..).zip(stats.naks).filter(|(_, count)| *count > 0);
     codes
         .map(|(code, count)| {
             let name = syndrome((0x60 | code) << 24);
-            styled("", format!("{count} {name}"), Level::Critical)
+            styled("", format!("{count} {name}"), level(Level::Critical, row))
         })
         .collect()
 }

@@ -126,7 +126,9 @@ impl App {
         let now = matches!(self.concluded(), Some(Concluded { then: Then::Now, .. }));
         let newest = self.analysis.as_ref().filter(|_| now).map(|analysis| &analysis.verdicts);
         if let Some(data) = self.data.as_mut().map(Arc::make_mut) {
-            data.model.judge(kept.as_ref().or(newest));
+            let verdicts = kept.as_ref().or(newest);
+            data.model.judge(verdicts);
+            data.matrix.judge(verdicts);
         }
     }
 
@@ -187,7 +189,10 @@ impl App {
     /// Adds up by host for the screen that shows it, where that is not done yet.
     pub(in crate::tui) fn refresh_matrix(&mut self) {
         match self.data.as_mut().filter(|data| self.screen == Screen::Matrix && !data.has_matrix()) {
-            Some(data) if data.at_once() => Arc::make_mut(data).fill_matrix(),
+            Some(data) if data.at_once() => {
+                Arc::make_mut(data).fill_matrix();
+                self.judge();
+            }
             Some(_) => self.awaited = Some(self.awaited.unwrap_or(true)),
             None => {}
         }
