@@ -301,9 +301,9 @@ impl FlowVerdicts {
 
     /// The flows that findings name, with source and destination.
     pub fn flows(&self) -> impl Iterator<Item = (IpAddr, IpAddr, Judged)> {
-        self.0.iter().map(|((family, src, dst, _), judged)| {
-            (address(*family, *src), address(*family, *dst), *judged)
-        })
+        self.0
+            .iter()
+            .map(|((family, src, dst, _), judged)| (address(*family, *src), address(*family, *dst), *judged))
     }
 }
 

@@ -417,12 +417,7 @@ fn psn(name: &str, track: &PsnTrack, row: Option<&Row>) -> Vec<Line<'static>> {
 }
 
 /// What was found in a sequence, and its ends where they are known.
-fn found(
-    name: &str,
-    counts: &Counts,
-    ends: Option<(u32, u32)>,
-    row: Option<&Row>,
-) -> Vec<Line<'static>> {
+fn found(name: &str, counts: &Counts, ends: Option<(u32, u32)>, row: Option<&Row>) -> Vec<Line<'static>> {
     let found = [
         (counts.missing, "missing", ""),
         (counts.gaps, "gap", "s"),
