@@ -144,7 +144,7 @@ fn direction(
     (fares, is)
 }
 
-/// Rate, CE, CNP, repeats and latency over time.
+/// Rate, CE, CNP, retransmissions and latency over time.
 fn charts(app: &App, detail: &Detail, other: Option<&Detail>, width: usize) -> Vec<Line<'static>> {
     let cells = width.saturating_sub(trends::AROUND + 1);
     let points = trends::flow_points(app, &detail.id, cells);
@@ -200,7 +200,7 @@ fn bad(is_bad: bool, level: Level) -> Level {
     if is_bad { level } else { Level::Fine }
 }
 
-/// What is kept of a queue pair at an older snapshot: its counters, and no more of its state.
+/// Metrics of a queue pair at an older snapshot, which keeps counters only.
 fn then(row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
     let Some(row) = row else { return vec![entry("", "not kept in this snapshot")] };
     let counts = &row.total;
@@ -226,8 +226,8 @@ fn then(row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
     lines
 }
 
-/// What was lost, as the table has it: more than the PSNs skipped where what was sent again is lost again, less where
-/// some only came late.
+/// Packets lost, as in the table: more than the PSNs skipped where retransmissions are lost again, fewer where
+/// some were reordered.
 fn lost(row: &Row) -> Option<Line<'static>> {
     let Counts { lost, late, .. } = row.total;
     let mut found = Vec::new();
@@ -262,7 +262,7 @@ fn acks(acks: u64, rnr: u64, naks: u64, row: Option<&Row>) -> Line<'static> {
     )
 }
 
-/// ECN: marks and notifications, in the span and in all; `ecn` are packets by ECN bits.
+/// ECN: CE ratio and CNPs, in the time range and in total; `ecn` counts packets by ECN codepoint.
 fn marks(counts: &Counts, ecn: [u64; 4], row: Option<&Row>) -> Vec<Line<'static>> {
     let ratio = counts.ce_ratio();
     let now = row.and_then(|row| row.delta).and_then(|d| d.counts.ce_ratio());
@@ -284,7 +284,7 @@ fn marks(counts: &Counts, ecn: [u64; 4], row: Option<&Row>) -> Vec<Line<'static>
     lines
 }
 
-/// What is bad comes first, so that it shows on small screens.
+/// Counters of problems come first, so that they show on small screens.
 fn main(detail: &Detail, row: Option<&Row>, app: &App, other: Option<&Detail>) -> Vec<Line<'static>> {
     let stats = &detail.stats;
     let delta = row.and_then(|row| row.delta);
@@ -303,8 +303,8 @@ fn main(detail: &Detail, row: Option<&Row>, app: &App, other: Option<&Detail>) -
     lines
 }
 
-/// Of a flow of answers with NAKs for a PSN sequence error: whose data they ask for again, for it is that which was
-/// lost, not these answers.
+/// For a flow of responses with sequence-error NAKs: the queue pair whose data was lost, since the loss is in the reverse
+/// direction.
 fn asks_for(detail: &Detail, row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
     let counts = row.map_or_else(|| Counts::counted(&detail.stats), |row| row.total);
     if counts.behind_late > 0 {
@@ -322,7 +322,7 @@ fn asks_for(detail: &Detail, row: Option<&Row>, other: Option<&Detail>) -> Vec<L
     vec![styled("", "sequence-error NAKs:", level), styled("", data, level)]
 }
 
-/// Of a flow of data: NAKs of its receiver, in the other direction.
+/// For a flow of data: sequence-error NAKs of its receiver, in the reverse direction.
 fn asked_for(row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
     let naks = other.map_or(0, |other| Counts::counted(&other.stats).asked_again());
     if naks == 0 {
@@ -333,7 +333,7 @@ fn asked_for(row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
     vec![styled("", text, level(Level::Critical, row))]
 }
 
-/// Whose it is and what its packets look like.
+/// Owner, path and packet properties.
 fn what(detail: &Detail, row: Option<&Row>, app: &App, sender: Option<u32>) -> Vec<Line<'static>> {
     let stats = &detail.stats;
     let mut lines = owner(row, app);
@@ -355,7 +355,7 @@ fn what(detail: &Detail, row: Option<&Row>, app: &App, sender: Option<u32>) -> V
     lines
 }
 
-/// Percentiles of latency, in the span and since the start.
+/// Latency percentiles, in the time range and since the start.
 fn latency(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
     let timed = app.data.as_ref().and_then(|data| data.sample.metrics.latency.as_ref());
     let all = timed.and_then(|timed| timed.get(detail.id.slot)).and_then(|figure| figure.all);
@@ -374,7 +374,7 @@ fn latency(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> 
     ]
 }
 
-/// Percentiles of latency in the span.
+/// Latency percentiles in the time range.
 fn latency_now(row: Option<&Row>, app: &App) -> String {
     let times = row.zip(app.data.as_ref()).and_then(|(row, data)| data.model.latency(row));
     times.map_or_else(
@@ -416,7 +416,7 @@ fn psn(name: &str, track: &PsnTrack, row: Option<&Row>) -> Vec<Line<'static>> {
     found(name, &counts, Some((track.first, track.expected)), row)
 }
 
-/// What was found in a sequence, and its ends where they are known.
+/// Anomalies of a PSN sequence, and its first and next PSN where they are known.
 fn found(name: &str, counts: &Counts, ends: Option<(u32, u32)>, row: Option<&Row>) -> Vec<Line<'static>> {
     let found = [
         (counts.missing, "missing", ""),
@@ -463,7 +463,7 @@ fn peer(detail: &Detail, sender: Option<u32>) -> String {
     }
 }
 
-/// What the packets look like: RoCE version, MTU and DSCP, then tags and tunnels.
+/// Packet properties: RoCE version, MTU and DSCP, then tags and tunnels.
 fn path(detail: &Detail) -> (String, String) {
     let stats = &detail.stats;
     let mtu = if stats.mtu > 0 { stats.mtu.to_string() } else { units::UNKNOWN.to_owned() };

@@ -243,7 +243,7 @@ fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, metric: Metric, mo
     buffer.set_stringn(area.x + 2, area.y, text, 6, theme::text(level));
 }
 
-/// The figures of a pair, and their widths.
+/// The metrics of a pair, and their widths.
 const SHOWN: [(Metric, usize); 5] =
     [(Metric::Rate, 6), (Metric::Ce, 6), (Metric::Loss, 5), (Metric::Naks, 5), (Metric::Latency, 6)];
 

@@ -62,7 +62,7 @@ pub struct Cell {
     pub counts: Counts,
     /// Length of the time range in seconds; 0 when it is not known.
     pub seconds: f64,
-    /// Whether a flow has PSNs, without which it is not known what is lost.
+    /// True if a flow has PSNs, without which it is not known what is lost.
     pub sequenced: bool,
     /// The worst 99th percentile of latency in the time range, in nanoseconds.
     pub latency_ns: Option<u64>,

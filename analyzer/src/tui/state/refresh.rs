@@ -65,7 +65,7 @@ impl App {
         self.awaited.and_then(|_| self.figures_of_now())
     }
 
-    /// Whether other figures are wanted than those shown.
+    /// True if other figures are wanted than those shown.
     #[must_use]
     pub const fn awaited(&self) -> bool {
         self.awaited.is_some()
@@ -117,7 +117,7 @@ impl App {
         }
     }
 
-    /// Looks up what the findings that belong to the snapshot shown say about its rows.
+    /// Looks up the findings that belong to the snapshot shown, for rows and pairs of hosts.
     pub(in crate::tui) fn judge(&mut self) {
         let kept = match self.concluded() {
             Some(Concluded { then: Then::By(_), findings, .. }) => Some(FlowVerdicts::of(findings)),
@@ -132,7 +132,7 @@ impl App {
         }
     }
 
-    /// Whether rows keep their places: while the user looks at one.
+    /// True if rows keep their places: while the user looks at one.
     pub(in crate::tui) fn keeps_places(&self) -> bool {
         self.table.selected.is_some() && !self.table.follow && self.table.group == Group::None
     }
