@@ -99,9 +99,9 @@ fn every_screen_key_and_size() {
     for (key, what, word) in [
         ("3", "one queue pair", "peer QP"),
         ("4", "the matrix", "BITS PER SECOND"),
-        ("5", "links", "BALANCE over links"),
-        ("6", "bursts", "of the time"),
-        ("7", "events", "EVENT  FLOW AND PACKET"),
+        ("5", "links", "LOAD BALANCE across parallel links"),
+        ("6", "bursts", "of peak · duration"),
+        ("7", "events", "EVENT  FLOW · DETAIL"),
         ("8", "findings", "BLIND SPOTS AND DROPS"),
     ] {
         terminal.press_until(key, what, |screen| screen.contains(word)).unwrap();

@@ -8,6 +8,7 @@ use rocescope_common::wire::frame::Addr;
 
 use super::Row;
 use crate::findings::{Finding, Severity};
+use crate::sample::address;
 
 /// How bad something is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -189,6 +190,12 @@ impl Judged {
         }
     }
 
+    /// Severity of the worst finding.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.worst.map_or(Level::Fine, |(_, level)| level)
+    }
+
     /// Sorts by severity: larger is worse; active findings before past ones.
     #[must_use]
     pub fn rank(&self) -> u8 {
@@ -236,7 +243,7 @@ impl State {
     /// Severity of the worst finding.
     #[must_use]
     pub fn level(&self) -> Level {
-        self.judged.worst.map_or(Level::Fine, |(_, level)| level)
+        self.judged.level()
     }
 
     /// Whether findings were evaluated: before that the state is unknown.
@@ -290,6 +297,13 @@ impl FlowVerdicts {
         }
         let name = (key.family, key.src, key.dst, key.dest_qp);
         self.0.get(&name).copied().unwrap_or(Judged::FINE)
+    }
+
+    /// The flows that findings name, with source and destination.
+    pub fn flows(&self) -> impl Iterator<Item = (IpAddr, IpAddr, Judged)> {
+        self.0
+            .iter()
+            .map(|((family, src, dst, _), judged)| (address(*family, *src), address(*family, *dst), *judged))
     }
 }
 

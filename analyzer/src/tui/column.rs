@@ -74,7 +74,7 @@ pub struct Column {
     pub width: u16,
     /// Columns with a smaller number come first when there is little room.
     pub rank: u8,
-    /// What must be known for it to have values.
+    /// Prerequisite of its values.
     pub needs: Needs,
     /// Severity of a count or rate above 0.
     pub level: Level,
@@ -84,7 +84,7 @@ pub struct Column {
     pub get: for<'a> fn(&'a Row, Context<'a>) -> Value<'a>,
 }
 
-/// What must be known for a column to have values: without it the column appears only when it is asked for.
+/// Prerequisite of the values of a column: without it the column appears only when it is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Packets, which there always are.
@@ -95,7 +95,7 @@ pub enum Needs {
     Owners,
 }
 
-/// What declarations leave out.
+/// Defaults of declarations.
 const COLUMN: Column = Column {
     id: Id::State,
     name: "",
@@ -146,7 +146,7 @@ impl<'a> Context<'a> {
         self.sample.flows.get(row.at?).map(|flow| &flow.stats)
     }
 
-    /// Whether no packet of the row's flow is part of a PSN sequence: loss and retransmission of acknowledgements and CNPs are
+    /// True if no packet of the row's flow is part of a PSN sequence: loss and retransmission of acknowledgements and CNPs are
     /// unknown.
     pub(super) fn without_sequence(&self, row: &Row) -> bool {
         let total = &row.total;

@@ -42,7 +42,7 @@ pub enum Key {
     Delete,
 }
 
-/// What a key asks for.
+/// Command bound to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
     /// One row up.
@@ -137,7 +137,7 @@ pub enum Input {
     Quit,
 }
 
-/// When a key means something.
+/// Condition under which a key binding is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// At any time.
@@ -155,13 +155,13 @@ pub struct Binding {
     pub name: &'static str,
     /// The keys.
     pub keys: &'static [Key],
-    /// What they ask for.
+    /// Their command.
     pub input: Input,
     /// On which screens.
     pub on: Screens,
     /// When.
     pub when: When,
-    /// What they do, for the help.
+    /// Their effect, for the help.
     pub help: &'static str,
 }
 
@@ -376,7 +376,7 @@ impl Keys {
         binding.and_then(|binding| self.of(binding).first()).map_or_else(String::new, Key::to_string)
     }
 
-    /// What `key` asks for on `screen`, while figures stand `still` or not.
+    /// The command of `key` on `screen`, while figures stand `still` or not.
     #[must_use]
     pub fn decode(&self, key: Key, screen: Screen, still: bool) -> Option<Input> {
         let meant = |binding: &&Binding| {
@@ -393,7 +393,7 @@ impl Keys {
 }
 
 impl Binding {
-    /// Whether two bindings are ever in force together.
+    /// True if two bindings are ever in force together.
     const fn clashes(&self, other: &Self) -> bool {
         let times =
             !matches!((self.when, other.when), (When::Still, When::Moving) | (When::Moving, When::Still));

@@ -1,4 +1,4 @@
-//! Where everything is on the screen: a pure function of its size.
+//! Layout of the screen: a pure function of its size.
 
 use ratatui::layout::Rect;
 
@@ -21,7 +21,7 @@ pub struct Layout {
     pub title: Rect,
     /// The figures of everything.
     pub metrics: Rect,
-    /// What is wrong.
+    /// The problem.
     pub verdict: Rect,
     /// Own losses; only when there are any.
     pub warning: Rect,

@@ -64,26 +64,26 @@ impl Query {
         Self { filter, rows, error }
     }
 
-    /// Whether everything matches.
+    /// True if everything matches.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.filter.is_none()
     }
 
-    /// Whether a row is shown. `texts` are those of rows, `links` the names of links with their directions.
+    /// True if a row is shown. `texts` are those of rows, `links` the names of links with their directions.
     #[must_use]
     pub(super) fn row(&self, row: &Row, texts: &Texts, links: &[String], cx: Context<'_>) -> bool {
         let holds = |expr: &Expr| expr.decide(&RowFacts { row, texts, links, cx }) == Some(true);
         self.rows.as_ref().is_none_or(holds)
     }
 
-    /// Whether it asks about flows: an event is judged by figures, state and owner of its flow then.
+    /// True if it asks about flows: an event is judged by figures, state and owner of its flow then.
     #[must_use]
     pub fn is_of_flows(&self) -> bool {
         self.filter.as_ref().is_some_and(|filter| filter.expr().any_test(&|test| test.is_of_flow()))
     }
 
-    /// Whether an event is shown. `flow` is the row of its flow, where it is needed and known.
+    /// True if an event is shown. `flow` is the row of its flow, where it is needed and known.
     #[must_use]
     pub(super) fn event(
         &self,
@@ -249,7 +249,7 @@ impl Facts for EventFacts<'_> {
     }
 }
 
-/// Whether process or pod contains `word`.
+/// True if process or pod contains `word`.
 fn is_owned(owner: &QpOwner, word: &str) -> bool {
     [owner.comm.as_deref(), owner.pod.as_deref()]
         .into_iter()

@@ -20,13 +20,13 @@ use crate::report;
 pub struct Options {
     /// Options of the report.
     pub report: report::Options,
-    /// Whether colours may be used.
+    /// True if colours may be used.
     pub color: bool,
-    /// Whether symbols other than ASCII may be used.
+    /// True if symbols other than ASCII may be used.
     pub unicode: bool,
     /// Which colours.
     pub palette: Palette,
-    /// Whether clicks come here rather than to the terminal.
+    /// True if clicks come here rather than to the terminal.
     pub mouse: bool,
     /// Speed of a replay when it starts; `None` where it cannot be changed.
     pub speed: Option<f64>,
@@ -34,7 +34,7 @@ pub struct Options {
     pub screen: Screen,
     /// The filter that the view starts with.
     pub filter: String,
-    /// Whether the source leaves packets out that the user did not ask for.
+    /// True if the source leaves packets out that the user did not ask for.
     pub source_filtered: bool,
     /// Sorting of the queue pairs; `None` for the worst first.
     pub sort: Option<Sort>,
@@ -105,11 +105,11 @@ pub struct Settings {
     /// Column to sort by; `-` before it turns the order round.
     #[serde(deserialize_with = "sort")]
     pub sort: String,
-    /// Whether colours are used.
+    /// True if colours are used.
     pub color: Choice,
-    /// Whether symbols other than ASCII are used.
+    /// True if symbols other than ASCII are used.
     pub unicode: Choice,
-    /// Whether the mouse is used.
+    /// True if the mouse is used.
     pub mouse: bool,
     /// Memory for the history, in MiB.
     #[serde(deserialize_with = "history_mib")]
@@ -301,7 +301,7 @@ fn parse_history(mib: usize) -> Result<usize, String> {
 /// A screen by name or number.
 ///
 /// # Errors
-/// When there is none of this name.
+/// An error if there is none of this name.
 pub fn parse_screen(name: &str) -> Result<Screen, String> {
     Screen::from_name(name).ok_or_else(|| {
         let names: Vec<&str> = Screen::ALL.iter().map(|screen| screen.name()).collect();
@@ -327,7 +327,7 @@ pub fn parse_view_filter(text: &str) -> Result<String, String> {
 /// A column to sort by, in its natural direction; `-` before it turns that round.
 ///
 /// # Errors
-/// When there is no such column.
+/// An error if there is no such column.
 pub fn parse_sort(text: &str) -> Result<Sort, String> {
     let (name, turned) = text.strip_prefix('-').map_or((text, false), |name| (name, true));
     let sort = Sort::by(parse_column(name)?);

@@ -163,7 +163,7 @@ fn substitute(symbol: &str) -> &'static str {
     SUBSTITUTES.iter().find(|(symbols, _)| symbols.contains(symbol)).map_or("?", |(_, ascii)| ascii)
 }
 
-/// Whether the locale's encoding is UTF-8, by the first of LC_ALL, LC_CTYPE and LANG that is set.
+/// True if the locale's encoding is UTF-8, by the first of LC_ALL, LC_CTYPE and LANG that is set.
 #[must_use]
 pub fn is_utf8(lookup: impl Fn(&str) -> Option<String>) -> bool {
     let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(lookup).find(|value| !value.is_empty());

@@ -151,7 +151,7 @@ fn how_uneven_links_are_is_seen_though_nobody_said_that_they_share_a_load() {
     press(&mut app, &[Key::Char('5')]);
     let screen = text(&app);
     assert!(screen.contains("none declared as parallel; --group LINK,LINK"), "{screen}");
-    assert!(screen.contains("uneven max/mean 1.80"), "{screen}");
+    assert!(screen.contains("● max/mean 1.80"), "{screen}");
     // It is no verdict: perhaps they need not be even.
     assert!(screen.lines().nth(2).unwrap().contains("HEALTHY"), "{screen}");
 }

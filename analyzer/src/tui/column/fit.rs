@@ -13,7 +13,7 @@ const NARROW: u16 = 72;
 const ADDRESS_LEAST: u16 = 9;
 const QP_LEAST: u16 = 4;
 
-/// What the data hold that decides which columns are shown and how wide they are.
+/// Properties of the data that decide which columns are shown, and their widths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is something of its own")]
 pub struct Has {
@@ -59,7 +59,7 @@ impl Has {
         }
     }
 
-    /// Whether a column can have values.
+    /// True if a column can have values.
     const fn shows(self, column: &Column) -> bool {
         match column.needs {
             Needs::Packets => true,

@@ -43,25 +43,25 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether cells are aligned to the right.
+    /// True if cells are aligned to the right.
     #[must_use]
     pub const fn right(self) -> bool {
         !matches!(self, Self::State | Self::Address | Self::Link | Self::Text)
     }
 
-    /// Whether the largest values come first initially.
+    /// True if the largest values come first initially.
     #[must_use]
     pub const fn largest_first(self) -> bool {
         !matches!(self, Self::Number | Self::Address | Self::Link | Self::Text)
     }
 
-    /// Whether several queue pairs together have a value.
+    /// True if several queue pairs together have a value.
     #[must_use]
     pub const fn sums_up(self) -> bool {
         self.largest_first() && !matches!(self, Self::Duration)
     }
 
-    /// Whether its sort keys need more than 64 bits.
+    /// True if its sort keys need more than 64 bits.
     #[must_use]
     pub const fn is_wide(self) -> bool {
         matches!(self, Self::Address | Self::Text)
@@ -173,7 +173,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether it is a text that contains `part`, which is in lower case.
+    /// True if it is a text that contains `part`, which is in lower case.
     #[must_use]
     pub fn contains(&self, part: &str) -> bool {
         match self {

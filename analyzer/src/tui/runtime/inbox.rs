@@ -13,7 +13,7 @@ const EVENTS: usize = 8_192;
 /// Notices that wait at most.
 const NOTICES: usize = 256;
 
-/// What came since the last look.
+/// Updates since the last call.
 #[derive(Debug, Default)]
 pub(in crate::tui) struct News {
     /// The source began anew; what follows came after that.
@@ -26,7 +26,7 @@ pub(in crate::tui) struct News {
     pub(in crate::tui) too_many: u64,
     /// Notices, in order.
     pub(in crate::tui) notices: Vec<String>,
-    /// How the source ended.
+    /// Result of the source that ended.
     pub(in crate::tui) end: Option<Result<(), anyhow::Error>>,
 }
 
@@ -53,7 +53,7 @@ impl News {
         }
     }
 
-    /// Whether there is anything.
+    /// True if there is anything.
     pub(in crate::tui) fn any(&self) -> bool {
         self.again
             || self.sample.is_some()
@@ -91,7 +91,7 @@ impl Inbox {
         Ok(Self(news))
     }
 
-    /// What came since the last call.
+    /// Updates since the last call.
     pub(in crate::tui) fn take(&self) -> News {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

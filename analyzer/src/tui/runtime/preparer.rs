@@ -18,7 +18,7 @@ enum Work {
     Free(Spent),
 }
 
-/// What came of it.
+/// Its result.
 #[derive(Debug)]
 pub(in crate::tui) enum Done {
     Sample(Box<Ready>),
@@ -71,7 +71,7 @@ impl Preparer {
         Ok(Self { work, done, busy: false, files: 0 })
     }
 
-    /// Whether work is under way.
+    /// True if work is under way.
     pub(in crate::tui) fn busy(&self) -> bool {
         self.busy
     }
@@ -116,7 +116,7 @@ impl Preparer {
         }
     }
 
-    /// What came of the work, when it is done.
+    /// Result of the work, when it is done.
     pub(in crate::tui) fn take(&mut self) -> Option<Done> {
         match self.done.try_recv() {
             Ok(done) => {

@@ -23,7 +23,7 @@ use crate::tui::key::Key;
 use crate::tui::mouse::Mouse;
 use crate::tui::{Options, render};
 
-/// How long the loop waits for a key before it looks for updates, and draws what they changed.
+/// Longest time that the loop waits for a key before it looks for updates, and draws what they changed.
 const TICK: Duration = Duration::from_millis(200);
 /// Enough for the terminal library to look once; its waiting spins.
 const LOOK: Duration = Duration::from_micros(100);
@@ -34,7 +34,7 @@ const KEYS_PER_PICTURE: usize = 1024;
 /// to stop; the caller waits for it, and should keep nothing else of the feed.
 ///
 /// # Errors
-/// When the terminal cannot be set up or read, or the source failed.
+/// An error if the terminal cannot be set up or read, or the source failed.
 pub fn run(feed: Feed, options: Options) -> Result<()> {
     give_memory_back();
     let stopped = Arc::new(AtomicBool::new(false));
@@ -66,14 +66,14 @@ fn give_memory_back() {
     }
 }
 
-/// What comes from the source on its way to the screen.
+/// Updates from the source on their way to the screen.
 struct Desk {
     inbox: Inbox,
     preparer: Preparer,
     worker: Worker,
-    /// How the source ended, until its last sample is worked out.
+    /// Result of the source that ended, until its last sample is worked out.
     end: Option<Result<()>>,
-    /// Whether that is under way.
+    /// True if that is under way.
     ending: bool,
     /// Its error, for the caller.
     failed: Option<anyhow::Error>,

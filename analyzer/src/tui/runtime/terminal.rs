@@ -15,7 +15,7 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::crossterm::{execute, queue};
 
-/// Whether the terminal is ours at the snapshot.
+/// True if the terminal is ours at the snapshot.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 static HOOK: Once = Once::new();
 
@@ -31,7 +31,7 @@ impl Guard {
     /// Takes the terminal over: raw mode and the alternate screen.
     ///
     /// # Errors
-    /// When standard output is no terminal, or it cannot be set up.
+    /// An error if standard output is no terminal, or it cannot be set up.
     pub(in crate::tui) fn new(mouse: bool) -> Result<Self> {
         ensure!(
             stdout().is_terminal(),
@@ -54,7 +54,7 @@ impl Guard {
     /// Draws what changed. A terminal that can shows all of it at once.
     ///
     /// # Errors
-    /// When the terminal cannot be written to.
+    /// An error if the terminal cannot be written to.
     pub(in crate::tui) fn draw(&mut self, picture: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
         queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
         self.terminal.draw(picture)?;
@@ -65,7 +65,7 @@ impl Guard {
     /// again when it goes on.
     ///
     /// # Errors
-    /// When the terminal cannot be set up again.
+    /// An error if the terminal cannot be set up again.
     pub(in crate::tui) fn suspend(&mut self) -> Result<()> {
         restore();
         // To the whole process group, as the terminal would: a capture tool that feeds us through a

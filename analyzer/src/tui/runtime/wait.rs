@@ -33,7 +33,7 @@ impl Waker {
     }
 }
 
-/// What ended a wait.
+/// Reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tui) enum Woken {
     /// The terminal has something to read.
@@ -46,7 +46,7 @@ impl Waiter {
     /// Watches the terminal, the signals that end the program, and that of a new size.
     ///
     /// # Errors
-    /// When there is no terminal, or signals cannot be handled.
+    /// An error if there is no terminal, or signals cannot be handled.
     pub(in crate::tui) fn new() -> Result<Self> {
         let tty = if stdin().is_terminal() {
             None
@@ -68,7 +68,7 @@ impl Waiter {
     /// Something that ends a wait from another thread.
     ///
     /// # Errors
-    /// When there are too many open files.
+    /// An error if there are too many open files.
     pub(in crate::tui) fn waker(&self) -> Result<Waker> {
         Ok(Waker(self.written.try_clone().context("threads cannot wake the view up")?))
     }
@@ -80,7 +80,7 @@ impl Waiter {
     /// Waits, `most` at most.
     ///
     /// # Errors
-    /// When the system cannot wait.
+    /// An error if the system cannot wait.
     pub(in crate::tui) fn wait(&mut self, most: Duration) -> io::Result<Woken> {
         let watched = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut fds = [watched(self.tty()), watched(self.signals.as_raw_fd())];

@@ -19,7 +19,7 @@ const LONGEST_REST: Duration = Duration::from_secs(60);
 /// What is to be analysed, and whether the user waits for it.
 type Work = (Arc<Sample>, Ask, bool);
 
-/// What view and thread share. It holds one sample that waits, however long an analysis takes.
+/// State shared by view and thread. It holds one sample that waits, however long an analysis takes.
 #[derive(Debug, Default)]
 struct Shared {
     desk: Mutex<Desk>,
@@ -30,7 +30,7 @@ struct Shared {
 struct Desk {
     work: Option<Work>,
     done: Option<Analysis>,
-    /// Whether the view is gone.
+    /// True if the view is gone.
     over: bool,
 }
 
@@ -73,7 +73,7 @@ impl Worker {
         before.map(|(sample, ..)| sample)
     }
 
-    /// What came of it since the last call.
+    /// Result since the last call.
     pub(in crate::tui) fn take(&self) -> Option<Analysis> {
         self.0.desk().done.take()
     }

@@ -144,7 +144,7 @@ fn direction(
     (fares, is)
 }
 
-/// Rate, CE, CNP, repeats and latency over time.
+/// Rate, CE, CNP, retransmissions and latency over time.
 fn charts(app: &App, detail: &Detail, other: Option<&Detail>, width: usize) -> Vec<Line<'static>> {
     let cells = width.saturating_sub(trends::AROUND + 1);
     let points = trends::flow_points(app, &detail.id, cells);
@@ -191,11 +191,16 @@ fn styled(name: &str, text: impl Into<String>, level: Level) -> Line<'static> {
     spans.into_line()
 }
 
+/// The level of a counter: at most that of the findings that name the flow.
+fn level(level: Level, row: Option<&Row>) -> Level {
+    row.map_or(Level::Fine, |row| level.min(State::of(row).level()))
+}
+
 fn bad(is_bad: bool, level: Level) -> Level {
     if is_bad { level } else { Level::Fine }
 }
 
-/// What is kept of a queue pair at an older snapshot: its counters, and no more of its state.
+/// Metrics of a queue pair at an older snapshot, which keeps counters only.
 fn then(row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
     let Some(row) = row else { return vec![entry("", "not kept in this snapshot")] };
     let counts = &row.total;
@@ -207,22 +212,22 @@ fn then(row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
     if without {
         lines.push(entry("PSN", units::UNKNOWN));
     } else {
-        lines.extend(found("PSN", counts, None));
+        lines.extend(found("PSN", counts, None, Some(row)));
     }
     lines.extend(lost(row));
-    lines.push(acks(counts.acks, counts.rnr, counts.naks()));
+    lines.push(acks(counts.acks, counts.rnr, counts.naks(), Some(row)));
     // Of data only: acknowledgements are not kept apart.
     lines.extend(marks(counts, counts.ecn_data, Some(row)));
     if counts.asked_again() > 0 {
         let text = format!("{} sequence-error NAKs (loss)", counts.asked_again());
-        lines.push(styled("", text, Level::Critical));
+        lines.push(styled("", text, level(Level::Critical, Some(row))));
     }
     lines.push(entry("latency", latency_now(Some(row), app)));
     lines
 }
 
-/// What was lost, as the table has it: more than the PSNs skipped where what was sent again is lost again, less where
-/// some only came late.
+/// Packets lost, as in the table: more than the PSNs skipped where retransmissions are lost again, fewer where
+/// some were reordered.
 fn lost(row: &Row) -> Option<Line<'static>> {
     let Counts { lost, late, .. } = row.total;
     let mut found = Vec::new();
@@ -232,7 +237,7 @@ fn lost(row: &Row) -> Option<Line<'static>> {
     if late > 0 {
         found.push(format!("{} reordered", compact(late as f64)));
     }
-    let level = if lost > 0 { Level::Critical } else { Level::Warning };
+    let level = level(if lost > 0 { Level::Critical } else { Level::Warning }, Some(row));
     (!found.is_empty()).then(|| styled("lost", found.join(", "), level))
 }
 
@@ -248,16 +253,16 @@ fn total(bytes: u64, packets: u64) -> String {
     format!("{}, {} packet{s}", units::bytes(bytes), units::count(packets))
 }
 
-fn acks(acks: u64, rnr: u64, naks: u64) -> Line<'static> {
+fn acks(acks: u64, rnr: u64, naks: u64, row: Option<&Row>) -> Line<'static> {
     styled(
         "acks",
         // What is bad is never the part that does not fit.
         format!("{naks} NAK · {rnr} RNR NAK · {} ACK", compact(acks as f64)),
-        if naks > 0 { Level::Critical } else { bad(rnr > 0, Level::Warning) },
+        level(if naks > 0 { Level::Critical } else { bad(rnr > 0, Level::Warning) }, row),
     )
 }
 
-/// ECN: marks and notifications, in the span and in all; `ecn` are packets by ECN bits.
+/// ECN: CE ratio and CNPs, in the time range and in total; `ecn` counts packets by ECN codepoint.
 fn marks(counts: &Counts, ecn: [u64; 4], row: Option<&Row>) -> Vec<Line<'static>> {
     let ratio = counts.ce_ratio();
     let now = row.and_then(|row| row.delta).and_then(|d| d.counts.ce_ratio());
@@ -270,40 +275,40 @@ fn marks(counts: &Counts, ecn: [u64; 4], row: Option<&Row>) -> Vec<Line<'static>
         .map(|(count, what)| format!("{} {what}", compact(count as f64)))
         .collect();
     let text = format!("CE {} · {} total", units::ratio(now), units::ratio(ratio));
-    let level = bad(congested, Level::Warning);
-    let mut lines = vec![styled("ECN", text, level)];
+    let mut lines = vec![styled("ECN", text, bad(congested, Level::Warning))];
     if counts.cnp > 0 {
-        lines.push(styled("", format!("{} CNP", compact(counts.cnp as f64)), Level::Warning));
+        let text = format!("{} CNP", compact(counts.cnp as f64));
+        lines.push(styled("", text, level(Level::Warning, row)));
     }
     lines.push(entry("", marks.join(", ")));
     lines
 }
 
-/// What is bad comes first, so that it shows on small screens.
+/// Counters of problems come first, so that they show on small screens.
 fn main(detail: &Detail, row: Option<&Row>, app: &App, other: Option<&Detail>) -> Vec<Line<'static>> {
     let stats = &detail.stats;
     let delta = row.and_then(|row| row.delta);
     let mut lines = vec![entry("rate", rate(delta)), entry("total", total(stats.bytes, stats.packets))];
-    lines.extend(psn("PSN", &stats.psn));
+    lines.extend(psn("PSN", &stats.psn, row));
     if stats.psn_responses.seen != 0 {
-        lines.extend(psn("PSN resp", &stats.responses_missing()));
+        lines.extend(psn("PSN resp", &stats.responses_missing(), row));
     }
     lines.extend(row.and_then(lost));
-    lines.push(acks(stats.acks, stats.rnr_naks, stats.naks.iter().sum()));
+    lines.push(acks(stats.acks, stats.rnr_naks, stats.naks.iter().sum(), row));
     lines.extend(marks(&Counts::counted(stats), stats.ecn(), row));
-    lines.extend(nak_codes(stats));
+    lines.extend(nak_codes(stats, row));
     lines.extend(asks_for(detail, row, other));
-    lines.extend(asked_for(other));
+    lines.extend(asked_for(row, other));
     lines.extend(latency(detail, row, app));
     lines
 }
 
-/// Of a flow of answers with NAKs for a PSN sequence error: whose data they ask for again, for it is that which was
-/// lost, not these answers.
+/// For a flow of responses with sequence-error NAKs: the queue pair whose data was lost, since the loss is in the reverse
+/// direction.
 fn asks_for(detail: &Detail, row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
     let counts = row.map_or_else(|| Counts::counted(&detail.stats), |row| row.total);
     if counts.behind_late > 0 {
-        return vec![styled("", "NAKs caused by reordering", Level::Warning)];
+        return vec![styled("", "NAKs caused by reordering", level(Level::Warning, row))];
     }
     if counts.asked_again() == 0 {
         return Vec::new();
@@ -313,20 +318,22 @@ fn asks_for(detail: &Detail, row: Option<&Row>, other: Option<&Detail>) -> Vec<L
         Some(qp) => format!("loss of data sent to its QP {qp}"),
         None => "loss of data sent to an unknown QP".to_owned(),
     };
-    vec![styled("", "sequence-error NAKs:", Level::Critical), styled("", data, Level::Critical)]
+    let level = level(Level::Critical, row);
+    vec![styled("", "sequence-error NAKs:", level), styled("", data, level)]
 }
 
-/// Of a flow of data: NAKs of its receiver, in the other direction.
-fn asked_for(other: Option<&Detail>) -> Vec<Line<'static>> {
+/// For a flow of data: sequence-error NAKs of its receiver, in the reverse direction.
+fn asked_for(row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
     let naks = other.map_or(0, |other| Counts::counted(&other.stats).asked_again());
     if naks == 0 {
         return Vec::new();
     }
     let s = if naks == 1 { "" } else { "s" };
-    vec![styled("", format!("{} sequence-error NAK{s} received", compact(naks as f64)), Level::Critical)]
+    let text = format!("{} sequence-error NAK{s} received", compact(naks as f64));
+    vec![styled("", text, level(Level::Critical, row))]
 }
 
-/// Whose it is and what its packets look like.
+/// Owner, path and packet properties.
 fn what(detail: &Detail, row: Option<&Row>, app: &App, sender: Option<u32>) -> Vec<Line<'static>> {
     let stats = &detail.stats;
     let mut lines = owner(row, app);
@@ -348,7 +355,7 @@ fn what(detail: &Detail, row: Option<&Row>, app: &App, sender: Option<u32>) -> V
     lines
 }
 
-/// Percentiles of latency, in the span and since the start.
+/// Latency percentiles, in the time range and since the start.
 fn latency(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
     let timed = app.data.as_ref().and_then(|data| data.sample.metrics.latency.as_ref());
     let all = timed.and_then(|timed| timed.get(detail.id.slot)).and_then(|figure| figure.all);
@@ -367,7 +374,7 @@ fn latency(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> 
     ]
 }
 
-/// Percentiles of latency in the span.
+/// Latency percentiles in the time range.
 fn latency_now(row: Option<&Row>, app: &App) -> String {
     let times = row.zip(app.data.as_ref()).and_then(|(row, data)| data.model.latency(row));
     times.map_or_else(
@@ -395,7 +402,7 @@ fn owner(row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
     lines
 }
 
-fn psn(name: &str, track: &PsnTrack) -> Vec<Line<'static>> {
+fn psn(name: &str, track: &PsnTrack, row: Option<&Row>) -> Vec<Line<'static>> {
     if track.seen == 0 {
         return vec![entry(name, units::UNKNOWN)];
     }
@@ -406,11 +413,11 @@ fn psn(name: &str, track: &PsnTrack) -> Vec<Line<'static>> {
         restarts: track.restarts,
         ..Counts::default()
     };
-    found(name, &counts, Some((track.first, track.expected)))
+    found(name, &counts, Some((track.first, track.expected)), row)
 }
 
-/// What was found in a sequence, and its ends where they are known.
-fn found(name: &str, counts: &Counts, ends: Option<(u32, u32)>) -> Vec<Line<'static>> {
+/// Anomalies of a PSN sequence, and its first and next PSN where they are known.
+fn found(name: &str, counts: &Counts, ends: Option<(u32, u32)>, row: Option<&Row>) -> Vec<Line<'static>> {
     let found = [
         (counts.missing, "missing", ""),
         (counts.gaps, "gap", "s"),
@@ -429,7 +436,7 @@ fn found(name: &str, counts: &Counts, ends: Option<(u32, u32)>) -> Vec<Line<'sta
         return vec![entry(name, format!("in sequence{next}"))];
     }
     let repeated = bad(counts.repeats > 0, Level::Warning);
-    let level = if counts.gaps > 0 { Level::Critical } else { repeated };
+    let level = level(if counts.gaps > 0 { Level::Critical } else { repeated }, row);
     // Two to a line: half of a narrow screen has no room for more.
     let pairs = found.chunks(2).enumerate();
     let mut lines: Vec<Line<'static>> =
@@ -438,12 +445,12 @@ fn found(name: &str, counts: &Counts, ends: Option<(u32, u32)>) -> Vec<Line<'sta
     lines
 }
 
-fn nak_codes(stats: &FlowStats) -> Vec<Line<'static>> {
+fn nak_codes(stats: &FlowStats, row: Option<&Row>) -> Vec<Line<'static>> {
     let codes = (0u32..).zip(stats.naks).filter(|(_, count)| *count > 0);
     codes
         .map(|(code, count)| {
             let name = syndrome((0x60 | code) << 24);
-            styled("", format!("{count} {name}"), Level::Critical)
+            styled("", format!("{count} {name}"), level(Level::Critical, row))
         })
         .collect()
 }
@@ -456,7 +463,7 @@ fn peer(detail: &Detail, sender: Option<u32>) -> String {
     }
 }
 
-/// What the packets look like: RoCE version, MTU and DSCP, then tags and tunnels.
+/// Packet properties: RoCE version, MTU and DSCP, then tags and tunnels.
 fn path(detail: &Detail) -> (String, String) {
     let stats = &detail.stats;
     let mtu = if stats.mtu > 0 { stats.mtu.to_string() } else { units::UNKNOWN.to_owned() };

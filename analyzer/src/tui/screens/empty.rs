@@ -40,7 +40,7 @@ fn wrapped(text: &Line<'_>, width: usize) -> Vec<Line<'static>> {
     hanging(&whole, width, indent).into_iter().map(|part| Line::styled(part, text.style)).collect()
 }
 
-/// Whether there is nothing at all to see; says why, if so.
+/// True if there is nothing at all to see; says why, if so.
 pub(super) fn nothing_at_all(buffer: &mut Buffer, area: Rect, app: &App) -> bool {
     let nothing = app.data.as_ref().is_none_or(|data| data.model.rows.is_empty());
     if nothing {

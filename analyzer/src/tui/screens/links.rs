@@ -220,14 +220,9 @@ pub(super) fn balance_of(imbalance: &Imbalance, app: &App) -> Line<'static> {
     let limit = app.options.report.limits.links.max_over_mean;
     let uneven = imbalance.max_over_mean.is_some_and(|ratio| ratio >= limit);
     let level = if uneven && app.is_active(Kind::Imbalance) { Level::Warning } else { Level::Fine };
-    let word = match imbalance.max_over_mean {
-        None => "idle",
-        Some(_) if uneven => "uneven",
-        Some(_) => "even",
-    };
     let mut spans = Spans::default();
-    spans.push(format!(" {} {word:<7}", theme::symbol(level)), theme::text(level));
-    spans.push(format!("max/mean {}  ", number(imbalance.max_over_mean)), theme::PLAIN);
+    spans.push(format!(" {} ", theme::symbol(level)), theme::text(level));
+    spans.push(format!("max/mean {}  ", number(imbalance.max_over_mean)), theme::text(level));
     spans.push(format!("Jain {}  ", number(imbalance.jain)), theme::PLAIN);
     spans.push(format!("{} {}", direction(imbalance.direction), imbalance.links.join(", ")), theme::DIM);
     spans.into_line()

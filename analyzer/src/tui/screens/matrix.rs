@@ -204,9 +204,10 @@ fn figure(metric: Metric, value: Option<f64>) -> String {
     }
 }
 
-fn level(metric: Metric, value: Option<f64>) -> Level {
-    match (metric, value) {
-        (Metric::Loss | Metric::Naks, Some(loss)) if loss > 0.0 => Level::Critical,
+/// Only a finding that names a flow of the pair makes a value stand out.
+fn level(metric: Metric, cell: &Cell) -> Level {
+    match (metric, cell.value(metric)) {
+        (Metric::Loss | Metric::Naks, Some(count)) if count > 0.0 => cell.judged.level(),
         _ => Level::Fine,
     }
 }
@@ -229,7 +230,7 @@ fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, metric: Metric, mo
         s if s <= 0.75 => '▓',
         _ => '█',
     };
-    let level = level(metric, value);
+    let level = level(metric, cell);
     let style = if level == Level::Fine { theme::BAR } else { theme::text(level) };
     if area.width == SHADES {
         let text = if share > 0.0 { format!(" {block}{block}") } else { format!(" {block} ") };
@@ -242,7 +243,7 @@ fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, metric: Metric, mo
     buffer.set_stringn(area.x + 2, area.y, text, 6, theme::text(level));
 }
 
-/// The figures of a pair, and their widths.
+/// The metrics of a pair, and their widths.
 const SHOWN: [(Metric, usize); 5] =
     [(Metric::Rate, 6), (Metric::Ce, 6), (Metric::Loss, 5), (Metric::Naks, 5), (Metric::Latency, 6)];
 
@@ -264,7 +265,7 @@ fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric) {
         spans.push(format!(" {text:<route$} {:>4}", compact(cell.flows as f64)), theme::PLAIN);
         for (of, width) in SHOWN {
             let value = cell.value(of);
-            let style = match (of == metric, level(of, value)) {
+            let style = match (of == metric, level(of, cell)) {
                 (true, Level::Fine) => theme::BOLD,
                 (false, Level::Fine) => theme::PLAIN,
                 (_, level) => theme::text(level),

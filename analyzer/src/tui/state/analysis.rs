@@ -32,9 +32,9 @@ pub struct Analysis {
     pub time_ns: u64,
     /// Its report without the flows: since the start.
     pub report: Report,
-    /// Whether requests of some flow are timed.
+    /// True if requests of some flow are timed.
     pub timed: bool,
-    /// Whether the process of some flow is known.
+    /// True if the process of some flow is known.
     pub owned: bool,
     /// What of its findings is kept for those who come back to the snapshot later.
     pub conclusions: Arc<Conclusions>,

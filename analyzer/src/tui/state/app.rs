@@ -1,4 +1,4 @@
-//! What the user sees: the state, and what figures, events and notices do to it. No I/O, no clock.
+//! The state of the terminal UI and its changes by metrics, events and notices. No I/O, no clock.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const NOTICES: usize = 200;
 /// Events that wait while the view is paused, at most; older ones go first.
 const WAITING: usize = 8_192;
 
-/// What the loop has to do after a key.
+/// Action of the loop after a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Nothing.
@@ -58,9 +58,9 @@ pub struct File {
     pub name: String,
     /// The ending.
     pub ending: &'static str,
-    /// What it holds, for the message.
+    /// Its contents, for the message.
     pub what: String,
-    /// What is written.
+    /// The text to write.
     pub content: Content,
 }
 
@@ -153,11 +153,11 @@ pub struct App {
     waiting: VecDeque<EventSample>,
     /// What the source said, the oldest first.
     pub notices: VecDeque<String>,
-    /// Whether the latest notice is still in the status line.
+    /// True if the latest notice is still in the status line.
     pub unread: bool,
     /// The answer to the latest key, until the next.
     pub answer: Option<String>,
-    /// Whether the user stopped the data.
+    /// True if the user stopped the data.
     pub paused: bool,
     /// The time of the snapshot that is looked at; `None` for the newest.
     pub shown_ns: Option<u64>,
@@ -179,7 +179,7 @@ pub struct App {
     pub data: Option<Arc<Data>>,
     /// What is not needed any more, for the loop to take away.
     pub spent: Spent,
-    /// Whether other figures are wanted than those shown, for the loop to have them made beside it; true inside
+    /// True if other figures are wanted than those shown, for the loop to have them made beside it; true inside
     /// where rows may keep their places.
     pub(in crate::tui) awaited: Option<bool>,
 }
@@ -236,7 +236,7 @@ impl App {
         }
     }
 
-    /// Whether figures stand still, so that one can go back in time.
+    /// True if figures stand still, so that one can go back in time.
     #[must_use]
     pub fn still(&self) -> bool {
         self.paused || self.end.is_some()

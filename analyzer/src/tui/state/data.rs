@@ -49,18 +49,18 @@ pub struct Wanted {
     pub(in crate::tui) sample: Arc<Sample>,
     /// Those of the sample, where they are known.
     pub(in crate::tui) paths: Option<Arc<Paths>>,
-    /// Whether somebody looks at the matrix.
+    /// True if somebody looks at the matrix.
     pub(in crate::tui) matrix: bool,
     pub(in crate::tui) options: report::Options,
 }
 
 impl Wanted {
-    /// Whether a key may wait for them.
+    /// True if a key may wait for them.
     pub(in crate::tui) fn at_once(&self) -> bool {
         self.history.get(self.at).is_none_or(|snapshot| snapshot.flows.len() <= AT_ONCE)
     }
 
-    /// Whether `data` are these figures.
+    /// True if `data` are these figures.
     pub(in crate::tui) fn are(&self, data: &Data) -> bool {
         data.range == self.range
             && data.reset_ns == self.history.reset_point().map(|reset| reset.time_ns)
@@ -112,12 +112,12 @@ impl Data {
         Context { model: &self.model, sample: &self.sample }
     }
 
-    /// Whether it is added up by host, or there is nothing to add up.
+    /// True if it is added up by host, or there is nothing to add up.
     pub(in crate::tui) fn has_matrix(&self) -> bool {
         self.matrix.size() != (0, 0) || self.model.rows.is_empty()
     }
 
-    /// Whether a key may wait for more of these figures.
+    /// True if a key may wait for more of these figures.
     pub(in crate::tui) fn at_once(&self) -> bool {
         self.model.rows.len() <= AT_ONCE
     }

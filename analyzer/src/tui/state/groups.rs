@@ -286,7 +286,7 @@ impl Groups {
         self.all.len()
     }
 
-    /// Whether queue pairs are not grouped, or there are none.
+    /// True if queue pairs are not grouped, or there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()

@@ -21,7 +21,7 @@ pub type Spent = Vec<Box<dyn Any + Send>>;
 #[derive(Debug)]
 pub struct Job {
     pub(in crate::tui) sample: Arc<Sample>,
-    /// Whether it is the last of the run.
+    /// True if it is the last of the run.
     pub(in crate::tui) last: bool,
     /// A copy: it shares its snapshots.
     pub(in crate::tui) history: History,
@@ -29,12 +29,12 @@ pub struct Job {
     pub(in crate::tui) range: Option<TimeRange>,
     /// What filters look for words in, as far as it is known.
     pub(in crate::tui) texts: Texts,
-    /// Whether somebody looks at the matrix.
+    /// True if somebody looks at the matrix.
     pub(in crate::tui) matrix: bool,
     pub(in crate::tui) options: report::Options,
 }
 
-/// What came of it.
+/// Its result.
 #[derive(Debug)]
 pub struct Ready {
     pub(in crate::tui) sample: Arc<Sample>,

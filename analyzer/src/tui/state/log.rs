@@ -277,7 +277,7 @@ impl Log {
         self.entries.len()
     }
 
-    /// Whether nothing happened.
+    /// True if nothing happened.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

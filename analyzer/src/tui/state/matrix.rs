@@ -7,7 +7,7 @@ use rocescope_common::wire::frame::Addr;
 
 use crate::analysis::Again;
 use crate::metrics::latency::Bucket;
-use crate::model::{Counts, dedup};
+use crate::model::{Counts, FlowVerdicts, Judged, dedup};
 use crate::sample::address;
 use crate::tui::column::Context;
 
@@ -62,10 +62,12 @@ pub struct Cell {
     pub counts: Counts,
     /// Length of the time range in seconds; 0 when it is not known.
     pub seconds: f64,
-    /// Whether a flow has PSNs, without which it is not known what is lost.
+    /// True if a flow has PSNs, without which it is not known what is lost.
     pub sequenced: bool,
     /// The worst 99th percentile of latency in the time range, in nanoseconds.
     pub latency_ns: Option<u64>,
+    /// Findings about its flows; unknown until [`Matrix::judge`].
+    pub judged: Judged,
 }
 
 impl Cell {
@@ -193,10 +195,27 @@ impl Matrix {
     /// The cell of two hosts; `None` when nothing goes from one to the other.
     #[must_use]
     pub fn cell(&self, src: &IpAddr, dst: &IpAddr) -> Option<&Cell> {
+        self.at(self.place(src, dst)?)
+    }
+
+    /// Place of the cell of two hosts.
+    fn place(&self, src: &IpAddr, dst: &IpAddr) -> Option<u32> {
         let place = |host| u32::try_from(self.hosts.binary_search(host).ok()?).ok();
         let pair = (place(src)?, place(dst)?);
         let at = self.pairs.binary_search_by_key(&pair, |(pair, _)| *pair).ok()?;
-        self.at(self.pairs.get(at)?.1)
+        Some(self.pairs.get(at)?.1)
+    }
+
+    /// Looks up the findings of each pair; `None` before findings are evaluated.
+    pub fn judge(&mut self, verdicts: Option<&FlowVerdicts>) {
+        let none = if verdicts.is_some() { Judged::FINE } else { Judged::default() };
+        self.cells.iter_mut().for_each(|cell| cell.judged = none);
+        for (src, dst, judged) in verdicts.into_iter().flat_map(FlowVerdicts::flows) {
+            let at = self.place(&src, &dst).and_then(|at| usize::try_from(at).ok());
+            if let Some(cell) = at.and_then(|at| self.cells.get_mut(at)) {
+                cell.judged = cell.judged.join(judged);
+            }
+        }
     }
 
     fn at(&self, at: u32) -> Option<&Cell> {

@@ -10,7 +10,7 @@ use crate::tui::screens;
 /// Rows that one notch of the wheel moves.
 const NOTCH: usize = 3;
 
-/// What the mouse did.
+/// Mouse input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mouse {
     /// The left button was pressed at this column and line.
@@ -22,7 +22,7 @@ pub enum Mouse {
 }
 
 impl App {
-    /// What the mouse does.
+    /// Handles mouse input.
     #[must_use]
     pub fn on_mouse(&mut self, mouse: Mouse) -> Action {
         self.unread = false;

@@ -76,7 +76,7 @@ impl App {
         }
     }
 
-    /// Whether the source can be read again: a stream comes as it comes, and has no speed either.
+    /// True if the source can be read again: a stream comes as it comes, and has no speed either.
     fn is_file(&self) -> bool {
         self.kind() == Some(SourceKind::Replay) && self.speed.is_some()
     }

@@ -1,4 +1,4 @@
-//! What keys and the mouse do to the state: the reducer.
+//! The reducer: changes of the state by keys and the mouse.
 
 use super::app::{Action, App, Opened, Overlay};
 use super::cursor::{Cursor, Move};
@@ -12,7 +12,7 @@ use crate::tui::query::Query;
 use crate::tui::{export, screens};
 
 impl App {
-    /// What a key does.
+    /// Handles a key.
     #[must_use]
     pub fn on_key(&mut self, key: Key) -> Action {
         self.unread = false;

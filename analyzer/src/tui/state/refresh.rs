@@ -65,7 +65,7 @@ impl App {
         self.awaited.and_then(|_| self.figures_of_now())
     }
 
-    /// Whether other figures are wanted than those shown.
+    /// True if other figures are wanted than those shown.
     #[must_use]
     pub const fn awaited(&self) -> bool {
         self.awaited.is_some()
@@ -117,7 +117,7 @@ impl App {
         }
     }
 
-    /// Looks up what the findings that belong to the snapshot shown say about its rows.
+    /// Looks up the findings that belong to the snapshot shown, for rows and pairs of hosts.
     pub(in crate::tui) fn judge(&mut self) {
         let kept = match self.concluded() {
             Some(Concluded { then: Then::By(_), findings, .. }) => Some(FlowVerdicts::of(findings)),
@@ -126,11 +126,13 @@ impl App {
         let now = matches!(self.concluded(), Some(Concluded { then: Then::Now, .. }));
         let newest = self.analysis.as_ref().filter(|_| now).map(|analysis| &analysis.verdicts);
         if let Some(data) = self.data.as_mut().map(Arc::make_mut) {
-            data.model.judge(kept.as_ref().or(newest));
+            let verdicts = kept.as_ref().or(newest);
+            data.model.judge(verdicts);
+            data.matrix.judge(verdicts);
         }
     }
 
-    /// Whether rows keep their places: while the user looks at one.
+    /// True if rows keep their places: while the user looks at one.
     pub(in crate::tui) fn keeps_places(&self) -> bool {
         self.table.selected.is_some() && !self.table.follow && self.table.group == Group::None
     }
@@ -187,7 +189,10 @@ impl App {
     /// Adds up by host for the screen that shows it, where that is not done yet.
     pub(in crate::tui) fn refresh_matrix(&mut self) {
         match self.data.as_mut().filter(|data| self.screen == Screen::Matrix && !data.has_matrix()) {
-            Some(data) if data.at_once() => Arc::make_mut(data).fill_matrix(),
+            Some(data) if data.at_once() => {
+                Arc::make_mut(data).fill_matrix();
+                self.judge();
+            }
             Some(_) => self.awaited = Some(self.awaited.unwrap_or(true)),
             None => {}
         }

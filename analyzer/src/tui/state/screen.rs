@@ -101,13 +101,13 @@ impl Screens {
         Self(self.0 | other.0)
     }
 
-    /// Whether a screen is in it.
+    /// True if a screen is in it.
     #[must_use]
     pub const fn has(self, screen: Screen) -> bool {
         self.0 & (1 << screen as u8) != 0
     }
 
-    /// Whether the sets have a screen in common.
+    /// True if the sets have a screen in common.
     #[must_use]
     pub const fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0

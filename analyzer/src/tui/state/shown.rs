@@ -33,7 +33,7 @@ pub enum Then {
 }
 
 impl App {
-    /// Whether an older snapshot than the newest figures is shown: what is not kept snapshot by snapshot is of later.
+    /// True if an older snapshot than the newest figures is shown: what is not kept snapshot by snapshot is of later.
     #[must_use]
     pub fn past(&self) -> bool {
         self.data.as_ref().is_some_and(|data| data.model.time_ns < data.sample.time_ns)
@@ -63,7 +63,7 @@ impl App {
         Some(Verdict::of(concluded.findings))
     }
 
-    /// Whether an active finding is of this kind, at the snapshot shown.
+    /// True if an active finding is of this kind, at the snapshot shown.
     #[must_use]
     pub fn is_active(&self, kind: Kind) -> bool {
         let concluded = self.concluded().filter(|concluded| !matches!(concluded.then, Then::Later(_)));
@@ -112,7 +112,7 @@ impl App {
         self.log.listed(self.shown_ns).filter(|listed| self.lets_through(listed.entry, listed.stand))
     }
 
-    /// Whether the filter lets an event through.
+    /// True if the filter lets an event through.
     #[must_use]
     pub(in crate::tui) fn lets_through(&self, entry: &log::Entry, stand: &log::Stand) -> bool {
         if self.query.is_empty() {

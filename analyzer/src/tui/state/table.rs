@@ -81,9 +81,9 @@ pub struct Table {
     pub selected: Option<Identity>,
     /// Marked queue pairs.
     pub marked: HashSet<Identity, State>,
-    /// Whether only marked ones are shown.
+    /// True if only marked ones are shown.
     pub only_marked: bool,
-    /// Whether rows move while one is selected.
+    /// True if rows move while one is selected.
     pub follow: bool,
     /// Which queue pairs are shown, besides the filter.
     pub focus: Option<Focus>,
