@@ -133,7 +133,7 @@ impl Scope {
                 // Lines of one comment are one text.
                 (Self::Comments(_), Piece::Comment(line, value)) => {
                     match all.last_mut().filter(|_| line == last + 1) {
-                        Some((_, text)) => *text += &format!(" {value}"),
+                        Some((_, text)) => text.extend([" ", value]),
                         None => all.push((line, value)),
                     }
                     last = line;
@@ -152,7 +152,7 @@ fn paragraphs(path: &str, text: &str) -> Vec<(String, String)> {
     for (line, text) in (1..).zip(text.lines()) {
         let item = text.trim_start().starts_with(['-', '|', '#']);
         match all.last_mut().filter(|_| open && !item) {
-            Some((_, paragraph)) => *paragraph += &format!(" {text}"),
+            Some((_, paragraph)) => paragraph.extend([" ", text]),
             None => all.push((format!("{path}:{line}"), text.to_owned())),
         }
         open = !text.trim().is_empty();

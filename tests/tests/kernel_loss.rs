@@ -100,10 +100,10 @@ fn live_from(frames: &[Frame], from: usize) -> Lived {
 /// What is compared: times within a run of packets are not told one by one.
 fn comparable(loss: &FlowLoss) -> impl PartialEq + std::fmt::Debug + use<> {
     loss.requests.map(|mut metrics| {
-        for episodes in [&mut metrics.before, &mut metrics.after] {
+        for episodes in [&mut metrics.upstream, &mut metrics.downstream] {
             (episodes.longest_ns, episodes.first_ns, episodes.last_ns) = (0, 0, 0);
         }
-        metrics.again_ns = 0;
+        metrics.last_retransmission_ns = 0;
         metrics
     })
 }
@@ -146,7 +146,7 @@ fn loss_is_what_replay_says() {
                 *sums.entry("recovered").or_default() += metrics.recovered;
                 *sums.entry("retransmitted").or_default() += metrics.retransmitted;
                 *sums.entry("rereads").or_default() += metrics.rereads;
-                *sums.entry("after").or_default() += metrics.after.count;
+                *sums.entry("after").or_default() += metrics.downstream.count;
             }
             let (a, b) = (comparable(&ours), comparable(&theirs));
             if format!("{a:?}") != format!("{b:?}") {
@@ -195,10 +195,10 @@ fn losses_are_followed_from_the_middle_on() {
                 );
                 // One of which the NAK was not heard, and one that had begun.
                 let since = at_end.after.count - then.after.count;
-                assert!(metrics.after.count <= since, "{name} {part}: {:?} of {since}", metrics.after);
-                assert!(metrics.after.count + 2 >= since, "{name} {part}: {:?} of {since}", metrics.after);
+                assert!(metrics.downstream.count <= since, "{name} {part}: {:?} of {since}", metrics.downstream);
+                assert!(metrics.downstream.count + 2 >= since, "{name} {part}: {:?} of {since}", metrics.downstream);
                 flows += 1;
-                lost += metrics.lost + metrics.after.count;
+                lost += metrics.lost + metrics.downstream.count;
             }
         }
     }
