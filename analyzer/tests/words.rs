@@ -133,7 +133,7 @@ impl Scope {
                 // Lines of one comment are one text.
                 (Self::Comments(_), Piece::Comment(line, value)) => {
                     match all.last_mut().filter(|_| line == last + 1) {
-                        Some((_, text)) => text.extend([" ", value]),
+                        Some((_, text)) => text.extend([" ", value.as_str()]),
                         None => all.push((line, value)),
                     }
                     last = line;

@@ -84,7 +84,7 @@ fn all_episodes_show(sum: &FlowTruth) {
 fn report_of(sample: &Sample) -> Value {
     let options = rocescope::analysis::Options { imbalance_all_links: true, ..Default::default() };
     let mut json = Vec::new();
-    rocescope::cli::view::json(sample, &options, &mut json).unwrap();
+    rocescope::report::json::write(&rocescope::report::Report::build(sample, &options.clone().into()), &mut json).unwrap();
     serde_json::from_slice(&json).unwrap()
 }
 
@@ -199,7 +199,7 @@ fn the_command_shows_every_episode_and_cleans_up() {
         let our = counted.get(key).copied().unwrap_or_default();
         assert!(near(our.packets, their.packets), "{key:?}: {our:?}, generated {their:?}");
         assert!(
-            near(our.acks, their.acks) && near(our.repeats, their.repeats),
+            near(our.acks, their.acks) && near(our.retransmissions, their.retransmissions),
             "{key:?}: {our:?}, generated {their:?}"
         );
         assert!(

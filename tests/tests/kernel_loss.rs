@@ -187,14 +187,14 @@ fn losses_are_followed_from_the_middle_on() {
                 let metrics = ours.requests.unwrap_or_default();
                 // What was skipped before and sent again since is in neither, nor what was being sent again.
                 let since = at_end.lost - then.lost;
-                let most = then.unfilled + at_end.before.largest;
+                let most = then.unfilled + at_end.upstream.largest;
                 let lost_since = metrics.lost;
                 assert!(
                     lost_since <= since && lost_since + most >= since,
                     "{name} {part}: {lost_since} of {since}"
                 );
                 // One of which the NAK was not heard, and one that had begun.
-                let since = at_end.after.count - then.after.count;
+                let since = at_end.downstream.count - then.downstream.count;
                 assert!(metrics.downstream.count <= since, "{name} {part}: {:?} of {since}", metrics.downstream);
                 assert!(metrics.downstream.count + 2 >= since, "{name} {part}: {:?} of {since}", metrics.downstream);
                 flows += 1;
