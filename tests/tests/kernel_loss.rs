@@ -195,8 +195,16 @@ fn losses_are_followed_from_the_middle_on() {
                 );
                 // One of which the NAK was not heard, and one that had begun.
                 let since = at_end.downstream.count - then.downstream.count;
-                assert!(metrics.downstream.count <= since, "{name} {part}: {:?} of {since}", metrics.downstream);
-                assert!(metrics.downstream.count + 2 >= since, "{name} {part}: {:?} of {since}", metrics.downstream);
+                assert!(
+                    metrics.downstream.count <= since,
+                    "{name} {part}: {:?} of {since}",
+                    metrics.downstream
+                );
+                assert!(
+                    metrics.downstream.count + 2 >= since,
+                    "{name} {part}: {:?} of {since}",
+                    metrics.downstream
+                );
                 flows += 1;
                 lost += metrics.lost + metrics.downstream.count;
             }
