@@ -49,7 +49,7 @@ pub struct Device {
     /// Other counters have the driver's name. 32-bit counters may wrap. A counter that is absent is not
     /// known. Unit: as named.
     pub counters: BTreeMap<String, u64>,
-    /// Times at which counters of this entry went back (driver reloaded, manual reset): counts since the
+    /// Times at which counters of this entry decreased (driver reloaded, manual reset): counts since the
     /// reading before are lost. Unit: times.
     pub resets: u64,
     /// Pauses by priority and direction, as the driver or DCB counts them.

@@ -1,4 +1,4 @@
-//! Loss, reordering, packets sent again, and damaged ones, as the report has them.
+//! Loss, reordering, retransmissions and corrupt packets, as the report has them.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -36,7 +36,7 @@ pub struct Loss {
     pub rereads: u64,
     /// Part of `retransmitted` caused by RNR NAKs. Unit: packets.
     pub rnr_resent: u64,
-    /// Timeouts: the sender went back after a pause of at least 1 ms that no NAK ended. Unit: timeouts.
+    /// Timeouts: go-back-N after a pause of at least 1 ms that no NAK ended. Unit: timeouts.
     pub timeouts: u64,
     /// Consecutive retransmissions from the same PSN at the end of the run, without progress. Unit: times.
     pub stuck: u64,
@@ -49,8 +49,8 @@ pub struct Loss {
     /// Episodes of loss upstream of this tap, in PSNs lost.
     pub before_tap: Episodes,
     /// Episodes of loss downstream of this tap, in packets retransmitted: a sequence-error NAK, or for
-    /// responses a READ sent again, asks for packets that passed this tap; they were lost, damaged or
-    /// reordered downstream. Where the reverse direction is not captured: the sender went back.
+    /// responses a retransmitted READ, asks for packets that passed this tap; they were lost, damaged or
+    /// reordered downstream. Where the reverse direction is not captured: all go-back-N runs.
     pub after_tap: Episodes,
 }
 

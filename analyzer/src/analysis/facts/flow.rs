@@ -231,7 +231,7 @@ impl Naks {
     }
 }
 
-/// PSNs of the requests, or of the responses, of one flow. These are raw counts: `loss` tells loss from
+/// PSNs of the requests, or of the responses, of one flow. These are raw counts: `loss` separates loss from
 /// reordering.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

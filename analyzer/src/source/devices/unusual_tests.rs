@@ -205,7 +205,7 @@ fn frames_without_times_bound_the_share_that_was_paused() {
         let found = report.findings.iter().find(|finding| finding.id == "pfc.storm");
         assert_eq!(found.is_some(), storm, "{found:?}");
         if let Some(found) = found {
-            assert!(found.title.contains("600 frames a second"), "{}", found.title);
+            assert!(found.title.contains("600 pause frames/s"), "{}", found.title);
             assert!(found.title.contains("up to 53.7 %"), "{}", found.title);
         }
     }
