@@ -45,7 +45,7 @@ fn root_and_others_are_told_what_they_can_run() {
         said.contains(others) && said.contains(&format!("$ sudo {} live -i NAME", program.display())),
         "{said}"
     );
-    assert!(said.contains("want a root shell"), "{said}");
+    assert!(said.contains("need a root shell"), "{said}");
     // Whose environments it may not read is named, one after the other.
     let verbose = doctor(nobody, &["--verbose"]).out;
     assert!(verbose.contains("cannot read the environment of"), "{verbose}");
@@ -113,7 +113,7 @@ fn what_a_switch_said_in_a_capture_is_held_against_an_interface() {
     let pfc = checks.find(|check| check["id"] == "switch.pfc").unwrap();
     assert_eq!((&pfc["subject"], &pfc["verdict"]), (&"near0".into(), &"unknown".into()));
     let text = doctor(how, &["--lldp-capture", &lldp]).out;
-    assert!(text.contains("which has PFC on priority 2, 4, 5"), "{text}");
+    assert!(text.contains("with PFC on priority 2, 4, 5"), "{text}");
     let silent = doctor(how, &["--lldp-capture", &of("near0", "b1_send.h1.pcap"), "--verbose"]);
     assert!(
         silent.err.contains("has no LLDP frame") && silent.out.contains("has no LLDP frame"),

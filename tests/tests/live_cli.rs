@@ -395,7 +395,7 @@ fn an_unknown_group_is_named() {
         ["live", "-i", "near0", "--group", "near0,rail9", "--duration", "100ms", "--output", "json"];
     let ended = Program::run(how, &options).unwrap();
     assert_eq!(status(&ended), 0);
-    assert!(ended.err.contains("no link called rail9"), "{}", ended.err);
+    assert!(ended.err.contains("unknown link 'rail9'"), "{}", ended.err);
 }
 
 #[test]

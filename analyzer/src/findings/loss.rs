@@ -1,10 +1,11 @@
 //! Lost packets, and on which side of the tap.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
+use super::loss_taps::Ends;
 use super::not_evaluated::{flows_unjudged, is_unjudged};
 use super::once::{Name, name};
 use super::span::{Judged, Span, impact, latest, run, spans};
@@ -272,7 +273,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+pub(super) enum Side {
     Before,
     After,
 }
@@ -300,44 +301,9 @@ impl Side {
     }
 }
 
-/// Flows whose loss on one side is what another tap tells better.
-struct Ends<'a> {
-    /// Links that another tap is before, of these flows.
-    behind: HashSet<(&'a str, Name)>,
-    /// Links that another tap is behind.
-    ahead: HashSet<(&'a str, Name)>,
-}
-
-impl<'a> Ends<'a> {
-    fn of(facts: &'a Facts) -> Self {
-        let (mut behind, mut ahead) = (HashSet::new(), HashSet::new());
-        for tap in &facts.taps {
-            let name = (tap.src, tap.dst, tap.dest_qp);
-            if let (Some(from), Some(to)) = (&tap.from, &tap.to) {
-                ahead.insert((from.as_str(), name));
-                behind.insert((to.as_str(), name));
-            } else if tap.only_at == [0, 0] {
-                // Whichever comes first: both see the same, and one tells it.
-                let [_, other] = &tap.links;
-                ahead.insert((other.as_str(), name));
-                behind.insert((other.as_str(), name));
-            }
-        }
-        Self { behind, ahead }
-    }
-
-    fn tell_better(&self, side: Side, flow: &Flow) -> bool {
-        let key = (flow.link.as_str(), name(flow));
-        match side {
-            Side::Before => self.behind.contains(&key),
-            Side::After => self.ahead.contains(&key),
-        }
-    }
-}
-
 fn sides(input: &Input<'_>, ends: &Ends<'_>, side: Side, found: &mut Vec<Finding>) {
     let mut taps: BTreeMap<&str, Vec<&Flow>> = BTreeMap::new();
-    for flow in input.facts.flows.iter().filter(|flow| !ends.tell_better(side, flow)) {
+    for flow in input.facts.flows.iter().filter(|flow| !ends.covers(side, flow)) {
         taps.entry(tap_of(flow)).or_default().push(flow);
     }
     let mut raised: Vec<(&str, Judged<Vec<Bad<'_>>>)> = Vec::new();

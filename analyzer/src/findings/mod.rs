@@ -33,6 +33,7 @@ mod index;
 mod job;
 mod latency;
 mod loss;
+mod loss_taps;
 #[cfg(test)]
 mod loss_tests;
 mod nak;

@@ -8,6 +8,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `sequence` | the states of a sequence, and what follows from each packet |
+//! | `state` | those states, and the run of packets behind the expected PSN |
 //! | `cause` | why a sender goes back: the table "observation → cause" |
 //! | `gaps` | PSN gaps, open and filled |
 //! | `episode` | episodes of loss in time |
@@ -22,6 +23,7 @@ mod gaps;
 mod result;
 mod sequence;
 pub mod spells;
+mod state;
 #[cfg(test)]
 mod tests;
 

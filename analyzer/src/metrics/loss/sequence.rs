@@ -34,6 +34,7 @@ use super::episode::{Episodes, Tracker};
 use super::gaps::{Gap, Gaps, IdRange};
 use super::result::{Metrics, Retransmission};
 use super::spells::{Recorder, Signal};
+use super::state::{Run, State};
 
 /// PSNs of which the last IPv4 identification is remembered, to recognize duplicates.
 const RECENT: u32 = 256;
@@ -62,76 +63,6 @@ impl Missing {
             (_, 0) => Self::All,
             _ if starts => Self::First,
             _ => Self::Last,
-        }
-    }
-}
-
-/// A run: packets behind the expected PSN, one after the other.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    start: u32,
-    /// The latest PSN, and its IPv4 identification.
-    last: u32,
-    last_id: u16,
-    start_ns: u64,
-    /// IPv4 identification of the first packet.
-    start_id: u16,
-    /// Time since the packet before the run.
-    pause_ns: u64,
-    packets: u64,
-    /// PSNs that filled a gap as if reordered. Once a packet follows that has passed before, they were retransmissions.
-    provisional: u64,
-    provisional_ns: u64,
-}
-
-impl Run {
-    const fn begin(arrival: &Arrival<'_>, pause_ns: u64) -> Self {
-        Self {
-            start: arrival.psn,
-            last: arrival.psn,
-            last_id: arrival.id,
-            start_ns: arrival.time_ns,
-            start_id: arrival.id,
-            pause_ns,
-            packets: 1,
-            provisional: 0,
-            provisional_ns: 0,
-        }
-    }
-
-    /// Whether `psn` is at or beyond the latest PSN.
-    const fn is_onward(&self, psn: u32) -> bool {
-        psn.wrapping_sub(self.last) & MASK24 < MASK24 / 2
-    }
-}
-
-/// See the table of this module.
-#[derive(Clone, Copy, Debug)]
-enum State {
-    Advancing,
-    Undecided(Run),
-    GoingBack(Run, Cause),
-}
-
-impl State {
-    const fn run(&self) -> Option<&Run> {
-        match self {
-            Self::Advancing => None,
-            Self::Undecided(run) | Self::GoingBack(run, _) => Some(run),
-        }
-    }
-
-    const fn run_mut(&mut self) -> Option<&mut Run> {
-        match self {
-            Self::Advancing => None,
-            Self::Undecided(run) | Self::GoingBack(run, _) => Some(run),
-        }
-    }
-
-    const fn cause(&self) -> Option<Cause> {
-        match self {
-            Self::GoingBack(_, cause) => Some(*cause),
-            Self::Advancing | Self::Undecided(_) => None,
         }
     }
 }

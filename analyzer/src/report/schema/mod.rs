@@ -33,7 +33,7 @@ pub(crate) fn evidence(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
         "additionalProperties": {
-            "type": ["number", "string", "array", "null"],
+            "type": ["number", "string", "boolean", "array", "null"],
             "items": { "type": ["number", "string"] },
         },
     })

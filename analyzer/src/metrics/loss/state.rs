@@ -1,0 +1,76 @@
+//! The states of a sequence, and the run that it is in.
+
+use rocescope_common::wire::bth::MASK24;
+
+use super::arrival::Arrival;
+use super::cause::Cause;
+
+/// A run: packets behind the expected PSN, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) start: u32,
+    /// The latest PSN, and its IPv4 identification.
+    pub(super) last: u32,
+    pub(super) last_id: u16,
+    pub(super) start_ns: u64,
+    /// IPv4 identification of the first packet.
+    pub(super) start_id: u16,
+    /// Time since the packet before the run.
+    pub(super) pause_ns: u64,
+    pub(super) packets: u64,
+    /// PSNs that filled a gap as if reordered. Once a packet follows that has passed before, they were retransmissions.
+    pub(super) provisional: u64,
+    pub(super) provisional_ns: u64,
+}
+
+impl Run {
+    pub(super) const fn begin(arrival: &Arrival<'_>, pause_ns: u64) -> Self {
+        Self {
+            start: arrival.psn,
+            last: arrival.psn,
+            last_id: arrival.id,
+            start_ns: arrival.time_ns,
+            start_id: arrival.id,
+            pause_ns,
+            packets: 1,
+            provisional: 0,
+            provisional_ns: 0,
+        }
+    }
+
+    /// Whether `psn` is at or beyond the latest PSN.
+    pub(super) const fn is_onward(&self, psn: u32) -> bool {
+        psn.wrapping_sub(self.last) & MASK24 < MASK24 / 2
+    }
+}
+
+/// State of a sequence; see the table of [`sequence`](super::sequence).
+#[derive(Clone, Copy, Debug)]
+pub(super) enum State {
+    Advancing,
+    Undecided(Run),
+    GoingBack(Run, Cause),
+}
+
+impl State {
+    pub(super) const fn run(&self) -> Option<&Run> {
+        match self {
+            Self::Advancing => None,
+            Self::Undecided(run) | Self::GoingBack(run, _) => Some(run),
+        }
+    }
+
+    pub(super) const fn run_mut(&mut self) -> Option<&mut Run> {
+        match self {
+            Self::Advancing => None,
+            Self::Undecided(run) | Self::GoingBack(run, _) => Some(run),
+        }
+    }
+
+    pub(super) const fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::GoingBack(_, cause) => Some(*cause),
+            Self::Advancing | Self::Undecided(_) => None,
+        }
+    }
+}
