@@ -1,7 +1,7 @@
 //! rocescope as a library: sources, model and views.
 //!
 //! A source (`replay`, `live`, `demo`) counts packets and makes [`sample::Sample`]s; it runs behind
-//! a [`feed`]. Views (`report`, `tui`) are functions of samples.
+//! a [`feed`](source::feed). Views (`report`, `tui`) are functions of samples.
 
 pub mod analysis;
 #[cfg(feature = "live")]

@@ -1,7 +1,7 @@
 //! Loss, reordering and retransmission, each retransmission with its cause.
 //!
 //! Every flow keeps 64 bytes about its latest packets. Only a flow with a PSN gap or a packet behind the expected PSN gets a
-//! state machine ([`sequence`]) of at most 12 KiB; each pair of hosts remembers its last 32 NAKs. A conclusion waits for the
+//! state machine (`sequence`) of at most 12 KiB; each pair of hosts remembers its last 32 NAKs. A conclusion waits for the
 //! packets that decide it: a skipped PSN is lost once it is retransmitted, and reordered when its original packet arrives,
 //! which the IPv4 identification shows where the sender counts it up.
 //!

@@ -50,7 +50,7 @@ impl Stream {
         Arc::clone(&self.impatient)
     }
 
-    /// Waits up to [`PATIENCE`] for data or for the end; false when there is neither.
+    /// Waits up to `PATIENCE` for data or for the end; false when there is neither.
     ///
     /// # Errors
     /// When poll(2) fails.
