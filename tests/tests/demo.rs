@@ -84,11 +84,8 @@ fn all_episodes_show(sum: &FlowTruth) {
 fn report_of(sample: &Sample) -> Value {
     let options = rocescope::analysis::Options { imbalance_all_links: true, ..Default::default() };
     let mut json = Vec::new();
-    rocescope::report::json::write(
-        &rocescope::report::Report::build(sample, &options.clone().into()),
-        &mut json,
-    )
-    .unwrap();
+    rocescope::report::json::write(&rocescope::report::Report::build(sample, &options.into()), &mut json)
+        .unwrap();
     serde_json::from_slice(&json).unwrap()
 }
 

@@ -37,6 +37,7 @@ use crate::host::watch::LinkWatch;
 use crate::sample::{Direction, EventSample};
 use crate::source::devices::watch::Watch;
 use crate::source::feed::{SourceEnd, Update};
+use crate::util::time::nanos;
 
 /// Events taken from the ring buffer in one go: somewhat more than it holds.
 const EVENT_BUDGET: usize = 4_096;
@@ -423,10 +424,6 @@ impl Watched {
             self.drops = None;
         }
     }
-}
-
-pub(super) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Carries the programs' own log to standard error, when it is on.

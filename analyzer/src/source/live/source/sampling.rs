@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use rocescope_common::wire::SkipReason;
 
-use super::{Source, nanos};
+use super::Source;
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::metrics::{Metrics, marking};
 use crate::sample::{
@@ -16,6 +16,7 @@ use crate::source::flows::owners::Owners;
 use crate::source::live::counters::{Known, Reader};
 use crate::source::live::load::Programs;
 use crate::source::live::tables::{Reading, Tables, fill_link, link_counters};
+use crate::util::time::nanos;
 
 impl Source {
     /// Takes the bins reported so far, before the flows are read.
