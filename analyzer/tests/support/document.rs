@@ -12,7 +12,8 @@ pub fn blessing() -> bool {
 pub fn check(name: &str, made: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
     if blessing() {
-        std::fs::write(&path, made).expect("docs/ can be written");
+        std::fs::write(&path, made)
+            .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
     }
     let document = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
