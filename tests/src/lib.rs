@@ -15,6 +15,7 @@ pub mod live;
 #[cfg(feature = "live")]
 pub mod load;
 pub mod oracle;
+pub mod pty;
 pub mod schema;
 #[cfg(feature = "live")]
 pub mod soft_roce;

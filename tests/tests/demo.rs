@@ -14,6 +14,7 @@ use rocescope::source::feed::{Command, Update};
 use rocescope::source::live::{self, Config};
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::live::root_or_skip;
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// The seed that the command uses.
@@ -220,7 +221,7 @@ fn the_command_can_be_interrupted() {
     let program = Program::start(Start::default(), &options).unwrap();
     program.said(|text| text.contains("rail1: TC ingress and TC egress").then_some(())).unwrap();
     program.reported(|report| number(&report["totals"]["roce_packets"]) > 0).unwrap();
-    program.signal(libc::SIGTERM).unwrap();
+    program.signal(Signal::TERM).unwrap();
     let ended = program.end().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{ended:?}");
     for line in ended.lines().unwrap() {

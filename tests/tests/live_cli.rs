@@ -9,6 +9,7 @@ use rocescope_tests::live::attached::{ForeignXdp, Hooks};
 use rocescope_tests::live::program::{Ended, Program, Start, Tenant};
 use rocescope_tests::live::wire::{Link, World};
 use rocescope_tests::live::{frames, root_or_skip};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 /// Watches `near0` and reports often.
@@ -199,7 +200,7 @@ fn every_end_leaves_nothing_attached() {
     }
     let (world, mut link) = World::with_link(1500).unwrap();
     for hook in ["xdp", "tc"] {
-        for signal in [libc::SIGINT, libc::SIGTERM] {
+        for signal in [Signal::INT, Signal::TERM] {
             for output in ["json", "text"] {
                 let options = ["-i", "near0", "--hook", hook, "--output", output];
                 let program = Program::live(&world.near, &options).unwrap();
@@ -219,7 +220,7 @@ fn every_end_leaves_nothing_attached() {
             }
         }
         let program = Program::live(&world.near, &["-i", "near0", "--hook", hook]).unwrap();
-        program.signal(libc::SIGKILL).unwrap();
+        program.signal(Signal::KILL).unwrap();
         assert_eq!(program.end().unwrap().status.code(), None);
         nothing_is_attached(&world, &mut link);
     }

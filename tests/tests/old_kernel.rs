@@ -18,6 +18,7 @@ use rocescope::source::live::load::{LoadOptions, Programs, names};
 use rocescope_tests::live::frames;
 use rocescope_tests::live::program::{Ended, Program};
 use rocescope_tests::live::wire::{Link, World};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 const WHY: &str = "for kernels before 6.6: `cargo xtask test --vm`";
@@ -170,7 +171,7 @@ fn what_a_killed_run_left_goes_with_the_next() {
     let (world, mut link) = World::with_link(1500).unwrap();
     let options = [&LINES[..], &["--hook", "tc"]].concat();
     let killed = Program::live(&world.near, &options).unwrap();
-    killed.signal(libc::SIGKILL).unwrap();
+    killed.signal(Signal::KILL).unwrap();
     let handle = killed.id();
     assert_eq!(killed.end().unwrap().status.code(), None);
     let left = filters(&world, link.index);

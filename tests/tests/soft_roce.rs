@@ -19,6 +19,7 @@ use rocescope_tests::soft_roce::qps::{self, Qp};
 use rocescope_tests::soft_roce::report::{count, flow, on_link, sum, used, with_opcodes};
 use rocescope_tests::soft_roce::session::{Seen, Session};
 use rocescope_tests::soft_roce::tool::{self, Tool};
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// DSCP 26, ECT(0).
@@ -494,7 +495,7 @@ fn killed_amid_traffic() {
     .unwrap();
     let killer = std::thread::spawn(move || {
         session.reported(|report| count(&report["totals"]["roce_packets"]) > 0).unwrap();
-        session.signal(libc::SIGKILL).unwrap();
+        session.signal(Signal::KILL).unwrap();
         session.end().unwrap()
     });
     // The kill and what it leaves does nothing to the traffic.

@@ -10,9 +10,9 @@ use anyhow::{Context, Result};
 pub(crate) fn stand_back() {
     #[cfg(target_os = "linux")]
     {
-        const NICE: libc::c_int = 5;
-        // SAFETY: takes three numbers. On Linux 0 means the calling thread. Where it is refused, nothing changes.
-        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+        const NICE: i32 = 5;
+        // On Linux no process means the calling thread. Where it is refused, nothing changes.
+        let _ = rustix::process::setpriority_process(None, NICE);
     }
 }
 

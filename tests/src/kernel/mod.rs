@@ -25,8 +25,7 @@ use std::os::fd::{FromRawFd as _, OwnedFd};
 /// When it may not, and `CI=true` is set.
 #[must_use]
 pub fn available() -> bool {
-    // SAFETY: the call has no arguments and cannot fail.
-    let why = if unsafe { libc::geteuid() } != 0 {
+    let why = if !rustix::process::geteuid().is_root() {
         "this is not root".to_owned()
     } else if let Err(error) = make_a_map() {
         format!("this kernel lets nobody use eBPF here ({error})")

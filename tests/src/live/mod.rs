@@ -15,8 +15,7 @@ pub mod wire;
 /// When this is not root and `CI` is `true`.
 #[must_use]
 pub fn root_or_skip(test: &str) -> bool {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
+    let root = rustix::process::geteuid().is_root();
     if !root {
         assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} must run as root where CI=true");
         eprintln!("SKIP: {test} needs root");

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use rocescope::host::netns::NetNs;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::oracle::binary;
@@ -226,13 +227,8 @@ impl Program {
     ///
     /// # Errors
     /// When it has ended.
-    pub fn signal(&self, signal: libc::c_int) -> Result<()> {
-        let pid = libc::pid_t::try_from(self.child.id())?;
-        // SAFETY: takes two numbers; the child was not waited for, so the number is still its own.
-        if unsafe { libc::kill(pid, signal) } == 0 {
-            return Ok(());
-        }
-        Err(std::io::Error::last_os_error()).context("rocescope could not be signalled")
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        kill_process(Pid::from_child(&self.child), signal).context("rocescope could not be signalled")
     }
 
     /// Waits for its end.
@@ -261,7 +257,7 @@ impl Program {
     /// # Errors
     /// When it does not end in time.
     pub fn interrupt(self) -> Result<Ended> {
-        self.signal(libc::SIGINT)?;
+        self.signal(Signal::INT)?;
         self.end()
     }
 

@@ -6,6 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// How long any of them may take in a machine that is emulated, beside other work.
@@ -92,8 +93,7 @@ impl Tool {
     /// # Errors
     /// When it does not end in time, or fails.
     pub fn interrupt(self) -> Result<String> {
-        // SAFETY: takes two numbers; the child was not waited for, so the number is still its own.
-        unsafe { libc::kill(libc::pid_t::try_from(self.child.id())?, libc::SIGINT) };
+        kill_process(Pid::from_child(&self.child), Signal::INT)?;
         self.finish()
     }
 

@@ -14,6 +14,7 @@ use ratatui::crossterm::terminal::{
     disable_raw_mode, enable_raw_mode,
 };
 use ratatui::crossterm::{execute, queue};
+use rustix::process::{Signal, kill_current_process_group};
 
 /// True if the terminal is ours at the snapshot.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -70,11 +71,7 @@ impl Guard {
         restore();
         // To the whole process group, as the terminal would: a capture tool that feeds us through a
         // pipe must stop too, or the shell does not take the job for stopped.
-        // SAFETY: kill(2) touches no memory of ours; 0 is the caller's own process group.
-        let sent = unsafe { libc::kill(0, libc::SIGTSTP) };
-        if sent != 0 {
-            return Err(io::Error::last_os_error()).context("the process cannot be stopped");
-        }
+        kill_current_process_group(Signal::TSTP).context("the process cannot be stopped")?;
         take(self.mouse).context("the terminal cannot be set up again")?;
         self.terminal.clear()?;
         Ok(())
