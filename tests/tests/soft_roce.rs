@@ -406,46 +406,7 @@ fn doctor_says_what_rdma_and_ibv_devinfo_say() {
 
         let ports = device["ports"].as_array().unwrap();
         assert_eq!(ports.len().to_string(), info(&verbose, "phys_port_cnt"));
-        let port = &ports[0];
-        assert_eq!(port["number"], link["port"], "{link}");
-        assert_eq!(port["interface"], link["netdev"], "{link}");
-        assert_eq!(port["interface"], end.interface);
-        assert_eq!(port["state"], link["state"], "{link}");
-        assert_eq!(info(&verbose, "state"), "PORT_ACTIVE (4)");
-        // "LinkUp" in sysfs, "LINK_UP" over netlink.
-        let plain = |value: &Value| value.as_str().unwrap().replace('_', "").to_lowercase();
-        assert_eq!(plain(&port["physical_state"]), plain(&link["physical_state"]), "{port} {link}");
-        assert_eq!(port["link_layer"], info(&verbose, "link_layer"));
-        let mtu = info(&verbose, "active_mtu").split_whitespace().next().unwrap();
-        assert_eq!(port["active_mtu"].to_string(), mtu, "{verbose}");
-        let listed = port["gids"].as_array().unwrap().iter().map(|gid| {
-            let address = gid["gid"].as_str().unwrap().parse().unwrap();
-            (count(&gid["index"]), address, gid["kind"].as_str().unwrap().to_owned())
-        });
-        assert_eq!(listed.collect::<Vec<_>>(), gids(&verbose), "{verbose}");
-        let own = Ipv6Addr::from_str(&format!("::ffff:{}", end.address)).unwrap();
-        assert!(gids(&verbose).iter().any(|(_, gid, _)| *gid == own), "{verbose}");
-
-        let mode =
-            tool::run("rdma", &["statistic", "qp", "mode", "link", &format!("{}/1", end.device)]).unwrap();
-        assert!(mode.contains("auto off"), "{mode}");
-        assert_eq!(port["qp_binding"], "none", "{port}");
-
-        // Idle, so that both tools read the same values.
-        let statistic = lab::statistic(end).unwrap();
-        let driver: Vec<&Value> =
-            port["counters"].as_array().unwrap().iter().filter(|c| c["source"] == "hardware").collect();
-        for counter in &driver {
-            let name = counter["name"].as_str().unwrap();
-            assert_eq!(counter["value"], statistic[name], "{name} of {}: {statistic}", end.device);
-        }
-        let named = statistic
-            .as_object()
-            .unwrap()
-            .iter()
-            .filter(|(name, _)| !["ifname", "port", "ifindex"].contains(&name.as_str()));
-        assert_eq!(driver.len(), named.count(), "{driver:?} and {statistic}");
-        assert!(driver.len() >= 10, "{driver:?}");
+        port_is_as_the_tools_have_it(&ports[0], &link, &verbose, end);
 
         let interface =
             page["host"]["interfaces"].as_array().unwrap().iter().find(|i| i["name"] == end.interface);
@@ -467,6 +428,49 @@ fn doctor_says_what_rdma_and_ibv_devinfo_say() {
         assert!(why.starts_with("no ") || absent.iter().any(|words| why.contains(words)), "{reason}");
         assert!(!what.contains("hw_counters") && !what.contains("netlink"), "{reason}");
     }
+}
+
+/// Compares a port with `link` of `rdma link` and the output of `ibv_devinfo -v`, and its counters with
+/// `rdma statistic`.
+fn port_is_as_the_tools_have_it(port: &Value, link: &Value, verbose: &str, end: lab::End) {
+    assert_eq!(port["number"], link["port"], "{link}");
+    assert_eq!(port["interface"], link["netdev"], "{link}");
+    assert_eq!(port["interface"], end.interface);
+    assert_eq!(port["state"], link["state"], "{link}");
+    assert_eq!(info(verbose, "state"), "PORT_ACTIVE (4)");
+    // "LinkUp" in sysfs, "LINK_UP" over netlink.
+    let plain = |value: &Value| value.as_str().unwrap().replace('_', "").to_lowercase();
+    assert_eq!(plain(&port["physical_state"]), plain(&link["physical_state"]), "{port} {link}");
+    assert_eq!(port["link_layer"], info(verbose, "link_layer"));
+    let mtu = info(verbose, "active_mtu").split_whitespace().next().unwrap();
+    assert_eq!(port["active_mtu"].to_string(), mtu, "{verbose}");
+    let listed = port["gids"].as_array().unwrap().iter().map(|gid| {
+        let address = gid["gid"].as_str().unwrap().parse().unwrap();
+        (count(&gid["index"]), address, gid["kind"].as_str().unwrap().to_owned())
+    });
+    assert_eq!(listed.collect::<Vec<_>>(), gids(verbose), "{verbose}");
+    let own = Ipv6Addr::from_str(&format!("::ffff:{}", end.address)).unwrap();
+    assert!(gids(verbose).iter().any(|(_, gid, _)| *gid == own), "{verbose}");
+
+    let mode = tool::run("rdma", &["statistic", "qp", "mode", "link", &format!("{}/1", end.device)]).unwrap();
+    assert!(mode.contains("auto off"), "{mode}");
+    assert_eq!(port["qp_binding"], "none", "{port}");
+
+    // Idle, so that both tools read the same values.
+    let statistic = lab::statistic(end).unwrap();
+    let driver: Vec<&Value> =
+        port["counters"].as_array().unwrap().iter().filter(|c| c["source"] == "hardware").collect();
+    for counter in &driver {
+        let name = counter["name"].as_str().unwrap();
+        assert_eq!(counter["value"], statistic[name], "{name} of {}: {statistic}", end.device);
+    }
+    let named = statistic
+        .as_object()
+        .unwrap()
+        .iter()
+        .filter(|(name, _)| !["ifname", "port", "ifindex"].contains(&name.as_str()));
+    assert_eq!(driver.len(), named.count(), "{driver:?} and {statistic}");
+    assert!(driver.len() >= 10, "{driver:?}");
 }
 
 // ---------------------------------------------------------------------------------------------

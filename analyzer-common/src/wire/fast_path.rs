@@ -95,6 +95,10 @@ fn vxlan(bytes: &impl Bytes, at: usize) -> bool {
 /// one bounds check replaces one per layer. Returns false, with no layer traced, if the frame has another
 /// form; otherwise the result equals that of the layered parser.
 #[inline(always)]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one walk: pieces would check bounds again, which the verifier follows too"
+)]
 pub(super) fn parse_roce(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> bool {
     const UP_TO_BTH: usize = ip::UDP_LEN + bth::LEN;
     let outer = walk.offset;
