@@ -471,3 +471,37 @@ fn what_the_filter_leaves_out_is_counted_as_such() {
         assert_eq!(status(&program.interrupt().unwrap()), 0);
     }
 }
+
+#[test]
+fn idle_flows_that_the_filter_excludes_stay_filtered() {
+    if !root_or_skip("idle_flows_that_the_filter_excludes_stay_filtered") {
+        return;
+    }
+    let (world, mut link) = World::with_link(1500).unwrap();
+    let options = [&LINES[..], &["--idle", "300ms", "--filter", "qp 0x101"]].concat();
+    let program = Program::live(&world.near, &options).unwrap();
+    link.receive(&frames::sends(4, 5)).unwrap();
+    program.reported(|report| packets(report) == 20).unwrap();
+    let report = program.reported(|report| number(&report["totals"]["retired"]["flows"]) > 0).unwrap();
+    conserved(&report);
+    let totals = &report["totals"];
+    let filtered = &totals["skipped"]["filtered"];
+    assert_eq!((&totals["roce_packets"], filtered), (&json!(5), &json!(15)), "{totals}");
+    assert_eq!((&totals["retired"]["flows"], &totals["retired"]["packets"]), (&json!(1), &json!(5)));
+    let links = report["links"].as_array().unwrap();
+    assert_eq!(links.iter().map(|link| number(&link["packets"])).sum::<u64>(), 5, "{links:?}");
+    assert_eq!(status(&program.interrupt().unwrap()), 0);
+}
+
+#[test]
+fn a_links_mtu_is_that_of_now() {
+    if !root_or_skip("a_links_mtu_is_that_of_now") {
+        return;
+    }
+    let (world, link) = World::with_link(1500).unwrap();
+    let program = Program::live(&world.near, &[&LINES[..], &["--hook", "tc"]].concat()).unwrap();
+    program.reported(|report| report["links"][0]["mtu"] == 1500).unwrap();
+    world.shrink(&link, 1400).unwrap();
+    program.reported(|report| report["links"][0]["mtu"] == 1400).unwrap();
+    assert_eq!(status(&program.interrupt().unwrap()), 0);
+}
