@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rocescope_tests::live::attached::{ForeignXdp, Hooks};
 use rocescope_tests::live::program::{Ended, Program, Start, Tenant};
 use rocescope_tests::live::wire::{Link, World};
-use rocescope_tests::live::{frames, root_or_skip};
+use rocescope_tests::live::{frames, root_or_skip, tcp};
 use serde_json::{Value, json};
 
 /// Watches `near0` and reports often.
@@ -237,7 +237,7 @@ fn a_reader_that_goes_away_ends_the_run_quietly() {
             ["live", "-i", "near0", "--output", output, "--interval", "50ms", "--duration", "300ms"];
         let ended = Program::run(how, &options).unwrap();
         assert_eq!(status(&ended), 0, "{output}: {ended:?}");
-        assert_eq!(ended.err.trim(), "rocescope: near0: native XDP and TC egress", "{output}");
+        assert_eq!(ended.err.trim(), "rocescope: near0: TC ingress and TC egress", "{output}");
         nothing_is_attached(&world, &mut link);
     }
     // Without --duration nothing but the closed pipe can end this one.
@@ -491,6 +491,26 @@ fn idle_flows_that_the_filter_excludes_stay_filtered() {
     let links = report["links"].as_array().unwrap();
     assert_eq!(links.iter().map(|link| number(&link["packets"])).sum::<u64>(), 5, "{links:?}");
     assert_eq!(status(&program.interrupt().unwrap()), 0);
+}
+
+#[test]
+fn tcp_of_others_keeps_its_segmentation_offload() {
+    if !root_or_skip("tcp_of_others_keeps_its_segmentation_offload") {
+        return;
+    }
+    let (world, mut link) = World::with_link(1500).unwrap();
+    tcp::prepare(&world, &link).unwrap();
+    for (hook, keeps) in [(None, true), (Some("auto"), true), (Some("tc"), true), (Some("xdp"), false)] {
+        let options: Vec<&str> =
+            LINES.into_iter().chain(hook.into_iter().flat_map(|h| ["--hook", h])).collect();
+        let program = Program::live(&world.near, &options).unwrap();
+        let sent = tcp::stream(&world, &mut link, 16 << 20).unwrap();
+        let ended = program.interrupt().unwrap();
+        assert_eq!(status(&ended), 0);
+        // Larger on average than one packet of the link can be: segmented on receipt, if at all.
+        assert_eq!(sent.bytes / sent.packets > 1500, keeps, "{hook:?}: {sent:?}");
+        assert_eq!(ended.err.contains("turns off segmentation offload"), !keeps, "{hook:?}: {}", ended.err);
+    }
 }
 
 #[test]
