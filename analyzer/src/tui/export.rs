@@ -128,7 +128,7 @@ impl App {
         let content = match &self.data {
             // With many rows this takes too long for a key.
             Some(data) if self.screen == Screen::Qps && self.table.group == Group::None => {
-                Content::Rows(Arc::clone(data), self.table.order.clone(), form)
+                Content::Rows(Arc::clone(&**data), self.table.order.clone(), form)
             }
             _ => Content::Sheet(self.sheet(), form),
         };

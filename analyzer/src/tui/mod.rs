@@ -25,7 +25,7 @@ pub mod theme;
 mod widgets;
 
 pub use runtime::run;
-pub use screens::render;
+pub use screens::{draw, render};
 pub use settings::Options;
 pub use state::app::{Action, App, End};
 pub use state::screen::Screen;

@@ -280,7 +280,7 @@ fn beyond_what_is_kept_a_replay_is_read_again_up_to_there() {
     assert_eq!(press(&mut app, &[Key::Enter]), Action::Send(Command::Rewind(to)));
     assert!(text(&app).contains("▶ to 12:01:00") && text(&app).contains("capture again"), "{}", text(&app));
     // Everything seen is still to come.
-    app.on_again();
+    app.on_restart();
     assert!(app.log.latest().next().is_none() && app.history.is_empty());
     draw(&app);
     for second in 1..=60 {
@@ -310,7 +310,7 @@ fn after_its_end_a_replay_can_be_read_again_and_stands_still_there() {
     type_text(&mut app, "12:00:30");
     assert_eq!(press(&mut app, &[Key::Enter]), Action::Send(Command::Rewind(world.at(30).time_ns)));
     assert!(app.end.is_none() && app.paused);
-    app.on_again();
+    app.on_restart();
     app.on_sample(Arc::new(world.at(30)));
     assert!(text(&app).contains("PAUSED"), "{}", text(&app));
     assert_eq!(press(&mut app, &[Key::Char(' ')]), Action::Send(Command::Pause(false)));
@@ -494,7 +494,7 @@ fn figures_of_many_flows_follow_the_key_that_asks_for_them() {
     let first = app.wanted().unwrap().make();
     press(&mut app, &[Key::Char('t'), Key::Char('t')]);
     assert_eq!(app.range, TimeRange::Latest);
-    assert!(!app.on_figures(first) && app.awaited());
+    assert!(!app.on_values(first) && app.awaited());
     assert_eq!(basis(&app), before);
     app.settle();
     assert_eq!(basis(&app), last(1.0));

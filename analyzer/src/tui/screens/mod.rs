@@ -27,10 +27,22 @@ use super::screen::Screen;
 use super::{layout, theme};
 use crate::tui::widgets::{Spans, WIDEST, counted, cut, join, line, overlay, scrolled, select, spark};
 
-/// Draws everything.
+/// Adopts the size of the frame and draws: the terminal may have changed since its size was read.
+pub fn draw(frame: &mut Frame<'_>, app: &mut App) {
+    let area = frame.area();
+    if (area.width, area.height) != app.size {
+        app.on_resize(area.width, area.height);
+    }
+    render(frame, app);
+}
+
+/// Draws a state that has the size of the frame; see [`draw`].
 pub fn render(frame: &mut Frame<'_>, app: &App) {
     let area = frame.area();
     let buffer = frame.buffer_mut();
+    if (area.width, area.height) != app.size {
+        return;
+    }
     let (width, height) = layout::SMALLEST;
     if area.width < width || area.height < height {
         too_small(buffer, area);

@@ -9,7 +9,7 @@ use rocescope_common::account::FlowKey;
 use super::analysis::{Analysis, Ask};
 use super::cursor::Cursor;
 pub use super::data::Data;
-use super::job::{Job, Ready, Spent};
+use super::job::{Job, Ready};
 use super::log::Log;
 use super::matrix::Metric;
 use super::prompt::Prompt;
@@ -24,6 +24,7 @@ use crate::tui::export::Content;
 use crate::tui::layout::Layout;
 use crate::tui::query::Query;
 use crate::tui::{Options, analysis, screens};
+use crate::util::deferred::{Deferred, discard};
 
 /// Notices kept.
 const NOTICES: usize = 200;
@@ -172,13 +173,11 @@ pub struct App {
     /// The latest readings of devices.
     pub trail: Trail,
     /// The newest sample.
-    pub newest: Option<Arc<Sample>>,
+    pub newest: Option<Deferred<Arc<Sample>>>,
     /// The latest conclusions.
-    pub analysis: Option<Arc<Analysis>>,
+    pub analysis: Option<Deferred<Arc<Analysis>>>,
     /// The figures shown; `None` before the first. Files are made from them beside the screen.
-    pub data: Option<Arc<Data>>,
-    /// What is not needed any more, for the loop to take away.
-    pub spent: Spent,
+    pub data: Option<Deferred<Arc<Data>>>,
     /// True if other figures are wanted than those shown, for the loop to have them made beside it; true inside
     /// where rows may keep their places.
     pub(in crate::tui) awaited: Option<bool>,
@@ -230,7 +229,6 @@ impl App {
             newest: None,
             analysis: None,
             data: None,
-            spent: Spent::new(),
             awaited: None,
             options,
         }
@@ -240,6 +238,12 @@ impl App {
     #[must_use]
     pub fn still(&self) -> bool {
         self.paused || self.end.is_some()
+    }
+
+    /// True if a new sample changes the picture, rather than the history alone.
+    #[must_use]
+    pub fn moves(&self) -> bool {
+        !self.paused || self.seek_ns.is_some() || self.data.is_none()
     }
 
     /// The kind of source, once it is known.
@@ -284,15 +288,13 @@ impl App {
 
     /// Takes a sample whose work is done.
     pub fn on_ready(&mut self, ready: Ready) {
-        let Ready { sample, last, next, metrics, texts, idle, spent } = ready;
-        self.spent.extend(spent);
-        let texts = std::mem::replace(&mut self.table.texts, texts);
-        self.spent.push(Box::new(texts));
+        let Ready { sample, last, next, metrics, texts, idle } = ready;
+        self.table.texts = texts;
         if self.newest.as_ref().is_some_and(|newest| newest.time_ns > sample.time_ns) {
             // A replay went back: what was seen is still to come.
             self.forget_events();
             self.waiting.clear();
-            self.forget_analysis();
+            self.analysis = None;
             self.shown_ns = None;
         }
         self.on_events(&idle);
@@ -300,15 +302,10 @@ impl App {
             self.history.append(next, &sample, last);
             self.log.settle(sample.time_ns);
         }
-        for snapshot in self.history.take_spent() {
-            self.spent.push(Box::new(snapshot));
-        }
         self.trail.push(&sample.devices);
         let seeking = self.seek_ns.is_some();
         self.seek_ns = self.seek_ns.filter(|to| sample.time_ns < *to);
-        if let Some(newest) = self.newest.replace(sample) {
-            self.spent.push(Box::new(newest));
-        }
+        self.newest = Some(Deferred::new(sample));
         if !self.paused {
             self.recompute_from(metrics, true);
         } else if seeking {
@@ -322,12 +319,6 @@ impl App {
         } else if self.data.is_none() {
             self.recompute_from(metrics, true);
             self.pin();
-        }
-    }
-
-    fn forget_analysis(&mut self) {
-        if let Some(analysis) = self.analysis.take() {
-            self.spent.push(Box::new(analysis));
         }
     }
 
@@ -356,15 +347,12 @@ impl App {
         self.keep_in_view();
     }
 
-    /// The source begins anew: what was seen is still to come.
-    pub fn on_again(&mut self) {
+    /// The source restarts: everything that was seen is still to come.
+    pub fn on_restart(&mut self) {
         self.forget_events();
         self.waiting.clear();
         self.history.clear();
-        if let Some(newest) = self.newest.take() {
-            self.spent.push(Box::new(newest));
-        }
-        self.forget_analysis();
+        (self.newest, self.analysis) = (None, None);
         self.shown_ns = None;
     }
 
@@ -372,7 +360,7 @@ impl App {
     pub fn on_analysis(&mut self, analysis: Analysis) {
         // Those about what a replay has idle back behind are void.
         if self.newest.as_ref().is_none_or(|newest| newest.time_ns < analysis.time_ns) {
-            self.spent.push(Box::new(analysis));
+            discard(analysis);
             return;
         }
         if let Some(entropy) = analysis.entropy {
@@ -380,12 +368,11 @@ impl App {
         }
         self.history.set_conclusions(Arc::clone(&analysis.conclusions));
         if !self.paused || self.analysis.is_none() {
-            self.forget_analysis();
-            self.analysis = Some(Arc::new(analysis));
+            self.analysis = Some(Deferred::new(Arc::new(analysis)));
             self.judge();
             self.arrange(true);
         } else {
-            self.spent.push(Box::new(analysis));
+            discard(analysis);
         }
     }
 
@@ -400,7 +387,7 @@ impl App {
 
     /// The source is done: figures become those of the whole run.
     pub fn on_end(&mut self, end: End) {
-        let ready = self.newest.clone().map(|newest| self.job(newest, true).run());
+        let ready = self.newest.as_deref().map(|newest| self.job(Arc::clone(newest), true).run());
         self.on_ended(end, ready);
     }
 
@@ -461,8 +448,7 @@ impl App {
     /// What there is to be shown in columns.
     #[must_use]
     pub fn has(&self) -> column::Has {
-        let has = |data: &Arc<Data>| column::Has::of(data.context());
-        self.data.as_ref().map(has).unwrap_or_default()
+        self.data.as_ref().map(|data| column::Has::of(data.context())).unwrap_or_default()
     }
 
     pub(in crate::tui) fn keep_in_view(&mut self) {
@@ -488,7 +474,7 @@ impl App {
 
     /// Draws conclusions from the newest sample at once; for those who have no thread for it.
     pub fn analyse_with(&mut self, analyst: &mut analysis::Analyst) {
-        if let Some(sample) = self.newest.clone() {
+        if let Some(sample) = self.newest.as_deref().cloned() {
             let ask = self.ask();
             self.on_analysis(analyst.analyse(&sample, ask));
         }

@@ -1,7 +1,6 @@
 //! What a new sample takes most of its time for, apart from the state, so that a thread of its own can do it
 //! while keys are answered. Pure: from a history, a sample and a time range to figures.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use super::data::Data;
@@ -12,10 +11,7 @@ use crate::model::history::Next;
 use crate::model::{History, TimeRange};
 use crate::report;
 use crate::sample::{EventSample, Sample};
-
-/// What is not needed any more. To free the memory of 65,536 flows takes as long as to fill it, so that is done
-/// where nobody waits.
-pub type Spent = Vec<Box<dyn Any + Send>>;
+use crate::util::deferred::discard;
 
 /// What is to be worked out.
 #[derive(Debug)]
@@ -44,8 +40,6 @@ pub struct Ready {
     pub(in crate::tui) texts: Texts,
     /// Flows that fell silent since the sample before.
     pub(in crate::tui) idle: Vec<EventSample>,
-    /// For the state to pass on.
-    pub(in crate::tui) spent: Spent,
 }
 
 impl Job {
@@ -72,7 +66,7 @@ impl Job {
             Some(metrics)
         });
         let texts = metrics.as_ref().map_or_else(|| texts.clone(), |metrics| texts.updated(&metrics.model));
-        let spent: Spent = vec![Box::new(history)];
-        Ready { sample, last, next, metrics, texts, idle, spent }
+        discard(history);
+        Ready { sample, last, next, metrics, texts, idle }
     }
 }

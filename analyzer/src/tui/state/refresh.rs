@@ -11,11 +11,9 @@ use super::screen::Screen;
 use super::shown::{Concluded, Then};
 use super::table::Group;
 use crate::model::{Detail, FlowVerdicts, Row};
+use crate::util::deferred::{Deferred, discard};
 
 type State = foldhash::fast::RandomState;
-
-/// What is not needed any more is kept for the loop up to so many things.
-const SPENT: usize = 16;
 
 impl App {
     /// Has the figures of the snapshot shown made: at once, or of many flows by whoever asks what is [`wanted`](Self::wanted).
@@ -44,7 +42,7 @@ impl App {
         // What is paused shows settings and ports of the pause.
         let sample = match &self.data {
             Some(data) if self.paused => &data.sample,
-            _ => self.newest.as_ref()?,
+            _ => &**self.newest.as_ref()?,
         };
         let known = self.data.as_ref().filter(|data| Arc::ptr_eq(&data.sample, sample));
         Some(Wanted {
@@ -59,7 +57,7 @@ impl App {
     }
 
     /// Figures that a key asked for and that take too long to be made while it waits: whoever makes them gives them to
-    /// [`on_figures`](Self::on_figures). Until then the old ones are shown, and the status line says so.
+    /// [`on_values`](Self::on_values). Until then the old ones are shown, and the status line says so.
     #[must_use]
     pub fn wanted(&self) -> Option<Wanted> {
         self.awaited.and_then(|_| self.figures_of_now())
@@ -72,9 +70,9 @@ impl App {
     }
 
     /// Takes figures that were wanted; returns whether the picture changes. Those that nobody wants any more are left out.
-    pub fn on_figures(&mut self, data: Option<Data>) -> bool {
+    pub fn on_values(&mut self, data: Option<Data>) -> bool {
         let Some(keep) = self.awaited else {
-            self.spent.push(Box::new(data));
+            discard(data);
             return false;
         };
         match data {
@@ -86,7 +84,7 @@ impl App {
             None => self.awaited.take().is_some(),
             // Another key came meanwhile.
             Some(data) => {
-                self.spent.push(Box::new(data));
+                discard(data);
                 false
             }
         }
@@ -95,13 +93,13 @@ impl App {
     /// Makes the figures that are wanted; for those who have no thread for it.
     pub fn settle(&mut self) {
         while let Some(wanted) = self.wanted() {
-            self.on_figures(wanted.make());
+            self.on_values(wanted.make());
         }
     }
 
     fn show(&mut self, data: Data, keep: bool) {
         self.awaited = None;
-        let before = self.data.replace(Arc::new(data));
+        let before = self.data.replace(Deferred::new(Arc::new(data)));
         self.judge();
         let added_up = before.as_ref().is_some_and(|before| !before.has_matrix());
         if let (Screen::Matrix, true, Some(data)) = (self.screen, added_up, &self.data) {
@@ -109,12 +107,6 @@ impl App {
         }
         let keeps = keep && self.keeps_places();
         self.arrange_at(before.as_ref().filter(|_| keeps).map(|data| &data.model.rows[..]), keeps);
-        if let Some(before) = before {
-            if self.spent.len() > SPENT {
-                self.spent.clear();
-            }
-            self.spent.push(Box::new(before));
-        }
     }
 
     /// Looks up the findings that belong to the snapshot shown, for rows and pairs of hosts.
@@ -125,7 +117,7 @@ impl App {
         };
         let now = matches!(self.concluded(), Some(Concluded { then: Then::Now, .. }));
         let newest = self.analysis.as_ref().filter(|_| now).map(|analysis| &analysis.verdicts);
-        if let Some(data) = self.data.as_mut().map(Arc::make_mut) {
+        if let Some(data) = self.data.as_deref_mut().map(Arc::make_mut) {
             let verdicts = kept.as_ref().or(newest);
             data.model.judge(verdicts);
             data.matrix.judge(verdicts);
@@ -168,7 +160,7 @@ impl App {
     /// somebody reads does not change to another's.
     pub(in crate::tui) fn refresh_detail(&mut self) {
         // Only while a file is made from them are they copied.
-        let Some(data) = self.data.as_mut().map(Arc::make_mut) else { return };
+        let Some(data) = self.data.as_deref_mut().map(Arc::make_mut) else { return };
         if self.screen != Screen::Detail {
             data.detail = None;
             return;
