@@ -17,9 +17,9 @@ use super::wait::Waker;
 use crate::report;
 use crate::sample::Sample;
 use crate::tui::analysis::{Analysis, Analyst, Ask};
-use crate::tui::app::File;
 use crate::tui::data::{Data, Wanted};
-use crate::tui::job::{Job, Ready};
+use crate::tui::export::File;
+use crate::tui::preparation::{Preparation, Prepared};
 use crate::util::background;
 use crate::util::deferred::{self, discard};
 
@@ -32,7 +32,7 @@ const LONGEST_REST: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(in crate::tui) enum Done {
     /// A sample, ready for the state.
-    Sample(Box<Ready>),
+    Sample(Box<Prepared>),
     /// Values that a key asked for; `None` when there is no such snapshot.
     Values(Option<Box<Data>>),
     /// Conclusions.
@@ -45,7 +45,7 @@ pub(in crate::tui) enum Done {
 
 /// Work of the first thread.
 enum Work {
-    Sample(Box<Job>),
+    Sample(Box<Preparation>),
     Values(Box<Wanted>),
     Write(Box<File>),
     Free(Vec<Box<dyn Any + Send>>),
@@ -62,7 +62,7 @@ struct Request {
 /// Work that waits.
 #[derive(Default)]
 struct Slots {
-    sample: Option<Box<Job>>,
+    sample: Option<Box<Preparation>>,
     values: Option<Box<Wanted>>,
     analysis: Option<Request>,
     files: VecDeque<File>,
@@ -77,9 +77,7 @@ impl Slots {
         let values = self.values.take().map(Work::Values);
         let next = values.or_else(|| self.sample.take().map(Work::Sample));
         let next = next.or_else(|| self.files.pop_front().map(|file| Work::Write(Box::new(file))));
-        next.or_else(|| {
-            (!self.discarded.is_empty()).then(|| Work::Free(std::mem::take(&mut self.discarded)))
-        })
+        next.or_else(|| (!self.discarded.is_empty()).then(|| Work::Free(std::mem::take(&mut self.discarded))))
     }
 }
 
@@ -118,9 +116,7 @@ impl Shared {
             let wait = rested.saturating_duration_since(Instant::now());
             slots = match &slots.analysis {
                 Some(request) if request.urgent || wait.is_zero() => return slots.analysis.take(),
-                Some(_) => {
-                    self.changed.wait_timeout(slots, wait).unwrap_or_else(PoisonError::into_inner).0
-                }
+                Some(_) => self.changed.wait_timeout(slots, wait).unwrap_or_else(PoisonError::into_inner).0,
                 None => self.changed.wait(slots).unwrap_or_else(PoisonError::into_inner),
             };
         }
@@ -177,8 +173,7 @@ impl Background {
         let sink = Arc::clone(&shared);
         let registration =
             deferred::send_discarded_to(move |value| sink.change(|slots| slots.discarded.push(value)));
-        let background =
-            Self { shared, done, busy: false, files: 0, _discarded: registration };
+        let background = Self { shared, done, busy: false, files: 0, _discarded: registration };
         thread::Builder::new().name("background".into()).spawn(move || serve(&first.0, &first.1))?;
         thread::Builder::new()
             .name("analysis".into())
@@ -192,9 +187,9 @@ impl Background {
     }
 
     /// Begins with the work of a sample.
-    pub(in crate::tui) fn sample(&mut self, job: Job) {
+    pub(in crate::tui) fn sample(&mut self, preparation: Preparation) {
         self.busy = true;
-        self.shared.change(|slots| slots.sample = Some(Box::new(job)));
+        self.shared.change(|slots| slots.sample = Some(Box::new(preparation)));
     }
 
     /// Begins with values.
@@ -260,7 +255,7 @@ fn serve(shared: &Shared, results: &Results) {
     background::stand_back();
     while let Some(work) = shared.next() {
         match work {
-            Work::Sample(job) => results.send(Done::Sample(Box::new(job.run()))),
+            Work::Sample(preparation) => results.send(Done::Sample(Box::new(preparation.run()))),
             Work::Values(wanted) => results.send(Done::Values(wanted.make().map(Box::new))),
             Work::Write(file) => results.send(Done::Written(files::write(*file))),
             Work::Free(discarded) => drop(discarded),

@@ -18,9 +18,9 @@ use super::wait::{Waiter, Woken};
 use crate::sample::Sample;
 use crate::source::feed::{Command, Feed};
 use crate::tui::app::{Action, App, End};
-use crate::tui::job::Ready;
 use crate::tui::key::Key;
 use crate::tui::mouse::Mouse;
+use crate::tui::preparation::Prepared;
 use crate::tui::{Options, draw};
 
 /// Signals that end the program, with the terminal given back.
@@ -122,7 +122,7 @@ impl Session {
                 Woken::Keys => {}
                 Woken::Other => {
                     looked = Instant::now();
-                    dirty |= guard.size()? != self.app.size;
+                    dirty |= guard.size()? != self.app.view.size;
                 }
             }
             for action in keys(&mut self.app).context(GONE)? {
@@ -141,7 +141,7 @@ impl Session {
             Action::Send(command) => self.send(command),
             Action::Analyse => self.analyse(true),
             Action::Write(file) => {
-                self.app.answer = Some(format!("writing {}", file.what));
+                self.app.view.messages.say(format!("writing {}", file.what));
                 self.background.write(file);
             }
             Action::Redraw => guard.redraw()?,
@@ -157,7 +157,7 @@ impl Session {
     }
 
     fn analyse(&self, urgent: bool) {
-        if let Some(sample) = &self.app.newest {
+        if let Some(sample) = &self.app.view.newest {
             self.background.analyse(Arc::clone(sample), self.app.ask(), urgent);
         }
     }
@@ -179,14 +179,14 @@ impl Session {
             let news = self.inbox.take();
             if news.any() {
                 // A paused view adds samples to its history alone.
-                changed |= self.app.moves() || news.end.is_some() || !news.notices.is_empty();
+                changed |= self.app.view.moves() || news.end.is_some() || !news.notices.is_empty();
                 self.receive(news);
             }
         }
         if !self.background.busy() && self.end.is_some() && !self.ending {
             self.ending = true;
-            match self.app.newest.as_deref().cloned() {
-                Some(newest) => self.background.sample(self.app.job(newest, true)),
+            match self.app.view.newest.as_deref().cloned() {
+                Some(newest) => self.background.sample(self.app.preparation(newest, true)),
                 None => self.finish(None),
             }
         }
@@ -216,29 +216,29 @@ impl Session {
         }
         if let Some(sample) = sample {
             let sample: Arc<Sample> = Arc::from(sample);
-            self.background.sample(self.app.job(sample, false));
+            self.background.sample(self.app.preparation(sample, false));
         }
     }
 
     /// Gives finished work to the state; returns whether the picture changes.
     fn accept(&mut self, done: Done) -> Result<bool> {
         match done {
-            Done::Sample(ready) if self.ending && self.end.is_some() => self.finish(Some(*ready)),
-            Done::Sample(ready) => {
-                let changed = self.app.moves();
-                self.app.on_ready(*ready);
-                self.analyse(self.app.analysis.is_none());
+            Done::Sample(prepared) if self.ending && self.end.is_some() => self.finish(Some(*prepared)),
+            Done::Sample(prepared) => {
+                let changed = self.app.view.moves();
+                self.app.on_prepared(*prepared);
+                self.analyse(self.app.view.analysis.is_none());
                 return Ok(changed);
             }
             Done::Values(data) => return Ok(self.app.on_values(data.map(|data| *data))),
             Done::Analysis(analysis) => self.app.on_analysis(*analysis),
-            Done::Written(answer) => self.app.answer = Some(answer),
+            Done::Written(answer) => self.app.view.messages.say(answer),
             Done::Failed => bail!("bug: background thread ended unexpectedly"),
         }
         Ok(true)
     }
 
-    fn finish(&mut self, ready: Option<Ready>) {
+    fn finish(&mut self, prepared: Option<Prepared>) {
         self.ending = false;
         let Some(result) = self.end.take() else { return };
         let end = match result {
@@ -249,7 +249,7 @@ impl Session {
                 End::Failed(text)
             }
         };
-        self.app.on_ended(end, ready);
+        self.app.on_ended(end, prepared);
         self.analyse(true);
     }
 

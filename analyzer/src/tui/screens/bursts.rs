@@ -3,14 +3,18 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
+use serde_json::{Value, json};
 
-use super::{Spans, counted, empty};
+use super::{Page, Spans, counted, empty, sheet};
 use crate::metrics::traffic::bins::Bursts;
 use crate::model::Level;
 use crate::report::Report;
 use crate::sample::{Sample, SourceKind};
-use crate::tui::app::App;
+use crate::tui::cursor::{Cursor, Move};
+use crate::tui::export::Sheet;
+use crate::tui::layout::Layout;
 use crate::tui::theme;
+use crate::tui::view::View;
 use crate::util::units;
 use crate::util::wrap::{hanging, wrap};
 
@@ -19,31 +23,84 @@ const TALL: usize = 3;
 /// Receivers listed.
 const RECEIVERS: usize = 5;
 
-/// Lines of this screen at its present width.
-pub(in crate::tui) fn height(app: &App) -> usize {
-    lines(app, usize::from(app.size.0)).len()
+/// The screen.
+#[derive(Debug, Default)]
+pub struct BurstsScreen {
+    /// Its first line.
+    pub scroll: Cursor,
 }
 
-pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
-    if empty::nothing_at_all(buffer, area, app) {
+impl Page for BurstsScreen {
+    fn step(&mut self, view: &mut View, step: Move) {
+        let lines = lines(view, usize::from(view.size.0)).len();
+        self.scroll.scroll(step, lines, usize::from(view.layout().body.height));
+    }
+
+    /// The latest bins (`bin`) and the whole run (`run`) of each link, and the steps of the job (`step`).
+    fn sheet(&self, view: &View) -> Sheet {
+        let mut table = Sheet::new(&[
+            "what",
+            "link",
+            "direction",
+            "start_ns",
+            "length_ns",
+            "bytes",
+            "bits_per_s",
+            "busy_ns",
+            "silence_ns",
+        ]);
+        let Some(data) = &view.data else { return table };
+        let traffic = data.sample.metrics.traffic.iter().flat_map(|traffic| &traffic.links);
+        for (link, traffic) in data.sample.links.iter().zip(traffic) {
+            let name = [json!(link.name), sheet::direction(link.direction)];
+            table.rows.extend(traffic.bursts.iter().flat_map(|bursts| loads(&name, bursts)));
+        }
+        let report = view.analysis.as_ref().map(|analysis| &analysis.report);
+        if let Some(steps) = report.and_then(|report| report.facts.steps.as_ref()) {
+            table.rows.extend(steps.starts_ns.iter().map(|start| {
+                // The latest are known in full.
+                let step = steps.latest.iter().find(|step| step.start_ns == *start);
+                vec![
+                    json!("step"),
+                    json!(steps.link),
+                    sheet::direction(steps.direction),
+                    json!(start),
+                    json!(step.map(|step| step.length_ns)),
+                    Value::Null,
+                    Value::Null,
+                    json!(step.map(|step| step.busy_ns)),
+                    json!(step.map(|step| step.silence_ns)),
+                ]
+            }));
+        }
+        table
+    }
+
+    fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
+        render(buffer, at.body, view, self.scroll.offset);
+    }
+}
+
+fn render(buffer: &mut Buffer, area: Rect, view: &View, top: usize) {
+    if empty::nothing_at_all(buffer, area, view) {
         return;
     }
-    let lines = lines(app, usize::from(area.width));
+    let lines = lines(view, usize::from(area.width));
     if lines.is_empty() {
-        let help = match app.kind() {
+        let help = match view.kind() {
             Some(SourceKind::Live) => "Bins start with the first RoCE packets; `--no-timing` disables them.",
             _ => "Bins start with the first packets; the overview shows load per second.",
         };
         empty::because(buffer, area, "No load bins in this run.", help);
         return;
     }
-    super::scrolled(buffer, area, &lines, app.bursts.offset);
+    super::scrolled(buffer, area, &lines, top);
 }
 
-fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
-    let Some(data) = &app.data else { return Vec::new() };
+fn lines(view: &View, width: usize) -> Vec<Line<'static>> {
+    let Some(data) = &view.data else { return Vec::new() };
     let Some(traffic) = &data.sample.metrics.traffic else { return Vec::new() };
-    let report = app.analysis.as_deref().map(|analysis| &analysis.report);
+    let report = view.analysis.as_deref().map(|analysis| &analysis.report);
     let starts =
         report.and_then(|report| report.facts.steps.as_ref()).map_or(&[][..], |steps| &steps.starts_ns);
     let mut links: Vec<(usize, &Bursts)> =
@@ -54,7 +111,7 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
         let lost = traffic.links.get(at).map_or(0, |link| link.lost.packets);
         all.extend(link(&data.sample, (at, lost), bursts, starts, width));
     }
-    if app.past() && !all.is_empty() {
+    if view.past() && !all.is_empty() {
         let until = units::clock_utc(data.sample.time_ns);
         let text = format!("Whole run until {until} UTC: bins and steps are not kept per snapshot.");
         let parts = wrap(&text, width.saturating_sub(2)).into_iter();
@@ -288,4 +345,38 @@ fn incast(report: &Report) -> Vec<Line<'static>> {
         lines.insert(0, Line::default());
     }
     lines
+}
+
+/// The load of a link: bin by bin, then over the whole run.
+fn loads(link: &[Value; 2], bursts: &Bursts) -> Vec<Vec<Value>> {
+    let end_ns = bursts.first_ns.saturating_add(bursts.bins.saturating_mul(bursts.bin_ns));
+    let row = |what: &str, start_ns: u64, length_ns: u64, bytes: u64| {
+        // What lies outside of the run has no load.
+        let (from, to) = (start_ns.max(bursts.first_ns), start_ns.saturating_add(length_ns).min(end_ns));
+        let length = to.saturating_sub(from);
+        let rate = (length > 0).then(|| bytes as f64 * 8e9 / length as f64);
+        let [name, direction] = link.clone();
+        vec![
+            json!(what),
+            name,
+            direction,
+            json!(from),
+            json!(length),
+            json!(bytes),
+            json!(rate),
+            Value::Null,
+            Value::Null,
+        ]
+    };
+    let first = bursts.bins.saturating_sub(bursts.recent.len() as u64);
+    let recent = (first..).zip(&bursts.recent).map(|(bin, bytes)| {
+        let start = bursts.first_ns.saturating_add(bin.saturating_mul(bursts.bin_ns));
+        row("bin", start, bursts.bin_ns, u64::from(*bytes))
+    });
+    let long_ns = bursts.long_bins.saturating_mul(bursts.bin_ns);
+    let long = (0u64..).zip(&bursts.long).map(|(at, bytes)| {
+        let start = bursts.long_first.saturating_mul(bursts.bin_ns);
+        row("run", start.saturating_add(at.saturating_mul(long_ns)), long_ns, *bytes)
+    });
+    recent.chain(long).collect()
 }
