@@ -192,11 +192,11 @@ fn layers_of_the_terminal_ui_import_downwards() {
     let mut wrong = Vec::new();
     for (path, code) in code().iter().filter(|(path, _)| path.starts_with("tui/")) {
         let Some(own) = path.split('/').nth(1).map(|name| layer(name)) else { continue };
-        for import in imports(code) {
-            let Some(name) = import.strip_prefix("crate::tui::").and_then(|rest| rest.split("::").next())
-            else {
-                continue;
-            };
+        let groups = code.split("crate::tui::{").skip(1);
+        let grouped = groups.flat_map(|rest| rest.split('}').next().unwrap().split(','));
+        let single = code.split("crate::tui::").skip(1);
+        for import in grouped.chain(single) {
+            let name = import.trim().split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap();
             let renamed = TUI_NAMES.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer);
             if path != "tui/mod.rs" && layer(renamed.unwrap_or(name)) > own {
                 wrong.push(format!("{path}: {import}"));

@@ -6,6 +6,7 @@ use ratatui::text::Line;
 use serde_json::{Value, json};
 
 use super::{Page, Spans, counted, empty, sheet};
+use crate::analysis::Steps;
 use crate::metrics::traffic::bins::Bursts;
 use crate::model::Level;
 use crate::report::Report;
@@ -124,7 +125,8 @@ fn lines(view: &View, width: usize) -> Vec<Line<'static>> {
     all
 }
 
-/// `at` is the link's index, with what of its packets is in no bin.
+/// One link: title, chart of the latest bins, chart of the whole run, durations of its bursts. `at` is the link's index, with
+/// the number of its packets that are in no bin.
 fn link(
     sample: &Sample,
     (at, lost): (usize, u64),
@@ -135,6 +137,30 @@ fn link(
     let name = sample.links.get(at).map_or_else(String::new, |link| {
         format!("{} {}", link.name, super::links::direction(link.direction)).trim_end_matches(" -").to_owned()
     });
+    let mut lines = vec![link_title(&name, bursts, width)];
+    let cells = width.saturating_sub(2);
+    lines.extend(recent_chart(bursts, cells, starts));
+    lines.extend(run_chart(bursts, cells, starts));
+    if lost > 0 {
+        let text = format!(" {} not in any bin: ring buffer full", counted(lost, "packet"));
+        lines.push(Line::styled(text, theme::text(Level::Warning)));
+    }
+    let [p50, p99, max] =
+        [bursts.length_p50_ns, bursts.length_p99_ns, bursts.length_max_ns].map(units::duration);
+    let late = if bursts.late_packets > 0 {
+        format!(" · {} too late for their bin", counted(bursts.late_packets, "packet"))
+    } else {
+        String::new()
+    };
+    let count = counted(bursts.bursts, "burst");
+    let text = format!(" {count} ≥ 50 % of peak · duration p50 {p50}, p99 {p99}, max {max}{late}");
+    lines.push(Line::styled(text, theme::PLAIN));
+    lines.push(Line::default());
+    lines
+}
+
+/// Name, peak, mean and duty cycle of a link.
+fn link_title(name: &str, bursts: &Bursts, width: usize) -> Line<'static> {
     let rate = |bytes: f64| units::bit_rate(bytes * 8e9 / bursts.bin_ns as f64);
     let mean = bursts.total.bytes as f64 / bursts.bins.max(1) as f64;
     let mut title = Spans::default();
@@ -146,10 +172,18 @@ fn link(
     let fits = title.width + metrics.chars().count() <= width;
     let metrics = if fits { metrics } else { format!("{peak} · peak/mean {times:.1} · duty {busy}") };
     title.push(metrics, theme::PLAIN);
-    let mut lines = vec![title.into_line()];
-    let cells = width.saturating_sub(2);
-    // The latest bins, a column each.
-    let shown = bursts.recent.len().min(cells);
+    title.into_line()
+}
+
+/// Bins that have a column each.
+const fn recent_bins(bursts: &Bursts, cells: usize) -> usize {
+    let bins = bursts.recent.len();
+    if bins < cells { bins } else { cells }
+}
+
+/// The latest bins, a column each.
+fn recent_chart(bursts: &Bursts, cells: usize, starts: &[u64]) -> Vec<Line<'static>> {
+    let shown = recent_bins(bursts, cells);
     let first = bursts.recent.len() - shown;
     let recent: Vec<f64> = bursts.recent.iter().skip(first).map(|bytes| f64::from(*bytes)).collect();
     let from_bin = bursts.bins.saturating_sub(shown as u64);
@@ -159,42 +193,26 @@ fn link(
         units::duration(shown as u64 * bursts.bin_ns),
         units::duration(bursts.bin_ns)
     );
-    lines.extend(strip(&text, &recent, cells, start_ns, bursts.bin_ns as f64, starts));
-    // The whole run, as many points to a column as it takes.
+    strip(&text, &recent, cells, start_ns, bursts.bin_ns as f64, starts)
+}
+
+/// The whole run, with as many points per column as it takes; empty where the latest bins are all of it.
+fn run_chart(bursts: &Bursts, cells: usize, starts: &[u64]) -> Vec<Line<'static>> {
     let per_column = bursts.long.len().div_ceil(cells.max(1)).max(1);
-    if bursts.bins > shown as u64 && !bursts.long.is_empty() {
-        let long: Vec<f64> = bursts
-            .long
-            .chunks(per_column)
-            // Also of the last column, though it is not full: a burst in its beginning would dwarf all others.
-            .map(|points| points.iter().sum::<u64>() as f64 / per_column as f64)
-            .collect();
-        let column_ns = bursts.long_bins as f64 * per_column as f64 * bursts.bin_ns as f64;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a span of data")]
-        let text = format!("whole run, {} per column", units::duration(column_ns as u64));
-        let first_ns = bursts.long_first.saturating_mul(bursts.bin_ns);
-        lines.extend(strip(&text, &long, cells, first_ns, column_ns, starts));
+    if bursts.bins <= recent_bins(bursts, cells) as u64 || bursts.long.is_empty() {
+        return Vec::new();
     }
-    let length = [bursts.length_p50_ns, bursts.length_p99_ns, bursts.length_max_ns].map(units::duration);
-    let [p50, p99, max] = length;
-    let late = if bursts.late_packets > 0 {
-        format!(" · {} too late for their bin", counted(bursts.late_packets, "packet"))
-    } else {
-        String::new()
-    };
-    if lost > 0 {
-        let text = format!(" {} not in any bin: ring buffer full", counted(lost, "packet"));
-        lines.push(Line::styled(text, theme::text(Level::Warning)));
-    }
-    lines.push(Line::styled(
-        format!(
-            " {} ≥ 50 % of peak · duration p50 {p50}, p99 {p99}, max {max}{late}",
-            counted(bursts.bursts, "burst")
-        ),
-        theme::PLAIN,
-    ));
-    lines.push(Line::default());
-    lines
+    let long: Vec<f64> = bursts
+        .long
+        .chunks(per_column)
+        // Also of the last column, though it is not full: a burst in its beginning would dwarf all others.
+        .map(|points| points.iter().sum::<u64>() as f64 / per_column as f64)
+        .collect();
+    let column_ns = bursts.long_bins as f64 * per_column as f64 * bursts.bin_ns as f64;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length of time")]
+    let text = format!("whole run, {} per column", units::duration(column_ns as u64));
+    let first_ns = bursts.long_first.saturating_mul(bursts.bin_ns);
+    strip(&text, &long, cells, first_ns, column_ns, starts)
 }
 
 /// A chart of some lines with a line of marks below where steps begin.
@@ -264,64 +282,59 @@ fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'static>> {
         lines.push(Line::styled(why, theme::DIM));
         return lines;
     };
-    let mut say = |text: String, level: Level| {
+    let rhythm = format!(
+        "{} steps, period {}, on {}, {} to {} · {} per step · busy {} · communicating {}",
+        steps.count,
+        units::duration(steps.period_ns),
+        steps.link,
+        units::second_utc(steps.first_ns),
+        units::second_utc(steps.last_ns),
+        units::bytes(steps.step_bytes),
+        units::ratio(Some(steps.busy_ratio)),
+        units::ratio(Some(steps.communication_ratio)),
+    );
+    let change = format!(
+        "step time {} → {} (first/last third) · longest stall {}",
+        units::duration(steps.first_third_ns),
+        units::duration(steps.last_third_ns),
+        units::duration(steps.silence_ns),
+    );
+    let sentences = [(rhythm, Level::Fine), (change, Level::Fine)];
+    for (text, level) in sentences.into_iter().chain(last_to_finish(steps)) {
         for part in hanging(&text, width.saturating_sub(2), 2) {
             lines.push(Line::styled(format!(" {part}"), theme::text(level)));
         }
-    };
-    say(
-        format!(
-            "{} steps, period {}, on {}, {} to {} · {} per step · busy {} · communicating {}",
-            steps.count,
-            units::duration(steps.period_ns),
-            steps.link,
-            units::second_utc(steps.first_ns),
-            units::second_utc(steps.last_ns),
-            units::bytes(steps.step_bytes),
-            units::ratio(Some(steps.busy_ratio)),
-            units::ratio(Some(steps.communication_ratio)),
-        ),
-        Level::Fine,
-    );
-    say(
-        format!(
-            "step time {} → {} (first/last third) · longest stall {}",
-            units::duration(steps.first_third_ns),
-            units::duration(steps.last_third_ns),
-            units::duration(steps.silence_ns),
-        ),
-        Level::Fine,
-    );
+    }
+    lines
+}
+
+/// The straggler, or else the flow that usually finishes last.
+fn last_to_finish(steps: &Steps) -> Option<(String, Level)> {
     if let Some(late) = &steps.straggler {
         let who = late.host.map_or_else(|| late.waits_for.to_string(), |host| host.to_string());
         let sure = if late.certain { "" } else { " (uncertain)" };
-        say(
-            format!(
-                "{} straggler{sure}: {who}, last by {} in {} of {} steps; {} → {} QP {}",
-                theme::symbol(Level::Warning),
-                units::duration(late.behind_ns),
-                late.steps,
-                late.of_steps,
-                late.waits_for,
-                late.dst,
-                late.dest_qp
-            ),
-            Level::Warning,
+        let text = format!(
+            "{} straggler{sure}: {who}, last by {} in {} of {} steps; {} → {} QP {}",
+            theme::symbol(Level::Warning),
+            units::duration(late.behind_ns),
+            late.steps,
+            late.of_steps,
+            late.waits_for,
+            late.dst,
+            late.dest_qp
         );
-    } else if let Some(last) = &steps.last_flow {
-        say(
-            format!(
-                "usually last to finish: {} → {} QP {} in {} steps (+{})",
-                last.src,
-                last.dst,
-                last.dest_qp,
-                last.steps,
-                units::duration(last.behind_ns)
-            ),
-            Level::Fine,
-        );
+        return Some((text, Level::Warning));
     }
-    lines
+    let last = steps.last_flow.as_ref()?;
+    let text = format!(
+        "usually last to finish: {} → {} QP {} in {} steps (+{})",
+        last.src,
+        last.dst,
+        last.dest_qp,
+        last.steps,
+        units::duration(last.behind_ns)
+    );
+    Some((text, Level::Fine))
 }
 
 fn incast(report: &Report) -> Vec<Line<'static>> {
