@@ -1,9 +1,8 @@
 //! The terminal UI as text: every screen at several sizes, and what every key does.
 //!
-//! Pictures are in tests/snapshots; `ROCESCOPE_BLESS=1 cargo test --test tui` writes them anew.
+//! Pictures are in tests/snapshots; `INSTA_UPDATE=always cargo test --test tui` writes them anew.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::Path;
 use std::sync::Arc;
 
 use ratatui::Terminal;
@@ -14,6 +13,9 @@ use rocescope::tui::analysis::Analyst;
 use rocescope::tui::key::{KEYMAP, Key};
 use rocescope::tui::{Action, App, End, Options, Screen, render};
 
+#[path = "support/document.rs"]
+#[allow(dead_code, missing_docs, unreachable_pub, reason = "shared with other tests")]
+mod document;
 #[path = "support/fake.rs"]
 #[allow(dead_code, missing_docs, unreachable_pub, reason = "shared with an example")]
 mod fake;
@@ -136,13 +138,9 @@ fn snapshot(name: &str, app: &App) {
 }
 
 fn compare(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(format!("{name}.txt"));
-    if std::env::var_os("ROCESCOPE_BLESS").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-    }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(text, expected, "{name} differs; ROCESCOPE_BLESS=1 writes it anew");
+    insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
+        insta::assert_snapshot!(name, text);
+    });
 }
 
 const SMALL: (u16, u16) = (60, 15);
