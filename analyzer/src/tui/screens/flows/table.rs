@@ -1,68 +1,22 @@
-//! The table of queue pairs: which rows, in which order, and which of them the user looks at.
+//! The table of queue pairs: rows, their order, and the place of the selected one.
 
 use std::cmp::Reverse;
-use std::net::IpAddr;
 
-use hashbrown::HashSet;
-
-use super::cursor::{Cursor, Move};
 pub use super::groups::{Group, Groups, Name, Sum};
-use super::texts::{self, Texts};
-use crate::analysis::{Again, FlowId};
+use crate::analysis::FlowId;
 use crate::model::snapshot::Finder;
 use crate::model::{Identity, Model, Row};
 use crate::sample::address;
+use crate::tui::Options;
+pub use crate::tui::column::Sort;
 use crate::tui::column::{self, Column, Context, Id, SortKey};
-use crate::tui::query::Query;
+use crate::tui::cursor::{Cursor, Move};
+use crate::tui::data::Data;
+pub use crate::tui::focus::{Focus, Only};
+use crate::tui::texts;
+use crate::tui::view::View;
 
-type State = foldhash::fast::RandomState;
-
-/// How the table is sorted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sort {
-    /// By which column.
-    pub by: Id,
-    /// Largest first.
-    pub descending: bool,
-}
-
-impl Sort {
-    /// By a column in its natural direction.
-    #[must_use]
-    pub fn by(id: Id) -> Self {
-        Self { by: id, descending: column::column(id).kind.largest_first() }
-    }
-}
-
-impl Default for Sort {
-    fn default() -> Self {
-        Self::by(Id::State)
-    }
-}
-
-/// Queue pairs that something is about: a finding, a cell of the matrix.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Focus {
-    /// What, in a few words.
-    pub about: String,
-    /// Which.
-    pub on: Only,
-}
-
-/// Which queue pairs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Only {
-    /// Those that a finding lists.
-    Flows(Vec<FlowId>),
-    /// Those from one host to another.
-    Hosts(IpAddr, IpAddr),
-    /// Those on a link.
-    Link(u16),
-    /// Those of a process; `None` for those whose process is not known.
-    Process(Option<String>),
-}
-
-/// The state of the table.
+/// The table of queue pairs.
 #[derive(Debug, Default)]
 pub struct Table {
     /// Sorting.
@@ -77,33 +31,39 @@ pub struct Table {
     pub groups: Groups,
     /// Place in `order`.
     pub cursor: Cursor,
-    /// The selected queue pair, which keeps its selection wherever it is.
-    pub selected: Option<Identity>,
-    /// Marked queue pairs.
-    pub marked: HashSet<Identity, State>,
     /// True if only marked ones are shown.
     pub only_marked: bool,
     /// True if rows move while one is selected.
     pub follow: bool,
-    /// Which queue pairs are shown, besides the filter.
+    /// The queue pairs shown, besides the filter.
     pub focus: Option<Focus>,
-    /// What words are looked for in.
-    pub(in crate::tui) texts: Texts,
 }
 
 impl Table {
-    /// Puts rows in order anew. With `keep`, the rows that the present order is of, those that were there stay in
-    /// their places, and new ones come last.
+    /// The state that the options ask for.
+    #[must_use]
+    pub fn new(options: &Options) -> Self {
+        let (sort, columns) = (options.sort.unwrap_or_default(), options.columns.clone());
+        Self { sort, columns, ..Self::default() }
+    }
+
+    /// True if rows keep their places: while the user looks at one.
+    #[must_use]
+    pub(in crate::tui) fn keeps_places(&self, view: &View) -> bool {
+        view.selected.is_some() && !self.follow && self.group == Group::None
+    }
+
+    /// Sorts and filters again; returns the selected queue pair while it is still in the table. With `keep`, the rows that
+    /// the present order refers to, those that were there stay in their places, and new ones come last.
     pub(in crate::tui) fn arrange(
         &mut self,
-        query: &Query,
-        cx: Context<'_>,
-        again: &Again,
+        view: &View,
+        data: &Data,
         keep: Option<&[Row]>,
-        page: usize,
-    ) {
+    ) -> Option<Identity> {
+        let cx = data.context();
         let rows = &cx.model.rows;
-        let shown = self.shown(query, cx);
+        let shown = self.shown(view, cx);
         if self.group == Group::None {
             self.groups.clear();
             self.order = if let Some(keep) = keep {
@@ -119,26 +79,25 @@ impl Table {
             };
         } else {
             let mut sorting = Sorting::new(self.sort, shown.len(), cx);
-            self.groups.fill(self.group, &shown, cx, again, |at, row| sorting.add(at, row));
+            self.groups.fill(self.group, &shown, cx, &data.paths.again, |at, row| sorting.add(at, row));
             self.order = sorting.sorted();
         }
-        let place = self.selected.and_then(|id| {
+        let place = view.selected.and_then(|id| {
             let index = match self.group {
                 Group::None => rows.iter().position(|row| row.id == id),
                 _ => self.groups.position(&id, rows),
             }?;
             self.order.iter().position(|other| *other == index)
         });
-        self.cursor.follow(place, self.order.len(), page);
-        if place.is_none() {
-            self.selected = None;
-        }
+        self.cursor.follow(place, self.order.len(), view.layout().table_page(view.screen));
+        view.selected.filter(|_| place.is_some())
     }
 
     /// The rows that filter, focus and marks let through.
-    fn shown(&self, query: &Query, cx: Context<'_>) -> Vec<usize> {
+    fn shown(&self, view: &View, cx: Context<'_>) -> Vec<usize> {
         let rows = &cx.model.rows;
-        if query.is_empty() && !self.only_marked && self.focus.is_none() {
+        let filter = &view.filter;
+        if filter.query.is_empty() && !self.only_marked && self.focus.is_none() {
             return (0..rows.len()).collect();
         }
         let links = texts::links(cx.model);
@@ -153,11 +112,46 @@ impl Table {
             Some(Only::Process(name)) => cx.owner(row).and_then(column::process) == *name,
         };
         let wanted = |(_, row): &(usize, &Row)| {
-            (query.is_empty() || query.row(row, &self.texts, &links, cx))
-                && (!self.only_marked || self.marked.contains(&row.id))
+            (filter.query.is_empty() || filter.query.row(row, &filter.texts, &links, cx))
+                && (!self.only_marked || view.marked.contains(&row.id))
                 && focused(row)
         };
         rows.iter().enumerate().filter(wanted).map(|(i, _)| i).collect()
+    }
+
+    /// Queue pairs shown, and all there are: rows, or in groups each of them once.
+    #[must_use]
+    pub fn queue_pairs(&self, view: &View) -> (usize, usize) {
+        let grouped = self.groups.flows();
+        match self.group {
+            Group::None => (self.order.len(), view.row_count()),
+            Group::Link => (grouped, view.row_count()),
+            Group::Hosts | Group::Process => {
+                let all = view.data.as_ref().map_or(0, |data| data.model.dedup.flows);
+                // Where both ends are seen here, each counts for its own process.
+                (grouped.min(all), all)
+            }
+        }
+    }
+
+    /// Group number `at`.
+    #[must_use]
+    pub fn group_sum(&self, view: &View, at: usize) -> Option<Sum> {
+        let data = view.data.as_ref()?;
+        self.groups.sum(at, data.context(), &data.paths.again)
+    }
+
+    /// The columns of queue pairs, as they fit.
+    #[must_use]
+    pub fn columns(&self, view: &View) -> Vec<column::Fitted> {
+        let width = view.layout().table(view.screen).width.saturating_sub(1);
+        column::fit(width, view.has(), &self.columns, None)
+    }
+
+    /// Title of the column that rows are sorted by.
+    #[must_use]
+    pub fn sorted_by(&self) -> &'static str {
+        column::column(self.sort.by).title
     }
 
     /// The queue pair in row number `at`; the first of a group.
@@ -170,39 +164,21 @@ impl Table {
         }
     }
 
-    /// Moves the selection.
-    pub(in crate::tui) fn step(&mut self, step: Move, model: &Model, page: usize) {
+    /// Moves the selection; returns the selected queue pair.
+    pub(in crate::tui) fn step_rows(&mut self, step: Move, model: &Model, page: usize) -> Option<Identity> {
         self.cursor.step(step, self.order.len(), page);
-        self.selected = self.cursor.selected.and_then(|at| self.id_at(at, model));
-    }
-
-    /// Selects row number `at`.
-    pub(in crate::tui) fn select(&mut self, at: usize, model: &Model, page: usize) {
-        if at < self.order.len() {
-            self.cursor.selected = Some(at);
-            self.cursor.show(self.order.len(), page);
-            self.selected = self.id_at(at, model);
-        }
-    }
-
-    /// Marks the selected queue pair, or takes the mark away.
-    pub(in crate::tui) fn mark(&mut self) {
-        if let Some(id) = self.selected
-            && !self.marked.remove(&id)
-        {
-            self.marked.insert(id);
-        }
+        self.cursor.selected.and_then(|at| self.id_at(at, model))
     }
 }
 
-/// Puts rows in the order of their figures.
+/// Puts rows in the order of a column.
 struct Sorting<'a> {
     column: &'static Column,
     descending: bool,
     cx: Context<'a>,
     /// By addresses and texts.
     wide: Vec<(SortKey, usize)>,
-    /// By figures. They fit into half the bits, and half the memory is sorted in half the time.
+    /// By numbers. They fit into half the bits, and half the memory is sorted in half the time.
     narrow: Vec<(u64, Reverse<u64>, u32)>,
 }
 

@@ -3,16 +3,19 @@
 use ratatui::buffer::Buffer;
 use ratatui::text::Line;
 
-use super::{Spans, counted, cut, findings, join, line, spark};
 use crate::findings::{Finding, Health, Severity, Verdict};
-use crate::model::{Basis, Counts, Kind, Level, Lost};
+use crate::model::{Basis, Counts, Kind, Level};
 use crate::sample::SourceKind;
-use crate::tui::app::{App, Data, End};
+use crate::tui::app::App;
 use crate::tui::column::compact;
+use crate::tui::data::Data;
 use crate::tui::layout::Layout;
 use crate::tui::screen::Screen;
-use crate::tui::shown::Then;
+use crate::tui::screens::{findings, own_losses, time_range, trends};
 use crate::tui::table::Group;
+use crate::tui::timeline::End;
+use crate::tui::view::AsOf;
+use crate::tui::widgets::{Spans, cut, join, line, spark};
 use crate::tui::{names, theme};
 use crate::util::units;
 
@@ -21,7 +24,7 @@ const SPARK: usize = 10;
 
 pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     title(buffer, at, app);
-    if let Some(data) = &app.data {
+    if let Some(data) = &app.view.data {
         metrics(buffer, at, app, data);
         verdict(buffer, at, app, data);
         warning(buffer, at, data);
@@ -33,12 +36,12 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
 
 fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
     let mut right = Spans::default();
-    if let Some(data) = &app.data {
+    if let Some(data) = &app.view.data {
         let model = &data.model;
         if !matches!(model.basis, Basis::Unknown) {
             right.push(format!("{}  ", time_range(model.basis)), theme::BOLD);
         }
-        if let Some(time_ns) = app.clock_ns() {
+        if let Some(time_ns) = app.view.clock_ns() {
             // All times are; where there is little room the names of what is looked at matter more.
             let zone = if at.title.width < NARROW { "  " } else { " UTC  " };
             right.push(units::clock_utc(time_ns), theme::PLAIN).push(zone, theme::DIM);
@@ -51,7 +54,7 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
 
     let mut left = Spans::default();
     left.push(" rocescope ", theme::SELECTED.patch(theme::BOLD)).push(" ", theme::PLAIN);
-    if let Some(data) = &app.data {
+    if let Some(data) = &app.view.data {
         let kind = match data.model.kind {
             SourceKind::Live => "live ",
             SourceKind::Replay => "replay ",
@@ -64,7 +67,7 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
             // Where the files are matters less than what they are called.
             SourceKind::Replay => data.model.inputs.iter().map(|path| file_name(path)).collect(),
         };
-        let only = if app.options.source_filtered { " filtered" } else { "" };
+        let only = if app.view.options.source_filtered { " filtered" } else { "" };
         let room = room.saturating_sub(left.width + only.len());
         left.push(names::together(&inputs, room), theme::BOLD);
         left.push(only, theme::text(Level::Warning));
@@ -84,35 +87,25 @@ fn file_name(path: &str) -> String {
 
 fn phase(app: &App) -> (String, ratatui::style::Style) {
     // Against the snapshot of the pause, so that nothing moves while paused.
-    let back = app.data.as_ref().map_or(0, |data| data.sample.time_ns.saturating_sub(data.model.time_ns));
-    let past = if back > 0 && app.shown_ns.is_some() {
+    let back =
+        app.view.data.as_ref().map_or(0, |data| data.sample.time_ns.saturating_sub(data.model.time_ns));
+    let past = if back > 0 && app.view.timeline.shown_ns.is_some() {
         format!(" −{}", units::duration(back))
     } else {
         String::new()
     };
-    if let Some(to) = app.seek_ns {
+    if let Some(to) = app.view.timeline.seek_ns {
         return (format!("▶ to {}", units::clock_utc(to)), theme::badge(Level::Warning));
     }
-    match (&app.end, app.paused) {
+    match (&app.view.timeline.end, app.view.timeline.paused) {
         (Some(End::Failed(_)), _) => (format!("FAILED{past}"), theme::badge(Level::Critical)),
         (Some(End::Done), _) => (format!("ENDED{past}"), theme::SELECTED),
         (None, true) => (format!("PAUSED{past}"), theme::badge(Level::Warning)),
-        (None, false) => match app.speed {
+        (None, false) => match app.view.timeline.speed {
             Some(speed) if speed.is_infinite() => ("▶ max".into(), theme::BOLD),
             Some(speed) => (format!("▶ {speed}x"), theme::BOLD),
             None => ("▶".into(), theme::BOLD),
         },
-    }
-}
-
-/// The time range that figures are of, in words.
-pub(super) fn time_range(basis: Basis) -> String {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a span of data")]
-    let ns = |seconds: f64| units::duration((seconds * 1e9).round() as u64);
-    match basis {
-        Basis::Unknown => "no time range yet".into(),
-        Basis::Last(seconds) => format!("last {}", ns(seconds)),
-        Basis::Whole(seconds) => format!("all {}", ns(seconds)),
     }
 }
 
@@ -139,7 +132,7 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     let unknown = || units::UNKNOWN.to_owned();
     let rate = delta.map_or_else(unknown, |d| units::bit_rate(d.bits_per_s()));
     let mut first = part(format!(" {rate:>9} "), theme::BOLD);
-    let values = super::trends::values(app, SPARK, |point| point.per_second(|c| c.bytes));
+    let values = trends::values(&app.view, SPARK, |point| point.per_second(|c| c.bytes));
     let max = values.iter().flatten().copied().fold(0.0, f64::max);
     first.push(format!("{:>SPARK$}", spark(&values, max)), theme::BAR);
     let mut packet_rate = part(delta.map_or_else(unknown, |d| compact(d.packets_per_s())), theme::BOLD);
@@ -186,7 +179,7 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
 /// `long`: there is room to say where the reason is.
 fn coverage(app: &App, long: bool) -> Option<Spans> {
     // It is known of the newest readings only.
-    let coverage = &app.analysis.as_ref().filter(|_| !app.past())?.report.facts.coverage;
+    let coverage = &app.view.analysis.as_ref().filter(|_| !app.view.past())?.report.facts.coverage;
     let worst = crate::analysis::worst_coverage(coverage)?;
     let level = if worst < crate::analysis::WHOLE { Level::Warning } else { Level::Fine };
     // A little above 1 is a matter of when the two were read.
@@ -208,10 +201,10 @@ fn headline(app: &App, data: &Data, width: usize) -> Spans {
     if let Some(spans) = nothing(data) {
         return spans;
     }
-    let Some(concluded) = app.concluded() else {
+    let Some(concluded) = app.view.concluded() else {
         return part(" analysing…", theme::DIM);
     };
-    if let Then::Later(_) = concluded.then {
+    if let AsOf::Later(_) = concluded.as_of {
         return part(" no findings are kept of this time", theme::DIM);
     }
     let verdict = Verdict::of(concluded.findings);
@@ -312,24 +305,6 @@ fn warning(buffer: &mut Buffer, at: &Layout, data: &Data) {
     line(buffer, at.warning, 0, &spans.into_line());
 }
 
-/// What was missed, in words.
-pub(super) fn own_losses(lost: &Lost) -> String {
-    let known = [
-        (Some(lost.flow_table_full), "packet", "not counted: flow table full"),
-        (Some(lost.contended), "packet", "not counted: counter contention"),
-        (lost.capture_drops, "packet", "dropped by the capture"),
-        (lost.interface_drops, "packet", "dropped by the interface"),
-        (lost.events_dropped, "event", "dropped"),
-        (lost.bins_dropped, "packet", "not in burst/step statistics"),
-        (Some(lost.extra_full), "packet", "without port or opcode statistics"),
-    ];
-    let parts = known.into_iter().filter_map(|(count, unit, what)| {
-        let count = count.filter(|count| *count > 0)?;
-        Some(format!("{} {what}", counted(count, unit)))
-    });
-    parts.collect::<Vec<_>>().join(", ")
-}
-
 /// From this width on there is room for reasons beside the figures.
 const WIDE: u16 = 110;
 /// From this width on tabs have a space at both sides.
@@ -353,9 +328,9 @@ pub(in crate::tui) fn tabs(app: &App) -> Vec<(std::ops::Range<u16>, Screen)> {
 /// Number and name of a screen; on narrow terminals the number alone for all screens but the one shown.
 fn tab(app: &App, screen: Screen) -> String {
     let number = screen as usize + 1;
-    if app.size.0 >= SPACED {
+    if app.view.size.0 >= SPACED {
         format!(" {number} {} ", screen.title())
-    } else if app.size.0 >= NAMED || screen == app.screen {
+    } else if app.view.size.0 >= NAMED || screen == app.view.screen {
         format!(" {number} {}", screen.title())
     } else {
         format!(" {number}")
@@ -364,17 +339,20 @@ fn tab(app: &App, screen: Screen) -> String {
 
 /// Why not all rows or events are shown; `None` when all are.
 fn chosen(app: &App) -> Option<String> {
-    let table = matches!(app.screen, Screen::Qps | Screen::Detail);
+    let table = matches!(app.view.screen, Screen::Qps | Screen::Detail);
     let mut why = Vec::new();
-    if let (true, Some(focus)) = (table, &app.table.focus) {
+    if let (true, Some(focus)) = (table, &app.screens.flows.focus) {
         why.push(focus.about.clone());
     }
-    if table && app.table.only_marked {
+    if table && app.screens.flows.only_marked {
         why.push("marked".to_owned());
     }
     // While it is typed it may make no sense yet.
-    if !app.filter.is_empty() && app.query.error.is_none() && (table || app.screen == Screen::Events) {
-        why.push(format!("\"{}\"", app.filter));
+    if !app.view.filter.text.is_empty()
+        && app.view.filter.query.error.is_none()
+        && (table || app.view.screen == Screen::Events)
+    {
+        why.push(format!("\"{}\"", app.view.filter.text));
     }
     (!why.is_empty()).then(|| why.join(", "))
 }
@@ -385,26 +363,26 @@ fn selection(app: &App, room: usize) -> Spans {
     const LONGEST: usize = 30;
     let mut spans = Spans::default();
     let Some(why) = chosen(app) else { return spans };
-    let (shown, of) = match app.screen {
-        Screen::Events => (app.event_count(), app.log.len()),
-        _ => app.chosen_queue_pairs(),
+    let (shown, of) = match app.view.screen {
+        Screen::Events => (app.view.event_count(), app.view.log.len()),
+        _ => app.screens.flows.queue_pairs(&app.view),
     };
     let count = format!(" {} of {}", compact(shown as f64), compact(of as f64));
     let letters = room.saturating_sub(count.chars().count()).min(LONGEST);
-    spans.push(super::cut(&why, letters, false), theme::text(Level::Warning)).push(count, theme::PLAIN);
+    spans.push(cut(&why, letters, false), theme::text(Level::Warning)).push(count, theme::PLAIN);
     spans
 }
 
 /// The same, and the sort order, for the last line of terminals whose tabs leave no room for it.
 pub(super) fn selection_below(app: &App) -> Option<Spans> {
     let end = tabs(app).last().map_or(0, |(area, _)| area.end);
-    let room = usize::from(app.size.0.saturating_sub(end + 1));
+    let room = usize::from(app.view.size.0.saturating_sub(end + 1));
     if room > BESIDE_TABS {
         return None;
     }
-    let mut spans = selection(app, usize::from(app.size.0 / 3));
-    let sort = format!("{} {}", app.sorted_by(), arrow(app));
-    if app.screen == Screen::Qps && sort.chars().count() > room {
+    let mut spans = selection(app, usize::from(app.view.size.0 / 3));
+    let sort = format!("{} {}", app.screens.flows.sorted_by(), arrow(app));
+    if app.view.screen == Screen::Qps && sort.chars().count() > room {
         let gap = if spans.width > 0 { "  " } else { "" };
         spans.push(format!("{gap}sort {sort}"), theme::DIM);
     }
@@ -412,7 +390,7 @@ pub(super) fn selection_below(app: &App) -> Option<Spans> {
 }
 
 fn arrow(app: &App) -> &'static str {
-    if app.table.sort.descending { "↓" } else { "↑" }
+    if app.screens.flows.sort.descending { "↓" } else { "↑" }
 }
 
 /// With fewer columns than this beside the tabs, the filter in force is shown in the last line.
@@ -422,16 +400,16 @@ const BESIDE_TABS: usize = 16;
 /// grouping, sorting.
 fn right_of_tabs(app: &App, room: usize) -> Spans {
     let mut all = if room > BESIDE_TABS { selection(app, room.saturating_sub(1)) } else { Spans::default() };
-    if app.screen != Screen::Qps {
+    if app.view.screen != Screen::Qps {
         return all;
     }
     let arrow = arrow(app);
-    let sort = app.sorted_by();
+    let sort = app.screens.flows.sorted_by();
     let mut forms =
         vec![format!("sort {sort} {arrow} "), format!("{sort} {arrow} "), format!("{sort} {arrow}")];
-    if app.table.group != Group::None {
+    if app.screens.flows.group != Group::None {
         // The title of the first column says it as well.
-        forms.insert(0, format!("by {}  sort {sort} {arrow} ", app.table.group.title()));
+        forms.insert(0, format!("by {}  sort {sort} {arrow} ", app.screens.flows.group.title()));
     }
     let gap = if all.width > 0 { "  " } else { "" };
     let left = room.saturating_sub(all.width + gap.len());
@@ -443,7 +421,7 @@ fn right_of_tabs(app: &App, room: usize) -> Spans {
 
 fn tab_line(buffer: &mut Buffer, at: &Layout, app: &App) {
     for (area, screen) in tabs(app) {
-        let style = if screen == app.screen { theme::SELECTED.patch(theme::BOLD) } else { theme::PLAIN };
+        let style = if screen == app.view.screen { theme::SELECTED.patch(theme::BOLD) } else { theme::PLAIN };
         let place = ratatui::layout::Rect { x: area.start, width: area.end - area.start, ..at.tabs };
         line(buffer, place, 0, &Line::styled(tab(app, screen), style));
     }

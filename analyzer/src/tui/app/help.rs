@@ -4,32 +4,32 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::Spans;
 use crate::model::Kind;
-use crate::tui::app::App;
 use crate::tui::column::COLUMNS;
 use crate::tui::key::KEYMAP;
 use crate::tui::log::CLASSES;
 use crate::tui::query;
 use crate::tui::screen::{Screen, Screens};
 use crate::tui::theme;
+use crate::tui::view::View;
+use crate::tui::widgets::{Spans, WIDEST, overlay};
 use crate::util::wrap::wrap;
 
 const NAMES: usize = 18;
 
 /// All lines of the help for the screen shown.
 #[must_use]
-pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
-    let screen = app.screen;
+pub(in crate::tui) fn lines(view: &View) -> Vec<Line<'static>> {
+    let screen = view.screen;
     // The box is as wide as the screen up to a limit, with a border on both sides.
-    let width = usize::from(app.size.0.min(super::WIDEST).saturating_sub(2)).saturating_sub(NAMES + 3);
+    let width = usize::from(view.size.0.min(WIDEST).saturating_sub(2)).saturating_sub(NAMES + 3);
     let entry = |name: &str, text: &'static str| entry(name, text, width);
     let title = format!("Keys of this screen: {}", screen.title());
     let mut lines = vec![Line::styled(title, theme::BOLD)];
     // What is of this screen alone comes first.
     for own in [true, false] {
         let bindings = KEYMAP.iter().filter(|b| b.on.has(screen) && (b.on != Screens::ALL) == own);
-        lines.extend(bindings.flat_map(|b| entry(&app.options.keys.shown(b), b.help)));
+        lines.extend(bindings.flat_map(|b| entry(&view.options.keys.shown(b), b.help)));
     }
     let mut section = |title: &'static str, entries: Vec<Line<'static>>| {
         lines.push(Line::default());
@@ -66,7 +66,6 @@ fn entry(name: &str, text: &'static str, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-pub(super) fn render(buffer: &mut Buffer, screen: Rect, app: &App, top: usize) {
-    let lines = lines(app);
-    super::overlay(buffer, screen, " Help ", &lines, top);
+pub(super) fn render(buffer: &mut Buffer, screen: Rect, view: &View, top: usize) {
+    overlay(buffer, screen, " Help ", &lines(view), top);
 }

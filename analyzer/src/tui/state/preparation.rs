@@ -1,7 +1,6 @@
-//! What a new sample takes most of its time for, apart from the state, so that a thread of its own can do it
-//! while keys are answered. Pure: from a history, a sample and a time range to figures.
+//! The slow part of taking a sample, apart from the state, so that it is done in the background while keys are answered.
+//! Pure: from a history, a sample and a time range to values.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use super::data::Data;
@@ -12,46 +11,41 @@ use crate::model::history::Next;
 use crate::model::{History, TimeRange};
 use crate::report;
 use crate::sample::{EventSample, Sample};
+use crate::util::deferred::discard;
 
-/// What is not needed any more. To free the memory of 65,536 flows takes as long as to fill it, so that is done
-/// where nobody waits.
-pub type Spent = Vec<Box<dyn Any + Send>>;
-
-/// What is to be worked out.
+/// A sample to be prepared for the state.
 #[derive(Debug)]
-pub struct Job {
+pub struct Preparation {
     pub(in crate::tui) sample: Arc<Sample>,
     /// True if it is the last of the run.
     pub(in crate::tui) last: bool,
     /// A copy: it shares its snapshots.
     pub(in crate::tui) history: History,
-    /// The time range that figures are of; `None` when no figures are wanted.
+    /// The time range of the values; `None` when none are wanted.
     pub(in crate::tui) range: Option<TimeRange>,
-    /// What filters look for words in, as far as it is known.
+    /// The texts that filters search, as far as they are known.
     pub(in crate::tui) texts: Texts,
-    /// True if somebody looks at the matrix.
+    /// True if the matrix is shown.
     pub(in crate::tui) matrix: bool,
     pub(in crate::tui) options: report::Options,
 }
 
-/// Its result.
+/// A prepared sample.
 #[derive(Debug)]
-pub struct Ready {
+pub struct Prepared {
     pub(in crate::tui) sample: Arc<Sample>,
     pub(in crate::tui) last: bool,
     pub(in crate::tui) next: Option<Next>,
-    pub(in crate::tui) metrics: Option<Data>,
+    pub(in crate::tui) values: Option<Data>,
     pub(in crate::tui) texts: Texts,
     /// Flows that fell silent since the sample before.
     pub(in crate::tui) idle: Vec<EventSample>,
-    /// For the state to pass on.
-    pub(in crate::tui) spent: Spent,
 }
 
-impl Job {
-    /// Does the work.
+impl Preparation {
+    /// Prepares the sample.
     #[must_use]
-    pub fn run(self) -> Ready {
+    pub fn run(self) -> Prepared {
         let Self { sample, last, mut history, range, texts, matrix, options } = self;
         let before = history.iter().next_back().map(|snapshot| snapshot.time_ns);
         let idle = before.map_or_else(Vec::new, |before_ns| idle::between(before_ns, &sample));
@@ -60,19 +54,19 @@ impl Job {
             history.append(next.clone(), &sample, last);
         }
         let newest = history.len().checked_sub(1);
-        let metrics = range.zip(newest).and_then(|(range, at)| {
+        let values = range.zip(newest).and_then(|(range, at)| {
             let paths = Arc::new(match &next {
                 Some(next) => analysis::Paths::with(Arc::clone(&next.again), &sample, &options.analysis),
                 None => analysis::Paths::of(&sample, &options.analysis),
             });
-            let mut metrics = Data::new(&history, at, range, Arc::clone(&sample), &options, paths)?;
+            let mut values = Data::new(&history, at, range, Arc::clone(&sample), &options, paths)?;
             if matrix {
-                metrics.fill_matrix();
+                values.fill_matrix();
             }
-            Some(metrics)
+            Some(values)
         });
-        let texts = metrics.as_ref().map_or_else(|| texts.clone(), |metrics| texts.updated(&metrics.model));
-        let spent: Spent = vec![Box::new(history)];
-        Ready { sample, last, next, metrics, texts, idle, spent }
+        let texts = values.as_ref().map_or_else(|| texts.clone(), |values| texts.updated(&values.model));
+        discard(history);
+        Prepared { sample, last, next, values, texts, idle }
     }
 }

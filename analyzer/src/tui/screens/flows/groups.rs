@@ -1,7 +1,7 @@
-//! Queue pairs that share a row of the table: which they are, and what they count together.
+//! Queue pairs that share a row of the table, and their sums.
 //!
-//! With 65,536 flows there may be as many pairs of hosts. So what is kept of a group is where its members are; their sum is
-//! made where a row is sorted or shown, and kept of large groups alone.
+//! With 65,536 flows there may be as many host pairs. So a group keeps the places of its members; their sum is made where a
+//! row is sorted or shown, and kept for large groups alone.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ type State = foldhash::fast::RandomState;
 /// Of groups with more rows than this the sum is kept.
 const LARGE: usize = 64;
 
-/// What shares a row.
+/// Property that queue pairs in one row share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Group {
     /// Each queue pair has its own.
@@ -45,7 +45,7 @@ impl Group {
         }
     }
 
-    /// What a row is then.
+    /// Name of a row's subject.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -64,11 +64,11 @@ pub struct Sum {
     pub row: Row,
     /// How many there are.
     pub flows: usize,
-    /// What they have in common.
+    /// Their common property.
     pub name: Name,
 }
 
-/// What queue pairs in one row have in common; its text is made where it is shown.
+/// Common property of queue pairs in one row; its text is made where it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Name {
     /// Source and destination.
@@ -89,7 +89,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// By what rows are told apart, without a copy of anything.
+/// Key of a group, without a copy of anything.
 #[derive(PartialEq, Eq, Hash)]
 enum Key<'a> {
     Hosts(u8, Addr, Addr),
