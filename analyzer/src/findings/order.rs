@@ -53,7 +53,7 @@ impl Finding {
 }
 
 /// Place of a finding: group, severity, ended, share that it costs, rank, id.
-type Key = (u8, Reverse<Severity>, bool, Reverse<u64>, u16, &'static str);
+type Key = (u8, Reverse<Severity>, bool, Reverse<u32>, u16, &'static str);
 
 fn key(finding: &Finding, end_ns: Option<u64>) -> Key {
     let over = finding.over_since(end_ns).is_some();
@@ -65,12 +65,12 @@ fn key(finding: &Finding, end_ns: Option<u64>) -> Key {
     (group, Reverse(finding.severity), over, Reverse(cost(finding)), rank(finding.id), finding.id)
 }
 
-/// What a finding costs in its latest episode, in thousandths, so that a difference which nobody feels decides nothing.
-fn cost(finding: &Finding) -> u64 {
+/// What a finding costs in its latest episode, as the power of two of parts in a million: less than twice as much decides nothing.
+fn cost(finding: &Finding) -> u32 {
     let length =
         finding.episodes.last().map_or(OVER_NS, |episode| episode.last_ns.saturating_sub(episode.first_ns));
     let share = finding.impact.share(length.max(SECOND_NS)).unwrap_or(0.0);
-    crate::metrics::traffic::times(1_000, share)
+    crate::metrics::traffic::times(1_000_000, share).checked_ilog2().unwrap_or(0)
 }
 
 /// Puts findings in the order in which they should be looked at: the worst first; ended ones behind active ones, but before

@@ -125,7 +125,7 @@ mod tests {
             assert_eq!(found[1].owner, Some("burst.incast"));
             (found[0].owner, found[2].severity, found[2].effects.clone())
         };
-        let both = vec!["loss.before_tap", "ecn.congestion"];
+        let both = vec!["ecn.congestion", "loss.before_tap"];
         assert_eq!(owner(&[1, 3]), (Some("burst.incast"), Severity::Critical, both));
         assert_eq!(owner(&[1, 4]), (None, Severity::Warning, vec!["ecn.congestion"]));
         assert_eq!(owner(&[]).0, None, "of unknown hosts");

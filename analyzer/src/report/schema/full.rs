@@ -241,6 +241,7 @@ fn finding(id: FlowId) -> Finding {
     };
     (finding.requester, finding.responder) = (Some(end.clone()), Some(end));
     (finding.causes, finding.effects) = (vec!["retry.storm"], vec!["retry.storm"]);
+    finding.owner = Some("burst.incast");
     finding.steps.push(Step {
         text: "Read the counters of the port.".into(),
         command: Some("ethtool -S eth0".into()),
