@@ -17,5 +17,6 @@ pub mod load;
 pub mod oracle;
 pub mod pty;
 pub mod schema;
+pub mod sim;
 #[cfg(feature = "live")]
 pub mod soft_roce;

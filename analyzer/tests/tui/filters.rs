@@ -74,8 +74,8 @@ fn the_same_expression_gives_the_same_flows_at_the_source_and_on_the_screen() {
             let source = flows(source.flows.iter().map(|flow| &flow.key));
             let mut app = App::new(Options { filter: text.to_owned(), screen: Screen::Qps, ..options() });
             app.on_sample(Arc::new(all.clone()));
-            let data = app.data.as_ref().unwrap();
-            let view = flows(app.table.order.iter().map(|at| &data.model.rows[*at].id.key));
+            let data = app.view.data.as_ref().unwrap();
+            let view = flows(app.screens.flows.order.iter().map(|at| &data.model.rows[*at].id.key));
             assert_eq!(source, view, "{capture}: {text}");
             some += usize::from(!view.is_empty() && view.len() < flows(ends.iter().copied()).len());
         }

@@ -1,4 +1,4 @@
-//! Waiting for the terminal, for a signal, or for the next look at the news.
+//! Waits for the terminal, for a signal, or until updates are due.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Write as _, stdin};
@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::SigId;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
+use signal_hook::consts::SIGWINCH;
 
 /// The terminal library's own waiting spins through the last millisecond of every wait; this one sleeps.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(in crate::tui) struct Waiter {
 
 /// Ends a wait from another thread.
 #[derive(Debug)]
-pub(in crate::tui) struct Waker(UnixStream);
+pub(in crate::tui) struct Waker(pub(super) UnixStream);
 
 impl Waker {
     /// Ends the wait that is under way, or else the next.
@@ -40,8 +40,10 @@ impl Waker {
 pub(in crate::tui) enum Woken {
     /// The terminal has something to read.
     Keys,
+    /// The terminal is gone.
+    HungUp,
     /// A signal came, a thread is done, or the time is over.
-    Else,
+    Other,
 }
 
 impl Waiter {
@@ -59,7 +61,7 @@ impl Waiter {
         signals.set_nonblocking(true).context("signals cannot be handled")?;
         written.set_nonblocking(true).context("signals cannot be handled")?;
         let mut waiter = Self { tty, signals, written, handlers: Vec::new() };
-        for signal in [SIGTERM, SIGINT, SIGHUP, SIGWINCH] {
+        for signal in super::run::ENDING.into_iter().chain([SIGWINCH]) {
             let end = waiter.written.try_clone().context("signals cannot be handled")?;
             let handler = signal_hook::low_level::pipe::register(signal, end);
             waiter.handlers.push(handler.context("signals cannot be handled")?);
@@ -86,19 +88,20 @@ impl Waiter {
             [PollFd::from_borrowed_fd(tty, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
         match poll(&mut fds, Timespec::try_from(most).ok().as_ref()) {
             Ok(_) => {}
-            Err(Errno::INTR) => return Ok(Woken::Else),
+            Err(Errno::INTR) => return Ok(Woken::Other),
             Err(error) => return Err(error.into()),
         }
         let [tty, signals] = fds.map(|fd| fd.revents());
         if !signals.is_empty() {
-            // Their handlers keep which signals they were.
+            // The flags of the handlers say which they were.
             while self.signals.read(&mut [0; 64]).is_ok_and(|n| n > 0) {}
         }
-        if !tty.is_empty() && !tty.contains(PollFlags::IN) {
-            // Hung up: SIGHUP is on its way.
+        if tty.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+            // The signal that comes with it is on its way.
             std::thread::sleep(Duration::from_millis(20));
+            return Ok(Woken::HungUp);
         }
-        Ok(if tty.is_empty() { Woken::Else } else { Woken::Keys })
+        Ok(if tty.is_empty() { Woken::Other } else { Woken::Keys })
     }
 }
 
