@@ -123,7 +123,7 @@ fn modules_import_only_what_their_rule_names() {
         };
         for import in imports(code) {
             let to = target(&import);
-            // What is no module is an item or a macro of the crate.
+            // Anything but a module is an item or a macro of the crate.
             if to == module(path) || allowed.contains(&to) || !modules.contains(to) {
                 continue;
             }

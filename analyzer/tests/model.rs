@@ -165,7 +165,7 @@ fn the_whole_run_has_averages_over_its_window() {
     assert_eq!((delta.packets, delta.missing), (model.total.packets, model.total.missing));
 }
 
-/// What was bad long ago is in the totals and not in the time range.
+/// Old losses are in the totals and not in the time range.
 #[test]
 fn a_span_shows_what_is_now() {
     let world = World::sick();

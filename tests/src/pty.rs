@@ -29,7 +29,7 @@ pub fn open() -> io::Result<(OwnedFd, OwnedFd)> {
 /// Runs `command` to its end with a terminal as standard output, and gives what it wrote there.
 ///
 /// # Errors
-/// When there is no terminal, or the program cannot be started.
+/// Fails if there is no terminal, or the program cannot be started.
 pub fn output(command: &mut Command) -> Result<(ExitStatus, String)> {
     let (ours, theirs) = open().context("no terminal could be made")?;
     let mut child = command.stdin(Stdio::null()).stdout(theirs).spawn().context("cannot start a program")?;

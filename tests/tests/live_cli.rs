@@ -140,7 +140,7 @@ fn interfaces_on_top_of_one_another_are_not_watched_together() {
         }
     }
     nothing_is_attached(&world, &mut link);
-    // What does not lie on one another can.
+    // Interfaces that are not stacked can.
     let program = Program::live(&world.near, &["-i", "vx0", "-i", "near1", "--output", "json"]).unwrap();
     let ended = program.interrupt().unwrap();
     assert_eq!(status(&ended), 0, "{ended:?}");

@@ -80,7 +80,7 @@ fn watched(hook: Hook, mtu: u32, frames: &[Vec<u8>]) -> (Value, u64) {
         let leaving = link.transmit(frames).unwrap();
         let Sent { frames: sent, dropped } =
             Sent { frames: arriving.frames + leaving.frames, dropped: arriving.dropped };
-        // Where the far end's queue is the kernel's own, frames may still be on their way.
+        // With the kernel's own queue at the far end, frames may still be on their way.
         program.reported(|report| packets(report) + dropped >= sent).unwrap();
         let ended = program.interrupt().unwrap();
         assert!(ended.status.success(), "{hook:?}: {ended:?}");
@@ -109,7 +109,7 @@ fn flows<'a>(report: &'a Value, direction: Option<&str>) -> BTreeMap<String, &'a
     all.map(|flow| (identity(flow), flow)).collect()
 }
 
-/// Whether a field of a flow depends on when packets come, which here is as fast as the link takes them, or
+/// True if a field of a flow depends on when packets come, which here is as fast as the link takes them, or
 /// is not collected in live.
 fn not_compared(name: &str) -> bool {
     ["icrc", "ce_over_time", "cnp", "last_naks_ns"].contains(&name)

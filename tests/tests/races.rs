@@ -76,7 +76,7 @@ fn one_flow_on_several_cpus() {
                 }
             });
         }
-        // What is read meanwhile must fit together: a reader never sees half of a packet.
+        // Values read meanwhile must fit together: a reader never sees half of a packet.
         while ended.load(Ordering::Relaxed) < 2 {
             for flow in tables.read(&programs).unwrap().flows {
                 let stats = &flow.stats;
@@ -224,7 +224,7 @@ fn flows_retired_under_the_programs_feet() {
         assert_eq!(counters.contended.packets, 0);
         assert_eq!(packets + present.0 + full.packets, sent);
         assert_eq!(bytes + present.1 + full.bytes, 2 * u64::from(ROUNDS * REPEAT) * lengths);
-        // How many depends on the machine; some hundreds on a slow one.
+        // The number depends on the machine; some hundreds on a slow one.
         assert!(flows > 100, "only {flows} flows were retired");
         assert!(!failed.load(Ordering::Relaxed), "packets were counted in other flows than their own");
 

@@ -216,7 +216,7 @@ fn named(flow: &Value, of: &Qp, sender: u64) {
 // Connections
 
 /// Connects by the connection manager and talks; gives the queue pairs that `rdma resource` showed.
-/// What rocescope reads of all queue pairs meanwhile must be the same.
+/// rocescope must read the same of all queue pairs meanwhile.
 fn rping() -> Vec<Qp> {
     let count = "25";
     let mut server =
@@ -308,7 +308,7 @@ fn by_the_driver(seen: &Seen) {
     devices::both(report, &seen.counted).unwrap();
 }
 
-/// What devices tell of their queue pairs while they work.
+/// Facts that devices give about their queue pairs while they work.
 fn followed(seen: &Seen, transfers: &[Transferred]) {
     let followed: Vec<devices::Followed> =
         transfers.iter().map(|transfer| devices::queue_pairs(&seen.reports, transfer).unwrap()).collect();
@@ -319,7 +319,7 @@ fn followed(seen: &Seen, transfers: &[Transferred]) {
     assert!(moved > 0, "no queue pair was ever seen to move: {followed:?}");
 }
 
-/// What left and did not arrive is what the queue dropped.
+/// The packets that left and did not arrive are those that the queue dropped.
 fn losses(report: &Value, transfer: &Transferred, netem: &Value) {
     let dropped = count(&netem["drops"]);
     assert!(dropped > 0, "netem dropped nothing, so that this shows nothing: {netem}");
@@ -333,13 +333,13 @@ fn losses(report: &Value, transfer: &Transferred, netem: &Value) {
         let sent = flow(report, NEAR, "egress", FAR, *far).unwrap();
         assert!(count(&sent["psn"]["repeats"]) > 0, "what was lost had to be sent again: {sent}");
     }
-    // What is lost again when it is repeated is no gap: there was none before it.
+    // A retransmission that is lost too is no gap: there was none before it.
     assert!((1..=dropped).contains(&missing), "{missing} missing, {dropped} dropped");
     let backward = (on_link(report, FAR, "egress").unwrap(), on_link(report, NEAR, "ingress").unwrap());
     assert_eq!(backward.0, backward.1, "nothing was lost the other way");
 }
 
-/// What arrived with CE is what the queue marked.
+/// The packets that arrived with CE are those that the queue marked.
 fn marks(report: &Value, transfer: &Transferred, red: &Value) {
     let marked = count(&red["marked"]);
     assert!(marked > 0, "RED marked nothing, so that this shows nothing: {red}");

@@ -76,7 +76,7 @@ const FRAGMENTED: u16 = 0x3FFF;
 /// Distance from the outer Ethernet header to the inner one of VXLAN over IPv4, without tags and options.
 const VXLAN_AROUND: usize = ETHERNET_LEN + V4 + ip::UDP_LEN + tunnel::VXLAN_LEN;
 
-/// Whether a frame is VXLAN over IPv4 without tags, options and fragmentation.
+/// True if a frame is VXLAN over IPv4 without tags, options and fragmentation.
 #[inline(always)]
 fn vxlan(bytes: &impl Bytes, at: usize) -> bool {
     let Some(h) = bytes.get::<VXLAN_AROUND>(at) else { return false };

@@ -6,7 +6,7 @@ use crate::load::usage;
 /// Moves this thread to a CPU and keeps it there.
 ///
 /// # Panics
-/// When the kernel refuses.
+/// Panics if the kernel refuses.
 pub fn pin(cpu: usize) {
     usage::pin(0, cpu).unwrap_or_else(|error| panic!("{error:#}"));
 }

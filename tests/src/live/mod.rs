@@ -10,10 +10,10 @@ pub mod tcp;
 pub mod terminal;
 pub mod wire;
 
-/// Whether a test that needs root can run. Says so when it cannot, and fails where it must run.
+/// True if a test that needs root can run. Says so when it cannot, and fails where it must run.
 ///
 /// # Panics
-/// When this is not root and `CI` is `true`.
+/// Panics if this is not root and `CI` is `true`.
 #[must_use]
 pub fn root_or_skip(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();

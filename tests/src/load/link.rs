@@ -35,7 +35,7 @@ pub struct FloodLink {
     pub threads: Vec<i32>,
 }
 
-/// Where the receiving end does its work.
+/// CPU of the receiving end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receiver {
     /// On the sender's CPU, a batch after each batch that is sent: no frame is dropped.
@@ -48,7 +48,7 @@ impl FloodLink {
     /// Makes it.
     ///
     /// # Errors
-    /// When the kernel refuses, or this host cannot receive on a CPU of its own.
+    /// Fails if the kernel refuses, or this host cannot receive on a CPU of its own.
     pub fn new(receiver: Receiver) -> Result<Self> {
         let world = World::new()?;
         // A name of its own: by it the kernel's thread is found, and that of an earlier link may linger.
@@ -60,7 +60,7 @@ impl FloodLink {
         world.near.run(|| poll(&name))??;
         let cpus = usage::cpus()?;
         let threads = match receiver {
-            // What does not get its turn behind a batch is left to this thread.
+            // This thread takes the frames that a batch leaves.
             Receiver::SameCpu => usage::named(&format!("ksoftirqd/{}", cpus.first().context("no CPU")?)),
             Receiver::OwnCpu => move_to(&world.near, &name, *cpus.get(1).context("there is only one CPU")?)?,
         };
@@ -69,10 +69,10 @@ impl FloodLink {
 }
 
 impl FloodLink {
-    /// What the near end counted since `before`, once all frames of a flood have arrived or were dropped.
+    /// Counters of the near end since `before`, once all frames of a flood have arrived or were dropped.
     ///
     /// # Errors
-    /// When some do neither in time.
+    /// Fails if some do neither in time.
     pub fn arrived(&mut self, before: Counted, flood: &Flood) -> Result<Counted> {
         let (made, _) = flood.made()?;
         let late = Instant::now() + PATIENCE;

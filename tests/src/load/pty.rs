@@ -24,7 +24,7 @@ impl Screen {
     /// Starts it in a namespace.
     ///
     /// # Errors
-    /// When there is no terminal to be had, or it cannot be started.
+    /// Fails if there is no terminal to be had, or it cannot be started.
     pub fn start(netns: &NetNs, arguments: &[&str]) -> Result<Self> {
         let (ours, theirs) = pty::open().context("no terminal could be made")?;
         let mut command = Command::new(binary::path()?);

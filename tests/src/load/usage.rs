@@ -1,4 +1,4 @@
-//! What processes and CPUs did.
+//! Processor time, memory and CPUs of processes and threads.
 
 use std::fs;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 /// Processor time of a process, user and system, of all its threads.
 ///
 /// # Errors
-/// When it has ended.
+/// Fails if it has ended.
 pub fn cpu_time(pid: u32) -> Result<Duration> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).context("the program has ended")?;
     // Behind the name, which may hold anything: state, then numbers from the fourth field on.
@@ -24,7 +24,7 @@ pub fn cpu_time(pid: u32) -> Result<Duration> {
 /// Processor time of one thread of anybody's, user and system, to the nanosecond.
 ///
 /// # Errors
-/// When it has ended, or the kernel does not tell.
+/// Fails if it has ended, or the kernel does not report it.
 pub fn thread_time(thread: i32) -> Result<Duration> {
     let text = fs::read_to_string(format!("/proc/{thread}/schedstat")).context("a thread has ended")?;
     let first = text.split_whitespace().next().context("a thread without times")?;
@@ -40,7 +40,7 @@ pub fn this_thread() -> i32 {
 /// The largest part of a process that was ever in memory, in bytes.
 ///
 /// # Errors
-/// When it has ended.
+/// Fails if it has ended.
 pub fn peak_memory(pid: u32) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).context("the program has ended")?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
@@ -60,7 +60,7 @@ pub fn cpus() -> Result<Vec<usize>> {
 /// Keeps a thread on one CPU: the caller for 0.
 ///
 /// # Errors
-/// When there is no such thread, or it may not be moved.
+/// Fails if there is no such thread, or it may not be moved.
 pub fn pin(thread: i32, cpu: usize) -> Result<()> {
     if cpu >= CpuSet::MAX_CPU {
         bail!("CPU {cpu} is beyond what a set of CPUs holds");

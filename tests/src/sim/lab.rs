@@ -62,7 +62,12 @@ impl Lab {
     }
 
     /// The same, true only in a range of the simulation's time.
-    pub(crate) fn expect_during(&mut self, ids: &[&'static str], place: Place, range: (u64, u64)) -> &mut Self {
+    pub(crate) fn expect_during(
+        &mut self,
+        ids: &[&'static str],
+        place: Place,
+        range: (u64, u64),
+    ) -> &mut Self {
         self.truth.expected.push(Expected::new(ids, place).during(range.0, range.1));
         self
     }
@@ -138,7 +143,6 @@ impl Scenario {
 
 /// FNV-1a of a name: scenarios with the same seed differ.
 fn hash(name: &str) -> u64 {
-    name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
-    })
+    name.bytes()
+        .fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
 }

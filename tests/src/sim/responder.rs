@@ -106,11 +106,8 @@ impl World {
         qp.expected += packet.span;
         if matches!(
             packet.opcode,
-            op::SEND_LAST
-                | op::SEND_ONLY
-                | op::WRITE_LAST..=op::WRITE_ONLY_IMM
-                | op::READ_REQUEST
-                | op::FETCH_ADD
+            op::SEND_LAST | op::SEND_ONLY | op::WRITE_LAST
+                ..=op::WRITE_ONLY_IMM | op::READ_REQUEST | op::FETCH_ADD
         ) {
             qp.completed += 1;
         }

@@ -132,8 +132,21 @@ impl Tap {
             Format::Pcap => &[0xA1B2_3C4D, 0x0004_0002, 0, 0, self.snap, link_type],
             // A section without a length; an interface with `if_tsresol` 9, nanoseconds.
             Format::PcapNg => &[
-                0x0A0D_0D0A, 28, 0x1A2B_3C4D, 1, u32::MAX, u32::MAX, 28,
-                1, 32, link_type, self.snap, 0x0001_0009, 9, 0, 32,
+                0x0A0D_0D0A,
+                28,
+                0x1A2B_3C4D,
+                1,
+                u32::MAX,
+                u32::MAX,
+                28,
+                1,
+                32,
+                link_type,
+                self.snap,
+                0x0001_0009,
+                9,
+                0,
+                32,
             ],
         };
         for word in words {

@@ -79,7 +79,7 @@ struct Answer {
 /// Measures and prints.
 ///
 /// # Errors
-/// When the capture cannot be made, or the program does not run.
+/// Fails if the capture cannot be made, or the program does not run.
 pub(crate) fn keys(wanted: &Wanted) -> Result<()> {
     let programs = if wanted.bin.is_empty() { vec![replay::build()?] } else { wanted.bin.clone() };
     let folder = target_dir().join("bench");

@@ -41,7 +41,9 @@ fn late(lab: &mut Lab, hosts: usize, who: usize, steps: std::ops::Range<u64>, ta
 fn straggler_all_to_all(lab: &mut Lab) {
     lab.world.star(4, 4 * GBIT);
     let out: Vec<Vec<usize>> = (0..4)
-        .map(|host| (0..4).filter(|to| *to != host).map(|to| lab.world.connect(host, to, &settings()).0).collect())
+        .map(|host| {
+            (0..4).filter(|to| *to != host).map(|to| lab.world.connect(host, to, &settings()).0).collect()
+        })
         .collect();
     let late = Some((1, 20 * MS, 10..1_000));
     lab.world.start(Collective::all_to_all(&out, (4, 64 * KB), 30, Compute { late, ..compute(30 * MS) }), 0);

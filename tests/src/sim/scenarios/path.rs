@@ -10,7 +10,9 @@ use crate::sim::qp::{Recovery, Settings, Verb};
 pub(super) const ALL: &[Entry] = &[
     ("rewritten", "rewritten-dscp", |lab| rewritten(lab, 0x03, 0, "h0.pcap", "h1.pcap")),
     ("rewritten", "rewritten-ecn-cleared", |lab| rewritten(lab, 0xFC, 0, "h0.pcap", "h1.pcap")),
-    ("rewritten", "rewritten-dscp-at-second-hop", |lab| rewritten(lab, 0x03, 8 << 2, "leaf0.pcap", "leaf1.pcap")),
+    ("rewritten", "rewritten-dscp-at-second-hop", |lab| {
+        rewritten(lab, 0x03, 8 << 2, "leaf0.pcap", "leaf1.pcap")
+    }),
     ("duplicates", "duplicates-both-directions", |lab| both_directions(lab, false)),
     ("duplicates", "duplicates-both-directions-identified", |lab| both_directions(lab, true)),
     ("duplicates", "duplicates-merged-files", merged),
@@ -35,7 +37,8 @@ fn rewritten(lab: &mut Lab, keep: u8, set: u8, first: &str, second: &str) {
     lab.world.run();
 }
 
-const WRONG: &[&str] = &["loss.before_tap", "loss.after_tap", "loss.between_taps", "retry.storm", "retry.timeouts"];
+const WRONG: &[&str] =
+    &["loss.before_tap", "loss.after_tap", "loss.between_taps", "retry.storm", "retry.timeouts"];
 
 /// A mirror of ingress and egress: each packet is in the file twice.
 fn both_directions(lab: &mut Lab, idents: bool) {
@@ -49,7 +52,8 @@ fn both_directions(lab: &mut Lab, idents: bool) {
     }
     lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 60).gap(500 * US, 200 * US), 0);
     lab.world.tap_both_ways(0, "mirror.pcap");
-    lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Link("mirror.pcap".into())).never(WRONG);
+    lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Link("mirror.pcap".into()))
+        .never(WRONG);
     lab.world.run();
 }
 
@@ -67,7 +71,8 @@ fn merged(lab: &mut Lab) {
             channel.far.push(tap);
         }
     }
-    lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Link("merged.pcap".into())).never(WRONG);
+    lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Link("merged.pcap".into()))
+        .never(WRONG);
     lab.world.run();
 }
 
@@ -80,7 +85,9 @@ fn with_marks(lab: &mut Lab) {
     lab.world.start(Stream::new(&ends, Verb::Write, MB / 2, 24), 0);
     lab.world.tap_both_ways(0, "mirror.pcap");
     lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Link("mirror.pcap".into()));
-    lab.expect(&["ecn.congestion", "burst.incast"], lab_host(2)).never(WRONG).also(&["ecn.congestion", "burst.incast"]);
+    lab.expect(&["ecn.congestion", "burst.incast"], lab_host(2))
+        .never(WRONG)
+        .also(&["ecn.congestion", "burst.incast"]);
     lab.world.run();
 }
 
@@ -98,7 +105,12 @@ fn corruption(lab: &mut Lab, ppm: u32) {
     let tap = lab.world.tap_host(1, "h1.pcap");
     lab.world.taps[tap].snap = 65_535;
     let pair = lab.pair(0, 1);
-    lab.expect(&["icrc.errors"], pair).also(&["loss.after_tap", "retry.storm", "retry.timeouts", "latency.tail"]);
+    lab.expect(&["icrc.errors"], pair).also(&[
+        "loss.after_tap",
+        "retry.storm",
+        "retry.timeouts",
+        "latency.tail",
+    ]);
     lab.world.run();
 }
 

@@ -56,7 +56,13 @@ fn one_of(lab: &mut Lab, spines: usize, effect: Effect) {
         Effect::Drop { .. } => &["links.congested_one_of", "loss.before_tap"],
         _ => &["links.congested_one_of"],
     };
-    lab.expect(ids, link).also(&["ecn.congestion", "retry.timeouts", "retry.storm", "loss.before_tap", "latency.tail"]);
+    lab.expect(ids, link).also(&[
+        "ecn.congestion",
+        "retry.timeouts",
+        "retry.storm",
+        "loss.before_tap",
+        "latency.tail",
+    ]);
     lab.also(&["links.imbalance"]);
     lab.world.run();
 }
