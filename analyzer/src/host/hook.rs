@@ -133,6 +133,7 @@ pub fn plan(
     Plan { ingress, fallback, tcx: since(TCX_SINCE), notes }
 }
 
+#[expect(clippy::too_many_lines, reason = "one case after the other, each with its notice")]
 fn decide(
     hook: HookChoice,
     mode: XdpModeChoice,

@@ -230,6 +230,7 @@ impl Programs {
     }
 
     /// `ours`: the object is of this version, so that it has every switch.
+    #[expect(clippy::too_many_lines, reason = "a list of all switches and sizes of the programs")]
     fn load_from(options: &LoadOptions, object: &[u8], ours: bool) -> Result<Self> {
         let hash = LinkHash::find(&options.interfaces)?;
         let max_flows = options.max_flows.max(1);
