@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use rocescope::model::history::{BUSIEST, History};
-use rocescope::model::{Basis, Conclusions, FlowVerdicts, Kind, Model, State, TimeRange, conclusions};
+use rocescope::model::{Basis, Conclusions, FlowVerdicts, Model, Problem, State, TimeRange, conclusions};
 use rocescope::sample::{Retired, Sample};
 
 #[path = "support/fake.rs"]
@@ -71,7 +71,7 @@ fn rows_are_judged_by_the_findings_that_name_their_flows() {
         let state = State::of(row);
         let named = refused.named.iter().any(|(_, _, qp)| *qp == row.id.key.dest_qp);
         assert!(state.known());
-        assert_eq!(state.has(Kind::Refused), named, "{state:?}");
+        assert_eq!(state.has(Problem::Refused), named, "{state:?}");
         assert_eq!(state.worst.is_some(), state.rank() > 0, "{state:?}");
     }
     model.judge(None);

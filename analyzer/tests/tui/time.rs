@@ -303,7 +303,7 @@ fn beyond_what_is_kept_a_replay_is_read_again_up_to_there() {
     );
     // Conclusions about what is still to come are void.
     let mut analyst = Analyst::new(app.view.options.report.clone());
-    app.on_analysis(analyst.analyse(&world.at(1_200), app.ask()));
+    app.on_analysis(analyst.analyse(&world.at(1_200), app.scope()));
     assert!(app.view.analysis.is_none());
 }
 

@@ -1,5 +1,7 @@
 //! Everything about the selected queue pair, both directions side by side.
 
+use std::rc::Rc;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
@@ -9,8 +11,8 @@ use rocescope_common::wire::opcode::Name;
 use serde_json::json;
 
 use super::trends::{self, LATENCY, TRENDS};
-use super::{Effect, Hints, Page, Spans, cut, empty, reverse, sheet};
-use crate::model::{Counts, Delta, Detail, Identity, Kind, Level, Row, State};
+use super::{Effect, Hints, Lines, Page, Spans, cut, empty, reverse, sheet};
+use crate::model::{Counts, Delta, Detail, Identity, Level, Problem, Row, State};
 use crate::packet::syndrome;
 use crate::report::text::{P99_SAMPLES, P999_SAMPLES, enough};
 use crate::sample::address;
@@ -46,6 +48,7 @@ pub struct DetailScreen {
     pub marked: Option<u64>,
     /// The selected flow and its other direction.
     pub shown: Option<(Detail, Option<Detail>)>,
+    lines: Lines,
 }
 
 impl DetailScreen {
@@ -87,7 +90,11 @@ impl DetailScreen {
 
     /// Number of lines at the present width.
     fn height(&self, view: &View) -> usize {
-        lines(self, view, usize::from(view.size.0)).len()
+        self.lines_at(view, usize::from(view.size.0)).len()
+    }
+
+    fn lines_at(&self, view: &View, width: usize) -> Rc<[Line<'static>]> {
+        self.lines.at(width, || lines(self, view, width))
     }
 
     /// Marks the event on this line.
@@ -101,6 +108,10 @@ impl DetailScreen {
 }
 
 impl Page for DetailScreen {
+    fn kept_lines(&self) -> Option<&Lines> {
+        Some(&self.lines)
+    }
+
     /// Moves line by line down to the events, and on through them.
     fn step(&mut self, view: &mut View, step: Move) {
         let lines = self.height(view);
@@ -192,7 +203,7 @@ impl Page for DetailScreen {
             empty::because(buffer, area, why, help);
             return;
         }
-        let lines = lines(self, view, usize::from(area.width));
+        let lines = self.lines_at(view, usize::from(area.width));
         super::scrolled(buffer, area, &lines, self.scroll.offset);
         let events = self.events(view);
         let marked = self.marked_place(&events).map(|at| first_event(lines.len(), events.len()) + at);
@@ -223,7 +234,7 @@ fn not_shown(view: &View) -> (&'static str, &'static str) {
 /// Both directions side by side, charts over time, the latest events.
 fn lines(screen: &DetailScreen, view: &View, width: usize) -> Vec<Line<'static>> {
     let Some((this, other)) = &screen.shown else { return Vec::new() };
-    // Half of a narrow screen would cut figures: one below the other.
+    // Half of a narrow screen would cut values: one direction stands below the other.
     let stacked = width < STACKED;
     let half = if stacked { 0 } else { width / 2 };
     let left = direction(this, view, if stacked { width } else { half }, other.as_ref());
@@ -412,7 +423,7 @@ fn total(bytes: u64, packets: u64) -> String {
 fn acks(acks: u64, rnr: u64, naks: u64, row: Option<&Row>) -> Line<'static> {
     styled(
         "acks",
-        // What is bad is never the part that does not fit.
+        // Problems come first, so that they are never the part that does not fit.
         format!("{naks} NAK · {rnr} RNR NAK · {} ACK", compact(acks as f64)),
         level(if naks > 0 { Level::Critical } else { bad(rnr > 0, Level::Warning) }, row),
     )
@@ -422,7 +433,7 @@ fn acks(acks: u64, rnr: u64, naks: u64, row: Option<&Row>) -> Line<'static> {
 fn marks(counts: &Counts, ecn: [u64; 4], row: Option<&Row>) -> Vec<Line<'static>> {
     let ratio = counts.ce_ratio();
     let now = row.and_then(|row| row.delta).and_then(|d| d.counts.ce_ratio());
-    let congested = row.is_some_and(|row| State::of(row).has(Kind::Congestion));
+    let congested = row.is_some_and(|row| State::of(row).has(Problem::Congestion));
     let [not_ect, ect1, ect0, ce] = ecn;
     let marks = [(ce, "CE"), (ect0, "ECT(0)"), (ect1, "ECT(1)"), (not_ect, "Not-ECT")];
     let marks: Vec<String> = marks
@@ -459,8 +470,8 @@ fn main(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Detail>)
     lines
 }
 
-/// For a flow of responses with sequence-error NAKs: the queue pair whose data was lost, since the loss is in the reverse
-/// direction.
+/// For a flow of responses with sequence-error NAKs: the queue pair whose data was lost, since the loss is in the
+/// reverse direction.
 fn asks_for(detail: &Detail, row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
     let counts = row.map_or_else(|| Counts::counted(&detail.stats), |row| row.total);
     if counts.behind_late > 0 {
