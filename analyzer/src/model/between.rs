@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_vanished_is_exact_and_comes_on_top_of_what_the_first_tap_lacks() {
+    fn loss_between_taps_is_exact_and_adds_to_the_gaps_of_the_first() {
         let there = [([0, 1], true, 1_000, [92, 0])];
         assert_eq!(at_taps(&sample([(0, 0), (87, 0), (0, 0)], &there)), [None, Some(92), None]);
         assert_eq!(at_taps(&sample([(3, 0), (87, 0), (0, 0)], &there)), [None, Some(95), None]);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_other_tap_saw_a_part_or_the_order_is_not_known_psns_tell() {
+    fn psns_decide_where_the_other_tap_saw_a_part_or_the_order_is_unknown() {
         for pair in [([0, 1], true, 500, [9, 0]), ([0, 1], false, 1_000, [9, 8])] {
             assert_eq!(at_taps(&sample([(0, 0), (87, 0), (0, 0)], &[pair])), [None; 3]);
         }

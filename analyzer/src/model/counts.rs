@@ -230,7 +230,7 @@ mod tests {
     use rocescope_common::account::FlowStats;
 
     #[test]
-    fn what_comes_behind_a_receiver_that_was_not_ready_is_not_lost() {
+    fn packets_after_an_rnr_nak_are_not_lost() {
         let stats = |rnr_naks, sequence| FlowStats {
             rnr_naks,
             naks: [sequence, 0, 0, 0, 0, 0],
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_responses_jump_over_between_messages_is_not_lost() {
+    fn psns_skipped_between_response_messages_are_not_lost() {
         // READs among SENDs: 28 PSNs that acknowledgements answered, and one that nothing did.
         let mut stats = FlowStats { response_holes: 0, ..FlowStats::default() };
         (stats.psn_responses.gaps, stats.psn_responses.missing) = (7, 28);

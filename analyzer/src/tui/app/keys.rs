@@ -111,7 +111,7 @@ impl App {
                     // A filter may hide its row, not its details.
                     self.view.selected = Some(id);
                 }
-                self.screens.detail.to_top();
+                self.screens.detail.scroll_to_top();
                 self.back_to = self.view.screen;
                 self.show_screen(Screen::Detail);
             }

@@ -160,7 +160,7 @@ mod tests {
 
     /// Two rows of a queue pair that two taps see differ in their link alone.
     #[test]
-    fn where_several_taps_see_the_same_the_link_is_shown_before_what_matters_less() {
+    fn the_link_is_shown_early_where_several_taps_see_the_same_packets() {
         let has = |width, twins, id| {
             let columns = fit(width, Has { twins, ..Has::default() }, &[], None);
             columns.iter().any(|fitted| fitted.column.id == id)
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_little_room_health_comes_before_load() {
+    fn health_comes_before_load_in_little_room() {
         let ids = |ipv4, qp, first| -> Vec<Id> {
             let fitted = fit(59, Has { ipv4, qp, ..Has::default() }, &[], first);
             assert!(fitted.iter().map(|fitted| fitted.width + 1).sum::<u16>() <= 60);

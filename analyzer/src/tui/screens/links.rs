@@ -101,8 +101,8 @@ impl Page for LinksScreen {
             self.cursor.step(step, links, view.layout().links_page());
         }
         if scrolls {
-            let (lines, room) = self.heights(view);
-            self.below.scroll(step, lines, room);
+            let (height, room) = self.heights(view);
+            self.below.scroll(step, height, room);
         }
     }
 
@@ -137,8 +137,8 @@ impl Page for LinksScreen {
         self.cursor.show(view.link_count(), view.layout().links_page());
         // To count the lines is to make them.
         if view.screen == Screen::Links {
-            let (lines, room) = self.heights(view);
-            self.below.show(lines, room);
+            let (height, room) = self.heights(view);
+            self.below.show(height, room);
         }
     }
 

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_longer_grows_is_over_though_its_flows_go_on() {
+    fn a_counter_that_stops_growing_ends_its_finding() {
         let mut analyst = Analyst::new(report::Options::default());
         let mut until = |seconds, naks| {
             let report = analyst.analyse(&at(seconds, naks), Scope::default()).report;

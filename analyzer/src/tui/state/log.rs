@@ -388,7 +388,7 @@ mod tests {
 
     /// Two flows with an event each half second, and snapshots a second apart.
     #[test]
-    fn a_moment_of_the_past_has_what_had_happened_by_then() {
+    fn an_older_snapshot_has_the_events_before_it() {
         const HALF: u64 = 500_000_000;
         let mut log = Log::default();
         for half in 2..10 {

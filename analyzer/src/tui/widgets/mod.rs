@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_zero_is_higher_than_zero_and_unknown_is_blank() {
+    fn nonzero_is_higher_than_zero_and_unknown_is_blank() {
         assert_eq!(spark(&[None, Some(0.0), Some(1.0), Some(50.0), Some(100.0)], 100.0), " ▁▁▄█");
         assert_eq!(spark(&[Some(3.0)], 0.0), "▁");
     }

@@ -97,7 +97,7 @@ mod tests {
     use super::{apart, together};
 
     #[test]
-    fn what_tells_names_apart_stays() {
+    fn the_part_that_differs_stays() {
         let all = ["j2_ring_straggler.h0.pcap", "j2_ring_straggler.h1.pcap", "j2_ring_straggler.h2.pcap"];
         let short = |name, width| apart(name, all.into_iter(), width);
         assert_eq!(short(all[1], 10), "j2_rin…h1…");
