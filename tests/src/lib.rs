@@ -16,5 +16,6 @@ pub mod live;
 pub mod load;
 pub mod oracle;
 pub mod schema;
+pub mod sim;
 #[cfg(feature = "live")]
 pub mod soft_roce;

@@ -11,7 +11,7 @@ use rocescope_common::wire::frame::{Encap, Frame, PCP_NONE, UNKNOWN};
 use crate::analysis::fixtures::{START, cnps, counter, everything, key, link, sample, stats, tuple, words};
 use crate::analysis::{Ecn, Facts, Flow, Opcode, Options, Port, unknown_names};
 use crate::metrics::traffic::bins::{Bin, Folded};
-use crate::metrics::traffic::spurts::Flowlets;
+use crate::metrics::traffic::flowlets::Flowlets;
 use crate::metrics::traffic::{LinkTraffic, Traffic};
 use crate::report::{Report, json, text};
 use crate::sample::{Direction, Extra, LinkSample, PeerKey, Retired, RetiredTuple, Sample};

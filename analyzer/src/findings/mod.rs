@@ -32,6 +32,7 @@ mod growth;
 mod icrc;
 mod index;
 mod job;
+mod labels;
 mod latency;
 mod loss;
 mod loss_taps;

@@ -2,7 +2,7 @@
 
 use super::*;
 use rocescope::metrics::traffic::bins::Binner;
-use rocescope::metrics::traffic::spurts::Flowlets;
+use rocescope::metrics::traffic::flowlets::Flowlets;
 use rocescope::metrics::traffic::{LinkTraffic, Traffic};
 use rocescope::tui::export::Sheet;
 use serde_json::{Value, json};

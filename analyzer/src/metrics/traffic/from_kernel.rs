@@ -10,8 +10,8 @@ use rocescope_common::account::message::{ByOperation, FrameSizes};
 use rocescope_common::account::{FlowBin, FlowKey};
 
 use super::bins::{Bin, Folded};
+use super::flowlets::{Ended, Flowlets, Record, Standing};
 use super::hosts::{NO_PAIR, Pairs, Seen};
-use super::spurts::{Ended, Flowlets, Record, Standing};
 use super::{LinkTraffic, Traffic};
 
 /// What is kept of one flow.
@@ -272,5 +272,5 @@ impl Collector {
 }
 
 #[cfg(test)]
-#[path = "told_tests.rs"]
+#[path = "from_kernel_tests.rs"]
 mod tests;
