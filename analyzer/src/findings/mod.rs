@@ -28,6 +28,7 @@ mod ends;
 #[cfg(test)]
 mod episode_tests;
 mod finding;
+mod growth;
 mod icrc;
 mod index;
 mod job;
@@ -66,6 +67,7 @@ pub use family::{Better, Entry, Family, Label, LimitMeta, Measure, Need};
 pub use finding::{
     End, Episode, Evidence, EvidenceList, Finding, Impact, NotEvaluated, Place, Severity, Step, Unit,
 };
+pub use growth::Growth;
 pub use index::{FlowIndex, FlowSet};
 
 use command::Commands;
