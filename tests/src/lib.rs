@@ -6,6 +6,8 @@
 
 pub mod capture_file;
 pub mod craft;
+#[path = "../../analyzer/tests/support/document.rs"]
+pub mod document;
 #[cfg(feature = "live")]
 pub mod kernel;
 #[cfg(feature = "live")]
