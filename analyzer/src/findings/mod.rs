@@ -23,6 +23,7 @@ mod cnp;
 mod command;
 mod config;
 mod device;
+mod died;
 mod ecn;
 mod ends;
 #[cfg(test)]
@@ -55,6 +56,7 @@ mod span;
 mod step;
 #[cfg(test)]
 mod tests;
+mod timeouts;
 mod title;
 mod tool;
 mod verdict;
@@ -89,9 +91,10 @@ pub struct Input<'a> {
 families! {
     balance [entropy: balance::EntropyLimits, links: balance::LinksLimits],
     burst [burst: burst::Limits],
-    cnp [],
+    cnp [cnp: cnp::Limits],
     config [],
     device [device: device::Limits],
+    died [qp: died::Limits],
     ecn [ecn: ecn::Limits],
     icrc [icrc: icrc::Limits],
     job [job: job::Limits],
@@ -110,6 +113,7 @@ families! {
         isolation: settings::IsolationLimits
     ],
     step [step: step::Limits],
+    timeouts [],
     tool [tool: tool::Limits],
 }
 
