@@ -79,8 +79,8 @@ impl Guard {
         self.redraw()
     }
 
-    /// Clears the screen and forgets what it shows. [`Terminal::clear`] asks the terminal for its cursor first, and fails
-    /// where the answer does not come in time.
+    /// Clears the screen and forgets what it shows. [`Terminal::clear`] asks the terminal for its cursor first, and
+    /// fails where the answer does not come in time.
     ///
     /// # Errors
     /// An error if the terminal cannot be written to.

@@ -15,7 +15,7 @@ use signal_hook::consts::SIGWINCH;
 /// The terminal library's own waiting spins through the last millisecond of every wait; this one sleeps.
 #[derive(Debug)]
 pub(in crate::tui) struct Waiter {
-    /// Where keys come from when standard input is not it.
+    /// The source of keys when standard input is not a terminal.
     tty: Option<File>,
     signals: UnixStream,
     /// The other end of `signals`.

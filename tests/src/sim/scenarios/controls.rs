@@ -28,7 +28,13 @@ pub(super) const ALL: &[Entry] = &[
         plain(
             lab,
             &settings(),
-            &[(Verb::WriteImm, 64), (Verb::Write, MB), (Verb::WriteImm, 3_000), (Verb::Write, 9_000)],
+            &[
+                (Verb::WriteImm, 64),
+                (Verb::Write, 100),
+                (Verb::Write, MB),
+                (Verb::WriteImm, 3_000),
+                (Verb::Write, 9_000),
+            ],
         );
     }),
     ("control", "clean-psn-wraps", |lab| {

@@ -2,12 +2,14 @@
 
 use super::Entry;
 use crate::sim::channel::{Effect, Fault, Match, Node};
+use crate::sim::frame::Layer;
 use crate::sim::job::{PingPong, Stream};
 use crate::sim::lab::{KB, Lab, MB, MS, US};
 use crate::sim::net::GBIT;
 use crate::sim::packet::op;
 use crate::sim::qp::{Ports, Recovery, Settings, Verb};
 use crate::sim::switch::Spread;
+use crate::sim::truth::Place;
 
 pub(super) const ALL: &[Entry] = &[
     ("loss", "loss-upstream", |lab| random(lab, 1, Side::Upstream, &Settings::default(), Verb::Write)),
@@ -35,6 +37,7 @@ pub(super) const ALL: &[Entry] = &[
     ("loss", "loss-sprayed-two-taps", sprayed),
     ("loss", "loss-ends-early", for_a_time),
     ("loss", "loss-atomics", atomics),
+    ("loss", "loss-infiniband", infiniband),
 ];
 
 fn mtu(mtu: u32) -> Settings {
@@ -81,7 +84,7 @@ fn lossy_line(lab: &mut Lab, qps: usize, side: Side, set: &Settings, verb: Verb)
     }
     lab.also(&["retry.storm", "retry.timeouts", "latency.tail"]);
     lab.world.run();
-    let lost = lab.world.facts.lost.len() as f64;
+    let lost = lab.world.facts.lost as f64;
     if side == Side::Both {
         lab.figure(
             "packets lost between the taps",
@@ -193,7 +196,7 @@ fn sprayed(lab: &mut Lab) {
     let pair = lab.pair(0, 1);
     lab.expect_info(&["loss.before_tap"], pair).also(&["retry.timeouts"]);
     lab.world.run();
-    let lost = lab.world.facts.lost.len() as f64;
+    let lost = lab.world.facts.lost as f64;
     lab.figure(
         "packets lost, all findings together",
         |report| {
@@ -231,5 +234,17 @@ fn atomics(lab: &mut Lab) {
     lab.world.tap_host(1, "h1.pcap");
     let pair = lab.pair(0, 1);
     lab.expect(&["loss.before_tap"], pair).also(&["retry.storm", "retry.timeouts", "latency.tail"]);
+    lab.world.run();
+}
+
+/// The same in a capture of the InfiniBand link layer.
+fn infiniband(lab: &mut Lab) {
+    lab.world.line(25 * GBIT);
+    let data = Match { data: Some(true), ..Match::default() };
+    lab.world.fault(HOP.0, HOP.1, Fault::always(data, Effect::Drop { ppm: 5_000 }));
+    transfer(lab, 2, &mtu(2048), Verb::Write, 12_000);
+    let tap = lab.world.tap_host(1, "ib.pcap");
+    lab.world.taps[tap].layer = Layer::InfiniBand;
+    lab.expect(&["loss.before_tap"], Place::Any).also(&["retry.storm", "retry.timeouts"]);
     lab.world.run();
 }

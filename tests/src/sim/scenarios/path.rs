@@ -20,6 +20,10 @@ pub(super) const ALL: &[Entry] = &[
     ("icrc", "icrc-corruption", |lab| corruption(lab, 3_000)),
     ("icrc", "icrc-corruption-few", |lab| corruption(lab, 1_000)),
     ("dscp", "dscp-mixed", dscp_mixed),
+    ("reordering", "reordering-retransmitted", |lab| spurious(lab, false, &[1])),
+    ("reordering", "reordering-retransmitted-identified", |lab| spurious(lab, true, &[1])),
+    ("reordering", "reordering-retransmitted-two-taps", |lab| spurious(lab, false, &[0, 1])),
+    ("duplicates", "duplicates-made-by-network", by_network),
 ];
 
 const HOP: (Node, Node) = (Node::Switch(0), Node::Switch(1));
@@ -123,5 +127,36 @@ fn dscp_mixed(lab: &mut Lab) {
     lab.world.tap_host(0, "h0.pcap");
     let pair = lab.pair(0, 1);
     lab.expect(&["qos.dscp_mixed"], pair);
+    lab.world.run();
+}
+
+/// Reordering that receivers take for loss: NAKs and retransmissions, and nothing is lost.
+fn spurious(lab: &mut Lab, idents: bool, taps: &[usize]) {
+    lab.world.line(10 * GBIT);
+    for host in &mut lab.world.hosts {
+        host.counts_ident = idents;
+    }
+    let data = Match { data: Some(true), ..Match::default() };
+    let way = Effect::Delay { ppm: 20_000, ns: 20 * US, jitter_ns: 20 * US };
+    lab.world.fault(HOP.0, HOP.1, Fault::always(data, way));
+    let set = Settings { recovery: Recovery::Selective(3), ..settings() };
+    let ends = connections(lab, 0, 1, 4, &set);
+    lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 70).gap(200 * US, 200 * US), 0);
+    for tap in taps {
+        lab.world.tap_host(*tap, ["h0.pcap", "h1.pcap"][*tap]);
+    }
+    lab.never(&["loss.between_taps"]);
+    lab.world.run();
+}
+
+/// A switch that forwards some packets twice, some microseconds apart.
+fn by_network(lab: &mut Lab) {
+    lab.world.line(10 * GBIT);
+    let twice = Effect::Duplicate { ppm: 30_000, after_ns: 5 * US };
+    lab.world.fault(HOP.0, HOP.1, Fault::always(Match { data: Some(true), ..Match::default() }, twice));
+    let ends = connections(lab, 0, 1, 4, &settings());
+    lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 60).gap(500 * US, 0), 0);
+    lab.world.tap_host(1, "h1.pcap");
+    lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Any).never(WRONG);
     lab.world.run();
 }

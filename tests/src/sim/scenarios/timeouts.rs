@@ -68,7 +68,7 @@ fn dead_path(lab: &mut Lab, at: usize) {
     lab.world.fault(BACK.0, BACK.1, dead);
     let set = Settings { timeout_ns: 67 * MS, ..settings() };
     let ends = connections(lab, 0, 1, 5, &set);
-    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 200).gap(4 * MS, MS), 0);
+    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 240).depth(1).gap(4 * MS, MS), 0);
     tap(lab, at);
     let pair = lab.pair(0, 1);
     lab.expect_during(&["retry.timeouts"], pair, (range.0, range.1 + 100 * MS)).also(LOSSES);
@@ -124,7 +124,7 @@ fn retries_exhausted(lab: &mut Lab) {
     for host in 1..4 {
         ends.extend(connections(lab, host, 0, 2, &set));
     }
-    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 150).gap(3 * MS, MS), 0);
+    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 100).depth(1).gap(3 * MS, MS), 0);
     let dead = Fault::during(
         150 * MS,
         u64::MAX,
