@@ -4,7 +4,7 @@
 
 use clap::ValueEnum;
 
-use super::interface::{Interface, Kind};
+use super::interface::{Framing, Interface, Kind};
 use super::kernel::KernelVersion;
 
 /// The user's `--hook`.
@@ -159,6 +159,10 @@ fn decide(
             program(xdp.program_id),
             xdp.mode.as_str()
         ));
+        return tc;
+    }
+    if interface.framing == Framing::RawIp {
+        notes.push(format!("packets of {name} begin with IP, not Ethernet: using TC ingress instead of XDP"));
         return tc;
     }
     if interface.kind == Kind::Netkit {
