@@ -14,14 +14,14 @@ fn folder() -> PathBuf {
     captures::folder().join("golden")
 }
 
-/// Where the report of a capture is kept: the name alone would be taken twice in several folders.
+/// File of a capture's report. Several folders have captures of the same name.
 fn kept(capture: &Path) -> PathBuf {
     let inner = capture.strip_prefix(captures::folder()).expect("the tests' own captures");
     let name = inner.to_string_lossy().replace(std::path::MAIN_SEPARATOR, "__");
     folder().join(format!("{name}.json"))
 }
 
-/// What is kept of a report: everything but the findings, which are a judgement on these figures
+/// The stored part of a report: everything but the findings, which are a judgement on these figures
 /// and change when it is bettered.
 fn reduced(mut report: Value) -> Value {
     binary::strip_folders(&mut report);
@@ -60,7 +60,7 @@ fn differences(place: &str, now: &Value, before: &Value, found: &mut Vec<String>
 
 #[test]
 fn reports_are_as_kept() {
-    let bless = std::env::var("ROCESCOPE_BLESS").is_ok_and(|value| value == "1");
+    let bless = rocescope_tests::document::blessing();
     let captures = captures::own().unwrap();
     assert!(captures.len() > 50, "only {} captures found", captures.len());
     if bless {

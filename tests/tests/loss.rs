@@ -53,7 +53,7 @@ fn sum(report: &Value, name: &str) -> u64 {
 #[test]
 fn loss_between_two_hosts_is_placed_from_either_side() {
     let near = replay(&["e1_loss1.h0.pcap.gz"]);
-    // What is retransmitted for a loss belongs to it.
+    // Retransmissions for a loss belong to it.
     assert_eq!(ids(&near), ["loss.after_tap"]);
     assert_eq!((sum(&near, "lost"), sum(&near, "recovered")), (0, 0));
     // The sender's driver counted 49 sequence errors; one NAK more came when it had gone back already.
@@ -147,7 +147,7 @@ fn healthy_captures_raise_no_alarm() {
     assert_eq!(found(&replay(&["k1_ecmp_ring.uA0.pcap.gz", "k1_ecmp_ring.uA1.pcap.gz"])), []);
 }
 
-/// What the findings say in numbers. Where a packet is damaged is said of each tap.
+/// The numbers of the findings. Each tap has its own place of damage.
 fn numbers(report: &Value) -> Vec<(String, Value)> {
     let findings = report["findings"].as_array().unwrap().iter();
     let mut all: Vec<(String, Value)> = findings
@@ -339,7 +339,7 @@ fn what_vanishes_between_taps_takes_several_packets_and_one_way() {
     assert!(!ids(&report).contains(&"loss.between_taps".to_owned()));
 }
 
-/// Which frames of [`losses`] are the copy that is asked for again: the eleventh of each episode.
+/// The retransmitted frames of [`losses`]: the eleventh of each episode.
 fn is_lost_copy(at: usize) -> bool {
     // An answer and 100 requests; then per episode 20 requests, a NAK, 90 requests, an answer.
     at.checked_sub(101).is_some_and(|at| at % 112 == 10)
@@ -525,12 +525,11 @@ fn a_peer_is_silent_when_nothing_it_is_asked_is_answered() {
     assert_eq!(silent(3, Some(103)), timeouts);
 }
 
-/// The example in docs/report.md is what its command prints; `ROCESCOPE_BLESS=1` writes it anew.
+/// The example in docs/report.md is what its command prints.
 #[test]
 fn the_documentation_shows_what_the_command_prints() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let path = root.join("docs/report.md");
-    let document = std::fs::read_to_string(&path).unwrap();
+    let document = std::fs::read_to_string(root.join("docs/report.md")).unwrap();
     let (_, from) = document.split_once("$ rocescope replay --output text --tap h0=").unwrap();
     let (rest, after) = from.split_once("\n```").unwrap();
     let arguments = format!("replay --output text --tap h0={rest}");
@@ -542,9 +541,5 @@ fn the_documentation_shows_what_the_command_prints() {
         .output()
         .unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
-    if std::env::var_os("ROCESCOPE_BLESS").is_some() {
-        std::fs::write(&path, document.replace(page, printed.trim_end())).unwrap();
-    } else {
-        assert_eq!(page, printed.trim_end());
-    }
+    rocescope_tests::document::check("report.md", &document.replace(page, printed.trim_end()));
 }

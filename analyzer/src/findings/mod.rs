@@ -29,6 +29,7 @@ mod ends;
 #[cfg(test)]
 mod episode_tests;
 mod finding;
+mod growth;
 mod icrc;
 mod index;
 mod job;
@@ -68,6 +69,7 @@ pub use family::{Better, Entry, Family, Label, LimitMeta, Measure, Need};
 pub use finding::{
     End, Episode, Evidence, EvidenceList, Finding, Impact, NotEvaluated, Place, Severity, Step, Unit,
 };
+pub use growth::Growth;
 pub use index::{FlowIndex, FlowSet};
 
 use command::Commands;

@@ -76,15 +76,7 @@ fn documented_limits_are_the_defaults() {
 
 #[test]
 fn the_document_is_up_to_date() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/findings.md");
-    if std::env::var_os("ROCESCOPE_BLESS").is_some() {
-        std::fs::write(path, markdown()).unwrap();
-    }
-    assert_eq!(
-        std::fs::read_to_string(path).unwrap_or_default(),
-        markdown(),
-        "ROCESCOPE_BLESS=1 rewrites it"
-    );
+    fixtures::document::check("findings.md", &markdown());
 }
 
 /// A report in which a job of 100 ms steps waits for 10.0.0.3, changed by `change`.

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::frame::Addr;
 
-use super::column::{COLUMNS, Context, Kind, Value, state_bits};
+use super::column::{COLUMNS, Context, Value, ValueKind, state_bits};
 use super::log::{self, CLASSES};
 use super::state::texts::Texts;
 use crate::filter::fields::{CORE, RULES};
@@ -77,7 +77,7 @@ impl Query {
         self.rows.as_ref().is_none_or(holds)
     }
 
-    /// True if it asks about flows: an event is judged by figures, state and owner of its flow then.
+    /// True if it has conditions on flows: an event then matches by counters, state and owner of its flow.
     #[must_use]
     pub fn is_of_flows(&self) -> bool {
         self.filter.as_ref().is_some_and(|filter| filter.expr().any_test(&|test| test.is_of_flow()))
@@ -88,11 +88,11 @@ impl Query {
     pub(super) fn event(
         &self,
         entry: &log::Entry,
-        stand: &log::Stand,
+        state: &log::EntryState,
         link: &str,
         flow: Option<(&Row, Context<'_>)>,
     ) -> bool {
-        self.filter.as_ref().is_none_or(|filter| filter.holds(&EventFacts { entry, stand, link, flow }))
+        self.filter.as_ref().is_none_or(|filter| filter.holds(&EventFacts { entry, state, link, flow }))
     }
 }
 
@@ -121,7 +121,7 @@ fn value<'a>(at: usize, row: &'a Row, cx: Context<'a>) -> Value<'a> {
 }
 
 fn words(at: usize, row: &Row) -> Option<u64> {
-    (COLUMNS.get(at)?.kind == Kind::State).then(|| state_bits(row))
+    (COLUMNS.get(at)?.kind == ValueKind::State).then(|| state_bits(row))
 }
 
 impl Facts for RowFacts<'_> {
@@ -184,7 +184,7 @@ impl Facts for RowFacts<'_> {
 /// The facts of an event: its own, and those of its flow.
 struct EventFacts<'a> {
     entry: &'a log::Entry,
-    stand: &'a log::Stand,
+    state: &'a log::EntryState,
     link: &'a str,
     flow: Option<(&'a Row, Context<'a>)>,
 }
@@ -244,7 +244,7 @@ impl Facts for EventFacts<'_> {
         let key = &self.entry.key;
         let (src, dst) = (address(key.family, key.src), address(key.family, key.dst));
         let (kind, qp) = (self.entry.class.word, key.dest_qp);
-        let text = format!("{kind} {src} {dst} qp{qp} {} {}", self.link, self.stand.text);
+        let text = format!("{kind} {src} {dst} qp{qp} {} {}", self.link, self.state.text);
         Some(text.to_lowercase().contains(&word.text))
     }
 }

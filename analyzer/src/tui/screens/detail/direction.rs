@@ -1,0 +1,373 @@
+//! One direction of a queue pair: its counters, then its owner, path and packet properties.
+
+use ratatui::text::Line;
+use rocescope_common::account::flow::{DSCP_NONE, FlowStats, SRC_QP_SEVERAL};
+use rocescope_common::account::{Mixed, PsnTrack};
+use rocescope_common::wire::opcode::Name;
+
+use crate::model::{Counts, Delta, Detail, Level, Problem, Row, State};
+use crate::packet::syndrome;
+use crate::report::text::{P99_SAMPLES, P999_SAMPLES, enough};
+use crate::tui::column::{self, Context, bar, compact};
+use crate::tui::view::View;
+use crate::tui::widgets::{Spans, cut};
+use crate::tui::{log, theme};
+use crate::util::units;
+
+const NAME: usize = 9;
+/// Entries of a list that are shown at least, whatever the height.
+const LISTED: usize = 16;
+
+/// Lines of one direction: counters, and properties. `other` is the other direction, where it is known.
+pub(super) fn lines(
+    detail: &Detail,
+    view: &View,
+    width: usize,
+    other: Option<&Detail>,
+) -> (Vec<Line<'static>>, Vec<Line<'static>>) {
+    let route = cut(&log::route(&detail.id.key), width.saturating_sub(2), true);
+    let row = view.data.as_ref().and_then(|data| data.model.rows.iter().find(|row| row.id == detail.id));
+    let mut fares = vec![Line::styled(format!(" {route}"), theme::HEAD)];
+    // Of an older snapshot, only what is kept snapshot by snapshot.
+    let later = view.data.as_ref().filter(|_| view.past()).map(|data| data.sample.time_ns);
+    match later {
+        Some(_) => fares.extend(then(row, view)),
+        None => fares.extend(main(detail, row, view, other)),
+    }
+    let mut is = properties(detail, row, view, other.map(|other| other.id.key.dest_qp));
+    if let Some(until) = later {
+        let text = format!(" below: state at {} UTC", units::clock_utc(until));
+        is.push(Line::styled(text, theme::text(Level::Warning)));
+    }
+    is.extend(lists(detail, width >= 50));
+    (fares, is)
+}
+
+fn entry(name: &str, text: impl Into<String>) -> Line<'static> {
+    styled(name, text, Level::Fine)
+}
+
+fn styled(name: &str, text: impl Into<String>, level: Level) -> Line<'static> {
+    let mut spans = Spans::default();
+    spans.push(format!(" {name:<NAME$}"), theme::DIM).push(text, theme::text(level));
+    spans.into_line()
+}
+
+/// The level of a counter: at most that of the findings that name the flow.
+fn level(level: Level, row: Option<&Row>) -> Level {
+    row.map_or(Level::Fine, |row| level.min(State::of(row).level()))
+}
+
+fn bad(is_bad: bool, level: Level) -> Level {
+    if is_bad { level } else { Level::Fine }
+}
+
+/// Metrics of a queue pair at an older snapshot, which keeps counters only.
+fn then(row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
+    let Some(row) = row else { return vec![entry("", "not kept in this snapshot")] };
+    let counts = &row.total;
+    let mut lines = vec![entry("rate", rate(row.delta)), entry("total", total(counts.bytes, counts.packets))];
+    let without = view
+        .data
+        .as_ref()
+        .is_some_and(|data| Context { model: &data.model, sample: &data.sample }.without_sequence(row));
+    if without {
+        lines.push(entry("PSN", units::UNKNOWN));
+    } else {
+        lines.extend(found("PSN", counts, None, Some(row)));
+    }
+    lines.extend(lost(row));
+    lines.push(acks(counts.acks, counts.rnr, counts.naks(), Some(row)));
+    // Of data only: acknowledgements are not kept apart.
+    lines.extend(marks(counts, counts.ecn_data, Some(row)));
+    if counts.asked_again() > 0 {
+        let text = format!("{} sequence-error NAKs (loss)", counts.asked_again());
+        lines.push(styled("", text, level(Level::Critical, Some(row))));
+    }
+    lines.push(entry("latency", latency_now(Some(row), view)));
+    lines
+}
+
+/// Packets lost, as in the table: more than the PSNs skipped where retransmissions are lost again, fewer where
+/// some were reordered.
+fn lost(row: &Row) -> Option<Line<'static>> {
+    let Counts { lost, late, .. } = row.total;
+    let mut found = Vec::new();
+    if lost > 0 {
+        found.push(format!("{} upstream", compact(lost as f64)));
+    }
+    if late > 0 {
+        found.push(format!("{} reordered", compact(late as f64)));
+    }
+    let level = level(if lost > 0 { Level::Critical } else { Level::Warning }, Some(row));
+    (!found.is_empty()).then(|| styled("lost", found.join(", "), level))
+}
+
+fn rate(delta: Option<Delta>) -> String {
+    delta.map_or_else(
+        || units::UNKNOWN.into(),
+        |d| format!("{}, {} pkt/s", units::bit_rate(d.bits_per_s()), compact(d.packets_per_s())),
+    )
+}
+
+fn total(bytes: u64, packets: u64) -> String {
+    let s = if packets == 1 { "" } else { "s" };
+    format!("{}, {} packet{s}", units::bytes(bytes), units::count(packets))
+}
+
+fn acks(acks: u64, rnr: u64, naks: u64, row: Option<&Row>) -> Line<'static> {
+    styled(
+        "acks",
+        // Problems come first, so that they are never the part that does not fit.
+        format!("{naks} NAK · {rnr} RNR NAK · {} ACK", compact(acks as f64)),
+        level(if naks > 0 { Level::Critical } else { bad(rnr > 0, Level::Warning) }, row),
+    )
+}
+
+/// ECN: CE ratio and CNPs, in the time range and in total; `ecn` counts packets by ECN codepoint.
+fn marks(counts: &Counts, ecn: [u64; 4], row: Option<&Row>) -> Vec<Line<'static>> {
+    let ratio = counts.ce_ratio();
+    let now = row.and_then(|row| row.delta).and_then(|d| d.counts.ce_ratio());
+    let congested = row.is_some_and(|row| State::of(row).has(Problem::Congestion));
+    let [not_ect, ect1, ect0, ce] = ecn;
+    let marks = [(ce, "CE"), (ect0, "ECT(0)"), (ect1, "ECT(1)"), (not_ect, "Not-ECT")];
+    let marks: Vec<String> = marks
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{} {what}", compact(count as f64)))
+        .collect();
+    let text = format!("CE {} · {} total", units::ratio(now), units::ratio(ratio));
+    let mut lines = vec![styled("ECN", text, bad(congested, Level::Warning))];
+    if counts.cnp > 0 {
+        let text = format!("{} CNP", compact(counts.cnp as f64));
+        lines.push(styled("", text, level(Level::Warning, row)));
+    }
+    lines.push(entry("", marks.join(", ")));
+    lines
+}
+
+/// Counters of problems come first, so that they show on small screens.
+fn main(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Detail>) -> Vec<Line<'static>> {
+    let stats = &detail.stats;
+    let delta = row.and_then(|row| row.delta);
+    let mut lines = vec![entry("rate", rate(delta)), entry("total", total(stats.bytes, stats.packets))];
+    lines.extend(psn("PSN", &stats.psn, row));
+    if stats.psn_responses.seen != 0 {
+        lines.extend(psn("PSN resp", &stats.responses_missing(), row));
+    }
+    lines.extend(row.and_then(lost));
+    lines.push(acks(stats.acks, stats.rnr_naks, stats.naks.iter().sum(), row));
+    lines.extend(marks(&Counts::counted(stats), stats.ecn(), row));
+    lines.extend(nak_codes(stats, row));
+    lines.extend(asks_for(detail, row, other));
+    lines.extend(asked_for(row, other));
+    lines.extend(latency(detail, row, view));
+    lines
+}
+
+/// For a flow of responses with sequence-error NAKs: the queue pair whose data was lost, since the loss is in the
+/// reverse direction.
+fn asks_for(detail: &Detail, row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
+    let counts = row.map_or_else(|| Counts::counted(&detail.stats), |row| row.total);
+    if counts.behind_late > 0 {
+        return vec![styled("", "NAKs caused by reordering", level(Level::Warning, row))];
+    }
+    if counts.asked_again() == 0 {
+        return Vec::new();
+    }
+    // The data goes to the queue pair that sends these answers.
+    let data = match detail.peer_qp.or(other.map(|other| other.id.key.dest_qp)) {
+        Some(qp) => format!("loss of data sent to its QP {qp}"),
+        None => "loss of data sent to an unknown QP".to_owned(),
+    };
+    let level = level(Level::Critical, row);
+    vec![styled("", "sequence-error NAKs:", level), styled("", data, level)]
+}
+
+/// For a flow of data: sequence-error NAKs of its receiver, in the reverse direction.
+fn asked_for(row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
+    let naks = other.map_or(0, |other| Counts::counted(&other.stats).asked_again());
+    if naks == 0 {
+        return Vec::new();
+    }
+    let s = if naks == 1 { "" } else { "s" };
+    let text = format!("{} sequence-error NAK{s} received", compact(naks as f64));
+    vec![styled("", text, level(Level::Critical, row))]
+}
+
+/// Owner, path and packet properties.
+fn properties(detail: &Detail, row: Option<&Row>, view: &View, sender: Option<u32>) -> Vec<Line<'static>> {
+    let stats = &detail.stats;
+    let mut lines = owner(row, view);
+    lines.push(entry("peer QP", peer(detail, sender)));
+    let (path, tags) = path(detail);
+    lines.extend([entry("path", path), entry("tags", tags)]);
+    lines.push(entry("link", detail.link.clone()));
+    let then = view.data.as_ref().map(|data| data.model.time_ns).filter(|then| *then < stats.last_ns);
+    let last = match then.filter(|_| view.past()) {
+        Some(_) => "after this snapshot".to_owned(),
+        None => format!("{} UTC", units::clock_utc(stats.last_ns)),
+    };
+    lines.push(entry("last", last));
+    let mixed: Vec<&str> =
+        Mixed::NAMES.iter().filter(|(bit, _)| stats.mixed & bit != 0).map(|(_, name)| *name).collect();
+    if !mixed.is_empty() {
+        lines.push(styled("changed", mixed.join(", "), Level::Warning));
+    }
+    lines
+}
+
+/// Latency percentiles, in the time range and since the start.
+fn latency(detail: &Detail, row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
+    let timed = view.data.as_ref().and_then(|data| data.sample.metrics.latency.as_ref());
+    let all = timed.and_then(|timed| timed.get(detail.id.slot)).and_then(|figure| figure.all);
+    let Some(all) = all else { return vec![entry("latency", units::UNKNOWN)] };
+    let [p50, max] = [all.p50, all.max].map(units::duration);
+    let p99 = enough(all.p99, all.count, P99_SAMPLES);
+    let p999 = enough(all.p999, all.count, P999_SAMPLES);
+    vec![
+        entry("latency", latency_now(row, view)),
+        entry("", format!("total: p50 {p50}, p99 {p99}")),
+        entry("", format!("       p99.9 {p999}, max {max}")),
+        entry(
+            "",
+            format!("       {} sample{}", compact(all.count as f64), if all.count == 1 { "" } else { "s" }),
+        ),
+    ]
+}
+
+/// Latency percentiles in the time range.
+fn latency_now(row: Option<&Row>, view: &View) -> String {
+    let times = row.zip(view.data.as_ref()).and_then(|(row, data)| data.model.latency(row));
+    times.map_or_else(
+        || units::UNKNOWN.to_owned(),
+        |times| {
+            let (p50, p99) =
+                (units::duration(times.p50.ns()), enough(times.p99.ns(), times.count, P99_SAMPLES));
+            format!("p50 {p50}, p99 {p99}")
+        },
+    )
+}
+
+/// Process, pod and device, where the kernel says whose the queue pair is.
+fn owner(row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
+    let owner = row.zip(view.data.as_ref()).and_then(|(row, data)| {
+        let cx = Context { model: &data.model, sample: &data.sample };
+        cx.owner(row)
+    });
+    let Some(owner) = owner else { return Vec::new() };
+    let mut lines: Vec<Line<'static>> = Vec::new();
+    lines.extend(column::process(owner).map(|process| entry("process", process)));
+    lines.extend(owner.pod.clone().map(|pod| entry("pod", pod)));
+    let state = owner.state.map_or_else(String::new, |state| format!(", {state}"));
+    lines.push(entry("device", format!("{} QP {}{state}", owner.device, owner.lqpn)));
+    lines
+}
+
+fn psn(name: &str, track: &PsnTrack, row: Option<&Row>) -> Vec<Line<'static>> {
+    if track.seen == 0 {
+        return vec![entry(name, units::UNKNOWN)];
+    }
+    let counts = Counts {
+        missing: track.missing,
+        gaps: track.gaps,
+        repeats: track.repeats,
+        restarts: track.restarts,
+        ..Counts::default()
+    };
+    found(name, &counts, Some((track.first, track.expected)), row)
+}
+
+/// Anomalies of a PSN sequence, and its first and next PSN where they are known.
+fn found(name: &str, counts: &Counts, ends: Option<(u32, u32)>, row: Option<&Row>) -> Vec<Line<'static>> {
+    let found = [
+        (counts.missing, "missing", ""),
+        (counts.gaps, "gap", "s"),
+        (counts.repeats, "retransmission", "s"),
+        (counts.restarts, "restart", "s"),
+    ];
+    let found: Vec<String> = found
+        .into_iter()
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, what, s)| {
+            format!("{} {what}{}", compact(count as f64), if count == 1 { "" } else { s })
+        })
+        .collect();
+    if found.is_empty() {
+        let next = ends.map_or_else(String::new, |(_, expected)| format!(", next {expected}"));
+        return vec![entry(name, format!("in sequence{next}"))];
+    }
+    let repeated = bad(counts.repeats > 0, Level::Warning);
+    let level = level(if counts.gaps > 0 { Level::Critical } else { repeated }, row);
+    // Two to a line: half of a narrow screen has no room for more.
+    let pairs = found.chunks(2).enumerate();
+    let mut lines: Vec<Line<'static>> =
+        pairs.map(|(at, two)| styled(if at == 0 { name } else { "" }, two.join(", "), level)).collect();
+    lines.extend(ends.map(|(first, expected)| entry("", format!("next {expected}, first {first}"))));
+    lines
+}
+
+fn nak_codes(stats: &FlowStats, row: Option<&Row>) -> Vec<Line<'static>> {
+    let codes = (0u32..).zip(stats.naks).filter(|(_, count)| *count > 0);
+    codes
+        .map(|(code, count)| {
+            let name = syndrome((0x60 | code) << 24);
+            styled("", format!("{count} {name}"), level(Level::Critical, row))
+        })
+        .collect()
+}
+
+fn peer(detail: &Detail, sender: Option<u32>) -> String {
+    match (detail.peer_qp.or(sender), detail.stats.src_qp) {
+        (Some(qp), _) => qp.to_string(),
+        (None, SRC_QP_SEVERAL) => "several".to_owned(),
+        (None, _) => "unknown".to_owned(),
+    }
+}
+
+/// Packet properties: RoCE version, MTU and DSCP, then tags and tunnels.
+fn path(detail: &Detail) -> (String, String) {
+    let stats = &detail.stats;
+    let mtu = if stats.mtu > 0 { stats.mtu.to_string() } else { units::UNKNOWN.to_owned() };
+    let dscp = if stats.dscp == DSCP_NONE { units::UNKNOWN.to_owned() } else { stats.dscp.to_string() };
+    let mut tags = vec![match stats.vlan_id() {
+        None => "VLAN unknown".to_owned(),
+        Some(0) => "untagged".to_owned(),
+        Some(id) => format!("VLAN {id}"),
+    }];
+    if let Some(id) = stats.inner_vlan_id().filter(|id| *id != 0) {
+        tags.push(format!("inner VLAN {id}"));
+    }
+    tags.extend(stats.priority().map(|pcp| format!("PCP {pcp}")));
+    if !detail.encapsulation.is_empty() {
+        tags.push(detail.encapsulation.join("/"));
+    }
+    (format!("RoCEv{}, MTU {mtu}, DSCP {dscp}", stats.roce_version), tags.join(", "))
+}
+
+fn lists(detail: &Detail, bars: bool) -> Vec<Line<'static>> {
+    let packets = detail.stats.packets;
+    let mut lines = vec![Line::styled(" opcodes", theme::DIM)];
+    for (code, count) in detail.opcodes.iter().take(LISTED) {
+        lines.push(counted(&Name(*code).to_string(), *count, packets, bars));
+    }
+    let ports = detail.ports.len();
+    if ports > 0 {
+        lines.push(Line::styled(format!(" source ports: {ports}"), theme::DIM));
+        for (port, counter) in detail.ports.iter().take(LISTED) {
+            lines.push(counted(&port.to_string(), counter.packets, packets, bars));
+        }
+    }
+    lines
+}
+
+fn counted(name: &str, count: u64, all: u64, bars: bool) -> Line<'static> {
+    let share = if all > 0 { count as f64 / all as f64 } else { 0.0 };
+    let mut spans = Spans::default();
+    spans.push(format!(" {:>6} ", compact(count as f64)), theme::BOLD);
+    if bars {
+        spans.push(format!("{} ", bar(share, 5)), theme::BAR);
+    }
+    spans.push(name, theme::PLAIN);
+    spans.into_line()
+}
