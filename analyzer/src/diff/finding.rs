@@ -142,8 +142,8 @@ impl Found {
 fn by_id(report: &Value) -> BTreeMap<String, Found> {
     let mut found: BTreeMap<String, Found> = BTreeMap::new();
     let duration_ns = super::figure::duration_ns(report);
-    let list = report.get("findings").and_then(Value::as_array);
-    for finding in list.into_iter().flatten() {
+    let findings = report.get("findings").and_then(Value::as_array);
+    for finding in findings.into_iter().flatten() {
         let text = |name: &str| finding.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let one = found.entry(text("id")).or_insert_with(|| Found {
             severity: text("severity"),

@@ -113,6 +113,7 @@ fn findings_come_go_and_change() {
 
 #[test]
 fn what_is_active_and_what_it_costs_decide() {
+    const S: u64 = 1_000_000_000;
     let with = |active: bool, lost_ns: Option<u64>| {
         let mut report = report(10, 1_000_000, 0.0, &[("job.stalled", "critical")]);
         report["findings"][0]["active"] = active.into();
@@ -123,7 +124,6 @@ fn what_is_active_and_what_it_costs_decide() {
         let change = diff(("a", a), ("b", b)).findings.remove(0);
         (change.state.unwrap(), change.verdict.unwrap())
     };
-    const S: u64 = 1_000_000_000;
     let active = with(true, Some(S));
     assert_eq!(one(&active, &with(false, Some(S))), (State::Ended, Verdict::Better));
     assert_eq!(one(&with(false, Some(S)), &active), (State::Worse, Verdict::Worse));

@@ -68,8 +68,20 @@ fn findings(diff: &Diff, paint: Paint) -> Table {
         let (word, role) = state(finding.state);
         table.row(vec![
             finding.id.clone(),
-            side(finding, &finding.a, finding.active_a, finding.count_a, figure.and_then(|change| change.a)),
-            side(finding, &finding.b, finding.active_b, finding.count_b, figure.and_then(|change| change.b)),
+            side(
+                finding,
+                finding.a.as_ref(),
+                finding.active_a,
+                finding.count_a,
+                figure.and_then(|change| change.a),
+            ),
+            side(
+                finding,
+                finding.b.as_ref(),
+                finding.active_b,
+                finding.count_b,
+                figure.and_then(|change| change.b),
+            ),
             paint.paint(role, word),
             plain(&finding.title),
         ]);
@@ -80,7 +92,7 @@ fn findings(diff: &Diff, paint: Paint) -> Table {
 /// A kind of finding in one of the reports: severity, whether all have ended, number and measure.
 fn side(
     finding: &FindingChange,
-    severity: &Option<String>,
+    severity: Option<&String>,
     active: Option<bool>,
     count: usize,
     figure: Option<f64>,

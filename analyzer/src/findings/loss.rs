@@ -377,6 +377,7 @@ type Pairs<'a> = BTreeMap<(IpAddr, IpAddr), Pair<'a>>;
 type Bad<'a> = ((IpAddr, IpAddr), Pair<'a>);
 
 /// Names the pairs of hosts that lose on one side of a link, the worst first.
+#[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
 fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>>, found: &mut Vec<Finding>) {
     let limits = &input.limits.loss;
     let (span, bad) = (&judged.span, &judged.what);

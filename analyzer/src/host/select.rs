@@ -41,6 +41,7 @@ pub fn on_this_host(wanted: &[String]) -> Result<Chosen> {
 /// # Errors
 /// When a name is unknown, there is no RDMA device to choose, a device is of InfiniBand, or two
 /// of the interfaces lie on one another. The sentence names what there is to choose from.
+#[expect(clippy::too_many_lines, reason = "one case after the other, each with its error")]
 pub fn resolve(wanted: &[String], interfaces: &[Interface], rdma: &[RdmaDevice]) -> Result<Chosen> {
     let mut chosen: Vec<usize> = Vec::new();
     let mut choose = |position: usize| {

@@ -1,6 +1,7 @@
 //! The documents that are made from the code, for the tests of every crate.
 
 /// True when this run writes them anew: with `ROCESCOPE_BLESS=1`.
+#[must_use]
 pub fn blessing() -> bool {
     std::env::var("ROCESCOPE_BLESS").is_ok_and(|value| value == "1")
 }

@@ -180,7 +180,7 @@ mod tests {
         is(&loss(), &json!([finding("loss.before_tap", "info", "10.0.0.1", "10.0.0.2")]), Verdict::Missed);
         is(
             &loss(),
-            json!([finding("loss.before_tap", "critical", "10.0.0.1", "10.0.0.20")]),
+            &json!([finding("loss.before_tap", "critical", "10.0.0.1", "10.0.0.20")]),
             Verdict::WrongPlace,
         );
         is(&loss(), &json!([found, finding("entropy.low", "warning", "a", "b")]), Verdict::FalseAlarm);

@@ -23,6 +23,7 @@ pub(super) struct Gunzip {
     members: u64,
     empty: u32,
     /// The end: `Some(None)` without an error.
+    #[expect(clippy::option_option, reason = "the outer one is the end, the inner one its error")]
     end: Option<Option<String>>,
 }
 
