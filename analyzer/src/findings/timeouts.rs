@@ -107,6 +107,9 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let parts = [pair(worst.flow.src, worst.flow.dst), format!(" QP {}", worst.flow.dest_qp), qps];
     let (requester, responder) = ends::of_data(input, [worst.flow]);
     let here = Commands::on(input, &worst.flow.link);
+    // Storms are raised where no loss and no slow receiver explains them; reordering may.
+    let reordered =
+        found.iter().any(|one| one.id == "retry.storm" && one.evidence["late"].as_u64() > Some(0));
     let cost = Cost { ratio: None, signal: Signal::Retransmitted, lost: 0, waits: &[Wait::Timeout] };
     Raise::new(&TIMEOUTS, Severity::Warning, title(diagnosis, parts))
         .evidence("timeouts", count)
@@ -122,8 +125,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
         .ends(requester, responder)
         .impact(impact(span, flows(), &cost))
         .episodes(episodes.clone())
-        // Storms are raised where no loss and no slow receiver explains them.
-        .owns(&["retry.storm"])
+        .owns(if reordered { &[] } else { &["retry.storm"] })
         .step(
             format!(
                 "Compare drop counters between {} and {} in both directions, ACKs included.",

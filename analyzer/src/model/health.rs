@@ -93,7 +93,13 @@ const ABOUT: [About; 19] = [
         "packets lost, or requested again by sequence-error NAKs",
     ),
     (Problem::NotReady, &["rnr."], "RNR", "RNR", "receiver not ready: no receive buffer posted"),
-    (Problem::Silent, &["peer."], "PEER", "PEER SILENT", "requests without any response from the peer"),
+    (
+        Problem::Silent,
+        &["peer.", "qp."],
+        "PEER",
+        "PEER SILENT",
+        "no response from the peer, or a dead queue pair",
+    ),
     (Problem::Retransmission, &["retry."], "RETX", "RETRANSMISSIONS", "large share of retransmitted packets"),
     (Problem::Incast, &["burst."], "INCA", "INCAST", "incast: many senders to one receiver at the same time"),
     (

@@ -11,7 +11,8 @@ use rocescope_common::wire::opcode::Op;
 
 use super::Collector;
 use super::arrival::{Arrival, Nak};
-use super::sequence::{Missing, Sequence};
+use super::sequence::Sequence;
+use super::state::Missing;
 
 /// An event of the kernel programs about the requests of a flow.
 #[derive(Clone, Copy, Debug)]

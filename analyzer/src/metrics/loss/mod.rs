@@ -38,8 +38,9 @@ use super::packet::{Aside, Packet};
 use arrival::{Arrival, Nak, REUSE_PAUSE_NS};
 pub use episode::Episodes;
 pub use result::{Metrics, NakTally, Naks, Retransmission};
-use sequence::{Missing, Sequence};
+use sequence::Sequence;
 use spells::{Recorder, Signal, Spells};
+use state::Missing;
 
 /// Default reordering window: a packet that arrives within it fills its gap as reordered, unless its identification or a NAK
 /// says otherwise. Longer than the largest shared packet buffers take to drain into one port (64 MB at 100 Gb/s), shorter

@@ -24,7 +24,6 @@
 //! | jump forward within a run | the PSNs between are a gap among retransmissions, lost again if they follow later |
 //! | gap in a sequence of UC | lost: UC retransmits nothing |
 
-use rocescope_common::account::Event;
 use rocescope_common::wire::bth::MASK24;
 
 use super::DUPLICATE_NS;
@@ -34,7 +33,7 @@ use super::episode::{Episodes, Tracker};
 use super::gaps::{Gap, Gaps, IdRange};
 use super::result::{Metrics, Retransmission};
 use super::spells::{Recorder, Signal};
-use super::state::{Run, State};
+use super::state::{Missing, Run, State};
 
 /// ECN bits of congestion experienced.
 const CE: u8 = 3;
@@ -58,31 +57,6 @@ const SIGNALS: [Signal; 11] = [
 
 /// How often each of [`SIGNALS`] has shown.
 type Tally = [u64; SIGNALS.len()];
-
-/// Which of the skipped PSNs are missing for certain: sequences of responses skip PSNs between messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Missing {
-    /// All of them.
-    All,
-    /// The end of a message.
-    First,
-    /// The begin of a message.
-    Last,
-    /// None: they are between two messages.
-    None,
-}
-
-impl Missing {
-    /// By these events of a packet, which `starts` a message or not.
-    pub(super) const fn of(events: u16, starts: bool) -> Self {
-        match (events & Event::GAP, events & Event::EDGE) {
-            (0, _) => Self::None,
-            (_, 0) => Self::All,
-            _ if starts => Self::First,
-            _ => Self::Last,
-        }
-    }
-}
 
 /// A sequence with a gap or a packet behind the expected PSN.
 #[derive(Clone, Debug)]

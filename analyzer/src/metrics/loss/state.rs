@@ -1,5 +1,6 @@
 //! The states of a sequence, and the run that it is in.
 
+use rocescope_common::account::Event;
 use rocescope_common::wire::bth::MASK24;
 
 use super::arrival::Arrival;
@@ -71,6 +72,31 @@ impl State {
         match self {
             Self::GoingBack(_, cause) => Some(*cause),
             Self::Advancing | Self::Undecided(_) => None,
+        }
+    }
+}
+
+/// Which of the skipped PSNs are missing for certain: sequences of responses skip PSNs between messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// All of them.
+    All,
+    /// The end of a message.
+    First,
+    /// The begin of a message.
+    Last,
+    /// None: they are between two messages.
+    None,
+}
+
+impl Missing {
+    /// By these events of a packet, which `starts` a message or not.
+    pub(super) const fn of(events: u16, starts: bool) -> Self {
+        match (events & Event::GAP, events & Event::EDGE) {
+            (0, _) => Self::None,
+            (_, 0) => Self::All,
+            _ if starts => Self::First,
+            _ => Self::Last,
         }
     }
 }
