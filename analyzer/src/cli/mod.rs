@@ -75,9 +75,10 @@ pub fn main() -> ExitCode {
 fn usage(error: &clap::Error) -> ExitCode {
     // A reader that went away is no failure.
     let rendered = error.render().to_string();
-    let _ = match error.use_stderr() && rendered.lines().any(|line| plain(line) != line) {
-        true => writeln!(std::io::stderr(), "{}", lines(&rendered)),
-        false => error.print(),
+    let _ = if error.use_stderr() && rendered.lines().any(|line| plain(line) != line) {
+        writeln!(std::io::stderr(), "{}", lines(&rendered))
+    } else {
+        error.print()
     };
     let _ = std::io::stdout().flush();
     match error.kind() {

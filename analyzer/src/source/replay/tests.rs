@@ -209,7 +209,7 @@ fn a_stop_is_heard_wherever_a_stream_stalls() {
             match feed.updates.recv_timeout(left) {
                 Ok(Update::Ended(result)) => break result.unwrap(),
                 Ok(_) => {}
-                Err(_) => panic!("{what}: not heard"),
+                Err(error) => panic!("{what}: {error}"),
             }
         }
         drop(feed);
