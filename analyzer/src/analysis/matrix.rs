@@ -66,6 +66,9 @@ fn links_with_the_same(sample: &Sample) -> HashMap<(Host, Host), HashMap<u16, u1
         let groups = same.entry((src, dst)).or_default();
         groups.entry(key.link).or_insert(key.link);
         let others = seen_on.entry((src, dst, key.dest_qp)).or_default();
+        if others.len() >= paths::MAX_SIGHTS {
+            continue;
+        }
         for other in others.iter().filter(|other| paths::same(&other.stats, &flow.stats)) {
             let into = groups.get(&other.key.link).copied().unwrap_or(key.link);
             let from = groups.get(&key.link).copied().unwrap_or(into);

@@ -25,6 +25,10 @@ type Name = (u8, Addr, Addr, u32);
 /// survives such a loss, and of two links that share its packets each misses one half.
 const PART: f64 = 0.3;
 
+/// Links on which one queue pair is compared, pair by pair; seen on more, each link counts for itself. More than the taps
+/// and the planes of any fabric, and a bound on the time that a made-up capture takes.
+pub(super) const MAX_SIGHTS: usize = 512;
+
 /// What a sample says of links that see the same packets. It takes a look at every flow, so views that make several
 /// pictures of one sample ask for it once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -160,7 +164,7 @@ fn several(sample: &Sample) -> HashMap<Name, Vec<usize>, State> {
         for (at, FlowSample { key, .. }) in sample.flows.iter().enumerate() {
             all.entry((key.family, key.src, key.dst, key.dest_qp)).or_default().push(at);
         }
-        all.retain(|_, sights| sights.len() > 1);
+        all.retain(|_, sights| (2..=MAX_SIGHTS).contains(&sights.len()));
     }
     all
 }
@@ -242,6 +246,22 @@ mod tests {
             (key(link, "10.0.0.1", "10.0.0.2", qp), FlowStats { psn, ..stats(7, packets, packets * 1000) })
         };
         of(["a", "b", "c"].map(|name| link(name, None)).into(), flows.iter().map(flow).collect())
+    }
+
+    #[test]
+    fn a_queue_pair_on_very_many_links_is_not_compared() {
+        let on = |links: usize| {
+            let names: Vec<String> = (0..links).map(|n| format!("l{n}")).collect();
+            let flow = |n: usize| {
+                let psn = track(0, 100, 0, 0);
+                let key = key(u16::try_from(n).unwrap(), "10.0.0.1", "10.0.0.2", 1);
+                (key, FlowStats { psn, ..stats(7, 100, 100_000) })
+            };
+            of(names.iter().map(|name| link(name, None)).collect(), (0..links).map(flow).collect())
+        };
+        assert_eq!(Again::of(&on(MAX_SIGHTS)).taps, MAX_SIGHTS);
+        let many = on(MAX_SIGHTS + 1);
+        assert!(Again::of(&many).is_empty() && related(&many).is_empty());
     }
 
     #[test]

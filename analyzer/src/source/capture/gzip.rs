@@ -22,9 +22,13 @@ pub(super) struct Gunzip {
     member: Option<Decompress>,
     members: u64,
     empty: u32,
-    /// The end: `Some(None)` without an error.
-    #[expect(clippy::option_option, reason = "the outer one is the end, the inner one its error")]
-    end: Option<Option<String>>,
+    end: Option<End>,
+}
+
+/// What follows the last byte of content.
+enum End {
+    Clean,
+    Damage(String),
 }
 
 impl Gunzip {
@@ -40,9 +44,11 @@ impl Gunzip {
                 self.member = Some(Decompress::new_gzip(WINDOW_BITS));
                 self.members += 1;
             }
-            None | Some(0) if self.members > 0 => self.end = Some(None),
+            None | Some(0) if self.members > 0 => self.end = Some(End::Clean),
             None => return Err(ErrorKind::UnexpectedEof.into()),
-            Some(_) => self.end = Some(Some("bytes that are not gzip follow the compressed data".to_owned())),
+            Some(_) => {
+                self.end = Some(End::Damage("bytes that are not gzip follow the compressed data".to_owned()))
+            }
         }
         Ok(())
     }
@@ -55,8 +61,10 @@ impl Read for Gunzip {
         }
         loop {
             match &self.end {
-                Some(None) => return Ok(0),
-                Some(Some(damage)) => return Err(io::Error::new(ErrorKind::InvalidData, damage.clone())),
+                Some(End::Clean) => return Ok(0),
+                Some(End::Damage(damage)) => {
+                    return Err(io::Error::new(ErrorKind::InvalidData, damage.clone()));
+                }
                 None => {}
             }
             let Some(member) = &mut self.member else {
@@ -80,7 +88,7 @@ impl Read for Gunzip {
                 }
                 Ok(Status::Ok | Status::BufError) => {}
                 // The bytes in front of the damage come first.
-                Err(damage) => self.end = Some(Some(damage.to_string())),
+                Err(damage) => self.end = Some(End::Damage(damage.to_string())),
             }
             if produced > 0 {
                 return Ok(usize::try_from(produced).unwrap_or(out.len()));

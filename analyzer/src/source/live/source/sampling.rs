@@ -95,7 +95,7 @@ impl Source {
         // Before the programs' counters: of the frames that both count, the programs then have at least as many.
         self.read_interfaces();
         let mut reading = self.read(now, running, &owners)?;
-        let SampledLinks { mut links, places, counters } = self.links()?;
+        let Links { samples: mut links, places, counters } = self.links()?;
         let events_dropped = counters.iter().map(|counters| counters.events_dropped).sum();
         let traffic = match &self.bins {
             Some(bins) => Some(bins.metrics(&self.programs, &reading, &counters, now, None)?),
@@ -147,8 +147,8 @@ impl Source {
     }
 
     /// The counters of each link.
-    fn links(&self) -> Result<SampledLinks> {
-        let mut all = SampledLinks { links: Vec::new(), places: BTreeMap::new(), counters: Vec::new() };
+    fn links(&self) -> Result<Links> {
+        let mut all = Links { samples: Vec::new(), places: BTreeMap::new(), counters: Vec::new() };
         for (kernel, direction, watched) in self.kernel_links() {
             let counters = link_counters(&self.programs, u32::from(kernel))?;
             let mut link = LinkSample {
@@ -164,8 +164,8 @@ impl Source {
             fill_link(&mut link, &counters, self.tables.retired(kernel));
             let retired = self.tables.filtered(kernel);
             skip_filtered(&mut link, retired.packets, retired.bytes);
-            all.places.insert(kernel, u16::try_from(all.links.len()).unwrap_or(u16::MAX));
-            all.links.push(link);
+            all.places.insert(kernel, u16::try_from(all.samples.len()).unwrap_or(u16::MAX));
+            all.samples.push(link);
             all.counters.push(counters);
         }
         Ok(all)
@@ -195,11 +195,11 @@ impl Source {
 }
 
 /// The links of a sample.
-struct SampledLinks {
-    links: Vec<LinkSample>,
-    /// Position in `links` by the kernel's number.
+struct Links {
+    samples: Vec<LinkSample>,
+    /// Position in `samples` by the kernel's number.
     places: BTreeMap<u16, u16>,
-    /// The kernel's counters, in the order of `links`.
+    /// The kernel's counters, in the order of `samples`.
     counters: Vec<LinkCounters>,
 }
 
