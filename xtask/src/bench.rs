@@ -29,7 +29,7 @@ pub(crate) enum Bench {
 /// Measures and prints.
 ///
 /// # Errors
-/// When an input cannot be made, or a program cannot be run.
+/// Fails if an input cannot be made, or a program cannot be run.
 pub(crate) fn bench(wanted: &Bench) -> Result<()> {
     match wanted {
         Bench::Kernel(wanted) => kernel::kernel(wanted),
