@@ -42,9 +42,7 @@ pub(crate) fn truth(wanted: &Wanted) -> Result<()> {
         None => build()?,
     };
     step("building the simulator", || {
-        let arguments =
-            ["build", "--profile", "checked", "-p", "rocescope-tests", "--bin", "rocescope-truth"];
-        run(cargo().args(arguments))
+        run(cargo().args(["build", "-p", "rocescope-tests", "--bin", "rocescope-truth"]))
     })?;
     println!("rocescope:  {}", machine::first_line(Command::new(&rocescope).arg("--version")));
     let mut command = Command::new(target_dir().join("debug/rocescope-truth"));
