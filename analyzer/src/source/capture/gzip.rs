@@ -47,7 +47,7 @@ impl Gunzip {
             None | Some(0) if self.members > 0 => self.end = Some(End::Clean),
             None => return Err(ErrorKind::UnexpectedEof.into()),
             Some(_) => {
-                self.end = Some(End::Damage("bytes that are not gzip follow the compressed data".to_owned()))
+                self.end = Some(End::Damage("bytes that are not gzip follow the compressed data".to_owned()));
             }
         }
         Ok(())
